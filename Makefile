@@ -1,0 +1,198 @@
+# What one types in a clone. meson.build describes the build; this file says which builds are made, and when.
+#
+#   make quickstart   from nothing to a trained model      make build    the C library, the command, the Python package
+#   make test         everything that has to hold          make format   clang-format and ruff, in place
+#   make bench        ours and its peers, side by side     make fuzz     each fuzz target for FUZZ_SECONDS
+#
+# Pieces: deps venv lib py | lint c-asan c-tsan c-clang c-release py-test. CC, PYTHON, JOBS and pip's own settings are honoured.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -e -o pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+FUZZ_SECONDS ?= 30
+BUILD := build
+VENV := .venv
+PY := $(VENV)/bin/python
+# meson, ninja and clang-format are those of the venv; so is the python that meson finds.
+ENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
+MESON := $(ENV) meson
+say = @printf '\033[1m==> %s\033[0m\n' '$(1)'
+
+# Everything that the package is made of; folders are in the list so that a file that went away counts as well.
+PACKAGE := $(shell find include src python meson.build meson.options pyproject.toml \
+             -name __pycache__ -prune -o -not -name '*.pyc' -print 2>/dev/null)
+C_FILES = $(shell find include src python/src tests fuzz examples bench -name '*.[ch]' -not -path '*/data/*' 2>/dev/null)
+PY_FILES = $(wildcard python tests examples bench fuzz)
+
+.PHONY: help
+help:
+	@sed -n '3,7s/^# \{0,3\}//p' Makefile
+
+# ---------------------------------------------------------------------------------------------- what others provide
+
+DEPS_BUILD := gcc libc6-dev pkg-config python3 python3-venv python3-dev \
+              libzstd-dev libsnappy-dev libdeflate-dev libisal-dev zlib1g-dev
+DEPS_TEST := clang libclang-rt-14-dev libcmocka-dev
+
+.PHONY: deps deps-build
+deps: WANTED := $(DEPS_BUILD) $(DEPS_TEST)
+deps-build: WANTED := $(DEPS_BUILD)
+deps deps-build:
+	$(call say,system packages)
+	@if ! command -v dpkg-query >/dev/null; then \
+	    echo 'not a Debian system: please see to the equivalents of'; echo '$(WANTED)'; exit 0; \
+	fi; \
+	missing=; for p in $(WANTED); do \
+	    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || missing="$$missing $$p"; \
+	done; \
+	if [ -z "$$missing" ]; then echo 'all installed'; exit 0; fi; \
+	echo "installing:$$missing"; \
+	sudo=; if [ "$$(id -u)" != 0 ]; then sudo='sudo'; fi; \
+	get="$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq"; \
+	$$get install -y --no-install-recommends $$missing >$${TMPDIR:-/tmp}/headrace-apt.$$$$ 2>&1 || { \
+	    $$get update && $$get install -y --no-install-recommends $$missing; \
+	}; rm -f $${TMPDIR:-/tmp}/headrace-apt.$$$$
+
+.PHONY: venv
+venv: $(VENV)/.made
+	@:
+
+$(VENV)/.made: requirements/dev.txt
+	$(call say,virtual environment in $(VENV))
+	@[ -x $(PY) ] || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install -q --disable-pip-version-check -r requirements/dev.txt
+	@touch $@
+
+# ---------------------------------------------------------------------------------------------- builds
+
+# $(call setup,DIR,OPTIONS): once; meson configures again by itself when a meson.build changes.
+setup = [ -f $(BUILD)/$(1)/build.ninja ] || $(MESON) setup $(BUILD)/$(1) $(2) >$(BUILD)/$(1).log 2>&1 || { cat $(BUILD)/$(1).log; exit 1; }
+compile = $(ENV) ninja -C $(BUILD)/$(1) -j$(JOBS) --quiet
+# $(call check,DIR,OPTIONS): meson's summary, then the closing line of each cmocka program.
+check = $(MESON) test -C $(BUILD)/$(1) --no-rebuild --print-errorlogs --num-processes $(JOBS) $(2); \
+        grep -ahE '^\[  (PASSED|FAILED|SKIPPED)|^\[ *(PASSED|FAILED|SKIPPED) *\]' $(BUILD)/$(1)/meson-logs/testlog*.txt || true
+
+$(BUILD)/.dir:
+	@mkdir -p $(BUILD) && touch $@
+
+.PHONY: build lib py
+build: lib py
+
+lib: venv | $(BUILD)/.dir
+	$(call say,C library and command: $(BUILD)/release)
+	@$(call setup,release,)
+	@$(call compile,release)
+
+py: $(BUILD)/py.made
+
+$(BUILD)/py.made: $(VENV)/.made $(PACKAGE) | $(BUILD)/.dir
+	$(call say,Python package into $(VENV))
+	@$(ENV) flock $(BUILD)/py.lock $(PY) -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
+	    --config-settings=build-dir=$(BUILD)/py --config-settings=compile-args=-j$(JOBS) .
+	@cd $(BUILD) && $(CURDIR)/$(PY) -c 'import headrace'
+	@touch $@
+
+# ---------------------------------------------------------------------------------------------- tests
+
+# One after the other, also under make -j: each uses all cores, and output stays in order.
+.PHONY: test
+test:
+	@$(MAKE) deps
+	@$(MAKE) venv
+	@$(MAKE) lint
+	@$(MAKE) c-asan
+	@$(MAKE) c-tsan
+	@$(MAKE) c-clang
+	@$(MAKE) c-release
+	@$(MAKE) py-test
+	$(call say,all of it passed)
+
+.PHONY: lint format
+lint: venv
+	$(call say,format and layers)
+	@$(ENV) ruff check $(PY_FILES)
+	@$(ENV) ruff format --check $(PY_FILES)
+	@[ -z '$(C_FILES)' ] || $(ENV) clang-format --dry-run --Werror $(C_FILES)
+	@$(PY) tests/test_layers.py
+
+format: venv
+	@$(ENV) ruff check --fix $(PY_FILES)
+	@$(ENV) ruff format $(PY_FILES)
+	@[ -z '$(C_FILES)' ] || $(ENV) clang-format -i $(C_FILES)
+
+DEBUG := --werror -Dbuildtype=debug -Doptimization=1 -Ddefault_library=static -Db_lundef=false
+
+.PHONY: c-asan c-tsan c-clang c-release py-test
+c-asan: venv | $(BUILD)/.dir
+	$(call say,C tests: gcc -Werror with ASan and UBSan)
+	@$(call setup,asan,$(DEBUG) -Db_sanitize=address$(comma)undefined)
+	@$(call compile,asan)
+	@$(call check,asan,-t 3)
+
+# setarch: TSan of this age does not start where the kernel spreads addresses widely.
+c-tsan: venv | $(BUILD)/.dir
+	$(call say,C tests: TSan)
+	@$(call setup,tsan,$(DEBUG) -Db_sanitize=thread)
+	@$(call compile,tsan)
+	@wrap=; if setarch -R true 2>/dev/null; then wrap='--wrapper=setarch -R'; fi; \
+	$(call check,tsan,-t 5 $${wrap:+"$$wrap"})
+
+c-clang: venv | $(BUILD)/.dir
+	$(call say,C tests: clang -Werror$(comma) with the Python module)
+	@CC=clang; export CC; $(call setup,clang,$(DEBUG) -Dpython_ext=enabled)
+	@$(call compile,clang)
+	@$(call check,clang,)
+
+c-release: lib
+	$(call say,C tests: release build)
+	@$(call check,release,)
+
+py-test: lib py
+	$(call say,Python tests)
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+comma := ,
+
+# ---------------------------------------------------------------------------------------------- the rest
+
+.PHONY: quickstart
+quickstart:
+	@$(MAKE) deps-build
+	@$(MAKE) py
+	$(call say,examples/train_fashion_mnist.py)
+	@$(PY) examples/train_fashion_mnist.py $(ARGS)
+
+# The peers live in a venv of their own: what they bring along must not help or hinder ours.
+.PHONY: bench
+bench: build $(VENV)-bench/.made
+	$(call say,benchmarks)
+	@$(PY) bench/run.py --peers $(VENV)-bench/bin/python $(ARGS)
+
+$(VENV)-bench/.made: requirements/bench.txt
+	$(call say,virtual environment of the peers in $(VENV)-bench)
+	@[ -x $(VENV)-bench/bin/python ] || $(PYTHON) -m venv $(VENV)-bench
+	@$(VENV)-bench/bin/python -m pip install -q --disable-pip-version-check -r requirements/bench.txt
+	@touch $@
+
+.PHONY: fuzz
+fuzz: venv | $(BUILD)/.dir
+	$(call say,fuzzing: $(FUZZ_SECONDS) s for each target)
+	@CC=clang; export CC; $(call setup,fuzz,$(DEBUG) -Dfuzz=true -Dtests=false -Dcli=false -Dexamples=false -Db_sanitize=address$(comma)undefined)
+	@$(call compile,fuzz)
+	@for target in $(BUILD)/fuzz/fuzz/fuzz_*; do \
+	    [ -f $$target ] && [ -x $$target ] || continue; name=$${target##*/fuzz_}; \
+	    mkdir -p $(BUILD)/fuzz/found/$$name $(BUILD)/fuzz/corpus/$$name; echo "$$name"; \
+	    $$target -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+	        -artifact_prefix=$(BUILD)/fuzz/found/$$name/ $(BUILD)/fuzz/corpus/$$name fuzz/corpus/$$name \
+	        2>&1 | tail -n 12; \
+	done
+
+.PHONY: clean distclean
+clean:
+	@rm -rf $(BUILD)
+distclean: clean
+	@rm -rf $(VENV) $(VENV)-bench
