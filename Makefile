@@ -4,7 +4,7 @@
 #   make test         everything that has to hold          make format   clang-format and ruff, in place
 #   make bench        ours and its peers, side by side     make fuzz     each fuzz target for FUZZ_SECONDS
 #
-# Pieces: deps venv lib py | lint c-asan c-tsan c-clang c-release py-test. CC, PYTHON, JOBS and pip's own settings are honoured.
+# Pieces: deps venv lib py, lint c-asan c-tsan c-clang c-bare c-release py-test. CC, PYTHON, JOBS and pip's settings count.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
@@ -107,6 +107,7 @@ test:
 	@$(MAKE) c-asan
 	@$(MAKE) c-tsan
 	@$(MAKE) c-clang
+	@$(MAKE) c-bare
 	@$(MAKE) c-release
 	@$(MAKE) py-test
 	$(call say,all of it passed)
@@ -126,7 +127,7 @@ format: venv
 
 DEBUG := --werror -Dbuildtype=debug -Doptimization=1 -Ddefault_library=static -Db_lundef=false
 
-.PHONY: c-asan c-tsan c-clang c-release py-test
+.PHONY: c-asan c-tsan c-clang c-bare c-release py-test
 c-asan: venv | $(BUILD)/.dir
 	$(call say,C tests: gcc -Werror with ASan and UBSan)
 	@$(call setup,asan,$(DEBUG) -Db_sanitize=address$(comma)undefined)
@@ -146,6 +147,12 @@ c-clang: venv | $(BUILD)/.dir
 	@CC=clang; export CC; $(call setup,clang,$(DEBUG) -Dpython_ext=enabled)
 	@$(call compile,clang)
 	@$(call check,clang,)
+
+# Compiled only: most tests read what these libraries unpack.
+c-bare: venv | $(BUILD)/.dir
+	$(call say,C: gcc -Werror without any optional library)
+	@$(call setup,bare,$(DEBUG) --auto-features=disabled)
+	@$(call compile,bare)
 
 c-release: lib
 	$(call say,C tests: release build)

@@ -1,4 +1,4 @@
-"""Write Fashion-MNIST as Parquet, typed as pandas types a column of lists: image list<list<int64>>, label int64.
+"""Write Fashion-MNIST as Parquet, typed as pandas types lists: image list<list<int64>>, label int64.
 
 Reads the four IDX files of Debian's package dataset-fashion-mnist (MIT licence, see FASHION_MNIST_LICENSE).
 
@@ -19,7 +19,7 @@ PARTS = {"train": ("train", 10_000), "test": ("t10k", 2_000)}
 
 
 def read_idx(path):
-    """Array of uint8 in an IDX file: 2 zero bytes, 8 (uint8), the number of dimensions, each as big-endian uint32."""
+    """Array of uint8 in an IDX file: 2 zero bytes, 8 for uint8, the number of dimensions, their u32 sizes."""
     try:
         raw = gzip.decompress(path.read_bytes())
     except FileNotFoundError:
@@ -31,7 +31,7 @@ def read_idx(path):
 
 
 def table_of(images, labels):
-    """What pa.table({"image": images.tolist(), "label": labels.tolist()}) gives, without a Python int per pixel."""
+    """As pa.table({"image": images.tolist(), "label": labels.tolist()}), without a Python int per pixel."""
     n, height, width = images.shape
     pixels = pa.array(images.reshape(-1).astype(np.int64))
     lines = pa.ListArray.from_arrays(np.arange(n * height + 1, dtype=np.int32) * width, pixels)
