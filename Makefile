@@ -36,12 +36,15 @@ help:
 
 DEPS_BUILD := gcc libc6-dev pkg-config python3 python3-venv python3-dev \
               libzstd-dev libsnappy-dev libdeflate-dev libisal-dev zlib1g-dev
-DEPS_TEST := clang libclang-rt-14-dev libcmocka-dev
+DEPS_TEST := clang libcmocka-dev
+DEPS_FUZZ = clang libclang-rt-$(shell clang -dumpversion 2>/dev/null | cut -d. -f1)-dev
 
-.PHONY: deps deps-build
+.PHONY: deps deps-build deps-fuzz
 deps: WANTED := $(DEPS_BUILD) $(DEPS_TEST)
 deps-build: WANTED := $(DEPS_BUILD)
-deps deps-build:
+deps-fuzz: WANTED = $(DEPS_FUZZ)
+deps-fuzz: deps
+deps deps-build deps-fuzz:
 	$(call say,system packages)
 	@if ! command -v dpkg-query >/dev/null; then \
 	    echo 'not a Debian system: please see to the equivalents of'; echo '$(WANTED)'; exit 0; \
@@ -186,7 +189,7 @@ $(VENV)-bench/.made: requirements/bench.txt
 	@touch $@
 
 .PHONY: fuzz
-fuzz: venv | $(BUILD)/.dir
+fuzz: venv deps-fuzz | $(BUILD)/.dir
 	$(call say,fuzzing: $(FUZZ_SECONDS) s for each target)
 	@CC=clang; export CC; $(call setup,fuzz,$(DEBUG) -Dfuzz=true -Dtests=false -Dcli=false -Dexamples=false -Db_sanitize=address$(comma)undefined)
 	@$(call compile,fuzz)
