@@ -1,0 +1,321 @@
+/* headrace.h - the whole public C API of Headrace, a streaming data feed for model training.
+ *
+ * The way of a row: a *plan* says what to read and what to do with it (no I/O happens while it is built, but
+ * for the schema of the first file when a check needs it); a *feed* runs the plan and hands out tables; a *split*
+ * runs one plan for N consumers.
+ *
+ *     hr_plan *p = NULL; hr_feed *f = NULL; hr_table *t = NULL; hr_error err = HR_ERROR_INIT;
+ *     hr_plan_read(urls, 1, "parquet", NULL, &p, &err);
+ *     hr_feed_open(p, NULL, &f, &err);
+ *     while (!hr_feed_next(f, &t, &err) && t) { ...; hr_table_unref(t); }
+ *
+ * Conventions. A function that can fail returns hr_status and writes its text into `err` (NULL: unwanted).
+ * Ownership words: an argument is *borrowed* until the call returns, *taken* from the caller, or *shared* (the callee
+ * adds a counted reference); a result written through `out` is *new*, the caller's to release. On failure `*out` is
+ * left NULL. Objects may be used from any thread; a hr_feed by one thread at a time. Strings are UTF-8.
+ * Option structs begin with `struct_bytes` = sizeof the struct that the caller was compiled with; zero elsewhere
+ * is the default. Only what is declared here is exported. */
+#ifndef HEADRACE_H
+#define HEADRACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HR_VERSION_MAJOR 0
+#define HR_VERSION_MINOR 1
+#define HR_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define HR_API __attribute__((visibility("default")))
+#define HR_MUST_USE __attribute__((warn_unused_result))
+#define HR_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#else
+#define HR_API
+#define HR_MUST_USE
+#define HR_PRINTF(f, a)
+#endif
+
+/* The version of the library that runs, as "0.1.0"; static. */
+HR_API const char *hr_version(void);
+
+/* ---------------------------------------------------------------------------------------------- status and errors */
+
+/* name, text */
+#define HR_STATUS_LIST(X)                                                                                              \
+    X(HR_OK, "ok")                                                                                                     \
+    X(HR_NO_MEMORY, "out of memory")              /* the system refused an allocation */                               \
+    X(HR_BUDGET, "memory limit")                  /* the work cannot be done within the memory limit */                \
+    X(HR_INVALID, "invalid argument")             /* a wrong call or option; the caller can mend it */                 \
+    X(HR_TYPE, "wrong type")                      /* a column's type does not fit */                                   \
+    X(HR_NOT_FOUND, "not found")                  /* a file or a column that is not there */                           \
+    X(HR_BAD_DATA, "malformed data")              /* the input's bytes are wrong */                                    \
+    X(HR_IO, "input/output error")                /* the system said so */                                             \
+    X(HR_UNSUPPORTED, "not supported")            /* well-formed, but not known to this build */                       \
+    X(HR_CALLBACK, "a function raised")           /* user code failed; hr_error.detail may carry its exception */      \
+    X(HR_PEER, "a process was lost")              /* a worker or trainer process died or closed */                     \
+    X(HR_CANCELLED, "cancelled")                  /* stopped on request */                                             \
+    X(HR_MISMATCH, "does not match")              /* a position of another plan, ranks that disagree */                \
+    X(HR_PENDING, "not yet")                      /* not an error: will be completed later */                          \
+    X(HR_BUG, "internal error")                   /* ours: please report */
+
+typedef enum hr_status {
+#define HR_X(name, text) name,
+    HR_STATUS_LIST(HR_X)
+#undef HR_X
+        HR_N_STATUS
+} hr_status;
+
+/* The text of a status, e.g. "malformed data"; static, never NULL. */
+HR_API const char *hr_status_text(hr_status st);
+/* Its name, e.g. "HR_BAD_DATA"; static, never NULL. */
+HR_API const char *hr_status_name(hr_status st);
+
+/* What went wrong, on the caller's stack. `text` is one line that names the place and both numbers.
+ * `detail` (NULL unless status is HR_CALLBACK) is an opaque blob owned by the error, set by whoever ran user code
+ * (Python: the pickled exception); hr_error_clear() frees it. */
+typedef struct hr_error {
+    hr_status status;
+    char text[1000];
+    void *detail;
+    size_t detail_bytes;
+} hr_error;
+#define HR_ERROR_INIT { HR_OK, { 0 }, NULL, 0 }
+
+/* Frees the detail and sets `err` back to HR_ERROR_INIT. NULL is fine. */
+HR_API void hr_error_clear(hr_error *err);
+/* Fills `err` (frees an older detail; NULL is fine) and returns `st`, so that callbacks can `return hr_error_set(...)`. */
+HR_API hr_status hr_error_set(hr_error *err, hr_status st, const char *fmt, ...) HR_PRINTF(3, 4);
+/* Copies `n_bytes` at `detail` into `err`. Borrows. NULL `err` is fine; without memory the detail is left out. */
+HR_API void hr_error_set_detail(hr_error *err, const void *detail, size_t n_bytes);
+
+/* ------------------------------------------------------------------------------------ Arrow C data and stream structs */
+/* Copied as the Arrow specification intends: https://arrow.apache.org/docs/format/CDataInterface.html */
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+
+#define ARROW_FLAG_DICTIONARY_ORDERED 1
+#define ARROW_FLAG_NULLABLE 2
+#define ARROW_FLAG_MAP_KEYS_SORTED 4
+
+struct ArrowSchema {
+    const char *format;
+    const char *name;
+    const char *metadata;
+    int64_t flags;
+    int64_t n_children;
+    struct ArrowSchema **children;
+    struct ArrowSchema *dictionary;
+    void (*release)(struct ArrowSchema *);
+    void *private_data;
+};
+
+struct ArrowArray {
+    int64_t length;
+    int64_t null_count;
+    int64_t offset;
+    int64_t n_buffers;
+    int64_t n_children;
+    const void **buffers;
+    struct ArrowArray **children;
+    struct ArrowArray *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+#endif
+
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
+    void *private_data;
+};
+#endif
+
+/* ------------------------------------------------------------------------------------------------ process-wide settings */
+
+/* Number of pool threads. n = 0: the default, min(CPUs of the affinity mask, ceil(cgroup cpu.max)), or HEADRACE_NUM_THREADS.
+ * HR_INVALID above 1024. Takes effect at once. */
+HR_API HR_MUST_USE hr_status hr_set_num_threads(int n, hr_error *err);
+HR_API int hr_num_threads(void);
+/* The process's memory limit for data. 0: the default, half of the smaller of physical memory and the cgroup's limit,
+ * divided by LOCAL_WORLD_SIZE, or HEADRACE_MEMORY_LIMIT ("256MiB", "2GB", plain bytes). */
+HR_API HR_MUST_USE hr_status hr_set_memory_limit(int64_t n_bytes, hr_error *err);
+HR_API int64_t hr_memory_limit(void);
+/* Bytes held now for data, and the most since the process began (or since hr_memory_reset_peak). Pooled free
+ * buffers are counted: they are resident. */
+HR_API int64_t hr_memory_used(void);
+HR_API int64_t hr_memory_peak(void);
+HR_API void hr_memory_reset_peak(void);
+/* Parses "256MiB", "1.5GB", "4096": HR_INVALID with the text otherwise. k/M/G/T are powers of 1000, Ki/Mi/... of 1024. */
+HR_API HR_MUST_USE hr_status hr_parse_bytes(const char *text, int64_t *out, hr_error *err);
+
+/* -------------------------------------------------------------------------------------------------------------- tables */
+
+typedef struct hr_table hr_table; /* immutable rows of named, typed columns; counted */
+
+HR_API hr_table *hr_table_ref(hr_table *t); /* shares; returns t */
+HR_API void hr_table_unref(hr_table *t);    /* NULL is fine */
+HR_API int64_t hr_table_rows(const hr_table *t);
+HR_API int hr_table_columns(const hr_table *t);
+HR_API const char *hr_table_column_name(const hr_table *t, int column); /* borrowed from t; NULL if out of range */
+HR_API int hr_table_column_index(const hr_table *t, const char *name);  /* -1: no such column */
+/* Rows [begin, begin + n) of `t`. *out is new and shares t's buffers. HR_INVALID outside the table. */
+HR_API HR_MUST_USE hr_status hr_table_slice(const hr_table *t, int64_t begin, int64_t n, hr_table **out, hr_error *err);
+/* Exports `t` as a struct array and its schema; either may be NULL. Shares: the exported structs hold references. */
+HR_API HR_MUST_USE hr_status hr_table_export(const hr_table *t, struct ArrowSchema *schema, struct ArrowArray *array,
+                                             hr_error *err);
+/* A table from a struct array (a record batch). Takes both structs, even on failure; buffers are not copied. The lengths
+ * of buffers are trusted, as the interface demands; offsets are checked for order. */
+HR_API HR_MUST_USE hr_status hr_table_import(struct ArrowSchema *schema, struct ArrowArray *array, hr_table **out,
+                                             hr_error *err);
+
+/* A flat view of a fixed-width column: `data` points at its first row, `validity` (NULL: no nulls) is an LSB bitmap whose
+ * first row is bit `validity_bit`. `format` is the Arrow format string ("l" int64, "g" double, ...). */
+typedef struct hr_column_view {
+    const char *format;
+    const void *data;
+    const uint8_t *validity;
+    int64_t validity_bit;
+    int64_t n_rows;
+    int64_t null_count;
+    int value_bytes;
+} hr_column_view;
+/* Borrowed from `t`. HR_TYPE if the column is not of fixed width (boolean counts as such, value_bytes 0, one bit a row). */
+HR_API HR_MUST_USE hr_status hr_table_column_view(const hr_table *t, int column, hr_column_view *out, hr_error *err);
+/* Text of the value at (row, column), as `headrace head` prints it; at most cap - 1 bytes and a NUL. */
+HR_API void hr_table_print_value(const hr_table *t, int64_t row, int column, char *text, size_t cap);
+
+/* --------------------------------------------------------------------------------------------------------------- plans */
+
+typedef struct hr_plan hr_plan; /* an immutable tree of what to do; counted */
+
+HR_API hr_plan *hr_plan_ref(hr_plan *p);
+HR_API void hr_plan_unref(hr_plan *p);
+
+typedef struct hr_read_options {
+    size_t struct_bytes;
+    const char *const *columns; /* NULL: all; else n_columns names, read in this order */
+    int n_columns;
+    bool ignore_missing_paths;    /* a path that is not there is left out */
+    const char *const *suffixes;  /* only files of folders that end so (".parquet"); NULL: all but hidden ones */
+    int n_suffixes;
+    const char *include_paths;    /* name of a string column that gets each row's file, NULL: none */
+    const char *const *format_options; /* n_format_options strings "name=value", by the format's option table */
+    int n_format_options;
+} hr_read_options;
+
+/* Reads files: paths, folders (all their files, depth first by name) or glob patterns, in that order.
+ * `format` is a name of `headrace formats` ("parquet", "text"), or NULL: by suffix and first bytes.
+ * Paths are listed now; footers are read when needed. HR_NOT_FOUND names the path. */
+HR_API HR_MUST_USE hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format,
+                                          const hr_read_options *options, hr_plan **out, hr_error *err);
+/* Tables in memory, in this order; all of one schema (HR_TYPE otherwise). Shares the tables. */
+HR_API HR_MUST_USE hr_status hr_plan_tables(hr_table *const *tables, int n_tables, hr_plan **out, hr_error *err);
+/* The int64 column `name` of 0 .. n-1, computed as it is read. */
+HR_API HR_MUST_USE hr_status hr_plan_range(int64_t n, const char *name, hr_plan **out, hr_error *err);
+/* A foreign Arrow stream. Takes it (even on failure). It is pulled once, by one thread; its tables are kept in memory
+ * as they come, so that the plan can be run again. */
+HR_API HR_MUST_USE hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_plan **out, hr_error *err);
+
+/* Column `names[i]` of the input becomes column i, called `new_names[i]` (new_names NULL: the same names). */
+HR_API HR_MUST_USE hr_status hr_plan_project(hr_plan *in, const char *const *names, const char *const *new_names, int n,
+                                             hr_plan **out, hr_error *err);
+/* The first n rows. */
+HR_API HR_MUST_USE hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err);
+/* All rows of ins[0], then ins[1], ...; schemas must be equal (HR_TYPE names column and types). The same plan may stand
+ * there twice. */
+HR_API HR_MUST_USE hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan **out, hr_error *err);
+/* The same rows, in tables of exactly n_rows each (the last may be short; dropped if drop_last). */
+HR_API HR_MUST_USE hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan **out, hr_error *err);
+
+/* A function over tables, run on pool threads, several tables at once. `state_new` (may be NULL) makes one state per pool
+ * thread in use; `call` borrows `in` and sets *out to a new table (or shares `in`), or to NULL for "no rows";
+ * `state_free` ends it. `context` is shared by all threads and freed with `context_free` when the last plan goes. */
+typedef struct hr_map_function {
+    const char *name; /* for explain() and errors; copied */
+    void *context;
+    void (*context_free)(void *context);
+    hr_status (*state_new)(void *context, void **state, hr_error *err);
+    hr_status (*call)(void *context, void *state, const hr_table *in, hr_table **out, hr_error *err);
+    void (*state_free)(void *context, void *state);
+} hr_map_function;
+
+typedef struct hr_map_options {
+    size_t struct_bytes;
+    /* > 0: each call gets exactly that many rows in canonical order, but for the last; 0: up to 4,096 rows, counted from
+     * the start of each source fragment, whatever the number of threads. */
+    int64_t batch_rows;
+    /* The schema of what comes out. Taken, NULL: that of the first table that comes out. */
+    struct ArrowSchema *schema;
+    /* One row in, one row out, in order: keeps each row's coordinate, and a limit below may move above. */
+    bool one_to_one;
+} hr_map_options;
+/* Copies *fn; takes its context, even on failure. */
+HR_API HR_MUST_USE hr_status hr_plan_map(hr_plan *in, const hr_map_function *fn, const hr_map_options *options,
+                                         hr_plan **out, hr_error *err);
+
+/* Which rows to keep: `call` fills keep[0 .. n_rows-1] with 0 or 1. */
+typedef struct hr_filter_function {
+    const char *name;
+    void *context;
+    void (*context_free)(void *context);
+    hr_status (*call)(void *context, const hr_table *in, uint8_t *keep, hr_error *err);
+} hr_filter_function;
+HR_API HR_MUST_USE hr_status hr_plan_filter(hr_plan *in, const hr_filter_function *fn, hr_plan **out, hr_error *err);
+
+/* The schema. Reads the first file's footer or rows if it must, and runs a map without declared schema on its first rows. */
+HR_API HR_MUST_USE hr_status hr_plan_schema(hr_plan *p, struct ArrowSchema *out, hr_error *err);
+/* The number of rows, from metadata alone where that is possible (*exact_known false and *out -1 otherwise). */
+HR_API HR_MUST_USE hr_status hr_plan_count(hr_plan *p, int64_t *out, bool *exact_known, hr_error *err);
+/* The plan as text, one node a line, before and after the rewriting rules; no I/O. *out is new: hr_string_free(). */
+HR_API HR_MUST_USE hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err);
+HR_API void hr_string_free(char *s);
+/* 128-bit fingerprint of nodes, arguments, files (path, size) and function names, as 32 hex digits and NUL. */
+HR_API HR_MUST_USE hr_status hr_plan_fingerprint(hr_plan *p, char out[33], hr_error *err);
+
+/* --------------------------------------------------------------------------------------------------------------- feeds */
+
+typedef struct hr_feed hr_feed; /* one epoch of a running plan */
+
+typedef struct hr_feed_options {
+    size_t struct_bytes;
+    int64_t batch_rows;     /* > 0: tables of exactly so many rows; 0: tables as they come */
+    bool drop_last;         /* a short last batch is left out */
+    int prefetch;           /* batches kept ready; 0: the default, 2; < 0: none beyond the one being made */
+    int64_t epoch;          /* counts passes; enters every seed */
+    uint64_t seed;
+    bool any_order;         /* emit as completed (DataContext.execution_options.preserve_order=False) */
+    int num_threads;        /* at most so many pool threads for this run; 0: all */
+    int64_t memory_limit;   /* bytes for this run; 0: the process's limit */
+    const char *position;   /* text from hr_feed_position, to go on from there; NULL: from the start */
+    const char *trace_path; /* write a Chrome trace there when the feed closes; NULL: none */
+} hr_feed_options;
+
+/* Starts running `p`. Shares it. HR_BUDGET, with the number, if the limit is below what the plan needs. */
+HR_API HR_MUST_USE hr_status hr_feed_open(hr_plan *p, const hr_feed_options *options, hr_feed **out, hr_error *err);
+/* The next table; *out is new, NULL at the end. Waits; wakes every 100 ms to ask `hr_feed_set_interrupt`'s function. */
+HR_API HR_MUST_USE hr_status hr_feed_next(hr_feed *f, hr_table **out, hr_error *err);
+/* `check` returns true to make a waiting hr_feed_next return HR_CANCELLED (Python: a signal came). Called without locks. */
+HR_API void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *context);
+/* Where the consumer is: after the last table that hr_feed_next returned. JSON text of at most 4 kB; *out is new:
+ * hr_string_free(). HR_MISMATCH on reopening means that plan or files changed. */
+HR_API HR_MUST_USE hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err);
+/* What was done so far, as JSON: per operator rows, bytes, busy_ns, wait_ns, peak_bytes; files and fragments opened. */
+HR_API HR_MUST_USE hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err);
+/* Stops the run wherever it is and waits for its tasks; tables handed out stay valid. NULL is fine. */
+HR_API void hr_feed_close(hr_feed *f);
+/* The rest of the feed as an Arrow stream. Takes `f`, even on failure. */
+HR_API HR_MUST_USE hr_status hr_feed_export(hr_feed *f, struct ArrowArrayStream *out, hr_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

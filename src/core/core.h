@@ -1,0 +1,499 @@
+/* core.h - what the other folders may use of core: errors, memory, types, arrays, tables, shared memory.
+ *
+ * core starts no thread and opens no data. Names: hr_ types, hr__ functions shared between our own files.
+ * Ownership words (borrows, takes, shares, new) as in headrace.h.
+ *
+ * 1. Errors: one funnel. Whoever detects writes the message by HR_FAIL, whoever passes on may add *where* by hr__error_at.
+ * 2. Memory: every byte for data comes from hr__alloc (small) or hr__buffer_new (pooled), is charged to an account, and
+ *    accounts form a tree under the process's one budget.
+ * 3. Data: immutable Arrow layout. A column is a hr_array, a hr_table is a schema, arrays and an *origin*, the
+ *    coordinates of its rows.
+ * 4. Exchange arenas: the only memory that other processes see. */
+#ifndef HR_CORE_H
+#define HR_CORE_H
+
+#include "core/os.h"
+#include "headrace.h"
+#include "headrace_config.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define HR_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define HR_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define HR_LEN(a) ((int)(sizeof(a) / sizeof((a)[0])))
+#define HR_ROUND_UP(n, to) (((n) + (to)-1) / (to) * (to))
+
+/* ---------------------------------------------------------------------------------------------------- errors: status.c */
+
+/* HR_TRY returns at once (nothing owned yet); HR_GO and HR_FAIL go to `done` with `st` set. */
+#define HR_TRY(e)                                                                                                      \
+    do {                                                                                                               \
+        hr_status try_ = (e);                                                                                          \
+        if (try_)                                                                                                      \
+            return try_;                                                                                               \
+    } while (0)
+#define HR_GO(e)                                                                                                       \
+    do {                                                                                                               \
+        if ((st = (e)))                                                                                                \
+            goto done;                                                                                                 \
+    } while (0)
+#define HR_FAIL(code, ...)                                                                                             \
+    do {                                                                                                               \
+        st = hr_error_set(err, (code), __VA_ARGS__);                                                                   \
+        goto done;                                                                                                     \
+    } while (0)
+
+/* Puts "where: " before err's text and returns err's status (or st if err is NULL). */
+hr_status hr__error_at(hr_error *err, hr_status st, const char *fmt, ...) HR_PRINTF(3, 4);
+/* An -errno as a status with text "path: what: No such file or directory". ENOENT -> HR_NOT_FOUND, ENOMEM -> HR_NO_MEMORY. */
+hr_status hr__error_os(hr_error *err, int64_t minus_errno, const char *path, const char *what);
+/* Moves *from into *to (to's older content freed; NULL `to` drops it) and resets *from. */
+void hr__error_move(hr_error *to, hr_error *from);
+/* The one text for a refused allocation: "where: no memory for n bytes". */
+hr_status hr__error_memory(hr_error *err, const char *where, int64_t n_bytes);
+
+/* ------------------------------------------------------------------------------------------- accounts: budget.c, mem.c */
+
+/* An account counts the bytes of one operator or run. Blocks keep their account alive; an account keeps its parent.
+ * All functions are thread-safe. NULL means the process's root account. */
+typedef struct hr_account hr_account;
+
+/* limit_bytes 0: no own limit (its ancestors' hold). `name` is copied. NULL without memory. */
+hr_account *hr__account_new(const char *name, hr_account *parent, int64_t limit_bytes);
+hr_account *hr__account_ref(hr_account *a);
+void hr__account_unref(hr_account *a);
+const char *hr__account_name(const hr_account *a);
+int64_t hr__account_used(const hr_account *a);
+int64_t hr__account_peak(const hr_account *a);
+int64_t hr__account_limit(const hr_account *a); /* the smallest of its own and its ancestors' limits */
+void hr__account_charge(hr_account *a, int64_t n_bytes); /* memory we did not allocate (a worker's private bytes); n may be < 0 */
+
+/* Admission, between operator calls: reserves n bytes if used + reserved + n <= limit at every level; false otherwise, and
+ * then the waiter is called once when bytes come back. `force` (the oldest ticket) always reserves. Give back by release. */
+bool hr__account_reserve(hr_account *a, int64_t n_bytes, bool force);
+void hr__account_release(hr_account *a, int64_t n_bytes);
+/* Called without locks, from any thread, when bytes came back after a refusal. One per process (the scheduler's wake-up). */
+void hr__budget_set_waiter(void (*fn)(void));
+/* Live blocks and bytes of the whole process, without pooled free buffers: what a test compares before and after. */
+int64_t hr__live_bytes(void);
+int64_t hr__live_blocks(void);
+
+/* malloc, counted. 16-byte aligned. NULL without memory (or when a fault is armed). n = 0 gives a valid block. */
+void *hr__alloc(hr_account *a, size_t n);
+void *hr__zalloc(hr_account *a, size_t n);
+void *hr__realloc(hr_account *a, void *p, size_t n); /* p NULL: alloc; keeps p's account; on failure p stays */
+void hr__free(void *p);                              /* NULL is fine */
+char *hr__strdup(hr_account *a, const char *s);      /* NULL gives NULL */
+char *hr__strndup(hr_account *a, const char *s, size_t n);
+char *hr__printf(hr_account *a, const char *fmt, ...) HR_PRINTF(2, 3); /* new string; NULL without memory */
+
+/* A growing array: HR_PUSH(&v, item) style is left to the caller; this grows *items to hold at least n of size each,
+ * doubling. Returns false without memory, *items unchanged. */
+bool hr__grow(hr_account *a, void **items, int64_t *cap, int64_t n, size_t item_bytes);
+
+/* A growing text, for messages, JSON and explain(). After a failed append `failed` stays set, text stays valid. */
+typedef struct hr_text {
+    hr_account *account;
+    char *data; /* NUL-terminated once non-NULL */
+    int64_t n, cap;
+    bool failed;
+} hr_text;
+void hr__text_add(hr_text *t, const char *fmt, ...) HR_PRINTF(2, 3);
+void hr__text_add_bytes(hr_text *t, const void *data, int64_t n);
+void hr__text_add_json(hr_text *t, const char *s); /* a quoted, escaped JSON string; invalid UTF-8 as \ufffd */
+void hr__text_clear(hr_text *t);
+
+/* ------------------------------------------------------------------------------------------------ buffers: buffer.c */
+
+typedef struct hr_arena hr_arena; /* memory that other processes can map: below */
+
+/* Where new bytes go. The plan decides it when an operator starts: arena non-NULL means "another process will read it". */
+typedef struct hr_mem {
+    hr_account *account;
+    hr_arena *arena;
+} hr_mem;
+
+#define HR_SLACK 64 /* readable bytes after the end of every buffer that we allocate; data is 64-byte aligned */
+
+typedef struct hr_buffer {
+    uint8_t *data;  /* written by its maker before it is shared, then never */
+    int64_t n_bytes;
+    atomic_int refs;
+    uint8_t kind;   /* private to buffer.c and share.c */
+    int64_t capacity;
+    hr_account *account;
+    void *owner;                    /* arena, parent buffer, or foreign owner */
+    void (*release)(void *owner);   /* foreign memory only */
+    int64_t place;                  /* share.c: segment and offset */
+} hr_buffer;
+
+/* Contents undefined, but the slack is zero. From the pool: fresh pages are the exception. */
+hr_status hr__buffer_new(const hr_mem *mem, int64_t n_bytes, hr_buffer **out, hr_error *err) HR_MUST_USE;
+/* A copy of n bytes. Borrows. */
+hr_status hr__buffer_copy(const hr_mem *mem, const void *data, int64_t n_bytes, hr_buffer **out, hr_error *err) HR_MUST_USE;
+/* Foreign memory, not charged; `release(owner)` runs once, on whatever thread drops the last reference. No slack is
+ * promised. On failure release is not called. */
+hr_status hr__buffer_wrap(const void *data, int64_t n_bytes, void (*release)(void *), void *owner, hr_buffer **out,
+                          hr_error *err) HR_MUST_USE;
+/* Bytes [begin, begin + n) of `b`, sharing. */
+hr_status hr__buffer_slice(hr_buffer *b, int64_t begin, int64_t n, hr_buffer **out, hr_error *err) HR_MUST_USE;
+hr_buffer *hr__buffer_ref(hr_buffer *b); /* NULL is fine */
+void hr__buffer_unref(hr_buffer *b);
+/* Only its maker, before sharing: says that just n bytes are used; the rest goes back to the pool when that pays. */
+void hr__buffer_shrink(hr_buffer *b, int64_t n_bytes);
+bool hr__buffer_sole(const hr_buffer *b); /* one reference, and memory of our own: its holder may write */
+/* A buffer being built. grow: at least n bytes of capacity, doubling. All-zero (with mem) is an empty builder. */
+typedef struct hr_growbuf {
+    const hr_mem *mem;
+    hr_buffer *buffer; /* n_bytes of it are used */
+} hr_growbuf;
+hr_status hr__growbuf_reserve(hr_growbuf *g, int64_t n_more, hr_error *err) HR_MUST_USE; /* room for n_more after n_bytes */
+hr_status hr__growbuf_add(hr_growbuf *g, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
+void hr__growbuf_clear(hr_growbuf *g);
+/* Frees pooled buffers down to `keep_bytes`; called when the budget is short. Returns the bytes freed. */
+int64_t hr__pool_trim(int64_t keep_bytes);
+
+/* bits, LSB first */
+static inline bool hr__bit(const uint8_t *bits, int64_t i) { return (bits[i >> 3] >> (i & 7)) & 1; }
+static inline void hr__bit_set(uint8_t *bits, int64_t i) { bits[i >> 3] |= (uint8_t)(1u << (i & 7)); }
+static inline void hr__bit_clear(uint8_t *bits, int64_t i) { bits[i >> 3] &= (uint8_t)~(1u << (i & 7)); }
+static inline int64_t hr__bits_bytes(int64_t n_bits) { return (n_bits + 7) / 8; }
+int64_t hr__bits_count(const uint8_t *bits, int64_t begin, int64_t n);                        /* ones */
+void hr__bits_copy(uint8_t *to, int64_t to_bit, const uint8_t *from, int64_t from_bit, int64_t n);
+void hr__bits_fill(uint8_t *to, int64_t to_bit, int64_t n, bool value);
+
+/* -------------------------------------------------------------------------------------------- types: type.c, schema.c */
+
+/* id, name as printed, Arrow format (NULL: made by hand), bytes a value (0: not fixed or bits) */
+#define HR_TYPE_LIST(X)                                                                                                \
+    X(HR_T_NULL, "null", "n", 0)                                                                                       \
+    X(HR_T_BOOL, "bool", "b", 0)                                                                                       \
+    X(HR_T_INT8, "int8", "c", 1)                                                                                       \
+    X(HR_T_UINT8, "uint8", "C", 1)                                                                                     \
+    X(HR_T_INT16, "int16", "s", 2)                                                                                     \
+    X(HR_T_UINT16, "uint16", "S", 2)                                                                                   \
+    X(HR_T_INT32, "int32", "i", 4)                                                                                     \
+    X(HR_T_UINT32, "uint32", "I", 4)                                                                                   \
+    X(HR_T_INT64, "int64", "l", 8)                                                                                     \
+    X(HR_T_UINT64, "uint64", "L", 8)                                                                                   \
+    X(HR_T_FLOAT16, "halffloat", "e", 2)                                                                               \
+    X(HR_T_FLOAT32, "float", "f", 4)                                                                                   \
+    X(HR_T_FLOAT64, "double", "g", 8)                                                                                  \
+    X(HR_T_STRING, "string", "u", 0)                                                                                   \
+    X(HR_T_LARGE_STRING, "large_string", "U", 0)                                                                       \
+    X(HR_T_BINARY, "binary", "z", 0)                                                                                   \
+    X(HR_T_LARGE_BINARY, "large_binary", "Z", 0)                                                                       \
+    X(HR_T_FIXED_BINARY, "fixed_size_binary", NULL, 0)   /* width */                                                   \
+    X(HR_T_DATE32, "date32[day]", "tdD", 4)                                                                            \
+    X(HR_T_DATE64, "date64[ms]", "tdm", 8)                                                                             \
+    X(HR_T_TIME32, "time32", NULL, 4)                    /* unit s, ms */                                              \
+    X(HR_T_TIME64, "time64", NULL, 8)                    /* unit us, ns */                                             \
+    X(HR_T_TIMESTAMP, "timestamp", NULL, 8)              /* unit, zone */                                              \
+    X(HR_T_DURATION, "duration", NULL, 8)                /* unit */                                                    \
+    X(HR_T_DECIMAL128, "decimal128", NULL, 16)           /* precision, scale */                                        \
+    X(HR_T_DECIMAL256, "decimal256", NULL, 32)                                                                         \
+    X(HR_T_LIST, "list", "+l", 0)                                                                                      \
+    X(HR_T_LARGE_LIST, "large_list", "+L", 0)                                                                          \
+    X(HR_T_FIXED_LIST, "fixed_size_list", NULL, 0)       /* width = values a list */                                   \
+    X(HR_T_STRUCT, "struct", "+s", 0)                                                                                  \
+    X(HR_T_MAP, "map", "+m", 0)                          /* child: struct<key, value> */                               \
+    X(HR_T_TENSOR, "tensor", NULL, 0) /* arrow.fixed_shape_tensor: layout of a FIXED_LIST of prod(shape) values */
+
+typedef enum hr_type_id {
+#define HR_X(id, name, format, bytes) id,
+    HR_TYPE_LIST(HR_X)
+#undef HR_X
+        HR_N_TYPES
+} hr_type_id;
+
+typedef enum hr_unit { HR_SECOND, HR_MILLI, HR_MICRO, HR_NANO } hr_unit;
+
+#define HR_MAX_DIMS 8
+#define HR_MAX_DEPTH 64 /* nesting of types; deeper input is refused */
+
+typedef struct hr_type hr_type;
+typedef struct hr_field {
+    char *name;     /* never NULL; valid UTF-8 is not promised */
+    hr_type *type;
+    bool nullable;
+    uint8_t *metadata; /* Arrow's encoding (int32 count, then int32-sized keys and values), NULL: none */
+    int64_t metadata_bytes;
+} hr_field;
+
+/* Immutable, counted. Primitive types are static singletons: refs on them do nothing. */
+struct hr_type {
+    hr_type_id id;
+    atomic_int refs;
+    bool is_static;
+    hr_unit unit;
+    int32_t width;             /* FIXED_BINARY bytes, FIXED_LIST and TENSOR values a row */
+    int32_t precision, scale;
+    char *zone;                /* TIMESTAMP; NULL: none */
+    int32_t n_dims;            /* TENSOR: without the row dimension */
+    int64_t shape[HR_MAX_DIMS];
+    int32_t n_children;
+    hr_field *children;        /* list, fixed list, tensor: one, the values; map: one, the entries struct */
+    bool keys_sorted;          /* MAP */
+};
+
+hr_type *hr__type_simple(hr_type_id id);            /* a singleton; never NULL for ids without parameters */
+hr_status hr__type_unit(hr_type_id id, hr_unit unit, const char *zone, hr_type **out, hr_error *err) HR_MUST_USE;
+hr_status hr__type_fixed_binary(int32_t width, hr_type **out, hr_error *err) HR_MUST_USE;
+hr_status hr__type_decimal(hr_type_id id, int32_t precision, int32_t scale, hr_type **out, hr_error *err) HR_MUST_USE;
+/* LIST, LARGE_LIST, FIXED_LIST (width), MAP (child must be struct of two). Shares the child's type; copies the field. */
+hr_status hr__type_list(hr_type_id id, const hr_field *child, int32_t width, hr_type **out, hr_error *err) HR_MUST_USE;
+hr_status hr__type_struct(const hr_field *fields, int n, hr_type **out, hr_error *err) HR_MUST_USE;
+hr_status hr__type_tensor(hr_type *value, const int64_t *shape, int n_dims, hr_type **out, hr_error *err) HR_MUST_USE;
+hr_type *hr__type_ref(hr_type *t);
+void hr__type_unref(hr_type *t);
+bool hr__type_equal(const hr_type *a, const hr_type *b); /* names of list items and of map entries are ignored */
+int hr__type_bytes(const hr_type *t);                    /* bytes a value if of fixed width and byte-aligned, else 0 */
+void hr__type_print(const hr_type *t, hr_text *out);     /* "list<item: int64>", "timestamp[us, tz=UTC]", as pyarrow */
+hr_status hr__type_from_format(const char *format, hr_field *children, int n_children, hr_type **out, hr_error *err) HR_MUST_USE;
+
+hr_status hr__field_init(hr_field *f, const char *name, hr_type *type, bool nullable, hr_error *err) HR_MUST_USE; /* shares type */
+hr_status hr__field_copy(hr_field *to, const hr_field *from, hr_error *err) HR_MUST_USE;
+void hr__field_clear(hr_field *f);
+
+/* Named, typed columns. Immutable, counted. Names may repeat (files have that); look-up gives the first. */
+typedef struct hr_schema {
+    atomic_int refs;
+    int n;
+    hr_field *fields;
+    uint8_t *metadata;
+    int64_t metadata_bytes;
+} hr_schema;
+hr_status hr__schema_new(const hr_field *fields, int n, hr_schema **out, hr_error *err) HR_MUST_USE; /* copies fields */
+hr_schema *hr__schema_ref(hr_schema *s);
+void hr__schema_unref(hr_schema *s);
+int hr__schema_find(const hr_schema *s, const char *name); /* -1: none */
+bool hr__schema_equal(const hr_schema *a, const hr_schema *b); /* names, types, order; not metadata, not nullability */
+/* "column 'x' is int64, expected double" for the first difference; call only when unequal. */
+void hr__schema_difference(const hr_schema *found, const hr_schema *expected, char *text, size_t cap);
+void hr__schema_print(const hr_schema *s, hr_text *out); /* one "name: type" a line */
+/* HR_INVALID, naming the column and the columns there are. */
+hr_status hr__schema_missing(const hr_schema *s, const char *name, hr_error *err);
+/* The value of `key` in Arrow-encoded metadata (NULL: none), borrowed, with its length. */
+const char *hr__metadata_get(const uint8_t *metadata, int64_t n_bytes, const char *key, int64_t *n_value);
+
+/* ------------------------------------------------------------------------------------------------- arrays: array.c */
+
+/* One column, Arrow layout, immutable, counted. Row i of the array is element offset + i of its buffers (and, for struct,
+ * fixed list and tensor, of its children, as Arrow says). Buffers:
+ *   null: none · bool, fixed width: [0] validity [1] values · string, binary: [0] validity [1] offsets [2] bytes
+ *   list, map: [0] validity [1] offsets · struct, fixed list, tensor: [0] validity.
+ * A validity buffer of NULL means that no row is null. An offsets buffer may be NULL only if length is 0. */
+typedef struct hr_array hr_array;
+struct hr_array {
+    atomic_int refs;
+    hr_type *type;
+    int64_t length;
+    int64_t offset;
+    _Atomic int64_t null_count; /* -1: not counted yet */
+    hr_buffer *buffers[3];
+    int n_children;
+    hr_array **children;
+};
+
+/* Shares type; takes buffers (three, NULL where none) and children, even on failure. Lengths are the caller's to be right. */
+hr_status hr__array_new(hr_type *type, int64_t length, int64_t null_count, hr_buffer *const buffers[3],
+                        hr_array *const *children, int n_children, hr_array **out, hr_error *err) HR_MUST_USE;
+hr_array *hr__array_ref(hr_array *a);
+void hr__array_unref(hr_array *a);
+hr_status hr__array_slice(const hr_array *a, int64_t begin, int64_t n, hr_array **out, hr_error *err) HR_MUST_USE;
+/* Full structural check for data from outside: buffer sizes, offsets in order and in range, children's lengths, UTF-8 if asked. */
+hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err) HR_MUST_USE;
+int64_t hr__array_null_count(const hr_array *a); /* counts once */
+static inline bool hr__array_is_null(const hr_array *a, int64_t i)
+{
+    return a->type->id == HR_T_NULL || (a->buffers[0] && !hr__bit(a->buffers[0]->data, a->offset + i));
+}
+/* First value of a fixed-width array. */
+static inline const uint8_t *hr__array_values(const hr_array *a)
+{
+    return a->buffers[1] ? a->buffers[1]->data + a->offset * hr__type_bytes(a->type) : NULL;
+}
+/* Bytes of row i of string, binary (32 or 64-bit) and fixed binary; undefined for a null. Borrowed. */
+const uint8_t *hr__array_bytes(const hr_array *a, int64_t i, int64_t *n);
+/* Values range [*begin, *begin + *n) in children[0] of row i of any list, map, fixed list, tensor. */
+void hr__array_range(const hr_array *a, int64_t i, int64_t *begin, int64_t *n);
+/* Bytes that the rows use (not the capacity behind a slice): validity, offsets, values, children. */
+int64_t hr__array_bytes_used(const hr_array *a);
+/* Rows idx[0..n) as a new contiguous array (int32 or int64 by idx_bytes 4 or 8; -1: a null). */
+hr_status hr__array_take(const hr_mem *mem, const hr_array *a, const void *idx, int idx_bytes, int64_t n, hr_array **out,
+                         hr_error *err) HR_MUST_USE;
+/* Rows of all parts, one after the other, contiguous, offset 0 (parts: same type; n = 0 needs `type`). HR_BUDGET text names
+ * 2 GiB if 32-bit offsets would overflow. n_parts = 1 also makes the slice contiguous. Parallel-safe. */
+hr_status hr__array_concat(const hr_mem *mem, hr_type *type, hr_array *const *parts, int n_parts, hr_array **out,
+                           hr_error *err) HR_MUST_USE;
+/* An array of n nulls, or of no rows, of any type. */
+hr_status hr__array_nulls(const hr_mem *mem, hr_type *type, int64_t n, hr_array **out, hr_error *err) HR_MUST_USE;
+/* Equal values (nulls equal, NaN equal to NaN); for tests and for peers that must agree. */
+bool hr__array_equal(const hr_array *a, const hr_array *b);
+void hr__array_print_value(const hr_array *a, int64_t row, hr_text *out);
+/* Lists (nested too) whose rows are all valid and all of one length: fills shape[0..*n_dims) and *values (borrowed) and
+ * *begin (first value in it) so that rows are dense; false if ragged, null inside, or values not fixed-width.
+ * For tensor and fixed list it always succeeds when nothing is null. For plain fixed-width columns n_dims = 0. */
+bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values, int64_t *begin);
+
+/* ----------------------------------------------------------------------------------------- tables: origin.c, table.c */
+
+/* A row's coordinate: where in the sources it came from. Compared field by field in this order, it is the canonical order
+ * of a source's rows. It never depends on threads, morsels or ranks, and is what seeds and positions are made of. */
+typedef struct hr_coord {
+    int32_t instance; /* which source of the plan, in canonical order: union(ds, ds) has two */
+    int32_t file;
+    int32_t fragment;
+    int32_t spare;    /* zero */
+    int64_t row;      /* in the fragment */
+    int64_t ordinal;  /* among the rows that one source row became (flat_map, generators) */
+} hr_coord;
+
+/* Run-length coded coordinates. In run k, row j has `first` with row + j (by_ordinal false) or ordinal + j (true). */
+typedef struct hr_run_coords {
+    hr_coord first;
+    int64_t n;
+    bool by_ordinal;
+} hr_run_coords;
+typedef struct hr_origin hr_origin; /* immutable, counted */
+
+hr_status hr__origin_new(const hr_run_coords *runs, int64_t n_runs, hr_origin **out, hr_error *err) HR_MUST_USE; /* merges neighbours */
+hr_origin *hr__origin_ref(hr_origin *o);
+void hr__origin_unref(hr_origin *o);
+int64_t hr__origin_rows(const hr_origin *o);
+int64_t hr__origin_runs(const hr_origin *o, const hr_run_coords **runs); /* borrowed; -> n_runs */
+hr_coord hr__origin_at(const hr_origin *o, int64_t row);                  /* binary search */
+hr_status hr__origin_slice(const hr_origin *o, int64_t begin, int64_t n, hr_origin **out, hr_error *err) HR_MUST_USE;
+hr_status hr__origin_concat(hr_origin *const *parts, int n, hr_origin **out, hr_error *err) HR_MUST_USE;
+hr_status hr__origin_take(const hr_origin *o, const void *idx, int idx_bytes, int64_t n, hr_origin **out, hr_error *err) HR_MUST_USE;
+/* n rows made of the rows that begin at `first`: ordinals first.ordinal, +1, ... */
+hr_status hr__origin_made(hr_coord first, int64_t n, hr_origin **out, hr_error *err) HR_MUST_USE;
+/* The same, every instance field replaced. */
+hr_status hr__origin_instance(const hr_origin *o, int32_t instance, hr_origin **out, hr_error *err) HR_MUST_USE;
+
+struct hr_table {
+    atomic_int refs;
+    int64_t n_rows;
+    hr_schema *schema;
+    hr_array **columns; /* schema->n */
+    hr_origin *origin;  /* NULL: unknown (a table from outside, before a plan reads it) */
+    bool sole;          /* made for one consumer by copying: its buffers may be written by the last holder */
+};
+/* Shares schema and origin; takes the arrays, even on failure. Checks that each has n_rows (HR_BUG otherwise). */
+hr_status hr__table_new(hr_schema *schema, hr_array *const *columns, int64_t n_rows, hr_origin *origin, hr_table **out,
+                        hr_error *err) HR_MUST_USE;
+/* The same columns with another origin. */
+hr_status hr__table_with_origin(const hr_table *t, hr_origin *origin, hr_table **out, hr_error *err) HR_MUST_USE;
+/* The same columns under another schema of the same types (renames). */
+hr_status hr__table_with_schema(const hr_table *t, hr_schema *schema, hr_table **out, hr_error *err) HR_MUST_USE;
+hr_status hr__table_take(const hr_mem *mem, const hr_table *t, const void *idx, int idx_bytes, int64_t n, hr_table **out,
+                         hr_error *err) HR_MUST_USE;
+/* Contiguous; n_parts = 0 needs `schema`; origins concatenated if all parts have one. Sets `sole`. */
+hr_status hr__table_concat(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts, hr_table **out,
+                           hr_error *err) HR_MUST_USE;
+hr_status hr__table_empty(hr_schema *schema, hr_table **out, hr_error *err) HR_MUST_USE;
+hr_status hr__table_check(const hr_table *t, bool check_utf8, hr_error *err) HR_MUST_USE;
+int64_t hr__table_bytes_used(const hr_table *t);
+
+/* ------------------------------------------------------------------------------------------- building: builder.c */
+
+/* Appends values one by one; for tests, text, JSON and Python objects, not for hot readers. */
+typedef struct hr_builder hr_builder;
+hr_status hr__builder_new(const hr_mem *mem, hr_type *type, hr_builder **out, hr_error *err) HR_MUST_USE;
+void hr__builder_free(hr_builder *b);
+hr_status hr__builder_null(hr_builder *b, hr_error *err) HR_MUST_USE;
+hr_status hr__builder_int(hr_builder *b, int64_t v, hr_error *err) HR_MUST_USE;    /* any integer, date, time, bool; HR_TYPE if out of range */
+hr_status hr__builder_uint(hr_builder *b, uint64_t v, hr_error *err) HR_MUST_USE;
+hr_status hr__builder_double(hr_builder *b, double v, hr_error *err) HR_MUST_USE;  /* any float type */
+hr_status hr__builder_bytes(hr_builder *b, const void *data, int64_t n, hr_error *err) HR_MUST_USE; /* string, binary, fixed binary, any fixed width as its bytes */
+/* For list-like: append the items to child 0, then call `hr__builder_end` once a row; struct: one value to each child, then end. */
+hr_builder *hr__builder_child(hr_builder *b, int i);
+hr_status hr__builder_end(hr_builder *b, hr_error *err) HR_MUST_USE;
+int64_t hr__builder_rows(const hr_builder *b);
+hr_status hr__builder_finish(hr_builder *b, hr_array **out, hr_error *err) HR_MUST_USE; /* empties b */
+
+/* --------------------------------------------------------------------------------------------------- Arrow: arrow.c */
+
+hr_status hr__schema_export(const hr_schema *s, struct ArrowSchema *out, hr_error *err) HR_MUST_USE;
+hr_status hr__schema_import(struct ArrowSchema *in, hr_schema **out, hr_error *err) HR_MUST_USE; /* takes in */
+hr_status hr__type_export(const hr_type *t, struct ArrowSchema *out, hr_error *err) HR_MUST_USE;
+hr_status hr__array_export(hr_array *a, struct ArrowArray *out, hr_error *err) HR_MUST_USE; /* shares a */
+/* Takes `in`, even on failure. Dictionary-encoded, string_view, list_view and run-end arrays are decoded into plain ones. */
+hr_status hr__array_import(struct ArrowArray *in, struct ArrowSchema *schema_borrowed, hr_array **out, hr_error *err) HR_MUST_USE;
+
+/* -------------------------------------------------------------------------------------------------- options: option.c */
+
+typedef enum hr_option_kind { HR_OPT_BOOL, HR_OPT_INT, HR_OPT_BYTES, HR_OPT_DOUBLE, HR_OPT_CHAR, HR_OPT_TEXT, HR_OPT_CHOICE } hr_option_kind;
+/* One line of an option table; the table ends with a zero entry. Defaults, checks, `headrace formats`, and docstrings come from it. */
+typedef struct hr_option {
+    const char *name;
+    hr_option_kind kind;
+    size_t at;              /* offsetof in the options struct: bool, int64_t, int64_t, double, char, char *, int */
+    double min, max;        /* INT, BYTES, DOUBLE; both 0: any */
+    double value;           /* default of BOOL, INT, BYTES, DOUBLE, CHAR, CHOICE (index) */
+    const char *text;       /* default of TEXT; CHOICE: the names, separated by blanks */
+    const char *doc;
+} hr_option;
+void hr__options_default(const hr_option *table, void *options);
+/* "name=value" strings into `options`; HR_INVALID names the option, its kind and what was found. TEXT is copied. */
+hr_status hr__options_parse(const hr_option *table, const char *const *settings, int n, void *options, hr_error *err) HR_MUST_USE;
+void hr__options_clear(const hr_option *table, void *options);
+void hr__options_print(const hr_option *table, hr_text *out); /* one "name=default  doc" a line */
+
+/* ------------------------------------------------------------------------------------------- random bits, hash, CPU */
+
+/* Philox4x32-10 (Salmon et al., SC'11): 128 bits that are a function of key and counter, so that no state exists. */
+typedef struct hr_bits128 { uint64_t lo, hi; } hr_bits128;
+hr_bits128 hr__random_bits(uint64_t seed, uint64_t epoch, uint64_t counter_hi, uint64_t counter_lo);
+hr_bits128 hr__random_coord(uint64_t seed, uint64_t epoch, const hr_coord *c);
+/* 128-bit hash of bytes, for fingerprints and keys; stable across machines and versions. */
+typedef struct hr_hash { uint64_t a, b, n; } hr_hash;
+void hr__hash_init(hr_hash *h, uint64_t seed);
+void hr__hash_add(hr_hash *h, const void *data, size_t n);
+void hr__hash_text(hr_hash *h, const char *s); /* with its length, so that ("ab","c") != ("a","bc"); NULL is fine */
+void hr__hash_int(hr_hash *h, int64_t v);
+hr_bits128 hr__hash_end(const hr_hash *h);
+
+enum { HR_CPU_SSE42 = 1, HR_CPU_AVX2 = 2, HR_CPU_BMI2 = 4, HR_CPU_AVX512 = 8, HR_CPU_NEON = 16, HR_CPU_PCLMUL = 32 };
+unsigned hr__cpu_features(void); /* masked by HR_CPU=scalar or a list of names; read once */
+
+/* ------------------------------------------------------------------------------ shared memory between processes: share.c */
+
+/* An arena is a set of memfd segments owned (allocated from) by one process and mapped by its peers. Buffers made with
+ * hr_mem.arena live there; when the last reference, own or a peer's, goes, the block is free again. Counted: buffers keep it. */
+hr_status hr__arena_new(hr_account *account, const char *name, hr_arena **out, hr_error *err) HR_MUST_USE;
+hr_arena *hr__arena_ref(hr_arena *a);
+void hr__arena_unref(hr_arena *a);
+int64_t hr__arena_bytes(const hr_arena *a);      /* of all segments */
+int64_t hr__arena_used(const hr_arena *a);       /* in live blocks */
+
+/* A link is one end of a local socket over which tables and small messages travel between two processes: descriptors by
+ * the socket, bytes by shared memory. Sending shares the table's buffers until the peer says that it dropped them (or is
+ * gone); buffers that are not in an arena are copied into the link's. All functions are thread-safe. */
+typedef struct hr_link hr_link;
+typedef struct hr_message {
+    uint32_t kind;      /* the user's, below 0x8000 */
+    uint64_t tag;       /* the user's */
+    void *bytes;        /* new, n_bytes, NUL-terminated beyond; hr__free; NULL if none */
+    int64_t n_bytes;
+    hr_table *table;    /* new; NULL if none. Its buffers map the sender's memory; unref tells the sender. */
+} hr_message;
+/* Takes the socket. `arena`: where copies for sending go (shared; NULL: an own one is made). */
+hr_status hr__link_new(int fd, hr_account *account, hr_arena *arena, hr_link **out, hr_error *err) HR_MUST_USE;
+hr_link *hr__link_ref(hr_link *l);
+void hr__link_unref(hr_link *l);
+int hr__link_fd(const hr_link *l); /* to poll for reading */
+/* Borrows table and bytes (either may be NULL). Never blocks on the peer: what the socket does not take now is queued and
+ * goes out with the next send, receive or release. HR_PEER if the peer is gone. */
+hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *bytes, int64_t n_bytes, const hr_table *table,
+                        hr_error *err) HR_MUST_USE;
+/* The next message. HR_PENDING: none within timeout_ms (0: do not wait; < 0: no limit). HR_PEER: the peer closed or died.
+ * Descriptors are checked against the segments' sizes, tables by hr__table_check: a damaged peer cannot crash us. */
+hr_status hr__link_recv(hr_link *l, int timeout_ms, hr_message *out, hr_error *err) HR_MUST_USE;
+void hr__message_clear(hr_message *m);
+int64_t hr__link_outstanding(const hr_link *l); /* messages with tables that the peer still holds */
+/* Ends the connection: outstanding references are dropped, later calls give HR_PEER. Received tables stay valid. */
+void hr__link_close(hr_link *l);
+
+#endif

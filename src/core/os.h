@@ -1,0 +1,85 @@
+/* os.h - the only door to the operating system: threads, clock, files, memory maps, sockets' file descriptors.
+ *
+ * os_linux.c implements it. Every call that can fail for reasons outside the program asks hr__fault() first, so that tests
+ * can make each of them fail in turn. Errors are returned as -errno (negative), results as >= 0, so that the caller, who
+ * knows the file's name, writes the message. */
+#ifndef HR_OS_H
+#define HR_OS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* --- faults: tests make the nth call fail (see tests/faults.c). One relaxed load when off. */
+enum { HR_FAULT_MEMORY = 1, HR_FAULT_IO = 2 };
+bool hr__fault(int kind);                     /* true: fail now */
+void hr__fault_arm(int kinds, int64_t after); /* fail the call number `after` (0: the next) of these kinds, once */
+bool hr__fault_disarm(void);                  /* true: the armed call was reached, that is, something did fail */
+
+/* --- clock */
+int64_t hr__clock_ns(void); /* monotonic */
+
+/* --- threads */
+typedef pthread_mutex_t hr_mutex;
+typedef pthread_cond_t hr_cond; /* on the monotonic clock */
+typedef pthread_t hr_thread;
+void hr__mutex_init(hr_mutex *m);
+void hr__mutex_clear(hr_mutex *m);
+void hr__lock(hr_mutex *m);
+void hr__unlock(hr_mutex *m);
+void hr__cond_init(hr_cond *c);
+void hr__cond_clear(hr_cond *c);
+void hr__cond_wait(hr_cond *c, hr_mutex *m);
+bool hr__cond_wait_ns(hr_cond *c, hr_mutex *m, int64_t wait_ns); /* false: timed out */
+void hr__cond_signal(hr_cond *c);
+void hr__cond_broadcast(hr_cond *c);
+int hr__thread_start(hr_thread *out, const char *name, void (*fn)(void *), void *arg); /* all signals blocked in it */
+void hr__thread_join(hr_thread t);
+int hr__pid(void); /* cached; corrected in a forked child */
+
+/* --- the machine */
+int hr__cpus_allowed(void);             /* min(affinity mask, ceil(cgroup cpu.max)), at least 1 */
+int64_t hr__memory_physical(void);      /* min(physical memory, cgroup v2/v1 limit), bytes */
+int64_t hr__memory_resident(void);      /* of this process, bytes */
+int64_t hr__memory_page(void);
+
+/* --- files: -errno on failure */
+typedef struct hr_stat {
+    int64_t n_bytes;
+    int64_t mtime_ns;
+    bool is_dir;
+    bool is_file;
+} hr_stat;
+int hr__file_open(const char *path);                                   /* read-only, CLOEXEC; -> fd */
+int hr__file_create(const char *path);                                 /* write-only, new or truncated; -> fd */
+int64_t hr__file_read_at(int fd, void *out, int64_t n, int64_t offset); /* whole n unless the file ends; -> bytes read */
+int64_t hr__file_write(int fd, const void *data, int64_t n);           /* whole n */
+int hr__file_stat(const char *path, hr_stat *out);
+int hr__file_stat_fd(int fd, hr_stat *out);
+void hr__file_advise(int fd, int64_t offset, int64_t n);               /* will need; a hint, cannot fail */
+void hr__file_close(int fd);
+/* Names in a folder, sorted by byte value, without "." and ".."; *names is one block for free(). -> count */
+int hr__dir_list(const char *path, char ***names);
+void hr__dir_list_free(char **names, int n);
+
+/* --- memory maps. Fresh pages are zero. */
+void *hr__map_private(size_t n);             /* anonymous, huge pages advised from 2 MiB; NULL on failure */
+void *hr__map_shared(int fd, size_t n, bool writable); /* NULL on failure */
+void hr__unmap(void *p, size_t n);
+int hr__memfd(const char *name, int64_t n);  /* sized, sealed against shrinking, CLOEXEC; -> fd */
+int hr__memfd_grow(int fd, int64_t n);
+int hr__memfd_check(int fd, int64_t *n_bytes); /* 0 if fd is a memfd sealed against shrinking; its size */
+void hr__memfd_punch(int fd, int64_t offset, int64_t n); /* gives pages back; cannot fail */
+
+/* --- local sockets, SOCK_SEQPACKET, CLOEXEC, non-blocking. All -> fd or 0, -errno on failure; -EAGAIN: would block. */
+int hr__socket_pair(int fds[2]);
+int hr__socket_listen(const char *abstract_name);                      /* Linux abstract name, without the leading NUL */
+int hr__socket_accept(int fd, int *peer_uid, int *peer_pid);           /* SO_PEERCRED */
+int hr__socket_connect(const char *abstract_name);
+int64_t hr__socket_send(int fd, const void *data, int64_t n, const int *fds, int n_fds);
+/* -> bytes, 0 at the peer's end. Up to max_fds descriptors are stored into fds, their number in *n_fds. */
+int64_t hr__socket_recv(int fd, void *out, int64_t cap, int *fds, int max_fds, int *n_fds);
+int hr__wait_readable(int fd, int timeout_ms);                         /* 1 readable or closed, 0 timed out */
+
+#endif

@@ -1,0 +1,89 @@
+/* exec.h - runs a plan: plans, rules, the scheduler, markers, counters.
+ *
+ * A plan is an immutable tree. A run cuts it into *stages*: a leaf reads a scan, each stage does its map operators on many
+ * tickets at once and then, serially and in canonical order, the stream operator at its end, whose tables are the next
+ * stage's tickets. See sched.c. */
+#ifndef HR_EXEC_H
+#define HR_EXEC_H
+
+#include "op/op.h"
+
+/* --- plan.c */
+typedef enum hr_plan_kind { HR_PLAN_SCAN, HR_PLAN_OP, HR_PLAN_UNION } hr_plan_kind;
+struct hr_plan {
+    atomic_int refs;
+    hr_plan_kind kind;
+    hr_scan *scan;          /* SCAN */
+    hr_projection columns;  /* SCAN, set by rules: what is read (n < 0: all); names owned */
+    int64_t limit_rows;     /* SCAN, set by rules: at most so many rows are needed from it (< 0: all) */
+    hr_op *op;              /* OP */
+    hr_plan **inputs;
+    int n_inputs;
+    hr_mutex lock;          /* guards schema */
+    hr_schema *schema;      /* NULL: not known yet */
+    bool schema_late;       /* known only when a table came out */
+};
+hr_status hr__plan_scan(hr_scan *scan, hr_plan **out, hr_error *err) HR_MUST_USE;           /* shares */
+/* Checks the operator against the input's schema where that is known without running a function. Shares in; takes op, even on failure. */
+hr_status hr__plan_op(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err) HR_MUST_USE;
+/* The schema if it is known without running functions; opens the first file if need be. *out NULL: late. */
+hr_status hr__plan_schema_early(hr_plan *p, hr_schema **out, hr_error *err) HR_MUST_USE;
+/* The schema, running the plan for its first table if need be. */
+hr_status hr__plan_schema(hr_plan *p, hr_schema **out, hr_error *err) HR_MUST_USE;
+void hr__plan_learn_schema(hr_plan *p, hr_schema *s); /* a run saw the first table of `p` */
+/* rules.c: projection and limit into the scan, projections merged. *out is new. */
+hr_status hr__plan_rewrite(hr_plan *p, hr_plan **out, hr_error *err) HR_MUST_USE;
+
+/* --- marker.c: positions */
+struct hr_marker {
+    hr_coord at;             /* the first row that comes after; its source instance, file, fragment, row */
+    int n_states, cap_states;
+    struct { int op_index; char *text; } *states;
+};
+hr_status hr__marker_new(hr_coord at, hr_marker **out, hr_error *err) HR_MUST_USE;
+hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err) HR_MUST_USE;
+/* {"epoch":0,"plan":"<32 hex>","at":[instance,file,fragment,row],"ops":{"2":"..."},"discard":1024,"extra":{...}} */
+typedef struct hr_position {
+    int64_t epoch;
+    uint64_t seed;
+    char plan[33];
+    hr_marker *marker;    /* NULL: from the start */
+    int64_t discard_rows; /* of the run's output, after the marker */
+    bool at_end;          /* the epoch was finished */
+    char extra[512];      /* the feed's own, a JSON object or empty (split: step) */
+} hr_position;
+hr_status hr__position_print(const hr_position *p, char **out, hr_error *err) HR_MUST_USE;
+hr_status hr__position_parse(const char *text, hr_position *out, hr_error *err) HR_MUST_USE;
+void hr__position_clear(hr_position *p);
+
+/* --- run.c, sched.c: one run of a plan */
+typedef struct hr_run hr_run;
+typedef struct hr_run_options {
+    int64_t epoch;
+    uint64_t seed;
+    bool any_order;
+    int num_threads;          /* 0: all */
+    int64_t memory_limit;     /* 0: the process's */
+    int prefetch;             /* tables wanted in the output queue */
+    const hr_marker *from;    /* borrowed; NULL: the start */
+    hr_arena *arena;          /* non-NULL: what comes out is read by another process (hr__op_gather as the last operator writes there) */
+    const char *trace_path;
+    void (*ready)(void *context); /* a table, the end, an error or an inline call waits; called without locks; NULL: none */
+    void *ready_context;
+} hr_run_options;
+hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out, hr_error *err) HR_MUST_USE; /* rewrites p first */
+/* *out NULL with HR_OK: the end. HR_PENDING: nothing within timeout_ms (< 0: no limit; 0: do not wait), or an inline call waits to
+ * be served. *marker (may be NULL; new) is the newest marker that lies before *out. */
+hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **marker, hr_error *err) HR_MUST_USE;
+/* After the end: true once the run finished without error, its trailing marker taken. */
+hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
+void hr__run_cancel(hr_run *r);  /* wakes everybody; hr__run_next gives HR_CANCELLED */
+void hr__run_close(hr_run *r);   /* waits for running tasks, forgets suspended ones; NULL is fine */
+
+/* Counters that tests and stats read. */
+typedef struct hr_run_counts {
+    int64_t files_opened, fragments_read, rows_read, bytes_read, tables_out, rows_out, tickets;
+} hr_run_counts;
+void hr__run_counts(hr_run *r, hr_run_counts *out);
+
+#endif

@@ -1,0 +1,80 @@
+/* feed.h - tables to trainers: exact batches, splits, and the ring that carries batches to other processes.
+ *
+ * feed.c   hr_feed: a run plus exact batches (hr__op_rebatch, hr__op_gather appended to the plan), discards, position.
+ * split.c  one feed dealt to N consumers by step: step s of rank r is rows [(s*N + r)*B, +B) of the epoch.
+ * ring.c   a split served to processes over links: batches lie in an exchange arena, descriptors travel by socket. */
+#ifndef HR_FEED_H
+#define HR_FEED_H
+
+#include "exec/exec.h"
+
+/* --- feed.c: beyond the public hr_feed_* */
+typedef struct hr_feed_extra {
+    bool own_memory;   /* every batch is contiguous and `sole`: its holder may write into it (torch tensors) */
+    hr_arena *arena;   /* batches go there (implies own_memory); shared */
+    void (*ready)(void *context);
+    void *ready_context;
+} hr_feed_extra;
+hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out, hr_error *err) HR_MUST_USE;
+/* As hr_feed_next, but returns HR_PENDING after timeout_ms or when an inline call waits to be served. */
+hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
+hr_run *hr__feed_run(hr_feed *f); /* borrowed */
+
+/* --- split.c */
+typedef struct hr_split hr_split; /* counted; thread-safe */
+
+typedef enum hr_split_tail { HR_TAIL_EQUAL, HR_TAIL_UNEVEN, HR_TAIL_PAD } hr_split_tail;
+/* What a rank wants of an epoch; all ranks must agree but for nothing (HR_MISMATCH names each rank's values). */
+typedef struct hr_split_request {
+    int64_t batch_rows;     /* B >= 1 */
+    bool drop_last;
+    int prefetch;
+    bool own_memory;
+    char extra[256];        /* shuffle arguments and the like, compared as text */
+} hr_split_request;
+
+/* equal: after the last full step, one short step of floor(rest/N) rows a rank (none if 0, or if drop_last); at most N-1 rows
+ * are lost, and reported by stats. uneven: the rest is dealt as it falls. pad: rows are repeated to fill the step and the column
+ * "__pad__"... is reserved for a later version: HR_UNSUPPORTED. Shares p. options: seed, epoch of the first pass, threads, limits, any_order. */
+hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out, hr_error *err) HR_MUST_USE;
+hr_split *hr__split_ref(hr_split *s);
+void hr__split_unref(hr_split *s);
+int hr__split_n_ranks(const hr_split *s);
+/* Rank r begins an epoch: waits (in timeout_ms slices: HR_PENDING) until all ranks that are still there have asked for the same one. */
+hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int timeout_ms, hr_error *err) HR_MUST_USE;
+/* Rank r's next batch. *out NULL: the end of its epoch. HR_PENDING as above. HR_PEER: another rank died or raised: names it. */
+hr_status hr__split_next(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
+/* Rank r leaves this epoch early: its batches are dropped, the others go on. */
+void hr__split_leave(hr_split *s, int rank);
+/* Rank r is gone for good; error (borrowed; NULL: just closed) reaches the others as HR_PEER with its text. */
+void hr__split_lost(hr_split *s, int rank, const hr_error *why);
+/* The one global position: steps that every rank has taken. HR_MISMATCH, naming rank and step, if ranks are at different steps. */
+hr_status hr__split_position(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
+/* Before an epoch begins: go on from there. */
+hr_status hr__split_restore(hr_split *s, const char *position, hr_error *err) HR_MUST_USE;
+hr_status hr__split_stats(hr_split *s, char **out, hr_error *err) HR_MUST_USE; /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank, run */
+void hr__split_close(hr_split *s);
+
+/* --- ring.c: a split's ranks in other processes */
+typedef struct hr_ring_server hr_ring_server;
+/* Listens on an abstract socket; *address is "name:token" for hr__ring_connect; new, hr_string_free(). Serves several splits by
+ * index. Shares the splits. Batches of ring ranks lie in an arena charged to the run. A rank's process that dies
+ * is hr__split_lost for the split. */
+hr_status hr__ring_serve(hr_split *const *splits, int n, hr_ring_server **out, char **address, hr_error *err) HR_MUST_USE;
+void hr__ring_stop(hr_ring_server *s); /* ends all connections; NULL is fine */
+
+typedef struct hr_ring hr_ring; /* the client: one rank of one split */
+hr_status hr__ring_connect(const char *address, int split, int rank, int timeout_ms, hr_ring **out, hr_error *err) HR_MUST_USE;
+/* The same calls as on a split, over the wire; a batch stays valid as long as it is held. HR_BUDGET names the number of batches held
+ * if the server could not make another within the limit. */
+hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, hr_error *err) HR_MUST_USE;
+hr_status hr__ring_next(hr_ring *r, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
+void hr__ring_leave(hr_ring *r);
+hr_status hr__ring_position(hr_ring *r, int timeout_ms, char **out, hr_error *err) HR_MUST_USE; /* asks the server */
+hr_status hr__ring_restore(hr_ring *r, const char *position, int timeout_ms, hr_error *err) HR_MUST_USE;
+hr_status hr__ring_schema(hr_ring *r, int timeout_ms, hr_schema **out, hr_error *err) HR_MUST_USE;
+hr_status hr__ring_stats(hr_ring *r, int timeout_ms, char **out, hr_error *err) HR_MUST_USE;
+void hr__ring_fail(hr_ring *r, const char *why); /* tells the server that this rank raised */
+void hr__ring_close(hr_ring *r);
+
+#endif

@@ -1,0 +1,121 @@
+/* format.h - bytes to tables: formats, and scans, which are what a plan reads.
+ *
+ * A *format* (parquet, text, ...) knows one kind of file. A *scan* is a source of rows for the scheduler: files of one
+ * format, tables in memory, a range of numbers. It is a list of files, each a list of *fragments* (a row group, a byte
+ * range, one table) in one canonical order; that order and the row's number in its fragment make the row's coordinate.
+ * A *reader* decodes rows [begin, begin + n) of one fragment into tables. Nothing here knows threads: the scheduler calls
+ * readers of different fragments (or different row ranges of one) from different threads at the same time.
+ *
+ * Rules that the scheduler builds on:
+ * 1. What fragments a file has depends on the file alone (never on threads, memory or morsel size).
+ * 2. A fragment whose n_rows is known and `splittable` can be read from any row at a cost that does not grow much with it.
+ * 3. A reader's tables may break anywhere; their rows are in order and none is missing. Each has an origin (instance 0).
+ * 4. A reader's memory beside its output is bounded by what it holds of one page per column, or 1 MiB; all from `mem`. */
+#ifndef HR_FORMAT_H
+#define HR_FORMAT_H
+
+#include "codec/codec.h"
+#include "core/core.h"
+#include "io/io.h"
+
+/* --- formats */
+
+typedef struct hr_scan_file hr_scan_file;
+typedef struct hr_reader hr_reader;
+
+typedef struct hr_fragment {
+    int64_t n_rows;       /* -1: known only by reading */
+    int64_t stored_bytes; /* of the projected columns, as stored */
+    int64_t memory_bytes; /* estimate of the tables that come out, projected columns only */
+    bool splittable;      /* any row range may be read on its own */
+} hr_fragment;
+
+/* One opened file. Made by a format; immutable once open, so that threads share it. Formats embed this struct first. */
+typedef struct hr_scan_file_class {
+    hr_status (*fragment)(hr_scan_file *f, int fragment, hr_fragment *out, hr_error *err);
+    /* Rows [row_begin, row_begin + n_rows) of a fragment (n_rows < 0: to its end). mem: where the tables' buffers go. */
+    hr_status (*read)(hr_scan_file *f, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem, hr_reader **out,
+                      hr_error *err);
+    /* NULL: no hint. Tells the system that this fragment will be read soon. */
+    void (*ahead)(hr_scan_file *f, int fragment);
+    void (*close)(hr_scan_file *f);
+} hr_scan_file_class;
+
+struct hr_scan_file {
+    const hr_scan_file_class *cls;
+    atomic_int refs;
+    char *name;            /* path, for errors */
+    hr_account *account;   /* of what the open file itself holds */
+    hr_schema *schema;     /* of what its readers give: projected columns, in the projection's order */
+    int n_fragments;
+    int64_t n_rows;        /* of the whole file; -1: known only by reading */
+    int file;              /* number in its scan: enters the origins */
+};
+hr_scan_file *hr__scan_file_ref(hr_scan_file *f);
+void hr__scan_file_unref(hr_scan_file *f);
+
+/* Which top-level columns, by name and in this order; NULL or n < 0: all. */
+typedef struct hr_projection {
+    int n;
+    const char *const *names;
+} hr_projection;
+
+typedef struct hr_reader_class {
+    /* The next table, of about max_bytes at most (one row at least); *out NULL: the end. */
+    hr_status (*next)(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err);
+    void (*close)(hr_reader *r);
+} hr_reader_class;
+struct hr_reader {
+    const hr_reader_class *cls;
+};
+hr_status hr__reader_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err) HR_MUST_USE;
+void hr__reader_close(hr_reader *r); /* NULL is fine */
+
+typedef struct hr_format {
+    const char *name;
+    const char *suffixes; /* separated by blanks, without dots */
+    const char *doc;
+    const hr_option *options; /* NULL: none */
+    size_t options_bytes;     /* sizeof its options struct */
+    int (*bid)(hr_view head); /* bits of the head that match, the most certain format wins; looks, never consumes. NULL: by suffix only */
+    /* Opens a file: reads what is needed to know schema and fragments (a footer). Shares source. `options`: of `options`
+     * above, with defaults filled; outlives the file. HR_NOT_FOUND names a projected column that is not there. */
+    hr_status (*open)(hr_source *source, const void *options, const hr_projection *projection, hr_account *account,
+                      hr_scan_file **out, hr_error *err);
+} hr_format;
+
+extern const hr_format *const hr__formats[]; /* ends with NULL */
+const hr_format *hr__format_by_name(const char *name);                     /* NULL: none */
+const hr_format *hr__format_guess(const char *path, hr_view head);         /* by bid, then by suffix (also under .gz, .zst); NULL: none */
+
+/* --- scans */
+
+typedef struct hr_scan hr_scan; /* immutable, counted; safe in a forked child */
+
+/* Files. Lists paths now; opens none. HR_NOT_FOUND, HR_INVALID name the path or option. */
+hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *format, const hr_read_options *options,
+                             hr_scan **out, hr_error *err) HR_MUST_USE;
+/* Each table is one fragment of file 0. Shares the tables. Schemas must be equal. */
+hr_status hr__scan_new_tables(hr_table *const *tables, int n, hr_scan **out, hr_error *err) HR_MUST_USE;
+hr_status hr__scan_new_range(int64_t n, const char *name, hr_scan **out, hr_error *err) HR_MUST_USE; /* fragments of 1 Mi rows */
+/* Takes the stream; pulls all of it now, on the caller's thread; each batch is one fragment. */
+hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr_error *err) HR_MUST_USE;
+hr_scan *hr__scan_ref(hr_scan *s);
+void hr__scan_unref(hr_scan *s);
+
+int hr__scan_n_files(const hr_scan *s);
+const char *hr__scan_file_name(const hr_scan *s, int file); /* borrowed; "memory", "range" for those */
+/* Schema of all columns (with the path column): of the first file, which is opened for it once. *out is new (a reference). */
+hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err) HR_MUST_USE;
+/* Opens file i; readers give the projected columns of the *scan's* schema, in the projection's order. A file that lacks a column or
+ * has another type is HR_TYPE: both files, the column, both types. Its origins have file = i. The first file, if it was
+ * opened for the schema, is not parsed again. */
+hr_status hr__scan_open(hr_scan *s, int file, const hr_projection *projection, hr_account *account, hr_scan_file **out,
+                        hr_error *err) HR_MUST_USE;
+/* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */
+hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
+void hr__scan_describe(const hr_scan *s, hr_text *out);       /* "read_parquet [3 files, 12.4 MB] a.parquet ..." */
+void hr__scan_fingerprint(const hr_scan *s, hr_hash *h);      /* kind, options, paths and sizes; contents of memory tables by schema and rows */
+int64_t hr__scan_floor_bytes(const hr_scan *s);               /* least memory in which it can be read; an estimate without I/O */
+
+#endif

@@ -1,0 +1,186 @@
+/* op.h - tables to tables: what an operator is, and the operators there are.
+ *
+ * An operator does not know its neighbours, time itself, print, lock, or wait. The scheduler (exec/) calls it:
+ *
+ *   kind    task          push is called                         state lives in
+ *   MAP     one a ticket  for different tickets at the same time  the task (per ticket), the thread slot, the run
+ *   STREAM  one a run     serially, in canonical order            the task
+ *   BLOCK   one a run     serially; emits at finish               the task
+ *
+ *   start(run) { push(task, table)* finish(task) }* stop(run)
+ *
+ * A *ticket* is a piece of the input in canonical order (a row range of a fragment; one table of the stage before).
+ * Input is borrowed. Output is emitted by hr__task_emit. Every emitted table has an origin; an operator that keeps rows keeps
+ * their coordinates, one that makes new rows says from which (hr__origin_made).
+ *
+ * HR_PENDING. An operator whose result comes from elsewhere (a worker process) calls hr__task_suspend, hands the hr_resume to
+ * whoever will complete it, and returns HR_PENDING from push or finish: the thread goes on with other work, the ticket is
+ * parked. hr__resume, from any thread, brings it back: the scheduler then calls `resumed` on a pool thread.
+ *
+ * Markers. A position to resume from is a *marker*: "just before this ticket of this source", plus what each stream operator
+ * remembered when it came by. Markers flow through the run between tables. A stream operator passes a marker on
+ * when no row that came before it is still held back, with its state as text: restored with that state and fed with the rows
+ * from the marker on, it emits exactly what it would have emitted after the marker. */
+#ifndef HR_OP_H
+#define HR_OP_H
+
+#include "core/core.h"
+#include "format/format.h"
+
+typedef enum hr_op_kind { HR_OP_MAP, HR_OP_STREAM, HR_OP_BLOCK } hr_op_kind;
+typedef struct hr_op hr_op;
+typedef struct hr_task hr_task;     /* made by the scheduler */
+typedef struct hr_marker hr_marker; /* exec.h */
+typedef struct hr_resume hr_resume;
+
+/* One operator in one run; made by the scheduler, filled by start. */
+typedef struct hr_op_run {
+    const hr_op *op;
+    void *state;           /* the operator's own, for the run */
+    hr_account *account;   /* charge here */
+    int index;             /* of the operator in the plan, canonical: enters seeds and positions */
+    uint64_t seed;
+    int64_t epoch;
+    bool to_process;       /* what this operator emits is read by another process: allocate from `arena` */
+    hr_arena *arena;       /* NULL: none */
+    void (*notify)(void *context); /* wakes the consumer (inline calls wait to be served by it) */
+    void *notify_context;
+} hr_op_run;
+
+typedef struct hr_op_class {
+    const char *name;
+    const char *doc;
+    hr_op_kind kind;
+    bool one_to_one;  /* same rows, same order, same coordinates: limits and discards move above it */
+    bool row_local;   /* each output row depends on one input row only (fragments may be permuted above it) */
+    /* Output schema for an input schema. *out NULL with HR_OK: known only when the first table came out. Any error is a user's. */
+    hr_status (*schema)(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err);
+    hr_status (*start)(const hr_op *op, hr_op_run *run, hr_error *err); /* NULL: nothing to do */
+    /* The run is ending early: make suspended tickets complete soon (or forget them: hr__resume_drop). NULL: nothing. */
+    void (*cancel)(const hr_op *op, hr_op_run *run);
+    void (*stop)(const hr_op *op, hr_op_run *run); /* after the last task; always, if start succeeded */
+    hr_status (*push)(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err);
+    /* After hr__resume: may emit, suspend again (HR_PENDING), or fail. Results are where the completer put them. */
+    hr_status (*resumed)(const hr_op *op, hr_task *task, hr_error *err);
+    /* The ticket's (MAP) or all input's (STREAM, BLOCK) end. NULL: nothing to do. */
+    hr_status (*finish)(const hr_op *op, hr_task *task, hr_error *err);
+    void (*task_clear)(const hr_op *op, hr_task *task); /* frees *hr__task_state; runs always, also after errors. NULL: hr__free */
+    void (*thread_clear)(const hr_op *op, hr_op_run *run, void *thread_state); /* NULL: none */
+    /* STREAM and BLOCK: see Markers. `pass` by hr__task_pass now or, at latest, from a later push or finish. */
+    hr_status (*marker)(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err);
+    hr_status (*restore)(const hr_op *op, hr_task *task, const char *state, hr_error *err); /* before the first push */
+    int64_t (*floor_bytes)(const hr_op *op); /* least memory beside one table in and out; NULL: 0 */
+    void (*describe)(const hr_op *op, hr_text *out);       /* "limit(5)"; NULL: the name */
+    void (*fingerprint)(const hr_op *op, hr_hash *h);      /* arguments; NULL: none */
+    void (*free)(hr_op *op);                               /* frees what op owns, and op */
+} hr_op_class;
+
+/* An operator with its arguments: immutable, counted, embedded first in each operator's own struct. */
+struct hr_op {
+    const hr_op_class *cls;
+    atomic_int refs;
+};
+void hr__op_init(hr_op *op, const hr_op_class *cls); /* refs 1 */
+hr_op *hr__op_ref(hr_op *op);
+void hr__op_unref(hr_op *op);
+
+/* --- what an operator may do with its task (implemented by exec/task.c) */
+
+hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err) HR_MUST_USE; /* *takes becomes NULL, even on failure */
+void hr__task_enough(hr_task *task);              /* no more input is wanted; upstream may stop */
+void **hr__task_state(hr_task *task);             /* this operator's, of this task; NULL at first */
+void **hr__task_thread_state(hr_task *task);      /* this operator's, of the calling pool thread in this run; NULL at first */
+hr_op_run *hr__task_run(hr_task *task);
+const hr_mem *hr__task_mem(hr_task *task);        /* where output goes: the run's account, and its arena if to_process */
+bool hr__task_cancelled(const hr_task *task);     /* long loops look here */
+/* Of the ticket: its first coordinate and number in its stage, canonical. */
+hr_coord hr__task_begin(const hr_task *task);
+int64_t hr__task_ordinal(const hr_task *task);
+void hr__task_pass(hr_task *task, hr_marker *takes, const char *state); /* STREAM only; state borrowed, NULL: none */
+void hr__marker_drop(hr_marker *m);               /* instead of passing it: a newer one says more. NULL is fine */
+
+/* Suspends the task: the operator must return HR_PENDING next. *out is new; complete it once, by hr__resume or hr__resume_drop. */
+hr_status hr__task_suspend(hr_task *task, hr_resume **out, hr_error *err) HR_MUST_USE;
+void hr__resume(hr_resume *takes, hr_status st, hr_error *moved); /* st != HR_OK: the ticket fails with it. Any thread, no locks held. */
+
+/* --- the operators: each constructor checks its arguments; *out is new */
+
+hr_status hr__op_project(const char *const *names, const char *const *new_names, int n, hr_op **out, hr_error *err) HR_MUST_USE;
+hr_status hr__op_limit(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
+/* Tables of exactly n_rows; the state is {rows to skip of the open batch, ordinal of the next batch}. */
+hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *err) HR_MUST_USE;
+hr_status hr__op_map(const hr_map_function *fn, const hr_map_options *options, hr_op **out, hr_error *err) HR_MUST_USE; /* takes fn's context */
+hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err) HR_MUST_USE; /* takes fn's context */
+/* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal length stay lists. */
+hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
+/* A function in worker processes or Python threads: rows to `calls`. */
+typedef struct hr_calls hr_calls;
+typedef struct hr_calls_options {
+    const char *name;         /* "map_batches(augment)", for explain() and errors; copied */
+    const char *qualified;    /* "module.qualname", for the fingerprint; copied */
+    int64_t batch_rows;       /* 0: batches of up to `piece_rows` by source coordinate; < 0: each input table is one batch (after a rebatch) */
+    int64_t piece_rows;       /* default 4,096 */
+    int64_t piece_bytes;      /* > 0: pieces are also cut where they pass so many bytes (per-row functions: 8 MiB) */
+    bool one_to_one;          /* as in hr_map_options; the result must have as many rows as the input (HR_CALLBACK otherwise) */
+    bool filter;              /* the result is one boolean column "keep" of the input's rows; what is kept are the input's own columns */
+    bool inline_calls;        /* served by the consumer's thread: notify it when a call is queued */
+    struct ArrowSchema *schema; /* declared output; taken; NULL: from the first table */
+} hr_calls_options;
+hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out, hr_error *err) HR_MUST_USE; /* shares calls */
+
+extern const hr_op_class *const hr__op_classes[]; /* the one list (op.c), ends with NULL */
+
+/* --- calls.c: a queue of function calls, filled by operators, served by worker processes, Python threads or the consumer.
+ * It outlives runs, so that workers are started once for all epochs. Thread-safe. */
+
+typedef struct hr_call hr_call;
+hr_status hr__calls_new(const char *name, hr_calls **out, hr_error *err) HR_MUST_USE;
+hr_calls *hr__calls_ref(hr_calls *c);
+void hr__calls_unref(hr_calls *c);
+/* Server side, any thread without engine locks. HR_PENDING: none in timeout_ms; HR_CANCELLED: closed for good. *out is the
+ * server's until hr__call_done. */
+hr_status hr__calls_take(hr_calls *c, int timeout_ms, hr_call **out, hr_error *err) HR_MUST_USE;
+const hr_table *hr__call_input(const hr_call *call); /* borrowed */
+/* What makes the call repeatable: seeds random generators. Canonical: (seed, epoch, operator, batch ordinal). */
+typedef struct hr_call_place {
+    uint64_t seed;
+    int64_t epoch;
+    int32_t op_index;
+    int64_t ordinal;  /* of the batch, in canonical order after a rebatch; else of the piece within its fragment */
+    hr_coord begin;   /* first source row */
+    uint64_t random;  /* 64 bits made of all of these by hr__random_bits */
+} hr_call_place;
+void hr__call_place(const hr_call *call, hr_call_place *out);
+/* A table of results (generators give several). Takes it. */
+void hr__call_result(hr_call *call, hr_table *takes);
+void hr__call_done(hr_call *takes, hr_status st, hr_error *moved);
+/* A worker process at the other end of this socket (taken). `init` bytes (the pickled function) are sent first. `pid` only for
+ * messages. The poller serves it from now on; if it dies, the calls it had fail with HR_PEER naming pid and function, and
+ * calls with no worker left fail too. */
+hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, int64_t init_bytes, hr_error *err) HR_MUST_USE;
+int hr__calls_n_workers(const hr_calls *c);
+int hr__calls_n_waiting(const hr_calls *c);     /* queued, not yet taken */
+void hr__calls_close(hr_calls *c);              /* workers are told to end, waiting calls fail HR_CANCELLED, takers wake */
+
+/* The worker process's side: a blocking loop over one link, used by the Python worker. */
+typedef struct hr_worker hr_worker;
+hr_status hr__worker_open(int fd, hr_worker **out, hr_error *err) HR_MUST_USE;
+/* The init bytes, first; then calls. *table NULL with HR_OK: the end. timeout_ms slices let Python check signals: HR_PENDING. */
+hr_status hr__worker_init(hr_worker *w, int timeout_ms, void **bytes, int64_t *n_bytes, hr_error *err) HR_MUST_USE;
+hr_status hr__worker_next(hr_worker *w, int timeout_ms, hr_table **table, hr_call_place *place, hr_error *err) HR_MUST_USE;
+const hr_mem *hr__worker_mem(hr_worker *w);     /* results built here travel without a copy */
+hr_status hr__worker_result(hr_worker *w, const hr_table *t, hr_error *err) HR_MUST_USE;
+hr_status hr__worker_done(hr_worker *w, hr_status st, const hr_error *what, hr_error *err) HR_MUST_USE;
+void hr__worker_close(hr_worker *w);
+
+/* --- pieces.c: function batches of source-defined size, shared by map and calls.
+ * Collects a ticket's tables and hands out pieces whose rows lie in one block [k*rows, (k+1)*rows) of their fragment, so that what a
+ * function sees never depends on how readers cut their tables. */
+typedef struct hr_pieces hr_pieces;
+hr_status hr__pieces_new(int64_t rows, int64_t bytes, const hr_mem *mem, hr_pieces **out, hr_error *err) HR_MUST_USE;
+void hr__pieces_free(hr_pieces *p);
+hr_status hr__pieces_add(hr_pieces *p, const hr_table *t, hr_error *err) HR_MUST_USE;
+/* *out NULL: none complete. `last`: the ticket's end, what is left is complete. */
+hr_status hr__pieces_next(hr_pieces *p, bool last, hr_table **out, int64_t *ordinal, hr_error *err) HR_MUST_USE;
+
+#endif
