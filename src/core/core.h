@@ -68,13 +68,19 @@ int64_t hr__account_used(const hr_account *a);
 int64_t hr__account_peak(const hr_account *a);
 int64_t hr__account_limit(const hr_account *a); /* the smallest of its own and its ancestors' limits */
 void hr__account_charge(hr_account *a, int64_t n_bytes); /* memory we did not allocate (a worker's private bytes); n may be < 0 */
+/* For those who allocate by themselves (mem.c, buffer.c, share.c): charged, and counted as live. Each block is a reference
+ * on `a`; give back by the negative numbers. Before the memory is asked for, so that the pool makes room first. */
+void hr__account_add(hr_account *a, int64_t n_bytes, int n_blocks);
 
 /* Admission, between operator calls: reserves n bytes if used + reserved + n <= limit at every level; false otherwise, and
  * then the waiter is called once when bytes come back. `force` (the oldest ticket) always reserves. Give back by release. */
 bool hr__account_reserve(hr_account *a, int64_t n_bytes, bool force);
 void hr__account_release(hr_account *a, int64_t n_bytes);
-/* Called without locks, from any thread, when bytes came back after a refusal. One per process (the scheduler's wake-up). */
+/* Called from any thread when bytes came back after a refusal, without locks of ours, but inside of whatever call freed
+ * them: it must not take a lock under which anybody frees. One per process (the scheduler's wake-up). */
 void hr__budget_set_waiter(void (*fn)(void));
+/* Called, without locks, by hr_set_num_threads with the new number. One per process (the scheduler). */
+void hr__threads_set_hook(void (*fn)(int n_threads));
 /* Live blocks and bytes of the whole process, without pooled free buffers: what a test compares before and after. */
 int64_t hr__live_bytes(void);
 int64_t hr__live_blocks(void);
@@ -114,6 +120,16 @@ typedef struct hr_mem {
     hr_arena *arena;
 } hr_mem;
 
+/* hr_buffer.kind. share.c makes the last two; hr__buffer_unref hands them to hr__arena_buffer_free. */
+enum {
+    HR_BUFFER_INLINE, /* small: the bytes follow the struct, one hr__alloc */
+    HR_BUFFER_POOLED, /* a map of our own */
+    HR_BUFFER_SLICE,  /* owner: the parent, never a slice itself */
+    HR_BUFFER_WRAP,   /* owner: whatever release() takes */
+    HR_BUFFER_ARENA,  /* in an arena of ours */
+    HR_BUFFER_PEER    /* in a peer's arena: never to be written */
+};
+
 #define HR_SLACK 64 /* readable bytes after the end of every buffer that we allocate; data is 64-byte aligned */
 
 typedef struct hr_buffer {
@@ -150,9 +166,12 @@ typedef struct hr_growbuf {
 } hr_growbuf;
 hr_status hr__growbuf_reserve(hr_growbuf *g, int64_t n_more, hr_error *err) HR_MUST_USE; /* room for n_more after n_bytes */
 hr_status hr__growbuf_add(hr_growbuf *g, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
+/* What was built, shrunk, with its slack; *out is new, of no bytes if nothing was added; g is empty. On failure g stays. */
+hr_status hr__growbuf_finish(hr_growbuf *g, hr_buffer **out, hr_error *err) HR_MUST_USE;
 void hr__growbuf_clear(hr_growbuf *g);
 /* Frees pooled buffers down to `keep_bytes`; called when the budget is short. Returns the bytes freed. */
 int64_t hr__pool_trim(int64_t keep_bytes);
+int64_t hr__pool_bytes(void); /* in free pooled buffers */
 
 /* bits, LSB first */
 static inline bool hr__bit(const uint8_t *bits, int64_t i) { return (bits[i >> 3] >> (i & 7)) & 1; }
@@ -445,9 +464,11 @@ void hr__options_print(const hr_option *table, hr_text *out); /* one "name=defau
 
 /* Philox4x32-10 (Salmon et al., SC'11): 128 bits that are a function of key and counter, so that no state exists. */
 typedef struct hr_bits128 { uint64_t lo, hi; } hr_bits128;
+hr_bits128 hr__philox(uint64_t key, uint64_t counter_hi, uint64_t counter_lo); /* the published function itself */
 hr_bits128 hr__random_bits(uint64_t seed, uint64_t epoch, uint64_t counter_hi, uint64_t counter_lo);
 hr_bits128 hr__random_coord(uint64_t seed, uint64_t epoch, const hr_coord *c);
-/* 128-bit hash of bytes, for fingerprints and keys; stable across machines and versions. */
+/* 128-bit hash of bytes, for fingerprints and keys; stable across machines and versions: MurmurHash3_x64_128 (Appleby).
+ * Each add is a part of its own: adding "ab", then "c", is not adding "abc". Not for secrets. */
 typedef struct hr_hash { uint64_t a, b, n; } hr_hash;
 void hr__hash_init(hr_hash *h, uint64_t seed);
 void hr__hash_add(hr_hash *h, const void *data, size_t n);
@@ -467,6 +488,9 @@ hr_arena *hr__arena_ref(hr_arena *a);
 void hr__arena_unref(hr_arena *a);
 int64_t hr__arena_bytes(const hr_arena *a);      /* of all segments */
 int64_t hr__arena_used(const hr_arena *a);       /* in live blocks */
+/* For buffer.c: contents undefined, slack zero; the last unref of it or of a peer's calls hr__arena_buffer_free. */
+hr_status hr__arena_buffer(hr_arena *a, int64_t n_bytes, hr_buffer **out, hr_error *err) HR_MUST_USE;
+void hr__arena_buffer_free(hr_buffer *b);
 
 /* A link is one end of a local socket over which tables and small messages travel between two processes: descriptors by
  * the socket, bytes by shared memory. Sending shares the table's buffers until the peer says that it dropped them (or is

@@ -15,7 +15,8 @@
 enum { HR_FAULT_MEMORY = 1, HR_FAULT_IO = 2 };
 bool hr__fault(int kind);                     /* true: fail now */
 void hr__fault_arm(int kinds, int64_t after); /* fail the call number `after` (0: the next) of these kinds, once */
-bool hr__fault_disarm(void);                  /* true: the armed call was reached, that is, something did fail */
+bool hr__fault_hit(void);                     /* true: the armed call was reached, that is, something did fail */
+bool hr__fault_disarm(void);                  /* the same, and off */
 
 /* --- clock */
 int64_t hr__clock_ns(void); /* monotonic */
@@ -24,6 +25,7 @@ int64_t hr__clock_ns(void); /* monotonic */
 typedef pthread_mutex_t hr_mutex;
 typedef pthread_cond_t hr_cond; /* on the monotonic clock */
 typedef pthread_t hr_thread;
+#define HR_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
 void hr__mutex_init(hr_mutex *m);
 void hr__mutex_clear(hr_mutex *m);
 void hr__lock(hr_mutex *m);
@@ -34,15 +36,21 @@ void hr__cond_wait(hr_cond *c, hr_mutex *m);
 bool hr__cond_wait_ns(hr_cond *c, hr_mutex *m, int64_t wait_ns); /* false: timed out */
 void hr__cond_signal(hr_cond *c);
 void hr__cond_broadcast(hr_cond *c);
-int hr__thread_start(hr_thread *out, const char *name, void (*fn)(void *), void *arg); /* all signals blocked in it */
+/* Signals are blocked in it, but those of its own faults. -errno on failure. */
+int hr__thread_start(hr_thread *out, const char *name, void (*fn)(void *), void *arg);
 void hr__thread_join(hr_thread t);
 int hr__pid(void); /* cached; corrected in a forked child */
+/* From now on nobody holds `m` (a static leaf lock, eight at most) while the process forks: the child can use it. */
+void hr__mutex_survives_fork(hr_mutex *m);
 
 /* --- the machine */
 int hr__cpus_allowed(void);             /* min(affinity mask, ceil(cgroup cpu.max)), at least 1 */
 int64_t hr__memory_physical(void);      /* min(physical memory, cgroup v2/v1 limit), bytes */
 int64_t hr__memory_resident(void);      /* of this process, bytes */
 int64_t hr__memory_page(void);
+/* What the cgroups of the process allow; INT64_MAX and 0 (CPUs): no limit. `root`: "" for this machine, or a folder that
+ * stands for it (tests). v1 and v2, all levels from our own group up to the mount. */
+void hr__cgroup_limits(const char *root, int64_t *memory_bytes, double *cpus);
 
 /* --- files: -errno on failure */
 typedef struct hr_stat {
@@ -59,7 +67,7 @@ int hr__file_stat(const char *path, hr_stat *out);
 int hr__file_stat_fd(int fd, hr_stat *out);
 void hr__file_advise(int fd, int64_t offset, int64_t n);               /* will need; a hint, cannot fail */
 void hr__file_close(int fd);
-/* Names in a folder, sorted by byte value, without "." and ".."; *names is one block for free(). -> count */
+/* Names in a folder, sorted by byte value, without "." and ".."; *names for hr__dir_list_free(). -> count */
 int hr__dir_list(const char *path, char ***names);
 void hr__dir_list_free(char **names, int n);
 

@@ -1,0 +1,897 @@
+/* os_linux.c - the operating system, on Linux (glibc or musl).
+ *
+ * Thin: one function for one thing, EINTR tried again, -errno handed back. Three things are more than thin:
+ *
+ * 1. Faults. One atomic word holds the armed kinds, the countdown and "it was hit", so that arming, counting down on many
+ *    threads and disarming need no lock, and exactly one call fails.
+ * 2. Limits of containers. A limit may stand at any level between our cgroup and the mount, in v1 and in v2, and the
+ *    mount may show only a part of the tree. See "the machine" below. No memory is allocated there: the memory limit
+ *    is read on the way into the first allocation.
+ * 3. Anonymous maps from 2 MiB start at a multiple of 2 MiB, so that the kernel can give huge pages: first touch of
+ *    fresh small pages is several times slower than copying. */
+#include "core/core.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The call again as long as a signal interrupts it. */
+#define RETRY(result, call)                                                                                            \
+    do {                                                                                                               \
+        (result) = (call);                                                                                             \
+    } while ((result) < 0 && errno == EINTR)
+
+/* ---------------------------------------------------------------------------------------------------------- faults */
+
+/* Bits 0-3: kinds armed; bit 4: hit; from bit 8: calls still to let pass. */
+enum { FAULT_KINDS = 15, FAULT_HIT = 16, FAULT_ONE = 256 };
+static _Atomic uint64_t fault_word;
+
+bool hr__fault(int kind)
+{
+    uint64_t w = atomic_load_explicit(&fault_word, memory_order_relaxed);
+
+    while (w & (uint64_t)kind & FAULT_KINDS) {
+        uint64_t next = w < FAULT_ONE ? FAULT_HIT : w - FAULT_ONE;
+        if (atomic_compare_exchange_weak(&fault_word, &w, next))
+            return next == FAULT_HIT;
+    }
+    return false;
+}
+
+void hr__fault_arm(int kinds, int64_t after)
+{
+    atomic_store(&fault_word, (uint64_t)after * FAULT_ONE | ((uint64_t)kinds & FAULT_KINDS));
+}
+
+bool hr__fault_hit(void) { return atomic_load(&fault_word) == FAULT_HIT; }
+bool hr__fault_disarm(void) { return atomic_exchange(&fault_word, 0) == FAULT_HIT; }
+
+/* ----------------------------------------------------------------------------------------------------------- clock */
+
+int64_t hr__clock_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* --------------------------------------------------------------------------------------------------------- threads */
+
+/* A lock or condition that fails is a bug of ours that must not go on unseen. */
+static void must(int rc)
+{
+    if (rc)
+        abort();
+}
+
+void hr__mutex_init(hr_mutex *m) { must(pthread_mutex_init(m, NULL)); }
+void hr__mutex_clear(hr_mutex *m) { must(pthread_mutex_destroy(m)); }
+void hr__lock(hr_mutex *m) { must(pthread_mutex_lock(m)); }
+void hr__unlock(hr_mutex *m) { must(pthread_mutex_unlock(m)); }
+
+void hr__cond_init(hr_cond *c)
+{
+    pthread_condattr_t attr;
+
+    must(pthread_condattr_init(&attr));
+    must(pthread_condattr_setclock(&attr, CLOCK_MONOTONIC));
+    must(pthread_cond_init(c, &attr));
+    pthread_condattr_destroy(&attr);
+}
+
+void hr__cond_clear(hr_cond *c) { must(pthread_cond_destroy(c)); }
+void hr__cond_wait(hr_cond *c, hr_mutex *m) { must(pthread_cond_wait(c, m)); }
+void hr__cond_signal(hr_cond *c) { must(pthread_cond_signal(c)); }
+void hr__cond_broadcast(hr_cond *c) { must(pthread_cond_broadcast(c)); }
+
+bool hr__cond_wait_ns(hr_cond *c, hr_mutex *m, int64_t wait_ns)
+{
+    const int64_t longest = (int64_t)1000000000 * 86400 * 3650; /* the sum below must not overflow */
+    int64_t until = hr__clock_ns() + HR_MAX(0, HR_MIN(wait_ns, longest));
+    struct timespec t = { .tv_sec = (time_t)(until / 1000000000), .tv_nsec = (long)(until % 1000000000) };
+    int rc = pthread_cond_timedwait(c, m, &t);
+
+    if (rc == ETIMEDOUT)
+        return false;
+    must(rc);
+    return true;
+}
+
+typedef struct thread_start {
+    void (*fn)(void *);
+    void *arg;
+    char name[16];
+} thread_start;
+
+static void *thread_main(void *p)
+{
+    thread_start s = *(thread_start *)p;
+
+    hr__free(p);
+    pthread_setname_np(pthread_self(), s.name);
+    s.fn(s.arg);
+    return NULL;
+}
+
+/* Signals go to the program's own threads. A thread's own faults must reach their handlers, or a crash leaves no report. */
+static void signals_of_threads(sigset_t *set)
+{
+    static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
+
+    sigfillset(set);
+    for (int i = 0; i < HR_LEN(own); i++)
+        sigdelset(set, own[i]);
+}
+
+int hr__thread_start(hr_thread *out, const char *name, void (*fn)(void *), void *arg)
+{
+    thread_start *s = hr__alloc(NULL, sizeof *s);
+    sigset_t blocked, before;
+    int rc;
+
+    if (!s)
+        return -ENOMEM;
+    s->fn = fn;
+    s->arg = arg;
+    snprintf(s->name, sizeof s->name, "%s", name);
+    signals_of_threads(&blocked);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    rc = hr__fault(HR_FAULT_IO) ? EAGAIN : pthread_create(out, NULL, thread_main, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc)
+        hr__free(s);
+    return -rc;
+}
+
+void hr__thread_join(hr_thread t) { must(pthread_join(t, NULL)); }
+
+/* --- forks */
+
+static atomic_int cached_pid;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static _Atomic(hr_mutex *) fork_locks[8];
+
+static void fork_prepare(void)
+{
+    for (int i = 0; i < HR_LEN(fork_locks); i++)
+        if (fork_locks[i])
+            hr__lock(fork_locks[i]);
+}
+
+static void fork_parent(void)
+{
+    for (int i = HR_LEN(fork_locks) - 1; i >= 0; i--)
+        if (fork_locks[i])
+            hr__unlock(fork_locks[i]);
+}
+
+static void fork_child(void)
+{
+    atomic_store(&cached_pid, 0);
+    fork_parent();
+}
+
+static void fork_register(void) { must(pthread_atfork(fork_prepare, fork_parent, fork_child)); }
+
+void hr__mutex_survives_fork(hr_mutex *m)
+{
+    for (int i = 0; i < HR_LEN(fork_locks); i++) {
+        hr_mutex *none = NULL;
+        if (atomic_compare_exchange_strong(&fork_locks[i], &none, m)) {
+            pthread_once(&fork_once, fork_register);
+            return;
+        }
+    }
+    abort(); /* make the list longer */
+}
+
+int hr__pid(void)
+{
+    int pid = atomic_load_explicit(&cached_pid, memory_order_relaxed);
+
+    if (!pid) {
+        pthread_once(&fork_once, fork_register); /* before the store: a child never sees its parent's */
+        pid = (int)getpid();
+        atomic_store(&cached_pid, pid);
+    }
+    return pid;
+}
+
+/* ----------------------------------------------------------------------------------------------------- the machine
+ *
+ * /proc/self/cgroup says which group we are in, a line for each hierarchy: "0::/a/b" (v2), "4:memory:/a/b" (v1).
+ * /proc/self/mountinfo says where a hierarchy is seen: fields 4 and 5 are the group at the mount's root and the folder,
+ * after " - " come the type and the controllers. The group's folder is mount folder + (group without the mount's root);
+ * where the group is not below the mount's root (another namespace), the mount folder itself is all that we can see. */
+
+/* A text file, line by line, without allocating. Lines longer than the buffer come in pieces. */
+typedef struct line_reader {
+    int fd;
+    int at, n;
+    char buf[4096];
+    char line[4096];
+} line_reader;
+
+static bool lines_open(line_reader *r, const char *root, const char *path)
+{
+    char full[PATH_MAX];
+
+    r->at = r->n = 0;
+    r->fd = -1;
+    if (snprintf(full, sizeof full, "%s%s", root, path) < (int)sizeof full)
+        RETRY(r->fd, open(full, O_RDONLY | O_CLOEXEC));
+    return r->fd >= 0;
+}
+
+/* The next line, without its end; NULL at the end of the file. */
+static char *lines_next(line_reader *r)
+{
+    int n = 0;
+
+    for (;;) {
+        if (r->at == r->n) {
+            ssize_t got;
+            RETRY(got, read(r->fd, r->buf, sizeof r->buf));
+            if (got <= 0)
+                break;
+            r->at = 0;
+            r->n = (int)got;
+        }
+        char c = r->buf[r->at++];
+        if (c == '\n' || n == (int)sizeof r->line - 1) {
+            r->line[n] = 0;
+            return r->line;
+        }
+        r->line[n++] = c;
+    }
+    r->line[n] = 0;
+    return n ? r->line : NULL;
+}
+
+/* The first line of a file of one number; false if there is none ("max", "-1" give false, too). */
+static bool read_line(const char *root, const char *path, char *out, size_t cap)
+{
+    line_reader r;
+    char *line = NULL;
+
+    if (!lines_open(&r, root, path))
+        return false;
+    if ((line = lines_next(&r)))
+        snprintf(out, cap, "%s", line);
+    close(r.fd);
+    return line != NULL;
+}
+
+static bool read_number(const char *root, const char *folder, const char *name, int64_t *out)
+{
+    char path[PATH_MAX], text[64], *end;
+
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return false;
+    if (!read_line(root, path, text, sizeof text))
+        return false;
+    *out = strtoll(text, &end, 10);
+    return end != text && *out >= 0;
+}
+
+/* "a,b,c" has the word b. */
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        if (!strncmp(p, word, n) && (p[n] == 0 || p[n] == ','))
+            return true;
+    return false;
+}
+
+/* Our group in the hierarchy of `controller` ("": v2), as "/a/b". */
+static bool group_of(const char *root, const char *controller, char *out, size_t cap)
+{
+    line_reader r;
+    bool found = false;
+
+    if (!lines_open(&r, root, "/proc/self/cgroup"))
+        return false;
+    for (char *line; !found && (line = lines_next(&r));) {
+        char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
+        if (!group)
+            continue;
+        *group++ = 0;
+        found = *controller ? has_word(names + 1, controller) : !strncmp(line, "0:", 2) && !names[1];
+        if (found)
+            snprintf(out, cap, "%s", group);
+    }
+    close(r.fd);
+    return found;
+}
+
+/* Where that hierarchy is mounted, and which group the mount's root is. */
+static bool mount_of(const char *root, const char *controller, char *top, char *folder, size_t cap)
+{
+    line_reader r;
+    bool found = false;
+
+    if (!lines_open(&r, root, "/proc/self/mountinfo"))
+        return false;
+    for (char *line; !found && (line = lines_next(&r));) {
+        char *type = strstr(line, " - "), *fields[5] = { line }, *options, *at = line;
+        for (int i = 1; at && i < HR_LEN(fields); i++)
+            if ((at = strchr(at, ' ')))
+                *at++ = 0, fields[i] = at;
+        if (!type || !at || !(at = strchr(at, ' ')) || at > type)
+            continue;
+        *at = 0;
+        type += 3;
+        options = strrchr(type, ' ');
+        found = *controller ? !strncmp(type, "cgroup ", 7) && options && has_word(options + 1, controller)
+                            : !strncmp(type, "cgroup2 ", 8);
+        if (found) {
+            snprintf(top, cap, "%s", fields[3]);
+            snprintf(folder, cap, "%s", fields[4]);
+        }
+    }
+    close(r.fd);
+    return found;
+}
+
+/* Lowers *bytes, *cpus to what one group allows. */
+static void limits_of_group(const char *root, const char *group, int64_t *bytes, double *cpus)
+{
+    static const char *const names[] = { "memory.max", "memory.high", "memory.limit_in_bytes" };
+    char path[PATH_MAX], text[64];
+    int64_t n, period = 0;
+
+    for (int i = 0; i < HR_LEN(names); i++)
+        if (read_number(root, group, names[i], &n))
+            *bytes = HR_MIN(*bytes, n);
+    if (read_number(root, group, "cpu.cfs_quota_us", &n) && read_number(root, group, "cpu.cfs_period_us", &period) &&
+        n > 0 && period > 0)
+        *cpus = HR_MIN(*cpus, (double)n / (double)period);
+    if (snprintf(path, sizeof path, "%s/cpu.max", group) < (int)sizeof path &&
+        read_line(root, path, text, sizeof text)) {
+        long long quota = 0, of = 0;
+        if (sscanf(text, "%lld %lld", &quota, &of) == 2 && quota > 0 && of > 0)
+            *cpus = HR_MIN(*cpus, (double)quota / (double)of);
+    }
+}
+
+/* All groups of one hierarchy, from ours up to the mount. */
+static void limits_of_hierarchy(const char *root, const char *controller, int64_t *bytes, double *cpus)
+{
+    char group[PATH_MAX / 2], top[PATH_MAX / 2], path[PATH_MAX];
+    size_t n_top, n_mount;
+
+    if (!group_of(root, controller, group, sizeof group) || !mount_of(root, controller, top, path, sizeof top))
+        return;
+    n_mount = strlen(path);
+    n_top = strcmp(top, "/") ? strlen(top) : 0;
+    if (!strncmp(group, top, n_top) && (group[n_top] == '/' || !group[n_top]) && !strstr(group, "/.."))
+        snprintf(path + n_mount, sizeof path - n_mount, "%s", group + n_top);
+    for (;;) {
+        limits_of_group(root, path, bytes, cpus);
+        char *slash = strrchr(path, '/');
+        if (!slash || (size_t)(slash - path) < n_mount)
+            break;
+        *slash = 0;
+    }
+}
+
+void hr__cgroup_limits(const char *root, int64_t *memory_bytes, double *cpus)
+{
+    double least = 1e9;
+
+    *memory_bytes = INT64_MAX;
+    limits_of_hierarchy(root, "", memory_bytes, &least);
+    limits_of_hierarchy(root, "memory", memory_bytes, &least);
+    limits_of_hierarchy(root, "cpu", memory_bytes, &least);
+    *cpus = least < 1e9 ? least : 0;
+}
+
+/* CPUs in the affinity mask; room for 8,192, as the kernel refuses a mask shorter than its own. */
+static int cpus_of_mask(void)
+{
+    cpu_set_t sets[8];
+
+    return sched_getaffinity(0, sizeof sets, sets) ? 0 : CPU_COUNT_S(sizeof sets, sets);
+}
+
+int hr__cpus_allowed(void)
+{
+    int n = cpus_of_mask();
+    int64_t memory_bytes;
+    double cpus;
+
+    if (n <= 0)
+        n = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    hr__cgroup_limits("", &memory_bytes, &cpus);
+    if (cpus > 0 && cpus < n)
+        n = (int)cpus + (cpus > (int)cpus);
+    return HR_MAX(n, 1);
+}
+
+int64_t hr__memory_page(void) { return (int64_t)sysconf(_SC_PAGESIZE); }
+
+int64_t hr__memory_physical(void)
+{
+    int64_t pages = (int64_t)sysconf(_SC_PHYS_PAGES), limit;
+    double cpus;
+
+    hr__cgroup_limits("", &limit, &cpus);
+    return pages > 0 ? HR_MIN(limit, pages * hr__memory_page()) : HR_MIN(limit, (int64_t)1 << 30);
+}
+
+int64_t hr__memory_resident(void)
+{
+    char text[128];
+    long long size, resident;
+
+    if (!read_line("", "/proc/self/statm", text, sizeof text) || sscanf(text, "%lld %lld", &size, &resident) != 2)
+        return 0;
+    return resident * hr__memory_page();
+}
+
+/* ----------------------------------------------------------------------------------------------------------- files */
+
+#define MAX_IO_BYTES ((int64_t)1 << 30) /* the kernel takes a little less than 2 GiB at once */
+
+int hr__file_open(const char *path)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(fd, open(path, O_RDONLY | O_CLOEXEC));
+    return fd < 0 ? -errno : fd;
+}
+
+int hr__file_create(const char *path)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(fd, open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    return fd < 0 ? -errno : fd;
+}
+
+int64_t hr__file_read_at(int fd, void *out, int64_t n, int64_t offset)
+{
+    int64_t done = 0;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    while (done < n) {
+        ssize_t got;
+        RETRY(got, pread(fd, (char *)out + done, (size_t)HR_MIN(n - done, MAX_IO_BYTES), (off_t)(offset + done)));
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            break;
+        done += got;
+    }
+    return done;
+}
+
+int64_t hr__file_write(int fd, const void *data, int64_t n)
+{
+    int64_t done = 0;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    while (done < n) {
+        ssize_t put;
+        RETRY(put, write(fd, (const char *)data + done, (size_t)HR_MIN(n - done, MAX_IO_BYTES)));
+        if (put < 0)
+            return -errno;
+        done += put;
+    }
+    return done;
+}
+
+static int stat_done(int rc, const struct stat *s, hr_stat *out)
+{
+    if (rc < 0)
+        return -errno;
+    out->n_bytes = (int64_t)s->st_size;
+    out->mtime_ns = (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec;
+    out->is_dir = S_ISDIR(s->st_mode);
+    out->is_file = S_ISREG(s->st_mode);
+    return 0;
+}
+
+int hr__file_stat(const char *path, hr_stat *out)
+{
+    struct stat s;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return stat_done(stat(path, &s), &s, out);
+}
+
+int hr__file_stat_fd(int fd, hr_stat *out)
+{
+    struct stat s;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return stat_done(fstat(fd, &s), &s, out);
+}
+
+void hr__file_advise(int fd, int64_t offset, int64_t n) { (void)posix_fadvise(fd, offset, n, POSIX_FADV_WILLNEED); }
+
+void hr__file_close(int fd)
+{
+    if (fd >= 0)
+        (void)close(fd); /* not again on EINTR: Linux has closed it already */
+}
+
+/* --- folders: the names are gathered in one text, then laid out behind their pointers in one block */
+
+static int dir_read(DIR *d, hr_text *names)
+{
+    int n = 0;
+
+    for (;;) {
+        struct dirent *e;
+        errno = 0;
+        if (!(e = readdir(d)))
+            return errno ? -errno : n;
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        hr__text_add_bytes(names, e->d_name, (int64_t)strlen(e->d_name) + 1);
+        if (names->failed || n == INT_MAX)
+            return -ENOMEM;
+        n++;
+    }
+}
+
+static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* `names` holds n texts, each with its NUL. */
+static char **dir_lay_out(const hr_text *names, int n)
+{
+    size_t head = (size_t)HR_MAX(n, 1) * sizeof(char *);
+    char **list = hr__alloc(NULL, head + (size_t)names->n), *at;
+
+    if (!list)
+        return NULL;
+    at = (char *)list + head;
+    if (names->n)
+        memcpy(at, names->data, (size_t)names->n);
+    for (int i = 0; i < n; i++, at += strlen(at) + 1)
+        list[i] = at;
+    qsort(list, (size_t)n, sizeof *list, compare_names);
+    return list;
+}
+
+int hr__dir_list(const char *path, char ***names)
+{
+    hr_text text = { 0 };
+    DIR *d = NULL;
+    int n;
+
+    *names = NULL;
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (!(d = opendir(path)))
+        return -errno;
+    n = dir_read(d, &text);
+    closedir(d);
+    if (n >= 0 && !(*names = dir_lay_out(&text, n)))
+        n = -ENOMEM;
+    hr__text_clear(&text);
+    return n;
+}
+
+void hr__dir_list_free(char **names, int n)
+{
+    (void)n;
+    hr__free(names);
+}
+
+/* ----------------------------------------------------------------------------------------------------- memory maps */
+
+#define HUGE_BYTES ((size_t)2 << 20)
+
+static void *map_anonymous(size_t n)
+{
+    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* n bytes at a multiple of 2 MiB: maps 2 MiB more and gives the ends back. `n` is a multiple of the page. */
+static void *map_huge(size_t n)
+{
+    uint8_t *p = map_anonymous(n + HUGE_BYTES);
+    size_t before = p ? -(uintptr_t)p & (HUGE_BYTES - 1) : 0;
+
+    if (!p)
+        return NULL;
+    if (before)
+        munmap(p, before);
+    if (HUGE_BYTES - before)
+        munmap(p + before + n, HUGE_BYTES - before);
+    (void)madvise(p + before, n, MADV_HUGEPAGE);
+    return p + before;
+}
+
+static size_t round_to_page(size_t n)
+{
+    size_t page = (size_t)hr__memory_page();
+
+    return HR_ROUND_UP(HR_MAX(n, 1), page);
+}
+
+void *hr__map_private(size_t n)
+{
+    if (hr__fault(HR_FAULT_MEMORY) || n > PTRDIFF_MAX / 2)
+        return NULL;
+    return n >= HUGE_BYTES ? map_huge(round_to_page(n)) : map_anonymous(round_to_page(n));
+}
+
+void *hr__map_shared(int fd, size_t n, bool writable)
+{
+    void *p;
+
+    if (hr__fault(HR_FAULT_MEMORY) || n > PTRDIFF_MAX / 2)
+        return NULL;
+    p = mmap(NULL, HR_MAX(n, 1), PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void hr__unmap(void *p, size_t n)
+{
+    if (p)
+        must(munmap(p, round_to_page(n)));
+}
+
+/* --- memfds: sealed against shrinking, or a peer could make our reads of it end in SIGBUS */
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3; without it the kernel may log or refuse */
+#endif
+
+static int memfd_new(const char *name)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd;
+}
+
+int hr__memfd(const char *name, int64_t n)
+{
+    int fd, rc;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if ((fd = memfd_new(name)) < 0)
+        return -errno;
+    RETRY(rc, ftruncate(fd, (off_t)n));
+    if (rc < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) < 0) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+int hr__memfd_grow(int fd, int64_t n)
+{
+    int rc;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(rc, ftruncate(fd, (off_t)n));
+    return rc < 0 ? -errno : 0;
+}
+
+int hr__memfd_check(int fd, int64_t *n_bytes)
+{
+    struct stat s;
+    int seals;
+
+    *n_bytes = 0;
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if ((seals = fcntl(fd, F_GET_SEALS)) < 0 || fstat(fd, &s) < 0)
+        return -errno;
+    if (!(seals & F_SEAL_SHRINK))
+        return -EPERM;
+    *n_bytes = (int64_t)s.st_size;
+    return 0;
+}
+
+void hr__memfd_punch(int fd, int64_t offset, int64_t n)
+{
+    (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)n);
+}
+
+/* --------------------------------------------------------------------------------------------------------- sockets */
+
+enum { MAX_FDS = 253 /* SCM_MAX_FD: the kernel passes no more in one message */, SOCKET_BACKLOG = 128 };
+
+static const int socket_kind = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
+
+int hr__socket_pair(int fds[2])
+{
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return socketpair(AF_UNIX, socket_kind, 0, fds) < 0 ? -errno : 0;
+}
+
+/* The address of an abstract name; its length, or -ENAMETOOLONG. */
+static int socket_address(const char *name, struct sockaddr_un *out)
+{
+    size_t n = strlen(name);
+
+    memset(out, 0, sizeof *out);
+    out->sun_family = AF_UNIX;
+    if (n > sizeof out->sun_path - 1)
+        return -ENAMETOOLONG;
+    memcpy(out->sun_path + 1, name, n);
+    return (int)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+/* A socket on which `act` (bind or connect) was done. */
+static int socket_at(const char *name, int (*act)(int, const struct sockaddr *, socklen_t))
+{
+    struct sockaddr_un address;
+    int n = socket_address(name, &address), fd, rc;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (n < 0)
+        return n;
+    if ((fd = socket(AF_UNIX, socket_kind, 0)) < 0)
+        return -errno;
+    RETRY(rc, act(fd, (struct sockaddr *)&address, (socklen_t)n));
+    if (rc < 0) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+int hr__socket_listen(const char *abstract_name)
+{
+    int fd = socket_at(abstract_name, bind), rc;
+
+    if (fd >= 0 && listen(fd, SOCKET_BACKLOG) < 0) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+int hr__socket_connect(const char *abstract_name) { return socket_at(abstract_name, connect); }
+
+int hr__socket_accept(int fd, int *peer_uid, int *peer_pid)
+{
+    struct ucred peer = { 0 };
+    socklen_t n = sizeof peer;
+    int got, rc;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(got, accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (got < 0)
+        return -errno;
+    if (getsockopt(got, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0) {
+        rc = -errno;
+        close(got);
+        return rc;
+    }
+    *peer_uid = (int)peer.uid;
+    *peer_pid = (int)peer.pid;
+    return got;
+}
+
+int64_t hr__socket_send(int fd, const void *data, int64_t n, const int *fds, int n_fds)
+{
+    union {
+        char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
+        struct cmsghdr align;
+    } control = { { 0 } };
+    struct iovec part = { (void *)(uintptr_t)data, (size_t)n };
+    struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1 };
+    ssize_t put;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (n_fds < 0 || n_fds > MAX_FDS)
+        return -EINVAL;
+    if (n_fds) {
+        m.msg_control = control.bytes;
+        m.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
+        control.align.cmsg_level = SOL_SOCKET;
+        control.align.cmsg_type = SCM_RIGHTS;
+        control.align.cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
+        memcpy(CMSG_DATA(&control.align), fds, (size_t)n_fds * sizeof(int));
+    }
+    RETRY(put, sendmsg(fd, &m, MSG_NOSIGNAL));
+    return put < 0 ? -errno : put;
+}
+
+/* Moves the descriptors that came with a message into fds; -EMSGSIZE, and all are closed, if they do not fit. */
+static int socket_take_fds(struct msghdr *m, int *fds, int max_fds, int *n_fds)
+{
+    bool fits = !(m->msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    int got[MAX_FDS], n = 0;
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+        int here = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || n + here > MAX_FDS)
+            continue;
+        memcpy(got + n, CMSG_DATA(c), (size_t)here * sizeof(int));
+        n += here;
+    }
+    fits = fits && n <= max_fds;
+    for (int i = 0; i < n; i++)
+        if (fits)
+            fds[i] = got[i];
+        else
+            close(got[i]);
+    *n_fds = fits ? n : 0;
+    return fits ? 0 : -EMSGSIZE;
+}
+
+int64_t hr__socket_recv(int fd, void *out, int64_t cap, int *fds, int max_fds, int *n_fds)
+{
+    union {
+        char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
+        struct cmsghdr align;
+    } control = { { 0 } };
+    struct iovec part = { out, (size_t)cap };
+    struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1 };
+    ssize_t got;
+    int rc;
+
+    *n_fds = 0;
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    m.msg_control = control.bytes;
+    m.msg_controllen = sizeof control.bytes;
+    RETRY(got, recvmsg(fd, &m, MSG_CMSG_CLOEXEC));
+    if (got < 0)
+        return -errno;
+    rc = socket_take_fds(&m, fds, max_fds, n_fds);
+    return rc ? rc : got;
+}
+
+int hr__wait_readable(int fd, int timeout_ms)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    int64_t until = hr__clock_ns() + (int64_t)timeout_ms * 1000000;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    for (;;) {
+        int rc = poll(&p, 1, timeout_ms);
+        if (rc >= 0)
+            return rc > 0;
+        if (errno != EINTR)
+            return -errno;
+        if (timeout_ms > 0)
+            timeout_ms = (int)HR_MAX(0, (until - hr__clock_ns() + 999999) / 1000000);
+    }
+}
