@@ -26,6 +26,8 @@ struct hr_plan {
 hr_status hr__plan_scan(hr_scan *scan, hr_plan **out, hr_error *err) HR_MUST_USE;           /* shares */
 /* Checks the operator against the input's schema where that is known without running a function. Shares in; takes op, even on failure. */
 hr_status hr__plan_op(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err) HR_MUST_USE;
+/* A node like `p` (scan or operator shared) over other inputs (shared); without p's rules. */
+hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* The schema if it is known without running functions; opens the first file if need be. *out NULL: late. */
 hr_status hr__plan_schema_early(hr_plan *p, hr_schema **out, hr_error *err) HR_MUST_USE;
 /* The schema, running the plan for its first table if need be. */
@@ -42,6 +44,9 @@ struct hr_marker {
 };
 hr_status hr__marker_new(hr_coord at, hr_marker **out, hr_error *err) HR_MUST_USE;
 hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err) HR_MUST_USE;
+/* Adds what operator `op_index` remembered (n bytes of text; NULL: nothing, but it was there). Borrows. */
+hr_status hr__marker_add(hr_marker *m, int op_index, const char *text, int64_t n, hr_error *err) HR_MUST_USE;
+const char *hr__marker_state(const hr_marker *m, int op_index); /* borrowed; NULL: the marker did not come by it */
 /* {"epoch":0,"plan":"<32 hex>","at":[instance,file,fragment,row],"ops":{"2":"..."},"discard":1024,"extra":{...}} */
 typedef struct hr_position {
     int64_t epoch;

@@ -1,0 +1,168 @@
+/* build.c - a plan as stages.
+ *
+ * Map operators join the stage before them; a stream or block operator closes its stage; a union opens one with several inputs.
+ * Operators and sources are numbered in post-order, which is canonical: seeds and positions use these numbers. */
+#include "exec/run.h"
+
+static hr_status new_op(hr_run *r, hr_op *op, hr_op_state **out, hr_error *err)
+{
+    hr_op_state *o = hr__zalloc(r->account, sizeof *o);
+    int64_t cap = r->cap_ops;
+
+    *out = NULL;
+    if (!o || !hr__grow(r->account, (void **)&r->ops, &cap, r->n_ops + 1, sizeof(hr_op_state *))) {
+        hr__free(o);
+        return hr__error_memory(err, "run", sizeof *o);
+    }
+    r->cap_ops = (int)cap;
+    r->ops[r->n_ops] = o;
+    o->run = (hr_op_run){ .op = op, .index = r->n_ops++, .seed = r->options.seed, .epoch = r->options.epoch };
+    o->stall_ns = hr__op_stall_ns(op->cls->name);
+    o->run.account = hr__account_new(op->cls->name, r->account, 0);
+    o->thread_states = hr__zalloc(r->account, (size_t)r->n_slots * sizeof *o->thread_states);
+    if (!o->run.account || !o->thread_states)
+        return hr__error_memory(err, "run", r->n_slots * (int64_t)sizeof *o->thread_states);
+    o->mem = (hr_mem){ o->run.account, NULL };
+    *out = o;
+    return HR_OK;
+}
+
+static hr_status new_stage(hr_run *r, hr_stage **out, hr_error *err)
+{
+    hr_stage *s = hr__zalloc(r->account, sizeof *s);
+    int64_t cap = r->cap_stages;
+
+    *out = NULL;
+    if (!s || !hr__grow(r->account, (void **)&r->stages, &cap, r->n_stages + 1, sizeof(hr_stage *))) {
+        hr__free(s);
+        return hr__error_memory(err, "run", sizeof *s);
+    }
+    r->cap_stages = (int)cap;
+    s->run = r;
+    s->index = r->n_stages;
+    s->rows_left = -1;
+    r->stages[r->n_stages++] = s;
+    *out = s;
+    return HR_OK;
+}
+
+static void connect(hr_stage *from, hr_stage *to)
+{
+    from->next = to;
+    from->input_of_next = to->n_inputs++;
+}
+
+static hr_status build(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err);
+
+static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err)
+{
+    HR_TRY(new_stage(r, out, err));
+    (*out)->scan = p->scan;
+    (*out)->columns = p->columns;
+    (*out)->rows_left = p->limit_rows;
+    (*out)->instance = r->n_instances++;
+    return HR_OK;
+}
+
+static hr_status build_union(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err)
+{
+    hr_stage **ins = hr__zalloc(r->account, (size_t)p->n_inputs * sizeof(hr_stage *));
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!ins)
+        return hr__error_memory(err, "run", p->n_inputs * (int64_t)sizeof(hr_stage *));
+    for (int i = 0; i < p->n_inputs; i++)
+        HR_GO(build(r, p->inputs[i], &ins[i], err));
+    HR_GO(new_stage(r, out, err));
+    for (int i = 0; i < p->n_inputs; i++)
+        connect(ins[i], *out);
+done:
+    hr__free(ins);
+    return st;
+}
+
+static hr_status add_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
+{
+    int64_t cap = s->n_ops;
+    hr_op_state *o;
+
+    HR_TRY(new_op(r, op, &o, err));
+    if (!hr__grow(r->account, (void **)&s->ops, &cap, s->n_ops + 1, sizeof(hr_op_state *)))
+        return hr__error_memory(err, "run", 64);
+    s->ops[s->n_ops++] = o;
+    return HR_OK;
+}
+
+static hr_status build_op(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err)
+{
+    hr_stage *s;
+
+    HR_TRY(build(r, p->inputs[0], &s, err));
+    if (s->stream) {
+        hr_stage *next;
+
+        HR_TRY(new_stage(r, &next, err));
+        connect(s, next);
+        s = next;
+    }
+    *out = s;
+    if (p->op->cls->kind == HR_OP_MAP)
+        return add_map(r, s, p->op, err);
+    HR_TRY(new_op(r, p->op, &s->stream, err));
+    hr__task_init(&s->stream_task, s, NULL, s->stream, 0);
+    return HR_OK;
+}
+
+static hr_status build(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err)
+{
+    *out = NULL;
+    if (p->kind == HR_PLAN_SCAN)
+        return build_scan(r, p, out, err);
+    if (p->kind == HR_PLAN_UNION)
+        return build_union(r, p, out, err);
+    return build_op(r, p, out, err);
+}
+
+/* Tickets in the air: enough to keep all threads busy while the head is finished; more where tickets wait for other processes. */
+static int window_cap(const hr_run *r, const hr_stage *s, int n_threads)
+{
+    bool waits = false;
+
+    for (int i = 0; i < s->n_ops; i++)
+        waits = waits || s->ops[i]->run.op->cls->resumed;
+    return waits ? 4 * n_threads + 8 : 2 * n_threads + (r->options.arena ? 4 : 2);
+}
+
+static bool is_cut_by_limit(const hr_run *r)
+{
+    for (int i = 0; i < r->n_ops; i++)
+        if (!strcmp(r->ops[i]->run.op->cls->name, "limit"))
+            return true;
+    return false;
+}
+
+hr_status hr__run_build(hr_run *r, hr_error *err)
+{
+    int n_threads = r->options.num_threads > 0 ? HR_MIN(r->options.num_threads, hr_num_threads()) : hr_num_threads();
+    hr_stage *last;
+
+    HR_TRY(build(r, r->plan, &last, err));
+    r->has_limit = is_cut_by_limit(r);
+    for (int i = 0; i < r->n_stages; i++) {
+        hr_stage *s = r->stages[i];
+
+        s->window_cap = window_cap(r, s, n_threads);
+        s->window_limit = r->has_limit ? 1 : s->window_cap;
+        s->window = hr__zalloc(r->account, (size_t)s->window_cap * sizeof(hr_ticket *));
+        if (!s->window)
+            return hr__error_memory(err, "run", s->window_cap * (int64_t)sizeof(hr_ticket *));
+    }
+    if (r->options.arena && r->n_ops) {
+        hr_op_state *o = r->ops[r->n_ops - 1];
+
+        o->run.to_process = true;
+        o->run.arena = o->mem.arena = r->options.arena;
+    }
+    return HR_OK;
+}

@@ -1,0 +1,484 @@
+/* plan.c - what to do, as data: an immutable tree of scans, operators and unions.
+ *
+ * A node is checked when it is made, as far as its input's schema is known without running a function; what lies below a
+ * function without a declared schema is checked when the first table comes out. Building a plan does no I/O but for the first
+ * file's footer, and that only when a check needs it. */
+#include "exec/exec.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static hr_status plan_new(hr_plan_kind kind, int n_inputs, hr_plan **out, hr_error *err)
+{
+    hr_plan *p = hr__zalloc(NULL, sizeof *p);
+
+    *out = NULL;
+    if (!p || (n_inputs && !(p->inputs = hr__zalloc(NULL, (size_t)n_inputs * sizeof(hr_plan *))))) {
+        hr__free(p);
+        return hr__error_memory(err, "plan", sizeof *p);
+    }
+    atomic_init(&p->refs, 1);
+    p->kind = kind;
+    p->columns.n = -1;
+    p->limit_rows = -1;
+    hr__mutex_init(&p->lock);
+    *out = p;
+    return HR_OK;
+}
+
+hr_plan *hr_plan_ref(hr_plan *p)
+{
+    atomic_fetch_add(&p->refs, 1);
+    return p;
+}
+
+void hr_plan_unref(hr_plan *p)
+{
+    if (!p || atomic_fetch_sub(&p->refs, 1) != 1)
+        return;
+    for (int i = 0; i < p->n_inputs; i++)
+        hr_plan_unref(p->inputs[i]);
+    for (int i = 0; i < p->columns.n; i++)
+        hr__free((char *)p->columns.names[i]);
+    hr__free((void *)p->columns.names);
+    hr__free(p->inputs);
+    hr__scan_unref(p->scan);
+    hr__op_unref(p->op);
+    hr__schema_unref(p->schema);
+    hr__mutex_clear(&p->lock);
+    hr__free(p);
+}
+
+/* A node like `p` over other inputs (taken references are the caller's to give up). Shares scan, operator and schema. */
+hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err)
+{
+    HR_TRY(plan_new(p->kind, p->n_inputs, out, err));
+    (*out)->n_inputs = p->n_inputs;
+    for (int i = 0; i < p->n_inputs; i++)
+        (*out)->inputs[i] = hr_plan_ref(inputs[i]);
+    if (p->scan)
+        (*out)->scan = hr__scan_ref(p->scan);
+    if (p->op)
+        (*out)->op = hr__op_ref(p->op);
+    return HR_OK;
+}
+
+/* --- making nodes */
+
+hr_status hr__plan_scan(hr_scan *scan, hr_plan **out, hr_error *err)
+{
+    HR_TRY(plan_new(HR_PLAN_SCAN, 0, out, err));
+    (*out)->scan = hr__scan_ref(scan);
+    return HR_OK;
+}
+
+static hr_status take_scan(hr_status st, hr_scan *scan, hr_plan **out, hr_error *err)
+{
+    *out = NULL;
+    if (!st)
+        st = hr__plan_scan(scan, out, err);
+    hr__scan_unref(scan);
+    return st;
+}
+
+hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format, const hr_read_options *options, hr_plan **out,
+                       hr_error *err)
+{
+    hr_scan *s = NULL;
+    hr_status st = hr__scan_new_files(urls, n_urls, format, options, &s, err);
+
+    st = take_scan(st, s, out, err);
+    if (!st && options && options->columns) { /* naming a column that is not there fails here, not in the run */
+        hr_plan *all = *out;
+
+        st = hr_plan_project(all, options->columns, NULL, options->n_columns, out, err);
+        hr_plan_unref(all);
+    }
+    return st;
+}
+
+hr_status hr_plan_tables(hr_table *const *tables, int n_tables, hr_plan **out, hr_error *err)
+{
+    hr_scan *s = NULL;
+    hr_status st = hr__scan_new_tables(tables, n_tables, &s, err);
+
+    return take_scan(st, s, out, err);
+}
+
+hr_status hr_plan_range(int64_t n, const char *name, hr_plan **out, hr_error *err)
+{
+    hr_scan *s = NULL;
+    hr_status st = hr__scan_new_range(n, name, &s, err);
+
+    return take_scan(st, s, out, err);
+}
+
+hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_plan **out, hr_error *err)
+{
+    hr_scan *s = NULL;
+    hr_status st = hr__scan_new_stream(stream, &s, err);
+
+    return take_scan(st, s, out, err);
+}
+
+hr_status hr__plan_op(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    HR_GO(plan_new(HR_PLAN_OP, 1, out, err));
+    (*out)->n_inputs = 1;
+    (*out)->inputs[0] = hr_plan_ref(in);
+    (*out)->op = op;
+    op = NULL;
+done:
+    hr__op_unref(op);
+    return st;
+}
+
+/* A node whose operator's constructor just ran with status `st`. */
+static hr_status add_op(hr_plan *in, hr_status st, hr_op *op, hr_plan **out, hr_error *err)
+{
+    *out = NULL;
+    return st ? st : hr__plan_op(in, op, out, err);
+}
+
+hr_status hr_plan_project(hr_plan *in, const char *const *names, const char *const *new_names, int n, hr_plan **out, hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_schema *schema = NULL;
+    hr_status st = hr__op_project(names, new_names, n, &op, err);
+
+    st = add_op(in, st, op, out, err);
+    if (!st && (st = hr__plan_schema_early(*out, &schema, err))) {
+        hr_plan_unref(*out);
+        *out = NULL;
+    }
+    hr__schema_unref(schema);
+    return st;
+}
+
+hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_status st = hr__op_limit(n, &op, err);
+
+    return add_op(in, st, op, out, err);
+}
+
+hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan **out, hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_status st = hr__op_rebatch(n_rows, drop_last, &op, err);
+
+    return add_op(in, st, op, out, err);
+}
+
+hr_status hr_plan_map(hr_plan *in, const hr_map_function *fn, const hr_map_options *options, hr_plan **out, hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_plan *batches = NULL;
+    hr_status st = hr__op_map(fn, options, &op, err);
+
+    *out = NULL;
+    if (!st && options && options->batch_rows > 0) {
+        HR_GO(hr_plan_rebatch(in, options->batch_rows, false, &batches, err));
+        in = batches;
+    }
+    st = add_op(in, st, op, out, err);
+    op = NULL;
+done:
+    hr__op_unref(op);
+    hr_plan_unref(batches);
+    return st;
+}
+
+hr_status hr_plan_filter(hr_plan *in, const hr_filter_function *fn, hr_plan **out, hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_status st = hr__op_filter(fn, &op, err);
+
+    return add_op(in, st, op, out, err);
+}
+
+/* The schemas of a union's inputs, where they are known, must be equal. */
+static hr_status check_union(hr_plan *const *ins, int n, hr_error *err)
+{
+    hr_schema *first = NULL, *s = NULL;
+    char text[300];
+    hr_status st = HR_OK;
+
+    for (int i = 0; i < n; i++) {
+        HR_GO(hr__plan_schema_early(ins[i], &s, err));
+        if (s && first && !hr__schema_equal(s, first)) {
+            hr__schema_difference(s, first, text, sizeof text);
+            HR_FAIL(HR_TYPE, "union: input %d differs from the first: %s", i, text);
+        }
+        if (!first) {
+            first = s;
+            s = NULL;
+        }
+        hr__schema_unref(s);
+        s = NULL;
+    }
+done:
+    hr__schema_unref(s);
+    hr__schema_unref(first);
+    return st;
+}
+
+hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan **out, hr_error *err)
+{
+    *out = NULL;
+    if (n < 1)
+        return hr_error_set(err, HR_INVALID, "union: no inputs");
+    HR_TRY(check_union(ins, n, err));
+    HR_TRY(plan_new(HR_PLAN_UNION, n, out, err));
+    (*out)->n_inputs = n;
+    for (int i = 0; i < n; i++)
+        (*out)->inputs[i] = hr_plan_ref(ins[i]);
+    return HR_OK;
+}
+
+/* --- schemas */
+
+/* Columns of a scan that rules narrowed. */
+static hr_status scan_schema(hr_plan *p, hr_schema **out, hr_error *err)
+{
+    hr_schema *all = NULL;
+    hr_field *fields = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__scan_schema(p->scan, &all, err));
+    if (p->columns.n < 0) {
+        *out = all;
+        return HR_OK;
+    }
+    if (!(fields = hr__alloc(NULL, ((size_t)p->columns.n + 1) * sizeof *fields)))
+        HR_FAIL(HR_NO_MEMORY, "schema: no memory for %d fields", p->columns.n);
+    for (int i = 0; i < p->columns.n; i++) {
+        int k = hr__schema_find(all, p->columns.names[i]);
+
+        if (k < 0)
+            HR_GO(hr__schema_missing(all, p->columns.names[i], err));
+        fields[i] = all->fields[k];
+    }
+    HR_GO(hr__schema_new(fields, p->columns.n, out, err));
+done:
+    hr__free(fields);
+    hr__schema_unref(all);
+    return st;
+}
+
+static hr_status early(hr_plan *p, hr_schema **out, hr_error *err)
+{
+    hr_schema *in = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (p->kind == HR_PLAN_SCAN)
+        return scan_schema(p, out, err);
+    HR_TRY(hr__plan_schema_early(p->inputs[0], &in, err));
+    if (p->kind == HR_PLAN_UNION || !p->op->cls->schema)
+        *out = in; /* the same columns */
+    else if (in) {
+        st = p->op->cls->schema(p->op, in, out, err);
+        hr__schema_unref(in);
+    }
+    return st;
+}
+
+static hr_schema *known_schema(hr_plan *p)
+{
+    hr_schema *s;
+
+    hr__lock(&p->lock);
+    s = p->schema ? hr__schema_ref(p->schema) : NULL;
+    hr__unlock(&p->lock);
+    return s;
+}
+
+void hr__plan_learn_schema(hr_plan *p, hr_schema *s)
+{
+    hr__lock(&p->lock);
+    if (!p->schema)
+        p->schema = hr__schema_ref(s);
+    hr__unlock(&p->lock);
+}
+
+hr_status hr__plan_schema_early(hr_plan *p, hr_schema **out, hr_error *err)
+{
+    if ((*out = known_schema(p)))
+        return HR_OK;
+    HR_TRY(early(p, out, err));
+    if (*out)
+        hr__plan_learn_schema(p, *out);
+    return HR_OK;
+}
+
+/* The schema of the first table that comes out; of none, an error that says so. */
+static hr_status late(hr_plan *p, hr_schema **out, hr_error *err)
+{
+    hr_run_options options = { .prefetch = 1 };
+    hr_plan *one = NULL;
+    hr_run *run = NULL;
+    hr_table *t = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr_plan_limit(p, 1, &one, err));
+    HR_GO(hr__run_start(one, &options, &run, err));
+    HR_GO(hr__run_next(run, -1, &t, NULL, err));
+    if (!t)
+        HR_FAIL(HR_NOT_FOUND, "schema: a function declares none and no row comes out of it");
+    *out = hr__schema_ref(t->schema);
+    hr__plan_learn_schema(p, *out);
+done:
+    hr_table_unref(t);
+    hr__run_close(run);
+    hr_plan_unref(one);
+    return st;
+}
+
+hr_status hr__plan_schema(hr_plan *p, hr_schema **out, hr_error *err)
+{
+    HR_TRY(hr__plan_schema_early(p, out, err));
+    return *out ? HR_OK : late(p, out, err);
+}
+
+hr_status hr_plan_schema(hr_plan *p, struct ArrowSchema *out, hr_error *err)
+{
+    hr_schema *s = NULL;
+    hr_status st;
+
+    HR_TRY(hr__plan_schema(p, &s, err));
+    st = hr__schema_export(s, out, err);
+    hr__schema_unref(s);
+    return st;
+}
+
+/* --- counts */
+
+static hr_status count(hr_plan *p, int64_t *out, hr_error *err)
+{
+    int64_t n, sum = 0;
+
+    *out = -1;
+    if (p->kind == HR_PLAN_SCAN) {
+        HR_TRY(hr__scan_count(p->scan, &n, err));
+        *out = n >= 0 && p->limit_rows >= 0 ? HR_MIN(n, p->limit_rows) : n;
+        return HR_OK;
+    }
+    if (p->kind == HR_PLAN_UNION) {
+        for (int i = 0; i < p->n_inputs; i++) {
+            HR_TRY(count(p->inputs[i], &n, err));
+            if (n < 0)
+                return HR_OK;
+            sum += n;
+        }
+        *out = sum;
+        return HR_OK;
+    }
+    if (hr__op_limit_rows(p->op) >= 0) {
+        HR_TRY(count(p->inputs[0], &n, err));
+        *out = n < 0 ? -1 : HR_MIN(n, hr__op_limit_rows(p->op));
+        return HR_OK;
+    }
+    if (p->op->one_to_one) {
+        return count(p->inputs[0], out, err);
+    } else {
+        bool drop_last = false;
+        int64_t rows = hr__op_rebatch_rows(p->op, &drop_last);
+
+        if (rows < 0)
+            return HR_OK;
+        HR_TRY(count(p->inputs[0], &n, err));
+        *out = n >= 0 && drop_last ? n / rows * rows : n;
+        return HR_OK;
+    }
+}
+
+hr_status hr_plan_count(hr_plan *p, int64_t *out, bool *exact_known, hr_error *err)
+{
+    HR_TRY(count(p, out, err));
+    if (exact_known)
+        *exact_known = *out >= 0;
+    return HR_OK;
+}
+
+/* --- text and fingerprint */
+
+static void print_node(const hr_plan *p, int depth, hr_text *out)
+{
+    hr__text_add(out, "%*s", depth * 2, "");
+    if (p->kind == HR_PLAN_SCAN)
+        hr__scan_describe(p->scan, out);
+    else if (p->kind == HR_PLAN_UNION)
+        hr__text_add(out, "union");
+    else if (p->op->cls->describe)
+        p->op->cls->describe(p->op, out);
+    else
+        hr__text_add(out, "%s", p->op->cls->name);
+    if (p->columns.n >= 0) {
+        hr__text_add(out, " columns=[");
+        for (int i = 0; i < p->columns.n; i++)
+            hr__text_add(out, "%s%s", i ? ", " : "", p->columns.names[i]);
+        hr__text_add(out, "]");
+    }
+    if (p->limit_rows >= 0)
+        hr__text_add(out, " rows<=%" PRId64, p->limit_rows);
+    hr__text_add(out, "\n");
+    for (int i = 0; i < p->n_inputs; i++)
+        print_node(p->inputs[i], depth + 1, out);
+}
+
+hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err)
+{
+    hr_text t = { 0 };
+    hr_plan *rewritten = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    HR_GO(hr__plan_rewrite((hr_plan *)p, &rewritten, err));
+    hr__text_add(&t, "plan:\n");
+    print_node(p, 1, &t);
+    hr__text_add(&t, "runs as:\n");
+    print_node(rewritten, 1, &t);
+    if (t.failed)
+        HR_FAIL(HR_NO_MEMORY, "explain: no memory for %" PRId64 " bytes of text", t.n);
+    *out = t.data;
+    t.data = NULL;
+done:
+    hr__text_clear(&t);
+    hr_plan_unref(rewritten);
+    return st;
+}
+
+void hr_string_free(char *s) { hr__free(s); }
+
+static void add_fingerprint(const hr_plan *p, hr_hash *h)
+{
+    hr__hash_int(h, p->kind);
+    if (p->kind == HR_PLAN_SCAN)
+        hr__scan_fingerprint(p->scan, h);
+    if (p->kind == HR_PLAN_OP) {
+        hr__hash_text(h, p->op->cls->name);
+        if (p->op->cls->fingerprint)
+            p->op->cls->fingerprint(p->op, h);
+    }
+    hr__hash_int(h, p->n_inputs);
+    for (int i = 0; i < p->n_inputs; i++)
+        add_fingerprint(p->inputs[i], h);
+}
+
+hr_status hr_plan_fingerprint(hr_plan *p, char out[33], hr_error *err)
+{
+    hr_hash h;
+    hr_bits128 b;
+
+    (void)err;
+    hr__hash_init(&h, 1);
+    add_fingerprint(p, &h);
+    b = hr__hash_end(&h);
+    snprintf(out, 33, "%016" PRIx64 "%016" PRIx64, b.hi, b.lo);
+    return HR_OK;
+}

@@ -1,0 +1,388 @@
+/* run.c - one run from start to close, as its consumer sees it.
+ *
+ * start: rewrite, build the stages, check that the floors fit the budget, start the operators, seek, join the pool.
+ * close: leave the pool, make suspended tickets come back (cancel), wait until nobody is inside, then free from the front to the back.
+ * The struct itself lives until the last hr_resume is gone. */
+#include "exec/run.h"
+
+#include <inttypes.h>
+
+#define MAX_STEP_BYTES (4 << 20)
+#define MIN_STEP_BYTES (256 << 10)
+
+void hr__run_ref(hr_run *r) { atomic_fetch_add(&r->refs, 1); }
+
+void hr__run_unref(hr_run *r)
+{
+    if (!r || atomic_fetch_sub(&r->refs, 1) != 1)
+        return;
+    hr__cond_clear(&r->consumer);
+    hr__cond_clear(&r->idle);
+    hr__mutex_clear(&r->lock);
+    hr_error_clear(&r->err);
+    hr__account_unref(r->account);
+    hr__free(r);
+}
+
+void hr__run_tell_locked(hr_run *r)
+{
+    r->tell = true;
+    hr__cond_broadcast(&r->consumer);
+}
+
+void hr__run_fail_locked(hr_run *r, hr_status st, hr_error *moved)
+{
+    if (!r->st) {
+        r->st = st;
+        hr__error_move(&r->err, moved);
+        atomic_store(&r->stop, true);
+    }
+    hr__run_tell_locked(r);
+}
+
+/* --- start */
+
+/* An inline call waits: only the consumer's thread can serve it. */
+static void notify(void *context)
+{
+    hr_run *r = context;
+
+    hr__lock(&r->lock);
+    r->inline_waiting = true;
+    hr__cond_broadcast(&r->consumer);
+    hr__unlock(&r->lock);
+    if (r->options.ready)
+        r->options.ready(r->options.ready_context);
+}
+
+static int64_t floor_bytes(const hr_run *r)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < r->n_stages; i++)
+        if (r->stages[i]->scan)
+            n = HR_MAX(n, hr__scan_floor_bytes(r->stages[i]->scan));
+    for (int i = 0; i < r->n_ops; i++)
+        if (r->ops[i]->run.op->cls->floor_bytes)
+            n += r->ops[i]->run.op->cls->floor_bytes(r->ops[i]->run.op);
+    return n;
+}
+
+static hr_status check_budget(hr_run *r, hr_error *err)
+{
+    int64_t limit = hr__account_limit(r->account), need = floor_bytes(r) + (1 << 20);
+
+    if (limit < need)
+        return hr_error_set(err, HR_BUDGET, "the plan needs at least %" PRId64 " bytes, the memory limit is %" PRId64, need, limit);
+    r->step_bytes = HR_MAX(MIN_STEP_BYTES, HR_MIN(MAX_STEP_BYTES, limit / 32));
+    return HR_OK;
+}
+
+static hr_status start_ops(hr_run *r, hr_error *err)
+{
+    for (int i = 0; i < r->n_ops; i++) {
+        hr_op_state *o = r->ops[i];
+
+        o->run.notify = notify;
+        o->run.notify_context = r;
+        if (o->run.op->cls->start)
+            HR_TRY(o->run.op->cls->start(o->run.op, &o->run, err));
+        o->started = true;
+    }
+    return HR_OK;
+}
+
+/* Is any source of this stage at or behind the marker's? */
+static bool is_wanted(const hr_run *r, const hr_stage *s, int32_t instance)
+{
+    if (s->scan)
+        return s->instance >= instance;
+    for (int i = 0; i < r->n_stages; i++)
+        if (r->stages[i]->next == s && is_wanted(r, r->stages[i], instance))
+            return true;
+    return false;
+}
+
+static hr_status seek(hr_run *r, const hr_marker *m, hr_error *err)
+{
+    if (m->at.instance >= r->n_instances)
+        return hr_error_set(err, HR_MISMATCH, "position: source %d of %d", m->at.instance, r->n_instances);
+    for (int i = 0; i < r->n_stages; i++) {
+        hr_stage *s = r->stages[i];
+        const char *state = s->stream ? hr__marker_state(m, s->stream->run.index) : NULL;
+
+        if (!is_wanted(r, s, m->at.instance)) {
+            s->ended = true;
+            if (s->next)
+                s->next->current_input++;
+            continue;
+        }
+        if (s->scan && s->instance == m->at.instance)
+            HR_TRY(hr__stage_seek(s, &m->at, err));
+        if (state)
+            HR_TRY(s->stream->run.op->cls->restore(s->stream->run.op, &s->stream_task, state, err));
+    }
+    return HR_OK;
+}
+
+static hr_status init(hr_run *r, hr_plan *p, const hr_run_options *options, hr_error *err)
+{
+    r->options = *options;
+    r->options.from = NULL;
+    if (r->options.prefetch <= 0)
+        r->options.prefetch = 1;
+    r->pid = hr__pid();
+    r->n_slots = hr__pool_slots();
+    r->started_ns = hr__clock_ns();
+    if (!(r->account = hr__account_new("run", NULL, options->memory_limit)))
+        return hr__error_memory(err, "run", 64);
+    HR_TRY(hr__plan_rewrite(p, &r->plan, err));
+    if (options->trace_path)
+        HR_TRY(hr__trace_new(options->trace_path, r->account, &r->trace, err));
+    HR_TRY(hr__run_build(r, err));
+    HR_TRY(check_budget(r, err));
+    HR_TRY(start_ops(r, err));
+    if (options->from)
+        HR_TRY(seek(r, options->from, err));
+    return hr__pool_attach(r, err);
+}
+
+hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out, hr_error *err)
+{
+    hr_run *r = hr__zalloc(NULL, sizeof *r);
+    hr_status st;
+
+    *out = NULL;
+    if (!r)
+        return hr__error_memory(err, "run", sizeof *r);
+    atomic_init(&r->refs, 1);
+    hr__mutex_init(&r->lock);
+    hr__cond_init(&r->consumer);
+    hr__cond_init(&r->idle);
+    if ((st = init(r, p, options, err))) {
+        hr__run_close(r);
+        return st;
+    }
+    *out = r;
+    return HR_OK;
+}
+
+/* --- next */
+
+static bool has_news(const hr_run *r) { return r->out.n || r->out_ended || r->st || r->cancelled || r->inline_waiting; }
+
+static hr_status check_pid(const hr_run *r, hr_error *err)
+{
+    if (r->pid == hr__pid())
+        return HR_OK;
+    return hr_error_set(err, HR_INVALID, "this run belongs to process %d, and was inherited by a fork: start a new one here", r->pid);
+}
+
+static void wait_for_news(hr_run *r, int timeout_ms)
+{
+    int64_t begin = hr__clock_ns(), left = (int64_t)timeout_ms * 1000000;
+
+    while (!has_news(r) && (timeout_ms < 0 || left > 0)) {
+        if (timeout_ms < 0)
+            hr__cond_wait(&r->consumer, &r->lock);
+        else
+            hr__cond_wait_ns(&r->consumer, &r->lock, left);
+        left = (int64_t)timeout_ms * 1000000 - (hr__clock_ns() - begin);
+    }
+    r->consumer_wait_ns += hr__clock_ns() - begin;
+}
+
+static hr_status next_locked(hr_run *r, hr_item *item, hr_error *err)
+{
+    if (r->cancelled)
+        return hr_error_set(err, HR_CANCELLED, "the run was stopped");
+    if (hr__queue_pop(&r->out, item))
+        return HR_OK;
+    if (r->st) {
+        if (err) {
+            hr_error_set(err, r->st, "%s", r->err.text);
+            hr_error_set_detail(err, r->err.detail, r->err.detail_bytes);
+        }
+        return r->st;
+    }
+    if (r->out_ended)
+        return HR_OK;
+    r->inline_waiting = false;
+    return HR_PENDING;
+}
+
+hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **marker, hr_error *err)
+{
+    hr_item item = { 0 };
+    hr_status st;
+
+    *out = NULL;
+    if (marker)
+        *marker = NULL;
+    HR_TRY(check_pid(r, err));
+    hr__lock(&r->lock);
+    if (timeout_ms != 0)
+        wait_for_news(r, timeout_ms);
+    st = next_locked(r, &item, err);
+    hr__unlock(&r->lock);
+    if (item.table)
+        hr__pool_wake(); /* there is room again */
+    *out = item.table;
+    if (marker)
+        *marker = item.marker;
+    else
+        hr__marker_drop(item.marker);
+    return st;
+}
+
+/* --- end */
+
+void hr__run_cancel(hr_run *r)
+{
+    hr__lock(&r->lock);
+    r->cancelled = true;
+    atomic_store(&r->stop, true);
+    hr__cond_broadcast(&r->consumer);
+    hr__unlock(&r->lock);
+    if (r->options.ready)
+        r->options.ready(r->options.ready_context);
+}
+
+static void cancel_ops(hr_run *r)
+{
+    for (int i = 0; i < r->n_ops; i++)
+        if (r->ops[i]->started && r->ops[i]->run.op->cls->cancel)
+            r->ops[i]->run.op->cls->cancel(r->ops[i]->run.op, &r->ops[i]->run);
+}
+
+static void wait_until_idle(hr_run *r)
+{
+    hr__lock(&r->lock);
+    while (r->n_active || r->n_pending) {
+        hr__unlock(&r->lock);
+        cancel_ops(r); /* again: a ticket that was running may have been suspended meanwhile */
+        hr__lock(&r->lock);
+        if (r->n_active || r->n_pending)
+            hr__cond_wait_ns(&r->idle, &r->lock, 10000000);
+    }
+    hr__unlock(&r->lock);
+}
+
+static void free_op(hr_run *r, hr_op_state *o)
+{
+    const hr_op_class *cls = o->run.op->cls;
+
+    for (int i = 0; o->thread_states && i < r->n_slots; i++)
+        if (o->thread_states[i] && cls->thread_clear)
+            cls->thread_clear(o->run.op, &o->run, o->thread_states[i]);
+    if (o->started && cls->stop)
+        cls->stop(o->run.op, &o->run);
+    hr__free(o->thread_states);
+    hr__account_unref(o->run.account);
+    hr__free(o);
+}
+
+static void free_stage(hr_stage *s)
+{
+    for (int64_t q = s->head_seq; s->window && q < s->next_seq; q++)
+        hr__ticket_free(s->window[q % s->window_cap]);
+    hr__task_end(&s->stream_task);
+    hr__queue_clear(&s->in);
+    hr__queue_clear(&s->staged);
+    hr__marker_drop(s->pass_marker);
+    hr__scan_file_unref(s->open_file);
+    hr__free(s->window);
+    hr__free(s->ops);
+    hr__free(s);
+}
+
+static void free_tickets(hr_ticket *t)
+{
+    while (t) {
+        hr_ticket *next = t->next_dropped;
+
+        hr__ticket_free(t);
+        t = next;
+    }
+}
+
+void hr__run_close(hr_run *r)
+{
+    if (!r)
+        return;
+    if (r->pid != hr__pid())
+        return; /* a forked child: its threads are not here; the memory is the parent's copy */
+    hr__run_cancel(r);
+    hr__lock(&r->lock);
+    r->closed = true;
+    hr__unlock(&r->lock);
+    hr__pool_detach(r);
+    cancel_ops(r);
+    wait_until_idle(r);
+    free_tickets(r->dropped);
+    for (int i = 0; i < r->n_stages; i++)
+        free_stage(r->stages[i]);
+    for (int i = 0; i < r->n_ops; i++)
+        free_op(r, r->ops[i]);
+    hr__queue_clear(&r->out);
+    hr__free(r->stages);
+    hr__free(r->ops);
+    r->stages = NULL;
+    r->ops = NULL;
+    r->n_stages = r->n_ops = 0;
+    hr__trace_close(r->trace);
+    hr_plan_unref(r->plan);
+    hr__run_unref(r);
+}
+
+/* --- counters */
+
+void hr__run_counts(hr_run *r, hr_run_counts *out)
+{
+    hr__lock(&r->lock);
+    *out = r->counts;
+    for (int i = 0; i < r->n_stages; i++) {
+        out->files_opened += r->stages[i]->files_opened;
+        out->fragments_read += r->stages[i]->fragments_read;
+        out->rows_read += r->stages[i]->rows_read;
+    }
+    hr__unlock(&r->lock);
+}
+
+static void print_op(hr_op_state *o, hr_text *out)
+{
+    hr_text name = { 0 };
+
+    if (o->run.op->cls->describe)
+        o->run.op->cls->describe(o->run.op, &name);
+    hr__text_add(out, "{\"name\":");
+    hr__text_add_json(out, name.data ? name.data : o->run.op->cls->name);
+    hr__text_add(out, ",\"calls\":%lld,\"rows_in\":%lld,\"rows_out\":%lld,\"busy_ns\":%lld,\"wait_ns\":%lld", o->calls, o->rows_in,
+                 o->rows_out, o->busy_ns, o->pending_ns);
+    hr__text_add(out, ",\"peak_bytes\":%" PRId64 "}", hr__account_peak(o->run.account));
+    hr__text_clear(&name);
+}
+
+hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
+{
+    hr_run_counts c;
+    int64_t read_ns = 0;
+
+    hr__run_counts(r, &c);
+    for (int i = 0; i < r->n_stages; i++)
+        read_ns += r->stages[i]->read_ns;
+    hr__text_add(out, "{\"seconds\":%.6f,\"first_table_seconds\":%.6f,\"consumer_wait_seconds\":%.6f",
+                 (double)(hr__clock_ns() - r->started_ns) / 1e9, (double)r->first_table_ns / 1e9, (double)r->consumer_wait_ns / 1e9);
+    hr__text_add(out, ",\"files_opened\":%" PRId64 ",\"fragments_read\":%" PRId64 ",\"rows_read\":%" PRId64 ",\"read_ns\":%" PRId64,
+                 c.files_opened, c.fragments_read, c.rows_read, read_ns);
+    hr__text_add(out, ",\"tickets\":%" PRId64 ",\"tables_out\":%" PRId64 ",\"rows_out\":%" PRId64, c.tickets, c.tables_out, c.rows_out);
+    hr__text_add(out, ",\"used_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 ",\"operators\":[", hr__account_used(r->account),
+                 hr__account_peak(r->account));
+    for (int i = 0; i < r->n_ops; i++) {
+        if (i)
+            hr__text_add(out, ",");
+        print_op(r->ops[i], out);
+    }
+    hr__text_add(out, "]}");
+    return out->failed ? hr__error_memory(err, "stats", out->n) : HR_OK;
+}

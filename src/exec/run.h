@@ -1,0 +1,200 @@
+/* run.h - the parts of one run, shared by the files of exec/ and seen by nobody else.
+ *
+ *   leaf stage:  scan -> tickets -> map ops -+                 +-> tickets -> map ops -> [stream op] -> output queue
+ *                                            +-> [stream op] --+
+ *                            (many at once)     (serially, in canonical order: "draining")
+ *
+ * Locks: run->lock guards everything in hr_run, stage and ticket but for what the thread that runs a ticket (state RUNNING) or drains
+ * a stage (draining) owns alone meanwhile: the ticket's reader, inboxes, operator states; the stage's stream task and pass_marker.
+ * pool->lock and run->lock are never held together; both are leaves but for the budget's own. */
+#ifndef HR_EXEC_RUN_H
+#define HR_EXEC_RUN_H
+
+#include "exec/exec.h"
+
+/* --- queue.c: tables with the markers before them */
+typedef struct hr_item {
+    hr_table *table;   /* NULL: nothing but a marker */
+    hr_marker *marker; /* lies before the table; NULL: none */
+} hr_item;
+typedef struct hr_queue {
+    hr_item *items; /* a ring */
+    int64_t cap, head, n;
+} hr_queue;
+hr_status hr__queue_push(hr_queue *q, hr_account *a, hr_item takes, hr_error *err) HR_MUST_USE; /* takes, even on failure */
+bool hr__queue_pop(hr_queue *q, hr_item *out);
+void hr__queue_clear(hr_queue *q);
+void hr__item_clear(hr_item *i);
+
+/* --- what an operator sees: one per map operator of a ticket, one per stage for its stream operator */
+typedef struct hr_stage hr_stage;
+typedef struct hr_ticket hr_ticket;
+typedef struct hr_op_state hr_op_state;
+struct hr_task {
+    hr_run *run;
+    hr_stage *stage;
+    hr_ticket *ticket; /* NULL: the stage's stream task */
+    hr_op_state *op;
+    int place;         /* which map operator of the stage */
+    int thread;        /* the pool thread that runs it now */
+    void *state;
+    hr_queue inbox;    /* tables for this operator */
+};
+
+/* One operator in this run, with its counters. */
+struct hr_op_state {
+    hr_op_run run;
+    hr_mem mem;
+    bool started;
+    int64_t stall_ns;       /* HR_STALL */
+    void **thread_states;   /* run->n_slots */
+    atomic_llong rows_in, rows_out, bytes_out, busy_ns, calls, pending_ns;
+};
+
+typedef enum hr_ticket_state { HR_TICKET_READY, HR_TICKET_RUNNING, HR_TICKET_PENDING, HR_TICKET_DONE } hr_ticket_state;
+
+struct hr_ticket {
+    hr_stage *stage;
+    hr_ticket_state state;
+    int64_t seq;
+    hr_coord begin;
+    hr_marker *before;     /* passes downstream when the ticket's first output does */
+    bool before_passed;
+    bool dropped;          /* the stage was cut: free it when it comes back */
+    hr_ticket *next_dropped;
+    /* what goes in */
+    hr_scan_file *file;    /* leaf */
+    int fragment;
+    int64_t row_begin, n_rows;
+    hr_reader *reader;
+    hr_table *in;          /* other stages */
+    bool input_done;
+    int64_t estimate;      /* bytes that one step may make */
+    int64_t ordinal;       /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
+    /* the way through the map operators */
+    hr_task *tasks;
+    int n_finished;        /* operators whose finish has run */
+    int resumed;           /* operator to call `resumed` for; -1: none */
+    hr_status resume_st;   /* with what it was resumed */
+    bool resume_early;     /* hr__resume came before HR_PENDING was returned */
+    int64_t pending_since;
+    hr_queue out;
+    hr_status st;          /* of the ticket; reaches the consumer in canonical order */
+    hr_error err;
+};
+
+struct hr_stage {
+    hr_run *run;
+    int index;
+    hr_stage *next;        /* NULL: the output queue */
+    int input_of_next;
+    /* leaf */
+    hr_scan *scan;
+    hr_projection columns;
+    int32_t instance;
+    int at_file, at_fragment; /* the next ticket */
+    int64_t at_row;
+    int64_t rows_left;     /* of a pushed-down limit; < 0: none */
+    hr_scan_file *open_file;
+    bool taking;           /* a thread is making the next ticket, without the lock */
+    bool source_done;
+    /* other stages */
+    hr_queue in;
+    int n_inputs, current_input;
+    /* both */
+    hr_op_state **ops;     /* map operators */
+    int n_ops;
+    hr_op_state *stream;   /* NULL: none */
+    hr_task stream_task;
+    hr_ticket **window;    /* tickets head_seq .. next_seq-1, by seq % window_cap */
+    int window_cap, window_limit;
+    int64_t head_seq, next_seq;
+    bool draining;
+    bool enough;           /* its stream operator wants no more */
+    bool cut;              /* somebody downstream wants no more */
+    bool stream_finished;
+    bool ended;            /* everything was passed on */
+    hr_marker *pass_marker; /* for the next item that goes downstream */
+    int64_t n_taken;       /* tickets made, canonical numbers of the next */
+    atomic_llong files_opened, fragments_read, rows_read, read_ns;
+    hr_queue staged;       /* emitted by the draining thread, not yet downstream */
+};
+
+struct hr_run {
+    atomic_int refs;
+    int pid;
+    hr_plan *plan;         /* rewritten */
+    hr_run_options options;
+    hr_account *account;
+    hr_mutex lock;
+    hr_cond consumer;      /* out changed, the end, an error, an inline call */
+    hr_cond idle;          /* n_active became 0 */
+    hr_stage **stages;     /* upstream before downstream */
+    int n_stages, cap_stages;
+    hr_op_state **ops;     /* by canonical index */
+    int n_ops, cap_ops;
+    int n_instances;
+    bool has_limit;
+    int n_slots;           /* thread slots: threads are numbered below it */
+    int64_t step_bytes;    /* what one reader step aims at */
+    hr_queue out;
+    hr_ticket *dropped;    /* to be freed by whoever leaves the lock next */
+    bool out_ended;
+    bool inline_waiting;
+    bool tell;             /* options.ready is to be called by the thread that is at work */
+    bool cancelled;
+    bool closed;
+    atomic_bool stop;      /* cancelled, closed or failed: tasks look at it without the lock */
+    hr_status st;          /* the run's end, if not the good one */
+    hr_error err;
+    int n_active;          /* threads inside hr__run_work */
+    int n_pending;         /* tickets in state PENDING */
+    int64_t started_ns, consumer_wait_ns, first_table_ns;
+    hr_run_counts counts;  /* tickets, tables_out, rows_out; the rest is summed from the stages */
+    struct hr_trace *trace;
+    hr_run *pool_next;     /* the pool's list */
+    bool in_pool;
+};
+
+/* --- pool.c: the process's threads */
+int hr__pool_slots(void);                      /* more than any thread's number */
+hr_status hr__pool_attach(hr_run *r, hr_error *err) HR_MUST_USE;
+void hr__pool_detach(hr_run *r);
+void hr__pool_wake(void);
+void hr__pool_shutdown(void); /* ends all threads (tests, before they look for leaks); the next run starts new ones */
+
+/* --- sched.c */
+/* Does one piece of work for `r`, if there is any. Called by pool threads without locks. */
+bool hr__run_work(hr_run *r, int thread);
+
+/* --- ticket.c: one ticket's way through its stage's map operators */
+hr_status hr__ticket_new(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
+void hr__ticket_free(hr_ticket *t);
+/* Runs until something came out, the input needs another step, it is suspended (HR_PENDING), done or failed. Sets t->st. Lock not held. */
+hr_status hr__ticket_step(hr_ticket *t, int thread);
+bool hr__ticket_finished(const hr_ticket *t);
+/* --- task.c */
+void hr__task_init(hr_task *task, hr_stage *s, hr_ticket *t, hr_op_state *op, int place);
+void hr__task_end(hr_task *task); /* task_clear and inbox */
+void hr__op_stall(hr_op_state *op);
+int64_t hr__op_stall_ns(const char *name);
+
+/* --- take.c: the next ticket of a leaf. *out NULL: the source is done. Lock not held; stage->taking is set. */
+hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
+hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST_USE;
+
+/* --- build.c: plan -> stages */
+hr_status hr__run_build(hr_run *r, hr_error *err) HR_MUST_USE;
+
+/* --- trace.c */
+typedef struct hr_trace hr_trace;
+hr_status hr__trace_new(const char *path, hr_account *a, hr_trace **out, hr_error *err) HR_MUST_USE;
+void hr__trace_span(hr_trace *t, const char *name, int thread, int64_t begin_ns, int64_t end_ns, int64_t rows); /* t NULL: nothing */
+void hr__trace_close(hr_trace *t); /* writes the file; NULL is fine */
+
+void hr__run_ref(hr_run *r);
+void hr__run_unref(hr_run *r);
+void hr__run_tell_locked(hr_run *r); /* wakes the consumer */
+void hr__run_fail_locked(hr_run *r, hr_status st, hr_error *moved); /* first one wins; wakes the consumer */
+
+#endif

@@ -1,0 +1,528 @@
+/* sched.c - takes work serially, runs it in parallel, passes it on in canonical order.
+ *
+ * A thread that comes by does the first of these that can be done, looking at the stages from the last to the first, so that what is
+ * begun is finished before more is begun:
+ *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread a stage)
+ *   step   a ticket that is ready goes on, if the budget admits it, the oldest first
+ *   take   a new ticket is made, from the scan or from what the stage before passed on, if the window has room
+ *
+ * Rules. 1. Admission: a step asks the run's account for its estimate; between operator calls only, so that no thread waits for memory.
+ * 2. The oldest ticket of a stage is never refused while everything below it stands empty: what it gives is what the others wait for,
+ *    so a run always moves, in whatever budget. 3. Errors are kept in their ticket and reach the consumer in canonical order: rows
+ *    before them come out first. 4. Who has had enough cuts everything above: tickets that run are dropped when they come back.
+ *
+ * Waking: whatever makes work possible (a step done, a table consumed, bytes given back) calls hr__pool_wake; see pool.c. */
+#include "exec/run.h"
+
+typedef enum work_kind { NOTHING, DRAIN, STEP, TAKE, NEXT } work_kind;
+typedef struct work {
+    work_kind kind;
+    hr_stage *stage;
+    hr_ticket *ticket;
+    int64_t reserved;
+} work;
+
+static hr_ticket **slot(hr_stage *s, int64_t seq) { return &s->window[seq % s->window_cap]; }
+
+static bool has_tickets(const hr_stage *s) { return s->head_seq < s->next_seq; }
+
+static bool inputs_done(const hr_stage *s)
+{
+    return s->cut || (s->scan ? s->source_done : s->in.n == 0 && s->current_input >= s->n_inputs);
+}
+
+/* --- what may be done */
+
+static bool next_accepts(const hr_stage *s)
+{
+    const hr_run *r = s->run;
+
+    if (!s->next)
+        return r->out.n < HR_MAX(1, r->options.prefetch);
+    return s->input_of_next == s->next->current_input && s->next->in.n < 2 * s->next->window_cap;
+}
+
+/* The ticket whose output may be passed on now; NULL: none. */
+static hr_ticket *drainable(hr_stage *s)
+{
+    int64_t last = s->run->options.any_order ? s->next_seq : HR_MIN(s->next_seq, s->head_seq + 1);
+
+    for (int64_t q = s->head_seq; q < last; q++) {
+        hr_ticket *t = *slot(s, q);
+
+        if (t && t->state != HR_TICKET_RUNNING && (t->out.n || t->state == HR_TICKET_DONE))
+            return t;
+    }
+    return NULL;
+}
+
+static bool can_drain(hr_stage *s)
+{
+    if (s->draining || s->ended || !next_accepts(s))
+        return false;
+    return drainable(s) || (!has_tickets(s) && !s->taking && inputs_done(s));
+}
+
+/* Everything between `s` and the consumer is empty: only `s` can move the run. */
+static bool downstream_idle(const hr_stage *s)
+{
+    for (const hr_stage *d = s->next; d; d = d->next)
+        if (has_tickets(d) || d->in.n || d->draining)
+            return false;
+    return s->run->out.n == 0 && !s->draining;
+}
+
+static bool admit(hr_stage *s, hr_ticket *t, int64_t *reserved)
+{
+    bool force = t->seq == s->head_seq && downstream_idle(s);
+
+    *reserved = t->estimate;
+    return hr__account_reserve(s->run->account, t->estimate, force);
+}
+
+static hr_ticket *ready_ticket(hr_stage *s, int64_t *reserved)
+{
+    for (int64_t q = s->head_seq; q < s->next_seq; q++) {
+        hr_ticket *t = *slot(s, q);
+
+        if (!t || t->state != HR_TICKET_READY)
+            continue;
+        if (t->out.n && (q == s->head_seq || s->run->options.any_order))
+            continue; /* what it gave must be drained first */
+        return admit(s, t, reserved) ? t : NULL;
+    }
+    return NULL;
+}
+
+static bool source_exhausted(const hr_stage *s)
+{
+    const hr_run *r = s->run;
+
+    if (s->ended || s->cut)
+        return true;
+    if (s->scan)
+        return s->source_done;
+    for (int i = 0; i < r->n_stages; i++)
+        if (r->stages[i]->next == s && !source_exhausted(r->stages[i]))
+            return false;
+    return true;
+}
+
+/* A union's later input may be read ahead only when nothing of the inputs before it is left to read. */
+static bool is_its_turn(const hr_stage *s)
+{
+    const hr_run *r = s->run;
+
+    for (; s->next; s = s->next) {
+        if (s->input_of_next == s->next->current_input)
+            continue;
+        if (r->has_limit)
+            return false;
+        for (int i = 0; i < r->n_stages; i++)
+            if (r->stages[i]->next == s->next && r->stages[i]->input_of_next < s->input_of_next && !source_exhausted(r->stages[i]))
+                return false;
+    }
+    return true;
+}
+
+static bool can_take(const hr_stage *s)
+{
+    if (s->cut || s->taking || s->next_seq - s->head_seq >= s->window_limit)
+        return false;
+    return s->scan ? !s->source_done && is_its_turn(s) : s->in.n > 0;
+}
+
+static work choose(hr_run *r)
+{
+    for (int i = r->n_stages - 1; i >= 0; i--) {
+        hr_stage *s = r->stages[i];
+        work w = { NOTHING, s, NULL, 0 };
+
+        if (s->ended)
+            continue;
+        if (can_drain(s)) {
+            s->draining = true;
+            w.kind = DRAIN;
+        } else if ((w.ticket = ready_ticket(s, &w.reserved))) {
+            w.ticket->state = HR_TICKET_RUNNING;
+            w.kind = STEP;
+        } else if (can_take(s)) {
+            s->taking = true;
+            w.kind = s->scan ? TAKE : NEXT;
+        }
+        if (w.kind)
+            return w;
+    }
+    return (work){ NOTHING, NULL, NULL, 0 };
+}
+
+/* --- drain */
+
+static void window_advance(hr_stage *s)
+{
+    while (has_tickets(s) && !*slot(s, s->head_seq)) {
+        s->head_seq++;
+        if (s->window_limit < s->window_cap)
+            s->window_limit = HR_MIN(s->window_cap, s->window_limit * 2);
+    }
+}
+
+static void remove_ticket(hr_stage *s, hr_ticket *t)
+{
+    *slot(s, t->seq) = NULL;
+    window_advance(s);
+}
+
+/* Nothing of `s` is wanted any more. Tickets that are elsewhere are dropped when they come back. */
+static void cut_stage_locked(hr_stage *s, hr_queue *garbage)
+{
+    s->cut = true;
+    for (int64_t q = s->head_seq; q < s->next_seq; q++) {
+        hr_ticket *t = *slot(s, q);
+
+        if (!t)
+            continue;
+        *slot(s, q) = NULL;
+        t->dropped = true;
+        if (t->state == HR_TICKET_READY || t->state == HR_TICKET_DONE) {
+            t->next_dropped = s->run->dropped;
+            s->run->dropped = t;
+        }
+    }
+    s->head_seq = s->next_seq;
+    while (s->in.n) {
+        hr_item item;
+
+        hr__queue_pop(&s->in, &item);
+        if (hr__queue_push(garbage, s->run->account, item, NULL))
+            continue; /* without memory for the list it was freed right here */
+    }
+}
+
+static bool feeds(const hr_stage *from, const hr_stage *to)
+{
+    for (; from; from = from->next)
+        if (from == to)
+            return true;
+    return false;
+}
+
+static void cut_above_locked(hr_stage *s, hr_queue *garbage)
+{
+    for (int i = 0; i < s->run->n_stages; i++)
+        if (feeds(s->run->stages[i], s) && !s->run->stages[i]->cut)
+            cut_stage_locked(s->run->stages[i], garbage);
+}
+
+/* Through the stream operator, if there is one. Lock not held. Takes both. */
+static hr_status pass(hr_stage *s, int thread, hr_marker *marker, hr_table *table, hr_error *err)
+{
+    hr_op_state *o = s->stream;
+    int64_t begin_ns;
+    hr_status st = HR_OK;
+
+    if (!o) {
+        if (marker) {
+            hr__marker_drop(s->pass_marker);
+            s->pass_marker = marker;
+        }
+        if (table) {
+            hr_item item = { table, s->pass_marker };
+
+            s->pass_marker = NULL;
+            st = hr__queue_push(&s->staged, s->run->account, item, err);
+        }
+        return st;
+    }
+    s->stream_task.thread = thread;
+    if (marker)
+        HR_GO(o->run.op->cls->marker(o->run.op, &s->stream_task, marker, err));
+    if (!table || s->enough)
+        goto done;
+    hr__op_stall(o);
+    begin_ns = hr__clock_ns();
+    st = o->run.op->cls->push(o->run.op, &s->stream_task, table, err);
+    atomic_fetch_add_explicit(&o->rows_in, table->n_rows, memory_order_relaxed);
+    atomic_fetch_add_explicit(&o->calls, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&o->busy_ns, hr__clock_ns() - begin_ns, memory_order_relaxed);
+done:
+    hr_table_unref(table);
+    return st;
+}
+
+/* What was staged goes to the next stage, or to the consumer. */
+static hr_status deliver_locked(hr_stage *s, hr_error *err)
+{
+    hr_run *r = s->run;
+    hr_queue *to = s->next ? &s->next->in : &r->out;
+    hr_item item;
+
+    while (hr__queue_pop(&s->staged, &item)) {
+        if (!s->next && item.table) {
+            r->counts.tables_out++;
+            r->counts.rows_out += item.table->n_rows;
+            if (!r->first_table_ns)
+                r->first_table_ns = hr__clock_ns() - r->started_ns;
+        }
+        if (s->next && s->next->cut)
+            hr__item_clear(&item);
+        else
+            HR_TRY(hr__queue_push(to, r->account, item, err));
+    }
+    if (!s->next)
+        hr__run_tell_locked(r);
+    return HR_OK;
+}
+
+static void end_stage_locked(hr_stage *s)
+{
+    s->ended = true;
+    if (s->next)
+        s->next->current_input++;
+    else {
+        s->run->out_ended = true;
+        hr__run_tell_locked(s->run);
+    }
+}
+
+/* The stage has no more input: the stream operator gives its last. */
+static hr_status finish_stage(hr_stage *s, int thread, hr_error *err)
+{
+    hr_run *r = s->run;
+    hr_status st = HR_OK;
+
+    if (s->stream && !s->stream_finished) {
+        const hr_op *op = s->stream->run.op;
+
+        s->stream_finished = true;
+        hr__unlock(&r->lock);
+        s->stream_task.thread = thread;
+        if (op->cls->finish)
+            st = op->cls->finish(op, &s->stream_task, err);
+        hr__lock(&r->lock);
+        HR_TRY(st);
+    }
+    HR_TRY(deliver_locked(s, err));
+    end_stage_locked(s);
+    return HR_OK;
+}
+
+/* Passes on one thing of ticket `t`. Called and left with the lock held. */
+static hr_status drain_ticket(hr_stage *s, hr_ticket *t, int thread, hr_queue *garbage, hr_error *err)
+{
+    hr_run *r = s->run;
+    hr_marker *marker = NULL;
+    hr_item item = { 0 };
+    hr_status st;
+
+    if (!t->before_passed) {
+        t->before_passed = true;
+        marker = t->before;
+        t->before = NULL;
+    }
+    if (!hr__queue_pop(&t->out, &item) && t->state == HR_TICKET_DONE) {
+        st = t->st;
+        if (st)
+            hr__error_move(err, &t->err);
+        remove_ticket(s, t);
+        t->next_dropped = r->dropped;
+        r->dropped = t;
+        if (st) {
+            hr__marker_drop(marker);
+            return st;
+        }
+    }
+    if (!marker && !item.table)
+        return HR_OK;
+    hr__unlock(&r->lock);
+    st = pass(s, thread, marker, item.table, err);
+    hr__lock(&r->lock);
+    HR_TRY(st);
+    HR_TRY(deliver_locked(s, err));
+    if (s->enough && !s->cut)
+        cut_above_locked(s, garbage);
+    return HR_OK;
+}
+
+static void free_dropped(hr_ticket *t)
+{
+    while (t) {
+        hr_ticket *next = t->next_dropped;
+
+        hr__ticket_free(t);
+        t = next;
+    }
+}
+
+static void drain(hr_stage *s, int thread)
+{
+    hr_run *r = s->run;
+    hr_queue garbage = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    hr_ticket *dropped, *t;
+    hr_status st = HR_OK;
+
+    hr__lock(&r->lock);
+    while (!st && !r->st && !r->cancelled && !s->ended && next_accepts(s)) {
+        if ((t = drainable(s)))
+            st = drain_ticket(s, t, thread, &garbage, &err);
+        else if (!has_tickets(s) && !s->taking && inputs_done(s))
+            st = finish_stage(s, thread, &err);
+        else
+            break;
+    }
+    s->draining = false;
+    if (st)
+        hr__run_fail_locked(r, st, &err);
+    dropped = r->dropped;
+    r->dropped = NULL;
+    hr__unlock(&r->lock);
+    free_dropped(dropped);
+    hr__queue_clear(&garbage);
+    hr_error_clear(&err);
+}
+
+/* --- step */
+
+static void settle_locked(hr_ticket *t, hr_status st)
+{
+    hr_run *r = t->stage->run;
+
+    if (st == HR_PENDING && !t->resume_early) {
+        t->state = HR_TICKET_PENDING;
+        t->pending_since = hr__clock_ns();
+        r->n_pending++;
+        return;
+    }
+    t->resume_early = false;
+    if (st && st != HR_PENDING) {
+        t->st = st;
+        t->state = HR_TICKET_DONE;
+    } else
+        t->state = st == HR_OK && hr__ticket_finished(t) ? HR_TICKET_DONE : HR_TICKET_READY;
+}
+
+static void step(work *w, int thread)
+{
+    hr_run *r = w->stage->run;
+    hr_ticket *t = w->ticket;
+    hr_status st = hr__ticket_step(t, thread);
+    bool drop;
+
+    hr__account_release(r->account, w->reserved);
+    hr__lock(&r->lock);
+    settle_locked(t, st);
+    drop = t->dropped && t->state != HR_TICKET_PENDING;
+    hr__unlock(&r->lock);
+    if (drop)
+        hr__ticket_free(t);
+}
+
+/* --- take */
+
+static void add_ticket_locked(hr_stage *s, hr_ticket *t)
+{
+    t->seq = s->next_seq++;
+    *slot(s, t->seq) = t;
+    s->run->counts.tickets++;
+}
+
+/* Puts a ticket that the taking thread made, or the error that it met, into the window. */
+static void took_locked(hr_stage *s, hr_ticket *t, hr_status st, hr_error *err)
+{
+    s->taking = false;
+    if (st && !t) {
+        s->source_done = true;
+        hr__run_fail_locked(s->run, st, err); /* not even a ticket to carry the error */
+    } else if (!t)
+        s->source_done = true;
+    else if (s->cut) {
+        t->next_dropped = s->run->dropped;
+        s->run->dropped = t;
+    } else
+        add_ticket_locked(s, t);
+}
+
+static void take(hr_stage *s)
+{
+    hr_run *r = s->run;
+    hr_error err = HR_ERROR_INIT;
+    hr_ticket *t = NULL, *dropped;
+    hr_status st = hr__stage_take(s, &t, &err);
+
+    if (st && !hr__ticket_new(s, &t, NULL)) { /* the error waits for its turn */
+        t->st = st;
+        t->state = HR_TICKET_DONE;
+        hr__error_move(&t->err, &err);
+    }
+    hr__lock(&r->lock);
+    if (st)
+        s->source_done = true;
+    took_locked(s, t, st, &err);
+    dropped = r->dropped;
+    r->dropped = NULL;
+    hr__unlock(&r->lock);
+    free_dropped(dropped);
+    hr_error_clear(&err);
+}
+
+static void next(hr_stage *s)
+{
+    hr_run *r = s->run;
+    hr_error err = HR_ERROR_INIT;
+    hr_ticket *t = NULL;
+    hr_item item = { 0 };
+    hr_status st = hr__ticket_new(s, &t, &err);
+
+    hr__lock(&r->lock);
+    if (!st && !hr__queue_pop(&s->in, &item)) { /* cut meanwhile */
+        s->taking = false;
+        hr__unlock(&r->lock);
+        hr__ticket_free(t);
+        return;
+    }
+    if (!st) {
+        t->in = item.table;
+        t->before = item.marker;
+        t->begin = item.table->origin ? hr__origin_at(item.table->origin, 0) : (hr_coord){ 0 };
+        t->ordinal = s->n_taken++;
+        t->estimate = hr__table_bytes_used(item.table);
+    }
+    took_locked(s, t, st, &err);
+    hr__unlock(&r->lock);
+    hr_error_clear(&err);
+}
+
+bool hr__run_work(hr_run *r, int thread)
+{
+    work w = { NOTHING, NULL, NULL, 0 };
+    bool tell;
+
+    hr__lock(&r->lock);
+    if (!r->closed && !r->cancelled && !r->st && thread < r->n_slots &&
+        (r->options.num_threads <= 0 || r->n_active < r->options.num_threads))
+        w = choose(r);
+    r->n_active += w.kind != NOTHING;
+    hr__unlock(&r->lock);
+    if (!w.kind)
+        return false;
+    hr__pool_wake(); /* one more thread may find work beside this */
+    if (w.kind == DRAIN)
+        drain(w.stage, thread);
+    else if (w.kind == STEP)
+        step(&w, thread);
+    else if (w.kind == TAKE)
+        take(w.stage);
+    else
+        next(w.stage);
+    hr__lock(&r->lock);
+    tell = r->tell;
+    r->tell = false;
+    if (--r->n_active == 0)
+        hr__cond_broadcast(&r->idle);
+    hr__unlock(&r->lock);
+    if (tell && r->options.ready)
+        r->options.ready(r->options.ready_context);
+    hr__pool_wake(); /* what this made possible */
+    return true;
+}

@@ -1,0 +1,112 @@
+/* take.c - the next ticket of a leaf: which rows of which fragment, in canonical order.
+ *
+ * One thread at a time walks a scan (stage->taking); opening a file, which may read a footer, happens without the lock, while
+ * others decode. A fragment that may be split is cut at multiples of BLOCK_ROWS; how long a cut is depends on the budget, which is
+ * why nothing else may depend on the cuts. */
+#include "exec/run.h"
+
+#define BLOCK_ROWS 4096
+
+static void next_fragment(hr_stage *s)
+{
+    s->at_fragment++;
+    s->at_row = 0;
+}
+
+/* How many rows from at_row one ticket takes; -1: to the fragment's end, which is not known. */
+static int64_t rows_of_ticket(const hr_stage *s, const hr_fragment *f)
+{
+    int64_t rest = f->n_rows - s->at_row, want, row_bytes;
+
+    if (f->n_rows < 0)
+        return -1;
+    if (f->splittable && f->memory_bytes > 2 * s->run->step_bytes) {
+        row_bytes = HR_MAX(1, f->memory_bytes / HR_MAX(1, f->n_rows));
+        want = HR_MAX(BLOCK_ROWS, HR_MIN(s->run->step_bytes * 2, INT64_C(1) << 40) / row_bytes / BLOCK_ROWS * BLOCK_ROWS);
+        rest = HR_MIN(rest, want - s->at_row % BLOCK_ROWS);
+    }
+    return s->rows_left < 0 ? rest : HR_MIN(rest, s->rows_left);
+}
+
+/* Opens the next file if none is open. */
+static hr_status open_next(hr_stage *s, hr_error *err)
+{
+    while (s->at_file < hr__scan_n_files(s->scan)) {
+        if (!s->open_file) {
+            HR_TRY(hr__scan_open(s->scan, s->at_file, &s->columns, s->run->account, &s->open_file, err));
+            atomic_fetch_add_explicit(&s->files_opened, 1, memory_order_relaxed);
+        }
+        if (s->at_fragment < s->open_file->n_fragments)
+            return HR_OK;
+        hr__scan_file_unref(s->open_file);
+        s->open_file = NULL;
+        s->at_file++;
+        s->at_fragment = 0;
+        s->at_row = 0;
+    }
+    return HR_OK;
+}
+
+static hr_status make_ticket(hr_stage *s, const hr_fragment *f, int64_t n_rows, hr_ticket **out, hr_error *err)
+{
+    hr_ticket *t = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__ticket_new(s, &t, err));
+    t->file = hr__scan_file_ref(s->open_file);
+    t->fragment = s->at_fragment;
+    t->row_begin = s->at_row;
+    t->n_rows = n_rows;
+    t->begin = (hr_coord){ .instance = s->instance, .file = s->at_file, .fragment = s->at_fragment, .row = s->at_row };
+    t->ordinal = s->at_row / BLOCK_ROWS;
+    t->estimate = HR_MIN(f->memory_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
+    HR_GO(hr__marker_new(t->begin, &t->before, err));
+    if (s->open_file->cls->ahead && s->at_fragment + 2 < s->open_file->n_fragments)
+        s->open_file->cls->ahead(s->open_file, s->at_fragment + 2);
+    *out = t;
+    t = NULL;
+done:
+    hr__ticket_free(t);
+    return st;
+}
+
+hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
+{
+    *out = NULL;
+    while (s->rows_left != 0) {
+        hr_fragment f;
+        int64_t n;
+
+        HR_TRY(open_next(s, err));
+        if (!s->open_file)
+            return HR_OK;
+        HR_TRY(s->open_file->cls->fragment(s->open_file, s->at_fragment, &f, err));
+        if (f.n_rows >= 0 && s->at_row >= f.n_rows) {
+            next_fragment(s);
+            continue;
+        }
+        n = rows_of_ticket(s, &f);
+        HR_TRY(make_ticket(s, &f, n, out, err));
+        if (s->at_row == 0)
+            atomic_fetch_add_explicit(&s->fragments_read, 1, memory_order_relaxed);
+        if (s->rows_left > 0 && n >= 0)
+            s->rows_left -= n;
+        if (n < 0 || s->at_row + n >= f.n_rows)
+            next_fragment(s);
+        else
+            s->at_row += n;
+        return HR_OK;
+    }
+    return HR_OK;
+}
+
+hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err)
+{
+    if (at->file > hr__scan_n_files(s->scan))
+        return hr_error_set(err, HR_MISMATCH, "position: file %d of %d", at->file, hr__scan_n_files(s->scan));
+    s->at_file = at->file;
+    s->at_fragment = at->fragment;
+    s->at_row = at->row;
+    s->rows_left = -1; /* the limit operator, restored too, knows better */
+    return HR_OK;
+}

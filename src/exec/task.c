@@ -1,0 +1,157 @@
+/* task.c - what an operator may do: emit, suspend, pass a marker, ask where it is (declared in op.h).
+ *
+ * Operators never call each other. What one emits lies in the inbox of the next (or in the ticket's output, or, from a
+ * stream operator, in the stage's staged queue) until the scheduler's thread carries it on, so that a suspended operator
+ * finds its input again and the stack stays flat. */
+#include "exec/run.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+void hr__task_init(hr_task *task, hr_stage *s, hr_ticket *t, hr_op_state *op, int place)
+{
+    *task = (hr_task){ .run = s->run, .stage = s, .ticket = t, .op = op, .place = place };
+}
+
+void hr__task_end(hr_task *task)
+{
+    hr__queue_clear(&task->inbox);
+    if (!task->op || !task->state)
+        return;
+    if (task->op->run.op->cls->task_clear)
+        task->op->run.op->cls->task_clear(task->op->run.op, task);
+    else
+        hr__free(task->state);
+    task->state = NULL;
+}
+
+hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err)
+{
+    hr_item item = { *takes, NULL };
+    hr_queue *to = &task->stage->staged;
+
+    *takes = NULL;
+    if (!item.table || !item.table->n_rows) { /* nobody wants to see an empty table */
+        hr__item_clear(&item);
+        return HR_OK;
+    }
+    atomic_fetch_add_explicit(&task->op->rows_out, item.table->n_rows, memory_order_relaxed);
+    if (!task->ticket) {
+        item.marker = task->stage->pass_marker;
+        task->stage->pass_marker = NULL;
+    } else if (task->place + 1 < task->stage->n_ops)
+        to = &task->ticket->tasks[task->place + 1].inbox;
+    else
+        to = &task->ticket->out;
+    return hr__queue_push(to, task->run->account, item, err);
+}
+
+void hr__task_enough(hr_task *task)
+{
+    if (!task->ticket)
+        task->stage->enough = true; /* the draining thread acts on it */
+}
+
+void **hr__task_state(hr_task *task) { return &task->state; }
+
+void **hr__task_thread_state(hr_task *task) { return &task->op->thread_states[task->thread]; }
+
+hr_op_run *hr__task_run(hr_task *task) { return &task->op->run; }
+
+const hr_mem *hr__task_mem(hr_task *task) { return &task->op->mem; }
+
+bool hr__task_cancelled(const hr_task *task) { return atomic_load_explicit(&task->run->stop, memory_order_relaxed); }
+
+hr_coord hr__task_begin(const hr_task *task) { return task->ticket ? task->ticket->begin : (hr_coord){ 0 }; }
+
+int64_t hr__task_ordinal(const hr_task *task) { return task->ticket ? task->ticket->ordinal : 0; }
+
+void hr__task_pass(hr_task *task, hr_marker *takes, const char *state)
+{
+    hr_stage *s = task->stage;
+
+    /* Without memory for the state the marker is dropped: an older one serves, at the price of a longer way. */
+    if (hr__marker_add(takes, task->op->run.index, state, state ? (int64_t)strlen(state) : 0, NULL)) {
+        hr__marker_drop(takes);
+        return;
+    }
+    hr__marker_drop(s->pass_marker);
+    s->pass_marker = takes;
+}
+
+/* --- suspension */
+
+struct hr_resume {
+    hr_run *run;
+    hr_ticket *ticket;
+    int place;
+};
+
+hr_status hr__task_suspend(hr_task *task, hr_resume **out, hr_error *err)
+{
+    hr_resume *res = NULL;
+
+    *out = NULL;
+    if (!task->ticket)
+        return hr_error_set(err, HR_BUG, "%s: only map operators may wait", task->op->run.op->cls->name);
+    if (!(res = hr__alloc(NULL, sizeof *res)))
+        return hr__error_memory(err, "suspend", sizeof *res);
+    hr__run_ref(task->run);
+    *res = (hr_resume){ task->run, task->ticket, task->place };
+    *out = res;
+    return HR_OK;
+}
+
+void hr__resume(hr_resume *takes, hr_status st, hr_error *moved)
+{
+    hr_run *r = takes->run;
+    hr_ticket *t = takes->ticket;
+    hr_op_state *op = t->stage->ops[takes->place];
+
+    hr__lock(&r->lock);
+    t->resumed = takes->place;
+    if (st) {
+        t->resume_st = st;
+        hr__error_move(&t->err, moved);
+    }
+    if (t->state == HR_TICKET_PENDING) {
+        atomic_fetch_add_explicit(&op->pending_ns, hr__clock_ns() - t->pending_since, memory_order_relaxed);
+        t->state = HR_TICKET_READY;
+        if (t->dropped) {
+            t->next_dropped = r->dropped;
+            r->dropped = t;
+        }
+        if (--r->n_pending == 0)
+            hr__cond_broadcast(&r->idle);
+    } else
+        t->resume_early = true;
+    hr__unlock(&r->lock);
+    hr_error_clear(moved);
+    hr__free(takes);
+    hr__pool_wake();
+    hr__run_unref(r);
+}
+
+/* HR_STALL=name:50ms (or *:50ms) delays an operator's calls by up to that time, so that tests see tickets overtake each other. */
+int64_t hr__op_stall_ns(const char *name)
+{
+    const char *v = getenv("HR_STALL");
+    size_t n = strlen(name);
+
+    for (; v && *v; v = strchr(v, ',') ? strchr(v, ',') + 1 : NULL)
+        if ((*v == '*' && v[1] == ':') || (!strncmp(v, name, n) && v[n] == ':'))
+            return (int64_t)(strtod(strchr(v, ':') + 1, NULL) * 1e6);
+    return 0;
+}
+
+void hr__op_stall(hr_op_state *op)
+{
+    struct timespec ts;
+    int64_t ns;
+
+    if (!op->stall_ns)
+        return;
+    ns = (int64_t)(hr__random_bits((uint64_t)hr__clock_ns(), 0, 0, 0).lo % (uint64_t)op->stall_ns);
+    ts = (struct timespec){ ns / 1000000000, ns % 1000000000 };
+    nanosleep(&ts, NULL);
+}

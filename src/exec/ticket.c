@@ -1,0 +1,207 @@
+/* ticket.c - one ticket's way: its input, then the map operators of its stage, depth first.
+ *
+ * A step ends as soon as something came out, so that the scheduler can drain it, look at the budget and notice a cancellation
+ * between operator calls. What waits in inboxes keeps its place. */
+#include "exec/run.h"
+
+#include <inttypes.h>
+
+hr_status hr__ticket_new(hr_stage *s, hr_ticket **out, hr_error *err)
+{
+    hr_account *a = s->run->account;
+    hr_ticket *t = hr__zalloc(a, sizeof *t);
+
+    *out = NULL;
+    if (!t || (s->n_ops && !(t->tasks = hr__zalloc(a, (size_t)s->n_ops * sizeof *t->tasks)))) {
+        hr__free(t);
+        return hr__error_memory(err, "ticket", sizeof *t);
+    }
+    t->stage = s;
+    t->resumed = -1;
+    t->n_rows = -1;
+    for (int i = 0; i < s->n_ops; i++)
+        hr__task_init(&t->tasks[i], s, t, s->ops[i], i);
+    *out = t;
+    return HR_OK;
+}
+
+void hr__ticket_free(hr_ticket *t)
+{
+    if (!t)
+        return;
+    for (int i = 0; t->tasks && i < t->stage->n_ops; i++)
+        hr__task_end(&t->tasks[i]);
+    hr__free(t->tasks);
+    hr__queue_clear(&t->out);
+    hr__reader_close(t->reader);
+    hr__scan_file_unref(t->file);
+    hr_table_unref(t->in);
+    hr__marker_drop(t->before);
+    hr_error_clear(&t->err);
+    hr__free(t);
+}
+
+/* --- input */
+
+static hr_status give(hr_ticket *t, hr_table *takes)
+{
+    hr_queue *to = t->stage->n_ops ? &t->tasks[0].inbox : &t->out;
+
+    return hr__queue_push(to, t->stage->run->account, (hr_item){ takes, NULL }, &t->err);
+}
+
+static hr_status number_instance(hr_table **table, int32_t instance, hr_error *err)
+{
+    hr_origin *o = NULL;
+    hr_table *t = NULL;
+    hr_status st = HR_OK;
+
+    if (!instance || !(*table)->origin)
+        return HR_OK;
+    HR_GO(hr__origin_instance((*table)->origin, instance, &o, err));
+    HR_GO(hr__table_with_origin(*table, o, &t, err));
+    hr_table_unref(*table);
+    *table = t;
+done:
+    hr__origin_unref(o);
+    return st;
+}
+
+static hr_status read_more(hr_ticket *t, int thread)
+{
+    hr_stage *s = t->stage;
+    hr_mem mem = { s->run->account, NULL };
+    int64_t begin_ns = hr__clock_ns();
+    hr_table *table = NULL;
+    hr_status st = HR_OK;
+
+    if (!t->reader)
+        HR_GO(t->file->cls->read(t->file, t->fragment, t->row_begin, t->n_rows, &mem, &t->reader, &t->err));
+    HR_GO(hr__reader_next(t->reader, s->run->step_bytes, &table, &t->err));
+    if (!table) {
+        t->input_done = true;
+        hr__reader_close(t->reader);
+        t->reader = NULL;
+        goto done;
+    }
+    HR_GO(number_instance(&table, s->instance, &t->err));
+    atomic_fetch_add_explicit(&s->rows_read, table->n_rows, memory_order_relaxed);
+    hr__trace_span(s->run->trace, "read", thread, begin_ns, hr__clock_ns(), table->n_rows);
+    if (table->n_rows) {
+        st = give(t, table);
+        table = NULL;
+    }
+done:
+    atomic_fetch_add_explicit(&s->read_ns, hr__clock_ns() - begin_ns, memory_order_relaxed);
+    hr_table_unref(table);
+    return st;
+}
+
+static hr_status take_input(hr_ticket *t, int thread)
+{
+    hr_table *in = t->in;
+
+    if (t->stage->scan)
+        return read_more(t, thread);
+    t->in = NULL;
+    t->input_done = true;
+    return in ? give(t, in) : HR_OK;
+}
+
+/* --- operators */
+
+/* "map_batches(f): ": whoever made the error said what, we say where. */
+static hr_status at_op(hr_ticket *t, hr_status st, const hr_op *op)
+{
+    hr_text name = { 0 };
+
+    if (st == HR_PENDING || st == HR_OK)
+        return st;
+    if (op->cls->describe)
+        op->cls->describe(op, &name);
+    if (t->err.status == HR_OK)
+        hr_error_set(&t->err, st, "%s", hr_status_text(st));
+    st = hr__error_at(&t->err, st, "%s", name.data && !name.failed ? name.data : op->cls->name);
+    hr__text_clear(&name);
+    return st;
+}
+
+static hr_status call_op(hr_ticket *t, int i, int thread, hr_table *in, bool resumed)
+{
+    hr_task *task = &t->tasks[i];
+    hr_op_state *o = task->op;
+    const hr_op *op = o->run.op;
+    int64_t begin_ns, rows = in ? in->n_rows : 0;
+    hr_status st = HR_OK;
+
+    task->thread = thread;
+    hr__op_stall(o);
+    begin_ns = hr__clock_ns();
+    if (resumed)
+        st = op->cls->resumed(op, task, &t->err);
+    else if (in)
+        st = op->cls->push(op, task, in, &t->err);
+    else if (op->cls->finish)
+        st = op->cls->finish(op, task, &t->err);
+    atomic_fetch_add_explicit(&o->busy_ns, hr__clock_ns() - begin_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&o->rows_in, rows, memory_order_relaxed);
+    atomic_fetch_add_explicit(&o->calls, 1, memory_order_relaxed);
+    if (in || resumed)
+        hr__trace_span(o->run.op ? t->stage->run->trace : NULL, op->cls->name, thread, begin_ns, hr__clock_ns(), rows);
+    return at_op(t, st, op);
+}
+
+/* The deepest operator with something in its inbox; -1: none. */
+static int deepest(const hr_ticket *t)
+{
+    for (int i = t->stage->n_ops - 1; i >= 0; i--)
+        if (t->tasks[i].inbox.n)
+            return i;
+    return -1;
+}
+
+static hr_status step_once(hr_ticket *t, int thread)
+{
+    int i = deepest(t);
+    hr_item item = { 0 };
+    hr_status st;
+
+    if (i >= 0) {
+        hr__queue_pop(&t->tasks[i].inbox, &item);
+        st = call_op(t, i, thread, item.table, false);
+        hr__item_clear(&item);
+        return st;
+    }
+    if (!t->input_done)
+        return take_input(t, thread);
+    return call_op(t, t->n_finished++, thread, NULL, false);
+}
+
+hr_status hr__ticket_step(hr_ticket *t, int thread)
+{
+    hr_status st = t->resume_st;
+
+    if (t->resumed >= 0) {
+        int i = t->resumed;
+
+        t->resumed = -1;
+        t->resume_st = HR_OK;
+        st = st ? at_op(t, st, t->stage->ops[i]->run.op) : call_op(t, i, thread, NULL, true);
+    }
+    while (!st && !t->out.n && !(t->input_done && deepest(t) < 0 && t->n_finished >= t->stage->n_ops)) {
+        bool reading = t->stage->scan && !t->input_done && deepest(t) < 0;
+
+        if (atomic_load_explicit(&t->stage->run->stop, memory_order_relaxed))
+            st = hr_error_set(&t->err, HR_CANCELLED, "the run was stopped");
+        else
+            st = step_once(t, thread);
+        if (reading && !st && deepest(t) < 0)
+            break; /* between two reads the scheduler looks at the budget */
+    }
+    return st;
+}
+
+bool hr__ticket_finished(const hr_ticket *t)
+{
+    return t->input_done && deepest(t) < 0 && t->n_finished >= t->stage->n_ops;
+}
