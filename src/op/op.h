@@ -56,7 +56,8 @@ typedef struct hr_op_class {
     /* Output schema for an input schema. *out NULL with HR_OK: known only when the first table came out. Any error is a user's. */
     hr_status (*schema)(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err);
     hr_status (*start)(const hr_op *op, hr_op_run *run, hr_error *err); /* NULL: nothing to do */
-    /* The run is ending early: make suspended tickets complete soon (or forget them: hr__resume_drop). NULL: nothing. */
+    /* The run is ending early: complete all suspended tickets now, with HR_CANCELLED. May be called again, and
+     * while pushes run. NULL: nothing is ever suspended. */
     void (*cancel)(const hr_op *op, hr_op_run *run);
     void (*stop)(const hr_op *op, hr_op_run *run); /* after the last task; always, if start succeeded */
     hr_status (*push)(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err);
@@ -79,6 +80,7 @@ typedef struct hr_op_class {
 struct hr_op {
     const hr_op_class *cls;
     atomic_int refs;
+    bool one_to_one; /* of this one: init copies the class's, constructors may set it (a map that promises it) */
 };
 void hr__op_init(hr_op *op, const hr_op_class *cls); /* refs 1 */
 hr_op *hr__op_ref(hr_op *op);
@@ -99,7 +101,7 @@ int64_t hr__task_ordinal(const hr_task *task);
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state); /* STREAM only; state borrowed, NULL: none */
 void hr__marker_drop(hr_marker *m);               /* instead of passing it: a newer one says more. NULL is fine */
 
-/* Suspends the task: the operator must return HR_PENDING next. *out is new; complete it once, by hr__resume or hr__resume_drop. */
+/* Suspends the task: the operator must return HR_PENDING next. *out is new; complete it exactly once, by hr__resume. */
 hr_status hr__task_suspend(hr_task *task, hr_resume **out, hr_error *err) HR_MUST_USE;
 void hr__resume(hr_resume *takes, hr_status st, hr_error *moved); /* st != HR_OK: the ticket fails with it. Any thread, no locks held. */
 
@@ -128,7 +130,36 @@ typedef struct hr_calls_options {
 } hr_calls_options;
 hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out, hr_error *err) HR_MUST_USE; /* shares calls */
 
+/* What the plan's rules ask. */
+int64_t hr__op_limit_rows(const hr_op *op);                                     /* limit.c; -1: not a limit */
+int hr__op_project_inputs(const hr_op *op, const char *const **names);          /* project.c; borrowed input names, -1: not a project */
+int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last);                  /* rebatch.c; -1: not a rebatch */
+
 extern const hr_op_class *const hr__op_classes[]; /* the one list (op.c), ends with NULL */
+extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__apply;
+
+/* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
+hr_arena *hr__op_input_arena(const hr_op *op);
+/* States of stream operators are words "key=number": false if it is not there. ("ordinal" is a rebatch's next batch.) */
+bool hr__state_int(const char *state, const char *key, int64_t *out);
+
+/* --- what operators share with each other */
+
+/* A function's results, for map and apply: `name` is for errors, `schema` the declared one (NULL: none). */
+typedef struct hr_function {
+    const char *name;
+    hr_schema *schema;
+    bool one_to_one;
+} hr_function;
+/* The function failed with st: says so in `err` with its name; -> the status to pass on, never HR_PENDING. */
+hr_status hr__function_failed(const char *name, hr_status st, hr_error *err);
+/* A result as it goes on: checked, with its coordinates. n_before: rows of results of the same input before it. */
+hr_status hr__function_result(const hr_function *f, const hr_table *in, int64_t n_before, hr_table *found, hr_table **out,
+                              hr_error *err) HR_MUST_USE;
+/* HR_CALLBACK if the function promised a row for a row and gave n_rows in all. */
+hr_status hr__function_rows(const hr_function *f, const hr_table *in, int64_t n_rows, hr_error *err) HR_MUST_USE;
+/* The rows with keep[i] != 0. *out is new, NULL if there are none. */
+hr_status hr__table_keep(const hr_mem *mem, const hr_table *in, const uint8_t *keep, hr_table **out, hr_error *err) HR_MUST_USE;
 
 /* --- calls.c: a queue of function calls, filled by operators, served by worker processes, Python threads or the consumer.
  * It outlives runs, so that workers are started once for all epochs. Thread-safe. */
@@ -180,7 +211,8 @@ typedef struct hr_pieces hr_pieces;
 hr_status hr__pieces_new(int64_t rows, int64_t bytes, const hr_mem *mem, hr_pieces **out, hr_error *err) HR_MUST_USE;
 void hr__pieces_free(hr_pieces *p);
 hr_status hr__pieces_add(hr_pieces *p, const hr_table *t, hr_error *err) HR_MUST_USE;
-/* *out NULL: none complete. `last`: the ticket's end, what is left is complete. */
+/* *out NULL: none complete. `last`: the ticket's end, what is left is complete. *ordinal: the block's number, and from bit 40 on
+ * that of the piece in its block. */
 hr_status hr__pieces_next(hr_pieces *p, bool last, hr_table **out, int64_t *ordinal, hr_error *err) HR_MUST_USE;
 
 #endif

@@ -1,0 +1,48 @@
+/* op.c - what all operators share: the count of references, the states of stream operators as text, the one list. */
+#include "op/op.h"
+
+#include <stdlib.h>
+
+void hr__op_init(hr_op *op, const hr_op_class *cls)
+{
+    op->cls = cls;
+    op->one_to_one = cls->one_to_one;
+    atomic_init(&op->refs, 1);
+}
+
+hr_op *hr__op_ref(hr_op *op)
+{
+    if (op)
+        atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
+    return op;
+}
+
+void hr__op_unref(hr_op *op)
+{
+    if (op && atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) == 1)
+        op->cls->free(op);
+}
+
+/* "skip=12 ordinal=3": the number after "key=", at the beginning of a word. */
+bool hr__state_int(const char *state, const char *key, int64_t *out)
+{
+    size_t n = strlen(key);
+
+    for (const char *p = state; p && *p; p = strchr(p, ' '), p = p ? p + 1 : NULL) {
+        char *end = NULL;
+        long long v;
+
+        if (strncmp(p, key, n) != 0 || p[n] != '=' || p[n + 1] < '0' || p[n + 1] > '9')
+            continue;
+        v = strtoll(p + n + 1, &end, 10);
+        if (*end && *end != ' ')
+            return false;
+        *out = v;
+        return true;
+    }
+    return false;
+}
+
+const hr_op_class *const hr__op_classes[] = {
+    &hr__project, &hr__limit, &hr__rebatch, &hr__map, &hr__filter, &hr__gather, NULL,
+};

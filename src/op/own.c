@@ -1,0 +1,90 @@
+/* own.c - tables in contiguous memory of their own, for those who write into batches or share them with a process.
+ *
+ * What a rebatch or a gather copied together is such a table already (`sole`) and goes on as it is, if it lies where it is
+ * wanted: in the run's arena, when another process reads it. */
+#include "op/op.h"
+
+/* ---------------------------------------------------------------------------------------------- where a table lies */
+
+static bool buffer_in(const hr_buffer *b, const hr_arena *arena)
+{
+    if (!b || b->n_bytes == 0)
+        return true;
+    if (b->kind == HR_BUFFER_SLICE)
+        b = b->owner;
+    return b->kind == HR_BUFFER_ARENA && b->owner == arena;
+}
+
+static bool array_in(const hr_array *a, const hr_arena *arena)
+{
+    for (int i = 0; i < HR_LEN(a->buffers); i++)
+        if (!buffer_in(a->buffers[i], arena))
+            return false;
+    for (int i = 0; i < a->n_children; i++)
+        if (!array_in(a->children[i], arena))
+            return false;
+    return true;
+}
+
+static bool lies_well(const hr_table *t, const hr_arena *arena)
+{
+    if (!t->sole)
+        return false;
+    for (int i = 0; arena && i < t->schema->n; i++)
+        if (!array_in(t->columns[i], arena))
+            return false;
+    return true;
+}
+
+/* -------------------------------------------------------------------------------------------------- the operator */
+
+static hr_status gather_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
+{
+    (void)op;
+    (void)err;
+    *out = hr__schema_ref((hr_schema *)in);
+    return HR_OK;
+}
+
+static hr_status gather_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    const hr_mem *mem = hr__task_mem(task);
+    hr_table *one = (hr_table *)in;
+    hr_status st = HR_OK;
+    hr_table *out = NULL;
+
+    (void)op;
+    if (lies_well(in, mem->arena))
+        out = hr_table_ref(one);
+    else
+        HR_GO(hr__table_concat(mem, in->schema, &one, 1, &out, err));
+    HR_GO(hr__task_emit(task, &out, err));
+done:
+    hr_table_unref(out);
+    return st;
+}
+
+static void gather_free(hr_op *op) { hr__free(op); }
+
+const hr_op_class hr__gather = {
+    .name = "gather",
+    .doc = "tables in contiguous memory of their own",
+    .kind = HR_OP_MAP,
+    .one_to_one = true,
+    .row_local = true,
+    .schema = gather_schema,
+    .push = gather_push,
+    .free = gather_free,
+};
+
+hr_status hr__op_gather(hr_op **out, hr_error *err)
+{
+    hr_op *op = hr__alloc(NULL, sizeof *op);
+
+    *out = NULL;
+    if (!op)
+        return hr__error_memory(err, "gather", sizeof *op);
+    hr__op_init(op, &hr__gather);
+    *out = op;
+    return HR_OK;
+}

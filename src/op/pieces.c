@@ -1,0 +1,275 @@
+/* pieces.c - function batches of source-defined size.
+ *
+ * A function sees the rows of one *block*, the rows [k*rows, (k+1)*rows) of a fragment, or the part of it that a filter
+ * above left. Readers cut their tables wherever it suits them; a function's result may depend on its batch (a mean, a
+ * random draw), and must not depend on readers. So the cuts here are a function of the sequence of rows alone:
+ *
+ * 1. A new block begins a new piece.
+ * 2. Inside a block a piece ends when it has `rows` rows (one source row may have become many), or where the next row would
+ *    bring it over `bytes`; each is counted from the piece's first row, hence in the end from the block's.
+ * 3. The bytes of rows are what they would take if each stood alone: widths, lengths, offsets, no validity bits. That sum
+ *    is the same however the rows are cut, which what a table happens to hold is not.
+ *
+ * A piece's ordinal is its block's number, and from bit 40 on its number in the block. */
+#include "op/op.h"
+
+#define PART_SHIFT 40
+
+typedef struct piece {
+    hr_table **parts; /* counted */
+    int64_t n, cap;
+    int64_t n_rows, n_bytes;
+    int64_t ordinal;
+} piece;
+
+typedef struct block {
+    int32_t instance, file, fragment;
+    int64_t number; /* -1: none yet */
+} block;
+
+struct hr_pieces {
+    hr_mem mem;
+    int64_t rows, bytes;
+    block block;    /* that of the open piece */
+    int64_t part;   /* number of the open piece in its block */
+    piece open;
+    piece *ready;   /* a queue: items [head, n_ready) */
+    int64_t head, n_ready, cap_ready;
+};
+
+hr_status hr__pieces_new(int64_t rows, int64_t bytes, const hr_mem *mem, hr_pieces **out, hr_error *err)
+{
+    hr_pieces *p = hr__zalloc(mem->account, sizeof *p);
+
+    *out = p;
+    if (!p)
+        return hr__error_memory(err, "pieces", sizeof *p);
+    p->mem = *mem;
+    p->rows = rows;
+    p->bytes = bytes;
+    p->block.number = -1;
+    return HR_OK;
+}
+
+static void piece_clear(piece *p)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        hr_table_unref(p->parts[i]);
+    hr__free(p->parts);
+    *p = (piece){ 0 };
+}
+
+void hr__pieces_free(hr_pieces *p)
+{
+    if (!p)
+        return;
+    for (int64_t i = p->head; i < p->n_ready; i++)
+        piece_clear(&p->ready[i]);
+    piece_clear(&p->open);
+    hr__free(p->ready);
+    hr__free(p);
+}
+
+/* ------------------------------------------------------------------------------------------------- bytes of rows */
+
+/* Of elements [at, at + n) of a's buffers (so `at` includes a's offset). */
+static int64_t element_bytes(const hr_array *a, int64_t at, int64_t n)
+{
+    const hr_array *child = a->n_children ? a->children[0] : NULL;
+    const int32_t *o32 = a->buffers[1] ? (const int32_t *)a->buffers[1]->data : NULL;
+    const int64_t *o64 = a->buffers[1] ? (const int64_t *)a->buffers[1]->data : NULL;
+    int64_t sum = 0;
+
+    if (n == 0)
+        return 0;
+    switch (a->type->id) {
+    case HR_T_NULL: return 0;
+    case HR_T_BOOL: return n;
+    case HR_T_STRING:
+    case HR_T_BINARY: return 4 * n + o32[at + n] - o32[at];
+    case HR_T_LARGE_STRING:
+    case HR_T_LARGE_BINARY: return 8 * n + o64[at + n] - o64[at];
+    case HR_T_LIST:
+    case HR_T_MAP: return 4 * n + element_bytes(child, child->offset + o32[at], o32[at + n] - o32[at]);
+    case HR_T_LARGE_LIST: return 8 * n + element_bytes(child, child->offset + o64[at], o64[at + n] - o64[at]);
+    case HR_T_FIXED_LIST:
+    case HR_T_TENSOR: return element_bytes(child, child->offset + at * a->type->width, n * a->type->width);
+    case HR_T_STRUCT:
+        for (int i = 0; i < a->n_children; i++)
+            sum += element_bytes(a->children[i], a->children[i]->offset + at, n);
+        return sum;
+    default: return n * hr__type_bytes(a->type);
+    }
+}
+
+static int64_t rows_bytes(const hr_table *t, int64_t begin, int64_t n)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < t->schema->n; i++)
+        sum += element_bytes(t->columns[i], t->columns[i]->offset + begin, n);
+    return sum;
+}
+
+/* The most rows m <= n from `begin` on whose bytes do not pass `bytes`. */
+static int64_t rows_within(const hr_table *t, int64_t begin, int64_t n, int64_t bytes)
+{
+    int64_t low = 0, high = n; /* low fits, more than high does not */
+
+    if (rows_bytes(t, begin, n) <= bytes)
+        return n;
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+
+        if (rows_bytes(t, begin, middle) <= bytes)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* -------------------------------------------------------------------------------------------------------- blocks */
+
+static block block_of(const hr_pieces *p, const hr_run_coords *r, int64_t i)
+{
+    int64_t row = r->first.row + (r->by_ordinal ? 0 : i);
+
+    return (block){ r->first.instance, r->first.file, r->first.fragment, row / p->rows };
+}
+
+static bool block_equal(block a, block b)
+{
+    return a.number == b.number && a.fragment == b.fragment && a.file == b.file && a.instance == b.instance;
+}
+
+/* A place in a table's runs. */
+typedef struct walk {
+    const hr_run_coords *runs;
+    int64_t n_runs, run, in_run;
+} walk;
+
+/* The block of the row at w, and how many rows from there lie in it; w goes behind them. */
+static int64_t walk_block(const hr_pieces *p, walk *w, block *out)
+{
+    int64_t n = 0;
+
+    *out = block_of(p, &w->runs[w->run], w->in_run);
+    while (w->run < w->n_runs) {
+        const hr_run_coords *r = &w->runs[w->run];
+        int64_t left = r->n - w->in_run, take = left;
+
+        if (!block_equal(*out, block_of(p, r, w->in_run)))
+            break;
+        if (!r->by_ordinal)
+            take = HR_MIN(left, p->rows - (r->first.row + w->in_run) % p->rows);
+        n += take;
+        w->in_run += take;
+        if (take == left) {
+            w->run++;
+            w->in_run = 0;
+        }
+    }
+    return n;
+}
+
+/* -------------------------------------------------------------------------------------------------------- pieces */
+
+/* The open piece is complete. */
+static hr_status close_open(hr_pieces *p, hr_error *err)
+{
+    if (p->open.n_rows == 0)
+        return HR_OK;
+    if (p->head == p->n_ready)
+        p->head = p->n_ready = 0;
+    if (!hr__grow(p->mem.account, (void **)&p->ready, &p->cap_ready, p->n_ready + 1, sizeof *p->ready))
+        return hr__error_memory(err, "pieces", (p->n_ready + 1) * (int64_t)sizeof *p->ready);
+    p->open.ordinal = p->block.number | p->part << PART_SHIFT;
+    p->ready[p->n_ready++] = p->open;
+    p->open = (piece){ 0 };
+    p->part++;
+    return HR_OK;
+}
+
+static hr_status open_add(hr_pieces *p, const hr_table *t, int64_t begin, int64_t n, hr_error *err)
+{
+    hr_table *part = NULL;
+
+    if (!hr__grow(p->mem.account, (void **)&p->open.parts, &p->open.cap, p->open.n + 1, sizeof *p->open.parts))
+        return hr__error_memory(err, "pieces", (p->open.n + 1) * (int64_t)sizeof *p->open.parts);
+    if (n == t->n_rows)
+        part = hr_table_ref((hr_table *)t);
+    else
+        HR_TRY(hr_table_slice(t, begin, n, &part, err));
+    p->open.parts[p->open.n++] = part;
+    p->open.n_rows += n;
+    if (p->bytes > 0)
+        p->open.n_bytes += rows_bytes(t, begin, n);
+    return p->open.n_rows == p->rows ? close_open(p, err) : HR_OK;
+}
+
+/* Rows [begin, begin + n), all of the open block. */
+static hr_status add_rows(hr_pieces *p, const hr_table *t, int64_t begin, int64_t n, hr_error *err)
+{
+    while (n > 0) {
+        int64_t take = HR_MIN(n, p->rows - p->open.n_rows);
+
+        if (p->bytes > 0)
+            take = rows_within(t, begin, take, p->bytes - p->open.n_bytes);
+        if (take == 0 && p->open.n_rows > 0) {
+            HR_TRY(close_open(p, err));
+            continue;
+        }
+        take = HR_MAX(take, 1); /* a row larger than `bytes` stands alone */
+        HR_TRY(open_add(p, t, begin, take, err));
+        begin += take;
+        n -= take;
+    }
+    return HR_OK;
+}
+
+hr_status hr__pieces_add(hr_pieces *p, const hr_table *t, hr_error *err)
+{
+    walk w = { 0 };
+    int64_t begin = 0;
+
+    if (t->n_rows == 0)
+        return HR_OK;
+    if (!t->origin)
+        return hr_error_set(err, HR_BUG, "pieces: a table of %lld rows without origin", (long long)t->n_rows);
+    w.n_runs = hr__origin_runs(t->origin, &w.runs);
+    while (begin < t->n_rows) {
+        block b;
+        int64_t n = walk_block(p, &w, &b);
+
+        if (!block_equal(b, p->block)) {
+            HR_TRY(close_open(p, err));
+            p->block = b;
+            p->part = 0;
+        }
+        HR_TRY(add_rows(p, t, begin, n, err));
+        begin += n;
+    }
+    return HR_OK;
+}
+
+hr_status hr__pieces_next(hr_pieces *p, bool last, hr_table **out, int64_t *ordinal, hr_error *err)
+{
+    hr_status st = HR_OK;
+    piece got = { 0 };
+
+    *out = NULL;
+    if (last)
+        HR_GO(close_open(p, err));
+    if (p->head == p->n_ready)
+        return HR_OK;
+    got = p->ready[p->head++];
+    *ordinal = got.ordinal;
+    if (got.n == 1)
+        *out = hr_table_ref(got.parts[0]);
+    else
+        HR_GO(hr__table_concat(&p->mem, got.parts[0]->schema, got.parts, (int)got.n, out, err));
+done:
+    piece_clear(&got);
+    return st;
+}
