@@ -1,0 +1,76 @@
+/* cmd_count.c - headrace count: the number of rows in all files together. */
+#include "cli/cli.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const struct option long_options[] = { HR_INPUT_LONG, { 0 } };
+
+/* For formats that do not write it down. */
+static hr_status count_by_reading(hr_plan *p, int64_t *out, hr_error *err)
+{
+    hr_feed_options options = { .struct_bytes = sizeof options, .any_order = true };
+    hr_feed *f = NULL;
+    hr_table *t = NULL;
+    hr_status st = HR_OK;
+
+    *out = 0;
+    HR_GO(hr_feed_open(p, &options, &f, err));
+    for (;;) {
+        HR_GO(hr_feed_next(f, &t, err));
+        if (!t)
+            break;
+        *out += hr_table_rows(t);
+        hr_table_unref(t);
+    }
+done:
+    hr_feed_close(f);
+    return st;
+}
+
+static hr_status count_rows(hr_plan *p, int64_t *out, hr_error *err)
+{
+    bool known = false;
+
+    HR_TRY(hr_plan_count(p, out, &known, err));
+    return known ? HR_OK : count_by_reading(p, out, err);
+}
+
+static int count_run(const hr_command *cmd, int argc, char **argv)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_input in = { 0 };
+    hr_plan *p = NULL;
+    int64_t n_rows = 0;
+    int status = 0, option;
+
+    optind = 0;
+    while (!status && (option = getopt_long(argc, argv, HR_INPUT_SHORT, long_options, NULL)) != -1) {
+        if (option == 'h') {
+            status = hr__cli_help(cmd);
+            goto done;
+        }
+        if (!hr__input_option(&in, option, optarg))
+            status = HR_EXIT_MISUSED;
+    }
+    if (!status && optind == argc)
+        status = hr__cli_misused(cmd, "which file?");
+    if (status)
+        goto done;
+    if (hr__input_plan(&in, argc, argv, &p, &err) || count_rows(p, &n_rows, &err))
+        status = hr__cli_failed(&err);
+    else
+        printf("%" PRId64 "\n", n_rows);
+done:
+    hr_plan_unref(p);
+    hr__input_clear(&in);
+    return status;
+}
+
+const hr_command hr__cmd_count = {
+    .name = "count",
+    .args = "[OPTION]... FILE...",
+    .doc = "The number of rows in all files together, from their metadata where that tells it",
+    .more = HR_INPUT_HELP,
+    .run = count_run,
+};

@@ -1,0 +1,183 @@
+/* main.c - the headrace command: finds the subcommand, and what all of them share.
+ *
+ * Exit status: 0, 1 after an error, 2 after a wrong call; errors are one line on standard error. A reader that goes away
+ * (`headrace head FILE | head -1`) ends us quietly by SIGPIPE, whatever our parent made of that signal; a full disk is
+ * an error, found when standard output is flushed. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const hr_command *const commands[] = { &hr__cmd_schema, &hr__cmd_head, &hr__cmd_count, &hr__cmd_formats };
+
+/* File names may hold anything; a message stays one line, and a terminal gets no orders. */
+static void print_error(const char *where, const char *text)
+{
+    fprintf(stderr, "%s: ", where);
+    for (; *text; text++)
+        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, stderr);
+    fputc('\n', stderr);
+}
+
+int hr__cli_failed(hr_error *err)
+{
+    print_error("headrace", err->text[0] ? err->text : hr_status_text(err->status));
+    hr_error_clear(err);
+    return HR_EXIT_FAILED;
+}
+
+int hr__cli_misused(const hr_command *cmd, const char *fmt, ...)
+{
+    char where[64], text[500];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    snprintf(where, sizeof where, "headrace%s%s", cmd ? " " : "", cmd ? cmd->name : "");
+    print_error(where, text);
+    return HR_EXIT_MISUSED;
+}
+
+int hr__cli_help(const hr_command *cmd)
+{
+    printf("usage: headrace %s %s\n\n%s.\n\n%s", cmd->name, cmd->args, cmd->doc, cmd->more);
+    return 0;
+}
+
+static int help(void)
+{
+    puts("usage: headrace COMMAND [OPTION]... [FILE]...\n\n"
+         "Looks into the files that feed a training: files, folders, or glob patterns.\n");
+    for (int i = 0; i < HR_LEN(commands); i++)
+        printf("  %-8s %s\n", commands[i]->name, commands[i]->doc);
+    puts("\n  headrace COMMAND --help tells a command's options, headrace --version the version.\n\n"
+         "environment:\n"
+         "  HEADRACE_NUM_THREADS     threads that read; default: the CPUs that we may use\n"
+         "  HEADRACE_MEMORY_LIMIT    bytes for data, as 256MiB or 2GB; default: half of the memory");
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- inputs */
+
+bool hr__input_option(hr_input *in, int option, char *value)
+{
+    if (option == 'f') {
+        in->format = value;
+        return true;
+    }
+    if (option != 'o')
+        return false;
+    if (!hr__grow(NULL, (void **)&in->settings, &in->cap_settings, in->n_settings + 1, sizeof *in->settings)) {
+        print_error("headrace", "no memory for an option");
+        return false;
+    }
+    in->settings[in->n_settings++] = value;
+    return true;
+}
+
+hr_status hr__input_columns(hr_input *in, const char *text, hr_error *err)
+{
+    for (;; text++) {
+        size_t n = strcspn(text, ",");
+        char *name = hr__strndup(NULL, text, n);
+
+        if (!name || !hr__grow(NULL, (void **)&in->columns, &in->cap_columns, in->n_columns + 1, sizeof *in->columns)) {
+            hr__free(name);
+            return hr__error_memory(err, "--columns", (int64_t)n + 1);
+        }
+        in->columns[in->n_columns++] = name;
+        text += n;
+        if (!*text)
+            return HR_OK;
+    }
+}
+
+hr_status hr__input_plan(const hr_input *in, int argc, char **argv, hr_plan **out, hr_error *err)
+{
+    hr_read_options options = { .struct_bytes = sizeof options };
+
+    options.columns = in->n_columns ? (const char *const *)in->columns : NULL;
+    options.n_columns = (int)in->n_columns;
+    options.format_options = in->settings;
+    options.n_format_options = (int)in->n_settings;
+    return hr_plan_read((const char *const *)argv + optind, argc - optind, in->format, &options, out, err);
+}
+
+void hr__input_clear(hr_input *in)
+{
+    for (int64_t i = 0; i < in->n_columns; i++)
+        hr__free(in->columns[i]);
+    hr__free(in->columns);
+    hr__free(in->settings);
+    *in = (hr_input){ 0 };
+}
+
+/* ------------------------------------------------------------------------------------------------------------ main */
+
+/* The library falls back to its defaults where a variable cannot be understood; someone who types it wants to know. */
+static hr_status check_environment(hr_error *err)
+{
+    const char *limit = getenv("HEADRACE_MEMORY_LIMIT"), *threads = getenv("HEADRACE_NUM_THREADS");
+    hr_status st = HR_OK;
+    int64_t n_bytes;
+    char *end = NULL;
+    long n;
+
+    if (limit && *limit && hr_parse_bytes(limit, &n_bytes, err))
+        return hr__error_at(err, HR_INVALID, "HEADRACE_MEMORY_LIMIT");
+    if (threads && *threads) {
+        errno = 0;
+        n = strtol(threads, &end, 10);
+        if (errno || *end || n < 1 || n > 1024)
+            HR_FAIL(HR_INVALID, "HEADRACE_NUM_THREADS: '%s', expected a number from 1 to 1024", threads);
+    }
+done:
+    return st;
+}
+
+static int run_command(const hr_command *cmd, int argc, char **argv)
+{
+    hr_error err = HR_ERROR_INIT;
+    char name[64];
+
+    if (check_environment(&err))
+        return hr__cli_failed(&err);
+    snprintf(name, sizeof name, "headrace %s", cmd->name);
+    argv[0] = name; /* what getopt_long calls us in its messages */
+    return cmd->run(cmd, argc, argv);
+}
+
+static int dispatch(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : NULL;
+
+    if (!what)
+        return hr__cli_misused(NULL, "which command? headrace --help lists them");
+    if (!strcmp(what, "--help") || !strcmp(what, "-h") || !strcmp(what, "help"))
+        return help();
+    if (!strcmp(what, "--version")) {
+        printf("headrace %s\n", hr_version());
+        return 0;
+    }
+    for (int i = 0; i < HR_LEN(commands); i++)
+        if (!strcmp(what, commands[i]->name))
+            return run_command(commands[i], argc - 1, argv + 1);
+    return hr__cli_misused(NULL, "no command '%s'; headrace --help lists them", what);
+}
+
+int main(int argc, char **argv)
+{
+    int status;
+
+    signal(SIGPIPE, SIG_DFL);
+    status = dispatch(argc, argv);
+    if (fflush(stdout) || ferror(stdout)) {
+        print_error("headrace: standard output", strerror(errno));
+        status = HR_EXIT_FAILED;
+    }
+    return status;
+}

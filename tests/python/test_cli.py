@@ -1,0 +1,282 @@
+"""The headrace command, as a person and a shell script use it; right and wrong input."""
+
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("HEADRACE_BUILD", ROOT / "build" / "release"))
+COMMAND = BUILD / "src" / "cli" / "headrace"
+
+pytestmark = pytest.mark.skipif(not COMMAND.exists(), reason="needs build/release (make lib)")
+
+
+def headrace(*args, status=0, **env):
+    """(standard output, standard error) of a run that has to end with `status`."""
+    env = {**{k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}, **env}
+    done = subprocess.run([COMMAND, *map(str, args)], capture_output=True, text=True, timeout=60, env=env)
+    assert done.returncode == status, done
+    if status:
+        assert done.stderr.count("\n") == 1 and done.stderr.endswith("\n"), done.stderr
+        assert done.stderr.startswith("headrace"), done.stderr
+    else:
+        assert done.stderr == ""
+    return done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two files of 5 and 3 rows, one text, one hidden file."""
+    at = tmp_path_factory.mktemp("cli")
+    for name, begin, n in (("a", 0, 5), ("b", 5, 3)):
+        rows = range(begin, begin + n)
+        table = pa.table(
+            {
+                "id": pa.array(rows, pa.int64()),
+                "city": pa.array([None if i == 1 else "Köln\n" * (i % 3) for i in rows]),
+                "x": pa.array([i / 8 for i in rows], pa.float32()),
+                "tags": pa.array([list(range(i)) for i in rows], pa.list_(pa.int32())),
+            }
+        )
+        pq.write_table(table, at / f"{name}.parquet", row_group_size=2)
+    (at / "_hidden").write_text("not a Parquet file")
+    return at
+
+
+@pytest.fixture(scope="module")
+def text_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "lines.txt"
+    path.write_text("one\ntwo\nthree\n")
+    return path
+
+
+# ---- what it says
+
+
+def test_version_and_help():
+    assert headrace("--version")[0] == "headrace 0.1.0\n"
+    out = headrace("--help")[0]
+    for name in ("schema", "head", "count", "formats", "HEADRACE_NUM_THREADS", "HEADRACE_MEMORY_LIMIT"):
+        assert name in out
+    for name in ("schema", "head", "count", "formats"):
+        assert headrace(name, "--help")[0].startswith(f"usage: headrace {name} ")
+
+
+def test_schema(folder):
+    out = headrace("schema", folder)[0]
+    assert [line.split(":")[0] for line in out.splitlines()] == ["id", "city", "x", "tags"]
+    assert out.splitlines()[:3] == ["id: int64", "city: string", "x: float"]
+    assert out.splitlines()[3].startswith("tags: list<")
+
+
+def test_count(folder, text_file):
+    assert headrace("count", folder)[0] == "8\n"
+    assert headrace("count", folder / "b.parquet", folder / "a.parquet", folder / "b.parquet")[0] == "11\n"
+    assert headrace("count", f"{folder}/*.parquet")[0] == "8\n"
+    assert headrace("count", text_file)[0] == "3\n"  # counted by reading
+
+
+def test_head_as_a_table(folder):
+    lines = headrace("head", "-n", 2, "--columns", "x,id", folder)[0].splitlines()
+    assert lines == ["    x  id", "    0   0", "0.125   1"] or lines == [
+        "    x  id",
+        "  0.0   0",
+        "0.125   1",
+    ]
+    # One line a row whatever the values hold, cut to the width.
+    lines = headrace("head", "-n", 6, "--width", 7, "-c", "city", "-c", "tags", folder)[0].splitlines()
+    assert len(lines) == 7
+    assert "Köln " in lines[5] and "Köln K…" in lines[3]
+    assert all(len(line) <= 7 + 2 + 7 for line in lines)
+    assert headrace("head", "-n", 0, "-c", "id", folder)[0] == "id\n"
+
+
+def test_head_as_json(folder):
+    rows = [json.loads(line) for line in headrace("head", "--json", "-n", 100, folder)[0].splitlines()]
+    want = pa.concat_tables([pq.read_table(folder / f"{name}.parquet") for name in "ab"]).to_pylist()
+    assert rows == want
+    assert len(headrace("head", "--json", folder / "a.parquet")[0].splitlines()) == 5
+    assert headrace("head", "--json", "-n", 0, folder)[0] == ""
+
+
+def test_json_of_every_kind(tmp_path):
+    table = pa.table(
+        {
+            'quo"te': pa.array(['a"b\\c\n\x00\x1b', ""]),
+            "bool": pa.array([True, None]),
+            "u64": pa.array([2**64 - 1, 0], pa.uint64()),
+            "i8": pa.array([-128, 127], pa.int8()),
+            "double": pa.array([0.1, float("nan")]),
+            "float": pa.array([0.1, float("inf")], pa.float32()),
+            "bytes": pa.array([b"\x00\xff", b""], pa.binary()),
+            "when": pa.array([datetime(2024, 2, 29, 12, 30), None], pa.timestamp("us")),
+            "struct": pa.array([{"a": 1, "b": ["x", None]}, None]),
+            "nested": pa.array([[[1, 2], []], [None]], pa.list_(pa.list_(pa.int64()))),
+        }
+    )
+    pq.write_table(table, tmp_path / "k.parquet")
+    rows = [json.loads(line) for line in headrace("head", "--json", tmp_path / "k.parquet")[0].splitlines()]
+    first, second = rows
+    assert first['quo"te'] == 'a"b\\c\n\x00\x1b'
+    assert (first["bool"], second["bool"]) == (True, None)
+    assert (first["u64"], second["i8"]) == (2**64 - 1, 127)
+    assert (first["double"], second["double"]) == (0.1, None)
+    assert (first["float"], second["float"]) == (0.1, None)
+    assert base64.b64decode(first["bytes"]) == b"\x00\xff" and second["bytes"] == ""
+    assert first["when"].startswith("2024-02-29") and second["when"] is None
+    assert (first["struct"], second["struct"]) == ({"a": 1, "b": ["x", None]}, None)
+    assert (first["nested"], second["nested"]) == ([[1, 2], []], [None])
+
+
+def test_a_long_head_goes_on(tmp_path):
+    pq.write_table(pa.table({"i": list(range(5000))}), tmp_path / "l.parquet")
+    lines = headrace("head", "-n", 4321, tmp_path / "l.parquet")[0].split()
+    assert lines == ["i", *map(str, range(4321))]
+
+
+def test_a_terminal_gets_no_orders(tmp_path):
+    evil = "\x1b]0;owned\x07\u009b2J"
+    pq.write_table(pa.table({evil: [evil]}), tmp_path / "e.parquet")
+    out = headrace("head", tmp_path / "e.parquet")[0]
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", out) and len(out.splitlines()) == 2
+    error = headrace("count", f"{tmp_path}/\x1b[31m\n", status=1)[1]
+    assert "\x1b" not in error
+
+
+def test_formats():
+    names = [line.split()[0] for line in headrace("formats")[0].splitlines()]
+    assert {"parquet", "text"} <= set(names)
+    for name in names:
+        out = headrace("formats", name)[0]
+        assert out.startswith(f"{name}: ") and "\nsuffixes: " in out and "\noptions:" in out
+
+
+def test_the_man_page_knows_the_options():
+    page = (ROOT / "docs" / "man" / "headrace.1").read_text().replace("\\-", "-")
+    for name in ("schema", "head", "count", "formats"):
+        for option in re.findall(r"--[a-z]+", headrace(name, "--help")[0]):
+            assert option in page, f"{name} {option}"
+
+
+@pytest.mark.skipif(not shutil.which("man"), reason="needs man")
+def test_the_man_page_has_no_mistakes():
+    page = ROOT / "docs" / "man" / "headrace.1"
+    done = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+# ---- what it refuses
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ([], "--help"),
+        (["cuont", "x"], "cuont"),
+        (["--nonsense"], "--nonsense"),
+        (["head"], "which file"),
+        (["count"], "which file"),
+        (["schema"], "which file"),
+        (["head", "--nonsense", "x"], "--nonsense"),
+        (["head", "-n"], "'n'"),
+        (["head", "-n", "-1", "x"], "-1"),
+        (["head", "-n", "1k", "x"], "1k"),
+        (["head", "-n", "99999999999999999999", "x"], "99999999999999999999"),
+        (["head", "--width", "many", "x"], "many"),
+        (["count", "--format"], "--format"),
+        (["formats", "parquet", "text"], "text"),
+    ],
+)
+def test_wrong_calls(args, text):
+    assert text in headrace(*args, status=2)[1]
+
+
+def test_wrong_input(folder, tmp_path):
+    absent = tmp_path / "absent.parquet"
+    damaged = tmp_path / "damaged.parquet"
+    whole = (folder / "a.parquet").read_bytes()
+    damaged.write_bytes(whole[:-5])
+    for name in ("schema", "head", "count"):
+        assert str(absent) in headrace(name, absent, status=1)[1]
+        assert "damaged.parquet" in headrace(name, damaged, status=1)[1]
+        assert headrace(name, tmp_path / "*.nothing", status=1)
+        assert "nosuchformat" in headrace(name, "-f", "nosuchformat", folder, status=1)[1]
+        assert "nosuchoption" in headrace(name, "-o", "nosuchoption=1", folder, status=1)[1]
+        assert headrace(name, "s3://bucket/key.parquet", status=1)
+    error = headrace("head", "--columns", "id,nosuchcolumn", folder, status=1)[1]
+    assert "nosuchcolumn" in error and "city" in error  # and the columns that there are
+    assert "nosuch" in headrace("formats", "nosuch", status=1)[1]
+
+
+def test_an_empty_folder_says_so(tmp_path):
+    assert str(tmp_path) in headrace("count", tmp_path, status=1)[1]
+
+
+# ---- how it behaves
+
+
+def test_environment(folder):
+    assert headrace("count", folder, HEADRACE_NUM_THREADS="1", HEADRACE_MEMORY_LIMIT="64MiB")[0] == "8\n"
+    assert len(headrace("head", folder, HEADRACE_NUM_THREADS="3")[0].splitlines()) == 9
+    for name, value in (
+        ("HEADRACE_NUM_THREADS", "many"),
+        ("HEADRACE_NUM_THREADS", "0"),
+        ("HEADRACE_MEMORY_LIMIT", "12 parsecs"),
+    ):
+        error = headrace("count", folder, status=1, **{name: value})[1]
+        assert name in error and value in error
+
+
+def test_a_memory_limit_that_is_too_small_is_refused(folder):
+    error = headrace("head", folder, status=1, HEADRACE_MEMORY_LIMIT="1kB")[1]
+    assert re.search(r"\d", error)
+
+
+def test_a_reader_that_goes_away(tmp_path):
+    pq.write_table(pa.table({"i": list(range(300_000))}), tmp_path / "l.parquet")
+    head = subprocess.Popen(
+        [COMMAND, "head", "-n", "300000", tmp_path / "l.parquet"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        restore_signals=False,  # Python ignores SIGPIPE; a child inherits that
+    )
+    head.stdout.readline()
+    head.stdout.close()
+    assert head.wait(timeout=60) == -signal.SIGPIPE
+    assert head.stderr.read() == b""
+    head.stderr.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk(folder):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [COMMAND, "head", folder], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert done.returncode == 1 and "standard output" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_the_c_example(folder):
+    program = BUILD / "examples" / "quickstart"
+    if not program.exists():
+        pytest.skip("examples are not built")
+    done = subprocess.run([program, folder, "x", "3"], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.endswith(f"8 rows in 3 batches, sum(x) = {sum(range(8)) / 8}\n")
+    data = ROOT / "examples" / "data"
+    done = subprocess.run([program, data], capture_output=True, text=True, timeout=60, check=True)
+    labels = pa.concat_tables([pq.read_table(p, columns=["label"]) for p in sorted(data.glob("*.parquet"))])
+    assert f"{labels.num_rows} rows" in done.stdout
+    assert float(done.stdout.split("= ")[1]) == sum(labels["label"].to_pylist())
+    wrong = subprocess.run([program, data, "nosuch"], capture_output=True, text=True, timeout=60)
+    assert wrong.returncode == 1 and "nosuch" in wrong.stderr
