@@ -254,6 +254,7 @@ struct hr_type {
     int32_t n_children;
     hr_field *children;        /* list, fixed list, tensor: one, the values; map: one, the entries struct */
     bool keys_sorted;          /* MAP */
+    char *format;              /* Arrow's, for types with parameters; read it by hr__type_format */
 };
 
 hr_type *hr__type_simple(hr_type_id id);            /* a singleton; never NULL for ids without parameters */
@@ -268,7 +269,9 @@ hr_type *hr__type_ref(hr_type *t);
 void hr__type_unref(hr_type *t);
 bool hr__type_equal(const hr_type *a, const hr_type *b); /* names of list items and of map entries are ignored */
 int hr__type_bytes(const hr_type *t);                    /* bytes a value if of fixed width and byte-aligned, else 0 */
+const char *hr__type_format(const hr_type *t);           /* Arrow's format string, borrowed: "tsu:UTC", "+w:3" (tensors as well) */
 void hr__type_print(const hr_type *t, hr_text *out);     /* "list<item: int64>", "timestamp[us, tz=UTC]", as pyarrow */
+/* Borrows the children. HR_UNSUPPORTED names the format. */
 hr_status hr__type_from_format(const char *format, hr_field *children, int n_children, hr_type **out, hr_error *err) HR_MUST_USE;
 
 hr_status hr__field_init(hr_field *f, const char *name, hr_type *type, bool nullable, hr_error *err) HR_MUST_USE; /* shares type */
@@ -295,6 +298,17 @@ void hr__schema_print(const hr_schema *s, hr_text *out); /* one "name: type" a l
 hr_status hr__schema_missing(const hr_schema *s, const char *name, hr_error *err);
 /* The value of `key` in Arrow-encoded metadata (NULL: none), borrowed, with its length. */
 const char *hr__metadata_get(const uint8_t *metadata, int64_t n_bytes, const char *key, int64_t *n_value);
+/* The pair at *at (0: the first), borrowed; false at the end and where the metadata is damaged. */
+bool hr__metadata_next(const uint8_t *metadata, int64_t n_bytes, int64_t *at, const char **key, int64_t *n_key,
+                       const char **value, int64_t *n_value);
+/* Sets `key` in *metadata (replaced: hr__alloc'ed or NULL); value NULL takes it out. Only while nothing else uses it. */
+hr_status hr__metadata_set(uint8_t **metadata, int64_t *n_bytes, const char *key, const void *value, int64_t n_value,
+                           hr_error *err) HR_MUST_USE;
+/* Outside, a tensor is a fixed list with the metadata of `arrow.fixed_shape_tensor`. A field just read: if so marked (and
+ * without permutation and names of dimensions) its type becomes HR_T_TENSOR and the two keys go; else it stays as it is. */
+hr_status hr__field_from_storage(hr_field *f, hr_error *err) HR_MUST_USE;
+/* The metadata to write for f: its own and, for a tensor, the extension's. *out is new (hr__free), NULL if none. */
+hr_status hr__field_storage_metadata(const hr_field *f, uint8_t **out, int64_t *n_bytes, hr_error *err) HR_MUST_USE;
 
 /* ------------------------------------------------------------------------------------------------- arrays: array.c */
 
@@ -324,6 +338,7 @@ hr_status hr__array_slice(const hr_array *a, int64_t begin, int64_t n, hr_array 
 /* Full structural check for data from outside: buffer sizes, offsets in order and in range, children's lengths, UTF-8 if asked. */
 hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err) HR_MUST_USE;
 int64_t hr__array_null_count(const hr_array *a); /* counts once */
+bool hr__utf8_valid(const void *data, int64_t n);
 static inline bool hr__array_is_null(const hr_array *a, int64_t i)
 {
     return a->type->id == HR_T_NULL || (a->buffers[0] && !hr__bit(a->buffers[0]->data, a->offset + i));
@@ -346,14 +361,24 @@ hr_status hr__array_take(const hr_mem *mem, const hr_array *a, const void *idx, 
  * 2 GiB if 32-bit offsets would overflow. n_parts = 1 also makes the slice contiguous. Parallel-safe. */
 hr_status hr__array_concat(const hr_mem *mem, hr_type *type, hr_array *const *parts, int n_parts, hr_array **out,
                            hr_error *err) HR_MUST_USE;
+/* The same for parts of arrays: rows [begin, begin + n) of each; array NULL: n nulls. */
+typedef struct hr_span {
+    const hr_array *array;
+    int64_t begin, n;
+} hr_span;
+hr_status hr__array_gather(const hr_mem *mem, hr_type *type, const hr_span *spans, int64_t n_spans, hr_array **out,
+                           hr_error *err) HR_MUST_USE;
 /* An array of n nulls, or of no rows, of any type. */
 hr_status hr__array_nulls(const hr_mem *mem, hr_type *type, int64_t n, hr_array **out, hr_error *err) HR_MUST_USE;
 /* Equal values (nulls equal, NaN equal to NaN); for tests and for peers that must agree. */
 bool hr__array_equal(const hr_array *a, const hr_array *b);
 void hr__array_print_value(const hr_array *a, int64_t row, hr_text *out);
+/* The same, but stops soon after max_bytes: values can be images. */
+void hr__array_print_some(const hr_array *a, int64_t row, int64_t max_bytes, hr_text *out);
 /* Lists (nested too) whose rows are all valid and all of one length: fills shape[0..*n_dims) and *values (borrowed) and
  * *begin (first value in it) so that rows are dense; false if ragged, null inside, or values not fixed-width.
- * For tensor and fixed list it always succeeds when nothing is null. For plain fixed-width columns n_dims = 0. */
+ * For tensor and fixed list it always succeeds when nothing is null. For plain fixed-width columns n_dims = 0. Booleans
+ * count as fixed width: `values` is then an array of bits. */
 bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values, int64_t *begin);
 
 /* ----------------------------------------------------------------------------------------- tables: origin.c, table.c */

@@ -1,0 +1,510 @@
+/* array.c - one column of values: making, slicing, checking, looking at it.
+ *
+ * An array is a type, a range of rows (offset, length) and counted buffers in Arrow's layout. It never changes after it was
+ * made, but for two things that are functions of its contents: the counted references and the null count, which is counted
+ * when first asked for. Two threads may count at the same time; both store the same number.
+ *
+ * Data from outside (files, other processes, the C data interface) passes hr__array_check once; all other code trusts it.
+ * The check is by ranges of rows, not by buffers, so that what lies behind a slice may be anything. */
+#include "core/core.h"
+
+/* --------------------------------------------------------------------------------------------------- making, sharing */
+
+hr_status hr__array_new(hr_type *type, int64_t length, int64_t null_count, hr_buffer *const buffers[3],
+                        hr_array *const *children, int n_children, hr_array **out, hr_error *err)
+{
+    size_t n_bytes = sizeof(hr_array) + (size_t)n_children * sizeof(hr_array *);
+    hr_array *a = hr__alloc(NULL, n_bytes);
+
+    *out = NULL;
+    if (!a) {
+        for (int i = 0; buffers && i < 3; i++)
+            hr__buffer_unref(buffers[i]);
+        for (int i = 0; i < n_children; i++)
+            hr__array_unref(children[i]);
+        return hr__error_memory(err, "array", (int64_t)n_bytes);
+    }
+    *a = (hr_array){ .type = hr__type_ref(type), .length = length, .n_children = n_children };
+    atomic_init(&a->refs, 1);
+    atomic_init(&a->null_count, type->id == HR_T_NULL ? length : null_count);
+    for (int i = 0; buffers && i < 3; i++)
+        a->buffers[i] = buffers[i];
+    a->children = n_children ? (hr_array **)(a + 1) : NULL;
+    for (int i = 0; i < n_children; i++)
+        a->children[i] = children[i];
+    *out = a;
+    return HR_OK;
+}
+
+hr_array *hr__array_ref(hr_array *a)
+{
+    if (a)
+        atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
+    return a;
+}
+
+void hr__array_unref(hr_array *a)
+{
+    if (!a || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    for (int i = 0; i < 3; i++)
+        hr__buffer_unref(a->buffers[i]);
+    for (int i = 0; i < a->n_children; i++)
+        hr__array_unref(a->children[i]);
+    hr__type_unref(a->type);
+    hr__free(a);
+}
+
+hr_status hr__array_slice(const hr_array *a, int64_t begin, int64_t n, hr_array **out, hr_error *err)
+{
+    hr_buffer *buffers[3];
+    int64_t nulls = atomic_load_explicit(&a->null_count, memory_order_relaxed);
+
+    *out = NULL;
+    if (begin < 0 || n < 0 || begin > a->length - n)
+        return hr_error_set(err, HR_BUG, "slice: rows %lld to %lld of %lld", (long long)begin, (long long)(begin + n),
+                            (long long)a->length);
+    for (int i = 0; i < 3; i++)
+        buffers[i] = hr__buffer_ref(a->buffers[i]);
+    for (int i = 0; i < a->n_children; i++)
+        hr__array_ref(a->children[i]);
+    if (nulls != 0 && n != a->length)
+        nulls = nulls == a->length ? n : -1;
+    HR_TRY(hr__array_new(a->type, n, nulls, buffers, a->children, a->n_children, out, err));
+    (*out)->offset = a->offset + begin;
+    return HR_OK;
+}
+
+int64_t hr__array_null_count(const hr_array *a)
+{
+    int64_t n = atomic_load_explicit(&a->null_count, memory_order_relaxed);
+
+    if (n >= 0)
+        return n;
+    n = a->buffers[0] ? a->length - hr__bits_count(a->buffers[0]->data, a->offset, a->length) : 0;
+    atomic_store_explicit(&((hr_array *)a)->null_count, n, memory_order_relaxed);
+    return n;
+}
+
+/* ----------------------------------------------------------------------------------------------------- one row's value */
+
+/* 4 or 8: the bytes of an offset; 0: a type without offsets. */
+static int offset_bytes(const hr_type *t)
+{
+    switch (t->id) {
+    case HR_T_STRING:
+    case HR_T_BINARY:
+    case HR_T_LIST:
+    case HR_T_MAP: return 4;
+    case HR_T_LARGE_STRING:
+    case HR_T_LARGE_BINARY:
+    case HR_T_LARGE_LIST: return 8;
+    default: return 0;
+    }
+}
+
+static bool is_text(const hr_type *t) { return t->id == HR_T_STRING || t->id == HR_T_LARGE_STRING; }
+static bool is_bytes(const hr_type *t) { return t->id >= HR_T_STRING && t->id <= HR_T_LARGE_BINARY; }
+static bool has_width(const hr_type *t) { return t->id == HR_T_FIXED_LIST || t->id == HR_T_TENSOR; }
+
+/* Offset number i, counted from the array's first row. */
+static int64_t offset_at(const hr_array *a, int width, int64_t i)
+{
+    if (!a->buffers[1])
+        return 0;
+    if (width == 4)
+        return ((const int32_t *)(const void *)a->buffers[1]->data)[a->offset + i];
+    return ((const int64_t *)(const void *)a->buffers[1]->data)[a->offset + i];
+}
+
+const uint8_t *hr__array_bytes(const hr_array *a, int64_t i, int64_t *n)
+{
+    static const uint8_t nothing[1];
+    int width = offset_bytes(a->type);
+    int64_t begin;
+
+    if (width == 0) {
+        *n = a->type->width;
+        return a->buffers[1] ? a->buffers[1]->data + (a->offset + i) * *n : nothing;
+    }
+    begin = offset_at(a, width, i);
+    *n = offset_at(a, width, i + 1) - begin;
+    return a->buffers[2] ? a->buffers[2]->data + begin : nothing;
+}
+
+void hr__array_range(const hr_array *a, int64_t i, int64_t *begin, int64_t *n)
+{
+    int width = offset_bytes(a->type);
+
+    if (width == 0) {
+        *n = a->type->width;
+        *begin = (a->offset + i) * *n;
+        return;
+    }
+    *begin = offset_at(a, width, i);
+    *n = offset_at(a, width, i + 1) - *begin;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- UTF-8 */
+
+/* Bytes of the sequence at p, 0 if it is malformed: by the table of the Unicode standard (well-formed byte sequences). */
+static int utf8_length(const uint8_t *p, int64_t n)
+{
+    uint8_t c = p[0], low = 0x80, high = 0xBF;
+    int more;
+
+    if (c < 0x80)
+        return 1;
+    if (c < 0xC2 || c > 0xF4)
+        return 0;
+    more = c < 0xE0 ? 1 : c < 0xF0 ? 2 : 3;
+    if (n <= more)
+        return 0;
+    low = c == 0xE0 ? 0xA0 : c == 0xF0 ? 0x90 : low;
+    high = c == 0xED ? 0x9F : c == 0xF4 ? 0x8F : high;
+    if (p[1] < low || p[1] > high)
+        return 0;
+    for (int i = 2; i <= more; i++)
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+    return more + 1;
+}
+
+bool hr__utf8_valid(const void *data, int64_t n)
+{
+    const uint8_t *p = data, *end = p + n;
+
+    while (p < end) {
+        uint64_t word[4];
+        int length;
+
+        if (end - p >= (ptrdiff_t)sizeof word) { /* most text is plain ASCII */
+            memcpy(word, p, sizeof word);
+            if (((word[0] | word[1] | word[2] | word[3]) & 0x8080808080808080u) == 0) {
+                p += sizeof word;
+                continue;
+            }
+        }
+        length = utf8_length(p, end - p);
+        if (length == 0)
+            return false;
+        p += length;
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- checks */
+
+static hr_status bad_size(const char *what, int64_t found, int64_t needed, hr_error *err)
+{
+    return hr_error_set(err, HR_BAD_DATA, "%s of %lld bytes, %lld are needed", what, (long long)found,
+                        (long long)needed);
+}
+
+/* Buffer b holds at least n items of so many bytes. */
+static hr_status check_size(const hr_buffer *b, const char *what, int64_t n, int64_t item_bytes, hr_error *err)
+{
+    int64_t needed = 0, found = b ? b->n_bytes : 0;
+
+    if (__builtin_mul_overflow(n, item_bytes, &needed))
+        needed = INT64_MAX;
+    return found < needed ? bad_size(what, found, needed, err) : HR_OK;
+}
+
+static hr_status check_nulls(const hr_array *a, hr_error *err)
+{
+    int64_t known = atomic_load_explicit(&a->null_count, memory_order_relaxed), found = 0;
+
+    if (a->type->id == HR_T_NULL)
+        return HR_OK;
+    if (a->buffers[0]) {
+        int64_t needed = (a->offset + a->length) / 8 + ((a->offset + a->length) % 8 != 0);
+
+        if (a->buffers[0]->n_bytes < needed)
+            return bad_size("validity", a->buffers[0]->n_bytes, needed, err);
+        found = a->length - hr__bits_count(a->buffers[0]->data, a->offset, a->length);
+    }
+    if (known >= 0 && known != found)
+        return hr_error_set(err, HR_BAD_DATA, "%lld rows are null, %lld are declared", (long long)found,
+                            (long long)known);
+    return HR_OK;
+}
+
+/* Offsets are in order and within [0, limit]. One pass without branches, then one to find the culprit. */
+static hr_status check_offsets(const hr_array *a, int width, int64_t limit, hr_error *err)
+{
+    bool falls = false;
+
+    if (a->length == 0 && !a->buffers[1])
+        return HR_OK;
+    HR_TRY(check_size(a->buffers[1], "offsets", a->offset + a->length + 1, width, err));
+    if (width == 4) {
+        const int32_t *o = (const int32_t *)(const void *)a->buffers[1]->data + a->offset;
+
+        for (int64_t i = 0; i < a->length; i++)
+            falls |= o[i + 1] < o[i];
+    } else {
+        const int64_t *o = (const int64_t *)(const void *)a->buffers[1]->data + a->offset;
+
+        for (int64_t i = 0; i < a->length; i++)
+            falls |= o[i + 1] < o[i];
+    }
+    for (int64_t i = 0; falls && i < a->length; i++)
+        if (offset_at(a, width, i + 1) < offset_at(a, width, i))
+            return hr_error_set(err, HR_BAD_DATA, "row %lld: offset %lld comes after %lld", (long long)i,
+                                (long long)offset_at(a, width, i + 1), (long long)offset_at(a, width, i));
+    if (offset_at(a, width, 0) < 0 || offset_at(a, width, a->length) > limit)
+        return hr_error_set(err, HR_BAD_DATA, "offsets from %lld to %lld, there are %lld %s",
+                            (long long)offset_at(a, width, 0), (long long)offset_at(a, width, a->length),
+                            (long long)limit, is_bytes(a->type) ? "bytes" : "values");
+    return HR_OK;
+}
+
+/* All at once: the text is well-formed, and each row begins where a character does. Else by row, since nulls may hold anything. */
+static hr_status check_text(const hr_array *a, int width, hr_error *err)
+{
+    int64_t first = offset_at(a, width, 0), last = offset_at(a, width, a->length), n = 0;
+    const uint8_t *data = a->buffers[2] ? a->buffers[2]->data : NULL;
+    bool inside = false;
+
+    if (a->length == 0 || first == last)
+        return HR_OK;
+    for (int64_t i = 0; i < a->length; i++) {
+        int64_t at = offset_at(a, width, i);
+
+        inside |= at < last && (data[at] & 0xC0) == 0x80;
+    }
+    if (!inside && hr__utf8_valid(data + first, last - first))
+        return HR_OK;
+    for (int64_t i = 0; i < a->length; i++) {
+        const uint8_t *p = hr__array_bytes(a, i, &n);
+
+        if (!hr__array_is_null(a, i) && !hr__utf8_valid(p, n))
+            return hr_error_set(err, HR_BAD_DATA, "row %lld: not valid UTF-8", (long long)i);
+    }
+    return HR_OK;
+}
+
+static hr_status check_child(const hr_array *a, int i, int64_t needed, bool check_utf8, hr_error *err)
+{
+    const hr_array *child = a->children[i];
+    const char *name = a->type->children[i].name;
+    hr_status st;
+
+    if (!child || !hr__type_equal(child->type, a->type->children[i].type))
+        return hr_error_set(err, HR_BAD_DATA, "'%s': the values have another type", name);
+    if (child->length < needed)
+        return hr_error_set(err, HR_BAD_DATA, "'%s': %lld values, %lld are needed", name, (long long)child->length,
+                            (long long)needed);
+    st = hr__array_check(child, check_utf8, err);
+    return st ? hr__error_at(err, st, "'%s'", name) : HR_OK;
+}
+
+static hr_status check_children(const hr_array *a, bool check_utf8, hr_error *err)
+{
+    int64_t needed = a->offset + a->length;
+
+    if (a->n_children != a->type->n_children)
+        return hr_error_set(err, HR_BAD_DATA, "%d children, the type has %d", a->n_children, (int)a->type->n_children);
+    if (has_width(a->type) && __builtin_mul_overflow(needed, (int64_t)a->type->width, &needed))
+        return hr_error_set(err, HR_BAD_DATA, "%lld rows of %d values", (long long)a->length, (int)a->type->width);
+    if (offset_bytes(a->type))
+        needed = 0; /* by the offsets */
+    for (int i = 0; i < a->n_children; i++)
+        HR_TRY(check_child(a, i, needed, check_utf8, err));
+    return HR_OK;
+}
+
+hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err)
+{
+    int width = offset_bytes(a->type), value_bytes = hr__type_bytes(a->type);
+    int64_t end = 0;
+
+    if (a->offset < 0 || a->length < 0 || __builtin_add_overflow(a->offset, a->length, &end) || end > INT64_MAX - 8)
+        return hr_error_set(err, HR_BAD_DATA, "%lld rows from row %lld", (long long)a->length, (long long)a->offset);
+    HR_TRY(check_nulls(a, err));
+    if (a->type->id == HR_T_BOOL)
+        HR_TRY(check_size(a->buffers[1], "values", end / 8 + (end % 8 != 0), 1, err));
+    if (value_bytes)
+        HR_TRY(check_size(a->buffers[1], "values", end, value_bytes, err));
+    HR_TRY(check_children(a, check_utf8, err));
+    if (is_bytes(a->type)) {
+        HR_TRY(check_offsets(a, width, a->buffers[2] ? a->buffers[2]->n_bytes : 0, err));
+        return check_utf8 && is_text(a->type) ? check_text(a, width, err) : HR_OK;
+    }
+    return width ? check_offsets(a, width, a->children[0]->length, err) : HR_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------------- bytes used */
+
+static int64_t range_bytes(const hr_array *a, int64_t begin, int64_t n)
+{
+    int width = offset_bytes(a->type);
+    int64_t sum = a->buffers[0] ? hr__bits_bytes(n) : 0, first, values;
+
+    if (a->type->id == HR_T_BOOL)
+        return sum + hr__bits_bytes(n);
+    sum += n * hr__type_bytes(a->type);
+    if (width) {
+        first = offset_at(a, width, begin);
+        values = offset_at(a, width, begin + n) - first;
+        sum += (n + 1) * width;
+        return sum + (is_bytes(a->type) ? values : range_bytes(a->children[0], first, values));
+    }
+    first = a->offset + begin;
+    for (int i = 0; i < a->n_children; i++) {
+        if (has_width(a->type))
+            sum += range_bytes(a->children[i], first * a->type->width, n * a->type->width);
+        else
+            sum += range_bytes(a->children[i], first, n);
+    }
+    return sum;
+}
+
+int64_t hr__array_bytes_used(const hr_array *a) { return range_bytes(a, 0, a->length); }
+
+/* ----------------------------------------------------------------------------------------------------------- equality */
+
+static bool same_double(double a, double b) { return a == b || (a != a && b != b); }
+
+static bool is_half_nan(uint16_t h) { return (h & 0x7FFF) > 0x7C00; }
+
+static bool same_half(uint16_t a, uint16_t b)
+{
+    return a == b || (is_half_nan(a) && is_half_nan(b)) || ((a | b) & 0x7FFF) == 0;
+}
+
+static bool is_float(const hr_type *t) { return t->id >= HR_T_FLOAT16 && t->id <= HR_T_FLOAT64; }
+
+static bool same_float(hr_type_id id, const uint8_t *a, const uint8_t *b)
+{
+    union {
+        uint16_t half;
+        float single;
+        double dbl;
+    } x, y;
+    size_t n = id == HR_T_FLOAT16 ? 2 : id == HR_T_FLOAT32 ? 4 : 8;
+
+    memcpy(&x, a, n);
+    memcpy(&y, b, n);
+    if (id == HR_T_FLOAT16)
+        return same_half(x.half, y.half);
+    return id == HR_T_FLOAT32 ? same_double((double)x.single, (double)y.single) : same_double(x.dbl, y.dbl);
+}
+
+static bool ranges_equal(const hr_array *a, int64_t i, const hr_array *b, int64_t j, int64_t n);
+
+/* Neither is null. */
+static bool values_equal(const hr_array *a, int64_t i, const hr_array *b, int64_t j)
+{
+    int width = hr__type_bytes(a->type);
+    int64_t n = 0, m = 0, first = 0, second = 0;
+
+    if (a->type->id == HR_T_BOOL)
+        return hr__bit(a->buffers[1]->data, a->offset + i) == hr__bit(b->buffers[1]->data, b->offset + j);
+    if (is_float(a->type))
+        return same_float(a->type->id, hr__array_values(a) + i * width, hr__array_values(b) + j * width);
+    if (width)
+        return memcmp(hr__array_values(a) + i * width, hr__array_values(b) + j * width, (size_t)width) == 0;
+    if (is_bytes(a->type)) {
+        const uint8_t *p = hr__array_bytes(a, i, &n), *q = hr__array_bytes(b, j, &m);
+
+        return n == m && memcmp(p, q, (size_t)n) == 0;
+    }
+    if (a->type->id == HR_T_STRUCT) {
+        for (int k = 0; k < a->n_children; k++)
+            if (!ranges_equal(a->children[k], a->offset + i, b->children[k], b->offset + j, 1))
+                return false;
+        return true;
+    }
+    if (a->n_children == 0)
+        return true; /* fixed binary of no bytes */
+    hr__array_range(a, i, &first, &n);
+    hr__array_range(b, j, &second, &m);
+    return n == m && ranges_equal(a->children[0], first, b->children[0], second, n);
+}
+
+static bool ranges_equal(const hr_array *a, int64_t i, const hr_array *b, int64_t j, int64_t n)
+{
+    int width = hr__type_bytes(a->type);
+
+    if (width && n && !a->buffers[0] && !b->buffers[0]) {
+        if (memcmp(hr__array_values(a) + i * width, hr__array_values(b) + j * width, (size_t)(n * width)) == 0)
+            return true;
+        if (!is_float(a->type))
+            return false;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        bool null = hr__array_is_null(a, i + k);
+
+        if (null != hr__array_is_null(b, j + k) || (!null && !values_equal(a, i + k, b, j + k)))
+            return false;
+    }
+    return true;
+}
+
+bool hr__array_equal(const hr_array *a, const hr_array *b)
+{
+    if (a == b)
+        return true;
+    return a->length == b->length && hr__type_equal(a->type, b->type) && ranges_equal(a, 0, b, 0, a->length);
+}
+
+/* ------------------------------------------------------------------------------------------------------- dense lists */
+
+static bool range_has_nulls(const hr_array *a, int64_t begin, int64_t n)
+{
+    if (a->type->id == HR_T_NULL)
+        return n > 0;
+    if (!a->buffers[0] || atomic_load_explicit(&a->null_count, memory_order_relaxed) == 0)
+        return false;
+    return hr__bits_count(a->buffers[0]->data, a->offset + begin, n) < n;
+}
+
+/* The one length of the lists in rows [begin, begin + n); -1: there are two. */
+static int64_t common_length(const hr_array *a, int64_t begin, int64_t n)
+{
+    int width = offset_bytes(a->type);
+    int64_t first = offset_at(a, width, begin), length = n ? offset_at(a, width, begin + 1) - first : 0;
+
+    for (int64_t i = 1; i <= n; i++)
+        if (offset_at(a, width, begin + i) != first + i * length)
+            return -1;
+    return length;
+}
+
+bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values,
+                     int64_t *begin)
+{
+    int64_t first = 0, n = a->length;
+
+    *n_dims = 0;
+    for (;;) {
+        hr_type_id id = a->type->id;
+        int64_t length;
+
+        if (range_has_nulls(a, first, n))
+            return false;
+        if (id == HR_T_BOOL || hr__type_bytes(a->type) > 0)
+            break;
+        if (*n_dims == HR_MAX_DIMS || (id != HR_T_LIST && id != HR_T_LARGE_LIST && !has_width(a->type)))
+            return false;
+        length = has_width(a->type) ? a->type->width : common_length(a, first, n);
+        if (length < 0)
+            return false;
+        if (id == HR_T_TENSOR) {
+            if (*n_dims + a->type->n_dims > HR_MAX_DIMS)
+                return false;
+            for (int32_t i = 0; i < a->type->n_dims; i++)
+                shape[(*n_dims)++] = a->type->shape[i];
+        } else {
+            shape[(*n_dims)++] = length;
+        }
+        first = has_width(a->type) ? (a->offset + first) * length : offset_at(a, offset_bytes(a->type), first);
+        n *= length;
+        a = a->children[0];
+    }
+    *values = a;
+    *begin = first;
+    return true;
+}
