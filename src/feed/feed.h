@@ -12,15 +12,25 @@
 typedef struct hr_feed_extra {
     bool own_memory;   /* every batch is contiguous and `sole`: its holder may write into it (torch tensors) */
     hr_arena *arena;   /* batches go there (implies own_memory); shared */
+    bool keep_positions; /* hr__feed_position_at can be asked about earlier rows, until hr__feed_forget */
     void (*ready)(void *context);
     void *ready_context;
 } hr_feed_extra;
 hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out, hr_error *err) HR_MUST_USE;
 /* As hr_feed_next, but returns HR_PENDING after timeout_ms or when an inline call waits to be served. */
 hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
-hr_run *hr__feed_run(hr_feed *f); /* borrowed */
+hr_run *hr__feed_run(hr_feed *f); /* borrowed; NULL: the position was the end of its epoch */
+int64_t hr__feed_epoch(const hr_feed *f);
+int64_t hr__feed_rows(hr_feed *f); /* returned so far */
+/* The position before row `row` of those that this feed returned. */
+hr_status hr__feed_position_at(hr_feed *f, int64_t row, char **out, hr_error *err) HR_MUST_USE;
+void hr__feed_forget(hr_feed *f, int64_t row); /* positions before `row` will not be asked for */
+/* Parses a position and checks that it is of this plan and these files and, if batch_rows >= 0, of such batches. */
+hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_rows, hr_position *out, hr_error *err) HR_MUST_USE;
+int64_t hr__position_extra(const hr_position *p, const char *key, int64_t missing); /* "batch_rows", "rows" */
 
 /* --- split.c */
+hr_status hr__error_copy(hr_error *to, const hr_error *from); /* with its detail; returns the status */
 typedef struct hr_split hr_split; /* counted; thread-safe */
 
 typedef enum hr_split_tail { HR_TAIL_EQUAL, HR_TAIL_UNEVEN, HR_TAIL_PAD } hr_split_tail;
@@ -53,7 +63,18 @@ hr_status hr__split_position(hr_split *s, char **out, hr_error *err) HR_MUST_USE
 /* Before an epoch begins: go on from there. */
 hr_status hr__split_restore(hr_split *s, const char *position, hr_error *err) HR_MUST_USE;
 hr_status hr__split_stats(hr_split *s, char **out, hr_error *err) HR_MUST_USE; /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank, run */
-void hr__split_close(hr_split *s);
+void hr__split_close(hr_split *s); /* wakes everybody: HR_CANCELLED; ends the run */
+hr_status hr__split_schema(hr_split *s, hr_schema **out, hr_error *err) HR_MUST_USE;
+
+/* What the ring needs beside. Batches of coming epochs lie in `arena` (shared), and `ready` is called, from any thread, whenever a
+ * call that gave HR_PENDING may have more to say; it must not call the split. NULLs: no more; then none is in progress. */
+void hr__split_serve(hr_split *s, hr_arena *arena, void (*ready)(void *context), void *context);
+/* As hr__split_next, but the step counts as taken only when hr__split_taken says so (steps taken in this epoch, by then), and the
+ * end as reached by hr__split_finish. */
+hr_status hr__split_next_ahead(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
+void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns);
+void hr__split_finish(hr_split *s, int rank);
+void hr__split_join(hr_split *s, int rank); /* a rank that was closed is there again */
 
 /* --- ring.c: a split's ranks in other processes */
 typedef struct hr_ring_server hr_ring_server;

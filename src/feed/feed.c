@@ -1,0 +1,506 @@
+/* feed.c - one epoch of a plan as tables of exact sizes, and where its consumer is.
+ *
+ * A feed is a run (exec/) of the plan with hr__op_rebatch and, where the batches must be somebody's own, hr__op_gather at
+ * its end. What it adds is the consumer's side: waiting that can be interrupted, and positions.
+ *
+ * 1. A position is what the consumer has *taken*, not what was prefetched: the newest marker that lies before it, and how
+ *    many rows were taken since. Going on there, the run starts at the marker and the first rows are discarded.
+ * 2. Markers are kept with the number of the row before which they lie, counted from where this feed began (a restored
+ *    marker lies before the rows to discard, so its number is negative). A plain consumer needs the newest marker only; a split,
+ *    whose ranks lag behind what it took, keeps older ones until it says that they are forgotten.
+ * 3. The fingerprint in a position is that of the plan without what the feed adds; batch_rows is compared on its own, so
+ *    that the message can name both.
+ * Locks: `lock` guards marks and counters, since positions and stats may be asked for while another thread is in hr__feed_next. It
+ * is a leaf. */
+#include "feed/feed.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define DEFAULT_PREFETCH 2
+#define INTERRUPT_MS 100 /* a waiting consumer looks for signals so often */
+
+/* A marker and the row before which it lies; NULL: the start of the epoch. */
+typedef struct mark {
+    hr_marker *marker;
+    int64_t row;
+} mark;
+
+struct hr_feed {
+    int pid;
+    hr_plan *plan;  /* the user's */
+    hr_plan *whole; /* with rebatch and gather */
+    hr_run *run;    /* NULL: the position was the end of the epoch */
+    hr_feed_options options;
+    bool keep_positions;
+    char fingerprint[33];
+    bool (*interrupt)(void *context);
+    void *interrupt_context;
+    int64_t discard_rows; /* still to be dropped */
+
+    hr_mutex lock;
+    mark *marks;
+    int64_t n_marks, cap_marks;
+    int64_t run_rows;   /* next row of the run, as counted in marks */
+    int64_t begin_rows; /* of the epoch that were taken before this feed began */
+    int64_t n_tables, wait_ns;
+    bool ended;
+};
+
+/* ------------------------------------------------------------------------------------------------------------- marks */
+
+/* A new mark; unless positions are kept, it takes the place of all older ones. Takes m, even on failure. */
+static hr_status marks_add(hr_feed *f, hr_marker *m, int64_t row, hr_error *err)
+{
+    hr_status st = HR_OK;
+
+    hr__lock(&f->lock);
+    if (!f->keep_positions) {
+        while (f->n_marks)
+            hr__marker_drop(f->marks[--f->n_marks].marker);
+    } else if (f->n_marks && f->marks[f->n_marks - 1].row == row) {
+        hr__marker_drop(f->marks[--f->n_marks].marker); /* of the same place the later one says more */
+    }
+    if (!hr__grow(NULL, (void **)&f->marks, &f->cap_marks, f->n_marks + 1, sizeof *f->marks)) {
+        hr__marker_drop(m);
+        st = hr__error_memory(err, "feed", (f->n_marks + 1) * (int64_t)sizeof *f->marks);
+    } else {
+        f->marks[f->n_marks++] = (mark){ m, row };
+    }
+    hr__unlock(&f->lock);
+    return st;
+}
+
+/* The newest mark that lies at or before `row`; -1: none. */
+static int64_t marks_find_locked(const hr_feed *f, int64_t row)
+{
+    int64_t i = f->n_marks - 1;
+
+    while (i >= 0 && f->marks[i].row > row)
+        i--;
+    return i;
+}
+
+void hr__feed_forget(hr_feed *f, int64_t row)
+{
+    int64_t n;
+
+    hr__lock(&f->lock);
+    n = marks_find_locked(f, row);
+    for (int64_t i = 0; i < n; i++)
+        hr__marker_drop(f->marks[i].marker);
+    if (n > 0) {
+        f->n_marks -= n;
+        memmove(f->marks, f->marks + n, (size_t)f->n_marks * sizeof *f->marks);
+    }
+    hr__unlock(&f->lock);
+}
+
+/* --------------------------------------------------------------------------------------------------------- positions */
+
+/* The integer member `key` of a flat JSON object of ours; `missing` if it is not there. */
+static int64_t extra_int(const char *extra, const char *key, int64_t missing)
+{
+    char quoted[40];
+    const char *at;
+
+    snprintf(quoted, sizeof quoted, "\"%s\":", key);
+    at = strstr(extra, quoted);
+    return at ? strtoll(at + strlen(quoted), NULL, 10) : missing;
+}
+
+hr_status hr__feed_position_at(hr_feed *f, int64_t row, char **out, hr_error *err)
+{
+    hr_position p = { .epoch = f->options.epoch, .seed = f->options.seed };
+    hr_status st = HR_OK;
+    int64_t i;
+
+    *out = NULL;
+    memcpy(p.plan, f->fingerprint, sizeof p.plan);
+    hr__lock(&f->lock);
+    if (f->options.any_order)
+        HR_FAIL(HR_UNSUPPORTED, "position: a feed without order (any_order, preserve_order=False) has none");
+    i = marks_find_locked(f, row);
+    if (i < 0 || row > HR_MAX(f->run_rows, 0))
+        HR_FAIL(HR_BUG, "feed: a position at row %" PRId64 ", which is forgotten or to come", row);
+    p.discard_rows = row - f->marks[i].row;
+    p.at_end = f->ended && row == HR_MAX(f->run_rows, 0);
+    snprintf(p.extra, sizeof p.extra, "{\"batch_rows\":%" PRId64 ",\"rows\":%" PRId64 "}", f->options.batch_rows,
+             f->begin_rows + row);
+    if (f->marks[i].marker)
+        HR_GO(hr__marker_copy(f->marks[i].marker, &p.marker, err));
+done:
+    hr__unlock(&f->lock);
+    if (!st)
+        st = hr__position_print(&p, out, err);
+    hr__position_clear(&p);
+    return st;
+}
+
+hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err)
+{
+    return hr__feed_position_at(f, hr__feed_rows(f), out, err);
+}
+
+int64_t hr__feed_rows(hr_feed *f)
+{
+    int64_t n;
+
+    hr__lock(&f->lock);
+    n = HR_MAX(f->run_rows, 0);
+    hr__unlock(&f->lock);
+    return n;
+}
+
+hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_rows, hr_position *out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    char fingerprint[33];
+    int64_t was;
+
+    HR_TRY(hr__position_parse(text, out, err));
+    HR_GO(hr_plan_fingerprint(plan, fingerprint, err));
+    if (strcmp(fingerprint, out->plan) != 0)
+        HR_FAIL(HR_MISMATCH, "position: it is of another plan or of other files (fingerprint %s, this plan has %s)", out->plan,
+                fingerprint);
+    was = extra_int(out->extra, "batch_rows", batch_rows);
+    if (batch_rows >= 0 && was != batch_rows)
+        HR_FAIL(HR_MISMATCH, "position: it was taken with batches of %" PRId64 " rows, this feed makes %" PRId64, was, batch_rows);
+done:
+    if (st)
+        hr__position_clear(out);
+    return st;
+}
+
+int64_t hr__position_extra(const hr_position *p, const char *key, int64_t missing) { return extra_int(p->extra, key, missing); }
+
+/* ----------------------------------------------------------------------------------------------------- opening, closing */
+
+static hr_status append_op(hr_plan **plan, hr_op *takes, hr_error *err)
+{
+    hr_plan *p = NULL;
+
+    HR_TRY(hr__plan_op(*plan, takes, &p, err));
+    hr_plan_unref(*plan);
+    *plan = p;
+    return HR_OK;
+}
+
+/* f->whole: the user's plan and what makes it a feed. */
+static hr_status feed_plan(hr_feed *f, bool gather, hr_error *err)
+{
+    hr_op *op = NULL;
+
+    f->whole = hr_plan_ref(f->plan);
+    if (f->options.batch_rows > 0) {
+        HR_TRY(hr__op_rebatch(f->options.batch_rows, f->options.drop_last, &op, err));
+        HR_TRY(append_op(&f->whole, op, err));
+    }
+    if (gather) {
+        HR_TRY(hr__op_gather(&op, err));
+        HR_TRY(append_op(&f->whole, op, err));
+    }
+    return HR_OK;
+}
+
+/* Reads options->position; *from (new, may be NULL) is where the run begins. */
+static hr_status feed_restore(hr_feed *f, hr_marker **from, hr_error *err)
+{
+    hr_position p = { 0 };
+
+    HR_TRY(hr__feed_position_fits(f->plan, f->options.position, f->options.batch_rows, &p, err));
+    f->options.epoch = p.epoch;
+    f->options.seed = p.seed;
+    f->discard_rows = p.discard_rows;
+    f->begin_rows = extra_int(p.extra, "rows", 0);
+    f->ended = p.at_end;
+    *from = p.marker;
+    p.marker = NULL;
+    hr__position_clear(&p);
+    return HR_OK;
+}
+
+static hr_status options_check(const hr_feed_options *o, hr_error *err)
+{
+    if (o->struct_bytes == 0)
+        return hr_error_set(err, HR_INVALID, "hr_feed_options.struct_bytes is 0; set it to sizeof(hr_feed_options)");
+    if (o->batch_rows < 0)
+        return hr_error_set(err, HR_INVALID, "batch_rows is %" PRId64 "; give 1 or more, or 0 for tables as they come",
+                            o->batch_rows);
+    if (o->num_threads < 0 || o->memory_limit < 0 || o->epoch < 0)
+        return hr_error_set(err, HR_INVALID, "num_threads %d, memory_limit %" PRId64 ", epoch %" PRId64 ": none may be negative",
+                            o->num_threads, o->memory_limit, o->epoch);
+    return HR_OK;
+}
+
+static hr_status feed_start(hr_feed *f, const hr_feed_extra *extra, const hr_marker *from, hr_error *err)
+{
+    hr_run_options o = {
+        .epoch = f->options.epoch,
+        .seed = f->options.seed,
+        .any_order = f->options.any_order,
+        .num_threads = f->options.num_threads,
+        .memory_limit = f->options.memory_limit,
+        .prefetch = f->options.prefetch == 0 ? DEFAULT_PREFETCH : HR_MAX(f->options.prefetch, 0),
+        .from = from,
+        .arena = extra->arena,
+        .trace_path = f->options.trace_path,
+        .ready = extra->ready,
+        .ready_context = extra->ready_context,
+    };
+
+    return hr__run_start(f->whole, &o, &f->run, err);
+}
+
+hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out, hr_error *err)
+{
+    static const hr_feed_extra none;
+    hr_status st = HR_OK;
+    hr_marker *from = NULL, *first = NULL;
+    hr_feed *f;
+
+    *out = NULL;
+    f = hr__zalloc(NULL, sizeof *f);
+    if (!f)
+        return hr__error_memory(err, "feed", sizeof *f);
+    hr__mutex_init(&f->lock);
+    f->pid = hr__pid();
+    f->plan = hr_plan_ref(p);
+    f->options.struct_bytes = sizeof f->options;
+    if (options)
+        memcpy(&f->options, options, HR_MIN(options->struct_bytes, sizeof f->options));
+    extra = extra ? extra : &none;
+    f->keep_positions = extra->keep_positions;
+    HR_GO(options_check(&f->options, err));
+    HR_GO(hr_plan_fingerprint(p, f->fingerprint, err));
+    HR_GO(feed_plan(f, extra->own_memory || extra->arena, err));
+    if (f->options.position)
+        HR_GO(feed_restore(f, &from, err));
+    f->run_rows = -f->discard_rows;
+    if (from)
+        HR_GO(hr__marker_copy(from, &first, err));
+    HR_GO(marks_add(f, first, f->run_rows, err));
+    if (f->ended) /* the position is the end: nothing to run, nothing to discard */
+        f->run_rows = 0;
+    else
+        HR_GO(feed_start(f, extra, from, err));
+    f->options.position = NULL; /* the caller's */
+    f->options.trace_path = NULL;
+    *out = f;
+    f = NULL;
+done:
+    hr__marker_drop(from);
+    hr_feed_close(f);
+    return st;
+}
+
+hr_status hr_feed_open(hr_plan *p, const hr_feed_options *options, hr_feed **out, hr_error *err)
+{
+    return hr__feed_open(p, options, NULL, out, err);
+}
+
+void hr_feed_close(hr_feed *f)
+{
+    if (!f)
+        return;
+    hr__run_close(f->run);
+    for (int64_t i = 0; i < f->n_marks; i++)
+        hr__marker_drop(f->marks[i].marker);
+    hr__free(f->marks);
+    hr_plan_unref(f->whole);
+    hr_plan_unref(f->plan);
+    hr__mutex_clear(&f->lock);
+    hr__free(f);
+}
+
+hr_run *hr__feed_run(hr_feed *f) { return f->run; }
+int64_t hr__feed_epoch(const hr_feed *f) { return f->options.epoch; }
+
+/* ------------------------------------------------------------------------------------------------------------ tables */
+
+/* Takes note of a table that came out of the run, and drops of it what a position says was taken. *t may become NULL. */
+static hr_status feed_count(hr_feed *f, hr_table **t, hr_error *err)
+{
+    int64_t n_rows = hr_table_rows(*t), drop = HR_MIN(f->discard_rows, n_rows);
+    hr_table *rest = NULL;
+
+    if (drop > 0 && drop < n_rows)
+        HR_TRY(hr_table_slice(*t, drop, n_rows - drop, &rest, err));
+    hr__lock(&f->lock);
+    f->run_rows += n_rows;
+    f->n_tables += drop < n_rows || n_rows == 0;
+    hr__unlock(&f->lock);
+    f->discard_rows -= drop;
+    if (drop > 0) {
+        hr_table_unref(*t);
+        *t = rest;
+    }
+    return HR_OK;
+}
+
+hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err)
+{
+    int64_t until = hr__clock_ns() + (int64_t)timeout_ms * 1000000;
+    hr_table *t = NULL;
+
+    *out = NULL;
+    if (f->pid != hr__pid())
+        return hr_error_set(err, HR_INVALID, "this feed belongs to process %d; open one in the forked process %d", f->pid,
+                            hr__pid());
+    while (!f->ended && !*out) {
+        hr_marker *marker = NULL;
+        int64_t begin = hr__clock_ns();
+        int wait = timeout_ms <= 0 ? timeout_ms : (int)HR_MAX(0, (until - begin + 999999) / 1000000);
+        hr_status st = hr__run_next(f->run, wait, &t, &marker, err);
+
+        hr__lock(&f->lock);
+        f->wait_ns += hr__clock_ns() - begin;
+        hr__unlock(&f->lock);
+        if (!st && marker)
+            st = marks_add(f, marker, f->run_rows, err);
+        if (!st && t)
+            st = feed_count(f, &t, err);
+        else if (!st) {
+            hr__lock(&f->lock);
+            f->ended = true;
+            hr__unlock(&f->lock);
+        }
+        if (st) {
+            hr_table_unref(t);
+            return st;
+        }
+        *out = t;
+        t = NULL;
+    }
+    return HR_OK;
+}
+
+hr_status hr_feed_next(hr_feed *f, hr_table **out, hr_error *err)
+{
+    for (;;) {
+        hr_status st = hr__feed_next(f, INTERRUPT_MS, out, err);
+
+        if (st != HR_PENDING)
+            return st;
+        if (f->interrupt && f->interrupt(f->interrupt_context))
+            return hr_error_set(err, HR_CANCELLED, "interrupted while waiting for data");
+    }
+}
+
+void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *context)
+{
+    f->interrupt = check;
+    f->interrupt_context = context;
+}
+
+hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err)
+{
+    hr_text t = { 0 }, run = { 0 };
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (f->run)
+        HR_GO(hr__run_stats(f->run, &run, err));
+    hr__lock(&f->lock);
+    hr__text_add(&t, "{\"epoch\":%" PRId64 ",\"taken_rows\":%" PRId64 ",\"taken_tables\":%" PRId64 ",\"consumer_wait_ns\":%" PRId64,
+                 f->options.epoch, HR_MAX(f->run_rows, 0), f->n_tables, f->wait_ns);
+    hr__unlock(&f->lock);
+    /* The run's members go on in the same object. */
+    hr__text_add(&t, "%s%s", run.n > 2 ? "," : "", run.n > 2 ? run.data + 1 : "}");
+    if (t.failed || run.failed)
+        HR_FAIL(HR_NO_MEMORY, "feed: no memory for statistics");
+    *out = t.data;
+    t.data = NULL;
+done:
+    hr__text_clear(&run);
+    hr__text_clear(&t);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------- Arrow stream */
+
+typedef struct feed_stream {
+    hr_feed *feed;
+    hr_table *first; /* taken to learn the schema, not given out yet */
+    hr_error err;
+} feed_stream;
+
+/* What the interface wants: an errno, with the text kept for get_last_error. */
+static int stream_failed(feed_stream *s, hr_status st)
+{
+    if (!s->err.text[0])
+        hr_error_set(&s->err, st, "%s", hr_status_text(st));
+    return st == HR_NO_MEMORY || st == HR_BUDGET ? ENOMEM : st == HR_CANCELLED ? ECANCELED : st == HR_INVALID ? EINVAL : EIO;
+}
+
+static int stream_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
+{
+    feed_stream *s = stream->private_data;
+    hr_schema *schema = NULL;
+    hr_status st = HR_OK;
+
+    hr_error_clear(&s->err);
+    if (!s->first)
+        st = hr__plan_schema_early(s->feed->whole, &schema, &s->err);
+    if (!st && !s->first && !schema)
+        st = hr_feed_next(s->feed, &s->first, &s->err);
+    if (!st && s->first)
+        schema = hr__schema_ref(s->first->schema);
+    else if (!st && !schema) /* no rows: a map that declares nothing keeps the schema that an empty table gives */
+        st = hr__plan_schema(s->feed->whole, &schema, &s->err);
+    if (!st)
+        st = hr__schema_export(schema, out, &s->err);
+    hr__schema_unref(schema);
+    return st ? stream_failed(s, st) : 0;
+}
+
+static int stream_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
+{
+    feed_stream *s = stream->private_data;
+    hr_table *t = s->first;
+    hr_status st = HR_OK;
+
+    hr_error_clear(&s->err);
+    *out = (struct ArrowArray){ 0 };
+    s->first = NULL;
+    if (!t)
+        st = hr_feed_next(s->feed, &t, &s->err);
+    if (!st && t)
+        st = hr_table_export(t, NULL, out, &s->err);
+    hr_table_unref(t);
+    return st ? stream_failed(s, st) : 0;
+}
+
+static const char *stream_error(struct ArrowArrayStream *stream)
+{
+    feed_stream *s = stream->private_data;
+
+    return s->err.text[0] ? s->err.text : NULL;
+}
+
+static void stream_release(struct ArrowArrayStream *stream)
+{
+    feed_stream *s = stream->private_data;
+
+    hr_table_unref(s->first);
+    hr_feed_close(s->feed);
+    hr_error_clear(&s->err);
+    hr__free(s);
+    stream->release = NULL;
+}
+
+hr_status hr_feed_export(hr_feed *f, struct ArrowArrayStream *out, hr_error *err)
+{
+    feed_stream *s = hr__zalloc(NULL, sizeof *s);
+
+    *out = (struct ArrowArrayStream){ 0 };
+    if (!s) {
+        hr_feed_close(f);
+        return hr__error_memory(err, "feed", sizeof *s);
+    }
+    s->feed = f;
+    *out = (struct ArrowArrayStream){ stream_schema, stream_next, stream_error, stream_release, s };
+    return HR_OK;
+}

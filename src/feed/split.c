@@ -1,0 +1,928 @@
+/* split.c - one feed dealt to N ranks by step.
+ *
+ * Step s of rank r is rows [(s*N + r)*B, +B) of the epoch, so a feed of batches of B rows is dealt round robin. There is no thread
+ * here: whichever rank finds its queue empty pulls from the feed for all (one at a time), the others wait for what it deals.
+ *
+ * 1. An epoch begins when every rank that is still there has asked for one with the same arguments, and is a feed of its own.
+ * 2. A step is released when all its parts exist, to all ranks at once; what is left at the end is dealt by the tail's rule.
+ * 3. No rank gets more than prefetch + 1 steps before the slowest: the next step is not pulled until that one has taken its part.
+ * 4. A rank that leaves, or is closed, gives up its parts and holds up nobody; one that is lost with an error ends the split.
+ * 5. What a rank has *taken* may lag behind what was handed to it (the ring hands ahead). Positions speak of what was taken; the
+ *    feed keeps its markers back to the slowest rank.
+ * Locks: `lock` guards everything but for the feed while `pulling` and the opening of the next. `ready_lock`, after `lock`, is held
+ * while ready() runs, so that hr__split_serve can wait for it. */
+#include "feed/feed.h"
+
+#include <inttypes.h>
+
+#define PULL_MS 100       /* a rank that pulls looks around so often */
+#define MAX_PREFETCH 4096 /* steps; a typing error must not ask for terabytes */
+
+typedef enum rank_state {
+    RANK_OUT,   /* in no epoch */
+    RANK_ASKED, /* waits in hr__split_begin */
+    RANK_IN,
+    RANK_GONE
+} rank_state;
+
+typedef struct split_rank {
+    rank_state state;
+    hr_split_request request;
+    bool answered; /* what hr__split_begin is to return is in `answer` */
+    hr_error answer;
+    hr_table **queue; /* released, not handed out; a ring of s->cap_queue */
+    int head, n;
+    int64_t handed, taken; /* steps of this epoch */
+    bool finished;         /* was told that this epoch ended */
+    int64_t n_rows, wait_ns; /* of this epoch */
+} split_rank;
+
+struct hr_split {
+    atomic_int refs;
+    hr_plan *plan;
+    int n_ranks;
+    hr_split_tail tail;
+    hr_feed_options options;
+    hr_mutex lock;
+    hr_cond changed;
+    split_rank *ranks;
+
+    hr_feed *feed;   /* of this epoch; NULL: none */
+    hr_account *account;
+    hr_arena *arena;      /* for coming epochs */
+    hr_arena *feed_arena; /* of this epoch's batches */
+    int64_t epoch;      /* of the feed */
+    int64_t next_epoch; /* of the next begin, unless `restored` says */
+    char *restored;     /* position for the next begin */
+    hr_split_request agreed;
+    bool opening, pulling;
+    bool ended;         /* the feed has no more */
+    hr_table **parts;   /* of the step being put together */
+    int n_parts;
+    int cap_queue;
+    int64_t n_steps;    /* released */
+    int64_t lost_rows;
+    hr_status feed_st;
+    hr_error feed_err;
+    hr_status lost_st;  /* a rank was lost */
+    hr_error lost_err;
+    bool closed;
+    char *run_stats;    /* of the feed that was closed last */
+
+    hr_mutex ready_lock;
+    void (*ready)(void *context);
+    void *ready_context;
+};
+
+/* ------------------------------------------------------------------------------------------------------------ helpers */
+
+hr_status hr__error_copy(hr_error *to, const hr_error *from)
+{
+    hr_error_set(to, from->status, "%s", from->text);
+    if (from->detail)
+        hr_error_set_detail(to, from->detail, from->detail_bytes);
+    return from->status;
+}
+
+/* Tells the ring that somebody may have more now. */
+static void split_tell(hr_split *s)
+{
+    hr__lock(&s->ready_lock);
+    if (s->ready)
+        s->ready(s->ready_context);
+    hr__unlock(&s->ready_lock);
+}
+
+static void feed_ready(void *context) { split_tell(context); }
+
+static void changed_locked(hr_split *s)
+{
+    hr__cond_broadcast(&s->changed);
+    split_tell(s);
+}
+
+static bool anyone_in_locked(const hr_split *s)
+{
+    for (int r = 0; r < s->n_ranks; r++)
+        if (s->ranks[r].state == RANK_IN)
+            return true;
+    return false;
+}
+
+/* Steps that the slowest rank in the epoch has taken. */
+static int64_t slowest_locked(const hr_split *s)
+{
+    int64_t least = INT64_MAX;
+
+    for (int r = 0; r < s->n_ranks; r++)
+        if (s->ranks[r].state == RANK_IN)
+            least = HR_MIN(least, s->ranks[r].taken);
+    return least == INT64_MAX ? s->n_steps : least;
+}
+
+/* The first row after n steps, of this feed's rows. */
+static int64_t row_of_step(const hr_split *s, int64_t n_steps) { return n_steps * s->n_ranks * s->agreed.batch_rows; }
+
+static void queue_drop_locked(hr_split *s, split_rank *r)
+{
+    for (; r->n > 0; r->n--, r->head = (r->head + 1) % s->cap_queue)
+        hr_table_unref(r->queue[r->head]);
+}
+
+static void parts_drop_locked(hr_split *s)
+{
+    while (s->n_parts)
+        hr_table_unref(s->parts[--s->n_parts]);
+}
+
+/* Nobody is in the epoch any more: ends its feed. The lock is let go meanwhile. */
+static void feed_drop_locked(hr_split *s)
+{
+    hr_feed *f = s->feed;
+    hr_arena *arena = s->feed_arena;
+    char *stats = NULL;
+
+    if (!f || s->pulling || s->opening || (anyone_in_locked(s) && !s->closed))
+        return;
+    s->feed = NULL;
+    s->feed_arena = NULL;
+    parts_drop_locked(s);
+    hr__unlock(&s->lock);
+    if (hr_feed_stats(f, &stats, NULL))
+        stats = NULL;
+    hr_feed_close(f);
+    hr__arena_unref(arena);
+    hr__lock(&s->lock);
+    hr_string_free(s->run_stats);
+    s->run_stats = stats;
+    changed_locked(s);
+}
+
+/* ------------------------------------------------------------------------------------------------- making and freeing */
+
+static void split_free(hr_split *s)
+{
+    hr_feed_close(s->feed);
+    for (int r = 0; s->ranks && r < s->n_ranks; r++) {
+        if (s->ranks[r].queue)
+            queue_drop_locked(s, &s->ranks[r]);
+        hr__free(s->ranks[r].queue);
+        hr_error_clear(&s->ranks[r].answer);
+    }
+    if (s->parts)
+        parts_drop_locked(s);
+    hr__free(s->ranks);
+    hr__free(s->parts);
+    hr__free(s->restored);
+    hr_string_free(s->run_stats);
+    hr_error_clear(&s->feed_err);
+    hr_error_clear(&s->lost_err);
+    hr__arena_unref(s->arena);
+    hr__arena_unref(s->feed_arena);
+    hr__account_unref(s->account);
+    hr_plan_unref(s->plan);
+    hr__cond_clear(&s->changed);
+    hr__mutex_clear(&s->ready_lock);
+    hr__mutex_clear(&s->lock);
+    hr__free(s);
+}
+
+hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_split *s = NULL;
+
+    *out = NULL;
+    if (n_ranks < 1 || n_ranks > 65536)
+        return hr_error_set(err, HR_INVALID, "split: %d ranks; 1 to 65536 are possible", n_ranks);
+    if (tail != HR_TAIL_EQUAL && tail != HR_TAIL_UNEVEN)
+        return hr_error_set(err, HR_UNSUPPORTED, "split: padding the last step is not possible yet");
+    s = hr__zalloc(NULL, sizeof *s);
+    if (!s)
+        return hr__error_memory(err, "split", sizeof *s);
+    atomic_init(&s->refs, 1);
+    hr__mutex_init(&s->lock);
+    hr__mutex_init(&s->ready_lock);
+    hr__cond_init(&s->changed);
+    s->plan = hr_plan_ref(p);
+    s->n_ranks = n_ranks;
+    s->tail = tail;
+    s->options.struct_bytes = sizeof s->options;
+    if (options)
+        memcpy(&s->options, options, HR_MIN(options->struct_bytes, sizeof s->options));
+    s->options.struct_bytes = sizeof s->options;
+    s->options.position = NULL;
+    s->options.trace_path = NULL;
+    s->next_epoch = s->options.epoch;
+    s->account = hr__account_new("split", NULL, 0);
+    s->ranks = hr__zalloc(s->account, (size_t)n_ranks * sizeof *s->ranks);
+    s->parts = hr__zalloc(s->account, (size_t)n_ranks * sizeof *s->parts);
+    if (!s->account || !s->ranks || !s->parts)
+        HR_FAIL(HR_NO_MEMORY, "split: no memory for %d ranks", n_ranks);
+    if (options && options->position)
+        HR_GO(hr__split_restore(s, options->position, err));
+    *out = s;
+    s = NULL;
+done:
+    if (s)
+        split_free(s);
+    return st;
+}
+
+hr_split *hr__split_ref(hr_split *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+
+void hr__split_unref(hr_split *s)
+{
+    if (s && atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1)
+        split_free(s);
+}
+
+int hr__split_n_ranks(const hr_split *s) { return s->n_ranks; }
+
+void hr__split_serve(hr_split *s, hr_arena *arena, void (*ready)(void *context), void *context)
+{
+    hr_arena *old;
+
+    hr__lock(&s->ready_lock);
+    s->ready = ready;
+    s->ready_context = context;
+    hr__unlock(&s->ready_lock);
+    hr__lock(&s->lock);
+    old = s->arena;
+    s->arena = arena ? hr__arena_ref(arena) : NULL;
+    hr__unlock(&s->lock);
+    hr__arena_unref(old);
+}
+
+hr_status hr__split_schema(hr_split *s, hr_schema **out, hr_error *err) { return hr__plan_schema(s->plan, out, err); }
+
+void hr__split_close(hr_split *s)
+{
+    hr__lock(&s->lock);
+    s->closed = true;
+    if (s->feed && s->pulling && hr__feed_run(s->feed))
+        hr__run_cancel(hr__feed_run(s->feed)); /* whoever pulls comes back, and then drops the feed */
+    else
+        feed_drop_locked(s);
+    changed_locked(s);
+    hr__unlock(&s->lock);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ dealing */
+
+/* The table as rank r's part of the next step; takes it. */
+static void deal_locked(hr_split *s, int rank, hr_table *takes)
+{
+    split_rank *r = &s->ranks[rank];
+
+    if (r->state != RANK_IN)
+        hr_table_unref(takes);
+    else
+        r->queue[(r->head + r->n++) % s->cap_queue] = takes;
+}
+
+static void release_step_locked(hr_split *s)
+{
+    for (int r = 0; r < s->n_parts; r++)
+        deal_locked(s, r, s->parts[r]);
+    s->n_parts = 0;
+    s->n_steps++;
+    hr__feed_forget(s->feed, row_of_step(s, slowest_locked(s)));
+}
+
+/* Rows [begin, begin + n) of what is left, as one table that owns its memory. */
+static hr_status rest_slice_locked(hr_split *s, int64_t begin, int64_t n, hr_table **out, hr_error *err)
+{
+    const hr_mem mem = { s->account, s->feed_arena };
+    hr_status st = HR_OK;
+    hr_table **pieces = hr__zalloc(s->account, (size_t)s->n_parts * sizeof *pieces);
+    int n_pieces = 0;
+    int64_t at = 0;
+
+    if (!pieces)
+        return hr__error_memory(err, "split", s->n_parts * (int64_t)sizeof *pieces);
+    for (int i = 0; i < s->n_parts; i++) {
+        int64_t rows = hr_table_rows(s->parts[i]), from = HR_MAX(begin, at), to = HR_MIN(begin + n, at + rows);
+
+        if (from < to)
+            HR_GO(hr_table_slice(s->parts[i], from - at, to - from, &pieces[n_pieces++], err));
+        at += rows;
+    }
+    HR_GO(hr__table_concat(&mem, s->parts[0]->schema, pieces, n_pieces, out, err));
+done:
+    for (int i = 0; i < n_pieces; i++)
+        hr_table_unref(pieces[i]);
+    hr__free(pieces);
+    return st;
+}
+
+/* The last step of HR_TAIL_EQUAL: as many rows for each rank. */
+static hr_status tail_equal_locked(hr_split *s, hr_error *err)
+{
+    int64_t rest = 0, each;
+    hr_status st = HR_OK;
+
+    for (int i = 0; i < s->n_parts; i++)
+        rest += hr_table_rows(s->parts[i]);
+    each = s->agreed.drop_last ? 0 : rest / s->n_ranks;
+    s->lost_rows = rest - each * s->n_ranks;
+    if (each > 0) {
+        for (int r = 0; r < s->n_ranks && !st; r++) {
+            hr_table *t = NULL;
+
+            st = rest_slice_locked(s, r * each, each, &t, err);
+            if (!st)
+                deal_locked(s, r, t);
+        }
+        s->n_steps++;
+    }
+    parts_drop_locked(s);
+    return st;
+}
+
+/* The last step of HR_TAIL_UNEVEN: as it falls. */
+static void tail_uneven_locked(hr_split *s)
+{
+    if (s->n_parts == 0)
+        return;
+    for (int r = 0; r < s->n_parts; r++) {
+        hr_table *t = s->parts[r];
+
+        if (s->agreed.drop_last && hr_table_rows(t) < s->agreed.batch_rows) {
+            s->lost_rows += hr_table_rows(t);
+            hr_table_unref(t);
+        } else {
+            deal_locked(s, r, t);
+        }
+    }
+    s->n_parts = 0;
+    s->n_steps++;
+}
+
+/* Takes one batch from the feed and deals it. The lock is let go meanwhile. HR_PENDING: nothing came; everything else is noted in s. */
+static hr_status pull_locked(hr_split *s, int timeout_ms)
+{
+    hr_error e = HR_ERROR_INIT;
+    hr_table *t = NULL;
+    hr_feed *f = s->feed;
+    hr_status st;
+
+    s->pulling = true;
+    hr__unlock(&s->lock);
+    st = hr__feed_next(f, timeout_ms, &t, &e);
+    hr__lock(&s->lock);
+    s->pulling = false;
+    if (!st && t && s->n_parts == s->n_ranks) {
+        hr_table_unref(t);
+        st = hr_error_set(&e, HR_BUG, "split: a batch after a short one");
+    } else if (!st && t) {
+        s->parts[s->n_parts++] = t;
+        if (s->n_parts == s->n_ranks && hr_table_rows(t) == s->agreed.batch_rows)
+            release_step_locked(s);
+    } else if (!st) {
+        s->ended = true;
+        if (s->tail == HR_TAIL_EQUAL)
+            st = tail_equal_locked(s, &e);
+        else
+            tail_uneven_locked(s);
+    }
+    if (st && st != HR_PENDING && !s->feed_st) {
+        s->feed_st = st;
+        hr__error_move(&s->feed_err, &e);
+    }
+    hr_error_clear(&e);
+    feed_drop_locked(s); /* all may have left meanwhile */
+    changed_locked(s);
+    return st;
+}
+
+static hr_status check_rank(const hr_split *s, int rank, hr_error *err)
+{
+    if (rank < 0 || rank >= s->n_ranks)
+        return hr_error_set(err, HR_INVALID, "split: rank %d of %d", rank, s->n_ranks);
+    return HR_OK;
+}
+
+/* What ends every call: HR_OK if nothing does. */
+static hr_status check_alive_locked(hr_split *s, hr_error *err)
+{
+    if (s->closed)
+        return hr_error_set(err, HR_CANCELLED, "the split was closed");
+    if (s->lost_st)
+        return hr__error_copy(err, &s->lost_err);
+    return HR_OK;
+}
+
+/* Waits until something changes; false: the time is up. */
+static bool wait_locked(hr_split *s, int timeout_ms, int64_t until)
+{
+    int64_t left = until - hr__clock_ns();
+
+    if (timeout_ms < 0) {
+        hr__cond_wait(&s->changed, &s->lock);
+        return true;
+    }
+    if (left <= 0)
+        return false;
+    hr__cond_wait_ns(&s->changed, &s->lock, left);
+    return true;
+}
+
+static int64_t deadline(int timeout_ms)
+{
+    return timeout_ms < 0 ? INT64_MAX : hr__clock_ns() + (int64_t)timeout_ms * 1000000;
+}
+
+/* Pulls for at most one slice. HR_PENDING: the caller's time is up, or an inline call is to be served. */
+static hr_status pull_slice_locked(hr_split *s, int64_t until)
+{
+    int64_t begin = hr__clock_ns(), left_ms = until == INT64_MAX ? PULL_MS : (until - begin + 999999) / 1000000;
+    int slice = (int)HR_MAX(0, HR_MIN(left_ms, PULL_MS));
+    hr_status st = pull_locked(s, slice);
+    int64_t now = hr__clock_ns();
+
+    if (st != HR_PENDING)
+        return HR_OK;
+    return now >= until || now - begin < (int64_t)slice * 1000000 ? HR_PENDING : HR_OK;
+}
+
+/* The part that comes next, or the end (*out NULL). HR_PENDING: neither is here yet. */
+static hr_status take_locked(hr_split *s, split_rank *r, hr_table **out, hr_error *err)
+{
+    if (r->n > 0) {
+        *out = r->queue[r->head];
+        r->head = (r->head + 1) % s->cap_queue;
+        r->n--;
+        r->handed++;
+        r->n_rows += hr_table_rows(*out);
+        return HR_OK;
+    }
+    if (s->feed_st)
+        return hr__error_copy(err, &s->feed_err);
+    return s->ended ? HR_OK : HR_PENDING;
+}
+
+hr_status hr__split_next_ahead(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err)
+{
+    int64_t until = deadline(timeout_ms);
+    split_rank *r;
+    hr_status st;
+
+    *out = NULL;
+    HR_TRY(check_rank(s, rank, err));
+    r = &s->ranks[rank];
+    hr__lock(&s->lock);
+    for (;;) {
+        st = check_alive_locked(s, err);
+        if (!st && r->state != RANK_IN)
+            st = hr_error_set(err, HR_INVALID, "split: rank %d is in no epoch", rank);
+        if (!st)
+            st = take_locked(s, r, out, err);
+        if (st != HR_PENDING)
+            break;
+        if (!s->pulling && s->n_steps <= slowest_locked(s) + s->agreed.prefetch) {
+            if (pull_slice_locked(s, until) == HR_PENDING)
+                break;
+        } else if (!wait_locked(s, timeout_ms, until)) {
+            break;
+        }
+    }
+    hr__unlock(&s->lock);
+    return st;
+}
+
+void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns)
+{
+    split_rank *r;
+
+    if (rank < 0 || rank >= s->n_ranks)
+        return;
+    r = &s->ranks[rank];
+    hr__lock(&s->lock);
+    r->wait_ns = wait_ns;
+    if (n_steps > r->taken && n_steps <= r->handed) {
+        r->taken = n_steps;
+        if (s->feed && !s->opening)
+            hr__feed_forget(s->feed, row_of_step(s, slowest_locked(s)));
+    }
+    changed_locked(s);
+    hr__unlock(&s->lock);
+}
+
+void hr__split_finish(hr_split *s, int rank)
+{
+    split_rank *r;
+
+    if (rank < 0 || rank >= s->n_ranks)
+        return;
+    r = &s->ranks[rank];
+    hr__lock(&s->lock);
+    if (r->state == RANK_IN && s->ended) {
+        r->taken = r->handed;
+        r->finished = true;
+        r->state = RANK_OUT;
+        feed_drop_locked(s);
+    }
+    changed_locked(s);
+    hr__unlock(&s->lock);
+}
+
+hr_status hr__split_next(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err)
+{
+    int64_t begin = hr__clock_ns();
+    hr_status st = hr__split_next_ahead(s, rank, timeout_ms, out, err);
+
+    if (rank >= 0 && rank < s->n_ranks) {
+        split_rank *r = &s->ranks[rank];
+        int64_t handed, wait_ns;
+
+        hr__lock(&s->lock);
+        handed = r->handed;
+        wait_ns = r->wait_ns + hr__clock_ns() - begin;
+        hr__unlock(&s->lock);
+        hr__split_taken(s, rank, !st && *out ? handed : 0, wait_ns);
+        if (!st && !*out)
+            hr__split_finish(s, rank);
+    }
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- epochs */
+
+static bool requests_equal(const hr_split_request *a, const hr_split_request *b)
+{
+    return a->batch_rows == b->batch_rows && a->drop_last == b->drop_last && a->prefetch == b->prefetch &&
+           a->own_memory == b->own_memory && !strcmp(a->extra, b->extra);
+}
+
+static void request_print(const hr_split_request *q, hr_text *t)
+{
+    hr__text_add(t, "batch_size %" PRId64 ", drop_last %s, prefetch %d%s%s%s", q->batch_rows, q->drop_last ? "yes" : "no",
+                 q->prefetch, q->own_memory ? ", own memory" : "", q->extra[0] ? ", " : "", q->extra);
+}
+
+/* HR_OK: all that asked want the same, which is then in s->agreed. */
+static hr_status agree_locked(hr_split *s, hr_error *err)
+{
+    const hr_split_request *first = NULL;
+    hr_text t = { 0 };
+    bool equal = true;
+
+    for (int r = 0; r < s->n_ranks; r++) {
+        if (s->ranks[r].state != RANK_ASKED)
+            continue;
+        first = first ? first : &s->ranks[r].request;
+        equal = equal && requests_equal(first, &s->ranks[r].request);
+        hr__text_add(&t, "%srank %d: ", t.n ? "; " : "", r);
+        request_print(&s->ranks[r].request, &t);
+    }
+    if (equal)
+        s->agreed = *first;
+    else
+        hr_error_set(err, HR_MISMATCH, "the ranks want different batches: %s", t.data ? t.data : "(no memory for the list)");
+    hr__text_clear(&t);
+    return equal ? HR_OK : HR_MISMATCH;
+}
+
+static bool all_asked_locked(const hr_split *s)
+{
+    bool any = false;
+
+    for (int r = 0; r < s->n_ranks; r++) {
+        if (s->ranks[r].state == RANK_OUT || s->ranks[r].state == RANK_IN)
+            return false;
+        if (s->ranks[r].state == RANK_ASKED && s->ranks[r].answered)
+            return false; /* the last answer is still being collected */
+        any = any || s->ranks[r].state == RANK_ASKED;
+    }
+    return any;
+}
+
+/* Queues of the size that the agreed lead needs. */
+static hr_status queues_locked(hr_split *s, hr_error *err)
+{
+    int cap = s->agreed.prefetch + 2;
+
+    for (int r = 0; r < s->n_ranks; r++) {
+        hr_table **q;
+
+        if (s->ranks[r].queue)
+            queue_drop_locked(s, &s->ranks[r]);
+        q = hr__realloc(s->account, s->ranks[r].queue, (size_t)cap * sizeof *q);
+        if (!q)
+            return hr__error_memory(err, "split", cap * (int64_t)sizeof *q);
+        s->ranks[r].queue = q;
+        s->ranks[r].head = s->ranks[r].n = 0;
+    }
+    s->cap_queue = cap;
+    return HR_OK;
+}
+
+/* Opens the feed of the next epoch; the lock is let go meanwhile. */
+static hr_status open_feed_locked(hr_split *s, hr_error *err)
+{
+    hr_feed_options o = s->options;
+    hr_arena *arena = s->arena ? hr__arena_ref(s->arena) : NULL;
+    hr_feed_extra extra = { .own_memory = s->agreed.own_memory, .arena = arena, .keep_positions = true, .ready = feed_ready,
+                            .ready_context = s };
+    hr_feed *f = NULL;
+    hr_status st;
+
+    o.batch_rows = s->agreed.batch_rows;
+    o.drop_last = false; /* what a short step is depends on all ranks: the tail's rule decides */
+    o.prefetch = s->n_ranks * HR_MAX(s->agreed.prefetch, 1);
+    o.epoch = s->next_epoch;
+    o.position = s->restored;
+    hr__unlock(&s->lock);
+    st = hr__feed_open(s->plan, &o, &extra, &f, err);
+    hr__lock(&s->lock);
+    if (st) {
+        hr__arena_unref(arena);
+        return st;
+    }
+    s->feed = f;
+    s->feed_arena = arena;
+    s->epoch = hr__feed_epoch(f);
+    s->next_epoch = s->epoch + 1;
+    hr__free(s->restored);
+    s->restored = NULL;
+    return HR_OK;
+}
+
+/* All have asked: begins the epoch, or answers all with the reason why not. */
+static void begin_epoch_locked(hr_split *s)
+{
+    hr_error e = HR_ERROR_INIT;
+    hr_status st;
+
+    s->opening = true;
+    st = agree_locked(s, &e);
+    if (!st)
+        st = queues_locked(s, &e);
+    if (!st)
+        st = open_feed_locked(s, &e);
+    s->opening = false;
+    if (!st) {
+        s->ended = false;
+        s->n_steps = s->lost_rows = 0;
+        s->feed_st = HR_OK;
+        hr_error_clear(&s->feed_err);
+    }
+    for (int i = 0; i < s->n_ranks; i++) {
+        split_rank *r = &s->ranks[i];
+
+        if (r->state != RANK_ASKED)
+            continue;
+        r->answered = true;
+        hr_error_clear(&r->answer);
+        if (st) {
+            hr__error_copy(&r->answer, &e);
+            continue;
+        }
+        r->state = RANK_IN;
+        r->finished = false;
+        r->handed = r->taken = r->n_rows = r->wait_ns = 0;
+    }
+    hr_error_clear(&e);
+    feed_drop_locked(s); /* whoever asked may be gone by now */
+    changed_locked(s);
+}
+
+static void leave_locked(hr_split *s, split_rank *r)
+{
+    if (r->state == RANK_IN || r->state == RANK_ASKED) {
+        r->state = RANK_OUT;
+        r->finished = false;
+        r->answered = false;
+        if (r->queue)
+            queue_drop_locked(s, r);
+        feed_drop_locked(s);
+    }
+    changed_locked(s);
+}
+
+static hr_status check_request(const hr_split_request *q, hr_error *err)
+{
+    if (q->batch_rows < 1)
+        return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; a split needs 1 or more", q->batch_rows);
+    if (q->prefetch < 0 || q->prefetch > MAX_PREFETCH)
+        return hr_error_set(err, HR_INVALID, "prefetch is %d; 0 to %d batches are possible", q->prefetch, MAX_PREFETCH);
+    return HR_OK;
+}
+
+/* What hr__split_begin returns, if that is decided. */
+static hr_status answer_locked(split_rank *r, hr_error *err)
+{
+    hr_status st;
+
+    if (!r->answered)
+        return HR_PENDING;
+    r->answered = false;
+    st = r->answer.status;
+    if (st) {
+        r->state = RANK_OUT;
+        hr__error_copy(err, &r->answer);
+    }
+    return st;
+}
+
+hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int timeout_ms, hr_error *err)
+{
+    int64_t until = deadline(timeout_ms);
+    split_rank *r;
+    hr_status st;
+
+    HR_TRY(check_rank(s, rank, err));
+    HR_TRY(check_request(q, err));
+    r = &s->ranks[rank];
+    hr__lock(&s->lock);
+    if (r->state == RANK_GONE && !s->lost_st) {
+        hr__unlock(&s->lock);
+        return hr_error_set(err, HR_INVALID, "split: rank %d was closed", rank);
+    }
+    if (r->state == RANK_IN && !r->answered)
+        leave_locked(s, r); /* a new pass while the last was not at its end */
+    if (r->state == RANK_OUT) {
+        r->state = RANK_ASKED;
+        r->answered = false;
+    }
+    if (r->state == RANK_ASKED && !s->opening)
+        r->request = *q;
+    for (;;) {
+        st = check_alive_locked(s, err);
+        if (!st)
+            st = answer_locked(r, err);
+        if (st != HR_PENDING)
+            break;
+        if (!s->opening && !s->pulling && !s->feed && all_asked_locked(s))
+            begin_epoch_locked(s);
+        else if (!wait_locked(s, timeout_ms, until))
+            break;
+    }
+    hr__unlock(&s->lock);
+    return st;
+}
+
+void hr__split_leave(hr_split *s, int rank)
+{
+    if (rank < 0 || rank >= s->n_ranks)
+        return;
+    hr__lock(&s->lock);
+    leave_locked(s, &s->ranks[rank]);
+    hr__unlock(&s->lock);
+}
+
+void hr__split_lost(hr_split *s, int rank, const hr_error *why)
+{
+    if (rank < 0 || rank >= s->n_ranks)
+        return;
+    hr__lock(&s->lock);
+    leave_locked(s, &s->ranks[rank]);
+    s->ranks[rank].state = RANK_GONE;
+    if (why && !s->lost_st) {
+        s->lost_st = HR_PEER;
+        hr_error_set(&s->lost_err, HR_PEER, "rank %d: %s", rank, why->text);
+    }
+    changed_locked(s);
+    hr__unlock(&s->lock);
+}
+
+void hr__split_join(hr_split *s, int rank)
+{
+    if (rank < 0 || rank >= s->n_ranks)
+        return;
+    hr__lock(&s->lock);
+    if (s->ranks[rank].state == RANK_GONE)
+        s->ranks[rank].state = RANK_OUT;
+    hr__unlock(&s->lock);
+}
+
+/* --------------------------------------------------------------------------------------------------------- positions */
+
+/* The start of the next epoch, or what was restored and not begun. */
+static hr_status position_between_locked(hr_split *s, char **out, hr_error *err)
+{
+    hr_position p = { .epoch = s->next_epoch, .seed = s->options.seed };
+
+    if (s->restored) {
+        *out = hr__strdup(NULL, s->restored);
+        return *out ? HR_OK : hr__error_memory(err, "position", (int64_t)strlen(s->restored));
+    }
+    HR_TRY(hr_plan_fingerprint(s->plan, p.plan, err));
+    return hr__position_print(&p, out, err);
+}
+
+/* Rank r has nothing more to take in this epoch. */
+static bool at_end_locked(const hr_split *s, const split_rank *r)
+{
+    return r->finished || (s->ended && r->state == RANK_IN && r->n == 0 && r->taken == r->handed);
+}
+
+/* All ranks that did not leave the epoch: true if they are at its end; else *step is where all of them are. */
+static hr_status common_step_locked(hr_split *s, bool *end, int64_t *step, hr_error *err)
+{
+    int one = -1;
+
+    *end = true;
+    for (int i = 0; i < s->n_ranks; i++)
+        if (s->ranks[i].state == RANK_IN || s->ranks[i].finished)
+            *end = *end && at_end_locked(s, &s->ranks[i]);
+    for (int i = 0; i < s->n_ranks && !*end; i++) {
+        split_rank *r = &s->ranks[i];
+
+        if (r->state != RANK_IN && !r->finished)
+            continue;
+        if (one >= 0 && (r->taken != *step || r->finished))
+            return hr_error_set(err, HR_MISMATCH,
+                                "position: the ranks are at different steps: rank %d has taken %" PRId64 ", rank %d %" PRId64 "%s", one,
+                                *step, i, r->taken, r->finished ? " and the end" : "");
+        one = one >= 0 ? one : i;
+        *step = r->taken;
+    }
+    return HR_OK;
+}
+
+hr_status hr__split_position(hr_split *s, char **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    int64_t step = 0;
+    bool end = false;
+
+    *out = NULL;
+    hr__lock(&s->lock);
+    HR_GO(check_alive_locked(s, err));
+    if (!s->feed || !anyone_in_locked(s))
+        HR_GO(position_between_locked(s, out, err));
+    else {
+        HR_GO(common_step_locked(s, &end, &step, err));
+        HR_GO(hr__feed_position_at(s->feed, end ? hr__feed_rows(s->feed) : row_of_step(s, step), out, err));
+    }
+done:
+    hr__unlock(&s->lock);
+    return st;
+}
+
+hr_status hr__split_restore(hr_split *s, const char *position, hr_error *err)
+{
+    hr_position p = { 0 };
+    hr_status st = HR_OK;
+    char *copy = NULL;
+
+    HR_TRY(hr__feed_position_fits(s->plan, position, -1, &p, err));
+    copy = hr__strdup(s->account, position);
+    if (!copy)
+        st = hr__error_memory(err, "position", (int64_t)strlen(position));
+    hr__lock(&s->lock);
+    if (!st && (s->feed || s->opening))
+        st = hr_error_set(err, HR_INVALID, "position: an epoch is running; restore before it begins, or leave it on all ranks");
+    if (!st) {
+        hr__free(s->restored);
+        s->restored = copy;
+        s->next_epoch = p.epoch;
+        copy = NULL;
+    }
+    hr__unlock(&s->lock);
+    hr__free(copy);
+    hr__position_clear(&p);
+    return st;
+}
+
+/* -------------------------------------------------------------------------------------------------------------- stats */
+
+static void print_ranks(const hr_split *s, const char *name, size_t at, hr_text *t)
+{
+    hr__text_add(t, ",\"%s\":[", name);
+    for (int r = 0; r < s->n_ranks; r++)
+        hr__text_add(t, "%s%" PRId64, r ? "," : "", *(const int64_t *)((const char *)&s->ranks[r] + at));
+    hr__text_add(t, "]");
+}
+
+hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
+{
+    hr_text t = { 0 };
+    char *run = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    hr__lock(&s->lock);
+    hr__text_add(&t, "{\"ranks\":%d,\"epoch\":%" PRId64 ",\"steps\":%" PRId64 ",\"lost_rows\":%" PRId64, s->n_ranks, s->epoch,
+                 s->n_steps, s->lost_rows);
+    print_ranks(s, "rows", offsetof(split_rank, n_rows), &t);
+    print_ranks(s, "taken_steps", offsetof(split_rank, taken), &t);
+    print_ranks(s, "wait_ns", offsetof(split_rank, wait_ns), &t);
+    if (s->feed)
+        st = hr_feed_stats(s->feed, &run, err);
+    hr__text_add(&t, ",\"run\":%s}", run ? run : s->run_stats ? s->run_stats : "null");
+    hr__unlock(&s->lock);
+    if (!st && t.failed)
+        st = hr__error_memory(err, "split", t.n);
+    hr_string_free(run);
+    if (st)
+        hr__text_clear(&t);
+    *out = t.data;
+    return st;
+}
