@@ -142,6 +142,49 @@ static bool is_cut_by_limit(const hr_run *r)
     return false;
 }
 
+/* What reaches operator `i` of stage `s` (n_ops: its end) is to be written to `arena`, where another process can read it: by the last
+ * operator before it that makes new columns, and by those between, which copy where they must. */
+static void write_to(hr_run *r, hr_stage *s, int i, hr_arena *arena)
+{
+    while (--i >= 0) {
+        hr_op_state *o = s->ops[i];
+
+        o->run.to_process = true;
+        o->run.arena = o->mem.arena = arena;
+        if (hr__op_project_inputs(o->run.op, NULL) < 0)
+            return;
+    }
+    s->arena = arena;
+    for (int k = 0; k < r->n_stages; k++) {
+        hr_stage *up = r->stages[k];
+
+        if (up->next != s)
+            continue;
+        if (up->stream) {
+            up->stream->run.to_process = true;
+            up->stream->run.arena = up->stream->mem.arena = arena;
+        }
+        write_to(r, up, up->n_ops, arena);
+    }
+}
+
+static void place_outputs(hr_run *r, hr_stage *last)
+{
+    for (int k = 0; k < r->n_stages; k++)
+        for (int i = 0; i < r->stages[k]->n_ops; i++) {
+            hr_arena *arena = hr__op_input_arena(r->stages[k]->ops[i]->run.op);
+
+            if (arena)
+                write_to(r, r->stages[k], i, arena);
+        }
+    if (r->options.arena && last->n_ops && !last->stream) { /* the gather that the feed put there */
+        hr_op_state *o = last->ops[last->n_ops - 1];
+
+        o->run.to_process = true;
+        o->run.arena = o->mem.arena = r->options.arena;
+    }
+}
+
 hr_status hr__run_build(hr_run *r, hr_error *err)
 {
     int n_threads = r->options.num_threads > 0 ? HR_MIN(r->options.num_threads, hr_num_threads()) : hr_num_threads();
@@ -158,11 +201,6 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
         if (!s->window)
             return hr__error_memory(err, "run", s->window_cap * (int64_t)sizeof(hr_ticket *));
     }
-    if (r->options.arena && r->n_ops) {
-        hr_op_state *o = r->ops[r->n_ops - 1];
-
-        o->run.to_process = true;
-        o->run.arena = o->mem.arena = r->options.arena;
-    }
+    place_outputs(r, last);
     return HR_OK;
 }

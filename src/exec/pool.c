@@ -15,6 +15,7 @@
 static struct {
     hr_mutex lock;
     hr_cond work;
+    hr_cond left; /* a run's pool_users became 0 */
     hr_run *runs;
     int n_threads, n_wanted;
     atomic_int n_idle;
@@ -28,6 +29,7 @@ static void after_fork(void)
 {
     hr__mutex_init(&pool.lock);
     hr__cond_init(&pool.work);
+    hr__cond_init(&pool.left);
     pool.runs = NULL;
     pool.n_threads = 0;
     pool.stopping = false;
@@ -40,6 +42,7 @@ static void init(void)
 {
     hr__mutex_init(&pool.lock);
     hr__cond_init(&pool.work);
+    hr__cond_init(&pool.left);
     pthread_atfork(NULL, NULL, after_fork);
     hr__budget_set_waiter(hr__pool_wake);
     hr__threads_set_hook(threads_changed);
@@ -65,15 +68,16 @@ static bool work_once(int thread)
     bool did = false;
 
     for (hr_run *r = pool.runs; r && n < HR_LEN(tried); r = r->pool_next) {
-        hr__run_ref(r);
+        r->pool_users++;
         tried[n++] = r;
     }
     hr__unlock(&pool.lock);
-    for (int i = 0; i < n; i++) {
-        did = did || hr__run_work(tried[(i + thread) % n], thread);
-        hr__run_unref(tried[(i + thread) % n]);
-    }
+    for (int i = 0; i < n && !did; i++)
+        did = hr__run_work(tried[(i + thread) % n], thread);
     hr__lock(&pool.lock);
+    for (int i = 0; i < n; i++)
+        if (--tried[i]->pool_users == 0)
+            hr__cond_broadcast(&pool.left);
     return did;
 }
 
@@ -164,6 +168,8 @@ void hr__pool_detach(hr_run *r)
             break;
         }
     r->in_pool = false;
+    while (r->pool_users)
+        hr__cond_wait(&pool.left, &pool.lock);
     hr__unlock(&pool.lock);
 }
 

@@ -214,6 +214,7 @@ static hr_status next_locked(hr_run *r, hr_item *item, hr_error *err)
 hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **marker, hr_error *err)
 {
     hr_item item = { 0 };
+    bool has_room;
     hr_status st;
 
     *out = NULL;
@@ -224,9 +225,10 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
     if (timeout_ms != 0)
         wait_for_news(r, timeout_ms);
     st = next_locked(r, &item, err);
+    has_room = r->out.n < r->options.prefetch;
     hr__unlock(&r->lock);
-    if (item.table)
-        hr__pool_wake(); /* there is room again */
+    if (item.table && has_room)
+        hr__pool_wake();
     *out = item.table;
     if (marker)
         *marker = item.marker;
@@ -316,8 +318,8 @@ void hr__run_close(hr_run *r)
     hr__lock(&r->lock);
     r->closed = true;
     hr__unlock(&r->lock);
-    hr__pool_detach(r);
     cancel_ops(r);
+    hr__pool_detach(r);
     wait_until_idle(r);
     free_tickets(r->dropped);
     for (int i = 0; i < r->n_stages; i++)

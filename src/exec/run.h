@@ -96,6 +96,7 @@ struct hr_stage {
     int64_t at_row;
     int64_t rows_left;     /* of a pushed-down limit; < 0: none */
     hr_scan_file *open_file;
+    hr_arena *arena;       /* where readers write; NULL: private memory */
     bool taking;           /* a thread is making the next ticket, without the lock */
     bool source_done;
     /* other stages */
@@ -110,7 +111,6 @@ struct hr_stage {
     int window_cap, window_limit;
     int64_t head_seq, next_seq;
     bool draining;
-    bool enough;           /* its stream operator wants no more */
     bool cut;              /* somebody downstream wants no more */
     bool stream_finished;
     bool ended;            /* everything was passed on */
@@ -118,6 +118,7 @@ struct hr_stage {
     int64_t n_taken;       /* tickets made, canonical numbers of the next */
     atomic_llong files_opened, fragments_read, rows_read, read_ns;
     hr_queue staged;       /* emitted by the draining thread, not yet downstream */
+    bool enough;           /* its stream operator wants no more; the draining thread's */
 };
 
 struct hr_run {
@@ -154,12 +155,13 @@ struct hr_run {
     struct hr_trace *trace;
     hr_run *pool_next;     /* the pool's list */
     bool in_pool;
+    int pool_users;        /* pool threads that look at it now; under the pool's lock */
 };
 
 /* --- pool.c: the process's threads */
 int hr__pool_slots(void);                      /* more than any thread's number */
 hr_status hr__pool_attach(hr_run *r, hr_error *err) HR_MUST_USE;
-void hr__pool_detach(hr_run *r);
+void hr__pool_detach(hr_run *r); /* waits until no thread looks at r; cancel it first */
 void hr__pool_wake(void);
 void hr__pool_shutdown(void); /* ends all threads (tests, before they look for leaks); the next run starts new ones */
 

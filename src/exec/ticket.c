@@ -70,7 +70,7 @@ done:
 static hr_status read_more(hr_ticket *t, int thread)
 {
     hr_stage *s = t->stage;
-    hr_mem mem = { s->run->account, NULL };
+    hr_mem mem = { s->run->account, s->arena };
     int64_t begin_ns = hr__clock_ns();
     hr_table *table = NULL;
     hr_status st = HR_OK;

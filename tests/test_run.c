@@ -1,0 +1,501 @@
+/* test_run.c - the scheduler: order, early ends, errors in their place, positions, budgets, and ends at any moment.
+ *
+ * The source is hr_plan_range, whose values say where they belong, so that every property is checked row by row. */
+#include "harness.h"
+
+#include "exec/exec.h"
+#include "exec/run.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/* --- plans to run */
+
+static hr_plan *range_plan(int64_t n)
+{
+    hr_plan *p = NULL;
+
+    assert_ok(hr_plan_range(n, "id", &p, NULL), NULL);
+    return p;
+}
+
+static int64_t value_at(const hr_table *t, int64_t i)
+{
+    hr_column_view v;
+
+    assert_ok(hr_table_column_view(t, 0, &v, NULL), NULL);
+    return ((const int64_t *)v.data)[i];
+}
+
+/* Adds a constant to each value, after a random rest, so that tickets overtake each other. */
+static hr_status add_slowly(void *context, void *state, const hr_table *in, hr_table **out, hr_error *err)
+{
+    hr_mem mem = { 0 };
+    hr_buffer *buffers[3] = { 0 };
+    hr_array *a = NULL;
+    hr_column_view v;
+    hr_status st = HR_OK;
+
+    (void)state;
+    HR_GO(hr_table_column_view(in, 0, &v, err));
+    HR_GO(hr__buffer_new(&mem, in->n_rows * 8, &buffers[1], err));
+    for (int64_t i = 0; i < in->n_rows; i++)
+        ((int64_t *)buffers[1]->data)[i] = ((const int64_t *)v.data)[i] + *(int64_t *)context;
+    if (getenv("HR_TEST_SLOW"))
+        usleep((useconds_t)(hr__random_bits((uint64_t)hr__clock_ns(), 0, 0, 0).lo % 2000));
+    HR_GO(hr__array_new(hr__type_simple(HR_T_INT64), in->n_rows, 0, buffers, NULL, 0, &a, err));
+    HR_GO(hr__table_new(in->schema, &a, in->n_rows, NULL, out, err));
+done:
+    return st;
+}
+
+static int64_t hundred = 100;
+
+static hr_plan *map_plan(hr_plan *takes, hr_status (*call)(void *, void *, const hr_table *, hr_table **, hr_error *), bool one_to_one)
+{
+    hr_map_function fn = { .name = "fn", .context = &hundred, .call = call };
+    hr_map_options options = { .struct_bytes = sizeof options, .one_to_one = one_to_one };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *p = NULL;
+
+    assert_ok(hr_plan_map(takes, &fn, &options, &p, &err), &err);
+    hr_plan_unref(takes);
+    return p;
+}
+
+static hr_plan *limit_plan(hr_plan *takes, int64_t n)
+{
+    hr_plan *p = NULL;
+
+    assert_ok(hr_plan_limit(takes, n, &p, NULL), NULL);
+    hr_plan_unref(takes);
+    return p;
+}
+
+static hr_plan *rebatch_plan(hr_plan *takes, int64_t n)
+{
+    hr_plan *p = NULL;
+
+    assert_ok(hr_plan_rebatch(takes, n, false, &p, NULL), NULL);
+    hr_plan_unref(takes);
+    return p;
+}
+
+/* --- running them */
+
+typedef struct seen {
+    int64_t *values;
+    int64_t n, cap;
+} seen;
+
+static void keep(seen *s, const hr_table *t)
+{
+    for (int64_t i = 0; i < t->n_rows; i++) {
+        if (s->n == s->cap)
+            s->values = realloc(s->values, (size_t)(s->cap = s->cap ? 2 * s->cap : 1024) * sizeof(int64_t));
+        s->values[s->n++] = value_at(t, i);
+    }
+}
+
+static hr_status run_plan(hr_plan *p, const hr_run_options *options, seen *out, hr_run_counts *counts, hr_error *err)
+{
+    hr_run *r = NULL;
+    hr_table *t = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__run_start(p, options, &r, err));
+    do {
+        HR_GO(hr__run_next(r, -1, &t, NULL, err));
+        if (t && out)
+            keep(out, t);
+        hr_table_unref(t);
+    } while (t);
+    if (counts)
+        hr__run_counts(r, counts);
+done:
+    hr__run_close(r);
+    return st;
+}
+
+static void assert_range(const seen *s, int64_t n, int64_t first)
+{
+    assert_int_equal(s->n, n);
+    for (int64_t i = 0; i < n; i++)
+        if (s->values[i] != first + i)
+            assert_int_equal(s->values[i], first + i);
+}
+
+/* --- tests */
+
+static void test_order(void **state)
+{
+    static const int threads[] = { 1, 2, 8 };
+
+    (void)state;
+    setenv("HR_TEST_SLOW", "1", 1);
+    for (int i = 0; i < HR_LEN(threads); i++) {
+        hr_plan *p = map_plan(range_plan(300000), add_slowly, true);
+        hr_run_options options = { .prefetch = 2, .num_threads = threads[i], .memory_limit = 32 << 20 };
+        hr_error err = HR_ERROR_INIT;
+        seen s = { 0 };
+
+        assert_ok(hr_set_num_threads(threads[i], &err), &err);
+        assert_ok(run_plan(p, &options, &s, NULL, &err), &err);
+        assert_range(&s, 300000, 100);
+        free(s.values);
+        hr_plan_unref(p);
+    }
+    unsetenv("HR_TEST_SLOW");
+    assert_ok(hr_set_num_threads(0, NULL), NULL);
+}
+
+static void test_any_order_loses_nothing(void **state)
+{
+    hr_plan *p = map_plan(range_plan(200000), add_slowly, true);
+    hr_run_options options = { .prefetch = 2, .any_order = true };
+    hr_error err = HR_ERROR_INIT;
+    seen s = { 0 };
+    int64_t sum = 0;
+
+    (void)state;
+    setenv("HR_TEST_SLOW", "1", 1);
+    assert_ok(run_plan(p, &options, &s, NULL, &err), &err);
+    unsetenv("HR_TEST_SLOW");
+    assert_int_equal(s.n, 200000);
+    for (int64_t i = 0; i < s.n; i++)
+        sum += s.values[i];
+    assert_int_equal(sum, INT64_C(200000) * 199999 / 2 + INT64_C(200000) * 100);
+    free(s.values);
+    hr_plan_unref(p);
+}
+
+static void test_limit_reads_little(void **state)
+{
+    hr_plan *p = limit_plan(map_plan(range_plan(50000000), add_slowly, false), 5);
+    hr_run_options options = { .prefetch = 1 };
+    hr_run_counts c;
+    seen s = { 0 };
+
+    (void)state;
+    assert_ok(run_plan(p, &options, &s, &c, NULL), NULL);
+    assert_range(&s, 5, 100);
+    assert_true(c.tickets <= 3);
+    assert_true(c.fragments_read <= 3);
+    free(s.values);
+    hr_plan_unref(p);
+}
+
+static void test_limit_goes_into_the_scan(void **state)
+{
+    hr_plan *p = limit_plan(map_plan(range_plan(50000000), add_slowly, true), 7);
+    hr_run_options options = { .prefetch = 1 };
+    hr_run_counts c;
+    seen s = { 0 };
+
+    (void)state;
+    assert_ok(run_plan(p, &options, &s, &c, NULL), NULL);
+    assert_range(&s, 7, 100);
+    assert_int_equal(c.rows_read, 7);
+    free(s.values);
+    hr_plan_unref(p);
+}
+
+static void test_union_keeps_order_and_instances(void **state)
+{
+    hr_plan *a = range_plan(10000), *ins[3] = { a, NULL, a }, *u = NULL;
+    hr_run_options options = { .prefetch = 1 };
+    hr_run *r = NULL;
+    hr_table *t = NULL;
+    hr_error err = HR_ERROR_INIT;
+    int64_t n = 0;
+
+    (void)state;
+    ins[1] = limit_plan(range_plan(100000), 5000);
+    assert_ok(hr_plan_union(ins, 3, &u, &err), &err);
+    assert_ok(hr__run_start(u, &options, &r, &err), &err);
+    for (;;) {
+        assert_ok(hr__run_next(r, -1, &t, NULL, &err), &err);
+        if (!t)
+            break;
+        for (int64_t i = 0; i < t->n_rows; i++, n++) {
+            int64_t part = n < 10000 ? 0 : n < 15000 ? 1 : 2;
+
+            assert_int_equal(value_at(t, i), n - (part == 0 ? 0 : part == 1 ? 10000 : 15000));
+            assert_int_equal(hr__origin_at(t->origin, i).instance, part);
+        }
+        hr_table_unref(t);
+    }
+    assert_int_equal(n, 25000);
+    hr__run_close(r);
+    hr_plan_unref(u);
+    hr_plan_unref(ins[1]);
+    hr_plan_unref(a);
+}
+
+static hr_status fail_at_200000(void *context, void *state, const hr_table *in, hr_table **out, hr_error *err)
+{
+    (void)context;
+    (void)state;
+    for (int64_t i = 0; i < in->n_rows; i++)
+        if (value_at(in, i) == 200000)
+            return hr_error_set(err, HR_CALLBACK, "row 200000 is bad");
+    *out = hr_table_ref((hr_table *)in);
+    return HR_OK;
+}
+
+/* An error comes at its place in canonical order: every block of rows before it is handed out first. */
+static void test_error_in_its_place(void **state)
+{
+    hr_plan *p = map_plan(range_plan(3000000), fail_at_200000, false);
+    hr_run_options options = { .prefetch = 2 };
+    hr_error err = HR_ERROR_INIT;
+    seen s = { 0 };
+
+    (void)state;
+    assert_int_equal(run_plan(p, &options, &s, NULL, &err), HR_CALLBACK);
+    assert_contains(err.text, "fn");
+    assert_contains(err.text, "row 200000 is bad");
+    assert_true(s.n >= 200000 / 4096 * 4096 - 70000 && s.n <= 200000);
+    for (int64_t i = 0; i < s.n; i++)
+        assert_int_equal(s.values[i], i);
+    free(s.values);
+    hr_error_clear(&err);
+    hr_plan_unref(p);
+}
+
+/* From every marker that comes out, with what the consumer took since, a new run gives the rest, and nothing else. */
+static void test_resume_everywhere(void **state)
+{
+    hr_plan *p = limit_plan(rebatch_plan(map_plan(range_plan(100000), add_slowly, true), 777), 90000);
+    hr_run_options options = { .prefetch = 1, .memory_limit = 32 << 20 };
+    hr_error err = HR_ERROR_INIT;
+    hr_run *r = NULL;
+    hr_table *t = NULL;
+    hr_marker *m = NULL, *newest = NULL;
+    int64_t n = 0, n_marker = 0;
+
+    (void)state;
+    assert_ok(hr__run_start(p, &options, &r, &err), &err);
+    for (int k = 0;; k++) {
+        assert_ok(hr__run_next(r, -1, &t, &m, &err), &err);
+        if (m) {
+            hr__marker_drop(newest);
+            newest = m;
+            n_marker = n;
+        }
+        if (!t)
+            break;
+        n += t->n_rows;
+        hr_table_unref(t);
+        if (newest && k % 7 == 0) {
+            hr_position pos = { .marker = newest, .discard_rows = n - n_marker, .plan = "0123456789abcdef0123456789abcdef" }, back;
+            hr_run_options again = options;
+            seen s = { 0 };
+            char *text = NULL;
+
+            assert_ok(hr__position_print(&pos, &text, &err), &err);
+            assert_ok(hr__position_parse(text, &back, &err), &err);
+            assert_int_equal(back.discard_rows, n - n_marker);
+            again.from = back.marker;
+            assert_ok(run_plan(p, &again, &s, NULL, &err), &err);
+            assert_int_equal(s.n - back.discard_rows, 90000 - n);
+            for (int64_t i = back.discard_rows; i < s.n; i++)
+                assert_int_equal(s.values[i], 100 + n + i - back.discard_rows);
+            free(s.values);
+            hr__position_clear(&back);
+            hr_string_free(text);
+        }
+    }
+    assert_int_equal(n, 90000);
+    assert_non_null(newest);
+    hr__marker_drop(newest);
+    hr__run_close(r);
+    hr_plan_unref(p);
+}
+
+static void test_close_at_any_moment(void **state)
+{
+    uint64_t random = 5;
+
+    (void)state;
+    setenv("HR_TEST_SLOW", "1", 1);
+    for (int i = 0; i < 60; i++) {
+        live_memory before;
+        hr_plan *p = rebatch_plan(map_plan(range_plan(5000000), add_slowly, false), 1000);
+        hr_run_options options = { .prefetch = 3 };
+        hr_run *r = NULL;
+        hr_table *t = NULL;
+
+        before = live_now();
+        assert_ok(hr__run_start(p, &options, &r, NULL), NULL);
+        for (int64_t k = random_below(&random, 30); k > 0; k--) {
+            assert_ok(hr__run_next(r, -1, &t, NULL, NULL), NULL);
+            hr_table_unref(t);
+        }
+        hr__run_close(r);
+        if (i)
+            assert_no_leak(before);
+        hr_plan_unref(p);
+    }
+    unsetenv("HR_TEST_SLOW");
+}
+
+static void cancel_soon(void *arg, int thread)
+{
+    hr_run *r = arg;
+    hr_table *t = NULL;
+    hr_error err = HR_ERROR_INIT;
+    hr_status st = HR_OK;
+
+    if (thread == 0) {
+        usleep(3000);
+        hr__run_cancel(r);
+        return;
+    }
+    while (!st) {
+        st = hr__run_next(r, -1, &t, NULL, &err);
+        hr_table_unref(t);
+        assert_true(st || t);
+    }
+    assert_int_equal(st, HR_CANCELLED);
+}
+
+static void test_cancel_wakes_the_consumer(void **state)
+{
+    hr_plan *p = map_plan(range_plan(INT64_C(1) << 40), add_slowly, false);
+    hr_run_options options = { .prefetch = 3 };
+    hr_run *r = NULL;
+
+    (void)state;
+    assert_ok(hr__run_start(p, &options, &r, NULL), NULL);
+    run_threads(2, cancel_soon, r);
+    hr__run_close(r);
+    hr_plan_unref(p);
+}
+
+/* A consumer that keeps everything it gets does not stop the run: the oldest ticket is never refused. */
+static void test_small_budget_finishes(void **state)
+{
+    hr_plan *p = rebatch_plan(map_plan(range_plan(4000000), add_slowly, true), 50000);
+    hr_run_options options = { .prefetch = 2, .memory_limit = 2 << 20 };
+    hr_error err = HR_ERROR_INIT;
+    hr_run *r = NULL;
+    hr_table *held[100] = { 0 };
+    int n = 0;
+
+    (void)state;
+    assert_ok(hr__run_start(p, &options, &r, &err), &err);
+    do
+        assert_ok(hr__run_next(r, 20000, &held[n], NULL, &err), &err);
+    while (held[n] && ++n < 100);
+    assert_int_equal(n, 80);
+    hr__run_close(r);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(value_at(held[i], 0), 100 + i * 50000);
+        hr_table_unref(held[i]);
+    }
+    hr_plan_unref(p);
+}
+
+static void test_budget_below_the_floor_is_refused(void **state)
+{
+    hr_plan *p = range_plan(1000);
+    hr_run_options options = { .prefetch = 2, .memory_limit = 1000 };
+    hr_error err = HR_ERROR_INIT;
+    hr_run *r = NULL;
+
+    (void)state;
+    assert_int_equal(hr__run_start(p, &options, &r, &err), HR_BUDGET);
+    assert_contains(err.text, "1000");
+    assert_null(r);
+    hr_plan_unref(p);
+}
+
+static void one_run(void *arg, int thread)
+{
+    hr_plan *p = arg;
+    hr_run_options options = { .prefetch = 1 + thread % 3, .num_threads = thread % 3 };
+    seen s = { 0 };
+
+    assert_ok(run_plan(p, &options, &s, NULL, NULL), NULL);
+    assert_range(&s, 200000, 100);
+    free(s.values);
+}
+
+static void test_runs_beside_each_other(void **state)
+{
+    hr_plan *p = map_plan(range_plan(200000), add_slowly, true);
+
+    (void)state;
+    run_threads(6, one_run, p);
+    hr_plan_unref(p);
+}
+
+static hr_status small_run(hr_error *err)
+{
+    hr_plan *range = NULL, *batches = NULL, *first = NULL;
+    hr_run_options options = { .prefetch = 2, .num_threads = 1 };
+    hr_status st = HR_OK;
+
+    HR_GO(hr_plan_range(20000, "id", &range, err));
+    HR_GO(hr_plan_rebatch(range, 3000, false, &batches, err));
+    HR_GO(hr_plan_limit(batches, 10000, &first, err));
+    HR_GO(run_plan(first, &options, NULL, NULL, err));
+done:
+    hr_plan_unref(range);
+    hr_plan_unref(batches);
+    hr_plan_unref(first);
+    return st;
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    assert_true(run_with_faults(small_run, HR_FAULT_MEMORY | MAY_RECOVER) > 20);
+}
+
+static void test_bad_positions(void **state)
+{
+    static const char *const texts[] = { "", "{", "[]", "{\"epoch\":-1}", "{\"epoch\":1,}", "{\"plan\":\"short\"}",
+        "{\"plan\":\"0123456789abcdef0123456789abcdef\",\"at\":[1,2,3]}", "{\"epoch\":99999999999999999999}",
+        "{\"plan\":\"0123456789abcdef0123456789abcdef\"} x", "{\"unknown\":1}", "{\"ops\":{\"x\":\"y\"}}" };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(texts); i++) {
+        hr_error err = HR_ERROR_INIT;
+        hr_position p;
+
+        assert_int_equal(hr__position_parse(texts[i], &p, &err), HR_INVALID);
+        assert_contains(err.text, "not a position");
+        assert_null(p.marker);
+    }
+}
+
+static int end_pool(void **state)
+{
+    (void)state;
+    hr__pool_shutdown();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_any_order_loses_nothing),
+        cmocka_unit_test(test_limit_reads_little),
+        cmocka_unit_test(test_limit_goes_into_the_scan),
+        cmocka_unit_test(test_union_keeps_order_and_instances),
+        cmocka_unit_test(test_error_in_its_place),
+        cmocka_unit_test(test_resume_everywhere),
+        cmocka_unit_test(test_close_at_any_moment),
+        cmocka_unit_test(test_cancel_wakes_the_consumer),
+        cmocka_unit_test(test_small_budget_finishes),
+        cmocka_unit_test(test_budget_below_the_floor_is_refused),
+        cmocka_unit_test(test_runs_beside_each_other),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_bad_positions),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, end_pool);
+}
