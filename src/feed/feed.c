@@ -163,18 +163,22 @@ hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_
     HR_TRY(hr__position_parse(text, out, err));
     HR_GO(hr_plan_fingerprint(plan, fingerprint, err));
     if (strcmp(fingerprint, out->plan) != 0)
-        HR_FAIL(HR_MISMATCH, "position: it is of another plan or of other files (fingerprint %s, this plan has %s)", out->plan,
-                fingerprint);
+        HR_FAIL(HR_MISMATCH, "position: it is of another plan or of other files (fingerprint %s, this plan has %s)",
+                out->plan, fingerprint);
     was = extra_int(out->extra, "batch_rows", batch_rows);
     if (batch_rows >= 0 && was != batch_rows)
-        HR_FAIL(HR_MISMATCH, "position: it was taken with batches of %" PRId64 " rows, this feed makes %" PRId64, was, batch_rows);
+        HR_FAIL(HR_MISMATCH, "position: it was taken with batches of %" PRId64 " rows, this feed makes %" PRId64, was,
+                batch_rows);
 done:
     if (st)
         hr__position_clear(out);
     return st;
 }
 
-int64_t hr__position_extra(const hr_position *p, const char *key, int64_t missing) { return extra_int(p->extra, key, missing); }
+int64_t hr__position_extra(const hr_position *p, const char *key, int64_t missing)
+{
+    return extra_int(p->extra, key, missing);
+}
 
 /* ----------------------------------------------------------------------------------------------------- opening, closing */
 
@@ -224,13 +228,12 @@ static hr_status feed_restore(hr_feed *f, hr_marker **from, hr_error *err)
 
 static hr_status options_check(const hr_feed_options *o, hr_error *err)
 {
-    if (o->struct_bytes == 0)
-        return hr_error_set(err, HR_INVALID, "hr_feed_options.struct_bytes is 0; set it to sizeof(hr_feed_options)");
     if (o->batch_rows < 0)
         return hr_error_set(err, HR_INVALID, "batch_rows is %" PRId64 "; give 1 or more, or 0 for tables as they come",
                             o->batch_rows);
     if (o->num_threads < 0 || o->memory_limit < 0 || o->epoch < 0)
-        return hr_error_set(err, HR_INVALID, "num_threads %d, memory_limit %" PRId64 ", epoch %" PRId64 ": none may be negative",
+        return hr_error_set(err, HR_INVALID,
+                            "num_threads %d, memory_limit %" PRId64 ", epoch %" PRId64 ": none may be negative",
                             o->num_threads, o->memory_limit, o->epoch);
     return HR_OK;
 }
@@ -254,7 +257,8 @@ static hr_status feed_start(hr_feed *f, const hr_feed_extra *extra, const hr_mar
     return hr__run_start(f->whole, &o, &f->run, err);
 }
 
-hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out, hr_error *err)
+hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out,
+                        hr_error *err)
 {
     static const hr_feed_extra none;
     hr_status st = HR_OK;
@@ -262,6 +266,8 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     hr_feed *f;
 
     *out = NULL;
+    if (options && options->struct_bytes == 0)
+        return hr_error_set(err, HR_INVALID, "hr_feed_options.struct_bytes is 0; set it to sizeof(hr_feed_options)");
     f = hr__zalloc(NULL, sizeof *f);
     if (!f)
         return hr__error_memory(err, "feed", sizeof *f);
@@ -347,8 +353,8 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
 
     *out = NULL;
     if (f->pid != hr__pid())
-        return hr_error_set(err, HR_INVALID, "this feed belongs to process %d; open one in the forked process %d", f->pid,
-                            hr__pid());
+        return hr_error_set(err, HR_INVALID, "this feed belongs to process %d; open one in the forked process %d",
+                            f->pid, hr__pid());
     while (!f->ended && !*out) {
         hr_marker *marker = NULL;
         int64_t begin = hr__clock_ns();
@@ -404,7 +410,9 @@ hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err)
     if (f->run)
         HR_GO(hr__run_stats(f->run, &run, err));
     hr__lock(&f->lock);
-    hr__text_add(&t, "{\"epoch\":%" PRId64 ",\"taken_rows\":%" PRId64 ",\"taken_tables\":%" PRId64 ",\"consumer_wait_ns\":%" PRId64,
+    hr__text_add(&t,
+                 "{\"epoch\":%" PRId64 ",\"taken_rows\":%" PRId64 ",\"taken_tables\":%" PRId64
+                 ",\"consumer_wait_ns\":%" PRId64,
                  f->options.epoch, HR_MAX(f->run_rows, 0), f->n_tables, f->wait_ns);
     hr__unlock(&f->lock);
     /* The run's members go on in the same object. */
@@ -432,7 +440,10 @@ static int stream_failed(feed_stream *s, hr_status st)
 {
     if (!s->err.text[0])
         hr_error_set(&s->err, st, "%s", hr_status_text(st));
-    return st == HR_NO_MEMORY || st == HR_BUDGET ? ENOMEM : st == HR_CANCELLED ? ECANCELED : st == HR_INVALID ? EINVAL : EIO;
+    return st == HR_NO_MEMORY || st == HR_BUDGET ? ENOMEM
+           : st == HR_CANCELLED                  ? ECANCELED
+           : st == HR_INVALID                    ? EINVAL
+                                                 : EIO;
 }
 
 static int stream_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)

@@ -16,7 +16,8 @@ typedef struct hr_feed_extra {
     void (*ready)(void *context);
     void *ready_context;
 } hr_feed_extra;
-hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out, hr_error *err) HR_MUST_USE;
+hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out,
+                        hr_error *err) HR_MUST_USE;
 /* As hr_feed_next, but returns HR_PENDING after timeout_ms or when an inline call waits to be served. */
 hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
 hr_run *hr__feed_run(hr_feed *f); /* borrowed; NULL: the position was the end of its epoch */
@@ -26,7 +27,8 @@ int64_t hr__feed_rows(hr_feed *f); /* returned so far */
 hr_status hr__feed_position_at(hr_feed *f, int64_t row, char **out, hr_error *err) HR_MUST_USE;
 void hr__feed_forget(hr_feed *f, int64_t row); /* positions before `row` will not be asked for */
 /* Parses a position and checks that it is of this plan and these files and, if batch_rows >= 0, of such batches. */
-hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_rows, hr_position *out, hr_error *err) HR_MUST_USE;
+hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_rows, hr_position *out,
+                                 hr_error *err) HR_MUST_USE;
 int64_t hr__position_extra(const hr_position *p, const char *key, int64_t missing); /* "batch_rows", "rows" */
 
 /* --- split.c */
@@ -46,7 +48,8 @@ typedef struct hr_split_request {
 /* equal: after the last full step, one short step of floor(rest/N) rows a rank (none if 0, or if drop_last); at most N-1 rows
  * are lost, and reported by stats. uneven: the rest is dealt as it falls. pad: rows are repeated to fill the step and the column
  * "__pad__"... is reserved for a later version: HR_UNSUPPORTED. Shares p. options: seed, epoch of the first pass, threads, limits, any_order. */
-hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out, hr_error *err) HR_MUST_USE;
+hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out,
+                        hr_error *err) HR_MUST_USE;
 hr_split *hr__split_ref(hr_split *s);
 void hr__split_unref(hr_split *s);
 int hr__split_n_ranks(const hr_split *s);
@@ -62,7 +65,8 @@ void hr__split_lost(hr_split *s, int rank, const hr_error *why);
 hr_status hr__split_position(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
 /* Before an epoch begins: go on from there. */
 hr_status hr__split_restore(hr_split *s, const char *position, hr_error *err) HR_MUST_USE;
-hr_status hr__split_stats(hr_split *s, char **out, hr_error *err) HR_MUST_USE; /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank, run */
+hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
+    HR_MUST_USE; /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank, run */
 void hr__split_close(hr_split *s); /* wakes everybody: HR_CANCELLED; ends the run */
 hr_status hr__split_schema(hr_split *s, hr_schema **out, hr_error *err) HR_MUST_USE;
 
@@ -81,11 +85,13 @@ typedef struct hr_ring_server hr_ring_server;
 /* Listens on an abstract socket; *address is "name:token" for hr__ring_connect; new, hr_string_free(). Serves several splits by
  * index. Shares the splits. Batches of ring ranks lie in an arena charged to the run. A rank's process that dies
  * is hr__split_lost for the split. */
-hr_status hr__ring_serve(hr_split *const *splits, int n, hr_ring_server **out, char **address, hr_error *err) HR_MUST_USE;
+hr_status hr__ring_serve(hr_split *const *splits, int n, hr_ring_server **out, char **address,
+                         hr_error *err) HR_MUST_USE;
 void hr__ring_stop(hr_ring_server *s); /* ends all connections; NULL is fine */
 
 typedef struct hr_ring hr_ring; /* the client: one rank of one split */
-hr_status hr__ring_connect(const char *address, int split, int rank, int timeout_ms, hr_ring **out, hr_error *err) HR_MUST_USE;
+hr_status hr__ring_connect(const char *address, int split, int rank, int timeout_ms, hr_ring **out,
+                           hr_error *err) HR_MUST_USE;
 /* The same calls as on a split, over the wire; a batch stays valid as long as it is held. HR_BUDGET names the number of batches held
  * if the server could not make another within the limit. */
 hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, hr_error *err) HR_MUST_USE;

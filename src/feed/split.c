@@ -187,7 +187,8 @@ static void split_free(hr_split *s)
     hr__free(s);
 }
 
-hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out, hr_error *err)
+hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out,
+                        hr_error *err)
 {
     hr_status st = HR_OK;
     hr_split *s = NULL;
@@ -561,8 +562,9 @@ static bool requests_equal(const hr_split_request *a, const hr_split_request *b)
 
 static void request_print(const hr_split_request *q, hr_text *t)
 {
-    hr__text_add(t, "batch_size %" PRId64 ", drop_last %s, prefetch %d%s%s%s", q->batch_rows, q->drop_last ? "yes" : "no",
-                 q->prefetch, q->own_memory ? ", own memory" : "", q->extra[0] ? ", " : "", q->extra);
+    hr__text_add(t, "batch_size %" PRId64 ", drop_last %s, prefetch %d%s%s%s", q->batch_rows,
+                 q->drop_last ? "yes" : "no", q->prefetch, q->own_memory ? ", own memory" : "", q->extra[0] ? ", " : "",
+                 q->extra);
 }
 
 /* HR_OK: all that asked want the same, which is then in s->agreed. */
@@ -583,7 +585,8 @@ static hr_status agree_locked(hr_split *s, hr_error *err)
     if (equal)
         s->agreed = *first;
     else
-        hr_error_set(err, HR_MISMATCH, "the ranks want different batches: %s", t.data ? t.data : "(no memory for the list)");
+        hr_error_set(err, HR_MISMATCH, "the ranks want different batches: %s",
+                     t.data ? t.data : "(no memory for the list)");
     hr__text_clear(&t);
     return equal ? HR_OK : HR_MISMATCH;
 }
@@ -627,7 +630,10 @@ static hr_status open_feed_locked(hr_split *s, hr_error *err)
 {
     hr_feed_options o = s->options;
     hr_arena *arena = s->arena ? hr__arena_ref(s->arena) : NULL;
-    hr_feed_extra extra = { .own_memory = s->agreed.own_memory, .arena = arena, .keep_positions = true, .ready = feed_ready,
+    hr_feed_extra extra = { .own_memory = s->agreed.own_memory,
+                            .arena = arena,
+                            .keep_positions = true,
+                            .ready = feed_ready,
                             .ready_context = s };
     hr_feed *f = NULL;
     hr_status st;
@@ -838,8 +844,9 @@ static hr_status common_step_locked(hr_split *s, bool *end, int64_t *step, hr_er
             continue;
         if (one >= 0 && (r->taken != *step || r->finished))
             return hr_error_set(err, HR_MISMATCH,
-                                "position: the ranks are at different steps: rank %d has taken %" PRId64 ", rank %d %" PRId64 "%s", one,
-                                *step, i, r->taken, r->finished ? " and the end" : "");
+                                "position: the ranks are at different steps: rank %d has taken %" PRId64
+                                ", rank %d %" PRId64 "%s",
+                                one, *step, i, r->taken, r->finished ? " and the end" : "");
         one = one >= 0 ? one : i;
         *step = r->taken;
     }
@@ -878,7 +885,8 @@ hr_status hr__split_restore(hr_split *s, const char *position, hr_error *err)
         st = hr__error_memory(err, "position", (int64_t)strlen(position));
     hr__lock(&s->lock);
     if (!st && (s->feed || s->opening))
-        st = hr_error_set(err, HR_INVALID, "position: an epoch is running; restore before it begins, or leave it on all ranks");
+        st = hr_error_set(err, HR_INVALID,
+                          "position: an epoch is running; restore before it begins, or leave it on all ranks");
     if (!st) {
         hr__free(s->restored);
         s->restored = copy;
@@ -909,8 +917,8 @@ hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
 
     *out = NULL;
     hr__lock(&s->lock);
-    hr__text_add(&t, "{\"ranks\":%d,\"epoch\":%" PRId64 ",\"steps\":%" PRId64 ",\"lost_rows\":%" PRId64, s->n_ranks, s->epoch,
-                 s->n_steps, s->lost_rows);
+    hr__text_add(&t, "{\"ranks\":%d,\"epoch\":%" PRId64 ",\"steps\":%" PRId64 ",\"lost_rows\":%" PRId64, s->n_ranks,
+                 s->epoch, s->n_steps, s->lost_rows);
     print_ranks(s, "rows", offsetof(split_rank, n_rows), &t);
     print_ranks(s, "taken_steps", offsetof(split_rank, taken), &t);
     print_ranks(s, "wait_ns", offsetof(split_rank, wait_ns), &t);

@@ -1,0 +1,701 @@
+/* test_split.c - ranks as threads: who gets what, who waits for whom, and what the others hear. */
+#include "harness.h"
+
+#include "feed/feed.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_RANKS 4
+#define MAX_ROWS 4096
+
+static hr_plan *plan_of_range(int64_t n)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *p = NULL;
+
+    assert_ok(hr_plan_range(n, "x", &p, &err), &err);
+    return p;
+}
+
+static hr_split *split_of(hr_plan *p, int n_ranks, hr_split_tail tail)
+{
+    hr_feed_options o = { .struct_bytes = sizeof o, .seed = 1 };
+    hr_error err = HR_ERROR_INIT;
+    hr_split *s = NULL;
+
+    assert_ok(hr__split_new(p, n_ranks, tail, &o, &s, &err), &err);
+    return s;
+}
+
+static void pause_ms(int64_t ms)
+{
+    hr_mutex m;
+    hr_cond c;
+
+    hr__mutex_init(&m);
+    hr__cond_init(&c);
+    hr__lock(&m);
+    hr__cond_wait_ns(&c, &m, ms * 1000000);
+    hr__unlock(&m);
+    hr__cond_clear(&c);
+    hr__mutex_clear(&m);
+}
+
+/* As a trainer does it: in slices. */
+static hr_status begin(hr_split *s, int rank, const hr_split_request *q, hr_error *err)
+{
+    hr_status st;
+
+    while ((st = hr__split_begin(s, rank, q, 20, err)) == HR_PENDING)
+        ;
+    return st;
+}
+
+static hr_status next(hr_split *s, int rank, hr_table **t, hr_error *err)
+{
+    hr_status st;
+
+    while ((st = hr__split_next(s, rank, 20, t, err)) == HR_PENDING)
+        ;
+    return st;
+}
+
+static int64_t value(const hr_table *t, int64_t row)
+{
+    hr_column_view v;
+    hr_error err = HR_ERROR_INIT;
+
+    assert_ok(hr_table_column_view(t, 0, &v, &err), &err);
+    return ((const int64_t *)v.data)[row];
+}
+
+/* --- many ranks, each a thread */
+
+typedef struct job {
+    hr_split *split;
+    hr_split_request request;
+    int n_ranks, n_epochs, stop_after;
+    bool stutter;
+    int64_t rows[MAX_RANKS][MAX_ROWS];
+    int64_t n_rows[MAX_RANKS];
+    int n_batches[MAX_RANKS];
+    int64_t sizes[MAX_RANKS][MAX_ROWS];
+    atomic_int taken[MAX_RANKS];
+    hr_status st[MAX_RANKS];
+    hr_error err[MAX_RANKS];
+} job;
+
+static void check_lead(job *j, int rank)
+{
+    int mine = atomic_load(&j->taken[rank]) + 1;
+
+    for (int r = 0; r < j->n_ranks && j->n_epochs == 1 && !j->stop_after; r++)
+        assert_true(mine - atomic_load(&j->taken[r]) <=
+                    j->request.prefetch + 2); /* one that it took and did not count yet */
+}
+
+static void rank_main(void *arg, int rank)
+{
+    job *j = arg;
+    uint64_t random = (uint64_t)rank + 1;
+
+    for (int e = 0; e < j->n_epochs && !j->st[rank]; e++) {
+        j->st[rank] = begin(j->split, rank, &j->request, &j->err[rank]);
+        while (!j->st[rank]) {
+            hr_table *t = NULL;
+            int64_t n;
+
+            j->st[rank] = next(j->split, rank, &t, &j->err[rank]);
+            if (j->st[rank] || !t)
+                break;
+            check_lead(j, rank);
+            n = hr_table_rows(t);
+            for (int64_t i = 0; i < n; i++)
+                j->rows[rank][j->n_rows[rank]++] = value(t, i);
+            j->sizes[rank][j->n_batches[rank]++] = n;
+            hr_table_unref(t);
+            atomic_fetch_add(&j->taken[rank], 1);
+            if (j->stutter && random_below(&random, 4) == 0)
+                pause_ms(random_below(&random, 3));
+            if (j->stop_after && j->n_batches[rank] % j->stop_after == 0) {
+                hr__split_leave(j->split, rank);
+                break;
+            }
+        }
+    }
+}
+
+static job *job_new(hr_split *s, int64_t batch, int n_epochs)
+{
+    job *j = calloc(1, sizeof *j);
+
+    j->split = s;
+    j->n_ranks = hr__split_n_ranks(s);
+    j->n_epochs = n_epochs;
+    j->request = (hr_split_request){ .batch_rows = batch, .prefetch = 2 };
+    return j;
+}
+
+static void job_free(job *j)
+{
+    for (int r = 0; r < MAX_RANKS; r++)
+        hr_error_clear(&j->err[r]);
+    free(j);
+}
+
+/* What rank r gets of 0 .. n-1 by the rule, against what it got in epoch e. */
+static void check_rank(const job *j, int r, int e, int64_t n, int64_t batch, hr_split_tail tail, bool drop)
+{
+    int64_t n_ranks = j->n_ranks, step = n_ranks * batch, full = n / step, rest = n % step, each = rest / n_ranks, at,
+            want;
+    int64_t per_epoch = j->n_rows[r] / j->n_epochs;
+
+    assert_int_equal(j->n_rows[r] % j->n_epochs, 0);
+    at = e * per_epoch;
+    for (int64_t s = 0; s < full; s++)
+        for (int64_t i = 0; i < batch; i++)
+            assert_int_equal(j->rows[r][at++], (s * n_ranks + r) * batch + i);
+    if (tail == HR_TAIL_EQUAL && !drop)
+        for (int64_t i = 0; i < each; i++)
+            assert_int_equal(j->rows[r][at++], full * step + r * each + i);
+    if (tail == HR_TAIL_UNEVEN) {
+        want = HR_MAX(0, HR_MIN(batch, rest - r * batch));
+        if (drop && want < batch)
+            want = 0;
+        for (int64_t i = 0; i < want; i++)
+            assert_int_equal(j->rows[r][at++], full * step + r * batch + i);
+    }
+    assert_int_equal(at, (e + 1) * per_epoch);
+}
+
+static void shares(void **state)
+{
+    static const struct {
+        int n_ranks;
+        int64_t n, batch;
+        hr_split_tail tail;
+        bool drop;
+        int64_t lost;
+    } cases[] = {
+        { 2, 200, 16, HR_TAIL_EQUAL, false, 0 },  { 3, 100, 4, HR_TAIL_EQUAL, false, 1 },
+        { 3, 100, 4, HR_TAIL_EQUAL, true, 4 },    { 1, 100, 7, HR_TAIL_EQUAL, false, 0 },
+        { 4, 3, 8, HR_TAIL_EQUAL, false, 3 },     { 4, 1000, 1, HR_TAIL_EQUAL, false, 0 },
+        { 3, 0, 4, HR_TAIL_EQUAL, false, 0 },     { 3, 100, 4, HR_TAIL_UNEVEN, false, 0 },
+        { 3, 107, 4, HR_TAIL_UNEVEN, true, 3 },   { 2, 31, 16, HR_TAIL_EQUAL, false, 1 },
+        { 4, 1000, 64, HR_TAIL_EQUAL, false, 0 },
+    };
+    live_memory before = live_now();
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(cases); i++)
+        for (int stutter = 0; stutter < 2; stutter++) {
+            hr_plan *p = plan_of_range(cases[i].n);
+            hr_split *s = split_of(p, cases[i].n_ranks, cases[i].tail);
+            job *j = job_new(s, cases[i].batch, 1 + stutter);
+            hr_error err = HR_ERROR_INIT;
+            char *stats = NULL, want[64];
+
+            j->stutter = stutter;
+            j->request.drop_last = cases[i].drop;
+            run_threads(cases[i].n_ranks, rank_main, j);
+            for (int r = 0; r < cases[i].n_ranks; r++) {
+                assert_ok(j->st[r], &j->err[r]);
+                for (int e = 0; e < j->n_epochs; e++)
+                    check_rank(j, r, e, cases[i].n, cases[i].batch, cases[i].tail, cases[i].drop);
+            }
+            assert_ok(hr__split_stats(s, &stats, &err), &err);
+            snprintf(want, sizeof want, "\"lost_rows\":%" PRId64 ",", cases[i].lost);
+            assert_contains(stats, want);
+            hr_string_free(stats);
+            job_free(j);
+            hr__split_unref(s);
+            hr_plan_unref(p);
+        }
+    assert_no_leak(before);
+}
+
+/* All break off after some batches, and the next epoch begins at its start. */
+static void leave(void **state)
+{
+    live_memory before = live_now();
+    hr_plan *p = plan_of_range(1000);
+    hr_split *s = split_of(p, 3, HR_TAIL_EQUAL);
+    job *j = job_new(s, 10, 4);
+
+    (void)state;
+    j->stop_after = 3;
+    j->stutter = true;
+    run_threads(3, rank_main, j);
+    for (int r = 0; r < 3; r++) {
+        assert_ok(j->st[r], &j->err[r]);
+        assert_int_equal(j->n_batches[r], 12);
+        for (int b = 0; b < 12; b++)
+            assert_int_equal(j->rows[r][b * 10], (b % 3 * 3 + r) * 10);
+    }
+    job_free(j);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+    assert_no_leak(before);
+}
+
+/* One leaves, the other gets all of its own share. */
+static void one_leaves(void **state)
+{
+    const hr_split_request q = { .batch_rows = 10, .prefetch = 1 };
+    hr_plan *p = plan_of_range(400);
+    hr_split *s = split_of(p, 2, HR_TAIL_EQUAL);
+    hr_error err = HR_ERROR_INIT;
+    hr_table *t = NULL;
+    int64_t n = 0;
+
+    (void)state;
+    assert_int_equal(hr__split_begin(s, 0, &q, 0, &err), HR_PENDING);
+    assert_ok(begin(s, 1, &q, &err), &err);
+    assert_ok(begin(s, 0, &q, &err), &err);
+    assert_ok(next(s, 0, &t, &err), &err);
+    hr_table_unref(t);
+    hr__split_leave(s, 0);
+    for (;; n++) {
+        assert_ok(next(s, 1, &t, &err), &err);
+        if (!t)
+            break;
+        assert_int_equal(value(t, 0), (2 * n + 1) * 10);
+        hr_table_unref(t);
+    }
+    assert_int_equal(n, 20);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+}
+
+/* The fast rank is held up prefetch + 1 steps before the slow one, and loses nothing. */
+static void lead_is_bounded(void **state)
+{
+    const hr_split_request q = { .batch_rows = 10, .prefetch = 3 };
+    hr_plan *p = plan_of_range(1000);
+    hr_split *s = split_of(p, 2, HR_TAIL_EQUAL);
+    hr_error err = HR_ERROR_INIT;
+    hr_table *t = NULL;
+    int n = 0;
+
+    (void)state;
+    assert_int_equal(hr__split_begin(s, 0, &q, 0, &err), HR_PENDING);
+    assert_ok(begin(s, 1, &q, &err), &err);
+    assert_ok(begin(s, 0, &q, &err), &err);
+    while (hr__split_next(s, 0, 300, &t, &err) == HR_OK) {
+        assert_int_equal(value(t, 0), n * 20);
+        hr_table_unref(t);
+        n++;
+    }
+    assert_int_equal(n, 4);
+    assert_ok(next(s, 1, &t, &err), &err);
+    hr_table_unref(t);
+    assert_ok(next(s, 0, &t, &err), &err);
+    assert_int_equal(value(t, 0), 80);
+    hr_table_unref(t);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+}
+
+static void ranks_disagree(void **state)
+{
+    const hr_split_request a = { .batch_rows = 10, .prefetch = 1 }, b = { .batch_rows = 20, .prefetch = 1 };
+    hr_plan *p = plan_of_range(100);
+    hr_split *s = split_of(p, 2, HR_TAIL_EQUAL);
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    assert_int_equal(hr__split_begin(s, 0, &a, 0, &err), HR_PENDING);
+    assert_status(begin(s, 1, &b, &err), HR_MISMATCH, &err);
+    assert_contains(err.text, "rank 0: batch_size 10, drop_last no, prefetch 1; rank 1: batch_size 20");
+    assert_status(begin(s, 0, &a, &err), HR_MISMATCH, &err);
+    assert_int_equal(hr__split_begin(s, 0, &a, 0, &err), HR_PENDING); /* a second try */
+    assert_ok(begin(s, 1, &a, &err), &err);
+    assert_ok(begin(s, 0, &a, &err), &err);
+    hr_error_clear(&err);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+}
+
+static void a_rank_is_lost(void **state)
+{
+    const hr_split_request q = { .batch_rows = 10, .prefetch = 1 };
+
+    (void)state;
+    for (int with_error = 0; with_error < 2; with_error++) {
+        hr_plan *p = plan_of_range(1000);
+        hr_split *s = split_of(p, 2, HR_TAIL_EQUAL);
+        hr_error err = HR_ERROR_INIT, why = HR_ERROR_INIT;
+        hr_table *t = NULL;
+        int64_t n = 0;
+
+        assert_int_equal(hr__split_begin(s, 0, &q, 0, &err), HR_PENDING);
+        assert_ok(begin(s, 1, &q, &err), &err);
+        assert_ok(begin(s, 0, &q, &err), &err);
+        hr_error_set(&why, HR_PEER, "ValueError: it broke");
+        hr__split_lost(s, 1, with_error ? &why : NULL);
+        if (with_error) {
+            assert_status(next(s, 0, &t, &err), HR_PEER, &err);
+            assert_string_equal(err.text, "rank 1: ValueError: it broke");
+            assert_status(begin(s, 0, &q, &err), HR_PEER, &err);
+        } else {
+            for (int epoch = 0; epoch < 2; epoch++) {
+                if (epoch)
+                    assert_ok(begin(s, 0, &q, &err), &err);
+                for (; !next(s, 0, &t, &err) && t; n++)
+                    hr_table_unref(t);
+            }
+            assert_int_equal(n, 100);
+        }
+        hr_error_clear(&err);
+        hr__split_unref(s);
+        hr_plan_unref(p);
+    }
+}
+
+static hr_status bad_at_500(void *context, void *state, const hr_table *in, hr_table **out, hr_error *err)
+{
+    (void)context;
+    (void)state;
+    if (value(in, hr_table_rows(in) - 1) >= 500) {
+        hr_error_set(err, HR_CALLBACK, "ValueError: 500");
+        hr_error_set_detail(err, "pickle", 6);
+        return HR_CALLBACK;
+    }
+    *out = hr_table_ref((hr_table *)in);
+    return HR_OK;
+}
+
+static void error_of_the_run(void **state)
+{
+    const hr_map_function fn = { .name = "bad", .call = bad_at_500 };
+    const hr_map_options o = { .struct_bytes = sizeof o, .batch_rows = 100, .one_to_one = true };
+    live_memory before = live_now();
+    hr_plan *p = plan_of_range(1000), *q = NULL;
+    hr_error err = HR_ERROR_INIT;
+    hr_split *s;
+    job *j;
+
+    (void)state;
+    assert_ok(hr_plan_map(p, &fn, &o, &q, &err), &err);
+    s = split_of(q, 2, HR_TAIL_EQUAL);
+    j = job_new(s, 50, 1);
+    run_threads(2, rank_main, j);
+    for (int r = 0; r < 2; r++) {
+        assert_status(j->st[r], HR_CALLBACK, &j->err[r]);
+        assert_contains(j->err[r].text, "ValueError: 500");
+        assert_int_equal(j->err[r].detail_bytes, 6);
+        assert_int_equal(j->n_rows[r], 250); /* all that came before */
+    }
+    job_free(j);
+    hr__split_unref(s);
+    hr_plan_unref(q);
+    hr_plan_unref(p);
+    assert_no_leak(before);
+}
+
+/* Each rank takes n more batches, by turns. */
+static void take_steps(hr_split *s, int n, int64_t batch, int64_t *step)
+{
+    hr_error err = HR_ERROR_INIT;
+    int n_ranks = hr__split_n_ranks(s);
+
+    for (int i = 0; i < n; i++, (*step)++)
+        for (int r = 0; r < n_ranks; r++) {
+            hr_table *t = NULL;
+
+            assert_ok(next(s, r, &t, &err), &err);
+            assert_non_null(t);
+            assert_int_equal(value(t, 0), (*step * n_ranks + r) * batch);
+            hr_table_unref(t);
+        }
+}
+
+static void begin_all(hr_split *s, const hr_split_request *q)
+{
+    hr_error err = HR_ERROR_INIT;
+    int n = hr__split_n_ranks(s);
+
+    for (int r = 0; r < n - 1; r++)
+        assert_int_equal(hr__split_begin(s, r, q, 0, &err), HR_PENDING);
+    for (int r = n - 1; r >= 0; r--)
+        assert_ok(begin(s, r, q, &err), &err);
+}
+
+static void end_all(hr_split *s)
+{
+    hr_error err = HR_ERROR_INIT;
+
+    for (int r = 0; r < hr__split_n_ranks(s); r++) {
+        hr_table *t = NULL;
+
+        assert_ok(next(s, r, &t, &err), &err);
+        assert_null(t);
+    }
+}
+
+static void positions(void **state)
+{
+    const hr_split_request q = { .batch_rows = 7, .prefetch = 2 };
+    hr_plan *p = plan_of_range(7 * 3 * 20);
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    for (int k = 0; k <= 20; k++) {
+        hr_split *s = split_of(p, 3, HR_TAIL_EQUAL);
+        hr_table *t = NULL;
+        int64_t step = 0;
+        char *at = NULL;
+
+        begin_all(s, &q);
+        take_steps(s, k, 7, &step);
+        if (k == 20) /* makes sure that the end is known, to one rank */
+            assert_int_equal(hr__split_next(s, 0, 2000, &t, &err), HR_OK);
+        assert_ok(hr__split_position(s, &at, &err), &err);
+        hr__split_unref(s);
+        s = split_of(p, 3, HR_TAIL_EQUAL);
+        assert_ok(hr__split_restore(s, at, &err), &err);
+        begin_all(s, &q);
+        take_steps(s, 20 - k, 7, &step);
+        end_all(s);
+        begin_all(s, &q); /* the next epoch is a whole one */
+        step = 0;
+        take_steps(s, 20, 7, &step);
+        end_all(s);
+        hr_string_free(at);
+        hr__split_unref(s);
+    }
+    hr_plan_unref(p);
+}
+
+static void positions_between_epochs(void **state)
+{
+    const hr_split_request q = { .batch_rows = 10, .prefetch = 2 };
+    hr_plan *p = plan_of_range(60);
+    hr_split *s = split_of(p, 2, HR_TAIL_EQUAL);
+    hr_error err = HR_ERROR_INIT;
+    char *at = NULL, *again = NULL;
+    int64_t step = 0;
+
+    (void)state;
+    assert_ok(hr__split_position(s, &at, &err), &err);
+    assert_contains(at, "\"epoch\":0,");
+    hr_string_free(at);
+    begin_all(s, &q);
+    take_steps(s, 3, 10, &step);
+    end_all(s);
+    assert_ok(hr__split_position(s, &at, &err), &err);
+    assert_contains(at, "\"epoch\":1,");
+    hr__split_unref(s);
+    s = split_of(p, 2, HR_TAIL_EQUAL);
+    assert_ok(hr__split_restore(s, at, &err), &err);
+    assert_ok(hr__split_position(s, &again, &err), &err);
+    assert_string_equal(at, again);
+    begin_all(s, &q);
+    step = 0;
+    take_steps(s, 3, 10, &step);
+    end_all(s);
+    hr_string_free(at);
+    hr_string_free(again);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+}
+
+static void positions_that_differ(void **state)
+{
+    const hr_split_request q = { .batch_rows = 10, .prefetch = 2 }, other = { .batch_rows = 20, .prefetch = 2 };
+    hr_plan *p = plan_of_range(600);
+    hr_split *s = split_of(p, 2, HR_TAIL_EQUAL);
+    hr_error err = HR_ERROR_INIT;
+    hr_table *t = NULL;
+    char *at = NULL;
+    int64_t step = 0;
+
+    (void)state;
+    begin_all(s, &q);
+    take_steps(s, 3, 10, &step);
+    assert_ok(hr__split_position(s, &at, &err), &err);
+    assert_status(hr__split_restore(s, at, &err), HR_INVALID, &err);
+    assert_contains(err.text, "an epoch is running");
+    assert_ok(next(s, 1, &t, &err), &err);
+    hr_table_unref(t);
+    hr_string_free(at);
+    assert_status(hr__split_position(s, &at, &err), HR_MISMATCH, &err);
+    assert_contains(err.text, "rank 0 has taken 3, rank 1 4");
+    assert_null(at);
+    assert_ok(next(s, 0, &t, &err), &err);
+    hr_table_unref(t);
+    assert_ok(hr__split_position(s, &at, &err), &err);
+    hr__split_unref(s);
+    s = split_of(p, 2, HR_TAIL_EQUAL);
+    assert_ok(hr__split_restore(s, at, &err), &err);
+    assert_int_equal(hr__split_begin(s, 0, &other, 0, &err), HR_PENDING);
+    assert_status(begin(s, 1, &other, &err), HR_MISMATCH, &err);
+    assert_contains(err.text, "batches of 10 rows, this feed makes 20");
+    hr_error_clear(&err);
+    hr_string_free(at);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+}
+
+/* --- closing while ranks wait */
+
+static void waiting_rank(void *arg, int rank)
+{
+    job *j = arg;
+
+    if (rank == 0) {
+        pause_ms(60);
+        hr__split_close(j->split);
+        return;
+    }
+    j->st[rank] = begin(j->split, rank - 1, &j->request, &j->err[rank]); /* one of three never asks */
+}
+
+static void closed_while_waiting(void **state)
+{
+    live_memory before = live_now();
+    hr_plan *p = plan_of_range(100);
+    hr_split *s = split_of(p, 3, HR_TAIL_EQUAL);
+    job *j = job_new(s, 10, 1);
+
+    (void)state;
+    run_threads(3, waiting_rank, j);
+    assert_status(j->st[1], HR_CANCELLED, &j->err[1]);
+    assert_status(j->st[2], HR_CANCELLED, &j->err[2]);
+    job_free(j);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+    assert_no_leak(before);
+}
+
+static void chaos_rank(void *arg, int rank)
+{
+    job *j = arg;
+    uint64_t random = (uint64_t)rank * 977 + (uint64_t)j->stop_after;
+
+    for (int i = 0; i < 40; i++) {
+        hr_table *t = NULL;
+        char *text = NULL;
+
+        switch (random_below(&random, 8)) {
+        case 0: hr__split_leave(j->split, rank); break;
+        case 1:
+            if (!hr__split_position(j->split, &text, NULL))
+                hr_string_free(text);
+            break;
+        case 2:
+            if (!hr__split_stats(j->split, &text, NULL))
+                hr_string_free(text);
+            break;
+        case 3: (void)!hr__split_begin(j->split, rank, &j->request, 5, NULL); break;
+        default:
+            if (!hr__split_next(j->split, rank, 5, &t, NULL))
+                hr_table_unref(t);
+            break;
+        }
+    }
+    if (random_below(&random, 3) == 0)
+        hr__split_lost(j->split, rank, NULL);
+    if (rank == 0)
+        hr__split_close(j->split);
+}
+
+/* Any call at any time: nothing hangs, crashes or leaks. */
+static void chaos(void **state)
+{
+    live_memory before = live_now();
+
+    (void)state;
+    for (int round = 0; round < 12; round++) {
+        hr_plan *p = plan_of_range(500);
+        hr_split *s = split_of(p, 4, round % 2 ? HR_TAIL_EQUAL : HR_TAIL_UNEVEN);
+        job *j = job_new(s, 10, 1);
+
+        j->stop_after = round;
+        run_threads(4, chaos_rank, j);
+        job_free(j);
+        hr__split_unref(s);
+        hr_plan_unref(p);
+    }
+    assert_no_leak(before);
+}
+
+static void wrong_arguments(void **state)
+{
+    const hr_split_request q = { .batch_rows = 0 };
+    hr_plan *p = plan_of_range(10);
+    hr_error err = HR_ERROR_INIT;
+    hr_split *s = NULL;
+    hr_table *t = NULL;
+
+    (void)state;
+    assert_status(hr__split_new(p, 0, HR_TAIL_EQUAL, NULL, &s, &err), HR_INVALID, &err);
+    assert_status(hr__split_new(p, 2, HR_TAIL_PAD, NULL, &s, &err), HR_UNSUPPORTED, &err);
+    s = split_of(p, 2, HR_TAIL_EQUAL);
+    assert_status(hr__split_begin(s, 0, &q, 0, &err), HR_INVALID, &err);
+    assert_status(hr__split_next(s, 2, 0, &t, &err), HR_INVALID, &err);
+    assert_status(hr__split_next(s, 1, 0, &t, &err), HR_INVALID, &err);
+    hr_error_clear(&err);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+}
+
+/* One rank, so that everything happens on this thread and the run's. */
+static hr_status one_rank(hr_error *err)
+{
+    const hr_split_request q = { .batch_rows = 8, .prefetch = 1 };
+    hr_status st = HR_OK;
+    hr_plan *p = NULL;
+    hr_split *s = NULL;
+    hr_table *t = NULL;
+    char *at = NULL;
+
+    HR_GO(hr_plan_range(20, "x", &p, err));
+    HR_GO(hr__split_new(p, 1, HR_TAIL_EQUAL, NULL, &s, err));
+    HR_GO(begin(s, 0, &q, err));
+    do {
+        hr_table_unref(t);
+        t = NULL;
+        HR_GO(next(s, 0, &t, err));
+        hr_string_free(at);
+        at = NULL;
+        HR_GO(hr__split_position(s, &at, err));
+    } while (t);
+    HR_GO(hr__split_restore(s, at, err));
+done:
+    hr_string_free(at);
+    hr_table_unref(t);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+    return st;
+}
+
+static void faults(void **state)
+{
+    (void)state;
+    run_with_faults(one_rank, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares),
+        cmocka_unit_test(leave),
+        cmocka_unit_test(one_leaves),
+        cmocka_unit_test(lead_is_bounded),
+        cmocka_unit_test(ranks_disagree),
+        cmocka_unit_test(a_rank_is_lost),
+        cmocka_unit_test(error_of_the_run),
+        cmocka_unit_test(positions),
+        cmocka_unit_test(positions_between_epochs),
+        cmocka_unit_test(positions_that_differ),
+        cmocka_unit_test(closed_while_waiting),
+        cmocka_unit_test(chaos),
+        cmocka_unit_test(wrong_arguments),
+        cmocka_unit_test(faults),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
