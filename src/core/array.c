@@ -88,25 +88,7 @@ int64_t hr__array_null_count(const hr_array *a)
 
 /* ----------------------------------------------------------------------------------------------------- one row's value */
 
-/* 4 or 8: the bytes of an offset; 0: a type without offsets. */
-static int offset_bytes(const hr_type *t)
-{
-    switch (t->id) {
-    case HR_T_STRING:
-    case HR_T_BINARY:
-    case HR_T_LIST:
-    case HR_T_MAP: return 4;
-    case HR_T_LARGE_STRING:
-    case HR_T_LARGE_BINARY:
-    case HR_T_LARGE_LIST: return 8;
-    default: return 0;
-    }
-}
-
 static bool is_text(const hr_type *t) { return t->id == HR_T_STRING || t->id == HR_T_LARGE_STRING; }
-static bool is_bytes(const hr_type *t) { return t->id >= HR_T_STRING && t->id <= HR_T_LARGE_BINARY; }
-static bool has_width(const hr_type *t) { return t->id == HR_T_FIXED_LIST || t->id == HR_T_TENSOR; }
-
 /* Offset number i, counted from the array's first row. */
 static int64_t offset_at(const hr_array *a, int width, int64_t i)
 {
@@ -120,7 +102,7 @@ static int64_t offset_at(const hr_array *a, int width, int64_t i)
 const uint8_t *hr__array_bytes(const hr_array *a, int64_t i, int64_t *n)
 {
     static const uint8_t nothing[1];
-    int width = offset_bytes(a->type);
+    int width = hr__type_offset_bytes(a->type);
     int64_t begin;
 
     if (width == 0) {
@@ -134,7 +116,7 @@ const uint8_t *hr__array_bytes(const hr_array *a, int64_t i, int64_t *n)
 
 void hr__array_range(const hr_array *a, int64_t i, int64_t *begin, int64_t *n)
 {
-    int width = offset_bytes(a->type);
+    int width = hr__type_offset_bytes(a->type);
 
     if (width == 0) {
         *n = a->type->width;
@@ -256,7 +238,7 @@ static hr_status check_offsets(const hr_array *a, int width, int64_t limit, hr_e
     if (offset_at(a, width, 0) < 0 || offset_at(a, width, a->length) > limit)
         return hr_error_set(err, HR_BAD_DATA, "offsets from %lld to %lld, there are %lld %s",
                             (long long)offset_at(a, width, 0), (long long)offset_at(a, width, a->length),
-                            (long long)limit, is_bytes(a->type) ? "bytes" : "values");
+                            (long long)limit, hr__type_is_bytes(a->type) ? "bytes" : "values");
     return HR_OK;
 }
 
@@ -306,9 +288,9 @@ static hr_status check_children(const hr_array *a, bool check_utf8, hr_error *er
 
     if (a->n_children != a->type->n_children)
         return hr_error_set(err, HR_BAD_DATA, "%d children, the type has %d", a->n_children, (int)a->type->n_children);
-    if (has_width(a->type) && __builtin_mul_overflow(needed, (int64_t)a->type->width, &needed))
+    if (hr__type_is_fixed_list(a->type) && __builtin_mul_overflow(needed, (int64_t)a->type->width, &needed))
         return hr_error_set(err, HR_BAD_DATA, "%lld rows of %d values", (long long)a->length, (int)a->type->width);
-    if (offset_bytes(a->type))
+    if (hr__type_offset_bytes(a->type))
         needed = 0; /* by the offsets */
     for (int i = 0; i < a->n_children; i++)
         HR_TRY(check_child(a, i, needed, check_utf8, err));
@@ -317,7 +299,7 @@ static hr_status check_children(const hr_array *a, bool check_utf8, hr_error *er
 
 hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err)
 {
-    int width = offset_bytes(a->type), value_bytes = hr__type_bytes(a->type);
+    int width = hr__type_offset_bytes(a->type), value_bytes = hr__type_bytes(a->type);
     int64_t end = 0;
 
     if (a->offset < 0 || a->length < 0 || __builtin_add_overflow(a->offset, a->length, &end) || end > INT64_MAX - 8)
@@ -328,7 +310,7 @@ hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err)
     if (value_bytes)
         HR_TRY(check_size(a->buffers[1], "values", end, value_bytes, err));
     HR_TRY(check_children(a, check_utf8, err));
-    if (is_bytes(a->type)) {
+    if (hr__type_is_bytes(a->type)) {
         HR_TRY(check_offsets(a, width, a->buffers[2] ? a->buffers[2]->n_bytes : 0, err));
         return check_utf8 && is_text(a->type) ? check_text(a, width, err) : HR_OK;
     }
@@ -339,7 +321,7 @@ hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err)
 
 static int64_t range_bytes(const hr_array *a, int64_t begin, int64_t n)
 {
-    int width = offset_bytes(a->type);
+    int width = hr__type_offset_bytes(a->type);
     int64_t sum = a->buffers[0] ? hr__bits_bytes(n) : 0, first, values;
 
     if (a->type->id == HR_T_BOOL)
@@ -349,11 +331,11 @@ static int64_t range_bytes(const hr_array *a, int64_t begin, int64_t n)
         first = offset_at(a, width, begin);
         values = offset_at(a, width, begin + n) - first;
         sum += (n + 1) * width;
-        return sum + (is_bytes(a->type) ? values : range_bytes(a->children[0], first, values));
+        return sum + (hr__type_is_bytes(a->type) ? values : range_bytes(a->children[0], first, values));
     }
     first = a->offset + begin;
     for (int i = 0; i < a->n_children; i++) {
-        if (has_width(a->type))
+        if (hr__type_is_fixed_list(a->type))
             sum += range_bytes(a->children[i], first * a->type->width, n * a->type->width);
         else
             sum += range_bytes(a->children[i], first, n);
@@ -406,7 +388,7 @@ static bool values_equal(const hr_array *a, int64_t i, const hr_array *b, int64_
         return same_float(a->type->id, hr__array_values(a) + i * width, hr__array_values(b) + j * width);
     if (width)
         return memcmp(hr__array_values(a) + i * width, hr__array_values(b) + j * width, (size_t)width) == 0;
-    if (is_bytes(a->type)) {
+    if (hr__type_is_bytes(a->type)) {
         const uint8_t *p = hr__array_bytes(a, i, &n), *q = hr__array_bytes(b, j, &m);
 
         return n == m && memcmp(p, q, (size_t)n) == 0;
@@ -464,7 +446,7 @@ static bool range_has_nulls(const hr_array *a, int64_t begin, int64_t n)
 /* The one length of the lists in rows [begin, begin + n); -1: there are two. */
 static int64_t common_length(const hr_array *a, int64_t begin, int64_t n)
 {
-    int width = offset_bytes(a->type);
+    int width = hr__type_offset_bytes(a->type);
     int64_t first = offset_at(a, width, begin), length = n ? offset_at(a, width, begin + 1) - first : 0;
 
     for (int64_t i = 1; i <= n; i++)
@@ -487,9 +469,9 @@ bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS],
             return false;
         if (id == HR_T_BOOL || hr__type_bytes(a->type) > 0)
             break;
-        if (*n_dims == HR_MAX_DIMS || (id != HR_T_LIST && id != HR_T_LARGE_LIST && !has_width(a->type)))
+        if (*n_dims == HR_MAX_DIMS || (id != HR_T_LIST && id != HR_T_LARGE_LIST && !hr__type_is_fixed_list(a->type)))
             return false;
-        length = has_width(a->type) ? a->type->width : common_length(a, first, n);
+        length = hr__type_is_fixed_list(a->type) ? a->type->width : common_length(a, first, n);
         if (length < 0)
             return false;
         if (id == HR_T_TENSOR) {
@@ -500,7 +482,8 @@ bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS],
         } else {
             shape[(*n_dims)++] = length;
         }
-        first = has_width(a->type) ? (a->offset + first) * length : offset_at(a, offset_bytes(a->type), first);
+        first = hr__type_is_fixed_list(a->type) ? (a->offset + first) * length
+                                                : offset_at(a, hr__type_offset_bytes(a->type), first);
         n *= length;
         a = a->children[0];
     }

@@ -20,16 +20,6 @@ struct hr_builder {
     hr_builder **children;
 };
 
-static bool is_bytes(const hr_type *t) { return t->id >= HR_T_STRING && t->id <= HR_T_LARGE_BINARY; }
-static bool has_width(const hr_type *t) { return t->id == HR_T_FIXED_LIST || t->id == HR_T_TENSOR; }
-
-static int offset_bytes(const hr_type *t)
-{
-    if (t->id == HR_T_LARGE_STRING || t->id == HR_T_LARGE_BINARY || t->id == HR_T_LARGE_LIST)
-        return 8;
-    return is_bytes(t) || t->id == HR_T_LIST || t->id == HR_T_MAP ? 4 : 0;
-}
-
 void hr__builder_free(hr_builder *b)
 {
     if (!b)
@@ -113,13 +103,13 @@ static hr_status add_row(hr_builder *b, bool valid, hr_error *err)
 /* The offset after the row that is being added, and before the first row a zero. */
 static hr_status add_offset(hr_builder *b, int64_t end, hr_error *err)
 {
-    int width = offset_bytes(b->type);
+    int width = hr__type_offset_bytes(b->type);
     int64_t zero = 0;
     int32_t end32 = (int32_t)end;
 
     if (width == 4 && end > INT32_MAX)
         return hr_error_set(err, HR_BUDGET, "%lld %s in one column, whose 32-bit offsets end at 2 GiB", (long long)end,
-                            is_bytes(b->type) ? "bytes" : "values");
+                            hr__type_is_bytes(b->type) ? "bytes" : "values");
     if (b->n_rows == 0)
         HR_TRY(hr__growbuf_add(&b->main, &zero, width, err));
     return hr__growbuf_add(&b->main, width == 4 ? (const void *)&end32 : (const void *)&end, width, err);
@@ -135,13 +125,13 @@ static hr_status add_zeros(hr_growbuf *g, int64_t n, hr_error *err)
 
 hr_status hr__builder_null(hr_builder *b, hr_error *err)
 {
-    int64_t n_below = b->type->id == HR_T_STRUCT ? 1 : has_width(b->type) ? b->type->width : 0;
+    int64_t n_below = b->type->id == HR_T_STRUCT ? 1 : hr__type_is_fixed_list(b->type) ? b->type->width : 0;
 
     if (b->type->id == HR_T_BOOL)
         HR_TRY(add_bit(&b->main, b->n_rows, false, err));
-    else if (is_bytes(b->type))
+    else if (hr__type_is_bytes(b->type))
         HR_TRY(add_offset(b, b->bytes.buffer ? b->bytes.buffer->n_bytes : 0, err));
-    else if (offset_bytes(b->type))
+    else if (hr__type_offset_bytes(b->type))
         HR_TRY(add_offset(b, b->children[0]->n_rows, err));
     else if (hr__type_bytes(b->type))
         HR_TRY(add_zeros(&b->main, hr__type_bytes(b->type), err));
@@ -170,11 +160,11 @@ hr_status hr__builder_end(hr_builder *b, hr_error *err)
 {
     int64_t width = b->type->id == HR_T_STRUCT ? 1 : b->type->width;
 
-    if (offset_bytes(b->type) && b->n_children == 1) {
+    if (hr__type_offset_bytes(b->type) && b->n_children == 1) {
         HR_TRY(add_offset(b, b->children[0]->n_rows, err));
         return add_row(b, true, err);
     }
-    if (b->type->id != HR_T_STRUCT && !has_width(b->type))
+    if (b->type->id != HR_T_STRUCT && !hr__type_is_fixed_list(b->type))
         return wrong_type(b, "a list", err);
     for (int i = 0; i < b->n_children; i++)
         if (b->children[i]->n_rows != (b->n_rows + 1) * width)
@@ -304,7 +294,7 @@ hr_status hr__builder_bytes(hr_builder *b, const void *data, int64_t n, hr_error
 {
     int64_t width = hr__type_bytes(b->type), held = b->bytes.buffer ? b->bytes.buffer->n_bytes : 0;
 
-    if (is_bytes(b->type)) {
+    if (hr__type_is_bytes(b->type)) {
         HR_TRY(add_offset(b, held + n, err));
         HR_TRY(hr__growbuf_add(&b->bytes, data, n, err));
         return add_row(b, true, err);
@@ -330,13 +320,13 @@ static hr_status move_buffer(hr_growbuf *g, int64_t least_bytes, hr_buffer **out
 
 static hr_status finish_buffers(hr_builder *b, hr_buffer *buffers[3], hr_error *err)
 {
-    bool has_main = b->type->id != HR_T_NULL && b->type->id != HR_T_STRUCT && !has_width(b->type);
+    bool has_main = b->type->id != HR_T_NULL && b->type->id != HR_T_STRUCT && !hr__type_is_fixed_list(b->type);
 
     if (b->n_nulls)
         HR_TRY(move_buffer(&b->validity, 0, &buffers[0], err));
     if (has_main)
-        HR_TRY(move_buffer(&b->main, offset_bytes(b->type), &buffers[1], err));
-    return is_bytes(b->type) ? move_buffer(&b->bytes, 0, &buffers[2], err) : HR_OK;
+        HR_TRY(move_buffer(&b->main, hr__type_offset_bytes(b->type), &buffers[1], err));
+    return hr__type_is_bytes(b->type) ? move_buffer(&b->bytes, 0, &buffers[2], err) : HR_OK;
 }
 
 hr_status hr__builder_finish(hr_builder *b, hr_array **out, hr_error *err)

@@ -269,6 +269,11 @@ hr_type *hr__type_ref(hr_type *t);
 void hr__type_unref(hr_type *t);
 bool hr__type_equal(const hr_type *a, const hr_type *b); /* names of list items and of map entries are ignored */
 int hr__type_bytes(const hr_type *t);                    /* bytes a value if of fixed width and byte-aligned, else 0 */
+int hr__type_offset_bytes(const hr_type *t);             /* 4 or 8 for what has offsets (string, binary, list, map), else 0 */
+/* string, binary and their large ones */
+static inline bool hr__type_is_bytes(const hr_type *t) { return t->id >= HR_T_STRING && t->id <= HR_T_LARGE_BINARY; }
+/* fixed list and tensor: t->width values a row */
+static inline bool hr__type_is_fixed_list(const hr_type *t) { return t->id == HR_T_FIXED_LIST || t->id == HR_T_TENSOR; }
 const char *hr__type_format(const hr_type *t);           /* Arrow's format string, borrowed: "tsu:UTC", "+w:3" (tensors as well) */
 void hr__type_print(const hr_type *t, hr_text *out);     /* "list<item: int64>", "timestamp[us, tz=UTC]", as pyarrow */
 /* Borrows the children. HR_UNSUPPORTED names the format. */

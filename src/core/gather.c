@@ -17,22 +17,6 @@
 
 static const hr_mem root_mem;
 
-static bool is_bytes(const hr_type *t) { return t->id >= HR_T_STRING && t->id <= HR_T_LARGE_BINARY; }
-
-static int offset_bytes(const hr_type *t)
-{
-    switch (t->id) {
-    case HR_T_LARGE_STRING:
-    case HR_T_LARGE_BINARY:
-    case HR_T_LARGE_LIST: return 8;
-    case HR_T_STRING:
-    case HR_T_BINARY:
-    case HR_T_LIST:
-    case HR_T_MAP: return 4;
-    default: return 0;
-    }
-}
-
 static const int32_t *offsets32(const hr_array *a)
 {
     return (const int32_t *)(const void *)a->buffers[1]->data + a->offset;
@@ -62,7 +46,7 @@ static hr_status check_values(const hr_type *type, int width, int64_t n_values, 
     hr__type_print(type, &t);
     st = hr_error_set(err, HR_BUDGET,
                       "%lld %s together in a column of type %s, whose 32-bit offsets end at 2 GiB: use large_%s",
-                      (long long)n_values, is_bytes(type) ? "bytes" : "values", t.data ? t.data : "?",
+                      (long long)n_values, hr__type_is_bytes(type) ? "bytes" : "values", t.data ? t.data : "?",
                       type->id == HR_T_STRING   ? "string"
                       : type->id == HR_T_BINARY ? "binary"
                                                 : "list");
@@ -219,7 +203,7 @@ static void move_offsets64(int64_t *to, const hr_span *spans, int64_t n_spans)
 static hr_status gather_offsets(const hr_mem *mem, const hr_type *type, const hr_span *spans, int64_t n_spans,
                                 int64_t n, int64_t *n_values, hr_buffer **out, hr_error *err)
 {
-    int width = offset_bytes(type);
+    int width = hr__type_offset_bytes(type);
     int64_t first = 0, more = 0;
 
     *n_values = 0;
@@ -253,7 +237,7 @@ static hr_status gather_bytes(const hr_mem *mem, const hr_type *type, const hr_s
 
         if (!a)
             continue;
-        value_range(a, offset_bytes(type), spans[i].begin, spans[i].n, &first, &n_bytes);
+        value_range(a, hr__type_offset_bytes(type), spans[i].begin, spans[i].n, &first, &n_bytes);
         if (n_bytes)
             memcpy(to, a->buffers[2]->data + first, (size_t)n_bytes);
         to += n_bytes;
@@ -280,7 +264,7 @@ static void span_add(hr_span *spans, int64_t *n_spans, const hr_array *a, int64_
 static void child_spans(const hr_type *type, int child, const hr_span *spans, int64_t n_spans, hr_span *out,
                         int64_t *n_out)
 {
-    int width = offset_bytes(type);
+    int width = hr__type_offset_bytes(type);
     int64_t values_a_row = type->id == HR_T_STRUCT ? 1 : type->width;
 
     for (int64_t i = 0; i < n_spans; i++) {
@@ -330,7 +314,7 @@ static hr_status gather_nested(const hr_mem *mem, hr_type *type, const hr_span *
 
     if (!children)
         return hr__error_memory(err, "gather", (int64_t)n_bytes);
-    if (offset_bytes(type))
+    if (hr__type_offset_bytes(type))
         HR_GO(gather_offsets(mem, type, spans, n_spans, n, &n_values, &buffers[1], err));
     HR_GO(gather_children(mem, type, spans, n_spans, children, err));
     st = hr__array_new(type, n, n_null, buffers, children, type->n_children, out, err);
@@ -352,8 +336,7 @@ static hr_status count_rows(const hr_type *type, const hr_span *spans, int64_t n
     for (int64_t i = 0; i < n_spans; i++)
         if (__builtin_add_overflow(*n, spans[i].n, n) || *n > INT64_MAX - 64)
             return hr__error_memory(err, "gather", INT64_MAX);
-    if ((type->id == HR_T_FIXED_LIST || type->id == HR_T_TENSOR) &&
-        __builtin_mul_overflow(*n, (int64_t)type->width, &values))
+    if (hr__type_is_fixed_list(type) && __builtin_mul_overflow(*n, (int64_t)type->width, &values))
         return hr__error_memory(err, "gather", INT64_MAX);
     return HR_OK;
 }
@@ -373,7 +356,7 @@ hr_status hr__array_gather(const hr_mem *mem, hr_type *type, const hr_span *span
     HR_GO(gather_validity(mem, spans, n_spans, n, &buffers[0], &n_null, err));
     if (type->n_children || type->id == HR_T_STRUCT)
         HR_GO(gather_nested(mem, type, spans, n_spans, n, buffers, n_null, out, err));
-    else if (is_bytes(type))
+    else if (hr__type_is_bytes(type))
         HR_GO(gather_bytes(mem, type, spans, n_spans, n, buffers, err));
     else if (type->id == HR_T_BOOL)
         HR_GO(gather_bits(mem, spans, n_spans, n, &buffers[1], err));
@@ -549,7 +532,7 @@ static hr_status take_validity(const hr_mem *mem, const hr_array *a, const rows 
 static hr_status take_offsets(const hr_mem *mem, const hr_array *a, const rows *r, hr_buffer **out, int64_t *n_values,
                               hr_error *err)
 {
-    int width = offset_bytes(a->type);
+    int width = hr__type_offset_bytes(a->type);
     int64_t at = 0;
 
     HR_TRY(new_values(mem, r->n + 1, width, out, err));
@@ -596,7 +579,7 @@ static hr_status take_bytes(const hr_mem *mem, const hr_array *a, const rows *r,
     const uint8_t *from = a->buffers[2] ? a->buffers[2]->data : NULL;
     const uint8_t *from_end = from ? from + a->buffers[2]->n_bytes : NULL;
     uint8_t *to, *to_end;
-    int width = offset_bytes(a->type);
+    int width = hr__type_offset_bytes(a->type);
 
     HR_TRY(take_offsets(mem, a, r, &buffers[1], &total, err));
     HR_TRY(hr__buffer_new(mem, total, &buffers[2], err));
@@ -628,7 +611,7 @@ static hr_status take_list(const hr_mem *mem, const hr_array *a, const rows *r, 
                            hr_error *err)
 {
     hr_status st = HR_OK;
-    int width = offset_bytes(a->type);
+    int width = hr__type_offset_bytes(a->type);
     int64_t first = 0, n = 0, n_spans = 0;
     size_t n_bytes = (size_t)r->n * sizeof(hr_span);
     hr_span *spans = hr__alloc(mem->account, n_bytes);
@@ -657,8 +640,8 @@ done:
 /* Fixed lists of plain numbers, an image or an embedding a row: as values of width * value bytes. */
 static bool is_wide_value(const hr_array *a)
 {
-    return (a->type->id == HR_T_FIXED_LIST || a->type->id == HR_T_TENSOR) && hr__type_bytes(a->children[0]->type) > 0 &&
-           a->children[0]->buffers[1] && !may_be_null(a->children[0]);
+    return hr__type_is_fixed_list(a->type) && hr__type_bytes(a->children[0]->type) > 0 && a->children[0]->buffers[1] &&
+           !may_be_null(a->children[0]);
 }
 
 static hr_status take_wide(const hr_mem *mem, const hr_array *a, const rows *r, hr_array **child, hr_error *err)
@@ -721,7 +704,7 @@ static hr_status take_rows(const hr_mem *mem, const hr_array *a, const rows *r, 
     HR_GO(take_validity(mem, a, r, &buffers[0], &n_null, err));
     if (a->type->n_children || a->type->id == HR_T_STRUCT)
         HR_GO(take_nested(mem, a, r, buffers, n_null, out, err));
-    else if (is_bytes(a->type))
+    else if (hr__type_is_bytes(a->type))
         HR_GO(take_bytes(mem, a, r, buffers, err));
     else if (a->type->id == HR_T_BOOL)
         HR_GO(take_bits(mem, a->buffers[1] ? a->buffers[1]->data : NULL, a->offset + r->base, r, &buffers[1], err));

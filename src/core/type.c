@@ -247,6 +247,20 @@ done:
 
 /* --------------------------------------------------------------------------------------------- equality, size, text */
 
+int hr__type_offset_bytes(const hr_type *t)
+{
+    switch (t->id) {
+    case HR_T_STRING:
+    case HR_T_BINARY:
+    case HR_T_LIST:
+    case HR_T_MAP: return 4;
+    case HR_T_LARGE_STRING:
+    case HR_T_LARGE_BINARY:
+    case HR_T_LARGE_LIST: return 8;
+    default: return 0;
+    }
+}
+
 static bool children_equal(const hr_type *a, const hr_type *b, bool by_name)
 {
     for (int32_t i = 0; i < a->n_children; i++)
