@@ -158,6 +158,7 @@ hr_status hr__function_result(const hr_function *f, const hr_table *in, int64_t 
                               hr_error *err) HR_MUST_USE;
 /* HR_CALLBACK if the function promised a row for a row and gave n_rows in all. */
 hr_status hr__function_rows(const hr_function *f, const hr_table *in, int64_t n_rows, hr_error *err) HR_MUST_USE;
+bool hr__table_in_arena(const hr_table *t, const hr_arena *arena); /* all of its buffers */
 /* The rows with keep[i] != 0. *out is new, NULL if there are none. */
 hr_status hr__table_keep(const hr_mem *mem, const hr_table *in, const uint8_t *keep, hr_table **out, hr_error *err) HR_MUST_USE;
 
@@ -189,8 +190,17 @@ void hr__call_done(hr_call *takes, hr_status st, hr_error *moved);
  * messages. The poller serves it from now on; if it dies, the calls it had fail with HR_PEER naming pid and function, and
  * calls with no worker left fail too. */
 hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, int64_t init_bytes, hr_error *err) HR_MUST_USE;
-int hr__calls_n_workers(const hr_calls *c);
-int hr__calls_n_waiting(const hr_calls *c);     /* queued, not yet taken */
+int hr__calls_n_workers(hr_calls *c);
+int hr__calls_n_waiting(hr_calls *c);           /* queued, not yet taken */
+/* n more workers are being started: calls wait for them, though there may be none yet. Each hr__calls_add_worker that succeeds is one of them.
+ * n < 0: so many will not come after all; if nobody is left, waiting calls fail with HR_PEER and `why` (borrowed; NULL: unknown). */
+void hr__calls_expect(hr_calls *c, int n, const hr_error *why);
+/* Asked when a worker was lost, for how: fills text ("killed by signal 9") and returns true, or false: not known yet, ask again,
+ * which goes on for 300 ms. Called on the poller's thread, without locks: it must not wait for anything, a GIL included. */
+typedef bool hr_calls_lost_fn(void *context, int pid, char *text, size_t cap);
+void hr__calls_set_lost(hr_calls *c, hr_calls_lost_fn *fn, void *context); /* context lives as long as c */
+/* Where its workers want their input: made when first asked for, NULL: no workers, or no memory. Borrowed. */
+hr_arena *hr__calls_arena(hr_calls *c);
 void hr__calls_close(hr_calls *c);              /* workers are told to end, waiting calls fail HR_CANCELLED, takers wake */
 
 /* The worker process's side: a blocking loop over one link, used by the Python worker. */

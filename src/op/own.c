@@ -26,11 +26,9 @@ static bool array_in(const hr_array *a, const hr_arena *arena)
     return true;
 }
 
-static bool lies_well(const hr_table *t, const hr_arena *arena)
+bool hr__table_in_arena(const hr_table *t, const hr_arena *arena)
 {
-    if (!t->sole)
-        return false;
-    for (int i = 0; arena && i < t->schema->n; i++)
+    for (int i = 0; i < t->schema->n; i++)
         if (!array_in(t->columns[i], arena))
             return false;
     return true;
@@ -54,7 +52,7 @@ static hr_status gather_push(const hr_op *op, hr_task *task, const hr_table *in,
     hr_table *out = NULL;
 
     (void)op;
-    if (lies_well(in, mem->arena))
+    if (in->sole && (!mem->arena || hr__table_in_arena(in, mem->arena)))
         out = hr_table_ref(one);
     else
         HR_GO(hr__table_concat(mem, in->schema, &one, 1, &out, err));
