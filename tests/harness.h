@@ -15,6 +15,15 @@
 
 #include "core/core.h"
 
+/* Whether ASan or TSan watches: they are slow, take memory of their own, and do not fork well. */
+#if defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
 /* Bits for `kinds`, beside HR_FAULT_MEMORY and HR_FAULT_IO. */
 enum { MAY_RECOVER = 0x100 /* the code may answer HR_OK although a call failed: a hint, a cache, a detail left out */ };
 

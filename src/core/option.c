@@ -91,8 +91,10 @@ static bool parse_char(const char *s, char *out)
     static const char letters[] = "tnr0\\", bytes[] = "\t\n\r\0\\";
     const char *at = s[0] == '\\' && s[1] && !s[2] ? strchr(letters, s[1]) : NULL;
 
+    if (!at && s[0] && s[1])
+        return false;
     *out = at ? bytes[at - letters] : s[0];
-    return at || !s[0] || !s[1];
+    return true;
 }
 
 /* The index of a word among names separated by blanks; -1: none. */
