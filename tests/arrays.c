@@ -140,6 +140,19 @@ static hr_type *other_type(int k)
 
 hr_type *sample_type(int k) { return k < N_SIMPLE ? hr__type_simple((hr_type_id)k) : other_type(k - N_SIMPLE); }
 
+hr_type *type_named(const char *text)
+{
+    for (int k = 0; k < n_sample_types(); k++) {
+        hr_type *t = sample_type(k);
+
+        if (strcmp(type_text(t), text) == 0)
+            return t;
+        hr__type_unref(t);
+    }
+    fail_msg("no type %s", text);
+    return NULL;
+}
+
 /* ---------------------------------------------------------------------------------------------------------- values */
 
 hr_builder *builder_of(hr_type *type)

@@ -7,6 +7,7 @@
 /* One of each type, nested ones in several ways: sample_type(0) .. sample_type(n - 1), each new. */
 int n_sample_types(void);
 hr_type *sample_type(int k);
+hr_type *type_named(const char *text); /* the sample type with this text, new */
 
 /* n rows of random values, new. About every fourth array has no nulls, about half are slices of longer ones. */
 hr_array *random_array(uint64_t *state, hr_type *type, int64_t n);

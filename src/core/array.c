@@ -62,8 +62,8 @@ hr_status hr__array_slice(const hr_array *a, int64_t begin, int64_t n, hr_array 
 
     *out = NULL;
     if (begin < 0 || n < 0 || begin > a->length - n)
-        return hr_error_set(err, HR_BUG, "slice: rows %lld to %lld of %lld", (long long)begin, (long long)(begin + n),
-                            (long long)a->length);
+        return hr_error_set(err, HR_BUG, "slice: %lld rows from row %lld, there are %lld", (long long)n,
+                            (long long)begin, (long long)a->length);
     for (int i = 0; i < 3; i++)
         buffers[i] = hr__buffer_ref(a->buffers[i]);
     for (int i = 0; i < a->n_children; i++)

@@ -6,7 +6,6 @@
  * Validity is made when the first null comes. After a failed call a builder is only good for hr__builder_free. */
 #include "core/core.h"
 
-#include <math.h>
 #include <stdio.h>
 
 struct hr_builder {
@@ -259,27 +258,10 @@ hr_status hr__builder_uint(hr_builder *b, uint64_t v, hr_error *err)
     return add_integer(b, v, err);
 }
 
-/* Rounds to the nearest, ties to even; above 65,504 and a half step: infinity. */
-static uint16_t half_of(double v)
-{
-    uint16_t sign = signbit(v) ? 0x8000 : 0;
-    double a = fabs(v), scaled;
-    int exponent = 0;
-
-    if (isnan(v))
-        return sign | 0x7E00;
-    if (a >= 65520.0)
-        return sign | 0x7C00;
-    if (a < 0x1p-14)
-        return (uint16_t)(sign + (uint16_t)nearbyint(a * 0x1p24)); /* subnormal, or just not */
-    scaled = frexp(a, &exponent);                                  /* in [0.5, 1) */
-    return (uint16_t)(sign + ((exponent + 13) << 10) + (int)nearbyint(scaled * 2048.0));
-}
-
 hr_status hr__builder_double(hr_builder *b, double v, hr_error *err)
 {
     float single = (float)v;
-    uint16_t half = half_of(v);
+    uint16_t half = hr__half_of(v);
 
     switch (b->type->id) {
     case HR_T_FLOAT16: HR_TRY(hr__growbuf_add(&b->main, &half, sizeof half, err)); break;

@@ -279,6 +279,10 @@ void hr__type_print(const hr_type *t, hr_text *out);     /* "list<item: int64>",
 /* Borrows the children. HR_UNSUPPORTED names the format. */
 hr_status hr__type_from_format(const char *format, hr_field *children, int n_children, hr_type **out, hr_error *err) HR_MUST_USE;
 
+/* Half precision. Rounds to the nearest, ties to even; too large is infinite. */
+uint16_t hr__half_of(double v);
+double hr__half_value(uint16_t h);
+
 hr_status hr__field_init(hr_field *f, const char *name, hr_type *type, bool nullable, hr_error *err) HR_MUST_USE; /* shares type */
 hr_status hr__field_copy(hr_field *to, const hr_field *from, hr_error *err) HR_MUST_USE;
 void hr__field_clear(hr_field *f);

@@ -212,7 +212,7 @@ hr_status hr__origin_slice(const hr_origin *o, int64_t begin, int64_t n, hr_orig
 
     *out = NULL;
     if (begin < 0 || n < 0 || begin > o->n_rows - n)
-        HR_FAIL(HR_BUG, "origin: rows %lld to %lld of %lld", (long long)begin, (long long)(begin + n),
+        HR_FAIL(HR_BUG, "origin: %lld rows from row %lld, there are %lld", (long long)n, (long long)begin,
                 (long long)o->n_rows);
     HR_GO(add_slice(&m, o, begin, n, err));
     st = maker_finish(&m, out, err);

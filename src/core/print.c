@@ -41,20 +41,16 @@ static void print_unsigned(printer *p, const hr_array *a, int64_t i)
     hr__text_add(p->out, "%llu", (unsigned long long)((uint64_t)int_at(a, i) & (UINT64_MAX >> (64 - bits))));
 }
 
-static double half_value(uint16_t h)
+/* The number that the type makes of v. */
+static double rounded(hr_type_id id, double v)
 {
-    double sign = h & 0x8000 ? -1.0 : 1.0;
-    int exponent = (h >> 10) & 31, fraction = h & 0x3FF;
-
-    if (exponent == 31)
-        return fraction ? (double)NAN : sign * (double)INFINITY;
-    if (exponent == 0)
-        return sign * ldexp(fraction, -24);
-    return sign * ldexp(fraction + 1024, exponent - 25);
+    if (id == HR_T_FLOAT16)
+        return hr__half_value(hr__half_of(v));
+    return id == HR_T_FLOAT32 ? (double)(float)v : v;
 }
 
-/* The fewest of least to most digits that read back as the same number; "1.0" rather than "1". */
-static void print_double(printer *p, double v, int least, int most, bool as_float)
+/* The fewest digits, from `least` on, that read back as the same number; "1.0" rather than "1". */
+static void print_double(printer *p, double v, int least, hr_type_id id)
 {
     char text[40];
 
@@ -62,12 +58,13 @@ static void print_double(printer *p, double v, int least, int most, bool as_floa
         hr__text_add(p->out, "%s", isnan(v) ? "nan" : v < 0 ? "-inf" : "inf");
         return;
     }
-    for (int n = least; n <= most; n++) {
-        double back;
-
+    if (v == trunc(v) && fabs(v) < 1e16) {
+        hr__text_add(p->out, "%.1f", v);
+        return;
+    }
+    for (int n = least; n <= 17; n++) {
         snprintf(text, sizeof text, "%.*g", n, v);
-        back = as_float ? (double)strtof(text, NULL) : strtod(text, NULL);
-        if (back == v)
+        if (rounded(id, strtod(text, NULL)) == v)
             break;
     }
     hr__text_add(p->out, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
@@ -79,13 +76,13 @@ static void print_float(printer *p, const hr_array *a, int64_t i)
     double dbl;
 
     if (a->type->id == HR_T_FLOAT16) {
-        print_double(p, half_value((uint16_t)int_at(a, i)), 3, 5, true);
+        print_double(p, hr__half_value((uint16_t)int_at(a, i)), 3, HR_T_FLOAT16);
     } else if (a->type->id == HR_T_FLOAT32) {
         memcpy(&single, hr__array_values(a) + i * 4, 4);
-        print_double(p, (double)single, 6, 9, true);
+        print_double(p, (double)single, 6, HR_T_FLOAT32);
     } else {
         memcpy(&dbl, hr__array_values(a) + i * 8, 8);
-        print_double(p, dbl, 15, 17, false);
+        print_double(p, dbl, 15, HR_T_FLOAT64);
     }
 }
 
@@ -164,10 +161,11 @@ static void print_day(printer *p, int64_t days)
 static const int64_t unit_a_second[] = { 1, 1000, 1000000, 1000000000 };
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+static int64_t floor_rest(int64_t a, int64_t b) { return a % b + (a % b < 0 ? b : 0); }
 
 static void print_clock(printer *p, int64_t v, hr_unit unit)
 {
-    int64_t seconds = floor_div(v, unit_a_second[unit]), rest = v - seconds * unit_a_second[unit];
+    int64_t seconds = floor_div(v, unit_a_second[unit]), rest = floor_rest(v, unit_a_second[unit]);
 
     hr__text_add(p->out, "%02lld:%02lld:%02lld", (long long)(seconds / 3600), (long long)(seconds / 60 % 60),
                  (long long)(seconds % 60));
@@ -178,17 +176,16 @@ static void print_clock(printer *p, int64_t v, hr_unit unit)
 static void print_time(printer *p, const hr_array *a, int64_t i)
 {
     static const char *const units[] = { "s", "ms", "us", "ns" };
-    int64_t v = int_at(a, i), day_units = 86400 * unit_a_second[a->type->unit], day;
+    int64_t v = int_at(a, i), day_units = 86400 * unit_a_second[a->type->unit];
 
     switch (a->type->id) {
     case HR_T_DATE32: print_day(p, v); return;
     case HR_T_DATE64: print_day(p, floor_div(v, 86400000)); return;
     case HR_T_DURATION: hr__text_add(p->out, "%lld%s", (long long)v, units[a->type->unit]); return;
     case HR_T_TIMESTAMP:
-        day = floor_div(v, day_units);
-        print_day(p, day);
+        print_day(p, floor_div(v, day_units));
         hr__text_add(p->out, " ");
-        print_clock(p, v - day * day_units, a->type->unit);
+        print_clock(p, floor_rest(v, day_units), a->type->unit);
         hr__text_add(p->out, a->type->zone ? "Z" : "");
         return;
     default: print_clock(p, v, a->type->unit); return;

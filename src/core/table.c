@@ -5,8 +5,6 @@
  * buffers, and so the last holder may write into them. */
 #include "core/core.h"
 
-#include <stdio.h>
-
 /* A table without columns yet, which the caller fills. */
 static hr_status table_new(hr_schema *schema, int64_t n_rows, hr_origin *origin, hr_table **out, hr_error *err)
 {
@@ -292,6 +290,7 @@ hr_status hr_table_column_view(const hr_table *t, int column, hr_column_view *ou
 void hr_table_print_value(const hr_table *t, int64_t row, int column, char *text, size_t cap)
 {
     hr_text value = { 0 };
+    int64_t n;
 
     if (cap == 0)
         return;
@@ -299,7 +298,11 @@ void hr_table_print_value(const hr_table *t, int64_t row, int column, char *text
     if (check_column(t, column, NULL) || row < 0 || row >= t->n_rows)
         return;
     hr__array_print_some(t->columns[column], row, (int64_t)cap, &value);
-    if (value.data)
-        snprintf(text, cap, "%s", value.data);
+    n = HR_MIN(value.n, (int64_t)cap - 1);
+    while (n > 0 && n < value.n && ((uint8_t)value.data[n] & 0xC0) == 0x80)
+        n--; /* never half a character */
+    if (n)
+        memcpy(text, value.data, (size_t)n);
+    text[n] = '\0';
     hr__text_clear(&value);
 }

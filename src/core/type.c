@@ -9,7 +9,7 @@
  *    ignores it. Nullability is ignored as well: it is a promise about rows, not about layout. */
 #include "core/core.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 
 static const struct {
@@ -464,4 +464,34 @@ hr_status hr__type_from_format(const char *format, hr_field *children, int n_chi
     if (format[0] == 't')
         return from_time(format, out, err);
     return hr_error_set(err, HR_UNSUPPORTED, "format '%s'", format);
+}
+
+/* ------------------------------------------------------------------------------------------------------ half precision */
+
+uint16_t hr__half_of(double v)
+{
+    uint16_t sign = signbit(v) ? 0x8000 : 0;
+    double a = fabs(v), scaled;
+    int exponent = 0;
+
+    if (isnan(v))
+        return sign | 0x7E00;
+    if (a >= 65520.0)
+        return sign | 0x7C00;
+    if (a < 0x1p-14)
+        return (uint16_t)(sign + (uint16_t)nearbyint(a * 0x1p24)); /* subnormal, or just not */
+    scaled = frexp(a, &exponent);                                  /* in [0.5, 1) */
+    return (uint16_t)(sign + ((exponent + 13) << 10) + (int)nearbyint(scaled * 2048.0));
+}
+
+double hr__half_value(uint16_t h)
+{
+    double sign = h & 0x8000 ? -1.0 : 1.0;
+    int exponent = (h >> 10) & 31, fraction = h & 0x3FF;
+
+    if (exponent == 31)
+        return fraction ? (double)NAN : sign * (double)INFINITY;
+    if (exponent == 0)
+        return sign * ldexp(fraction, -24);
+    return sign * ldexp(fraction + 1024, exponent - 25);
 }
