@@ -2,7 +2,7 @@
 
     python bench/memory.py [--rows N] [--limit 256MiB] [--most 400] [--data FOLDER]
 
-Every column of the table is read, in batches of 1,024 rows as NumPy, by one process with Python and NumPy in it.
+Every column of the table is read in batches of 1,024 rows as NumPy, by one process with Python and NumPy.
 Exit status 1 if the peak is above `--most` megabytes.
 """
 
