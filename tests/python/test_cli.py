@@ -89,15 +89,11 @@ def test_count(folder, text_file):
 
 def test_head_as_a_table(folder):
     lines = headrace("head", "-n", 2, "--columns", "x,id", folder)[0].splitlines()
-    assert lines == ["    x  id", "    0   0", "0.125   1"] or lines == [
-        "    x  id",
-        "  0.0   0",
-        "0.125   1",
-    ]
+    assert lines == ["    x  id", "    0   0", "0.125   1"]
     # One line a row whatever the values hold, cut to the width.
     lines = headrace("head", "-n", 6, "--width", 7, "-c", "city", "-c", "tags", folder)[0].splitlines()
     assert len(lines) == 7
-    assert "Köln " in lines[5] and "Köln K…" in lines[3]
+    assert lines[5].startswith("Köln\\n ") and lines[3].startswith("Köln\\n… ")
     assert all(len(line) <= 7 + 2 + 7 for line in lines)
     assert headrace("head", "-n", 0, "-c", "id", folder)[0] == "id\n"
 
