@@ -89,7 +89,7 @@ def test_count(folder, text_file):
 
 def test_head_as_a_table(folder):
     lines = headrace("head", "-n", 2, "--columns", "x,id", folder)[0].splitlines()
-    assert lines == ["    x  id", "    0   0", "0.125   1"]
+    assert lines == ["    x  id", "  0.0   0", "0.125   1"]
     # One line a row whatever the values hold, cut to the width.
     lines = headrace("head", "-n", 6, "--width", 7, "-c", "city", "-c", "tags", folder)[0].splitlines()
     assert len(lines) == 7
