@@ -1,0 +1,127 @@
+"""One worker of a trainer: `python -m headrace.train._worker PAYLOAD`, started by torch's elastic agent
+(launch.py).
+
+It must never outlive the driver: the kernel kills it when the thread that started it ends
+(PR_SET_PDEATHSIG). How it ended is said over the control channel before the process ends, so that the
+driver knows who was first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import traceback
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with(driver_pid: int) -> None:
+    """SIGKILL for this process when its parent ends; right now if that is over already."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    if os.getppid() != driver_pid:
+        os._exit(1)
+
+
+def users_traceback(e: BaseException) -> str:
+    """The traceback without our own frames at its top."""
+    tb = e.__traceback__
+    while tb is not None and os.path.dirname(tb.tb_frame.f_code.co_filename) == os.path.dirname(__file__):
+        tb = tb.tb_next
+    return "".join(traceback.format_exception(type(e), e, tb or e.__traceback__))
+
+
+def pickled(value) -> bytes | None:
+    import cloudpickle
+
+    try:
+        data = cloudpickle.dumps(value)
+        pickle.loads(data)
+        return data
+    except Exception:
+        return None
+
+
+def run(payload: dict, channel, rank: int):
+    from headrace.train import context
+    from headrace.train.checkpoint import Checkpoint
+
+    session = context.Session(
+        channel=channel,
+        world_size=int(os.environ["WORLD_SIZE"]),
+        world_rank=rank,
+        local_rank=int(os.environ["LOCAL_RANK"]),
+        local_world_size=int(os.environ["LOCAL_WORLD_SIZE"]),
+        storage=context.StorageContext(*payload["storage"]),
+        metadata=payload["metadata"],
+        use_gpu=payload["use_gpu"],
+        checkpoint=Checkpoint(channel.latest) if channel.latest else None,
+    )
+    context.set_session(session)
+    try:
+        session.shards = pickle.loads(payload["shards"][rank])
+        backend = pickle.loads(payload["backend"])
+        backend.start(session)
+        loop, config = pickle.loads(payload["loop"])
+        value = loop() if config is None else loop(config)
+        for shard in session.shards.values():
+            close_shard(shard)
+    except BaseException as e:
+        channel.failed(users_traceback(e), pickled(e))  # before anybody is told: who is first is the cause
+        e._headrace_told = True  # the driver shows it
+        for shard in session.shards.values():
+            fail_shard(shard, f"{type(e).__name__}: {e}")
+        raise
+    channel.done(pickled(value))
+    backend.stop()
+
+
+def close_shard(shard) -> None:
+    close = getattr(shard, "close", None)
+    if close:
+        close()
+
+
+def fail_shard(shard, why: str) -> None:
+    fail = getattr(shard, "_fail", None)
+    try:
+        if fail:
+            fail(why)
+    except Exception:
+        pass  # the end of this process says the rest
+
+
+def main() -> None:
+    path, driver_pid = sys.argv[1], int(sys.argv[2])
+    die_with(driver_pid)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is the driver's to tell; here it just ends us
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.stderr.reconfigure(line_buffering=True)
+    with open(path, "rb") as f:
+        payload = pickle.load(f)
+    os.chdir(payload["cwd"])
+    sys.path[:] = payload["sys_path"]
+    sys.argv[:] = payload["argv"]
+    from headrace.train.control import Channel
+
+    rank = int(os.environ["RANK"])
+    channel = Channel(payload["address"], payload["token"], rank)
+    code = 0
+    try:
+        run(payload, channel, rank)
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else 1
+    except BaseException as e:
+        if not getattr(e, "_headrace_told", False):
+            print(users_traceback(e), file=sys.stderr, end="", flush=True)
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads of the train loop, or a dead process group, must not hold it up
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""A checkpoint: a folder, and what is known about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+METADATA_FILE = ".metadata.json"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes beside, then renames: who reads `path` sees the old text or the new one."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with open(beside, "w", encoding="utf-8") as f:
+        f.write(text)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(beside, path)
+
+
+class Checkpoint:
+    """A reference to a folder; nothing is read or copied until it is asked for."""
+
+    def __init__(self, path: str | os.PathLike, filesystem: Any = None):
+        if filesystem is not None:
+            raise NotImplementedError("Checkpoint(filesystem=...) does not exist yet; give a local path")
+        path = os.fspath(path)
+        self.path = path[len("file://") :] if path.startswith("file://") else path
+        self.filesystem = None
+
+    def __repr__(self) -> str:
+        return f"Checkpoint(path={self.path!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Checkpoint) and os.path.abspath(self.path) == os.path.abspath(other.path)
+
+    def __hash__(self) -> int:
+        return hash(os.path.abspath(self.path))
+
+    @classmethod
+    def from_directory(cls, path: str | os.PathLike) -> Checkpoint:
+        """A checkpoint of what lies in the local folder `path`. The folder is not copied before report()
+        does.
+        """
+        return cls(path)
+
+    def to_directory(self, path: str | os.PathLike | None = None) -> str:
+        """Copies the content into the folder `path` (made if need be; None: a new temporary one). Returns
+        its path.
+        """
+        path = tempfile.mkdtemp(prefix="headrace-checkpoint-") if path is None else os.fspath(path)
+        shutil.copytree(self.path, path, dirs_exist_ok=True)
+        return path
+
+    @contextmanager
+    def as_directory(self) -> Iterator[str]:
+        """A local folder with the content, to read from: the checkpoint's own, as it is local."""
+        if not os.path.isdir(self.path):
+            raise FileNotFoundError(f"{self.path}: no such checkpoint")
+        yield self.path
+
+    def get_metadata(self) -> dict[str, Any]:
+        """What set_metadata() wrote, and TorchTrainer(metadata=...) for checkpoints of its workers."""
+        try:
+            text = Path(self.path, METADATA_FILE).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {}
+        return json.loads(text)
+
+    def set_metadata(self, metadata: dict[str, Any]) -> None:
+        """Writes `metadata` (what JSON can hold) into the checkpoint, in place of what was there."""
+        write_whole(Path(self.path, METADATA_FILE), json.dumps(metadata))
+
+    def update_metadata(self, metadata: dict[str, Any]) -> None:
+        self.set_metadata({**self.get_metadata(), **metadata})

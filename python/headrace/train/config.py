@@ -1,0 +1,204 @@
+"""What a run of a trainer is given: how many workers, where results go, how data sets are dealt out.
+
+Names, order and defaults of arguments are Ray Train's (v2). What does not exist here yet is refused when
+it is set, with a sentence, instead of being ignored.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from headrace.data import DataIterator, Dataset, ExecutionOptions
+
+DEFAULT_STORAGE = "~/headrace_results"
+
+
+def _refuse(owner: str, **given) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise NotImplementedError(f"{owner}({name}=...) does not exist yet; leave it out")
+
+
+@dataclass
+class ScalingConfig:
+    """How many workers train.
+
+    num_workers: processes, one rank each; 0: the train loop runs in this process (local mode: a debugger
+    works, no
+        process is started).
+    use_gpu: rank r uses the CUDA device of number local rank; the back end is then NCCL instead of Gloo.
+
+    The other arguments name resources of a cluster and have no effect on one machine.
+    """
+
+    num_workers: int = 1
+    use_gpu: bool = False
+    resources_per_worker: dict[str, float] | None = None
+    placement_strategy: str = "PACK"
+    accelerator_type: str | None = None
+    label_selector: Any = None
+    elastic_resize_monitor_interval_s: float = 60.0
+
+    def __post_init__(self):
+        if (
+            not isinstance(self.num_workers, int)
+            or isinstance(self.num_workers, bool)
+            or self.num_workers < 0
+        ):
+            raise ValueError(
+                f"ScalingConfig(num_workers={self.num_workers!r}): a number of processes, or 0 for local "
+                "mode; ranges (elastic training) do not exist yet"
+            )
+
+
+@dataclass
+class FailureConfig:
+    """max_failures: so many times the workers are started again, from the last checkpoint, after one
+    failed; -1: always.
+    """
+
+    max_failures: int = 0
+    max_preemption_failures: int = -1
+    controller_failure_limit: int = -1
+
+
+@dataclass
+class CheckpointConfig:
+    """Which checkpoints stay: the best num_to_keep by checkpoint_score_attribute of their metrics
+    (without: the newest).
+
+    The newest is always kept, since a restart begins there. None keeps all.
+    """
+
+    num_to_keep: int | None = None
+    checkpoint_score_attribute: str | None = None
+    checkpoint_score_order: Literal["max", "min"] = "max"
+
+    def __post_init__(self):
+        if self.num_to_keep is not None and self.num_to_keep < 1:
+            raise ValueError(f"CheckpointConfig(num_to_keep={self.num_to_keep}): 1 or more, or None for all")
+        if self.checkpoint_score_order not in ("max", "min"):
+            raise ValueError(
+                f"CheckpointConfig(checkpoint_score_order={self.checkpoint_score_order!r}): 'max' or 'min'"
+            )
+
+
+@dataclass
+class RunConfig:
+    """name: of the folder of this run below storage_path (default ~/headrace_results), made of the time if
+    None.
+    """
+
+    name: str | None = None
+    storage_path: str | os.PathLike | None = None
+    storage_filesystem: Any = None
+    failure_config: FailureConfig = field(default_factory=FailureConfig)
+    checkpoint_config: CheckpointConfig = field(default_factory=CheckpointConfig)
+    callbacks: list | None = None
+    worker_runtime_env: dict | None = None
+    logging_config: Any = None
+
+    def __post_init__(self):
+        _refuse(
+            "RunConfig",
+            storage_filesystem=self.storage_filesystem,
+            callbacks=self.callbacks or None,
+            worker_runtime_env=self.worker_runtime_env or None,
+            logging_config=self.logging_config,
+        )
+        self.failure_config = self.failure_config or FailureConfig()
+        self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
+        path = os.fspath(self.storage_path or DEFAULT_STORAGE)
+        if path.startswith("file://"):
+            path = path[len("file://") :]
+        if "://" in path:
+            raise NotImplementedError(f"RunConfig(storage_path={path!r}): only local paths, so far")
+        self.storage_path = str(Path(path).expanduser().absolute())
+
+
+class DataConfig:
+    """Deals the data sets of a trainer out to its workers. Subclass it and override configure() for
+    anything else.
+
+    datasets_to_split: "all", or names: each of these is split, every worker gets an equal share of its
+    rows; of any
+        other data set every worker gets all rows.
+    execution_options: one ExecutionOptions for all data sets, or a dict of name -> ExecutionOptions.
+    enable_shard_locality: no effect on one machine.
+    """
+
+    def __init__(
+        self,
+        datasets_to_split: Literal["all"] | list[str] = "all",
+        execution_options: ExecutionOptions | dict[str, ExecutionOptions] | None = None,
+        enable_shard_locality: bool = True,
+    ):
+        if datasets_to_split != "all" and not isinstance(datasets_to_split, (list, tuple, set)):
+            raise TypeError(
+                f"DataConfig(datasets_to_split={datasets_to_split!r}): 'all' or a list of names of data sets"
+            )
+        self._datasets_to_split = datasets_to_split
+        self._execution_options = execution_options
+        self._enable_shard_locality = enable_shard_locality
+
+    def configure(
+        self,
+        datasets: dict[str, Dataset],
+        world_size: int,
+        worker_handles: list | None,
+        worker_node_ids: list[str] | None,
+        **kwargs,
+    ) -> list[dict[str, DataIterator]]:
+        """For each worker, in order of rank, name -> DataIterator. Runs in the driver, before the workers
+        start.
+
+        A data set that is not split is run once for each worker, in the driver, where it shares function
+        workers, threads and budget with all others.
+        """
+        if self._datasets_to_split == "all":
+            split = set(datasets)
+        else:
+            split = set(self._datasets_to_split)
+            if missing := split - set(datasets):
+                raise ValueError(
+                    f"DataConfig(datasets_to_split=...): no data set {sorted(missing)}; "
+                    f"there are {sorted(datasets)}"
+                )
+        hints = worker_node_ids if self._enable_shard_locality else None
+        out: list[dict[str, DataIterator]] = [{} for _ in range(world_size)]
+        for name, ds in datasets.items():
+            ds = self._with_options(name, ds)
+            if name in split:
+                shards = ds.streaming_split(world_size, equal=True, locality_hints=hints)
+            else:
+                shards = [ds.streaming_split(1, equal=True)[0] for _ in range(world_size)]
+            for rank, shard in enumerate(shards):
+                out[rank][name] = shard
+        return out
+
+    def _with_options(self, name: str, ds: Dataset) -> Dataset:
+        options = self._execution_options
+        if isinstance(options, dict):
+            options = options.get(name)
+        if options is None:
+            return ds
+        import copy
+
+        ds = copy.copy(ds)
+        context = copy.deepcopy(ds.context)
+        context.execution_options = options
+        ds._context = context
+        return ds
+
+    @staticmethod
+    def default_ingest_options() -> ExecutionOptions:
+        """The current options of DataContext, as training wants them: to be changed and passed on."""
+        import copy
+
+        from headrace.data import DataContext
+
+        return copy.deepcopy(DataContext.get_current().execution_options)

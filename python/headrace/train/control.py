@@ -1,0 +1,239 @@
+"""Driver and workers of a run talk over an abstract Unix socket: hello, reports, the way a worker ended.
+
+The driver accepts only processes of its own user that know the run's token. A report is a barrier: it is
+answered when all workers have sent theirs. Nothing of the data goes this way.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import pickle
+import secrets
+import socket
+import struct
+import threading
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from headrace.train.storage import RunStorage
+
+
+@dataclass
+class WorkerFailure:
+    """How a worker said that it failed."""
+
+    rank: int
+    traceback: str
+    exception: BaseException | None
+
+
+@dataclass
+class _Report:
+    metrics: dict[str, Any]
+    has_files: bool
+    dir_name: str | None
+
+
+class Control:
+    """The driver's end, for one start of the workers. `states()` gives the positions of the data sets, or
+    raises.
+    """
+
+    def __init__(self, storage: RunStorage, world_size: int, states: Callable[[], dict[str, Any]]):
+        self.storage = storage
+        self.world_size = world_size
+        self.states = states
+        self.token = secrets.token_hex(16)
+        self.address = f"headrace-train-{os.getpid()}-{secrets.token_hex(8)}"
+        self.failures: list[WorkerFailure] = []
+        self.pids: dict[int, int] = {}
+        self.return_values: dict[int, Any] = {}
+        self._lock = threading.Lock()  # guards the above and what follows
+        self._conns: dict[int, Connection] = {}
+        self._pending: dict[int, _Report] = {}
+        self._n_reports = 0
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind("\0" + self.address)
+        self._listener.listen(128)
+        threading.Thread(target=self._accept, name="headrace-train-accept", daemon=True).start()
+
+    def close(self) -> None:
+        """Ends all connections."""
+        try:
+            self._listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._listener.close()
+        with self._lock:
+            conns = list(self._conns.values())
+            self._conns.clear()
+        for conn in conns:
+            try:
+                socket.socket(fileno=os.dup(conn.fileno())).shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # the thread that reads it closes it
+
+    # --- threads: one accepts, one for each worker
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(
+                target=self._serve, args=(sock,), name="headrace-train-control", daemon=True
+            ).start()
+
+    def _hello(self, sock: socket.socket, conn: Connection) -> int | None:
+        """The rank of a worker of ours; None: somebody else."""
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, uid, _ = struct.unpack("3i", raw)
+        if uid != os.getuid():
+            return None
+        token, _, rank = conn.recv_bytes(256).decode().partition(" ")
+        if not hmac.compare_digest(token, self.token) or not rank.isdigit() or int(rank) >= self.world_size:
+            return None
+        with self._lock:
+            self.pids[int(rank)] = pid
+            self._conns[int(rank)] = conn
+        return int(rank)
+
+    def _serve(self, sock: socket.socket) -> None:
+        with sock, Connection(os.dup(sock.fileno())) as conn:
+            rank = None
+            try:
+                rank = self._hello(sock, conn)
+                if rank is None:
+                    return
+                conn.send(("welcome", self._latest(), self.storage.staging()))
+                while True:
+                    self._handle(rank, conn.recv())
+            except (EOFError, OSError, ValueError):
+                pass  # the launcher sees how the process ended
+            finally:
+                with self._lock:
+                    if rank is not None and self._conns.get(rank) is conn:
+                        del self._conns[rank]
+
+    def _latest(self) -> str | None:
+        return self.storage.latest.path if self.storage.latest else None
+
+    def _handle(self, rank: int, message: tuple) -> None:
+        kind, *rest = message
+        with self._lock:
+            if kind == "report":
+                self._pending[rank] = _Report(*rest)
+            elif kind == "done":
+                self.return_values[rank] = _unpickled(rest[0])
+            elif kind == "failed":
+                traceback, exception = rest
+                self.failures.append(WorkerFailure(rank, traceback, _unpickled(exception)))
+            self._settle_locked()
+
+    def _settle_locked(self) -> None:
+        """Answers the barrier, if all have come to it, or if not all can."""
+        if not self._pending or len(self._pending) + len(self.return_values) < self.world_size:
+            return
+        pending, self._pending = self._pending, {}
+        if self.return_values:
+            early = min(self.return_values)
+            answer = (
+                "error",
+                RuntimeError(
+                    f"report() has to be called equally often by all workers: rank {early} ended its train "
+                    f"loop after {self._n_reports} calls, rank {min(pending)} called it once more"
+                ),
+            )
+        else:
+            answer = self._commit_locked(pending)
+        for rank in pending:
+            conn = self._conns.get(rank)
+            try:
+                if conn:
+                    conn.send(answer)
+            except OSError:
+                pass  # it died; the launcher sees that
+
+    def _commit_locked(self, pending: dict[int, _Report]) -> tuple:
+        self._n_reports += 1
+        has_files = any(r.has_files for r in pending.values())
+        names = {r.dir_name for r in pending.values() if r.dir_name}
+        try:
+            if len(names) > 1:
+                raise ValueError(
+                    f"report(checkpoint_dir_name=...): the workers gave different names, {sorted(names)}"
+                )
+            state = self._states() if has_files else None
+            self.storage.commit(pending[0].metrics, has_files, next(iter(names), None), state)
+        except Exception as e:
+            return ("error", e)
+        return ("ok", self._latest(), self.storage.staging())
+
+    def _states(self) -> dict[str, Any]:
+        try:
+            return self.states()
+        except Exception as e:
+            warnings.warn(
+                f"this checkpoint holds no position of the data sets, a restart reads the epoch anew: {e}",
+                stacklevel=2,
+            )
+            return {}
+
+
+def _unpickled(data: bytes | None) -> Any:
+    if data is None:
+        return None
+    try:
+        return pickle.loads(data)
+    except Exception:  # of a class that only the worker has
+        return None
+
+
+class Channel:
+    """The worker's end."""
+
+    def __init__(self, address: str, token: str, rank: int):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.connect("\0" + address)
+        self._conn = Connection(sock.detach())
+        self._conn.send_bytes(f"{token} {rank}".encode())
+        _, self.latest, self._staging = self._conn.recv()
+
+    def staging(self) -> str:
+        """The folder where the files of the next checkpoint go."""
+        return self._staging
+
+    def report(self, metrics: dict[str, Any], has_files: bool, dir_name: str | None) -> str | None:
+        """Waits for all workers. The path of the newest checkpoint."""
+        self._conn.send(("report", metrics, has_files, dir_name))
+        kind, *rest = self._conn.recv()  # EOFError if the driver is gone: the worker ends
+        if kind == "error":
+            raise rest[0]
+        latest, self._staging = rest
+        return latest
+
+    def done(self, value: bytes | None) -> None:
+        self._conn.send(("done", value))
+
+    def failed(self, traceback: str, exception: bytes | None) -> None:
+        self._conn.send(("failed", traceback, exception))
+
+
+class LocalChannel:
+    """The same without workers: local mode writes what is reported itself."""
+
+    def __init__(self, storage: RunStorage, states: Callable[[], dict[str, Any]]):
+        self._storage = storage
+        self._states = states
+
+    def staging(self) -> str:
+        return self._storage.staging()
+
+    def report(self, metrics: dict[str, Any], has_files: bool, dir_name: str | None) -> str | None:
+        self._storage.commit(metrics, has_files, dir_name, self._states() if has_files else None)
+        return self._storage.latest.path if self._storage.latest else None

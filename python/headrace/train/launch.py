@@ -1,0 +1,176 @@
+"""Starts the workers of a trainer, watches them, and ends them, by PyTorch's elastic agent in this process.
+
+The agent starts `python -m headrace.train._worker`, so that a script needs no `if __name__ == "__main__"`:
+functions of the script travel by value (cloudpickle). What workers print is shown by the agent with their
+rank before it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import pickle
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from typing import Any
+
+from headrace.train.control import Control, WorkerFailure
+from headrace.train.result import TrainingFailedError
+
+SHUTDOWN_S = 5  # between SIGTERM and SIGKILL for workers that have to end
+CAUSE_S = 1.0  # a process's last words may come after the launcher saw its end
+
+
+class _Quiet:
+    """torch's agent logs each end of a process several times; the user gets one exception instead."""
+
+    def __enter__(self):
+        names = [n for n in logging.root.manager.loggerDict if n.startswith("torch.distributed.elastic")]
+        self.levels = {n: logging.getLogger(n).level for n in ["torch.distributed.elastic", *names]}
+        if not os.environ.get("HEADRACE_DEBUG"):
+            for name in self.levels:
+                logging.getLogger(name).setLevel(logging.CRITICAL)
+
+    def __exit__(self, *_):
+        for name, level in self.levels.items():
+            logging.getLogger(name).setLevel(level)
+
+
+class _Signals:
+    """The agent takes over signals, to end its workers; afterwards they are what they were."""
+
+    NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
+
+    def __enter__(self):
+        self.kept = {}
+        if threading.current_thread() is threading.main_thread():
+            self.kept = {s: signal.getsignal(s) for s in (getattr(signal, n) for n in self.NAMES)}
+
+    def __exit__(self, *_):
+        for number, handler in self.kept.items():
+            if handler is not None:
+                signal.signal(number, handler)
+
+
+def _launch_config(n_workers: int, log_dir: str):
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+    from torch.distributed.launcher.api import LaunchConfig
+
+    wanted = {
+        "min_nodes": 1,
+        "max_nodes": 1,
+        "nproc_per_node": n_workers,
+        "run_id": uuid.uuid4().hex,
+        "role": "rank",
+        "rdzv_backend": "c10d",
+        "rdzv_endpoint": "localhost:0",
+        "max_restarts": 0,  # we restart: with new splits, from a checkpoint
+        "monitor_interval": 0.05,
+        "local_addr": "localhost",
+        "log_line_prefix_template": "(rank ${rank}) ",
+        "logs_specs": DefaultLogsSpecs(log_dir=log_dir, tee=Std.ALL),
+        "shutdown_timeout": SHUTDOWN_S,
+    }
+    known = {f.name for f in dataclasses.fields(LaunchConfig)}
+    return LaunchConfig(**{k: v for k, v in wanted.items() if k in known})
+
+
+def _how_it_ended(exitcode: int) -> str:
+    if exitcode >= 0:
+        return f"ended with exit code {exitcode}"
+    try:
+        name = signal.Signals(-exitcode).name
+    except ValueError:
+        name = "unknown"
+    return f"was killed by signal {-exitcode} ({name})"
+
+
+def _wait_for_words(control: Control) -> None:
+    until = time.monotonic() + CAUSE_S
+    while not control.failures and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def _failed(control: Control, children: dict[int, Any]) -> TrainingFailedError:
+    """The exception for what happened. The cause is who was killed without a word of its own, else who
+    spoke first.
+    """
+    ended = {r: f for r, f in children.items() if f.exitcode != -signal.SIGTERM} or children
+    if not control.failures and not any(f.exitcode < 0 for f in ended.values()):
+        _wait_for_words(control)
+    spoke = {f.rank: f for f in control.failures}
+    parts, cause = [], None
+    for rank, f in sorted(ended.items()):
+        if rank not in spoke and f.exitcode < 0:
+            parts.append(f"rank {rank} (pid {f.pid}) {_how_it_ended(f.exitcode)}")
+    if not parts:
+        for f in control.failures[:1]:
+            parts.append(f"rank {f.rank} failed:\n\n{f.traceback.rstrip()}")
+            cause = f.exception
+    if not parts:
+        parts = [f"rank {r} (pid {f.pid}) {_how_it_ended(f.exitcode)}" for r, f in sorted(ended.items())]
+    failures = {f.rank: f.exception or f.traceback for f in control.failures}
+    failures.update({r: _how_it_ended(f.exitcode) for r, f in ended.items() if r not in failures})
+    error = TrainingFailedError("; ".join(parts), failures)
+    error.__cause__ = cause
+    return error
+
+
+def _kill_survivors(control: Control) -> None:
+    """None should be there: the agent has ended them. A worker that the agent lost sight of is killed
+    here.
+    """
+    for pid in control.pids.values():
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                parent = int(f.read().rpartition(")")[2].split()[1])
+            if parent == os.getpid():
+                os.kill(pid, signal.SIGKILL)
+        except (OSError, ValueError):
+            pass
+
+
+def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> None:
+    """Runs one worker per rank to its end. TrainingFailedError if one fails; none of them is there
+    afterwards.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import elastic_launch
+
+    folder = tempfile.mkdtemp(prefix="headrace-train-")
+    path = os.path.join(folder, "payload")
+    payload = {
+        **payload,
+        "address": control.address,
+        "token": control.token,
+        "cwd": os.getcwd(),
+        "sys_path": [os.path.abspath(p) for p in sys.path],
+        "argv": list(sys.argv),
+    }
+    try:
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as f:
+            pickle.dump(payload, f)
+        config = _launch_config(n_workers, os.path.join(folder, "logs"))
+        command = ["-m", "headrace.train._worker", path, str(os.getpid())]
+        with _Quiet(), _Signals():
+            elastic_launch(config, sys.executable)(*command)
+    except ChildFailedError as e:
+        error = _failed(control, e.failures)
+        raise error from error.__cause__
+    except SignalException as e:
+        if e.sigval == signal.SIGINT:
+            raise KeyboardInterrupt from None
+        raise SystemExit(128 + e.sigval) from None
+    finally:
+        _kill_survivors(control)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+__all__ = ["WorkerFailure", "run_workers"]

@@ -1,0 +1,89 @@
+"""What fit() returns, and the exceptions that it raises."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.train.checkpoint import Checkpoint
+
+PROGRESS_FILE = "progress.json"
+
+
+class TrainingFailedError(RuntimeError):
+    """A worker failed. The text has its rank and its traceback; __cause__ is its exception, where that can
+    be pickled.
+
+    worker_failures: rank -> exception (or text) of all workers that told why they failed, the first one
+    first.
+    """
+
+    def __init__(self, message: str, worker_failures: dict[int, Any] | None = None):
+        super().__init__(message)
+        self.worker_failures = worker_failures or {}
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.worker_failures)
+
+
+WorkerGroupError = TrainingFailedError
+
+
+@dataclass
+class Result:
+    """metrics: what rank 0 reported last; checkpoint: the newest; path: the folder of the run.
+
+    best_checkpoints: (checkpoint, its metrics), all that were kept, the oldest first.
+    """
+
+    metrics: dict[str, Any] | None
+    checkpoint: Checkpoint | None
+    error: Exception | None
+    path: str
+    best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] = field(default_factory=list)
+    return_value: Any = None
+    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @property
+    def metrics_dataframe(self):
+        """What rank 0 reported, one row a report; None if nothing was. Needs pandas."""
+        if not self.history:
+            return None
+        import pandas
+
+        return pandas.DataFrame(self.history)
+
+    def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
+        """Of those that were kept, the one whose metrics have the largest (mode "max") or smallest ("min")
+        `metric`.
+        """
+        if mode not in ("max", "min"):
+            raise ValueError(f"get_best_checkpoint(mode={mode!r}): 'max' or 'min'")
+        having = [(c, m[metric]) for c, m in self.best_checkpoints if metric in m]
+        if not having:
+            return None
+        return (max if mode == "max" else min)(having, key=lambda pair: pair[1])[0]
+
+    @classmethod
+    def from_path(cls, path: str | os.PathLike) -> Result:
+        """The result of an earlier run, from its folder. Metrics are what JSON keeps of them."""
+        file = Path(path, PROGRESS_FILE)
+        try:
+            known = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{path}: not the folder of a run ({PROGRESS_FILE} is not there)"
+            ) from None
+        best = [(Checkpoint(os.path.join(path, c["name"])), c["metrics"]) for c in known["checkpoints"]]
+        history = known["metrics"]
+        return cls(
+            metrics=history[-1] if history else None,
+            checkpoint=best[-1][0] if best else None,
+            error=None,
+            path=os.fspath(path),
+            best_checkpoints=best,
+            history=history,
+        )

@@ -1,0 +1,237 @@
+"""Training with PyTorch: a process group of the workers, models and loaders made ready for it."""
+
+from __future__ import annotations
+
+import os
+import random
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+
+from headrace.train import context
+from headrace.train.config import DataConfig, RunConfig, ScalingConfig
+from headrace.train.trainer import DataParallelTrainer
+
+
+@dataclass
+class TorchConfig:
+    """backend: "gloo", "nccl", or None: by ScalingConfig(use_gpu). init_method: "env". timeout_s: of
+    collective operations.
+    """
+
+    backend: str | None = None
+    init_method: str = "env"
+    timeout_s: int = 1800
+
+    def __post_init__(self):
+        if self.init_method != "env":
+            raise NotImplementedError(f"TorchConfig(init_method={self.init_method!r}): only 'env', so far")
+
+    def start(self, session: context.Session) -> None:
+        """On each worker, before the train loop."""
+        if "OMP_NUM_THREADS" not in os.environ:
+            cpus = len(os.sched_getaffinity(0))
+            torch.set_num_threads(max(1, cpus // session.local_world_size))
+        if session.use_gpu:
+            torch.cuda.set_device(get_device())
+        backend = self.backend or ("nccl" if session.use_gpu else "gloo")
+        dist.init_process_group(backend, init_method="env://", timeout=timedelta(seconds=self.timeout_s))
+
+    def stop(self) -> None:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+class TorchTrainer(DataParallelTrainer):
+    """Runs a train loop on several processes that form a torch.distributed process group.
+
+    train_loop_per_worker: called on each worker, with train_loop_config (a dict, {} by default) if it
+    takes an argument. It gets
+        its data by train.get_dataset_shard(name), and reports by train.report(metrics, checkpoint).
+    datasets: name -> Dataset, each dealt out to the workers as dataset_config says (default: all are split).
+    metadata: what JSON can hold; is in every checkpoint (Checkpoint.get_metadata()) and in
+    get_context().get_metadata().
+
+    Functions defined in a script or a notebook are sent to the workers by value: no `if __name__ ==
+    "__main__"` is needed.
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any],
+        *,
+        train_loop_config: dict[str, Any] | None = None,
+        torch_config: TorchConfig | None = None,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        datasets: dict[str, Any] | None = None,
+        dataset_config: DataConfig | None = None,
+        metadata: dict[str, Any] | None = None,
+        validation_config: Any = None,
+        resume_from_checkpoint: Any = None,
+    ):
+        if validation_config is not None:
+            raise NotImplementedError("TorchTrainer(validation_config=...) does not exist yet; leave it out")
+        if resume_from_checkpoint is not None:
+            raise NotImplementedError(
+                "TorchTrainer(resume_from_checkpoint=...): give its path in train_loop_config, load it there"
+            )
+        super().__init__(
+            train_loop_per_worker,
+            train_loop_config=train_loop_config,
+            backend=torch_config or TorchConfig(),
+            scaling_config=scaling_config,
+            run_config=run_config,
+            datasets=datasets,
+            dataset_config=dataset_config,
+            metadata=metadata,
+        )
+
+
+def _use_gpu() -> bool:
+    return context._session is not None and context._session.use_gpu
+
+
+def get_device() -> torch.device:
+    """The device of this worker: the CUDA device of its local rank with ScalingConfig(use_gpu=True), else
+    the CPU.
+    """
+    if _use_gpu() and torch.cuda.is_available():
+        return torch.device("cuda", context._session.local_rank % torch.cuda.device_count())
+    return torch.device("cpu")
+
+
+def get_devices() -> list[torch.device]:
+    """All devices of this worker: one."""
+    return [get_device()]
+
+
+def prepare_model(
+    model: torch.nn.Module,
+    move_to_device: bool | torch.device = True,
+    parallel_strategy: Literal["ddp", "fsdp"] | None = "ddp",
+    parallel_strategy_kwargs: dict[str, Any] | None = None,
+) -> torch.nn.Module:
+    """The model on this worker's device and, with more than one worker, wrapped in DistributedDataParallel
+    (or FSDP).
+    """
+    if parallel_strategy not in ("ddp", "fsdp", None):
+        raise ValueError(f"prepare_model(parallel_strategy={parallel_strategy!r}): 'ddp', 'fsdp' or None")
+    device = move_to_device if isinstance(move_to_device, torch.device) else get_device()
+    if move_to_device:
+        model = model.to(device)
+    if parallel_strategy is None or not dist.is_initialized() or dist.get_world_size() < 2:
+        return model
+    kwargs = dict(parallel_strategy_kwargs or {})
+    if parallel_strategy == "fsdp":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        return FullyShardedDataParallel(model, **kwargs)
+    if device.type == "cuda":
+        kwargs = {"device_ids": [device], "output_device": device, **kwargs}
+    return torch.nn.parallel.DistributedDataParallel(model, **kwargs)
+
+
+class _MovedLoader:
+    """A loader whose tensors come on `device`."""
+
+    def __init__(self, loader: torch.utils.data.DataLoader, device: torch.device):
+        self._loader = loader
+        self._device = device
+
+    def __getattr__(self, name: str):
+        return getattr(self._loader, name)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def _moved(self, item: Any) -> Any:
+        if isinstance(item, torch.Tensor):
+            return item.to(self._device, non_blocking=True)
+        if isinstance(item, dict):
+            return {k: self._moved(v) for k, v in item.items()}
+        if isinstance(item, tuple) and hasattr(item, "_fields"):
+            return type(item)(*map(self._moved, item))
+        if isinstance(item, (list, tuple)):
+            return type(item)(map(self._moved, item))
+        return item
+
+    def __iter__(self):
+        return map(self._moved, self._loader)
+
+
+def _with_sampler(loader: torch.utils.data.DataLoader) -> torch.utils.data.DataLoader:
+    """The same loader over this rank's share of the items."""
+    from torch.utils.data import DataLoader, DistributedSampler, SequentialSampler
+
+    if loader.batch_sampler is not None and type(loader.batch_sampler) is not torch.utils.data.BatchSampler:
+        warnings.warn(
+            "prepare_data_loader: a batch_sampler of its own is kept; every rank reads all items",
+            stacklevel=3,
+        )
+        return loader
+    return DataLoader(
+        loader.dataset,
+        batch_size=loader.batch_size,
+        sampler=DistributedSampler(loader.dataset, shuffle=not isinstance(loader.sampler, SequentialSampler)),
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+        drop_last=loader.drop_last,
+        timeout=loader.timeout,
+        worker_init_fn=loader.worker_init_fn,
+        generator=loader.generator,
+        multiprocessing_context=loader.multiprocessing_context,
+        persistent_workers=loader.persistent_workers,
+        prefetch_factor=loader.prefetch_factor,
+    )
+
+
+def prepare_data_loader(
+    data_loader: torch.utils.data.DataLoader,
+    add_dist_sampler: bool = True,
+    move_to_device: bool = True,
+    auto_transfer: bool = True,
+) -> Any:
+    """A torch DataLoader for this rank: a DistributedSampler (call loader.sampler.set_epoch), tensors on
+    the rank's device.
+
+    Data sets of headrace.data need none of this: get_dataset_shard(...).iter_torch_batches(...).
+    """
+    many = dist.is_initialized() and dist.get_world_size() > 1
+    iterable = isinstance(data_loader.dataset, torch.utils.data.IterableDataset)
+    has_one = isinstance(data_loader.sampler, torch.utils.data.DistributedSampler)
+    if many and add_dist_sampler and not iterable and not has_one:
+        data_loader = _with_sampler(data_loader)
+    device = get_device()
+    return _MovedLoader(data_loader, device) if move_to_device and device.type != "cpu" else data_loader
+
+
+def enable_reproducibility(seed: int = 0) -> None:
+    """Seeds random, NumPy and torch, and chooses deterministic algorithms. Data sets are repeatable by
+    themselves.
+    """
+    import numpy
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+
+
+__all__ = [
+    "TorchConfig",
+    "TorchTrainer",
+    "enable_reproducibility",
+    "get_device",
+    "get_devices",
+    "prepare_data_loader",
+    "prepare_model",
+]

@@ -1,0 +1,172 @@
+"""The trainer: data sets dealt out, workers started, failures met, results kept."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+
+from headrace.train import context
+from headrace.train.config import DataConfig, RunConfig, ScalingConfig
+from headrace.train.control import Control, LocalChannel
+from headrace.train.launch import run_workers
+from headrace.train.result import Result, TrainingFailedError
+from headrace.train.storage import RunStorage
+
+Shards = list[dict[str, Any]]  # for each rank: name -> DataIterator
+
+
+def shard_states(shards: Shards) -> dict[str, Any]:
+    """name -> the position of that data set: one for all ranks where they share one, else a list."""
+    out: dict[str, Any] = {}
+    for name in shards[0]:
+        states = [mine[name].state_dict() for mine in shards]
+        out[name] = states[0] if all(s == states[0] for s in states) else states
+    return out
+
+
+def restore_shards(shards: Shards, states: dict[str, Any] | None) -> None:
+    """Sets positions, where they still fit; says so where they do not."""
+    for name, state in (states or {}).items():
+        for rank, mine in enumerate(shards):
+            try:
+                mine[name].load_state_dict(state[rank] if isinstance(state, list) else state)
+            except Exception as e:
+                print(f"data set {name!r} is read from the start of its epoch: {e}", file=sys.stderr)
+                break
+
+
+def close_shards(shards: Shards) -> None:
+    for mine in shards:
+        for shard in mine.values():
+            close = getattr(shard, "close", None)
+            if close:
+                close()
+
+
+def loop_arguments(loop: Callable, config: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What to call the train loop with: None is nothing."""
+    parameters = inspect.signature(loop).parameters.values()
+    wants = any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
+    if config and not wants:
+        raise ValueError("train_loop_config was given, but train_loop_per_worker takes no argument")
+    return dict(config or {}) if wants else None
+
+
+class DataParallelTrainer:
+    """Runs one function on several workers. `backend` makes a process group of them: start(session),
+    stop().
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any],
+        *,
+        train_loop_config: dict[str, Any] | None = None,
+        backend: Any,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        datasets: dict[str, Any] | None = None,
+        dataset_config: DataConfig | None = None,
+        metadata: dict[str, Any] | None = None,
+    ):
+        if not callable(train_loop_per_worker):
+            raise TypeError(
+                f"train_loop_per_worker is a function, not {type(train_loop_per_worker).__name__}"
+            )
+        if dataset_config is not None and not isinstance(dataset_config, DataConfig):
+            raise TypeError(f"dataset_config is a DataConfig, not {type(dataset_config).__name__}")
+        try:
+            json.dumps(metadata or {})
+        except TypeError as e:
+            raise ValueError(f"metadata is stored as JSON, which cannot hold this: {e}") from None
+        self.loop = train_loop_per_worker
+        self.loop_config = loop_arguments(train_loop_per_worker, train_loop_config)
+        self.backend = backend
+        self.scaling_config = scaling_config or ScalingConfig()
+        self.run_config = run_config or RunConfig()
+        self.datasets = dict(datasets or {})
+        self.dataset_config = dataset_config or DataConfig()
+        self.metadata = dict(metadata or {})
+
+    def fit(self) -> Result:
+        """Trains to the end of the train loop on all workers. None of them is left when this returns or
+        raises.
+
+        Raises TrainingFailedError with the traceback of the worker that failed, once FailureConfig allows
+        no more restarts.
+        """
+        storage = RunStorage(self.run_config, self.metadata)
+        if self.scaling_config.num_workers == 0:
+            return self._fit_here(storage)
+        failures_left = self.run_config.failure_config.max_failures
+        while True:
+            try:
+                return self._fit_once(storage)
+            except TrainingFailedError as e:
+                if failures_left == 0:
+                    raise
+                failures_left -= 1
+                where = storage.latest.path if storage.latest else "the beginning"
+                print(f"{e}\n\nthe workers are started again, from {where}", file=sys.stderr)
+
+    def _shards(self, world_size: int) -> Shards:
+        shards = self.dataset_config.configure(
+            self.datasets, world_size, worker_handles=None, worker_node_ids=None
+        )
+        if len(shards) != world_size:
+            raise ValueError(
+                f"DataConfig.configure() returned shards for {len(shards)} workers; there are {world_size}"
+            )
+        return shards
+
+    def _storage_names(self, storage: RunStorage) -> tuple[str, str]:
+        return str(storage.path.parent), storage.name
+
+    def _fit_once(self, storage: RunStorage) -> Result:
+        n = self.scaling_config.num_workers
+        shards = self._shards(n)
+        control = None
+        try:
+            restore_shards(shards, storage.state)
+            control = Control(storage, n, lambda: shard_states(shards))
+            payload = {
+                "loop": cloudpickle.dumps((self.loop, self.loop_config)),
+                "backend": cloudpickle.dumps(self.backend),
+                "shards": [cloudpickle.dumps(mine) for mine in shards],
+                "storage": self._storage_names(storage),
+                "metadata": self.metadata,
+                "use_gpu": self.scaling_config.use_gpu,
+            }
+            run_workers(payload, control, n)
+            return storage.result(control.return_values.get(0))
+        finally:
+            if control:
+                control.close()
+            close_shards(shards)
+
+    def _fit_here(self, storage: RunStorage) -> Result:
+        """Local mode: one rank, in this process and thread. What the train loop raises comes out as it is."""
+        shards = self._shards(1)
+        session = context.Session(
+            channel=LocalChannel(storage, lambda: shard_states(shards)),
+            world_size=1,
+            world_rank=0,
+            local_rank=0,
+            local_world_size=1,
+            storage=context.StorageContext(*self._storage_names(storage)),
+            metadata=self.metadata,
+            use_gpu=self.scaling_config.use_gpu,
+            shards=shards[0],
+        )
+        context.set_session(session)
+        try:
+            value = self.loop() if self.loop_config is None else self.loop(self.loop_config)
+        finally:
+            context.set_session(None)
+            close_shards(shards)
+        return storage.result(value)
