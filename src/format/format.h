@@ -30,15 +30,24 @@ typedef struct hr_fragment {
     bool splittable;      /* any row range may be read on its own */
 } hr_fragment;
 
+/* Which top-level columns, by name and in this order; NULL or n < 0: all. */
+typedef struct hr_projection {
+    int n;
+    const char *const *names;
+} hr_projection;
+
 /* One opened file. Made by a format; immutable once open, so that threads share it. Formats embed this struct first. */
 typedef struct hr_scan_file_class {
     hr_status (*fragment)(hr_scan_file *f, int fragment, hr_fragment *out, hr_error *err);
     /* Rows [row_begin, row_begin + n_rows) of a fragment (n_rows < 0: to its end). mem: where the tables' buffers go. */
-    hr_status (*read)(hr_scan_file *f, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem, hr_reader **out,
-                      hr_error *err);
+    hr_status (*read)(hr_scan_file *f, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
+                      hr_reader **out, hr_error *err);
     /* NULL: no hint. Tells the system that this fragment will be read soon. */
     void (*ahead)(hr_scan_file *f, int fragment);
-    void (*close)(hr_scan_file *f);
+    /* The same file with other columns, without reading it again. NULL: the file is opened anew. */
+    hr_status (*project)(hr_scan_file *f, const hr_projection *projection, hr_account *account, hr_scan_file **out,
+                         hr_error *err);
+    void (*close)(hr_scan_file *f); /* frees what the class added, not `f`; may see a file that is not whole */
 } hr_scan_file_class;
 
 struct hr_scan_file {
@@ -52,13 +61,10 @@ struct hr_scan_file {
     int file;              /* number in its scan: enters the origins */
 };
 hr_scan_file *hr__scan_file_ref(hr_scan_file *f);
-void hr__scan_file_unref(hr_scan_file *f);
-
-/* Which top-level columns, by name and in this order; NULL or n < 0: all. */
-typedef struct hr_projection {
-    int n;
-    const char *const *names;
-} hr_projection;
+void hr__scan_file_unref(hr_scan_file *f); /* NULL is fine */
+/* For formats: the common part of a struct of `bytes`, the rest zero. Shares the account. */
+hr_status hr__scan_file_new(const hr_scan_file_class *cls, size_t bytes, const char *name, hr_account *account,
+                            hr_scan_file **out, hr_error *err) HR_MUST_USE;
 
 typedef struct hr_reader_class {
     /* The next table, of about max_bytes at most (one row at least); *out NULL: the end. */
@@ -77,16 +83,20 @@ typedef struct hr_format {
     const char *doc;
     const hr_option *options; /* NULL: none */
     size_t options_bytes;     /* sizeof its options struct */
-    int (*bid)(hr_view head); /* bits of the head that match, the most certain format wins; looks, never consumes. NULL: by suffix only */
+    int (*bid)(
+        hr_view
+            head); /* bits of the head that match, the most certain format wins; looks, never consumes. NULL: by suffix only */
     /* Opens a file: reads what is needed to know schema and fragments (a footer). Shares source. `options`: of `options`
      * above, with defaults filled; outlives the file. HR_NOT_FOUND names a projected column that is not there. */
     hr_status (*open)(hr_source *source, const void *options, const hr_projection *projection, hr_account *account,
                       hr_scan_file **out, hr_error *err);
 } hr_format;
 
+extern const hr_format hr__format_parquet, hr__format_text;
 extern const hr_format *const hr__formats[]; /* ends with NULL */
-const hr_format *hr__format_by_name(const char *name);                     /* NULL: none */
-const hr_format *hr__format_guess(const char *path, hr_view head);         /* by bid, then by suffix (also under .gz, .zst); NULL: none */
+const hr_format *hr__format_by_name(const char *name); /* NULL: none */
+const hr_format *hr__format_guess(const char *path,
+                                  hr_view head); /* by bid, then by suffix (also under .gz, .zst); NULL: none */
 
 /* --- scans */
 
@@ -97,7 +107,8 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
                              hr_scan **out, hr_error *err) HR_MUST_USE;
 /* Each table is one fragment of file 0. Shares the tables. Schemas must be equal. */
 hr_status hr__scan_new_tables(hr_table *const *tables, int n, hr_scan **out, hr_error *err) HR_MUST_USE;
-hr_status hr__scan_new_range(int64_t n, const char *name, hr_scan **out, hr_error *err) HR_MUST_USE; /* fragments of 1 Mi rows */
+hr_status hr__scan_new_range(int64_t n, const char *name, hr_scan **out,
+                             hr_error *err) HR_MUST_USE; /* fragments of 1 Mi rows */
 /* Takes the stream; pulls all of it now, on the caller's thread; each batch is one fragment. */
 hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr_error *err) HR_MUST_USE;
 hr_scan *hr__scan_ref(hr_scan *s);
@@ -114,8 +125,9 @@ hr_status hr__scan_open(hr_scan *s, int file, const hr_projection *projection, h
                         hr_error *err) HR_MUST_USE;
 /* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */
 hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
-void hr__scan_describe(const hr_scan *s, hr_text *out);       /* "read_parquet [3 files, 12.4 MB] a.parquet ..." */
-void hr__scan_fingerprint(const hr_scan *s, hr_hash *h);      /* kind, options, paths and sizes; contents of memory tables by schema and rows */
-int64_t hr__scan_floor_bytes(const hr_scan *s);               /* least memory in which it can be read; an estimate without I/O */
+void hr__scan_describe(const hr_scan *s, hr_text *out); /* "read_parquet [3 files, 12.4 MB] a.parquet ..." */
+void hr__scan_fingerprint(
+    const hr_scan *s, hr_hash *h); /* kind, options, paths and sizes; contents of memory tables by schema and rows */
+int64_t hr__scan_floor_bytes(const hr_scan *s); /* least memory in which it can be read; an estimate without I/O */
 
 #endif

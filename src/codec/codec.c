@@ -1,0 +1,105 @@
+/* codec.c - the one list of codecs, and what they share. */
+#include "codec/codec.h"
+
+#include <strings.h>
+
+/* Known by name, so that a file says what it needs; their own files come with the issue on formats. */
+static const hr_codec brotli = { .name = "brotli", .suffixes = "br", .library = "brotli" };
+static const hr_codec lz4 = { .name = "lz4", .suffixes = "lz4", .magic = "\x04\x22\x4d\x18", .library = "lz4" };
+static const hr_codec lzo = { .name = "lzo", .library = "lzo" };
+static const hr_codec bzip2 = { .name = "bzip2", .suffixes = "bz2", .magic = "BZh", .library = "bzip2" };
+static const hr_codec xz = { .name = "xz",
+                             .suffixes = "xz",
+                             .magic = "\xfd"
+                                      "7zXZ",
+                             .library = "liblzma" };
+
+const hr_codec *const hr__codecs[] = {
+    &hr__codec_zstd, &hr__codec_snappy, &hr__codec_gzip, &brotli, &lz4, &lzo, &bzip2, &xz, NULL
+};
+
+const hr_codec *hr__codec_by_name(const char *name)
+{
+    for (const hr_codec *const *c = hr__codecs; *c; c++) {
+        if (strcmp((*c)->name, name) == 0)
+            return *c;
+    }
+    return NULL;
+}
+
+static bool has_suffix(const char *path, const char *suffixes)
+{
+    const char *dot = strrchr(path, '.');
+    size_t n = dot ? strlen(++dot) : 0;
+
+    if (n == 0 || !suffixes || strchr(dot, '/'))
+        return false;
+    for (const char *s = suffixes; *s; s += strcspn(s, " "), s += strspn(s, " ")) {
+        if (strcspn(s, " ") == n && strncasecmp(s, dot, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+const hr_codec *hr__codec_guess(const char *path, hr_view head)
+{
+    for (const hr_codec *const *c = hr__codecs; *c; c++) {
+        if ((*c)->magic && hr__view_starts(head, (*c)->magic))
+            return *c;
+    }
+    for (const hr_codec *const *c = hr__codecs; *c && head.n > 0; c++) { /* an empty file needs no codec */
+        if (has_suffix(path, (*c)->suffixes))
+            return *c;
+    }
+    return NULL;
+}
+
+static hr_status missing(const hr_codec *c, hr_error *err)
+{
+    return hr_error_set(err, HR_UNSUPPORTED, "compressed by %s: this build is without %s", c->name, c->library);
+}
+
+hr_status hr__codec_check(const hr_codec *c, int64_t n_in, int64_t n_out, hr_error *err)
+{
+    if (!c->block)
+        return missing(c, err);
+    if (n_in < 0 || n_out < 0 || n_out / c->max_ratio > n_in)
+        return hr_error_set(err, HR_BAD_DATA, "%lld bytes of %s cannot become %lld", (long long)n_in, c->name,
+                            (long long)n_out);
+    return HR_OK;
+}
+
+hr_status hr__codec_block(const hr_codec *c, hr_view in, uint8_t *out, int64_t n_out, hr_error *err)
+{
+    HR_TRY(hr__codec_check(c, in.n, n_out, err));
+    return c->block(in, out, n_out, err);
+}
+
+hr_status hr__codec_stream(const hr_codec *c, hr_source *source, hr_account *account, hr_stream **out, hr_error *err)
+{
+    hr_stream *plain;
+
+    *out = NULL;
+    if (c && !c->stream)
+        return hr__error_at(err, missing(c, err), "%s", source->name);
+    HR_TRY(hr__stream_new(source, account, &plain, err));
+    if (c)
+        return c->stream(plain, source->name, account, out, err);
+    *out = plain;
+    return HR_OK;
+}
+
+void *hr__codec_local(hr_codec_local *l, void (*init)(void), void *(*make)(void))
+{
+    void *context;
+
+    if (hr__fault(HR_FAULT_MEMORY) || pthread_once(&l->once, init) != 0)
+        return NULL;
+    context = pthread_getspecific(l->key);
+    if (context)
+        return context;
+    context = make();
+    if (context)
+        pthread_setspecific(l->key, context); /* can fail only for memory: then this one lives on unused */
+    return context;
+}

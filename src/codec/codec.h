@@ -1,0 +1,48 @@
+/* codec.h - compressed bytes -> bytes: whole blocks of known size, and streams before a source.
+ *
+ * Each codec is one file around one library. A library that this build lacks leaves its codec in the table without
+ * functions, so that a file compressed by it is recognised and refused by name.
+ * 1. A block says how large it becomes, and what it says is a stranger's word: hr__codec_block() refuses what the codec
+ *    could never reach (see max_ratio) before the caller's buffer is asked for by hr__codec_check().
+ * 2. A decoding context is kept for each thread and freed with it. */
+#ifndef HR_CODEC_H
+#define HR_CODEC_H
+
+#include "core/core.h"
+#include "io/io.h"
+
+typedef struct hr_codec {
+    const char *name;
+    const char *suffixes; /* separated by blanks, without dots; NULL: never a file of its own */
+    const char *magic;    /* a file begins with these bytes; NULL: no such sign */
+    const char *library;  /* what a build must have found to know it */
+    int64_t max_ratio;    /* no valid block grows by more than this */
+    /* Exactly n_out bytes. NULL: not in this build. Messages have no place in them: the caller knows it. */
+    hr_status (*block)(hr_view in, uint8_t *out, int64_t n_out, hr_error *err);
+    /* Up to n_out bytes from the block's beginning; *n_made < n_out only if there are no more. NULL: all or nothing. */
+    hr_status (*prefix)(hr_view in, uint8_t *out, int64_t n_out, int64_t *n_made, hr_error *err);
+    /* Takes `below`, even on failure. NULL: not in this build. `name`: for errors, borrowed while the stream lives. */
+    hr_status (*stream)(hr_stream *below, const char *name, hr_account *account, hr_stream **out, hr_error *err);
+} hr_codec;
+
+extern const hr_codec *const hr__codecs[]; /* ends with NULL */
+extern const hr_codec hr__codec_zstd, hr__codec_snappy, hr__codec_gzip;
+
+const hr_codec *hr__codec_by_name(const char *name);                /* NULL: none */
+const hr_codec *hr__codec_guess(const char *path, hr_view head); /* by magic, then by suffix; NULL: not compressed */
+/* HR_UNSUPPORTED if the codec is not in this build; HR_BAD_DATA if no block of n_in bytes can become n_out. */
+hr_status hr__codec_check(const hr_codec *c, int64_t n_in, int64_t n_out, hr_error *err) HR_MUST_USE;
+hr_status hr__codec_block(const hr_codec *c, hr_view in, uint8_t *out, int64_t n_out, hr_error *err) HR_MUST_USE;
+/* The source's bytes, decompressed if `c` is not NULL. Shares the source. */
+hr_status hr__codec_stream(const hr_codec *c, hr_source *source, hr_account *account, hr_stream **out,
+                           hr_error *err) HR_MUST_USE;
+
+/* For the codecs: a context per thread. `make` is called where a thread has none, `drop` when the thread ends. */
+typedef struct hr_codec_local {
+    pthread_once_t once;
+    pthread_key_t key;
+} hr_codec_local;
+#define HR_CODEC_LOCAL_INIT { PTHREAD_ONCE_INIT, 0 }
+void *hr__codec_local(hr_codec_local *l, void (*init)(void), void *(*make)(void)); /* NULL without memory */
+
+#endif

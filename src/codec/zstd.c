@@ -1,0 +1,154 @@
+/* zstd.c - Zstandard by libzstd: blocks (one frame or several, one after the other) and streams.
+ *
+ * The window of a stream is what its writer chose, up to libzstd's default limit of 128 MiB; blocks need none, they are
+ * decoded in place. */
+#include "codec/codec.h"
+
+#ifdef HR_HAVE_ZSTD
+#include <zstd.h>
+
+static hr_codec_local contexts = HR_CODEC_LOCAL_INIT;
+
+static void drop(void *context) { ZSTD_freeDCtx(context); }
+static void init(void) { pthread_key_create(&contexts.key, drop); }
+static void *make(void) { return ZSTD_createDCtx(); }
+
+static hr_status zstd_block(hr_view in, uint8_t *out, int64_t n_out, hr_error *err)
+{
+    ZSTD_DCtx *context;
+    size_t n;
+
+    unsigned long long says = ZSTD_getFrameContentSize(in.data, (size_t)in.n);
+
+    if (says != ZSTD_CONTENTSIZE_UNKNOWN && says != ZSTD_CONTENTSIZE_ERROR && says > (unsigned long long)n_out)
+        return hr_error_set(err, HR_BAD_DATA, "zstd: makes %llu bytes, %lld are announced", says, (long long)n_out);
+    context = hr__codec_local(&contexts, init, make);
+    if (!context)
+        return hr__error_memory(err, "zstd", (int64_t)sizeof context);
+    n = ZSTD_decompressDCtx(context, out, (size_t)n_out, in.data, (size_t)in.n);
+    if (ZSTD_isError(n))
+        return hr_error_set(err, HR_BAD_DATA, "zstd: %s", ZSTD_getErrorName(n));
+    if ((int64_t)n != n_out)
+        return hr_error_set(err, HR_BAD_DATA, "zstd: makes %lld bytes, %lld are announced", (long long)n,
+                            (long long)n_out);
+    return HR_OK;
+}
+
+static hr_status zstd_prefix(hr_view in, uint8_t *out, int64_t n_out, int64_t *n_made, hr_error *err)
+{
+    ZSTD_DCtx *context = hr__codec_local(&contexts, init, make);
+    ZSTD_inBuffer from = { in.data, (size_t)in.n, 0 };
+    ZSTD_outBuffer to = { out, (size_t)n_out, 0 };
+
+    if (!context)
+        return hr__error_memory(err, "zstd", (int64_t)sizeof context);
+    ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
+    while (to.pos < to.size) {
+        size_t had_in = from.pos, had_out = to.pos, rc = ZSTD_decompressStream(context, &to, &from);
+
+        if (ZSTD_isError(rc))
+            return hr_error_set(err, HR_BAD_DATA, "zstd: %s", ZSTD_getErrorName(rc));
+        if (from.pos == had_in && to.pos == had_out)
+            break;
+    }
+    ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
+    *n_made = (int64_t)to.pos;
+    return HR_OK;
+}
+
+/* --- streams */
+
+#define IN_BYTES (128 << 10)
+
+typedef struct zstd_stream {
+    hr_stream base;
+    hr_stream *below;
+    const char *name;
+    ZSTD_DCtx *context;
+    ZSTD_inBuffer in;
+    bool below_ended;
+    bool in_frame; /* a frame was begun and not ended */
+    uint8_t bytes[IN_BYTES];
+} zstd_stream;
+
+static hr_status refill(zstd_stream *s, hr_error *err)
+{
+    int64_t n;
+
+    HR_TRY(hr__stream_read(s->below, s->bytes, IN_BYTES, &n, err));
+    s->in = (ZSTD_inBuffer){ s->bytes, (size_t)n, 0 };
+    s->below_ended = n < IN_BYTES;
+    return HR_OK;
+}
+
+static hr_status zstd_read(hr_stream *base, void *out, int64_t n, int64_t *n_read, hr_error *err)
+{
+    zstd_stream *s = (zstd_stream *)base;
+    ZSTD_outBuffer to = { out, (size_t)n, 0 };
+
+    *n_read = 0;
+    while (to.pos == 0) {
+        size_t had, rc;
+
+        if (s->in.pos == s->in.size && !s->below_ended)
+            HR_TRY(refill(s, err));
+        if (s->in.pos == s->in.size && !s->in_frame)
+            return HR_OK; /* the end, between frames */
+        had = s->in.pos;
+        rc = ZSTD_decompressStream(s->context, &to, &s->in);
+        if (ZSTD_isError(rc))
+            return hr_error_set(err, HR_BAD_DATA, "%s: zstd: %s", s->name, ZSTD_getErrorName(rc));
+        if (to.pos == 0 && s->in.pos == had && s->below_ended && rc != 0)
+            return hr_error_set(err, HR_BAD_DATA, "%s: zstd: the last frame is cut short", s->name);
+        s->in_frame = rc != 0;
+    }
+    *n_read = (int64_t)to.pos;
+    return HR_OK;
+}
+
+static void zstd_close(hr_stream *base)
+{
+    zstd_stream *s = (zstd_stream *)base;
+
+    ZSTD_freeDCtx(s->context);
+    hr__stream_close(s->below);
+    hr__free(s);
+}
+
+static const hr_stream_class zstd_class = { zstd_read, zstd_close };
+
+static hr_status zstd_open(hr_stream *below, const char *name, hr_account *account, hr_stream **out, hr_error *err)
+{
+    zstd_stream *s = hr__alloc(account, sizeof *s);
+
+    *out = NULL;
+    if (!s) {
+        hr__stream_close(below);
+        return hr__error_memory(err, name, sizeof *s);
+    }
+    *s = (zstd_stream){ .base.cls = &zstd_class, .below = below, .name = name };
+    s->context = hr__fault(HR_FAULT_MEMORY) ? NULL : ZSTD_createDCtx();
+    if (!s->context) {
+        zstd_close(&s->base);
+        return hr__error_memory(err, name, (int64_t)sizeof s->context);
+    }
+    *out = &s->base;
+    return HR_OK;
+}
+#else
+#define zstd_block NULL
+#define zstd_prefix NULL
+#define zstd_open NULL
+#endif
+
+/* A run of one byte takes 3 + 1 bytes of 128 KiB; a frame's header is no less. */
+const hr_codec hr__codec_zstd = {
+    .name = "zstd",
+    .suffixes = "zst zstd",
+    .magic = "\x28\xb5\x2f\xfd",
+    .library = "libzstd",
+    .max_ratio = 32 << 10,
+    .block = zstd_block,
+    .prefix = zstd_prefix,
+    .stream = zstd_open,
+};

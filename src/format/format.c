@@ -1,0 +1,113 @@
+/* format.c - the one list of formats, and what opened files and readers of all formats have in common. */
+#include "format/format.h"
+
+#include <strings.h>
+
+const hr_format *const hr__formats[] = { &hr__format_parquet, &hr__format_text, NULL };
+
+const hr_format *hr__format_by_name(const char *name)
+{
+    for (const hr_format *const *f = hr__formats; *f; f++) {
+        if (strcmp((*f)->name, name) == 0)
+            return *f;
+    }
+    return NULL;
+}
+
+/* Whether path[0, n) ends in one of the suffixes. */
+static bool has_suffix(const char *path, size_t n, const char *suffixes)
+{
+    for (const char *s = suffixes; *s; s += strcspn(s, " "), s += strspn(s, " ")) {
+        size_t m = strcspn(s, " ");
+
+        if (n > m && path[n - m - 1] == '.' && strncasecmp(path + n - m, s, m) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Length of the path without the suffix of a codec: "a.txt.gz" -> "a.txt". */
+static size_t plain_length(const char *path)
+{
+    size_t n = strlen(path);
+
+    for (const hr_codec *const *c = hr__codecs; *c; c++) {
+        if ((*c)->suffixes && has_suffix(path, n, (*c)->suffixes))
+            return (size_t)(strrchr(path, '.') - path);
+    }
+    return n;
+}
+
+const hr_format *hr__format_guess(const char *path, hr_view head)
+{
+    const hr_format *best = NULL;
+    int best_bits = 0;
+
+    for (const hr_format *const *f = hr__formats; *f; f++) {
+        int bits = (*f)->bid && head.n > 0 ? (*f)->bid(head) : 0;
+
+        if (bits > best_bits) {
+            best = *f;
+            best_bits = bits;
+        }
+    }
+    for (const hr_format *const *f = hr__formats; *f && !best; f++) {
+        if (has_suffix(path, strlen(path), (*f)->suffixes) || has_suffix(path, plain_length(path), (*f)->suffixes))
+            best = *f;
+    }
+    return best;
+}
+
+/* --- opened files and readers */
+
+hr_status hr__scan_file_new(const hr_scan_file_class *cls, size_t bytes, const char *name, hr_account *account,
+                            hr_scan_file **out, hr_error *err)
+{
+    hr_scan_file *f = hr__zalloc(account, bytes);
+
+    *out = NULL;
+    if (!f)
+        return hr__error_memory(err, name, (int64_t)bytes);
+    f->name = hr__strdup(account, name);
+    if (!f->name) {
+        hr__free(f);
+        return hr__error_memory(err, name, (int64_t)strlen(name) + 1);
+    }
+    f->cls = cls;
+    f->account = hr__account_ref(account);
+    atomic_init(&f->refs, 1);
+    *out = f;
+    return HR_OK;
+}
+
+hr_scan_file *hr__scan_file_ref(hr_scan_file *f)
+{
+    atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+    return f;
+}
+
+void hr__scan_file_unref(hr_scan_file *f)
+{
+    hr_account *account;
+
+    if (!f || atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    account = f->account;
+    f->cls->close(f);
+    hr__schema_unref(f->schema);
+    hr__free(f->name);
+    hr__free(f);
+    hr__account_unref(account);
+}
+
+hr_status hr__reader_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
+{
+    *out = NULL;
+    return r->cls->next(r, HR_MAX(max_bytes, 1), out, err);
+}
+
+void hr__reader_close(hr_reader *r)
+{
+    if (r)
+        r->cls->close(r);
+}

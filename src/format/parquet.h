@@ -1,0 +1,425 @@
+/* parquet.h - what the files of the Parquet reader share. Private to src/format/parquet*.c and their tests.
+ *
+ * The way of a value:
+ *   parquet_meta.c    footer and page headers (Thrift compact)          bytes -> pq_meta, pq_page
+ *   parquet_schema.c  the tree of columns, and the embedded Arrow schema pq_meta -> pq_node, pq_leaf
+ *   parquet_pages.c   one column chunk as a sequence of decompressed pages; where rows begin
+ *   parquet_levels.c  definition and repetition levels                  -> validity, offsets
+ *   parquet_page.c    the encodings                                     -> values, in place
+ *   parquet_read.c    row groups as fragments; arrays and tables from the parts
+ *
+ * Everything read from the file is a stranger's word. A count is believed only as far as bytes stand behind it. */
+#ifndef HR_PARQUET_H
+#define HR_PARQUET_H
+
+#include "format/format.h"
+
+#define PQ_MAX_LEVEL 200            /* definition levels; HR_MAX_DEPTH nested lists need no more */
+#define PQ_MAX_PAGE ((1LL << 31) - 1) /* a page's bytes, compressed or not */
+
+/* ------------------------------------------------------------------------------------------- Thrift: parquet_meta.c */
+
+/* A reader of Thrift's compact protocol. The first error stays in `wrong` and ends every loop; check it at the end. */
+typedef struct pq_thrift {
+    const uint8_t *at, *end;
+    const char *wrong; /* NULL: no error yet */
+    bool short_of; /* the error is that bytes are missing (a page header may just need a longer look) */
+} pq_thrift;
+
+enum {
+    PQ_T_TRUE = 1,
+    PQ_T_FALSE,
+    PQ_T_I8,
+    PQ_T_I16,
+    PQ_T_I32,
+    PQ_T_I64,
+    PQ_T_DOUBLE,
+    PQ_T_BINARY,
+    PQ_T_LIST,
+    PQ_T_SET,
+    PQ_T_MAP,
+    PQ_T_STRUCT
+};
+
+typedef struct pq_slot {
+    int id;
+    int type;
+} pq_slot;
+
+/* The next field of a struct; false at its end and after an error. Begin with a zero pq_slot. */
+bool pq__thrift_next(pq_thrift *t, pq_slot *f);
+int64_t pq__thrift_int(pq_thrift *t, const pq_slot *f); /* any integer type */
+bool pq__thrift_bool(pq_thrift *t, const pq_slot *f);
+hr_view pq__thrift_bytes(pq_thrift *t, const pq_slot *f);
+/* A list's length, after checks: elements of `type`, each of at least min_bytes that are there. */
+int64_t pq__thrift_list(pq_thrift *t, const pq_slot *f, int type, int64_t min_bytes);
+bool pq__thrift_struct(pq_thrift *t, const pq_slot *f); /* false (and an error) if the field is no struct */
+void pq__thrift_skip(pq_thrift *t, const pq_slot *f);
+
+/* ------------------------------------------------------------------------------------------- footer: parquet_meta.c */
+
+typedef enum pq_physical {
+    PQ_BOOLEAN,
+    PQ_INT32,
+    PQ_INT64,
+    PQ_INT96,
+    PQ_FLOAT,
+    PQ_DOUBLE,
+    PQ_BYTE_ARRAY,
+    PQ_FIXED,
+    PQ_N_PHYSICAL
+} pq_physical;
+typedef enum pq_repetition { PQ_REQUIRED, PQ_OPTIONAL, PQ_REPEATED } pq_repetition;
+typedef enum pq_logical {
+    PQ_L_NONE,
+    PQ_L_STRING,
+    PQ_L_MAP,
+    PQ_L_LIST,
+    PQ_L_ENUM,
+    PQ_L_DECIMAL,
+    PQ_L_DATE,
+    PQ_L_TIME,
+    PQ_L_TIMESTAMP,
+    PQ_L_INTERVAL,
+    PQ_L_INTEGER,
+    PQ_L_NULL,
+    PQ_L_JSON,
+    PQ_L_BSON,
+    PQ_L_UUID,
+    PQ_L_FLOAT16,
+    PQ_L_OTHER
+} pq_logical;
+typedef enum pq_encoding {
+    PQ_PLAIN = 0,
+    PQ_PLAIN_DICTIONARY = 2,
+    PQ_RLE = 3,
+    PQ_BIT_PACKED = 4,
+    PQ_DELTA_BINARY = 5,
+    PQ_DELTA_LENGTH = 6,
+    PQ_DELTA_BYTES = 7,
+    PQ_RLE_DICTIONARY = 8,
+    PQ_BYTE_SPLIT = 9
+} pq_encoding;
+
+/* One element of the schema tree, which the file stores depth first. Texts are borrowed from the footer. */
+typedef struct pq_element {
+    hr_view name;
+    int32_t n_children; /* 0: a leaf */
+    int8_t physical; /* -1: none, that is, a group */
+    uint8_t repetition;
+    uint8_t logical;
+    uint8_t unit; /* hr_unit of times */
+    bool utc;
+    bool is_signed;
+    int32_t bits; /* of an integer */
+    int32_t width; /* of PQ_FIXED */
+    int32_t precision, scale;
+    int32_t field_id; /* -1: none */
+} pq_element;
+
+/* One column of one row group. Sizes and places are checked against the file when the footer is read. */
+typedef struct pq_chunk {
+    int8_t physical;
+    uint8_t codec;
+    bool encrypted;
+    bool elsewhere; /* in another file */
+    int64_t n_values; /* with nulls and empty lists */
+    int64_t begin, n_bytes; /* where its pages stand, with the dictionary */
+    int64_t memory_bytes; /* uncompressed, as the writer says */
+    int64_t text_bytes; /* of all byte arrays, unencoded; -1: not said */
+    int64_t index_at; /* offset index; 0: none */
+    int32_t index_bytes;
+} pq_chunk;
+
+typedef struct pq_group {
+    int64_t n_rows;
+    pq_chunk *chunks; /* n_leaves */
+} pq_group;
+
+/* The footer. Counted: files opened with other projections share it. */
+typedef struct pq_meta {
+    atomic_int refs;
+    hr_buffer *bytes; /* the footer itself, which texts are borrowed from */
+    pq_element *elements;
+    int n_elements, n_leaves;
+    pq_group *groups;
+    int n_groups;
+    int64_t n_rows;
+    hr_view arrow_schema; /* base64, empty: none */
+    uint8_t *metadata; /* the other key-values, Arrow-encoded; NULL: none */
+    int64_t metadata_bytes;
+} pq_meta;
+
+hr_status pq__meta_read(hr_source *source, hr_account *account, pq_meta **out, hr_error *err) HR_MUST_USE;
+/* From a footer's bytes. Takes `bytes`, even on failure. data_end: where data ends and the footer begins. */
+hr_status pq__meta_parse(hr_buffer *bytes, int64_t data_end, const char *name, hr_account *account, pq_meta **out,
+                         hr_error *err) HR_MUST_USE;
+pq_meta *pq__meta_ref(pq_meta *m);
+void pq__meta_unref(pq_meta *m);
+
+/* ------------------------------------------------------------------------------------- page headers: parquet_meta.c */
+
+typedef enum pq_page_type { PQ_PAGE_DATA, PQ_PAGE_INDEX, PQ_PAGE_DICTIONARY, PQ_PAGE_DATA_V2 } pq_page_type;
+
+typedef struct pq_page {
+    int type; /* pq_page_type; others are skipped */
+    int64_t n_values; /* with nulls */
+    int64_t n_rows; /* V2; -1: not said */
+    int64_t stored_bytes; /* after the header */
+    int64_t memory_bytes; /* uncompressed */
+    int encoding, def_encoding, rep_encoding;
+    int64_t def_bytes, rep_bytes; /* V2: of the level streams, which stand uncompressed before the values */
+    bool compressed; /* V2 may say no */
+} pq_page;
+
+/* Header at `bytes`; *n_used its length. HR_PENDING: more bytes are needed to tell. */
+hr_status pq__page_parse(hr_view bytes, pq_page *out, int64_t *n_used, hr_error *err) HR_MUST_USE;
+
+typedef struct pq_place {
+    int64_t offset; /* of the page's header in the file */
+    int64_t row; /* first row that begins in it */
+    int64_t entries; /* level entries before it; -1: not known */
+    int32_t ordinal; /* number of the page, for errors */
+} pq_place;
+/* An offset index. *out is new (hr__free). */
+hr_status pq__index_parse(hr_view bytes, hr_account *account, pq_place **out, int64_t *n, hr_error *err) HR_MUST_USE;
+
+/* ----------------------------------------------------------------------------------------- schema: parquet_schema.c */
+
+/* How stored values become Arrow values. */
+typedef enum pq_kind {
+    PQ_K_NULL, /* nothing is kept */
+    PQ_K_COPY, /* the same bytes */
+    PQ_K_BOOL,
+    PQ_K_NARROW, /* int32 -> 8 or 16 bits */
+    PQ_K_INT96, /* -> nanoseconds */
+    PQ_K_DECIMAL, /* integers, or big-endian bytes -> 16 or 32 bytes */
+    PQ_K_BYTES /* byte arrays: offsets and bytes */
+} pq_kind;
+
+/* A stored column: a leaf of the tree. */
+typedef struct pq_leaf {
+    char *name; /* dotted path, for errors */
+    int column; /* number of its chunk in each row group */
+    uint8_t max_def, max_rep;
+    uint8_t def_slot; /* least definition level at which there is a slot for it (the innermost list has an item) */
+    pq_physical physical;
+    int32_t stored_width; /* bytes of a PLAIN value; 0: byte arrays, booleans */
+    pq_kind kind;
+    int32_t width; /* bytes of an Arrow value; PQ_K_BYTES: of an offset */
+    bool is_text; /* must be UTF-8 */
+} pq_leaf;
+
+/* A column or a part of one, as a tree. Levels: see parquet_levels.c. */
+typedef struct pq_node {
+    hr_field field; /* what it becomes */
+    int leaf; /* number in pq_schema.leaves; -1: has children */
+    int n_children;
+    struct pq_node *children;
+    uint8_t rep; /* of its slots: the number of lists around it */
+    uint8_t def_slot; /* least definition level at which it has a slot */
+    uint8_t def_valid; /* ... at which it is not null */
+    uint8_t def_item; /* lists: ... at which there is an item */
+} pq_node;
+
+/* The columns of a projection. */
+typedef struct pq_schema {
+    hr_account *account;
+    int n_nodes;
+    pq_node *nodes; /* top-level columns */
+    int n_leaves;
+    pq_leaf *leaves;
+    int *node_leaf; /* n_nodes + 1: node i has leaves [node_leaf[i], node_leaf[i + 1]) */
+    hr_schema *arrow;
+} pq_schema;
+
+hr_status pq__schema_new(const pq_meta *m, const hr_projection *projection, const char *name, hr_account *account,
+                         pq_schema **out, hr_error *err) HR_MUST_USE;
+void pq__schema_free(pq_schema *s);
+
+/* The embedded schema: base64 of an IPC message. Own small reader: parquet_arrow.c. *out NULL: not understood (then the
+ * Parquet types stand alone). Dictionary-encoded fields come as their values. */
+hr_status pq__arrow_schema_parse(hr_view base64, hr_account *account, hr_schema **out, hr_error *err) HR_MUST_USE;
+
+/* ----------------------------------------------------------------------------------- RLE and bit-packing: parquet_page.c */
+
+/* A stream of small integers in runs. Reading beyond its bytes sets `bad`; the values are zeros then. */
+typedef struct pq_runs {
+    const uint8_t *at, *end;
+    int width; /* bits, 0 to 32 */
+    bool bad;
+    bool packed;
+    int64_t left; /* values left in this run */
+    uint32_t value; /* not packed */
+    const uint8_t *bits; /* packed: 8 values are `width` bytes */
+    int64_t bit; /* where the next value begins, in bits after `bits` */
+} pq_runs;
+
+void pq__runs_init(pq_runs *r, const uint8_t *at, const uint8_t *end, int width);
+/* Makes r->left > 0 if there is another run; false: none. */
+bool pq__runs_next(pq_runs *r);
+void pq__runs_skip(pq_runs *r, int64_t n);
+void pq__runs_u8(pq_runs *r, uint8_t *out, int64_t n);
+void pq__runs_u32(pq_runs *r, uint32_t *out, int64_t n);
+/* The deprecated encoding BIT_PACKED (most significant bit first): n values as bytes. */
+void pq__bit_packed_u8(const uint8_t *at, int width, uint8_t *out, int64_t n);
+
+/* ----------------------------------------------------------------------------------------------- values: parquet_page.c */
+
+#define PQ_BLOCK 1024 /* values handled at once where they pass through a small array */
+
+/* A dictionary, converted to Arrow values once. Counted: readers of one row group share it. */
+typedef struct pq_dict {
+    atomic_int refs;
+    int64_t n;
+    int64_t longest; /* bytes of the longest value */
+    hr_buffer *values; /* n * width; PQ_K_BYTES: n + 1 offsets of 32 bits */
+    hr_buffer *bytes; /* PQ_K_BYTES */
+} pq_dict;
+hr_status pq__dict_new(const pq_leaf *l, hr_view page, int64_t n_values, const hr_mem *mem, pq_dict **out,
+                       hr_error *err) HR_MUST_USE;
+pq_dict *pq__dict_ref(pq_dict *d);
+void pq__dict_unref(pq_dict *d); /* NULL is fine */
+
+/* The values of one page, one after the other, nulls left out. Borrows the page's bytes and the dictionary. */
+typedef struct pq_values {
+    const pq_leaf *leaf;
+    const pq_dict *dict; /* NULL: not by dictionary */
+    int encoding;
+    const uint8_t *at, *end;
+    int64_t bit; /* PLAIN booleans: the next one */
+    pq_runs runs; /* indices, or booleans by RLE */
+} pq_values;
+
+hr_status pq__values_init(pq_values *v, const pq_leaf *l, const pq_dict *dict, int encoding, hr_view bytes,
+                          hr_error *err) HR_MUST_USE;
+/* n values of fixed width. HR_BAD_DATA if the page has no more. */
+hr_status pq__values_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err) HR_MUST_USE;
+/* n booleans into bits [at, at + n). */
+hr_status pq__values_bits(pq_values *v, uint8_t *bits, int64_t at, int64_t n, hr_error *err) HR_MUST_USE;
+/* n <= PQ_BLOCK byte arrays, borrowed from page or dictionary; HR_SLACK bytes after each can be read. *sum: their bytes. */
+hr_status pq__values_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum, hr_error *err) HR_MUST_USE;
+hr_status pq__values_skip(pq_values *v, int64_t n, hr_error *err) HR_MUST_USE;
+bool pq__is_ascii(const uint8_t *p, int64_t n);
+
+/* ---------------------------------------------------------------------------------------------- levels: parquet_levels.c */
+
+/* A validity bitmap being built; no bitmap exists before the first null. */
+typedef struct pq_bits {
+    hr_growbuf bytes;
+    int64_t n, n_nulls;
+} pq_bits;
+hr_status pq__bits_fill(pq_bits *b, int64_t n, bool valid, hr_error *err) HR_MUST_USE;
+
+/* What a struct or list on the way to a leaf takes from the leaf's levels. The first leaf below a node feeds it. */
+typedef struct pq_track {
+    const pq_node *node;
+    bool is_list;
+    int offset_bytes; /* lists: 4 or 8 */
+    pq_bits valid; /* n: slots */
+    hr_growbuf offsets; /* lists: where each slot's items begin */
+    int64_t items; /* lists: all of them */
+} pq_track;
+
+/* The level streams of one page. */
+typedef struct pq_levels {
+    const pq_leaf *leaf;
+    pq_runs def, rep;
+    int64_t left; /* entries not taken */
+    int at, n; /* decoded, not taken: [at, n) of the arrays below */
+    uint8_t def_block[PQ_BLOCK], rep_block[PQ_BLOCK];
+} pq_levels;
+
+/* Where the levels of one page go, and how far. */
+typedef struct pq_take {
+    pq_track *tracks;
+    int n_tracks;
+    pq_bits *valid; /* the leaf's; NULL: only count (tracks must be none) */
+    int64_t rows; /* rows that may still begin; the entry that would begin another is left */
+    int64_t max_entries;
+    int64_t n_entries, n_slots, n_values; /* out: taken; places in the leaf; of those not null */
+} pq_take;
+
+hr_status pq__levels_take(pq_levels *lv, pq_take *t, hr_error *err) HR_MUST_USE;
+/* How many of a page's n repetition levels are zero, that is, begin a row. Uses the stream up. */
+hr_status pq__count_rows(pq_runs *rep, int64_t n, int64_t *rows, hr_error *err) HR_MUST_USE;
+
+/* ------------------------------------------------------------------------------------------------ pages: parquet_pages.c */
+
+/* Where the pages of one column chunk stand, as far as anyone needed to know. */
+typedef struct pq_directory {
+    hr_mutex lock;
+    pq_place *places;
+    int64_t n, cap;
+    int64_t next; /* offset of the first page that is not known */
+    int64_t rows; /* rows that begin before it */
+    int64_t entries; /* level entries before it; -1: not known (places come from an offset index) */
+    bool complete;
+} pq_directory;
+
+/* What an open file shares between its readers, per leaf of the projection. */
+typedef struct pq_shared {
+    int dict_group; /* the row group that `dict` belongs to */
+    pq_dict *dict;
+} pq_shared;
+
+typedef struct pq_file {
+    hr_scan_file base;
+    hr_source *source;
+    pq_meta *meta;
+    pq_schema *schema;
+    hr_mutex lock; /* of what stands below; held for moments */
+    pq_directory ***directories; /* by row group, then leaf; made when needed */
+    pq_shared *shared; /* by leaf */
+} pq_file;
+
+/* The pages of one column chunk, one after another. Not moved while in use. */
+typedef struct pq_cursor {
+    pq_file *file;
+    const pq_leaf *leaf;
+    const pq_chunk *chunk;
+    const hr_codec *codec; /* NULL: not compressed */
+    int leaf_number, group;
+    hr_mem mem; /* for what lives no longer than the cursor */
+    int64_t at, end; /* in the file: the next header; where the chunk ends */
+    int64_t entries; /* level entries before the next page; -1: not known */
+    int64_t header_at; /* of the page in hand */
+    int ordinal; /* of the page in hand */
+    hr_buffer *window; /* bytes [window_at, window_at + window_n) of the file */
+    int64_t window_at, window_n;
+    hr_buffer *plain; /* a page, decompressed */
+    hr_buffer *spelled[2]; /* levels of very old files: repetition, definition */
+    pq_dict *dict;
+    pq_page page;
+    pq_levels levels;
+    pq_values values;
+} pq_cursor;
+
+hr_status pq__cursor_init(pq_cursor *c, pq_file *f, int group, int leaf, hr_account *account,
+                          hr_error *err) HR_MUST_USE;
+void pq__cursor_clear(pq_cursor *c);
+/* Goes to the page in which row `row` of the row group begins; *first is the first row that begins in it. Entries that go
+ * on with the row before may come first. Only for a cursor that has not moved. */
+hr_status pq__cursor_seek(pq_cursor *c, int64_t row, int64_t *first, hr_error *err) HR_MUST_USE;
+/* The next data page: levels and values are set up. *more false: there is none. */
+hr_status pq__cursor_next(pq_cursor *c, bool *more, hr_error *err) HR_MUST_USE;
+/* Adds the place to an error: "a.parquet: row group 7, column 'label', page 3". */
+hr_status pq__cursor_error(const pq_cursor *c, hr_status st, hr_error *err);
+void pq__directories_free(pq_file *f);
+
+/* ---------------------------------------------------------------------------------------------- columns: parquet_column.c */
+
+/* One projected column of one row group, read forward. */
+typedef struct pq_column pq_column;
+/* Rows from row_begin on. Shares nothing: the file must outlive it. */
+hr_status pq__column_new(pq_file *f, int group, int node, int64_t row_begin, const hr_mem *mem, pq_column **out,
+                         hr_error *err) HR_MUST_USE;
+/* The next rows: n of them, or fewer (one at least) if their bytes would much exceed max_bytes. n > 0. */
+hr_status pq__column_read(pq_column *c, int64_t n, int64_t max_bytes, hr_array **out, hr_error *err) HR_MUST_USE;
+/* Checks that the chunks end where the row group ends. */
+hr_status pq__column_end(pq_column *c, hr_error *err) HR_MUST_USE;
+void pq__column_free(pq_column *c); /* NULL is fine */
+/* Estimate of the bytes of one row. */
+double pq__column_row_bytes(const pq_file *f, int group, int node);
+
+#endif

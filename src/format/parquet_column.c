@@ -1,0 +1,771 @@
+/* parquet_column.c - one column of one row group: pages -> arrays.
+ *
+ * Each leaf under the column is read on its own: levels first (parquet_levels.c), then as many values as they announce,
+ * straight into the buffer that the array will have. Values are dense in the file; where rows are null they are spread
+ * afterwards, backwards and in place. The first leaf below a list or struct also builds that node's offsets and validity.
+ * Then the arrays are put together as the schema's tree says; parts that disagree about their lengths are malformed.
+ *
+ * A batch is asked for in rows, but memory is what counts: estimates come from metadata, which may be wrong or lie. So a
+ * leaf stops early, at the end of a row, when it has twice the bytes that were wanted; with several leaves in a column the
+ * others go back and read as few rows. What one row may take is limited by what the file brings for it (MAX_EXPANSION). */
+#include "format/parquet.h"
+
+#define STEP_ENTRIES (64 << 10)     /* levels of lists handled before their values: small arrays stay in the cache */
+#define HUGE_PAGE_BYTES (256 << 20) /* of texts this large, values are counted one by one: offsets must not overflow */
+#define FREE_ROW_BYTES (64 << 20) /* a row may have these in any case, */
+#define MAX_EXPANSION 4096 /* and this often the bytes that its column chunk is stored in */
+
+typedef struct part {
+    const pq_leaf *leaf;
+    pq_cursor cursor;
+    bool has_page;
+    pq_track *tracks; /* nodes that this leaf feeds, outermost first */
+    int n_tracks;
+    int next_track; /* while arrays are put together */
+    pq_bits valid; /* the leaf's */
+    hr_growbuf values; /* fixed width; bits; offsets of byte arrays */
+    hr_growbuf bytes;
+    int64_t expect; /* slots that this batch will have, by estimate */
+    int64_t cap; /* bytes at which it is enough */
+} part;
+
+struct pq_column {
+    pq_file *file;
+    int group;
+    const pq_node *node;
+    int64_t row; /* the next */
+    hr_mem mem;
+    int n_parts;
+    part parts[];
+};
+
+/* ------------------------------------------------------------------------------------------------------------ spreading */
+
+static inline uint64_t bits64(const uint8_t *bits, int64_t at)
+{
+    uint64_t v;
+    int shift = (int)(at & 7);
+
+    memcpy(&v, bits + (at >> 3), 8);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    return shift ? v >> shift | (uint64_t)bits[(at >> 3) + 8] << (64 - shift) : v;
+}
+
+/* Slot i of n gets the value that belongs to it, from the n_values dense ones before; nulls get zero. From the end, so that
+ * no value is overwritten before it has moved; branch-free within a mixed word. */
+#define SPREAD(type, name)                                                                                             \
+    static void name(uint8_t *data, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at)                     \
+    {                                                                                                                  \
+        type *p = (type *)(void *)data;                                                                                \
+        int64_t i = n, j = n_values;                                                                                   \
+        while (i > j) {                                                                                                \
+            int64_t begin = (i - 1) & ~(int64_t)63;                                                                    \
+            uint64_t word = bits64(valid, at + begin);                                                                 \
+            if (i - begin == 64 && word == ~0ull) {                                                                    \
+                j -= 64;                                                                                               \
+                memmove(p + begin, p + j, 64 * sizeof *p);                                                             \
+                i = begin;                                                                                             \
+                continue;                                                                                              \
+            }                                                                                                          \
+            while (i > begin) {                                                                                        \
+                type bit = (type)(word >> (--i - begin) & 1);                                                          \
+                j -= (int64_t)bit;                                                                                     \
+                p[i] = (type)(p[j] & (type)(0 - bit));                                                                 \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+SPREAD(uint8_t, spread_1)
+SPREAD(uint16_t, spread_2)
+SPREAD(uint32_t, spread_4)
+SPREAD(uint64_t, spread_8)
+
+static void spread_any(uint8_t *data, int64_t w, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at)
+{
+    int64_t i = n, j = n_values;
+
+    while (i > j) {
+        if (hr__bit(valid, at + --i))
+            memmove(data + i * w, data + --j * w, (size_t)w);
+        else
+            memset(data + i * w, 0, (size_t)w);
+    }
+}
+
+static void spread(uint8_t *data, int64_t w, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at)
+{
+    switch (w) {
+    case 1: spread_1(data, n, n_values, valid, at); break;
+    case 2: spread_2(data, n, n_values, valid, at); break;
+    case 4: spread_4(data, n, n_values, valid, at); break;
+    case 8: spread_8(data, n, n_values, valid, at); break;
+    default: spread_any(data, w, n, n_values, valid, at);
+    }
+}
+
+static void spread_bits(uint8_t *bits, int64_t begin, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at)
+{
+    int64_t i = n, j = n_values;
+
+    while (i > j) {
+        bool v = hr__bit(valid, at + --i) && hr__bit(bits, begin + --j);
+
+        hr__bits_fill(bits, begin + i, 1, v);
+    }
+}
+
+/* --------------------------------------------------------------------------------------------------------------- values */
+
+/* Room for n more items of `size` bytes; with the first, for all that are expected. */
+static hr_status room(part *p, hr_growbuf *g, int64_t n, int64_t size, hr_error *err)
+{
+    return hr__growbuf_reserve(g, (g->buffer ? n : HR_MAX(n, p->expect + 1)) * size, err);
+}
+
+static hr_status add_fixed(part *p, const pq_take *t, hr_error *err)
+{
+    int64_t w = p->leaf->width;
+    uint8_t *out;
+
+    HR_TRY(room(p, &p->values, t->n_slots, w, err));
+    out = p->values.buffer->data + p->values.buffer->n_bytes;
+    HR_TRY(pq__values_fixed(&p->cursor.values, out, t->n_values, err));
+    if (t->n_values < t->n_slots)
+        spread(out, w, t->n_slots, t->n_values, p->valid.bytes.buffer->data, p->valid.n - t->n_slots);
+    p->values.buffer->n_bytes += t->n_slots * w;
+    return HR_OK;
+}
+
+static hr_status add_bits(part *p, const pq_take *t, hr_error *err)
+{
+    int64_t begin = p->valid.n - t->n_slots, needed = hr__bits_bytes(p->valid.n);
+    hr_growbuf *g = &p->values;
+
+    HR_TRY(hr__growbuf_reserve(g, HR_MAX(needed, p->expect / 8) - (g->buffer ? g->buffer->n_bytes : 0), err));
+    g->buffer->n_bytes = needed;
+    HR_TRY(pq__values_bits(&p->cursor.values, g->buffer->data, begin, t->n_values, err));
+    if (t->n_values < t->n_slots)
+        spread_bits(g->buffer->data, begin, t->n_slots, t->n_values, p->valid.bytes.buffer->data, begin);
+    return HR_OK;
+}
+
+/* Copies n bytes; may read and write up to 15 bytes more. */
+static inline void copy_loose(uint8_t *out, const uint8_t *in, int64_t n)
+{
+    memcpy(out, in, 16);
+    if (n > 16)
+        memcpy(out + 16, in + 16, (size_t)(n - 16));
+}
+
+/* Views [0, n) behind the bytes, and the ends of slots, beginning with slot s, up to the one of the last view. -> next slot */
+static inline __attribute__((always_inline)) int64_t add_views(part *p, const hr_view *views, int64_t n, int64_t s,
+                                                               const uint8_t *valid, int64_t at, const int w)
+{
+    uint8_t *ends = p->values.buffer->data + p->values.buffer->n_bytes, *bytes = p->bytes.buffer->data;
+    int64_t end = p->bytes.buffer->n_bytes;
+
+    for (int64_t i = 0; i < n; i++) {
+        for (; valid && !hr__bit(valid, at + s); s++)
+            memcpy(ends + s * w, &end, (size_t)w);
+        copy_loose(bytes + end, views[i].data, views[i].n);
+        end += views[i].n;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        memcpy(ends + s * w, &end, (size_t)w);
+#else
+        memcpy(ends + s * w, (const uint8_t *)&end + (8 - w), (size_t)w);
+#endif
+        s++;
+    }
+    p->bytes.buffer->n_bytes = end;
+    return s;
+}
+
+static void add_ends(part *p, int64_t s, int64_t n)
+{
+    uint8_t *ends = p->values.buffer->data + p->values.buffer->n_bytes;
+    int64_t end = p->bytes.buffer->n_bytes;
+    int32_t end32 = (int32_t)end;
+
+    for (; s < n; s++) {
+        if (p->leaf->width == 4)
+            memcpy(ends + s * 4, &end32, 4);
+        else
+            memcpy(ends + s * 8, &end, 8);
+    }
+}
+
+static int64_t offset_at(const part *p, int64_t i)
+{
+    int64_t v64;
+    int32_t v32;
+
+    if (p->leaf->width == 8) {
+        memcpy(&v64, p->values.buffer->data + i * 8, 8);
+        return v64;
+    }
+    memcpy(&v32, p->values.buffer->data + i * 4, 4);
+    return v32;
+}
+
+/* The texts of slots [s, p->valid.n), whose bytes begin at `from`. Valid as a whole and cut only between characters: valid. */
+static hr_status check_text(const part *p, int64_t s, int64_t from, hr_error *err)
+{
+    const uint8_t *bytes = p->bytes.buffer->data;
+    int64_t n = p->bytes.buffer->n_bytes - from;
+    bool valid;
+
+    if (pq__is_ascii(bytes + from, n))
+        return HR_OK;
+    valid = hr__utf8_valid(bytes + from, n);
+    for (; valid && s < p->valid.n; s++) {
+        int64_t begin = offset_at(p, s);
+
+        valid = begin >= from + n || (bytes[begin] & 0xc0) != 0x80;
+    }
+    return valid ? HR_OK : hr_error_set(err, HR_BAD_DATA, "a text is not UTF-8");
+}
+
+/* Room for the next n texts of `sum` bytes, and what a loose copy writes more; at first for all that are expected. */
+static hr_status text_room(part *p, int64_t n, int64_t sum, hr_error *err)
+{
+    int64_t all =
+        p->bytes.buffer ? 0 : (int64_t)HR_MIN((double)sum / (double)n * 1.06 * (double)p->expect, (double)p->cap);
+
+    return hr__growbuf_reserve(&p->bytes, HR_MAX(all, sum) + 16, err);
+}
+
+static hr_status add_bytes(part *p, const pq_take *t, hr_error *err)
+{
+    const uint8_t *valid = t->n_values < t->n_slots ? p->valid.bytes.buffer->data : NULL;
+    int64_t w = p->leaf->width, at = p->valid.n - t->n_slots, s = 0, left = t->n_values, from, sum;
+    hr_view views[PQ_BLOCK];
+    static const uint8_t zero[8];
+
+    HR_TRY(room(p, &p->values, t->n_slots + 1, w, err));
+    if (p->values.buffer->n_bytes == 0)
+        HR_TRY(hr__growbuf_add(&p->values, zero, w, err));
+    from = p->bytes.buffer ? p->bytes.buffer->n_bytes : 0;
+    while (left > 0) {
+        int64_t n = HR_MIN(left, PQ_BLOCK);
+
+        HR_TRY(pq__values_views(&p->cursor.values, views, n, &sum, err));
+        if (w == 4 && sum > INT32_MAX - (p->bytes.buffer ? p->bytes.buffer->n_bytes : 0))
+            return hr_error_set(err, HR_UNSUPPORTED,
+                                "more than 2147483647 bytes of text in one row, a large_string could "
+                                "hold them");
+        HR_TRY(text_room(p, n, sum, err));
+        s = w == 4 ? add_views(p, views, n, s, valid, at, 4) : add_views(p, views, n, s, valid, at, 8);
+        left -= n;
+    }
+    HR_TRY(hr__growbuf_reserve(&p->bytes, 0, err)); /* there is a buffer, if only of nothing */
+    add_ends(p, s, t->n_slots);
+    p->values.buffer->n_bytes += t->n_slots * w;
+    if (p->leaf->is_text &&
+        p->cursor.values.encoding != PQ_RLE_DICTIONARY) /* dictionaries were checked when they came */
+        HR_TRY(check_text(p, at, from, err));
+    return HR_OK;
+}
+
+static hr_status add_values(part *p, const pq_take *t, hr_error *err)
+{
+    if (t->n_slots == 0)
+        return HR_OK;
+    switch (p->leaf->kind) {
+    case PQ_K_NULL: return HR_OK;
+    case PQ_K_BOOL: return add_bits(p, t, err);
+    case PQ_K_BYTES: return add_bytes(p, t, err);
+    default: return add_fixed(p, t, err);
+    }
+}
+
+/* --------------------------------------------------------------------------------------------------------- rows of a leaf */
+
+static void clear_output(part *p)
+{
+    for (int i = 0; i < p->n_tracks; i++) {
+        pq_track *k = &p->tracks[i];
+
+        hr__growbuf_clear(&k->valid.bytes);
+        hr__growbuf_clear(&k->offsets);
+        k->valid.n = k->valid.n_nulls = k->items = 0;
+    }
+    hr__growbuf_clear(&p->valid.bytes);
+    hr__growbuf_clear(&p->values);
+    hr__growbuf_clear(&p->bytes);
+    p->valid.n = p->valid.n_nulls = 0;
+    p->next_track = 0;
+}
+
+static int64_t used(const hr_growbuf *g) { return g->buffer ? g->buffer->n_bytes : 0; }
+
+static int64_t output_bytes(const part *p)
+{
+    int64_t n = used(&p->values) + used(&p->bytes) + used(&p->valid.bytes);
+
+    for (int i = 0; i < p->n_tracks; i++)
+        n += used(&p->tracks[i].offsets) + used(&p->tracks[i].valid.bytes);
+    return n;
+}
+
+/* How many levels to take before their values: as many as cannot bring much more than `cap` bytes. */
+static int64_t step_entries(const part *p, int64_t cap)
+{
+    const pq_values *v = &p->cursor.values;
+    int64_t step = p->leaf->max_rep ? STEP_ENTRIES : INT64_MAX;
+
+    if (p->leaf->kind != PQ_K_BYTES)
+        return p->leaf->max_rep || p->leaf->width == 0 ? step : HR_MAX(PQ_BLOCK, cap / p->leaf->width);
+    if (v->dict)
+        return HR_MIN(step, HR_MAX(1, cap / (v->dict->longest + 1)));
+    return v->end - v->at > HUGE_PAGE_BYTES ? 1 : step;
+}
+
+static hr_status next_page(part *p, bool *more, hr_error *err)
+{
+    *more = true;
+    if (p->has_page && p->cursor.levels.left > 0)
+        return HR_OK;
+    HR_TRY(pq__cursor_next(&p->cursor, more, err));
+    p->has_page = *more;
+    return HR_OK;
+}
+
+static hr_status check_expansion(const part *p, int64_t bytes, hr_error *err)
+{
+    if (bytes <= FREE_ROW_BYTES || bytes / MAX_EXPANSION <= p->cursor.chunk->n_bytes)
+        return HR_OK;
+    return hr_error_set(err, HR_BAD_DATA, "%lld bytes in one row, from a column chunk of %lld", (long long)bytes,
+                        (long long)p->cursor.chunk->n_bytes);
+}
+
+/* Rows into the output. *n: how many are wanted; how many came. Fewer only if there are more than cap bytes. */
+static hr_status read_rows(part *p, int64_t *n, int64_t cap, hr_error *err)
+{
+    pq_take t = { .tracks = p->tracks, .n_tracks = p->n_tracks, .valid = &p->valid, .rows = *n };
+    bool more, full = false;
+    int64_t dropped = 0; /* rows that will not be read, because there is enough */
+    hr_status st = HR_OK;
+
+    while (t.rows > 0 || p->leaf->max_rep) {
+        HR_TRY(next_page(p, &more, err));
+        if (!more)
+            break;
+        t.max_entries = step_entries(p, cap);
+        st = pq__levels_take(&p->cursor.levels, &t, err);
+        if (!st)
+            st = add_values(p, &t, err);
+        if (!st && full)
+            st = check_expansion(p, output_bytes(p), err);
+        if (st)
+            return pq__cursor_error(&p->cursor, st, err);
+        if (p->cursor.levels.left > 0 && t.n_entries < t.max_entries)
+            break; /* the next entry begins a row too many */
+        if (!full && output_bytes(p) > cap) {
+            full = true;
+            dropped = t.rows;
+            t.rows = 0;
+        }
+    }
+    if (t.rows > 0 && !full) {
+        st = hr_error_set(err, HR_BAD_DATA, "the column chunk ends %lld rows early", (long long)t.rows);
+        return pq__cursor_error(&p->cursor, st, err);
+    }
+    *n -= dropped;
+    return HR_OK;
+}
+
+/* Passes over n rows, and over what goes on with the row before. */
+static hr_status skip_rows(part *p, int64_t n, bool is_start, hr_error *err)
+{
+    pq_take t = { .rows = n };
+    bool more;
+
+    while (t.rows > 0 || p->leaf->max_rep) {
+        hr_status st;
+
+        HR_TRY(next_page(p, &more, err));
+        if (!more)
+            break;
+        t.max_entries = INT64_MAX;
+        st = pq__levels_take(&p->cursor.levels, &t, err);
+        if (!st)
+            st = pq__values_skip(&p->cursor.values, t.n_values, err);
+        if (!st && is_start && t.n_entries > 0)
+            st = hr_error_set(err, HR_BAD_DATA, "the row group begins in the middle of a row");
+        if (st)
+            return pq__cursor_error(&p->cursor, st, err);
+        if (p->cursor.levels.left > 0)
+            break; /* the next entry begins the row that is wanted */
+    }
+    if (t.rows > 0) {
+        hr_status st =
+            hr_error_set(err, HR_BAD_DATA, "the column chunk ends %lld rows before the wanted one", (long long)t.rows);
+
+        return pq__cursor_error(&p->cursor, st, err);
+    }
+    return HR_OK;
+}
+
+static hr_status open_part(pq_column *c, part *p, int leaf, int64_t row, hr_error *err)
+{
+    int64_t first = 0;
+
+    p->has_page = false;
+    HR_TRY(pq__cursor_init(&p->cursor, c->file, c->group, leaf, c->mem.account, err));
+    HR_TRY(pq__cursor_seek(&p->cursor, row, &first, err));
+    return skip_rows(p, row - first, row == 0, err);
+}
+
+/* ------------------------------------------------------------------------------------------------------------- assembly */
+
+static hr_status lengths_differ(const pq_column *c, const pq_node *n, int64_t found, int64_t expected, hr_error *err)
+{
+    return hr_error_set(err, HR_BAD_DATA, "%s: row group %d, column '%s': part '%s' has %lld values, %lld are expected",
+                        c->file->base.name, c->group, c->node->field.name, n->field.name, (long long)found,
+                        (long long)expected);
+}
+
+static part *feeder(pq_column *c, const pq_node *n)
+{
+    while (n->leaf < 0)
+        n = &n->children[0];
+    return &c->parts[n->leaf - c->parts[0].cursor.leaf_number];
+}
+
+static bool has_track(const pq_node *n) { return n->leaf < 0 && (n->def_item > 0 || n->field.nullable); }
+
+/* NULL if nothing is null. */
+static hr_status finish_bits(pq_bits *b, hr_buffer **out, hr_error *err)
+{
+    *out = NULL;
+    return b->bytes.buffer ? hr__growbuf_finish(&b->bytes, out, err) : HR_OK;
+}
+
+static hr_status build_leaf(part *p, const pq_node *node, hr_array **out, hr_error *err)
+{
+    hr_buffer *buffers[3] = { NULL, NULL, NULL };
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (p->leaf->kind == PQ_K_NULL)
+        return hr__array_new(node->field.type, p->valid.n, p->valid.n, buffers, NULL, 0, out, err);
+    HR_GO(finish_bits(&p->valid, &buffers[0], err));
+    HR_GO(hr__growbuf_finish(&p->values, &buffers[1], err));
+    if (p->leaf->kind == PQ_K_BYTES)
+        HR_GO(hr__growbuf_finish(&p->bytes, &buffers[2], err));
+    return hr__array_new(node->field.type, p->valid.n, p->valid.n_nulls, buffers, NULL, 0, out, err);
+done:
+    for (int i = 0; i < 3; i++)
+        hr__buffer_unref(buffers[i]);
+    return st;
+}
+
+static hr_status build(pq_column *c, const pq_node *n, hr_array **out, hr_error *err);
+
+static hr_status build_struct(pq_column *c, const pq_node *n, pq_track *k, hr_array **out, hr_error *err)
+{
+    hr_buffer *buffers[3] = { NULL, NULL, NULL };
+    hr_array **children = hr__zalloc(c->mem.account, (size_t)n->n_children * sizeof *children);
+    hr_status st = HR_OK;
+    int64_t length;
+
+    if (!children)
+        return hr__error_memory(err, n->field.name, n->n_children * (int64_t)sizeof *children);
+    for (int i = 0; i < n->n_children; i++)
+        HR_GO(build(c, &n->children[i], &children[i], err));
+    length = k ? k->valid.n : children[0]->length;
+    for (int i = 0; i < n->n_children; i++) {
+        if (children[i]->length != length)
+            HR_GO(lengths_differ(c, &n->children[i], children[i]->length, length, err));
+    }
+    if (k)
+        HR_GO(finish_bits(&k->valid, &buffers[0], err));
+    st = hr__array_new(n->field.type, length, k ? k->valid.n_nulls : 0, buffers, children, n->n_children, out, err);
+    memset(children, 0, (size_t)n->n_children * sizeof *children); /* taken */
+done:
+    for (int i = 0; i < n->n_children; i++)
+        hr__array_unref(children[i]);
+    hr__free(children);
+    return st;
+}
+
+static int64_t track_offset(const pq_track *k, int64_t i)
+{
+    int32_t v;
+
+    memcpy(&v, k->offsets.buffer->data + 4 * i, 4); /* fixed lists are built with 32 bits */
+    return v;
+}
+
+/* The items of a list of fixed size: a null must have its items too, which Parquet does not store. Takes *child. */
+static hr_status fill_fixed(pq_column *c, const pq_node *n, pq_track *k, hr_array **child, hr_error *err)
+{
+    int64_t width = n->field.type->width, slots = k->valid.n;
+    const uint8_t *valid = k->valid.bytes.buffer ? k->valid.bytes.buffer->data : NULL;
+    hr_array *filled = NULL;
+    hr_span *spans = NULL;
+    hr_status st = HR_OK;
+
+    for (int64_t i = 0; i < slots; i++) {
+        int64_t has = track_offset(k, i + 1) - track_offset(k, i);
+
+        if (valid && !hr__bit(valid, i) ? has != 0 : has != width)
+            HR_FAIL(HR_BAD_DATA, "%s: row group %d, column '%s': a list of %lld items, the schema says %lld each",
+                    c->file->base.name, c->group, c->node->field.name, (long long)has, (long long)width);
+    }
+    if (k->valid.n_nulls == 0)
+        goto done;
+    spans = hr__alloc(c->mem.account, (size_t)slots * sizeof *spans);
+    if (!spans)
+        HR_GO(hr__error_memory(err, n->field.name, slots * (int64_t)sizeof *spans));
+    for (int64_t i = 0; i < slots; i++)
+        spans[i] = (hr_span){ hr__bit(valid, i) ? *child : NULL, track_offset(k, i), width };
+    HR_GO(hr__array_gather(&c->mem, (*child)->type, spans, slots, &filled, err));
+    hr__array_unref(*child);
+    *child = filled;
+done:
+    hr__free(spans);
+    return st;
+}
+
+static hr_status build_list(pq_column *c, const pq_node *n, pq_track *k, hr_array **out, hr_error *err)
+{
+    bool fixed = n->field.type->id == HR_T_FIXED_LIST || n->field.type->id == HR_T_TENSOR;
+    hr_buffer *buffers[3] = { NULL, NULL, NULL };
+    hr_array *child = NULL;
+    hr_status st = HR_OK;
+    uint8_t end[8];
+    int32_t end32 = (int32_t)k->items;
+
+    memcpy(end, &k->items, 8);
+    if (k->offset_bytes == 4)
+        memcpy(end, &end32, 4);
+    HR_GO(hr__growbuf_add(&k->offsets, end, k->offset_bytes, err));
+    HR_GO(build(c, &n->children[0], &child, err));
+    if (child->length != k->items)
+        HR_GO(lengths_differ(c, &n->children[0], child->length, k->items, err));
+    if (fixed)
+        HR_GO(fill_fixed(c, n, k, &child, err));
+    HR_GO(finish_bits(&k->valid, &buffers[0], err));
+    if (!fixed)
+        HR_GO(hr__growbuf_finish(&k->offsets, &buffers[1], err));
+    st = hr__array_new(n->field.type, k->valid.n, k->valid.n_nulls, buffers, &child, 1, out, err);
+    child = NULL; /* taken, as the buffers are */
+    buffers[0] = buffers[1] = NULL;
+done:
+    hr__array_unref(child);
+    hr__buffer_unref(buffers[0]);
+    hr__buffer_unref(buffers[1]);
+    return st;
+}
+
+static hr_status build(pq_column *c, const pq_node *n, hr_array **out, hr_error *err)
+{
+    part *p = feeder(c, n);
+    pq_track *k;
+
+    if (n->leaf >= 0)
+        return build_leaf(p, n, out, err);
+    k = has_track(n) ? &p->tracks[p->next_track++] : NULL;
+    return n->def_item > 0 ? build_list(c, n, k, out, err) : build_struct(c, n, k, out, err);
+}
+
+/* ------------------------------------------------------------------------------------------------------------- columns */
+
+static void count_tracks(pq_column *c, const pq_node *n)
+{
+    feeder(c, n)->n_tracks += has_track(n);
+    for (int i = 0; i < n->n_children; i++)
+        count_tracks(c, &n->children[i]);
+}
+
+static void set_tracks(pq_column *c, const pq_node *n)
+{
+    part *p = feeder(c, n);
+
+    if (has_track(n)) {
+        pq_track *k = &p->tracks[p->next_track++];
+
+        k->node = n;
+        k->is_list = n->def_item > 0;
+        k->offset_bytes = n->field.type->id == HR_T_LARGE_LIST ? 8 : 4;
+        k->valid.bytes.mem = &c->mem;
+        k->offsets.mem = &c->mem;
+    }
+    for (int i = 0; i < n->n_children; i++)
+        set_tracks(c, &n->children[i]);
+}
+
+hr_status pq__column_new(pq_file *f, int group, int node, int64_t row, const hr_mem *mem, pq_column **out,
+                         hr_error *err)
+{
+    const pq_schema *s = f->schema;
+    int first = s->node_leaf[node], n = s->node_leaf[node + 1] - first;
+    pq_column *c = hr__zalloc(mem->account, sizeof *c + (size_t)n * sizeof c->parts[0]);
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!c)
+        return hr__error_memory(err, f->base.name, (int64_t)sizeof *c + n * (int64_t)sizeof c->parts[0]);
+    c->file = f;
+    c->group = group;
+    c->node = &s->nodes[node];
+    c->row = row;
+    c->mem = *mem;
+    c->n_parts = n;
+    for (int i = 0; i < n; i++) {
+        c->parts[i].leaf = &s->leaves[first + i];
+        c->parts[i].cursor.leaf_number = first + i;
+        c->parts[i].valid.bytes.mem = c->parts[i].values.mem = c->parts[i].bytes.mem = &c->mem;
+    }
+    count_tracks(c, c->node);
+    for (int i = 0; i < n; i++) {
+        part *p = &c->parts[i];
+
+        p->tracks = hr__zalloc(mem->account, (size_t)p->n_tracks * sizeof *p->tracks);
+        if (!p->tracks)
+            HR_GO(hr__error_memory(err, f->base.name, p->n_tracks * (int64_t)sizeof *p->tracks));
+    }
+    set_tracks(c, c->node);
+    for (int i = 0; i < n; i++)
+        HR_GO(open_part(c, &c->parts[i], first + i, row, err));
+    *out = c;
+    c = NULL; /* moved to the caller */
+done:
+    pq__column_free(c);
+    return st;
+}
+
+void pq__column_free(pq_column *c)
+{
+    if (!c)
+        return;
+    for (int i = 0; i < c->n_parts; i++) {
+        if (c->parts[i].tracks)
+            clear_output(&c->parts[i]);
+        hr__free(c->parts[i].tracks);
+        pq__cursor_clear(&c->parts[i].cursor);
+    }
+    hr__free(c);
+}
+
+static void expect_slots(const pq_column *c, part *p, int64_t n, int64_t cap)
+{
+    int64_t n_rows = c->file->meta->groups[c->group].n_rows, n_values = p->cursor.chunk->n_values;
+    double each = n_rows ? (double)n_values / (double)n_rows : 1;
+
+    p->cap = cap;
+    p->expect = n;
+    if (p->leaf->max_rep)
+        p->expect = (int64_t)HR_MIN(HR_MIN((double)n * each * 1.06 + 16, (double)n_values),
+                                    (double)cap / HR_MAX(p->leaf->width, 1));
+}
+
+/* All parts, n rows or fewer. *n: how many came; parts that read more than the last one did are marked by `ahead`. */
+static hr_status read_parts(pq_column *c, int64_t *n, int64_t cap, bool *ahead, hr_error *err)
+{
+    *ahead = false;
+    for (int i = 0; i < c->n_parts; i++) {
+        part *p = &c->parts[i];
+        int64_t had = *n;
+
+        clear_output(p);
+        expect_slots(c, p, *n, cap);
+        HR_TRY(read_rows(p, n, cap, err));
+        *ahead = *ahead || (i > 0 && *n < had);
+    }
+    return HR_OK;
+}
+
+hr_status pq__column_read(pq_column *c, int64_t n, int64_t max_bytes, hr_array **out, hr_error *err)
+{
+    int64_t cap = HR_MAX(HR_MIN(max_bytes, 1 << 30) * 2, 1);
+    hr_status st = HR_OK;
+    bool ahead;
+
+    *out = NULL;
+    HR_GO(read_parts(c, &n, cap, &ahead, err));
+    if (ahead) { /* some parts are further than others: all go back and read what the least one gave */
+        for (int i = 0; i < c->n_parts; i++) {
+            int leaf = c->parts[i].cursor.leaf_number;
+
+            pq__cursor_clear(&c->parts[i].cursor);
+            HR_GO(open_part(c, &c->parts[i], leaf, c->row, err));
+        }
+        HR_GO(read_parts(c, &n, INT64_MAX / 4, &ahead, err));
+    }
+    for (int i = 0; i < c->n_parts; i++)
+        c->parts[i].next_track = 0;
+    HR_GO(build(c, c->node, out, err));
+    if ((*out)->length != n) {
+        st = lengths_differ(c, c->node, (*out)->length, n, err);
+        hr__array_unref(*out);
+        *out = NULL;
+        goto done;
+    }
+    c->row += n;
+done:
+    for (int i = 0; i < c->n_parts; i++)
+        clear_output(&c->parts[i]);
+    return st;
+}
+
+hr_status pq__column_end(pq_column *c, hr_error *err)
+{
+    for (int i = 0; i < c->n_parts; i++) {
+        pq_cursor *k = &c->parts[i].cursor;
+        hr_status st = HR_OK;
+
+        if (k->levels.left > 0)
+            st =
+                hr_error_set(err, HR_BAD_DATA, "%lld values after the row group's last row", (long long)k->levels.left);
+        else if (k->entries >= 0 && k->entries != k->chunk->n_values)
+            st = hr_error_set(err, HR_BAD_DATA, "%lld values, the column chunk's header says %lld",
+                              (long long)k->entries, (long long)k->chunk->n_values);
+        if (st)
+            return pq__cursor_error(k, st, err);
+    }
+    return HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- estimates */
+
+static double leaf_bytes(const pq_chunk *chunk, const pq_leaf *l)
+{
+    double n = (double)chunk->n_values;
+
+    if (l->kind == PQ_K_NULL)
+        return 0;
+    if (l->kind == PQ_K_BOOL)
+        return n / 8;
+    if (l->kind != PQ_K_BYTES)
+        return n * l->width;
+    if (chunk->text_bytes >= 0)
+        return n * l->width + (double)chunk->text_bytes;
+    return n * (l->width + 8) +
+           HR_MAX((double)chunk->memory_bytes - 4 * n, 0); /* by dictionary it is more: 8 is a guess */
+}
+
+static double node_bytes(const pq_file *f, int group, const pq_node *n)
+{
+    double bytes = 0;
+
+    if (n->leaf >= 0) {
+        const pq_leaf *l = &f->schema->leaves[n->leaf];
+
+        return leaf_bytes(&f->meta->groups[group].chunks[l->column], l);
+    }
+    for (int i = 0; i < n->n_children; i++)
+        bytes += node_bytes(f, group, &n->children[i]);
+    if (n->def_item > 0)
+        bytes += 4 * (double)f->meta->groups[group].n_rows;
+    return bytes;
+}
+
+double pq__column_row_bytes(const pq_file *f, int group, int node)
+{
+    int64_t n_rows = f->meta->groups[group].n_rows;
+
+    return n_rows ? node_bytes(f, group, &f->schema->nodes[node]) / (double)n_rows : 0;
+}

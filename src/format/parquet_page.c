@@ -1,0 +1,741 @@
+/* parquet_page.c - the encodings: runs of small integers, plain values, values by dictionary.
+ *
+ * Values go to where the array will have them; only indices pass through a small array. One function per inner loop, so
+ * that each can get a faster sibling. All loops may read up to HR_SLACK bytes after a page's end and trust nothing else:
+ * counts are checked against bytes before the loop, indices against the dictionary after each block.
+ *
+ * A page whose bytes do not suffice is an error when values are asked for that are not there, not before: bytes left over
+ * are no harm. */
+#include "format/parquet.h"
+
+/* --------------------------------------------------------------------------------------------------- small integers */
+
+static inline uint64_t load64(const uint8_t *p)
+{
+    uint64_t v;
+
+    memcpy(&v, p, 8);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    return v;
+}
+
+static inline uint32_t load32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+void pq__runs_init(pq_runs *r, const uint8_t *at, const uint8_t *end, int width)
+{
+    *r = (pq_runs){ .at = at, .end = end, .width = width };
+    if (width == 0)
+        r->left = INT64_MAX; /* a run of zeros without an end */
+}
+
+static bool run_header(pq_runs *r, uint64_t *header)
+{
+    *header = 0;
+    for (int shift = 0; shift < 35 && r->at < r->end; shift += 7) {
+        uint8_t b = *r->at++;
+
+        *header |= (uint64_t)(b & 0x7f) << shift;
+        if (!(b & 0x80))
+            return true;
+    }
+    return false;
+}
+
+bool pq__runs_next(pq_runs *r)
+{
+    while (r->left == 0) {
+        int n_value = (r->width + 7) / 8;
+        uint64_t h;
+
+        if (r->bad || !run_header(r, &h)) {
+            r->bad = true;
+            return false;
+        }
+        r->packed = h & 1;
+        if (r->packed) {
+            /* The last group may be cut short: values that are there count. */
+            int64_t n_bytes = HR_MIN((int64_t)(h >> 1) * r->width, (int64_t)(r->end - r->at));
+
+            r->left = HR_MIN((int64_t)(h >> 1) * 8, n_bytes * 8 / r->width);
+            r->bits = r->at;
+            r->bit = 0;
+            r->at += n_bytes;
+            if (r->left == 0 && h >> 1) {
+                r->bad = true;
+                return false;
+            }
+        } else {
+            if (r->end - r->at < n_value) {
+                r->bad = true;
+                return false;
+            }
+            r->left = (int64_t)(h >> 1);
+            r->value = 0;
+            for (int i = 0; i < n_value; i++)
+                r->value |= (uint32_t)r->at[i] << (8 * i);
+            if (r->width < 32 && r->value >> r->width)
+                r->bad = true;
+            r->at += n_value;
+            if (r->bad) {
+                r->left = 0;
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+void pq__runs_skip(pq_runs *r, int64_t n)
+{
+    while (n > 0 && (r->left > 0 || pq__runs_next(r))) {
+        int64_t k = HR_MIN(n, r->left);
+
+        r->bit += r->packed ? k * r->width : 0;
+        r->left -= k;
+        n -= k;
+    }
+}
+
+/* 8 values are `w` bytes: with w known to the compiler, shifts and offsets are constants. */
+static inline __attribute__((always_inline)) void unpack8_u32(const uint8_t *p, uint32_t *out, const int w)
+{
+    const uint64_t mask = (1ull << w) - 1;
+
+    for (int j = 0; j < 8; j++)
+        out[j] = (uint32_t)(load64(p + (j * w >> 3)) >> (j * w & 7) & mask);
+}
+
+static inline __attribute__((always_inline)) void unpack8_u8(const uint8_t *p, uint8_t *out, const int w)
+{
+    const uint64_t v = load64(p), mask = (1ull << w) - 1;
+
+    for (int j = 0; j < 8; j++)
+        out[j] = (uint8_t)(v >> (j * w) & mask);
+}
+
+static uint32_t one_packed(const pq_runs *r, int64_t bit)
+{
+    return (uint32_t)(load64(r->bits + (bit >> 3)) >> (bit & 7) & ((1ull << r->width) - 1));
+}
+
+#define EACH_WIDTH_8(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define EACH_WIDTH_32(X)                                                                                               \
+    EACH_WIDTH_8(X)                                                                                                    \
+    X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27)   \
+        X(28) X(29) X(30) X(31) X(32)
+
+static void groups_u32(const uint8_t *p, int width, uint32_t *out, int64_t n_groups)
+{
+    switch (width) {
+#define HR_X(w)                                                                                                        \
+    case w:                                                                                                            \
+        for (int64_t i = 0; i < n_groups; i++)                                                                         \
+            unpack8_u32(p + i * w, out + i * 8, w);                                                                    \
+        break;
+        EACH_WIDTH_32(HR_X)
+#undef HR_X
+    }
+}
+
+static void groups_u8(const uint8_t *p, int width, uint8_t *out, int64_t n_groups)
+{
+    switch (width) {
+#define HR_X(w)                                                                                                        \
+    case w:                                                                                                            \
+        for (int64_t i = 0; i < n_groups; i++)                                                                         \
+            unpack8_u8(p + i * w, out + i * 8, w);                                                                     \
+        break;
+        EACH_WIDTH_8(HR_X)
+#undef HR_X
+    }
+}
+
+/* n <= r->left packed values; what does not begin or end at a byte goes one by one. */
+static void packed_u32(pq_runs *r, uint32_t *out, int64_t n)
+{
+    int64_t i = 0, groups;
+
+    for (; i < n && (r->bit & 7); i++, r->bit += r->width)
+        out[i] = one_packed(r, r->bit);
+    groups = (n - i) / 8;
+    groups_u32(r->bits + (r->bit >> 3), r->width, out + i, groups);
+    r->bit += groups * 8 * r->width;
+    for (i += groups * 8; i < n; i++, r->bit += r->width)
+        out[i] = one_packed(r, r->bit);
+    r->left -= n;
+}
+
+static void packed_u8(pq_runs *r, uint8_t *out, int64_t n)
+{
+    int64_t i = 0, groups;
+
+    for (; i < n && (r->bit & 7); i++, r->bit += r->width)
+        out[i] = (uint8_t)one_packed(r, r->bit);
+    groups = (n - i) / 8;
+    groups_u8(r->bits + (r->bit >> 3), r->width, out + i, groups);
+    r->bit += groups * 8 * r->width;
+    for (i += groups * 8; i < n; i++, r->bit += r->width)
+        out[i] = (uint8_t)one_packed(r, r->bit);
+    r->left -= n;
+}
+
+void pq__runs_u32(pq_runs *r, uint32_t *out, int64_t n)
+{
+    while (n > 0) {
+        int64_t k;
+
+        if (r->left == 0 && !pq__runs_next(r)) {
+            memset(out, 0, (size_t)n * sizeof *out);
+            return;
+        }
+        k = HR_MIN(n, r->left);
+        if (r->packed) {
+            packed_u32(r, out, k);
+        } else {
+            for (int64_t i = 0; i < k; i++)
+                out[i] = r->value;
+            r->left -= k;
+        }
+        out += k;
+        n -= k;
+    }
+}
+
+void pq__runs_u8(pq_runs *r, uint8_t *out, int64_t n)
+{
+    while (n > 0) {
+        int64_t k;
+
+        if (r->left == 0 && !pq__runs_next(r)) {
+            memset(out, 0, (size_t)n);
+            return;
+        }
+        k = HR_MIN(n, r->left);
+        if (r->packed) {
+            packed_u8(r, out, k);
+        } else {
+            memset(out, (int)r->value, (size_t)k);
+            r->left -= k;
+        }
+        out += k;
+        n -= k;
+    }
+}
+
+void pq__bit_packed_u8(const uint8_t *at, int width, uint8_t *out, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        unsigned v = 0;
+
+        for (int64_t bit = i * width; bit < (i + 1) * width; bit++)
+            v = v << 1 | (at[bit >> 3] >> (7 - (bit & 7)) & 1);
+        out[i] = (uint8_t)v;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------ conversions */
+
+static void store_le(uint8_t *out, int width, uint64_t low, uint64_t fill)
+{
+    for (int i = 0; i < width; i += 8) {
+        uint64_t v = i ? fill : low;
+
+        memcpy(out + i, &v, 8);
+    }
+}
+
+/* Big-endian two's complement of n bytes into `width` bytes of the machine's order. False: it does not fit. */
+static bool decimal_from_bytes(const uint8_t *in, int64_t n, uint8_t *out, int width)
+{
+    uint8_t sign = n > 0 && in[0] & 0x80 ? 0xff : 0;
+
+    for (; n > width; in++, n--) {
+        if (in[0] != sign)
+            return false;
+    }
+    if (n == width && ((in[0] ^ sign) & 0x80))
+        return false;
+    memset(out, sign, (size_t)width);
+    for (int64_t i = 0; i < n; i++) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        out[width - n + i] = in[i];
+#else
+        out[n - 1 - i] = in[i];
+#endif
+    }
+    return true;
+}
+
+static void narrow_1(const uint8_t *in, uint8_t *out, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = in[4 * i];
+}
+
+static void narrow_2(const uint8_t *in, uint8_t *out, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        memcpy(out + 2 * i, in + 4 * i, 2);
+}
+
+/* Nanoseconds within the day, then the Julian day. Days out of range wrap, as they do everywhere. */
+static void times_from_int96(const uint8_t *in, uint8_t *out, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t day = load32(in + 12 * i + 8), ns = load64(in + 12 * i);
+        uint64_t v = (day - 2440588) * 86400000000000ull + ns;
+
+        memcpy(out + 8 * i, &v, 8);
+    }
+}
+
+static bool decimals(const pq_leaf *l, const uint8_t *in, uint8_t *out, int64_t n)
+{
+    bool fits = true;
+
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *p = in + i * l->stored_width;
+        int64_t v;
+
+        if (l->physical == PQ_FIXED) {
+            fits = decimal_from_bytes(p, l->stored_width, out + i * l->width, l->width) && fits;
+            continue;
+        }
+        v = l->physical == PQ_INT32 ? (int64_t)(int32_t)load32(p) : (int64_t)load64(p);
+        store_le(out + i * l->width, l->width, (uint64_t)v, v < 0 ? ~0ull : 0);
+    }
+    return fits;
+}
+
+/* n stored values of fixed width -> Arrow values. */
+static hr_status convert(const pq_leaf *l, const uint8_t *in, uint8_t *out, int64_t n, hr_error *err)
+{
+    switch (l->kind) {
+    case PQ_K_COPY: memcpy(out, in, (size_t)(n * l->width)); break;
+    case PQ_K_NARROW: (l->width == 1 ? narrow_1 : narrow_2)(in, out, n); break;
+    case PQ_K_INT96: times_from_int96(in, out, n); break;
+    case PQ_K_DECIMAL:
+        if (!decimals(l, in, out, n))
+            return hr_error_set(err, HR_BAD_DATA, "a decimal does not fit into %d bytes", l->width);
+        break;
+    default: return hr_error_set(err, HR_BUG, "kind %d is not of fixed width", (int)l->kind);
+    }
+    return HR_OK;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- plain */
+
+static hr_status too_few(int64_t has, int64_t wanted, hr_error *err)
+{
+    return hr_error_set(err, HR_BAD_DATA, "bytes for %lld values, %lld are announced", (long long)has,
+                        (long long)wanted);
+}
+
+static hr_status plain_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err)
+{
+    const pq_leaf *l = v->leaf;
+    int64_t has = (v->end - v->at) / l->stored_width;
+
+    if (has < n)
+        return too_few(has, n, err);
+    if (out)
+        HR_TRY(convert(l, v->at, out, n, err));
+    v->at += n * l->stored_width;
+    return HR_OK;
+}
+
+/* One byte array; false if its bytes are not there. */
+static inline bool plain_view(const uint8_t **at, const uint8_t *end, hr_view *out)
+{
+    uint32_t n;
+
+    if (end - *at < 4)
+        return false;
+    n = load32(*at);
+    if (n > (uint64_t)(end - *at - 4))
+        return false;
+    *out = (hr_view){ *at + 4, n };
+    *at += 4 + (int64_t)n;
+    return true;
+}
+
+static hr_status plain_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum, hr_error *err)
+{
+    const uint8_t *at = v->at;
+    int64_t total = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (!plain_view(&at, v->end, &out[i]))
+            return too_few(i, n, err);
+        total += out[i].n;
+    }
+    v->at = at;
+    *sum = total;
+    return HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------ dictionaries */
+
+bool pq__is_ascii(const uint8_t *p, int64_t n)
+{
+    uint64_t any = 0;
+    int64_t i = 0;
+
+    for (; i + 32 <= n; i += 32)
+        any |= load64(p + i) | load64(p + i + 8) | load64(p + i + 16) | load64(p + i + 24);
+    for (; i < n; i++)
+        any |= p[i];
+    return !(any & 0x8080808080808080ull);
+}
+
+static hr_status dict_bytes(const pq_leaf *l, hr_view page, const hr_mem *mem, pq_dict *d, hr_error *err)
+{
+    const uint8_t *at = page.data, *end = at + page.n;
+    uint32_t *offsets;
+    int64_t n = 0;
+
+    if (page.n / 4 < d->n)
+        return too_few(page.n / 4, d->n, err);
+    HR_TRY(hr__buffer_new(mem, (d->n + 1) * 4, &d->values, err));
+    HR_TRY(hr__buffer_new(mem, page.n - d->n * 4, &d->bytes, err));
+    offsets = (uint32_t *)(void *)d->values->data;
+    for (int64_t i = 0; i < d->n; i++) {
+        hr_view v;
+
+        if (!plain_view(&at, end, &v))
+            return too_few(i, d->n, err);
+        if (l->is_text && !hr__utf8_valid(v.data, v.n))
+            return hr_error_set(err, HR_BAD_DATA, "value %lld of the dictionary is not UTF-8", (long long)i);
+        offsets[i] = (uint32_t)n;
+        memcpy(d->bytes->data + n, v.data, (size_t)v.n);
+        n += v.n;
+        d->longest = HR_MAX(d->longest, v.n);
+    }
+    offsets[d->n] = (uint32_t)n;
+    return HR_OK;
+}
+
+/* Byte arrays that become fixed width: decimals. */
+static hr_status dict_decimals(const pq_leaf *l, hr_view page, const hr_mem *mem, pq_dict *d, hr_error *err)
+{
+    pq_values v = { .leaf = l, .at = page.data, .end = page.data + page.n, .encoding = PQ_PLAIN };
+
+    if (page.n / 4 < d->n)
+        return too_few(page.n / 4, d->n, err);
+    HR_TRY(hr__buffer_new(mem, d->n * l->width, &d->values, err));
+    return pq__values_fixed(&v, d->values->data, d->n, err);
+}
+
+hr_status pq__dict_new(const pq_leaf *l, hr_view page, int64_t n_values, const hr_mem *mem, pq_dict **out,
+                       hr_error *err)
+{
+    pq_dict *d = hr__zalloc(mem->account, sizeof *d);
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!d)
+        return hr__error_memory(err, "dictionary", sizeof *d);
+    atomic_init(&d->refs, 1);
+    d->n = n_values;
+    d->longest = l->width;
+    if (l->kind == PQ_K_BOOL)
+        HR_FAIL(HR_BAD_DATA, "a dictionary of booleans");
+    if (l->kind == PQ_K_BYTES) {
+        HR_GO(dict_bytes(l, page, mem, d, err));
+    } else if (l->kind == PQ_K_NULL) {
+        d->n = 0;
+    } else if (l->physical == PQ_BYTE_ARRAY) {
+        HR_GO(dict_decimals(l, page, mem, d, err));
+    } else {
+        if (page.n / l->stored_width < n_values)
+            HR_GO(too_few(page.n / l->stored_width, n_values, err));
+        HR_GO(hr__buffer_new(mem, n_values * l->width, &d->values, err));
+        HR_GO(convert(l, page.data, d->values->data, n_values, err));
+    }
+    *out = d;
+    d = NULL; /* moved to the caller */
+done:
+    pq__dict_unref(d);
+    return st;
+}
+
+pq_dict *pq__dict_ref(pq_dict *d)
+{
+    atomic_fetch_add_explicit(&d->refs, 1, memory_order_relaxed);
+    return d;
+}
+
+void pq__dict_unref(pq_dict *d)
+{
+    if (!d || atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    hr__buffer_unref(d->values);
+    hr__buffer_unref(d->bytes);
+    hr__free(d);
+}
+
+static hr_status bad_index(const pq_values *v, hr_error *err)
+{
+    if (v->runs.bad)
+        return hr_error_set(err, HR_BAD_DATA, "dictionary indices end early or are malformed");
+    return hr_error_set(err, HR_BAD_DATA, "an index is outside the dictionary of %lld values", (long long)v->dict->n);
+}
+
+static bool indices_fit(const uint32_t *index, int64_t n, int64_t n_dict)
+{
+    uint32_t most = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        most = HR_MAX(most, index[i]);
+    return most < n_dict || n == 0;
+}
+
+#define GATHER(type, name)                                                                                             \
+    static void name(const uint8_t *restrict dict, const uint32_t *restrict index, uint8_t *restrict out, int64_t n)   \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            type v;                                                                                                    \
+            memcpy(&v, dict + (size_t)index[i] * sizeof v, sizeof v);                                                  \
+            memcpy(out + (size_t)i * sizeof v, &v, sizeof v);                                                          \
+        }                                                                                                              \
+    }
+typedef struct bytes16 {
+    uint64_t v[2];
+} bytes16;
+typedef struct bytes32 {
+    uint64_t v[4];
+} bytes32;
+GATHER(uint8_t, gather_1)
+GATHER(uint16_t, gather_2)
+GATHER(uint32_t, gather_4)
+GATHER(uint64_t, gather_8)
+GATHER(bytes16, gather_16)
+GATHER(bytes32, gather_32)
+
+static void gather(const pq_values *v, const uint32_t *index, uint8_t *out, int64_t n)
+{
+    const uint8_t *dict = v->dict->values->data;
+    int64_t w = v->leaf->width;
+
+    switch (w) {
+    case 1: gather_1(dict, index, out, n); break;
+    case 2: gather_2(dict, index, out, n); break;
+    case 4: gather_4(dict, index, out, n); break;
+    case 8: gather_8(dict, index, out, n); break;
+    case 16: gather_16(dict, index, out, n); break;
+    case 32: gather_32(dict, index, out, n); break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            memcpy(out + i * w, dict + (int64_t)index[i] * w, (size_t)w);
+    }
+}
+
+/* One value n times: doubling copies. */
+static void repeat(const uint8_t *value, int64_t width, uint8_t *out, int64_t n)
+{
+    int64_t total = n * width, done = HR_MIN(width, total);
+
+    memcpy(out, value, (size_t)done);
+    while (done < total) {
+        int64_t k = HR_MIN(done, total - done);
+
+        memcpy(out + done, out, (size_t)k);
+        done += k;
+    }
+}
+
+static hr_status dict_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err)
+{
+    uint32_t index[PQ_BLOCK];
+    int64_t w = v->leaf->width;
+
+    while (n > 0) {
+        pq_runs *r = &v->runs;
+        int64_t k;
+
+        if (r->left == 0 && !pq__runs_next(r))
+            return bad_index(v, err);
+        k = HR_MIN(n, r->left);
+        if (!r->packed) {
+            if (r->value >= v->dict->n)
+                return bad_index(v, err);
+            repeat(v->dict->values->data + r->value * w, w, out, k);
+            r->left -= k;
+        } else {
+            k = HR_MIN(k, PQ_BLOCK);
+            packed_u32(r, index, k);
+            if (!indices_fit(index, k, v->dict->n))
+                return bad_index(v, err);
+            gather(v, index, out, k);
+        }
+        out += k * w;
+        n -= k;
+    }
+    return HR_OK;
+}
+
+static hr_status dict_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum, hr_error *err)
+{
+    const uint32_t *offsets = (const uint32_t *)(const void *)v->dict->values->data;
+    const uint8_t *bytes = v->dict->bytes->data;
+    uint32_t index[PQ_BLOCK];
+    int64_t total = 0;
+
+    pq__runs_u32(&v->runs, index, n);
+    if (v->runs.bad || !indices_fit(index, n, v->dict->n))
+        return bad_index(v, err);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t begin = offsets[index[i]], length = offsets[index[i] + 1] - begin;
+
+        out[i] = (hr_view){ bytes + begin, length };
+        total += length;
+    }
+    *sum = total;
+    return HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------ values of a page */
+
+static const char *encoding_name(int encoding)
+{
+    static const char *const names[] = {
+        "PLAIN",          "GROUP_VAR_INT",       "PLAIN_DICTIONARY",        "RLE",
+        "BIT_PACKED",     "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY",
+        "RLE_DICTIONARY", "BYTE_STREAM_SPLIT"
+    };
+
+    return encoding >= 0 && encoding < HR_LEN(names) ? names[encoding] : "of an unknown number";
+}
+
+static hr_status init_dictionary(pq_values *v, hr_view bytes, hr_error *err)
+{
+    int width = bytes.n > 0 ? bytes.data[0] : 0;
+
+    if (!v->dict)
+        return hr_error_set(err, HR_BAD_DATA, "values by dictionary, and the column has none");
+    if (width > 32)
+        return hr_error_set(err, HR_BAD_DATA, "dictionary indices of %d bits", width);
+    pq__runs_init(&v->runs, bytes.data + 1, bytes.data + HR_MAX(bytes.n, 1), width);
+    return HR_OK;
+}
+
+hr_status pq__values_init(pq_values *v, const pq_leaf *l, const pq_dict *dict, int encoding, hr_view bytes,
+                          hr_error *err)
+{
+    *v = (pq_values){ .leaf = l, .encoding = encoding, .at = bytes.data, .end = bytes.data + bytes.n };
+    switch (encoding) {
+    case PQ_PLAIN: return HR_OK;
+    case PQ_PLAIN_DICTIONARY:
+    case PQ_RLE_DICTIONARY:
+        v->encoding = PQ_RLE_DICTIONARY;
+        v->dict = dict;
+        return init_dictionary(v, bytes, err);
+    case PQ_RLE:
+        if (l->kind != PQ_K_BOOL && l->kind != PQ_K_NULL)
+            return hr_error_set(err, HR_BAD_DATA, "encoding RLE for values that are no booleans");
+        if (bytes.n >= 4) {
+            uint32_t n = load32(bytes.data);
+
+            if (n > bytes.n - 4)
+                return hr_error_set(err, HR_BAD_DATA, "%lld bytes of booleans, %lld are announced",
+                                    (long long)(bytes.n - 4), (long long)n);
+            pq__runs_init(&v->runs, bytes.data + 4, bytes.data + 4 + n, 1);
+        } else {
+            pq__runs_init(&v->runs, bytes.data, bytes.data, 1);
+        }
+        return HR_OK;
+    default:
+        return hr_error_set(err, HR_UNSUPPORTED, "encoding %s (%d) cannot be read yet", encoding_name(encoding),
+                            encoding);
+    }
+}
+
+hr_status pq__values_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err)
+{
+    if (v->encoding == PQ_RLE_DICTIONARY)
+        return dict_fixed(v, out, n, err);
+    if (v->leaf->physical != PQ_BYTE_ARRAY)
+        return plain_fixed(v, out, n, err);
+    for (int64_t i = 0; i < n; i++) { /* a decimal in as many bytes as it needs */
+        hr_view one;
+
+        if (!plain_view(&v->at, v->end, &one))
+            return too_few(i, n, err);
+        if (!decimal_from_bytes(one.data, one.n, out + i * v->leaf->width, v->leaf->width))
+            return hr_error_set(err, HR_BAD_DATA, "a decimal does not fit into %d bytes", v->leaf->width);
+    }
+    return HR_OK;
+}
+
+static hr_status rle_bits(pq_values *v, uint8_t *bits, int64_t at, int64_t n, hr_error *err)
+{
+    pq_runs *r = &v->runs;
+
+    while (n > 0) {
+        int64_t k;
+
+        if (r->left == 0 && !pq__runs_next(r))
+            return hr_error_set(err, HR_BAD_DATA, "booleans end early: %lld are missing", (long long)n);
+        k = HR_MIN(n, r->left);
+        if (r->packed)
+            hr__bits_copy(bits, at, r->bits, r->bit, k);
+        else
+            hr__bits_fill(bits, at, k, r->value != 0);
+        r->bit += r->packed ? k : 0;
+        r->left -= k;
+        at += k;
+        n -= k;
+    }
+    return HR_OK;
+}
+
+hr_status pq__values_bits(pq_values *v, uint8_t *bits, int64_t at, int64_t n, hr_error *err)
+{
+    int64_t has = (v->end - v->at) * 8 - v->bit;
+
+    if (v->encoding == PQ_RLE)
+        return rle_bits(v, bits, at, n, err);
+    if (v->encoding != PQ_PLAIN)
+        return hr_error_set(err, HR_BAD_DATA, "booleans by dictionary");
+    if (has < n)
+        return too_few(has, n, err);
+    hr__bits_copy(bits, at, v->at, v->bit, n);
+    v->bit += n;
+    return HR_OK;
+}
+
+hr_status pq__values_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum, hr_error *err)
+{
+    *sum = 0;
+    return v->encoding == PQ_RLE_DICTIONARY ? dict_views(v, out, n, sum, err) : plain_views(v, out, n, sum, err);
+}
+
+hr_status pq__values_skip(pq_values *v, int64_t n, hr_error *err)
+{
+    if (v->leaf->kind == PQ_K_NULL)
+        return HR_OK;
+    if (v->encoding == PQ_RLE_DICTIONARY || v->encoding == PQ_RLE) {
+        pq__runs_skip(&v->runs, n);
+        return v->runs.bad ? bad_index(v, err) : HR_OK;
+    }
+    if (v->leaf->kind == PQ_K_BOOL) {
+        if ((v->end - v->at) * 8 - v->bit < n)
+            return too_few((v->end - v->at) * 8 - v->bit, n, err);
+        v->bit += n;
+        return HR_OK;
+    }
+    if (v->leaf->physical != PQ_BYTE_ARRAY)
+        return plain_fixed(v, NULL, n, err);
+    for (int64_t i = 0; i < n; i++) {
+        hr_view one;
+
+        if (!plain_view(&v->at, v->end, &one))
+            return too_few(i, n, err);
+    }
+    return HR_OK;
+}

@@ -1,0 +1,292 @@
+/* parquet_read.c - the Parquet format: files, row groups as fragments, readers.
+ *
+ * A fragment is a row group. A reader of rows [begin, begin + n) opens each projected column at `begin` (parquet_pages.c
+ * knows the page) and hands out tables of as many rows as fit max_bytes by an estimate that is corrected as it goes.
+ * A column may give fewer rows than were asked for (parquet_column.c says when). Then the table ends there, and what other
+ * columns have read beyond is kept and given first next time: an array is cheap to cut. */
+#include "format/parquet.h"
+
+#define SPLIT_BYTES (4 << 20) /* smaller row groups are not worth finding a place in */
+
+/* --------------------------------------------------------------------------------------------------------------- files */
+
+static hr_status file_new(hr_source *source, pq_meta *meta, const hr_projection *projection, hr_account *account,
+                          hr_scan_file **out, hr_error *err);
+
+static hr_status parquet_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
+{
+    pq_file *f = (pq_file *)base;
+    const pq_group *g = &f->meta->groups[fragment];
+    double row_bytes = 0;
+
+    (void)err;
+    *out = (hr_fragment){ .n_rows = g->n_rows };
+    for (int i = 0; i < f->schema->n_leaves; i++)
+        out->stored_bytes += g->chunks[f->schema->leaves[i].column].n_bytes;
+    for (int i = 0; i < f->schema->n_nodes; i++)
+        row_bytes += pq__column_row_bytes(f, fragment, i);
+    out->memory_bytes = (int64_t)HR_MIN(row_bytes * (double)g->n_rows, 9e18);
+    out->splittable = out->memory_bytes >= SPLIT_BYTES && g->n_rows > 1;
+    return HR_OK;
+}
+
+static void parquet_ahead(hr_scan_file *base, int fragment)
+{
+    pq_file *f = (pq_file *)base;
+
+    for (int i = 0; i < f->schema->n_leaves; i++) {
+        const pq_chunk *c = &f->meta->groups[fragment].chunks[f->schema->leaves[i].column];
+
+        hr__source_ahead(f->source, c->begin, c->n_bytes);
+    }
+}
+
+static hr_status parquet_project(hr_scan_file *base, const hr_projection *projection, hr_account *account,
+                                 hr_scan_file **out, hr_error *err)
+{
+    pq_file *f = (pq_file *)base;
+
+    return file_new(f->source, f->meta, projection, account, out, err);
+}
+
+static void parquet_close(hr_scan_file *base)
+{
+    pq_file *f = (pq_file *)base;
+
+    pq__directories_free(f);
+    for (int i = 0; f->shared && i < f->schema->n_leaves; i++)
+        pq__dict_unref(f->shared[i].dict);
+    hr__free(f->shared);
+    pq__schema_free(f->schema);
+    pq__meta_unref(f->meta);
+    hr__source_unref(f->source);
+    hr__mutex_clear(&f->lock);
+}
+
+static hr_status parquet_reader(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
+                                hr_reader **out, hr_error *err);
+
+static const hr_scan_file_class parquet_file_class = {
+    .fragment = parquet_fragment,
+    .read = parquet_reader,
+    .ahead = parquet_ahead,
+    .project = parquet_project,
+    .close = parquet_close,
+};
+
+/* Shares source and meta. */
+static hr_status file_new(hr_source *source, pq_meta *meta, const hr_projection *projection, hr_account *account,
+                          hr_scan_file **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    pq_file *f;
+
+    *out = NULL;
+    HR_TRY(hr__scan_file_new(&parquet_file_class, sizeof *f, source->name, account, out, err));
+    f = (pq_file *)*out;
+    hr__mutex_init(&f->lock);
+    f->source = hr__source_ref(source);
+    f->meta = pq__meta_ref(meta);
+    HR_GO(pq__schema_new(meta, projection, source->name, account, &f->schema, err));
+    f->shared = hr__zalloc(account, (size_t)f->schema->n_leaves * sizeof *f->shared);
+    if (!f->shared)
+        HR_GO(hr__error_memory(err, source->name, f->schema->n_leaves * (int64_t)sizeof *f->shared));
+    f->base.schema = hr__schema_ref(f->schema->arrow);
+    f->base.n_fragments = meta->n_groups;
+    for (int i = 0; i < meta->n_groups; i++) {
+        if (__builtin_add_overflow(f->base.n_rows, meta->groups[i].n_rows, &f->base.n_rows))
+            HR_FAIL(HR_BAD_DATA, "%s: more than 2^63 rows", source->name);
+    }
+done:
+    if (st) {
+        hr__scan_file_unref(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+static hr_status parquet_open(hr_source *source, const void *options, const hr_projection *projection,
+                              hr_account *account, hr_scan_file **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    pq_meta *meta = NULL;
+
+    (void)options;
+    *out = NULL;
+    HR_GO(pq__meta_read(source, account, &meta, err));
+    HR_GO(file_new(source, meta, projection, account, out, err));
+done:
+    pq__meta_unref(meta);
+    return st;
+}
+
+static int parquet_bid(hr_view head) { return hr__view_starts(head, "PAR1") || hr__view_starts(head, "PARE") ? 32 : 0; }
+
+const hr_format hr__format_parquet = {
+    .name = "parquet",
+    .suffixes = "parquet pq parq",
+    .doc = "columnar files with row groups",
+    .bid = parquet_bid,
+    .open = parquet_open,
+};
+
+/* ------------------------------------------------------------------------------------------------------------- readers */
+
+typedef struct pq_reader {
+    hr_reader base;
+    pq_file *file;
+    int fragment;
+    int64_t row, end;
+    hr_mem mem;
+    double row_bytes;
+    int n_columns;
+    struct {
+        pq_column *column;
+        hr_array *kept; /* read, not given yet; NULL: none */
+        int64_t at; /* ... from here */
+    } columns[];
+} pq_reader;
+
+static void reader_close(hr_reader *base)
+{
+    pq_reader *r = (pq_reader *)base;
+
+    for (int i = 0; i < r->n_columns; i++) {
+        pq__column_free(r->columns[i].column);
+        hr__array_unref(r->columns[i].kept);
+    }
+    hr__scan_file_unref(&r->file->base);
+    hr__free(r);
+}
+
+/* How many rows the next table is to have. */
+static int64_t rows_wanted(const pq_reader *r, int64_t max_bytes)
+{
+    double fit = r->row_bytes > 0 ? (double)max_bytes / r->row_bytes : (double)INT64_MAX / 2;
+    int64_t n = HR_MIN(r->end - r->row, fit < 1 ? 1 : fit > 1e15 ? (int64_t)1e15 : (int64_t)fit);
+
+    for (int i = 0; i < r->n_columns; i++) {
+        if (r->columns[i].kept)
+            n = HR_MIN(n, r->columns[i].kept->length - r->columns[i].at);
+    }
+    return n;
+}
+
+/* Rows [row, row + n) of column i, or fewer: then n becomes smaller. *out is new; it may be longer than n. */
+static hr_status read_column(pq_reader *r, int i, int64_t max_bytes, int64_t *n, hr_error *err)
+{
+    if (r->columns[i].kept)
+        return HR_OK;
+    HR_TRY(pq__column_read(r->columns[i].column, *n, max_bytes, &r->columns[i].kept, err));
+    r->columns[i].at = 0;
+    *n = HR_MIN(*n, r->columns[i].kept->length);
+    return HR_OK;
+}
+
+/* The first n rows of what column i has kept. *out is new. */
+static hr_status give(pq_reader *r, int i, int64_t n, hr_array **out, hr_error *err)
+{
+    hr_array *a = r->columns[i].kept;
+
+    if (r->columns[i].at == 0 && a->length == n) {
+        *out = a;
+        r->columns[i].kept = NULL; /* moved to the caller */
+        return HR_OK;
+    }
+    HR_TRY(hr__array_slice(a, r->columns[i].at, n, out, err));
+    r->columns[i].at += n;
+    if (r->columns[i].at == a->length) {
+        hr__array_unref(a);
+        r->columns[i].kept = NULL;
+    }
+    return HR_OK;
+}
+
+static hr_status row_origin(const pq_reader *r, int64_t n, hr_origin **out, hr_error *err)
+{
+    hr_run_coords run = { .first = { .file = r->file->base.file, .fragment = r->fragment, .row = r->row }, .n = n };
+
+    return hr__origin_new(&run, 1, out, err);
+}
+
+/* At the row group's end the chunks must end, too. */
+static hr_status check_end(pq_reader *r, hr_error *err)
+{
+    if (r->row < r->file->meta->groups[r->fragment].n_rows)
+        return HR_OK;
+    for (int i = 0; i < r->n_columns; i++)
+        HR_TRY(pq__column_end(r->columns[i].column, err));
+    return HR_OK;
+}
+
+static hr_status reader_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
+{
+    pq_reader *r = (pq_reader *)base;
+    hr_array **arrays = NULL;
+    hr_origin *origin = NULL;
+    hr_status st = HR_OK;
+    int64_t n;
+
+    if (r->row == r->end)
+        return HR_OK;
+    arrays = hr__zalloc(r->mem.account, (size_t)r->n_columns * sizeof *arrays);
+    if (!arrays)
+        return hr__error_memory(err, r->file->base.name, r->n_columns * (int64_t)sizeof *arrays);
+    n = rows_wanted(r, max_bytes);
+    for (int i = 0; i < r->n_columns; i++)
+        HR_GO(read_column(r, i, max_bytes, &n, err));
+    HR_GO(row_origin(r, n, &origin, err));
+    for (int i = 0; i < r->n_columns; i++)
+        HR_GO(give(r, i, n, &arrays[i], err));
+    st = hr__table_new(r->file->base.schema, arrays, n, origin, out, err);
+    memset(arrays, 0, (size_t)r->n_columns * sizeof *arrays); /* taken */
+    if (st)
+        goto done;
+    r->row += n;
+    if (r->n_columns > 0)
+        r->row_bytes = HR_MAX((double)hr__table_bytes_used(*out) / (double)n, 1.0 / 64);
+    st = check_end(r, err);
+    if (st) {
+        hr_table_unref(*out);
+        *out = NULL;
+    }
+done:
+    for (int i = 0; i < r->n_columns; i++)
+        hr__array_unref(arrays[i]);
+    hr__free(arrays);
+    hr__origin_unref(origin);
+    return st;
+}
+
+static const hr_reader_class parquet_reader_class = { reader_next, reader_close };
+
+static hr_status parquet_reader(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
+                                hr_reader **out, hr_error *err)
+{
+    pq_file *f = (pq_file *)base;
+    int64_t n = f->meta->groups[fragment].n_rows, row = HR_MIN(HR_MAX(row_begin, 0), n);
+    size_t bytes = sizeof(pq_reader) + (size_t)f->schema->n_nodes * sizeof((pq_reader *)0)->columns[0];
+    pq_reader *r = hr__zalloc(mem->account, bytes);
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!r)
+        return hr__error_memory(err, base->name, (int64_t)bytes);
+    r->base.cls = &parquet_reader_class;
+    r->file = f;
+    hr__scan_file_ref(base);
+    r->fragment = fragment;
+    r->row = row;
+    r->end = n_rows < 0 ? n : row + HR_MIN(n_rows, n - row);
+    r->mem = *mem;
+    for (; r->n_columns < f->schema->n_nodes && r->row < r->end; r->n_columns++) {
+        r->row_bytes += pq__column_row_bytes(f, fragment, r->n_columns);
+        HR_GO(pq__column_new(f, fragment, r->n_columns, row, mem, &r->columns[r->n_columns].column, err));
+    }
+    *out = &r->base;
+    r = NULL; /* moved to the caller */
+done:
+    if (r)
+        reader_close(&r->base);
+    return st;
+}

@@ -1,0 +1,56 @@
+/* file.c - a local file, read by pread: no position, no mapping.
+ *
+ * Why not mmap: a file cut short by someone else would be a SIGBUS in the middle of a kernel, and page faults hide the
+ * time that reading takes. A pread from the page cache costs one copy, which is cheaper than decoding what it brings. */
+#include "io/io.h"
+
+typedef struct file_source {
+    hr_source base;
+    int fd;
+} file_source;
+
+static hr_status file_read_at(hr_source *base, void *out, int64_t offset, int64_t n, int64_t *n_read, hr_error *err)
+{
+    file_source *s = (file_source *)base;
+    int64_t got = hr__file_read_at(s->fd, out, n, offset);
+
+    if (got < 0)
+        return hr__error_os(err, got, base->name, "read");
+    *n_read = got;
+    return HR_OK;
+}
+
+static void file_ahead(hr_source *base, int64_t offset, int64_t n)
+{
+    hr__file_advise(((file_source *)base)->fd, offset, n);
+}
+
+static void file_close(hr_source *base) { hr__file_close(((file_source *)base)->fd); }
+
+static const hr_source_class file_class = { file_read_at, file_ahead, file_close };
+
+hr_status hr__file_source_open(const char *path, hr_account *account, hr_source **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_stat info;
+    int fd, rc;
+
+    *out = NULL;
+    fd = hr__file_open(path);
+    if (fd < 0)
+        return hr__error_os(err, fd, path, "open");
+    rc = hr__file_stat_fd(fd, &info);
+    if (rc < 0) {
+        st = hr__error_os(err, rc, path, "stat");
+        goto done;
+    }
+    if (!info.is_file)
+        HR_FAIL(HR_INVALID, "%s: %s, a file is wanted", path, info.is_dir ? "is a folder" : "is not a regular file");
+    HR_GO(hr__source_new(&file_class, sizeof(file_source), path, info.n_bytes, account, out, err));
+    ((file_source *)*out)->fd = fd;
+    fd = -1; /* moved into the source */
+done:
+    if (fd >= 0)
+        hr__file_close(fd);
+    return st;
+}

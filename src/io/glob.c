@@ -1,0 +1,386 @@
+/* glob.c - paths, folders and patterns -> one list of files with their sizes.
+ *
+ * Order: urls as given; what one url stands for is sorted by path, byte by byte, whatever the file system's order is. That
+ * is depth first by name, a folder's name counting with its '/'. Ray sorts the same way, and the order is part of every
+ * row's coordinate, so that it must not change.
+ * 1. A path that exists is taken literally, also if it has '*' or '[' in it.
+ * 2. Patterns: `*`, `?`, `[abc]`, `[a-z]`, `[!a]` within a name; `**` is any number of folders. A folder that matches
+ *    stands for its files.
+ * 3. Hidden names are found only by a pattern that writes their first character out. */
+#include "io/io.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <strings.h>
+
+typedef struct listing {
+    const hr_paths_options *options;
+    hr_paths *out;
+    hr_error *err;
+} listing;
+
+static bool is_hidden(const char *name) { return name[0] == '.' || name[0] == '_'; }
+static bool has_pattern(const char *s, size_t n) { return memchr(s, '*', n) || memchr(s, '?', n) || memchr(s, '[', n); }
+
+/* --- URLs */
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
+
+static void percent_decode(char *s)
+{
+    char *to = s;
+
+    for (; *s; s++) {
+        if (s[0] == '%' && hex_digit(s[1]) >= 0 && hex_digit(s[2]) >= 0) {
+            *to++ = (char)(hex_digit(s[1]) * 16 + hex_digit(s[2]));
+            s += 2;
+        } else {
+            *to++ = *s;
+        }
+    }
+    *to = 0;
+}
+
+/* Length of "s3" in "s3://bucket"; 0: no scheme. */
+static size_t scheme_length(const char *url)
+{
+    size_t n = 0;
+
+    while (isalnum((unsigned char)url[n]) || (n > 0 && (url[n] == '+' || url[n] == '-' || url[n] == '.')))
+        n++;
+    return n > 1 && isalpha((unsigned char)url[0]) && strncmp(url + n, "://", 3) == 0 ? n : 0;
+}
+
+hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_error *err)
+{
+    size_t n = scheme_length(url);
+    const char *path = url;
+    bool is_local = n == 5 && strncasecmp(url, "local", n) == 0; /* Ray's word for "on this machine" */
+
+    *out = NULL;
+    if (n > 0) {
+        if (!is_local && !(n == 4 && strncasecmp(url, "file", n) == 0))
+            return hr_error_set(err, HR_UNSUPPORTED, "%s: URLs of scheme '%.*s' cannot be read yet", url, (int)n, url);
+        path = url + n + 3;
+        if (strncasecmp(path, "localhost/", 10) == 0)
+            path += 9;
+        if (!is_local && path[0] != '/')
+            return hr_error_set(err, HR_INVALID, "%s: a file URL needs an absolute path, as in file:///data", url);
+    }
+    if (!path[0])
+        return hr_error_set(err, HR_INVALID, "an empty path");
+    *out = hr__strdup(account, path);
+    if (!*out)
+        return hr__error_memory(err, url, (int64_t)strlen(path) + 1);
+    if (n > 0 && !is_local)
+        percent_decode(*out);
+    return HR_OK;
+}
+
+/* --- one name against one pattern */
+
+/* The code point at *s, which moves on; a byte that is not UTF-8 stands for itself. */
+static unsigned next_char(const char **s, const char *end)
+{
+    const unsigned char *p = (const unsigned char *)*s;
+    int n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc0 ? 2 : 1;
+    unsigned c = n == 1 ? p[0] : p[0] & (0xffu >> (n + 1));
+
+    for (int i = 1; i < n; i++) {
+        if ((const char *)p + i >= end || (p[i] & 0xc0) != 0x80) {
+            n = 1;
+            c = p[0];
+            break;
+        }
+        c = c << 6 | (p[i] & 0x3f);
+    }
+    *s += n;
+    return c;
+}
+
+/* `p` stands behind '['; on a match of the form it moves behind ']'. A '[' that is never closed is itself. */
+static bool match_class(const char **p, const char *end, unsigned c, bool *matches)
+{
+    const char *s = *p;
+    bool negate = s < end && (*s == '!' || *s == '^'), found = false;
+
+    s += negate;
+    for (const char *first = s; s < end && (*s != ']' || s == first);) {
+        unsigned low = next_char(&s, end), high = low;
+
+        if (s + 1 < end && *s == '-' && s[1] != ']') {
+            s++;
+            high = next_char(&s, end);
+        }
+        found = found || (c >= low && c <= high);
+    }
+    if (s >= end)
+        return false;
+    *p = s + 1;
+    *matches = found != negate;
+    return true;
+}
+
+static bool match_name(const char *p, const char *p_end, const char *s)
+{
+    const char *s_end = s + strlen(s), *star = NULL, *star_s = NULL;
+
+    if (is_hidden(s) && (p == p_end || *p != *s))
+        return false;
+    while (s < s_end) {
+        const char *p_next = p, *s_next = s;
+        unsigned c = next_char(&s_next, s_end);
+        bool matches = false;
+
+        if (p < p_end && *p == '*') {
+            star = ++p; /* try with nothing first, widen when the rest does not match */
+            star_s = s;
+            continue;
+        }
+        if (p < p_end) {
+            p_next++;
+            if (*p == '?') {
+                matches = true;
+            } else if (*p != '[' || !match_class(&p_next, p_end, c, &matches)) {
+                p_next = p;
+                matches = next_char(&p_next, p_end) == c;
+            }
+        }
+        if (matches) {
+            p = p_next;
+            s = s_next;
+        } else if (star) {
+            p = star;
+            next_char(&star_s, s_end);
+            s = star_s;
+        } else {
+            return false;
+        }
+    }
+    while (p < p_end && *p == '*')
+        p++;
+    return p == p_end;
+}
+
+/* --- the list */
+
+static hr_status no_memory(listing *l, const char *path)
+{
+    return hr__error_memory(l->err, path, (int64_t)strlen(path));
+}
+
+static hr_status add_file(listing *l, const char *path, int64_t n_bytes)
+{
+    hr_paths *out = l->out;
+
+    if (!hr__grow(out->account, (void **)&out->items, &out->cap, out->n + 1, sizeof *out->items))
+        return no_memory(l, path);
+    out->items[out->n].path = hr__strdup(out->account, path);
+    out->items[out->n].n_bytes = n_bytes;
+    if (!out->items[out->n].path)
+        return no_memory(l, path);
+    out->n++;
+    return HR_OK;
+}
+
+static bool suffix_fits(const hr_paths_options *options, const char *path)
+{
+    size_t n = strlen(path);
+
+    for (int i = 0; i < options->n_suffixes; i++) {
+        size_t m = strlen(options->suffixes[i]);
+
+        if (m <= n && strcasecmp(path + n - m, options->suffixes[i]) == 0)
+            return true;
+    }
+    return !options->suffixes;
+}
+
+static char *join(listing *l, const char *folder, const char *name, size_t n)
+{
+    size_t m = strlen(folder);
+
+    return hr__printf(l->out->account, "%s%s%.*s", folder, m > 0 && folder[m - 1] != '/' ? "/" : "", (int)n, name);
+}
+
+typedef hr_status entry_fn(listing *l, const char *path, const hr_stat *info, const char *pattern, int depth);
+
+/* Calls fn for the entries of a folder that fit [name, name_end) (NULL: all but hidden ones) and still exist. */
+static hr_status each_entry(listing *l, const char *folder, const char *name, const char *name_end, entry_fn *fn,
+                            const char *pattern, int depth)
+{
+    const char *where = folder[0] ? folder : ".";
+    hr_status st = HR_OK;
+    char **names = NULL, *path = NULL;
+    int n;
+
+    if (depth > HR_MAX_DEPTH)
+        return hr_error_set(l->err, HR_INVALID, "%s: folders are nested deeper than %d: a link that leads to itself?",
+                            where, HR_MAX_DEPTH);
+    n = hr__dir_list(where, &names);
+    if (n < 0)
+        return hr__error_os(l->err, n, where, "list");
+    for (int i = 0; i < n; i++) {
+        hr_stat info;
+        int rc;
+
+        if (name ? !match_name(name, name_end, names[i]) : is_hidden(names[i]))
+            continue;
+        hr__free(path);
+        path = join(l, folder, names[i], strlen(names[i]));
+        if (!path)
+            HR_GO(no_memory(l, folder));
+        rc = hr__file_stat(path, &info);
+        if (rc == -ENOENT || rc == -ELOOP)
+            continue; /* a link to nowhere, or a file that went away meanwhile */
+        if (rc < 0)
+            HR_GO(hr__error_os(l->err, rc, path, "stat"));
+        HR_GO(fn(l, path, &info, pattern, depth + 1));
+    }
+done:
+    hr__free(path);
+    hr__dir_list_free(names, n);
+    return st;
+}
+
+/* A file or all files of a folder. */
+static hr_status take_all(listing *l, const char *path, const hr_stat *info, const char *pattern, int depth)
+{
+    (void)pattern;
+    if (info->is_dir)
+        return each_entry(l, path, NULL, NULL, take_all, NULL, depth);
+    return info->is_file && suffix_fits(l->options, path) ? add_file(l, path, info->n_bytes) : HR_OK;
+}
+
+/* What a whole pattern matched: a file (any suffix), or a folder. */
+static hr_status take_match(listing *l, const char *path, const hr_stat *info, const char *pattern, int depth)
+{
+    if (info->is_file)
+        return add_file(l, path, info->n_bytes);
+    return take_all(l, path, info, pattern, depth);
+}
+
+static hr_status expand(listing *l, const char *folder, const char *pattern, int depth);
+
+static hr_status expand_folder(listing *l, const char *path, const hr_stat *info, const char *pattern, int depth)
+{
+    return info->is_dir ? expand(l, path, pattern, depth) : HR_OK;
+}
+
+/* A name without wildcards in a pattern: no listing. */
+static hr_status expand_literal(listing *l, const char *folder, const char *name, size_t n, const char *rest, int depth)
+{
+    hr_status st = HR_OK;
+    char *path = join(l, folder, name, n);
+    hr_stat info;
+    int rc;
+
+    if (!path)
+        return no_memory(l, folder);
+    rc = hr__file_stat(path, &info);
+    if (rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP)
+        goto done;
+    if (rc < 0)
+        HR_GO(hr__error_os(l->err, rc, path, "stat"));
+    HR_GO(*rest ? expand_folder(l, path, &info, rest, depth + 1) : take_match(l, path, &info, NULL, depth + 1));
+done:
+    hr__free(path);
+    return st;
+}
+
+/* Files that `pattern` (relative) stands for below `folder`. */
+static hr_status expand(listing *l, const char *folder, const char *pattern, int depth)
+{
+    size_t n = strcspn(pattern, "/");
+    const char *rest = pattern + n + strspn(pattern + n, "/");
+
+    if (n == 2 && memcmp(pattern, "**", 2) == 0) {
+        if (!*rest)
+            return each_entry(l, folder, NULL, NULL, take_all, NULL, depth);
+        HR_TRY(expand(l, folder, rest, depth)); /* no folder in between */
+        return each_entry(l, folder, NULL, NULL, expand_folder, pattern, depth);
+    }
+    if (!has_pattern(pattern, n))
+        return expand_literal(l, folder, pattern, n, rest, depth);
+    return each_entry(l, folder, pattern, pattern + n, *rest ? expand_folder : take_match, rest, depth);
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const hr_path *)a)->path, ((const hr_path *)b)->path);
+}
+
+/* Sorts what one url gave; `**` can find a file twice. */
+static void sort_from(hr_paths *p, int64_t begin)
+{
+    int64_t n = begin;
+
+    if (p->n - begin < 2)
+        return;
+    qsort(p->items + begin, (size_t)(p->n - begin), sizeof *p->items, by_path);
+    for (int64_t i = begin; i < p->n; i++) {
+        if (n > begin && strcmp(p->items[n - 1].path, p->items[i].path) == 0)
+            hr__free(p->items[i].path);
+        else
+            p->items[n++] = p->items[i];
+    }
+    p->n = n;
+}
+
+static hr_status list_url(listing *l, const char *url)
+{
+    hr_error *err = l->err;
+    hr_status st = HR_OK;
+    int64_t begin = l->out->n;
+    char *path = NULL;
+    hr_stat info;
+    int rc;
+
+    HR_GO(hr__path_of_url(url, l->out->account, &path, err));
+    rc = hr__file_stat(path, &info);
+    if (rc >= 0 && !info.is_dir) {
+        HR_GO(add_file(l, path, info.n_bytes)); /* what is no regular file is refused when it is opened */
+    } else if (rc >= 0) {
+        HR_GO(take_all(l, path, &info, NULL, 0));
+    } else if ((rc == -ENOENT || rc == -ENOTDIR) && has_pattern(path, strlen(path))) {
+        size_t root = strspn(path, "/");
+
+        HR_GO(expand(l, root ? "/" : "", path + root, 0));
+        if (l->out->n == begin && !l->options->ignore_missing)
+            HR_FAIL(HR_NOT_FOUND, "%s: no file matches", path);
+    } else if (rc != -ENOENT || !l->options->ignore_missing) {
+        HR_GO(hr__error_os(err, rc, path, "stat"));
+    }
+    sort_from(l->out, begin);
+done:
+    hr__free(path);
+    return st;
+}
+
+hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_options *options, hr_account *account,
+                         hr_paths *out, hr_error *err)
+{
+    static const hr_paths_options none = { 0 };
+    listing l = { options ? options : &none, out, err };
+    hr_status st = HR_OK;
+
+    *out = (hr_paths){ .account = account };
+    for (int i = 0; i < n_urls; i++)
+        HR_GO(list_url(&l, urls[i]));
+done:
+    if (st)
+        hr__paths_clear(out);
+    return st;
+}
+
+void hr__paths_clear(hr_paths *p)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        hr__free(p->items[i].path);
+    hr__free(p->items);
+    *p = (hr_paths){ .account = p->account };
+}

@@ -1,0 +1,106 @@
+/* io.h - bytes from somewhere: sources that are read at any place, streams that are read once, and lists of files.
+ *
+ * A *source* is opened once, never changes, and is read by many threads at the same time (there is no file position).
+ * A *stream* belongs to one thread and only goes forward; that is what is left of a source when a codec stands before it.
+ * 1. A source's size is the one it had when it was opened; a file cut short afterwards is an error, not a crash.
+ * 2. Errors name the source, so that callers add only what they know better (row group, column, line).
+ * 3. URLs: plain paths and file://; other schemes get HR_UNSUPPORTED until someone writes their source. */
+#ifndef HR_IO_H
+#define HR_IO_H
+
+#include "core/core.h"
+
+/* Bytes that someone else holds. */
+typedef struct hr_view {
+    const uint8_t *data;
+    int64_t n;
+} hr_view;
+
+static inline bool hr__view_starts(hr_view v, const char *text)
+{
+    return v.n >= (int64_t)strlen(text) && memcmp(v.data, text, strlen(text)) == 0;
+}
+
+/* --- sources */
+
+typedef struct hr_source hr_source;
+typedef struct hr_source_class {
+    /* Up to n bytes from `offset` into out; *n_read < n only where the source ends. Called from any thread. */
+    hr_status (*read_at)(hr_source *s, void *out, int64_t offset, int64_t n, int64_t *n_read, hr_error *err);
+    void (*ahead)(hr_source *s, int64_t offset, int64_t n); /* NULL: no hint. These bytes will be read soon */
+    void (*close)(hr_source *s);                            /* frees what the class added, not `s` */
+} hr_source_class;
+
+struct hr_source {
+    const hr_source_class *cls;
+    atomic_int refs;
+    char *name;      /* for errors: the path */
+    int64_t n_bytes; /* when it was opened */
+};
+
+/* A path or URL, by its scheme. HR_NOT_FOUND, HR_IO, HR_UNSUPPORTED name it. Folders are HR_INVALID. */
+hr_status hr__source_open(const char *url, hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
+/* Borrows the bytes until the last reference goes. */
+hr_status hr__source_new_memory(const char *name, const void *data, int64_t n_bytes, hr_account *account,
+                                hr_source **out, hr_error *err) HR_MUST_USE;
+hr_source *hr__source_ref(hr_source *s);
+void hr__source_unref(hr_source *s); /* NULL is fine */
+
+/* Exactly n bytes; HR_BAD_DATA naming both sizes if the source ends before. */
+hr_status hr__source_read(hr_source *s, void *out, int64_t offset, int64_t n, hr_error *err) HR_MUST_USE;
+/* Up to n bytes. */
+hr_status hr__source_read_some(hr_source *s, void *out, int64_t offset, int64_t n, int64_t *n_read,
+                               hr_error *err) HR_MUST_USE;
+void hr__source_ahead(hr_source *s, int64_t offset, int64_t n);
+
+/* For classes: makes the common part. `bytes`: sizeof the class's struct, whose first member is the hr_source. */
+hr_status hr__source_new(const hr_source_class *cls, size_t bytes, const char *name, int64_t n_bytes,
+                         hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
+/* file.c */
+hr_status hr__file_source_open(const char *path, hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
+
+/* --- streams */
+
+typedef struct hr_stream hr_stream;
+typedef struct hr_stream_class {
+    /* Up to n > 0 bytes; *n_read 0: the end. Fewer than n do not mean the end. */
+    hr_status (*read)(hr_stream *s, void *out, int64_t n, int64_t *n_read, hr_error *err);
+    void (*close)(hr_stream *s); /* frees all of it */
+} hr_stream_class;
+struct hr_stream {
+    const hr_stream_class *cls;
+};
+
+/* The source's bytes from its beginning. Shares the source. */
+hr_status hr__stream_new(hr_source *source, hr_account *account, hr_stream **out, hr_error *err) HR_MUST_USE;
+/* Fills `out` unless the stream ends: *n_read < n means that it has ended. */
+hr_status hr__stream_read(hr_stream *s, void *out, int64_t n, int64_t *n_read, hr_error *err) HR_MUST_USE;
+void hr__stream_close(hr_stream *s); /* NULL is fine */
+
+/* --- lists of files: glob.c */
+
+typedef struct hr_path {
+    char *path;
+    int64_t n_bytes;
+} hr_path;
+typedef struct hr_paths {
+    hr_account *account;
+    hr_path *items;
+    int64_t n, cap;
+} hr_paths;
+
+typedef struct hr_paths_options {
+    bool ignore_missing;         /* a path that is not there is left out */
+    const char *const *suffixes; /* only files of folders that end so, upper or lower case; NULL: all but hidden ones */
+    int n_suffixes;
+} hr_paths_options;
+
+/* Files of all urls, in the order of the urls; within a folder or pattern sorted by path, byte by byte (as Ray does).
+ * Hidden files and folders (names that begin with '.' or '_') are left out unless named. `out` is cleared on failure. */
+hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_options *options, hr_account *account,
+                         hr_paths *out, hr_error *err) HR_MUST_USE;
+void hr__paths_clear(hr_paths *p);
+/* The local path that a URL means, new: "file:///a%20b" -> "/a b". HR_UNSUPPORTED names another scheme. */
+hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_error *err) HR_MUST_USE;
+
+#endif

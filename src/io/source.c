@@ -1,0 +1,135 @@
+/* source.c - what all sources and plain streams have in common: counted references, exact reads, the way from a URL. */
+#include "io/io.h"
+
+hr_status hr__source_new(const hr_source_class *cls, size_t bytes, const char *name, int64_t n_bytes,
+                         hr_account *account, hr_source **out, hr_error *err)
+{
+    hr_source *s = hr__zalloc(account, bytes);
+
+    *out = NULL;
+    if (!s)
+        return hr__error_memory(err, name, (int64_t)bytes);
+    s->name = hr__strdup(account, name);
+    if (!s->name) {
+        hr__free(s);
+        return hr__error_memory(err, name, (int64_t)strlen(name) + 1);
+    }
+    s->cls = cls;
+    s->n_bytes = n_bytes;
+    atomic_init(&s->refs, 1);
+    *out = s;
+    return HR_OK;
+}
+
+hr_source *hr__source_ref(hr_source *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+
+void hr__source_unref(hr_source *s)
+{
+    if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    s->cls->close(s);
+    hr__free(s->name);
+    hr__free(s);
+}
+
+hr_status hr__source_open(const char *url, hr_account *account, hr_source **out, hr_error *err)
+{
+    char *path = NULL;
+    hr_status st;
+
+    *out = NULL;
+    HR_GO(hr__path_of_url(url, account, &path, err));
+    HR_GO(hr__file_source_open(path, account, out, err));
+done:
+    hr__free(path);
+    return st;
+}
+
+hr_status hr__source_read_some(hr_source *s, void *out, int64_t offset, int64_t n, int64_t *n_read, hr_error *err)
+{
+    *n_read = 0;
+    if (offset < 0 || n < 0)
+        return hr_error_set(err, HR_BUG, "%s: read of %lld bytes at %lld", s->name, (long long)n, (long long)offset);
+    if (n == 0 || offset >= s->n_bytes)
+        return HR_OK;
+    return s->cls->read_at(s, out, offset, n, n_read, err);
+}
+
+hr_status hr__source_read(hr_source *s, void *out, int64_t offset, int64_t n, hr_error *err)
+{
+    int64_t n_read;
+
+    HR_TRY(hr__source_read_some(s, out, offset, n, &n_read, err));
+    if (n_read < n)
+        return hr_error_set(err, HR_BAD_DATA, "%s: ends at byte %lld, %lld bytes are wanted at %lld", s->name,
+                            (long long)(offset + n_read), (long long)n, (long long)offset);
+    return HR_OK;
+}
+
+void hr__source_ahead(hr_source *s, int64_t offset, int64_t n)
+{
+    if (s->cls->ahead && n > 0 && offset < s->n_bytes)
+        s->cls->ahead(s, offset, n);
+}
+
+/* --- a source, read from its beginning */
+
+typedef struct plain_stream {
+    hr_stream base;
+    hr_source *source;
+    int64_t at;
+} plain_stream;
+
+#define AHEAD_BYTES (4 << 20) /* how far the system is asked to read before us */
+
+static hr_status plain_read(hr_stream *base, void *out, int64_t n, int64_t *n_read, hr_error *err)
+{
+    plain_stream *s = (plain_stream *)base;
+
+    HR_TRY(hr__source_read_some(s->source, out, s->at, n, n_read, err));
+    if (s->at / AHEAD_BYTES != (s->at + *n_read) / AHEAD_BYTES)
+        hr__source_ahead(s->source, s->at + *n_read, AHEAD_BYTES);
+    s->at += *n_read;
+    return HR_OK;
+}
+
+static void plain_close(hr_stream *base)
+{
+    hr__source_unref(((plain_stream *)base)->source);
+    hr__free(base);
+}
+
+static const hr_stream_class plain_class = { plain_read, plain_close };
+
+hr_status hr__stream_new(hr_source *source, hr_account *account, hr_stream **out, hr_error *err)
+{
+    plain_stream *s = hr__zalloc(account, sizeof *s);
+
+    *out = NULL;
+    if (!s)
+        return hr__error_memory(err, source->name, sizeof *s);
+    s->base.cls = &plain_class;
+    s->source = hr__source_ref(source);
+    hr__source_ahead(source, 0, AHEAD_BYTES);
+    *out = &s->base;
+    return HR_OK;
+}
+
+hr_status hr__stream_read(hr_stream *s, void *out, int64_t n, int64_t *n_read, hr_error *err)
+{
+    int64_t got = 1;
+
+    for (*n_read = 0; *n_read < n && got > 0; *n_read += got)
+        HR_TRY(s->cls->read(s, (uint8_t *)out + *n_read, n - *n_read, &got, err));
+    return HR_OK;
+}
+
+void hr__stream_close(hr_stream *s)
+{
+    if (s)
+        s->cls->close(s);
+}
