@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define MIB ((int64_t)1 << 20)
+#define BIG (2 * MIB) /* from here on each buffer has a map of its own */
 
 /* Around every border: inline and pooled, quarter steps, huge pages. */
 static const int64_t sizes[] = { 0,       1,           63,          64,      65,          4095,    4096,
@@ -169,24 +170,24 @@ static void newest_comes_back_first(void **state)
 
     (void)state;
     hr__pool_trim(0);
-    a = buffer_of(MIB);
-    b = buffer_of(MIB);
+    a = buffer_of(BIG);
+    b = buffer_of(BIG);
     of_a = a->data;
     of_b = b->data;
     hr__buffer_unref(a);
     hr__buffer_unref(b);
-    assert_true(hr__pool_bytes() >= 2 * MIB);
-    a = buffer_of(MIB);
+    assert_true(hr__pool_bytes() >= 2 * BIG);
+    a = buffer_of(BIG);
     assert_ptr_equal(a->data, of_b);
-    c = buffer_of(MIB * 7 / 8); /* the class below takes it as well */
+    c = buffer_of(BIG * 7 / 8); /* the class below takes it as well */
     assert_ptr_equal(c->data, of_a);
     assert_int_equal(hr__pool_bytes(), 0);
-    b = buffer_of(MIB);
+    b = buffer_of(BIG);
     assert_ptr_not_equal(b->data, of_a);
     hr__buffer_unref(a);
     hr__buffer_unref(b);
     hr__buffer_unref(c);
-    b = buffer_of(MIB / 2); /* far smaller: out of none of these */
+    b = buffer_of(BIG / 2); /* far smaller: out of none of these */
     assert_ptr_not_equal(b->data, of_a);
     assert_ptr_not_equal(b->data, of_b);
     hr__buffer_unref(b);
@@ -202,23 +203,23 @@ static void counted_and_trimmed(void **state)
     (void)state;
     hr__pool_trim(0);
     used = hr_memory_used();
-    a = buffer_of(MIB);
+    a = buffer_of(BIG);
     one = hr_memory_used() - used;
-    b = buffer_of(3 * MIB);
+    b = buffer_of(3 * BIG);
     uint8_t *of_b = b->data;
     hr__buffer_unref(a);
     hr__buffer_unref(b);
     assert_no_leak(before);
     assert_int_equal(hr_memory_used(), used + hr__pool_bytes());
-    assert_in_range(hr__pool_bytes(), 4 * MIB, 4 * MIB + 3 * 4096 * 16);
-    assert_in_range(one, MIB, MIB + 70000);
+    assert_in_range(hr__pool_bytes(), 4 * BIG, 4 * BIG + 3 * 4096 * 16);
+    assert_in_range(one, BIG, BIG + 70000);
     assert_int_equal(hr__pool_trim(hr__pool_bytes()), 0);
-    assert_true(hr__pool_trim(hr__pool_bytes() - 1) >= MIB); /* a: the oldest */
-    assert_true(hr__pool_bytes() >= 3 * MIB);
-    b = buffer_of(3 * MIB);
+    assert_true(hr__pool_trim(hr__pool_bytes() - 1) >= BIG); /* a: the oldest */
+    assert_true(hr__pool_bytes() >= 3 * BIG);
+    b = buffer_of(3 * BIG);
     assert_ptr_equal(b->data, of_b);
     hr__buffer_unref(b);
-    assert_true(hr__pool_trim(0) >= 3 * MIB);
+    assert_true(hr__pool_trim(0) >= 3 * BIG);
     assert_int_equal(hr__pool_bytes(), 0);
     assert_int_equal(hr_memory_used(), used);
 }
@@ -230,15 +231,15 @@ static void pool_has_a_cap(void **state)
 
     (void)state;
     hr__pool_trim(0);
-    assert_ok(hr_set_memory_limit(64 * MIB, &err), &err); /* so that a quarter, 16 MiB, is the cap */
+    assert_ok(hr_set_memory_limit(128 * MIB, &err), &err); /* so that a quarter, 32 MiB, is the cap */
     for (int i = 0; i < 32; i++)
-        b[i] = buffer_of(MIB);
+        b[i] = buffer_of(BIG);
     for (int i = 0; i < 32; i++)
         hr__buffer_unref(b[i]);
-    assert_in_range(hr__pool_bytes(), 14 * MIB, 16 * MIB);
-    b[0] = buffer_of(20 * MIB); /* larger than the pool itself */
+    assert_in_range(hr__pool_bytes(), 29 * MIB, 32 * MIB);
+    b[0] = buffer_of(40 * MIB); /* larger than the pool itself */
     hr__buffer_unref(b[0]);
-    assert_in_range(hr__pool_bytes(), 0, 16 * MIB);
+    assert_in_range(hr__pool_bytes(), 0, 32 * MIB);
     assert_ok(hr_set_memory_limit(2 * MIB, &err), &err); /* a lower limit trims */
     assert_true(hr_memory_used() <= 2 * MIB);
     assert_ok(hr_set_memory_limit(0, &err), &err);
@@ -253,25 +254,59 @@ static void pool_makes_room(void **state)
 
     (void)state;
     hr__pool_trim(0);
-    assert_ok(hr_set_memory_limit(40 * MIB, &err), &err);
+    assert_ok(hr_set_memory_limit(80 * MIB, &err), &err);
     for (int i = 0; i < 8; i++)
-        b[i] = buffer_of(MIB);
+        b[i] = buffer_of(BIG);
     for (int i = 0; i < 8; i++)
         hr__buffer_unref(b[i]);
-    assert_true(hr__pool_bytes() >= 8 * MIB);
+    assert_true(hr__pool_bytes() >= 8 * BIG);
     hr_memory_reset_peak();
-    hr_buffer *large = buffer_of(36 * MIB);
-    assert_true(hr_memory_used() <= 41 * MIB); /* classes are rounded up: 40 MiB and a page */
-    assert_true(hr_memory_peak() <= 41 * MIB);
-    assert_true(hr__pool_bytes() < MIB);
+    hr_buffer *large = buffer_of(72 * MIB);
+    assert_true(hr_memory_used() <= 81 * MIB); /* classes are rounded up: 80 MiB and a page */
+    assert_true(hr_memory_peak() <= 81 * MIB);
+    assert_true(hr__pool_bytes() < BIG);
     hr__buffer_unref(large);
     for (int i = 0; i < 8; i++)
-        b[i] = buffer_of(MIB);
+        b[i] = buffer_of(BIG);
     for (int i = 0; i < 8; i++)
         hr__buffer_unref(b[i]);
-    hr__account_charge(NULL, 38 * MIB); /* a worker's memory pushes, too */
-    assert_true(hr__pool_bytes() <= 2 * MIB);
-    hr__account_charge(NULL, -38 * MIB);
+    hr__account_charge(NULL, 76 * MIB); /* a worker's memory pushes, too */
+    assert_true(hr__pool_bytes() <= 4 * MIB);
+    hr__account_charge(NULL, -76 * MIB);
+    assert_ok(hr_set_memory_limit(0, &err), &err);
+    hr__pool_trim(0);
+}
+
+/* Fresh blocks below 2 MiB are cut several at once: as many as fit come from there, each is zero behind its end, and each
+ * can be given back alone. Where the limit is low, nobody's blocks are not made. */
+static void cut_from_chunks(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+    int64_t used, each, n;
+    hr_buffer *b[64];
+
+    (void)state;
+    hr__pool_trim(0);
+    used = hr_memory_used();
+    b[0] = buffer_of(100000);
+    assert_in_range(hr_memory_used() - used, 1800000, 2 * MIB + 4096);
+    assert_true(hr_memory_peak() >= hr_memory_used());
+    each = b[0]->capacity;
+    n = hr__pool_bytes() / each;
+    for (int i = 1; i < n; i++) {
+        b[i] = buffer_of(100000);
+        memset(b[i]->data, 7, (size_t)each);
+    }
+    assert_in_range(hr_memory_used() - used, 1800000, 2 * MIB + 50000);
+    for (int i = 0; i < n; i++)
+        hr__buffer_unref(b[i * 7 % n]);
+    for (int64_t left = hr__pool_bytes(); left > 0; left = hr__pool_bytes())
+        assert_in_range(hr__pool_trim(left - 1), each, each + 70000);
+    assert_int_equal(hr_memory_used(), used);
+    assert_ok(hr_set_memory_limit(8 * MIB, &err), &err);
+    b[0] = buffer_of(100000);
+    assert_int_equal(hr__pool_bytes(), 0);
+    hr__buffer_unref(b[0]);
     assert_ok(hr_set_memory_limit(0, &err), &err);
     hr__pool_trim(0);
 }
@@ -597,6 +632,7 @@ int main(void)
         cmocka_unit_test(counted_and_trimmed),
         cmocka_unit_test(pool_has_a_cap),
         cmocka_unit_test(pool_makes_room),
+        cmocka_unit_test(cut_from_chunks),
         cmocka_unit_test(shrinking),
         cmocka_unit_test(faults),
         cmocka_unit_test(threads),

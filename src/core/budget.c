@@ -89,7 +89,11 @@ int64_t hr__account_used(const hr_account *a)
     return atomic_load(&a->used) + pooled(a);
 }
 
-int64_t hr__account_peak(const hr_account *a) { return atomic_load(a ? &a->peak : &root.peak); }
+int64_t hr__account_peak(const hr_account *a)
+{
+    a = a ? a : &root;
+    return HR_MAX(atomic_load(&a->peak), hr__account_used(a)); /* the pool grows by itself where blocks are cut */
+}
 
 /* A level's own limit; INT64_MAX: none. */
 static int64_t level_limit(const hr_account *a)

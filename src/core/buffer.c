@@ -3,7 +3,8 @@
  * Small buffers (below 64 KiB) are one hr__alloc: malloc keeps such blocks warm by itself. Larger ones are a struct and a
  * map of their own, whose size is one of a few classes (powers of two in quarter steps), so that a freed map fits the
  * next request. Free maps wait in the pool, the newest of a class is taken first: its pages are in memory, perhaps in the
- * cache, while the first touch of fresh pages costs several times a copy.
+ * cache, while the first touch of fresh pages costs several times a copy. Huge pages cost a third of small ones, so blocks
+ * below 2 MiB are cut, several at once, from a map that can have them; each is given back to the system by itself.
  *
  * The pool's bytes belong to no account but are resident, so that the process counts them (budget.c), and the oldest go
  *   - when a charge would take the process over its limit,
@@ -31,6 +32,7 @@
 #define CLASS_0_LOG 16 /* 64 KiB */
 #define N_CLASSES ((46 - CLASS_0_LOG) * 4)
 #define POOL_BYTES ((int64_t)64 << 20)
+#define HUGE_BYTES ((int64_t)2 << 20) /* a huge page */
 
 /* ---------------------------------------------------------------------------------------------------------- blocks */
 
@@ -47,8 +49,13 @@ static int class_of(int64_t n)
 
 static int64_t class_bytes(int c) { return (int64_t)(4 + c % 4) << (CLASS_0_LOG - 2 + c / 4); }
 
-/* What is mapped and charged: one page more, for the slack. */
-static int64_t block_bytes(int c) { return class_bytes(c) + hr__memory_page(); }
+/* What is mapped and charged: whole pages, and one more for the slack. */
+static int64_t block_bytes(int c)
+{
+    int64_t page = hr__memory_page();
+
+    return HR_ROUND_UP(class_bytes(c), page) + page;
+}
 
 /* The head of a free block, written into the block itself. */
 typedef struct free_block {
@@ -193,17 +200,55 @@ static void pool_put(void *p, int c)
     chain_unmap(f);
 }
 
-/* --- blocks in use are charged to an account */
+/* --- fresh blocks */
 
-/* Fresh pages. What the kernel refuses may be in the pool; a failure that a test asked for is not mended. */
-static void *map_fresh(int c)
+/* The size of the map to cut blocks of class c from; 0: each has a map of its own, since it is large, or since the limit
+ * leaves no room for blocks that nobody asked for. */
+static int64_t chunk_bytes(int c)
 {
-    void *p = hr__map_private((size_t)block_bytes(c));
+    int64_t each = block_bytes(c), chunk = each <= HUGE_BYTES / 3 ? HUGE_BYTES : 2 * HUGE_BYTES;
 
-    if (!p && !hr__fault_hit() && hr__pool_trim(0) > 0)
-        p = hr__map_private((size_t)block_bytes(c));
+    if (each >= HUGE_BYTES || chunk > pool_most() / 8 || hr_memory_used() + chunk > hr_memory_limit())
+        return 0;
+    return chunk;
+}
+
+/* Cuts a chunk; the first block is the caller's, the others go into the pool. */
+static void *chunk_cut(int c, int64_t chunk)
+{
+    int64_t each = block_bytes(c), n = chunk / each;
+    uint8_t *p = hr__map_private((size_t)chunk);
+
+    if (!p)
+        return NULL;
+    for (int64_t i = 0; i < n; i++) { /* before the lock, and before the end is cut off: now pages can still be huge */
+        *(volatile uint8_t *)(p + i * each) = 0;
+        if (i > 0)
+            ASAN_POISON_MEMORY_REGION(p + i * each + sizeof(free_block), (size_t)each - sizeof(free_block));
+    }
+    if (chunk > n * each)
+        hr__unmap(p + n * each, (size_t)(chunk - n * each));
+    pool_lock();
+    for (int64_t i = n - 1; i > 0; i--)
+        link_locked((free_block *)(void *)(p + i * each), c);
+    hr__unlock(&pool.lock);
     return p;
 }
+
+/* All zero. What the kernel refuses may be in the pool; a failure that a test asked for is not mended. */
+static void *block_map(int c)
+{
+    int64_t chunk = chunk_bytes(c);
+    void *p = chunk ? chunk_cut(c, chunk) : hr__map_private((size_t)block_bytes(c));
+
+    if (!p && !hr__fault_hit()) {
+        hr__pool_trim(0);
+        p = hr__map_private((size_t)block_bytes(c));
+    }
+    return p;
+}
+
+/* --- blocks in use are charged to an account */
 
 /* A block for n bytes; its class in *c, *fresh: all zero. */
 static void *block_new(hr_account *a, int64_t n, int *c, bool *fresh)
@@ -220,7 +265,7 @@ static void *block_new(hr_account *a, int64_t n, int *c, bool *fresh)
     }
     *fresh = true;
     hr__account_add(a, block_bytes(*c), 1);
-    if (!(p = map_fresh(*c)))
+    if (!(p = block_map(*c)))
         hr__account_add(a, -block_bytes(*c), -1);
     return p;
 }

@@ -424,7 +424,17 @@ int hr__cpus_allowed(void)
     return HR_MAX(n, 1);
 }
 
-int64_t hr__memory_page(void) { return (int64_t)sysconf(_SC_PAGESIZE); }
+int64_t hr__memory_page(void)
+{
+    static _Atomic int64_t page;
+    int64_t n = atomic_load_explicit(&page, memory_order_relaxed);
+
+    if (!n) {
+        n = (int64_t)sysconf(_SC_PAGESIZE);
+        atomic_store(&page, n);
+    }
+    return n;
+}
 
 int64_t hr__memory_physical(void)
 {
