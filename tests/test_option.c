@@ -148,6 +148,23 @@ static void wrong_values_change_nothing(void **state)
                 s.level == 1 && !strcmp(s.column, "text"));
 }
 
+/* A format without options has no table. */
+static void no_table(void **state)
+{
+    const char *setting = "rows=3";
+    hr_error err = HR_ERROR_INIT;
+    hr_text t = { 0 };
+
+    (void)state;
+    hr__options_default(NULL, NULL);
+    assert_ok(hr__options_parse(NULL, NULL, 0, NULL, &err), &err);
+    assert_status(hr__options_parse(NULL, &setting, 1, NULL, &err), HR_INVALID, &err);
+    assert_string_equal(err.text, "no option 'rows'; there are: none");
+    hr__options_print(NULL, &t);
+    assert_null(t.data);
+    hr__options_clear(NULL, NULL);
+}
+
 static hr_status many(hr_error *err)
 {
     static const char *const list[] = { "column=one", "column=two", "rows=3", "comment=#", "rows=4" };
@@ -208,7 +225,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults), cmocka_unit_test(settings), cmocka_unit_test(wrong_values_change_nothing),
-        cmocka_unit_test(faults),   cmocka_unit_test(printed),  cmocka_unit_test(locales),
+        cmocka_unit_test(no_table), cmocka_unit_test(faults),   cmocka_unit_test(printed),
+        cmocka_unit_test(locales),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@ static void *field_of(const hr_option *o, void *options) { return (char *)option
 
 void hr__options_default(const hr_option *table, void *options)
 {
-    for (const hr_option *o = table; o->name; o++) {
+    for (const hr_option *o = table; o && o->name; o++) {
         void *field = field_of(o, options);
         switch (o->kind) {
         case HR_OPT_BOOL: *(bool *)field = o->value != 0; break;
@@ -37,7 +37,7 @@ static void text_clear(const hr_option *o, char **field)
 
 void hr__options_clear(const hr_option *table, void *options)
 {
-    for (const hr_option *o = table; o->name; o++)
+    for (const hr_option *o = table; o && o->name; o++)
         if (o->kind == HR_OPT_TEXT)
             text_clear(o, field_of(o, options));
 }
@@ -179,7 +179,7 @@ static hr_status unknown_option(const hr_option *table, const char *name, size_t
     char known[600] = "";
     size_t used = 0;
 
-    for (const hr_option *o = table; o->name && used < sizeof known - 64; o++)
+    for (const hr_option *o = table; o && o->name && used < sizeof known - 64; o++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%.50s", used ? ", " : "", o->name);
     return hr_error_set(err, HR_INVALID, "no option '%.*s'; there are: %s", (int)HR_MIN(n, 100), name,
                         used ? known : "none");
@@ -191,7 +191,7 @@ static hr_status parse_setting(const hr_option *table, const char *setting, void
 
     if (!setting[n])
         return hr_error_set(err, HR_INVALID, "option '%s': name=value expected", setting);
-    for (const hr_option *o = table; o->name; o++) {
+    for (const hr_option *o = table; o && o->name; o++) {
         const char *value = setting + n + 1;
         if (strlen(o->name) != n || strncmp(o->name, setting, n))
             continue;
@@ -270,7 +270,7 @@ static void print_default(const hr_option *o, hr_text *out)
 
 void hr__options_print(const hr_option *table, hr_text *out)
 {
-    for (const hr_option *o = table; o->name; o++) {
+    for (const hr_option *o = table; o && o->name; o++) {
         hr__text_add(out, "%s=", o->name);
         print_default(o, out);
         hr__text_add(out, "  %s\n", o->doc ? o->doc : "");
