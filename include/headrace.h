@@ -52,7 +52,7 @@ HR_API const char *hr_version(void);
     X(HR_BUDGET, "memory limit")                  /* the work cannot be done within the memory limit */                \
     X(HR_INVALID, "invalid argument")             /* a wrong call or option; the caller can mend it */                 \
     X(HR_TYPE, "wrong type")                      /* a column's type does not fit */                                   \
-    X(HR_NOT_FOUND, "not found")                  /* a file or a column that is not there */                           \
+    X(HR_NOT_FOUND, "not found")                  /* a file that is not there */                                        \
     X(HR_BAD_DATA, "malformed data")              /* the input's bytes are wrong */                                    \
     X(HR_IO, "input/output error")                /* the system said so */                                             \
     X(HR_UNSUPPORTED, "not supported")            /* well-formed, but not known to this build */                       \
