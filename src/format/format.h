@@ -87,7 +87,7 @@ typedef struct hr_format {
         hr_view
             head); /* bits of the head that match, the most certain format wins; looks, never consumes. NULL: by suffix only */
     /* Opens a file: reads what is needed to know schema and fragments (a footer). Shares source. `options`: of `options`
-     * above, with defaults filled; outlives the file. HR_NOT_FOUND names a projected column that is not there. */
+     * above, with defaults filled; outlives the file. HR_INVALID names a projected column that is not there. */
     hr_status (*open)(hr_source *source, const void *options, const hr_projection *projection, hr_account *account,
                       hr_scan_file **out, hr_error *err);
 } hr_format;

@@ -272,7 +272,7 @@ static hr_status add_values(part *p, const pq_take *t, hr_error *err)
     if (t->n_slots == 0)
         return HR_OK;
     switch (p->leaf->kind) {
-    case PQ_K_NULL: return HR_OK;
+    case PQ_K_NULL: p->valid.n += t->n_slots; return HR_OK;
     case PQ_K_BOOL: return add_bits(p, t, err);
     case PQ_K_BYTES: return add_bytes(p, t, err);
     default: return add_fixed(p, t, err);
@@ -342,7 +342,8 @@ static hr_status check_expansion(const part *p, int64_t bytes, hr_error *err)
 /* Rows into the output. *n: how many are wanted; how many came. Fewer only if there are more than cap bytes. */
 static hr_status read_rows(part *p, int64_t *n, int64_t cap, hr_error *err)
 {
-    pq_take t = { .tracks = p->tracks, .n_tracks = p->n_tracks, .valid = &p->valid, .rows = *n };
+    bool is_null = p->leaf->kind == PQ_K_NULL; /* a column of nothing needs no bitmap to say so */
+    pq_take t = { .tracks = p->tracks, .n_tracks = p->n_tracks, .valid = is_null ? NULL : &p->valid, .rows = *n };
     bool more, full = false;
     int64_t dropped = 0; /* rows that will not be read, because there is enough */
     hr_status st = HR_OK;
@@ -445,9 +446,12 @@ static hr_status finish_bits(pq_bits *b, hr_buffer **out, hr_error *err)
 static hr_status build_leaf(part *p, const pq_node *node, hr_array **out, hr_error *err)
 {
     hr_buffer *buffers[3] = { NULL, NULL, NULL };
+    static const uint8_t zero[8];
     hr_status st = HR_OK;
 
     *out = NULL;
+    if (p->leaf->kind == PQ_K_BYTES && used(&p->values) == 0) /* no slots: still an offset, where the first would begin */
+        HR_TRY(hr__growbuf_add(&p->values, zero, p->leaf->width, err));
     if (p->leaf->kind == PQ_K_NULL)
         return hr__array_new(node->field.type, p->valid.n, p->valid.n, buffers, NULL, 0, out, err);
     HR_GO(finish_bits(&p->valid, &buffers[0], err));

@@ -15,6 +15,8 @@
 
 #define WINDOW_BYTES (256 << 10)
 #define PEEK_BYTES (4 << 10)       /* read to see a header when the body is not wanted */
+#define FREE_PAGE_BYTES (256 << 20) /* a larger page must be MAX_PAGE_RATIO times smaller in the file, at most */
+#define MAX_PAGE_RATIO 1024
 #define MAX_HEADER_BYTES (64 << 20) /* statistics of long texts make headers long, but not that long */
 
 /* ------------------------------------------------------------------------------------------------------------ codecs */
@@ -109,6 +111,14 @@ static hr_status read_header(pq_cursor *c, int64_t peek, hr_error *err)
 
 /* ------------------------------------------------------------------------------------------------------------- pages */
 
+/* What the header says of a compressed page is only believed as far as the codec could do it; a very large page less. */
+static hr_status check_size(const pq_cursor *c, int64_t n_in, int64_t n_out, hr_error *err)
+{
+    if (n_out > FREE_PAGE_BYTES && n_out / MAX_PAGE_RATIO > n_in)
+        return hr_error_set(err, HR_BAD_DATA, "a page of %lld bytes from %lld", (long long)n_out, (long long)n_in);
+    return hr__codec_check(c->codec, n_in, n_out, err);
+}
+
 /* The page's bytes after the header; moves c->at behind them. skip: bytes at its beginning that are never compressed. */
 static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view *head, hr_view *body, hr_error *err)
 {
@@ -127,7 +137,7 @@ static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view 
         return HR_OK;
     if (n_in == 0 && n_out == 0)
         return HR_OK;
-    HR_TRY(hr__codec_check(c->codec, n_in, n_out, err));
+    HR_TRY(check_size(c, n_in, n_out, err));
     HR_TRY(ensure(&c->mem, &c->plain, n_out, err));
     HR_TRY(hr__codec_block(c->codec, *body, c->plain->data, n_out, err));
     *body = (hr_view){ c->plain->data, n_out };
@@ -465,7 +475,7 @@ static hr_status count_rows(pq_cursor *c, int64_t *rows, hr_error *err)
 
     if (c->codec && c->codec->prefix && p->rep_encoding == PQ_RLE) {
         HR_TRY(view(c, c->at, p->stored_bytes, p->stored_bytes, &data, err));
-        HR_TRY(hr__codec_check(c->codec, p->stored_bytes, p->memory_bytes, err));
+        HR_TRY(check_size(c, p->stored_bytes, p->memory_bytes, err));
         for (;;) {
             int64_t made = 0, wanted;
 

@@ -244,7 +244,7 @@ static hr_status reader_next(hr_reader *base, int64_t max_bytes, hr_table **out,
         goto done;
     r->row += n;
     if (r->n_columns > 0)
-        r->row_bytes = HR_MAX((double)hr__table_bytes_used(*out) / (double)n, 1.0 / 64);
+        r->row_bytes = HR_MAX((double)hr__table_bytes_used(*out) / (double)n, 1.0 / 8);
     st = check_end(r, err);
     if (st) {
         hr_table_unref(*out);
@@ -283,6 +283,8 @@ static hr_status parquet_reader(hr_scan_file *base, int fragment, int64_t row_be
         r->row_bytes += pq__column_row_bytes(f, fragment, r->n_columns);
         HR_GO(pq__column_new(f, fragment, r->n_columns, row, mem, &r->columns[r->n_columns].column, err));
     }
+    if (r->n_columns > 0) /* a null takes a bit at least: tables do not grow without end, whatever metadata says */
+        r->row_bytes = HR_MAX(r->row_bytes, 1.0 / 8);
     *out = &r->base;
     r = NULL; /* moved to the caller */
 done:
