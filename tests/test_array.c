@@ -210,88 +210,6 @@ static void wrong_numbers(void **state)
     hr__type_unref(fixed);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- UTF-8 */
-
-static const struct {
-    const char *text;
-    bool valid;
-} utf8_cases[] = {
-    { "", true },
-    { "plain", true },
-    { "Gr\xC3\xBC\xC3\x9F"
-      "e",
-      true },
-    { "\xE6\x97\xA5\xE6\x9C\xAC", true },
-    { "\xF0\x9F\x98\x80", true },
-    { "\xF4\x8F\xBF\xBF", true },
-    { "\xED\x9F\xBF", true },
-    { "\xEE\x80\x80", true },
-    { "\x80", false },
-    { "\xC0\x80", false },
-    { "\xC1\xBF", false },
-    { "\xC3", false },
-    { "\xC3(", false },
-    { "\xE0\x80\x80", false },
-    { "\xE0\x9F\xBF", false },
-    { "\xED\xA0\x80", false }, /* a surrogate */
-    { "\xF0\x80\x80\x80", false },
-    { "\xF4\x90\x80\x80", false },
-    { "\xF5\x80\x80\x80", false },
-    { "\xFF", false },
-    { "0123456789012345678901234567890123456789\xE6\x97\xA5", true },
-    { "0123456789012345678901234567890123456789\xE6\x97", false },
-    { "0123456789012345678901234567\xC3\xBC"
-      "9012345678901234567890123456789\x80",
-      false },
-};
-
-static void utf8(void **state)
-{
-    (void)state;
-    for (int i = 0; i < HR_LEN(utf8_cases); i++)
-        assert_int_equal(hr__utf8_valid(utf8_cases[i].text, (int64_t)strlen(utf8_cases[i].text)), utf8_cases[i].valid);
-}
-
-/* All sequences of up to three bytes out of the interesting ones, by a decoder written another way. */
-static bool utf8_slow(const uint8_t *s, int n)
-{
-    for (int i = 0; i < n;) {
-        uint32_t c = s[i];
-        int more = c < 0x80 ? 0 : c >> 5 == 6 ? 1 : c >> 4 == 14 ? 2 : c >> 3 == 30 ? 3 : -1;
-        static const uint32_t least[] = { 0, 0x80, 0x800, 0x10000 };
-
-        if (more < 0 || i + more >= n)
-            return false;
-        c &= more ? 0x3Fu >> more : 0x7Fu;
-        for (int k = 1; k <= more; k++) {
-            if (s[i + k] >> 6 != 2)
-                return false;
-            c = c << 6 | (s[i + k] & 0x3F);
-        }
-        if (c < least[more] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))
-            return false;
-        i += more + 1;
-    }
-    return true;
-}
-
-static void utf8_by_another_decoder(void **state)
-{
-    static const uint8_t bytes[] = { 'a',  0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2,
-                                     0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF3, 0xF4, 0xF5 };
-    uint8_t s[4];
-
-    (void)state;
-    for (int a = 0; a < HR_LEN(bytes); a++)
-        for (int b = 0; b < HR_LEN(bytes); b++)
-            for (int c = 0; c < HR_LEN(bytes); c++)
-                for (int d = 0; d < HR_LEN(bytes); d++)
-                    for (int n = 1; n <= 4; n++) {
-                        s[0] = bytes[a], s[1] = bytes[b], s[2] = bytes[c], s[3] = bytes[d];
-                        assert_int_equal(hr__utf8_valid(s, n), utf8_slow(s, n));
-                    }
-}
-
 /* Text that is valid as a whole, cut inside a character; and nulls that hold anything. */
 static void utf8_by_row(void **state)
 {
@@ -757,8 +675,6 @@ int main(void)
         cmocka_unit_test(damaged_offsets),
         cmocka_unit_test(short_buffers),
         cmocka_unit_test(wrong_numbers),
-        cmocka_unit_test(utf8),
-        cmocka_unit_test(utf8_by_another_decoder),
         cmocka_unit_test(utf8_by_row),
         cmocka_unit_test(equality),
         cmocka_unit_test(equality_of_floats),

@@ -127,54 +127,6 @@ void hr__array_range(const hr_array *a, int64_t i, int64_t *begin, int64_t *n)
     *n = offset_at(a, width, i + 1) - *begin;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- UTF-8 */
-
-/* Bytes of the sequence at p, 0 if it is malformed: by the table of the Unicode standard (well-formed byte sequences). */
-static int utf8_length(const uint8_t *p, int64_t n)
-{
-    uint8_t c = p[0], low = 0x80, high = 0xBF;
-    int more;
-
-    if (c < 0x80)
-        return 1;
-    if (c < 0xC2 || c > 0xF4)
-        return 0;
-    more = c < 0xE0 ? 1 : c < 0xF0 ? 2 : 3;
-    if (n <= more)
-        return 0;
-    low = c == 0xE0 ? 0xA0 : c == 0xF0 ? 0x90 : low;
-    high = c == 0xED ? 0x9F : c == 0xF4 ? 0x8F : high;
-    if (p[1] < low || p[1] > high)
-        return 0;
-    for (int i = 2; i <= more; i++)
-        if ((p[i] & 0xC0) != 0x80)
-            return 0;
-    return more + 1;
-}
-
-bool hr__utf8_valid(const void *data, int64_t n)
-{
-    const uint8_t *p = data, *end = p + n;
-
-    while (p < end) {
-        uint64_t word[4];
-        int length;
-
-        if (end - p >= (ptrdiff_t)sizeof word) { /* most text is plain ASCII */
-            memcpy(word, p, sizeof word);
-            if (((word[0] | word[1] | word[2] | word[3]) & 0x8080808080808080u) == 0) {
-                p += sizeof word;
-                continue;
-            }
-        }
-        length = utf8_length(p, end - p);
-        if (length == 0)
-            return false;
-        p += length;
-    }
-    return true;
-}
-
 /* ------------------------------------------------------------------------------------------------------------- checks */
 
 static hr_status bad_size(const char *what, int64_t found, int64_t needed, hr_error *err)

@@ -244,7 +244,7 @@ static hr_status import_type(const struct ArrowSchema *s, int depth, hr_type **o
     if (strcmp(s->format, "+r") == 0)
         return import_runs_type(s, depth, out, err);
     if (strncmp(s->format, "+u", 2) == 0)
-        return hr_error_set(err, HR_UNSUPPORTED, "unions (format '%s')", s->format);
+        return hr_error_set(err, HR_UNSUPPORTED, "unions (format '%s') are not supported", s->format);
     if (hr__arrow_small_decimal_bits(s->format))
         return import_small_decimal_type(s->format, out, err);
     return import_nested_type(s, depth, out, err);

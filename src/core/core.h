@@ -348,6 +348,7 @@ hr_status hr__array_slice(const hr_array *a, int64_t begin, int64_t n, hr_array 
 hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err) HR_MUST_USE;
 int64_t hr__array_null_count(const hr_array *a); /* counts once */
 bool hr__utf8_valid(const void *data, int64_t n);
+bool hr__utf8_valid_by(unsigned cpu, const void *data, int64_t n); /* with these CPU features: for tests */
 static inline bool hr__array_is_null(const hr_array *a, int64_t i)
 {
     return a->type->id == HR_T_NULL || (a->buffers[0] && !hr__bit(a->buffers[0]->data, a->offset + i));

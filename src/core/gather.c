@@ -13,7 +13,8 @@
 #include "core/core.h"
 
 #define NEAR_BYTES 16 /* text up to this length is copied by one load and store, where both sides have room for it */
-#define AHEAD 12      /* rows by which loads are announced; random rows of a large column are cache misses */
+#define AHEAD 32      /* rows by which loads are announced; random rows of a large column are cache misses */
+#define FAR_BYTES (1 << 20) /* a column from this size on is large: below it, announcing costs more than it brings */
 
 static const hr_mem root_mem;
 
@@ -411,8 +412,9 @@ typedef struct rows {
     const int32_t *idx32; /* one of the two */
     const int64_t *idx64;
     int64_t n;
-    int64_t base;  /* what a parent's offset adds */
-    bool has_null; /* some idx is negative */
+    int64_t n_source; /* rows to choose from; 0: all of idx is -1, and there may be no buffers to look at */
+    int64_t base;     /* what a parent's offset adds */
+    bool has_null;    /* some idx is negative */
 } rows;
 
 static inline int64_t row_at(const rows *r, int64_t i) { return r->idx32 ? r->idx32[i] : r->idx64[i]; }
@@ -424,24 +426,25 @@ typedef struct bytes32 {
     uint64_t w[4];
 } bytes32;
 
-/* One loop for each width and kind of index. `from` is the value of idx 0. */
+/* One loop for each width and kind of index. `from` is the value of idx 0, which is there; -1 reads it as well, for nothing. */
 #define TAKE_LOOP(name, value_type, idx_type)                                                                          \
-    static void name(uint8_t *to, const uint8_t *from, const idx_type *idx, int64_t n, bool has_null)                  \
+    static void name(uint8_t *to, const uint8_t *from, const idx_type *idx, int64_t n, bool far)                       \
     {                                                                                                                  \
         static const value_type zero;                                                                                  \
+        const int64_t width = sizeof zero;                                                                             \
         value_type v;                                                                                                  \
         int64_t i = 0;                                                                                                 \
                                                                                                                        \
-        for (; i < n - AHEAD && !has_null; i++) {                                                                      \
-            __builtin_prefetch(from + (int64_t)idx[i + AHEAD] * (int64_t)sizeof v);                                    \
-            memcpy(&v, from + (int64_t)idx[i] * (int64_t)sizeof v, sizeof v);                                          \
-            memcpy(to + i * (int64_t)sizeof v, &v, sizeof v);                                                          \
+        for (; far && i < n - AHEAD; i++) {                                                                            \
+            __builtin_prefetch(from + (idx[i + AHEAD] < 0 ? 0 : idx[i + AHEAD]) * width);                              \
+            memcpy(&v, from + (idx[i] < 0 ? 0 : idx[i]) * width, sizeof v);                                            \
+            v = idx[i] < 0 ? zero : v;                                                                                 \
+            memcpy(to + i * width, &v, sizeof v);                                                                      \
         }                                                                                                              \
         for (; i < n; i++) {                                                                                           \
-            v = zero;                                                                                                  \
-            if (idx[i] >= 0)                                                                                           \
-                memcpy(&v, from + (int64_t)idx[i] * (int64_t)sizeof v, sizeof v);                                      \
-            memcpy(to + i * (int64_t)sizeof v, &v, sizeof v);                                                          \
+            memcpy(&v, from + (idx[i] < 0 ? 0 : idx[i]) * width, sizeof v);                                            \
+            v = idx[i] < 0 ? zero : v;                                                                                 \
+            memcpy(to + i * width, &v, sizeof v);                                                                      \
         }                                                                                                              \
     }
 TAKE_LOOP(take_1_by_32, uint8_t, int32_t)
@@ -483,14 +486,20 @@ static void take_any_width(uint8_t *to, const uint8_t *from, const rows *r, int6
 static hr_status take_fixed(const hr_mem *mem, const uint8_t *values, int64_t width, const rows *r, hr_buffer **out,
                             hr_error *err)
 {
+    bool far = r->n_source * width >= FAR_BYTES;
+
     HR_TRY(new_values(mem, r->n, width, out, err));
+    if (r->n_source == 0) {
+        memset((*out)->data, 0, (size_t)(r->n * width));
+        return HR_OK;
+    }
     for (int i = 0; i < HR_LEN(take_loops); i++) {
         if (take_loops[i].width != width)
             continue;
         if (r->idx32)
-            take_loops[i].by32((*out)->data, values, r->idx32, r->n, r->has_null);
+            take_loops[i].by32((*out)->data, values, r->idx32, r->n, far);
         else
-            take_loops[i].by64((*out)->data, values, r->idx64, r->n, r->has_null);
+            take_loops[i].by64((*out)->data, values, r->idx64, r->n, far);
         return HR_OK;
     }
     if (width)
@@ -499,20 +508,25 @@ static hr_status take_fixed(const hr_mem *mem, const uint8_t *values, int64_t wi
 }
 
 /* Bits by row, false where there is none; bits NULL: all true. */
-static hr_status take_bits(const hr_mem *mem, const uint8_t *bits, int64_t offset, const rows *r, hr_buffer **out,
+static hr_status take_bits(const hr_mem *mem, const uint8_t *bits, int64_t offset, const rows *in, hr_buffer **out,
                            hr_error *err)
 {
-    HR_TRY(new_bits(mem, r->n, out, err));
-    for (int64_t i = 0; i < r->n; i += 8) {
-        int64_t n = HR_MIN(r->n - i, 8);
+    const rows r = *in; /* a copy of our own, so that storing bytes cannot change it */
+    uint8_t *to;
+
+    HR_TRY(new_bits(mem, r.n, out, err));
+    to = (*out)->data;
+    for (int64_t i = 0; i < r.n; i += 8) {
+        int64_t n = HR_MIN(r.n - i, 8);
         unsigned byte = 0;
 
         for (int64_t k = 0; k < n; k++) {
-            int64_t row = row_at(r, i + k);
+            int64_t row = row_at(&r, i + k);
+            bool valid = row >= 0;
 
-            byte |= (unsigned)(row >= 0 && (!bits || hr__bit(bits, offset + row))) << k;
+            byte |= (unsigned)(valid & (!bits || hr__bit(bits, offset + (valid ? row : 0)))) << k;
         }
-        (*out)->data[i >> 3] = (uint8_t)byte;
+        to[i >> 3] = (uint8_t)byte;
     }
     return HR_OK;
 }
@@ -523,44 +537,64 @@ static hr_status take_validity(const hr_mem *mem, const hr_array *a, const rows 
     *n_null = 0;
     if (!r->has_null && !may_be_null(a))
         return HR_OK;
-    HR_TRY(take_bits(mem, may_be_null(a) ? a->buffers[0]->data : NULL, a->offset + r->base, r, out, err));
+    HR_TRY(
+        take_bits(mem, may_be_null(a) && r->n_source ? a->buffers[0]->data : NULL, a->offset + r->base, r, out, err));
     settle_validity(out, r->n, n_null);
     return HR_OK;
 }
 
-/* The new offsets; *n_values is what they come to, which for 32 bits may be too much. */
+/* Offsets of the rows, and after them that of the end. */
+static int64_t take_offsets32(int32_t *to, const int32_t *from, const rows r)
+{
+    bool far = r.n_source >= FAR_BYTES / 4;
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < r.n; i++) {
+        int64_t row = row_at(&r, i), ahead = far && i + AHEAD < r.n ? row_at(&r, i + AHEAD) : -1;
+
+        if (ahead >= 0)
+            __builtin_prefetch(from + ahead);
+        to[i] = (int32_t)at;
+        at += row < 0 ? 0 : from[row + 1] - from[row];
+    }
+    to[r.n] = (int32_t)at;
+    return at;
+}
+
+static int64_t take_offsets64(int64_t *to, const int64_t *from, const rows r)
+{
+    bool far = r.n_source >= FAR_BYTES / 8;
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < r.n; i++) {
+        int64_t row = row_at(&r, i), ahead = far && i + AHEAD < r.n ? row_at(&r, i + AHEAD) : -1;
+
+        if (ahead >= 0)
+            __builtin_prefetch(from + ahead);
+        to[i] = at;
+        at += row < 0 ? 0 : from[row + 1] - from[row];
+    }
+    to[r.n] = at;
+    return at;
+}
+
+/* *n_values is what the rows come to, which for 32 bits may be too much. */
 static hr_status take_offsets(const hr_mem *mem, const hr_array *a, const rows *r, hr_buffer **out, int64_t *n_values,
                               hr_error *err)
 {
     int width = hr__type_offset_bytes(a->type);
-    int64_t at = 0;
 
     HR_TRY(new_values(mem, r->n + 1, width, out, err));
-    if (width == 4) {
-        const int32_t *from = a->buffers[1] ? offsets32(a) + r->base : NULL; /* NULL: no rows, all of idx is -1 */
-        int32_t *to = (int32_t *)(void *)(*out)->data;
-
-        for (int64_t i = 0; i < r->n; i++) {
-            int64_t row = row_at(r, i);
-
-            to[i] = (int32_t)at;
-            at += row < 0 ? 0 : from[row + 1] - from[row];
-        }
-        to[r->n] = (int32_t)at;
-    } else {
-        const int64_t *from = a->buffers[1] ? offsets64(a) + r->base : NULL;
-        int64_t *to = (int64_t *)(void *)(*out)->data;
-
-        for (int64_t i = 0; i < r->n; i++) {
-            int64_t row = row_at(r, i);
-
-            to[i] = at;
-            at += row < 0 ? 0 : from[row + 1] - from[row];
-        }
-        to[r->n] = at;
+    if (r->n_source == 0) {
+        memset((*out)->data, 0, (size_t)((r->n + 1) * width));
+        *n_values = 0;
+        return HR_OK;
     }
-    *n_values = at;
-    return check_values(a->type, width, at, err);
+    if (width == 4)
+        *n_values = take_offsets32((int32_t *)(void *)(*out)->data, offsets32(a) + r->base, *r);
+    else
+        *n_values = take_offsets64((int64_t *)(void *)(*out)->data, offsets64(a) + r->base, *r);
+    return check_values(a->type, width, *n_values, err);
 }
 
 /* Copies n bytes; may write up to NEAR_BYTES where that is within [.., to_end), and read so within [.., from_end). */
@@ -573,29 +607,30 @@ static inline void copy_near(uint8_t *to, const uint8_t *to_end, const uint8_t *
         memcpy(to, from, (size_t)n);
 }
 
-static hr_status take_bytes(const hr_mem *mem, const hr_array *a, const rows *r, hr_buffer *buffers[3], hr_error *err)
+static hr_status take_bytes(const hr_mem *mem, const hr_array *a, const rows *in, hr_buffer *buffers[3], hr_error *err)
 {
-    int64_t total = 0, first = 0, n = 0;
-    const uint8_t *from = a->buffers[2] ? a->buffers[2]->data : NULL;
-    const uint8_t *from_end = from ? from + a->buffers[2]->n_bytes : NULL;
-    uint8_t *to, *to_end;
+    const rows r = *in;
     int width = hr__type_offset_bytes(a->type);
+    int64_t total = 0, first = 0, n = 0;
+    const uint8_t *from, *from_end;
+    uint8_t *to, *to_end;
 
-    HR_TRY(take_offsets(mem, a, r, &buffers[1], &total, err));
+    HR_TRY(take_offsets(mem, a, &r, &buffers[1], &total, err));
     HR_TRY(hr__buffer_new(mem, total, &buffers[2], err));
+    if (total == 0)
+        return HR_OK;
+    from = a->buffers[2]->data;
+    from_end = from + a->buffers[2]->n_bytes;
     to = buffers[2]->data;
     to_end = to + total;
-    for (int64_t i = 0; i < r->n && total; i++) {
-        int64_t row = row_at(r, i);
+    for (int64_t i = 0; i < r.n; i++) {
+        int64_t row = row_at(&r, i), ahead = i + AHEAD < r.n ? row_at(&r, i + AHEAD) : -1;
 
+        if (ahead >= 0)
+            __builtin_prefetch(from + (width == 4 ? offsets32(a)[r.base + ahead] : offsets64(a)[r.base + ahead]));
         if (row < 0)
             continue;
-        if (i + AHEAD < r->n && row_at(r, i + AHEAD) >= 0) {
-            int64_t next = r->base + row_at(r, i + AHEAD);
-
-            __builtin_prefetch(from + (width == 4 ? offsets32(a)[next] : offsets64(a)[next]));
-        }
-        value_range(a, width, r->base + row, 1, &first, &n);
+        value_range(a, width, r.base + row, 1, &first, &n);
         copy_near(to, to_end, from + first, from_end, n);
         to += n;
     }
@@ -707,7 +742,7 @@ static hr_status take_rows(const hr_mem *mem, const hr_array *a, const rows *r, 
     else if (hr__type_is_bytes(a->type))
         HR_GO(take_bytes(mem, a, r, buffers, err));
     else if (a->type->id == HR_T_BOOL)
-        HR_GO(take_bits(mem, a->buffers[1] ? a->buffers[1]->data : NULL, a->offset + r->base, r, &buffers[1], err));
+        HR_GO(take_bits(mem, r->n_source ? a->buffers[1]->data : NULL, a->offset + r->base, r, &buffers[1], err));
     else
         HR_GO(take_fixed(mem, a->buffers[1] ? a->buffers[1]->data + (a->offset + r->base) * width : NULL, width, r,
                          &buffers[1], err));
@@ -742,5 +777,6 @@ hr_status hr__array_take(const hr_mem *mem, const hr_array *a, const void *idx, 
         return hr_error_set(err, HR_BUG, "take: rows %lld to %lld by %d-byte numbers, of %lld", (long long)least,
                             (long long)most, idx_bytes, (long long)a->length);
     r.has_null = least < 0;
+    r.n_source = a->length;
     return take_rows(mem ? mem : &root_mem, a, &r, out, err);
 }

@@ -33,21 +33,22 @@ static hr_coord step(hr_coord c, bool by_ordinal, int64_t n)
     return c;
 }
 
-static bool same_coord(hr_coord a, hr_coord b)
-{
-    return a.row == b.row && a.ordinal == b.ordinal && a.fragment == b.fragment && a.file == b.file &&
-           a.instance == b.instance;
-}
-
 /* Lets *run go on with `next`, if that is what comes after it. */
 static bool join_runs(hr_run_coords *run, const hr_run_coords *next)
 {
-    for (int by_ordinal = 0; by_ordinal < 2; by_ordinal++) {
-        if ((run->n > 1 && run->by_ordinal != by_ordinal) || (next->n > 1 && next->by_ordinal != by_ordinal) ||
-            !same_coord(step(run->first, by_ordinal, run->n), next->first))
-            continue;
+    const hr_coord *a = &run->first, *b = &next->first;
+    bool may_row = !run->by_ordinal && !next->by_ordinal;
+    bool may_ordinal = (run->by_ordinal || run->n == 1) && (next->by_ordinal || next->n == 1);
+
+    if (a->fragment != b->fragment || a->file != b->file || a->instance != b->instance)
+        return false;
+    if (may_row && b->row == a->row + run->n && b->ordinal == a->ordinal) {
         run->n += next->n;
-        run->by_ordinal = by_ordinal;
+        return true;
+    }
+    if (may_ordinal && b->row == a->row && b->ordinal == a->ordinal + run->n) {
+        run->n += next->n;
+        run->by_ordinal = true;
         return true;
     }
     return false;
@@ -236,24 +237,34 @@ done:
     return st;
 }
 
+static int64_t index_at(const void *idx, int idx_bytes, int64_t i)
+{
+    return idx_bytes == 4 ? ((const int32_t *)idx)[i] : ((const int64_t *)idx)[i];
+}
+
 hr_status hr__origin_take(const hr_origin *o, const void *idx, int idx_bytes, int64_t n, hr_origin **out, hr_error *err)
 {
     hr_status st = HR_OK;
     maker m = { 0 };
-    int64_t k = 0;
+    int64_t k = 0, n_same;
 
     *out = NULL;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row = idx_bytes == 4 ? ((const int32_t *)idx)[i] : ((const int64_t *)idx)[i];
-        hr_run_coords one = { nowhere, 1, false };
+    for (int64_t i = 0; i < n; i += n_same) {
+        int64_t row = index_at(idx, idx_bytes, i), skip;
+        hr_run_coords run = { nowhere, 1, false };
 
+        n_same = 1;
         if (row >= o->n_rows)
             HR_FAIL(HR_BUG, "origin: row %lld of %lld", (long long)row, (long long)o->n_rows);
-        if (row >= 0) {
+        if (row >= 0) { /* and those after it, as long as they follow each other in its run */
             k = find_run(o, row, k);
-            one.first = step(o->runs[k].first, o->runs[k].by_ordinal, row - run_start(o, k));
+            skip = row - run_start(o, k);
+            while (n_same < o->runs[k].n - skip && i + n_same < n &&
+                   index_at(idx, idx_bytes, i + n_same) == row + n_same)
+                n_same++;
+            run = (hr_run_coords){ step(o->runs[k].first, o->runs[k].by_ordinal, skip), n_same, o->runs[k].by_ordinal };
         }
-        HR_GO(maker_add(&m, one, err));
+        HR_GO(maker_add(&m, run, err));
     }
     st = maker_finish(&m, out, err);
 done:

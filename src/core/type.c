@@ -409,16 +409,16 @@ static hr_status from_time(const char *format, hr_type **out, hr_error *err)
     size_t n = strlen(format);
 
     if (n >= 3 && format[1] == 'i')
-        return hr_error_set(err, HR_UNSUPPORTED, "intervals (format '%s')", format);
+        return hr_error_set(err, HR_UNSUPPORTED, "intervals (format '%s') are not supported", format);
     if (n < 3 || !parse_unit(format[2], &unit))
-        return hr_error_set(err, HR_UNSUPPORTED, "format '%s'", format);
+        return hr_error_set(err, HR_UNSUPPORTED, "format '%s' is not supported", format);
     if (format[1] == 't' && n == 3)
         return hr__type_unit(unit <= HR_MILLI ? HR_T_TIME32 : HR_T_TIME64, unit, NULL, out, err);
     if (format[1] == 'D' && n == 3)
         return hr__type_unit(HR_T_DURATION, unit, NULL, out, err);
     if (format[1] == 's' && format[3] == ':')
         return hr__type_unit(HR_T_TIMESTAMP, unit, format + 4, out, err);
-    return hr_error_set(err, HR_UNSUPPORTED, "format '%s'", format);
+    return hr_error_set(err, HR_UNSUPPORTED, "format '%s' is not supported", format);
 }
 
 static hr_status from_nested(const char *format, hr_field *children, int n_children, hr_type **out, hr_error *err)
@@ -432,12 +432,12 @@ static hr_status from_nested(const char *format, hr_field *children, int n_child
     if (strcmp(format, "+s") == 0)
         return hr__type_struct(children, n_children, out, err);
     if (format[1] == 'u')
-        return hr_error_set(err, HR_UNSUPPORTED, "unions (format '%s')", format);
+        return hr_error_set(err, HR_UNSUPPORTED, "unions (format '%s') are not supported", format);
     if (format[1] == 'w' &&
         (format[2] != ':' || !parse_int32(format + 3, format + strlen(format), &width) || width < 0))
         return hr_error_set(err, HR_BAD_DATA, "format '%s'", format);
     if (!format[1] || !strchr("lLmw", format[1]) || (format[1] != 'w' && format[2]))
-        return hr_error_set(err, HR_UNSUPPORTED, "format '%s'", format);
+        return hr_error_set(err, HR_UNSUPPORTED, "format '%s' is not supported", format);
     if (n_children != 1)
         return hr_error_set(err, HR_BAD_DATA, "format '%s' with %d children, 1 is expected", format, n_children);
     if (id == HR_T_MAP && (children->type->id != HR_T_STRUCT || children->type->n_children != 2))
@@ -463,7 +463,7 @@ hr_status hr__type_from_format(const char *format, hr_field *children, int n_chi
         return from_decimal(format, out, err);
     if (format[0] == 't')
         return from_time(format, out, err);
-    return hr_error_set(err, HR_UNSUPPORTED, "format '%s'", format);
+    return hr_error_set(err, HR_UNSUPPORTED, "format '%s' is not supported", format);
 }
 
 /* ------------------------------------------------------------------------------------------------------ half precision */
