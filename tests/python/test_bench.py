@@ -1,0 +1,75 @@
+"""The benchmarks themselves, with few rows beside pyarrow: all hand out the same, and the table is there."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+ROWS = 40_000
+
+
+@pytest.mark.slow
+def test_a_small_run(tmp_path):
+    only = [arg for name in ("all_columns", "tokens") for arg in ("--only", name)]
+    command = [
+        sys.executable,
+        BENCH / "run.py",
+        "--rows",
+        str(ROWS),
+        "--runs",
+        "1",
+        "--peer",
+        "pyarrow",
+        *only,
+    ]
+    command += ["--data", tmp_path, "--json", tmp_path / "figures.json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("\nrows and sums of all columns agree\n")
+    for line in ("memcpy", "first touch", "disk read", "snappy alone", "zstd alone", "x ours", "peak MB"):
+        assert line in done.stdout
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    for name, rows in {"all_columns": ROWS, "tokens": 1024}.items():
+        ours, theirs = figures[name]["headrace"], figures[name]["pyarrow"]
+        assert ours["rows"] == theirs["rows"] == rows
+        assert ours["sums"] == theirs["sums"]
+        assert ours["peak"] > 10e6 and ours["seconds"] and ours["first"]
+
+
+def test_a_wrong_sum_is_found():
+    sys.path.insert(0, str(BENCH))
+    try:
+        import run
+    finally:
+        sys.path.remove(str(BENCH))
+    good = {"rows": 3, "sums": {"x": 6}}
+    results = {
+        "headrace": {"rows": 3, "sums": {"x": 7}},
+        "polars": good,
+        "pyarrow": good,
+        "ray": run.Failed("no"),
+    }
+    (line,) = run.disagreements(results)
+    assert line.startswith("headrace: ")
+    assert run.disagreements({"polars": good, "pyarrow": good}) == []
+
+
+def test_batches_of_exactly_so_many_rows():
+    import importlib
+
+    np = pytest.importorskip("numpy")
+    sys.path.insert(0, str(BENCH))
+    try:
+        batches = importlib.import_module("batches")
+    finally:
+        sys.path.remove(str(BENCH))
+    numbers = np.arange(5000)
+    for cuts in ([0, 5000], [0, 1, 2, 1025, 3000, 5000], [0, 1024, 2048, 5000], list(range(0, 5001, 100))):
+        chunks = [{"x": numbers[a:b]} for a, b in zip(cuts, cuts[1:], strict=False)]
+        out = [b["x"] for b in batches.exact(chunks)]
+        assert [len(x) for x in out] == [1024] * 4 + [904]
+        assert (np.concatenate(out) == numbers).all()
