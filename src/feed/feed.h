@@ -40,7 +40,7 @@ typedef enum hr_split_tail { HR_TAIL_EQUAL, HR_TAIL_UNEVEN, HR_TAIL_PAD } hr_spl
 typedef struct hr_split_request {
     int64_t batch_rows;     /* B >= 1 */
     bool drop_last;
-    int prefetch;
+    int prefetch;           /* < 0 is 0 */
     bool own_memory;
     char extra[256];        /* shuffle arguments and the like, compared as text */
 } hr_split_request;

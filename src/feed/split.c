@@ -715,8 +715,9 @@ static hr_status check_request(const hr_split_request *q, hr_error *err)
 {
     if (q->batch_rows < 1)
         return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; a split needs 1 or more", q->batch_rows);
-    if (q->prefetch < 0 || q->prefetch > MAX_PREFETCH)
-        return hr_error_set(err, HR_INVALID, "prefetch is %d; 0 to %d batches are possible", q->prefetch, MAX_PREFETCH);
+    if (q->prefetch > MAX_PREFETCH)
+        return hr_error_set(err, HR_INVALID, "prefetch is %d; at most %d batches are possible", q->prefetch,
+                            MAX_PREFETCH);
     return HR_OK;
 }
 
@@ -756,8 +757,10 @@ hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int 
         r->state = RANK_ASKED;
         r->answered = false;
     }
-    if (r->state == RANK_ASKED && !s->opening)
+    if (r->state == RANK_ASKED && !s->opening) {
         r->request = *q;
+        r->request.prefetch = HR_MAX(q->prefetch, 0);
+    }
     for (;;) {
         st = check_alive_locked(s, err);
         if (!st)

@@ -1,0 +1,519 @@
+/* test_ring.c - ranks in other processes: what they get, and what is heard when one of them, or the server, is killed.
+ *
+ * The program starts itself again: `test_ring client ADDRESS RANK MODE` is a rank, `test_ring server N_RANKS` feeds some.
+ * Ranks that only ask are threads of the test. */
+#include "harness.h"
+
+#include "feed/feed.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BATCH 10
+#define LIMIT_NS 5000000000LL /* in which everybody has to notice a death */
+
+static const char *program;
+
+/* --- reading, as a trainer does it: in slices */
+
+static hr_status begin(hr_ring *r, const hr_split_request *q, hr_error *err)
+{
+    hr_status st;
+
+    while ((st = hr__ring_begin(r, q, 50, err)) == HR_PENDING)
+        ;
+    return st;
+}
+
+static hr_status next(hr_ring *r, hr_table **t, hr_error *err)
+{
+    hr_status st;
+
+    while ((st = hr__ring_next(r, 50, t, err)) == HR_PENDING)
+        ;
+    return st;
+}
+
+static int64_t value(const hr_table *t, int64_t row)
+{
+    hr_column_view v;
+
+    if (hr_table_column_view(t, 0, &v, NULL))
+        return -1;
+    return ((const int64_t *)v.data)[row];
+}
+
+static bool batch_is(const hr_table *t, int64_t step, int n_ranks, int rank)
+{
+    int64_t n = hr_table_rows(t);
+
+    for (int64_t i = 0; i < n; i++)
+        if (value(t, i) != (step * n_ranks + rank) * BATCH + i)
+            return false;
+    return n == BATCH;
+}
+
+static void pause_ms(int ms) { usleep((useconds_t)ms * 1000); }
+
+/* --- a rank in a process of its own. Exit code 0: all was right; 3: HR_PEER; 1: anything else */
+
+static int client_main(const char *address, int rank, const char *mode)
+{
+    hr_split_request q = { .batch_rows = BATCH, .prefetch = 2, .own_memory = true };
+    hr_error err = HR_ERROR_INIT;
+    hr_table *held[64] = { NULL };
+    int64_t held_step[64];
+    int n_held = 0, n_ranks = 2, bad = 0;
+    hr_ring *r = NULL;
+    hr_status st;
+
+    if ((st = hr__ring_connect(address, 0, rank, 5000, &r, &err)))
+        goto done;
+    if (!strcmp(mode, "fail")) {
+        hr__ring_fail(r, "ValueError: it broke");
+        pause_ms(2000);
+        _exit(1);
+    }
+    for (int epoch = 0; epoch < 2; epoch++) {
+        if ((st = begin(r, &q, &err)))
+            goto done;
+        for (int64_t step = 0;; step++) {
+            hr_table *t = NULL;
+
+            if ((st = next(r, &t, &err)))
+                goto done;
+            if (!t)
+                break;
+            bad += !batch_is(t, step, n_ranks, rank);
+            if (!strcmp(mode, "slow"))
+                pause_ms(3);
+            if (!strcmp(mode, "write")) { /* its own: the other rank must not see this */
+                hr_buffer *b = t->columns[0]->buffers[1];
+
+                bad += !t->sole;
+                for (int64_t i = 0; t->sole && i < BATCH; i++)
+                    ((int64_t *)(uintptr_t)b->data)[i] = -7;
+            }
+            if (!strcmp(mode, "hold") && step % 5 == 0 && n_held < 64) {
+                held[n_held] = t;
+                held_step[n_held++] = step;
+                t = NULL;
+            }
+            hr_table_unref(t);
+        }
+    }
+done:
+    for (int i = 0; i < n_held; i++) {
+        bad += !batch_is(held[i], held_step[i], n_ranks, rank);
+        hr_table_unref(held[i]);
+    }
+    hr__ring_close(r);
+    if (st)
+        fprintf(stderr, "rank %d: %s: %s\n", rank, hr_status_name(st), err.text);
+    hr_error_clear(&err);
+    return st == HR_PEER ? 3 : st || bad;
+}
+
+static int server_main(int n_ranks)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *p = NULL;
+    hr_split *s = NULL;
+    hr_ring_server *server = NULL;
+    char *address = NULL;
+
+    if (hr_plan_range(1000000, "x", &p, &err) || hr__split_new(p, n_ranks, HR_TAIL_EQUAL, NULL, &s, &err) ||
+        hr__ring_serve(&s, 1, &server, &address, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    printf("%s\n", address);
+    fflush(stdout);
+    for (;;)
+        pause();
+}
+
+static pid_t start(const char *a, const char *b, const char *c, const char *d, int out_fd)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        if (out_fd >= 0)
+            dup2(out_fd, 1);
+        execl(program, program, a, b, c, d, (char *)NULL);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    return pid;
+}
+
+static pid_t start_client(const char *address, int rank, const char *mode)
+{
+    char number[16];
+
+    snprintf(number, sizeof number, "%d", rank);
+    return start("client", address, number, mode, -1);
+}
+
+/* Its exit code, or 128 + signal. Fails the test after 20 s. */
+static int wait_for(pid_t pid)
+{
+    int status = 0;
+
+    for (int i = 0; i < 2000; i++) {
+        pid_t got = waitpid(pid, &status, WNOHANG);
+
+        if (got == pid)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        pause_ms(10);
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    fail_msg("process %d did not end", (int)pid);
+    return -1;
+}
+
+/* --- a server in the test's own process */
+
+typedef struct house {
+    hr_plan *plan;
+    hr_split *split;
+    hr_ring_server *server;
+    char *address;
+} house;
+
+static house house_of(int64_t n_rows, int n_ranks)
+{
+    hr_feed_options o = { .struct_bytes = sizeof o };
+    hr_error err = HR_ERROR_INIT;
+    house h = { 0 };
+
+    assert_ok(hr_plan_range(n_rows, "x", &h.plan, &err), &err);
+    assert_ok(hr__split_new(h.plan, n_ranks, HR_TAIL_EQUAL, &o, &h.split, &err), &err);
+    assert_ok(hr__ring_serve(&h.split, 1, &h.server, &h.address, &err), &err);
+    return h;
+}
+
+static void house_free(house *h)
+{
+    hr__ring_stop(h->server);
+    hr__split_close(h->split);
+    hr__split_unref(h->split);
+    hr_plan_unref(h->plan);
+    hr_string_free(h->address);
+}
+
+static hr_ring *connect_to(const house *h, int rank)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_ring *r = NULL;
+
+    assert_ok(hr__ring_connect(h->address, 0, rank, 5000, &r, &err), &err);
+    return r;
+}
+
+static void all_rows(void **state)
+{
+    static const char *const modes[] = { "plain", "hold", "slow", "write" };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(modes); i++) {
+        live_memory before = live_now();
+        house h = house_of(BATCH * 2 * 150, 2);
+        pid_t a = start_client(h.address, 0, modes[i]), b = start_client(h.address, 1, "plain");
+        hr_error err = HR_ERROR_INIT;
+        char *stats = NULL;
+
+        assert_int_equal(wait_for(a), 0);
+        assert_int_equal(wait_for(b), 0);
+        assert_ok(hr__split_stats(h.split, &stats, &err), &err);
+        assert_contains(stats, "\"rows\":[1500,1500],\"taken_steps\":[150,150]");
+        hr_string_free(stats);
+        house_free(&h);
+        assert_no_leak(before);
+    }
+}
+
+/* Has the split heard of a lost rank? Waits for it a little. */
+static bool heard_of_a_loss(hr_split *s, hr_error *err)
+{
+    for (int i = 0; i < 300; i++) {
+        char *text = NULL;
+
+        if (hr__split_position(s, &text, err) == HR_PEER)
+            return true;
+        hr_string_free(text);
+        pause_ms(5);
+    }
+    return false;
+}
+
+static void a_client_is_killed(void **state)
+{
+    uint64_t random = 11;
+
+    (void)state;
+    for (int round = 0; round < 6; round++) {
+        live_memory before = live_now();
+        house h = house_of(BATCH * 2 * 100000, 2);
+        pid_t a = start_client(h.address, 0, "slow"), b = start_client(h.address, 1, "slow");
+        hr_error err = HR_ERROR_INIT;
+        int64_t killed_ns;
+
+        pause_ms((int)random_below(&random, 300));
+        kill(b, SIGKILL);
+        killed_ns = hr__clock_ns();
+        assert_int_equal(wait_for(b), 128 + SIGKILL);
+        if (heard_of_a_loss(h.split, &err)) {
+            assert_contains(err.text, "rank 1: its process (pid ");
+            assert_int_equal(wait_for(a), 3);
+            assert_true(hr__clock_ns() - killed_ns < LIMIT_NS);
+        } else { /* it was killed before it said who it was */
+            kill(a, SIGKILL);
+            wait_for(a);
+        }
+        hr_error_clear(&err);
+        house_free(&h);
+        assert_no_leak(before);
+    }
+}
+
+static void a_client_fails(void **state)
+{
+    house h = house_of(BATCH * 2 * 100, 2);
+    pid_t b = start_client(h.address, 1, "fail");
+    hr_split_request q = { .batch_rows = BATCH };
+    hr_ring *r = connect_to(&h, 0);
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    assert_status(begin(r, &q, &err), HR_PEER, &err);
+    assert_string_equal(err.text, "rank 1: ValueError: it broke");
+    hr_error_clear(&err);
+    hr__ring_close(r);
+    kill(b, SIGKILL);
+    wait_for(b);
+    house_free(&h);
+}
+
+/* --- the server dies */
+
+typedef struct watch {
+    char address[200];
+    hr_status st[2];
+    int64_t ended_ns[2];
+    atomic_int n_batches;
+    pid_t server;
+    int64_t killed_ns;
+} watch;
+
+static void watching(void *arg, int thread)
+{
+    const hr_split_request q = { .batch_rows = BATCH, .prefetch = 1 };
+    watch *w = arg;
+    hr_error err = HR_ERROR_INIT;
+    hr_ring *r = NULL;
+
+    if (thread == 2) {
+        while (atomic_load(&w->n_batches) < 50)
+            pause_ms(1);
+        w->killed_ns = hr__clock_ns();
+        kill(w->server, SIGKILL);
+        return;
+    }
+    w->st[thread] = hr__ring_connect(w->address, 0, thread, 5000, &r, &err);
+    if (!w->st[thread])
+        w->st[thread] = begin(r, &q, &err);
+    while (!w->st[thread]) {
+        hr_table *t = NULL;
+
+        w->st[thread] = next(r, &t, &err);
+        hr_table_unref(t);
+        if (!w->st[thread] && !t)
+            break;
+        atomic_fetch_add(&w->n_batches, 1);
+    }
+    w->ended_ns[thread] = hr__clock_ns();
+    hr_error_clear(&err);
+    hr__ring_close(r);
+}
+
+static void the_server_is_killed(void **state)
+{
+    watch w = { .n_batches = 0 };
+    int fds[2], n = 0;
+
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    w.server = start("server", "2", "-", "-", fds[1]);
+    close(fds[1]);
+    while (n < (int)sizeof w.address - 1 && read(fds[0], w.address + n, 1) == 1 && w.address[n] != '\n')
+        n++;
+    w.address[n] = 0;
+    close(fds[0]);
+    run_threads(3, watching, &w);
+    assert_int_equal(wait_for(w.server), 128 + SIGKILL);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(w.st[i], HR_PEER);
+        assert_true(w.ended_ns[i] - w.killed_ns < LIMIT_NS);
+    }
+}
+
+/* --- questions */
+
+static void refused(void **state)
+{
+    house h = house_of(100, 2);
+    hr_ring *r = connect_to(&h, 0), *other = NULL;
+    hr_error err = HR_ERROR_INIT;
+    char wrong[200];
+
+    (void)state;
+    assert_status(hr__ring_connect(h.address, 0, 2, 2000, &other, &err), HR_INVALID, &err);
+    assert_contains(err.text, "no such split or rank");
+    assert_status(hr__ring_connect(h.address, 1, 0, 2000, &other, &err), HR_INVALID, &err);
+    assert_status(hr__ring_connect(h.address, 0, 0, 2000, &other, &err), HR_INVALID, &err);
+    assert_contains(err.text, "connected already");
+    snprintf(wrong, sizeof wrong, "%s", h.address);
+    wrong[strlen(wrong) - 1] = wrong[strlen(wrong) - 1] == '0' ? '1' : '0';
+    assert_status(hr__ring_connect(wrong, 0, 1, 2000, &other, &err), HR_PEER, &err);
+    assert_status(hr__ring_connect("nowhere:0", 0, 1, 2000, &other, &err), HR_INVALID, &err);
+    assert_true(hr__ring_connect("nowhere:00112233445566778899aabbccddeeff", 0, 1, 200, &other, &err) != HR_OK);
+    assert_null(other);
+    hr_error_clear(&err);
+    hr__ring_close(r);
+    pause_ms(300); /* the goodbye is on its way */
+    r = connect_to(&h, 0); /* and now there is room for it again */
+    hr__ring_close(r);
+    house_free(&h);
+}
+
+static void begin_both(hr_ring *r[2], const hr_split_request *q)
+{
+    hr_error err = HR_ERROR_INIT;
+
+    assert_int_equal(hr__ring_begin(r[0], q, 0, &err), HR_PENDING);
+    assert_ok(begin(r[1], q, &err), &err);
+    assert_ok(begin(r[0], q, &err), &err);
+}
+
+static void take_both(hr_ring *r[2], int64_t from, int64_t to)
+{
+    hr_error err = HR_ERROR_INIT;
+
+    for (int64_t step = from; step < to; step++)
+        for (int i = 0; i < 2; i++) {
+            hr_table *t = NULL;
+
+            assert_ok(next(r[i], &t, &err), &err);
+            assert_non_null(t);
+            assert_true(batch_is(t, step, 2, i));
+            hr_table_unref(t);
+        }
+}
+
+static void positions(void **state)
+{
+    const hr_split_request q = { .batch_rows = BATCH, .prefetch = 3 };
+    hr_error err = HR_ERROR_INIT;
+    hr_schema *schema = NULL;
+    char *at = NULL, *stats = NULL;
+    house h = house_of(BATCH * 2 * 20, 2);
+    hr_ring *r[2] = { connect_to(&h, 0), connect_to(&h, 1) };
+    hr_table *t = NULL;
+
+    (void)state;
+    assert_ok(hr__ring_schema(r[0], 2000, &schema, &err), &err);
+    assert_string_equal(schema->fields[0].name, "x");
+    hr__schema_unref(schema);
+    begin_both(r, &q);
+    take_both(r, 0, 7);
+    assert_ok(next(r[0], &t, &err), &err); /* one more: what was handed ahead does not count, what was taken does */
+    hr_table_unref(t);
+    assert_status(hr__ring_position(r[0], 2000, &at, &err), HR_MISMATCH, &err);
+    assert_ok(next(r[1], &t, &err), &err);
+    hr_table_unref(t);
+    assert_ok(hr__ring_position(r[1], 2000, &at, &err), &err);
+    assert_ok(hr__ring_stats(r[0], 2000, &stats, &err), &err);
+    assert_contains(stats, "\"taken_steps\":[8,8]");
+    hr__ring_leave(r[0]);
+    hr__ring_leave(r[1]);
+    begin_both(r, &q); /* a new epoch */
+    take_both(r, 0, 3);
+    hr__ring_close(r[0]);
+    hr__ring_close(r[1]);
+    house_free(&h);
+
+    h = house_of(BATCH * 2 * 20, 2);
+    r[0] = connect_to(&h, 0);
+    r[1] = connect_to(&h, 1);
+    assert_ok(hr__ring_restore(r[1], at, 2000, &err), &err);
+    begin_both(r, &q);
+    take_both(r, 8, 20);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(next(r[i], &t, &err), &err);
+        assert_null(t);
+    }
+    begin_both(r, &q);
+    take_both(r, 0, 20);
+    hr__ring_close(r[0]);
+    hr__ring_close(r[1]);
+    hr_string_free(at);
+    hr_string_free(stats);
+    hr_error_clear(&err);
+    house_free(&h);
+}
+
+/* Who holds everything hears how much that is. */
+static void batches_held(void **state)
+{
+    const hr_split_request q = { .batch_rows = 32768, .prefetch = 1 };
+    hr_error err = HR_ERROR_INIT;
+    hr_table *held[1000] = { NULL };
+    hr_status st = HR_OK;
+    int64_t limit = 24 << 20;
+    hr_ring *r;
+    int n = 0;
+    house h;
+
+    (void)state;
+    assert_ok(hr_set_memory_limit(limit, &err), &err);
+    h = house_of(200LL << 20, 1);
+    r = connect_to(&h, 0);
+    assert_ok(begin(r, &q, &err), &err);
+    while (n < HR_LEN(held) && !(st = next(r, &held[n], &err)))
+        n++;
+    assert_int_equal(st, HR_BUDGET);
+    assert_true(n >= 20 && n < 400);
+    assert_contains(err.text, "rank 0 holds ");
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(value(held[i], 0), (int64_t)i * 32768);
+        hr_table_unref(held[i]);
+    }
+    hr_error_clear(&err);
+    hr__ring_close(r);
+    house_free(&h);
+    assert_ok(hr_set_memory_limit(0, &err), &err);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_rows),       cmocka_unit_test(a_client_is_killed),
+        cmocka_unit_test(a_client_fails), cmocka_unit_test(the_server_is_killed),
+        cmocka_unit_test(refused),        cmocka_unit_test(positions),
+        cmocka_unit_test(batches_held),
+    };
+
+    program = argv[0];
+    if (argc == 5 && !strcmp(argv[1], "client"))
+        return client_main(argv[2], atoi(argv[3]), argv[4]);
+    if (argc == 5 && !strcmp(argv[1], "server"))
+        return server_main(atoi(argv[2]));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
