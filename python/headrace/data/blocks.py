@@ -1,0 +1,199 @@
+"""Tables as what users work with: dicts of numpy arrays, DataFrames, pyarrow tables, rows; and back.
+
+numpy: one array a column, shape (rows, *shape of a row). Fixed-width columns without nulls, tensors, and lists of equal length
+are views of the table's memory, read-only unless asked otherwise. Otherwise: integers with nulls become float64 with NaN, as pandas does;
+floats NaN; dates and times NaT; text, bytes, decimals, structs and booleans with nulls are object arrays with None; lists of
+different lengths are object arrays of arrays.
+"""
+
+import sys
+
+import numpy as np
+
+from headrace._core import InvalidArgument, Table, TypeMismatchError, from_arrow
+
+FORMATS = ("default", "numpy", "pandas", "pyarrow", None)
+
+
+def check_format(batch_format):
+    """The format's own name, or InvalidArgument."""
+    if batch_format not in FORMATS:
+        raise InvalidArgument(f"batch_format {batch_format!r}: expected 'numpy', 'pandas', 'pyarrow' or 'default'")
+    if batch_format is None:
+        return "pyarrow"
+    return "numpy" if batch_format == "default" else batch_format
+
+
+# --------------------------------------------------------------------------------------------------------------- numpy
+
+
+def column_to_numpy(column, writable=False):
+    """One array of len(column) rows; see the top of this file."""
+    if column.dense:
+        array = np.asarray(column)
+        if column.time:
+            array = array.view(column.time) if array.itemsize == 8 else array.astype(column.time)
+        return array.copy() if writable and not array.flags.writeable else array
+    kind = column.kind
+    if kind in ("int", "float", "time"):
+        return _with_nulls(column, kind)
+    if kind == "null":
+        return np.full(len(column), np.nan)
+    if kind in ("list", "tensor"):
+        return _ragged(column)
+    return column.fill(np.empty(len(column), object))
+
+
+def _with_nulls(column, kind):
+    values, valid = np.asarray(column.raw()), np.asarray(column.valid())
+    if kind == "time":
+        values = values.view(column.time) if values.itemsize == 8 else values.astype(column.time)
+        missing = np.array("NaT", column.time)
+    else:
+        values = values.astype(np.float64) if kind == "int" else values
+        missing = np.array(np.nan, values.dtype)
+    return np.where(valid, values, missing)
+
+
+def _ragged(column):
+    """Object array of a row each: an array (of more dimensions if its own lists are of equal length), a list, or None."""
+    starts, lengths, values = column.lists()
+    starts, lengths = np.asarray(starts).tolist(), np.asarray(lengths).tolist()
+    out = np.empty(len(column), object)
+    shape = column.shape
+    nested = values.kind == "list" and not values.dense
+    if values.dense or values.kind in ("int", "float", "time", "tensor"):
+        flat = column_to_numpy(values)
+    elif nested:
+        flat = _Nested(values)
+    else:
+        flat = values.to_pylist()
+    for row, (start, n) in enumerate(zip(starts, lengths, strict=True)):
+        cell = flat[start : start + n]
+        out[row] = cell.reshape(shape) if shape is not None and n else cell
+    valid = column.valid()
+    if valid is not None:
+        out[~np.asarray(valid)] = None
+    return out
+
+
+class _Nested:
+    """Slices of a ragged column of lists: an array of two dimensions where the lists are of equal length."""
+
+    def __init__(self, column):
+        self.rows = _ragged(column)
+        starts, lengths, values = column.lists()
+        self.starts, self.lengths = np.asarray(starts), np.asarray(lengths)
+        plain = values.dense or (values.kind in ("int", "float") and values.null_count == 0)
+        self.flat = column_to_numpy(values) if plain and column.null_count == 0 else None
+
+    def __getitem__(self, rows):
+        lengths = self.lengths[rows]
+        if self.flat is None or len(lengths) == 0 or (lengths != lengths[0]).any():
+            return self.rows[rows]
+        start, n = int(self.starts[rows.start]), int(lengths[0])
+        if n == 0:
+            return self.rows[rows]
+        return self.flat[start : start + n * len(lengths)].reshape(len(lengths), n, *self.flat.shape[1:])
+
+
+def table_to_numpy(table, writable=False):
+    """dict of column name -> array (rows, *shape)."""
+    return table.batch(np.asarray, _writable_numpy if writable else column_to_numpy, writable)
+
+
+def _writable_numpy(column):
+    return column_to_numpy(column, True)
+
+
+# ---------------------------------------------------------------------------------------------------- pandas, pyarrow
+
+
+def table_to_pandas(table):
+    """A DataFrame of its own memory; lists and tensors are objects (an array each), zones of timestamps are kept."""
+    import pandas
+
+    data = {}
+    for i, name in enumerate(table.names):
+        column = table.column(i)
+        array = column_to_numpy(column)
+        if array.ndim > 1:
+            cells = np.empty(len(array), object)
+            for row, cell in enumerate(array):
+                cells[row] = cell
+            array = cells
+        zone = _zone(column.type)
+        if zone:
+            array = pandas.Series(array).dt.tz_localize("UTC").dt.tz_convert(zone)
+        elif column.kind == "string":
+            array = pandas.Series(array, dtype="str") if len(array) else pandas.Series(array, dtype=object)
+        data[name] = array
+    return pandas.DataFrame(data, index=pandas.RangeIndex(table.num_rows))
+
+
+def _zone(type_text):
+    head, _, zone = type_text.partition(", tz=")
+    return zone[:-1] if head.startswith("timestamp[") and zone else None
+
+
+def table_to_arrow(table):
+    """A pyarrow.Table that shares the memory."""
+    import pyarrow
+
+    return pyarrow.table(table)
+
+
+def to_format(table, batch_format, writable=False):
+    """The table as a batch of that format ("numpy", "pandas", "pyarrow")."""
+    if batch_format == "numpy":
+        return table_to_numpy(table, writable)
+    return table_to_pandas(table) if batch_format == "pandas" else table_to_arrow(table)
+
+
+# ---------------------------------------------------------------------------------------------------------------- rows
+
+
+def rows_of(table, writable=False):
+    """List of row dicts: Python scalars, str, bytes, None; arrays for tensors and lists of numbers.
+
+    writable: arrays can be written to, as they are copied, a column at a time.
+    """
+    n = table.num_rows
+    names = table.names
+    columns = []
+    for i in range(len(names)):
+        column = table.column(i)
+        kind = column.kind
+        if kind in ("list", "tensor"):
+            array = column_to_numpy(column, writable)
+            columns.append(list(array))
+        else:
+            columns.append(column.to_pylist())
+    if not columns:
+        return [{} for _ in range(n)]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+# ------------------------------------------------------------------------------------------------------------- results
+
+
+def table_of(result, build, what):
+    """What a function returned for a batch, as a Table: a dict of columns, a DataFrame, or anything of Arrow's.
+
+    build: makes a Table of a dict, in the memory where it is wanted. what: the operator, for errors.
+    """
+    if isinstance(result, Table):
+        return result
+    if isinstance(result, dict):
+        return build(result)
+    pandas = sys.modules.get("pandas")
+    if pandas and isinstance(result, pandas.DataFrame):
+        return build({str(name): result.iloc[:, i] for i, name in enumerate(result.columns)})
+    if hasattr(result, "__arrow_c_stream__") or hasattr(result, "__arrow_c_array__"):
+        tables = from_arrow(result)
+        return tables[0] if len(tables) == 1 else Table.concat(tables)
+    if hasattr(result, "items") and hasattr(result, "keys"):
+        return build(dict(result.items()))
+    raise TypeMismatchError(
+        f"{what} returned {type(result).__name__}; expected a dict of column name to values, a pandas.DataFrame, or Arrow data"
+    )

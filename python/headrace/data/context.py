@@ -1,0 +1,139 @@
+"""DataContext: settings of this process, read when a run begins."""
+
+import dataclasses
+import threading
+import warnings
+
+from headrace import _core
+
+
+@dataclasses.dataclass
+class ExecutionResources:
+    """What runs may use. cpu: pool threads; memory, object_store_memory: bytes for data (the smaller counts). gpu: accepted."""
+
+    cpu: float | None = None
+    gpu: float | None = None
+    object_store_memory: float | None = None
+    memory: float | None = None
+
+
+@dataclasses.dataclass
+class ExecutionOptions:
+    """How runs are carried out.
+
+    preserve_order: rows come in the order of the source, whatever runs at the same time. True unless set otherwise; False
+        lets tables come as they are ready, which no longer can be repeated or resumed exactly.
+    resource_limits, exclude_resources: ExecutionResources.
+    """
+
+    preserve_order: bool = True
+    resource_limits: ExecutionResources = dataclasses.field(default_factory=ExecutionResources)
+    exclude_resources: ExecutionResources = dataclasses.field(default_factory=ExecutionResources)
+    locality_with_output: bool | list = False
+    actor_locality_enabled: bool = True
+    verbose_progress: bool = False
+
+    def copy(self):
+        """A copy that can be changed on its own."""
+        return dataclasses.replace(
+            self,
+            resource_limits=dataclasses.replace(self.resource_limits),
+            exclude_resources=dataclasses.replace(self.exclude_resources),
+        )
+
+
+class DataContext:
+    """Settings of this process: DataContext.get_current() is the one object of it.
+
+    execution_options: ExecutionOptions.
+    seed: what random functions' seeds are made of, with epoch and position; 0 unless set.
+    num_threads: pool threads of the engine; None for the default (HEADRACE_NUM_THREADS, or the CPUs there are).
+    memory_limit_bytes: bytes for data; None for the default (HEADRACE_MEMORY_LIMIT, or half of the memory there is).
+    enable_progress_bars, ...: accepted; there are no bars to switch off.
+    """
+
+    _current = None
+    _lock = threading.Lock()
+
+    def __init__(self):
+        self.execution_options = ExecutionOptions()
+        self.seed = 0
+        self.enable_progress_bars = False
+        self.enable_operator_progress_bars = False
+        self.enable_rich_progress_bars = False
+        self.print_on_execution_start = False
+        self.enable_auto_log_stats = False
+        self.verbose_stats_logs = False
+        self.trace_path = None
+
+    @classmethod
+    def get_current(cls):
+        """The settings of this process."""
+        with cls._lock:
+            if cls._current is None:
+                cls._current = cls()
+            return cls._current
+
+    @property
+    def num_threads(self):
+        return _core.num_threads()
+
+    @num_threads.setter
+    def num_threads(self, n):
+        _core.set_num_threads(0 if n is None else n)
+
+    @property
+    def memory_limit_bytes(self):
+        return _core.memory_limit()
+
+    @memory_limit_bytes.setter
+    def memory_limit_bytes(self, n):
+        if isinstance(n, str):
+            n = _core.parse_bytes(n)
+        _core.set_memory_limit(0 if n is None else int(n))
+
+    def run_options(self):
+        """Keyword arguments of a Feed or Split that these settings stand for."""
+        options = self.execution_options
+        limits, less = options.resource_limits, options.exclude_resources
+        out = {"seed": self.seed, "any_order": not options.preserve_order, "trace_path": self.trace_path}
+        cpu = limits.cpu
+        if cpu is None and less.cpu:
+            cpu = _core.num_threads()
+        if cpu is not None and cpu != float("inf"):
+            out["num_threads"] = max(1, int(cpu - (less.cpu or 0)))
+        memory = [m for m in (limits.memory, limits.object_store_memory) if m is not None and m != float("inf")]
+        gone = (less.memory or 0) + (less.object_store_memory or 0)
+        if memory or gone:
+            out["memory_limit"] = max(1, int(min(memory or [_core.memory_limit()]) - gone))
+        return out
+
+
+_CLUSTER_ONLY = {
+    "accelerator_type",
+    "fallback_strategy",
+    "label_selector",
+    "max_calls",
+    "memory",
+    "num_cpus",
+    "num_gpus",
+    "parallelism",
+    "ray_remote_args",
+    "ray_remote_args_fn",
+    "resources",
+    "runtime_env",
+    "scheduling_strategy",
+}
+_warned = False
+
+
+def accept_cluster_arguments(where, arguments):
+    """Keyword arguments that mean something on a cluster only: ignored, with one warning. Others are a TypeError."""
+    global _warned
+    unknown = sorted(set(arguments) - _CLUSTER_ONLY)
+    if unknown:
+        raise TypeError(f"{where}() got an unexpected keyword argument '{unknown[0]}'")
+    given = sorted(name for name, value in arguments.items() if value not in (None, -1))
+    if given and not _warned:
+        _warned = True
+        warnings.warn(f"{where}: {', '.join(given)} mean nothing on one machine and are ignored", UserWarning, stacklevel=3)

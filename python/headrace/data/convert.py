@@ -1,0 +1,310 @@
+"""Values that C leaves to Python: dates, decimals, and what is only *like* an array.
+
+Called by python/src/py_value.c (maker) and python/src/py_build.c (the rest). numpy is imported when a value needs it; torch,
+pandas and pyarrow are never imported here, only recognised.
+"""
+
+import datetime
+import decimal
+import sys
+import zoneinfo
+
+from headrace._core import TypeMismatchError
+
+EPOCH = datetime.datetime(1970, 1, 1)
+EPOCH_DAY = EPOCH.toordinal()
+MICRO = datetime.timedelta(microseconds=1)
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+ARROW_UNIT = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
+
+
+def _numpy():
+    import numpy
+
+    return numpy
+
+
+# ------------------------------------------------------------------------------------------------- columns to objects
+
+
+def zone_of(name):
+    """The tzinfo of a zone's name ("Europe/Berlin", "UTC") or fixed offset ("+02:00")."""
+    if name[:1] in "+-" and len(name) == 6:
+        delta = datetime.timedelta(hours=int(name[1:3]), minutes=int(name[4:6]))
+        return datetime.timezone(-delta if name[0] == "-" else delta)
+    return datetime.timezone.utc if name == "UTC" else zoneinfo.ZoneInfo(name)
+
+
+def maker(kind, unit, zone, scale):
+    """The function that makes the Python object of a stored date, time or decimal.
+
+    Nanoseconds, and dates outside of the years 1 to 9999, become numpy.datetime64 (in UTC) or timedelta64.
+    """
+    if kind == "decimal":
+        return lambda raw: decimal.Decimal(f"{int.from_bytes(raw, 'little', signed=True)}E{-scale}")
+    if kind == "date32":
+        return _date_of_days
+    if kind == "date64":
+        return lambda ms: _date_of_days(ms // 86_400_000)
+    if kind == "time":
+        return lambda v: (EPOCH + MICRO * (v * 10**6 // PER_SECOND[unit])).time()
+    if kind == "duration":
+        if unit == "ns":
+            return lambda v: _numpy().timedelta64(v, "ns")
+        return lambda v: _timedelta(v, unit)
+    if unit == "ns":
+        return lambda v: _numpy().datetime64(v, "ns")
+    if zone is None:
+        return lambda v: _datetime(v, unit)
+    tz = zone_of(zone)
+    return lambda v: _datetime_in(v, unit, tz)
+
+
+def _date_of_days(days):
+    try:
+        return datetime.date.fromordinal(EPOCH_DAY + days)
+    except (ValueError, OverflowError):
+        return _numpy().datetime64(days, "D")
+
+
+def _timedelta(v, unit):
+    try:
+        return MICRO * (v * (10**6 // PER_SECOND[unit]))
+    except OverflowError:
+        return _numpy().timedelta64(v, unit)
+
+
+def _datetime(v, unit):
+    try:
+        return EPOCH + MICRO * (v * (10**6 // PER_SECOND[unit]))
+    except OverflowError:
+        return _numpy().datetime64(v, unit)
+
+
+def _datetime_in(v, unit, tz):
+    made = _datetime(v, unit)
+    if not isinstance(made, datetime.datetime):
+        return made
+    return made.replace(tzinfo=datetime.timezone.utc).astimezone(tz)
+
+
+# ------------------------------------------------------------------------------------------------- objects to columns
+
+SPECIAL = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)
+
+
+def item(value):
+    """One value of a list, made plain: an array, None, the same object (a date, a time, a decimal), or NotImplemented."""
+    kind = type(value).__name__
+    if kind in ("NaTType", "NAType"):
+        return None
+    if isinstance(value, SPECIAL):
+        return value
+    if isinstance(value, dict) or kind == "mappingproxy":
+        return dict(value)
+    if isinstance(value, range):
+        return list(value)
+    np = sys.modules.get("numpy")
+    if np and isinstance(value, (np.datetime64, np.timedelta64)):
+        return None if np.isnat(value) else value
+    if kind in ("Tensor", "Parameter") and "torch" in sys.modules:
+        return tensor_to_numpy(value)
+    if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+        array = _numpy().asarray(value)
+        if array.dtype.kind in "mM":
+            return list(array)
+        return NotImplemented if array.ndim == 0 and array.dtype == object else array
+    return NotImplemented
+
+
+def tensor_to_numpy(tensor):
+    """A torch tensor as an array; on the CPU it shares the memory. bfloat16, which numpy lacks, becomes float32."""
+    torch = sys.modules["torch"]
+    tensor = tensor.detach()
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    return tensor.cpu().resolve_conj().resolve_neg().numpy()
+
+
+def _only(values, types, what):
+    for row, v in enumerate(values):
+        if v is not None and not isinstance(v, types):
+            raise TypeMismatchError(f"row {row} is {type(v).__name__} among {what}")
+
+
+def special(values):
+    """(Arrow format, list of int, bytes or None) of a list of dates, times, durations or decimals."""
+    first = next(v for v in values if v is not None)
+    np = sys.modules.get("numpy")
+    if np and isinstance(first, (np.datetime64, np.timedelta64)):
+        _only(values, type(first), f"{type(first).__name__} values")
+        letter = "M" if isinstance(first, np.datetime64) else "m"
+        array, form, valid = _numpy_time(np.array(values, dtype=f"{letter}8"))
+        valid = np.ones(len(array), bool) if valid is None else valid
+        return form, _typed([v if ok else None for v, ok in zip(array.tolist(), valid, strict=True)], form)
+    if isinstance(first, datetime.datetime):
+        _only(values, datetime.datetime, "datetimes")
+        return _datetimes(values)
+    if isinstance(first, datetime.date):
+        _only(values, datetime.date, "dates")
+        if any(isinstance(v, datetime.datetime) for v in values):
+            raise TypeMismatchError("dates and datetimes in one column")
+        return "tdD", _typed([None if v is None else v.toordinal() - EPOCH_DAY for v in values], "tdD")
+    if isinstance(first, datetime.time):
+        _only(values, datetime.time, "times")
+        zero = datetime.datetime.min
+        return "ttu", [None if v is None else (zero.combine(zero, v.replace(tzinfo=None)) - zero) // MICRO for v in values]
+    if isinstance(first, datetime.timedelta):
+        _only(values, datetime.timedelta, "timedeltas")
+        return "tDu", [None if v is None else v // MICRO for v in values]
+    _only(values, decimal.Decimal, "decimals")
+    return _decimals(values)
+
+
+def _typed(values, form):
+    """Ints in an array of the width of the type, which C stores as they are."""
+    np = _numpy()
+    if form != "tdD":
+        return values
+    return [None if v is None else np.int32(v) for v in values]
+
+
+def _datetimes(values):
+    zones = {v.tzinfo is not None for v in values if v is not None}
+    if len(zones) > 1:
+        raise TypeMismatchError("datetimes with and without a time zone in one column")
+    nanos = any(getattr(v, "nanosecond", 0) for v in values)
+    zone = ""
+    if True in zones:
+        first = next(v for v in values if v is not None)
+        zone = getattr(first.tzinfo, "key", None) or "UTC"
+    out = []
+    for v in values:
+        if v is None:
+            out.append(None)
+            continue
+        plain = v.astimezone(datetime.timezone.utc).replace(tzinfo=None) if v.tzinfo else v
+        micros = (datetime.datetime(*plain.timetuple()[:6], plain.microsecond) - EPOCH) // MICRO
+        out.append(micros * 1000 + getattr(v, "nanosecond", 0) if nanos else micros)
+    return f"ts{'n' if nanos else 'u'}:{zone}", out
+
+
+def _decimals(values):
+    tuples = [None if v is None else v.as_tuple() for v in values]
+    for row, t in enumerate(tuples):
+        if t and not isinstance(t.exponent, int):
+            raise TypeMismatchError(f"row {row}: {values[row]} has no decimal digits")
+    scale = max([0, *(-t.exponent for t in tuples if t)])
+    whole = [None if t is None else int(v.scaleb(scale, _WIDE)) for t, v in zip(tuples, values, strict=True)]
+    precision = max([1, *(len(str(abs(v))) for v in whole if v is not None)])
+    if precision > 76:
+        raise TypeMismatchError(f"decimals of {precision} digits; 76 is the most")
+    width = 16 if precision <= 38 else 32
+    form = f"d:{max(precision, scale, 1)},{scale}" + (",256" if width == 32 else "")
+    return form, [None if v is None else v.to_bytes(width, "little", signed=True) for v in whole]
+
+
+_WIDE = decimal.Context(prec=200)
+
+
+def _numpy_time(array):
+    """(values, Arrow format, bool array of what is no NaT or None) of a datetime64 or timedelta64 array."""
+    np = _numpy()
+    unit, count = np.datetime_data(array.dtype)
+    letter = array.dtype.kind
+    if letter == "M":
+        target = {"Y": "D", "M": "D", "W": "D", "D": "D", "h": "s", "m": "s", "s": "s", "ms": "ms", "us": "us"}.get(unit, "ns")
+        target = "s" if unit == "generic" else target
+    else:
+        target = {"W": "s", "D": "s", "h": "s", "m": "s", "s": "s", "ms": "ms", "us": "us"}.get(unit, "ns")
+        target = "s" if unit == "generic" else target
+        if unit in ("Y", "M"):
+            raise TypeMismatchError(f"durations in {unit} have no fixed length")
+    if unit != target or count != 1 or not array.dtype.isnative:
+        array = array.astype(f"{letter}8[{target}]")
+    nat = np.isnat(array)
+    valid = ~nat if nat.any() else None
+    ints = array.view("i8")
+    if target == "D":
+        ints = np.where(nat, 0, ints).astype("i4")
+        return ints, "tdD", valid
+    form = f"ts{ARROW_UNIT[target]}:" if letter == "M" else f"tD{ARROW_UNIT[target]}"
+    return ints, form, valid
+
+
+def plain(values):
+    """(array or list, Arrow format or None, bool array of what is not null or None) of a column of values.
+
+    NotImplemented if it is neither numpy's, torch's nor pandas', nor like them.
+    """
+    module = type(values).__module__.partition(".")[0]
+    if module == "pandas":
+        return _pandas(values)
+    np = _numpy()
+    if isinstance(values, np.ma.MaskedArray):
+        array, form, valid = plain(np.ma.getdata(values))
+        mask = np.ma.getmaskarray(values)
+        if array.ndim > 1:
+            raise TypeMismatchError("a masked array of more than one dimension")
+        return array, form, ~mask if valid is None else valid & ~mask
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind in "mM":
+            if values.ndim == 1:
+                return _numpy_time(values)
+            return [list(row) for row in values], None, None
+        if values.dtype.kind == "T":  # numpy's StringDType
+            return values.tolist(), None, None
+        return np.asarray(values), None, None
+    if module == "torch" or type(values).__name__ in ("Tensor", "Parameter") and "torch" in sys.modules:
+        return tensor_to_numpy(values), None, None
+    if isinstance(values, range):
+        return np.arange(values.start, values.stop, values.step), None, None
+    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
+        return NotImplemented
+    if hasattr(values, "__array__"):
+        array = np.asarray(values)
+        if array.ndim:
+            return array, None, None
+    return NotImplemented
+
+
+def _pandas(series):
+    np = _numpy()
+    pandas = sys.modules["pandas"]
+    if not isinstance(series, pandas.Series):
+        series = pandas.Series(series)
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype):
+        if dtype == object:
+            missing = series.isna().to_numpy()
+            return [None if no else v for v, no in zip(series.to_numpy(), missing, strict=True)], None, None
+        values = series.to_numpy()
+        return plain(values) if dtype.kind in "mM" else (values, None, None)
+    if isinstance(dtype, pandas.CategoricalDtype):
+        return _pandas(series.astype(series.cat.categories.dtype))
+    if isinstance(dtype, pandas.DatetimeTZDtype):
+        ints, form, valid = _numpy_time(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
+        return ints, form + str(dtype.tz), valid
+    if hasattr(dtype, "numpy_dtype") and dtype.kind in "biuf":  # masked: Int64, boolean, Float32, ...
+        missing = series.isna().to_numpy()
+        values = series.to_numpy(dtype=dtype.numpy_dtype, na_value=dtype.numpy_dtype.type(0))
+        return values, None, ~missing if missing.any() else None
+    if isinstance(dtype, pandas.ArrowDtype):
+        return series.array.__arrow_array__(), None, None
+    missing = series.isna().to_numpy()
+    return [None if no else v for v, no in zip(series.astype(object), missing, strict=True)], None, None
+
+
+def arrays_of_one_type(arrays):
+    """The same arrays, all of the type that holds all of their values; empty ones have no say."""
+    np = _numpy()
+    types = {a.dtype for a in arrays if a is not None and np.size(a)}
+    target = np.result_type(*types)
+    if target.kind not in "biuf":
+        raise TypeMismatchError("arrays of " + " and ".join(sorted(str(t) for t in types)))
+    return [None if a is None else np.asarray(a).astype(target) for a in arrays]
+
+
+def lists_of_arrays(arrays):
+    """Arrays of text or objects as lists."""
+    return [None if a is None else a.tolist() for a in arrays]

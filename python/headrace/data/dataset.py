@@ -1,0 +1,617 @@
+"""Dataset: a lazy, immutable plan, with Ray Data's methods."""
+
+import dataclasses
+import functools
+import inspect
+
+from headrace import _core
+from headrace._core import InvalidArgument, Table, TypeMismatchError
+from headrace.data import blocks
+from headrace.data.context import DataContext, accept_cluster_arguments
+from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner
+from headrace.data.plan import Node, Run
+
+BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not say
+ROW_PIECE_ROWS = 512
+ROW_PIECE_BYTES = 8 << 20
+
+
+@dataclasses.dataclass
+class TaskPoolStrategy:
+    """Workers for a function; size: how many at most."""
+
+    size: int | None = None
+
+
+class ActorPoolStrategy:
+    """Workers for a function or class: size, or between min_size and max_size. Other arguments are accepted."""
+
+    def __init__(
+        self,
+        *,
+        size=None,
+        min_size=None,
+        max_size=None,
+        initial_size=None,
+        max_tasks_in_flight_per_actor=None,
+        **other,
+    ):
+        self.min_size = size or initial_size or min_size or 1
+        self.max_size = size or max_size
+
+
+class Schema:
+    """Column names and types of a dataset.
+
+    names: list of str. types: list of str, as Arrow prints them ("int64", "list<item: double>"). len() is the number of
+    columns; base_schema is a pyarrow.Schema; pyarrow.schema(this) works too.
+    """
+
+    def __init__(self, core):
+        self._core = core
+
+    @property
+    def names(self):
+        return self._core.names
+
+    @property
+    def types(self):
+        return self._core.types
+
+    @property
+    def base_schema(self):
+        import pyarrow
+
+        return pyarrow.schema(self)
+
+    def __arrow_c_schema__(self):
+        return self._core.__arrow_c_schema__()
+
+    def __eq__(self, other):
+        return isinstance(other, Schema) and self._core == other._core
+
+    __hash__ = None
+
+    def __len__(self):
+        return len(self._core)
+
+    def __repr__(self):
+        rows = [("Column", "Type"), ("------", "----"), *zip(self.names, self.types, strict=True)]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {kind}" for name, kind in rows)
+
+
+def _workers(compute, concurrency):
+    """(where, least, most) from the `compute` and `concurrency` arguments."""
+    least, most = 1, None
+    where = "processes"
+    if isinstance(compute, str):
+        where = {"tasks": "processes", "actors": "processes"}.get(compute, compute)
+        if where not in ("processes", "threads", "inline"):
+            raise InvalidArgument(f"compute {compute!r}: expected 'processes', 'threads', 'inline' or a strategy")
+    elif isinstance(compute, TaskPoolStrategy) or isinstance(compute, type) and issubclass(compute, TaskPoolStrategy):
+        most = getattr(compute, "size", None)
+    elif isinstance(compute, ActorPoolStrategy):
+        least, most = compute.min_size, compute.max_size
+    elif compute is not None:
+        raise InvalidArgument(f"compute {compute!r}: expected 'processes', 'threads', 'inline' or a strategy")
+    if concurrency is not None:
+        if isinstance(concurrency, (tuple, list)):
+            if len(concurrency) not in (2, 3):
+                raise InvalidArgument(f"concurrency {concurrency}: expected a number, or (least, most)")
+            least, most = concurrency[:2]
+        else:
+            least, most = 1, concurrency
+    for n in (least, most):
+        if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
+            raise InvalidArgument(f"concurrency {concurrency if concurrency is not None else n}: expected numbers of at least 1")
+    if most is not None and least > most:
+        raise InvalidArgument(f"concurrency: {least} workers at least, {most} at most")
+    return where, least, most
+
+
+def _function_name(fn):
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return getattr(fn, "__name__", type(fn).__name__)
+
+
+class Dataset:
+    """Rows of named columns, described by a plan. Methods return new datasets and read nothing (but the first file's schema, to check
+    column names); rows flow when they are asked for.
+
+    Order is part of the result: the same rows in the same order whatever the number of threads, worker processes and ranks.
+
+    Functions (map, map_batches, flat_map, filter, add_column) run in worker processes by default: compute="threads" runs them in
+    threads of this process, "inline" in the thread that asks for rows. concurrency=n: at most n workers; (m, n): at least
+    m. A class is instantiated once in each worker, with fn_constructor_args and fn_constructor_kwargs. Before each call
+    the generators of random, numpy.random and torch are seeded from (DataContext.seed, epoch, position), so that results can be
+    repeated (not with "threads", which share them). A function that raises ends the run with its own exception; a worker that
+    dies ends it with PeerError, naming the operator, the process and how it ended.
+    """
+
+    def __init__(self, node):
+        self._node = node
+        self._iterator = None
+        self._schema = None
+        self._last_stats = None
+
+    def __reduce__(self):
+        return type(self), (self._node,)
+
+    # ------------------------------------------------------------------------------------------------------ functions
+
+    def _with_function(
+        self,
+        method,
+        kind,
+        fn,
+        *,
+        compute,
+        concurrency,
+        options,
+        fn_args=None,
+        fn_kwargs=None,
+        fn_constructor_args=None,
+        fn_constructor_kwargs=None,
+        batch_format="numpy",
+        zero_copy_batch=True,
+        column=None,
+        batch_size=None,
+    ):
+        if not callable(fn):
+            raise TypeMismatchError(f"{method}: expected a function or a class, not {type(fn).__name__}")
+        if inspect.isclass(fn):
+            if not callable(getattr(fn, "__call__", None)) or "__call__" not in dir(fn):
+                raise TypeMismatchError(f"{method}: the class {fn.__name__} has no __call__")
+        elif fn_constructor_args or fn_constructor_kwargs:
+            raise InvalidArgument(f"{method}: constructor arguments are for classes, {_function_name(fn)} is a function")
+        if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+            raise InvalidArgument(f"{method}: async functions are not known to this version")
+        where, least, most = _workers(compute, concurrency)
+        spec = {
+            "name": f"{method}({_function_name(fn)})",
+            "kind": kind,
+            "fn": fn,
+            "fn_args": tuple(fn_args or ()),
+            "fn_kwargs": dict(fn_kwargs or {}),
+            "constructor_args": tuple(fn_constructor_args or ()),
+            "constructor_kwargs": dict(fn_constructor_kwargs or {}),
+            "batch_format": batch_format,
+            "zero_copy_batch": zero_copy_batch,
+            "column": column,
+        }
+        node = self._node
+        if batch_size is not None:
+            node = Node("rebatch", {"n_rows": batch_size}, [node])
+            options = options | {"batch_rows": -1}
+        args = {"spec": spec, "compute": where, "least": least, "most": most, "options": options}
+        return Dataset(Node("calls", args, [node]))
+
+    def map_batches(
+        self,
+        fn,
+        *,
+        batch_size=None,
+        compute=None,
+        batch_format="default",
+        zero_copy_batch=True,
+        fn_args=None,
+        fn_kwargs=None,
+        fn_constructor_args=None,
+        fn_constructor_kwargs=None,
+        concurrency=None,
+        udf_modifying_row_count=True,
+        **other,
+    ):
+        """fn(batch) -> batch, for tables of rows.
+
+        batch: with batch_format "default" or "numpy" a dict of column -> array (rows, *shape), read-only views with
+        zero_copy_batch=True (the dict itself may be changed); "pandas" a DataFrame; "pyarrow" a pyarrow.Table. fn returns a dict of arrays,
+        lists or tensors, a DataFrame, or Arrow data, of any number of rows; a generator yields several. batch_size=n: each call
+        gets exactly n rows in order, but for the last; None: up to 4,096 rows of one source fragment.
+        udf_modifying_row_count=False promises a row for each row (an error otherwise), which lets limits move before it.
+        """
+        accept_cluster_arguments("map_batches", other)
+        if batch_size in ("default", "auto"):
+            batch_size = None
+        if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
+            raise InvalidArgument(f"map_batches: batch_size {batch_size!r}: expected a number of at least 1, or None")
+        return self._with_function(
+            "map_batches",
+            "batches",
+            fn,
+            compute=compute,
+            concurrency=concurrency,
+            options={"piece_rows": BATCH_PIECE_ROWS, "one_to_one": not udf_modifying_row_count},
+            fn_args=fn_args,
+            fn_kwargs=fn_kwargs,
+            fn_constructor_args=fn_constructor_args,
+            fn_constructor_kwargs=fn_constructor_kwargs,
+            batch_format=blocks.check_format(batch_format),
+            zero_copy_batch=zero_copy_batch,
+            batch_size=batch_size,
+        )
+
+    def map(
+        self,
+        fn,
+        *,
+        compute=None,
+        fn_args=None,
+        fn_kwargs=None,
+        fn_constructor_args=None,
+        fn_constructor_kwargs=None,
+        concurrency=None,
+        **other,
+    ):
+        """fn(row) -> row, for each row: dicts of column -> value.
+
+        Values that fn gets: Python scalars, str, bytes, None; arrays (writable, its own) for tensors and lists of numbers, of two
+        dimensions for lists of lists of equal length. Values that it may return: these, numpy scalars, torch tensors, lists,
+        dicts, dates, decimals. Arrays of two or more dimensions that agree in shape become a tensor column.
+        """
+        accept_cluster_arguments("map", other)
+        return self._with_function(
+            "map",
+            "rows",
+            fn,
+            compute=compute,
+            concurrency=concurrency,
+            options={"piece_rows": ROW_PIECE_ROWS, "piece_bytes": ROW_PIECE_BYTES, "one_to_one": True},
+            fn_args=fn_args,
+            fn_kwargs=fn_kwargs,
+            fn_constructor_args=fn_constructor_args,
+            fn_constructor_kwargs=fn_constructor_kwargs,
+        )
+
+    def flat_map(
+        self,
+        fn,
+        *,
+        compute=None,
+        fn_args=None,
+        fn_kwargs=None,
+        fn_constructor_args=None,
+        fn_constructor_kwargs=None,
+        concurrency=None,
+        **other,
+    ):
+        """fn(row) -> list of rows (or a generator of them), for each row; see map()."""
+        accept_cluster_arguments("flat_map", other)
+        return self._with_function(
+            "flat_map",
+            "flat",
+            fn,
+            compute=compute,
+            concurrency=concurrency,
+            options={"piece_rows": ROW_PIECE_ROWS, "piece_bytes": ROW_PIECE_BYTES},
+            fn_args=fn_args,
+            fn_kwargs=fn_kwargs,
+            fn_constructor_args=fn_constructor_args,
+            fn_constructor_kwargs=fn_constructor_kwargs,
+        )
+
+    def filter(
+        self,
+        fn=None,
+        expr=None,
+        *,
+        compute=None,
+        fn_args=None,
+        fn_kwargs=None,
+        fn_constructor_args=None,
+        fn_constructor_kwargs=None,
+        concurrency=None,
+        **other,
+    ):
+        """The rows for which fn(row) is true, unchanged."""
+        accept_cluster_arguments("filter", other)
+        if expr is not None:
+            raise _core.UnsupportedError("filter: expr is not in this version; use a function")
+        if fn is None:
+            raise InvalidArgument("filter: expected a function")
+        return self._with_function(
+            "filter",
+            "filter",
+            fn,
+            compute=compute,
+            concurrency=concurrency,
+            options={"piece_rows": ROW_PIECE_ROWS, "piece_bytes": ROW_PIECE_BYTES, "filter": True},
+            fn_args=fn_args,
+            fn_kwargs=fn_kwargs,
+            fn_constructor_args=fn_constructor_args,
+            fn_constructor_kwargs=fn_constructor_kwargs,
+        )
+
+    def add_column(self, col, fn, *, batch_format="pandas", compute=None, concurrency=None, **other):
+        """Adds the column `col`, or replaces it: fn(batch) -> a Series, array or list with a value for each row."""
+        accept_cluster_arguments("add_column", other)
+        if not isinstance(col, str):
+            raise TypeMismatchError(f"add_column: expected a name, not {type(col).__name__}")
+        return self._with_function(
+            "add_column",
+            "column",
+            fn,
+            compute=compute,
+            concurrency=concurrency,
+            options={"piece_rows": BATCH_PIECE_ROWS, "one_to_one": True},
+            batch_format=blocks.check_format(batch_format),
+            column=col,
+        )
+
+    # -------------------------------------------------------------------------------------------------------- columns
+
+    def _project(self, names, new_names=None):
+        return Dataset(Node("project", {"names": list(names), "new_names": new_names}, [self._node]))
+
+    def select_columns(self, cols, *, compute=None, concurrency=None, **other):
+        """These columns, in this order. InvalidArgument names one that is not there."""
+        accept_cluster_arguments("select_columns", other)
+        cols = [cols] if isinstance(cols, str) else list(cols)
+        if len(set(cols)) != len(cols):
+            raise InvalidArgument(f"select_columns: a name stands there twice: {cols}")
+        return self._project(cols)
+
+    def drop_columns(self, cols, *, compute=None, concurrency=None, **other):
+        """All columns but these. After a function its first rows are computed, to know what there is."""
+        accept_cluster_arguments("drop_columns", other)
+        cols = [cols] if isinstance(cols, str) else list(cols)
+        names = self._names()
+        for name in cols:
+            if name not in names:
+                raise InvalidArgument(f"drop_columns: no column '{name}'; there are {', '.join(names)}")
+        return self._project([n for n in names if n not in cols])
+
+    def rename_columns(self, names, *, concurrency=None, **other):
+        """names: {old: new}, or a list of as many names as there are columns."""
+        accept_cluster_arguments("rename_columns", other)
+        old = self._names()
+        if isinstance(names, dict):
+            for name in names:
+                if name not in old:
+                    raise InvalidArgument(f"rename_columns: no column '{name}'; there are {', '.join(old)}")
+            new = [names.get(n, n) for n in old]
+        else:
+            new = list(names)
+            if len(new) != len(old):
+                raise InvalidArgument(f"rename_columns: {len(new)} names for {len(old)} columns")
+        if len(set(new)) != len(new):
+            raise InvalidArgument(f"rename_columns: two columns would have one name: {new}")
+        return self._project(old, new)
+
+    def _names(self):
+        schema = self.schema()
+        return schema.names if schema is not None else []
+
+    # ------------------------------------------------------------------------------------------------------------ rows
+
+    def limit(self, limit):
+        """The first `limit` rows. No more is read than they need."""
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise InvalidArgument(f"limit {limit!r}: expected a number of at least 0")
+        return Dataset(Node("limit", {"n": limit}, [self._node]))
+
+    def union(self, *other):
+        """All rows of this dataset, then those of the others in turn. TypeMismatchError if their schemas differ."""
+        for o in other:
+            if not isinstance(o, Dataset):
+                raise TypeMismatchError(f"union: expected a Dataset, not {type(o).__name__}")
+        if not other:
+            return self
+        return Dataset(Node("union", {}, [self._node, *(o._node for o in other)]))
+
+    # --------------------------------------------------------------------------------------------------------- looking
+
+    def schema(self, fetch_if_missing=True):
+        """The Schema; None if there is none to be known (no rows behind a function).
+
+        Before any function it is the first file's. After one it is that of its first rows, which are computed for it, unless
+        fetch_if_missing=False, which gives None then.
+        """
+        if self._schema is None:
+            found = self._node.plan.schema()
+            if found is None and fetch_if_missing:
+                with self._run(self._node, prefetch=-1) as run:
+                    table = run.next()
+                    found = table.schema if table is not None else None
+            self._schema = Schema(found) if found is not None else None
+        return self._schema
+
+    def columns(self, fetch_if_missing=True):
+        """Column names."""
+        schema = self.schema(fetch_if_missing)
+        return schema.names if schema is not None else None
+
+    def count(self):
+        """The number of rows: from metadata where they tell, else by running the plan."""
+        known = self._node.plan.count()
+        if known is not None:
+            return known
+        with self._run(self._node) as run:
+            return sum(t.num_rows for t in run)
+
+    def explain(self):
+        """Prints the plan, as it was written and as it is run. Reads nothing."""
+        print(self._node.plan.explain(), end="")
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self._node.chain()})"
+
+    def stats(self):
+        """What the last run that this object began did, as JSON text; '{}' before the first."""
+        return self._last_stats or (self._iterator.stats() if self._iterator else "{}")
+
+    @property
+    def context(self):
+        """The DataContext of this process."""
+        return DataContext.get_current()
+
+    # ------------------------------------------------------------------------------------------------------- consuming
+
+    def _run(self, node, **options):
+        run = Run(node, node.plan, **options, **DataContext.get_current().run_options())
+        run_close = run.close
+
+        def close():
+            run_close()
+            self._last_stats = run.stats()
+
+        run.close = close
+        return run
+
+    def _tables(self, node=None):
+        with self._run(node or self._node) as run:
+            return [t for t in run if t.num_rows]
+
+    def take(self, limit=20):
+        """The first rows, as a list of dicts; see iter_rows()."""
+        return [row for t in self._tables(self.limit(limit)._node) for row in blocks.rows_of(t, writable=True)]
+
+    def take_all(self, limit=None):
+        """All rows. InvalidArgument if there are more than `limit`."""
+        if limit is None:
+            return [row for t in self._tables() for row in blocks.rows_of(t, writable=True)]
+        rows = self.take(limit + 1)
+        if len(rows) > limit:
+            raise InvalidArgument(f"take_all: the dataset has more than {limit} rows")
+        return rows
+
+    def take_batch(self, batch_size=20, *, batch_format="default"):
+        """The first rows as one batch (see iter_batches), of fewer rows if there are not that many."""
+        batch_format = blocks.check_format(batch_format)
+        tables = self._tables(self.limit(batch_size)._node)
+        if not tables:
+            raise InvalidArgument("take_batch: the dataset is empty")
+        return blocks.to_format(tables[0] if len(tables) == 1 else Table.concat(tables), batch_format, writable=True)
+
+    def show(self, limit=20):
+        """Prints the first rows."""
+        for row in self.take(limit):
+            print(row)
+
+    def materialize(self):
+        """Runs the plan and keeps all rows in memory: a MaterializedDataset, whose passes start from there."""
+        tables = self._tables()
+        if not tables:
+            schema = self.schema()
+            if schema is None:
+                return MaterializedDataset(Node("tables", {"tables": [Table.build({})], "what": "materialize"}))
+            tables = [Table.empty(schema._core)]
+        return MaterializedDataset(Node("tables", {"tables": tables, "what": "materialize"}))
+
+    def iterator(self):
+        """A DataIterator over all rows."""
+        return DatasetIterator(self)
+
+    def _own_iterator(self):
+        if self._iterator is None:
+            self._iterator = DatasetIterator(self)
+        return self._iterator
+
+    @functools.wraps(DatasetIterator.iter_batches)
+    def iter_batches(self, **arguments):
+        return self._own_iterator().iter_batches(**arguments)
+
+    @functools.wraps(DatasetIterator.iter_torch_batches)
+    def iter_torch_batches(self, **arguments):
+        return self._own_iterator().iter_torch_batches(**arguments)
+
+    @functools.wraps(DatasetIterator.iter_rows)
+    def iter_rows(self, **arguments):
+        return self._own_iterator().iter_rows(**arguments)
+
+    def streaming_split(self, n, *, equal=False, locality_hints=None):
+        """n DataIterators that share one pass: step s of rank r is rows [(s*n + r) * B, +B) of the epoch, B the batch size.
+
+        equal=True: each rank gets as many batches of as many rows as the others; up to n - 1 rows of an epoch are left out.
+        equal=False: all rows; the last batches may be short or missing on some ranks. The iterators belong to this
+        process (a thread for each) until headrace.train hands them to its workers. An epoch begins when all have begun it.
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise InvalidArgument(f"streaming_split: {n!r} shares: expected at least 1")
+        if locality_hints is not None and len(locality_hints) != n:
+            raise InvalidArgument(f"streaming_split: {len(locality_hints)} locality_hints for {n} shares")
+        owner = SplitOwner(self, n, "equal" if equal else "uneven")
+        return [SplitIterator(LocalSource(owner, rank), n, rank) for rank in range(n)]
+
+    def to_pandas(self, limit=None):
+        """All rows as a DataFrame. InvalidArgument if there are more than `limit`."""
+        import pandas
+
+        tables = self._limited(limit, "to_pandas")
+        if not tables:
+            schema = self.schema()
+            return blocks.table_to_pandas(Table.empty(schema._core)) if schema is not None else pandas.DataFrame()
+        return blocks.table_to_pandas(tables[0] if len(tables) == 1 else Table.concat(tables))
+
+    def _limited(self, limit, where):
+        if limit is None:
+            return self._tables()
+        tables = self._tables(self.limit(limit + 1)._node)
+        if sum(t.num_rows for t in tables) > limit:
+            raise InvalidArgument(f"{where}: the dataset has more than {limit} rows")
+        return tables
+
+    def to_arrow(self):
+        """All rows as a pyarrow.Table, or without pyarrow as an object with __arrow_c_stream__. Shares the memory."""
+        tables = self._tables()
+        schema = tables[0].schema if tables else getattr(self.schema(), "_core", None)
+        if schema is None:
+            schema = Table.build({}).schema
+        stream = ArrowStream(schema, tables)
+        try:
+            import pyarrow
+        except ImportError:
+            return stream
+        return pyarrow.table(stream)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        """The rows as they are computed, as an Arrow stream; it ends the run when it is released."""
+        run = self._run(self._node)
+        return run.feed.stream(self._node.plan.schema(), run)
+
+    # ----------------------------------------------------------------------------------------------------- odds and ends
+
+    def copy(self):
+        """The same plan as another object, with its own count of epochs."""
+        return type(self)(self._node)
+
+
+class ArrowStream:
+    """Tables with __arrow_c_stream__, which may be asked for more than once."""
+
+    def __init__(self, schema, tables):
+        self._schema = schema
+        self._tables = tables
+
+    def __arrow_c_schema__(self):
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return Table.stream(self._schema, self._tables)
+
+
+class MaterializedDataset(Dataset):
+    """A dataset whose rows are in memory."""
+
+    def num_blocks(self):
+        """Number of tables that the rows lie in."""
+        return len(self._node.args["tables"])
+
+    def size_bytes(self):
+        """Bytes of all rows."""
+        return sum(t.nbytes for t in self._node.args["tables"])
+
+    def materialize(self):
+        return self
+
+
+__all__ = [
+    "ActorPoolStrategy",
+    "ArrowStream",
+    "Dataset",
+    "MaterializedDataset",
+    "Schema",
+    "TaskPoolStrategy",
+]

@@ -1,0 +1,613 @@
+"""DataIterator: passes over a dataset, or over one rank's share of it.
+
+iter_batches() and its siblings return iterables. Each `for` over one is a pass of its own, and a new epoch; leaving a pass early
+ends it. state_dict() says what the consumer has taken, never what was read ahead; load_state_dict() makes the next pass
+go on from there.
+"""
+
+import itertools
+import json
+import sys
+import weakref
+
+import numpy as np
+
+from headrace import _core
+from headrace._core import InvalidArgument, MismatchError, TypeMismatchError, UnsupportedError
+from headrace.data import blocks
+from headrace.data.context import DataContext
+from headrace.data.plan import Run, explained
+
+ROWS_AT_ONCE = 1024  # rows made into Python objects together
+
+
+# -------------------------------------------------------------------------------------------------------------- passes
+
+
+class _RunPass:
+    """A pass over the whole dataset."""
+
+    def __init__(self, node, request, epoch, position):
+        keep = request["batch_rows"] == 0
+        self.run = Run(
+            node,
+            node.plan,
+            batch_rows=request["batch_rows"],
+            drop_last=request["drop_last"],
+            prefetch=request["prefetch"],
+            own_memory=request["own_memory"],
+            epoch=epoch,
+            position=position,
+            keep_positions=keep,
+            **DataContext.get_current().run_options(),
+        )
+        self.next = self.run.next
+        self.epoch = epoch
+
+    def position(self, row):
+        return self.run.feed.position(-1 if row is None else row)
+
+    def forget(self, row):
+        self.run.feed.forget(row)
+
+    def stats(self):
+        return self.run.stats()
+
+    def close(self):
+        self.run.close()
+
+
+class _SharePass:
+    """A pass over one rank's share."""
+
+    def __init__(self, source, request, epoch, position):
+        if position is not None:
+            source.restore(position)
+        self.source = source
+        self.epoch = epoch
+        self.done = False
+        extra = {k: v for k, v in request.items() if k == "rows"}
+        source.begin(
+            request["batch_rows"] or 1,
+            request["drop_last"],
+            request["prefetch"],
+            request["own_memory"],
+            json.dumps(extra) if extra else "",
+        )
+
+    def next(self):
+        table = self.source.next()
+        self.done = table is None
+        return table
+
+    def position(self, row):
+        return self.source.position()
+
+    def forget(self, row):
+        pass
+
+    def stats(self):
+        return self.source.stats()
+
+    def close(self):
+        if not self.done:
+            self.done = True
+            self.source.leave()
+
+
+# ----------------------------------------------------------------------------------------------------------- iterables
+
+
+class Iterable:
+    """What iter_batches(), iter_torch_batches() and iter_rows() return: each iteration over it is one epoch.
+
+    A context manager; close() ends the pass that is under way. stats() gives the counters of the last pass as a dict.
+    """
+
+    def __init__(self, owner, request, convert, by_row=False):
+        self._owner = owner
+        self._request = request
+        self._convert = convert
+        self._by_row = by_row
+        self._pass = None
+        self._resume = None
+        self._after = None  # the state once a pass has ended
+
+    def __iter__(self):
+        self.close()
+        one = _RowPass(self) if self._by_row else _BatchPass(self)
+        self._pass = weakref.ref(one)
+        return one
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def close(self):
+        """Ends the pass that is under way, if there is one."""
+        one = self._pass and self._pass()
+        if one is not None:
+            one.close()
+
+    def stats(self):
+        """Counters of the last pass, a dict; empty before the first."""
+        one = self._pass and self._pass()
+        text = one.stats() if one is not None else self._owner.last_stats
+        return json.loads(text) if text else {}
+
+    def state_dict(self):
+        """Where the consumer is: a small dict of epoch and position, of what was taken from this iterable.
+
+        After the end of a pass: the beginning of the next epoch.
+        """
+        one = self._pass and self._pass()
+        if one is not None and one.active:
+            return one.state()
+        return dict(self._resume or self._after or {"version": 1, "epoch": self._owner.epochs_begun, "position": None})
+
+    def load_state_dict(self, state):
+        """The next pass goes on from `state`, of an iterable with the same plan and the same batches (MismatchError)."""
+        if not isinstance(state, dict) or state.get("version") != 1:
+            raise InvalidArgument("load_state_dict: not a state_dict() of Headrace, version 1")
+        self.close()
+        self._resume = dict(state)
+
+    def _begin(self):
+        state, self._resume = self._resume, None
+        epoch = self._owner._next_epoch(state and state["epoch"])
+        return self._owner._pass(self._request, epoch, state and state["position"])
+
+
+class _Pass:
+    """The iterator of one epoch. The run begins with the first item, and ends with the last, close(), or when it is dropped."""
+
+    def __init__(self, iterable):
+        self.iterable = iterable
+        self.under = None  # _RunPass or _SharePass
+        self.active = False
+        self.ended = False
+
+    def __iter__(self):
+        return self
+
+    def _next_table(self):
+        if self.ended:
+            return None
+        if self.under is None:
+            self.under = self.iterable._begin()
+            self.active = True
+        try:
+            table = self.under.next()
+        except BaseException:
+            self.close()
+            raise
+        if table is None:
+            self.iterable._after = {"version": 1, "epoch": self.under.epoch + 1, "position": None}
+            self.close()
+        return table
+
+    def stats(self):
+        return self.under.stats() if self.active else self.iterable._owner.last_stats
+
+    def close(self):
+        """Ends the pass. Batches that were handed out stay valid."""
+        self.ended = True
+        if self.active:
+            if not self.iterable._after or self.iterable._after["epoch"] <= self.under.epoch:
+                self._remember()
+            self.active = False
+            self.iterable._owner.last_stats = self.under.stats()
+            self.under.close()
+
+    def _remember(self):
+        """Left in the middle: the state stays that of the last item taken."""
+        try:
+            self.iterable._after = self.state()
+        except _core.HeadraceError:
+            self.iterable._after = None
+
+    def __del__(self):
+        if self.active:
+            self.active = False
+            self.under.close()
+
+
+class _BatchPass(_Pass):
+    def __init__(self, iterable):
+        super().__init__(iterable)
+        self.convert = iterable._convert
+
+    def __next__(self):
+        table = self._next_table()
+        if table is None:
+            raise StopIteration
+        return self.convert(table)
+
+    def state(self):
+        return {"version": 1, "epoch": self.under.epoch, "position": self.under.position(None)}
+
+
+class _RowPass(_Pass):
+    def __init__(self, iterable):
+        super().__init__(iterable)
+        self.rows = iter(())
+        self.taken = 0
+        self.table, self.at = None, 0
+
+    def __next__(self):
+        for row in self.rows:
+            self.taken += 1
+            return row
+        while self.table is None or self.at >= self.table.num_rows:
+            if self.active and self.taken:
+                self.under.forget(self.taken)
+            self.table, self.at = self._next_table(), 0
+            if self.table is None:
+                raise StopIteration
+        n = min(ROWS_AT_ONCE, self.table.num_rows - self.at)
+        self.rows = iter(blocks.rows_of(self.table.slice(self.at, n), writable=True))
+        self.at += n
+        return self.__next__()
+
+    def state(self):
+        return {"version": 1, "epoch": self.under.epoch, "position": self.under.position(self.taken)}
+
+
+# ------------------------------------------------------------------------------------------------------- DataIterator
+
+
+class DataIterator:
+    """Passes over a dataset. Made by Dataset.iterator() and streaming_split().
+
+    All iterables of one DataIterator count epochs together: the second pass, through whichever, is epoch 1.
+    """
+
+    def __init__(self):
+        self._epochs = itertools.count()
+        self.epochs_begun = 0
+        self.last_stats = None
+
+    def _next_epoch(self, wanted):
+        if wanted is not None:
+            self._epochs = itertools.count(wanted)
+        epoch = next(self._epochs)
+        self.epochs_begun = epoch + 1
+        return epoch
+
+    def _pass(self, request, epoch, position):
+        raise NotImplementedError
+
+    def iter_batches(
+        self,
+        *,
+        prefetch_batches=1,
+        batch_size=256,
+        batch_format="default",
+        drop_last=False,
+        local_shuffle_buffer_size=None,
+        local_shuffle_seed=None,
+    ):
+        """Batches of exactly batch_size rows, the last one shorter unless drop_last.
+
+        batch_format "numpy" (the default): dict of column -> array (rows, *shape), read-only where it shares the
+        engine's memory; "pandas": a DataFrame; "pyarrow": a pyarrow.Table. batch_size None: tables as they come. prefetch_batches + 1 batches
+        are alive beside those that the consumer holds.
+        """
+        _no_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
+        batch_format = blocks.check_format(batch_format)
+        request = _request(batch_size, drop_last, prefetch_batches)
+        return Iterable(self, request, lambda table: blocks.to_format(table, batch_format))
+
+    def iter_torch_batches(
+        self,
+        *,
+        prefetch_batches=1,
+        batch_size=256,
+        dtypes=None,
+        device="auto",
+        collate_fn=None,
+        drop_last=False,
+        local_shuffle_buffer_size=None,
+        local_shuffle_seed=None,
+        pin_memory=False,
+    ):
+        """Batches as dict of column -> tensor (rows, *shape), each of its own memory: the consumer may write into it.
+
+        dtypes: one torch dtype, or a dict of column -> dtype. device: "auto" is that of the training worker, or the CPU.
+        collate_fn: gets the batch as a dict of numpy arrays; what it returns is the batch (tensors in dicts, lists and
+        tuples are moved to the device). Text and bytes come as lists. TypeMismatchError names the column whose type has no tensor, whose rows are of
+        different lengths, or that has nulls and is no float.
+        """
+        _no_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
+        if collate_fn is not None and dtypes is not None:
+            raise InvalidArgument("iter_torch_batches: either dtypes or collate_fn; the function can convert as it likes")
+        request = _request(batch_size, drop_last, prefetch_batches, own_memory=True)
+        return Iterable(self, request, TorchBatches(dtypes, device, collate_fn, pin_memory))
+
+    def iter_rows(self, *, prefetch_blocks=0):
+        """Rows as dicts: Python scalars, str, bytes, None; arrays for tensors and lists of numbers.
+
+        A share's rows come one step each (batch_size 1): use iter_batches where speed matters.
+        """
+        request = _request(None, False, 1) | {"rows": True}
+        return Iterable(self, request, None, by_row=True)
+
+    def schema(self):
+        raise NotImplementedError
+
+    def stats(self):
+        """What the last pass did, as JSON text; '{}' before the first."""
+        return self.last_stats or "{}"
+
+
+def _no_shuffle(size, seed):
+    if size is not None or seed is not None:
+        raise UnsupportedError("local_shuffle_buffer_size: shuffling is not in this version")
+
+
+def _request(batch_size, drop_last, prefetch_batches, own_memory=False):
+    if batch_size is not None and (isinstance(batch_size, bool) or int(batch_size) != batch_size or batch_size < 1):
+        raise InvalidArgument(f"batch_size {batch_size}: expected a number of at least 1, or None")
+    if prefetch_batches < 0:
+        raise InvalidArgument(f"prefetch_batches {prefetch_batches}: expected 0 or more")
+    return {
+        "batch_rows": int(batch_size or 0),
+        "drop_last": bool(drop_last),
+        "prefetch": int(prefetch_batches) or -1,
+        "own_memory": own_memory,
+    }
+
+
+class DatasetIterator(DataIterator):
+    """Passes over all of a dataset."""
+
+    def __init__(self, dataset):
+        super().__init__()
+        self._dataset = dataset
+
+    def __repr__(self):
+        return f"DataIterator({self._dataset!r})"
+
+    def _pass(self, request, epoch, position):
+        return _RunPass(self._dataset._node, request, epoch, position)
+
+    def schema(self):
+        """The Schema; runs the functions on their first rows if it must."""
+        return self._dataset.schema()
+
+    def materialize(self):
+        """A MaterializedDataset of one pass."""
+        return self._dataset.materialize()
+
+
+class SplitIterator(DataIterator):
+    """One rank's share of a dataset that is dealt to several, in steps of a batch each.
+
+    source: where batches come from. Its methods are those of a rank of a _core.Split: begin(batch_rows, drop_last,
+    prefetch, own_memory, extra), next() -> Table or None, leave(), position(), restore(text), schema(), stats(), close(). All ranks have to begin
+    an epoch with the same arguments; the first batch waits until they all have. The shares' one position is only
+    there when all ranks have taken the same number of steps (MismatchError otherwise, naming rank and step).
+    """
+
+    def __init__(self, source, world_size=None, rank=None):
+        super().__init__()
+        self._source = source
+        self._world_size = world_size
+        self._rank = rank
+
+    def __repr__(self):
+        return f"DataIterator(rank {self._rank} of {self._world_size})"
+
+    @property
+    def world_size(self):
+        """Number of shares."""
+        return self._world_size
+
+    def _pass(self, request, epoch, position):
+        return _SharePass(self._source, request, epoch, position)
+
+    def schema(self):
+        """The Schema of the whole dataset."""
+        from headrace.data.dataset import Schema
+
+        found = self._source.schema()
+        return None if found is None else Schema(found)
+
+    def stats(self):
+        """What the split did so far, as JSON text."""
+        return self._source.stats()
+
+    def materialize(self):
+        """This rank's rows of one pass, in memory. All ranks have to do it."""
+        from headrace.data.dataset import MaterializedDataset
+        from headrace.data.plan import Node
+
+        tables = []
+        one = self._pass(_request(1024, False, 1), self._next_epoch(None), None)
+        while (table := one.next()) is not None:
+            tables.append(table)
+        return MaterializedDataset(Node("tables", {"tables": tables, "what": "materialize"}))
+
+    def close(self):
+        """Gives up the share."""
+        self._source.close()
+
+
+class SplitOwner:
+    """A _core.Split of a dataset in this process, and the functions' workers it needs. Its shares hold it."""
+
+    def __init__(self, dataset, n, tail):
+        self.node = dataset._node
+        self.n = n
+        self.pools = self.node.pools()
+        self.split = _core.Split(
+            self.node.plan,
+            n,
+            tail=tail,
+            inline_calls=[p.inline for p in self.pools if p.inline],
+            **DataContext.get_current().run_options(),
+        )
+        self._begun = False
+        self._end = weakref.finalize(self, _end_split, self.split, self.pools)
+
+    def begin(self):
+        """Starts the functions' workers; once."""
+        if not self._begun:
+            self._begun = True
+            for pool in self.pools:
+                pool.begin()
+
+    def serve_elsewhere(self):
+        """The consumers are other processes: functions that run inline get a thread here."""
+        self.begin()
+        for pool in self.pools:
+            pool.serve_in_thread()
+
+    def close(self):
+        """Ends the run and its workers' part in it."""
+        self._end()
+
+
+def _end_split(split, pools):
+    split.close()
+    for pool in pools:
+        pool.end()
+
+
+class LocalSource:
+    """A rank of a split in this process: what a SplitIterator reads from."""
+
+    def __init__(self, owner, rank):
+        self.owner = owner
+        self.rank = rank
+        self.split = owner.split
+
+    def begin(self, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra=""):
+        self.owner.begin()
+        self.split.begin(self.rank, batch_rows, drop_last, prefetch, own_memory, extra)
+
+    def next(self):
+        try:
+            return self.split.next(self.rank)
+        except _core.PeerError as e:
+            raise explained(e, self.owner.pools) from None
+
+    def leave(self):
+        self.split.leave(self.rank)
+
+    def position(self):
+        return self.split.position()
+
+    def restore(self, text):
+        self.split.restore(text)
+
+    def schema(self):
+        return self.split.schema()
+
+    def stats(self):
+        return self.split.stats()
+
+    def close(self):
+        self.split.lost(self.rank)
+
+
+# --------------------------------------------------------------------------------------------------------------- torch
+
+
+class TorchBatches:
+    """Table -> dict of tensors; see DataIterator.iter_torch_batches."""
+
+    def __init__(self, dtypes, device, collate_fn, pin_memory):
+        import torch
+
+        self.torch = torch
+        self.dtypes = dtypes
+        self.device = device
+        self.collate_fn = collate_fn
+        self.pin = bool(pin_memory) and torch.cuda.is_available()
+        self.target = None
+
+    def _target(self):
+        """The device, looked up once, when the first batch is there: the training worker has its own by then."""
+        if self.target is None:
+            device = self.device
+            if device == "auto":
+                train = sys.modules.get("headrace.train.torch")
+                device = train.get_device() if train is not None and _in_training() else "cpu"
+            self.target = self.torch.device(device)
+        return self.target
+
+    def __call__(self, table):
+        target = self._target()
+        if self.collate_fn is not None:
+            batch = self.collate_fn(blocks.table_to_numpy(table, writable=True))
+            return self._moved(batch, target)
+        batch = table.batch(self._flat, self._other, True)
+        if self.dtypes is not None:
+            batch = self._typed(batch, table)
+        return batch if target.type == "cpu" and not self.pin else self._moved(batch, target)
+
+    def _flat(self, column):
+        return self.torch.from_numpy(np.asarray(column))
+
+    def _other(self, column):
+        kind = column.kind
+        if kind in ("string", "binary"):
+            return column.to_pylist()
+        if kind in ("list", "tensor") and not column.dense:
+            raise TypeMismatchError(f"column '{column.name}' ({column.type}): {_ragged_text(column)}; use collate_fn to pad")
+        if column.null_count and kind != "float":
+            raise TypeMismatchError(
+                f"column '{column.name}' ({column.type}) has {column.null_count} nulls in this batch, which a tensor cannot hold"
+            )
+        if column.time or kind in ("clock", "decimal", "struct", "map", "null"):
+            raise TypeMismatchError(f"column '{column.name}' has type {column.type}, for which torch has no tensor")
+        return self.torch.from_numpy(blocks.column_to_numpy(column, writable=True))
+
+    def _typed(self, batch, table):
+        dtypes = self.dtypes
+        if not isinstance(dtypes, dict):
+            dtypes = dict.fromkeys((n for n, v in batch.items() if not isinstance(v, list)), dtypes)
+        for name, dtype in dtypes.items():
+            if name not in batch:
+                raise InvalidArgument(f"dtypes: no column '{name}'; there are {', '.join(batch)}")
+            if isinstance(batch[name], list):
+                kind = table.column(name).type
+                raise TypeMismatchError(f"column '{name}' is {kind}: cannot be a tensor of {dtype}")
+            batch[name] = batch[name].to(dtype)
+        return batch
+
+    def _moved(self, value, target):
+        torch = self.torch
+        if isinstance(value, torch.Tensor):
+            value = value.pin_memory() if self.pin and value.device.type == "cpu" else value
+            return value.to(target, non_blocking=self.pin)
+        if isinstance(value, dict):
+            return {k: self._moved(v, target) for k, v in value.items()}
+        if type(value) in (list, tuple) and any(isinstance(v, torch.Tensor) for v in value):
+            return type(value)(self._moved(v, target) for v in value)
+        return value
+
+
+def _in_training():
+    context = sys.modules.get("headrace.train.context")
+    return bool(context and getattr(context, "in_worker", lambda: False)())
+
+
+def _ragged_text(column):
+    """Why rows do not make one array."""
+    if column.null_count:
+        return f"{column.null_count} of {len(column)} rows are null"
+    _, lengths, values = column.lists()
+    lengths = np.asarray(lengths)
+    for row, n in enumerate(lengths):
+        if n != lengths[0]:
+            return f"row 0 has {lengths[0]} values, row {row} has {n}"
+    if values.kind in ("list", "tensor"):
+        return "in its lists, " + _ragged_text(values)
+    return f"values of type {values.type}" + (f" with {values.null_count} nulls" if values.null_count else "")
+
+
+__all__ = ["DataIterator", "DatasetIterator", "Iterable", "LocalSource", "MismatchError", "SplitIterator", "SplitOwner"]

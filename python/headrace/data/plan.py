@@ -1,0 +1,169 @@
+"""The nodes behind a Dataset: what the plan is, in terms that can be pickled, beside the engine's own plan."""
+
+import threading
+
+from headrace import _core
+from headrace._core import Plan
+from headrace.udf.pool import Pool
+
+
+class Node:
+    """One step: an operation, its arguments and its inputs; immutable. `plan` is the engine's, made (and checked) with the node.
+
+    A function has its Pool here, which all datasets that come after share.
+    """
+
+    def __init__(self, op, args, inputs=()):
+        self.op = op
+        self.args = args
+        self.inputs = tuple(inputs)
+        self.pool = None
+        self.plan = getattr(self, "_" + op)()
+
+    def __reduce__(self):
+        if self.op != "calls":
+            return Node, (self.op, self.args, self.inputs)
+        import cloudpickle
+
+        return _calls_node, (cloudpickle.dumps(self.args), self.inputs)
+
+    def _read(self):
+        return Plan.read(**self.args)
+
+    def _tables(self):
+        return Plan.tables(self.args["tables"])
+
+    def _range(self):
+        return Plan.range(self.args["n"], self.args["name"])
+
+    def _union(self):
+        return Plan.union([n.plan for n in self.inputs])
+
+    def _project(self):
+        return self.inputs[0].plan.project(**self.args)
+
+    def _limit(self):
+        return self.inputs[0].plan.limit(self.args["n"])
+
+    def _rebatch(self):
+        return self.inputs[0].plan.rebatch(self.args["n_rows"])
+
+    def _calls(self):
+        args = self.args
+        self.pool = Pool(args["spec"], args["compute"], args["least"], args["most"])
+        fn = args["spec"]["fn"]
+        qualified = f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
+        return self.inputs[0].plan.calls(
+            self.pool.calls,
+            args["spec"]["name"],
+            qualified,
+            inline_calls=args["compute"] == "inline",
+            **args["options"],
+        )
+
+    def pools(self):
+        """Pools of all functions, inputs first, each once."""
+        out = {}
+        for node in self.inputs:
+            out.update(dict.fromkeys(node.pools()))
+        if self.pool is not None:
+            out[self.pool] = None
+        return list(out)
+
+    def describe(self):
+        """The step in one line, without I/O."""
+        args = self.args
+        if self.op == "read":
+            urls = args["urls"]
+            what = urls[0] if len(urls) == 1 else f"{len(urls)} paths, {urls[0]} ..."
+            return f"read_{args['format'] or 'files'}({what})"
+        if self.op == "tables":
+            return f"{args['what']}({sum(t.num_rows for t in args['tables'])} rows)"
+        if self.op == "range":
+            return f"range({args['n']})"
+        if self.op == "union":
+            return "union(" + ", ".join(n.chain() for n in self.inputs[1:]) + ")"
+        if self.op == "project":
+            old, new = args["names"], args["new_names"]
+            if new:
+                renamed = ", ".join(f"{a} -> {b}" for a, b in zip(old, new, strict=True) if a != b)
+                return f"rename_columns({renamed})"
+            return f"select_columns({', '.join(old)})"
+        if self.op == "calls":
+            return args["spec"]["name"]
+        return f"{self.op}({', '.join(str(v) for v in args.values())})"
+
+    def chain(self):
+        """All steps, the source first."""
+        head = self.inputs[0].chain() + " -> " if self.inputs else ""
+        return head + self.describe()
+
+
+def _calls_node(args, inputs):
+    import pickle
+
+    return Node("calls", pickle.loads(args), inputs)
+
+
+class Run:
+    """One pass over a plan: a Feed, and the functions' workers that it needs. next() gives a Table, None at the end."""
+
+    def __init__(self, node, plan, **options):
+        self.pools = node.pools()
+        self._lock = threading.Lock()
+        self._open = True
+        self.stats_text = None
+        for pool in self.pools:
+            pool.begin()
+        try:
+            inline = [p.inline for p in self.pools if p.inline]
+            self.feed = _core.Feed(plan, inline_calls=inline, **options)
+            self.next = self.feed.next if not self.pools else self._next
+        except BaseException:
+            self._end_pools()
+            raise
+
+    def _next(self):
+        try:
+            return self.feed.next()
+        except _core.PeerError as e:
+            raise explained(e, self.pools) from None
+
+    def _end_pools(self):
+        with self._lock:
+            was, self._open = self._open, False
+        if was:
+            for pool in self.pools:
+                pool.end()
+
+    def stats(self):
+        """JSON text of what was done so far, or when it was closed."""
+        return self.stats_text if self.feed.closed else self.feed.stats()
+
+    def close(self):
+        """Ends the pass. Tables that were handed out stay valid."""
+        if not self.feed.closed:
+            self.stats_text = self.feed.stats()
+        self.feed.close()
+        self._end_pools()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def __iter__(self):
+        while (table := self.next()) is not None:
+            yield table
+
+    def __del__(self):
+        if getattr(self, "feed", None) is not None:
+            self.feed.close()
+        self._end_pools()
+
+
+def explained(error, pools):
+    """A PeerError with how the worker ended, if it was one of a pool's."""
+    deaths = "; ".join(filter(None, (f"{p.name}: {d}" for p in pools if (d := p.deaths()))))
+    return type(error)(f"{error} ({deaths})") if deaths else error

@@ -1,0 +1,180 @@
+"""Where rows come from: files, and what is in memory."""
+
+import os
+
+import numpy as np
+
+from headrace._core import InvalidArgument, Table, TypeMismatchError, UnsupportedError
+from headrace._core import from_arrow as tables_of_arrow
+from headrace.data.context import accept_cluster_arguments
+from headrace.data.dataset import Dataset, MaterializedDataset
+from headrace.data.plan import Node
+
+
+def _paths(paths):
+    if isinstance(paths, (str, os.PathLike)):
+        paths = [paths]
+    out = [os.fspath(p) for p in paths]
+    if not out:
+        raise InvalidArgument("paths: expected at least one")
+    return out
+
+
+def _extensions(given, default):
+    if given is None:
+        return default
+    return [e if e.startswith(".") else f".{e}" for e in ([given] if isinstance(given, str) else given)]
+
+
+def _not_yet(where, **arguments):
+    for name, value in arguments.items():
+        if value is not None:
+            raise UnsupportedError(f"{where}: {name} is not in this version")
+
+
+def _in_memory(tables, what):
+    return MaterializedDataset(Node("tables", {"tables": tables, "what": what}))
+
+
+def read_parquet(
+    paths,
+    *,
+    filesystem=None,
+    columns=None,
+    parallelism=-1,
+    tensor_column_schema=None,
+    partition_filter=None,
+    partitioning=None,
+    shuffle=None,
+    include_paths=False,
+    ignore_missing_paths=False,
+    file_extensions=None,
+    concurrency=None,
+    override_num_blocks=None,
+    **other,
+):
+    """Rows of Parquet files: paths, folders (all files in them whose name ends in one of file_extensions) or patterns.
+
+    columns: names, in this order; others are not read. include_paths: a column 'path' with each row's file. Nothing is read now
+    but the list of files; the schema is that of the first file's footer, and a file that does not fit is an error naming both
+    files, the column and both types. concurrency and override_num_blocks are accepted: the order does not depend on them.
+    NotFoundError names a path that is not there, unless ignore_missing_paths.
+    """
+    accept_cluster_arguments("read_parquet", {"parallelism": parallelism, **other})
+    _not_yet(
+        "read_parquet",
+        filesystem=filesystem,
+        tensor_column_schema=tensor_column_schema,
+        partition_filter=partition_filter,
+        partitioning=partitioning,
+        shuffle=shuffle,
+    )
+    args = {
+        "urls": _paths(paths),
+        "format": "parquet",
+        "columns": [columns] if isinstance(columns, str) else columns and list(columns),
+        "ignore_missing_paths": ignore_missing_paths,
+        "suffixes": _extensions(file_extensions, None),
+        "include_paths": "path" if include_paths else None,
+    }
+    return Dataset(Node("read", args))
+
+
+def read_text(
+    paths,
+    *,
+    encoding="utf-8",
+    drop_empty_lines=True,
+    filesystem=None,
+    parallelism=-1,
+    arrow_open_stream_args=None,
+    partition_filter=None,
+    partitioning=None,
+    include_paths=False,
+    ignore_missing_paths=False,
+    shuffle=None,
+    file_extensions=None,
+    concurrency=None,
+    override_num_blocks=None,
+    **other,
+):
+    """A row for each line, in the column 'text', without its end. Files that end in .gz or .zst are decompressed.
+
+    include_paths: a column 'path' with each row's file. DataError names the file and line that is no UTF-8.
+    """
+    accept_cluster_arguments("read_text", {"parallelism": parallelism, **other})
+    _not_yet(
+        "read_text",
+        filesystem=filesystem,
+        arrow_open_stream_args=arrow_open_stream_args,
+        partition_filter=partition_filter,
+        partitioning=partitioning,
+        shuffle=shuffle,
+    )
+    if encoding.lower().replace("_", "-") not in ("utf-8", "utf8", "ascii", "us-ascii"):
+        raise UnsupportedError(f"read_text: encoding {encoding}; only utf-8 is known to this version")
+    args = {
+        "urls": _paths(paths),
+        "format": "text",
+        "ignore_missing_paths": ignore_missing_paths,
+        "suffixes": _extensions(file_extensions, None),
+        "include_paths": "path" if include_paths else None,
+        "options": [f"drop_empty_lines={'true' if drop_empty_lines else 'false'}"],
+    }
+    return Dataset(Node("read", args))
+
+
+def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):
+    """The int64 column 'id' of 0 .. n-1, computed as it is read."""
+    accept_cluster_arguments("range", {"parallelism": parallelism})
+    return Dataset(Node("range", {"n": n, "name": "id"}))
+
+
+def from_items(items, *, parallelism=-1, override_num_blocks=None):
+    """A row for each item: dicts of column -> value; other values become the column 'item'.
+
+    Types are found in all values: int and float mix to float; TypeMismatchError names column, row and both types.
+    """
+    accept_cluster_arguments("from_items", {"parallelism": parallelism})
+    items = list(items)
+    if items and all(isinstance(i, dict) for i in items):
+        table = Table.build_rows(items)
+    else:
+        table = Table.build({"item": items})
+    return _in_memory([table], "from_items")
+
+
+def from_numpy(ndarrays):
+    """A row for each value along the first axis of an array, or of each array of a list; column 'data'. Copies."""
+    arrays = ndarrays if isinstance(ndarrays, (list, tuple)) else [ndarrays]
+    for a in arrays:
+        if not isinstance(a, np.ndarray):
+            raise TypeMismatchError(f"from_numpy: expected numpy.ndarray, not {type(a).__name__}")
+    if not arrays:
+        raise InvalidArgument("from_numpy: expected at least one array")
+    return _in_memory([Table.build({"data": a}) for a in arrays], "from_numpy")
+
+
+def from_pandas(dfs, *, override_num_blocks=None):
+    """The rows of a DataFrame, or of each of a list, without the index. Copies; NaN in objects and text is null."""
+    frames = dfs if isinstance(dfs, (list, tuple)) else [dfs]
+    if not frames:
+        raise InvalidArgument("from_pandas: expected at least one DataFrame")
+    tables = []
+    for df in frames:
+        if not hasattr(df, "iloc") or not hasattr(df, "columns"):
+            raise TypeMismatchError(f"from_pandas: expected pandas.DataFrame, not {type(df).__name__}")
+        tables.append(Table.build({str(c): df.iloc[:, i] for i, c in enumerate(df.columns)}))
+    return _in_memory(tables, "from_pandas")
+
+
+def from_arrow(tables, *, override_num_blocks=None):
+    """The rows of a pyarrow.Table or of anything with __arrow_c_stream__ or __arrow_c_array__, or of each of a list.
+
+    Shares the memory. A stream is read to its end now.
+    """
+    parts = tables if isinstance(tables, (list, tuple)) else [tables]
+    if not parts:
+        raise InvalidArgument("from_arrow: expected at least one table")
+    found = [t for part in parts for t in tables_of_arrow(part)]
+    return _in_memory([t for t in found if t.num_rows] or found[:1], "from_arrow")

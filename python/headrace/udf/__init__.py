@@ -1,0 +1,1 @@
+"""Functions of the user's: where they run, and how their errors come back."""

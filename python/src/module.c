@@ -1,0 +1,274 @@
+/* module.c - headrace._core: the module, its state, and the small things that its types share.
+ *
+ * Multi-phase init, heap types, no globals: each interpreter that imports the module has its own. */
+#include "pyhr.h"
+
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <signal.h>
+#include <unistd.h>
+
+/* -------------------------------------------------------------------------------------------------------- small things */
+
+PyObject *pyhr_convert(pyhr_state *s, const char *name)
+{
+    if (!s->convert && !(s->convert = PyImport_ImportModule("headrace.data.convert")))
+        return NULL;
+    return PyObject_GetAttrString(s->convert, name);
+}
+
+int pyhr_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out)
+{
+    *out = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    return *out ? PyModule_AddType(module, *out) : -1;
+}
+
+const char *pyhr_text(PyObject *str)
+{
+    if (!PyUnicode_Check(str)) {
+        PyErr_Format(PyExc_TypeError, "expected str, not %R", (PyObject *)Py_TYPE(str));
+        return NULL;
+    }
+    return PyUnicode_AsUTF8AndSize(str, NULL);
+}
+
+int pyhr_texts(PyObject *list, const char *what, const char ***out, int *n, PyObject **keep)
+{
+    PyObject *tuple = PyUnicode_Check(list) ? NULL : PySequence_Tuple(list);
+    Py_ssize_t count;
+
+    *out = NULL;
+    *keep = NULL;
+    *n = 0;
+    if (!tuple) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "%s: expected a list of str, not a str", what);
+        return -1;
+    }
+    count = PyTuple_Size(tuple);
+    *out = count < INT32_MAX ? PyMem_Calloc((size_t)count + 1, sizeof **out) : NULL;
+    if (!*out) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!((*out)[i] = pyhr_text(PyTuple_GetItem(tuple, i))))
+            goto failed;
+    *n = (int)count;
+    *keep = tuple;
+    return 0;
+failed:
+    PyMem_Free(*out);
+    *out = NULL;
+    Py_DECREF(tuple);
+    return -1;
+}
+
+/* ------------------------------------------------------------------------------------------------- process-wide settings */
+
+static PyObject *set_num_threads(PyObject *module, PyObject *arg)
+{
+    hr_error err = HR_ERROR_INIT;
+    long n = PyLong_AsLong(arg);
+    hr_status st;
+
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    st = hr_set_num_threads(n < 0 || n > INT32_MAX ? INT32_MAX : (int)n, &err);
+    return st ? pyhr_raise(PyModule_GetState(module), st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *set_memory_limit(PyObject *module, PyObject *arg)
+{
+    hr_error err = HR_ERROR_INIT;
+    int64_t n = PyLong_AsLongLong(arg);
+    hr_status st;
+
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    st = hr_set_memory_limit(n, &err);
+    return st ? pyhr_raise(PyModule_GetState(module), st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *parse_bytes(PyObject *module, PyObject *arg)
+{
+    hr_error err = HR_ERROR_INIT;
+    int64_t n = 0;
+    const char *text = pyhr_text(arg);
+    hr_status st;
+
+    if (!text)
+        return NULL;
+    st = hr_parse_bytes(text, &n, &err);
+    return st ? pyhr_raise(PyModule_GetState(module), st, &err) : PyLong_FromLongLong(n);
+}
+
+static PyObject *num_threads(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+    return PyLong_FromLong(hr_num_threads());
+}
+
+static PyObject *memory_limit(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+    return PyLong_FromLongLong(hr_memory_limit());
+}
+
+static PyObject *memory_used(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+    return PyLong_FromLongLong(hr_memory_used());
+}
+
+static PyObject *memory_peak(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+    return PyLong_FromLongLong(hr_memory_peak());
+}
+
+static PyObject *memory_reset_peak(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+    hr_memory_reset_peak();
+    Py_RETURN_NONE;
+}
+
+static PyObject *live_bytes(PyObject *module, PyObject *none)
+{
+    (void)none;
+    pyhr_drain_run(PyModule_GetState(module));
+    return PyLong_FromLongLong(hr__live_bytes());
+}
+
+static PyObject *charge(PyObject *module, PyObject *arg)
+{
+    int64_t n = PyLong_AsLongLong(arg);
+
+    (void)module;
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    hr__account_charge(NULL, n);
+    Py_RETURN_NONE;
+}
+
+/* Asks the kernel to kill this process when the thread that started it ends; False if the parent is gone already. */
+static PyObject *die_with_parent(PyObject *module, PyObject *arg)
+{
+    long parent = PyLong_AsLong(arg);
+
+    (void)module;
+    if (parent == -1 && PyErr_Occurred())
+        return NULL;
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    return PyBool_FromLong(getppid() == (pid_t)parent);
+}
+
+static PyObject *from_arrow(PyObject *module, PyObject *arg)
+{
+    return pyhr_tables_from_arrow(PyModule_GetState(module), arg);
+}
+
+static PyMethodDef functions[] = {
+    { "set_num_threads", set_num_threads, METH_O, "Number of pool threads; 0: the default." },
+    { "num_threads", num_threads, METH_NOARGS, "Number of pool threads." },
+    { "set_memory_limit", set_memory_limit, METH_O, "Bytes for data in this process; 0: the default." },
+    { "memory_limit", memory_limit, METH_NOARGS, "Bytes for data in this process." },
+    { "memory_used", memory_used, METH_NOARGS, "Bytes held for data now, pooled free buffers included." },
+    { "memory_peak", memory_peak, METH_NOARGS, "The most bytes held since the start or memory_reset_peak()." },
+    { "memory_reset_peak", memory_reset_peak, METH_NOARGS, "Begins a new peak." },
+    { "live_bytes", live_bytes, METH_NOARGS, "Bytes in live blocks: what a test compares before and after." },
+    { "charge", charge, METH_O, "Counts bytes (may be negative) that others hold for us, as function workers do." },
+    { "parse_bytes", parse_bytes, METH_O, "'256MiB' -> 268435456." },
+    { "die_with_parent", die_with_parent, METH_O, "SIGKILL for this process when its parent ends; False if it has ended." },
+    { "from_arrow", from_arrow, METH_O, "Tables of what has __arrow_c_stream__ or __arrow_c_array__; buffers are shared." },
+    { NULL, NULL, 0, NULL },
+};
+
+static int module_exec(PyObject *module)
+{
+    pyhr_state *s = PyModule_GetState(module);
+
+    s->drain = pyhr_drain_new();
+    if (!s->drain) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (PyModule_AddStringConstant(module, "__version__", hr_version()) < 0 || pyhr_errors_add(module, s) < 0 ||
+        pyhr_table_types(module, s) < 0 || pyhr_column_types(module, s) < 0 || pyhr_plan_types(module, s) < 0 || pyhr_udf_types(module, s) < 0 ||
+        pyhr_feed_types(module, s) < 0 || pyhr_split_types(module, s) < 0)
+        return -1;
+    return 0;
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    pyhr_state *s = PyModule_GetState(module);
+
+    for (int i = 0; i < HR_N_STATUS; i++)
+        Py_VISIT(s->errors[i]);
+    Py_VISIT(s->table);
+    Py_VISIT(s->column);
+    Py_VISIT(s->schema);
+    Py_VISIT(s->plan);
+    Py_VISIT(s->feed);
+    Py_VISIT(s->split);
+    Py_VISIT(s->ring);
+    Py_VISIT(s->ring_server);
+    Py_VISIT(s->calls);
+    Py_VISIT(s->call);
+    Py_VISIT(s->worker);
+    Py_VISIT(s->convert);
+    return 0;
+}
+
+static int module_clear(PyObject *module)
+{
+    pyhr_state *s = PyModule_GetState(module);
+
+    for (int i = 0; i < HR_N_STATUS; i++)
+        Py_CLEAR(s->errors[i]);
+    Py_CLEAR(s->table);
+    Py_CLEAR(s->column);
+    Py_CLEAR(s->schema);
+    Py_CLEAR(s->plan);
+    Py_CLEAR(s->feed);
+    Py_CLEAR(s->split);
+    Py_CLEAR(s->ring);
+    Py_CLEAR(s->ring_server);
+    Py_CLEAR(s->calls);
+    Py_CLEAR(s->call);
+    Py_CLEAR(s->worker);
+    Py_CLEAR(s->convert);
+    return 0;
+}
+
+static void module_free(void *module)
+{
+    pyhr_state *s = PyModule_GetState(module);
+
+    module_clear(module);
+    if (s->drain) {
+        pyhr_drain_free(s->drain);
+        s->drain = NULL;
+    }
+}
+
+static PyModuleDef_Slot slots[] = {
+    { Py_mod_exec, module_exec },
+    { 0, NULL },
+};
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "headrace._core",
+    .m_doc = "The engine, as Python sees it. Not for users: headrace.data and headrace.train are.",
+    .m_size = sizeof(pyhr_state),
+    .m_methods = functions,
+    .m_slots = slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&module_def); }

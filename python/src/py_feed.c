@@ -1,0 +1,557 @@
+/* py_feed.c - Feed: one pass over a running plan.
+ *
+ * next() waits without the GIL, at most 100 ms at a time, then looks at signals. Functions that run "inline" are served here,
+ * between two waits, on the consumer's own thread. One thread at a time may wait in next(); close() from another thread makes it
+ * stop. A feed belongs to the process that opened it: a forked child gets an error, and leaves the run alone. */
+#include "pyhr.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+typedef struct feed_object {
+    PyObject_HEAD
+    hr_feed *feed;         /* NULL: closed */
+    PyObject *inline_calls; /* tuple of (Calls, handler) */
+    bool busy;             /* a thread is in next() */
+    bool closing;
+    int pid;
+} feed_object;
+
+/* ------------------------------------------------------------------------------------------------------------- options */
+
+/* Takes kwargs[name] out, as a new reference; NULL without an exception: it is not there, or None. */
+static PyObject *take_argument(PyObject *kwargs, const char *name)
+{
+    PyObject *v = PyDict_GetItemString(kwargs, name);
+
+    Py_XINCREF(v);
+    if (v && PyDict_DelItemString(kwargs, name) < 0)
+        Py_CLEAR(v);
+    if (v == Py_None)
+        Py_CLEAR(v);
+    return v;
+}
+
+static int take_int(PyObject *kwargs, const char *name, int64_t *out)
+{
+    PyObject *v = take_argument(kwargs, name);
+
+    if (v) {
+        *out = PyLong_AsLongLong(v);
+        Py_DECREF(v);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int pyhr_feed_options(PyObject *kwargs, hr_feed_options *out)
+{
+    int64_t batch_rows = 0, prefetch = 0, epoch = 0, seed = 0, threads = 0, limit = 0, drop_last = 0, any_order = 0;
+    PyObject *position = PyDict_GetItemString(kwargs, "position"), *trace = PyDict_GetItemString(kwargs, "trace_path");
+
+    *out = (hr_feed_options){ .struct_bytes = sizeof *out };
+    if (take_int(kwargs, "batch_rows", &batch_rows) < 0 || take_int(kwargs, "prefetch", &prefetch) < 0 ||
+        take_int(kwargs, "epoch", &epoch) < 0 || take_int(kwargs, "seed", &seed) < 0 ||
+        take_int(kwargs, "num_threads", &threads) < 0 || take_int(kwargs, "memory_limit", &limit) < 0 ||
+        take_int(kwargs, "drop_last", &drop_last) < 0 || take_int(kwargs, "any_order", &any_order) < 0)
+        return -1;
+    out->batch_rows = batch_rows;
+    out->prefetch = (int)HR_MAX(HR_MIN(prefetch, 1 << 20), -1);
+    out->epoch = epoch;
+    out->seed = (uint64_t)seed;
+    out->num_threads = (int)HR_MAX(HR_MIN(threads, INT32_MAX), INT32_MIN);
+    out->memory_limit = limit;
+    out->drop_last = drop_last != 0;
+    out->any_order = any_order != 0;
+    /* these two stay in kwargs, which keeps their texts alive */
+    if (position && position != Py_None && !(out->position = pyhr_text(position)))
+        return -1;
+    if (trace && trace != Py_None && !(out->trace_path = pyhr_text(trace)))
+        return -1;
+    return 0;
+}
+
+PyObject *pyhr_inline_calls(pyhr_state *s, PyObject *arg)
+{
+    PyObject *tuple = arg && arg != Py_None ? PySequence_Tuple(arg) : PyTuple_New(0);
+    Py_ssize_t n = tuple ? PyTuple_Size(tuple) : 0;
+
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *pair = PyTuple_GetItem(tuple, i);
+
+        if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2 || !Py_IS_TYPE(PyTuple_GetItem(pair, 0), s->calls)) {
+            PyErr_SetString(PyExc_TypeError, "inline_calls: expected pairs (Calls, handler)");
+            Py_DECREF(tuple);
+            return NULL;
+        }
+    }
+    return tuple;
+}
+
+/* An exception if names are left in kwargs beside those that pyhr_feed_options leaves. */
+static int no_more(PyObject *kwargs)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+
+    while (PyDict_Next(kwargs, &at, &key, &value))
+        if (PyUnicode_CompareWithASCIIString(key, "position") != 0 && PyUnicode_CompareWithASCIIString(key, "trace_path") != 0) {
+            PyErr_Format(PyExc_TypeError, "unexpected argument %R", key);
+            return -1;
+        }
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------------------------- life */
+
+static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
+{
+    pyhr_state *s = PyType_GetModuleState(cls);
+    PyObject *plan_arg, *words = kwargs ? PyDict_Copy(kwargs) : PyDict_New(), *served = NULL, *calls = NULL;
+    hr_feed_options options;
+    hr_feed_extra extra = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    feed_object *self = NULL;
+    hr_feed *feed = NULL;
+    int64_t own = 0, keep = 0;
+    hr_plan *plan;
+    hr_status st;
+
+    if (!words || !PyArg_ParseTuple(args, "O", &plan_arg) || !(plan = pyhr_plan_of(s, plan_arg)))
+        goto done;
+    served = take_argument(words, "inline_calls");
+    if (PyErr_Occurred() || pyhr_feed_options(words, &options) < 0 || take_int(words, "own_memory", &own) < 0 ||
+        take_int(words, "keep_positions", &keep) < 0 || no_more(words) < 0)
+        goto done;
+    calls = pyhr_inline_calls(s, served);
+    if (!calls)
+        goto done;
+    pyhr_drain_run(s);
+    extra.own_memory = own != 0;
+    extra.keep_positions = keep != 0;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__feed_open(plan, &options, &extra, &feed, &err);
+    Py_END_ALLOW_THREADS
+    if (st) {
+        pyhr_raise(s, st, &err);
+        goto done;
+    }
+    self = PyObject_GC_New(feed_object, cls);
+    if (!self) {
+        hr_feed_close(feed);
+        goto done;
+    }
+    self->feed = feed;
+    self->inline_calls = calls;
+    self->busy = self->closing = false;
+    self->pid = hr__pid();
+    calls = NULL;
+    PyObject_GC_Track(self);
+done:
+    Py_XDECREF(calls);
+    Py_XDECREF(served);
+    Py_XDECREF(words);
+    return (PyObject *)self;
+}
+
+static int feed_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(op));
+    Py_VISIT(((feed_object *)op)->inline_calls);
+    return 0;
+}
+
+static int feed_clear(PyObject *op)
+{
+    Py_CLEAR(((feed_object *)op)->inline_calls);
+    return 0;
+}
+
+/* Ends the run now, if it is ours and nobody waits in next(). */
+static void feed_end(feed_object *self)
+{
+    hr_feed *feed = self->feed;
+
+    self->feed = NULL;
+    if (!feed || self->pid != hr__pid())
+        return;
+    Py_BEGIN_ALLOW_THREADS
+    hr_feed_close(feed);
+    Py_END_ALLOW_THREADS
+}
+
+static void feed_dealloc(PyObject *op)
+{
+    PyTypeObject *type = Py_TYPE(op);
+
+    PyObject_GC_UnTrack(op);
+    feed_end((feed_object *)op);
+    Py_XDECREF(((feed_object *)op)->inline_calls);
+    PyObject_GC_Del(op);
+    Py_DECREF(type);
+}
+
+static PyObject *feed_close(PyObject *op, PyObject *none)
+{
+    feed_object *self = (feed_object *)op;
+
+    (void)none;
+    if (self->busy) { /* whoever waits in next() closes it */
+        self->closing = true;
+        if (self->feed && hr__feed_run(self->feed))
+            hr__run_cancel(hr__feed_run(self->feed));
+    } else {
+        feed_end(self);
+    }
+    pyhr_drain_run(pyhr_state_of(op));
+    Py_RETURN_NONE;
+}
+
+static int feed_check(pyhr_state *s, feed_object *self)
+{
+    if (self->pid != hr__pid()) {
+        pyhr_raise_text(s, HR_INVALID, "this iterator belongs to process %d; a forked child has to make its own", self->pid);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------------------------- rows */
+
+/* The next table; NULL without an exception: the end. */
+static hr_table *feed_take(PyObject *op, bool *failed)
+{
+    feed_object *self = (feed_object *)op;
+    pyhr_state *s = pyhr_state_of(op);
+    hr_error err = HR_ERROR_INIT;
+    hr_table *t = NULL;
+    hr_status st = HR_PENDING;
+
+    *failed = true;
+    if (feed_check(s, self) < 0)
+        return NULL;
+    if (self->busy)
+        return pyhr_raise_text(s, HR_INVALID, "two threads, or a function and its consumer, read from one iterator");
+    *failed = false;
+    if (!self->feed)
+        return NULL;
+    pyhr_drain_run(s);
+    self->busy = true;
+    while (st == HR_PENDING) {
+        hr_feed *feed = self->feed;
+
+        Py_BEGIN_ALLOW_THREADS
+        st = hr__feed_next(feed, PYHR_WAIT_MS, &t, &err);
+        Py_END_ALLOW_THREADS
+        if (st == HR_PENDING) {
+            hr_error_clear(&err);
+            if (PyErr_CheckSignals() < 0 || pyhr_serve(s, self->inline_calls) < 0)
+                break;
+        }
+        if (self->closing)
+            break;
+    }
+    self->busy = false;
+    if (st || self->closing || PyErr_Occurred()) {
+        bool closed = self->closing && !PyErr_Occurred();
+
+        feed_end(self);
+        hr_table_unref(t);
+        if (closed) { /* by another thread: the end, no error */
+            hr_error_clear(&err);
+            return NULL;
+        }
+        *failed = true;
+        return pyhr_raise(s, st, &err);
+    }
+    return t;
+}
+
+static PyObject *feed_next(PyObject *op, PyObject *none)
+{
+    bool failed;
+    hr_table *t = feed_take(op, &failed);
+
+    (void)none;
+    return failed ? NULL : pyhr_table(pyhr_state_of(op), t); /* None at the end */
+}
+
+static PyObject *feed_iternext(PyObject *op)
+{
+    bool failed;
+    hr_table *t = feed_take(op, &failed);
+
+    return t ? pyhr_table(pyhr_state_of(op), t) : NULL;
+}
+
+static PyObject *text_taken(pyhr_state *s, hr_status st, char *text, hr_error *err)
+{
+    PyObject *made;
+
+    if (st)
+        return pyhr_raise(s, st, err);
+    made = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    hr_string_free(text);
+    return made;
+}
+
+static int feed_open_check(pyhr_state *s, feed_object *self)
+{
+    if (feed_check(s, self) < 0)
+        return -1;
+    if (self->feed)
+        return 0;
+    pyhr_raise_text(s, HR_INVALID, "the iterator is closed");
+    return -1;
+}
+
+static PyObject *feed_position(PyObject *op, PyObject *args)
+{
+    feed_object *self = (feed_object *)op;
+    pyhr_state *s = pyhr_state_of(op);
+    hr_error err = HR_ERROR_INIT;
+    long long row = -1;
+    char *text = NULL;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "|L", &row) || feed_open_check(s, self) < 0)
+        return NULL;
+    st = row < 0 ? hr_feed_position(self->feed, &text, &err) : hr__feed_position_at(self->feed, row, &text, &err);
+    return text_taken(s, st, text, &err);
+}
+
+static PyObject *feed_forget(PyObject *op, PyObject *arg)
+{
+    feed_object *self = (feed_object *)op;
+    int64_t row = PyLong_AsLongLong(arg);
+
+    if ((row == -1 && PyErr_Occurred()) || feed_open_check(pyhr_state_of(op), self) < 0)
+        return NULL;
+    hr__feed_forget(self->feed, row);
+    Py_RETURN_NONE;
+}
+
+static PyObject *feed_stats(PyObject *op, PyObject *none)
+{
+    feed_object *self = (feed_object *)op;
+    pyhr_state *s = pyhr_state_of(op);
+    hr_error err = HR_ERROR_INIT;
+    char *text = NULL;
+    hr_status st;
+
+    (void)none;
+    if (feed_open_check(s, self) < 0)
+        return NULL;
+    st = hr_feed_stats(self->feed, &text, &err);
+    return text_taken(s, st, text, &err);
+}
+
+static PyObject *feed_rows(PyObject *op, void *none)
+{
+    feed_object *self = (feed_object *)op;
+
+    (void)none;
+    return PyLong_FromLongLong(self->feed ? hr__feed_rows(self->feed) : -1);
+}
+
+static PyObject *feed_closed(PyObject *op, void *none)
+{
+    (void)none;
+    return PyBool_FromLong(!((feed_object *)op)->feed);
+}
+
+static PyObject *feed_counts(PyObject *op, PyObject *none)
+{
+    feed_object *self = (feed_object *)op;
+    hr_run_counts c = { 0 };
+
+    (void)none;
+    if (feed_open_check(pyhr_state_of(op), self) < 0)
+        return NULL;
+    if (hr__feed_run(self->feed))
+        hr__run_counts(hr__feed_run(self->feed), &c);
+    return Py_BuildValue("{sLsLsLsLsLsLsL}", "files_opened", (long long)c.files_opened, "fragments_read",
+                         (long long)c.fragments_read, "rows_read", (long long)c.rows_read, "bytes_read",
+                         (long long)c.bytes_read, "tables_out", (long long)c.tables_out, "rows_out", (long long)c.rows_out,
+                         "tickets", (long long)c.tickets);
+}
+
+static PyObject *feed_enter(PyObject *op, PyObject *none)
+{
+    (void)none;
+    return Py_NewRef(op);
+}
+
+static PyObject *feed_exit(PyObject *op, PyObject *args)
+{
+    (void)args;
+    return feed_close(op, NULL);
+}
+
+/* -------------------------------------------------------------------------------------------------- as an Arrow stream */
+
+typedef struct feed_stream {
+    PyObject *feed, *owner;
+    PyObject *schema; /* a Schema, or NULL: that of the first table */
+    hr_table *first;         /* read ahead for its schema */
+    bool begun;
+    char error[1000];
+} feed_stream;
+
+/* The Python exception as text; the GIL is held. */
+static int stream_raised(feed_stream *fs)
+{
+    hr_error err = HR_ERROR_INIT;
+
+    pyhr_error_take(pyhr_state_of(fs->feed), &err);
+    snprintf(fs->error, sizeof fs->error, "%s", err.text);
+    hr_error_clear(&err);
+    return EINVAL;
+}
+
+static int stream_begin(feed_stream *fs)
+{
+    bool failed = false;
+
+    if (!fs->begun && !fs->schema)
+        fs->first = feed_take(fs->feed, &failed);
+    fs->begun = true;
+    return failed ? stream_raised(fs) : 0;
+}
+
+static int stream_get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
+{
+    feed_stream *fs = stream->private_data;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    hr_error err = HR_ERROR_INIT;
+    int rc = stream_begin(fs);
+
+    if (!rc && fs->schema) {
+        PyObject *capsule = PyObject_CallMethod(fs->schema, "__arrow_c_schema__", NULL);
+
+        if (!capsule || pyhr_take_schema(capsule, out) < 0)
+            rc = stream_raised(fs);
+        Py_XDECREF(capsule);
+    } else if (!rc) {
+        hr_schema *none = NULL;
+        hr_status st = fs->first ? HR_OK : hr__schema_new(NULL, 0, &none, &err);
+
+        if (!st)
+            st = fs->first ? hr_table_export(fs->first, out, NULL, &err) : hr__schema_export(none, out, &err);
+        hr__schema_unref(none);
+        if (st) {
+            snprintf(fs->error, sizeof fs->error, "%s", err.text);
+            rc = EINVAL;
+        }
+    }
+    PyGILState_Release(gil);
+    return rc;
+}
+
+static int stream_get_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
+{
+    feed_stream *fs = stream->private_data;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    hr_error err = HR_ERROR_INIT;
+    bool failed = false;
+    hr_table *t;
+    int rc = stream_begin(fs);
+
+    *out = (struct ArrowArray){ 0 };
+    if (!rc) {
+        t = fs->first ? fs->first : feed_take(fs->feed, &failed);
+        fs->first = NULL;
+        if (failed) {
+            rc = stream_raised(fs);
+        } else if (t && hr_table_export(t, NULL, out, &err)) {
+            snprintf(fs->error, sizeof fs->error, "%s", err.text);
+            rc = EINVAL;
+        }
+        hr_table_unref(t);
+    }
+    PyGILState_Release(gil);
+    return rc;
+}
+
+static const char *stream_last_error(struct ArrowArrayStream *stream) { return ((feed_stream *)stream->private_data)->error; }
+
+static void stream_release(struct ArrowArrayStream *stream)
+{
+    feed_stream *fs = stream->private_data;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *got = PyObject_CallMethod(fs->owner, "close", NULL);
+
+    if (!got)
+        PyErr_Clear();
+    Py_XDECREF(got);
+    hr_table_unref(fs->first);
+    Py_DECREF(fs->feed);
+    Py_DECREF(fs->owner);
+    Py_XDECREF(fs->schema);
+    PyMem_Free(fs);
+    stream->release = NULL;
+    PyGILState_Release(gil);
+}
+
+/* stream(schema or None, owner): the rest as an Arrow stream, which calls owner.close() when it is released. */
+static PyObject *feed_stream_capsule(PyObject *op, PyObject *args)
+{
+    struct ArrowArrayStream stream = { stream_get_schema, stream_get_next, stream_last_error, stream_release, NULL };
+    PyObject *schema, *owner;
+    feed_stream *fs;
+
+    if (!PyArg_ParseTuple(args, "OO", &schema, &owner))
+        return NULL;
+    fs = PyMem_Calloc(1, sizeof *fs);
+    if (!fs)
+        return PyErr_NoMemory();
+    fs->feed = Py_NewRef(op);
+    fs->owner = Py_NewRef(owner);
+    fs->schema = schema == Py_None ? NULL : Py_NewRef(schema);
+    stream.private_data = fs;
+    return pyhr_stream_capsule(&stream);
+}
+
+static PyMethodDef feed_methods[] = {
+    { "next", feed_next, METH_NOARGS, "The next Table; None at the end." },
+    { "position", feed_position, METH_VARARGS,
+      "position(row=-1): where the consumer is, as text; with keep_positions, before row `row` of those it got." },
+    { "forget", feed_forget, METH_O, "forget(row): no position before `row` will be asked for." },
+    { "stats", feed_stats, METH_NOARGS, "What was done so far, as JSON." },
+    { "counts", feed_counts, METH_NOARGS, "Counters of the run, as a dict." },
+    { "stream", feed_stream_capsule, METH_VARARGS,
+      "stream(schema or None, owner): the rest as an Arrow stream, which calls owner.close() at its end." },
+    { "close", feed_close, METH_NOARGS, "Stops the run wherever it is; tables stay valid." },
+    { "__enter__", feed_enter, METH_NOARGS, NULL },
+    { "__exit__", feed_exit, METH_VARARGS, NULL },
+    { NULL, NULL, 0, NULL },
+};
+
+static PyGetSetDef feed_getset[] = {
+    { "rows", feed_rows, NULL, "Rows returned so far; -1 when closed.", NULL },
+    { "closed", feed_closed, NULL, "True after close().", NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+
+static PyType_Slot feed_slots[] = {
+    { Py_tp_doc, "Feed(plan, *, batch_rows=0, drop_last=False, prefetch=0, epoch=0, seed=0, any_order=False, num_threads=0,\n"
+                 "memory_limit=0, position=None, trace_path=None, own_memory=False, keep_positions=False, inline_calls=()):\n"
+                 "runs the plan once." },
+    { Py_tp_new, feed_make },
+    { Py_tp_dealloc, feed_dealloc },
+    { Py_tp_traverse, feed_traverse },
+    { Py_tp_clear, feed_clear },
+    { Py_tp_methods, feed_methods },
+    { Py_tp_getset, feed_getset },
+    { Py_tp_iter, PyObject_SelfIter },
+    { Py_tp_iternext, feed_iternext },
+    { 0, NULL },
+};
+
+static PyType_Spec feed_spec = {
+    .name = "headrace._core.Feed",
+    .basicsize = sizeof(feed_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = feed_slots,
+};
+
+int pyhr_feed_types(PyObject *module, pyhr_state *s) { return pyhr_add_type(module, &feed_spec, &s->feed); }

@@ -1,0 +1,371 @@
+/* py_plan.c - Plan: what to read and what to do with it.
+ *
+ * Immutable; every constructor checks its arguments against the input's schema, so that an error appears at the line that
+ * made it. The GIL is free while files are listed and footers read. */
+#include "pyhr.h"
+
+typedef struct plan_object {
+    PyObject_HEAD
+    hr_plan *plan;
+} plan_object;
+
+/* Takes `plan`, even on failure. */
+static PyObject *plan_new(pyhr_state *s, hr_plan *plan)
+{
+    plan_object *self = PyObject_New(plan_object, s->plan);
+
+    if (!self) {
+        hr_plan_unref(plan);
+        return NULL;
+    }
+    self->plan = plan;
+    return (PyObject *)self;
+}
+
+static PyObject *plan_made(pyhr_state *s, hr_status st, hr_plan *plan, hr_error *err)
+{
+    return st ? pyhr_raise(s, st, err) : plan_new(s, plan);
+}
+
+hr_plan *pyhr_plan_of(pyhr_state *s, PyObject *op)
+{
+    if (Py_IS_TYPE(op, s->plan))
+        return ((plan_object *)op)->plan;
+    PyErr_Format(PyExc_TypeError, "expected a Plan, not %R", (PyObject *)Py_TYPE(op));
+    return NULL;
+}
+
+static void plan_dealloc(PyObject *op)
+{
+    PyTypeObject *type = Py_TYPE(op);
+    hr_plan *plan = ((plan_object *)op)->plan;
+
+    Py_BEGIN_ALLOW_THREADS /* the last reference closes files */
+    hr_plan_unref(plan);
+    Py_END_ALLOW_THREADS
+    PyObject_Free(op);
+    Py_DECREF(type);
+}
+
+/* --------------------------------------------------------------------------------------------------------------- leaves */
+
+/* Arguments that are lists of texts, kept alive together. */
+typedef struct texts {
+    const char **v;
+    int n;
+    PyObject *keep;
+} texts;
+
+static void texts_clear(texts *t)
+{
+    PyMem_Free(t->v);
+    Py_XDECREF(t->keep);
+}
+
+static int texts_get(texts *t, PyObject *list, const char *what)
+{
+    return list == Py_None ? 0 : pyhr_texts(list, what, &t->v, &t->n, &t->keep);
+}
+
+static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "urls",     "format",        "columns", "ignore_missing_paths",
+                             "suffixes", "include_paths", "options", NULL };
+    pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
+    PyObject *urls, *columns = Py_None, *suffixes = Py_None, *options = Py_None, *made = NULL;
+    texts url = { 0 }, column = { 0 }, suffix = { 0 }, option = { 0 };
+    const char *format = NULL, *include_paths = NULL;
+    hr_read_options o = { .struct_bytes = sizeof o };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    int ignore = 0;
+    hr_status st;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOzO", names, &urls, &format, &columns, &ignore, &suffixes,
+                                     &include_paths, &options))
+        return NULL;
+    if (texts_get(&url, urls, "paths") < 0 || texts_get(&column, columns, "columns") < 0 ||
+        texts_get(&suffix, suffixes, "file_extensions") < 0 || texts_get(&option, options, "options") < 0)
+        goto done;
+    o.columns = column.v;
+    o.n_columns = column.n;
+    o.ignore_missing_paths = ignore;
+    o.suffixes = suffix.v;
+    o.n_suffixes = suffix.n;
+    o.include_paths = include_paths;
+    o.format_options = option.v;
+    o.n_format_options = option.n;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_read(url.v, url.n, format, &o, &plan, &err);
+    Py_END_ALLOW_THREADS
+    made = plan_made(s, st, plan, &err);
+done:
+    texts_clear(&url);
+    texts_clear(&column);
+    texts_clear(&suffix);
+    texts_clear(&option);
+    return made;
+}
+
+static PyObject *plan_tables(PyObject *cls, PyObject *list)
+{
+    pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
+    PyObject *tuple = PySequence_Tuple(list), *made = NULL;
+    Py_ssize_t n = tuple ? PyTuple_Size(tuple) : 0;
+    hr_table **tables = tuple ? PyMem_Calloc((size_t)n + 1, sizeof *tables) : NULL;
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    hr_status st;
+
+    if (!tables) {
+        if (tuple)
+            PyErr_NoMemory();
+        goto done;
+    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (!(tables[i] = pyhr_table_of(s, PyTuple_GetItem(tuple, i))))
+            goto done;
+    st = hr_plan_tables(tables, (int)n, &plan, &err);
+    made = plan_made(s, st, plan, &err);
+done:
+    PyMem_Free(tables);
+    Py_XDECREF(tuple);
+    return made;
+}
+
+static PyObject *plan_range(PyObject *cls, PyObject *args)
+{
+    pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    const char *name;
+    long long n;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "Ls", &n, &name))
+        return NULL;
+    st = hr_plan_range(n, name, &plan, &err);
+    return plan_made(s, st, plan, &err);
+}
+
+static PyObject *plan_union(PyObject *cls, PyObject *list)
+{
+    pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
+    PyObject *tuple = PySequence_Tuple(list), *made = NULL;
+    Py_ssize_t n = tuple ? PyTuple_Size(tuple) : 0;
+    hr_plan **plans = tuple ? PyMem_Calloc((size_t)n + 1, sizeof *plans) : NULL;
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    hr_status st;
+
+    if (!plans) {
+        if (tuple)
+            PyErr_NoMemory();
+        goto done;
+    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (!(plans[i] = pyhr_plan_of(s, PyTuple_GetItem(tuple, i))))
+            goto done;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_union(plans, (int)n, &plan, &err);
+    Py_END_ALLOW_THREADS
+    made = plan_made(s, st, plan, &err);
+done:
+    PyMem_Free(plans);
+    Py_XDECREF(tuple);
+    return made;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ operators */
+
+static PyObject *plan_project(PyObject *op, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "names", "new_names", NULL };
+    pyhr_state *s = pyhr_state_of(op);
+    PyObject *list, *new_list = Py_None, *made = NULL;
+    texts old = { 0 }, fresh = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
+    hr_status st;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O", names, &list, &new_list))
+        return NULL;
+    if (texts_get(&old, list, "names") < 0 || texts_get(&fresh, new_list, "new_names") < 0)
+        goto done;
+    if (fresh.v && fresh.n != old.n) {
+        pyhr_raise_text(s, HR_INVALID, "%d names for %d columns", fresh.n, old.n);
+        goto done;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_project(in, old.v, fresh.v, old.n, &plan, &err);
+    Py_END_ALLOW_THREADS
+    made = plan_made(s, st, plan, &err);
+done:
+    texts_clear(&old);
+    texts_clear(&fresh);
+    return made;
+}
+
+static PyObject *plan_limit(PyObject *op, PyObject *arg)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    int64_t n = PyLong_AsLongLong(arg);
+    hr_status st;
+
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    st = hr_plan_limit(((plan_object *)op)->plan, n, &plan, &err);
+    return plan_made(pyhr_state_of(op), st, plan, &err);
+}
+
+static PyObject *plan_rebatch(PyObject *op, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "n_rows", "drop_last", NULL };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    long long n;
+    int drop_last = 0;
+    hr_status st;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "L|p", names, &n, &drop_last))
+        return NULL;
+    st = hr_plan_rebatch(((plan_object *)op)->plan, n, drop_last, &plan, &err);
+    return plan_made(pyhr_state_of(op), st, plan, &err);
+}
+
+static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "calls",       "name",       "qualified", "batch_rows",   "piece_rows",
+                             "piece_bytes", "one_to_one", "filter",    "inline_calls", NULL };
+    pyhr_state *s = pyhr_state_of(op);
+    hr_calls_options o = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
+    hr_op *made = NULL;
+    long long batch_rows = 0, piece_rows = 0, piece_bytes = 0;
+    int one_to_one = 0, filter = 0, inline_calls = 0;
+    PyObject *served;
+    hr_calls *calls;
+    hr_status st;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLppp", names, &served, &o.name, &o.qualified, &batch_rows, &piece_rows,
+                                     &piece_bytes, &one_to_one, &filter, &inline_calls))
+        return NULL;
+    calls = pyhr_calls_of(s, served);
+    if (!calls)
+        return NULL;
+    o.batch_rows = batch_rows;
+    o.piece_rows = piece_rows;
+    o.piece_bytes = piece_bytes;
+    o.one_to_one = one_to_one;
+    o.filter = filter;
+    o.inline_calls = inline_calls;
+    st = hr__op_calls(calls, &o, &made, &err);
+    if (!st) {
+        Py_BEGIN_ALLOW_THREADS
+        st = hr__plan_op(in, made, &plan, &err);
+        Py_END_ALLOW_THREADS
+    }
+    return plan_made(s, st, plan, &err);
+}
+
+/* -------------------------------------------------------------------------------------------------------------- looking */
+
+static PyObject *plan_schema(PyObject *op, PyObject *none)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = ((plan_object *)op)->plan;
+    hr_schema *schema = NULL;
+    hr_status st;
+
+    (void)none;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__plan_schema_early(plan, &schema, &err);
+    Py_END_ALLOW_THREADS
+    if (st)
+        return pyhr_raise(pyhr_state_of(op), st, &err);
+    return schema ? pyhr_schema(pyhr_state_of(op), schema) : Py_NewRef(Py_None);
+}
+
+static PyObject *plan_count(PyObject *op, PyObject *none)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = ((plan_object *)op)->plan;
+    int64_t n = -1;
+    bool known = false;
+    hr_status st;
+
+    (void)none;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_count(plan, &n, &known, &err);
+    Py_END_ALLOW_THREADS
+    if (st)
+        return pyhr_raise(pyhr_state_of(op), st, &err);
+    return known ? PyLong_FromLongLong(n) : Py_NewRef(Py_None);
+}
+
+static PyObject *plan_explain(PyObject *op, PyObject *none)
+{
+    hr_error err = HR_ERROR_INIT;
+    PyObject *made;
+    char *text = NULL;
+    hr_status st = hr_plan_explain(((plan_object *)op)->plan, &text, &err);
+
+    (void)none;
+    if (st)
+        return pyhr_raise(pyhr_state_of(op), st, &err);
+    made = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    hr_string_free(text);
+    return made;
+}
+
+static PyObject *plan_fingerprint(PyObject *op, PyObject *none)
+{
+    hr_error err = HR_ERROR_INIT;
+    char text[33];
+    hr_status st = hr_plan_fingerprint(((plan_object *)op)->plan, text, &err);
+
+    (void)none;
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : PyUnicode_FromString(text);
+}
+
+#define CLASS METH_CLASS
+#define WORDS METH_VARARGS | METH_KEYWORDS
+#define WITH_WORDS(fn) (PyCFunction)(void (*)(void)) fn
+
+static PyMethodDef plan_methods[] = {
+    { "read", WITH_WORDS(plan_read), WORDS | CLASS,
+      "read(urls, format, columns=None, ignore_missing_paths=False, suffixes=None, include_paths=None, options=None): files.\n\n"
+      "Lists paths now, reads nothing. options: 'name=value' of the format." },
+    { "tables", plan_tables, METH_O | CLASS, "tables(list of Table): rows in memory, shared." },
+    { "range", plan_range, METH_VARARGS | CLASS, "range(n, name): the int64 column of 0 .. n-1." },
+    { "union", plan_union, METH_O | CLASS, "union(plans): all rows of each in turn." },
+    { "project", WITH_WORDS(plan_project), WORDS, "project(names, new_names=None): these columns, in this order." },
+    { "limit", plan_limit, METH_O, "limit(n): the first n rows." },
+    { "rebatch", WITH_WORDS(plan_rebatch), WORDS, "rebatch(n_rows, drop_last=False): tables of exactly so many rows." },
+    { "calls", WITH_WORDS(plan_calls), WORDS,
+      "calls(calls, name, qualified, batch_rows=0, piece_rows=0, piece_bytes=0, one_to_one=False, filter=False,\n"
+      "inline_calls=False): a function, whose calls go to `calls`." },
+    { "schema", plan_schema, METH_NOARGS, "The Schema if it is known without running a function, else None." },
+    { "count", plan_count, METH_NOARGS, "The number of rows if metadata tells it, else None." },
+    { "explain", plan_explain, METH_NOARGS, "The plan as text, before and after the rewriting rules." },
+    { "fingerprint", plan_fingerprint, METH_NOARGS, "32 hex digits of nodes, arguments and files." },
+    { NULL, NULL, 0, NULL },
+};
+
+static PyType_Slot plan_slots[] = {
+    { Py_tp_doc, "An immutable tree of what to read and what to do with it." },
+    { Py_tp_dealloc, plan_dealloc },
+    { Py_tp_methods, plan_methods },
+    { 0, NULL },
+};
+
+static PyType_Spec plan_spec = {
+    .name = "headrace._core.Plan",
+    .basicsize = sizeof(plan_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = plan_slots,
+};
+
+int pyhr_plan_types(PyObject *module, pyhr_state *s) { return pyhr_add_type(module, &plan_spec, &s->plan); }

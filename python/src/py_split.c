@@ -1,0 +1,757 @@
+/* py_split.c - Split, RingServer, Ring: one order dealt to N consumers, in this process or in others.
+ *
+ * A Split is used from one thread per rank; a Ring is one rank's end in another process. Waits as in py_feed.c. Functions that
+ * run "inline" are served by whichever rank of this process waits. */
+#include "pyhr.h"
+
+typedef struct split_object {
+    PyObject_HEAD
+    hr_split *split; /* NULL: closed */
+    PyObject *inline_calls;
+    int pid;
+} split_object;
+
+/* batch_rows, drop_last, prefetch, own_memory, extra */
+static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_request *out)
+{
+    static char *names[] = { "rank", "batch_rows", "drop_last", "prefetch", "own_memory", "extra", NULL };
+    long long batch_rows;
+    int drop_last = 0, prefetch = 0, own = 0;
+    const char *extra = "";
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iL|pips", names, rank, &batch_rows, &drop_last, &prefetch, &own, &extra))
+        return -1;
+    *out = (hr_split_request){ .batch_rows = batch_rows, .drop_last = drop_last, .prefetch = prefetch, .own_memory = own };
+    if (strlen(extra) >= sizeof out->extra) {
+        PyErr_SetString(PyExc_ValueError, "extra: too long");
+        return -1;
+    }
+    memcpy(out->extra, extra, strlen(extra) + 1);
+    return 0;
+}
+
+static PyObject *text_taken(pyhr_state *s, hr_status st, char *text, hr_error *err)
+{
+    PyObject *made;
+
+    if (st)
+        return pyhr_raise(s, st, err);
+    made = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    hr_string_free(text);
+    return made;
+}
+
+/* --------------------------------------------------------------------------------------------------------------- Split */
+
+static int tail_from(pyhr_state *s, const char *text, hr_split_tail *out)
+{
+    static const struct {
+        const char *name;
+        hr_split_tail tail;
+    } tails[] = { { "equal", HR_TAIL_EQUAL }, { "uneven", HR_TAIL_UNEVEN }, { "pad", HR_TAIL_PAD } };
+
+    for (int i = 0; i < HR_LEN(tails); i++)
+        if (strcmp(text, tails[i].name) == 0) {
+            *out = tails[i].tail;
+            return 0;
+        }
+    pyhr_raise_text(s, HR_INVALID, "tail '%s': expected equal, uneven or pad", text);
+    return -1;
+}
+
+static PyObject *split_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
+{
+    pyhr_state *s = PyType_GetModuleState(cls);
+    PyObject *words = kwargs ? PyDict_Copy(kwargs) : PyDict_New(), *plan_arg, *served = NULL, *calls = NULL, *tail_arg = NULL;
+    hr_feed_options options;
+    hr_split_tail tail = HR_TAIL_EQUAL;
+    hr_error err = HR_ERROR_INIT;
+    hr_split *split = NULL;
+    split_object *self = NULL;
+    hr_plan *plan;
+    int n;
+    hr_status st;
+
+    if (!words || !PyArg_ParseTuple(args, "Oi|O", &plan_arg, &n, &tail_arg) || !(plan = pyhr_plan_of(s, plan_arg)))
+        goto done;
+    served = PyDict_GetItemString(words, "inline_calls");
+    calls = pyhr_inline_calls(s, served);
+    if (!calls || (served && PyDict_DelItemString(words, "inline_calls") < 0))
+        goto done;
+    if (!tail_arg)
+        tail_arg = PyDict_GetItemString(words, "tail");
+    if (tail_arg) {
+        const char *text = pyhr_text(tail_arg);
+
+        if (!text || tail_from(s, text, &tail) < 0)
+            goto done;
+    }
+    if (pyhr_feed_options(words, &options) < 0)
+        goto done;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__split_new(plan, n, tail, &options, &split, &err);
+    Py_END_ALLOW_THREADS
+    if (st) {
+        pyhr_raise(s, st, &err);
+        goto done;
+    }
+    self = PyObject_GC_New(split_object, cls);
+    if (!self) {
+        hr__split_unref(split);
+        goto done;
+    }
+    self->split = split;
+    self->inline_calls = calls;
+    self->pid = hr__pid();
+    calls = NULL;
+    PyObject_GC_Track(self);
+done:
+    Py_XDECREF(calls);
+    Py_XDECREF(words);
+    return (PyObject *)self;
+}
+
+static int split_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(op));
+    Py_VISIT(((split_object *)op)->inline_calls);
+    return 0;
+}
+
+static int split_clear(PyObject *op)
+{
+    Py_CLEAR(((split_object *)op)->inline_calls);
+    return 0;
+}
+
+static void split_dealloc(PyObject *op)
+{
+    split_object *self = (split_object *)op;
+    PyTypeObject *type = Py_TYPE(op);
+    hr_split *split = self->split;
+
+    PyObject_GC_UnTrack(op);
+    if (split && self->pid == hr__pid()) {
+        Py_BEGIN_ALLOW_THREADS
+        hr__split_close(split);
+        hr__split_unref(split);
+        Py_END_ALLOW_THREADS
+    }
+    Py_XDECREF(self->inline_calls);
+    PyObject_GC_Del(op);
+    Py_DECREF(type);
+}
+
+/* A reference of the caller's, so that close() of another thread does not free it under him; NULL with an exception. */
+static hr_split *split_of(PyObject *op)
+{
+    split_object *self = (split_object *)op;
+    pyhr_state *s = pyhr_state_of(op);
+
+    if (self->pid != hr__pid())
+        return pyhr_raise_text(s, HR_INVALID, "this split belongs to process %d; a forked child cannot use it", self->pid);
+    if (!self->split)
+        return pyhr_raise_text(s, HR_INVALID, "the split is closed");
+    pyhr_drain_run(s);
+    return hr__split_ref(self->split);
+}
+
+static int rank_check(PyObject *op, const hr_split *split, int rank)
+{
+    if (rank >= 0 && rank < hr__split_n_ranks(split))
+        return 0;
+    pyhr_raise_text(pyhr_state_of(op), HR_INVALID, "rank %d of %d", rank, hr__split_n_ranks(split));
+    return -1;
+}
+
+static void split_drop(hr_split *split)
+{
+    Py_BEGIN_ALLOW_THREADS
+    hr__split_unref(split);
+    Py_END_ALLOW_THREADS
+}
+
+static PyObject *split_begin(PyObject *op, PyObject *args, PyObject *kwargs)
+{
+    split_object *self = (split_object *)op;
+    pyhr_state *s = pyhr_state_of(op);
+    hr_error err = HR_ERROR_INIT;
+    hr_split_request q;
+    hr_split *split;
+    int rank;
+    hr_status st = HR_PENDING;
+
+    if (request_from(args, kwargs, &rank, &q) < 0 || !(split = split_of(op)))
+        return NULL;
+    while (st == HR_PENDING && rank_check(op, split, rank) == 0) {
+        Py_BEGIN_ALLOW_THREADS
+        st = hr__split_begin(split, rank, &q, PYHR_WAIT_MS, &err);
+        Py_END_ALLOW_THREADS
+        if (st == HR_PENDING && (PyErr_CheckSignals() < 0 || pyhr_serve(s, self->inline_calls) < 0))
+            break;
+    }
+    split_drop(split);
+    return st || PyErr_Occurred() ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *split_next(PyObject *op, PyObject *arg)
+{
+    split_object *self = (split_object *)op;
+    pyhr_state *s = pyhr_state_of(op);
+    hr_error err = HR_ERROR_INIT;
+    int rank = (int)PyLong_AsLong(arg);
+    hr_table *t = NULL;
+    hr_split *split;
+    hr_status st = HR_PENDING;
+
+    if ((rank == -1 && PyErr_Occurred()) || !(split = split_of(op)))
+        return NULL;
+    while (st == HR_PENDING && rank_check(op, split, rank) == 0) {
+        Py_BEGIN_ALLOW_THREADS
+        st = hr__split_next(split, rank, PYHR_WAIT_MS, &t, &err);
+        Py_END_ALLOW_THREADS
+        if (st == HR_PENDING && (PyErr_CheckSignals() < 0 || pyhr_serve(s, self->inline_calls) < 0))
+            break;
+    }
+    split_drop(split);
+    return st || PyErr_Occurred() ? pyhr_raise(s, st, &err) : pyhr_table(s, t);
+}
+
+static PyObject *split_leave(PyObject *op, PyObject *arg)
+{
+    int rank = (int)PyLong_AsLong(arg);
+    hr_split *split = ((split_object *)op)->split;
+
+    if (rank == -1 && PyErr_Occurred())
+        return NULL;
+    if (!split || ((split_object *)op)->pid != hr__pid())
+        Py_RETURN_NONE;
+    if (rank_check(op, split, rank) < 0)
+        return NULL;
+    hr__split_ref(split);
+    Py_BEGIN_ALLOW_THREADS
+    hr__split_leave(split, rank);
+    Py_END_ALLOW_THREADS
+    split_drop(split);
+    Py_RETURN_NONE;
+}
+
+static PyObject *split_lost(PyObject *op, PyObject *args)
+{
+    hr_error why = HR_ERROR_INIT;
+    const char *text = NULL;
+    hr_split *split;
+    int rank;
+
+    if (!PyArg_ParseTuple(args, "i|z", &rank, &text) || !(split = split_of(op)))
+        return NULL;
+    if (rank_check(op, split, rank) == 0) {
+        if (text)
+            hr_error_set(&why, HR_PEER, "%s", text);
+        Py_BEGIN_ALLOW_THREADS
+        hr__split_lost(split, rank, text ? &why : NULL);
+        Py_END_ALLOW_THREADS
+    }
+    split_drop(split);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *split_position(PyObject *op, PyObject *none)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_split *split = split_of(op);
+    char *text = NULL;
+    hr_status st;
+
+    (void)none;
+    if (!split)
+        return NULL;
+    st = hr__split_position(split, &text, &err);
+    split_drop(split);
+    return text_taken(pyhr_state_of(op), st, text, &err);
+}
+
+static PyObject *split_restore(PyObject *op, PyObject *arg)
+{
+    hr_error err = HR_ERROR_INIT;
+    const char *text = pyhr_text(arg);
+    hr_split *split = text ? split_of(op) : NULL;
+    hr_status st;
+
+    if (!split)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__split_restore(split, text, &err);
+    Py_END_ALLOW_THREADS
+    split_drop(split);
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *split_schema(PyObject *op, PyObject *none)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_split *split = split_of(op);
+    hr_schema *schema = NULL;
+    hr_status st;
+
+    (void)none;
+    if (!split)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__split_schema(split, &schema, &err);
+    Py_END_ALLOW_THREADS
+    split_drop(split);
+    if (st)
+        return pyhr_raise(pyhr_state_of(op), st, &err);
+    return schema ? pyhr_schema(pyhr_state_of(op), schema) : Py_NewRef(Py_None);
+}
+
+static PyObject *split_stats(PyObject *op, PyObject *none)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_split *split = split_of(op);
+    char *text = NULL;
+    hr_status st;
+
+    (void)none;
+    if (!split)
+        return NULL;
+    st = hr__split_stats(split, &text, &err);
+    split_drop(split);
+    return text_taken(pyhr_state_of(op), st, text, &err);
+}
+
+static PyObject *split_close(PyObject *op, PyObject *none)
+{
+    split_object *self = (split_object *)op;
+    hr_split *split = self->split;
+
+    (void)none;
+    self->split = NULL;
+    if (split && self->pid == hr__pid()) {
+        Py_BEGIN_ALLOW_THREADS
+        hr__split_close(split);
+        hr__split_unref(split);
+        Py_END_ALLOW_THREADS
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *split_n_ranks(PyObject *op, void *none)
+{
+    hr_split *split = ((split_object *)op)->split;
+
+    (void)none;
+    return PyLong_FromLong(split ? hr__split_n_ranks(split) : 0);
+}
+
+#define WITH_WORDS(fn) (PyCFunction)(void (*)(void)) fn
+
+static PyMethodDef split_methods[] = {
+    { "begin", WITH_WORDS(split_begin), METH_VARARGS | METH_KEYWORDS,
+      "begin(rank, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra=''): waits until all ranks ask for the\n"
+      "same; MismatchError names what differs." },
+    { "next", split_next, METH_O, "next(rank): that rank's next Table; None at the end of its epoch." },
+    { "leave", split_leave, METH_O, "leave(rank): it gives up the rest of its epoch." },
+    { "lost", split_lost, METH_VARARGS, "lost(rank, text=None): it is gone; the others get PeerError with the text." },
+    { "position", split_position, METH_NOARGS, "The one global position, as text." },
+    { "restore", split_restore, METH_O, "restore(text): go on from there; before an epoch begins." },
+    { "schema", split_schema, METH_NOARGS, "The Schema; None if only a run will tell." },
+    { "stats", split_stats, METH_NOARGS, "What was done, as JSON." },
+    { "close", split_close, METH_NOARGS, "Ends the run; ranks that wait get CancelledError." },
+    { NULL, NULL, 0, NULL },
+};
+
+static PyGetSetDef split_getset[] = {
+    { "n_ranks", split_n_ranks, NULL, "Number of consumers.", NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+
+static PyType_Slot split_slots[] = {
+    { Py_tp_doc, "Split(plan, n, tail='equal', **options): one feed dealt to n consumers by step." },
+    { Py_tp_new, split_make },
+    { Py_tp_dealloc, split_dealloc },
+    { Py_tp_traverse, split_traverse },
+    { Py_tp_clear, split_clear },
+    { Py_tp_methods, split_methods },
+    { Py_tp_getset, split_getset },
+    { 0, NULL },
+};
+
+static PyType_Spec split_spec = {
+    .name = "headrace._core.Split",
+    .basicsize = sizeof(split_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = split_slots,
+};
+
+/* ---------------------------------------------------------------------------------------------------------- RingServer */
+
+typedef struct server_object {
+    PyObject_HEAD
+    hr_ring_server *server; /* NULL: stopped */
+    PyObject *address;
+    int pid;
+} server_object;
+
+static PyObject *server_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "splits", NULL };
+    pyhr_state *s = PyType_GetModuleState(cls);
+    PyObject *list, *tuple = NULL, *text = NULL;
+    hr_split **splits = NULL;
+    hr_error err = HR_ERROR_INIT;
+    hr_ring_server *server = NULL;
+    server_object *self = NULL;
+    char *address = NULL;
+    Py_ssize_t n;
+    hr_status st;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &list) || !(tuple = PySequence_Tuple(list)))
+        return NULL;
+    n = PyTuple_Size(tuple);
+    splits = PyMem_Calloc((size_t)n + 1, sizeof *splits);
+    if (!splits) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *op = PyTuple_GetItem(tuple, i);
+
+        if (!Py_IS_TYPE(op, s->split) || !(splits[i] = ((split_object *)op)->split)) {
+            PyErr_SetString(PyExc_TypeError, "RingServer: expected open Splits");
+            goto done;
+        }
+    }
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__ring_serve(splits, (int)n, &server, &address, &err);
+    Py_END_ALLOW_THREADS
+    text = text_taken(s, st, address, &err);
+    if (!text)
+        goto done;
+    self = PyObject_New(server_object, cls);
+    if (!self) {
+        hr__ring_stop(server);
+        Py_DECREF(text);
+        goto done;
+    }
+    self->server = server;
+    self->address = text;
+    self->pid = hr__pid();
+done:
+    PyMem_Free(splits);
+    Py_XDECREF(tuple);
+    return (PyObject *)self;
+}
+
+static PyObject *server_stop(PyObject *op, PyObject *none)
+{
+    server_object *self = (server_object *)op;
+    hr_ring_server *server = self->server;
+
+    (void)none;
+    self->server = NULL;
+    if (server && self->pid == hr__pid()) {
+        Py_BEGIN_ALLOW_THREADS
+        hr__ring_stop(server);
+        Py_END_ALLOW_THREADS
+    }
+    Py_RETURN_NONE;
+}
+
+static void server_dealloc(PyObject *op)
+{
+    PyTypeObject *type = Py_TYPE(op);
+
+    Py_XDECREF(server_stop(op, NULL));
+    Py_XDECREF(((server_object *)op)->address);
+    PyObject_Free(op);
+    Py_DECREF(type);
+}
+
+static PyObject *server_address(PyObject *op, void *none)
+{
+    (void)none;
+    return Py_NewRef(((server_object *)op)->address);
+}
+
+static PyMethodDef server_methods[] = {
+    { "stop", server_stop, METH_NOARGS, "Ends all connections." },
+    { NULL, NULL, 0, NULL },
+};
+
+static PyGetSetDef server_getset[] = {
+    { "address", server_address, NULL, "Where a Ring connects to: 'name:token'.", NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+
+static PyType_Slot server_slots[] = {
+    { Py_tp_doc, "RingServer(splits): serves their ranks to other processes of this user and machine." },
+    { Py_tp_new, server_make },
+    { Py_tp_dealloc, server_dealloc },
+    { Py_tp_methods, server_methods },
+    { Py_tp_getset, server_getset },
+    { 0, NULL },
+};
+
+static PyType_Spec server_spec = {
+    .name = "headrace._core.RingServer",
+    .basicsize = sizeof(server_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = server_slots,
+};
+
+/* ---------------------------------------------------------------------------------------------------------------- Ring */
+
+typedef struct ring_object {
+    PyObject_HEAD
+    hr_ring *ring; /* NULL: closed */
+    int rank;
+    int pid;
+    bool busy; /* a call waits without the GIL: close() must not free it */
+} ring_object;
+
+static PyObject *ring_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "address", "split", "rank", "timeout", NULL };
+    pyhr_state *s = PyType_GetModuleState(cls);
+    hr_error err = HR_ERROR_INIT;
+    hr_ring *ring = NULL;
+    ring_object *self;
+    const char *address;
+    int split, rank;
+    double timeout = 30;
+    hr_status st;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sii|d", names, &address, &split, &rank, &timeout))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__ring_connect(address, split, rank, (int)(timeout * 1000), &ring, &err);
+    Py_END_ALLOW_THREADS
+    if (st)
+        return pyhr_raise(s, st, &err);
+    self = PyObject_New(ring_object, cls);
+    if (!self) {
+        hr__ring_close(ring);
+        return NULL;
+    }
+    self->ring = ring;
+    self->rank = rank;
+    self->pid = hr__pid();
+    self->busy = false;
+    return (PyObject *)self;
+}
+
+static hr_ring *ring_of(PyObject *op)
+{
+    ring_object *self = (ring_object *)op;
+    pyhr_state *s = pyhr_state_of(op);
+
+    if (self->pid != hr__pid())
+        return pyhr_raise_text(s, HR_INVALID, "this shard belongs to process %d; a forked child cannot use it", self->pid);
+    if (!self->ring)
+        return pyhr_raise_text(s, HR_INVALID, "the shard is closed");
+    if (self->busy)
+        return pyhr_raise_text(s, HR_INVALID, "two threads use one shard");
+    return self->ring;
+}
+
+/* Repeats `call`, which gives a status, without the GIL, until it is not HR_PENDING; leaves HR_PENDING if a signal raised. */
+#define RING_WAIT(op, st, call)                                                                                        \
+    do {                                                                                                               \
+        ((ring_object *)(op))->busy = true;                                                                            \
+        do {                                                                                                           \
+            Py_BEGIN_ALLOW_THREADS                                                                                     \
+            st = (call);                                                                                               \
+            Py_END_ALLOW_THREADS                                                                                       \
+        } while (st == HR_PENDING && PyErr_CheckSignals() == 0);                                                       \
+        ((ring_object *)(op))->busy = false;                                                                           \
+    } while (0)
+
+static PyObject *ring_begin(PyObject *op, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "batch_rows", "drop_last", "prefetch", "own_memory", "extra", NULL };
+    pyhr_state *s = pyhr_state_of(op);
+    hr_ring *ring = ring_of(op);
+    hr_error err = HR_ERROR_INIT;
+    hr_split_request q = { 0 };
+    long long batch_rows;
+    int drop_last = 0, prefetch = 0, own = 0;
+    const char *extra = "";
+    hr_status st;
+
+    if (!ring || !PyArg_ParseTupleAndKeywords(args, kwargs, "L|pips", names, &batch_rows, &drop_last, &prefetch, &own, &extra))
+        return NULL;
+    q = (hr_split_request){ .batch_rows = batch_rows, .drop_last = drop_last, .prefetch = prefetch, .own_memory = own };
+    if (strlen(extra) >= sizeof q.extra) {
+        PyErr_SetString(PyExc_ValueError, "extra: too long");
+        return NULL;
+    }
+    memcpy(q.extra, extra, strlen(extra) + 1);
+    RING_WAIT(op, st, hr__ring_begin(ring, &q, PYHR_WAIT_MS, &err));
+    return st ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *ring_next(PyObject *op, PyObject *none)
+{
+    pyhr_state *s = pyhr_state_of(op);
+    hr_ring *ring = ring_of(op);
+    hr_error err = HR_ERROR_INIT;
+    hr_table *t = NULL;
+    hr_status st;
+
+    (void)none;
+    if (!ring)
+        return NULL;
+    RING_WAIT(op, st, hr__ring_next(ring, PYHR_WAIT_MS, &t, &err));
+    return st ? pyhr_raise(s, st, &err) : pyhr_table(s, t);
+}
+
+static PyObject *ring_leave(PyObject *op, PyObject *none)
+{
+    ring_object *self = (ring_object *)op;
+
+    (void)none;
+    if (!self->ring || self->pid != hr__pid())
+        Py_RETURN_NONE;
+    if (!ring_of(op))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    hr__ring_leave(self->ring);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *ring_position(PyObject *op, PyObject *none)
+{
+    hr_ring *ring = ring_of(op);
+    hr_error err = HR_ERROR_INIT;
+    char *text = NULL;
+    hr_status st;
+
+    (void)none;
+    if (!ring)
+        return NULL;
+    RING_WAIT(op, st, hr__ring_position(ring, PYHR_WAIT_MS, &text, &err));
+    return text_taken(pyhr_state_of(op), st, text, &err);
+}
+
+static PyObject *ring_restore(PyObject *op, PyObject *arg)
+{
+    const char *text = pyhr_text(arg);
+    hr_ring *ring = text ? ring_of(op) : NULL;
+    hr_error err = HR_ERROR_INIT;
+    hr_status st;
+
+    if (!ring)
+        return NULL;
+    RING_WAIT(op, st, hr__ring_restore(ring, text, PYHR_WAIT_MS, &err));
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *ring_schema(PyObject *op, PyObject *none)
+{
+    hr_ring *ring = ring_of(op);
+    hr_error err = HR_ERROR_INIT;
+    hr_schema *schema = NULL;
+    hr_status st;
+
+    (void)none;
+    if (!ring)
+        return NULL;
+    RING_WAIT(op, st, hr__ring_schema(ring, PYHR_WAIT_MS, &schema, &err));
+    if (st)
+        return pyhr_raise(pyhr_state_of(op), st, &err);
+    return schema ? pyhr_schema(pyhr_state_of(op), schema) : Py_NewRef(Py_None);
+}
+
+static PyObject *ring_stats(PyObject *op, PyObject *none)
+{
+    hr_ring *ring = ring_of(op);
+    hr_error err = HR_ERROR_INIT;
+    char *text = NULL;
+    hr_status st;
+
+    (void)none;
+    if (!ring)
+        return NULL;
+    RING_WAIT(op, st, hr__ring_stats(ring, PYHR_WAIT_MS, &text, &err));
+    return text_taken(pyhr_state_of(op), st, text, &err);
+}
+
+static PyObject *ring_fail(PyObject *op, PyObject *arg)
+{
+    ring_object *self = (ring_object *)op;
+    const char *why = pyhr_text(arg);
+
+    if (!why)
+        return NULL;
+    if (self->ring && self->pid == hr__pid() && !self->busy)
+        hr__ring_fail(self->ring, why);
+    Py_RETURN_NONE;
+}
+
+static PyObject *ring_close(PyObject *op, PyObject *none)
+{
+    ring_object *self = (ring_object *)op;
+    hr_ring *ring = self->ring;
+
+    (void)none;
+    if (self->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "the shard is in use by another thread");
+        return NULL;
+    }
+    self->ring = NULL;
+    if (ring && self->pid == hr__pid()) {
+        Py_BEGIN_ALLOW_THREADS
+        hr__ring_close(ring);
+        Py_END_ALLOW_THREADS
+    }
+    Py_RETURN_NONE;
+}
+
+static void ring_dealloc(PyObject *op)
+{
+    PyTypeObject *type = Py_TYPE(op);
+
+    Py_XDECREF(ring_close(op, NULL));
+    PyObject_Free(op);
+    Py_DECREF(type);
+}
+
+static PyMethodDef ring_methods[] = {
+    { "begin", WITH_WORDS(ring_begin), METH_VARARGS | METH_KEYWORDS,
+      "begin(batch_rows, drop_last=False, prefetch=0, own_memory=False, extra=''): as Split.begin." },
+    { "next", ring_next, METH_NOARGS, "The next Table; None at the end of the epoch. It stays valid as long as it is held." },
+    { "leave", ring_leave, METH_NOARGS, "Gives up the rest of the epoch." },
+    { "position", ring_position, METH_NOARGS, "The one global position, as text." },
+    { "restore", ring_restore, METH_O, "restore(text): go on from there; before an epoch begins." },
+    { "schema", ring_schema, METH_NOARGS, "The Schema; None if only a run will tell." },
+    { "stats", ring_stats, METH_NOARGS, "What was done, as JSON." },
+    { "fail", ring_fail, METH_O, "fail(why): tells the server, and so the other ranks, that this rank raised." },
+    { "close", ring_close, METH_NOARGS, "Ends the connection; batches that are held stay valid." },
+    { NULL, NULL, 0, NULL },
+};
+
+static PyType_Slot ring_slots[] = {
+    { Py_tp_doc, "Ring(address, split, rank, timeout=30.0): one rank of one split of a RingServer." },
+    { Py_tp_new, ring_make },
+    { Py_tp_dealloc, ring_dealloc },
+    { Py_tp_methods, ring_methods },
+    { 0, NULL },
+};
+
+static PyType_Spec ring_spec = {
+    .name = "headrace._core.Ring",
+    .basicsize = sizeof(ring_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = ring_slots,
+};
+
+int pyhr_split_types(PyObject *module, pyhr_state *s)
+{
+    return pyhr_add_type(module, &split_spec, &s->split) < 0 || pyhr_add_type(module, &server_spec, &s->ring_server) < 0 ||
+                   pyhr_add_type(module, &ring_spec, &s->ring) < 0
+               ? -1
+               : 0;
+}

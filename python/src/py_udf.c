@@ -1,0 +1,544 @@
+/* py_udf.c - functions of the user's: Calls, the queue; Call, one of its entries; Worker, the other process's end.
+ *
+ * Worker processes are served by the engine's poller and never seen here, once added. Threads and the consumer's own thread
+ * ("inline") take calls from the same queue: call = calls.take(ms); call.result(table) ...; call.done() or call.fail(). A Call
+ * that is dropped without either fails. */
+#include "pyhr.h"
+
+/* --------------------------------------------------------------------------------------------------------------- Calls */
+
+typedef struct calls_object {
+    PyObject_HEAD
+    hr_calls *calls;
+} calls_object;
+
+hr_calls *pyhr_calls_of(pyhr_state *s, PyObject *op)
+{
+    if (Py_IS_TYPE(op, s->calls))
+        return ((calls_object *)op)->calls;
+    PyErr_Format(PyExc_TypeError, "expected Calls, not %R", (PyObject *)Py_TYPE(op));
+    return NULL;
+}
+
+static PyObject *calls_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "name", NULL };
+    pyhr_state *s = PyType_GetModuleState(cls);
+    hr_error err = HR_ERROR_INIT;
+    hr_calls *calls = NULL;
+    calls_object *self;
+    const char *name;
+    hr_status st;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s", names, &name))
+        return NULL;
+    st = hr__calls_new(name, &calls, &err);
+    if (st)
+        return pyhr_raise(s, st, &err);
+    self = PyObject_New(calls_object, cls);
+    if (!self) {
+        hr__calls_unref(calls);
+        return NULL;
+    }
+    self->calls = calls;
+    return (PyObject *)self;
+}
+
+static void calls_dealloc(PyObject *op)
+{
+    PyTypeObject *type = Py_TYPE(op);
+    hr_calls *calls = ((calls_object *)op)->calls;
+
+    Py_BEGIN_ALLOW_THREADS
+    hr__calls_unref(calls);
+    Py_END_ALLOW_THREADS
+    PyObject_Free(op);
+    Py_DECREF(type);
+}
+
+typedef struct call_object {
+    PyObject_HEAD
+    hr_call *call; /* NULL: ended */
+    hr_calls *calls;
+} call_object;
+
+static PyObject *call_new(pyhr_state *s, hr_calls *calls, hr_call *takes)
+{
+    call_object *self = PyObject_New(call_object, s->call);
+
+    if (!self) {
+        hr__call_done(takes, HR_NO_MEMORY, NULL);
+        return NULL;
+    }
+    self->call = takes;
+    self->calls = hr__calls_ref(calls);
+    return (PyObject *)self;
+}
+
+/* A Call, None after timeout_ms, False when the queue is closed. */
+static PyObject *calls_take(PyObject *op, PyObject *arg)
+{
+    pyhr_state *s = pyhr_state_of(op);
+    hr_calls *calls = ((calls_object *)op)->calls;
+    hr_error err = HR_ERROR_INIT;
+    hr_call *call = NULL;
+    int timeout_ms = (int)PyLong_AsLong(arg);
+    hr_status st;
+
+    if (timeout_ms == -1 && PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__calls_take(calls, timeout_ms, &call, &err);
+    Py_END_ALLOW_THREADS
+    if (st == HR_PENDING || st == HR_CANCELLED) {
+        hr_error_clear(&err);
+        return Py_NewRef(st == HR_PENDING ? Py_None : Py_False);
+    }
+    return st ? pyhr_raise(s, st, &err) : call_new(s, calls, call);
+}
+
+static PyObject *calls_add_worker(PyObject *op, PyObject *args)
+{
+    pyhr_state *s = pyhr_state_of(op);
+    hr_calls *calls = ((calls_object *)op)->calls;
+    hr_error err = HR_ERROR_INIT;
+    int fd, pid;
+    const char *init;
+    Py_ssize_t n;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "iiy#", &fd, &pid, &init, &n))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__calls_add_worker(calls, fd, pid, init, n, &err);
+    Py_END_ALLOW_THREADS
+    return st ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *calls_close(PyObject *op, PyObject *none)
+{
+    hr_calls *calls = ((calls_object *)op)->calls;
+
+    (void)none;
+    Py_BEGIN_ALLOW_THREADS
+    hr__calls_close(calls);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *calls_n_workers(PyObject *op, void *none)
+{
+    (void)none;
+    return PyLong_FromLong(hr__calls_n_workers(((calls_object *)op)->calls));
+}
+
+static PyObject *calls_n_waiting(PyObject *op, void *none)
+{
+    (void)none;
+    return PyLong_FromLong(hr__calls_n_waiting(((calls_object *)op)->calls));
+}
+
+static PyMethodDef calls_methods[] = {
+    { "take", calls_take, METH_O, "take(timeout_ms): a Call; None if there was none; False when the queue is closed." },
+    { "add_worker", calls_add_worker, METH_VARARGS,
+      "add_worker(fd, pid, init): a process at the other end of this socket (taken); init bytes are sent to it first." },
+    { "close", calls_close, METH_NOARGS, "Workers end, waiting calls fail, take() gives False." },
+    { NULL, NULL, 0, NULL },
+};
+
+static PyGetSetDef calls_getset[] = {
+    { "n_workers", calls_n_workers, NULL, "Worker processes that are there.", NULL },
+    { "n_waiting", calls_n_waiting, NULL, "Calls that nobody has taken yet.", NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+
+static PyType_Slot calls_slots[] = {
+    { Py_tp_doc, "Calls(name): a queue of function calls. It outlives runs." },
+    { Py_tp_new, calls_make },
+    { Py_tp_dealloc, calls_dealloc },
+    { Py_tp_methods, calls_methods },
+    { Py_tp_getset, calls_getset },
+    { 0, NULL },
+};
+
+static PyType_Spec calls_spec = {
+    .name = "headrace._core.Calls",
+    .basicsize = sizeof(calls_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = calls_slots,
+};
+
+/* ---------------------------------------------------------------------------------------------------------------- Call */
+
+static void call_end(call_object *self, hr_status st, hr_error *err)
+{
+    hr_call *call = self->call;
+
+    self->call = NULL;
+    Py_BEGIN_ALLOW_THREADS
+    hr__call_done(call, st, err);
+    Py_END_ALLOW_THREADS
+}
+
+static void call_dealloc(PyObject *op)
+{
+    call_object *self = (call_object *)op;
+    PyTypeObject *type = Py_TYPE(op);
+    hr_error err = HR_ERROR_INIT;
+
+    if (self->call)
+        call_end(self, hr_error_set(&err, HR_CALLBACK, "a function's call was dropped without a result"), &err);
+    hr__calls_unref(self->calls);
+    PyObject_Free(op);
+    Py_DECREF(type);
+}
+
+static int call_check(call_object *self)
+{
+    if (self->call)
+        return 0;
+    PyErr_SetString(PyExc_ValueError, "the call has ended");
+    return -1;
+}
+
+static PyObject *place_object(const hr_call_place *p)
+{
+    return Py_BuildValue("KLiLK", (unsigned long long)p->seed, (long long)p->epoch, (int)p->op_index, (long long)p->ordinal,
+                         (unsigned long long)p->random);
+}
+
+static PyObject *call_table(PyObject *op, void *none)
+{
+    call_object *self = (call_object *)op;
+
+    (void)none;
+    if (call_check(self) < 0)
+        return NULL;
+    return pyhr_table(pyhr_state_of(op), hr_table_ref((hr_table *)(uintptr_t)hr__call_input(self->call)));
+}
+
+static PyObject *call_place(PyObject *op, void *none)
+{
+    call_object *self = (call_object *)op;
+    hr_call_place place;
+
+    (void)none;
+    if (call_check(self) < 0)
+        return NULL;
+    hr__call_place(self->call, &place);
+    return place_object(&place);
+}
+
+static PyObject *call_result(PyObject *op, PyObject *table)
+{
+    call_object *self = (call_object *)op;
+    hr_table *t = pyhr_table_of(pyhr_state_of(op), table);
+
+    if (!t || call_check(self) < 0)
+        return NULL;
+    hr__call_result(self->call, hr_table_ref(t));
+    Py_RETURN_NONE;
+}
+
+static PyObject *call_done(PyObject *op, PyObject *none)
+{
+    call_object *self = (call_object *)op;
+    hr_error err = HR_ERROR_INIT;
+
+    (void)none;
+    if (call_check(self) < 0)
+        return NULL;
+    call_end(self, HR_OK, &err);
+    Py_RETURN_NONE;
+}
+
+static int error_from(PyObject *args, hr_error *err)
+{
+    const char *text, *detail;
+    Py_ssize_t n;
+
+    if (!PyArg_ParseTuple(args, "sy#", &text, &detail, &n))
+        return -1;
+    hr_error_set(err, HR_CALLBACK, "%s", text);
+    hr_error_set_detail(err, detail, (size_t)n);
+    return 0;
+}
+
+static PyObject *call_fail(PyObject *op, PyObject *args)
+{
+    call_object *self = (call_object *)op;
+    hr_error err = HR_ERROR_INIT;
+
+    if (call_check(self) < 0 || error_from(args, &err) < 0)
+        return NULL;
+    call_end(self, HR_CALLBACK, &err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *build(PyObject *what, pyhr_state *s, const hr_mem *mem)
+{
+    hr_table *t = PyList_Check(what) ? pyhr_build_rows(s, mem, what) : pyhr_build_table(s, mem, what);
+
+    return t ? pyhr_table(s, t) : NULL;
+}
+
+static PyObject *call_build(PyObject *op, PyObject *what) { return build(what, pyhr_state_of(op), &(hr_mem){ 0 }); }
+
+static PyMethodDef call_methods[] = {
+    { "build", call_build, METH_O, "build(dict of columns, or list of row dicts): a Table." },
+    { "result", call_result, METH_O, "result(table): one table that the function gave; there may be several." },
+    { "done", call_done, METH_NOARGS, "The function has returned." },
+    { "fail", call_fail, METH_VARARGS, "fail(text, detail): the function raised; detail is the pickled exception." },
+    { NULL, NULL, 0, NULL },
+};
+
+static PyGetSetDef call_getset[] = {
+    { "table", call_table, NULL, "The input.", NULL },
+    { "place", call_place, NULL, "(seed, epoch, operator, ordinal, random).", NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+
+static PyType_Slot call_slots[] = {
+    { Py_tp_doc, "One call of a user's function." },
+    { Py_tp_dealloc, call_dealloc },
+    { Py_tp_methods, call_methods },
+    { Py_tp_getset, call_getset },
+    { 0, NULL },
+};
+
+static PyType_Spec call_spec = {
+    .name = "headrace._core.Call",
+    .basicsize = sizeof(call_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = call_slots,
+};
+
+int pyhr_serve(pyhr_state *s, PyObject *inline_calls)
+{
+    Py_ssize_t n = inline_calls ? PyTuple_Size(inline_calls) : 0;
+
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *pair = PyTuple_GetItem(inline_calls, i), *handler = PyTuple_GetItem(pair, 1);
+        hr_calls *calls = pyhr_calls_of(s, PyTuple_GetItem(pair, 0));
+
+        for (;;) {
+            hr_error err = HR_ERROR_INIT;
+            hr_call *call = NULL;
+            PyObject *op, *got;
+            hr_status st = hr__calls_take(calls, 0, &call, &err);
+
+            hr_error_clear(&err);
+            if (st)
+                break;
+            op = call_new(s, calls, call);
+            got = op ? PyObject_CallFunctionObjArgs(handler, op, NULL) : NULL;
+            Py_XDECREF(op);
+            if (!got)
+                return -1;
+            Py_DECREF(got);
+        }
+    }
+    return 0;
+}
+
+/* -------------------------------------------------------------------------------------------------------------- Worker */
+
+typedef struct worker_object {
+    PyObject_HEAD
+    hr_worker *worker; /* NULL: closed */
+} worker_object;
+
+static PyObject *worker_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "fd", NULL };
+    pyhr_state *s = PyType_GetModuleState(cls);
+    hr_error err = HR_ERROR_INIT;
+    hr_worker *worker = NULL;
+    worker_object *self;
+    hr_status st;
+    int fd;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i", names, &fd))
+        return NULL;
+    st = hr__worker_open(fd, &worker, &err);
+    if (st)
+        return pyhr_raise(s, st, &err);
+    self = PyObject_New(worker_object, cls);
+    if (!self) {
+        hr__worker_close(worker);
+        return NULL;
+    }
+    self->worker = worker;
+    return (PyObject *)self;
+}
+
+static void worker_dealloc(PyObject *op)
+{
+    PyTypeObject *type = Py_TYPE(op);
+
+    if (((worker_object *)op)->worker)
+        hr__worker_close(((worker_object *)op)->worker);
+    PyObject_Free(op);
+    Py_DECREF(type);
+}
+
+static hr_worker *worker_of(PyObject *op)
+{
+    hr_worker *w = ((worker_object *)op)->worker;
+
+    if (!w)
+        PyErr_SetString(PyExc_ValueError, "the worker is closed");
+    return w;
+}
+
+static PyObject *worker_init(PyObject *op, PyObject *none)
+{
+    hr_worker *w = worker_of(op);
+    hr_error err = HR_ERROR_INIT;
+    void *bytes = NULL;
+    int64_t n = 0;
+    PyObject *made;
+    hr_status st;
+
+    (void)none;
+    if (!w)
+        return NULL;
+    do {
+        Py_BEGIN_ALLOW_THREADS
+        st = hr__worker_init(w, PYHR_WAIT_MS, &bytes, &n, &err);
+        Py_END_ALLOW_THREADS
+        if (st == HR_PENDING && PyErr_CheckSignals() < 0)
+            return NULL;
+    } while (st == HR_PENDING);
+    if (st)
+        return pyhr_raise(pyhr_state_of(op), st, &err);
+    made = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)n);
+    hr__free(bytes);
+    return made;
+}
+
+/* (Table, place); None: the end. */
+static PyObject *worker_next(PyObject *op, PyObject *none)
+{
+    pyhr_state *s = pyhr_state_of(op);
+    hr_worker *w = worker_of(op);
+    hr_error err = HR_ERROR_INIT;
+    hr_call_place place;
+    hr_table *t = NULL;
+    hr_status st;
+
+    (void)none;
+    if (!w)
+        return NULL;
+    do {
+        Py_BEGIN_ALLOW_THREADS
+        st = hr__worker_next(w, PYHR_WAIT_MS, &t, &place, &err);
+        Py_END_ALLOW_THREADS
+        if (st == HR_PENDING && PyErr_CheckSignals() < 0)
+            return NULL;
+    } while (st == HR_PENDING);
+    if (st)
+        return pyhr_raise(s, st, &err);
+    return t ? Py_BuildValue("NN", pyhr_table(s, t), place_object(&place)) : Py_NewRef(Py_None);
+}
+
+static PyObject *worker_build(PyObject *op, PyObject *what)
+{
+    hr_worker *w = worker_of(op);
+
+    return w ? build(what, pyhr_state_of(op), hr__worker_mem(w)) : NULL;
+}
+
+static PyObject *worker_result(PyObject *op, PyObject *table)
+{
+    pyhr_state *s = pyhr_state_of(op);
+    hr_worker *w = worker_of(op);
+    hr_table *t = w ? pyhr_table_of(s, table) : NULL;
+    hr_error err = HR_ERROR_INIT;
+    hr_status st;
+
+    if (!t)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__worker_result(w, t, &err);
+    Py_END_ALLOW_THREADS
+    return st ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *worker_end(PyObject *op, hr_status what, hr_error *with)
+{
+    hr_worker *w = worker_of(op);
+    hr_error err = HR_ERROR_INIT;
+    hr_status st;
+
+    if (!w) {
+        hr_error_clear(with);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__worker_done(w, what, with, &err);
+    Py_END_ALLOW_THREADS
+    hr_error_clear(with);
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *worker_done(PyObject *op, PyObject *none)
+{
+    hr_error with = HR_ERROR_INIT;
+
+    (void)none;
+    return worker_end(op, HR_OK, &with);
+}
+
+static PyObject *worker_fail(PyObject *op, PyObject *args)
+{
+    hr_error with = HR_ERROR_INIT;
+
+    return error_from(args, &with) < 0 ? NULL : worker_end(op, HR_CALLBACK, &with);
+}
+
+static PyObject *worker_close(PyObject *op, PyObject *none)
+{
+    worker_object *self = (worker_object *)op;
+    hr_worker *w = self->worker;
+
+    (void)none;
+    self->worker = NULL;
+    if (w)
+        hr__worker_close(w);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef worker_methods[] = {
+    { "init", worker_init, METH_NOARGS, "The bytes that the driver sent first." },
+    { "next", worker_next, METH_NOARGS, "(table, place) of the next call; None: the end." },
+    { "build", worker_build, METH_O, "build(dict of columns, or list of row dicts): a Table in the arena, written once." },
+    { "result", worker_result, METH_O, "result(table): one table that the function gave; there may be several." },
+    { "done", worker_done, METH_NOARGS, "The function has returned." },
+    { "fail", worker_fail, METH_VARARGS, "fail(text, detail): the function raised; detail is the pickled exception." },
+    { "close", worker_close, METH_NOARGS, "Ends the connection." },
+    { NULL, NULL, 0, NULL },
+};
+
+static PyType_Slot worker_slots[] = {
+    { Py_tp_doc, "Worker(fd): a worker process's end of the queue." },
+    { Py_tp_new, worker_make },
+    { Py_tp_dealloc, worker_dealloc },
+    { Py_tp_methods, worker_methods },
+    { 0, NULL },
+};
+
+static PyType_Spec worker_spec = {
+    .name = "headrace._core.Worker",
+    .basicsize = sizeof(worker_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = worker_slots,
+};
+
+int pyhr_udf_types(PyObject *module, pyhr_state *s)
+{
+    return pyhr_add_type(module, &calls_spec, &s->calls) < 0 || pyhr_add_type(module, &call_spec, &s->call) < 0 ||
+                   pyhr_add_type(module, &worker_spec, &s->worker) < 0
+               ? -1
+               : 0;
+}
