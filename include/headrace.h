@@ -188,7 +188,8 @@ typedef struct hr_column_view {
     int64_t null_count;
     int value_bytes;
 } hr_column_view;
-/* Borrowed from `t`. HR_TYPE if the column is not of fixed width (boolean counts as such, value_bytes 0, one bit a row). */
+/* Borrowed from `t`. HR_TYPE if the column is not of fixed width (boolean counts as such: value_bytes
+ * 0, `data` is a bitmap whose first row is bit `validity_bit`). */
 HR_API HR_MUST_USE hr_status hr_table_column_view(const hr_table *t, int column, hr_column_view *out, hr_error *err);
 /* Text of the value at (row, column), as `headrace head` prints it; at most cap - 1 bytes and a NUL. */
 HR_API void hr_table_print_value(const hr_table *t, int64_t row, int column, char *text, size_t cap);

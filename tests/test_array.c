@@ -168,6 +168,33 @@ static void short_buffers(void **state)
     }
 }
 
+/* Eight-byte values, and offsets, one byte further than they may lie: vector loops would fault. */
+static void unaligned_buffers(void **state)
+{
+    static const char *const types[] = { "int64", "float", "decimal128(10, 2)", "string", "large_list<item: bool>" };
+    uint64_t seed = 3;
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(types); i++) {
+        hr_type *type = type_named(types[i]);
+        hr_array *a = random_array(&seed, type, 9);
+        hr_buffer *whole = a->buffers[1], *moved = NULL, *odd = NULL;
+        hr_error err = HR_ERROR_INIT;
+
+        assert_ok(hr__buffer_new(NULL, whole->n_bytes + 1, &moved, &err), &err);
+        memcpy(moved->data + 1, whole->data, (size_t)whole->n_bytes);
+        assert_ok(hr__buffer_slice(moved, 1, whole->n_bytes, &odd, &err), &err);
+        a->buffers[1] = odd;
+        assert_status(hr__array_check(a, true, &err), HR_BAD_DATA, &err);
+        assert_contains(err.text, "no multiple of");
+        a->buffers[1] = whole;
+        hr__buffer_unref(odd);
+        hr__buffer_unref(moved);
+        hr__array_unref(a);
+        hr__type_unref(type);
+    }
+}
+
 static void wrong_numbers(void **state)
 {
     static const int64_t values[] = { 1, INT64_MIN, 3 };
@@ -674,6 +701,7 @@ int main(void)
         cmocka_unit_test(bytes_used),
         cmocka_unit_test(damaged_offsets),
         cmocka_unit_test(short_buffers),
+        cmocka_unit_test(unaligned_buffers),
         cmocka_unit_test(wrong_numbers),
         cmocka_unit_test(utf8_by_row),
         cmocka_unit_test(equality),

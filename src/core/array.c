@@ -135,14 +135,20 @@ static hr_status bad_size(const char *what, int64_t found, int64_t needed, hr_er
                         (long long)needed);
 }
 
-/* Buffer b holds at least n items of so many bytes. */
-static hr_status check_size(const hr_buffer *b, const char *what, int64_t n, int64_t item_bytes, hr_error *err)
+/* Buffer b holds at least n items of so many bytes, at an address where such items may lie: loops rely on it. */
+static hr_status check_items(const hr_buffer *b, const char *what, int64_t n, int64_t item_bytes, int64_t align_bytes,
+                             hr_error *err)
 {
     int64_t needed = 0, found = b ? b->n_bytes : 0;
 
     if (__builtin_mul_overflow(n, item_bytes, &needed))
         needed = INT64_MAX;
-    return found < needed ? bad_size(what, found, needed, err) : HR_OK;
+    if (found < needed)
+        return bad_size(what, found, needed, err);
+    if (needed && (uintptr_t)b->data % (uintptr_t)align_bytes != 0)
+        return hr_error_set(err, HR_BAD_DATA, "%s at an address that is no multiple of %lld", what,
+                            (long long)align_bytes);
+    return HR_OK;
 }
 
 static hr_status check_nulls(const hr_array *a, hr_error *err)
@@ -171,7 +177,7 @@ static hr_status check_offsets(const hr_array *a, int width, int64_t limit, hr_e
 
     if (a->length == 0 && !a->buffers[1])
         return HR_OK;
-    HR_TRY(check_size(a->buffers[1], "offsets", a->offset + a->length + 1, width, err));
+    HR_TRY(check_items(a->buffers[1], "offsets", a->offset + a->length + 1, width, width, err));
     if (width == 4) {
         const int32_t *o = (const int32_t *)(const void *)a->buffers[1]->data + a->offset;
 
@@ -258,9 +264,9 @@ hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err)
         return hr_error_set(err, HR_BAD_DATA, "%lld rows from row %lld", (long long)a->length, (long long)a->offset);
     HR_TRY(check_nulls(a, err));
     if (a->type->id == HR_T_BOOL)
-        HR_TRY(check_size(a->buffers[1], "values", end / 8 + (end % 8 != 0), 1, err));
+        HR_TRY(check_items(a->buffers[1], "values", end / 8 + (end % 8 != 0), 1, 1, err));
     if (value_bytes)
-        HR_TRY(check_size(a->buffers[1], "values", end, value_bytes, err));
+        HR_TRY(check_items(a->buffers[1], "values", end, value_bytes, hr__type_align(a->type), err));
     HR_TRY(check_children(a, check_utf8, err));
     if (hr__type_is_bytes(a->type)) {
         HR_TRY(check_offsets(a, width, a->buffers[2] ? a->buffers[2]->n_bytes : 0, err));

@@ -126,13 +126,6 @@ static hr_status import_checked(foreign *owner, const struct ArrowArray *a, cons
     return st;
 }
 
-static int64_t value_align(const hr_type *t)
-{
-    int64_t n = hr__type_bytes(t);
-
-    return n == 0 ? 1 : HR_MIN(n & -n, 8);
-}
-
 /* Offsets, and the bytes that they say there are. */
 static hr_status import_offsets(foreign *owner, const struct ArrowArray *a, const hr_type *type, hr_buffer *buffers[3],
                                 hr_error *err)
@@ -163,7 +156,7 @@ static hr_status import_buffers(foreign *owner, const struct ArrowArray *a, cons
     if (type->id == HR_T_BOOL)
         return wrap(owner, a->buffers[1], hr__bits_bytes(end), 1, 1, &buffers[1], err);
     if (hr__arrow_n_buffers(type) == 2)
-        return wrap(owner, a->buffers[1], end, hr__type_bytes(type), value_align(type), &buffers[1], err);
+        return wrap(owner, a->buffers[1], end, hr__type_bytes(type), hr__type_align(type), &buffers[1], err);
     return HR_OK;
 }
 

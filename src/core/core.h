@@ -269,6 +269,7 @@ hr_type *hr__type_ref(hr_type *t);
 void hr__type_unref(hr_type *t);
 bool hr__type_equal(const hr_type *a, const hr_type *b); /* names of list items and of map entries are ignored */
 int hr__type_bytes(const hr_type *t);                    /* bytes a value if of fixed width and byte-aligned, else 0 */
+int hr__type_align(const hr_type *t);                    /* values lie at multiples of this: 1, 2, 4 or 8 bytes */
 int hr__type_offset_bytes(const hr_type *t);             /* 4 or 8 for what has offsets (string, binary, list, map), else 0 */
 /* string, binary and their large ones */
 static inline bool hr__type_is_bytes(const hr_type *t) { return t->id >= HR_T_STRING && t->id <= HR_T_LARGE_BINARY; }
@@ -344,7 +345,7 @@ hr_status hr__array_new(hr_type *type, int64_t length, int64_t null_count, hr_bu
 hr_array *hr__array_ref(hr_array *a);
 void hr__array_unref(hr_array *a);
 hr_status hr__array_slice(const hr_array *a, int64_t begin, int64_t n, hr_array **out, hr_error *err) HR_MUST_USE;
-/* Full structural check for data from outside: buffer sizes, offsets in order and in range, children's lengths, UTF-8 if asked. */
+/* Full structural check for data from outside: buffer sizes and alignment, offsets in order and in range, children's lengths, UTF-8 if asked. */
 hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err) HR_MUST_USE;
 int64_t hr__array_null_count(const hr_array *a); /* counts once */
 bool hr__utf8_valid(const void *data, int64_t n);

@@ -247,6 +247,13 @@ done:
 
 /* --------------------------------------------------------------------------------------------- equality, size, text */
 
+int hr__type_align(const hr_type *t)
+{
+    int n = types[t->id].bytes;
+
+    return n ? HR_MIN(n, 8) : 1;
+}
+
 int hr__type_offset_bytes(const hr_type *t)
 {
     switch (t->id) {
