@@ -287,15 +287,32 @@ static bool json_ints(json *j, int64_t out[HR_MAX_DIMS], int *n)
     return json_take(j, ']');
 }
 
-/* {"shape": [...]} and nothing else: a permutation or names of dimensions have no place in HR_T_TENSOR. */
+/* {"shape": [...]}, maybe with a "permutation" that leaves the order as it is (pyarrow writes that). Another permutation and names
+ * of dimensions have no place in HR_T_TENSOR. */
 static bool parse_shape(const char *text, int64_t n_text, int64_t shape[HR_MAX_DIMS], int *n_dims)
 {
     json j = { text, text + n_text };
+    int64_t order[HR_MAX_DIMS] = { 0 }, n_key = 0;
     const char *key = NULL;
-    int64_t n_key = 0;
+    bool has_shape = false;
+    int n_order = 0;
 
-    return json_take(&j, '{') && json_string(&j, &key, &n_key) && n_key == 5 && memcmp(key, "shape", 5) == 0 &&
-           json_take(&j, ':') && json_ints(&j, shape, n_dims) && json_take(&j, '}');
+    if (!json_take(&j, '{'))
+        return false;
+    do {
+        if (!json_string(&j, &key, &n_key) || !json_take(&j, ':'))
+            return false;
+        if (!has_shape && n_key == 5 && memcmp(key, "shape", 5) == 0)
+            has_shape = json_ints(&j, shape, n_dims);
+        else if (!n_order && n_key == 11 && memcmp(key, "permutation", 11) == 0 && json_ints(&j, order, &n_order))
+            ;
+        else
+            return false;
+    } while (json_take(&j, ','));
+    for (int i = 0; i < n_order; i++)
+        if (order[i] != i)
+            return false;
+    return has_shape && (!n_order || n_order == *n_dims) && json_take(&j, '}');
 }
 
 hr_status hr__field_from_storage(hr_field *f, hr_error *err)
