@@ -160,7 +160,7 @@ def test_encoded_types_are_decoded():
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 4], pa.int32()), pa.array([1, None]))
     views = pa.array(["a", "a string of more than twelve bytes", None, ""], pa.string_view())
     found = core_of(pa.table({"d": dictionary, "r": runs, "v": views}))
-    assert found.schema.types == ["string", "int64", "string"] or found.schema.types[1:] == ["int64", "string"]
+    assert [t.removeprefix("large_") for t in found.schema.types] == ["string", "int64", "string"]
     assert [c.to_pylist() for c in back(found).columns] == [a.to_pylist() for a in (dictionary, runs, views)]
 
 
@@ -174,6 +174,9 @@ def test_tensor_type():
     sliced = table.slice(1, 2)
     assert np.array_equal(np.asarray(sliced.column("x")), np.asarray(column)[1:3])
     assert sliced.column("x").to_pylist() == np.asarray(column)[1:3].tolist()
+    columnwise = pa.fixed_shape_tensor(pa.int32(), [2, 2], permutation=[1, 0])
+    storage = pa.array([[1, 2, 3, 4]], columnwise.storage_type)
+    assert core_of(pa.table({"x": pa.ExtensionArray.from_storage(columnwise, storage)})).column("x").kind == "list"
 
 
 # ---------------------------------------------------------------------------------------------------- the buffer protocol
