@@ -251,9 +251,12 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_project_is_checked_at_once), cmocka_unit_test(test_union_is_checked_at_once),
-        cmocka_unit_test(test_counts_from_metadata),       cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_late_schema),                cmocka_unit_test(test_fingerprints),
+        cmocka_unit_test(test_project_is_checked_at_once),
+        cmocka_unit_test(test_union_is_checked_at_once),
+        cmocka_unit_test(test_counts_from_metadata),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_late_schema),
+        cmocka_unit_test(test_fingerprints),
         cmocka_unit_test(test_faults),
     };
 

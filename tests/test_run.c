@@ -51,7 +51,8 @@ done:
 
 static int64_t hundred = 100;
 
-static hr_plan *map_plan(hr_plan *takes, hr_status (*call)(void *, void *, const hr_table *, hr_table **, hr_error *), bool one_to_one)
+static hr_plan *map_plan(hr_plan *takes, hr_status (*call)(void *, void *, const hr_table *, hr_table **, hr_error *),
+                         bool one_to_one)
 {
     hr_map_function fn = { .name = "fn", .context = &hundred, .call = call };
     hr_map_options options = { .struct_bytes = sizeof options, .one_to_one = one_to_one };
@@ -288,7 +289,10 @@ static void test_resume_everywhere(void **state)
         n += t->n_rows;
         hr_table_unref(t);
         if (newest && k % 7 == 0) {
-            hr_position pos = { .marker = newest, .discard_rows = n - n_marker, .plan = "0123456789abcdef0123456789abcdef" }, back;
+            hr_position pos = { .marker = newest,
+                                .discard_rows = n - n_marker,
+                                .plan = "0123456789abcdef0123456789abcdef" },
+                        back;
             hr_run_options again = options;
             seen s = { 0 };
             char *text = NULL;
@@ -456,9 +460,17 @@ static void test_faults(void **state)
 
 static void test_bad_positions(void **state)
 {
-    static const char *const texts[] = { "", "{", "[]", "{\"epoch\":-1}", "{\"epoch\":1,}", "{\"plan\":\"short\"}",
-        "{\"plan\":\"0123456789abcdef0123456789abcdef\",\"at\":[1,2,3]}", "{\"epoch\":99999999999999999999}",
-        "{\"plan\":\"0123456789abcdef0123456789abcdef\"} x", "{\"unknown\":1}", "{\"ops\":{\"x\":\"y\"}}" };
+    static const char *const texts[] = { "",
+                                         "{",
+                                         "[]",
+                                         "{\"epoch\":-1}",
+                                         "{\"epoch\":1,}",
+                                         "{\"plan\":\"short\"}",
+                                         "{\"plan\":\"0123456789abcdef0123456789abcdef\",\"at\":[1,2,3]}",
+                                         "{\"epoch\":99999999999999999999}",
+                                         "{\"plan\":\"0123456789abcdef0123456789abcdef\"} x",
+                                         "{\"unknown\":1}",
+                                         "{\"ops\":{\"x\":\"y\"}}" };
 
     (void)state;
     for (int i = 0; i < HR_LEN(texts); i++) {

@@ -38,9 +38,12 @@ hr_status hr__plan_rewrite(hr_plan *p, hr_plan **out, hr_error *err) HR_MUST_USE
 
 /* --- marker.c: positions */
 struct hr_marker {
-    hr_coord at;             /* the first row that comes after; its source instance, file, fragment, row */
+    hr_coord at; /* the first row that comes after; its source instance, file, fragment, row */
     int n_states, cap_states;
-    struct { int op_index; char *text; } *states;
+    struct {
+        int op_index;
+        char *text;
+    } *states;
 };
 hr_status hr__marker_new(hr_coord at, hr_marker **out, hr_error *err) HR_MUST_USE;
 hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err) HR_MUST_USE;
@@ -52,10 +55,10 @@ typedef struct hr_position {
     int64_t epoch;
     uint64_t seed;
     char plan[33];
-    hr_marker *marker;    /* NULL: from the start */
+    hr_marker *marker; /* NULL: from the start */
     int64_t discard_rows; /* of the run's output, after the marker */
-    bool at_end;          /* the epoch was finished */
-    char extra[512];      /* the feed's own, a JSON object or empty (split: step) */
+    bool at_end; /* the epoch was finished */
+    char extra[512]; /* the feed's own, a JSON object or empty (split: step) */
 } hr_position;
 hr_status hr__position_print(const hr_position *p, char **out, hr_error *err) HR_MUST_USE;
 hr_status hr__position_parse(const char *text, hr_position *out, hr_error *err) HR_MUST_USE;
@@ -67,23 +70,26 @@ typedef struct hr_run_options {
     int64_t epoch;
     uint64_t seed;
     bool any_order;
-    int num_threads;          /* 0: all */
-    int64_t memory_limit;     /* 0: the process's */
-    int prefetch;             /* tables wanted in the output queue */
-    const hr_marker *from;    /* borrowed; NULL: the start */
-    hr_arena *arena;          /* non-NULL: what comes out is read by another process (hr__op_gather as the last operator writes there) */
+    int num_threads; /* 0: all */
+    int64_t memory_limit; /* 0: the process's */
+    int prefetch; /* tables wanted in the output queue */
+    const hr_marker *from; /* borrowed; NULL: the start */
+    hr_arena *
+        arena; /* non-NULL: what comes out is read by another process (hr__op_gather as the last operator writes there) */
     const char *trace_path;
-    void (*ready)(void *context); /* a table, the end, an error or an inline call waits; called without locks; NULL: none */
+    void (*ready)(
+        void *context); /* a table, the end, an error or an inline call waits; called without locks; NULL: none */
     void *ready_context;
 } hr_run_options;
-hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out, hr_error *err) HR_MUST_USE; /* rewrites p first */
+hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out,
+                        hr_error *err) HR_MUST_USE; /* rewrites p first */
 /* *out NULL with HR_OK: the end. HR_PENDING: nothing within timeout_ms (< 0: no limit; 0: do not wait), or an inline call waits to
  * be served. *marker (may be NULL; new) is the newest marker that lies before *out. */
 hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **marker, hr_error *err) HR_MUST_USE;
 /* After the end: true once the run finished without error, its trailing marker taken. */
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
-void hr__run_cancel(hr_run *r);  /* wakes everybody; hr__run_next gives HR_CANCELLED */
-void hr__run_close(hr_run *r);   /* waits for running tasks, forgets suspended ones; NULL is fine */
+void hr__run_cancel(hr_run *r); /* wakes everybody; hr__run_next gives HR_CANCELLED */
+void hr__run_close(hr_run *r); /* waits for running tasks, forgets suspended ones; NULL is fine */
 
 /* Counters that tests and stats read. */
 typedef struct hr_run_counts {

@@ -200,7 +200,8 @@ static bool read_at(cursor *c, hr_coord *at)
     for (int i = 0; i < 4; i++)
         if ((i && !eat(c, ',')) || !read_int(c, max[i], &v[i]))
             return false;
-    *at = (hr_coord){ .instance = (int32_t)v[0], .file = (int32_t)v[1], .fragment = (int32_t)v[2], .row = (int64_t)v[3] };
+    *at =
+        (hr_coord){ .instance = (int32_t)v[0], .file = (int32_t)v[1], .fragment = (int32_t)v[2], .row = (int64_t)v[3] };
     return eat(c, ']');
 }
 
@@ -286,7 +287,8 @@ hr_status hr__position_parse(const char *text, hr_position *out, hr_error *err)
 
     *out = (hr_position){ 0 };
     while (good && !eat(&c, '}')) {
-        good = (first || eat(&c, ',')) && read_string(&c, key, sizeof key) && eat(&c, ':') && read_member(&c, key, out, &st, err);
+        good = (first || eat(&c, ',')) && read_string(&c, key, sizeof key) && eat(&c, ':') &&
+               read_member(&c, key, out, &st, err);
         first = false;
     }
     skip_space(&c);
@@ -295,7 +297,8 @@ hr_status hr__position_parse(const char *text, hr_position *out, hr_error *err)
     hr__position_clear(out);
     if (st)
         return st;
-    return hr_error_set(err, HR_INVALID, "not a position: unexpected text at byte %td of %zu", c.p - text, strlen(text));
+    return hr_error_set(err, HR_INVALID, "not a position: unexpected text at byte %td of %zu", c.p - text,
+                        strlen(text));
 }
 
 void hr__position_clear(hr_position *p)

@@ -81,8 +81,8 @@ static hr_status take_scan(hr_status st, hr_scan *scan, hr_plan **out, hr_error 
     return st;
 }
 
-hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format, const hr_read_options *options, hr_plan **out,
-                       hr_error *err)
+hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format, const hr_read_options *options,
+                       hr_plan **out, hr_error *err)
 {
     hr_scan *s = NULL;
     hr_status st = hr__scan_new_files(urls, n_urls, format, options, &s, err);
@@ -143,7 +143,8 @@ static hr_status add_op(hr_plan *in, hr_status st, hr_op *op, hr_plan **out, hr_
     return st ? st : hr__plan_op(in, op, out, err);
 }
 
-hr_status hr_plan_project(hr_plan *in, const char *const *names, const char *const *new_names, int n, hr_plan **out, hr_error *err)
+hr_status hr_plan_project(hr_plan *in, const char *const *names, const char *const *new_names, int n, hr_plan **out,
+                          hr_error *err)
 {
     hr_op *op = NULL;
     hr_schema *schema = NULL;
@@ -174,7 +175,8 @@ hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan *
     return add_op(in, st, op, out, err);
 }
 
-hr_status hr_plan_map(hr_plan *in, const hr_map_function *fn, const hr_map_options *options, hr_plan **out, hr_error *err)
+hr_status hr_plan_map(hr_plan *in, const hr_map_function *fn, const hr_map_options *options, hr_plan **out,
+                      hr_error *err)
 {
     hr_op *op = NULL;
     hr_plan *batches = NULL;

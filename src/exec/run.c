@@ -73,7 +73,8 @@ static hr_status check_budget(hr_run *r, hr_error *err)
     int64_t limit = hr__account_limit(r->account), need = floor_bytes(r) + (1 << 20);
 
     if (limit < need)
-        return hr_error_set(err, HR_BUDGET, "the plan needs at least %" PRId64 " bytes, the memory limit is %" PRId64, need, limit);
+        return hr_error_set(err, HR_BUDGET, "the plan needs at least %" PRId64 " bytes, the memory limit is %" PRId64,
+                            need, limit);
     r->step_bytes = HR_MAX(MIN_STEP_BYTES, HR_MIN(MAX_STEP_BYTES, limit / 32));
     return HR_OK;
 }
@@ -175,7 +176,8 @@ static hr_status check_pid(const hr_run *r, hr_error *err)
 {
     if (r->pid == hr__pid())
         return HR_OK;
-    return hr_error_set(err, HR_INVALID, "this run belongs to process %d, and was inherited by a fork: start a new one here", r->pid);
+    return hr_error_set(err, HR_INVALID,
+                        "this run belongs to process %d, and was inherited by a fork: start a new one here", r->pid);
 }
 
 static void wait_for_news(hr_run *r, int timeout_ms)
@@ -359,8 +361,8 @@ static void print_op(hr_op_state *o, hr_text *out)
         o->run.op->cls->describe(o->run.op, &name);
     hr__text_add(out, "{\"name\":");
     hr__text_add_json(out, name.data ? name.data : o->run.op->cls->name);
-    hr__text_add(out, ",\"calls\":%lld,\"rows_in\":%lld,\"rows_out\":%lld,\"busy_ns\":%lld,\"wait_ns\":%lld", o->calls, o->rows_in,
-                 o->rows_out, o->busy_ns, o->pending_ns);
+    hr__text_add(out, ",\"calls\":%lld,\"rows_in\":%lld,\"rows_out\":%lld,\"busy_ns\":%lld,\"wait_ns\":%lld", o->calls,
+                 o->rows_in, o->rows_out, o->busy_ns, o->pending_ns);
     hr__text_add(out, ",\"peak_bytes\":%" PRId64 "}", hr__account_peak(o->run.account));
     hr__text_clear(&name);
 }
@@ -374,12 +376,16 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
     for (int i = 0; i < r->n_stages; i++)
         read_ns += r->stages[i]->read_ns;
     hr__text_add(out, "{\"seconds\":%.6f,\"first_table_seconds\":%.6f,\"consumer_wait_seconds\":%.6f",
-                 (double)(hr__clock_ns() - r->started_ns) / 1e9, (double)r->first_table_ns / 1e9, (double)r->consumer_wait_ns / 1e9);
-    hr__text_add(out, ",\"files_opened\":%" PRId64 ",\"fragments_read\":%" PRId64 ",\"rows_read\":%" PRId64 ",\"read_ns\":%" PRId64,
+                 (double)(hr__clock_ns() - r->started_ns) / 1e9, (double)r->first_table_ns / 1e9,
+                 (double)r->consumer_wait_ns / 1e9);
+    hr__text_add(out,
+                 ",\"files_opened\":%" PRId64 ",\"fragments_read\":%" PRId64 ",\"rows_read\":%" PRId64
+                 ",\"read_ns\":%" PRId64,
                  c.files_opened, c.fragments_read, c.rows_read, read_ns);
-    hr__text_add(out, ",\"tickets\":%" PRId64 ",\"tables_out\":%" PRId64 ",\"rows_out\":%" PRId64, c.tickets, c.tables_out, c.rows_out);
-    hr__text_add(out, ",\"used_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 ",\"operators\":[", hr__account_used(r->account),
-                 hr__account_peak(r->account));
+    hr__text_add(out, ",\"tickets\":%" PRId64 ",\"tables_out\":%" PRId64 ",\"rows_out\":%" PRId64, c.tickets,
+                 c.tables_out, c.rows_out);
+    hr__text_add(out, ",\"used_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 ",\"operators\":[",
+                 hr__account_used(r->account), hr__account_peak(r->account));
     for (int i = 0; i < r->n_ops; i++) {
         if (i)
             hr__text_add(out, ",");

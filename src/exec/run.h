@@ -21,7 +21,8 @@ typedef struct hr_queue {
     hr_item *items; /* a ring */
     int64_t cap, head, n;
 } hr_queue;
-hr_status hr__queue_push(hr_queue *q, hr_account *a, hr_item takes, hr_error *err) HR_MUST_USE; /* takes, even on failure */
+hr_status hr__queue_push(hr_queue *q, hr_account *a, hr_item takes,
+                         hr_error *err) HR_MUST_USE; /* takes, even on failure */
 bool hr__queue_pop(hr_queue *q, hr_item *out);
 void hr__queue_clear(hr_queue *q);
 void hr__item_clear(hr_item *i);
@@ -70,23 +71,23 @@ struct hr_ticket {
     hr_table *in;          /* other stages */
     bool input_done;
     int64_t estimate;      /* bytes that one step may make */
-    int64_t ordinal;       /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
+    int64_t ordinal; /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
     /* the way through the map operators */
     hr_task *tasks;
-    int n_finished;        /* operators whose finish has run */
-    int resumed;           /* operator to call `resumed` for; -1: none */
-    hr_status resume_st;   /* with what it was resumed */
-    bool resume_early;     /* hr__resume came before HR_PENDING was returned */
+    int n_finished; /* operators whose finish has run */
+    int resumed; /* operator to call `resumed` for; -1: none */
+    hr_status resume_st; /* with what it was resumed */
+    bool resume_early; /* hr__resume came before HR_PENDING was returned */
     int64_t pending_since;
     hr_queue out;
-    hr_status st;          /* of the ticket; reaches the consumer in canonical order */
+    hr_status st; /* of the ticket; reaches the consumer in canonical order */
     hr_error err;
 };
 
 struct hr_stage {
     hr_run *run;
     int index;
-    hr_stage *next;        /* NULL: the output queue */
+    hr_stage *next; /* NULL: the output queue */
     int input_of_next;
     /* leaf */
     hr_scan *scan;
@@ -94,72 +95,72 @@ struct hr_stage {
     int32_t instance;
     int at_file, at_fragment; /* the next ticket */
     int64_t at_row;
-    int64_t rows_left;     /* of a pushed-down limit; < 0: none */
+    int64_t rows_left; /* of a pushed-down limit; < 0: none */
     hr_scan_file *open_file;
-    hr_arena *arena;       /* where readers write; NULL: private memory */
-    bool taking;           /* a thread is making the next ticket, without the lock */
+    hr_arena *arena; /* where readers write; NULL: private memory */
+    bool taking; /* a thread is making the next ticket, without the lock */
     bool source_done;
     /* other stages */
     hr_queue in;
     int n_inputs, current_input;
     /* both */
-    hr_op_state **ops;     /* map operators */
+    hr_op_state **ops; /* map operators */
     int n_ops;
-    hr_op_state *stream;   /* NULL: none */
+    hr_op_state *stream; /* NULL: none */
     hr_task stream_task;
-    hr_ticket **window;    /* tickets head_seq .. next_seq-1, by seq % window_cap */
+    hr_ticket **window; /* tickets head_seq .. next_seq-1, by seq % window_cap */
     int window_cap, window_limit;
     int64_t head_seq, next_seq;
     bool draining;
-    bool cut;              /* somebody downstream wants no more */
+    bool cut; /* somebody downstream wants no more */
     bool stream_finished;
-    bool ended;            /* everything was passed on */
+    bool ended; /* everything was passed on */
     hr_marker *pass_marker; /* for the next item that goes downstream */
-    int64_t n_taken;       /* tickets made, canonical numbers of the next */
+    int64_t n_taken; /* tickets made, canonical numbers of the next */
     atomic_llong files_opened, fragments_read, rows_read, read_ns;
-    hr_queue staged;       /* emitted by the draining thread, not yet downstream */
-    bool enough;           /* its stream operator wants no more; the draining thread's */
+    hr_queue staged; /* emitted by the draining thread, not yet downstream */
+    bool enough; /* its stream operator wants no more; the draining thread's */
 };
 
 struct hr_run {
     atomic_int refs;
     int pid;
-    hr_plan *plan;         /* rewritten */
+    hr_plan *plan; /* rewritten */
     hr_run_options options;
     hr_account *account;
     hr_mutex lock;
-    hr_cond consumer;      /* out changed, the end, an error, an inline call */
-    hr_cond idle;          /* n_active became 0 */
-    hr_stage **stages;     /* upstream before downstream */
+    hr_cond consumer; /* out changed, the end, an error, an inline call */
+    hr_cond idle; /* n_active became 0 */
+    hr_stage **stages; /* upstream before downstream */
     int n_stages, cap_stages;
-    hr_op_state **ops;     /* by canonical index */
+    hr_op_state **ops; /* by canonical index */
     int n_ops, cap_ops;
     int n_instances;
     bool has_limit;
-    int n_slots;           /* thread slots: threads are numbered below it */
-    int64_t step_bytes;    /* what one reader step aims at */
+    int n_slots; /* thread slots: threads are numbered below it */
+    int64_t step_bytes; /* what one reader step aims at */
     hr_queue out;
-    hr_ticket *dropped;    /* to be freed by whoever leaves the lock next */
+    hr_ticket *dropped; /* to be freed by whoever leaves the lock next */
     bool out_ended;
     bool inline_waiting;
-    bool tell;             /* options.ready is to be called by the thread that is at work */
+    bool tell; /* options.ready is to be called by the thread that is at work */
     bool cancelled;
     bool closed;
-    atomic_bool stop;      /* cancelled, closed or failed: tasks look at it without the lock */
-    hr_status st;          /* the run's end, if not the good one */
+    atomic_bool stop; /* cancelled, closed or failed: tasks look at it without the lock */
+    hr_status st; /* the run's end, if not the good one */
     hr_error err;
-    int n_active;          /* threads inside hr__run_work */
-    int n_pending;         /* tickets in state PENDING */
+    int n_active; /* threads inside hr__run_work */
+    int n_pending; /* tickets in state PENDING */
     int64_t started_ns, consumer_wait_ns, first_table_ns;
-    hr_run_counts counts;  /* tickets, tables_out, rows_out; the rest is summed from the stages */
+    hr_run_counts counts; /* tickets, tables_out, rows_out; the rest is summed from the stages */
     struct hr_trace *trace;
-    hr_run *pool_next;     /* the pool's list */
+    hr_run *pool_next; /* the pool's list */
     bool in_pool;
-    int pool_users;        /* pool threads that look at it now; under the pool's lock */
+    int pool_users; /* pool threads that look at it now; under the pool's lock */
 };
 
 /* --- pool.c: the process's threads */
-int hr__pool_slots(void);                      /* more than any thread's number */
+int hr__pool_slots(void); /* more than any thread's number */
 hr_status hr__pool_attach(hr_run *r, hr_error *err) HR_MUST_USE;
 void hr__pool_detach(hr_run *r); /* waits until no thread looks at r; cancel it first */
 void hr__pool_wake(void);
@@ -191,7 +192,8 @@ hr_status hr__run_build(hr_run *r, hr_error *err) HR_MUST_USE;
 /* --- trace.c */
 typedef struct hr_trace hr_trace;
 hr_status hr__trace_new(const char *path, hr_account *a, hr_trace **out, hr_error *err) HR_MUST_USE;
-void hr__trace_span(hr_trace *t, const char *name, int thread, int64_t begin_ns, int64_t end_ns, int64_t rows); /* t NULL: nothing */
+void hr__trace_span(hr_trace *t, const char *name, int thread, int64_t begin_ns, int64_t end_ns,
+                    int64_t rows); /* t NULL: nothing */
 void hr__trace_close(hr_trace *t); /* writes the file; NULL is fine */
 
 void hr__run_ref(hr_run *r);

@@ -119,7 +119,8 @@ static bool is_its_turn(const hr_stage *s)
         if (r->has_limit)
             return false;
         for (int i = 0; i < r->n_stages; i++)
-            if (r->stages[i]->next == s->next && r->stages[i]->input_of_next < s->input_of_next && !source_exhausted(r->stages[i]))
+            if (r->stages[i]->next == s->next && r->stages[i]->input_of_next < s->input_of_next &&
+                !source_exhausted(r->stages[i]))
                 return false;
     }
     return true;

@@ -22,7 +22,8 @@ static int64_t rows_of_ticket(const hr_stage *s, const hr_fragment *f)
         return -1;
     if (f->splittable && f->memory_bytes > 2 * s->run->step_bytes) {
         row_bytes = HR_MAX(1, f->memory_bytes / HR_MAX(1, f->n_rows));
-        want = HR_MAX(BLOCK_ROWS, HR_MIN(s->run->step_bytes * 2, INT64_C(1) << 40) / row_bytes / BLOCK_ROWS * BLOCK_ROWS);
+        want =
+            HR_MAX(BLOCK_ROWS, HR_MIN(s->run->step_bytes * 2, INT64_C(1) << 40) / row_bytes / BLOCK_ROWS * BLOCK_ROWS);
         rest = HR_MIN(rest, want - s->at_row % BLOCK_ROWS);
     }
     return s->rows_left < 0 ? rest : HR_MIN(rest, s->rows_left);

@@ -52,9 +52,10 @@ void hr__trace_span(hr_trace *t, const char *name, int thread, int64_t begin_ns,
 
 static void print_span(const hr_trace *t, const span *s, hr_text *out)
 {
-    hr__text_add(out, "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"rows\":%" PRId64 "},\"name\":",
-                 hr__pid(), s->thread, (double)(s->begin_ns - t->zero_ns) / 1e3, (double)(s->end_ns - s->begin_ns) / 1e3,
-                 s->rows);
+    hr__text_add(
+        out, "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"rows\":%" PRId64 "},\"name\":",
+        hr__pid(), s->thread, (double)(s->begin_ns - t->zero_ns) / 1e3, (double)(s->end_ns - s->begin_ns) / 1e3,
+        s->rows);
     hr__text_add_json(out, s->name);
     hr__text_add(out, "}");
 }
@@ -66,7 +67,8 @@ static void write_spans(hr_trace *t)
 
     if (fd < 0)
         return; /* a trace is an aid: the run itself went well */
-    hr__text_add(&text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"spans_lost\":%" PRId64 "},\"traceEvents\":[\n", t->n_lost);
+    hr__text_add(&text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"spans_lost\":%" PRId64 "},\"traceEvents\":[\n",
+                 t->n_lost);
     for (int64_t i = 0; i < t->n && !text.failed; i++) {
         if (i)
             hr__text_add(&text, ",\n");
