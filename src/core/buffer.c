@@ -15,19 +15,7 @@
  * are poisoned, so that a late reader is caught although the memory stays ours. */
 #include "core/core.h"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define POOL_POISON 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define POOL_POISON 1
-#endif
-#ifdef POOL_POISON
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
-#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
-#endif
+#include "core/poison.h"
 
 #define CLASS_0_LOG 16 /* 64 KiB */
 #define N_CLASSES ((46 - CLASS_0_LOG) * 4)
@@ -447,6 +435,8 @@ void hr__buffer_shrink(hr_buffer *b, int64_t n_bytes)
     b->n_bytes = n_bytes;
     if (b->kind == HR_BUFFER_WRAP || b->kind == HR_BUFFER_SLICE)
         return; /* what follows is not ours */
+    if (b->kind == HR_BUFFER_ARENA)
+        hr__arena_buffer_shrink(b, n_bytes);
     if (b->kind == HR_BUFFER_POOLED && class_bytes(class_of(n_bytes)) <= b->capacity / 2)
         pooled_shrink(b, class_of(n_bytes));
     memset(b->data + n_bytes, 0, HR_SLACK);
@@ -645,13 +635,3 @@ void hr__bits_fill(uint8_t *to, int64_t to_bit, int64_t n, bool value)
     if (n & 7)
         put_few_bits(to, to_bit + (n & ~(int64_t)7), (int)(n & 7), value ? 0xFF : 0);
 }
-
-/* Until share.c exists. */
-__attribute__((weak)) hr_status hr__arena_buffer(hr_arena *a, int64_t n_bytes, hr_buffer **out, hr_error *err)
-{
-    (void)a;
-    (void)n_bytes;
-    *out = NULL;
-    return hr_error_set(err, HR_UNSUPPORTED, "no arenas");
-}
-__attribute__((weak)) void hr__arena_buffer_free(hr_buffer *b) { (void)b; }

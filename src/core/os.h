@@ -40,6 +40,7 @@ void hr__cond_broadcast(hr_cond *c);
 int hr__thread_start(hr_thread *out, const char *name, void (*fn)(void *), void *arg);
 void hr__thread_join(hr_thread t);
 int hr__pid(void); /* cached; corrected in a forked child */
+int hr__uid(void);
 /* From now on nobody holds `m` (a static leaf lock, eight at most) while the process forks: the child can use it. */
 void hr__mutex_survives_fork(hr_mutex *m);
 
@@ -89,5 +90,19 @@ int64_t hr__socket_send(int fd, const void *data, int64_t n, const int *fds, int
 /* -> bytes, 0 at the peer's end. Up to max_fds descriptors are stored into fds, their number in *n_fds. */
 int64_t hr__socket_recv(int fd, void *out, int64_t cap, int *fds, int max_fds, int *n_fds);
 int hr__wait_readable(int fd, int timeout_ms);                         /* 1 readable or closed, 0 timed out */
+int hr__wait_writable(int fd, int timeout_ms);
+int hr__socket_peer(int fd, int *peer_uid, int *peer_pid);             /* SO_PEERCRED */
+void hr__socket_shutdown(int fd); /* both ends see the end now, whoever else has the descriptor; what was sent arrives */
+int hr__random_secret(void *out, int n); /* at most 256 bytes that nobody can guess; 0 */
+
+/* --- many descriptors at once: a watch is a descriptor itself. -errno on failure. */
+int hr__watch_new(void);                              /* -> fd, CLOEXEC */
+int hr__watch_add(int watch, int fd, uint64_t key);   /* level-triggered: reported as long as there is something to read */
+void hr__watch_remove(int watch, int fd);             /* before fd is closed: a forked child may have it, too */
+/* Keys of readable or closed ones. -> their number, 0: timed out. timeout_ms < 0: no limit */
+int hr__watch_wait(int watch, uint64_t *keys, int max_keys, int timeout_ms);
+int hr__event_new(void);                              /* -> fd, CLOEXEC; readable from set to clear */
+void hr__event_set(int fd);
+void hr__event_clear(int fd);
 
 #endif

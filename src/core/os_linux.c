@@ -20,7 +20,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -210,6 +213,8 @@ int hr__pid(void)
     }
     return pid;
 }
+
+int hr__uid(void) { return (int)geteuid(); }
 
 /* ----------------------------------------------------------------------------------------------------- the machine
  *
@@ -795,10 +800,25 @@ int hr__socket_listen(const char *abstract_name)
 
 int hr__socket_connect(const char *abstract_name) { return socket_at(abstract_name, connect); }
 
-int hr__socket_accept(int fd, int *peer_uid, int *peer_pid)
+static int peer_of(int fd, int *peer_uid, int *peer_pid)
 {
     struct ucred peer = { 0 };
     socklen_t n = sizeof peer;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
+        return -errno;
+    *peer_uid = (int)peer.uid;
+    *peer_pid = (int)peer.pid;
+    return 0;
+}
+
+int hr__socket_peer(int fd, int *peer_uid, int *peer_pid)
+{
+    return hr__fault(HR_FAULT_IO) ? -EIO : peer_of(fd, peer_uid, peer_pid);
+}
+
+int hr__socket_accept(int fd, int *peer_uid, int *peer_pid)
+{
     int got, rc;
 
     if (hr__fault(HR_FAULT_IO))
@@ -806,15 +826,14 @@ int hr__socket_accept(int fd, int *peer_uid, int *peer_pid)
     RETRY(got, accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (got < 0)
         return -errno;
-    if (getsockopt(got, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0) {
-        rc = -errno;
+    if ((rc = peer_of(got, peer_uid, peer_pid))) {
         close(got);
         return rc;
     }
-    *peer_uid = (int)peer.uid;
-    *peer_pid = (int)peer.pid;
     return got;
 }
+
+void hr__socket_shutdown(int fd) { (void)shutdown(fd, SHUT_RDWR); }
 
 int64_t hr__socket_send(int fd, const void *data, int64_t n, const int *fds, int n_fds)
 {
@@ -888,9 +907,9 @@ int64_t hr__socket_recv(int fd, void *out, int64_t cap, int *fds, int max_fds, i
     return rc ? rc : got;
 }
 
-int hr__wait_readable(int fd, int timeout_ms)
+static int wait_for(int fd, short events, int timeout_ms)
 {
-    struct pollfd p = { .fd = fd, .events = POLLIN };
+    struct pollfd p = { .fd = fd, .events = events };
     int64_t until = hr__clock_ns() + (int64_t)timeout_ms * 1000000;
 
     if (hr__fault(HR_FAULT_IO))
@@ -904,4 +923,78 @@ int hr__wait_readable(int fd, int timeout_ms)
         if (timeout_ms > 0)
             timeout_ms = (int)HR_MAX(0, (until - hr__clock_ns() + 999999) / 1000000);
     }
+}
+
+int hr__wait_readable(int fd, int timeout_ms) { return wait_for(fd, POLLIN, timeout_ms); }
+int hr__wait_writable(int fd, int timeout_ms) { return wait_for(fd, POLLOUT, timeout_ms); }
+
+int hr__random_secret(void *out, int n)
+{
+    ssize_t got;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (n < 0 || n > 256) /* up to here the kernel gives all or nothing */
+        return -EINVAL;
+    RETRY(got, getrandom(out, (size_t)n, 0));
+    return got < 0 ? -errno : got < n ? -EIO : 0;
+}
+
+/* --------------------------------------------------------------------------------------------- many descriptors at once */
+
+int hr__watch_new(void)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    fd = epoll_create1(EPOLL_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int hr__watch_add(int watch, int fd, uint64_t key)
+{
+    struct epoll_event e = { .events = EPOLLIN, .data.u64 = key };
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return epoll_ctl(watch, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+}
+
+void hr__watch_remove(int watch, int fd)
+{
+    struct epoll_event e = { 0 };
+
+    (void)epoll_ctl(watch, EPOLL_CTL_DEL, fd, &e);
+}
+
+int hr__watch_wait(int watch, uint64_t *keys, int max_keys, int timeout_ms)
+{
+    struct epoll_event events[64];
+    int n = epoll_wait(watch, events, HR_MIN(max_keys, HR_LEN(events)), timeout_ms);
+
+    if (n < 0)
+        return errno == EINTR ? 0 : -errno;
+    for (int i = 0; i < n; i++)
+        keys[i] = events[i].data.u64;
+    return n;
+}
+
+int hr__event_new(void)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return fd < 0 ? -errno : fd;
+}
+
+void hr__event_set(int fd) { (void)eventfd_write(fd, 1); }
+
+void hr__event_clear(int fd)
+{
+    eventfd_t n;
+
+    (void)eventfd_read(fd, &n);
 }
