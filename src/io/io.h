@@ -9,6 +9,7 @@
 #define HR_IO_H
 
 #include "core/core.h"
+#include "io/poll.h"
 
 /* Bytes that someone else holds. */
 typedef struct hr_view {
