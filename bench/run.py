@@ -26,6 +26,7 @@ WORKLOADS = ["numeric", "all_columns", "tokens", "function", "notebook"]
 OURS = "headrace"
 WHO = {
     OURS: "headrace",
+    "headrace_threads": "headrace, threads",
     "polars": "Polars",
     "pyarrow": "pyarrow.dataset",
     "torch": "torch DataLoader",
@@ -34,6 +35,10 @@ WHO = {
 }
 TIMEOUT_S = 600
 FIRST_RUNS = 3  # processes that stop at their first batch
+
+
+def is_ours(who):
+    return who.startswith(OURS)
 
 
 class Failed(Exception):
@@ -182,7 +187,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers", default=sys.executable, help="the interpreter that has the peers")
     parser.add_argument(
-        "--peer", action="append", choices=[p for p in WHO if p != OURS], help="only these beside ours"
+        "--peer", action="append", choices=[p for p in WHO if not is_ours(p)], help="only these beside ours"
     )
     parser.add_argument("--only", action="append", choices=WORKLOADS, help="only these workloads")
     parser.add_argument("--runs", type=int, default=5, help="timed processes of each (%(default)s)")
@@ -200,7 +205,7 @@ def main():
     sizes = {kind: max(1024, round(n * share)) for kind, n in make_data.SIZES.items()}
     say(f"files in {args.data}")
     data = {kind: make_data.ensure(args.data, kind, n) for kind, n in sizes.items()}
-    pythons = {who: sys.executable if who == OURS else args.peers for who in WHO}
+    pythons = {who: sys.executable if is_ours(who) else args.peers for who in WHO}
     print("\n".join(machine.limits(data["table"], data["tokens"])))
     peers = ["numpy", "polars", "pyarrow", "torch", "ray"]
     print(f"peers: {versions(args.peers, peers)}")
@@ -212,8 +217,8 @@ def main():
     rows, wrong, everything = [], [], {}
     for name in args.only or WORKLOADS:
         workload = importlib.import_module(f"workloads.{name}")
-        people = [w for w in WHO if hasattr(workload, w) and not (w == OURS and args.no_ours)]
-        people = [w for w in people if w == OURS or not args.peer or w in args.peer]
+        people = [w for w in WHO if hasattr(workload, w) and not (is_ours(w) and args.no_ours)]
+        people = [w for w in people if is_ours(w) or not args.peer or w in args.peer]
         say(f"{workload.TITLE}: {', '.join(WHO[w] for w in people)}")
         results = run_workload(workload, people, pythons, data[workload.DATA], args.runs)
         wrong += [f"{workload.TITLE}: {line}" for line in disagreements(results)]
