@@ -400,3 +400,24 @@ bool tables_equal(const hr_table *a, const hr_table *b)
             return false;
     return true;
 }
+
+hr_status doubled(const hr_mem *mem, const hr_table *in, hr_type_id type, int times, hr_table **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_field field = { .name = "y", .type = hr__type_simple(type) };
+    hr_schema *schema = NULL;
+    hr_builder *b = NULL;
+    hr_array *a = NULL;
+
+    HR_GO(hr__schema_new(&field, 1, &schema, err));
+    HR_GO(hr__builder_new(mem, field.type, &b, err));
+    for (int64_t i = 0; i < in->n_rows * times; i++)
+        HR_GO(type == HR_T_INT64 ? hr__builder_int(b, 2 * x_at(in, i % in->n_rows), err)
+                                 : hr__builder_double(b, 1, err));
+    HR_GO(hr__builder_finish(b, &a, err));
+    HR_GO(hr__table_new(schema, &a, in->n_rows * times, NULL, out, err));
+done:
+    hr__builder_free(b);
+    hr__schema_unref(schema);
+    return st;
+}

@@ -61,6 +61,8 @@ hr_table *join(hr_table *const *tables, int n);
 /* Slices of t at random places; -> how many. */
 int cut_randomly(const hr_table *t, uint64_t *random, hr_table **parts, int max_parts);
 void unref_all(hr_table **tables, int n);
+/* What test functions give: one column y of `type` (int64 or double), twice the first column, `times` times over. */
+hr_status doubled(const hr_mem *mem, const hr_table *in, hr_type_id type, int times, hr_table **out, hr_error *err);
 int64_t x_at(const hr_table *t, int64_t row); /* column 0, int64 */
 /* Columns, values, names and origins are the same. */
 bool tables_equal(const hr_table *a, const hr_table *b);

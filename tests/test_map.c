@@ -29,28 +29,6 @@ static void state_free(void *context, void *state)
 
 static void context_free(void *context) { ((function *)context)->n_freed++; }
 
-/* One column y of `type`: the first column, each value doubled, `times` times over. */
-static hr_status doubled(const hr_table *in, hr_type_id type, int times, hr_table **out, hr_error *err)
-{
-    hr_status st = HR_OK;
-    hr_field field = { .name = "y", .type = hr__type_simple(type) };
-    hr_schema *schema = NULL;
-    hr_builder *b = NULL;
-    hr_array *a = NULL;
-
-    HR_GO(hr__schema_new(&field, 1, &schema, err));
-    HR_GO(hr__builder_new(NULL, field.type, &b, err));
-    for (int64_t i = 0; i < in->n_rows * times; i++)
-        HR_GO(type == HR_T_INT64 ? hr__builder_int(b, 2 * x_at(in, i % in->n_rows), err)
-                                 : hr__builder_double(b, 1, err));
-    HR_GO(hr__builder_finish(b, &a, err));
-    HR_GO(hr__table_new(schema, &a, in->n_rows * times, NULL, out, err));
-done:
-    hr__builder_free(b);
-    hr__schema_unref(schema);
-    return st;
-}
-
 static hr_status call(void *context, void *state, const hr_table *in, hr_table **out, hr_error *err)
 {
     function *f = context;
@@ -59,9 +37,9 @@ static hr_status call(void *context, void *state, const hr_table *in, hr_table *
     f->rows_seen[f->n_calls++ % HR_LEN(f->rows_seen)] = in->n_rows;
     switch (f->mode) {
     case SHARE: *out = hr_table_ref((hr_table *)in); return HR_OK;
-    case DOUBLE: return doubled(in, HR_T_INT64, 1, out, err);
-    case TWICE_AS_MANY: return doubled(in, HR_T_INT64, 2, out, err);
-    case OTHER_TYPE: return doubled(in, f->n_calls == 1 ? HR_T_INT64 : HR_T_FLOAT64, 1, out, err);
+    case DOUBLE: return doubled(NULL, in, HR_T_INT64, 1, out, err);
+    case TWICE_AS_MANY: return doubled(NULL, in, HR_T_INT64, 2, out, err);
+    case OTHER_TYPE: return doubled(NULL, in, f->n_calls == 1 ? HR_T_INT64 : HR_T_FLOAT64, 1, out, err);
     case FAIL: return hr_error_set(err, HR_CALLBACK, "row %d is bad", 3);
     default: return HR_OK;
     }

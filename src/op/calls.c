@@ -202,27 +202,30 @@ static hr_status refusal_locked(const hr_calls *c, hr_error *err)
 void hr__group_submit(hr_call_group *g, hr_calls_run *run)
 {
     hr_calls *c = g->calls;
-    hr_resume *refused = NULL;
+    hr_resume *r = NULL;
     hr_error err = HR_ERROR_INIT;
-    hr_status st;
+    hr_status st = HR_OK;
 
     g->run = run;
     g->n_left = g->failed = g->n;
     hr__lock(&c->lock);
-    if (!(st = refusal_locked(c, &err)) && run->cancelled)
-        st = hr_error_set(&err, HR_CANCELLED, "the run was stopped");
     if ((g->next = run->groups))
         g->next->prev = g;
     run->groups = g;
-    if (st)
-        refused = complete_locked(g);
-    for (int i = 0; !st && i < g->n; i++) {
+    if (run->cancelled) {
+        st = hr_error_set(&err, HR_CANCELLED, "the run was stopped");
+        r = complete_locked(g);
+    } else if (refusal_locked(c, &err)) {
+        fail_locked(g, 0, err.status, &err);
+        r = complete_locked(g);
+    }
+    for (int i = 0; !r && i < g->n; i++) {
         push_locked(c, g->items[i]);
         hr__cond_signal(&c->arrived);
     }
     hr__unlock(&c->lock);
-    if (refused)
-        hr__resume(refused, st, &err);
+    if (r)
+        hr__resume(r, st, &err);
     else
         hr__workers_dispatch(c);
 }

@@ -115,6 +115,9 @@ hr_status hr__op_map(const hr_map_function *fn, const hr_map_options *options, h
 hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err) HR_MUST_USE; /* takes fn's context */
 /* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal length stay lists. */
 hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
+/* The same rows, cut as functions' pieces of n_rows are (blocks.c says where that is needed: above a limit or union that feeds a
+ * function by pieces). */
+hr_status hr__op_blocks(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 /* A function in worker processes or Python threads: rows to `calls`. */
 typedef struct hr_calls hr_calls;
 typedef struct hr_calls_options {
@@ -136,7 +139,7 @@ int hr__op_project_inputs(const hr_op *op, const char *const **names);          
 int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last);                  /* rebatch.c; -1: not a rebatch */
 
 extern const hr_op_class *const hr__op_classes[]; /* the one list (op.c), ends with NULL */
-extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__apply;
+extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__blocks, hr__apply;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
 hr_arena *hr__op_input_arena(const hr_op *op);
@@ -196,7 +199,7 @@ int hr__calls_n_waiting(hr_calls *c);           /* queued, not yet taken */
  * n < 0: so many will not come after all; if nobody is left, waiting calls fail with HR_PEER and `why` (borrowed; NULL: unknown). */
 void hr__calls_expect(hr_calls *c, int n, const hr_error *why);
 /* Asked when a worker was lost, for how: fills text ("killed by signal 9") and returns true, or false: not known yet, ask again,
- * which goes on for 300 ms. Called on the poller's thread, without locks: it must not wait for anything, a GIL included. */
+ * in 100 ms, for half a second. Called on the poller's thread, without locks: it must not wait for anything, a GIL included. */
 typedef bool hr_calls_lost_fn(void *context, int pid, char *text, size_t cap);
 void hr__calls_set_lost(hr_calls *c, hr_calls_lost_fn *fn, void *context); /* context lives as long as c */
 /* Where its workers want their input: made when first asked for, NULL: no workers, or no memory. Borrowed. */

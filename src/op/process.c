@@ -1,0 +1,512 @@
+/* process.c - worker processes that serve a queue of calls; this file is their keeper's side, worker.c theirs.
+ *
+ * Each worker is at the other end of a link. It has one call that it runs and one more that waits in its socket, so that it
+ * never idles while a result travels; calls go to the worker that has the fewest. Input lies in one arena that all workers
+ * map, results in the worker's own: what is sent are descriptors.
+ *
+ *   INIT bytes            ->                    once
+ *   CALL tag place table  ->
+ *   DROP tag              ->                    its run was cancelled: skip it if it has not begun
+ *                         <-  RESULT tag table  any number
+ *                         <-  DONE tag status
+ *   END                   ->                    then the worker closes its end
+ *
+ * Threads. The poller's thread alone receives and declares workers lost, so that what a worker sent before it died counts.
+ * Any thread sends: it picks a call and a worker under the lock, and sends without it, owning nothing but references; if
+ * the send fails because the worker is gone, the poller will hear of that too.
+ *
+ * A worker that died fails the calls it had. It is not replaced here; who starts workers decides that, and says so by
+ * hr__calls_expect. With none left and none expected, all calls fail. A worker that was told to end stays here until it
+ * closes its end: it may still read input. Whoever waits for its answers is told at once. */
+#include "op/calls.h"
+
+#include "io/poll.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define MAX_OUT 2                       /* calls that a worker has at a time */
+#define ASK_NS (500 * INT64_C(1000000)) /* so long we ask how a worker died */
+
+struct hr_calls_worker {
+    hr_calls *calls; /* a part's reference */
+    hr_calls_worker *next;
+    hr_link *link;
+    int pid;
+    atomic_int refs;
+    bool open;       /* gets calls */
+    bool listed;
+    bool ending;     /* was told to end: that it goes is no loss */
+    hr_call *out[MAX_OUT];
+    bool dropped[MAX_OUT];
+    int n_out;
+    hr_error lost;   /* how it went, as far as is known */
+    int64_t lost_ns; /* when */
+};
+
+/* -------------------------------------------------------------------------------------------------------- the workers */
+
+static void worker_unref(hr_calls_worker *w)
+{
+    if (atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    if (w->link)
+        hr__link_close(w->link);
+    hr__link_unref(w->link);
+    hr__calls_part_end(w->calls);
+    hr__free(w);
+}
+
+static void unlist_locked(hr_calls_worker *w)
+{
+    hr_calls *c = w->calls;
+    hr_calls_worker **at = &c->workers;
+
+    if (!w->listed)
+        return;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    w->listed = false;
+    if (!w->ending)
+        c->n_workers--;
+}
+
+static int find_out(const hr_calls_worker *w, uint64_t tag)
+{
+    for (int i = 0; i < w->n_out; i++)
+        if (w->out[i]->tag == tag)
+            return i;
+    return -1;
+}
+
+static hr_call *take_out_locked(hr_calls_worker *w, int i)
+{
+    hr_call *call = w->out[i];
+
+    w->n_out--;
+    w->out[i] = w->out[w->n_out];
+    w->dropped[i] = w->dropped[w->n_out];
+    return call;
+}
+
+int hr__calls_n_workers(hr_calls *c)
+{
+    int n;
+
+    hr__lock(&c->lock);
+    n = c->n_workers;
+    hr__unlock(&c->lock);
+    return n;
+}
+
+bool hr__calls_unserved_locked(const hr_calls *c) { return c->by_workers && c->n_workers == 0 && c->n_expected == 0; }
+
+void hr__calls_expect(hr_calls *c, int n, const hr_error *why)
+{
+    hr__lock(&c->lock);
+    c->by_workers = true;
+    c->n_expected = HR_MAX(c->n_expected + n, 0);
+    if (n < 0)
+        hr_error_set(&c->lost_why, HR_PEER, "no worker process: %s",
+                     why && why->text[0] ? why->text : "none could be started");
+    hr__unlock(&c->lock);
+    hr__calls_refuse(c);
+}
+
+void hr__calls_set_lost(hr_calls *c, hr_calls_lost_fn *fn, void *context)
+{
+    hr__lock(&c->lock);
+    c->lost = fn;
+    c->lost_context = context;
+    hr__unlock(&c->lock);
+}
+
+hr_arena *hr__calls_arena(hr_calls *c)
+{
+    hr_arena *a, *made = NULL;
+    bool wanted;
+
+    hr__lock(&c->lock);
+    a = c->arena;
+    wanted = c->by_workers && !a;
+    hr__unlock(&c->lock);
+    if (!wanted || hr__arena_new(c->account, c->name, &made, NULL))
+        return a;
+    hr__lock(&c->lock);
+    if (!c->arena) {
+        c->arena = made;
+        made = NULL;
+    }
+    a = c->arena;
+    hr__unlock(&c->lock);
+    hr__arena_unref(made);
+    return a;
+}
+
+void hr__workers_clear(hr_calls *c)
+{
+    hr__arena_unref(c->arena);
+    hr_error_clear(&c->lost_why);
+}
+
+/* ------------------------------------------------------------------------------------------------------------- sending */
+
+/* What a thread holds while it sends without the lock. */
+typedef struct sending {
+    hr_link *link;
+    uint64_t tag;
+    hr_call_place place;
+    hr_table *table;
+} sending;
+
+static void sending_clear(sending *s)
+{
+    hr__link_unref(s->link);
+    hr_table_unref(s->table);
+    *s = (sending){ 0 };
+}
+
+static hr_calls_worker *freest_locked(hr_calls *c)
+{
+    hr_calls_worker *best = NULL;
+
+    for (hr_calls_worker *w = c->workers; w; w = w->next)
+        if (w->open && w->n_out < MAX_OUT && (!best || w->n_out < best->n_out))
+            best = w;
+    return best;
+}
+
+/* Gives the longest waiting call to a worker; false: no call, or no worker that is free. */
+static bool assign(hr_calls *c, sending *out)
+{
+    hr_calls_worker *w;
+    hr_call *call = NULL;
+
+    hr__lock(&c->lock);
+    if ((w = freest_locked(c)) && (call = hr__calls_pop_locked(c))) {
+        w->dropped[w->n_out] = false;
+        w->out[w->n_out++] = call;
+        *out = (sending){ hr__link_ref(w->link), call->tag, call->place, hr_table_ref(call->input) };
+    }
+    hr__unlock(&c->lock);
+    return call;
+}
+
+/* The call that could not be sent, if its worker still has it. */
+static hr_call *take_back(hr_calls *c, uint64_t tag)
+{
+    hr_call *call = NULL;
+    int i;
+
+    hr__lock(&c->lock);
+    for (hr_calls_worker *w = c->workers; w && !call; w = w->next)
+        if ((i = find_out(w, tag)) >= 0)
+            call = take_out_locked(w, i);
+    hr__unlock(&c->lock);
+    return call;
+}
+
+void hr__workers_dispatch(hr_calls *c)
+{
+    sending s = { 0 };
+
+    while (assign(c, &s)) {
+        hr_error err = HR_ERROR_INIT;
+        hr_status st = hr__link_send(s.link, HR_MSG_CALL, s.tag, &s.place, sizeof s.place, s.table, &err);
+        hr_call *call = st && st != HR_PEER ? take_back(c, s.tag) : NULL;
+
+        if (call)
+            hr__call_done(call, st, &err); /* no memory to send it: only this call fails */
+        hr_error_clear(&err);
+        sending_clear(&s);
+    }
+}
+
+static bool tell(hr_link *link, uint32_t kind, uint64_t tag)
+{
+    return hr__link_send(link, kind, tag, NULL, 0, NULL, NULL) == HR_OK;
+}
+
+/* An orphan that a worker has and was not told of. */
+static bool next_orphan(hr_calls *c, sending *out)
+{
+    bool found = false;
+
+    hr__lock(&c->lock);
+    for (hr_calls_worker *w = c->workers; w && !found; w = w->next)
+        for (int i = 0; i < w->n_out && !found; i++)
+            if (!w->out[i]->group && !w->dropped[i]) {
+                w->dropped[i] = found = true;
+                *out = (sending){ .link = hr__link_ref(w->link), .tag = w->out[i]->tag };
+            }
+    hr__unlock(&c->lock);
+    return found;
+}
+
+void hr__workers_drop(hr_calls *c)
+{
+    sending s = { 0 };
+
+    while (next_orphan(c, &s)) {
+        tell(s.link, HR_MSG_DROP, s.tag); /* if not, then it runs for nothing */
+        sending_clear(&s);
+    }
+}
+
+/* A worker that was not told yet; it gets no more calls. */
+static bool next_to_end(hr_calls *c, sending *out)
+{
+    hr_calls_worker *w;
+
+    hr__lock(&c->lock);
+    for (w = c->workers; w && w->ending; w = w->next)
+        ;
+    if (w) {
+        w->ending = true;
+        w->open = false;
+        c->n_workers--;
+        out->link = hr__link_ref(w->link);
+    }
+    hr__unlock(&c->lock);
+    return w;
+}
+
+/* Somebody still waits for what an ending worker has: no longer. */
+static bool next_to_orphan(hr_calls *c)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_resume *r = NULL;
+    bool found = false;
+
+    hr_error_set(&err, HR_CANCELLED, "no more calls are served");
+    hr__lock(&c->lock);
+    for (hr_calls_worker *w = c->workers; w && !found; w = w->next)
+        for (int i = 0; w->ending && i < w->n_out && !found; i++)
+            if ((found = w->out[i]->group))
+                r = hr__call_orphan_locked(w->out[i], HR_CANCELLED, &err);
+    hr__unlock(&c->lock);
+    hr_error_clear(&err);
+    if (r)
+        hr__resume(r, HR_OK, NULL);
+    return found;
+}
+
+/* The links stay until the workers close their ends: they may still read input. */
+void hr__workers_close(hr_calls *c)
+{
+    sending s = { 0 };
+
+    while (next_to_end(c, &s)) {
+        if (!tell(s.link, HR_MSG_END, 0))
+            hr__link_close(s.link); /* this, too, ends it, and the poller hears of it */
+        sending_clear(&s);
+    }
+    while (next_to_orphan(c))
+        ;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- receiving */
+
+/* The bytes of a DONE. */
+static hr_status done_parse(const hr_message *m, hr_status *st, hr_error *what)
+{
+    const char *bytes = m->bytes;
+    hr_done_head h;
+
+    if (m->n_bytes < (int64_t)sizeof h)
+        return HR_BAD_DATA;
+    memcpy(&h, bytes, sizeof h);
+    if (h.text_bytes < 0 || h.detail_bytes < 0 || h.text_bytes > m->n_bytes - (int64_t)sizeof h ||
+        h.detail_bytes != m->n_bytes - (int64_t)sizeof h - h.text_bytes)
+        return HR_BAD_DATA;
+    *st = h.status == HR_OK ? HR_OK : h.status > 0 && h.status < HR_N_STATUS ? (hr_status)h.status : HR_CALLBACK;
+    if (*st) {
+        hr_error_set(what, *st, "%.*s", (int)h.text_bytes, bytes + sizeof h);
+        if (h.detail_bytes)
+            hr_error_set_detail(what, bytes + sizeof h + h.text_bytes, (size_t)h.detail_bytes);
+    }
+    return HR_OK;
+}
+
+/* HR_BAD_DATA: the message makes no sense. */
+static hr_status on_message(hr_calls_worker *w, hr_message *m, hr_error *err)
+{
+    hr_error what = HR_ERROR_INIT;
+    hr_status st = HR_OK;
+    hr_call *call = NULL;
+    int i;
+
+    if (m->kind == HR_MSG_DONE && done_parse(m, &st, &what))
+        return hr_error_set(err, HR_BAD_DATA, "a status of %" PRId64 " bytes", m->n_bytes);
+    hr__lock(&w->calls->lock);
+    if ((i = find_out(w, m->tag)) >= 0)
+        call = m->kind == HR_MSG_DONE ? take_out_locked(w, i) : w->out[i];
+    hr__unlock(&w->calls->lock);
+    if (call && m->kind == HR_MSG_DONE) {
+        hr__call_done(call, st, &what);
+    } else if (call && m->kind == HR_MSG_RESULT && m->table) {
+        hr__call_result(call, m->table);
+        m->table = NULL;
+    } else {
+        call = NULL;
+    }
+    hr_error_clear(&what);
+    if (!call)
+        return hr_error_set(err, HR_BAD_DATA, "a message of kind %u about call %" PRIu64, m->kind, m->tag);
+    return HR_OK;
+}
+
+/* It is out of the list, and what it had fails. */
+static void bury(hr_calls_worker *w)
+{
+    hr_calls *c = w->calls;
+    hr_call *had[MAX_OUT];
+    int n_had = 0;
+
+    hr__lock(&c->lock);
+    unlist_locked(w);
+    while (w->n_out)
+        had[n_had++] = take_out_locked(w, 0);
+    if (!w->ending)
+        hr_error_set(&c->lost_why, HR_PEER, "no worker process is left; %s", w->lost.text);
+    hr__unlock(&c->lock);
+    for (int i = 0; i < n_had; i++) {
+        hr_error err = HR_ERROR_INIT;
+
+        hr_error_set(&err, w->lost.status, "%s", w->lost.text);
+        hr__call_done(had[i], w->lost.status, &err);
+    }
+    hr__calls_refuse(c);
+    worker_unref(w);
+}
+
+/* Whoever started it may know how it went, or will in a moment. */
+static bool ask_how(hr_calls_worker *w)
+{
+    hr_calls *c = w->calls;
+    hr_calls_lost_fn *fn;
+    void *context;
+    char how[400] = "";
+
+    hr__lock(&c->lock);
+    fn = w->ending ? NULL : c->lost;
+    context = c->lost_context;
+    hr__unlock(&c->lock);
+    if (fn && !fn(context, w->pid, how, sizeof how))
+        return false;
+    if (how[0])
+        hr_error_set(&w->lost, w->lost.status, "%s: %s", w->lost.text, how);
+    return true;
+}
+
+static void ask_again(void *context)
+{
+    hr_calls_worker *w = context;
+
+    if (!ask_how(w) && hr__clock_ns() < w->lost_ns + ASK_NS)
+        return;
+    hr__poller_tick_remove(ask_again, w);
+    bury(w);
+}
+
+/* It will send no more: what it had fails with st, once it is known how it went. */
+static void worker_lost(hr_calls_worker *w, hr_status st, const char *what)
+{
+    hr__poller_remove(hr__link_fd(w->link));
+    hr__lock(&w->calls->lock);
+    w->open = false;
+    hr__unlock(&w->calls->lock);
+    w->lost_ns = hr__clock_ns();
+    hr_error_set(&w->lost, st, "worker process %d %s", w->pid, what);
+    if (ask_how(w) || hr__poller_tick_add(ask_again, w, NULL))
+        bury(w);
+}
+
+/* On the poller's thread: something came, or the end. */
+static void worker_ready(void *context)
+{
+    hr_calls_worker *w = context;
+    hr_message m = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    hr_status st;
+    char what[600];
+
+    while (!(st = hr__link_recv(w->link, 0, &m, &err)) && !(st = on_message(w, &m, &err)))
+        hr__message_clear(&m);
+    hr__message_clear(&m);
+    if (st == HR_PENDING) {
+        hr__workers_dispatch(w->calls);
+    } else if (st == HR_PEER) {
+        worker_lost(w, st, "was lost");
+    } else {
+        snprintf(what, sizeof what, "cannot be understood: %.500s", err.text);
+        worker_lost(w, st, what);
+    }
+    hr_error_clear(&err);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- a new one */
+
+/* Among the workers, but without calls yet. */
+static hr_status list(hr_calls_worker *w, hr_error *err)
+{
+    hr_calls *c = w->calls;
+    bool closed;
+
+    hr__lock(&c->lock);
+    if (!(closed = c->closed)) {
+        c->by_workers = true;
+        c->n_expected = HR_MAX(c->n_expected - 1, 0);
+        c->n_workers++;
+        w->next = c->workers;
+        w->listed = true;
+        c->workers = w;
+    }
+    hr__unlock(&c->lock);
+    return closed ? hr_error_set(err, HR_CANCELLED, "%s: no more calls are served", c->name) : HR_OK;
+}
+
+/* From now on it gets calls, unless it died or was told to end meanwhile. */
+static void open_up(hr_calls_worker *w)
+{
+    hr__lock(&w->calls->lock);
+    w->open = w->listed && !w->ending;
+    hr__unlock(&w->calls->lock);
+    hr__workers_dispatch(w->calls);
+}
+
+static void unlist(hr_calls_worker *w)
+{
+    hr__lock(&w->calls->lock);
+    unlist_locked(w);
+    w->calls->n_expected++; /* as before it came */
+    hr__unlock(&w->calls->lock);
+}
+
+hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, int64_t init_bytes, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_calls_worker *w = hr__zalloc(c->account, sizeof *w);
+
+    if (!w) {
+        hr__file_close(fd);
+        return hr__error_memory(err, c->name, sizeof *w);
+    }
+    atomic_init(&w->refs, 1);
+    w->calls = hr__calls_part(c);
+    w->pid = pid;
+    HR_GO(hr__link_new(fd, c->account, hr__calls_arena(c), &w->link, err));
+    HR_GO(hr__link_send(w->link, HR_MSG_INIT, 0, init, init_bytes, NULL, err));
+    HR_GO(list(w, err));
+    atomic_fetch_add(&w->refs, 1); /* the poller's */
+    if ((st = hr__poller_add(hr__link_fd(w->link), worker_ready, w, err))) {
+        unlist(w);
+        worker_unref(w);
+        goto done;
+    }
+    open_up(w);
+done:
+    worker_unref(w);
+    return st;
+}
