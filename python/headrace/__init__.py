@@ -1,7 +1,8 @@
 """Data feed for model training: files to exact batches on every rank.
 
-`headrace.data` reads, transforms and iterates; `headrace.train` runs data-parallel training on it. Both are imported
-when first used, so that `import headrace` costs a few milliseconds and loads neither numpy nor torch.
+`headrace.data` reads, transforms and iterates; `headrace.train` runs data-parallel training on it. Both are
+imported when first used, so that `import headrace` costs a few milliseconds and loads neither numpy nor
+torch.
 """
 
 import importlib

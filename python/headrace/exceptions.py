@@ -1,8 +1,9 @@
-"""What Headrace raises. Every class is a HeadraceError and, where Python has one for the same thing, that class too.
+"""What Headrace raises. Every class is a HeadraceError and, where Python has one for the same thing, that
+class too.
 
     HeadraceError
         InvalidArgument     (ValueError)           a wrong argument, or a column that is not there
-        TypeMismatchError   (TypeError)            a column's type does not fit; names the column and both types
+        TypeMismatchError   (TypeError)            a type does not fit; names the column and both types
         NotFoundError       (FileNotFoundError)    a file that is not there
         DataError           (ValueError)           the input's bytes are wrong; names file and place
         StorageError        (OSError)              the system failed to read or write
@@ -15,9 +16,9 @@
         CancelledError                             the run was stopped
         InternalError       (RuntimeError)         a fault of Headrace; please report it
 
-A function of the user's that raises ends the run with its own exception, with the lines of the function and the name of
-the operator as a note. CallbackError stands for those that cannot be pickled, and for StopIteration and SystemExit, which
-would mean something else here.
+A function of the user's that raises ends the run with its own exception, with the lines of the function and
+the name of the operator as a note. CallbackError stands for those that cannot be pickled, and for
+StopIteration and SystemExit, which would mean something else here.
 """
 
 from headrace._core import (

@@ -180,8 +180,10 @@ static PyMethodDef functions[] = {
     { "live_bytes", live_bytes, METH_NOARGS, "Bytes in live blocks: what a test compares before and after." },
     { "charge", charge, METH_O, "Counts bytes (may be negative) that others hold for us, as function workers do." },
     { "parse_bytes", parse_bytes, METH_O, "'256MiB' -> 268435456." },
-    { "die_with_parent", die_with_parent, METH_O, "SIGKILL for this process when its parent ends; False if it has ended." },
-    { "from_arrow", from_arrow, METH_O, "Tables of what has __arrow_c_stream__ or __arrow_c_array__; buffers are shared." },
+    { "die_with_parent", die_with_parent, METH_O,
+      "SIGKILL for this process when its parent ends; False if it has ended." },
+    { "from_arrow", from_arrow, METH_O,
+      "Tables of what has __arrow_c_stream__ or __arrow_c_array__; buffers are shared." },
     { NULL, NULL, 0, NULL },
 };
 
@@ -195,8 +197,8 @@ static int module_exec(PyObject *module)
         return -1;
     }
     if (PyModule_AddStringConstant(module, "__version__", hr_version()) < 0 || pyhr_errors_add(module, s) < 0 ||
-        pyhr_table_types(module, s) < 0 || pyhr_column_types(module, s) < 0 || pyhr_plan_types(module, s) < 0 || pyhr_udf_types(module, s) < 0 ||
-        pyhr_feed_types(module, s) < 0 || pyhr_split_types(module, s) < 0)
+        pyhr_table_types(module, s) < 0 || pyhr_column_types(module, s) < 0 || pyhr_plan_types(module, s) < 0 ||
+        pyhr_udf_types(module, s) < 0 || pyhr_feed_types(module, s) < 0 || pyhr_split_types(module, s) < 0)
         return -1;
     return 0;
 }

@@ -287,7 +287,10 @@ static int stream_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
     return 0;
 }
 
-static const char *stream_error(struct ArrowArrayStream *stream) { return ((table_stream *)stream->private_data)->error; }
+static const char *stream_error(struct ArrowArrayStream *stream)
+{
+    return ((table_stream *)stream->private_data)->error;
+}
 
 static void stream_release(struct ArrowArrayStream *stream)
 {
@@ -429,7 +432,8 @@ PyObject *pyhr_tables_from_arrow(pyhr_state *s, PyObject *from)
         PyObject *t = NULL;
 
         got = PyObject_CallMethod(from, "__arrow_c_array__", NULL);
-        if (got && PyTuple_Check(got) && PyTuple_Size(got) == 2 && pyhr_take_schema(PyTuple_GetItem(got, 0), &schema) == 0) {
+        if (got && PyTuple_Check(got) && PyTuple_Size(got) == 2 &&
+            pyhr_take_schema(PyTuple_GetItem(got, 0), &schema) == 0) {
             if (pyhr_take_array(PyTuple_GetItem(got, 1), &array) == 0)
                 t = table_from_structs(s, &schema, &array);
             else
@@ -524,7 +528,8 @@ hr_array *pyhr_array_from_arrow(pyhr_state *s, PyObject *from)
         struct ArrowArray array;
 
         got = PyObject_CallMethod(from, "__arrow_c_array__", NULL);
-        if (got && PyTuple_Check(got) && PyTuple_Size(got) == 2 && pyhr_take_schema(PyTuple_GetItem(got, 0), &schema) == 0) {
+        if (got && PyTuple_Check(got) && PyTuple_Size(got) == 2 &&
+            pyhr_take_schema(PyTuple_GetItem(got, 0), &schema) == 0) {
             if (pyhr_take_array(PyTuple_GetItem(got, 1), &array) == 0)
                 made = array_of_structs(s, &schema, &array);
             schema.release(&schema);

@@ -17,16 +17,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum {
-    K_NULL = 1,
-    K_NUMBER = 2,
-    K_TEXT = 4,
-    K_BYTES = 8,
-    K_LIST = 16,
-    K_DICT = 32,
-    K_ARRAY = 64,
-    K_SPECIAL = 128
-};
+enum { K_NULL = 1, K_NUMBER = 2, K_TEXT = 4, K_BYTES = 8, K_LIST = 16, K_DICT = 32, K_ARRAY = 64, K_SPECIAL = 128 };
 
 typedef struct build {
     pyhr_state *s;
@@ -92,8 +83,8 @@ static hr_array *array_new(build *b, hr_type *type, int64_t n, hr_buffer *validi
 {
     hr_error err = HR_ERROR_INIT;
     hr_array *made = NULL;
-    hr_status st = hr__array_new(type, n, validity ? -1 : 0, (hr_buffer *[3]){ validity, one, two }, children, n_children,
-                                 &made, &err);
+    hr_status st = hr__array_new(type, n, validity ? -1 : 0, (hr_buffer *[3]){ validity, one, two }, children,
+                                 n_children, &made, &err);
 
     return st ? raise(b, st, &err) : made;
 }
@@ -132,8 +123,8 @@ static hr_array *retype(build *b, hr_array *a, const char *format)
         st = hr_error_set(&err, HR_BUG, "values of %d bytes as Arrow type \"%s\"", hr__type_bytes(a->type), format);
     if (!st)
         st = hr__array_new(type, a->length, -1,
-                           (hr_buffer *[3]){ hr__buffer_ref(a->buffers[0]), hr__buffer_ref(a->buffers[1]), NULL }, NULL, 0,
-                           &made, &err);
+                           (hr_buffer *[3]){ hr__buffer_ref(a->buffers[0]), hr__buffer_ref(a->buffers[1]), NULL }, NULL,
+                           0, &made, &err);
     hr__type_unref(type);
     hr__array_unref(a);
     return st ? raise(b, st, &err) : made;
@@ -184,7 +175,8 @@ static int bad_format(build *b, const Py_buffer *view, char code)
 }
 
 /* Copies all values, in C order. -> behind the last. */
-static char *gather(char *to, const char *from, int ndim, const Py_ssize_t *shape, const Py_ssize_t *strides, Py_ssize_t itemsize)
+static char *gather(char *to, const char *from, int ndim, const Py_ssize_t *shape, const Py_ssize_t *strides,
+                    Py_ssize_t itemsize)
 {
     if (ndim == 0) {
         memcpy(to, from, (size_t)itemsize);
@@ -316,7 +308,8 @@ static hr_array *bytes_array(build *b, bool text, int64_t n, hr_buffer *validity
     }
     memcpy(&total, offsets->data + n * 8, 8);
     if (total > INT32_MAX)
-        return array_new(b, hr__type_simple(text ? HR_T_LARGE_STRING : HR_T_LARGE_BINARY), n, validity, offsets, bytes, NULL, 0);
+        return array_new(b, hr__type_simple(text ? HR_T_LARGE_STRING : HR_T_LARGE_BINARY), n, validity, offsets, bytes,
+                         NULL, 0);
     for (int64_t i = 0; i <= n; i++) { /* in place: the narrow ones never overtake the wide ones */
         int64_t wide;
         int32_t narrow;
@@ -426,7 +419,10 @@ typedef struct number {
     uint8_t raw[8];
 } number;
 
-static bool is_signed(hr_type_id id) { return id == HR_T_INT8 || id == HR_T_INT16 || id == HR_T_INT32 || id == HR_T_INT64; }
+static bool is_signed(hr_type_id id)
+{
+    return id == HR_T_INT8 || id == HR_T_INT16 || id == HR_T_INT32 || id == HR_T_INT64;
+}
 static bool is_unsigned(hr_type_id id)
 {
     return id == HR_T_UINT8 || id == HR_T_UINT16 || id == HR_T_UINT32 || id == HR_T_UINT64;
@@ -971,7 +967,8 @@ static int arrays_look(build *b, PyObject **v, int64_t n, arrays *out)
             first = i;
             out->ndim = view->ndim;
         } else if (view->ndim != out->ndim) {
-            return fail(b, i, "an array of %d dimensions, in row %lld it has %d", view->ndim, (long long)first, out->ndim);
+            return fail(b, i, "an array of %d dimensions, in row %lld it has %d", view->ndim, (long long)first,
+                        out->ndim);
         } else if (memcmp(view->shape, out->views[first].shape, (size_t)out->ndim * sizeof *view->shape) != 0) {
             out->same = false;
         }
@@ -1365,9 +1362,10 @@ static hr_array *build_plain(build *b, PyObject *values)
         hr_array *bits = build_values(b, valid), *whole = made;
 
         made = NULL;
-        if (bits && bits->type->id == HR_T_BOOL && bits->length == whole->length && bits->offset == 0 && whole->n_children == 0)
-            made = array_new(b, whole->type, whole->length, hr__buffer_ref(bits->buffers[1]), hr__buffer_ref(whole->buffers[1]),
-                             hr__buffer_ref(whole->buffers[2]), NULL, 0);
+        if (bits && bits->type->id == HR_T_BOOL && bits->length == whole->length && bits->offset == 0 &&
+            whole->n_children == 0)
+            made = array_new(b, whole->type, whole->length, hr__buffer_ref(bits->buffers[1]),
+                             hr__buffer_ref(whole->buffers[1]), hr__buffer_ref(whole->buffers[2]), NULL, 0);
         else if (bits)
             fail(b, -1, "the mask does not fit the values");
         hr__array_unref(bits);
@@ -1386,7 +1384,8 @@ static hr_array *build_values(build *b, PyObject *values)
 
     if (made)
         return hr__array_ref(made);
-    if (PyMemoryView_Check(values) || (PyObject_CheckBuffer(values) && (named(values, "ndarray") || named(values, "array")))) {
+    if (PyMemoryView_Check(values) ||
+        (PyObject_CheckBuffer(values) && (named(values, "ndarray") || named(values, "array")))) {
         Py_buffer view;
 
         if (PyObject_GetBuffer(values, &view, PyBUF_FORMAT | PyBUF_STRIDES) == 0) {
@@ -1484,7 +1483,8 @@ hr_table *pyhr_build_table(pyhr_state *s, const hr_mem *mem, PyObject *columns)
     if (!PyDict_Check(columns)) {
         char text[80];
 
-        return pyhr_raise_text(s, HR_TYPE, "expected a dict of column name to values, found %s", type_name(columns, text));
+        return pyhr_raise_text(s, HR_TYPE, "expected a dict of column name to values, found %s",
+                               type_name(columns, text));
     }
     pyhr_drain_run(s);
     keys = PyList_New(0);
@@ -1510,7 +1510,8 @@ hr_table *pyhr_build_table(pyhr_state *s, const hr_mem *mem, PyObject *columns)
         n++;
         if (built[n - 1]->length != built[0]->length) {
             pyhr_raise_text(s, HR_INVALID, "column '%s' has %lld rows, column '%s' has %lld", name,
-                            (long long)built[n - 1]->length, pyhr_text(PyList_GetItem(keys, 0)), (long long)built[0]->length);
+                            (long long)built[n - 1]->length, pyhr_text(PyList_GetItem(keys, 0)),
+                            (long long)built[0]->length);
             goto done;
         }
     }

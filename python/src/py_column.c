@@ -9,8 +9,7 @@
 #include <stdio.h>
 
 typedef struct column_object {
-    PyObject_HEAD
-    hr_array *array;
+    PyObject_HEAD hr_array *array;
     PyObject *name; /* str; NULL: a part of another column */
     bool writable;
     bool raw; /* the values under nulls count as values */
@@ -141,8 +140,9 @@ static int column_getbuffer(PyObject *op, Py_buffer *view, int flags)
         PyObject *type = pyhr_type_object(self->array->type);
 
         if (type)
-            PyErr_Format(PyExc_BufferError, "column %R of type %U has no flat memory%s", self->name ? self->name : Py_None,
-                         type, hr__array_null_count(self->array) ? ": it has nulls" : "");
+            PyErr_Format(PyExc_BufferError, "column %R of type %U has no flat memory%s",
+                         self->name ? self->name : Py_None, type,
+                         hr__array_null_count(self->array) ? ": it has nulls" : "");
         Py_XDECREF(type);
         return -1;
     }
@@ -194,7 +194,8 @@ static PyObject *column_time(PyObject *op, void *none)
     const hr_type *t = ((column_object *)op)->array->type;
 
     (void)none;
-    while (t->n_children == 1 && (t->id == HR_T_LIST || t->id == HR_T_LARGE_LIST || t->id == HR_T_FIXED_LIST || t->id == HR_T_TENSOR))
+    while (t->n_children == 1 &&
+           (t->id == HR_T_LIST || t->id == HR_T_LARGE_LIST || t->id == HR_T_FIXED_LIST || t->id == HR_T_TENSOR))
         t = t->children[0].type;
     return time_name(t);
 }
@@ -217,17 +218,38 @@ static PyObject *column_type(PyObject *op, void *none)
 static PyObject *column_kind(PyObject *op, void *none)
 {
     static const char *const kinds[HR_N_TYPES] = {
-        [HR_T_NULL] = "null",          [HR_T_BOOL] = "bool",           [HR_T_INT8] = "int",
-        [HR_T_UINT8] = "int",          [HR_T_INT16] = "int",           [HR_T_UINT16] = "int",
-        [HR_T_INT32] = "int",          [HR_T_UINT32] = "int",          [HR_T_INT64] = "int",
-        [HR_T_UINT64] = "int",         [HR_T_FLOAT16] = "float",       [HR_T_FLOAT32] = "float",
-        [HR_T_FLOAT64] = "float",      [HR_T_STRING] = "string",       [HR_T_LARGE_STRING] = "string",
-        [HR_T_BINARY] = "binary",      [HR_T_LARGE_BINARY] = "binary", [HR_T_FIXED_BINARY] = "binary",
-        [HR_T_DATE32] = "time",        [HR_T_DATE64] = "time",         [HR_T_TIME32] = "clock",
-        [HR_T_TIME64] = "clock",       [HR_T_TIMESTAMP] = "time",      [HR_T_DURATION] = "time",
-        [HR_T_DECIMAL128] = "decimal", [HR_T_DECIMAL256] = "decimal",  [HR_T_LIST] = "list",
-        [HR_T_LARGE_LIST] = "list",    [HR_T_FIXED_LIST] = "list",     [HR_T_STRUCT] = "struct",
-        [HR_T_MAP] = "map",            [HR_T_TENSOR] = "tensor",
+        [HR_T_NULL] = "null",
+        [HR_T_BOOL] = "bool",
+        [HR_T_INT8] = "int",
+        [HR_T_UINT8] = "int",
+        [HR_T_INT16] = "int",
+        [HR_T_UINT16] = "int",
+        [HR_T_INT32] = "int",
+        [HR_T_UINT32] = "int",
+        [HR_T_INT64] = "int",
+        [HR_T_UINT64] = "int",
+        [HR_T_FLOAT16] = "float",
+        [HR_T_FLOAT32] = "float",
+        [HR_T_FLOAT64] = "float",
+        [HR_T_STRING] = "string",
+        [HR_T_LARGE_STRING] = "string",
+        [HR_T_BINARY] = "binary",
+        [HR_T_LARGE_BINARY] = "binary",
+        [HR_T_FIXED_BINARY] = "binary",
+        [HR_T_DATE32] = "time",
+        [HR_T_DATE64] = "time",
+        [HR_T_TIME32] = "clock",
+        [HR_T_TIME64] = "clock",
+        [HR_T_TIMESTAMP] = "time",
+        [HR_T_DURATION] = "time",
+        [HR_T_DECIMAL128] = "decimal",
+        [HR_T_DECIMAL256] = "decimal",
+        [HR_T_LIST] = "list",
+        [HR_T_LARGE_LIST] = "list",
+        [HR_T_FIXED_LIST] = "list",
+        [HR_T_STRUCT] = "struct",
+        [HR_T_MAP] = "map",
+        [HR_T_TENSOR] = "tensor",
     };
 
     (void)none;
@@ -291,7 +313,8 @@ static PyObject *column_valid(PyObject *op, PyObject *none)
         if ((st = hr__buffer_new(&(hr_mem){ 0 }, hr__bits_bytes(a->length), &zeros, &err)))
             return pyhr_raise(s, st, &err);
         memset(zeros->data, 0, (size_t)zeros->n_bytes);
-        st = hr__array_new(hr__type_simple(HR_T_BOOL), a->length, 0, (hr_buffer *[3]){ NULL, zeros, NULL }, NULL, 0, &valid, &err);
+        st = hr__array_new(hr__type_simple(HR_T_BOOL), a->length, 0, (hr_buffer *[3]){ NULL, zeros, NULL }, NULL, 0,
+                           &valid, &err);
     } else {
         st = hr__array_new(hr__type_simple(HR_T_BOOL), a->length, 0,
                            (hr_buffer *[3]){ NULL, hr__buffer_ref(a->buffers[0]), NULL }, NULL, 0, &valid, &err);
@@ -342,10 +365,12 @@ static PyObject *column_lists(PyObject *op, PyObject *none)
         memcpy(starts->data + i * 8, &begin, 8);
     }
     HR_GO(hr__array_slice(a->children[0], low, high - low, &values, &err));
-    st = hr__array_new(hr__type_simple(HR_T_INT64), a->length, 0, (hr_buffer *[3]){ NULL, starts, NULL }, NULL, 0, &of_starts, &err);
+    st = hr__array_new(hr__type_simple(HR_T_INT64), a->length, 0, (hr_buffer *[3]){ NULL, starts, NULL }, NULL, 0,
+                       &of_starts, &err);
     starts = NULL;
     HR_GO(st);
-    st = hr__array_new(hr__type_simple(HR_T_INT64), a->length, 0, (hr_buffer *[3]){ NULL, lengths, NULL }, NULL, 0, &of_lengths, &err);
+    st = hr__array_new(hr__type_simple(HR_T_INT64), a->length, 0, (hr_buffer *[3]){ NULL, lengths, NULL }, NULL, 0,
+                       &of_lengths, &err);
     lengths = NULL;
     HR_GO(st);
     x = pyhr_column(s, of_starts, NULL, false, false);
@@ -423,14 +448,16 @@ static PyMethodDef column_methods[] = {
     { "raw", column_raw, METH_NOARGS, "The column with whatever lies under its nulls as values." },
     { "valid", column_valid, METH_NOARGS, "Boolean column, True where not null; None if nothing is null." },
     { "lists", column_lists, METH_NOARGS, "(starts, lengths, values) of a list column." },
-    { "__arrow_c_array__", (PyCFunction)(void (*)(void))column_arrow, METH_VARARGS | METH_KEYWORDS, "Arrow's PyCapsules." },
+    { "__arrow_c_array__", (PyCFunction)(void (*)(void))column_arrow, METH_VARARGS | METH_KEYWORDS,
+      "Arrow's PyCapsules." },
     { NULL, NULL, 0, NULL },
 };
 
 static PyGetSetDef column_getset[] = {
     { "name", column_name, NULL, "Name, or None.", NULL },
     { "type", column_type, NULL, "Type, as Arrow prints it.", NULL },
-    { "kind", column_kind, NULL, "bool, int, float, string, binary, time, clock, decimal, list, tensor, struct, map, null.", NULL },
+    { "kind", column_kind, NULL,
+      "bool, int, float, string, binary, time, clock, decimal, list, tensor, struct, map, null.", NULL },
     { "dense", column_dense, NULL, "True if the buffer protocol works: shape (rows, *shape of a row).", NULL },
     { "time", column_time, NULL, "numpy's type of the values if they are dates or times ('M8[us]'), else None.", NULL },
     { "shape", column_shape, NULL, "Shape of a tensor row, else None.", NULL },
@@ -463,8 +490,8 @@ int pyhr_column_flat(pyhr_state *s, PyObject *op, bool *flat, bool *writable)
 
     if (column_look(s, c) < 0)
         return -1;
-    *flat = c->dense && c->value->id != HR_T_TIMESTAMP && c->value->id != HR_T_DURATION && c->value->id != HR_T_DATE32 &&
-            c->value->id != HR_T_DATE64;
+    *flat = c->dense && c->value->id != HR_T_TIMESTAMP && c->value->id != HR_T_DURATION &&
+            c->value->id != HR_T_DATE32 && c->value->id != HR_T_DATE64;
     *writable = c->writable;
     return 0;
 }

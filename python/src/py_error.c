@@ -18,14 +18,17 @@ static const struct {
     const char *name, *builtin, *doc;
 } classes[] = {
     { HR_NO_MEMORY, "OutOfMemoryError", "MemoryError", "The system refused an allocation." },
-    { HR_BUDGET, "MemoryLimitError", "MemoryError", "The work cannot be done within the memory limit; names the number of bytes." },
-    { HR_INVALID, "InvalidArgument", "ValueError", "A wrong argument, or a column that is not there; the caller can mend it." },
+    { HR_BUDGET, "MemoryLimitError", "MemoryError",
+      "The work cannot be done within the memory limit; names the number of bytes." },
+    { HR_INVALID, "InvalidArgument", "ValueError",
+      "A wrong argument, or a column that is not there; the caller can mend it." },
     { HR_TYPE, "TypeMismatchError", "TypeError", "A column's type does not fit; names the column and both types." },
     { HR_NOT_FOUND, "NotFoundError", "FileNotFoundError", "A file that is not there; names it." },
     { HR_BAD_DATA, "DataError", "ValueError", "The input's bytes are wrong; names file and place." },
     { HR_IO, "StorageError", "OSError", "The system failed to read or write; names the file." },
     { HR_UNSUPPORTED, "UnsupportedError", "NotImplementedError", "Well-formed, but not known to this version." },
-    { HR_CALLBACK, "CallbackError", "RuntimeError", "A function raised, and its own exception could not be carried over." },
+    { HR_CALLBACK, "CallbackError", "RuntimeError",
+      "A function raised, and its own exception could not be carried over." },
     { HR_PEER, "PeerError", "ConnectionError", "A worker or trainer process died or closed; names it." },
     { HR_CANCELLED, "CancelledError", NULL, "The run was stopped." },
     { HR_MISMATCH, "MismatchError", "ValueError", "A position of another plan, or ranks that disagree." },
@@ -71,9 +74,9 @@ done:
 static PyObject *rebuild(const hr_error *err)
 {
     PyObject *module = PyImport_ImportModule("headrace.udf.errors");
-    PyObject *made = module ? PyObject_CallMethod(module, "rebuild", "y#s", err->detail, (Py_ssize_t)err->detail_bytes,
-                                                  err->text)
-                            : NULL;
+    PyObject *made =
+        module ? PyObject_CallMethod(module, "rebuild", "y#s", err->detail, (Py_ssize_t)err->detail_bytes, err->text)
+               : NULL;
 
     Py_XDECREF(module);
     return made;

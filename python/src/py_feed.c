@@ -9,8 +9,7 @@
 #include <stdio.h>
 
 typedef struct feed_object {
-    PyObject_HEAD
-    hr_feed *feed;         /* NULL: closed */
+    PyObject_HEAD hr_feed *feed;         /* NULL: closed */
     PyObject *inline_calls; /* tuple of (Calls, handler) */
     bool busy;             /* a thread is in next() */
     bool closing;
@@ -94,7 +93,8 @@ static int no_more(PyObject *kwargs)
     Py_ssize_t at = 0;
 
     while (PyDict_Next(kwargs, &at, &key, &value))
-        if (PyUnicode_CompareWithASCIIString(key, "position") != 0 && PyUnicode_CompareWithASCIIString(key, "trace_path") != 0) {
+        if (PyUnicode_CompareWithASCIIString(key, "position") != 0 &&
+            PyUnicode_CompareWithASCIIString(key, "trace_path") != 0) {
             PyErr_Format(PyExc_TypeError, "unexpected argument %R", key);
             return -1;
         }
@@ -209,7 +209,8 @@ static PyObject *feed_close(PyObject *op, PyObject *none)
 static int feed_check(pyhr_state *s, feed_object *self)
 {
     if (self->pid != hr__pid()) {
-        pyhr_raise_text(s, HR_INVALID, "this iterator belongs to process %d; a forked child has to make its own", self->pid);
+        pyhr_raise_text(s, HR_INVALID, "this iterator belongs to process %d; a forked child has to make its own",
+                        self->pid);
         return -1;
     }
     return 0;
@@ -371,8 +372,8 @@ static PyObject *feed_counts(PyObject *op, PyObject *none)
         hr__run_counts(hr__feed_run(self->feed), &c);
     return Py_BuildValue("{sLsLsLsLsLsLsL}", "files_opened", (long long)c.files_opened, "fragments_read",
                          (long long)c.fragments_read, "rows_read", (long long)c.rows_read, "bytes_read",
-                         (long long)c.bytes_read, "tables_out", (long long)c.tables_out, "rows_out", (long long)c.rows_out,
-                         "tickets", (long long)c.tickets);
+                         (long long)c.bytes_read, "tables_out", (long long)c.tables_out, "rows_out",
+                         (long long)c.rows_out, "tickets", (long long)c.tickets);
 }
 
 static PyObject *feed_enter(PyObject *op, PyObject *none)
@@ -472,7 +473,10 @@ static int stream_get_next(struct ArrowArrayStream *stream, struct ArrowArray *o
     return rc;
 }
 
-static const char *stream_last_error(struct ArrowArrayStream *stream) { return ((feed_stream *)stream->private_data)->error; }
+static const char *stream_last_error(struct ArrowArrayStream *stream)
+{
+    return ((feed_stream *)stream->private_data)->error;
+}
 
 static void stream_release(struct ArrowArrayStream *stream)
 {
@@ -533,9 +537,10 @@ static PyGetSetDef feed_getset[] = {
 };
 
 static PyType_Slot feed_slots[] = {
-    { Py_tp_doc, "Feed(plan, *, batch_rows=0, drop_last=False, prefetch=0, epoch=0, seed=0, any_order=False, num_threads=0,\n"
-                 "memory_limit=0, position=None, trace_path=None, own_memory=False, keep_positions=False, inline_calls=()):\n"
-                 "runs the plan once." },
+    { Py_tp_doc,
+      "Feed(plan, *, batch_rows=0, drop_last=False, prefetch=0, epoch=0, seed=0, any_order=False, num_threads=0,\n"
+      "memory_limit=0, position=None, trace_path=None, own_memory=False, keep_positions=False, inline_calls=()):\n"
+      "runs the plan once." },
     { Py_tp_new, feed_make },
     { Py_tp_dealloc, feed_dealloc },
     { Py_tp_traverse, feed_traverse },

@@ -32,7 +32,8 @@ static PyObject *pickled_schema(const struct ArrowSchema *schema)
     if (!children)
         return NULL;
     meta = n_meta ? PyBytes_FromStringAndSize(schema->metadata, (Py_ssize_t)n_meta) : Py_NewRef(Py_None);
-    made = Py_BuildValue("yyNLN", schema->format, schema->name ? schema->name : "", meta, (long long)schema->flags, children);
+    made = Py_BuildValue("yyNLN", schema->format, schema->name ? schema->name : "", meta, (long long)schema->flags,
+                         children);
     return made;
 }
 
@@ -112,8 +113,8 @@ static PyObject *pickled_array(const hr_array *a)
         Py_XDECREF(buffers);
         return NULL;
     }
-    return Py_BuildValue("LLLNN", (long long)a->length, (long long)a->offset, (long long)hr__array_null_count(a), buffers,
-                         children);
+    return Py_BuildValue("LLLNN", (long long)a->length, (long long)a->offset, (long long)hr__array_null_count(a),
+                         buffers, children);
 }
 
 static int unpickled_array(pyhr_state *s, hr_type *type, PyObject *from, int depth, hr_array **out)

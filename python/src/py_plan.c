@@ -5,8 +5,7 @@
 #include "pyhr.h"
 
 typedef struct plan_object {
-    PyObject_HEAD
-    hr_plan *plan;
+    PyObject_HEAD hr_plan *plan;
 } plan_object;
 
 /* Takes `plan`, even on failure. */
@@ -249,8 +248,8 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     hr_calls *calls;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLppp", names, &served, &o.name, &o.qualified, &batch_rows, &piece_rows,
-                                     &piece_bytes, &one_to_one, &filter, &inline_calls))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLppp", names, &served, &o.name, &o.qualified, &batch_rows,
+                                     &piece_rows, &piece_bytes, &one_to_one, &filter, &inline_calls))
         return NULL;
     calls = pyhr_calls_of(s, served);
     if (!calls)
@@ -336,7 +335,8 @@ static PyObject *plan_fingerprint(PyObject *op, PyObject *none)
 
 static PyMethodDef plan_methods[] = {
     { "read", WITH_WORDS(plan_read), WORDS | CLASS,
-      "read(urls, format, columns=None, ignore_missing_paths=False, suffixes=None, include_paths=None, options=None): files.\n\n"
+      "read(urls, format, columns=None, ignore_missing_paths=False, suffixes=None, include_paths=None, options=None): "
+      "files.\n\n"
       "Lists paths now, reads nothing. options: 'name=value' of the format." },
     { "tables", plan_tables, METH_O | CLASS, "tables(list of Table): rows in memory, shared." },
     { "range", plan_range, METH_VARARGS | CLASS, "range(n, name): the int64 column of 0 .. n-1." },

@@ -5,8 +5,7 @@
 #include "pyhr.h"
 
 typedef struct split_object {
-    PyObject_HEAD
-    hr_split *split; /* NULL: closed */
+    PyObject_HEAD hr_split *split; /* NULL: closed */
     PyObject *inline_calls;
     int pid;
 } split_object;
@@ -19,9 +18,11 @@ static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_re
     int drop_last = 0, prefetch = 0, own = 0;
     const char *extra = "";
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iL|pips", names, rank, &batch_rows, &drop_last, &prefetch, &own, &extra))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iL|pips", names, rank, &batch_rows, &drop_last, &prefetch, &own,
+                                     &extra))
         return -1;
-    *out = (hr_split_request){ .batch_rows = batch_rows, .drop_last = drop_last, .prefetch = prefetch, .own_memory = own };
+    *out =
+        (hr_split_request){ .batch_rows = batch_rows, .drop_last = drop_last, .prefetch = prefetch, .own_memory = own };
     if (strlen(extra) >= sizeof out->extra) {
         PyErr_SetString(PyExc_ValueError, "extra: too long");
         return -1;
@@ -62,7 +63,8 @@ static int tail_from(pyhr_state *s, const char *text, hr_split_tail *out)
 static PyObject *split_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
 {
     pyhr_state *s = PyType_GetModuleState(cls);
-    PyObject *words = kwargs ? PyDict_Copy(kwargs) : PyDict_New(), *plan_arg, *served = NULL, *calls = NULL, *tail_arg = NULL;
+    PyObject *words = kwargs ? PyDict_Copy(kwargs) : PyDict_New(), *plan_arg, *served = NULL, *calls = NULL,
+             *tail_arg = NULL;
     hr_feed_options options;
     hr_split_tail tail = HR_TAIL_EQUAL;
     hr_error err = HR_ERROR_INIT;
@@ -149,7 +151,8 @@ static hr_split *split_of(PyObject *op)
     pyhr_state *s = pyhr_state_of(op);
 
     if (self->pid != hr__pid())
-        return pyhr_raise_text(s, HR_INVALID, "this split belongs to process %d; a forked child cannot use it", self->pid);
+        return pyhr_raise_text(s, HR_INVALID, "this split belongs to process %d; a forked child cannot use it",
+                               self->pid);
     if (!self->split)
         return pyhr_raise_text(s, HR_INVALID, "the split is closed");
     pyhr_drain_run(s);
@@ -349,7 +352,8 @@ static PyObject *split_n_ranks(PyObject *op, void *none)
 
 static PyMethodDef split_methods[] = {
     { "begin", WITH_WORDS(split_begin), METH_VARARGS | METH_KEYWORDS,
-      "begin(rank, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra=''): waits until all ranks ask for the\n"
+      "begin(rank, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra=''): waits until all ranks ask for "
+      "the\n"
       "same; MismatchError names what differs." },
     { "next", split_next, METH_O, "next(rank): that rank's next Table; None at the end of its epoch." },
     { "leave", split_leave, METH_O, "leave(rank): it gives up the rest of its epoch." },
@@ -388,8 +392,7 @@ static PyType_Spec split_spec = {
 /* ---------------------------------------------------------------------------------------------------------- RingServer */
 
 typedef struct server_object {
-    PyObject_HEAD
-    hr_ring_server *server; /* NULL: stopped */
+    PyObject_HEAD hr_ring_server *server; /* NULL: stopped */
     PyObject *address;
     int pid;
 } server_object;
@@ -504,8 +507,7 @@ static PyType_Spec server_spec = {
 /* ---------------------------------------------------------------------------------------------------------------- Ring */
 
 typedef struct ring_object {
-    PyObject_HEAD
-    hr_ring *ring; /* NULL: closed */
+    PyObject_HEAD hr_ring *ring; /* NULL: closed */
     int rank;
     int pid;
     bool busy; /* a call waits without the GIL: close() must not free it */
@@ -548,7 +550,8 @@ static hr_ring *ring_of(PyObject *op)
     pyhr_state *s = pyhr_state_of(op);
 
     if (self->pid != hr__pid())
-        return pyhr_raise_text(s, HR_INVALID, "this shard belongs to process %d; a forked child cannot use it", self->pid);
+        return pyhr_raise_text(s, HR_INVALID, "this shard belongs to process %d; a forked child cannot use it",
+                               self->pid);
     if (!self->ring)
         return pyhr_raise_text(s, HR_INVALID, "the shard is closed");
     if (self->busy)
@@ -580,7 +583,8 @@ static PyObject *ring_begin(PyObject *op, PyObject *args, PyObject *kwargs)
     const char *extra = "";
     hr_status st;
 
-    if (!ring || !PyArg_ParseTupleAndKeywords(args, kwargs, "L|pips", names, &batch_rows, &drop_last, &prefetch, &own, &extra))
+    if (!ring ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "L|pips", names, &batch_rows, &drop_last, &prefetch, &own, &extra))
         return NULL;
     q = (hr_split_request){ .batch_rows = batch_rows, .drop_last = drop_last, .prefetch = prefetch, .own_memory = own };
     if (strlen(extra) >= sizeof q.extra) {
@@ -722,7 +726,8 @@ static void ring_dealloc(PyObject *op)
 static PyMethodDef ring_methods[] = {
     { "begin", WITH_WORDS(ring_begin), METH_VARARGS | METH_KEYWORDS,
       "begin(batch_rows, drop_last=False, prefetch=0, own_memory=False, extra=''): as Split.begin." },
-    { "next", ring_next, METH_NOARGS, "The next Table; None at the end of the epoch. It stays valid as long as it is held." },
+    { "next", ring_next, METH_NOARGS,
+      "The next Table; None at the end of the epoch. It stays valid as long as it is held." },
     { "leave", ring_leave, METH_NOARGS, "Gives up the rest of the epoch." },
     { "position", ring_position, METH_NOARGS, "The one global position, as text." },
     { "restore", ring_restore, METH_O, "restore(text): go on from there; before an epoch begins." },
@@ -750,7 +755,8 @@ static PyType_Spec ring_spec = {
 
 int pyhr_split_types(PyObject *module, pyhr_state *s)
 {
-    return pyhr_add_type(module, &split_spec, &s->split) < 0 || pyhr_add_type(module, &server_spec, &s->ring_server) < 0 ||
+    return pyhr_add_type(module, &split_spec, &s->split) < 0 ||
+                   pyhr_add_type(module, &server_spec, &s->ring_server) < 0 ||
                    pyhr_add_type(module, &ring_spec, &s->ring) < 0
                ? -1
                : 0;

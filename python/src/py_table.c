@@ -7,8 +7,7 @@
 /* -------------------------------------------------------------------------------------------------------------- Schema */
 
 typedef struct schema_object {
-    PyObject_HEAD
-    hr_schema *schema;
+    PyObject_HEAD hr_schema *schema;
 } schema_object;
 
 PyObject *pyhr_schema(pyhr_state *s, hr_schema *takes)
@@ -56,7 +55,8 @@ PyObject *pyhr_type_object(const hr_type *t)
     PyObject *made;
 
     hr__type_print(t, &text);
-    made = text.failed || !text.data ? PyErr_NoMemory() : PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.n, "replace");
+    made =
+        text.failed || !text.data ? PyErr_NoMemory() : PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.n, "replace");
     hr__text_clear(&text);
     return made;
 }
@@ -111,7 +111,8 @@ static PyObject *schema_str(PyObject *op)
     PyObject *made;
 
     hr__schema_print(((schema_object *)op)->schema, &text);
-    made = text.failed ? PyErr_NoMemory() : PyUnicode_DecodeUTF8(text.data ? text.data : "", (Py_ssize_t)text.n, "replace");
+    made = text.failed ? PyErr_NoMemory()
+                       : PyUnicode_DecodeUTF8(text.data ? text.data : "", (Py_ssize_t)text.n, "replace");
     hr__text_clear(&text);
     return made;
 }
@@ -124,7 +125,8 @@ static PyObject *schema_from_arrow(PyObject *cls, PyObject *from)
     struct ArrowSchema in;
     hr_schema *schema = NULL;
     hr_status st;
-    PyObject *capsule = PyCapsule_CheckExact(from) ? Py_NewRef(from) : PyObject_CallMethod(from, "__arrow_c_schema__", NULL);
+    PyObject *capsule =
+        PyCapsule_CheckExact(from) ? Py_NewRef(from) : PyObject_CallMethod(from, "__arrow_c_schema__", NULL);
 
     if (!capsule)
         return NULL;
@@ -171,8 +173,7 @@ static PyType_Spec schema_spec = {
 /* --------------------------------------------------------------------------------------------------------------- Table */
 
 typedef struct table_object {
-    PyObject_HEAD
-    hr_table *table;
+    PyObject_HEAD hr_table *table;
 } table_object;
 
 PyObject *pyhr_table(pyhr_state *s, hr_table *takes)
@@ -252,8 +253,9 @@ static PyObject *table_origin(PyObject *op, void *none)
     list = PyList_New((Py_ssize_t)n);
     for (int64_t i = 0; list && i < n; i++) {
         const hr_coord *c = &runs[i].first;
-        PyObject *run = Py_BuildValue("iiiLLLO", (int)c->instance, (int)c->file, (int)c->fragment, (long long)c->row,
-                                      (long long)c->ordinal, (long long)runs[i].n, runs[i].by_ordinal ? Py_True : Py_False);
+        PyObject *run =
+            Py_BuildValue("iiiLLLO", (int)c->instance, (int)c->file, (int)c->fragment, (long long)c->row,
+                          (long long)c->ordinal, (long long)runs[i].n, runs[i].by_ordinal ? Py_True : Py_False);
 
         if (!run || PyList_SetItem(list, (Py_ssize_t)i, run) < 0)
             Py_CLEAR(list);
@@ -287,7 +289,8 @@ static PyObject *make_column(PyObject *op, int i, bool writable)
 {
     const hr_table *t = ((table_object *)op)->table;
     PyObject *name = name_object(t->schema->fields[i].name);
-    PyObject *made = name ? pyhr_column(pyhr_state_of(op), hr__array_ref(t->columns[i]), name, writable && t->sole, false) : NULL;
+    PyObject *made =
+        name ? pyhr_column(pyhr_state_of(op), hr__array_ref(t->columns[i]), name, writable && t->sole, false) : NULL;
 
     Py_XDECREF(name);
     return made;
@@ -557,7 +560,8 @@ static PyMethodDef table_methods[] = {
     { "batch", table_batch, METH_VARARGS, "batch(dense, other, writable): {name: dense(column) or other(column)}." },
     { "slice", table_slice, METH_VARARGS, "slice(begin, n): shares the memory." },
     { "to_pylist", table_to_pylist, METH_NOARGS, "Rows as dicts of Python objects." },
-    { "with_column", table_with_column, METH_VARARGS, "with_column(name, values): added, or put in place of one of that name." },
+    { "with_column", table_with_column, METH_VARARGS,
+      "with_column(name, values): added, or put in place of one of that name." },
     { "__arrow_c_schema__", table_arrow_schema, METH_NOARGS, "Arrow's PyCapsule of the schema." },
     { "__arrow_c_array__", (PyCFunction)(void (*)(void))table_arrow_array, METH_VARARGS | METH_KEYWORDS,
       "Arrow's PyCapsules: a struct array that shares the memory." },
@@ -602,5 +606,6 @@ static PyType_Spec table_spec = {
 
 int pyhr_table_types(PyObject *module, pyhr_state *s)
 {
-    return pyhr_add_type(module, &schema_spec, &s->schema) < 0 || pyhr_add_type(module, &table_spec, &s->table) < 0 ? -1 : 0;
+    return pyhr_add_type(module, &schema_spec, &s->schema) < 0 || pyhr_add_type(module, &table_spec, &s->table) < 0 ? -1
+                                                                                                                    : 0;
 }

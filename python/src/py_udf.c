@@ -8,8 +8,7 @@
 /* --------------------------------------------------------------------------------------------------------------- Calls */
 
 typedef struct calls_object {
-    PyObject_HEAD
-    hr_calls *calls;
+    PyObject_HEAD hr_calls *calls;
 } calls_object;
 
 hr_calls *pyhr_calls_of(pyhr_state *s, PyObject *op)
@@ -57,8 +56,7 @@ static void calls_dealloc(PyObject *op)
 }
 
 typedef struct call_object {
-    PyObject_HEAD
-    hr_call *call; /* NULL: ended */
+    PyObject_HEAD hr_call *call; /* NULL: ended */
     hr_calls *calls;
 } call_object;
 
@@ -141,7 +139,8 @@ static PyObject *calls_n_waiting(PyObject *op, void *none)
 static PyMethodDef calls_methods[] = {
     { "take", calls_take, METH_O, "take(timeout_ms): a Call; None if there was none; False when the queue is closed." },
     { "add_worker", calls_add_worker, METH_VARARGS,
-      "add_worker(fd, pid, init): a process at the other end of this socket (taken); init bytes are sent to it first." },
+      "add_worker(fd, pid, init): a process at the other end of this socket (taken); init bytes are sent to it "
+      "first." },
     { "close", calls_close, METH_NOARGS, "Workers end, waiting calls fail, take() gives False." },
     { NULL, NULL, 0, NULL },
 };
@@ -203,8 +202,8 @@ static int call_check(call_object *self)
 
 static PyObject *place_object(const hr_call_place *p)
 {
-    return Py_BuildValue("KLiLK", (unsigned long long)p->seed, (long long)p->epoch, (int)p->op_index, (long long)p->ordinal,
-                         (unsigned long long)p->random);
+    return Py_BuildValue("KLiLK", (unsigned long long)p->seed, (long long)p->epoch, (int)p->op_index,
+                         (long long)p->ordinal, (unsigned long long)p->random);
 }
 
 static PyObject *call_table(PyObject *op, void *none)
@@ -344,8 +343,7 @@ int pyhr_serve(pyhr_state *s, PyObject *inline_calls)
 /* -------------------------------------------------------------------------------------------------------------- Worker */
 
 typedef struct worker_object {
-    PyObject_HEAD
-    hr_worker *worker; /* NULL: closed */
+    PyObject_HEAD hr_worker *worker; /* NULL: closed */
 } worker_object;
 
 static PyObject *worker_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
@@ -512,7 +510,8 @@ static PyObject *worker_close(PyObject *op, PyObject *none)
 static PyMethodDef worker_methods[] = {
     { "init", worker_init, METH_NOARGS, "The bytes that the driver sent first." },
     { "next", worker_next, METH_NOARGS, "(table, place) of the next call; None: the end." },
-    { "build", worker_build, METH_O, "build(dict of columns, or list of row dicts): a Table in the arena, written once." },
+    { "build", worker_build, METH_O,
+      "build(dict of columns, or list of row dicts): a Table in the arena, written once." },
     { "result", worker_result, METH_O, "result(table): one table that the function gave; there may be several." },
     { "done", worker_done, METH_NOARGS, "The function has returned." },
     { "fail", worker_fail, METH_VARARGS, "fail(text, detail): the function raised; detail is the pickled exception." },

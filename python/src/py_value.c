@@ -49,8 +49,8 @@ static int reader_maker(reader *r)
 {
     const hr_type *t = r->a->type;
     static const char *const names[HR_N_TYPES] = {
-        [HR_T_DATE32] = "date32", [HR_T_DATE64] = "date64",         [HR_T_TIME32] = "time",
-        [HR_T_TIME64] = "time",   [HR_T_TIMESTAMP] = "timestamp",   [HR_T_DURATION] = "duration",
+        [HR_T_DATE32] = "date32",      [HR_T_DATE64] = "date64",       [HR_T_TIME32] = "time",
+        [HR_T_TIME64] = "time",        [HR_T_TIMESTAMP] = "timestamp", [HR_T_DURATION] = "duration",
         [HR_T_DECIMAL128] = "decimal", [HR_T_DECIMAL256] = "decimal",
     };
     PyObject *maker = pyhr_convert(r->s, "maker");
@@ -131,7 +131,8 @@ static double half_to_double(uint16_t h)
     if (exponent == 0)
         v = fraction / 16777216.0; /* 2^-24 */
     else if (exponent < 31)
-        v = (1024 + fraction) * (exponent >= 25 ? (double)(1 << (exponent - 25)) : 1.0 / (double)(1 << (25 - exponent)));
+        v = (1024 + fraction) *
+            (exponent >= 25 ? (double)(1 << (exponent - 25)) : 1.0 / (double)(1 << (25 - exponent)));
     return h & 0x8000 ? -v : v;
 }
 
@@ -146,7 +147,8 @@ static PyObject *nested(reader *child, int64_t begin, const int64_t *shape, int 
     for (int d = 1; d < n_dims; d++)
         step *= shape[d];
     for (int64_t i = 0; list && i < n; i++) {
-        PyObject *v = n_dims > 1 ? nested(child, begin + i * step, shape + 1, n_dims - 1) : reader_get(child, begin + i);
+        PyObject *v =
+            n_dims > 1 ? nested(child, begin + i * step, shape + 1, n_dims - 1) : reader_get(child, begin + i);
 
         if (!v || PyList_SetItem(list, (Py_ssize_t)i, v) < 0)
             Py_CLEAR(list);
@@ -246,7 +248,9 @@ static PyObject *reader_get(reader *r, int64_t i)
     case HR_T_LIST:
     case HR_T_LARGE_LIST:
     case HR_T_FIXED_LIST: hr__array_range(a, i, &begin, &n); return nested(&r->children[0], begin, &n, 1);
-    case HR_T_TENSOR: hr__array_range(a, i, &begin, &n); return nested(&r->children[0], begin, a->type->shape, a->type->n_dims);
+    case HR_T_TENSOR:
+        hr__array_range(a, i, &begin, &n);
+        return nested(&r->children[0], begin, a->type->shape, a->type->n_dims);
     case HR_T_STRUCT: return struct_object(r, i);
     case HR_T_MAP: hr__array_range(a, i, &begin, &n); return map_object(r, begin, n);
     case HR_T_NULL:

@@ -82,7 +82,8 @@ const char *pyhr_unit_text(hr_unit u); /* "us" */
 /* --- py_column.c */
 
 int pyhr_column_types(PyObject *module, pyhr_state *s);
-PyObject *pyhr_column(pyhr_state *s, hr_array *takes, PyObject *name, bool writable, bool raw); /* name: borrowed, may be NULL */
+PyObject *pyhr_column(pyhr_state *s, hr_array *takes, PyObject *name, bool writable,
+                      bool raw); /* name: borrowed, may be NULL */
 hr_array *pyhr_column_of(pyhr_state *s, PyObject *op); /* borrowed; NULL without an exception if it is no Column */
 /* flat: numpy can read its buffer as it is (dense, and no time). */
 int pyhr_column_flat(pyhr_state *s, PyObject *op, bool *flat, bool *writable);

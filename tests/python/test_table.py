@@ -1,4 +1,6 @@
-"""Tables and columns: Arrow in and out, Python objects, numpy views, pickles, against pyarrow for every type."""
+"""Tables and columns: Arrow in and out, Python objects, numpy views, pickles, against pyarrow for every
+type.
+"""
 
 import datetime
 import decimal
@@ -15,8 +17,9 @@ from headrace import _core
 from headrace._core import InvalidArgument, Table, TypeMismatchError
 from headrace.data import blocks
 
-UTC = datetime.timezone.utc
+UTC = datetime.UTC
 D = decimal.Decimal
+F5 = range(5)
 
 # type, values without nulls
 TYPES = [
@@ -62,7 +65,7 @@ TYPES = [
     (pa.list_(pa.list_(pa.int16())), [[[1], [2, 3]], [], [[]], [[4]], [[5, 6]]]),
     (pa.list_(pa.bool_()), [[True], [False, True], [], [True], [False]]),
     (pa.struct([("a", pa.int32()), ("b", pa.string())]), [{"a": i, "b": str(i)} for i in range(5)]),
-    (pa.struct([("a", pa.list_(pa.struct([("x", pa.bool_())])))]), [{"a": [{"x": True}] * i} for i in range(5)]),
+    (pa.struct([("a", pa.list_(pa.struct([("x", pa.bool_())])))]), [{"a": [{"x": True}] * n} for n in F5]),
     (pa.map_(pa.string(), pa.int32()), [[("a", 1)], [], [("b", 2), ("c", 3)], [("d", 4)], [("e", 5)]]),
 ]  # fmt: skip
 IDS = [str(t) for t, _ in TYPES]
@@ -91,7 +94,13 @@ def variants(arrow_type, values):
     """The values as they are, with nulls, sliced, sliced with nulls, sliced to nothing."""
     plain = pa.array(values, arrow_type)
     nulls = pa.array(with_nulls(values), arrow_type)
-    return {"plain": plain, "nulls": nulls, "slice": plain[1:4], "null slice": nulls[1:5], "empty": plain[2:2]}
+    return {
+        "plain": plain,
+        "nulls": nulls,
+        "slice": plain[1:4],
+        "null slice": nulls[1:5],
+        "empty": plain[2:2],
+    }
 
 
 @pytest.mark.parametrize(("arrow_type", "values"), TYPES, ids=IDS)
@@ -145,12 +154,20 @@ def test_nanoseconds_are_not_lost():
     stamps = pa.array([1, None, 1_700_000_000_123_456_789], pa.timestamp("ns"))
     spans = pa.array([1, None, -5], pa.duration("ns"))
     table = core_of(pa.table({"t": stamps, "d": spans}))
-    assert table.column("t").to_pylist() == [np.datetime64(1, "ns"), None, np.datetime64(1_700_000_000_123_456_789, "ns")]
+    assert table.column("t").to_pylist() == [
+        np.datetime64(1, "ns"),
+        None,
+        np.datetime64(1_700_000_000_123_456_789, "ns"),
+    ]
     assert table.column("d").to_pylist() == [np.timedelta64(1, "ns"), None, np.timedelta64(-5, "ns")]
 
 
 def test_values_outside_of_datetime():
-    table = core_of(pa.table({"d": pa.array([10**6, -(10**6)], pa.date32()), "t": pa.array([2**62, 0], pa.timestamp("s"))}))
+    table = core_of(
+        pa.table(
+            {"d": pa.array([10**6, -(10**6)], pa.date32()), "t": pa.array([2**62, 0], pa.timestamp("s"))}
+        )
+    )
     assert table.column("d").to_pylist() == [np.datetime64(10**6, "D"), np.datetime64(-(10**6), "D")]
     assert table.column("t").to_pylist() == [np.datetime64(2**62, "s"), datetime.datetime(1970, 1, 1)]
 
@@ -176,12 +193,27 @@ def test_tensor_type():
     assert sliced.column("x").to_pylist() == np.asarray(column)[1:3].tolist()
     columnwise = pa.fixed_shape_tensor(pa.int32(), [2, 2], permutation=[1, 0])
     storage = pa.array([[1, 2, 3, 4]], columnwise.storage_type)
-    assert core_of(pa.table({"x": pa.ExtensionArray.from_storage(columnwise, storage)})).column("x").kind == "list"
+    assert (
+        core_of(pa.table({"x": pa.ExtensionArray.from_storage(columnwise, storage)})).column("x").kind
+        == "list"
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- the buffer protocol
+# -------------------------------------------------------------------------------------- the buffer protocol
 
-NUMPY = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, np.float16, np.float32, np.float64]
+NUMPY = [
+    np.int8,
+    np.uint8,
+    np.int16,
+    np.uint16,
+    np.int32,
+    np.uint32,
+    np.int64,
+    np.uint64,
+    np.float16,
+    np.float32,
+    np.float64,
+]
 
 
 @pytest.mark.parametrize("dtype", NUMPY, ids=lambda t: t.__name__)
@@ -259,7 +291,7 @@ def test_memory_is_given_back():
     assert _core.live_bytes() <= before + 4096
 
 
-# -------------------------------------------------------------------------------------------------- numpy with exceptions
+# ------------------------------------------------------------------------------------ numpy with exceptions
 
 
 def numpy_of(values, arrow_type=None):
@@ -304,12 +336,16 @@ def test_numpy_of_ragged():
 def test_numpy_of_tensor_with_nulls():
     shape = pa.fixed_shape_tensor(pa.int32(), [2, 2])
     storage = pa.array([[1, 2, 3, 4], None, [5, 6, 7, 8]], shape.storage_type)
-    found = blocks.table_to_numpy(core_of(pa.table({"c": pa.ExtensionArray.from_storage(shape, storage)})))["c"]
+    found = blocks.table_to_numpy(core_of(pa.table({"c": pa.ExtensionArray.from_storage(shape, storage)})))[
+        "c"
+    ]
     assert found[1] is None and found[2].tolist() == [[5, 6], [7, 8]]
 
 
 def test_rows():
-    table = core_of(pa.table({"i": [1, 2], "x": [[1.0], [2.0]], "r": [[1], [2, 3]], "s": ["a", None], "t": [["p"], []]}))
+    table = core_of(
+        pa.table({"i": [1, 2], "x": [[1.0], [2.0]], "r": [[1], [2, 3]], "s": ["a", None], "t": [["p"], []]})
+    )
     one, two = blocks.rows_of(table, writable=True)
     assert one["i"] == 1 and type(one["i"]) is int
     assert isinstance(one["x"], np.ndarray) and one["x"].flags.writeable
@@ -317,7 +353,7 @@ def test_rows():
     assert list(one) == ["i", "x", "r", "s", "t"]
 
 
-# --------------------------------------------------------------------------------------------------- building from Python
+# ------------------------------------------------------------------------------------- building from Python
 
 
 def build(values):
@@ -354,7 +390,9 @@ def test_types_of_lists():
     assert kind([]) == "null"
 
 
-@pytest.mark.parametrize(("arrow_type", "values"), TYPES[:-1], ids=IDS[:-1])  # a map's pairs are no column of one type
+@pytest.mark.parametrize(
+    ("arrow_type", "values"), TYPES[:-1], ids=IDS[:-1]
+)  # a map's pairs are no column of one type
 def test_objects_come_back(arrow_type, values):
     """What to_pylist() gives can be built again, and means the same."""
     objects = with_nulls(pa.array(values, arrow_type).to_pylist())
@@ -402,7 +440,13 @@ def test_too_deep_is_an_error():
 def test_arrays(dtype):
     rng = np.random.default_rng(3)
     whole = (rng.random((6, 4, 5)) * 3).astype(dtype)
-    for array in (whole[:, 0, 0], whole[::2, 1, 1], whole[::-1, 0, 0], np.asfortranarray(whole[:, :, 0]), whole[:, 1:3, ::2]):
+    for array in (
+        whole[:, 0, 0],
+        whole[::2, 1, 1],
+        whole[::-1, 0, 0],
+        np.asfortranarray(whole[:, :, 0]),
+        whole[:, 1:3, ::2],
+    ):
         table = build(array)
         assert np.array_equal(np.asarray(table.column("c")), array)
         assert np.asarray(table.column("c")).dtype == array.dtype
@@ -483,7 +527,10 @@ def test_arrow_columns():
 
 def test_with_column():
     table = Table.build({"a": [1, 2], "b": ["x", "y"]})
-    assert table.with_column("c", [0.5, 1.5]).to_pylist() == [{"a": 1, "b": "x", "c": 0.5}, {"a": 2, "b": "y", "c": 1.5}]
+    assert table.with_column("c", [0.5, 1.5]).to_pylist() == [
+        {"a": 1, "b": "x", "c": 0.5},
+        {"a": 2, "b": "y", "c": 1.5},
+    ]
     assert table.with_column("a", ["p", "q"]).names == ["a", "b"]
     with pytest.raises(InvalidArgument, match="3 rows"):
         table.with_column("c", [1, 2, 3])
@@ -502,7 +549,11 @@ value = st.one_of(
     st.lists(st.one_of(st.none(), st.lists(st.one_of(st.none(), st.text(max_size=3)), max_size=4))),
     st.lists(st.one_of(st.none(), st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=3))),
     st.lists(st.one_of(st.none(), st.datetimes())),
-    st.lists(st.one_of(st.none(), st.fixed_dictionaries({"a": st.one_of(st.none(), st.integers(0, 5)), "b": st.text()}))),
+    st.lists(
+        st.one_of(
+            st.none(), st.fixed_dictionaries({"a": st.one_of(st.none(), st.integers(0, 5)), "b": st.text()})
+        )
+    ),
 )
 
 

@@ -1,7 +1,7 @@
 """Lazy datasets: read, transform, iterate, with the names of Ray Data.
 
-A Dataset is an immutable plan; nothing is read until rows are asked for, and then by the C engine, in an order that does not
-depend on threads, processes or memory.
+A Dataset is an immutable plan; nothing is read until rows are asked for, and then by the C engine, in an
+order that does not depend on threads, processes or memory.
 """
 
 from headrace.data.context import DataContext, ExecutionOptions, ExecutionResources

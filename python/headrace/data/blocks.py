@@ -1,9 +1,10 @@
 """Tables as what users work with: dicts of numpy arrays, DataFrames, pyarrow tables, rows; and back.
 
-numpy: one array a column, shape (rows, *shape of a row). Fixed-width columns without nulls, tensors, and lists of equal length
-are views of the table's memory, read-only unless asked otherwise. Otherwise: integers with nulls become float64 with NaN, as pandas does;
-floats NaN; dates and times NaT; text, bytes, decimals, structs and booleans with nulls are object arrays with None; lists of
-different lengths are object arrays of arrays.
+numpy: one array a column, shape (rows, *shape of a row). Fixed-width columns without nulls, tensors, and
+lists of equal length are views of the table's memory, read-only unless asked otherwise. Otherwise: integers
+with nulls become float64 with NaN, as pandas does; floats NaN; dates and times NaT; text, bytes, decimals,
+structs and booleans with nulls are object arrays with None; lists of different lengths are object arrays of
+arrays.
 """
 
 import sys
@@ -18,13 +19,15 @@ FORMATS = ("default", "numpy", "pandas", "pyarrow", None)
 def check_format(batch_format):
     """The format's own name, or InvalidArgument."""
     if batch_format not in FORMATS:
-        raise InvalidArgument(f"batch_format {batch_format!r}: expected 'numpy', 'pandas', 'pyarrow' or 'default'")
+        raise InvalidArgument(
+            f"batch_format {batch_format!r}: expected 'numpy', 'pandas', 'pyarrow' or 'default'"
+        )
     if batch_format is None:
         return "pyarrow"
     return "numpy" if batch_format == "default" else batch_format
 
 
-# --------------------------------------------------------------------------------------------------------------- numpy
+# ---------------------------------------------------------------------------------------------------- numpy
 
 
 def column_to_numpy(column, writable=False):
@@ -56,7 +59,9 @@ def _with_nulls(column, kind):
 
 
 def _ragged(column):
-    """Object array of a row each: an array (of more dimensions if its own lists are of equal length), a list, or None."""
+    """Object array of a row each: an array (of more dimensions if its own lists are of equal length), a
+    list, or None.
+    """
     starts, lengths, values = column.lists()
     starts, lengths = np.asarray(starts).tolist(), np.asarray(lengths).tolist()
     out = np.empty(len(column), object)
@@ -106,11 +111,13 @@ def _writable_numpy(column):
     return column_to_numpy(column, True)
 
 
-# ---------------------------------------------------------------------------------------------------- pandas, pyarrow
+# ------------------------------------------------------------------------------------------ pandas, pyarrow
 
 
 def table_to_pandas(table):
-    """A DataFrame of its own memory; lists and tensors are objects (an array each), zones of timestamps are kept."""
+    """A DataFrame of its own memory; lists and tensors are objects (an array each), zones of timestamps are
+    kept.
+    """
     import pandas
 
     data = {}
@@ -150,7 +157,7 @@ def to_format(table, batch_format, writable=False):
     return table_to_pandas(table) if batch_format == "pandas" else table_to_arrow(table)
 
 
-# ---------------------------------------------------------------------------------------------------------------- rows
+# ----------------------------------------------------------------------------------------------------- rows
 
 
 def rows_of(table, writable=False):
@@ -174,11 +181,12 @@ def rows_of(table, writable=False):
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-# ------------------------------------------------------------------------------------------------------------- results
+# -------------------------------------------------------------------------------------------------- results
 
 
 def table_of(result, build, what):
-    """What a function returned for a batch, as a Table: a dict of columns, a DataFrame, or anything of Arrow's.
+    """What a function returned for a batch, as a Table: a dict of columns, a DataFrame, or anything of
+    Arrow's.
 
     build: makes a Table of a dict, in the memory where it is wanted. what: the operator, for errors.
     """
@@ -194,6 +202,7 @@ def table_of(result, build, what):
         return tables[0] if len(tables) == 1 else Table.concat(tables)
     if hasattr(result, "items") and hasattr(result, "keys"):
         return build(dict(result.items()))
+    found = type(result).__name__
     raise TypeMismatchError(
-        f"{what} returned {type(result).__name__}; expected a dict of column name to values, a pandas.DataFrame, or Arrow data"
+        f"{what} returned {found}; expected a dict of column name to values, a DataFrame, or Arrow data"
     )

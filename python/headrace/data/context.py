@@ -9,7 +9,9 @@ from headrace import _core
 
 @dataclasses.dataclass
 class ExecutionResources:
-    """What runs may use. cpu: pool threads; memory, object_store_memory: bytes for data (the smaller counts). gpu: accepted."""
+    """What runs may use. cpu: pool threads; memory, object_store_memory: bytes for data (the smaller
+    counts). gpu: accepted.
+    """
 
     cpu: float | None = None
     gpu: float | None = None
@@ -21,8 +23,9 @@ class ExecutionResources:
 class ExecutionOptions:
     """How runs are carried out.
 
-    preserve_order: rows come in the order of the source, whatever runs at the same time. True unless set otherwise; False
-        lets tables come as they are ready, which no longer can be repeated or resumed exactly.
+    preserve_order: rows come in the order of the source, whatever runs at the same time. True unless set
+        otherwise; False lets tables come as they are ready, which no longer can be repeated or resumed
+        exactly.
     resource_limits, exclude_resources: ExecutionResources.
     """
 
@@ -47,9 +50,10 @@ class DataContext:
 
     execution_options: ExecutionOptions.
     seed: what random functions' seeds are made of, with epoch and position; 0 unless set.
-    num_threads: pool threads of the engine; None for the default (HEADRACE_NUM_THREADS, or the CPUs there are).
-    memory_limit_bytes: bytes for data; None for the default (HEADRACE_MEMORY_LIMIT, or half of the memory there is).
-    enable_progress_bars, ...: accepted; there are no bars to switch off.
+    num_threads: pool threads of the engine; None for the default (HEADRACE_NUM_THREADS, or the CPUs there
+    are).
+    memory_limit_bytes: bytes for data; None for the default (HEADRACE_MEMORY_LIMIT, or half of the memory
+    there is). enable_progress_bars, ...: accepted; there are no bars to switch off.
     """
 
     _current = None
@@ -102,7 +106,9 @@ class DataContext:
             cpu = _core.num_threads()
         if cpu is not None and cpu != float("inf"):
             out["num_threads"] = max(1, int(cpu - (less.cpu or 0)))
-        memory = [m for m in (limits.memory, limits.object_store_memory) if m is not None and m != float("inf")]
+        memory = [
+            m for m in (limits.memory, limits.object_store_memory) if m is not None and m != float("inf")
+        ]
         gone = (less.memory or 0) + (less.object_store_memory or 0)
         if memory or gone:
             out["memory_limit"] = max(1, int(min(memory or [_core.memory_limit()]) - gone))
@@ -128,7 +134,9 @@ _warned = False
 
 
 def accept_cluster_arguments(where, arguments):
-    """Keyword arguments that mean something on a cluster only: ignored, with one warning. Others are a TypeError."""
+    """Keyword arguments that mean something on a cluster only: ignored, with one warning. Others are a
+    TypeError.
+    """
     global _warned
     unknown = sorted(set(arguments) - _CLUSTER_ONLY)
     if unknown:
@@ -136,4 +144,8 @@ def accept_cluster_arguments(where, arguments):
     given = sorted(name for name, value in arguments.items() if value not in (None, -1))
     if given and not _warned:
         _warned = True
-        warnings.warn(f"{where}: {', '.join(given)} mean nothing on one machine and are ignored", UserWarning, stacklevel=3)
+        warnings.warn(
+            f"{where}: {', '.join(given)} mean nothing on one machine and are ignored",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -1,7 +1,7 @@
 """Values that C leaves to Python: dates, decimals, and what is only *like* an array.
 
-Called by python/src/py_value.c (maker) and python/src/py_build.c (the rest). numpy is imported when a value needs it; torch,
-pandas and pyarrow are never imported here, only recognised.
+Called by python/src/py_value.c (maker) and python/src/py_build.c (the rest). numpy is imported when a value
+needs it; torch, pandas and pyarrow are never imported here, only recognised.
 """
 
 import datetime
@@ -24,7 +24,7 @@ def _numpy():
     return numpy
 
 
-# ------------------------------------------------------------------------------------------------- columns to objects
+# --------------------------------------------------------------------------------------- columns to objects
 
 
 def zone_of(name):
@@ -32,7 +32,7 @@ def zone_of(name):
     if name[:1] in "+-" and len(name) == 6:
         delta = datetime.timedelta(hours=int(name[1:3]), minutes=int(name[4:6]))
         return datetime.timezone(-delta if name[0] == "-" else delta)
-    return datetime.timezone.utc if name == "UTC" else zoneinfo.ZoneInfo(name)
+    return datetime.UTC if name == "UTC" else zoneinfo.ZoneInfo(name)
 
 
 def maker(kind, unit, zone, scale):
@@ -85,16 +85,18 @@ def _datetime_in(v, unit, tz):
     made = _datetime(v, unit)
     if not isinstance(made, datetime.datetime):
         return made
-    return made.replace(tzinfo=datetime.timezone.utc).astimezone(tz)
+    return made.replace(tzinfo=datetime.UTC).astimezone(tz)
 
 
-# ------------------------------------------------------------------------------------------------- objects to columns
+# --------------------------------------------------------------------------------------- objects to columns
 
 SPECIAL = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)
 
 
 def item(value):
-    """One value of a list, made plain: an array, None, the same object (a date, a time, a decimal), or NotImplemented."""
+    """One value of a list, made plain: an array, None, the same object (a date, a time, a decimal), or
+    NotImplemented.
+    """
     kind = type(value).__name__
     if kind in ("NaTType", "NAType"):
         return None
@@ -118,7 +120,9 @@ def item(value):
 
 
 def tensor_to_numpy(tensor):
-    """A torch tensor as an array; on the CPU it shares the memory. bfloat16, which numpy lacks, becomes float32."""
+    """A torch tensor as an array; on the CPU it shares the memory. bfloat16, which numpy lacks, becomes
+    float32.
+    """
     torch = sys.modules["torch"]
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
@@ -153,7 +157,10 @@ def special(values):
     if isinstance(first, datetime.time):
         _only(values, datetime.time, "times")
         zero = datetime.datetime.min
-        return "ttu", [None if v is None else (zero.combine(zero, v.replace(tzinfo=None)) - zero) // MICRO for v in values]
+        return "ttu", [
+            None if v is None else (zero.combine(zero, v.replace(tzinfo=None)) - zero) // MICRO
+            for v in values
+        ]
     if isinstance(first, datetime.timedelta):
         _only(values, datetime.timedelta, "timedeltas")
         return "tDu", [None if v is None else v // MICRO for v in values]
@@ -183,7 +190,7 @@ def _datetimes(values):
         if v is None:
             out.append(None)
             continue
-        plain = v.astimezone(datetime.timezone.utc).replace(tzinfo=None) if v.tzinfo else v
+        plain = v.astimezone(datetime.UTC).replace(tzinfo=None) if v.tzinfo else v
         micros = (datetime.datetime(*plain.timetuple()[:6], plain.microsecond) - EPOCH) // MICRO
         out.append(micros * 1000 + getattr(v, "nanosecond", 0) if nanos else micros)
     return f"ts{'n' if nanos else 'u'}:{zone}", out
@@ -213,7 +220,17 @@ def _numpy_time(array):
     unit, count = np.datetime_data(array.dtype)
     letter = array.dtype.kind
     if letter == "M":
-        target = {"Y": "D", "M": "D", "W": "D", "D": "D", "h": "s", "m": "s", "s": "s", "ms": "ms", "us": "us"}.get(unit, "ns")
+        target = {
+            "Y": "D",
+            "M": "D",
+            "W": "D",
+            "D": "D",
+            "h": "s",
+            "m": "s",
+            "s": "s",
+            "ms": "ms",
+            "us": "us",
+        }.get(unit, "ns")
         target = "s" if unit == "generic" else target
     else:
         target = {"W": "s", "D": "s", "h": "s", "m": "s", "s": "s", "ms": "ms", "us": "us"}.get(unit, "ns")
@@ -275,7 +292,7 @@ def _pandas(series):
         series = pandas.Series(series)
     dtype = series.dtype
     if isinstance(dtype, np.dtype):
-        if dtype == object:
+        if dtype.kind == "O":
             missing = series.isna().to_numpy()
             return [None if no else v for v, no in zip(series.to_numpy(), missing, strict=True)], None, None
         values = series.to_numpy()

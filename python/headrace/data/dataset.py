@@ -24,7 +24,9 @@ class TaskPoolStrategy:
 
 
 class ActorPoolStrategy:
-    """Workers for a function or class: size, or between min_size and max_size. Other arguments are accepted."""
+    """Workers for a function or class: size, or between min_size and max_size. Other arguments are
+    accepted.
+    """
 
     def __init__(
         self,
@@ -43,8 +45,8 @@ class ActorPoolStrategy:
 class Schema:
     """Column names and types of a dataset.
 
-    names: list of str. types: list of str, as Arrow prints them ("int64", "list<item: double>"). len() is the number of
-    columns; base_schema is a pyarrow.Schema; pyarrow.schema(this) works too.
+    names: list of str. types: list of str, as Arrow prints them ("int64", "list<item: double>"). len() is
+    the number of columns; base_schema is a pyarrow.Schema; pyarrow.schema(this) works too.
     """
 
     def __init__(self, core):
@@ -88,8 +90,14 @@ def _workers(compute, concurrency):
     if isinstance(compute, str):
         where = {"tasks": "processes", "actors": "processes"}.get(compute, compute)
         if where not in ("processes", "threads", "inline"):
-            raise InvalidArgument(f"compute {compute!r}: expected 'processes', 'threads', 'inline' or a strategy")
-    elif isinstance(compute, TaskPoolStrategy) or isinstance(compute, type) and issubclass(compute, TaskPoolStrategy):
+            raise InvalidArgument(
+                f"compute {compute!r}: expected 'processes', 'threads', 'inline' or a strategy"
+            )
+    elif (
+        isinstance(compute, TaskPoolStrategy)
+        or isinstance(compute, type)
+        and issubclass(compute, TaskPoolStrategy)
+    ):
         most = getattr(compute, "size", None)
     elif isinstance(compute, ActorPoolStrategy):
         least, most = compute.min_size, compute.max_size
@@ -104,7 +112,9 @@ def _workers(compute, concurrency):
             least, most = 1, concurrency
     for n in (least, most):
         if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
-            raise InvalidArgument(f"concurrency {concurrency if concurrency is not None else n}: expected numbers of at least 1")
+            raise InvalidArgument(
+                f"concurrency {concurrency if concurrency is not None else n}: expected numbers of at least 1"
+            )
     if most is not None and least > most:
         raise InvalidArgument(f"concurrency: {least} workers at least, {most} at most")
     return where, least, most
@@ -117,16 +127,18 @@ def _function_name(fn):
 
 
 class Dataset:
-    """Rows of named columns, described by a plan. Methods return new datasets and read nothing (but the first file's schema, to check
-    column names); rows flow when they are asked for.
+    """Rows of named columns, described by a plan. Methods return new datasets and read nothing (but the
+    first file's schema, to check column names); rows flow when they are asked for.
 
-    Order is part of the result: the same rows in the same order whatever the number of threads, worker processes and ranks.
+    Order is part of the result: the same rows in the same order whatever the number of threads, worker
+    processes and ranks.
 
-    Functions (map, map_batches, flat_map, filter, add_column) run in worker processes by default: compute="threads" runs them in
-    threads of this process, "inline" in the thread that asks for rows. concurrency=n: at most n workers; (m, n): at least
-    m. A class is instantiated once in each worker, with fn_constructor_args and fn_constructor_kwargs. Before each call
-    the generators of random, numpy.random and torch are seeded from (DataContext.seed, epoch, position), so that results can be
-    repeated (not with "threads", which share them). A function that raises ends the run with its own exception; a worker that
+    Functions (map, map_batches, flat_map, filter, add_column) run in worker processes by default:
+    compute="threads" runs them in threads of this process, "inline" in the thread that asks for rows.
+    concurrency=n: at most n workers; (m, n): at least m. A class is instantiated once in each worker, with
+    fn_constructor_args and fn_constructor_kwargs. Before each call the generators of random, numpy.random
+    and torch are seeded from (DataContext.seed, epoch, position), so that results can be repeated (not with
+    "threads", which share them). A function that raises ends the run with its own exception; a worker that
     dies ends it with PeerError, naming the operator, the process and how it ended.
     """
 
@@ -139,7 +151,7 @@ class Dataset:
     def __reduce__(self):
         return type(self), (self._node,)
 
-    # ------------------------------------------------------------------------------------------------------ functions
+    # -------------------------------------------------------------------------------------------- functions
 
     def _with_function(
         self,
@@ -162,10 +174,12 @@ class Dataset:
         if not callable(fn):
             raise TypeMismatchError(f"{method}: expected a function or a class, not {type(fn).__name__}")
         if inspect.isclass(fn):
-            if not callable(getattr(fn, "__call__", None)) or "__call__" not in dir(fn):
+            if not any("__call__" in vars(c) for c in fn.__mro__):
                 raise TypeMismatchError(f"{method}: the class {fn.__name__} has no __call__")
         elif fn_constructor_args or fn_constructor_kwargs:
-            raise InvalidArgument(f"{method}: constructor arguments are for classes, {_function_name(fn)} is a function")
+            raise InvalidArgument(
+                f"{method}: constructor arguments are for classes, {_function_name(fn)} is a function"
+            )
         if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
             raise InvalidArgument(f"{method}: async functions are not known to this version")
         where, least, most = _workers(compute, concurrency)
@@ -206,17 +220,22 @@ class Dataset:
     ):
         """fn(batch) -> batch, for tables of rows.
 
-        batch: with batch_format "default" or "numpy" a dict of column -> array (rows, *shape), read-only views with
-        zero_copy_batch=True (the dict itself may be changed); "pandas" a DataFrame; "pyarrow" a pyarrow.Table. fn returns a dict of arrays,
-        lists or tensors, a DataFrame, or Arrow data, of any number of rows; a generator yields several. batch_size=n: each call
-        gets exactly n rows in order, but for the last; None: up to 4,096 rows of one source fragment.
-        udf_modifying_row_count=False promises a row for each row (an error otherwise), which lets limits move before it.
+        batch: with batch_format "default" or "numpy" a dict of column -> array (rows, *shape), read-only
+        views with zero_copy_batch=True (the dict itself may be changed); "pandas" a DataFrame; "pyarrow" a
+        pyarrow.Table. fn returns a dict of arrays, lists or tensors, a DataFrame, or Arrow data, of any
+        number of rows; a generator yields several. batch_size=n: each call gets exactly n rows in order,
+        but for the last; None: up to 4,096 rows of one source fragment. udf_modifying_row_count=False
+        promises a row for each row (an error otherwise), which lets limits move before it.
         """
         accept_cluster_arguments("map_batches", other)
         if batch_size in ("default", "auto"):
             batch_size = None
-        if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
-            raise InvalidArgument(f"map_batches: batch_size {batch_size!r}: expected a number of at least 1, or None")
+        if batch_size is not None and (
+            isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1
+        ):
+            raise InvalidArgument(
+                f"map_batches: batch_size {batch_size!r}: expected a number of at least 1, or None"
+            )
         return self._with_function(
             "map_batches",
             "batches",
@@ -247,9 +266,10 @@ class Dataset:
     ):
         """fn(row) -> row, for each row: dicts of column -> value.
 
-        Values that fn gets: Python scalars, str, bytes, None; arrays (writable, its own) for tensors and lists of numbers, of two
-        dimensions for lists of lists of equal length. Values that it may return: these, numpy scalars, torch tensors, lists,
-        dicts, dates, decimals. Arrays of two or more dimensions that agree in shape become a tensor column.
+        Values that fn gets: Python scalars, str, bytes, None; arrays (writable, its own) for tensors and
+        lists of numbers, of two dimensions for lists of lists of equal length. Values that it may return:
+        these, numpy scalars, torch tensors, lists, dicts, dates, decimals. Arrays of two or more dimensions
+        that agree in shape become a tensor column.
         """
         accept_cluster_arguments("map", other)
         return self._with_function(
@@ -325,7 +345,9 @@ class Dataset:
         )
 
     def add_column(self, col, fn, *, batch_format="pandas", compute=None, concurrency=None, **other):
-        """Adds the column `col`, or replaces it: fn(batch) -> a Series, array or list with a value for each row."""
+        """Adds the column `col`, or replaces it: fn(batch) -> a Series, array or list with a value for each
+        row.
+        """
         accept_cluster_arguments("add_column", other)
         if not isinstance(col, str):
             raise TypeMismatchError(f"add_column: expected a name, not {type(col).__name__}")
@@ -340,7 +362,7 @@ class Dataset:
             column=col,
         )
 
-    # -------------------------------------------------------------------------------------------------------- columns
+    # ---------------------------------------------------------------------------------------------- columns
 
     def _project(self, names, new_names=None):
         return Dataset(Node("project", {"names": list(names), "new_names": new_names}, [self._node]))
@@ -384,7 +406,7 @@ class Dataset:
         schema = self.schema()
         return schema.names if schema is not None else []
 
-    # ------------------------------------------------------------------------------------------------------------ rows
+    # ------------------------------------------------------------------------------------------------- rows
 
     def limit(self, limit):
         """The first `limit` rows. No more is read than they need."""
@@ -393,7 +415,9 @@ class Dataset:
         return Dataset(Node("limit", {"n": limit}, [self._node]))
 
     def union(self, *other):
-        """All rows of this dataset, then those of the others in turn. TypeMismatchError if their schemas differ."""
+        """All rows of this dataset, then those of the others in turn. TypeMismatchError if their schemas
+        differ.
+        """
         for o in other:
             if not isinstance(o, Dataset):
                 raise TypeMismatchError(f"union: expected a Dataset, not {type(o).__name__}")
@@ -401,13 +425,13 @@ class Dataset:
             return self
         return Dataset(Node("union", {}, [self._node, *(o._node for o in other)]))
 
-    # --------------------------------------------------------------------------------------------------------- looking
+    # ---------------------------------------------------------------------------------------------- looking
 
     def schema(self, fetch_if_missing=True):
         """The Schema; None if there is none to be known (no rows behind a function).
 
-        Before any function it is the first file's. After one it is that of its first rows, which are computed for it, unless
-        fetch_if_missing=False, which gives None then.
+        Before any function it is the first file's. After one it is that of its first rows, which are
+        computed for it, unless fetch_if_missing=False, which gives None then.
         """
         if self._schema is None:
             found = self._node.plan.schema()
@@ -447,7 +471,7 @@ class Dataset:
         """The DataContext of this process."""
         return DataContext.get_current()
 
-    # ------------------------------------------------------------------------------------------------------- consuming
+    # -------------------------------------------------------------------------------------------- consuming
 
     def _run(self, node, **options):
         run = Run(node, node.plan, **options, **DataContext.get_current().run_options())
@@ -466,7 +490,9 @@ class Dataset:
 
     def take(self, limit=20):
         """The first rows, as a list of dicts; see iter_rows()."""
-        return [row for t in self._tables(self.limit(limit)._node) for row in blocks.rows_of(t, writable=True)]
+        return [
+            row for t in self._tables(self.limit(limit)._node) for row in blocks.rows_of(t, writable=True)
+        ]
 
     def take_all(self, limit=None):
         """All rows. InvalidArgument if there are more than `limit`."""
@@ -483,7 +509,9 @@ class Dataset:
         tables = self._tables(self.limit(batch_size)._node)
         if not tables:
             raise InvalidArgument("take_batch: the dataset is empty")
-        return blocks.to_format(tables[0] if len(tables) == 1 else Table.concat(tables), batch_format, writable=True)
+        return blocks.to_format(
+            tables[0] if len(tables) == 1 else Table.concat(tables), batch_format, writable=True
+        )
 
     def show(self, limit=20):
         """Prints the first rows."""
@@ -491,12 +519,14 @@ class Dataset:
             print(row)
 
     def materialize(self):
-        """Runs the plan and keeps all rows in memory: a MaterializedDataset, whose passes start from there."""
+        """Runs the plan and keeps all rows in memory: a MaterializedDataset, whose passes start there."""
         tables = self._tables()
         if not tables:
             schema = self.schema()
             if schema is None:
-                return MaterializedDataset(Node("tables", {"tables": [Table.build({})], "what": "materialize"}))
+                return MaterializedDataset(
+                    Node("tables", {"tables": [Table.build({})], "what": "materialize"})
+                )
             tables = [Table.empty(schema._core)]
         return MaterializedDataset(Node("tables", {"tables": tables, "what": "materialize"}))
 
@@ -522,11 +552,13 @@ class Dataset:
         return self._own_iterator().iter_rows(**arguments)
 
     def streaming_split(self, n, *, equal=False, locality_hints=None):
-        """n DataIterators that share one pass: step s of rank r is rows [(s*n + r) * B, +B) of the epoch, B the batch size.
+        """n DataIterators that share one pass: step s of rank r is rows [(s*n + r) * B, +B) of the epoch, B
+        the batch size.
 
-        equal=True: each rank gets as many batches of as many rows as the others; up to n - 1 rows of an epoch are left out.
-        equal=False: all rows; the last batches may be short or missing on some ranks. The iterators belong to this
-        process (a thread for each) until headrace.train hands them to its workers. An epoch begins when all have begun it.
+        equal=True: each rank gets as many batches of as many rows as the others; up to n - 1 rows of an
+        epoch are left out. equal=False: all rows; the last batches may be short or missing on some ranks.
+        The iterators belong to this process (a thread for each) until headrace.train hands them to its
+        workers. An epoch begins when all have begun it.
         """
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise InvalidArgument(f"streaming_split: {n!r} shares: expected at least 1")
@@ -542,7 +574,11 @@ class Dataset:
         tables = self._limited(limit, "to_pandas")
         if not tables:
             schema = self.schema()
-            return blocks.table_to_pandas(Table.empty(schema._core)) if schema is not None else pandas.DataFrame()
+            return (
+                blocks.table_to_pandas(Table.empty(schema._core))
+                if schema is not None
+                else pandas.DataFrame()
+            )
         return blocks.table_to_pandas(tables[0] if len(tables) == 1 else Table.concat(tables))
 
     def _limited(self, limit, where):
@@ -554,7 +590,9 @@ class Dataset:
         return tables
 
     def to_arrow(self):
-        """All rows as a pyarrow.Table, or without pyarrow as an object with __arrow_c_stream__. Shares the memory."""
+        """All rows as a pyarrow.Table, or without pyarrow as an object with __arrow_c_stream__. Shares the
+        memory.
+        """
         tables = self._tables()
         schema = tables[0].schema if tables else getattr(self.schema(), "_core", None)
         if schema is None:
@@ -571,7 +609,7 @@ class Dataset:
         run = self._run(self._node)
         return run.feed.stream(self._node.plan.schema(), run)
 
-    # ----------------------------------------------------------------------------------------------------- odds and ends
+    # ---------------------------------------------------------------------------------------- odds and ends
 
     def copy(self):
         """The same plan as another object, with its own count of epochs."""

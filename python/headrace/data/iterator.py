@@ -1,8 +1,8 @@
 """DataIterator: passes over a dataset, or over one rank's share of it.
 
-iter_batches() and its siblings return iterables. Each `for` over one is a pass of its own, and a new epoch; leaving a pass early
-ends it. state_dict() says what the consumer has taken, never what was read ahead; load_state_dict() makes the next pass
-go on from there.
+iter_batches() and its siblings return iterables. Each `for` over one is a pass of its own, and a new epoch;
+leaving a pass early ends it. state_dict() says what the consumer has taken, never what was read ahead;
+load_state_dict() makes the next pass go on from there.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from headrace.data.plan import Run, explained
 ROWS_AT_ONCE = 1024  # rows made into Python objects together
 
 
-# -------------------------------------------------------------------------------------------------------------- passes
+# --------------------------------------------------------------------------------------------------- passes
 
 
 class _RunPass:
@@ -95,13 +95,15 @@ class _SharePass:
             self.source.leave()
 
 
-# ----------------------------------------------------------------------------------------------------------- iterables
+# ------------------------------------------------------------------------------------------------ iterables
 
 
 class Iterable:
-    """What iter_batches(), iter_torch_batches() and iter_rows() return: each iteration over it is one epoch.
+    """What iter_batches(), iter_torch_batches() and iter_rows() return: each iteration over it is one
+    epoch.
 
-    A context manager; close() ends the pass that is under way. stats() gives the counters of the last pass as a dict.
+    A context manager; close() ends the pass that is under way. stats() gives the counters of the last pass
+    as a dict.
     """
 
     def __init__(self, owner, request, convert, by_row=False):
@@ -145,10 +147,14 @@ class Iterable:
         one = self._pass and self._pass()
         if one is not None and one.active:
             return one.state()
-        return dict(self._resume or self._after or {"version": 1, "epoch": self._owner.epochs_begun, "position": None})
+        return dict(
+            self._resume or self._after or {"version": 1, "epoch": self._owner.epochs_begun, "position": None}
+        )
 
     def load_state_dict(self, state):
-        """The next pass goes on from `state`, of an iterable with the same plan and the same batches (MismatchError)."""
+        """The next pass goes on from `state`, of an iterable with the same plan and the same batches
+        (MismatchError).
+        """
         if not isinstance(state, dict) or state.get("version") != 1:
             raise InvalidArgument("load_state_dict: not a state_dict() of Headrace, version 1")
         self.close()
@@ -161,7 +167,9 @@ class Iterable:
 
 
 class _Pass:
-    """The iterator of one epoch. The run begins with the first item, and ends with the last, close(), or when it is dropped."""
+    """The iterator of one epoch. The run begins with the first item, and ends with the last, close(), or
+    when it is dropped.
+    """
 
     def __init__(self, iterable):
         self.iterable = iterable
@@ -255,7 +263,7 @@ class _RowPass(_Pass):
         return {"version": 1, "epoch": self.under.epoch, "position": self.under.position(self.taken)}
 
 
-# ------------------------------------------------------------------------------------------------------- DataIterator
+# --------------------------------------------------------------------------------------------- DataIterator
 
 
 class DataIterator:
@@ -291,9 +299,9 @@ class DataIterator:
     ):
         """Batches of exactly batch_size rows, the last one shorter unless drop_last.
 
-        batch_format "numpy" (the default): dict of column -> array (rows, *shape), read-only where it shares the
-        engine's memory; "pandas": a DataFrame; "pyarrow": a pyarrow.Table. batch_size None: tables as they come. prefetch_batches + 1 batches
-        are alive beside those that the consumer holds.
+        batch_format "numpy" (the default): dict of column -> array (rows, *shape), read-only where it
+        shares the engine's memory; "pandas": a DataFrame; "pyarrow": a pyarrow.Table. batch_size None:
+        tables as they come. prefetch_batches + 1 batches are alive beside those that the consumer holds.
         """
         _no_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         batch_format = blocks.check_format(batch_format)
@@ -313,16 +321,21 @@ class DataIterator:
         local_shuffle_seed=None,
         pin_memory=False,
     ):
-        """Batches as dict of column -> tensor (rows, *shape), each of its own memory: the consumer may write into it.
+        """Batches as dict of column -> tensor (rows, *shape), each of its own memory: the consumer may
+        write into it.
 
-        dtypes: one torch dtype, or a dict of column -> dtype. device: "auto" is that of the training worker, or the CPU.
-        collate_fn: gets the batch as a dict of numpy arrays; what it returns is the batch (tensors in dicts, lists and
-        tuples are moved to the device). Text and bytes come as lists. TypeMismatchError names the column whose type has no tensor, whose rows are of
-        different lengths, or that has nulls and is no float.
+        dtypes: one torch dtype, or a dict of column -> dtype. device: "auto" is that of the training
+        worker, or the CPU.
+        collate_fn: gets the batch as a dict of numpy arrays; what it returns is the batch (tensors in
+        dicts, lists and tuples are moved to the device). Text and bytes come as lists. TypeMismatchError
+        names the column whose type has no tensor, whose rows are of different lengths, or that has nulls
+        and is no float.
         """
         _no_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         if collate_fn is not None and dtypes is not None:
-            raise InvalidArgument("iter_torch_batches: either dtypes or collate_fn; the function can convert as it likes")
+            raise InvalidArgument(
+                "iter_torch_batches: either dtypes or collate_fn; the function can convert as it likes"
+            )
         request = _request(batch_size, drop_last, prefetch_batches, own_memory=True)
         return Iterable(self, request, TorchBatches(dtypes, device, collate_fn, pin_memory))
 
@@ -348,7 +361,9 @@ def _no_shuffle(size, seed):
 
 
 def _request(batch_size, drop_last, prefetch_batches, own_memory=False):
-    if batch_size is not None and (isinstance(batch_size, bool) or int(batch_size) != batch_size or batch_size < 1):
+    if batch_size is not None and (
+        isinstance(batch_size, bool) or int(batch_size) != batch_size or batch_size < 1
+    ):
         raise InvalidArgument(f"batch_size {batch_size}: expected a number of at least 1, or None")
     if prefetch_batches < 0:
         raise InvalidArgument(f"prefetch_batches {prefetch_batches}: expected 0 or more")
@@ -385,10 +400,11 @@ class DatasetIterator(DataIterator):
 class SplitIterator(DataIterator):
     """One rank's share of a dataset that is dealt to several, in steps of a batch each.
 
-    source: where batches come from. Its methods are those of a rank of a _core.Split: begin(batch_rows, drop_last,
-    prefetch, own_memory, extra), next() -> Table or None, leave(), position(), restore(text), schema(), stats(), close(). All ranks have to begin
-    an epoch with the same arguments; the first batch waits until they all have. The shares' one position is only
-    there when all ranks have taken the same number of steps (MismatchError otherwise, naming rank and step).
+    source: where batches come from. Its methods are those of a rank of a _core.Split: begin(batch_rows,
+    drop_last, prefetch, own_memory, extra), next() -> Table or None, leave(), position(), restore(text),
+    schema(), stats(), close(). All ranks have to begin an epoch with the same arguments; the first batch
+    waits until they all have. The shares' one position is only there when all ranks have taken the same
+    number of steps (MismatchError otherwise, naming rank and step).
     """
 
     def __init__(self, source, world_size=None, rank=None):
@@ -513,7 +529,7 @@ class LocalSource:
         self.split.lost(self.rank)
 
 
-# --------------------------------------------------------------------------------------------------------------- torch
+# ---------------------------------------------------------------------------------------------------- torch
 
 
 class TorchBatches:
@@ -530,7 +546,9 @@ class TorchBatches:
         self.target = None
 
     def _target(self):
-        """The device, looked up once, when the first batch is there: the training worker has its own by then."""
+        """The device, looked up once, when the first batch is there: the training worker has its own by
+        then.
+        """
         if self.target is None:
             device = self.device
             if device == "auto":
@@ -557,13 +575,16 @@ class TorchBatches:
         if kind in ("string", "binary"):
             return column.to_pylist()
         if kind in ("list", "tensor") and not column.dense:
-            raise TypeMismatchError(f"column '{column.name}' ({column.type}): {_ragged_text(column)}; use collate_fn to pad")
-        if column.null_count and kind != "float":
             raise TypeMismatchError(
-                f"column '{column.name}' ({column.type}) has {column.null_count} nulls in this batch, which a tensor cannot hold"
+                f"column '{column.name}' ({column.type}): {_ragged_text(column)}; use collate_fn to pad"
             )
+        if column.null_count and kind != "float":
+            what = f"column '{column.name}' ({column.type})"
+            raise TypeMismatchError(f"{what} has {column.null_count} nulls here; a tensor holds none")
         if column.time or kind in ("clock", "decimal", "struct", "map", "null"):
-            raise TypeMismatchError(f"column '{column.name}' has type {column.type}, for which torch has no tensor")
+            raise TypeMismatchError(
+                f"column '{column.name}' has type {column.type}, for which torch has no tensor"
+            )
         return self.torch.from_numpy(blocks.column_to_numpy(column, writable=True))
 
     def _typed(self, batch, table):
@@ -610,4 +631,12 @@ def _ragged_text(column):
     return f"values of type {values.type}" + (f" with {values.null_count} nulls" if values.null_count else "")
 
 
-__all__ = ["DataIterator", "DatasetIterator", "Iterable", "LocalSource", "MismatchError", "SplitIterator", "SplitOwner"]
+__all__ = [
+    "DataIterator",
+    "DatasetIterator",
+    "Iterable",
+    "LocalSource",
+    "MismatchError",
+    "SplitIterator",
+    "SplitOwner",
+]

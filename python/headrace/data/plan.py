@@ -1,4 +1,4 @@
-"""The nodes behind a Dataset: what the plan is, in terms that can be pickled, beside the engine's own plan."""
+"""The nodes behind a Dataset: what the plan is, in terms that can be pickled, beside the engine's plan."""
 
 import threading
 
@@ -8,7 +8,8 @@ from headrace.udf.pool import Pool
 
 
 class Node:
-    """One step: an operation, its arguments and its inputs; immutable. `plan` is the engine's, made (and checked) with the node.
+    """One step: an operation, its arguments and its inputs; immutable. `plan` is the engine's, made (and
+    checked) with the node.
 
     A function has its Pool here, which all datasets that come after share.
     """
@@ -106,7 +107,9 @@ def _calls_node(args, inputs):
 
 
 class Run:
-    """One pass over a plan: a Feed, and the functions' workers that it needs. next() gives a Table, None at the end."""
+    """One pass over a plan: a Feed, and the functions' workers that it needs. next() gives a Table, None at
+    the end.
+    """
 
     def __init__(self, node, plan, **options):
         self.pools = node.pools()
@@ -165,5 +168,5 @@ class Run:
 
 def explained(error, pools):
     """A PeerError with how the worker ended, if it was one of a pool's."""
-    deaths = "; ".join(filter(None, (f"{p.name}: {d}" for p in pools if (d := p.deaths()))))
-    return type(error)(f"{error} ({deaths})") if deaths else error
+    deaths = [d for p in pools if p.name in str(error) and (d := p.deaths())]
+    return type(error)(f"{error}: {'; '.join(deaths)}") if deaths else error

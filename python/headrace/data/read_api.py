@@ -53,12 +53,14 @@ def read_parquet(
     override_num_blocks=None,
     **other,
 ):
-    """Rows of Parquet files: paths, folders (all files in them whose name ends in one of file_extensions) or patterns.
+    """Rows of Parquet files: paths, folders (all files in them whose name ends in one of file_extensions)
+    or patterns.
 
-    columns: names, in this order; others are not read. include_paths: a column 'path' with each row's file. Nothing is read now
-    but the list of files; the schema is that of the first file's footer, and a file that does not fit is an error naming both
-    files, the column and both types. concurrency and override_num_blocks are accepted: the order does not depend on them.
-    NotFoundError names a path that is not there, unless ignore_missing_paths.
+    columns: names, in this order; others are not read. include_paths: a column 'path' with each row's file.
+    Nothing is read now but the list of files; the schema is that of the first file's footer, and a file
+    that does not fit is an error naming both files, the column and both types. concurrency and
+    override_num_blocks are accepted: the order does not depend on them. NotFoundError names a path that is
+    not there, unless ignore_missing_paths.
     """
     accept_cluster_arguments("read_parquet", {"parallelism": parallelism, **other})
     _not_yet(
@@ -98,7 +100,8 @@ def read_text(
     override_num_blocks=None,
     **other,
 ):
-    """A row for each line, in the column 'text', without its end. Files that end in .gz or .zst are decompressed.
+    """A row for each line, in the column 'text', without its end. Files that end in .gz or .zst are
+    decompressed.
 
     include_paths: a column 'path' with each row's file. DataError names the file and line that is no UTF-8.
     """
@@ -133,7 +136,8 @@ def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):
 def from_items(items, *, parallelism=-1, override_num_blocks=None):
     """A row for each item: dicts of column -> value; other values become the column 'item'.
 
-    Types are found in all values: int and float mix to float; TypeMismatchError names column, row and both types.
+    Types are found in all values: int and float mix to float; TypeMismatchError names column, row and both
+    types.
     """
     accept_cluster_arguments("from_items", {"parallelism": parallelism})
     items = list(items)
@@ -145,7 +149,9 @@ def from_items(items, *, parallelism=-1, override_num_blocks=None):
 
 
 def from_numpy(ndarrays):
-    """A row for each value along the first axis of an array, or of each array of a list; column 'data'. Copies."""
+    """A row for each value along the first axis of an array, or of each array of a list; column 'data'.
+    Copies.
+    """
     arrays = ndarrays if isinstance(ndarrays, (list, tuple)) else [ndarrays]
     for a in arrays:
         if not isinstance(a, np.ndarray):
@@ -156,7 +162,9 @@ def from_numpy(ndarrays):
 
 
 def from_pandas(dfs, *, override_num_blocks=None):
-    """The rows of a DataFrame, or of each of a list, without the index. Copies; NaN in objects and text is null."""
+    """The rows of a DataFrame, or of each of a list, without the index. Copies; NaN in objects and text is
+    null.
+    """
     frames = dfs if isinstance(dfs, (list, tuple)) else [dfs]
     if not frames:
         raise InvalidArgument("from_pandas: expected at least one DataFrame")
@@ -169,7 +177,8 @@ def from_pandas(dfs, *, override_num_blocks=None):
 
 
 def from_arrow(tables, *, override_num_blocks=None):
-    """The rows of a pyarrow.Table or of anything with __arrow_c_stream__ or __arrow_c_array__, or of each of a list.
+    """The rows of a pyarrow.Table or of anything with __arrow_c_stream__ or __arrow_c_array__, or of each
+    of a list.
 
     Shares the memory. A stream is read to its end now.
     """

@@ -1,4 +1,6 @@
-"""One call of a user function: a Table in, Tables out. The same code in worker processes, threads and inline."""
+"""One call of a user function: a Table in, Tables out. The same code in worker processes, threads and
+inline.
+"""
 
 import inspect
 import random
@@ -13,7 +15,8 @@ from headrace.data import blocks
 class Runner:
     """A function ready to be called: a class is instantiated here, once for each worker.
 
-    spec: dict(kind, name, fn, fn_args, fn_kwargs, constructor_args, constructor_kwargs, batch_format, zero_copy_batch, column).
+    spec: dict(kind, name, fn, fn_args, fn_kwargs, constructor_args, constructor_kwargs, batch_format,
+    zero_copy_batch, column).
     Kinds: "batches" (map_batches), "rows" (map), "flat" (flat_map), "filter", "column" (add_column).
     """
 
@@ -54,7 +57,9 @@ class Runner:
         for row in blocks.rows_of(table, writable=True):
             result = self.fn(row)
             if isinstance(result, dict) or not hasattr(result, "__iter__"):
-                raise TypeMismatchError(f"{self.name} returned {type(result).__name__}; expected a list of row dicts")
+                raise TypeMismatchError(
+                    f"{self.name} returned {type(result).__name__}; expected a list of row dicts"
+                )
             made.extend(result)
         if made:
             yield build(made)

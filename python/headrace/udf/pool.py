@@ -1,9 +1,10 @@
 """Who runs a user function: worker processes, threads, or the consumer itself ("inline").
 
-A Pool belongs to one operator of a plan and lives as long as it: workers are started once, when the first run begins, and
-serve all epochs. They end when the operator is no longer referenced, and at exit. Nothing is forked: a worker is a fresh
-`python -m headrace.udf.worker` with the function as cloudpickle on its socket, so functions of notebooks and of scripts without a
-__main__ guard work. What a worker prints appears on the driver's stderr, each line with the operator's name before it.
+A Pool belongs to one operator of a plan and lives as long as it: workers are started once, when the first
+run begins, and serve all epochs. They end when the operator is no longer referenced, and at exit. Nothing
+is forked: a worker is a fresh `python -m headrace.udf.worker` with the function as cloudpickle on its
+socket, so functions of notebooks and of scripts without a __main__ guard work. What a worker prints appears
+on the driver's stderr, each line with the operator's name before it.
 """
 
 import atexit
@@ -30,8 +31,8 @@ MEASURE = 0.5  # between two looks at the workers' memory
 class Pool:
     """Runs spec's function for `calls`.
 
-    compute: "processes", "threads" or "inline". least, most: how many workers; most None: as many as there are pool
-    threads. The first worker starts with the first run, further ones when calls wait.
+    compute: "processes", "threads" or "inline". least, most: how many workers; most None: as many as there
+    are pool threads. The first worker starts with the first run, further ones when calls wait.
     """
 
     def __init__(self, spec, compute="processes", least=1, most=None):
@@ -179,7 +180,9 @@ class _Inline(_State):
 
 
 class _Threads(_State):
-    """Python threads, each with a function object of its own. Random generators are left alone: all threads share them."""
+    """Python threads, each with a function object of its own. Random generators are left alone: all threads
+    share them.
+    """
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -189,7 +192,9 @@ class _Threads(_State):
         with self.lock:
             while not self.closed and len(self.threads) < self.limit():
                 number = len(self.threads) + 1
-                thread = threading.Thread(target=self._loop, name=f"headrace {self.name} {number}", daemon=True)
+                thread = threading.Thread(
+                    target=self._loop, name=f"headrace {self.name} {number}", daemon=True
+                )
                 self.threads.append(thread)
                 thread.start()
 
@@ -220,7 +225,8 @@ class _Threads(_State):
 class _Processes(_State):
     """Worker processes, and the one thread that starts, watches and ends them.
 
-    That thread lives as long as the pool, because a worker dies with the thread that started it (PR_SET_PDEATHSIG).
+    That thread lives as long as the pool, because a worker dies with the thread that started it
+    (PR_SET_PDEATHSIG).
     """
 
     def __init__(self, *args):
@@ -324,10 +330,8 @@ class _Processes(_State):
         environment = dict(os.environ, PYTHONUNBUFFERED="1")
         for name in THREAD_VARIABLES:
             environment.setdefault(name, "1")
-        package = str(Path(_core.__file__ or __file__).resolve().parent.parent)
-        here = str(Path(__file__).resolve().parent.parent.parent)
-        paths = dict.fromkeys([here, package, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))])
-        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        package = os.path.dirname(os.path.dirname(os.path.abspath(_core.__file__)))
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "headrace.udf.worker", str(theirs.fileno()), str(os.getpid())],

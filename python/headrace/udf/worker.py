@@ -1,6 +1,7 @@
 """python -m headrace.udf.worker FD PARENT: a process that runs one user function for one driver.
 
-It ends when the driver says so, closes the socket, or dies (the kernel kills it then), whichever comes first.
+It ends when the driver says so, closes the socket, or dies (the kernel kills it then), whichever comes
+first.
 """
 
 import os
