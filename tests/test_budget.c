@@ -43,6 +43,25 @@ static void tree(void **state)
     assert_no_leak(before);
 }
 
+/* Blocks are references, given back several at once. */
+static void blocks_keep_accounts(void **state)
+{
+    live_memory before = live_now(), with_run;
+    hr_account *run = hr__account_new("run", NULL, 0), *op;
+
+    (void)state;
+    with_run = live_now();
+    op = hr__account_new("op", run, 0);
+    hr__account_add(op, 300, 3);
+    hr__account_unref(op);
+    assert_int_equal(hr__account_used(run), 300);
+    hr__account_add(op, -300, -3); /* the last reference on op, and op's on run */
+    assert_no_leak(with_run);
+    assert_int_equal(hr__account_used(run), 0);
+    hr__account_unref(run);
+    assert_no_leak(before);
+}
+
 static void smallest_limit_holds(void **state)
 {
     hr_account *a = hr__account_new("a", NULL, 500), *b = hr__account_new("b", a, 900),
@@ -406,6 +425,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(environment), /* first: the others set what children would inherit */
         cmocka_unit_test(tree),
+        cmocka_unit_test(blocks_keep_accounts),
         cmocka_unit_test(smallest_limit_holds),
         cmocka_unit_test(charges_are_not_live),
         cmocka_unit_test(admission),

@@ -224,6 +224,18 @@ static void counted_and_trimmed(void **state)
     assert_int_equal(hr_memory_used(), used);
 }
 
+/* The peak is that of the resident bytes: of what is used and of what is free, also after both are gone. */
+static void peak_counts_the_pool(void **state)
+{
+    (void)state;
+    hr__pool_trim(0);
+    hr__buffer_unref(buffer_of(BIG));
+    hr_memory_reset_peak();
+    hr__buffer_unref(buffer_of(5 * BIG));
+    hr__pool_trim(0);
+    assert_in_range(hr_memory_peak() - hr_memory_used(), 6 * BIG, 6 * BIG + 4 * 65536);
+}
+
 static void pool_has_a_cap(void **state)
 {
     hr_error err = HR_ERROR_INIT;
@@ -469,7 +481,7 @@ static void use_pool(void *arg, int thread)
         }
         return;
     }
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 100; i++) {
         int status = 1;
         pid_t child = fork();
         if (child == 0) {
@@ -630,6 +642,7 @@ int main(void)
         cmocka_unit_test(foreign),
         cmocka_unit_test(newest_comes_back_first),
         cmocka_unit_test(counted_and_trimmed),
+        cmocka_unit_test(peak_counts_the_pool),
         cmocka_unit_test(pool_has_a_cap),
         cmocka_unit_test(pool_makes_room),
         cmocka_unit_test(cut_from_chunks),
