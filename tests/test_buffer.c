@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -321,6 +322,54 @@ static void cut_from_chunks(void **state)
     hr__buffer_unref(b[0]);
     assert_ok(hr_set_memory_limit(0, &err), &err);
     hr__pool_trim(0);
+}
+
+/* Bytes of address space that this process has. */
+static rlim_t address_space(void)
+{
+    char text[64] = { 0 };
+    int fd = hr__file_open("/proc/self/statm");
+
+    if (fd < 0 || hr__file_read_at(fd, text, sizeof text - 1, 0) <= 0)
+        _exit(2);
+    hr__file_close(fd);
+    return (rlim_t)strtoll(text, NULL, 10) * (rlim_t)hr__memory_page();
+}
+
+/* In a child whose address space cannot grow much: what the kernel refuses is found in the pool, or is an error. */
+static int child_at_its_limit(void)
+{
+    hr_buffer *b[10], *large = NULL;
+    hr_error err = HR_ERROR_INIT;
+    struct rlimit limit;
+
+    for (int i = 0; i < 10; i++)
+        b[i] = buffer_of(3 * BIG);
+    for (int i = 0; i < 10; i++)
+        hr__buffer_unref(b[i]);
+    limit.rlim_cur = limit.rlim_max = address_space() + (rlim_t)(8 * MIB);
+    if (setrlimit(RLIMIT_AS, &limit) || hr__pool_bytes() < 30 * BIG)
+        return 3;
+    if (hr__buffer_new(NULL, 40 * MIB, &large, &err) || hr__pool_bytes() != 0)
+        return 4;
+    hr__buffer_unref(large);
+    if (hr__buffer_new(NULL, 400 * MIB, &large, &err) != HR_NO_MEMORY || large)
+        return 5;
+    return 0;
+}
+
+static void kernel_refuses(void **state)
+{
+    pid_t child;
+    int status;
+
+    (void)state;
+    if (SANITIZED)
+        skip(); /* they reserve terabytes */
+    if ((child = fork()) == 0)
+        _exit(child_at_its_limit());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 
 static void shrinking(void **state)
@@ -646,6 +695,7 @@ int main(void)
         cmocka_unit_test(pool_has_a_cap),
         cmocka_unit_test(pool_makes_room),
         cmocka_unit_test(cut_from_chunks),
+        cmocka_unit_test(kernel_refuses),
         cmocka_unit_test(shrinking),
         cmocka_unit_test(faults),
         cmocka_unit_test(threads),
