@@ -66,7 +66,7 @@ hr_status hr__split_position(hr_split *s, char **out, hr_error *err) HR_MUST_USE
 /* Before an epoch begins: go on from there. */
 hr_status hr__split_restore(hr_split *s, const char *position, hr_error *err) HR_MUST_USE;
 hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
-    HR_MUST_USE; /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank, run */
+    HR_MUST_USE; /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank (since it asked for the epoch), run */
 void hr__split_close(hr_split *s); /* wakes everybody: HR_CANCELLED; ends the run */
 hr_status hr__split_schema(hr_split *s, hr_schema **out, hr_error *err) HR_MUST_USE;
 

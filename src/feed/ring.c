@@ -797,7 +797,7 @@ static hr_status ring_queue_locked(hr_ring *r, int prefetch, hr_error *err)
 
 hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, hr_error *err)
 {
-    int64_t until = ring_until(timeout_ms);
+    int64_t until = ring_until(timeout_ms), begin = hr__clock_ns();
     hr_split_request wanted = {
         .batch_rows = q->batch_rows, .drop_last = q->drop_last, .prefetch = q->prefetch, .own_memory = q->own_memory
     };
@@ -816,6 +816,7 @@ hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, 
     }
     while (!st && r->asked && !r->dead_st)
         st = ring_wait_locked(r, timeout_ms, until);
+    r->wait_ns += hr__clock_ns() - begin;
     if (r->asked && r->dead_st)
         st = ring_dead_locked_error(r, err);
     else if (!r->asked && r->pass_st) {

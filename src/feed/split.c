@@ -35,6 +35,7 @@ typedef struct split_rank {
     int64_t handed, taken; /* steps of this epoch */
     bool finished;         /* was told that this epoch ended */
     int64_t n_rows, wait_ns; /* of this epoch */
+    int64_t asked_ns;        /* when it asked for it: the wait for the others counts */
 } split_rank;
 
 struct hr_split {
@@ -691,7 +692,8 @@ static void begin_epoch_locked(hr_split *s)
         }
         r->state = RANK_IN;
         r->finished = false;
-        r->handed = r->taken = r->n_rows = r->wait_ns = 0;
+        r->handed = r->taken = r->n_rows = 0;
+        r->wait_ns = hr__clock_ns() - r->asked_ns;
     }
     hr_error_clear(&e);
     feed_drop_locked(s); /* whoever asked may be gone by now */
@@ -756,6 +758,7 @@ hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int 
     if (r->state == RANK_OUT) {
         r->state = RANK_ASKED;
         r->answered = false;
+        r->asked_ns = hr__clock_ns();
     }
     if (r->state == RANK_ASKED && !s->opening) {
         r->request = *q;

@@ -46,8 +46,10 @@ def pickled(value) -> bytes | None:
 
 
 def run(payload: dict, channel, rank: int):
+    from headrace.data.iterator import SplitIterator
     from headrace.train import context
     from headrace.train.checkpoint import Checkpoint
+    from headrace.train.shards import open_shards
 
     session = context.Session(
         channel=channel,
@@ -62,36 +64,20 @@ def run(payload: dict, channel, rank: int):
     )
     context.set_session(session)
     try:
-        session.shards = pickle.loads(payload["shards"][rank])
+        session.shards = open_shards(payload["shards"][rank])
         backend = pickle.loads(payload["backend"])
         backend.start(session)
         loop, config = pickle.loads(payload["loop"])
         value = loop() if config is None else loop(config)
-        for shard in session.shards.values():
-            close_shard(shard)
     except BaseException as e:
         channel.failed(users_traceback(e), pickled(e))  # before anybody is told: who is first is the cause
         e._headrace_told = True  # the driver shows it
-        for shard in session.shards.values():
-            fail_shard(shard, f"{type(e).__name__}: {e}")
         raise
     channel.done(pickled(value))
+    for shard in session.shards.values():
+        if isinstance(shard, SplitIterator):
+            shard.close()
     backend.stop()
-
-
-def close_shard(shard) -> None:
-    close = getattr(shard, "close", None)
-    if close:
-        close()
-
-
-def fail_shard(shard, why: str) -> None:
-    fail = getattr(shard, "_fail", None)
-    try:
-        if fail:
-            fail(why)
-    except Exception:
-        pass  # the end of this process says the rest
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ it is set, with a sentence, instead of being ignored.
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -171,34 +172,34 @@ class DataConfig:
         hints = worker_node_ids if self._enable_shard_locality else None
         out: list[dict[str, DataIterator]] = [{} for _ in range(world_size)]
         for name, ds in datasets.items():
-            ds = self._with_options(name, ds)
-            if name in split:
-                shards = ds.streaming_split(world_size, equal=True, locality_hints=hints)
-            else:
-                shards = [ds.streaming_split(1, equal=True)[0] for _ in range(world_size)]
+            with self._options(name):
+                if name in split:
+                    shards = ds.streaming_split(world_size, equal=True, locality_hints=hints)
+                else:
+                    shards = [ds.streaming_split(1, equal=True)[0] for _ in range(world_size)]
             for rank, shard in enumerate(shards):
                 out[rank][name] = shard
         return out
 
-    def _with_options(self, name: str, ds: Dataset) -> Dataset:
+    @contextmanager
+    def _options(self, name: str):
+        """The process's options are those of this data set meanwhile: a split takes them when it is made."""
+        from headrace.data import DataContext
+
         options = self._execution_options
         if isinstance(options, dict):
             options = options.get(name)
-        if options is None:
-            return ds
-        import copy
-
-        ds = copy.copy(ds)
-        context = copy.deepcopy(ds.context)
-        context.execution_options = options
-        ds._context = context
-        return ds
+        current = DataContext.get_current()
+        kept = current.execution_options
+        current.execution_options = options or kept
+        try:
+            yield
+        finally:
+            current.execution_options = kept
 
     @staticmethod
     def default_ingest_options() -> ExecutionOptions:
         """The current options of DataContext, as training wants them: to be changed and passed on."""
-        import copy
-
         from headrace.data import DataContext
 
-        return copy.deepcopy(DataContext.get_current().execution_options)
+        return DataContext.get_current().execution_options.copy()

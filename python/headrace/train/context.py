@@ -47,20 +47,12 @@ class Session:
             staging = self.channel.staging()
             shutil.copytree(checkpoint.path, staging, dirs_exist_ok=True)
         for shard in self.shards.values():
-            settle(shard)
+            source = getattr(shard, "_source", None)
+            if hasattr(source, "settle"):
+                source.settle()
         latest = self.channel.report(metrics, checkpoint is not None, dir_name)
         if latest:
             self.checkpoint = Checkpoint(latest)
-
-
-def settle(shard: DataIterator) -> None:
-    """Makes the driver know what this rank has taken, before it asks where all ranks are: a question goes
-    there and back.
-    """
-    try:
-        shard.state_dict()
-    except Exception:  # other ranks are elsewhere still: the driver asks again when all have reported
-        pass
 
 
 _session: Session | None = None
@@ -69,6 +61,11 @@ _session: Session | None = None
 def set_session(session: Session | None) -> None:
     global _session
     _session = session
+
+
+def in_worker() -> bool:
+    """Is this a train loop?"""
+    return _session is not None
 
 
 def get_session(what: str) -> Session:

@@ -12,13 +12,14 @@ import pickle
 import secrets
 import socket
 import struct
+import sys
 import threading
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from headrace.exceptions import HeadraceError
+from headrace.train.shards import ShardServer
 from headrace.train.storage import RunStorage
 
 
@@ -39,14 +40,12 @@ class _Report:
 
 
 class Control:
-    """The driver's end, for one start of the workers. `states()` gives the positions of the data sets, or
-    raises.
-    """
+    """The driver's end, for one start of the workers."""
 
-    def __init__(self, storage: RunStorage, world_size: int, states: Callable[[], dict[str, Any]]):
+    def __init__(self, storage: RunStorage, world_size: int, shards: ShardServer):
         self.storage = storage
         self.world_size = world_size
-        self.states = states
+        self.shards = shards
         self.token = secrets.token_hex(16)
         self.address = f"headrace-train-{os.getpid()}-{secrets.token_hex(8)}"
         self.failures: list[WorkerFailure] = []
@@ -134,6 +133,10 @@ class Control:
                 traceback, exception = rest
                 self.failures.append(WorkerFailure(rank, traceback, _unpickled(exception)))
             self._settle_locked()
+        if kind == "done":
+            self.shards.rank_ended(rank, None)
+        elif kind == "failed":  # the last line of a traceback says what it was
+            self.shards.rank_ended(rank, rest[0].rstrip().rpartition("\n")[2])
 
     def _settle_locked(self) -> None:
         """Answers the barrier, if all have come to it, or if not all can."""
@@ -168,21 +171,23 @@ class Control:
                 raise ValueError(
                     f"report(checkpoint_dir_name=...): the workers gave different names, {sorted(names)}"
                 )
-            state = self._states() if has_files else None
+            state = states_or_reason(self.shards) if has_files else None
             self.storage.commit(pending[0].metrics, has_files, next(iter(names), None), state)
         except Exception as e:
             return ("error", e)
         return ("ok", self._latest(), self.storage.staging())
 
-    def _states(self) -> dict[str, Any]:
-        try:
-            return self.states()
-        except Exception as e:
-            warnings.warn(
-                f"this checkpoint holds no position of the data sets, a restart reads the epoch anew: {e}",
-                stacklevel=2,
-            )
-            return {}
+
+def states_or_reason(shards: ShardServer) -> dict[str, Any]:
+    """Positions for a checkpoint; without them it is a checkpoint still, and the user is told."""
+    try:
+        return shards.states()
+    except HeadraceError as e:
+        print(
+            f"this checkpoint has no position of the data, a restart reads an epoch anew: {e}",
+            file=sys.stderr,
+        )
+        return {}
 
 
 def _unpickled(data: bytes | None) -> Any:
@@ -227,13 +232,14 @@ class Channel:
 class LocalChannel:
     """The same without workers: local mode writes what is reported itself."""
 
-    def __init__(self, storage: RunStorage, states: Callable[[], dict[str, Any]]):
+    def __init__(self, storage: RunStorage, shards: ShardServer):
         self._storage = storage
-        self._states = states
+        self._shards = shards
 
     def staging(self) -> str:
         return self._storage.staging()
 
     def report(self, metrics: dict[str, Any], has_files: bool, dir_name: str | None) -> str | None:
-        self._storage.commit(metrics, has_files, dir_name, self._states() if has_files else None)
+        state = states_or_reason(self._shards) if has_files else None
+        self._storage.commit(metrics, has_files, dir_name, state)
         return self._storage.latest.path if self._storage.latest else None

@@ -14,38 +14,10 @@ from headrace.train import context
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
 from headrace.train.control import Control, LocalChannel
 from headrace.train.launch import run_workers
+from headrace.train.progress import Progress
 from headrace.train.result import Result, TrainingFailedError
+from headrace.train.shards import Shards, ShardServer
 from headrace.train.storage import RunStorage
-
-Shards = list[dict[str, Any]]  # for each rank: name -> DataIterator
-
-
-def shard_states(shards: Shards) -> dict[str, Any]:
-    """name -> the position of that data set: one for all ranks where they share one, else a list."""
-    out: dict[str, Any] = {}
-    for name in shards[0]:
-        states = [mine[name].state_dict() for mine in shards]
-        out[name] = states[0] if all(s == states[0] for s in states) else states
-    return out
-
-
-def restore_shards(shards: Shards, states: dict[str, Any] | None) -> None:
-    """Sets positions, where they still fit; says so where they do not."""
-    for name, state in (states or {}).items():
-        for rank, mine in enumerate(shards):
-            try:
-                mine[name].load_state_dict(state[rank] if isinstance(state, list) else state)
-            except Exception as e:
-                print(f"data set {name!r} is read from the start of its epoch: {e}", file=sys.stderr)
-                break
-
-
-def close_shards(shards: Shards) -> None:
-    for mine in shards:
-        for shard in mine.values():
-            close = getattr(shard, "close", None)
-            if close:
-                close()
 
 
 def loop_arguments(loop: Callable, config: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -129,31 +101,32 @@ class DataParallelTrainer:
 
     def _fit_once(self, storage: RunStorage) -> Result:
         n = self.scaling_config.num_workers
-        shards = self._shards(n)
+        shards = ShardServer(self._shards(n))
         control = None
         try:
-            restore_shards(shards, storage.state)
-            control = Control(storage, n, lambda: shard_states(shards))
+            shards.restore(storage.state)
+            control = Control(storage, n, shards)
             payload = {
                 "loop": cloudpickle.dumps((self.loop, self.loop_config)),
                 "backend": cloudpickle.dumps(self.backend),
-                "shards": [cloudpickle.dumps(mine) for mine in shards],
+                "shards": shards.serve(),
                 "storage": self._storage_names(storage),
                 "metadata": self.metadata,
                 "use_gpu": self.scaling_config.use_gpu,
             }
-            run_workers(payload, control, n)
+            with Progress(shards.splits, n):
+                run_workers(payload, control, n)
             return storage.result(control.return_values.get(0))
         finally:
+            shards.close()
             if control:
                 control.close()
-            close_shards(shards)
 
     def _fit_here(self, storage: RunStorage) -> Result:
         """Local mode: one rank, in this process and thread. What the train loop raises comes out as it is."""
-        shards = self._shards(1)
+        shards = ShardServer(self._shards(1))
         session = context.Session(
-            channel=LocalChannel(storage, lambda: shard_states(shards)),
+            channel=LocalChannel(storage, shards),
             world_size=1,
             world_rank=0,
             local_rank=0,
@@ -161,12 +134,12 @@ class DataParallelTrainer:
             storage=context.StorageContext(*self._storage_names(storage)),
             metadata=self.metadata,
             use_gpu=self.scaling_config.use_gpu,
-            shards=shards[0],
+            shards=shards.shards[0],
         )
         context.set_session(session)
         try:
             value = self.loop() if self.loop_config is None else self.loop(self.loop_config)
         finally:
             context.set_session(None)
-            close_shards(shards)
+            shards.close()
         return storage.result(value)

@@ -1,0 +1,152 @@
+"""Data shards on their way from the driver, which runs the data sets, to the workers, which take batches
+over a ring.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from headrace import _core
+from headrace.data.iterator import LocalSource, SplitIterator
+
+Shards = list[dict[str, Any]]  # for each rank: name -> DataIterator
+
+
+@dataclass(frozen=True)
+class RemoteShard:
+    """Where a worker finds its share."""
+
+    address: str
+    split: int
+    rank: int
+    world_size: int
+
+
+def _local(shard: Any) -> LocalSource | None:
+    source = getattr(shard, "_source", None)
+    return source if isinstance(source, LocalSource) else None
+
+
+class ShardServer:
+    """The driver's side: serves all splits that the shards belong to, knows where they are, ends them."""
+
+    def __init__(self, shards: Shards):
+        self.shards = shards
+        self._server = None
+        sources = [s for mine in shards for shard in mine.values() if (s := _local(shard))]
+        self._owners = list({id(s.owner): s.owner for s in sources}.values())
+
+    @property
+    def splits(self) -> list[_core.Split]:
+        return [owner.split for owner in self._owners]
+
+    def serve(self) -> list[bytes]:
+        """Opens the ring. For each rank, its shards as open_shards() takes them."""
+        for owner in self._owners:
+            owner.serve_elsewhere()
+        if self._owners:
+            self._server = _core.RingServer(self.splits)
+        return [cloudpickle.dumps({n: self._packed(s) for n, s in mine.items()}) for mine in self.shards]
+
+    def _packed(self, shard: Any) -> Any:
+        source = _local(shard)
+        if source is None:
+            return shard  # an iterator over a data set: the worker runs it itself
+        at = next(i for i, owner in enumerate(self._owners) if owner is source.owner)
+        return RemoteShard(self._server.address, at, source.rank, shard.world_size)
+
+    def states(self) -> dict[str, Any]:
+        """name -> the position of that data set: one for all ranks where they share one, else a list."""
+        out: dict[str, Any] = {}
+        for name in self.shards[0]:
+            sources = [_local(mine.get(name)) for mine in self.shards]
+            if all(sources):
+                texts = [s.position() for s in sources]
+                out[name] = texts[0] if all(s.owner is sources[0].owner for s in sources) else texts
+        return out
+
+    def restore(self, states: dict[str, Any] | None) -> None:
+        """Sets positions, before the workers begin. Says so where one does not fit."""
+        for name, state in (states or {}).items():
+            try:
+                for rank, mine in enumerate(self.shards):
+                    source = _local(mine.get(name))
+                    if source is not None:
+                        source.restore(state[rank] if isinstance(state, list) else state)
+            except _core.HeadraceError as e:
+                print(f"data set {name!r} is read from the start of an epoch: {e}", file=sys.stderr)
+
+    def rank_ended(self, rank: int, why: str | None) -> None:
+        """A worker is through (None), or failed: the others of its splits do not wait for it."""
+        for shard in self.shards[rank].values():
+            source = _local(shard)
+            if source is not None:
+                try:
+                    source.split.lost(source.rank, why)
+                except _core.HeadraceError:
+                    pass  # all is closed already
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+        for owner in self._owners:
+            owner.close()
+
+
+class RingSource:
+    """One rank of a split in the driver, as a SplitIterator wants it. Connects when it is first used."""
+
+    def __init__(self, remote: RemoteShard):
+        self._remote = remote
+        self._ring = None
+
+    @property
+    def ring(self) -> _core.Ring:
+        if self._ring is None:
+            self._ring = _core.Ring(self._remote.address, self._remote.split, self._remote.rank)
+        return self._ring
+
+    def begin(self, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra=""):
+        self.ring.begin(batch_rows, drop_last, prefetch, own_memory, extra)
+
+    def next(self):
+        return self.ring.next()
+
+    def leave(self):
+        self.ring.leave()
+
+    def position(self):
+        return self.ring.position()
+
+    def restore(self, text):
+        self.ring.restore(text)
+
+    def schema(self):
+        return self.ring.schema()
+
+    def stats(self):
+        return self.ring.stats()
+
+    def settle(self) -> None:
+        """Makes the driver know what this rank has taken: a question goes there and back."""
+        if self._ring is not None:
+            try:
+                self._ring.position()
+            except _core.MismatchError:
+                pass  # other ranks are elsewhere still: the driver asks when all have reported
+
+    def close(self):
+        if self._ring is not None:
+            self._ring.close()
+
+
+def open_shards(packed: bytes) -> dict[str, Any]:
+    """The worker's side: name -> DataIterator. What was one shard under two names is one again."""
+    named = cloudpickle.loads(packed)
+    remotes = {s for s in named.values() if isinstance(s, RemoteShard)}
+    opened = {r: SplitIterator(RingSource(r), r.world_size, r.rank) for r in remotes}
+    return {name: opened.get(s, s) if isinstance(s, RemoteShard) else s for name, s in named.items()}

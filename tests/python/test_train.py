@@ -1,0 +1,553 @@
+"""Trainers: who gets which rows, what is reported and kept, and what is left when something dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+import headrace.data as hd
+from headrace import train
+from headrace.train import (
+    Checkpoint,
+    CheckpointConfig,
+    DataConfig,
+    FailureConfig,
+    Result,
+    RunConfig,
+    ScalingConfig,
+    TrainingFailedError,
+)
+
+torch = pytest.importorskip("torch")
+from headrace.train.torch import (  # noqa: E402
+    TorchConfig,
+    TorchTrainer,
+    enable_reproducibility,
+    get_device,
+    get_devices,
+    prepare_data_loader,
+    prepare_model,
+)
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return RunConfig(storage_path=tmp_path, name="run")
+
+
+def workers_alive():
+    found = []
+    for p in psutil.process_iter(["cmdline"]):
+        if "headrace.train._worker" in (p.info["cmdline"] or []) and p.status() != psutil.STATUS_ZOMBIE:
+            found.append(p.pid)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nobody_survives():
+    before = set(workers_alive())
+    yield
+    assert set(workers_alive()) <= before
+
+
+def fit(loop, storage, n=2, config=None, **more):
+    trainer = TorchTrainer(
+        loop,
+        train_loop_config=config,
+        scaling_config=ScalingConfig(num_workers=n),
+        run_config=storage,
+        **more,
+    )
+    return trainer.fit()
+
+
+def gather(value):
+    """What each rank has, on every rank."""
+    out = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(out, value)
+    return out
+
+
+# --- rows
+
+
+def increment(batch):
+    batch["y"] = batch["y"] + 1
+    return batch
+
+
+def test_quickstart(storage):
+    ds = hd.from_items([{"x": [x], "y": [2 * x]} for x in range(200)]).map_batches(increment)
+
+    def loop(config):
+        seen = []
+        shard = train.get_dataset_shard("train")
+        for batch in shard.iter_torch_batches(batch_size=16, dtypes=torch.float32):
+            assert batch["x"].dtype == torch.float32 and batch["x"].shape[1:] == (1,)
+            assert torch.equal(batch["y"], 2 * batch["x"] + 1)
+            seen.append(batch["x"][:, 0].int().tolist())
+        return gather(seen)
+
+    seen = fit(loop, storage, datasets={"train": ds}).return_value
+    assert [len(b) for b in seen[0]] == [len(b) for b in seen[1]] == [16] * 6 + [4]
+    assert seen[0][0] == list(range(16)) and seen[1][0] == list(range(16, 32))
+    assert sorted(x for rank in seen for b in rank for x in b) == list(range(200))
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_rows_per_rank(storage, drop_last):
+    def loop(config):
+        it = train.get_dataset_shard("train").iter_batches(batch_size=10, drop_last=config["drop_last"])
+        return gather([[b["id"].tolist() for b in it] for epoch in range(2)])
+
+    ranks = fit(
+        loop, storage, n=3, config={"drop_last": drop_last}, datasets={"train": hd.range(100)}
+    ).return_value
+    for r, epochs in enumerate(ranks):
+        want = [list(range((s * 3 + r) * 10, (s * 3 + r) * 10 + 10)) for s in range(3)]
+        want += [] if drop_last else [[90 + r * 3, 91 + r * 3, 92 + r * 3]]
+        assert epochs == [want, want]
+
+
+def test_datasets_that_are_not_split(storage):
+    def loop():
+        shards = {name: train.get_dataset_shard(name) for name in ("train", "val")}
+        rows = {n: [b["id"].tolist() for b in s.iter_batches(batch_size=8)] for n, s in shards.items()}
+        return gather({n: sum(r, []) for n, r in rows.items()})
+
+    ranks = fit(
+        loop,
+        storage,
+        datasets={"train": hd.range(40), "val": hd.range(20)},
+        dataset_config=DataConfig(datasets_to_split=["train"]),
+    ).return_value
+    assert [r["val"] for r in ranks] == [list(range(20))] * 2
+    assert sorted(ranks[0]["train"] + ranks[1]["train"]) == list(range(40))
+    assert len(ranks[0]["train"]) == 20
+
+
+class MyDataConfig(DataConfig):
+    def configure(self, datasets, world_size, worker_handles, worker_node_ids, **kwargs):
+        assert len(datasets) == 1
+        ctx = hd.DataContext.get_current()
+        ctx.execution_options = DataConfig.default_ingest_options()
+        shards = datasets["train"].streaming_split(world_size, equal=True, locality_hints=worker_node_ids)
+        return [{"train": it, "again": it} for it in shards]
+
+
+def test_own_data_config(storage):
+    def loop():
+        it = train.get_dataset_shard("train")
+        return gather([sum(len(b["id"]) for b in it.iter_batches(batch_size=16)) for epoch in range(2)])
+
+    result = fit(loop, storage, datasets={"train": hd.range(100)}, dataset_config=MyDataConfig())
+    assert result.return_value == [[50, 50], [50, 50]]
+
+
+def test_a_shard_that_is_not_there(storage):
+    def loop():
+        train.get_dataset_shard("test")
+
+    with pytest.raises(TrainingFailedError, match="no data set 'test'.*'train'"):
+        fit(loop, storage, n=1, datasets={"train": hd.range(10)})
+    with pytest.raises(ValueError, match="no data set"):
+        fit(loop, storage, datasets={"train": hd.range(10)}, dataset_config=DataConfig(["wrong"]))
+
+
+def test_an_epoch_left_early(storage):
+    def loop():
+        firsts = []
+        it = train.get_dataset_shard("train").iter_batches(batch_size=4)
+        for _ in range(3):
+            for i, batch in enumerate(it):
+                firsts.append(int(batch["id"][0]))
+                if i == 1:
+                    break
+        return gather(firsts)
+
+    assert fit(loop, storage, datasets={"train": hd.range(1000)}).return_value == [[0, 8] * 3, [4, 12] * 3]
+
+
+def test_ranks_that_want_different_batches(storage):
+    def loop():
+        size = 4 + train.get_context().get_world_rank()
+        for _ in train.get_dataset_shard("train").iter_batches(batch_size=size):
+            pass
+
+    with pytest.raises(TrainingFailedError, match="(?s)rank 0: batch_size 4.*rank 1: batch_size 5"):
+        fit(loop, storage, datasets={"train": hd.range(100)})
+
+
+# --- context, reports, checkpoints
+
+
+def test_context(storage, tmp_path):
+    def loop():
+        c = train.get_context()
+        x = torch.ones(1)
+        torch.distributed.all_reduce(x)
+        return gather(
+            (
+                c.get_world_rank(),
+                c.get_local_rank(),
+                c.get_world_size(),
+                c.get_local_world_size(),
+                c.get_node_rank(),
+            )
+            + (c.get_metadata(), c.get_experiment_name(), c.get_storage().experiment_fs_path, x.item())
+            + (str(get_device()), len(get_devices()))
+        )
+
+    ranks = fit(loop, storage, metadata={"scaler": "abc"}).return_value
+    rest = (2, 2, 0, {"scaler": "abc"}, "run", str(tmp_path / "run"), 2.0, "cpu", 1)
+    assert ranks == [(0, 0, *rest), (1, 1, *rest)]
+    with pytest.raises(RuntimeError, match="in the train loop only"):
+        train.get_context().get_world_rank()
+
+
+def save(folder, rank, text):
+    Path(folder, f"rank{rank}.txt").write_text(text)
+    return Checkpoint.from_directory(folder)
+
+
+def test_checkpoints(storage, tmp_path):
+    storage.checkpoint_config = CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="score")
+
+    def loop():
+        rank = train.get_context().get_world_rank()
+        assert train.get_checkpoint() is None
+        for i, score in enumerate([0.1, 0.9, 0.5, 0.3]):
+            with tempfile.TemporaryDirectory() as folder:
+                train.report({"score": score, "i": i}, checkpoint=save(folder, rank, str(i)))
+            with train.get_checkpoint().as_directory() as folder:
+                assert Path(folder, f"rank{1 - rank}.txt").read_text() == str(i)
+        train.report({"score": 0.0, "last": True})
+
+    result = fit(loop, storage, metadata={"key": [1, 2]})
+    assert result.metrics == {"score": 0.0, "last": True}
+    assert result.path == str(tmp_path / "run")
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        "checkpoint_000001",
+        "checkpoint_000003",
+        "progress.json",
+    ]
+    assert [m["score"] for _, m in result.best_checkpoints] == [0.9, 0.3]
+    assert result.checkpoint.path.endswith("checkpoint_000003")
+    assert result.checkpoint.get_metadata() == {"key": [1, 2]}
+    assert result.get_best_checkpoint("score", "max").path.endswith("checkpoint_000001")
+    assert list(result.metrics_dataframe["score"]) == [0.1, 0.9, 0.5, 0.3, 0.0]
+    again = Result.from_path(result.path)
+    assert again.checkpoint == result.checkpoint and again.metrics == result.metrics
+    copy = result.checkpoint.to_directory(tmp_path / "copy")
+    assert Path(copy, "rank0.txt").read_text() == "3"
+
+
+def test_checkpoint_metadata(tmp_path):
+    checkpoint = Checkpoint.from_directory(tmp_path)
+    assert checkpoint.get_metadata() == {}
+    checkpoint.set_metadata({"a": 1})
+    checkpoint.update_metadata({"b": 2})
+    assert Checkpoint(f"file://{tmp_path}").get_metadata() == {"a": 1, "b": 2}
+
+
+def test_a_checkpoint_that_cannot_be_stored(storage):
+    def loop():
+        with tempfile.TemporaryDirectory() as folder:
+            train.report({}, checkpoint=Checkpoint(folder), checkpoint_dir_name="same")
+            train.report({}, checkpoint=Checkpoint(folder), checkpoint_dir_name="same")
+
+    with pytest.raises(TrainingFailedError, match="exists already"):
+        fit(loop, storage)
+
+
+def test_report_is_a_barrier(storage):
+    def loop():
+        if train.get_context().get_world_rank() == 0:
+            time.sleep(0.5)
+        before = time.monotonic()
+        train.report({})
+        return gather(time.monotonic() - before)
+
+    waited = fit(loop, storage).return_value
+    assert waited[1] > 0.3
+
+    def unequal():
+        for _ in range(2 - train.get_context().get_world_rank()):
+            train.report({})
+
+    with pytest.raises(TrainingFailedError, match="equally often by all workers: rank 1 ended"):
+        fit(unequal, storage)
+
+
+def test_local_mode(storage):
+    pids = []
+
+    def loop(config):
+        pids.append(os.getpid())
+        model = prepare_model(torch.nn.Linear(1, 1))
+        assert isinstance(model, torch.nn.Linear)
+        rows = [int(i) for b in train.get_dataset_shard().iter_batches(batch_size=8) for i in b["id"]]
+        with tempfile.TemporaryDirectory() as folder:
+            train.report({"rows": len(rows)}, checkpoint=Checkpoint(folder))
+        return rows
+
+    result = fit(loop, storage, n=0, datasets={"train": hd.range(20)}, metadata={"m": 1})
+    assert pids == [os.getpid()] and result.return_value == list(range(20))
+    assert result.metrics == {"rows": 20} and result.checkpoint.get_metadata() == {"m": 1}
+    with pytest.raises(ZeroDivisionError):
+        fit(lambda: 1 / 0, storage, n=0)
+
+
+# --- failures
+
+
+def test_a_worker_that_raises(storage):
+    def loop():
+        it = train.get_dataset_shard("train").iter_batches(batch_size=4)
+        for i, _ in enumerate(it):
+            if i == 3 and train.get_context().get_world_rank() == 1:
+                raise ValueError("the third batch")  # this line
+        return None
+
+    with pytest.raises(TrainingFailedError) as e:
+        fit(loop, storage, datasets={"train": hd.range(10_000_000)})
+    assert str(e.value).startswith("rank 1 failed:")
+    assert 'raise ValueError("the third batch")  # this line' in str(e.value)
+    assert "_worker.py" not in str(e.value)
+    assert isinstance(e.value.__cause__, ValueError)
+    assert isinstance(e.value.worker_failures[1], ValueError)
+
+
+def bad_row(row):
+    if row["id"] == 500:
+        raise KeyError("row 500")
+    return row
+
+
+def test_a_function_that_raises(storage):
+    def loop():
+        for _ in train.get_dataset_shard("train").iter_batches(batch_size=10):
+            pass
+
+    with pytest.raises(TrainingFailedError, match="(?s)KeyError.*row 500"):
+        fit(loop, storage, datasets={"train": hd.range(1000).map(bad_row)})
+
+
+def test_a_worker_that_is_killed(storage):
+    def loop():
+        it = train.get_dataset_shard("train").iter_batches(batch_size=4)
+        for i, _ in enumerate(it):
+            if i == 3 and train.get_context().get_world_rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    began = time.monotonic()
+    with pytest.raises(TrainingFailedError, match=r"rank 1 \(pid \d+\) was killed by signal 9 \(SIGKILL\)"):
+        fit(loop, storage, datasets={"train": hd.range(100_000_000)})
+    assert time.monotonic() - began < 30
+
+
+def test_restart_goes_on_behind_the_last_checkpoint(storage, tmp_path):
+    """Rows are written to a file as they are taken; the second attempt has to bring exactly those behind
+    the checkpoint.
+    """
+    storage.failure_config = FailureConfig(max_failures=1)
+    log = tmp_path / "log"
+    log.mkdir()
+
+    def loop(config):
+        rank = train.get_context().get_world_rank()
+        checkpoint = train.get_checkpoint()
+        first = checkpoint is None
+        with open(Path(config["log"], f"{rank}-{1 if first else 2}"), "w") as out:
+            for epoch in range(2):
+                for i, batch in enumerate(train.get_dataset_shard("train").iter_batches(batch_size=10)):
+                    out.write(f"{epoch} {batch['id'][0]}\n")
+                    out.flush()
+                    if first and i == 4:
+                        with tempfile.TemporaryDirectory() as folder:
+                            train.report({"step": i}, checkpoint=Checkpoint(folder))
+                    if first and i == 7 and rank == 1:
+                        raise RuntimeError("once")
+                if not first:
+                    break
+
+    fit(loop, storage, config={"log": str(log)}, datasets={"train": hd.range(400)})
+    for rank in range(2):
+        first = Path(log, f"{rank}-1").read_text().split()[1::2]
+        second = Path(log, f"{rank}-2").read_text().split()[1::2]
+        want = [str((s * 2 + rank) * 10) for s in range(20)]
+        assert first[:5] == want[:5]
+        assert second == want[5:]
+    state = json.loads((tmp_path / "run" / "checkpoint_000000" / ".headrace.json").read_text())
+    assert "train" in state["datasets"]
+
+
+def test_failures_are_counted(storage, tmp_path):
+    storage.failure_config = FailureConfig(max_failures=2)
+
+    def loop(config):
+        Path(config["log"], str(time.monotonic_ns())).touch()
+        raise RuntimeError("always")
+
+    log = tmp_path / "log"
+    log.mkdir()
+    with pytest.raises(TrainingFailedError, match="always"):
+        fit(loop, storage, n=1, config={"log": str(log)})
+    assert len(list(log.iterdir())) == 3
+
+
+# --- whole programs: no __main__ guard, functions of the script, signals
+
+SCRIPT = """
+import os, sys, time
+import headrace.data as hd
+from headrace import train
+from headrace.train import RunConfig, ScalingConfig
+from headrace.train.torch import TorchTrainer
+
+class Doubler:
+    def __init__(self, by):
+        self.by = by
+    def __call__(self, batch):
+        return {"id": batch["id"] * self.by}
+
+def loop(config):
+    rank = train.get_context().get_world_rank()
+    print("hello from", rank)
+    for i, batch in enumerate(train.get_dataset_shard("train").iter_batches(batch_size=10)):
+        assert batch["id"][0] == (2 * i + rank) * 20
+        if i == 2:
+            open(os.path.join(config["dir"], f"ready-{rank}-{os.getpid()}"), "w").close()
+        if config["sleep"]:
+            time.sleep(0.05)
+    print("error output", file=sys.stderr)
+
+ds = hd.range(int(sys.argv[2])).map_batches(Doubler, fn_constructor_args=[2], batch_size=10, concurrency=1)
+trainer = TorchTrainer(
+    loop,
+    train_loop_config={"dir": sys.argv[1], "sleep": len(sys.argv) > 3},
+    datasets={"train": ds},
+    scaling_config=ScalingConfig(num_workers=2),
+    run_config=RunConfig(storage_path=sys.argv[1]),
+)
+trainer.fit()
+print("the end")
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(SCRIPT))
+    return path
+
+
+def test_a_script_without_main_guard(script, tmp_path):
+    done = subprocess.run(
+        [sys.executable, script, tmp_path, "1000"], capture_output=True, text=True, timeout=120, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "(rank 0) hello from 0" in lines and "(rank 1) hello from 1" in lines and lines[-1] == "the end"
+    assert "(rank 1) error output" in done.stderr.splitlines()
+
+
+def start_and_wait(script, tmp_path):
+    """The driver, and all processes below it, once both ranks are training."""
+    driver = subprocess.Popen(
+        [sys.executable, script, tmp_path, "10000000", "sleep"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 60
+    while len(list(tmp_path.glob("ready-*"))) < 2:
+        assert driver.poll() is None and time.monotonic() < until, driver.communicate()[1]
+        time.sleep(0.05)
+    return driver, psutil.Process(driver.pid).children(recursive=True)
+
+
+def assert_gone(processes, seconds=5):
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    assert not alive, [p.cmdline() for p in alive]
+
+
+def test_the_driver_is_killed(script, tmp_path):
+    driver, below = start_and_wait(script, tmp_path)
+    assert len(below) >= 3  # two ranks and a function worker
+    driver.kill()
+    driver.communicate()
+    assert_gone(below)
+
+
+def test_ctrl_c(script, tmp_path):
+    driver, below = start_and_wait(script, tmp_path)
+    driver.send_signal(signal.SIGINT)
+    _, err = driver.communicate(timeout=30)
+    assert "KeyboardInterrupt" in err
+    assert driver.returncode != 0
+    assert_gone(below)
+
+
+# --- the smaller helpers
+
+
+def test_importing_train_loads_no_torch():
+    code = "import sys, headrace.train; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_prepare_model_and_loader(storage):
+    def loop():
+        torch.manual_seed(train.get_context().get_world_rank())
+        model = prepare_model(torch.nn.Linear(2, 1))
+        assert isinstance(model, torch.nn.parallel.DistributedDataParallel)
+        weights = gather([p.tolist() for p in model.parameters()])
+        assert weights[0] == weights[1]
+        data = torch.utils.data.TensorDataset(torch.arange(20))
+        loader = prepare_data_loader(torch.utils.data.DataLoader(data, batch_size=5))
+        return gather([b[0].tolist() for b in loader])
+
+    ranks = fit(loop, storage).return_value
+    assert ranks == [[[0, 2, 4, 6, 8], [10, 12, 14, 16, 18]], [[1, 3, 5, 7, 9], [11, 13, 15, 17, 19]]]
+
+
+def test_enable_reproducibility():
+    drawn = []
+    for _ in range(2):
+        enable_reproducibility(3)
+        drawn.append((torch.rand(1).item(), np.random.rand()))
+    torch.use_deterministic_algorithms(False)
+    assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: ScalingConfig(num_workers=(1, 2)), ValueError, "elastic"),
+        (lambda: ScalingConfig(num_workers=-1), ValueError, "num_workers=-1"),
+        (lambda: RunConfig(storage_path="s3://bucket"), NotImplementedError, "only local paths"),
+        (lambda: RunConfig(callbacks=[1]), NotImplementedError, "callbacks"),
+        (lambda: CheckpointConfig(num_to_keep=0), ValueError, "num_to_keep=0"),
+        (lambda: CheckpointConfig(checkpoint_score_order="up"), ValueError, "'max' or 'min'"),
+        (lambda: DataConfig("train"), TypeError, "datasets_to_split"),
+        (lambda: Checkpoint("a", filesystem=1), NotImplementedError, "filesystem"),
+        (lambda: TorchConfig(init_method="tcp"), NotImplementedError, "env"),
+        (lambda: TorchTrainer(1), TypeError, "is a function"),
+        (lambda: TorchTrainer(print, metadata={"a": object()}), ValueError, "JSON"),
+        (lambda: TorchTrainer(lambda: 1, train_loop_config={"a": 1}), ValueError, "takes no argument"),
+        (lambda: TorchTrainer(print, validation_config=1), NotImplementedError, "validation_config"),
+    ],
+)
+def test_wrong_arguments(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
