@@ -1,0 +1,56 @@
+"""What the documents show can be run, and what they name is there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("HEADRACE_BUILD", ROOT / "build" / "release"))
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md"))]
+
+
+def block(page, language):
+    """The first ```language block of a page."""
+    return re.search(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)[1]
+
+
+def test_the_readme_in_python(tmp_path):
+    pytest.importorskip("torch")
+    script = tmp_path / "feed.py"
+    script.write_text(block("README.md", "python") + "\nprint(*image.shape, image.dtype, label.dtype)\n")
+    done = subprocess.run([sys.executable, script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "64 28 28 torch.float32 torch.int64\n"), done.stderr
+
+
+def test_the_readme_in_c(tmp_path):
+    library = BUILD / "libheadrace.so"
+    if not library.exists():
+        pytest.skip("needs build/release (make lib)")
+    source, program = tmp_path / "feed.c", tmp_path / "feed"
+    source.write_text(block("README.md", "c"))
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}"]
+    link = [f"-L{BUILD}", "-lheadrace", f"-Wl,-rpath,{BUILD.resolve()}"]
+    subprocess.run([os.environ.get("CC", "cc"), *flags, source, "-o", program, *link], check=True, timeout=60)
+    done = subprocess.run([program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "2 columns of 64 rows" and lines[-1] == "2 columns of 16 rows" and len(lines) == 157
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
+        if "://" not in target:
+            assert ((ROOT / page).parent / target).exists(), target
+
+
+def test_the_architecture_names_every_source_file():
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    there = {p.name for p in (ROOT / "src").rglob("*.c")}
+    named = set(re.findall(r"`([a-z_0-9]+\.c)`", text))
+    assert {n for n in there if n not in named and not n.startswith("cmd_")} == set()
+    assert {n for n in named if n not in there} == set()
