@@ -2,6 +2,8 @@
 #include "task_harness.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* What a server does with each call. */
@@ -542,6 +544,35 @@ static void test_workers_that_never_come(void **unused)
     hr_error_clear(&err);
 }
 
+/* A forked child has the plan, but nobody who serves it: it is told so, and leaves the parent's queue alone. */
+static void test_forked_child(void **unused)
+{
+    hr_table *in = numbers(0, 15);
+    hr_error err = HR_ERROR_INIT;
+    server s = { .mode = DOUBLE };
+    rig r = { 0 };
+    int status = 0, pid;
+
+    (void)unused;
+    assert_ok(run_inline(&r, &s, (hr_calls_options){ 0 }, in, &err), &err);
+    if ((pid = fork()) == 0) {
+        rig q = { 0 };
+        hr_status st = rig_open(&q, r.op, NULL, &err);
+
+        if (!st)
+            st = rig_push(&q, in, &err);
+        rig_close(&q);
+        hr__calls_close(s.calls);
+        end_inline(&r, &s);
+        _exit(st == HR_INVALID && strstr(err.text, "not of its child") ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_ok(rig_push(&r, in, &err), &err);
+    end_inline(&r, &s);
+    hr_table_unref(in);
+}
+
 /* -------------------------------------------------------------------------------------------------------------- places */
 
 typedef struct seen {
@@ -668,7 +699,8 @@ int main(void)
         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_threads),
         cmocka_unit_test(test_take_waits),    cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_close),         cmocka_unit_test(test_workers_that_never_come),
-        cmocka_unit_test(test_places),        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_forked_child),  cmocka_unit_test(test_places),
+        cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -172,6 +172,36 @@ static void test_layout_does_not_matter(void **unused)
     }
 }
 
+/* The operator that cuts so above a limit or a union. */
+static void test_blocks(void **unused)
+{
+    uint64_t random = 17;
+    live_memory before = live_now();
+
+    (void)unused;
+    for (int round = 0; round < 40; round++) {
+        hr_table *in = make_input(&random), *parts[MAX_PARTS];
+        int n = cut_randomly(in, &random, parts, MAX_PARTS);
+        cut want = pieces_of(&in, 1, 16, 0);
+        hr_error err = HR_ERROR_INIT;
+        hr_op *op = NULL;
+        rig r = { 0 };
+
+        assert_ok(hr__op_blocks(16, &op, &err), &err);
+        assert_ok(rig_open(&r, op, NULL, &err), &err);
+        assert_ok(rig_run(&r, parts, n, &err), &err);
+        assert_int_equal(rig_tables(&r), want.n);
+        for (int i = 0; i < want.n; i++)
+            assert_true(tables_equal(rig_table(&r, i), want.tables[i]));
+        rig_close(&r);
+        hr__op_unref(op);
+        unref_all(want.tables, want.n);
+        unref_all(parts, n);
+        hr_table_unref(in);
+    }
+    assert_no_leak(before);
+}
+
 static void test_whole_tables_are_shared(void **unused)
 {
     hr_table *a = numbers(0, 8), *b = numbers(8, 8);
@@ -257,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_whole_tables_are_shared),
         cmocka_unit_test(test_large_rows_stand_alone),
         cmocka_unit_test(test_no_origin),
+        cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_faults),
     };
 

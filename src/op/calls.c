@@ -25,6 +25,7 @@ hr_status hr__calls_new(const char *name, hr_calls **out, hr_error *err)
     }
     atomic_init(&c->users, 1);
     atomic_init(&c->parts, 1);
+    c->pid = hr__pid();
     hr__mutex_init(&c->lock);
     hr__cond_init(&c->arrived);
     *out = c;
@@ -39,7 +40,7 @@ hr_calls *hr__calls_ref(hr_calls *c)
 
 void hr__calls_unref(hr_calls *c)
 {
-    if (!c || atomic_fetch_sub_explicit(&c->users, 1, memory_order_acq_rel) > 1)
+    if (!c || atomic_fetch_sub_explicit(&c->users, 1, memory_order_acq_rel) > 1 || c->pid != hr__pid())
         return;
     hr__calls_close(c);
     hr__calls_part_end(c);
@@ -208,6 +209,12 @@ void hr__group_submit(hr_call_group *g, hr_calls_run *run)
 
     g->run = run;
     g->n_left = g->failed = g->n;
+    if (c->pid != hr__pid()) {
+        hr_error_set(&err, HR_INVALID, "%s: its workers are those of process %d, not of its child %d", c->name, c->pid,
+                     hr__pid());
+        hr__resume(g->resume, HR_INVALID, &err);
+        return;
+    }
     hr__lock(&c->lock);
     if ((g->next = run->groups))
         g->next->prev = g;
@@ -299,6 +306,8 @@ void hr__calls_refuse(hr_calls *c)
 
 void hr__calls_close(hr_calls *c)
 {
+    if (c->pid != hr__pid())
+        return;
     hr__lock(&c->lock);
     c->closed = true;
     hr__cond_broadcast(&c->arrived);

@@ -60,6 +60,7 @@ struct hr_call_group {
 struct hr_calls {
     atomic_int users;  /* operators and whoever made it; with the last one it closes */
     atomic_int parts;  /* calls and workers that still point here, and 1 for all users */
+    int pid;           /* whose it is: a forked child has a copy that serves nobody */
     char *name;
     hr_account *account;
     hr_mutex lock;
@@ -72,6 +73,7 @@ struct hr_calls {
     hr_calls_worker *workers;
     int n_workers, n_expected;
     bool by_workers;       /* there were workers or are to be: without any left, calls fail */
+    int64_t call_ns;       /* how long a worker takes for a call, smoothed; 0: not known */
     hr_arena *arena;       /* what travels to workers; NULL: not made yet */
     hr_error lost_why;     /* how the last worker went */
     hr_calls_lost_fn *lost;

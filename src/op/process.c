@@ -1,8 +1,9 @@
 /* process.c - worker processes that serve a queue of calls; this file is their keeper's side, worker.c theirs.
  *
- * Each worker is at the other end of a link. It has one call that it runs and one more that waits in its socket, so that it
- * never idles while a result travels; calls go to the worker that has the fewest. Input lies in one arena that all workers
- * map, results in the worker's own: what is sent are descriptors.
+ * Each worker is at the other end of a link. It has one call that it runs and, where calls are short, one more that waits in
+ * its socket, so that it never idles while a result travels. Long calls are given out one by one: what waits behind one could
+ * have been begun by another worker. Calls go to the worker that has the fewest. Input lies in one arena that all workers map,
+ * results in the worker's own: what is sent are descriptors.
  *
  *   INIT bytes            ->                    once
  *   CALL tag place table  ->
@@ -26,6 +27,7 @@
 #include <stdio.h>
 
 #define MAX_OUT 2                       /* calls that a worker has at a time */
+#define SHORT_NS (20 * INT64_C(1000000)) /* of calls that a worker may have two of; a result travels in some 50 us */
 #define ASK_NS (500 * INT64_C(1000000)) /* so long we ask how a worker died */
 
 struct hr_calls_worker {
@@ -40,6 +42,8 @@ struct hr_calls_worker {
     hr_call *out[MAX_OUT];
     bool dropped[MAX_OUT];
     int n_out;
+    int64_t busy_ns; /* since when it runs what it runs */
+    int64_t n_done;
     hr_error lost;   /* how it went, as far as is known */
     int64_t lost_ns; /* when */
 };
@@ -170,9 +174,10 @@ static void sending_clear(sending *s)
 static hr_calls_worker *freest_locked(hr_calls *c)
 {
     hr_calls_worker *best = NULL;
+    int most = c->call_ns > 0 && c->call_ns < SHORT_NS ? MAX_OUT : 1;
 
     for (hr_calls_worker *w = c->workers; w; w = w->next)
-        if (w->open && w->n_out < MAX_OUT && (!best || w->n_out < best->n_out))
+        if (w->open && w->n_out < most && (!best || w->n_out < best->n_out))
             best = w;
     return best;
 }
@@ -185,6 +190,8 @@ static bool assign(hr_calls *c, sending *out)
 
     hr__lock(&c->lock);
     if ((w = freest_locked(c)) && (call = hr__calls_pop_locked(c))) {
+        if (w->n_out == 0)
+            w->busy_ns = hr__clock_ns();
         w->dropped[w->n_out] = false;
         w->out[w->n_out++] = call;
         *out = (sending){ hr__link_ref(w->link), call->tag, call->place, hr_table_ref(call->input) };
@@ -329,6 +336,17 @@ static hr_status done_parse(const hr_message *m, hr_status *st, hr_error *what)
     return HR_OK;
 }
 
+/* Learns how long calls take. A worker's first one does not count: it may still have been starting. */
+static void count_done_locked(hr_calls_worker *w)
+{
+    hr_calls *c = w->calls;
+    int64_t now = hr__clock_ns(), took = now - w->busy_ns;
+
+    if (w->n_done++ > 0)
+        c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
+    w->busy_ns = now;
+}
+
 /* HR_BAD_DATA: the message makes no sense. */
 static hr_status on_message(hr_calls_worker *w, hr_message *m, hr_error *err)
 {
@@ -342,6 +360,8 @@ static hr_status on_message(hr_calls_worker *w, hr_message *m, hr_error *err)
     hr__lock(&w->calls->lock);
     if ((i = find_out(w, m->tag)) >= 0)
         call = m->kind == HR_MSG_DONE ? take_out_locked(w, i) : w->out[i];
+    if (call && m->kind == HR_MSG_DONE)
+        count_done_locked(w);
     hr__unlock(&w->calls->lock);
     if (call && m->kind == HR_MSG_DONE) {
         hr__call_done(call, st, &what);
