@@ -370,14 +370,17 @@ static void print_op(hr_op_state *o, hr_text *out)
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
 {
     hr_run_counts c;
-    int64_t read_ns = 0;
+    int64_t read_ns = 0, first_ns, wait_ns;
 
     hr__run_counts(r, &c);
+    hr__lock(&r->lock);
+    first_ns = r->first_table_ns;
+    wait_ns = r->consumer_wait_ns;
+    hr__unlock(&r->lock);
     for (int i = 0; i < r->n_stages; i++)
         read_ns += r->stages[i]->read_ns;
     hr__text_add(out, "{\"seconds\":%.6f,\"first_table_seconds\":%.6f,\"consumer_wait_seconds\":%.6f",
-                 (double)(hr__clock_ns() - r->started_ns) / 1e9, (double)r->first_table_ns / 1e9,
-                 (double)r->consumer_wait_ns / 1e9);
+                 (double)(hr__clock_ns() - r->started_ns) / 1e9, (double)first_ns / 1e9, (double)wait_ns / 1e9);
     hr__text_add(out,
                  ",\"files_opened\":%" PRId64 ",\"fragments_read\":%" PRId64 ",\"rows_read\":%" PRId64
                  ",\"read_ns\":%" PRId64,
