@@ -296,6 +296,63 @@ static void test_any_number_of_workers(void **unused)
     hr_table_unref(in);
 }
 
+typedef struct one_run {
+    const hr_op *op;
+    hr_table *in;
+    int n_cancelled;
+} one_run;
+
+static void give_up(rig *r)
+{
+    one_run *o = r->context;
+
+    if (r->n_suspended == 2 && o->n_cancelled++ == 0)
+        r->op->cls->cancel(r->op, &r->run);
+}
+
+/* Each thread runs three times; the second run of the last thread is cancelled. */
+static void run_three_times(void *arg, int thread)
+{
+    one_run *runs = arg, *o = &runs[thread];
+
+    for (int i = 0; i < 3; i++) {
+        hr_error err = HR_ERROR_INIT;
+        bool stops = thread == 2 && i == 1;
+        rig r = { .while_suspended = stops ? give_up : NULL, .context = o };
+        hr_status st = run(&r, o->op, o->in, (uint64_t)(10 * thread + i), &err);
+
+        if (stops) {
+            assert_status(st, HR_CANCELLED, &err);
+        } else {
+            assert_ok(st, &err);
+            check_doubled(&r, o->in);
+        }
+        rig_close(&r);
+        hr_error_clear(&err);
+    }
+}
+
+static void test_many_runs_at_once(void **unused)
+{
+    live_memory before = live_now();
+    one_run runs[3] = { 0 };
+    keeper k;
+    hr_op *op;
+
+    (void)unused;
+    keep(&k, 2, "slow 1");
+    op = operator_of(k.calls, (hr_calls_options){ 0 });
+    for (int i = 0; i < 3; i++)
+        runs[i] = (one_run){ .op = op, .in = numbers(13 * i, 200) };
+    run_threads(3, run_three_times, runs);
+    for (int i = 0; i < 3; i++)
+        hr_table_unref(runs[i].in);
+    hr__op_unref(op);
+    hr__calls_unref(k.calls);
+    assert_int_equal(wait_for_all(&k), 2);
+    assert_settles(before);
+}
+
 /* Every type of column there and back, kept beyond the end of the workers. */
 static void test_tables_outlive_workers(void **unused)
 {
@@ -805,6 +862,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_number_of_workers),
+        cmocka_unit_test(test_many_runs_at_once),
         cmocka_unit_test(test_tables_outlive_workers),
         cmocka_unit_test(test_filter),
         cmocka_unit_test(test_places),

@@ -1,9 +1,10 @@
 /* apply.c - a function that runs elsewhere: in worker processes, in Python threads, or in the consumer's own.
  *
- * Rows are cut into batches as for map.c: pieces of the source, or each table as it is. All batches of one push become one
+ * Rows are cut into batches as for map.c: pieces of the source, or each table as it is. A few batches at a time become a
  * group of calls, the task is suspended, and the thread goes on with other tickets; when the group is complete, `resumed`
- * emits the results by the order of the batches. How many servers there are, and how fast each is, decides nothing but
- * time.
+ * emits the results by the order of the batches and submits the next group. A push of many rows thus gives its first results
+ * soon, and never holds the results of more than a group: they may be a thousand times larger than what went in. How many
+ * servers there are, and how fast each is, decides nothing but time.
  *
  * A filter's function says which rows to keep, and what goes on are the input's own columns: its rows need not travel back. */
 #include "op/calls.h"
@@ -11,6 +12,8 @@
 #include <inttypes.h>
 
 #define PIECE_ROWS 4096
+#define MIN_GROUP 2 /* calls; one more than a server has in hand */
+#define MAX_GROUP 16
 
 typedef struct apply_op {
     hr_op base;
@@ -27,6 +30,7 @@ typedef struct apply_op {
 typedef struct apply_task {
     hr_pieces *pieces;
     hr_call_group *group; /* what is waited for; NULL: nothing */
+    bool last;            /* the ticket has no more input */
 } apply_task;
 
 /* ---------------------------------------------------------------------------------------------------- runs and tasks */
@@ -40,7 +44,8 @@ static hr_status apply_start(const hr_op *op, hr_op_run *run, hr_error *err)
 
 static void apply_cancel(const hr_op *op, hr_op_run *run)
 {
-    hr__calls_run_cancel(((const apply_op *)op)->calls, run->state);
+    if (run->state)
+        hr__calls_run_cancel(((const apply_op *)op)->calls, run->state);
 }
 
 static void apply_stop(const hr_op *op, hr_op_run *run)
@@ -117,20 +122,24 @@ done:
     return st;
 }
 
-static hr_status add_pieces(const apply_op *a, hr_task *task, apply_task *t, bool last, hr_error *err)
+/* The next group of complete pieces; none: no group. */
+static hr_status add_pieces(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
 {
-    for (;;) {
+    int n_max = HR_MAX(MIN_GROUP, HR_MIN(MAX_GROUP, 2 * hr__calls_n_workers(a->calls)));
+
+    while (!t->group || t->group->n < n_max) {
         hr_table *piece = NULL;
         int64_t ordinal;
         hr_status st;
 
-        HR_TRY(hr__pieces_next(t->pieces, last, &piece, &ordinal, err));
+        HR_TRY(hr__pieces_next(t->pieces, t->last, &piece, &ordinal, err));
         if (!piece)
             return HR_OK;
         st = add_call(a, task, t, piece, ordinal, err);
         hr_table_unref(piece);
         HR_TRY(st);
     }
+    return HR_OK;
 }
 
 /* Suspends the task until its group is complete. */
@@ -163,7 +172,7 @@ static hr_status apply_push(const hr_op *op, hr_task *task, const hr_table *in, 
         if (!t->pieces)
             HR_TRY(hr__pieces_new(a->piece_rows, a->piece_bytes, &mem, &t->pieces, err));
         HR_TRY(hr__pieces_add(t->pieces, in, err));
-        HR_TRY(add_pieces(a, task, t, false, err));
+        HR_TRY(add_pieces(a, task, t, err));
     }
     return submit(a, task, t, err);
 }
@@ -175,7 +184,8 @@ static hr_status apply_finish(const hr_op *op, hr_task *task, hr_error *err)
 
     if (!t || !t->pieces)
         return HR_OK;
-    HR_TRY(add_pieces(a, task, t, true, err));
+    t->last = true;
+    HR_TRY(add_pieces(a, task, t, err));
     return submit(a, task, t, err);
 }
 
@@ -254,7 +264,10 @@ static hr_status apply_resumed(const hr_op *op, hr_task *task, hr_error *err)
     }
 done:
     hr__group_free(g);
-    return st;
+    if (st || !t->pieces)
+        return st;
+    HR_TRY(add_pieces(a, task, t, err));
+    return submit(a, task, t, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------ the operator */

@@ -170,6 +170,7 @@ static hr_status map_pieces(const map_op *m, hr_task *task, hr_pieces *pieces, b
 static hr_status map_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     const map_op *m = (const map_op *)op;
+    const hr_mem mem = { hr__task_run(task)->account, NULL }; /* only the function reads them */
     hr_pieces **pieces = (hr_pieces **)hr__task_state(task);
 
     if (in->n_rows == 0)
@@ -177,7 +178,7 @@ static hr_status map_push(const hr_op *op, hr_task *task, const hr_table *in, hr
     if (m->as_is)
         return map_call(m, task, in, err);
     if (!*pieces)
-        HR_TRY(hr__pieces_new(PIECE_ROWS, 0, hr__task_mem(task), pieces, err));
+        HR_TRY(hr__pieces_new(PIECE_ROWS, 0, &mem, pieces, err));
     HR_TRY(hr__pieces_add(*pieces, in, err));
     return map_pieces(m, task, *pieces, false, err);
 }
