@@ -170,8 +170,8 @@ static void test_inline(void **unused)
     assert_ok(run_inline(&r, &s, (hr_calls_options){ 0 }, in, &err), &err);
     check_doubled(&r, in);
     assert_int_equal(rig_tables(&r), 10);
-    assert_int_equal(r.n_suspended, 2); /* nine pieces of the push, one at the end */
-    assert_int_equal(r.n_notified, 2);
+    assert_int_equal(r.n_suspended, 6); /* nine pieces of the push, two at a time, and one at the end */
+    assert_int_equal(r.n_notified, 6);
     assert_int_equal(hr__origin_at(rig_table(&r, 3)->origin, 2).row, 30); /* made of row 30 */
     assert_int_equal(hr__origin_at(rig_table(&r, 3)->origin, 2).ordinal, 2);
     end_inline(&r, &s);
@@ -512,9 +512,9 @@ static void no_workers_after_all(rig *r)
     interrupted *i = r->context;
     hr_error why = HR_ERROR_INIT;
 
-    assert_int_equal(hr__calls_n_waiting(i->server.calls), 9);
+    assert_int_equal(hr__calls_n_waiting(i->server.calls), 2);
     hr__calls_expect(i->server.calls, -1, NULL);
-    assert_int_equal(hr__calls_n_waiting(i->server.calls), 9); /* one more is to come */
+    assert_int_equal(hr__calls_n_waiting(i->server.calls), 2); /* one more is to come */
     hr_error_set(&why, HR_IO, "exec: no such file");
     hr__calls_expect(i->server.calls, -1, &why);
     hr_error_clear(&why);
