@@ -12,7 +12,7 @@
 #include <inttypes.h>
 
 #define PIECE_ROWS 4096
-#define MIN_GROUP 2 /* calls; one more than a server has in hand */
+#define MIN_GROUP 2 /* calls: what one server has in hand, and one more */
 #define MAX_GROUP 16
 
 typedef struct apply_op {
@@ -125,7 +125,7 @@ done:
 /* The next group of complete pieces; none: no group. */
 static hr_status add_pieces(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
 {
-    int n_max = HR_MAX(MIN_GROUP, HR_MIN(MAX_GROUP, 2 * hr__calls_n_workers(a->calls)));
+    int n_max = HR_MAX(MIN_GROUP, HR_MIN(MAX_GROUP, 2 * hr__calls_n_servers(a->calls)));
 
     while (!t->group || t->group->n < n_max) {
         hr_table *piece = NULL;

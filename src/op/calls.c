@@ -74,6 +74,16 @@ int hr__calls_n_waiting(hr_calls *c)
     return n;
 }
 
+int hr__calls_n_servers(hr_calls *c)
+{
+    int n;
+
+    hr__lock(&c->lock);
+    n = c->n_workers + c->n_takers;
+    hr__unlock(&c->lock);
+    return n;
+}
+
 static void push_locked(hr_calls *c, hr_call *call)
 {
     call->state = HR_CALL_WAITING;
@@ -325,6 +335,8 @@ hr_status hr__calls_take(hr_calls *c, int timeout_ms, hr_call **out, hr_error *e
     bool closed;
 
     hr__lock(&c->lock);
+    c->n_asking++;
+    c->n_takers = HR_MAX(c->n_takers, c->n_asking + c->n_in_hand);
     while (!(call = hr__calls_pop_locked(c)) && !c->closed && timeout_ms != 0) {
         int64_t wait_ns = end - hr__clock_ns();
 
@@ -332,6 +344,11 @@ hr_status hr__calls_take(hr_calls *c, int timeout_ms, hr_call **out, hr_error *e
             hr__cond_wait(&c->arrived, &c->lock);
         else if (wait_ns <= 0 || !hr__cond_wait_ns(&c->arrived, &c->lock, wait_ns))
             timeout_ms = 0; /* one last look */
+    }
+    c->n_asking--;
+    if (call) {
+        call->in_hand = true;
+        c->n_in_hand++;
     }
     closed = c->closed;
     hr__unlock(&c->lock);
@@ -366,6 +383,7 @@ void hr__call_done(hr_call *takes, hr_status st, hr_error *moved)
     if (!st && call->incomplete)
         st = hr_error_set(&err, HR_NO_MEMORY, "no memory for its results");
     hr__lock(&c->lock);
+    c->n_in_hand -= call->in_hand;
     if ((g = call->group)) {
         call->state = HR_CALL_DONE;
         g->n_left--;

@@ -35,6 +35,7 @@ struct hr_call {
     hr_table **results;
     int64_t n_results, cap_results;
     bool incomplete;        /* no memory for a result */
+    bool in_hand;           /* a server in this process took it */
 };
 
 /* The calls of one operator in one run. Zero is a good start. */
@@ -67,6 +68,8 @@ struct hr_calls {
     hr_cond arrived;
     hr_call *first, *last; /* WAITING */
     int n_waiting;
+    int n_asking, n_in_hand; /* servers in this process: wait for a call, have one */
+    int n_takers;            /* the most of both together that were seen */
     uint64_t n_tags;
     bool closed;
     /* process.c */
@@ -90,6 +93,8 @@ void hr__group_submit(hr_call_group *g, hr_calls_run *run);
 void hr__group_free(hr_call_group *g); /* complete or never submitted; NULL is fine */
 /* Completes all groups with HR_CANCELLED now, and each that comes later at once. */
 void hr__calls_run_cancel(hr_calls *c, hr_calls_run *run);
+
+int hr__calls_n_servers(hr_calls *c); /* worker processes, and threads as far as they have shown themselves */
 
 /* --- for process.c */
 hr_calls *hr__calls_part(hr_calls *c); /* a part's reference */
