@@ -299,9 +299,9 @@ static int feed_open_check(pyhr_state *s, feed_object *self)
 {
     if (feed_check(s, self) < 0)
         return -1;
-    if (self->feed)
+    if (self->feed && !self->busy)
         return 0;
-    pyhr_raise_text(s, HR_INVALID, "the iterator is closed");
+    pyhr_raise_text(s, HR_INVALID, self->busy ? "another thread reads from the iterator" : "the iterator is closed");
     return -1;
 }
 

@@ -8,6 +8,7 @@ load_state_dict() makes the next pass go on from there.
 import itertools
 import json
 import sys
+import threading
 import weakref
 
 import numpy as np
@@ -176,6 +177,7 @@ class _Pass:
         self.under = None  # _RunPass or _SharePass
         self.active = False
         self.ended = False
+        self.reading = threading.Lock()
 
     def __iter__(self):
         return self
@@ -183,16 +185,21 @@ class _Pass:
     def _next_table(self):
         if self.ended:
             return None
-        if self.under is None:
-            self.under = self.iterable._begin()
-            self.active = True
+        if not self.reading.acquire(blocking=False):
+            raise InvalidArgument("two threads, or a function and its consumer, read from one iterator")
         try:
-            table = self.under.next()
+            if self.under is None:
+                self.under = self.iterable._begin()
+                self.active = True
+            table = None if self.ended else self.under.next()  # close() may have come meanwhile
         except BaseException:
             self.close()
             raise
+        finally:
+            self.reading.release()
         if table is None:
-            self.iterable._after = {"version": 1, "epoch": self.under.epoch + 1, "position": None}
+            if not self.ended:
+                self.iterable._after = {"version": 1, "epoch": self.under.epoch + 1, "position": None}
             self.close()
         return table
 
@@ -206,8 +213,11 @@ class _Pass:
             if not self.iterable._after or self.iterable._after["epoch"] <= self.under.epoch:
                 self._remember()
             self.active = False
-            self.iterable._owner.last_stats = self.under.stats()
             self.under.close()
+            try:
+                self.iterable._owner.last_stats = self.under.stats()
+            except _core.HeadraceError:
+                pass  # still in use, or its other end is gone
 
     def _remember(self):
         """Left in the middle: the state stays that of the last item taken."""

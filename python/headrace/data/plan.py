@@ -141,12 +141,14 @@ class Run:
 
     def stats(self):
         """JSON text of what was done so far, or when it was closed."""
-        return self.stats_text if self.feed.closed else self.feed.stats()
+        return self.stats_text or "{}" if self.feed.closed else self.feed.stats()
 
     def close(self):
         """Ends the pass. Tables that were handed out stay valid."""
-        if not self.feed.closed:
+        try:
             self.stats_text = self.feed.stats()
+        except _core.InvalidArgument:
+            pass  # closed before, or another thread is in next() and will close it
         self.feed.close()
         self._end_pools()
 

@@ -3,11 +3,10 @@
 import os
 import pickle
 import traceback
-from pathlib import Path
 
 from headrace._core import CallbackError
 
-_OURS = str(Path(__file__).resolve().parent.parent) + os.sep
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Raised in the consumer these would mean something else: the end of a loop, or of the program.
 _MISLEADING = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, KeyboardInterrupt)
 

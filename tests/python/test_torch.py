@@ -1,0 +1,148 @@
+"""Batches as torch tensors: memory, types, devices, what has no tensor."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import headrace.data as hd
+from headrace import exceptions
+
+torch = pytest.importorskip("torch")
+
+DTYPES = {
+    pa.int8(): torch.int8,
+    pa.uint8(): torch.uint8,
+    pa.int16(): torch.int16,
+    pa.uint16(): torch.uint16,
+    pa.int32(): torch.int32,
+    pa.uint32(): torch.uint32,
+    pa.int64(): torch.int64,
+    pa.uint64(): torch.uint64,
+    pa.float16(): torch.float16,
+    pa.float32(): torch.float32,
+    pa.float64(): torch.float64,
+    pa.bool_(): torch.bool,
+}
+
+
+def first(ds, **arguments):
+    return next(iter(ds.iter_torch_batches(batch_size=4, **arguments)))
+
+
+@pytest.mark.parametrize("arrow_type", DTYPES, ids=str)
+def test_types(arrow_type):
+    values = pa.array(np.array([0, 1, 1, 0, 1])).cast(arrow_type)
+    ds = hd.from_arrow(pa.table({"c": values}))
+    batches = list(ds.iter_torch_batches(batch_size=4))
+    assert batches[0]["c"].dtype == DTYPES[arrow_type] and batches[0]["c"].shape == (4,)
+    assert [v for b in batches for v in b["c"].tolist()] == [0, 1, 1, 0, 1]
+
+
+def test_shapes():
+    images = np.arange(8 * 3 * 2, dtype=np.float32).reshape(8, 3, 2)
+    table = {
+        "image": [i.tolist() for i in images],
+        "list": [[i, i + 1] for i in range(8)],
+        "y": list(range(8)),
+    }
+    batch = first(hd.from_arrow(pa.table(table)))
+    assert batch["image"].shape == (4, 3, 2) and batch["list"].shape == (4, 2) and batch["y"].shape == (4,)
+    assert first(hd.from_numpy(images))["data"].tolist() == images[:4].tolist()
+
+
+def test_tensors_are_the_consumers_own():
+    ds = hd.from_numpy(np.zeros((8, 2), np.float32)).materialize()
+    for _ in range(2):
+        for batch in ds.iter_torch_batches(batch_size=4):
+            assert batch["data"].sum() == 0
+            batch["data"] += 1
+    kept = [b["id"] for b in hd.range(1000).iter_torch_batches(batch_size=10)]
+    for t in kept:
+        t *= 2
+    assert torch.cat(kept).tolist() == list(range(0, 2000, 2))
+
+
+def test_no_warnings(recwarn):
+    list(hd.range(100).iter_torch_batches(batch_size=10))
+    list(hd.from_items([{"b": True, "x": [1.0]}] * 10).iter_torch_batches(batch_size=5))
+    assert not [w for w in recwarn if "writable" in str(w.message)]
+
+
+def test_dtypes():
+    ds = hd.from_items([{"x": [i], "y": [2 * i], "s": "t"} for i in range(4)])
+    batch = first(ds, dtypes=torch.float32)
+    assert batch["x"].dtype == batch["y"].dtype == torch.float32 and batch["s"] == ["t"] * 4
+    batch = first(ds, dtypes={"x": torch.float64})
+    assert batch["x"].dtype == torch.float64 and batch["y"].dtype == torch.int64
+    with pytest.raises(exceptions.InvalidArgument, match="'z'"):
+        first(ds, dtypes={"z": torch.float64})
+    with pytest.raises(TypeError, match="'s' is string"):
+        first(ds, dtypes={"s": torch.float64})
+    with pytest.raises(exceptions.InvalidArgument, match="collate_fn"):
+        ds.iter_torch_batches(dtypes=torch.float32, collate_fn=lambda b: b)
+
+
+def test_text_comes_as_lists():
+    batch = first(hd.from_items([{"s": "a", "b": b"x", "i": 1}, {"s": None, "b": b"y", "i": 2}]))
+    assert batch["s"] == ["a", None] and batch["b"] == [b"x", b"y"] and batch["i"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([[1, 2], [3]], "row 0 has 2 values, row 1 has 1"),
+        ([[[1]], [[2, 3]]], "row 0 has 1 values, row 1 has 2"),
+        ([[1], None], "1 of 2 rows are null"),
+        ([["a"], ["b"]], "string"),
+        ([{"a": 1}, {"a": 2}], "struct"),
+        ([datetime.datetime(2024, 1, 1)] * 2, "timestamp"),
+        ([datetime.date(2024, 1, 1)] * 2, "date32"),
+        ([1, None], "1 nulls"),
+        ([True, None], "1 nulls"),
+        ([None, None], "null"),
+    ],
+)
+def test_what_has_no_tensor(values, text):
+    with pytest.raises(exceptions.TypeMismatchError, match=text) as e:
+        first(hd.from_items([{"bad": v} for v in values]))
+    assert "'bad'" in str(e.value)
+
+
+def test_nulls_in_floats_are_nan():
+    batch = first(hd.from_arrow(pa.table({"f": pa.array([1.5, None], pa.float32())})))
+    assert batch["f"].dtype == torch.float32 and torch.isnan(batch["f"]).tolist() == [False, True]
+
+
+def test_collate():
+    def pad(batch):
+        width = max(len(t) for t in batch["t"])
+        out = np.zeros((len(batch["t"]), width), np.int64)
+        for row, t in enumerate(batch["t"]):
+            out[row, : len(t)] = t
+        batch["y"] += 1  # its own memory
+        return {"t": torch.from_numpy(out), "y": torch.from_numpy(batch["y"]), "n": [1, "a"]}
+
+    batch = first(hd.from_items([{"t": list(range(i)), "y": i} for i in range(4)]), collate_fn=pad)
+    assert batch["t"].tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 0], [0, 1, 2]]
+    assert batch["y"].tolist() == [1, 2, 3, 4] and batch["n"] == [1, "a"]
+
+
+def test_devices():
+    batch = first(hd.range(4), device="cpu")
+    assert batch["id"].device.type == "cpu"
+    meta = first(hd.range(4), device="meta")
+    assert meta["id"].device.type == "meta" and meta["id"].shape == (4,)
+    moved = first(
+        hd.range(4), device=torch.device("meta"), collate_fn=lambda b: [torch.as_tensor(b["id"]), "x"]
+    )
+    assert moved[0].device.type == "meta" and moved[1] == "x"
+    assert first(hd.range(4), pin_memory=True)["id"].tolist() == [0, 1, 2, 3]
+
+
+def test_split_gives_tensors():
+    shards = hd.range(8).streaming_split(1)
+    batches = list(shards[0].iter_torch_batches(batch_size=4))
+    assert [b["id"].tolist() for b in batches] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    batches[0]["id"] += 1
