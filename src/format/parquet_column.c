@@ -450,7 +450,8 @@ static hr_status build_leaf(part *p, const pq_node *node, hr_array **out, hr_err
     hr_status st = HR_OK;
 
     *out = NULL;
-    if (p->leaf->kind == PQ_K_BYTES && used(&p->values) == 0) /* no slots: still an offset, where the first would begin */
+    if (p->leaf->kind == PQ_K_BYTES &&
+        used(&p->values) == 0) /* no slots: still an offset, where the first would begin */
         HR_TRY(hr__growbuf_add(&p->values, zero, p->leaf->width, err));
     if (p->leaf->kind == PQ_K_NULL)
         return hr__array_new(node->field.type, p->valid.n, p->valid.n, buffers, NULL, 0, out, err);

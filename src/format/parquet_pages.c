@@ -60,6 +60,7 @@ static hr_status view(pq_cursor *c, int64_t at, int64_t n, int64_t want, const u
     int64_t keep = 0;
     hr_status st = HR_OK;
 
+    *out = NULL;
     if (n > c->end - at)
         return hr_error_set(err, HR_BAD_DATA, "%lld bytes at %lld, the column chunk ends at %lld", (long long)n,
                             (long long)at, (long long)c->end);

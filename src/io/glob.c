@@ -207,6 +207,12 @@ static char *join(listing *l, const char *folder, const char *name, size_t n)
     return hr__printf(l->out->account, "%s%s%.*s", folder, m > 0 && folder[m - 1] != '/' ? "/" : "", (int)n, name);
 }
 
+static hr_status links_loop(listing *l, const char *path)
+{
+    return hr_error_set(l->err, HR_INVALID, "%.300s...: folders without an end: does a link in it lead back to it?",
+                        path);
+}
+
 typedef hr_status entry_fn(listing *l, const char *path, const hr_stat *info, const char *pattern, int depth);
 
 /* Calls fn for the entries of a folder that fit [name, name_end) (NULL: all but hidden ones) and still exist. */
@@ -219,8 +225,7 @@ static hr_status each_entry(listing *l, const char *folder, const char *name, co
     int n;
 
     if (depth > HR_MAX_DEPTH)
-        return hr_error_set(l->err, HR_INVALID, "%s: folders are nested deeper than %d: a link that leads to itself?",
-                            where, HR_MAX_DEPTH);
+        return links_loop(l, where);
     n = hr__dir_list(where, &names);
     if (n < 0)
         return hr__error_os(l->err, n, where, "list");
@@ -235,8 +240,10 @@ static hr_status each_entry(listing *l, const char *folder, const char *name, co
         if (!path)
             HR_GO(no_memory(l, folder));
         rc = hr__file_stat(path, &info);
-        if (rc == -ENOENT || rc == -ELOOP)
+        if (rc == -ENOENT)
             continue; /* a link to nowhere, or a file that went away meanwhile */
+        if (rc == -ELOOP)
+            HR_GO(links_loop(l, path));
         if (rc < 0)
             HR_GO(hr__error_os(l->err, rc, path, "stat"));
         HR_GO(fn(l, path, &info, pattern, depth + 1));
@@ -282,7 +289,7 @@ static hr_status expand_literal(listing *l, const char *folder, const char *name
     if (!path)
         return no_memory(l, folder);
     rc = hr__file_stat(path, &info);
-    if (rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP)
+    if (rc == -ENOENT || rc == -ENOTDIR)
         goto done;
     if (rc < 0)
         HR_GO(hr__error_os(l->err, rc, path, "stat"));

@@ -1,0 +1,303 @@
+/* test_codec.c - blocks and streams of each codec, members one after the other, and input that is cut or wrong.
+ *
+ * The compressed texts were made by the codecs' own command lines, so that no test needs their compressors. */
+#include "codec/codec.h"
+#include "harness.h"
+
+#include <stdlib.h>
+
+static const char hello[] = "hello hello hello hello\n";
+#define HELLO_BYTES ((int64_t)sizeof hello - 1)
+
+#define GZIP_HELLO                                                                                                     \
+    "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\x48\xcd\xc9\xc9\x57\xc8\x40\x27\xb9\x00\x00\x88\x59\x0b\x18\x00\x00" \
+    "\x00"
+#define ZLIB_HELLO "\x78\xda\xcb\x48\xcd\xc9\xc9\x57\xc8\x40\x27\xb9\x00\x70\xbe\x08\xbb"
+#define ZSTD_HELLO "\x28\xb5\x2f\xfd\x20\x18\x6d\x00\x00\x38\x68\x65\x6c\x6c\x6f\x20\x0a\x01\x00\x99\x4b\x11"
+#define ZSTD_SUM_HELLO                                                                                                 \
+    "\x28\xb5\x2f\xfd\x04\x68\x6d\x00\x00\x38\x68\x65\x6c\x6c\x6f\x20\x0a\x01\x00\x99\x4b\x11\xa8\x7c\x2e\xa8"
+#define SNAPPY_HELLO "\x18\x14\x68\x65\x6c\x6c\x6f\x20\x42\x06\x00\x00\x0a"
+
+#define BYTES(s) { (const uint8_t *)(s), (int64_t)sizeof(s) - 1 }
+
+/* ------------------------------------------------------------------------------------------------------------- blocks */
+
+static const struct {
+    const char *codec;
+    hr_view in;
+    int64_t n_out; /* announced; 0: as many as come */
+    hr_status st;
+    const char *text;
+} blocks[] = {
+    { "gzip", BYTES(GZIP_HELLO), 0, HR_OK, "" },
+    { "gzip", BYTES(ZLIB_HELLO), 0, HR_OK, "" },
+    { "gzip", BYTES(GZIP_HELLO GZIP_HELLO GZIP_HELLO), 0, HR_OK, "" },
+    { "gzip", BYTES(GZIP_HELLO "\0\0\0"), 0, HR_OK, "" },
+    { "gzip", BYTES(GZIP_HELLO "x"), 24, HR_BAD_DATA, "1 bytes are left over" },
+    { "gzip", BYTES(GZIP_HELLO), 23, HR_BAD_DATA, "more than the 23 bytes announced" },
+    { "gzip", BYTES(GZIP_HELLO), 25, HR_BAD_DATA, "makes 24 bytes, 25 are announced" },
+    { "gzip", BYTES("\x1f\x8b garbage in here"), 25, HR_BAD_DATA, "malformed" },
+    { "gzip", BYTES(""), 1, HR_BAD_DATA, "malformed" },
+    { "gzip", BYTES(GZIP_HELLO), 1 << 20, HR_BAD_DATA, "29 bytes of gzip cannot become 1048576" },
+    { "zstd", BYTES(ZSTD_HELLO), 0, HR_OK, "" },
+    { "zstd", BYTES(ZSTD_SUM_HELLO), 0, HR_OK, "" },
+    { "zstd", BYTES(ZSTD_HELLO ZSTD_SUM_HELLO), 0, HR_OK, "" },
+    { "zstd", BYTES(ZSTD_HELLO), 23, HR_BAD_DATA, "makes 24 bytes, 23 are announced" },
+    { "zstd", BYTES(ZSTD_HELLO), 25, HR_BAD_DATA, "makes 24 bytes, 25 are announced" },
+    { "zstd", BYTES(ZSTD_HELLO "x"), 24, HR_BAD_DATA, "zstd: " },
+    { "zstd", BYTES("garbage"), 24, HR_BAD_DATA, "zstd: " },
+    { "zstd", BYTES(ZSTD_HELLO), 1 << 30, HR_BAD_DATA, "22 bytes of zstd cannot become 1073741824" },
+    { "snappy", BYTES(SNAPPY_HELLO), 0, HR_OK, "" },
+    { "snappy", BYTES(SNAPPY_HELLO), 25, HR_BAD_DATA, "makes 24 bytes, 25 are announced" },
+    { "snappy", BYTES("\x18garbage"), 24, HR_BAD_DATA, "malformed block" },
+    { "snappy", BYTES(""), 0, HR_BAD_DATA, "malformed" },
+    { "brotli", BYTES("anything"), 8, HR_UNSUPPORTED, "compressed by brotli: this build is without brotli" },
+};
+
+static int64_t times_hello(const char *codec, hr_view in)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i + 4 <= in.n; i++)
+        n += memcmp(in.data + i, strcmp(codec, "zstd") ? "\x1f\x8b\x08\x00" : "\x28\xb5\x2f\xfd", 4) == 0;
+    return HR_MAX(n, 1);
+}
+
+static bool is_hello(const uint8_t *p, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (p[i] != (uint8_t)hello[i % HELLO_BYTES])
+            return false;
+    }
+    return true;
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HR_LEN(blocks); i++) {
+        const hr_codec *c = hr__codec_by_name(blocks[i].codec);
+        int64_t n = blocks[i].n_out ? blocks[i].n_out : HELLO_BYTES * times_hello(blocks[i].codec, blocks[i].in);
+        uint8_t *in = malloc((size_t)blocks[i].in.n + 1), *out = malloc((size_t)HR_MIN(n, 4096));
+        hr_error err = HR_ERROR_INIT;
+
+        if (!c->block && blocks[i].st != HR_UNSUPPORTED)
+            goto next; /* not in this build */
+        memcpy(in, blocks[i].in.data, (size_t)blocks[i].in.n);
+        assert_status(hr__codec_block(c, (hr_view){ in, blocks[i].in.n }, out, n, &err), blocks[i].st, &err);
+        assert_contains(err.text, blocks[i].text);
+        assert_true(blocks[i].st || is_hello(out, n));
+    next:
+        free(in);
+        free(out);
+        hr_error_clear(&err);
+    }
+}
+
+static void test_prefix(void **state)
+{
+    static const char two[] = ZSTD_HELLO ZSTD_SUM_HELLO;
+    hr_view in = { (const uint8_t *)two, sizeof two - 1 };
+    hr_error err = HR_ERROR_INIT;
+    uint8_t out[100];
+
+    (void)state;
+    if (!hr__codec_zstd.prefix)
+        return;
+    for (int64_t n = 1; n < 100; n++) {
+        int64_t made;
+
+        assert_ok(hr__codec_zstd.prefix(in, out, n, &made, &err), &err);
+        assert_int_equal(made, HR_MIN(n, 2 * HELLO_BYTES));
+        assert_true(is_hello(out, made));
+    }
+}
+
+static void test_guess(void **state)
+{
+    static const hr_view none = BYTES("plain"), gz = BYTES(GZIP_HELLO), zstd = BYTES(ZSTD_HELLO), empty = { NULL, 0 };
+
+    (void)state;
+    assert_null(hr__codec_guess("a.txt", none));
+    assert_null(hr__codec_guess("a.gz/b", none));
+    assert_null(hr__codec_guess("gz", none));
+    assert_null(hr__codec_guess("a.gz", empty));
+    assert_ptr_equal(hr__codec_guess("a.txt", gz), &hr__codec_gzip);
+    assert_ptr_equal(hr__codec_guess("a.gz", zstd), &hr__codec_zstd); /* the bytes know better than the name */
+    assert_ptr_equal(hr__codec_guess("dir/a.GZ", none), &hr__codec_gzip);
+    assert_ptr_equal(hr__codec_guess("a.txt.zst", none), &hr__codec_zstd);
+    assert_string_equal(hr__codec_guess("a.br", none)->name, "brotli");
+    assert_null(hr__codec_by_name("none"));
+}
+
+/* ------------------------------------------------------------------------------------------------------------ streams */
+
+/* All of a stream, `piece` bytes at a time; counts in *n, checks that they are hellos. */
+static hr_status drain(const char *codec, const uint8_t *data, int64_t n_data, int64_t piece, int64_t *n, hr_error *err)
+{
+    uint8_t *out = malloc((size_t)piece + HELLO_BYTES);
+    hr_source *source = NULL;
+    hr_stream *s = NULL;
+    hr_status st = HR_OK;
+    int64_t got;
+
+    *n = 0;
+    HR_GO(hr__source_new_memory("in.data", data, n_data, NULL, &source, err));
+    HR_GO(hr__codec_stream(codec ? hr__codec_by_name(codec) : NULL, source, NULL, &s, err));
+    do {
+        HR_GO(hr__stream_read(s, out, piece, &got, err));
+        for (int64_t i = 0; codec && i < got; i++)
+            assert_int_equal(out[i], hello[(*n + i) % HELLO_BYTES]);
+        *n += got;
+    } while (got == piece);
+done:
+    hr__stream_close(s);
+    hr__source_unref(source);
+    free(out);
+    return st;
+}
+
+static const struct {
+    const char *codec;
+    hr_view in;
+    int64_t hellos;
+    hr_status st;
+    const char *text;
+} streams[] = {
+    { NULL, BYTES(GZIP_HELLO), 0, HR_OK, "" },
+    { "gzip", BYTES(GZIP_HELLO), 1, HR_OK, "" },
+    { "gzip", BYTES(""), 0, HR_OK, "" },
+    { "gzip", BYTES(GZIP_HELLO GZIP_HELLO), 2, HR_OK, "" },
+    { "gzip", BYTES(GZIP_HELLO "\0"), 1, HR_OK, "" },
+    { "gzip", BYTES(GZIP_HELLO GZIP_HELLO "\0\0\0\0\0\0\0\0"), 2, HR_OK, "" },
+    { "gzip", BYTES(GZIP_HELLO "\0\0x"), 1, HR_BAD_DATA, "in.data: gzip: a member is expected, found 0x00" },
+    { "gzip", BYTES("plain text"), 0, HR_BAD_DATA, "a member is expected, found 0x70" },
+    { "gzip", BYTES("\x1f\x8b\x08\x00\x00\x00\x00\x00\x02"), 0, HR_BAD_DATA, "the last member is cut short" },
+    { "gzip", BYTES("\x1f\x8bgarbage garbage garbage"), 0, HR_BAD_DATA, "in.data: gzip: " },
+    { "zstd", BYTES(ZSTD_HELLO), 1, HR_OK, "" },
+    { "zstd", BYTES(""), 0, HR_OK, "" },
+    { "zstd", BYTES(ZSTD_HELLO ZSTD_SUM_HELLO ZSTD_HELLO), 3, HR_OK, "" },
+    { "zstd", BYTES("plain text"), 0, HR_BAD_DATA, "in.data: zstd: " },
+    { "brotli", BYTES("x"), 0, HR_UNSUPPORTED, "in.data: compressed by brotli" },
+};
+
+static void test_streams(void **state)
+{
+    static const int64_t pieces[] = { 1, 5, 24, 1000 };
+    live_memory before = live_now();
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(streams); i++) {
+        const hr_codec *c = streams[i].codec ? hr__codec_by_name(streams[i].codec) : NULL;
+
+        if (c && !c->stream && streams[i].st != HR_UNSUPPORTED)
+            continue; /* not in this build */
+        for (int k = 0; k < HR_LEN(pieces); k++) {
+            hr_error err = HR_ERROR_INIT;
+            int64_t n;
+
+            assert_status(drain(streams[i].codec, streams[i].in.data, streams[i].in.n, pieces[k], &n, &err),
+                          streams[i].st, &err);
+            assert_contains(err.text, streams[i].text);
+            if (!streams[i].st)
+                assert_int_equal(n, c ? streams[i].hellos * HELLO_BYTES : streams[i].in.n);
+            hr_error_clear(&err);
+        }
+    }
+    assert_no_leak(before);
+}
+
+/* Many members: their borders fall on every place of the input buffer. Then the same, cut at every byte of the last one. */
+static void test_members(void **state)
+{
+    static const struct {
+        const char *codec;
+        hr_view member;
+    } cases[] = { { "gzip", BYTES(GZIP_HELLO) }, { "zstd", BYTES(ZSTD_SUM_HELLO) } };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(cases); i++) {
+        int64_t m = cases[i].member.n, times = 40000, n;
+        uint8_t *data = malloc((size_t)(m * times));
+        hr_error err = HR_ERROR_INIT;
+
+        for (int64_t k = 0; k < times; k++)
+            memcpy(data + k * m, cases[i].member.data, (size_t)m);
+        if (hr__codec_by_name(cases[i].codec)->stream) {
+            assert_ok(drain(cases[i].codec, data, m * times, 10007, &n, &err), &err);
+            assert_int_equal(n, times * HELLO_BYTES);
+            for (int64_t cut = 1; cut < m; cut++) {
+                assert_status(drain(cases[i].codec, data, m * 3 - cut, 100, &n, &err), HR_BAD_DATA, &err);
+                hr_error_clear(&err);
+            }
+        }
+        free(data);
+    }
+}
+
+static hr_status drain_with_faults(void *context, hr_error *err)
+{
+    const char *codec = context;
+    int64_t n;
+
+    return strcmp(codec, "gzip") ? drain(codec, (const uint8_t *)ZSTD_HELLO, sizeof ZSTD_HELLO - 1, 10, &n, err)
+                                 : drain(codec, (const uint8_t *)GZIP_HELLO, sizeof GZIP_HELLO - 1, 10, &n, err);
+}
+
+static hr_status block_with_faults(void *context, hr_error *err)
+{
+    uint8_t out[HELLO_BYTES];
+    bool zstd = strcmp(context, "zstd") == 0;
+    hr_view gz = BYTES(GZIP_HELLO), zs = BYTES(ZSTD_HELLO);
+
+    return hr__codec_block(hr__codec_by_name(context), zstd ? zs : gz, out, sizeof out, err);
+}
+
+static void test_faults(void **state)
+{
+    static char names[][5] = { "gzip", "zstd" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        if (hr__codec_by_name(names[i])->stream)
+            run_with_faults_on(drain_with_faults, names[i], HR_FAULT_MEMORY | HR_FAULT_IO);
+        if (hr__codec_by_name(names[i])->block)
+            run_with_faults_on(block_with_faults, names[i], HR_FAULT_MEMORY);
+    }
+}
+
+static void use_contexts(void *arg, int thread)
+{
+    atomic_int *failed = arg;
+    hr_view gz = BYTES(GZIP_HELLO), zs = BYTES(ZSTD_HELLO);
+    uint8_t out[HELLO_BYTES];
+
+    for (int i = 0; i < 200; i++) {
+        const hr_codec *c = (i + thread) % 2 ? &hr__codec_zstd : &hr__codec_gzip;
+        hr_error err = HR_ERROR_INIT;
+
+        if (c->block &&
+            (hr__codec_block(c, (i + thread) % 2 ? zs : gz, out, sizeof out, &err) || !is_hello(out, sizeof out)))
+            atomic_store(failed, 1);
+    }
+}
+
+static void test_threads(void **state)
+{
+    atomic_int failed = 0;
+
+    (void)state;
+    run_threads(4, use_contexts, &failed);
+    assert_int_equal(failed, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks),  cmocka_unit_test(test_prefix),  cmocka_unit_test(test_guess),
+        cmocka_unit_test(test_streams), cmocka_unit_test(test_members), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_threads),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
