@@ -391,18 +391,33 @@ static void conn_begin(conn *c)
     hr_error_clear(&e);
 }
 
+/* Is more held, here and by clients, than the limit allows? Then batches are handed out one by one. */
+static bool over_limit(const hr_ring_server *s)
+{
+    int64_t limit = hr__account_limit(s->account);
+
+    return limit > 0 && hr__arena_used(s->arena) > limit;
+}
+
+/* May this client be sent another batch, as far as its credits go? */
+static bool conn_has_credit(const conn *c)
+{
+    int64_t ahead = c->sent - c->taken;
+
+    return ahead == 0 || (ahead <= c->request.prefetch && !over_limit(c->server));
+}
+
 /* HR_BUDGET if this client holds so many batches that another one would pass the limit. */
 static hr_status conn_admit(const conn *c, hr_error *err)
 {
-    int64_t limit = hr__account_limit(c->server->account), used = hr__arena_used(c->server->arena);
     int64_t held = hr__link_outstanding(c->link) - (c->sent - c->taken);
 
-    if (limit <= 0 || used <= limit || held <= c->request.prefetch + 2)
+    if (held <= c->request.prefetch + 2 || !over_limit(c->server))
         return HR_OK;
     return hr_error_set(err, HR_BUDGET,
                         "rank %d holds %" PRId64 " batches; all that are held need %" PRId64
                         " bytes, the memory limit is %" PRId64 ": drop batches, or copy what is to be kept",
-                        c->rank, held, used, limit);
+                        c->rank, held, hr__arena_used(c->server->arena), hr__account_limit(c->server->account));
 }
 
 /* One batch, the end, or an error to the client. false: nothing now. */
@@ -440,7 +455,7 @@ static void serve_all(hr_ring_server *s)
         for (conn *c = s->conns; c; c = c->next) {
             if (c->asked && !c->dead)
                 conn_begin(c);
-            if (c->in && !c->dead && c->sent - c->taken <= c->request.prefetch)
+            if (c->in && !c->dead && conn_has_credit(c))
                 again = conn_batch(c) || again;
         }
     }

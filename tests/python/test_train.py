@@ -391,6 +391,39 @@ def test_restart_goes_on_behind_the_last_checkpoint(storage, tmp_path):
     assert "train" in state["datasets"]
 
 
+def test_half_a_checkpoint_is_not_mixed_into_the_next(storage):
+    storage.failure_config = FailureConfig(max_failures=1)
+
+    def loop(config):
+        first = not Path(config["marker"]).exists()
+        torch.distributed.barrier()
+        with tempfile.TemporaryDirectory() as folder:
+            if train.get_context().get_world_rank() == 1 and first:
+                time.sleep(0.5)  # rank 0 has copied its file by now
+                Path(config["marker"]).touch()
+                raise RuntimeError("once")
+            save(folder, train.get_context().get_world_rank(), "a")
+            if not first:
+                os.rename(Path(folder, "rank0.txt"), Path(folder, "other")) if Path(
+                    folder, "rank0.txt"
+                ).exists() else None
+            train.report({}, checkpoint=Checkpoint(folder))
+
+    result = fit(loop, storage, config={"marker": storage.storage_path + "/marker"})
+    assert sorted(p for p in os.listdir(result.checkpoint.path) if p[0] != ".") == ["other", "rank1.txt"]
+
+
+def test_ways_to_end(storage):
+    def loop():
+        train.report({"x": torch.tensor(1.5)})
+        if train.get_context().get_world_rank() == 0:
+            sys.exit()
+
+    assert fit(loop, storage).metrics["x"] == 1.5
+    with pytest.raises(TrainingFailedError, match="SystemExit: 3"):
+        fit(lambda: sys.exit(3), storage, n=1)
+
+
 def test_failures_are_counted(storage, tmp_path):
     storage.failure_config = FailureConfig(max_failures=2)
 

@@ -68,7 +68,7 @@ def run(payload: dict, channel, rank: int):
         backend = pickle.loads(payload["backend"])
         backend.start(session)
         loop, config = pickle.loads(payload["loop"])
-        value = loop() if config is None else loop(config)
+        value = call(loop, config)
     except BaseException as e:
         channel.failed(users_traceback(e), pickled(e))  # before anybody is told: who is first is the cause
         e._headrace_told = True  # the driver shows it
@@ -78,6 +78,15 @@ def run(payload: dict, channel, rank: int):
         if isinstance(shard, SplitIterator):
             shard.close()
     backend.stop()
+
+
+def call(loop, config):
+    try:
+        return loop() if config is None else loop(config)
+    except SystemExit as e:
+        if e.code:
+            raise
+        return None  # sys.exit() is one way to return
 
 
 def main() -> None:

@@ -18,9 +18,20 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+import cloudpickle
+
 from headrace.exceptions import HeadraceError
 from headrace.train.shards import ShardServer
 from headrace.train.storage import RunStorage
+
+
+def send(conn: Connection, message: tuple) -> None:
+    """By value, classes of scripts and tensors too: multiprocessing's own way would share them."""
+    conn.send_bytes(cloudpickle.dumps(message))
+
+
+def receive(conn: Connection) -> tuple:
+    return pickle.loads(conn.recv_bytes())
 
 
 @dataclass
@@ -109,9 +120,9 @@ class Control:
                 rank = self._hello(sock, conn)
                 if rank is None:
                     return
-                conn.send(("welcome", self._latest(), self.storage.staging()))
+                send(conn, ("welcome", self._latest(), self.storage.staging()))
                 while True:
-                    self._handle(rank, conn.recv())
+                    self._handle(rank, receive(conn))
             except (EOFError, OSError, ValueError):
                 pass  # the launcher sees how the process ended
             finally:
@@ -158,7 +169,7 @@ class Control:
             conn = self._conns.get(rank)
             try:
                 if conn:
-                    conn.send(answer)
+                    send(conn, answer)
             except OSError:
                 pass  # it died; the launcher sees that
 
@@ -207,7 +218,7 @@ class Channel:
         sock.connect("\0" + address)
         self._conn = Connection(sock.detach())
         self._conn.send_bytes(f"{token} {rank}".encode())
-        _, self.latest, self._staging = self._conn.recv()
+        _, self.latest, self._staging = receive(self._conn)
 
     def staging(self) -> str:
         """The folder where the files of the next checkpoint go."""
@@ -215,18 +226,18 @@ class Channel:
 
     def report(self, metrics: dict[str, Any], has_files: bool, dir_name: str | None) -> str | None:
         """Waits for all workers. The path of the newest checkpoint."""
-        self._conn.send(("report", metrics, has_files, dir_name))
-        kind, *rest = self._conn.recv()  # EOFError if the driver is gone: the worker ends
+        send(self._conn, ("report", metrics, has_files, dir_name))
+        kind, *rest = receive(self._conn)  # EOFError if the driver is gone: the worker ends
         if kind == "error":
             raise rest[0]
         latest, self._staging = rest
         return latest
 
     def done(self, value: bytes | None) -> None:
-        self._conn.send(("done", value))
+        send(self._conn, ("done", value))
 
     def failed(self, traceback: str, exception: bytes | None) -> None:
-        self._conn.send(("failed", traceback, exception))
+        send(self._conn, ("failed", traceback, exception))
 
 
 class LocalChannel:

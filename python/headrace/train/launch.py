@@ -161,6 +161,9 @@ def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> No
         command = ["-m", "headrace.train._worker", path, str(os.getpid())]
         with _Quiet(), _Signals():
             elastic_launch(config, sys.executable)(*command)
+        if control.failures:  # said so, and ended as if nothing was
+            error = _failed(control, {})
+            raise error from error.__cause__
     except ChildFailedError as e:
         error = _failed(control, e.failures)
         raise error from error.__cause__

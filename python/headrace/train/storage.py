@@ -49,12 +49,15 @@ class RunStorage:
         self.kept: list[tuple[Checkpoint, dict[str, Any]]] = []
         self.state: dict[str, Any] | None = None  # positions of the data sets at the newest checkpoint
         self.path.mkdir(parents=True, exist_ok=True)
-        for left in self.path.glob(".checkpoint_*"):
-            shutil.rmtree(left, ignore_errors=True)
         taken = [
             int(m[1]) for p in self.path.iterdir() if (m := re.fullmatch(r"checkpoint_(\d{6,})", p.name))
         ]
         self.next_index = max(taken, default=-1) + 1
+
+    def begin(self) -> None:
+        """Before workers start: what earlier ones left half done goes."""
+        for left in self.path.glob(".checkpoint_*"):
+            shutil.rmtree(left, ignore_errors=True)
 
     @property
     def latest(self) -> Checkpoint | None:

@@ -38,6 +38,8 @@ class TorchConfig:
             cpus = len(os.sched_getaffinity(0))
             torch.set_num_threads(max(1, cpus // session.local_world_size))
         if session.use_gpu:
+            if not torch.cuda.is_available():
+                raise RuntimeError("ScalingConfig(use_gpu=True): torch sees no CUDA device on this machine")
             torch.cuda.set_device(get_device())
         backend = self.backend or ("nccl" if session.use_gpu else "gloo")
         dist.init_process_group(backend, init_method="env://", timeout=timedelta(seconds=self.timeout_s))

@@ -101,6 +101,7 @@ class DataParallelTrainer:
 
     def _fit_once(self, storage: RunStorage) -> Result:
         n = self.scaling_config.num_workers
+        storage.begin()
         shards = ShardServer(self._shards(n))
         control = None
         try:
