@@ -13,6 +13,18 @@ __all__ = ["__version__", "data", "exceptions", "train"]
 _LAZY = ("data", "exceptions", "train")
 
 
+class lazy_module:
+    """Stands for a module that is imported when something of it is first used."""
+
+    def __init__(self, name):
+        self.__name = name
+
+    def __getattr__(self, name):
+        value = getattr(importlib.import_module(self.__name), name)
+        setattr(self, name, value)
+        return value
+
+
 def __getattr__(name):
     if name in _LAZY:
         return importlib.import_module(f"headrace.{name}")

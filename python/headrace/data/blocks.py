@@ -11,21 +11,7 @@ import sys
 
 import numpy as np
 
-from headrace._core import InvalidArgument, Table, TypeMismatchError, from_arrow
-
-FORMATS = ("default", "numpy", "pandas", "pyarrow", None)
-
-
-def check_format(batch_format):
-    """The format's own name, or InvalidArgument."""
-    if batch_format not in FORMATS:
-        raise InvalidArgument(
-            f"batch_format {batch_format!r}: expected 'numpy', 'pandas', 'pyarrow' or 'default'"
-        )
-    if batch_format is None:
-        return "pyarrow"
-    return "numpy" if batch_format == "default" else batch_format
-
+from headrace._core import Table, TypeMismatchError, from_arrow
 
 # ---------------------------------------------------------------------------------------------------- numpy
 

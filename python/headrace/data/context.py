@@ -1,48 +1,65 @@
 """DataContext: settings of this process, read when a run begins."""
 
-import dataclasses
 import threading
-import warnings
 
 from headrace import _core
 
 
-@dataclasses.dataclass
-class ExecutionResources:
+class _Settings:
+    """Named values with an equality, a repr and a copy."""
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
+    def __eq__(self, other):
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None
+
+    def copy(self):
+        """A copy that can be changed on its own."""
+        made = type(self).__new__(type(self))
+        for name, value in vars(self).items():
+            setattr(made, name, value.copy() if isinstance(value, _Settings) else value)
+        return made
+
+
+class ExecutionResources(_Settings):
     """What runs may use. cpu: pool threads; memory, object_store_memory: bytes for data (the smaller
     counts). gpu: accepted.
     """
 
-    cpu: float | None = None
-    gpu: float | None = None
-    object_store_memory: float | None = None
-    memory: float | None = None
+    def __init__(self, cpu=None, gpu=None, object_store_memory=None, memory=None):
+        self.cpu = cpu
+        self.gpu = gpu
+        self.object_store_memory = object_store_memory
+        self.memory = memory
 
 
-@dataclasses.dataclass
-class ExecutionOptions:
+class ExecutionOptions(_Settings):
     """How runs are carried out.
 
     preserve_order: rows come in the order of the source, whatever runs at the same time. True unless set
         otherwise; False lets tables come as they are ready, which no longer can be repeated or resumed
         exactly.
-    resource_limits, exclude_resources: ExecutionResources.
+    resource_limits, exclude_resources: ExecutionResources. Other arguments are accepted.
     """
 
-    preserve_order: bool = True
-    resource_limits: ExecutionResources = dataclasses.field(default_factory=ExecutionResources)
-    exclude_resources: ExecutionResources = dataclasses.field(default_factory=ExecutionResources)
-    locality_with_output: bool | list = False
-    actor_locality_enabled: bool = True
-    verbose_progress: bool = False
-
-    def copy(self):
-        """A copy that can be changed on its own."""
-        return dataclasses.replace(
-            self,
-            resource_limits=dataclasses.replace(self.resource_limits),
-            exclude_resources=dataclasses.replace(self.exclude_resources),
-        )
+    def __init__(
+        self,
+        resource_limits=None,
+        exclude_resources=None,
+        locality_with_output=False,
+        preserve_order=True,
+        actor_locality_enabled=True,
+        verbose_progress=False,
+    ):
+        self.preserve_order = preserve_order
+        self.resource_limits = resource_limits or ExecutionResources()
+        self.exclude_resources = exclude_resources or ExecutionResources()
+        self.locality_with_output = locality_with_output
+        self.actor_locality_enabled = actor_locality_enabled
+        self.verbose_progress = verbose_progress
 
 
 class DataContext:
@@ -143,9 +160,25 @@ def accept_cluster_arguments(where, arguments):
         raise TypeError(f"{where}() got an unexpected keyword argument '{unknown[0]}'")
     given = sorted(name for name, value in arguments.items() if value not in (None, -1))
     if given and not _warned:
+        import warnings
+
         _warned = True
         warnings.warn(
             f"{where}: {', '.join(given)} mean nothing on one machine and are ignored",
             UserWarning,
             stacklevel=3,
         )
+
+
+FORMATS = ("default", "numpy", "pandas", "pyarrow", None)
+
+
+def check_format(batch_format):
+    """The format's own name, or InvalidArgument."""
+    if batch_format not in FORMATS:
+        raise _core.InvalidArgument(
+            f"batch_format {batch_format!r}: expected 'numpy', 'pandas', 'pyarrow' or 'default'"
+        )
+    if batch_format is None:
+        return "pyarrow"
+    return "numpy" if batch_format == "default" else batch_format

@@ -7,7 +7,6 @@ needs it; torch, pandas and pyarrow are never imported here, only recognised.
 import datetime
 import decimal
 import sys
-import zoneinfo
 
 from headrace._core import TypeMismatchError
 
@@ -32,7 +31,11 @@ def zone_of(name):
     if name[:1] in "+-" and len(name) == 6:
         delta = datetime.timedelta(hours=int(name[1:3]), minutes=int(name[4:6]))
         return datetime.timezone(-delta if name[0] == "-" else delta)
-    return datetime.UTC if name == "UTC" else zoneinfo.ZoneInfo(name)
+    if name == "UTC":
+        return datetime.UTC
+    import zoneinfo
+
+    return zoneinfo.ZoneInfo(name)
 
 
 def maker(kind, unit, zone, scale):

@@ -1,26 +1,25 @@
 """Dataset: a lazy, immutable plan, with Ray Data's methods."""
 
-import dataclasses
 import functools
-import inspect
 
-from headrace import _core
+from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, Table, TypeMismatchError
-from headrace.data import blocks
-from headrace.data.context import DataContext, accept_cluster_arguments
+from headrace.data.context import DataContext, accept_cluster_arguments, check_format
 from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner
 from headrace.data.plan import Node, Run
+
+blocks = lazy_module("headrace.data.blocks")  # imports numpy
 
 BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not say
 ROW_PIECE_ROWS = 512
 ROW_PIECE_BYTES = 8 << 20
 
 
-@dataclasses.dataclass
 class TaskPoolStrategy:
     """Workers for a function; size: how many at most."""
 
-    size: int | None = None
+    def __init__(self, size=None):
+        self.size = size
 
 
 class ActorPoolStrategy:
@@ -171,6 +170,8 @@ class Dataset:
         column=None,
         batch_size=None,
     ):
+        import inspect
+
         if not callable(fn):
             raise TypeMismatchError(f"{method}: expected a function or a class, not {type(fn).__name__}")
         if inspect.isclass(fn):
@@ -247,7 +248,7 @@ class Dataset:
             fn_kwargs=fn_kwargs,
             fn_constructor_args=fn_constructor_args,
             fn_constructor_kwargs=fn_constructor_kwargs,
-            batch_format=blocks.check_format(batch_format),
+            batch_format=check_format(batch_format),
             zero_copy_batch=zero_copy_batch,
             batch_size=batch_size,
         )
@@ -358,7 +359,7 @@ class Dataset:
             compute=compute,
             concurrency=concurrency,
             options={"piece_rows": BATCH_PIECE_ROWS, "one_to_one": True},
-            batch_format=blocks.check_format(batch_format),
+            batch_format=check_format(batch_format),
             column=col,
         )
 
@@ -505,7 +506,7 @@ class Dataset:
 
     def take_batch(self, batch_size=20, *, batch_format="default"):
         """The first rows as one batch (see iter_batches), of fewer rows if there are not that many."""
-        batch_format = blocks.check_format(batch_format)
+        batch_format = check_format(batch_format)
         tables = self._tables(self.limit(batch_size)._node)
         if not tables:
             raise InvalidArgument("take_batch: the dataset is empty")

@@ -6,18 +6,18 @@ load_state_dict() makes the next pass go on from there.
 """
 
 import itertools
-import json
 import sys
 import threading
 import weakref
 
-import numpy as np
-
-from headrace import _core
+from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError, TypeMismatchError, UnsupportedError
-from headrace.data import blocks
-from headrace.data.context import DataContext
+from headrace.data.context import DataContext, check_format
 from headrace.data.plan import Run, explained
+
+json = lazy_module("json")
+np = lazy_module("numpy")
+blocks = lazy_module("headrace.data.blocks")  # imports numpy: while the engine already reads
 
 ROWS_AT_ONCE = 1024  # rows made into Python objects together
 
@@ -314,7 +314,7 @@ class DataIterator:
         tables as they come. prefetch_batches + 1 batches are alive beside those that the consumer holds.
         """
         _no_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
-        batch_format = blocks.check_format(batch_format)
+        batch_format = check_format(batch_format)
         request = _request(batch_size, drop_last, prefetch_batches)
         return Iterable(self, request, lambda table: blocks.to_format(table, batch_format))
 

@@ -4,7 +4,6 @@ import threading
 
 from headrace import _core
 from headrace._core import Plan
-from headrace.udf.pool import Pool
 
 
 class Node:
@@ -50,6 +49,8 @@ class Node:
         return self.inputs[0].plan.rebatch(self.args["n_rows"])
 
     def _calls(self):
+        from headrace.udf.pool import Pool
+
         args = self.args
         self.pool = Pool(args["spec"], args["compute"], args["least"], args["most"])
         fn = args["spec"]["fn"]

@@ -2,8 +2,6 @@
 
 import os
 
-import numpy as np
-
 from headrace._core import InvalidArgument, Table, TypeMismatchError, UnsupportedError
 from headrace._core import from_arrow as tables_of_arrow
 from headrace.data.context import accept_cluster_arguments
@@ -152,6 +150,8 @@ def from_numpy(ndarrays):
     """A row for each value along the first axis of an array, or of each array of a list; column 'data'.
     Copies.
     """
+    import numpy as np
+
     arrays = ndarrays if isinstance(ndarrays, (list, tuple)) else [ndarrays]
     for a in arrays:
         if not isinstance(a, np.ndarray):
