@@ -344,6 +344,46 @@ static void test_close_at_any_moment(void **state)
     unsetenv("HR_TEST_SLOW");
 }
 
+/* Remembers how many rows each call saw, by its first row. */
+static hr_status note_rows(void *context, void *state, const hr_table *in, hr_table **out, hr_error *err)
+{
+    (void)state;
+    (void)err;
+    ((int64_t *)context)[value_at(in, 0)] = in->n_rows;
+    *out = hr_table_ref((hr_table *)in);
+    return HR_OK;
+}
+
+/* What a function sees must not depend on how readers cut, and that depends on the budget; also behind limits and unions, whose
+ * tickets are tables as some reader cut them. */
+static void test_pieces_behind_a_limit(void **state)
+{
+    static const int64_t limits[] = { 0, 9000001, 20000003 };
+    int64_t *sizes[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        hr_plan *ins[2] = { limit_plan(range_plan(150000), 140000), range_plan(10) }, *u = NULL, *p = NULL;
+        hr_map_function fn = { .name = "fn", .call = note_rows };
+        hr_run_options options = { .prefetch = 1, .memory_limit = limits[i] };
+        hr_error err = HR_ERROR_INIT;
+
+        fn.context = sizes[i] = calloc(150000, sizeof(int64_t));
+        assert_ok(hr_plan_union(ins, 2, &u, &err), &err);
+        assert_ok(hr_plan_map(u, &fn, NULL, &p, &err), &err);
+        assert_ok(run_plan(p, &options, NULL, NULL, &err), &err);
+        assert_memory_equal(sizes[i], sizes[0], 150000 * sizeof(int64_t));
+        assert_int_equal(sizes[i][4096], 4096);
+        assert_int_equal(sizes[i][139264], 140000 - 139264);
+        hr_plan_unref(p);
+        hr_plan_unref(u);
+        hr_plan_unref(ins[0]);
+        hr_plan_unref(ins[1]);
+    }
+    for (int i = 0; i < 3; i++)
+        free(sizes[i]);
+}
+
 static void cancel_soon(void *arg, int thread)
 {
     hr_run *r = arg;
@@ -501,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_error_in_its_place),
         cmocka_unit_test(test_resume_everywhere),
         cmocka_unit_test(test_close_at_any_moment),
+        cmocka_unit_test(test_pieces_behind_a_limit),
         cmocka_unit_test(test_cancel_wakes_the_consumer),
         cmocka_unit_test(test_small_budget_finishes),
         cmocka_unit_test(test_budget_below_the_floor_is_refused),

@@ -142,6 +142,48 @@ static bool is_cut_by_limit(const hr_run *r)
     return false;
 }
 
+/* Whatever a reader cut must reach stage `s` as whole blocks of the source: cut so where the tables are read, unless they are
+ * made anew on the way. */
+static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_status st;
+
+    for (int i = 0; i < r->n_stages; i++) {
+        hr_stage *up = r->stages[i];
+
+        if (up->next != s || (up->stream && hr__op_rebatch_rows(up->stream->run.op, NULL) >= 0))
+            continue;
+        if (!up->scan) {
+            HR_TRY(cut_into_blocks(r, up, rows, err));
+            continue;
+        }
+        HR_TRY(hr__op_blocks(rows, &op, err));
+        st = add_map(r, up, op, err);
+        if (!st)
+            up->ops[up->n_ops - 1]->is_ours = true; /* keeps the reference */
+        else
+            hr__op_unref(op);
+        HR_TRY(st);
+    }
+    return HR_OK;
+}
+
+/* A function over pieces of the source, behind a limit or a union, where a ticket is a table as some reader cut it. */
+static hr_status protect_pieces(hr_run *r, hr_error *err)
+{
+    for (int k = 0; k < r->n_stages; k++) {
+        hr_stage *s = r->stages[k];
+        int64_t rows = 0;
+
+        for (int i = 0; !s->scan && i < s->n_ops; i++)
+            rows = HR_MAX(rows, s->ops[i]->run.op->piece_rows);
+        if (rows)
+            HR_TRY(cut_into_blocks(r, s, rows, err));
+    }
+    return HR_OK;
+}
+
 /* What reaches operator `i` of stage `s` (n_ops: its end) is to be written to `arena`, where another process can read it: by the last
  * operator before it that makes new columns, and by those between, which copy where they must. */
 static void write_to(hr_run *r, hr_stage *s, int i, hr_arena *arena)
@@ -191,6 +233,7 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
     hr_stage *last;
 
     HR_TRY(build(r, r->plan, &last, err));
+    HR_TRY(protect_pieces(r, err));
     r->has_limit = is_cut_by_limit(r);
     for (int i = 0; i < r->n_stages; i++) {
         hr_stage *s = r->stages[i];

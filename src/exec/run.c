@@ -120,8 +120,11 @@ static hr_status seek(hr_run *r, const hr_marker *m, hr_error *err)
         }
         if (s->scan && s->instance == m->at.instance)
             HR_TRY(hr__stage_seek(s, &m->at, err));
-        if (state)
-            HR_TRY(s->stream->run.op->cls->restore(s->stream->run.op, &s->stream_task, state, err));
+        if (!state)
+            continue;
+        HR_TRY(s->stream->run.op->cls->restore(s->stream->run.op, &s->stream_task, state, err));
+        if (s->next)
+            (void)hr__state_int(state, "ordinal", &s->next->n_taken); /* tables are numbered on */
     }
     return HR_OK;
 }
@@ -281,6 +284,8 @@ static void free_op(hr_run *r, hr_op_state *o)
             cls->thread_clear(o->run.op, &o->run, o->thread_states[i]);
     if (o->started && cls->stop)
         cls->stop(o->run.op, &o->run);
+    if (o->is_ours)
+        hr__op_unref((hr_op *)o->run.op);
     hr__free(o->thread_states);
     hr__account_unref(o->run.account);
     hr__free(o);

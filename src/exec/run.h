@@ -47,6 +47,7 @@ struct hr_op_state {
     hr_op_run run;
     hr_mem mem;
     bool started;
+    bool is_ours;           /* run.op is not the plan's: the run holds a reference */
     int64_t stall_ns;       /* HR_STALL */
     void **thread_states;   /* run->n_slots */
     atomic_llong rows_in, rows_out, bytes_out, busy_ns, calls, pending_ns;

@@ -348,6 +348,7 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     a->as_is = o->batch_rows != 0;
     a->piece_rows = o->piece_rows ? o->piece_rows : PIECE_ROWS;
     a->piece_bytes = o->piece_bytes;
+    a->base.piece_rows = a->as_is ? 0 : a->piece_rows;
     a->filter = o->filter;
     a->inline_calls = o->inline_calls;
     *out = &a->base;

@@ -260,6 +260,7 @@ static hr_status map_new(const hr_map_function *fn, const hr_map_options *o, map
     hr__op_init(&m->base, &hr__map);
     m->base.one_to_one = o->one_to_one;
     m->as_is = o->batch_rows > 0;
+    m->base.piece_rows = m->as_is ? 0 : PIECE_ROWS;
     m->fn = *fn;
     m->fn.name = m->name;
     *out = m;

@@ -81,6 +81,7 @@ struct hr_op {
     const hr_op_class *cls;
     atomic_int refs;
     bool one_to_one; /* of this one: init copies the class's, constructors may set it (a map that promises it) */
+    int64_t piece_rows; /* > 0: a function over pieces (pieces.c): its tickets must hold whole blocks of so many source rows */
 };
 void hr__op_init(hr_op *op, const hr_op_class *cls); /* refs 1 */
 hr_op *hr__op_ref(hr_op *op);
