@@ -216,34 +216,83 @@ def test_kill_and_go_on(folder, tmp_path):
     assert (tmp_path / "parts.log").read_text() == (tmp_path / "whole.log").read_text()
 
 
-def test_splits(folder):
-    def read(shards, state, n):
-        out = [[], []]
+def ranks_read(shards, state, n_batches, epochs=1):
+    """What each rank got, epoch by epoch (n_batches of the last one), and the state that rank 0 saw then."""
+    n = len(shards)
+    out, found, errors = [[] for _ in range(n)], [], []
+    barrier = threading.Barrier(n)
 
-        def consume(rank):
-            batches = shards[rank].iter_batches(batch_size=10)
-            if state:
-                batches.load_state_dict(state[0])
-            it = iter(batches)
-            for batch in it:
-                out[rank].append(batch["id"].tolist())
-                if len(out[rank]) == n:
-                    barrier.wait()
-                    if rank == 0:
-                        found.append(batches.state_dict())
-                    barrier.wait()
-                    return
+    def consume(rank):
+        batches = shards[rank].iter_batches(batch_size=10)
+        if state:
+            batches.load_state_dict(state)
+        for epoch in range(epochs):
+            seen = []
+            out[rank].append(seen)
+            for batch in batches:
+                seen.append(batch["id"].tolist())
+                if epoch == epochs - 1 and len(seen) == n_batches:
+                    break
+            else:
+                continue
+            break
+        barrier.wait(60)
+        if rank == 0:
+            found.append(batches.state_dict())
+        barrier.wait(60)
 
-        found, barrier = [], threading.Barrier(2)
-        threads = [threading.Thread(target=consume, args=(r,)) for r in range(2)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join(60)
-        return out, found
+    def run(rank):
+        try:
+            consume(rank)
+        except BaseException as e:
+            errors.append(e)
+            barrier.abort()
 
-    whole, _ = read(hd.read_parquet(folder).streaming_split(2, equal=True), None, None)
-    first, state = read(hd.read_parquet(folder).streaming_split(2, equal=True), None, 7)
-    state = json.loads(json.dumps(state))
-    rest, _ = read(hd.read_parquet(folder).streaming_split(2, equal=True), state, None)
-    assert [a + b for a, b in zip(first, rest, strict=True)] == whole
+    threads = [threading.Thread(target=run, args=(r,)) for r in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert not errors, errors
+    return out, json.loads(json.dumps(found[0]))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_splits(folder, ranks):
+    def shards():
+        return (
+            hd.read_parquet(folder).map_batches(augment, compute="threads").streaming_split(ranks, equal=True)
+        )
+
+    both, _ = ranks_read(shards(), None, None, 2)
+    first, between = ranks_read(shards(), None, None, 1)
+    assert [f[0] for f in first] == [b[0] for b in both]
+    rest, _ = ranks_read(shards(), between, None)
+    assert [r[0] for r in rest] == [b[1] for b in both]
+
+
+def test_splits_in_the_middle(folder):
+    """The one position of all ranks, taken while they hold. (For processes: test_train.py.)"""
+    shards = hd.read_parquet(folder).streaming_split(2, equal=True)
+    whole, _ = ranks_read(hd.read_parquet(folder).streaming_split(2, equal=True), None, None)
+    its = [iter(s.iter_batches(batch_size=10)) for s in shards]
+    firsts = [None, None]
+    barrier = threading.Barrier(2)
+
+    def take(rank):
+        firsts[rank] = [next(its[rank])["id"].tolist() for _ in range(7)]
+        barrier.wait(60)
+
+    threads = [threading.Thread(target=take, args=(r,)) for r in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    state = its[0].state()
+    assert state["position"] == its[1].state()["position"]
+    next(its[0])
+    with pytest.raises(exceptions.MismatchError, match="rank"):
+        its[0].state()
+    fresh = hd.read_parquet(folder).streaming_split(2, equal=True)
+    rest, _ = ranks_read(fresh, state, None)
+    assert [first + r[0] for first, r in zip(firsts, rest, strict=True)] == [w[0] for w in whole]

@@ -148,9 +148,7 @@ class Iterable:
         one = self._pass and self._pass()
         if one is not None and one.active:
             return one.state()
-        return dict(
-            self._resume or self._after or {"version": 1, "epoch": self._owner.epochs_begun, "position": None}
-        )
+        return dict(self._resume or self._owner._between(self._after))
 
     def load_state_dict(self, state):
         """The next pass goes on from `state`, of an iterable with the same plan and the same batches
@@ -297,6 +295,10 @@ class DataIterator:
     def _pass(self, request, epoch, position):
         raise NotImplementedError
 
+    def _between(self, after):
+        """The state while no pass is under way; after: where the last one of an iterable ended, or None."""
+        return after or {"version": 1, "epoch": self.epochs_begun, "position": None}
+
     def iter_batches(
         self,
         *,
@@ -433,6 +435,10 @@ class SplitIterator(DataIterator):
 
     def _pass(self, request, epoch, position):
         return _SharePass(self._source, request, epoch, position)
+
+    def _between(self, after):
+        position = self._source.position()
+        return {"version": 1, "epoch": json.loads(position)["epoch"], "position": position}
 
     def schema(self):
         """The Schema of the whole dataset."""
