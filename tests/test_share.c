@@ -163,7 +163,7 @@ static void threads_share_an_arena(void **state)
     assert_no_leak(before);
 }
 
-/* ---------------------------------------------------------------------------------------------------- growing, giving back */
+/* --------------------------------------------------------------------------------------------- growing, giving back */
 
 static void it_grows_in_steps_and_is_charged(void **state)
 {
@@ -276,7 +276,7 @@ static void a_retired_segment_is_not_used_again(void **state)
     assert_no_leak(before);
 }
 
-/* ------------------------------------------------------------------------------------------------------ forks, faults */
+/* ---------------------------------------------------------------------------------------------------- forks, faults */
 
 static void a_forked_child_only_reads(void **state)
 {

@@ -1,17 +1,21 @@
-/* arena.c - exchange arenas: memory that other processes may map. With wire.c and link.c it is what the design calls share.
+/* arena.c - exchange arenas: memory that other processes may map. With wire.c and link.c it is what the design calls
+ * share.
  *
- * An arena is a list of memfd segments, cut into blocks. The first has 1 MiB, the next as much as there is already, up to
- * 16 MiB, or a sixteenth of what there is, so that large arenas do not run out of descriptors; a request that is larger
- * gets a segment of its own size.
+ * An arena is a list of memfd segments, cut into blocks. The first has 1 MiB, the next as much as there is already, up
+ * to 16 MiB, or a sixteenth of what there is, so that large arenas do not run out of descriptors; a request that is
+ * larger gets a segment of its own size.
  *
- * 1. What describes blocks is in private memory: a peer that writes where it should not can spoil contents, not the lists.
- * 2. A free block is merged with its free neighbours and kept in a list of its size class, the newest first; a request takes
- *    from the smallest class that has one. So memory that was used before is used again, and the untouched rest of a segment,
- *    which is its largest free block, comes last: first touch of shared pages is several times slower than a copy.
- * 3. An empty segment is given back when what is left would still hold the most that was used in the last seconds, or when the
- *    account or the process is over its limit. Its pages are punched out, which frees them whoever still maps them.
- * 4. A segment is retired when a peer reads there that will never tell us when it is done (link.c). It gets no new blocks and
- *    goes when ours are free, without punching: contents stay what they were until the peer unmaps them.
+ * 1. What describes blocks is in private memory: a peer that writes where it should not can spoil contents, not the
+ *    lists.
+ * 2. A free block is merged with its free neighbours and kept in a list of its size class, the newest first; a request
+ *    takes from the smallest class that has one. So memory that was used before is used again, and the untouched rest
+ *    of a segment, which is its largest free block, comes last: first touch of shared pages is several times slower
+ *    than a copy.
+ * 3. An empty segment is given back when what is left would still hold the most that was used in the last seconds, or
+ *    when the account or the process is over its limit. Its pages are punched out, which frees them whoever still maps
+ *    them.
+ * 4. A segment is retired when a peer reads there that will never tell us when it is done (link.c). It gets no new
+ *    blocks and goes when ours are free, without punching: contents stay what they were until the peer unmaps them.
  * 5. Segments are charged whole, to the arena's account.
  *
  * A forked child has the buffers, which it may read, but neither allocates nor frees in its parent's segments.
@@ -27,9 +31,9 @@
 #define SEGMENT_BYTES ((int64_t)16 << 20)
 #define SEGMENT_ROUND ((int64_t)2 << 20)
 #define KEEP_BYTES ((int64_t)32 << 20) /* an arena of this size gives nothing back */
-#define MIN_REST 256                   /* a smaller rest stays with its block */
+#define MIN_REST 256 /* a smaller rest stays with its block */
 #define PERIOD_NS ((int64_t)1000000000)
-#define MAX_LOOKS 8                    /* into the list of a block's own class, where not all are large enough */
+#define MAX_LOOKS 8 /* into the list of a block's own class, where not all are large enough */
 #define MAX_BYTES ((int64_t)1 << 46)
 
 #define CLASS_0_LOG 7 /* 128 bytes: 64 of data, 64 of slack */
@@ -41,7 +45,7 @@ typedef struct hr_block {
     int64_t offset, n_bytes; /* multiples of ALIGN */
     bool free;
     struct hr_block *before, *after; /* in the segment; a spare one's next is `after` */
-    struct hr_block *next, *prev;    /* free: of its class */
+    struct hr_block *next, *prev; /* free: of its class */
 } block;
 
 typedef struct arena_buffer {
@@ -60,7 +64,7 @@ struct hr_arena {
     uint64_t in_use[N_WORDS]; /* bits: the class's list is not empty */
     block *spare;
     int64_t peak, peak_before; /* of used bytes, in this period and the one before */
-    int64_t period_ns;         /* when it began */
+    int64_t period_ns; /* when it began */
     _Atomic int64_t n_bytes, n_used;
 };
 
@@ -69,7 +73,7 @@ static _Atomic uint64_t n_gone;
 
 static bool is_ours(const hr_arena *a) { return a->pid == hr__pid(); }
 
-/* -------------------------------------------------------------------------------------------------------- segments */
+/* --------------------------------------------------------------------------------------------------------- segments */
 
 hr_segment *hr__segment_ref(hr_segment *s)
 {
@@ -142,7 +146,7 @@ static void segment_give_back(hr_segment *s, bool punch)
     hr__account_add(account, -n, -1);
 }
 
-/* ---------------------------------------------------------------------------------------------- blocks; arena->lock is held */
+/* -------------------------------------------------------------------------------------- blocks; arena->lock is held */
 
 /* The class whose blocks have at least class_bytes(c), the largest such. */
 static int class_of(int64_t n)
@@ -216,7 +220,9 @@ static void split_locked(hr_arena *a, block *b, int64_t n)
     block *rest = a->spare;
 
     a->spare = rest->after;
-    *rest = (block){ .segment = b->segment, .offset = b->offset + n, .n_bytes = b->n_bytes - n, .before = b, .after = b->after };
+    *rest = (block){
+        .segment = b->segment, .offset = b->offset + n, .n_bytes = b->n_bytes - n, .before = b, .after = b->after
+    };
     if (rest->after)
         rest->after->before = rest;
     b->after = rest;
@@ -328,7 +334,7 @@ static hr_segment *trim_locked(hr_arena *a, int64_t keep)
     return out;
 }
 
-/* --------------------------------------------------------------------------------------------------------- the arena */
+/* -------------------------------------------------------------------------------------------------------- the arena */
 
 hr_status hr__arena_new(hr_account *account, const char *name, hr_arena **out, hr_error *err)
 {
@@ -399,7 +405,7 @@ int64_t hr__arena_trim(hr_arena *a, int64_t keep_bytes)
     return give_back_all(out);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- growing */
+/* ---------------------------------------------------------------------------------------------------------- growing */
 
 static int64_t next_segment_bytes(const hr_arena *a, int64_t n)
 {
@@ -463,7 +469,7 @@ static hr_status block_new(hr_arena *a, int64_t n, block **out, hr_error *err)
     return HR_OK;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- buffers */
+/* ---------------------------------------------------------------------------------------------------------- buffers */
 
 hr_status hr__arena_buffer(hr_arena *a, int64_t n_bytes, hr_buffer **out, hr_error *err)
 {
@@ -473,8 +479,8 @@ hr_status hr__arena_buffer(hr_arena *a, int64_t n_bytes, hr_buffer **out, hr_err
 
     *out = NULL;
     if (!is_ours(a))
-        return hr_error_set(err, HR_INVALID, "%s: shared memory of process %d cannot be allocated in process %d", a->name,
-                            a->pid, hr__pid());
+        return hr_error_set(err, HR_INVALID, "%s: shared memory of process %d cannot be allocated in process %d",
+                            a->name, a->pid, hr__pid());
     if (n_bytes < 0 || n_bytes > MAX_BYTES)
         return hr__error_memory(err, "arena", n_bytes);
     if (!(b = hr__zalloc(a->account, sizeof *b)))

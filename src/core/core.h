@@ -68,7 +68,7 @@ int64_t hr__account_used(const hr_account *a);
 int64_t hr__account_peak(const hr_account *a);
 int64_t hr__account_limit(const hr_account *a); /* the smallest of its own and its ancestors' limits */
 void hr__account_charge(hr_account *a, int64_t n_bytes); /* memory we did not allocate (a worker's private bytes); n may be < 0 */
-/* For those who allocate by themselves (mem.c, buffer.c, share.c): charged, and counted as live. Each block is a reference
+/* For those who allocate by themselves (mem.c, buffer.c, arena.c): charged, and counted as live. Each block is a reference
  * on `a`; give back by the negative numbers. Before the memory is asked for, so that the pool makes room first. */
 void hr__account_add(hr_account *a, int64_t n_bytes, int n_blocks);
 
@@ -120,7 +120,7 @@ typedef struct hr_mem {
     hr_arena *arena;
 } hr_mem;
 
-/* hr_buffer.kind. share.c makes the last two; hr__buffer_unref hands them to hr__arena_buffer_free. */
+/* hr_buffer.kind. arena.c and wire.c make the last two; hr__buffer_unref hands them to hr__arena_buffer_free. */
 enum {
     HR_BUFFER_INLINE, /* small: the bytes follow the struct, one hr__alloc */
     HR_BUFFER_POOLED, /* a map of our own */
@@ -136,12 +136,12 @@ typedef struct hr_buffer {
     uint8_t *data;  /* written by its maker before it is shared, then never */
     int64_t n_bytes;
     atomic_int refs;
-    uint8_t kind;   /* private to buffer.c and share.c */
+    uint8_t kind;   /* private to buffer.c, arena.c, wire.c */
     int64_t capacity;
     hr_account *account;
     void *owner;                    /* arena, parent buffer, or foreign owner */
     void (*release)(void *owner);   /* foreign memory only */
-    int64_t place;                  /* share.c: segment and offset */
+    int64_t place;                  /* arena.c, wire.c: offset in its segment */
 } hr_buffer;
 
 /* Contents undefined, but the slack is zero. From the pool: fresh pages are the exception. */

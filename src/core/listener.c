@@ -1,11 +1,11 @@
 /* listener.c - how two processes meet: an abstract socket, the same user, and a token.
  *
- * Abstract names are seen by all users of the machine, and any of them may connect. The kernel says who it is; other users are
- * turned away by both sides. The token keeps out processes of the same user that took a wrong name from somewhere: it is the
- * first packet, and is compared without telling by the time taken how much of it was right.
+ * Abstract names are seen by all users of the machine, and any of them may connect. The kernel says who it is; other
+ * users are turned away by both sides. The token keeps out processes of the same user that took a wrong name from
+ * somewhere: it is the first packet, and is compared without telling by the time taken how much of it was right.
  *
- * Who has connected but not yet said its token is a *guest*. Guests and the socket are in one watch, whose descriptor can be
- * polled, so that accepting never waits for anybody. Guests that say nothing are turned away after a while.
+ * Who has connected but not yet said its token is a *guest*. Guests and the socket are in one watch, whose descriptor
+ * can be polled, so that accepting never waits for anybody. Guests that say nothing are turned away after a while.
  * Lock: listener->lock, a leaf. */
 #include "core/share.h"
 
@@ -39,7 +39,7 @@ struct hr_listener {
     int n_guests;
 };
 
-/* ---------------------------------------------------------------------------------------------------------- addresses */
+/* -------------------------------------------------------------------------------------------------------- addresses */
 
 static int hex_digit(char c)
 {
@@ -91,7 +91,7 @@ static hr_status random_address(char **out, hr_error *err)
     return *out ? HR_OK : hr__error_memory(err, "address", sizeof text);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- listening */
+/* -------------------------------------------------------------------------------------------------------- listening */
 
 hr_status hr__listener_open(const char *address, hr_listener **out, hr_error *err)
 {
@@ -243,7 +243,7 @@ hr_status hr__listener_accept(hr_listener *l, hr_account *account, hr_arena *are
     return st ? st : HR_PENDING;
 }
 
-/* --------------------------------------------------------------------------------------------------------- connecting */
+/* ------------------------------------------------------------------------------------------------------- connecting */
 
 /* -> fd. A full backlog empties soon. */
 static int connect_to(const char *name)

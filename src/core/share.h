@@ -1,19 +1,17 @@
 /* share.h - what arena.c, wire.c, link.c and listener.c know of each other. Nobody else includes it.
  *
- * arena.c     segments of shared memory, blocks in them
- * wire.c      packets: what a table looks like between processes, and what one end knows of the other
- * wire_schema.c
- * link.c      the socket: sending, receiving, giving back
- * listener.c  how two ends meet
+ * arena.c                  segments of shared memory, blocks in them wire.c, wire_schema.c    packets: what a table
+ * looks like between processes, and what one end knows of the other link.c, link_send.c      the socket: sending,
+ * receiving, giving back listener.c               how two ends meet
  *
- * A *segment* is a memfd. Its number is unique in the process that made it and is never used again. A *hold* is what keeps
- * a received message's memory: one for all of its buffers. */
+ * A *segment* is a memfd. Its number is unique in the process that made it and is never used again. A *hold* is what
+ * keeps a received message's memory: one for all of its buffers. */
 #ifndef HR_SHARE_H
 #define HR_SHARE_H
 
 #include "core/core.h"
 
-/* ------------------------------------------------------------------------------------------------- our side: arena.c */
+/* ------------------------------------------------------------------------------------------------ our side: arena.c */
 
 typedef struct hr_segment {
     atomic_int refs; /* the arena's, and one for each link whose peer maps it */
@@ -34,11 +32,11 @@ void hr__segment_unref(hr_segment *s);
 uint64_t hr__segments_gone(void); /* grows whenever a segment is given back */
 /* Where b's bytes are, if in an arena of this process, slices too; else NULL. Borrowed from b. */
 hr_segment *hr__buffer_segment(const hr_buffer *b, int64_t *offset);
-/* No block of it is used again: a peer goes on reading there that cannot tell us when it is done. Its pages are freed when
- * nobody maps them. */
+/* No block of it is used again: a peer goes on reading there that cannot tell us when it is done. Its pages are freed
+ * when nobody maps them. */
 void hr__segment_retire(hr_segment *s);
 
-/* --------------------------------------------------------------------------------------------------- packets: wire.c */
+/* -------------------------------------------------------------------------------------------------- packets: wire.c */
 
 #define HR_PACKET_BYTES 60000 /* at most; the rest goes into a block */
 #define HR_WIRE_SCHEMAS 64    /* that both ends remember */
@@ -134,9 +132,10 @@ typedef struct hr_incoming {
     const hr_released *released; /* RELEASE: in the packet */
     int n_released;
 } hr_incoming;
-/* Decodes one packet; nothing in it is trusted. *fd (-1: none came) is taken if it is used, and then -1. `data` is aligned
- * to 8. HR_NO_MEMORY: may be tried again; HR_BAD_DATA: whoever sent this is damaged. */
-hr_status hr__peer_packet(hr_peer *p, const void *data, int64_t n, int *fd, hr_incoming *out, hr_error *err) HR_MUST_USE;
+/* Decodes one packet; nothing in it is trusted. *fd (-1: none came) is taken if it is used, and then -1. `data` is
+ * aligned to 8. HR_NO_MEMORY: may be tried again; HR_BAD_DATA: whoever sent this is damaged. */
+hr_status hr__peer_packet(hr_peer *p, const void *data, int64_t n, int *fd, hr_incoming *out,
+                          hr_error *err) HR_MUST_USE;
 
 /* What is to be sent of a table, and what it needs. */
 typedef struct hr_wire {
@@ -147,14 +146,16 @@ typedef struct hr_wire {
     bool sole;             /* set before; stays as long as nobody else uses what was added */
 } hr_wire;
 void hr__wire_clear(hr_wire *w);
-hr_status hr__wire_segment(hr_wire *w, hr_segment *s, hr_error *err) HR_MUST_USE; /* adds it if it is not there; shares */
+/* Adds it if it is not there. Shares. */
+hr_status hr__wire_segment(hr_wire *w, hr_segment *s, hr_error *err) HR_MUST_USE;
 /* Adds a column. *sent is new: `a` itself if it lies where the peer can read it, else a copy in mem->arena. */
-hr_status hr__wire_column(hr_wire *w, hr_peer *p, const hr_mem *mem, hr_array *a, hr_array **sent, hr_error *err) HR_MUST_USE;
+hr_status hr__wire_column(hr_wire *w, hr_peer *p, const hr_mem *mem, hr_array *a, hr_array **sent,
+                          hr_error *err) HR_MUST_USE;
 
 /* Visits the buffers of an array and of all below it. */
 void hr__array_buffers(const hr_array *a, void (*fn)(void *context, hr_buffer *b), void *context);
 
-/* ----------------------------------------------------------------------------------------------------- wire_schema.c */
+/* ---------------------------------------------------------------------------------------------------- wire_schema.c */
 
 /* What is left to read. */
 typedef struct hr_cursor {

@@ -1,17 +1,17 @@
 /* wire.c - what travels between two processes: packets, schemas, tables without their bytes.
  *
- * A packet is a fixed struct that begins with a hr_packet_head, in the byte order of the machine, which both ends share.
- * A message's body follows it: [schema] [columns] [bytes], or lies in a block if it is too long for a packet.
+ * A packet is a fixed struct that begins with a hr_packet_head, in the byte order of the machine, which both ends
+ * share. A message's body follows it: [schema] [columns] [bytes], or lies in a block if it is too long for a packet.
  *
  *   schema   see wire_schema.c; sent once, later messages name its number
  *   column   wire_array, wire_buffer for each of its buffers, then its children, whose number and types the schema says
  *
- * A buffer is a segment's number, an offset and a size. The receiver mapped the segment when its descriptor came. A buffer may
- * also be the receiver's own: what was received and goes back is not copied, but named.
+ * A buffer is a segment's number, an offset and a size. The receiver mapped the segment when its descriptor came. A
+ * buffer may also be the receiver's own: what was received and goes back is not copied, but named.
  *
- * Everything received is checked before it is used: sizes, numbers, ranges, alignment here, then what the values mean by
- * hr__table_check. That is a guard against damaged peers. It is none against a malicious one of the same user, who may
- * change shared bytes after they were checked (and could as well attach a debugger). */
+ * Everything received is checked before it is used: sizes, numbers, ranges, alignment here, then what the values mean
+ * by hr__table_check. That is a guard against damaged peers. It is none against a malicious one of the same user, who
+ * may change shared bytes after they were checked (and could as well attach a debugger). */
 #include "core/share.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ hr_status hr__wire_short(const char *what, hr_error *err)
     return hr_error_set(err, HR_BAD_DATA, "link: %s is cut short", what);
 }
 
-/* -------------------------------------------------------------------------------------------------------- columns, both */
+/* ---------------------------------------------------------------------------------------------------- columns, both */
 
 typedef struct wire_array {
     int64_t length, offset, null_count;
@@ -87,7 +87,7 @@ void hr__array_buffers(const hr_array *a, void (*fn)(void *context, hr_buffer *b
         hr__array_buffers(a->children[i], fn, context);
 }
 
-/* ------------------------------------------------------------------------------------------- the peer's segments, mapped */
+/* -------------------------------------------------------------------------------------- the peer's segments, mapped */
 
 struct hr_map {
     atomic_int refs;
@@ -213,7 +213,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------- columns, out */
+/* ----------------------------------------------------------------------------------------------------- columns, out */
 
 void hr__wire_clear(hr_wire *w)
 {
@@ -259,8 +259,7 @@ static bool placed(hr_peer *p, const hr_array *a)
     hr_segment *s;
 
     for (int i = 0; i < n_buffers(a->type); i++)
-        if (a->buffers[i] &&
-            (!place_of(p, a->buffers[i], &where, &s) || where.offset % alignment(a->type, i)))
+        if (a->buffers[i] && (!place_of(p, a->buffers[i], &where, &s) || where.offset % alignment(a->type, i)))
             return false;
     for (int i = 0; i < a->n_children; i++)
         if (!placed(p, a->children[i]))
@@ -332,7 +331,7 @@ hr_status hr__wire_column(hr_wire *w, hr_peer *p, const hr_mem *mem, hr_array *a
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- columns, in */
+/* ------------------------------------------------------------------------------------------------------ columns, in */
 
 /* A table that is being read. */
 typedef struct reading {
@@ -390,8 +389,8 @@ static hr_status take_buffer(reading *r, const hr_type *t, int i, bool own, hr_b
     if (w.n_bytes == 0)
         return hr__buffer_new(&(hr_mem){ .account = r->peer->account }, 0, out, err);
     if (w.offset % alignment(t, i))
-        return hr_error_set(err, HR_BAD_DATA, "link: values at offset %lld, not a multiple of %lld", (long long)w.offset,
-                            (long long)alignment(t, i));
+        return hr_error_set(err, HR_BAD_DATA, "link: values at offset %lld, not a multiple of %lld",
+                            (long long)w.offset, (long long)alignment(t, i));
     if (!own)
         return peer_buffer_new(r, &w, out, err);
     if (!r->peer->own || w.n_bytes < 0 || w.offset < 0)
@@ -481,7 +480,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------- messages, in */
+/* ----------------------------------------------------------------------------------------------------- messages, in */
 
 /* A message's body, wherever it is. */
 typedef struct body {
@@ -497,7 +496,8 @@ static hr_status body_open(hr_peer *p, const hr_packet_message *m, const uint8_t
 
     *out = (body){ .data = after };
     if (m->n_schema < 0 || m->n_columns_bytes < 0 || m->n_bytes < 0 ||
-        __builtin_add_overflow(m->n_schema, m->n_columns_bytes, &n_head) || __builtin_add_overflow(n_head, m->n_bytes, &n))
+        __builtin_add_overflow(m->n_schema, m->n_columns_bytes, &n_head) ||
+        __builtin_add_overflow(n_head, m->n_bytes, &n))
         return hr_error_set(err, HR_BAD_DATA, "link: a message with a size that is none");
     if ((m->flags & HR_MESSAGE_OUTSIDE ? 0 : n) != n_after)
         return hr_error_set(err, HR_BAD_DATA, "link: a message of %lld bytes in a packet with %lld", (long long)n,
@@ -520,7 +520,8 @@ static void body_close(body *b)
     map_unref(b->map);
 }
 
-static hr_status learn_schema(hr_peer *p, const hr_packet_message *m, const uint8_t *data, hr_schema **out, hr_error *err)
+static hr_status learn_schema(hr_peer *p, const hr_packet_message *m, const uint8_t *data, hr_schema **out,
+                              hr_error *err)
 {
     hr_schema *s = NULL;
 
@@ -558,7 +559,9 @@ static hr_status take_message(hr_peer *p, const hr_packet_message *m, const body
     hr_schema *schema = NULL;
 
     if (m->flags & HR_MESSAGE_TABLE) {
-        reading r = { p, hold, { head + m->n_schema, head + m->n_schema + m->n_columns_bytes }, m->flags & HR_MESSAGE_SOLE };
+        reading r = {
+            p, hold, { head + m->n_schema, head + m->n_schema + m->n_columns_bytes }, m->flags & HR_MESSAGE_SOLE
+        };
         HR_TRY(learn_schema(p, m, head, &schema, err));
         HR_TRY(take_table(&r, schema, m->n_rows, &out->table, err));
     } else if (m->n_schema || m->n_columns_bytes) {
@@ -604,7 +607,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------- other packets, in */
+/* ------------------------------------------------------------------------------------------------ other packets, in */
 
 static hr_status packet_segment(hr_peer *p, const uint8_t *data, int64_t n, int *fd, hr_error *err)
 {
@@ -620,8 +623,9 @@ static hr_status packet_segment(hr_peer *p, const uint8_t *data, int64_t n, int 
     if (*fd < 0)
         return hr_error_set(err, HR_BAD_DATA, "link: segment %llu without a descriptor", (unsigned long long)s.id);
     if ((rc = hr__memfd_check(*fd, &found)))
-        return rc == -EPERM || rc == -EINVAL ? hr_error_set(err, HR_BAD_DATA, "link: segment %llu can shrink", (unsigned long long)s.id)
-                                             : hr__error_os(err, rc, "link", "a segment");
+        return rc == -EPERM || rc == -EINVAL
+                   ? hr_error_set(err, HR_BAD_DATA, "link: segment %llu can shrink", (unsigned long long)s.id)
+                   : hr__error_os(err, rc, "link", "a segment");
     if (!s.id || s.n_bytes <= 0 || s.n_bytes != found)
         return hr_error_set(err, HR_BAD_DATA, "link: segment %llu of %lld bytes has %lld", (unsigned long long)s.id,
                             (long long)s.n_bytes, (long long)found);
@@ -678,8 +682,8 @@ hr_status hr__peer_packet(hr_peer *p, const void *data, int64_t n, int *fd, hr_i
         return hr__wire_short("a packet", err);
     memcpy(&h, data, sizeof h);
     if (h.magic != MAGIC || h.version != VERSION)
-        return hr_error_set(err, HR_BAD_DATA, "link: a packet of protocol %08x version %u, expected %08x version %u", h.magic,
-                            h.version, MAGIC, VERSION);
+        return hr_error_set(err, HR_BAD_DATA, "link: a packet of protocol %08x version %u, expected %08x version %u",
+                            h.magic, h.version, MAGIC, VERSION);
     out->what = h.what;
     switch (h.what) {
     case HR_PACKET_MESSAGE: return packet_message(p, data, n, out, err);

@@ -4,8 +4,8 @@
  *   fields   int32 n, field * n
  *   field    int32 n, name; int32 n, Arrow format; int32 flags (nullable, keys sorted); int64 n, metadata; fields
  *
- * Tensors travel as their storage with its metadata, as in Arrow. What is read is not trusted: counts are limited by the
- * bytes that are there, nesting by HR_MAX_DEPTH, and metadata has to be whole, since it is handed out as it is. */
+ * Tensors travel as their storage with its metadata, as in Arrow. What is read is not trusted: counts are limited by
+ * the bytes that are there, nesting by HR_MAX_DEPTH, and metadata has to be whole, since it is handed out as it is. */
 #include "core/share.h"
 
 #define MAX_FIELDS (1 << 20)
@@ -27,7 +27,7 @@ static bool metadata_valid(const uint8_t *m, int64_t n_bytes)
     return n >= 0 && HR_MAX(at, (int64_t)sizeof n) == n_bytes;
 }
 
-/* -------------------------------------------------------------------------------------------------------- schemas, out */
+/* ----------------------------------------------------------------------------------------------------- schemas, out */
 
 enum { FIELD_NULLABLE = 1, FIELD_SORTED = 2 };
 
@@ -80,7 +80,7 @@ hr_status hr__wire_schema(const hr_schema *s, hr_text *out, hr_error *err)
     return out->failed ? hr__error_memory(err, "link", out->n) : HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------- schemas, in */
+/* ------------------------------------------------------------------------------------------------------ schemas, in */
 
 /* A new string of `cap` bytes at most. */
 static hr_status take_text(hr_cursor *c, int64_t cap, char **out, hr_error *err)

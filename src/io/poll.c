@@ -1,13 +1,13 @@
 /* poll.c - the poller's thread.
  *
- * What is waited for is a list of entries: descriptors, and ticks, whose fd is -1. Each has a number that is never used again
- * and comes back with the event, so that an event which was on its way when its entry was removed finds nothing.
+ * What is waited for is a list of entries: descriptors, and ticks, whose fd is -1. Each has a number that is never used
+ * again and comes back with the event, so that an event which was on its way when its entry was removed finds nothing.
  *
- * Removing waits while the entry's callback runs, unless it is the poller's thread that removes. Nothing else waits.
- * A thread that was never stopped ends with the process.
+ * Removing waits while the entry's callback runs, unless it is the poller's thread that removes. Nothing else waits. A
+ * thread that was never stopped ends with the process.
  *
- * Forks: the lock survives (os.h). The child finds another pid in the state, closes what it inherited, and begins anew; the
- * parent's registrations are the parent's, closing our descriptor of its watch leaves them alone.
+ * Forks: the lock survives (os.h). The child finds another pid in the state, closes what it inherited, and begins anew;
+ * the parent's registrations are the parent's, closing our descriptor of its watch leaves them alone.
  * Lock: poller.lock is a leaf. It is not held while a callback runs. */
 #include "io/poll.h"
 
@@ -86,7 +86,7 @@ static void poller_lock(void)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------- the thread */
+/* ------------------------------------------------------------------------------------------------------- the thread */
 
 /* Calls the entry's function, unless it was removed. */
 static void run(uint64_t id)
@@ -200,7 +200,7 @@ void hr__poller_stop(void)
     entries_free(old);
 }
 
-/* --------------------------------------------------------------------------------------------------- adding, removing */
+/* ------------------------------------------------------------------------------------------------- adding, removing */
 
 /* What is waited for has its name by its fd, a tick by function and context. */
 static bool is_called(const entry *e, int fd, void (*fn)(void *), const void *context)
