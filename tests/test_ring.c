@@ -501,13 +501,56 @@ static void batches_held(void **state)
     assert_ok(hr_set_memory_limit(0, &err), &err);
 }
 
+/* One rank, its server in the same process: both ends meet every fault. */
+static hr_status one_rank(hr_error *err)
+{
+    const hr_split_request q = { .batch_rows = BATCH, .prefetch = 1 };
+    hr_feed_options o = { .struct_bytes = sizeof o };
+    hr_status st = HR_OK;
+    house h = { 0 };
+    hr_ring *r = NULL;
+    hr_table *t = NULL;
+    hr_schema *schema = NULL;
+    char *at = NULL;
+
+    HR_GO(hr_plan_range(BATCH * 3, "x", &h.plan, err));
+    HR_GO(hr__split_new(h.plan, 1, HR_TAIL_EQUAL, &o, &h.split, err));
+    HR_GO(hr__ring_serve(&h.split, 1, &h.server, &h.address, err));
+    HR_GO(hr__ring_connect(h.address, 0, 0, 5000, &r, err));
+    HR_GO(hr__ring_schema(r, 5000, &schema, err));
+    HR_GO(begin(r, &q, err));
+    do {
+        hr_table_unref(t);
+        t = NULL;
+        HR_GO(next(r, &t, err));
+    } while (t);
+    HR_GO(hr__ring_position(r, 5000, &at, err));
+    HR_GO(hr__ring_restore(r, at, 5000, err));
+done:
+    hr_string_free(at);
+    hr__schema_unref(schema);
+    hr_table_unref(t);
+    hr__ring_close(r);
+    hr__ring_stop(h.server);
+    hr__split_unref(h.split);
+    hr_plan_unref(h.plan);
+    hr_string_free(h.address);
+    return st;
+}
+
+static void faults(void **state)
+{
+    (void)state;
+    run_with_faults(one_rank, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_rows),       cmocka_unit_test(a_client_is_killed),
         cmocka_unit_test(a_client_fails), cmocka_unit_test(the_server_is_killed),
         cmocka_unit_test(refused),        cmocka_unit_test(positions),
-        cmocka_unit_test(batches_held),
+        cmocka_unit_test(batches_held),   cmocka_unit_test(faults),
     };
 
     program = argv[0];

@@ -355,7 +355,7 @@ static void conn_receive(conn *c)
         hr_message m = { 0 };
         hr_status st = hr__link_recv(c->link, 0, &m, NULL);
 
-        if (st == HR_PENDING)
+        if (st == HR_PENDING || st == HR_NO_MEMORY) /* without memory, the next tick tries again */
             break;
         if (st)
             conn_lost(c, st == HR_PEER ? "died" : "sent damaged messages");
@@ -552,6 +552,7 @@ hr_status hr__ring_serve(hr_split *const *splits, int n, hr_ring_server **out, c
     if (!*address)
         HR_FAIL(HR_NO_MEMORY, "ring: no memory for the address");
     s->door = (watched){ s, hr__listener_fd(s->listener), false };
+    s->awake = true; /* at its first look round the dispatcher has the door watched */
     for (int i = 0; i < n; i++)
         hr__split_serve(s->splits[i], s->arena, server_wake, s);
     bad = hr__thread_start(&s->thread, "hr-ring", server_main, s);

@@ -5,6 +5,7 @@ over a ring.
 from __future__ import annotations
 
 import sys
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import cloudpickle
 from headrace import _core
 from headrace.data.iterator import LocalSource, SplitIterator
 
+STALL_S = 30  # then a worker that waits for the others says so
 Shards = list[dict[str, Any]]  # for each rank: name -> DataIterator
 
 
@@ -111,7 +113,20 @@ class RingSource:
         return self._ring
 
     def begin(self, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra=""):
-        self.ring.begin(batch_rows, drop_last, prefetch, own_memory, extra)
+        watchdog = threading.Timer(STALL_S, self._stalled)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            self.ring.begin(batch_rows, drop_last, prefetch, own_memory, extra)
+        finally:
+            watchdog.cancel()
+
+    def _stalled(self) -> None:
+        print(
+            f"waiting since {STALL_S} s for an epoch to begin: all {self._remote.world_size} workers have to "
+            "iterate over this data set, or end",
+            file=sys.stderr,
+        )
 
     def next(self):
         return self.ring.next()
