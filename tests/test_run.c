@@ -7,6 +7,7 @@
 #include "exec/run.h"
 
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 /* --- plans to run */
@@ -384,6 +385,29 @@ static void test_pieces_behind_a_limit(void **state)
         free(sizes[i]);
 }
 
+/* While the consumer is away the threads sleep: tickets with output that cannot go on were once stepped again and again. */
+static void test_threads_sleep_when_nobody_takes(void **state)
+{
+    hr_plan *p = map_plan(range_plan(40000000), add_slowly, true);
+    hr_run_options options = { .prefetch = 1 };
+    struct timespec before, after;
+    hr_error err = HR_ERROR_INIT;
+    hr_run *r = NULL;
+    hr_table *t = NULL;
+
+    (void)state;
+    assert_ok(hr__run_start(p, &options, &r, &err), &err);
+    assert_ok(hr__run_next(r, -1, &t, NULL, &err), &err);
+    hr_table_unref(t);
+    usleep(1000000); /* until all that may be prefetched is */
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    usleep(500000);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    assert_in_range((after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000, 0, 100);
+    hr__run_close(r);
+    hr_plan_unref(p);
+}
+
 static void cancel_soon(void *arg, int thread)
 {
     hr_run *r = arg;
@@ -542,6 +566,7 @@ int main(void)
         cmocka_unit_test(test_resume_everywhere),
         cmocka_unit_test(test_close_at_any_moment),
         cmocka_unit_test(test_pieces_behind_a_limit),
+        cmocka_unit_test(test_threads_sleep_when_nobody_takes),
         cmocka_unit_test(test_cancel_wakes_the_consumer),
         cmocka_unit_test(test_small_budget_finishes),
         cmocka_unit_test(test_budget_below_the_floor_is_refused),

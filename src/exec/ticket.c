@@ -180,6 +180,8 @@ static hr_status step_once(hr_ticket *t, int thread)
 hr_status hr__ticket_step(hr_ticket *t, int thread)
 {
     hr_status st = t->resume_st;
+    int64_t n_before =
+        t->out.n; /* a ticket behind the head may have some already, and must not come back without more */
 
     if (t->resumed >= 0) {
         int i = t->resumed;
@@ -188,7 +190,7 @@ hr_status hr__ticket_step(hr_ticket *t, int thread)
         t->resume_st = HR_OK;
         st = st ? at_op(t, st, t->stage->ops[i]->run.op) : call_op(t, i, thread, NULL, true);
     }
-    while (!st && !t->out.n && !(t->input_done && deepest(t) < 0 && t->n_finished >= t->stage->n_ops)) {
+    while (!st && t->out.n == n_before && !(t->input_done && deepest(t) < 0 && t->n_finished >= t->stage->n_ops)) {
         bool reading = t->stage->scan && !t->input_done && deepest(t) < 0;
 
         if (atomic_load_explicit(&t->stage->run->stop, memory_order_relaxed))
