@@ -253,7 +253,7 @@ static void test_damaged_footers(void **state)
         int64_t n, at;
         uint8_t *data = read_footer(names[i], &n, &at);
 
-        for (int64_t k = 0; k < n; k++) {
+        for (int64_t k = 0; k < n; k += 1 + n / 1000) {
             hr_error err = HR_ERROR_INIT;
 
             for (int f = 0; f < HR_LEN(flips); f++) {

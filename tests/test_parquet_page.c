@@ -344,7 +344,7 @@ static void check_values(uint64_t *random, int width, int64_t n_dict)
     hr_mem mem = { NULL, NULL };
     hr_error err = HR_ERROR_INIT;
     pq_dict *dict = NULL;
-    pq_values v;
+    pq_values v = { 0 };
     writer w = { 0 };
     int bits = bits_for((int)n_dict - 1);
 
@@ -421,7 +421,7 @@ static void test_conversions(void **state)
         uint8_t got[64] = { 0 };
         hr_error err = HR_ERROR_INIT;
         int64_t v = 0;
-        pq_values values;
+        pq_values values = { 0 };
 
         assert_ok(pq__values_init(&values, &leaves[i], NULL, PQ_PLAIN, in[i], &err), &err);
         assert_status(pq__values_fixed(&values, got, out[i].n, &err), out[i].st, &err);
@@ -442,7 +442,7 @@ static void test_booleans(void **state)
     pq_leaf leaf = { .physical = PQ_BOOLEAN, .kind = PQ_K_BOOL };
     hr_error err = HR_ERROR_INIT;
     uint8_t got[4] = { 0 };
-    pq_values v;
+    pq_values v = { 0 };
 
     (void)state;
     assert_ok(pq__values_init(&v, &leaf, NULL, PQ_PLAIN, (hr_view){ plain, 2 }, &err), &err);
@@ -467,22 +467,202 @@ static void test_texts(void **state)
     pq_leaf leaf = { .physical = PQ_BYTE_ARRAY, .kind = PQ_K_BYTES, .width = 4 };
     hr_error err = HR_ERROR_INIT;
     hr_view got[3];
-    pq_values v;
-    int64_t sum;
+    pq_values v = { 0 };
+    int64_t sum, n = 2;
 
     (void)state;
     assert_ok(pq__values_init(&v, &leaf, NULL, PQ_PLAIN, (hr_view){ page, 16 }, &err), &err);
     assert_ok(pq__values_skip(&v, 1, &err), &err);
-    assert_ok(pq__values_views(&v, got, 2, &sum, &err), &err);
+    assert_ok(pq__values_views(&v, got, &n, &sum, &err), &err);
     assert_int_equal(sum, 1);
     assert_int_equal(got[0].n, 0);
     assert_int_equal(got[1].data[0], 'd');
-    assert_status(pq__values_views(&v, got, 1, &sum, &err), HR_BAD_DATA, &err);
+    assert_status(pq__values_views(&v, got, &n, &sum, &err), HR_BAD_DATA, &err);
+    n = 3;
     for (int64_t cut = 0; cut < 16; cut++) {
         assert_ok(pq__values_init(&v, &leaf, NULL, PQ_PLAIN, (hr_view){ page, cut }, &err), &err);
-        assert_status(pq__values_views(&v, got, 3, &sum, &err), HR_BAD_DATA, &err);
+        assert_status(pq__values_views(&v, got, &n, &sum, &err), HR_BAD_DATA, &err);
     }
     hr_error_clear(&err);
+}
+
+/* ------------------------------------------------------------------------------------------------------- differences */
+
+static uint64_t zigzag(int64_t v) { return (uint64_t)v << 1 ^ (uint64_t)(v >> 63); }
+
+static void put_bits(writer *w, const uint64_t *values, int64_t n, int width)
+{
+    uint8_t held = 0;
+    int bits = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        for (int b = 0; b < width; b++) {
+            held |= (uint8_t)((values[i] >> b & 1) << bits);
+            if (++bits == 8) {
+                put(w, held, 1);
+                held = 0;
+                bits = 0;
+            }
+        }
+    }
+}
+
+/* Blocks of 128 in 4 miniblocks, as all writers make them; the last ones may have no values and then no bits. */
+static void put_delta(writer *w, const int64_t *values, int64_t n)
+{
+    put_varint(w, 128);
+    put_varint(w, 4);
+    put_varint(w, (uint64_t)n);
+    put_varint(w, zigzag(n ? values[0] : 0));
+    for (int64_t i = 1; i < n; i += 128) {
+        int64_t k = HR_MIN(128, n - i), least = INT64_MAX;
+        uint64_t deltas[128] = { 0 };
+        int widths[4] = { 0 };
+
+        for (int64_t j = 0; j < k; j++)
+            least = HR_MIN(least, (int64_t)((uint64_t)values[i + j] - (uint64_t)values[i + j - 1]));
+        for (int64_t j = 0; j < k; j++) {
+            deltas[j] = (uint64_t)values[i + j] - (uint64_t)values[i + j - 1] - (uint64_t)least;
+            while (widths[j / 32] < 64 && deltas[j] >> widths[j / 32])
+                widths[j / 32]++;
+        }
+        put_varint(w, zigzag(least));
+        for (int m = 0; m < 4; m++)
+            put(w, (uint64_t)widths[m], 1);
+        for (int m = 0; m * 32 < k; m++)
+            put_bits(w, deltas + m * 32, 32, widths[m]);
+    }
+}
+
+static void test_delta(void **state)
+{
+    static int64_t values[3000], got[3000];
+    hr_error err = HR_ERROR_INIT;
+    uint64_t random = 21;
+
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        int64_t n = random_below(&random, 3000), at = 0;
+        int shift = (int)random_below(&random, 64);
+        hr_view rest;
+        writer w = { 0 };
+        pq_delta d;
+
+        for (int64_t i = 0; i < n; i++) {
+            bool far = random_below(&random, 8) == 0;
+
+            values[i] = far ? (int64_t)next_random(&random) : (int64_t)(next_random(&random) >> shift);
+        }
+        put_delta(&w, values, n);
+        put(&w, 0x77, 1);
+        assert_ok(pq__delta_init(&d, (hr_view){ w.data, w.n }, &rest, &err), &err);
+        assert_int_equal(rest.n, 1);
+        assert_int_equal(rest.data[0], 0x77);
+        for (int64_t k = 0; at < n; at += k) {
+            k = some_of(&random, 400, n - at);
+            assert_ok(pq__delta_read(&d, got + at, k, &err), &err);
+        }
+        assert_memory_equal(got, values, (size_t)n * 8);
+        assert_status(pq__delta_read(&d, got, 1, &err), HR_BAD_DATA, &err);
+        for (int64_t cut = 1; n > 300 && cut < w.n / 2; cut += 1 + w.n / 30) /* the end may lack padding */
+            assert_status(pq__delta_init(&d, (hr_view){ w.data, cut }, &rest, &err), HR_BAD_DATA, &err);
+        free(w.data);
+    }
+    hr_error_clear(&err);
+}
+
+/* Texts by lengths, and by what they share with the one before; read in pieces, skipped in pieces. */
+static void test_delta_texts(void **state)
+{
+    static int64_t prefixes[2000], lengths[2000];
+    static char texts[2000][40];
+    hr_mem mem = { NULL, NULL };
+    uint64_t random = 23;
+
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        bool shared = round % 2;
+        pq_leaf leaf = { .physical = PQ_BYTE_ARRAY, .kind = PQ_K_BYTES, .width = 4 };
+        int64_t n = 1 + random_below(&random, 1999), at = 0, k, sum;
+        hr_error err = HR_ERROR_INIT;
+        static hr_view got[PQ_BLOCK];
+        writer w = { 0 };
+        pq_values v = { .mem = mem };
+
+        for (int64_t i = 0; i < n; i++) {
+            int64_t had = i ? (int64_t)strlen(texts[i - 1]) : 0;
+
+            prefixes[i] = shared && i ? random_below(&random, HR_MIN(had, 25) + 1) : 0;
+            lengths[i] = random_below(&random, 12);
+            memcpy(texts[i], texts[i ? i - 1 : 0], (size_t)prefixes[i]);
+            for (int64_t j = 0; j < lengths[i]; j++)
+                texts[i][prefixes[i] + j] = (char)('a' + random_below(&random, 26));
+            texts[i][prefixes[i] + lengths[i]] = 0;
+        }
+        if (shared)
+            put_delta(&w, prefixes, n);
+        put_delta(&w, lengths, n);
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = 0; j < lengths[i]; j++)
+                put(&w, (uint8_t)texts[i][prefixes[i] + j], 1);
+        }
+        assert_ok(
+            pq__values_init(&v, &leaf, NULL, shared ? PQ_DELTA_BYTES : PQ_DELTA_LENGTH, (hr_view){ w.data, w.n }, &err),
+            &err);
+        for (; at < n; at += k) {
+            k = some_of(&random, PQ_BLOCK, n - at);
+            if (random_below(&random, 3) == 0) {
+                assert_ok(pq__values_skip(&v, k, &err), &err);
+                continue;
+            }
+            assert_ok(pq__values_views(&v, got, &k, &sum, &err), &err);
+            for (int64_t i = 0; i < k; i++) {
+                assert_int_equal(got[i].n, strlen(texts[at + i]));
+                assert_memory_equal(got[i].data, texts[at + i], (size_t)got[i].n);
+            }
+        }
+        k = 1;
+        assert_status(pq__values_views(&v, got, &k, &sum, &err), HR_BAD_DATA, &err);
+        pq__values_clear(&v);
+        free(w.data);
+        hr_error_clear(&err);
+    }
+}
+
+static void test_split(void **state)
+{
+    static const int widths[] = { 1, 2, 4, 8, 12 };
+    hr_mem mem = { NULL, NULL };
+    uint64_t random = 25;
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(widths); i++) {
+        int w = widths[i];
+        pq_leaf leaf = { .physical = PQ_FIXED, .stored_width = w, .kind = PQ_K_COPY, .width = w };
+        hr_error err = HR_ERROR_INIT;
+        int64_t n = 3001, at = 0, k;
+        uint8_t *values = malloc((size_t)(n * w)), *page = malloc((size_t)(n * w)), *got = malloc((size_t)(n * w));
+        pq_values v = { .mem = mem };
+
+        for (int64_t j = 0; j < n * w; j++) {
+            values[j] = (uint8_t)next_random(&random);
+            page[j % w * n + j / w] = values[j];
+        }
+        assert_ok(pq__values_init(&v, &leaf, NULL, PQ_BYTE_SPLIT, (hr_view){ page, n * w }, &err), &err);
+        for (; at < n; at += k) {
+            k = some_of(&random, 2000, n - at);
+            if (random_below(&random, 3) == 0) {
+                assert_ok(pq__values_skip(&v, k, &err), &err);
+                continue;
+            }
+            assert_ok(pq__values_fixed(&v, got, k, &err), &err);
+            assert_memory_equal(got, values + at * w, (size_t)(k * w));
+        }
+        assert_status(pq__values_fixed(&v, got, 1, &err), HR_BAD_DATA, &err);
+        free(values);
+        free(page);
+        free(got);
+    }
 }
 
 static void test_ascii(void **state)
@@ -504,9 +684,10 @@ static void test_ascii(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runs),     cmocka_unit_test(test_bad_runs),     cmocka_unit_test(test_bit_packed),
-        cmocka_unit_test(test_levels),   cmocka_unit_test(test_dictionaries), cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_booleans), cmocka_unit_test(test_texts),        cmocka_unit_test(test_ascii),
+        cmocka_unit_test(test_runs),        cmocka_unit_test(test_bad_runs),     cmocka_unit_test(test_bit_packed),
+        cmocka_unit_test(test_levels),      cmocka_unit_test(test_dictionaries), cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_booleans),    cmocka_unit_test(test_texts),        cmocka_unit_test(test_delta),
+        cmocka_unit_test(test_delta_texts), cmocka_unit_test(test_split),        cmocka_unit_test(test_ascii),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

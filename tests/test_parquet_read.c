@@ -390,6 +390,7 @@ static void test_variants(void **state)
         snprintf(name, sizeof name, "nested_%s.parquet", names[i]);
         check_rules(name, nested, HR_LEN(nested));
     }
+    check_rules("flat_delta.parquet", flat, HR_LEN(flat));
     assert_no_leak(before);
 }
 
@@ -513,7 +514,7 @@ static void read_many(void *arg, int thread)
 
 static void test_threads(void **state)
 {
-    static const char *const names[] = { "flat_mixed", "flat_index", "nested_pages", "nested_mixed" };
+    static const char *const names[] = { "flat_mixed", "flat_delta", "flat_index", "nested_pages", "nested_mixed" };
 
     (void)state;
     for (int i = 0; i < HR_LEN(names); i++) {
@@ -555,7 +556,7 @@ done:
 
 static void test_faults(void **state)
 {
-    static const char *const names[] = { "flat_mixed", "nested_index", "nested_pages" };
+    static const char *const names[] = { "flat_mixed", "flat_delta", "nested_index", "nested_pages" };
 
     (void)state;
     for (int i = 0; i < HR_LEN(names); i++) {

@@ -281,24 +281,51 @@ hr_status pq__dict_new(const pq_leaf *l, hr_view page, int64_t n_values, const h
 pq_dict *pq__dict_ref(pq_dict *d);
 void pq__dict_unref(pq_dict *d); /* NULL is fine */
 
-/* The values of one page, one after the other, nulls left out. Borrows the page's bytes and the dictionary. */
+/* Integers as differences: parquet_delta.c. Borrows the bytes. */
+typedef struct pq_delta {
+    const uint8_t *at, *end;
+    int n_mini, per_mini; /* miniblocks in a block, values in a miniblock */
+    int mini; /* the next of this block; n_mini: a block begins */
+    const uint8_t *widths; /* of this block's miniblocks */
+    int64_t total; /* values in the stream */
+    int64_t left; /* not read yet, without the first */
+    bool has_first; /* the first value, in `last`, is not read yet */
+    int64_t last, least;
+    int width; /* of this miniblock */
+    const uint8_t *bits;
+    int64_t bit, mini_left;
+} pq_delta;
+/* *rest: what follows the stream. */
+hr_status pq__delta_init(pq_delta *d, hr_view in, hr_view *rest, hr_error *err) HR_MUST_USE;
+hr_status pq__delta_read(pq_delta *d, int64_t *out, int64_t n, hr_error *err) HR_MUST_USE;
+
+/* The values of one page, one after the other, nulls left out. Borrows the page's bytes and the dictionary. A zeroed one may
+ * be initialised again and again; what it holds is freed by clear. */
 typedef struct pq_values {
     const pq_leaf *leaf;
     const pq_dict *dict; /* NULL: not by dictionary */
     int encoding;
     const uint8_t *at, *end;
+    hr_mem mem; /* for what follows */
+    pq_delta delta; /* numbers, or lengths */
+    pq_delta prefixes; /* DELTA_BYTE_ARRAY: lengths of what is taken from the value before */
+    hr_buffer *spelled; /* DELTA_BYTE_ARRAY: the last values given, whole */
+    int64_t last_at, last_n; /* the very last, in `spelled` */
+    int64_t n_split; /* BYTE_STREAM_SPLIT: values in each stream */
     int64_t bit; /* PLAIN booleans: the next one */
     pq_runs runs; /* indices, or booleans by RLE */
 } pq_values;
 
 hr_status pq__values_init(pq_values *v, const pq_leaf *l, const pq_dict *dict, int encoding, hr_view bytes,
                           hr_error *err) HR_MUST_USE;
+void pq__values_clear(pq_values *v);
 /* n values of fixed width. HR_BAD_DATA if the page has no more. */
 hr_status pq__values_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err) HR_MUST_USE;
 /* n booleans into bits [at, at + n). */
 hr_status pq__values_bits(pq_values *v, uint8_t *bits, int64_t at, int64_t n, hr_error *err) HR_MUST_USE;
-/* n <= PQ_BLOCK byte arrays, borrowed from page or dictionary; HR_SLACK bytes after each can be read. *sum: their bytes. */
-hr_status pq__values_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum, hr_error *err) HR_MUST_USE;
+/* *n <= PQ_BLOCK byte arrays; HR_SLACK bytes after each can be read. *sum: their bytes. Borrowed from page, dictionary or v,
+ * until v is used again. *n: how many there are, fewer (one at least) if they are large and had to be put together. */
+hr_status pq__values_views(pq_values *v, hr_view *out, int64_t *n, int64_t *sum, hr_error *err) HR_MUST_USE;
 hr_status pq__values_skip(pq_values *v, int64_t n, hr_error *err) HR_MUST_USE;
 bool pq__is_ascii(const uint8_t *p, int64_t n);
 

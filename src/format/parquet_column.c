@@ -249,7 +249,7 @@ static hr_status add_bytes(part *p, const pq_take *t, hr_error *err)
     while (left > 0) {
         int64_t n = HR_MIN(left, PQ_BLOCK);
 
-        HR_TRY(pq__values_views(&p->cursor.values, views, n, &sum, err));
+        HR_TRY(pq__values_views(&p->cursor.values, views, &n, &sum, err));
         if (w == 4 && sum > INT32_MAX - (p->bytes.buffer ? p->bytes.buffer->n_bytes : 0))
             return hr_error_set(err, HR_UNSUPPORTED,
                                 "more than 2147483647 bytes of text in one row, a large_string could "
@@ -318,6 +318,8 @@ static int64_t step_entries(const part *p, int64_t cap)
         return p->leaf->max_rep || p->leaf->width == 0 ? step : HR_MAX(PQ_BLOCK, cap / p->leaf->width);
     if (v->dict)
         return HR_MIN(step, HR_MAX(1, cap / (v->dict->longest + 1)));
+    if (v->encoding == PQ_DELTA_BYTES) /* the next ones are not much longer than the last, mostly */
+        return HR_MIN(PQ_BLOCK, HR_MAX(1, cap / (v->last_n + 1)));
     return v->end - v->at > HUGE_PAGE_BYTES ? 1 : step;
 }
 

@@ -1,4 +1,5 @@
-/* parquet_page.c - the encodings: runs of small integers, plain values, values by dictionary.
+/* parquet_page.c - the encodings: runs of small integers, plain values, values by dictionary, by differences (with
+ * parquet_delta.c) and split into streams of bytes.
  *
  * Values go to where the array will have them; only indices pass through a small array. One function per inner loop, so
  * that each can get a faster sibling. All loops may read up to HR_SLACK bytes after a page's end and trust nothing else:
@@ -127,8 +128,9 @@ static uint32_t one_packed(const pq_runs *r, int64_t bit)
 #define EACH_WIDTH_32(X)                                                                                               \
     EACH_WIDTH_8(X)                                                                                                    \
     X(9)                                                                                                               \
-    X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28)  \
-        X(29) X(30) X(31) X(32)
+    X(10)                                                                                                              \
+    X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29)  \
+        X(30) X(31) X(32)
 
 static void groups_u32(const uint8_t *p, int width, uint32_t *out, int64_t n_groups)
 {
@@ -403,7 +405,7 @@ static hr_status dict_bytes(const pq_leaf *l, hr_view page, const hr_mem *mem, p
     if (page.n / 4 < d->n)
         return too_few(page.n / 4, d->n, err);
     HR_TRY(hr__buffer_new(mem, (d->n + 1) * 4, &d->values, err));
-    HR_TRY(hr__buffer_new(mem, page.n - d->n * 4, &d->bytes, err));
+    HR_TRY(hr__buffer_new(mem, page.n, &d->bytes, err)); /* fewer, unless values turn out to be missing */
     offsets = (uint32_t *)(void *)d->values->data;
     for (int64_t i = 0; i < d->n; i++) {
         hr_view v;
@@ -600,6 +602,149 @@ static hr_status dict_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum,
     return HR_OK;
 }
 
+/* ------------------------------------------------------------------------------------------- differences, split bytes */
+
+#define SPELLED_BYTES (16 << 20) /* texts put together at once, unless one alone is longer */
+
+/* n integers by differences -> Arrow values; out NULL: passed over. */
+static hr_status delta_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err)
+{
+    int64_t wide[PQ_BLOCK];
+    int32_t narrow[PQ_BLOCK];
+
+    while (n > 0) {
+        int64_t k = HR_MIN(n, PQ_BLOCK);
+
+        HR_TRY(pq__delta_read(&v->delta, wide, k, err));
+        for (int64_t i = 0; i < k && v->leaf->physical == PQ_INT32; i++)
+            narrow[i] = (int32_t)(uint32_t)(uint64_t)wide[i];
+        if (out) {
+            const void *in = v->leaf->physical == PQ_INT32 ? (const void *)narrow : wide;
+
+            HR_TRY(convert(v->leaf, in, out, k, err));
+            out += k * v->leaf->width;
+        }
+        n -= k;
+    }
+    return HR_OK;
+}
+
+static hr_status length_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum, hr_error *err)
+{
+    int64_t lengths[PQ_BLOCK];
+
+    HR_TRY(pq__delta_read(&v->delta, lengths, n, err));
+    for (int64_t i = 0; i < n; i++) {
+        if (lengths[i] < 0 || lengths[i] > v->end - v->at)
+            return hr_error_set(err, HR_BAD_DATA, "a value of %lld bytes, %lld are left", (long long)lengths[i],
+                                (long long)(v->end - v->at));
+        out[i] = (hr_view){ v->at, lengths[i] };
+        v->at += lengths[i];
+        *sum += lengths[i];
+    }
+    return HR_OK;
+}
+
+/* How many of n values, of prefix + suffix bytes each, are put together at once, and their bytes. */
+static hr_status fit_spelled(const pq_values *v, const int64_t *prefixes, const hr_view *suffixes, int64_t *n,
+                             int64_t *sum, hr_error *err)
+{
+    int64_t last = v->last_n;
+
+    for (int64_t i = 0; i < *n; i++) {
+        if (prefixes[i] < 0 || prefixes[i] > last)
+            return hr_error_set(err, HR_BAD_DATA, "a prefix of %lld bytes, the value before has %lld",
+                                (long long)prefixes[i], (long long)last);
+        last = prefixes[i] + suffixes[i].n;
+        if (i > 0 && *sum + last > SPELLED_BYTES) {
+            *n = i;
+            break;
+        }
+        *sum += last;
+    }
+    return HR_OK;
+}
+
+/* Values that begin as the one before does. What was read ahead and did not fit is read again. */
+static hr_status prefix_views(pq_values *v, hr_view *out, int64_t *n, int64_t *sum, hr_error *err)
+{
+    pq_delta prefixes_before = v->prefixes, suffixes_before = v->delta;
+    const uint8_t *at_before = v->at;
+    int64_t prefixes[PQ_BLOCK], wanted = *n, ignored = 0, at = 0;
+    hr_buffer *spelled = NULL;
+    const uint8_t *last;
+
+    HR_TRY(pq__delta_read(&v->prefixes, prefixes, *n, err));
+    HR_TRY(length_views(v, out, *n, &ignored, err));
+    HR_TRY(fit_spelled(v, prefixes, out, n, sum, err));
+    if (*n < wanted) {
+        v->prefixes = prefixes_before;
+        v->delta = suffixes_before;
+        v->at = at_before;
+        HR_TRY(pq__delta_read(&v->prefixes, prefixes, *n, err));
+        HR_TRY(length_views(v, out, *n, &ignored, err));
+    }
+    HR_TRY(hr__buffer_new(&v->mem, *sum, &spelled, err));
+    last = v->spelled ? v->spelled->data + v->last_at : NULL;
+    for (int64_t i = 0; i < *n; i++) {
+        int64_t length = prefixes[i] + out[i].n;
+        uint8_t *to = spelled->data + at;
+
+        if (prefixes[i])
+            memcpy(to, last, (size_t)prefixes[i]);
+        memcpy(to + prefixes[i], out[i].data, (size_t)out[i].n);
+        out[i] = (hr_view){ to, length };
+        last = to;
+        v->last_at = at;
+        v->last_n = length;
+        at += length;
+    }
+    hr__buffer_unref(v->spelled);
+    v->spelled = spelled;
+    return HR_OK;
+}
+
+/* Byte k of each value stands in stream k. */
+static void join_streams(const pq_values *v, uint8_t *out, int64_t n)
+{
+    int64_t w = v->leaf->stored_width;
+
+    for (int64_t k = 0; k < w; k++) {
+        const uint8_t *in = v->at + k * v->n_split;
+
+        for (int64_t i = 0; i < n; i++)
+            out[i * w + k] = in[i];
+    }
+}
+
+static hr_status split_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err)
+{
+    const pq_leaf *l = v->leaf;
+    int64_t w = l->stored_width, most = HR_MAX(PQ_BLOCK / w, 1) * 8;
+    hr_buffer *joined = NULL;
+    hr_status st = HR_OK;
+
+    if (v->bit + n > v->n_split)
+        return too_few(v->n_split - v->bit, n, err);
+    if (out)
+        HR_GO(hr__buffer_new(&v->mem, most * w, &joined, err));
+    while (n > 0) {
+        int64_t k = HR_MIN(n, most);
+
+        if (out) {
+            join_streams(v, joined->data, k);
+            HR_GO(convert(l, joined->data, out, k, err));
+            out += k * l->width;
+        }
+        v->at += k;
+        v->bit += k;
+        n -= k;
+    }
+done:
+    hr__buffer_unref(joined);
+    return st;
+}
+
 /* ------------------------------------------------------------------------------------------------------ values of a page */
 
 static const char *encoding_name(int encoding)
@@ -625,10 +770,45 @@ static hr_status init_dictionary(pq_values *v, hr_view bytes, hr_error *err)
     return HR_OK;
 }
 
+static hr_status init_booleans(pq_values *v, hr_view bytes, hr_error *err)
+{
+    uint32_t n = bytes.n >= 4 ? load32(bytes.data) : 0;
+
+    if (bytes.n > 0 && (bytes.n < 4 || n > bytes.n - 4))
+        return hr_error_set(err, HR_BAD_DATA, "%lld bytes of booleans, %lld are announced", (long long)bytes.n - 4,
+                            (long long)n);
+    pq__runs_init(&v->runs, bytes.data + HR_MIN(bytes.n, 4), bytes.data + HR_MIN(bytes.n, 4) + n, 1);
+    return HR_OK;
+}
+
+/* Lengths, then bytes. */
+static hr_status init_lengths(pq_values *v, hr_view bytes, hr_error *err)
+{
+    hr_view rest;
+
+    HR_TRY(pq__delta_init(&v->delta, bytes, &rest, err));
+    v->at = rest.data;
+    v->end = rest.data + rest.n;
+    return HR_OK;
+}
+
+static hr_status misfit(int encoding, hr_error *err)
+{
+    return hr_error_set(err, HR_BAD_DATA, "encoding %s for values of another type", encoding_name(encoding));
+}
+
 hr_status pq__values_init(pq_values *v, const pq_leaf *l, const pq_dict *dict, int encoding, hr_view bytes,
                           hr_error *err)
 {
-    *v = (pq_values){ .leaf = l, .encoding = encoding, .at = bytes.data, .end = bytes.data + bytes.n };
+    bool is_bytes = l->physical == PQ_BYTE_ARRAY, is_integer = l->physical == PQ_INT32 || l->physical == PQ_INT64;
+    hr_view rest;
+
+    v->leaf = l;
+    v->dict = NULL;
+    v->encoding = encoding;
+    v->at = bytes.data;
+    v->end = bytes.data + bytes.n;
+    v->bit = v->last_n = v->last_at = 0;
     switch (encoding) {
     case PQ_PLAIN: return HR_OK;
     case PQ_PLAIN_DICTIONARY:
@@ -636,19 +816,18 @@ hr_status pq__values_init(pq_values *v, const pq_leaf *l, const pq_dict *dict, i
         v->encoding = PQ_RLE_DICTIONARY;
         v->dict = dict;
         return init_dictionary(v, bytes, err);
-    case PQ_RLE:
-        if (l->kind != PQ_K_BOOL && l->kind != PQ_K_NULL)
-            return hr_error_set(err, HR_BAD_DATA, "encoding RLE for values that are no booleans");
-        if (bytes.n >= 4) {
-            uint32_t n = load32(bytes.data);
-
-            if (n > bytes.n - 4)
-                return hr_error_set(err, HR_BAD_DATA, "%lld bytes of booleans, %lld are announced",
-                                    (long long)(bytes.n - 4), (long long)n);
-            pq__runs_init(&v->runs, bytes.data + 4, bytes.data + 4 + n, 1);
-        } else {
-            pq__runs_init(&v->runs, bytes.data, bytes.data, 1);
-        }
+    case PQ_RLE: return l->physical == PQ_BOOLEAN ? init_booleans(v, bytes, err) : misfit(encoding, err);
+    case PQ_DELTA_BINARY: return is_integer ? pq__delta_init(&v->delta, bytes, &rest, err) : misfit(encoding, err);
+    case PQ_DELTA_LENGTH: return is_bytes ? init_lengths(v, bytes, err) : misfit(encoding, err);
+    case PQ_DELTA_BYTES:
+        if (!is_bytes && l->physical != PQ_FIXED)
+            return misfit(encoding, err);
+        HR_TRY(pq__delta_init(&v->prefixes, bytes, &rest, err));
+        return init_lengths(v, rest, err);
+    case PQ_BYTE_SPLIT:
+        if (l->stored_width == 0)
+            return misfit(encoding, err);
+        v->n_split = bytes.n / l->stored_width;
         return HR_OK;
     default:
         return hr_error_set(err, HR_UNSUPPORTED, "encoding %s (%d) cannot be read yet", encoding_name(encoding),
@@ -656,21 +835,45 @@ hr_status pq__values_init(pq_values *v, const pq_leaf *l, const pq_dict *dict, i
     }
 }
 
-hr_status pq__values_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err)
+void pq__values_clear(pq_values *v)
 {
-    if (v->encoding == PQ_RLE_DICTIONARY)
-        return dict_fixed(v, out, n, err);
-    if (v->leaf->physical != PQ_BYTE_ARRAY)
-        return plain_fixed(v, out, n, err);
-    for (int64_t i = 0; i < n; i++) { /* a decimal in as many bytes as it needs */
-        hr_view one;
+    hr__buffer_unref(v->spelled);
+    v->spelled = NULL;
+}
 
-        if (!plain_view(&v->at, v->end, &one))
-            return too_few(i, n, err);
-        if (!decimal_from_bytes(one.data, one.n, out + i * v->leaf->width, v->leaf->width))
-            return hr_error_set(err, HR_BAD_DATA, "a decimal does not fit into %d bytes", v->leaf->width);
+/* Byte arrays of any encoding that become values of fixed width; out NULL: passed over. */
+static hr_status fixed_from_views(pq_values *v, uint8_t *out, int64_t n, hr_error *err)
+{
+    const pq_leaf *l = v->leaf;
+    hr_view views[PQ_BLOCK];
+    int64_t k, sum;
+
+    for (; n > 0; n -= k) {
+        k = HR_MIN(n, PQ_BLOCK);
+        HR_TRY(pq__values_views(v, views, &k, &sum, err));
+        for (int64_t i = 0; i < k && out; i++, out += l->width) {
+            if (l->physical == PQ_FIXED && views[i].n != l->stored_width)
+                return hr_error_set(err, HR_BAD_DATA, "a value of %lld bytes in a column of %d each",
+                                    (long long)views[i].n, l->stored_width);
+            if (l->physical == PQ_FIXED)
+                HR_TRY(convert(l, views[i].data, out, 1, err));
+            else if (!decimal_from_bytes(views[i].data, views[i].n, out, l->width))
+                return hr_error_set(err, HR_BAD_DATA, "a decimal does not fit into %d bytes", l->width);
+        }
     }
     return HR_OK;
+}
+
+hr_status pq__values_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err)
+{
+    switch (v->encoding) {
+    case PQ_RLE_DICTIONARY: return dict_fixed(v, out, n, err);
+    case PQ_DELTA_BINARY: return delta_fixed(v, out, n, err);
+    case PQ_BYTE_SPLIT: return split_fixed(v, out, n, err);
+    default: break;
+    }
+    return v->leaf->physical == PQ_BYTE_ARRAY || v->encoding == PQ_DELTA_BYTES ? fixed_from_views(v, out, n, err)
+                                                                               : plain_fixed(v, out, n, err);
 }
 
 static hr_status rle_bits(pq_values *v, uint8_t *bits, int64_t at, int64_t n, hr_error *err)
@@ -710,10 +913,28 @@ hr_status pq__values_bits(pq_values *v, uint8_t *bits, int64_t at, int64_t n, hr
     return HR_OK;
 }
 
-hr_status pq__values_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum, hr_error *err)
+hr_status pq__values_views(pq_values *v, hr_view *out, int64_t *n, int64_t *sum, hr_error *err)
 {
     *sum = 0;
-    return v->encoding == PQ_RLE_DICTIONARY ? dict_views(v, out, n, sum, err) : plain_views(v, out, n, sum, err);
+    switch (v->encoding) {
+    case PQ_RLE_DICTIONARY: return dict_views(v, out, *n, sum, err);
+    case PQ_DELTA_LENGTH: return length_views(v, out, *n, sum, err);
+    case PQ_DELTA_BYTES: return prefix_views(v, out, n, sum, err);
+    default: return plain_views(v, out, *n, sum, err);
+    }
+}
+
+/* The lengths tell where the next values begin; shared prefixes need the values themselves. */
+static hr_status skip_views(pq_values *v, int64_t n, hr_error *err)
+{
+    hr_view views[PQ_BLOCK];
+    int64_t k, sum;
+
+    for (; n > 0; n -= k) {
+        k = HR_MIN(n, PQ_BLOCK);
+        HR_TRY(pq__values_views(v, views, &k, &sum, err));
+    }
+    return HR_OK;
 }
 
 hr_status pq__values_skip(pq_values *v, int64_t n, hr_error *err)
@@ -730,13 +951,5 @@ hr_status pq__values_skip(pq_values *v, int64_t n, hr_error *err)
         v->bit += n;
         return HR_OK;
     }
-    if (v->leaf->physical != PQ_BYTE_ARRAY)
-        return plain_fixed(v, NULL, n, err);
-    for (int64_t i = 0; i < n; i++) {
-        hr_view one;
-
-        if (!plain_view(&v->at, v->end, &one))
-            return too_few(i, n, err);
-    }
-    return HR_OK;
+    return v->leaf->kind == PQ_K_BYTES ? skip_views(v, n, err) : pq__values_fixed(v, NULL, n, err);
 }

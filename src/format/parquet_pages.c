@@ -289,6 +289,7 @@ hr_status pq__cursor_init(pq_cursor *c, pq_file *f, int group, int leaf, hr_acco
     hr_status st = HR_OK;
 
     memset(c, 0, offsetof(pq_cursor, levels));
+    memset(&c->values, 0, sizeof c->values);
     c->levels.left = c->levels.at = c->levels.n = 0;
     c->levels.leaf = l;
     c->file = f;
@@ -297,7 +298,7 @@ hr_status pq__cursor_init(pq_cursor *c, pq_file *f, int group, int leaf, hr_acco
     c->leaf_number = leaf;
     c->group = group;
     c->ordinal = -1;
-    c->mem = (hr_mem){ account, NULL };
+    c->mem = c->values.mem = (hr_mem){ account, NULL };
     c->at = chunk->begin;
     c->end = chunk->begin + chunk->n_bytes;
     if (chunk->elsewhere)
@@ -324,6 +325,7 @@ void pq__cursor_clear(pq_cursor *c)
     hr__buffer_unref(c->spelled[0]);
     hr__buffer_unref(c->spelled[1]);
     pq__dict_unref(c->dict);
+    pq__values_clear(&c->values);
     c->window = c->plain = c->spelled[0] = c->spelled[1] = NULL;
     c->dict = NULL;
 }

@@ -149,6 +149,18 @@ def main():
             data_page_version=version,
             write_statistics=False,
         )
+    kinds = {
+        "DELTA_BINARY_PACKED": ["id", "i64", "i8", "u16", "u64", "day", "time", "span"],
+        "DELTA_LENGTH_BYTE_ARRAY": ["long", "dict"],
+        "DELTA_BYTE_ARRAY": ["text", "bytes", "fixed", "dec"],
+        "BYTE_STREAM_SPLIT": ["f16", "f32", "f64", "dec9", "wide"],
+        "RLE": ["flag", "sure"],
+    }
+    encodings = {column: kind for kind, columns in kinds.items() for column in columns}
+    options = dict(
+        use_dictionary=False, column_encoding=encodings, write_statistics=False, data_page_size=256
+    )
+    pq.write_table(flat(), FOLDER / "flat_delta.parquet", compression="zstd", write_batch_size=32, **options)
     times = pa.array([None if i % 4 == 3 else i * 10**9 for i in range(40)], pa.timestamp("ns"))
     pq.write_table(
         pa.table({"t": times}),
