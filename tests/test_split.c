@@ -277,18 +277,17 @@ static void lead_is_bounded(void **state)
     hr_split *s = split_of(p, 2, HR_TAIL_EQUAL);
     hr_error err = HR_ERROR_INIT;
     hr_table *t = NULL;
-    int n = 0;
 
     (void)state;
     assert_int_equal(hr__split_begin(s, 0, &q, 0, &err), HR_PENDING);
     assert_ok(begin(s, 1, &q, &err), &err);
     assert_ok(begin(s, 0, &q, &err), &err);
-    while (hr__split_next(s, 0, 300, &t, &err) == HR_OK) {
+    for (int n = 0; n < 4; n++) {
+        assert_ok(next(s, 0, &t, &err), &err);
         assert_int_equal(value(t, 0), n * 20);
         hr_table_unref(t);
-        n++;
     }
-    assert_int_equal(n, 4);
+    assert_int_equal(hr__split_next(s, 0, 200, &t, &err), HR_PENDING);
     assert_ok(next(s, 1, &t, &err), &err);
     hr_table_unref(t);
     assert_ok(next(s, 0, &t, &err), &err);
