@@ -617,6 +617,35 @@ static void contents_stay_when_the_receiver_closes(void **state)
     assert_no_leak(before);
 }
 
+/* The socket is so full that the receiver cannot even say that it still reads: its end is not seen before it stops. */
+static void contents_stay_when_goodbye_cannot_be_said(void **state)
+{
+    live_memory before = live_now();
+    pair p = pair_new();
+    hr_table *t = ints_table(p.arena, 5000, 17);
+    hr_message m, n;
+    hr_status st;
+
+    (void)state;
+    send_table(p.left, 0, t);
+    hr_table_unref(t);
+    m = receive(p.right);
+    while (!(st = hr__link_flush(p.right, 0, NULL)))
+        assert_ok(hr__link_send(p.right, 1, 1, "flood", 5, NULL, NULL), NULL);
+    assert_int_equal(st, HR_PENDING);
+    hr__link_close(p.right);
+    while (!(st = hr__link_recv(p.left, 0, &n, NULL)))
+        hr__message_clear(&n);
+    assert_int_equal(st, HR_PENDING);
+    assert_int_equal(hr__link_outstanding(p.left), 1);
+    overwrite(p.arena);
+    assert_ints(m.table, 5000, 17);
+    hr__message_clear(&m);
+    assert_ended(p.left);
+    pair_free(&p);
+    assert_no_leak(before);
+}
+
 static void a_receiver_that_held_nothing_costs_nothing(void **state)
 {
     pair p = pair_new();
@@ -1447,6 +1476,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_was_sent_arrives_after_the_end),
         cmocka_unit_test(contents_stay_when_the_sender_closes),
         cmocka_unit_test(contents_stay_when_the_receiver_closes),
+        cmocka_unit_test(contents_stay_when_goodbye_cannot_be_said),
         cmocka_unit_test(a_receiver_that_held_nothing_costs_nothing),
         cmocka_unit_test(tables_outlive_their_link),
         cmocka_unit_test(closing_wakes_who_waits),

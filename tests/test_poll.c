@@ -183,6 +183,8 @@ static void ticks_come_ten_times_a_second(void **state)
 {
     atomic_int a = 0, b = 0, once = 0;
     watched w = { .drain = true };
+    int64_t begin = hr__clock_ns();
+    int n = 0;
 
     (void)state;
     watched_new(&w);
@@ -190,13 +192,14 @@ static void ticks_come_ten_times_a_second(void **state)
     assert_ok(hr__poller_tick_add(on_tick, &a, NULL), NULL);
     assert_ok(hr__poller_tick_add(on_tick, &b, NULL), NULL);
     assert_ok(hr__poller_tick_add(on_tick_once, &once, NULL), NULL);
-    for (int i = 0; i < 55; i++) { /* bytes in between do not hold them up */
+    for (; atomic_load(&a) < 4 && n < 2000; n++) { /* bytes in between do not hold them up */
         put(&w);
         usleep(10000);
     }
     hr__poller_tick_remove(on_tick, &b);
-    assert_true(a >= 3 && a <= 6);
-    assert_true(b >= 3 && b <= 6);
+    assert_true(n < 2000);
+    assert_true(hr__clock_ns() - begin >= 380000000);
+    assert_true(b >= 3);
     assert_int_equal(once, 1);
     b = 0;
     usleep(250000);

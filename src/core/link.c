@@ -296,7 +296,8 @@ static hr_status read_packet(hr_link *l, hr_error *err)
             return hr__link_gone(err);
         }
         if (n == -EMSGSIZE)
-            return hr_error_set(err, HR_BAD_DATA, "link: a packet of over %d bytes, or with descriptors", IN_BYTES);
+            return hr_error_set(err, HR_BAD_DATA, "link: a packet of over %d bytes, or no room for a descriptor",
+                                IN_BYTES);
         if (n < 0)
             return hr__error_os(err, n, "link", "receive");
         l->n_in = n;
