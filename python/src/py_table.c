@@ -456,6 +456,49 @@ done:
     return made;
 }
 
+/* The tables with one schema: of the first, with what the others know more (core/conform.c). */
+static PyObject *table_conformed(PyObject *cls, PyObject *list)
+{
+    pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
+    PyObject *tuple = PySequence_Tuple(list), *made = NULL;
+    Py_ssize_t n = tuple ? PyTuple_Size(tuple) : 0;
+    hr_error err = HR_ERROR_INIT;
+    hr_schema *schema = NULL;
+    hr_status st = HR_OK;
+
+    if (!tuple)
+        return NULL;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        hr_table *t = pyhr_table_of(s, PyTuple_GetItem(tuple, i));
+        hr_schema *both = NULL;
+
+        if (!t)
+            goto done;
+        st = schema ? hr__schema_conform(schema, t->schema, &both, &err) : HR_OK;
+        if (st) {
+            hr__error_at(&err, st, "table %lld", (long long)i);
+            pyhr_raise(s, st, &err);
+            goto done;
+        }
+        hr__schema_unref(schema);
+        schema = both ? both : hr__schema_ref(t->schema);
+    }
+    made = PyList_New(n);
+    for (Py_ssize_t i = 0; made && i < n; i++) {
+        hr_table *out = NULL;
+        PyObject *op;
+
+        st = hr__table_conform(&(hr_mem){ 0 }, pyhr_table_of(s, PyTuple_GetItem(tuple, i)), schema, &out, &err);
+        op = st ? pyhr_raise(s, st, &err) : pyhr_table(s, out);
+        if (!op || PyList_SetItem(made, i, op) < 0)
+            Py_CLEAR(made);
+    }
+done:
+    hr__schema_unref(schema);
+    Py_DECREF(tuple);
+    return made;
+}
+
 static PyObject *table_empty(PyObject *cls, PyObject *schema)
 {
     pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
@@ -571,6 +614,8 @@ static PyMethodDef table_methods[] = {
     { "_unpickle", pyhr_table_unpickle, METH_VARARGS | METH_CLASS, "What a pickle calls." },
     { "stream", table_stream_of, METH_VARARGS | METH_CLASS, "stream(schema, tables): an Arrow stream of them." },
     { "concat", table_concat, METH_O | METH_CLASS, "concat(tables): one contiguous table." },
+    { "conformed", table_conformed, METH_O | METH_CLASS,
+      "conformed(tables): the same rows under one schema, where types differ in what is null or a tensor." },
     { "empty", table_empty, METH_O | METH_CLASS, "empty(schema): no rows." },
     { "build", table_build, METH_O | METH_CLASS, "build({name: values}): from arrays or lists, copied." },
     { "build_rows", table_build_rows, METH_O | METH_CLASS, "build_rows([{name: value}]): from rows." },

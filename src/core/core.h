@@ -451,6 +451,17 @@ hr_status hr__table_empty(hr_schema *schema, hr_table **out, hr_error *err) HR_M
 hr_status hr__table_check(const hr_table *t, bool check_utf8, hr_error *err) HR_MUST_USE;
 int64_t hr__table_bytes_used(const hr_table *t);
 
+/* --------------------------------------------------------------------------------------- types that nearly agree: conform.c */
+
+/* The type that holds values of both (null and T, tensors and lists of lists); *out is new, NULL with HR_OK if there is none. */
+hr_status hr__type_conform(const hr_type *a, const hr_type *b, hr_type **out, hr_error *err) HR_MUST_USE;
+/* The array as `type`, which hr__type_conform of its own and others gave. *out is new; values are shared where they can be. */
+hr_status hr__array_conform(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err) HR_MUST_USE;
+/* The schema that tables of both can have, columns in the order of a; a itself if it will do. HR_TYPE says what differs. */
+hr_status hr__schema_conform(hr_schema *a, const hr_schema *b, hr_schema **out, hr_error *err) HR_MUST_USE;
+hr_status hr__table_conform(const hr_mem *mem, const hr_table *t, hr_schema *schema, hr_table **out,
+                            hr_error *err) HR_MUST_USE;
+
 /* ------------------------------------------------------------------------------------------- building: builder.c */
 
 /* Appends values one by one; for tests, text, JSON and Python objects, not for hot readers. */

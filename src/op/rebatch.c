@@ -11,8 +11,8 @@
  *   rows      . . . . . . . . . . . .      n = 5; marker M falls behind row 7
  *   batches   [0 . . . .][1 . M . . .][2   passes behind batch 1, with skip=3 ordinal=2
  *
- * All tables must be of one schema. This is the place where a function that gives int64 first and double later is found
- * out: in canonical order, so that the message is the same with any number of threads. */
+ * All tables must be of one schema, or nearly (core/conform.c). This is the place where a function that gives int64 first and
+ * double later is found out: in canonical order, so that the message is the same with any number of threads. */
 #include "op/op.h"
 
 #include <inttypes.h>
@@ -124,16 +124,33 @@ static hr_status rebatch_restore(const hr_op *op, hr_task *task, const char *sta
 
 /* -------------------------------------------------------------------------------------------------------- the rows */
 
-static hr_status check_schema(rebatch_state *s, const hr_table *in, hr_error *err)
+/* The schema that this table and those before it have in common: what waits is made to fit if `in` knows more of it. */
+static hr_status check_schema(rebatch_state *s, hr_task *task, const hr_table *in, hr_error *err)
 {
-    char text[300];
+    hr_schema *both = NULL;
+    hr_status st = HR_OK;
 
     if (!s->schema)
         s->schema = hr__schema_ref(in->schema);
     if (s->schema == in->schema || hr__schema_equal(s->schema, in->schema))
         return HR_OK;
-    hr__schema_difference(in->schema, s->schema, text, sizeof text);
-    return hr_error_set(err, HR_TYPE, "rebatch: a table differs from the first one: %s", text);
+    st = hr__schema_conform(s->schema, in->schema, &both, err);
+    if (st == HR_TYPE)
+        return hr__error_at(err, st, "rebatch: a table differs from the first one");
+    HR_GO(st);
+    for (int64_t i = 0; both != s->schema && i < s->n_parts; i++) {
+        hr_table *part = NULL;
+
+        HR_GO(hr__table_conform(hr__task_mem(task), s->parts[i], both, &part, err));
+        hr_table_unref(s->parts[i]);
+        s->parts[i] = part;
+    }
+    hr__schema_unref(s->schema);
+    s->schema = both;
+    both = NULL;
+done:
+    hr__schema_unref(both);
+    return st;
 }
 
 /* Adds rows of `in`, but for those to be skipped. */
@@ -234,10 +251,16 @@ static hr_status rebatch_push(const hr_op *op, hr_task *task, const hr_table *in
 {
     int64_t n = ((const rebatch_op *)op)->n_rows;
     rebatch_state *s = NULL;
+    hr_table *fitting = NULL;
+    hr_status st = HR_OK;
 
     HR_TRY(rebatch_state_of(task, &s, err));
-    HR_TRY(check_schema(s, in, err));
-    HR_TRY(add(s, task, in, err));
+    HR_TRY(check_schema(s, task, in, err));
+    HR_TRY(hr__table_conform(hr__task_mem(task), in, s->schema, &fitting, err));
+    st = add(s, task, fitting, err);
+    hr_table_unref(fitting);
+    if (st)
+        return st;
     while (s->n_pending >= n && !hr__task_cancelled(task))
         HR_TRY(emit(s, task, n, err));
     return HR_OK;

@@ -1,5 +1,4 @@
-"""Functions of the user's: what they get, what they may return, where they run, and who is left afterwards.
-"""
+"""Functions of the user: what they get, what they may return, where they run, and who is left afterwards."""
 
 import datetime
 import functools
@@ -280,6 +279,49 @@ def test_a_promise_that_is_not_kept(compute):
         hd.range(10).map_batches(half, compute=compute, udf_modifying_row_count=False).take_all()
 
 
+NEARLY = {
+    "null, then int": lambda i: None if i < 600 else i,
+    "int, then null": lambda i: i if i < 600 else None,
+    "null, then text": lambda i: None if i < 600 else str(i),
+    "empty, then full lists": lambda i: [] if i < 600 else [i],
+    "tensors, then ragged": lambda i: np.full((2, 2 if i < 600 else i % 3), i),
+    "ragged, then tensors": lambda i: np.full((2, 2 if i > 600 else i % 3), i),
+    "structs": lambda i: {"a": None if i < 600 else i, "b": [] if i > 600 else ["x"]},
+}
+
+
+@pytest.mark.parametrize("name", NEARLY)
+def test_pieces_whose_types_nearly_agree(compute, name):
+    value = NEARLY[name]
+    ds = hd.range(1100).map(lambda r: {"i": r["id"], "v": value(r["id"])}, compute=compute)
+    expected = [v.tolist() if isinstance(v, np.ndarray) else v for v in map(value, range(1100))]
+    assert column(ds, "v") == expected
+    assert column(ds.materialize(), "v") == expected
+    assert sum(len(b["i"]) for b in ds.iter_batches(batch_size=300)) == 1100
+    assert column(ds.map_batches(lambda b: {"n": [len(b["v"])]}, batch_size=1000, compute=compute), "n") == [
+        1000,
+        100,
+    ]
+
+
+def test_other_orders_of_columns_are_one(compute):
+    ds = hd.range(1100).map(
+        lambda r: {"a": 1, "b": 2} if r["id"] < 600 else {"b": 2, "a": 1}, compute=compute
+    )
+    assert ds.to_arrow().column_names == ["a", "b"]
+    assert ds.take_batch(1100)["a"].tolist() == [1] * 1100
+
+
+def test_pieces_whose_types_differ_are_an_error(compute):
+    ds = hd.range(1100).map(lambda r: {"v": 1 if r["id"] < 600 else 0.5}, compute=compute)
+    for consume in (ds.to_arrow, ds.materialize, lambda: list(ds.iter_batches(batch_size=300))):
+        with pytest.raises(exceptions.TypeMismatchError, match="'v' is double, expected int64"):
+            consume()
+    ds = hd.range(1100).map(lambda r: {"v": 1} if r["id"] < 600 else {"w": 1}, compute=compute)
+    with pytest.raises(exceptions.TypeMismatchError, match="'w'"):
+        ds.to_arrow()
+
+
 def test_ragged_and_equal_pieces_are_one_type(compute):
     """Arrays of one dimension are lists, whether the rows of a piece happen to be equally long or not."""
     ds = hd.range(1100).map(lambda r: {"t": np.arange(3 if r["id"] > 500 else r["id"] % 4)}, compute=compute)
@@ -440,9 +482,9 @@ LONG = """
     hd.range(10).map(slow, concurrency=(2, 2)).take_all()
 """
 
+
 def started(tmp_path, text, lines):
-    """A script in a process group of its own, after it has printed so many lines of 'worker PID' on stderr.
-"""
+    """A script in a process group of its own, after so many lines of 'worker PID' on stderr."""
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(text))
     process = subprocess.Popen(

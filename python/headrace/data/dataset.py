@@ -487,7 +487,7 @@ class Dataset:
 
     def _tables(self, node=None):
         with self._run(node or self._node) as run:
-            return [t for t in run if t.num_rows]
+            return Table.conformed([t for t in run if t.num_rows])
 
     def take(self, limit=20):
         """The first rows, as a list of dicts; see iter_rows()."""
