@@ -48,20 +48,20 @@ HR_API const char *hr_version(void);
 /* name, text */
 #define HR_STATUS_LIST(X)                                                                                              \
     X(HR_OK, "ok")                                                                                                     \
-    X(HR_NO_MEMORY, "out of memory")              /* the system refused an allocation */                               \
-    X(HR_BUDGET, "memory limit")                  /* the work cannot be done within the memory limit */                \
-    X(HR_INVALID, "invalid argument")             /* a wrong call or option; the caller can mend it */                 \
-    X(HR_TYPE, "wrong type")                      /* a column's type does not fit */                                   \
-    X(HR_NOT_FOUND, "not found")                  /* a file that is not there */                                        \
-    X(HR_BAD_DATA, "malformed data")              /* the input's bytes are wrong */                                    \
-    X(HR_IO, "input/output error")                /* the system said so */                                             \
-    X(HR_UNSUPPORTED, "not supported")            /* well-formed, but not known to this build */                       \
-    X(HR_CALLBACK, "a function raised")           /* user code failed; hr_error.detail may carry its exception */      \
-    X(HR_PEER, "a process was lost")              /* a worker or trainer process died or closed */                     \
-    X(HR_CANCELLED, "cancelled")                  /* stopped on request */                                             \
-    X(HR_MISMATCH, "does not match")              /* a position of another plan, ranks that disagree */                \
-    X(HR_PENDING, "not yet")                      /* not an error: will be completed later */                          \
-    X(HR_BUG, "internal error")                   /* ours: please report */
+    X(HR_NO_MEMORY, "out of memory")    /* the system refused an allocation */                                         \
+    X(HR_BUDGET, "memory limit")        /* the work cannot be done within the memory limit */                          \
+    X(HR_INVALID, "invalid argument")   /* a wrong call or option; the caller can mend it */                           \
+    X(HR_TYPE, "wrong type")            /* a column's type does not fit */                                             \
+    X(HR_NOT_FOUND, "not found")        /* a file that is not there */                                                 \
+    X(HR_BAD_DATA, "malformed data")    /* the input's bytes are wrong */                                              \
+    X(HR_IO, "input/output error")      /* the system said so */                                                       \
+    X(HR_UNSUPPORTED, "not supported")  /* well-formed, but not known to this build */                                 \
+    X(HR_CALLBACK, "a function raised") /* user code failed; hr_error.detail may carry its exception */                \
+    X(HR_PEER, "a process was lost")    /* a worker or trainer process died or closed */                               \
+    X(HR_CANCELLED, "cancelled")        /* stopped on request */                                                       \
+    X(HR_MISMATCH, "does not match")    /* a position of another plan, ranks that disagree */                          \
+    X(HR_PENDING, "not yet")            /* not an error: will be completed later */                                    \
+    X(HR_BUG, "internal error")         /* ours: please report */
 
 typedef enum hr_status {
 #define HR_X(name, text) name,
@@ -205,10 +205,10 @@ typedef struct hr_read_options {
     size_t struct_bytes;
     const char *const *columns; /* NULL: all; else n_columns names, read in this order */
     int n_columns;
-    bool ignore_missing_paths;    /* a path that is not there is left out */
-    const char *const *suffixes;  /* only files of folders that end so (".parquet"); NULL: all but hidden ones */
+    bool ignore_missing_paths;   /* a path that is not there is left out */
+    const char *const *suffixes; /* only files of folders that end so (".parquet"); NULL: all but hidden ones */
     int n_suffixes;
-    const char *include_paths;    /* name of a string column that gets each row's file, NULL: none */
+    const char *include_paths;         /* name of a string column that gets each row's file, NULL: none */
     const char *const *format_options; /* n_format_options strings "name=value", by the format's option table */
     int n_format_options;
 } hr_read_options;
@@ -288,10 +288,10 @@ typedef struct hr_feed hr_feed; /* one epoch of a running plan */
 
 typedef struct hr_feed_options {
     size_t struct_bytes;
-    int64_t batch_rows;     /* > 0: tables of exactly so many rows; 0: tables as they come */
-    bool drop_last;         /* a short last batch is left out */
-    int prefetch;           /* batches kept ready; 0: the default, 2; < 0: none beyond the one being made */
-    int64_t epoch;          /* counts passes; enters every seed */
+    int64_t batch_rows; /* > 0: tables of exactly so many rows; 0: tables as they come */
+    bool drop_last;     /* a short last batch is left out */
+    int prefetch;       /* batches kept ready; 0: the default, 2; < 0: none beyond the one being made */
+    int64_t epoch;      /* counts passes; enters every seed */
     uint64_t seed;
     bool any_order;         /* emit as completed (DataContext.execution_options.preserve_order=False) */
     int num_threads;        /* at most so many pool threads for this run; 0: all */

@@ -22,7 +22,7 @@
 #define HR_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define HR_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define HR_LEN(a) ((int)(sizeof(a) / sizeof((a)[0])))
-#define HR_ROUND_UP(n, to) (((n) + (to)-1) / (to) * (to))
+#define HR_ROUND_UP(n, to) (((n) + (to) - 1) / (to) * (to))
 
 /* ---------------------------------------------------------------------------------------------------- errors: status.c */
 
@@ -67,7 +67,8 @@ const char *hr__account_name(const hr_account *a);
 int64_t hr__account_used(const hr_account *a);
 int64_t hr__account_peak(const hr_account *a);
 int64_t hr__account_limit(const hr_account *a); /* the smallest of its own and its ancestors' limits */
-void hr__account_charge(hr_account *a, int64_t n_bytes); /* memory we did not allocate (a worker's private bytes); n may be < 0 */
+void hr__account_charge(hr_account *a,
+                        int64_t n_bytes); /* memory we did not allocate (a worker's private bytes); n may be < 0 */
 /* For those who allocate by themselves (mem.c, buffer.c, arena.c): charged, and counted as live. Each block is a reference
  * on `a`; give back by the negative numbers. Before the memory is asked for, so that the pool makes room first. */
 void hr__account_add(hr_account *a, int64_t n_bytes, int n_blocks);
@@ -133,21 +134,22 @@ enum {
 #define HR_SLACK 64 /* readable bytes after the end of every buffer that we allocate; data is 64-byte aligned */
 
 typedef struct hr_buffer {
-    uint8_t *data;  /* written by its maker before it is shared, then never */
+    uint8_t *data; /* written by its maker before it is shared, then never */
     int64_t n_bytes;
     atomic_int refs;
-    uint8_t kind;   /* private to buffer.c, arena.c, wire.c */
+    uint8_t kind; /* private to buffer.c, arena.c, wire.c */
     int64_t capacity;
     hr_account *account;
-    void *owner;                    /* arena, parent buffer, or foreign owner */
-    void (*release)(void *owner);   /* foreign memory only */
-    int64_t place;                  /* arena.c, wire.c: offset in its segment */
+    void *owner;                  /* arena, parent buffer, or foreign owner */
+    void (*release)(void *owner); /* foreign memory only */
+    int64_t place;                /* arena.c, wire.c: offset in its segment */
 } hr_buffer;
 
 /* Contents undefined, but the slack is zero. From the pool: fresh pages are the exception. */
 hr_status hr__buffer_new(const hr_mem *mem, int64_t n_bytes, hr_buffer **out, hr_error *err) HR_MUST_USE;
 /* A copy of n bytes. Borrows. */
-hr_status hr__buffer_copy(const hr_mem *mem, const void *data, int64_t n_bytes, hr_buffer **out, hr_error *err) HR_MUST_USE;
+hr_status hr__buffer_copy(const hr_mem *mem, const void *data, int64_t n_bytes, hr_buffer **out,
+                          hr_error *err) HR_MUST_USE;
 /* Foreign memory, not charged; `release(owner)` runs once, on whatever thread drops the last reference. No slack is
  * promised. On failure release is not called. */
 hr_status hr__buffer_wrap(const void *data, int64_t n_bytes, void (*release)(void *), void *owner, hr_buffer **out,
@@ -164,7 +166,8 @@ typedef struct hr_growbuf {
     const hr_mem *mem;
     hr_buffer *buffer; /* n_bytes of it are used */
 } hr_growbuf;
-hr_status hr__growbuf_reserve(hr_growbuf *g, int64_t n_more, hr_error *err) HR_MUST_USE; /* room for n_more after n_bytes */
+hr_status hr__growbuf_reserve(hr_growbuf *g, int64_t n_more,
+                              hr_error *err) HR_MUST_USE; /* room for n_more after n_bytes */
 hr_status hr__growbuf_add(hr_growbuf *g, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
 /* What was built, shrunk, with its slack; *out is new, of no bytes if nothing was added; g is empty. On failure g stays. */
 hr_status hr__growbuf_finish(hr_growbuf *g, hr_buffer **out, hr_error *err) HR_MUST_USE;
@@ -178,7 +181,7 @@ static inline bool hr__bit(const uint8_t *bits, int64_t i) { return (bits[i >> 3
 static inline void hr__bit_set(uint8_t *bits, int64_t i) { bits[i >> 3] |= (uint8_t)(1u << (i & 7)); }
 static inline void hr__bit_clear(uint8_t *bits, int64_t i) { bits[i >> 3] &= (uint8_t)~(1u << (i & 7)); }
 static inline int64_t hr__bits_bytes(int64_t n_bits) { return (n_bits + 7) / 8; }
-int64_t hr__bits_count(const uint8_t *bits, int64_t begin, int64_t n);                        /* ones */
+int64_t hr__bits_count(const uint8_t *bits, int64_t begin, int64_t n); /* ones */
 void hr__bits_copy(uint8_t *to, int64_t to_bit, const uint8_t *from, int64_t from_bit, int64_t n);
 void hr__bits_fill(uint8_t *to, int64_t to_bit, int64_t n, bool value);
 
@@ -203,20 +206,20 @@ void hr__bits_fill(uint8_t *to, int64_t to_bit, int64_t n, bool value);
     X(HR_T_LARGE_STRING, "large_string", "U", 0)                                                                       \
     X(HR_T_BINARY, "binary", "z", 0)                                                                                   \
     X(HR_T_LARGE_BINARY, "large_binary", "Z", 0)                                                                       \
-    X(HR_T_FIXED_BINARY, "fixed_size_binary", NULL, 0)   /* width */                                                   \
+    X(HR_T_FIXED_BINARY, "fixed_size_binary", NULL, 0) /* width */                                                     \
     X(HR_T_DATE32, "date32[day]", "tdD", 4)                                                                            \
     X(HR_T_DATE64, "date64[ms]", "tdm", 8)                                                                             \
-    X(HR_T_TIME32, "time32", NULL, 4)                    /* unit s, ms */                                              \
-    X(HR_T_TIME64, "time64", NULL, 8)                    /* unit us, ns */                                             \
-    X(HR_T_TIMESTAMP, "timestamp", NULL, 8)              /* unit, zone */                                              \
-    X(HR_T_DURATION, "duration", NULL, 8)                /* unit */                                                    \
-    X(HR_T_DECIMAL128, "decimal128", NULL, 16)           /* precision, scale */                                        \
+    X(HR_T_TIME32, "time32", NULL, 4)          /* unit s, ms */                                                        \
+    X(HR_T_TIME64, "time64", NULL, 8)          /* unit us, ns */                                                       \
+    X(HR_T_TIMESTAMP, "timestamp", NULL, 8)    /* unit, zone */                                                        \
+    X(HR_T_DURATION, "duration", NULL, 8)      /* unit */                                                              \
+    X(HR_T_DECIMAL128, "decimal128", NULL, 16) /* precision, scale */                                                  \
     X(HR_T_DECIMAL256, "decimal256", NULL, 32)                                                                         \
     X(HR_T_LIST, "list", "+l", 0)                                                                                      \
     X(HR_T_LARGE_LIST, "large_list", "+L", 0)                                                                          \
-    X(HR_T_FIXED_LIST, "fixed_size_list", NULL, 0)       /* width = values a list */                                   \
+    X(HR_T_FIXED_LIST, "fixed_size_list", NULL, 0) /* width = values a list */                                         \
     X(HR_T_STRUCT, "struct", "+s", 0)                                                                                  \
-    X(HR_T_MAP, "map", "+m", 0)                          /* child: struct<key, value> */                               \
+    X(HR_T_MAP, "map", "+m", 0)       /* child: struct<key, value> */                                                  \
     X(HR_T_TENSOR, "tensor", NULL, 0) /* arrow.fixed_shape_tensor: layout of a FIXED_LIST of prod(shape) values */
 
 typedef enum hr_type_id {
@@ -233,7 +236,7 @@ typedef enum hr_unit { HR_SECOND, HR_MILLI, HR_MICRO, HR_NANO } hr_unit;
 
 typedef struct hr_type hr_type;
 typedef struct hr_field {
-    char *name;     /* never NULL; valid UTF-8 is not promised */
+    char *name; /* never NULL; valid UTF-8 is not promised */
     hr_type *type;
     bool nullable;
     uint8_t *metadata; /* Arrow's encoding (int32 count, then int32-sized keys and values), NULL: none */
@@ -246,18 +249,18 @@ struct hr_type {
     atomic_int refs;
     bool is_static;
     hr_unit unit;
-    int32_t width;             /* FIXED_BINARY bytes, FIXED_LIST and TENSOR values a row */
+    int32_t width; /* FIXED_BINARY bytes, FIXED_LIST and TENSOR values a row */
     int32_t precision, scale;
-    char *zone;                /* TIMESTAMP; NULL: none */
-    int32_t n_dims;            /* TENSOR: without the row dimension */
+    char *zone;     /* TIMESTAMP; NULL: none */
+    int32_t n_dims; /* TENSOR: without the row dimension */
     int64_t shape[HR_MAX_DIMS];
     int32_t n_children;
-    hr_field *children;        /* list, fixed list, tensor: one, the values; map: one, the entries struct */
-    bool keys_sorted;          /* MAP */
-    char *format;              /* Arrow's, for types with parameters; read it by hr__type_format */
+    hr_field *children; /* list, fixed list, tensor: one, the values; map: one, the entries struct */
+    bool keys_sorted;   /* MAP */
+    char *format;       /* Arrow's, for types with parameters; read it by hr__type_format */
 };
 
-hr_type *hr__type_simple(hr_type_id id);            /* a singleton; never NULL for ids without parameters */
+hr_type *hr__type_simple(hr_type_id id); /* a singleton; never NULL for ids without parameters */
 hr_status hr__type_unit(hr_type_id id, hr_unit unit, const char *zone, hr_type **out, hr_error *err) HR_MUST_USE;
 hr_status hr__type_fixed_binary(int32_t width, hr_type **out, hr_error *err) HR_MUST_USE;
 hr_status hr__type_decimal(hr_type_id id, int32_t precision, int32_t scale, hr_type **out, hr_error *err) HR_MUST_USE;
@@ -270,21 +273,24 @@ void hr__type_unref(hr_type *t);
 bool hr__type_equal(const hr_type *a, const hr_type *b); /* names of list items and of map entries are ignored */
 int hr__type_bytes(const hr_type *t);                    /* bytes a value if of fixed width and byte-aligned, else 0 */
 int hr__type_align(const hr_type *t);                    /* values lie at multiples of this: 1, 2, 4 or 8 bytes */
-int hr__type_offset_bytes(const hr_type *t);             /* 4 or 8 for what has offsets (string, binary, list, map), else 0 */
+int hr__type_offset_bytes(const hr_type *t); /* 4 or 8 for what has offsets (string, binary, list, map), else 0 */
 /* string, binary and their large ones */
 static inline bool hr__type_is_bytes(const hr_type *t) { return t->id >= HR_T_STRING && t->id <= HR_T_LARGE_BINARY; }
 /* fixed list and tensor: t->width values a row */
 static inline bool hr__type_is_fixed_list(const hr_type *t) { return t->id == HR_T_FIXED_LIST || t->id == HR_T_TENSOR; }
-const char *hr__type_format(const hr_type *t);           /* Arrow's format string, borrowed: "tsu:UTC", "+w:3" (tensors as well) */
-void hr__type_print(const hr_type *t, hr_text *out);     /* "list<item: int64>", "timestamp[us, tz=UTC]", as pyarrow */
+const char *
+hr__type_format(const hr_type *t); /* Arrow's format string, borrowed: "tsu:UTC", "+w:3" (tensors as well) */
+void hr__type_print(const hr_type *t, hr_text *out); /* "list<item: int64>", "timestamp[us, tz=UTC]", as pyarrow */
 /* Borrows the children. HR_UNSUPPORTED names the format. */
-hr_status hr__type_from_format(const char *format, hr_field *children, int n_children, hr_type **out, hr_error *err) HR_MUST_USE;
+hr_status hr__type_from_format(const char *format, hr_field *children, int n_children, hr_type **out,
+                               hr_error *err) HR_MUST_USE;
 
 /* Half precision. Rounds to the nearest, ties to even; too large is infinite. */
 uint16_t hr__half_of(double v);
 double hr__half_value(uint16_t h);
 
-hr_status hr__field_init(hr_field *f, const char *name, hr_type *type, bool nullable, hr_error *err) HR_MUST_USE; /* shares type */
+hr_status hr__field_init(hr_field *f, const char *name, hr_type *type, bool nullable,
+                         hr_error *err) HR_MUST_USE; /* shares type */
 hr_status hr__field_copy(hr_field *to, const hr_field *from, hr_error *err) HR_MUST_USE;
 void hr__field_clear(hr_field *f);
 
@@ -299,7 +305,7 @@ typedef struct hr_schema {
 hr_status hr__schema_new(const hr_field *fields, int n, hr_schema **out, hr_error *err) HR_MUST_USE; /* copies fields */
 hr_schema *hr__schema_ref(hr_schema *s);
 void hr__schema_unref(hr_schema *s);
-int hr__schema_find(const hr_schema *s, const char *name); /* -1: none */
+int hr__schema_find(const hr_schema *s, const char *name);     /* -1: none */
 bool hr__schema_equal(const hr_schema *a, const hr_schema *b); /* names, types, order; not metadata, not nullability */
 /* "column 'x' is int64, expected double" for the first difference; call only when unequal. */
 void hr__schema_difference(const hr_schema *found, const hr_schema *expected, char *text, size_t cap);
@@ -366,8 +372,8 @@ void hr__array_range(const hr_array *a, int64_t i, int64_t *begin, int64_t *n);
 /* Bytes that the rows use (not the capacity behind a slice): validity, offsets, values, children. */
 int64_t hr__array_bytes_used(const hr_array *a);
 /* Rows idx[0..n) as a new contiguous array (int32 or int64 by idx_bytes 4 or 8; -1: a null). */
-hr_status hr__array_take(const hr_mem *mem, const hr_array *a, const void *idx, int idx_bytes, int64_t n, hr_array **out,
-                         hr_error *err) HR_MUST_USE;
+hr_status hr__array_take(const hr_mem *mem, const hr_array *a, const void *idx, int idx_bytes, int64_t n,
+                         hr_array **out, hr_error *err) HR_MUST_USE;
 /* Rows of all parts, one after the other, contiguous, offset 0 (parts: same type; n = 0 needs `type`). HR_BUDGET text names
  * 2 GiB if 32-bit offsets would overflow. n_parts = 1 also makes the slice contiguous. Parallel-safe. */
 hr_status hr__array_concat(const hr_mem *mem, hr_type *type, hr_array *const *parts, int n_parts, hr_array **out,
@@ -390,7 +396,8 @@ void hr__array_print_some(const hr_array *a, int64_t row, int64_t max_bytes, hr_
  * *begin (first value in it) so that rows are dense; false if ragged, null inside, or values not fixed-width.
  * For tensor and fixed list it always succeeds when nothing is null. For plain fixed-width columns n_dims = 0. Booleans
  * count as fixed width: `values` is then an array of bits. */
-bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values, int64_t *begin);
+bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values,
+                     int64_t *begin);
 
 /* ----------------------------------------------------------------------------------------- tables: origin.c, table.c */
 
@@ -400,9 +407,9 @@ typedef struct hr_coord {
     int32_t instance; /* which source of the plan, in canonical order: union(ds, ds) has two */
     int32_t file;
     int32_t fragment;
-    int32_t spare;    /* zero */
-    int64_t row;      /* in the fragment */
-    int64_t ordinal;  /* among the rows that one source row became (flat_map, generators) */
+    int32_t spare;   /* zero */
+    int64_t row;     /* in the fragment */
+    int64_t ordinal; /* among the rows that one source row became (flat_map, generators) */
 } hr_coord;
 
 /* Run-length coded coordinates. In run k, row j has `first` with row + j (by_ordinal false) or ordinal + j (true). */
@@ -413,15 +420,17 @@ typedef struct hr_run_coords {
 } hr_run_coords;
 typedef struct hr_origin hr_origin; /* immutable, counted */
 
-hr_status hr__origin_new(const hr_run_coords *runs, int64_t n_runs, hr_origin **out, hr_error *err) HR_MUST_USE; /* merges neighbours */
+hr_status hr__origin_new(const hr_run_coords *runs, int64_t n_runs, hr_origin **out,
+                         hr_error *err) HR_MUST_USE; /* merges neighbours */
 hr_origin *hr__origin_ref(hr_origin *o);
 void hr__origin_unref(hr_origin *o);
 int64_t hr__origin_rows(const hr_origin *o);
 int64_t hr__origin_runs(const hr_origin *o, const hr_run_coords **runs); /* borrowed; -> n_runs */
-hr_coord hr__origin_at(const hr_origin *o, int64_t row);                  /* binary search */
+hr_coord hr__origin_at(const hr_origin *o, int64_t row);                 /* binary search */
 hr_status hr__origin_slice(const hr_origin *o, int64_t begin, int64_t n, hr_origin **out, hr_error *err) HR_MUST_USE;
 hr_status hr__origin_concat(hr_origin *const *parts, int n, hr_origin **out, hr_error *err) HR_MUST_USE;
-hr_status hr__origin_take(const hr_origin *o, const void *idx, int idx_bytes, int64_t n, hr_origin **out, hr_error *err) HR_MUST_USE;
+hr_status hr__origin_take(const hr_origin *o, const void *idx, int idx_bytes, int64_t n, hr_origin **out,
+                          hr_error *err) HR_MUST_USE;
 /* n rows made of the rows that begin at `first`: ordinals first.ordinal, +1, ... */
 hr_status hr__origin_made(hr_coord first, int64_t n, hr_origin **out, hr_error *err) HR_MUST_USE;
 /* The same, every instance field replaced. */
@@ -442,8 +451,8 @@ hr_status hr__table_new(hr_schema *schema, hr_array *const *columns, int64_t n_r
 hr_status hr__table_with_origin(const hr_table *t, hr_origin *origin, hr_table **out, hr_error *err) HR_MUST_USE;
 /* The same columns under another schema of the same types (renames). */
 hr_status hr__table_with_schema(const hr_table *t, hr_schema *schema, hr_table **out, hr_error *err) HR_MUST_USE;
-hr_status hr__table_take(const hr_mem *mem, const hr_table *t, const void *idx, int idx_bytes, int64_t n, hr_table **out,
-                         hr_error *err) HR_MUST_USE;
+hr_status hr__table_take(const hr_mem *mem, const hr_table *t, const void *idx, int idx_bytes, int64_t n,
+                         hr_table **out, hr_error *err) HR_MUST_USE;
 /* Contiguous; n_parts = 0 needs `schema`; origins concatenated if all parts have one. Sets `sole`. */
 hr_status hr__table_concat(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts, hr_table **out,
                            hr_error *err) HR_MUST_USE;
@@ -456,7 +465,8 @@ int64_t hr__table_bytes_used(const hr_table *t);
 /* The type that holds values of both (null and T, tensors and lists of lists); *out is new, NULL with HR_OK if there is none. */
 hr_status hr__type_conform(const hr_type *a, const hr_type *b, hr_type **out, hr_error *err) HR_MUST_USE;
 /* The array as `type`, which hr__type_conform of its own and others gave. *out is new; values are shared where they can be. */
-hr_status hr__array_conform(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err) HR_MUST_USE;
+hr_status hr__array_conform(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out,
+                            hr_error *err) HR_MUST_USE;
 /* The schema that tables of both can have, columns in the order of a; a itself if it will do. HR_TYPE says what differs. */
 hr_status hr__schema_conform(hr_schema *a, const hr_schema *b, hr_schema **out, hr_error *err) HR_MUST_USE;
 hr_status hr__table_conform(const hr_mem *mem, const hr_table *t, hr_schema *schema, hr_table **out,
@@ -469,10 +479,12 @@ typedef struct hr_builder hr_builder;
 hr_status hr__builder_new(const hr_mem *mem, hr_type *type, hr_builder **out, hr_error *err) HR_MUST_USE;
 void hr__builder_free(hr_builder *b);
 hr_status hr__builder_null(hr_builder *b, hr_error *err) HR_MUST_USE;
-hr_status hr__builder_int(hr_builder *b, int64_t v, hr_error *err) HR_MUST_USE;    /* any integer, date, time, bool; HR_TYPE if out of range */
+hr_status hr__builder_int(hr_builder *b, int64_t v,
+                          hr_error *err) HR_MUST_USE; /* any integer, date, time, bool; HR_TYPE if out of range */
 hr_status hr__builder_uint(hr_builder *b, uint64_t v, hr_error *err) HR_MUST_USE;
-hr_status hr__builder_double(hr_builder *b, double v, hr_error *err) HR_MUST_USE;  /* any float type */
-hr_status hr__builder_bytes(hr_builder *b, const void *data, int64_t n, hr_error *err) HR_MUST_USE; /* string, binary, fixed binary, any fixed width as its bytes */
+hr_status hr__builder_double(hr_builder *b, double v, hr_error *err) HR_MUST_USE; /* any float type */
+hr_status hr__builder_bytes(hr_builder *b, const void *data, int64_t n,
+                            hr_error *err) HR_MUST_USE; /* string, binary, fixed binary, any fixed width as its bytes */
 /* For list-like: append the items to child 0, then call `hr__builder_end` once a row; struct: one value to each child, then end. */
 hr_builder *hr__builder_child(hr_builder *b, int i);
 hr_status hr__builder_end(hr_builder *b, hr_error *err) HR_MUST_USE;
@@ -486,38 +498,52 @@ hr_status hr__schema_import(struct ArrowSchema *in, hr_schema **out, hr_error *e
 hr_status hr__type_export(const hr_type *t, struct ArrowSchema *out, hr_error *err) HR_MUST_USE;
 hr_status hr__array_export(hr_array *a, struct ArrowArray *out, hr_error *err) HR_MUST_USE; /* shares a */
 /* Takes `in`, even on failure. Dictionary-encoded, string_view, list_view and run-end arrays are decoded into plain ones. */
-hr_status hr__array_import(struct ArrowArray *in, struct ArrowSchema *schema_borrowed, hr_array **out, hr_error *err) HR_MUST_USE;
+hr_status hr__array_import(struct ArrowArray *in, struct ArrowSchema *schema_borrowed, hr_array **out,
+                           hr_error *err) HR_MUST_USE;
 
 /* -------------------------------------------------------------------------------------------------- options: option.c */
 
-typedef enum hr_option_kind { HR_OPT_BOOL, HR_OPT_INT, HR_OPT_BYTES, HR_OPT_DOUBLE, HR_OPT_CHAR, HR_OPT_TEXT, HR_OPT_CHOICE } hr_option_kind;
+typedef enum hr_option_kind {
+    HR_OPT_BOOL,
+    HR_OPT_INT,
+    HR_OPT_BYTES,
+    HR_OPT_DOUBLE,
+    HR_OPT_CHAR,
+    HR_OPT_TEXT,
+    HR_OPT_CHOICE
+} hr_option_kind;
 /* One line of an option table; the table ends with a zero entry. Defaults, checks, `headrace formats`, and docstrings come from it. */
 typedef struct hr_option {
     const char *name;
     hr_option_kind kind;
-    size_t at;              /* offsetof in the options struct: bool, int64_t, int64_t, double, char, char *, int */
-    double min, max;        /* INT, BYTES, DOUBLE; both 0: any */
-    double value;           /* default of BOOL, INT, BYTES, DOUBLE, CHAR, CHOICE (index) */
-    const char *text;       /* default of TEXT; CHOICE: the names, separated by blanks */
+    size_t at;        /* offsetof in the options struct: bool, int64_t, int64_t, double, char, char *, int */
+    double min, max;  /* INT, BYTES, DOUBLE; both 0: any */
+    double value;     /* default of BOOL, INT, BYTES, DOUBLE, CHAR, CHOICE (index) */
+    const char *text; /* default of TEXT; CHOICE: the names, separated by blanks */
     const char *doc;
 } hr_option;
 /* A table of NULL is one without options. */
 void hr__options_default(const hr_option *table, void *options);
 /* "name=value" strings into `options`; HR_INVALID names the option, its kind and what was found. TEXT is copied. */
-hr_status hr__options_parse(const hr_option *table, const char *const *settings, int n, void *options, hr_error *err) HR_MUST_USE;
+hr_status hr__options_parse(const hr_option *table, const char *const *settings, int n, void *options,
+                            hr_error *err) HR_MUST_USE;
 void hr__options_clear(const hr_option *table, void *options);
 void hr__options_print(const hr_option *table, hr_text *out); /* one "name=default  doc" a line */
 
 /* ------------------------------------------------------------------------------------------- random bits, hash, CPU */
 
 /* Philox4x32-10 (Salmon et al., SC'11): 128 bits that are a function of key and counter, so that no state exists. */
-typedef struct hr_bits128 { uint64_t lo, hi; } hr_bits128;
+typedef struct hr_bits128 {
+    uint64_t lo, hi;
+} hr_bits128;
 hr_bits128 hr__philox(uint64_t key, uint64_t counter_hi, uint64_t counter_lo); /* the published function itself */
 hr_bits128 hr__random_bits(uint64_t seed, uint64_t epoch, uint64_t counter_hi, uint64_t counter_lo);
 hr_bits128 hr__random_coord(uint64_t seed, uint64_t epoch, const hr_coord *c);
 /* 128-bit hash of bytes, for fingerprints and keys; stable across machines and versions: MurmurHash3_x64_128 (Appleby).
  * Each add is a part of its own: adding "ab", then "c", is not adding "abc". Not for secrets. */
-typedef struct hr_hash { uint64_t a, b, n; } hr_hash;
+typedef struct hr_hash {
+    uint64_t a, b, n;
+} hr_hash;
 void hr__hash_init(hr_hash *h, uint64_t seed);
 void hr__hash_add(hr_hash *h, const void *data, size_t n);
 void hr__hash_text(hr_hash *h, const char *s); /* with its length, so that ("ab","c") != ("a","bc"); NULL is fine */
@@ -535,8 +561,8 @@ unsigned hr__cpu_features(void); /* masked by HR_CPU=scalar or a list of names; 
 hr_status hr__arena_new(hr_account *account, const char *name, hr_arena **out, hr_error *err) HR_MUST_USE;
 hr_arena *hr__arena_ref(hr_arena *a);
 void hr__arena_unref(hr_arena *a);
-int64_t hr__arena_bytes(const hr_arena *a);      /* of all segments: what is charged */
-int64_t hr__arena_used(const hr_arena *a);       /* in live blocks */
+int64_t hr__arena_bytes(const hr_arena *a); /* of all segments: what is charged */
+int64_t hr__arena_used(const hr_arena *a);  /* in live blocks */
 /* Gives back empty segments as long as keep_bytes stay. Returns the bytes given back. An arena does so by itself, down to
  * what was used in the last seconds; whoever knows that it will be idle may do more. */
 int64_t hr__arena_trim(hr_arena *a, int64_t keep_bytes);
@@ -551,9 +577,9 @@ void hr__arena_buffer_free(hr_buffer *b);
  * without a copy. All functions are thread-safe. A link belongs to the process that made it: in a forked child HR_PEER. */
 typedef struct hr_link hr_link;
 typedef struct hr_message {
-    uint32_t kind;      /* the user's, below 0x8000 */
-    uint64_t tag;       /* the user's */
-    void *bytes;        /* new, n_bytes, NUL-terminated beyond; hr__free; NULL if none */
+    uint32_t kind; /* the user's, below 0x8000 */
+    uint64_t tag;  /* the user's */
+    void *bytes;   /* new, n_bytes, NUL-terminated beyond; hr__free; NULL if none */
     int64_t n_bytes;
     /* New; NULL if none. Its buffers map the sender's memory; unref tells the sender. They are writable if the table is
      * `sole`: it was when it was sent, or all that was sent are copies. Otherwise a write is a fault. It has no origin. */
@@ -562,15 +588,15 @@ typedef struct hr_message {
 /* Takes the socket, even on failure. `arena`: where copies for sending go (shared; NULL: an own one is made). */
 hr_status hr__link_new(int fd, hr_account *account, hr_arena *arena, hr_link **out, hr_error *err) HR_MUST_USE;
 hr_link *hr__link_ref(hr_link *l);
-void hr__link_unref(hr_link *l); /* the last one closes */
+void hr__link_unref(hr_link *l);   /* the last one closes */
 int hr__link_fd(const hr_link *l); /* to poll for reading */
 /* Borrows table and bytes (either may be NULL). A sole table of which this is the only reference becomes the peer's to write:
  * it is not to be looked at again. Never blocks on the peer: what the socket does not take now is queued and
  * goes out with the next send, receive, release or flush. What the peer dropped is given back by hr__link_recv, so that even
  * who expects no messages has to call it. HR_PEER if the peer is gone: then, too, hr__link_recv gives what it
  * sent before, and the tables that it had are dropped when that reports the end, or by hr__link_close. */
-hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *bytes, int64_t n_bytes, const hr_table *table,
-                        hr_error *err) HR_MUST_USE;
+hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *bytes, int64_t n_bytes,
+                        const hr_table *table, hr_error *err) HR_MUST_USE;
 /* The next message. HR_PENDING: none within timeout_ms (0: do not wait; < 0: no limit). HR_PEER: the peer closed or died.
  * Descriptors are checked against the segments' sizes, tables by hr__table_check: a damaged peer cannot crash us, gives
  * HR_BAD_DATA, and is left: the link is closed. After HR_NO_MEMORY the message can be received again. */
@@ -588,11 +614,12 @@ void hr__link_close(hr_link *l);
 typedef struct hr_listener hr_listener;
 /* address NULL: a random name and token. */
 hr_status hr__listener_open(const char *address, hr_listener **out, hr_error *err) HR_MUST_USE;
-void hr__listener_close(hr_listener *l);               /* NULL is fine */
+void hr__listener_close(hr_listener *l);                /* NULL is fine */
 const char *hr__listener_address(const hr_listener *l); /* with the token: a secret. Borrowed from l */
-int hr__listener_fd(const hr_listener *l);             /* readable when accept may have something to do */
+int hr__listener_fd(const hr_listener *l);              /* readable when accept may have something to do */
 /* The next link, its arguments as for hr__link_new. HR_PENDING: none now. Who must not come in is turned away silently. */
-hr_status hr__listener_accept(hr_listener *l, hr_account *account, hr_arena *arena, hr_link **out, hr_error *err) HR_MUST_USE;
+hr_status hr__listener_accept(hr_listener *l, hr_account *account, hr_arena *arena, hr_link **out,
+                              hr_error *err) HR_MUST_USE;
 /* HR_PEER: nobody listens there. A listener that turns us away ends the link: HR_PEER from the first receive. */
 hr_status hr__link_connect(const char *address, hr_account *account, hr_link **out, hr_error *err) HR_MUST_USE;
 

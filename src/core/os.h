@@ -45,9 +45,9 @@ int hr__uid(void);
 void hr__mutex_survives_fork(hr_mutex *m);
 
 /* --- the machine */
-int hr__cpus_allowed(void);             /* min(affinity mask, ceil(cgroup cpu.max)), at least 1 */
-int64_t hr__memory_physical(void);      /* min(physical memory, cgroup v2/v1 limit), bytes */
-int64_t hr__memory_resident(void);      /* of this process, bytes */
+int hr__cpus_allowed(void);        /* min(affinity mask, ceil(cgroup cpu.max)), at least 1 */
+int64_t hr__memory_physical(void); /* min(physical memory, cgroup v2/v1 limit), bytes */
+int64_t hr__memory_resident(void); /* of this process, bytes */
 int64_t hr__memory_page(void);
 /* What the cgroups of the process allow; INT64_MAX and 0 (CPUs): no limit. `root`: "" for this machine, or a folder that
  * stands for it (tests). v1 and v2, all levels from our own group up to the mount. */
@@ -60,48 +60,51 @@ typedef struct hr_stat {
     bool is_dir;
     bool is_file;
 } hr_stat;
-int hr__file_open(const char *path);                                   /* read-only, CLOEXEC; -> fd */
-int hr__file_create(const char *path);                                 /* write-only, new or truncated; -> fd */
-int64_t hr__file_read_at(int fd, void *out, int64_t n, int64_t offset); /* whole n unless the file ends; -> bytes read */
-int64_t hr__file_write(int fd, const void *data, int64_t n);           /* whole n */
+int hr__file_open(const char *path);   /* read-only, CLOEXEC; -> fd */
+int hr__file_create(const char *path); /* write-only, new or truncated; -> fd */
+int64_t hr__file_read_at(int fd, void *out, int64_t n,
+                         int64_t offset);                    /* whole n unless the file ends; -> bytes read */
+int64_t hr__file_write(int fd, const void *data, int64_t n); /* whole n */
 int hr__file_stat(const char *path, hr_stat *out);
 int hr__file_stat_fd(int fd, hr_stat *out);
-void hr__file_advise(int fd, int64_t offset, int64_t n);               /* will need; a hint, cannot fail */
+void hr__file_advise(int fd, int64_t offset, int64_t n); /* will need; a hint, cannot fail */
 void hr__file_close(int fd);
 /* Names in a folder, sorted by byte value, without "." and ".."; *names for hr__dir_list_free(). -> count */
 int hr__dir_list(const char *path, char ***names);
 void hr__dir_list_free(char **names, int n);
 
 /* --- memory maps. Fresh pages are zero. */
-void *hr__map_private(size_t n);             /* anonymous, huge pages advised from 2 MiB; NULL on failure */
+void *hr__map_private(size_t n);                       /* anonymous, huge pages advised from 2 MiB; NULL on failure */
 void *hr__map_shared(int fd, size_t n, bool writable); /* NULL on failure */
 void hr__unmap(void *p, size_t n);
-int hr__memfd(const char *name, int64_t n);  /* sized, sealed against shrinking, CLOEXEC; -> fd */
+int hr__memfd(const char *name, int64_t n); /* sized, sealed against shrinking, CLOEXEC; -> fd */
 int hr__memfd_grow(int fd, int64_t n);
-int hr__memfd_check(int fd, int64_t *n_bytes); /* 0 if fd is a memfd sealed against shrinking; its size */
+int hr__memfd_check(int fd, int64_t *n_bytes);           /* 0 if fd is a memfd sealed against shrinking; its size */
 void hr__memfd_punch(int fd, int64_t offset, int64_t n); /* gives pages back; cannot fail */
 
 /* --- local sockets, SOCK_SEQPACKET, CLOEXEC, non-blocking. All -> fd or 0, -errno on failure; -EAGAIN: would block. */
 int hr__socket_pair(int fds[2]);
-int hr__socket_listen(const char *abstract_name);                      /* Linux abstract name, without the leading NUL */
-int hr__socket_accept(int fd, int *peer_uid, int *peer_pid);           /* SO_PEERCRED */
+int hr__socket_listen(const char *abstract_name);            /* Linux abstract name, without the leading NUL */
+int hr__socket_accept(int fd, int *peer_uid, int *peer_pid); /* SO_PEERCRED */
 int hr__socket_connect(const char *abstract_name);
 int64_t hr__socket_send(int fd, const void *data, int64_t n, const int *fds, int n_fds);
 /* -> bytes, 0 at the peer's end. Up to max_fds descriptors are stored into fds, their number in *n_fds. */
 int64_t hr__socket_recv(int fd, void *out, int64_t cap, int *fds, int max_fds, int *n_fds);
-int hr__wait_readable(int fd, int timeout_ms);                         /* 1 readable or closed, 0 timed out */
+int hr__wait_readable(int fd, int timeout_ms); /* 1 readable or closed, 0 timed out */
 int hr__wait_writable(int fd, int timeout_ms);
-int hr__socket_peer(int fd, int *peer_uid, int *peer_pid);             /* SO_PEERCRED */
-void hr__socket_shutdown(int fd); /* both ends see the end now, whoever else has the descriptor; what was sent arrives */
+int hr__socket_peer(int fd, int *peer_uid, int *peer_pid); /* SO_PEERCRED */
+void hr__socket_shutdown(
+    int fd); /* both ends see the end now, whoever else has the descriptor; what was sent arrives */
 int hr__random_secret(void *out, int n); /* at most 256 bytes that nobody can guess; 0 */
 
 /* --- many descriptors at once: a watch is a descriptor itself. -errno on failure. */
-int hr__watch_new(void);                              /* -> fd, CLOEXEC */
-int hr__watch_add(int watch, int fd, uint64_t key);   /* level-triggered: reported as long as there is something to read */
-void hr__watch_remove(int watch, int fd);             /* before fd is closed: a forked child may have it, too */
+int hr__watch_new(void); /* -> fd, CLOEXEC */
+int hr__watch_add(int watch, int fd,
+                  uint64_t key);          /* level-triggered: reported as long as there is something to read */
+void hr__watch_remove(int watch, int fd); /* before fd is closed: a forked child may have it, too */
 /* Keys of readable or closed ones. -> their number, 0: timed out. timeout_ms < 0: no limit */
 int hr__watch_wait(int watch, uint64_t *keys, int max_keys, int timeout_ms);
-int hr__event_new(void);                              /* -> fd, CLOEXEC; readable from set to clear */
+int hr__event_new(void); /* -> fd, CLOEXEC; readable from set to clear */
 void hr__event_set(int fd);
 void hr__event_clear(int fd);
 

@@ -10,8 +10,8 @@
 
 /* --- feed.c: beyond the public hr_feed_* */
 typedef struct hr_feed_extra {
-    bool own_memory;   /* every batch is contiguous and `sole`: its holder may write into it (torch tensors) */
-    hr_arena *arena;   /* batches go there (implies own_memory); shared */
+    bool own_memory;     /* every batch is contiguous and `sole`: its holder may write into it (torch tensors) */
+    hr_arena *arena;     /* batches go there (implies own_memory); shared */
     bool keep_positions; /* hr__feed_position_at can be asked about earlier rows, until hr__feed_forget */
     void (*ready)(void *context);
     void *ready_context;
@@ -33,16 +33,16 @@ int64_t hr__position_extra(const hr_position *p, const char *key, int64_t missin
 
 /* --- split.c */
 hr_status hr__error_copy(hr_error *to, const hr_error *from); /* with its detail; returns the status */
-typedef struct hr_split hr_split; /* counted; thread-safe */
+typedef struct hr_split hr_split;                             /* counted; thread-safe */
 
 typedef enum hr_split_tail { HR_TAIL_EQUAL, HR_TAIL_UNEVEN, HR_TAIL_PAD } hr_split_tail;
 /* What a rank wants of an epoch; all ranks must agree but for nothing (HR_MISMATCH names each rank's values). */
 typedef struct hr_split_request {
-    int64_t batch_rows;     /* B >= 1 */
+    int64_t batch_rows; /* B >= 1 */
     bool drop_last;
-    int prefetch;           /* < 0 is 0 */
+    int prefetch; /* < 0 is 0 */
     bool own_memory;
-    char extra[256];        /* shuffle arguments and the like, compared as text */
+    char extra[256]; /* shuffle arguments and the like, compared as text */
 } hr_split_request;
 
 /* equal: after the last full step, one short step of floor(rest/N) rows a rank (none if 0, or if drop_last); at most N-1 rows

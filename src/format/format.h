@@ -53,12 +53,12 @@ typedef struct hr_scan_file_class {
 struct hr_scan_file {
     const hr_scan_file_class *cls;
     atomic_int refs;
-    char *name;            /* path, for errors */
-    hr_account *account;   /* of what the open file itself holds */
-    hr_schema *schema;     /* of what its readers give: projected columns, in the projection's order */
+    char *name;          /* path, for errors */
+    hr_account *account; /* of what the open file itself holds */
+    hr_schema *schema;   /* of what its readers give: projected columns, in the projection's order */
     int n_fragments;
-    int64_t n_rows;        /* of the whole file; -1: known only by reading */
-    int file;              /* number in its scan: enters the origins */
+    int64_t n_rows; /* of the whole file; -1: known only by reading */
+    int file;       /* number in its scan: enters the origins */
 };
 hr_scan_file *hr__scan_file_ref(hr_scan_file *f);
 void hr__scan_file_unref(hr_scan_file *f); /* NULL is fine */
@@ -93,7 +93,7 @@ typedef struct hr_format {
 } hr_format;
 
 extern const hr_format hr__format_parquet, hr__format_text;
-extern const hr_format *const hr__formats[]; /* ends with NULL */
+extern const hr_format *const hr__formats[];           /* ends with NULL */
 const hr_format *hr__format_by_name(const char *name); /* NULL: none */
 const hr_format *hr__format_guess(const char *path,
                                   hr_view head); /* by bid, then by suffix (also under .gz, .zst); NULL: none */

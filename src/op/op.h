@@ -36,13 +36,13 @@ typedef struct hr_resume hr_resume;
 /* One operator in one run; made by the scheduler, filled by start. */
 typedef struct hr_op_run {
     const hr_op *op;
-    void *state;           /* the operator's own, for the run */
-    hr_account *account;   /* charge here */
-    int index;             /* of the operator in the plan, canonical: enters seeds and positions */
+    void *state;         /* the operator's own, for the run */
+    hr_account *account; /* charge here */
+    int index;           /* of the operator in the plan, canonical: enters seeds and positions */
     uint64_t seed;
     int64_t epoch;
-    bool to_process;       /* what this operator emits is read by another process: allocate from `arena` */
-    hr_arena *arena;       /* NULL: none */
+    bool to_process;               /* what this operator emits is read by another process: allocate from `arena` */
+    hr_arena *arena;               /* NULL: none */
     void (*notify)(void *context); /* wakes the consumer (inline calls wait to be served by it) */
     void *notify_context;
 } hr_op_run;
@@ -51,8 +51,8 @@ typedef struct hr_op_class {
     const char *name;
     const char *doc;
     hr_op_kind kind;
-    bool one_to_one;  /* same rows, same order, same coordinates: limits and discards move above it */
-    bool row_local;   /* each output row depends on one input row only (fragments may be permuted above it) */
+    bool one_to_one; /* same rows, same order, same coordinates: limits and discards move above it */
+    bool row_local;  /* each output row depends on one input row only (fragments may be permuted above it) */
     /* Output schema for an input schema. *out NULL with HR_OK: known only when the first table came out. Any error is a user's. */
     hr_status (*schema)(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err);
     hr_status (*start)(const hr_op *op, hr_op_run *run, hr_error *err); /* NULL: nothing to do */
@@ -65,15 +65,16 @@ typedef struct hr_op_class {
     hr_status (*resumed)(const hr_op *op, hr_task *task, hr_error *err);
     /* The ticket's (MAP) or all input's (STREAM, BLOCK) end. NULL: nothing to do. */
     hr_status (*finish)(const hr_op *op, hr_task *task, hr_error *err);
-    void (*task_clear)(const hr_op *op, hr_task *task); /* frees *hr__task_state; runs always, also after errors. NULL: hr__free */
+    void (*task_clear)(const hr_op *op,
+                       hr_task *task); /* frees *hr__task_state; runs always, also after errors. NULL: hr__free */
     void (*thread_clear)(const hr_op *op, hr_op_run *run, void *thread_state); /* NULL: none */
     /* STREAM and BLOCK: see Markers. `pass` by hr__task_pass now or, at latest, from a later push or finish. */
     hr_status (*marker)(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err);
     hr_status (*restore)(const hr_op *op, hr_task *task, const char *state, hr_error *err); /* before the first push */
-    int64_t (*floor_bytes)(const hr_op *op); /* least memory beside one table in and out; NULL: 0 */
-    void (*describe)(const hr_op *op, hr_text *out);       /* "limit(5)"; NULL: the name */
-    void (*fingerprint)(const hr_op *op, hr_hash *h);      /* arguments; NULL: none */
-    void (*free)(hr_op *op);                               /* frees what op owns, and op */
+    int64_t (*floor_bytes)(const hr_op *op);          /* least memory beside one table in and out; NULL: 0 */
+    void (*describe)(const hr_op *op, hr_text *out);  /* "limit(5)"; NULL: the name */
+    void (*fingerprint)(const hr_op *op, hr_hash *h); /* arguments; NULL: none */
+    void (*free)(hr_op *op);                          /* frees what op owns, and op */
 } hr_op_class;
 
 /* An operator with its arguments: immutable, counted, embedded first in each operator's own struct. */
@@ -81,7 +82,8 @@ struct hr_op {
     const hr_op_class *cls;
     atomic_int refs;
     bool one_to_one; /* of this one: init copies the class's, constructors may set it (a map that promises it) */
-    int64_t piece_rows; /* > 0: a function over pieces (pieces.c): its tickets must hold whole blocks of so many source rows */
+    int64_t
+        piece_rows; /* > 0: a function over pieces (pieces.c): its tickets must hold whole blocks of so many source rows */
 };
 void hr__op_init(hr_op *op, const hr_op_class *cls); /* refs 1 */
 hr_op *hr__op_ref(hr_op *op);
@@ -89,30 +91,35 @@ void hr__op_unref(hr_op *op);
 
 /* --- what an operator may do with its task (implemented by exec/task.c) */
 
-hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err) HR_MUST_USE; /* *takes becomes NULL, even on failure */
-void hr__task_enough(hr_task *task);              /* no more input is wanted; upstream may stop */
-void **hr__task_state(hr_task *task);             /* this operator's, of this task; NULL at first */
-void **hr__task_thread_state(hr_task *task);      /* this operator's, of the calling pool thread in this run; NULL at first */
+hr_status hr__task_emit(hr_task *task, hr_table **takes,
+                        hr_error *err) HR_MUST_USE; /* *takes becomes NULL, even on failure */
+void hr__task_enough(hr_task *task);                /* no more input is wanted; upstream may stop */
+void **hr__task_state(hr_task *task);               /* this operator's, of this task; NULL at first */
+void **
+hr__task_thread_state(hr_task *task); /* this operator's, of the calling pool thread in this run; NULL at first */
 hr_op_run *hr__task_run(hr_task *task);
-const hr_mem *hr__task_mem(hr_task *task);        /* where output goes: the run's account, and its arena if to_process */
-bool hr__task_cancelled(const hr_task *task);     /* long loops look here */
+const hr_mem *hr__task_mem(hr_task *task);    /* where output goes: the run's account, and its arena if to_process */
+bool hr__task_cancelled(const hr_task *task); /* long loops look here */
 /* Of the ticket: its first coordinate and number in its stage, canonical. */
 hr_coord hr__task_begin(const hr_task *task);
 int64_t hr__task_ordinal(const hr_task *task);
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state); /* STREAM only; state borrowed, NULL: none */
-void hr__marker_drop(hr_marker *m);               /* instead of passing it: a newer one says more. NULL is fine */
+void hr__marker_drop(hr_marker *m); /* instead of passing it: a newer one says more. NULL is fine */
 
 /* Suspends the task: the operator must return HR_PENDING next. *out is new; complete it exactly once, by hr__resume. */
 hr_status hr__task_suspend(hr_task *task, hr_resume **out, hr_error *err) HR_MUST_USE;
-void hr__resume(hr_resume *takes, hr_status st, hr_error *moved); /* st != HR_OK: the ticket fails with it. Any thread, no locks held. */
+void hr__resume(hr_resume *takes, hr_status st,
+                hr_error *moved); /* st != HR_OK: the ticket fails with it. Any thread, no locks held. */
 
 /* --- the operators: each constructor checks its arguments; *out is new */
 
-hr_status hr__op_project(const char *const *names, const char *const *new_names, int n, hr_op **out, hr_error *err) HR_MUST_USE;
+hr_status hr__op_project(const char *const *names, const char *const *new_names, int n, hr_op **out,
+                         hr_error *err) HR_MUST_USE;
 hr_status hr__op_limit(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 /* Tables of exactly n_rows; the state is {rows to skip of the open batch, ordinal of the next batch}. */
 hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *err) HR_MUST_USE;
-hr_status hr__op_map(const hr_map_function *fn, const hr_map_options *options, hr_op **out, hr_error *err) HR_MUST_USE; /* takes fn's context */
+hr_status hr__op_map(const hr_map_function *fn, const hr_map_options *options, hr_op **out,
+                     hr_error *err) HR_MUST_USE;                                               /* takes fn's context */
 hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err) HR_MUST_USE; /* takes fn's context */
 /* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal length stay lists. */
 hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
@@ -122,22 +129,26 @@ hr_status hr__op_blocks(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 /* A function in worker processes or Python threads: rows to `calls`. */
 typedef struct hr_calls hr_calls;
 typedef struct hr_calls_options {
-    const char *name;         /* "map_batches(augment)", for explain() and errors; copied */
-    const char *qualified;    /* "module.qualname", for the fingerprint; copied */
-    int64_t batch_rows;       /* 0: batches of up to `piece_rows` by source coordinate; < 0: each input table is one batch (after a rebatch) */
-    int64_t piece_rows;       /* default 4,096 */
-    int64_t piece_bytes;      /* > 0: pieces are also cut where they pass so many bytes (per-row functions: 8 MiB) */
-    bool one_to_one;          /* as in hr_map_options; the result must have as many rows as the input (HR_CALLBACK otherwise) */
-    bool filter;              /* the result is one boolean column "keep" of the input's rows; what is kept are the input's own columns */
-    bool inline_calls;        /* served by the consumer's thread: notify it when a call is queued */
+    const char *name;      /* "map_batches(augment)", for explain() and errors; copied */
+    const char *qualified; /* "module.qualname", for the fingerprint; copied */
+    int64_t
+        batch_rows; /* 0: batches of up to `piece_rows` by source coordinate; < 0: each input table is one batch (after a rebatch) */
+    int64_t piece_rows;  /* default 4,096 */
+    int64_t piece_bytes; /* > 0: pieces are also cut where they pass so many bytes (per-row functions: 8 MiB) */
+    bool one_to_one; /* as in hr_map_options; the result must have as many rows as the input (HR_CALLBACK otherwise) */
+    bool
+        filter; /* the result is one boolean column "keep" of the input's rows; what is kept are the input's own columns */
+    bool inline_calls;          /* served by the consumer's thread: notify it when a call is queued */
     struct ArrowSchema *schema; /* declared output; taken; NULL: from the first table */
 } hr_calls_options;
-hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out, hr_error *err) HR_MUST_USE; /* shares calls */
+hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out,
+                       hr_error *err) HR_MUST_USE; /* shares calls */
 
 /* What the plan's rules ask. */
-int64_t hr__op_limit_rows(const hr_op *op);                                     /* limit.c; -1: not a limit */
-int hr__op_project_inputs(const hr_op *op, const char *const **names);          /* project.c; borrowed input names, -1: not a project */
-int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last);                  /* rebatch.c; -1: not a rebatch */
+int64_t hr__op_limit_rows(const hr_op *op); /* limit.c; -1: not a limit */
+int hr__op_project_inputs(const hr_op *op,
+                          const char *const **names);          /* project.c; borrowed input names, -1: not a project */
+int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last); /* rebatch.c; -1: not a rebatch */
 
 extern const hr_op_class *const hr__op_classes[]; /* the one list (op.c), ends with NULL */
 extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__blocks, hr__apply;
@@ -158,13 +169,14 @@ typedef struct hr_function {
 /* The function failed with st: says so in `err` with its name; -> the status to pass on, never HR_PENDING. */
 hr_status hr__function_failed(const char *name, hr_status st, hr_error *err);
 /* A result as it goes on: checked, with its coordinates. n_before: rows of results of the same input before it. */
-hr_status hr__function_result(const hr_function *f, const hr_table *in, int64_t n_before, hr_table *found, hr_table **out,
-                              hr_error *err) HR_MUST_USE;
+hr_status hr__function_result(const hr_function *f, const hr_table *in, int64_t n_before, hr_table *found,
+                              hr_table **out, hr_error *err) HR_MUST_USE;
 /* HR_CALLBACK if the function promised a row for a row and gave n_rows in all. */
 hr_status hr__function_rows(const hr_function *f, const hr_table *in, int64_t n_rows, hr_error *err) HR_MUST_USE;
 bool hr__table_in_arena(const hr_table *t, const hr_arena *arena); /* all of its buffers */
 /* The rows with keep[i] != 0. *out is new, NULL if there are none. */
-hr_status hr__table_keep(const hr_mem *mem, const hr_table *in, const uint8_t *keep, hr_table **out, hr_error *err) HR_MUST_USE;
+hr_status hr__table_keep(const hr_mem *mem, const hr_table *in, const uint8_t *keep, hr_table **out,
+                         hr_error *err) HR_MUST_USE;
 
 /* --- calls.c: a queue of function calls, filled by operators, served by worker processes, Python threads or the consumer.
  * It outlives runs, so that workers are started once for all epochs. Thread-safe. */
@@ -182,9 +194,9 @@ typedef struct hr_call_place {
     uint64_t seed;
     int64_t epoch;
     int32_t op_index;
-    int64_t ordinal;  /* of the batch, in canonical order after a rebatch; else of the piece within its fragment */
-    hr_coord begin;   /* first source row */
-    uint64_t random;  /* 64 bits made of all of these by hr__random_bits */
+    int64_t ordinal; /* of the batch, in canonical order after a rebatch; else of the piece within its fragment */
+    hr_coord begin;  /* first source row */
+    uint64_t random; /* 64 bits made of all of these by hr__random_bits */
 } hr_call_place;
 void hr__call_place(const hr_call *call, hr_call_place *out);
 /* A table of results (generators give several). Takes it. */
@@ -193,9 +205,10 @@ void hr__call_done(hr_call *takes, hr_status st, hr_error *moved);
 /* A worker process at the other end of this socket (taken). `init` bytes (the pickled function) are sent first. `pid` only for
  * messages. The poller serves it from now on; if it dies, the calls it had fail with HR_PEER naming pid and function, and
  * calls with no worker left fail too. */
-hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, int64_t init_bytes, hr_error *err) HR_MUST_USE;
+hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, int64_t init_bytes,
+                               hr_error *err) HR_MUST_USE;
 int hr__calls_n_workers(hr_calls *c);
-int hr__calls_n_waiting(hr_calls *c);           /* queued, not yet taken */
+int hr__calls_n_waiting(hr_calls *c); /* queued, not yet taken */
 /* n more workers are being started: calls wait for them, though there may be none yet. Each hr__calls_add_worker that succeeds is one of them.
  * n < 0: so many will not come after all; if nobody is left, waiting calls fail with HR_PEER and `why` (borrowed; NULL: unknown). */
 void hr__calls_expect(hr_calls *c, int n, const hr_error *why);
@@ -205,15 +218,16 @@ typedef bool hr_calls_lost_fn(void *context, int pid, char *text, size_t cap);
 void hr__calls_set_lost(hr_calls *c, hr_calls_lost_fn *fn, void *context); /* context lives as long as c */
 /* Where its workers want their input: made when first asked for, NULL: no workers, or no memory. Borrowed. */
 hr_arena *hr__calls_arena(hr_calls *c);
-void hr__calls_close(hr_calls *c);              /* workers are told to end, waiting calls fail HR_CANCELLED, takers wake */
+void hr__calls_close(hr_calls *c); /* workers are told to end, waiting calls fail HR_CANCELLED, takers wake */
 
 /* The worker process's side: a blocking loop over one link, used by the Python worker. */
 typedef struct hr_worker hr_worker;
 hr_status hr__worker_open(int fd, hr_worker **out, hr_error *err) HR_MUST_USE;
 /* The init bytes, first; then calls. *table NULL with HR_OK: the end. timeout_ms slices let Python check signals: HR_PENDING. */
 hr_status hr__worker_init(hr_worker *w, int timeout_ms, void **bytes, int64_t *n_bytes, hr_error *err) HR_MUST_USE;
-hr_status hr__worker_next(hr_worker *w, int timeout_ms, hr_table **table, hr_call_place *place, hr_error *err) HR_MUST_USE;
-const hr_mem *hr__worker_mem(hr_worker *w);     /* results built here travel without a copy */
+hr_status hr__worker_next(hr_worker *w, int timeout_ms, hr_table **table, hr_call_place *place,
+                          hr_error *err) HR_MUST_USE;
+const hr_mem *hr__worker_mem(hr_worker *w); /* results built here travel without a copy */
 hr_status hr__worker_result(hr_worker *w, const hr_table *t, hr_error *err) HR_MUST_USE;
 hr_status hr__worker_done(hr_worker *w, hr_status st, const hr_error *what, hr_error *err) HR_MUST_USE;
 void hr__worker_close(hr_worker *w);
