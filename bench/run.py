@@ -216,16 +216,19 @@ def main():
     )
 
     rows, wrong, everything = [], [], {}
-    for name in args.only or WORKLOADS:
-        workload = importlib.import_module(f"workloads.{name}")
-        people = [w for w in WHO if hasattr(workload, w) and not (is_ours(w) and args.no_ours)]
-        people = [w for w in people if is_ours(w) or not args.peer or w in args.peer]
-        say(f"{workload.TITLE}: {', '.join(WHO[w] for w in people)}")
-        results = run_workload(workload, people, pythons, data[workload.DATA], args.runs)
-        wrong += [f"{workload.TITLE}: {line}" for line in disagreements(results)]
-        wrong += [f"{workload.TITLE}: {WHO[w]}: {r}" for w, r in results.items() if isinstance(r, Failed)]
-        rows += table_rows(workload, results)
-        everything[name] = {w: str(r) if isinstance(r, Failed) else r for w, r in results.items()}
+    try:
+        for name in args.only or WORKLOADS:
+            workload = importlib.import_module(f"workloads.{name}")
+            people = [w for w in WHO if hasattr(workload, w) and not (is_ours(w) and args.no_ours)]
+            people = [w for w in people if is_ours(w) or not args.peer or w in args.peer]
+            say(f"{workload.TITLE}: {', '.join(WHO[w] for w in people)}")
+            results = run_workload(workload, people, pythons, data[workload.DATA], args.runs)
+            wrong += [f"{workload.TITLE}: {line}" for line in disagreements(results)]
+            wrong += [f"{workload.TITLE}: {WHO[w]}: {r}" for w, r in results.items() if isinstance(r, Failed)]
+            rows += table_rows(workload, results)
+            everything[name] = {w: str(r) if isinstance(r, Failed) else r for w, r in results.items()}
+    except KeyboardInterrupt:
+        wrong.append("interrupted")
     print_table(["workload", "who", "seconds", "x ours", "rows/s", "first batch s", "peak MB"], rows)
     print("\n".join(["", *wrong] if wrong else ["", "rows and sums of all columns agree"]))
     if args.json:
