@@ -18,11 +18,13 @@ import tempfile
 import threading
 import time
 import uuid
+from pathlib import Path
 from typing import Any
 
 from headrace.train.control import Control, WorkerFailure
 from headrace.train.result import TrainingFailedError
 
+PREFIX = "headrace-train-"  # of folders with the payload and the output of workers: PREFIX, pid, "-", ...
 SHUTDOWN_S = 5  # between SIGTERM and SIGKILL for workers that have to end
 CAUSE_S = 1.0  # a process's last words may come after the launcher saw its end
 
@@ -136,6 +138,14 @@ def _kill_survivors(control: Control) -> None:
             pass
 
 
+def _remove_leftovers() -> None:
+    """Folders of drivers that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> None:
     """Runs one worker per rank to its end. TrainingFailedError if one fails; none of them is there
     afterwards.
@@ -144,7 +154,8 @@ def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> No
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import elastic_launch
 
-    folder = tempfile.mkdtemp(prefix="headrace-train-")
+    _remove_leftovers()
+    folder = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
     path = os.path.join(folder, "payload")
     payload = {
         **payload,
