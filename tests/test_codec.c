@@ -51,6 +51,69 @@ static const struct {
     { "snappy", BYTES(SNAPPY_HELLO), 25, HR_BAD_DATA, "makes 24 bytes, 25 are announced" },
     { "snappy", BYTES("\x18garbage"), 24, HR_BAD_DATA, "malformed block" },
     { "snappy", BYTES(""), 0, HR_BAD_DATA, "malformed" },
+    { "lz4",
+      BYTES("\x6d"
+            "hello "
+            "\6\0"
+            "\x10"
+            "\n"),
+      0, HR_OK, "" },
+    { "lz4",
+      BYTES("\x6d"
+            "hello "
+            "\6\0"
+            "\x10"
+            "\n"),
+      23, HR_BAD_DATA, "lz4: malformed block" },
+    { "lz4",
+      BYTES("\x6d"
+            "hello "
+            "\6\0"
+            "\x10"
+            "\n"),
+      25, HR_BAD_DATA, "makes 24 bytes, 25 are announced" },
+    { "lz4",
+      BYTES("\x6d"
+            "hello "
+            "\7\0"
+            "\x10"
+            "\n"),
+      24, HR_BAD_DATA, "malformed" },
+    { "lz4",
+      BYTES("\x6d"
+            "hello "
+            "\0\0"
+            "\x10"
+            "\n"),
+      24, HR_BAD_DATA, "malformed" },
+    { "lz4", BYTES("\xf0\xff\xff"), 24, HR_BAD_DATA, "malformed" },
+    { "lz4",
+      BYTES("\x6f"
+            "hello "
+            "\6\0\xff"),
+      24, HR_BAD_DATA, "malformed" },
+    { "lz4",
+      BYTES("\x6d"
+            "hello "
+            "\6"),
+      24, HR_BAD_DATA, "malformed" },
+    { "lz4", BYTES(""), 1, HR_BAD_DATA, "lz4: makes 0 bytes, 1 are announced" },
+    { "lz4_hadoop",
+      BYTES("\x6d"
+            "hello "
+            "\6\0"
+            "\x10"
+            "\n"),
+      0, HR_OK, "" },
+    { "lz4_hadoop",
+      BYTES("\0\0\0\6\0\0\0\7\x60"
+            "hello "
+            "\0\0\0\x12\0\0\0\x0b\x6"
+            "7hello "
+            "\6\0"
+            "\x10"
+            "\n"),
+      0, HR_OK, "" },
     { "brotli", BYTES("anything"), 8, HR_UNSUPPORTED, "compressed by brotli: this build is without brotli" },
 };
 

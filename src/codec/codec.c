@@ -5,7 +5,6 @@
 
 /* Known by name, so that a file says what it needs; their own files come with the issue on formats. */
 static const hr_codec brotli = { .name = "brotli", .suffixes = "br", .library = "brotli" };
-static const hr_codec lz4 = { .name = "lz4", .suffixes = "lz4", .magic = "\x04\x22\x4d\x18", .library = "lz4" };
 static const hr_codec lzo = { .name = "lzo", .library = "lzo" };
 static const hr_codec bzip2 = { .name = "bzip2", .suffixes = "bz2", .magic = "BZh", .library = "bzip2" };
 static const hr_codec xz = { .name = "xz",
@@ -14,9 +13,16 @@ static const hr_codec xz = { .name = "xz",
                                       "7zXZ",
                              .library = "liblzma" };
 
-const hr_codec *const hr__codecs[] = {
-    &hr__codec_zstd, &hr__codec_snappy, &hr__codec_gzip, &brotli, &lz4, &lzo, &bzip2, &xz, NULL
-};
+const hr_codec *const hr__codecs[] = { &hr__codec_zstd,
+                                       &hr__codec_snappy,
+                                       &hr__codec_gzip,
+                                       &hr__codec_lz4,
+                                       &hr__codec_lz4_hadoop,
+                                       &brotli,
+                                       &lzo,
+                                       &bzip2,
+                                       &xz,
+                                       NULL };
 
 const hr_codec *hr__codec_by_name(const char *name)
 {

@@ -26,7 +26,7 @@ typedef struct hr_codec {
 } hr_codec;
 
 extern const hr_codec *const hr__codecs[]; /* ends with NULL */
-extern const hr_codec hr__codec_zstd, hr__codec_snappy, hr__codec_gzip;
+extern const hr_codec hr__codec_zstd, hr__codec_snappy, hr__codec_gzip, hr__codec_lz4, hr__codec_lz4_hadoop;
 
 const hr_codec *hr__codec_by_name(const char *name);                /* NULL: none */
 const hr_codec *hr__codec_guess(const char *path, hr_view head); /* by magic, then by suffix; NULL: not compressed */

@@ -98,7 +98,7 @@ static hr_view bytes(pq_thrift *t)
 
     if (n > (uint64_t)(t->end - t->at)) {
         fail_short(t);
-        return (hr_view){ 0 };
+        return (hr_view){ (const uint8_t *)"", 0 };
     }
     t->at += n;
     return v;
@@ -109,7 +109,7 @@ hr_view pq__thrift_bytes(pq_thrift *t, const pq_slot *f)
     if (f->type == PQ_T_BINARY)
         return bytes(t);
     fail(t, "a field is no text");
-    return (hr_view){ 0 };
+    return (hr_view){ (const uint8_t *)"", 0 };
 }
 
 static uint64_t list_header(pq_thrift *t, int *type)
@@ -337,7 +337,7 @@ static void read_element(pq_thrift *t, pq_element *e)
     bool has_logical = false;
     pq_slot f = { 0 };
 
-    *e = (pq_element){ .physical = -1, .field_id = -1 };
+    *e = (pq_element){ .name = { (const uint8_t *)"", 0 }, .physical = -1, .field_id = -1 };
     while (pq__thrift_next(t, &f)) {
         switch (f.id) {
         case 1:
@@ -536,7 +536,7 @@ static hr_status read_key_values(parse *p, const pq_slot *in)
     char *text = NULL;
 
     for (int64_t i = 0; i < n && !p->t.wrong; i++) {
-        hr_view key = { 0 }, value = { 0 };
+        hr_view key = { (const uint8_t *)"", 0 }, value = { 0 };
         pq_slot f = { 0 };
 
         while (pq__thrift_next(&p->t, &f)) {

@@ -23,7 +23,7 @@
 
 static hr_status find_codec(int codec, const hr_codec **out, hr_error *err)
 {
-    static const char *const names[] = { NULL, "snappy", "gzip", "lzo", "brotli", "lz4", "zstd", "lz4" };
+    static const char *const names[] = { NULL, "snappy", "gzip", "lzo", "brotli", "lz4_hadoop", "zstd", "lz4" };
 
     *out = NULL;
     if (codec < 0 || codec >= HR_LEN(names))
