@@ -18,6 +18,10 @@ static const char hello[] = "hello hello hello hello\n";
     "\x28\xb5\x2f\xfd\x04\x68\x6d\x00\x00\x38\x68\x65\x6c\x6c\x6f\x20\x0a\x01\x00\x99\x4b\x11\xa8\x7c\x2e\xa8"
 #define SNAPPY_HELLO "\x18\x14\x68\x65\x6c\x6c\x6f\x20\x42\x06\x00\x00\x0a"
 
+/* by hand: six literals, a match of 17, one literal; and the same as two blocks of Hadoop's */
+#define LZ4_HELLO "\x6dhello \6\0\x10\n"
+#define LZ4_FRAMED_HELLO "\0\0\0\6\0\0\0\7\x60hello \0\0\0\x12\0\0\0\x0b\x67hello \6\0\x10\n"
+
 #define BYTES(s) { (const uint8_t *)(s), (int64_t)sizeof(s) - 1 }
 
 /* ------------------------------------------------------------------------------------------------------------- blocks */
@@ -51,69 +55,17 @@ static const struct {
     { "snappy", BYTES(SNAPPY_HELLO), 25, HR_BAD_DATA, "makes 24 bytes, 25 are announced" },
     { "snappy", BYTES("\x18garbage"), 24, HR_BAD_DATA, "malformed block" },
     { "snappy", BYTES(""), 0, HR_BAD_DATA, "malformed" },
-    { "lz4",
-      BYTES("\x6d"
-            "hello "
-            "\6\0"
-            "\x10"
-            "\n"),
-      0, HR_OK, "" },
-    { "lz4",
-      BYTES("\x6d"
-            "hello "
-            "\6\0"
-            "\x10"
-            "\n"),
-      23, HR_BAD_DATA, "lz4: malformed block" },
-    { "lz4",
-      BYTES("\x6d"
-            "hello "
-            "\6\0"
-            "\x10"
-            "\n"),
-      25, HR_BAD_DATA, "makes 24 bytes, 25 are announced" },
-    { "lz4",
-      BYTES("\x6d"
-            "hello "
-            "\7\0"
-            "\x10"
-            "\n"),
-      24, HR_BAD_DATA, "malformed" },
-    { "lz4",
-      BYTES("\x6d"
-            "hello "
-            "\0\0"
-            "\x10"
-            "\n"),
-      24, HR_BAD_DATA, "malformed" },
+    { "lz4", BYTES(LZ4_HELLO), 0, HR_OK, "" },
+    { "lz4", BYTES(LZ4_HELLO), 23, HR_BAD_DATA, "lz4: malformed block" },
+    { "lz4", BYTES(LZ4_HELLO), 25, HR_BAD_DATA, "makes 24 bytes, 25 are announced" },
+    { "lz4", BYTES("\x6dhello \7\0\x10\n"), 24, HR_BAD_DATA, "malformed" }, /* a match before the beginning */
+    { "lz4", BYTES("\x6dhello \0\0\x10\n"), 24, HR_BAD_DATA, "malformed" },
+    { "lz4", BYTES("\x6dhello \6"), 24, HR_BAD_DATA, "malformed" },
+    { "lz4", BYTES("\x6fhello \6\0\xff"), 24, HR_BAD_DATA, "malformed" },
     { "lz4", BYTES("\xf0\xff\xff"), 24, HR_BAD_DATA, "malformed" },
-    { "lz4",
-      BYTES("\x6f"
-            "hello "
-            "\6\0\xff"),
-      24, HR_BAD_DATA, "malformed" },
-    { "lz4",
-      BYTES("\x6d"
-            "hello "
-            "\6"),
-      24, HR_BAD_DATA, "malformed" },
     { "lz4", BYTES(""), 1, HR_BAD_DATA, "lz4: makes 0 bytes, 1 are announced" },
-    { "lz4_hadoop",
-      BYTES("\x6d"
-            "hello "
-            "\6\0"
-            "\x10"
-            "\n"),
-      0, HR_OK, "" },
-    { "lz4_hadoop",
-      BYTES("\0\0\0\6\0\0\0\7\x60"
-            "hello "
-            "\0\0\0\x12\0\0\0\x0b\x6"
-            "7hello "
-            "\6\0"
-            "\x10"
-            "\n"),
-      0, HR_OK, "" },
+    { "lz4_hadoop", BYTES(LZ4_HELLO), 0, HR_OK, "" },
+    { "lz4_hadoop", BYTES(LZ4_FRAMED_HELLO), 0, HR_OK, "" },
     { "brotli", BYTES("anything"), 8, HR_UNSUPPORTED, "compressed by brotli: this build is without brotli" },
 };
 
