@@ -14,18 +14,18 @@
 
 typedef struct hr_command {
     const char *name;
-    const char *args; /* as --help shows them */
-    const char *doc;  /* one line */
-    const char *more; /* the lines of --help about its options */
+    const char *args;                                                /* as --help shows them */
+    const char *doc;                                                 /* one line */
+    const char *more;                                                /* the lines of --help about its options */
     int (*run)(const struct hr_command *cmd, int argc, char **argv); /* argv[0] is "headrace NAME" */
 } hr_command;
 
 extern const hr_command hr__cmd_schema, hr__cmd_head, hr__cmd_count, hr__cmd_formats;
 
 /* --- main.c */
-int hr__cli_failed(hr_error *err); /* clears err; HR_EXIT_FAILED */
+int hr__cli_failed(hr_error *err);                                                /* clears err; HR_EXIT_FAILED */
 int hr__cli_misused(const hr_command *cmd, const char *fmt, ...) HR_PRINTF(2, 3); /* HR_EXIT_MISUSED */
-int hr__cli_help(const hr_command *cmd); /* 0 */
+int hr__cli_help(const hr_command *cmd);                                          /* 0 */
 
 /* The options of every command that reads files, for its own getopt_long table and --help. */
 #define HR_INPUT_SHORT "f:o:h"
@@ -62,7 +62,7 @@ void hr__show_json(const hr_table *t, hr_text *out);
 /* Columns side by side. Cells are cut to `width` characters (0: never); what a terminal would obey becomes visible. */
 typedef struct hr_grid {
     int width;
-    int *widths; /* of each column, so far */
+    int *widths;       /* of each column, so far */
     hr_text raw, cell; /* of the value in hand: as printed; cut and clean */
 } hr_grid;
 hr_status hr__grid_init(hr_grid *g, const hr_schema *s, int width, hr_error *err) HR_MUST_USE;
