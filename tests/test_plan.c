@@ -43,7 +43,7 @@ static hr_table *sample(int64_t n, int64_t first)
 
 static hr_plan *sample_plan(int n_tables, int64_t rows)
 {
-    hr_table *tables[8];
+    hr_table *tables[8] = { 0 };
     hr_error err = HR_ERROR_INIT;
     hr_plan *p = NULL;
 
