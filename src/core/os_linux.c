@@ -114,19 +114,30 @@ bool hr__cond_wait_ns(hr_cond *c, hr_mutex *m, int64_t wait_ns)
     return true;
 }
 
+/* On the starter's stack: it waits until the thread has taken what it needs, so that starting one allocates nothing. */
 typedef struct thread_start {
     void (*fn)(void *);
     void *arg;
-    char name[16];
+    const char *name;
+    hr_mutex lock;
+    hr_cond cond;
+    bool taken;
 } thread_start;
 
 static void *thread_main(void *p)
 {
-    thread_start s = *(thread_start *)p;
+    thread_start *s = p;
+    void (*fn)(void *) = s->fn;
+    void *arg = s->arg;
+    char name[16];
 
-    hr__free(p);
-    pthread_setname_np(pthread_self(), s.name);
-    s.fn(s.arg);
+    snprintf(name, sizeof name, "%s", s->name);
+    hr__lock(&s->lock);
+    s->taken = true;
+    hr__cond_signal(&s->cond);
+    hr__unlock(&s->lock); /* s is gone from here on */
+    pthread_setname_np(pthread_self(), name);
+    fn(arg);
     return NULL;
 }
 
@@ -142,21 +153,22 @@ static void signals_of_threads(sigset_t *set)
 
 int hr__thread_start(hr_thread *out, const char *name, void (*fn)(void *), void *arg)
 {
-    thread_start *s = hr__alloc(NULL, sizeof *s);
+    thread_start s = { .fn = fn, .arg = arg, .name = name };
     sigset_t blocked, before;
     int rc;
 
-    if (!s)
-        return -ENOMEM;
-    s->fn = fn;
-    s->arg = arg;
-    snprintf(s->name, sizeof s->name, "%s", name);
+    hr__mutex_init(&s.lock);
+    hr__cond_init(&s.cond);
     signals_of_threads(&blocked);
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
-    rc = hr__fault(HR_FAULT_IO) ? EAGAIN : pthread_create(out, NULL, thread_main, s);
+    rc = hr__fault(HR_FAULT_IO) ? EAGAIN : pthread_create(out, NULL, thread_main, &s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc)
-        hr__free(s);
+    hr__lock(&s.lock);
+    while (!rc && !s.taken)
+        hr__cond_wait(&s.cond, &s.lock);
+    hr__unlock(&s.lock);
+    hr__cond_clear(&s.cond);
+    hr__mutex_clear(&s.lock);
     return -rc;
 }
 
