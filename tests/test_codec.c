@@ -109,6 +109,80 @@ static void test_blocks(void **state)
     }
 }
 
+/* Elements by chance, of all kinds and lengths, with what they mean; then the block cut, or asked for another size. */
+static int64_t random_snappy(uint64_t *random, uint8_t *in, uint8_t *want, int64_t *n_want)
+{
+    int64_t n = 3, made = 0, most = random_below(random, 3000);
+
+    while (made < most) {
+        int64_t kind = made ? random_below(random, 4) : 0, far = made ? random_below(random, made) + 1 : 0, length;
+
+        int64_t near = 1 + random_below(random, 20);
+
+        if (random_below(random, 2))
+            far = HR_MIN(far, near);
+        if (kind == 0) {
+            length = 1 + random_below(random, random_below(random, 3) ? 20 : 300);
+            if (length <= 60) {
+                in[n++] = (uint8_t)((length - 1) << 2);
+            } else {
+                in[n++] = (uint8_t)(61 << 2);
+                in[n++] = (uint8_t)(length - 1);
+                in[n++] = (uint8_t)((length - 1) >> 8);
+            }
+            for (int64_t i = 0; i < length; i++)
+                in[n++] = want[made++] = (uint8_t)next_random(random);
+            continue;
+        }
+        length = kind == 1 ? 4 + random_below(random, 8) : 1 + random_below(random, 64);
+        if (kind == 1) {
+            far = HR_MIN(far, 2047);
+            in[n++] = (uint8_t)(far >> 8 << 5 | (length - 4) << 2 | 1);
+            in[n++] = (uint8_t)far;
+        } else {
+            in[n++] = (uint8_t)((length - 1) << 2 | kind);
+            for (int k = 0; k < (kind == 2 ? 2 : 4); k++)
+                in[n++] = (uint8_t)(far >> (8 * k));
+        }
+        for (; length > 0; length--, made++)
+            want[made] = want[made - far];
+    }
+    for (int i = 0; i < 3; i++)
+        in[i] = (uint8_t)((made >> (7 * i) & 0x7f) | (i < 2 ? 0x80 : 0));
+    *n_want = made;
+    return n;
+}
+
+static void test_snappy(void **state)
+{
+    static uint8_t buffer[20000], want[5000];
+    const hr_codec *c = &hr__codec_snappy;
+    uint64_t random = 31;
+
+    (void)state;
+    for (int round = 0; round < 3000; round++) {
+        hr_error err = HR_ERROR_INIT;
+        int64_t n_want, n = random_snappy(&random, buffer, want, &n_want);
+        uint8_t *in = malloc((size_t)n), *out = malloc((size_t)n_want + 1);
+
+        memcpy(in, buffer, (size_t)n);
+        out[n_want] = 0x5a;
+        assert_ok(c->block((hr_view){ in, n }, out, n_want, &err), &err);
+        assert_memory_equal(out, want, (size_t)n_want);
+        assert_int_equal(out[n_want], 0x5a);
+        for (int k = 0; k < 5 && n > 4; k++) { /* damaged: an error or other bytes, and nothing beyond */
+            in[3 + random_below(&random, n - 3)] = (uint8_t)next_random(&random);
+            (void)!c->block((hr_view){ in, n }, out, n_want, &err);
+            assert_int_equal(out[n_want], 0x5a);
+        }
+        if (n_want > 0)
+            assert_int_not_equal(c->block((hr_view){ in, 3 + random_below(&random, n - 3) }, out, n_want, &err), HR_OK);
+        free(in);
+        free(out);
+        hr_error_clear(&err);
+    }
+}
+
 static void test_prefix(void **state)
 {
     static const char two[] = ZSTD_HELLO ZSTD_SUM_HELLO;
@@ -309,9 +383,9 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks),  cmocka_unit_test(test_prefix),  cmocka_unit_test(test_guess),
-        cmocka_unit_test(test_streams), cmocka_unit_test(test_members), cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_blocks), cmocka_unit_test(test_snappy),  cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_guess),  cmocka_unit_test(test_streams), cmocka_unit_test(test_members),
+        cmocka_unit_test(test_faults), cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,8 +107,8 @@ typedef struct gzip_stream {
     const char *name;
     bool below_ended;
     bool in_member; /* begun and not ended */
-    bool padding; /* zeros came after a member: nothing but zeros may follow */
-    int64_t at, n; /* of bytes: what is not used yet */
+    bool padding;   /* zeros came after a member: nothing but zeros may follow */
+    int64_t at, n;  /* of bytes: what is not used yet */
     uint8_t bytes[IN_BYTES];
 #if defined(HR_HAVE_ISAL)
     struct inflate_state state;
