@@ -207,6 +207,24 @@ static void clear_fields(hr_field *fields, int64_t n)
     hr__free(fields);
 }
 
+/* A type that cannot be (a time of seconds in 64 bits) is as good as one that is not known. */
+static hr_status try_type(flat *f, int64_t kind, int64_t t, hr_field *fields, int n, hr_type **out)
+{
+    hr_error ignored = HR_ERROR_INIT, *err = f->err;
+    hr_status st;
+
+    *out = NULL;
+    f->err = &ignored;
+    st = make_type(f, kind, t, fields, n, out);
+    f->err = err;
+    if (st == HR_NO_MEMORY) {
+        hr__error_move(err, &ignored);
+        return st;
+    }
+    hr_error_clear(&ignored);
+    return HR_OK;
+}
+
 static hr_status read_fields(flat *f, int64_t table, int i, int depth, hr_field **out, int64_t *n_out);
 
 static hr_status read_field(flat *f, int64_t table, int depth, hr_field *out)
@@ -223,7 +241,7 @@ static hr_status read_field(flat *f, int64_t table, int depth, hr_field *out)
     HR_GO(read_fields(f, table, 5, depth + 1, &children, &n_children));
     if (f->bad)
         goto done;
-    HR_GO(make_type(f, number(f, table, 2, 1, 0), target(f, table, 3), children, (int)n_children, &type));
+    HR_GO(try_type(f, number(f, table, 2, 1, 0), target(f, table, 3), children, (int)n_children, &type));
     name = copy_text(f, text(f, table, 0));
     if (!name)
         HR_GO(no_memory(f, 1));

@@ -23,8 +23,8 @@ typedef struct build {
     const pq_meta *m;
     pq_schema *s;
     const char *file;
-    int at;      /* the next element */
-    int column;  /* the next leaf's chunk */
+    int at;     /* the next element */
+    int column; /* the next leaf's chunk */
     int depth;
     int cap_leaves;
     hr_text path; /* of the node being made: a.list.element */
@@ -664,7 +664,10 @@ hr_status pq__schema_new(const pq_meta *m, const hr_projection *projection, cons
     b.s->leaves = hr__zalloc(account, (size_t)b.cap_leaves * sizeof *b.s->leaves);
     if (!b.s->nodes || !b.s->node_leaf || !b.s->leaves)
         HR_GO(no_memory(&b, (size_t)b.s->n_nodes * sizeof *b.s->nodes));
-    HR_GO(make_columns(&b, tops, arrow, projection));
+    st = make_columns(&b, tops, arrow, projection);
+    if (st && err && strncmp(err->text, name, strlen(name)) != 0)
+        hr__error_at(err, st, "%s", name); /* core does not know whose types it refused */
+    HR_GO(st);
     *out = b.s;
     b.s = NULL; /* moved to the caller */
 done:
