@@ -170,6 +170,14 @@ static void test_snappy(void **state)
         assert_ok(c->block((hr_view){ in, n }, out, n_want, &err), &err);
         assert_memory_equal(out, want, (size_t)n_want);
         assert_int_equal(out[n_want], 0x5a);
+        for (int64_t some = 0, made; some < n_want + 10; some += 1 + random_below(&random, 1 + n_want / 3)) {
+            uint8_t *part = malloc((size_t)some + 1);
+
+            assert_ok(c->prefix((hr_view){ in, n }, part, some, &made, &err), &err);
+            assert_int_equal(made, HR_MIN(some, n_want));
+            assert_memory_equal(part, want, (size_t)made);
+            free(part);
+        }
         for (int k = 0; k < 5 && n > 4; k++) { /* damaged: an error or other bytes, and nothing beyond */
             in[3 + random_below(&random, n - 3)] = (uint8_t)next_random(&random);
             (void)!c->block((hr_view){ in, n }, out, n_want, &err);

@@ -56,11 +56,12 @@ static uint64_t literal_length(const uint8_t *in, uint32_t k)
     return n + 1;
 }
 
-static bool decode(const uint8_t *in, const uint8_t *end, uint8_t *out, uint8_t *out_end)
+/* Where the output ends; NULL: malformed. `part`: output that does not fit is cut off, instead of being an error. */
+static uint8_t *decode(const uint8_t *in, const uint8_t *end, uint8_t *out, uint8_t *out_end, bool part)
 {
     uint8_t *at = out;
 
-    while (in < end) {
+    while (in < end && !(part && at == out_end)) {
         uint32_t tag = *in++, n = (tag >> 2) + 1, offset;
 
         if ((tag & 3) == 0) {
@@ -74,12 +75,14 @@ static bool decode(const uint8_t *in, const uint8_t *end, uint8_t *out, uint8_t 
             }
             if (n > 60) {
                 if (end - in < (int64_t)n - 60)
-                    return false;
+                    return NULL;
                 length = literal_length(in, n - 60);
                 in += n - 60;
             }
+            if (part)
+                length = HR_MIN(length, (uint64_t)(out_end - at));
             if (length > (uint64_t)(end - in) || length > (uint64_t)(out_end - at))
-                return false;
+                return NULL;
             memcpy(at, in, (size_t)length);
             at += length;
             in += length;
@@ -87,50 +90,81 @@ static bool decode(const uint8_t *in, const uint8_t *end, uint8_t *out, uint8_t 
         }
         if ((tag & 3) == 1) {
             if (in == end)
-                return false;
+                return NULL;
             n = 4 + (tag >> 2 & 7);
             offset = tag >> 5 << 8 | *in++;
         } else if ((tag & 3) == 2) {
             if (end - in < 2)
-                return false;
+                return NULL;
             offset = load16(in);
             in += 2;
         } else {
             if (end - in < 4)
-                return false;
+                return NULL;
             offset = load32(in);
             in += 4;
         }
+        if (part)
+            n = (uint32_t)HR_MIN((int64_t)n, (int64_t)(out_end - at));
         if (offset == 0 || offset > (uint64_t)(at - out) || n > (uint64_t)(out_end - at))
-            return false;
+            return NULL;
         if (out_end - at >= ROOM)
             copy_loose(at, offset, n);
         else
             copy_exact(at, offset, n);
         at += n;
     }
-    return at == out_end;
+    return at;
+}
+
+/* The length that a block begins with; moves *in behind it. */
+static hr_status read_length(const uint8_t **in, const uint8_t *end, int64_t *n, hr_error *err)
+{
+    bool more = true;
+
+    *n = 0;
+    for (int shift = 0; more; shift += 7) {
+        if (*in == end || shift > 28)
+            return hr_error_set(err, HR_BAD_DATA, "snappy: the block's length is malformed");
+        *n |= (int64_t)(**in & 0x7f) << shift;
+        more = *(*in)++ & 0x80;
+    }
+    return HR_OK;
 }
 
 static hr_status snappy_block(hr_view v, uint8_t *out, int64_t n_out, hr_error *err)
 {
     const uint8_t *in = v.data, *end = in + v.n;
-    uint64_t n = 0;
-    int shift = 0;
+    int64_t n;
 
-    for (bool more = true; more; shift += 7) {
-        if (in == end || shift > 28)
-            return hr_error_set(err, HR_BAD_DATA, "snappy: the block's length is malformed");
-        n |= (uint64_t)(*in & 0x7f) << shift;
-        more = *in++ & 0x80;
-    }
-    if (n != (uint64_t)n_out)
-        return hr_error_set(err, HR_BAD_DATA, "snappy: makes %llu bytes, %lld are announced", (unsigned long long)n,
+    HR_TRY(read_length(&in, end, &n, err));
+    if (n != n_out)
+        return hr_error_set(err, HR_BAD_DATA, "snappy: makes %lld bytes, %lld are announced", (long long)n,
                             (long long)n_out);
-    if (!decode(in, end, out, out + n_out))
+    if (decode(in, end, out, out + n_out, false) != out + n_out)
         return hr_error_set(err, HR_BAD_DATA, "snappy: malformed block of %lld bytes", (long long)v.n);
     return HR_OK;
 }
 
+static hr_status snappy_prefix(hr_view v, uint8_t *out, int64_t n_out, int64_t *n_made, hr_error *err)
+{
+    const uint8_t *in = v.data, *end = in + v.n, *made;
+    int64_t n;
+
+    *n_made = 0;
+    HR_TRY(read_length(&in, end, &n, err));
+    made = decode(in, end, out, out + n_out, true);
+    if (!made)
+        return hr_error_set(err, HR_BAD_DATA, "snappy: malformed block of %lld bytes", (long long)v.n);
+    *n_made = made - out;
+    return HR_OK;
+}
+
 /* A copy of 64 bytes takes 3, or 2 where it is near and short. */
-const hr_codec hr__codec_snappy = { .name = "snappy", .library = "snappy", .max_ratio = 32, .block = snappy_block };
+const hr_codec hr__codec_snappy = {
+    .name = "snappy",
+    .library = "snappy",
+    .max_ratio = 32,
+    .block = snappy_block,
+    .prefix = snappy_prefix,
+};

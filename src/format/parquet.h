@@ -14,7 +14,7 @@
 
 #include "format/format.h"
 
-#define PQ_MAX_LEVEL 200            /* definition levels; HR_MAX_DEPTH nested lists need no more */
+#define PQ_MAX_LEVEL 200              /* definition levels; HR_MAX_DEPTH nested lists need no more */
 #define PQ_MAX_PAGE ((1LL << 31) - 1) /* a page's bytes, compressed or not */
 
 /* ------------------------------------------------------------------------------------------- Thrift: parquet_meta.c */
@@ -23,7 +23,7 @@
 typedef struct pq_thrift {
     const uint8_t *at, *end;
     const char *wrong; /* NULL: no error yet */
-    bool short_of; /* the error is that bytes are missing (a page header may just need a longer look) */
+    bool short_of;     /* the error is that bytes are missing (a page header may just need a longer look) */
 } pq_thrift;
 
 enum {
@@ -105,13 +105,13 @@ typedef enum pq_encoding {
 typedef struct pq_element {
     hr_view name;
     int32_t n_children; /* 0: a leaf */
-    int8_t physical; /* -1: none, that is, a group */
+    int8_t physical;    /* -1: none, that is, a group */
     uint8_t repetition;
     uint8_t logical;
     uint8_t unit; /* hr_unit of times */
     bool utc;
     bool is_signed;
-    int32_t bits; /* of an integer */
+    int32_t bits;  /* of an integer */
     int32_t width; /* of PQ_FIXED */
     int32_t precision, scale;
     int32_t field_id; /* -1: none */
@@ -122,12 +122,12 @@ typedef struct pq_chunk {
     int8_t physical;
     uint8_t codec;
     bool encrypted;
-    bool elsewhere; /* in another file */
-    int64_t n_values; /* with nulls and empty lists */
+    bool elsewhere;         /* in another file */
+    int64_t n_values;       /* with nulls and empty lists */
     int64_t begin, n_bytes; /* where its pages stand, with the dictionary */
-    int64_t memory_bytes; /* uncompressed, as the writer says */
-    int64_t text_bytes; /* of all byte arrays, unencoded; -1: not said */
-    int64_t index_at; /* offset index; 0: none */
+    int64_t memory_bytes;   /* uncompressed, as the writer says */
+    int64_t text_bytes;     /* of all byte arrays, unencoded; -1: not said */
+    int64_t index_at;       /* offset index; 0: none */
     int32_t index_bytes;
 } pq_chunk;
 
@@ -146,7 +146,7 @@ typedef struct pq_meta {
     int n_groups;
     int64_t n_rows;
     hr_view arrow_schema; /* base64, empty: none */
-    uint8_t *metadata; /* the other key-values, Arrow-encoded; NULL: none */
+    uint8_t *metadata;    /* the other key-values, Arrow-encoded; NULL: none */
     int64_t metadata_bytes;
 } pq_meta;
 
@@ -162,22 +162,22 @@ void pq__meta_unref(pq_meta *m);
 typedef enum pq_page_type { PQ_PAGE_DATA, PQ_PAGE_INDEX, PQ_PAGE_DICTIONARY, PQ_PAGE_DATA_V2 } pq_page_type;
 
 typedef struct pq_page {
-    int type; /* pq_page_type; others are skipped */
-    int64_t n_values; /* with nulls */
-    int64_t n_rows; /* V2; -1: not said */
+    int type;             /* pq_page_type; others are skipped */
+    int64_t n_values;     /* with nulls */
+    int64_t n_rows;       /* V2; -1: not said */
     int64_t stored_bytes; /* after the header */
     int64_t memory_bytes; /* uncompressed */
     int encoding, def_encoding, rep_encoding;
     int64_t def_bytes, rep_bytes; /* V2: of the level streams, which stand uncompressed before the values */
-    bool compressed; /* V2 may say no */
+    bool compressed;              /* V2 may say no */
 } pq_page;
 
 /* Header at `bytes`; *n_used its length. HR_PENDING: more bytes are needed to tell. */
 hr_status pq__page_parse(hr_view bytes, pq_page *out, int64_t *n_used, hr_error *err) HR_MUST_USE;
 
 typedef struct pq_place {
-    int64_t offset; /* of the page's header in the file */
-    int64_t row; /* first row that begins in it */
+    int64_t offset;  /* of the page's header in the file */
+    int64_t row;     /* first row that begins in it */
     int64_t entries; /* level entries before it; -1: not known */
     int32_t ordinal; /* number of the page, for errors */
 } pq_place;
@@ -191,10 +191,10 @@ typedef enum pq_kind {
     PQ_K_NULL, /* nothing is kept */
     PQ_K_COPY, /* the same bytes */
     PQ_K_BOOL,
-    PQ_K_NARROW, /* int32 -> 8 or 16 bits */
-    PQ_K_INT96, /* -> nanoseconds */
+    PQ_K_NARROW,  /* int32 -> 8 or 16 bits */
+    PQ_K_INT96,   /* -> nanoseconds */
     PQ_K_DECIMAL, /* integers, or big-endian bytes -> 16 or 32 bytes */
-    PQ_K_BYTES /* byte arrays: offsets and bytes */
+    PQ_K_BYTES    /* byte arrays: offsets and bytes */
 } pq_kind;
 
 /* A stored column: a leaf of the tree. */
@@ -207,19 +207,19 @@ typedef struct pq_leaf {
     int32_t stored_width; /* bytes of a PLAIN value; 0: byte arrays, booleans */
     pq_kind kind;
     int32_t width; /* bytes of an Arrow value; PQ_K_BYTES: of an offset */
-    bool is_text; /* must be UTF-8 */
+    bool is_text;  /* must be UTF-8 */
 } pq_leaf;
 
 /* A column or a part of one, as a tree. Levels: see parquet_levels.c. */
 typedef struct pq_node {
     hr_field field; /* what it becomes */
-    int leaf; /* number in pq_schema.leaves; -1: has children */
+    int leaf;       /* number in pq_schema.leaves; -1: has children */
     int n_children;
     struct pq_node *children;
-    uint8_t rep; /* of its slots: the number of lists around it */
-    uint8_t def_slot; /* least definition level at which it has a slot */
+    uint8_t rep;       /* of its slots: the number of lists around it */
+    uint8_t def_slot;  /* least definition level at which it has a slot */
     uint8_t def_valid; /* ... at which it is not null */
-    uint8_t def_item; /* lists: ... at which there is an item */
+    uint8_t def_item;  /* lists: ... at which there is an item */
 } pq_node;
 
 /* The columns of a projection. */
@@ -249,10 +249,10 @@ typedef struct pq_runs {
     int width; /* bits, 0 to 32 */
     bool bad;
     bool packed;
-    int64_t left; /* values left in this run */
-    uint32_t value; /* not packed */
+    int64_t left;        /* values left in this run */
+    uint32_t value;      /* not packed */
     const uint8_t *bits; /* packed: 8 values are `width` bytes */
-    int64_t bit; /* where the next value begins, in bits after `bits` */
+    int64_t bit;         /* where the next value begins, in bits after `bits` */
 } pq_runs;
 
 void pq__runs_init(pq_runs *r, const uint8_t *at, const uint8_t *end, int width);
@@ -272,9 +272,9 @@ void pq__bit_packed_u8(const uint8_t *at, int width, uint8_t *out, int64_t n);
 typedef struct pq_dict {
     atomic_int refs;
     int64_t n;
-    int64_t longest; /* bytes of the longest value */
+    int64_t longest;   /* bytes of the longest value */
     hr_buffer *values; /* n * width; PQ_K_BYTES: n + 1 offsets of 32 bits */
-    hr_buffer *bytes; /* PQ_K_BYTES */
+    hr_buffer *bytes;  /* PQ_K_BYTES */
 } pq_dict;
 hr_status pq__dict_new(const pq_leaf *l, hr_view page, int64_t n_values, const hr_mem *mem, pq_dict **out,
                        hr_error *err) HR_MUST_USE;
@@ -284,12 +284,12 @@ void pq__dict_unref(pq_dict *d); /* NULL is fine */
 /* Integers as differences: parquet_delta.c. Borrows the bytes. */
 typedef struct pq_delta {
     const uint8_t *at, *end;
-    int n_mini, per_mini; /* miniblocks in a block, values in a miniblock */
-    int mini; /* the next of this block; n_mini: a block begins */
+    int n_mini, per_mini;  /* miniblocks in a block, values in a miniblock */
+    int mini;              /* the next of this block; n_mini: a block begins */
     const uint8_t *widths; /* of this block's miniblocks */
-    int64_t total; /* values in the stream */
-    int64_t left; /* not read yet, without the first */
-    bool has_first; /* the first value, in `last`, is not read yet */
+    int64_t total;         /* values in the stream */
+    int64_t left;          /* not read yet, without the first */
+    bool has_first;        /* the first value, in `last`, is not read yet */
     int64_t last, least;
     int width; /* of this miniblock */
     const uint8_t *bits;
@@ -306,14 +306,14 @@ typedef struct pq_values {
     const pq_dict *dict; /* NULL: not by dictionary */
     int encoding;
     const uint8_t *at, *end;
-    hr_mem mem; /* for what follows */
-    pq_delta delta; /* numbers, or lengths */
-    pq_delta prefixes; /* DELTA_BYTE_ARRAY: lengths of what is taken from the value before */
-    hr_buffer *spelled; /* DELTA_BYTE_ARRAY: the last values given, whole */
+    hr_mem mem;              /* for what follows */
+    pq_delta delta;          /* numbers, or lengths */
+    pq_delta prefixes;       /* DELTA_BYTE_ARRAY: lengths of what is taken from the value before */
+    hr_buffer *spelled;      /* DELTA_BYTE_ARRAY: the last values given, whole */
     int64_t last_at, last_n; /* the very last, in `spelled` */
-    int64_t n_split; /* BYTE_STREAM_SPLIT: values in each stream */
-    int64_t bit; /* PLAIN booleans: the next one */
-    pq_runs runs; /* indices, or booleans by RLE */
+    int64_t n_split;         /* BYTE_STREAM_SPLIT: values in each stream */
+    int64_t bit;             /* PLAIN booleans: the next one */
+    pq_runs runs;            /* indices, or booleans by RLE */
 } pq_values;
 
 hr_status pq__values_init(pq_values *v, const pq_leaf *l, const pq_dict *dict, int encoding, hr_view bytes,
@@ -342,10 +342,10 @@ hr_status pq__bits_fill(pq_bits *b, int64_t n, bool valid, hr_error *err) HR_MUS
 typedef struct pq_track {
     const pq_node *node;
     bool is_list;
-    int offset_bytes; /* lists: 4 or 8 */
-    pq_bits valid; /* n: slots */
+    int offset_bytes;   /* lists: 4 or 8 */
+    pq_bits valid;      /* n: slots */
     hr_growbuf offsets; /* lists: where each slot's items begin */
-    int64_t items; /* lists: all of them */
+    int64_t items;      /* lists: all of them */
 } pq_track;
 
 /* The level streams of one page. */
@@ -353,7 +353,7 @@ typedef struct pq_levels {
     const pq_leaf *leaf;
     pq_runs def, rep;
     int64_t left; /* entries not taken */
-    int at, n; /* decoded, not taken: [at, n) of the arrays below */
+    int at, n;    /* decoded, not taken: [at, n) of the arrays below */
     uint8_t def_block[PQ_BLOCK], rep_block[PQ_BLOCK];
 } pq_levels;
 
@@ -362,7 +362,7 @@ typedef struct pq_take {
     pq_track *tracks;
     int n_tracks;
     pq_bits *valid; /* the leaf's; NULL: only count (tracks must be none) */
-    int64_t rows; /* rows that may still begin; the entry that would begin another is left */
+    int64_t rows;   /* rows that may still begin; the entry that would begin another is left */
     int64_t max_entries;
     int64_t n_entries, n_slots, n_values; /* out: taken; places in the leaf; of those not null */
 } pq_take;
@@ -378,8 +378,8 @@ typedef struct pq_directory {
     hr_mutex lock;
     pq_place *places;
     int64_t n, cap;
-    int64_t next; /* offset of the first page that is not known */
-    int64_t rows; /* rows that begin before it */
+    int64_t next;    /* offset of the first page that is not known */
+    int64_t rows;    /* rows that begin before it */
     int64_t entries; /* level entries before it; -1: not known (places come from an offset index) */
     bool complete;
 } pq_directory;
@@ -395,9 +395,9 @@ typedef struct pq_file {
     hr_source *source;
     pq_meta *meta;
     pq_schema *schema;
-    hr_mutex lock; /* of what stands below; held for moments */
+    hr_mutex lock;               /* of what stands below; held for moments */
     pq_directory ***directories; /* by row group, then leaf; made when needed */
-    pq_shared *shared; /* by leaf */
+    pq_shared *shared;           /* by leaf */
 } pq_file;
 
 /* The pages of one column chunk, one after another. Not moved while in use. */
@@ -407,14 +407,14 @@ typedef struct pq_cursor {
     const pq_chunk *chunk;
     const hr_codec *codec; /* NULL: not compressed */
     int leaf_number, group;
-    hr_mem mem; /* for what lives no longer than the cursor */
-    int64_t at, end; /* in the file: the next header; where the chunk ends */
-    int64_t entries; /* level entries before the next page; -1: not known */
+    hr_mem mem;        /* for what lives no longer than the cursor */
+    int64_t at, end;   /* in the file: the next header; where the chunk ends */
+    int64_t entries;   /* level entries before the next page; -1: not known */
     int64_t header_at; /* of the page in hand */
-    int ordinal; /* of the page in hand */
+    int ordinal;       /* of the page in hand */
     hr_buffer *window; /* bytes [window_at, window_at + window_n) of the file */
     int64_t window_at, window_n;
-    hr_buffer *plain; /* a page, decompressed */
+    hr_buffer *plain;      /* a page, decompressed */
     hr_buffer *spelled[2]; /* levels of very old files: repetition, definition */
     pq_dict *dict;
     pq_page page;

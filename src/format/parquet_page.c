@@ -129,8 +129,9 @@ static uint32_t one_packed(const pq_runs *r, int64_t bit)
     EACH_WIDTH_8(X)                                                                                                    \
     X(9)                                                                                                               \
     X(10)                                                                                                              \
-    X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29)  \
-        X(30) X(31) X(32)
+    X(11)                                                                                                              \
+    X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30)  \
+        X(31) X(32)
 
 static void groups_u32(const uint8_t *p, int width, uint32_t *out, int64_t n_groups)
 {
@@ -489,13 +490,14 @@ static hr_status bad_index(const pq_values *v, hr_error *err)
     return hr_error_set(err, HR_BAD_DATA, "an index is outside the dictionary of %lld values", (long long)v->dict->n);
 }
 
+/* Whether all are below n_dict < 2^31: none may have its highest bit set, nor what is left of n_dict - 1. */
 static bool indices_fit(const uint32_t *index, int64_t n, int64_t n_dict)
 {
-    uint32_t most = 0;
+    uint32_t most = (uint32_t)n_dict - 1, wrong = n_dict > 0 || n == 0 ? 0 : ~0u;
 
     for (int64_t i = 0; i < n; i++)
-        most = HR_MAX(most, index[i]);
-    return most < n_dict || n == 0;
+        wrong |= (most - index[i]) | index[i];
+    return !(wrong >> 31);
 }
 
 #define GATHER(type, name)                                                                                             \
