@@ -11,6 +11,7 @@ struct hr_task {
     void *state;
     void *thread_state;
     hr_resume *resume;
+    bool more;
 };
 
 struct hr_resume {
@@ -61,6 +62,8 @@ void hr__task_pass(hr_task *task, hr_marker *takes, const char *state)
 }
 
 void hr__marker_drop(hr_marker *m) { free(m); }
+
+void hr__task_more(hr_task *task) { task->more = true; }
 
 hr_status hr__task_suspend(hr_task *task, hr_resume **out, hr_error *err)
 {
@@ -120,9 +123,14 @@ hr_status rig_open(rig *r, const hr_op *op, hr_arena *arena, hr_error *err)
 /* st is what push, finish or resumed returned. */
 static hr_status settle(rig *r, hr_status st, hr_error *err)
 {
-    while (st == HR_PENDING) {
+    while (st == HR_PENDING || (st == HR_OK && r->task->more)) {
         hr_resume *resume = r->task->resume;
 
+        if (st == HR_OK) {
+            r->task->more = false;
+            st = r->op->cls->more(r->op, r->task, err);
+            continue;
+        }
         assert_non_null(resume);
         if (r->while_suspended)
             r->while_suspended(r);

@@ -265,6 +265,56 @@ static void test_error_in_its_place(void **state)
     hr_plan_unref(p);
 }
 
+static hr_status fail_behind(void *context, void *state, const hr_table *in, hr_table **out, hr_error *err)
+{
+    (void)state;
+    if (value_at(in, in->n_rows - 1) >= *(int64_t *)context)
+        return hr_error_set(err, HR_CALLBACK, "a bad row");
+    *out = hr_table_ref((hr_table *)in);
+    return HR_OK;
+}
+
+/* fails at `bad` -> batches of 1,000 -> something slow */
+static hr_plan *failing_plan(int64_t *bad)
+{
+    hr_map_function fails = { .name = "fails", .context = bad, .call = fail_behind };
+    hr_map_function slow = { .name = "slow", .context = &hundred, .call = add_slowly };
+    hr_map_options options = { .struct_bytes = sizeof options, .batch_rows = 1000 };
+    hr_plan *range = range_plan(100000), *p = NULL, *q = NULL;
+
+    assert_ok(hr_plan_map(range, &fails, NULL, &p, NULL), NULL);
+    assert_ok(hr_plan_map(p, &slow, &options, &q, NULL), NULL);
+    hr_plan_unref(range);
+    hr_plan_unref(p);
+    return q;
+}
+
+/* An error goes the way of its rows: it once overtook those that were still in the stages below, and even ended a limit that
+ * had no need of the bad row. */
+static void test_error_does_not_overtake(void **state)
+{
+    int64_t bad = 20000;
+    hr_plan *p = failing_plan(&bad), *q = NULL;
+    hr_run_options options = { .prefetch = 1 };
+    hr_error err = HR_ERROR_INIT;
+    seen s = { 0 };
+
+    (void)state;
+    setenv("HR_TEST_SLOW", "1", 1);
+    assert_int_equal(run_plan(p, &options, &s, NULL, &err), HR_CALLBACK);
+    assert_range(&s, 16000, 100); /* all whole batches of the blocks before the bad one */
+    bad = 5000;
+    s.n = 0;
+    assert_ok(hr_plan_limit(p, 3000, &q, NULL), NULL);
+    assert_ok(run_plan(q, &options, &s, NULL, &err), &err);
+    assert_range(&s, 3000, 100);
+    unsetenv("HR_TEST_SLOW");
+    free(s.values);
+    hr_error_clear(&err);
+    hr_plan_unref(p);
+    hr_plan_unref(q);
+}
+
 /* From every marker that comes out, with what the consumer took since, a new run gives the rest, and nothing else. */
 static void test_resume_everywhere(void **state)
 {
@@ -499,6 +549,82 @@ static void test_runs_beside_each_other(void **state)
     hr_plan_unref(p);
 }
 
+/* Runs whose consumers are away must not keep the threads from the others, however many they are. */
+static void test_many_runs(void **state)
+{
+    hr_plan *p = map_plan(range_plan(20000000), add_slowly, true);
+    hr_run_options options = { .prefetch = 1 };
+    hr_run *runs[80] = { 0 };
+    hr_table *t = NULL;
+
+    (void)state;
+    for (int i = 0; i < 80; i++)
+        assert_ok(hr__run_start(p, &options, &runs[i], NULL), NULL);
+    for (int i = 0; i < 80; i += 79)
+        for (int k = 0; k < 20; k++) {
+            assert_ok(hr__run_next(runs[i], 20000, &t, NULL, NULL), NULL);
+            assert_non_null(t);
+            hr_table_unref(t);
+        }
+    for (int i = 0; i < 80; i++)
+        hr__run_close(runs[i]);
+    hr_plan_unref(p);
+}
+
+static hr_status sleep_a_second(void *context, void *state, const hr_table *in, hr_table **out, hr_error *err)
+{
+    (void)context;
+    (void)state;
+    (void)err;
+    usleep(1000000);
+    *out = hr_table_ref((hr_table *)in);
+    return HR_OK;
+}
+
+static void test_close_does_not_wait_for_others(void **state)
+{
+    hr_plan *slow = map_plan(range_plan(4096), sleep_a_second, true), *quick = range_plan(10);
+    hr_run_options options = { .prefetch = 1 };
+    hr_run *a = NULL, *b = NULL;
+    hr_table *t = NULL;
+    int64_t begin;
+
+    (void)state;
+    assert_ok(hr_set_num_threads(2, NULL), NULL);
+    assert_ok(hr__run_start(quick, &options, &b, NULL), NULL);
+    assert_ok(hr__run_next(b, -1, &t, NULL, NULL), NULL);
+    hr_table_unref(t);
+    assert_ok(hr__run_start(slow, &options, &a, NULL), NULL);
+    usleep(100000);
+    begin = hr__clock_ns();
+    hr__run_close(b);
+    assert_true(hr__clock_ns() - begin < 500000000);
+    hr__run_close(a);
+    hr_plan_unref(slow);
+    hr_plan_unref(quick);
+    assert_ok(hr_set_num_threads(0, NULL), NULL);
+}
+
+static void resize_or_run(void *arg, int thread)
+{
+    if (thread == 0) {
+        one_run(arg, thread);
+        return;
+    }
+    for (int i = 0; i < 50; i++)
+        assert_ok(hr_set_num_threads(1 + (i * 7 + thread * 3) % 8, NULL), NULL);
+}
+
+static void test_resizing_at_once(void **state)
+{
+    hr_plan *p = map_plan(range_plan(200000), add_slowly, true);
+
+    (void)state;
+    run_threads(4, resize_or_run, p);
+    hr_plan_unref(p);
+    assert_ok(hr_set_num_threads(0, NULL), NULL);
+}
+
 static hr_status small_run(hr_error *err)
 {
     hr_plan *range = NULL, *batches = NULL, *first = NULL;
@@ -563,6 +689,7 @@ int main(void)
         cmocka_unit_test(test_limit_goes_into_the_scan),
         cmocka_unit_test(test_union_keeps_order_and_instances),
         cmocka_unit_test(test_error_in_its_place),
+        cmocka_unit_test(test_error_does_not_overtake),
         cmocka_unit_test(test_resume_everywhere),
         cmocka_unit_test(test_close_at_any_moment),
         cmocka_unit_test(test_pieces_behind_a_limit),
@@ -571,6 +698,9 @@ int main(void)
         cmocka_unit_test(test_small_budget_finishes),
         cmocka_unit_test(test_budget_below_the_floor_is_refused),
         cmocka_unit_test(test_runs_beside_each_other),
+        cmocka_unit_test(test_many_runs),
+        cmocka_unit_test(test_close_does_not_wait_for_others),
+        cmocka_unit_test(test_resizing_at_once),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_bad_positions),
     };

@@ -160,8 +160,8 @@ static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error 
         }
         HR_TRY(hr__op_blocks(rows, &op, err));
         st = add_map(r, up, op, err);
-        if (!st)
-            up->ops[up->n_ops - 1]->is_ours = true; /* keeps the reference */
+        if (r->n_ops && r->ops[r->n_ops - 1]->run.op == op)
+            r->ops[r->n_ops - 1]->is_ours = true; /* keeps the reference, and ends it with the run */
         else
             hr__op_unref(op);
         HR_TRY(st);
@@ -182,6 +182,15 @@ static hr_status protect_pieces(hr_run *r, hr_error *err)
             HR_TRY(cut_into_blocks(r, s, rows, err));
     }
     return HR_OK;
+}
+
+static void use_arena(hr_run *r, hr_arena *arena)
+{
+    for (int i = 0; i < r->n_arenas; i++)
+        if (r->arenas[i] == arena)
+            return;
+    if (r->n_arenas < HR_LEN(r->arenas))
+        r->arenas[r->n_arenas++] = arena;
 }
 
 /* What reaches operator `i` of stage `s` (n_ops: its end) is to be written to `arena`, where another process can read it: by the last
@@ -216,14 +225,17 @@ static void place_outputs(hr_run *r, hr_stage *last)
         for (int i = 0; i < r->stages[k]->n_ops; i++) {
             hr_arena *arena = hr__op_input_arena(r->stages[k]->ops[i]->run.op);
 
-            if (arena)
+            if (arena) {
+                use_arena(r, arena);
                 write_to(r, r->stages[k], i, arena);
+            }
         }
     if (r->options.arena && last->n_ops && !last->stream) { /* the gather that the feed put there */
         hr_op_state *o = last->ops[last->n_ops - 1];
 
         o->run.to_process = true;
         o->run.arena = o->mem.arena = r->options.arena;
+        use_arena(r, r->options.arena);
     }
 }
 

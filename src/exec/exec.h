@@ -13,17 +13,17 @@ typedef enum hr_plan_kind { HR_PLAN_SCAN, HR_PLAN_OP, HR_PLAN_UNION } hr_plan_ki
 struct hr_plan {
     atomic_int refs;
     hr_plan_kind kind;
-    hr_scan *scan;          /* SCAN */
-    hr_projection columns;  /* SCAN, set by rules: what is read (n < 0: all); names owned */
-    int64_t limit_rows;     /* SCAN, set by rules: at most so many rows are needed from it (< 0: all) */
-    hr_op *op;              /* OP */
+    hr_scan *scan;         /* SCAN */
+    hr_projection columns; /* SCAN, set by rules: what is read (n < 0: all); names owned */
+    int64_t limit_rows;    /* SCAN, set by rules: at most so many rows are needed from it (< 0: all) */
+    hr_op *op;             /* OP */
     hr_plan **inputs;
     int n_inputs;
-    hr_mutex lock;          /* guards schema */
-    hr_schema *schema;      /* NULL: not known yet */
-    bool schema_late;       /* known only when a table came out */
+    hr_mutex lock;     /* guards schema */
+    hr_schema *schema; /* NULL: not known yet */
+    bool schema_late;  /* known only when a table came out */
 };
-hr_status hr__plan_scan(hr_scan *scan, hr_plan **out, hr_error *err) HR_MUST_USE;           /* shares */
+hr_status hr__plan_scan(hr_scan *scan, hr_plan **out, hr_error *err) HR_MUST_USE; /* shares */
 /* Checks the operator against the input's schema where that is known without running a function. Shares in; takes op, even on failure. */
 hr_status hr__plan_op(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* A node like `p` (scan or operator shared) over other inputs (shared); without p's rules. */
@@ -55,10 +55,10 @@ typedef struct hr_position {
     int64_t epoch;
     uint64_t seed;
     char plan[33];
-    hr_marker *marker; /* NULL: from the start */
+    hr_marker *marker;    /* NULL: from the start */
     int64_t discard_rows; /* of the run's output, after the marker */
-    bool at_end; /* the epoch was finished */
-    char extra[512]; /* the feed's own, a JSON object or empty (split: step) */
+    bool at_end;          /* the epoch was finished */
+    char extra[512];      /* the feed's own, a JSON object or empty (split: step) */
 } hr_position;
 hr_status hr__position_print(const hr_position *p, char **out, hr_error *err) HR_MUST_USE;
 hr_status hr__position_parse(const char *text, hr_position *out, hr_error *err) HR_MUST_USE;
@@ -70,9 +70,9 @@ typedef struct hr_run_options {
     int64_t epoch;
     uint64_t seed;
     bool any_order;
-    int num_threads; /* 0: all */
-    int64_t memory_limit; /* 0: the process's */
-    int prefetch; /* tables wanted in the output queue */
+    int num_threads;       /* 0: all */
+    int64_t memory_limit;  /* 0: the process's */
+    int prefetch;          /* tables wanted in the output queue */
     const hr_marker *from; /* borrowed; NULL: the start */
     hr_arena *
         arena; /* non-NULL: what comes out is read by another process (hr__op_gather as the last operator writes there) */
@@ -89,7 +89,7 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
 /* After the end: true once the run finished without error, its trailing marker taken. */
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
 void hr__run_cancel(hr_run *r); /* wakes everybody; hr__run_next gives HR_CANCELLED */
-void hr__run_close(hr_run *r); /* waits for running tasks, forgets suspended ones; NULL is fine */
+void hr__run_close(hr_run *r);  /* waits for running tasks, forgets suspended ones; NULL is fine */
 
 /* Counters that tests and stats read. */
 typedef struct hr_run_counts {

@@ -329,7 +329,11 @@ static hr_status late(hr_plan *p, hr_schema **out, hr_error *err)
 
     HR_GO(hr_plan_limit(p, 1, &one, err));
     HR_GO(hr__run_start(one, &options, &run, err));
-    HR_GO(hr__run_next(run, -1, &t, NULL, err));
+    st = hr__run_next(run, -1, &t, NULL, err);
+    if (st == HR_PENDING)
+        HR_FAIL(HR_UNSUPPORTED,
+                "schema: a function that runs in the consumer's thread declares none; take a row first");
+    HR_GO(st);
     if (!t)
         HR_FAIL(HR_NOT_FOUND, "schema: a function declares none and no row comes out of it");
     *out = hr__schema_ref(t->schema);

@@ -1,11 +1,13 @@
 /* pool.c - the process's threads, shared by all runs.
  *
- * Threads look for work in run after run (hr__run_work) and sleep when a whole round found none. A wake-up is a counter and,
- * if anybody sleeps, a signal: a thread that is about to sleep sees that the counter moved. A thread that found work wakes one more
- * before it starts, so that as many threads run as there is work.
+ * A thread looks for work in run after run (hr__run_work), each time beginning behind the run that gave it the last, and
+ * sleeps when a whole round found none. A wake-up is a counter and, if anybody sleeps, a signal: a thread that is about to
+ * sleep sees that the counter moved. A thread that found work wakes one more before it starts, so that as many threads run as
+ * there is work.
  *
- * Lock order: a run's lock, then pool.lock (hr__pool_wake may be called with the first held). Threads belong to one process id: a
- * forked child starts with an empty pool. */
+ * Locks: `resize` (who starts and ends threads; guards n_threads and threads), then a run's lock, then `lock`, a leaf:
+ * hr__pool_wake may be called with a run's lock held, and from any free. Threads belong to one process id: a forked child
+ * starts with an empty pool. */
 #include "exec/run.h"
 
 #include <stdlib.h>
@@ -13,11 +15,14 @@
 #define MAX_THREADS 1024
 
 static struct {
+    hr_mutex resize;
     hr_mutex lock;
     hr_cond work;
     hr_cond left; /* a run's pool_users became 0 */
     hr_run *runs;
-    int n_threads, n_wanted;
+    uint64_t n_runs; /* ever attached: the newest one's id */
+    int n_threads;
+    int n_wanted;
     atomic_int n_idle;
     atomic_llong generation;
     bool stopping;
@@ -27,6 +32,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void after_fork(void)
 {
+    hr__mutex_init(&pool.resize);
     hr__mutex_init(&pool.lock);
     hr__cond_init(&pool.work);
     hr__cond_init(&pool.left);
@@ -40,6 +46,7 @@ static void threads_changed(int n_wanted);
 
 static void init(void)
 {
+    hr__mutex_init(&pool.resize);
     hr__mutex_init(&pool.lock);
     hr__cond_init(&pool.work);
     hr__cond_init(&pool.left);
@@ -60,36 +67,54 @@ void hr__pool_wake(void)
     }
 }
 
-/* One piece of work of any run. Runs are taken in turn from the list, so that none starves. Called and left with the lock. */
-static bool work_once(int thread)
+static hr_run *run_behind(uint64_t id)
 {
-    hr_run *tried[64];
-    int n = 0;
+    hr_run *r = pool.runs;
+
+    while (r && r->pool_id <= id)
+        r = r->pool_next;
+    return r;
+}
+
+/* One piece of work of any run, the first behind *last in turn. One run at a time: a closing run waits for those who look at it, and
+ * must not wait for another run's work. Called and left with the lock. */
+static bool work_once(int thread, uint64_t *last)
+{
+    uint64_t at = *last, end = UINT64_MAX;
     bool did = false;
 
-    for (hr_run *r = pool.runs; r && n < HR_LEN(tried); r = r->pool_next) {
+    while (!did) {
+        hr_run *r = run_behind(at);
+
+        if ((!r && end == *last) || (r && r->pool_id > end))
+            return false;
+        if (!r) { /* from the beginning, to where we began */
+            end = *last;
+            at = 0;
+            continue;
+        }
+        at = r->pool_id;
         r->pool_users++;
-        tried[n++] = r;
-    }
-    hr__unlock(&pool.lock);
-    for (int i = 0; i < n && !did; i++)
-        did = hr__run_work(tried[(i + thread) % n], thread);
-    hr__lock(&pool.lock);
-    for (int i = 0; i < n; i++)
-        if (--tried[i]->pool_users == 0)
+        hr__unlock(&pool.lock);
+        did = hr__run_work(r, thread);
+        hr__lock(&pool.lock);
+        if (--r->pool_users == 0)
             hr__cond_broadcast(&pool.left);
-    return did;
+    }
+    *last = at;
+    return true;
 }
 
 static void thread_main(void *arg)
 {
     int thread = (int)(intptr_t)arg;
+    uint64_t last = 0;
 
     hr__lock(&pool.lock);
     while (!pool.stopping && thread < pool.n_wanted) {
         long long seen = atomic_load(&pool.generation);
 
-        if (work_once(thread))
+        if (work_once(thread, &last))
             continue;
         atomic_fetch_add(&pool.n_idle, 1);
         if (atomic_load(&pool.generation) == seen && !pool.stopping && thread < pool.n_wanted)
@@ -99,25 +124,24 @@ static void thread_main(void *arg)
     hr__unlock(&pool.lock);
 }
 
-/* Ends the threads numbered `keep` and above. Called without the lock; never from a pool thread. */
+/* Ends the threads numbered `keep` and above. With `resize`, without the lock; never from a pool thread. */
 static void end_threads(int keep)
 {
-    int n;
-
     hr__lock(&pool.lock);
-    n = pool.n_threads;
     pool.n_wanted = HR_MIN(pool.n_wanted, keep);
-    pool.n_threads = HR_MIN(n, keep);
     hr__cond_broadcast(&pool.work);
     hr__unlock(&pool.lock);
-    for (int i = keep; i < n; i++)
-        hr__thread_join(pool.threads[i]);
+    while (pool.n_threads > keep)
+        hr__thread_join(pool.threads[--pool.n_threads]);
 }
 
-static hr_status start_threads_locked(hr_error *err)
+/* With `resize`, without the lock. */
+static hr_status start_threads(int n, hr_error *err)
 {
-    pool.n_wanted = HR_MIN(MAX_THREADS, HR_MAX(1, hr_num_threads()));
-    while (pool.n_threads < pool.n_wanted) {
+    hr__lock(&pool.lock);
+    pool.n_wanted = n = HR_MIN(MAX_THREADS, HR_MAX(1, n));
+    hr__unlock(&pool.lock);
+    while (pool.n_threads < n) {
         int i = pool.n_threads;
         int rc = hr__thread_start(&pool.threads[i], "headrace", thread_main, (void *)(intptr_t)i);
 
@@ -132,30 +156,34 @@ static hr_status start_threads_locked(hr_error *err)
 
 static void threads_changed(int n_wanted)
 {
-    int n = HR_MIN(MAX_THREADS, HR_MAX(1, n_wanted));
-
-    if (n < pool.n_threads)
-        end_threads(n);
-    hr__lock(&pool.lock);
-    if (pool.n_threads)
-        (void)start_threads_locked(NULL); /* what cannot be started now is missing, not wrong */
-    hr__unlock(&pool.lock);
+    hr__lock(&pool.resize);
+    if (n_wanted < pool.n_threads)
+        end_threads(HR_MAX(1, n_wanted));
+    else if (pool.n_threads)
+        (void)start_threads(n_wanted, NULL); /* what cannot be started now is missing, not wrong */
+    hr__unlock(&pool.resize);
 }
 
 hr_status hr__pool_attach(hr_run *r, hr_error *err)
 {
+    hr_run **end = &pool.runs;
     hr_status st;
 
     pthread_once(&once, init);
+    hr__lock(&pool.resize);
+    st = start_threads(hr_num_threads(), err);
+    hr__unlock(&pool.resize);
+    HR_TRY(st);
     hr__lock(&pool.lock);
-    if (!(st = start_threads_locked(err))) {
-        r->pool_next = pool.runs;
-        pool.runs = r;
-        r->in_pool = true;
-    }
+    r->pool_id = ++pool.n_runs;
+    r->pool_next = NULL;
+    while (*end)
+        end = &(*end)->pool_next;
+    *end = r;
+    r->in_pool = true;
     hr__unlock(&pool.lock);
     hr__pool_wake();
-    return st;
+    return HR_OK;
 }
 
 void hr__pool_detach(hr_run *r)
@@ -176,5 +204,7 @@ void hr__pool_detach(hr_run *r)
 void hr__pool_shutdown(void)
 {
     pthread_once(&once, init);
+    hr__lock(&pool.resize);
     end_threads(0);
+    hr__unlock(&pool.resize);
 }

@@ -36,10 +36,11 @@ struct hr_task {
     hr_stage *stage;
     hr_ticket *ticket; /* NULL: the stage's stream task */
     hr_op_state *op;
-    int place;         /* which map operator of the stage */
-    int thread;        /* the pool thread that runs it now */
+    int place;  /* which map operator of the stage */
+    int thread; /* the pool thread that runs it now */
     void *state;
-    hr_queue inbox;    /* tables for this operator */
+    bool more;      /* the operator has more to emit of what it got */
+    hr_queue inbox; /* tables for this operator */
 };
 
 /* One operator in this run, with its counters. */
@@ -47,9 +48,9 @@ struct hr_op_state {
     hr_op_run run;
     hr_mem mem;
     bool started;
-    bool is_ours;           /* run.op is not the plan's: the run holds a reference */
-    int64_t stall_ns;       /* HR_STALL */
-    void **thread_states;   /* run->n_slots */
+    bool is_ours;         /* run.op is not the plan's: the run holds a reference */
+    int64_t stall_ns;     /* HR_STALL */
+    void **thread_states; /* run->n_slots */
     atomic_llong rows_in, rows_out, bytes_out, busy_ns, calls, pending_ns;
 };
 
@@ -60,25 +61,25 @@ struct hr_ticket {
     hr_ticket_state state;
     int64_t seq;
     hr_coord begin;
-    hr_marker *before;     /* passes downstream when the ticket's first output does */
+    hr_marker *before; /* passes downstream when the ticket's first output does */
     bool before_passed;
-    bool dropped;          /* the stage was cut: free it when it comes back */
+    bool dropped; /* the stage was cut: free it when it comes back */
     hr_ticket *next_dropped;
     /* what goes in */
-    hr_scan_file *file;    /* leaf */
+    hr_scan_file *file; /* leaf */
     int fragment;
     int64_t row_begin, n_rows;
     hr_reader *reader;
-    hr_table *in;          /* other stages */
+    hr_table *in; /* other stages */
     bool input_done;
-    int64_t estimate;      /* bytes that one step may make */
-    int64_t ordinal; /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
+    int64_t estimate; /* bytes that one step may make */
+    int64_t ordinal;  /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
     /* the way through the map operators */
     hr_task *tasks;
-    int n_finished; /* operators whose finish has run */
-    int resumed; /* operator to call `resumed` for; -1: none */
+    int n_finished;      /* operators whose finish has run */
+    int resumed;         /* operator to call `resumed` for; -1: none */
     hr_status resume_st; /* with what it was resumed */
-    bool resume_early; /* hr__resume came before HR_PENDING was returned */
+    bool resume_early;   /* hr__resume came before HR_PENDING was returned */
     int64_t pending_since;
     hr_queue out;
     hr_status st; /* of the ticket; reaches the consumer in canonical order */
@@ -99,7 +100,7 @@ struct hr_stage {
     int64_t rows_left; /* of a pushed-down limit; < 0: none */
     hr_scan_file *open_file;
     hr_arena *arena; /* where readers write; NULL: private memory */
-    bool taking; /* a thread is making the next ticket, without the lock */
+    bool taking;     /* a thread is making the next ticket, without the lock */
     bool source_done;
     /* other stages */
     hr_queue in;
@@ -115,12 +116,14 @@ struct hr_stage {
     bool draining;
     bool cut; /* somebody downstream wants no more */
     bool stream_finished;
-    bool ended; /* everything was passed on */
+    hr_status in_st; /* why its input ended, if not by its end: goes on when all before it has */
+    hr_error in_err;
+    bool ended;             /* everything was passed on */
     hr_marker *pass_marker; /* for the next item that goes downstream */
-    int64_t n_taken; /* tickets made, canonical numbers of the next */
+    int64_t n_taken;        /* tickets made, canonical numbers of the next */
     atomic_llong files_opened, fragments_read, rows_read, read_ns;
     hr_queue staged; /* emitted by the draining thread, not yet downstream */
-    bool enough; /* its stream operator wants no more; the draining thread's */
+    bool enough;     /* its stream operator wants no more; the draining thread's */
 };
 
 struct hr_run {
@@ -130,15 +133,15 @@ struct hr_run {
     hr_run_options options;
     hr_account *account;
     hr_mutex lock;
-    hr_cond consumer; /* out changed, the end, an error, an inline call */
-    hr_cond idle; /* n_active became 0 */
+    hr_cond consumer;  /* out changed, the end, an error, an inline call */
+    hr_cond idle;      /* n_active became 0 */
     hr_stage **stages; /* upstream before downstream */
     int n_stages, cap_stages;
     hr_op_state **ops; /* by canonical index */
     int n_ops, cap_ops;
     int n_instances;
     bool has_limit;
-    int n_slots; /* thread slots: threads are numbered below it */
+    int n_slots;        /* thread slots: threads are numbered below it */
     int64_t step_bytes; /* what one reader step aims at */
     hr_queue out;
     hr_ticket *dropped; /* to be freed by whoever leaves the lock next */
@@ -148,14 +151,17 @@ struct hr_run {
     bool cancelled;
     bool closed;
     atomic_bool stop; /* cancelled, closed or failed: tasks look at it without the lock */
-    hr_status st; /* the run's end, if not the good one */
+    hr_status st;     /* the run's end, if not the good one */
     hr_error err;
-    int n_active; /* threads inside hr__run_work */
+    int n_active;  /* threads inside hr__run_work */
     int n_pending; /* tickets in state PENDING */
     int64_t started_ns, consumer_wait_ns, first_table_ns;
     hr_run_counts counts; /* tickets, tables_out, rows_out; the rest is summed from the stages */
     struct hr_trace *trace;
-    hr_run *pool_next; /* the pool's list */
+    hr_arena *arenas[8]; /* in which it writes beside its account; borrowed from operators and options */
+    int n_arenas;
+    hr_run *pool_next; /* the pool's list, in the order of pool_id */
+    uint64_t pool_id;
     bool in_pool;
     int pool_users; /* pool threads that look at it now; under the pool's lock */
 };
@@ -199,7 +205,7 @@ void hr__trace_close(hr_trace *t); /* writes the file; NULL is fine */
 
 void hr__run_ref(hr_run *r);
 void hr__run_unref(hr_run *r);
-void hr__run_tell_locked(hr_run *r); /* wakes the consumer */
+void hr__run_tell_locked(hr_run *r);                                /* wakes the consumer */
 void hr__run_fail_locked(hr_run *r, hr_status st, hr_error *moved); /* first one wins; wakes the consumer */
 
 #endif

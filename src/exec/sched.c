@@ -14,6 +14,9 @@
  * Waking: whatever makes work possible (a step done, a table consumed, bytes given back) calls hr__pool_wake; see pool.c. */
 #include "exec/run.h"
 
+#define MAX_AHEAD                                                                                                      \
+    2 /* tables that a ticket behind the head may have ready: a fragment that cannot be split may give hundreds */
+
 typedef enum work_kind { NOTHING, DRAIN, STEP, TAKE, NEXT } work_kind;
 typedef struct work {
     work_kind kind;
@@ -28,7 +31,7 @@ static bool has_tickets(const hr_stage *s) { return s->head_seq < s->next_seq; }
 
 static bool inputs_done(const hr_stage *s)
 {
-    return s->cut || (s->scan ? s->source_done : s->in.n == 0 && s->current_input >= s->n_inputs);
+    return s->cut || (s->scan ? s->source_done : s->in.n == 0 && (s->in_st || s->current_input >= s->n_inputs));
 }
 
 /* --- what may be done */
@@ -72,11 +75,25 @@ static bool downstream_idle(const hr_stage *s)
     return s->run->out.n == 0 && !s->draining;
 }
 
+/* What lies in arenas is charged to their owners, which outlive runs; it counts for those that write there. Of bytes that come
+ * back there no account tells, but whoever gives them back takes or resumes something next. */
+static int64_t arena_bytes(const hr_run *r)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < r->n_arenas; i++)
+        n += hr__arena_used(r->arenas[i]);
+    return n;
+}
+
 static bool admit(hr_stage *s, hr_ticket *t, int64_t *reserved)
 {
     bool force = t->seq == s->head_seq && downstream_idle(s);
 
     *reserved = t->estimate;
+    if (!force &&
+        arena_bytes(s->run) + hr__account_used(s->run->account) + t->estimate > hr__account_limit(s->run->account))
+        return false;
     return hr__account_reserve(s->run->account, t->estimate, force);
 }
 
@@ -87,7 +104,7 @@ static hr_ticket *ready_ticket(hr_stage *s, int64_t *reserved)
 
         if (!t || t->state != HR_TICKET_READY)
             continue;
-        if (t->out.n && (q == s->head_seq || s->run->options.any_order))
+        if (t->out.n && (q == s->head_seq || s->run->options.any_order || t->out.n >= MAX_AHEAD))
             continue; /* what it gave must be drained first */
         return admit(s, t, reserved) ? t : NULL;
     }
@@ -252,7 +269,7 @@ done:
 }
 
 /* What was staged goes to the next stage, or to the consumer. */
-static hr_status deliver_locked(hr_stage *s, hr_error *err)
+static hr_status deliver_locked(hr_stage *s, hr_queue *garbage, hr_error *err)
 {
     hr_run *r = s->run;
     hr_queue *to = s->next ? &s->next->in : &r->out;
@@ -265,10 +282,7 @@ static hr_status deliver_locked(hr_stage *s, hr_error *err)
             if (!r->first_table_ns)
                 r->first_table_ns = hr__clock_ns() - r->started_ns;
         }
-        if (s->next && s->next->cut)
-            hr__item_clear(&item);
-        else
-            HR_TRY(hr__queue_push(to, r->account, item, err));
+        HR_TRY(hr__queue_push(s->next && s->next->cut ? garbage : to, r->account, item, err));
     }
     if (!s->next)
         hr__run_tell_locked(r);
@@ -287,11 +301,15 @@ static void end_stage_locked(hr_stage *s)
 }
 
 /* The stage has no more input: the stream operator gives its last. */
-static hr_status finish_stage(hr_stage *s, int thread, hr_error *err)
+static hr_status finish_stage(hr_stage *s, int thread, hr_queue *garbage, hr_error *err)
 {
     hr_run *r = s->run;
-    hr_status st = HR_OK;
+    hr_status st = s->cut ? HR_OK : s->in_st;
 
+    if (st) { /* all rows before the error have gone on: now it does */
+        hr__error_move(err, &s->in_err);
+        return st;
+    }
     if (s->stream && !s->stream_finished) {
         const hr_op *op = s->stream->run.op;
 
@@ -303,7 +321,7 @@ static hr_status finish_stage(hr_stage *s, int thread, hr_error *err)
         hr__lock(&r->lock);
         HR_TRY(st);
     }
-    HR_TRY(deliver_locked(s, err));
+    HR_TRY(deliver_locked(s, garbage, err));
     end_stage_locked(s);
     return HR_OK;
 }
@@ -339,10 +357,30 @@ static hr_status drain_ticket(hr_stage *s, hr_ticket *t, int thread, hr_queue *g
     st = pass(s, thread, marker, item.table, err);
     hr__lock(&r->lock);
     HR_TRY(st);
-    HR_TRY(deliver_locked(s, err));
+    HR_TRY(deliver_locked(s, garbage, err));
     if (s->enough && !s->cut)
         cut_above_locked(s, garbage);
     return HR_OK;
+}
+
+/* The stage ends with an error. What came before it is still on its way through the stages below: the error follows it, and is
+ * forgotten where somebody has had enough before. Nothing above, and no later input of a union, is wanted any more. */
+static void fail_stage_locked(hr_stage *s, hr_status st, hr_error *moved, hr_queue *garbage)
+{
+    hr_run *r = s->run;
+
+    if (!s->next || r->options.any_order) {
+        hr__run_fail_locked(r, st, moved);
+        return;
+    }
+    if (!s->next->cut && !s->next->in_st) {
+        s->next->in_st = st;
+        hr__error_move(&s->next->in_err, moved);
+    }
+    for (int i = 0; i < r->n_stages; i++)
+        if (r->stages[i] != s->next && feeds(r->stages[i], s->next) && !r->stages[i]->cut)
+            cut_stage_locked(r->stages[i], garbage);
+    s->ended = true;
 }
 
 static void free_dropped(hr_ticket *t)
@@ -368,13 +406,13 @@ static void drain(hr_stage *s, int thread)
         if ((t = drainable(s)))
             st = drain_ticket(s, t, thread, &garbage, &err);
         else if (!has_tickets(s) && !s->taking && inputs_done(s))
-            st = finish_stage(s, thread, &err);
+            st = finish_stage(s, thread, &garbage, &err);
         else
             break;
     }
     s->draining = false;
     if (st)
-        hr__run_fail_locked(r, st, &err);
+        fail_stage_locked(s, st, &err, &garbage);
     dropped = r->dropped;
     r->dropped = NULL;
     hr__unlock(&r->lock);

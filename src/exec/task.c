@@ -46,6 +46,8 @@ hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err)
     return hr__queue_push(to, task->run->account, item, err);
 }
 
+void hr__task_more(hr_task *task) { task->more = true; }
+
 void hr__task_enough(hr_task *task)
 {
     if (!task->ticket)

@@ -126,7 +126,9 @@ static hr_status at_op(hr_ticket *t, hr_status st, const hr_op *op)
     return st;
 }
 
-static hr_status call_op(hr_ticket *t, int i, int thread, hr_table *in, bool resumed)
+typedef enum call_kind { PUSH, RESUMED, MORE, FINISH } call_kind;
+
+static hr_status call_op(hr_ticket *t, int i, int thread, call_kind kind, hr_table *in)
 {
     hr_task *task = &t->tasks[i];
     hr_op_state *o = task->op;
@@ -137,25 +139,27 @@ static hr_status call_op(hr_ticket *t, int i, int thread, hr_table *in, bool res
     task->thread = thread;
     hr__op_stall(o);
     begin_ns = hr__clock_ns();
-    if (resumed)
+    if (kind == RESUMED)
         st = op->cls->resumed(op, task, &t->err);
-    else if (in)
+    else if (kind == MORE)
+        st = op->cls->more(op, task, &t->err);
+    else if (kind == PUSH)
         st = op->cls->push(op, task, in, &t->err);
     else if (op->cls->finish)
         st = op->cls->finish(op, task, &t->err);
     atomic_fetch_add_explicit(&o->busy_ns, hr__clock_ns() - begin_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&o->rows_in, rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&o->calls, 1, memory_order_relaxed);
-    if (in || resumed)
-        hr__trace_span(o->run.op ? t->stage->run->trace : NULL, op->cls->name, thread, begin_ns, hr__clock_ns(), rows);
+    if (kind != FINISH)
+        hr__trace_span(t->stage->run->trace, op->cls->name, thread, begin_ns, hr__clock_ns(), rows);
     return at_op(t, st, op);
 }
 
-/* The deepest operator with something in its inbox; -1: none. */
+/* The deepest operator that has something to do: a table in its inbox, or more of the last one; -1: none. */
 static int deepest(const hr_ticket *t)
 {
     for (int i = t->stage->n_ops - 1; i >= 0; i--)
-        if (t->tasks[i].inbox.n)
+        if (t->tasks[i].inbox.n || t->tasks[i].more)
             return i;
     return -1;
 }
@@ -166,31 +170,42 @@ static hr_status step_once(hr_ticket *t, int thread)
     hr_item item = { 0 };
     hr_status st;
 
+    if (i >= 0 && t->tasks[i].more) {
+        t->tasks[i].more = false;
+        return call_op(t, i, thread, MORE, NULL);
+    }
     if (i >= 0) {
         hr__queue_pop(&t->tasks[i].inbox, &item);
-        st = call_op(t, i, thread, item.table, false);
+        st = call_op(t, i, thread, PUSH, item.table);
         hr__item_clear(&item);
         return st;
     }
     if (!t->input_done)
         return take_input(t, thread);
-    return call_op(t, t->n_finished++, thread, NULL, false);
+    return call_op(t, t->n_finished++, thread, FINISH, NULL);
+}
+
+bool hr__ticket_finished(const hr_ticket *t)
+{
+    return t->input_done && deepest(t) < 0 && t->n_finished >= t->stage->n_ops;
+}
+
+static hr_status resume_op(hr_ticket *t, int thread)
+{
+    int i = t->resumed;
+    hr_status st = t->resume_st;
+
+    t->resumed = -1;
+    t->resume_st = HR_OK;
+    return st ? at_op(t, st, t->stage->ops[i]->run.op) : call_op(t, i, thread, RESUMED, NULL);
 }
 
 hr_status hr__ticket_step(hr_ticket *t, int thread)
 {
-    hr_status st = t->resume_st;
-    int64_t n_before =
-        t->out.n; /* a ticket behind the head may have some already, and must not come back without more */
+    int64_t n_before = t->out.n; /* behind the head it may have some already, and must not come back without more */
+    hr_status st = t->resumed >= 0 ? resume_op(t, thread) : HR_OK;
 
-    if (t->resumed >= 0) {
-        int i = t->resumed;
-
-        t->resumed = -1;
-        t->resume_st = HR_OK;
-        st = st ? at_op(t, st, t->stage->ops[i]->run.op) : call_op(t, i, thread, NULL, true);
-    }
-    while (!st && t->out.n == n_before && !(t->input_done && deepest(t) < 0 && t->n_finished >= t->stage->n_ops)) {
+    while (!st && t->out.n == n_before && !hr__ticket_finished(t)) {
         bool reading = t->stage->scan && !t->input_done && deepest(t) < 0;
 
         if (atomic_load_explicit(&t->stage->run->stop, memory_order_relaxed))
@@ -201,9 +216,4 @@ hr_status hr__ticket_step(hr_ticket *t, int thread)
             break; /* between two reads the scheduler looks at the budget */
     }
     return st;
-}
-
-bool hr__ticket_finished(const hr_ticket *t)
-{
-    return t->input_done && deepest(t) < 0 && t->n_finished >= t->stage->n_ops;
 }

@@ -261,11 +261,18 @@ static hr_status apply_resumed(const hr_op *op, hr_task *task, hr_error *err)
     if (g->failed < g->n) {
         hr__error_move(err, &g->err);
         st = hr__function_failed(a->name, g->st, err);
-    }
+    } else if (t->pieces)
+        hr__task_more(task); /* the next group, when these results have gone on */
 done:
     hr__group_free(g);
-    if (st || !t->pieces)
-        return st;
+    return st;
+}
+
+static hr_status apply_more(const hr_op *op, hr_task *task, hr_error *err)
+{
+    const apply_op *a = (const apply_op *)op;
+    apply_task *t = *hr__task_state(task);
+
     HR_TRY(add_pieces(a, task, t, err));
     return submit(a, task, t, err);
 }
@@ -317,6 +324,7 @@ const hr_op_class hr__apply = {
     .stop = apply_stop,
     .push = apply_push,
     .resumed = apply_resumed,
+    .more = apply_more,
     .finish = apply_finish,
     .task_clear = apply_task_clear,
     .describe = apply_describe,

@@ -63,6 +63,9 @@ typedef struct hr_op_class {
     hr_status (*push)(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err);
     /* After hr__resume: may emit, suspend again (HR_PENDING), or fail. Results are where the completer put them. */
     hr_status (*resumed)(const hr_op *op, hr_task *task, hr_error *err);
+    /* After hr__task_more: called when all that this operator emitted has gone through the operators behind it, before it
+     * gets more input. May emit, suspend and ask for more again. NULL: hr__task_more is never called. */
+    hr_status (*more)(const hr_op *op, hr_task *task, hr_error *err);
     /* The ticket's (MAP) or all input's (STREAM, BLOCK) end. NULL: nothing to do. */
     hr_status (*finish)(const hr_op *op, hr_task *task, hr_error *err);
     void (*task_clear)(const hr_op *op,
@@ -93,6 +96,7 @@ void hr__op_unref(hr_op *op);
 
 hr_status hr__task_emit(hr_task *task, hr_table **takes,
                         hr_error *err) HR_MUST_USE; /* *takes becomes NULL, even on failure */
+void hr__task_more(hr_task *task);                  /* there is more to emit of what was pushed: see `more` */
 void hr__task_enough(hr_task *task);                /* no more input is wanted; upstream may stop */
 void **hr__task_state(hr_task *task);               /* this operator's, of this task; NULL at first */
 void **
