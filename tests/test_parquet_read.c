@@ -299,6 +299,14 @@ static hr_scan_file *open_file(const char *path, const hr_projection *projection
     return f;
 }
 
+/* Whether this build has the codec of a file. */
+static bool in_build(const hr_scan_file *f)
+{
+    int codec = ((const pq_file *)f)->meta->groups[0].chunks[0].codec;
+
+    return codec == 2 ? hr__codec_gzip.block != NULL : codec != 6 || hr__codec_zstd.block;
+}
+
 /* Rows [row, row + n) of a fragment, or all of it (n < 0), added to parts. */
 static hr_status read_part(hr_scan_file *f, int fragment, int64_t row, int64_t n, int64_t max_bytes, hr_table ***parts,
                            int *n_parts, hr_error *err)
@@ -358,7 +366,7 @@ static void check_rules(const char *name, const rule *rules, int n_rules)
 
     assert_int_equal(f->schema->n, n_rules);
     assert_int_equal(f->n_rows, ROWS);
-    for (int w = 0; w < HR_LEN(ways); w++) {
+    for (int w = 0; w < HR_LEN(ways) && in_build(f); w++) {
         hr_table *t = NULL;
 
         DO(read_all(f, ways[w].max_bytes, ways[w].split, &t, &err));
@@ -412,7 +420,7 @@ static void test_long_lists(void **state)
             end(b);
         }
         want = finish(b);
-        for (int s = 0; s < HR_LEN(splits); s++) {
+        for (int s = 0; s < HR_LEN(splits) && in_build(f); s++) {
             hr_table *t = NULL;
 
             DO(read_all(f, s % 2 ? 1 << 20 : 500, splits[s], &t, &err));
@@ -523,7 +531,8 @@ static void test_threads(void **state)
 
         snprintf(name, sizeof name, "%s.parquet", names[i]);
         m.file = open_file(data_path(name), NULL);
-        run_threads(4, read_many, &m);
+        if (in_build(m.file))
+            run_threads(4, read_many, &m);
         assert_int_equal(atomic_load(&m.failed), 0);
         hr__scan_file_unref(m.file);
     }
@@ -561,10 +570,16 @@ static void test_faults(void **state)
     (void)state;
     for (int i = 0; i < HR_LEN(names); i++) {
         char path[1000], name[50];
+        hr_scan_file *f;
+        bool known;
 
         snprintf(name, sizeof name, "%s.parquet", names[i]);
         snprintf(path, sizeof path, "%s", data_path(name));
-        run_with_faults_on(read_with_faults, path, HR_FAULT_MEMORY | HR_FAULT_IO);
+        f = open_file(path, NULL);
+        known = in_build(f);
+        hr__scan_file_unref(f);
+        if (known)
+            run_with_faults_on(read_with_faults, path, HR_FAULT_MEMORY | HR_FAULT_IO);
     }
 }
 
@@ -638,8 +653,8 @@ typedef struct spec {
     int physical, repetition, converted; /* converted type + 1; 0: none */
     int width;
     int codec, encoding, page_type;
-    int64_t n_values, chunk_values, n_rows;   /* of the page, of the chunk, of the row group */
-    int64_t stored_bytes, memory_bytes;       /* of the page's header */
+    int64_t n_values, chunk_values, n_rows; /* of the page, of the chunk, of the row group */
+    int64_t stored_bytes, memory_bytes;     /* of the page's header */
     int64_t chunk_bytes;
     const char *page;
     int page_bytes;
@@ -755,7 +770,7 @@ static const spec specs[] = {
       .page = BYTES(I64("\1") I64("\2")), .st = HR_BAD_DATA, .text = "2 values in 1048576 bytes at 4, data ends at" },
     { "a negative size", .physical = PQ_INT64, .n_values = 2, .stored_bytes = -5, .page = BYTES(I64("\1") I64("\2")),
       .st = HR_BAD_DATA, .text = "page header: type 0, -5 bytes" },
-    { "a gigabyte from nothing", .physical = PQ_INT64, .n_values = 2, .codec = 6, .memory_bytes = 1 << 30,
+    { "a gigabyte from nothing", .physical = PQ_INT64, .n_values = 2, .codec = 1, .memory_bytes = 1 << 30,
       .page = BYTES(I64("\1") I64("\2")), .st = HR_BAD_DATA, .text = "a page of 1073741824 bytes from 16" },
     { "more than snappy can", .physical = PQ_INT64, .n_values = 2, .codec = 1, .memory_bytes = 1 << 20,
       .page = BYTES(I64("\1") I64("\2")), .st = HR_BAD_DATA, .text = "16 bytes of snappy cannot become 1048576" },

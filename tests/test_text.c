@@ -142,6 +142,8 @@ static void test_lines(void **state)
             hr_error err = HR_ERROR_INIT;
             result r = { 0 };
 
+            if (cases[i].n && cases[i].data[0] == 0x1f && !hr__codec_gzip.stream)
+                continue; /* not in this build */
             assert_status(read_text("a.txt", cases[i].data, cases[i].n, cases[i].drop, sizes[k], &r, &err), cases[i].st,
                           &err);
             if (cases[i].st)
@@ -211,7 +213,7 @@ static void test_borders(void **state)
         data[FRAGMENT - m - 1] = '\n';
         memcpy(data + FRAGMENT - m + shift, lines, (size_t)m);
         assert_ok(read_text("a.txt", data, n, false, 1 << 20, &r, &err), &err);
-        assert_int_equal(r.n_rows, 7); /* the lines, and the x before and behind */
+        assert_int_equal(r.n_rows, 7);    /* the lines, and the x before and behind */
         assert_int_equal(r.n, n + 1 - 2); /* a bar for each newline and for the end; without two '\r' */
         free(r.text);
     }

@@ -14,6 +14,7 @@
 #include <zlib.h>
 #endif
 
+#if defined(HR_HAVE_DEFLATE) || defined(HR_HAVE_ISAL) || defined(HR_HAVE_ZLIB)
 static bool only_zeros(const uint8_t *p, int64_t n)
 {
     while (n > 0 && p[n - 1] == 0)
@@ -22,6 +23,7 @@ static bool only_zeros(const uint8_t *p, int64_t n)
 }
 
 static bool is_gzip(const uint8_t *p, int64_t n) { return n >= 2 && p[0] == 0x1f && p[1] == 0x8b; }
+#endif
 
 /* --- blocks */
 

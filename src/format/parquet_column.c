@@ -12,8 +12,8 @@
 
 #define STEP_ENTRIES (64 << 10)     /* levels of lists handled before their values: small arrays stay in the cache */
 #define HUGE_PAGE_BYTES (256 << 20) /* of texts this large, values are counted one by one: offsets must not overflow */
-#define FREE_ROW_BYTES (64 << 20) /* a row may have these in any case, */
-#define MAX_EXPANSION 4096 /* and this often the bytes that its column chunk is stored in */
+#define FREE_ROW_BYTES (64 << 20)   /* a row may have these in any case, */
+#define MAX_EXPANSION 4096          /* and this often the bytes that its column chunk is stored in */
 
 typedef struct part {
     const pq_leaf *leaf;
@@ -21,12 +21,12 @@ typedef struct part {
     bool has_page;
     pq_track *tracks; /* nodes that this leaf feeds, outermost first */
     int n_tracks;
-    int next_track; /* while arrays are put together */
-    pq_bits valid; /* the leaf's */
+    int next_track;    /* while arrays are put together */
+    pq_bits valid;     /* the leaf's */
     hr_growbuf values; /* fixed width; bits; offsets of byte arrays */
     hr_growbuf bytes;
     int64_t expect; /* slots that this batch will have, by estimate */
-    int64_t cap; /* bytes at which it is enough */
+    int64_t cap;    /* bytes at which it is enough */
 } part;
 
 struct pq_column {
