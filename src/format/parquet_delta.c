@@ -7,7 +7,7 @@
  * All sums wrap around, as the format demands. Miniblocks that no value reaches have a width byte and no bits. */
 #include "format/parquet.h"
 
-#define MAX_BLOCK (1 << 16)    /* values; writers use 128 */
+#define MAX_BLOCK (1 << 16) /* values; writers use 128 */
 #define MAX_MINIBLOCKS (1 << 10)
 
 static bool read_varint(const uint8_t **at, const uint8_t *end, uint64_t *out)

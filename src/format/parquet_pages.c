@@ -14,7 +14,7 @@
 #include "format/parquet.h"
 
 #define WINDOW_BYTES (256 << 10)
-#define PEEK_BYTES (4 << 10)       /* read to see a header when the body is not wanted */
+#define PEEK_BYTES (4 << 10)        /* read to see a header when the body is not wanted */
 #define FREE_PAGE_BYTES (256 << 20) /* a larger page must be MAX_PAGE_RATIO times smaller in the file, at most */
 #define MAX_PAGE_RATIO 1024
 #define MAX_HEADER_BYTES (64 << 20) /* statistics of long texts make headers long, but not that long */

@@ -143,7 +143,7 @@ typedef struct pq_reader {
     struct {
         pq_column *column;
         hr_array *kept; /* read, not given yet; NULL: none */
-        int64_t at; /* ... from here */
+        int64_t at;     /* ... from here */
     } columns[];
 } pq_reader;
 

@@ -12,9 +12,9 @@ typedef struct file_scan {
     hr_scan base;
     hr_paths paths;
     const hr_format *format;
-    void *options;       /* of the format; NULL: it has none */
-    hr_text settings;    /* as given, for the fingerprint */
-    char *path_column;   /* NULL: none */
+    void *options;                 /* of the format; NULL: it has none */
+    hr_text settings;              /* as given, for the fingerprint */
+    char *path_column;             /* NULL: none */
     _Atomic(hr_scan_file *) first; /* all columns, without the path column */
     _Atomic(hr_schema *) schema;   /* with it */
 } file_scan;

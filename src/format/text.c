@@ -46,16 +46,16 @@ typedef struct text_reader {
     text_file *file;
     int fragment;
     hr_mem mem, scratch;
-    hr_stream *stream;      /* compressed files; NULL: read at `at` */
-    int64_t at;             /* of the file (decompressed, if it is compressed): what is read next */
-    int64_t end;            /* lines that begin here or later are not ours */
-    int64_t row, rows_end;  /* of the fragment; rows before row_begin are passed over */
+    hr_stream *stream;     /* compressed files; NULL: read at `at` */
+    int64_t at;            /* of the file (decompressed, if it is compressed): what is read next */
+    int64_t end;           /* lines that begin here or later are not ours */
+    int64_t row, rows_end; /* of the fragment; rows before row_begin are passed over */
     int64_t row_begin;
-    bool ended;             /* the file has */
-    bool in_line;           /* the rest begins in the middle of a line that is not ours */
-    hr_buffer *rest;        /* bytes read and not given: the beginning of a line */
+    bool ended;      /* the file has */
+    bool in_line;    /* the rest begins in the middle of a line that is not ours */
+    hr_buffer *rest; /* bytes read and not given: the beginning of a line */
     int64_t n_rest;
-    int64_t line;           /* where the rest begins, in the file */
+    int64_t line; /* where the rest begins, in the file */
 } text_reader;
 
 /* ------------------------------------------------------------------------------------------------------------- readers */
@@ -162,10 +162,10 @@ static hr_status not_utf8(const text_reader *r, const uint8_t *data, int64_t n, 
 /* The lines being cut: closes gaps in `data`, notes ends. */
 typedef struct cut {
     uint8_t *data;
-    int64_t n;         /* bytes of lines so far, without newlines */
+    int64_t n; /* bytes of lines so far, without newlines */
     hr_growbuf ends;
     int64_t n_lines;
-    bool is_utf8;      /* all of it is: single lines need no look */
+    bool is_utf8; /* all of it is: single lines need no look */
 } cut;
 
 /* One line, data[begin, begin + n), which stands at byte `line` of the file. */
