@@ -24,16 +24,16 @@ typedef struct rig {
     hr_op_run run;
     hr_mem mem;
     hr_task *task;
-    int64_t ordinal;     /* of the ticket */
+    int64_t ordinal; /* of the ticket */
     hr_coord begin;
     rig_item *out;
     int n_out, cap_out;
     int n_thread_states; /* made in this run */
     bool enough, cancelled;
-    int n_suspended;     /* how often */
+    int n_suspended; /* how often */
     atomic_int n_notified;
     void (*while_suspended)(struct rig *r); /* called before waiting: serves calls, or cancels. NULL: others do */
-    void *context;       /* the test's */
+    void *context;                          /* the test's */
 } rig;
 
 /* start, with an optional arena for output. */

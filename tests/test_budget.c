@@ -100,20 +100,20 @@ static const struct {
     bool ok;
     int woken; /* in all, afterwards */
 } story[] = {
-    { 'r', 'b', 300, true, 0 },   /* a 300 of 1000, b 300 of 600 */
-    { 'r', 'b', 301, false, 0 },  /* b would pass 600 */
-    { 'r', 'b', 300, true, 0 },   /* just full */
-    { 'r', 'a', 401, false, 0 },  /* a: 600 of 1000 */
-    { '+', 'a', 100, true, 0 },   /* charging never fails and wakes nobody */
-    { 'R', 'a', 0, true, 1 },     /* something came back at a, where one was refused */
-    { 'R', 'a', 0, true, 1 },     /* once only */
-    { 'R', 'b', 300, true, 2 },   /* b's refusal is still open */
-    { '+', 'b', 300, true, 2 },   /* b 300 reserved, 300 used; a 300 reserved, 400 used */
-    { 'r', 'b', 1, false, 2 },   { 'f', 'b', 50, true, 2 },    /* the oldest ticket */
-    { 'r', 'a', 250, true, 2 },   /* a 600 reserved, 400 used */
-    { 'r', 'a', 1, false, 2 },   { '+', 'b', -100, true, 3 },  /* both wait, one call */
+    { 'r', 'b', 300, true, 0 },                               /* a 300 of 1000, b 300 of 600 */
+    { 'r', 'b', 301, false, 0 },                              /* b would pass 600 */
+    { 'r', 'b', 300, true, 0 },                               /* just full */
+    { 'r', 'a', 401, false, 0 },                              /* a: 600 of 1000 */
+    { '+', 'a', 100, true, 0 },                               /* charging never fails and wakes nobody */
+    { 'R', 'a', 0, true, 1 },                                 /* something came back at a, where one was refused */
+    { 'R', 'a', 0, true, 1 },                                 /* once only */
+    { 'R', 'b', 300, true, 2 },                               /* b's refusal is still open */
+    { '+', 'b', 300, true, 2 },                               /* b 300 reserved, 300 used; a 300 reserved, 400 used */
+    { 'r', 'b', 1, false, 2 },   { 'f', 'b', 50, true, 2 },   /* the oldest ticket */
+    { 'r', 'a', 250, true, 2 },                               /* a 600 reserved, 400 used */
+    { 'r', 'a', 1, false, 2 },   { '+', 'b', -100, true, 3 }, /* both wait, one call */
     { 'r', 'b', 50, true, 3 },   { 'r', 'b', INT64_MAX, false, 3 },
-    { 'R', 'b', 400, true, 4 },   /* the books close: b 300 + 50 + 50 */
+    { 'R', 'b', 400, true, 4 }, /* the books close: b 300 + 50 + 50 */
     { 'R', 'a', 250, true, 4 },  { '+', 'b', -200, true, 4 },
     { '+', 'a', -100, true, 4 }, { 'r', 'a', 1000, true, 4 },
     { 'R', 'a', 1000, true, 4 },

@@ -77,12 +77,12 @@ static const struct {
     { (double)INFINITY, 0x7C00 },
     { 0x1p-14, 0x0400 },
     { 0x1p-24, 0x0001 },
-    { 0x1p-25, 0x0000 },        /* a tie, to even */
-    { 0x1.8p-24, 0x0002 },      /* a tie, to even */
+    { 0x1p-25, 0x0000 },   /* a tie, to even */
+    { 0x1.8p-24, 0x0002 }, /* a tie, to even */
     { 0x1.000002p-25, 0x0001 },
     { 0x1.ff8p-15, 0x03FF },
-    { 0x1.ffep-15, 0x0400 },    /* the largest subnormal and a half: up to the normal ones */
-    { 1.0 + 0x1p-11, 0x3C00 },  /* a tie, to even */
+    { 0x1.ffep-15, 0x0400 },   /* the largest subnormal and a half: up to the normal ones */
+    { 1.0 + 0x1p-11, 0x3C00 }, /* a tie, to even */
     { 1.0 + 0x1.8p-10, 0x3C02 },
     { 1.0 + 0x1p-10, 0x3C01 },
     { 0x1.ffep0, 0x4000 },

@@ -272,7 +272,7 @@ static void test_first_error_by_order(void **unused)
     assert_int_equal(err.detail_bytes, 6);
     assert_memory_equal(err.detail, "pickle", 6);
     assert_int_equal(rig_rows(&r), 20); /* what came before it */
-    assert_int_equal(s.n_served, 3); /* what waited behind it was not done */
+    assert_int_equal(s.n_served, 3);    /* what waited behind it was not done */
     end_inline(&r, &s);
     hr_error_clear(&err);
     assert_no_leak(before);
@@ -465,7 +465,7 @@ static void test_cancel(void **unused)
     rig_next_ticket(&r);
     r.while_suspended = NULL;
     assert_status(rig_push(&r, in, &err), HR_CANCELLED, &err); /* a push that was under way meanwhile */
-    rig_close(&r); /* does not wait for the two */
+    rig_close(&r);                                             /* does not wait for the two */
     serve(&i.server, i.taken[0]);
     hr__op_unref(op);
     hr__calls_unref(i.server.calls);

@@ -164,12 +164,12 @@ static const struct {
     { "a\xff"
       "b\x80",
       "\"a\\ufffdb\\ufffd\"" },
-    { "\xc3", "\"\\ufffd\"" }, /* cut */
-    { "\xe2\x82", "\"\\ufffd\\ufffd\"" }, /* cut */
-    { "\xc0\x80", "\"\\ufffd\\ufffd\"" }, /* overlong */
+    { "\xc3", "\"\\ufffd\"" },                       /* cut */
+    { "\xe2\x82", "\"\\ufffd\\ufffd\"" },            /* cut */
+    { "\xc0\x80", "\"\\ufffd\\ufffd\"" },            /* overlong */
     { "\xe0\x9f\xbf", "\"\\ufffd\\ufffd\\ufffd\"" }, /* overlong */
     { "\xf0\x8f\xbf\xbf", "\"\\ufffd\\ufffd\\ufffd\\ufffd\"" },
-    { "\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\"" }, /* a surrogate */
+    { "\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\"" },            /* a surrogate */
     { "\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\"" }, /* above 10FFFF */
     { "\xe2\x82x", "\"\\ufffd\\ufffdx\"" },
 };

@@ -520,7 +520,7 @@ static void memfds(void **state)
     r = hr__map_shared(fd, 10000, false);
     strcpy(w + 5000, "seen");
     assert_string_equal(r + 5000, "seen");
-    assert_int_equal(ftruncate(fd, 5000), -1); /* sealed */
+    assert_int_equal(ftruncate(fd, 5000), -1);                 /* sealed */
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW), -1); /* nor may a peer seal more */
     assert_int_equal(hr__memfd_grow(fd, 20000), 0);
     assert_int_equal(hr__memfd_check(fd, &n), 0);

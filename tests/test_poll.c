@@ -19,7 +19,7 @@ typedef struct watched {
     int near, far;
     atomic_int calls;
     atomic_int running;
-    bool drain;         /* the callback reads what came */
+    bool drain; /* the callback reads what came */
     bool remove_itself;
     int sleep_us;
     atomic_bool removed;

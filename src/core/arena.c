@@ -31,7 +31,7 @@
 #define SEGMENT_BYTES ((int64_t)16 << 20)
 #define SEGMENT_ROUND ((int64_t)2 << 20)
 #define KEEP_BYTES ((int64_t)32 << 20) /* an arena of this size gives nothing back */
-#define MIN_REST 256 /* a smaller rest stays with its block */
+#define MIN_REST 256                   /* a smaller rest stays with its block */
 #define PERIOD_NS ((int64_t)1000000000)
 #define MAX_LOOKS 8 /* into the list of a block's own class, where not all are large enough */
 #define MAX_BYTES ((int64_t)1 << 46)
@@ -45,7 +45,7 @@ typedef struct hr_block {
     int64_t offset, n_bytes; /* multiples of ALIGN */
     bool free;
     struct hr_block *before, *after; /* in the segment; a spare one's next is `after` */
-    struct hr_block *next, *prev; /* free: of its class */
+    struct hr_block *next, *prev;    /* free: of its class */
 } block;
 
 typedef struct arena_buffer {
@@ -64,7 +64,7 @@ struct hr_arena {
     uint64_t in_use[N_WORDS]; /* bits: the class's list is not empty */
     block *spare;
     int64_t peak, peak_before; /* of used bytes, in this period and the one before */
-    int64_t period_ns; /* when it began */
+    int64_t period_ns;         /* when it began */
     _Atomic int64_t n_bytes, n_used;
 };
 

@@ -236,6 +236,19 @@ static hr_status nested(const hr_mem *mem, const hr_array *a, hr_type *type, hr_
     return HR_OK;
 }
 
+static hr_status no_way(const hr_type *found, const hr_type *wanted, hr_error *err)
+{
+    hr_text text = { 0 };
+    hr_status st;
+
+    hr__type_print(found, &text);
+    hr__text_add(&text, " is not ");
+    hr__type_print(wanted, &text);
+    st = text.failed ? hr__error_memory(err, "types", 64) : hr_error_set(err, HR_TYPE, "%s", text.data);
+    hr__text_clear(&text);
+    return st;
+}
+
 hr_status hr__array_conform(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)
 {
     hr_array **children;
@@ -253,7 +266,7 @@ hr_status hr__array_conform(const hr_mem *mem, const hr_array *a, hr_type *type,
         return array_of_tensor(mem, a, type, out, err);
     if (a->n_children != type->n_children ||
         !((is_list(a->type) && is_list(type)) || (a->type->id == HR_T_STRUCT && type->id == HR_T_STRUCT)))
-        return hr_error_set(err, HR_BUG, "conform: no way between the types");
+        return no_way(a->type, type, err);
     children = hr__zalloc(NULL, ((size_t)a->n_children + 1) * sizeof *children);
     if (!children)
         return hr__error_memory(err, "conform", a->n_children * (int64_t)sizeof *children);
@@ -351,6 +364,8 @@ hr_status hr__table_conform(const hr_mem *mem, const hr_table *t, hr_schema *sch
 
         st = at < 0 ? differ(t->schema, schema, err)
                     : hr__array_conform(mem, t->columns[at], schema->fields[n].type, &columns[n], err);
+        if (st == HR_TYPE && at >= 0)
+            st = hr__error_at(err, st, "column '%s'", schema->fields[n].name);
     }
     if (!st) {
         n = 0; /* taken */

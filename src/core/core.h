@@ -603,6 +603,11 @@ hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *byt
 hr_status hr__link_recv(hr_link *l, int timeout_ms, hr_message *out, hr_error *err) HR_MUST_USE;
 /* Waits until all is sent: HR_PENDING after timeout_ms. Who only sends calls it with 0 now and then. */
 hr_status hr__link_flush(hr_link *l, int timeout_ms, hr_error *err) HR_MUST_USE;
+/* Before its first use, for links that may be silent while something is queued. `fn` is called on any thread, without the
+ * link's locks, when something had to be queued; if it returns true, it has hr__link_flush called now and then until that
+ * is not HR_PENDING, then calls hr__link_settled. Until that the link's memory stays. */
+void hr__link_set_backlog(hr_link *l, bool (*fn)(hr_link *l));
+void hr__link_settled(hr_link *l);
 void hr__message_clear(hr_message *m);
 int64_t hr__link_outstanding(const hr_link *l); /* messages with tables that the peer still holds */
 /* Ends the connection: what is queued is tried once more, outstanding references are dropped, later calls give HR_PEER.

@@ -16,7 +16,7 @@
 #define MAX_GUESTS 32
 #define GUEST_NS ((int64_t)10000000000)
 #define CONNECT_NS ((int64_t)5000000000) /* while the listener's backlog is full */
-#define MAGIC 0x4B545248                  /* "HRTK" */
+#define MAGIC 0x4B545248                 /* "HRTK" */
 
 typedef struct greeting {
     uint32_t magic;

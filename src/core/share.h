@@ -60,11 +60,11 @@ typedef struct hr_packet_message {
     hr_packet_head head;
     uint32_t kind, flags;
     uint64_t tag, seq;
-    uint32_t slot, schema;    /* schema: which of HR_WIRE_SCHEMAS */
-    int64_t n_schema;         /* 0: known */
+    uint32_t slot, schema; /* schema: which of HR_WIRE_SCHEMAS */
+    int64_t n_schema;      /* 0: known */
     int64_t n_columns_bytes;
     int64_t n_bytes, n_rows;
-    uint64_t segment;         /* of the body, if outside */
+    uint64_t segment; /* of the body, if outside */
     int64_t offset;
 } hr_packet_message;
 
@@ -128,7 +128,7 @@ void hr__peer_buffer_free(hr_buffer *b);
 /* What a packet said. */
 typedef struct hr_incoming {
     int what;
-    hr_message message;         /* MESSAGE; its table is not checked yet */
+    hr_message message;          /* MESSAGE; its table is not checked yet */
     const hr_released *released; /* RELEASE: in the packet */
     int n_released;
 } hr_incoming;
@@ -142,8 +142,8 @@ typedef struct hr_wire {
     hr_text bytes;
     hr_segment **segments; /* counted */
     int64_t n_segments, cap_segments;
-    bool alone;            /* set before: the table is sole, and the sender its only holder */
-    bool sole;             /* set before; stays as long as nobody else uses what was added */
+    bool alone; /* set before: the table is sole, and the sender its only holder */
+    bool sole;  /* set before; stays as long as nobody else uses what was added */
 } hr_wire;
 void hr__wire_clear(hr_wire *w);
 /* Adds it if it is not there. Shares. */
@@ -161,10 +161,10 @@ void hr__array_buffers(const hr_array *a, void (*fn)(void *context, hr_buffer *b
 typedef struct hr_cursor {
     const uint8_t *at, *end;
 } hr_cursor;
-bool hr__wire_take(hr_cursor *c, void *out, int64_t n); /* false: there are not so many */
+bool hr__wire_take(hr_cursor *c, void *out, int64_t n);    /* false: there are not so many */
 hr_status hr__wire_short(const char *what, hr_error *err); /* "... is cut short" */
 
-hr_status hr__wire_schema(const hr_schema *s, hr_text *out, hr_error *err) HR_MUST_USE;             /* appends */
+hr_status hr__wire_schema(const hr_schema *s, hr_text *out, hr_error *err) HR_MUST_USE;    /* appends */
 hr_status hr__wire_read_schema(hr_cursor all, hr_schema **out, hr_error *err) HR_MUST_USE; /* *out is new */
 
 #endif

@@ -64,14 +64,14 @@ static bool valid_scalar(const uint8_t *p, int64_t n)
 
 #ifdef HAVE_AVX2
 enum {
-    TOO_SHORT = 1 << 0,   /* a lead byte, then no continuation */
-    TOO_LONG = 1 << 1,    /* ASCII, then a continuation */
-    OVERLONG_3 = 1 << 2,  /* E0, then below A0 */
-    TOO_LARGE = 1 << 3,   /* F4, then above 8F; F5 and more */
-    SURROGATE = 1 << 4,   /* ED, then above 9F */
-    OVERLONG_2 = 1 << 5,  /* C0, C1 */
-    OVERLONG_4 = 1 << 6,  /* F0, then below 90; and F5 and more, then 80 */
-    TWO_CONTS = 1 << 7,   /* two continuations: right if a longer sequence goes on */
+    TOO_SHORT = 1 << 0,  /* a lead byte, then no continuation */
+    TOO_LONG = 1 << 1,   /* ASCII, then a continuation */
+    OVERLONG_3 = 1 << 2, /* E0, then below A0 */
+    TOO_LARGE = 1 << 3,  /* F4, then above 8F; F5 and more */
+    SURROGATE = 1 << 4,  /* ED, then above 9F */
+    OVERLONG_2 = 1 << 5, /* C0, C1 */
+    OVERLONG_4 = 1 << 6, /* F0, then below 90; and F5 and more, then 80 */
+    TWO_CONTS = 1 << 7,  /* two continuations: right if a longer sequence goes on */
     ANY_LOW = TOO_SHORT | TOO_LONG | TWO_CONTS
 };
 

@@ -293,3 +293,15 @@ hr_status hr__poller_tick_add(void (*fn)(void *context), void *context, hr_error
 }
 
 void hr__poller_tick_remove(void (*fn)(void *context), void *context) { remove_entry(-1, fn, context); }
+
+static void flush_link(void *context)
+{
+    hr_link *l = context;
+
+    if (hr__link_flush(l, 0, NULL) == HR_PENDING)
+        return;
+    hr__poller_tick_remove(flush_link, l); /* first: it may be added again at once */
+    hr__link_settled(l);
+}
+
+bool hr__poller_flush(hr_link *l) { return hr__poller_tick_add(flush_link, l, NULL) == HR_OK; }

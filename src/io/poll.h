@@ -20,6 +20,9 @@ void hr__poller_remove(int fd);
 hr_status hr__poller_tick_add(void (*fn)(void *context), void *context, hr_error *err) HR_MUST_USE;
 void hr__poller_tick_remove(void (*fn)(void *context), void *context);
 
+/* For hr__link_set_backlog: has what is queued in the link flushed at each tick until it is sent. */
+bool hr__poller_flush(hr_link *l);
+
 /* Ends the thread and forgets everything; the next add starts it again. For tests; not from a callback. */
 void hr__poller_stop(void);
 

@@ -30,10 +30,10 @@ typedef struct block {
 struct hr_pieces {
     hr_mem mem;
     int64_t rows, bytes;
-    block block;    /* that of the open piece */
-    int64_t part;   /* number of the open piece in its block */
+    block block;  /* that of the open piece */
+    int64_t part; /* number of the open piece in its block */
     piece open;
-    piece *ready;   /* a queue: items [head, n_ready) */
+    piece *ready; /* a queue: items [head, n_ready) */
     int64_t head, n_ready, cap_ready;
 };
 

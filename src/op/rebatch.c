@@ -25,14 +25,14 @@ typedef struct rebatch_op {
 } rebatch_op;
 
 typedef struct rebatch_state {
-    hr_schema *schema;  /* of the first table; NULL: none came yet */
-    hr_table **parts;   /* counted; rows of the open batch, and behind it what the newest table has left */
+    hr_schema *schema; /* of the first table; NULL: none came yet */
+    hr_table **parts;  /* counted; rows of the open batch, and behind it what the newest table has left */
     int64_t n_parts, cap_parts;
-    int64_t n_pending;  /* rows of all parts */
-    int64_t skip;       /* rows that come in and were emitted by an earlier run */
-    int64_t ordinal;    /* of the open batch */
-    hr_marker *held;    /* waits for the open batch; NULL: none */
-    int64_t held_skip;  /* the rows that were missing in the open batch when it came */
+    int64_t n_pending; /* rows of all parts */
+    int64_t skip;      /* rows that come in and were emitted by an earlier run */
+    int64_t ordinal;   /* of the open batch */
+    hr_marker *held;   /* waits for the open batch; NULL: none */
+    int64_t held_skip; /* the rows that were missing in the open batch when it came */
 } rebatch_state;
 
 static hr_status rebatch_state_of(hr_task *task, rebatch_state **out, hr_error *err)

@@ -5,6 +5,8 @@
  * hr__worker_mem is sent without a copy, anything else is copied once by the link. */
 #include "op/calls.h"
 
+#include "io/poll.h"
+
 typedef struct worker_call {
     uint64_t tag;
     hr_call_place place;
@@ -42,6 +44,7 @@ hr_status hr__worker_open(int fd, hr_worker **out, hr_error *err)
         goto done;
     }
     HR_GO(hr__link_new(fd, w->account, w->arena, &w->link, err));
+    hr__link_set_backlog(w->link, hr__poller_flush);
     w->mem = (hr_mem){ w->account, w->arena };
     *out = w;
     w = NULL;
