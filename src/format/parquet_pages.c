@@ -1,6 +1,6 @@
 /* parquet_pages.c - one column chunk as a sequence of pages: read, checked, decompressed, levels and values set up.
  *
- * A cursor reads the file through a window of its own, WINDOW_BYTES or one page, whichever is more; a page that is
+ * A cursor reads the file through a window of its own, window_bytes or one page, whichever is more; a page that is
  * compressed needs a second buffer. Both are kept from page to page: that is all the memory a column needs beside what it
  * puts out, apart from its dictionary.
  *
@@ -14,8 +14,10 @@
 #include "format/parquet.h"
 
 #define WINDOW_BYTES (256 << 10)
-#define PEEK_BYTES (4 << 10)        /* read to see a header when the body is not wanted */
-#define FREE_PAGE_BYTES (256 << 20) /* a larger page must be MAX_PAGE_RATIO times smaller in the file, at most */
+#define ALL_WINDOWS_BYTES (8 << 20)   /* of a reader with many columns: each gets its part of them, */
+#define LEAST_WINDOW_BYTES (16 << 10) /* but no less than this */
+#define PEEK_BYTES (4 << 10)          /* read to see a header when the body is not wanted */
+#define FREE_PAGE_BYTES (256 << 20)   /* a larger page must be MAX_PAGE_RATIO times smaller in the file, at most */
 #define MAX_PAGE_RATIO 1024
 #define MAX_HEADER_BYTES (64 << 20) /* statistics of long texts make headers long, but not that long */
 
@@ -130,7 +132,7 @@ static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view 
     if (n_in < 0 || n_out < 0)
         return hr_error_set(err, HR_BAD_DATA, "%lld bytes of levels in a page of %lld, uncompressed %lld",
                             (long long)skip, (long long)p->stored_bytes, (long long)p->memory_bytes);
-    HR_TRY(view(c, c->at, p->stored_bytes, WINDOW_BYTES, &data, err));
+    HR_TRY(view(c, c->at, p->stored_bytes, c->window_bytes, &data, err));
     c->at += p->stored_bytes;
     *head = (hr_view){ data, skip };
     *body = (hr_view){ data + skip, n_in };
@@ -240,6 +242,18 @@ static void share_dict(pq_cursor *c)
     pq__dict_unref(old);
 }
 
+/* Pages of indices are smaller than their dictionary: what it took is given back. */
+static void drop_large(pq_cursor *c)
+{
+    if (c->window->n_bytes > c->window_bytes) {
+        hr__buffer_unref(c->window);
+        c->window = NULL;
+        c->window_n = 0;
+    }
+    hr__buffer_unref(c->plain);
+    c->plain = NULL;
+}
+
 /* The page in hand is a dictionary: takes it in, or passes over it if it is known. */
 static hr_status take_dictionary(pq_cursor *c, hr_error *err)
 {
@@ -259,6 +273,7 @@ static hr_status take_dictionary(pq_cursor *c, hr_error *err)
     HR_TRY(read_body(c, 0, true, &head, &body, err));
     HR_TRY(pq__dict_new(c->leaf, body, c->page.n_values, &c->mem, &c->dict, err));
     share_dict(c);
+    drop_large(c);
     return HR_OK;
 }
 
@@ -271,7 +286,7 @@ static hr_status find_dictionary(pq_cursor *c, hr_error *err)
     if (c->dict || (c->dict = shared_dict(c)))
         return HR_OK;
     c->at = c->chunk->begin;
-    HR_GO(read_header(c, WINDOW_BYTES, err));
+    HR_GO(read_header(c, c->window_bytes, err));
     if (c->page.type == PQ_PAGE_DICTIONARY)
         HR_GO(take_dictionary(c, err));
 done:
@@ -298,6 +313,7 @@ hr_status pq__cursor_init(pq_cursor *c, pq_file *f, int group, int leaf, hr_acco
     c->leaf_number = leaf;
     c->group = group;
     c->ordinal = -1;
+    c->window_bytes = HR_MIN(WINDOW_BYTES, HR_MAX(LEAST_WINDOW_BYTES, ALL_WINDOWS_BYTES / f->schema->n_leaves));
     c->mem = c->values.mem = (hr_mem){ account, NULL };
     c->at = chunk->begin;
     c->end = chunk->begin + chunk->n_bytes;
@@ -374,7 +390,7 @@ static hr_status open_page(pq_cursor *c, hr_error *err)
 
 hr_status pq__cursor_next(pq_cursor *c, bool *more, hr_error *err)
 {
-    hr_status st = next_header(c, WINDOW_BYTES, true, more, err);
+    hr_status st = next_header(c, c->window_bytes, true, more, err);
 
     if (!st && *more)
         st = open_page(c, err);
