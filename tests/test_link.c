@@ -512,6 +512,59 @@ static void what_the_socket_does_not_take_waits(void **state)
     assert_no_leak(before);
 }
 
+static atomic_int n_told;
+
+static bool count_told(hr_link *l)
+{
+    (void)l;
+    atomic_fetch_add(&n_told, 1);
+    return true;
+}
+
+/* A queue of releases, too, may be all that the peer waits for. A message is not held up by them. */
+static void backlogs_are_told_of_once(void **state)
+{
+    live_memory before = live_now();
+    pair p = pair_new();
+    const int n = 3000;
+    hr_message *held = calloc((size_t)n, sizeof *held), m;
+    int64_t left;
+
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        hr_table *t = ints_table(p.arena, 10, i);
+
+        send_table(p.left, (uint64_t)i, t);
+        hr_table_unref(t);
+        held[i] = receive(p.right);
+    }
+    hr__link_set_backlog(p.right, count_told);
+    atomic_store(&n_told, 0);
+    for (int i = 0; i < n; i++)
+        hr__message_clear(&held[i]); /* the left one reads none of it */
+    assert_int_equal(n_told, 1);
+    hr__link_settled(p.right); /* too early: told again */
+    assert_int_equal(n_told, 2);
+    assert_ok(hr__link_send(p.right, 1, 7, NULL, 0, NULL, NULL), NULL);
+    settle(p.left); /* reads what the socket took of the releases */
+    left = hr__link_outstanding(p.left);
+    assert_true(left > 0);
+    assert_int_equal(hr__link_flush(p.right, 0, NULL), HR_PENDING);
+    m = receive(p.left);
+    assert_int_equal(m.tag, 7);
+    assert_int_equal(hr__link_outstanding(p.left), left); /* it went before the others */
+    hr__message_clear(&m);
+    while (hr__link_flush(p.right, 0, NULL) == HR_PENDING)
+        settle(p.left);
+    hr__link_settled(p.right);
+    settle(p.left);
+    assert_int_equal(hr__link_outstanding(p.left), 0);
+    assert_int_equal(n_told, 2);
+    free(held);
+    pair_free(&p);
+    assert_no_leak(before);
+}
+
 static void segments_that_were_given_back_are_forgotten(void **state)
 {
     pair p = pair_new();
@@ -1472,6 +1525,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(schemas_come_and_go),
         cmocka_unit_test(ten_thousand_messages_do_not_grow_the_arena),
         cmocka_unit_test(what_the_socket_does_not_take_waits),
+        cmocka_unit_test(backlogs_are_told_of_once),
         cmocka_unit_test(segments_that_were_given_back_are_forgotten),
         cmocka_unit_test(what_was_sent_arrives_after_the_end),
         cmocka_unit_test(contents_stay_when_the_sender_closes),

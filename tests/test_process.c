@@ -858,6 +858,67 @@ static void test_faults(void **unused)
     unref_all(parts, 2);
 }
 
+/* --------------------------------------------------------------------------------------------- a worker in this process */
+
+static void give_many(rig *r)
+{
+    hr_worker *w = r->context;
+    hr_error err = HR_ERROR_INIT;
+    hr_table *in = NULL;
+    hr_call_place place;
+
+    assert_ok(hr__worker_next(w, 3000, &in, &place, &err), &err); /* HR_PENDING: the call never came */
+    for (int i = 0; i < (x_at(in, 0) == 0 ? 2000 : 1); i++)
+        assert_ok(give_doubled(w, in, &err), &err);
+    hr_table_unref(in);
+    assert_ok(hr__worker_done(w, HR_OK, NULL, &err), &err);
+}
+
+static void drop_what_came(rig *r)
+{
+    while (r->n_out)
+        hr_table_unref(r->out[--r->n_out].table);
+}
+
+/* A call that the socket did not take, full of releases as it was, comes as soon as the worker has made room, though
+ * nobody sends or receives any more. */
+static void test_full_socket(void **unused)
+{
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    hr_worker *w = NULL;
+    keeper k = { 0 };
+    rig r = { .while_suspended = give_many };
+    void *bytes = NULL;
+    int64_t n_bytes;
+    hr_op *op;
+    int fds[2];
+
+    (void)unused;
+    assert_int_equal(hr__socket_pair(fds), 0);
+    assert_ok(hr__calls_new("map(f)", &k.calls, &err), &err);
+    assert_ok(hr__worker_open(fds[1], &w, &err), &err);
+    assert_ok(hr__calls_add_worker(k.calls, fds[0], 1, "", 1, &err), &err);
+    assert_ok(hr__worker_init(w, 3000, &bytes, &n_bytes, &err), &err);
+    hr__free(bytes);
+    op = operator_of(k.calls, (hr_calls_options){ 0 });
+    r.context = w;
+    assert_ok(rig_open(&r, op, NULL, &err), &err);
+    for (int64_t i = 0; i < 3; i++) { /* the second call finds the socket full */
+        hr_table *in = numbers(10 * i, 10);
+
+        assert_ok(rig_push(&r, in, &err), &err);
+        hr_table_unref(in);
+        drop_what_came(&r);
+    }
+    assert_ok(rig_finish(&r, &err), &err);
+    rig_close(&r);
+    hr__op_unref(op);
+    hr__calls_unref(k.calls);
+    hr__worker_close(w);
+    assert_settles(before);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -876,6 +937,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_close_midway),
         cmocka_unit_test(test_senseless_messages),
         cmocka_unit_test(test_keeper_gone),
+        cmocka_unit_test(test_full_socket),
         cmocka_unit_test(test_faults),
     };
 

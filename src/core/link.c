@@ -2,7 +2,8 @@
  *
  * Sending. Columns that are not in shared memory are copied into the arena. What the message refers to is its *cargo*;
  * it gets a slot, whose number and sequence number go along. Segments that the peer does not map yet go first, each
- * with its descriptor. Then the packet is queued, and the queue goes out as far as the socket takes it.
+ * with its descriptor. Then the packet is queued, and the queue goes out as far as the socket takes it. The peer may wait
+ * for what stays behind while we wait for the peer: who cannot call us until then has on_backlog called (io/poll.c).
  *
  * Receiving. Buffers of a received table map the peer's memory and share one *hold*. When the last of them goes, on
  * whatever thread, the hold is queued and leaves as RELEASE(slot, seq); the peer drops its cargo. A hold is the node of
@@ -40,7 +41,7 @@ hr_status hr__link_gone(hr_error *err)
 
 hr_status hr__link_closed(hr_error *err) { return hr_error_set(err, HR_PEER, "link: it was closed"); }
 
-static void part_unref(hr_link *l)
+void hr__link_part_unref(hr_link *l)
 {
     if (atomic_fetch_sub_explicit(&l->parts, 1, memory_order_acq_rel) > 1)
         return;
@@ -79,6 +80,7 @@ static void link_hold_gone(hr_hold *h)
 {
     hr_link *l = h->owner;
     hr_trash t = { 0 };
+    bool tells;
 
     if (!hr__link_is_ours(l)) { /* in a forked child: our parent has one, too */
         hr__free(h);
@@ -95,9 +97,12 @@ static void link_hold_gone(hr_hold *h)
     }
     if (atomic_fetch_sub(&l->n_holds, 1) == 1 && l->kept_open)
         hr__socket_shutdown(l->fd);
+    tells = hr__link_tells_locked(l);
     hr__unlock(&l->lock);
     hr__trash_empty(&t);
-    part_unref(l);
+    if (tells)
+        hr__link_tell(l);
+    hr__link_part_unref(l);
 }
 
 /* --- columns of ours that come back */
@@ -205,7 +210,7 @@ void hr__link_unref(hr_link *l)
         return;
     }
     hr__link_close(l);
-    part_unref(l);
+    hr__link_part_unref(l);
 }
 
 int hr__link_fd(const hr_link *l) { return l->fd; }

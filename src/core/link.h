@@ -45,13 +45,14 @@ typedef struct hr_trash {
 
 struct hr_link {
     atomic_int users; /* references by hr__link_ref */
-    atomic_int parts; /* 1 for all users, 1 for each hold */
+    atomic_int parts; /* 1 for all users, 1 for each hold, 1 while told */
     atomic_int n_holds;
     int fd;
     int pid;
     hr_account *account;
     hr_mem mem; /* where copies go */
     hr_peer peer;
+    bool (*on_backlog)(hr_link *l); /* NULL: nobody is told */
 
     hr_mutex send_lock; /* guards what follows */
     hr_known_schema schemas[HR_WIRE_SCHEMAS];
@@ -62,13 +63,14 @@ struct hr_link {
     int64_t n_in;       /* > 0: a packet that is still to be decoded */
     int in_fd;          /* that came with it */
 
-    hr_mutex lock; /* guards what follows */
+    hr_mutex lock;   /* guards what follows */
     bool closed;     /* by us */
     bool broken;     /* nothing can be sent */
     int64_t why;     /* -errno of the send that failed */
     bool ended;      /* nothing will come */
     bool peer_holds; /* it said BYE: it closed, but still reads what it was given */
     bool kept_open;  /* closed, but the end is not shown yet */
+    bool told;       /* on_backlog was called, hr__link_settled not yet: that is a part */
     hr_packet *out, **out_end;
     hr_hold *released, **released_end;
     hr_segment **known; /* that the peer maps */
@@ -86,6 +88,7 @@ static inline bool hr__link_is_ours(const hr_link *l) { return l->pid == hr__pid
 hr_status hr__link_not_ours(const hr_link *l, hr_error *err);
 hr_status hr__link_closed(hr_error *err);
 hr_status hr__link_gone(hr_error *err);
+void hr__link_part_unref(hr_link *l);
 
 /* --- link_send.c */
 void hr__trash_empty(hr_trash *t);
@@ -96,5 +99,8 @@ bool hr__link_put_locked(hr_link *l, const void *data, int64_t n, const hr_segme
 /* Sends what is queued as far as the socket takes it. */
 void hr__link_flush_locked(hr_link *l, hr_trash *t);
 void hr__link_flush_now(hr_link *l);
+/* Is on_backlog to be called, by hr__link_tell without the lock? */
+bool hr__link_tells_locked(hr_link *l);
+void hr__link_tell(hr_link *l);
 
 #endif

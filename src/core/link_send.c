@@ -2,7 +2,8 @@
  *
  * A message is a *draft* until it is queued: columns are placed or copied, the schema looked up, packets made, all
  * without link->lock. Queueing cannot fail, so that slots, segments that the peer knows, and the order of packets are
- * always in step. Releases overtake what is queued: they are about messages that came, not about those that go. */
+ * always in step. Messages go before releases: the peer may wait for
+ * a message, but only its memory for a release. */
 #include "core/link.h"
 
 #include <errno.h>
@@ -158,7 +159,7 @@ static void put_forgets_locked(hr_link *l, hr_trash *t)
 
 void hr__link_flush_locked(hr_link *l, hr_trash *t)
 {
-    if (l->broken || l->closed || !put_releases_locked(l, t))
+    if (l->broken || l->closed)
         return;
     while (l->out && hr__link_put_locked(l, l->out->data, l->out->n, l->out->segment)) {
         hr_packet *p = l->out;
@@ -167,7 +168,7 @@ void hr__link_flush_locked(hr_link *l, hr_trash *t)
         p->next = t->packets;
         t->packets = p;
     }
-    if (!l->out && !l->broken)
+    if (put_releases_locked(l, t) && !l->out && !l->broken)
         put_forgets_locked(l, t);
 }
 
@@ -181,11 +182,48 @@ void hr__link_flush_now(hr_link *l)
     hr__trash_empty(&t);
 }
 
+void hr__link_set_backlog(hr_link *l, bool (*fn)(hr_link *l)) { l->on_backlog = fn; }
+
+bool hr__link_tells_locked(hr_link *l)
+{
+    if (!l->on_backlog || l->told || l->broken || l->closed || (!l->out && !l->released))
+        return false;
+    atomic_fetch_add_explicit(&l->parts, 1, memory_order_relaxed);
+    return l->told = true;
+}
+
+static void untell(hr_link *l)
+{
+    hr__lock(&l->lock);
+    l->told = false;
+    hr__unlock(&l->lock);
+    hr__link_part_unref(l);
+}
+
+void hr__link_tell(hr_link *l)
+{
+    if (!l->on_backlog(l))
+        untell(l); /* the next send or release tries again */
+}
+
+void hr__link_settled(hr_link *l)
+{
+    bool again;
+
+    hr__lock(&l->lock);
+    l->told = false;
+    again = hr__link_tells_locked(l); /* meanwhile */
+    hr__unlock(&l->lock);
+    if (again)
+        hr__link_tell(l);
+    hr__link_part_unref(l);
+}
+
 /* ---------------------------------------------------------------------------------------------------------- sending */
 
 /* A message on its way into the queue. */
 typedef struct draft {
-    hr_wire wire; /* columns, and segments of all that is referred to */
+    hr_wire wire;    /* columns, and segments of all that is referred to */
     hr_cargo *cargo; /* NULL: the packet is all */
     hr_text schema_bytes;
     hr_schema *schema;
@@ -406,7 +444,7 @@ static hr_status state_locked(const hr_link *l, hr_error *err)
     return l->broken || l->ended ? hr__link_gone(err) : HR_OK;
 }
 
-static hr_status enqueue(hr_link *l, draft *d, hr_error *err)
+static hr_status enqueue(hr_link *l, draft *d, bool *tells, hr_error *err)
 {
     hr_trash t = { 0 };
     hr_status st;
@@ -415,6 +453,7 @@ static hr_status enqueue(hr_link *l, draft *d, hr_error *err)
     if (!(st = state_locked(l, err)) && !(st = room_locked(l, d, err))) {
         queue_locked(l, d);
         hr__link_flush_locked(l, &t);
+        *tells = hr__link_tells_locked(l);
         st = state_locked(l, err);
     }
     hr__unlock(&l->lock);
@@ -427,6 +466,7 @@ hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *byt
 {
     hr_status st = HR_OK;
     draft d = { 0 };
+    bool tells = false;
     hr_packet_message m = { .head = hr__packet_head(HR_PACKET_MESSAGE), .kind = kind, .tag = tag };
 
     if (!hr__link_is_ours(l))
@@ -445,9 +485,11 @@ hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *byt
     m.n_bytes = n_bytes;
     m.n_rows = table ? table->n_rows : 0;
     if (!st && !(st = draft_packet(l, &d, &m, bytes, err)) && !(st = draft_segments(l, &d, err)) &&
-        !(st = enqueue(l, &d, err)))
+        !(st = enqueue(l, &d, &tells, err)))
         learn_schema(l, &d);
     hr__unlock(&l->send_lock);
+    if (tells)
+        hr__link_tell(l);
 done:
     draft_clear(&d);
     return st;

@@ -80,10 +80,10 @@ typedef struct conn {
     int rank;
     uint64_t pass;
     hr_split_request request;
-    bool asked;      /* BEGIN came, no answer yet */
-    bool in;         /* batches may be sent */
+    bool asked; /* BEGIN came, no answer yet */
+    bool in;    /* batches may be sent */
     int64_t sent, taken;
-    bool bye;        /* nothing is to be said when it ends */
+    bool bye; /* nothing is to be said when it ends */
     bool dead;
 } conn;
 
@@ -96,7 +96,7 @@ struct hr_ring_server {
     watched door;
     hr_thread thread;
     bool running;
-    conn *conns; /* the dispatcher's */
+    conn *conns;   /* the dispatcher's */
     hr_mutex lock; /* guards what follows */
     hr_cond wake;
     bool awake, stop;
@@ -787,6 +787,7 @@ hr_status hr__ring_connect(const char *address, int split, int rank, int timeout
     if (!r->account)
         HR_FAIL(HR_NO_MEMORY, "ring: no memory for a connection");
     HR_GO(hr__link_connect(address, r->account, &r->link, err));
+    hr__link_set_backlog(r->link, hr__poller_flush);
     HR_GO(ring_greet(r, &h, timeout_ms, until, err));
     *out = r;
     r = NULL;

@@ -26,9 +26,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define MAX_OUT 2                       /* calls that a worker has at a time */
+#define MAX_OUT 2                        /* calls that a worker has at a time */
 #define SHORT_NS (20 * INT64_C(1000000)) /* of calls that a worker may have two of; a result travels in some 50 us */
-#define ASK_NS (500 * INT64_C(1000000)) /* so long we ask how a worker died */
+#define ASK_NS (500 * INT64_C(1000000))  /* so long we ask how a worker died */
 
 struct hr_calls_worker {
     hr_calls *calls; /* a part's reference */
@@ -36,9 +36,9 @@ struct hr_calls_worker {
     hr_link *link;
     int pid;
     atomic_int refs;
-    bool open;       /* gets calls */
+    bool open; /* gets calls */
     bool listed;
-    bool ending;     /* was told to end: that it goes is no loss */
+    bool ending; /* was told to end: that it goes is no loss */
     hr_call *out[MAX_OUT];
     bool dropped[MAX_OUT];
     int n_out;
@@ -517,6 +517,7 @@ hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, i
     w->calls = hr__calls_part(c);
     w->pid = pid;
     HR_GO(hr__link_new(fd, c->account, hr__calls_arena(c), &w->link, err));
+    hr__link_set_backlog(w->link, hr__poller_flush);
     HR_GO(hr__link_send(w->link, HR_MSG_INIT, 0, init, init_bytes, NULL, err));
     HR_GO(list(w, err));
     atomic_fetch_add(&w->refs, 1); /* the poller's */
