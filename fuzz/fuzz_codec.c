@@ -1,0 +1,74 @@
+/* fuzz_codec.c - any bytes as a compressed block or stream: the first byte picks the codec, two more the announced size.
+ *
+ * Our own decoders (Snappy, LZ4) need it most, but what stands around the libraries' can be wrong just as well. */
+#include "codec/codec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_STREAM (1 << 22) /* bytes read of a stream: a few hundred can rightly make gigabytes */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define REQUIRE(condition)                                                                                             \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s\n", #condition);                                                                       \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* What a block gives, whole and in part, must agree. */
+static void try_block(const hr_codec *c, hr_view in, int64_t n_out)
+{
+    uint8_t *out = malloc((size_t)n_out + 1), *part = malloc((size_t)n_out + 1);
+    hr_error err = HR_ERROR_INIT;
+    int64_t n = n_out / 2, made = 0;
+    hr_status whole = hr__codec_block(c, in, out, n_out, &err), st;
+
+    REQUIRE(!whole || (whole == err.status && err.text[0]));
+    if (c->prefix) {
+        st = c->prefix(in, part, n, &made, &err);
+        REQUIRE(st || made <= n);
+        REQUIRE(whole || (!st && made == n && memcmp(out, part, (size_t)n) == 0));
+    }
+    hr_error_clear(&err);
+    free(out);
+    free(part);
+}
+
+static void try_stream(const hr_codec *c, hr_view in)
+{
+    static uint8_t out[10000];
+    hr_error err = HR_ERROR_INIT;
+    hr_source *source = NULL;
+    hr_stream *s = NULL;
+    int64_t n = sizeof out;
+    hr_status st;
+
+    REQUIRE(hr__source_new_memory("input", in.data, in.n, NULL, &source, &err) == HR_OK);
+    st = hr__codec_stream(c, source, NULL, &s, &err);
+    for (int64_t total = 0; !st && n == sizeof out && total < MAX_STREAM; total += n)
+        st = hr__stream_read(s, out, sizeof out, &n, &err);
+    REQUIRE(!st || (st == err.status && strstr(err.text, "input")));
+    hr__stream_close(s);
+    hr__source_unref(source);
+    hr_error_clear(&err);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const hr_codec *c;
+    hr_view in;
+    int64_t blocks = hr__live_blocks();
+
+    if (size < 3)
+        return 0;
+    c = hr__codecs[data[0] % 5];
+    in = (hr_view){ data + 3, (int64_t)size - 3 };
+    try_block(c, in, data[1] | data[2] << 8);
+    if (c->stream)
+        try_stream(c, in);
+    REQUIRE(hr__live_blocks() == blocks);
+    return 0;
+}
