@@ -9,10 +9,11 @@
 #include <stdio.h>
 
 typedef struct column_object {
-    PyObject_HEAD hr_array *array;
+    PyObject ob_base;
+    hr_array *array;
     PyObject *name; /* str; NULL: a part of another column */
     bool writable;
-    bool raw; /* the values under nulls count as values */
+    bool raw;  /* the values under nulls count as values */
     int dense; /* -1: not looked yet */
     /* valid if dense */
     const hr_type *value;

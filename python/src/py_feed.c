@@ -9,9 +9,10 @@
 #include <stdio.h>
 
 typedef struct feed_object {
-    PyObject_HEAD hr_feed *feed;         /* NULL: closed */
+    PyObject ob_base;
+    hr_feed *feed;          /* NULL: closed */
     PyObject *inline_calls; /* tuple of (Calls, handler) */
-    bool busy;             /* a thread is in next() */
+    bool busy;              /* a thread is in next() */
     bool closing;
     int pid;
 } feed_object;
@@ -393,8 +394,8 @@ static PyObject *feed_exit(PyObject *op, PyObject *args)
 typedef struct feed_stream {
     PyObject *feed, *owner;
     PyObject *schema; /* a Schema, or NULL: that of the first table */
-    hr_table *first;         /* read ahead for its schema */
-    bool begun;
+    hr_table *first;  /* read ahead for its schema */
+    hr_schema *fixed; /* what was told; later tables have to fit it */
     char error[1000];
 } feed_stream;
 
@@ -409,14 +410,40 @@ static int stream_raised(feed_stream *fs)
     return EINVAL;
 }
 
+static int stream_failed(feed_stream *fs, hr_error *err)
+{
+    snprintf(fs->error, sizeof fs->error, "%s", err->text);
+    hr_error_clear(err);
+    return EINVAL;
+}
+
+/* Finds out the schema: what the plan says, or that of the first table. */
 static int stream_begin(feed_stream *fs)
 {
+    hr_error err = HR_ERROR_INIT;
+    hr_status st = HR_OK;
     bool failed = false;
 
-    if (!fs->begun && !fs->schema)
+    if (fs->fixed)
+        return 0;
+    if (fs->schema) {
+        PyObject *capsule = PyObject_CallMethod(fs->schema, "__arrow_c_schema__", NULL);
+        struct ArrowSchema schema;
+
+        failed = !capsule || pyhr_take_schema(capsule, &schema) < 0;
+        if (!failed)
+            st = hr__schema_import(&schema, &fs->fixed, &err);
+        Py_XDECREF(capsule);
+    } else {
         fs->first = feed_take(fs->feed, &failed);
-    fs->begun = true;
-    return failed ? stream_raised(fs) : 0;
+        if (fs->first)
+            fs->fixed = hr__schema_ref(fs->first->schema);
+        else if (!failed)
+            st = hr__schema_new(NULL, 0, &fs->fixed, &err);
+    }
+    if (failed)
+        return stream_raised(fs);
+    return st ? stream_failed(fs, &err) : 0;
 }
 
 static int stream_get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
@@ -426,24 +453,8 @@ static int stream_get_schema(struct ArrowArrayStream *stream, struct ArrowSchema
     hr_error err = HR_ERROR_INIT;
     int rc = stream_begin(fs);
 
-    if (!rc && fs->schema) {
-        PyObject *capsule = PyObject_CallMethod(fs->schema, "__arrow_c_schema__", NULL);
-
-        if (!capsule || pyhr_take_schema(capsule, out) < 0)
-            rc = stream_raised(fs);
-        Py_XDECREF(capsule);
-    } else if (!rc) {
-        hr_schema *none = NULL;
-        hr_status st = fs->first ? HR_OK : hr__schema_new(NULL, 0, &none, &err);
-
-        if (!st)
-            st = fs->first ? hr_table_export(fs->first, out, NULL, &err) : hr__schema_export(none, out, &err);
-        hr__schema_unref(none);
-        if (st) {
-            snprintf(fs->error, sizeof fs->error, "%s", err.text);
-            rc = EINVAL;
-        }
-    }
+    if (!rc && hr__schema_export(fs->fixed, out, &err))
+        rc = stream_failed(fs, &err);
     PyGILState_Release(gil);
     return rc;
 }
@@ -453,22 +464,22 @@ static int stream_get_next(struct ArrowArrayStream *stream, struct ArrowArray *o
     feed_stream *fs = stream->private_data;
     PyGILState_STATE gil = PyGILState_Ensure();
     hr_error err = HR_ERROR_INIT;
+    hr_table *t = NULL, *fitting = NULL;
     bool failed = false;
-    hr_table *t;
     int rc = stream_begin(fs);
 
     *out = (struct ArrowArray){ 0 };
     if (!rc) {
         t = fs->first ? fs->first : feed_take(fs->feed, &failed);
         fs->first = NULL;
-        if (failed) {
-            rc = stream_raised(fs);
-        } else if (t && hr_table_export(t, NULL, out, &err)) {
-            snprintf(fs->error, sizeof fs->error, "%s", err.text);
-            rc = EINVAL;
-        }
-        hr_table_unref(t);
     }
+    if (failed)
+        rc = stream_raised(fs);
+    else if (t && (hr__table_conform(&(hr_mem){ 0 }, t, fs->fixed, &fitting, &err) ||
+                   hr_table_export(fitting, NULL, out, &err)))
+        rc = stream_failed(fs, &err);
+    hr_table_unref(fitting);
+    hr_table_unref(t);
     PyGILState_Release(gil);
     return rc;
 }
@@ -482,17 +493,21 @@ static void stream_release(struct ArrowArrayStream *stream)
 {
     feed_stream *fs = stream->private_data;
     PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *got = PyObject_CallMethod(fs->owner, "close", NULL);
+    PyObject *type, *value, *trace, *got;
 
+    PyErr_Fetch(&type, &value, &trace); /* the consumer may be on its way out with an exception */
+    got = PyObject_CallMethod(fs->owner, "close", NULL);
     if (!got)
         PyErr_Clear();
     Py_XDECREF(got);
     hr_table_unref(fs->first);
+    hr__schema_unref(fs->fixed);
     Py_DECREF(fs->feed);
     Py_DECREF(fs->owner);
     Py_XDECREF(fs->schema);
     PyMem_Free(fs);
     stream->release = NULL;
+    PyErr_Restore(type, value, trace);
     PyGILState_Release(gil);
 }
 

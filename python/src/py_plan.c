@@ -5,7 +5,8 @@
 #include "pyhr.h"
 
 typedef struct plan_object {
-    PyObject_HEAD hr_plan *plan;
+    PyObject ob_base;
+    hr_plan *plan;
 } plan_object;
 
 /* Takes `plan`, even on failure. */

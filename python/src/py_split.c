@@ -5,7 +5,8 @@
 #include "pyhr.h"
 
 typedef struct split_object {
-    PyObject_HEAD hr_split *split; /* NULL: closed */
+    PyObject ob_base;
+    hr_split *split; /* NULL: closed */
     PyObject *inline_calls;
     int pid;
 } split_object;
@@ -392,7 +393,8 @@ static PyType_Spec split_spec = {
 /* ---------------------------------------------------------------------------------------------------------- RingServer */
 
 typedef struct server_object {
-    PyObject_HEAD hr_ring_server *server; /* NULL: stopped */
+    PyObject ob_base;
+    hr_ring_server *server; /* NULL: stopped */
     PyObject *address;
     int pid;
 } server_object;
@@ -507,7 +509,8 @@ static PyType_Spec server_spec = {
 /* ---------------------------------------------------------------------------------------------------------------- Ring */
 
 typedef struct ring_object {
-    PyObject_HEAD hr_ring *ring; /* NULL: closed */
+    PyObject ob_base;
+    hr_ring *ring; /* NULL: closed */
     int rank;
     int pid;
     bool busy; /* a call waits without the GIL: close() must not free it */

@@ -7,7 +7,8 @@
 /* -------------------------------------------------------------------------------------------------------------- Schema */
 
 typedef struct schema_object {
-    PyObject_HEAD hr_schema *schema;
+    PyObject ob_base;
+    hr_schema *schema;
 } schema_object;
 
 PyObject *pyhr_schema(pyhr_state *s, hr_schema *takes)
@@ -173,7 +174,8 @@ static PyType_Spec schema_spec = {
 /* --------------------------------------------------------------------------------------------------------------- Table */
 
 typedef struct table_object {
-    PyObject_HEAD hr_table *table;
+    PyObject ob_base;
+    hr_table *table;
 } table_object;
 
 PyObject *pyhr_table(pyhr_state *s, hr_table *takes)

@@ -8,7 +8,9 @@
 /* --------------------------------------------------------------------------------------------------------------- Calls */
 
 typedef struct calls_object {
-    PyObject_HEAD hr_calls *calls;
+    PyObject ob_base;
+    hr_calls *calls;
+    int pid; /* a forked child leaves it alone: the workers are its parent's */
 } calls_object;
 
 hr_calls *pyhr_calls_of(pyhr_state *s, PyObject *op)
@@ -40,6 +42,7 @@ static PyObject *calls_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
         return NULL;
     }
     self->calls = calls;
+    self->pid = hr__pid();
     return (PyObject *)self;
 }
 
@@ -48,24 +51,28 @@ static void calls_dealloc(PyObject *op)
     PyTypeObject *type = Py_TYPE(op);
     hr_calls *calls = ((calls_object *)op)->calls;
 
-    Py_BEGIN_ALLOW_THREADS
-    hr__calls_unref(calls);
-    Py_END_ALLOW_THREADS
+    if (((calls_object *)op)->pid == hr__pid()) {
+        Py_BEGIN_ALLOW_THREADS
+        hr__calls_unref(calls);
+        Py_END_ALLOW_THREADS
+    }
     PyObject_Free(op);
     Py_DECREF(type);
 }
 
 typedef struct call_object {
-    PyObject_HEAD hr_call *call; /* NULL: ended */
+    PyObject ob_base;
+    hr_call *call; /* NULL: ended */
     hr_calls *calls;
 } call_object;
 
 static PyObject *call_new(pyhr_state *s, hr_calls *calls, hr_call *takes)
 {
     call_object *self = PyObject_New(call_object, s->call);
+    hr_error err = HR_ERROR_INIT;
 
     if (!self) {
-        hr__call_done(takes, HR_NO_MEMORY, NULL);
+        hr__call_done(takes, hr__error_memory(&err, "call", sizeof *self), &err);
         return NULL;
     }
     self->call = takes;
@@ -343,7 +350,8 @@ int pyhr_serve(pyhr_state *s, PyObject *inline_calls)
 /* -------------------------------------------------------------------------------------------------------------- Worker */
 
 typedef struct worker_object {
-    PyObject_HEAD hr_worker *worker; /* NULL: closed */
+    PyObject ob_base;
+    hr_worker *worker; /* NULL: closed */
 } worker_object;
 
 static PyObject *worker_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)

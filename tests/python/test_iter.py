@@ -131,7 +131,11 @@ def test_a_new_pass_ends_the_old_one():
     old = iter(batches)
     next(old)
     assert len(list(batches)) == 100
-    assert list(old) == []
+    with pytest.raises(exceptions.InvalidArgument, match="new iteration"):
+        next(old)
+    never_used = iter(batches)
+    assert len(list(batches)) == 100
+    del never_used
 
 
 def test_two_passes_side_by_side():

@@ -304,6 +304,19 @@ def test_pieces_whose_types_nearly_agree(compute, name):
     ]
 
 
+def test_arrow_streams_keep_their_first_schema(compute):
+    ds = hd.range(1100).map(lambda r: {"v": r["id"] if r["id"] < 600 else None}, compute=compute)
+    table = pa.table(ds)  # by __arrow_c_stream__
+    table.validate(full=True)
+    assert table["v"].null_count == 500
+    ds = hd.range(1100).map(lambda r: {"v": None if r["id"] < 600 else r["id"]}, compute=compute)
+    with pytest.raises(pa.ArrowInvalid, match="'v': int64 is not null"):
+        pa.table(ds)
+    ds = hd.range(1100).map(lambda r: {"v": 1 // (r["id"] - 1000)}, compute=compute)
+    with pytest.raises(pa.ArrowInvalid, match="ZeroDivisionError"):
+        pa.table(ds)
+
+
 def test_other_orders_of_columns_are_one(compute):
     ds = hd.range(1100).map(
         lambda r: {"a": 1, "b": 2} if r["id"] < 600 else {"b": 2, "a": 1}, compute=compute
@@ -563,3 +576,33 @@ def test_a_forked_child_is_told(tmp_path):
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert len(list(rows)) == 9
+
+
+CHILD = """
+    import os, sys
+    import headrace.data as hd
+    ds = hd.range(1000).map(lambda r: {"id": r["id"], "pid": os.getpid()}, concurrency=1)
+    mine = {r["pid"] for r in ds.take_all()}
+    pid = os.fork()
+    if pid == 0:
+        rows = ds.take_all()
+        assert [r["id"] for r in rows] == list(range(1000))
+        assert not mine & {r["pid"] for r in rows}
+        sys.exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert {r["pid"] for r in ds.take_all()} == mine  # the child has not ended its parent's workers
+    print("fine")
+"""
+
+
+def test_datasets_survive_a_fork(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(CHILD))
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "fine\n", done.stderr
+
+
+def test_no_python_to_start(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        hd.range(10).map(lambda r: r).take_all()

@@ -142,13 +142,17 @@ class Dataset:
     """
 
     def __init__(self, node):
-        self._node = node
+        self._plan_node = node
         self._iterator = None
         self._schema = None
         self._last_stats = None
 
+    @property
+    def _node(self):
+        return self._plan_node.here()
+
     def __reduce__(self):
-        return type(self), (self._node,)
+        return type(self), (self._plan_node,)
 
     # -------------------------------------------------------------------------------------------- functions
 
@@ -475,15 +479,7 @@ class Dataset:
     # -------------------------------------------------------------------------------------------- consuming
 
     def _run(self, node, **options):
-        run = Run(node, node.plan, **options, **DataContext.get_current().run_options())
-        run_close = run.close
-
-        def close():
-            run_close()
-            self._last_stats = run.stats()
-
-        run.close = close
-        return run
+        return Run(node, self, **options, **DataContext.get_current().run_options())
 
     def _tables(self, node=None):
         with self._run(node or self._node) as run:

@@ -20,6 +20,7 @@ np = lazy_module("numpy")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy: while the engine already reads
 
 ROWS_AT_ONCE = 1024  # rows made into Python objects together
+SHARE_ROWS = 4096  # of a share's batches where the consumer does not say
 
 
 # --------------------------------------------------------------------------------------------------- passes
@@ -32,7 +33,6 @@ class _RunPass:
         keep = request["batch_rows"] == 0
         self.run = Run(
             node,
-            node.plan,
             batch_rows=request["batch_rows"],
             drop_last=request["drop_last"],
             prefetch=request["prefetch"],
@@ -69,7 +69,7 @@ class _SharePass:
         self.done = False
         extra = {k: v for k, v in request.items() if k == "rows"}
         source.begin(
-            request["batch_rows"] or 1,
+            request["batch_rows"] or (1 if "rows" in request else SHARE_ROWS),
             request["drop_last"],
             request["prefetch"],
             request["own_memory"],
@@ -117,7 +117,10 @@ class Iterable:
         self._after = None  # the state once a pass has ended
 
     def __iter__(self):
-        self.close()
+        old = self._pass and self._pass()
+        if old is not None and not old.ended:
+            old.close()
+            old.superseded = True
         one = _RowPass(self) if self._by_row else _BatchPass(self)
         self._pass = weakref.ref(one)
         return one
@@ -175,12 +178,15 @@ class _Pass:
         self.under = None  # _RunPass or _SharePass
         self.active = False
         self.ended = False
+        self.superseded = False
         self.reading = threading.Lock()
 
     def __iter__(self):
         return self
 
     def _next_table(self):
+        if self.superseded:
+            raise InvalidArgument("a new iteration over the same iterable has ended this one")
         if self.ended:
             return None
         if not self.reading.acquire(blocking=False):

@@ -1,5 +1,6 @@
 """The nodes behind a Dataset: what the plan is, in terms that can be pickled, beside the engine's plan."""
 
+import os
 import threading
 
 from headrace import _core
@@ -18,7 +19,22 @@ class Node:
         self.args = args
         self.inputs = tuple(inputs)
         self.pool = None
+        self.process = os.getpid()
         self.plan = getattr(self, "_" + op)()
+
+    def here(self):
+        """The same node for this process: in a forked child functions need workers of their own."""
+        if self.process != os.getpid():
+            if any(True for _ in self._functions()):
+                self.__init__(self.op, self.args, [n.here() for n in self.inputs])
+            self.process = os.getpid()
+        return self
+
+    def _functions(self):
+        if self.op == "calls":
+            yield self
+        for node in self.inputs:
+            yield from node._functions()
 
     def __reduce__(self):
         if self.op != "calls":
@@ -112,8 +128,10 @@ class Run:
     the end.
     """
 
-    def __init__(self, node, plan, **options):
+    def __init__(self, node, owner=None, **options):
+        node = node.here()
         self.pools = node.pools()
+        self.owner = owner
         self._lock = threading.Lock()
         self._open = True
         self.stats_text = None
@@ -121,7 +139,7 @@ class Run:
             pool.begin()
         try:
             inline = [p.inline for p in self.pools if p.inline]
-            self.feed = _core.Feed(plan, inline_calls=inline, **options)
+            self.feed = _core.Feed(node.plan, inline_calls=inline, **options)
             self.next = self.feed.next if not self.pools else self._next
         except BaseException:
             self._end_pools()
@@ -152,6 +170,8 @@ class Run:
             pass  # closed before, or another thread is in next() and will close it
         self.feed.close()
         self._end_pools()
+        if self.owner is not None:
+            self.owner._last_stats = self.stats_text or "{}"
 
     def __enter__(self):
         return self
@@ -171,5 +191,5 @@ class Run:
 
 def explained(error, pools):
     """A PeerError with how the worker ended, if it was one of a pool's."""
-    deaths = [d for p in pools if p.name in str(error) and (d := p.deaths())]
+    deaths = [d for p in pools if p.name in str(error) and (d := p.deaths(str(error)))]
     return type(error)(f"{error}: {'; '.join(deaths)}") if deaths else error

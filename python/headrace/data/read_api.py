@@ -172,7 +172,10 @@ def from_pandas(dfs, *, override_num_blocks=None):
     for df in frames:
         if not hasattr(df, "iloc") or not hasattr(df, "columns"):
             raise TypeMismatchError(f"from_pandas: expected pandas.DataFrame, not {type(df).__name__}")
-        tables.append(Table.build({str(c): df.iloc[:, i] for i, c in enumerate(df.columns)}))
+        columns = {str(c): df.iloc[:, i] for i, c in enumerate(df.columns)}
+        if len(columns) != len(df.columns):
+            raise InvalidArgument(f"from_pandas: two columns of one name: {list(df.columns)}")
+        tables.append(Table.build(columns))
     return _in_memory(tables, "from_pandas")
 
 

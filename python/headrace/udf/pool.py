@@ -10,6 +10,7 @@ on the driver's stderr, each line with the operator's name before it.
 import atexit
 import os
 import pickle
+import re
 import selectors
 import signal
 import socket
@@ -58,9 +59,11 @@ class Pool:
         """The run of a begin() has ended."""
         self._state.end()
 
-    def deaths(self):
-        """Text on workers that died, e.g. 'process 12 was killed by SIGKILL'; '' if none did."""
-        return self._state.deaths()
+    def deaths(self, text):
+        """How the workers ended whose process ids are in `text`, e.g. 'process 12 was killed by SIGKILL'; ''
+        if none of them did.
+        """
+        return self._state.deaths(text)
 
     def pids(self):
         """Process ids of the workers that are alive."""
@@ -98,6 +101,7 @@ class _State:
         self.lock = threading.Lock()
         self.runs = 0
         self.closed = False
+        self.process = os.getpid()
 
     def limit(self):
         return max(self.least, self.most or _core.num_threads())
@@ -114,13 +118,15 @@ class _State:
     def start(self):
         pass
 
-    def deaths(self):
+    def deaths(self, text):
         return ""
 
     def pids(self):
         return []
 
     def close(self):
+        if self.process != os.getpid():
+            return  # a forked child: the workers are its parent's
         with self.lock:
             if self.closed:
                 return
@@ -265,21 +271,29 @@ class _Processes(_State):
 
     def close(self):
         super().close()
-        self._wake()
+        if self.process == os.getpid():
+            self._wake()
 
     def join(self, timeout):
-        if self.thread is not None and self.thread is not threading.current_thread():
+        if (
+            self.process == os.getpid()
+            and self.thread is not None
+            and self.thread is not threading.current_thread()
+        ):
             self.thread.join(timeout)
 
     def pids(self):
         return [w.process.pid for w in list(self.workers)]
 
-    def deaths(self):
+    def deaths(self, text):
+        named = set(re.findall(r"\bprocess (\d+)", text))
         until = time.monotonic() + 1.0  # the socket may have told before the system does
-        while not self.dead and time.monotonic() < until and self.thread is not None:
+        while True:
+            found = [how for pid, how in list(self.dead) if str(pid) in named]
+            if found or not named or time.monotonic() > until or self.thread is None:
+                return "; ".join(found)
             self._wake()
             time.sleep(0.01)
-        return "; ".join(self.dead[-3:])
 
     def _payload(self):
         import cloudpickle
@@ -303,7 +317,7 @@ class _Processes(_State):
                 now = time.monotonic()
                 self._reap(selector)
                 if self.runs > 0 and self._wants_more(now - started):
-                    self._spawn(selector)
+                    self._try_spawn(selector)
                     started = now
                 if now - measured > MEASURE:
                     self._measure()
@@ -322,6 +336,16 @@ class _Processes(_State):
         if n < self.least:
             return True
         return n < self.limit() and since > 2 * PAUSE and self.calls.n_waiting > 0
+
+    def _try_spawn(self, selector):
+        """A worker more; if that fails, and there is none, whoever waits is told."""
+        from headrace.udf import errors
+
+        try:
+            self._spawn(selector)
+        except Exception as e:
+            while not self.workers and (call := self.calls.take(0)):
+                call.fail(*errors.pack(e))
 
     def _spawn(self, selector):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -346,11 +370,7 @@ class _Processes(_State):
         os.set_blocking(process.stdout.fileno(), False)
         selector.register(process.stdout, selectors.EVENT_READ, worker)
         self.workers.append(worker)
-        try:
-            self.calls.add_worker(ours.detach(), process.pid, self.payload)
-        except _core.HeadraceError as e:
-            self.dead.append(str(e))
-            process.kill()
+        self.calls.add_worker(ours.detach(), process.pid, self.payload)
 
     def _listen(self, selector, timeout):
         for key, _ in selector.select(timeout):
@@ -387,7 +407,10 @@ class _Processes(_State):
                 continue
             self._drop(selector, worker)
             if not self.closed:
-                self.dead.append(f"process {worker.process.pid} {_how(code)}")
+                self.dead = [
+                    *self.dead[-99:],
+                    (worker.process.pid, f"process {worker.process.pid} {_how(code)}"),
+                ]
 
     def _drop(self, selector, worker):
         if not worker.silent:
