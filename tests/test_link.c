@@ -549,7 +549,7 @@ static void backlogs_are_told_of_once(void **state)
     settle(p.left); /* reads what the socket took of the releases */
     left = hr__link_outstanding(p.left);
     assert_true(left > 0);
-    assert_int_equal(hr__link_flush(p.right, 0, NULL), HR_PENDING);
+    assert_ok(hr__link_flush(p.right, 0, NULL), NULL); /* many releases make one packet now */
     m = receive(p.left);
     assert_int_equal(m.tag, 7);
     assert_int_equal(hr__link_outstanding(p.left), left); /* it went before the others */
