@@ -11,6 +11,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -387,7 +389,7 @@ static void refused(void **state)
     assert_null(other);
     hr_error_clear(&err);
     hr__ring_close(r);
-    pause_ms(300); /* the goodbye is on its way */
+    pause_ms(300);         /* the goodbye is on its way */
     r = connect_to(&h, 0); /* and now there is room for it again */
     hr__ring_close(r);
     house_free(&h);
@@ -501,6 +503,51 @@ static void batches_held(void **state)
     assert_ok(hr_set_memory_limit(0, &err), &err);
 }
 
+static int64_t cpu_ns(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * INT64_C(1000000000) +
+           (u.ru_utime.tv_usec + u.ru_stime.tv_usec) * INT64_C(1000);
+}
+
+/* Somebody who cannot be let in for want of descriptors is waited for, not spun on. */
+static void no_descriptor_for_a_guest(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+    house h = house_of(100, 1);
+    struct rlimit was, few;
+    char *name = strdup(h.address);
+    int lowest = dup(0), guest;
+    int64_t begin_ns;
+    hr_ring *r;
+
+    (void)state;
+    pause_ms(50); /* the server and the poller have what they need */
+    *strrchr(name, ':') = 0;
+    close(lowest);
+    lowest = dup(0);
+    close(lowest);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    few = was;
+    few.rlim_cur = (rlim_t)lowest + 1;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    guest = hr__socket_connect(name);
+    begin_ns = cpu_ns();
+    pause_ms(600);
+    begin_ns = cpu_ns() - begin_ns;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_true(guest >= 0);
+    assert_true(begin_ns < 200000000);
+    r = connect_to(&h, 0); /* comes in behind the guest */
+    hr__ring_close(r);
+    close(guest);
+    free(name);
+    hr_error_clear(&err);
+    house_free(&h);
+}
+
 /* One rank, its server in the same process: both ends meet every fault. */
 static hr_status one_rank(hr_error *err)
 {
@@ -550,7 +597,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(all_rows),       cmocka_unit_test(a_client_is_killed),
         cmocka_unit_test(a_client_fails), cmocka_unit_test(the_server_is_killed),
         cmocka_unit_test(refused),        cmocka_unit_test(positions),
-        cmocka_unit_test(batches_held),   cmocka_unit_test(faults),
+        cmocka_unit_test(batches_held),   cmocka_unit_test(no_descriptor_for_a_guest),
+        cmocka_unit_test(faults),
     };
 
     program = argv[0];

@@ -94,6 +94,7 @@ struct hr_ring_server {
     hr_arena *arena;
     hr_listener *listener;
     watched door;
+    int64_t door_ns; /* the dispatcher's: closed until then */
     hr_thread thread;
     bool running;
     conn *conns;   /* the dispatcher's */
@@ -463,19 +464,27 @@ static void serve_all(hr_ring_server *s)
 
 /* --------------------------------------------------------------------------------------------------- server: its life */
 
+/* Who cannot be let in, for want of descriptors maybe, goes on knocking: then the door is not watched for a tick. */
 static void server_accept(hr_ring_server *s)
 {
+    if (hr__clock_ns() < s->door_ns)
+        return;
     for (;;) {
         hr_link *link = NULL;
         conn *c;
+        hr_status st = hr__listener_accept(s->listener, s->account, s->arena, &link, NULL);
 
-        if (hr__listener_accept(s->listener, s->account, s->arena, &link, NULL))
+        if (st == HR_PENDING)
+            break;
+        if (st) {
+            s->door_ns = hr__clock_ns() + TICK_MS * 1000000LL;
             return;
+        }
         c = hr__zalloc(s->account, sizeof *c);
         if (!c) {
             hr__link_close(link);
             hr__link_unref(link);
-            return;
+            break;
         }
         c->server = s;
         c->link = link;
@@ -484,6 +493,7 @@ static void server_accept(hr_ring_server *s)
         c->watch = (watched){ s, hr__link_fd(link), false };
         s->conns = c;
     }
+    watch_again(&s->door);
 }
 
 static void bury_the_dead(hr_ring_server *s)
@@ -516,7 +526,6 @@ static void server_main(void *context)
         if (stop)
             break;
         server_accept(s);
-        watch_again(&s->door);
         for (conn *c = s->conns; c; c = c->next) {
             conn_receive(c);
             if (!c->dead)
