@@ -77,13 +77,13 @@ PyObject *pyhr_array_list(pyhr_state *s, const hr_array *a); /* a list of object
 /* The same objects into places `stride` bytes apart that hold objects (or NULL). */
 int pyhr_array_fill(pyhr_state *s, const hr_array *a, char *to, Py_ssize_t stride);
 int pyhr_array_rows(pyhr_state *s, const hr_array *a, PyObject *name, PyObject *rows); /* into each dict of a list */
-const char *pyhr_unit_text(hr_unit u); /* "us" */
+const char *pyhr_unit_text(hr_unit u);                                                 /* "us" */
 
 /* --- py_column.c */
 
 int pyhr_column_types(PyObject *module, pyhr_state *s);
 PyObject *pyhr_column(pyhr_state *s, hr_array *takes, PyObject *name, bool writable,
-                      bool raw); /* name: borrowed, may be NULL */
+                      bool raw);                       /* name: borrowed, may be NULL */
 hr_array *pyhr_column_of(pyhr_state *s, PyObject *op); /* borrowed; NULL without an exception if it is no Column */
 /* flat: numpy can read its buffer as it is (dense, and no time). */
 int pyhr_column_flat(pyhr_state *s, PyObject *op, bool *flat, bool *writable);
