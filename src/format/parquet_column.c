@@ -657,16 +657,16 @@ void pq__column_free(pq_column *c)
     hr__free(c);
 }
 
+/* How many slots the next n rows will have. Only a guess, for the first allocation: so it is kept within what the chunk's
+ * bytes make likely, and metadata that lies gets no memory by it. */
 static void expect_slots(const pq_column *c, part *p, int64_t n, int64_t cap)
 {
-    int64_t n_rows = c->file->meta->groups[c->group].n_rows, n_values = p->cursor.chunk->n_values;
-    double each = n_rows ? (double)n_values / (double)n_rows : 1;
+    double n_rows = (double)HR_MAX(c->file->meta->groups[c->group].n_rows, 1), width = HR_MAX(p->leaf->width, 1);
+    double slots = (double)n * ((double)p->cursor.chunk->n_values / n_rows) * 1.06 + 16;
+    double likely = (double)p->cursor.chunk->n_bytes * MAX_EXPANSION / width + PQ_BLOCK;
 
     p->cap = cap;
-    p->expect = n;
-    if (p->leaf->max_rep)
-        p->expect = (int64_t)HR_MIN(HR_MIN((double)n * each * 1.06 + 16, (double)n_values),
-                                    (double)cap / HR_MAX(p->leaf->width, 1));
+    p->expect = (int64_t)HR_MIN(p->leaf->max_rep ? slots : (double)n, HR_MIN(likely, (double)cap / width + PQ_BLOCK));
 }
 
 /* All parts, n rows or fewer. *n: how many came; parts that read more than the last one did are marked by `ahead`. */

@@ -67,18 +67,20 @@ static hr_status view(pq_cursor *c, int64_t at, int64_t n, int64_t want, const u
         return hr_error_set(err, HR_BAD_DATA, "%lld bytes at %lld, the column chunk ends at %lld", (long long)n,
                             (long long)at, (long long)c->end);
     if (at < c->window_at || at + n > c->window_at + c->window_n) {
+        int64_t from = at - c->window_at;
+
         want = HR_MIN(HR_MAX(want, n), c->end - at);
-        if (at >= c->window_at && at < c->window_at + c->window_n)
-            keep = c->window_at + c->window_n - at;
+        if (from >= 0 && from < c->window_n)
+            keep = c->window_n - from;
+        c->window_n = 0; /* until all is there */
         if (c->window && c->window->n_bytes < want) {
             old = c->window;
             c->window = NULL;
         }
         HR_GO(ensure(&c->mem, &c->window, want, err));
         if (keep > 0)
-            memmove(c->window->data, (old ? old : c->window)->data + (at - c->window_at), (size_t)keep);
+            memmove(c->window->data, (old ? old : c->window)->data + from, (size_t)keep);
         c->window_at = at;
-        c->window_n = 0;
         HR_GO(hr__source_read(c->file->source, c->window->data + keep, at + keep, want - keep, err));
         c->window_n = want;
     }
