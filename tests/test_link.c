@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -1204,6 +1205,37 @@ static void damaged_packets_do_no_harm(void **state)
     assert_no_leak(before);
 }
 
+/* A descriptor for which there is no room is not the peer's fault. */
+static void no_room_for_a_descriptor(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+    live_memory before = live_now();
+    pair p = pair_new();
+    hr_table *t = ints_table(p.arena, 10, 1);
+    struct rlimit was, few;
+    hr_message m = { 0 };
+    int lowest;
+    hr_status st;
+
+    (void)state;
+    send_table(p.left, 1, t);
+    lowest = dup(0);
+    close(lowest);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    few = was;
+    few.rlim_cur = (rlim_t)lowest;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    st = hr__link_recv(p.right, 0, &m, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_status(st, HR_IO, &err);
+    assert_contains(err.text, "descriptor");
+    hr_error_clear(&err);
+    hr__message_clear(&m);
+    hr_table_unref(t);
+    pair_free(&p);
+    assert_no_leak(before);
+}
+
 static void damaged_contents_are_found(void **state)
 {
     hr_arena *a = arena_new("other");
@@ -1541,6 +1573,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_wrong_token_is_turned_away),
         cmocka_unit_test(addresses_are_checked),
         cmocka_unit_test(damaged_packets_do_no_harm),
+        cmocka_unit_test(no_room_for_a_descriptor),
         cmocka_unit_test(damaged_contents_are_found),
         cmocka_unit_test(descriptors_are_checked),
         cmocka_unit_test(threads_send_receive_and_release),

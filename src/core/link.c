@@ -304,7 +304,7 @@ static hr_status read_packet(hr_link *l, hr_error *err)
             return hr_error_set(err, HR_BAD_DATA, "link: a packet of over %d bytes, or no room for a descriptor",
                                 IN_BYTES);
         if (n < 0)
-            return hr__error_os(err, n, "link", "receive");
+            return hr__error_os(err, n, "link", n == -EMFILE ? "take the descriptor that came" : "receive");
         l->n_in = n;
     }
     return HR_OK;

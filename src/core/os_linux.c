@@ -873,10 +873,11 @@ int64_t hr__socket_send(int fd, const void *data, int64_t n, const int *fds, int
     return put < 0 ? -errno : put;
 }
 
-/* Moves the descriptors that came with a message into fds; -EMSGSIZE, and all are closed, if they do not fit. */
+/* Moves the descriptors that came with a message into fds; -EMSGSIZE, and all are closed, if they do not fit. -EMFILE:
+ * some were cut off though there was room for them, so this process may have no more. */
 static int socket_take_fds(struct msghdr *m, int *fds, int max_fds, int *n_fds)
 {
-    bool fits = !(m->msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    bool fits = !(m->msg_flags & (MSG_TRUNC | MSG_CTRUNC)), cut;
     int got[MAX_FDS], n = 0;
 
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -886,6 +887,7 @@ static int socket_take_fds(struct msghdr *m, int *fds, int max_fds, int *n_fds)
         memcpy(got + n, CMSG_DATA(c), (size_t)here * sizeof(int));
         n += here;
     }
+    cut = !(m->msg_flags & MSG_TRUNC) && (m->msg_flags & MSG_CTRUNC) && n < MAX_FDS;
     fits = fits && n <= max_fds;
     for (int i = 0; i < n; i++)
         if (fits)
@@ -893,7 +895,7 @@ static int socket_take_fds(struct msghdr *m, int *fds, int max_fds, int *n_fds)
         else
             close(got[i]);
     *n_fds = fits ? n : 0;
-    return fits ? 0 : -EMSGSIZE;
+    return fits ? 0 : cut ? -EMFILE : -EMSGSIZE;
 }
 
 int64_t hr__socket_recv(int fd, void *out, int64_t cap, int *fds, int max_fds, int *n_fds)
