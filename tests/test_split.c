@@ -317,6 +317,40 @@ static void ranks_disagree(void **state)
     hr_plan_unref(p);
 }
 
+/* Rows of steps are counted in 64 bits. */
+static void batches_too_large(void **state)
+{
+    static const int64_t sizes[] = { INT64_MAX, INT64_C(1) << 62, (INT64_C(1) << 40) + 1 };
+    hr_split_request q = { 0 };
+    hr_plan *p = plan_of_range(100);
+    hr_split *s = split_of(p, 4, HR_TAIL_UNEVEN);
+    hr_error err = HR_ERROR_INIT;
+    char number[32];
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(sizes); i++) {
+        q.batch_rows = sizes[i];
+        snprintf(number, sizeof number, "batch_size is %lld;", (long long)sizes[i]);
+        assert_status(hr__split_begin(s, 0, &q, 0, &err), HR_INVALID, &err);
+        assert_contains(err.text, number);
+    }
+    q.batch_rows = INT64_C(1) << 40; /* the most, and one step of it */
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(hr__split_begin(s, r, &q, 0, &err), HR_PENDING);
+    for (int r = 3; r >= 0; r--)
+        assert_ok(begin(s, r, &q, &err), &err);
+    for (int r = 0; r < 4; r++) {
+        hr_table *t = NULL;
+
+        assert_ok(next(s, r, &t, &err), &err);
+        assert_int_equal(t ? hr_table_rows(t) : 0, r == 0 ? 100 : 0);
+        hr_table_unref(t);
+    }
+    hr_error_clear(&err);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+}
+
 static void a_rank_is_lost(void **state)
 {
     const hr_split_request q = { .batch_rows = 10, .prefetch = 1 };
@@ -685,6 +719,7 @@ int main(void)
         cmocka_unit_test(one_leaves),
         cmocka_unit_test(lead_is_bounded),
         cmocka_unit_test(ranks_disagree),
+        cmocka_unit_test(batches_too_large),
         cmocka_unit_test(a_rank_is_lost),
         cmocka_unit_test(error_of_the_run),
         cmocka_unit_test(positions),

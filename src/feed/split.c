@@ -15,8 +15,9 @@
 
 #include <inttypes.h>
 
-#define PULL_MS 100       /* a rank that pulls looks around so often */
-#define MAX_PREFETCH 4096 /* steps; a typing error must not ask for terabytes */
+#define PULL_MS 100                       /* a rank that pulls looks around so often */
+#define MAX_PREFETCH 4096                 /* steps; a typing error must not ask for terabytes */
+#define MAX_BATCH_ROWS (INT64_C(1) << 40) /* rows of all ranks' steps are to be counted without overflow */
 
 typedef enum rank_state {
     RANK_OUT,   /* in no epoch */
@@ -32,8 +33,8 @@ typedef struct split_rank {
     hr_error answer;
     hr_table **queue; /* released, not handed out; a ring of s->cap_queue */
     int head, n;
-    int64_t handed, taken; /* steps of this epoch */
-    bool finished;         /* was told that this epoch ended */
+    int64_t handed, taken;   /* steps of this epoch */
+    bool finished;           /* was told that this epoch ended */
     int64_t n_rows, wait_ns; /* of this epoch */
     int64_t asked_ns;        /* when it asked for it: the wait for the others counts */
 } split_rank;
@@ -48,27 +49,27 @@ struct hr_split {
     hr_cond changed;
     split_rank *ranks;
 
-    hr_feed *feed;   /* of this epoch; NULL: none */
+    hr_feed *feed; /* of this epoch; NULL: none */
     hr_account *account;
     hr_arena *arena;      /* for coming epochs */
     hr_arena *feed_arena; /* of this epoch's batches */
-    int64_t epoch;      /* of the feed */
-    int64_t next_epoch; /* of the next begin, unless `restored` says */
-    char *restored;     /* position for the next begin */
+    int64_t epoch;        /* of the feed */
+    int64_t next_epoch;   /* of the next begin, unless `restored` says */
+    char *restored;       /* position for the next begin */
     hr_split_request agreed;
     bool opening, pulling;
-    bool ended;         /* the feed has no more */
-    hr_table **parts;   /* of the step being put together */
+    bool ended;       /* the feed has no more */
+    hr_table **parts; /* of the step being put together */
     int n_parts;
     int cap_queue;
-    int64_t n_steps;    /* released */
+    int64_t n_steps; /* released */
     int64_t lost_rows;
     hr_status feed_st;
     hr_error feed_err;
-    hr_status lost_st;  /* a rank was lost */
+    hr_status lost_st; /* a rank was lost */
     hr_error lost_err;
     bool closed;
-    char *run_stats;    /* of the feed that was closed last */
+    char *run_stats; /* of the feed that was closed last */
 
     hr_mutex ready_lock;
     void (*ready)(void *context);
@@ -717,6 +718,9 @@ static hr_status check_request(const hr_split_request *q, hr_error *err)
 {
     if (q->batch_rows < 1)
         return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; a split needs 1 or more", q->batch_rows);
+    if (q->batch_rows > MAX_BATCH_ROWS)
+        return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; at most %" PRId64 " rows are possible",
+                            q->batch_rows, MAX_BATCH_ROWS);
     if (q->prefetch > MAX_PREFETCH)
         return hr_error_set(err, HR_INVALID, "prefetch is %d; at most %d batches are possible", q->prefetch,
                             MAX_PREFETCH);
