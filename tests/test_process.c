@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -550,6 +551,50 @@ static void test_one_that_dies(void **unused)
     assert_settles(before);
 }
 
+static bool not_known_yet(void *context, int pid, char *how, size_t cap)
+{
+    (void)context;
+    (void)pid;
+    (void)how;
+    (void)cap;
+    return false;
+}
+
+/* Workers that end at once get no calls while it is asked how they went: the next has them all. */
+static void test_dead_when_they_come(void **unused)
+{
+    live_memory before = live_now();
+    hr_table *in = numbers(0, 200);
+    hr_error err = HR_ERROR_INIT;
+    int ends[40][2];
+    rig r = { 0 };
+    keeper k = { 0 };
+    hr_op *op;
+
+    (void)unused;
+    assert_ok(hr__calls_new("map(f)", &k.calls, &err), &err);
+    hr__calls_expect(k.calls, HR_LEN(ends) + 1, NULL);
+    hr__calls_set_lost(k.calls, not_known_yet, NULL);
+    for (int i = 0; i < HR_LEN(ends); i++) {
+        assert_int_equal(hr__socket_pair(ends[i]), 0);
+        shutdown(ends[i][1], SHUT_WR); /* says nothing more, but takes what is sent */
+        assert_ok(hr__calls_add_worker(k.calls, ends[i][0], 1, "", 1, &err), &err);
+    }
+    usleep(30000);
+    assert_ok(add_worker(&k, "double", &err), &err);
+    op = operator_of(k.calls, (hr_calls_options){ 0 });
+    assert_ok(run(&r, op, in, 3, &err), &err);
+    check_doubled(&r, in);
+    rig_close(&r);
+    hr__op_unref(op);
+    hr__calls_unref(k.calls);
+    assert_int_equal(wait_for_all(&k), 1);
+    for (int i = 0; i < HR_LEN(ends); i++)
+        close(ends[i][1]);
+    hr_table_unref(in);
+    assert_settles(before);
+}
+
 /* The calls of the dead one fail, those that wait are done by the next. */
 static void test_replaced(void **unused)
 {
@@ -930,6 +975,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_input_in_the_arena),
         cmocka_unit_test(test_exceptions),
         cmocka_unit_test(test_one_that_dies),
+        cmocka_unit_test(test_dead_when_they_come),
         cmocka_unit_test(test_replaced),
         cmocka_unit_test(test_killed_at_random),
         cmocka_unit_test(test_cancel),

@@ -38,6 +38,7 @@ struct hr_calls_worker {
     atomic_int refs;
     bool open; /* gets calls */
     bool listed;
+    bool gone;   /* was declared lost */
     bool ending; /* was told to end: that it goes is no loss */
     hr_call *out[MAX_OUT];
     bool dropped[MAX_OUT];
@@ -436,6 +437,7 @@ static void worker_lost(hr_calls_worker *w, hr_status st, const char *what)
     hr__poller_remove(hr__link_fd(w->link));
     hr__lock(&w->calls->lock);
     w->open = false;
+    w->gone = true;
     hr__unlock(&w->calls->lock);
     w->lost_ns = hr__clock_ns();
     hr_error_set(&w->lost, st, "worker process %d %s", w->pid, what);
@@ -491,7 +493,7 @@ static hr_status list(hr_calls_worker *w, hr_error *err)
 static void open_up(hr_calls_worker *w)
 {
     hr__lock(&w->calls->lock);
-    w->open = w->listed && !w->ending;
+    w->open = w->listed && !w->ending && !w->gone;
     hr__unlock(&w->calls->lock);
     hr__workers_dispatch(w->calls);
 }
