@@ -130,6 +130,11 @@ def test_states_around_the_ends(folder):
     it.close()  # left in the middle: that is where the consumer is
     fresh.load_state_dict(batches.state_dict())
     assert next(iter(fresh))["id"][0] == 100
+    for batch in batches:
+        if batch["id"][0] == 200:
+            break
+    fresh.load_state_dict(batches.state_dict())
+    assert next(iter(fresh))["id"][0] == 300
 
 
 def test_states_of_other_plans(folder):

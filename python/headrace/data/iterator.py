@@ -231,9 +231,8 @@ class _Pass:
             self.iterable._after = None
 
     def __del__(self):
-        if self.active:
-            self.active = False
-            self.under.close()
+        if getattr(self, "active", False):
+            self.close()
 
 
 class _BatchPass(_Pass):
