@@ -6,13 +6,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* --- plans: column "x" of int64 */
 
 /* Tables of these sizes, values 0, 1, ... throughout. */
 static hr_plan *plan_of_tables(const int64_t *sizes, int n)
 {
-    hr_table *tables[16] = { NULL };
+    hr_table *tables[64] = { NULL };
     hr_error err = HR_ERROR_INIT;
     hr_field field;
     hr_schema *schema = NULL;
@@ -451,6 +452,65 @@ static void wrong_options(void **state)
     hr_plan_unref(p);
 }
 
+/* Rows that were lost for want of memory are not passed over: the feed gives no others, its position is before them. */
+static void no_memory_loses_no_rows(void **state)
+{
+    hr_feed_options o = { .struct_bytes = sizeof o, .batch_rows = 10, .prefetch = 200 };
+    const hr_feed_extra extra = { .keep_positions = true };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *p;
+    int64_t sizes[40];
+    int n_failed = 0;
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(sizes); i++)
+        sizes[i] = 10;
+    p = plan_of_tables(sizes, HR_LEN(sizes));
+    for (int call = 0; call < 40; call++) {
+        int64_t next_row = 0;
+        hr_column_view v;
+        char *at = NULL;
+        hr_feed *f = NULL;
+        hr_table *t = NULL;
+
+        assert_ok(hr__feed_open(p, &o, &extra, &f, &err), &err);
+        usleep(20000); /* the pool is through, all lies in the queue */
+        for (int i = 0;; i++) {
+            hr_status st;
+            bool hit;
+
+            if (i == call)
+                hr__fault_arm(HR_FAULT_MEMORY, 0);
+            st = hr_feed_next(f, &t, &err);
+            hit = hr__fault_disarm();
+            if (st) {
+                n_failed++;
+                assert_true(hit);
+                assert_status(st, HR_NO_MEMORY, &err);
+                assert_status(hr_feed_next(f, &t, &err), HR_NO_MEMORY, &err);
+                assert_ok(hr_feed_position(f, &at, &err), &err);
+                hr_feed_close(f);
+                o.position = at;
+                assert_ok(hr__feed_open(p, &o, &extra, &f, &err), &err);
+                o.position = NULL;
+                continue;
+            }
+            if (!t)
+                break;
+            assert_ok(hr_table_column_view(t, 0, &v, &err), &err);
+            assert_int_equal(((const int64_t *)v.data)[0], next_row);
+            next_row += hr_table_rows(t);
+            hr_table_unref(t);
+        }
+        assert_int_equal(next_row, 400);
+        hr_string_free(at);
+        hr_feed_close(f);
+    }
+    assert_true(n_failed > 0);
+    hr_error_clear(&err);
+    hr_plan_unref(p);
+}
+
 static hr_status some_batches(hr_error *err)
 {
     hr_feed_options o = { .struct_bytes = sizeof o, .batch_rows = 7 };
@@ -503,6 +563,7 @@ int main(void)
         cmocka_unit_test(statistics),
         cmocka_unit_test(arrow_stream),
         cmocka_unit_test(wrong_options),
+        cmocka_unit_test(no_memory_loses_no_rows),
         cmocka_unit_test(faults),
     };
 

@@ -39,6 +39,7 @@ struct hr_feed {
     bool (*interrupt)(void *context);
     void *interrupt_context;
     int64_t discard_rows; /* still to be dropped */
+    hr_status failed;     /* rows that had come were lost: no more come, since those behind them would hide it */
 
     hr_mutex lock;
     mark *marks;
@@ -57,18 +58,19 @@ static hr_status marks_add(hr_feed *f, hr_marker *m, int64_t row, hr_error *err)
     hr_status st = HR_OK;
 
     hr__lock(&f->lock);
+    if (!hr__grow(NULL, (void **)&f->marks, &f->cap_marks, f->n_marks + 1, sizeof *f->marks)) {
+        hr__marker_drop(m);
+        st = hr__error_memory(err, "feed", (f->n_marks + 1) * (int64_t)sizeof *f->marks);
+        goto done;
+    }
     if (!f->keep_positions) {
         while (f->n_marks)
             hr__marker_drop(f->marks[--f->n_marks].marker);
     } else if (f->n_marks && f->marks[f->n_marks - 1].row == row) {
         hr__marker_drop(f->marks[--f->n_marks].marker); /* of the same place the later one says more */
     }
-    if (!hr__grow(NULL, (void **)&f->marks, &f->cap_marks, f->n_marks + 1, sizeof *f->marks)) {
-        hr__marker_drop(m);
-        st = hr__error_memory(err, "feed", (f->n_marks + 1) * (int64_t)sizeof *f->marks);
-    } else {
-        f->marks[f->n_marks++] = (mark){ m, row };
-    }
+    f->marks[f->n_marks++] = (mark){ m, row };
+done:
     hr__unlock(&f->lock);
     return st;
 }
@@ -355,6 +357,8 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
     if (f->pid != hr__pid())
         return hr_error_set(err, HR_INVALID, "this feed belongs to process %d; open one in the forked process %d",
                             f->pid, hr__pid());
+    if (f->failed)
+        return hr_error_set(err, f->failed, "feed: it failed before; open one at its position to go on");
     while (!f->ended && !*out) {
         hr_marker *marker = NULL;
         int64_t begin = hr__clock_ns();
@@ -365,9 +369,9 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
         f->wait_ns += hr__clock_ns() - begin;
         hr__unlock(&f->lock);
         if (!st && marker)
-            st = marks_add(f, marker, f->run_rows, err);
+            st = f->failed = marks_add(f, marker, f->run_rows, err);
         if (!st && t)
-            st = feed_count(f, &t, err);
+            st = f->failed = feed_count(f, &t, err);
         else if (!st) {
             hr__lock(&f->lock);
             f->ended = true;
