@@ -503,6 +503,59 @@ static void batches_held(void **state)
     assert_ok(hr_set_memory_limit(0, &err), &err);
 }
 
+typedef struct slow_call {
+    atomic_bool begun, may_end;
+} slow_call;
+
+static hr_status slow_first(void *context, void *state, const hr_table *in, hr_table **out, hr_error *err)
+{
+    slow_call *s = context;
+
+    (void)state;
+    (void)err;
+    atomic_store(&s->begun, true);
+    for (int i = 0; i < 1000 && !atomic_load(&s->may_end); i++)
+        pause_ms(10);
+    *out = hr_table_ref((hr_table *)in);
+    return HR_OK;
+}
+
+/* A schema that only a run of the user's function tells keeps nobody else waiting. */
+static void a_late_schema(void **state)
+{
+    slow_call call = { 0 };
+    const hr_map_function fn = { .name = "f", .context = &call, .call = slow_first };
+    hr_map_options mo = { .struct_bytes = sizeof mo };
+    hr_feed_options o = { .struct_bytes = sizeof o };
+    hr_error err = HR_ERROR_INIT;
+    hr_schema *schema = NULL;
+    hr_plan *range = NULL;
+    char *stats = NULL;
+    house h = { 0 };
+    hr_ring *r[2];
+
+    (void)state;
+    assert_ok(hr_plan_range(100, "x", &range, &err), &err);
+    assert_ok(hr_plan_map(range, &fn, &mo, &h.plan, &err), &err);
+    assert_ok(hr__split_new(h.plan, 2, HR_TAIL_EQUAL, &o, &h.split, &err), &err);
+    assert_ok(hr__ring_serve(&h.split, 1, &h.server, &h.address, &err), &err);
+    r[0] = connect_to(&h, 0);
+    r[1] = connect_to(&h, 1);
+    assert_int_equal(hr__ring_schema(r[0], 200, &schema, &err), HR_PENDING);
+    assert_true(call.begun);
+    assert_ok(hr__ring_stats(r[1], 2000, &stats, &err), &err);
+    assert_int_equal(hr__ring_schema(r[1], 0, &schema, &err), HR_PENDING);
+    atomic_store(&call.may_end, true);
+    assert_ok(hr__ring_schema(r[0], 5000, &schema, &err), &err);
+    assert_string_equal(schema->fields[0].name, "x");
+    hr__schema_unref(schema);
+    hr_string_free(stats);
+    hr__ring_close(r[0]);
+    hr__ring_close(r[1]);
+    hr_plan_unref(range);
+    house_free(&h);
+}
+
 static int64_t cpu_ns(void)
 {
     struct rusage u;
@@ -598,7 +651,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_client_fails), cmocka_unit_test(the_server_is_killed),
         cmocka_unit_test(refused),        cmocka_unit_test(positions),
         cmocka_unit_test(batches_held),   cmocka_unit_test(no_descriptor_for_a_guest),
-        cmocka_unit_test(faults),
+        cmocka_unit_test(a_late_schema),  cmocka_unit_test(faults),
     };
 
     program = argv[0];

@@ -19,7 +19,8 @@
  *
  * A socket that ends without BYE is a rank that died: the kernel tells at once, and the split tells the other ranks.
  *
- * Threads: one dispatcher a server does all the work, so that nothing here has locks but the wake-up. The poller and the
+ * Threads: one dispatcher a server does all the work but schemas, which may need a run of the plan; nothing else here has
+ * locks but the wake-up. The poller and the
  * splits (when a batch came out of a run) only set a flag and wake it. The poller calls as long as there is something to
  * read, so it is told to look away until the dispatcher has read. In the client the thread that waits receives for all.
  * Locks: server->lock and client->lock are leaves, but for the link's own. */
@@ -87,6 +88,14 @@ typedef struct conn {
     bool dead;
 } conn;
 
+/* Asks for a schema: a run of the plan, maybe, with the user's functions, which the dispatcher must not wait for. */
+typedef struct schema_ask {
+    struct schema_ask *next;
+    hr_link *link;
+    hr_split *split;
+    uint64_t tag;
+} schema_ask;
+
 struct hr_ring_server {
     hr_split **splits;
     int n_splits;
@@ -101,6 +110,10 @@ struct hr_ring_server {
     hr_mutex lock; /* guards what follows */
     hr_cond wake;
     bool awake, stop;
+    schema_ask *asks;
+    bool asking; /* there is a thread that answers them */
+    bool asked;  /* the dispatcher's: `asker` is to be joined */
+    hr_thread asker;
 };
 
 /* ---------------------------------------------------------------------------------------------------- errors as bytes */
@@ -295,11 +308,98 @@ static void on_fail(conn *c, const hr_message *m)
     hr_error_clear(&e);
 }
 
+static void ask_free(schema_ask *a)
+{
+    hr__link_unref(a->link);
+    hr__split_unref(a->split);
+    hr__free(a);
+}
+
+static schema_ask *next_ask(hr_ring_server *s)
+{
+    schema_ask *a;
+
+    hr__lock(&s->lock);
+    if ((a = s->stop ? NULL : s->asks))
+        s->asks = a->next;
+    else
+        s->asking = false;
+    hr__unlock(&s->lock);
+    return a;
+}
+
+/* The asker's thread, one question after the other: the first answer makes the others quick. */
+static void answer_schemas(void *context)
+{
+    hr_ring_server *s = context;
+
+    for (schema_ask *a; (a = next_ask(s)); ask_free(a)) {
+        hr_error e = HR_ERROR_INIT;
+        hr_schema *schema = NULL;
+        hr_table *table = NULL;
+        hr_status st = hr__split_schema(a->split, &schema, &e);
+
+        if (!st)
+            st = hr__table_empty(schema, &table, &e);
+        if (st)
+            st = send_error(a->link, REFUSED, a->tag, &e);
+        else
+            st = hr__link_send(a->link, ANSWER, a->tag, NULL, 0, table, NULL);
+        if (st)
+            hr__link_close(a->link); /* the dispatcher hears of it */
+        hr_table_unref(table);
+        hr__schema_unref(schema);
+        hr_error_clear(&e);
+    }
+}
+
+static hr_status start_asker(hr_ring_server *s)
+{
+    bool asking;
+
+    hr__lock(&s->lock);
+    asking = s->asking;
+    s->asking = true;
+    hr__unlock(&s->lock);
+    if (asking)
+        return HR_OK;
+    if (s->asked)
+        hr__thread_join(s->asker);
+    s->asked = hr__thread_start(&s->asker, "hr-ring-schema", answer_schemas, s) >= 0;
+    if (s->asked)
+        return HR_OK;
+    hr__lock(&s->lock);
+    s->asking = false;
+    hr__unlock(&s->lock);
+    return HR_NO_MEMORY;
+}
+
+static void on_ask_schema(conn *c, const hr_message *m)
+{
+    hr_ring_server *s = c->server;
+    schema_ask *a = hr__alloc(s->account, sizeof *a);
+
+    if (!a) {
+        conn_refuse(c, m->tag, HR_NO_MEMORY, "ring: no memory to ask for the schema");
+        return;
+    }
+    *a = (schema_ask){ .link = hr__link_ref(c->link), .split = hr__split_ref(c->split), .tag = m->tag };
+    hr__lock(&s->lock);
+    a->next = s->asks;
+    s->asks = a;
+    hr__unlock(&s->lock);
+    if (start_asker(s)) {
+        hr__lock(&s->lock);
+        s->asks = a->next; /* nobody else takes any */
+        hr__unlock(&s->lock);
+        ask_free(a);
+        conn_refuse(c, m->tag, HR_NO_MEMORY, "ring: no thread to ask for the schema");
+    }
+}
+
 static void on_ask(conn *c, const hr_message *m)
 {
     hr_error e = HR_ERROR_INIT;
-    hr_schema *schema = NULL;
-    hr_table *table = NULL;
     char *text = NULL;
     hr_status st;
 
@@ -307,18 +407,14 @@ static void on_ask(conn *c, const hr_message *m)
         st = hr__split_position(c->split, &text, &e);
     else if (m->kind == ASK_STATS)
         st = hr__split_stats(c->split, &text, &e);
-    else if (m->kind == ASK_RESTORE)
+    else
         st = hr__split_restore(c->split, m->bytes ? m->bytes : "", &e);
-    else if (!(st = hr__split_schema(c->split, &schema, &e)))
-        st = hr__table_empty(schema, &table, &e);
     if (st)
         st = send_error(c->link, REFUSED, m->tag, &e);
     else
-        st = hr__link_send(c->link, ANSWER, m->tag, text, text ? (int64_t)strlen(text) : 0, table, NULL);
+        st = hr__link_send(c->link, ANSWER, m->tag, text, text ? (int64_t)strlen(text) : 0, NULL, NULL);
     conn_check(c, st);
     hr_string_free(text);
-    hr_table_unref(table);
-    hr__schema_unref(schema);
     hr_error_clear(&e);
 }
 
@@ -339,8 +435,8 @@ static void on_message(conn *c, const hr_message *m)
         break;
     case ASK_POSITION:
     case ASK_RESTORE:
-    case ASK_SCHEMA:
     case ASK_STATS: on_ask(c, m); break;
+    case ASK_SCHEMA: on_ask_schema(c, m); break;
     case FAIL: on_fail(c, m); break;
     case BYE:
         c->bye = true;
@@ -594,6 +690,12 @@ void hr__ring_stop(hr_ring_server *s)
         hr__unlock(&s->lock);
         hr__thread_join(s->thread);
         hr__poller_remove(s->door.fd);
+    }
+    if (s->asked)
+        hr__thread_join(s->asker);
+    for (schema_ask *a; (a = s->asks);) {
+        s->asks = a->next;
+        ask_free(a);
     }
     while (s->conns) {
         conn *c = s->conns;
