@@ -14,23 +14,23 @@ static const struct {
     const uint8_t *data;
     int64_t n;
     const char *wrong; /* NULL: none */
-    int64_t sum; /* of all integers in the top struct */
+    int64_t sum;       /* of all integers in the top struct */
 } structs[] = {
     { BYTES("\0"), NULL, 0 },
     { BYTES("\x15\x02\x15\x04\0"), NULL, 3 }, /* 1: 1, 2: 2 */
-    { BYTES("\x05\x50\x02\0"), NULL, 1 }, /* the number written out: 40 */
-    { BYTES("\x13\x7f\0"), NULL, 127 }, /* a byte */
+    { BYTES("\x05\x50\x02\0"), NULL, 1 },     /* the number written out: 40 */
+    { BYTES("\x13\x7f\0"), NULL, 127 },       /* a byte */
     { BYTES("\x15\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\0"), NULL, INT64_MIN },
     { BYTES("\x11\x12\x15\x02\0"), NULL, 1 }, /* booleans have no bytes */
     { BYTES("\x18\x03"
             "abc\x15\x02\0"),
-      NULL, 1 }, /* text is skipped */
-    { BYTES("\x1c\x15\x02\0\x15\x02\0"), NULL, 1 }, /* a struct is skipped */
+      NULL, 1 },                                      /* text is skipped */
+    { BYTES("\x1c\x15\x02\0\x15\x02\0"), NULL, 1 },   /* a struct is skipped */
     { BYTES("\x19\x25\x02\x04\x15\x02\0"), NULL, 1 }, /* a list of integers */
     { BYTES("\x19\x21\x01\x02\x15\x02\0"), NULL, 1 }, /* a list of booleans */
     { BYTES("\x1b\x01\x58\x02\x01"
             "a\x15\x02\0"),
-      NULL, 1 }, /* a map of integer to text */
+      NULL, 1 },                            /* a map of integer to text */
     { BYTES("\x1b\0\x15\x02\0"), NULL, 1 }, /* an empty map */
     { BYTES("\x17"
             "12345678\x15\x02\0"),
@@ -285,6 +285,211 @@ static void test_faults(void **state)
     run_with_faults_on(parse_with_faults, "nested_plain.parquet", HR_FAULT_MEMORY);
 }
 
+/* --------------------------------------------------------------------------------------------------------------- trees */
+
+/* A tree as text: name, then ? * or ! (optional, repeated, required), then for a leaf i (int32) or s (string), for a group L
+ * (list), M (map) or nothing, and [children]. */
+typedef struct tree {
+    pq_element elements[400];
+    pq_meta meta;
+} tree;
+
+static const char *read_tree(tree *t, const char *s)
+{
+    while (*s && *s != ']') {
+        pq_element *e = &t->elements[t->meta.n_elements++];
+
+        *e = (pq_element){ .physical = -1, .field_id = -1, .name.data = (const uint8_t *)s };
+        e->name.n = (int64_t)strcspn(s, "?*!");
+        s += e->name.n;
+        e->repetition = *s == '?' ? PQ_OPTIONAL : *s == '*' ? PQ_REPEATED : PQ_REQUIRED;
+        s++;
+        e->logical = *s == 'L' ? PQ_L_LIST : *s == 'M' ? PQ_L_MAP : *s == 's' ? PQ_L_STRING : PQ_L_NONE;
+        if (*s == 'i' || *s == 's') {
+            e->physical = *s == 'i' ? PQ_INT32 : PQ_BYTE_ARRAY;
+            t->meta.n_leaves++;
+        }
+        s += *s != '[';
+        if (*s == '[') {
+            int first = t->meta.n_elements;
+
+            s = read_tree(t, s + 1) + 1;
+            for (int i = first; i < t->meta.n_elements; e->n_children++) {
+                for (int open = 1; open > 0; i++)
+                    open += t->elements[i].n_children - 1;
+            }
+        }
+        s += strspn(s, " ");
+    }
+    return s;
+}
+
+static const struct {
+    const char *tree;
+    hr_status st;
+    const char *want; /* the column's type and nullability, or the error */
+} trees[] = {
+    { "a?i", HR_OK, "int32" },
+    { "a!s", HR_OK, "string not null" },
+    { "a?[x?i y!s]", HR_OK, "struct<x: int32, y: string not null>" },
+    /* lists in three levels */
+    { "a?L[list*[element?s]]", HR_OK, "list<element: string>" },
+    { "a!L[bag*[array_element!i]]", HR_OK, "list<array_element: int32 not null> not null" },
+    { "a?L[list*[element?[x?i]]]", HR_OK, "list<element: struct<x: int32>>" },
+    { "a?L[list*[element?L[list*[element?i]]]]", HR_OK, "list<element: list<element: int32>>" },
+    /* in two */
+    { "a?L[element*i]", HR_OK, "list<element: int32 not null>" },
+    { "a?L[element*[x?i y?s]]", HR_OK, "list<element: struct<x: int32, y: string> not null>" },
+    { "a?L[array*[x?i]]", HR_OK, "list<array: struct<x: int32> not null>" },
+    { "a?L[a_tuple*[x?i]]", HR_OK, "list<a_tuple: struct<x: int32> not null>" },
+    { "a?L[array*L[item*i]]", HR_OK, "list<array: list<item: int32 not null> not null>" },
+    { "a?L[array*M[kv*[key!s value?i]]]", HR_OK, "list<array: map<string, int32 ('kv')> not null>" },
+    /* in one */
+    { "a*i", HR_OK, "list<a: int32 not null> not null" },
+    { "a*[x?i]", HR_OK, "list<a: struct<x: int32> not null> not null" },
+    { "a*L[list*[element?i]]", HR_OK, "list<a: list<element: int32> not null> not null" },
+    { "a?[b*i]", HR_OK, "struct<b: list<b: int32 not null> not null>" },
+    /* maps */
+    { "a?M[key_value*[key!s value?i]]", HR_OK, "map<string, int32 ('key_value')>" },
+    { "a?M[map*[key!s]]", HR_OK, "list<key: string not null>" },
+    /* and what is none */
+    { "a?L[x?i]", HR_BAD_DATA, "x.parquet: column 'a': a list needs one repeated child" },
+    { "a?L[x*i y*i]", HR_BAD_DATA, "column 'a': a list needs one repeated child" },
+    { "a?L[x*[y*i]]", HR_BAD_DATA, "column 'a': a group with one repeated child is no list" },
+    { "a?M[kv*[a!i b!i c!i]]", HR_BAD_DATA, "column 'a': a map needs one repeated group of key and value" },
+    { "a?M[kv?[a!i b!i]]", HR_BAD_DATA, "column 'a': a map needs one repeated group" },
+    { "a?[b?[c?L[x?i]]]", HR_BAD_DATA, "column 'a.b.c': a list needs one repeated child" },
+};
+
+static hr_status tree_schema(const char *text, pq_schema **out, hr_error *err)
+{
+    static tree t;
+
+    memset(&t, 0, sizeof t);
+    t.elements[t.meta.n_elements++] = (pq_element){ .physical = -1, .n_children = 1 };
+    read_tree(&t, text);
+    t.meta.elements = t.elements;
+    return pq__schema_new(&t.meta, NULL, "x.parquet", NULL, out, err);
+}
+
+static void test_trees(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HR_LEN(trees); i++) {
+        hr_error err = HR_ERROR_INIT;
+        pq_schema *s = NULL;
+        char got[200];
+
+        assert_status(tree_schema(trees[i].tree, &s, &err), trees[i].st, &err);
+        if (trees[i].st) {
+            assert_contains(err.text, trees[i].want);
+            continue;
+        }
+        snprintf(got, sizeof got, "%s%s", type_text(s->nodes[0].field.type),
+                 s->nodes[0].field.nullable ? "" : " not null");
+        assert_string_equal(got, trees[i].want);
+        pq__schema_free(s);
+    }
+}
+
+/* Nested as deep as types go, and deeper. */
+static void test_deep_trees(void **state)
+{
+    static const struct {
+        const char *first, *open, *leaf, *close, *last;
+    } shapes[] = { { "", "a?L[list*[", "x?i", "]]", "" },
+                   { "", "a?[", "x?i", "]", "" },
+                   { "a?L[", "array*L[", "x*i", "]", "]" } };
+
+    (void)state;
+    for (int k = 0; k < HR_LEN(shapes) * 2; k++) {
+        int depth = k % 2 ? 90 : 10;
+        hr_error err = HR_ERROR_INIT;
+        pq_schema *s = NULL;
+        char text[3000];
+
+        strcpy(text, shapes[k / 2].first);
+        for (int i = 0; i < depth; i++)
+            strcat(text, shapes[k / 2].open);
+        strcat(text, shapes[k / 2].leaf);
+        for (int i = 0; i < depth; i++)
+            strcat(text, shapes[k / 2].close);
+        strcat(text, shapes[k / 2].last);
+        assert_status(tree_schema(text, &s, &err), k % 2 ? HR_UNSUPPORTED : HR_OK, &err);
+        assert_true(k % 2 == 0 || strstr(err.text, "x.parquet: "));
+        pq__schema_free(s);
+        hr_error_clear(&err);
+    }
+}
+
+/* The type of one leaf. */
+static const struct {
+    pq_element e;
+    const char *want; /* NULL: it does not fit */
+} leaves[] = {
+    { { .physical = PQ_BOOLEAN }, "bool" },
+    { { .physical = PQ_INT32, .logical = PQ_L_INTEGER, .bits = 8, .is_signed = true }, "int8" },
+    { { .physical = PQ_INT32, .logical = PQ_L_INTEGER, .bits = 16 }, "uint16" },
+    { { .physical = PQ_INT32, .logical = PQ_L_INTEGER, .bits = 32 }, "uint32" },
+    { { .physical = PQ_INT64, .logical = PQ_L_INTEGER, .bits = 64 }, "uint64" },
+    { { .physical = PQ_INT32, .logical = PQ_L_INTEGER, .bits = 24 }, NULL },
+    { { .physical = PQ_INT64, .logical = PQ_L_INTEGER, .bits = 8 }, NULL },
+    { { .physical = PQ_INT32, .logical = PQ_L_DATE }, "date32[day]" },
+    { { .physical = PQ_INT64, .logical = PQ_L_DATE }, NULL },
+    { { .physical = PQ_INT32, .logical = PQ_L_TIME, .unit = HR_MILLI }, "time32[ms]" },
+    { { .physical = PQ_INT32, .logical = PQ_L_TIME, .unit = HR_MICRO }, NULL },
+    { { .physical = PQ_INT64, .logical = PQ_L_TIME, .unit = HR_NANO }, "time64[ns]" },
+    { { .physical = PQ_INT64, .logical = PQ_L_TIME, .unit = HR_MILLI }, NULL },
+    { { .physical = PQ_INT64, .logical = PQ_L_TIMESTAMP, .unit = HR_MILLI }, "timestamp[ms]" },
+    { { .physical = PQ_INT64, .logical = PQ_L_TIMESTAMP, .unit = HR_NANO, .utc = true }, "timestamp[ns, tz=UTC]" },
+    { { .physical = PQ_INT32, .logical = PQ_L_TIMESTAMP }, NULL },
+    { { .physical = PQ_INT96 }, "timestamp[ns]" },
+    { { .physical = PQ_FLOAT }, "float" },
+    { { .physical = PQ_DOUBLE, .logical = PQ_L_DATE }, NULL },
+    { { .physical = PQ_BYTE_ARRAY }, "binary" },
+    { { .physical = PQ_BYTE_ARRAY, .logical = PQ_L_ENUM }, "binary" },
+    { { .physical = PQ_BYTE_ARRAY, .logical = PQ_L_JSON }, "string" },
+    { { .physical = PQ_BYTE_ARRAY, .logical = PQ_L_OTHER }, "binary" },
+    { { .physical = PQ_BYTE_ARRAY, .logical = PQ_L_DATE }, NULL },
+    { { .physical = PQ_FIXED, .width = 16, .logical = PQ_L_UUID }, "fixed_size_binary[16]" },
+    { { .physical = PQ_FIXED, .width = 12, .logical = PQ_L_INTERVAL }, "fixed_size_binary[12]" },
+    { { .physical = PQ_FIXED, .width = 11, .logical = PQ_L_INTERVAL }, NULL },
+    { { .physical = PQ_FIXED, .width = 2, .logical = PQ_L_FLOAT16 }, "halffloat" },
+    { { .physical = PQ_FIXED, .width = 4, .logical = PQ_L_FLOAT16 }, NULL },
+    { { .physical = PQ_FIXED, .width = 4, .logical = PQ_L_STRING }, NULL },
+    { { .physical = PQ_FIXED, .logical = PQ_L_DECIMAL, .precision = 3 }, NULL },
+    { { .physical = PQ_FIXED, .width = 9, .logical = PQ_L_DECIMAL, .precision = 20, .scale = 2 }, "decimal128(20, 2)" },
+    { { .physical = PQ_FIXED, .width = 20, .logical = PQ_L_DECIMAL, .precision = 40 }, "decimal256(40, 0)" },
+    { { .physical = PQ_BYTE_ARRAY, .logical = PQ_L_DECIMAL, .precision = 5, .scale = 5 }, "decimal128(5, 5)" },
+    { { .physical = PQ_INT64, .logical = PQ_L_DECIMAL, .precision = 19 }, NULL },
+    { { .physical = PQ_INT64, .logical = PQ_L_DECIMAL, .precision = 9, .scale = 10 }, NULL },
+    { { .physical = PQ_DOUBLE, .logical = PQ_L_DECIMAL, .precision = 9 }, NULL },
+    { { .physical = PQ_INT32, .logical = PQ_L_NULL }, "null" },
+    { { .physical = -1 }, NULL }, /* a group without children */
+};
+
+static void test_leaves(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HR_LEN(leaves); i++) {
+        pq_element elements[2] = { { .physical = -1, .n_children = 1 }, leaves[i].e };
+        pq_meta m = { .elements = elements, .n_elements = 2, .n_leaves = 1 };
+        hr_error err = HR_ERROR_INIT;
+        pq_schema *s = NULL;
+        hr_status st;
+
+        elements[1].name = (hr_view){ (const uint8_t *)"x", 1 };
+        st = pq__schema_new(&m, NULL, "x.parquet", NULL, &s, &err);
+        assert_status(st, leaves[i].want ? HR_OK : HR_BAD_DATA, &err);
+        if (st)
+            assert_contains(err.text, "x.parquet: column 'x': ");
+        else
+            assert_string_equal(type_text(s->nodes[0].field.type), leaves[i].want);
+        pq__schema_free(s);
+        hr_error_clear(&err);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------ the embedded schema */
 
 static void test_arrow_schema(void **state)
@@ -336,9 +541,10 @@ static void test_arrow_schema(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_thrift),          cmocka_unit_test(test_depth),  cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_pages),           cmocka_unit_test(test_index),  cmocka_unit_test(test_footer),
-        cmocka_unit_test(test_damaged_footers), cmocka_unit_test(test_faults), cmocka_unit_test(test_arrow_schema),
+        cmocka_unit_test(test_thrift),          cmocka_unit_test(test_depth),      cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_pages),           cmocka_unit_test(test_index),      cmocka_unit_test(test_footer),
+        cmocka_unit_test(test_damaged_footers), cmocka_unit_test(test_faults),     cmocka_unit_test(test_arrow_schema),
+        cmocka_unit_test(test_trees),           cmocka_unit_test(test_deep_trees), cmocka_unit_test(test_leaves),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

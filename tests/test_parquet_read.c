@@ -64,8 +64,8 @@ static void end(hr_builder *b)
 
 static void id(hr_builder *b, int i) { add_int(b, i); }
 static void i64(hr_builder *b, int i) { i % 7 == 3 ? add_null(b) : add_int(b, i * i - 50); }
-static void i8(hr_builder *b, int i) { add_int(b, i % 100 - 50); }
-static void u16(hr_builder *b, int i) { add_int(b, i * 199 % 65536); }
+static void i8(hr_builder *b, int i) { i % 5 == 3 ? add_null(b) : add_int(b, i % 100 - 50); }
+static void u16(hr_builder *b, int i) { i % 6 == 2 ? add_null(b) : add_int(b, i * 199 % 65536); }
 static void f32(hr_builder *b, int i) { i < 100 ? add_null(b) : add_double(b, i / 4.0); }
 static void f16(hr_builder *b, int i) { add_double(b, i / 4.0); }
 static void f64(hr_builder *b, int i) { i % 3 == 0 ? add_null(b) : add_double(b, i * 1.5); }
@@ -203,6 +203,10 @@ static void map(hr_builder *b, int i)
 
 static void triple(hr_builder *b, int i)
 {
+    if (i % 9 == 8) {
+        add_null(b);
+        return;
+    }
     for (int j = 0; j < 3; j++)
         add_int(hr__builder_child(b, 0), i + j);
     end(b);
@@ -432,6 +436,46 @@ static void test_long_lists(void **state)
     }
 }
 
+/* Values much longer than expected: columns stop early, and those that went further give what they have kept. */
+static void test_skewed(void **state)
+{
+    static const char *const names[] = { "skewed.parquet", "skewed_pages.parquet" };
+    static const int64_t sizes[] = { 1 << 20, 30000, 5000, 100, 1 };
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    for (int k = 0; k < HR_LEN(names) * HR_LEN(sizes); k++) {
+        hr_scan_file *f = open_file(data_path(names[k % 2]), NULL);
+        hr_table *t = NULL;
+
+        if (in_build(f)) {
+            hr_array *s, *list;
+
+            DO(read_all(f, sizes[k / 2], k % 3 * 150, &t, &err));
+            DO(hr__table_check(t, true, &err));
+            assert_int_equal(t->n_rows, 400);
+            list = t->columns[2]->children[1];
+            s = list->children[0];
+            for (int64_t i = 0; i < 400; i++) {
+                int64_t n, begin, wanted = i % 50 < 45 ? 1 : 9000;
+
+                assert_int_equal(((const int64_t *)(const void *)hr__array_values(t->columns[0]))[i], i);
+                assert_int_equal(((const int64_t *)(const void *)hr__array_values(t->columns[2]->children[0]))[i], i);
+                hr__array_bytes(t->columns[1], i, &n);
+                assert_int_equal(n, wanted);
+                hr__array_range(list, i, &begin, &n);
+                assert_int_equal(n, i % 3);
+                for (int64_t j = begin; j < begin + i % 3; j++) {
+                    hr__array_bytes(s, j, &n);
+                    assert_int_equal(n, wanted);
+                }
+            }
+        }
+        hr_table_unref(t);
+        hr__scan_file_unref(f);
+    }
+}
+
 static void test_int96(void **state)
 {
     hr_error err = HR_ERROR_INIT;
@@ -653,6 +697,7 @@ typedef struct spec {
     int physical, repetition, converted; /* converted type + 1; 0: none */
     int width;
     int codec, encoding, page_type;
+    int levels;                             /* encoding of the levels; 0: RLE */
     int64_t n_values, chunk_values, n_rows; /* of the page, of the chunk, of the row group */
     int64_t stored_bytes, memory_bytes;     /* of the page's header */
     int64_t chunk_bytes;
@@ -676,8 +721,8 @@ static void page_header(writer *w, const spec *s, bool dictionary)
     int_field(w, 1, dictionary ? s->dict_values : s->n_values);
     int_field(w, 2, dictionary ? PQ_PLAIN : s->encoding);
     if (!dictionary) {
-        int_field(w, 3, PQ_RLE);
-        int_field(w, 4, PQ_RLE);
+        int_field(w, 3, s->levels ? s->levels : PQ_RLE);
+        int_field(w, 4, s->levels ? s->levels : PQ_RLE);
     }
     end_struct(w, inner);
     end_struct(w, last);
@@ -808,6 +853,21 @@ static const spec specs[] = {
       .page = BYTES("\2\0\0\0\3\5"
                     "\7\0\0\0\11\0\0\0"),
       .text = "7 null 9 null" },
+    { "nulls, as very old writers packed them", .physical = PQ_INT32, .repetition = PQ_OPTIONAL, .n_values = 4,
+      .levels = PQ_BIT_PACKED,
+      .page = BYTES("\xa0"
+                    "\7\0\0\0\11\0\0\0"),
+      .text = "7 null 9 null" },
+    { "too few packed levels", .physical = PQ_INT32, .repetition = PQ_OPTIONAL, .n_values = 400,
+      .levels = PQ_BIT_PACKED,
+      .page = BYTES("\xa0"
+                    "\7\0\0\0"),
+      .st = HR_BAD_DATA, .text = "50 bytes of levels in 5 bytes" },
+    { "levels of another encoding", .physical = PQ_INT32, .repetition = PQ_OPTIONAL, .n_values = 4,
+      .levels = PQ_PLAIN + 8,
+      .page = BYTES("\xa0"
+                    "\7\0\0\0"),
+      .st = HR_UNSUPPORTED, .text = "levels of encoding 8" },
     { "levels longer than the page", .physical = PQ_INT32, .repetition = PQ_OPTIONAL, .n_values = 4,
       .page = BYTES("\xff\0\0\0\3\5"
                     "\7\0\0\0"),
@@ -955,10 +1015,10 @@ static void test_no_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variants),   cmocka_unit_test(test_long_lists), cmocka_unit_test(test_int96),
-        cmocka_unit_test(test_projection), cmocka_unit_test(test_empty),      cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_faults),     cmocka_unit_test(test_specs),      cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_variants), cmocka_unit_test(test_long_lists), cmocka_unit_test(test_int96),
+        cmocka_unit_test(test_skewed),   cmocka_unit_test(test_projection), cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_threads),  cmocka_unit_test(test_faults),     cmocka_unit_test(test_specs),
+        cmocka_unit_test(test_damage),   cmocka_unit_test(test_no_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,8 +46,8 @@ def flat():
     columns = {
         "id": (pa.int64(), False, lambda i: i),
         "i64": (pa.int64(), True, lambda i: None if i % 7 == 3 else i * i - 50),
-        "i8": (pa.int8(), True, lambda i: i % 100 - 50),
-        "u16": (pa.uint16(), False, lambda i: i * 199 % 65536),
+        "i8": (pa.int8(), True, lambda i: None if i % 5 == 3 else i % 100 - 50),
+        "u16": (pa.uint16(), True, lambda i: None if i % 6 == 2 else i * 199 % 65536),
         "u64": (pa.uint64(), True, lambda i: 2**63 + i),
         "f16": (pa.float16(), True, lambda i: np.float16(i / 4)),
         "f32": (pa.float32(), True, lambda i: None if i < 100 else i / 4),
@@ -91,7 +91,7 @@ def nested():
             pa.map_(pa.string(), pa.int32()),
             lambda i: [(f"k{j}", None if j == 1 else i) for j in range(i % 3)],
         ),
-        "fixed": (pa.list_(pa.int16(), 3), lambda i: [i, i + 1, i + 2]),
+        "fixed": (pa.list_(pa.int16(), 3), lambda i: None if i % 9 == 8 else [i, i + 1, i + 2]),
         "deep": (
             deep,
             lambda i: [{"a": lists(i + j), "b": i % 2 == 0} for j in range(i % 3)] if i % 7 else None,
@@ -111,6 +111,13 @@ def long_lists():
         {"tokens": [[(i * 31 + j) % 1000 for j in range(n)] for i, n in enumerate(lengths)]},
         schema=pa.schema([("tokens", pa.list_(pa.int32()))]),
     )
+
+
+def skewed():
+    """Some values are far longer than metadata lets one expect: in a column, and in one of two leaves."""
+    long = [("a" if i % 50 < 45 else "b" * 9000) for i in range(400)]
+    both = [{"n": i, "s": [long[i]] * (i % 3)} for i in range(400)]
+    return pa.table({"id": range(400), "text": long, "both": both})
 
 
 VARIANTS = {
@@ -169,6 +176,15 @@ def main():
         store_schema=False,
     )
     pq.write_table(flat().slice(0, 0), FOLDER / "empty.parquet")
+    for name, batch in (("skewed", 1024), ("skewed_pages", 10)):
+        pq.write_table(
+            skewed(),
+            FOLDER / f"{name}.parquet",
+            compression="zstd",
+            write_statistics=False,
+            write_batch_size=batch,
+            data_page_size=100 if batch == 10 else 1 << 20,
+        )
     other = pa.table({"id": pa.array([1.5, 2.5]), "text": ["a", "b"]})
     pq.write_table(other, FOLDER / "other_types.parquet")
     pq.write_table(other.select(["text"]), FOLDER / "no_id.parquet")
