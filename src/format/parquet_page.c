@@ -131,8 +131,8 @@ static uint32_t one_packed(const pq_runs *r, int64_t bit)
     X(10)                                                                                                              \
     X(11)                                                                                                              \
     X(12)                                                                                                              \
-    X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31)  \
-        X(32)
+    X(13)                                                                                                              \
+    X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32)
 
 static void groups_u32(const uint8_t *p, int width, uint32_t *out, int64_t n_groups)
 {
