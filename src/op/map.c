@@ -33,6 +33,8 @@ hr_status hr__function_failed(const char *name, hr_status st, hr_error *err)
     if (!err->text[0])
         return hr_error_set(err, st, "%s: failed without saying why", name);
     err->status = st;
+    if (strncmp(err->text, name, strlen(name)) == 0 && err->text[strlen(name)] == ':')
+        return st; /* it says so already */
     return hr__error_at(err, st, "%s", name);
 }
 
