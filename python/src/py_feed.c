@@ -371,10 +371,9 @@ static PyObject *feed_counts(PyObject *op, PyObject *none)
         return NULL;
     if (hr__feed_run(self->feed))
         hr__run_counts(hr__feed_run(self->feed), &c);
-    return Py_BuildValue("{sLsLsLsLsLsLsL}", "files_opened", (long long)c.files_opened, "fragments_read",
-                         (long long)c.fragments_read, "rows_read", (long long)c.rows_read, "bytes_read",
-                         (long long)c.bytes_read, "tables_out", (long long)c.tables_out, "rows_out",
-                         (long long)c.rows_out, "tickets", (long long)c.tickets);
+    return Py_BuildValue("{sLsLsLsLsLsL}", "files_opened", (long long)c.files_opened, "fragments_read",
+                         (long long)c.fragments_read, "rows_read", (long long)c.rows_read, "tables_out",
+                         (long long)c.tables_out, "rows_out", (long long)c.rows_out, "tickets", (long long)c.tickets);
 }
 
 static PyObject *feed_enter(PyObject *op, PyObject *none)
