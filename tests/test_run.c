@@ -6,6 +6,7 @@
 #include "exec/exec.h"
 #include "exec/run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -625,6 +626,54 @@ static void test_resizing_at_once(void **state)
     assert_ok(hr_set_num_threads(0, NULL), NULL);
 }
 
+static char *read_all(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = calloc(1, 1 << 20);
+
+    assert_non_null(f);
+    assert_true(fread(text, 1, (1 << 20) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+/* What was done is counted, and drawn: spans of the reader and of the operators, in a file that opens in Perfetto. */
+static void test_statistics_and_trace(void **state)
+{
+    hr_plan *p = map_plan(range_plan(100000), add_slowly, true);
+    char dir[64], path[100];
+    hr_run_options options = { .prefetch = 1 };
+    hr_error err = HR_ERROR_INIT;
+    hr_text stats = { 0 };
+    hr_run *r = NULL;
+    hr_table *t = NULL;
+    char *trace;
+
+    (void)state;
+    temp_dir_new(dir);
+    snprintf(path, sizeof path, "%s/trace.json", dir);
+    options.trace_path = path;
+    assert_ok(hr__run_start(p, &options, &r, &err), &err);
+    do {
+        hr_table_unref(t);
+        assert_ok(hr__run_next(r, -1, &t, NULL, &err), &err);
+    } while (t);
+    assert_ok(hr__run_stats(r, &stats, &err), &err);
+    assert_contains(stats.data, "\"rows_read\":100000");
+    assert_contains(stats.data, "\"rows_in\":100000,\"rows_out\":100000");
+    assert_contains(stats.data, "\"bytes_out\":800000");
+    hr__text_clear(&stats);
+    hr__run_close(r);
+    trace = read_all(path);
+    assert_contains(trace, "\"traceEvents\"");
+    assert_contains(trace, "\"name\":\"read\"");
+    assert_contains(trace, "\"name\":\"map\"");
+    assert_string_equal(trace + strlen(trace) - 4, "\n]}\n");
+    free(trace);
+    temp_dir_free(dir);
+    hr_plan_unref(p);
+}
+
 static hr_status small_run(hr_error *err)
 {
     hr_plan *range = NULL, *batches = NULL, *first = NULL;
@@ -701,6 +750,7 @@ int main(void)
         cmocka_unit_test(test_many_runs),
         cmocka_unit_test(test_close_does_not_wait_for_others),
         cmocka_unit_test(test_resizing_at_once),
+        cmocka_unit_test(test_statistics_and_trace),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_bad_positions),
     };

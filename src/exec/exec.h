@@ -86,14 +86,13 @@ hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out,
 /* *out NULL with HR_OK: the end. HR_PENDING: nothing within timeout_ms (< 0: no limit; 0: do not wait), or an inline call waits to
  * be served. *marker (may be NULL; new) is the newest marker that lies before *out. */
 hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **marker, hr_error *err) HR_MUST_USE;
-/* After the end: true once the run finished without error, its trailing marker taken. */
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
 void hr__run_cancel(hr_run *r); /* wakes everybody; hr__run_next gives HR_CANCELLED */
 void hr__run_close(hr_run *r);  /* waits for running tasks, forgets suspended ones; NULL is fine */
 
 /* Counters that tests and stats read. */
 typedef struct hr_run_counts {
-    int64_t files_opened, fragments_read, rows_read, bytes_read, tables_out, rows_out, tickets;
+    int64_t files_opened, fragments_read, rows_read, tables_out, rows_out, tickets;
 } hr_run_counts;
 void hr__run_counts(hr_run *r, hr_run_counts *out);
 

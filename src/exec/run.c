@@ -369,7 +369,8 @@ static void print_op(hr_op_state *o, hr_text *out)
     hr__text_add_json(out, name.data ? name.data : o->run.op->cls->name);
     hr__text_add(out, ",\"calls\":%lld,\"rows_in\":%lld,\"rows_out\":%lld,\"busy_ns\":%lld,\"wait_ns\":%lld", o->calls,
                  o->rows_in, o->rows_out, o->busy_ns, o->pending_ns);
-    hr__text_add(out, ",\"peak_bytes\":%" PRId64 "}", hr__account_peak(o->run.account));
+    hr__text_add(out, ",\"bytes_out\":%lld,\"peak_bytes\":%" PRId64 "}", o->bytes_out,
+                 hr__account_peak(o->run.account));
     hr__text_clear(&name);
 }
 

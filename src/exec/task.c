@@ -36,6 +36,7 @@ hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err)
         return HR_OK;
     }
     atomic_fetch_add_explicit(&task->op->rows_out, item.table->n_rows, memory_order_relaxed);
+    atomic_fetch_add_explicit(&task->op->bytes_out, hr__table_bytes_used(item.table), memory_order_relaxed);
     if (!task->ticket) {
         item.marker = task->stage->pass_marker;
         task->stage->pass_marker = NULL;
