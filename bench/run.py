@@ -186,7 +186,12 @@ def versions(python, names):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peers", default=sys.executable, help="the interpreter that has the peers")
+    parser.add_argument(
+        "--peers",
+        type=os.path.abspath,  # not resolved: a venv's python is a link
+        default=sys.executable,
+        help="the interpreter that has the peers",
+    )
     parser.add_argument(
         "--peer", action="append", choices=[p for p in WHO if not is_ours(p)], help="only these beside ours"
     )
