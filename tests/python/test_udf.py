@@ -501,7 +501,7 @@ def started(tmp_path, text, lines):
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(text))
     process = subprocess.Popen(
-        [sys.executable, path],
+        [sys.executable, "-X", "faulthandler", path],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -516,12 +516,21 @@ def started(tmp_path, text, lines):
     return process, pids
 
 
+def ended(process, seconds):
+    """Waits for the end; a process that does not come to it says where its threads are."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        pytest.fail(f"still there after {seconds} s:\n{process.communicate()[1]}")
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_no_worker_outlives_its_driver(tmp_path, how):
     process, pids = started(tmp_path, LONG, 1)
     process.send_signal(how)
     begun = time.monotonic()
-    process.wait(10)
+    ended(process, 10)
     assert gone(pids), "a worker is left"
     assert time.monotonic() - begun < 5
     if how == signal.SIGINT:
