@@ -499,7 +499,9 @@ LONG = """
 def started(tmp_path, text, lines):
     """A script in a process group of its own, after so many lines of 'worker PID' on stderr."""
     path = tmp_path / "script.py"
-    path.write_text(textwrap.dedent(text))
+    # A shell's background job is started with SIGINT ignored, and so would be what it starts.
+    listen = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    path.write_text(listen + textwrap.dedent(text))
     process = subprocess.Popen(
         [sys.executable, "-X", "faulthandler", path],
         stdout=subprocess.PIPE,
