@@ -306,16 +306,6 @@ static void free_stage(hr_stage *s)
     hr__free(s);
 }
 
-static void free_tickets(hr_ticket *t)
-{
-    while (t) {
-        hr_ticket *next = t->next_dropped;
-
-        hr__ticket_free(t);
-        t = next;
-    }
-}
-
 void hr__run_close(hr_run *r)
 {
     if (!r)
@@ -329,7 +319,7 @@ void hr__run_close(hr_run *r)
     cancel_ops(r);
     hr__pool_detach(r);
     wait_until_idle(r);
-    free_tickets(r->dropped);
+    hr__tickets_free(r->dropped);
     for (int i = 0; i < r->n_stages; i++)
         free_stage(r->stages[i]);
     for (int i = 0; i < r->n_ops; i++)

@@ -180,6 +180,7 @@ bool hr__run_work(hr_run *r, int thread);
 /* --- ticket.c: one ticket's way through its stage's map operators */
 hr_status hr__ticket_new(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
 void hr__ticket_free(hr_ticket *t);
+void hr__tickets_free(hr_ticket *t); /* t and all that hang on its next_dropped; NULL is fine */
 /* Runs until something came out, the input needs another step, it is suspended (HR_PENDING), done or failed. Sets t->st. Lock not held. */
 hr_status hr__ticket_step(hr_ticket *t, int thread);
 bool hr__ticket_finished(const hr_ticket *t);

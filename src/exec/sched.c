@@ -383,16 +383,6 @@ static void fail_stage_locked(hr_stage *s, hr_status st, hr_error *moved, hr_que
     s->ended = true;
 }
 
-static void free_dropped(hr_ticket *t)
-{
-    while (t) {
-        hr_ticket *next = t->next_dropped;
-
-        hr__ticket_free(t);
-        t = next;
-    }
-}
-
 static void drain(hr_stage *s, int thread)
 {
     hr_run *r = s->run;
@@ -416,7 +406,7 @@ static void drain(hr_stage *s, int thread)
     dropped = r->dropped;
     r->dropped = NULL;
     hr__unlock(&r->lock);
-    free_dropped(dropped);
+    hr__tickets_free(dropped);
     hr__queue_clear(&garbage);
     hr_error_clear(&err);
 }
@@ -501,7 +491,7 @@ static void take(hr_stage *s)
     dropped = r->dropped;
     r->dropped = NULL;
     hr__unlock(&r->lock);
-    free_dropped(dropped);
+    hr__tickets_free(dropped);
     hr_error_clear(&err);
 }
 

@@ -41,6 +41,16 @@ void hr__ticket_free(hr_ticket *t)
     hr__free(t);
 }
 
+void hr__tickets_free(hr_ticket *t)
+{
+    while (t) {
+        hr_ticket *next = t->next_dropped;
+
+        hr__ticket_free(t);
+        t = next;
+    }
+}
+
 /* --- input */
 
 static hr_status give(hr_ticket *t, hr_table *takes)
