@@ -178,10 +178,12 @@ void hr__thread_join(hr_thread t) { must(pthread_join(t, NULL)); }
 
 static atomic_int cached_pid;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static _Atomic(hr_mutex *) fork_locks[8];
+static hr_mutex fork_list = HR_MUTEX_INIT; /* held from prepare to parent: no lock joins the list in the midst of a fork */
+static hr_mutex *fork_locks[8];
 
 static void fork_prepare(void)
 {
+    hr__lock(&fork_list);
     for (int i = 0; i < HR_LEN(fork_locks); i++)
         if (fork_locks[i])
             hr__lock(fork_locks[i]);
@@ -192,6 +194,7 @@ static void fork_parent(void)
     for (int i = HR_LEN(fork_locks) - 1; i >= 0; i--)
         if (fork_locks[i])
             hr__unlock(fork_locks[i]);
+    hr__unlock(&fork_list);
 }
 
 static void fork_child(void)
@@ -204,14 +207,16 @@ static void fork_register(void) { must(pthread_atfork(fork_prepare, fork_parent,
 
 void hr__mutex_survives_fork(hr_mutex *m)
 {
-    for (int i = 0; i < HR_LEN(fork_locks); i++) {
-        hr_mutex *none = NULL;
-        if (atomic_compare_exchange_strong(&fork_locks[i], &none, m)) {
-            pthread_once(&fork_once, fork_register);
-            return;
-        }
-    }
-    abort(); /* make the list longer */
+    int i = 0;
+
+    pthread_once(&fork_once, fork_register);
+    hr__lock(&fork_list);
+    while (i < HR_LEN(fork_locks) && fork_locks[i])
+        i++;
+    if (i == HR_LEN(fork_locks))
+        abort(); /* make the list longer */
+    fork_locks[i] = m;
+    hr__unlock(&fork_list);
 }
 
 int hr__pid(void)
