@@ -74,7 +74,7 @@ static void scan_all(const hr_format *format, const void *options, const char *n
     hr_status st;
 
     REQUIRE(hr__source_new_memory(name, data, (int64_t)size, NULL, &source, &err) == HR_OK, &err);
-    st = format->open(source, options, NULL, NULL, &f, &err);
+    st = format->open(source, &(hr_open){ .options = options }, &f, &err);
     REQUIRE(!st || (st == err.status && strstr(err.text, name)), &err);
     for (int i = 0; !st && i < HR_MIN(f->n_fragments, MAX_FRAGMENTS); i++)
         read_fragment(f, i);

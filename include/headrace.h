@@ -229,6 +229,31 @@ HR_API HR_MUST_USE hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_
 /* Column `names[i]` of the input becomes column i, called `new_names[i]` (new_names NULL: the same names). */
 HR_API HR_MUST_USE hr_status hr_plan_project(hr_plan *in, const char *const *names, const char *const *new_names, int n,
                                              hr_plan **out, hr_error *err);
+/* Expressions over columns: immutable trees, counted. They have no types until they stand in a plan. */
+typedef struct hr_expr hr_expr;
+HR_API hr_expr *hr_expr_ref(hr_expr *e);
+HR_API void hr_expr_unref(hr_expr *e); /* NULL is fine */
+HR_API HR_MUST_USE hr_status hr_expr_column(const char *name, hr_expr **out, hr_error *err);
+/* A constant: the one row of this array. Takes both structs, even on failure. */
+HR_API HR_MUST_USE hr_status hr_expr_literal(struct ArrowSchema *type, struct ArrowArray *value, hr_expr **out,
+                                             hr_error *err);
+HR_API HR_MUST_USE hr_status hr_expr_int(int64_t v, hr_expr **out, hr_error *err);
+HR_API HR_MUST_USE hr_status hr_expr_double(double v, hr_expr **out, hr_error *err);
+HR_API HR_MUST_USE hr_status hr_expr_string(const char *v, hr_expr **out, hr_error *err);
+/* A function of a fixed list (`headrace functions`): "add", "less", "and", "is_in", "cast", ... `settings`: n_settings strings
+ * "name=value" by its options. Shares args. HR_NOT_FOUND names the function. */
+HR_API HR_MUST_USE hr_status hr_expr_call(const char *function, hr_expr *const *args, int n_args,
+                                          const char *const *settings, int n_settings, hr_expr **out, hr_error *err);
+HR_API HR_MUST_USE hr_status hr_expr_print(const hr_expr *e, char **out,
+                                           hr_error *err); /* *out is new: hr_string_free() */
+
+/* The rows for which the expression is true (not those for which it is null). Where the input is a reader that has
+ * statistics, what they rule out is not read. Shares e. */
+HR_API HR_MUST_USE hr_status hr_plan_filter_expr(hr_plan *in, hr_expr *e, hr_plan **out, hr_error *err);
+/* All columns, and `names[i]` = exprs[i] behind them, or in the place of a column of that name. All see the input's columns. */
+HR_API HR_MUST_USE hr_status hr_plan_with_columns(hr_plan *in, const char *const *names, hr_expr *const *exprs, int n,
+                                                  hr_plan **out, hr_error *err);
+
 /* The first n rows. */
 HR_API HR_MUST_USE hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err);
 /* All rows of ins[0], then ins[1], ...; schemas must be equal (HR_TYPE names column and types). The same plan may stand

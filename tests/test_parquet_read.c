@@ -298,7 +298,7 @@ static hr_scan_file *open_file(const char *path, const hr_projection *projection
     hr_scan_file *f = NULL;
 
     DO(hr__source_open(path, NULL, &source, &err));
-    DO(hr__format_parquet.open(source, NULL, projection, NULL, &f, &err));
+    DO(hr__format_parquet.open(source, &(hr_open){ .projection = projection }, &f, &err));
     hr__source_unref(source);
     return f;
 }
@@ -511,13 +511,13 @@ static void test_projection(void **state)
     assert_same_array(t->columns[1], want);
     hr__array_unref(want);
     hr_table_unref(t);
-    DO(f->cls->project(f, &nothing, NULL, &other, &err));
+    DO(f->cls->project(f, &(hr_open){ .projection = &nothing }, &other, &err));
     DO(read_all(other, 1 << 20, 40, &t, &err));
     assert_int_equal(t->n_rows, ROWS);
     assert_int_equal(t->schema->n, 0);
     hr_table_unref(t);
     hr__scan_file_unref(other);
-    assert_status(f->cls->project(f, &wrong, NULL, &other, &err), HR_NOT_FOUND, &err);
+    assert_status(f->cls->project(f, &(hr_open){ .projection = &wrong }, &other, &err), HR_NOT_FOUND, &err);
     assert_contains(err.text, "no column 'nowhere', there are 'id'");
     hr__scan_file_unref(f);
 }
@@ -594,7 +594,7 @@ static hr_status read_with_faults(void *context, hr_error *err)
     hr_status st = HR_OK;
 
     HR_GO(hr__source_open(context, NULL, &source, err));
-    HR_GO(hr__format_parquet.open(source, NULL, NULL, NULL, &f, err));
+    HR_GO(hr__format_parquet.open(source, &(hr_open){ 0 }, &f, err));
     HR_GO(f->cls->read(f, 0, 40, 10, &mem, &r, err));
     do {
         hr_table_unref(t);
@@ -924,7 +924,7 @@ static hr_status read_made(void *context, hr_error *err)
     hr_status st = HR_OK;
 
     HR_GO(hr__source_new_memory("made.parquet", w->data, w->n, NULL, &source, err));
-    HR_GO(hr__format_parquet.open(source, NULL, NULL, NULL, &f, err));
+    HR_GO(hr__format_parquet.open(source, &(hr_open){ 0 }, &f, err));
     HR_GO(read_all(f, 1 << 20, 0, &t, err));
     strcpy(err->text, values_text(t->columns[0]));
 done:
@@ -1005,7 +1005,7 @@ static void test_no_file(void **state)
         hr_source *source = NULL;
 
         DO(hr__source_new_memory("x.parquet", cases[i].data, cases[i].n, NULL, &source, &err));
-        assert_status(hr__format_parquet.open(source, NULL, NULL, NULL, &f, &err), cases[i].st, &err);
+        assert_status(hr__format_parquet.open(source, &(hr_open){ 0 }, &f, &err), cases[i].st, &err);
         assert_contains(err.text, cases[i].text);
         hr__source_unref(source);
         hr_error_clear(&err);

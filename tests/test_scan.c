@@ -55,7 +55,7 @@ static hr_status read_scan(hr_scan *s, const hr_projection *projection, int64_t 
     for (int i = 0; i < hr__scan_n_files(s); i++) {
         hr__scan_file_unref(f);
         f = NULL;
-        HR_GO(hr__scan_open(s, i, projection, NULL, &f, err));
+        HR_GO(hr__scan_open(s, i, &(hr_open){ .projection = projection }, &f, err));
         assert_int_equal(f->file, i);
         for (int k = 0; k < f->n_fragments; k++) {
             hr__reader_close(r);
@@ -400,7 +400,7 @@ static void test_range(void **state)
     for (int64_t i = 0; i < n; i++)
         assert_int_equal(((const int64_t *)(const void *)hr__array_values(t->columns[0]))[i], i);
     hr_table_unref(t);
-    assert_ok(hr__scan_open(s, 0, NULL, NULL, &f, &err), &err);
+    assert_ok(hr__scan_open(s, 0, &(hr_open){ 0 }, &f, &err), &err);
     assert_int_equal(f->n_fragments, 2);
     assert_ok(f->cls->fragment(f, 1, &info, &err), &err);
     assert_int_equal(info.n_rows, 77);

@@ -76,7 +76,7 @@ static hr_status open_text(const char *name, const void *data, int64_t n, bool d
     hr__options_default(format->options, options[drop]);
     HR_GO(hr__options_parse(format->options, &setting, 1, options[drop], err));
     HR_GO(hr__source_new_memory(name, data, n, NULL, &source, err));
-    HR_GO(format->open(source, options[drop], NULL, NULL, out, err));
+    HR_GO(format->open(source, &(hr_open){ .options = options[drop] }, out, err));
 done:
     hr__source_unref(source);
     return st;

@@ -32,9 +32,11 @@ static int64_t rows_of_ticket(const hr_stage *s, const hr_fragment *f)
 /* Opens the next file if none is open. */
 static hr_status open_next(hr_stage *s, hr_error *err)
 {
+    const hr_open how = { .projection = &s->columns, .account = s->run->account };
+
     while (s->at_file < hr__scan_n_files(s->scan)) {
         if (!s->open_file) {
-            HR_TRY(hr__scan_open(s->scan, s->at_file, &s->columns, s->run->account, &s->open_file, err));
+            HR_TRY(hr__scan_open(s->scan, s->at_file, &how, &s->open_file, err));
             atomic_fetch_add_explicit(&s->files_opened, 1, memory_order_relaxed);
         }
         if (s->at_fragment < s->open_file->n_fragments)

@@ -111,3 +111,11 @@ void hr__reader_close(hr_reader *r)
     if (r)
         r->cls->close(r);
 }
+
+void hr__piece_clear(hr_piece *p)
+{
+    hr__buffer_unref(p->bytes);
+    if (p->notes && p->notes_free)
+        p->notes_free(p->notes);
+    *p = (hr_piece){ 0 };
+}

@@ -16,12 +16,14 @@
 
 #include "codec/codec.h"
 #include "core/core.h"
+#include "expr/expr.h"
 #include "io/io.h"
 
 /* --- formats */
 
 typedef struct hr_scan_file hr_scan_file;
 typedef struct hr_reader hr_reader;
+typedef struct hr_writer hr_writer;
 
 typedef struct hr_fragment {
     int64_t n_rows;       /* -1: known only by reading */
@@ -36,6 +38,19 @@ typedef struct hr_projection {
     const char *const *names;
 } hr_projection;
 
+/* How a file is to be opened. Zero: all of it, with default options. Everything is borrowed while the call runs. */
+typedef struct hr_open {
+    const void *options;             /* the format's, with defaults filled; outlives the file. NULL: it has none */
+    const hr_projection *projection; /* NULL: all columns */
+    /* Rows for which this is not true may be left out (not must): the reader may skip what statistics or an index rule out.
+     * Rows that do come out keep their coordinates. Columns of it need not be projected. NULL: all rows. */
+    hr_expr *filter;
+    /* The scan's schema, where it is known: what a format without types of its own (CSV, JSON) is to read the columns as.
+     * NULL: infer. A value that does not fit is an error naming file, line, column, expected and found. */
+    hr_schema *schema;
+    hr_account *account;
+} hr_open;
+
 /* One opened file. Made by a format; immutable once open, so that threads share it. Formats embed this struct first. */
 typedef struct hr_scan_file_class {
     hr_status (*fragment)(hr_scan_file *f, int fragment, hr_fragment *out, hr_error *err);
@@ -45,8 +60,7 @@ typedef struct hr_scan_file_class {
     /* NULL: no hint. Tells the system that this fragment will be read soon. */
     void (*ahead)(hr_scan_file *f, int fragment);
     /* The same file with other columns, without reading it again. NULL: the file is opened anew. */
-    hr_status (*project)(hr_scan_file *f, const hr_projection *projection, hr_account *account, hr_scan_file **out,
-                         hr_error *err);
+    hr_status (*project)(hr_scan_file *f, const hr_open *how, hr_scan_file **out, hr_error *err);
     void (*close)(hr_scan_file *f); /* frees what the class added, not `f`; may see a file that is not whole */
 } hr_scan_file_class;
 
@@ -77,6 +91,40 @@ struct hr_reader {
 hr_status hr__reader_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err) HR_MUST_USE;
 void hr__reader_close(hr_reader *r); /* NULL is fine */
 
+/* --- writers
+ *
+ * Rows become bytes in two steps: `encode` turns a table into a *piece* (a row group, some lines, some records), on any thread and
+ * for many tables at once; `add` appends pieces to a file, serially and in order. So encoding uses all threads, and what stands
+ * in a file depends on the rows alone. */
+
+/* Encoded rows. The writer's own until it was added. */
+typedef struct hr_piece {
+    hr_buffer *bytes; /* to be written as they are; NULL: none */
+    int64_t n_rows;
+    void *notes; /* the format's: what its footer needs to know; NULL: none */
+    void (*notes_free)(void *notes);
+} hr_piece;
+void hr__piece_clear(hr_piece *p);
+
+typedef struct hr_writer_class {
+    size_t file_bytes; /* of the state of one open file: zeroed before `begin` */
+    hr_status (*encode)(const hr_writer *w, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err);
+    hr_status (*begin)(const hr_writer *w, void *file, hr_sink *sink, hr_error *err); /* NULL: nothing before */
+    hr_status (*add)(const hr_writer *w, void *file, hr_sink *sink, hr_piece *p, hr_error *err); /* NULL: the bytes */
+    hr_status (*finish)(const hr_writer *w, void *file, hr_sink *sink, hr_error *err); /* NULL: nothing behind */
+    void (*file_clear)(const hr_writer *w, void *file); /* NULL: nothing to free; runs always */
+    void (*free)(hr_writer *w);                         /* frees all of it */
+} hr_writer_class;
+
+/* Immutable; used by all threads. */
+struct hr_writer {
+    const hr_writer_class *cls;
+    const char *suffix;     /* of file names: ".parquet", ".csv.gz" */
+    int64_t piece_rows;     /* a table for `encode` has so many rows (but the last of a file); 0: any number */
+    int64_t piece_bytes;    /* > 0: and is cut where it passes so many bytes */
+    bool file_for_each_row; /* images: `encode` gets one row, and the file is that piece */
+};
+
 typedef struct hr_format {
     const char *name;
     const char *suffixes; /* separated by blanks, without dots */
@@ -88,8 +136,12 @@ typedef struct hr_format {
             head); /* bits of the head that match, the most certain format wins; looks, never consumes. NULL: by suffix only */
     /* Opens a file: reads what is needed to know schema and fragments (a footer). Shares source. `options`: of `options`
      * above, with defaults filled; outlives the file. HR_INVALID names a projected column that is not there. */
-    hr_status (*open)(hr_source *source, const void *options, const hr_projection *projection, hr_account *account,
-                      hr_scan_file **out, hr_error *err);
+    hr_status (*open)(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err);
+    /* Begins a family of files of one schema: see hr_writer. NULL: this format is only read. `options`: of write_options, with
+     * defaults filled; copied if needed. HR_TYPE names a column that cannot be written. */
+    const hr_option *write_options; /* NULL: none */
+    size_t write_options_bytes;
+    hr_status (*create)(hr_schema *schema, const void *options, hr_account *account, hr_writer **out, hr_error *err);
 } hr_format;
 
 extern const hr_format hr__format_parquet, hr__format_text;
@@ -120,9 +172,8 @@ const char *hr__scan_file_name(const hr_scan *s, int file); /* borrowed; "memory
 hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err) HR_MUST_USE;
 /* Opens file i; readers give the projected columns of the *scan's* schema, in the projection's order. A file that lacks a column or
  * has another type is HR_TYPE: both files, the column, both types. Its origins have file = i. The first file, if it was
- * opened for the schema, is not parsed again. */
-hr_status hr__scan_open(hr_scan *s, int file, const hr_projection *projection, hr_account *account, hr_scan_file **out,
-                        hr_error *err) HR_MUST_USE;
+ * opened for the schema, is not parsed again. Of `how` projection, filter and account count. */
+hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err) HR_MUST_USE;
 /* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */
 hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
 void hr__scan_describe(const hr_scan *s, hr_text *out); /* "read_parquet [3 files, 12.4 MB] a.parquet ..." */

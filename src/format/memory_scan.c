@@ -172,20 +172,20 @@ static hr_status memory_schema(hr_scan *base, hr_schema **out, hr_error *err)
     return HR_OK;
 }
 
-static hr_status memory_open(hr_scan *base, int file, const hr_projection *projection, hr_account *account,
-                             hr_scan_file **out, hr_error *err)
+static hr_status memory_open(hr_scan *base, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
+    const hr_projection *projection = how->projection;
     memory_scan *s = (memory_scan *)base;
     hr_status st = HR_OK;
     memory_file *f;
 
     (void)file;
-    HR_TRY(hr__scan_file_new(&memory_file_class, sizeof *f, s->kind, account, out, err));
+    HR_TRY(hr__scan_file_new(&memory_file_class, sizeof *f, s->kind, how->account, out, err));
     f = (memory_file *)*out;
     f->scan = s;
     hr__scan_ref(base);
     HR_GO(hr__scan_project(s->schema, projection, &f->base.schema, err));
-    f->columns = hr__alloc(account, (size_t)f->base.schema->n * sizeof *f->columns);
+    f->columns = hr__alloc(how->account, (size_t)f->base.schema->n * sizeof *f->columns);
     if (!f->columns)
         HR_GO(hr__error_memory(err, s->kind, f->base.schema->n * (int64_t)sizeof *f->columns));
     for (int i = 0; i < f->base.schema->n; i++)

@@ -10,8 +10,7 @@
 
 /* --------------------------------------------------------------------------------------------------------------- files */
 
-static hr_status file_new(hr_source *source, pq_meta *meta, const hr_projection *projection, hr_account *account,
-                          hr_scan_file **out, hr_error *err);
+static hr_status file_new(hr_source *source, pq_meta *meta, const hr_open *how, hr_scan_file **out, hr_error *err);
 
 static hr_status parquet_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
 {
@@ -41,12 +40,11 @@ static void parquet_ahead(hr_scan_file *base, int fragment)
     }
 }
 
-static hr_status parquet_project(hr_scan_file *base, const hr_projection *projection, hr_account *account,
-                                 hr_scan_file **out, hr_error *err)
+static hr_status parquet_project(hr_scan_file *base, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     pq_file *f = (pq_file *)base;
 
-    return file_new(f->source, f->meta, projection, account, out, err);
+    return file_new(f->source, f->meta, how, out, err);
 }
 
 static void parquet_close(hr_scan_file *base)
@@ -75,20 +73,19 @@ static const hr_scan_file_class parquet_file_class = {
 };
 
 /* Shares source and meta. */
-static hr_status file_new(hr_source *source, pq_meta *meta, const hr_projection *projection, hr_account *account,
-                          hr_scan_file **out, hr_error *err)
+static hr_status file_new(hr_source *source, pq_meta *meta, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     hr_status st = HR_OK;
     pq_file *f;
 
     *out = NULL;
-    HR_TRY(hr__scan_file_new(&parquet_file_class, sizeof *f, source->name, account, out, err));
+    HR_TRY(hr__scan_file_new(&parquet_file_class, sizeof *f, source->name, how->account, out, err));
     f = (pq_file *)*out;
     hr__mutex_init(&f->lock);
     f->source = hr__source_ref(source);
     f->meta = pq__meta_ref(meta);
-    HR_GO(pq__schema_new(meta, projection, source->name, account, &f->schema, err));
-    f->shared = hr__zalloc(account, (size_t)f->schema->n_leaves * sizeof *f->shared);
+    HR_GO(pq__schema_new(meta, how->projection, source->name, how->account, &f->schema, err));
+    f->shared = hr__zalloc(how->account, (size_t)f->schema->n_leaves * sizeof *f->shared);
     if (!f->shared)
         HR_GO(hr__error_memory(err, source->name, f->schema->n_leaves * (int64_t)sizeof *f->shared));
     f->base.schema = hr__schema_ref(f->schema->arrow);
@@ -105,16 +102,14 @@ done:
     return st;
 }
 
-static hr_status parquet_open(hr_source *source, const void *options, const hr_projection *projection,
-                              hr_account *account, hr_scan_file **out, hr_error *err)
+static hr_status parquet_open(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     hr_status st = HR_OK;
     pq_meta *meta = NULL;
 
-    (void)options;
     *out = NULL;
-    HR_GO(pq__meta_read(source, account, &meta, err));
-    HR_GO(file_new(source, meta, projection, account, out, err));
+    HR_GO(pq__meta_read(source, how->account, &meta, err));
+    HR_GO(file_new(source, meta, how, out, err));
 done:
     pq__meta_unref(meta);
     return st;

@@ -41,15 +41,16 @@ hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err)
     return s->cls->schema(s, out, err);
 }
 
-hr_status hr__scan_open(hr_scan *s, int file, const hr_projection *projection, hr_account *account, hr_scan_file **out,
-                        hr_error *err)
+hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
+    hr_open mine = *how;
+
     *out = NULL;
     if (file < 0 || file >= s->n_files)
         return hr_error_set(err, HR_BUG, "file %d of a scan of %d", file, s->n_files);
-    if (projection && projection->n < 0)
-        projection = NULL;
-    HR_TRY(s->cls->open(s, file, projection, account, out, err));
+    if (mine.projection && mine.projection->n < 0)
+        mine.projection = NULL;
+    HR_TRY(s->cls->open(s, file, &mine, out, err));
     if ((*out)->file != file) /* the first file is shared, and right already */
         (*out)->file = file;
     return HR_OK;
@@ -274,15 +275,17 @@ static hr_status add_path(hr_scan_file *inner, const char *column, int at, hr_ac
 
 static const char *path_of(const file_scan *s, int file) { return s->paths.items[file].path; }
 
-static hr_status open_file(file_scan *s, int file, const hr_projection *projection, hr_account *account,
-                           hr_scan_file **out, hr_error *err)
+/* Of `how` its options are the scan's. */
+static hr_status open_file(file_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
+    hr_open mine = *how;
     hr_source *source = NULL;
     hr_status st = HR_OK;
 
     *out = NULL;
-    HR_GO(hr__source_open(path_of(s, file), account, &source, err));
-    HR_GO(s->format->open(source, s->options, projection, account, out, err));
+    mine.options = s->options;
+    HR_GO(hr__source_open(path_of(s, file), how->account, &source, err));
+    HR_GO(s->format->open(source, &mine, out, err));
     (*out)->file = file;
 done:
     hr__source_unref(source);
@@ -297,7 +300,7 @@ static hr_status first_file(file_scan *s, hr_scan_file **out, hr_error *err)
     *out = atomic_load_explicit(&s->first, memory_order_acquire);
     if (*out)
         return HR_OK;
-    HR_TRY(open_file(s, 0, NULL, NULL, out, err));
+    HR_TRY(open_file(s, 0, &(hr_open){ 0 }, out, err));
     if (!atomic_compare_exchange_strong(&s->first, &none, *out)) { /* another thread was faster */
         hr__scan_file_unref(*out);
         *out = none;
@@ -396,7 +399,7 @@ static hr_status column_missing(file_scan *s, int file, const hr_projection *pro
     hr_text type = { 0 };
     hr_status st = HR_OK;
 
-    HR_GO(open_file(s, file, NULL, NULL, &all, err));
+    HR_GO(open_file(s, file, &(hr_open){ 0 }, &all, err));
     for (int i = 0; i < projection->n; i++) {
         const char *name = projection->names[i];
 
@@ -414,16 +417,19 @@ done:
 }
 
 /* A file that is not the first: with the scan's columns, checked. */
-static hr_status open_other(file_scan *s, int file, const hr_projection *projection, const hr_schema *schema,
-                            hr_account *account, hr_scan_file **out, hr_error *err)
+static hr_status open_other(file_scan *s, int file, const hr_open *how, hr_schema *schema, hr_scan_file **out,
+                            hr_error *err)
 {
+    hr_open mine = *how;
     hr_source *source = NULL;
     hr_status st = HR_OK;
 
-    HR_GO(hr__source_open(path_of(s, file), account, &source, err));
-    st = s->format->open(source, s->options, projection, account, out, err);
+    mine.options = s->options;
+    mine.schema = schema;
+    HR_GO(hr__source_open(path_of(s, file), how->account, &source, err));
+    st = s->format->open(source, &mine, out, err);
     if (st == HR_NOT_FOUND) /* of the file itself it cannot be: it is open */
-        st = column_missing(s, file, projection, schema, err);
+        st = column_missing(s, file, how->projection, schema, err);
     if (st)
         goto done;
     HR_GO(check_types(s, *out, file, schema, err));
@@ -432,39 +438,45 @@ done:
     return st;
 }
 
-static hr_status open_inner(file_scan *s, int file, const hr_projection *projection, bool all, const hr_schema *schema,
-                            hr_account *account, hr_scan_file **out, hr_error *err)
+static hr_status open_inner(file_scan *s, int file, const hr_open *how, bool all, hr_schema *schema, hr_scan_file **out,
+                            hr_error *err)
 {
+    hr_open mine = *how;
     hr_scan_file *first;
 
     if (file > 0)
-        return open_other(s, file, projection, schema, account, out, err);
+        return open_other(s, file, how, schema, out, err);
     HR_TRY(first_file(s, &first, err));
     if (all && !first->cls->project) {
         *out = hr__scan_file_ref(first);
         return HR_OK;
     }
+    if (all)
+        mine.projection = NULL;
+    mine.options = s->options;
+    mine.schema = first->schema;
     if (first->cls->project)
-        return first->cls->project(first, all ? NULL : projection, account, out, err);
-    return open_file(s, 0, projection, account, out, err);
+        return first->cls->project(first, &mine, out, err);
+    return open_file(s, 0, &mine, out, err);
 }
 
-static hr_status files_open(hr_scan *base, int file, const hr_projection *projection, hr_account *account,
-                            hr_scan_file **out, hr_error *err)
+static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     file_scan *s = (file_scan *)base;
+    hr_open mine = *how;
     hr_schema *schema = NULL;
     hr_scan_file *f = NULL;
     inner in = { 0 };
     hr_status st = HR_OK;
 
     HR_GO(files_schema(base, &schema, err));
-    HR_GO(inner_names(s, schema, projection, &in, err));
-    HR_GO(open_inner(s, file, &in.projection, !projection, schema, account, &f, err));
+    HR_GO(inner_names(s, schema, how->projection, &in, err));
+    mine.projection = &in.projection;
+    HR_GO(open_inner(s, file, &mine, !how->projection, schema, &f, err));
     if (f->file != file)
         f->file = file; /* its origins carry the number, also under a path column */
     if (in.path_at >= 0) {
-        st = add_path(f, s->path_column, in.path_at, account, out, err);
+        st = add_path(f, s->path_column, in.path_at, how->account, out, err);
         f = NULL; /* taken */
     } else {
         *out = f;
@@ -489,7 +501,7 @@ static hr_status files_count(hr_scan *base, int64_t *out, hr_error *err)
         int64_t rows;
 
         if (!first)
-            HR_TRY(open_file(s, i, &nothing, NULL, &f, err));
+            HR_TRY(open_file(s, i, &(hr_open){ .projection = &nothing }, &f, err));
         rows = first ? first->n_rows : f->n_rows;
         hr__scan_file_unref(f);
         if (rows < 0)

@@ -6,8 +6,7 @@
 
 typedef struct hr_scan_class {
     hr_status (*schema)(hr_scan *s, hr_schema **out, hr_error *err);
-    hr_status (*open)(hr_scan *s, int file, const hr_projection *projection, hr_account *account, hr_scan_file **out,
-                      hr_error *err);
+    hr_status (*open)(hr_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err);
     hr_status (*count)(hr_scan *s, int64_t *out, hr_error *err);
     const char *(*file_name)(const hr_scan *s, int file);
     void (*describe)(const hr_scan *s, hr_text *out);

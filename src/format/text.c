@@ -350,8 +350,7 @@ done:
     return st;
 }
 
-static hr_status text_open(hr_source *source, const void *options, const hr_projection *projection, hr_account *account,
-                           hr_scan_file **out, hr_error *err)
+static hr_status text_open(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     hr_status st = HR_OK;
     text_file *f = NULL;
@@ -360,16 +359,16 @@ static hr_status text_open(hr_source *source, const void *options, const hr_proj
 
     *out = NULL;
     HR_GO(hr__source_read_some(source, head, 0, sizeof head, &n, err));
-    HR_GO(hr__scan_file_new(&text_file_class, sizeof *f, source->name, account, out, err));
+    HR_GO(hr__scan_file_new(&text_file_class, sizeof *f, source->name, how->account, out, err));
     f = (text_file *)*out;
     f->source = hr__source_ref(source);
-    f->options = *(const text_options *)options;
+    f->options = *(const text_options *)how->options;
     f->codec = hr__codec_guess(source->name, (hr_view){ head, n });
     f->base.n_rows = source->n_bytes == 0 ? 0 : -1;
     f->base.n_fragments = source->n_bytes == 0 ? 0 : 1;
     if (!f->codec)
         f->base.n_fragments = (int)(HR_ROUND_UP(source->n_bytes, FRAGMENT_BYTES) / FRAGMENT_BYTES);
-    HR_GO(text_schema(projection, source->name, &f->base.schema, err));
+    HR_GO(text_schema(how->projection, source->name, &f->base.schema, err));
 done:
     if (st) {
         hr__scan_file_unref(*out);

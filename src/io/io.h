@@ -78,6 +78,24 @@ hr_status hr__stream_new(hr_source *source, hr_account *account, hr_stream **out
 hr_status hr__stream_read(hr_stream *s, void *out, int64_t n, int64_t *n_read, hr_error *err) HR_MUST_USE;
 void hr__stream_close(hr_stream *s); /* NULL is fine */
 
+/* --- sinks: sink.c
+ *
+ * A file being written. It appears under its name whole, by `commit`, or not at all: until then its bytes stand in a file without a
+ * name (O_TMPFILE), or, where the file system has none, in a hidden one beside it. Belongs to one thread at a time. */
+
+typedef struct hr_sink hr_sink;
+/* Makes missing folders. `replace`: an existing file is replaced by commit; else commit fails with HR_IO saying that it exists. */
+hr_status hr__sink_open(const char *url, bool replace, hr_account *account, hr_sink **out, hr_error *err) HR_MUST_USE;
+hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n,
+                         hr_error *err) HR_MUST_USE; /* buffered; names the file */
+/* Over bytes written before (a header that is known at the end). */
+hr_status hr__sink_write_at(hr_sink *s, int64_t at, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
+int64_t hr__sink_bytes(const hr_sink *s); /* written so far: where the next byte goes */
+const char *hr__sink_name(const hr_sink *s);
+hr_status hr__sink_commit(hr_sink *takes,
+                          hr_error *err) HR_MUST_USE; /* takes it, even on failure; then nothing is left */
+void hr__sink_drop(hr_sink *takes);                   /* nothing is left of it; NULL is fine */
+
 /* --- lists of files: glob.c */
 
 typedef struct hr_path {
