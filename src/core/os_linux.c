@@ -178,8 +178,8 @@ void hr__thread_join(hr_thread t) { must(pthread_join(t, NULL)); }
 
 static atomic_int cached_pid;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static hr_mutex fork_list =
-    HR_MUTEX_INIT; /* held from prepare to parent: no lock joins the list in the midst of a fork */
+/* Held from prepare to parent: no lock joins the list in the midst of a fork. */
+static hr_mutex fork_list = HR_MUTEX_INIT;
 static hr_mutex *fork_locks[8];
 
 static void fork_prepare(void)
