@@ -26,7 +26,7 @@ say = @printf '\033[1m==> %s\033[0m\n' '$(1)'
 PACKAGE := $(shell find include src python meson.build meson.options pyproject.toml \
              -name __pycache__ -prune -o -not -name '*.pyc' -print 2>/dev/null)
 C_FILES = $(shell find include src python/src tests fuzz examples bench -name '*.[ch]' -not -path '*/data/*' 2>/dev/null)
-PY_FILES = $(wildcard python tests examples bench fuzz)
+PY_FILES = $(wildcard python tests examples bench fuzz docs)
 
 .PHONY: help
 help:
@@ -168,6 +168,11 @@ py-test: lib py
 comma := ,
 
 # ---------------------------------------------------------------------------------------------- the rest
+
+.PHONY: docs
+docs: lib
+	$(call say,option tables of docs/formats)
+	@$(PY) docs/make_options.py
 
 .PHONY: quickstart
 quickstart:

@@ -35,6 +35,13 @@ static hr_status print_one(const char *name, hr_error *err)
     if (text.failed)
         HR_FAIL(HR_NO_MEMORY, "no memory for the text of the options");
     printf("options:%s%s", text.n ? "\n" : " none\n", text.n ? text.data : "");
+    hr__text_clear(&text);
+    if (format->write_options)
+        hr__options_print(format->write_options, &text);
+    if (text.failed)
+        HR_FAIL(HR_NO_MEMORY, "no memory for the text of the options");
+    if (format->create)
+        printf("write options:%s%s", text.n ? "\n" : " none\n", text.n ? text.data : "");
 done:
     hr__text_clear(&text);
     return st;

@@ -10,7 +10,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("HEADRACE_BUILD", ROOT / "build" / "release"))
-PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md"))]
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md"))]
+
+
+FORMAT_PAGES = [p for p in PAGES if p.startswith("docs/formats/")]
+USER_PAGES = [p for p in PAGES if p.startswith("docs/") and "adding" not in p and "ARCHITECTURE" not in p]
 
 
 def block(page, language):
@@ -39,6 +43,28 @@ def test_the_readme_in_c(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "2 columns of 64 rows" and lines[-1] == "2 columns of 16 rows" and len(lines) == 157
+
+
+@pytest.mark.parametrize("page", USER_PAGES)
+def test_the_examples_of_a_page(page, tmp_path):
+    """All ```python blocks of a page are one program, run in an empty folder."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    assert blocks or page not in FORMAT_PAGES, "a page about a format shows how it is used"
+    for module in set(re.findall(r"^import (torch|PIL|zarr|h5py|duckdb)", "\n".join(blocks), re.MULTILINE)):
+        pytest.importorskip(module)
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(blocks))
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_options_of_the_format_pages():
+    command = BUILD / "src" / "cli" / "headrace"
+    if not command.exists():
+        pytest.skip("needs build/release (make lib)")
+    make = [sys.executable, ROOT / "docs" / "make_options.py", "--check", "--command", command]
+    done = subprocess.run(make, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES)
