@@ -18,9 +18,19 @@ static const char hello[] = "hello hello hello hello\n";
     "\x28\xb5\x2f\xfd\x04\x68\x6d\x00\x00\x38\x68\x65\x6c\x6c\x6f\x20\x0a\x01\x00\x99\x4b\x11\xa8\x7c\x2e\xa8"
 #define SNAPPY_HELLO "\x18\x14\x68\x65\x6c\x6c\x6f\x20\x42\x06\x00\x00\x0a"
 
-/* by hand: six literals, a match of 17, one literal; and the same as two blocks of Hadoop's */
-#define LZ4_HELLO "\x6dhello \6\0\x10\n"
-#define LZ4_FRAMED_HELLO "\0\0\0\6\0\0\0\7\x60hello \0\0\0\x12\0\0\0\x0b\x67hello \6\0\x10\n"
+/* by hand: six literals, a match of 13, five literals; and the same as two blocks of Hadoop's */
+#define LZ4_HELLO                                                                                                      \
+    "\x69hello \6\0\x50"                                                                                               \
+    "ello\n"
+#define LZ4_FRAMED_HELLO                                                                                               \
+    "\0\0\0\6\0\0\0\7\x60hello \0\0\0\x12\0\0\0\x0f\x63hello \6\0\x50"                                                 \
+    "ello\n"
+
+/* with the content's checksum; and by brotli */
+#define LZ4_FRAME_HELLO                                                                                                \
+    "\x04\x22\x4d\x18\x64\x40\xa7\x0f\x00\x00\x00\x69\x68\x65\x6c\x6c\x6f\x20\x06\x00\x50\x65\x6c\x6c\x6f\x0a"         \
+    "\x00\x00\x00\x00\xe2\xff\x03\x42"
+#define BROTLI_HELLO "\x1b\x17\x00\x00\xa4\x14\x40\x72\x10\x45\x94\xa9\xc3\x73\xfa\x0b"
 
 #define BYTES(s) { (const uint8_t *)(s), (int64_t)sizeof(s) - 1 }
 
@@ -59,14 +69,25 @@ static const struct {
     { "lz4", BYTES(LZ4_HELLO), 23, HR_BAD_DATA, "lz4: malformed block" },
     { "lz4", BYTES(LZ4_HELLO), 25, HR_BAD_DATA, "makes 24 bytes, 25 are announced" },
     { "lz4", BYTES("\x6dhello \7\0\x10\n"), 24, HR_BAD_DATA, "malformed" }, /* a match before the beginning */
-    { "lz4", BYTES("\x6dhello \0\0\x10\n"), 24, HR_BAD_DATA, "malformed" },
     { "lz4", BYTES("\x6dhello \6"), 24, HR_BAD_DATA, "malformed" },
     { "lz4", BYTES("\x6fhello \6\0\xff"), 24, HR_BAD_DATA, "malformed" },
     { "lz4", BYTES("\xf0\xff\xff"), 24, HR_BAD_DATA, "malformed" },
-    { "lz4", BYTES(""), 1, HR_BAD_DATA, "lz4: makes 0 bytes, 1 are announced" },
+    { "lz4", BYTES(""), 1, HR_BAD_DATA, "lz4: malformed block" },
     { "lz4_hadoop", BYTES(LZ4_HELLO), 0, HR_OK, "" },
     { "lz4_hadoop", BYTES(LZ4_FRAMED_HELLO), 0, HR_OK, "" },
-    { "brotli", BYTES("anything"), 8, HR_UNSUPPORTED, "compressed by brotli: this build is without brotli" },
+    { "lz4_frame", BYTES(LZ4_FRAME_HELLO), 0, HR_OK, "" },
+    { "lz4_frame", BYTES(LZ4_FRAME_HELLO LZ4_FRAME_HELLO), 48, HR_OK, "" },
+    { "lz4_frame", BYTES(LZ4_FRAME_HELLO), 23, HR_BAD_DATA, "lz4: makes more than the 23 bytes announced" },
+    { "lz4_frame", BYTES(LZ4_FRAME_HELLO), 25, HR_BAD_DATA, "lz4: makes 24 bytes, 25 are announced" },
+    { "lz4_frame", BYTES("\x04\x22\x4d\x18\x60\x40"), 25, HR_BAD_DATA, "lz4: the last frame is cut short" },
+    { "lz4_frame", BYTES("garbage"), 25, HR_BAD_DATA, "lz4: ERROR_frameType_unknown" },
+    { "brotli", BYTES(BROTLI_HELLO), 0, HR_OK, "" },
+    { "brotli", BYTES(BROTLI_HELLO), 23, HR_BAD_DATA, "brotli: makes more than the 23 bytes announced" },
+    { "brotli", BYTES(BROTLI_HELLO), 25, HR_BAD_DATA, "brotli: makes 24 bytes, 25 are announced" },
+    { "brotli", BYTES(BROTLI_HELLO "x"), 24, HR_BAD_DATA, "brotli: 1 bytes are left over" },
+    { "brotli", BYTES("\xff\xff\xff\xff\xff\xff"), 24, HR_BAD_DATA, "brotli: " },
+    { "brotli", BYTES(""), 1, HR_BAD_DATA, "brotli: makes 0 bytes, 1 are announced" },
+    { "lzo", BYTES("anything"), 8, HR_UNSUPPORTED, "compressed by lzo: this build is without lzo" },
 };
 
 static int64_t times_hello(const char *codec, hr_view in)
@@ -212,7 +233,8 @@ static void test_prefix(void **state)
 
 static void test_guess(void **state)
 {
-    static const hr_view none = BYTES("plain"), gz = BYTES(GZIP_HELLO), zstd = BYTES(ZSTD_HELLO), empty = { NULL, 0 };
+    static const hr_view none = BYTES("plain"), lz = BYTES(LZ4_FRAME_HELLO), gz = BYTES(GZIP_HELLO),
+                         zstd = BYTES(ZSTD_HELLO), empty = { NULL, 0 };
 
     (void)state;
     assert_null(hr__codec_guess("a.txt", none));
@@ -224,7 +246,111 @@ static void test_guess(void **state)
     assert_ptr_equal(hr__codec_guess("dir/a.GZ", none), &hr__codec_gzip);
     assert_ptr_equal(hr__codec_guess("a.txt.zst", none), &hr__codec_zstd);
     assert_string_equal(hr__codec_guess("a.br", none)->name, "brotli");
+    assert_ptr_equal(hr__codec_guess("a.data", lz), &hr__codec_lz4_frame);
+    assert_ptr_equal(hr__codec_guess("a.lz4", none), &hr__codec_lz4_frame);
     assert_null(hr__codec_by_name("none"));
+}
+
+/* ------------------------------------------------------------------------------------------------------------ packing */
+
+static const char *const packers[] = { "snappy", "zstd", "gzip", "lz4", "lz4_hadoop", "lz4_frame" };
+
+/* Bytes of many kinds: by chance, runs, text that repeats near and far, few different ones. */
+static void fill_by_kind(uint64_t *random, int kind, uint8_t *p, int64_t n)
+{
+    int64_t period = 1 + random_below(random, kind == 2 ? 40 : 70000);
+
+    for (int64_t i = 0; i < n; i++) {
+        switch (kind) {
+        case 0: p[i] = (uint8_t)next_random(random); break;
+        case 1: p[i] = (uint8_t)(i / period); break;
+        case 2:
+        case 3: p[i] = i < period ? (uint8_t)next_random(random) : p[i - period]; break;
+        default: p[i] = (uint8_t)("ab"[random_below(random, 20) == 0]); break;
+        }
+    }
+}
+
+static void pack_and_back(const hr_codec *c, const uint8_t *in, int64_t n, int level)
+{
+    int64_t cap = c->max_packed_bytes(n), packed = -1;
+    uint8_t *out = malloc((size_t)cap + 1), *back = malloc((size_t)n + 1);
+    hr_error err = HR_ERROR_INIT;
+
+    out[cap] = back[n] = 0x5a;
+    assert_ok(hr__codec_pack(c, (hr_view){ in, n }, out, cap, level, &packed, &err), &err);
+    assert_true(packed >= 0 && packed <= cap && out[cap] == 0x5a);
+    assert_ok(hr__codec_block(c, (hr_view){ out, packed }, back, n, &err), &err);
+    assert_memory_equal(back, in, (size_t)n);
+    assert_int_equal(back[n], 0x5a);
+    free(out);
+    free(back);
+}
+
+static void test_pack(void **state)
+{
+    static const int64_t sizes[] = { 0, 1, 15, 16, 17, 60, 61, 256, 257, 5000, 65535, 65536, 65537, 300000 };
+    uint8_t *in = malloc(300000);
+    uint64_t random = 47;
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(packers); i++) {
+        const hr_codec *c = hr__codec_by_name(packers[i]);
+        hr_error err = HR_ERROR_INIT;
+        int64_t n;
+
+        if (!c->pack) {
+            assert_status(hr__codec_pack(c, (hr_view){ in, 0 }, in, 100, 0, &n, &err), HR_UNSUPPORTED, &err);
+            assert_contains(err.text, "this build is without");
+            continue;
+        }
+        for (int k = 0; k < HR_LEN(sizes); k++) {
+            for (int kind = 0; kind < 5; kind++) {
+                fill_by_kind(&random, kind, in, sizes[k]);
+                pack_and_back(c, in, sizes[k], kind % 2 ? 1 : 0);
+            }
+        }
+        fill_by_kind(&random, 3, in, 300000);
+        pack_and_back(c, in, 300000, 9);
+        if (c != &hr__codec_snappy)
+            assert_status(c->pack((hr_view){ in, 10 }, in, 100, 1000, &n, &err), HR_INVALID, &err);
+        hr_error_clear(&err);
+    }
+    /* what repeats becomes small */
+    memset(in, 'x', 100000);
+    for (int i = 0; i < HR_LEN(packers); i++) {
+        const hr_codec *c = hr__codec_by_name(packers[i]);
+        uint8_t *out = malloc(200000);
+        hr_error err = HR_ERROR_INIT;
+        int64_t n;
+
+        if (c->pack) {
+            assert_ok(c->pack((hr_view){ in, 100000 }, out, 200000, 0, &n, &err), &err);
+            assert_true(n < 6000);
+        }
+        free(out);
+    }
+    free(in);
+}
+
+static hr_status pack_with_faults(void *context, hr_error *err)
+{
+    const hr_codec *c = context;
+    uint8_t out[1000];
+    int64_t n;
+
+    return hr__codec_pack(c, (hr_view){ (const uint8_t *)hello, HELLO_BYTES }, out, sizeof out, 1, &n, err);
+}
+
+static void test_pack_faults(void **state)
+{
+    (void)state;
+    for (int i = 1; i < HR_LEN(packers); i++) {
+        const hr_codec *c = hr__codec_by_name(packers[i]);
+
+        if (c->pack)
+            run_with_faults_on(pack_with_faults, (void *)(uintptr_t)c, HR_FAULT_MEMORY);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------------------ streams */
@@ -275,7 +401,15 @@ static const struct {
     { "zstd", BYTES(""), 0, HR_OK, "" },
     { "zstd", BYTES(ZSTD_HELLO ZSTD_SUM_HELLO ZSTD_HELLO), 3, HR_OK, "" },
     { "zstd", BYTES("plain text"), 0, HR_BAD_DATA, "in.data: zstd: " },
-    { "brotli", BYTES("x"), 0, HR_UNSUPPORTED, "in.data: compressed by brotli" },
+    { "lz4_frame", BYTES(LZ4_FRAME_HELLO), 1, HR_OK, "" },
+    { "lz4_frame", BYTES(""), 0, HR_OK, "" },
+    { "lz4_frame", BYTES(LZ4_FRAME_HELLO LZ4_FRAME_HELLO LZ4_FRAME_HELLO), 3, HR_OK, "" },
+    { "lz4_frame", BYTES("plain text"), 0, HR_BAD_DATA, "in.data: lz4: ERROR_frameType_unknown" },
+    { "brotli", BYTES(BROTLI_HELLO), 1, HR_OK, "" },
+    { "brotli", BYTES(""), 0, HR_OK, "" },
+    { "brotli", BYTES(BROTLI_HELLO "x"), 1, HR_BAD_DATA, "in.data: brotli: bytes follow the end of the stream" },
+    { "brotli", BYTES("\xff\xff\xff\xff\xff\xff"), 0, HR_BAD_DATA, "in.data: brotli: " },
+    { "bzip2", BYTES("x"), 0, HR_UNSUPPORTED, "in.data: compressed by bzip2" },
 };
 
 static void test_streams(void **state)
@@ -310,7 +444,9 @@ static void test_members(void **state)
     static const struct {
         const char *codec;
         hr_view member;
-    } cases[] = { { "gzip", BYTES(GZIP_HELLO) }, { "zstd", BYTES(ZSTD_SUM_HELLO) } };
+    } cases[] = { { "gzip", BYTES(GZIP_HELLO) },
+                  { "zstd", BYTES(ZSTD_SUM_HELLO) },
+                  { "lz4_frame", BYTES(LZ4_FRAME_HELLO) } };
 
     (void)state;
     for (int i = 0; i < HR_LEN(cases); i++) {
@@ -332,34 +468,38 @@ static void test_members(void **state)
     }
 }
 
+static const struct {
+    const char *codec;
+    hr_view block;
+} faulty[] = { { "gzip", BYTES(GZIP_HELLO) },
+               { "zstd", BYTES(ZSTD_HELLO) },
+               { "lz4_frame", BYTES(LZ4_FRAME_HELLO) },
+               { "brotli", BYTES(BROTLI_HELLO) } };
+
 static hr_status drain_with_faults(void *context, hr_error *err)
 {
-    const char *codec = context;
+    int i = *(int *)context;
     int64_t n;
 
-    return strcmp(codec, "gzip") ? drain(codec, (const uint8_t *)ZSTD_HELLO, sizeof ZSTD_HELLO - 1, 10, &n, err)
-                                 : drain(codec, (const uint8_t *)GZIP_HELLO, sizeof GZIP_HELLO - 1, 10, &n, err);
+    return drain(faulty[i].codec, faulty[i].block.data, faulty[i].block.n, 10, &n, err);
 }
 
 static hr_status block_with_faults(void *context, hr_error *err)
 {
+    int i = *(int *)context;
     uint8_t out[HELLO_BYTES];
-    bool zstd = strcmp(context, "zstd") == 0;
-    hr_view gz = BYTES(GZIP_HELLO), zs = BYTES(ZSTD_HELLO);
 
-    return hr__codec_block(hr__codec_by_name(context), zstd ? zs : gz, out, sizeof out, err);
+    return hr__codec_block(hr__codec_by_name(faulty[i].codec), faulty[i].block, out, sizeof out, err);
 }
 
 static void test_faults(void **state)
 {
-    static char names[][5] = { "gzip", "zstd" };
-
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        if (hr__codec_by_name(names[i])->stream)
-            run_with_faults_on(drain_with_faults, names[i], HR_FAULT_MEMORY | HR_FAULT_IO);
-        if (hr__codec_by_name(names[i])->block)
-            run_with_faults_on(block_with_faults, names[i], HR_FAULT_MEMORY);
+    for (int i = 0; i < HR_LEN(faulty); i++) {
+        if (hr__codec_by_name(faulty[i].codec)->stream)
+            run_with_faults_on(drain_with_faults, &i, HR_FAULT_MEMORY | HR_FAULT_IO);
+        if (hr__codec_by_name(faulty[i].codec)->block)
+            run_with_faults_on(block_with_faults, &i, HR_FAULT_MEMORY);
     }
 }
 
@@ -391,9 +531,10 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks), cmocka_unit_test(test_snappy),  cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_guess),  cmocka_unit_test(test_streams), cmocka_unit_test(test_members),
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_blocks),  cmocka_unit_test(test_pack),    cmocka_unit_test(test_pack_faults),
+        cmocka_unit_test(test_snappy),  cmocka_unit_test(test_prefix),  cmocka_unit_test(test_guess),
+        cmocka_unit_test(test_streams), cmocka_unit_test(test_members), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,6 @@
 #include <strings.h>
 
 /* Known by name, so that a file says what it needs; their own files come with the issue on formats. */
-static const hr_codec brotli = { .name = "brotli", .suffixes = "br", .library = "brotli" };
 static const hr_codec lzo = { .name = "lzo", .library = "lzo" };
 static const hr_codec bzip2 = { .name = "bzip2", .suffixes = "bz2", .magic = "BZh", .library = "bzip2" };
 static const hr_codec xz = { .name = "xz",
@@ -18,7 +17,8 @@ const hr_codec *const hr__codecs[] = { &hr__codec_zstd,
                                        &hr__codec_gzip,
                                        &hr__codec_lz4,
                                        &hr__codec_lz4_hadoop,
-                                       &brotli,
+                                       &hr__codec_lz4_frame,
+                                       &hr__codec_brotli,
                                        &lzo,
                                        &bzip2,
                                        &xz,
@@ -79,6 +79,14 @@ hr_status hr__codec_block(const hr_codec *c, hr_view in, uint8_t *out, int64_t n
 {
     HR_TRY(hr__codec_check(c, in.n, n_out, err));
     return c->block(in, out, n_out, err);
+}
+
+hr_status hr__codec_pack(const hr_codec *c, hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out,
+                         hr_error *err)
+{
+    if (!c->pack)
+        return hr_error_set(err, HR_UNSUPPORTED, "compressing by %s: this build is without %s", c->name, c->library);
+    return c->pack(in, out, cap, level, n_out, err);
 }
 
 hr_status hr__codec_stream(const hr_codec *c, hr_source *source, hr_account *account, hr_stream **out, hr_error *err)

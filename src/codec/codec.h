@@ -1,4 +1,4 @@
-/* codec.h - compressed bytes -> bytes: whole blocks of known size, and streams before a source.
+/* codec.h - compressed bytes <-> bytes: whole blocks of known size, and streams before a source.
  *
  * Each codec is one file around one library. A library that this build lacks leaves its codec in the table without
  * functions, so that a file compressed by it is recognised and refused by name.
@@ -23,16 +23,25 @@ typedef struct hr_codec {
     hr_status (*prefix)(hr_view in, uint8_t *out, int64_t n_out, int64_t *n_made, hr_error *err);
     /* Takes `below`, even on failure. NULL: not in this build. `name`: for errors, borrowed while the stream lives. */
     hr_status (*stream)(hr_stream *below, const char *name, hr_account *account, hr_stream **out, hr_error *err);
+    /* Compresses to one whole block of *n_out <= cap bytes; where a file of its own exists (gzip, zstd, lz4_frame), blocks one
+     * after the other are such a file. level 0: the codec's usual one; codecs without levels ignore it. HR_INVALID names a
+     * level that the codec does not have. NULL: not in this build. */
+    hr_status (*pack)(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err);
+    int64_t (*max_packed_bytes)(int64_t n); /* the `cap` with which n bytes always fit */
 } hr_codec;
 
 extern const hr_codec *const hr__codecs[]; /* ends with NULL */
-extern const hr_codec hr__codec_zstd, hr__codec_snappy, hr__codec_gzip, hr__codec_lz4, hr__codec_lz4_hadoop;
+extern const hr_codec hr__codec_zstd, hr__codec_snappy, hr__codec_gzip, hr__codec_brotli;
+extern const hr_codec hr__codec_lz4, hr__codec_lz4_hadoop; /* raw blocks, as Parquet has them */
+extern const hr_codec hr__codec_lz4_frame;                 /* .lz4 files, Arrow IPC */
 
 const hr_codec *hr__codec_by_name(const char *name);             /* NULL: none */
 const hr_codec *hr__codec_guess(const char *path, hr_view head); /* by magic, then by suffix; NULL: not compressed */
 /* HR_UNSUPPORTED if the codec is not in this build; HR_BAD_DATA if no block of n_in bytes can become n_out. */
 hr_status hr__codec_check(const hr_codec *c, int64_t n_in, int64_t n_out, hr_error *err) HR_MUST_USE;
 hr_status hr__codec_block(const hr_codec *c, hr_view in, uint8_t *out, int64_t n_out, hr_error *err) HR_MUST_USE;
+hr_status hr__codec_pack(const hr_codec *c, hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out,
+                         hr_error *err) HR_MUST_USE;
 /* The source's bytes, decompressed if `c` is not NULL. Shares the source. */
 hr_status hr__codec_stream(const hr_codec *c, hr_source *source, hr_account *account, hr_stream **out,
                            hr_error *err) HR_MUST_USE;

@@ -1,4 +1,4 @@
-/* gzip.c - gzip and zlib framing of deflate: whole blocks by libdeflate, streams by ISA-L, each by zlib if that is missing.
+/* gzip.c - gzip and zlib framing of deflate: whole blocks, both ways, by libdeflate, streams by ISA-L, each by zlib if that is missing.
  *
  * A gzip file is one member or several, one after the other (what `cat a.gz b.gz` makes, and parallel compressors).
  * Padding with zeros after the last member is ignored, as gzip does. */
@@ -95,6 +95,77 @@ static hr_status gzip_block(hr_view in, uint8_t *out, int64_t n_out, hr_error *e
 }
 #else
 #define gzip_block NULL
+#endif
+
+/* --- packing: one member */
+
+#define USUAL_LEVEL 6
+
+#if defined(HR_HAVE_DEFLATE)
+#define MAX_LEVEL 12
+
+static hr_codec_local packers = HR_CODEC_LOCAL_INIT;
+static _Thread_local int packer_level; /* that this thread's compressor was made for */
+
+static void drop_packer(void *context) { libdeflate_free_compressor(context); }
+static void init_packers(void) { pthread_key_create(&packers.key, drop_packer); }
+static void *make_packer(void) { return libdeflate_alloc_compressor(packer_level); }
+
+static int64_t gzip_max_packed(int64_t n) { return (int64_t)libdeflate_gzip_compress_bound(NULL, (size_t)n); }
+
+static hr_status pack_member(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
+{
+    struct libdeflate_compressor *p;
+
+    if (packer_level != level && packer_level != 0) {
+        libdeflate_free_compressor(pthread_getspecific(packers.key));
+        pthread_setspecific(packers.key, NULL);
+    }
+    packer_level = level;
+    p = hr__codec_local(&packers, init_packers, make_packer);
+    if (!p)
+        return hr__error_memory(err, "gzip", (int64_t)sizeof p);
+    *n_out = (int64_t)libdeflate_gzip_compress(p, in.data, (size_t)in.n, out, (size_t)cap);
+    return HR_OK;
+}
+
+#elif defined(HR_HAVE_ZLIB)
+#define MAX_LEVEL 9
+
+static int64_t gzip_max_packed(int64_t n) { return n + (n >> 10) + 64; }
+
+static hr_status pack_member(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
+{
+    z_stream z = {
+        .next_in = (Bytef *)(uintptr_t)in.data, .avail_in = (uInt)in.n, .next_out = out, .avail_out = (uInt)cap
+    };
+    int rc;
+
+    if (in.n > INT32_MAX || cap > UINT32_MAX)
+        return hr_error_set(err, HR_UNSUPPORTED, "gzip: %lld bytes at once, zlib takes 2 GiB", (long long)in.n);
+    if (hr__fault(HR_FAULT_MEMORY) || deflateInit2(&z, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+        return hr__error_memory(err, "gzip", (int64_t)sizeof z);
+    rc = deflate(&z, Z_FINISH);
+    *n_out = rc == Z_STREAM_END ? (int64_t)z.total_out : 0;
+    deflateEnd(&z);
+    return HR_OK;
+}
+#endif
+
+#if defined(HR_HAVE_DEFLATE) || defined(HR_HAVE_ZLIB)
+static hr_status gzip_pack(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
+{
+    if (level < 0 || level > MAX_LEVEL)
+        return hr_error_set(err, HR_INVALID, "gzip: level is %d, 1 to %d exist", level, MAX_LEVEL);
+    HR_TRY(pack_member(in, out, cap, level ? level : USUAL_LEVEL, n_out, err));
+    if (*n_out == 0)
+        return hr_error_set(err, HR_NO_MEMORY, "gzip: %lld bytes do not fit into %lld", (long long)in.n,
+                            (long long)cap);
+    return HR_OK;
+}
+#else
+#define gzip_pack NULL
+#define gzip_max_packed NULL
 #endif
 
 /* --- streams */
@@ -294,4 +365,6 @@ const hr_codec hr__codec_gzip = {
     .max_ratio = 1040,
     .block = gzip_block,
     .stream = gzip_open,
+    .pack = gzip_pack,
+    .max_packed_bytes = gzip_max_packed,
 };

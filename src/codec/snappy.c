@@ -1,4 +1,4 @@
-/* snappy.c - Snappy's raw blocks, as Parquet has them: our own decoder, since the format is short and libsnappy is C++.
+/* snappy.c - Snappy's raw blocks, as Parquet has them: our own code, since the format is short and libsnappy is C++.
  *
  * A block is its length, then elements that a tag byte begins: literal bytes, or a copy of up to 64 bytes that stand up to
  * 4 GiB before (compressors use 64 KiB). Most elements are short, and what takes the time is to branch on each and to copy
@@ -160,6 +160,124 @@ static hr_status snappy_prefix(hr_view v, uint8_t *out, int64_t n_out, int64_t *
     return HR_OK;
 }
 
+/* --- packing
+ *
+ * One pass, 64 KiB at a time, so that places fit 16 bits: a table says where four bytes with this hash stood last. The longer
+ * nothing repeats, the larger the steps, so that bytes which do not compress cost little. */
+
+#define SPAN (64 << 10)
+#define TABLE_BITS 13
+
+static uint8_t *put_literal(uint8_t *at, const uint8_t *from, uint32_t n)
+{
+    if (n == 0)
+        return at;
+    if (n <= 60) {
+        *at++ = (uint8_t)((n - 1) << 2);
+    } else {
+        uint32_t k = n - 1 < 256 ? 1 : 2; /* n <= SPAN */
+
+        *at++ = (uint8_t)((59 + k) << 2);
+        for (uint32_t i = 0; i < k; i++)
+            *at++ = (uint8_t)((n - 1) >> (8 * i));
+    }
+    memcpy(at, from, n);
+    return at + n;
+}
+
+static uint8_t *put_copy(uint8_t *at, uint32_t offset, uint32_t n)
+{
+    while (n >= 4) {
+        uint32_t part = n <= 64 ? n : n < 68 ? 60 : 64; /* never leaves less than 4 */
+
+        if (part < 12 && offset < 2048) {
+            *at++ = (uint8_t)(offset >> 8 << 5 | (part - 4) << 2 | 1);
+            *at++ = (uint8_t)offset;
+        } else {
+            *at++ = (uint8_t)((part - 1) << 2 | 2);
+            *at++ = (uint8_t)offset;
+            *at++ = (uint8_t)(offset >> 8);
+        }
+        n -= part;
+    }
+    return at;
+}
+
+/* How many bytes from a and b on are equal; b < end comes later. */
+static uint32_t alike(const uint8_t *a, const uint8_t *b, const uint8_t *end)
+{
+    const uint8_t *begin = b;
+
+    while (end - b >= 8) {
+        uint64_t x, y;
+
+        memcpy(&x, a, 8);
+        memcpy(&y, b, 8);
+        if (x != y)
+            break;
+        a += 8;
+        b += 8;
+    }
+    while (b < end && *a == *b) {
+        a++;
+        b++;
+    }
+    return (uint32_t)(b - begin);
+}
+
+static uint32_t slot_of(uint32_t word) { return word * 2654435761U >> (32 - TABLE_BITS); }
+
+static uint8_t *pack_span(const uint8_t *in, uint32_t n, uint8_t *at, uint16_t *table)
+{
+    const uint8_t *end = in + n, *p = in + 1, *plain = in; /* plain: what is not put yet */
+
+    if (n < 16)
+        return put_literal(at, in, n);
+    memset(table, 0, sizeof(uint16_t) << TABLE_BITS);
+    for (uint32_t misses = 32; end - p >= 8;) {
+        uint32_t word = load32(p), slot = slot_of(word), length;
+        const uint8_t *before = in + table[slot];
+
+        table[slot] = (uint16_t)(p - in);
+        if (load32(before) != word || before == p) {
+            p += misses++ >> 5;
+            continue;
+        }
+        length = 4 + alike(before + 4, p + 4, end);
+        at = put_literal(at, plain, (uint32_t)(p - plain));
+        at = put_copy(at, (uint32_t)(p - before), length);
+        p += length;
+        plain = p;
+        if (end - p >= 8)
+            table[slot_of(load32(p - 1))] = (uint16_t)(p - 1 - in);
+        misses = 32;
+    }
+    return put_literal(at, plain, (uint32_t)(end - plain));
+}
+
+/* A literal's tag for each span, and a copy never takes more than it stands for. */
+static int64_t snappy_max_packed(int64_t n) { return 8 + n + n / 6; }
+
+static hr_status snappy_pack(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
+{
+    uint16_t table[1 << TABLE_BITS];
+    uint8_t *at = out;
+
+    (void)level;
+    if (in.n > UINT32_MAX || cap < snappy_max_packed(in.n))
+        return hr_error_set(err, HR_INVALID, "snappy: a block of %lld bytes, %lld for the output", (long long)in.n,
+                            (long long)cap);
+    for (uint64_t n = (uint64_t)in.n;; n >>= 7) {
+        *at++ = (uint8_t)((n & 0x7f) | (n > 0x7f ? 0x80 : 0));
+        if (n <= 0x7f)
+            break;
+    }
+    for (int64_t i = 0; i < in.n; i += SPAN)
+        at = pack_span(in.data + i, (uint32_t)HR_MIN(in.n - i, SPAN), at, table);
+    *n_out = at - out;
+    return HR_OK;
+}
+
 /* A copy of 64 bytes takes 3, or 2 where it is near and short. */
 const hr_codec hr__codec_snappy = {
     .name = "snappy",
@@ -167,4 +285,6 @@ const hr_codec hr__codec_snappy = {
     .max_ratio = 32,
     .block = snappy_block,
     .prefix = snappy_prefix,
+    .pack = snappy_pack,
+    .max_packed_bytes = snappy_max_packed,
 };

@@ -56,6 +56,34 @@ static hr_status zstd_prefix(hr_view in, uint8_t *out, int64_t n_out, int64_t *n
     return HR_OK;
 }
 
+/* --- packing */
+
+static hr_codec_local packers = HR_CODEC_LOCAL_INIT;
+
+static void drop_packer(void *context) { ZSTD_freeCCtx(context); }
+static void init_packers(void) { pthread_key_create(&packers.key, drop_packer); }
+static void *make_packer(void) { return ZSTD_createCCtx(); }
+
+static int64_t zstd_max_packed(int64_t n) { return (int64_t)ZSTD_compressBound((size_t)n); }
+
+static hr_status zstd_pack(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
+{
+    ZSTD_CCtx *context;
+    size_t n;
+
+    if (level < ZSTD_minCLevel() || level > ZSTD_maxCLevel())
+        return hr_error_set(err, HR_INVALID, "zstd: level is %d, %d to %d exist", level, ZSTD_minCLevel(),
+                            ZSTD_maxCLevel());
+    context = hr__codec_local(&packers, init_packers, make_packer);
+    if (!context)
+        return hr__error_memory(err, "zstd", (int64_t)sizeof context);
+    n = ZSTD_compressCCtx(context, out, (size_t)cap, in.data, (size_t)in.n, level ? level : ZSTD_CLEVEL_DEFAULT);
+    if (ZSTD_isError(n))
+        return hr_error_set(err, HR_NO_MEMORY, "zstd: %s", ZSTD_getErrorName(n));
+    *n_out = (int64_t)n;
+    return HR_OK;
+}
+
 /* --- streams */
 
 #define IN_BYTES (128 << 10)
@@ -139,6 +167,8 @@ static hr_status zstd_open(hr_stream *below, const char *name, hr_account *accou
 #define zstd_block NULL
 #define zstd_prefix NULL
 #define zstd_open NULL
+#define zstd_pack NULL
+#define zstd_max_packed NULL
 #endif
 
 /* A run of one byte takes 3 + 1 bytes of 128 KiB; a frame's header is no less. */
@@ -151,4 +181,6 @@ const hr_codec hr__codec_zstd = {
     .block = zstd_block,
     .prefix = zstd_prefix,
     .stream = zstd_open,
+    .pack = zstd_pack,
+    .max_packed_bytes = zstd_max_packed,
 };
