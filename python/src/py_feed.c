@@ -341,9 +341,11 @@ static PyObject *feed_stats(PyObject *op, PyObject *none)
     hr_status st;
 
     (void)none;
-    if (feed_open_check(s, self) < 0)
+    if (feed_check(s, self) < 0)
         return NULL;
-    st = hr_feed_stats(self->feed, &text, &err);
+    if (!self->feed)
+        return pyhr_raise_text(s, HR_INVALID, "the iterator is closed");
+    st = hr_feed_stats(self->feed, &text, &err); /* with the GIL, so that nobody closes it meanwhile */
     return text_taken(s, st, text, &err);
 }
 

@@ -70,7 +70,9 @@ class DataContext:
     num_threads: pool threads of the engine; None for the default (HEADRACE_NUM_THREADS, or the CPUs there
     are).
     memory_limit_bytes: bytes for data; None for the default (HEADRACE_MEMORY_LIMIT, or half of the memory
-    there is). enable_progress_bars, ...: accepted; there are no bars to switch off.
+    there is).
+    enable_progress_bars: on a terminal, one line while a call such as materialize() or count() works for more
+    than a second; False shows nothing. The other bars of Ray are accepted, there are none.
     """
 
     _current = None
@@ -79,7 +81,7 @@ class DataContext:
     def __init__(self):
         self.execution_options = ExecutionOptions()
         self.seed = 0
-        self.enable_progress_bars = False
+        self.enable_progress_bars = True
         self.enable_operator_progress_bars = False
         self.enable_rich_progress_bars = False
         self.print_on_execution_start = False

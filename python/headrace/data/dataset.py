@@ -7,6 +7,7 @@ from headrace._core import InvalidArgument, Table, TypeMismatchError
 from headrace.data.context import DataContext, accept_cluster_arguments, check_format
 from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner
 from headrace.data.plan import Node, Run
+from headrace.data.progress import run_line
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
 
@@ -457,7 +458,7 @@ class Dataset:
         known = self._node.plan.count()
         if known is not None:
             return known
-        with self._run(self._node) as run:
+        with self._run(self._node) as run, run_line(run):
             return sum(t.num_rows for t in run)
 
     def explain(self):
@@ -482,7 +483,7 @@ class Dataset:
         return Run(node, self, **options, **DataContext.get_current().run_options())
 
     def _tables(self, node=None):
-        with self._run(node or self._node) as run:
+        with self._run(node or self._node) as run, run_line(run):
             return Table.conformed([t for t in run if t.num_rows])
 
     def take(self, limit=20):

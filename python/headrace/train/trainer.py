@@ -14,7 +14,7 @@ from headrace.train import context
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
 from headrace.train.control import Control, LocalChannel
 from headrace.train.launch import run_workers
-from headrace.train.progress import Progress
+from headrace.train.progress import training_line
 from headrace.train.result import Result, TrainingFailedError
 from headrace.train.shards import Shards, ShardServer
 from headrace.train.storage import RunStorage
@@ -115,7 +115,7 @@ class DataParallelTrainer:
                 "metadata": self.metadata,
                 "use_gpu": self.scaling_config.use_gpu,
             }
-            with Progress(shards.splits, n):
+            with training_line(shards.splits, n):
                 run_workers(payload, control, n)
             return storage.result(control.return_values.get(0))
         finally:
