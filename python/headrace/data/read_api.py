@@ -1,56 +1,20 @@
 """Where rows come from: files, and what is in memory."""
 
-import os
+from typing import Unpack
 
 from headrace._core import InvalidArgument, Table, TypeMismatchError, UnsupportedError
 from headrace._core import from_arrow as tables_of_arrow
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset, MaterializedDataset
+from headrace.data.files import FileArguments, read_files
 from headrace.data.plan import Node
-
-
-def _paths(paths):
-    if isinstance(paths, (str, os.PathLike)):
-        paths = [paths]
-    out = [os.fspath(p) for p in paths]
-    if not out:
-        raise InvalidArgument("paths: expected at least one")
-    return out
-
-
-def _extensions(given, default):
-    if given is None:
-        return default
-    return [e if e.startswith(".") else f".{e}" for e in ([given] if isinstance(given, str) else given)]
-
-
-def _not_yet(where, **arguments):
-    for name, value in arguments.items():
-        if value is not None:
-            raise UnsupportedError(f"{where}: {name} is not in this version")
 
 
 def _in_memory(tables, what):
     return MaterializedDataset(Node("tables", {"tables": tables, "what": what}))
 
 
-def read_parquet(
-    paths,
-    *,
-    filesystem=None,
-    columns=None,
-    parallelism=-1,
-    tensor_column_schema=None,
-    partition_filter=None,
-    partitioning=None,
-    shuffle=None,
-    include_paths=False,
-    ignore_missing_paths=False,
-    file_extensions=None,
-    concurrency=None,
-    override_num_blocks=None,
-    **other,
-):
+def read_parquet(paths, *, columns=None, tensor_column_schema=None, **common: Unpack[FileArguments]):
     """Rows of Parquet files: paths, folders (all files in them whose name ends in one of file_extensions)
     or patterns.
 
@@ -60,24 +24,9 @@ def read_parquet(
     override_num_blocks are accepted: the order does not depend on them. NotFoundError names a path that is
     not there, unless ignore_missing_paths.
     """
-    accept_cluster_arguments("read_parquet", {"parallelism": parallelism, **other})
-    _not_yet(
-        "read_parquet",
-        filesystem=filesystem,
-        tensor_column_schema=tensor_column_schema,
-        partition_filter=partition_filter,
-        partitioning=partitioning,
-        shuffle=shuffle,
-    )
-    args = {
-        "urls": _paths(paths),
-        "format": "parquet",
-        "columns": [columns] if isinstance(columns, str) else columns and list(columns),
-        "ignore_missing_paths": ignore_missing_paths,
-        "suffixes": _extensions(file_extensions, None),
-        "include_paths": "path" if include_paths else None,
-    }
-    return Dataset(Node("read", args))
+    if tensor_column_schema is not None:
+        raise UnsupportedError("read_parquet: tensor_column_schema is not in this version")
+    return read_files("read_parquet", "parquet", paths, columns=columns, **common)
 
 
 def read_text(
@@ -85,44 +34,19 @@ def read_text(
     *,
     encoding="utf-8",
     drop_empty_lines=True,
-    filesystem=None,
-    parallelism=-1,
     arrow_open_stream_args=None,
-    partition_filter=None,
-    partitioning=None,
-    include_paths=False,
-    ignore_missing_paths=False,
-    shuffle=None,
-    file_extensions=None,
-    concurrency=None,
-    override_num_blocks=None,
-    **other,
+    **common: Unpack[FileArguments],
 ):
     """A row for each line, in the column 'text', without its end. Files that end in .gz or .zst are
     decompressed.
 
     include_paths: a column 'path' with each row's file. DataError names the file and line that is no UTF-8.
     """
-    accept_cluster_arguments("read_text", {"parallelism": parallelism, **other})
-    _not_yet(
-        "read_text",
-        filesystem=filesystem,
-        arrow_open_stream_args=arrow_open_stream_args,
-        partition_filter=partition_filter,
-        partitioning=partitioning,
-        shuffle=shuffle,
-    )
+    if arrow_open_stream_args is not None:
+        raise UnsupportedError("read_text: arrow_open_stream_args is not in this version")
     if encoding.lower().replace("_", "-") not in ("utf-8", "utf8", "ascii", "us-ascii"):
         raise UnsupportedError(f"read_text: encoding {encoding}; only utf-8 is known to this version")
-    args = {
-        "urls": _paths(paths),
-        "format": "text",
-        "ignore_missing_paths": ignore_missing_paths,
-        "suffixes": _extensions(file_extensions, None),
-        "include_paths": "path" if include_paths else None,
-        "options": [f"drop_empty_lines={'true' if drop_empty_lines else 'false'}"],
-    }
-    return Dataset(Node("read", args))
+    return read_files("read_text", "text", paths, options={"drop_empty_lines": drop_empty_lines}, **common)
 
 
 def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):

@@ -1,0 +1,88 @@
+"""What all readers of files have in common: their keyword arguments, and the plan node made of them."""
+
+import os
+from typing import TypedDict, Unpack
+
+from headrace._core import InvalidArgument, UnsupportedError
+from headrace.data.context import accept_cluster_arguments
+from headrace.data.dataset import Dataset
+from headrace.data.plan import Node
+
+
+class FileArguments(TypedDict, total=False):
+    """Keyword arguments of every read_* that reads files; see docs/reading.md."""
+
+    filesystem: object
+    partitioning: object
+    partition_filter: object
+    include_paths: bool | str
+    ignore_missing_paths: bool
+    file_extensions: str | list[str] | None
+    shuffle: object
+    schema: object
+    unify: str | None
+    concurrency: int | None
+    override_num_blocks: int | None
+    parallelism: int
+
+
+def path_list(paths):
+    """One path or several as a list of str."""
+    if isinstance(paths, (str, os.PathLike)):
+        paths = [paths]
+    out = [os.fspath(p) for p in paths]
+    if not out:
+        raise InvalidArgument("paths: expected at least one")
+    return out
+
+
+def extension_list(given):
+    """File extensions as suffixes with their dot; None stays."""
+    if given is None:
+        return None
+    return [e if e.startswith(".") else f".{e}" for e in ([given] if isinstance(given, str) else given)]
+
+
+def setting(name, value):
+    """One option of a format as the engine's option tables read it."""
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    return f"{name}={value}"
+
+
+def _not_yet(where, **arguments):
+    for name, value in arguments.items():
+        if value is not None:
+            raise UnsupportedError(f"{where}: {name} is not in this version")
+
+
+def read_files(where, form, paths, *, columns=None, options=None, **common: Unpack[FileArguments]):
+    """A Dataset of files of one format, with the arguments that all readers share.
+
+    where: the reader's name, for errors. form: the format's name in the engine. columns: names, or None for
+    all. options: dict of the format's options; None as a value leaves the default. common: see FileArguments;
+    arguments that only mean something on a cluster are accepted with a warning, others are an error.
+    """
+    known = FileArguments.__annotations__
+    given = {name: common.pop(name, None) for name in known}
+    accept_cluster_arguments(where, {"parallelism": given["parallelism"] or -1, **common})
+    _not_yet(
+        where,
+        filesystem=given["filesystem"],
+        partition_filter=given["partition_filter"],
+        partitioning=given["partitioning"],
+        shuffle=given["shuffle"],
+        schema=given["schema"],
+        unify=given["unify"],
+    )
+    include = given["include_paths"]
+    args = {
+        "urls": path_list(paths),
+        "format": form,
+        "columns": [columns] if isinstance(columns, str) else columns and list(columns),
+        "ignore_missing_paths": bool(given["ignore_missing_paths"]),
+        "suffixes": extension_list(given["file_extensions"]),
+        "include_paths": include if isinstance(include, str) else "path" if include else None,
+        "options": [setting(k, v) for k, v in (options or {}).items() if v is not None],
+    }
+    return Dataset(Node("read", args))
