@@ -55,6 +55,7 @@ HR_API const char *hr_version(void);
     X(HR_NOT_FOUND, "not found")        /* a file that is not there */                                                 \
     X(HR_BAD_DATA, "malformed data")    /* the input's bytes are wrong */                                              \
     X(HR_IO, "input/output error")      /* the system said so */                                                       \
+    X(HR_DISK_FULL, "disk full")        /* no space, or no quota, for what is written */                               \
     X(HR_UNSUPPORTED, "not supported")  /* well-formed, but not known to this build */                                 \
     X(HR_CALLBACK, "a function raised") /* user code failed; hr_error.detail may carry its exception */                \
     X(HR_PEER, "a process was lost")    /* a worker or trainer process died or closed */                               \
@@ -296,6 +297,42 @@ typedef struct hr_filter_function {
     hr_status (*call)(void *context, const hr_table *in, uint8_t *keep, hr_error *err);
 } hr_filter_function;
 HR_API HR_MUST_USE hr_status hr_plan_filter(hr_plan *in, const hr_filter_function *fn, hr_plan **out, hr_error *err);
+
+/* What becomes of files that are there, when files are written. */
+typedef enum hr_write_mode {
+    HR_WRITE_APPEND,    /* they stay; new names are made that nobody has */
+    HR_WRITE_CREATE,    /* HR_IO if there are any */
+    HR_WRITE_OVERWRITE, /* they go, when all new ones are complete */
+    HR_WRITE_IGNORE     /* nothing is written if there are any */
+} hr_write_mode;
+
+typedef struct hr_write_options {
+    size_t struct_bytes;
+    hr_write_mode mode;
+    bool single_file; /* `path` is the file's own name, not that of a folder */
+    /* Columns whose values name folders, "a=1/b=x"; they are not written into the files. */
+    const char *const *partition_columns;
+    int n_partition_columns;
+    int64_t min_rows_per_file; /* a file ends by its bytes only when it has so many rows */
+    int64_t max_rows_per_file; /* 0: no limit */
+    int64_t max_file_bytes;    /* a file ends when it has so many; 0: the default, 512 MiB; < 0: no limit */
+    const char *job;           /* how names begin; NULL: random, so that no other job has it */
+    const char *name_column;   /* where each row is a file (images): the string column with its name; NULL: numbers */
+    int sync;                  /* 0: the system writes to disk when it likes; 1: before files get names; 2: and folders */
+    const char *const *format_options; /* n_format_options strings "name=value", by the format's write options */
+    int n_format_options;
+    /* The name of file number `index` (in order, from 0), at most cap - 1 bytes and a NUL; NULL: "JOB_000000_000000.suffix".
+     * Called by one thread at a time, on a thread of the pool. `context` is freed with the plan, and also after an error. */
+    hr_status (*name)(void *context, int64_t index, const char *suffix, char *out, size_t cap, hr_error *err);
+    void *name_context;
+    void (*name_context_free)(void *context);
+} hr_write_options;
+
+/* Writes all rows of `in` as files of a format into the folder `path`, when it is run; its rows are the files: path (string),
+ * rows, bytes (int64). Files appear when all of them are complete: a run that fails or is stopped leaves nothing. What stands
+ * in a file depends on the rows alone. `format` NULL: by the suffix of `path`. HR_INVALID, HR_TYPE name what cannot be written. */
+HR_API HR_MUST_USE hr_status hr_plan_write(hr_plan *in, const char *format, const char *path,
+                                           const hr_write_options *options, hr_plan **out, hr_error *err);
 
 /* The schema. Reads the first file's footer or rows if it must, and runs a map without declared schema on its first rows. */
 HR_API HR_MUST_USE hr_status hr_plan_schema(hr_plan *p, struct ArrowSchema *out, hr_error *err);

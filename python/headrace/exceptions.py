@@ -10,6 +10,7 @@ class too.
         UnsupportedError    (NotImplementedError)  well-formed, but not known to this version
         MemoryLimitError    (MemoryError)          the work needs more than the memory limit; names the number
         OutOfMemoryError    (MemoryError)          the system refused an allocation
+        DiskFullError       (OSError)              no space or quota for a file that is written
         PeerError           (ConnectionError)      a worker or trainer process died; names it
         MismatchError       (ValueError)           a position of another plan, or ranks that disagree
         CallbackError       (RuntimeError)         a function raised what could not be carried to this process
@@ -25,6 +26,7 @@ from headrace._core import (
     CallbackError,
     CancelledError,
     DataError,
+    DiskFullError,
     HeadraceError,
     InternalError,
     InvalidArgument,
@@ -42,6 +44,7 @@ __all__ = [
     "CallbackError",
     "CancelledError",
     "DataError",
+    "DiskFullError",
     "HeadraceError",
     "InternalError",
     "InvalidArgument",

@@ -26,6 +26,7 @@ static const struct {
     { HR_NOT_FOUND, "NotFoundError", "FileNotFoundError", "A file that is not there; names it." },
     { HR_BAD_DATA, "DataError", "ValueError", "The input's bytes are wrong; names file and place." },
     { HR_IO, "StorageError", "OSError", "The system failed to read or write; names the file." },
+    { HR_DISK_FULL, "DiskFullError", "OSError", "No space, or no quota, for a file that is written; names it and the bytes." },
     { HR_UNSUPPORTED, "UnsupportedError", "NotImplementedError", "Well-formed, but not known to this version." },
     { HR_CALLBACK, "CallbackError", "RuntimeError",
       "A function raised, and its own exception could not be carried over." },

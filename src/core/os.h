@@ -65,6 +65,17 @@ int hr__file_create(const char *path); /* write-only, new or truncated; -> fd */
 int64_t hr__file_read_at(int fd, void *out, int64_t n,
                          int64_t offset);                    /* whole n unless the file ends; -> bytes read */
 int64_t hr__file_write(int fd, const void *data, int64_t n); /* whole n */
+int64_t hr__file_write_at(int fd, const void *data, int64_t n, int64_t offset); /* whole n */
+int hr__file_create_unnamed(const char *folder); /* O_TMPFILE; -EOPNOTSUPP: this file system has none. -> fd */
+int hr__file_create_new(const char *path);       /* -EEXIST if it is there; -> fd */
+int hr__file_link(int fd, const char *path);     /* a name for an unnamed file; -EEXIST if it is there */
+int hr__file_rename(const char *from, const char *to, bool replace); /* -EEXIST unless `replace` */
+int hr__file_remove(const char *path);
+int hr__file_sync(int fd);        /* contents and size are on the disk */
+int hr__file_close_written(int fd); /* closes, and says what the system found out late */
+int hr__dir_create(const char *path);
+int hr__dir_remove(const char *path); /* only an empty one */
+int hr__files_limit(void);            /* descriptors that this process may have */
 int hr__file_stat(const char *path, hr_stat *out);
 int hr__file_stat_fd(int fd, hr_stat *out);
 void hr__file_advise(int fd, int64_t offset, int64_t n); /* will need; a hint, cannot fail */

@@ -24,6 +24,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -534,6 +535,112 @@ int64_t hr__file_write(int fd, const void *data, int64_t n)
         done += put;
     }
     return done;
+}
+
+int64_t hr__file_write_at(int fd, const void *data, int64_t n, int64_t offset)
+{
+    int64_t done = 0;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    while (done < n) {
+        ssize_t put;
+        RETRY(put,
+              pwrite(fd, (const char *)data + done, (size_t)HR_MIN(n - done, MAX_IO_BYTES), (off_t)(offset + done)));
+        if (put < 0)
+            return -errno;
+        done += put;
+    }
+    return done;
+}
+
+int hr__file_create_unnamed(const char *folder)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(fd, open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+    if (fd >= 0)
+        return fd;
+    return errno == EISDIR || errno == EINVAL ? -EOPNOTSUPP : -errno; /* EISDIR: a kernel or file system without it */
+}
+
+int hr__file_create_new(const char *path)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(fd, open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    return fd < 0 ? -errno : fd;
+}
+
+int hr__file_link(int fd, const char *path)
+{
+    char from[40];
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
+    return linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW) ? -errno : 0;
+}
+
+int hr__file_rename(const char *from, const char *to, bool replace)
+{
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (replace)
+        return rename(from, to) ? -errno : 0;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -errno;
+    if (link(from, to)) /* a file system without that flag: a second name, then without the first */
+        return -errno;
+    return unlink(from) ? -errno : 0;
+}
+
+int hr__file_remove(const char *path)
+{
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return unlink(path) ? -errno : 0;
+}
+
+int hr__file_sync(int fd)
+{
+    int rc;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(rc, fdatasync(fd));
+    return rc ? -errno : 0;
+}
+
+int hr__file_close_written(int fd)
+{
+    if (hr__fault(HR_FAULT_IO)) {
+        close(fd);
+        return -EIO;
+    }
+    return close(fd) && errno != EINTR ? -errno : 0;
+}
+
+int hr__dir_create(const char *path)
+{
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return mkdir(path, 0777) ? -errno : 0;
+}
+
+int hr__dir_remove(const char *path) { return rmdir(path) ? -errno : 0; }
+
+int hr__files_limit(void)
+{
+    struct rlimit r;
+
+    return getrlimit(RLIMIT_NOFILE, &r) ? 256 : (int)HR_MIN(r.rlim_cur, (rlim_t)1 << 20);
 }
 
 static int stat_done(int rc, const struct stat *s, hr_stat *out)

@@ -117,6 +117,9 @@ static hr_status status_of_errno(int64_t minus_errno)
     switch (-minus_errno) {
     case ENOENT: return HR_NOT_FOUND;
     case ENOMEM: return HR_NO_MEMORY;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return HR_DISK_FULL; /* the last: RLIMIT_FSIZE */
     default: return HR_IO;
     }
 }

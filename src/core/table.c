@@ -232,7 +232,7 @@ hr_status hr__table_check(const hr_table *t, bool check_utf8, hr_error *err)
 
 int64_t hr__table_bytes_used(const hr_table *t)
 {
-    int64_t sum = 0;
+    int64_t sum = t->cargo_bytes;
 
     for (int i = 0; i < t->schema->n; i++)
         sum += hr__array_bytes_used(t->columns[i]);

@@ -203,6 +203,82 @@ hr_status hr_plan_filter(hr_plan *in, const hr_filter_function *fn, hr_plan **ou
     return add_op(in, st, op, out, err);
 }
 
+static hr_status suffix_format(const char *path, const hr_format **out, hr_error *err)
+{
+    *out = hr__format_guess(path, (hr_view){ NULL, 0 });
+    if (!*out)
+        return hr_error_set(err, HR_INVALID, "%s: no format has files of this suffix; name one", path);
+    return HR_OK;
+}
+
+/* No rows: what a write gives that was not to touch files that are there. */
+static hr_status nothing_written(hr_plan **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_schema *schema = NULL;
+    hr_table *none = NULL;
+
+    HR_GO(hr__write_schema(&schema, err));
+    HR_GO(hr__table_empty(schema, &none, err));
+    HR_GO(hr_plan_tables(&none, 1, out, err));
+done:
+    hr_table_unref(none);
+    hr__schema_unref(schema);
+    return st;
+}
+
+hr_status hr_plan_write(hr_plan *in, const char *format, const char *path, const hr_write_options *options,
+                        hr_plan **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_write_options all = { .struct_bytes = sizeof all };
+    const hr_format *f = format ? hr__format_by_name(format) : NULL;
+    hr_schema *schema = NULL;
+    hr_op *ops[3] = { NULL };
+    hr_plan *p = NULL;
+    bool exists = false, owns = options != NULL;
+
+    *out = NULL;
+    if (options)
+        memcpy(&all, options, HR_MIN(options->struct_bytes, sizeof all));
+    if (format && !f)
+        HR_FAIL(HR_INVALID, "write: no format '%s'", format);
+    if (!format)
+        HR_GO(suffix_format(path, &f, err));
+    if (all.mode == HR_WRITE_IGNORE || all.mode == HR_WRITE_CREATE)
+        HR_GO(hr__write_exists(path, &exists, err));
+    if (exists && all.mode == HR_WRITE_CREATE)
+        HR_FAIL(HR_IO, "%s: there are files already, and none may be", path);
+    if (exists) {
+        HR_GO(nothing_written(out, err));
+        goto done;
+    }
+    HR_GO(hr__plan_schema_early(in, &schema, err));
+    owns = false;
+    HR_GO(hr__op_write(schema, f, path, &all, ops, err));
+    p = hr_plan_ref(in);
+    for (int i = 0; i < HR_LEN(ops); i++) {
+        hr_plan *next = NULL;
+
+        st = hr__plan_op(p, ops[i], &next, err);
+        ops[i] = NULL;
+        hr_plan_unref(p);
+        p = next;
+        if (st)
+            goto done;
+    }
+    *out = p;
+    p = NULL;
+done:
+    if (owns && all.name_context_free)
+        all.name_context_free(all.name_context);
+    for (int i = 0; i < HR_LEN(ops); i++)
+        hr__op_unref(ops[i]);
+    hr_plan_unref(p);
+    hr__schema_unref(schema);
+    return st;
+}
+
 /* The schemas of a union's inputs, where they are known, must be equal. */
 static hr_status check_union(hr_plan *const *ins, int n, hr_error *err)
 {

@@ -84,6 +84,8 @@ void hr__stream_close(hr_stream *s); /* NULL is fine */
  * name (O_TMPFILE), or, where the file system has none, in a hidden one beside it. Belongs to one thread at a time. */
 
 typedef struct hr_sink hr_sink;
+/* When a file's bytes are on the disk: whenever the system likes; before it has its name; and its name, too. */
+typedef enum hr_sync { HR_SYNC_NONE, HR_SYNC_DATA, HR_SYNC_ALL } hr_sync;
 /* Makes missing folders. `replace`: an existing file is replaced by commit; else commit fails with HR_IO saying that it exists. */
 hr_status hr__sink_open(const char *url, bool replace, hr_account *account, hr_sink **out, hr_error *err) HR_MUST_USE;
 hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n,
@@ -95,6 +97,18 @@ const char *hr__sink_name(const hr_sink *s);
 hr_status hr__sink_commit(hr_sink *takes,
                           hr_error *err) HR_MUST_USE; /* takes it, even on failure; then nothing is left */
 void hr__sink_drop(hr_sink *takes);                   /* nothing is left of it; NULL is fine */
+/* For those who write many files and name all of them at the end. finish: no more is written; its memory goes, its
+ * descriptor stays. park: the descriptor goes, too, and the file has a hidden name, `.headrace-<machine>-<process>-<n>.part`. */
+hr_status hr__sink_finish(hr_sink *s, hr_sync sync, hr_error *err) HR_MUST_USE;
+hr_status hr__sink_park(hr_sink *s, hr_error *err) HR_MUST_USE;
+/* Commit under this name, of the same folder. Takes s, borrows path. */
+hr_status hr__sink_commit_as(hr_sink *takes, const char *path, hr_error *err) HR_MUST_USE;
+/* Removes hidden files in a folder that processes of this machine left that are no more. Never fails. */
+void hr__sink_sweep(const char *folder);
+/* Makes a folder and those above it. *made (new; NULL: it was there): the first that was not there. */
+hr_status hr__folder_make(const char *path, hr_account *account, char **made, hr_error *err) HR_MUST_USE;
+/* Removes `path` and the folders above it up to `made`, as far as they are empty. made NULL: nothing. */
+void hr__folder_unmake(const char *path, const char *made);
 
 /* --- lists of files: glob.c */
 

@@ -148,6 +148,14 @@ typedef struct hr_calls_options {
 hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out,
                        hr_error *err) HR_MUST_USE; /* shares calls */
 
+/* --- write_job.c, write_cut.c, write_encode.c, write_add.c: rows into files, in three steps (write.h). *out: the operators, in the
+ * order in which rows pass them. `schema`: of the rows; NULL: that of the first table. */
+hr_status hr__op_write(hr_schema *schema, const hr_format *format, const char *path, const hr_write_options *options,
+                       hr_op *out[3], hr_error *err) HR_MUST_USE;
+/* There are files where `path` says (a folder that holds any but hidden ones, or the file itself). */
+hr_status hr__write_exists(const char *path, bool *out, hr_error *err) HR_MUST_USE;
+hr_status hr__write_schema(hr_schema **out, hr_error *err) HR_MUST_USE; /* of the rows that a write gives */
+
 /* What the plan's rules ask. */
 int64_t hr__op_limit_rows(const hr_op *op); /* limit.c; -1: not a limit */
 int hr__op_project_inputs(const hr_op *op,
@@ -155,7 +163,8 @@ int hr__op_project_inputs(const hr_op *op,
 int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last); /* rebatch.c; -1: not a rebatch */
 
 extern const hr_op_class *const hr__op_classes[]; /* the one list (op.c), ends with NULL */
-extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__blocks, hr__apply;
+extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__blocks, hr__apply,
+    hr__write_cut, hr__write_encode, hr__write_add;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
 hr_arena *hr__op_input_arena(const hr_op *op);

@@ -1,0 +1,459 @@
+/* sink.c - a file being written: whole under its name, or not at all.
+ *
+ * Until commit the bytes stand in a file without a name (O_TMPFILE), which the kernel forgets when we end, however we end.
+ * A file system that has none (NFS, some overlays) gets a hidden name beside the final one. Since only link and rename
+ * give a file its name, whoever lists the folder sees all of it or nothing.
+ *
+ * 1. A hidden name says who made it: `.headrace-<machine>-<process>-<n>.part`. What a killed process left behind is
+ *    removed by the next that writes there (hr__sink_sweep), on the same machine, once that process is gone.
+ * 2. Bytes are collected up to BUFFER_BYTES; larger pieces go to the system as they are.
+ * 3. After an error a sink can only be dropped. */
+#include "io/io.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BUFFER_BYTES (256 << 10)
+#define HIDDEN ".headrace-"
+
+struct hr_sink {
+    hr_account *account;
+    char *path;    /* the final name */
+    char *hidden;  /* the name until then; NULL: it has none */
+    char *made;    /* the first folder that was not there; NULL: all were */
+    uint8_t *data; /* BUFFER_BYTES, n_buffered of them used; NULL: finished */
+    int64_t n_buffered, n_bytes;
+    int fd;
+    bool replace;
+    hr_sync sync;
+};
+
+/* ------------------------------------------------------------------------------------------------------- folders */
+
+static int64_t folder_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? HR_MAX(slash - path, 1) : 0;
+}
+
+/* Makes `path` if it is not there. -> 1 made, 0 was there */
+static int make_one(const char *path)
+{
+    hr_stat info;
+    int rc = hr__dir_create(path);
+
+    if (rc == -EEXIST) {
+        rc = hr__file_stat(path, &info);
+        return rc < 0 ? rc : info.is_dir ? 0 : -ENOTDIR;
+    }
+    return rc < 0 ? rc : 1;
+}
+
+hr_status hr__folder_make(const char *path, hr_account *account, char **made, hr_error *err)
+{
+    hr_status st = HR_OK;
+    char *p = hr__strdup(account, path), *first = NULL;
+    int64_t n = p ? (int64_t)strlen(p) : 0, at;
+    hr_stat info;
+    int rc;
+
+    *made = NULL;
+    if (!p)
+        return hr__error_memory(err, path, (int64_t)strlen(path));
+    while (n > 1 && p[n - 1] == '/')
+        p[--n] = 0;
+    for (at = n; at > 0;) { /* back to what is there */
+        char c = p[at];
+
+        p[at] = 0;
+        rc = hr__file_stat(p, &info);
+        p[at] = c;
+        if (rc == 0 && !info.is_dir)
+            HR_FAIL(HR_IO, "%s: '%.*s' is a file, a folder is wanted", path, (int)at, p);
+        if (rc == 0)
+            break;
+        if (rc != -ENOENT)
+            HR_GO(hr__error_os(err, rc, path, "stat"));
+        while (at > 0 && p[at - 1] != '/')
+            at--;
+        while (at > 0 && p[at - 1] == '/')
+            at--;
+        if (at == 0 && p[0] == '/')
+            break;
+    }
+    while (at < n) { /* and forth */
+        char c;
+
+        while (p[at] == '/')
+            at++;
+        while (at < n && p[at] != '/')
+            at++;
+        c = p[at];
+        p[at] = 0;
+        rc = make_one(p);
+        if (rc < 0)
+            HR_GO(hr__error_os(err, rc, p, "make the folder"));
+        if (rc > 0 && !first && !(first = hr__strdup(account, p))) {
+            (void)hr__dir_remove(p);
+            HR_GO(hr__error_memory(err, path, n));
+        }
+        p[at] = c;
+    }
+    *made = first;
+    first = NULL;
+done:
+    if (first) {
+        p[n] = 0;
+        hr__folder_unmake(path, first);
+    }
+    hr__free(first);
+    hr__free(p);
+    return st;
+}
+
+void hr__folder_unmake(const char *path, const char *made)
+{
+    char *p = made ? hr__strdup(NULL, path) : NULL;
+    size_t n_made = made ? strlen(made) : 0, n;
+
+    if (!p)
+        return;
+    for (n = strlen(p); n > 1 && p[n - 1] == '/';)
+        p[--n] = 0;
+    for (; n >= n_made && n > 0; n = (size_t)folder_length(p)) {
+        p[n] = 0;
+        if (hr__dir_remove(p) && n == strlen(path)) /* the deepest may be missing, if it was never made */
+            continue;
+        if (n == n_made)
+            break;
+    }
+    hr__free(p);
+}
+
+/* --------------------------------------------------------------------------------------------------- hidden names */
+
+/* Tells machines that share a folder apart: processes have the same numbers there. */
+static uint32_t machine(void)
+{
+    static _Atomic uint32_t cached;
+    uint32_t id = atomic_load_explicit(&cached, memory_order_relaxed);
+    char text[64] = { 0 };
+    hr_hash h;
+    int fd;
+
+    if (id)
+        return id;
+    fd = hr__file_open("/proc/sys/kernel/random/boot_id");
+    if (fd >= 0) {
+        (void)hr__file_read_at(fd, text, sizeof text - 1, 0);
+        hr__file_close(fd);
+    }
+    hr__hash_init(&h, 0);
+    hr__hash_text(&h, text);
+    id = (uint32_t)hr__hash_end(&h).lo | 1;
+    if (fd >= 0)
+        atomic_store_explicit(&cached, id, memory_order_relaxed);
+    return id;
+}
+
+static char *hidden_name(const hr_sink *s)
+{
+    static _Atomic uint64_t next;
+    int64_t n = folder_length(s->path);
+
+    return hr__printf(s->account, "%.*s%s" HIDDEN "%08" PRIx32 "-%d-%" PRIu64 ".part", (int)n, s->path,
+                      n > 0 && s->path[n - 1] != '/' ? "/" : "", machine(), hr__pid(),
+                      (uint64_t)atomic_fetch_add(&next, 1));
+}
+
+static bool is_left_over(const char *name)
+{
+    const char *suffix = strrchr(name, '.');
+    char process[40];
+    unsigned id;
+    int pid, end = 0;
+    hr_stat info;
+
+    if (strncmp(name, HIDDEN, sizeof HIDDEN - 1) != 0 || !suffix || strcmp(suffix, ".part") != 0)
+        return false;
+    if (sscanf(name + sizeof HIDDEN - 1, "%8x-%d-%n", &id, &pid, &end) != 2 || !end || id != machine())
+        return false;
+    snprintf(process, sizeof process, "/proc/%d", pid);
+    return hr__file_stat(process, &info) == -ENOENT;
+}
+
+void hr__sink_sweep(const char *folder)
+{
+    char **names = NULL;
+    int n = hr__dir_list(folder, &names);
+
+    for (int i = 0; i < n; i++) {
+        char *path = is_left_over(names[i]) ? hr__printf(NULL, "%s/%s", folder, names[i]) : NULL;
+
+        if (path)
+            (void)hr__file_remove(path);
+        hr__free(path);
+    }
+    if (n >= 0)
+        hr__dir_list_free(names, n);
+}
+
+/* --------------------------------------------------------------------------------------------------------- writing */
+
+static void sink_free(hr_sink *s)
+{
+    if (s->fd >= 0)
+        hr__file_close(s->fd);
+    hr__free(s->data);
+    hr__free(s->hidden);
+    hr__free(s->made);
+    hr__free(s->path);
+    hr__free(s);
+}
+
+void hr__sink_drop(hr_sink *takes)
+{
+    if (!takes)
+        return;
+    if (takes->hidden && hr__file_remove(takes->hidden) == -EIO)
+        (void)hr__file_remove(takes->hidden); /* once more: it is all that would be left */
+    if (takes->made) {
+        takes->path[folder_length(takes->path)] = 0;
+        hr__folder_unmake(takes->path, takes->made);
+    }
+    sink_free(takes);
+}
+
+static hr_status open_file(hr_sink *s, const char *folder, hr_error *err)
+{
+    s->fd = hr__file_create_unnamed(folder);
+    if (s->fd == -EOPNOTSUPP) {
+        if (!(s->hidden = hidden_name(s)))
+            return hr__error_memory(err, s->path, 64);
+        s->fd = hr__file_create_new(s->hidden);
+    }
+    if (s->fd >= 0)
+        return HR_OK;
+    hr__free(s->hidden);
+    s->hidden = NULL;
+    return hr__error_os(err, s->fd, s->path, "create");
+}
+
+hr_status hr__sink_open(const char *url, bool replace, hr_account *account, hr_sink **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_sink *s = hr__zalloc(account, sizeof *s);
+    char *folder = NULL;
+    int64_t n;
+
+    *out = NULL;
+    if (!s)
+        return hr__error_memory(err, url, sizeof *s);
+    s->fd = -1;
+    s->account = account;
+    s->replace = replace;
+    HR_GO(hr__path_of_url(url, account, &s->path, err));
+    n = folder_length(s->path);
+    if (s->path[strlen(s->path) - 1] == '/')
+        HR_FAIL(HR_INVALID, "%s: names a folder, a file is wanted", s->path);
+    folder = n ? hr__strndup(account, s->path, (size_t)n) : hr__strdup(account, ".");
+    s->data = hr__alloc(account, BUFFER_BYTES);
+    if (!folder || !s->data)
+        HR_GO(hr__error_memory(err, s->path, BUFFER_BYTES));
+    HR_GO(hr__folder_make(folder, account, &s->made, err));
+    HR_GO(open_file(s, folder, err));
+    *out = s;
+    s = NULL;
+done:
+    hr__free(folder);
+    if (s && s->path)
+        hr__sink_drop(s);
+    else if (s)
+        sink_free(s);
+    return st;
+}
+
+static hr_status write_error(const hr_sink *s, int64_t rc, int64_t n, int64_t at, hr_error *err)
+{
+    char what[80];
+
+    snprintf(what, sizeof what, "write of %" PRId64 " bytes after %" PRId64, n, at);
+    return hr__error_os(err, rc, s->path, what);
+}
+
+static hr_status put(hr_sink *s, const void *data, int64_t n, int64_t at, hr_error *err)
+{
+    int64_t rc = hr__file_write_at(s->fd, data, n, at);
+
+    return rc < 0 ? write_error(s, rc, n, at, err) : HR_OK;
+}
+
+static hr_status flush(hr_sink *s, hr_error *err)
+{
+    int64_t n = s->n_buffered;
+
+    s->n_buffered = 0;
+    return n ? put(s, s->data, n, s->n_bytes - n, err) : HR_OK;
+}
+
+hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n, hr_error *err)
+{
+    if (n == 0)
+        return HR_OK;
+    if (!s->data)
+        return hr_error_set(err, HR_BUG, "%s: is written to after its end", s->path);
+    if (s->n_buffered + n > BUFFER_BYTES)
+        HR_TRY(flush(s, err));
+    if (n >= BUFFER_BYTES / 2 && s->n_buffered == 0) {
+        HR_TRY(put(s, data, n, s->n_bytes, err));
+    } else {
+        memcpy(s->data + s->n_buffered, data, (size_t)n);
+        s->n_buffered += n;
+    }
+    s->n_bytes += n;
+    return HR_OK;
+}
+
+hr_status hr__sink_write_at(hr_sink *s, int64_t at, const void *data, int64_t n, hr_error *err)
+{
+    if (at < 0 || n < 0 || at > s->n_bytes - n)
+        return hr_error_set(err, HR_BUG, "%s: %" PRId64 " bytes at %" PRId64 " of %" PRId64 " are written again",
+                            s->path, n, at, s->n_bytes);
+    HR_TRY(flush(s, err));
+    return put(s, data, n, at, err);
+}
+
+int64_t hr__sink_bytes(const hr_sink *s) { return s->n_bytes; }
+
+const char *hr__sink_name(const hr_sink *s) { return s->path; }
+
+/* ---------------------------------------------------------------------------------------------------------- the end */
+
+hr_status hr__sink_finish(hr_sink *s, hr_sync sync, hr_error *err)
+{
+    int rc;
+
+    HR_TRY(flush(s, err));
+    hr__free(s->data);
+    s->data = NULL;
+    s->sync = sync;
+    if (sync == HR_SYNC_NONE)
+        return HR_OK;
+    rc = hr__file_sync(s->fd);
+    return rc < 0 ? hr__error_os(err, rc, s->path, "sync") : HR_OK;
+}
+
+/* Closes: some file systems say only now that there is no space. */
+static hr_status close_file(hr_sink *s, hr_error *err)
+{
+    int rc = s->fd >= 0 ? hr__file_close_written(s->fd) : 0;
+
+    s->fd = -1;
+    return rc < 0 ? hr__error_os(err, rc, s->path, "close") : HR_OK;
+}
+
+static hr_status name_it(hr_sink *s, hr_error *err)
+{
+    char *name = s->hidden ? NULL : hidden_name(s);
+    int rc;
+
+    if (s->hidden)
+        return HR_OK;
+    if (!name)
+        return hr__error_memory(err, s->path, 64);
+    rc = hr__file_link(s->fd, name);
+    if (rc < 0) {
+        hr__free(name);
+        return hr__error_os(err, rc, s->path, "link");
+    }
+    s->hidden = name;
+    return HR_OK;
+}
+
+hr_status hr__sink_park(hr_sink *s, hr_error *err)
+{
+    HR_TRY(name_it(s, err));
+    return close_file(s, err);
+}
+
+static hr_status name_error(const char *path, int rc, hr_error *err)
+{
+    if (rc == -EEXIST)
+        return hr_error_set(err, HR_IO, "%s: exists already, and is not to be replaced", path);
+    return hr__error_os(err, rc, path, "name the file");
+}
+
+static hr_status sync_folder(const char *folder, hr_error *err)
+{
+    int fd = hr__file_open(folder), rc = fd < 0 ? fd : hr__file_sync(fd);
+
+    if (fd >= 0)
+        hr__file_close(fd);
+    return rc < 0 ? hr__error_os(err, rc, folder, "sync") : HR_OK;
+}
+
+/* An unnamed file gets its name by a link; where it is to replace another, by way of a hidden one, since only a rename replaces. */
+static hr_status settle(hr_sink *s, const char *path, hr_error *err)
+{
+    int rc;
+
+    if (!s->hidden && !s->replace) {
+        rc = hr__file_link(s->fd, path);
+        if (rc < 0)
+            return name_error(path, rc, err);
+        return HR_OK;
+    }
+    HR_TRY(hr__sink_park(s, err));
+    rc = hr__file_rename(s->hidden, path, s->replace);
+    if (rc < 0)
+        return name_error(path, rc, err);
+    hr__free(s->hidden);
+    s->hidden = NULL;
+    return HR_OK;
+}
+
+hr_status hr__sink_commit_as(hr_sink *takes, const char *path, hr_error *err)
+{
+    hr_status st = HR_OK;
+    int64_t n = folder_length(path);
+    char *folder = n ? hr__strndup(NULL, path, (size_t)n) : hr__strdup(NULL, ".");
+    bool named = false;
+
+    if (!folder)
+        HR_GO(hr__error_memory(err, path, n));
+    if (takes->data)
+        HR_GO(hr__sink_finish(takes, HR_SYNC_NONE, err));
+    HR_GO(settle(takes, path, err));
+    named = true;
+    HR_GO(close_file(takes, err));
+    if (takes->sync == HR_SYNC_ALL)
+        HR_GO(sync_folder(folder, err));
+done:
+    hr__free(folder);
+    if (!st) {
+        sink_free(takes);
+        return HR_OK;
+    }
+    if (named && !takes->replace)
+        (void)hr__file_remove(path); /* what the system could not keep must not be found; what it replaced is gone anyway */
+    hr__sink_drop(takes);
+    return st;
+}
+
+hr_status hr__sink_commit(hr_sink *takes, hr_error *err)
+{
+    hr_status st;
+    char *path = hr__strdup(takes->account, takes->path);
+
+    if (!path) {
+        st = hr__error_memory(err, takes->path, (int64_t)strlen(takes->path));
+        hr__sink_drop(takes);
+        return st;
+    }
+    st = hr__sink_commit_as(takes, path, err);
+    hr__free(path);
+    return st;
+}
