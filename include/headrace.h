@@ -318,7 +318,7 @@ typedef struct hr_write_options {
     int64_t max_file_bytes;    /* a file ends when it has so many; 0: the default, 512 MiB; < 0: no limit */
     const char *job;           /* how names begin; NULL: random, so that no other job has it */
     const char *name_column;   /* where each row is a file (images): the string column with its name; NULL: numbers */
-    int sync;                  /* 0: the system writes to disk when it likes; 1: before files get names; 2: and folders */
+    int sync; /* 0: the system writes to disk when it likes; 1: before files get names; 2: and folders */
     const char *const *format_options; /* n_format_options strings "name=value", by the format's write options */
     int n_format_options;
     /* The name of file number `index` (in order, from 0), at most cap - 1 bytes and a NUL; NULL: "JOB_000000_000000.suffix".

@@ -160,7 +160,7 @@ static hr_status one_file(void *context, hr_error *err)
 
     if (!st && left != 1)
         return hr_error_set(err, HR_BUG, "%d files", left);
-    if (st && left && !((way & 1) && (strstr(err->text, "sync") || strstr(err->text, "f: "))) ) {
+    if (st && left && !((way & 1) && (strstr(err->text, "sync") || strstr(err->text, "f: ")))) {
         print_error("way %d: %d files are left after: %s\n", way, left, err->text);
         fail();
     }

@@ -442,8 +442,9 @@ struct hr_table {
     hr_schema *schema;
     hr_array **columns; /* schema->n */
     hr_origin *origin;  /* NULL: unknown (a table from outside, before a plan reads it) */
-    int64_t cargo_bytes; /* what its rows carry beside the columns (a writer's parcels): counted by hr__table_bytes_used */
-    bool sole;          /* made for one consumer by copying: its buffers may be written by the last holder */
+    int64_t
+        cargo_bytes; /* what its rows carry beside the columns (a writer's parcels): counted by hr__table_bytes_used */
+    bool sole;       /* made for one consumer by copying: its buffers may be written by the last holder */
 };
 /* Shares schema and origin; takes the arrays, even on failure. Checks that each has n_rows (HR_BUG otherwise). */
 hr_status hr__table_new(hr_schema *schema, hr_array *const *columns, int64_t n_rows, hr_origin *origin, hr_table **out,

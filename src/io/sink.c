@@ -438,7 +438,8 @@ done:
         return HR_OK;
     }
     if (named && !takes->replace)
-        (void)hr__file_remove(path); /* what the system could not keep must not be found; what it replaced is gone anyway */
+        (void)hr__file_remove(
+            path); /* what the system could not keep must not be found; what it replaced is gone anyway */
     hr__sink_drop(takes);
     return st;
 }

@@ -371,7 +371,8 @@ static void remove_old(const hr_write_job *job, add_state *s, const hr_paths *ol
         if (bsearch(&path, mine, (size_t)s->n_done, sizeof *mine, by_path) ||
             !hr__format_guess(path, (hr_view){ NULL, 0 }) || hr__file_remove(path))
             continue;
-        while ((slash = strrchr(path, '/')) && slash > path + strlen(job->path)) { /* folders of partitions that are no more */
+        while ((slash = strrchr(path, '/')) &&
+               slash > path + strlen(job->path)) { /* folders of partitions that are no more */
             *slash = 0;
             if (hr__dir_remove(path))
                 break;

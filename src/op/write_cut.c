@@ -424,7 +424,7 @@ static hr_status cut_start(const hr_write_job *job, cut_state *s, hr_task *task,
 
     HR_TRY(hr__write_job_writer((hr_write_job *)job, schema, &s->writer, err));
     s->piece_rows = s->writer->piece_rows > 0 ? s->writer->piece_rows : DEFAULT_ROWS;
-    s->piece_bits = 8 * (s->writer->piece_bytes > 0   ? s->writer->piece_bytes
+    s->piece_bits = 8 * (s->writer->piece_bytes > 0  ? s->writer->piece_bytes
                          : s->writer->piece_rows > 0 ? INT64_MAX / 16
                                                      : DEFAULT_BYTES);
     s->file_rows = s->writer->file_for_each_row ? 0 : o->max_rows_per_file;

@@ -106,7 +106,8 @@ static hr_status encode_push(const hr_op *op, hr_task *task, const hr_table *in,
     hr_table *rows = NULL, *written = NULL, *made = NULL;
     const hr_array *names = NULL;
 
-    if (!to || !(to->pieces = hr__zalloc(account, (w->file_for_each_row ? (size_t)from->n_rows : 1) * sizeof(hr_piece))))
+    if (!to ||
+        !(to->pieces = hr__zalloc(account, (w->file_for_each_row ? (size_t)from->n_rows : 1) * sizeof(hr_piece))))
         HR_GO(hr__error_memory(err, "write", from->n_rows));
     if (from->folder && !(to->folder = hr__strdup(account, from->folder)))
         HR_GO(hr__error_memory(err, "write", (int64_t)strlen(from->folder)));
