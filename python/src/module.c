@@ -169,6 +169,51 @@ static PyObject *from_arrow(PyObject *module, PyObject *arg)
     return pyhr_tables_from_arrow(PyModule_GetState(module), arg);
 }
 
+/* [(path, bytes)] */
+static PyObject *paths_object(const hr_paths *p)
+{
+    PyObject *list = PyList_New((Py_ssize_t)p->n);
+
+    for (int64_t i = 0; list && i < p->n; i++) {
+        PyObject *pair =
+            Py_BuildValue("(NL)", PyUnicode_DecodeFSDefault(p->items[i].path), (long long)p->items[i].n_bytes);
+
+        if (!pair || PyList_SetItem(list, (Py_ssize_t)i, pair) < 0) {
+            Py_DECREF(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static PyObject *list_files(PyObject *module, PyObject *args)
+{
+    PyObject *urls, *suffixes = Py_None, *keep[2] = { NULL, NULL }, *made = NULL;
+    const char **url = NULL, **suffix = NULL;
+    int n_urls = 0, n_suffixes = 0, ignore = 0;
+    hr_error err = HR_ERROR_INIT;
+    hr_paths paths = { 0 };
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "O|Op", &urls, &suffixes, &ignore) ||
+        pyhr_texts(urls, "paths", &url, &n_urls, &keep[0]) < 0 ||
+        (suffixes != Py_None && pyhr_texts(suffixes, "file_extensions", &suffix, &n_suffixes, &keep[1]) < 0))
+        goto done;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__paths_list(url, n_urls,
+                        &(hr_paths_options){ .ignore_missing = ignore, .suffixes = suffix, .n_suffixes = n_suffixes },
+                        NULL, &paths, &err);
+    Py_END_ALLOW_THREADS
+    made = st ? pyhr_raise(PyModule_GetState(module), st, &err) : paths_object(&paths);
+    hr__paths_clear(&paths);
+done:
+    PyMem_Free(url);
+    PyMem_Free(suffix);
+    Py_XDECREF(keep[0]);
+    Py_XDECREF(keep[1]);
+    return made;
+}
+
 static PyMethodDef functions[] = {
     { "set_num_threads", set_num_threads, METH_O, "Number of pool threads; 0: the default." },
     { "num_threads", num_threads, METH_NOARGS, "Number of pool threads." },
@@ -184,6 +229,8 @@ static PyMethodDef functions[] = {
       "SIGKILL for this process when its parent ends; False if it has ended." },
     { "from_arrow", from_arrow, METH_O,
       "Tables of what has __arrow_c_stream__ or __arrow_c_array__; buffers are shared." },
+    { "list_files", list_files, METH_VARARGS,
+      "list_files(urls, suffixes=None, ignore_missing=False): [(path, bytes)], in the order in which they are read." },
     { NULL, NULL, 0, NULL },
 };
 

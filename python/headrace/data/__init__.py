@@ -6,36 +6,67 @@ order that does not depend on threads, processes or memory.
 
 from headrace.data.context import DataContext, ExecutionOptions, ExecutionResources
 from headrace.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, Schema, TaskPoolStrategy
+from headrace.data.datasource import BlockMetadata, Datasource, ReadTask, read_datasource
 from headrace.data.iterator import DataIterator, SplitIterator
 from headrace.data.read_api import (
     from_arrow,
+    from_blocks,
     from_items,
     from_numpy,
     from_pandas,
     range,
+    range_tensor,
     read_parquet,
     read_text,
 )
+from headrace.data.sources.frames import from_daft, from_dask, from_modin, from_polars, from_spark, from_tf
+from headrace.data.sources.hdf5 import read_hdf5, read_netcdf
+from headrace.data.sources.huggingface import from_huggingface
+from headrace.data.sources.sql import read_sql
+from headrace.data.sources.tables import read_avro, read_delta, read_iceberg, read_lance, read_orc
+from headrace.data.sources.torch import from_torch
 
 NodeIdStr = str  # what Ray calls a machine; there is one
 
 __all__ = [
     "ActorPoolStrategy",
+    "BlockMetadata",
     "DataContext",
     "DataIterator",
     "Dataset",
+    "Datasource",
     "ExecutionOptions",
     "ExecutionResources",
     "MaterializedDataset",
     "NodeIdStr",
+    "ReadTask",
     "Schema",
     "SplitIterator",
     "TaskPoolStrategy",
     "from_arrow",
+    "from_blocks",
+    "from_daft",
+    "from_dask",
+    "from_huggingface",
     "from_items",
+    "from_modin",
     "from_numpy",
     "from_pandas",
+    "from_polars",
+    "from_spark",
+    "from_tf",
+    "from_torch",
     "range",
+    "range_tensor",
+    "read_avro",
+    "read_datasource",
+    "read_delta",
+    "read_hdf5",
+    "read_iceberg",
+    "read_lance",
+    "read_netcdf",
+    "read_orc",
     "read_parquet",
+    "read_sql",
     "read_text",
 ]

@@ -3,7 +3,8 @@
 import os
 from typing import TypedDict, Unpack
 
-from headrace._core import InvalidArgument, UnsupportedError
+from headrace import _core
+from headrace._core import InvalidArgument, NotFoundError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset
 from headrace.data.plan import Node
@@ -41,6 +42,16 @@ def extension_list(given):
     if given is None:
         return None
     return [e if e.startswith(".") else f".{e}" for e in ([given] if isinstance(given, str) else given)]
+
+
+def files_of(paths, suffixes, ignore_missing=False):
+    """The files that the paths stand for, in the order in which they are read. suffixes: of those in
+    folders.
+    """
+    found = _core.list_files(path_list(paths), extension_list(suffixes), ignore_missing)
+    if not found and not ignore_missing:
+        raise NotFoundError(f"{path_list(paths)[0]}: no files to read")
+    return [path for path, _ in found]
 
 
 def setting(name, value):

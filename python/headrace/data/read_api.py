@@ -55,6 +55,31 @@ def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):
     return Dataset(Node("range", {"n": n, "name": "id"}))
 
 
+def range_tensor(n, *, shape=(1,), parallelism=-1, concurrency=None, override_num_blocks=None):
+    """The int64 tensor column 'data' of n rows; row i is an array of that shape, filled with i."""
+    accept_cluster_arguments("range_tensor", {"parallelism": parallelism})
+
+    def filled(batch):
+        import numpy as np
+
+        rows = batch["id"].reshape((-1,) + (1,) * len(shape))
+        return {"data": np.ascontiguousarray(np.broadcast_to(rows, (len(rows), *shape)))}
+
+    shape = tuple(shape)
+    return range(n).map_batches(filled, compute="threads", udf_modifying_row_count=False)
+
+
+def from_blocks(blocks):
+    """The rows of blocks: pandas DataFrames, or anything that from_arrow() takes."""
+    tables = []
+    for block in blocks:
+        made = from_pandas(block) if hasattr(block, "iloc") else from_arrow(block)
+        tables += made._node.args["tables"]
+    if not tables:
+        raise InvalidArgument("from_blocks: expected at least one block")
+    return _in_memory(Table.conformed(tables), "from_blocks")
+
+
 def from_items(items, *, parallelism=-1, override_num_blocks=None):
     """A row for each item: dicts of column -> value; other values become the column 'item'.
 

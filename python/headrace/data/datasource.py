@@ -1,0 +1,158 @@
+"""Rows from wherever Python can get them: a Datasource says into which ReadTasks a source falls, each of
+which gives blocks of rows.
+
+The tasks of a source are its canonical order: task 0's rows come first, whichever is done first. They run
+like functions of a map: in worker processes, in threads, or inline, some ahead of the consumer, in its
+memory budget.
+"""
+
+import functools
+import itertools
+
+from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.data.context import accept_cluster_arguments
+from headrace.data.dataset import Dataset
+from headrace.data.plan import Node
+
+DEFAULT_TASKS = 200  # how many a Datasource is asked for; its own number is what counts
+
+
+class BlockMetadata:
+    """What is known of a task's rows before it runs; None where nothing is."""
+
+    def __init__(self, num_rows=None, size_bytes=None, input_files=None, exec_stats=None, schema=None):
+        self.num_rows = num_rows
+        self.size_bytes = size_bytes
+        self.input_files = list(input_files or ())
+        self.exec_stats = exec_stats
+        self.schema = schema
+
+
+class ReadTask:
+    """A part of a source. read_fn() returns an iterable of blocks: dicts of column -> values, lists of row
+    dicts, DataFrames, or Arrow data. It may be a generator; it is called in another process, so that what it
+    refers to has to be picklable (cloudpickle).
+    """
+
+    def __init__(self, read_fn, metadata=None, schema=None, per_task_row_limit=None):
+        if not callable(read_fn):
+            raise TypeMismatchError(f"ReadTask: expected a function, not {type(read_fn).__name__}")
+        self.read_fn = read_fn
+        self.metadata = metadata or BlockMetadata()
+        self.schema = schema
+        self.per_task_row_limit = per_task_row_limit
+
+    def __call__(self):
+        return self.read_fn()
+
+
+class Datasource:
+    """A source of rows. Subclasses give get_read_tasks()."""
+
+    def get_name(self):
+        """Shown by repr() and in errors."""
+        name = type(self).__name__
+        return name.removesuffix("Datasource") or name
+
+    def estimate_inmemory_data_size(self):
+        """Bytes of all rows in memory; None: unknown."""
+        return None
+
+    def get_read_tasks(self, parallelism, per_task_row_limit=None):
+        """A list of ReadTasks, about `parallelism` of them. The rows of all of them, one task after the
+        other, are the dataset.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.get_read_tasks")
+
+    @property
+    def supports_distributed_reads(self):
+        """False: the tasks have to run in this process."""
+        return True
+
+
+class _Tasks:
+    """The function that runs tasks: gets a batch with one number of a task, gives its blocks."""
+
+    def __init__(self, name, tasks):
+        self.__name__ = name
+        self.__qualname__ = f"read_datasource.{name}"
+        self.tasks = tasks
+
+    def __call__(self, batch):
+        (number,) = batch["task"].tolist()
+        blocks = self.tasks[number]()
+        if isinstance(blocks, dict) or not hasattr(blocks, "__iter__"):
+            raise TypeMismatchError(
+                f"task {number} of {self.__name__} returned {type(blocks).__name__}; "
+                "expected an iterable of blocks"
+            )
+        return (_columns(block) for block in blocks)
+
+
+def _columns(block):
+    """A list of row dicts as a dict of columns; other blocks are left as they are."""
+    if not isinstance(block, list):
+        return block
+    if not all(isinstance(row, dict) for row in block):
+        found = next(type(row).__name__ for row in block if not isinstance(row, dict))
+        raise TypeMismatchError(f"a block is a list with {found} in it; expected row dicts")
+    names = dict.fromkeys(itertools.chain.from_iterable(block))
+    return {name: [row.get(name) for row in block] for name in names}
+
+
+def read_tasks(name, tasks, *, compute=None, concurrency=None):
+    """A Dataset of the rows of tasks, in their order: ReadTasks, or functions without arguments that return
+    blocks.
+    """
+    if not tasks:
+        raise InvalidArgument(f"{name}: no read tasks: there is nothing to read")
+    numbers = Dataset(Node("range", {"n": len(tasks), "name": "task"}))
+    return numbers._with_function(
+        "read",
+        "batches",
+        _Tasks(name, list(tasks)),
+        compute=compute,
+        concurrency=concurrency,
+        options={"piece_rows": 1},
+    )
+
+
+def read_datasource(
+    datasource,
+    *,
+    compute=None,
+    concurrency=None,
+    override_num_blocks=None,
+    parallelism=-1,
+    **read_args,
+):
+    """The rows of a Datasource.
+
+    Its tasks run in worker processes; compute="threads" or "inline" keeps them in this one, as do sources
+    that say so. override_num_blocks: how many tasks the source is asked for. Further arguments that are not
+    known as cluster arguments are an error: a source gets its own by its constructor.
+    """
+    accept_cluster_arguments("read_datasource", {"parallelism": parallelism, **read_args})
+    if not isinstance(datasource, Datasource):
+        raise TypeMismatchError(f"read_datasource: expected a Datasource, not {type(datasource).__name__}")
+    if override_num_blocks is not None and override_num_blocks < 1:
+        raise InvalidArgument(
+            f"read_datasource: override_num_blocks {override_num_blocks}: expected at least 1"
+        )
+    tasks = list(datasource.get_read_tasks(override_num_blocks or DEFAULT_TASKS))
+    for task in tasks:
+        if not callable(task):
+            raise TypeMismatchError(f"read_datasource: a task is {type(task).__name__}; expected a ReadTask")
+    if compute is None and not datasource.supports_distributed_reads:
+        compute = "threads"
+    return read_tasks(datasource.get_name(), tasks, compute=compute, concurrency=concurrency)
+
+
+def ranges(n, size):
+    """[(begin, end)] that cover 0 .. n - 1 in steps of `size`."""
+    return [(begin, min(begin + size, n)) for begin in range(0, n, size)]
+
+
+def task(function, *args):
+    """A task that calls function(*args)."""
+    return functools.partial(function, *args)

@@ -1,0 +1,72 @@
+"""Rows of other libraries' frames, by the Arrow protocol where they have it."""
+
+from headrace._core import TypeMismatchError, UnsupportedError
+from headrace.data.datasource import read_tasks, task
+
+
+def _collected(frame):
+    yield frame.collect()
+
+
+def from_polars(df):
+    """The rows of a polars DataFrame (shared), or of a LazyFrame, collected when rows are asked for."""
+    from headrace.data.read_api import from_arrow
+
+    if hasattr(df, "collect"):
+        return read_tasks("polars", [task(_collected, df)], compute="threads")
+    if not hasattr(df, "__arrow_c_stream__"):
+        raise TypeMismatchError(f"from_polars: expected a polars DataFrame, not {type(df).__name__}")
+    return from_arrow(df)
+
+
+def _daft_parts(df):
+    yield from df.to_arrow_iter()
+
+
+def from_daft(df):
+    """The rows of a daft DataFrame, which is computed when they are asked for."""
+    if not hasattr(df, "to_arrow_iter"):
+        raise TypeMismatchError(f"from_daft: expected a daft DataFrame, not {type(df).__name__}")
+    return read_tasks("daft", [task(_daft_parts, df)], compute="threads")
+
+
+def _dask_part(df, i):
+    yield df.partitions[i].compute(scheduler="synchronous")
+
+
+def from_dask(df):
+    """The rows of a dask DataFrame, partition by partition, each computed in a thread in its turn."""
+    if not hasattr(df, "partitions") or not hasattr(df, "npartitions"):
+        raise TypeMismatchError(f"from_dask: expected a dask DataFrame, not {type(df).__name__}")
+    return read_tasks("dask", [task(_dask_part, df, i) for i in range(df.npartitions)], compute="threads")
+
+
+def from_spark(df, *, parallelism=None, override_num_blocks=None):
+    """The rows of a Spark DataFrame of version 4 or later, collected by Spark as Arrow data."""
+    from headrace.data.read_api import from_arrow
+
+    if not hasattr(df, "toArrow"):
+        raise UnsupportedError("from_spark: needs a DataFrame with toArrow(), that is pyspark 4 or later")
+    return from_arrow(df.toArrow())
+
+
+def from_modin(df):
+    """The rows of a Modin DataFrame, brought into this process as pandas."""
+    from headrace.data.read_api import from_pandas
+
+    if not hasattr(df, "modin"):
+        raise TypeMismatchError(f"from_modin: expected a Modin DataFrame, not {type(df).__name__}")
+    return from_pandas(df.modin.to_pandas())
+
+
+def _tf_blocks(dataset):
+    from headrace.data.sources.torch import _stream
+
+    yield from _stream(dataset.as_numpy_iterator())
+
+
+def from_tf(dataset):
+    """The items of a tf.data.Dataset, as from_torch gives those of a torch Dataset."""
+    if not hasattr(dataset, "as_numpy_iterator"):
+        raise TypeMismatchError(f"from_tf: expected a tf.data.Dataset, not {type(dataset).__name__}")
+    return read_tasks("tf", [task(_tf_blocks, dataset)], compute="threads")

@@ -1,0 +1,66 @@
+"""read_sql: the rows of a query, through any DB-API connection (PEP 249)."""
+
+import contextlib
+
+from headrace._core import InvalidArgument
+from headrace.data.context import accept_cluster_arguments
+from headrace.data.datasource import read_tasks, task
+
+FETCH_ROWS = 10_000
+DEFAULT_SHARDS = 8
+
+
+def _rows(connection_factory, sql, params):
+    """Blocks of FETCH_ROWS rows: dicts of column -> values."""
+    with contextlib.closing(connection_factory()) as connection:
+        cursor = connection.cursor()
+        cursor.execute(sql, *([params] if params is not None else []))
+        if cursor.description is None:
+            raise InvalidArgument(f"read_sql: the statement gives no rows: {sql}")
+        names = [column[0] for column in cursor.description]
+        if len(set(names)) != len(names):
+            raise InvalidArgument(f"read_sql: two columns of one name, give them aliases: {names}")
+        while True:
+            rows = cursor.fetchmany(FETCH_ROWS)
+            if not rows:
+                break
+            yield dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+
+
+def _sharded(sql, keys, hash_fn, shard, n):
+    key = keys[0] if len(keys) == 1 else f"CONCAT({', '.join(keys)})"
+    hashed = f"{hash_fn}({key})" if hash_fn else key
+    return f"SELECT * FROM ({sql}) AS T WHERE MOD(ABS({hashed}), {n}) = {shard}"
+
+
+def read_sql(
+    sql,
+    connection_factory,
+    *,
+    sql_params=None,
+    shard_keys=None,
+    shard_hash_fn="MD5",
+    parallelism=-1,
+    concurrency=None,
+    override_num_blocks=None,
+    **other,
+):
+    """The rows of a query. connection_factory() returns a new DB-API connection; it is called in worker
+    processes (cloudpickle), once for each task.
+
+    Without shard_keys the query is one task. With them it runs as override_num_blocks queries (default 8) at
+    the same time, each for the rows whose MOD(ABS(shard_hash_fn(keys)), n) is its number, so the database
+    has to know MOD, ABS, CONCAT and that function (shard_hash_fn=None: the key itself is a number); their
+    rows come one query after the other. Rows of a query come in the database's order: say ORDER BY where it
+    matters. A database's own exceptions are passed on.
+    """
+    accept_cluster_arguments("read_sql", {"parallelism": parallelism, **other})
+    if not callable(connection_factory):
+        raise InvalidArgument("read_sql: connection_factory is to be a function that returns a connection")
+    if not shard_keys:
+        return read_tasks("sql", [task(_rows, connection_factory, sql, sql_params)], concurrency=concurrency)
+    keys = [shard_keys] if isinstance(shard_keys, str) else list(shard_keys)
+    n = override_num_blocks or DEFAULT_SHARDS
+    queries = [_sharded(sql.rstrip().rstrip(";"), keys, shard_hash_fn, i, n) for i in range(n)]
+    tasks = [task(_rows, connection_factory, q, sql_params) for q in queries]
+    return read_tasks("sql", tasks, concurrency=concurrency)

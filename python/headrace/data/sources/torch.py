@@ -1,0 +1,59 @@
+"""from_torch: the items of a torch Dataset."""
+
+from headrace._core import TypeMismatchError
+from headrace.data.datasource import ranges, read_tasks, task
+
+TASK_ITEMS = 256
+BLOCK_ITEMS = 64
+
+
+def _value(item):
+    """PIL images as arrays; the rest as it is."""
+    if hasattr(item, "convert") and hasattr(item, "getbands"):
+        import numpy as np
+
+        return np.asarray(item)
+    return item
+
+
+def row_of(item):
+    """An item as a row: a dict as it is, a tuple as item_0, item_1, ..., anything else as `item`."""
+    if isinstance(item, dict):
+        return {str(k): _value(v) for k, v in item.items()}
+    if isinstance(item, (tuple, list)):
+        return {f"item_{i}": _value(v) for i, v in enumerate(item)}
+    return {"item": _value(item)}
+
+
+def _items(dataset, begin, end):
+    for at in range(begin, end, BLOCK_ITEMS):
+        yield [row_of(dataset[i]) for i in range(at, min(at + BLOCK_ITEMS, end))]
+
+
+def _stream(dataset):
+    block = []
+    for item in dataset:
+        block.append(row_of(item))
+        if len(block) == BLOCK_ITEMS:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def from_torch(dataset, local_read=False):
+    """The items of a torch Dataset (map-style: dataset[i], in order of i, in worker processes; iterable: in
+    one task).
+
+    A dict becomes a row; a tuple the columns item_0, item_1, ...; anything else the column item. Tensors of
+    equal shape become a tensor column, PIL images arrays (height, width, channels). local_read=True reads in
+    this process, where the data is not to be pickled.
+    """
+    compute = "threads" if local_read else None
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        tasks = [task(_items, dataset, *r) for r in ranges(len(dataset), TASK_ITEMS)]
+    elif hasattr(dataset, "__iter__"):
+        tasks = [task(_stream, dataset)]
+    else:
+        raise TypeMismatchError(f"from_torch: expected a torch Dataset, not {type(dataset).__name__}")
+    return read_tasks("torch", tasks, compute=compute)
