@@ -244,8 +244,9 @@ static int module_exec(PyObject *module)
         return -1;
     }
     if (PyModule_AddStringConstant(module, "__version__", hr_version()) < 0 || pyhr_errors_add(module, s) < 0 ||
-        pyhr_table_types(module, s) < 0 || pyhr_column_types(module, s) < 0 || pyhr_plan_types(module, s) < 0 ||
-        pyhr_udf_types(module, s) < 0 || pyhr_feed_types(module, s) < 0 || pyhr_split_types(module, s) < 0)
+        pyhr_table_types(module, s) < 0 || pyhr_column_types(module, s) < 0 || pyhr_expr_types(module, s) < 0 ||
+        pyhr_plan_types(module, s) < 0 || pyhr_udf_types(module, s) < 0 || pyhr_feed_types(module, s) < 0 ||
+        pyhr_split_types(module, s) < 0)
         return -1;
     return 0;
 }
@@ -259,6 +260,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(s->table);
     Py_VISIT(s->column);
     Py_VISIT(s->schema);
+    Py_VISIT(s->expr);
     Py_VISIT(s->plan);
     Py_VISIT(s->feed);
     Py_VISIT(s->split);
@@ -280,6 +282,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(s->table);
     Py_CLEAR(s->column);
     Py_CLEAR(s->schema);
+    Py_CLEAR(s->expr);
     Py_CLEAR(s->plan);
     Py_CLEAR(s->feed);
     Py_CLEAR(s->split);

@@ -206,6 +206,52 @@ done:
     return made;
 }
 
+static PyObject *plan_filter(PyObject *op, PyObject *arg)
+{
+    pyhr_state *s = pyhr_state_of(op);
+    hr_expr *e = pyhr_expr_of(s, arg);
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
+    hr_status st;
+
+    if (!e)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_filter_expr(in, e, &plan, &err);
+    Py_END_ALLOW_THREADS
+    return plan_made(s, st, plan, &err);
+}
+
+static PyObject *plan_with_columns(PyObject *op, PyObject *args)
+{
+    pyhr_state *s = pyhr_state_of(op);
+    PyObject *names, *list, *keep = NULL, *made = NULL;
+    texts name = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
+    hr_expr **exprs = NULL;
+    int n = 0;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "OO", &names, &list))
+        return NULL;
+    if (texts_get(&name, names, "names") < 0 || pyhr_exprs(s, list, &exprs, &n, &keep) < 0)
+        goto done;
+    if (name.n != n) {
+        pyhr_raise_text(s, HR_INVALID, "%d names for %d expressions", name.n, n);
+        goto done;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_with_columns(in, name.v, exprs, n, &plan, &err);
+    Py_END_ALLOW_THREADS
+    made = plan_made(s, st, plan, &err);
+done:
+    texts_clear(&name);
+    PyMem_Free(exprs);
+    Py_XDECREF(keep);
+    return made;
+}
+
 static PyObject *plan_limit(PyObject *op, PyObject *arg)
 {
     hr_error err = HR_ERROR_INIT;
@@ -343,6 +389,8 @@ static PyMethodDef plan_methods[] = {
     { "range", plan_range, METH_VARARGS | CLASS, "range(n, name): the int64 column of 0 .. n-1." },
     { "union", plan_union, METH_O | CLASS, "union(plans): all rows of each in turn." },
     { "project", WITH_WORDS(plan_project), WORDS, "project(names, new_names=None): these columns, in this order." },
+    { "filter", plan_filter, METH_O, "filter(expr): the rows for which it is true." },
+    { "with_columns", plan_with_columns, METH_VARARGS, "with_columns(names, exprs): all columns, and these." },
     { "limit", plan_limit, METH_O, "limit(n): the first n rows." },
     { "rebatch", WITH_WORDS(plan_rebatch), WORDS, "rebatch(n_rows, drop_last=False): tables of exactly so many rows." },
     { "calls", WITH_WORDS(plan_calls), WORDS,

@@ -22,7 +22,7 @@ typedef struct pyhr_drain pyhr_drain;
 
 typedef struct pyhr_state {
     PyObject *errors[HR_N_STATUS]; /* exception class of each status; [HR_OK]: the base, HeadraceError */
-    PyTypeObject *table, *column, *schema, *plan, *feed, *split, *ring, *ring_server, *calls, *call, *worker;
+    PyTypeObject *table, *column, *schema, *expr, *plan, *feed, *split, *ring, *ring_server, *calls, *call, *worker;
     PyObject *convert; /* headrace.data.convert: what only Python can do to values; imported when first needed */
     pyhr_drain *drain;
 } pyhr_state;
@@ -106,6 +106,13 @@ PyObject *pyhr_type_object(const hr_type *t); /* its name, a str */
 hr_array *pyhr_build_column(pyhr_state *s, const hr_mem *mem, const char *name, PyObject *values);
 hr_table *pyhr_build_table(pyhr_state *s, const hr_mem *mem, PyObject *columns); /* dict: name -> values */
 hr_table *pyhr_build_rows(pyhr_state *s, const hr_mem *mem, PyObject *rows);     /* list of dict */
+
+/* --- py_expr.c */
+
+int pyhr_expr_types(PyObject *module, pyhr_state *s);
+hr_expr *pyhr_expr_of(pyhr_state *s, PyObject *op); /* borrowed */
+/* A sequence of Expr as an array of borrowed expressions, for PyMem_Free. `keep` (new) keeps them alive. */
+int pyhr_exprs(pyhr_state *s, PyObject *list, hr_expr ***out, int *n, PyObject **keep);
 
 /* --- py_plan.c */
 

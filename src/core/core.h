@@ -281,6 +281,8 @@ static inline bool hr__type_is_fixed_list(const hr_type *t) { return t->id == HR
 const char *
 hr__type_format(const hr_type *t); /* Arrow's format string, borrowed: "tsu:UTC", "+w:3" (tensors as well) */
 void hr__type_print(const hr_type *t, hr_text *out); /* "list<item: int64>", "timestamp[us, tz=UTC]", as pyarrow */
+/* A type from such a text (not struct and map), or from names as NumPy has them: "float32", "str". HR_INVALID shows the text. */
+hr_status hr__type_parse(const char *text, hr_type **out, hr_error *err) HR_MUST_USE;
 /* Borrows the children. HR_UNSUPPORTED names the format. */
 hr_status hr__type_from_format(const char *format, hr_field *children, int n_children, hr_type **out,
                                hr_error *err) HR_MUST_USE;

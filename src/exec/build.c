@@ -59,6 +59,7 @@ static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err
     HR_TRY(new_stage(r, out, err));
     (*out)->scan = p->scan;
     (*out)->columns = p->columns;
+    (*out)->filter = p->filter;
     (*out)->rows_left = p->limit_rows;
     (*out)->instance = r->n_instances++;
     return HR_OK;

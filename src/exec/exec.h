@@ -16,6 +16,7 @@ struct hr_plan {
     hr_scan *scan;         /* SCAN */
     hr_projection columns; /* SCAN, set by rules: what is read (n < 0: all); names owned */
     int64_t limit_rows;    /* SCAN, set by rules: at most so many rows are needed from it (< 0: all) */
+    hr_expr *filter;       /* SCAN, set by rules: rows for which it is not true are not needed (NULL: all are) */
     hr_op *op;             /* OP */
     hr_plan **inputs;
     int n_inputs;
@@ -33,7 +34,7 @@ hr_status hr__plan_schema_early(hr_plan *p, hr_schema **out, hr_error *err) HR_M
 /* The schema, running the plan for its first table if need be. */
 hr_status hr__plan_schema(hr_plan *p, hr_schema **out, hr_error *err) HR_MUST_USE;
 void hr__plan_learn_schema(hr_plan *p, hr_schema *s); /* a run saw the first table of `p` */
-/* rules.c: projection and limit into the scan, projections merged. *out is new. */
+/* rules.c: projection, filter and limit into the scan. *out is new. */
 hr_status hr__plan_rewrite(hr_plan *p, hr_plan **out, hr_error *err) HR_MUST_USE;
 
 /* --- marker.c: positions */

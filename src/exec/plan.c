@@ -43,6 +43,7 @@ void hr_plan_unref(hr_plan *p)
     hr__free((void *)p->columns.names);
     hr__free(p->inputs);
     hr__scan_unref(p->scan);
+    hr_expr_unref(p->filter);
     hr__op_unref(p->op);
     hr__schema_unref(p->schema);
     hr__mutex_clear(&p->lock);
@@ -143,12 +144,10 @@ static hr_status add_op(hr_plan *in, hr_status st, hr_op *op, hr_plan **out, hr_
     return st ? st : hr__plan_op(in, op, out, err);
 }
 
-hr_status hr_plan_project(hr_plan *in, const char *const *names, const char *const *new_names, int n, hr_plan **out,
-                          hr_error *err)
+/* The same, checked against the input's schema where that is known. */
+static hr_status add_checked_op(hr_plan *in, hr_status st, hr_op *op, hr_plan **out, hr_error *err)
 {
-    hr_op *op = NULL;
     hr_schema *schema = NULL;
-    hr_status st = hr__op_project(names, new_names, n, &op, err);
 
     st = add_op(in, st, op, out, err);
     if (!st && (st = hr__plan_schema_early(*out, &schema, err))) {
@@ -157,6 +156,32 @@ hr_status hr_plan_project(hr_plan *in, const char *const *names, const char *con
     }
     hr__schema_unref(schema);
     return st;
+}
+
+hr_status hr_plan_project(hr_plan *in, const char *const *names, const char *const *new_names, int n, hr_plan **out,
+                          hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_status st = hr__op_project(names, new_names, n, &op, err);
+
+    return add_checked_op(in, st, op, out, err);
+}
+
+hr_status hr_plan_filter_expr(hr_plan *in, hr_expr *e, hr_plan **out, hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_status st = hr__op_filter_expr(e, &op, err);
+
+    return add_checked_op(in, st, op, out, err);
+}
+
+hr_status hr_plan_with_columns(hr_plan *in, const char *const *names, hr_expr *const *exprs, int n, hr_plan **out,
+                               hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_status st = hr__op_with_columns(names, exprs, n, &op, err);
+
+    return add_checked_op(in, st, op, out, err);
 }
 
 hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err)
@@ -505,6 +530,10 @@ static void print_node(const hr_plan *p, int depth, hr_text *out)
         for (int i = 0; i < p->columns.n; i++)
             hr__text_add(out, "%s%s", i ? ", " : "", p->columns.names[i]);
         hr__text_add(out, "]");
+    }
+    if (p->filter) {
+        hr__text_add(out, " rows where ");
+        hr__expr_print(p->filter, out);
     }
     if (p->limit_rows >= 0)
         hr__text_add(out, " rows<=%" PRId64, p->limit_rows);

@@ -1,15 +1,27 @@
 /* rules.c - rewrites of a plan that change what it costs, never what it gives.
  *
- * One walk from the top carries down what is wanted of the input: which columns (a projection narrows them, a function wants all) and
- * how many rows at most (a limit says so; whatever keeps every row passes that on). A scan takes both. Operators stay where
- * they are: a limit above a shortened scan still counts, so that a rule that is too timid costs time, not rows. */
+ * One walk from the top carries down what is wanted of the input: which columns (a projection narrows them, a function wants
+ * all), how many rows at most (a limit says so; whatever keeps every row passes that on), and for which rows at all (a filter by
+ * an expression says so, in terms of the columns that stand there: renames are undone, terms over computed columns stay
+ * behind). A scan takes all three. Operators stay where they are: a limit above a shortened scan still counts and a filter
+ * above a reader that skips still filters, so that a rule that is too timid costs time, not rows. Computed columns that
+ * nobody looks at are not computed. */
 #include "exec/exec.h"
 
 typedef struct wanted {
     int n_columns; /* < 0: all */
     const char *const *columns;
-    int64_t rows; /* < 0: all */
+    int64_t rows;    /* < 0: all */
+    hr_expr *filter; /* NULL: all rows; else at most those for which it is true */
 } wanted;
+
+/* What one step makes of it; owns what it had to make anew. */
+typedef struct step {
+    wanted below;
+    hr_op *op;          /* in place of the plan's; NULL: that one */
+    const char **names; /* below.columns, borrowed texts */
+    int64_t cap;
+} step;
 
 static hr_status set_columns(hr_plan *p, const wanted *w, hr_error *err)
 {
@@ -33,49 +45,242 @@ static hr_status set_columns(hr_plan *p, const wanted *w, hr_error *err)
     return HR_OK;
 }
 
-static wanted wanted_of_input(const hr_plan *p, const wanted *w)
+/* -------------------------------------------------------------------------------------------------------- columns */
+
+static bool has_name(const char *const *names, int n, const char *name)
 {
-    wanted below = *w;
+    for (int i = 0; i < n; i++)
+        if (!strcmp(names[i], name))
+            return true;
+    return false;
+}
+
+static hr_status want(step *s, const char *name, hr_error *err)
+{
+    if (has_name(s->names, s->below.n_columns, name))
+        return HR_OK;
+    if (!hr__grow(NULL, (void **)&s->names, &s->cap, s->below.n_columns + 1, sizeof *s->names))
+        return hr__error_memory(err, "plan", (s->below.n_columns + 1) * (int64_t)sizeof *s->names);
+    s->names[s->below.n_columns++] = name;
+    s->below.columns = s->names;
+    return HR_OK;
+}
+
+static hr_status want_columns_of(step *s, const hr_expr *e, hr_error *err)
+{
+    const char **names = NULL;
+    int n = 0;
+    hr_status st = hr__expr_columns(e, &names, &n, err);
+
+    for (int i = 0; i < n && !st; i++)
+        st = want(s, names[i], err);
+    hr__free(names);
+    return st;
+}
+
+/* All that is wanted of a filter's output, and what it looks at. */
+static hr_status columns_of_filter(step *s, const wanted *w, const hr_expr *predicate, hr_error *err)
+{
+    if (w->n_columns < 0)
+        return HR_OK;
+    s->below.n_columns = 0;
+    for (int i = 0; i < w->n_columns; i++)
+        HR_TRY(want(s, w->columns[i], err));
+    return want_columns_of(s, predicate, err);
+}
+
+/* Of a projection those that are wanted of it. */
+static hr_status columns_of_project(step *s, const wanted *w, const hr_op *op, hr_error *err)
+{
+    const char *const *inputs = NULL, *const *outputs = NULL, **kept = NULL;
+    int n = hr__op_project_inputs(op, &inputs), n_kept = 0;
+    hr_status st = HR_OK;
+
+    hr__op_project_outputs(op, &outputs);
+    s->below.columns = inputs;
+    s->below.n_columns = n;
+    if (w->n_columns < 0)
+        return HR_OK;
+    if (!(kept = hr__alloc(NULL, (2 * (size_t)n + 1) * sizeof *kept)))
+        return hr__error_memory(err, "plan", n * (int64_t)sizeof *kept);
+    s->below.n_columns = 0;
+    for (int i = 0; i < n; i++) {
+        if (!has_name(w->columns, w->n_columns, outputs[i]))
+            continue;
+        HR_GO(want(s, inputs[i], err));
+        kept[n_kept] = inputs[i];
+        kept[n + n_kept++] = outputs[i];
+    }
+    if (n_kept < n)
+        st = hr__op_project(kept, kept + n, n_kept, &s->op, err);
+done:
+    hr__free(kept);
+    return st;
+}
+
+/* Of the computed columns those that are wanted; of the input what they need and what is handed through. */
+static hr_status columns_of_computed(step *s, const wanted *w, const char *const *names, hr_expr *const *exprs, int n,
+                                     hr_error *err)
+{
+    const char **kept_names = NULL;
+    hr_expr **kept = NULL;
+    hr_status st = HR_OK;
+    int n_kept = 0;
+
+    if (w->n_columns < 0)
+        return HR_OK;
+    kept_names = hr__alloc(NULL, ((size_t)n + 1) * sizeof *kept_names);
+    kept = hr__alloc(NULL, ((size_t)n + 1) * sizeof(hr_expr *));
+    if (!kept_names || !kept)
+        HR_GO(hr__error_memory(err, "plan", n * (int64_t)sizeof *kept));
+    s->below.n_columns = 0;
+    for (int i = 0; i < w->n_columns; i++)
+        if (!has_name(names, n, w->columns[i]))
+            HR_GO(want(s, w->columns[i], err));
+    for (int i = 0; i < n; i++)
+        if (has_name(w->columns, w->n_columns, names[i])) {
+            HR_GO(want_columns_of(s, exprs[i], err));
+            kept_names[n_kept] = names[i];
+            kept[n_kept++] = exprs[i];
+        }
+    if (n_kept < n)
+        st = hr__op_with_columns(kept_names, kept, n_kept, &s->op, err);
+done:
+    hr__free(kept_names);
+    hr__free(kept);
+    return st;
+}
+
+/* -------------------------------------------------------------------------------------------------------- filters */
+
+/* Terms of a filter on their way below an operator. */
+typedef struct terms {
+    hr_expr *all;                /* what was let through so far, owned */
+    const char *const *allowed;  /* only over these columns; NULL: any */
+    const char *const *renamed;  /* which become these */
+    const char *const *computed; /* not over these */
+    int n;
+} terms;
+
+static hr_status pass_term(void *context, hr_expr *term, hr_error *err)
+{
+    terms *t = context;
+    hr_expr *below = NULL, *both = NULL;
+    const char **names = NULL;
+    int n = 0;
+    bool passes = !hr__expr_row_random(term);
+    hr_status st = HR_OK;
+
+    HR_GO(hr__expr_columns(term, &names, &n, err));
+    for (int i = 0; i < n; i++)
+        passes = passes && (!t->allowed || has_name(t->allowed, t->n, names[i])) &&
+                 (!t->computed || !has_name(t->computed, t->n, names[i]));
+    if (!passes)
+        goto done;
+    HR_GO(hr__expr_rename(term, t->allowed, t->renamed, t->allowed ? t->n : 0, &below, err));
+    HR_GO(hr__expr_and(t->all, below, &both, err));
+    hr_expr_unref(t->all);
+    t->all = both;
+done:
+    hr_expr_unref(below);
+    hr__free(names);
+    return st;
+}
+
+/* What of w's filter, and the operator's own, holds below the operator. */
+static hr_status filter_of_input(step *s, const hr_op *op, const wanted *w, hr_error *err)
+{
+    const char *const *inputs = NULL, *const *outputs = NULL, *const *computed = NULL;
+    hr_expr *predicate = hr__op_filter_predicate(op);
+    int n_project = hr__op_project_inputs(op, &inputs), n_computed = hr__op_computed(op, &computed, NULL);
+    terms t = { 0 };
+    hr_status st = HR_OK;
+
+    s->below.filter = NULL;
+    if (n_project >= 0) {
+        hr__op_project_outputs(op, &outputs);
+        t = (terms){ .allowed = outputs, .renamed = inputs, .n = n_project };
+    } else if (n_computed >= 0) {
+        t = (terms){ .computed = computed, .n = n_computed };
+    } else if (!predicate) {
+        return HR_OK; /* a limit counts all rows, a function sees all */
+    }
+    if (predicate)
+        st = hr__expr_each_term(predicate, pass_term, &t, err);
+    if (!st && w->filter)
+        st = hr__expr_each_term(w->filter, pass_term, &t, err);
+    if (st)
+        hr_expr_unref(t.all);
+    else
+        s->below.filter = t.all;
+    return st;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- the walk */
+
+static void step_clear(step *s)
+{
+    hr_expr_unref(s->below.filter);
+    hr__op_unref(s->op);
+    hr__free(s->names);
+}
+
+static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error *err)
+{
     const char *const *names = NULL;
-    int n = hr__op_project_inputs(p->op, &names);
+    hr_expr *const *exprs = NULL;
+    int n_computed;
     int64_t limit = hr__op_limit_rows(p->op);
 
-    if (n >= 0) {
-        below.columns = names;
-        below.n_columns = n;
-        return below;
-    }
+    s->below = *w;
+    HR_TRY(filter_of_input(s, p->op, w, err));
+    if (hr__op_project_inputs(p->op, NULL) >= 0)
+        return columns_of_project(s, w, p->op, err);
     if (limit >= 0) {
-        below.rows = w->rows < 0 ? limit : HR_MIN(w->rows, limit);
-        return below;
+        s->below.rows = w->rows < 0 ? limit : HR_MIN(w->rows, limit);
+        return HR_OK;
     }
-    if (hr__op_rebatch_rows(p->op, NULL) < 0)
-        below.n_columns = -1; /* a function sees every column */
     if (!p->op->one_to_one)
-        below.rows = -1;
-    return below;
+        s->below.rows = -1;
+    if (hr__op_filter_predicate(p->op))
+        return columns_of_filter(s, w, hr__op_filter_predicate(p->op), err);
+    if ((n_computed = hr__op_computed(p->op, &names, &exprs)) >= 0)
+        return columns_of_computed(s, w, names, exprs, n_computed, err);
+    if (hr__op_rebatch_rows(p->op, NULL) < 0)
+        s->below.n_columns = -1; /* a function sees every column */
+    return HR_OK;
+}
+
+static hr_status rewrite_scan(hr_plan *p, const wanted *w, hr_error *err)
+{
+    p->limit_rows = w->filter ? -1 : w->rows;
+    p->filter = hr_expr_ref(w->filter);
+    return w->n_columns >= 0 ? set_columns(p, w, err) : HR_OK;
 }
 
 static hr_status rewrite(hr_plan *p, const wanted *w, hr_plan **out, hr_error *err)
 {
     hr_plan **ins = hr__zalloc(NULL, ((size_t)p->n_inputs + 1) * sizeof(hr_plan *));
     hr_status st = HR_OK;
-    wanted below = *w;
+    step s = { 0 };
 
     *out = NULL;
     if (!ins)
         return hr__error_memory(err, "plan", 64);
     if (p->kind == HR_PLAN_OP)
-        below = wanted_of_input(p, w);
+        HR_GO(step_below(p, w, &s, err));
     for (int i = 0; i < p->n_inputs; i++)
-        HR_GO(rewrite(p->inputs[i], &below, &ins[i], err));
+        HR_GO(rewrite(p->inputs[i], p->kind == HR_PLAN_OP ? &s.below : w, &ins[i], err));
     HR_GO(hr__plan_like(p, ins, out, err));
-    if (p->kind == HR_PLAN_SCAN) {
-        (*out)->limit_rows = w->rows;
-        if (w->n_columns >= 0)
-            st = set_columns(*out, w, err);
+    if (s.op) {
+        hr__op_unref((*out)->op);
+        (*out)->op = s.op;
+        s.op = NULL; /* moved into the plan */
     }
+    if (p->kind == HR_PLAN_SCAN)
+        st = rewrite_scan(*out, w, err);
 done:
+    step_clear(&s);
     for (int i = 0; i < p->n_inputs; i++)
         hr_plan_unref(ins[i]);
     hr__free(ins);
@@ -88,7 +293,7 @@ done:
 
 hr_status hr__plan_rewrite(hr_plan *p, hr_plan **out, hr_error *err)
 {
-    wanted all = { -1, NULL, -1 };
+    wanted all = { -1, NULL, -1, NULL };
 
     return rewrite(p, &all, out, err);
 }

@@ -94,6 +94,7 @@ struct hr_stage {
     /* leaf */
     hr_scan *scan;
     hr_projection columns;
+    hr_expr *filter; /* borrowed from the plan; NULL: none */
     int32_t instance;
     int at_file, at_fragment; /* the next ticket */
     int64_t at_row;

@@ -32,7 +32,7 @@ static int64_t rows_of_ticket(const hr_stage *s, const hr_fragment *f)
 /* Opens the next file if none is open. */
 static hr_status open_next(hr_stage *s, hr_error *err)
 {
-    const hr_open how = { .projection = &s->columns, .account = s->run->account };
+    const hr_open how = { .projection = &s->columns, .filter = s->filter, .account = s->run->account };
 
     while (s->at_file < hr__scan_n_files(s->scan)) {
         if (!s->open_file) {

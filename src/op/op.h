@@ -125,6 +125,10 @@ hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *
 hr_status hr__op_map(const hr_map_function *fn, const hr_map_options *options, hr_op **out,
                      hr_error *err) HR_MUST_USE;                                               /* takes fn's context */
 hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err) HR_MUST_USE; /* takes fn's context */
+/* The rows for which e is true; all columns and computed ones (see headrace.h). Shared. HR_TYPE and HR_INVALID come from `schema`. */
+hr_status hr__op_filter_expr(hr_expr *e, hr_op **out, hr_error *err) HR_MUST_USE;
+hr_status hr__op_with_columns(const char *const *names, hr_expr *const *exprs, int n, hr_op **out,
+                              hr_error *err) HR_MUST_USE;
 /* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal length stay lists. */
 hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
 /* The same rows, cut as functions' pieces of n_rows are (blocks.c says where that is needed: above a limit or union that feeds a
@@ -159,12 +163,18 @@ hr_status hr__write_schema(hr_schema **out, hr_error *err) HR_MUST_USE; /* of th
 /* What the plan's rules ask. */
 int64_t hr__op_limit_rows(const hr_op *op); /* limit.c; -1: not a limit */
 int hr__op_project_inputs(const hr_op *op,
-                          const char *const **names);          /* project.c; borrowed input names, -1: not a project */
+                          const char *const **names); /* project.c; borrowed input names, -1: not a project */
+void hr__op_project_outputs(const hr_op *op,
+                            const char *const **names);        /* of a project: as many, under their new names */
 int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last); /* rebatch.c; -1: not a rebatch */
+hr_expr *hr__op_filter_predicate(const hr_op *op); /* compute.c; borrowed, NULL: not a filter by expression */
+int hr__op_computed(const hr_op *op, const char *const **names,
+                    hr_expr *const **exprs); /* compute.c; -1: computes no columns */
 
 extern const hr_op_class *const hr__op_classes[]; /* the one list (op.c), ends with NULL */
 extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__blocks, hr__apply,
     hr__write_cut, hr__write_encode, hr__write_add;
+extern const hr_op_class hr__filter_expr, hr__with_columns;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
 hr_arena *hr__op_input_arena(const hr_op *op);

@@ -198,6 +198,11 @@ int hr__op_project_inputs(const hr_op *op, const char *const **names)
     return p->n;
 }
 
+void hr__op_project_outputs(const hr_op *op, const char *const **names)
+{
+    *names = (const char *const *)((const project_op *)op)->new_names;
+}
+
 hr_status hr__op_project(const char *const *names, const char *const *new_names, int n, hr_op **out, hr_error *err)
 {
     const char *const *as = new_names ? new_names : names;

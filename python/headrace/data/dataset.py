@@ -2,7 +2,7 @@
 
 import functools
 
-from headrace import _core, lazy_module
+from headrace import lazy_module
 from headrace._core import InvalidArgument, Table, TypeMismatchError
 from headrace.data.context import DataContext, accept_cluster_arguments, check_format
 from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner
@@ -10,6 +10,7 @@ from headrace.data.plan import Node, Run
 from headrace.data.progress import run_line
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
+expressions = lazy_module("headrace.data.expressions")
 
 BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not say
 ROW_PIECE_ROWS = 512
@@ -124,6 +125,13 @@ def _function_name(fn):
     while isinstance(fn, functools.partial):
         fn = fn.func
     return getattr(fn, "__name__", type(fn).__name__)
+
+
+def _expr_name(expr):
+    name = getattr(expr, "name", None)
+    if name is None:
+        raise InvalidArgument(f"with_columns: {expr!r} has no name; give it one with .alias(name)")
+    return name
 
 
 class Dataset:
@@ -331,12 +339,22 @@ class Dataset:
         concurrency=None,
         **other,
     ):
-        """The rows for which fn(row) is true, unchanged."""
+        """The rows for which fn(row) is true, unchanged; or those for which `expr` is.
+
+        expr: an expression of headrace.data.expressions, as col("x") > 3, or the same as text: "x > 3".
+        Rows for which it is null are left out. It is computed by the engine, and what statistics of the
+        files rule out is not read.
+        """
         accept_cluster_arguments("filter", other)
+        if expr is None and isinstance(fn, (str, expressions.Expr)):
+            fn, expr = None, fn
         if expr is not None:
-            raise _core.UnsupportedError("filter: expr is not in this version; use a function")
+            if fn is not None:
+                raise InvalidArgument("filter: a function or an expression, not both")
+            predicate = expressions.as_expr(expr, "filter")
+            return Dataset(Node("filter", {"expr": predicate._core}, [self._node]))
         if fn is None:
-            raise InvalidArgument("filter: expected a function")
+            raise InvalidArgument("filter: expected a function or an expression")
         return self._with_function(
             "filter",
             "filter",
@@ -369,6 +387,27 @@ class Dataset:
         )
 
     # ---------------------------------------------------------------------------------------------- columns
+
+    def with_column(self, column_name, expr, **other):
+        """All columns, and `column_name`: an expression of headrace.data.expressions, computed by the
+        engine. It takes the place of a column of that name.
+        """
+        accept_cluster_arguments("with_column", other)
+        return self.with_columns({column_name: expr})
+
+    def with_columns(self, exprs, **other):
+        """All columns, and these: {name: expression}, or a list of expressions with names. All of them see
+        the columns as they were before.
+        """
+        accept_cluster_arguments("with_columns", other)
+        pairs = list(exprs.items()) if isinstance(exprs, dict) else [(_expr_name(e), e) for e in exprs]
+        for name, _ in pairs:
+            if not isinstance(name, str):
+                raise TypeMismatchError(f"with_columns: expected a name, not {type(name).__name__}")
+        cores = [expressions.core_of(e, "with_columns") for _, e in pairs]
+        return Dataset(
+            Node("with_columns", {"names": [name for name, _ in pairs], "exprs": cores}, [self._node])
+        )
 
     def _project(self, names, new_names=None):
         return Dataset(Node("project", {"names": list(names), "new_names": new_names}, [self._node]))

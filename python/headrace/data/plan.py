@@ -58,6 +58,12 @@ class Node:
     def _project(self):
         return self.inputs[0].plan.project(**self.args)
 
+    def _filter(self):
+        return self.inputs[0].plan.filter(self.args["expr"])
+
+    def _with_columns(self):
+        return self.inputs[0].plan.with_columns(self.args["names"], self.args["exprs"])
+
     def _limit(self):
         return self.inputs[0].plan.limit(self.args["n"])
 
@@ -107,6 +113,11 @@ class Node:
                 renamed = ", ".join(f"{a} -> {b}" for a, b in zip(old, new, strict=True) if a != b)
                 return f"rename_columns({renamed})"
             return f"select_columns({', '.join(old)})"
+        if self.op == "filter":
+            return f"filter({args['expr']})"
+        if self.op == "with_columns":
+            pairs = zip(args["names"], args["exprs"], strict=True)
+            return f"with_columns({', '.join(f'{name} = {expr}' for name, expr in pairs)})"
         if self.op == "calls":
             return args["spec"]["name"]
         return f"{self.op}({', '.join(str(v) for v in args.values())})"

@@ -14,19 +14,25 @@ def _in_memory(tables, what):
     return MaterializedDataset(Node("tables", {"tables": tables, "what": what}))
 
 
-def read_parquet(paths, *, columns=None, tensor_column_schema=None, **common: Unpack[FileArguments]):
+def read_parquet(
+    paths, *, columns=None, filter=None, tensor_column_schema=None, **common: Unpack[FileArguments]
+):
     """Rows of Parquet files: paths, folders (all files in them whose name ends in one of file_extensions)
     or patterns.
 
     columns: names, in this order; others are not read. include_paths: a column 'path' with each row's file.
     Nothing is read now but the list of files; the schema is that of the first file's footer, and a file
-    that does not fit is an error naming both files, the column and both types. concurrency and
+    that does not fit is an error naming both files, the column and both types. filter: an expression, as for
+    Dataset.filter(expr=...); it may use columns that are not in `columns`. concurrency and
     override_num_blocks are accepted: the order does not depend on them. NotFoundError names a path that is
     not there, unless ignore_missing_paths.
     """
     if tensor_column_schema is not None:
         raise UnsupportedError("read_parquet: tensor_column_schema is not in this version")
-    return read_files("read_parquet", "parquet", paths, columns=columns, **common)
+    if filter is None:
+        return read_files("read_parquet", "parquet", paths, columns=columns, **common)
+    kept = read_files("read_parquet", "parquet", paths, **common).filter(expr=filter)
+    return kept if columns is None else kept.select_columns(columns)
 
 
 def read_text(

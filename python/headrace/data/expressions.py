@@ -1,0 +1,393 @@
+"""Expressions over columns: computed by the engine, column by column, without a Python function.
+
+    from headrace.data.expressions import col, lit
+
+    ds.filter(expr=(col("score") > 0.5) & ~col("label").is_null())
+    ds.with_column("ratio", col("clicks") / col("views"))
+
+An expression has no types until it stands in a dataset; then it is checked at once. A plain number takes the
+type of what it is used with (float32 column * 2.0 stays float32, as in NumPy). A null in makes a null out,
+but for `&` and `|`, which know that false & null is false. Integer results that do not fit are errors. Docs:
+docs/expressions.md lists all functions.
+"""
+
+import ast
+import datetime
+
+from headrace import _core
+from headrace._core import InvalidArgument, TypeMismatchError
+
+_NUMBERS = (int, float)
+
+
+def _is_plain_number(value):
+    return type(value) in _NUMBERS and (type(value) is float or -(2**63) <= value < 2**63)
+
+
+def _literal(value):
+    if _is_plain_number(value):
+        return _core.Expr.number(value)
+    if hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__"):
+        raise TypeMismatchError(
+            f"an expression has no place for a {type(value).__name__}; is_in() takes lists"
+        )
+    if hasattr(value, "as_py") and hasattr(value, "type"):  # pyarrow.Scalar
+        import pyarrow
+
+        return _core.Expr.value(pyarrow.array([value.as_py()], value.type))
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        return _core.Expr.value(value.reshape(1))
+    return _core.Expr.value([value])
+
+
+def core_of(value, where="expression"):
+    """The engine's expression of an Expr, or of a value as a literal."""
+    if isinstance(value, Expr):
+        return value._core
+    if type(value).__module__.partition(".")[0] == "pyarrow" and type(value).__name__ == "Expression":
+        raise TypeMismatchError(
+            f"{where}: a pyarrow.compute.Expression; write it with headrace.data.expressions.col"
+        )
+    return _literal(value)
+
+
+def _binary(function, swap=False):
+    def operator(self, other):
+        args = [self._core, core_of(other, function)]
+        return Expr(_core.Expr.call(function, args[::-1] if swap else args))
+
+    return operator
+
+
+def _namespace(name):
+    """A group of functions, in a module of its own that is imported when it is first used."""
+    module, cls = _NAMESPACES[name]
+
+    def get(self):
+        import importlib
+
+        return getattr(importlib.import_module(module), cls)(self)
+
+    return property(get, doc=f"Functions of {name} values; see {cls}.")
+
+
+# attribute: (module, class): e.image is class(e), imported when it is first used.
+_NAMESPACES = {}
+
+
+class Expr:
+    """A column, a constant, or a function of such; immutable. Made by col() and lit() and by operators:
+
+    + - * / // %, == != < <= > >=, & | ~ (not `and or not`). `/` is the division of floats, // and % are
+    Python's; an integer divided by 0 is null.
+    """
+
+    __slots__ = ("_core", "_name")
+
+    def __init__(self, core, name=None):
+        self._core = core
+        self._name = name
+
+    # -------------------------------------------------------------------------------------------- operators
+
+    __add__, __radd__ = _binary("add"), _binary("add", True)
+    __sub__, __rsub__ = _binary("subtract"), _binary("subtract", True)
+    __mul__, __rmul__ = _binary("multiply"), _binary("multiply", True)
+    __truediv__, __rtruediv__ = _binary("divide"), _binary("divide", True)
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _binary("floor_divide", True)
+    __mod__, __rmod__ = _binary("modulo"), _binary("modulo", True)
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __and__, __rand__ = _binary("and"), _binary("and", True)
+    __or__, __ror__ = _binary("or"), _binary("or", True)
+    __xor__, __rxor__ = _binary("xor"), _binary("xor", True)
+    __hash__ = None
+
+    def __invert__(self):
+        return self._call("not")
+
+    def __neg__(self):
+        return self._call("negate")
+
+    def __pos__(self):
+        return self
+
+    def __bool__(self):
+        raise TypeMismatchError(
+            f"{self!r} has no truth value of its own: use & | ~ for and, or, not, and is_in() for in; "
+            "a < x < b is (a < x) & (x < b)"
+        )
+
+    def __iter__(self):
+        raise TypeMismatchError(f"{self!r} is not a sequence")
+
+    def _call(self, function, *args, **settings):
+        """A function of the engine: `headrace functions` lists them."""
+        texts = [
+            f"{k}={str(v).lower() if isinstance(v, bool) else v}"
+            for k, v in settings.items()
+            if v is not None
+        ]
+        return Expr(_core.Expr.call(function, [self._core, *(core_of(a, function) for a in args)], texts))
+
+    # ---------------------------------------------------------------------------------------------- methods
+
+    def is_null(self):
+        """True where there is no value."""
+        return self._call("is_null")
+
+    def is_not_null(self):
+        """True where there is a value."""
+        return self._call("is_not_null")
+
+    def is_nan(self):
+        """True where the number is NaN."""
+        return self._call("is_nan")
+
+    def is_in(self, values):
+        """True where the value is one of `values` (a list, array or set of constants). Never null: a null
+        is in a list that has a None. NaN is in none.
+        """
+        return Expr(_core.Expr.call("is_in", [self._core, _list_of(values)]))
+
+    def not_in(self, values):
+        """The opposite of is_in()."""
+        return Expr(_core.Expr.call("not_in", [self._core, _list_of(values)]))
+
+    def cast(self, target_type, *, safe=True):
+        """As another type: its name ("int32", "float64", "timestamp[us]"), a NumPy dtype, a pyarrow type,
+        or int, float, str, bool, bytes.
+
+        A value that does not fit ends the run with an error that names row and value. safe=False: integers
+        keep their low bits, what cannot be converted at all is null.
+        """
+        return self._call("cast", to=type_name(target_type), safe=None if safe else False)
+
+    def alias(self, name):
+        """The same under a name, for with_columns([...]) and messages."""
+        if not isinstance(name, str):
+            raise TypeMismatchError(f"alias: expected a name, not {type(name).__name__}")
+        return Expr(self._core, name)
+
+    # ---------------------------------------------------------------------------------------- odds and ends
+
+    @property
+    def name(self):
+        """The alias, or the column's name; None for what has none."""
+        return self._name if self._name is not None else self._core.name
+
+    def columns(self):
+        """Names of the columns that it reads."""
+        return self._core.columns
+
+    def structurally_equals(self, other):
+        """Whether the other is the same expression under the same name. (== makes an expression.)"""
+        return isinstance(other, Expr) and self._name == other._name and self._core.same(other._core)
+
+    def __reduce__(self):
+        return Expr, (self._core, self._name)
+
+    def __repr__(self):
+        text = str(self._core)
+        return text if self._name is None else f"({text}).alias({self._name!r})"
+
+
+def _add_namespaces():
+    for name in _NAMESPACES:
+        setattr(Expr, name, _namespace(name))
+
+
+_add_namespaces()
+
+
+def _list_of(values):
+    if isinstance(values, Expr):
+        raise TypeMismatchError("is_in: expected constants, not an expression")
+    if isinstance(values, (str, bytes)):
+        raise TypeMismatchError(f"is_in: expected a list of values, not {type(values).__name__}")
+    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
+        return _core.Expr.list(values)
+    if not hasattr(values, "dtype"):
+        values = list(values)
+    return _core.Expr.list(values)
+
+
+def type_name(target):
+    """The engine's name of a type that is given as text, Python class, NumPy dtype or pyarrow type."""
+    if isinstance(target, str):
+        return target
+    names = {bool: "bool", int: "int64", float: "float64", str: "string", bytes: "binary"}
+    names |= {datetime.date: "date32", datetime.datetime: "timestamp[us]", datetime.timedelta: "duration[us]"}
+    if isinstance(target, type) and target in names:
+        return names[target]
+    if hasattr(target, "__arrow_c_schema__"):  # pyarrow.DataType
+        return str(target)
+    try:
+        import numpy as np
+
+        dtype = np.dtype(target)
+    except (ImportError, TypeError):
+        raise TypeMismatchError(f"cast: {target!r} is no type") from None
+    if dtype.kind in "mM":
+        unit = np.datetime_data(dtype)[0]
+        if dtype.kind == "M" and unit == "D":
+            return "date32"
+        return f"{'timestamp' if dtype.kind == 'M' else 'duration'}[{unit}]"
+    return "string" if dtype.kind in "UO" else dtype.name
+
+
+def col(name):
+    """The column of this name."""
+    if not isinstance(name, str):
+        raise TypeMismatchError(f"col: expected a name, not {type(name).__name__}")
+    return Expr(_core.Expr.column(name))
+
+
+def lit(value, type=None):
+    """A constant. Numbers take the type of what they are used with, unless `type` is given; None is a
+    null.
+    """
+    if isinstance(value, Expr):
+        return value
+    made = Expr(core_of(value, "lit"))
+    return made if type is None else made.cast(type)
+
+
+# ------------------------------------------------------------------------------------------------ as text
+
+_BINARY = {
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "divide",
+    ast.FloorDiv: "floor_divide",
+    ast.Mod: "modulo",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+}
+_COMPARE = {
+    ast.Eq: "equal",
+    ast.NotEq: "not_equal",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+}
+
+
+class _Parser:
+    """A Python expression as an Expr: names are columns; comparisons, arithmetic, and/or/not, in, is None."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def refuse(self, node, why):
+        raise InvalidArgument(f"expression {self.text!r}, column {getattr(node, 'col_offset', 0) + 1}: {why}")
+
+    def parse(self):
+        try:
+            tree = ast.parse(self.text.strip(), mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
+            raise InvalidArgument(f"expression {self.text!r}: {getattr(e, 'msg', e)}") from None
+        made = self.visit(tree.body)
+        return made if isinstance(made, Expr) else lit(made)
+
+    def visit(self, node):
+        method = getattr(self, "_" + type(node).__name__.lower(), None)
+        if method is None:
+            self.refuse(node, f"{type(node).__name__} is not known here")
+        return method(node)
+
+    def _name(self, node):
+        return col(node.id)
+
+    def _constant(self, node):
+        if node.value is ... or isinstance(node.value, complex):
+            self.refuse(node, f"{node.value!r} is not known here")
+        return node.value
+
+    def _call(self, node):
+        """col("a name"), lit(value), and methods: x.is_null(), x.cast("int32")."""
+        args = [self.visit(a) for a in node.args]
+        words = {k.arg: self.visit(k.value) for k in node.keywords}
+        if isinstance(node.func, ast.Name) and node.func.id in ("col", "lit"):
+            return {"col": col, "lit": lit}[node.func.id](*args, **words)
+        if isinstance(node.func, ast.Attribute):
+            target = self.visit(node.func.value)
+            if not isinstance(target, Expr):
+                target = lit(target)
+            if node.func.attr in ("is_null", "is_not_null", "is_nan", "is_in", "not_in", "cast"):
+                return getattr(target, node.func.attr)(*args, **words)
+            self.refuse(node, f"no method {node.func.attr}")
+        self.refuse(node, "only col(), lit() and methods of columns can be called")
+
+    def _list(self, node):
+        values = [self.visit(e) for e in node.elts]
+        if any(isinstance(v, Expr) for v in values):
+            self.refuse(node, "a list has to be of constants")
+        return values
+
+    _tuple = _set = _list
+
+    def _unaryop(self, node):
+        value = self.visit(node.operand)
+        if isinstance(node.op, ast.Not) or isinstance(node.op, ast.Invert):
+            return ~(value if isinstance(value, Expr) else lit(value))
+        return -value if isinstance(node.op, ast.USub) else value
+
+    def _binop(self, node):
+        function = _BINARY.get(type(node.op))
+        if function is None:
+            self.refuse(node, f"{type(node.op).__name__} is not known here")
+        return Expr(_core.Expr.call(function, [core_of(self.visit(n)) for n in (node.left, node.right)]))
+
+    def _boolop(self, node):
+        function = "and" if isinstance(node.op, ast.And) else "or"
+        made, *others = [core_of(self.visit(v)) for v in node.values]
+        for other in others:
+            made = _core.Expr.call(function, [made, other])
+        return Expr(made)
+
+    def _compare(self, node):
+        left, terms = node.left, []
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            terms.append(self.one_comparison(op, left, right))
+            left = right
+        made = terms[0]
+        for term in terms[1:]:
+            made = made & term
+        return made
+
+    def one_comparison(self, op, left, right):
+        a, b = self.visit(left), self.visit(right)
+        expr = a if isinstance(a, Expr) else lit(a)
+        if isinstance(op, (ast.In, ast.NotIn)):
+            if isinstance(b, Expr) or not isinstance(b, list):
+                self.refuse(right, "a list of constants expected")
+            return expr.is_in(b) if isinstance(op, ast.In) else expr.not_in(b)
+        if isinstance(op, (ast.Is, ast.IsNot)):
+            if b is not None:
+                self.refuse(right, "`is` is for None")
+            return expr.is_null() if isinstance(op, ast.Is) else expr.is_not_null()
+        return Expr(_core.Expr.call(_COMPARE[type(op)], [core_of(a), core_of(b)]))
+
+
+def parse(text):
+    """A Python expression as an Expr: "x > 3 and not (name in ['a', 'b'])". Names are columns; col("a name")
+    stands for names that are no Python names.
+    """
+    return _Parser(text).parse()
+
+
+def as_expr(value, where):
+    """An Expr, or a text that parse() understands."""
+    if isinstance(value, str):
+        return parse(value)
+    if isinstance(value, Expr):
+        return value
+    return Expr(core_of(value, where))
+
+
+__all__ = ["Expr", "col", "lit", "parse"]

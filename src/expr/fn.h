@@ -1,0 +1,117 @@
+/* fn.h - what the files of src/expr share and nobody else sees: bound expressions from inside, and what functions need in common.
+ *
+ * A function file is a table of functions, the types that each accepts (bind), loops over values (eval), and what it makes of
+ * ranges of values (range, for push-down). Loops run over all rows, null or not: what lies under a null is some value and the
+ * result there is never looked at. Only where a value can be wrong (overflow, a text that is no number) does a second loop look
+ * whether a wrong one was valid. */
+#ifndef HR_EXPR_FN_H
+#define HR_EXPR_FN_H
+
+#include "expr/expr.h"
+
+/* --- the functions, by file */
+extern const hr_expr_function hr__fn_compare[], hr__fn_logic[], hr__fn_arith[], hr__fn_set[], hr__fn_cast[];
+
+/* --- expr.c */
+hr_status hr__expr_value(hr_array *takes, bool weak, hr_expr **out, hr_error *err) HR_MUST_USE; /* a literal */
+bool hr__literal_equal(const hr_array *a, const hr_array *b);                                   /* one row each */
+
+/* --- bind.c: a bound expression is a list of nodes, each behind those that it needs */
+typedef enum hr_node_kind { HR_NODE_COLUMN, HR_NODE_CONSTANT, HR_NODE_CALL } hr_node_kind;
+typedef struct hr_node {
+    hr_node_kind kind;
+    hr_type *type;
+    int column;                       /* COLUMN: position in the schema */
+    hr_array *value;                  /* CONSTANT: one row */
+    bool weak;                        /* CONSTANT: a plain number */
+    const hr_expr_function *function; /* CALL */
+    hr_bound_call call;               /* of a cast that the binder put in, `expr` is NULL */
+    int *inputs;                      /* nodes, call.n_inputs */
+    bool used;
+    int last_use; /* the last node that needs it; INT32_MAX: it is a result */
+} hr_node;
+struct hr_bound {
+    hr_expr **exprs;
+    int n_exprs;
+    int *roots; /* node of each expression */
+    hr_schema *schema;
+    hr_node *nodes;
+    int n_nodes;
+    int64_t cap_nodes;
+    int *columns; /* that are read, ascending */
+    int n_columns;
+};
+/* n rows of the one of `a`. */
+hr_status hr__constant_rows(const hr_mem *mem, const hr_array *a, int64_t n, hr_array **out, hr_error *err) HR_MUST_USE;
+
+/* --- eval.c */
+
+/* Where a row stands, for messages: "row 17", with file and fragment where they are known. */
+const char *hr__eval_place(const hr_eval *how, int64_t row, char text[96]);
+/* The rows that are valid in all of the arrays (of n rows, or constants of one): *out NULL if all are, *all_null if a constant is
+ * null. *out is new, its first row is bit 0. */
+hr_status hr__eval_validity(const hr_eval *how, hr_array *const *args, int n_args, hr_buffer **out, bool *all_null,
+                            hr_error *err) HR_MUST_USE;
+/* An array of type with these buffers (validity, values, more), which are taken, even on failure. */
+hr_status hr__eval_array(hr_type *type, int64_t n, hr_buffer *validity, hr_buffer *values, hr_buffer *more,
+                         hr_array **out, hr_error *err) HR_MUST_USE;
+/* A bitmap of n bits (zeroed slack bits), first bit 0. */
+hr_status hr__eval_bits(const hr_eval *how, int64_t n, hr_buffer **out, hr_error *err) HR_MUST_USE;
+/* 8 rows a byte: bytes[i] is 0 or 1; n is rounded up, so both have room for it. */
+void hr__pack_bits(const uint8_t *bytes, int64_t n, uint8_t *bits);
+/* The bits of a bitmap from `bit` on, as bytes from bit 0 on: `data` itself if it starts at a byte, else a copy in *copy (hr__free). */
+hr_status hr__aligned_bits(const hr_eval *how, const uint8_t *data, int64_t bit, int64_t n, const uint8_t **out,
+                           uint8_t **copy, hr_error *err) HR_MUST_USE;
+static inline bool hr__is_valid(const hr_buffer *validity, int64_t i)
+{
+    return !validity || hr__bit(validity->data, i);
+}
+
+/* --- types: fn_cast.c */
+static inline bool hr__type_is_signed(const hr_type *t)
+{
+    return t->id == HR_T_INT8 || t->id == HR_T_INT16 || t->id == HR_T_INT32 || t->id == HR_T_INT64;
+}
+static inline bool hr__type_is_unsigned(const hr_type *t)
+{
+    return t->id == HR_T_UINT8 || t->id == HR_T_UINT16 || t->id == HR_T_UINT32 || t->id == HR_T_UINT64;
+}
+static inline bool hr__type_is_int(const hr_type *t) { return t->id >= HR_T_INT8 && t->id <= HR_T_UINT64; }
+static inline bool hr__type_is_float(const hr_type *t) { return t->id >= HR_T_FLOAT16 && t->id <= HR_T_FLOAT64; }
+static inline bool hr__type_is_number(const hr_type *t) { return hr__type_is_int(t) || hr__type_is_float(t); }
+static inline bool hr__type_is_decimal(const hr_type *t)
+{
+    return t->id == HR_T_DECIMAL128 || t->id == HR_T_DECIMAL256;
+}
+/* The type in which two numbers of the call meet, by the rules of NumPy with weak literals; NULL: they are not both numbers, or
+ * (uint64 with a signed one) no type holds both. A singleton. */
+hr_type *hr__call_common_number(const hr_bound_call *call, int a, int b);
+/* Asks for input i as `type`, unless it is that. */
+void hr__call_cast(hr_bound_call *call, int i, hr_type *type);
+/* "add: int64 and string: numbers expected": HR_TYPE, naming the function and the types of its inputs. */
+hr_status hr__call_type_error(const hr_bound_call *call, const char *expected, hr_error *err);
+const hr_expr_function *hr__cast_function(void);
+/* Makes a clean call one of `cast`, without an expression. HR_TYPE if there is no such cast. */
+hr_status hr__cast_bind_to(hr_bound_call *call, const hr_type *from, hr_type *to, bool safe, hr_error *err) HR_MUST_USE;
+
+/* --- comparing: fn_compare.c */
+typedef enum hr_compare_op {
+    HR_EQUAL,
+    HR_NOT_EQUAL,
+    HR_LESS,
+    HR_LESS_EQUAL,
+    HR_GREATER,
+    HR_GREATER_EQUAL
+} hr_compare_op;
+typedef struct hr_comparing hr_comparing; /* how values of two types are compared */
+/* How inputs a and b of the call are to be compared: asks for casts. *out is new (hr__free). HR_TYPE if they cannot be. */
+hr_status hr__comparing_bind(hr_bound_call *call, int a, int b, hr_comparing **out, hr_error *err) HR_MUST_USE;
+/* One value with one value, both valid. */
+bool hr__comparing_one(const hr_comparing *c, hr_compare_op op, const hr_array *a, int64_t i, const hr_array *b,
+                       int64_t j);
+
+/* --- ranges: prune.c */
+hr_range hr__range_anything(void);
+void hr__range_clear(hr_range *r);
+
+#endif
