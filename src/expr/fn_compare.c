@@ -540,11 +540,12 @@ static unsigned can_be(const hr_comparing *c, hr_compare_op op, const hr_range *
     }
 }
 
-/* A bloom filter says that the column does not have the constant. */
-static bool is_absent(const hr_pruner *p, const hr_range *column, const hr_array *constant)
+static bool is_absent(const hr_pruner *p, const hr_bound_call *call, const hr_range *in, int column)
 {
-    return column->column && constant && p->may_contain && !hr__array_is_null(constant, 0) &&
-           !p->may_contain(p->context, column->column, constant);
+    const hr_array *constant = call->constants[1 - column];
+
+    return constant && hr__type_equal(call->input_types[0], call->input_types[1]) &&
+           hr__range_absent(p, &in[column], constant);
 }
 
 static void compare_range(hr_compare_op op, const hr_bound_call *call, const hr_pruner *p, const hr_range *in,
@@ -560,7 +561,7 @@ static void compare_range(hr_compare_op op, const hr_bound_call *call, const hr_
     }
     if (a->can_value && b->can_value)
         can |= can_be(c, op, a, b);
-    if (op == HR_EQUAL && (is_absent(p, a, call->constants[1]) || is_absent(p, b, call->constants[0])))
+    if (op == HR_EQUAL && (is_absent(p, call, in, 0) || is_absent(p, call, in, 1)))
         can = can ? HR_CAN_FALSE : 0;
     if ((a->can_nan && (b->can_nan || b->can_value)) || (b->can_nan && a->can_value))
         can |= op == HR_NOT_EQUAL ? HR_CAN_TRUE : HR_CAN_FALSE;

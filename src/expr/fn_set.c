@@ -386,7 +386,7 @@ static bool can_hold(const set_state *s, const hr_pruner *p, const hr_range *in,
     if (in->most && hr__comparing_one(s->comparing, HR_GREATER, s->values, i, in->most, 0))
         return false;
     if (in->column && p->may_contain && !hr__array_slice(s->values, i, 1, &value, NULL))
-        can = p->may_contain(p->context, in->column, value);
+        can = !hr__range_absent(p, in, value);
     hr__array_unref(value);
     return can;
 }

@@ -20,26 +20,33 @@ void hr__range_clear(hr_range *r)
     *r = (hr_range){ 0 };
 }
 
-static bool is_nan(const hr_array *a)
+/* As a double; 1 for what is no float. */
+static double float_value(const hr_array *a)
 {
+    uint16_t h;
     float f;
     double d;
 
     if (a->type->id == HR_T_FLOAT16) {
-        uint16_t h;
-
         memcpy(&h, hr__array_values(a), 2);
-        return isnan(hr__half_value(h));
+        return hr__half_value(h);
     }
     if (a->type->id == HR_T_FLOAT32) {
         memcpy(&f, hr__array_values(a), 4);
-        return isnan(f);
+        return (double)f;
     }
-    if (a->type->id == HR_T_FLOAT64) {
-        memcpy(&d, hr__array_values(a), 8);
-        return isnan(d);
-    }
-    return false;
+    if (a->type->id != HR_T_FLOAT64)
+        return 1;
+    memcpy(&d, hr__array_values(a), 8);
+    return d;
+}
+
+static bool is_nan(const hr_array *a) { return isnan(float_value(a)); }
+
+bool hr__range_absent(const hr_pruner *p, const hr_range *column, const hr_array *value)
+{
+    return column->column && p->may_contain && !hr__array_is_null(value, 0) && float_value(value) != 0 &&
+           !p->may_contain(p->context, column->column, value);
 }
 
 static unsigned truth_of(const hr_array *a)
