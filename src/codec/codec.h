@@ -54,4 +54,11 @@ typedef struct hr_codec_local {
 #define HR_CODEC_LOCAL_INIT { PTHREAD_ONCE_INIT, 0 }
 void *hr__codec_local(hr_codec_local *l, void (*init)(void), void *(*make)(void)); /* NULL without memory */
 
+/* Checksums, crc.c: of what was summed before (0: nothing) followed by n bytes. */
+uint32_t hr__crc32(uint32_t crc, const void *data, int64_t n);
+uint32_t hr__crc32c(uint32_t crc, const void *data, int64_t n);
+/* The same in plain C, or with these CPU features: for tests. */
+uint32_t hr__crc32_by(unsigned cpu, uint32_t crc, const void *data, int64_t n);
+uint32_t hr__crc32c_by(unsigned cpu, uint32_t crc, const void *data, int64_t n);
+
 #endif

@@ -16,6 +16,7 @@ from headrace.data.read_api import (
     from_pandas,
     range,
     range_tensor,
+    read_numpy,
     read_parquet,
     read_text,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "read_lance",
     "read_netcdf",
     "read_orc",
+    "read_numpy",
     "read_parquet",
     "read_sql",
     "read_text",

@@ -55,6 +55,19 @@ def read_text(
     return read_files("read_text", "text", paths, options={"drop_empty_lines": drop_empty_lines}, **common)
 
 
+def read_numpy(paths, *, allow_pickle=False, **common: Unpack[FileArguments]):
+    """Arrays of .npy and .npz files; rows are slices along the first axis.
+
+    A .npy file is the column 'data', a structured array a column for each field; an .npz file is a column
+    for each member, all of one length. Rows of one and more dimensions are tensors. Arrays of Python objects
+    are refused: reading them means running what stands in the file. DataError names the file and byte where
+    a file is damaged.
+    """
+    if allow_pickle:
+        raise UnsupportedError("read_numpy: allow_pickle=True: pickled objects are never loaded")
+    return read_files("read_numpy", "numpy", paths, **common)
+
+
 def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):
     """The int64 column 'id' of 0 .. n-1, computed as it is read."""
     accept_cluster_arguments("range", {"parallelism": parallelism})
