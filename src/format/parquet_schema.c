@@ -246,17 +246,8 @@ static hr_status finish_field(build *b, pq_node *n, const pq_element *e, hr_type
     if (!name)
         HR_GO(no_memory(b, (size_t)e->name.n));
     HR_GO(hr__field_init(&n->field, name, type, nullable, b->err));
-    if (origin && origin->metadata) {
-        hr_field storage = n->field;
-
-        storage.metadata = origin->metadata; /* borrowed for the copy */
-        storage.metadata_bytes = origin->metadata_bytes;
-        n->field = (hr_field){ 0 };
-        st = hr__field_copy(&n->field, &storage, b->err);
-        storage.metadata = NULL;
-        hr__field_clear(&storage);
-        if (st)
-            goto done;
+    if (origin) {
+        HR_GO(hr__field_storage_metadata(origin, &n->field.metadata, &n->field.metadata_bytes, b->err));
         HR_GO(hr__field_from_storage(&n->field, b->err));
     }
 done:
@@ -341,7 +332,9 @@ static hr_status finish_list(build *b, pq_node *n, const pq_element *e, levels o
                              const hr_field *origin)
 {
     const hr_type *o = origin ? origin->type : NULL;
-    hr_type_id id = o && (o->id == HR_T_LARGE_LIST || o->id == HR_T_FIXED_LIST) ? o->id : HR_T_LIST;
+    hr_type_id id = o && hr__type_is_fixed_list(o)  ? HR_T_FIXED_LIST
+                    : o && o->id == HR_T_LARGE_LIST ? o->id
+                                                    : HR_T_LIST;
     hr_type *type = NULL;
 
     n->rep = (uint8_t)outer.rep;
@@ -355,7 +348,7 @@ static hr_status finish_list(build *b, pq_node *n, const pq_element *e, levels o
 static const hr_field *list_origin(const hr_field *origin)
 {
     if (!origin ||
-        (origin->type->id != HR_T_LIST && origin->type->id != HR_T_LARGE_LIST && origin->type->id != HR_T_FIXED_LIST))
+        (origin->type->id != HR_T_LIST && origin->type->id != HR_T_LARGE_LIST && !hr__type_is_fixed_list(origin->type)))
         return NULL;
     return &origin->type->children[0];
 }
