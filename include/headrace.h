@@ -212,9 +212,26 @@ typedef struct hr_read_options {
     const char *include_paths;         /* name of a string column that gets each row's file, NULL: none */
     const char *const *format_options; /* n_format_options strings "name=value", by the format's option table */
     int n_format_options;
+    /* Columns from folder names: "hive" (folders "key=value") or "dir" (folder k below the base is column partition_names[k]); NULL:
+     * none. partition_base: only folders below it count; NULL: all (dir: the last ones). partition_types: of each name an Arrow format
+     * ("l", "u", ...) or NULL; without one, int64 if all values are, else string. hive: names NULL means all keys. */
+    const char *partitioning;
+    const char *partition_base;
+    const char *const *partition_names; /* n_partition_names */
+    const char *const *partition_types; /* n_partition_names, NULL: none given */
+    int n_partition_names;
+    /* The schema of what is read: columns that a file lacks are null, others of it are not read, types are widened (null < T, int <
+     * wider int < float ...). Taken, even on failure. NULL: the first file's, or with `unify` that of all files. */
+    struct ArrowSchema *schema;
+    bool unify;
+    /* Files in an order that is a function of (seed, epoch): the run's, or shuffle_seed; shuffle_once: the same in each epoch. */
+    bool shuffle_files;
+    bool shuffle_once;
+    const uint64_t *shuffle_seed; /* NULL: the run's */
 } hr_read_options;
 
-/* Reads files: paths, folders (all their files, depth first by name) or glob patterns, in that order.
+/* Reads files: paths, folders (all their files, depth first by name) or glob patterns, in that order. A later file's column that is
+ * missing is null, one of another type is widened to the schema's if that loses nothing, else HR_TYPE names both files.
  * `format` is a name of `headrace formats` ("parquet", "text"), or NULL: by suffix and first bytes.
  * Paths are listed now; footers are read when needed. HR_NOT_FOUND names the path. */
 HR_API HR_MUST_USE hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format,

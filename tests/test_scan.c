@@ -26,6 +26,8 @@ static int setup(void **state)
     temp_file(dir, "in/b.txt", "three\n", 6);
     temp_file(dir, "in/_c.txt", "hidden\n", 7);
     temp_file(dir, "in/d.bin", "no format\n", 10);
+    temp_file(dir, "hive/day=3/k=a/f.txt", "one\ntwo\n", 8);
+    temp_file(dir, "hive/day=4/f.txt", "three\n", 6);
     temp_file(dir, "parquet.bin", "PAR1....", 8);
     temp_file(dir, "bytes.bin", "bytes", 5);
     return 0;
@@ -177,10 +179,10 @@ static const struct {
     const char *text;
 } disagree[] = {
     { "flat_plain.parquet", "other_types.parquet", "id", HR_TYPE, "other_types.parquet: column 'id' is double, in " },
-    { "flat_plain.parquet", "no_id.parquet", "id", HR_TYPE, "no_id.parquet: no column 'id', in " },
+    { "flat_plain.parquet", "no_id.parquet", "id", HR_OK, "" }, /* null there */
     { "flat_plain.parquet", "no_id.parquet", "text", HR_OK, "" },
     { "no_id.parquet", "flat_plain.parquet", NULL, HR_OK, "" }, /* more columns are no harm */
-    { "flat_plain.parquet", "no_id.parquet", NULL, HR_TYPE, "no_id.parquet: no column 'id', in " },
+    { "flat_plain.parquet", "no_id.parquet", NULL, HR_OK, "" },
     { "flat_plain.parquet", "int96.parquet", "nowhere", HR_INVALID, "nowhere" },
     { "flat_plain.parquet", "not there.parquet", "id", HR_NOT_FOUND, "not there.parquet" },
 };
@@ -314,6 +316,219 @@ static void test_faults(void **state)
     (void)state;
     run_with_faults_on(files_with_faults, urls, HR_FAULT_MEMORY | HR_FAULT_IO);
     run_with_faults_on(files_with_faults, texts, HR_FAULT_MEMORY | HR_FAULT_IO);
+}
+
+/* -------------------------------------------------------------------------------------------- many files, one schema */
+
+static void schema_of(hr_schema *s, struct ArrowSchema *out) { assert_ok(hr__schema_export(s, out, NULL), NULL); }
+
+/* Text files whose folders have keys: columns of one value, in any order, cut small; nothing but them; rows know their file. */
+static void test_dressed(void **state)
+{
+    static const char *const want[] = { "path", "k", "text", "day" };
+    hr_read_options options = { .struct_bytes = sizeof options, .include_paths = "path", .partitioning = "hive" };
+    live_memory before = live_now();
+    hr_projection projection = { 4, want }, one = { 1, &want[3] };
+    hr_scan *s;
+    hr_table *t = NULL;
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    s = scan_files(in_dir("hive/day=3/k=a/f.txt"), in_dir("hive/day=4/f.txt"), "text", &options);
+    for (int64_t max_bytes = 1; max_bytes < 1 << 20; max_bytes *= 1000) {
+        assert_ok(read_scan(s, &projection, max_bytes, &t, &err), &err);
+        assert_string_equal(values_text(t->columns[1]), "a a null");
+        assert_string_equal(values_text(t->columns[2]), "one two three");
+        assert_string_equal(values_text(t->columns[3]), "3 3 4");
+        assert_int_equal(hr__origin_at(t->origin, 2).file, 1);
+        hr_table_unref(t);
+        assert_ok(read_scan(s, &one, max_bytes, &t, &err), &err);
+        assert_string_equal(values_text(t->columns[0]), "3 3 4");
+        hr_table_unref(t);
+    }
+    hr__scan_unref(s);
+    assert_no_leak(before);
+}
+
+/* `id` is int64 in one file, double in another and not there in a third. */
+static void test_unified(void **state)
+{
+    const char *urls[] = { data_path("flat_plain.parquet"), data_path("other_types.parquet"),
+                           data_path("no_id.parquet") };
+    hr_read_options options = { .struct_bytes = sizeof options, .unify = true };
+    const char *id = "id";
+    hr_projection projection = { 1, &id };
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    hr_schema *schema = NULL;
+    hr_scan *s = NULL;
+    hr_table *t = NULL;
+
+    (void)state;
+    assert_ok(hr__scan_new_files(urls, 3, "parquet", &options, &s, &err), &err);
+    if (!hr__scan_schema(s, &schema, &err)) {
+        assert_string_equal(type_text(schema->fields[hr__schema_find(schema, "id")].type), "double");
+        hr__schema_unref(schema);
+        assert_ok(read_scan(s, &projection, 4096, &t, &err), &err);
+        assert_true(hr__array_null_count(t->columns[0]) > 0);
+        assert_string_equal(type_text(t->columns[0]->type), "double");
+        hr_table_unref(t);
+    } else { /* another column has no common type */
+        assert_status(err.status, HR_TYPE, &err);
+    }
+    hr__scan_unref(s);
+    hr_error_clear(&err);
+    assert_no_leak(before);
+}
+
+static hr_schema *schema_named(const char *name, hr_type_id id)
+{
+    hr_field field = { 0 };
+    hr_schema *out = NULL;
+
+    assert_ok(hr__field_init(&field, name, hr__type_simple(id), true, NULL), NULL);
+    assert_ok(hr__schema_new(&field, 1, &out, NULL), NULL);
+    hr__field_clear(&field);
+    return out;
+}
+
+static void test_given(void **state)
+{
+    const char *url = data_path("flat_plain.parquet");
+    hr_schema *wide = schema_named("id", HR_T_FLOAT64), *narrow = schema_named("id", HR_T_INT8);
+    struct ArrowSchema given = { 0 };
+    hr_read_options options = { .struct_bytes = sizeof options, .schema = &given };
+    hr_error err = HR_ERROR_INIT;
+    hr_scan *s = NULL;
+    hr_table *t = NULL;
+
+    (void)state;
+    schema_of(wide, &given);
+    assert_ok(hr__scan_new_files(&url, 1, NULL, &options, &s, &err), &err);
+    assert_ok(read_scan(s, NULL, 1 << 20, &t, &err), &err);
+    assert_int_equal(t->schema->n, 1);
+    assert_true(((const double *)(const void *)hr__array_values(t->columns[0]))[149] == 149);
+    hr_table_unref(t);
+    hr__scan_unref(s);
+    schema_of(narrow, &given);
+    assert_ok(hr__scan_new_files(&url, 1, NULL, &options, &s, &err), &err);
+    assert_status(read_scan(s, NULL, 1 << 20, &t, &err), HR_TYPE, &err);
+    assert_contains(err.text, "flat_plain.parquet: column 'id' is int64, in the schema it is int8");
+    hr__scan_unref(s);
+    schema_of(narrow, &given); /* taken also where the scan cannot be made */
+    url = "/not there";
+    assert_status(hr__scan_new_files(&url, 1, NULL, &options, &s, &err), HR_NOT_FOUND, &err);
+    hr__schema_unref(wide);
+    hr__schema_unref(narrow);
+    hr_error_clear(&err);
+}
+
+static void test_orders(void **state)
+{
+    const char *urls[64];
+    uint64_t seed = 5;
+    hr_read_options options = { .struct_bytes = sizeof options, .shuffle_files = true };
+    int32_t *a, *b;
+    hr_scan *s = NULL;
+    hr_error err = HR_ERROR_INIT;
+    bool seen[64] = { false }, same = true, sorted = true;
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(urls); i++)
+        urls[i] = in_dir("in/a.txt");
+    assert_ok(hr__scan_new_files(urls, 64, "text", &options, &s, &err), &err);
+    assert_ok(hr__scan_order(s, 1, 2, &a, &err), &err);
+    assert_ok(hr__scan_order(s, 1, 2, &b, &err), &err);
+    assert_memory_equal(a, b, sizeof *a * 64);
+    hr__free(b);
+    assert_ok(hr__scan_order(s, 1, 3, &b, &err), &err);
+    for (int i = 0; i < 64; i++) {
+        assert_false(seen[a[i]]);
+        seen[a[i]] = true;
+        same = same && a[i] == b[i];
+        sorted = sorted && a[i] == i;
+    }
+    assert_false(same || sorted);
+    hr__free(a);
+    hr__free(b);
+    hr__scan_unref(s);
+    options.shuffle_seed = &seed;
+    options.shuffle_once = true;
+    assert_ok(hr__scan_new_files(urls, 64, "text", &options, &s, &err), &err);
+    assert_ok(hr__scan_order(s, 1, 2, &a, &err), &err);
+    assert_ok(hr__scan_order(s, 9, 3, &b, &err), &err);
+    assert_memory_equal(a, b, sizeof *a * 64);
+    hr__free(a);
+    hr__free(b);
+    hr__scan_unref(s);
+    s = scan_files(in_dir("in/a.txt"), NULL, "text", NULL);
+    assert_ok(hr__scan_order(s, 1, 2, &a, &err), &err);
+    assert_null(a);
+    hr__scan_unref(s);
+}
+
+static hr_status dressed_with_faults(void *context, hr_error *err)
+{
+    hr_read_options options = {
+        .struct_bytes = sizeof options, .include_paths = "path", .partitioning = "hive", .unify = true
+    };
+    int32_t *order = NULL;
+    hr_scan *s = NULL;
+    hr_table *t = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__scan_new_files(context, 2, NULL, &options, &s, err));
+    HR_GO(read_scan(s, NULL, 1 << 20, &t, err));
+    HR_GO(hr__scan_order(s, 0, 0, &order, err));
+done:
+    hr__free(order);
+    hr_table_unref(t);
+    hr__scan_unref(s);
+    return st;
+}
+
+static void test_dressed_faults(void **state)
+{
+    const char *texts[] = { in_dir("hive/day=3/k=a/f.txt"), in_dir("hive/day=4/f.txt") };
+    const char *files[] = { data_path("flat_plain.parquet"), data_path("no_id.parquet") };
+
+    (void)state;
+    run_with_faults_on(dressed_with_faults, texts, HR_FAULT_MEMORY | HR_FAULT_IO);
+    /* that a column is missing is no error here, whether its text could be written or not */
+    run_with_faults_on(dressed_with_faults, files, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER);
+}
+
+/* More files than one thread is for: counted and unified by several, and the first broken one is named. */
+static void test_crowd(void **state)
+{
+    hr_read_options options = { .struct_bytes = sizeof options, .unify = true };
+    const char *urls[200];
+    hr_error err = HR_ERROR_INIT;
+    hr_schema *schema = NULL;
+    hr_scan *s = NULL;
+    int64_t n;
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(urls); i++)
+        urls[i] = data_path("flat_plain.parquet");
+    assert_ok(hr_set_num_threads(4, &err), &err);
+    assert_ok(hr__scan_new_files(urls, HR_LEN(urls), "parquet", &options, &s, &err), &err);
+    assert_ok(hr__scan_count(s, &n, &err), &err);
+    assert_int_equal(n, 200 * 150);
+    assert_ok(hr__scan_schema(s, &schema, &err), &err);
+    hr__schema_unref(schema);
+    hr__scan_unref(s);
+    urls[150] = in_dir("bytes.bin");
+    urls[170] = in_dir("in/d.bin");
+    assert_ok(hr__scan_new_files(urls, HR_LEN(urls), "parquet", &options, &s, &err), &err);
+    assert_int_not_equal(hr__scan_count(s, &n, &err), HR_OK);
+    assert_contains(err.text, "bytes.bin");
+    hr_error_clear(&err);
+    assert_int_not_equal(hr__scan_schema(s, &schema, &err), HR_OK);
+    assert_contains(err.text, "bytes.bin");
+    hr__scan_unref(s);
+    hr_error_clear(&err);
+    assert_ok(hr_set_num_threads(0, &err), &err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------- memory */
@@ -534,7 +749,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_files), cmocka_unit_test(test_parquet_files), cmocka_unit_test(test_schemas),
         cmocka_unit_test(test_wrong),      cmocka_unit_test(test_fingerprints),  cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_faults),     cmocka_unit_test(test_tables),        cmocka_unit_test(test_tables_disagree),
+        cmocka_unit_test(test_faults),     cmocka_unit_test(test_dressed),       cmocka_unit_test(test_unified),
+        cmocka_unit_test(test_given),      cmocka_unit_test(test_orders),        cmocka_unit_test(test_dressed_faults),
+        cmocka_unit_test(test_crowd),      cmocka_unit_test(test_tables),        cmocka_unit_test(test_tables_disagree),
         cmocka_unit_test(test_range),      cmocka_unit_test(test_stream),        cmocka_unit_test(test_memory_faults),
     };
 

@@ -1,4 +1,4 @@
-/* py_pickle.c - a Table as a pickle: plain tuples of numbers and bytes.
+/* py_pickle.c - a Table or a Schema as a pickle: plain tuples of numbers and bytes.
  *
  * A schema is (format, name, metadata, flags, (children)), an array (length, offset, nulls, (3 buffers), (children)). Only the
  * bytes of the rows travel: slices are made contiguous first. Origins are not kept. */
@@ -249,4 +249,38 @@ done:
     PyMem_Free(columns);
     hr__schema_unref(schema);
     return out ? pyhr_table(s, out) : NULL;
+}
+
+PyObject *pyhr_schema_reduce(PyObject *op, PyObject *none)
+{
+    PyObject *capsule = PyObject_CallMethod(op, "__arrow_c_schema__", NULL), *maker, *head, *made = NULL;
+    struct ArrowSchema schema;
+
+    (void)none;
+    if (!capsule || pyhr_take_schema(capsule, &schema) < 0) {
+        Py_XDECREF(capsule);
+        return NULL;
+    }
+    head = pickled_schema(&schema);
+    schema.release(&schema);
+    Py_DECREF(capsule);
+    maker = head ? PyObject_GetAttrString((PyObject *)Py_TYPE(op), "_unpickle") : NULL;
+    if (maker)
+        made = Py_BuildValue("N(O)", maker, head);
+    Py_XDECREF(head);
+    return made;
+}
+
+PyObject *pyhr_schema_unpickle(PyObject *cls, PyObject *head)
+{
+    pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
+    hr_error err = HR_ERROR_INIT;
+    hr_schema *schema = NULL;
+    struct ArrowSchema in;
+    hr_status st;
+
+    if (unpickled_schema(head, &in) < 0)
+        return NULL;
+    st = hr__schema_import(&in, &schema, &err);
+    return st ? pyhr_raise(s, st, &err) : pyhr_schema(s, schema);
 }

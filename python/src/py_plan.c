@@ -67,25 +67,109 @@ static int texts_get(texts *t, PyObject *list, const char *what)
     return list == Py_None ? 0 : pyhr_texts(list, what, &t->v, &t->n, &t->keep);
 }
 
+/* A list of texts of which some are None. */
+static int maybe_texts(PyObject *list, const char ***out, PyObject **keep)
+{
+    Py_ssize_t n;
+
+    *keep = list == Py_None ? NULL : PySequence_Tuple(list);
+    if (!*keep)
+        return list == Py_None ? 0 : -1;
+    n = PyTuple_Size(*keep);
+    *out = PyMem_Calloc((size_t)n + 1, sizeof **out);
+    if (!*out) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PyTuple_GetItem(*keep, i);
+
+        if (item != Py_None && !((*out)[i] = PyUnicode_AsUTF8AndSize(item, NULL)))
+            return -1;
+    }
+    return (int)n;
+}
+
+/* The struct behind what has __arrow_c_schema__; 1: there is one, 0: None. */
+static int take_schema(PyObject *from, struct ArrowSchema *out)
+{
+    PyObject *capsule;
+    int rc;
+
+    if (from == Py_None)
+        return 0;
+    capsule = PyObject_CallMethod(from, "__arrow_c_schema__", NULL);
+    if (!capsule)
+        return -1;
+    rc = pyhr_take_schema(capsule, out);
+    Py_DECREF(capsule);
+    return rc < 0 ? -1 : 1;
+}
+
+/* shuffle: None, or (seed or None, whether each epoch has an order of its own). */
+static int get_shuffle(PyObject *shuffle, hr_read_options *o, uint64_t *seed)
+{
+    PyObject *given;
+    int again;
+
+    if (shuffle == Py_None)
+        return 0;
+    if (!PyArg_ParseTuple(shuffle, "Op", &given, &again))
+        return -1;
+    o->shuffle_files = true;
+    o->shuffle_once = !again;
+    if (given == Py_None)
+        return 0;
+    *seed = PyLong_AsUnsignedLongLongMask(given);
+    o->shuffle_seed = seed;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "urls",     "format",        "columns", "ignore_missing_paths",
-                             "suffixes", "include_paths", "options", NULL };
+    static char *names[] = { "urls",
+                             "format",
+                             "columns",
+                             "ignore_missing_paths",
+                             "suffixes",
+                             "include_paths",
+                             "options",
+                             "partitioning",
+                             "partition_base",
+                             "partition_names",
+                             "partition_types",
+                             "schema",
+                             "unify",
+                             "shuffle",
+                             NULL };
     pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
-    PyObject *urls, *columns = Py_None, *suffixes = Py_None, *options = Py_None, *made = NULL;
-    texts url = { 0 }, column = { 0 }, suffix = { 0 }, option = { 0 };
-    const char *format = NULL, *include_paths = NULL;
+    PyObject *urls, *columns = Py_None, *suffixes = Py_None, *options = Py_None, *made = NULL, *keep = NULL;
+    PyObject *keys = Py_None, *types = Py_None, *schema = Py_None, *shuffle = Py_None;
+    texts url = { 0 }, column = { 0 }, suffix = { 0 }, option = { 0 }, key = { 0 };
+    const char *format = NULL, *include_paths = NULL, *partitioning = NULL, *base = NULL, **type = NULL;
     hr_read_options o = { .struct_bytes = sizeof o };
     hr_error err = HR_ERROR_INIT;
+    struct ArrowSchema given = { 0 };
     hr_plan *plan = NULL;
-    int ignore = 0;
+    int ignore = 0, unify = 0, n_types, rc;
+    uint64_t seed = 0;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOzO", names, &urls, &format, &columns, &ignore, &suffixes,
-                                     &include_paths, &options))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOzOzzOOOpO", names, &urls, &format, &columns, &ignore,
+                                     &suffixes, &include_paths, &options, &partitioning, &base, &keys, &types, &schema,
+                                     &unify, &shuffle))
         return NULL;
-    if (texts_get(&url, urls, "paths") < 0 || texts_get(&column, columns, "columns") < 0 ||
-        texts_get(&suffix, suffixes, "file_extensions") < 0 || texts_get(&option, options, "options") < 0)
+    n_types = maybe_texts(types, &type, &keep);
+    if (n_types < 0 || texts_get(&url, urls, "paths") < 0 || texts_get(&column, columns, "columns") < 0 ||
+        texts_get(&suffix, suffixes, "file_extensions") < 0 || texts_get(&option, options, "options") < 0 ||
+        texts_get(&key, keys, "field_names") < 0 || get_shuffle(shuffle, &o, &seed) < 0)
+        goto done;
+    if (type && n_types != key.n) {
+        pyhr_raise_text(s, HR_INVALID, "%d types for %d partition columns", n_types, key.n);
+        goto done;
+    }
+    rc = take_schema(schema, &given);
+    if (rc < 0)
         goto done;
     o.columns = column.v;
     o.n_columns = column.n;
@@ -95,6 +179,13 @@ static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
     o.include_paths = include_paths;
     o.format_options = option.v;
     o.n_format_options = option.n;
+    o.partitioning = partitioning;
+    o.partition_base = base;
+    o.partition_names = key.v;
+    o.partition_types = type;
+    o.n_partition_names = key.n;
+    o.schema = rc ? &given : NULL;
+    o.unify = unify;
     Py_BEGIN_ALLOW_THREADS
     st = hr_plan_read(url.v, url.n, format, &o, &plan, &err);
     Py_END_ALLOW_THREADS
@@ -104,6 +195,9 @@ done:
     texts_clear(&column);
     texts_clear(&suffix);
     texts_clear(&option);
+    texts_clear(&key);
+    PyMem_Free(type);
+    Py_XDECREF(keep);
     return made;
 }
 
@@ -366,6 +460,32 @@ static PyObject *plan_explain(PyObject *op, PyObject *none)
     return made;
 }
 
+static int add_files(PyObject *list, const hr_plan *p)
+{
+    for (int i = 0; i < p->n_inputs; i++)
+        if (add_files(list, p->inputs[i]) < 0)
+            return -1;
+    for (int i = 0; p->scan && i < hr__scan_n_files(p->scan); i++) {
+        PyObject *name = PyUnicode_DecodeFSDefault(hr__scan_file_name(p->scan, i));
+        int rc = name ? PyList_Append(list, name) : -1;
+
+        Py_XDECREF(name);
+        if (rc < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *plan_files(PyObject *op, PyObject *none)
+{
+    PyObject *list = PyList_New(0);
+
+    (void)none;
+    if (list && add_files(list, ((plan_object *)op)->plan) < 0)
+        Py_CLEAR(list);
+    return list;
+}
+
 static PyObject *plan_fingerprint(PyObject *op, PyObject *none)
 {
     hr_error err = HR_ERROR_INIT;
@@ -382,9 +502,11 @@ static PyObject *plan_fingerprint(PyObject *op, PyObject *none)
 
 static PyMethodDef plan_methods[] = {
     { "read", WITH_WORDS(plan_read), WORDS | CLASS,
-      "read(urls, format, columns=None, ignore_missing_paths=False, suffixes=None, include_paths=None, options=None): "
-      "files.\n\n"
-      "Lists paths now, reads nothing. options: 'name=value' of the format." },
+      "read(urls, format, columns=None, ignore_missing_paths=False, suffixes=None, include_paths=None, options=None,\n"
+      "partitioning=None, partition_base=None, partition_names=None, partition_types=None, schema=None, unify=False,\n"
+      "shuffle=None): files.\n\n"
+      "Lists paths now, reads nothing. options: 'name=value' of the format. partition_types: Arrow formats or None.\n"
+      "schema: what has __arrow_c_schema__. shuffle: (seed or None, whether each epoch has its own order)." },
     { "tables", plan_tables, METH_O | CLASS, "tables(list of Table): rows in memory, shared." },
     { "range", plan_range, METH_VARARGS | CLASS, "range(n, name): the int64 column of 0 .. n-1." },
     { "union", plan_union, METH_O | CLASS, "union(plans): all rows of each in turn." },
@@ -398,6 +520,7 @@ static PyMethodDef plan_methods[] = {
       "inline_calls=False): a function, whose calls go to `calls`." },
     { "schema", plan_schema, METH_NOARGS, "The Schema if it is known without running a function, else None." },
     { "count", plan_count, METH_NOARGS, "The number of rows if metadata tells it, else None." },
+    { "files", plan_files, METH_NOARGS, "Paths of the files that it reads; of what is no file 'memory' or 'range'." },
     { "explain", plan_explain, METH_NOARGS, "The plan as text, before and after the rewriting rules." },
     { "fingerprint", plan_fingerprint, METH_NOARGS, "32 hex digits of nodes, arguments and files." },
     { NULL, NULL, 0, NULL },

@@ -142,6 +142,8 @@ static PyObject *schema_from_arrow(PyObject *cls, PyObject *from)
 
 static PyMethodDef schema_methods[] = {
     { "__arrow_c_schema__", schema_export, METH_NOARGS, "Arrow's PyCapsule of the schema." },
+    { "__reduce__", pyhr_schema_reduce, METH_NOARGS, NULL },
+    { "_unpickle", pyhr_schema_unpickle, METH_O | METH_CLASS, "What a pickle calls." },
     { "from_arrow", schema_from_arrow, METH_O | METH_CLASS, "Of a capsule or of what has __arrow_c_schema__." },
     { NULL, NULL, 0, NULL },
 };

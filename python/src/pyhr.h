@@ -92,6 +92,8 @@ int pyhr_column_flat(pyhr_state *s, PyObject *op, bool *flat, bool *writable);
 
 PyObject *pyhr_table_reduce(PyObject *op, PyObject *none);
 PyObject *pyhr_table_unpickle(PyObject *cls, PyObject *args);
+PyObject *pyhr_schema_reduce(PyObject *op, PyObject *none);
+PyObject *pyhr_schema_unpickle(PyObject *cls, PyObject *head);
 
 /* --- py_table.c */
 

@@ -476,6 +476,16 @@ hr_status hr__schema_conform(hr_schema *a, const hr_schema *b, hr_schema **out, 
 hr_status hr__table_conform(const hr_mem *mem, const hr_table *t, hr_schema *schema, hr_table **out,
                             hr_error *err) HR_MUST_USE;
 
+/* --------------------------------------------------------------------------- one column in many files: unify.c */
+
+/* The least type that holds the values of both, by the rules at the top of unify.c; *out is new, NULL with HR_OK: none. */
+hr_status hr__type_unify(const hr_type *a, const hr_type *b, hr_type **out, hr_error *err) HR_MUST_USE;
+/* Whether values of `from` can be had as `to`: it is what the two unify to. */
+hr_status hr__type_widens(const hr_type *from, const hr_type *to, bool *out, hr_error *err) HR_MUST_USE;
+/* The array as `type`, which its own widens to. *out is new; values are shared where they can be. */
+hr_status hr__array_unify(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out,
+                          hr_error *err) HR_MUST_USE;
+
 /* ------------------------------------------------------------------------------------------- building: builder.c */
 
 /* Appends values one by one; for tests, text, JSON and Python objects, not for hot readers. */

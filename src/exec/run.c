@@ -301,6 +301,7 @@ static void free_stage(hr_stage *s)
     hr__marker_drop(s->pass_marker);
     hr_error_clear(&s->in_err);
     hr__scan_file_unref(s->open_file);
+    hr__free(s->order);
     hr__free(s->window);
     hr__free(s->ops);
     hr__free(s);

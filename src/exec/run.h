@@ -96,7 +96,9 @@ struct hr_stage {
     hr_projection columns;
     hr_expr *filter; /* borrowed from the plan; NULL: none */
     int32_t instance;
-    int at_file, at_fragment; /* the next ticket */
+    int at_file, at_fragment; /* the next ticket: place in the order of files, fragment */
+    int32_t *order;           /* of files, in this epoch; NULL: as they are numbered */
+    bool ordered;             /* that is known */
     int64_t at_row;
     int64_t rows_left; /* of a pushed-down limit; < 0: none */
     hr_scan_file *open_file;

@@ -29,14 +29,27 @@ static int64_t rows_of_ticket(const hr_stage *s, const hr_fragment *f)
     return s->rows_left < 0 ? rest : HR_MIN(rest, s->rows_left);
 }
 
+/* The number of the file that stands at this place of the order. */
+static int file_at(const hr_stage *s, int place) { return s->order ? s->order[place] : place; }
+
+static hr_status find_order(hr_stage *s, hr_error *err)
+{
+    if (s->ordered)
+        return HR_OK;
+    HR_TRY(hr__scan_order(s->scan, s->run->options.seed, s->run->options.epoch, &s->order, err));
+    s->ordered = true;
+    return HR_OK;
+}
+
 /* Opens the next file if none is open. */
 static hr_status open_next(hr_stage *s, hr_error *err)
 {
     const hr_open how = { .projection = &s->columns, .filter = s->filter, .account = s->run->account };
 
+    HR_TRY(find_order(s, err));
     while (s->at_file < hr__scan_n_files(s->scan)) {
         if (!s->open_file) {
-            HR_TRY(hr__scan_open(s->scan, s->at_file, &how, &s->open_file, err));
+            HR_TRY(hr__scan_open(s->scan, file_at(s, s->at_file), &how, &s->open_file, err));
             atomic_fetch_add_explicit(&s->files_opened, 1, memory_order_relaxed);
         }
         if (s->at_fragment < s->open_file->n_fragments)
@@ -60,7 +73,9 @@ static hr_status make_ticket(hr_stage *s, const hr_fragment *f, int64_t n_rows, 
     t->fragment = s->at_fragment;
     t->row_begin = s->at_row;
     t->n_rows = n_rows;
-    t->begin = (hr_coord){ .instance = s->instance, .file = s->at_file, .fragment = s->at_fragment, .row = s->at_row };
+    t->begin = (hr_coord){
+        .instance = s->instance, .file = file_at(s, s->at_file), .fragment = s->at_fragment, .row = s->at_row
+    };
     t->ordinal = s->at_row / BLOCK_ROWS;
     t->estimate = HR_MIN(f->memory_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
     HR_GO(hr__marker_new(t->begin, &t->before, err));
@@ -105,9 +120,14 @@ hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
 
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err)
 {
-    if (at->file > hr__scan_n_files(s->scan))
-        return hr_error_set(err, HR_MISMATCH, "position: file %d of %d", at->file, hr__scan_n_files(s->scan));
-    s->at_file = at->file;
+    int n_files = hr__scan_n_files(s->scan), place = 0;
+
+    if (at->file > n_files)
+        return hr_error_set(err, HR_MISMATCH, "position: file %d of %d", at->file, n_files);
+    HR_TRY(find_order(s, err));
+    while (place < n_files && file_at(s, place) != at->file)
+        place++;
+    s->at_file = place;
     s->at_fragment = at->fragment;
     s->at_row = at->row;
     s->rows_left = -1; /* the limit operator, restored too, knows better */

@@ -168,12 +168,16 @@ void hr__scan_unref(hr_scan *s);
 
 int hr__scan_n_files(const hr_scan *s);
 const char *hr__scan_file_name(const hr_scan *s, int file); /* borrowed; "memory", "range" for those */
-/* Schema of all columns (with the path column): of the first file, which is opened for it once. *out is new (a reference). */
+/* Schema of all columns (with those of folders and the path): as asked for, of the first file, which is opened for it once, or of all
+ * files (options.unify). *out is new (a reference). */
 hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err) HR_MUST_USE;
-/* Opens file i; readers give the projected columns of the *scan's* schema, in the projection's order. A file that lacks a column or
- * has another type is HR_TYPE: both files, the column, both types. Its origins have file = i. The first file, if it was
+/* Opens file i; readers give the projected columns of the *scan's* schema, in the projection's order. What a file lacks is null,
+ * another type is widened to the scan's (core/unify.c) or HR_TYPE: both files, the column, both types. Its origins have file = i.
+ * A file that the filter rules out by what its folders say is not opened: it has no fragments. The first file, if it was
  * opened for the schema, is not parsed again. Of `how` projection, filter and account count. */
 hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err) HR_MUST_USE;
+/* The order in which files are read in this epoch, file numbers, *out new (hr__free); NULL: as they are numbered. */
+hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err) HR_MUST_USE;
 /* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */
 hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
 void hr__scan_describe(const hr_scan *s, hr_text *out); /* "read_parquet [3 files, 12.4 MB] a.parquet ..." */

@@ -1,22 +1,38 @@
 /* scan.c - scans: what all have in common, and the scan of files.
  *
- * A scan of files lists its paths when it is made and opens the first file when its schema is asked for. The open file is
+ * A scan of files lists its paths when it is made and opens the first file when its schema is asked for. What was found is
  * kept, published by one atomic exchange instead of a lock, so that a scan survives a fork at any moment: two threads may
  * both open it, and one of the two is dropped.
  *
- * The first file's schema is the scan's. Another file is opened with the projected columns by name; one that is missing or
- * of another type is an error that names both files. Columns that only later files have are never looked at. */
+ * The schema: as it was asked for, or the first file's, or (unify) that of all files, whose footers are then read by threads. Columns
+ * out of folder names (partition.c) and the path stand behind it. Any file is opened with those of the scan's columns that
+ * it has, and dressed (dress.c) as the scan wants it. Columns that only later files have are never looked at. */
 #include "format/scan.h"
+
+#include <stdlib.h>
+
+#define MAX_CROWD 32
+#define FILES_A_THREAD 16              /* below that a thread costs more than it brings */
+#define ORDER_OF_FILES 0x73656c6966ull /* what the random bits are for */
+
+typedef struct scan_types {
+    hr_schema *files, *whole; /* what is asked of files; with the columns of folders and the path */
+} scan_types;
 
 typedef struct file_scan {
     hr_scan base;
     hr_paths paths;
     const hr_format *format;
-    void *options;                 /* of the format; NULL: it has none */
-    hr_text settings;              /* as given, for the fingerprint */
-    char *path_column;             /* NULL: none */
-    _Atomic(hr_scan_file *) first; /* all columns, without the path column */
-    _Atomic(hr_schema *) schema;   /* with it */
+    void *options;     /* of the format; NULL: it has none */
+    hr_text settings;  /* as given, for the fingerprint */
+    char *path_column; /* NULL: none */
+    hr_partitions partitions;
+    hr_schema *given; /* NULL: none */
+    bool unify;
+    bool shuffle, shuffle_once, has_seed;
+    uint64_t seed;
+    _Atomic(hr_scan_file *) first; /* all of its own columns */
+    _Atomic(scan_types *) types;
 } file_scan;
 
 /* ------------------------------------------------------------------------------------------------------------- common */
@@ -65,6 +81,11 @@ hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err)
 void hr__scan_describe(const hr_scan *s, hr_text *out) { s->cls->describe(s, out); }
 void hr__scan_fingerprint(const hr_scan *s, hr_hash *h) { s->cls->fingerprint(s, h); }
 int64_t hr__scan_floor_bytes(const hr_scan *s) { return s->cls->floor_bytes(s); }
+hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err)
+{
+    *out = NULL;
+    return s->cls->order ? s->cls->order(s, seed, epoch, out, err) : HR_OK;
+}
 
 hr_status hr__scan_column(const hr_schema *s, const char *name, int *out, hr_error *err)
 {
@@ -97,185 +118,10 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------- path column */
-
-/* A file whose readers add a column with its path. */
-typedef struct path_file {
-    hr_scan_file base;
-    hr_scan_file *inner;
-    int at; /* where the path column stands */
-} path_file;
-
-typedef struct path_reader {
-    hr_reader base;
-    path_file *file;
-    hr_reader *inner;
-    hr_mem mem;
-} path_reader;
-
-static hr_status path_array(const path_reader *r, int64_t n, hr_array **out, hr_error *err)
-{
-    const char *path = r->file->base.name;
-    int64_t length = (int64_t)strlen(path);
-    hr_buffer *buffers[3] = { NULL, NULL, NULL };
-    hr_status st = HR_OK;
-    int32_t *offsets;
-
-    if (n > 0 && length > INT32_MAX / n)
-        HR_FAIL(HR_UNSUPPORTED, "%s: %lld paths in one table are more than 2 GiB", path, (long long)n);
-    HR_GO(hr__buffer_new(&r->mem, (n + 1) * 4, &buffers[1], err));
-    HR_GO(hr__buffer_new(&r->mem, n * length, &buffers[2], err));
-    offsets = (int32_t *)(void *)buffers[1]->data;
-    for (int64_t i = 0; i <= n; i++)
-        offsets[i] = (int32_t)(i * length);
-    for (int64_t i = 0; i < n; i++)
-        memcpy(buffers[2]->data + i * length, path, (size_t)length);
-    return hr__array_new(hr__type_simple(HR_T_STRING), n, 0, buffers, NULL, 0, out, err);
-done:
-    hr__buffer_unref(buffers[1]);
-    hr__buffer_unref(buffers[2]);
-    return st;
-}
-
-static hr_status path_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
-{
-    path_reader *r = (path_reader *)base;
-    int n = r->file->base.schema->n, at = r->file->at;
-    hr_array **arrays = NULL;
-    hr_table *t = NULL;
-    hr_status st = HR_OK;
-
-    HR_GO(hr__reader_next(r->inner, max_bytes, &t, err));
-    if (!t)
-        goto done;
-    arrays = hr__zalloc(r->mem.account, (size_t)n * sizeof *arrays);
-    if (!arrays)
-        HR_GO(hr__error_memory(err, r->file->base.name, n * (int64_t)sizeof *arrays));
-    HR_GO(path_array(r, t->n_rows, &arrays[at], err));
-    for (int i = 0; i < n; i++) {
-        if (i != at)
-            arrays[i] = hr__array_ref(t->columns[i - (i > at)]);
-    }
-    st = hr__table_new(r->file->base.schema, arrays, t->n_rows, t->origin, out, err);
-    memset(arrays, 0, (size_t)n * sizeof *arrays); /* taken */
-done:
-    for (int i = 0; arrays && i < n; i++)
-        hr__array_unref(arrays[i]);
-    hr__free(arrays);
-    hr_table_unref(t);
-    return st;
-}
-
-static void path_reader_close(hr_reader *base)
-{
-    path_reader *r = (path_reader *)base;
-
-    hr__reader_close(r->inner);
-    hr__scan_file_unref(&r->file->base);
-    hr__free(r);
-}
-
-static const hr_reader_class path_reader_class = { path_next, path_reader_close };
-
-static hr_status path_read(hr_scan_file *base, int fragment, int64_t row, int64_t n, const hr_mem *mem, hr_reader **out,
-                           hr_error *err)
-{
-    path_file *f = (path_file *)base;
-    path_reader *r = hr__zalloc(mem->account, sizeof *r);
-    hr_status st = HR_OK;
-
-    *out = NULL;
-    if (!r)
-        return hr__error_memory(err, base->name, sizeof *r);
-    r->base.cls = &path_reader_class;
-    r->mem = *mem;
-    HR_GO(f->inner->cls->read(f->inner, fragment, row, n, mem, &r->inner, err));
-    r->file = f;
-    hr__scan_file_ref(base);
-    *out = &r->base;
-    r = NULL; /* moved to the caller */
-done:
-    hr__free(r);
-    return st;
-}
-
-static hr_status path_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
-{
-    path_file *f = (path_file *)base;
-
-    HR_TRY(f->inner->cls->fragment(f->inner, fragment, out, err));
-    if (out->n_rows > 0)
-        out->memory_bytes += out->n_rows * ((int64_t)strlen(base->name) + 4);
-    return HR_OK;
-}
-
-static void path_ahead(hr_scan_file *base, int fragment)
-{
-    path_file *f = (path_file *)base;
-
-    if (f->inner->cls->ahead)
-        f->inner->cls->ahead(f->inner, fragment);
-}
-
-static void path_close(hr_scan_file *base) { hr__scan_file_unref(((path_file *)base)->inner); }
-
-static const hr_scan_file_class path_file_class = {
-    .fragment = path_fragment,
-    .read = path_read,
-    .ahead = path_ahead,
-    .close = path_close,
-};
-
-/* The columns of `schema` with a column `name` put in at `at`. */
-static hr_status with_path(const hr_schema *schema, const char *name, int at, hr_schema **out, hr_error *err)
-{
-    hr_field *fields = hr__alloc(NULL, ((size_t)schema->n + 1) * sizeof *fields), path = { 0 };
-    hr_status st = HR_OK;
-
-    if (!fields)
-        return hr__error_memory(err, name, (schema->n + 1) * (int64_t)sizeof *fields);
-    HR_GO(hr__field_init(&path, name, hr__type_simple(HR_T_STRING), false, err));
-    memcpy(fields, schema->fields, (size_t)at * sizeof *fields); /* borrowed */
-    fields[at] = path;
-    memcpy(fields + at + 1, schema->fields + at, (size_t)(schema->n - at) * sizeof *fields);
-    HR_GO(hr__schema_new(fields, schema->n + 1, out, err));
-done:
-    hr__field_clear(&path);
-    hr__free(fields);
-    return st;
-}
-
-/* Takes `inner`, even on failure. */
-static hr_status add_path(hr_scan_file *inner, const char *column, int at, hr_account *account, hr_scan_file **out,
-                          hr_error *err)
-{
-    hr_status st = HR_OK;
-    path_file *f;
-
-    *out = NULL;
-    st = hr__scan_file_new(&path_file_class, sizeof *f, inner->name, account, out, err);
-    if (st) {
-        hr__scan_file_unref(inner);
-        return st;
-    }
-    f = (path_file *)*out;
-    f->inner = inner;
-    f->at = at;
-    f->base.n_fragments = inner->n_fragments;
-    f->base.n_rows = inner->n_rows;
-    st = with_path(inner->schema, column, at, &f->base.schema, err);
-    if (st) {
-        hr__scan_file_unref(*out);
-        *out = NULL;
-    }
-    return st;
-}
-
 /* -------------------------------------------------------------------------------------------------------------- files */
 
-static const char *path_of(const file_scan *s, int file) { return s->paths.items[file].path; }
+static const char *path_of(const file_scan *s, int file) { return hr__paths_name(&s->paths, file); }
 
-/* Of `how` its options are the scan's. */
 static hr_status open_file(file_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     hr_open mine = *how;
@@ -308,145 +154,362 @@ static hr_status first_file(file_scan *s, hr_scan_file **out, hr_error *err)
     return HR_OK;
 }
 
-static hr_status files_schema(hr_scan *base, hr_schema **out, hr_error *err)
-{
-    file_scan *s = (file_scan *)base;
-    hr_schema *schema = atomic_load_explicit(&s->schema, memory_order_acquire), *none = NULL;
-    hr_scan_file *first;
+/* --- all files at once */
 
-    if (!schema) {
-        HR_TRY(first_file(s, &first, err));
-        if (!s->path_column) {
-            schema = hr__schema_ref(first->schema);
-        } else if (hr__schema_find(first->schema, s->path_column) >= 0) {
-            return hr_error_set(err, HR_INVALID, "%s: has a column '%s' of its own: include_paths needs another name",
-                                first->name, s->path_column);
-        } else {
-            HR_TRY(with_path(first->schema, s->path_column, first->schema->n, &schema, err));
+/* Threads of their own, which take file after file: reading 10,000 footers one by one would take as long as reading the data. */
+typedef struct crowd {
+    file_scan *s;
+    hr_status (*look)(file_scan *s, int file, void *context, hr_error *err);
+    void *context;
+    atomic_int next;
+    hr_mutex lock;
+    int failed; /* the first file that could not be opened, whichever thread saw it; n_files: none */
+    hr_status st;
+    hr_error err;
+} crowd;
+
+static void crowd_work(void *arg)
+{
+    crowd *c = arg;
+
+    while (true) {
+        int file = atomic_fetch_add(&c->next, 1);
+        hr_error mine = HR_ERROR_INIT;
+        hr_status st;
+        bool over;
+
+        hr__lock(&c->lock);
+        over = file >= c->failed;
+        hr__unlock(&c->lock);
+        if (over)
+            return;
+        st = c->look(c->s, file, c->context, &mine);
+        if (!st)
+            continue;
+        hr__lock(&c->lock);
+        if (file < c->failed) {
+            c->failed = file;
+            c->st = st;
+            hr__error_move(&c->err, &mine);
         }
-        if (!atomic_compare_exchange_strong(&s->schema, &none, schema)) {
-            hr__schema_unref(schema);
-            schema = none;
-        }
+        hr__unlock(&c->lock);
+        hr_error_clear(&mine);
     }
-    *out = hr__schema_ref(schema);
-    return HR_OK;
 }
 
-/* The names of a projection without the path column, which is none of the file's. */
-typedef struct inner {
-    hr_projection projection;
-    const char **names;
-    int path_at; /* -1: not wanted */
-} inner;
-
-static hr_status inner_names(const file_scan *s, const hr_schema *schema, const hr_projection *projection, inner *out,
-                             hr_error *err)
+static hr_status each_file(file_scan *s, int first,
+                           hr_status (*look)(file_scan *s, int file, void *context, hr_error *err), void *context,
+                           hr_error *err)
 {
-    int n = projection ? projection->n : schema->n;
+    crowd c = { .s = s, .look = look, .context = context, .failed = s->base.n_files, .err = HR_ERROR_INIT };
+    int n = HR_MIN(HR_MIN(hr_num_threads(), MAX_CROWD), (s->base.n_files - first) / FILES_A_THREAD), started = 0;
+    hr_thread threads[MAX_CROWD];
 
-    *out = (inner){ .path_at = -1 };
-    out->names = hr__alloc(NULL, (size_t)n * sizeof *out->names);
-    if (!out->names)
-        return hr__error_memory(err, "projection", n * (int64_t)sizeof *out->names);
-    for (int i = 0; i < n; i++) {
-        const char *name = projection ? projection->names[i] : schema->fields[i].name;
-        int at;
-
-        HR_TRY(hr__scan_column(schema, name, &at, err));
-        if (s->path_column && out->path_at < 0 && strcmp(name, s->path_column) == 0)
-            out->path_at = i;
-        else
-            out->names[out->projection.n++] = name;
-    }
-    out->projection.names = out->names;
-    return HR_OK;
+    atomic_init(&c.next, first);
+    hr__mutex_init(&c.lock);
+    while (started < n - 1 && hr__thread_start(&threads[started], "hr-footers", crowd_work, &c) >= 0)
+        started++;
+    crowd_work(&c); /* also what threads that did not start would have done */
+    for (int i = 0; i < started; i++)
+        hr__thread_join(threads[i]);
+    hr__mutex_clear(&c.lock);
+    if (c.st)
+        hr__error_move(err, &c.err);
+    return c.st;
 }
 
-static hr_status type_differs(const file_scan *s, int file, const hr_field *found, const hr_type *expected,
-                              hr_error *err)
+/* --- the schema */
+
+static hr_status type_differs(const char *path, const hr_field *found, const char *other, const hr_field *expected,
+                              const char *hint, hr_error *err)
 {
     hr_text a = { 0 }, b = { 0 };
     hr_status st;
 
     hr__type_print(found->type, &a);
-    hr__type_print(expected, &b);
-    st = hr_error_set(err, HR_TYPE, "%s: column '%s' is %s, in %s it is %s", path_of(s, file), found->name,
-                      a.data ? a.data : "?", path_of(s, 0), b.data ? b.data : "?");
+    hr__type_print(expected->type, &b);
+    st = hr_error_set(err, HR_TYPE, "%s: column '%s' is %s, in %s it is %s%s", path, found->name, a.data ? a.data : "?",
+                      other, b.data ? b.data : "?", hint);
     hr__text_clear(&a);
     hr__text_clear(&b);
     return st;
 }
 
-static hr_status check_types(const file_scan *s, const hr_scan_file *f, int file, const hr_schema *schema,
-                             hr_error *err)
-{
-    for (int i = 0; i < f->schema->n; i++) {
-        const hr_field *found = &f->schema->fields[i];
-        int at = hr__schema_find(schema, found->name);
+/* The columns of all files, as they are put together. */
+typedef struct merger {
+    hr_field *fields;
+    int *from; /* of each, the file that its type was last changed by */
+    int64_t n, cap, from_cap;
+} merger;
 
-        if (at >= 0 && !hr__type_equal(found->type, schema->fields[at].type))
-            return type_differs(s, file, found, schema->fields[at].type, err);
+static hr_status merge_field(const file_scan *s, merger *m, int file, const hr_field *f, hr_error *err)
+{
+    hr_type *both = NULL;
+    hr_field *mine = NULL;
+
+    for (int64_t i = 0; i < m->n && !mine; i++) {
+        if (strcmp(m->fields[i].name, f->name) != 0)
+            continue;
+        mine = &m->fields[i];
+        HR_TRY(hr__type_unify(mine->type, f->type, &both, err));
+        if (!both)
+            return type_differs(path_of(s, file), f, path_of(s, m->from[i]), mine, "", err);
+        if (!hr__type_equal(both, mine->type))
+            m->from[i] = file;
+        hr__type_unref(mine->type);
+        mine->type = both;
+        mine->nullable = true;
     }
+    if (mine)
+        return HR_OK;
+    if (!hr__grow(NULL, (void **)&m->fields, &m->cap, m->n + 1, sizeof *m->fields) ||
+        !hr__grow(NULL, (void **)&m->from, &m->from_cap, m->n + 1, sizeof *m->from))
+        return hr__error_memory(err, path_of(s, file), (m->n + 1) * (int64_t)sizeof *m->fields);
+    HR_TRY(hr__field_copy(&m->fields[m->n], f, err));
+    m->fields[m->n].nullable = true;
+    m->from[m->n++] = file;
     return HR_OK;
 }
 
-/* The file has not all columns: which one? */
-static hr_status column_missing(file_scan *s, int file, const hr_projection *projection, const hr_schema *schema,
-                                hr_error *err)
+static hr_status note_schema(file_scan *s, int file, void *context, hr_error *err)
 {
-    hr_scan_file *all = NULL;
-    hr_text type = { 0 };
+    hr_schema **schemas = context;
+    hr_scan_file *f = NULL;
+
+    HR_TRY(open_file(s, file, &(hr_open){ 0 }, &f, err));
+    schemas[file] = hr__schema_ref(hr__schema_equal(f->schema, schemas[0]) ? schemas[0] : f->schema);
+    hr__scan_file_unref(f);
+    return HR_OK;
+}
+
+static hr_status unify_files(file_scan *s, hr_schema **out, hr_error *err)
+{
+    hr_schema **schemas = hr__zalloc(NULL, (size_t)s->base.n_files * sizeof *schemas);
+    hr_scan_file *first;
     hr_status st = HR_OK;
+    merger m = { 0 };
 
-    HR_GO(open_file(s, file, &(hr_open){ 0 }, &all, err));
-    for (int i = 0; i < projection->n; i++) {
-        const char *name = projection->names[i];
-
-        if (hr__schema_find(all->schema, name) >= 0)
-            continue;
-        hr__type_print(schema->fields[hr__schema_find(schema, name)].type, &type);
-        HR_FAIL(HR_TYPE, "%s: no column '%s', in %s it is %s", path_of(s, file), name, path_of(s, 0),
-                type.data ? type.data : "?");
+    if (!schemas)
+        return hr__error_memory(err, "schemas", s->base.n_files * (int64_t)sizeof *schemas);
+    HR_GO(first_file(s, &first, err));
+    schemas[0] = hr__schema_ref(first->schema);
+    HR_GO(each_file(s, 1, note_schema, schemas, err));
+    for (int i = 0; i < s->base.n_files; i++) {
+        for (int k = 0; k < schemas[i]->n && (i == 0 || schemas[i] != schemas[i - 1]); k++)
+            HR_GO(merge_field(s, &m, i, &schemas[i]->fields[k], err));
     }
-    HR_FAIL(HR_BUG, "%s: no column is missing", path_of(s, file));
+    HR_GO(hr__schema_new(m.fields, (int)m.n, out, err));
 done:
-    hr__text_clear(&type);
+    for (int i = 0; i < s->base.n_files; i++)
+        hr__schema_unref(schemas[i]);
+    for (int64_t i = 0; i < m.n; i++)
+        hr__field_clear(&m.fields[i]);
+    hr__free(m.fields);
+    hr__free(m.from);
+    hr__free(schemas);
+    return st;
+}
+
+static int partition_at(const file_scan *s, const char *name)
+{
+    for (int i = 0; i < s->partitions.n; i++) {
+        if (strcmp(s->partitions.fields[i].name, name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static bool is_path(const file_scan *s, const char *name)
+{
+    return s->path_column && strcmp(name, s->path_column) == 0;
+}
+
+static hr_status path_is_taken(const file_scan *s, const hr_schema *files, hr_error *err)
+{
+    int at = s->path_column ? hr__schema_find(files, s->path_column) : -1;
+
+    if (s->path_column && partition_at(s, s->path_column) >= 0)
+        return hr_error_set(err, HR_INVALID, "%s: folders have a column '%s': include_paths needs another name",
+                            path_of(s, 0), s->path_column);
+    if (at < 0 || (s->given && files->fields[at].type->id == HR_T_STRING))
+        return HR_OK;
+    return hr_error_set(err, HR_INVALID, "%s: has a column '%s' of its own: include_paths needs another name",
+                        path_of(s, 0), s->path_column);
+}
+
+/* The files' columns, those of folders (in the place of a column of that name, or behind), and the path. */
+static hr_status whole_schema(const file_scan *s, hr_schema *files, hr_schema **out, hr_error *err)
+{
+    hr_field *fields, path = { 0 };
+    hr_status st = HR_OK;
+    int n = files->n;
+
+    HR_TRY(path_is_taken(s, files, err));
+    if (s->partitions.n == 0 && !s->path_column) {
+        *out = hr__schema_ref(files);
+        return HR_OK;
+    }
+    fields = hr__alloc(NULL, ((size_t)n + (size_t)s->partitions.n + 1) * sizeof *fields); /* borrowed ones */
+    if (!fields)
+        return hr__error_memory(err, "schema", (n + s->partitions.n + 1) * (int64_t)sizeof *fields);
+    for (int i = 0; i < n; i++) {
+        int at = partition_at(s, files->fields[i].name);
+
+        fields[i] = at >= 0 ? s->partitions.fields[at] : files->fields[i];
+    }
+    for (int i = 0; i < s->partitions.n; i++) {
+        if (hr__schema_find(files, s->partitions.fields[i].name) < 0)
+            fields[n++] = s->partitions.fields[i];
+    }
+    if (s->path_column && hr__schema_find(files, s->path_column) < 0) {
+        HR_GO(hr__field_init(&path, s->path_column, hr__type_simple(HR_T_STRING), false, err));
+        fields[n++] = path;
+    }
+    HR_GO(hr__schema_new(fields, n, out, err));
+done:
+    hr__field_clear(&path);
+    hr__free(fields);
+    return st;
+}
+
+static void types_free(scan_types *t)
+{
+    if (t) {
+        hr__schema_unref(t->files);
+        hr__schema_unref(t->whole);
+    }
+    hr__free(t);
+}
+
+static hr_status find_types(file_scan *s, scan_types *out, hr_error *err)
+{
+    hr_scan_file *first;
+
+    if (s->given) {
+        out->files = hr__schema_ref(s->given);
+    } else if (s->unify) {
+        HR_TRY(unify_files(s, &out->files, err));
+    } else {
+        HR_TRY(first_file(s, &first, err));
+        out->files = hr__schema_ref(first->schema);
+    }
+    return whole_schema(s, out->files, &out->whole, err);
+}
+
+/* Found once, as the first file is opened once. Borrowed from the scan. */
+static hr_status types_of(file_scan *s, const scan_types **out, hr_error *err)
+{
+    scan_types *found = atomic_load_explicit(&s->types, memory_order_acquire), *none = NULL;
+    hr_status st;
+
+    if (!found) {
+        found = hr__zalloc(NULL, sizeof *found);
+        if (!found)
+            return hr__error_memory(err, "schema", sizeof *found);
+        st = find_types(s, found, err);
+        if (st) {
+            types_free(found);
+            return st;
+        }
+        if (!atomic_compare_exchange_strong(&s->types, &none, found)) { /* another thread was faster */
+            types_free(found);
+            found = none;
+        }
+    }
+    *out = found;
+    return HR_OK;
+}
+
+static hr_status files_schema(hr_scan *base, hr_schema **out, hr_error *err)
+{
+    const scan_types *types;
+
+    HR_TRY(types_of((file_scan *)base, &types, err));
+    *out = hr__schema_ref(types->whole);
+    return HR_OK;
+}
+
+/* --- one file */
+
+/* What is wanted of a file: the scan's columns as projected, and the names of those that are the file's own. */
+typedef struct wanted {
+    hr_schema *schema;
+    hr_projection own;
+    const char **names;
+} wanted;
+
+static void wanted_clear(wanted *w)
+{
+    hr__schema_unref(w->schema);
+    hr__free(w->names);
+}
+
+static hr_status find_wanted(const file_scan *s, const scan_types *types, const hr_projection *projection, wanted *out,
+                             hr_error *err)
+{
+    HR_TRY(hr__scan_project(types->whole, projection, &out->schema, err));
+    out->names = hr__alloc(NULL, ((size_t)out->schema->n + 1) * sizeof *out->names);
+    if (!out->names)
+        return hr__error_memory(err, "projection", out->schema->n * (int64_t)sizeof *out->names);
+    for (int i = 0; i < out->schema->n; i++) {
+        const char *name = out->schema->fields[i].name;
+
+        if (!is_path(s, name) && partition_at(s, name) < 0)
+            out->names[out->own.n++] = name;
+    }
+    out->own.names = out->names;
+    return HR_OK;
+}
+
+/* The file has not all columns: it is opened with those that it has. */
+static hr_status open_part(file_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
+{
+    hr_open mine = *how;
+    hr_projection part = { 0, NULL };
+    hr_scan_file *all = NULL;
+    const char **names = NULL;
+    hr_status st = HR_OK;
+    bool any = false;
+
+    mine.projection = NULL;
+    mine.filter = NULL;
+    HR_GO(open_file(s, file, &mine, &all, err));
+    for (int i = 0; i < how->schema->n; i++)
+        any = any || hr__schema_find(all->schema, how->schema->fields[i].name) >= 0;
+    if (!any && !s->unify && !s->given)
+        HR_FAIL(HR_TYPE, "%s: has none of the columns of %s ('%s', ...)", path_of(s, file), path_of(s, 0),
+                how->schema->fields[0].name);
+    names = hr__alloc(NULL, ((size_t)how->projection->n + 1) * sizeof *names);
+    if (!names)
+        HR_GO(hr__error_memory(err, path_of(s, file), how->projection->n * (int64_t)sizeof *names));
+    for (int i = 0; i < how->projection->n; i++) {
+        if (hr__schema_find(all->schema, how->projection->names[i]) >= 0)
+            names[part.n++] = how->projection->names[i];
+    }
+    part.names = names;
+    mine.projection = &part;
+    mine.options = s->options;
+    HR_GO(all->cls->project ? all->cls->project(all, &mine, out, err) : open_file(s, file, &mine, out, err));
+done:
+    hr__free(names);
     hr__scan_file_unref(all);
     return st;
 }
 
-/* A file that is not the first: with the scan's columns, checked. */
-static hr_status open_other(file_scan *s, int file, const hr_open *how, hr_schema *schema, hr_scan_file **out,
-                            hr_error *err)
+static hr_status open_own(file_scan *s, int file, const hr_open *how, bool all, hr_scan_file **out, hr_error *err)
 {
+    hr_scan_file *first = s->given || file > 0 ? NULL : atomic_load_explicit(&s->first, memory_order_acquire);
     hr_open mine = *how;
-    hr_source *source = NULL;
-    hr_status st = HR_OK;
+    hr_status st;
 
-    mine.options = s->options;
-    mine.schema = schema;
-    HR_GO(hr__source_open(path_of(s, file), how->account, &source, err));
-    st = s->format->open(source, &mine, out, err);
-    if (st == HR_NOT_FOUND) /* of the file itself it cannot be: it is open */
-        st = column_missing(s, file, how->projection, schema, err);
-    if (st)
-        goto done;
-    HR_GO(check_types(s, *out, file, schema, err));
-done:
-    hr__source_unref(source);
-    return st;
-}
-
-static hr_status open_inner(file_scan *s, int file, const hr_open *how, bool all, hr_schema *schema, hr_scan_file **out,
-                            hr_error *err)
-{
-    hr_open mine = *how;
-    hr_scan_file *first;
-
-    if (file > 0)
-        return open_other(s, file, how, schema, out, err);
-    HR_TRY(first_file(s, &first, err));
+    if (!first || s->unify) {
+        st = open_file(s, file, how, out, err);
+        if (st == HR_NOT_FOUND) { /* a column: the file itself can be opened, or this says so */
+            hr_error_clear(err);
+            st = open_part(s, file, how, out, err);
+        }
+        return st;
+    }
     if (all && !first->cls->project) {
         *out = hr__scan_file_ref(first);
         return HR_OK;
@@ -454,62 +517,186 @@ static hr_status open_inner(file_scan *s, int file, const hr_open *how, bool all
     if (all)
         mine.projection = NULL;
     mine.options = s->options;
-    mine.schema = first->schema;
-    if (first->cls->project)
-        return first->cls->project(first, &mine, out, err);
-    return open_file(s, 0, &mine, out, err);
+    return first->cls->project ? first->cls->project(first, &mine, out, err) : open_file(s, 0, &mine, out, err);
+}
+
+/* Where column `at` of what is wanted stands in the file, checked. -1: it is not there. */
+static hr_status own_column(const file_scan *s, int file, const hr_scan_file *f, const hr_field *want, int at, int *out,
+                            hr_error *err)
+{
+    hr_type *both = NULL;
+    hr_status st = HR_OK;
+    bool widens, unifies;
+
+    *out = at < f->schema->n && !strcmp(f->schema->fields[at].name, want->name)
+               ? at
+               : hr__schema_find(f->schema, want->name);
+    if (*out < 0)
+        return HR_OK;
+    HR_GO(hr__type_widens(f->schema->fields[*out].type, want->type, &widens, err));
+    if (widens)
+        goto done;
+    HR_GO(hr__type_unify(want->type, f->schema->fields[*out].type, &both, err));
+    unifies = both != NULL;
+    st = type_differs(path_of(s, file), &f->schema->fields[*out], s->given ? "the schema" : path_of(s, 0), want,
+                      unifies ? " (unify=\"all\" finds a type for both)" : "", err);
+done:
+    hr__type_unref(both);
+    return st;
+}
+
+static bool same_columns(const hr_scan_file *f, const wanted *w)
+{
+    return w->own.n == w->schema->n && hr__schema_equal(f->schema, w->schema);
+}
+
+static hr_status add_constant(const file_scan *s, int file, const char *name, hr_dress *out, hr_error *err)
+{
+    int at = partition_at(s, name);
+    hr_builder *b = NULL;
+    hr_status st = HR_OK;
+
+    if (at >= 0)
+        return hr__array_slice(s->partitions.values[at], file, 1, &out->value, err);
+    HR_GO(hr__builder_new(NULL, hr__type_simple(HR_T_STRING), &b, err));
+    HR_GO(hr__builder_bytes(b, path_of(s, file), (int64_t)strlen(path_of(s, file)), err));
+    HR_GO(hr__builder_finish(b, &out->value, err));
+done:
+    hr__builder_free(b);
+    return st;
+}
+
+/* Takes f, even on failure. */
+static hr_status dress(const file_scan *s, int file, hr_scan_file *f, const wanted *w, hr_account *account,
+                       hr_scan_file **out, hr_error *err)
+{
+    hr_dress *columns = NULL;
+    hr_status st = HR_OK;
+    int n = w->schema->n, n_own = 0;
+
+    if (same_columns(f, w)) {
+        *out = f;
+        return HR_OK;
+    }
+    columns = hr__zalloc(NULL, ((size_t)n + 1) * sizeof *columns);
+    if (!columns)
+        HR_GO(hr__error_memory(err, path_of(s, file), n * (int64_t)sizeof *columns));
+    for (int i = 0; i < n; i++) {
+        const hr_field *want = &w->schema->fields[i];
+
+        columns[i].inner = -1;
+        if (is_path(s, want->name) || partition_at(s, want->name) >= 0)
+            HR_GO(add_constant(s, file, want->name, &columns[i], err));
+        else
+            HR_GO(own_column(s, file, f, want, n_own++, &columns[i].inner, err));
+    }
+    st = hr__scan_dress(f, w->schema, columns, account, out, err);
+    f = NULL; /* taken */
+done:
+    for (int i = 0; columns && i < n; i++)
+        hr__array_unref(columns[i].value);
+    hr__free(columns);
+    hr__scan_file_unref(f);
+    return st;
 }
 
 static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     file_scan *s = (file_scan *)base;
+    const scan_types *types;
     hr_open mine = *how;
-    hr_schema *schema = NULL;
     hr_scan_file *f = NULL;
-    inner in = { 0 };
+    wanted w = { 0 };
     hr_status st = HR_OK;
 
-    HR_GO(files_schema(base, &schema, err));
-    HR_GO(inner_names(s, schema, how->projection, &in, err));
-    mine.projection = &in.projection;
-    HR_GO(open_inner(s, file, &mine, !how->projection, schema, &f, err));
+    HR_GO(types_of(s, &types, err));
+    HR_GO(find_wanted(s, types, how->projection, &w, err));
+    mine.projection = &w.own;
+    mine.schema = types->files;
+    HR_GO(open_own(s, file, &mine, !how->projection && s->partitions.n == 0, &f, err));
     if (f->file != file)
-        f->file = file; /* its origins carry the number, also under a path column */
-    if (in.path_at >= 0) {
-        st = add_path(f, s->path_column, in.path_at, how->account, out, err);
-        f = NULL; /* taken */
-    } else {
-        *out = f;
-        f = NULL; /* moved to the caller */
-    }
+        f->file = file; /* its origins carry the number, whatever stands before it */
+    st = dress(s, file, f, &w, how->account, out, err);
 done:
-    hr__scan_file_unref(f);
-    hr__free(in.names);
-    hr__schema_unref(schema);
+    wanted_clear(&w);
     return st;
+}
+
+/* --- what is known of all files */
+
+static hr_status add_rows(file_scan *s, int file, void *context, hr_error *err)
+{
+    static const hr_projection nothing = { 0, NULL };
+    _Atomic int64_t *sum = context;
+    hr_scan_file *f = NULL;
+    int64_t rows, before;
+
+    HR_TRY(open_file(s, file, &(hr_open){ .projection = &nothing }, &f, err));
+    rows = f->n_rows;
+    hr__scan_file_unref(f);
+    before = atomic_load(sum);
+    do {
+        if (before < 0)
+            return HR_OK;
+        if (rows > INT64_MAX - before)
+            return hr_error_set(err, HR_BAD_DATA, "%s: more than 2^63 rows", path_of(s, file));
+    } while (!atomic_compare_exchange_weak(sum, &before, rows < 0 ? -1 : before + rows));
+    return HR_OK;
 }
 
 static hr_status files_count(hr_scan *base, int64_t *out, hr_error *err)
 {
-    static const hr_projection nothing = { 0, NULL };
     file_scan *s = (file_scan *)base;
-    int64_t n = 0;
+    hr_scan_file *first = atomic_load_explicit(&s->first, memory_order_acquire);
+    _Atomic int64_t sum = 0;
 
-    for (int i = 0; i < base->n_files; i++) {
-        hr_scan_file *f = NULL;
-        hr_scan_file *first = i == 0 ? atomic_load_explicit(&s->first, memory_order_acquire) : NULL;
-        int64_t rows;
+    if (first)
+        atomic_store(&sum, first->n_rows);
+    else
+        HR_TRY(add_rows(s, 0, &sum, err));
+    if (atomic_load(&sum) >= 0) /* if the first does not know, the others need not be asked */
+        HR_TRY(each_file(s, 1, add_rows, &sum, err));
+    *out = atomic_load(&sum);
+    return HR_OK;
+}
 
-        if (!first)
-            HR_TRY(open_file(s, i, &(hr_open){ .projection = &nothing }, &f, err));
-        rows = first ? first->n_rows : f->n_rows;
-        hr__scan_file_unref(f);
-        if (rows < 0)
-            return HR_OK; /* *out stays -1 */
-        if (__builtin_add_overflow(n, rows, &n))
-            return hr_error_set(err, HR_BAD_DATA, "%s: more than 2^63 rows", path_of(s, i));
+typedef struct place {
+    uint64_t key;
+    int32_t file;
+} place;
+
+static int by_key(const void *a, const void *b)
+{
+    const place *x = a, *y = b;
+
+    return x->key != y->key ? (x->key < y->key ? -1 : 1) : (x->file > y->file) - (x->file < y->file);
+}
+
+static hr_status files_order(const hr_scan *base, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err)
+{
+    const file_scan *s = (const file_scan *)base;
+    int n = base->n_files;
+    place *places;
+
+    if (!s->shuffle)
+        return HR_OK;
+    places = hr__alloc(NULL, (size_t)n * sizeof *places);
+    *out = hr__alloc(NULL, (size_t)n * sizeof **out);
+    if (!places || !*out) {
+        hr__free(places);
+        hr__free(*out);
+        *out = NULL;
+        return hr__error_memory(err, "order of files", n * (int64_t)sizeof *places);
     }
-    *out = n;
+    for (int i = 0; i < n; i++)
+        places[i] = (place){ hr__random_bits(s->has_seed ? s->seed : seed, s->shuffle_once ? 0 : (uint64_t)epoch,
+                                             ORDER_OF_FILES, (uint64_t)i)
+                                 .lo,
+                             i };
+    qsort(places, (size_t)n, sizeof *places, by_key);
+    for (int i = 0; i < n; i++)
+        (*out)[i] = places[i].file;
+    hr__free(places);
     return HR_OK;
 }
 
@@ -540,16 +727,34 @@ static void files_describe(const hr_scan *base, hr_text *out)
     hr__text_add(out, "read_%s [%d file%s, ", s->format->name, base->n_files, base->n_files == 1 ? "" : "s");
     add_size(out, n_bytes);
     hr__text_add(out, "] %s%s", path_of(s, 0), base->n_files > 1 ? " ..." : "");
+    for (int i = 0; i < s->partitions.n; i++)
+        hr__text_add(out, "%s%s", i ? ", " : " partitions=", s->partitions.fields[i].name);
+    hr__text_add(out, "%s%s%s", s->given ? " schema=given" : "", s->unify ? " unify=all" : "",
+                 s->shuffle ? " shuffle=files" : "");
 }
 
 static void files_fingerprint(const hr_scan *base, hr_hash *h)
 {
     const file_scan *s = (const file_scan *)base;
+    hr_text schema = { 0 };
 
     hr__hash_text(h, "files");
     hr__hash_text(h, s->format->name);
     hr__hash_text(h, s->settings.data);
     hr__hash_text(h, s->path_column);
+    for (int i = 0; i < s->partitions.n; i++) {
+        hr__hash_text(h, s->partitions.fields[i].name);
+        hr__hash_text(h, hr__type_format(s->partitions.fields[i].type));
+    }
+    if (s->given) {
+        hr__schema_print(s->given, &schema);
+        hr__hash_text(h, schema.data);
+    }
+    hr__text_clear(&schema);
+    if (s->unify || s->given || s->shuffle || s->partitions.n)
+        hr__hash_int(h, s->unify + 2 * s->shuffle + 4 * s->shuffle_once + 8 * s->has_seed + 16 * (s->given != NULL));
+    if (s->has_seed)
+        hr__hash_int(h, (int64_t)s->seed);
     hr__hash_int(h, base->n_files);
     for (int i = 0; i < base->n_files; i++) {
         hr__hash_text(h, path_of(s, i));
@@ -573,7 +778,9 @@ static void files_free(hr_scan *base)
     file_scan *s = (file_scan *)base;
 
     hr__scan_file_unref(atomic_load(&s->first));
-    hr__schema_unref(atomic_load(&s->schema));
+    types_free(atomic_load(&s->types));
+    hr__partitions_clear(&s->partitions);
+    hr__schema_unref(s->given);
     if (s->options && s->format->options)
         hr__options_clear(s->format->options, s->options);
     hr__free(s->options);
@@ -583,8 +790,8 @@ static void files_free(hr_scan *base)
     hr__free(s);
 }
 
-static const hr_scan_class file_scan_class = { files_schema,   files_open,        files_count, files_name,
-                                               files_describe, files_fingerprint, files_floor, files_free };
+static const hr_scan_class file_scan_class = { files_schema,      files_open,  files_count, files_name, files_describe,
+                                               files_fingerprint, files_floor, files_order, files_free };
 
 /* ------------------------------------------------------------------------------------------------------------- making */
 
@@ -643,6 +850,29 @@ static hr_status set_options(file_scan *s, const hr_read_options *options, hr_er
     return hr__options_parse(table, options->format_options, options->n_format_options, s->options, err);
 }
 
+/* The options that every format has. */
+static hr_status set_common(file_scan *s, const hr_read_options *o, hr_error *err)
+{
+    if (o->include_paths) {
+        s->path_column = hr__strdup(NULL, o->include_paths);
+        if (!s->path_column)
+            return hr__error_memory(err, "scan", (int64_t)strlen(o->include_paths));
+    }
+    s->unify = o->unify;
+    s->shuffle = o->shuffle_files;
+    s->shuffle_once = o->shuffle_once;
+    s->has_seed = o->shuffle_seed != NULL;
+    s->seed = o->shuffle_seed ? *o->shuffle_seed : 0;
+    return o->partitioning ? hr__partitions_find(&s->paths, o, s->given, &s->partitions, err) : HR_OK;
+}
+
+static hr_status take_schema(const hr_read_options *o, hr_schema **out, hr_error *err)
+{
+    if (!o || !o->schema)
+        return HR_OK;
+    return hr__schema_import(o->schema, out, err);
+}
+
 hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *format, const hr_read_options *options,
                              hr_scan **out, hr_error *err)
 {
@@ -651,10 +881,14 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
     hr_status st = HR_OK;
 
     *out = NULL;
-    if (!s)
+    if (!s) {
+        if (options && options->schema && options->schema->release)
+            options->schema->release(options->schema);
         return hr__error_memory(err, "scan", sizeof *s);
+    }
     s->base.cls = &file_scan_class;
     atomic_init(&s->base.refs, 1);
+    HR_GO(take_schema(options, &s->given, err));
     if (options)
         listing = (hr_paths_options){ options->ignore_missing_paths, options->suffixes, options->n_suffixes };
     HR_GO(hr__paths_list(urls, n_urls, &listing, NULL, &s->paths, err));
@@ -666,11 +900,8 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
     s->base.n_files = (int)s->paths.n;
     HR_GO(find_format(s, format, err));
     HR_GO(set_options(s, options, err));
-    if (options && options->include_paths) {
-        s->path_column = hr__strdup(NULL, options->include_paths);
-        if (!s->path_column)
-            HR_GO(hr__error_memory(err, "scan", (int64_t)strlen(options->include_paths)));
-    }
+    if (options)
+        HR_GO(set_common(s, options, err));
     *out = &s->base;
     s = NULL; /* moved to the caller */
 done:

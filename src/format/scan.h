@@ -12,6 +12,8 @@ typedef struct hr_scan_class {
     void (*describe)(const hr_scan *s, hr_text *out);
     void (*fingerprint)(const hr_scan *s, hr_hash *h);
     int64_t (*floor_bytes)(const hr_scan *s);
+    /* The order in which files are read, *out new; NULL: as they are numbered. */
+    hr_status (*order)(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err);
     void (*free)(hr_scan *s); /* frees all of it */
 } hr_scan_class;
 
@@ -25,5 +27,28 @@ struct hr_scan {
 hr_status hr__scan_column(const hr_schema *s, const char *name, int *out, hr_error *err) HR_MUST_USE;
 /* The projected fields of `all`. *out is new (shared, if all are wanted). */
 hr_status hr__scan_project(hr_schema *all, const hr_projection *projection, hr_schema **out, hr_error *err) HR_MUST_USE;
+
+/* --- partition.c: columns out of folder names */
+typedef struct hr_partitions {
+    int n;
+    hr_field *fields;
+    hr_array **values; /* of each, a row a file */
+} hr_partitions;
+/* By options->partitioning, which is not NULL. `schema`: types that were asked for; NULL: none. */
+hr_status hr__partitions_find(const hr_paths *paths, const hr_read_options *options, hr_schema *schema,
+                              hr_partitions *out, hr_error *err) HR_MUST_USE;
+void hr__partitions_clear(hr_partitions *p);
+
+/* --- dress.c: a file before which the columns that the scan wants are put */
+typedef struct hr_dress {
+    int inner;       /* column of the file below, widened to the schema's type; < 0: none */
+    hr_array *value; /* then: one row, for all rows of the file; NULL: null */
+} hr_dress;
+/* Takes the file, even on failure. Shares schema and values. */
+hr_status hr__scan_dress(hr_scan_file *takes_inner, hr_schema *schema, const hr_dress *columns, hr_account *account,
+                         hr_scan_file **out, hr_error *err) HR_MUST_USE;
+/* A file of which nothing is wanted: no fragments. */
+hr_status hr__scan_file_empty(const char *name, hr_schema *schema, hr_account *account, hr_scan_file **out,
+                              hr_error *err) HR_MUST_USE;
 
 #endif

@@ -30,7 +30,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
 }
 
-static void percent_decode(char *s)
+void hr__percent_decode(char *s)
 {
     char *to = s;
 
@@ -77,7 +77,7 @@ hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_e
     if (!*out)
         return hr__error_memory(err, url, (int64_t)strlen(path) + 1);
     if (n > 0 && !is_local)
-        percent_decode(*out);
+        hr__percent_decode(*out);
     return HR_OK;
 }
 

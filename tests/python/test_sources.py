@@ -62,8 +62,6 @@ def test_parquet_errors(folder):
         hd.read_parquet([])
     with pytest.raises(TypeError, match="colums"):
         hd.read_parquet(folder, colums=["id"])
-    with pytest.raises(NotImplementedError, match="partitioning"):
-        hd.read_parquet(folder, partitioning="hive")
     bad = folder / "bad.parquet"
     bad.write_bytes(b"PAR1" + b"\0" * 100 + b"PAR1")
     with pytest.raises(exceptions.DataError, match="bad.parquet"):

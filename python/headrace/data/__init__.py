@@ -8,6 +8,13 @@ from headrace.data.context import DataContext, ExecutionOptions, ExecutionResour
 from headrace.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, Schema, TaskPoolStrategy
 from headrace.data.datasource import BlockMetadata, Datasource, ReadTask, read_datasource
 from headrace.data.iterator import DataIterator, SplitIterator
+from headrace.data.partitioning import (
+    FileShuffleConfig,
+    Partitioning,
+    PartitionStyle,
+    PathPartitionFilter,
+    PathPartitionParser,
+)
 from headrace.data.read_api import (
     from_arrow,
     from_blocks,
@@ -38,9 +45,14 @@ __all__ = [
     "Datasource",
     "ExecutionOptions",
     "ExecutionResources",
+    "FileShuffleConfig",
     "MaterializedDataset",
     "NodeIdStr",
     "ReadTask",
+    "PartitionStyle",
+    "Partitioning",
+    "PathPartitionFilter",
+    "PathPartitionParser",
     "Schema",
     "SplitIterator",
     "TaskPoolStrategy",

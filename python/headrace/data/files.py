@@ -4,10 +4,13 @@ import os
 from typing import TypedDict, Unpack
 
 from headrace import _core
-from headrace._core import InvalidArgument, NotFoundError, UnsupportedError
+from headrace._core import InvalidArgument, NotFoundError, Schema, TypeMismatchError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset
+from headrace.data.partitioning import FileShuffleConfig, Partitioning
 from headrace.data.plan import Node
+
+HIVE_BY_DEFAULT = ("parquet", "csv", "json")  # as in Ray
 
 
 class FileArguments(TypedDict, total=False):
@@ -61,10 +64,39 @@ def setting(name, value):
     return f"{name}={value}"
 
 
-def _not_yet(where, **arguments):
-    for name, value in arguments.items():
-        if value is not None:
-            raise UnsupportedError(f"{where}: {name} is not in this version")
+def _check_filesystem(where, filesystem):
+    """Local ones are what the engine reads by itself."""
+    name = type(filesystem).__name__
+    if filesystem is not None and name not in ("LocalFileSystem", "SubTreeFileSystem"):
+        raise UnsupportedError(f"{where}: filesystem {name}: only local files can be read")
+    if name == "SubTreeFileSystem":
+        raise UnsupportedError(f"{where}: filesystem SubTreeFileSystem: give full paths instead")
+
+
+def _partitioning(where, given):
+    if given is None:
+        return {}
+    if isinstance(given, str):
+        given = Partitioning(given)
+    if not isinstance(given, Partitioning):
+        raise TypeMismatchError(f"{where}: partitioning: expected a Partitioning, not {type(given).__name__}")
+    return given.arguments()
+
+
+def _shuffle(where, given):
+    if given is None or isinstance(given, FileShuffleConfig):
+        return given and (given.seed, given.reseed_after_execution)
+    if given == "files":
+        return None, True
+    raise InvalidArgument(f"{where}: shuffle={given!r}: expected 'files' or a FileShuffleConfig")
+
+
+def _schema(where, given):
+    if given is None or hasattr(given, "__arrow_c_schema__"):
+        return given and Schema.from_arrow(given)
+    raise TypeMismatchError(
+        f"{where}: schema: expected a pyarrow.Schema or Schema, not {type(given).__name__}"
+    )
 
 
 def read_files(where, form, paths, *, columns=None, options=None, **common: Unpack[FileArguments]):
@@ -74,18 +106,16 @@ def read_files(where, form, paths, *, columns=None, options=None, **common: Unpa
     all. options: dict of the format's options; None as a value leaves the default. common: see FileArguments;
     arguments that only mean something on a cluster are accepted with a warning, others are an error.
     """
+    hive = Partitioning("hive") if form in HIVE_BY_DEFAULT else None
+    partitioning = common.pop("partitioning", hive)
     known = FileArguments.__annotations__
     given = {name: common.pop(name, None) for name in known}
     accept_cluster_arguments(where, {"parallelism": given["parallelism"] or -1, **common})
-    _not_yet(
-        where,
-        filesystem=given["filesystem"],
-        partition_filter=given["partition_filter"],
-        partitioning=given["partitioning"],
-        shuffle=given["shuffle"],
-        schema=given["schema"],
-        unify=given["unify"],
-    )
+    _check_filesystem(where, given["filesystem"])
+    if given["unify"] not in (None, "first", "all"):
+        raise InvalidArgument(f"{where}: unify={given['unify']!r}: expected 'first' or 'all'")
+    if given["partition_filter"] is not None and not callable(given["partition_filter"]):
+        raise TypeMismatchError(f"{where}: partition_filter: expected a function of a list of paths")
     include = given["include_paths"]
     args = {
         "urls": path_list(paths),
@@ -95,5 +125,10 @@ def read_files(where, form, paths, *, columns=None, options=None, **common: Unpa
         "suffixes": extension_list(given["file_extensions"]),
         "include_paths": include if isinstance(include, str) else "path" if include else None,
         "options": [setting(k, v) for k, v in (options or {}).items() if v is not None],
+        **_partitioning(where, partitioning),
+        "schema": _schema(where, given["schema"]),
+        "unify": given["unify"] == "all",
+        "shuffle": _shuffle(where, given["shuffle"]),
+        "partition_filter": given["partition_filter"],
     }
-    return Dataset(Node("read", args))
+    return Dataset(Node("read", {name: value for name, value in args.items() if value is not None}))

@@ -37,14 +37,23 @@ class Node:
             yield from node._functions()
 
     def __reduce__(self):
-        if self.op != "calls":
+        if self.op != "calls" and "partition_filter" not in self.args:
             return Node, (self.op, self.args, self.inputs)
         import cloudpickle
 
-        return _calls_node, (cloudpickle.dumps(self.args), self.inputs)
+        return _pickled_node, (self.op, cloudpickle.dumps(self.args), self.inputs)
 
     def _read(self):
-        return Plan.read(**self.args)
+        args = dict(self.args)
+        args.setdefault("format", None)
+        keep = args.pop("partition_filter", None)
+        if keep is None:
+            return Plan.read(**args)
+        listing = ("urls", "format", "ignore_missing_paths", "suffixes")
+        files = list(keep(Plan.read(**{k: v for k, v in args.items() if k in listing}).files()))
+        if not files:
+            raise _core.NotFoundError(f"{args['urls'][0]}: partition_filter keeps no file")
+        return Plan.read(**args | {"urls": files})
 
     def _tables(self):
         return Plan.tables(self.args["tables"])
@@ -100,7 +109,7 @@ class Node:
         if self.op == "read":
             urls = args["urls"]
             what = urls[0] if len(urls) == 1 else f"{len(urls)} paths, {urls[0]} ..."
-            return f"read_{args['format'] or 'files'}({what})"
+            return f"read_{args.get('format') or 'files'}({what})"
         if self.op == "tables":
             return f"{args['what']}({sum(t.num_rows for t in args['tables'])} rows)"
         if self.op == "range":
@@ -128,10 +137,10 @@ class Node:
         return head + self.describe()
 
 
-def _calls_node(args, inputs):
+def _pickled_node(op, args, inputs):
     import pickle
 
-    return Node("calls", pickle.loads(args), inputs)
+    return Node(op, pickle.loads(args), inputs)
 
 
 class Run:

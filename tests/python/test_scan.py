@@ -1,0 +1,302 @@
+"""Many files: partitions in folder names, schemas that differ, the order of files, which files are read."""
+
+import pickle
+import time
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+
+import headrace.data as hd
+from headrace import exceptions
+
+
+def write(path, **columns):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = columns.pop("table", None) or pa.table(columns)
+    pq.write_table(table, path)
+    return path
+
+
+@pytest.fixture
+def hive(tmp_path):
+    """year=2023..2024, city=a b/null: one file each, two rows."""
+    for n, (year, city) in enumerate(
+        [
+            (2023, "New%20York"),
+            (2023, "__HIVE_DEFAULT_PARTITION__"),
+            (2024, "New%20York"),
+            (2024, "%C3%89vora"),
+        ]
+    ):
+        write(tmp_path / f"year={year}" / f"city={city}" / "part.parquet", x=[n, n + 10])
+    return tmp_path
+
+
+def rows(ds, *names):
+    return [tuple(row[n] for n in names) for row in ds.iter_rows()]
+
+
+# ---------------------------------------------------------------------------------------------- partitions
+
+
+def test_hive_is_found(hive):
+    ds = hd.read_parquet(hive)
+    assert (ds.schema().names, ds.schema().types) == (["x", "year", "city"], ["int64", "int64", "string"])
+    assert rows(ds, "year", "city", "x") == [
+        (2023, "New York", 0),
+        (2023, "New York", 10),
+        (2023, None, 1),
+        (2023, None, 11),
+        (2024, "Évora", 3),  # in the folder's name "%C3..."
+        (2024, "Évora", 13),
+        (2024, "New York", 2),
+        (2024, "New York", 12),
+    ]
+    theirs = pyarrow.dataset.dataset(hive, partitioning="hive").to_table().to_pylist()
+    assert sorted(map(str, theirs)) == sorted(map(str, ds.take_all()))
+
+
+def test_columns_of_partitions(hive):
+    assert hd.read_parquet(hive, columns=["year"]).take_all() == [
+        {"year": y} for y in [2023] * 4 + [2024] * 4
+    ]
+    ds = hd.read_parquet(hive, columns=["city", "x"], include_paths=True)
+    assert ds.columns() == ["city", "x"]
+    assert rows(hd.read_parquet(hive).select_columns(["x", "year"]).limit(3), "year") == [(2023,)] * 3
+    assert hd.read_parquet(hive, include_paths=True).columns() == ["x", "year", "city", "path"]
+    assert hd.read_parquet(hive, partitioning=None).columns() == ["x"]
+    assert hd.read_parquet(hive).count() == 8
+
+
+def test_partitioning_arguments(hive):
+    some = hd.Partitioning("hive", field_names=["year"], field_types={"year": str})
+    assert rows(hd.read_parquet(hive, partitioning=some), "year")[0] == ("2023",)
+    assert hd.read_parquet(hive, partitioning=some).columns() == ["x", "year"]
+    real = hd.Partitioning("hive", field_types={"year": float})
+    assert rows(hd.read_parquet(hive, partitioning=real), "year")[0] == (2023.0,)
+    small = hd.Partitioning("hive", field_types={"year": pa.int16()})
+    assert hd.read_parquet(hive, partitioning=small).schema().types[-1] == "int16"
+    wrong = hd.Partitioning("hive", field_types={"city": int})
+    with pytest.raises(exceptions.TypeMismatchError, match="'city': 'New York' is no int64"):
+        hd.read_parquet(hive, partitioning=wrong)
+    below = hd.Partitioning("hive", base_dir=str(hive / "year=2023"))
+    assert hd.read_parquet(hive / "year=2023", partitioning=below).columns() == ["x", "city"]
+    with pytest.raises(exceptions.InvalidArgument, match="expected 'hive' or 'dir'"):
+        hd.Partitioning("tree")
+
+
+def test_dir_partitioning(tmp_path):
+    write(tmp_path / "de" / "01" / "a.parquet", x=[1])
+    write(tmp_path / "fr" / "02" / "b.parquet", x=[2])
+    two = hd.Partitioning("dir", field_names=["country", "month"])
+    assert rows(hd.read_parquet(tmp_path, partitioning=two), "country", "month", "x") == [
+        ("de", 1, 1),
+        ("fr", 2, 2),
+    ]
+    based = hd.Partitioning("dir", base_dir=tmp_path, field_names=["country", "month"])
+    assert hd.read_parquet(tmp_path, partitioning=based).take(1) == [{"x": 1, "country": "de", "month": 1}]
+    one = hd.Partitioning("dir", base_dir=tmp_path, field_names=["country"])
+    with pytest.raises(exceptions.InvalidArgument, match="2 folders below .* for 1 partition columns"):
+        hd.read_parquet(tmp_path, partitioning=one)
+    with pytest.raises(exceptions.InvalidArgument, match="field_names"):
+        hd.Partitioning("dir")
+
+
+def test_a_column_in_file_and_folder(tmp_path):
+    write(tmp_path / "a=5" / "f.parquet", a=[1, 1], b=[2, 3])
+    assert hd.read_parquet(tmp_path).take_all() == [{"a": 5, "b": 2}, {"a": 5, "b": 3}]
+
+
+def test_partition_filter(hive):
+    keep = hd.PathPartitionFilter.of(lambda p: p["year"] == "2024" and p["city"] == "Évora")
+    ds = hd.read_parquet(hive, partition_filter=keep)
+    assert rows(ds, "x") == [(3,), (13,)]
+    assert rows(pickle.loads(pickle.dumps(ds)), "x") == [(3,), (13,)]
+    seen = []
+    hd.read_parquet(hive, partition_filter=lambda paths: seen.extend(paths) or paths[1:2])
+    assert seen == sorted(str(p) for p in hive.rglob("*.parquet"))
+    with pytest.raises(exceptions.NotFoundError, match="partition_filter keeps no file"):
+        hd.read_parquet(hive, partition_filter=lambda paths: [])
+    parser = hd.PathPartitionParser.of("dir", base_dir="/data", field_names=["a"])
+    assert parser("/data/x/f.parquet") == {"a": "x"}
+
+
+# -------------------------------------------------------------------------------------------------- schemas
+
+
+@pytest.fixture
+def different(tmp_path):
+    """a.parquet: x int32, s string; b.parquet: x float64, y; c.parquet: s alone."""
+    write(tmp_path / "a.parquet", table=pa.table({"x": pa.array([1, 2], pa.int32()), "s": ["p", "q"]}))
+    write(tmp_path / "b.parquet", table=pa.table({"x": [0.5], "y": [True]}))
+    write(tmp_path / "c.parquet", table=pa.table({"s": pa.array(["r"], pa.large_string())}))
+    return tmp_path
+
+
+def test_unify_all(different):
+    ds = hd.read_parquet(different, unify="all")
+    assert (ds.schema().names, ds.schema().types) == (["x", "s", "y"], ["double", "large_string", "bool"])
+    want = pyarrow.concat_tables(
+        [pq.read_table(different / f"{n}.parquet") for n in "abc"], promote_options="permissive"
+    )
+    assert ds.take_all() == want.to_pylist()
+    assert ds.select_columns(["y"]).take_all() == want.select(["y"]).to_pylist()
+    assert ds.count() == 4
+
+
+def test_the_first_files_schema(different):
+    ac = [str(different / "a.parquet"), str(different / "c.parquet")]
+    with pytest.raises(exceptions.TypeMismatchError) as e:
+        hd.read_parquet(different).take_all()
+    for part in ("b.parquet: column 'x' is double, in ", "a.parquet it is int32", 'unify="all"'):
+        assert part in str(e.value)
+    with pytest.raises(exceptions.TypeMismatchError, match="c.parquet: column 's' is large_string"):
+        hd.read_parquet(ac).take_all()
+    assert hd.read_parquet(ac[::-1]).take_all() == [{"s": v} for v in "rpq"]  # string fits large_string
+    write(different / "d.parquet", z=[1])
+    with pytest.raises(exceptions.TypeMismatchError, match="d.parquet: has none of the columns of "):
+        hd.read_parquet([ac[0], str(different / "d.parquet")]).take_all()
+
+
+def test_a_given_schema(different):
+    wide = pa.schema([("y", pa.bool_()), ("x", pa.float64()), ("none", pa.list_(pa.int8()))])
+    ds = hd.read_parquet(different, schema=wide)
+    assert ds.columns() == ["y", "x", "none"]
+    assert rows(ds, "y", "x", "none") == [
+        (None, 1.0, None),
+        (None, 2.0, None),
+        (True, 0.5, None),
+        (None, None, None),
+    ]
+    assert ds.schema().base_schema == wide
+    assert rows(pickle.loads(pickle.dumps(ds)), "x") == rows(ds, "x")
+    assert hd.read_parquet(different, schema=ds.schema()).take_all() == ds.take_all()
+    narrow = pa.schema([("x", pa.int64())])
+    with pytest.raises(exceptions.TypeMismatchError, match="b.parquet: column 'x' is double, in the schema"):
+        hd.read_parquet(different, schema=narrow).take_all()
+    with pytest.raises(exceptions.TypeMismatchError, match="expected a pyarrow.Schema"):
+        hd.read_parquet(different, schema={"x": int})
+
+
+def test_nested_schemas(tmp_path):
+    first = pa.table(
+        {"v": pa.array([{"a": 1, "l": [1]}], pa.struct([("a", pa.int16()), ("l", pa.list_(pa.int8()))]))}
+    )
+    write(tmp_path / "a.parquet", table=first)
+    write(tmp_path / "b.parquet", table=pa.table({"v": [{"l": [1.5, None], "b": "t"}, None]}))
+    ds = hd.read_parquet(tmp_path, unify="all")
+    assert ds.take_all() == [
+        {"v": {"a": 1, "l": [1.0], "b": None}},
+        {"v": {"a": None, "l": [1.5, None], "b": "t"}},
+        {"v": None},
+    ]
+
+
+def test_no_type_for_both(tmp_path):
+    write(tmp_path / "a.parquet", x=[1])
+    write(tmp_path / "b.parquet", x=["one"])
+    with pytest.raises(exceptions.TypeMismatchError) as e:
+        hd.read_parquet(tmp_path, unify="all").schema()
+    assert "b.parquet: column 'x' is string, in " in str(e.value)
+    assert str(e.value).endswith("a.parquet it is int64")
+    with pytest.raises(exceptions.InvalidArgument, match="unify='some'"):
+        hd.read_parquet(tmp_path, unify="some")
+
+
+# ------------------------------------------------------------------------------------------- order of files
+
+
+def order(ds):
+    return [b["f"].tolist() for b in ds.iter_batches(batch_size=None)]
+
+
+@pytest.fixture
+def twenty(tmp_path):
+    for f in range(20):
+        write(tmp_path / f"{f:02}.parquet", f=[f] * 3)
+    return tmp_path
+
+
+def test_shuffled_files(twenty):
+    seeded = hd.FileShuffleConfig(seed=7)
+    first = [b for table in order(hd.read_parquet(twenty, shuffle=seeded)) for b in table]
+    again = hd.read_parquet(twenty, shuffle=seeded)
+    assert first == [b for table in order(again) for b in table]
+    assert first != sorted(first)
+    assert sorted(first) == [f for f in range(20) for _ in range(3)]
+    assert first != [
+        b for t in order(hd.read_parquet(twenty, shuffle=hd.FileShuffleConfig(seed=8))) for b in t
+    ]
+    with pytest.raises(exceptions.InvalidArgument, match="expected 'files'"):
+        hd.read_parquet(twenty, shuffle="rows")
+
+
+def test_each_epoch_has_its_order(twenty):
+    def epochs(config):
+        it = hd.read_parquet(twenty, shuffle=config).iterator()
+        return [[r["f"] for r in it.iter_rows()] for _ in range(3)]
+
+    a, b, c = epochs(hd.FileShuffleConfig(seed=7))
+    assert len({tuple(a), tuple(b), tuple(c)}) == 3
+    assert epochs(hd.FileShuffleConfig(seed=7)) == [a, b, c]
+    a, b, c = epochs(hd.FileShuffleConfig(seed=7, reseed_after_execution=False))
+    assert a == b == c != sorted(a)
+
+
+@pytest.mark.parametrize("taken", [1, 7, 14, 19])
+def test_resume_of_shuffled_files(twenty, taken):
+    def passes():
+        return hd.read_parquet(twenty, shuffle=hd.FileShuffleConfig(seed=3)).iter_batches(batch_size=3)
+
+    want = [b["f"].tolist() for b in passes()]
+    begun = passes()
+    batches = iter(begun)
+    got = [next(batches)["f"].tolist() for _ in range(taken)]
+    state = begun.state_dict()
+    rest = passes()
+    rest.load_state_dict(state)
+    assert got + [b["f"].tolist() for b in rest] == want
+    plain = hd.read_parquet(twenty).iter_batches(batch_size=3)
+    plain.load_state_dict(state)
+    with pytest.raises(exceptions.MismatchError):
+        next(iter(plain))
+
+
+# --------------------------------------------------------------------------------------------- 10,000 files
+
+
+@pytest.fixture(scope="module")
+def thousands(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("many")
+    write(folder / "0.parquet", x=list(range(100)))
+    data = (folder / "0.parquet").read_bytes()
+    for f in range(1, 10000):
+        (folder / f"{f}.parquet").write_bytes(data)
+    return folder
+
+
+def test_ten_thousand_files(thousands):
+    begin = time.monotonic()
+    ds = hd.read_parquet(thousands)
+    batches = iter(ds.iter_batches(batch_size=1024))
+    assert len(next(batches)["x"]) == 1024
+    seconds = time.monotonic() - begin
+    batches.close()
+    assert ds.take(5) == [{"x": i} for i in range(5)]
+    assert ds.count() == 1_000_000
+    assert len(pickle.dumps(ds)) < 4096
+    assert seconds < 3  # 0.1 s on a quiet machine
+
+
+def test_few_files_are_opened(thousands, tmp_path):
+    """All but the first 100 files are broken: who reads them sees it."""
+    for f, path in enumerate(sorted(thousands.iterdir())):
+        target = tmp_path / path.name
+        target.symlink_to(path) if f < 100 else target.write_bytes(b"PAR1")
+    ds = hd.read_parquet(tmp_path)
+    assert len(next(iter(ds.iter_batches(batch_size=1024)))["x"]) == 1024
+    assert len(ds.take(500)) == 500
+    with pytest.raises(exceptions.DataError):
+        ds.count()
