@@ -600,24 +600,134 @@ done:
     return st;
 }
 
+/* --- filters */
+
+/* A file, for the question whether a filter can be true in it: columns of folders and the path have one value there. */
+typedef struct one_file {
+    const file_scan *s;
+    int file;
+    hr_dress value; /* the last one asked for */
+} one_file;
+
+static bool value_bounds(void *context, const char *column, hr_bounds *out)
+{
+    one_file *f = context;
+    bool is_null;
+
+    if (!is_path(f->s, column) && partition_at(f->s, column) < 0)
+        return false;
+    hr__array_unref(f->value.value);
+    f->value.value = NULL;
+    if (add_constant(f->s, f->file, column, &f->value, NULL))
+        return false;
+    is_null = hr__array_is_null(f->value.value, 0);
+    *out = (hr_bounds){ .n_rows = 1, .null_count = is_null };
+    if (!is_null)
+        out->least = out->most = f->value.value;
+    return true;
+}
+
+/* No row of the file can pass: it need not be opened. */
+static bool ruled_out(const file_scan *s, const scan_types *types, int file, hr_expr *filter)
+{
+    one_file f = { .s = s, .file = file };
+    hr_pruner pruner = { .context = &f, .bounds = value_bounds };
+    hr_bound *bound = NULL;
+    bool never;
+
+    if (!filter || (s->partitions.n == 0 && !s->path_column))
+        return false;
+    if (hr__expr_bind_filter(filter, types->whole, &bound, NULL) || !bound)
+        return false;
+    never = hr__bound_prune(bound, &pruner) == HR_TRUTH_NEVER;
+    hr__bound_free(bound);
+    hr__array_unref(f.value.value);
+    return never;
+}
+
+typedef struct own_terms {
+    const file_scan *s;
+    hr_expr *all;
+} own_terms;
+
+static hr_status add_own_term(void *context, hr_expr *term, hr_error *err)
+{
+    own_terms *t = context;
+    const char **names = NULL;
+    hr_expr *both = NULL;
+    bool own = true;
+    int n = 0;
+
+    HR_TRY(hr__expr_columns(term, &names, &n, err));
+    for (int i = 0; i < n; i++)
+        own = own && !is_path(t->s, names[i]) && partition_at(t->s, names[i]) < 0;
+    hr__free(names);
+    if (!own)
+        return HR_OK;
+    HR_TRY(hr__expr_and(t->all, term, &both, err));
+    hr_expr_unref(t->all);
+    t->all = both;
+    return HR_OK;
+}
+
+/* Of a filter the terms that are over the file's own columns: one that folders hide has other values there. */
+static hr_status own_filter(const file_scan *s, hr_expr *filter, hr_expr **out, hr_error *err)
+{
+    own_terms t = { .s = s };
+    hr_status st = filter ? hr__expr_each_term(filter, add_own_term, &t, err) : HR_OK;
+
+    if (st)
+        hr_expr_unref(t.all);
+    else
+        *out = t.all;
+    return st;
+}
+
+/* A filter over values of other types than the scan's may mean something else (an integer's division). */
+static bool other_types(const hr_scan_file *f, const wanted *w)
+{
+    for (int i = 0; i < f->schema->n; i++) {
+        int at = hr__schema_find(w->schema, f->schema->fields[i].name);
+
+        if (at >= 0 && !hr__type_equal(f->schema->fields[i].type, w->schema->fields[at].type))
+            return true;
+    }
+    return false;
+}
+
 static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     file_scan *s = (file_scan *)base;
     const scan_types *types;
     hr_open mine = *how;
     hr_scan_file *f = NULL;
+    hr_expr *filter = NULL;
     wanted w = { 0 };
+    bool all = !how->projection && s->partitions.n == 0;
     hr_status st = HR_OK;
 
     HR_GO(types_of(s, &types, err));
     HR_GO(find_wanted(s, types, how->projection, &w, err));
+    if (ruled_out(s, types, file, how->filter)) {
+        HR_GO(hr__scan_file_empty(path_of(s, file), w.schema, how->account, out, err));
+        goto done;
+    }
+    HR_GO(own_filter(s, how->filter, &filter, err));
     mine.projection = &w.own;
     mine.schema = types->files;
-    HR_GO(open_own(s, file, &mine, !how->projection && s->partitions.n == 0, &f, err));
+    mine.filter = filter;
+    HR_GO(open_own(s, file, &mine, all, &f, err));
+    if (filter && other_types(f, &w)) {
+        hr__scan_file_unref(f);
+        f = NULL;
+        mine.filter = NULL;
+        HR_GO(open_own(s, file, &mine, all, &f, err));
+    }
     if (f->file != file)
         f->file = file; /* its origins carry the number, whatever stands before it */
     st = dress(s, file, f, &w, how->account, out, err);
 done:
+    hr_expr_unref(filter);
     wanted_clear(&w);
     return st;
 }

@@ -10,6 +10,7 @@ import pytest
 
 import headrace.data as hd
 from headrace import exceptions
+from headrace.data.expressions import col
 
 
 def write(path, **columns):
@@ -121,6 +122,38 @@ def test_partition_filter(hive):
         hd.read_parquet(hive, partition_filter=lambda paths: [])
     parser = hd.PathPartitionParser.of("dir", base_dir="/data", field_names=["a"])
     assert parser("/data/x/f.parquet") == {"a": "x"}
+
+
+def test_filters_prune_files(hive):
+    """A file that its folders rule out is not opened: these are broken."""
+    for path in hive.glob("year=2023/*/*.parquet"):
+        path.write_bytes(b"PAR1" + b"nothing" * 10 + b"PAR1")
+    given = pa.schema([("x", pa.int64())])  # so that the first file's is not needed
+    ds = hd.read_parquet(hive, schema=given, include_paths=True)
+    late = ds.filter(expr=(col("year") > 2023) & (col("x") < 12))
+    assert rows(late, "x", "year") == [(3, 2024), (2, 2024)]  # "%C3..." stands before "New..."
+    assert rows(ds.filter(expr=(col("year") == 2024) & (col("city") == "Évora")), "x") == [(3,), (13,)]
+    assert ds.filter(expr=col("path") == "elsewhere").take_all() == []
+    assert ds.filter(expr=col("city").is_null() & (col("year") == 2024)).take_all() == []
+    with pytest.raises(exceptions.DataError):
+        ds.filter(expr=col("year") <= 2023).take_all()
+
+
+def test_a_filter_on_a_column_that_folders_hide(tmp_path):
+    write(tmp_path / "a=5" / "f.parquet", a=[1, 1], b=[2, 3])
+    assert hd.read_parquet(tmp_path).filter(expr=col("a") == 5).take_all() == [
+        {"a": 5, "b": 2},
+        {"a": 5, "b": 3},
+    ]
+    assert hd.read_parquet(tmp_path).filter(expr=col("a") == 1).take_all() == []
+
+
+def test_a_filter_on_a_widened_column(tmp_path):
+    """x / 2 of an integer is another number than of the double that it becomes."""
+    write(tmp_path / "a.parquet", x=[1, 3])
+    write(tmp_path / "b.parquet", x=[1.5])
+    ds = hd.read_parquet(tmp_path, unify="all").filter(expr=col("x") / 2 < 0.9)
+    assert ds.take_all() == [{"x": 1.0}, {"x": 1.5}]
 
 
 # -------------------------------------------------------------------------------------------------- schemas
