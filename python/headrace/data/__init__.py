@@ -26,6 +26,7 @@ from headrace.data.read_api import (
     read_numpy,
     read_parquet,
     read_text,
+    read_tfrecords,
 )
 from headrace.data.sources.frames import from_daft, from_dask, from_modin, from_polars, from_spark, from_tf
 from headrace.data.sources.hdf5 import read_hdf5, read_netcdf
@@ -83,4 +84,5 @@ __all__ = [
     "read_parquet",
     "read_sql",
     "read_text",
+    "read_tfrecords",
 ]

@@ -8,6 +8,7 @@ from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset, MaterializedDataset
 from headrace.data.files import FileArguments, read_files
 from headrace.data.plan import Node
+from headrace.data.records import tf_schema_text
 
 
 def _in_memory(tables, what):
@@ -66,6 +67,23 @@ def read_numpy(paths, *, allow_pickle=False, **common: Unpack[FileArguments]):
     if allow_pickle:
         raise UnsupportedError("read_numpy: allow_pickle=True: pickled objects are never loaded")
     return read_files("read_numpy", "numpy", paths, **common)
+
+
+def read_tfrecords(
+    paths, *, tf_schema=None, raw=None, sample=None, check=None, **common: Unpack[FileArguments]
+):
+    """TFRecord files of tf.train.Example: a column for each feature, plain or compressed.
+
+    A feature that has at most one value in every record is a column of int64, float or binary, others are
+    lists; a missing one is null. Which features there are, and which are lists, is found in the first
+    `sample` bytes (8 MiB) of the first file; a record that does not fit is a TypeMismatchError naming file
+    and record. tf_schema says it instead: a dict of name -> "int64", "float", "bytes" or "list<...>" of
+    these, or a schema of tensorflow_metadata; other features are left out. raw=True: the records as they
+    are, in the column 'bytes'. check=False: payloads' checksums are not looked at. DataError names file,
+    record and byte.
+    """
+    options = {"tf_schema": tf_schema_text(tf_schema), "raw": raw, "sample": sample, "check": check}
+    return read_files("read_tfrecords", "tfrecords", paths, options=options, **common)
 
 
 def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):
