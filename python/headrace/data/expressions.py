@@ -31,10 +31,10 @@ def _literal(value):
         raise TypeMismatchError(
             f"an expression has no place for a {type(value).__name__}; is_in() takes lists"
         )
-    if hasattr(value, "as_py") and hasattr(value, "type"):  # pyarrow.Scalar
+    if hasattr(value, "as_py") and hasattr(value, "type"):  # pyarrow.Scalar; as_py() would lose nanoseconds
         import pyarrow
 
-        return _core.Expr.value(pyarrow.array([value.as_py()], value.type))
+        return _core.Expr.value(pyarrow.array([value], value.type))
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         return _core.Expr.value(value.reshape(1))
     return _core.Expr.value([value])
