@@ -1,7 +1,8 @@
-"""Writes the option tables of docs/formats/*.md from the tables that parse the options: `make docs`.
+"""Writes the tables of docs/ from those that the engine has: `make docs`.
 
 Between `<!-- options NAME -->` (or `<!-- write options NAME -->`) and `<!-- end -->` stands what
-`headrace formats NAME` prints. `--check` changes nothing and fails where a page differs, which the tests do.
+`headrace formats NAME` prints, between `<!-- functions -->` and `<!-- end -->` what `headrace functions` does.
+`--check` changes nothing and fails where a page differs, which the tests do.
 """
 
 import argparse
@@ -12,6 +13,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 MARKED = re.compile(r"(<!-- (write options|options) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+FUNCTIONS = re.compile(r"(<!-- functions -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def printed(command, name):
@@ -41,7 +44,19 @@ def table(lines):
     return "\n".join(rows) + "\n"
 
 
+def functions(command):
+    """What `headrace functions` prints, as a Markdown table."""
+    done = subprocess.run([command, "functions"], capture_output=True, text=True, check=True)
+    rows = ["| function | written | gives |", "|---|---|---|"]
+    for line in done.stdout.splitlines():
+        name, written, doc = re.split(r"  +", line, maxsplit=2)
+        cells = [f"`{name}`", f"`{written}`", doc]
+        rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
 def rewritten(text, command):
+    text = FUNCTIONS.sub(lambda m: m[1] + functions(command) + m[2], text)
     return MARKED.sub(lambda m: m[1] + table(printed(command, m[3]).get(m[2], [])) + m[4], text)
 
 
@@ -53,7 +68,7 @@ def main():
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
     stale = []
-    for page in sorted(HERE.glob("formats/*.md")):
+    for page in [HERE / "expressions.md", *sorted(HERE.glob("formats/*.md"))]:
         old = page.read_text()
         new = rewritten(old, args.command)
         if new != old:

@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const hr_command *const commands[] = { &hr__cmd_schema, &hr__cmd_head, &hr__cmd_count, &hr__cmd_formats };
+static const hr_command *const commands[] = { &hr__cmd_schema, &hr__cmd_head, &hr__cmd_count, &hr__cmd_formats,
+                                              &hr__cmd_functions };
 
 /* File names may hold anything; a message stays one line, and a terminal gets no orders. */
 static void print_error(const char *where, const char *text)
@@ -53,7 +54,7 @@ static int help(void)
     puts("usage: headrace COMMAND [OPTION]... [FILE]...\n\n"
          "Looks into the files that feed a training: files, folders, or glob patterns.\n");
     for (int i = 0; i < HR_LEN(commands); i++)
-        printf("  %-8s %s\n", commands[i]->name, commands[i]->doc);
+        printf("  %-9s %s\n", commands[i]->name, commands[i]->doc);
     puts("\n  headrace COMMAND --help tells a command's options, headrace --version the version.\n\n"
          "environment:\n"
          "  HEADRACE_NUM_THREADS     threads that read; default: the CPUs that we may use\n"

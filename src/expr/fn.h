@@ -94,6 +94,19 @@ const hr_expr_function *hr__cast_function(void);
 /* Makes a clean call one of `cast`, without an expression. HR_TYPE if there is no such cast. */
 hr_status hr__cast_bind_to(hr_bound_call *call, const hr_type *from, hr_type *to, bool safe, hr_error *err) HR_MUST_USE;
 
+/* The error for a value that the cast's type does not hold. */
+hr_status hr__cast_refuse(const hr_bound_call *call, const hr_eval *how, const hr_array *a, int64_t row, hr_error *err);
+/* A validity that one may write, first bit 0; made of *validity (NULL: all are valid), which it replaces. */
+hr_status hr__own_validity(const hr_eval *how, hr_buffer **validity, hr_error *err) HR_MUST_USE;
+
+/* --- casts from and to text: cast_text.c */
+bool hr__cast_parses(const hr_type *to);   /* there is a way from text */
+bool hr__cast_prints(const hr_type *from); /* and to it */
+hr_status hr__cast_from_text(const hr_bound_call *call, const hr_eval *how, const hr_array *a, bool safe,
+                             hr_buffer **validity, hr_buffer **out, hr_error *err) HR_MUST_USE;
+hr_status hr__cast_to_text(const hr_bound_call *call, const hr_eval *how, const hr_array *a, const hr_buffer *validity,
+                           hr_buffer **offsets, hr_buffer **bytes, hr_error *err) HR_MUST_USE;
+
 /* --- comparing: fn_compare.c */
 typedef enum hr_compare_op {
     HR_EQUAL,

@@ -42,6 +42,8 @@ typedef enum cast_kind {
     CAST_BYTES,        /* string, binary and their large ones */
     CAST_SCALE,        /* times: times `mul`, or by `div`, from and to 4 or 8 bytes */
     CAST_FROM_DECIMAL, /* to double */
+    CAST_PARSE,
+    CAST_PRINT,
 } cast_kind;
 
 typedef struct cast_state {
@@ -172,7 +174,7 @@ static bool number_of(hr_type_id id, enum number *out)
 
 /* ------------------------------------------------------------------------------------------------------ what did not fit */
 
-static hr_status refuse(const hr_bound_call *call, const hr_eval *how, const hr_array *a, int64_t row, hr_error *err)
+hr_status hr__cast_refuse(const hr_bound_call *call, const hr_eval *how, const hr_array *a, int64_t row, hr_error *err)
 {
     hr_text value = { 0 }, type = { 0 };
     char place[96];
@@ -187,8 +189,7 @@ static hr_status refuse(const hr_bound_call *call, const hr_eval *how, const hr_
     return st;
 }
 
-/* Validity that one may write, first bit 0; made of *validity (replaced). */
-static hr_status own_validity(const hr_eval *how, hr_buffer **validity, hr_error *err)
+hr_status hr__own_validity(const hr_eval *how, hr_buffer **validity, hr_error *err)
 {
     hr_buffer *mine = NULL;
 
@@ -216,11 +217,11 @@ static hr_status look_closer(const hr_bound_call *call, const hr_eval *how, cons
         if (!hr__is_valid(*validity, i) || numbers[s->from][s->to].fits(p, 1))
             continue;
         if (s->safe)
-            return refuse(call, how, a, i, err);
+            return hr__cast_refuse(call, how, a, i, err);
         if (numbers[s->from][s->to].turns(p))
             continue;
         if (!own)
-            HR_TRY(own_validity(how, validity, err));
+            HR_TRY(hr__own_validity(how, validity, err));
         own = true;
         hr__bit_clear((*validity)->data, i);
     }
@@ -362,9 +363,9 @@ static hr_status check_text(const hr_bound_call *call, const hr_eval *how, const
         if (hr__utf8_valid(p, n))
             continue;
         if (s->safe)
-            return refuse(call, how, a, i, err);
+            return hr__cast_refuse(call, how, a, i, err);
         if (!own)
-            HR_TRY(own_validity(how, validity, err));
+            HR_TRY(hr__own_validity(how, validity, err));
         own = true;
         hr__bit_clear((*validity)->data, i);
     }
@@ -430,7 +431,7 @@ static hr_status run_scale(const hr_bound_call *call, const hr_eval *how, const 
         int32_t v32;
 
         if (!rescale(s, to, time_at(values, from, i), &v) && s->safe && hr__is_valid(*validity, i))
-            return refuse(call, how, a, i, err);
+            return hr__cast_refuse(call, how, a, i, err);
         v32 = (int32_t)v;
         memcpy((*out)->data + i * to, to == 4 ? (const void *)&v32 : (const void *)&v, (size_t)to);
     }
@@ -515,6 +516,8 @@ static hr_status cast_eval(const hr_bound_call *call, const hr_eval *how, hr_arr
     case CAST_BYTES: st = run_bytes(call, how, a, &validity, &values, &more, err); break;
     case CAST_SCALE: st = run_scale(call, how, a, &validity, &values, err); break;
     case CAST_FROM_DECIMAL: st = run_from_decimal(call, how, a, &validity, &values, err); break;
+    case CAST_PARSE: st = hr__cast_from_text(call, how, a, s->safe, &validity, &values, err); break;
+    case CAST_PRINT: st = hr__cast_to_text(call, how, a, validity, &values, &more, err); break;
     default: st = run_nothing(call, how, a, &values, err); break;
     }
     if (!st) {
@@ -563,6 +566,8 @@ static bool bind_time(const hr_type *from, const hr_type *to, cast_state *s)
     return hr__type_is_signed(a ? to : from);
 }
 
+static bool is_text(const hr_type *t) { return t->id == HR_T_STRING || t->id == HR_T_LARGE_STRING; }
+
 static bool bind_kind(const hr_type *from, const hr_type *to, cast_state *s)
 {
     bool is_number_from = number_of(from->id, &s->from), is_number_to = number_of(to->id, &s->to);
@@ -583,6 +588,10 @@ static bool bind_kind(const hr_type *from, const hr_type *to, cast_state *s)
         s->kind = CAST_TO_HALF;
     else if (hr__type_is_bytes(from) && hr__type_is_bytes(to))
         s->kind = CAST_BYTES;
+    else if (is_text(from) && hr__cast_parses(to))
+        s->kind = CAST_PARSE;
+    else if (is_text(to) && hr__cast_prints(from))
+        s->kind = CAST_PRINT;
     else if (hr__type_is_decimal(from) && is_number_to)
         s->kind = CAST_FROM_DECIMAL;
     else
@@ -590,8 +599,7 @@ static bool bind_kind(const hr_type *from, const hr_type *to, cast_state *s)
     if (s->kind == CAST_FROM_HALF || s->kind == CAST_FROM_DECIMAL)
         s->from = N_f64;
     s->scale = from->scale;
-    s->check_utf8 = (to->id == HR_T_STRING || to->id == HR_T_LARGE_STRING) &&
-                    (from->id == HR_T_BINARY || from->id == HR_T_LARGE_BINARY);
+    s->check_utf8 = is_text(to) && (from->id == HR_T_BINARY || from->id == HR_T_LARGE_BINARY);
     return true;
 }
 

@@ -457,6 +457,26 @@ static bool bind_decimals(hr_bound_call *call, int a, int b, hr_comparing *c)
     return true;
 }
 
+/* A constant text beside a time: "2026-11-21" is that day. */
+static bool is_text_of_time(const hr_bound_call *call, int text, int time)
+{
+    int family;
+    const hr_type *t = call->input_types[text];
+
+    return call->constants[text] && (t->id == HR_T_STRING || t->id == HR_T_LARGE_STRING) &&
+           tick_of(call->input_types[time], &family) && family != 3;
+}
+
+static hr_status bind_text_of_time(hr_bound_call *call, int a, int b, hr_comparing *c)
+{
+    bool first = is_text_of_time(call, a, b);
+    hr_type *time = call->input_types[first ? b : a];
+
+    hr__call_cast(call, first ? a : b, time);
+    bind_times(time, time, c);
+    return HR_OK;
+}
+
 static hr_status bind_how(hr_bound_call *call, int a, int b, hr_comparing *c, hr_error *err)
 {
     const hr_type *x = call->input_types[a], *y = call->input_types[b];
@@ -471,6 +491,8 @@ static hr_status bind_how(hr_bound_call *call, int a, int b, hr_comparing *c, hr
         c->how = HOW_BYTES;
     else if ((hr__type_is_decimal(x) || hr__type_is_decimal(y)) && bind_decimals(call, a, b, c))
         return HR_OK;
+    else if (is_text_of_time(call, a, b) || is_text_of_time(call, b, a))
+        return bind_text_of_time(call, a, b, c);
     else if (!bind_times(x, y, c))
         return hr__call_type_error(call, "these do not compare; a cast may help", err);
     return HR_OK;

@@ -242,7 +242,7 @@ static hr_status cast_values(const hr_array *values, hr_type *type, hr_array **o
     *out = NULL;
     HR_GO(hr__cast_bind_to(&call, values->type, type, true, err));
     st = hr__cast_function()->eval(&call, &how, &all, out, &why);
-    if (st != HR_BAD_DATA) {
+    if (st != HR_BAD_DATA || hr__type_is_bytes(values->type)) { /* a text that is no date is a mistake */
         hr__error_move(err, &why);
         goto done;
     }
@@ -309,7 +309,7 @@ static hr_status check_types(const hr_bound_call *call, hr_type *column, hr_type
                              hr_error *err)
 {
     hr_type *types[2] = { column, value }, *casts[2] = { NULL, NULL };
-    const hr_array *constants[2] = { NULL, NULL };
+    const hr_array *constants[2] = { NULL, call->constants[1] };
     bool weak[2] = { false, false };
     hr_bound_call two = *call;
     hr_status st;
@@ -347,7 +347,7 @@ static hr_status find_values(hr_bound_call *call, set_state *s, hr_error *err)
     HR_GO(hr__array_slice(list->children[0], begin, n, &given, err));
     HR_GO(check_types(call, call->input_types[0], given->type, &unused, err));
     HR_GO(check_types(call, type, type, &s->comparing, err));
-    as_bytes = hr__type_is_bytes(given->type) || given->type->id == HR_T_FIXED_BINARY || type->id == HR_T_NULL;
+    as_bytes = hr__type_is_bytes(type) || type->id == HR_T_FIXED_BINARY || type->id == HR_T_NULL;
     if (hr__type_is_decimal(type) && !hr__type_equal(type, given->type) && given->type->id != HR_T_NULL)
         HR_FAIL(HR_TYPE, "is_in: values of a decimal column have to be of its own type; a cast may help");
     if (!as_bytes)

@@ -67,9 +67,17 @@ def text_file(tmp_path_factory):
 def test_version_and_help():
     assert headrace("--version")[0] == "headrace 0.1.0\n"
     out = headrace("--help")[0]
-    for name in ("schema", "head", "count", "formats", "HEADRACE_NUM_THREADS", "HEADRACE_MEMORY_LIMIT"):
+    for name in (
+        "schema",
+        "head",
+        "count",
+        "formats",
+        "functions",
+        "HEADRACE_NUM_THREADS",
+        "HEADRACE_MEMORY_LIMIT",
+    ):
         assert name in out
-    for name in ("schema", "head", "count", "formats"):
+    for name in ("schema", "head", "count", "formats", "functions"):
         assert headrace(name, "--help")[0].startswith(f"usage: headrace {name} ")
 
 
@@ -158,9 +166,18 @@ def test_formats():
         assert out.startswith(f"{name}: ") and "\nsuffixes: " in out and "\noptions:" in out
 
 
+def test_functions():
+    lines = headrace("functions")[0].splitlines()
+    assert {line.split()[0] for line in lines} >= {"add", "is_in", "cast", "and", "not"}
+    assert "a + b" in lines[[line.split()[0] for line in lines].index("add")]
+    assert "usage: cast(a, to=, safe=)\noptions:\nto=" in headrace("functions", "cast")[0]
+    assert "options: none" in headrace("functions", "add")[0]
+    assert "nosuch" in headrace("functions", "nosuch", status=1)[1]
+
+
 def test_the_man_page_knows_the_options():
     page = (ROOT / "docs" / "man" / "headrace.1").read_text().replace("\\-", "-")
-    for name in ("schema", "head", "count", "formats"):
+    for name in ("schema", "head", "count", "formats", "functions"):
         for option in re.findall(r"--[a-z]+", headrace(name, "--help")[0]):
             assert option in page, f"{name} {option}"
 
@@ -192,6 +209,7 @@ def test_the_man_page_has_no_mistakes():
         (["head", "--width", "many", "x"], "many"),
         (["count", "--format"], "--format"),
         (["formats", "parquet", "text"], "text"),
+        (["functions", "add", "or"], "or"),
     ],
 )
 def test_wrong_calls(args, text):

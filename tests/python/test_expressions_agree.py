@@ -423,3 +423,93 @@ def test_common_types_are_numpys():
             ):
                 want = np.int64  # no integer type holds both: the value decides
             assert np.dtype(found) == (np.float32 if want == np.float16 else want), (a, b)
+
+
+TEXTUAL = [
+    pa.bool_(),
+    *(getattr(pa, k)() for k in INTS),
+    pa.float32(),
+    pa.float64(),
+    pa.date32(),
+    pa.time32("s"),
+    pa.time64("ns"),
+    pa.timestamp("us"),
+    pa.timestamp("ns", "UTC"),
+]
+
+
+@given(data=st.data(), kind=st.sampled_from(TEXTUAL), text=st.sampled_from(["string", "large_string"]))
+@settings(max_examples=150, deadline=None)
+def test_text_and_back(data, kind, text):
+    table = data.draw(table_of(kind))
+    texts = compute(col("c0").cast(text), table)
+    assert str(texts.type) == text and texts.null_count == table["c0"].null_count
+    back = compute(col("c0").cast(str(kind)), pa.table({"c0": texts}))
+    assert back.type == kind
+    same(ticks(back.combine_chunks()).to_pylist(), ticks(table["c0"].combine_chunks()).to_pylist())
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind):
+        assert texts.to_pylist() == pc.cast(table["c0"], pa.string()).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "want"),
+    [
+        ("12", "int8", 12),
+        ("-128", "int8", -128),
+        ("128", "int8", None),
+        ("-1", "uint8", None),
+        ("18446744073709551615", "uint64", 2**64 - 1),
+        ("1.0", "int32", None),
+        ("", "int32", None),
+        (" 1", "int32", None),
+        ("1e3", "double", 1000.0),
+        (".5", "float", 0.5),
+        ("inf", "double", math.inf),
+        ("0.1", "float", float(np.float32(0.1))),
+        ("x", "double", None),
+        ("0" * 500 + "1", "double", None),  # too long to be meant
+        ("TRUE", "bool", True),
+        ("0", "bool", False),
+        ("yes", "bool", None),
+        ("2020-02-29", "date32", datetime.date(2020, 2, 29)),
+        ("2021-02-29", "date32", None),
+        ("2020-02-29T01:02:03.5", "timestamp[ms]", datetime.datetime(2020, 2, 29, 1, 2, 3, 500000)),
+        ("2020-02-29 01:02", "timestamp[s]", datetime.datetime(2020, 2, 29, 1, 2)),
+        ("2020-02-29 01:02:03.5", "timestamp[s]", None),
+        ("2020-02-29 01:02:03Z", "timestamp[s]", None),
+        ("01:02:03", "time32[s]", datetime.time(1, 2, 3)),
+        ("25:00", "time32[s]", None),
+    ],
+)
+def test_text_as_a_value(text, kind, want):
+    table = pa.table({"c0": ["\x00", text, None]}).slice(1)
+    found = compute(col("c0").cast(kind, safe=False), table)
+    assert found.to_pylist() == [want, None]
+    if want is None:
+        with pytest.raises(DataError, match="row 0 .*does not fit"):
+            compute(col("c0").cast(kind), table)
+    else:
+        assert compute(col("c0").cast(kind), table).to_pylist() == [want, None]
+
+
+def test_text_stands_for_a_time():
+    days = pa.array([datetime.date(2020, 1, d) for d in (1, 2, 3)])
+    table = pa.table(
+        {"d": days, "t": days.cast(pa.timestamp("s")), "u": days.cast(pa.timestamp("ms", "UTC"))}
+    )
+    for name in table.column_names:
+        assert compute(col(name) > "2020-01-02", table).to_pylist() == [False, False, True]
+        assert compute("2020-01-02" == col(name), table).to_pylist() == [False, True, False]
+        assert compute(col(name).is_in(["2020-01-02", None]), table).to_pylist() == [False, True, False]
+        with pytest.raises(DataError, match="2020-13-01"):
+            compute(col(name) > "2020-13-01", table)
+        with pytest.raises(DataError, match="never"):
+            compute(col(name).is_in(["2020-01-02", "never"]), table)
+
+
+def test_text_that_is_no_text():
+    table = pa.table({"b": [b"a", b"\xff", None, "ä".encode()]})
+    assert compute(col("b").cast("string", safe=False), table).to_pylist() == ["a", None, None, "ä"]
+    with pytest.raises(DataError, match="row 1"):
+        compute(col("b").cast("string"), table)
+    assert compute(col("b").cast("large_binary"), table).to_pylist() == table["b"].to_pylist()
