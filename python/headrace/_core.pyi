@@ -158,6 +158,22 @@ class Plan:
         filter: bool = False,
         inline_calls: bool = False,
     ) -> Plan: ...
+    def write(
+        self,
+        format: str | None,
+        path: str,
+        mode: str = "append",
+        single_file: bool = False,
+        partition_columns: Sequence[str] | None = None,
+        min_rows_per_file: int = 0,
+        max_rows_per_file: int = 0,
+        max_file_bytes: int = 0,
+        job: str | None = None,
+        name_column: str | None = None,
+        sync: int = 0,
+        options: Sequence[str] | None = None,
+        name: Callable[[int, str], str] | None = None,
+    ) -> Plan: ...
     def schema(self) -> Schema | None: ...
     def count(self) -> int | None: ...
     def files(self) -> list[str]: ...

@@ -410,6 +410,115 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     return plan_made(s, st, plan, &err);
 }
 
+/* ------------------------------------------------------------------------------------------------------------- writing */
+
+/* name(index, suffix) -> str. Called by the thread that opens files, with the GIL for that moment. */
+static hr_status call_name(void *context, int64_t index, const char *suffix, char *out, size_t cap, hr_error *err)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *made = PyObject_CallFunction((PyObject *)context, "Ls", (long long)index, suffix), *text = NULL;
+    hr_status st = HR_OK;
+    const char *s;
+    Py_ssize_t n;
+
+    if (made && PyUnicode_Check(made))
+        s = PyUnicode_AsUTF8AndSize(made, &n);
+    else
+        s = NULL;
+    if (s && n > 0 && (size_t)n < cap && !memchr(s, 0, (size_t)n)) {
+        memcpy(out, s, (size_t)n + 1);
+    } else if (made) {
+        PyErr_Clear();
+        st = hr_error_set(err, HR_INVALID, "filename_provider: gave no name of up to %zu bytes for file %lld", cap - 1,
+                          (long long)index);
+    } else {
+        PyObject *type, *value, *trace;
+
+        PyErr_Fetch(&type, &value, &trace);
+        PyErr_NormalizeException(&type, &value, &trace);
+        text = value ? PyObject_Str(value) : NULL;
+        s = text ? PyUnicode_AsUTF8AndSize(text, &n) : NULL;
+        st = hr_error_set(err, HR_CALLBACK, "filename_provider: %s", s ? s : "raised");
+        Py_XDECREF(text);
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+        PyErr_Clear();
+    }
+    Py_XDECREF(made);
+    PyGILState_Release(gil);
+    return st;
+}
+
+static void free_name(void *context)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+
+    Py_DECREF((PyObject *)context);
+    PyGILState_Release(gil);
+}
+
+static int write_mode(pyhr_state *s, const char *name, hr_write_mode *out)
+{
+    static const char *const names[] = { "append", "create", "overwrite", "ignore" };
+
+    for (int i = 0; i < HR_LEN(names); i++)
+        if (!strcmp(names[i], name)) {
+            *out = (hr_write_mode)i;
+            return 0;
+        }
+    pyhr_raise_text(s, HR_INVALID, "mode '%s': expected append, create, overwrite or ignore", name);
+    return -1;
+}
+
+static PyObject *plan_write(PyObject *op, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "format",            "path",           "mode",      "single_file", "partition_columns",
+                             "min_rows_per_file", "max_rows_per_file", "max_file_bytes", "job", "name_column",
+                             "sync",              "options",        "name",      NULL };
+    pyhr_state *s = pyhr_state_of(op);
+    PyObject *partitions = Py_None, *options = Py_None, *name = Py_None, *made = NULL;
+    texts partition = { 0 }, option = { 0 };
+    const char *format = NULL, *path = NULL, *mode = "append", *job = NULL, *name_column = NULL;
+    hr_write_options o = { .struct_bytes = sizeof o };
+    hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
+    long long min_rows = 0, max_rows = 0, max_bytes = 0;
+    hr_error err = HR_ERROR_INIT;
+    int single = 0, sync = 0;
+    hr_status st;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "zs|spOLLLzziOO", names, &format, &path, &mode, &single, &partitions,
+                                     &min_rows, &max_rows, &max_bytes, &job, &name_column, &sync, &options, &name))
+        return NULL;
+    if (texts_get(&partition, partitions, "partition_cols") < 0 || texts_get(&option, options, "options") < 0 ||
+        write_mode(s, mode, &o.mode) < 0)
+        goto done;
+    o.single_file = single;
+    o.partition_columns = partition.v;
+    o.n_partition_columns = partition.n;
+    o.min_rows_per_file = min_rows;
+    o.max_rows_per_file = max_rows;
+    o.max_file_bytes = max_bytes;
+    o.job = job;
+    o.name_column = name_column;
+    o.sync = sync;
+    o.format_options = option.v;
+    o.n_format_options = option.n;
+    if (name != Py_None) {
+        o.name = call_name;
+        o.name_context = Py_NewRef(name);
+        o.name_context_free = free_name;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_write(in, format, path, &o, &plan, &err);
+    Py_END_ALLOW_THREADS
+    made = plan_made(s, st, plan, &err);
+done:
+    texts_clear(&partition);
+    texts_clear(&option);
+    return made;
+}
+
 /* -------------------------------------------------------------------------------------------------------------- looking */
 
 static PyObject *plan_schema(PyObject *op, PyObject *none)
@@ -518,6 +627,10 @@ static PyMethodDef plan_methods[] = {
     { "calls", WITH_WORDS(plan_calls), WORDS,
       "calls(calls, name, qualified, batch_rows=0, piece_rows=0, piece_bytes=0, one_to_one=False, filter=False,\n"
       "inline_calls=False): a function, whose calls go to `calls`." },
+    { "write", WITH_WORDS(plan_write), WORDS,
+      "write(format, path, mode='append', single_file=False, partition_columns=None, min_rows_per_file=0,\n"
+      "max_rows_per_file=0, max_file_bytes=0, job=None, name_column=None, sync=0, options=None, name=None): a plan that\n"
+      "writes files when it is run; its rows are the files (path, rows, bytes). name(index, suffix) -> str." },
     { "schema", plan_schema, METH_NOARGS, "The Schema if it is known without running a function, else None." },
     { "count", plan_count, METH_NOARGS, "The number of rows if metadata tells it, else None." },
     { "files", plan_files, METH_NOARGS, "Paths of the files that it reads; of what is no file 'memory' or 'range'." },

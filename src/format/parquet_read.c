@@ -4,7 +4,7 @@
  * knows the page) and hands out tables of as many rows as fit max_bytes by an estimate that is corrected as it goes.
  * A column may give fewer rows than were asked for (parquet_column.c says when). Then the table ends there, and what other
  * columns have read beyond is kept and given first next time: an array is cheap to cut. */
-#include "format/parquet.h"
+#include "format/parquet_write.h"
 
 #define SPLIT_BYTES (4 << 20) /* smaller row groups are not worth finding a place in */
 
@@ -123,6 +123,9 @@ const hr_format hr__format_parquet = {
     .doc = "columnar files with row groups",
     .bid = parquet_bid,
     .open = parquet_open,
+    .write_options = pw__options,
+    .write_options_bytes = sizeof(pw_options),
+    .create = pw__create,
 };
 
 /* ------------------------------------------------------------------------------------------------------------- readers */

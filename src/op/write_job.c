@@ -79,6 +79,12 @@ static hr_status make_writer(hr_write_job *job, const hr_schema *s, hr_writer **
             fields[n++] = s->fields[i];
     HR_GO(check_columns(job, s, n, err));
     HR_GO(hr__schema_new(fields, n, &written, err));
+    if (s->metadata) {
+        if (!(written->metadata = hr__alloc(NULL, (size_t)s->metadata_bytes)))
+            HR_GO(hr__error_memory(err, "write", s->metadata_bytes));
+        memcpy(written->metadata, s->metadata, (size_t)s->metadata_bytes);
+        written->metadata_bytes = s->metadata_bytes;
+    }
     HR_GO(job->format->create(written, job->options, NULL, out, err));
 done:
     hr__schema_unref(written);

@@ -34,6 +34,7 @@ from headrace.data.sources.huggingface import from_huggingface
 from headrace.data.sources.sql import read_sql
 from headrace.data.sources.tables import read_avro, read_delta, read_iceberg, read_lance, read_orc
 from headrace.data.sources.torch import from_torch
+from headrace.data.write import Datasink, FilenameProvider, SaveMode, WriteResult
 
 NodeIdStr = str  # what Ray calls a machine; there is one
 
@@ -43,20 +44,24 @@ __all__ = [
     "DataContext",
     "DataIterator",
     "Dataset",
+    "Datasink",
     "Datasource",
     "ExecutionOptions",
     "ExecutionResources",
     "FileShuffleConfig",
+    "FilenameProvider",
     "MaterializedDataset",
     "NodeIdStr",
-    "ReadTask",
     "PartitionStyle",
     "Partitioning",
     "PathPartitionFilter",
     "PathPartitionParser",
+    "ReadTask",
+    "SaveMode",
     "Schema",
     "SplitIterator",
     "TaskPoolStrategy",
+    "WriteResult",
     "from_arrow",
     "from_blocks",
     "from_daft",
@@ -79,8 +84,8 @@ __all__ = [
     "read_iceberg",
     "read_lance",
     "read_netcdf",
-    "read_orc",
     "read_numpy",
+    "read_orc",
     "read_parquet",
     "read_sql",
     "read_text",

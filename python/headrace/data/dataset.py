@@ -4,6 +4,7 @@ import functools
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, Table, TypeMismatchError
+from headrace.data import write
 from headrace.data.context import DataContext, accept_cluster_arguments, check_format
 from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner
 from headrace.data.plan import Node, Run
@@ -645,6 +646,48 @@ class Dataset:
         """The rows as they are computed, as an Arrow stream; it ends the run when it is released."""
         run = self._run(self._node)
         return run.feed.stream(self._node.plan.schema(), run)
+
+    # -------------------------------------------------------------------------------------------- writing
+
+    @functools.wraps(write.write_parquet)
+    def write_parquet(self, path, **arguments):
+        return write.write_parquet(self, path, **arguments)
+
+    @functools.wraps(write.write_csv)
+    def write_csv(self, path, **arguments):
+        return write.write_csv(self, path, **arguments)
+
+    @functools.wraps(write.write_json)
+    def write_json(self, path, **arguments):
+        return write.write_json(self, path, **arguments)
+
+    @functools.wraps(write.write_arrow)
+    def write_arrow(self, path, **arguments):
+        return write.write_arrow(self, path, **arguments)
+
+    @functools.wraps(write.write_numpy)
+    def write_numpy(self, path, *, column, **arguments):
+        return write.write_numpy(self, path, column=column, **arguments)
+
+    @functools.wraps(write.write_images)
+    def write_images(self, path, column, file_format="png", **arguments):
+        return write.write_images(self, path, column, file_format, **arguments)
+
+    @functools.wraps(write.write_tfrecords)
+    def write_tfrecords(self, path, **arguments):
+        return write.write_tfrecords(self, path, **arguments)
+
+    @functools.wraps(write.write_webdataset)
+    def write_webdataset(self, path, **arguments):
+        return write.write_webdataset(self, path, **arguments)
+
+    @functools.wraps(write.write_sql)
+    def write_sql(self, sql, connection_factory, **arguments):
+        return write.write_sql(self, sql, connection_factory, **arguments)
+
+    @functools.wraps(write.write_datasink)
+    def write_datasink(self, datasink, **arguments):
+        return write.write_datasink(self, datasink, **arguments)
 
     # ---------------------------------------------------------------------------------------- odds and ends
 

@@ -79,6 +79,9 @@ class Node:
     def _rebatch(self):
         return self.inputs[0].plan.rebatch(self.args["n_rows"])
 
+    def _write(self):
+        return self.inputs[0].plan.write(**self.args)
+
     def _calls(self):
         from headrace.udf.pool import Pool
 
@@ -129,6 +132,8 @@ class Node:
             return f"with_columns({', '.join(f'{name} = {expr}' for name, expr in pairs)})"
         if self.op == "calls":
             return args["spec"]["name"]
+        if self.op == "write":
+            return f"write_{args['format']}({args['path']})"
         return f"{self.op}({', '.join(str(v) for v in args.values())})"
 
     def chain(self):

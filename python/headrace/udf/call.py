@@ -5,6 +5,7 @@ inline.
 import inspect
 import random
 import sys
+import threading
 
 import numpy as np
 
@@ -75,8 +76,12 @@ class Runner:
         yield table.with_column(self.spec["column"], column)
 
 
+here = threading.local()  # .ordinal: of the call that this thread runs, in canonical order after a rebatch
+
+
 def seed(place):
     """Seeds Python's, numpy's and, if it is loaded, torch's generators from the place of the call."""
+    here.ordinal = place[3]
     bits = place[4]
     random.seed(bits)
     np.random.seed(bits & 0xFFFFFFFF)

@@ -1,0 +1,413 @@
+"""Rows into files, databases and what users make: the write_* methods of Dataset.
+
+Files are written by the engine (see docs/writing.md): all of a job's files appear when all are complete, or
+none does. What stands in them depends on the rows alone.
+"""
+
+import enum
+import os
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace import lazy_module
+from headrace._core import InvalidArgument, StorageError, TypeMismatchError, UnsupportedError
+from headrace.data.context import accept_cluster_arguments
+from headrace.data.plan import Node
+
+blocks = lazy_module("headrace.data.blocks")  # imports numpy
+
+NAME_COLUMN = "__headrace_file_name__"
+SQL_ROWS = 1024
+NAME_ROWS = 1024
+
+
+class SaveMode(enum.Enum):
+    """What becomes of files that are there.
+
+    APPEND: they stay. CREATE and ERROR: StorageError if there are any. OVERWRITE: they go, when all new ones
+    are complete. IGNORE: nothing is written if there are any.
+    """
+
+    APPEND = "append"
+    CREATE = "create"
+    ERROR = "error"
+    OVERWRITE = "overwrite"
+    IGNORE = "ignore"
+    UPSERT = "upsert"
+
+
+class FilenameProvider:
+    """Names of files; a subclass defines one of these. write_uuid: the job's, the same for all its files.
+
+    For files of many rows block is None and task_index the file's number, from 0; for a file a row (images)
+    row is a dict, and (task_index, block_index, row_index) tells rows apart.
+    """
+
+    def get_filename_for_block(self, block, write_uuid, task_index, block_index):
+        raise NotImplementedError
+
+    def get_filename_for_row(self, row, write_uuid, task_index, block_index, row_index):
+        raise NotImplementedError
+
+
+class _Names:
+    """The engine's name(index, suffix) for a provider."""
+
+    def __init__(self, provider, job):
+        self.provider, self.job = provider, job
+
+    def __call__(self, index, suffix):
+        return self.provider.get_filename_for_block(None, self.job, index, 0)
+
+
+class _RowNames:
+    """Adds the column of file names; a function over batches of NAME_ROWS rows."""
+
+    __name__ = "filename_provider"
+
+    def __init__(self, provider, job):
+        self.provider, self.job = provider, job
+
+    def __call__(self, batch):
+        from headrace.udf.call import here
+
+        columns = list(batch)
+        names = [
+            self.provider.get_filename_for_row(
+                dict(zip(columns, row, strict=True)), self.job, here.ordinal, 0, i
+            )
+            for i, row in enumerate(zip(*batch.values(), strict=True))
+        ]
+        return {**batch, NAME_COLUMN: names}
+
+
+def _mode(mode, where):
+    if isinstance(mode, str):
+        try:
+            mode = SaveMode(mode.lower())
+        except ValueError:
+            names = ", ".join(m.value for m in SaveMode)
+            raise InvalidArgument(f"{where}: mode {mode!r}, expected one of {names}") from None
+    if mode is SaveMode.UPSERT:
+        raise UnsupportedError(f"{where}: mode upsert is for tables with keys, not for files")
+    return "create" if mode is SaveMode.ERROR else mode.value
+
+
+def _texts(options):
+    def text(value):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    return [f"{name}={text(value)}" for name, value in options.items() if value is not None]
+
+
+def _number(where, name, value):
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidArgument(f"{where}: {name} {value!r}: expected a number of at least 1")
+    return value
+
+
+def write_files(
+    ds,
+    where,
+    format,
+    path,
+    *,
+    options=None,
+    partition_cols=None,
+    filesystem=None,
+    try_create_dir=True,
+    arrow_open_stream_args=None,
+    filename_provider=None,
+    min_rows_per_file=None,
+    max_rows_per_file=None,
+    num_rows_per_file=None,
+    max_bytes_per_file=None,
+    mode=SaveMode.APPEND,
+    sync=0,
+    each_row=False,
+    concurrency=None,
+    single_file=False,
+    **other,
+):
+    """Writes all rows, and returns a list of {"path", "rows", "bytes"} for the files, in order."""
+    accept_cluster_arguments(where, other)
+    for name, value in (("filesystem", filesystem), ("arrow_open_stream_args", arrow_open_stream_args)):
+        if value is not None:
+            raise UnsupportedError(f"{where}: {name} is not in this version")
+    if num_rows_per_file is not None:
+        if min_rows_per_file or max_rows_per_file:
+            raise InvalidArgument(f"{where}: num_rows_per_file stands for min and max_rows_per_file")
+        min_rows_per_file = max_rows_per_file = num_rows_per_file
+    path = os.fspath(path)
+    mode = _mode(mode, where)
+    if not try_create_dir and not single_file and not os.path.isdir(path):
+        raise StorageError(f"{path}: no such folder, and try_create_dir is False")
+    job = uuid.uuid4().hex
+    node, name, name_column = ds._node, None, None
+    if filename_provider is not None and each_row:
+        names = _RowNames(filename_provider, job)
+        named = ds.map_batches(names, batch_format="numpy", batch_size=NAME_ROWS, compute="inline")
+        node, name_column = named._node, NAME_COLUMN
+    elif filename_provider is not None:
+        name = _Names(filename_provider, job)
+    args = {
+        "format": format,
+        "path": path,
+        "mode": mode,
+        "single_file": single_file,
+        "partition_columns": [partition_cols] if isinstance(partition_cols, str) else partition_cols,
+        "min_rows_per_file": _number(where, "min_rows_per_file", min_rows_per_file),
+        "max_rows_per_file": _number(where, "max_rows_per_file", max_rows_per_file),
+        "max_file_bytes": _number(where, "max_bytes_per_file", max_bytes_per_file),
+        "job": job,
+        "name_column": name_column,
+        "sync": sync,
+        "options": _texts(options or {}),
+        "name": name,
+    }
+    with ds._run(Node("write", args, [node])) as run:
+        return [row for table in run for row in blocks.rows_of(table, writable=True)]
+
+
+def _call(args_fn, arguments):
+    return {**arguments, **(args_fn() if args_fn else {})}
+
+
+_FILE_ARGUMENTS = (
+    "filesystem",
+    "try_create_dir",
+    "arrow_open_stream_args",
+    "filename_provider",
+    "min_rows_per_file",
+    "max_rows_per_file",
+    "num_rows_per_file",
+    "max_bytes_per_file",
+    "ray_remote_args",
+    "concurrency",
+    "mode",
+    "sync",
+    "single_file",
+)
+
+
+def _split(arguments):
+    """Arguments about files, and those of the format."""
+    files = {k: arguments.pop(k) for k in _FILE_ARGUMENTS if k in arguments}
+    return files, arguments
+
+
+_PARQUET_NAMES = {
+    "row_group_size": "row_group_rows",
+    "use_dictionary": "dictionary",
+    "write_statistics": "statistics",
+    "data_page_size": "page_bytes",
+    "data_page_version": "page_version",
+    "write_page_index": "page_index",
+}
+# What pyarrow's writer takes and ours always does, or has no use for.
+_PARQUET_IGNORED = {"version", "use_deprecated_int96_timestamps", "store_schema", "write_batch_size"}
+
+
+def write_parquet(
+    ds,
+    path,
+    *,
+    partition_cols=None,
+    arrow_parquet_args_fn=None,
+    **arguments,
+):
+    """Parquet files in the folder `path`; -> a list of {"path", "rows", "bytes"}, one for each.
+
+    partition_cols: columns whose values name folders ("a=1/b=x"); they are not in the files.
+    min_rows_per_file, max_rows_per_file, max_bytes_per_file (512 MiB): when a file ends. filename_provider: a
+    FilenameProvider. mode: a SaveMode. sync=1: on the disk before the files appear. single_file=True: `path`
+    is the file itself. Others are pyarrow's names or options of the format: compression ("zstd"),
+    compression_level, row_group_size (rows), row_group_bytes, use_dictionary, write_statistics,
+    data_page_size, data_page_version ("1.0", "2.0"), write_page_index, bloom_columns.
+    """
+    files, options = _split(_call(arrow_parquet_args_fn, arguments))
+    out = {}
+    for key, value in options.items():
+        if key in _PARQUET_IGNORED:
+            continue
+        if key == "data_page_version":
+            value = {"1.0": 1, "2.0": 2}.get(value, value)
+        if key in ("bloom_columns",) and not isinstance(value, str):
+            value = ",".join(value)
+        if key in ("use_dictionary", "write_statistics") and isinstance(value, (list, tuple)):
+            value = bool(value)
+        if key == "compression":
+            value = "none" if value is None or str(value).upper() == "NONE" else str(value).lower()
+        out[_PARQUET_NAMES.get(key, key)] = value
+    return write_files(
+        ds, "write_parquet", "parquet", path, options=out, partition_cols=partition_cols, **files
+    )
+
+
+def write_arrow(ds, path, **arguments):
+    """Arrow IPC files (Feather V2) in the folder `path`; options: compression ("none", "lz4", "zstd"),
+    stream=True for the stream format. Others: see write_parquet.
+    """
+    files, options = _split(arguments)
+    return write_files(ds, "write_arrow", "arrow", path, options=options, **files)
+
+
+def write_csv(ds, path, *, arrow_csv_args_fn=None, **arguments):
+    """CSV files in the folder `path`; options of the format: see its page. Others: see write_parquet."""
+    files, options = _split(_call(arrow_csv_args_fn, arguments))
+    return write_files(ds, "write_csv", "csv", path, options=options, **files)
+
+
+def write_json(ds, path, *, pandas_json_args_fn=None, **arguments):
+    """JSON lines in the folder `path`; options of the format: see its page. Others: see write_parquet."""
+    files, options = _split(_call(pandas_json_args_fn, arguments))
+    options = {k: v for k, v in options.items() if (k, v) not in (("orient", "records"), ("lines", True))}
+    return write_files(ds, "write_json", "json", path, options=options, **files)
+
+
+def write_numpy(ds, path, *, column, **arguments):
+    """.npy files in the folder `path`, each with values of `column` along the first axis."""
+    files, options = _split(arguments)
+    return write_files(ds.select_columns([column]), "write_numpy", "npy", path, options=options, **files)
+
+
+def write_images(ds, path, column, file_format="png", **arguments):
+    """A file for each value of `column`, (H, W, C) uint8; file_format: "png", "jpeg", ..."""
+    files, options = _split(arguments)
+    if not files.get("filename_provider"):
+        ds = ds.select_columns([column])
+    else:
+        options["column"] = column
+    options["file_format"] = file_format
+    return write_files(ds, "write_images", "images", path, options=options, each_row=True, **files)
+
+
+def write_tfrecords(ds, path, *, tf_schema=None, **arguments):
+    """TFRecord files of tf.train.Example in the folder `path`."""
+    if tf_schema is not None:
+        raise UnsupportedError("write_tfrecords: tf_schema is not in this version")
+    files, options = _split(arguments)
+    return write_files(ds, "write_tfrecords", "tfrecord", path, options=options, **files)
+
+
+def write_webdataset(ds, path, *, encoder=True, **arguments):
+    """Tar files in the folder `path`: each row a sample, each column a member "KEY.COLUMN"; the column
+    "__key__" names samples.
+    """
+    files, options = _split(arguments)
+    if callable(encoder) or isinstance(encoder, (list, tuple)):
+        raise UnsupportedError("write_webdataset: functions as encoder; encode by map() before")
+    options["encoder"] = encoder
+    return write_files(ds, "write_webdataset", "webdataset", path, options=options, **files)
+
+
+def write_sql(ds, sql, connection_factory, *, concurrency=None, **other):
+    """Rows by `sql`, an INSERT with a parameter for each column, through a DB-API connection. All in one
+    transaction: committed at the end, rolled back on an error.
+    """
+    accept_cluster_arguments("write_sql", other)
+    connection = connection_factory()
+    rows = 0
+    try:
+        cursor = connection.cursor()
+        with ds._run(ds._node) as run:
+            for table in run:
+                values = [tuple(row.values()) for row in blocks.rows_of(table, writable=True)]
+                for begin in range(0, len(values), SQL_ROWS):
+                    cursor.executemany(sql, values[begin : begin + SQL_ROWS])
+                rows += len(values)
+        connection.commit()
+    except BaseException:
+        rollback = getattr(connection, "rollback", None)
+        if rollback is not None:
+            rollback()
+        raise
+    finally:
+        connection.close()
+    return rows
+
+
+@dataclass
+class WriteResult:
+    """What on_write_complete gets: totals, and what each write() returned, in order."""
+
+    num_rows: int = 0
+    size_bytes: int = 0
+    write_returns: list[Any] = field(default_factory=list)
+
+
+class TaskContext:
+    """What write() gets beside the blocks. task_idx: the number of the call, from 0."""
+
+    def __init__(self, task_idx):
+        self.task_idx = task_idx
+
+
+class Datasink:
+    """Where rows go, made by the user. write(blocks, ctx) is called in order, in this process, with an
+    iterable of pyarrow Tables; what it returns comes to on_write_complete.
+    """
+
+    def on_write_start(self, schema=None):
+        pass
+
+    def write(self, blocks, ctx):
+        raise NotImplementedError
+
+    def on_write_complete(self, write_result):
+        pass
+
+    def on_write_failed(self, error):
+        pass
+
+    def get_name(self):
+        return type(self).__name__.lstrip("_").removesuffix("Datasink")
+
+    @property
+    def supports_distributed_writes(self):
+        return True
+
+    @property
+    def min_rows_per_write(self):
+        return None
+
+
+def _start(datasink, schema):
+    import inspect
+
+    if inspect.signature(datasink.on_write_start).parameters:
+        datasink.on_write_start(schema)
+    else:
+        datasink.on_write_start()
+
+
+def write_datasink(ds, datasink, *, concurrency=None, **other):
+    """Rows to a Datasink of the user's own, in order. An error, its own or the run's, goes to
+    on_write_failed, and on.
+    """
+    accept_cluster_arguments("write_datasink", other)
+    if not hasattr(datasink, "write"):
+        raise TypeMismatchError(f"write_datasink: expected a Datasink, not {type(datasink).__name__}")
+    least = getattr(datasink, "min_rows_per_write", None)
+    node = Node("rebatch", {"n_rows": least}, [ds._node]) if least else ds._node
+    result = WriteResult()
+    try:
+        schema = ds.schema()
+        _start(datasink, schema.base_schema if schema is not None else None)
+        with ds._run(node) as run:
+            for table in run:
+                block = blocks.to_format(table, "pyarrow")
+                ctx = TaskContext(len(result.write_returns))
+                result.write_returns.append(datasink.write([block], ctx))
+                result.num_rows += block.num_rows
+                result.size_bytes += block.nbytes
+        datasink.on_write_complete(result)
+    except Exception as e:
+        datasink.on_write_failed(e)
+        raise
+
+
+__all__ = ["Datasink", "FilenameProvider", "SaveMode", "WriteResult"]
