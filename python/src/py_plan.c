@@ -473,9 +473,20 @@ static int write_mode(pyhr_state *s, const char *name, hr_write_mode *out)
 
 static PyObject *plan_write(PyObject *op, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "format",            "path",           "mode",      "single_file", "partition_columns",
-                             "min_rows_per_file", "max_rows_per_file", "max_file_bytes", "job", "name_column",
-                             "sync",              "options",        "name",      NULL };
+    static char *names[] = { "format",
+                             "path",
+                             "mode",
+                             "single_file",
+                             "partition_columns",
+                             "min_rows_per_file",
+                             "max_rows_per_file",
+                             "max_file_bytes",
+                             "job",
+                             "name_column",
+                             "sync",
+                             "options",
+                             "name",
+                             NULL };
     pyhr_state *s = pyhr_state_of(op);
     PyObject *partitions = Py_None, *options = Py_None, *name = Py_None, *made = NULL;
     texts partition = { 0 }, option = { 0 };
@@ -629,7 +640,8 @@ static PyMethodDef plan_methods[] = {
       "inline_calls=False): a function, whose calls go to `calls`." },
     { "write", WITH_WORDS(plan_write), WORDS,
       "write(format, path, mode='append', single_file=False, partition_columns=None, min_rows_per_file=0,\n"
-      "max_rows_per_file=0, max_file_bytes=0, job=None, name_column=None, sync=0, options=None, name=None): a plan that\n"
+      "max_rows_per_file=0, max_file_bytes=0, job=None, name_column=None, sync=0, options=None, name=None): a plan "
+      "that\n"
       "writes files when it is run; its rows are the files (path, rows, bytes). name(index, suffix) -> str." },
     { "schema", plan_schema, METH_NOARGS, "The Schema if it is known without running a function, else None." },
     { "count", plan_count, METH_NOARGS, "The number of rows if metadata tells it, else None." },

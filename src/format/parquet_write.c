@@ -35,12 +35,8 @@ static const struct {
     const hr_codec *codec;
     int number; /* in the format */
 } codecs[] = {
-    { NULL, 0 },
-    { &hr__codec_snappy, 1 },
-    { &hr__codec_gzip, 2 },
-    { &hr__codec_brotli, 4 },
-    { &hr__codec_lz4, 7 },
-    { &hr__codec_zstd, 6 },
+    { NULL, 0 },           { &hr__codec_snappy, 1 }, { &hr__codec_gzip, 2 }, { &hr__codec_brotli, 4 },
+    { &hr__codec_lz4, 7 }, { &hr__codec_zstd, 6 },
 };
 
 typedef struct pw_writer {
@@ -97,10 +93,14 @@ static hr_status physical_of(const hr_type *t, const char *name, pq_physical *ou
     case HR_T_LARGE_STRING:
     case HR_T_BINARY:
     case HR_T_LARGE_BINARY: *out = PQ_BYTE_ARRAY; break;
-    case HR_T_FLOAT16: *out = PQ_FIXED; *width = 2; return HR_OK;
+    case HR_T_FLOAT16:
+        *out = PQ_FIXED;
+        *width = 2;
+        return HR_OK;
     case HR_T_FIXED_BINARY:
         if (t->width < 1)
-            return hr_error_set(err, HR_TYPE, "column '%s': Parquet has no fixed bytes of size %d", name, (int)t->width);
+            return hr_error_set(err, HR_TYPE, "column '%s': Parquet has no fixed bytes of size %d", name,
+                                (int)t->width);
         *out = PQ_FIXED;
         *width = t->width;
         return HR_OK;
@@ -237,7 +237,19 @@ static hr_status find_leaves(pw_writer *w, hr_error *err)
 
 /* ------------------------------------------------------------------------------------------------------- the schema */
 
-enum { C_UTF8 = 0, C_MAP, C_LIST = 3, C_DECIMAL = 5, C_DATE, C_TIME_MS, C_TIME_US, C_STAMP_MS, C_STAMP_US, C_UINT8, C_INT8 = 15 };
+enum {
+    C_UTF8 = 0,
+    C_MAP,
+    C_LIST = 3,
+    C_DECIMAL = 5,
+    C_DATE,
+    C_TIME_MS,
+    C_TIME_US,
+    C_STAMP_MS,
+    C_STAMP_US,
+    C_UINT8,
+    C_INT8 = 15
+};
 
 /* A union's member without fields of its own. */
 static void empty_member(pw_thrift *t, int id) { pw__close(t, pw__open(t, id)); }

@@ -34,8 +34,8 @@ typedef struct pw_thrift {
 void pw__int(pw_thrift *t, int id, int type, int64_t v); /* PQ_T_I8 .. PQ_T_I64 */
 void pw__bool(pw_thrift *t, int id, bool v);
 void pw__bytes(pw_thrift *t, int id, const void *data, int64_t n);
-int pw__open(pw_thrift *t, int id);          /* a struct; -> what close wants */
-int pw__open_item(pw_thrift *t);             /* a struct in a list */
+int pw__open(pw_thrift *t, int id); /* a struct; -> what close wants */
+int pw__open_item(pw_thrift *t);    /* a struct in a list */
 void pw__close(pw_thrift *t, int outer);
 void pw__list(pw_thrift *t, int id, int type, int64_t n); /* then n items */
 void pw__list_int(pw_thrift *t, int64_t v);
@@ -45,9 +45,9 @@ void pw__list_bool(pw_thrift *t, bool v);
 /* Leaf values as they are stored, nulls left out. */
 typedef struct pw_values {
     pq_physical physical;
-    int width;           /* bytes of a fixed value; 0: booleans (a byte each), byte arrays */
+    int width; /* bytes of a fixed value; 0: booleans (a byte each), byte arrays */
     int64_t n;
-    const uint8_t *data; /* fixed width, and booleans */
+    const uint8_t *data;  /* fixed width, and booleans */
     const hr_view *views; /* byte arrays */
 } pw_values;
 
@@ -76,12 +76,12 @@ void pw__dict_clear(pw_dict *d);
 
 /* A stored column: where it is in the schema's tree. */
 typedef struct pw_leaf {
-    hr_text path;         /* names, each ended by a NUL byte */
+    hr_text path; /* names, each ended by a NUL byte */
     int n_path;
-    const hr_type *type;  /* Arrow's */
+    const hr_type *type;     /* Arrow's */
     int steps[HR_MAX_DEPTH]; /* number of the child at each type on the way from the top-level column */
     int n_steps;
-    int column;           /* top-level column */
+    int column; /* top-level column */
     uint8_t max_def, max_rep;
     pq_physical physical;
     int width;
@@ -94,11 +94,11 @@ typedef struct pw_span {
 
 typedef struct pw_levels {
     hr_account *account;
-    int64_t n;         /* slots */
-    uint8_t *def;      /* NULL: all max_def */
-    uint8_t *rep;      /* NULL: all 0 */
+    int64_t n;            /* slots */
+    uint8_t *def;         /* NULL: all max_def */
+    uint8_t *rep;         /* NULL: all 0 */
     const hr_array *leaf; /* borrowed */
-    pw_span *spans;    /* of its elements (with its offset) that are there */
+    pw_span *spans;       /* of its elements (with its offset) that are there */
     int64_t n_spans, cap_spans;
     int64_t n_values;
 } pw_levels;
@@ -117,16 +117,16 @@ typedef struct pw_bounds {
 } pw_bounds;
 
 typedef struct pw_page {
-    int64_t at;       /* of its header, from the chunk's begin */
-    int64_t n_bytes;  /* with the header */
+    int64_t at;      /* of its header, from the chunk's begin */
+    int64_t n_bytes; /* with the header */
     int64_t first_row, n_nulls, n_slots;
     pw_bounds bounds;
 } pw_page;
 
 typedef struct pw_chunk {
-    int64_t begin, n_bytes;   /* from the piece's begin, later from the file's */
-    int64_t plain_bytes;      /* uncompressed, with headers */
-    int64_t dict_at, data_at; /* like begin; dict_at -1: none */
+    int64_t begin, n_bytes;               /* from the piece's begin, later from the file's */
+    int64_t plain_bytes;                  /* uncompressed, with headers */
+    int64_t dict_at, data_at;             /* like begin; dict_at -1: none */
     int64_t n_slots, n_nulls, text_bytes; /* text_bytes -1: no byte arrays */
     int encoding;
     pw_bounds bounds;

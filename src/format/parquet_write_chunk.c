@@ -29,11 +29,11 @@ typedef struct writing {
     hr_error *err;
     pw_levels levels;
     pw_values values;
-    void *owned;      /* what values point at, if it was made here */
+    void *owned; /* what values point at, if it was made here */
     pw_dict dict;
-    int bits;         /* of a code */
+    int bits; /* of a code */
     int encoding;
-    hr_growbuf page;  /* as it stands before compression */
+    hr_growbuf page; /* as it stands before compression */
     hr_buffer *packed;
     bool broken_rows;
 } writing;
@@ -204,7 +204,17 @@ static hr_status make_values(writing *w)
 
 /* ----------------------------------------------------------------------------------------------------------- bounds */
 
-typedef enum order { ORDER_NONE, SIGNED_32, SIGNED_64, UNSIGNED_32, UNSIGNED_64, FLOAT_32, FLOAT_64, BOOLS, BYTES } order;
+typedef enum order {
+    ORDER_NONE,
+    SIGNED_32,
+    SIGNED_64,
+    UNSIGNED_32,
+    UNSIGNED_64,
+    FLOAT_32,
+    FLOAT_64,
+    BOOLS,
+    BYTES
+} order;
 
 static order order_of(const pw_leaf *l)
 {
@@ -239,7 +249,7 @@ static order order_of(const pw_leaf *l)
 #define LEAST_AND_MOST_FLOAT(type)                                                                                     \
     do {                                                                                                               \
         const type *p = (const type *)(const void *)v->data;                                                           \
-        type low = (type)INFINITY, high = (type)-INFINITY;                                                             \
+        type low = (type)INFINITY, high = (type) - INFINITY;                                                           \
         bool seen = false;                                                                                             \
         for (int64_t i = begin; i < begin + n; i++) {                                                                  \
             seen |= p[i] == p[i];                                                                                      \
@@ -247,7 +257,7 @@ static order order_of(const pw_leaf *l)
             high = p[i] > high ? p[i] : high;                                                                          \
         }                                                                                                              \
         if (low == 0)                                                                                                  \
-            low = (type)-0.0;                                                                                          \
+            low = (type) - 0.0;                                                                                        \
         if (high == 0)                                                                                                 \
             high = (type)0.0;                                                                                          \
         if (seen)                                                                                                      \
@@ -671,7 +681,8 @@ static bool flat_extent(const writing *w, extent *e)
 {
     if (w->levels.def || w->levels.rep || (w->values.views && w->encoding != PQ_RLE_DICTIONARY))
         return false;
-    e->n_slots = HR_MIN(HR_MIN(HR_MAX(w->options->page_bytes / value_bytes(w, 0), 1), PAGE_SLOTS), w->levels.n - e->slot);
+    e->n_slots =
+        HR_MIN(HR_MIN(HR_MAX(w->options->page_bytes / value_bytes(w, 0), 1), PAGE_SLOTS), w->levels.n - e->slot);
     e->n_values = e->n_rows = e->n_slots;
     return true;
 }
@@ -763,7 +774,9 @@ static hr_status put_pages(writing *w)
 hr_status pw__chunk_write(const pw_leaf *l, const pw_options *o, const hr_codec *codec, const hr_array *column,
                           const hr_mem *mem, hr_growbuf *out, pw_chunk *c, hr_error *err)
 {
-    writing w = { .leaf = l, .options = o, .codec = codec, .mem = mem, .account = mem->account, .chunk = c, .out = out };
+    writing w = {
+        .leaf = l, .options = o, .codec = codec, .mem = mem, .account = mem->account, .chunk = c, .out = out
+    };
     hr_status st = HR_OK;
 
     w.err = err;

@@ -12,8 +12,8 @@
 
 typedef struct walk {
     pw_levels *l;
-    int64_t cap;    /* of def and rep */
-    int def, rep;   /* levels so far */
+    int64_t cap;  /* of def and rep */
+    int def, rep; /* levels so far */
     int64_t n_alive;
     const hr_array *a;
     hr_error *err;
