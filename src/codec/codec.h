@@ -46,6 +46,12 @@ hr_status hr__codec_pack(const hr_codec *c, hr_view in, uint8_t *out, int64_t ca
 hr_status hr__codec_stream(const hr_codec *c, hr_source *source, hr_account *account, hr_stream **out,
                            hr_error *err) HR_MUST_USE;
 
+/* Text of this encoding ("latin-1", "utf-16", as users write it) becomes UTF-8: recode.c. Takes `below`, even on failure. HR_INVALID
+ * names an encoding that is not known. `name`: for errors, borrowed while the stream lives. */
+hr_status hr__recode_stream(hr_stream *takes_below, const char *encoding, const char *name, hr_account *account,
+                            hr_stream **out, hr_error *err) HR_MUST_USE;
+bool hr__encoding_is_utf8(const char *name); /* "utf-8", "UTF8", ... */
+
 /* For the codecs: a context per thread. `make` is called where a thread has none, `drop` when the thread ends. */
 typedef struct hr_codec_local {
     pthread_once_t once;

@@ -4,7 +4,7 @@
  * first byte is in. So a reader begins behind the first newline at or after the byte before its fragment, and ends with the
  * line that crosses its end: no line is lost or read twice, and no fragment needs to know another. A fragment without a
  * newline owns no line but perhaps the first of the file, and is left after its own bytes: files without newlines cost
- * their size once. A compressed file is one fragment.
+ * their size once. A file that is compressed or not in UTF-8 is one fragment, read as a stream.
  *
  * Lines are cut in place: the reader fills a buffer, closes the gaps where newlines stood, and that buffer is the column.
  * A line ends with "\n" or "\r\n"; the last one may end with the file. */
@@ -16,16 +16,16 @@
 #define TAIL_BYTES (1 << 10) /* read beyond a fragment for its last line's end; then twice as much, and so on */
 
 typedef struct text_options {
-    int encoding;
+    char *encoding;
     bool drop_empty_lines;
 } text_options;
 
 static const hr_option text_option_table[] = {
     { .name = "encoding",
-      .kind = HR_OPT_CHOICE,
+      .kind = HR_OPT_TEXT,
       .at = offsetof(text_options, encoding),
       .text = "utf-8",
-      .doc = "what the bytes mean" },
+      .doc = "what the bytes mean: any name that iconv knows" },
     { .name = "drop_empty_lines",
       .kind = HR_OPT_BOOL,
       .at = offsetof(text_options, drop_empty_lines),
@@ -38,6 +38,7 @@ typedef struct text_file {
     hr_scan_file base;
     hr_source *source;
     const hr_codec *codec; /* NULL: plain */
+    bool recode;           /* it is not in UTF-8 */
     text_options options;
 } text_file;
 
@@ -272,6 +273,17 @@ static const hr_reader_class text_reader_class = { text_next, text_close_reader 
 
 /* --------------------------------------------------------------------------------------------------------------- files */
 
+static hr_status open_stream(const text_file *f, hr_account *account, hr_stream **out, hr_error *err)
+{
+    hr_stream *plain = NULL;
+
+    HR_TRY(hr__codec_stream(f->codec, f->source, account, &plain, err));
+    if (f->recode)
+        return hr__recode_stream(plain, f->options.encoding, f->base.name, account, out, err);
+    *out = plain;
+    return HR_OK;
+}
+
 static hr_status text_read(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
                            hr_reader **out, hr_error *err)
 {
@@ -290,8 +302,8 @@ static hr_status text_read(hr_scan_file *base, int fragment, int64_t row_begin, 
     r->scratch = (hr_mem){ mem->account, NULL };
     r->row_begin = HR_MAX(row_begin, 0);
     r->rows_end = n_rows < 0 || n_rows > INT64_MAX - r->row_begin ? INT64_MAX : r->row_begin + n_rows;
-    if (f->codec) {
-        HR_GO(hr__codec_stream(f->codec, f->source, mem->account, &r->stream, err));
+    if (f->codec || f->recode) {
+        HR_GO(open_stream(f, mem->account, &r->stream, err));
         r->end = INT64_MAX / 2;
     } else {
         r->in_line = fragment > 0; /* until a newline, which may be the byte before */
@@ -314,8 +326,8 @@ static hr_status text_fragment(hr_scan_file *base, int fragment, hr_fragment *ou
 
     (void)err;
     *out = (hr_fragment){ .n_rows = -1 };
-    out->stored_bytes = f->codec ? n : HR_MIN(n - (int64_t)fragment * FRAGMENT_BYTES, FRAGMENT_BYTES);
-    out->memory_bytes = out->stored_bytes * (f->codec ? 5 : 1);
+    out->stored_bytes = f->base.n_fragments == 1 ? n : HR_MIN(n - (int64_t)fragment * FRAGMENT_BYTES, FRAGMENT_BYTES);
+    out->memory_bytes = out->stored_bytes * (f->codec ? 5 : f->recode ? 2 : 1);
     return HR_OK;
 }
 
@@ -366,7 +378,8 @@ static hr_status text_open(hr_source *source, const hr_open *how, hr_scan_file *
     f->codec = hr__codec_guess(source->name, (hr_view){ head, n });
     f->base.n_rows = source->n_bytes == 0 ? 0 : -1;
     f->base.n_fragments = source->n_bytes == 0 ? 0 : 1;
-    if (!f->codec)
+    f->recode = !hr__encoding_is_utf8(f->options.encoding);
+    if (!f->codec && !f->recode)
         f->base.n_fragments = (int)(HR_ROUND_UP(source->n_bytes, FRAGMENT_BYTES) / FRAGMENT_BYTES);
     HR_GO(text_schema(how->projection, source->name, &f->base.schema, err));
 done:

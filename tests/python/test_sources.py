@@ -92,8 +92,6 @@ def test_text(tmp_path):
     kept = hd.read_text(tmp_path / "a.txt", drop_empty_lines=False)
     assert [r["text"] for r in kept.take_all()] == lines
     assert [r["text"] for r in hd.read_text(tmp_path).take_all()][-2:] == ["zipped", "lines"]
-    with pytest.raises(NotImplementedError, match="latin"):
-        hd.read_text(tmp_path, encoding="latin-1")
     (tmp_path / "bad.txt").write_bytes(b"fine\n\xff\xfe\n")
     with pytest.raises(exceptions.DataError, match="bad.txt"):
         hd.read_text(tmp_path / "bad.txt").take_all()
@@ -191,3 +189,40 @@ def test_cluster_arguments_warn_once(folder, monkeypatch):
         warnings.simplefilter("error")
         hd.read_parquet(folder, num_cpus=2, ray_remote_args={"a": 1})
         hd.range(3).map(lambda r: r, num_gpus=1)
+
+
+@pytest.mark.parametrize(
+    "encoding", ["latin-1", "cp1252", "utf-16", "utf_16_le", "utf-8-sig", "koi8-r", "gb18030"]
+)
+def test_text_encodings(tmp_path, encoding):
+    known = {"koi8-r": "привет", "gb18030": "中文", "latin-1": "café", "cp1252": "5 €"}.get(
+        encoding, "naïve 🙂"
+    )
+    lines = [f"{known} {i}" for i in range(20000)]
+    (tmp_path / "t.txt").write_bytes("\n".join(lines).encode(encoding))
+    (tmp_path / "t.txt.gz").write_bytes(gzip.compress("\r\n".join(lines).encode(encoding)))
+    assert [r["text"] for r in hd.read_text(tmp_path / "t.txt", encoding=encoding).iter_rows()] == lines
+    assert [r["text"] for r in hd.read_text(tmp_path / "t.txt.gz", encoding=encoding).iter_rows()] == lines
+
+
+def test_text_encoding_errors(tmp_path):
+    (tmp_path / "t.txt").write_bytes(b"fine\n\x81\n")
+    with pytest.raises(exceptions.DataError, match="t.txt: byte 5: 0x81.* is not cp1252"):
+        hd.read_text(tmp_path / "t.txt", encoding="cp1252").take_all()
+    with pytest.raises(exceptions.InvalidArgument, match="encoding 'rot13'"):
+        hd.read_text(tmp_path / "t.txt", encoding="rot13").take_all()
+
+
+def test_binary_files(tmp_path):
+    contents = {f"{i:02}": bytes(range(i)) * 1000 for i in range(30)}
+    for name, data in contents.items():
+        (tmp_path / name).write_bytes(data)
+    ds = hd.read_binary_files(tmp_path, include_paths=True)
+    assert ds.count() == 30
+    assert {r["path"][-2:]: r["bytes"] for r in ds.iter_rows()} == contents
+    assert [r["bytes"] for r in ds.take(3)] == [contents[f"{i:02}"] for i in range(3)]
+    assert hd.read_binary_files(tmp_path / "05", large=True).schema().types == ["large_binary"]
+    assert hd.read_binary_files(tmp_path).select_columns([]).count() == 30
+    assert hd.read_binary_files(tmp_path / "07", override_num_blocks=3).take_all() == [
+        {"bytes": contents["07"]}
+    ]

@@ -47,13 +47,25 @@ def read_text(
     """A row for each line, in the column 'text', without its end. Files that end in .gz or .zst are
     decompressed.
 
-    include_paths: a column 'path' with each row's file. DataError names the file and line that is no UTF-8.
+    encoding: any name that iconv knows ("latin-1", "utf-16", "cp1252", ...); a file in another one than UTF-8
+    is read by one thread. drop_empty_lines: lines of nothing but white space are left out. include_paths:
+    a column 'path' with each row's file. DataError names the file and the byte that has no meaning.
     """
     if arrow_open_stream_args is not None:
         raise UnsupportedError("read_text: arrow_open_stream_args is not in this version")
-    if encoding.lower().replace("_", "-") not in ("utf-8", "utf8", "ascii", "us-ascii"):
-        raise UnsupportedError(f"read_text: encoding {encoding}; only utf-8 is known to this version")
-    return read_files("read_text", "text", paths, options={"drop_empty_lines": drop_empty_lines}, **common)
+    options = {"encoding": encoding, "drop_empty_lines": drop_empty_lines}
+    return read_files("read_text", "text", paths, options=options, **common)
+
+
+def read_binary_files(paths, *, large=False, arrow_open_stream_args=None, **common: Unpack[FileArguments]):
+    """A row for each file: its bytes as they stand there, in the column 'bytes'.
+
+    include_paths: a column 'path' with each row's file. large=True: the column is large_binary, for files of
+    more than 2 GiB; without it they are an error.
+    """
+    if arrow_open_stream_args is not None:
+        raise UnsupportedError("read_binary_files: arrow_open_stream_args is not in this version")
+    return read_files("read_binary_files", "binary", paths, options={"large": large}, **common)
 
 
 def read_numpy(paths, *, allow_pickle=False, **common: Unpack[FileArguments]):
