@@ -3,8 +3,15 @@
 
 #include <strings.h>
 
-const hr_format *const hr__formats[] = { &hr__format_parquet, &hr__format_text, &hr__format_numpy, &hr__format_tfrecords, NULL };
-const hr_format *const hr__formats[] = { &hr__format_parquet, &hr__format_text, &hr__format_binary, &hr__format_numpy, NULL };
+/* One line a format: two who add one do not meet. */
+const hr_format *const hr__formats[] = {
+    &hr__format_parquet,   //
+    &hr__format_text,      //
+    &hr__format_binary,    //
+    &hr__format_numpy,     //
+    &hr__format_tfrecords, //
+    NULL,
+};
 
 const hr_format *hr__format_by_name(const char *name)
 {
