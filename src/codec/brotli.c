@@ -43,9 +43,9 @@ static hr_status decode(hr_view in, uint8_t *out, int64_t n_out, int64_t *n_made
 
 static hr_status brotli_block(hr_view in, uint8_t *out, int64_t n_out, hr_error *err)
 {
-    int64_t n;
-    bool ended;
-    size_t rest;
+    int64_t n = 0;
+    bool ended = false;
+    size_t rest = 0;
 
     HR_TRY(decode(in, out, n_out, &n, &ended, &rest, err));
     if (!ended && rest > 0)

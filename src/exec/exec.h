@@ -94,6 +94,7 @@ void hr__run_close(hr_run *r);  /* waits for running tasks, forgets suspended on
 /* Counters that tests and stats read. */
 typedef struct hr_run_counts {
     int64_t files_opened, fragments_read, rows_read, tables_out, rows_out, tickets;
+    int64_t fragments_skipped, rows_skipped, pages_skipped, bloom_hits; /* by a filter in the reader */
 } hr_run_counts;
 void hr__run_counts(hr_run *r, hr_run_counts *out);
 

@@ -346,6 +346,10 @@ void hr__run_counts(hr_run *r, hr_run_counts *out)
         out->files_opened += r->stages[i]->files_opened;
         out->fragments_read += r->stages[i]->fragments_read;
         out->rows_read += r->stages[i]->rows_read;
+        out->fragments_skipped += r->stages[i]->skipped.fragments;
+        out->rows_skipped += r->stages[i]->skipped.rows;
+        out->pages_skipped += r->stages[i]->skipped.pages;
+        out->bloom_hits += r->stages[i]->skipped.blooms;
     }
     hr__unlock(&r->lock);
 }
@@ -383,6 +387,10 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
                  ",\"files_opened\":%" PRId64 ",\"fragments_read\":%" PRId64 ",\"rows_read\":%" PRId64
                  ",\"read_ns\":%" PRId64,
                  c.files_opened, c.fragments_read, c.rows_read, read_ns);
+    hr__text_add(out,
+                 ",\"fragments_skipped\":%" PRId64 ",\"rows_skipped\":%" PRId64 ",\"pages_skipped\":%" PRId64
+                 ",\"bloom_hits\":%" PRId64,
+                 c.fragments_skipped, c.rows_skipped, c.pages_skipped, c.bloom_hits);
     hr__text_add(out, ",\"tickets\":%" PRId64 ",\"tables_out\":%" PRId64 ",\"rows_out\":%" PRId64, c.tickets,
                  c.tables_out, c.rows_out);
     hr__text_add(out, ",\"used_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 ",\"operators\":[",

@@ -44,7 +44,9 @@ static hr_status find_order(hr_stage *s, hr_error *err)
 /* Opens the next file if none is open. */
 static hr_status open_next(hr_stage *s, hr_error *err)
 {
-    const hr_open how = { .projection = &s->columns, .filter = s->filter, .account = s->run->account };
+    const hr_open how = {
+        .projection = &s->columns, .filter = s->filter, .account = s->run->account, .skipped = &s->skipped
+    };
 
     HR_TRY(find_order(s, err));
     while (s->at_file < hr__scan_n_files(s->scan)) {

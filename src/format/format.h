@@ -38,6 +38,13 @@ typedef struct hr_projection {
     const char *const *names;
 } hr_projection;
 
+/* What a filter saved the readers, as counters. */
+typedef struct hr_skipped {
+    atomic_llong fragments, rows; /* not read, by statistics or an index (fragments: whole ones) */
+    atomic_llong pages;           /* of columns: neither read nor decompressed */
+    atomic_llong blooms;          /* values that a bloom filter ruled out */
+} hr_skipped;
+
 /* How a file is to be opened. Zero: all of it, with default options. Everything is borrowed while the call runs. */
 typedef struct hr_open {
     const void *options;             /* the format's, with defaults filled; outlives the file. NULL: it has none */
@@ -49,6 +56,7 @@ typedef struct hr_open {
      * NULL: infer. A value that does not fit is an error naming file, line, column, expected and found. */
     hr_schema *schema;
     hr_account *account;
+    hr_skipped *skipped; /* where the filter's success is counted; outlives the file. NULL: nobody counts */
 } hr_open;
 
 /* One opened file. Made by a format; immutable once open, so that threads share it. Formats embed this struct first. */
@@ -61,6 +69,9 @@ typedef struct hr_scan_file_class {
     void (*ahead)(hr_scan_file *f, int fragment);
     /* The same file with other columns, without reading it again. NULL: the file is opened anew. */
     hr_status (*project)(hr_scan_file *f, const hr_open *how, hr_scan_file **out, hr_error *err);
+    /* NULL: nothing to say beyond rows and bytes. What the file keeps of a fragment, or, for -1, of itself: whole lines, for
+     * people (headrace stat). */
+    hr_status (*describe)(hr_scan_file *f, int fragment, hr_text *out, hr_error *err);
     void (*close)(hr_scan_file *f); /* frees what the class added, not `f`; may see a file that is not whole */
 } hr_scan_file_class;
 

@@ -2,6 +2,8 @@
  *
  * The way of a value:
  *   parquet_meta.c    footer and page headers (Thrift compact)          bytes -> pq_meta, pq_page
+ *   parquet_index.c   statistics, page indexes, bloom filters           what is known without reading pages
+ *   parquet_prune.c   which rows a filter leaves                        -> pq_selection
  *   parquet_schema.c  the tree of columns, and the embedded Arrow schema pq_meta -> pq_node, pq_leaf
  *   parquet_pages.c   one column chunk as a sequence of decompressed pages; where rows begin
  *   parquet_levels.c  definition and repetition levels                  -> validity, offsets
@@ -55,6 +57,10 @@ hr_view pq__thrift_bytes(pq_thrift *t, const pq_slot *f);
 int64_t pq__thrift_list(pq_thrift *t, const pq_slot *f, int type, int64_t min_bytes);
 bool pq__thrift_struct(pq_thrift *t, const pq_slot *f); /* false (and an error) if the field is no struct */
 void pq__thrift_skip(pq_thrift *t, const pq_slot *f);
+/* Elements of a list, after pq__thrift_list. */
+hr_view pq__thrift_item_bytes(pq_thrift *t);
+int64_t pq__thrift_item_int(pq_thrift *t);
+bool pq__thrift_item_bool(pq_thrift *t);
 
 /* ------------------------------------------------------------------------------------------- footer: parquet_meta.c */
 
@@ -129,6 +135,7 @@ typedef struct pq_chunk {
     int64_t text_bytes;     /* of all byte arrays, unencoded; -1: not said */
     int64_t index_at;       /* offset index; 0: none */
     int32_t index_bytes;
+    uint32_t at; /* in the footer: where its ColumnChunk begins */
 } pq_chunk;
 
 typedef struct pq_group {
@@ -145,8 +152,11 @@ typedef struct pq_meta {
     pq_group *groups;
     int n_groups;
     int64_t n_rows;
+    hr_view created_by;   /* the writer, empty: not said */
     hr_view arrow_schema; /* base64, empty: none */
-    uint8_t *metadata;    /* the other key-values, Arrow-encoded; NULL: none */
+    uint8_t *ordered;     /* n_ordered, by column: min_value and max_value are of the type's order */
+    int n_ordered;
+    uint8_t *metadata; /* the other key-values, Arrow-encoded; NULL: none */
     int64_t metadata_bytes;
 } pq_meta;
 
@@ -170,10 +180,14 @@ typedef struct pq_page {
     int encoding, def_encoding, rep_encoding;
     int64_t def_bytes, rep_bytes; /* V2: of the level streams, which stand uncompressed before the values */
     bool compressed;              /* V2 may say no */
+    bool has_crc;
+    uint32_t crc; /* of the stored bytes */
 } pq_page;
 
 /* Header at `bytes`; *n_used its length. HR_PENDING: more bytes are needed to tell. */
 hr_status pq__page_parse(hr_view bytes, pq_page *out, int64_t *n_used, hr_error *err) HR_MUST_USE;
+
+/* --------------------------------------------------------------------------- what is known of pages: parquet_index.c */
 
 typedef struct pq_place {
     int64_t offset;  /* of the page's header in the file */
@@ -183,6 +197,41 @@ typedef struct pq_place {
 } pq_place;
 /* An offset index. *out is new (hr__free). */
 hr_status pq__index_parse(hr_view bytes, hr_account *account, pq_place **out, int64_t *n, hr_error *err) HR_MUST_USE;
+
+/* Least and most value, as stored (PLAIN without lengths); data NULL: not known. */
+typedef struct pq_stats {
+    hr_view least, most;
+    bool deprecated;    /* of the fields whose order was never defined but for signed numbers */
+    int64_t null_count; /* -1: not known */
+    int64_t n_distinct; /* -1: not known */
+} pq_stats;
+
+/* What the footer says of a column chunk and is seldom needed. Views point into the footer. */
+typedef struct pq_detail {
+    pq_stats stats;
+    uint32_t encodings; /* bits, by pq_encoding */
+    int64_t column_index_at, bloom_at;
+    int64_t column_index_bytes; /* 0: there is none */
+    int64_t bloom_bytes;        /* 0: there is one if bloom_at says so, of unknown length */
+} pq_detail;
+void pq__detail_read(const pq_meta *m, const pq_chunk *c, pq_detail *out);
+
+/* A column index: the statistics of each page. Views point into `bytes`. */
+typedef struct pq_page_stats {
+    hr_buffer *bytes;
+    int64_t n;
+    pq_stats *pages;
+    bool *all_null;
+} pq_page_stats;
+/* Takes `bytes`, even on failure. HR_BAD_DATA unless it is of n pages. */
+hr_status pq__page_stats_parse(hr_buffer *bytes, int64_t n_pages, hr_account *account, pq_page_stats *out,
+                               hr_error *err) HR_MUST_USE;
+void pq__page_stats_clear(pq_page_stats *p);
+
+uint64_t pq__xxh64(const void *data, int64_t n); /* XXH64 with seed 0 */
+/* False only if the bloom filter at `at` in the source rules out a value of this hash. What cannot be read or is of an unknown
+ * kind rules out nothing. */
+bool pq__bloom_may_have(hr_source *s, int64_t at, uint64_t hash);
 
 /* ----------------------------------------------------------------------------------------- schema: parquet_schema.c */
 
@@ -208,6 +257,7 @@ typedef struct pq_leaf {
     pq_kind kind;
     int32_t width; /* bytes of an Arrow value; PQ_K_BYTES: of an offset */
     bool is_text;  /* must be UTF-8 */
+    bool no_order; /* least and most say nothing */
 } pq_leaf;
 
 /* A column or a part of one, as a tree. Levels: see parquet_levels.c. */
@@ -240,6 +290,15 @@ void pq__schema_free(pq_schema *s);
 /* The embedded schema: base64 of an IPC message. Own small reader: parquet_arrow.c. *out NULL: not understood (then the
  * Parquet types stand alone). Dictionary-encoded fields come as their values. */
 hr_status pq__arrow_schema_parse(hr_view base64, hr_account *account, hr_schema **out, hr_error *err) HR_MUST_USE;
+
+/* ----------------------------------------------------------------------------------------- bounds: parquet_index.c */
+
+/* Whether least and most of a column mean something: not of every type, and of the old fields only for signed numbers. */
+bool pq__has_order(const pq_meta *m, const pq_leaf *l, const hr_type *type, bool deprecated);
+/* A stored bound as an array of one row. *out NULL: it is no valid value. */
+hr_status pq__bound_decode(const pq_leaf *l, hr_type *type, hr_view v, bool is_most, hr_account *account,
+                           hr_array **out, hr_error *err) HR_MUST_USE;
+bool pq__is_float_special(const hr_type *t, const uint8_t *p); /* NaN, or one of two equal zeros */
 
 /* ----------------------------------------------------------------------------------- RLE and bit-packing: parquet_page.c */
 
@@ -328,6 +387,8 @@ hr_status pq__values_bits(pq_values *v, uint8_t *bits, int64_t at, int64_t n, hr
 hr_status pq__values_views(pq_values *v, hr_view *out, int64_t *n, int64_t *sum, hr_error *err) HR_MUST_USE;
 hr_status pq__values_skip(pq_values *v, int64_t n, hr_error *err) HR_MUST_USE;
 bool pq__is_ascii(const uint8_t *p, int64_t n);
+/* One stored value -> an Arrow value of l->width bytes; for kinds of fixed width. False: it is none. */
+bool pq__value_convert(const pq_leaf *l, hr_view stored, uint8_t *out);
 
 /* ---------------------------------------------------------------------------------------------- levels: parquet_levels.c */
 
@@ -390,15 +451,49 @@ typedef struct pq_shared {
     pq_dict *dict;
 } pq_shared;
 
+/* A filter, bound to the columns that it reads. */
+typedef struct pq_filter {
+    pq_schema *schema; /* of these */
+    hr_bound *bound;
+} pq_filter;
+
+/* Rows of a row group that a filter may leave: ranges in order, which do not touch. */
+typedef struct pq_range {
+    int64_t begin, end;
+} pq_range;
+typedef struct pq_selection {
+    int64_t n, cap;
+    pq_range *ranges;
+    int64_t n_rows;
+} pq_selection;
+
 typedef struct pq_file {
     hr_scan_file base;
     hr_source *source;
     pq_meta *meta;
     pq_schema *schema;
+    bool check_crc;
+    hr_skipped *skipped;         /* NULL: nobody counts */
+    pq_filter *filter;           /* NULL: none that is of use */
+    pq_selection **selections;   /* by row group, made when needed; NULL without a filter */
     hr_mutex lock;               /* of what stands below; held for moments */
     pq_directory ***directories; /* by row group, then leaf; made when needed */
     pq_shared *shared;           /* by leaf */
 } pq_file;
+
+#define PQ_SKIPPED(f, what, by)                                                                                        \
+    do {                                                                                                               \
+        if ((f)->skipped)                                                                                              \
+            atomic_fetch_add_explicit(&(f)->skipped->what, (by), memory_order_relaxed);                                \
+    } while (0)
+
+/* What hr_scan_file_class.describe says: parquet_describe.c. */
+hr_status pq__describe(hr_scan_file *f, int fragment, hr_text *out, hr_error *err) HR_MUST_USE;
+/* The filter of an open file; one that does not fit the file is none. */
+hr_status pq__filter_set(pq_file *f, hr_expr *e, hr_error *err) HR_MUST_USE;
+void pq__filter_free(pq_file *f);
+/* *out NULL: all rows. Borrowed from the file. */
+hr_status pq__select(pq_file *f, int group, const pq_selection **out, hr_error *err) HR_MUST_USE;
 
 /* The pages of one column chunk, one after another. Not moved while in use. */
 typedef struct pq_cursor {
@@ -409,6 +504,7 @@ typedef struct pq_cursor {
     int leaf_number, group;
     hr_mem mem;           /* for what lives no longer than the cursor */
     int64_t at, end;      /* in the file: the next header; where the chunk ends */
+    int64_t enough;       /* ... and what need not be read */
     int64_t entries;      /* level entries before the next page; -1: not known */
     int64_t window_bytes; /* read at once, unless a page is larger */
     int64_t header_at;    /* of the page in hand */
@@ -427,8 +523,10 @@ hr_status pq__cursor_init(pq_cursor *c, pq_file *f, int group, int leaf, hr_acco
                           hr_error *err) HR_MUST_USE;
 void pq__cursor_clear(pq_cursor *c);
 /* Goes to the page in which row `row` of the row group begins; *first is the first row that begins in it. Entries that go
- * on with the row before may come first. Only for a cursor that has not moved. */
-hr_status pq__cursor_seek(pq_cursor *c, int64_t row, int64_t *first, hr_error *err) HR_MUST_USE;
+ * on with the row before may come first. A cursor that has read that page, or a later one, stays: *first is -1. from: the
+ * row at which it stands, for the counters. row_end: rows from there on are not wanted for now. */
+hr_status pq__cursor_seek(pq_cursor *c, int64_t from, int64_t row, int64_t row_end, int64_t *first,
+                          hr_error *err) HR_MUST_USE;
 /* The next data page: levels and values are set up. *more false: there is none. */
 hr_status pq__cursor_next(pq_cursor *c, bool *more, hr_error *err) HR_MUST_USE;
 /* Adds the place to an error: "a.parquet: row group 7, column 'label', page 3". */
@@ -439,9 +537,12 @@ void pq__directories_free(pq_file *f);
 
 /* One projected column of one row group, read forward. */
 typedef struct pq_column pq_column;
-/* Rows from row_begin on. Shares nothing: the file must outlive it. */
-hr_status pq__column_new(pq_file *f, int group, int node, int64_t row_begin, const hr_mem *mem, pq_column **out,
-                         hr_error *err) HR_MUST_USE;
+/* Rows from rows.begin on; those from rows.end on will not be wanted soon. `from`: what rows.begin was before a filter moved
+ * it, for the counters. Shares nothing: the file must outlive it. */
+hr_status pq__column_new(pq_file *f, int group, int node, int64_t from, pq_range rows, const hr_mem *mem,
+                         pq_column **out, hr_error *err) HR_MUST_USE;
+/* Goes on to row `row`; rows from row_end on will not be wanted soon. */
+hr_status pq__column_seek(pq_column *c, int64_t row, int64_t row_end, hr_error *err) HR_MUST_USE;
 /* The next rows: n of them, or fewer (one at least) if their bytes would much exceed max_bytes. n > 0. */
 hr_status pq__column_read(pq_column *c, int64_t n, int64_t max_bytes, hr_array **out, hr_error *err) HR_MUST_USE;
 /* Checks that the chunks end where the row group ends. */

@@ -33,7 +33,8 @@ struct pq_column {
     pq_file *file;
     int group;
     const pq_node *node;
-    int64_t row; /* the next */
+    int64_t row;     /* the next */
+    int64_t row_end; /* from here on nobody wants any, for now */
     hr_mem mem;
     int n_parts;
     part parts[];
@@ -410,14 +411,23 @@ static hr_status skip_rows(part *p, int64_t n, bool is_start, hr_error *err)
     return HR_OK;
 }
 
-static hr_status open_part(pq_column *c, part *p, int leaf, int64_t row, hr_error *err)
+/* To row `row`, from c->row. */
+static hr_status seek_part(pq_column *c, part *p, int64_t row, hr_error *err)
 {
     int64_t first = 0;
 
+    HR_TRY(pq__cursor_seek(&p->cursor, c->row, row, c->row_end, &first, err));
+    if (first < 0)
+        return skip_rows(p, row - c->row, false, err);
+    p->has_page = false;
+    return skip_rows(p, row - first, row == 0, err);
+}
+
+static hr_status open_part(pq_column *c, part *p, int leaf, int64_t row, hr_error *err)
+{
     p->has_page = false;
     HR_TRY(pq__cursor_init(&p->cursor, c->file, c->group, leaf, c->mem.account, err));
-    HR_TRY(pq__cursor_seek(&p->cursor, row, &first, err));
-    return skip_rows(p, row - first, row == 0, err);
+    return seek_part(c, p, row, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------- assembly */
@@ -604,8 +614,8 @@ static void set_tracks(pq_column *c, const pq_node *n)
         set_tracks(c, &n->children[i]);
 }
 
-hr_status pq__column_new(pq_file *f, int group, int node, int64_t row, const hr_mem *mem, pq_column **out,
-                         hr_error *err)
+hr_status pq__column_new(pq_file *f, int group, int node, int64_t from, pq_range rows, const hr_mem *mem,
+                         pq_column **out, hr_error *err)
 {
     const pq_schema *s = f->schema;
     int first = s->node_leaf[node], n = s->node_leaf[node + 1] - first;
@@ -618,7 +628,8 @@ hr_status pq__column_new(pq_file *f, int group, int node, int64_t row, const hr_
     c->file = f;
     c->group = group;
     c->node = &s->nodes[node];
-    c->row = row;
+    c->row = from;
+    c->row_end = rows.end;
     c->mem = *mem;
     c->n_parts = n;
     for (int i = 0; i < n; i++) {
@@ -636,12 +647,22 @@ hr_status pq__column_new(pq_file *f, int group, int node, int64_t row, const hr_
     }
     set_tracks(c, c->node);
     for (int i = 0; i < n; i++)
-        HR_GO(open_part(c, &c->parts[i], first + i, row, err));
+        HR_GO(open_part(c, &c->parts[i], first + i, rows.begin, err));
+    c->row = rows.begin;
     *out = c;
     c = NULL; /* moved to the caller */
 done:
     pq__column_free(c);
     return st;
+}
+
+hr_status pq__column_seek(pq_column *c, int64_t row, int64_t row_end, hr_error *err)
+{
+    c->row_end = row_end;
+    for (int i = 0; i < c->n_parts; i++)
+        HR_TRY(seek_part(c, &c->parts[i], row, err));
+    c->row = row;
+    return HR_OK;
 }
 
 void pq__column_free(pq_column *c)

@@ -1,7 +1,7 @@
-/* parquet_meta.c - footer, page headers and offset indexes: Thrift's compact protocol, and what we keep of it.
+/* parquet_meta.c - footer and page headers: Thrift's compact protocol, and what we keep of it.
  *
- * Only what the reader uses is kept; statistics, encodings per column and the like are skipped over. The footer's bytes
- * stay, and names point into them.
+ * Only what every reader uses is kept; statistics, encodings per column and the like are skipped over and read from the
+ * footer's bytes when someone asks (parquet_index.c). These bytes stay, and names point into them.
  *
  * Bounds. A list is believed if its elements could stand in the bytes that are left, counted with the fewest bytes that a
  * valid element needs; so the tables made from a footer are at most some 30 times as large as the footer is. Nesting of
@@ -13,7 +13,6 @@
 #define MIN_ELEMENT_BYTES 3   /* a name's header and length, and the end */
 #define MIN_CHUNK_BYTES 4
 #define MIN_GROUP_BYTES 4
-#define MIN_PLACE_BYTES 4
 
 /* ----------------------------------------------------------------------------------------------------------- Thrift */
 
@@ -112,6 +111,10 @@ hr_view pq__thrift_bytes(pq_thrift *t, const pq_slot *f)
     return (hr_view){ (const uint8_t *)"", 0 };
 }
 
+hr_view pq__thrift_item_bytes(pq_thrift *t) { return bytes(t); }
+int64_t pq__thrift_item_int(pq_thrift *t) { return zigzag(t); }
+bool pq__thrift_item_bool(pq_thrift *t) { return byte(t) == PQ_T_TRUE; }
+
 static uint64_t list_header(pq_thrift *t, int *type)
 {
     uint8_t b = byte(t);
@@ -130,6 +133,8 @@ int64_t pq__thrift_list(pq_thrift *t, const pq_slot *f, int type, int64_t min_by
         return 0;
     }
     n = list_header(t, &found);
+    if (type == PQ_T_TRUE && found == PQ_T_FALSE)
+        found = PQ_T_TRUE; /* of lists of booleans both are written */
     if (n > 0 && found != type) {
         fail(t, "a list has elements of another type");
     } else if (n > (uint64_t)(t->end - t->at) / (uint64_t)min_bytes) {
@@ -320,6 +325,10 @@ static void apply_converted(pq_element *e, int64_t converted)
         { PQ_L_INTERVAL, 0, 0, 0 },
     };
 
+    if (converted == 24) { /* "NA": parquet-cpp wrote it for nulls before there was a logical type for them */
+        e->logical = PQ_L_NULL;
+        return;
+    }
     if (converted < 0 || converted >= HR_LEN(table))
         return;
     e->logical = table[converted].logical;
@@ -421,11 +430,11 @@ static void read_column_meta(pq_thrift *t, const pq_slot *in, pq_chunk *c)
     c->begin = dictionary_at > 0 && dictionary_at < data_at ? dictionary_at : data_at;
 }
 
-static void read_chunk(pq_thrift *t, pq_chunk *c)
+static void read_chunk(pq_thrift *t, const uint8_t *footer, pq_chunk *c)
 {
     pq_slot f = { 0 };
 
-    *c = (pq_chunk){ .physical = -1, .text_bytes = -1 };
+    *c = (pq_chunk){ .physical = -1, .text_bytes = -1, .at = (uint32_t)(t->at - footer) };
     while (pq__thrift_next(t, &f)) {
         switch (f.id) {
         case 1:
@@ -479,7 +488,7 @@ static hr_status read_group(parse *p, pq_group *g)
             if (!g->chunks)
                 HR_GO(no_memory(p, n * (int64_t)sizeof *g->chunks));
             for (int64_t i = 0; i < n; i++)
-                read_chunk(t, &g->chunks[i]);
+                read_chunk(t, p->m->bytes->data, &g->chunks[i]);
         } else {
             pq__thrift_skip(t, &f);
         }
@@ -542,10 +551,10 @@ static hr_status read_key_values(parse *p, const pq_slot *in)
         while (pq__thrift_next(&p->t, &f)) {
             if (f.id == 1)
                 key = pq__thrift_bytes(&p->t, &f);
-            else if (f.id == 2)
+            else if (f.id == 2 && f.type == PQ_T_BINARY)
                 value = pq__thrift_bytes(&p->t, &f);
             else
-                pq__thrift_skip(&p->t, &f);
+                pq__thrift_skip(&p->t, &f); /* fastparquet once wrote values that are numbers */
         }
         if (p->t.wrong)
             break;
@@ -577,7 +586,9 @@ static hr_status check_chunks(const parse *p)
             if (c->encrypted || c->elsewhere)
                 continue; /* refused when it is read */
             if (c->n_values == 0 && p->m->groups[g].n_rows == 0) {
-                *c = (pq_chunk){ .physical = c->physical, .begin = 4, .text_bytes = -1 }; /* nobody minds its place */
+                *c = (pq_chunk){
+                    .physical = c->physical, .begin = 4, .text_bytes = -1, .at = c->at
+                }; /* nobody minds its place */
                 continue;
             }
             if (c->n_values < 0 || c->begin < 4 || c->n_bytes < 0 || c->begin > p->data_end ||
@@ -589,6 +600,28 @@ static hr_status check_chunks(const parse *p)
             c->memory_bytes = HR_MAX(c->memory_bytes, 0);
             if (c->index_at < 4 || c->index_bytes <= 0 || c->index_at > p->data_end - c->index_bytes)
                 c->index_at = 0; /* an offset index is a help; without it pages are found one by one */
+        }
+    }
+    return HR_OK;
+}
+
+/* ColumnOrder is a union: field 1 says that statistics are ordered as the type is, which is all that is defined so far. */
+static hr_status read_orders(parse *p, const pq_slot *in)
+{
+    int64_t n = pq__thrift_list(&p->t, in, PQ_T_STRUCT, 1);
+
+    if (p->t.wrong || p->m->ordered)
+        return HR_OK;
+    p->m->ordered = hr__zalloc(p->account, (size_t)n + 1);
+    if (!p->m->ordered)
+        return no_memory(p, n + 1);
+    p->m->n_ordered = (int)n;
+    for (int64_t i = 0; i < n && !p->t.wrong; i++) {
+        pq_slot f = { 0 };
+
+        while (pq__thrift_next(&p->t, &f)) {
+            p->m->ordered[i] = f.id == 1;
+            pq__thrift_skip(&p->t, &f);
         }
     }
     return HR_OK;
@@ -607,6 +640,8 @@ static hr_status read_footer(parse *p)
         case 3: p->m->n_rows = pq__thrift_int(t, &f); break;
         case 4: HR_GO(read_groups(p, &f)); break;
         case 5: HR_GO(read_key_values(p, &f)); break;
+        case 6: p->m->created_by = pq__thrift_bytes(t, &f); break;
+        case 7: HR_GO(read_orders(p, &f)); break;
         case 8: /* encryption_algorithm: the footer is plain, but not all columns are */
             p->encrypted = true;
             pq__thrift_skip(t, &f);
@@ -666,6 +701,7 @@ void pq__meta_unref(pq_meta *m)
     hr__free(m->groups);
     hr__free(m->elements);
     hr__free(m->metadata);
+    hr__free(m->ordered);
     hr__buffer_unref(m->bytes);
     hr__free(m);
 }
@@ -784,6 +820,10 @@ hr_status pq__page_parse(hr_view in, pq_page *p, int64_t *n_used, hr_error *err)
         case 1: p->type = (int)pq__thrift_int(&t, &f); break;
         case 2: p->memory_bytes = pq__thrift_int(&t, &f); break;
         case 3: p->stored_bytes = pq__thrift_int(&t, &f); break;
+        case 4:
+            p->crc = (uint32_t)pq__thrift_int(&t, &f);
+            p->has_crc = true;
+            break;
         case 5:
             if (pq__thrift_struct(&t, &f))
                 read_data_v1(&t, p);
@@ -812,61 +852,4 @@ hr_status pq__page_parse(hr_view in, pq_page *p, int64_t *n_used, hr_error *err)
         return hr_error_set(err, HR_BAD_DATA, "page header: type %d with %lld values, %lld and %lld bytes of levels",
                             p->type, (long long)p->n_values, (long long)p->def_bytes, (long long)p->rep_bytes);
     return HR_OK;
-}
-
-/* ----------------------------------------------------------------------------------------------------- offset index */
-
-static void read_place(pq_thrift *t, pq_place *p)
-{
-    pq_slot f = { 0 };
-
-    *p = (pq_place){ .offset = -1, .row = -1, .entries = -1 };
-    while (pq__thrift_next(t, &f)) {
-        if (f.id == 1)
-            p->offset = pq__thrift_int(t, &f);
-        else if (f.id == 3)
-            p->row = pq__thrift_int(t, &f);
-        else
-            pq__thrift_skip(t, &f);
-    }
-}
-
-hr_status pq__index_parse(hr_view in, hr_account *account, pq_place **out, int64_t *n, hr_error *err)
-{
-    pq_thrift t = { .at = in.data, .end = in.data + in.n };
-    pq_place *places = NULL;
-    hr_status st = HR_OK;
-    pq_slot f = { 0 };
-
-    *out = NULL;
-    *n = 0;
-    while (pq__thrift_next(&t, &f)) {
-        if (f.id != 1 || places) {
-            pq__thrift_skip(&t, &f);
-            continue;
-        }
-        *n = pq__thrift_list(&t, &f, PQ_T_STRUCT, MIN_PLACE_BYTES);
-        if (t.wrong)
-            break;
-        places = hr__alloc(account, (size_t)*n * sizeof *places);
-        if (!places)
-            HR_GO(hr__error_memory(err, "offset index", *n * (int64_t)sizeof *places));
-        for (int64_t i = 0; i < *n; i++) {
-            read_place(&t, &places[i]);
-            places[i].ordinal = (int32_t)i;
-        }
-    }
-    if (t.wrong || !places)
-        HR_FAIL(HR_BAD_DATA, "offset index: %s", t.wrong ? t.wrong : "it is empty");
-    for (int64_t i = 0; i < *n; i++) {
-        if (places[i].offset < 4 || places[i].row < 0 || (i == 0 && places[i].row != 0) ||
-            (i > 0 && (places[i].offset <= places[i - 1].offset || places[i].row < places[i - 1].row)))
-            HR_FAIL(HR_BAD_DATA, "offset index: page %lld at %lld begins with row %lld", (long long)i,
-                    (long long)places[i].offset, (long long)places[i].row);
-    }
-    *out = places;
-    places = NULL; /* moved to the caller */
-done:
-    hr__free(places);
-    return st;
 }

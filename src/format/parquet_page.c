@@ -333,6 +333,13 @@ static hr_status convert(const pq_leaf *l, const uint8_t *in, uint8_t *out, int6
     return HR_OK;
 }
 
+bool pq__value_convert(const pq_leaf *l, hr_view stored, uint8_t *out)
+{
+    if (l->physical == PQ_BYTE_ARRAY)
+        return decimal_from_bytes(stored.data, stored.n, out, l->width);
+    return stored.n == l->stored_width && convert(l, stored.data, out, 1, NULL) == HR_OK;
+}
+
 /* ----------------------------------------------------------------------------------------------------------- plain */
 
 static hr_status too_few(int64_t has, int64_t wanted, hr_error *err)

@@ -69,7 +69,7 @@ static hr_status view(pq_cursor *c, int64_t at, int64_t n, int64_t want, const u
     if (at < c->window_at || at + n > c->window_at + c->window_n) {
         int64_t from = at - c->window_at;
 
-        want = HR_MIN(HR_MAX(want, n), c->end - at);
+        want = HR_MAX(n, HR_MIN(want, (at < c->enough ? c->enough : c->end) - at));
         if (from >= 0 && from < c->window_n)
             keep = c->window_n - from;
         c->window_n = 0; /* until all is there */
@@ -124,6 +124,19 @@ static hr_status check_size(const pq_cursor *c, int64_t n_in, int64_t n_out, hr_
     return hr__codec_check(c->codec, n_in, n_out, err);
 }
 
+static hr_status check_crc(const pq_cursor *c, const uint8_t *data, hr_error *err)
+{
+    uint32_t found;
+
+    if (!c->page.has_crc || !c->file->check_crc)
+        return HR_OK;
+    found = hr__crc32(0, data, c->page.stored_bytes);
+    if (found == c->page.crc)
+        return HR_OK;
+    return hr_error_set(err, HR_BAD_DATA, "checksum of %lld bytes at %lld is %08x, the page's header says %08x",
+                        (long long)c->page.stored_bytes, (long long)c->at, found, c->page.crc);
+}
+
 /* The page's bytes after the header; moves c->at behind them. skip: bytes at its beginning that are never compressed. */
 static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view *head, hr_view *body, hr_error *err)
 {
@@ -135,6 +148,7 @@ static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view 
         return hr_error_set(err, HR_BAD_DATA, "%lld bytes of levels in a page of %lld, uncompressed %lld",
                             (long long)skip, (long long)p->stored_bytes, (long long)p->memory_bytes);
     HR_TRY(view(c, c->at, p->stored_bytes, c->window_bytes, &data, err));
+    HR_TRY(check_crc(c, data, err));
     c->at += p->stored_bytes;
     *head = (hr_view){ data, skip };
     *body = (hr_view){ data + skip, n_in };
@@ -318,7 +332,7 @@ hr_status pq__cursor_init(pq_cursor *c, pq_file *f, int group, int leaf, hr_acco
     c->window_bytes = HR_MIN(WINDOW_BYTES, HR_MAX(LEAST_WINDOW_BYTES, ALL_WINDOWS_BYTES / f->schema->n_leaves));
     c->mem = c->values.mem = (hr_mem){ account, NULL };
     c->at = chunk->begin;
-    c->end = chunk->begin + chunk->n_bytes;
+    c->end = c->enough = chunk->begin + chunk->n_bytes;
     if (chunk->elsewhere)
         HR_FAIL(HR_UNSUPPORTED, "the data is in another file");
     if (chunk->encrypted)
@@ -585,28 +599,46 @@ static const pq_place *find_place(const pq_directory *d, int64_t row)
     return d->n ? &d->places[low] : NULL;
 }
 
-hr_status pq__cursor_seek(pq_cursor *c, int64_t row, int64_t *first, hr_error *err)
+/* To a page further on. from: the row that the cursor stands at, for those that are passed over. */
+static void move_to(pq_cursor *c, const pq_directory *d, const pq_place *place, int64_t from)
+{
+    const pq_place *begin = find_place(d, from);
+    int64_t passed = place->ordinal - (c->ordinal >= 0 ? c->ordinal + 1 : begin->ordinal + (begin->row < from));
+
+    if (c->file->filter && passed > 0)
+        PQ_SKIPPED(c->file, pages, passed);
+    c->at = place->offset;
+    c->entries = place->entries;
+    c->ordinal = place->ordinal - 1;
+    c->levels.left = 0;
+}
+
+hr_status pq__cursor_seek(pq_cursor *c, int64_t from, int64_t row, int64_t row_end, int64_t *first, hr_error *err)
 {
     const pq_place *place;
     pq_directory *d;
     hr_status st = HR_OK;
 
-    *first = 0;
-    if (row == 0)
+    *first = c->ordinal >= 0 ? -1 : 0;
+    c->enough = c->end;
+    if (row == 0 && !(c->file->filter && c->chunk->index_at))
         return HR_OK;
     HR_TRY(get_directory(c, &d, err));
     hr__lock(&d->lock);
     if (!d->n && !d->complete)
         HR_GO(load_index(c, d, err));
-    if (!d->complete && d->rows <= row)
+    if (row > 0 && !d->complete && d->rows <= row)
         HR_GO(extend(c, d, row, err));
     place = find_place(d, row);
-    if (place) {
-        c->at = place->offset;
-        c->entries = place->entries;
-        c->ordinal = place->ordinal - 1;
+    if (!place)
+        goto done;
+    if (row > 0 && place->ordinal > c->ordinal) {
+        move_to(c, d, place, from);
         *first = place->row;
     }
+    place = find_place(d, row_end - 1);
+    if (place + 1 < d->places + d->n)
+        c->enough = place[1].offset;
 done:
     hr__unlock(&d->lock);
     return st;

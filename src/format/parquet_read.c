@@ -3,10 +3,26 @@
  * A fragment is a row group. A reader of rows [begin, begin + n) opens each projected column at `begin` (parquet_pages.c
  * knows the page) and hands out tables of as many rows as fit max_bytes by an estimate that is corrected as it goes.
  * A column may give fewer rows than were asked for (parquet_column.c says when). Then the table ends there, and what other
- * columns have read beyond is kept and given first next time: an array is cheap to cut. */
+ * columns have read beyond is kept and given first next time: an array is cheap to cut.
+ *
+ * Under a filter a reader knows which ranges of rows may matter (parquet_prune.c). Tables end where a range ends; then all
+ * columns go on to the next one, passing over pages as far as they can. */
 #include "format/parquet_write.h"
 
 #define SPLIT_BYTES (4 << 20) /* smaller row groups are not worth finding a place in */
+
+typedef struct parquet_options {
+    bool verify_checksums;
+} parquet_options;
+
+static const hr_option parquet_option_table[] = {
+    { .name = "verify_checksums",
+      .kind = HR_OPT_BOOL,
+      .at = offsetof(parquet_options, verify_checksums),
+      .value = 1,
+      .doc = "compare the checksums of pages, where the file has them" },
+    { 0 },
+};
 
 /* --------------------------------------------------------------------------------------------------------------- files */
 
@@ -69,6 +85,7 @@ static const hr_scan_file_class parquet_file_class = {
     .read = parquet_reader,
     .ahead = parquet_ahead,
     .project = parquet_project,
+    .describe = pq__describe,
     .close = parquet_close,
 };
 
@@ -84,6 +101,8 @@ static hr_status file_new(hr_source *source, pq_meta *meta, const hr_open *how, 
     hr__mutex_init(&f->lock);
     f->source = hr__source_ref(source);
     f->meta = pq__meta_ref(meta);
+    f->check_crc = !how->options || ((const parquet_options *)how->options)->verify_checksums;
+    f->skipped = how->skipped;
     HR_GO(pq__schema_new(meta, how->projection, source->name, how->account, &f->schema, err));
     f->shared = hr__zalloc(how->account, (size_t)f->schema->n_leaves * sizeof *f->shared);
     if (!f->shared)
@@ -121,6 +140,8 @@ const hr_format hr__format_parquet = {
     .name = "parquet",
     .suffixes = "parquet pq parq",
     .doc = "columnar files with row groups",
+    .options = parquet_option_table,
+    .options_bytes = sizeof(parquet_options),
     .bid = parquet_bid,
     .open = parquet_open,
     .write_options = pw__options,
@@ -135,6 +156,9 @@ typedef struct pq_reader {
     pq_file *file;
     int fragment;
     int64_t row, end;
+    const pq_selection *selection; /* NULL: all rows */
+    int64_t range;                 /* of it: the next one, or the one that `row` is in */
+    int64_t range_end;             /* rows [row, range_end) are wanted; row == range_end: look for more */
     hr_mem mem;
     double row_bytes;
     int n_columns;
@@ -161,7 +185,7 @@ static void reader_close(hr_reader *base)
 static int64_t rows_wanted(const pq_reader *r, int64_t max_bytes)
 {
     double fit = r->row_bytes > 0 ? (double)max_bytes / r->row_bytes : (double)INT64_MAX / 2;
-    int64_t n = HR_MIN(r->end - r->row, fit < 1 ? 1 : fit > 1e15 ? (int64_t)1e15 : (int64_t)fit);
+    int64_t n = HR_MIN(r->range_end - r->row, fit < 1 ? 1 : fit > 1e15 ? (int64_t)1e15 : (int64_t)fit);
 
     for (int i = 0; i < r->n_columns; i++) {
         if (r->columns[i].kept)
@@ -207,6 +231,37 @@ static hr_status row_origin(const pq_reader *r, int64_t n, hr_origin **out, hr_e
     return hr__origin_new(&run, 1, out, err);
 }
 
+/* The next wanted row at or after `row`, and how far one may go on from there; both are r->end if there is none. */
+static int64_t next_range(pq_reader *r, int64_t row)
+{
+    const pq_selection *s = r->selection;
+
+    if (!s) {
+        r->range_end = r->end;
+        return row;
+    }
+    while (r->range < s->n && s->ranges[r->range].end <= row)
+        r->range++;
+    if (r->range == s->n || s->ranges[r->range].begin >= r->end) {
+        r->range_end = r->end;
+        return r->end;
+    }
+    r->range_end = HR_MIN(s->ranges[r->range].end, r->end);
+    return HR_MAX(s->ranges[r->range].begin, row);
+}
+
+/* What columns have read beyond a range is given up. */
+static hr_status go_to(pq_reader *r, int64_t row, hr_error *err)
+{
+    for (int i = 0; i < r->n_columns; i++) {
+        hr__array_unref(r->columns[i].kept);
+        r->columns[i].kept = NULL;
+        HR_TRY(pq__column_seek(r->columns[i].column, row, r->range_end, err));
+    }
+    r->row = row;
+    return HR_OK;
+}
+
 /* At the row group's end the chunks must end, too. */
 static hr_status check_end(pq_reader *r, hr_error *err)
 {
@@ -225,6 +280,14 @@ static hr_status reader_next(hr_reader *base, int64_t max_bytes, hr_table **out,
     hr_status st = HR_OK;
     int64_t n;
 
+    if (r->row == r->range_end && r->row < r->end) {
+        int64_t row = next_range(r, r->row);
+
+        if (row < r->end)
+            HR_TRY(go_to(r, row, err));
+        else
+            r->row = r->end;
+    }
     if (r->row == r->end)
         return HR_OK;
     arrays = hr__zalloc(r->mem.account, (size_t)r->n_columns * sizeof *arrays);
@@ -277,9 +340,11 @@ static hr_status parquet_reader(hr_scan_file *base, int fragment, int64_t row_be
     r->row = row;
     r->end = n_rows < 0 ? n : row + HR_MIN(n_rows, n - row);
     r->mem = *mem;
+    r->row = next_range(r, row);
     for (; r->n_columns < f->schema->n_nodes && r->row < r->end; r->n_columns++) {
         r->row_bytes += pq__column_row_bytes(f, fragment, r->n_columns);
-        HR_GO(pq__column_new(f, fragment, r->n_columns, row, mem, &r->columns[r->n_columns].column, err));
+        HR_GO(pq__column_new(f, fragment, r->n_columns, row, (pq_range){ r->row, r->range_end }, mem,
+                             &r->columns[r->n_columns].column, err));
     }
     if (r->n_columns > 0) /* a null takes a bit at least: tables do not grow without end, whatever metadata says */
         r->row_bytes = HR_MAX(r->row_bytes, 1.0 / 8);

@@ -162,6 +162,7 @@ static hr_status leaf_type(build *b, const pq_element *e, pq_leaf *l, hr_type **
 
     l->physical = (pq_physical)e->physical;
     l->stored_width = widths[e->physical];
+    l->no_order = e->physical == PQ_INT96 || e->logical == PQ_L_INTERVAL || e->logical == PQ_L_OTHER;
     if (e->logical == PQ_L_NULL) {
         l->stored_width = e->physical == PQ_FIXED ? e->width : l->stored_width;
         return set_simple(l, out, PQ_K_NULL, 0, HR_T_NULL);

@@ -71,13 +71,14 @@ def test_version_and_help():
         "schema",
         "head",
         "count",
+        "stat",
         "formats",
         "functions",
         "HEADRACE_NUM_THREADS",
         "HEADRACE_MEMORY_LIMIT",
     ):
         assert name in out
-    for name in ("schema", "head", "count", "formats", "functions"):
+    for name in ("schema", "head", "count", "stat", "formats", "functions"):
         assert headrace(name, "--help")[0].startswith(f"usage: headrace {name} ")
 
 
@@ -177,7 +178,7 @@ def test_functions():
 
 def test_the_man_page_knows_the_options():
     page = (ROOT / "docs" / "man" / "headrace.1").read_text().replace("\\-", "-")
-    for name in ("schema", "head", "count", "formats", "functions"):
+    for name in ("schema", "head", "count", "stat", "formats", "functions"):
         for option in re.findall(r"--[a-z]+", headrace(name, "--help")[0]):
             assert option in page, f"{name} {option}"
 
@@ -221,7 +222,7 @@ def test_wrong_input(folder, tmp_path):
     damaged = tmp_path / "damaged.parquet"
     whole = (folder / "a.parquet").read_bytes()
     damaged.write_bytes(whole[:-5])
-    for name in ("schema", "head", "count"):
+    for name in ("schema", "head", "count", "stat"):
         assert str(absent) in headrace(name, absent, status=1)[1]
         assert "damaged.parquet" in headrace(name, damaged, status=1)[1]
         assert headrace(name, tmp_path / "*.nothing", status=1)

@@ -16,7 +16,13 @@ def _in_memory(tables, what):
 
 
 def read_parquet(
-    paths, *, columns=None, filter=None, tensor_column_schema=None, **common: Unpack[FileArguments]
+    paths,
+    *,
+    columns=None,
+    filter=None,
+    verify_checksums=True,
+    tensor_column_schema=None,
+    **common: Unpack[FileArguments],
 ):
     """Rows of Parquet files: paths, folders (all files in them whose name ends in one of file_extensions)
     or patterns.
@@ -26,10 +32,12 @@ def read_parquet(
     that does not fit is an error naming both files, the column and both types. filter: an expression, as for
     Dataset.filter(expr=...); it may use columns that are not in `columns`. concurrency and
     override_num_blocks are accepted: the order does not depend on them. NotFoundError names a path that is
-    not there, unless ignore_missing_paths.
+    not there, unless ignore_missing_paths. verify_checksums: compare the checksums of pages, where a file has
+    them; DataError names the page.
     """
     if tensor_column_schema is not None:
         raise UnsupportedError("read_parquet: tensor_column_schema is not in this version")
+    common["options"] = {"verify_checksums": verify_checksums}
     if filter is None:
         return read_files("read_parquet", "parquet", paths, columns=columns, **common)
     kept = read_files("read_parquet", "parquet", paths, **common).filter(expr=filter)

@@ -1,0 +1,123 @@
+"""Parquet files that pyarrow wrote, read back: codecs, checksums, metadata, many columns and row groups."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import headrace.data as hd
+from headrace.exceptions import DataError
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = Path(os.environ.get("HEADRACE_BUILD", ROOT / "build" / "release")) / "src" / "cli" / "headrace"
+
+
+def stat(path):
+    return subprocess.run([COMMAND, "stat", path], capture_output=True, text=True, check=True).stdout
+
+
+def values(rows=5000, seed=0):
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "i": rng.integers(-1000, 1000, rows),
+            "s": pa.array([None if i % 7 == 0 else f"text {i % 50}" for i in range(rows)]),
+            "f": rng.standard_normal(rows),
+            "l": pa.array([list(range(i % 5)) for i in range(rows)], pa.list_(pa.int32())),
+        }
+    )
+
+
+def read(path, **options):
+    return pa.table(hd.read_parquet(str(path), **options).to_arrow())
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "zstd", "lz4"])
+def test_codecs(tmp_path, codec, version):
+    table = values()
+    pq.write_table(
+        table, tmp_path / "a.parquet", compression=codec, data_page_version=version, data_page_size=4096
+    )
+    assert read(tmp_path / "a.parquet").equals(table)
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_checksums(tmp_path, version):
+    path = tmp_path / "sums.parquet"
+    table = pa.table({"x": pa.array(range(10000), pa.int64())})
+    pq.write_table(
+        table,
+        path,
+        compression="none",
+        use_dictionary=False,
+        data_page_size=8000,
+        write_page_checksum=True,
+        data_page_version=version,
+    )
+    assert read(path).equals(table)
+    data = bytearray(path.read_bytes())
+    at = data.index((7000).to_bytes(8, "little") + (7001).to_bytes(8, "little"))
+    data[at] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(
+        DataError, match=r"sums\.parquet: row group 0, column 'x', page [1-9]\d*: checksum of "
+    ):
+        read(path)
+    damaged = read(path, verify_checksums=False)["x"].to_pylist()
+    assert damaged[7000] == 7001 and damaged[:7000] == list(range(7000))
+
+
+def test_many_columns(tmp_path):
+    """28,000 columns: footer and schema stay quick, and three columns cost what three columns cost."""
+    n = 28000
+    row = pa.table([pa.array([i, i + 1], pa.int32()) for i in range(n)], names=[f"c{i}" for i in range(n)])
+    pq.write_table(
+        row, tmp_path / "wide.parquet", compression="none", use_dictionary=False, write_statistics=False
+    )
+    ds = hd.read_parquet(str(tmp_path / "wide.parquet"), columns=["c27999", "c0", "c14000"])
+    assert ds.take_all() == [{"c27999": 27999 + k, "c0": k, "c14000": 14000 + k} for k in range(2)]
+    whole = read(tmp_path / "wide.parquet")
+    assert whole.num_columns == n and whole["c123"].to_pylist() == [123, 124]
+
+
+def test_many_row_groups(tmp_path):
+    path = tmp_path / "groups.parquet"
+    with pq.ParquetWriter(path, pa.schema([("x", pa.int64())])) as w:
+        for i in range(10000):
+            w.write_table(pa.table({"x": [3 * i, 3 * i + 1, 3 * i + 2]}))
+    ds = hd.read_parquet(str(path))
+    assert ds.count() == 30000
+    assert [b["x"].tolist() for b in ds.iter_batches(batch_size=30000, batch_format="numpy")] == [
+        list(range(30000))
+    ]
+
+
+@pytest.mark.skipif(not COMMAND.exists(), reason="needs build/release (make lib)")
+def test_stat(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        values(),
+        path,
+        row_group_size=2000,
+        compression={"i": "zstd", "s": "snappy", "f": "none", "l.list.element": "gzip"},
+        use_dictionary=["s"],
+        column_encoding={"f": "BYTE_STREAM_SPLIT"},
+        write_page_index=True,
+    )
+    lines = stat(path).splitlines()
+    assert lines[0] == f"{path}: 5000 rows in 3 fragments"
+    assert lines[1].startswith("4 columns stored as 4, written by 'parquet-cpp")
+    assert lines[2].startswith("fragment 0: 2000 rows, ")
+    assert lines[3].startswith("  i: zstd, plain+rle, ") and ", 0 nulls, -1000 .. 999, page index" in lines[3]
+    assert ", 286 nulls, text 0 .. text 9, page index" in lines[4]
+    assert lines[5].startswith("  f: none, rle+byte_split, 16")
+    assert lines[6].startswith("  l.element: gzip, ") and "values" in lines[6]
+    assert lines[-5].startswith("fragment 2: 1000 rows, ")
+    text = tmp_path / "a.txt"
+    text.write_text("a\nb\n")
+    assert stat(text).startswith(f"{text}: 1 fragments\nfragment 0: 4 bytes stored")
