@@ -68,6 +68,7 @@ static void parquet_close(hr_scan_file *base)
     pq_file *f = (pq_file *)base;
 
     pq__directories_free(f);
+    pq__filter_free(f);
     for (int i = 0; f->shared && i < f->schema->n_leaves; i++)
         pq__dict_unref(f->shared[i].dict);
     hr__free(f->shared);
@@ -107,6 +108,8 @@ static hr_status file_new(hr_source *source, pq_meta *meta, const hr_open *how, 
     f->shared = hr__zalloc(how->account, (size_t)f->schema->n_leaves * sizeof *f->shared);
     if (!f->shared)
         HR_GO(hr__error_memory(err, source->name, f->schema->n_leaves * (int64_t)sizeof *f->shared));
+    if (how->filter)
+        HR_GO(pq__filter_set(f, how->filter, err));
     f->base.schema = hr__schema_ref(f->schema->arrow);
     f->base.n_fragments = meta->n_groups;
     for (int i = 0; i < meta->n_groups; i++) {
@@ -340,6 +343,7 @@ static hr_status parquet_reader(hr_scan_file *base, int fragment, int64_t row_be
     r->row = row;
     r->end = n_rows < 0 ? n : row + HR_MIN(n_rows, n - row);
     r->mem = *mem;
+    HR_GO(pq__select(f, fragment, &r->selection, err));
     r->row = next_range(r, row);
     for (; r->n_columns < f->schema->n_nodes && r->row < r->end; r->n_columns++) {
         r->row_bytes += pq__column_row_bytes(f, fragment, r->n_columns);

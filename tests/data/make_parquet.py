@@ -185,6 +185,17 @@ def main():
             write_batch_size=batch,
             data_page_size=100 if batch == 10 else 1 << 20,
         )
+    # for test_parquet_prune.c
+    pq.write_table(
+        pa.table({"id": range(ROWS), "even": [2 * (i * 77 % ROWS) for i in range(ROWS)]}),
+        FOLDER / "filter.parquet",
+        row_group_size=100,
+        use_dictionary=False,
+        write_batch_size=10,
+        data_page_size=20,
+        write_page_index=True,
+        bloom_filter_options={"even": {"ndv": 100}},
+    )
     other = pa.table({"id": pa.array([1.5, 2.5]), "text": ["a", "b"]})
     pq.write_table(other, FOLDER / "other_types.parquet")
     pq.write_table(other.select(["text"]), FOLDER / "no_id.parquet")
