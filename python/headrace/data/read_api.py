@@ -76,6 +76,51 @@ def read_binary_files(paths, *, large=False, arrow_open_stream_args=None, **comm
     return read_files("read_binary_files", "binary", paths, options={"large": large}, **common)
 
 
+def read_json(
+    paths,
+    *,
+    lines=None,
+    columns=None,
+    layout=None,
+    sample_bytes=None,
+    unexpected=None,
+    on_error=None,
+    big_integers=None,
+    allow_nan=None,
+    arrow_open_stream_args=None,
+    parse_options=None,
+    read_options=None,
+    **common: Unpack[FileArguments],
+):
+    """A row for each JSON object: one a line, the elements of an array, or one after another over several
+    lines; found out by each file's head (layout: 'lines', 'array', 'sequence' says it). Compressed files
+    are decompressed.
+
+    Types are guessed from the first sample_bytes (4 MiB; 0: all) of the first file. Later, a value of
+    another type is an error naming file, line, column, expected and found, and so is a key that is no
+    column (unexpected='ignore': passed over). on_error='skip' leaves out rows that are no JSON or do not
+    fit. big_integers: 'error', 'double' or 'string' for integers beyond 64 bits. allow_nan: NaN and Infinity
+    are numbers. lines: accepted as Ray's; the layout is found out anyhow. parse_options: pyarrow.json's;
+    explicit_schema and unexpected_field_behavior count. See docs/formats/json.md.
+    """
+    if arrow_open_stream_args is not None:
+        raise UnsupportedError("read_json: arrow_open_stream_args is not in this version")
+    if lines and layout is None:
+        layout = "lines"
+    if parse_options is not None:
+        if parse_options.explicit_schema is not None:
+            common.setdefault("schema", parse_options.explicit_schema)
+        if parse_options.unexpected_field_behavior in ("ignore", "error"):
+            unexpected = unexpected or parse_options.unexpected_field_behavior
+    options = {
+        "layout": layout,
+        "sample_bytes": sample_bytes,
+        "unexpected": unexpected,
+        "on_error": on_error,
+        "big_integers": big_integers,
+        "allow_nan": allow_nan,
+    }
+    return read_files("read_json", "json", paths, columns=columns, options=options, **common)
 def read_numpy(paths, *, allow_pickle=False, **common: Unpack[FileArguments]):
     """Arrays of .npy and .npz files; rows are slices along the first axis.
 
