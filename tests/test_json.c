@@ -132,7 +132,9 @@ static const sample samples[] = {
     { BYTES(" [ {\"a\":1} ,\n{\"a\":2}]\n"), "a:int64; 1|2|", { 0 } },
     { BYTES("[]"), "; ", { 0 } },
     { BYTES("[{}]"), "; |", { 0 } },
-    { BYTES("[{\"a\":1}]"), "!line 1, column 1: expected an object, which is a row, found an array", { "layout=lines" } },
+    { BYTES("[{\"a\":1}]"),
+      "!line 1, column 1: expected an object, which is a row, found an array",
+      { "layout=lines" } },
     { BYTES("{\"a\":1}"), "!line 1, column 1: expected '['", { "layout=array" } },
     /* types */
     { BYTES("{\"a\":null}\n{\"a\":true}\n{\"a\":false}"), "a:bool; null|true|false|", { 0 } },
@@ -150,13 +152,16 @@ static const sample samples[] = {
     { BYTES("{\"a\":-1}\n{\"a\":9223372036854775808}"),
       "!line 2, column 6: column 'a': an integer that fits uint64 only, and others are negative",
       { 0 } },
-    { BYTES("{\"a\":-1}\n{\"a\":9223372036854775808}"), "a:double; -1.0|9.223372036854776e+18|", { "big_integers=double" } },
+    { BYTES("{\"a\":-1}\n{\"a\":9223372036854775808}"),
+      "a:double; -1.0|9.223372036854776e+18|",
+      { "big_integers=double" } },
     { BYTES("{\"a\":-1}\n{\"a\":123456789012345678901234567890}"),
       "a:string; -1|123456789012345678901234567890|",
       { "big_integers=string" } },
     { BYTES("{\"a\":[[1],[],null,[2.5]]}"), "a:list<item: list<item: double>>; [[1.0], [], null, [2.5]]|", { 0 } },
     { BYTES("{\"a\":{\"b\":[{\"c\":1}]}}\n{\"a\":{\"b\":[{\"d\":\"x\"},null]}}\n{\"a\":null}\n{}"),
-      "a:struct<b: list<item: struct<c: int64, d: string>>>; {b: [{c: 1, d: null}]}|{b: [{c: null, d: \"x\"}, null]}|null|null|",
+      "a:struct<b: list<item: struct<c: int64, d: string>>>; {b: [{c: 1, d: null}]}|{b: [{c: null, d: \"x\"}, "
+      "null]}|null|null|",
       { 0 } },
     { BYTES("{\"b\":1,\"a\":2}\n{\"a\":3,\"b\":4}\n{\"c\":5}"),
       "b:int64 a:int64 c:int64; 1 2 null|4 3 null|null null 5|",
@@ -167,21 +172,32 @@ static const sample samples[] = {
     { BYTES("{\"a\":{\"b\":[1]}}\n{\"a\":{\"b\":[{}]}}"),
       "!line 2, column 12: column 'a.b[]': found an object, in line 1, column 12 it is a number",
       { 0 } },
-    { BYTES("{\"a\":1}\n{\"a\":\"x\"}"), "!line 2, column 6: column 'a': expected int64, found a string", { "sample_bytes=1" } },
-    { BYTES("{\"a\":1}\n{\"a\":1.0}"), "!line 2, column 6: column 'a': expected int64, found 1.0", { "sample_bytes=1" } },
+    { BYTES("{\"a\":1}\n{\"a\":\"x\"}"),
+      "!line 2, column 6: column 'a': expected int64, found a string",
+      { "sample_bytes=1" } },
+    { BYTES("{\"a\":1}\n{\"a\":1.0}"),
+      "!line 2, column 6: column 'a': expected int64, found 1.0",
+      { "sample_bytes=1" } },
     { BYTES("{\"a\":[[1]]}\n{\"a\":[[1, null, true]]}"),
       "!line 2, column 17: column 'a[][]': expected int64, found true",
       { "sample_bytes=1" } },
-    { BYTES("{\"a\":1}\n{\"b\":1,\"a\":2}"), "!line 2, column 2: key 'b' is none of the schema's", { "sample_bytes=1" } },
-    { BYTES("{\"a\":1}\n{\"b\":[{\"x\":[\"]\"]}],\"a\":2}"), "a:int64; 1|2|", { "sample_bytes=1", "unexpected=ignore" } },
-    { BYTES("{\"a\":1}\n{\"b\":[1}],\"a\":2}"), "!line 2, column 8: expected a value or its end, found '}'",
+    { BYTES("{\"a\":1}\n{\"b\":1,\"a\":2}"),
+      "!line 2, column 2: key 'b' is none of the schema's",
+      { "sample_bytes=1" } },
+    { BYTES("{\"a\":1}\n{\"b\":[{\"x\":[\"]\"]}],\"a\":2}"),
+      "a:int64; 1|2|",
+      { "sample_bytes=1", "unexpected=ignore" } },
+    { BYTES("{\"a\":1}\n{\"b\":[1}],\"a\":2}"),
+      "!line 2, column 8: expected a value or its end, found '}'",
       { "sample_bytes=1", "unexpected=ignore" } },
     /* strings */
     { BYTES("{\"a\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e4\\u20ac\\ud83d\\ude39\"}"),
       "a:string; \"\\/\\x08\\x0c\\n\\r\\tA\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\xb9|",
       { 0 } },
     { BYTES("{\"a\\u0062\\n\":1}\n{\"ab\\n\":2}\n{\"ab\\u000a\":3}"), "ab\n:int64; 1|2|3|", { 0 } },
-    { BYTES("{\"a\":\"a string of more than sixteen bytes\"}"), "a:string; a string of more than sixteen bytes|", { 0 } },
+    { BYTES("{\"a\":\"a string of more than sixteen bytes\"}"),
+      "a:string; a string of more than sixteen bytes|",
+      { 0 } },
     { BYTES("{\"a\":\"\\ud83d\"}"), "!line 1, column 7: column 'a': a wrong escape", { 0 } },
     { BYTES("{\"a\":\"\\ude39\\ud83d\"}"), "!column 7: column 'a': a wrong escape", { 0 } },
     { BYTES("{\"a\":\"\\x\"}"), "!column 7: column 'a': a wrong escape", { 0 } },
@@ -215,20 +231,25 @@ static const sample samples[] = {
     { BYTES("{\"a\":\n{\"b\":1}"), "!a.json: line", { 0 } },
     { BYTES("{\n\"a\":\"x"), "!a.json: line 2", { 0 } },
     { BYTES("{\"a\":1,\"a\":1}"), "!line 1, column 8: key 'a' stands twice in an object", { 0 } },
-    { BYTES("{\"a\":{\"b\":1,\"c\":2,\"b\":1}}"), "!line 1, column 19: column 'a': key 'b' stands twice in an object", { 0 } },
+    { BYTES("{\"a\":{\"b\":1,\"c\":2,\"b\":1}}"),
+      "!line 1, column 19: column 'a': key 'b' stands twice in an object",
+      { 0 } },
     { BYTES("7\n"), "!line 1, column 1: expected an object, which is a row, found a number", { 0 } },
     { BYTES("{\"a\\u0000b\":1}"), "!a key with a NUL in it", { 0 } },
     { BYTES("{\"a\":\"b\\u0000c\"}"), "a:string; b\\x00c|", { 0 } },
     { BYTES("{\"a\":1e999}"), "!line 1, column 6: column 'a': a number beyond the range of a double", { 0 } },
     { BYTES("{\"a\":1e-999}"), "a:double; 0.0|", { 0 } },
     { BYTES("{\"a\":NaN}"), "!line 1, column 6", { 0 } },
-    { BYTES("{\"a\":NaN}\n{\"a\":-Infinity}\n{\"a\":Infinity}\n{\"a\":1}"), "a:double; nan|-inf|inf|1.0|", { "allow_nan=true" } },
+    { BYTES("{\"a\":NaN}\n{\"a\":-Infinity}\n{\"a\":Infinity}\n{\"a\":1}"),
+      "a:double; nan|-inf|inf|1.0|",
+      { "allow_nan=true" } },
     { BYTES("{\"a\":0.1}\n{\"a\":123456789012345678}\n{\"a\":2.2250738585072011e-308}\n{\"a\":9007199254740993}"),
       "a:double; 0.1|1.2345678901234568e+17|2.225073858507201e-308|9007199254740992.0|",
       { 0 } },
     /* rows that are left out */
     { BYTES("{\"a\":1}\nxx\n{\"a\":2}\n{\"a\":\n{\"a\":3"), "a:int64; 1|2|", SKIP },
-    { BYTES("{\"a\":1}\n{\"a\":2,\"b\":[\"y\",{\"c\":1}]}\n{\"a\":3.5}\n"), "a:int64; 1|2|",
+    { BYTES("{\"a\":1}\n{\"a\":2,\"b\":[\"y\",{\"c\":1}]}\n{\"a\":3.5}\n"),
+      "a:int64; 1|2|",
       { "on_error=skip", "unexpected=ignore", "sample_bytes=1" } },
     { BYTES("{\"a\":1,\"b\":[1,2]}\n{\"a\":5,\"b\":[3,\"x\"]}\n{\"a\":2}\n{\"b\":[4],\"a\":\"x\"}\n{\"b\":[5]}"),
       "a:int64 b:list<item: int64>; 1 [1, 2]|2 null|null [5]|", SKIP },
@@ -294,20 +315,25 @@ static void test_borders(void **state)
 
             hr__json_fragment_bytes = i;
             hr__json_block_bytes = k == 0 ? 1 : k == 1 ? 7 : 64;
-            assert_ok(read_json("a.json", lines, sizeof lines - 1, &(reading){ .max_bytes = k ? 1 << 20 : 1 }, &got, &err), &err);
+            assert_ok(
+                read_json("a.json", lines, sizeof lines - 1, &(reading){ .max_bytes = k ? 1 << 20 : 1 }, &got, &err),
+                &err);
             assert_string_equal(got.data, want);
             hr__text_clear(&got);
         }
     }
     hr__json_fragment_bytes = fragment;
     for (int64_t i = 1; i < 100; i++) { /* an array */
-        static const char array[] = "[{\"a\": [1, 2.5]}, {\"a\" : [ ], \"b\": {\"c\": \"],[\"}}\n,{\"b\":{\"c\":\"\xe2\x82\xac\"}}]\n";
+        static const char array[] =
+            "[{\"a\": [1, 2.5]}, {\"a\" : [ ], \"b\": {\"c\": \"],[\"}}\n,{\"b\":{\"c\":\"\xe2\x82\xac\"}}]\n";
         hr_error err = HR_ERROR_INIT;
         hr_text got = { 0 };
 
         hr__json_block_bytes = i;
         assert_ok(read_json("a.json", array, sizeof array - 1, &(reading){ 0 }, &got, &err), &err);
-        assert_string_equal(got.data, "a:list<item: double> b:struct<c: string>; [1.0, 2.5] null|[] {c: \"],[\"}|null {c: \"\xe2\x82\xac\"}|");
+        assert_string_equal(
+            got.data,
+            "a:list<item: double> b:struct<c: string>; [1.0, 2.5] null|[] {c: \"],[\"}|null {c: \"\xe2\x82\xac\"}|");
         hr__text_clear(&got);
     }
     hr__json_block_bytes = block;
@@ -444,25 +470,31 @@ static void test_typed(void **state)
     check_typed(hr__type_simple(HR_T_FLOAT32), "{\"a\":0.5}\n{\"a\":7}", "0.5|7.0|");
     check_typed(hr__type_simple(HR_T_FLOAT16), "{\"a\":0.5}\n{\"a\":null}", "0.5|null|");
     check_typed(hr__type_simple(HR_T_LARGE_STRING), "{\"a\":\"x\"}\n{\"a\":null}", "x|null|");
-    check_typed(hr__type_simple(HR_T_BINARY), "{\"a\":\"AAH/\"}\n{\"a\":\"AQ==\"}\n{\"a\":\"\"}", "\\x00\\x01\\xff|\\x01||");
+    check_typed(hr__type_simple(HR_T_BINARY), "{\"a\":\"AAH/\"}\n{\"a\":\"AQ==\"}\n{\"a\":\"\"}",
+                "\\x00\\x01\\xff|\\x01||");
     check_typed(hr__type_simple(HR_T_BINARY), "{\"a\":\"AAH\"}", "!expected binary as base64, found 'AAH'");
     check_typed(fixed_type(2), "{\"a\":\"AQI=\"}\n{}\n{\"a\":\"AQM=\"}", "\\x01\\x02|null|\\x01\\x03|");
     check_typed(fixed_type(2), "{\"a\":\"AQ==\"}", "!as base64");
     check_typed(hr__type_simple(HR_T_DATE32), "{\"a\":\"1970-01-02\"}", "1970-01-02|");
-    check_typed(hr__type_simple(HR_T_DATE32), "{\"a\":\"1970-13-02\"}", "!expected date32[day] as YYYY-MM-DD, found '1970-13-02'");
-    check_typed(unit_type(HR_T_TIMESTAMP, HR_MILLI, NULL), "{\"a\":\"1970-01-01T00:00:01.5\"}", "1970-01-01 00:00:01.500|");
+    check_typed(hr__type_simple(HR_T_DATE32), "{\"a\":\"1970-13-02\"}",
+                "!expected date32[day] as YYYY-MM-DD, found '1970-13-02'");
+    check_typed(unit_type(HR_T_TIMESTAMP, HR_MILLI, NULL), "{\"a\":\"1970-01-01T00:00:01.5\"}",
+                "1970-01-01 00:00:01.500|");
     check_typed(unit_type(HR_T_TIMESTAMP, HR_MILLI, NULL), "{\"a\":5}", "!expected timestamp[ms], found 5");
     check_typed(unit_type(HR_T_TIME32, HR_SECOND, NULL), "{\"a\":\"00:01:02\"}", "00:01:02|");
     check_typed(unit_type(HR_T_DURATION, HR_MICRO, NULL), "{\"a\":-7}", "-7us|");
-    check_typed(decimal_type(HR_T_DECIMAL128, 6, 2), "{\"a\":1.5}\n{\"a\":\"-1234.56\"}\n{\"a\":1e3}\n{\"a\":0.0}\n{\"a\":5.10000}",
+    check_typed(decimal_type(HR_T_DECIMAL128, 6, 2),
+                "{\"a\":1.5}\n{\"a\":\"-1234.56\"}\n{\"a\":1e3}\n{\"a\":0.0}\n{\"a\":5.10000}",
                 "1.50|-1234.56|1000.00|0.00|5.10|");
     check_typed(decimal_type(HR_T_DECIMAL128, 6, 2), "{\"a\":1.555}", "!found 1.555");
     check_typed(decimal_type(HR_T_DECIMAL128, 6, 2), "{\"a\":12345.5}", "!found 12345.5");
     check_typed(decimal_type(HR_T_DECIMAL128, 6, 2), "{\"a\":1e99999}", "!found 1e99999");
     check_typed(list_type(HR_T_LARGE_LIST, small, 0), "{\"a\":[1,2]}\n{\"a\":[]}\n{\"a\":null}", "[1, 2]|[]|null|");
-    check_typed(list_type(HR_T_FIXED_LIST, small, 2), "{\"a\":[1,2]}\n{\"a\":null}\n{\"a\":[3,null]}", "[1, 2]|null|[3, null]|");
+    check_typed(list_type(HR_T_FIXED_LIST, small, 2), "{\"a\":[1,2]}\n{\"a\":null}\n{\"a\":[3,null]}",
+                "[1, 2]|null|[3, null]|");
     check_typed(list_type(HR_T_FIXED_LIST, small, 2), "{\"a\":[1,2,3]}", "!expected an array of 2 values, found 3");
-    check_typed(map_type(HR_T_STRING), "{\"a\":{\"x\":1,\"y\\n\":null}}\n{\"a\":[{\"key\":\"k\",\"value\":2}]}\n{\"a\":{}}\n{\"a\":null}",
+    check_typed(map_type(HR_T_STRING),
+                "{\"a\":{\"x\":1,\"y\\n\":null}}\n{\"a\":[{\"key\":\"k\",\"value\":2}]}\n{\"a\":{}}\n{\"a\":null}",
                 "{\"x\": 1, \"y\\n\": null}|{\"k\": 2}|{}|null|");
     check_typed(map_type(HR_T_INT64), "{\"a\":{\"x\":1}}", "!but only an array of key and value");
     check_typed(tensor_type(), "{\"a\":[[1,2],[3,4]]}\n{\"a\":[5,6,7,8]}", "[[1, 2], [3, 4]]|[[5, 6], [7, 8]]|");
@@ -471,7 +503,8 @@ static void test_typed(void **state)
 
 static void test_columns(void **state)
 {
-    static const char data[] = "{\"a\":1,\"b\":{\"x\":[1,{\"y\":\"}\"}]},\"c\":\"q\"}\n{\"b\":nonsense,\"c\":\"r\"}\n{\"a\":2}";
+    static const char data[] =
+        "{\"a\":1,\"b\":{\"x\":[1,{\"y\":\"}\"}]},\"c\":\"q\"}\n{\"b\":nonsense,\"c\":\"r\"}\n{\"a\":2}";
     static const char *const names[] = { "c", "a" };
     hr_projection some = { 2, names }, none = { 0, names };
     hr_type *types[3] = { hr__type_simple(HR_T_INT64), hr__type_simple(HR_T_STRING), hr__type_simple(HR_T_STRING) };
@@ -485,14 +518,17 @@ static void test_columns(void **state)
     for (int i = 0; i < 3; i++)
         assert_ok(hr__field_init(&fields[i], all[i], types[i], true, &err), &err);
     assert_ok(hr__schema_new(fields, 3, &s, &err), &err);
-    assert_ok(read_json("a.json", data, sizeof data - 1, &(reading){ .schema = s, .columns = &some }, &got, &err), &err);
+    assert_ok(read_json("a.json", data, sizeof data - 1, &(reading){ .schema = s, .columns = &some }, &got, &err),
+              &err);
     assert_string_equal(got.data, "c:string a:int64; q 1|r null|null 2|");
     hr__text_clear(&got);
-    assert_ok(read_json("a.json", data, sizeof data - 1, &(reading){ .schema = s, .columns = &none }, &got, &err), &err);
+    assert_ok(read_json("a.json", data, sizeof data - 1, &(reading){ .schema = s, .columns = &none }, &got, &err),
+              &err);
     assert_string_equal(got.data, "; |||");
     hr__text_clear(&got);
     some.names = (const char *const[]){ "c", "z" };
-    assert_int_not_equal(read_json("a.json", data, sizeof data - 1, &(reading){ .schema = s, .columns = &some }, NULL, &err), HR_OK);
+    assert_int_not_equal(
+        read_json("a.json", data, sizeof data - 1, &(reading){ .schema = s, .columns = &some }, NULL, &err), HR_OK);
     assert_contains(err.text, "a.json");
     assert_contains(err.text, "'z'");
     hr_error_clear(&err);

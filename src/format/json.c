@@ -16,7 +16,8 @@ static const hr_option json_option_table[] = {
       .kind = HR_OPT_CHOICE,
       .at = offsetof(hr_json_options, layout),
       .text = "auto lines array sequence",
-      .doc = "a row a line, one array of rows, or rows one after another over several lines; auto: by the file's head" },
+      .doc =
+          "a row a line, one array of rows, or rows one after another over several lines; auto: by the file's head" },
     { .name = "sample_bytes",
       .kind = HR_OPT_BYTES,
       .at = offsetof(hr_json_options, sample_bytes),
@@ -199,7 +200,8 @@ static hr_status json_fragment(hr_scan_file *base, int fragment, hr_fragment *ou
 
     (void)err;
     *out = (hr_fragment){ .n_rows = -1 };
-    out->stored_bytes = is_cut(f) ? HR_MIN(n - (int64_t)fragment * hr__json_fragment_bytes, hr__json_fragment_bytes) : n;
+    out->stored_bytes =
+        is_cut(f) ? HR_MIN(n - (int64_t)fragment * hr__json_fragment_bytes, hr__json_fragment_bytes) : n;
     out->memory_bytes = out->stored_bytes * (f->head.codec ? 5 : 1);
     return HR_OK;
 }

@@ -11,10 +11,10 @@
 
 #include "format/format.h"
 
-enum { HR_JSON_AUTO, HR_JSON_LINES, HR_JSON_ARRAY, HR_JSON_SEQUENCE };                /* option layout */
-enum { HR_JSON_UNEXPECTED_ERROR, HR_JSON_UNEXPECTED_IGNORE };                         /* option unexpected */
-enum { HR_JSON_BIG_ERROR, HR_JSON_BIG_DOUBLE, HR_JSON_BIG_STRING };                   /* option big_integers */
-enum { HR_JSON_BAD_ERROR, HR_JSON_BAD_SKIP };                                         /* option on_error */
+enum { HR_JSON_AUTO, HR_JSON_LINES, HR_JSON_ARRAY, HR_JSON_SEQUENCE }; /* option layout */
+enum { HR_JSON_UNEXPECTED_ERROR, HR_JSON_UNEXPECTED_IGNORE };          /* option unexpected */
+enum { HR_JSON_BIG_ERROR, HR_JSON_BIG_DOUBLE, HR_JSON_BIG_STRING };    /* option big_integers */
+enum { HR_JSON_BAD_ERROR, HR_JSON_BAD_SKIP };                          /* option on_error */
 
 typedef struct hr_json_options {
     int layout, unexpected, big_integers, on_error;
@@ -56,11 +56,11 @@ typedef struct hr_json_rows {
     const hr_json_file *file;
     hr_mem mem; /* scratch */
     hr_stream *stream;
-    int64_t at, end;        /* next byte to be read; lines that begin at `end` or later are not ours */
-    bool ended, last;       /* the file has; the block is the last of ours */
-    bool in_line;           /* the block begins in the midst of a line that is not ours */
-    hr_buffer *buffer;      /* the block: n bytes, of which [0, n_usable) are whole rows */
-    int64_t base;           /* where the block stands in the file */
+    int64_t at, end;   /* next byte to be read; lines that begin at `end` or later are not ours */
+    bool ended, last;  /* the file has; the block is the last of ours */
+    bool in_line;      /* the block begins in the midst of a line that is not ours */
+    hr_buffer *buffer; /* the block: n bytes, of which [0, n_usable) are whole rows */
+    int64_t base;      /* where the block stands in the file */
     int64_t n, n_usable;
     hr_json_tokens tokens;
     int64_t token, token_end; /* the next one; where the row that was given last ends (not LINES) */
@@ -134,8 +134,8 @@ hr_status hr__json_columns_add(hr_json_columns *c, hr_json_rows *r, bool *of_row
 hr_status hr__json_columns_error(const hr_json_columns *c, const hr_json_rows *r, hr_error *err);
 int64_t hr__json_columns_rows(const hr_json_columns *c);
 int64_t hr__json_columns_bytes(const hr_json_columns *c);
-int64_t hr__json_columns_row_bytes(const hr_json_columns *c);               /* what any row takes at least */
-void hr__json_columns_drop(hr_json_columns *c); /* all rows */
+int64_t hr__json_columns_row_bytes(const hr_json_columns *c); /* what any row takes at least */
+void hr__json_columns_drop(hr_json_columns *c);               /* all rows */
 hr_status hr__json_columns_reserve(hr_json_columns *c, double factor, hr_error *err) HR_MUST_USE;
 /* What was built; one array for each of `given`. The columns are empty again. On failure arrays are NULL. */
 hr_status hr__json_columns_finish(hr_json_columns *c, hr_array **out, hr_error *err) HR_MUST_USE;

@@ -73,7 +73,7 @@ struct hr_json_columns {
     hr_mem mem;
     hr_schema *all, *given;
     hr_json_options options;
-    column root;     /* its children are `given` */
+    column root; /* its children are `given` */
     int64_t row_bytes;
     hr_buffer *scratch; /* of keys with escapes */
     /* the row being added */
@@ -88,15 +88,9 @@ struct hr_json_columns {
 };
 typedef struct hr_json_columns parser;
 
-static const uint64_t head_masks[9] = { 0,
-                                        0xFF,
-                                        0xFFFF,
-                                        0xFFFFFF,
-                                        0xFFFFFFFF,
-                                        0xFFFFFFFFFF,
-                                        0xFFFFFFFFFFFF,
-                                        0xFFFFFFFFFFFFFF,
-                                        0xFFFFFFFFFFFFFFFF };
+static const uint64_t head_masks[9] = {
+    0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF
+};
 
 /* -------------------------------------------------------------------------------------------------------------- errors */
 
@@ -281,8 +275,7 @@ static hr_status init_column(const hr_mem *mem, column *c, const hr_type *type, 
     c->width = (uint8_t)(hr__type_offset_bytes(type) ? hr__type_offset_bytes(type)
                          : c->kind == K_FIXED_BINARY ? 0
                                                      : hr__type_bytes(type));
-    c->has_values =
-        c->kind != K_NULL && c->kind != K_STRUCT && c->kind != K_FIXED_LIST && c->kind != K_FIXED_BINARY;
+    c->has_values = c->kind != K_NULL && c->kind != K_STRUCT && c->kind != K_FIXED_LIST && c->kind != K_FIXED_BINARY;
     if (type->n_children == 0)
         return HR_OK;
     c->children = hr__zalloc(mem->account, (size_t)type->n_children * sizeof *c->children);
@@ -368,8 +361,9 @@ static int64_t value_bytes(const column *c, int64_t n)
         return n * c->type->width;
     if (c->kind == K_BOOL)
         return hr__bits_bytes(n);
-    return c->has_values ? (n + (c->kind == K_STRING || c->kind == K_BINARY || c->kind == K_LIST || c->kind == K_MAP)) * c->width
-                         : 0;
+    return c->has_values
+               ? (n + (c->kind == K_STRING || c->kind == K_BINARY || c->kind == K_LIST || c->kind == K_MAP)) * c->width
+               : 0;
 }
 
 static int64_t column_bytes(const column *c)
@@ -1035,8 +1029,8 @@ static hr_status unknown_key(parser *p, const column *c, const uint8_t *text, in
 /* One key and its value. *last: the key before, -1 for the first; *n_seen counts columns. */
 static inline hr_status member(parser *p, column *c, int32_t *last, int *n_seen, hr_error *err)
 {
-    int64_t at = p->at[p->token], n;
-    const uint8_t *text;
+    int64_t at = p->at[p->token], n = 0;
+    const uint8_t *text = NULL;
     uint64_t head;
     int32_t i;
     key *k;
@@ -1253,8 +1247,11 @@ static hr_status finish_column(const hr_mem *mem, column *c, hr_array **out, hr_
     buffers[0] = c->validity;
     buffers[1] = c->values;
     buffers[2] = has_bytes ? c->bytes : NULL;
-    st = hr__array_new((hr_type *)c->type, c->n, c->validity ? -1 : c->kind == K_NULL ? c->n : 0, buffers, children,
-                       c->n_children, out, err);
+    st = hr__array_new((hr_type *)c->type, c->n,
+                       c->validity         ? -1
+                       : c->kind == K_NULL ? c->n
+                                           : 0,
+                       buffers, children, c->n_children, out, err);
     hr__free(children);
     if (!has_bytes) /* of fixed binary: where base64 was decoded */
         hr__buffer_unref(c->bytes);

@@ -95,9 +95,9 @@ static uint64_t prefix_xor(uint64_t x)
 enum { BACKSLASH = 1, QUOTE = 2, OPERATOR = 4, BLANK = 8, NEWLINE = 16 };
 
 static const uint8_t classes[256] = {
-    ['\t'] = BLANK,    ['\n'] = BLANK | NEWLINE, ['\r'] = BLANK,   [' '] = BLANK,    ['\\'] = BACKSLASH,
-    ['"'] = QUOTE,     ['{'] = OPERATOR,         ['}'] = OPERATOR, ['['] = OPERATOR, [']'] = OPERATOR,
-    [','] = OPERATOR,  [':'] = OPERATOR,         [0x0C] = OPERATOR, [0x1A] = OPERATOR, /* as the look-ups have it */
+    ['\t'] = BLANK,   ['\n'] = BLANK | NEWLINE, ['\r'] = BLANK,    [' '] = BLANK,     ['\\'] = BACKSLASH,
+    ['"'] = QUOTE,    ['{'] = OPERATOR,         ['}'] = OPERATOR,  ['['] = OPERATOR,  [']'] = OPERATOR,
+    [','] = OPERATOR, [':'] = OPERATOR,         [0x0C] = OPERATOR, [0x1A] = OPERATOR, /* as the look-ups have it */
 };
 
 static masks classify(const uint8_t *p)
@@ -163,9 +163,8 @@ AVX2 static uint32_t *index_avx2(const uint8_t *p, int64_t begin, int64_t end, u
         masks m = {
             .backslash = equal(a, b, '\\'),
             .newline = equal(a, b, '\n') & newlines,
-            .operators =
-                both(_mm256_cmpeq_epi8(_mm256_shuffle_epi8(operators, a), _mm256_or_si256(a, lower)),
-                     _mm256_cmpeq_epi8(_mm256_shuffle_epi8(operators, b), _mm256_or_si256(b, lower))),
+            .operators = both(_mm256_cmpeq_epi8(_mm256_shuffle_epi8(operators, a), _mm256_or_si256(a, lower)),
+                              _mm256_cmpeq_epi8(_mm256_shuffle_epi8(operators, b), _mm256_or_si256(b, lower))),
             .blank = both(_mm256_cmpeq_epi8(_mm256_shuffle_epi8(blanks, a), a),
                           _mm256_cmpeq_epi8(_mm256_shuffle_epi8(blanks, b), b)),
             .control = both(_mm256_cmpeq_epi8(_mm256_max_epu8(a, last), last),
@@ -195,8 +194,7 @@ static inline uint64_t neon_mask(uint8x16_t a, uint8x16_t b, uint8x16_t c, uint8
     return vgetq_lane_u64(vreinterpretq_u64_u8(vpaddq_u8(all, all)), 0);
 }
 
-#define EACH(expr_of)                                                                                                  \
-    neon_mask(expr_of(v[0]), expr_of(v[1]), expr_of(v[2]), expr_of(v[3]))
+#define EACH(expr_of) neon_mask(expr_of(v[0]), expr_of(v[1]), expr_of(v[2]), expr_of(v[3]))
 #define IS_BACKSLASH(x) vceqq_u8(x, vdupq_n_u8('\\'))
 #define IS_QUOTE(x) vceqq_u8(x, vdupq_n_u8('"'))
 #define IS_NEWLINE(x) vceqq_u8(x, vdupq_n_u8('\n'))
@@ -213,9 +211,12 @@ static uint32_t *index_neon(const uint8_t *p, int64_t begin, int64_t end, uint64
 
     for (int64_t at = begin; at < end; at += 64, p += 64) {
         uint8x16_t v[4] = { vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48) };
-        masks m = { .backslash = EACH(IS_BACKSLASH), .newline = EACH(IS_NEWLINE) & newlines,
-                    .operators = EACH(IS_OPERATOR),  .blank = EACH(IS_BLANK),
-                    .control = EACH(IS_CONTROL),     .high = EACH(IS_HIGH) };
+        masks m = { .backslash = EACH(IS_BACKSLASH),
+                    .newline = EACH(IS_NEWLINE) & newlines,
+                    .operators = EACH(IS_OPERATOR),
+                    .blank = EACH(IS_BLANK),
+                    .control = EACH(IS_CONTROL),
+                    .high = EACH(IS_HIGH) };
         uint64_t quote = EACH(IS_QUOTE) & ~escaped_bytes(m.backslash, c);
 
         out = add_places(step_places(&m, quote, prefix_xor(quote), at, c), (uint32_t)at, out);

@@ -200,9 +200,10 @@ static hr_status conflict(guesser *p, const guess *g, int fact, int64_t at, hr_e
         other++;
     if (err)
         line = hr__json_line(p->rows->file, g->at[other], &column);
-    snprintf(what, sizeof what,
-             "found %s, in line %lld, column %lld it is %s; schema= says what to expect, on_error=\"skip\" leaves out rows",
-             fact_names[fact], (long long)line, (long long)column, fact_names[other]);
+    snprintf(
+        what, sizeof what,
+        "found %s, in line %lld, column %lld it is %s; schema= says what to expect, on_error=\"skip\" leaves out rows",
+        fact_names[fact], (long long)line, (long long)column, fact_names[other]);
     return refuse(p, g, at, HR_TYPE, what, err);
 }
 
@@ -232,8 +233,8 @@ static hr_status guess_number(guesser *p, guess *g, hr_error *err)
 
     hr__json_number(text, &n);
     if (n.kind == HR_JSON_NO_NUMBER) {
-        if (p->options->allow_nan && (memcmp(text, "NaN", 3) == 0 || memcmp(text, "Infinity", 8) == 0 ||
-                                      memcmp(text, "-Infinity", 9) == 0))
+        if (p->options->allow_nan &&
+            (memcmp(text, "NaN", 3) == 0 || memcmp(text, "Infinity", 8) == 0 || memcmp(text, "-Infinity", 9) == 0))
             n.kind = HR_JSON_REAL;
         else
             return bad(p, p->token, "a value", err);
@@ -299,13 +300,14 @@ static hr_status guess_member(guesser *p, guess *g, int depth, hr_error *err)
 {
     int64_t token = p->token, n = 0;
     guess *field = NULL;
-    const char *name;
+    const char *name = NULL;
     char what[120];
 
     HR_TRY(guess_key(p, &name, &n, err));
     if (g && !(field = find_field(g, name, n))) {
         if (p->n_fields == MAX_FIELDS) {
-            snprintf(what, sizeof what, "more than %d different keys; schema= names those that are columns", MAX_FIELDS);
+            snprintf(what, sizeof what, "more than %d different keys; schema= names those that are columns",
+                     MAX_FIELDS);
             HR_TRY(refuse(p, g, p->at[token], HR_UNSUPPORTED, what, err));
         }
         if (!(field = add_field(p, g, name, n)))
@@ -391,7 +393,8 @@ static hr_status big_integer(guesser *p, const guess *g, hr_error *err)
                       "%s: line %lld, column %lld: column '%s': an integer that %s; big_integers=\"double\" rounds it, "
                       "big_integers=\"string\" keeps its digits",
                       p->rows->file->source->name, (long long)line, (long long)column, path.data ? path.data : "",
-                      g->facts & 1u << F_BIG ? "fits neither int64 nor uint64" : "fits uint64 only, and others are negative");
+                      g->facts & 1u << F_BIG ? "fits neither int64 nor uint64"
+                                             : "fits uint64 only, and others are negative");
     hr__text_clear(&path);
     return st;
 }

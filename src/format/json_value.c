@@ -129,9 +129,17 @@ const char *hr__json_what(const uint8_t *p)
     static const struct {
         char first;
         const char *what;
-    } words[] = { { '"', "a string" }, { '{', "an object" }, { '[', "an array" }, { 't', "true" },
-                  { 'f', "false" },    { 'n', "null" },      { '}', "'}'" },      { ']', "']'" },
-                  { ',', "','" },      { ':', "':'" },       { '\n', "the end of the line" } };
+    } words[] = { { '"', "a string" },
+                  { '{', "an object" },
+                  { '[', "an array" },
+                  { 't', "true" },
+                  { 'f', "false" },
+                  { 'n', "null" },
+                  { '}', "'}'" },
+                  { ']', "']'" },
+                  { ',', "','" },
+                  { ':', "':'" },
+                  { '\n', "the end of the line" } };
 
     for (int i = 0; i < HR_LEN(words); i++)
         if (words[i].first == (char)*p)

@@ -83,7 +83,8 @@ static inline __attribute__((always_inline)) void hr__json_scan_number(const uin
         out->kind = HR_JSON_REAL;
     else if (out->n_digits <= 18 || (out->n_digits == 19 && u <= (uint64_t)INT64_MAX + out->negative))
         out->kind = HR_JSON_INT;
-    else if (!out->negative && (out->n_digits == 19 || (out->n_digits == 20 && *first == '1' && u >= 10000000000000000000u)))
+    else if (!out->negative &&
+             (out->n_digits == 19 || (out->n_digits == 20 && *first == '1' && u >= 10000000000000000000u)))
         out->kind = HR_JSON_UINT;
     else
         out->kind = HR_JSON_BIG;

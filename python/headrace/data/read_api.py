@@ -121,6 +121,8 @@ def read_json(
         "allow_nan": allow_nan,
     }
     return read_files("read_json", "json", paths, columns=columns, options=options, **common)
+
+
 def read_numpy(paths, *, allow_pickle=False, **common: Unpack[FileArguments]):
     """Arrays of .npy and .npz files; rows are slices along the first axis.
 
