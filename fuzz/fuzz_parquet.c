@@ -1,4 +1,5 @@
-/* fuzz_parquet.c - any bytes as a Parquet file. Also the parsers alone, which a damaged footer would hide. */
+/* fuzz_parquet.c - any bytes as a Parquet file: all of it, its description, and what filters leave of it. Also the parsers
+ * alone, which a damaged footer would hide. */
 #include "format/parquet.h"
 #include "scan_all.h"
 
@@ -20,9 +21,85 @@ static void parse_parts(const uint8_t *data, size_t size)
     hr_error_clear(&err);
 }
 
+static void parse_page_stats(const uint8_t *data, size_t size)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_mem mem = { NULL, NULL };
+    hr_buffer *bytes = NULL;
+    pq_page_stats stats;
+
+    if (!hr__buffer_copy(&mem, data, (int64_t)size, &bytes, &err) &&
+        !pq__page_stats_parse(bytes, size % 5, NULL, &stats, &err))
+        pq__page_stats_clear(&stats);
+    hr_error_clear(&err);
+}
+
+/* What a comparison with a number leaves of a file: no more rows than there are, and no fault. */
+static void read_filtered(hr_source *source, const char *column, const char *function, int64_t value)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_expr *args[2] = { NULL, NULL }, *e = NULL;
+    hr_skipped skipped = { 0 };
+    hr_open how = { .skipped = &skipped };
+    hr_scan_file *f = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr_expr_column(column, &args[0], &err));
+    HR_GO(hr_expr_int(value, &args[1], &err));
+    HR_GO(hr_expr_call(function, args, 2, NULL, 0, &e, &err));
+    how.filter = e;
+    HR_GO(hr__format_parquet.open(source, &how, &f, &err));
+    for (int i = 0; i < f->n_fragments && i < 20; i++) {
+        hr_mem mem = { NULL, NULL };
+        hr_reader *r = NULL;
+        hr_table *t = NULL;
+        int64_t rows = 0;
+
+        st = f->cls->read(f, i, 0, -1, &mem, &r, &err);
+        while (!st && !(st = hr__reader_next(r, 1 << 16, &t, &err)) && t && rows < 100000) {
+            rows += t->n_rows;
+            hr_table_unref(t);
+            t = NULL;
+        }
+        hr_table_unref(t);
+        hr__reader_close(r);
+    }
+done:
+    hr__scan_file_unref(f);
+    hr_expr_unref(e);
+    hr_expr_unref(args[0]);
+    hr_expr_unref(args[1]);
+    hr_error_clear(&err);
+}
+
+static void filter_and_describe(const uint8_t *data, size_t size)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_source *source = NULL;
+    hr_scan_file *f = NULL;
+    hr_text text = { 0 };
+    hr_status st = HR_OK;
+
+    HR_GO(hr__source_new_memory("input.parquet", data, (int64_t)size, NULL, &source, &err));
+    HR_GO(hr__format_parquet.open(source, &(hr_open){ 0 }, &f, &err));
+    for (int i = -1; i < f->n_fragments && i < 20 && text.n < 1 << 20; i++)
+        HR_GO(f->cls->describe(f, i, &text, &err));
+    for (int i = 0; i < f->schema->n && i < 4; i++) {
+        read_filtered(source, f->schema->fields[i].name, "equal", (int64_t)(size % 300));
+        read_filtered(source, f->schema->fields[i].name, "less", (int64_t)(size % 100));
+    }
+done:
+    hr__text_clear(&text);
+    hr__scan_file_unref(f);
+    hr__source_unref(source);
+    hr_error_clear(&err);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     parse_parts(data, size);
+    parse_page_stats(data, size);
+    filter_and_describe(data, size);
     scan_all(&hr__format_parquet, NULL, "input.parquet", data, size);
     return 0;
 }
