@@ -254,6 +254,8 @@ static PyObject *column_kind(PyObject *op, void *none)
     };
 
     (void)none;
+    if (hr__type_is_ragged(((column_object *)op)->array->type))
+        return PyUnicode_FromString("ragged");
     return PyUnicode_FromString(kinds[((column_object *)op)->array->type->id]);
 }
 
@@ -394,6 +396,26 @@ done:
     return made;
 }
 
+/* Child i of a struct, as many rows as the column. */
+static PyObject *column_part(PyObject *op, PyObject *arg)
+{
+    const hr_array *a = ((column_object *)op)->array;
+    pyhr_state *s = pyhr_state_of(op);
+    hr_error err = HR_ERROR_INIT;
+    hr_array *part = NULL;
+    long i = PyLong_AsLong(arg);
+    hr_status st;
+
+    if (i == -1 && PyErr_Occurred())
+        return NULL;
+    if (a->type->id != HR_T_STRUCT || i < 0 || i >= a->n_children) {
+        PyErr_SetString(PyExc_IndexError, "no such part of a struct");
+        return NULL;
+    }
+    st = hr__array_slice(a->children[i], a->offset, a->length, &part, &err);
+    return st ? pyhr_raise(s, st, &err) : pyhr_column(s, part, ((column_object *)op)->name, false, false);
+}
+
 /* The objects of to_pylist(), written into a one-dimensional object array (numpy's). */
 static PyObject *column_fill(PyObject *op, PyObject *into)
 {
@@ -449,6 +471,7 @@ static PyMethodDef column_methods[] = {
     { "raw", column_raw, METH_NOARGS, "The column with whatever lies under its nulls as values." },
     { "valid", column_valid, METH_NOARGS, "Boolean column, True where not null; None if nothing is null." },
     { "lists", column_lists, METH_NOARGS, "(starts, lengths, values) of a list column." },
+    { "part", column_part, METH_O, "Child number i of a struct, as a column." },
     { "__arrow_c_array__", (PyCFunction)(void (*)(void))column_arrow, METH_VARARGS | METH_KEYWORDS,
       "Arrow's PyCapsules." },
     { NULL, NULL, 0, NULL },
@@ -458,7 +481,7 @@ static PyGetSetDef column_getset[] = {
     { "name", column_name, NULL, "Name, or None.", NULL },
     { "type", column_type, NULL, "Type, as Arrow prints it.", NULL },
     { "kind", column_kind, NULL,
-      "bool, int, float, string, binary, time, clock, decimal, list, tensor, struct, map, null.", NULL },
+      "bool, int, float, string, binary, time, clock, decimal, list, tensor, ragged, struct, map, null.", NULL },
     { "dense", column_dense, NULL, "True if the buffer protocol works: shape (rows, *shape of a row).", NULL },
     { "time", column_time, NULL, "numpy's type of the values if they are dates or times ('M8[us]'), else None.", NULL },
     { "shape", column_shape, NULL, "Shape of a tensor row, else None.", NULL },

@@ -413,12 +413,41 @@ static int64_t common_length(const hr_array *a, int64_t begin, int64_t n)
     return length;
 }
 
+/* Rows of a ragged tensor that all have one shape, whose values are one behind the other. */
+static bool ragged_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values,
+                         int64_t *begin)
+{
+    const hr_array *data = a->children[0], *sizes = a->children[1], *of = sizes->children[0];
+    int64_t n = a->type->n_dims, first = sizes->offset + a->offset, length = 1;
+    const int32_t *s = (const int32_t *)(const void *)hr__array_values(of) + first * n;
+
+    if (range_has_nulls(a, 0, a->length) || range_has_nulls(data, a->offset, a->length) ||
+        range_has_nulls(sizes, a->offset, a->length) || range_has_nulls(of, first * n, a->length * n))
+        return false;
+    for (int64_t i = n; i < n * a->length; i++)
+        if (s[i] != s[i - n])
+            return false;
+    for (int d = 0; d < n; d++) {
+        shape[d] = a->length ? s[d] : 0;
+        if (shape[d] < 0 || __builtin_mul_overflow(length, shape[d], &length))
+            return false;
+    }
+    if (a->length && common_length(data, a->offset, a->length) != length)
+        return false;
+    *n_dims = (int)n;
+    *begin = a->length ? offset_at(data, 4, a->offset) : 0;
+    *values = data->children[0];
+    return !range_has_nulls(*values, *begin, length * a->length);
+}
+
 bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values,
                      int64_t *begin)
 {
     int64_t first = 0, n = a->length;
 
     *n_dims = 0;
+    if (hr__type_is_ragged(a->type))
+        return ragged_dense(a, n_dims, shape, values, begin);
     for (;;) {
         hr_type_id id = a->type->id;
         int64_t length;

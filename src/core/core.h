@@ -218,8 +218,8 @@ void hr__bits_fill(uint8_t *to, int64_t to_bit, int64_t n, bool value);
     X(HR_T_LIST, "list", "+l", 0)                                                                                      \
     X(HR_T_LARGE_LIST, "large_list", "+L", 0)                                                                          \
     X(HR_T_FIXED_LIST, "fixed_size_list", NULL, 0) /* width = values a list */                                         \
-    X(HR_T_STRUCT, "struct", "+s", 0)                                                                                  \
-    X(HR_T_MAP, "map", "+m", 0)       /* child: struct<key, value> */                                                  \
+    X(HR_T_STRUCT, "struct", "+s", 0)              /* n_dims > 0: arrow.variable_shape_tensor, see hr__type_ragged */  \
+    X(HR_T_MAP, "map", "+m", 0)                    /* child: struct<key, value> */                                     \
     X(HR_T_TENSOR, "tensor", NULL, 0) /* arrow.fixed_shape_tensor: layout of a FIXED_LIST of prod(shape) values */
 
 typedef enum hr_type_id {
@@ -252,7 +252,7 @@ struct hr_type {
     int32_t width; /* FIXED_BINARY bytes, FIXED_LIST and TENSOR values a row */
     int32_t precision, scale;
     char *zone;     /* TIMESTAMP; NULL: none */
-    int32_t n_dims; /* TENSOR: without the row dimension */
+    int32_t n_dims; /* TENSOR: without the row dimension; STRUCT: of a ragged tensor, 0: a plain struct */
     int64_t shape[HR_MAX_DIMS];
     int32_t n_children;
     hr_field *children; /* list, fixed list, tensor: one, the values; map: one, the entries struct */
@@ -268,6 +268,10 @@ hr_status hr__type_decimal(hr_type_id id, int32_t precision, int32_t scale, hr_t
 hr_status hr__type_list(hr_type_id id, const hr_field *child, int32_t width, hr_type **out, hr_error *err) HR_MUST_USE;
 hr_status hr__type_struct(const hr_field *fields, int n, hr_type **out, hr_error *err) HR_MUST_USE;
 hr_status hr__type_tensor(hr_type *value, const int64_t *shape, int n_dims, hr_type **out, hr_error *err) HR_MUST_USE;
+/* Tensors whose shape differs from row to row: struct<data: list<value>, shape: fixed_size_list<int32>[n_dims]>. All that
+ * knows structs knows them. Outside they are `arrow.variable_shape_tensor`. */
+hr_status hr__type_ragged(hr_type *value, int n_dims, hr_type **out, hr_error *err) HR_MUST_USE;
+static inline bool hr__type_is_ragged(const hr_type *t) { return t->id == HR_T_STRUCT && t->n_dims > 0; }
 hr_type *hr__type_ref(hr_type *t);
 void hr__type_unref(hr_type *t);
 bool hr__type_equal(const hr_type *a, const hr_type *b); /* names of list items and of map entries are ignored */
@@ -322,8 +326,9 @@ bool hr__metadata_next(const uint8_t *metadata, int64_t n_bytes, int64_t *at, co
 /* Sets `key` in *metadata (replaced: hr__alloc'ed or NULL); value NULL takes it out. Only while nothing else uses it. */
 hr_status hr__metadata_set(uint8_t **metadata, int64_t *n_bytes, const char *key, const void *value, int64_t n_value,
                            hr_error *err) HR_MUST_USE;
-/* Outside, a tensor is a fixed list with the metadata of `arrow.fixed_shape_tensor`. A field just read: if so marked (and
- * without permutation and names of dimensions) its type becomes HR_T_TENSOR and the two keys go; else it stays as it is. */
+/* Outside, a tensor is a fixed list with the metadata of `arrow.fixed_shape_tensor`, a ragged one a struct with that of
+ * `arrow.variable_shape_tensor`. A field just read: if so marked (and without permutation, names of dimensions, or a shape
+ * that is partly uniform) its type becomes that tensor's and the two keys go; else it stays as it is. */
 hr_status hr__field_from_storage(hr_field *f, hr_error *err) HR_MUST_USE;
 /* The metadata to write for f: its own and, for a tensor, the extension's. *out is new (hr__free), NULL if none. */
 hr_status hr__field_storage_metadata(const hr_field *f, uint8_t **out, int64_t *n_bytes, hr_error *err) HR_MUST_USE;
@@ -396,7 +401,7 @@ void hr__array_print_value(const hr_array *a, int64_t row, hr_text *out);
 void hr__array_print_some(const hr_array *a, int64_t row, int64_t max_bytes, hr_text *out);
 /* Lists (nested too) whose rows are all valid and all of one length: fills shape[0..*n_dims) and *values (borrowed) and
  * *begin (first value in it) so that rows are dense; false if ragged, null inside, or values not fixed-width.
- * For tensor and fixed list it always succeeds when nothing is null. For plain fixed-width columns n_dims = 0. Booleans
+ * For tensor and fixed list it always succeeds when nothing is null; for ragged tensors if all shapes are equal. For plain fixed-width columns n_dims = 0. Booleans
  * count as fixed width: `values` is then an array of bits. */
 bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values,
                      int64_t *begin);

@@ -2,8 +2,8 @@
  *
  * Metadata is kept as Arrow's C data interface has it: int32 count, then for each pair int32 length and bytes of key and of
  * value, in the machine's byte order, unaligned. It is carried, not understood, but for one key: a field whose metadata says
- * `arrow.fixed_shape_tensor` is a tensor. Inside it is a type of its own (HR_T_TENSOR) and the extension's two keys are gone;
- * hr__field_from_storage and hr__field_storage_metadata are the way in and out, for the C data interface and for files alike.
+ * `arrow.fixed_shape_tensor` or `arrow.variable_shape_tensor` is a tensor. Inside these are types of their own (HR_T_TENSOR,
+ * hr__type_ragged) and the extension's two keys are gone; hr__field_from_storage and hr__field_storage_metadata are the way in and out, for the C data interface and for files alike.
  *
  * Metadata from outside may be damaged: every walk is bounded by its size, and damaged metadata has no keys. */
 #include "core/core.h"
@@ -231,6 +231,7 @@ hr_status hr__metadata_set(uint8_t **metadata, int64_t *n_bytes, const char *key
 static const char name_key[] = "ARROW:extension:name";
 static const char data_key[] = "ARROW:extension:metadata";
 static const char tensor_name[] = "arrow.fixed_shape_tensor";
+static const char ragged_name[] = "arrow.variable_shape_tensor";
 
 /* A cursor over JSON of one level: what the extension's writers make, {"shape":[2,3],"dim_names":["H","W"]}. */
 typedef struct json {
@@ -315,15 +316,50 @@ static bool parse_shape(const char *text, int64_t n_text, int64_t shape[HR_MAX_D
     return has_shape && (!n_order || n_order == *n_dims) && json_take(&j, '}');
 }
 
+/* The ragged tensor that the field is marked as; *out NULL: none that we know. */
+static hr_status ragged_of(const hr_field *f, const char *text, int64_t n_text, hr_type **out, hr_error *err)
+{
+    const hr_type *t = f->type, *data, *shape;
+    json j = { text, text + n_text };
+
+    *out = NULL;
+    if (n_text > 0 && !(json_take(&j, '{') && json_take(&j, '}')))
+        return HR_OK;
+    if (t->id != HR_T_STRUCT || t->n_children != 2 || strcmp(t->children[0].name, "data") != 0 ||
+        strcmp(t->children[1].name, "shape") != 0)
+        return HR_OK;
+    data = t->children[0].type;
+    shape = t->children[1].type;
+    if (data->id != HR_T_LIST || hr__type_bytes(data->children[0].type) == 0 || shape->id != HR_T_FIXED_LIST ||
+        shape->children[0].type->id != HR_T_INT32 || shape->width < 1 || shape->width > HR_MAX_DIMS)
+        return HR_OK;
+    return hr__type_ragged(data->children[0].type, shape->width, out, err);
+}
+
+/* Takes the type. */
+static hr_status become(hr_field *f, hr_type *takes, hr_error *err)
+{
+    hr_status st = hr__metadata_set(&f->metadata, &f->metadata_bytes, name_key, NULL, 0, err);
+
+    if (!st)
+        st = hr__metadata_set(&f->metadata, &f->metadata_bytes, data_key, NULL, 0, err);
+    hr__type_unref(st ? takes : f->type);
+    f->type = st ? f->type : takes;
+    return st;
+}
+
 hr_status hr__field_from_storage(hr_field *f, hr_error *err)
 {
-    hr_status st = HR_OK;
     hr_type *tensor = NULL;
     int64_t shape[HR_MAX_DIMS] = { 0 }, n_name = 0, n_text = 0, width = 1;
     int n_dims = 0;
     const char *name = hr__metadata_get(f->metadata, f->metadata_bytes, name_key, &n_name);
     const char *text = hr__metadata_get(f->metadata, f->metadata_bytes, data_key, &n_text);
 
+    if (name && n_name == sizeof ragged_name - 1 && memcmp(name, ragged_name, (size_t)n_name) == 0) {
+        HR_TRY(ragged_of(f, text ? text : "", text ? n_text : 0, &tensor, err));
+        return tensor ? become(f, tensor, err) : HR_OK;
+    }
     if (!name || !text || n_name != sizeof tensor_name - 1 || memcmp(name, tensor_name, (size_t)n_name) != 0 ||
         f->type->id != HR_T_FIXED_LIST || !parse_shape(text, n_text, shape, &n_dims))
         return HR_OK;
@@ -332,15 +368,8 @@ hr_status hr__field_from_storage(hr_field *f, hr_error *err)
             return HR_OK;
     if (width != f->type->width)
         return HR_OK;
-    HR_GO(hr__type_tensor(f->type->children[0].type, shape, n_dims, &tensor, err));
-    HR_GO(hr__metadata_set(&f->metadata, &f->metadata_bytes, name_key, NULL, 0, err));
-    HR_GO(hr__metadata_set(&f->metadata, &f->metadata_bytes, data_key, NULL, 0, err));
-    hr__type_unref(f->type);
-    f->type = tensor;
-    tensor = NULL;
-done:
-    hr__type_unref(tensor);
-    return st;
+    HR_TRY(hr__type_tensor(f->type->children[0].type, shape, n_dims, &tensor, err));
+    return become(f, tensor, err);
 }
 
 static hr_status set_extension(const hr_type *tensor, uint8_t **metadata, int64_t *n_bytes, hr_error *err)
@@ -379,6 +408,10 @@ hr_status hr__field_storage_metadata(const hr_field *f, uint8_t **out, int64_t *
     }
     if (f->type->id == HR_T_TENSOR)
         HR_GO(set_extension(f->type, &m, &n, err));
+    if (hr__type_is_ragged(f->type)) {
+        HR_GO(hr__metadata_set(&m, &n, name_key, ragged_name, sizeof ragged_name - 1, err));
+        HR_GO(hr__metadata_set(&m, &n, data_key, "{}", 2, err));
+    }
     *out = m;
     *n_bytes = n;
     m = NULL;

@@ -220,6 +220,34 @@ hr_status hr__type_struct(const hr_field *fields, int n, hr_type **out, hr_error
     return type_nested(HR_T_STRUCT, fields, n, out, err);
 }
 
+hr_status hr__type_ragged(hr_type *value, int n_dims, hr_type **out, hr_error *err)
+{
+    hr_field item = { 0 }, size = { 0 }, parts[2] = { { 0 }, { 0 } };
+    hr_type *data = NULL, *shape = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (n_dims < 1 || n_dims > HR_MAX_DIMS)
+        return hr_error_set(err, HR_UNSUPPORTED, "a tensor of %d dimensions, 1 to %d are possible", n_dims,
+                            HR_MAX_DIMS);
+    HR_GO(hr__field_init(&item, "item", value, true, err));
+    HR_GO(hr__type_list(HR_T_LIST, &item, 0, &data, err));
+    HR_GO(hr__field_init(&size, "item", hr__type_simple(HR_T_INT32), true, err));
+    HR_GO(hr__type_list(HR_T_FIXED_LIST, &size, n_dims, &shape, err));
+    HR_GO(hr__field_init(&parts[0], "data", data, true, err));
+    HR_GO(hr__field_init(&parts[1], "shape", shape, true, err));
+    HR_GO(hr__type_struct(parts, 2, out, err));
+    (*out)->n_dims = n_dims;
+done:
+    hr__field_clear(&item);
+    hr__field_clear(&size);
+    hr__field_clear(&parts[0]);
+    hr__field_clear(&parts[1]);
+    hr__type_unref(data);
+    hr__type_unref(shape);
+    return st;
+}
+
 hr_status hr__type_tensor(hr_type *value, const int64_t *shape, int n_dims, hr_type **out, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -335,6 +363,13 @@ static void print_tensor(const hr_type *t, hr_text *out)
     hr__text_add(out, "]]>");
 }
 
+static void print_ragged(const hr_type *t, hr_text *out)
+{
+    hr__text_add(out, "extension<arrow.variable_shape_tensor[value_type=");
+    hr__type_print(t->children[0].type->children[0].type, out);
+    hr__text_add(out, ", ndim=%d]>", (int)t->n_dims);
+}
+
 void hr__type_print(const hr_type *t, hr_text *out)
 {
     switch (t->id) {
@@ -350,6 +385,10 @@ void hr__type_print(const hr_type *t, hr_text *out)
     case HR_T_MAP: print_map(t, out); return;
     case HR_T_TENSOR: print_tensor(t, out); return;
     default: break;
+    }
+    if (hr__type_is_ragged(t)) {
+        print_ragged(t, out);
+        return;
     }
     hr__text_add(out, "%s", types[t->id].name);
     if (t->id != HR_T_STRUCT && t->n_children == 0)

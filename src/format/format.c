@@ -10,6 +10,7 @@ const hr_format *const hr__formats[] = {
     &hr__format_text,      //
     &hr__format_binary,    //
     &hr__format_numpy,     //
+    &hr__format_images,    //
     &hr__format_tfrecords, //
     NULL,
 };

@@ -24,6 +24,7 @@ from headrace.data.read_api import (
     range,
     range_tensor,
     read_binary_files,
+    read_images,
     read_json,
     read_numpy,
     read_parquet,
@@ -93,6 +94,7 @@ __all__ = [
     "read_orc",
     "read_parquet",
     "read_sql",
+    "read_images",
     "read_text",
     "read_tfrecords",
 ]

@@ -3,8 +3,8 @@
 numpy: one array a column, shape (rows, *shape of a row). Fixed-width columns without nulls, tensors, and
 lists of equal length are views of the table's memory, read-only unless asked otherwise. Otherwise: integers
 with nulls become float64 with NaN, as pandas does; floats NaN; dates and times NaT; text, bytes, decimals,
-structs and booleans with nulls are object arrays with None; lists of different lengths are object arrays of
-arrays.
+structs and booleans with nulls are object arrays with None; lists of different lengths, and
+tensors of different shapes, are object arrays of arrays.
 """
 
 import sys
@@ -30,6 +30,8 @@ def column_to_numpy(column, writable=False):
         return np.full(len(column), np.nan)
     if kind in ("list", "tensor"):
         return _ragged(column)
+    if kind == "ragged":
+        return _ragged_tensors(column)
     return column.fill(np.empty(len(column), object))
 
 
@@ -62,6 +64,21 @@ def _ragged(column):
     for row, (start, n) in enumerate(zip(starts, lengths, strict=True)):
         cell = flat[start : start + n]
         out[row] = cell.reshape(shape) if shape is not None and n else cell
+    valid = column.valid()
+    if valid is not None:
+        out[~np.asarray(valid)] = None
+    return out
+
+
+def _ragged_tensors(column):
+    """Object array of an array for each row, each of its own shape; None for a null."""
+    starts, lengths, values = column.part(0).lists()
+    starts, lengths = np.asarray(starts).tolist(), np.asarray(lengths).tolist()
+    shapes, ndims, sizes = (np.asarray(part) for part in column.part(1).lists())
+    flat = column_to_numpy(values)
+    out = np.empty(len(column), object)
+    for row, (start, n) in enumerate(zip(starts, lengths, strict=True)):
+        out[row] = flat[start : start + n].reshape(sizes[shapes[row] : shapes[row] + ndims[row]])
     valid = column.valid()
     if valid is not None:
         out[~np.asarray(valid)] = None
@@ -157,7 +174,7 @@ def rows_of(table, writable=False):
     for i in range(len(names)):
         column = table.column(i)
         kind = column.kind
-        if kind in ("list", "tensor"):
+        if kind in ("list", "tensor", "ragged"):
             array = column_to_numpy(column, writable)
             columns.append(list(array))
         else:

@@ -595,7 +595,7 @@ class TorchBatches:
         kind = column.kind
         if kind in ("string", "binary"):
             return column.to_pylist()
-        if kind in ("list", "tensor") and not column.dense:
+        if kind in ("list", "tensor", "ragged") and not column.dense:
             raise TypeMismatchError(
                 f"column '{column.name}' ({column.type}): {_ragged_text(column)}; use collate_fn to pad"
             )
@@ -642,6 +642,10 @@ def _ragged_text(column):
     """Why rows do not make one array."""
     if column.null_count:
         return f"{column.null_count} of {len(column)} rows are null"
+    if column.kind == "ragged":
+        shapes = [tuple(s) for s in np.asarray(column.part(1)).tolist()]
+        row = next((i for i, s in enumerate(shapes) if s != shapes[0]), 0)
+        return f"row 0 has the shape {shapes[0]}, row {row} has {shapes[row]}"
     _, lengths, values = column.lists()
     lengths = np.asarray(lengths)
     for row, n in enumerate(lengths):

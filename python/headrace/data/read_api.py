@@ -10,6 +10,8 @@ from headrace.data.files import FileArguments, read_files
 from headrace.data.plan import Node
 from headrace.data.records import tf_schema_text
 
+IMAGE_EXTENSIONS = ["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"]
+
 
 def _in_memory(tables, what):
     return MaterializedDataset(Node("tables", {"tables": tables, "what": what}))
@@ -151,6 +153,52 @@ def read_tfrecords(
     """
     options = {"tf_schema": tf_schema_text(tf_schema), "raw": raw, "sample": sample, "check": check}
     return read_files("read_tfrecords", "tfrecords", paths, options=options, **common)
+
+
+def read_images(
+    paths,
+    *,
+    size=None,
+    mode=None,
+    interpolation="bilinear",
+    exif_orientation=False,
+    on_error="raise",
+    allow_truncated=False,
+    exact=True,
+    max_pixels=None,
+    arrow_open_file_args=None,
+    **common: Unpack[FileArguments],
+):
+    """A row for each JPEG, PNG, WebP, GIF, BMP or TIFF file, in the column 'image': uint8, of shape
+    (height, width, channels). Of a folder, files with the usual suffixes are read.
+
+    size: (height, width), to which all images are resized (interpolation: nearest, box, bilinear, hamming,
+    bicubic, lanczos; antialiased); exact=False lets a JPEG be decoded at 1/2, 1/4 or 1/8 where that is still
+    twice as large. mode: "L", "LA", "RGB" or "RGBA"; None: as stored. With size and mode the column is a
+    tensor; otherwise shapes differ from row to row, and a batch is an array of arrays unless they happen to
+    be equal. exif_orientation: turned as EXIF says. on_error: "raise" a DataError that names the file, or
+    "skip" it. allow_truncated: what is missing at a file's end is grey or black. max_pixels: images of more
+    are damaged (179 million; 0: no limit). include_paths: a column 'path' with each row's file.
+    """
+    if arrow_open_file_args is not None:
+        raise UnsupportedError("read_images: arrow_open_file_args is not in this version")
+    height, width = (None, None) if size is None else size
+    if size is not None and (height < 1 or width < 1):
+        raise InvalidArgument(f"read_images: size {size}; expected height and width of at least 1")
+    if common.get("file_extensions") is None:
+        common["file_extensions"] = IMAGE_EXTENSIONS
+    options = {
+        "mode": mode,
+        "height": height,
+        "width": width,
+        "interpolation": interpolation,
+        "exif_orientation": exif_orientation,
+        "on_error": on_error,
+        "allow_truncated": allow_truncated,
+        "exact": exact,
+        "max_pixels": max_pixels,
+    }
+    return read_files("read_images", "images", paths, options=options, **common)
 
 
 def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):

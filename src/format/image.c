@@ -1,0 +1,431 @@
+/* image.c - files that are one image each: one row, column `image`.
+ *
+ * What a row holds is what a chain (codec/image_chain.h) makes of the file's bytes: decode, and resize if a size is given.
+ * With a size and a mode all rows have one shape, and the column is a tensor; otherwise a ragged one. Nothing of a file
+ * is read when it is opened: the type is known without, and thousands of files are opened one after the other by one thread.
+ *
+ * Written, a row becomes a file. */
+#include "codec/image_chain.h"
+#include "format/format.h"
+
+typedef struct image_options {
+    int mode, filter, on_error;
+    int64_t height, width, max_pixels;
+    bool exif, truncated, exact;
+} image_options;
+
+static const hr_option image_option_table[] = {
+    { .name = "mode",
+      .kind = HR_OPT_CHOICE,
+      .at = offsetof(image_options, mode),
+      .text = "stored L LA RGB RGBA",
+      .doc = "channels: as stored, or grey, grey and alpha, colour, colour and alpha" },
+    { .name = "height",
+      .kind = HR_OPT_INT,
+      .at = offsetof(image_options, height),
+      .max = 1 << 20,
+      .doc = "with width: all images are resized to that; 0: they stay as they are" },
+    { .name = "width", .kind = HR_OPT_INT, .at = offsetof(image_options, width), .max = 1 << 20, .doc = "see height" },
+    { .name = "interpolation",
+      .kind = HR_OPT_CHOICE,
+      .at = offsetof(image_options, filter),
+      .text = HR_IMAGE_FILTERS,
+      .value = HR_FILTER_BILINEAR,
+      .doc = "filter for resizing, antialiased (but nearest)" },
+    { .name = "exact",
+      .kind = HR_OPT_BOOL,
+      .at = offsetof(image_options, exact),
+      .value = 1,
+      .doc = "resize from all pixels; false: JPEG may be decoded at 1/2, 1/4 or 1/8 if that is twice what is needed" },
+    { .name = "exif_orientation",
+      .kind = HR_OPT_BOOL,
+      .at = offsetof(image_options, exif),
+      .doc = "turn and mirror as EXIF data say" },
+    { .name = "on_error",
+      .kind = HR_OPT_CHOICE,
+      .at = offsetof(image_options, on_error),
+      .text = "raise skip",
+      .doc = "a file that is no image, or is damaged: an error that names it, or no row" },
+    { .name = "allow_truncated",
+      .kind = HR_OPT_BOOL,
+      .at = offsetof(image_options, truncated),
+      .doc = "a file that ends early is grey or black from there, not damaged" },
+    { .name = "max_pixels",
+      .kind = HR_OPT_INT,
+      .at = offsetof(image_options, max_pixels),
+      .max = 1e12,
+      .value = (double)HR_IMAGE_MAX_PIXELS,
+      .doc = "an image of more is damaged; 0: no limit" },
+    { 0 },
+};
+
+typedef struct image_file {
+    hr_scan_file base;
+    hr_source *source;
+    hr_image_chain chain;
+    bool skip;
+} image_file;
+
+typedef struct image_reader {
+    hr_reader base;
+    image_file *file;
+    hr_mem mem;
+    bool ended;
+} image_reader;
+
+/* ------------------------------------------------------------------------------------------------------------- reading */
+
+/* The shape beside the values of the one row of a ragged tensor. */
+static hr_status ragged_row(hr_type *type, const hr_mem *mem, const hr_image_plan *p, hr_buffer *takes_values,
+                            hr_array **out, hr_error *err)
+{
+    bool planar = p->normalize && p->normalize->planar;
+    int32_t shape[3] = { (int32_t)p->h, (int32_t)p->w, (int32_t)p->channels };
+    int32_t planes[3] = { (int32_t)p->channels, (int32_t)p->h, (int32_t)p->w };
+    int32_t offsets[2] = { 0, (int32_t)(p->w * p->h * p->channels) };
+    hr_buffer *b[3] = { NULL, NULL, NULL }, *values[3] = { NULL, takes_values, NULL };
+    hr_array *parts[2] = { NULL, NULL }, *inner = NULL;
+    const hr_type *data = type->children[0].type, *sizes = type->children[1].type;
+    hr_status st = HR_OK;
+
+    if (p->w * p->h * p->channels > INT32_MAX)
+        HR_FAIL(HR_UNSUPPORTED, "an image of more than 2 GiB");
+    st = hr__array_new(data->children[0].type, offsets[1], 0, values, NULL, 0, &inner, err);
+    values[1] = NULL; /* taken */
+    HR_GO(st);
+    HR_GO(hr__buffer_copy(mem, offsets, sizeof offsets, &b[1], err));
+    st = hr__array_new(type->children[0].type, 1, 0, b, &inner, 1, &parts[0], err);
+    inner = NULL;
+    HR_GO(st);
+    HR_GO(hr__buffer_copy(mem, planar ? planes : shape, sizeof shape, &b[1], err));
+    HR_GO(hr__array_new(sizes->children[0].type, 3, 0, b, NULL, 0, &inner, err));
+    st = hr__array_new(type->children[1].type, 1, 0, (hr_buffer *[3]){ NULL, NULL, NULL }, &inner, 1, &parts[1], err);
+    inner = NULL;
+    HR_GO(st);
+    return hr__array_new(type, 1, 0, (hr_buffer *[3]){ NULL, NULL, NULL }, parts, 2, out, err);
+done:
+    hr__buffer_unref(values[1]);
+    hr__array_unref(inner);
+    hr__array_unref(parts[0]);
+    hr__array_unref(parts[1]);
+    return st;
+}
+
+static hr_status tensor_row(hr_type *type, int64_t n_values, hr_buffer *takes_values, hr_array **out, hr_error *err)
+{
+    hr_array *inner = NULL;
+
+    HR_TRY(hr__array_new(type->children[0].type, n_values, 0, (hr_buffer *[3]){ NULL, takes_values, NULL }, NULL, 0,
+                         &inner, err));
+    return hr__array_new(type, 1, 0, (hr_buffer *[3]){ NULL, NULL, NULL }, &inner, 1, out, err);
+}
+
+/* The row's value, from the file's bytes. */
+static hr_status make_image(const image_reader *r, hr_type *type, hr_array **out, hr_error *err)
+{
+    const image_file *f = r->file;
+    hr_image_dice dice = { .at = { .file = f->base.file } };
+    hr_buffer *bytes = NULL, *values = NULL;
+    hr_status st = HR_OK;
+    hr_image_plan p;
+
+    HR_GO(hr__buffer_new(&(hr_mem){ r->mem.account, NULL }, f->source->n_bytes, &bytes, err));
+    HR_GO(hr__source_read(f->source, bytes->data, 0, f->source->n_bytes, err));
+    st = hr__image_plan_bytes(&f->chain, (hr_view){ bytes->data, bytes->n_bytes }, &dice, &p, err);
+    if (!st)
+        st = hr__image_plan_make(&p, &r->mem, &values, err);
+    if (st) {
+        hr__error_at(err, st, "%s", f->base.name);
+        goto done;
+    }
+    st = hr__type_is_ragged(type) ? ragged_row(type, &r->mem, &p, values, out, err)
+                                  : tensor_row(type, p.w * p.h * p.channels, values, out, err);
+done:
+    hr__buffer_unref(bytes);
+    return st;
+}
+
+static hr_status image_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
+{
+    image_reader *r = (image_reader *)base;
+    hr_schema *schema = r->file->base.schema;
+    hr_run_coords run = { .first = { .file = r->file->base.file }, .n = 1 };
+    hr_origin *origin = NULL;
+    hr_array *image = NULL;
+    hr_status st = HR_OK;
+
+    (void)max_bytes;
+    if (r->ended)
+        return HR_OK;
+    r->ended = true;
+    if (schema->n > 0) {
+        st = make_image(r, schema->fields[0].type, &image, err);
+        if (r->file->skip && (st == HR_BAD_DATA || st == HR_UNSUPPORTED)) {
+            hr_error_clear(err);
+            return HR_OK;
+        }
+        HR_GO(st);
+    }
+    HR_GO(hr__origin_new(&run, 1, &origin, err));
+    st = hr__table_new(schema, image ? &image : NULL, 1, origin, out, err);
+    image = NULL; /* taken */
+done:
+    hr__array_unref(image);
+    hr__origin_unref(origin);
+    return st;
+}
+
+static void image_close_reader(hr_reader *base)
+{
+    image_reader *r = (image_reader *)base;
+
+    hr__scan_file_unref(&r->file->base);
+    hr__free(r);
+}
+
+static const hr_reader_class image_reader_class = { image_next, image_close_reader };
+
+static hr_status image_read(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
+                            hr_reader **out, hr_error *err)
+{
+    image_reader *r = hr__zalloc(mem->account, sizeof *r);
+
+    (void)fragment; /* there is one */
+    *out = NULL;
+    if (!r)
+        return hr__error_memory(err, base->name, sizeof *r);
+    r->base.cls = &image_reader_class;
+    r->file = (image_file *)base;
+    hr__scan_file_ref(base);
+    r->mem = *mem;
+    r->ended = row_begin > 0 || n_rows == 0;
+    *out = &r->base;
+    return HR_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------------------- files */
+
+/* How large it becomes is not known without reading it; JPEG, the usual one, grows about twelvefold. */
+static hr_status image_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
+{
+    image_file *f = (image_file *)base;
+    const hr_type *t = base->schema->n ? base->schema->fields[0].type : NULL;
+
+    (void)fragment, (void)err;
+    *out = (hr_fragment){ .n_rows = base->n_rows, .stored_bytes = f->source->n_bytes };
+    if (t)
+        out->memory_bytes = f->source->n_bytes * 13;
+    if (t && t->id == HR_T_TENSOR)
+        out->memory_bytes += (int64_t)t->width * hr__type_bytes(t->children[0].type);
+    return HR_OK;
+}
+
+static void image_ahead(hr_scan_file *base, int fragment)
+{
+    image_file *f = (image_file *)base;
+
+    (void)fragment;
+    hr__source_ahead(f->source, 0, f->source->n_bytes);
+}
+
+static void image_close(hr_scan_file *base) { hr__source_unref(((image_file *)base)->source); }
+
+static const hr_scan_file_class image_file_class = {
+    .fragment = image_fragment,
+    .read = image_read,
+    .ahead = image_ahead,
+    .close = image_close,
+};
+
+static hr_status image_chain(const image_options *o, hr_image_chain *out, hr_error *err)
+{
+    hr_image_step decode = { .kind = HR_STEP_DECODE,
+                             .mode = (hr_pixel_mode)o->mode,
+                             .exif = o->exif,
+                             .truncated_ok = o->truncated,
+                             .exact = o->exact,
+                             .max_pixels = o->max_pixels };
+    hr_image_step resize = {
+        .kind = HR_STEP_RESIZE, .h = o->height, .w = o->width, .filter = (hr_image_filter)o->filter
+    };
+
+    out->n = 0;
+    HR_TRY(hr__image_chain_add(out, &decode, err));
+    return o->height || o->width ? hr__image_chain_add(out, &resize, err) : HR_OK;
+}
+
+static hr_status image_schema(const hr_image_chain *chain, const hr_projection *projection, const char *path,
+                              hr_schema **out, hr_error *err)
+{
+    hr_field field = { 0 };
+    hr_type *type = NULL;
+    hr_status st = HR_OK;
+
+    for (int i = 0; projection && i < projection->n; i++) {
+        if (strcmp(projection->names[i], "image") != 0 || i > 0)
+            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s', there is one, 'image'", path,
+                                projection->names[i]);
+    }
+    HR_GO(hr__image_chain_type(chain, NULL, &type, err));
+    HR_GO(hr__field_init(&field, "image", type, true, err));
+    HR_GO(hr__schema_new(&field, projection ? projection->n : 1, out, err));
+done:
+    hr__field_clear(&field);
+    hr__type_unref(type);
+    return st;
+}
+
+static hr_status image_open(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err)
+{
+    const image_options *o = how->options;
+    hr_status st = HR_OK;
+    image_file *f;
+
+    *out = NULL;
+    HR_GO(hr__scan_file_new(&image_file_class, sizeof *f, source->name, how->account, out, err));
+    f = (image_file *)*out;
+    f->source = hr__source_ref(source);
+    f->skip = o->on_error == 1;
+    HR_GO(image_chain(o, &f->chain, err));
+    f->base.n_fragments = 1;
+    f->base.n_rows = f->skip ? -1 : 1;
+    HR_GO(image_schema(&f->chain, how->projection, source->name, &f->base.schema, err));
+done:
+    if (st) {
+        hr__scan_file_unref(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- writing */
+
+typedef struct image_write_options {
+    char *column;
+    int file_format;
+    int64_t quality, compression;
+    bool lossless;
+} image_write_options;
+
+static const hr_option image_write_table[] = {
+    { .name = "column",
+      .kind = HR_OPT_TEXT,
+      .at = offsetof(image_write_options, column),
+      .text = "image",
+      .doc = "the column that holds the images; others are not written" },
+    { .name = "file_format",
+      .kind = HR_OPT_CHOICE,
+      .at = offsetof(image_write_options, file_format),
+      .text = "png jpeg jpg webp bmp",
+      .doc = "kind of file" },
+    { .name = "quality",
+      .kind = HR_OPT_INT,
+      .at = offsetof(image_write_options, quality),
+      .min = 1,
+      .max = 100,
+      .value = 75,
+      .doc = "of JPEG and WebP" },
+    { .name = "lossless",
+      .kind = HR_OPT_BOOL,
+      .at = offsetof(image_write_options, lossless),
+      .doc = "WebP without loss" },
+    { .name = "compression",
+      .kind = HR_OPT_INT,
+      .at = offsetof(image_write_options, compression),
+      .min = 0,
+      .max = 9,
+      .value = 6,
+      .doc = "of PNG: 0 (none) to 9 (small and slow)" },
+    { 0 },
+};
+
+static const struct {
+    const char *suffix;
+    hr_image_encoder *encode;
+} kinds[] = { { ".png", hr__png_encode },
+              { ".jpeg", hr__jpeg_encode },
+              { ".jpg", hr__jpeg_encode },
+              { ".webp", hr__webp_encode },
+              { ".bmp", hr__bmp_encode } };
+
+typedef struct image_writer {
+    hr_writer base;
+    int column, kind;
+    hr_image_save how;
+} image_writer;
+
+/* Row 0 of the column as pixels, borrowed. HR_TYPE if it is no image. */
+static hr_status pixels_of(const hr_array *a, hr_image *out, hr_error *err)
+{
+    const hr_array *values;
+    int64_t shape[HR_MAX_DIMS], begin;
+    int n_dims;
+
+    if (!hr__array_dense(a, &n_dims, shape, &values, &begin) || values->type->id != HR_T_UINT8 ||
+        (n_dims != 2 && n_dims != 3) || (n_dims == 3 && (shape[2] < 1 || shape[2] > 4)) || shape[0] < 1 || shape[1] < 1)
+        return hr_error_set(err, HR_TYPE,
+                            "no image: expected uint8 values of height, width and 1 to 4 channels, none of them null");
+    *out = (hr_image){ .data = (uint8_t *)(uintptr_t)hr__array_values(values) + begin,
+                       .width = shape[1],
+                       .height = shape[0],
+                       .mode = (hr_pixel_mode)(n_dims == 2 ? 1 : shape[2]) };
+    out->stride = out->width * hr__pixel_channels(out->mode);
+    return HR_OK;
+}
+
+static hr_status image_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err)
+{
+    const image_writer *w = (const image_writer *)base;
+    const char *name = t->schema->fields[w->column].name;
+    hr_image pixels;
+    hr_status st;
+
+    if (t->n_rows != 1)
+        return hr_error_set(err, HR_BUG, "write_images: %lld rows for one file", (long long)t->n_rows);
+    st = pixels_of(t->columns[w->column], &pixels, err);
+    if (!st)
+        st = kinds[w->kind].encode(&pixels, &w->how, mem, &out->bytes, err);
+    out->n_rows = 1;
+    return st ? hr__error_at(err, st, "column '%s'", name) : HR_OK;
+}
+
+static void image_writer_free(hr_writer *w) { hr__free(w); }
+
+static const hr_writer_class image_writer_class = { .encode = image_encode, .free = image_writer_free };
+
+static hr_status image_create(hr_schema *schema, const void *options, hr_account *account, hr_writer **out,
+                              hr_error *err)
+{
+    const image_write_options *o = options;
+    int column = hr__schema_find(schema, o->column);
+    image_writer *w;
+
+    *out = NULL;
+    if (column < 0)
+        return hr__schema_missing(schema, o->column, err);
+    w = hr__zalloc(account, sizeof *w);
+    if (!w)
+        return hr__error_memory(err, "write_images", sizeof *w);
+    w->base =
+        (hr_writer){ .cls = &image_writer_class, .suffix = kinds[o->file_format].suffix, .file_for_each_row = true };
+    w->column = column;
+    w->kind = o->file_format;
+    w->how = (hr_image_save){ (int)o->quality, (int)o->compression, o->lossless };
+    *out = &w->base;
+    return HR_OK;
+}
+
+static int image_bid(hr_view head) { return hr__image_known(head) ? 24 : 0; }
+
+const hr_format hr__format_images = {
+    .name = "images",
+    .suffixes = "jpg jpeg png webp gif bmp tif tiff",
+    .doc = "a row for each file, column `image` of pixels",
+    .options = image_option_table,
+    .options_bytes = sizeof(image_options),
+    .bid = image_bid,
+    .open = image_open,
+    .write_options = image_write_table,
+    .write_options_bytes = sizeof(image_write_options),
+    .create = image_create,
+};

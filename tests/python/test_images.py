@@ -1,0 +1,196 @@
+"""Images: the pixels of every kind and mode are Pillow's; sizes, orientation, damage, several shapes."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import headrace.data as rd
+from headrace.exceptions import DataError
+
+RNG = np.random.default_rng(3)
+
+
+def picture(h, w, c=3):
+    y, x = np.mgrid[0:h, 0:w]
+    base = np.stack([x * 200 / w, y * 200 / h, (x + y) * 100 / (w + h), 255 - x * 100 / w][:c], -1)
+    return (base + RNG.integers(0, 30, base.shape)).astype(np.uint8)
+
+
+def write(path, image, **how):
+    image.save(path, **how)
+    return str(path)
+
+
+def read(path, **how):
+    return rd.read_images(str(path), **how).take_all()[0]["image"]
+
+
+def of_pillow(path, mode):
+    a = np.array(Image.open(path).convert(mode))
+    return a if a.ndim == 3 else a[:, :, None]
+
+
+def samples():
+    rgb, grey = Image.fromarray(picture(37, 53)), Image.fromarray(picture(37, 53, 1)[:, :, 0])
+    rgba = Image.fromarray(picture(37, 53, 4), "RGBA")
+    deep = Image.fromarray(RNG.integers(0, 65536, (20, 30)).astype(np.uint16))
+    one = grey.convert("1")
+    yield "rgb.jpg", rgb, {"quality": 90}
+    yield "progressive.jpg", rgb, {"progressive": True, "subsampling": 0}
+    yield "restart.jpg", rgb, {"restart_marker_blocks": 2}
+    yield "grey.jpg", grey, {}
+    yield "cmyk.jpg", rgb.convert("CMYK"), {}
+    yield "rgb.png", rgb, {}
+    yield "rgba.png", rgba, {}
+    yield "grey.png", grey, {}
+    yield "la.png", rgba.convert("LA"), {}
+    yield "palette.png", rgb.quantize(17), {}
+    yield "palette2.png", rgb.quantize(4), {"bits": 2}
+    yield "transparent.png", rgb.quantize(9), {"transparency": 3}
+    yield "bit.png", one, {}
+    yield "lossy.webp", rgb, {"quality": 70}
+    yield "alpha.webp", rgba, {"quality": 70}
+    yield "lossless.webp", rgba, {"lossless": True, "exact": True}
+    yield "animated.webp", rgba, {"save_all": True, "append_images": [rgba.rotate(90)], "lossless": True}
+    yield "plain.gif", rgb.quantize(50), {}
+    yield "animated.gif", rgb.quantize(50), {"save_all": True, "append_images": [rgb.rotate(9).quantize(50)]}
+    yield "transparent.gif", rgb.quantize(50), {"transparency": 2}
+    yield "rgb.bmp", rgb, {}
+    yield "rgba.bmp", rgba, {}
+    yield "grey.bmp", grey, {}
+    yield "bit.bmp", one, {}
+    yield "palette.bmp", rgb.quantize(20), {}
+    for compression in (None, "tiff_lzw", "tiff_adobe_deflate", "packbits"):
+        yield f"rgb.{compression}.tif", rgb, {"compression": compression}
+    yield "rgba.tif", rgba, {}
+    yield "grey.tif", grey, {}
+    yield "jpeg.tif", rgb, {"compression": "jpeg"}
+    yield "fax.tif", one, {"compression": "group4"}
+    yield "bit.tif", one, {}
+    yield "palette.tif", rgb.quantize(30), {}
+    yield "cmyk.tif", rgb.convert("CMYK"), {}
+    yield "float.tif", Image.fromarray(RNG.uniform(-20, 300, (20, 30)).astype(np.float32)), {}
+    yield "deep.png", deep, {}
+
+
+SAMPLES = list(samples())
+
+
+@pytest.mark.parametrize("name, image, how", SAMPLES, ids=[s[0] for s in SAMPLES])
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L"])
+def test_pixels_are_pillows(tmp_path, name, image, how, mode):
+    path = write(tmp_path / name, image, **how)
+    got = read(path, mode=mode)
+    if name == "deep.png":  # Pillow cuts 16 bits of grey off at 255
+        want = (np.array(image) >> 8).astype(np.uint8)[:, :, None]
+        assert (got[:, :, 0] == want[:, :, 0]).all()
+        return
+    want = of_pillow(path, mode)
+    assert got.shape == want.shape and got.dtype == np.uint8
+    if name == "jpeg.tif":
+        assert np.abs(got.astype(int) - want).max() <= 4  # two versions of libjpeg, inside of libtiff
+        return
+    if name == "alpha.webp" or name == "animated.webp":
+        shown = of_pillow(path, "RGBA")[:, :, 3] > 0
+        assert (got[shown] == want[shown]).all()
+        return
+    assert (got == want).all()
+
+
+def test_as_stored(tmp_path):
+    for name, c in (("rgba.png", 4), ("grey.jpg", 1), ("la.png", 2), ("rgb.jpg", 3), ("cmyk.jpg", 3)):
+        sample = next(s for s in SAMPLES if s[0] == name)
+        assert read(write(tmp_path / name, sample[1])).shape[2] == c
+
+
+@pytest.mark.parametrize("kind", ["jpg", "png", "webp", "tif"])
+@pytest.mark.parametrize("how", range(1, 9))
+def test_exif_orientation(tmp_path, kind, how):
+    from PIL import ImageOps
+
+    image = Image.fromarray(picture(23, 31))
+    exif = Image.Exif()
+    exif[0x0112] = how
+    path = write(tmp_path / f"a.{kind}", image, exif=exif, **({"lossless": True} if kind == "webp" else {}))
+    with Image.open(path) as im:
+        plain, turned = np.array(im), np.array(ImageOps.exif_transpose(im))
+    assert (read(path, mode="RGB", exif_orientation=True) == turned).all()
+    if kind != "tif":  # Pillow turns TIFF as it loads
+        assert (read(path, mode="RGB") == plain).all()
+
+
+FILTERS = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
+@pytest.mark.parametrize("size", [(20, 30), (211, 97), (1, 1), (61, 200)])
+def test_sizes(tmp_path, name, mode, size):
+    image = Image.fromarray(picture(120, 77))
+    path = write(tmp_path / "a.png", image)
+    got = read(path, mode=mode, size=size, interpolation=name)
+    how = getattr(Image.Resampling, name.upper())
+    wide = image.convert(mode)
+    if name != "nearest":  # rows first, as all versions of Pillow did before 12 or so
+        wide = wide.resize((size[1], 120), how)
+    want = np.array(wide.resize(size[::-1], how))
+    assert got.shape[:2] == size
+    assert np.abs(got.reshape(want.shape).astype(int) - want).max() <= (0 if name == "nearest" else 1)
+
+
+def test_shapes(tmp_path):
+    for i, (h, w) in enumerate([(4, 5), (4, 5), (7, 3)]):
+        write(tmp_path / f"{i}.png", Image.fromarray(picture(h, w)))
+    ds = rd.read_images(str(tmp_path), mode="RGB", include_paths=True)
+    first, second = (b["image"] for b in ds.iter_batches(batch_size=2))
+    assert first.shape == (2, 4, 5, 3) and second.shape == (1, 7, 3, 3)
+    batch = next(iter(ds.iter_batches(batch_size=3)))
+    assert batch["image"].dtype == object
+    assert [a.shape for a in batch["image"]] == [
+        (4, 5, 3),
+        (4, 5, 3),
+        (7, 3, 3),
+    ]
+    assert [p.rsplit("/", 1)[1] for p in batch["path"]] == ["0.png", "1.png", "2.png"]
+    assert ds.count() == 3
+    torch = pytest.importorskip("torch")
+    with pytest.raises(Exception, match=r"'image'.*\(4, 5, 3\).*\(7, 3, 3\)"):
+        list(ds.iter_torch_batches(batch_size=3))
+    sized = rd.read_images(str(tmp_path), mode="RGB", size=(8, 9))
+    (t,) = sized.select_columns(["image"]).iter_torch_batches(batch_size=3)
+    assert t["image"].shape == (3, 8, 9, 3) and t["image"].dtype == torch.uint8
+
+
+def test_rows_of_functions(tmp_path):
+    for i, (h, w) in enumerate([(4, 5), (6, 2)]):
+        write(tmp_path / f"{i}.png", Image.fromarray(picture(h, w)))
+    ds = rd.read_images(str(tmp_path), mode="RGB")
+    assert [r["h"] for r in ds.map(lambda r: {"h": r["image"].shape[0]}).take_all()] == [4, 6]
+    assert [r["image"].shape for r in ds.filter(lambda r: r["image"].shape[1] == 2).take_all()] == [(6, 2, 3)]
+
+
+def test_damage(tmp_path):
+    good = io.BytesIO()
+    Image.fromarray(picture(40, 50)).save(good, "JPEG")
+    (tmp_path / "a.jpg").write_bytes(good.getvalue())
+    (tmp_path / "b.jpg").write_bytes(good.getvalue()[:700])
+    (tmp_path / "c.png").write_bytes(b"no image")
+    (tmp_path / "d.gif").write_bytes(b"")
+    for name, text in (("b.jpg", "ends inside"), ("c.png", "begins with 6e 6f"), ("d.gif", "empty file")):
+        with pytest.raises(DataError, match=f"{name}.*{text}"):
+            read(tmp_path / name)
+    ds = rd.read_images(str(tmp_path), mode="RGB", on_error="skip", include_paths=True)
+    assert [r["path"][-5:] for r in ds.take_all()] == ["a.jpg"] and ds.count() == 1
+    assert read(tmp_path / "b.jpg", allow_truncated=True).shape == (40, 50, 3)
+    with pytest.raises(DataError, match=r"a.jpg.*50 x 40 pixels, the limit is 1999"):
+        read(tmp_path / "a.jpg", max_pixels=1999)
+
+
+def test_order_of_many(tmp_path):
+    for i in range(300):
+        write(tmp_path / f"{i:03}.png", Image.fromarray(np.full((2, 2, 3), i % 256, np.uint8)))
+    ds = rd.read_images(str(tmp_path), mode="RGB")
+    got = [int(b["image"][0, 0, 0, 0]) for b in ds.iter_batches(batch_size=1)]
+    assert got == [i % 256 for i in range(300)]
