@@ -1,7 +1,7 @@
 """Writes the tables of docs/ from those that the engine has: `make docs`.
 
 Between `<!-- options NAME -->` (or `<!-- write options NAME -->`) and `<!-- end -->` stands what
-`headrace formats NAME` prints, between `<!-- functions -->` and `<!-- end -->` what `headrace functions` does.
+`headrace formats NAME` prints, behind `<!-- functions -->` what `headrace functions` does.
 `--check` changes nothing and fails where a page differs, which the tests do.
 """
 

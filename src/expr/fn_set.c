@@ -274,8 +274,8 @@ done:
     return st;
 }
 
-/* Leaves out nulls (noted) and NaN. */
-static hr_status keep_values(set_state *s, hr_array *values, hr_error *err)
+/* Leaves out nulls (noted) and NaN. Of a column of nulls only the null counts. */
+static hr_status keep_values(set_state *s, hr_array *values, bool only_null, hr_error *err)
 {
     const hr_mem mem = { 0 };
     int64_t *index = hr__alloc(NULL, ((size_t)values->length + 1) * sizeof *index), n = 0;
@@ -288,6 +288,8 @@ static hr_status keep_values(set_state *s, hr_array *values, hr_error *err)
             s->has_null = true;
             continue;
         }
+        if (only_null)
+            continue;
         if (values->type->id == HR_T_FLOAT64 && isnan(((const double *)(const void *)hr__array_values(values))[i]))
             continue;
         if (values->type->id == HR_T_FLOAT32 && isnan(((const float *)(const void *)hr__array_values(values))[i]))
@@ -352,7 +354,7 @@ static hr_status find_values(hr_bound_call *call, set_state *s, hr_error *err)
         HR_FAIL(HR_TYPE, "is_in: values of a decimal column have to be of its own type; a cast may help");
     if (!as_bytes)
         HR_GO(cast_values(given, type, &cast, err));
-    HR_GO(keep_values(s, cast ? cast : given, err));
+    HR_GO(keep_values(s, cast ? cast : given, type->id == HR_T_NULL, err));
     HR_GO(fill_table(s, err));
 done:
     hr__array_unref(given);
