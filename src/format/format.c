@@ -12,6 +12,7 @@ const hr_format *const hr__formats[] = {
     &hr__format_numpy,     //
     &hr__format_images,    //
     &hr__format_tfrecords, //
+    &hr__format_arrow,     //
     NULL,
 };
 

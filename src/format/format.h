@@ -158,6 +158,7 @@ typedef struct hr_format {
 extern const hr_format hr__format_parquet, hr__format_json, hr__format_text, hr__format_binary, hr__format_numpy,
     hr__format_tfrecords;
 extern const hr_format hr__format_images;
+extern const hr_format hr__format_arrow;
 extern const hr_format *const hr__formats[];           /* ends with NULL */
 const hr_format *hr__format_by_name(const char *name); /* NULL: none */
 const hr_format *hr__format_guess(const char *path,

@@ -72,9 +72,14 @@ typedef struct ipc_dictionaries {
     hr_status (*find)(void *context, int64_t id, hr_array **out, hr_error *err);
 } ipc_dictionaries;
 
-/* Column i of a batch, decoded; other columns' buffers are not read. *out is new. */
-hr_status ipc__column_read(const ipc_schema *s, const ipc_batch *b, int i, hr_source *source, const hr_mem *mem,
-                           const ipc_dictionaries *d, hr_array **out, hr_error *err) HR_MUST_USE;
+/* Where a column's nodes and buffers begin in a batch. */
+typedef struct ipc_place {
+    int64_t node, buffer, variadic;
+} ipc_place;
+hr_status ipc__places(const ipc_schema *s, const ipc_batch *b, ipc_place *out, hr_error *err) HR_MUST_USE; /* s->n */
+/* Column i of a batch, which begins at `at`, decoded; other columns' buffers are not read. *out is new. */
+hr_status ipc__column_read(const ipc_schema *s, const ipc_batch *b, int i, ipc_place at, hr_source *source,
+                           const hr_mem *mem, const ipc_dictionaries *d, hr_array **out, hr_error *err) HR_MUST_USE;
 /* The one column of a dictionary's batch: the values of field f. */
 hr_status ipc__values_read(const ipc_schema *s, const ipc_field *f, const ipc_batch *b, hr_source *source,
                            const hr_mem *mem, const ipc_dictionaries *d, hr_array **out, hr_error *err) HR_MUST_USE;

@@ -54,6 +54,15 @@ static hr_status no_memory(parse *p, int64_t n) { return hr__error_memory(p->err
 
 static hr_status damaged(parse *p) { return hr_error_set(p->err, HR_BAD_DATA, "the Arrow schema is damaged"); }
 
+/* A text must be UTF-8; one that is not says that all of it is damaged. */
+static hr_view text_of(parse *p, int64_t table, int i)
+{
+    hr_view v = hr__flat_text(p->f, table, i);
+
+    p->f->bad = p->f->bad || !hr__utf8_valid(v.data, v.n);
+    return v;
+}
+
 /* Formats of the C interface: *out is new, NULL if the type is not known to us. */
 
 static hr_status copied(parse *p, const char *format, char **out)
@@ -109,7 +118,7 @@ static hr_status time_format(parse *p, int64_t t, char **out)
 static hr_status timestamp_format(parse *p, int64_t t, char **out)
 {
     int64_t unit = hr__flat_number(p->f, t, 0, 2, HR_SECOND);
-    hr_view zone = hr__flat_text(p->f, t, 1);
+    hr_view zone = text_of(p, t, 1);
 
     if (unit < HR_SECOND || unit > HR_NANO)
         return HR_OK;
@@ -215,7 +224,7 @@ static hr_status read_field(parse *p, int64_t table, int depth, ipc_field *out)
     if (p->f->bad || depth > HR_MAX_DEPTH - 2 || --p->fields_left < 0)
         return damaged(p);
     HR_TRY(read_fields(p, table, 5, depth + 1, &out->children, &out->n_children));
-    name = hr__flat_text(p->f, table, 0);
+    name = text_of(p, table, 0);
     out->name = hr__strndup(p->account, (const char *)name.data, (size_t)name.n);
     if (!out->name)
         return no_memory(p, name.n);

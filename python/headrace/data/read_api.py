@@ -46,6 +46,18 @@ def read_parquet(
     return kept if columns is None else kept.select_columns(columns)
 
 
+def read_arrow(paths, *, columns=None, **common: Unpack[FileArguments]):
+    """Rows of Arrow IPC files (Feather V2) and streams; each record batch is a fragment.
+
+    columns: names, in this order; buffers of others are not read. Dictionaries, views and run ends come as
+    plain values. read_ipc and read_feather are the same function.
+    """
+    return read_files("read_arrow", "arrow", paths, columns=columns, **common)
+
+
+read_ipc = read_feather = read_arrow
+
+
 def read_text(
     paths,
     *,

@@ -1,0 +1,630 @@
+/* ipc.c - Arrow IPC: the file format (Feather V2) and the stream format, which begin differently and hold the same messages.
+ *
+ * A record batch is a fragment; where each stands is known when the file is open: from a file's footer, of a stream by walking
+ * its messages, whose bodies are passed over. Dictionaries are read when a column first needs them, and kept; in a stream, one
+ * may be replaced or extended (a delta) between record batches, so that each batch sees what came before it. */
+#include "format/ipc.h"
+
+#define MAGIC "ARROW1"
+#define BLOCK_BYTES 24 /* of the footer's lists */
+#define MAX_MESSAGE (INT64_C(1) << 31)
+
+enum { MESSAGE_SCHEMA = 1, MESSAGE_DICTIONARY, MESSAGE_BATCH, VERSION_5 = 4 };
+
+/* Where a message stands. */
+typedef struct ipc_block {
+    int64_t at, message_bytes; /* the flatbuffer */
+    int64_t body_at, body_bytes;
+    int64_t n_rows; /* record batches */
+    int64_t before; /* of a stream: number of dictionary messages before it */
+} ipc_block;
+
+typedef struct ipc_blocks {
+    ipc_block *items;
+    int64_t n, cap;
+} ipc_blocks;
+
+/* A dictionary's message. */
+typedef struct ipc_values {
+    int64_t id;
+    bool is_delta;
+    hr_array *values; /* with all that a delta extends; NULL: not read yet */
+} ipc_values;
+
+typedef struct ipc_file {
+    hr_scan_file base;
+    hr_source *source;
+    ipc_schema *schema;
+    ipc_blocks batches, dictionaries;
+    int *columns; /* base.schema->n: their numbers in the file */
+    hr_mutex lock;
+    ipc_values *values; /* dictionaries.n; guarded by lock */
+} ipc_file;
+
+/* ------------------------------------------------------------------------------------------------------------ messages */
+
+/* A message's flatbuffer in memory. */
+typedef struct message {
+    hr_buffer *bytes;
+    hr_flat flat;
+    int64_t table, kind, header, body_bytes;
+} message;
+
+static hr_status message_read(hr_source *source, int64_t at, int64_t n, hr_account *account, message *out,
+                              hr_error *err)
+{
+    hr_mem mem = { account, NULL };
+
+    *out = (message){ 0 };
+    if (n < 8 || n > MAX_MESSAGE || at < 0 || at > source->n_bytes - n)
+        return hr_error_set(err, HR_BAD_DATA, "%s: a message of %lld bytes at byte %lld, the file has %lld",
+                            source->name, (long long)n, (long long)at, (long long)source->n_bytes);
+    HR_TRY(hr__buffer_new(&mem, n, &out->bytes, err));
+    HR_TRY(hr__source_read(source, out->bytes->data, at, n, err));
+    out->flat = (hr_flat){ .data = out->bytes->data, .n = n };
+    out->table = (int64_t)hr__flat_load(&out->flat, 0, 4);
+    out->kind = hr__flat_number(&out->flat, out->table, 1, 1, 0);
+    out->header = hr__flat_table(&out->flat, out->table, 2);
+    out->body_bytes = hr__flat_number(&out->flat, out->table, 3, 8, 0);
+    if (!out->flat.bad && hr__flat_number(&out->flat, out->table, 0, 2, 0) > VERSION_5)
+        return hr_error_set(err, HR_UNSUPPORTED, "%s: the message at byte %lld is of version %d of Arrow's format",
+                            source->name, (long long)at,
+                            (int)hr__flat_number(&out->flat, out->table, 0, 2, 0) + 1);
+    if (out->flat.bad || out->body_bytes < 0)
+        return hr_error_set(err, HR_BAD_DATA, "%s: the message at byte %lld is damaged", source->name, (long long)at);
+    return HR_OK;
+}
+
+static void message_clear(message *m)
+{
+    hr__buffer_unref(m->bytes);
+    *m = (message){ 0 };
+}
+
+/* The prefix of a message at *at: continuation and length, or (before Arrow 0.15) the length alone. *n 0: the end. */
+static hr_status prefix_read(hr_source *source, int64_t *at, int64_t *n, hr_error *err)
+{
+    int32_t head[2] = { 0 };
+    int64_t n_read;
+
+    HR_TRY(hr__source_read_some(source, head, *at, 8, &n_read, err));
+    if (n_read == 0) {
+        *n = 0;
+        return HR_OK;
+    }
+    if (n_read < 4 || (head[0] == -1 && n_read < 8))
+        return hr_error_set(err, HR_BAD_DATA, "%s: ends within a message, at byte %lld", source->name, (long long)*at);
+    *at += head[0] == -1 ? 8 : 4;
+    *n = head[0] == -1 ? head[1] : head[0];
+    if (*n < 0)
+        return hr_error_set(err, HR_BAD_DATA, "%s: a message of %lld bytes, at byte %lld", source->name, (long long)*n,
+                            (long long)*at);
+    return HR_OK;
+}
+
+static hr_status add_block(ipc_file *f, ipc_blocks *list, const ipc_block *b, hr_error *err)
+{
+    if (!hr__grow(f->base.account, (void **)&list->items, &list->cap, list->n + 1, sizeof *list->items))
+        return hr__error_memory(err, f->base.name, (list->n + 1) * (int64_t)sizeof *list->items);
+    list->items[list->n++] = *b;
+    return HR_OK;
+}
+
+static hr_status check_body(const ipc_file *f, const ipc_block *b, hr_error *err)
+{
+    if (b->body_bytes < 0 || b->body_at < 0 || b->body_bytes > f->source->n_bytes ||
+        b->body_at > f->source->n_bytes - b->body_bytes)
+        return hr_error_set(err, HR_BAD_DATA, "%s: a body of %lld bytes at byte %lld, the file has %lld", f->base.name,
+                            (long long)b->body_bytes, (long long)b->body_at, (long long)f->source->n_bytes);
+    return HR_OK;
+}
+
+/* The table of a RecordBatch in m, and what else its message says. */
+static hr_status batch_of(const ipc_file *f, message *m, const ipc_block *b, ipc_batch *out, hr_error *err)
+{
+    int64_t table = m->kind == MESSAGE_DICTIONARY ? hr__flat_table(&m->flat, m->header, 1) : m->header;
+    hr_status st = ipc__batch_read(&m->flat, table, b->body_at, b->body_bytes, out, err);
+
+    return st ? hr__error_at(err, st, "%s: message at byte %lld", f->base.name, (long long)b->at) : HR_OK;
+}
+
+/* Whether the batch has what the schema's columns need, as far as its message says. */
+static hr_status check_batch(ipc_file *f, message *m, const ipc_block *b, hr_error *err)
+{
+    ipc_place *places;
+    ipc_batch batch;
+    hr_status st;
+
+    HR_TRY(batch_of(f, m, b, &batch, err));
+    if (m->kind == MESSAGE_DICTIONARY)
+        return HR_OK;
+    places = hr__alloc(f->base.account, (size_t)f->schema->n * sizeof *places);
+    if (!places)
+        return hr__error_memory(err, f->base.name, f->schema->n * (int64_t)sizeof *places);
+    st = ipc__places(f->schema, &batch, places, err);
+    hr__free(places);
+    return st ? hr__error_at(err, st, "%s: message at byte %lld", f->base.name, (long long)b->at) : HR_OK;
+}
+
+/* A dictionary or a record batch, as the message says. */
+static hr_status add_message(ipc_file *f, message *m, ipc_block *b, hr_error *err)
+{
+    HR_TRY(check_body(f, b, err));
+    if (m->kind == MESSAGE_BATCH || m->kind == MESSAGE_DICTIONARY)
+        HR_TRY(check_batch(f, m, b, err));
+    if (m->kind == MESSAGE_BATCH) {
+        b->n_rows = hr__flat_number(&m->flat, m->header, 0, 8, 0);
+        b->before = f->dictionaries.n;
+        if (b->n_rows < 0 || __builtin_add_overflow(f->base.n_rows, b->n_rows, &f->base.n_rows))
+            return hr_error_set(err, HR_BAD_DATA, "%s: record batch %lld has %lld rows", f->base.name,
+                                (long long)f->batches.n, (long long)b->n_rows);
+        return add_block(f, &f->batches, b, err);
+    }
+    if (m->kind == MESSAGE_DICTIONARY)
+        return add_block(f, &f->dictionaries, b, err);
+    return hr_error_set(err, HR_UNSUPPORTED, "%s: message number %d (a tensor?) is not a part of a table", f->base.name,
+                        (int)m->kind);
+}
+
+/* ---------------------------------------------------------------------------------------------------- file and stream */
+
+static hr_status read_schema(ipc_file *f, hr_flat *flat, int64_t table, hr_error *err)
+{
+    hr_status st = table ? ipc__schema_read(flat, table, f->base.account, &f->schema, err)
+                         : hr_error_set(err, HR_BAD_DATA, "without a schema");
+
+    return st ? hr__error_at(err, st, "%s", f->base.name) : HR_OK;
+}
+
+static hr_status stream_index(ipc_file *f, hr_error *err)
+{
+    hr_status st = HR_OK;
+    int64_t at = 0, n;
+    message m = { 0 };
+
+    HR_GO(prefix_read(f->source, &at, &n, err));
+    HR_GO(message_read(f->source, at, n, f->base.account, &m, err));
+    if (m.kind != MESSAGE_SCHEMA)
+        HR_FAIL(HR_BAD_DATA, "%s: a stream begins with its schema, not with message number %d", f->base.name,
+                (int)m.kind);
+    HR_GO(read_schema(f, &m.flat, m.header, err));
+    at += n + m.body_bytes;
+    for (;;) {
+        ipc_block b = { 0 };
+
+        message_clear(&m);
+        HR_GO(prefix_read(f->source, &at, &n, err));
+        if (n == 0)
+            break;
+        HR_GO(message_read(f->source, at, n, f->base.account, &m, err));
+        b = (ipc_block){ .at = at, .message_bytes = n, .body_at = at + n, .body_bytes = m.body_bytes };
+        HR_GO(add_message(f, &m, &b, err));
+        at = b.body_at + b.body_bytes;
+    }
+done:
+    message_clear(&m);
+    return st;
+}
+
+/* Blocks of one of the footer's lists. */
+static hr_status footer_blocks(ipc_file *f, hr_flat *flat, int64_t footer, int i, int kind, hr_error *err)
+{
+    int64_t first, n = hr__flat_vector(flat, footer, i, BLOCK_BYTES, &first);
+    hr_status st = HR_OK;
+    message m = { 0 };
+
+    for (int64_t k = 0; k < n; k++) {
+        int64_t entry = first + k * BLOCK_BYTES, at = (int64_t)hr__flat_load(flat, entry, 8), from = at, length;
+        ipc_block b = { .body_bytes = (int64_t)hr__flat_load(flat, entry + 16, 8) };
+        int32_t message_bytes = (int32_t)hr__flat_load(flat, entry + 8, 4);
+
+        message_clear(&m);
+        if (at < 0 || at > f->source->n_bytes || message_bytes < 0)
+            HR_FAIL(HR_BAD_DATA, "%s: the footer names a message at byte %lld", f->base.name, (long long)at);
+        HR_GO(prefix_read(f->source, &at, &length, err));
+        b.at = at;
+        b.message_bytes = length;
+        b.body_at = from + message_bytes;
+        HR_GO(message_read(f->source, at, length, f->base.account, &m, err));
+        if (m.kind != kind || m.body_bytes != b.body_bytes || b.body_at < at + length)
+            HR_FAIL(HR_BAD_DATA, "%s: the footer and the message at byte %lld differ", f->base.name, (long long)from);
+        HR_GO(add_message(f, &m, &b, err));
+    }
+done:
+    message_clear(&m);
+    return st;
+}
+
+static hr_status file_index(ipc_file *f, hr_error *err)
+{
+    uint8_t tail[4 + 6];
+    int64_t n = f->source->n_bytes, footer;
+    int32_t footer_bytes;
+    hr_status st = HR_OK;
+    message m = { 0 };
+
+    if (n < 8 + 4 + 6 + 8)
+        return hr_error_set(err, HR_BAD_DATA, "%s: %lld bytes are no Arrow file", f->base.name, (long long)n);
+    HR_GO(hr__source_read(f->source, tail, n - 10, 10, err));
+    memcpy(&footer_bytes, tail, 4);
+    if (memcmp(tail + 4, MAGIC, 6) != 0 || footer_bytes < 8 || footer_bytes > n - 18)
+        HR_FAIL(HR_BAD_DATA, "%s: does not end with the footer of an Arrow file (is it cut off?)", f->base.name);
+    HR_GO(message_read(f->source, n - 10 - footer_bytes, footer_bytes, f->base.account, &m, err));
+    footer = m.table;
+    HR_GO(read_schema(f, &m.flat, hr__flat_table(&m.flat, footer, 1), err));
+    HR_GO(footer_blocks(f, &m.flat, footer, 2, MESSAGE_DICTIONARY, err));
+    HR_GO(footer_blocks(f, &m.flat, footer, 3, MESSAGE_BATCH, err));
+    if (m.flat.bad)
+        HR_FAIL(HR_BAD_DATA, "%s: the footer is damaged", f->base.name);
+done:
+    message_clear(&m);
+    return st;
+}
+
+/* -------------------------------------------------------------------------------------------------------- dictionaries */
+
+typedef struct lookup {
+    ipc_file *f;
+    int64_t before; /* only messages before this one */
+    int depth;
+} lookup;
+
+static const ipc_field *field_with(const ipc_field *fields, int n, int64_t id)
+{
+    for (int i = 0; i < n; i++) {
+        const ipc_field *found = fields[i].index && fields[i].id == id
+                                     ? &fields[i]
+                                     : field_with(fields[i].children, fields[i].n_children, id);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+static hr_status find_locked(void *context, int64_t id, hr_array **out, hr_error *err);
+
+/* The values of message k alone. */
+static hr_status read_values_locked(const lookup *l, int64_t k, hr_array **out, hr_error *err)
+{
+    lookup inner = { l->f, k, l->depth + 1 };
+    ipc_dictionaries d = { &inner, find_locked };
+    const ipc_block *b = &l->f->dictionaries.items[k];
+    const ipc_field *field = field_with(l->f->schema->fields, l->f->schema->n, l->f->values[k].id);
+    hr_mem mem = { l->f->base.account, NULL };
+    hr_status st = HR_OK;
+    ipc_batch batch;
+    message m = { 0 };
+
+    if (!field || l->depth > HR_MAX_DEPTH)
+        return hr_error_set(err, HR_BAD_DATA, "no column has the dictionary %lld", (long long)l->f->values[k].id);
+    HR_GO(message_read(l->f->source, b->at, b->message_bytes, l->f->base.account, &m, err));
+    HR_GO(batch_of(l->f, &m, b, &batch, err));
+    HR_GO(ipc__values_read(l->f->schema, field, &batch, l->f->source, &mem, &d, out, err));
+done:
+    message_clear(&m);
+    return st;
+}
+
+/* A dictionary as it is after message k: its last whole values, and the deltas since. */
+static hr_status values_locked(const lookup *l, int64_t k, hr_array **out, hr_error *err)
+{
+    ipc_values *v = l->f->values;
+    hr_mem mem = { l->f->base.account, NULL };
+    hr_array *own = NULL, *parts[2] = { NULL, NULL };
+    hr_status st = HR_OK;
+    int64_t from = k;
+
+    while (from >= 0 && !(v[from].id == v[k].id && (v[from].values || !v[from].is_delta)))
+        from--;
+    if (from < 0)
+        return hr_error_set(err, HR_BAD_DATA, "dictionary %lld begins with a delta", (long long)v[k].id);
+    for (int64_t i = from; i <= k; i++) {
+        if (v[i].id != v[k].id)
+            continue;
+        if (!v[i].values) {
+            HR_GO(read_values_locked(l, i, &own, err));
+            if (v[i].is_delta) {
+                parts[1] = own;
+                HR_GO(hr__array_concat(&mem, own->type, parts, 2, &v[i].values, err));
+                hr__array_unref(own);
+            } else {
+                v[i].values = own;
+            }
+            own = NULL;
+        }
+        parts[0] = v[i].values;
+    }
+    *out = v[k].values;
+done:
+    hr__array_unref(own);
+    return st;
+}
+
+static hr_status find_locked(void *context, int64_t id, hr_array **out, hr_error *err)
+{
+    const lookup *l = context;
+
+    *out = NULL;
+    for (int64_t k = l->before; k-- > 0;) {
+        if (l->f->values[k].id == id)
+            return values_locked(l, k, out, err);
+    }
+    return HR_OK;
+}
+
+static hr_status find(void *context, int64_t id, hr_array **out, hr_error *err)
+{
+    const lookup *l = context;
+    hr_status st;
+
+    hr__lock(&l->f->lock);
+    st = find_locked(context, id, out, err);
+    hr__unlock(&l->f->lock);
+    return st;
+}
+
+/* What is to be known of dictionaries before any is read. */
+static hr_status list_values(ipc_file *f, hr_error *err)
+{
+    hr_status st = HR_OK;
+    message m = { 0 };
+
+    f->values = hr__zalloc(f->base.account, (size_t)f->dictionaries.n * sizeof *f->values);
+    if (!f->values)
+        return hr__error_memory(err, f->base.name, f->dictionaries.n * (int64_t)sizeof *f->values);
+    for (int64_t k = 0; k < f->dictionaries.n; k++) {
+        const ipc_block *b = &f->dictionaries.items[k];
+
+        message_clear(&m);
+        HR_GO(message_read(f->source, b->at, b->message_bytes, f->base.account, &m, err));
+        f->values[k].id = hr__flat_number(&m.flat, m.header, 0, 8, 0);
+        f->values[k].is_delta = hr__flat_number(&m.flat, m.header, 2, 1, 0) != 0;
+    }
+done:
+    message_clear(&m);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- readers */
+
+typedef struct ipc_reader {
+    hr_reader base;
+    ipc_file *file;
+    int fragment;
+    hr_mem mem;
+    int64_t row, end;
+    hr_table *whole; /* all rows of the batch; NULL: not read yet */
+} ipc_reader;
+
+static void ipc_reader_close(hr_reader *base)
+{
+    ipc_reader *r = (ipc_reader *)base;
+
+    hr_table_unref(r->whole);
+    hr__scan_file_unref(&r->file->base);
+    hr__free(r);
+}
+
+static hr_status read_columns(ipc_reader *r, const ipc_batch *batch, hr_array **columns, hr_error *err)
+{
+    ipc_file *f = r->file;
+    lookup l = { f, f->batches.items[r->fragment].before, 0 };
+    ipc_dictionaries d = { &l, find };
+    ipc_place *places = hr__alloc(r->mem.account, (size_t)f->schema->n * sizeof *places);
+    hr_status st = HR_OK;
+
+    if (!places)
+        return hr__error_memory(err, f->base.name, f->schema->n * (int64_t)sizeof *places);
+    st = ipc__places(f->schema, batch, places, err);
+    if (st) {
+        st = hr__error_at(err, st, "%s: record batch %d", f->base.name, r->fragment);
+        goto done;
+    }
+    for (int i = 0; i < f->base.schema->n; i++) {
+        int at = f->columns[i];
+
+        st = ipc__column_read(f->schema, batch, at, places[at], f->source, &r->mem, &d, &columns[i], err);
+        if (st) {
+            st = hr__error_at(err, st, "%s: record batch %d, column '%s'", f->base.name, r->fragment,
+                              f->schema->fields[at].name);
+            goto done;
+        }
+    }
+done:
+    hr__free(places);
+    return st;
+}
+
+static hr_status read_batch(ipc_reader *r, hr_error *err)
+{
+    ipc_file *f = r->file;
+    const ipc_block *b = &f->batches.items[r->fragment];
+    hr_run_coords run = { .first = { .file = f->base.file, .fragment = r->fragment }, .n = b->n_rows };
+    hr_array **columns = hr__zalloc(r->mem.account, ((size_t)f->base.schema->n + 1) * sizeof(hr_array *));
+    hr_origin *origin = NULL;
+    hr_status st = HR_OK;
+    ipc_batch batch;
+    message m = { 0 };
+
+    if (!columns)
+        return hr__error_memory(err, f->base.name, f->base.schema->n * (int64_t)sizeof(hr_array *));
+    HR_GO(message_read(f->source, b->at, b->message_bytes, r->mem.account, &m, err));
+    HR_GO(batch_of(f, &m, b, &batch, err));
+    HR_GO(read_columns(r, &batch, columns, err));
+    HR_GO(hr__origin_new(&run, 1, &origin, err));
+    st = hr__table_new(f->base.schema, columns, b->n_rows, origin, &r->whole, err);
+    memset(columns, 0, (size_t)f->base.schema->n * sizeof(hr_array *)); /* taken */
+done:
+    for (int i = 0; i < f->base.schema->n; i++)
+        hr__array_unref(columns[i]);
+    hr__free(columns);
+    hr__origin_unref(origin);
+    message_clear(&m);
+    return st;
+}
+
+static hr_status ipc_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
+{
+    ipc_reader *r = (ipc_reader *)base;
+    int64_t row_bytes, n;
+
+    if (r->row >= r->end)
+        return HR_OK;
+    if (!r->whole)
+        HR_TRY(read_batch(r, err));
+    row_bytes = HR_MAX(1, hr__table_bytes_used(r->whole) / HR_MAX(1, r->whole->n_rows));
+    n = HR_MIN(HR_MAX(1, max_bytes / row_bytes), r->end - r->row);
+    HR_TRY(hr_table_slice(r->whole, r->row, n, out, err));
+    r->row += n;
+    return HR_OK;
+}
+
+static const hr_reader_class ipc_reader_class = { ipc_next, ipc_reader_close };
+
+/* --------------------------------------------------------------------------------------------------------------- files */
+
+static hr_status ipc_read(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
+                          hr_reader **out, hr_error *err)
+{
+    ipc_file *f = (ipc_file *)base;
+    ipc_reader *r = hr__zalloc(mem->account, sizeof *r);
+    int64_t rows = f->batches.items[fragment].n_rows;
+
+    *out = NULL;
+    if (!r)
+        return hr__error_memory(err, base->name, sizeof *r);
+    r->base.cls = &ipc_reader_class;
+    r->file = f;
+    hr__scan_file_ref(base);
+    r->fragment = fragment;
+    r->mem = *mem;
+    r->row = HR_MIN(HR_MAX(row_begin, 0), rows);
+    r->end = n_rows < 0 ? rows : HR_MIN(rows, r->row + HR_MIN(n_rows, rows));
+    *out = &r->base;
+    return HR_OK;
+}
+
+static hr_status ipc_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
+{
+    const ipc_file *f = (const ipc_file *)base;
+    const ipc_block *b = &f->batches.items[fragment];
+
+    (void)err;
+    *out = (hr_fragment){ .n_rows = b->n_rows };
+    out->stored_bytes = f->schema->n ? b->body_bytes / f->schema->n * base->schema->n : 0;
+    out->memory_bytes = out->stored_bytes;
+    return HR_OK;
+}
+
+static void ipc_ahead(hr_scan_file *base, int fragment)
+{
+    const ipc_file *f = (const ipc_file *)base;
+
+    hr__source_ahead(f->source, f->batches.items[fragment].body_at, f->batches.items[fragment].body_bytes);
+}
+
+static void ipc_close(hr_scan_file *base)
+{
+    ipc_file *f = (ipc_file *)base;
+
+    for (int64_t k = 0; f->values && k < f->dictionaries.n; k++)
+        hr__array_unref(f->values[k].values);
+    hr__free(f->values);
+    hr__free(f->batches.items);
+    hr__free(f->dictionaries.items);
+    hr__free(f->columns);
+    ipc__schema_free(f->schema);
+    hr__source_unref(f->source);
+    hr__mutex_clear(&f->lock);
+}
+
+static const hr_scan_file_class ipc_file_class = {
+    .fragment = ipc_fragment,
+    .read = ipc_read,
+    .ahead = ipc_ahead,
+    .close = ipc_close,
+};
+
+/* The projected columns: base.schema and their numbers in the file. */
+static hr_status project(ipc_file *f, const hr_projection *projection, hr_error *err)
+{
+    hr_schema *all = NULL;
+    hr_field *fields = NULL;
+    hr_status st = HR_OK;
+    int n;
+
+    st = ipc__schema_types(f->schema, false, &all, err);
+    if (st)
+        return hr__error_at(err, st, "%s", f->base.name);
+    n = projection ? projection->n : all->n;
+    f->columns = hr__alloc(f->base.account, (size_t)n * sizeof *f->columns);
+    fields = hr__alloc(f->base.account, (size_t)n * sizeof *fields);
+    if (!f->columns || !fields)
+        HR_GO(hr__error_memory(err, f->base.name, n * (int64_t)sizeof *fields));
+    for (int i = 0; i < n; i++) {
+        int at = projection ? hr__schema_find(all, projection->names[i]) : i;
+
+        if (at < 0)
+            HR_FAIL(HR_NOT_FOUND, "%s: no column '%s'", f->base.name, projection->names[i]);
+        f->columns[i] = at;
+        fields[i] = all->fields[at]; /* borrowed */
+    }
+    if (projection) {
+        HR_GO(hr__schema_new(fields, n, &f->base.schema, err));
+    } else {
+        f->base.schema = all;
+        all = NULL; /* moved */
+    }
+done:
+    hr__free(fields);
+    hr__schema_unref(all);
+    return st;
+}
+
+static hr_status ipc_open(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    uint8_t head[8] = { 0 };
+    ipc_file *f = NULL;
+    int64_t n;
+
+    *out = NULL;
+    HR_TRY(hr__source_read_some(source, head, 0, sizeof head, &n, err));
+    if (n < 4 || memcmp(head, "FEA1", 4) == 0)
+        return hr_error_set(err, n < 4 ? HR_BAD_DATA : HR_UNSUPPORTED, "%s: %s", source->name,
+                            n < 4 ? "too short for Arrow data"
+                                  : "Feather V1, which Arrow gave up; write it again as Feather V2");
+    HR_TRY(hr__scan_file_new(&ipc_file_class, sizeof *f, source->name, how->account, out, err));
+    f = (ipc_file *)*out;
+    hr__mutex_init(&f->lock);
+    f->source = hr__source_ref(source);
+    HR_GO(memcmp(head, MAGIC, 6) == 0 ? file_index(f, err) : stream_index(f, err));
+    if (f->batches.n > INT32_MAX)
+        HR_FAIL(HR_UNSUPPORTED, "%s: %lld record batches", f->base.name, (long long)f->batches.n);
+    f->base.n_fragments = (int)f->batches.n;
+    HR_GO(list_values(f, err));
+    HR_GO(project(f, how->projection, err));
+done:
+    if (st) {
+        hr__scan_file_unref(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+static int ipc_bid(hr_view head)
+{
+    static const uint8_t continuation[4] = { 0xff, 0xff, 0xff, 0xff };
+
+    if (hr__view_starts(head, MAGIC) || hr__view_starts(head, "FEA1"))
+        return 48;
+    return head.n >= 8 && memcmp(head.data, continuation, 4) == 0 ? 32 : 0;
+}
+
+const hr_format hr__format_arrow = {
+    .name = "arrow",
+    .suffixes = "arrow arrows feather ipc",
+    .doc = "Arrow IPC: files (Feather V2) and streams",
+    .bid = ipc_bid,
+    .open = ipc_open,
+};
