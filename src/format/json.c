@@ -329,4 +329,7 @@ const hr_format hr__format_json = {
     .options = json_option_table,
     .options_bytes = sizeof(hr_json_options),
     .open = json_open,
+    .write_options = hr__json_write_options,
+    .write_options_bytes = sizeof(hr_json_write_options),
+    .create = hr__json_create,
 };

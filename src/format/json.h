@@ -140,4 +140,14 @@ hr_status hr__json_columns_reserve(hr_json_columns *c, double factor, hr_error *
 /* What was built; one array for each of `given`. The columns are empty again. On failure arrays are NULL. */
 hr_status hr__json_columns_finish(hr_json_columns *c, hr_array **out, hr_error *err) HR_MUST_USE;
 
+/* --- json_write.c */
+
+typedef struct hr_json_write_options {
+    int compression, nan;
+    int64_t level;
+} hr_json_write_options;
+extern const hr_option hr__json_write_options[];
+hr_status hr__json_create(hr_schema *schema, const void *options, hr_account *account, hr_writer **out,
+                          hr_error *err) HR_MUST_USE;
+
 #endif
