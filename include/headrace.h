@@ -244,6 +244,29 @@ HR_API HR_MUST_USE hr_status hr_plan_range(int64_t n, const char *name, hr_plan 
  * as they come, so that the plan can be run again. */
 HR_API HR_MUST_USE hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_plan **out, hr_error *err);
 
+/* A source of your own: n_fragments pieces in one order, each an Arrow stream that is opened when its turn comes. All functions
+ * are called on any pool thread, for several fragments at the same time; one stream is used by one thread at a time. They
+ * should not wait long: the thread is one of those that do all work. */
+typedef struct hr_source_functions {
+    size_t struct_bytes;
+    const char *name;    /* for explain() and errors; copied */
+    const char *version; /* part of the plan's fingerprint: another text when the rows are others; copied, NULL: none */
+    void *context;
+    void (*context_free)(void *context); /* when the last plan goes; NULL: nothing to do */
+    int n_fragments;
+    /* The columns of all fragments, a struct's schema. Called once, when the plan is made. */
+    hr_status (*schema)(void *context, struct ArrowSchema *out, hr_error *err);
+    /* The rows of a fragment: a stream of struct arrays with at least these columns; others are left out, narrower types widened.
+     * The same rows each time, in each epoch; it may be closed before its end. */
+    hr_status (*read)(void *context, int fragment, const char *const *columns, int n_columns,
+                      struct ArrowArrayStream *out, hr_error *err);
+    int64_t (*n_rows)(void *context, int fragment); /* exactly; NULL, or -1: known only by reading */
+    int64_t (*n_bytes)(void *context,
+                       int fragment); /* about, in memory, of one batch or of all; NULL: 1 MiB is assumed */
+} hr_source_functions;
+/* Copies *functions; takes the context, even on failure. */
+HR_API HR_MUST_USE hr_status hr_plan_source(const hr_source_functions *functions, hr_plan **out, hr_error *err);
+
 /* Column `names[i]` of the input becomes column i, called `new_names[i]` (new_names NULL: the same names). */
 HR_API HR_MUST_USE hr_status hr_plan_project(hr_plan *in, const char *const *names, const char *const *new_names, int n,
                                              hr_plan **out, hr_error *err);

@@ -114,6 +114,14 @@ hr_status hr_plan_range(int64_t n, const char *name, hr_plan **out, hr_error *er
     return take_scan(st, s, out, err);
 }
 
+hr_status hr_plan_source(const hr_source_functions *functions, hr_plan **out, hr_error *err)
+{
+    hr_scan *s = NULL;
+    hr_status st = hr__scan_new_source(functions, &s, err);
+
+    return take_scan(st, s, out, err);
+}
+
 hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_plan **out, hr_error *err)
 {
     hr_scan *s = NULL;

@@ -177,6 +177,8 @@ hr_status hr__scan_new_range(int64_t n, const char *name, hr_scan **out,
                              hr_error *err) HR_MUST_USE; /* fragments of 1 Mi rows */
 /* Takes the stream; pulls all of it now, on the caller's thread; each batch is one fragment. */
 hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr_error *err) HR_MUST_USE;
+/* A user's own source: see hr_plan_source. Takes the context, even on failure. */
+hr_status hr__scan_new_source(const hr_source_functions *functions, hr_scan **out, hr_error *err) HR_MUST_USE;
 hr_scan *hr__scan_ref(hr_scan *s);
 void hr__scan_unref(hr_scan *s);
 

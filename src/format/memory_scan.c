@@ -336,18 +336,17 @@ done:
 
 /* ------------------------------------------------------------------------------------------------------------- streams */
 
-static hr_status stream_error(struct ArrowArrayStream *stream, int rc, hr_error *err)
+hr_status hr__arrow_stream_error(struct ArrowArrayStream *stream, int rc, hr_error *err)
 {
     const char *text = stream->get_last_error ? stream->get_last_error(stream) : NULL;
 
     return hr_error_set(err, HR_IO, "Arrow stream: error %d: %s", rc, text ? text : "no message");
 }
 
-static void release_nothing(struct ArrowSchema *schema) { schema->release = NULL; }
+void hr__arrow_schema_keep(struct ArrowSchema *schema) { schema->release = NULL; }
 
-/* The next batch; *out NULL: the end. `schema` is the stream's, lent to each batch. */
-static hr_status next_batch(struct ArrowArrayStream *stream, const struct ArrowSchema *schema, hr_table **out,
-                            hr_error *err)
+hr_status hr__arrow_stream_next(struct ArrowArrayStream *stream, const struct ArrowSchema *schema, hr_table **out,
+                                hr_error *err)
 {
     struct ArrowSchema lent = *schema;
     struct ArrowArray array = { 0 };
@@ -355,10 +354,10 @@ static hr_status next_batch(struct ArrowArrayStream *stream, const struct ArrowS
 
     *out = NULL;
     if (rc)
-        return stream_error(stream, rc, err);
+        return hr__arrow_stream_error(stream, rc, err);
     if (!array.release)
         return HR_OK;
-    lent.release = release_nothing;
+    lent.release = hr__arrow_schema_keep;
     return hr_table_import(&lent, &array, out, err);
 }
 
@@ -370,7 +369,7 @@ static hr_status add_empty(memory_scan *s, struct ArrowSchema *schema, hr_error 
     hr_table *t = NULL;
     hr_status st = HR_OK;
 
-    lent.release = release_nothing;
+    lent.release = hr__arrow_schema_keep;
     HR_GO(hr__schema_import(&lent, &imported, err));
     HR_GO(hr__table_empty(imported, &t, err));
     HR_GO(add_table(s, t, err));
@@ -389,12 +388,12 @@ hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr
     *out = NULL;
     rc = stream->get_schema(stream, &schema);
     if (rc)
-        HR_GO(stream_error(stream, rc, err));
+        HR_GO(hr__arrow_stream_error(stream, rc, err));
     HR_GO(scan_new("memory", &s, err));
     for (;;) {
         hr_table *t;
 
-        HR_GO(next_batch(stream, &schema, &t, err));
+        HR_GO(hr__arrow_stream_next(stream, &schema, &t, err));
         if (!t)
             break;
         HR_GO(add_table(s, t, err));

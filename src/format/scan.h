@@ -28,6 +28,14 @@ hr_status hr__scan_column(const hr_schema *s, const char *name, int *out, hr_err
 /* The projected fields of `all`. *out is new (shared, if all are wanted). */
 hr_status hr__scan_project(hr_schema *all, const hr_projection *projection, hr_schema **out, hr_error *err) HR_MUST_USE;
 
+/* --- memory_scan.c: foreign Arrow streams */
+/* The next batch; *out NULL: the end. `schema` is the stream's, lent to each batch. */
+hr_status hr__arrow_stream_next(struct ArrowArrayStream *stream, const struct ArrowSchema *schema, hr_table **out,
+                                hr_error *err) HR_MUST_USE;
+hr_status hr__arrow_stream_error(struct ArrowArrayStream *stream, int rc,
+                                 hr_error *err);        /* what a call of it returned */
+void hr__arrow_schema_keep(struct ArrowSchema *schema); /* the release of a copy that was lent */
+
 /* --- partition.c: columns out of folder names */
 typedef struct hr_partitions {
     int n;
