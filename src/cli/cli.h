@@ -20,7 +20,8 @@ typedef struct hr_command {
     int (*run)(const struct hr_command *cmd, int argc, char **argv); /* argv[0] is "headrace NAME" */
 } hr_command;
 
-extern const hr_command hr__cmd_schema, hr__cmd_head, hr__cmd_count, hr__cmd_stat, hr__cmd_formats, hr__cmd_functions;
+extern const hr_command hr__cmd_schema, hr__cmd_head, hr__cmd_count, hr__cmd_stat, hr__cmd_convert, hr__cmd_formats,
+    hr__cmd_functions;
 
 /* --- main.c */
 int hr__cli_failed(hr_error *err);                                                /* clears err; HR_EXIT_FAILED */

@@ -15,7 +15,7 @@ const hr_option pw__options[] = {
     { "compression", HR_OPT_CHOICE, offsetof(pw_options, codec), 0, 0, 5, "none snappy gzip brotli lz4 zstd",
       "codec of the pages" },
     { "compression_level", HR_OPT_INT, offsetof(pw_options, level), -1000, 1000, 0, NULL,
-      "level of that codec; 0: its usual one" },
+      "level of that codec; 0: 1 for zstd, else its usual one" },
     { "row_group_rows", HR_OPT_INT, offsetof(pw_options, row_group_rows), 1, 1 << 30, 262144, NULL,
       "rows of a row group, at most" },
     { "row_group_bytes", HR_OPT_BYTES, offsetof(pw_options, row_group_bytes), 1, 1 << 30, 64 << 20, NULL,
@@ -475,6 +475,8 @@ static hr_status parquet_encode(const hr_writer *base, const hr_mem *mem, const 
     if (!g)
         return hr__error_memory(err, "Parquet row group", sizeof *g);
     out->n_rows = g->n_rows = t->n_rows;
+    if (t->n_rows) /* what is not needed goes back; growing would touch fresh pages again and again */
+        HR_GO(hr__growbuf_reserve(&bytes, hr__table_bytes_used(t) / 2 + 4096, err));
     for (int i = 0; i < w->n_leaves && t->n_rows; i++, g->n_chunks++)
         HR_GO(pw__chunk_write(&w->leaves[i], &w->options, w->codec, t->columns[w->leaves[i].column], mem, &bytes,
                               &g->chunks[i], err));
@@ -800,6 +802,8 @@ hr_status pw__create(hr_schema *schema, const void *options, hr_account *account
         return hr__error_memory(err, "Parquet writer", sizeof *w);
     w->options = *(const pw_options *)options;
     w->codec = codecs[w->options.codec].codec;
+    if (w->codec == &hr__codec_zstd && w->options.level == 0)
+        w->options.level = 1; /* encoded values gain little by more: 3 takes half as long again for some hundredths */
     w->schema = hr__schema_ref(schema);
     w->base = (hr_writer){ &parquet_writer, ".parquet", w->options.row_group_rows, w->options.row_group_bytes, false };
     if (w->codec && !w->codec->pack)

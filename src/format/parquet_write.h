@@ -62,13 +62,14 @@ hr_status pw__runs_u32(const uint32_t *v, int64_t n, int width, hr_growbuf *out,
 
 /* A dictionary: codes[i] is the number of value i, uniques[k] a value with that number. */
 typedef struct pw_dict {
+    hr_buffer *memory; /* of codes: pooled, as all that is as long as a chunk */
     uint32_t *codes;
     int64_t *uniques;
     int64_t n_uniques, cap_uniques;
     int64_t bytes; /* PLAIN, of all */
 } pw_dict;
 /* *found false: too many different values for one to pay. */
-hr_status pw__dict_make(const pw_values *v, int64_t max_bytes, hr_account *account, pw_dict *out, bool *found,
+hr_status pw__dict_make(const pw_values *v, int64_t max_bytes, const hr_mem *mem, pw_dict *out, bool *found,
                         hr_error *err) HR_MUST_USE;
 void pw__dict_clear(pw_dict *d);
 
@@ -93,7 +94,8 @@ typedef struct pw_span {
 } pw_span;
 
 typedef struct pw_levels {
-    hr_account *account;
+    const hr_mem *mem;
+    hr_buffer *def_memory, *rep_memory;
     int64_t n;            /* slots */
     uint8_t *def;         /* NULL: all max_def */
     uint8_t *rep;         /* NULL: all 0 */
@@ -102,7 +104,7 @@ typedef struct pw_levels {
     int64_t n_spans, cap_spans;
     int64_t n_values;
 } pw_levels;
-hr_status pw__levels_make(const pw_leaf *l, const hr_array *column, hr_account *account, pw_levels *out,
+hr_status pw__levels_make(const pw_leaf *l, const hr_array *column, const hr_mem *mem, pw_levels *out,
                           hr_error *err) HR_MUST_USE;
 void pw__levels_clear(pw_levels *l);
 

@@ -29,6 +29,7 @@ typedef struct writing {
     hr_error *err;
     pw_levels levels;
     pw_values values;
+    hr_buffer *memory; /* of the next */
     void *owned; /* what values point at, if it was made here */
     pw_dict dict;
     int bits; /* of a code */
@@ -49,8 +50,9 @@ static const uint8_t *element(const hr_array *a, int64_t i, int width) { return 
 
 static hr_status own(writing *w, int64_t n_bytes)
 {
-    w->owned = hr__alloc(w->account, (size_t)n_bytes + HR_SLACK);
-    return w->owned ? HR_OK : hr__error_memory(w->err, "Parquet values", n_bytes);
+    HR_TRY(hr__buffer_new(w->mem, n_bytes, &w->memory, w->err));
+    w->owned = w->memory->data;
+    return HR_OK;
 }
 
 static hr_status same_width(writing *w, int width)
@@ -542,7 +544,7 @@ static hr_status choose_encoding(writing *w)
     }
     if (!w->options->dictionary)
         return HR_OK;
-    HR_TRY(pw__dict_make(v, MAX_DICT, w->account, &w->dict, &found, w->err));
+    HR_TRY(pw__dict_make(v, MAX_DICT, w->mem, &w->dict, &found, w->err));
     if (!found)
         return HR_OK;
     w->bits = bits_for(w->dict.n_uniques);
@@ -783,7 +785,7 @@ hr_status pw__chunk_write(const pw_leaf *l, const pw_options *o, const hr_codec 
     w.page.mem = mem;
     HR_GO(hr__growbuf_reserve(out, 64, err));
     *c = (pw_chunk){ .begin = out->buffer->n_bytes, .dict_at = -1 };
-    HR_GO(pw__levels_make(l, column, mem->account, &w.levels, err));
+    HR_GO(pw__levels_make(l, column, mem, &w.levels, err));
     HR_GO(make_values(&w));
     HR_GO(choose_encoding(&w));
     c->encoding = w.encoding;
@@ -794,7 +796,7 @@ hr_status pw__chunk_write(const pw_leaf *l, const pw_options *o, const hr_codec 
 done:
     pw__levels_clear(&w.levels);
     pw__dict_clear(&w.dict);
-    hr__free(w.owned);
+    hr__buffer_unref(w.memory);
     hr__growbuf_clear(&w.page);
     hr__buffer_unref(w.packed);
     return st;

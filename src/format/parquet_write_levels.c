@@ -29,7 +29,7 @@ static hr_status add_span(pw_levels *l, pw_span **spans, int64_t *n, int64_t *ca
         (*spans)[*n - 1].n += count;
         return HR_OK;
     }
-    if (!hr__grow(l->account, (void **)spans, cap, *n + 1, sizeof **spans))
+    if (!hr__grow(l->mem->account, (void **)spans, cap, *n + 1, sizeof **spans))
         return HR_NO_MEMORY;
     (*spans)[(*n)++] = (pw_span){ begin, count };
     return HR_OK;
@@ -49,8 +49,8 @@ static hr_status make_def(walk *w)
 
     if (l->def)
         return HR_OK;
-    if (!(l->def = hr__alloc(l->account, (size_t)l->n + 8)))
-        return no_memory(w, l->n);
+    HR_TRY(hr__buffer_new(l->mem, l->n + 8, &l->def_memory, w->err));
+    l->def = l->def_memory->data;
     memset(l->def, w->def, (size_t)l->n);
     return HR_OK;
 }
@@ -190,28 +190,27 @@ static hr_status list(walk *w)
     pw_levels *l = w->l;
     bool dense;
     int64_t n = count_slots(w, &dense);
-    uint8_t *def = dense ? NULL : hr__alloc(l->account, (size_t)n + 8), *rep = hr__alloc(l->account, (size_t)n + 8);
-    hr_status st;
+    hr_buffer *def = NULL, *rep = NULL;
+    hr_status st = HR_OK;
 
-    if (!rep || (!dense && !def)) {
-        hr__free(def);
-        hr__free(rep);
-        return no_memory(w, 2 * n);
-    }
-    st = expand(w, def, rep);
-    if (st) {
-        hr__free(def);
-        hr__free(rep);
-        return st;
-    }
-    hr__free(l->def);
-    hr__free(l->rep);
-    l->def = def;
-    l->rep = rep;
+    if (!dense)
+        HR_GO(hr__buffer_new(l->mem, n + 8, &def, w->err));
+    HR_GO(hr__buffer_new(l->mem, n + 8, &rep, w->err));
+    HR_GO(expand(w, def ? def->data : NULL, rep->data));
+    hr__buffer_unref(l->def_memory);
+    hr__buffer_unref(l->rep_memory);
+    l->def_memory = def;
+    l->rep_memory = rep;
+    l->def = def ? def->data : NULL;
+    l->rep = rep->data;
+    def = rep = NULL;
     l->n = n;
     w->def++;
     w->rep++;
-    return HR_OK;
+done:
+    hr__buffer_unref(def);
+    hr__buffer_unref(rep);
+    return st;
 }
 
 /* Into the child: its elements are counted from its own buffers' begin. */
@@ -222,14 +221,14 @@ static void descend(walk *w, const hr_array *child, int64_t shift)
         w->l->spans[s].begin += shift;
 }
 
-hr_status pw__levels_make(const pw_leaf *leaf, const hr_array *column, hr_account *account, pw_levels *out,
+hr_status pw__levels_make(const pw_leaf *leaf, const hr_array *column, const hr_mem *mem, pw_levels *out,
                           hr_error *err)
 {
     walk w = { .l = out, .a = column, .err = err, .n_alive = column->length };
     bool is_key = false;
     hr_status st = HR_OK;
 
-    *out = (pw_levels){ .account = account, .n = column->length };
+    *out = (pw_levels){ .mem = mem, .n = column->length };
     if (add_span(out, &out->spans, &out->n_spans, &out->cap_spans, column->offset, column->length))
         HR_GO(no_memory(&w, 64));
     for (int i = 0;; i++) {
@@ -266,8 +265,8 @@ done:
 
 void pw__levels_clear(pw_levels *l)
 {
-    hr__free(l->def);
-    hr__free(l->rep);
+    hr__buffer_unref(l->def_memory);
+    hr__buffer_unref(l->rep_memory);
     hr__free(l->spans);
-    *l = (pw_levels){ .account = l->account };
+    *l = (pw_levels){ .mem = l->mem };
 }

@@ -564,18 +564,83 @@ static inline hr_status dict_fill(const pw_values *v, int64_t max_bytes, bool is
     return HR_OK;
 }
 
-hr_status pw__dict_make(const pw_values *v, int64_t max_bytes, hr_account *account, pw_dict *out, bool *found,
+/* Numbers of a small range need no hashing: a table of their whole range. */
+#define RANGE_MOST (1 << 20)
+
+static bool int_range(const pw_values *v, int64_t *least, int64_t *range)
+{
+    int64_t low = INT64_MAX, high = INT64_MIN;
+
+    if (v->physical == PQ_INT32) {
+        const int32_t *p = (const int32_t *)(const void *)v->data;
+        int32_t a = INT32_MAX, b = INT32_MIN;
+
+        for (int64_t i = 0; i < v->n; i++) {
+            a = HR_MIN(a, p[i]);
+            b = HR_MAX(b, p[i]);
+        }
+        low = a;
+        high = b;
+    } else if (v->physical == PQ_INT64) {
+        const int64_t *p = (const int64_t *)(const void *)v->data;
+
+        for (int64_t i = 0; i < v->n; i++) {
+            low = HR_MIN(low, p[i]);
+            high = HR_MAX(high, p[i]);
+        }
+    } else
+        return false;
+    *least = low;
+    return v->n > 0 && !__builtin_sub_overflow(high, low, range) && *range < RANGE_MOST && *range < 4 * v->n + 1024;
+}
+
+static hr_status range_fill(const pw_values *v, int64_t least, int64_t range, int64_t max_bytes, hr_account *a,
+                            pw_dict *d, bool *found, hr_error *err)
+{
+    uint32_t *codes = hr__zalloc(a, ((size_t)range + 1) * sizeof *codes), *out = d->codes;
+    const int32_t *narrow = (const int32_t *)(const void *)v->data;
+    const int64_t *wide = (const int64_t *)(const void *)v->data;
+    hr_status st = HR_OK;
+
+    if (!codes)
+        return hr__error_memory(err, "dictionary", range * 4);
+    for (int64_t i = 0; i < v->n; i++) {
+        uint32_t *slot = &codes[v->width == 4 ? (int64_t)narrow[i] - least : wide[i] - least];
+
+        if (*slot == 0) {
+            if (is_hopeless(d, i + LOOK_EVERY))
+                goto done;
+            HR_GO(add_unique(d, v, i, a, err));
+            if (d->bytes > max_bytes)
+                goto done;
+            *slot = (uint32_t)d->n_uniques;
+        }
+        out[i] = *slot - 1;
+    }
+    *found = true;
+done:
+    hr__free(codes);
+    return st;
+}
+
+hr_status pw__dict_make(const pw_values *v, int64_t max_bytes, const hr_mem *mem, pw_dict *out, bool *found,
                         hr_error *err)
 {
+    hr_account *a = mem->account;
+    int64_t least, range;
     table t = { 0 };
     hr_status st;
 
     *found = false;
-    *out = (pw_dict){ .codes = hr__alloc(account, ((size_t)v->n + 1) * sizeof(uint32_t)) };
-    if (!out->codes)
-        return hr__error_memory(err, "dictionary", v->n * 4);
-    st = !v->views && (v->width == 4 || v->width == 8) ? dict_fill(v, max_bytes, true, account, &t, out, found, err)
-                                                       : dict_fill(v, max_bytes, false, account, &t, out, found, err);
+    *out = (pw_dict){ 0 };
+    HR_TRY(hr__buffer_new(mem, (v->n + 1) * (int64_t)sizeof(uint32_t), &out->memory, err));
+    out->codes = (uint32_t *)(void *)out->memory->data;
+    if (int_range(v, &least, &range))
+        st = range_fill(v, least, range, max_bytes, a, out, found, err);
+    else if (!v->views && (v->width == 4 || v->width == 8))
+        st = dict_fill(v, max_bytes, true, a, &t, out, found, err);
+    else
+        st = dict_fill(v, max_bytes, false, a, &t, out, found, err);
     hr__free(t.slots);
     if (st || !*found)
         pw__dict_clear(out);
@@ -584,7 +649,7 @@ hr_status pw__dict_make(const pw_values *v, int64_t max_bytes, hr_account *accou
 
 void pw__dict_clear(pw_dict *d)
 {
-    hr__free(d->codes);
+    hr__buffer_unref(d->memory);
     hr__free(d->uniques);
     *d = (pw_dict){ 0 };
 }
