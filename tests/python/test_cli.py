@@ -72,13 +72,14 @@ def test_version_and_help():
         "head",
         "count",
         "stat",
+        "convert",
         "formats",
         "functions",
         "HEADRACE_NUM_THREADS",
         "HEADRACE_MEMORY_LIMIT",
     ):
         assert name in out
-    for name in ("schema", "head", "count", "stat", "formats", "functions"):
+    for name in ("schema", "head", "count", "stat", "convert", "formats", "functions"):
         assert headrace(name, "--help")[0].startswith(f"usage: headrace {name} ")
 
 
@@ -159,6 +160,20 @@ def test_a_terminal_gets_no_orders(tmp_path):
     assert "\x1b" not in error
 
 
+def test_convert(folder, tmp_path):
+    out, _ = headrace("convert", folder, tmp_path / "all.parquet", "-w", "compression=snappy")
+    assert out.startswith(f"{tmp_path}/all.parquet\t8 rows\t")
+    assert pq.read_table(tmp_path / "all.parquet").num_rows == 8
+    assert pq.ParquetFile(tmp_path / "all.parquet").metadata.row_group(0).column(0).compression == "SNAPPY"
+    assert "there are files" in headrace("convert", folder, tmp_path / "all.parquet", status=1)[1]
+    headrace("convert", "--overwrite", "-c", "id", folder, tmp_path / "all.parquet")
+    assert pq.read_table(tmp_path / "all.parquet").column_names == ["id"]
+    headrace("convert", "--to", "parquet", "--max-rows-per-file", 3, folder, tmp_path / "many")
+    assert sorted(pq.read_metadata(p).num_rows for p in (tmp_path / "many").iterdir()) == [2, 3, 3]
+    assert "no format has files" in headrace("convert", folder, tmp_path / "x.unknown", status=1)[1]
+    assert "from which file" in headrace("convert", folder, status=2)[1]
+
+
 def test_formats():
     names = [line.split()[0] for line in headrace("formats")[0].splitlines()]
     assert {"parquet", "text"} <= set(names)
@@ -178,7 +193,7 @@ def test_functions():
 
 def test_the_man_page_knows_the_options():
     page = (ROOT / "docs" / "man" / "headrace.1").read_text().replace("\\-", "-")
-    for name in ("schema", "head", "count", "stat", "formats", "functions"):
+    for name in ("schema", "head", "count", "stat", "convert", "formats", "functions"):
         for option in re.findall(r"--[a-z]+", headrace(name, "--help")[0]):
             assert option in page, f"{name} {option}"
 
