@@ -1,7 +1,7 @@
 """Parquet, written: all 10 columns from memory into one file, each with its own defaults but zstd for all.
 
-What comes out as the only batch is the number of rows in the footer, as pyarrow reads it; the size of the file goes to
-standard error, since a writer that is fast and large has won nothing.
+What comes out as the only batch is the number of rows in the footer, as pyarrow reads it; the size of the
+file goes to standard error, since a writer that is fast and large has won nothing.
 """
 
 import os
