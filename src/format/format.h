@@ -156,7 +156,7 @@ typedef struct hr_format {
 } hr_format;
 
 extern const hr_format hr__format_parquet, hr__format_json, hr__format_text, hr__format_binary, hr__format_numpy,
-    hr__format_tfrecords;
+    hr__format_tfrecords, hr__format_webdataset;
 extern const hr_format hr__format_images;
 extern const hr_format hr__format_arrow;
 extern const hr_format *const hr__formats[];           /* ends with NULL */

@@ -133,7 +133,7 @@ hr_status zip__list(hr_source *source, hr_account *account, zip_list *out, hr_er
 {
     hr_status st = HR_OK;
     uint8_t *p = NULL;
-    int64_t at = 0, n;
+    int64_t at = 0, n = 0;
     place end = { 0, 0, 0 };
 
     *out = (zip_list){ .account = account };

@@ -33,6 +33,7 @@ from headrace.data.read_api import (
     read_parquet,
     read_text,
     read_tfrecords,
+    read_webdataset,
 )
 from headrace.data.sources.frames import from_daft, from_dask, from_modin, from_polars, from_spark, from_tf
 from headrace.data.sources.hdf5 import read_hdf5, read_netcdf
@@ -102,4 +103,5 @@ __all__ = [
     "read_sql",
     "read_text",
     "read_tfrecords",
+    "read_webdataset",
 ]

@@ -8,7 +8,7 @@ from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset, MaterializedDataset
 from headrace.data.files import FileArguments, read_files
 from headrace.data.plan import Node
-from headrace.data.records import tf_schema_text
+from headrace.data.records import decoded, decoder_list, select_suffixes, tf_schema_text
 
 IMAGE_EXTENSIONS = ["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"]
 
@@ -211,6 +211,38 @@ def read_images(
         "max_pixels": max_pixels,
     }
     return read_files("read_images", "images", paths, options=options, **common)
+
+
+def read_webdataset(
+    paths,
+    *,
+    decoder=True,
+    fileselect=None,
+    filerename=None,
+    suffixes=None,
+    verbose_open=False,
+    expand_json=False,
+    **common: Unpack[FileArguments],
+):
+    """Samples of tar archives: a row for each run of members of one key, with '__key__', a column for each
+    suffix of the first archive, and '__url__' (or include_paths).
+
+    decoder: None gives bytes; True text (txt, text, transcript), numbers (cls, cls2, index, inx, id, count),
+    json, npy and images (arrays of uint8, by Pillow); a mode of Pillow ("rgb", "l") does that with images of
+    this mode; a function gets each sample as a dict and gives what takes its place; a list does one after
+    the other. suffixes: only these, names or patterns. A sample that lacks a member has null there.
+    DataError names file, byte and member.
+    """
+    if fileselect is not None or filerename is not None or expand_json:
+        raise UnsupportedError(
+            "read_webdataset: fileselect, filerename and expand_json are not in this version"
+        )
+    url = common.get("include_paths") or "__url__"
+    url = common["include_paths"] = url if isinstance(url, str) else "path"
+    decoders = decoder_list(decoder)
+    native = any(d is True or isinstance(d, str) for d in decoders)
+    ds = read_files("read_webdataset", "webdataset", paths, options={"decode": native}, **common)
+    return decoded(select_suffixes(ds, suffixes, url), decoders)
 
 
 def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):
