@@ -1,0 +1,152 @@
+"""read_json: types and values as pyarrow.json and Python's json have them, options, compression, order."""
+
+import gzip
+import json
+import math
+
+import pyarrow as pa
+import pyarrow.json
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import headrace.data as hd
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+KEYS = st.sampled_from(["a", "b", "cc", "key with blanks", 'q"\\', "ä€"])
+LEAVES = {
+    "int": st.integers(-(2**63), 2**63 - 1),
+    "float": st.floats(allow_nan=False, allow_infinity=False),
+    "text": TEXT,
+    "bool": st.booleans(),
+}
+
+
+def values(kind):
+    """Values of one shape, null now and then."""
+    if isinstance(kind, str):
+        inner = LEAVES[kind]
+    elif isinstance(kind, list):
+        inner = st.lists(values(kind[0]), max_size=4)
+    else:
+        inner = st.fixed_dictionaries({}, optional={k: values(v) for k, v in kind.items()})
+    return st.none() | inner
+
+
+KINDS = st.recursive(
+    st.sampled_from(sorted(LEAVES)),
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=1) | st.dictionaries(KEYS, inner, min_size=1, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@st.composite
+def rows(draw):
+    kinds = draw(st.dictionaries(KEYS, KINDS, min_size=1, max_size=4))
+    return draw(
+        st.lists(st.fixed_dictionaries({}, optional={k: values(v) for k, v in kinds.items()}), max_size=12)
+    )
+
+
+def fits(got, want):
+    """Whether a value read is the one written: missing keys are null, integers may have become floats."""
+    if isinstance(got, dict):
+        return (
+            isinstance(want, dict) and set(want) <= set(got) and all(fits(got[k], want.get(k)) for k in got)
+        )
+    if isinstance(got, list):
+        return isinstance(want, list) and len(got) == len(want) and all(map(fits, got, want))
+    if isinstance(got, float) and isinstance(want, int | float):
+        return got == float(want)
+    return got == want and type(got) is type(want)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=rows(), indent=st.sampled_from([None, 2]), array=st.booleans(), ascii_only=st.booleans())
+def test_python_writes_we_read(data, indent, array, ascii_only, tmp_path_factory):
+    path = tmp_path_factory.mktemp("json") / "x.json"
+    if array:
+        path.write_text(json.dumps(data, indent=indent, ensure_ascii=ascii_only), "utf-8")
+    else:
+        path.write_text(
+            "\n".join(json.dumps(r, indent=indent, ensure_ascii=ascii_only) for r in data), "utf-8"
+        )
+    layout = "sequence" if indent and not array else None  # "{}" in the first line looks like lines
+    got = hd.read_json(path, layout=layout).to_arrow().to_pylist()
+    assert len(got) == len(data)
+    for g, w in zip(got, data, strict=True):
+        assert fits(g, w), (g, w)
+
+
+def test_types_are_those_of_pyarrow(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text(
+        '{"i": 1, "f": 1, "s": "x", "l": [[1], []], "o": {"p": null, "q": [{"r": true}]}, "n": null}\n'
+        '{"f": 2.5, "l": null, "o": {"p": 7, "t": []}, "new": "y"}\n'
+    )
+    got, want = hd.read_json(path).to_arrow(), pa.json.read_json(path)
+    assert {f.name: f.type for f in got.schema} == {f.name: f.type for f in want.schema}
+    assert got.select(want.column_names).to_pylist() == want.to_pylist()
+
+
+def test_several_fragments_are_in_order(tmp_path):
+    path = tmp_path / "x.jsonl"
+    with open(path, "w") as f:
+        for i in range(150_000):
+            f.write(f'{{"id": {i}, "text": "{"ä" * (i % 50)}\\n", "part": [{i}, {i / 7}]}}\n')
+    table = hd.read_json(path).to_arrow()
+    assert path.stat().st_size > 8 << 20  # several fragments
+    assert table.column("id").to_pylist() == list(range(150_000))
+    assert table.column("part")[149_999].as_py() == [149_999, 149_999 / 7]
+    assert hd.read_json(path).count() == 150_000
+    assert hd.read_json(path, columns=["id"]).take(2) == [{"id": 0}, {"id": 1}]
+
+
+def test_compressed_and_several_files(tmp_path):
+    (tmp_path / "a.json").write_text('{"a": 1, "b": "x"}\n')
+    with gzip.open(tmp_path / "b.json.gz", "wt") as f:
+        f.write('[{"b": "y"}, {"a": 3}]')
+    ds = hd.read_json([tmp_path / "a.json", tmp_path / "b.json.gz"])
+    assert ds.take_all() == [{"a": 1, "b": "x"}, {"a": None, "b": "y"}, {"a": 3, "b": None}]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ('{"a": 1}\n{"a": "x"}\n', {}, r"x\.json: line 2, column 7: column 'a': found a string, in line 1"),
+        (
+            '{"a": 1}\n{"a": "x"}\n',
+            {"sample_bytes": 1},
+            "line 2, column 7: column 'a': expected int64, found a string",
+        ),
+        ('{"a": 1}\n{"c": 1}\n', {"sample_bytes": 1}, "line 2, column 2: key 'c' is none of the schema's"),
+        ('{"a": 1}\n{"a": \n', {}, "line 2, column 7"),
+        ('{"a": NaN}', {}, "line 1, column 7"),
+        ('{"a": 18446744073709551616}', {}, "big_integers="),
+    ],
+)
+def test_errors_name_the_place(tmp_path, text, options, message):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(Exception, match=message):
+        hd.read_json(path, **options).take_all()
+
+
+def test_options(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('{"a": 1}\n{"a": 2, "c": [1]}\nnonsense\n{"a": "x"}\n{"a": 18446744073709551616}\n')
+    assert hd.read_json(path, sample_bytes=1, unexpected="ignore", on_error="skip").take_all() == [
+        {"a": 1},
+        {"a": 2},
+    ]
+    path.write_text('{"a": NaN}\n{"a": -Infinity}\n')
+    got = [r["a"] for r in hd.read_json(path, allow_nan=True).take_all()]
+    assert math.isnan(got[0])
+    assert got[1] == -math.inf
+    path.write_text('{"a": 18446744073709551616}')
+    assert hd.read_json(path, big_integers="string").take_all() == [{"a": "18446744073709551616"}]
+    path.write_text('{"a": 1, "b": "x"}')
+    options = pa.json.ParseOptions(unexpected_field_behavior="ignore")
+    assert hd.read_json(path, lines=True, parse_options=options).take_all() == [{"a": 1, "b": "x"}]
