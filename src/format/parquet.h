@@ -385,6 +385,9 @@ hr_status pq__values_bits(pq_values *v, uint8_t *bits, int64_t at, int64_t n, hr
 /* *n <= PQ_BLOCK byte arrays; HR_SLACK bytes after each can be read. *sum: their bytes. Borrowed from page, dictionary or v,
  * until v is used again. *n: how many there are, fewer (one at least) if they are large and had to be put together. */
 hr_status pq__values_views(pq_values *v, hr_view *out, int64_t *n, int64_t *sum, hr_error *err) HR_MUST_USE;
+/* BYTE_STREAM_SPLIT: n values of w bytes out of w streams, `stride` bytes apart; and the same a byte at a time, for tests. */
+void pq__join_streams(const uint8_t *in, int64_t stride, int w, uint8_t *out, int64_t n);
+void pq__join_streams_by_byte(const uint8_t *in, int64_t stride, int w, uint8_t *out, int64_t n);
 hr_status pq__values_skip(pq_values *v, int64_t n, hr_error *err) HR_MUST_USE;
 bool pq__is_ascii(const uint8_t *p, int64_t n);
 /* One stored value -> an Arrow value of l->width bytes; for kinds of fixed width. False: it is none. */
