@@ -138,6 +138,7 @@ const hr_command hr__cmd_convert = {
             "      --partition A,B      a folder for each value of these columns\n"
             "      --max-rows-per-file N  files of at most so many rows, in the folder OUT\n"
             "      --folder             OUT is a folder, whatever its suffix\n"
-            "      --overwrite          what is there is replaced when all is written; else that is an error\n" HR_INPUT_HELP,
+            "      --overwrite          what is there is replaced when all is written; else that is an "
+            "error\n" HR_INPUT_HELP,
     .run = convert_run,
 };

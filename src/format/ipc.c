@@ -68,8 +68,7 @@ static hr_status message_read(hr_source *source, int64_t at, int64_t n, hr_accou
     out->body_bytes = hr__flat_number(&out->flat, out->table, 3, 8, 0);
     if (!out->flat.bad && hr__flat_number(&out->flat, out->table, 0, 2, 0) > VERSION_5)
         return hr_error_set(err, HR_UNSUPPORTED, "%s: the message at byte %lld is of version %d of Arrow's format",
-                            source->name, (long long)at,
-                            (int)hr__flat_number(&out->flat, out->table, 0, 2, 0) + 1);
+                            source->name, (long long)at, (int)hr__flat_number(&out->flat, out->table, 0, 2, 0) + 1);
     if (out->flat.bad || out->body_bytes < 0)
         return hr_error_set(err, HR_BAD_DATA, "%s: the message at byte %lld is damaged", source->name, (long long)at);
     return HR_OK;

@@ -30,7 +30,7 @@ typedef struct writing {
     pw_levels levels;
     pw_values values;
     hr_buffer *memory; /* of the next */
-    void *owned; /* what values point at, if it was made here */
+    void *owned;       /* what values point at, if it was made here */
     pw_dict dict;
     int bits; /* of a code */
     int encoding;

@@ -221,8 +221,7 @@ static void descend(walk *w, const hr_array *child, int64_t shift)
         w->l->spans[s].begin += shift;
 }
 
-hr_status pw__levels_make(const pw_leaf *leaf, const hr_array *column, const hr_mem *mem, pw_levels *out,
-                          hr_error *err)
+hr_status pw__levels_make(const pw_leaf *leaf, const hr_array *column, const hr_mem *mem, pw_levels *out, hr_error *err)
 {
     walk w = { .l = out, .a = column, .err = err, .n_alive = column->length };
     bool is_key = false;
