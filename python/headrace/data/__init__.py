@@ -41,6 +41,7 @@ from headrace.data.sources.huggingface import from_huggingface
 from headrace.data.sources.sql import read_sql
 from headrace.data.sources.tables import read_avro, read_delta, read_iceberg, read_lance, read_orc
 from headrace.data.sources.torch import from_torch
+from headrace.data.sources.zarr import read_zarr
 from headrace.data.write import Datasink, FilenameProvider, SaveMode, WriteResult
 
 NodeIdStr = str  # what Ray calls a machine; there is one
@@ -104,4 +105,5 @@ __all__ = [
     "read_text",
     "read_tfrecords",
     "read_webdataset",
+    "read_zarr",
 ]

@@ -1,0 +1,105 @@
+"""read_zarr: arrays of Zarr stores, versions 2 and 3, cut along their first axis in whole chunks.
+
+The zarr package knows the codecs; slabs are read by worker processes, each with its own.
+"""
+
+import os
+
+import numpy as np
+
+from headrace._core import DataError, InvalidArgument, NotFoundError, UnsupportedError
+from headrace.data.context import accept_cluster_arguments
+from headrace.data.datasource import read_tasks, task
+from headrace.data.files import path_list
+from headrace.data.sources import package
+
+SLAB_BYTES = 16 << 20  # read at once, at least one chunk of the store
+
+
+def _open(where, path):
+    """The arrays of a store by column: 'data' for an array, the members' names for a group."""
+    zarr = package("zarr", where)
+    try:
+        node = zarr.open(path, mode="r")
+        if hasattr(node, "shape"):
+            return {"data": node}
+        return {name: a for name, a in sorted(node.arrays())}
+    except MemoryError:
+        raise
+    except Exception as e:  # what a damaged store makes zarr raise is of any kind
+        raise DataError(f"{path}: {type(e).__name__}: {e}") from None
+
+
+def _row_bytes(array):
+    return max(1, array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=object)))
+
+
+def _slab_rows(arrays):
+    """Rows of a slab: whole chunks of the first array, about SLAB_BYTES of all."""
+    first = next(iter(arrays.values()))
+    chunk = max(1, first.chunks[0]) if first.ndim else 1
+    return max(1, SLAB_BYTES // sum(_row_bytes(a) for a in arrays.values()) // chunk) * chunk
+
+
+def _plain(values, path):
+    """Rows as what a column can hold: texts and bytes as objects, complex numbers as pairs."""
+    values = np.asarray(values)
+    kind = values.dtype.kind
+    if kind == "c":
+        return np.stack([values.real, values.imag], axis=-1)
+    if kind in "SUT":
+        return values.astype(object).tolist()
+    if kind == "O":
+        return values.tolist()
+    if kind == "V":
+        raise UnsupportedError(f"{path}: values of type {values.dtype}")
+    return np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
+
+
+def _slabs(where, path, columns, begin, end, step):
+    arrays = _open(where, path)
+    for at in range(begin, max(end, begin + 1), step):
+        try:
+            parts = {
+                c: arrays[c][at : min(at + step, end)] if arrays[c].ndim else arrays[c][...] for c in columns
+            }
+        except MemoryError:
+            raise
+        except Exception as e:  # see above
+            raise DataError(f"{path}: rows from {at}: {type(e).__name__}: {e}") from None
+        yield {c: _plain(v if np.ndim(v) else np.asarray(v).reshape(1), path) for c, v in parts.items()}
+
+
+def _tasks(where, path, names):
+    if not os.path.isdir(path):
+        raise NotFoundError(f"{path}: no Zarr store there (a folder)")
+    arrays = _open(where, path)
+    for name in names or []:
+        if name not in arrays:
+            raise NotFoundError(f"{path}: no array '{name}', there are: {', '.join(arrays)}")
+    arrays = {name: arrays[name] for name in names} if names else arrays
+    if not arrays:
+        raise NotFoundError(f"{path}: a group without arrays")
+    rows = {name: a.shape[0] if a.ndim else 1 for name, a in arrays.items()}
+    n = next(iter(rows.values()))
+    if len(set(rows.values())) > 1:
+        raise InvalidArgument(f"{path}: first axes differ: {rows}: read them apart, or name some by arrays=")
+    step = _slab_rows(arrays)
+    return [
+        task(_slabs, where, path, list(arrays), at, min(at + step * 8, n), step)
+        for at in range(0, max(n, 1), step * 8)
+    ]
+
+
+def read_zarr(paths, *, arrays=None, concurrency=None, **other):
+    """Rows are slices along the first axis of the array in a Zarr store (version 2 or 3), in the column
+    'data'; of a group each array is a column, and their first axes agree.
+
+    arrays: names of a group's arrays; None: all at its top. Arrays of more axes become tensor columns,
+    complex numbers pairs. Chunks that are not there have the fill value. Read slab by slab, in whole chunks,
+    in worker processes; memory holds about 16 MiB a worker. Needs zarr 3. DataError names the store.
+    """
+    accept_cluster_arguments("read_zarr", other)
+    names = [arrays] if isinstance(arrays, str) else arrays and list(arrays)
+    tasks = [t for path in path_list(paths) for t in _tasks("read_zarr", path.rstrip("/"), names)]
+    return read_tasks("zarr", tasks, concurrency=concurrency)
