@@ -12,32 +12,44 @@ typedef struct filter_op {
 
 /* ---------------------------------------------------------------------------------------------------------- rows */
 
+/* How many, and the first and last of them. No branches in the loops over all rows: which rows are kept is hard to guess. */
 static int64_t count_kept(const uint8_t *keep, int64_t n, int64_t *first, int64_t *last)
 {
     int64_t kept = 0;
 
-    *first = *last = 0;
     for (int64_t i = 0; i < n; i++)
-        if (keep[i]) {
-            if (kept++ == 0)
-                *first = i;
-            *last = i;
-        }
+        kept += keep[i] != 0;
+    *first = *last = 0;
+    if (kept == 0)
+        return 0;
+    while (!keep[*first])
+        ++*first;
+    for (*last = n - 1; !keep[*last];)
+        --*last;
     return kept;
 }
 
+/* The row behind the last that is kept is written, too, and then not counted. */
 static hr_status take_kept(const hr_mem *mem, const hr_table *in, const uint8_t *keep, int64_t n_kept, hr_table **out,
                            hr_error *err)
 {
-    hr_status st = HR_OK;
-    int64_t n = 0, *index = hr__alloc(mem->account, (size_t)n_kept * sizeof *index);
+    const bool narrow = in->n_rows <= INT32_MAX;
+    void *index = hr__alloc(mem->account, ((size_t)n_kept + 1) * (narrow ? 4 : 8));
+    int32_t *small = index;
+    int64_t *large = index, n = 0;
+    hr_status st;
 
     if (!index)
-        return hr__error_memory(err, "filter", n_kept * (int64_t)sizeof *index);
-    for (int64_t i = 0; i < in->n_rows; i++)
-        if (keep[i])
-            index[n++] = i;
-    st = hr__table_take(mem, in, index, 8, n, out, err);
+        return hr__error_memory(err, "filter", n_kept * (narrow ? 4 : 8));
+    for (int64_t i = 0; narrow && i < in->n_rows; i++) {
+        small[n] = (int32_t)i;
+        n += keep[i] != 0;
+    }
+    for (int64_t i = 0; !narrow && i < in->n_rows; i++) {
+        large[n] = i;
+        n += keep[i] != 0;
+    }
+    st = hr__table_take(mem, in, index, narrow ? 4 : 8, n, out, err);
     hr__free(index);
     return st;
 }
