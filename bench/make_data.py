@@ -3,8 +3,9 @@
 table    rows x 10 columns in 8 files, snappy, row groups of 128 Ki rows: what a table of trips looks like
 tokens   documents of token ids (list<int32>) in 4 files, zstd, log-normal lengths, Zipf ids: text to train on
 images   Fashion-MNIST as pandas writes a column of nested lists: list<list<int64>>, one row group
+jsonl    rows of the same trips as JSON, an object a line
 
-    python bench/make_data.py FOLDER [--rows N] [--documents N] [--images N] [KIND...]
+    python bench/make_data.py FOLDER [--rows N] [--documents N] [--images N] [--lines N] [KIND...]
 
 A kind that lies there already, with the same number, is left alone.
 """
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parent.parent
 IDX_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # Debian's dataset-fashion-mnist
-SIZES = {"table": 8_000_000, "tokens": 200_000, "images": 60_000}
+SIZES = {"table": 8_000_000, "tokens": 200_000, "images": 60_000, "jsonl": 1_000_000}
 TABLE_FILES, TOKEN_FILES = 8, 4
 ROW_GROUP_ROWS = 128 * 1024
 CITIES = np.array(["new york", "boston", "london", "paris", "tokyo", "lagos"])
@@ -77,6 +78,14 @@ def make_tokens(folder, n):
         pq.write_table(rows, folder / f"{i}.parquet", compression="zstd", row_group_size=8192)
 
 
+def make_jsonl(folder, n):
+    rows = trips(0, n, np.random.default_rng([22, 0])).drop_columns(["ts"])
+    names, columns = rows.column_names, [c.to_pylist() for c in rows.columns]
+    with open(folder / "000.jsonl", "w") as f:
+        for row in zip(*columns, strict=True):
+            f.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
+
+
 def fashion_mnist(n):
     """(uint8 images (n, 28, 28), labels): from Debian's package, else those of the repository, repeated."""
     packed = [IDX_FOLDER / f"train-{name}-ubyte.gz" for name in ("images-idx3", "labels-idx1")]
@@ -126,7 +135,7 @@ def ensure(folder, kind, n=None):
     making = final.with_name(f".{final.name}.making")
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir(parents=True)
-    {"table": make_table, "tokens": make_tokens, "images": make_images}[kind](making, n)
+    {"table": make_table, "tokens": make_tokens, "images": make_images, "jsonl": make_jsonl}[kind](making, n)
     making.rename(final)
     return final
 
@@ -137,9 +146,10 @@ def main():
     parser.add_argument("--rows", type=int, default=SIZES["table"], help="of the table (%(default)s)")
     parser.add_argument("--documents", type=int, default=SIZES["tokens"], help="(%(default)s)")
     parser.add_argument("--images", type=int, default=SIZES["images"], help="(%(default)s)")
+    parser.add_argument("--lines", type=int, default=SIZES["jsonl"], help="of JSON (%(default)s)")
     parser.add_argument("kinds", nargs="*", choices=[[], *SIZES], help="which; all if none is named")
     args = parser.parse_args()
-    sizes = {"table": args.rows, "tokens": args.documents, "images": args.images}
+    sizes = {"table": args.rows, "tokens": args.documents, "images": args.images, "jsonl": args.lines}
     for kind in args.kinds or SIZES:
         made = ensure(args.folder, kind, sizes[kind])
         files = sorted(made.iterdir())

@@ -190,6 +190,9 @@ static const sample samples[] = {
     { BYTES("{\"a\":1}\n{\"b\":[1}],\"a\":2}"),
       "!line 2, column 8: expected a value or its end, found '}'",
       { "sample_bytes=1", "unexpected=ignore" } },
+    { BYTES("{\"a\":{}}\n{\"a\":{\"b\":1}}"), /* found by fuzzing: the look-up had no table */
+      "!line 2, column 7: column 'a': key 'b' is none of the schema's",
+      { "sample_bytes=1" } },
     /* strings */
     { BYTES("{\"a\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e4\\u20ac\\ud83d\\ude39\"}"),
       "a:string; \"\\/\\x08\\x0c\\n\\r\\tA\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\xb9|",

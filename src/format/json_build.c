@@ -276,7 +276,7 @@ static hr_status init_column(const hr_mem *mem, column *c, const hr_type *type, 
                          : c->kind == K_FIXED_BINARY ? 0
                                                      : hr__type_bytes(type));
     c->has_values = c->kind != K_NULL && c->kind != K_STRUCT && c->kind != K_FIXED_LIST && c->kind != K_FIXED_BINARY;
-    if (type->n_children == 0)
+    if (type->n_children == 0 && c->kind != K_STRUCT) /* an object without keys looks them up all the same */
         return HR_OK;
     c->children = hr__zalloc(mem->account, (size_t)type->n_children * sizeof *c->children);
     if (!c->children)
