@@ -393,6 +393,22 @@ def test_without_rows_the_schema_is_written(tmp_path):
     assert pq.read_table(tmp_path / "e").schema.names == ["id"]
 
 
+class NamedRows(hd.FilenameProvider):
+    def get_filename_for_row(self, row, write_uuid, task_index, block_index, row_index):
+        return f"{row['label']}-{task_index}-{row_index}.png"
+
+
+def test_a_file_for_each_image(tmp_path):
+    images = np.arange(3 * 4 * 5 * 3, dtype="uint8").reshape(3, 4, 5, 3)
+    rows = hd.from_items([{"pixels": image, "label": f"l{i}"} for i, image in enumerate(images)])
+    files = rows.write_images(tmp_path / "a", "pixels")
+    assert [f["rows"] for f in files] == [1, 1, 1]
+    back = hd.read_images([f["path"] for f in files]).take_batch(3)["image"]
+    assert (back == images).all()
+    files = rows.write_images(tmp_path / "b", "pixels", filename_provider=NamedRows())
+    assert [os.path.basename(f["path"]) for f in files] == ["l0-0-0.png", "l1-0-1.png", "l2-0-2.png"]
+
+
 # ------------------------------------------------------------------------------------------ SQL and datasinks
 
 

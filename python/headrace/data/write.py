@@ -271,7 +271,7 @@ def write_json(ds, path, *, pandas_json_args_fn=None, **arguments):
 def write_numpy(ds, path, *, column, **arguments):
     """.npy files in the folder `path`, each with values of `column` along the first axis."""
     files, options = _split(arguments)
-    return write_files(ds.select_columns([column]), "write_numpy", "npy", path, options=options, **files)
+    return write_files(ds.select_columns([column]), "write_numpy", "numpy", path, options=options, **files)
 
 
 def write_images(ds, path, column, file_format="png", **arguments):
@@ -279,9 +279,8 @@ def write_images(ds, path, column, file_format="png", **arguments):
     files, options = _split(arguments)
     if not files.get("filename_provider"):
         ds = ds.select_columns([column])
-    else:
-        options["column"] = column
-    options["file_format"] = file_format
+    options["column"] = column
+    options["file_format"] = "jpeg" if file_format == "jpg" else file_format
     return write_files(ds, "write_images", "images", path, options=options, each_row=True, **files)
 
 
@@ -290,7 +289,7 @@ def write_tfrecords(ds, path, *, tf_schema=None, **arguments):
     if tf_schema is not None:
         raise UnsupportedError("write_tfrecords: tf_schema is not in this version")
     files, options = _split(arguments)
-    return write_files(ds, "write_tfrecords", "tfrecord", path, options=options, **files)
+    return write_files(ds, "write_tfrecords", "tfrecords", path, options=options, **files)
 
 
 def write_webdataset(ds, path, *, encoder=True, **arguments):
@@ -298,9 +297,10 @@ def write_webdataset(ds, path, *, encoder=True, **arguments):
     "__key__" names samples.
     """
     files, options = _split(arguments)
-    if callable(encoder) or isinstance(encoder, (list, tuple)):
+    if encoder is not None and not isinstance(encoder, (bool, str)):
         raise UnsupportedError("write_webdataset: functions as encoder; encode by map() before")
-    options["encoder"] = encoder
+    if encoder is not True:
+        options["encoder"] = encoder
     return write_files(ds, "write_webdataset", "webdataset", path, options=options, **files)
 
 
