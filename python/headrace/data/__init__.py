@@ -5,6 +5,7 @@ order that does not depend on threads, processes or memory.
 """
 
 from headrace.data.context import DataContext, ExecutionOptions, ExecutionResources
+from headrace.data.csv_files import read_csv
 from headrace.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, Schema, TaskPoolStrategy
 from headrace.data.datasource import BlockMetadata, Datasource, ReadTask, read_datasource
 from headrace.data.iterator import DataIterator, SplitIterator
@@ -102,6 +103,7 @@ __all__ = [
     "read_orc",
     "read_parquet",
     "read_sql",
+    "read_csv",
     "read_text",
     "read_tfrecords",
     "read_webdataset",

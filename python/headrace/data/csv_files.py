@@ -1,0 +1,177 @@
+"""read_csv: the keyword arguments of CSV, ours and pyarrow's, as settings of the engine's reader."""
+
+from typing import Unpack
+
+from headrace._core import InvalidArgument, UnsupportedError
+from headrace.data.files import FileArguments, read_files
+
+_TYPE_NAMES = {int: "int64", float: "double", str: "string", bool: "bool", bytes: "binary"}
+
+
+def _listed(items, extra=""):
+    """A list option of the engine: commas between items, a backslash before what is no separator."""
+    if isinstance(items, str):
+        items = [items]
+    special = "\\," + extra
+    out = ",".join("".join("\\" + c if c in special else c for c in str(item)) for item in items)
+    return out
+
+
+def _words(items):
+    """A list of words; a sole empty one is a comma, so that it is told from no word at all."""
+    items = list([items] if isinstance(items, str) else items)
+    return "," if items == [""] else _listed(items)
+
+
+def _type_name(where, column, given):
+    """The name of a type given as str, numpy dtype, Python type or pyarrow type."""
+    if given in _TYPE_NAMES:
+        return _TYPE_NAMES[given]
+    name = getattr(given, "name", None) or str(given)  # numpy and pandas have names, pyarrow prints itself
+    name = str(given) if str(given).startswith(("timestamp", "time32", "time64", "date")) else name
+    return {"object": "string", "datetime64[ns]": "timestamp[ns]", "datetime64[us]": "timestamp[us]"}.get(
+        name, name
+    )
+
+
+def _types(where, dtypes):
+    """dtypes, a dict or a schema, as the engine's option."""
+    if hasattr(dtypes, "names") and hasattr(dtypes, "field"):
+        dtypes = {f.name: f.type for f in dtypes}
+    if not hasattr(dtypes, "items"):
+        return None, _type_name(where, None, dtypes)
+    return ",".join(f"{_listed(c)}:{_listed(_type_name(where, c, t))}" for c, t in dtypes.items()), None
+
+
+def _char(value):
+    if value is False or value is None:
+        return ""
+    return {"\t": "\\t", "\\": "\\\\", "\0": "\\0"}.get(value, value)
+
+
+def _from_read_options(given, o):
+    if given.autogenerate_column_names:
+        o["header"] = False
+    elif given.column_names:
+        o["names"] = list(given.column_names)
+    o["skip_rows"] = given.skip_rows
+    o["skip_rows_after_names"] = given.skip_rows_after_names
+    o["encoding"] = given.encoding
+
+
+def _from_parse_options(given, o):
+    o["delimiter"] = given.delimiter
+    o["quote"] = given.quote_char
+    o["double_quote"] = given.double_quote
+    o["escape"] = given.escape_char
+    o["ignore_empty_lines"] = given.ignore_empty_lines
+    if given.invalid_row_handler is not None:
+        raise UnsupportedError("read_csv: invalid_row_handler; ragged= says what becomes of such rows")
+
+
+def _from_convert_options(given, o):
+    if given.column_types:
+        o["dtypes"] = dict(given.column_types)
+    for name in ("null_values", "true_values", "false_values"):
+        o[name] = list(getattr(given, name))
+    for name in ("strings_can_be_null", "quoted_strings_can_be_null", "decimal_point"):
+        o[name] = getattr(given, name)
+    if given.include_columns:
+        o["columns"] = list(given.include_columns)
+    if given.include_missing_columns:
+        raise UnsupportedError("read_csv: include_missing_columns is not in this version")
+    if given.auto_dict_encode:
+        raise UnsupportedError("read_csv: auto_dict_encode is not in this version")
+    if any(type(p).__name__ != "_ISO8601" and p is not None for p in given.timestamp_parsers):
+        raise UnsupportedError("read_csv: timestamp_parsers other than ISO8601 are not in this version")
+
+
+_FROM_ARROW = {
+    "read_options": _from_read_options,
+    "parse_options": _from_parse_options,
+    "convert_options": _from_convert_options,
+}
+
+
+def read_csv(
+    paths,
+    *,
+    columns=None,
+    names=None,
+    header=None,
+    dtypes=None,
+    delimiter=None,
+    quote=None,
+    double_quote=None,
+    escape=None,
+    comment=None,
+    null_values=None,
+    strings_can_be_null=None,
+    quoted_strings_can_be_null=None,
+    true_values=None,
+    false_values=None,
+    decimal_point=None,
+    skip_rows=None,
+    skip_rows_after_names=None,
+    ignore_empty_lines=None,
+    ragged=None,
+    encoding=None,
+    encoding_errors=None,
+    infer_bytes=None,
+    max_line_bytes=None,
+    fragment_bytes=None,
+    arrow_open_stream_args=None,
+    read_options=None,
+    parse_options=None,
+    convert_options=None,
+    **common: Unpack[FileArguments],
+):
+    """A row for each row of CSV files; quoted fields may hold delimiters and newlines. Compressed files are
+    decompressed.
+
+    columns: names, in this order; others are not parsed. names: of the columns; then the first row is data
+    unless header=True. header=False without names: f0, f1, ... dtypes: dict of column -> type, or one type
+    for all; of other columns the type is inferred from the first infer_bytes (4 MiB), in pyarrow's order:
+    null, int64, bool, date32, time32[s], timestamp[s], timestamp[ns], double, string, binary. A later value
+    that does not fit is DataError with file, line, column and text. ragged: 'error', or what becomes of rows
+    with another number of fields: 'pad', 'truncate', 'fit' (both), 'skip'. encoding: any that iconv knows;
+    encoding_errors: 'strict', 'replace', 'ignore'. The other options are those of pyarrow.csv; its
+    read_options, parse_options and convert_options are taken, too.
+    """
+    if arrow_open_stream_args is not None:
+        raise UnsupportedError("read_csv: arrow_open_stream_args is not in this version")
+    own = dict(
+        columns=columns, names=names, header=header, dtypes=dtypes, delimiter=delimiter, quote=quote,
+        double_quote=double_quote, escape=escape, comment=comment, null_values=null_values,
+        strings_can_be_null=strings_can_be_null, quoted_strings_can_be_null=quoted_strings_can_be_null,
+        true_values=true_values, false_values=false_values, decimal_point=decimal_point, skip_rows=skip_rows,
+        skip_rows_after_names=skip_rows_after_names, ignore_empty_lines=ignore_empty_lines, ragged=ragged,
+        encoding=encoding, encoding_errors=encoding_errors, infer_bytes=infer_bytes,
+        max_line_bytes=max_line_bytes, fragment_bytes=fragment_bytes,
+    )  # fmt: skip
+    o = {}
+    for name, given in (
+        ("read_options", read_options),
+        ("parse_options", parse_options),
+        ("convert_options", convert_options),
+    ):
+        if given is not None:
+            _FROM_ARROW[name](given, o)
+    o.update((k, v) for k, v in own.items() if v is not None)
+    for name in ("delimiter", "quote", "escape", "comment", "decimal_point"):
+        if name in o:
+            o[name] = _char(o[name])
+            if name in ("delimiter", "decimal_point") and not o[name]:
+                raise InvalidArgument(f"read_csv: {name}: one byte expected")
+    for name in ("null_values", "true_values", "false_values"):
+        if name in o:
+            o[name] = _words(o[name])
+    if "names" in o:
+        o["names"] = _listed(o["names"])
+    if isinstance(o.get("header"), bool):
+        o["header"] = "first" if o["header"] else "none"
+    if "dtypes" in o:
+        o["dtypes"], o["default_type"] = _types("read_csv", o["dtypes"])
+    if "encoding" in o:
+        o["encoding"] = o["encoding"].lower()
+    return read_files("read_csv", "csv", paths, columns=o.pop("columns", None), options=o, **common)

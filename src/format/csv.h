@@ -1,0 +1,181 @@
+/* csv.h - the parts of the CSV reader: what csv.c, csv_index.c, csv_rows.c, csv_column.c, csv_infer.c and csv_encoding.c share. */
+#ifndef HR_CSV_H
+#define HR_CSV_H
+
+#include "format/format.h"
+
+/* --- options: csv_options.c */
+
+enum { CSV_HEADER_AUTO, CSV_HEADER_FIRST, CSV_HEADER_NONE };
+enum { CSV_RAGGED_ERROR, CSV_RAGGED_PAD, CSV_RAGGED_TRUNCATE, CSV_RAGGED_FIT, CSV_RAGGED_SKIP };
+enum { CSV_STRICT, CSV_REPLACE, CSV_IGNORE };
+
+typedef struct csv_options {
+    char delimiter, quote, escape, comment, decimal_point;
+    bool double_quote, ignore_empty_lines, strings_can_be_null, quoted_strings_can_be_null;
+    int header, ragged, encoding_errors;
+    char *names, *null_values, *true_values, *false_values, *dtypes, *encoding, *default_type;
+    int64_t skip_rows, skip_rows_after_names, infer_bytes, max_line_bytes, fragment_bytes;
+} csv_options;
+
+extern const hr_option hr__csv_options[];
+
+/* Items of a list option: separated by commas, "\," is a comma in an item. `separators`: which bytes end one. */
+typedef struct csv_list {
+    int n;
+    char **items; /* one block */
+} csv_list;
+hr_status hr__csv_list(const char *text, char separator, csv_list *out, hr_error *err) HR_MUST_USE;
+void hr__csv_list_clear(csv_list *l);
+/* "int64", "timestamp[us, tz=UTC]", as pyarrow prints a type; HR_INVALID names it. */
+hr_status hr__csv_type(const char *text, hr_type **out, hr_error *err) HR_MUST_USE;
+
+/* --- where fields end: csv_index.c */
+
+typedef struct csv_dialect {
+    uint8_t delimiter, quote, escape, comment; /* 0: none */
+    bool double_quote;
+    bool
+        plain; /* no escape, no comments, quotes doubled: the kernels know it; else the automaton does it byte by byte */
+} csv_dialect;
+
+/* Between two bytes. BEGIN: behind a delimiter; ROW: behind a line's end; CLOSED: behind a quote inside of quotes, which
+ * closed them unless another follows. Kernels give BEGIN for ROW. */
+typedef enum csv_state {
+    CSV_BEGIN,
+    CSV_UNQUOTED,
+    CSV_QUOTED,
+    CSV_CLOSED,
+    CSV_ROW,
+    CSV_ESCAPED,
+    CSV_ESCAPED_QUOTED,
+    CSV_COMMENT
+} csv_state;
+
+typedef struct csv_ends {
+    uint32_t *items; /* room for the bytes' number + 8 */
+    int64_t n, n_newlines;
+} csv_ends;
+
+/* Ends of fields in data[0, n): positions of delimiters and of newlines outside of quotes. HR_SLACK bytes behind can be read;
+ * data[n] says whether a "\r" at the end stands before "\n". `out` NULL: only the state. */
+void hr__csv_index(const csv_dialect *d, const uint8_t *data, int64_t n, csv_state *state, csv_ends *out);
+void hr__csv_index_by(unsigned cpu, const csv_dialect *d, const uint8_t *data, int64_t n, csv_state *state,
+                      csv_ends *out);
+/* The automaton itself, over at most 64 bytes: bits where fields end. */
+uint64_t hr__csv_walk(const csv_dialect *d, const uint8_t *p, int64_t n, csv_state *state, uint64_t *newlines);
+
+/* --- rows: csv_rows.c */
+
+#define CSV_MISSING 0x80000000u /* in `ends`: the row has no such field */
+
+/* Rows of one block of bytes, as a rectangle of fields. */
+typedef struct csv_rows {
+    const uint8_t *data;
+    int64_t n_rows;
+    int n_columns;
+    const uint32_t *starts; /* where each row begins */
+    const uint32_t *ends;   /* n_rows * n_columns */
+    bool missing;           /* some end is marked */
+    bool is_utf8;           /* all of data */
+    int64_t at;             /* of data[0] in the file */
+} csv_rows;
+
+/* Field (row, column): *n bytes as they stand, quotes included. false: the row has none. */
+static inline bool hr__csv_field(const csv_rows *r, int64_t row, int column, const uint8_t **p, int64_t *n)
+{
+    const uint32_t *end = r->ends + row * r->n_columns + column;
+    uint32_t begin = column ? (end[-1] & ~CSV_MISSING) + 1 : r->starts[row];
+
+    if (r->missing && (*end & CSV_MISSING)) {
+        *p = r->data;
+        *n = 0;
+        return false;
+    }
+    *p = r->data + begin;
+    *n = (int64_t)*end - begin;
+    return true;
+}
+
+/* What is wrong with a row. */
+typedef struct csv_ragged {
+    int64_t at; /* byte of the block */
+    int64_t found;
+} csv_ragged;
+
+typedef struct csv_cutter {
+    const csv_options *options;
+    csv_dialect dialect;
+    int n_columns;
+    uint32_t *starts, *ends; /* what it makes, when the index is no rectangle; own */
+    int64_t starts_cap, ends_cap;
+} csv_cutter;
+void hr__csv_cutter_clear(csv_cutter *c);
+/* data[0, n), which begins with a row, as rows that begin before `limit`. *used: bytes of them, and of lines that count for none.
+ * HR_BAD_DATA without a text (where `ragged` says) for a row of a wrong number of fields. May write to `index`. */
+hr_status hr__csv_cut(csv_cutter *c, const uint8_t *data, int64_t limit, csv_ends *index, csv_rows *out, int64_t *used,
+                      csv_ragged *ragged, hr_error *err) HR_MUST_USE;
+
+/* --- values: csv_column.c */
+
+/* Texts that mean something: of null, true, false. */
+typedef struct csv_words {
+    csv_list list;
+    uint64_t lengths;    /* bit n: one has n bytes (63: or more) */
+    uint8_t firsts[256]; /* one begins so */
+    bool empty;
+} csv_words;
+hr_status hr__csv_words_init(csv_words *w, const char *text, hr_error *err) HR_MUST_USE;
+void hr__csv_words_clear(csv_words *w);
+bool hr__csv_words_match(const csv_words *w, const uint8_t *p, int64_t n);
+
+static inline bool hr__csv_is_word(const csv_words *w, const uint8_t *p, int64_t n)
+{
+    if (n == 0)
+        return w->empty;
+    return w->firsts[*p] && (w->lengths >> HR_MIN(n, 63) & 1) && hr__csv_words_match(w, p, n);
+}
+
+/* How text becomes values. */
+typedef struct csv_values {
+    const csv_options *options;
+    csv_dialect dialect;
+    csv_words nulls, trues, falses;
+} csv_values;
+
+/* The text of a field without quotes and escapes: p itself or, if something had to go, in `scratch` (room for n + HR_SLACK). */
+const uint8_t *hr__csv_unquote(const csv_dialect *d, const uint8_t *p, int64_t *n, uint8_t *scratch);
+/* Whether the text (without quotes) is a value of the type. */
+bool hr__csv_fits(const csv_values *v, const hr_type *type, const uint8_t *p, int64_t n);
+/* Whether a column of this type can be read. */
+bool hr__csv_readable(const hr_type *type);
+
+typedef struct csv_bad {
+    int64_t row; /* -1: none */
+    const char *why;
+} csv_bad;
+/* Column `column` of the rows. A value that does not fit is HR_BAD_DATA without a text, *bad says where. */
+hr_status hr__csv_column(const csv_values *v, const csv_rows *rows, int column, hr_type *type, const hr_mem *mem,
+                         hr_array **out, csv_bad *bad, hr_error *err) HR_MUST_USE;
+
+/* --- types: csv_infer.c */
+
+/* The type that pyarrow.csv gives such values. *out is new. */
+hr_status hr__csv_infer(const csv_values *v, const csv_rows *rows, int column, hr_type **out,
+                        hr_error *err) HR_MUST_USE;
+
+/* --- encodings: csv_encoding.c */
+
+bool hr__csv_is_utf8_name(const char *encoding);
+/* A stream of UTF-8 from one of another encoding. Takes `below`, even on failure. HR_UNSUPPORTED names the encoding. */
+hr_status hr__csv_decode(hr_stream *below, const char *name, const char *encoding, int errors, hr_account *account,
+                         hr_stream **out, hr_error *err) HR_MUST_USE;
+
+/* --- writing: csv_write.c */
+
+extern const hr_option hr__csv_write_options[];
+extern const size_t hr__csv_write_options_bytes;
+hr_status hr__csv_create(hr_schema *schema, const void *options, hr_account *account, hr_writer **out,
+                         hr_error *err) HR_MUST_USE;
+
+#endif

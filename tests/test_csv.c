@@ -1,0 +1,467 @@
+/* test_csv.c - CSV files: rows and types, splits at every byte, each kernel, options, errors and where they are. */
+#include "arrays.h"
+#include "format/csv.h"
+#include "format/format.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What a file gives: cells joined by "|", rows by "\n"; nulls are "~". */
+typedef struct result {
+    char *text;
+    int64_t n, cap;
+} result;
+
+static void add(result *r, const char *s, int64_t n)
+{
+    if (r->n + n + 2 > r->cap) {
+        r->cap = (r->n + n + 2) * 2;
+        r->text = realloc(r->text, (size_t)r->cap);
+    }
+    memcpy(r->text + r->n, s, (size_t)n);
+    r->n += n;
+    r->text[r->n] = 0;
+}
+
+static void add_table(result *r, const hr_table *t)
+{
+    for (int64_t i = 0; i < t->n_rows; i++) {
+        for (int k = 0; k < t->schema->n; k++) {
+            hr_text text = { 0 };
+
+            add(r, "|", k > 0);
+            if (hr__array_is_null(t->columns[k], i))
+                hr__text_add(&text, "~");
+            else if (hr__type_is_bytes(t->columns[k]->type)) {
+                int64_t n;
+                const uint8_t *s = hr__array_bytes(t->columns[k], i, &n);
+
+                hr__text_add_bytes(&text, s, n);
+            } else
+                hr__array_print_value(t->columns[k], i, &text);
+            add(r, text.data ? text.data : "", text.n);
+            hr__text_clear(&text);
+        }
+        add(r, "\n", 1);
+    }
+}
+
+static hr_status read_fragment(hr_scan_file *f, int fragment, int64_t row, int64_t n, int64_t max_bytes, result *out,
+                               hr_error *err)
+{
+    hr_mem mem = { NULL, NULL };
+    hr_reader *r = NULL;
+    hr_table *t = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(f->cls->read(f, fragment, row, n, &mem, &r, err));
+    for (;;) {
+        HR_GO(hr__reader_next(r, max_bytes, &t, err));
+        if (!t)
+            break;
+        HR_GO(hr__table_check(t, true, err));
+        assert_true(t->n_rows > 0);
+        assert_int_equal(hr__origin_at(t->origin, 0).row, row);
+        assert_int_equal(hr__origin_at(t->origin, 0).fragment, fragment);
+        row += t->n_rows;
+        if (out)
+            add_table(out, t);
+        hr_table_unref(t);
+        t = NULL;
+    }
+done:
+    hr_table_unref(t);
+    hr__reader_close(r);
+    return st;
+}
+
+typedef struct request {
+    const char *name;
+    const void *data;
+    int64_t n;
+    const char *settings[8];
+    int64_t max_bytes;
+    bool backwards; /* fragments from the last to the first */
+    bool schema;    /* the types come first */
+    result *out;
+} request;
+
+static hr_status read_file(void *context, hr_error *err)
+{
+    const request *q = context;
+    const hr_format *format = &hr__format_csv;
+    csv_options options;
+    hr_source *source = NULL;
+    hr_scan_file *f = NULL;
+    hr_text types = { 0 };
+    hr_status st = HR_OK;
+    int n = 0;
+
+    hr__options_default(format->options, &options);
+    while (n < HR_LEN(q->settings) && q->settings[n])
+        n++;
+    HR_GO(hr__options_parse(format->options, q->settings, n, &options, err));
+    HR_GO(hr__source_new_memory(q->name ? q->name : "a.csv", q->data, q->n, NULL, &source, err));
+    HR_GO(format->open(source, &(hr_open){ .options = &options }, &f, err));
+    if (q->schema && q->out) {
+        for (int i = 0; i < f->schema->n; i++) {
+            hr__text_add(&types, "%s%s:", i ? " " : "", f->schema->fields[i].name);
+            hr__type_print(f->schema->fields[i].type, &types);
+        }
+        hr__text_add(&types, "\n");
+        add(q->out, types.data, types.n);
+    }
+    for (int i = 0; i < f->n_fragments; i++)
+        HR_GO(read_fragment(f, q->backwards ? f->n_fragments - 1 - i : i, 0, -1, q->max_bytes ? q->max_bytes : 1 << 20,
+                            q->out, err));
+done:
+    hr__text_clear(&types);
+    hr__scan_file_unref(f);
+    hr__source_unref(source);
+    hr__options_clear(format->options, &options);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- cases */
+
+static const struct {
+    const char *data, *setting, *want; /* types, then rows; or the error's text */
+} cases[] = {
+    { "a,b\n1,x\n2,y\n", NULL, "a:int64 b:string\n1|x\n2|y\n" },
+    { "a,b\r\n1,x\r\n2,y", NULL, "a:int64 b:string\n1|x\n2|y\n" },
+    { "a\r1\r2\r", NULL, "a:int64\n1\n2\n" },
+    { "\xEF\xBB\xBF"
+      "a\n1\n",
+      NULL, "a:int64\n1\n" },
+    { "a,b\n", NULL, "a:null b:null\n" },
+    { "a,b", NULL, "a:null b:null\n" },
+    { "a\n\n1\n\r\n\n2\n", NULL, "a:int64\n1\n2\n" },
+    { "a\n\n1\n", "ignore_empty_lines=false", "a:int64\n~\n1\n" },
+    { "a,b\n\n1,2\r\n", "ignore_empty_lines=false", "a:int64 b:int64\n~|~\n1|2\n" },
+    { "a\n\"x\ny\"\n", NULL, "a:string\nx\ny\n" },
+    { "a,b\n\"\",1\n,2\n", NULL, "a:null b:int64\n~|1\n~|2\n" },
+    { "a,b\n\"\",1\nx,2\n", NULL, "a:string b:int64\n|1\nx|2\n" },
+    { "a,b\n\"\",1\nx,2\n", "strings_can_be_null=true", "a:string b:int64\n~|1\nx|2\n" },
+    { "a\n\"x\"\"y\"\nx\"y\"z\n\"x\"y\n \"x\"\n", NULL, "a:string\nx\"y\nx\"y\"z\nxy\n \"x\"\n" },
+    { "\"a\"\"b\",\"c\nd\"\n1,2\n", NULL, "a\"b:int64 c\nd:int64\n1|2\n" },
+    { "a\n1\n1.5\n", NULL, "a:double\n1\n1.5\n" },
+    { "a\n1\nx\n", NULL, "a:string\n1\nx\n" },
+    { "a\n1\ntrue\n", NULL, "a:bool\ntrue\ntrue\n" },
+    { "a\n0x1F\n 7 \n", NULL, "a:int64\n31\n7\n" },
+    { "a\n+1\nnan(1)\n", NULL, "a:double\n1\nnan\n" },
+    { "a\nNA\n1\n", NULL, "a:int64\n~\n1\n" },
+    { "a\n2020-01-01\n 2020-02-29 \n", NULL, "a:date32[day]\n2020-01-01\n2020-02-29\n" },
+    { "a\n10:00\n23:59:59\n", NULL, "a:time32[s]\n10:00:00\n23:59:59\n" },
+    { "a\n2020-01-01 10:00\n2020-01-02\n", NULL, "a:timestamp[s]\n2020-01-01 10:00:00\n2020-01-02 00:00:00\n" },
+    { "a\n\xff\n", NULL, "a:binary\n\xff\n" },
+    { "a\n\xff\n", "default_type=string", "a.csv: line 2, column 'a': string expected, found text that is not UTF-8" },
+    { "a;b\n1,5;2\n", "delimiter=;", "a:string b:int64\n1,5|2\n" },
+    { "a\n1,5\n", "delimiter=;", "a:string\n1,5\n" },
+    { "a,b\n1,2\n", "header=none", "f0:string f1:string\na|b\n1|2\n" },
+    { "a,b\n1,2\n", "names=x,y", "x:string y:string\na|b\n1|2\n" },
+    { "a,b\n1,2\n3,4\n", "skip_rows=1", "1:int64 2:int64\n3|4\n" },
+    { "a,b\n1,2\n3,4\n", "skip_rows_after_names=1", "a:int64 b:int64\n3|4\n" },
+    { "a,b\n1,2\n", "dtypes=a:double,b:string", "a:double b:string\n1|2\n" },
+    { "a,b\n1,2\n", "dtypes=c:double", "a.csv: dtypes: no column 'c'" },
+    { "a\n300\n", "dtypes=a:int8", "a.csv: line 2, column 'a': int8 expected, found '300'" },
+    { "a\n-1\n", "dtypes=a:uint64", "a.csv: line 2, column 'a': uint64 expected, found '-1'" },
+    { "a\n1\n", "dtypes=a:list", "no type 'list'" },
+    { "a\nx\\,y\n\"x\\\"y\"\n\\\"z\n", "escape=\\\\", "a:string\nx,y\nx\"y\n\"z\n" },
+    { "a\n\"x\"\"y\"\n", "double_quote=false", "a:string\nx\"y\"\n" },
+    { "a,b\n\"x\",y\n", "quote=", "a:string b:string\n\"x\"|y\n" },
+    { "#x\na\n#,\"\n1\n", "comment=#", "a:int64\n1\n" },
+    { "a,b\n1,2\n3\n", NULL, "a.csv: line 3: 2 fields expected, found 1" },
+    { "a,b\n1,2\n3,4,5\n", NULL, "a.csv: line 3: 2 fields expected, found 3" },
+    { "a,b\n1,2\n3\n", "ragged=pad", "a:int64 b:int64\n1|2\n3|~\n" },
+    { "a,b\n1,2\n3,4,5\n", "ragged=truncate", "a:int64 b:int64\n1|2\n3|4\n" },
+    { "a,b\n1\n3,4,5\n", "ragged=fit", "a:int64 b:int64\n1|~\n3|4\n" },
+    { "a,b\n1\n3,4,5\n5,6\n", "ragged=skip", "a:int64 b:int64\n5|6\n" },
+    { "a,b\n1\n3,4,5\n", "ragged=pad", "a.csv: line 3: 2 fields expected, found 3" },
+    { "", NULL, "a.csv: no row that says what columns there are" },
+    { "\n\n", NULL, "a.csv: no row that says what columns there are" },
+    { "\xff\n1\n", NULL, "a.csv: byte 0: a column's name is not UTF-8" },
+    { "\xff\xfe", NULL, "a.csv: begins as UTF-16" },
+    { "a\n\xe4\n", "encoding=latin1", "a:string\n\xc3\xa4\n" },
+    { "a\n1\n", "encoding=no such", "a.csv: encoding 'no such' is not known" },
+    { "a\nxxxxxxxxx\n", "max_line_bytes=4", "a:string\nxxxxxxxxx\n" },
+    { "a\n1\n", "delimiter=\"", "cannot be two of" },
+    { "a\n1\n", "delimiter=\n", "a newline cannot be" },
+};
+
+static void known_cases(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HR_LEN(cases); i++) {
+        live_memory before = live_now();
+        hr_error err = HR_ERROR_INIT;
+        result r = { 0 };
+        request q = { .data = cases[i].data,
+                      .n = (int64_t)strlen(cases[i].data),
+                      .settings = { cases[i].setting },
+                      .schema = true,
+                      .out = &r };
+        hr_status st = read_file(&q, &err);
+        const char *got = st ? err.text : r.text ? r.text : "";
+
+        if (st ? strstr(got, cases[i].want) == NULL : strcmp(got, cases[i].want) != 0) {
+            print_message("case %d: '%s' with %s\n  got  %s\n  want %s\n", i, cases[i].data,
+                          cases[i].setting ? cases[i].setting : "-", got, cases[i].want);
+            assert_string_equal(got, cases[i].want);
+        }
+        hr_error_clear(&err);
+        free(r.text);
+        assert_no_leak(before);
+    }
+}
+
+/* ---------------------------------------------------------------------------------- the same rows, however it is split */
+
+/* Rows by a reader written another way: byte by byte, for a file of strings without a header. */
+static void read_slowly(const char *s, int64_t n, result *out)
+{
+    int64_t row = out->n;
+    bool quoted = false, literal = false, first = true;
+    int64_t i = 0;
+
+    while (i < n) {
+        char c = s[i];
+
+        if (quoted) {
+            if (c == '"' && i + 1 < n && s[i + 1] == '"') {
+                add(out, "\"", 1);
+                i += 2;
+                continue;
+            }
+            if (c == '"') {
+                quoted = false;
+                literal = true;
+            } else {
+                add(out, &c, 1);
+            }
+        } else if (c == '"' && !literal) {
+            quoted = true;
+            first = false;
+        } else if (c == ',') {
+            add(out, "|", 1);
+            literal = first = false;
+        } else if (c == '\n' || c == '\r') {
+            if (out->n > row || !first)
+                add(out, "\n", 1);
+            i += c == '\r' && i + 1 < n && s[i + 1] == '\n';
+            row = out->n;
+            literal = false;
+            first = true;
+        } else {
+            add(out, &c, 1);
+            literal = true;
+            first = false;
+        }
+        i++;
+    }
+    if (out->n > row || !first)
+        add(out, "\n", 1);
+}
+
+/* Rows of two fields, some with quotes that hold anything, some with stray ones. */
+static int64_t random_rows(uint64_t *seed, char *out, int64_t cap)
+{
+    static const char *const fields[] = { "",
+                                          "a",
+                                          "bcd",
+                                          "\"q\"",
+                                          "\"x,y\"",
+                                          "\"1\n2\"",
+                                          "s\"t",
+                                          "\"\"\"\"",
+                                          "\"a\"\"b\"",
+                                          "\"\"",
+                                          "\"\r\n,\"\"\n\"",
+                                          "\"u\"v",
+                                          "long text that fills some more bytes than others" };
+    static const char *const ends[] = { "\n", "\r\n", "\r", "\n\n" };
+    int64_t n = 0;
+
+    while (n < cap - 200) {
+        for (int k = 0; k < 2; k++) {
+            const char *f = fields[random_below(seed, HR_LEN(fields))];
+
+            if (k == 0 && !*f)
+                f = "z"; /* so that no row is an empty line */
+            n += snprintf(out + n, (size_t)(cap - n), "%s%s", k ? "," : "", f);
+        }
+        n += snprintf(out + n, (size_t)(cap - n), "%s", ends[random_below(seed, HR_LEN(ends))]);
+    }
+    return n;
+}
+
+static void all_splits(void **state)
+{
+    uint64_t seed = 11;
+    char data[1200], fragment[40];
+
+    (void)state;
+    for (int round = 0; round < (SANITIZED ? 10 : 60); round++) {
+        int64_t n = random_rows(&seed, data, round % 3 ? 400 : sizeof data);
+        result want = { 0 };
+
+        read_slowly(data, n, &want);
+        for (int each = 1; each < n + 2; each += each < 100 ? 1 : 37) {
+            for (int backwards = 0; backwards < 2; backwards++) {
+                result got = { 0 };
+                hr_error err = HR_ERROR_INIT;
+                request q = { .data = data, .n = n, .out = &got, .max_bytes = 1, .backwards = false };
+
+                if (backwards && each % 8)
+                    continue;
+                snprintf(fragment, sizeof fragment, "fragment_bytes=%d", each);
+                q.settings[0] = fragment;
+                q.settings[1] = "header=none";
+                q.settings[2] = "default_type=string";
+                assert_ok(read_file(&q, &err), &err);
+                if (strcmp(got.text, want.text) != 0)
+                    fail_msg("round %d, fragments of %d bytes:\n%s\ngot\n%s\nwant\n%s", round, each, data, got.text,
+                             want.text);
+                free(got.text);
+            }
+        }
+        free(want.text);
+    }
+}
+
+/* Fragments read in any order give the same rows: those of the last first. */
+static void any_order(void **state)
+{
+    uint64_t seed = 12;
+    char data[2000];
+    result rows[2] = { { 0 }, { 0 } };
+    hr_error err = HR_ERROR_INIT;
+    int64_t n = random_rows(&seed, data, sizeof data);
+
+    (void)state;
+    for (int backwards = 0; backwards < 2; backwards++) {
+        request q = { .data = data,
+                      .n = n,
+                      .out = &rows[backwards],
+                      .backwards = backwards,
+                      .settings = { "fragment_bytes=50", "header=none", "default_type=string" } };
+
+        assert_ok(read_file(&q, &err), &err);
+    }
+    assert_int_equal(rows[0].n, rows[1].n);
+    assert_string_not_equal(rows[0].text, rows[1].text);
+    free(rows[0].text);
+    free(rows[1].text);
+}
+
+/* Each kernel gives what the automaton gives, from each state, at each length. */
+static void kernels(void **state)
+{
+    static const unsigned cpus[] = { 0, HR_CPU_AVX2 | HR_CPU_PCLMUL | HR_CPU_BMI2 | HR_CPU_SSE42, ~0u };
+    static const char letters[] = "a,\"\n\rb\"\",x";
+    csv_dialect plain = { .delimiter = ',', .quote = '"', .double_quote = true, .plain = true }, walking = plain;
+    uint64_t seed = 13;
+    uint8_t data[300 + HR_SLACK];
+    uint32_t want[400], got[400];
+
+    (void)state;
+    walking.plain = false;
+    for (int round = 0; round < (SANITIZED ? 20000 : 200000); round++) {
+        int64_t n = random_below(&seed, 260);
+        int n_letters = (int)random_below(&seed, 9) + 2;
+        csv_state begin = (csv_state)random_below(&seed, 4), s[2];
+        csv_ends ends[2];
+        unsigned cpu = cpus[round % 3] & (hr__cpu_features() | (round % 3 ? 0 : 0));
+
+        for (int64_t i = 0; i < n + HR_SLACK; i++)
+            data[i] = (uint8_t)(random_below(&seed, 4) && round % 2 ? 'k' : letters[random_below(&seed, n_letters)]);
+        for (int k = 0; k < 2; k++) {
+            s[k] = begin;
+            ends[k] = (csv_ends){ .items = k ? got : want };
+            hr__csv_index_by(cpu, k ? &plain : &walking, data, n, &s[k], &ends[k]);
+            s[k] = s[k] == CSV_ROW ? CSV_BEGIN : s[k];
+        }
+        if (ends[0].n != ends[1].n || ends[0].n_newlines != ends[1].n_newlines ||
+            memcmp(want, got, (size_t)ends[0].n * 4) != 0 || s[0] != s[1])
+            fail_msg("round %d, cpu %x, from %d: %.*s: %d ends, %d; %d newlines, %d; state %d, %d", round, cpu, begin,
+                     (int)n, (char *)data, (int)ends[0].n, (int)ends[1].n, (int)ends[0].n_newlines,
+                     (int)ends[1].n_newlines, s[0], s[1]);
+    }
+}
+
+/* Row ranges of fragments: each row once, with its number. */
+static void row_ranges(void **state)
+{
+    static const char data[] = "a,b\n1,x\n2,y\n3,\"z\n\"\n4,w\n5,v\n";
+    hr_error err = HR_ERROR_INIT;
+    hr_source *source = NULL;
+    hr_scan_file *f = NULL;
+    csv_options options;
+
+    (void)state;
+    hr__options_default(hr__csv_options, &options);
+    assert_ok(hr__source_new_memory("a.csv", data, sizeof data - 1, NULL, &source, &err), &err);
+    assert_ok(hr__format_csv.open(source, &(hr_open){ .options = &options }, &f, &err), &err);
+    for (int64_t begin = 0; begin < 6; begin++) {
+        for (int64_t n = 0; n < 7; n++) {
+            result r = { 0 };
+            int64_t rows = 0;
+
+            assert_ok(read_fragment(f, 0, begin, n, 1, &r, &err), &err);
+            for (int64_t i = 0; i < r.n; i++)
+                rows += r.text[i] == '\n' && r.text[HR_MAX(i, 1) - 1] != 'z';
+            assert_int_equal(rows, HR_MIN(HR_MAX(5 - begin, 0), n));
+            if (rows)
+                assert_int_equal(r.text[0], '1' + begin);
+            free(r.text);
+        }
+    }
+    hr__scan_file_unref(f);
+    hr__source_unref(source);
+    hr__options_clear(hr__csv_options, &options);
+}
+
+static void with_faults(void **state)
+{
+    static const char data[] = "a,b,c\n1,\"x\"\"y\",\n2,y,1.5\n,\"z\n\",2\n4,w,3\n";
+    request q = { .data = data,
+                  .n = sizeof data - 1,
+                  .settings = { "fragment_bytes=9", "dtypes=a:int32", "null_values=NA,,x" } };
+
+    (void)state;
+    run_with_faults_on(read_file, &q, HR_FAULT_MEMORY | HR_FAULT_IO);
+    q.settings[0] = "ragged=fit";
+    q.settings[1] = "encoding=latin1";
+    run_with_faults_on(read_file, &q, HR_FAULT_MEMORY | HR_FAULT_IO);
+}
+
+/* Where an error is: line, column, byte, in a later fragment as well. */
+static void places(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+    char data[20000];
+    int n = snprintf(data, sizeof data, "id,x\r\n");
+    request q = { .data = data, .settings = { "infer_bytes=100", "fragment_bytes=1000" } };
+
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        n += snprintf(data + n, sizeof data - (size_t)n, "%d,\"%d\"\r\n", i, i);
+    n += snprintf(data + n, sizeof data - (size_t)n, "1000,seven\r\n");
+    q.n = n;
+    assert_status(read_file(&q, &err), HR_BAD_DATA, &err);
+    assert_contains(err.text, "a.csv: line 1002, column 'x': int64 expected, found 'seven' (byte ");
+    hr_error_clear(&err);
+    q.settings[2] = "max_line_bytes=1";
+    q.settings[3] = "dtypes=id:int64,x:string";
+    assert_ok(read_file(&q, &err), &err);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_cases), cmocka_unit_test(kernels),    cmocka_unit_test(all_splits),
+        cmocka_unit_test(any_order),   cmocka_unit_test(row_ranges), cmocka_unit_test(with_faults),
+        cmocka_unit_test(places),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
