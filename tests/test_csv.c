@@ -144,11 +144,11 @@ static const struct {
     { "a,b\n\"\",1\nx,2\n", "strings_can_be_null=true", "a:string b:int64\n~|1\nx|2\n" },
     { "a\n\"x\"\"y\"\nx\"y\"z\n\"x\"y\n \"x\"\n", NULL, "a:string\nx\"y\nx\"y\"z\nxy\n \"x\"\n" },
     { "\"a\"\"b\",\"c\nd\"\n1,2\n", NULL, "a\"b:int64 c\nd:int64\n1|2\n" },
-    { "a\n1\n1.5\n", NULL, "a:double\n1\n1.5\n" },
+    { "a\n1\n1.5\n", NULL, "a:double\n1.0\n1.5\n" },
     { "a\n1\nx\n", NULL, "a:string\n1\nx\n" },
     { "a\n1\ntrue\n", NULL, "a:bool\ntrue\ntrue\n" },
     { "a\n0x1F\n 7 \n", NULL, "a:int64\n31\n7\n" },
-    { "a\n+1\nnan(1)\n", NULL, "a:double\n1\nnan\n" },
+    { "a\n+1\nnan(1)\n", NULL, "a:double\n1.0\nnan\n" },
     { "a\nNA\n1\n", NULL, "a:int64\n~\n1\n" },
     { "a\n2020-01-01\n 2020-02-29 \n", NULL, "a:date32[day]\n2020-01-01\n2020-02-29\n" },
     { "a\n10:00\n23:59:59\n", NULL, "a:time32[s]\n10:00:00\n23:59:59\n" },
@@ -161,7 +161,7 @@ static const struct {
     { "a,b\n1,2\n", "names=x,y", "x:string y:string\na|b\n1|2\n" },
     { "a,b\n1,2\n3,4\n", "skip_rows=1", "1:int64 2:int64\n3|4\n" },
     { "a,b\n1,2\n3,4\n", "skip_rows_after_names=1", "a:int64 b:int64\n3|4\n" },
-    { "a,b\n1,2\n", "dtypes=a:double,b:string", "a:double b:string\n1|2\n" },
+    { "a,b\n1,2\n", "dtypes=a:double,b:string", "a:double b:string\n1.0|2\n" },
     { "a,b\n1,2\n", "dtypes=c:double", "a.csv: dtypes: no column 'c'" },
     { "a\n300\n", "dtypes=a:int8", "a.csv: line 2, column 'a': int8 expected, found '300'" },
     { "a\n-1\n", "dtypes=a:uint64", "a.csv: line 2, column 'a': uint64 expected, found '-1'" },
@@ -450,9 +450,30 @@ static void places(void **state)
     assert_status(read_file(&q, &err), HR_BAD_DATA, &err);
     assert_contains(err.text, "a.csv: line 1002, column 'x': int64 expected, found 'seven' (byte ");
     hr_error_clear(&err);
-    q.settings[2] = "max_line_bytes=1";
-    q.settings[3] = "dtypes=id:int64,x:string";
+    q.settings[2] = "dtypes=x:string";
     assert_ok(read_file(&q, &err), &err);
+    memset(data + 9000, '"', 1); /* a quote that is never closed, and does not stand where one opens: text */
+    assert_ok(read_file(&q, &err), &err);
+}
+
+/* A row of any length is read, up to the limit. */
+static void long_rows(void **state)
+{
+    static char data[3 << 20];
+    hr_error err = HR_ERROR_INIT;
+    request q = { .data = data, .n = sizeof data, .settings = { "fragment_bytes=100000", "dtypes=a:string" } };
+
+    (void)state;
+    memset(data, 'x', sizeof data);
+    memcpy(data, "a\n1\n\"", 5);
+    memcpy(data + sizeof data - 5, "\"\n2\n", 4);
+    for (size_t i = 100; i < sizeof data - 100; i += 1000)
+        data[i] = '\n';
+    assert_ok(read_file(&q, &err), &err);
+    q.settings[2] = "max_line_bytes=100000";
+    assert_status(read_file(&q, &err), HR_UNSUPPORTED, &err);
+    assert_contains(err.text, "a.csv: line 3: a row of more than max_line_bytes, 100000; is a quote missing?");
+    hr_error_clear(&err);
 }
 
 int main(void)
@@ -460,7 +481,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_cases), cmocka_unit_test(kernels),    cmocka_unit_test(all_splits),
         cmocka_unit_test(any_order),   cmocka_unit_test(row_ranges), cmocka_unit_test(with_faults),
-        cmocka_unit_test(places),
+        cmocka_unit_test(places),      cmocka_unit_test(long_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

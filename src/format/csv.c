@@ -689,7 +689,7 @@ static hr_status take_names(csv_head *h, int64_t first, int64_t n, int64_t begin
     at = memcpy(h->s->names.items + n, text.buffer->data, (size_t)text.buffer->n_bytes);
     for (int64_t i = 0; i < n; i++, at += strlen(at) + 1)
         h->s->names.items[h->s->names.n++] = at;
-    h->at += begin;
+    h->at = HR_MIN(h->at + begin, h->n); /* its end may be that of the file */
 done:
     hr__growbuf_clear(&text);
     return st;
@@ -736,7 +736,7 @@ static hr_status read_names(csv_head *h, const hr_open *how)
     }
     if (given) {
         if (n)
-            h->at += h->index.items[first + n - 1] + 1;
+            h->at = HR_MIN(h->at + h->index.items[first + n - 1] + 1, h->n);
         return HR_OK;
     }
     return take_names(h, first, n, begin);
@@ -834,7 +834,7 @@ static bool is_wanted(const csv_shared *s, const hr_projection *projection, int 
     return !projection;
 }
 
-/* Types of all columns that are wanted and have none, from the rows in the head. */
+/* Types of all columns that are wanted and have none, from the rows that begin in the first infer_bytes. */
 static hr_status infer_types(csv_head *h, const hr_open *how)
 {
     csv_shared *s = h->s;
@@ -855,7 +855,8 @@ static hr_status infer_types(csv_head *h, const hr_open *how)
         HR_GO(head_grow(h));
         HR_GO(head_index(h));
     }
-    st = hr__csv_cut(&cutter, h->bytes->data + h->at, h->n - h->at + 1, &h->index, &rows, &used, &ragged, h->err);
+    st = hr__csv_cut(&cutter, h->bytes->data + h->at, HR_MAX(s->values.options->infer_bytes - h->at, 1), &h->index,
+                     &rows, &used, &ragged, h->err);
     if (st == HR_BAD_DATA && ragged.at >= 0)
         st = hr_error_set(h->err, HR_BAD_DATA, "%s: line %lld: %d fields expected, found %lld", s->source->name,
                           (long long)line_of(s, h->at + ragged.at), s->n_columns, (long long)ragged.found);
