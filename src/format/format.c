@@ -3,17 +3,20 @@
 
 #include <strings.h>
 
-const hr_format *const hr__formats[] = { &hr__format_arrow,
-                                         &hr__format_binary,
-                                         &hr__format_csv,
-                                         &hr__format_images,
-                                         &hr__format_json,
-                                         &hr__format_numpy,
-                                         &hr__format_parquet,
-                                         &hr__format_text,
-                                         &hr__format_tfrecords,
-                                         &hr__format_webdataset,
-                                         NULL };
+/* One line a format: two who add one do not meet. */
+const hr_format *const hr__formats[] = {
+    &hr__format_parquet,    //
+    &hr__format_csv,        //
+    &hr__format_json,       //
+    &hr__format_text,       //
+    &hr__format_binary,     //
+    &hr__format_numpy,      //
+    &hr__format_images,     //
+    &hr__format_tfrecords,  //
+    &hr__format_webdataset, //
+    &hr__format_arrow,      //
+    NULL,
+};
 
 const hr_format *hr__format_by_name(const char *name)
 {

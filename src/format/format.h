@@ -155,8 +155,11 @@ typedef struct hr_format {
     hr_status (*create)(hr_schema *schema, const void *options, hr_account *account, hr_writer **out, hr_error *err);
 } hr_format;
 
-extern const hr_format hr__format_arrow, hr__format_binary, hr__format_csv, hr__format_images, hr__format_json,
-    hr__format_numpy, hr__format_parquet, hr__format_text, hr__format_tfrecords, hr__format_webdataset;
+extern const hr_format hr__format_csv;
+extern const hr_format hr__format_parquet, hr__format_json, hr__format_text, hr__format_binary, hr__format_numpy,
+    hr__format_tfrecords, hr__format_webdataset;
+extern const hr_format hr__format_images;
+extern const hr_format hr__format_arrow;
 extern const hr_format *const hr__formats[];           /* ends with NULL */
 const hr_format *hr__format_by_name(const char *name); /* NULL: none */
 const hr_format *hr__format_guess(const char *path,
