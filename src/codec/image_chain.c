@@ -265,11 +265,15 @@ static void flip(hr_image_plan *p)
 
 static void plan_steps(hr_image_plan *p, const hr_image_dice *of)
 {
+    int n_random =
+        0; /* a step's place among the random ones: whether the chain begins with decoding does not change it */
+
     new_stage(p, p->in_w, p->in_h);
     for (int i = 0; i < p->chain->n; i++) {
         const hr_image_step *s = &p->chain->steps[i];
-        dice d = dice_of(of, s, i);
+        dice d = dice_of(of, s, n_random);
 
+        n_random += s->kind == HR_STEP_RANDOM_CROP || s->kind == HR_STEP_RANDOM_FLIP;
         switch (s->kind) {
         case HR_STEP_RESIZE: resize(p, s); break;
         case HR_STEP_CENTER_CROP: center_crop(p, s); break;

@@ -4,7 +4,7 @@
  * image from the image's header alone: crops, mirroring and what resizing sees are followed back through the steps, so
  * that just the needed region is decoded, and only what is needed of it is resized; normalizing happens as pixels are stored.
  *
- * What is random is a function of (seed, epoch, coordinate of the row), and of the step's own seed and place in the chain. */
+ * What is random is a function of (seed, epoch, coordinate of the row), and of the step's own seed and place among those. */
 #ifndef HR_IMAGE_CHAIN_H
 #define HR_IMAGE_CHAIN_H
 

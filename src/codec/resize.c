@@ -4,7 +4,7 @@
  *    rows, in floating point. Mirroring is only another order of columns.
  * 2. Horizontal pass, for the rows that the result sees: 8 bits in, 8 bits out, four source pixels at a time (in floating point
  *    for filters with negative weights).
- * 3. Vertical pass: a row of the result as floats, clamped to 0..255, then scaled, converted and stored where it belongs.
+ * 3. Vertical pass: a row of the result as whole numbers of 0..255, then scaled, converted and stored where it belongs.
  *
  * Both passes have a scalar kernel and one for AVX2; they differ by rounding in the last bit of a float at most. */
 #include "codec/resize.h"
@@ -166,7 +166,7 @@ static void down_scalar(const uint8_t *from, int64_t stride, const float *weight
 
         for (int k = 0; k < count; k++)
             sum += weights[k] * (float)from[k * stride + i];
-        to[i] = sum < 0 ? 0 : sum > 255 ? 255 : sum;
+        to[i] = sum < 0 ? 0 : sum > 255 ? 255 : floorf(sum + 0.5F);
     }
 }
 
@@ -259,7 +259,7 @@ AVX2 static void across_avx2(const axis *a, const uint8_t *from, uint8_t *to, in
 
 AVX2 static void down_avx2(const uint8_t *from, int64_t stride, const float *weights, int count, float *to, int64_t n)
 {
-    const __m256 low = _mm256_setzero_ps(), high = _mm256_set1_ps(255);
+    const __m256 low = _mm256_setzero_ps(), high = _mm256_set1_ps(255), half = _mm256_set1_ps(0.5F);
     int64_t i = 0;
 
     for (; i + 16 <= n; i += 16) {
@@ -272,8 +272,8 @@ AVX2 static void down_avx2(const uint8_t *from, int64_t stride, const float *wei
             a = _mm256_fmadd_ps(w, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(v)), a);
             b = _mm256_fmadd_ps(w, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(v, 8))), b);
         }
-        _mm256_storeu_ps(to + i, _mm256_min_ps(_mm256_max_ps(a, low), high));
-        _mm256_storeu_ps(to + i + 8, _mm256_min_ps(_mm256_max_ps(b, low), high));
+        _mm256_storeu_ps(to + i, _mm256_min_ps(_mm256_max_ps(_mm256_floor_ps(_mm256_add_ps(a, half)), low), high));
+        _mm256_storeu_ps(to + i + 8, _mm256_min_ps(_mm256_max_ps(_mm256_floor_ps(_mm256_add_ps(b, half)), low), high));
     }
     down_scalar(from + i, stride, weights, count, to + i, n - i);
 }
@@ -380,10 +380,10 @@ static void put_row(const kernels *k, const hr_pixel_sink *to, const float *v, i
             uint8_t *p = to->out + c * to->width * to->height + row;
 
             for (int64_t x = 0; x < w; x++)
-                p[x] = (uint8_t)(v[x * channels + c] + 0.5F);
+                p[x] = (uint8_t)v[x * channels + c];
         }
         for (int64_t i = 0; i < w * channels && !to->planar; i++)
-            to->out[row * channels + i] = (uint8_t)(v[i] + 0.5F);
+            to->out[row * channels + i] = (uint8_t)v[i];
         return;
     }
     if (to->planar) {

@@ -10,7 +10,8 @@
 #include "expr/expr.h"
 
 /* --- the functions, by file */
-extern const hr_expr_function hr__fn_compare[], hr__fn_logic[], hr__fn_arith[], hr__fn_set[], hr__fn_cast[];
+extern const hr_expr_function hr__fn_compare[], hr__fn_logic[], hr__fn_arith[], hr__fn_set[], hr__fn_cast[],
+    hr__fn_image[];
 
 /* --- expr.c */
 hr_status hr__expr_value(hr_array *takes, bool weak, hr_expr **out, hr_error *err) HR_MUST_USE; /* a literal */

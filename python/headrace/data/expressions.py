@@ -72,7 +72,7 @@ def _namespace(name):
 
 
 # attribute: (module, class): e.image is class(e), imported when it is first used.
-_NAMESPACES = {}
+_NAMESPACES = {"image": ("headrace.data.image_expressions", "ImageFunctions")}
 
 
 class Expr:
