@@ -626,4 +626,7 @@ const hr_format hr__format_arrow = {
     .doc = "Arrow IPC: files (Feather V2) and streams",
     .bid = ipc_bid,
     .open = ipc_open,
+    .write_options = ipc__write_options,
+    .write_options_bytes = sizeof(ipc_write_options),
+    .create = ipc__create,
 };

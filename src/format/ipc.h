@@ -51,6 +51,16 @@ int64_t ipc__schema_put(hr_flat_builder *b, const hr_schema *s, hr_error *err);
 /* Continuation, length, flatbuffer, padded to 8 bytes. */
 hr_status ipc__message_wrap(hr_view flatbuffer, const hr_mem *mem, hr_buffer **out, hr_error *err) HR_MUST_USE;
 
+/* ------------------------------------------------------------------------------------------------------ ipc_write.c */
+
+typedef struct ipc_write_options {
+    bool stream;
+    int compression;
+} ipc_write_options;
+extern const hr_option ipc__write_options[];
+hr_status ipc__create(hr_schema *schema, const void *options, hr_account *account, hr_writer **out,
+                      hr_error *err) HR_MUST_USE;
+
 /* ------------------------------------------------------------------------------------------------------- ipc_body.c */
 
 /* A RecordBatch table, and where its body lies in the source. Borrows the message. */

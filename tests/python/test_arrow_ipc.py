@@ -1,0 +1,105 @@
+"""Arrow IPC against pyarrow, both ways."""
+
+import datetime
+import decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pytest
+
+import headrace.data as hd
+
+
+def table(n=1000):
+    rng = np.random.default_rng(n)
+    ints = [None if i % 7 == 0 else i for i in range(n)]
+    words = pa.array([None if i % 5 == 0 else f"word {i % 13}" for i in range(n)])
+    return pa.table(
+        {
+            "i": pa.array(ints),
+            "f": rng.random(n).astype(np.float32),
+            "b": pa.array([None if i % 3 == 0 else i % 2 == 0 for i in range(n)]),
+            "s": words,
+            "dict": words.dictionary_encode(),
+            "view": words.cast(pa.string_view()),
+            "list": pa.array([list(range(i % 4)) if i % 6 else None for i in range(n)]),
+            "struct": pa.array([{"a": i, "b": str(i)} for i in range(n)]),
+            "map": pa.array([[(str(i), i)] for i in range(n)], pa.map_(pa.string(), pa.int64())),
+            "time": pa.array([datetime.datetime(2026, 1, 1) + datetime.timedelta(i) for i in range(n)]),
+            "decimal": pa.array([decimal.Decimal(i) / 4 for i in range(n)], pa.decimal128(20, 2)),
+            "run": pa.RunEndEncodedArray.from_arrays([n // 2, n], pa.array(["x", "y"])),
+            "null": pa.nulls(n),
+            "nested": pa.array([[{"x": [1, None]}, None] for _ in range(n)]),
+            "tensor": pa.FixedShapeTensorArray.from_numpy_ndarray(rng.random((n, 2, 3))),
+        }
+    )
+
+
+def plain(t):
+    """What encodings stand for."""
+    return t.to_pydict() | {"tensor": t["tensor"].combine_chunks().to_numpy_ndarray().tolist()}
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_files_of_pyarrow(tmp_path, compression):
+    want = table()
+    pa.feather.write_feather(want, tmp_path / "a.feather", compression=compression, chunksize=300)
+    ds = hd.read_arrow(tmp_path / "a.feather")
+    assert plain(ds.to_arrow()) == plain(want)
+    assert hd.read_feather(tmp_path / "a.feather", columns=["s", "i"]).columns() == ["s", "i"]
+    assert ds.count() == 1000
+    batch = ds.take_batch(1000)
+    assert batch["tensor"].shape == (1000, 2, 3)
+
+
+def test_streams_of_pyarrow(tmp_path):
+    want = table()
+    with pa.ipc.new_stream(tmp_path / "a.arrows", want.schema) as writer:
+        writer.write_table(want, max_chunksize=100)
+    assert plain(hd.read_arrow(tmp_path / "a.arrows").to_arrow()) == plain(want)
+
+
+@pytest.mark.parametrize("deltas", [False, True])
+def test_dictionaries_that_change(tmp_path, deltas):
+    schema = pa.schema({"d": pa.dictionary(pa.int8(), pa.string())})
+    values, rows = [], []
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=deltas)
+    with pa.ipc.new_stream(tmp_path / "a.arrows", schema, options=options) as writer:
+        for k in range(5):
+            values = values + [f"v{k}", f"w{k}"] if deltas else [f"v{k}", f"w{k}"]
+            column = pa.DictionaryArray.from_arrays(pa.array([len(values) - 1, 0, None], pa.int8()), values)
+            writer.write_batch(pa.record_batch([column], schema))
+            rows += [values[-1], values[0], None]
+    assert [r["d"] for r in hd.read_arrow(tmp_path / "a.arrows").iter_rows()] == rows
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"compression": "zstd", "stream": True}])
+def test_written_files_are_read_by_pyarrow(tmp_path, options):
+    want = table(3000)
+    hd.from_arrow(want).write_arrow(tmp_path / "out", **options)
+    files = sorted((tmp_path / "out").iterdir())
+    read = pa.ipc.open_stream if options.get("stream") else pa.ipc.open_file
+    got = pa.concat_tables(read(f).read_all() for f in files)
+    got.validate(full=True)
+    assert plain(got) == plain(want)
+    assert plain(hd.read_arrow(str(tmp_path / "out")).to_arrow()) == plain(want)
+
+
+def test_no_rows_and_no_columns(tmp_path):
+    for name, empty in {"rows": table(4).slice(0, 0), "columns": pa.table({})}.items():
+        pa.feather.write_feather(empty, tmp_path / name)
+        got = hd.read_arrow(tmp_path / name)
+        assert got.count() == 0 and (got.schema() is None or len(got.schema().names) == empty.num_columns)
+
+
+def test_what_is_refused(tmp_path):
+    union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])])
+    pa.feather.write_feather(
+        pa.table({"ok": [1, 2], "u": union}), tmp_path / "u.arrow", compression="uncompressed"
+    )
+    with pytest.raises(NotImplementedError, match=r"u\.arrow.*'u'.*union"):
+        hd.read_arrow(tmp_path / "u.arrow").take_all()
+    (tmp_path / "cut.arrow").write_bytes((tmp_path / "u.arrow").read_bytes()[:-3])
+    with pytest.raises(ValueError, match=r"cut\.arrow.*footer"):
+        hd.read_arrow(tmp_path / "cut.arrow").take_all()
