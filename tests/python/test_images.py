@@ -194,3 +194,16 @@ def test_order_of_many(tmp_path):
     ds = rd.read_images(str(tmp_path), mode="RGB")
     got = [int(b["image"][0, 0, 0, 0]) for b in ds.iter_batches(batch_size=1)]
     assert got == [i % 256 for i in range(300)]
+
+
+@pytest.mark.parametrize("kind", ["png", "bmp", "jpeg", "webp"])
+def test_written_and_read(tmp_path, kind):
+    for i, (h, w) in enumerate([(4, 5), (7, 3)]):
+        write(tmp_path / f"{i}.png", Image.fromarray(picture(h, w)))
+    ds = rd.read_images(str(tmp_path), mode="RGB")
+    ds.write_images(str(tmp_path / "out"), "image", file_format=kind)
+    files = sorted((tmp_path / "out").iterdir())
+    assert [np.array(Image.open(f)).shape for f in files] == [(4, 5, 3), (7, 3, 3)]
+    if kind in ("png", "bmp"):
+        for row, f in zip(ds.take_all(), files, strict=True):
+            assert (np.array(Image.open(f)) == row["image"]).all()
