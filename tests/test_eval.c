@@ -180,6 +180,8 @@ static void test_every_function_over_every_type(void **unused)
         for (const hr_expr_function *f = hr__expr_tables[i]; f->name; f++) {
             bool set = false;
 
+            if (!strncmp(f->name, "image_", 6))
+                continue; /* of images only, which no sample type is: see the tests of image expressions in Python */
             for (int k = 0; k < HR_LEN(settings_of); k++)
                 if (!strcmp(settings_of[k][0], f->name)) {
                     assert_true(check_function(f, &random, settings_of[k][1]) > 0);

@@ -223,7 +223,8 @@ static void test_wrong(void **state)
 
     (void)state;
     assert_status(hr__scan_new_files(&url, 1, "nonsense", NULL, &s, &err), HR_INVALID, &err);
-    assert_contains(err.text, "format 'nonsense' is unknown, there are parquet, text");
+    assert_contains(err.text, "format 'nonsense' is unknown, there are parquet, ");
+    assert_contains(err.text, ", text, ");
     assert_status(hr__scan_new_files(&url, 1, "text", &bad, &s, &err), HR_INVALID, &err);
     assert_contains(err.text, "nonsense");
     assert_status(hr__scan_new_files(&flat, 1, "parquet", &bad, &s, &err), HR_INVALID, &err);

@@ -1112,4 +1112,7 @@ const hr_format hr__format_csv = {
     .options = hr__csv_options,
     .options_bytes = sizeof(csv_options),
     .open = csv_open,
+    .write_options = hr__csv_write_options,
+    .write_options_bytes = sizeof(csv_write_options),
+    .create = hr__csv_create,
 };

@@ -173,8 +173,16 @@ hr_status hr__csv_decode(hr_stream *below, const char *name, const char *encodin
 
 /* --- writing: csv_write.c */
 
+typedef struct csv_write_options {
+    char delimiter;
+    bool header;
+    int quoting;
+    char *null_text;
+    bool crlf;
+    int compression;
+    int64_t level;
+} csv_write_options;
 extern const hr_option hr__csv_write_options[];
-extern const size_t hr__csv_write_options_bytes;
 hr_status hr__csv_create(hr_schema *schema, const void *options, hr_account *account, hr_writer **out,
                          hr_error *err) HR_MUST_USE;
 

@@ -436,7 +436,7 @@ static hr_status read_node(walk *w, const ipc_field *f, bool values, struct Arro
 {
     shape s = shape_of(f, values);
     struct ArrowArray *children, **pointers;
-    const void *validity;
+    const void *validity = NULL;
 
     out->release = child_release;
     HR_TRY(begin_node(w, s, out, &validity));
