@@ -14,6 +14,8 @@
 #define DEFAULT_ROWS (64 << 10)
 #define DEFAULT_BYTES ((int64_t)4 << 20)
 #define MAX_WAITING ((int64_t)256 << 20)
+#define BLOCK_ROWS                                                                                                     \
+    4096 /* dealt to folders at once, counted from the first row: what is full first depends on rows alone */
 #define NULL_FOLDER "__HIVE_DEFAULT_PARTITION__"
 
 /* Rows of one folder that wait. */
@@ -34,6 +36,8 @@ typedef struct cut_state {
     int64_t n_slots;
     int64_t waiting_bits, max_waiting_bits;
     int64_t n_parcels;
+    hr_table **block; /* with partitions: rows of a block that is not whole yet */
+    int64_t n_block, cap_block, block_rows;
 } cut_state;
 
 /* ------------------------------------------------------------------------------------------------------------ sizes */
@@ -467,6 +471,42 @@ static hr_status fit(hr_write_job *job, hr_task *task, const hr_table *in, hr_ta
     return st;
 }
 
+/* Deals the block, whole or (at the end) what there is of it. */
+static hr_status deal_block(cut_state *s, const hr_write_job *job, hr_task *task, hr_error *err)
+{
+    hr_mem scratch = { hr__task_run(task)->account, NULL };
+    hr_table *whole = NULL;
+    hr_status st = HR_OK;
+
+    if (s->n_block == 0)
+        return HR_OK;
+    if (s->n_block > 1)
+        HR_TRY(hr__table_concat(&scratch, s->block[0]->schema, s->block, (int)s->n_block, &whole, err));
+    st = deal(s, job, task, whole ? whole : s->block[0], err);
+    hr_table_unref(whole);
+    while (s->n_block)
+        hr_table_unref(s->block[--s->n_block]);
+    s->block_rows = 0;
+    return st;
+}
+
+/* Rows to be dealt, block by block. */
+static hr_status add_to_block(cut_state *s, const hr_write_job *job, hr_task *task, const hr_table *t, hr_error *err)
+{
+    for (int64_t at = 0, n; at < t->n_rows; at += n) {
+        n = HR_MIN(BLOCK_ROWS - s->block_rows, t->n_rows - at);
+        if (!hr__grow(hr__task_run(task)->account, (void **)&s->block, &s->cap_block, s->n_block + 1,
+                      sizeof(hr_table *)))
+            return hr__error_memory(err, "write", (s->n_block + 1) * (int64_t)sizeof(hr_table *));
+        HR_TRY(hr_table_slice(t, at, n, &s->block[s->n_block], err));
+        s->n_block++;
+        s->block_rows += n;
+        if (s->block_rows == BLOCK_ROWS)
+            HR_TRY(deal_block(s, job, task, err));
+    }
+    return HR_OK;
+}
+
 static hr_status cut_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -480,7 +520,7 @@ static hr_status cut_push(const hr_op *op, hr_task *task, const hr_table *in, hr
         return HR_OK;
     HR_GO(fit(job, task, in, &t, err));
     if (job->n_partitions) {
-        HR_GO(deal(s, job, task, t, err));
+        HR_GO(add_to_block(s, job, task, t, err));
         goto done;
     }
     HR_GO(find_group(s, hr__task_run(task)->account, NULL, &g, err));
@@ -521,6 +561,8 @@ static hr_status cut_finish(const hr_op *op, hr_task *task, hr_error *err)
 {
     cut_state *s = *hr__task_state(task);
 
+    if (s)
+        HR_TRY(deal_block(s, hr__write_job_of(op), task, err));
     for (int64_t i = 0; s && i < s->n_groups; i++)
         if (s->groups[i]->n_rows)
             HR_TRY(emit_group(s, s->groups[i], task, err));
@@ -534,6 +576,9 @@ static void cut_task_clear(const hr_op *op, hr_task *task)
     (void)op;
     if (!s)
         return;
+    while (s->n_block)
+        hr_table_unref(s->block[--s->n_block]);
+    hr__free(s->block);
     for (int64_t i = 0; i < s->n_groups; i++) {
         group *g = s->groups[i];
 

@@ -73,7 +73,7 @@ def test_options(tmp_path, compression):
     back = hd.read_csv(
         only(tmp_path / "out"),
         delimiter=";",
-        column_names=["a", "b"],
+        names=["a", "b"],
         null_values=["NA"],
         dtypes={"b": pa.int64()},
     )

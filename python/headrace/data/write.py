@@ -226,7 +226,7 @@ def write_parquet(
     FilenameProvider. mode: a SaveMode. sync=1: on the disk before the files appear. single_file=True: `path`
     is the file itself. Others are pyarrow's names or options of the format: compression ("zstd"),
     compression_level, row_group_size (rows), row_group_bytes, use_dictionary, write_statistics,
-    data_page_size, data_page_version ("1.0", "2.0"), write_page_index, bloom_columns.
+    data_page_size, data_page_version ("1.0", "2.0"), write_page_index.
     """
     files, options = _split(_call(arrow_parquet_args_fn, arguments))
     out = {}
@@ -235,8 +235,6 @@ def write_parquet(
             continue
         if key == "data_page_version":
             value = {"1.0": 1, "2.0": 2}.get(value, value)
-        if key in ("bloom_columns",) and not isinstance(value, str):
-            value = ",".join(value)
         if key in ("use_dictionary", "write_statistics") and isinstance(value, (list, tuple)):
             value = bool(value)
         if key == "compression":
