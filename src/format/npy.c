@@ -519,4 +519,5 @@ const hr_format hr__format_numpy = {
     .doc = "arrays of NumPy (.npy, .npz); rows are slices along the first axis",
     .bid = npy_bid,
     .open = npy_open,
+    .create = npy__create,
 };

@@ -44,6 +44,10 @@ typedef struct npy_header {
     npy_field *fields;
 } npy_header;
 
+/* npy_write.c */
+hr_status npy__create(hr_schema *schema, const void *options, hr_account *account, hr_writer **out,
+                      hr_error *err) HR_MUST_USE;
+
 #define NPY_MAX_HEADER_BYTES (1 << 20)
 #define NPY_HEAD_BYTES 12 /* of the start that npy__header_bytes looks at */
 

@@ -2,6 +2,7 @@
 #ifndef HR_TAR_H
 #define HR_TAR_H
 
+#include "format/format.h"
 #include "core/core.h"
 #include "format/window.h"
 
@@ -29,5 +30,9 @@ hr_status tar__next(tar_walk *t, tar_member *out, bool *found, hr_error *err) HR
 /* The data of the member at hand, behind what `to` holds. */
 hr_status tar__read(tar_walk *t, const tar_member *m, hr_growbuf *to, hr_error *err) HR_MUST_USE;
 bool tar__is(const uint8_t *block); /* 512 bytes look like a header: their checksum is right */
+
+/* webdataset_write.c */
+hr_status wds__create(hr_schema *schema, const void *options, hr_account *account, hr_writer **out,
+                      hr_error *err) HR_MUST_USE;
 
 #endif

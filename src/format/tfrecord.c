@@ -550,4 +550,5 @@ const hr_format hr__format_tfrecords = {
     .options_bytes = sizeof(tf_options),
     .bid = tf_bid,
     .open = tf_open,
+    .create = tf__create,
 };

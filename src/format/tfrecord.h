@@ -74,4 +74,8 @@ int64_t tf__rows_bytes(const tf_rows *r); /* made so far, about */
 /* The columns of n rows, new, into arrays[0, n_columns). */
 hr_status tf__rows_finish(tf_rows *r, int64_t n, hr_array **arrays, hr_error *err) HR_MUST_USE;
 
+/* tf_write.c */
+hr_status tf__create(hr_schema *schema, const void *options, hr_account *account, hr_writer **out,
+                     hr_error *err) HR_MUST_USE;
+
 #endif

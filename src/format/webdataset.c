@@ -641,4 +641,5 @@ const hr_format hr__format_webdataset = {
     .options_bytes = sizeof(wds_options),
     .bid = wds_bid,
     .open = wds_open,
+    .create = wds__create,
 };

@@ -208,3 +208,24 @@ def test_zip64(tmp_path):
     with zipfile.ZipFile(tmp_path / "w.npz", "w") as z, z.open("a.npy", "w", force_zip64=True) as f:
         np.lib.format.write_array(f, np.arange(5))
     same(hd.read_numpy(str(tmp_path / "w.npz")), np.arange(5), "a")
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i8", "f2", "f4", "f8", "M8[ms]", "m8[us]"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 4)])
+def test_written_arrays(tmp_path, dtype, shape):
+    values = np.arange(500 * int(np.prod(shape))).reshape(500, *shape).astype(dtype)
+    hd.from_numpy(values).write_numpy(tmp_path / "out", column="data", max_rows_per_file=200)
+    files = sorted((tmp_path / "out").iterdir())
+    back = [np.load(f) for f in files]
+    assert [len(b) for b in back] == [200, 200, 100]
+    assert back[0].dtype == values.dtype and (np.concatenate(back) == values).all()
+
+
+def test_what_cannot_be_written(tmp_path):
+    with pytest.raises(TypeError, match="column 'a' has a null"):
+        hd.from_items([{"a": 1}, {"a": None}]).write_numpy(tmp_path / "x", column="a")
+    with pytest.raises(TypeError, match="column 'a': rows are of different lengths"):
+        hd.from_items([{"a": [1]}, {"a": [1, 2]}]).write_numpy(tmp_path / "x", column="a")
+    with pytest.raises(TypeError, match="column 'a' is string: no type of NumPy fits"):
+        hd.from_items([{"a": "text"}]).write_numpy(tmp_path / "x", column="a")
+    assert not list(tmp_path.glob("x/*"))

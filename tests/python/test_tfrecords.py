@@ -225,3 +225,44 @@ def test_a_length_that_lies_costs_nothing(tmp_path):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(DataError, match=f"{name}: record 0 at byte 0"):
             rows(tmp_path / name)
+
+
+def test_written_records_are_those_of_our_own_encoder(tmp_path):
+    rows = [
+        {
+            "i": i - 3,
+            "f": i / 4,
+            "s": f"text {i}",
+            "b": i % 2 == 0,
+            "l": list(range(-i, i)),
+            "n": None if i % 3 else i,
+        }
+        for i in range(40)
+    ]
+    hd.from_items(rows).write_tfrecords(tmp_path / "out")
+    (path,) = (tmp_path / "out").iterdir()
+    want = b""
+    for row in rows:
+        features = {}
+        for name, value in row.items():
+            if value is None:
+                continue
+            values = value if isinstance(value, list) else [value]
+            features[name] = [
+                v.encode() if isinstance(v, str) else int(v) if isinstance(v, bool) else v for v in values
+            ]
+        want += record(example(features))
+    assert path.read_bytes() == want
+    back = hd.read_tfrecords(path).take_all()
+    assert [r["i"] for r in back] == [r["i"] for r in rows] and [r["n"] for r in back] == [
+        r["n"] for r in rows
+    ]
+
+
+def test_what_cannot_be_written(tmp_path):
+    with pytest.raises(TypeError, match="column 't' is timestamp.*integers, floats and bytes"):
+        import datetime
+
+        hd.from_items([{"t": datetime.datetime(2026, 1, 1)}]).write_tfrecords(tmp_path / "x")
+    with pytest.raises(TypeError, match="column 'l' has a null inside a list"):
+        hd.from_items([{"l": [1, None]}]).write_tfrecords(tmp_path / "x")

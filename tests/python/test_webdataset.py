@@ -268,3 +268,43 @@ def test_sparse_members_are_refused(tmp_path):
         t.addfile(info, io.BytesIO(b"x"))
     with pytest.raises(UnsupportedError, match="sp.tar: .*sparse"):
         rows(p)
+
+
+def test_written_shards(tmp_path):
+    rows = [
+        {
+            "__key__": f"dir/{'k' * (i % 3 * 60)}{i:04d}",
+            "txt": f"text {i}",
+            "cls": i,
+            "bin": None if i % 4 == 0 else bytes([i]),
+        }
+        for i in range(50)
+    ]
+    hd.from_items(rows).write_webdataset(tmp_path / "out", max_rows_per_file=30)
+    shards = sorted((tmp_path / "out").iterdir())
+    assert len(shards) == 2
+    members = {}
+    for shard in shards:
+        with tarfile.open(shard) as archive:
+            members |= {m.name: archive.extractfile(m).read() for m in archive}
+    assert members == {
+        f"{r['__key__']}.{c}": r[c] if isinstance(r[c], bytes) else str(r[c]).encode()
+        for r in rows
+        for c in ("txt", "cls", "bin")
+        if r[c] is not None
+    }
+    back = hd.read_webdataset(str(tmp_path / "out"), decoder=None).take_all()
+    assert [r["__key__"] for r in back] == [r["__key__"] for r in rows]
+    assert [r["bin"] for r in back] == [r["bin"] for r in rows]
+
+
+def test_samples_without_keys_are_named_by_their_place(tmp_path):
+    hd.from_items([{"txt": "a"}, {"txt": "b"}]).write_webdataset(tmp_path / "out")
+    (shard,) = (tmp_path / "out").iterdir()
+    with tarfile.open(shard) as archive:
+        assert archive.getnames() == ["000-000000-000000-000000000.txt", "000-000000-000000-000000001.txt"]
+
+
+def test_what_is_no_member(tmp_path):
+    with pytest.raises(TypeError, match="column 'x' is list<item: int64>; a member is text or bytes"):
+        hd.from_items([{"x": [1]}]).write_webdataset(tmp_path / "x")

@@ -292,13 +292,12 @@ def write_tfrecords(ds, path, *, tf_schema=None, **arguments):
 
 def write_webdataset(ds, path, *, encoder=True, **arguments):
     """Tar files in the folder `path`: each row a sample, each column a member "KEY.COLUMN"; the column
-    "__key__" names samples.
+    "__key__" names samples, without one they are named by where they came from. Text and bytes are written
+    as they are, numbers as text; other values (images, arrays) are to be encoded by map() before.
     """
     files, options = _split(arguments)
-    if encoder is not None and not isinstance(encoder, (bool, str)):
+    if encoder not in (True, False, None):
         raise UnsupportedError("write_webdataset: functions as encoder; encode by map() before")
-    if encoder is not True:
-        options["encoder"] = encoder
     return write_files(ds, "write_webdataset", "webdataset", path, options=options, **files)
 
 
