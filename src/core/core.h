@@ -372,6 +372,27 @@ static inline const uint8_t *hr__array_values(const hr_array *a)
 {
     return a->buffers[1] ? a->buffers[1]->data + a->offset * hr__type_bytes(a->type) : NULL;
 }
+/* Row i of an array of integers, dates, times or durations, of 1 to 8 bytes; undefined for a null. _int extends the sign, _uint
+ * gives the bits as they are stored. */
+static inline int64_t hr__array_int(const hr_array *a, int64_t i)
+{
+    int bytes = hr__type_bytes(a->type);
+    const uint8_t *p = hr__array_values(a) + i * bytes;
+    int16_t v16;
+    int32_t v32;
+    int64_t v64;
+
+    switch (bytes) {
+    case 1: return (int8_t)*p;
+    case 2: memcpy(&v16, p, 2); return v16;
+    case 4: memcpy(&v32, p, 4); return v32;
+    default: memcpy(&v64, p, 8); return v64;
+    }
+}
+static inline uint64_t hr__array_uint(const hr_array *a, int64_t i)
+{
+    return (uint64_t)hr__array_int(a, i) & UINT64_MAX >> (64 - 8 * hr__type_bytes(a->type));
+}
 /* Bytes of row i of string, binary (32 or 64-bit) and fixed binary; undefined for a null. Borrowed. */
 const uint8_t *hr__array_bytes(const hr_array *a, int64_t i, int64_t *n);
 /* Values range [*begin, *begin + *n) in children[0] of row i of any list, map, fixed list, tensor. */

@@ -19,26 +19,9 @@ static bool is_full(const printer *p) { return p->out->n >= p->end || p->out->fa
 
 /* ------------------------------------------------------------------------------------------------------------- numbers */
 
-static int64_t int_at(const hr_array *a, int64_t i)
-{
-    const uint8_t *p = hr__array_values(a) + i * hr__type_bytes(a->type);
-    int16_t v16;
-    int32_t v32;
-    int64_t v64;
-
-    switch (hr__type_bytes(a->type)) {
-    case 1: return (int8_t)*p;
-    case 2: memcpy(&v16, p, 2); return v16;
-    case 4: memcpy(&v32, p, 4); return v32;
-    default: memcpy(&v64, p, 8); return v64;
-    }
-}
-
 static void print_unsigned(printer *p, const hr_array *a, int64_t i)
 {
-    int bits = 8 * hr__type_bytes(a->type);
-
-    hr__text_add(p->out, "%llu", (unsigned long long)((uint64_t)int_at(a, i) & (UINT64_MAX >> (64 - bits))));
+    hr__text_add(p->out, "%llu", (unsigned long long)hr__array_uint(a, i));
 }
 
 /* The number that the type makes of v. */
@@ -76,7 +59,7 @@ static void print_float(printer *p, const hr_array *a, int64_t i)
     double dbl;
 
     if (a->type->id == HR_T_FLOAT16) {
-        print_double(p, hr__half_value((uint16_t)int_at(a, i)), 3, HR_T_FLOAT16);
+        print_double(p, hr__half_value((uint16_t)hr__array_int(a, i)), 3, HR_T_FLOAT16);
     } else if (a->type->id == HR_T_FLOAT32) {
         memcpy(&single, hr__array_values(a) + i * 4, 4);
         print_double(p, (double)single, 6, HR_T_FLOAT32);
@@ -176,7 +159,7 @@ static void print_clock(printer *p, int64_t v, hr_unit unit)
 static void print_time(printer *p, const hr_array *a, int64_t i)
 {
     static const char *const units[] = { "s", "ms", "us", "ns" };
-    int64_t v = int_at(a, i), day_units = 86400 * unit_a_second[a->type->unit];
+    int64_t v = hr__array_int(a, i), day_units = 86400 * unit_a_second[a->type->unit];
 
     switch (a->type->id) {
     case HR_T_DATE32: print_day(p, v); return;
@@ -305,7 +288,7 @@ static void print_value(printer *p, const hr_array *a, int64_t i, bool inside)
     case HR_T_INT8:
     case HR_T_INT16:
     case HR_T_INT32:
-    case HR_T_INT64: hr__text_add(p->out, "%lld", (long long)int_at(a, i)); return;
+    case HR_T_INT64: hr__text_add(p->out, "%lld", (long long)hr__array_int(a, i)); return;
     case HR_T_UINT8:
     case HR_T_UINT16:
     case HR_T_UINT32:

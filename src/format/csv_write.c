@@ -127,21 +127,6 @@ static hr_status add_string(text *t, const char *column, const uint8_t *p, int64
 
 /* -------------------------------------------------------------------------------------------------------------- values */
 
-static int64_t int_at(const hr_array *a, int64_t row)
-{
-    const uint8_t *p = hr__array_values(a) + row * hr__type_bytes(a->type);
-    int16_t v16;
-    int32_t v32;
-    int64_t v64;
-
-    switch (hr__type_bytes(a->type)) {
-    case 1: return (int8_t)*p;
-    case 2: memcpy(&v16, p, 2); return v16;
-    case 4: memcpy(&v32, p, 4); return v32;
-    default: memcpy(&v64, p, 8); return v64;
-    }
-}
-
 static int print_float(const hr_array *a, int64_t row, char *out)
 {
     const uint8_t *p = hr__array_values(a) + row * hr__type_bytes(a->type);
@@ -170,12 +155,12 @@ static int print_value(const hr_array *a, int64_t row, char *out)
     }
     if (type->id == HR_T_FLOAT16 || type->id == HR_T_FLOAT32 || type->id == HR_T_FLOAT64)
         return print_float(a, row, out);
-    v = int_at(a, row);
+    v = hr__array_int(a, row);
     switch (type->id) {
     case HR_T_UINT8:
     case HR_T_UINT16:
     case HR_T_UINT32:
-    case HR_T_UINT64: return hr__print_uint64((uint64_t)v & UINT64_MAX >> (64 - 8 * hr__type_bytes(type)), out);
+    case HR_T_UINT64: return hr__print_uint64(hr__array_uint(a, row), out);
     case HR_T_DATE32: return hr__print_date((int32_t)v, out);
     case HR_T_DATE64: return hr__print_date((int32_t)(v / 86400000 - (v % 86400000 < 0)), out);
     case HR_T_TIME32:

@@ -143,28 +143,6 @@ static hr_status add_base64(text *t, const uint8_t *p, int64_t n, hr_error *err)
 
 /* -------------------------------------------------------------------------------------------------------------- values */
 
-static int64_t signed_value(const hr_type *type, const uint8_t *p)
-{
-    int8_t v8;
-    int16_t v16;
-    int32_t v32;
-    int64_t v64;
-
-    switch (hr__type_bytes(type)) {
-    case 1: memcpy(&v8, p, 1); return v8;
-    case 2: memcpy(&v16, p, 2); return v16;
-    case 4: memcpy(&v32, p, 4); return v32;
-    default: memcpy(&v64, p, 8); return v64;
-    }
-}
-
-static uint64_t unsigned_value(const hr_type *type, const uint8_t *p)
-{
-    int bits = 8 * hr__type_bytes(type);
-
-    return (uint64_t)signed_value(type, p) & UINT64_MAX >> (64 - bits);
-}
-
 static hr_status add_float(text *t, const hr_type *type, const uint8_t *p, hr_error *err)
 {
     char number[HR_NUMBER_CHARS];
@@ -199,10 +177,11 @@ static hr_status add_float(text *t, const hr_type *type, const uint8_t *p, hr_er
 }
 
 /* Dates and times, in quotes. */
-static hr_status add_moment(text *t, const hr_type *type, const uint8_t *p, hr_error *err)
+static hr_status add_moment(text *t, const hr_array *a, int64_t row, hr_error *err)
 {
+    const hr_type *type = a->type;
     char quoted[HR_NUMBER_CHARS + 2] = "\"";
-    int64_t v = signed_value(type, p), days = v;
+    int64_t v = hr__array_int(a, row), days = v;
     int n;
 
     if (type->id == HR_T_TIMESTAMP) {
@@ -307,11 +286,11 @@ static hr_status add_value(text *t, const node *n, const hr_array *a, int64_t ro
     case HR_T_INT16:
     case HR_T_INT32:
     case HR_T_INT64:
-    case HR_T_DURATION: return add(t, number, hr__print_int64(signed_value(type, bytes), number), err);
+    case HR_T_DURATION: return add(t, number, hr__print_int64(hr__array_int(a, row), number), err);
     case HR_T_UINT8:
     case HR_T_UINT16:
     case HR_T_UINT32:
-    case HR_T_UINT64: return add(t, number, hr__print_uint64(unsigned_value(type, bytes), number), err);
+    case HR_T_UINT64: return add(t, number, hr__print_uint64(hr__array_uint(a, row), number), err);
     case HR_T_FLOAT16:
     case HR_T_FLOAT32:
     case HR_T_FLOAT64: return add_float(t, type, bytes, err);
@@ -330,7 +309,7 @@ static hr_status add_value(text *t, const node *n, const hr_array *a, int64_t ro
     case HR_T_TENSOR:
         hr__array_range(a, row, &begin, &count);
         return add_items(t, n, a->children[0], begin, count, 0, err);
-    default: return add_moment(t, type, bytes, err);
+    default: return add_moment(t, a, row, err);
     }
 }
 

@@ -89,21 +89,12 @@ static uint8_t tag_of(const hr_type *t)
 
 static uint64_t int_at(const hr_array *a, int64_t i)
 {
-    const uint8_t *p = a->type->id == HR_T_BOOL ? NULL : hr__array_values(a) + i * hr__type_bytes(a->type);
-    int8_t v8;
-    int16_t v16;
-    int32_t v32;
-    int64_t v64;
-
     switch (a->type->id) {
     case HR_T_BOOL: return hr__bit(a->buffers[1]->data, a->offset + i);
-    case HR_T_UINT8: return *p;
-    case HR_T_INT8: memcpy(&v8, p, 1); return (uint64_t)(int64_t)v8;
-    case HR_T_UINT16: memcpy(&v16, p, 2); return (uint16_t)v16;
-    case HR_T_INT16: memcpy(&v16, p, 2); return (uint64_t)(int64_t)v16;
-    case HR_T_UINT32: memcpy(&v32, p, 4); return (uint32_t)v32;
-    case HR_T_INT32: memcpy(&v32, p, 4); return (uint64_t)(int64_t)v32;
-    default: memcpy(&v64, p, 8); return (uint64_t)v64;
+    case HR_T_UINT8:
+    case HR_T_UINT16:
+    case HR_T_UINT32: return hr__array_uint(a, i);
+    default: return (uint64_t)hr__array_int(a, i);
     }
 }
 
