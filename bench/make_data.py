@@ -4,13 +4,15 @@ table    rows x 10 columns in 8 files, snappy, row groups of 128 Ki rows: what a
 tokens   documents of token ids (list<int32>) in 4 files, zstd, log-normal lengths, Zipf ids: text to train on
 images   Fashion-MNIST as pandas writes a column of nested lists: list<list<int64>>, one row group
 jsonl    rows of the same trips as JSON, an object a line
+csv      rows of the same trips as text between commas; a third of the cities need quotes
 
-    python bench/make_data.py FOLDER [--rows N] [--documents N] [--images N] [--lines N] [KIND...]
+    python bench/make_data.py FOLDER [--rows N] [--documents N] [--images N] [--lines N] [--records N] [KIND...]
 
 A kind that lies there already, with the same number, is left alone.
 """
 
 import argparse
+import csv
 import gzip
 import json
 import shutil
@@ -22,7 +24,7 @@ import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parent.parent
 IDX_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # Debian's dataset-fashion-mnist
-SIZES = {"table": 8_000_000, "tokens": 200_000, "images": 60_000, "jsonl": 1_000_000}
+SIZES = {"table": 8_000_000, "tokens": 200_000, "images": 60_000, "jsonl": 1_000_000, "csv": 1_000_000}
 TABLE_FILES, TOKEN_FILES = 8, 4
 ROW_GROUP_ROWS = 128 * 1024
 CITIES = np.array(["new york", "boston", "london", "paris", "tokyo", "lagos"])
@@ -86,6 +88,21 @@ def make_jsonl(folder, n):
             f.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
 
 
+def make_csv(folder, n):
+    """A third of the cities hold commas, quotes or both, so that they are quoted and quotes in them doubled."""
+    random = np.random.default_rng([23, 0])
+    rows = trips(0, n, random)
+    cities = np.array([*CITIES, "washington, d.c.", 'the "big" easy', 'saint "st." louis, mo'])
+    rows = rows.set_column(
+        rows.column_names.index("city"), "city", pa.array(cities[random.integers(0, len(cities), n)])
+    )
+    columns = [c.to_pylist() for c in rows.columns]
+    with open(folder / "000.csv", "w", newline="") as f:
+        out = csv.writer(f, lineterminator="\n")
+        out.writerow(rows.column_names)
+        out.writerows(zip(*columns, strict=True))
+
+
 def fashion_mnist(n):
     """(uint8 images (n, 28, 28), labels): from Debian's package, else those of the repository, repeated."""
     packed = [IDX_FOLDER / f"train-{name}-ubyte.gz" for name in ("images-idx3", "labels-idx1")]
@@ -126,6 +143,15 @@ def make_images(folder, n):
     )
 
 
+MAKERS = {
+    "table": make_table,
+    "tokens": make_tokens,
+    "images": make_images,
+    "jsonl": make_jsonl,
+    "csv": make_csv,
+}
+
+
 def ensure(folder, kind, n=None):
     """The folder with the files of this kind and size; they are made if they are not there."""
     n = SIZES[kind] if n is None else n
@@ -135,7 +161,7 @@ def ensure(folder, kind, n=None):
     making = final.with_name(f".{final.name}.making")
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir(parents=True)
-    {"table": make_table, "tokens": make_tokens, "images": make_images, "jsonl": make_jsonl}[kind](making, n)
+    MAKERS[kind](making, n)
     making.rename(final)
     return final
 
@@ -147,9 +173,11 @@ def main():
     parser.add_argument("--documents", type=int, default=SIZES["tokens"], help="(%(default)s)")
     parser.add_argument("--images", type=int, default=SIZES["images"], help="(%(default)s)")
     parser.add_argument("--lines", type=int, default=SIZES["jsonl"], help="of JSON (%(default)s)")
+    parser.add_argument("--records", type=int, default=SIZES["csv"], help="of CSV (%(default)s)")
     parser.add_argument("kinds", nargs="*", choices=[[], *SIZES], help="which; all if none is named")
     args = parser.parse_args()
-    sizes = {"table": args.rows, "tokens": args.documents, "images": args.images, "jsonl": args.lines}
+    numbers = [args.rows, args.documents, args.images, args.lines, args.records]
+    sizes = dict(zip(SIZES, numbers, strict=True))
     for kind in args.kinds or SIZES:
         made = ensure(args.folder, kind, sizes[kind])
         files = sorted(made.iterdir())

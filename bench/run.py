@@ -22,7 +22,7 @@ import make_data
 import pss
 
 HERE = Path(__file__).resolve().parent
-WORKLOADS = ["numeric", "all_columns", "tokens", "jsonl", "function", "write", "notebook"]
+WORKLOADS = ["numeric", "all_columns", "tokens", "jsonl", "csv", "csv_all", "function", "write", "notebook"]
 OURS = "headrace"
 WHO = {
     OURS: "headrace",
