@@ -6,7 +6,8 @@ images   Fashion-MNIST as pandas writes a column of nested lists: list<list<int6
 jsonl    rows of the same trips as JSON, an object a line
 csv      rows of the same trips as text between commas; a third of the cities need quotes
 
-    python bench/make_data.py FOLDER [--rows N] [--documents N] [--images N] [--lines N] [--records N] [KIND...]
+    python bench/make_data.py FOLDER [--rows N] [--documents N] [--images N] [--lines N] [--records N]
+                              [KIND...]
 
 A kind that lies there already, with the same number, is left alone.
 """
@@ -89,7 +90,7 @@ def make_jsonl(folder, n):
 
 
 def make_csv(folder, n):
-    """A third of the cities hold commas, quotes or both, so that they are quoted and quotes in them doubled."""
+    """A third of the cities hold commas, quotes or both: they are quoted, and quotes in them doubled."""
     random = np.random.default_rng([23, 0])
     rows = trips(0, n, random)
     cities = np.array([*CITIES, "washington, d.c.", 'the "big" easy', 'saint "st." louis, mo'])
