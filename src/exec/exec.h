@@ -95,6 +95,7 @@ void hr__run_close(hr_run *r);  /* waits for running tasks, forgets suspended on
 typedef struct hr_run_counts {
     int64_t files_opened, fragments_read, rows_read, tables_out, rows_out, tickets;
     int64_t fragments_skipped, rows_skipped, pages_skipped, bloom_hits; /* by a filter in the reader */
+    int64_t bad_rows; /* left out by the reader, as on_error="skip" asks */
 } hr_run_counts;
 void hr__run_counts(hr_run *r, hr_run_counts *out);
 

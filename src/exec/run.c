@@ -350,6 +350,7 @@ void hr__run_counts(hr_run *r, hr_run_counts *out)
         out->rows_skipped += r->stages[i]->skipped.rows;
         out->pages_skipped += r->stages[i]->skipped.pages;
         out->bloom_hits += r->stages[i]->skipped.blooms;
+        out->bad_rows += r->stages[i]->skipped.bad;
     }
     hr__unlock(&r->lock);
 }
@@ -389,8 +390,8 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
                  c.files_opened, c.fragments_read, c.rows_read, read_ns);
     hr__text_add(out,
                  ",\"fragments_skipped\":%" PRId64 ",\"rows_skipped\":%" PRId64 ",\"pages_skipped\":%" PRId64
-                 ",\"bloom_hits\":%" PRId64,
-                 c.fragments_skipped, c.rows_skipped, c.pages_skipped, c.bloom_hits);
+                 ",\"bloom_hits\":%" PRId64 ",\"bad_rows\":%" PRId64,
+                 c.fragments_skipped, c.rows_skipped, c.pages_skipped, c.bloom_hits, c.bad_rows);
     hr__text_add(out, ",\"tickets\":%" PRId64 ",\"tables_out\":%" PRId64 ",\"rows_out\":%" PRId64, c.tickets,
                  c.tables_out, c.rows_out);
     hr__text_add(out, ",\"used_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 ",\"operators\":[",

@@ -125,7 +125,7 @@ struct hr_stage {
     hr_marker *pass_marker; /* for the next item that goes downstream */
     int64_t n_taken;        /* tickets made, canonical numbers of the next */
     atomic_llong files_opened, fragments_read, rows_read, read_ns;
-    hr_skipped skipped; /* what the scan's filter saved */
+    hr_skipped skipped; /* what its readers left out */
     hr_queue staged;    /* emitted by the draining thread, not yet downstream */
     bool enough;        /* its stream operator wants no more; the draining thread's */
 };

@@ -125,6 +125,12 @@ void hr__reader_close(hr_reader *r)
         r->cls->close(r);
 }
 
+void hr__count_bad(hr_skipped *skipped)
+{
+    if (skipped)
+        atomic_fetch_add_explicit(&skipped->bad, 1, memory_order_relaxed);
+}
+
 void hr__piece_clear(hr_piece *p)
 {
     hr__buffer_unref(p->bytes);

@@ -38,11 +38,12 @@ typedef struct hr_projection {
     const char *const *names;
 } hr_projection;
 
-/* What a filter saved the readers, as counters. */
+/* What readers left out, as counters: saved by a filter, or not to be read. */
 typedef struct hr_skipped {
     atomic_llong fragments, rows; /* not read, by statistics or an index (fragments: whole ones) */
     atomic_llong pages;           /* of columns: neither read nor decompressed */
     atomic_llong blooms;          /* values that a bloom filter ruled out */
+    atomic_llong bad;             /* rows that are damaged or do not fit, where an option says to leave those out */
 } hr_skipped;
 
 /* How a file is to be opened. Zero: all of it, with default options. Everything is borrowed while the call runs. */
@@ -56,7 +57,7 @@ typedef struct hr_open {
      * NULL: infer. A value that does not fit is an error naming file, line, column, expected and found. */
     hr_schema *schema;
     hr_account *account;
-    hr_skipped *skipped; /* where the filter's success is counted; outlives the file. NULL: nobody counts */
+    hr_skipped *skipped; /* where what is left out is counted; outlives the file. NULL: nobody counts */
 } hr_open;
 
 /* One opened file. Made by a format; immutable once open, so that threads share it. Formats embed this struct first. */
@@ -100,7 +101,8 @@ struct hr_reader {
     const hr_reader_class *cls;
 };
 hr_status hr__reader_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err) HR_MUST_USE;
-void hr__reader_close(hr_reader *r); /* NULL is fine */
+void hr__reader_close(hr_reader *r);     /* NULL is fine */
+void hr__count_bad(hr_skipped *skipped); /* a row was left out; NULL: nobody counts */
 
 /* --- writers
  *

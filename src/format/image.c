@@ -63,7 +63,9 @@ typedef struct image_file {
     hr_scan_file base;
     hr_source *source;
     hr_image_chain chain;
+    hr_type *type; /* of the column, which need not be projected */
     bool skip;
+    hr_skipped *skipped;
 } image_file;
 
 typedef struct image_reader {
@@ -158,13 +160,18 @@ static hr_status image_next(hr_reader *base, int64_t max_bytes, hr_table **out, 
     if (r->ended)
         return HR_OK;
     r->ended = true;
-    if (schema->n > 0) {
-        st = make_image(r, schema->fields[0].type, &image, err);
+    if (schema->n > 0 || r->file->skip) { /* whether there is a row, must not depend on the columns */
+        st = make_image(r, r->file->type, &image, err);
         if (r->file->skip && (st == HR_BAD_DATA || st == HR_UNSUPPORTED)) {
+            hr__count_bad(r->file->skipped);
             hr_error_clear(err);
             return HR_OK;
         }
         HR_GO(st);
+    }
+    if (schema->n == 0) {
+        hr__array_unref(image);
+        image = NULL;
     }
     HR_GO(hr__origin_new(&run, 1, &origin, err));
     st = hr__table_new(schema, image ? &image : NULL, 1, origin, out, err);
@@ -228,7 +235,13 @@ static void image_ahead(hr_scan_file *base, int fragment)
     hr__source_ahead(f->source, 0, f->source->n_bytes);
 }
 
-static void image_close(hr_scan_file *base) { hr__source_unref(((image_file *)base)->source); }
+static void image_close(hr_scan_file *base)
+{
+    image_file *f = (image_file *)base;
+
+    hr__source_unref(f->source);
+    hr__type_unref(f->type);
+}
 
 static const hr_scan_file_class image_file_class = {
     .fragment = image_fragment,
@@ -254,11 +267,10 @@ static hr_status image_chain(const image_options *o, hr_image_chain *out, hr_err
     return o->height || o->width ? hr__image_chain_add(out, &resize, err) : HR_OK;
 }
 
-static hr_status image_schema(const hr_image_chain *chain, const hr_projection *projection, const char *path,
-                              hr_schema **out, hr_error *err)
+static hr_status image_schema(hr_type *type, const hr_projection *projection, const char *path, hr_schema **out,
+                              hr_error *err)
 {
     hr_field field = { 0 };
-    hr_type *type = NULL;
     hr_status st = HR_OK;
 
     for (int i = 0; projection && i < projection->n; i++) {
@@ -266,12 +278,10 @@ static hr_status image_schema(const hr_image_chain *chain, const hr_projection *
             return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s', there is one, 'image'", path,
                                 projection->names[i]);
     }
-    HR_GO(hr__image_chain_type(chain, NULL, &type, err));
     HR_GO(hr__field_init(&field, "image", type, true, err));
     HR_GO(hr__schema_new(&field, projection ? projection->n : 1, out, err));
 done:
     hr__field_clear(&field);
-    hr__type_unref(type);
     return st;
 }
 
@@ -286,10 +296,12 @@ static hr_status image_open(hr_source *source, const hr_open *how, hr_scan_file 
     f = (image_file *)*out;
     f->source = hr__source_ref(source);
     f->skip = o->on_error == 1;
+    f->skipped = how->skipped;
     HR_GO(image_chain(o, &f->chain, err));
     f->base.n_fragments = 1;
     f->base.n_rows = f->skip ? -1 : 1;
-    HR_GO(image_schema(&f->chain, how->projection, source->name, &f->base.schema, err));
+    HR_GO(hr__image_chain_type(&f->chain, NULL, &f->type, err));
+    HR_GO(image_schema(f->type, how->projection, source->name, &f->base.schema, err));
 done:
     if (st) {
         hr__scan_file_unref(*out);

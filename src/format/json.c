@@ -51,6 +51,7 @@ typedef struct json_file {
     hr_json_file head;
     hr_schema *all; /* every column; base.schema has those that are read */
     hr_json_options options;
+    hr_skipped *skipped;
 } json_file;
 
 typedef struct json_reader {
@@ -91,6 +92,7 @@ static hr_status add_row(json_reader *r, bool *more, hr_error *err)
         }
         if (!st || !of_row || !skip)
             return st;
+        hr__count_bad(r->file->skipped);
         hr_error_clear(err);
         hr__json_rows_skip(&r->rows);
     }
@@ -109,20 +111,38 @@ static hr_status reserve(json_reader *r, int64_t max_bytes, hr_error *err)
     return factor > 1 ? hr__json_columns_reserve(r->columns, factor, err) : HR_OK;
 }
 
+/* The columns that rows are built of: all where bad rows are left out, since that must not depend on the projection. */
+static hr_schema *built(const json_file *f)
+{
+    return f->options.on_error == HR_JSON_BAD_SKIP ? f->all : f->base.schema;
+}
+
+/* Those of the file's schema, in front, out of the built ones; the others are let go. */
+static void pick(const json_file *f, hr_array **arrays, hr_array **picked)
+{
+    const hr_schema *schema = f->base.schema, *all = built(f);
+
+    for (int i = 0; i < schema->n; i++)
+        picked[i] = hr__array_ref(arrays[schema == all ? i : hr__schema_find(all, schema->fields[i].name)]);
+    for (int i = 0; i < all->n; i++)
+        hr__array_unref(arrays[i]);
+}
+
 static hr_status make_table(json_reader *r, hr_table **out, hr_error *err)
 {
     int64_t n = hr__json_columns_rows(r->columns);
     hr_run_coords run = { .first = { .file = r->file->base.file, .fragment = r->fragment, .row = r->row - n }, .n = n };
-    hr_schema *schema = r->file->base.schema;
-    hr_array **arrays = hr__zalloc(r->rows.mem.account, ((size_t)schema->n + 1) * sizeof *arrays);
+    int n_built = built(r->file)->n, n_read = r->file->base.schema->n;
+    hr_array **arrays = hr__zalloc(r->rows.mem.account, ((size_t)n_built + (size_t)n_read + 1) * sizeof *arrays);
     hr_origin *origin = NULL;
     hr_status st = HR_OK;
 
     if (!arrays)
-        return hr__error_memory(err, r->file->base.name, schema->n * (int64_t)sizeof *arrays);
+        return hr__error_memory(err, r->file->base.name, (n_built + n_read) * (int64_t)sizeof *arrays);
     HR_GO(hr__origin_new(&run, 1, &origin, err));
     HR_GO(hr__json_columns_finish(r->columns, arrays, err));
-    st = hr__table_new(schema, arrays, n, origin, out, err); /* takes the arrays */
+    pick(r->file, arrays, arrays + n_built);
+    st = hr__table_new(r->file->base.schema, arrays + n_built, n, origin, out, err); /* takes the arrays */
 done:
     hr__origin_unref(origin);
     hr__free(arrays);
@@ -184,7 +204,7 @@ static hr_status json_read(hr_scan_file *base, int fragment, int64_t row_begin, 
     if (r->rows_end == r->row_begin)
         r->rows_end = 0;
     HR_GO(hr__json_rows_open(&f->head, mem->account, begin, r->end >= 0 ? r->end : INT64_MAX / 2, &r->rows, err));
-    HR_GO(hr__json_columns_new(mem, f->all, base->schema, &f->options, &r->columns, err));
+    HR_GO(hr__json_columns_new(mem, f->all, built(f), &f->options, &r->columns, err));
     *out = &r->base;
     r = NULL; /* moved to the caller */
 done:
@@ -259,15 +279,16 @@ static const hr_scan_file_class json_file_class = {
     .close = json_close,
 };
 
-static hr_status new_file(hr_source *source, const hr_json_options *options, hr_account *account, json_file **out,
+static hr_status new_file(hr_source *source, const hr_json_options *options, const hr_open *how, json_file **out,
                           hr_error *err)
 {
     hr_scan_file *base;
 
-    HR_TRY(hr__scan_file_new(&json_file_class, sizeof **out, source->name, account, &base, err));
+    HR_TRY(hr__scan_file_new(&json_file_class, sizeof **out, source->name, how->account, &base, err));
     *out = (json_file *)base;
     (*out)->source = hr__source_ref(source);
     (*out)->options = *options;
+    (*out)->skipped = how->skipped;
     (*out)->head.source = source;
     base->n_rows = source->n_bytes == 0 ? 0 : -1;
     return HR_OK;
@@ -279,7 +300,7 @@ static hr_status json_project(hr_scan_file *base, const hr_open *how, hr_scan_fi
     hr_status st = HR_OK;
 
     *out = NULL;
-    HR_GO(new_file(from->source, &from->options, how->account, &f, err));
+    HR_GO(new_file(from->source, &from->options, how, &f, err));
     f->head = from->head;
     f->all = hr__schema_ref(from->all);
     f->base.n_fragments = base->n_fragments;
@@ -302,7 +323,7 @@ static hr_status json_open(hr_source *source, const hr_open *how, hr_scan_file *
 
     *out = NULL;
     HR_GO(hr__source_read_some(source, head, 0, sizeof head, &n, err));
-    HR_GO(new_file(source, options, how->account, &f, err));
+    HR_GO(new_file(source, options, how, &f, err));
     f->head.codec = hr__codec_guess(source->name, (hr_view){ head, n });
     f->head.layout = options->layout;
     if (f->head.layout == HR_JSON_AUTO)

@@ -150,3 +150,15 @@ def test_options(tmp_path):
     path.write_text('{"a": 1, "b": "x"}')
     options = pa.json.ParseOptions(unexpected_field_behavior="ignore")
     assert hd.read_json(path, lines=True, parse_options=options).take_all() == [{"a": 1, "b": "x"}]
+
+
+def test_rows_left_out_are_counted_and_do_not_hang_on_the_columns(tmp_path):
+    """A projection once brought back a row whose other column did not fit."""
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1, "b": 2}\n{"a": 2, "b": "x"}\n{"a": 3\n{"a": 4, "b": 5}\n')
+    schema = pa.schema({"a": "int64", "b": "int64"})
+    ds = hd.read_json(path, schema=schema, on_error="skip")
+    assert ds.take_all() == [{"a": 1, "b": 2}, {"a": 4, "b": 5}]
+    assert json.loads(ds.stats())["bad_rows"] == 2
+    few = ds.select_columns(["a"])
+    assert few.take_all() == [{"a": 1}, {"a": 4}] and ds.count() == few.count() == 2
