@@ -13,7 +13,6 @@ typedef struct column_object {
     hr_array *array;
     PyObject *name; /* str; NULL: a part of another column */
     bool writable;
-    bool raw;  /* the values under nulls count as values */
     int dense; /* -1: not looked yet */
     /* valid if dense */
     const hr_type *value;
@@ -25,7 +24,7 @@ typedef struct column_object {
     char format[2];
 } column_object;
 
-PyObject *pyhr_column(pyhr_state *s, hr_array *takes, PyObject *name, bool writable, bool raw)
+PyObject *pyhr_column(pyhr_state *s, hr_array *takes, PyObject *name, bool writable)
 {
     column_object *self = PyObject_New(column_object, s->column);
 
@@ -36,7 +35,6 @@ PyObject *pyhr_column(pyhr_state *s, hr_array *takes, PyObject *name, bool writa
     self->array = takes;
     self->name = name ? Py_NewRef(name) : NULL;
     self->writable = writable;
-    self->raw = raw;
     self->dense = -1;
     self->bools = NULL;
     return (PyObject *)self;
@@ -78,8 +76,6 @@ static char format_of(const hr_type *t)
     }
 }
 
-static bool plain_width(const hr_type *t) { return t->id == HR_T_BOOL || hr__type_bytes(t) > 0; }
-
 /* Looks whether the rows are dense and fills what the buffer protocol needs. -1: an exception. */
 static int column_look(pyhr_state *s, column_object *self)
 {
@@ -91,7 +87,7 @@ static int column_look(pyhr_state *s, column_object *self)
     if (self->dense >= 0)
         return 0;
     self->dense = 0;
-    if (!(self->raw && plain_width(a->type)) && !hr__array_dense(a, &n_dims, shape, &values, &begin))
+    if (!hr__array_dense(a, &n_dims, shape, &values, &begin))
         return 0;
     format = format_of(values->type);
     if (!format)
@@ -289,13 +285,20 @@ static PyObject *column_to_pylist(PyObject *op, PyObject *none)
     return pyhr_array_list(pyhr_state_of(op), ((column_object *)op)->array);
 }
 
-/* The same column, whose buffer shows whatever lies under nulls. */
-static PyObject *column_raw(PyObject *op, PyObject *none)
+PyObject *pyhr_column_filled(pyhr_state *s, PyObject *op)
 {
     column_object *self = (column_object *)op;
+    hr_error err = HR_ERROR_INIT;
+    hr_array *filled = NULL;
+    hr_status st = hr__array_fill_nulls(&(hr_mem){ 0 }, self->array, &filled, &err);
 
+    return st ? pyhr_raise(s, st, &err) : pyhr_column(s, filled, self->name, true);
+}
+
+static PyObject *column_filled(PyObject *op, PyObject *none)
+{
     (void)none;
-    return pyhr_column(pyhr_state_of(op), hr__array_ref(self->array), self->name, false, true);
+    return pyhr_column_filled(pyhr_state_of(op), op);
 }
 
 /* Booleans, True where a row is not null; None if no row is null. */
@@ -324,7 +327,7 @@ static PyObject *column_valid(PyObject *op, PyObject *none)
         if (!st)
             valid->offset = a->offset;
     }
-    return st ? pyhr_raise(s, st, &err) : pyhr_column(s, valid, NULL, false, false);
+    return st ? pyhr_raise(s, st, &err) : pyhr_column(s, valid, NULL, false);
 }
 
 /* Lists as (starts, lengths, values): two int64 columns with a row each, and the values that they point into. */
@@ -376,9 +379,9 @@ static PyObject *column_lists(PyObject *op, PyObject *none)
                        &of_lengths, &err);
     lengths = NULL;
     HR_GO(st);
-    x = pyhr_column(s, of_starts, NULL, false, false);
-    y = pyhr_column(s, of_lengths, NULL, false, false);
-    z = pyhr_column(s, values, ((column_object *)op)->name, ((column_object *)op)->writable, false);
+    x = pyhr_column(s, of_starts, NULL, false);
+    y = pyhr_column(s, of_lengths, NULL, false);
+    z = pyhr_column(s, values, ((column_object *)op)->name, ((column_object *)op)->writable);
     of_starts = of_lengths = values = NULL;
     if (x && y && z)
         made = PyTuple_Pack(3, x, y, z);
@@ -413,7 +416,7 @@ static PyObject *column_part(PyObject *op, PyObject *arg)
         return NULL;
     }
     st = hr__array_slice(a->children[i], a->offset, a->length, &part, &err);
-    return st ? pyhr_raise(s, st, &err) : pyhr_column(s, part, ((column_object *)op)->name, false, false);
+    return st ? pyhr_raise(s, st, &err) : pyhr_column(s, part, ((column_object *)op)->name, false);
 }
 
 /* The objects of to_pylist(), written into a one-dimensional object array (numpy's). */
@@ -468,7 +471,8 @@ hr_array *pyhr_column_of(pyhr_state *s, PyObject *op)
 static PyMethodDef column_methods[] = {
     { "to_pylist", column_to_pylist, METH_NOARGS, "Each row as a Python object; None for a null." },
     { "fill", column_fill, METH_O, "Writes to_pylist()'s objects into a one-dimensional object array; returns it." },
-    { "raw", column_raw, METH_NOARGS, "The column with whatever lies under its nulls as values." },
+    { "filled", column_filled, METH_NOARGS,
+      "A copy with NaN where rows are null; integers as float64, dates and times as int64 with numpy's NaT." },
     { "valid", column_valid, METH_NOARGS, "Boolean column, True where not null; None if nothing is null." },
     { "lists", column_lists, METH_NOARGS, "(starts, lengths, values) of a list column." },
     { "part", column_part, METH_O, "Child number i of a struct, as a column." },
@@ -518,4 +522,11 @@ int pyhr_column_flat(pyhr_state *s, PyObject *op, bool *flat, bool *writable)
             c->value->id != HR_T_DATE32 && c->value->id != HR_T_DATE64;
     *writable = c->writable;
     return 0;
+}
+
+bool pyhr_column_is_number(PyObject *op)
+{
+    hr_type_id id = ((column_object *)op)->array->type->id;
+
+    return id >= HR_T_INT8 && id <= HR_T_FLOAT64;
 }

@@ -311,7 +311,7 @@ static PyObject *expr_eval(PyObject *op, PyObject *arg)
         st = hr__bound_eval(b, &how, t, &a, &err);
     hr__bound_free(b);
     Py_END_ALLOW_THREADS
-    return st ? pyhr_raise(s, st, &err) : pyhr_column(s, a, NULL, false, false);
+    return st ? pyhr_raise(s, st, &err) : pyhr_column(s, a, NULL, false);
 }
 
 /* ------------------------------------------------------------------------------------------------------------- pickling */

@@ -294,7 +294,7 @@ static PyObject *make_column(PyObject *op, int i, bool writable)
     const hr_table *t = ((table_object *)op)->table;
     PyObject *name = name_object(t->schema->fields[i].name);
     PyObject *made =
-        name ? pyhr_column(pyhr_state_of(op), hr__array_ref(t->columns[i]), name, writable && t->sole, false) : NULL;
+        name ? pyhr_column(pyhr_state_of(op), hr__array_ref(t->columns[i]), name, writable && t->sole) : NULL;
 
     Py_XDECREF(name);
     return made;
@@ -312,22 +312,39 @@ static PyObject *table_column(PyObject *op, PyObject *args, PyObject *kwargs)
     return i < 0 ? NULL : make_column(op, i, writable);
 }
 
-/* {name: dense(column) if the column is dense and no time, else other(column)}: a batch as arrays, in one call. */
+/* Whether a column is as numpy wants it; with `fill` one of numbers with nulls is replaced by one that is. */
+static int flat_column(pyhr_state *s, PyObject **col, bool fill, bool *flat, bool *may_write)
+{
+    PyObject *filled;
+
+    if (pyhr_column_flat(s, *col, flat, may_write) < 0)
+        return -1;
+    if (!fill || *flat || !pyhr_column_is_number(*col))
+        return 0;
+    if (!(filled = pyhr_column_filled(s, *col)))
+        return -1;
+    Py_DECREF(*col);
+    *col = filled;
+    return pyhr_column_flat(s, filled, flat, may_write);
+}
+
+/* {name: dense(column) if the column is dense and no time, else other(column)}: a batch as arrays, in one call. With `fill`
+ * numbers with nulls are made dense first. */
 static PyObject *table_batch(PyObject *op, PyObject *args)
 {
     const hr_table *t = ((table_object *)op)->table;
     pyhr_state *s = pyhr_state_of(op);
     PyObject *dense, *other, *dict;
-    int writable;
+    int writable, fill = 0;
 
-    if (!PyArg_ParseTuple(args, "OOp", &dense, &other, &writable))
+    if (!PyArg_ParseTuple(args, "OOp|p", &dense, &other, &writable, &fill))
         return NULL;
     dict = PyDict_New();
     for (int i = 0; dict && i < t->schema->n; i++) {
         PyObject *col = make_column(op, i, writable), *name = name_object(t->schema->fields[i].name), *v = NULL;
         bool flat = false, may_write = false;
 
-        if (col && name && pyhr_column_flat(s, col, &flat, &may_write) == 0)
+        if (col && name && flat_column(s, &col, fill, &flat, &may_write) == 0)
             v = PyObject_CallFunctionObjArgs(flat && may_write >= writable ? dense : other, col, NULL);
         if (!v || PyDict_SetItem(dict, name, v) < 0)
             Py_CLEAR(dict);

@@ -82,11 +82,12 @@ const char *pyhr_unit_text(hr_unit u);                                          
 /* --- py_column.c */
 
 int pyhr_column_types(PyObject *module, pyhr_state *s);
-PyObject *pyhr_column(pyhr_state *s, hr_array *takes, PyObject *name, bool writable,
-                      bool raw);                       /* name: borrowed, may be NULL */
+PyObject *pyhr_column(pyhr_state *s, hr_array *takes, PyObject *name, bool writable); /* name: may be NULL */
 hr_array *pyhr_column_of(pyhr_state *s, PyObject *op); /* borrowed; NULL without an exception if it is no Column */
 /* flat: numpy can read its buffer as it is (dense, and no time). */
 int pyhr_column_flat(pyhr_state *s, PyObject *op, bool *flat, bool *writable);
+bool pyhr_column_is_number(PyObject *op);                  /* of integers or floats, with nulls or without */
+PyObject *pyhr_column_filled(pyhr_state *s, PyObject *op); /* a copy of numbers or times, NaN or NaT for nulls */
 
 /* --- py_pickle.c */
 

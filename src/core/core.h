@@ -427,6 +427,11 @@ void hr__array_print_some(const hr_array *a, int64_t row, int64_t max_bytes, hr_
 bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values,
                      int64_t *begin);
 
+/* Whether values of this type have a NaN or a NaT to say "none" with, once integers are float64 and dates 64 bits wide. */
+bool hr__array_can_fill(const hr_type *t);
+/* The same rows without nulls: NaN in their place, integers as float64; NaT of dates and times, which come as int64. */
+hr_status hr__array_fill_nulls(const hr_mem *mem, const hr_array *a, hr_array **out, hr_error *err) HR_MUST_USE;
+
 /* ----------------------------------------------------------------------------------------- tables: origin.c, table.c */
 
 /* A row's coordinate: where in the sources it came from. Compared field by field in this order, it is the canonical order

@@ -25,7 +25,8 @@ def column_to_numpy(column, writable=False):
         return array.copy() if writable and not array.flags.writeable else array
     kind = column.kind
     if kind in ("int", "float", "time"):
-        return _with_nulls(column, kind)
+        array = np.asarray(column.filled())
+        return array.view(column.time) if kind == "time" else array
     if kind == "null":
         return np.full(len(column), np.nan)
     if kind in ("list", "tensor"):
@@ -33,17 +34,6 @@ def column_to_numpy(column, writable=False):
     if kind == "ragged":
         return _ragged_tensors(column)
     return column.fill(np.empty(len(column), object))
-
-
-def _with_nulls(column, kind):
-    values, valid = np.asarray(column.raw()), np.asarray(column.valid())
-    if kind == "time":
-        values = values.view(column.time) if values.itemsize == 8 else values.astype(column.time)
-        missing = np.array("NaT", column.time)
-    else:
-        values = values.astype(np.float64) if kind == "int" else values
-        missing = np.array(np.nan, values.dtype)
-    return np.where(valid, values, missing)
 
 
 def _ragged(column):
@@ -107,7 +97,7 @@ class _Nested:
 
 def table_to_numpy(table, writable=False):
     """dict of column name -> array (rows, *shape)."""
-    return table.batch(np.asarray, _writable_numpy if writable else column_to_numpy, writable)
+    return table.batch(np.asarray, _writable_numpy if writable else column_to_numpy, writable, True)
 
 
 def _writable_numpy(column):
