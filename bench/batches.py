@@ -66,4 +66,6 @@ def column_sum(column):
 
 def add_sums(total, more):
     for name, value in more.items():
-        total[name] = (total.get(name, 0) + value) & MASK
+        total[name] = total.get(name, 0) + value
+        if isinstance(value, int):
+            total[name] &= MASK

@@ -3,8 +3,11 @@
 import mmap
 import os
 import platform
+import subprocess
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -86,6 +89,27 @@ def codec_alone(name, values):
     return best(run, len(pages) * MIB)
 
 
+def jpeg_alone(photos):
+    """Images a second that libjpeg-turbo decodes on all cores; None without a compiler or its headers."""
+    paths = [str(p) for p in sorted(photos.iterdir())]
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"{folder}/decode_jpeg"
+        source = Path(__file__).with_name("decode_jpeg.c")
+        try:
+            built = subprocess.run(
+                ["cc", "-O2", "-o", program, source, "-ljpeg", "-lpthread"], capture_output=True, check=False
+            )
+            if built.returncode:
+                return None
+            runs = [
+                subprocess.run([program, str(n_cpus()), *paths], capture_output=True, check=True)
+                for _ in range(3)
+            ]
+        except (OSError, subprocess.CalledProcessError):
+            return None
+    return len(paths) / min(float(r.stdout) for r in runs)
+
+
 def cpu_name():
     try:
         with open("/proc/cpuinfo") as f:
@@ -94,8 +118,8 @@ def cpu_name():
         return platform.machine()
 
 
-def limits(table, tokens):
-    """Lines of text; `table` and `tokens` are folders of the benchmark's files."""
+def limits(table, tokens, photos):
+    """Lines of text; the arguments are folders of the benchmark's files."""
     import pyarrow.parquet as pq
 
     cpus = n_cpus()
@@ -103,13 +127,17 @@ def limits(table, tokens):
     fares = pq.read_table(file, columns=["fare"])["fare"].to_numpy()
     ids = pq.ParquetFile(sorted(tokens.glob("*.parquet"))[0]).read_row_group(0, columns=["tokens"])["tokens"]
     ids = ids.combine_chunks().flatten().to_numpy()
-    disk = disk_read(file)
+    disk, jpeg = disk_read(file), jpeg_alone(photos)
     rows = [
         (f"memcpy, 1 core / {cpus} cores", f"{memcpy(1):.1f} / {memcpy(cpus):.1f} GB/s"),
         ("first touch of fresh pages, 1 core", f"{first_touch():.1f} GB/s"),
         ("disk read, direct", f"{disk:.1f} GB/s" if disk else "not to be had here"),
         ("snappy alone (column fare), 1 core", f"{codec_alone('snappy', fares):.1f} GB/s out"),
         ("zstd alone (token ids), 1 core", f"{codec_alone('zstd', ids):.1f} GB/s out"),
+        (
+            f"libjpeg-turbo alone (photos to RGB), {cpus} cores",
+            f"{jpeg:,.0f} images/s" if jpeg else "not to be had here",
+        ),
     ]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     head = f"{cpu_name()}, {cpus} CPUs, {memory:.0f} GB, Linux {platform.release()}"

@@ -5,9 +5,11 @@ tokens   documents of token ids (list<int32>) in 4 files, zstd, log-normal lengt
 images   Fashion-MNIST as pandas writes a column of nested lists: list<list<int64>>, one row group
 jsonl    rows of the same trips as JSON, an object a line
 csv      rows of the same trips as text between commas; a third of the cities need quotes
+photos   JPEG files of 52 kB on average, 400 to 640 pixels wide, quality 85 to 95, colour at half the
+         resolution; what they show has the spectrum of photographs, from calm to busy
 
     python bench/make_data.py FOLDER [--rows N] [--documents N] [--images N] [--lines N] [--records N]
-                              [KIND...]
+                              [--photos N] [KIND...]
 
 A kind that lies there already, with the same number, is left alone.
 """
@@ -22,12 +24,21 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 IDX_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # Debian's dataset-fashion-mnist
-SIZES = {"table": 8_000_000, "tokens": 200_000, "images": 60_000, "jsonl": 1_000_000, "csv": 1_000_000}
+SIZES = {
+    "table": 8_000_000,
+    "tokens": 200_000,
+    "images": 60_000,
+    "jsonl": 1_000_000,
+    "csv": 1_000_000,
+    "photos": 4_000,
+}
 TABLE_FILES, TOKEN_FILES = 8, 4
 ROW_GROUP_ROWS = 128 * 1024
+SCENES, SCENE_SIDE = 16, 1024
 CITIES = np.array(["new york", "boston", "london", "paris", "tokyo", "lagos"])
 
 
@@ -144,12 +155,43 @@ def make_images(folder, n):
     )
 
 
+def spectrum(random, slope):
+    """A square of noise whose amplitude falls with frequency ** -slope, of deviation 1."""
+    n = SCENE_SIDE
+    frequency = np.hypot(np.fft.fftfreq(n)[:, None], np.fft.rfftfreq(n)[None])
+    frequency[0, 0] = 1
+    noise = random.standard_normal((n, n // 2 + 1)) + 1j * random.standard_normal((n, n // 2 + 1))
+    values = np.fft.irfft2(noise / frequency**slope, (n, n))
+    return values / values.std()
+
+
+def scene(i):
+    """A large picture that photos are cut from: calm ones and busy ones."""
+    random = np.random.default_rng([23, 0, i])
+    luma = 128 + 50 * spectrum(random, 1.3 + 0.4 * i / SCENES)
+    blue, red = (128 + 14 * spectrum(random, 1.8) for _ in range(2))
+    return Image.fromarray(np.clip(np.stack([luma, blue, red], axis=-1), 0, 255).astype(np.uint8), "YCbCr")
+
+
+def make_photos(folder, n):
+    """A part of a scene each: nothing repeats, and 16 scenes are quickly made."""
+    scenes = [scene(i).convert("RGB") for i in range(SCENES)]
+    for i in range(n):
+        random = np.random.default_rng([23, 1, i])
+        w = int(random.integers(400, 641))
+        h = int(w * random.uniform(0.66, 0.9))
+        x, y = (int(random.integers(0, SCENE_SIDE - side + 1)) for side in (w, h))
+        part = scenes[i % SCENES].crop((x, y, x + w, y + h))
+        part.save(folder / f"{i:05d}.jpg", quality=int(random.integers(85, 96)))
+
+
 MAKERS = {
     "table": make_table,
     "tokens": make_tokens,
     "images": make_images,
     "jsonl": make_jsonl,
     "csv": make_csv,
+    "photos": make_photos,
 }
 
 
@@ -175,9 +217,10 @@ def main():
     parser.add_argument("--images", type=int, default=SIZES["images"], help="(%(default)s)")
     parser.add_argument("--lines", type=int, default=SIZES["jsonl"], help="of JSON (%(default)s)")
     parser.add_argument("--records", type=int, default=SIZES["csv"], help="of CSV (%(default)s)")
+    parser.add_argument("--photos", type=int, default=SIZES["photos"], help="(%(default)s)")
     parser.add_argument("kinds", nargs="*", choices=[[], *SIZES], help="which; all if none is named")
     args = parser.parse_args()
-    numbers = [args.rows, args.documents, args.images, args.lines, args.records]
+    numbers = [args.rows, args.documents, args.images, args.lines, args.records, args.photos]
     sizes = dict(zip(SIZES, numbers, strict=True))
     for kind in args.kinds or SIZES:
         made = ensure(args.folder, kind, sizes[kind])

@@ -18,17 +18,18 @@ import time
 from pathlib import Path
 
 
-def consume(batches, mode):
-    from batches import add_sums, sums, touch
+def consume(batches, mode, workload):
+    import batches as common
 
+    sums = getattr(workload, "sums", common.sums)
     result = {"rows": 0, "sums": {}, "first_ns": None}
     for batch in batches:
-        result["rows"] += touch(batch)
+        result["rows"] += common.touch(batch)
         result["first_ns"] = result["first_ns"] or time.monotonic_ns()
         if mode == "first":
             break
         if mode == "check":
-            add_sums(result["sums"], sums(batch))
+            common.add_sums(result["sums"], sums(batch))
     return result
 
 
@@ -39,7 +40,7 @@ def main():
     workload = importlib.import_module(f"workloads.{name}")
     start = getattr(workload, who)(data)
     begin = born if workload.WHOLE else time.monotonic_ns()
-    result = start() if workload.WHOLE else consume(start(), mode)
+    result = start() if workload.WHOLE else consume(start(), mode, workload)
     result["seconds"] = (time.monotonic_ns() - begin) / 1e9
     first = result.pop("first_ns")
     result["first_batch"] = (first - born) / 1e9 if first else None

@@ -30,7 +30,16 @@ def test_a_small_run(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("\nrows and sums of all columns agree\n")
-    for line in ("memcpy", "first touch", "disk read", "snappy alone", "zstd alone", "x ours", "peak MB"):
+    for line in (
+        "memcpy",
+        "first touch",
+        "disk read",
+        "snappy alone",
+        "zstd alone",
+        "libjpeg-turbo alone",
+        "x ours",
+        "peak MB",
+    ):
         assert line in done.stdout
     figures = json.loads((tmp_path / "figures.json").read_text())
     for name, rows in {"all_columns": ROWS, "tokens": 1024, "csv": 5000, "csv_all": 5000}.items():
