@@ -130,6 +130,12 @@ static const struct {
     { "a,b\n1,x\n2,y\n", NULL, "a:int64 b:string\n1|x\n2|y\n" },
     { "a,b\r\n1,x\r\n2,y", NULL, "a:int64 b:string\n1|x\n2|y\n" },
     { "a\r1\r2\r", NULL, "a:int64\n1\n2\n" },
+    { "a,b\n-1,2\n5,-1\n", "null_values=-1",
+      "a:int64 b:int64\n~|2\n5|~\n" }, /* what looks like a number need not be one */
+    { "a,b\n0.50,1\n1,0\n", "null_values=0,0.50", "a:int64 b:int64\n~|1\n1|~\n" },
+    { "a\n2020-01-01\n9999-12-31\n", "null_values=9999-12-31", "a:date32[day]\n2020-01-01\n~\n" },
+    { "a,b\n1.51,2\n121,3.5\n", "quote=1", "a:double b:double\n0.5|2.0\n2.0|3.5\n" },
+    { "a,b\n1;5,2\n12,3\n", "decimal_point=;", "a:double b:int64\n1.5|2\n12.0|3\n" },
     { "\xEF\xBB\xBF"
       "a\n1\n",
       NULL, "a:int64\n1\n" },

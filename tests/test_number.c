@@ -1,7 +1,7 @@
 /* test_number.c - numbers as text: cases, the table of powers made again, and millions of values against strtod and printf. */
 #include "harness.h"
 
-#include "core/number.h"
+#include "core/number_short.h"
 
 #include "core/number_powers.h"
 
@@ -225,6 +225,59 @@ static void hard_decimals(void **state)
         check_decimal(text);
         snprintf(text, sizeof text, "0.%0*d9007199254740993%0*d1e%d", zeros + 1, 0, zeros + 1, 0, zeros);
         check_decimal(text);
+    }
+}
+
+/* -1: no decimal of digits and a point; else how many digits, with *before of them before the point. */
+static int digits_of(const char *text, int *before)
+{
+    int n = 0;
+
+    *before = -1;
+    for (const char *p = text + (*text == '-'); *p; p++) {
+        if (*p == '.' && *before < 0)
+            *before = n;
+        else if (*p < '0' || *p > '9')
+            return -1;
+        else
+            n++;
+    }
+    *before = *before < 0 ? n : *before;
+    return n ? n : -1;
+}
+
+/* Texts like numbers, with few errors: what is taken is right, and what is short is taken. */
+static void short_numbers(void **state)
+{
+    uint64_t seed = 8;
+
+    (void)state;
+    for (int i = 0; i < N_RANDOM; i++) {
+        int64_t n = (int64_t)random_below(&seed, 24), whole = 0;
+        char text[32] = "";
+        int digits, before;
+        double d = 0;
+        float f = 0;
+        bool taken;
+
+        for (int k = 0; k < n; k++)
+            text[k] = (char)('0' + random_below(&seed, 10));
+        if (n && random_below(&seed, 2))
+            text[0] = '-';
+        if (n && random_below(&seed, 4))
+            text[random_below(&seed, HR_MIN((uint64_t)n, 10))] = '.';
+        if (n && random_below(&seed, 8) == 0)
+            text[random_below(&seed, (uint64_t)n)] = ".-+/:e \xB0"[random_below(&seed, 8)];
+        digits = digits_of(text, &before);
+        taken = hr__short_double(slack(text, (char)i), n, &d);
+        if (taken != (digits > 0 && digits <= 19 && (before <= 7 || (digits == 8 && !strchr(text, '.')))) ||
+            (taken && !same_double(d, strtod(text, NULL))))
+            fail_msg("'%s' is %.17g, %s %.17g", text, strtod(text, NULL), taken ? "read as" : "refused", d);
+        assert_int_equal(hr__short_float(slack(text, (char)i), n, &f), taken);
+        assert_true(!taken || f == strtof(text, NULL));
+        taken = hr__short_int64(slack(text, (char)i), n, &whole);
+        if (taken != (digits > 0 && digits <= 16 && !strchr(text, '.')) || (taken && whole != strtoll(text, NULL, 10)))
+            fail_msg("'%s' %s %lld", text, taken ? "read as" : "refused", (long long)whole);
     }
 }
 
@@ -611,11 +664,11 @@ static void times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers), cmocka_unit_test(random_integers), cmocka_unit_test(powers),
-        cmocka_unit_test(grammar),  cmocka_unit_test(hard_decimals),   cmocka_unit_test(random_decimals),
-        cmocka_unit_test(halfway),  cmocka_unit_test(prints),          cmocka_unit_test(random_prints),
-        cmocka_unit_test(dates),    cmocka_unit_test(timestamps),      cmocka_unit_test(random_timestamps),
-        cmocka_unit_test(times),
+        cmocka_unit_test(integers),          cmocka_unit_test(random_integers), cmocka_unit_test(powers),
+        cmocka_unit_test(grammar),           cmocka_unit_test(hard_decimals),   cmocka_unit_test(random_decimals),
+        cmocka_unit_test(halfway),           cmocka_unit_test(prints),          cmocka_unit_test(random_prints),
+        cmocka_unit_test(short_numbers),     cmocka_unit_test(dates),           cmocka_unit_test(timestamps),
+        cmocka_unit_test(random_timestamps), cmocka_unit_test(times),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@
  * for both neighbours, and only where they differ strtod decides, with up to 780 digits, which is all that can matter.
  * Printing: Schubfach (Giulietti, "The Schubfach way to render doubles", 2020) with the same table. The calendar is that of Hinnant
  * ("chrono-compatible low-level date algorithms"). */
-#include "core/number.h"
+#include "core/number_short.h"
 
 #include "core/number_powers.h"
 
@@ -40,7 +40,7 @@ static inline uint64_t eight_digits(uint64_t v)
     return (v & 0x0000FFFF0000FFFF) * 42949672960001 >> 32;
 }
 
-static const uint64_t powers_of_10[20] = {
+const uint64_t hr__powers_of_10[20] = {
     1,
     10,
     100,
@@ -102,7 +102,7 @@ bool hr__parse_uint64(const uint8_t *p, int64_t n, uint64_t *out)
         p += 8;
         n -= 8;
     }
-    return few_digits(p, n, &part) && !__builtin_mul_overflow(v, powers_of_10[n], &v) &&
+    return few_digits(p, n, &part) && !__builtin_mul_overflow(v, hr__powers_of_10[n], &v) &&
            !__builtin_add_overflow(v, part, out);
 }
 
@@ -335,18 +335,22 @@ static float float_of(uint32_t bits)
     return v;
 }
 
+const double hr__exact_powers_of_10[23] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                            1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+
+double hr__decimal_double(uint64_t w, int64_t q) { return w ? double_of(round_decimal(w, q, &binary64)) : 0; }
+
+float hr__decimal_float(uint64_t w, int64_t q) { return w ? float_of((uint32_t)round_decimal(w, q, &binary32)) : 0; }
+
 static double decimal_double(const decimal *d)
 {
     uint64_t bits;
 
     if (d->w == 0)
         return 0;
-    if (!d->more && d->w <= (uint64_t)1 << 53 && d->exponent >= -22 && d->exponent <= 22) {
-        static const double exact[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                        1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
-
-        return d->exponent < 0 ? (double)d->w / exact[-d->exponent] : (double)d->w * exact[d->exponent];
-    }
+    if (!d->more && d->w <= (uint64_t)1 << 53 && d->exponent >= -22 && d->exponent <= 22)
+        return d->exponent < 0 ? (double)d->w / hr__exact_powers_of_10[-d->exponent]
+                               : (double)d->w * hr__exact_powers_of_10[d->exponent];
     bits = round_decimal(d->w, d->exponent, &binary64);
     if (d->more && bits != round_decimal(d->w + 1, d->exponent, &binary64)) {
         char text[MAX_DIGITS + 40];
@@ -373,10 +377,21 @@ static float decimal_float(const decimal *d)
     return float_of((uint32_t)bits);
 }
 
+/* What a short decimal may not be where JSON's grammar holds: "01", ".5", "5.". */
+static inline bool is_strict(const uint8_t *p, int64_t n)
+{
+    bool whole = p[n - 1] != '.';
+
+    p += *p == '-';
+    return whole && is_digit(p[0]) && !(p[0] == '0' && is_digit(p[1]));
+}
+
 bool hr__parse_double(const uint8_t *p, int64_t n, bool lax, double *out)
 {
     decimal d;
 
+    if (hr__short_double(p, n, out) && (lax || is_strict(p, n)))
+        return true;
     if (!scan_decimal(p, p + n, lax, &d))
         return lax && special_signed(p, n, out);
     *out = d.negative ? -decimal_double(&d) : decimal_double(&d);
@@ -463,7 +478,7 @@ static bool take_fraction(const uint8_t *p, int64_t n, hr_unit unit, int64_t *ou
         return true;
     if (*p != '.' || n < 2 || n - 1 > (int)unit * 3 || !hr__parse_uint64(p + 1, n - 1, &v))
         return false;
-    *out = (int64_t)(v * powers_of_10[(int)unit * 3 - (n - 1)]);
+    *out = (int64_t)(v * hr__powers_of_10[(int)unit * 3 - (n - 1)]);
     return true;
 }
 
@@ -554,7 +569,7 @@ static int count_digits(uint64_t v)
 {
     int n = 1;
 
-    while (n < 20 && v >= powers_of_10[n])
+    while (n < 20 && v >= hr__powers_of_10[n])
         n++;
     return n;
 }

@@ -1023,6 +1023,7 @@ static hr_status set_dialect(csv_values *v, hr_error *err)
         }
     }
     HR_TRY(hr__csv_words_init(&v->nulls, o->null_values, err));
+    v->plain_values = hr__csv_plain_values(v);
     HR_TRY(hr__csv_words_init(&v->trues, o->true_values, err));
     return hr__csv_words_init(&v->falses, o->false_values, err);
 }

@@ -141,7 +141,9 @@ typedef struct csv_values {
     const csv_options *options;
     csv_dialect dialect;
     csv_words nulls, trues, falses;
+    bool plain_values; /* what looks like a number or a time is one: hr__csv_plain_values */
 } csv_values;
+bool hr__csv_plain_values(const csv_values *v);
 
 /* The text of a field without quotes and escapes: p itself or, if something had to go, in `scratch` (room for n + HR_SLACK). */
 const uint8_t *hr__csv_unquote(const csv_dialect *d, const uint8_t *p, int64_t *n, uint8_t *scratch);

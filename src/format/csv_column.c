@@ -1,5 +1,5 @@
 /* csv_column.c - fields of one column become an array: one loop for each kind of type, over a rectangle of fields. */
-#include "core/number.h"
+#include "core/number_short.h"
 #include "format/csv.h"
 
 #include <math.h>
@@ -23,6 +23,19 @@ hr_status hr__csv_words_init(csv_words *w, const char *text, hr_error *err)
 }
 
 void hr__csv_words_clear(csv_words *w) { hr__csv_list_clear(&w->list); }
+
+/* Neither quotes nor escapes nor words of null can look like a value that was written plainly. */
+bool hr__csv_plain_values(const csv_values *v)
+{
+    static const char used[] = "0123456789+-.:TZ ";
+
+    for (int i = 0; i < v->nulls.list.n; i++) {
+        if (*v->nulls.list.items[i] && !v->nulls.list.items[i][strspn(v->nulls.list.items[i], used)])
+            return false;
+    }
+    return v->options->decimal_point == '.' && !memchr(used, v->dialect.quote, sizeof used - 1) &&
+           !memchr(used, v->dialect.escape, sizeof used - 1);
+}
 
 bool hr__csv_words_match(const csv_words *w, const uint8_t *p, int64_t n)
 {
@@ -302,13 +315,26 @@ static inline hr_status text_of(column *c, int64_t row, bool nulls, const uint8_
     return HR_OK;
 }
 
-/* One loop over all rows; `body` ends with whether the text was taken, and has stored the value. */
-#define EACH_VALUE(body)                                                                                               \
-    for (int64_t row = 0; row < c->rows->n_rows; row++) {                                                              \
+/* One loop over all rows. `quick`: the bytes as they stand are a value, which it has stored; tried where such bytes can mean
+ * nothing else. `body` ends with whether the text was taken, and has stored the value. */
+#define EACH_VALUE(quick, body)                                                                                        \
+    const uint32_t *end = c->rows->ends + c->index, *starts = c->rows->starts;                                         \
+    int64_t n_rows = c->rows->n_rows, stride = c->rows->n_columns;                                                     \
+    bool plain = c->v->plain_values && !c->rows->missing, first = c->index == 0;                                       \
+                                                                                                                       \
+    for (int64_t row = 0; row < n_rows; row++, end += stride) {                                                        \
         const uint8_t *p;                                                                                              \
         int64_t n;                                                                                                     \
         bool null, fits;                                                                                               \
                                                                                                                        \
+        if (plain) {                                                                                                   \
+            uint32_t begin = first ? starts[row] : end[-1] + 1;                                                        \
+                                                                                                                       \
+            p = c->rows->data + begin;                                                                                 \
+            n = (int64_t)*end - begin;                                                                                 \
+            if (quick)                                                                                                 \
+                continue;                                                                                              \
+        }                                                                                                              \
         HR_TRY(text_of(c, row, true, &p, &n, &null));                                                                  \
         if (null) {                                                                                                    \
             HR_TRY(set_null(c, row));                                                                                  \
@@ -321,45 +347,55 @@ static inline hr_status text_of(column *c, int64_t row, bool nulls, const uint8_
     }                                                                                                                  \
     return HR_OK
 
-#define SIGNED(name, type)                                                                                             \
-    static hr_status name(column *c, type *values)                                                                     \
+#define INTEGERS(name, type, wide, take, quick_take)                                                                   \
+    static inline bool quick_##name(const uint8_t *p, int64_t n, type *out)                                            \
     {                                                                                                                  \
-        EACH_VALUE({                                                                                                   \
-            int64_t one;                                                                                               \
+        int64_t one = 0;                                                                                               \
+        bool taken = quick_take;                                                                                       \
                                                                                                                        \
-            fits = take_int64(p, n, (int)sizeof(type) * 8, &one);                                                      \
+        *out = (type)one;                                                                                              \
+        return taken && (sizeof(type) == 8 || *out == one);                                                            \
+    }                                                                                                                  \
+                                                                                                                       \
+    static hr_status read_##name(column *c, type *values)                                                              \
+    {                                                                                                                  \
+        EACH_VALUE(quick_##name(p, n, values + row), {                                                                 \
+            wide one;                                                                                                  \
+                                                                                                                       \
+            fits = take(p, n, (int)sizeof(type) * 8, &one);                                                            \
             values[row] = (type)one;                                                                                   \
         });                                                                                                            \
     }
-#define UNSIGNED(name, type)                                                                                           \
-    static hr_status name(column *c, type *values)                                                                     \
-    {                                                                                                                  \
-        EACH_VALUE({                                                                                                   \
-            uint64_t one;                                                                                              \
-                                                                                                                       \
-            fits = take_uint64(p, n, (int)sizeof(type) * 8, &one);                                                     \
-            values[row] = (type)one;                                                                                   \
-        });                                                                                                            \
-    }
+#define SIGNED(name, type) INTEGERS(name, type, int64_t, take_int64, hr__short_int64(p, n, &one))
+#define UNSIGNED(name, type) INTEGERS(name, type, uint64_t, take_uint64, hr__short_int64(p, n, &one) && *p != '-')
 
-SIGNED(read_int8, int8_t)
-SIGNED(read_int16, int16_t)
-SIGNED(read_int32, int32_t)
-SIGNED(read_int64, int64_t)
-UNSIGNED(read_uint8, uint8_t)
-UNSIGNED(read_uint16, uint16_t)
-UNSIGNED(read_uint32, uint32_t)
-UNSIGNED(read_uint64, uint64_t)
+SIGNED(int8, int8_t)
+SIGNED(int16, int16_t)
+SIGNED(int32, int32_t)
+SIGNED(int64, int64_t)
+UNSIGNED(uint8, uint8_t)
+UNSIGNED(uint16, uint16_t)
+UNSIGNED(uint32, uint32_t)
+UNSIGNED(uint64, uint64_t)
 
-static hr_status read_double(column *c, double *values) { EACH_VALUE(fits = take_double(c->v, p, n, values + row)); }
+static hr_status read_double(column *c, double *values)
+{
+    EACH_VALUE(hr__short_double(p, n, values + row), fits = take_double(c->v, p, n, values + row));
+}
 
-static hr_status read_float(column *c, float *values) { EACH_VALUE(fits = take_float(c->v, p, n, values + row)); }
+static hr_status read_float(column *c, float *values)
+{
+    EACH_VALUE(hr__short_float(p, n, values + row), fits = take_float(c->v, p, n, values + row));
+}
 
-static hr_status read_date32(column *c, int32_t *values) { EACH_VALUE(fits = take_date(p, n, values + row)); }
+static hr_status read_date32(column *c, int32_t *values)
+{
+    EACH_VALUE(hr__parse_date(p, n, values + row), fits = take_date(p, n, values + row));
+}
 
 static hr_status read_date64(column *c, int64_t *values)
 {
-    EACH_VALUE({
+    EACH_VALUE(false, {
         int32_t days = 0;
 
         fits = take_date(p, n, &days);
@@ -369,7 +405,7 @@ static hr_status read_date64(column *c, int64_t *values)
 
 static hr_status read_time32(column *c, int32_t *values)
 {
-    EACH_VALUE({
+    EACH_VALUE(false, {
         int64_t one = 0;
 
         fits = take_time(c->type, p, n, &one);
@@ -377,11 +413,14 @@ static hr_status read_time32(column *c, int32_t *values)
     });
 }
 
-static hr_status read_time64(column *c, int64_t *values) { EACH_VALUE(fits = take_time(c->type, p, n, values + row)); }
+static hr_status read_time64(column *c, int64_t *values)
+{
+    EACH_VALUE(hr__parse_time(p, n, c->type->unit, values + row), fits = take_time(c->type, p, n, values + row));
+}
 
 static hr_status read_timestamp(column *c, int64_t *values)
 {
-    EACH_VALUE(fits = take_timestamp(c->type, p, n, values + row));
+    EACH_VALUE(take_timestamp(c->type, p, n, values + row), fits = take_timestamp(c->type, p, n, values + row));
 }
 
 static hr_status read_bool(column *c, uint8_t *bits)

@@ -41,9 +41,8 @@ static hr_status all_fit(const csv_values *v, const csv_rows *rows, int column, 
             HR_TRY(hr__growbuf_reserve(scratch, n + HR_SLACK, err));
             p = hr__csv_unquote(&v->dialect, p, &n, scratch->buffer->data);
         }
-        if (!text && (!quoted || v->options->quoted_strings_can_be_null) && hr__csv_is_word(&v->nulls, p, n))
-            continue;
-        *fit = hr__csv_fits(v, type, p, n);
+        *fit = hr__csv_fits(v, type, p, n) ||
+               (!text && (!quoted || v->options->quoted_strings_can_be_null) && hr__csv_is_word(&v->nulls, p, n));
     }
     return HR_OK;
 }
