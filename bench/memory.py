@@ -7,6 +7,7 @@ Exit status 1 if the peak is above `--most` megabytes.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -18,20 +19,22 @@ import pss
 
 HERE = Path(__file__).resolve().parent
 SCAN = """
-import sys
+import json, sys
 import headrace.data
+path, reader, options, batch_size = sys.argv[1:]
+dataset = getattr(headrace.data, reader)(path, **json.loads(options))
 rows = 0
-for batch in headrace.data.read_parquet(sys.argv[1]).iter_batches(batch_size=1024, batch_format="numpy"):
-    rows += len(batch["id"])
+for batch in dataset.iter_batches(batch_size=int(batch_size), batch_format="numpy"):
+    rows += len(next(iter(batch.values())))
 print(rows)
 """
 
 
-def scan(folder, limit, timeout_s=300):
+def scan(path, limit, reader="read_parquet", options=None, batch_size=1024, timeout_s=300):
     """(rows, peak bytes, seconds) of a scan of all columns in a process of its own."""
     begin = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, "-c", SCAN, str(folder)],
+        [sys.executable, "-c", SCAN, str(path), reader, json.dumps(options or {}), str(batch_size)],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "HEADRACE_MEMORY_LIMIT": limit},

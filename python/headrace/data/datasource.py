@@ -101,16 +101,16 @@ def _columns(block):
 
 
 def read_tasks(name, tasks, *, compute=None, concurrency=None):
-    """A Dataset of the rows of tasks, in their order: ReadTasks, or functions without arguments that return
-    blocks.
+    """A Dataset of the rows of a sequence of tasks, in their order: ReadTasks, or functions without arguments
+    that return blocks.
     """
-    if not tasks:
+    if not len(tasks):
         raise InvalidArgument(f"{name}: no read tasks: there is nothing to read")
     numbers = Dataset(Node("range", {"n": len(tasks), "name": "task"}))
     return numbers._with_function(
         "read",
         "batches",
-        _Tasks(name, list(tasks)),
+        _Tasks(name, tasks),
         compute=compute,
         concurrency=concurrency,
         options={"piece_rows": 1},

@@ -5,11 +5,10 @@ h5py holds one lock for the whole library, so slabs are read by worker processes
 
 from headrace._core import InvalidArgument, NotFoundError
 from headrace.data.context import accept_cluster_arguments
-from headrace.data.datasource import read_tasks, task
+from headrace.data.datasource import read_tasks
 from headrace.data.files import files_of
 from headrace.data.sources import package
-
-SLAB_BYTES = 16 << 20  # read at once, at least one chunk of the file
+from headrace.data.sources.slabs import SlabTasks, slab_rows
 
 
 def _arrays(h5py, file, names, where):
@@ -34,11 +33,9 @@ def _arrays(h5py, file, names, where):
 
 
 def _slab_rows(arrays):
-    """Rows of a slab: whole chunks of the first array, about SLAB_BYTES of all."""
     row_bytes = sum(max(1, a.dtype.itemsize * (a.size // max(1, a.shape[0]))) for a in arrays.values())
     first = next(iter(arrays.values()))
-    chunk = first.chunks[0] if first.chunks else 1
-    return max(1, SLAB_BYTES // row_bytes // chunk) * chunk
+    return slab_rows(row_bytes, first.chunks[0] if first.chunks else 1)
 
 
 def _plain(values):
@@ -50,28 +47,24 @@ def _plain(values):
     return values
 
 
-def _slabs(path, names, begin, end, where):
-    h5py = package("h5py", where)
+def _slab(path, names, begin, end):
+    import h5py
+
     with h5py.File(path, "r") as file:
-        arrays = _arrays(h5py, file, names, path)
-        step = _slab_rows(arrays)
-        for at in range(begin, end, step):
-            yield {name: _plain(a[at : min(at + step, end)]) for name, a in arrays.items()}
+        return {name: _plain(a[begin:end]) for name, a in _arrays(h5py, file, names, path).items()}
 
 
 def _tasks(where, paths, names, suffixes, ignore_missing):
     h5py = package("h5py", where)
-    tasks = []
+    found = []
     for path in files_of(paths, suffixes, ignore_missing):
         try:
             with h5py.File(path, "r") as file:
                 arrays = _arrays(h5py, file, names, path)
-                n, step = next(iter(arrays.values())).shape[0], _slab_rows(arrays) * 8
-                chosen = list(arrays)
+                found.append((path, list(arrays), next(iter(arrays.values())).shape[0], _slab_rows(arrays)))
         except OSError as e:
             raise type(e)(f"{path}: {e}") from None
-        tasks += [task(_slabs, path, chosen, at, min(at + step, n), where) for at in range(0, n, step)]
-    return tasks
+    return SlabTasks(_slab, found)
 
 
 def read_hdf5(
@@ -81,7 +74,7 @@ def read_hdf5(
 
     datasets: names (with slashes for groups); None: all arrays at the top of the file whose first axis is as
     long as the first one's. Arrays of more axes become tensor columns. Read slab by slab, in whole chunks of
-    the file, in worker processes; memory holds about 16 MiB a worker. Needs h5py.
+    the file, in worker processes; memory holds about 4 MiB, or one chunk, a worker. Needs h5py.
     """
     accept_cluster_arguments("read_hdf5", other)
     names = [datasets] if isinstance(datasets, str) else datasets and list(datasets)

@@ -1,6 +1,6 @@
 """read_zarr: arrays of Zarr stores, versions 2 and 3, cut along their first axis in whole chunks.
 
-The zarr package knows the codecs; slabs are read by worker processes, each with its own.
+The zarr package knows the codecs, which work without Python's lock: slabs are read by threads.
 """
 
 import os
@@ -9,11 +9,10 @@ import numpy as np
 
 from headrace._core import DataError, InvalidArgument, NotFoundError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
-from headrace.data.datasource import read_tasks, task
+from headrace.data.datasource import read_tasks
 from headrace.data.files import path_list
 from headrace.data.sources import package
-
-SLAB_BYTES = 16 << 20  # read at once, at least one chunk of the store
+from headrace.data.sources.slabs import SlabTasks, slab_rows
 
 
 def _open(where, path):
@@ -35,10 +34,8 @@ def _row_bytes(array):
 
 
 def _slab_rows(arrays):
-    """Rows of a slab: whole chunks of the first array, about SLAB_BYTES of all."""
     first = next(iter(arrays.values()))
-    chunk = max(1, first.chunks[0]) if first.ndim else 1
-    return max(1, SLAB_BYTES // sum(_row_bytes(a) for a in arrays.values()) // chunk) * chunk
+    return slab_rows(sum(map(_row_bytes, arrays.values())), first.chunks[0] if first.ndim else 1)
 
 
 def _plain(values, path):
@@ -56,21 +53,19 @@ def _plain(values, path):
     return np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
 
 
-def _slabs(where, path, columns, begin, end, step):
-    arrays = _open(where, path)
-    for at in range(begin, max(end, begin + 1), step):
-        try:
-            parts = {
-                c: arrays[c][at : min(at + step, end)] if arrays[c].ndim else arrays[c][...] for c in columns
-            }
-        except MemoryError:
-            raise
-        except Exception as e:  # see above
-            raise DataError(f"{path}: rows from {at}: {type(e).__name__}: {e}") from None
-        yield {c: _plain(v if np.ndim(v) else np.asarray(v).reshape(1), path) for c, v in parts.items()}
+def _slab(path, columns, begin, end):
+    arrays = _open("read_zarr", path)
+    try:
+        parts = {c: arrays[c][begin:end] if arrays[c].ndim else arrays[c][...] for c in columns}
+    except MemoryError:
+        raise
+    except Exception as e:  # see above
+        raise DataError(f"{path}: rows from {begin}: {type(e).__name__}: {e}") from None
+    return {c: _plain(v if np.ndim(v) else np.asarray(v).reshape(1), path) for c, v in parts.items()}
 
 
-def _tasks(where, path, names):
+def _store(where, path, names):
+    """(path, columns, rows, rows of a slab)."""
     if not os.path.isdir(path):
         raise NotFoundError(f"{path}: no Zarr store there (a folder)")
     arrays = _open(where, path)
@@ -84,11 +79,7 @@ def _tasks(where, path, names):
     n = next(iter(rows.values()))
     if len(set(rows.values())) > 1:
         raise InvalidArgument(f"{path}: first axes differ: {rows}: read them apart, or name some by arrays=")
-    step = _slab_rows(arrays)
-    return [
-        task(_slabs, where, path, list(arrays), at, min(at + step * 8, n), step)
-        for at in range(0, max(n, 1), step * 8)
-    ]
+    return path, list(arrays), n, _slab_rows(arrays)
 
 
 def read_zarr(paths, *, arrays=None, concurrency=None, **other):
@@ -97,9 +88,9 @@ def read_zarr(paths, *, arrays=None, concurrency=None, **other):
 
     arrays: names of a group's arrays; None: all at its top. Arrays of more axes become tensor columns,
     complex numbers pairs. Chunks that are not there have the fill value. Read slab by slab, in whole chunks,
-    in worker processes; memory holds about 16 MiB a worker. Needs zarr 3. DataError names the store.
+    by threads; memory holds about 4 MiB, or one chunk, a thread. Needs zarr 3. DataError names the store.
     """
     accept_cluster_arguments("read_zarr", other)
     names = [arrays] if isinstance(arrays, str) else arrays and list(arrays)
-    tasks = [t for path in path_list(paths) for t in _tasks("read_zarr", path.rstrip("/"), names)]
-    return read_tasks("zarr", tasks, concurrency=concurrency)
+    stores = [_store("read_zarr", path.rstrip("/"), names) for path in path_list(paths)]
+    return read_tasks("zarr", SlabTasks(_slab, stores), compute="threads", concurrency=concurrency)
