@@ -681,41 +681,13 @@ static void test_ascii(void **state)
     }
 }
 
-/* Whole registers and what is left over, of every width, against the plain loop. */
-static void test_join_streams(void **state)
-{
-    uint64_t random = 77;
-
-    (void)state;
-    for (int w = 1; w <= 20; w++) {
-        for (int64_t n = 0; n < 70; n++) {
-            int64_t stride = n + random_below(&random, 5);
-            uint8_t *in = malloc((size_t)(stride * w + 1)), *out = malloc((size_t)(n * w + 1)),
-                    *want = malloc((size_t)(n * w + 1));
-
-            for (int64_t i = 0; i < stride * w; i++)
-                in[i] = (uint8_t)next_random(&random);
-            out[n * w] = want[n * w] = 0x5a;
-            pq__join_streams(in, stride, w, out, n);
-            pq__join_streams_by_byte(in, stride, w, want, n);
-            assert_memory_equal(out, want, (size_t)(n * w + 1));
-            for (int64_t i = 0; i < n; i++)
-                assert_int_equal(want[i * w + w - 1], in[(w - 1) * stride + i]);
-            free(in);
-            free(out);
-            free(want);
-        }
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_join_streams), cmocka_unit_test(test_runs),        cmocka_unit_test(test_bad_runs),
-        cmocka_unit_test(test_bit_packed),   cmocka_unit_test(test_levels),      cmocka_unit_test(test_dictionaries),
-        cmocka_unit_test(test_conversions),  cmocka_unit_test(test_booleans),    cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_delta),        cmocka_unit_test(test_delta_texts), cmocka_unit_test(test_split),
-        cmocka_unit_test(test_ascii),
+        cmocka_unit_test(test_runs),        cmocka_unit_test(test_bad_runs),     cmocka_unit_test(test_bit_packed),
+        cmocka_unit_test(test_levels),      cmocka_unit_test(test_dictionaries), cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_booleans),    cmocka_unit_test(test_texts),        cmocka_unit_test(test_delta),
+        cmocka_unit_test(test_delta_texts), cmocka_unit_test(test_split),        cmocka_unit_test(test_ascii),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
  *   parquet_pages.c   one column chunk as a sequence of decompressed pages; where rows begin
  *   parquet_levels.c  definition and repetition levels                  -> validity, offsets
  *   parquet_page.c    the encodings                                     -> values, in place
+ *   parquet_kernel.c  ... their inner loops, for each family of CPUs
  *   parquet_read.c    row groups as fragments; arrays and tables from the parts
  *
  * Everything read from the file is a stranger's word. A count is believed only as far as bytes stand behind it. */
@@ -385,9 +386,6 @@ hr_status pq__values_bits(pq_values *v, uint8_t *bits, int64_t at, int64_t n, hr
 /* *n <= PQ_BLOCK byte arrays; HR_SLACK bytes after each can be read. *sum: their bytes. Borrowed from page, dictionary or v,
  * until v is used again. *n: how many there are, fewer (one at least) if they are large and had to be put together. */
 hr_status pq__values_views(pq_values *v, hr_view *out, int64_t *n, int64_t *sum, hr_error *err) HR_MUST_USE;
-/* BYTE_STREAM_SPLIT: n values of w bytes out of w streams, `stride` bytes apart; and the same a byte at a time, for tests. */
-void pq__join_streams(const uint8_t *in, int64_t stride, int w, uint8_t *out, int64_t n);
-void pq__join_streams_by_byte(const uint8_t *in, int64_t stride, int w, uint8_t *out, int64_t n);
 hr_status pq__values_skip(pq_values *v, int64_t n, hr_error *err) HR_MUST_USE;
 bool pq__is_ascii(const uint8_t *p, int64_t n);
 /* One stored value -> an Arrow value of l->width bytes; for kinds of fixed width. False: it is none. */

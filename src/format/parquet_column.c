@@ -9,6 +9,7 @@
  * leaf stops early, at the end of a row, when it has twice the bytes that were wanted; with several leaves in a column the
  * others go back and read as few rows. What one row may take is limited by what the file brings for it (MAX_EXPANSION). */
 #include "format/parquet.h"
+#include "format/parquet_kernel.h"
 
 #define STEP_ENTRIES (64 << 10)     /* levels of lists handled before their values: small arrays stay in the cache */
 #define HUGE_PAGE_BYTES (256 << 20) /* of texts this large, values are counted one by one: offsets must not overflow */
@@ -42,69 +43,6 @@ struct pq_column {
 
 /* ------------------------------------------------------------------------------------------------------------ spreading */
 
-static inline uint64_t bits64(const uint8_t *bits, int64_t at)
-{
-    uint64_t v;
-    int shift = (int)(at & 7);
-
-    memcpy(&v, bits + (at >> 3), 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap64(v);
-#endif
-    return shift ? v >> shift | (uint64_t)bits[(at >> 3) + 8] << (64 - shift) : v;
-}
-
-/* Slot i of n gets the value that belongs to it, from the n_values dense ones before; nulls get zero. From the end, so that
- * no value is overwritten before it has moved; branch-free within a mixed word. */
-#define SPREAD(type, name)                                                                                             \
-    static void name(uint8_t *data, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at)                     \
-    {                                                                                                                  \
-        type *p = (type *)(void *)data;                                                                                \
-        int64_t i = n, j = n_values;                                                                                   \
-        while (i > j) {                                                                                                \
-            int64_t begin = (i - 1) & ~(int64_t)63;                                                                    \
-            uint64_t word = bits64(valid, at + begin);                                                                 \
-            if (i - begin == 64 && word == ~0ull) {                                                                    \
-                j -= 64;                                                                                               \
-                memmove(p + begin, p + j, 64 * sizeof *p);                                                             \
-                i = begin;                                                                                             \
-                continue;                                                                                              \
-            }                                                                                                          \
-            while (i > begin) {                                                                                        \
-                type bit = (type)(word >> (--i - begin) & 1);                                                          \
-                j -= (int64_t)bit;                                                                                     \
-                p[i] = (type)(p[j] & (type)(0 - bit));                                                                 \
-            }                                                                                                          \
-        }                                                                                                              \
-    }
-SPREAD(uint8_t, spread_1)
-SPREAD(uint16_t, spread_2)
-SPREAD(uint32_t, spread_4)
-SPREAD(uint64_t, spread_8)
-
-static void spread_any(uint8_t *data, int64_t w, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at)
-{
-    int64_t i = n, j = n_values;
-
-    while (i > j) {
-        if (hr__bit(valid, at + --i))
-            memmove(data + i * w, data + --j * w, (size_t)w);
-        else
-            memset(data + i * w, 0, (size_t)w);
-    }
-}
-
-static void spread(uint8_t *data, int64_t w, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at)
-{
-    switch (w) {
-    case 1: spread_1(data, n, n_values, valid, at); break;
-    case 2: spread_2(data, n, n_values, valid, at); break;
-    case 4: spread_4(data, n, n_values, valid, at); break;
-    case 8: spread_8(data, n, n_values, valid, at); break;
-    default: spread_any(data, w, n, n_values, valid, at);
-    }
-}
-
 static void spread_bits(uint8_t *bits, int64_t begin, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at)
 {
     int64_t i = n, j = n_values;
@@ -133,7 +71,7 @@ static hr_status add_fixed(part *p, const pq_take *t, hr_error *err)
     out = p->values.buffer->data + p->values.buffer->n_bytes;
     HR_TRY(pq__values_fixed(&p->cursor.values, out, t->n_values, err));
     if (t->n_values < t->n_slots)
-        spread(out, w, t->n_slots, t->n_values, p->valid.bytes.buffer->data, p->valid.n - t->n_slots);
+        pq__spread(out, w, t->n_slots, t->n_values, p->valid.bytes.buffer->data, p->valid.n - t->n_slots);
     p->values.buffer->n_bytes += t->n_slots * w;
     return HR_OK;
 }

@@ -6,6 +6,7 @@
  *
  * All sums wrap around, as the format demands. Miniblocks that no value reaches have a width byte and no bits. */
 #include "format/parquet.h"
+#include "format/parquet_kernel.h"
 
 #define MAX_BLOCK (1 << 16) /* values; writers use 128 */
 #define MAX_MINIBLOCKS (1 << 10)
@@ -124,10 +125,22 @@ static inline uint64_t bits_at(const uint8_t *bits, int64_t at, int width)
     return width == 64 ? v : v & ((1ull << width) - 1);
 }
 
+/* k <= d->mini_left differences, without the least: those that begin and end at a byte eight by eight. */
+static void unpack(pq_delta *d, uint64_t *out, int64_t k)
+{
+    int64_t i = 0, groups;
+
+    for (; i < k && (d->bit & 7); i++, d->bit += d->width)
+        out[i] = bits_at(d->bits, d->bit, d->width);
+    groups = (k - i) / 8;
+    pq__kernels()->unpack_u64(d->bits + (d->bit >> 3), d->width, out + i, groups);
+    d->bit += groups * 8 * d->width;
+    for (i += groups * 8; i < k; i++, d->bit += d->width)
+        out[i] = d->width ? bits_at(d->bits, d->bit, d->width) : 0;
+}
+
 hr_status pq__delta_read(pq_delta *d, int64_t *out, int64_t n, hr_error *err)
 {
-    uint64_t last;
-
     if (n > d->left + d->has_first)
         return hr_error_set(err, HR_BAD_DATA, "delta-encoded integers end early: %lld are missing",
                             (long long)(n - d->left - d->has_first));
@@ -137,16 +150,15 @@ hr_status pq__delta_read(pq_delta *d, int64_t *out, int64_t n, hr_error *err)
         d->has_first = false;
     }
     while (n > 0) {
+        uint64_t last = (uint64_t)d->last, *to = (uint64_t *)(void *)out;
         int64_t k;
 
         if (d->mini_left == 0 && !next_mini(d))
             return malformed(err);
         k = HR_MIN(n, d->mini_left);
-        last = (uint64_t)d->last;
-        for (int64_t i = 0; i < k; i++, d->bit += d->width) {
-            last += (uint64_t)d->least + (d->width ? bits_at(d->bits, d->bit, d->width) : 0);
-            out[i] = (int64_t)last;
-        }
+        unpack(d, to, k);
+        for (int64_t i = 0; i < k; i++)
+            to[i] = last += (uint64_t)d->least + to[i];
         d->last = (int64_t)last;
         d->mini_left -= k;
         d->left -= k;

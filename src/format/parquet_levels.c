@@ -14,6 +14,7 @@
  * 2. Long lists are runs of r == max_rep: they only add to the innermost list's items.
  * What is left goes in blocks of PQ_BLOCK entries. */
 #include "format/parquet.h"
+#include "format/parquet_kernel.h"
 
 /* --------------------------------------------------------------------------------------------------------- validity */
 
@@ -110,30 +111,30 @@ static hr_status flat_bits(pq_levels *lv, pq_take *t, int64_t n, hr_error *err)
     return HR_OK;
 }
 
-static int64_t at_least(const uint8_t *level, int64_t n, uint8_t least, uint8_t *out)
+/* Words of bits, n <= PQ_BLOCK. */
+static hr_status bits_words(pq_bits *b, uint64_t *words, int64_t n, hr_error *err)
 {
-    int64_t ones = 0;
+    int64_t ones = hr__bits_count((const uint8_t *)words, 0, n); /* in whatever order the bytes are */
 
-    for (int64_t i = 0; i < n; i++) {
-        out[i] = level[i] >= least;
-        ones += out[i];
-    }
-    return ones;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    for (int64_t i = 0; i < (n + 63) / 64; i++)
+        words[i] = __builtin_bswap64(words[i]);
+#endif
+    return bits_copy(b, (const uint8_t *)words, 0, n, ones, err);
 }
 
 static hr_status flat_block(pq_levels *lv, pq_take *t, int64_t n, hr_error *err)
 {
-    uint8_t valid[PQ_BLOCK];
+    uint64_t words[PQ_BLOCK / 64];
 
     pq__runs_u8(&lv->def, lv->def_block, n);
     for (int i = 0; i < t->n_tracks; i++) {
-        at_least(lv->def_block, n, t->tracks[i].node->def_valid, valid);
-        HR_TRY(bits_pack(&t->tracks[i].valid, valid, n, err));
+        pq__kernels()->at_least(lv->def_block, n, t->tracks[i].node->def_valid, words);
+        HR_TRY(bits_words(&t->tracks[i].valid, words, n, err));
     }
-    t->n_values += at_least(lv->def_block, n, lv->leaf->max_def, valid);
-    if (t->valid)
-        HR_TRY(bits_pack(t->valid, valid, n, err));
-    return HR_OK;
+    pq__kernels()->at_least(lv->def_block, n, lv->leaf->max_def, words);
+    t->n_values += hr__bits_count((const uint8_t *)words, 0, n);
+    return t->valid ? bits_words(t->valid, words, n, err) : HR_OK;
 }
 
 static hr_status flat_take(pq_levels *lv, pq_take *t, hr_error *err)

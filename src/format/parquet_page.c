@@ -8,12 +8,7 @@
  * A page whose bytes do not suffice is an error when values are asked for that are not there, not before: bytes left over
  * are no harm. */
 #include "format/parquet.h"
-
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#elif defined(__aarch64__)
-#include <arm_neon.h>
-#endif
+#include "format/parquet_kernel.h"
 
 /* --------------------------------------------------------------------------------------------------- small integers */
 
@@ -108,62 +103,9 @@ void pq__runs_skip(pq_runs *r, int64_t n)
     }
 }
 
-/* 8 values are `w` bytes: with w known to the compiler, shifts and offsets are constants. */
-static inline __attribute__((always_inline)) void unpack8_u32(const uint8_t *p, uint32_t *out, const int w)
-{
-    const uint64_t mask = (1ull << w) - 1;
-
-    for (int j = 0; j < 8; j++)
-        out[j] = (uint32_t)(load64(p + (j * w >> 3)) >> (j * w & 7) & mask);
-}
-
-static inline __attribute__((always_inline)) void unpack8_u8(const uint8_t *p, uint8_t *out, const int w)
-{
-    const uint64_t v = load64(p), mask = (1ull << w) - 1;
-
-    for (int j = 0; j < 8; j++)
-        out[j] = (uint8_t)(v >> (j * w) & mask);
-}
-
 static uint32_t one_packed(const pq_runs *r, int64_t bit)
 {
     return (uint32_t)(load64(r->bits + (bit >> 3)) >> (bit & 7) & ((1ull << r->width) - 1));
-}
-
-#define EACH_WIDTH_8(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
-#define EACH_WIDTH_32(X)                                                                                               \
-    EACH_WIDTH_8(X)                                                                                                    \
-    X(9)                                                                                                               \
-    X(10)                                                                                                              \
-    X(11)                                                                                                              \
-    X(12)                                                                                                              \
-    X(13)                                                                                                              \
-    X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32)
-
-static void groups_u32(const uint8_t *p, int width, uint32_t *out, int64_t n_groups)
-{
-    switch (width) {
-#define HR_X(w)                                                                                                        \
-    case w:                                                                                                            \
-        for (int64_t i = 0; i < n_groups; i++)                                                                         \
-            unpack8_u32(p + i * w, out + i * 8, w);                                                                    \
-        break;
-        EACH_WIDTH_32(HR_X)
-#undef HR_X
-    }
-}
-
-static void groups_u8(const uint8_t *p, int width, uint8_t *out, int64_t n_groups)
-{
-    switch (width) {
-#define HR_X(w)                                                                                                        \
-    case w:                                                                                                            \
-        for (int64_t i = 0; i < n_groups; i++)                                                                         \
-            unpack8_u8(p + i * w, out + i * 8, w);                                                                     \
-        break;
-        EACH_WIDTH_8(HR_X)
-#undef HR_X
-    }
 }
 
 /* n <= r->left packed values; what does not begin or end at a byte goes one by one. */
@@ -174,7 +116,7 @@ static void packed_u32(pq_runs *r, uint32_t *out, int64_t n)
     for (; i < n && (r->bit & 7); i++, r->bit += r->width)
         out[i] = one_packed(r, r->bit);
     groups = (n - i) / 8;
-    groups_u32(r->bits + (r->bit >> 3), r->width, out + i, groups);
+    pq__kernels()->unpack_u32(r->bits + (r->bit >> 3), r->width, out + i, groups);
     r->bit += groups * 8 * r->width;
     for (i += groups * 8; i < n; i++, r->bit += r->width)
         out[i] = one_packed(r, r->bit);
@@ -188,7 +130,7 @@ static void packed_u8(pq_runs *r, uint8_t *out, int64_t n)
     for (; i < n && (r->bit & 7); i++, r->bit += r->width)
         out[i] = (uint8_t)one_packed(r, r->bit);
     groups = (n - i) / 8;
-    groups_u8(r->bits + (r->bit >> 3), r->width, out + i, groups);
+    pq__kernels()->unpack_u8(r->bits + (r->bit >> 3), r->width, out + i, groups);
     r->bit += groups * 8 * r->width;
     for (i += groups * 8; i < n; i++, r->bit += r->width)
         out[i] = (uint8_t)one_packed(r, r->bit);
@@ -504,16 +446,6 @@ static hr_status bad_index(const pq_values *v, hr_error *err)
     return hr_error_set(err, HR_BAD_DATA, "an index is outside the dictionary of %lld values", (long long)v->dict->n);
 }
 
-/* Whether all are below n_dict < 2^31: none may have its highest bit set, nor what is left of n_dict - 1. */
-static bool indices_fit(const uint32_t *index, int64_t n, int64_t n_dict)
-{
-    uint32_t most = (uint32_t)n_dict - 1, wrong = n_dict > 0 || n == 0 ? 0 : ~0u;
-
-    for (int64_t i = 0; i < n; i++)
-        wrong |= (most - index[i]) | index[i];
-    return !(wrong >> 31);
-}
-
 #define GATHER(type, name)                                                                                             \
     static void name(const uint8_t *restrict dict, const uint32_t *restrict index, uint8_t *restrict out, int64_t n)   \
     {                                                                                                                  \
@@ -531,27 +463,31 @@ typedef struct bytes32 {
 } bytes32;
 GATHER(uint8_t, gather_1)
 GATHER(uint16_t, gather_2)
-GATHER(uint32_t, gather_4)
-GATHER(uint64_t, gather_8)
 GATHER(bytes16, gather_16)
 GATHER(bytes32, gather_32)
 
-static void gather(const pq_values *v, const uint32_t *index, uint8_t *out, int64_t n)
+/* False: an index is outside the dictionary. */
+static bool gather(const pq_values *v, const uint32_t *index, uint8_t *out, int64_t n)
 {
     const uint8_t *dict = v->dict->values->data;
     int64_t w = v->leaf->width;
 
+    if (w == 4)
+        return pq__kernels()->gather_4(dict, v->dict->n, index, out, n);
+    if (w == 8)
+        return pq__kernels()->gather_8(dict, v->dict->n, index, out, n);
+    if (!pq__indices_fit(index, n, v->dict->n))
+        return false;
     switch (w) {
     case 1: gather_1(dict, index, out, n); break;
     case 2: gather_2(dict, index, out, n); break;
-    case 4: gather_4(dict, index, out, n); break;
-    case 8: gather_8(dict, index, out, n); break;
     case 16: gather_16(dict, index, out, n); break;
     case 32: gather_32(dict, index, out, n); break;
     default:
         for (int64_t i = 0; i < n; i++)
             memcpy(out + i * w, dict + (int64_t)index[i] * w, (size_t)w);
     }
+    return true;
 }
 
 /* One value n times: doubling copies. */
@@ -588,9 +524,8 @@ static hr_status dict_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err
         } else {
             k = HR_MIN(k, PQ_BLOCK);
             packed_u32(r, index, k);
-            if (!indices_fit(index, k, v->dict->n))
+            if (!gather(v, index, out, k))
                 return bad_index(v, err);
-            gather(v, index, out, k);
         }
         out += k * w;
         n -= k;
@@ -606,7 +541,7 @@ static hr_status dict_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum,
     int64_t total = 0;
 
     pq__runs_u32(&v->runs, index, n);
-    if (v->runs.bad || !indices_fit(index, n, v->dict->n))
+    if (v->runs.bad || !pq__indices_fit(index, n, v->dict->n))
         return bad_index(v, err);
     for (int64_t i = 0; i < n; i++) {
         uint32_t begin = offsets[index[i]], length = offsets[index[i] + 1] - begin;
@@ -720,75 +655,6 @@ static hr_status prefix_views(pq_values *v, hr_view *out, int64_t *n, int64_t *s
     return HR_OK;
 }
 
-void pq__join_streams_by_byte(const uint8_t *in, int64_t stride, int w, uint8_t *out, int64_t n)
-{
-    for (int k = 0; k < w; k++) {
-        for (int64_t i = 0; i < n; i++)
-            out[i * w + k] = in[k * stride + i];
-    }
-}
-
-/* Interleaving bytes of two registers is an instruction of every CPU of these families: no other form is needed. */
-#if defined(__SSE2__)
-typedef __m128i bytes;
-static inline bytes load_bytes(const uint8_t *p) { return _mm_loadu_si128((const bytes *)(const void *)p); }
-static inline void store_bytes(uint8_t *p, bytes v) { _mm_storeu_si128((bytes *)(void *)p, v); }
-static inline bytes zip_low(bytes a, bytes b) { return _mm_unpacklo_epi8(a, b); }
-static inline bytes zip_high(bytes a, bytes b) { return _mm_unpackhi_epi8(a, b); }
-#define HAVE_ZIP
-#elif defined(__aarch64__)
-typedef uint8x16_t bytes;
-static inline bytes load_bytes(const uint8_t *p) { return vld1q_u8(p); }
-static inline void store_bytes(uint8_t *p, bytes v) { vst1q_u8(p, v); }
-static inline bytes zip_low(bytes a, bytes b) { return vzip1q_u8(a, b); }
-static inline bytes zip_high(bytes a, bytes b) { return vzip2q_u8(a, b); }
-#define HAVE_ZIP
-#endif
-
-#ifdef HAVE_ZIP
-/* 16 values at a time of w = 2, 4, 8 or 16 bytes. Zipping stream i with stream i + w / 2 halves the distance between bytes of one
- * value; after log2(w) times they stand side by side, and the registers in order. -> how many values are done */
-static inline __attribute__((always_inline)) int64_t zip_streams(const uint8_t *in, int64_t stride, const int w,
-                                                                 uint8_t *out, int64_t n)
-{
-    int64_t i = 0;
-
-    for (; i + 16 <= n; i += 16) {
-        bytes v[16], next[16];
-
-        for (int k = 0; k < w; k++)
-            v[k] = load_bytes(in + k * stride + i);
-        for (int step = 1; step < w; step *= 2) {
-            for (int k = 0; k < w / 2; k++) {
-                next[2 * k] = zip_low(v[k], v[k + w / 2]);
-                next[2 * k + 1] = zip_high(v[k], v[k + w / 2]);
-            }
-            memcpy(v, next, (size_t)w * sizeof *v);
-        }
-        for (int k = 0; k < w; k++)
-            store_bytes(out + i * w + 16 * k, v[k]);
-    }
-    return i;
-}
-#endif
-
-/* Byte k of each value stands in stream k. */
-void pq__join_streams(const uint8_t *in, int64_t stride, int w, uint8_t *out, int64_t n)
-{
-    int64_t done = 0;
-
-#ifdef HAVE_ZIP
-    switch (w) {
-    case 2: done = zip_streams(in, stride, 2, out, n); break;
-    case 4: done = zip_streams(in, stride, 4, out, n); break;
-    case 8: done = zip_streams(in, stride, 8, out, n); break;
-    case 16: done = zip_streams(in, stride, 16, out, n); break;
-    default: break;
-    }
-#endif
-    pq__join_streams_by_byte(in + done, stride, w, out + done * w, n - done);
-}
-
 static hr_status split_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err)
 {
     const pq_leaf *l = v->leaf;
@@ -800,7 +666,7 @@ static hr_status split_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *er
         return too_few(v->n_split - v->bit, n, err);
     if (!out || l->kind == PQ_K_COPY) { /* as they are */
         if (out)
-            pq__join_streams(v->at, v->n_split, l->stored_width, out, n);
+            pq__kernels()->join(v->at, v->n_split, l->stored_width, out, n);
         v->at += n;
         v->bit += n;
         return HR_OK;
@@ -809,7 +675,7 @@ static hr_status split_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *er
     while (n > 0) {
         int64_t k = HR_MIN(n, most);
 
-        pq__join_streams(v->at, v->n_split, l->stored_width, joined->data, k);
+        pq__kernels()->join(v->at, v->n_split, l->stored_width, joined->data, k);
         HR_GO(convert(l, joined->data, out, k, err));
         out += k * l->width;
         v->at += k;

@@ -1,6 +1,8 @@
 /* parquet_write_values.c - values as Parquet's bytes, and the Thrift of headers and footer. */
 #include "format/parquet_write.h"
 
+#include "format/parquet_kernel.h"
+
 /* ----------------------------------------------------------------------------------------------------------- Thrift */
 
 static void put(pw_thrift *t, const void *data, int64_t n)
@@ -167,28 +169,9 @@ hr_status pw__plain(const pw_values *v, int64_t begin, int64_t n, hr_growbuf *ou
 
 hr_status pw__split(const pw_values *v, int64_t begin, int64_t n, hr_growbuf *out, hr_error *err)
 {
-    int w = v->width;
-    const uint8_t *from = v->data + begin * w;
-    uint8_t *to;
-
-    HR_TRY(hr__growbuf_reserve(out, n * w, err));
-    to = tail(out);
-    if (w == 4) {
-        for (int64_t i = 0; i < n; i++) {
-            uint32_t x;
-
-            memcpy(&x, from + 4 * i, 4);
-            to[i] = (uint8_t)x;
-            to[n + i] = (uint8_t)(x >> 8);
-            to[2 * n + i] = (uint8_t)(x >> 16);
-            to[3 * n + i] = (uint8_t)(x >> 24);
-        }
-    } else {
-        for (int k = 0; k < w; k++)
-            for (int64_t i = 0; i < n; i++)
-                to[k * n + i] = from[i * w + k];
-    }
-    out->buffer->n_bytes += n * w;
+    HR_TRY(hr__growbuf_reserve(out, n * v->width, err));
+    pq__kernels()->split(v->data + begin * v->width, v->width, tail(out), n, n);
+    out->buffer->n_bytes += n * v->width;
     return HR_OK;
 }
 
