@@ -42,7 +42,7 @@ static const struct {
     { "sse42 avx2  pclmul", HR_CPU_SSE42 | HR_CPU_AVX2 | HR_CPU_PCLMUL },
     { "avx", 0 },
     { "avx2x", 0 },
-    { "neon,sse42,avx2,bmi2,avx512,pclmul", ~0u },
+    { "neon,sse42,avx2,bmi2,avx512,pclmul,avx512vbmi", ~0u },
 };
 
 static void masked(void **state)
@@ -59,7 +59,7 @@ static void plausible(void **state)
     unsigned all = features_with(NULL);
 
     (void)state;
-    assert_int_equal(all & ~63u, 0);
+    assert_int_equal(all & ~127u, 0);
 #if defined(__AVX2__)
     assert_true(all & HR_CPU_AVX2);
 #endif
@@ -71,6 +71,8 @@ static void plausible(void **state)
         assert_true(all & HR_CPU_SSE42);
     if (all & HR_CPU_AVX512)
         assert_true(all & HR_CPU_AVX2);
+    if (all & HR_CPU_VBMI)
+        assert_true(all & HR_CPU_AVX512);
 #endif
 }
 

@@ -595,7 +595,15 @@ void hr__hash_text(hr_hash *h, const char *s); /* with its length, so that ("ab"
 void hr__hash_int(hr_hash *h, int64_t v);
 hr_bits128 hr__hash_end(const hr_hash *h);
 
-enum { HR_CPU_SSE42 = 1, HR_CPU_AVX2 = 2, HR_CPU_BMI2 = 4, HR_CPU_AVX512 = 8, HR_CPU_NEON = 16, HR_CPU_PCLMUL = 32 };
+enum {
+    HR_CPU_SSE42 = 1,
+    HR_CPU_AVX2 = 2,
+    HR_CPU_BMI2 = 4,
+    HR_CPU_AVX512 = 8,
+    HR_CPU_NEON = 16,
+    HR_CPU_PCLMUL = 32,
+    HR_CPU_VBMI = 64 /* AVX-512 with VBMI and VNNI */
+};
 unsigned hr__cpu_features(void); /* masked by HR_CPU=scalar or a list of names; read once */
 
 /* ---------------------------------------------- shared memory between processes: arena.c, wire.c, link.c, listener.c */

@@ -11,8 +11,8 @@ static const struct {
     const char *name;
     unsigned bit;
 } names[] = {
-    { "sse42", HR_CPU_SSE42 },   { "avx2", HR_CPU_AVX2 }, { "bmi2", HR_CPU_BMI2 },
-    { "avx512", HR_CPU_AVX512 }, { "neon", HR_CPU_NEON }, { "pclmul", HR_CPU_PCLMUL },
+    { "sse42", HR_CPU_SSE42 }, { "avx2", HR_CPU_AVX2 },     { "bmi2", HR_CPU_BMI2 },       { "avx512", HR_CPU_AVX512 },
+    { "neon", HR_CPU_NEON },   { "pclmul", HR_CPU_PCLMUL }, { "avx512vbmi", HR_CPU_VBMI },
 };
 
 static unsigned cpu_detect(void)
@@ -32,6 +32,8 @@ static unsigned cpu_detect(void)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         f |= HR_CPU_AVX512;
+    if ((f & HR_CPU_AVX512) && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni"))
+        f |= HR_CPU_VBMI;
 #elif defined(__aarch64__)
     f |= HR_CPU_NEON; /* every aarch64 has it */
 #endif
