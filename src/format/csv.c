@@ -2,17 +2,22 @@
  *
  * A plain file is cut into fragments of equal bytes, whatever stands there; a row belongs to the fragment that its first byte is in.
  * Quotes may hide newlines, so whether a fragment begins inside of quotes depends on all bytes before it. Each fragment is a
- * function from the four states of the automaton (csv_index.c) to themselves; the functions are computed once, by whoever
- * needs them, kept in a table of the open file, and chained: the split is exact, in any order and on any threads. What a quote
- * means where escapes or comments are allowed is not such a function of four states: those files, and compressed or recoded
- * ones, are one fragment.
+ * function from the four states of the automaton (csv_index.c) to themselves; what is known of the functions is kept in a table
+ * of the open file, and they are chained: the split is exact, in any order and on any threads. What a quote means where escapes or
+ * comments are allowed is not such a function of four states: those files, and compressed or recoded ones, are one fragment.
  *
- * A reader takes blocks that fit a cache: index (csv_index.c), rectangle (csv_rows.c), columns (csv_column.c), one table each. */
+ * A reader guesses the state in which its fragment begins from the bytes around, which is nearly always right, indexes the
+ * whole fragment with it (csv_index.c), and so knows the function for that state, which those behind it wait for; then it asks for
+ * the true state, and if it was another, does it again. Rows (csv_rows.c) become tables of a size that fits a cache, column by
+ * column (csv_column.c). Where a fragment is large, or the file is one, blocks take the place of fragments, and the functions are
+ * made by a pass of their own. */
 #include "format/csv.h"
 
 #include <stdio.h>
 
-#define BLOCK_BYTES (512 << 10) /* taken at once, if rows are not longer */
+#define BLOCK_BYTES (512 << 10) /* taken at once, if rows are not longer; what a table is made of */
+#define WHOLE_BYTES (8 << 20)   /* fragments so long are read and indexed at once */
+#define INDEX_BYTES (64 << 10)  /* room is made in the index for so many bytes */
 #define TAIL_BYTES (2 << 10)    /* read beyond a fragment for its last row's end; then twice as much, and so on */
 #define STATE_BYTES (256 << 10) /* read at once where only the state is wanted */
 #define MAX_COLUMNS (1 << 20)
@@ -30,7 +35,7 @@ typedef struct csv_shared {
     hr_type **types;             /* NULL: not known, and not projected */
     int64_t begin;               /* of the rows, in the (decoded) file */
     int n_fragments, first;      /* the fragment in which the rows begin */
-    _Atomic uint16_t *functions; /* 0: not known; 0x100 and two bits for each state */
+    _Atomic uint16_t *functions; /* two bits for each state that has its bit above, 0x100 and so on */
     _Atomic uint8_t *begins;     /* 0: not known; 1 + the state at a fragment's begin */
 } csv_shared;
 
@@ -57,12 +62,16 @@ typedef struct csv_reader {
     int64_t end; /* rows that begin here or later are not ours */
     int64_t row, row_begin, rows_end;
     bool finished, skipping; /* skipping: to the first row that is ours */
+    bool whole;              /* the block is to be the fragment */
+    bool texts;              /* some column is of strings */
     csv_state state;         /* while skipping: before the byte `skip_at` of the block */
-    hr_buffer *block;
-    int64_t n, at; /* bytes in the block; where it stands in the file */
-    csv_ends index;
-    int64_t index_cap;
+    hr_buffer *block, *places;
+    int64_t n, at;  /* bytes in the block; where it stands in the file */
+    csv_ends index; /* of the block, in `places` */
     csv_cutter cutter;
+    csv_rows rows; /* of the block */
+    int64_t next;  /* of them: the first that is not handed out */
+    int64_t used;  /* bytes of the block that they are */
 } csv_reader;
 
 /* ------------------------------------------------------------------------------------------------------------ bytes */
@@ -131,42 +140,39 @@ static int64_t fragment_end(const csv_shared *s, int fragment)
     return HR_MIN((fragment + (int64_t)1) * s->values.options->fragment_bytes, s->source->n_bytes);
 }
 
-/* The four states after these bytes, each where it stood before. HR_SLACK bytes behind can be written. */
-static void run_states(const csv_dialect *d, uint8_t *data, int64_t n, csv_state states[4])
+static csv_state state_after(const csv_dialect *d, const uint8_t *data, int64_t n, csv_state state)
 {
-    if (n <= 0)
-        return;
-    if (!memchr(data, d->quote, (size_t)n)) {
+    if (n > 0 && !memchr(data, d->quote, (size_t)n)) {
         bool begin = data[n - 1] == d->delimiter || data[n - 1] == '\n' || data[n - 1] == '\r';
 
-        for (int i = 0; i < 4; i++)
-            states[i] = states[i] == CSV_QUOTED ? CSV_QUOTED : begin ? CSV_BEGIN : CSV_UNQUOTED;
-        return;
+        return state == CSV_QUOTED ? CSV_QUOTED : begin ? CSV_BEGIN : CSV_UNQUOTED;
     }
-    for (int i = 0; i < 4; i++) {
-        int same = 0;
-
-        while (states[same] != states[i])
-            same++;
-        if (same == i) { /* the first with this state: those behind it follow */
-            csv_state old = states[i], now = old;
-
-            hr__csv_index(d, data, n, &now, NULL);
-            for (int k = i; k < 4; k++) {
-                if (states[k] == old)
-                    states[k] = (csv_state)(now | 0x100); /* done */
-            }
-        }
-    }
-    for (int i = 0; i < 4; i++)
-        states[i] &= 0xFF;
+    hr__csv_index(d, data, n, &state, NULL);
+    return state == CSV_ROW ? CSV_BEGIN : state;
 }
 
-static hr_status make_function(csv_shared *s, int fragment, uint16_t *out, hr_error *err)
+static bool function_of(csv_shared *s, int fragment, csv_state from, csv_state *to)
 {
-    csv_state states[4] = { CSV_BEGIN, CSV_UNQUOTED, CSV_QUOTED, CSV_CLOSED };
-    int64_t at = fragment_begin(s, fragment), end = fragment_end(s, fragment), n, first;
+    unsigned function = atomic_load(&s->functions[fragment]);
+
+    *to = (csv_state)(function >> (from * 2) & 3);
+    return function >> 8 & 1u << from;
+}
+
+static void note_function(csv_shared *s, int fragment, csv_state from, csv_state to)
+{
+    uint16_t old = atomic_load(&s->functions[fragment]);
+
+    while (!(old >> 8 & 1u << from) && /* two ways to it may differ in what matters to no one: the first is kept */
+           !atomic_compare_exchange_weak(&s->functions[fragment], &old,
+                                         (uint16_t)(old | 0x100u << from | (unsigned)to << (from * 2)))) {}
+}
+
+static hr_status make_function(csv_shared *s, int fragment, csv_state from, hr_error *err)
+{
+    int64_t at = fragment_begin(s, fragment), end = fragment_end(s, fragment), n;
     uint8_t *buffer = hr__zalloc(s->account, STATE_BYTES + HR_SLACK);
+    csv_state state = from;
     hr_status st = HR_OK;
 
     if (!buffer)
@@ -174,48 +180,67 @@ static hr_status make_function(csv_shared *s, int fragment, uint16_t *out, hr_er
     for (; at < end; at += n) {
         n = HR_MIN(end - at, STATE_BYTES);
         HR_GO(hr__source_read(s->source, buffer, at, n, err));
-        first = HR_MIN(n, 4096); /* wrong beginnings come to agree with the right one soon */
         buffer[n] = 0;
-        run_states(&s->values.dialect, buffer, first, states);
-        run_states(&s->values.dialect, buffer + first, n - first, states);
+        state = state_after(&s->values.dialect, buffer, n, state);
     }
-    *out = 0x100;
-    for (int i = 0; i < 4; i++)
-        *out |= (uint16_t)(states[i] << (i * 2));
-    atomic_store(&s->functions[fragment], *out);
+    note_function(s, fragment, from, state);
 done:
     hr__free(buffer);
     return st;
+}
+
+/* The state between two bytes, as far as they tell; next < 0: none follows. */
+static csv_state guess_state(const csv_dialect *d, uint8_t last, int next)
+{
+    if (last == d->delimiter || last == '\n' || last == '\r')
+        return CSV_BEGIN;
+    if (last == d->quote)
+        return next < 0 || next == d->delimiter || next == '\n' || next == '\r' ? CSV_CLOSED : CSV_QUOTED;
+    return CSV_UNQUOTED;
 }
 
 /* The state in which a fragment begins. */
 static hr_status begin_state(csv_shared *s, int fragment, csv_state *out, hr_error *err)
 {
     int known = fragment;
-    unsigned state = CSV_BEGIN;
-    uint16_t function = atomic_load(&s->functions[fragment]);
+    csv_state state = CSV_BEGIN;
 
     *out = CSV_BEGIN;
     if (!s->values.dialect.quote || fragment <= s->first) {
         *out = s->values.dialect.quote ? CSV_BEGIN : CSV_UNQUOTED; /* without quotes only newlines matter */
         return HR_OK;
     }
-    if (!function && fragment + 1 < s->n_fragments)
-        HR_TRY(
-            make_function(s, fragment, &function, err)); /* first of all: others wait for it, or make it themselves */
     while (known > s->first && !atomic_load(&s->begins[known]))
         known--;
     if (known > s->first)
-        state = atomic_load(&s->begins[known]) - 1u;
+        state = (csv_state)(atomic_load(&s->begins[known]) - 1);
     for (; known < fragment; known++) {
-        function = atomic_load(&s->functions[known]);
-        if (!function)
-            HR_TRY(make_function(s, known, &function, err));
-        state = function >> (state * 2) & 3;
+        csv_state next;
+
+        if (!function_of(s, known, state, &next)) {
+            HR_TRY(make_function(s, known, state, err));
+            function_of(s, known, state, &next);
+        }
+        state = next;
         atomic_store(&s->begins[known + 1], (uint8_t)(state + 1));
     }
-    *out = (csv_state)state;
+    *out = state;
     return HR_OK;
+}
+
+/* Where fragments are not indexed as a whole: the function of one's own is made first, since those behind it wait for it. */
+static hr_status begin_state_alone(csv_shared *s, int fragment, csv_state *out, hr_error *err)
+{
+    csv_state guess, to;
+    uint8_t around[2];
+
+    if (s->values.dialect.quote && fragment > s->first && fragment + 1 < s->n_fragments) {
+        HR_TRY(hr__source_read(s->source, around, fragment_begin(s, fragment) - 1, 2, err));
+        guess = guess_state(&s->values.dialect, around[0], around[1]);
+        if (!function_of(s, fragment, guess, &to))
+            HR_TRY(make_function(s, fragment, guess, err));
+    }
+    return begin_state(s, fragment, out, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ readers */
@@ -226,7 +251,7 @@ static void csv_close_reader(hr_reader *base)
 
     input_close(&r->in);
     hr__buffer_unref(r->block);
-    hr__free(r->index.items);
+    hr__buffer_unref(r->places);
     hr__csv_cutter_clear(&r->cutter);
     hr__scan_file_unref(&r->file->base);
     hr__free(r);
@@ -245,13 +270,34 @@ static hr_status block_reserve(csv_reader *r, int64_t more, hr_error *err)
         hr__buffer_unref(r->block);
         r->block = wider;
     }
-    if (r->index_cap < r->block->n_bytes + 16) {
-        hr__free(r->index.items);
-        r->index_cap = 0;
-        r->index.items = hr__alloc(r->mem.account, (size_t)(r->block->n_bytes + 16) * sizeof *r->index.items);
-        if (!r->index.items)
-            return hr__error_memory(err, r->s->source->name, (r->block->n_bytes + 16) * 4);
-        r->index_cap = r->block->n_bytes + 16;
+    return HR_OK;
+}
+
+static hr_status index_reserve(csv_reader *r, int64_t more, hr_error *err)
+{
+    int64_t need = (r->index.n + more) * (int64_t)sizeof *r->index.items;
+    hr_buffer *wider = NULL;
+
+    if (r->places && r->places->n_bytes >= need)
+        return HR_OK;
+    need = HR_MAX(need + need / 2, r->n / 2); /* fields of eight bytes */
+    HR_TRY(hr__buffer_new(&r->scratch, need, &wider, err));
+    if (r->index.n)
+        memcpy(wider->data, r->places->data, (size_t)r->index.n * sizeof *r->index.items);
+    hr__buffer_unref(r->places);
+    r->places = wider;
+    r->index.items = (uint32_t *)(void *)wider->data;
+    return HR_OK;
+}
+
+/* The index of bytes [begin, end) of the block, behind what is there. */
+static hr_status index_range(csv_reader *r, int64_t begin, int64_t end, csv_state *state, hr_error *err)
+{
+    for (int64_t n; begin < end; begin += n) {
+        n = HR_MIN(end - begin, INDEX_BYTES);
+        HR_TRY(index_reserve(r, n + 16, err));
+        r->index.base = (uint32_t)begin;
+        hr__csv_index(&r->s->values.dialect, r->block->data + begin, n, state, &r->index);
     }
     return HR_OK;
 }
@@ -359,10 +405,10 @@ static hr_status value_error(csv_reader *r, const csv_rows *rows, int column, co
 }
 
 /* Rows [first, first + n) of those that were cut, as a table. */
-static hr_status make_table(csv_reader *r, csv_rows *rows, int64_t first, int64_t n, hr_table **out, hr_error *err)
+static hr_status make_table(csv_reader *r, int64_t first, int64_t n, hr_table **out, hr_error *err)
 {
-    hr_run_coords run = { .first = { .file = r->file->base.file, .fragment = r->fragment, .row = r->row + first },
-                          .n = n };
+    hr_run_coords run = { .first = { .file = r->file->base.file, .fragment = r->fragment, .row = r->row }, .n = n };
+    csv_rows rows = r->rows;
     int n_columns = r->file->base.schema->n;
     hr_array **arrays = hr__zalloc(r->mem.account, ((size_t)n_columns + 1) * sizeof *arrays);
     hr_origin *origin = NULL;
@@ -371,16 +417,16 @@ static hr_status make_table(csv_reader *r, csv_rows *rows, int64_t first, int64_
 
     if (!arrays)
         return hr__error_memory(err, r->s->source->name, (n_columns + 1) * (int64_t)sizeof *arrays);
-    rows->starts += first;
-    rows->ends += first * rows->n_columns;
-    rows->n_rows = n;
+    rows.starts += first;
+    rows.ends += first * rows.n_columns;
+    rows.n_rows = n;
     for (int i = 0; i < n_columns; i++) {
         int column = r->file->columns[i];
 
-        st = hr__csv_column(&r->s->values, rows, column, r->file->base.schema->fields[i].type, &r->mem, &arrays[i],
+        st = hr__csv_column(&r->s->values, &rows, column, r->file->base.schema->fields[i].type, &r->mem, &arrays[i],
                             &bad, err);
         if (st == HR_BAD_DATA && bad.row >= 0)
-            st = value_error(r, rows, column, &bad, err);
+            st = value_error(r, &rows, column, &bad, err);
         if (st)
             goto done;
     }
@@ -395,56 +441,156 @@ done:
     return st;
 }
 
-/* Indexes the block and cuts it into rows. *used 0: it holds no whole row. */
-static hr_status cut_block(csv_reader *r, csv_rows *rows, int64_t *used, hr_error *err)
+static bool is_newline(uint8_t c) { return c == '\n' || c == '\r'; }
+
+/* The index of the block from `begin` on, which stands in `state`. *state: that at `end`. */
+static hr_status index_block(csv_reader *r, int64_t begin, int64_t end, csv_state *state, hr_error *err)
 {
     uint8_t *data = r->block->data;
-    csv_state state = CSV_ROW;
-    csv_ragged ragged;
-    hr_status st;
+    csv_state last;
 
-    r->index.n = r->index.n_newlines = 0;
+    r->index = (csv_ends){ .items = r->places ? (uint32_t *)(void *)r->places->data : NULL };
     data[r->n] = r->in.ended ? 0 : '\n'; /* so that "\r" waits for what follows */
-    hr__csv_index(&r->s->values.dialect, data, r->n, &state, &r->index);
-    if (r->in.ended && r->n &&
+    HR_TRY(index_range(r, begin, HR_MIN(end, r->n), state, err));
+    last = *state;
+    HR_TRY(index_range(r, HR_MAX(HR_MIN(end, r->n), begin), r->n, &last, err));
+    if (r->in.ended && r->n > begin &&
         (r->index.n == 0 || r->index.items[r->index.n - 1] != (uint32_t)(r->n - 1) ||
          (data[r->n - 1] != '\n' && data[r->n - 1] != '\r'))) {
         data[r->n] = '\n'; /* the last row has no end of its own */
         r->index.items[r->index.n++] = (uint32_t)r->n;
         r->index.n_newlines++;
     }
-    st = hr__csv_cut(&r->cutter, data, HR_MIN(r->end - r->at, INT32_MAX), &r->index, rows, used, &ragged, err);
+    return HR_OK;
+}
+
+/* The same of a fragment that stands in the block with the byte before it, in whose last row but none of its own it may begin.
+ * *begin: where its first row does, in the block; ends before it are dropped. */
+static hr_status index_fragment(csv_reader *r, int64_t *begin, hr_error *err)
+{
+    const csv_dialect *d = &r->s->values.dialect;
+    const uint8_t *data = r->block->data;
+    int64_t end = r->end - r->at, dropped = 0;
+    csv_state guess = guess_state(d, data[0], r->n > 1 ? data[1] : -1), from, to = guess;
+
+    HR_TRY(index_block(r, 1, end, &to, err));
+    if (r->n >= end)
+        note_function(r->s, r->fragment, guess, to);
+    HR_TRY(begin_state(r->s, r->fragment, &from, err));
+    if (from != guess) {
+        to = from;
+        HR_TRY(index_block(r, 1, end, &to, err));
+        if (r->n >= end)
+            note_function(r->s, r->fragment, from, to);
+    }
+    *begin = 1;
+    if (from != CSV_BEGIN || (data[0] != '\n' && (data[0] != '\r' || data[1] == '\n'))) {
+        while (dropped < r->index.n && !is_newline(data[r->index.items[dropped]]))
+            dropped++;
+        if (dropped == r->index.n) { /* a row that begins before the fragment and ends behind it */
+            r->finished = true;
+            return HR_OK;
+        }
+        *begin = r->index.items[dropped++] + 1;
+        r->index.n_newlines--;
+    }
+    r->index.items += dropped;
+    r->index.n -= dropped;
+    r->finished = r->at + *begin >= r->end;
+    return HR_OK;
+}
+
+/* The rows of the next block, if it holds a whole one. */
+static hr_status cut_block(csv_reader *r, hr_error *err)
+{
+    csv_state state = CSV_ROW;
+    bool at_begin = r->at == fragment_begin(r->s, r->fragment);
+    int64_t begin = 0;
+    csv_ragged ragged;
+    hr_status st;
+
+    if (r->skipping)
+        HR_TRY(index_fragment(r, &begin, err));
+    else
+        HR_TRY(index_block(r, 0, r->whole ? r->end - r->at : r->n, &state, err));
+    if (r->whole && at_begin && r->at + r->n >= r->end)
+        note_function(r->s, r->fragment, CSV_BEGIN, state == CSV_ROW ? CSV_BEGIN : state);
+    r->skipping = false;
+    if (r->finished)
+        return HR_OK;
+    st = hr__csv_cut(&r->cutter, r->block->data, begin, HR_MIN(r->end - r->at, INT32_MAX), &r->index, &r->rows,
+                     &r->used, &ragged, err);
     if (st == HR_BAD_DATA && ragged.at >= 0)
         st = ragged_error(r, &ragged, err);
-    *used = HR_MIN(*used, r->n); /* not the end that was added */
-    rows->at = r->at;
-    rows->is_utf8 = hr__utf8_valid(data, *used);
+    r->used = HR_MIN(r->used, r->n); /* not the end that was added */
+    r->next = 0;
+    r->rows.at = r->at;
+    r->rows.is_utf8 = !r->texts || hr__utf8_valid(r->block->data + begin, r->used - begin);
     return st;
+}
+
+/* Reads and cuts until there are rows, or none will come. */
+static hr_status next_rows(csv_reader *r, int64_t most, hr_error *err)
+{
+    int64_t want = r->whole ? WHOLE_BYTES + TAIL_BYTES : most;
+
+    if (!r->whole)
+        HR_TRY(skip_to_row(r, most, err));
+    while (!r->finished && r->next == r->rows.n_rows) {
+        if (r->used) {
+            drop_front(r, r->used);
+            r->used = r->next = r->rows.n_rows = 0;
+            r->finished = r->at >= r->end || (r->in.ended && r->n == 0);
+            continue;
+        }
+        if (r->n < most / 2)
+            HR_TRY(fill(r, want, err));
+        HR_TRY(cut_block(r, err));
+        r->finished |= r->used == 0 && r->in.ended;
+        if (r->used == 0 && !r->finished)
+            HR_TRY(fill(r, HR_MAX(most, r->n), err));
+    }
+    return HR_OK;
+}
+
+/* As many of the rows as have `most` bytes, in tables of like size. */
+static int64_t rows_of_table(const csv_reader *r, int64_t most)
+{
+    const uint32_t *starts = r->rows.starts + r->next;
+    int64_t left = r->used - starts[0], low = 1, high = r->rows.n_rows - r->next;
+
+    most = left / (HR_ROUND_UP(left, most) / most) + 1;
+    while (low < high) { /* the most rows that are not longer; one at least */
+        int64_t middle = low + (high - low + 1) / 2;
+
+        if ((middle < r->rows.n_rows - r->next ? starts[middle] : r->used) - starts[0] <= most)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
 }
 
 static hr_status csv_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
 {
     csv_reader *r = (csv_reader *)base;
-    int64_t most = HR_MIN(HR_MAX(max_bytes, 4096), BLOCK_BYTES), used, first, n;
-    csv_rows rows;
+    int64_t most = HR_MIN(HR_MAX(max_bytes, 4096), BLOCK_BYTES), n;
 
     *out = NULL;
-    HR_TRY(skip_to_row(r, most, err));
     while (!r->finished && !*out) {
-        if (r->n < most / 2)
-            HR_TRY(fill(r, most, err));
-        HR_TRY(cut_block(r, &rows, &used, err));
-        if (used == 0 && !r->in.ended) {
-            HR_TRY(fill(r, HR_MAX(most, r->n), err));
-            continue;
+        HR_TRY(next_rows(r, most, err));
+        if (r->finished)
+            break;
+        n = HR_MIN(HR_MAX(r->row_begin - r->row, 0), r->rows.n_rows - r->next);
+        r->next += n;
+        r->row += n;
+        if (r->next < r->rows.n_rows) {
+            n = HR_MIN(rows_of_table(r, most), r->rows_end - r->row);
+            HR_TRY(make_table(r, r->next, n, out, err));
+            r->next += n;
+            r->row += n;
         }
-        first = HR_MIN(HR_MAX(r->row_begin - r->row, 0), rows.n_rows);
-        n = HR_MIN(rows.n_rows, r->rows_end - r->row) - first;
-        if (n > 0)
-            HR_TRY(make_table(r, &rows, first, n, out, err));
-        r->row += first + HR_MAX(n, 0) + (n > 0 ? 0 : rows.n_rows - first);
-        drop_front(r, used);
-        r->finished = r->at >= r->end || r->row >= r->rows_end || (r->in.ended && r->n == 0);
+        r->finished = r->row >= r->rows_end;
     }
     return HR_OK;
 }
@@ -466,17 +612,28 @@ done:
     return st;
 }
 
+/* Not where a few bytes may become rows of any number of fields: those are taken block by block. */
+static bool may_be_whole(const csv_shared *s)
+{
+    const csv_options *o = s->values.options;
+
+    return s->n_fragments > 1 && s->values.dialect.quote && o->fragment_bytes <= WHOLE_BYTES &&
+           o->ragged != CSV_RAGGED_PAD && o->ragged != CSV_RAGGED_FIT && o->ignore_empty_lines;
+}
+
 static hr_status start_reader(csv_reader *r, hr_error *err)
 {
     csv_shared *s = r->s;
     int64_t begin = s->n_fragments == 1 ? s->begin : fragment_begin(s, r->fragment);
 
     r->end = s->n_fragments == 1 ? INT64_MAX / 2 : fragment_end(s, r->fragment);
+    r->whole = may_be_whole(s);
     r->finished = r->rows_end == r->row_begin || begin >= r->end;
     if (r->finished)
         return HR_OK;
     if (begin > s->begin) {
-        HR_TRY(begin_state(s, r->fragment, &r->state, err));
+        if (!r->whole)
+            HR_TRY(begin_state_alone(s, r->fragment, &r->state, err));
         r->skipping = true;
         begin--;
     }
@@ -506,6 +663,8 @@ static hr_status csv_read(hr_scan_file *base, int fragment, int64_t row_begin, i
     r->rows_end = n_rows < 0 || n_rows > INT64_MAX - r->row_begin ? INT64_MAX : r->row_begin + n_rows;
     r->cutter =
         (csv_cutter){ .options = r->s->values.options, .dialect = r->s->values.dialect, .n_columns = r->s->n_columns };
+    for (int i = 0; i < base->schema->n; i++)
+        r->texts |= hr__type_is_bytes(base->schema->fields[i].type);
     HR_GO(start_reader(r, err));
     *out = &r->base;
     r = NULL; /* moved to the caller */
@@ -855,7 +1014,7 @@ static hr_status infer_types(csv_head *h, const hr_open *how)
         HR_GO(head_grow(h));
         HR_GO(head_index(h));
     }
-    st = hr__csv_cut(&cutter, h->bytes->data + h->at, HR_MAX(s->values.options->infer_bytes - h->at, 1), &h->index,
+    st = hr__csv_cut(&cutter, h->bytes->data + h->at, 0, HR_MAX(s->values.options->infer_bytes - h->at, 1), &h->index,
                      &rows, &used, &ragged, h->err);
     if (st == HR_BAD_DATA && ragged.at >= 0)
         st = hr_error_set(h->err, HR_BAD_DATA, "%s: line %lld: %d fields expected, found %lld", s->source->name,

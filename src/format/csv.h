@@ -55,6 +55,7 @@ typedef enum csv_state {
 typedef struct csv_ends {
     uint32_t *items; /* room for the bytes' number + 8 */
     int64_t n, n_newlines;
+    uint32_t base; /* added to each position */
 } csv_ends;
 
 /* Ends of fields in data[0, n): positions of delimiters and of newlines outside of quotes. HR_SLACK bytes behind can be read;
@@ -111,10 +112,11 @@ typedef struct csv_cutter {
     int64_t starts_cap, ends_cap;
 } csv_cutter;
 void hr__csv_cutter_clear(csv_cutter *c);
-/* data[0, n), which begins with a row, as rows that begin before `limit`. *used: bytes of them, and of lines that count for none.
+/* data[begin, ...), which begins with a row, as rows that begin before `limit`; `index` has the ends behind `begin`. *used: up to
+ * where there are rows, or lines that count for none.
  * HR_BAD_DATA without a text (where `ragged` says) for a row of a wrong number of fields. May write to `index`. */
-hr_status hr__csv_cut(csv_cutter *c, const uint8_t *data, int64_t limit, csv_ends *index, csv_rows *out, int64_t *used,
-                      csv_ragged *ragged, hr_error *err) HR_MUST_USE;
+hr_status hr__csv_cut(csv_cutter *c, const uint8_t *data, int64_t begin, int64_t limit, csv_ends *index, csv_rows *out,
+                      int64_t *used, csv_ragged *ragged, hr_error *err) HR_MUST_USE;
 
 /* --- values: csv_column.c */
 

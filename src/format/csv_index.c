@@ -251,7 +251,7 @@ static void index_walking(const csv_dialect *d, const uint8_t *data, int64_t n, 
     for (int64_t at = 0; at < n; at += 64) {
         ends = hr__csv_walk(d, data + at, HR_MIN(n - at, 64), state, &newlines);
         if (out)
-            take_ends(out, (uint32_t)at, ends, newlines);
+            take_ends(out, out->base + (uint32_t)at, ends, newlines);
     }
 }
 

@@ -34,14 +34,14 @@ TARGET static void KERNEL(index)(const csv_dialect *d, const uint8_t *data, int6
                 opens = s != CSV_QUOTED && s != CSV_UNQUOTED;
                 closed = s == CSV_CLOSED;
                 if (out)
-                    take_ends(out, (uint32_t)at, ends, m.newlines);
+                    take_ends(out, out->base + (uint32_t)at, ends, m.newlines);
                 continue;
             }
         } else {
             ends &= ~inside;
         }
         if (out)
-            take_ends(out, (uint32_t)at, ends, m.newlines & ends);
+            take_ends(out, out->base + (uint32_t)at, ends, m.newlines & ends);
         if (n - at < 64) { /* the bits behind the last byte are those of none */
             int last = (int)(n - at) - 1;
 

@@ -24,12 +24,12 @@ static hr_status grow(uint32_t **items, int64_t *cap, int64_t n, hr_error *err)
 static bool is_newline(uint8_t c) { return c == '\n' || c == '\r'; }
 
 /* If the index is a rectangle as it is: notes where rows begin, takes "\r" before "\n" off. */
-static bool cut_rectangle(csv_cutter *c, const uint8_t *data, int64_t limit, csv_ends *index, csv_rows *out,
-                          int64_t *used)
+static bool cut_rectangle(csv_cutter *c, const uint8_t *data, int64_t begin, int64_t limit, csv_ends *index,
+                          csv_rows *out, int64_t *used)
 {
     int n = c->n_columns;
     int64_t n_rows = index->n_newlines;
-    uint32_t at = 0;
+    uint32_t at = (uint32_t)begin;
 
     if (c->dialect.comment || index->n < n_rows * n)
         return false;
@@ -84,11 +84,11 @@ static void copy_row(csv_cutter *c, csv_rows *out, uint32_t begin, const uint32_
     }
 }
 
-static hr_status cut_by_row(csv_cutter *c, const uint8_t *data, int64_t limit, const csv_ends *index, csv_rows *out,
-                            int64_t *used, csv_ragged *ragged, hr_error *err)
+static hr_status cut_by_row(csv_cutter *c, const uint8_t *data, int64_t begin, int64_t limit, const csv_ends *index,
+                            csv_rows *out, int64_t *used, csv_ragged *ragged, hr_error *err)
 {
     int64_t max_rows = HR_MAX(MAX_CELLS / c->n_columns, 1), row_begin = 0;
-    uint32_t at = 0;
+    uint32_t at = (uint32_t)begin;
 
     for (int64_t i = 0; i < index->n && at < limit && out->n_rows < max_rows; i++) {
         uint32_t end = index->items[i], last = end;
@@ -128,14 +128,14 @@ static hr_status cut_by_row(csv_cutter *c, const uint8_t *data, int64_t limit, c
     return HR_OK;
 }
 
-hr_status hr__csv_cut(csv_cutter *c, const uint8_t *data, int64_t limit, csv_ends *index, csv_rows *out, int64_t *used,
-                      csv_ragged *ragged, hr_error *err)
+hr_status hr__csv_cut(csv_cutter *c, const uint8_t *data, int64_t begin, int64_t limit, csv_ends *index, csv_rows *out,
+                      int64_t *used, csv_ragged *ragged, hr_error *err)
 {
     *out = (csv_rows){ .data = data, .n_columns = c->n_columns };
-    *used = 0;
+    *used = begin;
     ragged->at = -1;
     HR_TRY(grow(&c->starts, &c->starts_cap, index->n_newlines + 1, err));
-    if (cut_rectangle(c, data, limit, index, out, used))
+    if (cut_rectangle(c, data, begin, limit, index, out, used))
         return HR_OK;
-    return cut_by_row(c, data, limit, index, out, used, ragged, err);
+    return cut_by_row(c, data, begin, limit, index, out, used, ragged, err);
 }

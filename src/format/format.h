@@ -10,7 +10,8 @@
  * 1. What fragments a file has depends on the file alone (never on threads, memory or morsel size).
  * 2. A fragment whose n_rows is known and `splittable` can be read from any row at a cost that does not grow much with it.
  * 3. A reader's tables may break anywhere; their rows are in order and none is missing. Each has an origin (instance 0).
- * 4. A reader's memory beside its output is bounded by what it holds of one page per column, or 1 MiB; all from `mem`. */
+ * 4. A reader's memory beside its output is bounded by what it holds of one page per column, or 1 MiB; of CSV, by one fragment of
+ *    at most 8 MiB and its index. All from `mem`. */
 #ifndef HR_FORMAT_H
 #define HR_FORMAT_H
 
