@@ -93,6 +93,8 @@ static hr_status read_header(hr_view in, bmp_header *h, hr_error *err)
         h->n_colours = (int)HR_MIN(HR_MIN(n_colours ? (int64_t)n_colours : 256, 1 << h->bits), room / h->colour_bytes);
         if (n_colours > 256)
             return bad(err, "colours:", n_colours);
+        if (h->pixels == at) /* its writer forgot the palette, which lies before the pixels nevertheless */
+            h->pixels += (int64_t)h->n_colours * h->colour_bytes;
     }
     if (h->pixels < at || h->pixels > in.n)
         return bad(err, "pixels begin at byte", h->pixels);

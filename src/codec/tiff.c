@@ -123,9 +123,10 @@ static hr_pixel_mode mode_of(const page *p, bool *plain)
     bool alpha = p->samples > colours && p->n_extra > 0 && p->extra != EXTRASAMPLE_UNSPECIFIED;
     bool grey = p->photometric == PHOTOMETRIC_MINISBLACK || p->photometric == PHOTOMETRIC_MINISWHITE;
 
-    *plain = (p->planar == PLANARCONFIG_CONTIG || p->samples == 1) && p->samples >= colours;
+    *plain =
+        p->samples >= colours && (p->planar == PLANARCONFIG_CONTIG || p->samples == 1 || p->bits == 8 || p->bits == 16);
     if (p->photometric == PHOTOMETRIC_YCBCR)
-        *plain = *plain && p->compression == COMPRESSION_JPEG && p->bits == 8;
+        *plain = *plain && p->compression == COMPRESSION_JPEG && p->bits == 8 && p->planar == PLANARCONFIG_CONTIG;
     else if (!grey && p->photometric != PHOTOMETRIC_RGB && p->photometric != PHOTOMETRIC_SEPARATED &&
              p->photometric != PHOTOMETRIC_PALETTE)
         *plain = false;
@@ -257,60 +258,106 @@ static void unpack(TIFF *t, const page *p, const uint8_t *from, uint8_t *to, int
     }
 }
 
+/* How a strip or tile is stored: samples of a pixel side by side, or each in a plane of its own. */
+typedef struct layout {
+    bool tiled;
+    int n_planes;            /* 1: side by side */
+    int64_t n_bytes;         /* of one as stored: of one plane */
+    int64_t row_bytes;       /* once samples are side by side */
+    hr_buffer *part, *plane; /* the samples side by side; a plane, if they are not stored so */
+} layout;
+
+static hr_status layout_init(TIFF *t, const page *p, const hr_mem *mem, layout *l, hr_error *err)
+{
+    l->tiled = TIFFIsTiled(t);
+    l->n_planes = p->planar == PLANARCONFIG_CONTIG ? 1 : p->samples;
+    l->n_bytes = l->tiled ? TIFFTileSize(t) : TIFFStripSize(t);
+    l->row_bytes = (l->tiled ? TIFFTileRowSize(t) : TIFFScanlineSize(t)) * l->n_planes;
+    if (l->n_bytes <= 0 || l->row_bytes <= 0 || l->n_bytes > MAX_ALLOC_BYTES / l->n_planes)
+        return hr_error_set(err, HR_BAD_DATA, "tiff: a part of %lld bytes", (long long)l->n_bytes);
+    HR_TRY(hr__buffer_new(mem, l->n_bytes * l->n_planes, &l->part, err));
+    return l->n_planes > 1 ? hr__buffer_new(mem, l->n_bytes, &l->plane, err) : HR_OK;
+}
+
+static void layout_clear(layout *l)
+{
+    hr__buffer_unref(l->part);
+    hr__buffer_unref(l->plane);
+}
+
+static int64_t read_stored(TIFF *t, const layout *l, uint32_t x, uint32_t y, int sample, uint8_t *to)
+{
+    uint16_t s = (uint16_t)sample;
+
+    memset(to, 0, (size_t)l->n_bytes);
+    return l->tiled ? TIFFReadEncodedTile(t, TIFFComputeTile(t, x, y, 0, s), to, (tmsize_t)l->n_bytes)
+                    : TIFFReadEncodedStrip(t, TIFFComputeStrip(t, y, s), to, (tmsize_t)l->n_bytes);
+}
+
+/* The strip or tile at (x, y) into l->part; -> bytes that came, < 0: damaged. What did not come is zero. */
+static int64_t read_part(TIFF *t, const page *p, const layout *l, uint32_t x, uint32_t y)
+{
+    int64_t least = INT64_MAX, width = p->bits / 8;
+
+    if (l->n_planes == 1)
+        return read_stored(t, l, x, y, 0, l->part->data);
+    for (int s = 0; s < l->n_planes; s++) {
+        least = HR_MIN(least, read_stored(t, l, x, y, s, l->plane->data));
+        for (int64_t k = 0; k < l->n_bytes / width; k++)
+            memcpy(l->part->data + (k * l->n_planes + s) * width, l->plane->data + k * width, (size_t)width);
+    }
+    return least < 0 ? least : least * l->n_planes;
+}
+
 static hr_status strips(TIFF *t, input *i, const page *p, const hr_image_job *job, hr_image *out, hr_error *err)
 {
     hr_mem scratch = { job->mem->account, NULL };
-    int64_t n_bytes = TIFFStripSize(t), row_bytes = TIFFScanlineSize(t);
     uint32_t per_strip = 0;
-    hr_buffer *strip = NULL;
     hr_status st = HR_OK;
+    layout l = { 0 };
 
     TIFFGetFieldDefaulted(t, TIFFTAG_ROWSPERSTRIP, &per_strip);
     per_strip = HR_MIN(per_strip, p->height);
-    if (n_bytes <= 0 || row_bytes <= 0 || !per_strip || n_bytes > MAX_ALLOC_BYTES)
+    if (!per_strip)
         return failed(i, err);
-    HR_GO(hr__buffer_new(&scratch, n_bytes, &strip, err));
-    memset(strip->data, 0, (size_t)n_bytes);
+    HR_GO(layout_init(t, p, &scratch, &l, err));
     for (uint32_t y = 0; y < p->height; y += per_strip) {
-        tmsize_t got = TIFFReadEncodedStrip(t, TIFFComputeStrip(t, y, 0), strip->data, (tmsize_t)n_bytes);
-        int64_t n_rows = HR_MIN(per_strip, p->height - y);
+        int64_t got = read_part(t, p, &l, 0, y), n_rows = HR_MIN(per_strip, p->height - y);
 
-        if (!job->truncated_ok && (got < 0 || got < row_bytes * n_rows))
+        if (!job->truncated_ok && (got < 0 || got < l.row_bytes * n_rows))
             HR_GO(failed(i, err));
         for (int64_t r = 0; r < n_rows; r++)
-            unpack(t, p, strip->data + r * row_bytes, out->data + (y + r) * out->stride, p->width);
+            unpack(t, p, l.part->data + r * l.row_bytes, out->data + (y + r) * out->stride, p->width);
     }
 done:
-    hr__buffer_unref(strip);
+    layout_clear(&l);
     return st;
 }
 
 static hr_status tiles(TIFF *t, input *i, const page *p, const hr_image_job *job, hr_image *out, hr_error *err)
 {
     hr_mem scratch = { job->mem->account, NULL };
-    int64_t n_bytes = TIFFTileSize(t), row_bytes = TIFFTileRowSize(t), c = hr__pixel_channels(p->mode);
+    int64_t c = hr__pixel_channels(p->mode);
     uint32_t w = 0, h = 0;
-    hr_buffer *tile = NULL;
     hr_status st = HR_OK;
+    layout l = { 0 };
 
     TIFFGetField(t, TIFFTAG_TILEWIDTH, &w);
     TIFFGetField(t, TIFFTAG_TILELENGTH, &h);
-    if (n_bytes <= 0 || row_bytes <= 0 || !w || !h || n_bytes > (64 << 20) + 8 * (int64_t)p->width * p->height)
+    if (!w || !h || TIFFTileSize(t) > (64 << 20) + 8 * (int64_t)p->width * p->height)
         return failed(i, err);
-    HR_GO(hr__buffer_new(&scratch, n_bytes, &tile, err));
+    HR_GO(layout_init(t, p, &scratch, &l, err));
     for (uint32_t y = 0; y < p->height; y += HR_MIN(h, p->height - y)) {
         for (uint32_t x = 0; x < p->width; x += HR_MIN(w, p->width - x)) {
-            memset(tile->data, 0, (size_t)n_bytes);
-            if (TIFFReadEncodedTile(t, TIFFComputeTile(t, x, y, 0, 0), tile->data, (tmsize_t)n_bytes) < 0 &&
-                !job->truncated_ok)
+            if (read_part(t, p, &l, x, y) < 0 && !job->truncated_ok)
                 HR_GO(failed(i, err));
             for (int64_t r = 0; r < HR_MIN(h, p->height - y); r++)
-                unpack(t, p, tile->data + r * row_bytes, out->data + (y + r) * out->stride + x * c,
+                unpack(t, p, l.part->data + r * l.row_bytes, out->data + (y + r) * out->stride + x * c,
                        HR_MIN(w, p->width - x));
         }
     }
 done:
-    hr__buffer_unref(tile);
+    layout_clear(&l);
     return st;
 }
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import struct
 
 import numpy as np
 import pytest
@@ -210,3 +211,57 @@ def test_written_and_read(tmp_path, kind):
     if kind in ("png", "bmp"):
         for row, f in zip(ds.take_all(), files, strict=True):
             assert (np.array(Image.open(f)) == row["image"]).all()
+
+
+def planar_tiff(path, planes, extra):
+    """An uncompressed TIFF with each sample in a plane of its own, which Pillow does not write."""
+    n, (h, w), bits = len(planes), planes[0].shape, planes[0].itemsize * 8
+    at = 8 + sum(p.nbytes for p in planes)  # the directory lies behind the planes, its lists behind it
+    lists = at + 2 + 12 * 11 + 4
+    fields = [
+        (256, 4, 1, w),
+        (257, 4, 1, h),
+        (258, 3, n, lists),
+        (259, 3, 1, 1),
+        (262, 3, 1, 2),
+        (273, 4, n, lists + 2 * n),
+        (277, 3, 1, n),
+        (278, 4, 1, h),
+        (279, 4, n, lists + 6 * n),
+        (284, 3, 1, 2),
+        (338, 3, 1, extra),
+    ]
+    starts = [8 + i * planes[0].nbytes for i in range(n)]
+    path.write_bytes(
+        struct.pack("<2sHI", b"II", 42, at)
+        + b"".join(p.tobytes() for p in planes)
+        + struct.pack("<H", len(fields))
+        + b"".join(struct.pack("<HHII", *f) for f in fields)
+        + struct.pack(f"<I{n}H{n}I{n}I", 0, *[bits] * n, *starts, *[planes[0].nbytes] * n)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+@pytest.mark.parametrize("extra", [1, 2], ids=["associated", "unassociated"])
+def test_planes_of_a_tiff(tmp_path, dtype, extra):
+    """libtiff's own conversion multiplies colours by alpha, which nobody asked for."""
+    planes = [RNG.integers(0, np.iinfo(dtype).max, (6, 5), dtype) for _ in range(4)]
+    planes[3] |= np.array(np.iinfo(dtype).max // 2 + 1, dtype)
+    planar_tiff(tmp_path / "a.tif", planes, extra)
+    got = read(tmp_path / "a.tif")
+    assert got.shape == (6, 5, 4)
+    values = (np.stack(planes, -1) >> (np.iinfo(dtype).bits - 8)).astype(int)
+    if extra == 1:
+        values[..., :3] = np.minimum(255 * values[..., :3] // values[..., 3:], 255)
+    assert np.array_equal(got, values)
+
+
+def test_a_bmp_that_forgets_its_palette(tmp_path):
+    """Its header says that pixels begin where the palette does; Pillow steps over it, and so do we."""
+    file = io.BytesIO()
+    Image.fromarray(picture(9, 13)).quantize(40).save(file, "BMP")
+    data = bytearray(file.getvalue())
+    (tmp_path / "good.bmp").write_bytes(data)
+    data[10:14] = struct.pack("<I", 14 + 40)
+    (tmp_path / "bad.bmp").write_bytes(data)
+    assert np.array_equal(read(tmp_path / "bad.bmp", mode="RGB"), read(tmp_path / "good.bmp", mode="RGB"))
