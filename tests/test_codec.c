@@ -253,7 +253,7 @@ static void test_guess(void **state)
 
 /* ------------------------------------------------------------------------------------------------------------ packing */
 
-static const char *const packers[] = { "snappy", "zstd", "gzip", "lz4", "lz4_hadoop", "lz4_frame" };
+static const char *const packers[] = { "snappy", "zstd", "gzip", "lz4", "lz4_hadoop", "lz4_frame", "brotli" };
 
 /* Bytes of many kinds: by chance, runs, text that repeats near and far, few different ones. */
 static void fill_by_kind(uint64_t *random, int kind, uint8_t *p, int64_t n)

@@ -1,9 +1,10 @@
-/* brotli.c - Brotli by libbrotlidec: blocks, as Parquet has them, and streams (.br). A file is one stream; it has no magic
- * bytes, so that only its suffix tells. Nothing is written in it. */
+/* brotli.c - Brotli by libbrotlidec and libbrotlienc: blocks, as Parquet has them, and streams (.br), which are only read. A
+ * file is one stream; it has no magic bytes, so that only its suffix tells. */
 #include "codec/codec.h"
 
 #ifdef HR_HAVE_BROTLI
 #include <brotli/decode.h>
+#include <brotli/encode.h>
 
 /* A decoder has no reset and its tables are allocated anew for each block; that is small beside the decoding. */
 static BrotliDecoderState *decoder_new(void)
@@ -150,7 +151,27 @@ static hr_status brotli_open(hr_stream *below, const char *name, hr_account *acc
     *out = &s->base;
     return HR_OK;
 }
+
+#define USUAL_QUALITY 5 /* the library's own is 11, which is a hundred times as slow */
+
+static int64_t brotli_max_packed(int64_t n) { return (int64_t)BrotliEncoderMaxCompressedSize((size_t)n) + 16; }
+
+static hr_status brotli_pack(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
+{
+    size_t n = (size_t)cap;
+
+    if (level < BROTLI_MIN_QUALITY || level > BROTLI_MAX_QUALITY)
+        return hr_error_set(err, HR_INVALID, "brotli: level is %d, %d to %d exist", level, BROTLI_MIN_QUALITY,
+                            BROTLI_MAX_QUALITY);
+    if (hr__fault(HR_FAULT_MEMORY) || !BrotliEncoderCompress(level ? level : USUAL_QUALITY, BROTLI_DEFAULT_WINDOW,
+                                                             BROTLI_MODE_GENERIC, (size_t)in.n, in.data, &n, out))
+        return hr__error_memory(err, "brotli", in.n);
+    *n_out = (int64_t)n;
+    return HR_OK;
+}
 #else
+#define brotli_pack NULL
+#define brotli_max_packed NULL
 #define brotli_block NULL
 #define brotli_prefix NULL
 #define brotli_open NULL
@@ -160,9 +181,11 @@ static hr_status brotli_open(hr_stream *below, const char *name, hr_account *acc
 const hr_codec hr__codec_brotli = {
     .name = "brotli",
     .suffixes = "br",
-    .library = "libbrotlidec",
+    .library = "libbrotlidec and libbrotlienc",
     .max_ratio = 1 << 24,
     .block = brotli_block,
     .prefix = brotli_prefix,
     .stream = brotli_open,
+    .pack = brotli_pack,
+    .max_packed_bytes = brotli_max_packed,
 };
