@@ -3,11 +3,11 @@
     python examples/convert_hdf5.py               makes a small file of weather maps first
     python examples/convert_hdf5.py FILE FOLDER   into FOLDER/parquet and FOLDER/zarr
 
-A row is a slice of the first axis. Training reads whole rows, in shuffled order. What a read costs is decided
-by the chunks that a row lies in: a chunk is read and decompressed as a whole, whatever is wanted of it. So for
-each array this says how much is read for one row now, and writes chunks of whole rows, of about CHUNK_BYTES:
-smaller ones cost a call (a request, in an object store) each, larger ones are decompressed for rows that nobody
-wants yet.
+A row is a slice of the first axis. Training reads whole rows, in shuffled order. What a read costs is
+decided by the chunks that a row lies in: a chunk is read and decompressed as a whole, whatever is wanted
+of it. So for each array this says how much is read for one row now, and writes chunks of whole rows, of
+about CHUNK_BYTES: smaller ones cost a call (a request, in an object store) each, larger ones are
+decompressed for rows that nobody wants yet.
 """
 
 import argparse
