@@ -4,6 +4,7 @@ A batch is a dict of column name -> NumPy array, 1,024 rows long but for the las
 arrays of objects.
 """
 
+import json
 import zlib
 
 import numpy as np
@@ -53,6 +54,8 @@ def sums(batch):
 
 
 def column_sum(column):
+    if column.dtype.kind == "O" and len(column) and isinstance(column[0], dict):
+        column = np.array([json.dumps(row, sort_keys=True) for row in column])
     if column.dtype.kind == "O" and len(column) and not isinstance(column[0], (str, bytes)):
         return sum(column_sum(np.asarray(row)) + 31 * len(row) for row in column) & MASK
     if column.dtype.kind in "OUT":

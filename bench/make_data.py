@@ -7,9 +7,12 @@ jsonl    rows of the same trips as JSON, an object a line
 csv      rows of the same trips as text between commas; a third of the cities need quotes
 photos   JPEG files of 52 kB on average, 400 to 640 pixels wide, quality 85 to 95, colour at half the
          resolution; what they show has the spectrum of photographs, from calm to busy
+webdataset   the same photos in 4 shards: samples of jpg, cls (a number), json (4 keys)
+tfrecord     documents in 4 files: tokens (int64, log-normal lengths), an embedding of 64 floats, two numbers,
+             an address as bytes
 
     python bench/make_data.py FOLDER [--rows N] [--documents N] [--images N] [--lines N] [--records N]
-                              [--photos N] [KIND...]
+                              [--photos N] [--samples N] [--examples N] [KIND...]
 
 A kind that lies there already, with the same number, is left alone.
 """
@@ -24,6 +27,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from make_records import make_tfrecord, make_webdataset
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +39,8 @@ SIZES = {
     "jsonl": 1_000_000,
     "csv": 1_000_000,
     "photos": 4_000,
+    "webdataset": 4_000,
+    "tfrecord": 400_000,
 }
 TABLE_FILES, TOKEN_FILES = 8, 4
 ROW_GROUP_ROWS = 128 * 1024
@@ -192,6 +198,10 @@ MAKERS = {
     "jsonl": make_jsonl,
     "csv": make_csv,
     "photos": make_photos,
+    "webdataset": lambda folder, n: make_webdataset(
+        folder, sorted(ensure(folder.parent, "photos", n).iterdir())
+    ),
+    "tfrecord": make_tfrecord,
 }
 
 
@@ -218,9 +228,12 @@ def main():
     parser.add_argument("--lines", type=int, default=SIZES["jsonl"], help="of JSON (%(default)s)")
     parser.add_argument("--records", type=int, default=SIZES["csv"], help="of CSV (%(default)s)")
     parser.add_argument("--photos", type=int, default=SIZES["photos"], help="(%(default)s)")
+    parser.add_argument("--samples", type=int, default=SIZES["webdataset"], help="(%(default)s)")
+    parser.add_argument("--examples", type=int, default=SIZES["tfrecord"], help="(%(default)s)")
     parser.add_argument("kinds", nargs="*", choices=[[], *SIZES], help="which; all if none is named")
     args = parser.parse_args()
     numbers = [args.rows, args.documents, args.images, args.lines, args.records, args.photos]
+    numbers += [args.samples, args.examples]
     sizes = dict(zip(SIZES, numbers, strict=True))
     for kind in args.kinds or SIZES:
         made = ensure(args.folder, kind, sizes[kind])

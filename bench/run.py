@@ -33,6 +33,9 @@ WORKLOADS = [
     "write",
     "images",
     "images_crop",
+    "webdataset",
+    "webdataset_bytes",
+    "tfrecord",
     "notebook",
 ]
 OURS = "headrace"
@@ -42,6 +45,9 @@ WHO = {
     "polars": "Polars",
     "pyarrow": "pyarrow.dataset",
     "torch": "torch DataLoader",
+    "webdataset": "webdataset",
+    "tensorflow": "tf.data",
+    "tfrecord": "tfrecord",
     "torch_1": "torch DataLoader, 1 worker",
     "torch_2": "torch DataLoader, 2 workers",
     "torch_3": "torch DataLoader, 3 workers",

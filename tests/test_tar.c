@@ -136,6 +136,50 @@ static void test_decode(void **state)
     hr_error_clear(&err);
 }
 
+/* A picture of 2 x 1 pixels: red, blue. BMP needs no library. */
+static const uint8_t bmp[62] = { 'B',      'M',       62,       [10] = 54, [14] = 40, [18] = 2, [22] = 1,
+                                 [26] = 1, [28] = 24, [54] = 0, 0,         255,       255 };
+
+static void make_images(archive *a)
+{
+    a->n = 0;
+    add(a, "a.png", '0', bmp, sizeof bmp);
+    add(a, "b.cls", '0', "1", 1);
+    add(a, "c.png", '0', bmp, sizeof bmp);
+    end(a);
+}
+
+static void test_images(void **state)
+{
+    static const struct {
+        const char *setting, *want;
+    } cases[] = { { "images=stored", "{data: [255, 0, 0, 0, 0, 255], shape: [1, 2, 3]}" },
+                  { "images=L", "{data: [76, 29], shape: [1, 2, 1]}" },
+                  { "images=RGBA", "{data: [255, 0, 0, 255, 0, 0, 255, 255], shape: [1, 2, 4]}" } };
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    archive a;
+
+    (void)state;
+    make_images(&a);
+    for (int i = 0; i < HR_LEN(cases); i++) {
+        for (int64_t max_bytes = 1; max_bytes < 1000000; max_bytes *= 100) {
+            hr_text text = { 0 };
+            char want[200];
+
+            snprintf(want, sizeof want, "a,null,%s|b,1,null|c,null,%s|", cases[i].want, cases[i].want);
+            assert_ok(read_tar(&a, cases[i].setting, 0, max_bytes, &text, &err), &err);
+            assert_string_equal(text.data, want);
+            hr__text_clear(&text);
+        }
+    }
+    memset(a.data + 512, 'x', 20);
+    assert_status(read_tar(&a, "images=RGB", 0, 100, NULL, &err), HR_BAD_DATA, &err);
+    assert_contains(err.text, "a.tar: tar: byte 0: 'a.png': ");
+    hr_error_clear(&err);
+    assert_no_leak(before);
+}
+
 /* Any byte of any header changed: refused, or (in what does not count) read; never as more samples. */
 static void test_damage(void **state)
 {
@@ -167,14 +211,23 @@ static void test_damage(void **state)
     }
 }
 
+static const struct {
+    const char *setting;
+    int64_t row;
+} faulty[] = { { NULL, 0 }, { NULL, 1 }, { "images=stored", 0 } };
+
 static hr_status read_with_faults(void *context, hr_error *err)
 {
+    int i = *(int *)context;
     hr_text text = { 0 };
     hr_status st;
     archive a;
 
-    make(&a);
-    st = read_tar(&a, NULL, *(int64_t *)context, 1, &text, err);
+    if (faulty[i].setting)
+        make_images(&a);
+    else
+        make(&a);
+    st = read_tar(&a, faulty[i].setting, faulty[i].row, 1, &text, err);
     if (!st && text.failed)
         st = hr__error_memory(err, "text", text.n);
     hr__text_clear(&text);
@@ -183,20 +236,16 @@ static hr_status read_with_faults(void *context, hr_error *err)
 
 static void test_faults(void **state)
 {
-    int64_t rows[] = { 0, 1 };
-
     (void)state;
-    for (int i = 0; i < HR_LEN(rows); i++)
-        run_with_faults_on(read_with_faults, &rows[i], HR_FAULT_MEMORY | HR_FAULT_IO);
+    for (int i = 0; i < HR_LEN(faulty); i++)
+        run_with_faults_on(read_with_faults, &i, HR_FAULT_MEMORY | HR_FAULT_IO);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_decode),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_samples), cmocka_unit_test(test_decode), cmocka_unit_test(test_images),
+        cmocka_unit_test(test_damage),  cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -224,13 +224,13 @@ static hr_status bmp_decode(hr_view in, const hr_image_info *info, hr_image_job 
 
     HR_TRY(read_header(in, &h, err));
     row_bytes = (h.width * h.bits + 31) / 32 * 4;
-    HR_TRY(hr__image_new(job->mem, info->stored, h.width, h.height, out, err));
+    HR_TRY(hr__image_room(job, info->stored, h.width, h.height, out, err));
     if (h.packing == BMP_RLE8 || h.packing == BMP_RLE4)
         return runs(&h, in, job, out, err);
     if (in.n - h.pixels < row_bytes * (h.height - 1) + (h.width * h.bits + 7) / 8 && !job->truncated_ok)
         return hr_error_set(err, HR_BAD_DATA, "bmp: %lld bytes of pixels, the header says %lld",
                             (long long)(in.n - h.pixels), (long long)(row_bytes * h.height));
-    memset(out->data, 0, job->truncated_ok ? (size_t)out->buffer->n_bytes : 0);
+    memset(out->data, 0, job->truncated_ok ? (size_t)(out->stride * out->height) : 0);
     for (int64_t y = 0; y < h.height; y++) {
         int64_t at = h.pixels + y * row_bytes;
 

@@ -131,7 +131,7 @@ static hr_status gif_decode(hr_view in, const hr_image_info *info, hr_image_job 
     if (!gif)
         return failed(code, err);
     HR_GO(to_frame(gif, &clear, err));
-    HR_GO(hr__image_new(job->mem, HR_PIXELS_RGBA, info->width, info->height, out, err));
+    HR_GO(hr__image_room(job, HR_PIXELS_RGBA, info->width, info->height, out, err));
     for (int64_t i = 0; i < info->width * info->height; i++)
         paint(out->data + i * 4, gif->Image.ColorMap ? gif->Image.ColorMap : gif->SColorMap, HR_MAX(clear, 0), clear);
     HR_GO(frame(gif, clear, job->truncated_ok, &scratch, out, err));

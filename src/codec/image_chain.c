@@ -359,12 +359,15 @@ static int shrink_of(const hr_image_plan *p)
     return shrink;
 }
 
-/* The pixels that the first stage takes, or all. */
-static hr_status get_pixels(const hr_image_plan *p, const hr_mem *mem, hr_image *out, int *shrink, hr_error *err)
+/* The pixels that the first stage takes, or all. `into`: where they are to lie, if nothing has to be done to them; or NULL. */
+static hr_status get_pixels(const hr_image_plan *p, const hr_mem *mem, uint8_t *into, hr_image *out, int *shrink,
+                            hr_error *err)
 {
     const hr_image_step *s = &p->chain->steps[0];
     const hr_image_stage *first = &p->stages[0];
-    hr_image_job job = { .mem = mem, .mode = p->mode, .truncated_ok = s->truncated_ok };
+    hr_image_job job = {
+        .mem = mem, .mode = p->mode, .truncated_ok = s->truncated_ok, .into = into, .into_bytes = p->n_bytes
+    };
 
     *shrink = 1;
     if (p->pixels) {
@@ -458,9 +461,10 @@ hr_status hr__image_plan_run(const hr_image_plan *p, hr_account *scratch, uint8_
     hr_status st = HR_OK;
     int shrink = 1;
 
-    HR_GO(get_pixels(p, &mem, &at, &shrink, err));
+    HR_GO(get_pixels(p, &mem, is_plain(p) ? out : NULL, &at, &shrink, err));
     if (is_plain(p)) {
-        memcpy(out, at.data, (size_t)p->n_bytes);
+        if (at.data != out)
+            memcpy(out, at.data, (size_t)p->n_bytes);
         goto done;
     }
     for (int i = 0; i < p->n_stages; i++) {
@@ -492,7 +496,7 @@ hr_status hr__image_plan_make(const hr_image_plan *p, const hr_mem *mem, hr_buff
 
     *out = NULL;
     if (is_plain(p) && !p->pixels) {
-        HR_TRY(get_pixels(p, mem, &at, &shrink, err));
+        HR_TRY(get_pixels(p, mem, NULL, &at, &shrink, err));
         *out = at.buffer;
         return HR_OK;
     }

@@ -94,4 +94,18 @@ hr_status hr__image_plan_run(const hr_image_plan *p, hr_account *scratch, uint8_
 /* The same into a buffer of its own; what needs nothing but decoding is decoded there. */
 hr_status hr__image_plan_make(const hr_image_plan *p, const hr_mem *mem, hr_buffer **out, hr_error *err) HR_MUST_USE;
 
+/* A column of images of different sizes being made: image_rows.c. `mem` and `type` (ragged, of 3 dimensions) are borrowed. */
+typedef struct hr_image_rows {
+    hr_growbuf values, ends, shapes;
+    const hr_type *type;
+} hr_image_rows;
+void hr__image_rows_begin(hr_image_rows *r, const hr_mem *mem, const hr_type *type);
+void hr__image_rows_clear(hr_image_rows *r);
+int64_t hr__image_rows_bytes(const hr_image_rows *r); /* of values so far */
+hr_status hr__image_rows_add(hr_image_rows *r, const hr_image_plan *p, hr_account *scratch, hr_error *err) HR_MUST_USE;
+hr_status hr__image_rows_add_null(hr_image_rows *r, hr_error *err) HR_MUST_USE;
+/* The n rows as an array, new; r is empty. */
+hr_status hr__image_rows_finish(hr_image_rows *r, int64_t n, hr_buffer *takes_validity, hr_array **out,
+                                hr_error *err) HR_MUST_USE;
+
 #endif

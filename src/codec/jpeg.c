@@ -298,7 +298,7 @@ static hr_status jpeg_decode(hr_view in, const hr_image_info *info, hr_image_job
     begin(c, in, job->truncated_ok);
     HR_GO(start(c, info, job, &mode, err));
     HR_GO(crop(c, job, &at, err));
-    HR_GO(hr__image_new(job->mem, mode, at.width, at.height, out, err));
+    HR_GO(hr__image_room(job, mode, at.width, at.height, out, err));
     out->x = at.x;
     out->y = at.y;
     HR_GO(rows(c, out, err));

@@ -39,6 +39,17 @@ static hr_status unknown(hr_view in, hr_error *err)
     return hr_error_set(err, HR_BAD_DATA, "no JPEG, PNG, WebP, GIF, BMP or TIFF: it begins with%s", head);
 }
 
+hr_status hr__image_room(const hr_image_job *job, hr_pixel_mode mode, int64_t width, int64_t height, hr_image *out,
+                         hr_error *err)
+{
+    int64_t stride = width * hr__pixel_channels(mode);
+
+    if (!job->into || mode != job->mode || height * stride != job->into_bytes)
+        return hr__image_new(job->mem, mode, width, height, out, err);
+    *out = (hr_image){ .data = job->into, .width = width, .height = height, .stride = stride, .mode = mode };
+    return HR_OK;
+}
+
 static const hr_image_codec *codec_of(hr_view in)
 {
     for (int i = 0; i < HR_LEN(codecs); i++) {

@@ -45,6 +45,10 @@ void hr__image_clear(hr_image *i);
 /* Room for width x height pixels, without gaps between rows. */
 hr_status hr__image_new(const hr_mem *mem, hr_pixel_mode mode, int64_t width, int64_t height, hr_image *out,
                         hr_error *err) HR_MUST_USE;
+typedef struct hr_image_job hr_image_job;
+/* The same for a decoder, at job->into if that fits. */
+hr_status hr__image_room(const hr_image_job *job, hr_pixel_mode mode, int64_t width, int64_t height, hr_image *out,
+                         hr_error *err) HR_MUST_USE;
 static inline int hr__pixel_channels(hr_pixel_mode m)
 {
     static const int channels[] = { 0, 1, 2, 3, 4, 4 };
@@ -53,15 +57,19 @@ static inline int hr__pixel_channels(hr_pixel_mode m)
 }
 
 /* What is wanted of one image. Zero but for `mem`: all of it, as stored. */
-typedef struct hr_image_job {
+struct hr_image_job {
     const hr_mem *mem;
     hr_pixel_mode mode;
     /* At least these pixels of the whole image (w = 0: all); a decoder may give more, and says where they lie. */
     int64_t x, y, w, h;
     int shrink; /* 0 or 1: none; 2, 4, 8: each side so many times smaller (rounded up). Only if the kind can_shrink */
     bool truncated_ok; /* a file that ends early gives grey or black for what is missing */
-    int n_warnings;    /* out: what the library complained about and went on */
-} hr_image_job;
+    /* Not NULL: where the pixels are to lie if they become exactly so many bytes of `mode` without a conversion. The image has
+     * no buffer then. */
+    uint8_t *into;
+    int64_t into_bytes;
+    int n_warnings; /* out: what the library complained about and went on */
+};
 
 struct hr_image_codec {
     const char *name;

@@ -184,9 +184,9 @@ static hr_status png_decode(hr_view in, const hr_image_info *info, hr_image_job 
     if (!r.info)
         HR_GO(hr__error_memory(err, "png", in.n));
     HR_GO(start(&r, info, job->mode, &mode, err));
-    HR_GO(hr__image_new(job->mem, mode, info->width, info->height, out, err));
+    HR_GO(hr__image_room(job, mode, info->width, info->height, out, err));
     if (r.truncated_ok || png_get_interlace_type(r.png, r.info) != PNG_INTERLACE_NONE)
-        memset(out->data, 0, (size_t)out->buffer->n_bytes);
+        memset(out->data, 0, (size_t)(out->stride * out->height));
     HR_GO(rows(&r, out->data, out->stride, out->height, err));
 done:
     job->n_warnings = r.n_warnings;

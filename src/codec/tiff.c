@@ -396,7 +396,7 @@ static hr_status tiff_decode(hr_view in, const hr_image_info *info, hr_image_job
     HR_GO(read_page(t, &i, &p, err));
     if (p.photometric == PHOTOMETRIC_YCBCR && p.plain)
         TIFFSetField(t, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
-    HR_GO(hr__image_new(job->mem, p.mode, p.width, p.height, out, err));
+    HR_GO(hr__image_room(job, p.mode, p.width, p.height, out, err));
     if (!p.plain)
         HR_GO(by_library(t, &i, &p, job, out, err));
     else if (TIFFIsTiled(t))

@@ -100,14 +100,14 @@ static hr_status webp_decode(hr_view in, const hr_image_info *info, hr_image_job
     if (rc != VP8_STATUS_OK)
         return failed(rc, err);
     alpha = alpha || config.input.has_animation;
-    HR_TRY(hr__image_new(job->mem, alpha ? HR_PIXELS_RGBA : HR_PIXELS_RGB, info->width, info->height, out, err));
+    HR_TRY(hr__image_room(job, alpha ? HR_PIXELS_RGBA : HR_PIXELS_RGB, info->width, info->height, out, err));
     if (config.input.has_animation)
         return first_frame(in, info, out, err);
     if (job->truncated_ok)
-        memset(out->data, 0, (size_t)out->buffer->n_bytes);
+        memset(out->data, 0, (size_t)(out->stride * out->height));
     config.output.colorspace = alpha ? MODE_RGBA : MODE_RGB;
     config.output.is_external_memory = 1;
-    config.output.u.RGBA = (WebPRGBABuffer){ out->data, (int)out->stride, (size_t)out->buffer->n_bytes };
+    config.output.u.RGBA = (WebPRGBABuffer){ out->data, (int)out->stride, (size_t)(out->stride * out->height) };
     if (hr__fault(HR_FAULT_MEMORY))
         return failed(VP8_STATUS_OUT_OF_MEMORY, err);
     rc = WebPDecode(in.data, (size_t)in.n, &config);

@@ -185,28 +185,6 @@ static hr_status plan_row(const hr_image_chain *chain, const hr_eval *how, const
     return hr__image_plan_pixels(chain, hr__array_values(data->children[0]) + begin, s[0], s[1], s[2], &dice, out, err);
 }
 
-/* The rows' values one behind the other; of ragged ones their ends and shapes as well. */
-typedef struct made {
-    hr_growbuf values, ends, shapes;
-} made;
-
-static hr_status add_row(const hr_image_plan *p, const hr_eval *how, int64_t value_bytes, made *m, hr_error *err)
-{
-    bool planar = p->normalize && p->normalize->planar;
-    int32_t hwc[3] = { (int32_t)p->h, (int32_t)p->w, p->channels },
-            chw[3] = { p->channels, (int32_t)p->h, (int32_t)p->w };
-    int64_t at = m->values.buffer ? m->values.buffer->n_bytes : 0;
-    int32_t end = (int32_t)((at + p->n_bytes) / value_bytes);
-
-    if ((at + p->n_bytes) / value_bytes > INT32_MAX)
-        return hr_error_set(err, HR_BUDGET, "images of more than 2 GiB values in one table");
-    HR_TRY(hr__growbuf_reserve(&m->values, p->n_bytes, err));
-    HR_TRY(hr__image_plan_run(p, how->mem->account, m->values.buffer->data + at, err));
-    m->values.buffer->n_bytes = at + p->n_bytes;
-    HR_TRY(hr__growbuf_add(&m->ends, &end, 4, err));
-    return hr__growbuf_add(&m->shapes, planar ? chw : hwc, sizeof hwc, err);
-}
-
 static hr_status fixed_rows(const hr_bound_call *call, const hr_eval *how, const hr_array *a, hr_buffer **out,
                             hr_error *err)
 {
@@ -234,62 +212,25 @@ static hr_status fixed_rows(const hr_bound_call *call, const hr_eval *how, const
     return st;
 }
 
-static hr_status ragged_rows(const hr_bound_call *call, const hr_eval *how, const hr_array *a, made *m, hr_error *err)
+static hr_status ragged_rows(const hr_bound_call *call, const hr_eval *how, const hr_array *a, hr_image_rows *rows,
+                             hr_error *err)
 {
-    const hr_type *value = call->type->children[0].type->children[0].type;
-    static const int32_t zeros[3];
-    hr_status st = hr__growbuf_add(&m->ends, zeros, 4, err);
+    hr_status st = HR_OK;
 
     for (int64_t i = 0; i < how->n_rows && !st; i++) {
         hr_image_plan p;
         char place[96];
 
         if (hr__array_is_null(a, i)) {
-            int32_t end;
-
-            memcpy(&end, m->ends.buffer->data + m->ends.buffer->n_bytes - 4, 4);
-            st = hr__growbuf_add(&m->ends, &end, 4, err);
-            if (!st)
-                st = hr__growbuf_add(&m->shapes, zeros, sizeof zeros, err);
+            st = hr__image_rows_add_null(rows, err);
             continue;
         }
         st = plan_row(call->state, how, a, i, &p, err);
         if (!st)
-            st = add_row(&p, how, hr__type_bytes(value), m, err);
+            st = hr__image_rows_add(rows, &p, how->mem->account, err);
         if (st)
             hr__error_at(err, st, "%s: %s", call->expr->function->name, hr__eval_place(how, i, place));
     }
-    return st;
-}
-
-/* Takes the buffers of m. */
-static hr_status ragged_array(hr_type *type, int64_t n, hr_buffer *takes_validity, made *m, hr_array **out,
-                              hr_error *err)
-{
-    const hr_type *data = type->children[0].type, *shape = type->children[1].type;
-    hr_buffer *b[3] = { NULL, NULL, NULL }, *validity = takes_validity;
-    hr_array *parts[2] = { NULL, NULL }, *inner = NULL;
-    hr_status st = HR_OK;
-
-    HR_GO(hr__growbuf_finish(&m->values, &b[1], err));
-    st = hr__array_new(data->children[0].type, b[1]->n_bytes / hr__type_bytes(data->children[0].type), 0, b, NULL, 0,
-                       &inner, err);
-    HR_GO(st);
-    HR_GO(hr__growbuf_finish(&m->ends, &b[1], err));
-    st = hr__array_new(type->children[0].type, n, 0, b, &inner, 1, &parts[0], err);
-    inner = NULL;
-    HR_GO(st);
-    HR_GO(hr__growbuf_finish(&m->shapes, &b[1], err));
-    HR_GO(hr__array_new(shape->children[0].type, n * 3, 0, b, NULL, 0, &inner, err));
-    st = hr__array_new(type->children[1].type, n, 0, (hr_buffer *[3]){ NULL, NULL, NULL }, &inner, 1, &parts[1], err);
-    inner = NULL;
-    HR_GO(st);
-    return hr__array_new(type, n, validity ? -1 : 0, (hr_buffer *[3]){ validity, NULL, NULL }, parts, 2, out, err);
-done:
-    hr__buffer_unref(validity);
-    hr__array_unref(inner);
-    hr__array_unref(parts[0]);
-    hr__array_unref(parts[1]);
     return st;
 }
 
@@ -311,28 +252,27 @@ static hr_status fixed_array(hr_type *type, int64_t n, hr_buffer *takes_validity
 static hr_status image_eval(const hr_bound_call *call, const hr_eval *how, hr_array *const *args, hr_array **out,
                             hr_error *err)
 {
-    made m = { { how->mem, NULL }, { how->mem, NULL }, { how->mem, NULL } };
+    hr_image_rows rows;
     hr_buffer *validity = NULL, *values = NULL;
     hr_status st = HR_OK;
     bool all_null;
 
     *out = NULL;
+    hr__image_rows_begin(&rows, how->mem, call->type);
     HR_GO(hr__eval_validity(how, args, 1, &validity, &all_null, err));
     if (call->type->id == HR_T_TENSOR) {
         HR_GO(fixed_rows(call, how, args[0], &values, err));
         st = fixed_array(call->type, how->n_rows, validity, values, out, err);
         validity = values = NULL;
     } else {
-        HR_GO(ragged_rows(call, how, args[0], &m, err));
-        st = ragged_array(call->type, how->n_rows, validity, &m, out, err);
+        HR_GO(ragged_rows(call, how, args[0], &rows, err));
+        st = hr__image_rows_finish(&rows, how->n_rows, validity, out, err);
         validity = NULL;
     }
 done:
     hr__buffer_unref(validity);
     hr__buffer_unref(values);
-    hr__growbuf_clear(&m.values);
-    hr__growbuf_clear(&m.ends);
-    hr__growbuf_clear(&m.shapes);
+    hr__image_rows_clear(&rows);
     return st;
 }
 

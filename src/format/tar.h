@@ -25,6 +25,8 @@ typedef struct tar_walk {
 hr_status tar__open(tar_walk *t, hr_source *source, const hr_codec *codec, int64_t at, hr_account *account,
                     hr_error *err) HR_MUST_USE;
 void tar__clear(tar_walk *t);
+/* Where in the archive the next member begins. */
+static inline int64_t tar__at(const tar_walk *t) { return t->window.at + t->left + t->padding; }
 /* The next member; data of the last one that was not read is passed over. *found false: the end. */
 hr_status tar__next(tar_walk *t, tar_member *out, bool *found, hr_error *err) HR_MUST_USE;
 /* The data of the member at hand, behind what `to` holds. */

@@ -5,22 +5,26 @@
  * begin as "__x__". Members of a sample stand one after the other.
  *
  * Opening a plain archive walks its headers (data are passed over): columns are all suffixes of the first archive, sorted;
- * fragments begin at the first sample that begins FRAGMENT_BYTES behind the last one's begin. A compressed archive is one
+ * fragments begin at the first sample that begins FRAGMENT_BYTES (less, if images are decoded) behind the last one's begin. A compressed archive is one
  * fragment; its suffixes are those of the first `sample` bytes. A reader walks the same headers again, and reads data into the
  * columns, without a copy where they are long. */
+#include "codec/image_chain.h"
 #include "core/number.h"
 #include "format/format.h"
 #include "format/tar.h"
 
 #define FRAGMENT_BYTES (4 << 20)
+#define IMAGES_FRAGMENT_BYTES (512 << 10) /* as much as can be decoded before others wait for it */
 #define MAX_MEMBER_BYTES (1 << 30)
 #define MAX_SUFFIXES 10000
+#define IMAGE_GROWTH 13 /* of a usual JPEG */
 #define KEY "__key__"
 
-typedef enum wds_kind { WDS_BYTES, WDS_TEXT, WDS_INT } wds_kind;
+typedef enum wds_kind { WDS_BYTES, WDS_TEXT, WDS_INT, WDS_IMAGE } wds_kind;
 
 typedef struct wds_options {
     bool decode;
+    int images; /* 0: bytes, else a hr_pixel_mode and one more */
     int64_t sample;
 } wds_options;
 
@@ -29,6 +33,11 @@ static const hr_option wds_option_table[] = {
       .kind = HR_OPT_BOOL,
       .at = offsetof(wds_options, decode),
       .doc = "suffixes txt, text, transcript become strings, cls, cls2, index, inx, id, count int64" },
+    { .name = "images",
+      .kind = HR_OPT_CHOICE,
+      .at = offsetof(wds_options, images),
+      .text = "bytes stored L LA RGB RGBA",
+      .doc = "suffixes jpg, jpeg, png, webp, gif, bmp, tif, tiff: as bytes, or as pixels (height, width, channels)" },
     { .name = "sample",
       .kind = HR_OPT_BYTES,
       .at = offsetof(wds_options, sample),
@@ -50,8 +59,11 @@ typedef struct wds_file {
     hr_source *source;
     const hr_codec *codec; /* NULL: plain */
     bool others_are_fine;  /* suffixes that are not among these are passed over */
-    int key_out;           /* the key's column; -1: none */
-    wds_suffix *suffixes;  /* sorted by name */
+    hr_image_chain chain;  /* what is done to images; of no steps: nothing */
+    hr_type *image_type;
+    bool has_images;      /* among the columns that are read */
+    int key_out;          /* the key's column; -1: none */
+    wds_suffix *suffixes; /* sorted by name */
     int64_t n_suffixes, cap_suffixes;
     struct wds_part {
         int64_t at, n_rows;
@@ -132,16 +144,19 @@ static int64_t find_suffix(const wds_file *f, const char *name, bool *found)
     return low;
 }
 
-static wds_kind kind_of(const char *suffix, bool decode)
+static wds_kind kind_of(const char *suffix, const wds_options *options)
 {
-    static const char *const texts = " txt text transcript ", *const ints = " cls cls2 index inx id count ";
+    static const char *const texts = " txt text transcript ", *const ints = " cls cls2 index inx id count ",
+                             *const images = " jpg jpeg png webp gif bmp tif tiff ";
     const char *dot = strrchr(suffix, '.'), *last = dot ? dot + 1 : suffix;
     char word[20] = " ";
 
-    if (!decode || strlen(last) > 15 || strchr(last, ' ') || !*last)
+    if (strlen(last) > 15 || strchr(last, ' ') || !*last)
         return WDS_BYTES;
     strcat(strcat(word, last), " ");
-    return strstr(texts, word) ? WDS_TEXT : strstr(ints, word) ? WDS_INT : WDS_BYTES;
+    if (options->images && strstr(images, word))
+        return WDS_IMAGE;
+    return !options->decode ? WDS_BYTES : strstr(texts, word) ? WDS_TEXT : strstr(ints, word) ? WDS_INT : WDS_BYTES;
 }
 
 static hr_status add_suffix(wds_file *f, const char *name, wds_kind kind, hr_error *err)
@@ -174,7 +189,8 @@ typedef struct wds_column {
     const wds_suffix *suffix; /* NULL: the key */
     hr_growbuf valid;         /* a byte a row */
     hr_growbuf values;        /* int32 offsets, or int64 */
-    hr_growbuf data;
+    hr_growbuf data;          /* numbers and images: the member at hand */
+    hr_image_rows images;
     int64_t n_nulls;
     int64_t row; /* the last one that has a value; -1: none */
 } wds_column;
@@ -200,6 +216,7 @@ static void clear_columns(wds_reader *r)
         hr__growbuf_clear(&r->columns[i].valid);
         hr__growbuf_clear(&r->columns[i].values);
         hr__growbuf_clear(&r->columns[i].data);
+        hr__image_rows_clear(&r->columns[i].images);
     }
 }
 
@@ -222,14 +239,15 @@ static hr_status next_part(wds_reader *r, hr_error *err)
 
     r->has_member = false;
     while (!r->has_ended && !is_part) {
+        if (tar__at(&r->tar) >= r->stop)
+            break; /* of the next fragment */
         HR_TRY(tar__next(&r->tar, &r->member, &found, err));
         r->has_ended = !found;
         if (found)
             HR_TRY(split_name(&r->name, &r->member, r->file->base.name, &is_part, err));
     }
-    if (is_part && r->member.begin >= r->stop)
-        r->has_ended = true; /* of the next fragment */
-    r->has_member = is_part && !r->has_ended;
+    r->has_ended = r->has_ended || !is_part;
+    r->has_member = !r->has_ended;
     return HR_OK;
 }
 
@@ -252,29 +270,62 @@ static bool int_of(const hr_growbuf *text, int64_t *out)
     return hr__parse_int64(p, n, out);
 }
 
+/* The image at hand as pixels. */
+static hr_status add_image(wds_reader *r, wds_column *c, hr_error *err)
+{
+    hr_image_dice dice = { 0 }; /* nothing is random */
+    hr_image_plan p;
+    hr_status st = hr__image_plan_bytes(&r->file->chain, (hr_view){ c->data.buffer->data, c->data.buffer->n_bytes },
+                                        &dice, &p, err);
+
+    if (!st)
+        st = hr__image_rows_add(&c->images, &p, r->mem.account, err);
+    return st ? hr__error_at(err, st, "%s: tar: byte %lld: '%.300s'", r->file->base.name, (long long)r->member.begin,
+                             r->member.name)
+              : HR_OK;
+}
+
 /* The member at hand is the value of column c in row `row` of the table. */
 static hr_status add_member(wds_reader *r, wds_column *c, int64_t row, hr_error *err)
 {
-    int64_t before = c->data.buffer ? c->data.buffer->n_bytes : 0, v = 0;
+    wds_kind kind = c->suffix->kind;
+    bool made = kind == WDS_INT || kind == WDS_IMAGE; /* of bytes that do not stay */
+    int64_t before, v = 0;
 
     if (c->row == row)
         return wrong(r, HR_BAD_DATA, "its sample has a member of this suffix already", err);
     if (r->member.bytes > MAX_MEMBER_BYTES)
         return wrong(r, HR_UNSUPPORTED, "more than 1 GiB", err);
-    if (c->suffix->kind == WDS_INT && r->member.bytes > 100)
+    if (kind == WDS_INT && r->member.bytes > 100)
         return wrong(r, HR_BAD_DATA, "expected a number", err);
     c->row = row;
-    if (c->suffix->kind == WDS_INT && c->data.buffer)
-        c->data.buffer->n_bytes = before = 0;
+    if (made && c->data.buffer)
+        c->data.buffer->n_bytes = 0;
     HR_TRY(hr__growbuf_reserve(&c->data, 0, err));
+    before = c->data.buffer->n_bytes;
     HR_TRY(tar__read(&r->tar, &r->member, &c->data, err));
-    if (c->suffix->kind == WDS_TEXT && !hr__utf8_valid(c->data.buffer->data + before, c->data.buffer->n_bytes - before))
+    if (kind == WDS_IMAGE)
+        return add_image(r, c, err);
+    if (kind == WDS_TEXT && !hr__utf8_valid(c->data.buffer->data + before, c->data.buffer->n_bytes - before))
         return wrong(r, HR_BAD_DATA, "a text that is not UTF-8", err);
-    if (c->suffix->kind != WDS_INT)
+    if (kind != WDS_INT)
         return HR_OK;
     if (!int_of(&c->data, &v))
         return wrong(r, HR_BAD_DATA, "expected a number", err);
     return hr__growbuf_add(&c->values, &v, 8, err);
+}
+
+/* The column's value of the row: its offset, or what stands for one that it lacks. */
+static hr_status end_value(wds_column *c, bool valid, hr_error *err)
+{
+    int32_t end = c->data.buffer ? (int32_t)c->data.buffer->n_bytes : 0;
+    int64_t zero = 0;
+
+    switch (c->suffix ? c->suffix->kind : WDS_TEXT) {
+    case WDS_INT: return valid ? HR_OK : hr__growbuf_add(&c->values, &zero, 8, err);
+    case WDS_IMAGE: return valid ? HR_OK : hr__image_rows_add_null(&c->images, err);
+    default: return hr__growbuf_add(&c->values, &end, 4, err);
+    }
 }
 
 /* The row is whole: offsets, and nulls for what it lacks. */
@@ -283,22 +334,20 @@ static hr_status end_row(wds_reader *r, int64_t row, hr_error *err)
     for (int i = 0; i < r->n_columns; i++) {
         wds_column *c = &r->columns[i];
         uint8_t valid = c->row == row || !c->suffix;
-        int32_t end;
-        int64_t zero = 0;
 
         if (!c->suffix)
             HR_TRY(hr__growbuf_add(&c->data, r->key.data, r->key.n, err));
-        end = c->data.buffer ? (int32_t)c->data.buffer->n_bytes : 0;
-        if (c->suffix && c->suffix->kind == WDS_INT) {
-            if (!valid)
-                HR_TRY(hr__growbuf_add(&c->values, &zero, 8, err));
-        } else {
-            HR_TRY(hr__growbuf_add(&c->values, &end, 4, err));
-        }
+        HR_TRY(end_value(c, valid, err));
         HR_TRY(hr__growbuf_add(&c->valid, &valid, 1, err));
         c->n_nulls += !valid;
     }
     return HR_OK;
+}
+
+/* The bytes that a member of this column added to the table. */
+static int64_t added_bytes(const wds_reader *r, const wds_column *c, int64_t images_before)
+{
+    return c->suffix->kind == WDS_IMAGE ? hr__image_rows_bytes(&c->images) - images_before : r->member.bytes;
 }
 
 /* The sample that begins with the member at hand, as row `row` (< 0: it is passed over). Adds its size to *bytes. */
@@ -319,26 +368,36 @@ static hr_status add_sample(wds_reader *r, int64_t row, int64_t *bytes, hr_error
                          "its suffix is not in the part of the archive that columns were found in; raise the "
                          "option sample",
                          err);
-        if (found && f->suffixes[at].out >= 0 && row >= 0)
-            HR_TRY(add_member(r, &r->columns[f->suffixes[at].out], row, err));
-        *bytes += found && f->suffixes[at].out >= 0 ? r->member.bytes : 0;
+        if (found && f->suffixes[at].out >= 0 && row >= 0) {
+            wds_column *c = &r->columns[f->suffixes[at].out];
+            int64_t before = hr__image_rows_bytes(&c->images);
+
+            HR_TRY(add_member(r, c, row, err));
+            *bytes += added_bytes(r, c, before);
+        }
         HR_TRY(next_part(r, err));
     }
     *bytes += r->key.n + 16;
     return row >= 0 ? end_row(r, row, err) : HR_OK;
 }
 
-static hr_status begin_columns(wds_reader *r, hr_error *err)
+static hr_status begin_columns(wds_reader *r, int64_t max_bytes, hr_error *err)
 {
     static const uint8_t zero[4];
+    const wds_file *f = r->file;
+    /* Pixels of a table: growing by and by would copy each of them once. */
+    int64_t left = f->codec ? 0 : HR_MIN(r->stop, f->source->n_bytes) - r->member.begin;
+    int64_t pixels = HR_MIN(max_bytes + max_bytes / 4, left * IMAGE_GROWTH);
 
     for (int i = 0; i < r->n_columns; i++) {
         wds_column *c = &r->columns[i];
 
         c->n_nulls = 0;
         c->row = -1;
-        if (!c->suffix || c->suffix->kind != WDS_INT)
+        if (!c->suffix || c->suffix->kind == WDS_BYTES || c->suffix->kind == WDS_TEXT)
             HR_TRY(hr__growbuf_add(&c->values, zero, 4, err));
+        if (c->suffix && c->suffix->kind == WDS_IMAGE && pixels > 0)
+            HR_TRY(hr__growbuf_reserve(&c->images.values, pixels, err));
     }
     return HR_OK;
 }
@@ -356,10 +415,12 @@ static hr_status finish_column(wds_reader *r, wds_column *c, int64_t n, hr_array
         for (int64_t i = 0; i < n; i++)
             buffers[0]->data[i >> 3] |= (uint8_t)(c->valid.buffer->data[i] << (i & 7));
     }
+    hr__growbuf_clear(&c->valid);
+    if (kind == WDS_IMAGE)
+        return hr__image_rows_finish(&c->images, n, buffers[0], out, err);
     HR_GO(hr__growbuf_finish(&c->values, &buffers[1], err));
     if (kind != WDS_INT)
         HR_GO(hr__growbuf_finish(&c->data, &buffers[2], err));
-    hr__growbuf_clear(&c->valid);
     return hr__array_new(hr__type_simple(ids[kind]), n, c->n_nulls, buffers, NULL, 0, out, err);
 done:
     hr__buffer_unref(buffers[0]);
@@ -382,7 +443,7 @@ static hr_status wds_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr
     arrays = hr__zalloc(r->mem.account, (size_t)HR_MAX(r->n_columns, 1) * sizeof(hr_array *));
     if (!arrays)
         return hr__error_memory(err, r->file->base.name, r->n_columns * (int64_t)sizeof(hr_array *));
-    HR_GO(begin_columns(r, err));
+    HR_GO(begin_columns(r, max_bytes, err));
     while (r->has_member && r->row + run.n < r->end && bytes < max_bytes) {
         HR_GO(add_sample(r, run.n, &bytes, err));
         run.n++;
@@ -404,6 +465,12 @@ done:
 }
 
 static const hr_reader_class wds_reader_class = { wds_next, wds_reader_close };
+
+static void column_init(wds_reader *r, wds_column *c)
+{
+    c->valid.mem = c->values.mem = c->data.mem = &r->mem;
+    hr__image_rows_begin(&c->images, &r->mem, r->file->image_type);
+}
 
 static hr_status wds_read(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
                           hr_reader **out, hr_error *err)
@@ -429,11 +496,12 @@ static hr_status wds_read(hr_scan_file *base, int fragment, int64_t row_begin, i
         if (f->suffixes[i].out >= 0)
             r->columns[f->suffixes[i].out].suffix = &f->suffixes[i];
     for (int i = 0; i < n; i++)
-        r->columns[i].valid.mem = r->columns[i].values.mem = r->columns[i].data.mem = &r->mem;
+        column_init(r, &r->columns[i]);
     row_begin = HR_MAX(row_begin, 0);
     r->end = n_rows < 0 || n_rows > INT64_MAX - row_begin ? INT64_MAX : row_begin + n_rows;
     r->stop = f->codec || fragment + 1 == base->n_fragments ? INT64_MAX : f->parts[fragment + 1].at;
     HR_GO(tar__open(&r->tar, f->source, f->codec, f->codec ? 0 : f->parts[fragment].at, mem->account, err));
+    r->tar.window.end = r->stop;
     HR_GO(next_part(r, err));
     for (; r->row < row_begin && r->has_member; r->row++)
         HR_GO(add_sample(r, -1, &passed, err));
@@ -459,7 +527,7 @@ static hr_status wds_fragment(hr_scan_file *base, int fragment, hr_fragment *out
         out->n_rows = part->n_rows;
         out->stored_bytes = (fragment + 1 < base->n_fragments ? part[1].at : f->source->n_bytes) - part->at;
     }
-    out->memory_bytes = out->stored_bytes * (f->codec ? 3 : 1);
+    out->memory_bytes = out->stored_bytes * (f->codec ? 3 : 1) * (f->has_images ? IMAGE_GROWTH : 1);
     return HR_OK;
 }
 
@@ -477,6 +545,7 @@ static void wds_close(hr_scan_file *base)
     for (int64_t i = 0; i < f->n_suffixes; i++)
         hr__free(f->suffixes[i].name);
     hr__free(f->suffixes);
+    hr__type_unref(f->image_type);
     hr__free(f->parts);
     hr__source_unref(f->source);
 }
@@ -495,7 +564,7 @@ static hr_status count_sample(wds_file *f, int64_t at, hr_error *err)
     void *parts = f->parts;
 
     f->base.n_rows++;
-    if (last && at - last->at < FRAGMENT_BYTES) {
+    if (last && at - last->at < (f->image_type ? IMAGES_FRAGMENT_BYTES : FRAGMENT_BYTES)) {
         last->n_rows++;
         return HR_OK;
     }
@@ -506,11 +575,12 @@ static hr_status count_sample(wds_file *f, int64_t at, hr_error *err)
     return HR_OK;
 }
 
-/* Walks the headers of `limit` bytes: samples of a plain archive, suffixes if they are to be found. */
-static hr_status index_samples(wds_file *f, bool decode, bool find, int64_t limit, hr_error *err)
+/* Walks the headers: samples of a plain archive, suffixes if they are to be found. */
+static hr_status index_samples(wds_file *f, const wds_options *options, bool find, hr_error *err)
 {
     wds_name name = { .text = { .account = f->base.account } };
     hr_text key = { .account = f->base.account };
+    int64_t limit = f->codec ? options->sample : INT64_MAX;
     bool found = true, is_part, any = false;
     tar_member m;
     tar_walk t;
@@ -525,7 +595,7 @@ static hr_status index_samples(wds_file *f, bool decode, bool find, int64_t limi
         if (!is_part)
             continue;
         if (find)
-            HR_GO(add_suffix(f, name.suffix, kind_of(name.suffix, decode), err));
+            HR_GO(add_suffix(f, name.suffix, kind_of(name.suffix, options), err));
         if (f->codec || (any && key.n == name.n_key && memcmp(key.data, m.name, (size_t)key.n) == 0))
             continue;
         any = true;
@@ -547,17 +617,19 @@ static hr_status suffixes_of_schema(wds_file *f, const hr_schema *schema, hr_err
 {
     f->others_are_fine = true;
     for (int i = 0; i < schema->n; i++) {
-        hr_type_id id = schema->fields[i].type->id;
+        const hr_type *type = schema->fields[i].type;
+        bool is_image = f->image_type && hr__type_equal(type, f->image_type);
 
         if (strcmp(schema->fields[i].name, KEY) == 0)
             continue;
-        if (id != HR_T_BINARY && id != HR_T_STRING && id != HR_T_INT64)
-            return hr_error_set(err, HR_TYPE, "%s: column '%s': a member is binary, string or int64", f->base.name,
-                                schema->fields[i].name);
+        if (type->id != HR_T_BINARY && type->id != HR_T_STRING && type->id != HR_T_INT64 && !is_image)
+            return hr_error_set(err, HR_TYPE, "%s: column '%s': a member is binary, string or int64%s", f->base.name,
+                                schema->fields[i].name, f->image_type ? ", or an image of uint8" : "");
         HR_TRY(add_suffix(f, schema->fields[i].name,
-                          id == HR_T_BINARY   ? WDS_BYTES
-                          : id == HR_T_STRING ? WDS_TEXT
-                                              : WDS_INT,
+                          is_image                  ? WDS_IMAGE
+                          : type->id == HR_T_BINARY ? WDS_BYTES
+                          : type->id == HR_T_STRING ? WDS_TEXT
+                                                    : WDS_INT,
                           err));
     }
     return HR_OK;
@@ -578,6 +650,10 @@ static hr_status choose(wds_file *f, const char *name, int out, hr_field *field,
     if (!found)
         return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'", f->base.name, name);
     f->suffixes[at].out = out;
+    if (f->suffixes[at].kind == WDS_IMAGE) {
+        f->has_images = true;
+        return hr__field_init(field, name, f->image_type, true, err);
+    }
     return hr__field_init(field, name, hr__type_simple(ids[f->suffixes[at].kind]), true, err);
 }
 
@@ -599,6 +675,19 @@ done:
     return st;
 }
 
+static hr_status image_chain(wds_file *f, const wds_options *options, hr_error *err)
+{
+    hr_image_step decode = { .kind = HR_STEP_DECODE,
+                             .mode = (hr_pixel_mode)(options->images - 1),
+                             .exact = true,
+                             .max_pixels = HR_IMAGE_MAX_PIXELS };
+
+    if (!options->images)
+        return HR_OK;
+    HR_TRY(hr__image_chain_add(&f->chain, &decode, err));
+    return hr__image_chain_type(&f->chain, NULL, &f->image_type, err);
+}
+
 static hr_status wds_open(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     const wds_options *options = how->options;
@@ -614,6 +703,7 @@ static hr_status wds_open(hr_source *source, const hr_open *how, hr_scan_file **
     f->source = hr__source_ref(source);
     if (n < 512 || !tar__is(head)) /* a plain archive may have any name */
         f->codec = hr__codec_guess(source->name, (hr_view){ head, n });
+    HR_GO(image_chain(f, options, err));
     if (how->schema)
         HR_GO(suffixes_of_schema(f, how->schema, err));
     if (f->codec) {
@@ -621,7 +711,7 @@ static hr_status wds_open(hr_source *source, const hr_open *how, hr_scan_file **
         f->base.n_rows = -1;
     }
     if (!f->codec || !how->schema)
-        HR_GO(index_samples(f, options->decode, !how->schema, f->codec ? options->sample : INT64_MAX, err));
+        HR_GO(index_samples(f, options, !how->schema, err));
     HR_GO(make_schema(f, how->projection, err));
 done:
     if (st) {

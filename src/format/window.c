@@ -4,7 +4,7 @@
 hr_status hr__window_open(hr_window *w, hr_source *source, const hr_codec *codec, int64_t at, hr_account *account,
                           hr_error *err)
 {
-    *w = (hr_window){ .source = source, .mem = { account, NULL }, .at = at };
+    *w = (hr_window){ .source = source, .mem = { account, NULL }, .at = at, .end = INT64_MAX };
     return codec ? hr__codec_stream(codec, source, account, &w->stream, err) : HR_OK;
 }
 
@@ -29,6 +29,7 @@ static hr_status more(hr_window *w, uint8_t *out, int64_t n, int64_t *n_read, hr
 
 hr_status hr__window_fill(hr_window *w, int64_t want, int64_t most, hr_error *err)
 {
+    most = HR_MIN(most, w->end - w->at);
     while (hr__window_left(w) < want && !w->ended) {
         int64_t left = hr__window_left(w), room = HR_MIN(want, HR_MAX(left * 2, HR_WINDOW_BYTES)), n;
         hr_buffer *b = w->buffer;

@@ -12,6 +12,7 @@ typedef struct hr_window {
     hr_buffer *buffer;
     int64_t pos, has; /* bytes of buffer: used, there */
     bool ended;       /* nothing comes behind them */
+    int64_t end;      /* in the file: what stands behind it is read only if it is wanted, not ahead */
 } hr_window;
 
 #define HR_WINDOW_BYTES (1 << 20)

@@ -1,5 +1,6 @@
 """The benchmarks themselves, with few rows beside pyarrow: all hand out the same, and the table is there."""
 
+import io
 import json
 import subprocess
 import sys
@@ -82,3 +83,44 @@ def test_batches_of_exactly_so_many_rows():
         out = [b["x"] for b in batches.exact(chunks)]
         assert [len(x) for x in out] == [1024] * 4 + [904]
         assert (np.concatenate(out) == numbers).all()
+
+
+def one(workload, data):
+    command = [sys.executable, BENCH / "one.py", workload, "headrace", data, "check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1].removeprefix("RESULT "))
+
+
+@pytest.mark.slow
+def test_records(tmp_path):
+    """Ours hands out what stands in the files, as other programs read them."""
+    import tarfile
+
+    np, image = pytest.importorskip("numpy"), pytest.importorskip("PIL.Image")
+    sys.path.insert(0, str(BENCH))
+    try:
+        import batches
+        import make_data
+    finally:
+        sys.path.remove(str(BENCH))
+    data = make_data.ensure(tmp_path, "webdataset", 40)
+    assert make_data.ensure(tmp_path, "webdataset", 40) == data
+    members = {"cls": [], "jpg": [], "json": []}
+    for path in sorted(data.iterdir()):
+        with tarfile.open(path) as shard:
+            for member in shard:
+                members[member.name.split(".")[1]].append(shard.extractfile(member).read())
+    made, stored = one("webdataset", data), one("webdataset_bytes", data)
+    assert made["rows"] == stored["rows"] == 40
+    assert stored["sums"]["jpg"] == batches.column_sum(np.array(members["jpg"], object))
+    assert made["sums"]["cls"] == sum(map(int, members["cls"]))
+    pixels = np.empty(40, object)
+    pixels[:] = [np.asarray(image.open(io.BytesIO(jpg))) for jpg in members["jpg"]]
+    assert made["sums"]["jpg"] == batches.column_sum(pixels)
+    about = np.array([json.loads(text) for text in members["json"]])
+    assert made["sums"]["json"] == batches.column_sum(about)
+    data = make_data.ensure(tmp_path, "tfrecord", 1500)
+    made = one("tfrecord", data)
+    assert made["rows"] == 1500 and made["sums"]["doc"] == 1500 * 1499 // 2
+    assert set(made["sums"]) == {"doc", "embedding", "label", "tokens", "url"}

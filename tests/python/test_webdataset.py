@@ -169,7 +169,7 @@ def test_decoders(tmp_path):
     row = hd.read_webdataset(p).take(1)[0]
     assert (row["cls"], row["txt"], list(row["json"]["a"]), row["bin"]) == (17, "größe", [1, 2], b"\0")
     assert row["png"].shape == (2, 2, 3) and row["npy"].tolist() == [0, 1, 2]
-    assert hd.read_webdataset(p, decoder="l").take(1)[0]["png"].shape == (2, 2)
+    assert hd.read_webdataset(p, decoder="l").take(1)[0]["png"].shape == (2, 2, 1)
     assert hd.read_webdataset(p, decoder=None).take(1)[0]["cls"] == b" 17\n"
     got = hd.read_webdataset(p, decoder=[True, lambda r: {"n": r["cls"] + 1}]).take(1)
     assert got == [{"n": 18}]
@@ -187,6 +187,72 @@ def test_decoders(tmp_path):
         write_tar(tmp_path / "bad.tar", [(name, data)])
         with pytest.raises(DataError, match=r"bad.tar: tar: byte 0: '0\."):
             hd.read_webdataset(str(tmp_path / "bad.tar")).materialize()
+
+
+def test_images_are_decoded_by_the_engine(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    members, want = [], {}
+    for i in range(300):
+        pixels = np.random.default_rng(i).integers(0, 256, (3 + i % 7, 5 + i % 4, 3), np.uint8)
+        form, mode = [("png", "RGB"), ("bmp", "RGB"), ("png", "L"), ("webp", "RGB"), ("png", "RGBA")][i % 5]
+        picture, file = image.fromarray(pixels).convert(mode), io.BytesIO()
+        picture.save(file, form, **({"lossless": True} if form == "webp" else {}))
+        if i % 11:  # some samples lack the image
+            members.append((f"{i:03}.jpg", file.getvalue()))  # what a member is stands in it, not in its name
+            want[f"{i:03}"] = picture
+        members.append((f"{i:03}.cls", b"1"))
+    write_tar(tmp_path / "i.tar", members)
+    write_tar(tmp_path / "i.tar.gz", members, mode="w:gz")
+    for name in ("i.tar", "i.tar.gz"):
+        for decoder, mode in ((True, None), ("pil", None), ("rgb", "RGB"), ("rgba8", "RGBA"), ("pill", "L")):
+            got = hd.read_webdataset(str(tmp_path / name), decoder=decoder).take_all()
+            assert len(got) == 300
+            for row in got:
+                picture = want.get(row["__key__"])
+                if picture is None:
+                    assert row["jpg"] is None
+                    continue
+                pixels = np.asarray(picture if mode is None else picture.convert(mode))
+                assert row["jpg"].dtype == np.uint8
+                assert (row["jpg"] == pixels.reshape(*pixels.shape[:2], -1)).all()
+    write_tar(tmp_path / "b.tar", [("0.png", members[1][1]), ("1.png", b"no image")])
+    with pytest.raises(DataError, match=r"b.tar: tar: byte \d+: '1.png': "):
+        hd.read_webdataset(str(tmp_path / "b.tar")).materialize()
+    with pytest.raises(UnsupportedError, match="known are pil, l, rgb, rgba"):
+        hd.read_webdataset(str(tmp_path / "i.tar"), decoder="hsv")
+
+
+def test_steps_behind_a_function(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    png = io.BytesIO()
+    image.fromarray(np.arange(12, dtype=np.uint8).reshape(2, 2, 3)).save(png, "PNG")
+    write_tar(tmp_path / "s.tar", [("0.png", png.getvalue()), ("0.cls", b"7"), ("0.txt", b"abc")])
+
+    def renamed(row):
+        return {"a.png": row["png"], "a.cls": row["cls"], "a.txt": row["txt"], "__key__": row["__key__"]}
+
+    (row,) = hd.read_webdataset(str(tmp_path / "s.tar"), decoder=[renamed, "l"]).take_all()
+    assert (row["a.cls"], row["a.txt"], row["a.png"].shape) == (7, "abc", (2, 2))
+
+
+def test_paths_beside_urls(tmp_path):
+    write_tar(tmp_path / "a.tar", [("1.txt", b"x")])
+    p = str(tmp_path / "a.tar")
+    (row,) = hd.read_webdataset(p, include_paths=True).take_all()
+    assert row == {"__key__": "1", "txt": "x", "__url__": p, "path": p}
+
+
+def test_suffixes(tmp_path):
+    write_tar(tmp_path / "a.tar", [("1.txt", b"x"), ("1.seg.png", b"y"), ("1.cls", b"1")])
+
+    def names(suffixes):
+        ds = hd.read_webdataset(str(tmp_path / "a.tar"), decoder=None, suffixes=suffixes)
+        return [n for n in ds.schema().names if not n.startswith("__")]
+
+    assert names(["txt", ".cls"]) == ["cls", "txt"]
+    assert names(["*.png"]) == names([".seg.*"]) == names(["seg.png"]) == ["seg.png"]
+    assert names(lambda s: s.startswith("c")) == ["cls"]
+    assert names([]) == []
 
 
 def test_twice_in_a_sample(tmp_path):

@@ -8,7 +8,7 @@ from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset, MaterializedDataset
 from headrace.data.files import FileArguments, read_files
 from headrace.data.plan import Node
-from headrace.data.records import decoded, decoder_list, select_suffixes, tf_schema_text
+from headrace.data.records import decoded, decoder_list, decoder_options, select_suffixes, tf_schema_text
 
 IMAGE_EXTENSIONS = ["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"]
 
@@ -237,12 +237,16 @@ def read_webdataset(
         raise UnsupportedError(
             "read_webdataset: fileselect, filerename and expand_json are not in this version"
         )
-    url = common.get("include_paths") or "__url__"
-    url = common["include_paths"] = url if isinstance(url, str) else "path"
-    decoders = decoder_list(decoder)
-    native = any(d is True or isinstance(d, str) for d in decoders)
-    ds = read_files("read_webdataset", "webdataset", paths, options={"decode": native}, **common)
-    return decoded(select_suffixes(ds, suffixes, url), decoders)
+    paths_column = common.get("include_paths")
+    common["include_paths"] = "__url__"
+    steps = decoder_list(decoder)
+    ds = read_files("read_webdataset", "webdataset", paths, options=decoder_options(steps), **common)
+    ds = decoded(select_suffixes(ds, suffixes, ["__key__", "__url__"]), steps)
+    if paths_column:
+        from headrace.data.expressions import col
+
+        ds = ds.with_column(paths_column if isinstance(paths_column, str) else "path", col("__url__"))
+    return ds
 
 
 def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):

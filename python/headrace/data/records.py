@@ -39,83 +39,136 @@ def tf_schema_text(schema):
     return "\n".join(f"{kind} {name}" for name, kind in pairs)
 
 
-_IMAGES = {"jpg", "jpeg", "png", "webp", "ppm", "pgm", "pbm", "pnm", "bmp", "gif", "tif", "tiff"}
+_TEXTS = {"txt", "text", "transcript"}
+_NUMBERS = {"cls", "cls2", "index", "inx", "id", "count"}
+_PIXMAPS = {"ppm", "pgm", "pbm", "pnm"}  # the engine has no decoder of these
+_IMAGES = _PIXMAPS | {"jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff"}
 _REFUSED = {"pickle", "pkl", "pyd", "pth", "pt"}
 _MODES = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
+
+
+def _is_function(step):
+    return step is not True and not isinstance(step, str)
+
+
+def _mode(step):
+    """The channels that a step wants of images; None: as stored."""
+    if step is True or step.lower() == "pil":
+        return None
+    word = step.lower().removeprefix("pil").removesuffix("8")
+    if word not in _MODES:
+        known = ", ".join(["pil", *_MODES])
+        raise UnsupportedError(f"read_webdataset: decoder {step!r}: known are {known}")
+    return _MODES[word]
 
 
 def decoder_list(decoder):
     """The steps of the argument `decoder` of read_webdataset: True, a mode of images, or a function."""
     steps = list(decoder) if isinstance(decoder, (list, tuple)) else [decoder]
-    out = []
-    for d in steps:
-        if d is None or d is False:
-            continue
-        if isinstance(d, str) and d.lower().removesuffix("8") not in _MODES:
-            raise UnsupportedError(f"read_webdataset: decoder {d!r}: known are {', '.join(_MODES)}")
-        if not (d is True or isinstance(d, str) or callable(d)):
+    steps = [step for step in steps if step is not None and step is not False]
+    for step in steps:
+        if step is not True and not isinstance(step, str) and not callable(step):
             raise InvalidArgument(
-                f"read_webdataset: decoder: expected a bool, a mode or a function, not {d!r}"
+                f"read_webdataset: decoder: expected a bool, a mode or a function, not {step!r}"
             )
-        out.append(d)
-    return out
+        if not _is_function(step):
+            _mode(step)
+    return steps
 
 
-def select_suffixes(ds, suffixes, url):
-    """Only the columns of these suffixes, names or patterns, and those that say where a sample is from."""
+def decoder_options(steps):
+    """What the engine decodes by itself: the first step, if it is no function of the user's."""
+    native = bool(steps) and not _is_function(steps[0])
+    return {"decode": native, "images": (_mode(steps[0]) or "stored") if native else None}
+
+
+def _matches(suffix, wanted):
+    if callable(wanted):
+        return bool(wanted(suffix))
+    for pattern in [wanted] if isinstance(wanted, str) else wanted:
+        if "*" in pattern or "?" in pattern:
+            if fnmatch("." + suffix, pattern) or fnmatch(suffix, pattern):
+                return True
+        elif pattern in (suffix, "." + suffix):
+            return True
+    return False
+
+
+def select_suffixes(ds, suffixes, keep):
+    """Only the columns whose suffix is wanted (names, patterns, or a function), and those to `keep`."""
     if suffixes is None:
         return ds
-    wanted = [suffixes] if isinstance(suffixes, str) else list(suffixes)
-    keep = ["__key__", url]
-    return ds.select_columns(
-        [c for c in ds.schema().names if c in keep or any(fnmatch(c, w.lstrip(".")) for w in wanted)]
-    )
+    return ds.select_columns([c for c in ds.schema().names if c in keep or _matches(c, suffixes)])
 
 
 class _Decode:
-    """What a step does with the columns that the engine gives as bytes; workers get a copy."""
+    """fn(column, values) -> values for a step; workers get a copy."""
 
-    def __init__(self, columns, mode):
-        self.columns = columns
+    def __init__(self, kinds, mode):
+        self.kinds = kinds
         self.mode = mode
 
-    def __call__(self, row):
-        for name, kind in self.columns.items():
-            if row[name] is not None:
-                row[name] = self._value(kind, row[name])
-        return row
+    def __call__(self, column, values):
+        decode = getattr(self, "_" + self.kinds[column])
+        return [decode(v) if isinstance(v, bytes) else v for v in values]
 
-    def _value(self, kind, data):
-        if kind == "json":
-            return json.loads(data)
+    def _text(self, data):
+        return data.decode()
+
+    def _number(self, data):
+        return int(data)
+
+    def _json(self, data):
+        return json.loads(data)
+
+    def _npy(self, data):
         import numpy as np
 
-        if kind == "npy":
-            return np.load(io.BytesIO(data), allow_pickle=False)
+        return np.load(io.BytesIO(data), allow_pickle=False)
+
+    def _image(self, data):
+        import numpy as np
         from PIL import Image
 
         image = Image.open(io.BytesIO(data))
         return np.asarray(image.convert(self.mode) if self.mode else image)
 
 
+def _kind(column, by_engine):
+    """What a column's values are to become; None: they stay. by_engine: it did what it can."""
+    suffix = column.rsplit(".", 1)[-1]
+    if suffix in _REFUSED:
+        raise UnsupportedError(
+            f"read_webdataset: column {column!r}: unpickling can run any code; "
+            "say decoder=None, or give a function"
+        )
+    if suffix in ("json", "npy"):
+        return suffix
+    if suffix in _PIXMAPS or (suffix in _IMAGES and not by_engine):
+        return "image"
+    if by_engine:
+        return None
+    return "text" if suffix in _TEXTS else "number" if suffix in _NUMBERS else None
+
+
 def decoded(ds, steps):
-    """The samples after all steps; see read_webdataset."""
-    for step in steps:
-        if callable(step):
+    """The samples after all steps, of which the engine did its part; see read_webdataset."""
+    for i, step in enumerate(steps):
+        if _is_function(step):
             ds = ds.map(step)
             continue
-        columns = {}
-        for name in ds.schema().names:
-            kind = name.rsplit(".", 1)[-1]
-            if kind in _REFUSED:
-                raise UnsupportedError(
-                    f"read_webdataset: column {name!r}: unpickling can run any code; "
-                    "say decoder=None, or give a function"
-                )
-            if kind in ("json", "npy"):
-                columns[name] = kind
-            elif kind in _IMAGES:
-                columns[name] = "image"
-        if columns:
-            ds = ds.map(_Decode(columns, None if step is True else _MODES[step.lower().removesuffix("8")]))
+        columns = [c for c in ds.schema().names if not c.startswith("__")]
+        kinds = {c: kind for c in columns if (kind := _kind(c, i == 0)) is not None}
+        if kinds:
+            # Parsing a few hundred bytes of JSON is not worth a process.
+            light = set(kinds.values()) <= {"json", "text", "number"}
+            ds = ds._with_function(
+                "decode",
+                "values",
+                _Decode(kinds, _mode(step)),
+                compute="threads" if light else None,
+                concurrency=None,
+                options={"one_to_one": True},
+                column=list(kinds),
+            )
     return ds

@@ -18,7 +18,8 @@ class Runner:
 
     spec: dict(kind, name, fn, fn_args, fn_kwargs, constructor_args, constructor_kwargs, batch_format,
     zero_copy_batch, column).
-    Kinds: "batches" (map_batches), "rows" (map), "flat" (flat_map), "filter", "column" (add_column).
+    Kinds: "batches" (map_batches), "rows" (map), "flat" (flat_map), "filter", "column" (add_column),
+    "values" (fn(name, values) -> values for each of the columns that `column` lists, others pass by).
     """
 
     def __init__(self, spec):
@@ -74,6 +75,13 @@ class Runner:
         values = self.fn(self._batch(table))
         column = build({self.spec["column"]: values}).column(0)
         yield table.with_column(self.spec["column"], column)
+
+    def _values(self, table, build):
+        names = self.spec["column"]
+        made = build({name: self.fn(name, table.column(name).to_pylist()) for name in names})
+        for name in names:
+            table = table.with_column(name, made.column(name))
+        yield table
 
 
 here = threading.local()  # .ordinal: of the call that this thread runs, in canonical order after a rebatch
