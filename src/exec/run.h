@@ -70,7 +70,9 @@ struct hr_ticket {
     int fragment;
     int64_t row_begin, n_rows;
     hr_reader *reader;
-    hr_table *in; /* other stages */
+    int place, n_files, at_file; /* n_files > 0: instead, so many files from this place of the order on, one row each */
+    hr_status late;              /* what `err` holds, for after the rows that were read before it */
+    hr_table *in;                /* other stages */
     bool input_done;
     int64_t estimate; /* bytes that one step may make */
     int64_t ordinal;  /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
@@ -196,7 +198,14 @@ int64_t hr__op_stall_ns(const char *name);
 
 /* --- take.c: the next ticket of a leaf. *out NULL: the source is done. Lock not held; stage->taking is set. */
 hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
+int hr__stage_file(const hr_stage *s, int place); /* the number of the file that stands at this place of the order */
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST_USE;
+
+/* --- group.c: small files that are one row each */
+/* How many of the next files one ticket takes, and their bytes in memory. 0: the next one may hold any number of rows. */
+int hr__group_files(const hr_stage *s, int64_t *n_bytes);
+/* The next rows of the ticket's files; *out NULL: the end of those that are left, or none of them had a row. Errors are in t->err. */
+hr_status hr__group_read(hr_ticket *t, const hr_mem *mem, hr_table **out) HR_MUST_USE;
 
 /* --- build.c: plan -> stages */
 hr_status hr__run_build(hr_run *r, hr_error *err) HR_MUST_USE;

@@ -29,8 +29,7 @@ static int64_t rows_of_ticket(const hr_stage *s, const hr_fragment *f)
     return s->rows_left < 0 ? rest : HR_MIN(rest, s->rows_left);
 }
 
-/* The number of the file that stands at this place of the order. */
-static int file_at(const hr_stage *s, int place) { return s->order ? s->order[place] : place; }
+int hr__stage_file(const hr_stage *s, int place) { return s->order ? s->order[place] : place; }
 
 static hr_status find_order(hr_stage *s, hr_error *err)
 {
@@ -48,10 +47,9 @@ static hr_status open_next(hr_stage *s, hr_error *err)
         .projection = &s->columns, .filter = s->filter, .account = s->run->account, .skipped = &s->skipped
     };
 
-    HR_TRY(find_order(s, err));
     while (s->at_file < hr__scan_n_files(s->scan)) {
         if (!s->open_file) {
-            HR_TRY(hr__scan_open(s->scan, file_at(s, s->at_file), &how, &s->open_file, err));
+            HR_TRY(hr__scan_open(s->scan, hr__stage_file(s, s->at_file), &how, &s->open_file, err));
             atomic_fetch_add_explicit(&s->files_opened, 1, memory_order_relaxed);
         }
         if (s->at_fragment < s->open_file->n_fragments)
@@ -76,7 +74,7 @@ static hr_status make_ticket(hr_stage *s, const hr_fragment *f, int64_t n_rows, 
     t->row_begin = s->at_row;
     t->n_rows = n_rows;
     t->begin = (hr_coord){
-        .instance = s->instance, .file = file_at(s, s->at_file), .fragment = s->at_fragment, .row = s->at_row
+        .instance = s->instance, .file = hr__stage_file(s, s->at_file), .fragment = s->at_fragment, .row = s->at_row
     };
     t->ordinal = s->at_row / BLOCK_ROWS;
     t->estimate = HR_MIN(f->memory_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
@@ -90,13 +88,37 @@ done:
     return st;
 }
 
+/* Many files, one row each. */
+static hr_status make_group(hr_stage *s, int n_files, int64_t n_bytes, hr_ticket **out, hr_error *err)
+{
+    hr_ticket *t = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__ticket_new(s, &t, err));
+    t->place = s->at_file;
+    t->n_files = n_files;
+    t->begin = (hr_coord){ .instance = s->instance, .file = hr__stage_file(s, s->at_file) };
+    t->estimate = HR_MIN(n_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
+    HR_GO(hr__marker_new(t->begin, &t->before, err));
+    s->at_file += n_files;
+    *out = t;
+    t = NULL;
+done:
+    hr__ticket_free(t);
+    return st;
+}
+
 hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
 {
     *out = NULL;
     while (s->rows_left != 0) {
         hr_fragment f;
         int64_t n;
+        int n_files;
 
+        HR_TRY(find_order(s, err));
+        if ((n_files = hr__group_files(s, &n)) > 0)
+            return make_group(s, n_files, n, out, err);
         HR_TRY(open_next(s, err));
         if (!s->open_file)
             return HR_OK;
@@ -127,7 +149,7 @@ hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err)
     if (at->file > n_files)
         return hr_error_set(err, HR_MISMATCH, "position: file %d of %d", at->file, n_files);
     HR_TRY(find_order(s, err));
-    while (place < n_files && file_at(s, place) != at->file)
+    while (place < n_files && hr__stage_file(s, place) != at->file)
         place++;
     s->at_file = place;
     s->at_fragment = at->fragment;

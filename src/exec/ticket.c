@@ -77,6 +77,19 @@ done:
     return st;
 }
 
+static hr_status read_fragment(hr_ticket *t, const hr_mem *mem, hr_table **out)
+{
+    if (!t->reader)
+        HR_TRY(t->file->cls->read(t->file, t->fragment, t->row_begin, t->n_rows, mem, &t->reader, &t->err));
+    HR_TRY(hr__reader_next(t->reader, t->stage->run->step_bytes, out, &t->err));
+    if (!*out) {
+        t->input_done = true;
+        hr__reader_close(t->reader);
+        t->reader = NULL;
+    }
+    return HR_OK;
+}
+
 static hr_status read_more(hr_ticket *t, int thread)
 {
     hr_stage *s = t->stage;
@@ -85,15 +98,9 @@ static hr_status read_more(hr_ticket *t, int thread)
     hr_table *table = NULL;
     hr_status st = HR_OK;
 
-    if (!t->reader)
-        HR_GO(t->file->cls->read(t->file, t->fragment, t->row_begin, t->n_rows, &mem, &t->reader, &t->err));
-    HR_GO(hr__reader_next(t->reader, s->run->step_bytes, &table, &t->err));
-    if (!table) {
-        t->input_done = true;
-        hr__reader_close(t->reader);
-        t->reader = NULL;
+    HR_GO(t->n_files ? hr__group_read(t, &mem, &table) : read_fragment(t, &mem, &table));
+    if (!table)
         goto done;
-    }
     HR_GO(number_instance(&table, s->instance, &t->err));
     atomic_fetch_add_explicit(&s->rows_read, table->n_rows, memory_order_relaxed);
     hr__trace_span(s->run->trace, "read", thread, begin_ns, hr__clock_ns(), table->n_rows);

@@ -162,6 +162,7 @@ done:
 const hr_format hr__format_binary = {
     .name = "binary",
     .suffixes = "", /* anything may be read so, nothing is unless it is asked for */
+    .row_growth = 1,
     .doc = "whole files, one row a file, column `bytes`",
     .options = binary_option_table,
     .options_bytes = sizeof(binary_options),

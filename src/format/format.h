@@ -143,6 +143,7 @@ typedef struct hr_format {
     const char *name;
     const char *suffixes; /* separated by blanks, without dots */
     const char *doc;
+    int row_growth;           /* > 0: each file is one row (or none), in memory about so many times as large */
     const hr_option *options; /* NULL: none */
     size_t options_bytes;     /* sizeof its options struct */
     int (*bid)(
@@ -200,6 +201,8 @@ hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file *
 hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err) HR_MUST_USE;
 /* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */
 hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
+/* Of a file that is one row (or none), and small: its bytes in memory, about. -1: it may hold any number of rows. */
+int64_t hr__scan_row_bytes(const hr_scan *s, int file);
 void hr__scan_describe(const hr_scan *s, hr_text *out); /* "read_parquet [3 files, 12.4 MB] a.parquet ..." */
 void hr__scan_fingerprint(
     const hr_scan *s, hr_hash *h); /* kind, options, paths and sizes; contents of memory tables by schema and rows */

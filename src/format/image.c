@@ -432,6 +432,7 @@ static int image_bid(hr_view head) { return hr__image_known(head) ? 24 : 0; }
 const hr_format hr__format_images = {
     .name = "images",
     .suffixes = "jpg jpeg png webp gif bmp tif tiff",
+    .row_growth = 13, /* JPEG, the usual one */
     .doc = "a row for each file, column `image` of pixels",
     .options = image_option_table,
     .options_bytes = sizeof(image_options),

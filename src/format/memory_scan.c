@@ -250,9 +250,10 @@ static void memory_free(hr_scan *base)
     hr__free(s);
 }
 
-static const hr_scan_class memory_scan_class = { memory_schema,   memory_open,        memory_count, memory_name,
-                                                 memory_describe, memory_fingerprint, memory_floor, NULL,
-                                                 memory_free };
+static const hr_scan_class memory_scan_class = {
+    memory_schema,      memory_open,  memory_count, memory_name, memory_describe,
+    memory_fingerprint, memory_floor, NULL,         memory_free, NULL
+};
 
 static hr_status scan_new(const char *kind, memory_scan **out, hr_error *err)
 {

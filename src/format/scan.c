@@ -78,6 +78,7 @@ hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err)
     return s->cls->count(s, out, err);
 }
 
+int64_t hr__scan_row_bytes(const hr_scan *s, int file) { return s->cls->row_bytes ? s->cls->row_bytes(s, file) : -1; }
 void hr__scan_describe(const hr_scan *s, hr_text *out) { s->cls->describe(s, out); }
 void hr__scan_fingerprint(const hr_scan *s, hr_hash *h) { s->cls->fingerprint(s, h); }
 int64_t hr__scan_floor_bytes(const hr_scan *s) { return s->cls->floor_bytes(s); }
@@ -810,6 +811,14 @@ static hr_status files_order(const hr_scan *base, uint64_t seed, int64_t epoch, 
     return HR_OK;
 }
 
+static int64_t files_row_bytes(const hr_scan *base, int file)
+{
+    const file_scan *s = (const file_scan *)base;
+    int64_t n = s->paths.items[file].n_bytes;
+
+    return s->format->row_growth && n >= 0 && n < INT32_MAX ? n * s->format->row_growth : -1;
+}
+
 static const char *files_name(const hr_scan *base, int file)
 {
     return file >= 0 && file < base->n_files ? path_of((const file_scan *)base, file) : NULL;
@@ -900,8 +909,10 @@ static void files_free(hr_scan *base)
     hr__free(s);
 }
 
-static const hr_scan_class file_scan_class = { files_schema,      files_open,  files_count, files_name, files_describe,
-                                               files_fingerprint, files_floor, files_order, files_free };
+static const hr_scan_class file_scan_class = {
+    files_schema,      files_open,  files_count, files_name, files_describe,
+    files_fingerprint, files_floor, files_order, files_free, files_row_bytes
+};
 
 /* ------------------------------------------------------------------------------------------------------------- making */
 

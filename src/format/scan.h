@@ -14,7 +14,8 @@ typedef struct hr_scan_class {
     int64_t (*floor_bytes)(const hr_scan *s);
     /* The order in which files are read, *out new; NULL: as they are numbered. */
     hr_status (*order)(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err);
-    void (*free)(hr_scan *s); /* frees all of it */
+    void (*free)(hr_scan *s);                         /* frees all of it */
+    int64_t (*row_bytes)(const hr_scan *s, int file); /* see hr__scan_row_bytes; NULL: -1 */
 } hr_scan_class;
 
 struct hr_scan {

@@ -265,3 +265,35 @@ def test_a_bmp_that_forgets_its_palette(tmp_path):
     data[10:14] = struct.pack("<I", 14 + 40)
     (tmp_path / "bad.bmp").write_bytes(data)
     assert np.array_equal(read(tmp_path / "bad.bmp", mode="RGB"), read(tmp_path / "good.bmp", mode="RGB"))
+
+
+def test_many_files_a_step(tmp_path):
+    """Small files are read many at a time: order, limits, positions and errors are as if each stood alone."""
+    for i in range(150):
+        (tmp_path / f"{i:03d}.bin").write_bytes(bytes([i]) * (i * 40))
+    ds = rd.read_binary_files(str(tmp_path))
+    whole = [bytes([i]) * (i * 40) for i in range(150)]
+    assert [r["bytes"] for r in ds.take_all()] == whole
+    assert [r["bytes"] for r in ds.take(70)] == whole[:70]
+    assert ds.count() == 150
+    assert [len(b["bytes"]) for b in ds.iter_batches(batch_size=64)] == [64, 64, 22]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("HR_STALL", "*:2ms")
+        assert [r["bytes"] for r in ds.take_all()] == whole
+    shuffled = rd.read_binary_files(str(tmp_path), shuffle="files", include_paths=True).take_all()
+    assert sorted(len(r["bytes"]) for r in shuffled) == [i * 40 for i in range(150)]
+    assert all(int(r["path"][-7:-4]) * 40 == len(r["bytes"]) for r in shuffled)
+
+
+@pytest.mark.parametrize("bad", [1, 63, 64, 100])
+def test_rows_before_a_file_that_is_gone(tmp_path, bad):
+    for i in range(130):
+        (tmp_path / f"{i:03d}.bin").write_bytes(b"x" * i)
+    ds = rd.read_binary_files(str(tmp_path))
+    ds.schema()
+    (tmp_path / f"{bad:03d}.bin").unlink()
+    seen = 0
+    with pytest.raises(Exception, match=f"{bad:03d}.bin"):
+        for batch in ds.iter_batches(batch_size=1):
+            seen += len(batch["bytes"])
+    assert seen == bad

@@ -1,0 +1,107 @@
+/* group.c - small files that are one row each, many to a ticket.
+ *
+ * A ticket for each such file would cost as much as reading it, and what is made of its one row would be copied into a batch
+ * again. Which files are taken together depends on their order and sizes alone, so that a position means the same in any run;
+ * a table may hold fewer of them, as the budget wants it. Files are opened by the thread that reads them. A file that
+ * cannot be read fails its ticket after the rows of those before it. */
+#include "exec/run.h"
+
+#define GROUP_FILES 64 /* the usual batch of images: it then is one table as it was made */
+#define GROUP_BYTES (8 << 20)
+
+int hr__group_files(const hr_stage *s, int64_t *n_bytes)
+{
+    int n = 0;
+
+    *n_bytes = 0;
+    if (s->rows_left >= 0 || s->open_file || s->at_fragment || s->at_row)
+        return 0; /* with so many rows wanted at most, and from the middle: one by one */
+    for (; n < GROUP_FILES && s->at_file + n < hr__scan_n_files(s->scan); n++) {
+        int64_t more = hr__scan_row_bytes(s->scan, hr__stage_file(s, s->at_file + n));
+
+        if (more < 0 || (n > 0 && *n_bytes + more > GROUP_BYTES))
+            break;
+        *n_bytes += more;
+    }
+    return n;
+}
+
+/* The tables of a step, before they are one. */
+typedef struct parts {
+    hr_table *tables[GROUP_FILES];
+    int n;
+    int64_t n_bytes;
+} parts;
+
+static hr_status read_fragment(hr_ticket *t, hr_scan_file *f, int fragment, const hr_mem *mem, parts *p)
+{
+    hr_reader *reader = NULL;
+    hr_table *table = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(f->cls->read(f, fragment, 0, -1, mem, &reader, &t->err));
+    while (true) {
+        HR_GO(hr__reader_next(reader, t->stage->run->step_bytes, &table, &t->err));
+        if (!table)
+            break;
+        if (p->n == GROUP_FILES)
+            HR_GO(hr_error_set(&t->err, HR_BUG, "%s: more than a row", f->name));
+        p->n_bytes += hr__table_bytes_used(table);
+        p->tables[p->n++] = table;
+        table = NULL;
+    }
+done:
+    hr_table_unref(table);
+    hr__reader_close(reader);
+    return st;
+}
+
+static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, parts *p)
+{
+    hr_stage *s = t->stage;
+    hr_open how = {
+        .projection = &s->columns, .filter = s->filter, .account = s->run->account, .skipped = &s->skipped
+    };
+    hr_scan_file *f = NULL;
+    hr_status st = hr__scan_open(s->scan, hr__stage_file(s, place), &how, &f, &t->err);
+
+    atomic_fetch_add_explicit(&s->files_opened, 1, memory_order_relaxed);
+    for (int i = 0; !st && i < f->n_fragments; i++) {
+        atomic_fetch_add_explicit(&s->fragments_read, 1, memory_order_relaxed);
+        st = read_fragment(t, f, i, mem, p);
+    }
+    hr__scan_file_unref(f);
+    return st;
+}
+
+hr_status hr__group_read(hr_ticket *t, const hr_mem *mem, hr_table **out)
+{
+    parts p = { .n = 0 };
+    hr_status st = t->late; /* of the file behind the rows that were given last */
+
+    *out = NULL;
+    t->late = HR_OK;
+    while (!st && t->at_file < t->n_files && p.n_bytes < t->stage->run->step_bytes &&
+           !atomic_load_explicit(&t->stage->run->stop, memory_order_relaxed))
+        st = read_file(t, t->place + t->at_file++, mem, &p);
+    if (st && p.n) {
+        t->late = st;
+        t->at_file = t->n_files;
+        st = HR_OK;
+    }
+    if (!st && p.n == 1) {
+        *out = p.tables[0];
+        p.n = 0;
+    } else if (!st && p.n) {
+        hr_error err = HR_ERROR_INIT; /* that of the late one stays */
+
+        st = hr__table_concat(mem, NULL, p.tables, p.n, out, &err);
+        if (st)
+            hr__error_move(&t->err, &err);
+        hr_error_clear(&err);
+    }
+    for (int i = 0; i < p.n; i++)
+        hr_table_unref(p.tables[i]);
+    t->input_done = t->at_file == t->n_files && !t->late;
+    return st;
+}
