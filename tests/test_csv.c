@@ -360,6 +360,18 @@ static void many_tables(void **state)
     free(want.text);
 }
 
+/* Rows of one field, two of which look like one of two, before a row that makes the sum right in another fragment. */
+static void ragged_pairs(void **state)
+{
+    static const char data[] = "a,b\n1\n2\n3,4,5,6\n";
+    request q = { .data = data, .n = sizeof data - 1, .settings = { "fragment_bytes=8", "default_type=string" } };
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    assert_int_equal(read_file(&q, &err), HR_BAD_DATA);
+    assert_string_equal(err.text, "a.csv: line 2: 2 fields expected, found 1: 1");
+}
+
 /* Fragments read in any order give the same rows: those of the last first. */
 static void any_order(void **state)
 {
@@ -393,7 +405,7 @@ static void kernels(void **state)
     csv_dialect plain = { .delimiter = ',', .quote = '"', .double_quote = true, .plain = true }, walking = plain;
     uint64_t seed = 13;
     uint8_t data[300 + HR_SLACK];
-    uint32_t want[400], got[400];
+    uint32_t want[400], got[400], lines[2][400];
 
     (void)state;
     walking.plain = false;
@@ -408,12 +420,13 @@ static void kernels(void **state)
             data[i] = (uint8_t)(random_below(&seed, 4) && round % 2 ? 'k' : letters[random_below(&seed, n_letters)]);
         for (int k = 0; k < 2; k++) {
             s[k] = begin;
-            ends[k] = (csv_ends){ .items = k ? got : want };
+            ends[k] = (csv_ends){ .items = k ? got : want, .newlines = lines[k] };
             hr__csv_index_by(cpu, k ? &plain : &walking, data, n, &s[k], &ends[k]);
             s[k] = s[k] == CSV_ROW ? CSV_BEGIN : s[k];
         }
         if (ends[0].n != ends[1].n || ends[0].n_newlines != ends[1].n_newlines ||
-            memcmp(want, got, (size_t)ends[0].n * 4) != 0 || s[0] != s[1])
+            memcmp(want, got, (size_t)ends[0].n * 4) != 0 || s[0] != s[1] ||
+            memcmp(lines[0], lines[1], (size_t)ends[0].n_newlines * 4) != 0)
             fail_msg("round %d, cpu %x, from %d: %.*s: %d ends, %d; %d newlines, %d; state %d, %d", round, cpu, begin,
                      (int)n, (char *)data, (int)ends[0].n, (int)ends[1].n, (int)ends[0].n_newlines,
                      (int)ends[1].n_newlines, s[0], s[1]);
@@ -511,9 +524,10 @@ static void long_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_cases), cmocka_unit_test(kernels),   cmocka_unit_test(all_splits),
-        cmocka_unit_test(many_tables), cmocka_unit_test(any_order), cmocka_unit_test(row_ranges),
-        cmocka_unit_test(with_faults), cmocka_unit_test(places),    cmocka_unit_test(long_rows),
+        cmocka_unit_test(known_cases), cmocka_unit_test(kernels),      cmocka_unit_test(all_splits),
+        cmocka_unit_test(many_tables), cmocka_unit_test(ragged_pairs), cmocka_unit_test(any_order),
+        cmocka_unit_test(row_ranges),  cmocka_unit_test(with_faults),  cmocka_unit_test(places),
+        cmocka_unit_test(long_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

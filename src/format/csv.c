@@ -65,13 +65,14 @@ typedef struct csv_reader {
     bool whole;              /* the block is to be the fragment */
     bool texts;              /* some column is of strings */
     csv_state state;         /* while skipping: before the byte `skip_at` of the block */
-    hr_buffer *block, *places;
+    hr_buffer *block, *places, *lines;
     int64_t n, at;  /* bytes in the block; where it stands in the file */
-    csv_ends index; /* of the block, in `places` */
+    int64_t used;   /* bytes of the block that are done with */
+    bool indexed;   /* the block is, as it was read */
+    csv_ends index; /* of the rest, in `places` and `lines` */
     csv_cutter cutter;
-    csv_rows rows; /* of the block */
+    csv_rows rows; /* those of the next table */
     int64_t next;  /* of them: the first that is not handed out */
-    int64_t used;  /* bytes of the block that they are */
 } csv_reader;
 
 /* ------------------------------------------------------------------------------------------------------------ bytes */
@@ -252,6 +253,7 @@ static void csv_close_reader(hr_reader *base)
     input_close(&r->in);
     hr__buffer_unref(r->block);
     hr__buffer_unref(r->places);
+    hr__buffer_unref(r->lines);
     hr__csv_cutter_clear(&r->cutter);
     hr__scan_file_unref(&r->file->base);
     hr__free(r);
@@ -273,20 +275,21 @@ static hr_status block_reserve(csv_reader *r, int64_t more, hr_error *err)
     return HR_OK;
 }
 
-static hr_status index_reserve(csv_reader *r, int64_t more, hr_error *err)
+/* Room for `more` numbers behind n; what is made anew has `least`. */
+static hr_status numbers_reserve(csv_reader *r, hr_buffer **b, uint32_t **numbers, int64_t n, int64_t more,
+                                 int64_t least, hr_error *err)
 {
-    int64_t need = (r->index.n + more) * (int64_t)sizeof *r->index.items;
+    int64_t need = (n + more) * (int64_t)sizeof **numbers;
     hr_buffer *wider = NULL;
 
-    if (r->places && r->places->n_bytes >= need)
+    if (*b && (*b)->n_bytes >= need)
         return HR_OK;
-    need = HR_MAX(need + need / 2, r->n / 2); /* fields of eight bytes */
-    HR_TRY(hr__buffer_new(&r->scratch, need, &wider, err));
-    if (r->index.n)
-        memcpy(wider->data, r->places->data, (size_t)r->index.n * sizeof *r->index.items);
-    hr__buffer_unref(r->places);
-    r->places = wider;
-    r->index.items = (uint32_t *)(void *)wider->data;
+    HR_TRY(hr__buffer_new(&r->scratch, HR_MAX(need + need / 2, least * (int64_t)sizeof **numbers), &wider, err));
+    if (n)
+        memcpy(wider->data, (*b)->data, (size_t)n * sizeof **numbers);
+    hr__buffer_unref(*b);
+    *b = wider;
+    *numbers = (uint32_t *)(void *)wider->data;
     return HR_OK;
 }
 
@@ -295,7 +298,8 @@ static hr_status index_range(csv_reader *r, int64_t begin, int64_t end, csv_stat
 {
     for (int64_t n; begin < end; begin += n) {
         n = HR_MIN(end - begin, INDEX_BYTES);
-        HR_TRY(index_reserve(r, n + 16, err));
+        HR_TRY(numbers_reserve(r, &r->places, &r->index.items, r->index.n, n + 16, r->n / 8, err));
+        HR_TRY(numbers_reserve(r, &r->lines, &r->index.newlines, r->index.n_newlines, n + 16, r->n / 32, err));
         r->index.base = (uint32_t)begin;
         hr__csv_index(&r->s->values.dialect, r->block->data + begin, n, state, &r->index);
     }
@@ -441,15 +445,14 @@ done:
     return st;
 }
 
-static bool is_newline(uint8_t c) { return c == '\n' || c == '\r'; }
-
 /* The index of the block from `begin` on, which stands in `state`. *state: that at `end`. */
 static hr_status index_block(csv_reader *r, int64_t begin, int64_t end, csv_state *state, hr_error *err)
 {
     uint8_t *data = r->block->data;
     csv_state last;
 
-    r->index = (csv_ends){ .items = r->places ? (uint32_t *)(void *)r->places->data : NULL };
+    r->index = (csv_ends){ .items = r->places ? (uint32_t *)(void *)r->places->data : NULL,
+                           .newlines = r->lines ? (uint32_t *)(void *)r->lines->data : NULL };
     data[r->n] = r->in.ended ? 0 : '\n'; /* so that "\r" waits for what follows */
     HR_TRY(index_range(r, begin, HR_MIN(end, r->n), state, err));
     last = *state;
@@ -459,14 +462,13 @@ static hr_status index_block(csv_reader *r, int64_t begin, int64_t end, csv_stat
          (data[r->n - 1] != '\n' && data[r->n - 1] != '\r'))) {
         data[r->n] = '\n'; /* the last row has no end of its own */
         r->index.items[r->index.n++] = (uint32_t)r->n;
-        r->index.n_newlines++;
+        r->index.newlines[r->index.n_newlines++] = (uint32_t)r->n;
     }
     return HR_OK;
 }
 
-/* The same of a fragment that stands in the block with the byte before it, in whose last row but none of its own it may begin.
- * *begin: where its first row does, in the block; ends before it are dropped. */
-static hr_status index_fragment(csv_reader *r, int64_t *begin, hr_error *err)
+/* The same of a fragment that stands in the block with the byte before it, and begins within a row: that is passed over. */
+static hr_status index_fragment(csv_reader *r, hr_error *err)
 {
     const csv_dialect *d = &r->s->values.dialect;
     const uint8_t *data = r->block->data;
@@ -483,43 +485,55 @@ static hr_status index_fragment(csv_reader *r, int64_t *begin, hr_error *err)
         if (r->n >= end)
             note_function(r->s, r->fragment, from, to);
     }
-    *begin = 1;
-    if (from != CSV_BEGIN || (data[0] != '\n' && (data[0] != '\r' || data[1] == '\n'))) {
-        while (dropped < r->index.n && !is_newline(data[r->index.items[dropped]]))
-            dropped++;
-        if (dropped == r->index.n) { /* a row that begins before the fragment and ends behind it */
-            r->finished = true;
-            return HR_OK;
-        }
-        *begin = r->index.items[dropped++] + 1;
-        r->index.n_newlines--;
+    r->used = 1;
+    if (from == CSV_BEGIN && (data[0] == '\n' || (data[0] == '\r' && data[1] != '\n')))
+        return HR_OK;
+    if (r->index.n_newlines == 0) { /* a row that begins before the fragment and ends behind it */
+        r->used = r->n;
+        r->finished = true;
+        return HR_OK;
     }
+    while (r->index.items[dropped++] != r->index.newlines[0]) {}
+    r->used = *r->index.newlines++ + 1;
+    r->index.n_newlines--;
     r->index.items += dropped;
     r->index.n -= dropped;
-    r->finished = r->at + *begin >= r->end;
     return HR_OK;
 }
 
-/* The rows of the next block, if it holds a whole one. */
-static hr_status cut_block(csv_reader *r, hr_error *err)
+/* Reads, and indexes what was read. */
+static hr_status next_block(csv_reader *r, int64_t most, hr_error *err)
 {
     csv_state state = CSV_ROW;
     bool at_begin = r->at == fragment_begin(r->s, r->fragment);
-    int64_t begin = 0;
+
+    drop_front(r, r->used);
+    r->used = 0;
+    if (r->n < most / 2)
+        HR_TRY(fill(r, r->whole ? WHOLE_BYTES + TAIL_BYTES : most, err));
+    else if (r->indexed) /* and found to hold no whole row */
+        HR_TRY(fill(r, HR_MAX(most, r->n), err));
+    r->indexed = true;
+    if (r->skipping) {
+        r->skipping = false;
+        return index_fragment(r, err);
+    }
+    HR_TRY(index_block(r, 0, r->whole ? r->end - r->at : r->n, &state, err));
+    if (r->whole && at_begin && r->at + r->n >= r->end)
+        note_function(r->s, r->fragment, CSV_BEGIN, state == CSV_ROW ? CSV_BEGIN : state);
+    return HR_OK;
+}
+
+/* Rows of `most` bytes, if there are so many. The block is parted in as many alike. */
+static hr_status cut_rows(csv_reader *r, int64_t most, hr_error *err)
+{
+    int64_t end = HR_MIN(r->end - r->at, r->n + 1), left = end - r->used, begin = r->used;
     csv_ragged ragged;
     hr_status st;
 
-    if (r->skipping)
-        HR_TRY(index_fragment(r, &begin, err));
-    else
-        HR_TRY(index_block(r, 0, r->whole ? r->end - r->at : r->n, &state, err));
-    if (r->whole && at_begin && r->at + r->n >= r->end)
-        note_function(r->s, r->fragment, CSV_BEGIN, state == CSV_ROW ? CSV_BEGIN : state);
-    r->skipping = false;
-    if (r->finished)
-        return HR_OK;
-    st = hr__csv_cut(&r->cutter, r->block->data, begin, HR_MIN(r->end - r->at, INT32_MAX), &r->index, &r->rows,
-                     &r->used, &ragged, err);
+    most = left / (HR_ROUND_UP(left, most) / most) + 1;
+    st = hr__csv_cut(&r->cutter, r->block->data, begin, HR_MIN(begin + most, end), &r->index, &r->rows, &r->used,
+                     &ragged, err);
     if (st == HR_BAD_DATA && ragged.at >= 0)
         st = ragged_error(r, &ragged, err);
     r->used = HR_MIN(r->used, r->n); /* not the end that was added */
@@ -529,46 +543,22 @@ static hr_status cut_block(csv_reader *r, hr_error *err)
     return st;
 }
 
-/* Reads and cuts until there are rows, or none will come. */
+/* Until there are rows, or none will come. */
 static hr_status next_rows(csv_reader *r, int64_t most, hr_error *err)
 {
-    int64_t want = r->whole ? WHOLE_BYTES + TAIL_BYTES : most;
-
     if (!r->whole)
         HR_TRY(skip_to_row(r, most, err));
     while (!r->finished && r->next == r->rows.n_rows) {
-        if (r->used) {
-            drop_front(r, r->used);
-            r->used = r->next = r->rows.n_rows = 0;
-            r->finished = r->at >= r->end || (r->in.ended && r->n == 0);
-            continue;
-        }
-        if (r->n < most / 2)
-            HR_TRY(fill(r, want, err));
-        HR_TRY(cut_block(r, err));
-        r->finished |= r->used == 0 && r->in.ended;
-        if (r->used == 0 && !r->finished)
-            HR_TRY(fill(r, HR_MAX(most, r->n), err));
+        if (r->at + r->used >= r->end)
+            r->finished = true;
+        else if (r->index.n_newlines)
+            HR_TRY(cut_rows(r, most, err));
+        else if (r->in.ended && r->indexed)
+            r->finished = true;
+        else
+            HR_TRY(next_block(r, most, err));
     }
     return HR_OK;
-}
-
-/* As many of the rows as have `most` bytes, in tables of like size. */
-static int64_t rows_of_table(const csv_reader *r, int64_t most)
-{
-    const uint32_t *starts = r->rows.starts + r->next;
-    int64_t left = r->used - starts[0], low = 1, high = r->rows.n_rows - r->next;
-
-    most = left / (HR_ROUND_UP(left, most) / most) + 1;
-    while (low < high) { /* the most rows that are not longer; one at least */
-        int64_t middle = low + (high - low + 1) / 2;
-
-        if ((middle < r->rows.n_rows - r->next ? starts[middle] : r->used) - starts[0] <= most)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
 }
 
 static hr_status csv_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
@@ -584,12 +574,11 @@ static hr_status csv_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr
         n = HR_MIN(HR_MAX(r->row_begin - r->row, 0), r->rows.n_rows - r->next);
         r->next += n;
         r->row += n;
-        if (r->next < r->rows.n_rows) {
-            n = HR_MIN(rows_of_table(r, most), r->rows_end - r->row);
+        n = HR_MIN(r->rows.n_rows - r->next, r->rows_end - r->row);
+        if (n > 0)
             HR_TRY(make_table(r, r->next, n, out, err));
-            r->next += n;
-            r->row += n;
-        }
+        r->next += n;
+        r->row += n;
         r->finished = r->row >= r->rows_end;
     }
     return HR_OK;
@@ -702,6 +691,7 @@ typedef struct csv_head {
     int64_t n;
     int64_t at;     /* what has been passed */
     csv_ends index; /* of the bytes from `at` on, when it was made */
+    uint32_t *numbers;
     hr_error *err;
 } csv_head;
 
@@ -759,10 +749,11 @@ static hr_status head_index(csv_head *h)
     int64_t n = h->n - h->at;
     uint8_t *data = h->bytes->data + h->at;
 
-    hr__free(h->index.items);
-    h->index = (csv_ends){ .items = hr__alloc(h->s->account, (size_t)(n + 16) * sizeof *h->index.items) };
-    if (!h->index.items)
-        return hr__error_memory(h->err, h->s->source->name, (n + 16) * 4);
+    hr__free(h->numbers);
+    h->numbers = hr__alloc(h->s->account, (size_t)(n + 16) * 2 * sizeof *h->numbers);
+    if (!h->numbers)
+        return hr__error_memory(h->err, h->s->source->name, (n + 16) * 8);
+    h->index = (csv_ends){ .items = h->numbers, .newlines = h->numbers + n + 16 };
     data[n] = h->in.ended ? 0 : '\n';
     hr__csv_index(&h->s->values.dialect, data, n, &state, &h->index);
     if (h->in.ended && n &&
@@ -770,7 +761,7 @@ static hr_status head_index(csv_head *h)
          (data[n - 1] != '\n' && data[n - 1] != '\r'))) {
         data[n] = '\n';
         h->index.items[h->index.n++] = (uint32_t)n;
-        h->index.n_newlines++;
+        h->index.newlines[h->index.n_newlines++] = (uint32_t)n;
     }
     return HR_OK;
 }
@@ -1246,7 +1237,7 @@ static hr_status csv_open(hr_source *source, const hr_open *how, hr_scan_file **
 done:
     input_close(&h.in);
     hr__buffer_unref(h.bytes);
-    hr__free(h.index.items);
+    hr__free(h.numbers);
     shared_unref(s);
     return st;
 }

@@ -53,9 +53,10 @@ typedef enum csv_state {
 } csv_state;
 
 typedef struct csv_ends {
-    uint32_t *items; /* room for the bytes' number + 8 */
+    uint32_t *items, *newlines; /* all ends; those of rows again. Room in each for the bytes' number + 16 */
     int64_t n, n_newlines;
     uint32_t base; /* added to each position */
+    bool returns;  /* there was a "\r" */
 } csv_ends;
 
 /* Ends of fields in data[0, n): positions of delimiters and of newlines outside of quotes. HR_SLACK bytes behind can be read;
@@ -112,8 +113,8 @@ typedef struct csv_cutter {
     int64_t starts_cap, ends_cap;
 } csv_cutter;
 void hr__csv_cutter_clear(csv_cutter *c);
-/* data[begin, ...), which begins with a row, as rows that begin before `limit`; `index` has the ends behind `begin`. *used: up to
- * where there are rows, or lines that count for none.
+/* data[begin, ...), which begins with a row, as rows that begin before `limit`. `index` has the ends behind `begin`; those of
+ * the rows are taken off it, but stay what `out` points to. *used: up to where there are rows, or lines that count for none.
  * HR_BAD_DATA without a text (where `ragged` says) for a row of a wrong number of fields. May write to `index`. */
 hr_status hr__csv_cut(csv_cutter *c, const uint8_t *data, int64_t begin, int64_t limit, csv_ends *index, csv_rows *out,
                       int64_t *used, csv_ragged *ragged, hr_error *err) HR_MUST_USE;

@@ -77,19 +77,38 @@ typedef struct csv_masks {
 } csv_masks;
 
 /* The set bits' positions, eight at a step whether there are so many or not. */
-static inline void take_ends(csv_ends *out, uint32_t at, uint64_t ends, uint64_t newlines)
+static inline uint32_t *take_bits(uint32_t *to, uint32_t at, uint64_t bits)
 {
-    uint32_t *to = out->items + out->n;
-    int n = __builtin_popcountll(ends);
+    int n = __builtin_popcountll(bits);
+    uint32_t *end = to + n;
 
-    out->n += n;
-    out->n_newlines += __builtin_popcountll(newlines);
     for (; n > 0; n -= 8, to += 8) {
         for (int i = 0; i < 8; i++) {
-            to[i] = at + (uint32_t)__builtin_ctzll(ends | (uint64_t)1 << 63);
-            ends &= ends - 1;
+            to[i] = at + (uint32_t)__builtin_ctzll(bits | (uint64_t)1 << 63);
+            bits &= bits - 1;
         }
     }
+    return end;
+}
+
+/* Of newlines there are few: nearly always two at most. */
+static inline void take_newlines(csv_ends *out, uint32_t at, uint64_t newlines)
+{
+    uint32_t *to = out->newlines + out->n_newlines;
+    int n = __builtin_popcountll(newlines);
+
+    to[0] = at + (uint32_t)__builtin_ctzll(newlines | (uint64_t)1 << 63);
+    newlines &= newlines - 1;
+    to[1] = at + (uint32_t)__builtin_ctzll(newlines | (uint64_t)1 << 63);
+    if (n > 2)
+        take_bits(to + 2, at, newlines & (newlines - 1));
+    out->n_newlines += n;
+}
+
+static inline void take_ends(csv_ends *out, uint32_t at, uint64_t ends, uint64_t newlines)
+{
+    out->n = take_bits(out->items + out->n, at, ends) - out->items;
+    take_newlines(out, at, newlines);
 }
 
 static inline uint64_t between_by_shifts(uint64_t q)
@@ -128,7 +147,9 @@ static inline csv_masks masks_scalar(const csv_dialect *d, const uint8_t *p)
     return m;
 }
 
-static inline uint64_t between_scalar(uint64_t q) { return between_by_shifts(q); }
+static inline uint64_t between_scalar(uint64_t q) { return q ? between_by_shifts(q) : 0; }
+
+#define take_scalar take_ends
 
 #define KERNEL(name) name##_scalar
 #define TARGET
@@ -166,6 +187,8 @@ TARGET static inline uint64_t between_avx2(uint64_t q)
         _mm_clmulepi64_si128(_mm_set_epi64x(0, (int64_t)q), _mm_set1_epi8((char)0xFF), 0));
 }
 
+#define take_avx2 take_ends
+
 #include "format/csv_kernel.h"
 #undef KERNEL
 #undef TARGET
@@ -188,6 +211,21 @@ TARGET static inline uint64_t between_avx512(uint64_t q)
 {
     return (uint64_t)_mm_cvtsi128_si64(
         _mm_clmulepi64_si128(_mm_set_epi64x(0, (int64_t)q), _mm_set1_epi8((char)0xFF), 0));
+}
+
+TARGET static inline void take_avx512(csv_ends *out, uint32_t at, uint64_t ends, uint64_t newlines)
+{
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    uint32_t *to = out->items + out->n;
+    __m512i places = _mm512_add_epi32(lanes, _mm512_set1_epi32((int)at));
+
+    for (int i = 0; i < 4; i++, ends >>= 16) {
+        _mm512_storeu_si512(to, _mm512_maskz_compress_epi32((__mmask16)ends, places));
+        to += __builtin_popcountll(ends & 0xFFFF);
+        places = _mm512_add_epi32(places, _mm512_set1_epi32(16));
+    }
+    out->n = to - out->items;
+    take_newlines(out, at, newlines);
 }
 
 #include "format/csv_kernel.h"
@@ -221,7 +259,9 @@ static inline csv_masks masks_neon(const csv_dialect *d, const uint8_t *p)
     return m;
 }
 
-static inline uint64_t between_neon(uint64_t q) { return between_by_shifts(q); }
+static inline uint64_t between_neon(uint64_t q) { return q ? between_by_shifts(q) : 0; }
+
+#define take_neon take_ends
 
 #include "format/csv_kernel.h"
 #undef KERNEL

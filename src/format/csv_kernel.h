@@ -1,5 +1,5 @@
 /* csv_kernel.h - where the fields of 64 bytes at a time end: included by csv_index.c once for each instruction set, with
- * KERNEL(name) and TARGET defined, KERNEL(masks) and KERNEL(between) made.
+ * KERNEL(name) and TARGET defined, KERNEL(masks), KERNEL(between) and KERNEL(take) made.
  *
  * `between` is the carry-less product of the quotes' bits with all ones: the text inside of quotes, if each opening quote
  * stands where one may. Where one does not, the automaton itself goes over these 64 bytes. */
@@ -13,35 +13,32 @@ TARGET static void KERNEL(index)(const csv_dialect *d, const uint8_t *data, int6
 
     for (int64_t at = 0; at < n; at += 64) {
         csv_masks m = KERNEL(masks)(d, data + at);
-        uint64_t live = n - at < 64 ? ((uint64_t)1 << (n - at)) - 1 : ~(uint64_t)0, inside = carry, ends, closing = 0;
+        uint64_t live = n - at < 64 ? ((uint64_t)1 << (n - at)) - 1 : ~(uint64_t)0, inside, ends, closing;
 
         if (m.returns) { /* one before "\n" is nothing: the line ends there */
+            if (out)
+                out->returns = true;
             m.returns &= ~(m.newlines >> 1 | (uint64_t)(data[at + 64] == '\n') << 63);
             m.newlines |= m.returns;
         }
         m.newlines &= live;
-        ends = (m.delimiters & live) | m.newlines;
         m.quotes &= live;
-        if (m.quotes) {
-            inside ^= KERNEL(between)(m.quotes);
-            ends &= ~inside;
-            closing = m.quotes & ~inside;
-            if (m.quotes & inside & ~((ends | closing) << 1 | opens)) {
-                csv_state s = carry ? CSV_QUOTED : closed ? CSV_CLOSED : opens ? CSV_BEGIN : CSV_UNQUOTED;
+        inside = carry ^ KERNEL(between)(m.quotes); /* whether there are quotes is too hard a guess for a branch */
+        ends = ((m.delimiters & live) | m.newlines) & ~inside;
+        closing = m.quotes & ~inside;
+        if (__builtin_expect((m.quotes & inside & ~((ends | closing) << 1 | opens)) != 0, 0)) {
+            csv_state s = carry ? CSV_QUOTED : closed ? CSV_CLOSED : opens ? CSV_BEGIN : CSV_UNQUOTED;
 
-                ends = hr__csv_walk(d, data + at, HR_MIN(n - at, 64), &s, &m.newlines);
-                carry = s == CSV_QUOTED ? ~(uint64_t)0 : 0;
-                opens = s != CSV_QUOTED && s != CSV_UNQUOTED;
-                closed = s == CSV_CLOSED;
-                if (out)
-                    take_ends(out, out->base + (uint32_t)at, ends, m.newlines);
-                continue;
-            }
-        } else {
-            ends &= ~inside;
+            ends = hr__csv_walk(d, data + at, HR_MIN(n - at, 64), &s, &m.newlines);
+            carry = s == CSV_QUOTED ? ~(uint64_t)0 : 0;
+            opens = s != CSV_QUOTED && s != CSV_UNQUOTED;
+            closed = s == CSV_CLOSED;
+            if (out)
+                KERNEL(take)(out, out->base + (uint32_t)at, ends, m.newlines);
+            continue;
         }
         if (out)
-            take_ends(out, out->base + (uint32_t)at, ends, m.newlines & ends);
+            KERNEL(take)(out, out->base + (uint32_t)at, ends, m.newlines & ends);
         if (n - at < 64) { /* the bits behind the last byte are those of none */
             int last = (int)(n - at) - 1;
 

@@ -23,40 +23,69 @@ static hr_status grow(uint32_t **items, int64_t *cap, int64_t n, hr_error *err)
 
 static bool is_newline(uint8_t c) { return c == '\n' || c == '\r'; }
 
-/* If the index is a rectangle as it is: notes where rows begin, takes "\r" before "\n" off. */
+/* How many of the newlines end rows that begin before `limit`; the first row begins at `begin`. */
+static int64_t rows_before(const csv_ends *index, int64_t begin, int64_t limit)
+{
+    int64_t low = 0, high = index->n_newlines;
+
+    if (begin >= limit || high == 0)
+        return 0;
+    while (low < high) { /* the first newline behind which none begins */
+        int64_t middle = low + (high - low) / 2;
+
+        if (index->newlines[middle] + (int64_t)1 < limit)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return HR_MIN(low + 1, index->n_newlines);
+}
+
+/* "\r" before "\n" belongs to the line's end. false: one is all that stands in a line. */
+static bool strip_returns(const csv_cutter *c, const uint8_t *data, uint32_t *ends, int64_t n_rows)
+{
+    int n = c->n_columns;
+
+    for (int64_t row = 0; row < n_rows && n == 1; row++) {
+        if (ends[row] == c->starts[row] + 1 && data[c->starts[row]] == '\r' && data[ends[row]] == '\n')
+            return false;
+    }
+    for (int64_t row = 0; row < n_rows; row++) {
+        uint32_t *end = ends + row * n + n - 1, begin = n > 1 ? end[-1] + 1 : c->starts[row];
+
+        *end -= *end > begin && data[*end] == '\n' && data[*end - 1] == '\r';
+    }
+    return true;
+}
+
+/* If every n-th end is a newline, and no other: notes where rows begin. Does not look at the data if no "\r" is there. */
 static bool cut_rectangle(csv_cutter *c, const uint8_t *data, int64_t begin, int64_t limit, csv_ends *index,
                           csv_rows *out, int64_t *used)
 {
     int n = c->n_columns;
-    int64_t n_rows = index->n_newlines;
-    uint32_t at = (uint32_t)begin;
+    int64_t n_rows = rows_before(index, begin, limit);
+    uint32_t at = (uint32_t)begin, wrong = 0;
 
     if (c->dialect.comment || index->n < n_rows * n)
         return false;
     for (int64_t row = 0; row < n_rows; row++) {
-        uint32_t *end = index->items + row * n + n - 1;
-        uint32_t next = *end + 1;
+        uint32_t end = index->newlines[row];
 
-        if (at >= limit) {
-            n_rows = row;
-            break;
-        }
-        if (!is_newline(data[*end]))
-            return false;
+        wrong |= index->items[row * n + n - 1] ^ end;
+        wrong |= n == 1 && end == at; /* an empty line */
         c->starts[row] = at;
-        if (n == 1 && (*end == at || (*end == at + 1 && data[at] == '\r' && data[*end] == '\n')))
-            return false; /* an empty line */
-        at = next;
+        at = end + 1;
     }
-    for (int64_t row = 0; row < n_rows; row++) {
-        uint32_t *end = index->items + row * n + n - 1, begin = n > 1 ? end[-1] + 1 : c->starts[row];
-
-        *end -= *end > begin && data[*end] == '\n' && data[*end - 1] == '\r';
-    }
+    if (wrong || (index->returns && !strip_returns(c, data, index->items, n_rows)))
+        return false;
     out->n_rows = n_rows;
     out->starts = c->starts;
     out->ends = index->items;
     *used = at;
+    index->items += n_rows * n;
+    index->n -= n_rows * n;
+    index->newlines += n_rows;
+    index->n_newlines -= n_rows;
     return true;
 }
 
@@ -84,10 +113,10 @@ static void copy_row(csv_cutter *c, csv_rows *out, uint32_t begin, const uint32_
     }
 }
 
-static hr_status cut_by_row(csv_cutter *c, const uint8_t *data, int64_t begin, int64_t limit, const csv_ends *index,
+static hr_status cut_by_row(csv_cutter *c, const uint8_t *data, int64_t begin, int64_t limit, csv_ends *index,
                             csv_rows *out, int64_t *used, csv_ragged *ragged, hr_error *err)
 {
-    int64_t max_rows = HR_MAX(MAX_CELLS / c->n_columns, 1), row_begin = 0;
+    int64_t max_rows = HR_MAX(MAX_CELLS / c->n_columns, 1), row_begin = 0, n_lines = 0;
     uint32_t at = (uint32_t)begin;
 
     for (int64_t i = 0; i < index->n && at < limit && out->n_rows < max_rows; i++) {
@@ -100,6 +129,7 @@ static hr_status cut_by_row(csv_cutter *c, const uint8_t *data, int64_t begin, i
         if (last > (k > 1 ? e[k - 2] + 1 : at) && data[last] == '\n' && data[last - 1] == '\r')
             last--;
         row_begin = i + 1;
+        n_lines++;
         *used = (int64_t)end + 1;
         if (c->dialect.comment && data[at] == c->dialect.comment) {
             at = end + 1;
@@ -125,6 +155,10 @@ static hr_status cut_by_row(csv_cutter *c, const uint8_t *data, int64_t begin, i
     }
     out->ends = c->ends;
     out->starts = c->starts;
+    index->items += row_begin;
+    index->n -= row_begin;
+    index->newlines += n_lines;
+    index->n_newlines -= n_lines;
     return HR_OK;
 }
 
