@@ -11,7 +11,6 @@
 #include "format/tfrecord.h"
 
 #define FRAGMENT_BYTES (4 << 20)
-#define WINDOW_BYTES (1 << 20)
 #define SMALL_WINDOW_BYTES (4 << 10) /* behind a long payload that was passed over */
 
 typedef struct tf_options {
@@ -64,68 +63,34 @@ static uint64_t load(const uint8_t *p, int n)
     return v;
 }
 
-void tf__records_clear(tf_records *r)
-{
-    hr__stream_close(r->stream);
-    hr__buffer_unref(r->buffer);
-    r->stream = NULL;
-    r->buffer = NULL;
-}
-
-/* Tries to have `want` bytes at pos; asks for more, up to `most`. A length is believed only as far as bytes came. */
-static hr_status fill(tf_records *r, int64_t want, int64_t most, hr_error *err)
-{
-    while (r->has - r->pos < want && !r->ended) {
-        int64_t left = r->has - r->pos, room, n_read;
-        hr_buffer *b = r->buffer;
-
-        if (!b || b->n_bytes - r->pos < HR_MIN(want, HR_MAX(left * 2, WINDOW_BYTES))) {
-            if (!b || b->n_bytes < HR_MIN(want, HR_MAX(left * 2, WINDOW_BYTES)))
-                HR_TRY(hr__buffer_new(&r->mem, HR_MAX(HR_MIN(want, left * 2), WINDOW_BYTES), &b, err));
-            if (left)
-                memmove(b->data, r->buffer->data + r->pos, (size_t)left);
-            if (b != r->buffer)
-                hr__buffer_unref(r->buffer);
-            r->buffer = b;
-            r->pos = 0;
-            r->has = left;
-        }
-        room = HR_MIN(b->n_bytes - r->has, HR_MAX(most, want) - left);
-        if (r->stream)
-            HR_TRY(hr__stream_read(r->stream, b->data + r->has, room, &n_read, err));
-        else
-            HR_TRY(hr__source_read_some(r->source, b->data + r->has, r->at + left, room, &n_read, err));
-        r->ended = n_read < room;
-        r->has += n_read;
-    }
-    return HR_OK;
-}
+void tf__records_clear(tf_records *r) { hr__window_clear(&r->window); }
 
 /* The header of the next record: the payload's length; -1 at the end. */
 static hr_status head(tf_records *r, int64_t most, int64_t *n, hr_error *err)
 {
+    hr_window *w = &r->window;
     int64_t left;
     const uint8_t *p;
 
     *n = -1;
-    if (r->at >= r->end)
+    if (w->at >= w->end)
         return HR_OK;
-    HR_TRY(fill(r, 12, most, err));
-    left = r->has - r->pos;
+    HR_TRY(hr__window_fill(w, 12, most, err));
+    left = hr__window_left(w);
     if (left == 0)
         return HR_OK;
     if (left < 12)
         return hr_error_set(err, HR_BAD_DATA,
                             "%s: record %lld at byte %lld: the file ends after %lld of 12 bytes of header", r->name,
-                            (long long)r->number, (long long)r->at, (long long)left);
-    p = r->buffer->data + r->pos;
+                            (long long)r->number, (long long)w->at, (long long)left);
+    p = hr__window_data(w);
     if (tf__masked_crc(p, 8) != load(p + 8, 4))
         return hr_error_set(err, HR_BAD_DATA,
                             "%s: record %lld at byte %lld: the length's checksum is 0x%08x, expected 0x%08x", r->name,
-                            (long long)r->number, (long long)r->at, (unsigned)load(p + 8, 4), tf__masked_crc(p, 8));
+                            (long long)r->number, (long long)w->at, (unsigned)load(p + 8, 4), tf__masked_crc(p, 8));
     if (load(p, 8) > TF_MAX_RECORD_BYTES)
         return hr_error_set(err, HR_UNSUPPORTED, "%s: record %lld at byte %lld: %llu bytes, at most 1 GiB is possible",
-                            r->name, (long long)r->number, (long long)r->at, (unsigned long long)load(p, 8));
+                            r->name, (long long)r->number, (long long)w->at, (unsigned long long)load(p, 8));
     *n = (int64_t)load(p, 8);
     return HR_OK;
 }
@@ -133,54 +98,52 @@ static hr_status head(tf_records *r, int64_t most, int64_t *n, hr_error *err)
 static hr_status cut_short(const tf_records *r, int64_t n, int64_t has, hr_error *err)
 {
     return hr_error_set(err, HR_BAD_DATA, "%s: record %lld at byte %lld: %lld bytes, the file ends after %lld", r->name,
-                        (long long)r->number, (long long)r->at, (long long)(n + TF_FRAME_BYTES), (long long)has);
+                        (long long)r->number, (long long)r->window.at, (long long)(n + TF_FRAME_BYTES), (long long)has);
 }
 
 hr_status tf__next(tf_records *r, hr_view *out, bool *found, hr_error *err)
 {
+    hr_window *w = &r->window;
     int64_t n;
     const uint8_t *p;
 
     *found = false;
-    HR_TRY(head(r, WINDOW_BYTES, &n, err));
+    HR_TRY(head(r, HR_WINDOW_BYTES, &n, err));
     if (n < 0)
         return HR_OK;
-    HR_TRY(fill(r, n + TF_FRAME_BYTES, WINDOW_BYTES, err));
-    if (r->has - r->pos < n + TF_FRAME_BYTES)
-        return cut_short(r, n, r->has - r->pos, err);
-    p = r->buffer->data + r->pos + 12;
+    HR_TRY(hr__window_fill(w, n + TF_FRAME_BYTES, HR_WINDOW_BYTES, err));
+    if (hr__window_left(w) < n + TF_FRAME_BYTES)
+        return cut_short(r, n, hr__window_left(w), err);
+    p = hr__window_data(w) + 12;
     if (r->check && tf__masked_crc(p, n) != load(p + n, 4))
         return hr_error_set(err, HR_BAD_DATA,
                             "%s: record %lld at byte %lld: the payload's checksum is 0x%08x, expected 0x%08x", r->name,
-                            (long long)r->number, (long long)r->at, (unsigned)load(p + n, 4), tf__masked_crc(p, n));
+                            (long long)r->number, (long long)w->at, (unsigned)load(p + n, 4), tf__masked_crc(p, n));
     *out = (hr_view){ p, n };
     *found = true;
-    r->pos += n + TF_FRAME_BYTES;
-    r->at += n + TF_FRAME_BYTES;
     r->number++;
-    return HR_OK;
+    return hr__window_skip(w, n + TF_FRAME_BYTES, &n, err); /* what is at hand stays there */
 }
 
 hr_status tf__skip(tf_records *r, bool *found, hr_error *err)
 {
-    bool small = r->buffer && r->pos == r->has; /* the last one was long */
+    hr_window *w = &r->window;
+    bool small = w->buffer && hr__window_left(w) == 0; /* the last one was long */
+    int64_t n, left;
     hr_view payload;
-    int64_t n;
 
     *found = false;
-    if (r->stream)
+    if (w->stream)
         return tf__next(r, &payload, found, err);
-    HR_TRY(head(r, small ? SMALL_WINDOW_BYTES : WINDOW_BYTES, &n, err));
+    HR_TRY(head(r, small ? SMALL_WINDOW_BYTES : HR_WINDOW_BYTES, &n, err));
     if (n < 0)
         return HR_OK;
-    if (n + TF_FRAME_BYTES > r->source->n_bytes - r->at)
-        return cut_short(r, n, r->source->n_bytes - r->at, err);
+    left = w->source->n_bytes - w->at;
+    if (n + TF_FRAME_BYTES > left)
+        return cut_short(r, n, left, err);
     *found = true;
-    r->at += n + TF_FRAME_BYTES;
-    r->pos = HR_MIN(r->pos + n + TF_FRAME_BYTES, r->has);
-    r->ended = r->ended && r->pos < r->has;
     r->number++;
-    return HR_OK;
+    return hr__window_skip(w, n + TF_FRAME_BYTES, &n, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------- readers */
@@ -308,9 +271,8 @@ static const hr_reader_class tf_reader_class = { tf_next, tf_reader_close };
 
 static hr_status begin_records(tf_file *f, hr_account *account, bool check, tf_records *out, hr_error *err)
 {
-    *out = (tf_records){ .name = f->base.name, .source = f->source, .mem = { account, NULL }, .check = check };
-    out->end = f->codec ? INT64_MAX : f->source->n_bytes;
-    return f->codec ? hr__codec_stream(f->codec, f->source, account, &out->stream, err) : HR_OK;
+    *out = (tf_records){ .name = f->base.name, .check = check };
+    return hr__window_open(&out->window, f->source, f->codec, 0, account, err);
 }
 
 static hr_status tf_read(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
@@ -335,9 +297,9 @@ static hr_status tf_read(hr_scan_file *base, int fragment, int64_t row_begin, in
     if (!f->codec) {
         const struct tf_part *part = &f->parts[fragment];
 
-        r->records.at = part->at;
+        r->records.window.at = part->at;
         r->records.number = part->first;
-        r->records.end = fragment + 1 < base->n_fragments ? part[1].at : f->source->n_bytes;
+        r->records.window.end = fragment + 1 < base->n_fragments ? part[1].at : f->source->n_bytes;
         r->end = HR_MIN(r->end, part->n_rows);
     }
     while (r->row < row_begin && r->row < r->end && found) {
@@ -404,7 +366,7 @@ static hr_status index_records(tf_file *f, hr_error *err)
 
     HR_GO(begin_records(f, f->base.account, false, &r, err));
     for (;;) {
-        int64_t at = r.at, number = r.number;
+        int64_t at = r.window.at, number = r.number;
         struct tf_part *last = f->base.n_fragments ? &f->parts[f->base.n_fragments - 1] : NULL;
         bool found;
 
@@ -436,7 +398,7 @@ static hr_status sample_records(tf_file *f, int64_t sample, hr_error *err)
     hr_view record;
 
     HR_GO(begin_records(f, f->base.account, f->check, &r, err));
-    while (r.at < sample && found) {
+    while (r.window.at < sample && found) {
         int64_t number = r.number;
 
         HR_GO(tf__next(&r, &record, &found, err));

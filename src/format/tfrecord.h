@@ -3,6 +3,7 @@
 #define HR_TFRECORD_H
 
 #include "format/format.h"
+#include "format/window.h"
 
 #define TF_MAX_RECORD_BYTES (1 << 30)
 #define TF_FRAME_BYTES 16 /* length, its checksum, the payload's checksum */
@@ -11,17 +12,10 @@
 
 /* The records of a file, or of a part of it, in order. */
 typedef struct tf_records {
-    const char *name;  /* of the file, borrowed */
-    hr_source *source; /* borrowed */
-    hr_stream *stream; /* of a compressed file; NULL: the source's bytes */
-    hr_mem mem;
-    bool check;     /* payloads' checksums */
-    int64_t at;     /* in the file (decompressed): what begins at buffer->data[pos] */
-    int64_t end;    /* records beginning here are not ours */
-    int64_t number; /* of the next record, counted from where we began, for errors */
-    hr_buffer *buffer;
-    int64_t pos, has; /* bytes of buffer: used, there */
-    bool ended;       /* nothing comes behind them */
+    const char *name; /* of the file, borrowed */
+    hr_window window; /* records that begin at its end are not ours */
+    bool check;       /* payloads' checksums */
+    int64_t number;   /* of the next record, counted from where we began, for errors */
 } tf_records;
 
 /* The next record, borrowed until the next call; *found false: the end. */
