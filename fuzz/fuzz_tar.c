@@ -21,7 +21,8 @@ static void mend(uint8_t *p, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const hr_format *format = &hr__format_webdataset;
-    const char *settings[] = { size && data[0] & 2 ? "decode=true" : "decode=false" };
+    const char *settings[] = { size && data[0] & 2 ? "decode=true" : "decode=false",
+                               size && data[0] & 4 ? "images=stored" : "images=bytes" };
     void *options = calloc(1, format->options_bytes);
     uint8_t *file = malloc(size + 1);
     hr_error err = HR_ERROR_INIT;
@@ -31,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (data[0] & 1)
             mend(file, size - 1);
         hr__options_default(format->options, options);
-        REQUIRE(hr__options_parse(format->options, settings, 1, options, &err) == HR_OK, &err);
+        REQUIRE(hr__options_parse(format->options, settings, 2, options, &err) == HR_OK, &err);
         scan_all(format, options, "input.tar", file, size - 1);
         hr__options_clear(format->options, options);
     }

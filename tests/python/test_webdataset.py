@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import headrace.data as hd
 from headrace._core import set_num_threads
 from headrace.data.files import read_files
-from headrace.exceptions import DataError, HeadraceError, TypeMismatchError, UnsupportedError
+from headrace.exceptions import DataError, HeadraceError, InvalidArgument, TypeMismatchError, UnsupportedError
 
 
 def write_tar(path, members, form=tarfile.PAX_FORMAT, mode="w"):
@@ -253,6 +253,88 @@ def test_suffixes(tmp_path):
     assert names(["*.png"]) == names([".seg.*"]) == names(["seg.png"]) == ["seg.png"]
     assert names(lambda s: s.startswith("c")) == ["cls"]
     assert names([]) == []
+
+
+def test_fileselect_and_filerename(tmp_path):
+    members = [
+        ("d/1.in.jpg", b"a"),
+        ("d/1.out.jpg", b"b"),
+        ("d/1.cls", b"5"),
+        ("d/none", b""),
+        ("d/2.in.jpg", b"c"),
+    ]
+    write_tar(tmp_path / "a.tar", members)
+    write_tar(
+        tmp_path / "b.tar.gz", [("d/3.out.jpg", b"d"), ("d/3.cls", b"6"), ("d/3.other", b"")], mode="w:gz"
+    )
+    paths = [str(tmp_path / "a.tar"), str(tmp_path / "b.tar.gz")]
+
+    def read(**options):
+        rows = hd.read_webdataset(paths, **{"decoder": None, **options}).take_all()
+        assert [r.pop("__url__") for r in rows] == [
+            p for p, n in zip(paths, (2, 1), strict=True) for _ in range(n)
+        ]
+        return rows
+
+    plain = read()
+    assert plain == read(verbose_open=True)
+    assert read(fileselect=lambda name: not name.endswith(".cls")) == [
+        {k: v for k, v in row.items() if k != "cls"} for row in plain
+    ]
+    assert [list(r) for r in read(fileselect=["*.in.jpg", "d/3.cls", "*.cls"])] == [
+        ["__key__", "cls", "in.jpg"]
+    ] * 3
+    swapped = [
+        {"__key__": "d/1", "cls": b"5", "in.jpg": b"b", "out.jpg": b"a"},
+        {"__key__": "d/2", "cls": None, "in.jpg": None, "out.jpg": b"c"},
+        {"__key__": "d/3", "cls": b"6", "in.jpg": b"d", "out.jpg": None},
+    ]
+
+    def swap(name):
+        return name.replace(".in.", ".x.").replace(".out.", ".in.").replace(".x.", ".out.")
+
+    assert read(filerename=swap) == read(filerename=[swap]) == swapped
+    pairs = [(r"[.]in[.]", ".x."), (r"[.]out[.]", ".in."), (r"[.]x[.]", ".out.")]
+    assert read(filerename=pairs) == swapped
+    assert [r["cls"] for r in read(filerename=swap, decoder=lambda r: {**r, "cls": len(r["__key__"])})] == [
+        3,
+        3,
+        3,
+    ]
+    decoded = hd.read_webdataset(paths, fileselect=["*.cls"], decoder=True).take_all()
+    assert [(r["__key__"], r["cls"]) for r in decoded] == [("d/1", 5), ("d/3", 6)]
+    with pytest.raises(InvalidArgument, match="filerename: expected a function"):
+        read(filerename="x")
+    with pytest.raises(UnsupportedError, match="shuffle together with fileselect"):
+        read(filerename=swap, shuffle="files")
+    (tmp_path / "a.tar").write_bytes((tmp_path / "a.tar").read_bytes()[:700])
+    with pytest.raises(DataError, match="a.tar: tar: "):
+        read(fileselect=["*"])
+
+
+def test_expand_json(tmp_path):
+    members = [
+        ("1.json", b'{"a": 1, "b": [1, 2]}'),
+        ("1.txt", b"x"),
+        ("2.json", b'{"a": 2, "c": "y"}'),
+        ("2.txt", b"y"),
+        ("3.txt", b"z"),
+    ]
+    write_tar(tmp_path / "a.tar", members)
+    p = str(tmp_path / "a.tar")
+    for decoder in (True, None):
+        got = hd.read_webdataset(p, decoder=decoder, expand_json=True).take_all()
+        assert [r["a"] for r in got] == [1, 2, None]
+        assert [r["b"] if r["b"] is None else list(r["b"]) for r in got] == [[1, 2], None, None]
+        assert [r["c"] for r in got] == [None, "y", None]
+    with pytest.raises(InvalidArgument, match="no column 'json'"):
+        hd.read_webdataset(p, suffixes=["txt"], expand_json=True)
+    write_tar(tmp_path / "b.tar", [("1.json", b'{"txt": 1}'), ("1.txt", b"x")])
+    with pytest.raises(InvalidArgument, match="there is a column 'txt' already"):
+        hd.read_webdataset(str(tmp_path / "b.tar"), expand_json=True).materialize()
+    write_tar(tmp_path / "c.tar", [("1.json", b"[1]")])
+    with pytest.raises(TypeMismatchError, match="expected objects"):
+        hd.read_webdataset(str(tmp_path / "c.tar"), decoder=None, expand_json=True).materialize()
 
 
 def test_twice_in_a_sample(tmp_path):

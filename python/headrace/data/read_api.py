@@ -8,7 +8,14 @@ from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset, MaterializedDataset
 from headrace.data.files import FileArguments, read_files
 from headrace.data.plan import Node
-from headrace.data.records import decoded, decoder_list, decoder_options, select_suffixes, tf_schema_text
+from headrace.data.records import (
+    decoded,
+    decoder_list,
+    decoder_options,
+    expanded,
+    select_suffixes,
+    tf_schema_text,
+)
 
 IMAGE_EXTENSIONS = ["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"]
 
@@ -225,23 +232,30 @@ def read_webdataset(
     **common: Unpack[FileArguments],
 ):
     """Samples of tar archives: a row for each run of members of one key, with '__key__', a column for each
-    suffix of the first archive, and '__url__' (or include_paths).
+    suffix of the first archive, and '__url__' (and 'path', with include_paths).
 
     decoder: None gives bytes; True text (txt, text, transcript), numbers (cls, cls2, index, inx, id, count),
-    json, npy and images (arrays of uint8, by Pillow); a mode of Pillow ("rgb", "l") does that with images of
-    this mode; a function gets each sample as a dict and gives what takes its place; a list does one after
-    the other. suffixes: only these, names or patterns. A sample that lacks a member has null there.
-    DataError names file, byte and member.
+    images (uint8, (height, width, channels)), json and npy; "rgb", "l" or "rgba" the same with images of
+    these channels; a function gets each sample as a dict and gives what takes its place; a list does one
+    after the other. suffixes: only these, names, patterns, or a function. fileselect: the same for whole
+    names of members; filerename: functions, or (regular expression, replacement) pairs, that they pass
+    before. expand_json: the keys of 'json' become columns. verbose_open: prints which archive begins and
+    ends. With fileselect, filerename or verbose_open archives are read by Python, in worker processes. A
+    sample that lacks a member has null there. DataError names file, byte and member.
     """
-    if fileselect is not None or filerename is not None or expand_json:
-        raise UnsupportedError(
-            "read_webdataset: fileselect, filerename and expand_json are not in this version"
-        )
-    paths_column = common.get("include_paths")
-    common["include_paths"] = "__url__"
+    paths_column = common.pop("include_paths", None)
     steps = decoder_list(decoder)
-    ds = read_files("read_webdataset", "webdataset", paths, options=decoder_options(steps), **common)
-    ds = decoded(select_suffixes(ds, suffixes, ["__key__", "__url__"]), steps)
+    by_engine = fileselect is None and filerename is None and not verbose_open
+    if by_engine:
+        common["include_paths"] = "__url__"
+        ds = read_files("read_webdataset", "webdataset", paths, options=decoder_options(steps), **common)
+    else:
+        from headrace.data.samples import read_samples
+
+        ds = read_samples(paths, fileselect, filerename, verbose_open, **common)
+    ds = decoded(select_suffixes(ds, suffixes, ["__key__", "__url__"]), steps, by_engine)
+    if expand_json:
+        ds = expanded(ds)
     if paths_column:
         from headrace.data.expressions import col
 

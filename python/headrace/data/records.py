@@ -4,7 +4,7 @@ import io
 import json
 from fnmatch import fnmatch
 
-from headrace._core import InvalidArgument, UnsupportedError
+from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
 
 # tensorflow_metadata.proto.v0.schema_pb2.FeatureType
 _METADATA_TYPES = {1: "bytes", 2: "int64", 3: "float"}
@@ -82,7 +82,8 @@ def decoder_options(steps):
     return {"decode": native, "images": (_mode(steps[0]) or "stored") if native else None}
 
 
-def _matches(suffix, wanted):
+def matches(suffix, wanted):
+    """Whether a suffix or name is wanted: by a function, or names and patterns, with a dot in front or not."""
     if callable(wanted):
         return bool(wanted(suffix))
     for pattern in [wanted] if isinstance(wanted, str) else wanted:
@@ -98,18 +99,21 @@ def select_suffixes(ds, suffixes, keep):
     """Only the columns whose suffix is wanted (names, patterns, or a function), and those to `keep`."""
     if suffixes is None:
         return ds
-    return ds.select_columns([c for c in ds.schema().names if c in keep or _matches(c, suffixes)])
+    return ds.select_columns([c for c in ds.schema().names if c in keep or matches(c, suffixes)])
 
 
 class _Decode:
-    """fn(column, values) -> values for a step; workers get a copy."""
+    """What a step does with the columns that the engine gives as bytes; workers get a copy."""
 
     def __init__(self, kinds, mode):
         self.kinds = kinds
         self.mode = mode
 
-    def __call__(self, column, values):
-        decode = getattr(self, "_" + self.kinds[column])
+    def __call__(self, columns):
+        return {name: self._column(self.kinds[name], values) for name, values in columns.items()}
+
+    def _column(self, kind, values):
+        decode = getattr(self, "_" + kind)
         return [decode(v) if isinstance(v, bytes) else v for v in values]
 
     def _text(self, data):
@@ -151,24 +155,63 @@ def _kind(column, by_engine):
     return "text" if suffix in _TEXTS else "number" if suffix in _NUMBERS else None
 
 
-def decoded(ds, steps):
-    """The samples after all steps, of which the engine did its part; see read_webdataset."""
+def decoded(ds, steps, by_engine=True):
+    """The samples after all steps; see read_webdataset. by_engine: it did its part of the first."""
     for i, step in enumerate(steps):
         if _is_function(step):
             ds = ds.map(step)
             continue
         columns = [c for c in ds.schema().names if not c.startswith("__")]
-        kinds = {c: kind for c in columns if (kind := _kind(c, i == 0)) is not None}
+        kinds = {c: kind for c in columns if (kind := _kind(c, by_engine and i == 0)) is not None}
         if kinds:
-            # Parsing a few hundred bytes of JSON is not worth a process.
-            light = set(kinds.values()) <= {"json", "text", "number"}
-            ds = ds._with_function(
-                "decode",
-                "values",
-                _Decode(kinds, _mode(step)),
-                compute="threads" if light else None,
-                concurrency=None,
-                options={"one_to_one": True},
-                column=list(kinds),
-            )
+            ds = _with_values(ds, "decode", list(kinds), _Decode(kinds, _mode(step)), kinds.values())
     return ds
+
+
+def _with_values(ds, name, columns, function, kinds):
+    """Columns made of others. Parsing a few hundred bytes of JSON is not worth a process."""
+    light = set(kinds) <= {"json", "text", "number"}
+    return ds._with_function(
+        name,
+        "values",
+        function,
+        compute="threads" if light else None,
+        concurrency=None,
+        options={"one_to_one": True},
+        column=columns,
+    )
+
+
+class _Expand:
+    """The keys of the column json as columns of their own."""
+
+    def __init__(self, taken):
+        self.taken = taken
+
+    def __call__(self, columns):
+        rows = [self._object(v) for v in columns["json"]]
+        names = dict.fromkeys(name for row in rows for name in row)
+        for name in names:
+            if name in self.taken:
+                raise InvalidArgument(f"read_webdataset: expand_json: there is a column {name!r} already")
+        return {name: [row.get(name) for row in rows] for name in names}
+
+    @staticmethod
+    def _object(value):
+        if isinstance(value, (bytes, str)):
+            value = json.loads(value)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise TypeMismatchError(
+                f"read_webdataset: expand_json: expected objects in column 'json', not {type(value).__name__}"
+            )
+        return value
+
+
+def expanded(ds):
+    """The samples with each key of their json as a column."""
+    names = ds.schema().names
+    if "json" not in names:
+        raise InvalidArgument(f"read_webdataset: expand_json: no column 'json'; there are {', '.join(names)}")
+    return _with_values(ds, "expand_json", ["json"], _Expand(frozenset(names)), ["json"])

@@ -19,7 +19,7 @@ class Runner:
     spec: dict(kind, name, fn, fn_args, fn_kwargs, constructor_args, constructor_kwargs, batch_format,
     zero_copy_batch, column).
     Kinds: "batches" (map_batches), "rows" (map), "flat" (flat_map), "filter", "column" (add_column),
-    "values" (fn(name, values) -> values for each of the columns that `column` lists, others pass by).
+    "values" (fn({name: values} of the columns in `column`) -> such a dict: columns replaced or added).
     """
 
     def __init__(self, spec):
@@ -77,10 +77,10 @@ class Runner:
         yield table.with_column(self.spec["column"], column)
 
     def _values(self, table, build):
-        names = self.spec["column"]
-        made = build({name: self.fn(name, table.column(name).to_pylist()) for name in names})
-        for name in names:
-            table = table.with_column(name, made.column(name))
+        made = self.fn({name: table.column(name).to_pylist() for name in self.spec["column"]})
+        columns = build(made) if made else None
+        for name in made:
+            table = table.with_column(name, columns.column(name))
         yield table
 
 

@@ -1,0 +1,10 @@
+/* fuzz_ipc.c - any bytes as an Arrow IPC file or stream: which of them it is, they say themselves. */
+#include "scan_all.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    scan_all(&hr__format_arrow, NULL, "input.arrow", data, size);
+    return 0;
+}

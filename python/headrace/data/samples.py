@@ -1,0 +1,109 @@
+"""WebDataset archives read by Python: where names of members pass through functions of the user's before they
+are grouped to samples. Otherwise the engine does it.
+"""
+
+import re
+import tarfile
+
+from headrace._core import DataError, InvalidArgument, Table, UnsupportedError
+from headrace.data.datasource import read_tasks, task
+from headrace.data.files import read_files
+from headrace.data.records import matches
+
+BLOCK_ROWS = 512
+BLOCK_BYTES = 8 << 20
+
+
+def _renamed(name, rename):
+    """The name after all functions and (regular expression, replacement) pairs."""
+    for step in rename:
+        name = step(name) if callable(step) else re.sub(step[0], step[1], name)
+    return name
+
+
+def _steps(filerename):
+    if filerename is None:
+        return []
+    steps = list(filerename) if isinstance(filerename, list) else [filerename]
+    for step in steps:
+        if not callable(step) and not (isinstance(step, tuple) and len(step) == 2):
+            raise InvalidArgument(
+                "read_webdataset: filerename: expected a function, a (pattern, replacement) pair, or a list "
+                f"of these, not {step!r}"
+            )
+    return steps
+
+
+def _split(name):
+    """(key, suffix) of a member; None: it is no part of a sample."""
+    found = re.match(r"^((?:.*/|)[^.]+)[.]([^/]*)$", name)
+    return found and (found[1], found[2].lower())
+
+
+class _Archive:
+    """The members of an archive that are parts of samples: (key, suffix, function that reads the bytes)."""
+
+    def __init__(self, path, select, rename):
+        self.path = path
+        self.select = select
+        self.rename = rename
+
+    def __iter__(self):
+        try:
+            with tarfile.open(self.path) as archive:
+                for member in archive:
+                    if not member.isreg() or re.match(r"__[^/]*__($|/)", member.name):
+                        continue
+                    name = _renamed(member.name, self.rename)
+                    parts = _split(name)
+                    if parts is None or not (self.select is None or matches(name, self.select)):
+                        continue
+                    yield *parts, lambda member=member: archive.extractfile(member).read()
+        except (tarfile.TarError, EOFError, OSError) as e:
+            raise DataError(f"{self.path}: tar: {e}") from e
+
+
+def _table(path, columns, rows):
+    """Rows as a Table; the last one, which is left out again, gives every column its type."""
+    made = {"__key__": [r["__key__"] for r in rows] + [""]}
+    made |= {c: [r.get(c) for r in rows] + [b""] for c in columns}
+    made["__url__"] = [path] * (len(rows) + 1)
+    return Table.build(made).slice(0, len(rows))
+
+
+def _samples(path, select, rename, columns, verbose):
+    """Tables of the samples of an archive."""
+    rows, n_bytes, key = [], 0, None
+    if verbose:
+        print(f"start {path}", flush=True)
+    for sample, suffix, read in _Archive(path, select, rename):
+        if sample != key:
+            if len(rows) >= BLOCK_ROWS or n_bytes >= BLOCK_BYTES:
+                yield _table(path, columns, rows)
+                rows, n_bytes = [], 0
+            rows.append({"__key__": sample})
+            key = sample
+        if suffix in rows[-1]:
+            raise DataError(f"{path}: tar: sample '{sample}' has two members of the suffix '{suffix}'")
+        rows[-1][suffix] = None
+        if suffix in columns:
+            rows[-1][suffix] = data = read()
+            n_bytes += len(data)
+    if rows:
+        yield _table(path, columns, rows)
+    if verbose:
+        print(f"done {path}", flush=True)
+
+
+def read_samples(paths, fileselect, filerename, verbose_open, **common):
+    """The samples of archives, all of them bytes: see read_webdataset."""
+    for name in ("shuffle", "partitioning", "schema", "unify"):
+        if common.get(name) is not None:
+            raise UnsupportedError(
+                f"read_webdataset: {name} together with fileselect, filerename or verbose_open"
+            )
+    files = read_files("read_webdataset", "webdataset", paths, **common)._node.plan.files()
+    rename = _steps(filerename)
+    columns = sorted({suffix for _, suffix, _ in _Archive(files[0], fileselect, rename)} if files else ())
+    tasks = [task(_samples, path, fileselect, rename, columns, verbose_open) for path in files]
+    return read_tasks("read_webdataset", tasks)
