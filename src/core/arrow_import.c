@@ -12,6 +12,8 @@
  * rows are made anew, since producers leave NULL everywhere in them. Unions and intervals are HR_UNSUPPORTED. */
 #include "core/arrow.h"
 
+#define MAX_RUN_ROWS (1 << 26) /* of an array with run ends, once it is decoded */
+
 static const hr_mem root_mem;
 static const uint8_t zeros[64] __attribute__((aligned(64))); /* stands for buffers without bytes */
 
@@ -372,7 +374,7 @@ done:
 
 /* For each row the number of its run: run k ends before row ends[k]. */
 static hr_status run_rows(const struct ArrowArray *a, const struct ArrowArray *ends, char format, int64_t n_values,
-                          int64_t *idx, hr_error *err)
+                          int32_t *idx, hr_error *err)
 {
     int64_t run = 0, before = 0, end = ends->length ? index_at(ends->buffers[1], format, ends->offset) : 0;
 
@@ -389,9 +391,20 @@ static hr_status run_rows(const struct ArrowArray *a, const struct ArrowArray *e
                                 "row %lld: run %lld of %lld (%lld values) ends at %lld, the one before at %lld",
                                 (long long)i, (long long)run, (long long)ends->length, (long long)n_values,
                                 (long long)end, (long long)before);
-        idx[i] = run;
+        idx[i] = (int32_t)run;
     }
     return HR_OK;
+}
+
+/* Before memory is asked for so many rows. */
+static hr_status check_runs_reach(const struct ArrowArray *a, const struct ArrowArray *ends, char format, hr_error *err)
+{
+    int64_t last = ends->length ? index_at(ends->buffers[1], format, ends->offset + ends->length - 1) : 0;
+
+    if (a->length == 0 || last >= a->offset + a->length)
+        return HR_OK;
+    return hr_error_set(err, HR_BAD_DATA, "the last of %lld runs ends at row %lld, there are %lld rows",
+                        (long long)ends->length, (long long)last, (long long)(a->offset + a->length));
 }
 
 static hr_status import_runs(foreign *owner, const struct ArrowArray *a, const struct ArrowSchema *s, hr_type *type,
@@ -399,12 +412,16 @@ static hr_status import_runs(foreign *owner, const struct ArrowArray *a, const s
 {
     hr_status st = HR_OK;
     hr_array *values = NULL;
-    int64_t *idx = NULL;
+    int32_t *idx = NULL;
 
     HR_GO(check_array_node(a, s, 0, err));
     HR_GO(check_array_node(a->children[0], s->children[0], 2, err));
     if (a->children[0]->length && !a->children[0]->buffers[1])
         HR_FAIL(HR_BAD_DATA, "no buffer for %lld run ends", (long long)a->children[0]->length);
+    if (a->length > MAX_RUN_ROWS) /* two numbers can stand for any number of rows */
+        HR_FAIL(HR_UNSUPPORTED, "%lld rows with run ends in one array, at most %d are possible", (long long)a->length,
+                MAX_RUN_ROWS);
+    HR_GO(check_runs_reach(a, a->children[0], s->children[0]->format[0], err));
     HR_GO(import_checked(owner, a->children[1], s->children[1], type, &values, err));
     idx = hr__alloc(NULL, (size_t)a->length * sizeof *idx);
     if (!idx)

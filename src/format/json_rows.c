@@ -393,8 +393,8 @@ void hr__json_rows_skip(hr_json_rows *r)
 
 /* -------------------------------------------------------------------------------------------------------------- layout */
 
-/* The layout of a head that begins with '{' and whose first newline is at `newline`. */
-static hr_status layout_of(const uint8_t *p, int64_t newline, hr_account *account, int *out, hr_error *err)
+/* What a line that begins with '{' says of the layout; *says false: nothing, it is an empty object. */
+static hr_status layout_of(const uint8_t *p, int64_t newline, hr_account *account, int *out, bool *says, hr_error *err)
 {
     hr_mem mem = { account, NULL };
     hr_json_tokens t = { .control = -1 };
@@ -410,6 +410,7 @@ static hr_status layout_of(const uint8_t *p, int64_t newline, hr_account *accoun
     }
     /* A newline within a string is wrong in any layout: a line is cut there */
     *out = depth > 0 && t.control != newline ? HR_JSON_SEQUENCE : HR_JSON_LINES;
+    *says = !(depth == 0 && t.n == 3 && p[t.at[1]] == '}'); /* two brackets and the newline */
     hr__json_tokens_clear(&t);
     return HR_OK;
 }
@@ -421,26 +422,41 @@ static int64_t skip_blanks(const hr_json_rows *r, int64_t at)
     return at;
 }
 
+/* The next line of the head that is not blank: from *begin to *newline; NULL: it begins with another byte than '{', or is too
+ * long, or the last one without an end. */
+static hr_status line_of_head(hr_json_rows *r, int64_t *begin, const uint8_t **newline, hr_error *err)
+{
+    for (*newline = NULL;;) {
+        *begin = skip_blanks(r, *begin);
+        if (*begin < r->n && r->buffer->data[*begin] != '{')
+            return HR_OK;
+        if (*begin < r->n)
+            *newline = memchr(r->buffer->data + *begin, '\n', (size_t)(r->n - *begin));
+        if (*newline || r->ended || r->n >= LAYOUT_BYTES)
+            return HR_OK;
+        HR_TRY(fill(r, HR_MAX(4096, r->n), err));
+    }
+}
+
 hr_status hr__json_layout(hr_json_file *f, hr_account *account, hr_error *err)
 {
     hr_status st = HR_OK;
     hr_json_rows r = { 0 };
     const uint8_t *newline = NULL;
     int64_t begin = 0;
+    bool says = false, first = true;
 
     HR_GO(hr__json_rows_open(f, account, 0, INT64_MAX / 2, &r, err));
     f->layout = HR_JSON_LINES;
-    while (!r.ended && !newline && r.n < LAYOUT_BYTES) {
-        HR_GO(fill(&r, HR_MAX(4096, r.n), err));
-        begin = skip_blanks(&r, begin);
-        if (begin < r.n && r.buffer->data[begin] != '{')
+    for (; !says; first = false) {
+        HR_GO(line_of_head(&r, &begin, &newline, err));
+        if (first && begin < r.n && r.buffer->data[begin] == '[')
+            f->layout = HR_JSON_ARRAY;
+        if (!newline)
             break;
-        newline = memchr(r.buffer->data + begin, '\n', (size_t)(r.n - begin));
+        HR_GO(layout_of(r.buffer->data + begin, newline - r.buffer->data - begin, account, &f->layout, &says, err));
+        begin = newline - r.buffer->data + 1;
     }
-    if (begin < r.n && r.buffer->data[begin] == '[')
-        f->layout = HR_JSON_ARRAY;
-    else if (newline)
-        HR_GO(layout_of(r.buffer->data + begin, newline - r.buffer->data - begin, account, &f->layout, err));
 done:
     hr__json_rows_clear(&r);
     return st;

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace.data as hd
+from headrace.exceptions import TypeMismatchError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 KEYS = st.sampled_from(["a", "b", "cc", "key with blanks", 'q"\\', "ä€"])
@@ -162,3 +163,28 @@ def test_rows_left_out_are_counted_and_do_not_hang_on_the_columns(tmp_path):
     assert json.loads(ds.stats())["bad_rows"] == 2
     few = ds.select_columns(["a"])
     assert few.take_all() == [{"a": 1}, {"a": 4}] and ds.count() == few.count() == 2
+
+
+def test_pretty_objects_behind_an_empty_one(tmp_path):
+    p = tmp_path / "e.json"
+    for head in ("{}\n", "{ }\r\n\n{}\n", " {}\n"):
+        p.write_text(head + '{\n  "a": 1\n}\n{\n  "a": 2\n}\n')
+        n = head.count("{")
+        assert hd.read_json(str(p)).take_all() == [{"a": None}] * n + [{"a": 1}, {"a": 2}]
+        p.write_text(head + '{"a": 1}\n{"a": 2}\n')
+        assert hd.read_json(str(p)).take_all() == [{"a": None}] * n + [{"a": 1}, {"a": 2}]
+    p.write_text("{}\n" * 10_000)
+    assert hd.read_json(str(p)).count() == 10_000
+
+
+def test_options_of_pyarrow(tmp_path):
+    from pyarrow import json as pj
+
+    p = tmp_path / "o.json"
+    p.write_text('{"a": 1}\n{"a":\n2}\n')
+    read = pj.ReadOptions(block_size=8, use_threads=False)
+    got = hd.read_json(str(p), read_options=read, parse_options=pj.ParseOptions(newlines_in_values=True))
+    assert got.take_all() == [{"a": 1}, {"a": 2}]
+    for bad in ({"read_options": {"block_size": 8}}, {"parse_options": read}):
+        with pytest.raises(TypeMismatchError, match="expected pyarrow.json"):
+            hd.read_json(str(p), **bad)

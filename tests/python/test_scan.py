@@ -333,3 +333,18 @@ def test_few_files_are_opened(thousands, tmp_path):
     assert len(ds.take(500)) == 500
     with pytest.raises(exceptions.DataError):
         ds.count()
+
+
+def test_input_files(tmp_path):
+    names = [tmp_path / f"{i}.txt" for i in range(3)]
+    for name in names:
+        name.write_text("x\n")
+    paths = [str(n) for n in names]
+    ds = hd.read_text(str(tmp_path))
+    assert ds.input_files() == paths
+    assert (
+        ds.map(lambda row: row).limit(1).union(hd.read_text(paths[:2]).map(lambda row: row)).input_files()
+        == paths
+    )
+    assert hd.read_text(str(tmp_path), partition_filter=lambda files: files[1:]).input_files() == paths[1:]
+    assert hd.range(3).input_files() == ds.materialize().input_files() == []

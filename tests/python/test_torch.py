@@ -146,3 +146,15 @@ def test_split_gives_tensors():
     batches = list(shards[0].iter_torch_batches(batch_size=4))
     assert [b["id"].tolist() for b in batches] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     batches[0]["id"] += 1
+
+
+def test_bfloat16_from_its_bits():
+    values = torch.randn(50, 3).to(torch.bfloat16)
+    bits = values.view(torch.int16).numpy().view(np.uint16)
+    ds = hd.from_items([{"x": row, "y": float(i)} for i, row in enumerate(bits)])
+    (batch,) = ds.iter_torch_batches(batch_size=None, dtypes={"x": torch.bfloat16, "y": torch.bfloat16})
+    assert batch["x"].dtype == batch["y"].dtype == torch.bfloat16
+    assert torch.equal(batch["x"], values)
+    assert batch["y"].tolist() == list(range(50))
+    (batch,) = ds.select_columns(["x"]).iter_torch_batches(batch_size=None, dtypes=torch.bfloat16)
+    assert torch.equal(batch["x"], values)

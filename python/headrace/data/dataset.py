@@ -501,6 +501,10 @@ class Dataset:
         with self._run(self._node) as run, run_line(run):
             return sum(t.num_rows for t in run)
 
+    def input_files(self):
+        """Paths of the files that are read, each once, in the order of the plan. Opens none."""
+        return list(dict.fromkeys(self._node.files()))
+
     def explain(self):
         """Prints the plan, as it was written and as it is run. Reads nothing."""
         print(self._node.plan.explain(), end="")

@@ -341,8 +341,9 @@ class DataIterator:
         """Batches as dict of column -> tensor (rows, *shape), each of its own memory: the consumer may
         write into it.
 
-        dtypes: one torch dtype, or a dict of column -> dtype. device: "auto" is that of the training
-        worker, or the CPU.
+        dtypes: one torch dtype, or a dict of column -> dtype; torch.bfloat16 takes uint16 columns for its
+        bits, as .image.normalize(dtype="bfloat16") makes them. device: "auto" is that of the training worker,
+        or the CPU.
         collate_fn: gets the batch as a dict of numpy arrays; what it returns is the batch (tensors in
         dicts, lists and tuples are moved to the device). Text and bytes come as lists. TypeMismatchError
         names the column whose type has no tensor, whose rows are of different lengths, or that has nulls
@@ -618,8 +619,14 @@ class TorchBatches:
             if isinstance(batch[name], list):
                 kind = table.column(name).type
                 raise TypeMismatchError(f"column '{name}' is {kind}: cannot be a tensor of {dtype}")
-            batch[name] = batch[name].to(dtype)
+            batch[name] = self._as(batch[name], dtype)
         return batch
+
+    def _as(self, tensor, dtype):
+        torch = self.torch
+        if dtype is torch.bfloat16 and tensor.dtype == torch.uint16:
+            return tensor.view(torch.int16).view(torch.bfloat16)  # its bits: neither Arrow nor NumPy has it
+        return tensor.to(dtype)
 
     def _moved(self, value, target):
         torch = self.torch

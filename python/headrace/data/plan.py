@@ -106,6 +106,13 @@ class Node:
             out[self.pool] = None
         return list(out)
 
+    def files(self):
+        """Paths of all files that the plan reads, as they are listed."""
+        if self.op == "read":
+            yield from self.plan.files()
+        for node in self.inputs:
+            yield from node.files()
+
     def describe(self):
         """The step in one line, without I/O."""
         args = self.args

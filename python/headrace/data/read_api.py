@@ -122,13 +122,25 @@ def read_json(
     column (unexpected='ignore': passed over). on_error='skip' leaves out rows that are no JSON or do not
     fit. big_integers: 'error', 'double' or 'string' for integers beyond 64 bits. allow_nan: NaN and Infinity
     are numbers. lines: accepted as Ray's; the layout is found out anyhow. parse_options: pyarrow.json's;
-    explicit_schema and unexpected_field_behavior count. See docs/formats/json.md.
+    explicit_schema, unexpected_field_behavior and newlines_in_values count. read_options: pyarrow.json's,
+    which only say how pyarrow cuts its work: rows of any length are read without. See docs/formats/json.md.
     """
     if arrow_open_stream_args is not None:
         raise UnsupportedError("read_json: arrow_open_stream_args is not in this version")
     if lines and layout is None:
         layout = "lines"
+    for name, given, known in (
+        ("read_options", read_options, "block_size"),
+        ("parse_options", parse_options, "explicit_schema"),
+    ):
+        if given is not None and not hasattr(given, known):
+            expected = "ReadOptions" if name == "read_options" else "ParseOptions"
+            raise TypeMismatchError(
+                f"read_json: {name}: expected pyarrow.json.{expected}, not {type(given).__name__}"
+            )
     if parse_options is not None:
+        if parse_options.newlines_in_values and layout in (None, "lines"):
+            layout = "sequence"
         if parse_options.explicit_schema is not None:
             common.setdefault("schema", parse_options.explicit_schema)
         if parse_options.unexpected_field_behavior in ("ignore", "error"):

@@ -83,7 +83,7 @@ def decoder_options(steps):
 
 
 def matches(suffix, wanted):
-    """Whether a suffix or name is wanted: by a function, or names and patterns, with a dot in front or not."""
+    """Whether a suffix or name is wanted: by a function, or by names and patterns, a dot in front or not."""
     if callable(wanted):
         return bool(wanted(suffix))
     for pattern in [wanted] if isinstance(wanted, str) else wanted:
