@@ -246,23 +246,23 @@ static PyObject *table_nbytes(PyObject *op, void *none)
 static PyObject *table_origin(PyObject *op, void *none)
 {
     const hr_table *t = ((table_object *)op)->table;
-    const hr_run_coords *runs;
-    int64_t n;
     PyObject *list;
+    hr_run_coords r;
 
     (void)none;
     if (!t->origin)
         Py_RETURN_NONE;
-    n = hr__origin_runs(t->origin, &runs);
-    list = PyList_New((Py_ssize_t)n);
-    for (int64_t i = 0; list && i < n; i++) {
-        const hr_coord *c = &runs[i].first;
-        PyObject *run =
-            Py_BuildValue("iiiLLLO", (int)c->instance, (int)c->file, (int)c->fragment, (long long)c->row,
-                          (long long)c->ordinal, (long long)runs[i].n, runs[i].by_ordinal ? Py_True : Py_False);
+    list = PyList_New(0);
+    for (int64_t row = 0; list && row < t->n_rows; row += r.n) {
+        const hr_coord *c = &r.first;
+        PyObject *run;
 
-        if (!run || PyList_SetItem(list, (Py_ssize_t)i, run) < 0)
+        r = hr__origin_run(t->origin, row);
+        run = Py_BuildValue("iiiLLLO", (int)c->instance, (int)c->file, (int)c->fragment, (long long)c->row,
+                            (long long)c->ordinal, (long long)r.n, r.by_ordinal ? Py_True : Py_False);
+        if (!run || PyList_Append(list, run) < 0)
             Py_CLEAR(list);
+        Py_XDECREF(run);
     }
     return list;
 }

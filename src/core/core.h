@@ -445,7 +445,7 @@ typedef struct hr_coord {
     int64_t ordinal; /* among the rows that one source row became (flat_map, generators) */
 } hr_coord;
 
-/* Run-length coded coordinates. In run k, row j has `first` with row + j (by_ordinal false) or ordinal + j (true). */
+/* Coordinates that follow each other. Row j has `first` with row + j (by_ordinal false) or ordinal + j (true). */
 typedef struct hr_run_coords {
     hr_coord first;
     int64_t n;
@@ -458,8 +458,12 @@ hr_status hr__origin_new(const hr_run_coords *runs, int64_t n_runs, hr_origin **
 hr_origin *hr__origin_ref(hr_origin *o);
 void hr__origin_unref(hr_origin *o);
 int64_t hr__origin_rows(const hr_origin *o);
-int64_t hr__origin_runs(const hr_origin *o, const hr_run_coords **runs); /* borrowed; -> n_runs */
-hr_coord hr__origin_at(const hr_origin *o, int64_t row);                 /* binary search */
+int64_t hr__origin_stretches(const hr_origin *o); /* as how many it is stored, each with picks or without */
+/* The rows from `row` on that follow each other, as far as its stretch goes. */
+hr_run_coords hr__origin_run(const hr_origin *o, int64_t row);
+/* How many rows from `row` on are of its block: of the same instance, file, fragment and source row / block_rows. */
+int64_t hr__origin_in_block(const hr_origin *o, int64_t row, int64_t block_rows);
+hr_coord hr__origin_at(const hr_origin *o, int64_t row); /* binary search */
 hr_status hr__origin_slice(const hr_origin *o, int64_t begin, int64_t n, hr_origin **out, hr_error *err) HR_MUST_USE;
 hr_status hr__origin_concat(hr_origin *const *parts, int n, hr_origin **out, hr_error *err) HR_MUST_USE;
 hr_status hr__origin_take(const hr_origin *o, const void *idx, int idx_bytes, int64_t n, hr_origin **out,

@@ -131,46 +131,17 @@ static int64_t rows_within(const hr_table *t, int64_t begin, int64_t n, int64_t 
 
 /* -------------------------------------------------------------------------------------------------------- blocks */
 
-static block block_of(const hr_pieces *p, const hr_run_coords *r, int64_t i)
+/* The block of a row. */
+static block block_of(const hr_pieces *p, const hr_origin *o, int64_t row)
 {
-    int64_t row = r->first.row + (r->by_ordinal ? 0 : i);
+    hr_coord c = hr__origin_at(o, row);
 
-    return (block){ r->first.instance, r->first.file, r->first.fragment, row / p->rows };
+    return (block){ c.instance, c.file, c.fragment, c.row / p->rows };
 }
 
 static bool block_equal(block a, block b)
 {
     return a.number == b.number && a.fragment == b.fragment && a.file == b.file && a.instance == b.instance;
-}
-
-/* A place in a table's runs. */
-typedef struct walk {
-    const hr_run_coords *runs;
-    int64_t n_runs, run, in_run;
-} walk;
-
-/* The block of the row at w, and how many rows from there lie in it; w goes behind them. */
-static int64_t walk_block(const hr_pieces *p, walk *w, block *out)
-{
-    int64_t n = 0;
-
-    *out = block_of(p, &w->runs[w->run], w->in_run);
-    while (w->run < w->n_runs) {
-        const hr_run_coords *r = &w->runs[w->run];
-        int64_t left = r->n - w->in_run, take = left;
-
-        if (!block_equal(*out, block_of(p, r, w->in_run)))
-            break;
-        if (!r->by_ordinal)
-            take = HR_MIN(left, p->rows - (r->first.row + w->in_run) % p->rows);
-        n += take;
-        w->in_run += take;
-        if (take == left) {
-            w->run++;
-            w->in_run = 0;
-        }
-    }
-    return n;
 }
 
 /* -------------------------------------------------------------------------------------------------------- pieces */
@@ -230,17 +201,15 @@ static hr_status add_rows(hr_pieces *p, const hr_table *t, int64_t begin, int64_
 
 hr_status hr__pieces_add(hr_pieces *p, const hr_table *t, hr_error *err)
 {
-    walk w = { 0 };
     int64_t begin = 0;
 
     if (t->n_rows == 0)
         return HR_OK;
     if (!t->origin)
         return hr_error_set(err, HR_BUG, "pieces: a table of %lld rows without origin", (long long)t->n_rows);
-    w.n_runs = hr__origin_runs(t->origin, &w.runs);
     while (begin < t->n_rows) {
-        block b;
-        int64_t n = walk_block(p, &w, &b);
+        block b = block_of(p, t->origin, begin);
+        int64_t n = hr__origin_in_block(t->origin, begin, p->rows);
 
         if (!block_equal(b, p->block)) {
             HR_TRY(close_open(p, err));
