@@ -16,6 +16,8 @@
 #include <stdio.h>
 
 #define BLOCK_BYTES (512 << 10) /* taken at once, if rows are not longer; what a table is made of */
+#define TABLE_BYTES                                                                                                    \
+    (2 << 20) /* the same of a fragment that is read at once: few tables, as few may wait for their turn */
 #define WHOLE_BYTES (8 << 20)   /* fragments so long are read and indexed at once */
 #define INDEX_BYTES (64 << 10)  /* room is made in the index for so many bytes */
 #define TAIL_BYTES (2 << 10)    /* read beyond a fragment for its last row's end; then twice as much, and so on */
@@ -564,7 +566,7 @@ static hr_status next_rows(csv_reader *r, int64_t most, hr_error *err)
 static hr_status csv_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
 {
     csv_reader *r = (csv_reader *)base;
-    int64_t most = HR_MIN(HR_MAX(max_bytes, 4096), BLOCK_BYTES), n;
+    int64_t most = HR_MIN(HR_MAX(max_bytes, 4096), r->whole ? TABLE_BYTES : BLOCK_BYTES), n;
 
     *out = NULL;
     while (!r->finished && !*out) {

@@ -1,4 +1,5 @@
 /* csv_infer.c - the type of a column of text: the first in pyarrow's order that all values of the sample have. */
+#include "core/number_short.h"
 #include "format/csv.h"
 
 /* In the order in which they are tried; a value that one does not take moves on to the next that takes all before it. */
@@ -20,11 +21,29 @@ static hr_status make_type(int kind, hr_type **out, hr_error *err)
     }
 }
 
+/* The first row from `row` on that is not at first sight a number of the type. */
+static int64_t pass_numbers(const csv_rows *rows, int column, bool whole, int64_t row)
+{
+    const uint32_t *end = rows->ends + row * rows->n_columns + column;
+
+    for (; row < rows->n_rows; row++, end += rows->n_columns) {
+        uint32_t begin = column ? end[-1] + 1 : rows->starts[row];
+        hr__short_decimal decimal;
+        int64_t integer;
+
+        if (whole ? !hr__short_int64(rows->data + begin, (int64_t)*end - begin, &integer)
+                  : !hr__short_decimal_of(rows->data + begin, (int64_t)*end - begin, &decimal))
+            break;
+    }
+    return row;
+}
+
 /* Whether all rows have the type; notes a scratch buffer for what has to be unquoted. */
 static hr_status all_fit(const csv_values *v, const csv_rows *rows, int column, const hr_type *type,
                          hr_growbuf *scratch, bool *fit, hr_error *err)
 {
-    bool text = hr__type_is_bytes(type);
+    bool text = hr__type_is_bytes(type), whole = type->id == HR_T_INT64;
+    bool numbers = v->plain_values && !rows->missing && (whole || type->id == HR_T_FLOAT64);
 
     *fit = true;
     if (type->id == HR_T_BINARY || (type->id == HR_T_STRING && rows->is_utf8))
@@ -34,6 +53,8 @@ static hr_status all_fit(const csv_values *v, const csv_rows *rows, int column, 
         bool quoted;
         int64_t n;
 
+        if (numbers && (row = pass_numbers(rows, column, whole, row)) == rows->n_rows)
+            break;
         if (!hr__csv_field(rows, row, column, &p, &n))
             continue;
         quoted = n > 0 && v->dialect.quote && *p == v->dialect.quote;
