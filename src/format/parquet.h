@@ -454,8 +454,9 @@ typedef struct pq_shared {
 
 /* A filter, bound to the columns that it reads. */
 typedef struct pq_filter {
-    pq_schema *schema; /* of these */
+    struct pq_file *columns; /* the same file, with these columns */
     hr_bound *bound;
+    atomic_llong looked_at, kept; /* rows that readers have evaluated it for, and where it was true or nearly so */
 } pq_filter;
 
 /* Rows of a row group that a filter may leave: ranges in order, which do not touch. */
@@ -491,7 +492,7 @@ typedef struct pq_file {
 /* What hr_scan_file_class.describe says: parquet_describe.c. */
 hr_status pq__describe(hr_scan_file *f, int fragment, hr_text *out, hr_error *err) HR_MUST_USE;
 /* The filter of an open file; one that does not fit the file is none. */
-hr_status pq__filter_set(pq_file *f, hr_expr *e, hr_error *err) HR_MUST_USE;
+hr_status pq__filter_set(pq_file *f, const hr_open *how, hr_error *err) HR_MUST_USE;
 void pq__filter_free(pq_file *f);
 /* *out NULL: all rows. Borrowed from the file. */
 hr_status pq__select(pq_file *f, int group, const pq_selection **out, hr_error *err) HR_MUST_USE;
@@ -530,6 +531,9 @@ hr_status pq__cursor_seek(pq_cursor *c, int64_t from, int64_t row, int64_t row_e
                           hr_error *err) HR_MUST_USE;
 /* The next data page: levels and values are set up. *more false: there is none. */
 hr_status pq__cursor_next(pq_cursor *c, bool *more, hr_error *err) HR_MUST_USE;
+/* Where a page has been read to its end: passes over the pages that lie within the next *rows rows, unread if possible, and
+ * takes their rows from *rows. */
+hr_status pq__cursor_pass(pq_cursor *c, int64_t *rows, hr_error *err) HR_MUST_USE;
 /* Adds the place to an error: "a.parquet: row group 7, column 'label', page 3". */
 hr_status pq__cursor_error(const pq_cursor *c, hr_status st, hr_error *err);
 void pq__directories_free(pq_file *f);
@@ -544,9 +548,11 @@ hr_status pq__column_new(pq_file *f, int group, int node, int64_t from, pq_range
                          pq_column **out, hr_error *err) HR_MUST_USE;
 /* Goes on to row `row`; rows from row_end on will not be wanted soon. */
 hr_status pq__column_seek(pq_column *c, int64_t row, int64_t row_end, hr_error *err) HR_MUST_USE;
-/* The next rows: n of them, or fewer (one at least) if their bytes would much exceed max_bytes. n > 0. */
-hr_status pq__column_read(pq_column *c, int64_t n, int64_t max_bytes, hr_array **out, hr_error *err) HR_MUST_USE;
-/* Checks that the chunks end where the row group ends. */
+/* The first n > 0 rows of these ranges, which stand in order at or after the column's place; or fewer (one at least) if their
+ * bytes would much exceed max_bytes. What lies between is passed over. */
+hr_status pq__column_read(pq_column *c, const pq_range *ranges, int64_t n, int64_t max_bytes, hr_array **out,
+                          hr_error *err) HR_MUST_USE;
+/* Checks that the chunks end where the row group ends, if the column has been read to there. */
 hr_status pq__column_end(pq_column *c, hr_error *err) HR_MUST_USE;
 void pq__column_free(pq_column *c); /* NULL is fine */
 /* Estimate of the bytes of one row. */

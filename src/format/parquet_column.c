@@ -326,6 +326,9 @@ static hr_status skip_rows(part *p, int64_t n, bool is_start, hr_error *err)
     while (t.rows > 0 || p->leaf->max_rep) {
         hr_status st;
 
+        HR_TRY(pq__cursor_pass(&p->cursor, &t.rows, err));
+        if (t.rows == 0 && !p->leaf->max_rep)
+            break;
         HR_TRY(next_page(p, &more, err));
         if (!more)
             break;
@@ -628,8 +631,28 @@ static void expect_slots(const pq_column *c, part *p, int64_t n, int64_t cap)
     p->expect = (int64_t)HR_MIN(p->leaf->max_rep ? slots : (double)n, HR_MIN(likely, (double)cap / width + PQ_BLOCK));
 }
 
+/* The first *n rows of the ranges, or fewer. *n: how many came. */
+static hr_status read_ranges(pq_column *c, part *p, const pq_range *ranges, int64_t *n, int64_t cap, hr_error *err)
+{
+    int64_t row = c->row, done = 0;
+
+    for (; done < *n; ranges++) {
+        int64_t wanted = HR_MIN(ranges->end - ranges->begin, *n - done), came = wanted;
+
+        if (ranges->begin > row)
+            HR_TRY(skip_rows(p, ranges->begin - row, false, err));
+        HR_TRY(read_rows(p, &came, cap, err));
+        row = ranges->begin + came;
+        done += came;
+        if (came < wanted || output_bytes(p) > cap)
+            break;
+    }
+    *n = done;
+    return HR_OK;
+}
+
 /* All parts, n rows or fewer. *n: how many came; parts that read more than the last one did are marked by `ahead`. */
-static hr_status read_parts(pq_column *c, int64_t *n, int64_t cap, bool *ahead, hr_error *err)
+static hr_status read_parts(pq_column *c, const pq_range *ranges, int64_t *n, int64_t cap, bool *ahead, hr_error *err)
 {
     *ahead = false;
     for (int i = 0; i < c->n_parts; i++) {
@@ -638,20 +661,29 @@ static hr_status read_parts(pq_column *c, int64_t *n, int64_t cap, bool *ahead, 
 
         clear_output(p);
         expect_slots(c, p, *n, cap);
-        HR_TRY(read_rows(p, n, cap, err));
+        HR_TRY(read_ranges(c, p, ranges, n, cap, err));
         *ahead = *ahead || (i > 0 && *n < had);
     }
     return HR_OK;
 }
 
-hr_status pq__column_read(pq_column *c, int64_t n, int64_t max_bytes, hr_array **out, hr_error *err)
+/* Where the first n rows of the ranges end. */
+static int64_t row_behind(const pq_range *ranges, int64_t n)
+{
+    for (; n > ranges->end - ranges->begin; ranges++)
+        n -= ranges->end - ranges->begin;
+    return ranges->begin + n;
+}
+
+hr_status pq__column_read(pq_column *c, const pq_range *ranges, int64_t n, int64_t max_bytes, hr_array **out,
+                          hr_error *err)
 {
     int64_t cap = HR_MAX(HR_MIN(max_bytes, 1 << 30) * 2, 1);
     hr_status st = HR_OK;
     bool ahead;
 
     *out = NULL;
-    HR_GO(read_parts(c, &n, cap, &ahead, err));
+    HR_GO(read_parts(c, ranges, &n, cap, &ahead, err));
     if (ahead) { /* some parts are further than others: all go back and read what the least one gave */
         for (int i = 0; i < c->n_parts; i++) {
             int leaf = c->parts[i].cursor.leaf_number;
@@ -659,7 +691,7 @@ hr_status pq__column_read(pq_column *c, int64_t n, int64_t max_bytes, hr_array *
             pq__cursor_clear(&c->parts[i].cursor);
             HR_GO(open_part(c, &c->parts[i], leaf, c->row, err));
         }
-        HR_GO(read_parts(c, &n, INT64_MAX / 4, &ahead, err));
+        HR_GO(read_parts(c, ranges, &n, INT64_MAX / 4, &ahead, err));
     }
     for (int i = 0; i < c->n_parts; i++)
         c->parts[i].next_track = 0;
@@ -670,7 +702,7 @@ hr_status pq__column_read(pq_column *c, int64_t n, int64_t max_bytes, hr_array *
         *out = NULL;
         goto done;
     }
-    c->row += n;
+    c->row = row_behind(ranges, n);
 done:
     for (int i = 0; i < c->n_parts; i++)
         clear_output(&c->parts[i]);
@@ -679,6 +711,8 @@ done:
 
 hr_status pq__column_end(pq_column *c, hr_error *err)
 {
+    if (c->row < c->file->meta->groups[c->group].n_rows)
+        return HR_OK;
     for (int i = 0; i < c->n_parts; i++) {
         pq_cursor *k = &c->parts[i].cursor;
         hr_status st = HR_OK;

@@ -413,6 +413,38 @@ hr_status pq__cursor_next(pq_cursor *c, bool *more, hr_error *err)
     return st ? pq__cursor_error(c, st, err) : HR_OK;
 }
 
+/* Of repeated columns only pages of version 2 say how many rows they have. A row may begin in one page and go on in the next,
+ * so that those of repeated columns are never passed over here. */
+hr_status pq__cursor_pass(pq_cursor *c, int64_t *rows, hr_error *err)
+{
+    hr_status st = HR_OK;
+    bool more = true;
+
+    if (c->leaf->max_rep > 0 || c->levels.left > 0)
+        return HR_OK;
+    while (*rows > 0 && more) {
+        int64_t begin = c->at, entries = c->entries;
+        int ordinal = c->ordinal;
+
+        st = next_header(c, PEEK_BYTES, true, &more, err);
+        if (st)
+            return pq__cursor_error(c, st, err);
+        if (!more || c->page.n_values > *rows || c->page.n_values == 0 ||
+            (entries >= 0 && c->page.n_values > c->chunk->n_values - entries)) {
+            c->at = more ? c->header_at : begin; /* a dictionary before it has been taken in */
+            c->entries = entries;
+            c->ordinal = ordinal;
+            return HR_OK;
+        }
+        c->at += c->page.stored_bytes;
+        c->entries += c->entries >= 0 ? c->page.n_values : 0;
+        *rows -= c->page.n_values;
+        if (c->file->filter)
+            PQ_SKIPPED(c->file, pages, 1);
+    }
+    return HR_OK;
+}
+
 /* --------------------------------------------------------------------------------------------------------- directories */
 
 static void directory_free(pq_directory *d)

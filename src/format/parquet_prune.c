@@ -36,7 +36,7 @@ static bool is_float(const hr_type *t)
 
 static known *find(look *lk, const char *column)
 {
-    int i = hr__schema_find(lk->file->filter->schema->arrow, column);
+    int i = hr__schema_find(lk->file->filter->columns->schema->arrow, column);
 
     return i >= 0 && lk->columns[i].leaf ? &lk->columns[i] : NULL;
 }
@@ -152,7 +152,7 @@ static void look_clear(look *lk)
 
 static hr_status look_init(look *lk, pq_file *f, int group, hr_error *err)
 {
-    const pq_schema *s = f->filter->schema;
+    const pq_schema *s = f->filter->columns->schema;
 
     *lk = (look){ .file = f, .group = group, .n_rows = f->meta->groups[group].n_rows, .n = s->n_nodes };
     lk->columns = hr__zalloc(f->base.account, (size_t)lk->n * sizeof *lk->columns);
@@ -351,7 +351,8 @@ void pq__filter_free(pq_file *f)
     hr__free(f->selections);
     if (f->filter) {
         hr__bound_free(f->filter->bound);
-        pq__schema_free(f->filter->schema);
+        if (f->filter->columns)
+            hr__scan_file_unref(&f->filter->columns->base);
         hr__free(f->filter);
     }
 }
@@ -373,9 +374,12 @@ static bool has_column(const pq_meta *m, const char *name)
     return false;
 }
 
-hr_status pq__filter_set(pq_file *f, hr_expr *e, hr_error *err)
+hr_status pq__filter_set(pq_file *f, const hr_open *how, hr_error *err)
 {
     hr_projection columns = { 0 };
+    hr_expr *e = how->filter;
+    hr_open mine = *how;
+    hr_scan_file *same = NULL;
     const char **names = NULL;
     hr_status st = HR_OK;
     int n = 0;
@@ -392,8 +396,12 @@ hr_status pq__filter_set(pq_file *f, hr_expr *e, hr_error *err)
     f->selections = hr__zalloc(f->base.account, (size_t)f->meta->n_groups * sizeof *f->selections);
     if (!f->filter || !f->selections)
         HR_GO(hr__error_memory(err, f->base.name, f->meta->n_groups * (int64_t)sizeof *f->selections));
-    HR_GO(pq__schema_new(f->meta, &columns, f->base.name, f->base.account, &f->filter->schema, err));
-    HR_GO(hr__expr_bind_filter(e, f->filter->schema->arrow, &f->filter->bound, err));
+    mine.projection = &columns;
+    mine.filter = NULL;
+    mine.skipped = NULL;
+    HR_GO(f->base.cls->project(&f->base, &mine, &same, err));
+    f->filter->columns = (pq_file *)same;
+    HR_GO(hr__expr_bind_filter(e, same->schema, &f->filter->bound, err));
     if (!f->filter->bound) { /* of no use here; whoever filters will say so, if it matters */
         pq__filter_free(f);
         f->filter = NULL;

@@ -6,7 +6,9 @@
  * columns have read beyond is kept and given first next time: an array is cheap to cut.
  *
  * Under a filter a reader knows which ranges of rows may matter (parquet_prune.c). Tables end where a range ends; then all
- * columns go on to the next one, passing over pages as far as they can. */
+ * columns go on to the next one, passing over pages as far as they can. Within a range a second reader, the scout, goes ahead
+ * with the filter's columns alone, and the others decode only rows for which the filter is true, with gaps of a few rows: who
+ * filters behind drops these. Where most rows are kept, the scout is sent home. */
 #include "format/parquet_write.h"
 
 #define SPLIT_BYTES (4 << 20) /* smaller row groups are not worth finding a place in */
@@ -109,7 +111,7 @@ static hr_status file_new(hr_source *source, pq_meta *meta, const hr_open *how, 
     if (!f->shared)
         HR_GO(hr__error_memory(err, source->name, f->schema->n_leaves * (int64_t)sizeof *f->shared));
     if (how->filter)
-        HR_GO(pq__filter_set(f, how->filter, err));
+        HR_GO(pq__filter_set(f, how, err));
     f->base.schema = hr__schema_ref(f->schema->arrow);
     f->base.n_fragments = meta->n_groups;
     for (int i = 0; i < meta->n_groups; i++) {
@@ -154,14 +156,22 @@ const hr_format hr__format_parquet = {
 
 /* ------------------------------------------------------------------------------------------------------------- readers */
 
+#define SCOUT_BYTES (256 << 10) /* of the filter's columns, looked at at once */
+#define LEAST_GAP 24            /* rows between two that are wanted, which are not worth passing over */
+#define SCOUT_AT_LEAST 65536    /* rows of a file, before a scout can be found useless */
+
 typedef struct pq_reader {
     hr_reader base;
     pq_file *file;
     int fragment;
-    int64_t row, end;
+    int64_t row, end;              /* rows [row, end) were not looked at */
     const pq_selection *selection; /* NULL: all rows */
     int64_t range;                 /* of it: the next one, or the one that `row` is in */
     int64_t range_end;             /* rows [row, range_end) are wanted; row == range_end: look for more */
+    struct pq_reader *scout;       /* NULL: all rows of a range are wanted */
+    pq_range *wanted;              /* looked at, not given: [first, n_wanted) */
+    int64_t first, n_wanted, cap_wanted;
+    int64_t wanted_rows; /* in these */
     hr_mem mem;
     double row_bytes;
     int n_columns;
@@ -180,15 +190,25 @@ static void reader_close(hr_reader *base)
         pq__column_free(r->columns[i].column);
         hr__array_unref(r->columns[i].kept);
     }
+    if (r->scout)
+        reader_close(&r->scout->base);
+    hr__free(r->wanted);
     hr__scan_file_unref(&r->file->base);
     hr__free(r);
 }
 
-/* How many rows the next table is to have. */
-static int64_t rows_wanted(const pq_reader *r, int64_t max_bytes)
+/* How many rows fit into a table. */
+static int64_t rows_that_fit(const pq_reader *r, int64_t max_bytes)
 {
     double fit = r->row_bytes > 0 ? (double)max_bytes / r->row_bytes : (double)INT64_MAX / 2;
-    int64_t n = HR_MIN(r->range_end - r->row, fit < 1 ? 1 : fit > 1e15 ? (int64_t)1e15 : (int64_t)fit);
+
+    return fit < 1 ? 1 : fit > 1e15 ? (int64_t)1e15 : (int64_t)fit;
+}
+
+/* How many rows the next table is to have. */
+static int64_t rows_of_table(const pq_reader *r, int64_t max_bytes)
+{
+    int64_t n = HR_MIN(r->wanted_rows, rows_that_fit(r, max_bytes));
 
     for (int i = 0; i < r->n_columns; i++) {
         if (r->columns[i].kept)
@@ -197,12 +217,12 @@ static int64_t rows_wanted(const pq_reader *r, int64_t max_bytes)
     return n;
 }
 
-/* Rows [row, row + n) of column i, or fewer: then n becomes smaller. *out is new; it may be longer than n. */
+/* The first n wanted rows of column i, or fewer: then n becomes smaller. What it has kept may be more than n. */
 static hr_status read_column(pq_reader *r, int i, int64_t max_bytes, int64_t *n, hr_error *err)
 {
     if (r->columns[i].kept)
         return HR_OK;
-    HR_TRY(pq__column_read(r->columns[i].column, *n, max_bytes, &r->columns[i].kept, err));
+    HR_TRY(pq__column_read(r->columns[i].column, r->wanted + r->first, *n, max_bytes, &r->columns[i].kept, err));
     r->columns[i].at = 0;
     *n = HR_MIN(*n, r->columns[i].kept->length);
     return HR_OK;
@@ -227,11 +247,53 @@ static hr_status give(pq_reader *r, int i, int64_t n, hr_array **out, hr_error *
     return HR_OK;
 }
 
-static hr_status row_origin(const pq_reader *r, int64_t n, hr_origin **out, hr_error *err)
-{
-    hr_run_coords run = { .first = { .file = r->file->base.file, .fragment = r->fragment, .row = r->row }, .n = n };
+/* -------------------------------------------------------------------------------------------------------- wanted rows */
 
-    return hr__origin_new(&run, 1, out, err);
+static hr_status add_wanted(pq_reader *r, int64_t begin, int64_t end, hr_error *err)
+{
+    pq_range *last = r->n_wanted > r->first ? &r->wanted[r->n_wanted - 1] : NULL;
+
+    if (last && begin - last->end < LEAST_GAP) {
+        r->wanted_rows += end - last->end;
+        last->end = end;
+        return HR_OK;
+    }
+    if (r->first == r->n_wanted)
+        r->first = r->n_wanted = 0;
+    if (!hr__grow(r->mem.account, (void **)&r->wanted, &r->cap_wanted, r->n_wanted + 1, sizeof *r->wanted))
+        return hr__error_memory(err, r->file->base.name, (r->n_wanted + 1) * (int64_t)sizeof *r->wanted);
+    r->wanted[r->n_wanted++] = (pq_range){ begin, end };
+    r->wanted_rows += end - begin;
+    return HR_OK;
+}
+
+/* The first n wanted rows have been given; *out: where they were. */
+static hr_status take_wanted(pq_reader *r, int64_t n, hr_origin **out, hr_error *err)
+{
+    hr_coord first = { .file = r->file->base.file, .fragment = r->fragment };
+    hr_run_coords *runs = NULL;
+    int64_t n_runs = 0, cap = 0, left = n;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    for (int64_t i = r->first; left > 0; i++) {
+        int64_t some = HR_MIN(left, r->wanted[i].end - r->wanted[i].begin);
+
+        if (!hr__grow(r->mem.account, (void **)&runs, &cap, n_runs + 1, sizeof *runs))
+            HR_GO(hr__error_memory(err, r->file->base.name, n_runs * (int64_t)sizeof *runs));
+        first.row = r->wanted[i].begin;
+        runs[n_runs++] = (hr_run_coords){ .first = first, .n = some };
+        left -= some;
+    }
+    HR_GO(hr__origin_new(runs, n_runs, out, err));
+    r->wanted_rows -= n;
+    for (; n > 0 && n >= r->wanted[r->first].end - r->wanted[r->first].begin; r->first++)
+        n -= r->wanted[r->first].end - r->wanted[r->first].begin;
+    if (n > 0)
+        r->wanted[r->first].begin += n;
+done:
+    hr__free(runs);
+    return st;
 }
 
 /* The next wanted row at or after `row`, and how far one may go on from there; both are r->end if there is none. */
@@ -265,10 +327,108 @@ static hr_status go_to(pq_reader *r, int64_t row, hr_error *err)
     return HR_OK;
 }
 
+static void dismiss_scout(pq_reader *r)
+{
+    reader_close(&r->scout->base);
+    r->scout = NULL;
+}
+
+static hr_status reader_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err);
+
+/* Of the scout's table, whose first row is `row`, those for which the filter is true. */
+static hr_status add_kept(pq_reader *r, int64_t row, const hr_table *t, const uint8_t *keep, hr_error *err)
+{
+    for (int64_t i = 0; i < t->n_rows;) {
+        const uint8_t *one = memchr(keep + i, 1, (size_t)(t->n_rows - i)), *zero;
+        int64_t begin, end;
+
+        if (!one)
+            break;
+        begin = one - keep;
+        zero = memchr(one, 0, (size_t)(t->n_rows - begin));
+        end = zero ? zero - keep : t->n_rows;
+        HR_TRY(add_wanted(r, row + begin, row + end, err));
+        i = end;
+    }
+    return HR_OK;
+}
+
+/* The scout's next rows. A filter that cannot be evaluated is left to who filters behind: all rows of the range go there. */
+static hr_status scout_rows(pq_reader *r, hr_error *err)
+{
+    pq_filter *filter = r->file->filter;
+    hr_eval how = { .mem = &r->mem };
+    int64_t before = r->wanted_rows, row, n_kept = 0;
+    uint8_t *keep = NULL;
+    hr_table *t = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(reader_next(&r->scout->base, SCOUT_BYTES, &t, err));
+    if (!t)
+        HR_FAIL(HR_BUG, "%s: a filter's columns end early", r->file->base.name);
+    row = r->row;
+    r->row += t->n_rows;
+    if (!(keep = hr__zalloc(r->mem.account, (size_t)t->n_rows)))
+        HR_GO(hr__error_memory(err, r->file->base.name, t->n_rows));
+    if (hr__bound_keep(filter->bound, &how, t, keep, &n_kept, NULL)) {
+        HR_GO(add_wanted(r, row, r->range_end, err));
+        r->row = r->range_end;
+        dismiss_scout(r);
+        goto done;
+    }
+    HR_GO(add_kept(r, row, t, keep, err));
+    atomic_fetch_add_explicit(&filter->looked_at, t->n_rows, memory_order_relaxed);
+    atomic_fetch_add_explicit(&filter->kept, r->wanted_rows - before, memory_order_relaxed);
+done:
+    hr__free(keep);
+    hr_table_unref(t);
+    return st;
+}
+
+/* Whether it pays to look at the filter's columns first. */
+static bool scout_pays(const pq_filter *f)
+{
+    int64_t looked_at = atomic_load_explicit(&f->looked_at, memory_order_relaxed);
+
+    return looked_at < SCOUT_AT_LEAST || atomic_load_explicit(&f->kept, memory_order_relaxed) < looked_at / 2;
+}
+
+/* Finds rows that are wanted, for about one table if there is a scout; none: the end. */
+static hr_status look_further(pq_reader *r, int64_t max_bytes, hr_error *err)
+{
+    int64_t enough = rows_that_fit(r, max_bytes);
+
+    while (r->wanted_rows < enough && r->row < r->end) {
+        if (r->row == r->range_end) {
+            int64_t row;
+
+            if (r->wanted_rows > 0)
+                return HR_OK; /* first what is there: columns are about to go on */
+            row = next_range(r, r->row);
+            if (row == r->end) {
+                r->row = r->end;
+                break;
+            }
+            HR_TRY(go_to(r, row, err));
+        }
+        if (r->scout && !scout_pays(r->file->filter))
+            dismiss_scout(r);
+        if (r->scout) {
+            HR_TRY(scout_rows(r, err));
+        } else {
+            HR_TRY(add_wanted(r, r->row, r->range_end, err));
+            r->row = r->range_end;
+        }
+    }
+    return HR_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------------------- tables */
+
 /* At the row group's end the chunks must end, too. */
 static hr_status check_end(pq_reader *r, hr_error *err)
 {
-    if (r->row < r->file->meta->groups[r->fragment].n_rows)
+    if (r->wanted_rows > 0)
         return HR_OK;
     for (int i = 0; i < r->n_columns; i++)
         HR_TRY(pq__column_end(r->columns[i].column, err));
@@ -283,30 +443,23 @@ static hr_status reader_next(hr_reader *base, int64_t max_bytes, hr_table **out,
     hr_status st = HR_OK;
     int64_t n;
 
-    if (r->row == r->range_end && r->row < r->end) {
-        int64_t row = next_range(r, r->row);
-
-        if (row < r->end)
-            HR_TRY(go_to(r, row, err));
-        else
-            r->row = r->end;
-    }
-    if (r->row == r->end)
+    if (r->wanted_rows == 0)
+        HR_TRY(look_further(r, max_bytes, err));
+    if (r->wanted_rows == 0)
         return HR_OK;
     arrays = hr__zalloc(r->mem.account, (size_t)r->n_columns * sizeof *arrays);
     if (!arrays)
         return hr__error_memory(err, r->file->base.name, r->n_columns * (int64_t)sizeof *arrays);
-    n = rows_wanted(r, max_bytes);
+    n = rows_of_table(r, max_bytes);
     for (int i = 0; i < r->n_columns; i++)
         HR_GO(read_column(r, i, max_bytes, &n, err));
-    HR_GO(row_origin(r, n, &origin, err));
+    HR_GO(take_wanted(r, n, &origin, err));
     for (int i = 0; i < r->n_columns; i++)
         HR_GO(give(r, i, n, &arrays[i], err));
     st = hr__table_new(r->file->base.schema, arrays, n, origin, out, err);
     memset(arrays, 0, (size_t)r->n_columns * sizeof *arrays); /* taken */
     if (st)
         goto done;
-    r->row += n;
     if (r->n_columns > 0)
         r->row_bytes = HR_MAX((double)hr__table_bytes_used(*out) / (double)n, 1.0 / 8);
     st = check_end(r, err);
@@ -324,34 +477,54 @@ done:
 
 static const hr_reader_class parquet_reader_class = { reader_next, reader_close };
 
-static hr_status parquet_reader(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
-                                hr_reader **out, hr_error *err)
+static hr_status reader_new(pq_file *f, int fragment, pq_range rows, const pq_selection *selection, const hr_mem *mem,
+                            pq_reader **out, hr_error *err)
 {
-    pq_file *f = (pq_file *)base;
-    int64_t n = f->meta->groups[fragment].n_rows, row = HR_MIN(HR_MAX(row_begin, 0), n);
     size_t bytes = sizeof(pq_reader) + (size_t)f->schema->n_nodes * sizeof((pq_reader *)0)->columns[0];
     pq_reader *r = hr__zalloc(mem->account, bytes);
     hr_status st = HR_OK;
 
     *out = NULL;
     if (!r)
-        return hr__error_memory(err, base->name, (int64_t)bytes);
+        return hr__error_memory(err, f->base.name, (int64_t)bytes);
     r->base.cls = &parquet_reader_class;
     r->file = f;
-    hr__scan_file_ref(base);
+    hr__scan_file_ref(&f->base);
     r->fragment = fragment;
-    r->row = row;
-    r->end = n_rows < 0 ? n : row + HR_MIN(n_rows, n - row);
+    r->end = rows.end;
     r->mem = *mem;
-    HR_GO(pq__select(f, fragment, &r->selection, err));
-    r->row = next_range(r, row);
+    r->selection = selection;
+    r->row = next_range(r, rows.begin);
     for (; r->n_columns < f->schema->n_nodes && r->row < r->end; r->n_columns++) {
         r->row_bytes += pq__column_row_bytes(f, fragment, r->n_columns);
-        HR_GO(pq__column_new(f, fragment, r->n_columns, row, (pq_range){ r->row, r->range_end }, mem,
+        HR_GO(pq__column_new(f, fragment, r->n_columns, rows.begin, (pq_range){ r->row, r->range_end }, mem,
                              &r->columns[r->n_columns].column, err));
     }
     if (r->n_columns > 0) /* a null takes a bit at least: tables do not grow without end, whatever metadata says */
         r->row_bytes = HR_MAX(r->row_bytes, 1.0 / 8);
+    *out = r;
+    r = NULL; /* moved to the caller */
+done:
+    if (r)
+        reader_close(&r->base);
+    return st;
+}
+
+static hr_status parquet_reader(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
+                                hr_reader **out, hr_error *err)
+{
+    pq_file *f = (pq_file *)base;
+    int64_t n = f->meta->groups[fragment].n_rows, row = HR_MIN(HR_MAX(row_begin, 0), n);
+    pq_range rows = { row, n_rows < 0 ? n : row + HR_MIN(n_rows, n - row) };
+    const pq_selection *selection;
+    pq_reader *r = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    HR_GO(pq__select(f, fragment, &selection, err));
+    HR_GO(reader_new(f, fragment, rows, selection, mem, &r, err));
+    if (f->filter && scout_pays(f->filter) && r->row < r->end)
+        HR_GO(reader_new(f->filter->columns, fragment, rows, selection, mem, &r->scout, err));
     *out = &r->base;
     r = NULL; /* moved to the caller */
 done:

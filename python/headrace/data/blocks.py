@@ -140,7 +140,7 @@ def table_to_arrow(table):
     """A pyarrow.Table that shares the memory."""
     import pyarrow
 
-    return pyarrow.table(table)
+    return pyarrow.RecordBatchReader.from_stream(table).read_all()  # table() would import pandas
 
 
 def to_format(table, batch_format, writable=False):

@@ -644,7 +644,7 @@ class Dataset:
             import pyarrow
         except ImportError:
             return stream
-        return pyarrow.table(stream)
+        return pyarrow.RecordBatchReader.from_stream(stream).read_all()  # table() imports pandas
 
     def __arrow_c_stream__(self, requested_schema=None):
         """The rows as they are computed, as an Arrow stream; it ends the run when it is released."""
