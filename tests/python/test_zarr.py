@@ -43,15 +43,80 @@ def test_missing_chunks_are_fill_values(tmp_path):
     assert column(hd.read_zarr(str(tmp_path / "f.zarr"))).tolist() == [7] * 5
 
 
-def test_damaged(tmp_path):
-    a = zarr.create_array(str(tmp_path / "d.zarr"), shape=(50,), chunks=(10,), dtype="i8")
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("compressor", ["zstd", "gzip", "none"])
+def test_codecs_and_orders(tmp_path, version, compressor):
+    from zarr import codecs
+
+    known = {2: {"zstd": "zstd", "gzip": "gzip"}, 3: {"zstd": codecs.ZstdCodec(), "gzip": codecs.GzipCodec()}}
+    if version == 2:
+        import numcodecs
+
+        known[2] = {"zstd": numcodecs.Zstd(), "gzip": numcodecs.GZip()}
+    want = np.random.default_rng(0).integers(0, 1000, (37, 5, 3)).astype(">i4" if version == 2 else "i4")
+    a = zarr.create_array(
+        str(tmp_path / "a.zarr"),
+        shape=want.shape,
+        chunks=(8, 5, 2),
+        dtype=want.dtype,
+        zarr_format=version,
+        **({"order": "F"} if version == 2 else {}),
+        compressors=known[version].get(compressor),
+    )
+    a[:] = want
+    np.testing.assert_array_equal(column(hd.read_zarr(str(tmp_path / "a.zarr"))), want)
+
+
+def test_shards(tmp_path):
+    a = zarr.create_array(str(tmp_path / "s.zarr"), shape=(100, 4), chunks=(5, 4), shards=(20, 4), dtype="f8")
+    a[:] = want = np.random.default_rng(0).random((100, 4))
+    assert len(list((tmp_path / "s.zarr" / "c").iterdir())) == 5
+    np.testing.assert_array_equal(column(hd.read_zarr(str(tmp_path / "s.zarr"))), want)
+    shard = tmp_path / "s.zarr" / "c" / "3" / "0"
+    good = shard.read_bytes()
+    for bad in (good[:-7], good[:100], b"", good[:-3] + bytes([good[-3] ^ 1]) + good[-2:]):
+        shard.write_bytes(bad)
+        with pytest.raises(DataError, match=r"s.zarr: rows from \d+: "):
+            hd.read_zarr(str(tmp_path / "s.zarr")).materialize()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_damaged_chunks(tmp_path, version):
+    path = tmp_path / "d.zarr"
+    a = zarr.create_array(str(path), shape=(50,), chunks=(10,), dtype="i8", zarr_format=version)
     a[:] = np.arange(50)
-    chunk = tmp_path / "d.zarr" / "c" / "2"
-    chunk.write_bytes(chunk.read_bytes()[:9])
-    with pytest.raises(Exception, match=r"d.zarr: rows from 0"):
-        hd.read_zarr(str(tmp_path / "d.zarr")).materialize()
-    (tmp_path / "d.zarr" / "zarr.json").write_text('{"zarr_format": 3, "node_type": "array", "shape": [1')
-    with pytest.raises(DataError, match="d.zarr"):
-        hd.read_zarr(str(tmp_path / "d.zarr"))
+    chunk = path / "c" / "2" if version == 3 else path / "2"
+    good = chunk.read_bytes()
+    for bad in (good[:9], b"", b"\xff" * len(good), good[:-4]):
+        chunk.write_bytes(bad)
+        with pytest.raises(DataError, match=r"d.zarr: rows from 0: "):
+            hd.read_zarr(str(path)).materialize()
+    chunk.write_bytes(good)
+    assert column(hd.read_zarr(str(path))).tolist() == list(range(50))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_damaged_descriptions(tmp_path, version):
+    path = tmp_path / "m.zarr"
+    zarr.create_array(str(path), shape=(50,), chunks=(10,), dtype="i8", zarr_format=version)
+    about = path / ("zarr.json" if version == 3 else ".zarray")
+    good = about.read_text()
+    dtype = '"int64"' if version == 3 else '"<i8"'
+    assert dtype in good and "50" in good
+    for bad in (
+        "",
+        "{}",
+        "[]",
+        good[:-9],
+        good.replace(dtype, '"int63"'),
+        good.replace("50", '"x"', 1),
+        "\0" * 20,
+    ):
+        about.write_text(bad)
+        with pytest.raises((DataError, NotFoundError), match=r"m.zarr"):
+            hd.read_zarr(str(path)).materialize()
+    about.unlink()
+    with pytest.raises((DataError, NotFoundError), match=r"m.zarr"):
+        hd.read_zarr(str(path))
     with pytest.raises(NotFoundError, match="no.zarr"):
         hd.read_zarr(str(tmp_path / "no.zarr"))

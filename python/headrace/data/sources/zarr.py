@@ -3,6 +3,7 @@
 The zarr package knows the codecs, which work without Python's lock: slabs are read by threads.
 """
 
+import itertools
 import os
 
 import numpy as np
@@ -53,9 +54,23 @@ def _plain(values, path):
     return np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
 
 
+def _check_shards(path, array, begin, end):
+    """A shard of no bytes is damaged; zarr takes it for one that is not there, all of fill values."""
+    if not array.ndim or array.shards is None:
+        return
+    first = range(begin // array.shards[0], -(-end // array.shards[0]))
+    others = [range(-(-n // s)) for n, s in zip(array.shape[1:], array.shards[1:], strict=True)]
+    for place in itertools.product(first, *others):
+        file = os.path.join(path, array.path, array.metadata.encode_chunk_key(place))
+        if os.path.exists(file) and os.path.getsize(file) == 0:
+            raise DataError(f"{file}: a shard of no bytes")
+
+
 def _slab(path, columns, begin, end):
     arrays = _open("read_zarr", path)
     try:
+        for c in columns:
+            _check_shards(path, arrays[c], begin, end)
         parts = {c: arrays[c][begin:end] if arrays[c].ndim else arrays[c][...] for c in columns}
     except MemoryError:
         raise
