@@ -349,7 +349,7 @@ typedef enum hr_write_mode {
 typedef struct hr_write_options {
     size_t struct_bytes;
     hr_write_mode mode;
-    bool single_file; /* `path` is the file's own name, not that of a folder */
+    bool single_file; /* `path` is the file's own name, not that of a folder; "x.csv.gz" is compressed as it says */
     /* Columns whose values name folders, "a=1/b=x"; they are not written into the files. */
     const char *const *partition_columns;
     int n_partition_columns;

@@ -47,17 +47,22 @@ static bool has_suffix(const char *path, const char *suffixes)
     return false;
 }
 
+const hr_codec *hr__codec_by_suffix(const char *path)
+{
+    for (const hr_codec *const *c = hr__codecs; *c; c++) {
+        if (has_suffix(path, (*c)->suffixes))
+            return *c;
+    }
+    return NULL;
+}
+
 const hr_codec *hr__codec_guess(const char *path, hr_view head)
 {
     for (const hr_codec *const *c = hr__codecs; *c; c++) {
         if ((*c)->magic && hr__view_starts(head, (*c)->magic))
             return *c;
     }
-    for (const hr_codec *const *c = hr__codecs; *c && head.n > 0; c++) { /* an empty file needs no codec */
-        if (has_suffix(path, (*c)->suffixes))
-            return *c;
-    }
-    return NULL;
+    return head.n > 0 ? hr__codec_by_suffix(path) : NULL; /* an empty file needs no codec */
 }
 
 static hr_status missing(const hr_codec *c, hr_error *err)

@@ -36,6 +36,7 @@ extern const hr_codec hr__codec_lz4, hr__codec_lz4_hadoop; /* raw blocks, as Par
 extern const hr_codec hr__codec_lz4_frame;                 /* .lz4 files, Arrow IPC */
 
 const hr_codec *hr__codec_by_name(const char *name);             /* NULL: none */
+const hr_codec *hr__codec_by_suffix(const char *path);           /* NULL: none */
 const hr_codec *hr__codec_guess(const char *path, hr_view head); /* by magic, then by suffix; NULL: not compressed */
 /* HR_UNSUPPORTED if the codec is not in this build; HR_BAD_DATA if no block of n_in bytes can become n_out. */
 hr_status hr__codec_check(const hr_codec *c, int64_t n_in, int64_t n_out, hr_error *err) HR_MUST_USE;

@@ -64,6 +64,19 @@ static hr_status check_columns(const hr_write_job *job, const hr_schema *s, int 
     return HR_OK;
 }
 
+/* A name that says gzip has to hold gzip: readers believe it. */
+static hr_status check_name(const hr_write_job *job, const hr_writer *w, hr_error *err)
+{
+    const hr_codec *named = job->settings.single_file ? hr__codec_by_suffix(job->path) : NULL;
+    const hr_codec *made = hr__codec_by_suffix(w->suffix);
+
+    if (!named || named == made)
+        return HR_OK;
+    return hr_error_set(err, HR_INVALID, "%s: its name says %s, but a %s file of these options is %s%s", job->path,
+                        named->name, job->format->name, made ? "compressed by " : "not compressed as a whole",
+                        made ? made->name : "");
+}
+
 /* A writer for all columns but those that only name folders and files. */
 static hr_status make_writer(hr_write_job *job, const hr_schema *s, hr_writer **out, hr_error *err)
 {
@@ -86,6 +99,11 @@ static hr_status make_writer(hr_write_job *job, const hr_schema *s, hr_writer **
         written->metadata_bytes = s->metadata_bytes;
     }
     HR_GO(job->format->create(written, job->options, NULL, out, err));
+    st = check_name(job, *out, err);
+    if (st) {
+        (*out)->cls->free(*out);
+        *out = NULL;
+    }
 done:
     hr__schema_unref(written);
     hr__free(fields);
@@ -148,6 +166,24 @@ static hr_status copy_texts(hr_write_job *job, const hr_write_options *o, hr_err
     return HR_OK;
 }
 
+/* The format's options. A single file whose name says that it is compressed, is, if its format compresses whole files. */
+static hr_status parse_options(hr_write_job *job, const char *path, const hr_write_options *o, hr_error *err)
+{
+    const hr_codec *codec = o->single_file ? hr__codec_by_suffix(path) : NULL;
+    const char *implied = codec == &hr__codec_gzip        ? "compression=gzip"
+                          : codec == &hr__codec_zstd      ? "compression=zstd"
+                          : codec == &hr__codec_lz4_frame ? "compression=lz4"
+                                                          : NULL;
+    hr_error none = HR_ERROR_INIT;
+    hr_status st;
+
+    hr__options_default(job->format->write_options, job->options);
+    if (implied && hr__options_parse(job->format->write_options, &implied, 1, job->options, &none))
+        hr_error_clear(&none); /* it has no such option: check_name will say so */
+    st = hr__options_parse(job->format->write_options, o->format_options, o->n_format_options, job->options, err);
+    return st ? hr__error_at(err, st, "write_%s", job->format->name) : HR_OK;
+}
+
 static hr_status job_new(const hr_format *format, const char *path, const hr_write_options *o, hr_write_job **out,
                          hr_error *err)
 {
@@ -170,11 +206,7 @@ static hr_status job_new(const hr_format *format, const char *path, const hr_wri
     HR_GO(copy_texts(job, o, err));
     if (!(job->options = hr__zalloc(NULL, format->write_options_bytes + 1)))
         HR_GO(hr__error_memory(err, "write", (int64_t)format->write_options_bytes));
-    hr__options_default(format->write_options, job->options);
-    st = hr__options_parse(format->write_options, o->format_options, o->n_format_options, job->options, err);
-    if (st)
-        st = hr__error_at(err, st, "write_%s", format->name);
-    HR_GO(st);
+    HR_GO(parse_options(job, path, o, err));
     *out = job;
     job = NULL;
 done:

@@ -171,6 +171,13 @@ def test_convert(folder, tmp_path):
     headrace("convert", "--to", "parquet", "--max-rows-per-file", 3, folder, tmp_path / "many")
     assert sorted(pq.read_metadata(p).num_rows for p in (tmp_path / "many").iterdir()) == [2, 3, 3]
     assert "no format has files" in headrace("convert", folder, tmp_path / "x.unknown", status=1)[1]
+    for name in ("a.csv.gz", "a.json.zst", "a.jsonl.lz4"):  # were plain under such names
+        headrace("convert", "-c", "id", folder, tmp_path / name)
+        assert headrace("count", tmp_path / name)[0] == headrace("count", folder)[0]
+    where = ("convert", "-c", "id", folder, tmp_path / "b.parquet.gz")
+    assert "name says gzip, but a parquet file of these options is not" in headrace(*where, status=1)[1]
+    where = ("convert", "-c", "id", "-w", "compression=zstd", folder, tmp_path / "b.csv.gz")
+    assert "is compressed by zstd" in headrace(*where, status=1)[1]
     assert "from which file" in headrace("convert", folder, status=2)[1]
 
 
