@@ -93,6 +93,75 @@ static void test_there_and_back(void **state)
     assert_no_leak(before);
 }
 
+#ifdef HR_HAVE_JPEG
+/* A picture that needs codes of all lengths: the more noise, the longer. */
+static hr_image noise(hr_pixel_mode mode, int64_t w, int64_t h, int most, uint64_t *random)
+{
+    hr_image i = picture(mode, w, h);
+
+    for (int64_t k = 0; k < i.stride * i.height; k++)
+        i.data[k] = (uint8_t)HR_MIN(255, i.data[k] + random_below(random, most + 1));
+    return i;
+}
+
+static void spoil(uint8_t *bytes, int64_t *n, int how_much, uint64_t *random)
+{
+    if (how_much == 1)
+        *n = random_below(random, *n) + 1;
+    for (int k = 0; k < how_much; k++)
+        bytes[random_below(random, *n)] = (uint8_t)random_below(random, 256);
+}
+#endif
+
+/* Our own decoding of codes gives what the library's gives: all pixels or a part, of good data and of bad. */
+static void test_own_huffman(void **state)
+{
+    (void)state;
+#ifdef HR_HAVE_JPEG
+    uint64_t random = 11;
+    int n_bad = 0;
+
+    for (int n = 0; n < 1200; n++) {
+        int64_t w = 1 + random_below(&random, 90), h = 1 + random_below(&random, 90);
+        hr_image in = noise(n % 5 ? HR_PIXELS_RGB : HR_PIXELS_L, w, h, n % 3 * 100, &random), ours, theirs;
+        hr_image_save save = { .quality = 1 + (int)random_below(&random, 100) };
+        hr_image_job a = { .truncated_ok = n % 7 == 0 }, b;
+        hr_error err = HR_ERROR_INIT;
+        hr_status st;
+        hr_buffer *bytes;
+        hr_view v;
+
+        assert_ok(hr__jpeg_encode(&in, &save, &mem, &bytes, &err), &err);
+        v = (hr_view){ bytes->data, bytes->n_bytes };
+        if (n % 2)
+            spoil(bytes->data, &v.n, n % 4 / 2 + 1, &random);
+        if (n % 11 == 0) {
+            a.w = 1 + random_below(&random, w);
+            a.h = 1 + random_below(&random, h);
+            a.x = random_below(&random, w - a.w + 1);
+            a.y = random_below(&random, h - a.h + 1);
+        }
+        b = a;
+        b.library_only = true;
+        st = decode(v, &a, &ours, &err);
+        hr_error_clear(&err);
+        assert_int_equal(decode(v, &b, &theirs, &err), st);
+        n_bad += st != HR_OK;
+        if (!st) {
+            assert_true(ours.width == theirs.width && ours.height == theirs.height && ours.mode == theirs.mode);
+            assert_int_equal(worst(&ours, &theirs), 0);
+        }
+        assert_true(st || n % 2 == 1 || a.n_warnings == 0);
+        hr_error_clear(&err);
+        hr__image_clear(&ours);
+        hr__image_clear(&theirs);
+        hr__buffer_unref(bytes);
+        hr__image_clear(&in);
+    }
+    assert_true(n_bad > 100);
+#endif
+}
+
 /* Regions of a JPEG are what the whole has there. */
 static void test_region(void **state)
 {
@@ -436,6 +505,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_there_and_back),
         cmocka_unit_test(test_region),
+        cmocka_unit_test(test_own_huffman),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_headers_that_lie),
         cmocka_unit_test(test_kernels_agree),

@@ -2,7 +2,8 @@
  *
  * The library reports errors by longjmp, which here never leaves the function that called setjmp. A thread keeps one
  * decompressor; jpeg_abort_decompress makes it ready for the next image. Only the rows and the columns (whole MCUs) that
- * are wanted come out: rows above are skipped, rows below are not even entropy-decoded.
+ * are wanted come out: rows above are skipped, rows below are not even entropy-decoded. Huffman codes of baseline images are
+ * decoded by jpeg_huffman.c.
  *
  * The library fills what a truncated file lacks with grey and warns; for us the end of the file inside of an image is an
  * error. Other complaints (a wrong code, a marker too early) are warnings, as they are for Pillow. */
@@ -15,6 +16,8 @@ static bool jpeg_bid(hr_view in) { return hr__view_starts(in, "\xff\xd8\xff"); }
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "codec/jpeg_huffman.h"
 
 #include <jpeglib.h>
 
@@ -77,9 +80,21 @@ typedef struct context {
     bool truncated;    /* it asked for bytes beyond the end */
     bool truncated_ok; /* and may */
     bool no_memory;
+    hr_jpeg_huffman *huffman; /* NULL: libjpeg's alone */
+    bool damaged;             /* that one gave up: libjpeg's is to see the image from its beginning */
 } context;
 
 static context *context_of(j_common_ptr j) { return j->client_data; }
+
+hr_jpeg_huffman *hr__jpeg_huffman_of(j_decompress_ptr j) { return context_of((j_common_ptr)j)->huffman; }
+
+static void on_trouble(j_decompress_ptr j)
+{
+    context *c = context_of((j_common_ptr)j);
+
+    c->damaged = true;
+    longjmp(c->back, 1);
+}
 
 static void on_error(j_common_ptr j)
 {
@@ -146,6 +161,7 @@ static void drop(void *p)
     context *c = p;
 
     jpeg_destroy_decompress(&c->jpeg);
+    hr__jpeg_huffman_free(c->huffman);
     free(c); /* not counted: it is the thread's, not a run's */
 }
 static void init(void) { pthread_key_create(&contexts.key, drop); }
@@ -179,6 +195,7 @@ static void *make(void)
                                           .resync_to_restart = jpeg_resync_to_restart,
                                           .term_source = source_term };
     c->progress.progress_monitor = on_progress;
+    c->huffman = hr__jpeg_huffman_new(on_trouble);
     return c;
 }
 
@@ -224,6 +241,8 @@ static hr_status start(context *c, const hr_image_info *info, const hr_image_job
     c->jpeg.scale_num = 1;
     c->jpeg.scale_denom = (unsigned)HR_MAX(job->shrink, 1);
     jpeg_start_decompress(&c->jpeg);
+    if (c->huffman && !c->damaged)
+        hr__jpeg_huffman_use(c->huffman, &c->jpeg);
     return HR_OK;
 }
 
@@ -286,19 +305,17 @@ static hr_status rows(context *c, hr_image *out, hr_error *err)
     return HR_OK;
 }
 
-static hr_status jpeg_decode(hr_view in, const hr_image_info *info, hr_image_job *job, hr_image *out, hr_error *err)
+static hr_status decode(context *c, hr_view in, const hr_image_info *info, hr_image_job *job, hr_image *out,
+                        hr_error *err)
 {
-    context *c = hr__codec_local(&contexts, init, make);
     hr_status st = HR_OK;
     hr_pixel_mode mode;
     hr_image at = { 0 };
 
-    if (!c)
-        return hr__error_memory(err, "jpeg", sizeof *c);
     begin(c, in, job->truncated_ok);
     HR_GO(start(c, info, job, &mode, err));
     HR_GO(crop(c, job, &at, err));
-    HR_GO(hr__image_room(job, mode, at.width, at.height, out, err));
+    HR_GO(hr__image_new(job->mem, mode, at.width, at.height, out, err));
     out->x = at.x;
     out->y = at.y;
     HR_GO(rows(c, out, err));
@@ -310,6 +327,22 @@ done:
     job->n_warnings = (int)c->errors.num_warnings;
     jpeg_abort_decompress(&c->jpeg);
     return st;
+}
+
+static hr_status jpeg_decode(hr_view in, const hr_image_info *info, hr_image_job *job, hr_image *out, hr_error *err)
+{
+    context *c = hr__codec_local(&contexts, init, make);
+    hr_status st;
+
+    if (!c)
+        return hr__error_memory(err, "jpeg", sizeof *c);
+    c->damaged = job->library_only;
+    st = decode(c, in, info, job, out, err);
+    if (!c->damaged || job->library_only)
+        return st;
+    hr__image_clear(out);
+    hr_error_clear(err);
+    return decode(c, in, info, job, out, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ encoding */

@@ -68,7 +68,8 @@ struct hr_image_job {
      * no buffer then. */
     uint8_t *into;
     int64_t into_bytes;
-    int n_warnings; /* out: what the library complained about and went on */
+    bool library_only; /* nothing of our own in place of the library's parts (tests) */
+    int n_warnings;    /* out: what the library complained about and went on */
 };
 
 struct hr_image_codec {
