@@ -531,6 +531,8 @@ hr_status pq__cursor_seek(pq_cursor *c, int64_t from, int64_t row, int64_t row_e
                           hr_error *err) HR_MUST_USE;
 /* The next data page: levels and values are set up. *more false: there is none. */
 hr_status pq__cursor_next(pq_cursor *c, bool *more, hr_error *err) HR_MUST_USE;
+/* Of a column chunk's first data page, uncompressed; reads no more than its header. */
+hr_status pq__first_page_bytes(pq_file *f, int group, int leaf, int64_t *out, hr_error *err) HR_MUST_USE;
 /* Where a page has been read to its end: passes over the pages that lie within the next *rows rows, unread if possible, and
  * takes their rows from *rows. */
 hr_status pq__cursor_pass(pq_cursor *c, int64_t *rows, hr_error *err) HR_MUST_USE;

@@ -137,6 +137,18 @@ static hr_status check_crc(const pq_cursor *c, const uint8_t *data, hr_error *er
                         (long long)c->page.stored_bytes, (long long)c->at, found, c->page.crc);
 }
 
+/* A page is held as a whole, and once more if it is compressed: what cannot be is said before it is read. */
+static hr_status check_room(const pq_cursor *c, bool compressed, hr_error *err)
+{
+    int64_t limit = hr__account_limit(c->mem.account);
+    int64_t needed = c->page.stored_bytes + (compressed && c->codec ? c->page.memory_bytes : 0);
+
+    if (limit <= 0 || needed <= limit)
+        return HR_OK;
+    return hr_error_set(err, HR_NO_MEMORY, "a page that takes %lld bytes of memory, the memory limit is %lld",
+                        (long long)needed, (long long)limit);
+}
+
 /* The page's bytes after the header; moves c->at behind them. skip: bytes at its beginning that are never compressed. */
 static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view *head, hr_view *body, hr_error *err)
 {
@@ -147,6 +159,7 @@ static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view 
     if (n_in < 0 || n_out < 0)
         return hr_error_set(err, HR_BAD_DATA, "%lld bytes of levels in a page of %lld, uncompressed %lld",
                             (long long)skip, (long long)p->stored_bytes, (long long)p->memory_bytes);
+    HR_TRY(check_room(c, compressed, err));
     HR_TRY(view(c, c->at, p->stored_bytes, c->window_bytes, &data, err));
     HR_TRY(check_crc(c, data, err));
     c->at += p->stored_bytes;
@@ -411,6 +424,24 @@ hr_status pq__cursor_next(pq_cursor *c, bool *more, hr_error *err)
     if (!st && *more)
         st = open_page(c, err);
     return st ? pq__cursor_error(c, st, err) : HR_OK;
+}
+
+hr_status pq__first_page_bytes(pq_file *f, int group, int leaf, int64_t *out, hr_error *err)
+{
+    pq_cursor *c = hr__alloc(f->base.account, sizeof *c);
+    hr_status st = HR_OK;
+    bool more = false;
+
+    *out = 0;
+    if (!c)
+        return hr__error_memory(err, f->base.name, sizeof *c);
+    HR_GO(pq__cursor_init(c, f, group, leaf, f->base.account, err));
+    HR_GO(next_header(c, PEEK_BYTES, false, &more, err));
+    *out = more ? c->page.memory_bytes : 0;
+done:
+    pq__cursor_clear(c);
+    hr__free(c);
+    return st;
 }
 
 /* Of repeated columns only pages of version 2 say how many rows they have. A row may begin in one page and go on in the next,

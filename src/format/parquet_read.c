@@ -11,7 +11,8 @@
  * filters behind drops these. Where most rows are kept, the scout is sent home. */
 #include "format/parquet_write.h"
 
-#define SPLIT_BYTES (4 << 20) /* smaller row groups are not worth finding a place in */
+#define SPLIT_BYTES (4 << 20) /* smaller row groups are not worth finding a place in, */
+#define LARGE_PAGE (16 << 20) /* nor are those with such pages */
 
 typedef struct parquet_options {
     bool verify_checksums;
@@ -30,6 +31,20 @@ static const hr_option parquet_option_table[] = {
 
 static hr_status file_new(hr_source *source, pq_meta *meta, const hr_open *how, hr_scan_file **out, hr_error *err);
 
+/* Whether to begin in the middle of a row group would mean to read the same large page again and again: some writers put all
+ * into one. What cannot be read will be an error when it is. */
+static bool has_large_pages(pq_file *f, int fragment)
+{
+    for (int i = 0; i < f->schema->n_leaves; i++) {
+        const pq_chunk *c = &f->meta->groups[fragment].chunks[f->schema->leaves[i].column];
+        int64_t bytes;
+
+        if (c->memory_bytes > LARGE_PAGE && !pq__first_page_bytes(f, fragment, i, &bytes, NULL) && bytes > LARGE_PAGE)
+            return true;
+    }
+    return false;
+}
+
 static hr_status parquet_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
 {
     pq_file *f = (pq_file *)base;
@@ -43,7 +58,7 @@ static hr_status parquet_fragment(hr_scan_file *base, int fragment, hr_fragment 
     for (int i = 0; i < f->schema->n_nodes; i++)
         row_bytes += pq__column_row_bytes(f, fragment, i);
     out->memory_bytes = (int64_t)HR_MIN(row_bytes * (double)g->n_rows, 9e18);
-    out->splittable = out->memory_bytes >= SPLIT_BYTES && g->n_rows > 1;
+    out->splittable = out->memory_bytes >= SPLIT_BYTES && g->n_rows > 1 && !has_large_pages(f, fragment);
     return HR_OK;
 }
 

@@ -341,6 +341,36 @@ print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
 """
 
 
+def read_within(path, limit):
+    env = {**os.environ, "HEADRACE_MEMORY_LIMIT": limit}
+    return subprocess.run([sys.executable, "-c", READ, path], env=env, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_page_larger_than_the_limit(tmp_path, compression):
+    path = str(tmp_path / "one.parquet")
+    column = pa.array(np.arange(12_000_000) * 7919)
+    pq.write_table(
+        pa.table({"x": column}),
+        path,
+        row_group_size=len(column),
+        data_page_size=(1 << 31) - 1,
+        max_rows_per_page=len(column),
+        use_dictionary=False,
+        compression=compression,
+    )
+    refused = read_within(path, "64MB")
+    assert (
+        refused.returncode
+        and "one.parquet: row group 0, column 'x', page 0: a page that takes" in refused.stderr
+    )
+    assert "the memory limit is " in refused.stderr
+    done = read_within(path, "300MB")
+    assert not done.returncode, done.stderr
+    rows, peak = map(int, done.stdout.split())
+    assert rows == len(column) and peak < 900 << 20
+
+
 @needs_much
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["numbers", "texts"])
@@ -365,8 +395,7 @@ def test_a_page_of_1_gb(tmp_path, kind, compression):
         write_statistics=False,
     )
     for limit in ("256MB", "4GB"):
-        env = {**os.environ, "HEADRACE_MEMORY_LIMIT": limit}
-        done = subprocess.run([sys.executable, "-c", READ, path], env=env, capture_output=True, text=True)
+        done = read_within(path, limit)
         if done.returncode == 0:
             rows, peak = map(int, done.stdout.split())
             assert rows == len(column)
