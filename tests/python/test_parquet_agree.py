@@ -298,7 +298,7 @@ def texts(n, bytes_each):
     """n texts that compress well and differ: their number, then letters."""
     fill = pa.scalar("x" * (bytes_each - 10), pa.large_string())
     numbers = pc.utf8_lpad(pa.array(np.arange(n)).cast(pa.string()), 10, "0").cast(pa.large_string())
-    return pc.binary_join_element_wise(numbers, fill, "")
+    return pc.binary_join_element_wise(numbers, fill, pa.scalar("", pa.large_string()))
 
 
 @needs_much
