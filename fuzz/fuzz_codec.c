@@ -18,6 +18,29 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                                              \
     } while (0)
 
+/* An LZ4 block may copy from distance 0, which the format forbids and liblz4 lets pass: what comes out is then whatever lay
+ * in the buffer, and differs from call to call. (A checksum is what finds such damage.) */
+static bool copies_itself(hr_view in)
+{
+    const uint8_t *p = in.data, *end = in.data + in.n;
+
+    while (p < end) {
+        int64_t literals = *p >> 4, more = *p++ & 15;
+
+        for (int x = 255; literals >= 15 && x == 255 && p < end; literals += x)
+            x = *p++;
+        if (literals > end - p - 2)
+            return false;
+        p += literals;
+        if (p[0] == 0 && p[1] == 0)
+            return true;
+        p += 2;
+        for (int x = 255; more == 15 && x == 255 && p < end;)
+            x = *p++;
+    }
+    return false;
+}
+
 /* What a block gives, whole and in part, must agree. */
 static void try_block(const hr_codec *c, hr_view in, int64_t n_out)
 {
@@ -30,7 +53,8 @@ static void try_block(const hr_codec *c, hr_view in, int64_t n_out)
     if (c->prefix) {
         st = c->prefix(in, part, n, &made, &err);
         REQUIRE(st || made <= n);
-        REQUIRE(whole || (!st && made == n && memcmp(out, part, (size_t)n) == 0));
+        REQUIRE(whole || (!st && made == n && memcmp(out, part, (size_t)n) == 0) ||
+                (c == &hr__codec_lz4 && copies_itself(in)));
     }
     hr_error_clear(&err);
     free(out);
