@@ -190,6 +190,20 @@ def make_webdataset(path):
     return n
 
 
+def make_webdataset_of_images(path):
+    """Its pixels are SIZE bytes."""
+    from PIL import Image
+
+    noise, file = np.random.default_rng(1).integers(0, 255, (48, 64, 3), dtype=np.uint8), io.BytesIO()
+    Image.fromarray(noise).resize((640, 480)).save(file, "JPEG")
+    with tarfile.open(path, "w") as f:
+        for i in range(180):
+            member = tarfile.TarInfo(f"{i:06}.jpg")
+            member.size = len(file.getvalue())
+            f.addfile(member, io.BytesIO(file.getvalue()))
+    return 180
+
+
 def make_zarr(path):
     zarr = pytest.importorskip("zarr")
     values = numbers()
@@ -233,6 +247,7 @@ CASES = [
     ("read_tfrecords", "a.tfrecords", make_tfrecords, {}, 1024),
     ("read_webdataset", "a.tar", make_webdataset, {"decoder": None}, 8),
     ("read_webdataset", "a.tar.gz", make_webdataset, {"decoder": None}, 8),
+    ("read_webdataset", "b.tar", make_webdataset_of_images, {}, 1),
     ("read_zarr", "a.zarr", make_zarr, {}, 1024),
     ("read_hdf5", "a.h5", make_hdf5, {"concurrency": 1}, 1024),
     ("read_orc", "a.orc", make_orc, {}, 1024),
