@@ -498,8 +498,11 @@ class Dataset:
         known = self._node.plan.count()
         if known is not None:
             return known
-        with self._run(self._node) as run, run_line(run):
-            return sum(t.num_rows for t in run)
+        rows = self._project([])  # what no row needs is not read
+        with rows._run(rows._node) as run, run_line(run):
+            n = sum(t.num_rows for t in run)
+        self._last_stats = rows._last_stats
+        return n
 
     def input_files(self):
         """Paths of the files that are read, each once, in the order of the plan. Opens none."""
