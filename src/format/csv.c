@@ -45,6 +45,7 @@ typedef struct csv_file {
     hr_scan_file base;
     csv_shared *shared;
     int *columns; /* of the schema: numbers in the file */
+    hr_skipped *skipped;
 } csv_file;
 
 typedef struct csv_input {
@@ -538,6 +539,7 @@ static hr_status cut_rows(csv_reader *r, int64_t most, hr_error *err)
                      &ragged, err);
     if (st == HR_BAD_DATA && ragged.at >= 0)
         st = ragged_error(r, &ragged, err);
+    hr__count_bad(r->file->skipped, r->rows.n_left_out);
     r->used = HR_MIN(r->used, r->n); /* not the end that was added */
     r->next = 0;
     r->rows.at = r->at;
@@ -1122,6 +1124,7 @@ static hr_status make_file(csv_shared *s, const hr_open *how, hr_scan_file **out
         return st;
     }
     ((csv_file *)*out)->shared = s;
+    ((csv_file *)*out)->skipped = how->skipped;
     (*out)->n_fragments = s->n_fragments;
     (*out)->n_rows = s->n_fragments == 0 ? 0 : -1;
     st = choose_columns((csv_file *)*out, how->projection, err);

@@ -81,6 +81,7 @@ typedef struct csv_rows {
     bool missing;           /* some end is marked */
     bool is_utf8;           /* all of data */
     int64_t at;             /* of data[0] in the file */
+    int64_t n_left_out;     /* rows with another number of fields, as ragged=skip asks */
 } csv_rows;
 
 /* Field (row, column): *n bytes as they stand, quotes included. false: the row has none. */

@@ -146,6 +146,7 @@ static hr_status cut_by_row(csv_cutter *c, const uint8_t *data, int64_t begin, i
                 *ragged = (csv_ragged){ at, k };
                 return HR_BAD_DATA;
             }
+            out->n_left_out++;
             at = end + 1;
             continue;
         }

@@ -125,10 +125,10 @@ void hr__reader_close(hr_reader *r)
         r->cls->close(r);
 }
 
-void hr__count_bad(hr_skipped *skipped)
+void hr__count_bad(hr_skipped *skipped, int64_t n)
 {
     if (skipped)
-        atomic_fetch_add_explicit(&skipped->bad, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&skipped->bad, n, memory_order_relaxed);
 }
 
 void hr__piece_clear(hr_piece *p)

@@ -102,8 +102,8 @@ struct hr_reader {
     const hr_reader_class *cls;
 };
 hr_status hr__reader_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err) HR_MUST_USE;
-void hr__reader_close(hr_reader *r);     /* NULL is fine */
-void hr__count_bad(hr_skipped *skipped); /* a row was left out; NULL: nobody counts */
+void hr__reader_close(hr_reader *r);                /* NULL is fine */
+void hr__count_bad(hr_skipped *skipped, int64_t n); /* rows were left out; NULL: nobody counts */
 
 /* --- writers
  *

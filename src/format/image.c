@@ -163,7 +163,7 @@ static hr_status image_next(hr_reader *base, int64_t max_bytes, hr_table **out, 
     if (schema->n > 0 || r->file->skip) { /* whether there is a row, must not depend on the columns */
         st = make_image(r, r->file->type, &image, err);
         if (r->file->skip && (st == HR_BAD_DATA || st == HR_UNSUPPORTED)) {
-            hr__count_bad(r->file->skipped);
+            hr__count_bad(r->file->skipped, 1);
             hr_error_clear(err);
             return HR_OK;
         }

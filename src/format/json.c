@@ -92,7 +92,7 @@ static hr_status add_row(json_reader *r, bool *more, hr_error *err)
         }
         if (!st || !of_row || !skip)
             return st;
-        hr__count_bad(r->file->skipped);
+        hr__count_bad(r->file->skipped, 1);
         hr_error_clear(err);
         hr__json_rows_skip(&r->rows);
     }

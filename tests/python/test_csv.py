@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import json
 
 import pyarrow as pa
 import pyarrow.csv as pc
@@ -154,3 +155,13 @@ def test_a_value_beyond_the_sample(tmp_path):
         read(data, tmp_path, infer_bytes=100)
     assert read(data, tmp_path, infer_bytes=100, dtypes={"b": "string"}).num_rows == 1001
     assert read(data, tmp_path, infer_bytes=100, columns=["a"]).num_rows == 1001
+
+
+@pytest.mark.parametrize("fragment", [1 << 10, 1 << 22])
+def test_rows_left_out_are_counted(tmp_path, fragment):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n" + "".join(f"{i},x\n" if i % 7 else f"{i}\n" for i in range(7000)))
+    ds = headrace.data.read_csv(str(path), ragged="skip", fragment_bytes=fragment)
+    assert len(ds.take_all()) == 6000
+    assert json.loads(ds.stats())["bad_rows"] == 1000
+    assert ds.count() == 6000
