@@ -434,6 +434,20 @@ done:
     return st;
 }
 
+/* A batch is read whole. What cannot be within the limit is said before it is read; how far a compressed one grows is not
+ * known then. */
+static hr_status check_room(const ipc_reader *r, hr_error *err)
+{
+    const ipc_file *f = r->file;
+    int64_t limit = hr__account_limit(r->mem.account), needed;
+
+    needed = f->batches.items[r->fragment].body_bytes / HR_MAX(f->schema->n, 1) * f->base.schema->n; /* about */
+    if (limit <= 0 || needed <= limit)
+        return HR_OK;
+    return hr_error_set(err, HR_NO_MEMORY, "%s: record batch %d takes %lld bytes, the memory limit is %lld",
+                        f->base.name, r->fragment, (long long)needed, (long long)limit);
+}
+
 static hr_status read_batch(ipc_reader *r, hr_error *err)
 {
     ipc_file *f = r->file;
@@ -447,6 +461,7 @@ static hr_status read_batch(ipc_reader *r, hr_error *err)
 
     if (!columns)
         return hr__error_memory(err, f->base.name, f->base.schema->n * (int64_t)sizeof(hr_array *));
+    HR_GO(check_room(r, err));
     HR_GO(message_read(f->source, b->at, b->message_bytes, r->mem.account, &m, err));
     HR_GO(batch_of(f, &m, b, &batch, err));
     HR_GO(read_columns(r, &batch, columns, err));

@@ -103,3 +103,17 @@ def test_what_is_refused(tmp_path):
     (tmp_path / "cut.arrow").write_bytes((tmp_path / "u.arrow").read_bytes()[:-3])
     with pytest.raises(ValueError, match=r"cut\.arrow.*footer"):
         hd.read_arrow(tmp_path / "cut.arrow").take_all()
+
+
+@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_a_batch_larger_than_the_limit(tmp_path, monkeypatch, new):
+    """A batch is read whole; it used to be, whatever the limit was."""
+    path = tmp_path / "large.arrow"
+    with pa.OSFile(str(path), "wb") as f, new(f, pa.schema({"a": "int64", "b": "int64"})) as w:
+        w.write_table(pa.table({"a": np.arange(2_000_000), "b": np.arange(2_000_000)}))
+    context = hd.DataContext.get_current()
+    monkeypatch.setattr(context, "memory_limit_bytes", 20 << 20)
+    message = r"large\.arrow: record batch 0 takes 320\d{5} bytes, the memory limit is"
+    with pytest.raises(MemoryError, match=message):
+        hd.read_arrow(str(path)).take(1)
+    assert hd.read_arrow(str(path), columns=["b"]).take(1) == [{"b": 0}]
