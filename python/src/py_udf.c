@@ -120,6 +120,13 @@ static PyObject *calls_add_worker(PyObject *op, PyObject *args)
     return st ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
 }
 
+static PyObject *calls_expect(PyObject *op, PyObject *none)
+{
+    (void)none;
+    hr__calls_expect(((calls_object *)op)->calls, 1, NULL);
+    Py_RETURN_NONE;
+}
+
 static PyObject *calls_close(PyObject *op, PyObject *none)
 {
     hr_calls *calls = ((calls_object *)op)->calls;
@@ -148,6 +155,7 @@ static PyMethodDef calls_methods[] = {
     { "add_worker", calls_add_worker, METH_VARARGS,
       "add_worker(fd, pid, init): a process at the other end of this socket (taken); init bytes are sent to it "
       "first." },
+    { "expect", calls_expect, METH_NOARGS, "A worker more will come: calls wait for it, though there may be none yet." },
     { "close", calls_close, METH_NOARGS, "Workers end, waiting calls fail, take() gives False." },
     { NULL, NULL, 0, NULL },
 };

@@ -19,6 +19,7 @@ import pytest
 
 import headrace.data as hd
 from headrace import exceptions
+from headrace.udf import pool
 
 COMPUTE = ["processes", "threads", "inline"]
 
@@ -570,6 +571,14 @@ def test_after_a_death_there_are_new_workers(tmp_path):
     with pytest.raises(exceptions.PeerError):
         ds.take_all()
     assert column(ds) == list(range(10))
+
+
+def test_a_death_may_be_noticed_late(tmp_path, monkeypatch):
+    """The socket tells at once, the system perhaps after the next run began: its calls were refused."""
+    reap = pool._Processes._reap
+    late = lambda self, selector: (time.sleep(1.5), reap(self, selector))  # noqa: E731
+    monkeypatch.setattr(pool._Processes, "_reap", late)
+    test_after_a_death_there_are_new_workers(tmp_path)
 
 
 def test_a_forked_child_is_told(tmp_path):

@@ -245,6 +245,11 @@ class _Processes(_State):
 
     # --- any thread
 
+    def begin(self):
+        if self.calls.n_workers == 0:
+            self.calls.expect()  # a worker to come, however late the death of those before is noticed
+        super().begin()
+
     def start(self):
         with self.lock:
             if self.closed:
