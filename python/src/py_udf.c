@@ -155,7 +155,8 @@ static PyMethodDef calls_methods[] = {
     { "add_worker", calls_add_worker, METH_VARARGS,
       "add_worker(fd, pid, init): a process at the other end of this socket (taken); init bytes are sent to it "
       "first." },
-    { "expect", calls_expect, METH_NOARGS, "A worker more will come: calls wait for it, though there may be none yet." },
+    { "expect", calls_expect, METH_NOARGS,
+      "A worker more will come: calls wait for it, though there may be none yet." },
     { "close", calls_close, METH_NOARGS, "Workers end, waiting calls fail, take() gives False." },
     { NULL, NULL, 0, NULL },
 };
