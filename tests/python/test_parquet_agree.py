@@ -183,7 +183,7 @@ def same(found, expected, who):
 
 
 many = settings(
-    max_examples=int(os.environ.get("HEADRACE_EXAMPLES", 60)),
+    max_examples=int(os.environ.get("HEADRACE_EXAMPLES", 25)),
     deadline=None,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,
