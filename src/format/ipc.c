@@ -5,6 +5,8 @@
  * may be replaced or extended (a delta) between record batches, so that each batch sees what came before it. */
 #include "format/ipc.h"
 
+#include <strings.h>
+
 #define MAGIC "ARROW1"
 #define BLOCK_BYTES 24 /* of the footer's lists */
 #define MAX_MESSAGE (INT64_C(1) << 31)
@@ -118,12 +120,37 @@ static hr_status check_body(const ipc_file *f, const ipc_block *b, hr_error *err
     return HR_OK;
 }
 
+/* Arrow 0.17 said how a batch is compressed in the message's own metadata, and nowhere else. */
+static hr_status old_codec(message *m, const hr_codec **out, hr_error *err)
+{
+    static const char key[] = "ARROW:experimental_compression";
+    int64_t first, n = hr__flat_vector(&m->flat, m->table, 4, 4, &first);
+
+    for (int64_t i = 0; i < n && !m->flat.bad; i++) {
+        int64_t pair = hr__flat_element(&m->flat, first, i);
+        hr_view k = hr__flat_text(&m->flat, pair, 0), v = hr__flat_text(&m->flat, pair, 1);
+
+        if (k.n != sizeof key - 1 || memcmp(k.data, key, sizeof key - 1))
+            continue;
+        if (v.n == 3 && !strncasecmp((const char *)v.data, "lz4", 3))
+            *out = &hr__codec_lz4_frame;
+        else if (v.n == 4 && !strncasecmp((const char *)v.data, "zstd", 4))
+            *out = &hr__codec_zstd;
+        else
+            return hr_error_set(err, HR_UNSUPPORTED, "compression '%.*s' is not known", (int)HR_MIN(v.n, 40),
+                                (const char *)v.data);
+    }
+    return m->flat.bad ? hr_error_set(err, HR_BAD_DATA, "the message is damaged") : HR_OK;
+}
+
 /* The table of a RecordBatch in m, and what else its message says. */
 static hr_status batch_of(const ipc_file *f, message *m, const ipc_block *b, ipc_batch *out, hr_error *err)
 {
     int64_t table = m->kind == MESSAGE_DICTIONARY ? hr__flat_table(&m->flat, m->header, 1) : m->header;
     hr_status st = ipc__batch_read(&m->flat, table, b->body_at, b->body_bytes, out, err);
 
+    if (!st && !out->codec && hr__flat_number(&m->flat, m->table, 0, 2, 0) < VERSION_5)
+        st = old_codec(m, &out->codec, err);
     return st ? hr__error_at(err, st, "%s: message at byte %lld", f->base.name, (long long)b->at) : HR_OK;
 }
 

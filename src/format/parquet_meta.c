@@ -13,6 +13,7 @@
 #define MIN_ELEMENT_BYTES 3   /* a name's header and length, and the end */
 #define MIN_CHUNK_BYTES 4
 #define MIN_GROUP_BYTES 4
+#define MAX_DICTIONARY_HEADER 100
 
 /* ----------------------------------------------------------------------------------------------------------- Thrift */
 
@@ -576,9 +577,36 @@ done:
     return st;
 }
 
+/* parquet-mr before 1.2.9 left the dictionary's header out of the sizes of column chunks. */
+static bool sizes_are_short(hr_view writer)
+{
+    static const char name[] = "parquet-mr", then[] = " version ";
+    static const int fixed[] = { 1, 2, 9 };
+    int64_t at = sizeof name - 1;
+
+    if (writer.n < at || memcmp(writer.data, name, (size_t)at))
+        return false;
+    if (writer.n == at)
+        return true; /* of no version: older than versions are */
+    if (writer.n - at < (int64_t)sizeof then - 1 || memcmp(writer.data + at, then, sizeof then - 1))
+        return false; /* another program, which calls itself compatible */
+    at += sizeof then - 1;
+    for (int i = 0; i < HR_LEN(fixed); i++, at++) {
+        int v = 0;
+
+        for (; at < writer.n && writer.data[at] >= '0' && writer.data[at] <= '9' && v < 1000; at++)
+            v = 10 * v + writer.data[at] - '0';
+        if (v != fixed[i])
+            return v < fixed[i];
+    }
+    return false;
+}
+
 /* Places within the file, sizes not negative: what follows may add and subtract them freely. */
 static hr_status check_chunks(const parse *p)
 {
+    int64_t more = sizes_are_short(p->m->created_by) ? MAX_DICTIONARY_HEADER : 0;
+
     for (int g = 0; g < p->m->n_groups; g++) {
         for (int i = 0; i < p->m->n_leaves; i++) {
             pq_chunk *c = &p->m->groups[g].chunks[i];
@@ -597,6 +625,7 @@ static hr_status check_chunks(const parse *p)
                                     "%s: row group %d, column %d: %lld values in %lld bytes at %lld, data ends at %lld",
                                     p->name, g, i, (long long)c->n_values, (long long)c->n_bytes, (long long)c->begin,
                                     (long long)p->data_end);
+            c->n_bytes += HR_MIN(more, p->data_end - c->begin - c->n_bytes);
             c->memory_bytes = HR_MAX(c->memory_bytes, 0);
             if (c->index_at < 4 || c->index_bytes <= 0 || c->index_at > p->data_end - c->index_bytes)
                 c->index_at = 0; /* an offset index is a help; without it pages are found one by one */

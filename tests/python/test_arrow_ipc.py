@@ -9,6 +9,7 @@ import pyarrow.feather
 import pytest
 
 import headrace.data as hd
+import headrace.exceptions
 
 
 def table(n=1000):
@@ -58,6 +59,41 @@ def test_streams_of_pyarrow(tmp_path):
     with pa.ipc.new_stream(tmp_path / "a.arrows", want.schema) as writer:
         writer.write_table(want, max_chunksize=100)
     assert plain(hd.read_arrow(tmp_path / "a.arrows").to_arrow()) == plain(want)
+
+
+def without_field(data, message, field):
+    """Takes a field of the RecordBatch of the message at this byte out of its vtable."""
+
+    def number(at, n=4, signed=False):
+        return int.from_bytes(data[at : at + n], "little", signed=signed)
+
+    def slot(table, i):
+        return table - number(table, signed=True) + 4 + 2 * i
+
+    root = message + number(message)
+    header = root + number(slot(root, 2), 2)
+    batch = header + number(header)
+    at = slot(batch, field)
+    assert number(at, 2) != 0
+    return data[:at] + b"\0\0" + data[at + 2 :]
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_compression_as_arrow_0_17_said_it(tmp_path, codec):
+    """In the metadata of the message alone, in capitals."""
+    want = pa.table({"i": list(range(2000)), "s": [f"text {i % 7}" for i in range(2000)]})
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4, compression=codec)
+    with pa.ipc.new_stream(tmp_path / "a.arrows", want.schema, options=options) as writer:
+        for batch in want.to_batches():
+            writer.write_batch(batch, custom_metadata={"ARROW:experimental_compression": codec.upper()})
+    data = (tmp_path / "a.arrows").read_bytes()
+    schema_end = 8 + int.from_bytes(data[4:8], "little")
+    old = without_field(data, schema_end + 8, 3)
+    (tmp_path / "a.arrows").write_bytes(old)
+    assert hd.read_arrow(tmp_path / "a.arrows").to_arrow() == want
+    (tmp_path / "b.arrows").write_bytes(old.replace(codec.upper().encode(), codec.upper()[::-1].encode()))
+    with pytest.raises(headrace.exceptions.HeadraceError, match=f"b.arrows.*'{codec.upper()[::-1]}'"):
+        hd.read_arrow(tmp_path / "b.arrows").to_arrow()
 
 
 @pytest.mark.parametrize("deltas", [False, True])

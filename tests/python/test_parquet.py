@@ -72,6 +72,40 @@ def test_checksums(tmp_path, version):
     assert damaged[7000] == 7001 and damaged[:7000] == list(range(7000))
 
 
+def varint(n):
+    n, out = 2 * n, b""  # zigzag of what is not negative
+    while n > 127:
+        n, out = n >> 7, out + bytes([n & 127 | 128])
+    return out + bytes([n])
+
+
+@pytest.mark.parametrize(
+    ("writer", "fixed"),
+    [("parquet-mr version 1.2.8", False), ("parquet-mr version 0.9", False)]
+    + [("parquet-mr version 1.2.9", True), ("parquet-mr version 1.10.0", True)]
+    + [("parquet-mr compatible x version 1.0", True), ("writer", True)],
+)
+def test_column_chunks_without_the_dictionarys_header(tmp_path, writer, fixed):
+    """As parquet-mr before 1.2.9 counted them."""
+    path = tmp_path / "old.parquet"
+    want = pa.table({"s": [f"text {i % 50}" for i in range(1000)]})
+    pq.write_table(want, path, compression="none", write_statistics=False)
+    meta, data = pq.ParquetFile(path).metadata, path.read_bytes()
+    size = meta.row_group(0).column(0).total_compressed_size
+    assert meta.row_group(0).column(0).has_dictionary_page
+    sizes = b"\x16" + varint(size) + b"\x16"  # total_uncompressed_size, total_compressed_size
+    assert data.count(sizes + varint(size)) == 1
+    data = data.replace(sizes + varint(size), sizes + varint(size - 14))
+    name = meta.created_by.encode()
+    assert data.count(name) == 1
+    path.write_bytes(data.replace(name, writer.encode().ljust(len(name))[: len(name)]))
+    if fixed:
+        with pytest.raises(DataError, match="old.parquet: row group 0, column 's'.*the column chunk ends at"):
+            read(path)
+    else:
+        assert read(path) == want
+
+
 def test_many_columns(tmp_path):
     """28,000 columns: footer and schema stay quick, and three columns cost what three columns cost."""
     n = 28000
