@@ -8,6 +8,16 @@ from headrace.data.context import DataContext, ExecutionOptions, ExecutionResour
 from headrace.data.csv_files import read_csv
 from headrace.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, Schema, TaskPoolStrategy
 from headrace.data.datasource import BlockMetadata, Datasource, ReadTask, read_datasource
+from headrace.data.in_memory import (
+    from_arrow,
+    from_arrow_refs,
+    from_blocks,
+    from_items,
+    from_numpy,
+    from_numpy_refs,
+    from_pandas,
+    from_pandas_refs,
+)
 from headrace.data.iterator import DataIterator, SplitIterator
 from headrace.data.partitioning import (
     FileShuffleConfig,
@@ -17,11 +27,6 @@ from headrace.data.partitioning import (
     PathPartitionParser,
 )
 from headrace.data.read_api import (
-    from_arrow,
-    from_blocks,
-    from_items,
-    from_numpy,
-    from_pandas,
     range,
     range_tensor,
     read_arrow,
@@ -72,6 +77,7 @@ __all__ = [
     "TaskPoolStrategy",
     "WriteResult",
     "from_arrow",
+    "from_arrow_refs",
     "from_blocks",
     "from_daft",
     "from_dask",
@@ -79,7 +85,9 @@ __all__ = [
     "from_items",
     "from_modin",
     "from_numpy",
+    "from_numpy_refs",
     "from_pandas",
+    "from_pandas_refs",
     "from_polars",
     "from_spark",
     "from_tf",

@@ -3,7 +3,7 @@
 import functools
 
 from headrace import lazy_module
-from headrace._core import InvalidArgument, Table, TypeMismatchError
+from headrace._core import InvalidArgument, Table, TypeMismatchError, UnsupportedError
 from headrace.data import write
 from headrace.data.context import DataContext, accept_cluster_arguments, check_format
 from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner
@@ -156,13 +156,14 @@ class Dataset:
         self._iterator = None
         self._schema = None
         self._last_stats = None
+        self._name = None
 
     @property
     def _node(self):
         return self._plan_node.here()
 
     def __reduce__(self):
-        return type(self), (self._plan_node,)
+        return type(self), (self._plan_node,), {"_name": self._name}
 
     # -------------------------------------------------------------------------------------------- functions
 
@@ -508,12 +509,38 @@ class Dataset:
         """Paths of the files that are read, each once, in the order of the plan. Opens none."""
         return list(dict.fromkeys(self._node.files()))
 
+    def size_bytes(self):
+        """Bytes of all rows in memory. Of what is not there yet the plan is run, and nothing of it kept."""
+        node = self._node
+        if node.op == "range":
+            return 8 * node.args["n"]
+        with self._run(node) as run, run_line(run):
+            return sum(t.nbytes for t in run)
+
+    def num_blocks(self):
+        """Only a MaterializedDataset has a number of blocks: UnsupportedError, a NotImplementedError."""
+        raise UnsupportedError(
+            "num_blocks: rows are not in blocks until they are in memory: materialize() first"
+        )
+
+    def set_name(self, name):
+        """A name of the user's for this object, shown by repr()."""
+        if name is not None and not isinstance(name, str):
+            raise TypeMismatchError(f"set_name: expected a str, not {type(name).__name__}")
+        self._name = name
+
+    @property
+    def name(self):
+        """What set_name() gave; None before."""
+        return self._name
+
     def explain(self):
         """Prints the plan, as it was written and as it is run. Reads nothing."""
         print(self._node.plan.explain(), end="")
 
     def __repr__(self):
-        return f"{type(self).__name__}({self._node.chain()})"
+        name = "" if self._name is None else f"{self._name}: "
+        return f"{type(self).__name__}({name}{self._node.chain()})"
 
     def stats(self):
         """What the last run that this object began did, as JSON text; '{}' before the first."""
@@ -649,6 +676,31 @@ class Dataset:
             return stream
         return pyarrow.RecordBatchReader.from_stream(stream).read_all()  # table() imports pandas
 
+    def _blocks(self):
+        """All rows, as the tables they come in; one of no rows if there are none."""
+        tables = self._tables()
+        schema = None if tables else self.schema()
+        return [Table.empty(schema._core)] if schema is not None else tables
+
+    def to_arrow_refs(self):
+        """All rows as a list of pyarrow.Tables, one for each block. They stand for Ray's references; they
+        share the engine's memory.
+        """
+        return [blocks.table_to_arrow(t) for t in self._blocks()]
+
+    def to_pandas_refs(self):
+        """All rows as a list of DataFrames, one for each block. They stand for Ray's references."""
+        return [blocks.table_to_pandas(t) for t in self._blocks()]
+
+    def to_numpy_refs(self, *, column=None):
+        """All rows as a list of dicts of column -> array, one for each block, or of arrays of `column`. They
+        stand for Ray's references.
+        """
+        if column is None:
+            return [blocks.table_to_numpy(t, writable=True) for t in self._blocks()]
+        made = self.select_columns([column])._blocks()
+        return [blocks.table_to_numpy(t, writable=True)[column] for t in made]
+
     def __arrow_c_stream__(self, requested_schema=None):
         """The rows as they are computed, as an Arrow stream; it ends the run when it is released."""
         run = self._run(self._node)
@@ -700,7 +752,9 @@ class Dataset:
 
     def copy(self):
         """The same plan as another object, with its own count of epochs."""
-        return type(self)(self._node)
+        made = type(self)(self._node)
+        made._name = self._name
+        return made
 
 
 class ArrowStream:

@@ -1,11 +1,10 @@
-"""Where rows come from: files, and what is in memory."""
+"""Where rows come from: files, and numbers that are counted."""
 
 from typing import Unpack
 
-from headrace._core import InvalidArgument, Table, TypeMismatchError, UnsupportedError
-from headrace._core import from_arrow as tables_of_arrow
+from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
-from headrace.data.dataset import Dataset, MaterializedDataset
+from headrace.data.dataset import Dataset
 from headrace.data.files import FileArguments, read_files
 from headrace.data.plan import Node
 from headrace.data.records import (
@@ -18,10 +17,6 @@ from headrace.data.records import (
 )
 
 IMAGE_EXTENSIONS = ["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"]
-
-
-def _in_memory(tables, what):
-    return MaterializedDataset(Node("tables", {"tables": tables, "what": what}))
 
 
 def read_parquet(
@@ -293,75 +288,3 @@ def range_tensor(n, *, shape=(1,), parallelism=-1, concurrency=None, override_nu
 
     shape = tuple(shape)
     return range(n).map_batches(filled, compute="threads", udf_modifying_row_count=False)
-
-
-def from_blocks(blocks):
-    """The rows of blocks: pandas DataFrames, or anything that from_arrow() takes."""
-    tables = []
-    for block in blocks:
-        made = from_pandas(block) if hasattr(block, "iloc") else from_arrow(block)
-        tables += made._node.args["tables"]
-    if not tables:
-        raise InvalidArgument("from_blocks: expected at least one block")
-    return _in_memory(Table.conformed(tables), "from_blocks")
-
-
-def from_items(items, *, parallelism=-1, override_num_blocks=None):
-    """A row for each item: dicts of column -> value; other values become the column 'item'.
-
-    Types are found in all values: int and float mix to float; TypeMismatchError names column, row and both
-    types.
-    """
-    accept_cluster_arguments("from_items", {"parallelism": parallelism})
-    items = list(items)
-    if items and all(isinstance(i, dict) for i in items):
-        table = Table.build_rows(items)
-    else:
-        table = Table.build({"item": items})
-    return _in_memory([table], "from_items")
-
-
-def from_numpy(ndarrays):
-    """A row for each value along the first axis of an array, or of each array of a list; column 'data'.
-    Copies.
-    """
-    import numpy as np
-
-    arrays = ndarrays if isinstance(ndarrays, (list, tuple)) else [ndarrays]
-    for a in arrays:
-        if not isinstance(a, np.ndarray):
-            raise TypeMismatchError(f"from_numpy: expected numpy.ndarray, not {type(a).__name__}")
-    if not arrays:
-        raise InvalidArgument("from_numpy: expected at least one array")
-    return _in_memory([Table.build({"data": a}) for a in arrays], "from_numpy")
-
-
-def from_pandas(dfs, *, override_num_blocks=None):
-    """The rows of a DataFrame, or of each of a list, without the index. Copies; NaN in objects and text is
-    null.
-    """
-    frames = dfs if isinstance(dfs, (list, tuple)) else [dfs]
-    if not frames:
-        raise InvalidArgument("from_pandas: expected at least one DataFrame")
-    tables = []
-    for df in frames:
-        if not hasattr(df, "iloc") or not hasattr(df, "columns"):
-            raise TypeMismatchError(f"from_pandas: expected pandas.DataFrame, not {type(df).__name__}")
-        columns = {str(c): df.iloc[:, i] for i, c in enumerate(df.columns)}
-        if len(columns) != len(df.columns):
-            raise InvalidArgument(f"from_pandas: two columns of one name: {list(df.columns)}")
-        tables.append(Table.build(columns))
-    return _in_memory(tables, "from_pandas")
-
-
-def from_arrow(tables, *, override_num_blocks=None):
-    """The rows of a pyarrow.Table or of anything with __arrow_c_stream__ or __arrow_c_array__, or of each
-    of a list.
-
-    Shares the memory. A stream is read to its end now.
-    """
-    parts = tables if isinstance(tables, (list, tuple)) else [tables]
-    if not parts:
-        raise InvalidArgument("from_arrow: expected at least one table")
-    found = [t for part in parts for t in tables_of_arrow(part)]
-    return _in_memory([t for t in found if t.num_rows] or found[:1], "from_arrow")

@@ -10,7 +10,7 @@ def _collected(frame):
 
 def from_polars(df):
     """The rows of a polars DataFrame (shared), or of a LazyFrame, collected when rows are asked for."""
-    from headrace.data.read_api import from_arrow
+    from headrace.data.in_memory import from_arrow
 
     if hasattr(df, "collect"):
         return read_tasks("polars", [task(_collected, df)], compute="threads")
@@ -43,7 +43,7 @@ def from_dask(df):
 
 def from_spark(df, *, parallelism=None, override_num_blocks=None):
     """The rows of a Spark DataFrame of version 4 or later, collected by Spark as Arrow data."""
-    from headrace.data.read_api import from_arrow
+    from headrace.data.in_memory import from_arrow
 
     if not hasattr(df, "toArrow"):
         raise UnsupportedError("from_spark: needs a DataFrame with toArrow(), that is pyspark 4 or later")
@@ -52,7 +52,7 @@ def from_spark(df, *, parallelism=None, override_num_blocks=None):
 
 def from_modin(df):
     """The rows of a Modin DataFrame, brought into this process as pandas."""
-    from headrace.data.read_api import from_pandas
+    from headrace.data.in_memory import from_pandas
 
     if not hasattr(df, "modin"):
         raise TypeMismatchError(f"from_modin: expected a Modin DataFrame, not {type(df).__name__}")

@@ -21,7 +21,7 @@ def from_huggingface(dataset, parallelism=-1, concurrency=None, override_num_blo
     select(), shuffle() or the like its indices are followed, in pieces, in threads. An IterableDataset is
     streamed shard by shard, in worker processes.
     """
-    from headrace.data.read_api import from_arrow
+    from headrace.data.in_memory import from_arrow
 
     kind = type(dataset).__name__
     if kind.endswith("DatasetDict"):

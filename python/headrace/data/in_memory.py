@@ -1,0 +1,136 @@
+"""Rows that are in memory already: from_items, from_numpy, from_pandas, from_arrow, from_blocks, and the
+from_*_refs that Ray has for objects of a cluster: here they take the objects themselves.
+"""
+
+from collections.abc import Mapping
+
+from headrace._core import DataError, InvalidArgument, Table, TypeMismatchError
+from headrace._core import from_arrow as tables_of_arrow
+from headrace.data.context import accept_cluster_arguments
+from headrace.data.dataset import MaterializedDataset
+from headrace.data.plan import Node
+
+
+def _dataset(tables, what, n_blocks=None):
+    """A MaterializedDataset of the tables; n_blocks: of so many, of rows as equal in number as can be."""
+    if n_blocks is not None:
+        if isinstance(n_blocks, bool) or not isinstance(n_blocks, int) or n_blocks < 1:
+            raise InvalidArgument(f"{what}: override_num_blocks {n_blocks!r}: expected at least 1")
+        tables = _cut(Table.conformed(tables), n_blocks)
+    return MaterializedDataset(Node("tables", {"tables": tables, "what": what}))
+
+
+def _cut(tables, n_blocks):
+    table = tables[0] if len(tables) == 1 else Table.concat(tables)
+    n = max(1, min(n_blocks, table.num_rows))
+    ends = [i * table.num_rows // n for i in range(n + 1)]
+    return [table.slice(a, b - a) for a, b in zip(ends, ends[1:], strict=False)]
+
+
+def from_items(items, *, parallelism=-1, override_num_blocks=None):
+    """A row for each item: dicts of column -> value; other values become the column 'item'.
+
+    Types are found in all values: int and float mix to float; TypeMismatchError names column, row and both
+    types. override_num_blocks: of how many tables the dataset consists; rows and order do not depend on it.
+    """
+    accept_cluster_arguments("from_items", {"parallelism": parallelism})
+    items = list(items)
+    if any(isinstance(i, Mapping) for i in items):
+        table = Table.build_rows([dict(i) if isinstance(i, Mapping) else {"item": i} for i in items])
+    else:
+        table = Table.build({"item": items})
+    return _dataset([table], "from_items", override_num_blocks)
+
+
+def from_numpy(ndarrays):
+    """A row for each value along the first axis of an array, or of each array of a list; column 'data'.
+    Copies.
+    """
+    import numpy as np
+
+    arrays = ndarrays if isinstance(ndarrays, (list, tuple)) else [ndarrays]
+    for a in arrays:
+        if not isinstance(a, np.ndarray):
+            raise TypeMismatchError(f"from_numpy: expected numpy.ndarray, not {type(a).__name__}")
+        if a.ndim == 0:
+            raise InvalidArgument("from_numpy: an array of no dimensions has no rows")
+    if not arrays:
+        raise InvalidArgument("from_numpy: expected at least one array")
+    return _dataset([Table.build({"data": a}) for a in arrays], "from_numpy")
+
+
+def from_pandas(dfs, *, override_num_blocks=None):
+    """The rows of a DataFrame, or of each of a list, without the index. Copies; NaN in objects and text is
+    null. override_num_blocks: see from_items().
+    """
+    frames = dfs if isinstance(dfs, (list, tuple)) else [dfs]
+    if not frames:
+        raise InvalidArgument("from_pandas: expected at least one DataFrame")
+    return _dataset(
+        [_table_of_pandas(df, "from_pandas") for df in frames], "from_pandas", override_num_blocks
+    )
+
+
+def _table_of_pandas(df, what):
+    if not hasattr(df, "iloc") or not hasattr(df, "columns"):
+        raise TypeMismatchError(f"{what}: expected pandas.DataFrame, not {type(df).__name__}")
+    columns = {str(c): df.iloc[:, i] for i, c in enumerate(df.columns)}
+    if len(columns) != len(df.columns):
+        raise InvalidArgument(f"{what}: two columns of one name: {list(df.columns)}")
+    return Table.build(columns)
+
+
+def from_arrow(tables, *, override_num_blocks=None):
+    """The rows of a pyarrow.Table or of anything with __arrow_c_stream__ or __arrow_c_array__, of bytes that
+    hold an Arrow IPC stream, or of each of a list of these.
+
+    Shares the memory. A stream is read to its end now. override_num_blocks: see from_items().
+    """
+    parts = tables if isinstance(tables, (list, tuple)) else [tables]
+    if not parts:
+        raise InvalidArgument("from_arrow: expected at least one table")
+    found = [t for part in parts for t in tables_of_arrow(_arrow_part(part))]
+    return _dataset([t for t in found if t.num_rows] or found[:1], "from_arrow", override_num_blocks)
+
+
+def _arrow_part(part):
+    if not isinstance(part, (bytes, bytearray, memoryview)):
+        return part
+    from headrace.data.sources import package
+
+    pyarrow = package("pyarrow", "from_arrow")
+    try:
+        return pyarrow.ipc.open_stream(part).read_all()
+    except pyarrow.ArrowInvalid as e:
+        raise DataError(f"from_arrow: {len(part)} bytes that are no Arrow IPC stream: {e}") from None
+
+
+def from_blocks(blocks):
+    """The rows of blocks: pandas DataFrames, or anything that from_arrow() takes. Each is one of the
+    dataset's blocks.
+    """
+    tables = []
+    for block in blocks:
+        if hasattr(block, "iloc"):
+            tables.append(_table_of_pandas(block, "from_blocks"))
+        else:
+            parts = tables_of_arrow(_arrow_part(block))
+            tables.append(parts[0] if len(parts) == 1 else Table.concat(parts))
+    if not tables:
+        raise InvalidArgument("from_blocks: expected at least one block")
+    return _dataset(Table.conformed(tables), "from_blocks")
+
+
+def from_pandas_refs(dfs):
+    """from_pandas() of DataFrames in this process, which stand for Ray's references."""
+    return from_pandas(dfs)
+
+
+def from_numpy_refs(ndarrays):
+    """from_numpy() of arrays in this process, which stand for Ray's references."""
+    return from_numpy(ndarrays)
+
+
+def from_arrow_refs(tables):
+    """from_arrow() of tables in this process, which stand for Ray's references."""
+    return from_arrow(tables)

@@ -1,0 +1,127 @@
+"""What is in memory as a dataset, and a dataset as what is in memory: from_*, blocks, sizes, names."""
+
+import pickle
+import types
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import headrace.data as hd
+from headrace import exceptions
+
+TABLE = pa.table({"a": pa.array([1, 2, 3], pa.int64()), "s": ["x", None, "z"]})
+
+
+def stream_bytes(table):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def test_items_that_are_mappings_or_not():
+    assert hd.from_items([types.MappingProxyType({"a": 1}), {"a": 2}]).take_all() == [{"a": 1}, {"a": 2}]
+    assert hd.from_items([{"a": 1}, 2]).take_all() == [{"a": 1, "item": None}, {"a": None, "item": 2}]
+    assert hd.from_items(["x", None]).take_all() == [{"item": "x"}, {"item": None}]
+    assert hd.from_items(i for i in range(3)).count() == 3
+
+
+@pytest.mark.parametrize("n, sizes", [(1, [10]), (3, [3, 3, 4]), (10, [1] * 10), (50, [1] * 10)])
+def test_how_many_blocks(n, sizes):
+    frame = pd.DataFrame({"item": range(10)})
+    for ds in (
+        hd.from_items(list(range(10)), override_num_blocks=n),
+        hd.from_pandas([frame[:4], frame[4:]], override_num_blocks=n),
+        hd.from_arrow(
+            [pa.table({"item": range(2)}), pa.table({"item": range(2, 10)})], override_num_blocks=n
+        ),
+    ):
+        assert [len(v) for v in ds.to_numpy_refs(column="item")] == sizes
+        assert ds.num_blocks() == len(sizes)
+        assert [r["item"] for r in ds.iter_rows()] == list(range(10))
+    assert hd.from_items([], override_num_blocks=n).num_blocks() == 1
+
+
+@pytest.mark.parametrize("n", [0, -2, True, 1.5])
+def test_wrong_numbers_of_blocks(n):
+    with pytest.raises(exceptions.InvalidArgument, match="from_items: override_num_blocks .* at least 1"):
+        hd.from_items([1, 2], override_num_blocks=n)
+
+
+def test_arrow_streams_as_bytes():
+    data = stream_bytes(TABLE)
+    assert hd.from_arrow(data).to_arrow() == TABLE
+    assert hd.from_arrow([TABLE, data]).to_arrow() == pa.concat_tables([TABLE, TABLE])
+    for broken in (b"", b"xx", data[: len(data) // 2]):
+        with pytest.raises(exceptions.DataError, match=f"from_arrow: {len(broken)} bytes that are no Arrow"):
+            hd.from_arrow(broken)
+
+
+def test_objects_stand_for_references():
+    frame = TABLE.to_pandas()
+    assert hd.from_arrow_refs([TABLE, TABLE]).to_arrow() == pa.concat_tables([TABLE, TABLE])
+    assert hd.from_pandas_refs([frame, frame]).count() == 6
+    assert hd.from_numpy_refs([np.arange(3), np.arange(2)]).take_all() == [
+        {"data": i} for i in [0, 1, 2, 0, 1]
+    ]
+    ds = hd.from_arrow(TABLE)
+    assert pa.concat_tables(hd.from_arrow_refs(ds.to_arrow_refs()).to_arrow_refs()) == TABLE
+
+
+def test_each_block_stays_one():
+    ints = TABLE.select(["a"])
+    ds = hd.from_blocks([ints, ints.to_pandas(), ints.slice(0, 0)])
+    assert ds.num_blocks() == 3 and ds.count() == 6
+    chunked = pa.concat_tables([TABLE, TABLE])
+    assert hd.from_blocks([chunked]).num_blocks() == 1
+
+
+def test_arrays_without_rows_are_refused():
+    with pytest.raises(exceptions.InvalidArgument, match="no dimensions"):
+        hd.from_numpy(np.array(3))
+
+
+def test_out_as_a_list():
+    ds = hd.from_arrow([TABLE, TABLE])
+    assert ds.to_arrow_refs() == [TABLE, TABLE]
+    for frame in ds.to_pandas_refs():
+        pd.testing.assert_frame_equal(frame, ds.limit(3).to_pandas())
+    arrays = ds.to_numpy_refs()
+    assert [a["a"].tolist() for a in arrays] == [[1, 2, 3]] * 2 and arrays[0]["s"].tolist() == [
+        "x",
+        None,
+        "z",
+    ]
+    arrays[0]["a"][0] = 9  # the arrays are the caller's own
+    assert ds.to_numpy_refs(column="a")[0].tolist() == [1, 2, 3]
+    assert TABLE["a"].to_pylist() == [1, 2, 3]
+    with pytest.raises(exceptions.HeadraceError, match="nope"):
+        ds.to_numpy_refs(column="nope")
+    none = hd.from_arrow(TABLE).limit(0)
+    assert [t.schema for t in none.to_arrow_refs()] == [TABLE.schema]
+    assert none.to_pandas_refs()[0].columns.tolist() == ["a", "s"]
+    assert len(none.to_numpy_refs(column="a")) == 1
+
+
+def test_size_of_what_is_not_there_yet():
+    assert hd.range(10**12).size_bytes() == 8 * 10**12
+    ds = hd.range(50_000).map_batches(lambda b: {"x": b["id"].astype("f4")}, compute="threads")
+    assert ds.size_bytes() == 200_000 == ds.materialize().size_bytes()
+    assert ds.limit(0).size_bytes() == 0
+    with pytest.raises(NotImplementedError, match="materialize"):
+        ds.num_blocks()
+    assert ds.materialize().num_blocks() >= 1
+
+
+def test_names():
+    ds = hd.range(3)
+    assert ds.name is None
+    ds.set_name("train")
+    assert ds.name == "train" and repr(ds) == "Dataset(train: range(3))"
+    assert pickle.loads(pickle.dumps(ds)).name == "train" and ds.copy().name == "train"
+    ds.set_name(None)
+    assert ds.name is None and repr(ds) == "Dataset(range(3))"
+    with pytest.raises(TypeError, match="expected a str, not int"):
+        ds.set_name(3)
