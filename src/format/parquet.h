@@ -154,6 +154,7 @@ typedef struct pq_meta {
     int n_groups;
     int64_t n_rows;
     hr_view created_by;   /* the writer, empty: not said */
+    bool all_compressed;  /* pages of version 2 that say they were not are compressed all the same */
     hr_view arrow_schema; /* base64, empty: none */
     uint8_t *ordered;     /* n_ordered, by column: min_value and max_value are of the type's order */
     int n_ordered;

@@ -577,21 +577,20 @@ done:
     return st;
 }
 
-/* parquet-mr before 1.2.9 left the dictionary's header out of the sizes of column chunks. */
-static bool sizes_are_short(hr_view writer)
+/* Whether the footer's "NAME version A.B.C ..." is of that program before `fixed`. Without a version it is older than any. */
+static bool writer_before(hr_view writer, const char *name, const int fixed[3])
 {
-    static const char name[] = "parquet-mr", then[] = " version ";
-    static const int fixed[] = { 1, 2, 9 };
-    int64_t at = sizeof name - 1;
+    static const char then[] = " version ";
+    int64_t at = (int64_t)strlen(name);
 
     if (writer.n < at || memcmp(writer.data, name, (size_t)at))
         return false;
     if (writer.n == at)
-        return true; /* of no version: older than versions are */
+        return true;
     if (writer.n - at < (int64_t)sizeof then - 1 || memcmp(writer.data + at, then, sizeof then - 1))
-        return false; /* another program, which calls itself compatible */
+        return false; /* another program whose name begins so */
     at += sizeof then - 1;
-    for (int i = 0; i < HR_LEN(fixed); i++, at++) {
+    for (int i = 0; i < 3; i++, at++) {
         int v = 0;
 
         for (; at < writer.n && writer.data[at] >= '0' && writer.data[at] <= '9' && v < 1000; at++)
@@ -605,7 +604,8 @@ static bool sizes_are_short(hr_view writer)
 /* Places within the file, sizes not negative: what follows may add and subtract them freely. */
 static hr_status check_chunks(const parse *p)
 {
-    int64_t more = sizes_are_short(p->m->created_by) ? MAX_DICTIONARY_HEADER : 0;
+    /* parquet-mr left the dictionary's header out of the sizes of column chunks. */
+    int64_t more = writer_before(p->m->created_by, "parquet-mr", (int[]){ 1, 2, 9 }) ? MAX_DICTIONARY_HEADER : 0;
 
     for (int g = 0; g < p->m->n_groups; g++) {
         for (int i = 0; i < p->m->n_leaves; i++) {
@@ -684,6 +684,8 @@ static hr_status read_footer(parse *p)
         HR_FAIL(HR_UNSUPPORTED, "%s: encrypted columns cannot be read yet", p->name);
     if (p->m->n_elements == 0)
         HR_FAIL(HR_BAD_DATA, "%s: footer without a schema", p->name);
+    /* parquet-cpp compressed pages of version 2, and said that they were not. */
+    p->m->all_compressed = writer_before(p->m->created_by, "parquet-cpp", (int[]){ 2, 0, 0 });
     HR_GO(check_chunks(p));
 done:
     return st;

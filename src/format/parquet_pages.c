@@ -238,7 +238,8 @@ static hr_status open_v2(pq_cursor *c, hr_error *err)
     const pq_page *p = &c->page;
     hr_view head, body;
 
-    HR_TRY(read_body(c, p->rep_bytes + p->def_bytes, p->compressed, &head, &body, err));
+    HR_TRY(
+        read_body(c, p->rep_bytes + p->def_bytes, p->compressed || c->file->meta->all_compressed, &head, &body, err));
     pq__runs_init(&c->levels.rep, head.data, head.data + p->rep_bytes, bits_for(c->leaf->max_rep));
     pq__runs_init(&c->levels.def, head.data + p->rep_bytes, head.data + head.n, bits_for(c->leaf->max_def));
     return pq__values_init(&c->values, c->leaf, c->dict, p->encoding, body, err);

@@ -106,6 +106,25 @@ def test_column_chunks_without_the_dictionarys_header(tmp_path, writer, fixed):
         assert read(path) == want
 
 
+@pytest.mark.parametrize("writer", ["parquet-cpp version 1.5.1-SNAPSHOT", "parquet-cpp version 2.0.0", "cpp"])
+def test_pages_that_deny_that_they_are_compressed(tmp_path, writer):
+    """As parquet-cpp before 2.0.0 wrote those of version 2."""
+    path = tmp_path / "old.parquet"
+    want = pa.table({"s": [f"text {i}, and the same again: text {i}" for i in range(1000)]})
+    how = {"compression": "snappy", "use_dictionary": False, "write_statistics": False}
+    pq.write_table(want, path, data_page_version="2.0", **how)
+    data, name = path.read_bytes(), pq.ParquetFile(path).metadata.created_by.encode()
+    at = data.index(b"\x11\x1c\0\0\0", 4, 60)  # the one page's header ends: is_compressed, no statistics
+    data = data[:at] + b"\x12" + data[at + 1 :]
+    path.write_bytes(data.replace(name, writer.encode().ljust(len(name))[: len(name)]))
+    assert path.read_bytes().count(writer[:20].encode()) == 1
+    if "1.5.1" in writer:
+        assert read(path) == want
+    else:
+        with pytest.raises(DataError, match="old.parquet: row group 0, column 's', page 0"):
+            read(path)
+
+
 def test_many_columns(tmp_path):
     """28,000 columns: footer and schema stay quick, and three columns cost what three columns cost."""
     n = 28000
