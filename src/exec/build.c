@@ -56,10 +56,14 @@ static hr_status build(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err);
 
 static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err)
 {
+    const char *column;
+
     HR_TRY(new_stage(r, out, err));
     (*out)->scan = p->scan;
     (*out)->columns = p->columns;
     (*out)->filter = p->filter;
+    if (p->images && !hr__expr_image_steps(p->images, &(*out)->image_steps, &column))
+        return hr_error_set(err, HR_BUG, "a reader of images is given what are no steps");
     (*out)->rows_left = p->limit_rows;
     (*out)->instance = r->n_instances++;
     return HR_OK;
@@ -203,7 +207,7 @@ static void write_to(hr_run *r, hr_stage *s, int i, hr_arena *arena)
 
         o->run.to_process = true;
         o->run.arena = o->mem.arena = arena;
-        if (hr__op_project_inputs(o->run.op, NULL) < 0)
+        if (hr__op_project_inputs(o->run.op, NULL) < 0 && hr__op_computed(o->run.op, NULL, NULL) != 0)
             return;
     }
     s->arena = arena;

@@ -17,7 +17,9 @@ struct hr_plan {
     hr_projection columns; /* SCAN, set by rules: what is read (n < 0: all); names owned */
     int64_t limit_rows;    /* SCAN, set by rules: at most so many rows are needed from it (< 0: all) */
     hr_expr *filter;       /* SCAN, set by rules: rows for which it is not true are not needed (NULL: all are) */
-    hr_op *op;             /* OP */
+    hr_expr
+        *images; /* SCAN, set by rules: what its image column is to be made of, image functions of it (NULL: nothing) */
+    hr_op *op;   /* OP */
     hr_plan **inputs;
     int n_inputs;
     hr_mutex lock;     /* guards schema */
@@ -34,7 +36,12 @@ hr_status hr__plan_schema_early(hr_plan *p, hr_schema **out, hr_error *err) HR_M
 /* The schema, running the plan for its first table if need be. */
 hr_status hr__plan_schema(hr_plan *p, hr_schema **out, hr_error *err) HR_MUST_USE;
 void hr__plan_learn_schema(hr_plan *p, hr_schema *s); /* a run saw the first table of `p` */
-/* rules.c: projection, filter and limit into the scan. *out is new. */
+/* image_rule.c: of a node that computes columns, of whose output `columns` are wanted (n < 0: all): image functions on a scan's
+ * images that nobody else sees are the reader's. *images: those, of the scan's column; *op: what is left to compute. NULL: nothing
+ * is to be done; else both are new. */
+hr_status hr__image_rule(const hr_plan *p, const char *const *columns, int n, hr_expr **images, hr_op **op,
+                         hr_error *err) HR_MUST_USE;
+/* rules.c: projection, filter, limit and steps on images into the scan. *out is new. */
 hr_status hr__plan_rewrite(hr_plan *p, hr_plan **out, hr_error *err) HR_MUST_USE;
 
 /* --- marker.c: positions */

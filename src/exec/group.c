@@ -59,11 +59,8 @@ done:
 static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, parts *p)
 {
     hr_stage *s = t->stage;
-    hr_open how = {
-        .projection = &s->columns, .filter = s->filter, .account = s->run->account, .skipped = &s->skipped
-    };
     hr_scan_file *f = NULL;
-    hr_status st = hr__scan_open(s->scan, hr__stage_file(s, place), &how, &f, &t->err);
+    hr_status st = hr__stage_open(s, place, &f, &t->err);
 
     atomic_fetch_add_explicit(&s->files_opened, 1, memory_order_relaxed);
     for (int i = 0; !st && i < f->n_fragments; i++) {

@@ -44,6 +44,7 @@ void hr_plan_unref(hr_plan *p)
     hr__free(p->inputs);
     hr__scan_unref(p->scan);
     hr_expr_unref(p->filter);
+    hr_expr_unref(p->images);
     hr__op_unref(p->op);
     hr__schema_unref(p->schema);
     hr__mutex_clear(&p->lock);
@@ -353,7 +354,30 @@ hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan **out, hr_error *err
 
 /* --- schemas */
 
-/* Columns of a scan that rules narrowed. */
+/* The image column as it is when the reader's steps are done. *out is new. */
+static hr_status schema_of_images(const hr_plan *p, hr_schema *all, hr_schema **out, hr_error *err)
+{
+    const char *name = hr__scan_image_column(p->scan);
+    hr_bound *bound = NULL;
+    hr_field *fields = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__expr_bind(p->images, all, &bound, err));
+    if (!(fields = hr__alloc(NULL, (size_t)all->n * sizeof *fields)))
+        HR_GO(hr__error_memory(err, "schema", all->n * (int64_t)sizeof *fields));
+    for (int i = 0; i < all->n; i++) {
+        fields[i] = all->fields[i]; /* borrowed */
+        if (!strcmp(fields[i].name, name))
+            fields[i].type = hr__bound_type(bound);
+    }
+    HR_GO(hr__schema_new(fields, all->n, out, err));
+done:
+    hr__free(fields);
+    hr__bound_free(bound);
+    return st;
+}
+
+/* Columns of a scan that rules narrowed or changed. */
 static hr_status scan_schema(hr_plan *p, hr_schema **out, hr_error *err)
 {
     hr_schema *all = NULL;
@@ -361,6 +385,14 @@ static hr_status scan_schema(hr_plan *p, hr_schema **out, hr_error *err)
     hr_status st = HR_OK;
 
     HR_GO(hr__scan_schema(p->scan, &all, err));
+    if (p->images) {
+        hr_schema *raw = all;
+
+        st = schema_of_images(p, raw, &all, err);
+        hr__schema_unref(raw);
+        if (st)
+            return st;
+    }
     if (p->columns.n < 0) {
         *out = all;
         return HR_OK;
@@ -538,6 +570,10 @@ static void print_node(const hr_plan *p, int depth, hr_text *out)
         for (int i = 0; i < p->columns.n; i++)
             hr__text_add(out, "%s%s", i ? ", " : "", p->columns.names[i]);
         hr__text_add(out, "]");
+    }
+    if (p->images) {
+        hr__text_add(out, " %s=", hr__scan_image_column(p->scan));
+        hr__expr_print(p->images, out);
     }
     if (p->filter) {
         hr__text_add(out, " rows where ");

@@ -5,7 +5,7 @@
  * an expression says so, in terms of the columns that stand there: renames are undone, terms over computed columns stay
  * behind). A scan takes all three. Operators stay where they are: a limit above a shortened scan still counts and a filter
  * above a reader that skips still filters, so that a rule that is too timid costs time, not rows. Computed columns that
- * nobody looks at are not computed. */
+ * nobody looks at are not computed; what is computed of images alone, their reader does (image_rule.c). */
 #include "exec/exec.h"
 
 typedef struct wanted {
@@ -13,12 +13,15 @@ typedef struct wanted {
     const char *const *columns;
     int64_t rows;    /* < 0: all */
     hr_expr *filter; /* NULL: all rows; else at most those for which it is true */
+    hr_expr
+        *images; /* NULL: as they are; else image functions on the scan's, which only the operator that had them sees */
 } wanted;
 
 /* What one step makes of it; owns what it had to make anew. */
 typedef struct step {
     wanted below;
     hr_op *op;          /* in place of the plan's; NULL: that one */
+    hr_expr *images;    /* below.images, if they begin here */
     const char **names; /* below.columns, borrowed texts */
     int64_t cap;
 } step;
@@ -124,6 +127,7 @@ static hr_status columns_of_computed(step *s, const wanted *w, const char *const
 {
     const char **kept_names = NULL;
     hr_expr **kept = NULL;
+    hr_op *op = NULL;
     hr_status st = HR_OK;
     int n_kept = 0;
 
@@ -143,8 +147,11 @@ static hr_status columns_of_computed(step *s, const wanted *w, const char *const
             kept_names[n_kept] = names[i];
             kept[n_kept++] = exprs[i];
         }
-    if (n_kept < n)
-        st = hr__op_with_columns(kept_names, kept, n_kept, &s->op, err);
+    if (n_kept < n) {
+        st = hr__op_with_columns(kept_names, kept, n_kept, &op, err);
+        hr__op_unref(s->op); /* which had those that were kept */
+        s->op = op;
+    }
 done:
     hr__free(kept_names);
     hr__free(kept);
@@ -221,6 +228,7 @@ static hr_status filter_of_input(step *s, const hr_op *op, const wanted *w, hr_e
 static void step_clear(step *s)
 {
     hr_expr_unref(s->below.filter);
+    hr_expr_unref(s->images);
     hr__op_unref(s->op);
     hr__free(s->names);
 }
@@ -244,8 +252,13 @@ static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error
         s->below.rows = -1;
     if (hr__op_filter_predicate(p->op))
         return columns_of_filter(s, w, hr__op_filter_predicate(p->op), err);
-    if ((n_computed = hr__op_computed(p->op, &names, &exprs)) >= 0)
+    if (hr__op_computed(p->op, NULL, NULL) >= 0) {
+        HR_TRY(hr__image_rule(p, w->columns, w->n_columns, &s->images, &s->op, err));
+        if (s->images)
+            s->below.images = s->images;
+        n_computed = hr__op_computed(s->op ? s->op : p->op, &names, &exprs);
         return columns_of_computed(s, w, names, exprs, n_computed, err);
+    }
     if (hr__op_rebatch_rows(p->op, NULL) < 0)
         s->below.n_columns = -1; /* a function sees every column */
     return HR_OK;
@@ -255,6 +268,7 @@ static hr_status rewrite_scan(hr_plan *p, const wanted *w, hr_error *err)
 {
     p->limit_rows = w->filter ? -1 : w->rows;
     p->filter = hr_expr_ref(w->filter);
+    p->images = hr_expr_ref(w->images);
     return w->n_columns >= 0 ? set_columns(p, w, err) : HR_OK;
 }
 
@@ -293,7 +307,7 @@ done:
 
 hr_status hr__plan_rewrite(hr_plan *p, hr_plan **out, hr_error *err)
 {
-    wanted all = { -1, NULL, -1, NULL };
+    wanted all = { .n_columns = -1, .rows = -1 };
 
     return rewrite(p, &all, out, err);
 }

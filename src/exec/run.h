@@ -96,7 +96,8 @@ struct hr_stage {
     /* leaf */
     hr_scan *scan;
     hr_projection columns;
-    hr_expr *filter; /* borrowed from the plan; NULL: none */
+    hr_expr *filter;            /* borrowed from the plan; NULL: none */
+    hr_image_chain image_steps; /* that its readers do; of none, there are none */
     int32_t instance;
     int at_file, at_fragment; /* the next ticket: place in the order of files, fragment */
     int32_t *order;           /* of files, in this epoch; NULL: as they are numbered */
@@ -198,6 +199,7 @@ int64_t hr__op_stall_ns(const char *name);
 
 /* --- take.c: the next ticket of a leaf. *out NULL: the source is done. Lock not held; stage->taking is set. */
 hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
+hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *err) HR_MUST_USE; /* of the order */
 int hr__stage_file(const hr_stage *s, int place); /* the number of the file that stands at this place of the order */
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST_USE;
 

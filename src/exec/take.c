@@ -40,16 +40,25 @@ static hr_status find_order(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
+hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *err)
+{
+    const hr_run_options *o = &s->run->options;
+    const hr_open how = { .projection = &s->columns,
+                          .filter = s->filter,
+                          .image_steps = s->image_steps.n ? &s->image_steps : NULL,
+                          .dice = { .seed = o->seed, .epoch = o->epoch, .at = { .instance = s->instance } },
+                          .account = s->run->account,
+                          .skipped = &s->skipped };
+
+    return hr__scan_open(s->scan, hr__stage_file(s, place), &how, out, err);
+}
+
 /* Opens the next file if none is open. */
 static hr_status open_next(hr_stage *s, hr_error *err)
 {
-    const hr_open how = {
-        .projection = &s->columns, .filter = s->filter, .account = s->run->account, .skipped = &s->skipped
-    };
-
     while (s->at_file < hr__scan_n_files(s->scan)) {
         if (!s->open_file) {
-            HR_TRY(hr__scan_open(s->scan, hr__stage_file(s, s->at_file), &how, &s->open_file, err));
+            HR_TRY(hr__stage_open(s, s->at_file, &s->open_file, err));
             atomic_fetch_add_explicit(&s->files_opened, 1, memory_order_relaxed);
         }
         if (s->at_fragment < s->open_file->n_fragments)

@@ -275,32 +275,49 @@ bool hr__expr_row_random(const hr_expr *e)
     return false;
 }
 
-hr_status hr__expr_rename(hr_expr *e, const char *const *names, const char *const *new_names, int n, hr_expr **out,
-                          hr_error *err)
+/* What becomes of a tree's nodes. */
+typedef struct exchange {
+    const char *const *names, *const *new_names; /* columns, and as what they are called then */
+    int n;
+    const hr_expr *part; /* this very node becomes `with`; NULL: none does */
+    hr_expr *with;
+} exchange;
+
+static hr_status exchanged(hr_expr *e, const exchange *x, hr_expr **out, hr_error *err)
 {
     hr_expr **args = NULL;
     hr_status st = HR_OK;
 
     *out = NULL;
-    if (e->kind == HR_EXPR_COLUMN) {
-        for (int i = 0; i < n; i++)
-            if (!strcmp(names[i], e->name))
-                return hr_expr_column(new_names[i], out, err);
-    }
-    if (e->kind != HR_EXPR_CALL) {
+    for (int i = 0; i < x->n && e->kind == HR_EXPR_COLUMN; i++)
+        if (!strcmp(x->names[i], e->name))
+            return hr_expr_column(x->new_names[i], out, err);
+    if (e == x->part || e->kind != HR_EXPR_CALL) {
+        e = e == x->part ? x->with : e;
         *out = hr_expr_ref(e);
         return HR_OK;
     }
     if (!(args = hr__zalloc(NULL, ((size_t)e->n_args + 1) * sizeof(hr_expr *))))
         return hr__error_memory(err, e->function->name, e->n_args * (int64_t)sizeof(hr_expr *));
     for (int i = 0; i < e->n_args; i++)
-        HR_GO(hr__expr_rename(e->args[i], names, new_names, n, &args[i], err));
+        HR_GO(exchanged(e->args[i], x, &args[i], err));
     HR_GO(hr_expr_call(e->function->name, args, e->n_args, (const char *const *)e->settings, e->n_settings, out, err));
 done:
     for (int i = 0; i < e->n_args; i++)
         hr_expr_unref(args[i]);
     hr__free(args);
     return st;
+}
+
+hr_status hr__expr_rename(hr_expr *e, const char *const *names, const char *const *new_names, int n, hr_expr **out,
+                          hr_error *err)
+{
+    return exchanged(e, &(exchange){ .names = names, .new_names = new_names, .n = n }, out, err);
+}
+
+hr_status hr__expr_replace(hr_expr *e, const hr_expr *part, hr_expr *with, hr_expr **out, hr_error *err)
+{
+    return exchanged(e, &(exchange){ .part = part, .with = with }, out, err);
 }
 
 hr_status hr__expr_and(hr_expr *a, hr_expr *b, hr_expr **out, hr_error *err)

@@ -19,6 +19,7 @@
 #define HR_EXPR_H
 
 #include "codec/codec.h"
+#include "codec/image_chain.h"
 #include "core/core.h"
 #include "io/io.h"
 
@@ -113,6 +114,11 @@ bool hr__expr_row_random(const hr_expr *e); /* it or a part of it */
 /* The tree with columns under other names: names[i] becomes new_names[i], others stay. *out is new. */
 hr_status hr__expr_rename(hr_expr *e, const char *const *names, const char *const *new_names, int n, hr_expr **out,
                           hr_error *err) HR_MUST_USE;
+/* The tree with `with` where `part`, one of its nodes, stands. Shares both. *out is new. */
+hr_status hr__expr_replace(hr_expr *e, const hr_expr *part, hr_expr *with, hr_expr **out, hr_error *err) HR_MUST_USE;
+/* Calls of image functions on each other, and in the end on a column: their steps, and its name (borrowed). false: it is
+ * something else. */
+bool hr__expr_image_steps(const hr_expr *e, hr_image_chain *out, const char **column);
 /* a & b; either may be NULL. Shares both. *out is new, NULL if both are. */
 hr_status hr__expr_and(hr_expr *a, hr_expr *b, hr_expr **out, hr_error *err) HR_MUST_USE;
 /* Calls fn for each of the terms that e is the conjunction of, left to right. */

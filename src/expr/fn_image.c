@@ -151,6 +151,16 @@ static hr_status image_bind(hr_bound_call *call, hr_error *err)
     return hr__image_chain_type(chain, call->input_types[0], &call->type, err);
 }
 
+bool hr__expr_image_steps(const hr_expr *e, hr_image_chain *out, const char **column)
+{
+    const hr_expr *input;
+
+    if (!is_image_call(e) || chain_of(e, out, &input, NULL) || input->kind != HR_EXPR_COLUMN)
+        return false;
+    *column = input->name;
+    return true;
+}
+
 /* ---------------------------------------------------------------------------------------------------------- evaluation */
 
 /* Plans row i of the column. */

@@ -16,6 +16,7 @@
 #define HR_FORMAT_H
 
 #include "codec/codec.h"
+#include "codec/image_chain.h"
 #include "core/core.h"
 #include "expr/expr.h"
 #include "io/io.h"
@@ -47,6 +48,9 @@ typedef struct hr_skipped {
     atomic_llong bad;             /* rows that are damaged or do not fit, where an option says to leave those out */
 } hr_skipped;
 
+/* Of a reader that decodes images: so many steps can follow its own, which are to decode and to resize. */
+#define HR_OPEN_MAX_STEPS (HR_IMAGE_MAX_STEPS - 2)
+
 /* How a file is to be opened. Zero: all of it, with default options. Everything is borrowed while the call runs. */
 typedef struct hr_open {
     const void *options;             /* the format's, with defaults filled; outlives the file. NULL: it has none */
@@ -57,6 +61,10 @@ typedef struct hr_open {
     /* The scan's schema, where it is known: what a format without types of its own (CSV, JSON) is to read the columns as.
      * NULL: infer. A value that does not fit is an error naming file, line, column, expected and found. */
     hr_schema *schema;
+    /* What becomes of the images of the format's image_column before they come out: steps without decode, of which there is
+     * one at least. NULL: nothing. `dice`: seed, epoch and source instance of those that are random. */
+    const hr_image_chain *image_steps;
+    hr_image_dice dice;
     hr_account *account;
     hr_skipped *skipped; /* where what is left out is counted; outlives the file. NULL: nobody counts */
 } hr_open;
@@ -143,6 +151,7 @@ typedef struct hr_format {
     const char *name;
     const char *suffixes; /* separated by blanks, without dots */
     const char *doc;
+    const char *image_column; /* its readers do hr_open.image_steps on this column; NULL: they do none */
     int row_growth;           /* > 0: each file is one row (or none), in memory about so many times as large */
     const hr_option *options; /* NULL: none */
     size_t options_bytes;     /* sizeof its options struct */
@@ -195,12 +204,15 @@ hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err) HR_MUST_US
 /* Opens file i; readers give the projected columns of the *scan's* schema, in the projection's order. What a file lacks is null,
  * another type is widened to the scan's (core/unify.c) or HR_TYPE: both files, the column, both types. Its origins have file = i.
  * A file that the filter rules out by what its folders say is not opened: it has no fragments. The first file, if it was
- * opened for the schema, is not parsed again. Of `how` projection, filter and account count. */
+ * opened for the schema, is not parsed again. Of `how` options and schema do not count; with image_steps
+ * the image column has the type that they make. */
 hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err) HR_MUST_USE;
 /* The order in which files are read in this epoch, file numbers, *out new (hr__free); NULL: as they are numbered. */
 hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err) HR_MUST_USE;
 /* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */
 hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
+/* The column of images on which its readers do hr_open.image_steps, borrowed; NULL: there is none. */
+const char *hr__scan_image_column(const hr_scan *s);
 /* Of a file that is one row (or none), and small: its bytes in memory, about. -1: it may hold any number of rows. */
 int64_t hr__scan_row_bytes(const hr_scan *s, int file);
 void hr__scan_describe(const hr_scan *s, hr_text *out); /* "read_parquet [3 files, 12.4 MB] a.parquet ..." */

@@ -1,6 +1,7 @@
 /* image.c - files that are one image each: one row, column `image`.
  *
- * What a row holds is what a chain (codec/image_chain.h) makes of the file's bytes: decode, and resize if a size is given.
+ * What a row holds is what a chain (codec/image_chain.h) makes of the file's bytes: decode, resize if a size is given, and steps that
+ * the plan had behind the reader (hr_open.image_steps).
  * With a size and a mode all rows have one shape, and the column is a tensor; otherwise a ragged one. Nothing of a file
  * is read when it is opened: the type is known without, and thousands of files are opened one after the other by one thread.
  *
@@ -62,8 +63,10 @@ static const hr_option image_option_table[] = {
 typedef struct image_file {
     hr_scan_file base;
     hr_source *source;
-    hr_image_chain chain;
-    hr_type *type; /* of the column, which need not be projected */
+    hr_image_chain chain; /* of `n_own` steps, and of those that are done for somebody behind the reader */
+    int n_own;
+    hr_image_dice dice; /* of those; the file's number comes later */
+    hr_type *type;      /* of the column, which need not be projected */
     bool skip;
     hr_skipped *skipped;
 } image_file;
@@ -77,71 +80,87 @@ typedef struct image_reader {
 
 /* ------------------------------------------------------------------------------------------------------------- reading */
 
-/* The shape beside the values of the one row of a ragged tensor. */
-static hr_status ragged_row(hr_type *type, const hr_mem *mem, const hr_image_plan *p, hr_buffer *takes_values,
-                            hr_array **out, hr_error *err)
+/* The one row of a column of images of any size. */
+static hr_status ragged_row(const image_reader *r, const hr_image_plan *p, hr_array **out, hr_error *err)
 {
-    bool planar = p->normalize && p->normalize->planar;
-    int32_t shape[3] = { (int32_t)p->h, (int32_t)p->w, (int32_t)p->channels };
-    int32_t planes[3] = { (int32_t)p->channels, (int32_t)p->h, (int32_t)p->w };
-    int32_t offsets[2] = { 0, (int32_t)(p->w * p->h * p->channels) };
-    hr_buffer *b[3] = { NULL, NULL, NULL }, *values[3] = { NULL, takes_values, NULL };
-    hr_array *parts[2] = { NULL, NULL }, *inner = NULL;
-    const hr_type *data = type->children[0].type, *sizes = type->children[1].type;
+    hr_image_rows rows;
     hr_status st = HR_OK;
 
     if (p->w * p->h * p->channels > INT32_MAX)
-        HR_FAIL(HR_UNSUPPORTED, "an image of more than 2 GiB");
-    st = hr__array_new(data->children[0].type, offsets[1], 0, values, NULL, 0, &inner, err);
-    values[1] = NULL; /* taken */
-    HR_GO(st);
-    HR_GO(hr__buffer_copy(mem, offsets, sizeof offsets, &b[1], err));
-    st = hr__array_new(type->children[0].type, 1, 0, b, &inner, 1, &parts[0], err);
-    inner = NULL;
-    HR_GO(st);
-    HR_GO(hr__buffer_copy(mem, planar ? planes : shape, sizeof shape, &b[1], err));
-    HR_GO(hr__array_new(sizes->children[0].type, 3, 0, b, NULL, 0, &inner, err));
-    st = hr__array_new(type->children[1].type, 1, 0, (hr_buffer *[3]){ NULL, NULL, NULL }, &inner, 1, &parts[1], err);
-    inner = NULL;
-    HR_GO(st);
-    return hr__array_new(type, 1, 0, (hr_buffer *[3]){ NULL, NULL, NULL }, parts, 2, out, err);
+        return hr_error_set(err, HR_UNSUPPORTED, "an image of more than 2 GiB");
+    hr__image_rows_begin(&rows, &r->mem, r->file->type);
+    HR_GO(hr__image_rows_add(&rows, p, r->mem.account, err));
+    HR_GO(hr__image_rows_finish(&rows, 1, NULL, out, err));
 done:
-    hr__buffer_unref(values[1]);
-    hr__array_unref(inner);
-    hr__array_unref(parts[0]);
-    hr__array_unref(parts[1]);
+    hr__image_rows_clear(&rows);
     return st;
 }
 
-static hr_status tensor_row(hr_type *type, int64_t n_values, hr_buffer *takes_values, hr_array **out, hr_error *err)
+static hr_status tensor_row(const image_reader *r, const hr_image_plan *p, hr_array **out, hr_error *err)
 {
+    hr_type *type = r->file->type;
+    hr_buffer *values = NULL;
     hr_array *inner = NULL;
 
-    HR_TRY(hr__array_new(type->children[0].type, n_values, 0, (hr_buffer *[3]){ NULL, takes_values, NULL }, NULL, 0,
+    if (p->w * p->h * p->channels != type->width)
+        return hr_error_set(err, HR_BUG, "an image of %d x %d x %d values, not %d", (int)p->w, (int)p->h, p->channels,
+                            (int)type->width);
+    HR_TRY(hr__image_plan_make(p, &r->mem, &values, err));
+    HR_TRY(hr__array_new(type->children[0].type, type->width, 0, (hr_buffer *[3]){ NULL, values, NULL }, NULL, 0,
                          &inner, err));
     return hr__array_new(type, 1, 0, (hr_buffer *[3]){ NULL, NULL, NULL }, &inner, 1, out, err);
 }
 
-/* The row's value, from the file's bytes. */
-static hr_status make_image(const image_reader *r, hr_type *type, hr_array **out, hr_error *err)
+static hr_status run_chain(const image_reader *r, hr_view bytes, hr_array **out, hr_error *err)
 {
     const image_file *f = r->file;
-    hr_image_dice dice = { .at = { .file = f->base.file } };
-    hr_buffer *bytes = NULL, *values = NULL;
-    hr_status st = HR_OK;
+    hr_image_dice dice = f->dice;
     hr_image_plan p;
 
+    dice.at.file = f->base.file;
+    HR_TRY(hr__image_plan_bytes(&f->chain, bytes, &dice, &p, err));
+    return hr__type_is_ragged(f->type) ? ragged_row(r, &p, out, err) : tensor_row(r, &p, out, err);
+}
+
+/* The chain failed, with st: on_error="skip" is for what cannot be decoded, not for what a step of the plan refuses. */
+static bool is_bad_file(const image_reader *r, hr_view bytes, hr_status st)
+{
+    const image_file *f = r->file;
+    hr_image_chain decode = { .n = 1, .steps = { f->chain.steps[0] } };
+    hr_buffer *pixels = NULL;
+    hr_image_plan p;
+
+    if (!f->skip || (st != HR_BAD_DATA && st != HR_UNSUPPORTED))
+        return false;
+    if (f->n_own == f->chain.n)
+        return true;
+    st = hr__image_plan_bytes(&decode, bytes, &f->dice, &p, NULL);
+    if (!st)
+        st = hr__image_plan_make(&p, &(hr_mem){ r->mem.account, NULL }, &pixels, NULL);
+    hr__buffer_unref(pixels);
+    return st == HR_BAD_DATA || st == HR_UNSUPPORTED;
+}
+
+/* The row's value, from the file's bytes. NULL: the file is bad, and is to be left out. */
+static hr_status make_image(const image_reader *r, hr_array **out, hr_error *err)
+{
+    const image_file *f = r->file;
+    hr_buffer *bytes = NULL;
+    hr_status st = HR_OK;
+    hr_view view;
+
+    *out = NULL;
     HR_GO(hr__buffer_new(&(hr_mem){ r->mem.account, NULL }, f->source->n_bytes, &bytes, err));
     HR_GO(hr__source_read(f->source, bytes->data, 0, f->source->n_bytes, err));
-    st = hr__image_plan_bytes(&f->chain, (hr_view){ bytes->data, bytes->n_bytes }, &dice, &p, err);
-    if (!st)
-        st = hr__image_plan_make(&p, &r->mem, &values, err);
-    if (st) {
-        hr__error_at(err, st, "%s", f->base.name);
-        goto done;
+    view = (hr_view){ bytes->data, bytes->n_bytes };
+    st = run_chain(r, view, out, err);
+    if (st && is_bad_file(r, view, st)) {
+        hr__count_bad(f->skipped, 1);
+        hr_error_clear(err);
+        st = HR_OK;
     }
-    st = hr__type_is_ragged(type) ? ragged_row(type, &r->mem, &p, values, out, err)
-                                  : tensor_row(type, p.w * p.h * p.channels, values, out, err);
+    if (st)
+        hr__error_at(err, st, "%s", f->base.name);
 done:
     hr__buffer_unref(bytes);
     return st;
@@ -161,13 +180,9 @@ static hr_status image_next(hr_reader *base, int64_t max_bytes, hr_table **out, 
         return HR_OK;
     r->ended = true;
     if (schema->n > 0 || r->file->skip) { /* whether there is a row, must not depend on the columns */
-        st = make_image(r, r->file->type, &image, err);
-        if (r->file->skip && (st == HR_BAD_DATA || st == HR_UNSUPPORTED)) {
-            hr__count_bad(r->file->skipped, 1);
-            hr_error_clear(err);
+        HR_GO(make_image(r, &image, err));
+        if (!image)
             return HR_OK;
-        }
-        HR_GO(st);
     }
     if (schema->n == 0) {
         hr__array_unref(image);
@@ -267,6 +282,20 @@ static hr_status image_chain(const image_options *o, hr_image_chain *out, hr_err
     return o->height || o->width ? hr__image_chain_add(out, &resize, err) : HR_OK;
 }
 
+/* The type is that which the steps make of the column as it was: what a plan gives does not depend on who does them. */
+static hr_status add_steps(image_file *f, const hr_open *how, hr_error *err)
+{
+    hr_type *own = f->type;
+    hr_status st = HR_OK;
+
+    f->dice = how->dice;
+    for (int i = 0; i < how->image_steps->n; i++)
+        HR_TRY(hr__image_chain_add(&f->chain, &how->image_steps->steps[i], err));
+    st = hr__image_chain_type(how->image_steps, own, &f->type, err);
+    hr__type_unref(own);
+    return st;
+}
+
 static hr_status image_schema(hr_type *type, const hr_projection *projection, const char *path, hr_schema **out,
                               hr_error *err)
 {
@@ -298,9 +327,12 @@ static hr_status image_open(hr_source *source, const hr_open *how, hr_scan_file 
     f->skip = o->on_error == 1;
     f->skipped = how->skipped;
     HR_GO(image_chain(o, &f->chain, err));
+    HR_GO(hr__image_chain_type(&f->chain, NULL, &f->type, err));
+    f->n_own = f->chain.n;
+    if (how->image_steps)
+        HR_GO(add_steps(f, how, err));
     f->base.n_fragments = 1;
     f->base.n_rows = f->skip ? -1 : 1;
-    HR_GO(hr__image_chain_type(&f->chain, NULL, &f->type, err));
     HR_GO(image_schema(f->type, how->projection, source->name, &f->base.schema, err));
 done:
     if (st) {
@@ -432,6 +464,7 @@ static int image_bid(hr_view head) { return hr__image_known(head) ? 24 : 0; }
 const hr_format hr__format_images = {
     .name = "images",
     .suffixes = "jpg jpeg png webp gif bmp tif tiff",
+    .image_column = "image",
     .row_growth = 13, /* JPEG, the usual one */
     .doc = "a row for each file, column `image` of pixels",
     .options = image_option_table,

@@ -251,8 +251,8 @@ static void memory_free(hr_scan *base)
 }
 
 static const hr_scan_class memory_scan_class = {
-    memory_schema,      memory_open,  memory_count, memory_name, memory_describe,
-    memory_fingerprint, memory_floor, NULL,         memory_free, NULL
+    memory_schema, memory_open, memory_count, memory_name, memory_describe, memory_fingerprint, memory_floor,
+    NULL,          memory_free, NULL,         NULL
 };
 
 static hr_status scan_new(const char *kind, memory_scan **out, hr_error *err)

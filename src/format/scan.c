@@ -79,6 +79,7 @@ hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err)
 }
 
 int64_t hr__scan_row_bytes(const hr_scan *s, int file) { return s->cls->row_bytes ? s->cls->row_bytes(s, file) : -1; }
+const char *hr__scan_image_column(const hr_scan *s) { return s->cls->image_column ? s->cls->image_column(s) : NULL; }
 void hr__scan_describe(const hr_scan *s, hr_text *out) { s->cls->describe(s, out); }
 void hr__scan_fingerprint(const hr_scan *s, hr_hash *h) { s->cls->fingerprint(s, h); }
 int64_t hr__scan_floor_bytes(const hr_scan *s) { return s->cls->floor_bytes(s); }
@@ -511,7 +512,7 @@ static hr_status open_own(file_scan *s, int file, const hr_open *how, bool all, 
         }
         return st;
     }
-    if (all && !first->cls->project) {
+    if (all && !first->cls->project && !how->image_steps) {
         *out = hr__scan_file_ref(first);
         return HR_OK;
     }
@@ -543,6 +544,30 @@ static hr_status own_column(const file_scan *s, int file, const hr_scan_file *f,
                       unifies ? " (unify=\"all\" finds a type for both)" : "", err);
 done:
     hr__type_unref(both);
+    return st;
+}
+
+/* Images have the type that the reader's steps make, which says so. */
+static hr_status want_images(const file_scan *s, const hr_scan_file *f, wanted *w, hr_error *err)
+{
+    hr_schema *old = w->schema;
+    int from = hr__schema_find(f->schema, s->format->image_column), to = hr__schema_find(old, s->format->image_column);
+    hr_field *fields;
+    hr_status st;
+
+    if (from < 0 || to < 0)
+        return HR_OK;
+    fields = hr__alloc(NULL, (size_t)old->n * sizeof *fields); /* borrowed ones */
+    if (!fields)
+        return hr__error_memory(err, f->name, old->n * (int64_t)sizeof *fields);
+    memcpy(fields, old->fields, (size_t)old->n * sizeof *fields);
+    fields[to].type = f->schema->fields[from].type;
+    st = hr__schema_new(fields, old->n, &w->schema, err);
+    hr__free(fields);
+    if (st)
+        w->schema = old;
+    else
+        hr__schema_unref(old);
     return st;
 }
 
@@ -726,6 +751,10 @@ static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan
     }
     if (f->file != file)
         f->file = file; /* its origins carry the number, whatever stands before it */
+    if (how->image_steps && (st = want_images(s, f, &w, err))) {
+        hr__scan_file_unref(f);
+        goto done;
+    }
     st = dress(s, file, f, &w, how->account, out, err);
 done:
     hr_expr_unref(filter);
@@ -819,6 +848,14 @@ static int64_t files_row_bytes(const hr_scan *base, int file)
     return s->format->row_growth && n >= 0 && n < INT32_MAX ? n * s->format->row_growth : -1;
 }
 
+static const char *files_image_column(const hr_scan *base)
+{
+    const file_scan *s = (const file_scan *)base;
+    const char *name = s->format->image_column;
+
+    return name && !s->given && partition_at(s, name) < 0 && !is_path(s, name) ? name : NULL;
+}
+
 static const char *files_name(const hr_scan *base, int file)
 {
     return file >= 0 && file < base->n_files ? path_of((const file_scan *)base, file) : NULL;
@@ -909,10 +946,9 @@ static void files_free(hr_scan *base)
     hr__free(s);
 }
 
-static const hr_scan_class file_scan_class = {
-    files_schema,      files_open,  files_count, files_name, files_describe,
-    files_fingerprint, files_floor, files_order, files_free, files_row_bytes
-};
+static const hr_scan_class file_scan_class = { files_schema,   files_open,        files_count,       files_name,
+                                               files_describe, files_fingerprint, files_floor,       files_order,
+                                               files_free,     files_row_bytes,   files_image_column };
 
 /* ------------------------------------------------------------------------------------------------------------- making */
 

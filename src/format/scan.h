@@ -16,6 +16,7 @@ typedef struct hr_scan_class {
     hr_status (*order)(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err);
     void (*free)(hr_scan *s);                         /* frees all of it */
     int64_t (*row_bytes)(const hr_scan *s, int file); /* see hr__scan_row_bytes; NULL: -1 */
+    const char *(*image_column)(const hr_scan *s);    /* see hr__scan_image_column; NULL: none */
 } hr_scan_class;
 
 struct hr_scan {
