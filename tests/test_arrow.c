@@ -556,7 +556,6 @@ static void family_init(family *f)
 static void no_format(family *f) { f->list.s.format = NULL; }
 static void union_column(family *f) { f->list.s.format = "+us:0"; }
 static void union_inside(family *f) { f->items.s.format = "+ud:0"; }
-static void interval_column(family *f) { f->text.s.format = "tiD"; }
 static void unknown_format(family *f) { f->text.s.format = "q"; }
 static void fewer_children(family *f) { f->list.a.n_children = 0; }
 static void fewer_columns(family *f) { f->top.a.n_children = 1; }
@@ -613,7 +612,6 @@ static const struct {
     { no_format, HR_BAD_DATA, "without format" },
     { union_column, HR_UNSUPPORTED, "column 'list': unions" },
     { union_inside, HR_UNSUPPORTED, "column 'list': 'x': unions" },
-    { interval_column, HR_UNSUPPORTED, "column 'text': intervals" },
     { unknown_format, HR_UNSUPPORTED, "column 'text': format 'q'" },
     { fewer_children, HR_BAD_DATA, "column 'list': 0 children, format '+l' has 1" },
     { fewer_columns, HR_BAD_DATA, "1 children, format '+s' has 2" },

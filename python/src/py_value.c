@@ -204,6 +204,20 @@ static int64_t integer_at(const hr_array *a, int64_t i)
     return eight;
 }
 
+/* (days, milliseconds) or (months, days, nanoseconds) */
+static PyObject *interval_object(const hr_array *a, int64_t i)
+{
+    const uint8_t *p = hr__array_values(a) + i * hr__type_bytes(a->type);
+    int32_t part[2];
+    int64_t ns;
+
+    memcpy(part, p, sizeof part);
+    if (a->type->id == HR_T_DAY_TIME)
+        return Py_BuildValue("(ii)", (int)part[0], (int)part[1]);
+    memcpy(&ns, p + 8, sizeof ns);
+    return Py_BuildValue("(iiL)", (int)part[0], (int)part[1], (long long)ns);
+}
+
 #define VALUE(ctype) (((const ctype *)(const void *)hr__array_values(a))[i])
 
 /* Row i as a Python object; None for a null. */
@@ -245,6 +259,9 @@ static PyObject *reader_get(reader *r, int64_t i)
     case HR_T_DECIMAL256:
         n = hr__type_bytes(a->type);
         return PyObject_CallFunction(r->make, "y#", (const char *)hr__array_values(a) + i * n, (Py_ssize_t)n);
+    case HR_T_MONTHS: return PyLong_FromLong(VALUE(int32_t));
+    case HR_T_DAY_TIME:
+    case HR_T_MONTH_DAY_NANO: return interval_object(a, i);
     case HR_T_LIST:
     case HR_T_LARGE_LIST:
     case HR_T_FIXED_LIST: hr__array_range(a, i, &begin, &n); return nested(&r->children[0], begin, &n, 1);

@@ -9,7 +9,7 @@
  *
  * What is trusted: that pointers point at as many bytes as the interface demands. All else is checked, first what is needed to
  * compute those sizes (lengths, numbers of buffers and children), in the end everything by hr__array_check. Arrays without
- * rows are made anew, since producers leave NULL everywhere in them. Unions and intervals are HR_UNSUPPORTED. */
+ * rows are made anew, since producers leave NULL everywhere in them. Unions are HR_UNSUPPORTED. */
 #include "core/arrow.h"
 
 #define MAX_RUN_ROWS (1 << 26) /* of an array with run ends, once it is decoded */

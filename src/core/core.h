@@ -215,6 +215,9 @@ void hr__bits_fill(uint8_t *to, int64_t to_bit, int64_t n, bool value);
     X(HR_T_DURATION, "duration", NULL, 8)      /* unit */                                                              \
     X(HR_T_DECIMAL128, "decimal128", NULL, 16) /* precision, scale */                                                  \
     X(HR_T_DECIMAL256, "decimal256", NULL, 32)                                                                         \
+    X(HR_T_MONTHS, "month_interval", "tiM", 4)                   /* int32 */                                           \
+    X(HR_T_DAY_TIME, "day_time_interval", "tiD", 8)              /* int32 days, int32 milliseconds */                  \
+    X(HR_T_MONTH_DAY_NANO, "month_day_nano_interval", "tin", 16) /* int32 months, int32 days, int64 nanoseconds */     \
     X(HR_T_LIST, "list", "+l", 0)                                                                                      \
     X(HR_T_LARGE_LIST, "large_list", "+L", 0)                                                                          \
     X(HR_T_FIXED_LIST, "fixed_size_list", NULL, 0) /* width = values a list */                                         \
@@ -280,6 +283,11 @@ int hr__type_align(const hr_type *t);                    /* values lie at multip
 int hr__type_offset_bytes(const hr_type *t); /* 4 or 8 for what has offsets (string, binary, list, map), else 0 */
 /* string, binary and their large ones */
 static inline bool hr__type_is_bytes(const hr_type *t) { return t->id >= HR_T_STRING && t->id <= HR_T_LARGE_BINARY; }
+/* Spans of calendar time, whose parts do not add up: months, days, parts of a day. They are passed on, not computed with. */
+static inline bool hr__type_is_interval(const hr_type *t)
+{
+    return t->id >= HR_T_MONTHS && t->id <= HR_T_MONTH_DAY_NANO;
+}
 /* fixed list and tensor: t->width values a row */
 static inline bool hr__type_is_fixed_list(const hr_type *t) { return t->id == HR_T_FIXED_LIST || t->id == HR_T_TENSOR; }
 const char *

@@ -175,6 +175,24 @@ static void print_time(printer *p, const hr_array *a, int64_t i)
     }
 }
 
+/* "14M", "3D 5ms", "1M 3D 5ns": the parts do not add up. */
+static void print_interval(printer *p, const hr_array *a, int64_t i)
+{
+    const uint8_t *at = hr__array_values(a) + i * hr__type_bytes(a->type);
+    int32_t part[2] = { 0 };
+    int64_t ns = 0;
+
+    memcpy(part, at, (size_t)HR_MIN(hr__type_bytes(a->type), 8));
+    if (a->type->id == HR_T_MONTH_DAY_NANO)
+        memcpy(&ns, at + 8, 8);
+    if (a->type->id == HR_T_MONTHS)
+        hr__text_add(p->out, "%dM", (int)part[0]);
+    else if (a->type->id == HR_T_DAY_TIME)
+        hr__text_add(p->out, "%dD %dms", (int)part[0], (int)part[1]);
+    else
+        hr__text_add(p->out, "%dM %dD %lldns", (int)part[0], (int)part[1], (long long)ns);
+}
+
 /* --------------------------------------------------------------------------------------------------------------- bytes */
 
 /* How many bytes of text at s can be shown as they are: a printable character; 0: none. */
@@ -306,6 +324,9 @@ static void print_value(printer *p, const hr_array *a, int64_t i, bool inside)
         return;
     case HR_T_DECIMAL128:
     case HR_T_DECIMAL256: print_decimal(p, a, i); return;
+    case HR_T_MONTHS:
+    case HR_T_DAY_TIME:
+    case HR_T_MONTH_DAY_NANO: print_interval(p, a, i); return;
     case HR_T_LIST:
     case HR_T_LARGE_LIST:
     case HR_T_FIXED_LIST:

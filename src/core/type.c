@@ -454,8 +454,12 @@ static hr_status from_time(const char *format, hr_type **out, hr_error *err)
     hr_unit unit = HR_SECOND;
     size_t n = strlen(format);
 
-    if (n >= 3 && format[1] == 'i')
-        return hr_error_set(err, HR_UNSUPPORTED, "intervals (format '%s') are not supported", format);
+    for (hr_type_id id = HR_T_MONTHS; id <= HR_T_MONTH_DAY_NANO; id++) {
+        if (strcmp(format, types[id].format) == 0) {
+            *out = hr__type_simple(id);
+            return HR_OK;
+        }
+    }
     if (n < 3 || !parse_unit(format[2], &unit))
         return hr_error_set(err, HR_UNSUPPORTED, "format '%s' is not supported", format);
     if (format[1] == 't' && n == 3)

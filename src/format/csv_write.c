@@ -295,7 +295,7 @@ static hr_status check_schema(const hr_schema *s, hr_error *err)
         hr_text name = { 0 };
 
         if (is_text || type->id == HR_T_NULL || type->id == HR_T_BOOL ||
-            (hr__type_bytes(type) && type->id != HR_T_FIXED_BINARY && type->n_children == 0))
+            (hr__type_bytes(type) && type->id != HR_T_FIXED_BINARY && !hr__type_is_interval(type)))
             continue;
         hr__type_print(type, &name);
         hr_error_set(err, HR_TYPE, "csv: column '%s' is %s, which CSV has no text for", s->fields[i].name,

@@ -62,10 +62,12 @@ typedef enum layout {
     L_NESTED     /* validity */
 } layout;
 
+enum { SWAP_PARTS = -1 };
+
 typedef struct shape {
     layout layout;
     int width; /* of a value, or of an offset */
-    int swap;  /* bytes to put into the other order; 1: none */
+    int swap;  /* bytes to put into the other order; 1: none; SWAP_PARTS: 4, 4 and 8 of a month-day-nano */
 } shape;
 
 static int number_after(const char *text) { return text ? atoi(text + 1) : 0; }
@@ -94,6 +96,10 @@ static shape shape_of_format(const char *f)
 
         return (shape){ L_FIXED, bits / 8, bits / 8 };
     }
+    if (!strcmp(f, "tiM") || !strcmp(f, "tiD"))
+        return (shape){ L_FIXED, f[2] == 'M' ? 4 : 8, 4 };
+    if (!strcmp(f, "tin"))
+        return (shape){ L_FIXED, 16, SWAP_PARTS };
     if (f[0] == 't') {
         int width = !strcmp(f, "tdD") || (f[1] == 't' && (f[2] == 's' || f[2] == 'm')) ? 4 : 8;
 
@@ -263,6 +269,32 @@ done:
     return st;
 }
 
+static void reverse(uint8_t *p, int n)
+{
+    for (int k = 0; k < n / 2; k++) {
+        uint8_t v = p[k];
+
+        p[k] = p[n - 1 - k];
+        p[n - 1 - k] = v;
+    }
+}
+
+/* n bytes of values of the other byte order; our own memory, which nobody else sees yet. */
+static void reverse_values(uint8_t *p, int64_t n, int swap)
+{
+    int step = swap == SWAP_PARTS ? 16 : swap;
+
+    for (int64_t i = 0; i + step <= n; i += step) {
+        if (swap == SWAP_PARTS) {
+            reverse(p + i, 4);
+            reverse(p + i + 4, 4);
+            reverse(p + i + 8, 8);
+        } else {
+            reverse(p + i, swap);
+        }
+    }
+}
+
 /* The next buffer, of at least `least` bytes, values of `swap` bytes in our order. */
 static hr_status next_buffer(walk *w, int64_t least, int swap, const uint8_t **out, int64_t *n_out)
 {
@@ -276,18 +308,8 @@ static hr_status next_buffer(walk *w, int64_t least, int swap, const uint8_t **o
     if (*n_out < least)
         return hr_error_set(w->err, HR_BAD_DATA, "buffer %lld has %lld bytes, its rows need %lld",
                             (long long)(w->buffer - 1), (long long)*n_out, (long long)least);
-    if (w->swap && swap > 1) {
-        uint8_t *p = (uint8_t *)(uintptr_t)*out; /* our own memory, nobody else sees it yet */
-
-        for (int64_t i = 0; i + swap <= least; i += swap) {
-            for (int k = 0; k < swap / 2; k++) {
-                uint8_t v = p[i + k];
-
-                p[i + k] = p[i + swap - 1 - k];
-                p[i + swap - 1 - k] = v;
-            }
-        }
-    }
+    if (w->swap && swap != 1)
+        reverse_values((uint8_t *)(uintptr_t)*out, least, swap);
     return HR_OK;
 }
 

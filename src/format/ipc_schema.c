@@ -126,6 +126,14 @@ static hr_status timestamp_format(parse *p, int64_t t, char **out)
     return *out ? HR_OK : no_memory(p, zone.n);
 }
 
+static hr_status interval_format(parse *p, int64_t t, char **out)
+{
+    static const char *const formats[] = { "tiM", "tiD", "tin" };
+    int64_t unit = hr__flat_number(p->f, t, 0, 2, 0);
+
+    return unit >= 0 && unit < HR_LEN(formats) ? copied(p, formats[unit], out) : HR_OK;
+}
+
 static hr_status number_format(parse *p, const char *head, int64_t v, char **out)
 {
     char format[24];
@@ -155,6 +163,7 @@ static hr_status type_format(parse *p, int64_t type, int64_t t, char **out)
     case T_DATE: return copied(p, hr__flat_number(p->f, t, 0, 2, 1) == 0 ? "tdD" : "tdm", out);
     case T_TIME: return time_format(p, t, out);
     case T_TIMESTAMP: return timestamp_format(p, t, out);
+    case T_INTERVAL: return interval_format(p, t, out);
     case T_FIXED_BINARY: return number_format(p, "w:", hr__flat_number(p->f, t, 0, 4, 0), out);
     case T_FIXED_LIST: return number_format(p, "+w:", hr__flat_number(p->f, t, 0, 4, 0), out);
     case T_DURATION: return unit_format(p, "tD", hr__flat_number(p->f, t, 0, 2, HR_MILLI), out);
@@ -354,9 +363,7 @@ hr_status ipc__field_export(const ipc_field *f, bool encoded, bool lenient, stru
                                  .private_data = x };
     if (!f->format && !lenient)
         HR_FAIL(HR_UNSUPPORTED, "column '%s': Arrow type number %d (%s) is not known here", f->name, (int)f->type,
-                f->type == T_UNION      ? "union"
-                : f->type == T_INTERVAL ? "interval"
-                                        : "unknown");
+                f->type == T_UNION ? "union" : "unknown");
     if (encoded && f->index) {
         x->index[0] = f->index;
         out->format = x->index;
@@ -482,6 +489,9 @@ static int64_t put_type(hr_flat_builder *b, const hr_type *t, int64_t *kind)
     case HR_T_TIME64: *kind = T_TIME; return put_table(b, t->unit, 2, bytes * 8, 4);
     case HR_T_TIMESTAMP: *kind = T_TIMESTAMP; return put_timestamp(b, t);
     case HR_T_DURATION: *kind = T_DURATION; return put_table(b, t->unit, 2, 0, 0);
+    case HR_T_MONTHS:
+    case HR_T_DAY_TIME:
+    case HR_T_MONTH_DAY_NANO: *kind = T_INTERVAL; return put_table(b, t->id - HR_T_MONTHS, 2, 0, 0);
     case HR_T_FIXED_BINARY: *kind = T_FIXED_BINARY; return put_table(b, t->width, 4, 0, 0);
     case HR_T_FIXED_LIST:
     case HR_T_TENSOR: *kind = T_FIXED_LIST; return put_table(b, t->width, 4, 0, 0);

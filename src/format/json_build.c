@@ -271,6 +271,8 @@ static void clear_column(column *c)
 static hr_status init_column(const hr_mem *mem, column *c, const hr_type *type, const char *name, const column *parent,
                              hr_error *err)
 {
+    if (hr__type_is_interval(type))
+        return hr_error_set(err, HR_UNSUPPORTED, "column '%s': JSON cannot be read as an interval", name);
     *c = (column){ .kind = kind_of(type), .type = type, .name = name, .parent = parent };
     c->width = (uint8_t)(hr__type_offset_bytes(type) ? hr__type_offset_bytes(type)
                          : c->kind == K_FIXED_BINARY ? 0

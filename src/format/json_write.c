@@ -197,6 +197,20 @@ static hr_status add_moment(text *t, const hr_array *a, int64_t row, hr_error *e
     return add(t, quoted, n + 2, err);
 }
 
+static hr_status add_interval(text *t, const hr_array *a, int64_t row, hr_error *err)
+{
+    hr_text parts = { 0 };
+    hr_status st;
+
+    hr__text_add(&parts, "\"");
+    hr__array_print_value(a, row, &parts);
+    hr__text_add(&parts, "\"");
+    st =
+        parts.failed || !parts.data ? hr__error_memory(err, "json", HR_NUMBER_CHARS) : add(t, parts.data, parts.n, err);
+    hr__text_clear(&parts);
+    return st;
+}
+
 static hr_status add_decimal(text *t, const hr_array *a, int64_t row, hr_error *err)
 {
     hr_text number = { 0 };
@@ -309,6 +323,9 @@ static hr_status add_value(text *t, const node *n, const hr_array *a, int64_t ro
     case HR_T_TENSOR:
         hr__array_range(a, row, &begin, &count);
         return add_items(t, n, a->children[0], begin, count, 0, err);
+    case HR_T_MONTHS:
+    case HR_T_DAY_TIME:
+    case HR_T_MONTH_DAY_NANO: return add_interval(t, a, row, err);
     default: return add_moment(t, a, row, err);
     }
 }

@@ -104,6 +104,10 @@ static hr_status physical_of(const hr_type *t, const char *name, pq_physical *ou
         *out = PQ_FIXED;
         *width = t->width;
         return HR_OK;
+    case HR_T_MONTHS:
+    case HR_T_DAY_TIME:
+    case HR_T_MONTH_DAY_NANO:
+        return hr_error_set(err, HR_TYPE, "column '%s': intervals cannot be written to Parquet", name);
     case HR_T_DECIMAL128:
     case HR_T_DECIMAL256:
         if (t->scale < 0 || t->scale > t->precision)

@@ -1,7 +1,9 @@
 """Arrow IPC against pyarrow, both ways."""
 
+import ctypes
 import datetime
 import decimal
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pytest
 
 import headrace.data as hd
 import headrace.exceptions
+from headrace.data.expressions import col
 
 
 def table(n=1000):
@@ -94,6 +97,93 @@ def test_compression_as_arrow_0_17_said_it(tmp_path, codec):
     (tmp_path / "b.arrows").write_bytes(old.replace(codec.upper().encode(), codec.upper()[::-1].encode()))
     with pytest.raises(headrace.exceptions.HeadraceError, match=f"b.arrows.*'{codec.upper()[::-1]}'"):
         hd.read_arrow(tmp_path / "b.arrows").to_arrow()
+
+
+class ArrowSchema(ctypes.Structure):
+    """Of the C data interface: pyarrow has no other way to name two of the intervals."""
+
+    release_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    _fields_ = (
+        [(name, ctypes.c_char_p) for name in ("format", "name", "metadata")]
+        + [("flags", ctypes.c_int64), ("n_children", ctypes.c_int64)]
+        + [("children", ctypes.c_void_p), ("dictionary", ctypes.c_void_p)]
+        + [("release", release_type), ("private_data", ctypes.c_void_p)]
+    )
+
+
+def arrow_type(form):
+    schema = ArrowSchema(format=form, name=b"", flags=2)
+
+    @ArrowSchema.release_type
+    def release(address):
+        ArrowSchema.from_address(address).release = ArrowSchema.release_type()
+
+    schema.release = release
+    return pa.DataType._import_from_c(ctypes.addressof(schema))
+
+
+INTERVALS = {
+    "months": (b"tiM", "i4", [1, -14, 2**31 - 1, -(2**31)]),
+    "days": (b"tiD", "i4,i4", [(1, 2), (-3, 86399999), (0, -1), (2**31 - 1, -(2**31))]),
+    "all": (b"tin", "i4,i4,i8", [(1, 2, 3), (-3, 0, 2**63 - 1), (0, 7, -1), (-1, -2, -(2**63))]),
+}
+
+
+def intervals(*names):
+    """Five rows, the last one null."""
+    columns, fields = [], []
+    for name in names:
+        form, dtype, values = INTERVALS[name]
+        data = np.array([*values, values[0]], dtype)
+        buffers = [pa.py_buffer(b"\x0f"), pa.py_buffer(data.tobytes())]
+        columns.append(pa.Array.from_buffers(pa.binary(data.itemsize), 5, buffers))
+        fields.append(pa.field(name, arrow_type(form)))
+    space = ctypes.create_string_buffer(80)  # an ArrowArray
+    pa.record_batch(columns, names)._export_to_c(ctypes.addressof(space))
+    batch = pa.RecordBatch._import_from_c(ctypes.addressof(space), pa.schema(fields))
+    return pa.Table.from_batches([batch])
+
+
+@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_intervals(tmp_path, new):
+    want = intervals(*INTERVALS).append_column("i", [list(range(5))])
+    rows = [*zip(*(values for _, _, values in INTERVALS.values()), strict=True), (None, None, None)]
+    with new(tmp_path / "a.arrow", want.schema) as writer:
+        writer.write_table(want)
+        writer.write_table(want.slice(2))
+    ds = hd.read_arrow(tmp_path / "a.arrow")
+    assert ds.schema().types == [str(t) for t in want.schema.types]
+    assert ds.to_arrow() == pa.concat_tables([want, want.slice(2)])
+    assert [tuple(row[name] for name in INTERVALS) for row in ds.take_all()] == rows + rows[2:]
+    assert next(iter(ds.iter_batches(batch_size=5)))["all"].tolist() == [row[2] for row in rows]
+    assert ds.filter(expr="i == 4").to_arrow()["all"].to_pylist() == [None, None]
+    assert hd.from_arrow(want).to_arrow() == want
+
+    ds.write_arrow(tmp_path / "out")
+    assert hd.read_arrow(tmp_path / "out").to_arrow() == ds.to_arrow()
+    ds.write_json(tmp_path / "json")
+    texts = {"months": "1M", "days": "1D 2ms", "all": "1M 2D 3ns", "i": 0}
+    assert hd.read_json(tmp_path / "json").take(1) == [texts]
+
+
+@pytest.mark.parametrize("name", INTERVALS)
+def test_what_knows_no_intervals(tmp_path, name):
+    ds = hd.from_arrow(intervals(name))
+    for write in (ds.write_parquet, ds.write_csv, ds.write_tfrecords, ds.write_webdataset):
+        with pytest.raises(headrace.exceptions.HeadraceError, match=f"'{name}'"):
+            write(tmp_path / write.__name__)
+    with pytest.raises(headrace.exceptions.HeadraceError, match=f"'{name}'"):
+        ds.write_numpy(tmp_path / "numpy", column=name)
+    x = col(name)
+    for wrong in (x == x, x < 3, x + 1 > 0, x.is_in([1])):
+        with pytest.raises(headrace.exceptions.HeadraceError, match="interval"):
+            ds.filter(expr=wrong).take_all()
+    assert ds.filter(expr=x.is_null()).count() == 1
+    with pytest.raises(TypeError):
+        next(iter(ds.iter_torch_batches()))
+    (tmp_path / "a.json").write_text(json.dumps({name: 1}))
+    with pytest.raises(headrace.exceptions.HeadraceError, match=f"'{name}'.*interval"):
+        hd.read_json(tmp_path / "a.json", schema=ds.to_arrow().schema).take_all()
 
 
 @pytest.mark.parametrize("deltas", [False, True])
