@@ -501,17 +501,6 @@ void hr__growbuf_clear(hr_growbuf *g)
  * Words of 64 bits in the middle, single bits or bytes at the ends. No byte outside [begin, begin + n) is read or changed:
  * bitmaps end where foreign memory ends. */
 
-static uint64_t load_le(const uint8_t *p)
-{
-    uint64_t w;
-
-    memcpy(&w, p, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    w = __builtin_bswap64(w);
-#endif
-    return w;
-}
-
 static void store_le(uint8_t *p, uint64_t w)
 {
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -547,7 +536,7 @@ __attribute__((target("popcnt"))) static int64_t count_words_popcnt(const uint8_
     int64_t n = 0;
 
     for (int64_t i = 0; i < n_words; i++)
-        n += __builtin_popcountll(load_le(p + i * 8));
+        n += __builtin_popcountll(hr__load_le64(p + i * 8));
     return n;
 }
 #endif
@@ -557,7 +546,7 @@ static int64_t count_words_scalar(const uint8_t *p, int64_t n_words)
     int64_t n = 0;
 
     for (int64_t i = 0; i < n_words; i++)
-        n += __builtin_popcountll(load_le(p + i * 8));
+        n += __builtin_popcountll(hr__load_le64(p + i * 8));
     return n;
 }
 
@@ -597,7 +586,7 @@ static int64_t copy_words(uint8_t *to, const uint8_t *from, int shift, int64_t n
         return n / 8 * 8;
     }
     for (int64_t i = 0; i < words; i++)
-        store_le(to + i * 8, load_le(from + i * 8) >> shift | (uint64_t)from[i * 8 + 8] << (64 - shift));
+        store_le(to + i * 8, hr__load_le64(from + i * 8) >> shift | (uint64_t)from[i * 8 + 8] << (64 - shift));
     return words * 64;
 }
 

@@ -176,6 +176,28 @@ void hr__growbuf_clear(hr_growbuf *g);
 int64_t hr__pool_trim(int64_t keep_bytes);
 int64_t hr__pool_bytes(void); /* in free pooled buffers */
 
+/* Little-endian words at any address, whatever the machine's order. */
+static inline uint64_t hr__load_le64(const uint8_t *p)
+{
+    uint64_t v;
+
+    memcpy(&v, p, 8);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    return v;
+}
+static inline uint32_t hr__load_le32(const uint8_t *p)
+{
+    uint32_t v;
+
+    memcpy(&v, p, 4);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap32(v);
+#endif
+    return v;
+}
+
 /* bits, LSB first */
 static inline bool hr__bit(const uint8_t *bits, int64_t i) { return (bits[i >> 3] >> (i & 7)) & 1; }
 static inline void hr__bit_set(uint8_t *bits, int64_t i) { bits[i >> 3] |= (uint8_t)(1u << (i & 7)); }

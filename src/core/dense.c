@@ -59,12 +59,9 @@ static const struct {
 static uint64_t nulls_of(const uint8_t *valid, int64_t at, int64_t n)
 {
     uint8_t bits[8] = { 0 };
-    uint64_t word = 0;
 
     hr__bits_copy(bits, 0, valid, at, n);
-    for (int i = 0; i < 8; i++)
-        word |= (uint64_t)bits[i] << (8 * i);
-    return ~word & (n < 64 ? (1ull << n) - 1 : ~0ull);
+    return ~hr__load_le64(bits) & (n < 64 ? (1ull << n) - 1 : ~0ull);
 }
 
 #define OVERWRITE(name, type)                                                                                          \

@@ -8,17 +8,6 @@ static const uint64_t c1 = 0x87C37B91114253D5, c2 = 0x4CF5AD432745937F;
 
 static uint64_t rotate(uint64_t x, int n) { return x << n | x >> (64 - n); }
 
-static uint64_t load_le(const uint8_t *p)
-{
-    uint64_t w;
-
-    memcpy(&w, p, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    w = __builtin_bswap64(w);
-#endif
-    return w;
-}
-
 /* n < 8 bytes as a word. */
 static uint64_t load_some(const uint8_t *p, size_t n)
 {
@@ -66,13 +55,13 @@ void hr__hash_add(hr_hash *h, const void *data, size_t n)
     a = h->a;
     b = h->b;
     for (left = n; left >= 16; left -= 16, p += 16) {
-        a = (rotate(a ^ mix_1(load_le(p)), 27) + b) * 5 + 0x52DCE729;
-        b = (rotate(b ^ mix_2(load_le(p + 8)), 31) + a) * 5 + 0x38495AB5;
+        a = (rotate(a ^ mix_1(hr__load_le64(p)), 27) + b) * 5 + 0x52DCE729;
+        b = (rotate(b ^ mix_2(hr__load_le64(p + 8)), 31) + a) * 5 + 0x38495AB5;
     }
     if (left > 8)
         b ^= mix_2(load_some(p + 8, left - 8));
     if (left)
-        a ^= mix_1(left >= 8 ? load_le(p) : load_some(p, left));
+        a ^= mix_1(left >= 8 ? hr__load_le64(p) : load_some(p, left));
     h->a = a;
     h->b = b;
     h->n += n;

@@ -196,16 +196,7 @@ static kind kind_of(const hr_type *t)
     }
 }
 
-static uint64_t load_head(const uint8_t *p, int64_t n)
-{
-    uint64_t v;
-
-    memcpy(&v, p, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap64(v);
-#endif
-    return v & head_masks[HR_MIN(n, 8)];
-}
+static uint64_t load_head(const uint8_t *p, int64_t n) { return hr__load_le64(p) & head_masks[HR_MIN(n, 8)]; }
 
 static uint64_t key_hash(const uint8_t *p, int64_t n)
 {

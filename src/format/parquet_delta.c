@@ -113,13 +113,8 @@ static inline uint64_t bits_at(const uint8_t *bits, int64_t at, int width)
 {
     const uint8_t *p = bits + (at >> 3);
     int shift = (int)(at & 7);
-    uint64_t v;
+    uint64_t v = hr__load_le64(p) >> shift;
 
-    memcpy(&v, p, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap64(v);
-#endif
-    v >>= shift;
     if (width + shift > 64)
         v |= (uint64_t)p[8] << (64 - shift);
     return width == 64 ? v : v & ((1ull << width) - 1);

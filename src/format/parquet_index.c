@@ -15,22 +15,6 @@
 #define BLOOM_HEADER_BYTES 64 /* enough for any */
 #define BLOOM_BLOCK_BYTES 32
 
-static uint64_t load64(const uint8_t *p)
-{
-    uint64_t v;
-
-    memcpy(&v, p, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap64(v);
-#endif
-    return v;
-}
-
-static uint32_t load32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* ------------------------------------------------------------------------------------------------------- statistics */
 
 static void read_stats(pq_thrift *t, const pq_slot *in, pq_stats *s)
@@ -385,7 +369,7 @@ uint64_t pq__xxh64(const void *data, int64_t n)
 
         for (; end - p >= 32; p += 32) {
             for (int i = 0; i < 4; i++)
-                lanes[i] = mix(lanes[i], load64(p + 8 * i));
+                lanes[i] = mix(lanes[i], hr__load_le64(p + 8 * i));
         }
         h = rotate(lanes[0], 1) + rotate(lanes[1], 7) + rotate(lanes[2], 12) + rotate(lanes[3], 18);
         for (int i = 0; i < 4; i++)
@@ -393,9 +377,9 @@ uint64_t pq__xxh64(const void *data, int64_t n)
     }
     h += (uint64_t)n;
     for (; end - p >= 8; p += 8)
-        h = rotate(h ^ mix(0, load64(p)), 27) * P1 + P4;
+        h = rotate(h ^ mix(0, hr__load_le64(p)), 27) * P1 + P4;
     if (end - p >= 4) {
-        h = rotate(h ^ load32(p) * P1, 23) * P2 + P3;
+        h = rotate(h ^ hr__load_le32(p) * P1, 23) * P2 + P3;
         p += 4;
     }
     for (; p < end; p++)
@@ -454,7 +438,7 @@ bool pq__bloom_may_have(hr_source *s, int64_t at, uint64_t hash)
     if (hr__source_read_some(s, block, at, sizeof block, &n_read, NULL) || n_read < (int64_t)sizeof block)
         return true;
     for (int i = 0; i < 8; i++) {
-        if (!(load32(block + 4 * i) >> ((uint32_t)hash * salts[i] >> 27) & 1))
+        if (!(hr__load_le32(block + 4 * i) >> ((uint32_t)hash * salts[i] >> 27) & 1))
             return false;
     }
     return true;

@@ -22,24 +22,13 @@
 #endif
 #define INLINE inline __attribute__((always_inline))
 
-static INLINE uint64_t load64(const uint8_t *p)
-{
-    uint64_t v;
-
-    memcpy(&v, p, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap64(v);
-#endif
-    return v;
-}
-
 /* 64 bits from any bit on; touches the ninth byte only if they reach it. */
 static INLINE uint64_t bits64(const uint8_t *bits, int64_t at)
 {
     const uint8_t *p = bits + (at >> 3);
     int shift = (int)(at & 7);
 
-    return shift ? load64(p) >> shift | (uint64_t)p[8] << (64 - shift) : load64(p);
+    return shift ? hr__load_le64(p) >> shift | (uint64_t)p[8] << (64 - shift) : hr__load_le64(p);
 }
 
 /* -------------------------------------------------------------------------------------------------------------- scalar */
@@ -50,12 +39,12 @@ static INLINE void unpack8_u32(const uint8_t *p, uint32_t *out, const int w)
     const uint64_t mask = (1ull << w) - 1;
 
     for (int j = 0; j < 8; j++)
-        out[j] = (uint32_t)(load64(p + (j * w >> 3)) >> (j * w & 7) & mask);
+        out[j] = (uint32_t)(hr__load_le64(p + (j * w >> 3)) >> (j * w & 7) & mask);
 }
 
 static INLINE void unpack8_u8(const uint8_t *p, uint8_t *out, const int w)
 {
-    const uint64_t v = load64(p), mask = (1ull << w) - 1;
+    const uint64_t v = hr__load_le64(p), mask = (1ull << w) - 1;
 
     for (int j = 0; j < 8; j++)
         out[j] = (uint8_t)(v >> (j * w) & mask);
@@ -67,7 +56,7 @@ static INLINE void unpack8_u64(const uint8_t *p, uint64_t *out, const int w)
     const uint64_t mask = w == 64 ? ~0ull : (1ull << w) - 1;
 
     for (int j = 0; j < 8; j++) {
-        uint64_t v = load64(p + (j * w >> 3)) >> (j * w & 7);
+        uint64_t v = hr__load_le64(p + (j * w >> 3)) >> (j * w & 7);
 
         if (w + (j * w & 7) > 64)
             v |= (uint64_t)p[(j * w >> 3) + 8] << (64 - (j * w & 7));
@@ -174,7 +163,7 @@ static uint64_t at_least_64(const uint8_t *level, uint8_t least)
     for (int i = 0; i < 64; i++)
         is[i] = level[i] >= least;
     for (int i = 0; i < 8; i++) /* byte j's lowest bit comes to bit j */
-        word |= (load64(is + 8 * i) * 0x0102040810204080ull >> 56) << (8 * i);
+        word |= (hr__load_le64(is + 8 * i) * 0x0102040810204080ull >> 56) << (8 * i);
     return word;
 }
 
@@ -485,17 +474,16 @@ AVX512 static bool gather_4_avx512(const uint8_t *dict, int64_t n_dict, const ui
 
     if (n_dict <= 0 || n_dict > 32)
         return gather_4_avx2(dict, n_dict, index, out, n);
-    if (n_dict <= 32) {
-        __mmask16 has_low = (__mmask16)(n_dict >= 16 ? 0xffff : (1 << n_dict) - 1);
-        __mmask16 has_high = (__mmask16)(n_dict <= 16 ? 0 : n_dict == 32 ? 0xffff : (1 << (n_dict - 16)) - 1);
-        __m512i low = _mm512_maskz_loadu_epi32(has_low, dict), high = _mm512_maskz_loadu_epi32(has_high, dict + 64);
 
-        for (; i + 16 <= n; i += 16) {
-            __m512i x = LOAD_64(index + i);
+    __mmask16 has_low = (__mmask16)(n_dict >= 16 ? 0xffff : (1 << n_dict) - 1);
+    __mmask16 has_high = (__mmask16)(n_dict <= 16 ? 0 : n_dict == 32 ? 0xffff : (1 << (n_dict - 16)) - 1);
+    __m512i low = _mm512_maskz_loadu_epi32(has_low, dict), high = _mm512_maskz_loadu_epi32(has_high, dict + 64);
 
-            wrong |= _mm512_cmpgt_epu32_mask(x, most);
-            STORE_64(out + 4 * i, _mm512_permutex2var_epi32(low, x, high));
-        }
+    for (; i + 16 <= n; i += 16) {
+        __m512i x = LOAD_64(index + i);
+
+        wrong |= _mm512_cmpgt_epu32_mask(x, most);
+        STORE_64(out + 4 * i, _mm512_permutex2var_epi32(low, x, high));
     }
     return !wrong && gather_4_scalar(dict, n_dict, index + i, out + 4 * i, n - i);
 }
@@ -508,17 +496,16 @@ AVX512 static bool gather_8_avx512(const uint8_t *dict, int64_t n_dict, const ui
 
     if (n_dict <= 0 || n_dict > 16)
         return gather_8_avx2(dict, n_dict, index, out, n);
-    if (n_dict <= 16) {
-        __mmask8 has_low = (__mmask8)(n_dict >= 8 ? 0xff : (1 << n_dict) - 1);
-        __mmask8 has_high = (__mmask8)(n_dict <= 8 ? 0 : n_dict == 16 ? 0xff : (1 << (n_dict - 8)) - 1);
-        __m512i low = _mm512_maskz_loadu_epi64(has_low, dict), high = _mm512_maskz_loadu_epi64(has_high, dict + 64);
 
-        for (; i + 8 <= n; i += 8) {
-            __m256i x = LOAD_32(index + i);
+    __mmask8 has_low = (__mmask8)(n_dict >= 8 ? 0xff : (1 << n_dict) - 1);
+    __mmask8 has_high = (__mmask8)(n_dict <= 8 ? 0 : n_dict == 16 ? 0xff : (1 << (n_dict - 8)) - 1);
+    __m512i low = _mm512_maskz_loadu_epi64(has_low, dict), high = _mm512_maskz_loadu_epi64(has_high, dict + 64);
 
-            wrong |= _mm256_cmpgt_epu32_mask(x, most);
-            STORE_64(out + 8 * i, _mm512_permutex2var_epi64(low, _mm512_cvtepu32_epi64(x), high));
-        }
+    for (; i + 8 <= n; i += 8) {
+        __m256i x = LOAD_32(index + i);
+
+        wrong |= _mm256_cmpgt_epu32_mask(x, most);
+        STORE_64(out + 8 * i, _mm512_permutex2var_epi64(low, _mm512_cvtepu32_epi64(x), high));
     }
     return !wrong && gather_8_scalar(dict, n_dict, index + i, out + 8 * i, n - i);
 }

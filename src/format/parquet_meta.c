@@ -737,11 +737,6 @@ void pq__meta_unref(pq_meta *m)
     hr__free(m);
 }
 
-static uint32_t load32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 hr_status pq__meta_read(hr_source *s, hr_account *account, pq_meta **out, hr_error *err)
 {
     hr_mem mem = { account, NULL };
@@ -761,7 +756,7 @@ hr_status pq__meta_read(hr_source *s, hr_account *account, pq_meta **out, hr_err
         HR_FAIL(HR_UNSUPPORTED, "%s: encrypted Parquet files cannot be read yet", s->name);
     if (memcmp(end - 4, "PAR1", 4) != 0)
         HR_FAIL(HR_BAD_DATA, "%s: does not end with \"PAR1\": no Parquet file, or cut short", s->name);
-    n = load32(end - 8);
+    n = hr__load_le32(end - 8);
     if (n > s->n_bytes - 12)
         HR_FAIL(HR_BAD_DATA, "%s: the footer has %lld bytes, the file %lld", s->name, (long long)n,
                 (long long)s->n_bytes);

@@ -12,22 +12,6 @@
 
 /* --------------------------------------------------------------------------------------------------- small integers */
 
-static inline uint64_t load64(const uint8_t *p)
-{
-    uint64_t v;
-
-    memcpy(&v, p, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap64(v);
-#endif
-    return v;
-}
-
-static inline uint32_t load32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 void pq__runs_init(pq_runs *r, const uint8_t *at, const uint8_t *end, int width)
 {
     *r = (pq_runs){ .at = at, .end = end, .width = width };
@@ -105,7 +89,7 @@ void pq__runs_skip(pq_runs *r, int64_t n)
 
 static uint32_t one_packed(const pq_runs *r, int64_t bit)
 {
-    return (uint32_t)(load64(r->bits + (bit >> 3)) >> (bit & 7) & ((1ull << r->width) - 1));
+    return (uint32_t)(hr__load_le64(r->bits + (bit >> 3)) >> (bit & 7) & ((1ull << r->width) - 1));
 }
 
 /* n <= r->left packed values; what does not begin or end at a byte goes one by one. */
@@ -240,7 +224,7 @@ static void narrow_2(const uint8_t *in, uint8_t *out, int64_t n)
 static void times_from_int96(const uint8_t *in, uint8_t *out, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        uint64_t day = load32(in + 12 * i + 8), ns = load64(in + 12 * i);
+        uint64_t day = hr__load_le32(in + 12 * i + 8), ns = hr__load_le64(in + 12 * i);
         uint64_t v = (day - 2440588) * 86400000000000ull + ns;
 
         memcpy(out + 8 * i, &v, 8);
@@ -259,7 +243,7 @@ static bool decimals(const pq_leaf *l, const uint8_t *in, uint8_t *out, int64_t 
             fits = decimal_from_bytes(p, l->stored_width, out + i * l->width, l->width) && fits;
             continue;
         }
-        v = l->physical == PQ_INT32 ? (int64_t)(int32_t)load32(p) : (int64_t)load64(p);
+        v = l->physical == PQ_INT32 ? (int64_t)(int32_t)hr__load_le32(p) : (int64_t)hr__load_le64(p);
         store_le(out + i * l->width, l->width, (uint64_t)v, v < 0 ? ~0ull : 0);
     }
     return fits;
@@ -316,7 +300,7 @@ static inline bool plain_view(const uint8_t **at, const uint8_t *end, hr_view *o
 
     if (end - *at < 4)
         return false;
-    n = load32(*at);
+    n = hr__load_le32(*at);
     if (n > (uint64_t)(end - *at - 4))
         return false;
     *out = (hr_view){ *at + 4, n };
@@ -347,7 +331,7 @@ bool pq__is_ascii(const uint8_t *p, int64_t n)
     int64_t i = 0;
 
     for (; i + 32 <= n; i += 32)
-        any |= load64(p + i) | load64(p + i + 8) | load64(p + i + 16) | load64(p + i + 24);
+        any |= hr__load_le64(p + i) | hr__load_le64(p + i + 8) | hr__load_le64(p + i + 16) | hr__load_le64(p + i + 24);
     for (; i < n; i++)
         any |= p[i];
     return !(any & 0x8080808080808080ull);
@@ -714,7 +698,7 @@ static hr_status init_dictionary(pq_values *v, hr_view bytes, hr_error *err)
 
 static hr_status init_booleans(pq_values *v, hr_view bytes, hr_error *err)
 {
-    uint32_t n = bytes.n >= 4 ? load32(bytes.data) : 0;
+    uint32_t n = bytes.n >= 4 ? hr__load_le32(bytes.data) : 0;
 
     if (bytes.n > 0 && (bytes.n < 4 || n > bytes.n - 4))
         return hr_error_set(err, HR_BAD_DATA, "%lld bytes of booleans, %lld are announced", (long long)bytes.n - 4,

@@ -178,11 +178,6 @@ static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view 
 
 static int bits_for(int max) { return max ? 32 - __builtin_clz((unsigned)max) : 0; }
 
-static uint32_t load32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* BIT_PACKED levels (only very old writers): spelled out, then read as a packed run of whole bytes. */
 static hr_status old_levels(pq_cursor *c, pq_runs *r, int max, hr_view *body, hr_buffer **spelled, hr_error *err)
 {
@@ -216,7 +211,7 @@ static hr_status levels_v1(pq_cursor *c, pq_runs *r, int max, int encoding, hr_v
         return old_levels(c, r, max, body, spelled, err);
     if (encoding != PQ_RLE)
         return hr_error_set(err, HR_UNSUPPORTED, "levels of encoding %d", encoding);
-    if (body->n < 4 || (n = load32(body->data)) > body->n - 4)
+    if (body->n < 4 || (n = hr__load_le32(body->data)) > body->n - 4)
         return hr_error_set(err, HR_BAD_DATA, "levels are longer than the page of %lld bytes", (long long)body->n);
     pq__runs_init(r, body->data + 4, body->data + 4 + n, bits_for(max));
     *body = (hr_view){ body->data + 4 + n, body->n - 4 - n };
@@ -580,7 +575,7 @@ static hr_status count_rows(pq_cursor *c, int64_t *rows, hr_error *err)
 
             HR_TRY(ensure(&c->mem, &c->plain, n, err));
             HR_TRY(c->codec->prefix((hr_view){ data, p->stored_bytes }, c->plain->data, n, &made, err));
-            wanted = made >= 4 ? 4 + (int64_t)load32(c->plain->data) : INT64_MAX;
+            wanted = made >= 4 ? 4 + (int64_t)hr__load_le32(c->plain->data) : INT64_MAX;
             body = (hr_view){ c->plain->data, made };
             if (wanted <= made || made < n || n == p->memory_bytes)
                 break;
