@@ -62,7 +62,6 @@ static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, parts *p)
     hr_scan_file *f = NULL;
     hr_status st = hr__stage_open(s, place, &f, &t->err);
 
-    atomic_fetch_add_explicit(&s->files_opened, 1, memory_order_relaxed);
     for (int i = 0; !st && i < f->n_fragments; i++) {
         atomic_fetch_add_explicit(&s->fragments_read, 1, memory_order_relaxed);
         st = read_fragment(t, f, i, mem, p);

@@ -105,6 +105,8 @@ struct hr_stage {
     int64_t at_row;
     int64_t rows_left; /* of a pushed-down limit; < 0: none */
     hr_scan_file *open_file;
+    hr_fragment fragment; /* at_fragment of it, if `asked` */
+    bool asked;
     hr_arena *arena; /* where readers write; NULL: private memory */
     bool taking;     /* a thread is making the next ticket, without the lock */
     bool source_done;

@@ -11,11 +11,13 @@ static void next_fragment(hr_stage *s)
 {
     s->at_fragment++;
     s->at_row = 0;
+    s->asked = false;
 }
 
 /* How many rows from at_row one ticket takes; -1: to the fragment's end, which is not known. */
-static int64_t rows_of_ticket(const hr_stage *s, const hr_fragment *f)
+static int64_t rows_of_ticket(const hr_stage *s)
 {
+    const hr_fragment *f = &s->fragment;
     int64_t rest = f->n_rows - s->at_row, want, row_bytes;
 
     if (f->n_rows < 0)
@@ -50,7 +52,9 @@ hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *e
                           .account = s->run->account,
                           .skipped = &s->skipped };
 
-    return hr__scan_open(s->scan, hr__stage_file(s, place), &how, out, err);
+    HR_TRY(hr__scan_open(s->scan, hr__stage_file(s, place), &how, out, err));
+    atomic_fetch_add_explicit(&s->files_opened, 1, memory_order_relaxed);
+    return HR_OK;
 }
 
 /* Opens the next file if none is open. */
@@ -59,7 +63,7 @@ static hr_status open_next(hr_stage *s, hr_error *err)
     while (s->at_file < hr__scan_n_files(s->scan)) {
         if (!s->open_file) {
             HR_TRY(hr__stage_open(s, s->at_file, &s->open_file, err));
-            atomic_fetch_add_explicit(&s->files_opened, 1, memory_order_relaxed);
+            s->asked = false;
         }
         if (s->at_fragment < s->open_file->n_fragments)
             return HR_OK;
@@ -72,7 +76,16 @@ static hr_status open_next(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
-static hr_status make_ticket(hr_stage *s, const hr_fragment *f, int64_t n_rows, hr_ticket **out, hr_error *err)
+/* What is known of the fragment at hand; finding that out may read pages. */
+static hr_status ask_fragment(hr_stage *s, hr_error *err)
+{
+    if (!s->asked)
+        HR_TRY(s->open_file->cls->fragment(s->open_file, s->at_fragment, &s->fragment, err));
+    s->asked = true;
+    return HR_OK;
+}
+
+static hr_status make_ticket(hr_stage *s, int64_t n_rows, hr_ticket **out, hr_error *err)
 {
     hr_ticket *t = NULL;
     hr_status st = HR_OK;
@@ -86,7 +99,7 @@ static hr_status make_ticket(hr_stage *s, const hr_fragment *f, int64_t n_rows, 
         .instance = s->instance, .file = hr__stage_file(s, s->at_file), .fragment = s->at_fragment, .row = s->at_row
     };
     t->ordinal = s->at_row / BLOCK_ROWS;
-    t->estimate = HR_MIN(f->memory_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
+    t->estimate = HR_MIN(s->fragment.memory_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
     HR_GO(hr__marker_new(t->begin, &t->before, err));
     if (s->open_file->cls->ahead && s->at_fragment + 2 < s->open_file->n_fragments)
         s->open_file->cls->ahead(s->open_file, s->at_fragment + 2);
@@ -121,8 +134,7 @@ hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
 {
     *out = NULL;
     while (s->rows_left != 0) {
-        hr_fragment f;
-        int64_t n;
+        int64_t n, n_rows;
         int n_files;
 
         HR_TRY(find_order(s, err));
@@ -131,18 +143,19 @@ hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
         HR_TRY(open_next(s, err));
         if (!s->open_file)
             return HR_OK;
-        HR_TRY(s->open_file->cls->fragment(s->open_file, s->at_fragment, &f, err));
-        if (f.n_rows >= 0 && s->at_row >= f.n_rows) {
+        HR_TRY(ask_fragment(s, err));
+        n_rows = s->fragment.n_rows;
+        if (n_rows >= 0 && s->at_row >= n_rows) {
             next_fragment(s);
             continue;
         }
-        n = rows_of_ticket(s, &f);
-        HR_TRY(make_ticket(s, &f, n, out, err));
+        n = rows_of_ticket(s);
+        HR_TRY(make_ticket(s, n, out, err));
         if (s->at_row == 0)
             atomic_fetch_add_explicit(&s->fragments_read, 1, memory_order_relaxed);
         if (s->rows_left > 0 && n >= 0)
             s->rows_left -= n;
-        if (n < 0 || s->at_row + n >= f.n_rows)
+        if (n < 0 || s->at_row + n >= n_rows)
             next_fragment(s);
         else
             s->at_row += n;
