@@ -346,10 +346,8 @@ def read_within(path, limit):
     return subprocess.run([sys.executable, "-c", READ, path], env=env, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("compression", ["none", "zstd"])
-def test_a_page_larger_than_the_limit(tmp_path, compression):
-    path = str(tmp_path / "one.parquet")
-    column = pa.array(np.arange(12_000_000) * 7919)
+def write_one_page(path, column, **options):
+    """One row group, one column, one page."""
     pq.write_table(
         pa.table({"x": column}),
         path,
@@ -357,8 +355,15 @@ def test_a_page_larger_than_the_limit(tmp_path, compression):
         data_page_size=(1 << 31) - 1,
         max_rows_per_page=len(column),
         use_dictionary=False,
-        compression=compression,
+        **options,
     )
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_page_larger_than_the_limit(tmp_path, compression):
+    path = str(tmp_path / "one.parquet")
+    column = pa.array(np.arange(12_000_000) * 7919)
+    write_one_page(path, column, compression=compression)
     refused = read_within(path, "64MB")
     assert (
         refused.returncode
@@ -384,16 +389,7 @@ def test_a_page_of_1_gb(tmp_path, kind, compression):
         column = pa.array(np.arange(125_000_000) * 7919)
     else:
         column = texts(1_000_000, 1000)
-    pq.write_table(
-        pa.table({"x": column}),
-        path,
-        row_group_size=len(column),
-        data_page_size=(1 << 31) - 1,
-        max_rows_per_page=len(column),
-        use_dictionary=False,
-        compression=compression,
-        write_statistics=False,
-    )
+    write_one_page(path, column, compression=compression, write_statistics=False)
     for limit in ("256MB", "4GB"):
         done = read_within(path, limit)
         if done.returncode == 0:

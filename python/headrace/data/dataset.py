@@ -499,11 +499,8 @@ class Dataset:
         known = self._node.plan.count()
         if known is not None:
             return known
-        rows = self._project([])  # what no row needs is not read
-        with rows._run(rows._node) as run, run_line(run):
-            n = sum(t.num_rows for t in run)
-        self._last_stats = rows._last_stats
-        return n
+        with self._run(self._project([])._node) as run, run_line(run):  # what no row needs is not read
+            return sum(t.num_rows for t in run)
 
     def input_files(self):
         """Paths of the files that are read, each once, in the order of the plan. Opens none."""
@@ -671,10 +668,9 @@ class Dataset:
             schema = Table.build({}).schema
         stream = ArrowStream(schema, tables)
         try:
-            import pyarrow
+            return blocks.table_to_arrow(stream)
         except ImportError:
             return stream
-        return pyarrow.RecordBatchReader.from_stream(stream).read_all()  # table() imports pandas
 
     def _blocks(self):
         """All rows, as the tables they come in; one of no rows if there are none."""
