@@ -301,6 +301,19 @@ static int64_t range_bytes(const hr_array *a, int64_t begin, int64_t n)
     return sum;
 }
 
+bool hr__array_sole(const hr_array *a)
+{
+    if (atomic_load_explicit(&a->refs, memory_order_acquire) != 1)
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (a->buffers[i] && !hr__buffer_sole(a->buffers[i]))
+            return false;
+    for (int i = 0; i < a->n_children; i++)
+        if (!hr__array_sole(a->children[i]))
+            return false;
+    return true;
+}
+
 int64_t hr__array_bytes_used(const hr_array *a) { return range_bytes(a, 0, a->length); }
 
 /* ----------------------------------------------------------------------------------------------------------- equality */

@@ -428,6 +428,8 @@ const uint8_t *hr__array_bytes(const hr_array *a, int64_t i, int64_t *n);
 /* Values range [*begin, *begin + *n) in children[0] of row i of any list, map, fixed list, tensor. */
 void hr__array_range(const hr_array *a, int64_t i, int64_t *begin, int64_t *n);
 /* Bytes that the rows use (not the capacity behind a slice): validity, offsets, values, children. */
+bool hr__array_sole(
+    const hr_array *a); /* one reference, to it and all below, whose memory is our own: its holder may write */
 int64_t hr__array_bytes_used(const hr_array *a);
 /* Rows idx[0..n) as a new contiguous array (int32 or int64 by idx_bytes 4 or 8; -1: a null). */
 hr_status hr__array_take(const hr_mem *mem, const hr_array *a, const void *idx, int idx_bytes, int64_t n,
@@ -511,7 +513,7 @@ struct hr_table {
     hr_origin *origin;  /* NULL: unknown (a table from outside, before a plan reads it) */
     int64_t
         cargo_bytes; /* what its rows carry beside the columns (a writer's parcels): counted by hr__table_bytes_used */
-    bool sole;       /* made for one consumer by copying: its buffers may be written by the last holder */
+    bool sole;       /* made for one consumer: its buffers may be written by the last holder */
 };
 /* Shares schema and origin; takes the arrays, even on failure. Checks that each has n_rows (HR_BUG otherwise). */
 hr_status hr__table_new(hr_schema *schema, hr_array *const *columns, int64_t n_rows, hr_origin *origin, hr_table **out,
@@ -528,6 +530,8 @@ hr_status hr__table_concat(const hr_mem *mem, hr_schema *schema, hr_table *const
 hr_status hr__table_empty(hr_schema *schema, hr_table **out, hr_error *err) HR_MUST_USE;
 hr_status hr__table_check(const hr_table *t, bool check_utf8, hr_error *err) HR_MUST_USE;
 int64_t hr__table_bytes_used(const hr_table *t);
+/* By its only holder: sets `sole` if nobody else has any of its columns. */
+void hr__table_claim(hr_table *t);
 
 /* --------------------------------------------------------------------------------------- types that nearly agree: conform.c */
 

@@ -1,7 +1,7 @@
 /* table.c - immutable rows: a schema, a column for each field, and where the rows came from.
  *
  * A table is one block with its column pointers inside; everything else is shared by counted references, so that slicing,
- * renaming and passing on never copy data. What copies (take, concat) marks its result as `sole`: no other table has its
+ * renaming and passing on never copy data. What copies (take, concat) marks its result as `sole`, and so does hr__table_claim: no other table has its
  * buffers, and so the last holder may write into them. */
 #include "core/core.h"
 
@@ -123,6 +123,15 @@ done:
 static hr_status at_column(const hr_schema *s, int i, hr_status st, hr_error *err)
 {
     return st ? hr__error_at(err, st, "column '%s'", s->fields[i].name) : HR_OK;
+}
+
+void hr__table_claim(hr_table *t)
+{
+    bool sole = atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
+
+    for (int i = 0; sole && i < t->schema->n; i++)
+        sole = hr__array_sole(t->columns[i]);
+    t->sole |= sole;
 }
 
 hr_status hr__table_take(const hr_mem *mem, const hr_table *t, const void *idx, int idx_bytes, int64_t n,

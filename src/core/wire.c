@@ -267,19 +267,6 @@ static bool placed(hr_peer *p, const hr_array *a)
     return true;
 }
 
-static bool is_sole(const hr_array *a)
-{
-    if (atomic_load_explicit(&a->refs, memory_order_acquire) != 1)
-        return false;
-    for (int i = 0; i < 3; i++)
-        if (a->buffers[i] && !hr__buffer_sole(a->buffers[i]))
-            return false;
-    for (int i = 0; i < a->n_children; i++)
-        if (!is_sole(a->children[i]))
-            return false;
-    return true;
-}
-
 static hr_status put_buffers(hr_wire *w, hr_peer *p, const hr_array *a, hr_error *err)
 {
     wire_array head = { .length = a->length, .offset = a->offset, .null_count = a->null_count };
@@ -319,7 +306,7 @@ hr_status hr__wire_column(hr_wire *w, hr_peer *p, const hr_mem *mem, hr_array *a
 
     *sent = NULL;
     if (placed(p, a)) {
-        w->sole = w->sole && w->alone && is_sole(a);
+        w->sole = w->sole && w->alone && hr__array_sole(a);
         *sent = hr__array_ref(a);
     } else {
         HR_TRY(hr__array_concat(mem, a->type, &a, 1, sent, err));

@@ -217,6 +217,17 @@ static hr_status resume_op(hr_ticket *t, int thread)
     return st ? at_op(t, st, t->stage->ops[i]->run.op) : call_op(t, i, thread, RESUMED, NULL);
 }
 
+/* What has been made from item `first` on: often nobody else has any of it, and whoever wants batches of his own need not copy. */
+static void claim_tables(hr_queue *q, int64_t first)
+{
+    for (int64_t i = first; i < q->n; i++) {
+        hr_item *item = &q->items[(q->head + i) % q->cap];
+
+        if (item->table)
+            hr__table_claim(item->table);
+    }
+}
+
 hr_status hr__ticket_step(hr_ticket *t, int thread)
 {
     int64_t n_before = t->out.n; /* behind the head it may have some already, and must not come back without more */
@@ -232,5 +243,6 @@ hr_status hr__ticket_step(hr_ticket *t, int thread)
         if (reading && !st && deepest(t) < 0)
             break; /* between two reads the scheduler looks at the budget */
     }
+    claim_tables(&t->out, n_before);
     return st;
 }

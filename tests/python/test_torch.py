@@ -1,6 +1,7 @@
 """Batches as torch tensors: memory, types, devices, what has no tensor."""
 
 import datetime
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pytest
 
 import headrace.data as hd
 from headrace import exceptions
+from headrace.data.expressions import col
 
 torch = pytest.importorskip("torch")
 
@@ -62,6 +64,34 @@ def test_tensors_are_the_consumers_own():
     for t in kept:
         t *= 2
     assert torch.cat(kept).tolist() == list(range(0, 2000, 2))
+
+
+def copied(ds):
+    """Bytes that were needed to make batches of their own memory."""
+    return [op["peak_bytes"] for op in json.loads(ds.stats())["operators"] if op["name"] == "gather"][0]
+
+
+def test_a_table_that_is_a_batch_is_not_copied(tmp_path):
+    """Images are made 64 at a time; whoever wants just these has them as they are."""
+    pixels = np.random.default_rng(1).integers(0, 255, (128, 6, 6, 3), np.uint8)
+    hd.from_numpy(pixels).write_images(str(tmp_path), column="data")
+    scaled = col("bytes").image.decode("RGB").image.resize(6, 6).image.normalize([0.0], [1.0])
+    ds = hd.read_binary_files(str(tmp_path)).with_column("x", scaled).select_columns(["x"])
+
+    def rows(source, size):
+        for batch in source.iter_torch_batches(batch_size=size):
+            yield from batch["x"].numpy().copy()
+            batch["x"] *= 0
+
+    expected = list(rows(ds, 50))
+    assert copied(ds) > 0
+    np.testing.assert_array_equal(list(rows(ds, 64)), expected)
+    assert copied(ds) == 0
+    assert sorted(round(x.sum() * 255) for x in expected) == sorted(pixels.sum((1, 2, 3)))
+    kept = ds.materialize()
+    for _ in range(2):  # what is stored stays as it is
+        np.testing.assert_array_equal(list(rows(kept, 64)), expected)
+    assert copied(kept) > 0
 
 
 def test_no_warnings(recwarn):
