@@ -370,7 +370,7 @@ static void interrupt(void **state)
     hr_feed_set_interrupt(f, interrupted, &done);
     begin = hr__clock_ns();
     assert_status(hr_feed_next(f, &t, &err), HR_CANCELLED, &err);
-    assert_true(hr__clock_ns() - begin < 2000000000);
+    assert_true(hr__clock_ns() - begin < 20000000000); /* without it this would never end */
     hr_error_clear(&err);
     hr_feed_close(f);
     hr_plan_unref(p);

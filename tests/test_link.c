@@ -762,7 +762,7 @@ static void closing_wakes_who_waits(void **state)
     (void)state;
     run_threads(2, close_or_wait, &c);
     assert_int_equal(c.st, HR_PEER);
-    assert_true(hr__clock_ns() - begin < 5000000000);
+    assert_true(hr__clock_ns() - begin < 60000000000);
     pair_free(&p);
 }
 

@@ -65,7 +65,7 @@ static void clock_runs(void **state)
     usleep(2000);
     b = hr__clock_ns();
     assert_true(b - a >= 2000000);
-    assert_true(b - a < 5000000000);
+    assert_true(b - a < 60000000000);
 }
 
 typedef struct ping {
@@ -139,7 +139,7 @@ static void timed_waits(void **state)
     assert_true(hr__clock_ns() - start >= 20000000);
     start = hr__clock_ns();
     assert_false(hr__cond_wait_ns(&c, &m, -5));
-    assert_true(hr__clock_ns() - start < 1000000000);
+    assert_true(hr__clock_ns() - start < 20000000000);
     hr__unlock(&m);
     hr__cond_clear(&c);
 }

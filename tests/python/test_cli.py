@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not COMMAND.exists(), reason="needs build/releas
 def headrace(*args, status=0, **env):
     """(standard output, standard error) of a run that has to end with `status`."""
     env = {**{k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}, **env}
-    done = subprocess.run([COMMAND, *map(str, args)], capture_output=True, text=True, timeout=60, env=env)
+    done = subprocess.run([COMMAND, *map(str, args)], capture_output=True, text=True, timeout=120, env=env)
     assert done.returncode == status, done
     if status:
         assert done.stderr.count("\n") == 1 and done.stderr.endswith("\n"), done.stderr
@@ -208,7 +208,7 @@ def test_the_man_page_knows_the_options():
 @pytest.mark.skipif(not shutil.which("man"), reason="needs man")
 def test_the_man_page_has_no_mistakes():
     page = ROOT / "docs" / "man" / "headrace.1"
-    done = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stderr == ""
 
 
@@ -290,7 +290,7 @@ def test_a_reader_that_goes_away(tmp_path):
     )
     head.stdout.readline()
     head.stdout.close()
-    assert head.wait(timeout=60) == -signal.SIGPIPE
+    assert head.wait(timeout=120) == -signal.SIGPIPE
     assert head.stderr.read() == b""
     head.stderr.close()
 
@@ -299,7 +299,7 @@ def test_a_reader_that_goes_away(tmp_path):
 def test_a_full_disk(folder):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [COMMAND, "head", folder], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+            [COMMAND, "head", folder], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120
         )
     assert done.returncode == 1 and "standard output" in done.stderr and done.stderr.count("\n") == 1
 
@@ -308,12 +308,13 @@ def test_the_c_example(folder):
     program = BUILD / "examples" / "quickstart"
     if not program.exists():
         pytest.skip("examples are not built")
-    done = subprocess.run([program, folder, "x", "3"], capture_output=True, text=True, timeout=60, check=True)
+    run = [program, folder, "x", "3"]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.endswith(f"8 rows in 3 batches, sum(x) = {sum(range(8)) / 8}\n")
     data = ROOT / "examples" / "data"
-    done = subprocess.run([program, data], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([program, data], capture_output=True, text=True, timeout=120, check=True)
     labels = pa.concat_tables([pq.read_table(p, columns=["label"]) for p in sorted(data.glob("*.parquet"))])
     assert f"{labels.num_rows} rows" in done.stdout
     assert float(done.stdout.split("= ")[1]) == sum(labels["label"].to_pylist())
-    wrong = subprocess.run([program, data, "nosuch"], capture_output=True, text=True, timeout=60)
+    wrong = subprocess.run([program, data, "nosuch"], capture_output=True, text=True, timeout=120)
     assert wrong.returncode == 1 and "nosuch" in wrong.stderr

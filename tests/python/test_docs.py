@@ -38,8 +38,9 @@ def test_the_readme_in_c(tmp_path):
     source.write_text(block("README.md", "c"))
     flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}"]
     link = [f"-L{BUILD}", "-lheadrace", f"-Wl,-rpath,{BUILD.resolve()}"]
-    subprocess.run([os.environ.get("CC", "cc"), *flags, source, "-o", program, *link], check=True, timeout=60)
-    done = subprocess.run([program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    compiler = os.environ.get("CC", "cc")
+    subprocess.run([compiler, *flags, source, "-o", program, *link], check=True, timeout=120)
+    done = subprocess.run([program], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "2 columns of 64 rows" and lines[-1] == "2 columns of 16 rows" and len(lines) == 157
@@ -63,7 +64,7 @@ def test_the_options_of_the_format_pages():
     if not command.exists():
         pytest.skip("needs build/release (make lib)")
     make = [sys.executable, ROOT / "docs" / "make_options.py", "--check", "--command", command]
-    done = subprocess.run(make, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(make, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout
 
 

@@ -320,7 +320,7 @@ def test_ten_thousand_files(thousands):
     assert ds.take(5) == [{"x": i} for i in range(5)]
     assert ds.count() == 1_000_000
     assert len(pickle.dumps(ds)) < 4096
-    assert seconds < 3  # 0.1 s on a quiet machine
+    assert seconds < 10  # 0.1 s on a quiet machine
 
 
 def test_few_files_are_opened(thousands, tmp_path):

