@@ -93,6 +93,8 @@ static hr_status add_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
     hr_op_state *o;
 
     HR_TRY(new_op(r, op, &o, err));
+    if (hr__op_computed(op, NULL, NULL) == 0)
+        return HR_OK; /* its columns are the reader's work by now: it has a number, and nothing to do */
     if (!hr__grow(r->account, (void **)&s->ops, &cap, s->n_ops + 1, sizeof(hr_op_state *)))
         return hr__error_memory(err, "run", 64);
     s->ops[s->n_ops++] = o;
@@ -207,7 +209,7 @@ static void write_to(hr_run *r, hr_stage *s, int i, hr_arena *arena)
 
         o->run.to_process = true;
         o->run.arena = o->mem.arena = arena;
-        if (hr__op_project_inputs(o->run.op, NULL) < 0 && hr__op_computed(o->run.op, NULL, NULL) != 0)
+        if (hr__op_project_inputs(o->run.op, NULL) < 0)
             return;
     }
     s->arena = arena;

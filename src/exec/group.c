@@ -6,8 +6,8 @@
  * cannot be read fails its ticket after the rows of those before it. */
 #include "exec/run.h"
 
-#define GROUP_FILES 64 /* the usual batch of images: it then is one table as it was made */
 #define GROUP_BYTES (8 << 20)
+#define LARGE_ROW (64 << 10) /* is not copied into a table of many, where it is copied into a batch next */
 
 int hr__group_files(const hr_stage *s, int64_t *n_bytes)
 {
@@ -16,7 +16,7 @@ int hr__group_files(const hr_stage *s, int64_t *n_bytes)
     *n_bytes = 0;
     if (s->rows_left >= 0 || s->open_file || s->at_fragment || s->at_row)
         return 0; /* with so many rows wanted at most, and from the middle: one by one */
-    for (; n < GROUP_FILES && s->at_file + n < hr__scan_n_files(s->scan); n++) {
+    for (; n < HR_GROUP_FILES && s->at_file + n < hr__scan_n_files(s->scan); n++) {
         int64_t more = hr__scan_row_bytes(s->scan, hr__stage_file(s, s->at_file + n));
 
         if (more < 0 || (n > 0 && *n_bytes + more > GROUP_BYTES))
@@ -26,14 +26,8 @@ int hr__group_files(const hr_stage *s, int64_t *n_bytes)
     return n;
 }
 
-/* The tables of a step, before they are one. */
-typedef struct parts {
-    hr_table *tables[GROUP_FILES];
-    int n;
-    int64_t n_bytes;
-} parts;
-
-static hr_status read_fragment(hr_ticket *t, hr_scan_file *f, int fragment, const hr_mem *mem, parts *p)
+static hr_status read_fragment(hr_ticket *t, hr_scan_file *f, int fragment, const hr_mem *mem, hr_group_tables *p,
+                               int64_t *n_bytes)
 {
     hr_reader *reader = NULL;
     hr_table *table = NULL;
@@ -44,9 +38,9 @@ static hr_status read_fragment(hr_ticket *t, hr_scan_file *f, int fragment, cons
         HR_GO(hr__reader_next(reader, t->stage->run->step_bytes, &table, &t->err));
         if (!table)
             break;
-        if (p->n == GROUP_FILES)
+        if (p->n == HR_GROUP_FILES)
             HR_GO(hr_error_set(&t->err, HR_BUG, "%s: more than a row", f->name));
-        p->n_bytes += hr__table_bytes_used(table);
+        *n_bytes += hr__table_bytes_used(table);
         p->tables[p->n++] = table;
         table = NULL;
     }
@@ -56,7 +50,7 @@ done:
     return st;
 }
 
-static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, parts *p)
+static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, hr_group_tables *p, int64_t *n_bytes)
 {
     hr_stage *s = t->stage;
     hr_scan_file *f = NULL;
@@ -64,40 +58,58 @@ static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, parts *p)
 
     for (int i = 0; !st && i < f->n_fragments; i++) {
         atomic_fetch_add_explicit(&s->fragments_read, 1, memory_order_relaxed);
-        st = read_fragment(t, f, i, mem, p);
+        st = read_fragment(t, f, i, mem, p, n_bytes);
     }
     hr__scan_file_unref(f);
     return st;
 }
 
-hr_status hr__group_read(hr_ticket *t, const hr_mem *mem, hr_table **out)
+static bool goes_into_batches(const hr_stage *s)
 {
-    parts p = { .n = 0 };
-    hr_status st = t->late; /* of the file behind the rows that were given last */
+    return s->n_ops == 0 && s->stream && hr__op_rebatch_rows(s->stream->run.op, NULL) >= 0;
+}
 
-    *out = NULL;
+/* The tables as one. */
+static hr_status join(hr_ticket *t, const hr_mem *mem, hr_group_tables *p)
+{
+    hr_error err = HR_ERROR_INIT; /* that of a late one stays */
+    hr_table *whole = NULL;
+    hr_status st = hr__table_concat(mem, NULL, p->tables, p->n, &whole, &err);
+
+    if (st)
+        hr__error_move(&t->err, &err);
+    hr_error_clear(&err);
+    hr__group_clear(p);
+    if (!st)
+        p->tables[p->n++] = whole;
+    return st;
+}
+
+void hr__group_clear(hr_group_tables *p)
+{
+    while (p->n)
+        hr_table_unref(p->tables[--p->n]);
+}
+
+hr_status hr__group_read(hr_ticket *t, const hr_mem *mem, hr_group_tables *out)
+{
+    hr_status st = t->late; /* of the file behind the rows that were given last */
+    int64_t n_bytes = 0;
+
+    out->n = 0;
     t->late = HR_OK;
-    while (!st && t->at_file < t->n_files && p.n_bytes < t->stage->run->step_bytes &&
+    while (!st && t->at_file < t->n_files && n_bytes < t->stage->run->step_bytes &&
            !atomic_load_explicit(&t->stage->run->stop, memory_order_relaxed))
-        st = read_file(t, t->place + t->at_file++, mem, &p);
-    if (st && p.n) {
+        st = read_file(t, t->place + t->at_file++, mem, out, &n_bytes);
+    if (st && out->n) {
         t->late = st;
         t->at_file = t->n_files;
         st = HR_OK;
     }
-    if (!st && p.n == 1) {
-        *out = p.tables[0];
-        p.n = 0;
-    } else if (!st && p.n) {
-        hr_error err = HR_ERROR_INIT; /* that of the late one stays */
-
-        st = hr__table_concat(mem, NULL, p.tables, p.n, out, &err);
-        if (st)
-            hr__error_move(&t->err, &err);
-        hr_error_clear(&err);
-    }
-    for (int i = 0; i < p.n; i++)
-        hr_table_unref(p.tables[i]);
+    if (!st && out->n > 1 && (n_bytes < LARGE_ROW * out->n || !goes_into_batches(t->stage)))
+        st = join(t, mem, out);
+    if (st)
+        hr__group_clear(out);
     t->input_done = t->at_file == t->n_files && !t->late;
     return st;
 }

@@ -208,8 +208,14 @@ hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST
 /* --- group.c: small files that are one row each */
 /* How many of the next files one ticket takes, and their bytes in memory. 0: the next one may hold any number of rows. */
 int hr__group_files(const hr_stage *s, int64_t *n_bytes);
-/* The next rows of the ticket's files; *out NULL: the end of those that are left, or none of them had a row. Errors are in t->err. */
-hr_status hr__group_read(hr_ticket *t, const hr_mem *mem, hr_table **out) HR_MUST_USE;
+#define HR_GROUP_FILES 64 /* the usual batch of images */
+typedef struct hr_group_tables {
+    hr_table *tables[HR_GROUP_FILES];
+    int n;
+} hr_group_tables;
+/* The next rows of the ticket's files, in order; of none: the end, or none of them had a row. Errors are in t->err. */
+hr_status hr__group_read(hr_ticket *t, const hr_mem *mem, hr_group_tables *out) HR_MUST_USE;
+void hr__group_clear(hr_group_tables *p);
 
 /* --- build.c: plan -> stages */
 hr_status hr__run_build(hr_run *r, hr_error *err) HR_MUST_USE;

@@ -90,27 +90,43 @@ static hr_status read_fragment(hr_ticket *t, const hr_mem *mem, hr_table **out)
     return HR_OK;
 }
 
+/* Takes the table, even on failure. */
+static hr_status give_read(hr_ticket *t, hr_table *table)
+{
+    hr_status st = number_instance(&table, t->stage->instance, &t->err);
+
+    if (!st)
+        atomic_fetch_add_explicit(&t->stage->rows_read, table->n_rows, memory_order_relaxed);
+    if (!st && table->n_rows)
+        return give(t, table);
+    hr_table_unref(table);
+    return st;
+}
+
 static hr_status read_more(hr_ticket *t, int thread)
 {
     hr_stage *s = t->stage;
     hr_mem mem = { s->run->account, s->arena };
-    int64_t begin_ns = hr__clock_ns();
-    hr_table *table = NULL;
+    int64_t begin_ns = hr__clock_ns(), n_rows = 0;
+    hr_group_tables found = { .n = 0 };
     hr_status st = HR_OK;
 
-    HR_GO(t->n_files ? hr__group_read(t, &mem, &table) : read_fragment(t, &mem, &table));
-    if (!table)
-        goto done;
-    HR_GO(number_instance(&table, s->instance, &t->err));
-    atomic_fetch_add_explicit(&s->rows_read, table->n_rows, memory_order_relaxed);
-    hr__trace_span(s->run->trace, "read", thread, begin_ns, hr__clock_ns(), table->n_rows);
-    if (table->n_rows) {
-        st = give(t, table);
-        table = NULL;
+    if (t->n_files) {
+        st = hr__group_read(t, &mem, &found);
+    } else {
+        st = read_fragment(t, &mem, &found.tables[0]);
+        found.n = found.tables[0] != NULL;
     }
-done:
+    for (int i = 0; i < found.n; i++) {
+        n_rows += found.tables[i]->n_rows;
+        if (st)
+            hr_table_unref(found.tables[i]);
+        else
+            st = give_read(t, found.tables[i]);
+    }
+    if (found.n && !st)
+        hr__trace_span(s->run->trace, "read", thread, begin_ns, hr__clock_ns(), n_rows);
     atomic_fetch_add_explicit(&s->read_ns, hr__clock_ns() - begin_ns, memory_order_relaxed);
-    hr_table_unref(table);
     return st;
 }
 

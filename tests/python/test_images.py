@@ -297,3 +297,24 @@ def test_rows_before_a_file_that_is_gone(tmp_path, bad):
         for batch in ds.iter_batches(batch_size=1):
             seen += len(batch["bytes"])
     assert seen == bad
+
+
+def test_large_rows_of_small_files(tmp_path):
+    """Large rows go into batches one by one; where there are no batches, many are a table."""
+    shades = [i * 5 for i in range(40)]
+    for i, shade in enumerate(shades):
+        Image.fromarray(np.full((150 + i, 160, 3), shade, np.uint8)).save(tmp_path / f"{i:02d}.png")
+    (tmp_path / "25.png").write_bytes(b"no image")
+    ds = rd.read_images(str(tmp_path), mode="RGB", size=(150, 160))
+    for size in (1, 5, 64):
+        seen = []
+        with pytest.raises(DataError, match="25.png.*begins with"):
+            for batch in ds.iter_batches(batch_size=size):
+                seen += [int(a[0, 0, 0]) for a in batch["image"]]
+        assert seen == shades[: 25 // size * size]
+    ds = rd.read_images(str(tmp_path), mode="RGB", on_error="skip")
+    want = shades[:25] + shades[26:]
+    for n in (7, 16):
+        assert [int(a[0, 0, 0]) for b in ds.iter_batches(batch_size=n) for a in b["image"]] == want
+    tables = [b["image"] for b in ds.iter_batches(batch_size=None)]
+    assert len(tables) < 20 and [int(a[0, 0, 0]) for t in tables for a in t] == want
