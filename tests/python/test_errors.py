@@ -207,3 +207,15 @@ def test_a_function_that_cannot_be_sent():
     with pytest.raises(TypeError, match="lock"):
         hd.range(3).map(lambda r: (lock, r)[1]).take_all()
     assert hd.range(3).map(lambda r: (lock, r)[1], compute="threads").count() == 3
+
+
+def test_our_own_errors_are_the_same_class():
+    """cloudpickle pickles a class by value if its module is not loaded: headrace.exceptions in a worker."""
+
+    def fn(row):
+        from headrace._core import DataError
+
+        raise DataError("the file")
+
+    with pytest.raises(exceptions.DataError, match="the file"):
+        hd.from_items([1]).map(fn).take_all()

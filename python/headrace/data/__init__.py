@@ -41,6 +41,7 @@ from headrace.data.read_api import (
     read_tfrecords,
     read_webdataset,
 )
+from headrace.data.sources.audio import read_audio
 from headrace.data.sources.frames import from_daft, from_dask, from_modin, from_polars, from_spark, from_tf
 from headrace.data.sources.hdf5 import read_hdf5, read_netcdf
 from headrace.data.sources.huggingface import from_huggingface
@@ -95,6 +96,7 @@ __all__ = [
     "range",
     "range_tensor",
     "read_arrow",
+    "read_audio",
     "read_avro",
     "read_binary_files",
     "read_datasource",

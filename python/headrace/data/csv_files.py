@@ -120,7 +120,6 @@ def read_csv(
     infer_bytes=None,
     max_line_bytes=None,
     fragment_bytes=None,
-    arrow_open_stream_args=None,
     read_options=None,
     parse_options=None,
     convert_options=None,
@@ -138,8 +137,6 @@ def read_csv(
     encoding_errors: 'strict', 'replace', 'ignore'. The other options are those of pyarrow.csv; its
     read_options, parse_options and convert_options are taken, too.
     """
-    if arrow_open_stream_args is not None:
-        raise UnsupportedError("read_csv: arrow_open_stream_args is not in this version")
     own = dict(
         columns=columns, names=names, header=header, dtypes=dtypes, delimiter=delimiter, quote=quote,
         double_quote=double_quote, escape=escape, comment=comment, null_values=null_values,

@@ -86,10 +86,10 @@ class _Tasks:
                 f"task {number} of {self.__name__} returned {type(blocks).__name__}; "
                 "expected an iterable of blocks"
             )
-        return (_columns(block) for block in blocks)
+        return (columns_of_rows(block) for block in blocks)
 
 
-def _columns(block):
+def columns_of_rows(block):
     """A list of row dicts as a dict of columns; other blocks are left as they are."""
     if not isinstance(block, list):
         return block

@@ -46,11 +46,16 @@ class Node:
     def _read(self):
         args = dict(self.args)
         args.setdefault("format", None)
+        args.pop("name", None)
         keep = args.pop("partition_filter", None)
         if keep is None:
             return Plan.read(**args)
         listing = ("urls", "format", "ignore_missing_paths", "suffixes")
-        files = list(keep(Plan.read(**{k: v for k, v in args.items() if k in listing}).files()))
+        files = keep(Plan.read(**{k: v for k, v in args.items() if k in listing}).files())
+        if not isinstance(files, (list, tuple)) or not all(isinstance(f, str) for f in files):
+            raise _core.TypeMismatchError(
+                f"partition_filter returned {type(files).__name__}; expected the list of paths to read"
+            )
         if not files:
             raise _core.NotFoundError(f"{args['urls'][0]}: partition_filter keeps no file")
         return Plan.read(**args | {"urls": files})
@@ -119,7 +124,8 @@ class Node:
         if self.op == "read":
             urls = args["urls"]
             what = urls[0] if len(urls) == 1 else f"{len(urls)} paths, {urls[0]} ..."
-            return f"read_{args.get('format') or 'files'}({what})"
+            name = args.get("name") or f"read_{args.get('format') or 'files'}"
+            return f"{name}({what})"
         if self.op == "tables":
             return f"{args['what']}({sum(t.num_rows for t in args['tables'])} rows)"
         if self.op == "range":

@@ -6,6 +6,7 @@ from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset
 from headrace.data.files import FileArguments, read_files
+from headrace.data.paths import SkippedPaths, path_list
 from headrace.data.plan import Node
 from headrace.data.records import (
     decoded,
@@ -16,8 +17,6 @@ from headrace.data.records import (
     tf_schema_text,
 )
 
-IMAGE_EXTENSIONS = ["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"]
-
 
 def read_parquet(
     paths,
@@ -26,6 +25,11 @@ def read_parquet(
     filter=None,
     verify_checksums=True,
     tensor_column_schema=None,
+    include_row_hash=False,
+    skip_paths=None,
+    catalog=None,
+    use_threads=None,
+    batch_size=None,
     **common: Unpack[FileArguments],
 ):
     """Rows of Parquet files: paths, folders (all files in them whose name ends in one of file_extensions)
@@ -37,10 +41,18 @@ def read_parquet(
     Dataset.filter(expr=...); it may use columns that are not in `columns`. concurrency and
     override_num_blocks are accepted: the order does not depend on them. NotFoundError names a path that is
     not there, unless ignore_missing_paths. verify_checksums: compare the checksums of pages, where a file has
-    them; DataError names the page.
+    them; DataError names the page. skip_paths: files that are left out, as they are listed. use_threads and
+    batch_size, pyarrow's, are accepted: the engine sees to both.
     """
-    if tensor_column_schema is not None:
-        raise UnsupportedError("read_parquet: tensor_column_schema is not in this version")
+    for name, given in (
+        ("tensor_column_schema", tensor_column_schema),
+        ("include_row_hash", include_row_hash),
+        ("catalog", catalog),
+    ):
+        if given:
+            raise UnsupportedError(f"read_parquet: {name} is not in this version")
+    if skip_paths:
+        common["partition_filter"] = SkippedPaths(path_list(skip_paths), common.get("partition_filter"))
     common["options"] = {"verify_checksums": verify_checksums}
     if filter is None:
         return read_files("read_parquet", "parquet", paths, columns=columns, **common)
@@ -65,7 +77,6 @@ def read_text(
     *,
     encoding="utf-8",
     drop_empty_lines=True,
-    arrow_open_stream_args=None,
     **common: Unpack[FileArguments],
 ):
     """A row for each line, in the column 'text', without its end. Files that end in .gz or .zst are
@@ -75,20 +86,16 @@ def read_text(
     is read by one thread. drop_empty_lines: lines of nothing but white space are left out. include_paths:
     a column 'path' with each row's file. DataError names the file and the byte that has no meaning.
     """
-    if arrow_open_stream_args is not None:
-        raise UnsupportedError("read_text: arrow_open_stream_args is not in this version")
     options = {"encoding": encoding, "drop_empty_lines": drop_empty_lines}
     return read_files("read_text", "text", paths, options=options, **common)
 
 
-def read_binary_files(paths, *, large=False, arrow_open_stream_args=None, **common: Unpack[FileArguments]):
+def read_binary_files(paths, *, large=False, **common: Unpack[FileArguments]):
     """A row for each file: its bytes as they stand there, in the column 'bytes'.
 
     include_paths: a column 'path' with each row's file. large=True: the column is large_binary, for files of
     more than 2 GiB; without it they are an error.
     """
-    if arrow_open_stream_args is not None:
-        raise UnsupportedError("read_binary_files: arrow_open_stream_args is not in this version")
     return read_files("read_binary_files", "binary", paths, options={"large": large}, **common)
 
 
@@ -103,7 +110,6 @@ def read_json(
     on_error=None,
     big_integers=None,
     allow_nan=None,
-    arrow_open_stream_args=None,
     parse_options=None,
     read_options=None,
     **common: Unpack[FileArguments],
@@ -120,8 +126,6 @@ def read_json(
     explicit_schema, unexpected_field_behavior and newlines_in_values count. read_options: pyarrow.json's,
     which only say how pyarrow cuts its work: rows of any length are read without. See docs/formats/json.md.
     """
-    if arrow_open_stream_args is not None:
-        raise UnsupportedError("read_json: arrow_open_stream_args is not in this version")
     if lines and layout is None:
         layout = "lines"
     for name, given, known in (
@@ -206,13 +210,10 @@ def read_images(
     "skip" it. allow_truncated: what is missing at a file's end is grey or black. max_pixels: images of more
     are damaged (179 million; 0: no limit). include_paths: a column 'path' with each row's file.
     """
-    if arrow_open_file_args is not None:
-        raise UnsupportedError("read_images: arrow_open_file_args is not in this version")
+    common.setdefault("arrow_open_stream_args", arrow_open_file_args)
     height, width = (None, None) if size is None else size
     if size is not None and (height < 1 or width < 1):
         raise InvalidArgument(f"read_images: size {size}; expected height and width of at least 1")
-    if common.get("file_extensions") is None:
-        common["file_extensions"] = IMAGE_EXTENSIONS
     options = {
         "mode": mode,
         "height": height,

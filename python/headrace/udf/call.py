@@ -19,7 +19,8 @@ class Runner:
     spec: dict(kind, name, fn, fn_args, fn_kwargs, constructor_args, constructor_kwargs, batch_format,
     zero_copy_batch, column).
     Kinds: "batches" (map_batches), "rows" (map), "flat" (flat_map), "filter", "column" (add_column),
-    "values" (fn({name: values} of the columns in `column`) -> such a dict: columns replaced or added).
+    "values" (fn({name: values} of the columns in `column`) -> such a dict: columns replaced or added),
+    "tables" (fn(Table, build) yields Tables: a source of this package's own).
     """
 
     def __init__(self, spec):
@@ -65,6 +66,9 @@ class Runner:
             made.extend(result)
         if made:
             yield build(made)
+
+    def _tables(self, table, build):
+        yield from self.fn(table, build)
 
     def _filter(self, table, build):
         fn = self.fn

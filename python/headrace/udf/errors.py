@@ -1,5 +1,6 @@
 """Exceptions of user functions on their way from where they were raised to the consumer."""
 
+import importlib
 import os
 import pickle
 import traceback
@@ -30,6 +31,8 @@ def user_traceback(exception):
 def pack(exception):
     """(one line, bytes) that rebuild() makes the exception of, in this process or another."""
     import cloudpickle
+
+    importlib.import_module("headrace.exceptions")  # classes of a module that is not loaded lose their name
 
     try:
         payload = cloudpickle.dumps(exception)

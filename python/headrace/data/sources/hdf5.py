@@ -3,12 +3,14 @@
 h5py holds one lock for the whole library, so slabs are read by worker processes, each with its own.
 """
 
+from typing import Unpack
+
 from headrace._core import InvalidArgument, NotFoundError
-from headrace.data.context import accept_cluster_arguments
-from headrace.data.datasource import read_tasks
-from headrace.data.files import files_of
+from headrace.data.datasource import ranges
+from headrace.data.files import FileArguments
 from headrace.data.sources import package
-from headrace.data.sources.slabs import SlabTasks, slab_rows
+from headrace.data.sources.each_file import damaged, read_each_file
+from headrace.data.sources.slabs import slab_rows
 
 
 def _arrays(h5py, file, names, where):
@@ -47,48 +49,57 @@ def _plain(values):
     return values
 
 
-def _slab(path, names, begin, end):
-    import h5py
+class _Slabs:
+    """Which slabs a file has, and reads them."""
 
-    with h5py.File(path, "r") as file:
-        return {name: _plain(a[begin:end]) for name, a in _arrays(h5py, file, names, path).items()}
+    def __init__(self, names, where):
+        self.names = names
+        self.where = where
+
+    def parts(self, path):
+        """[(begin, end)] of whole chunks."""
+        h5py = package("h5py", self.where)
+        with _opened(h5py, path) as file:
+            arrays = _arrays(h5py, file, self.names, path)
+            return ranges(next(iter(arrays.values())).shape[0], _slab_rows(arrays))
+
+    def __call__(self, path, begin, end):
+        h5py = package("h5py", self.where)
+        with _opened(h5py, path) as file:
+            try:
+                made = {
+                    name: _plain(a[begin:end]) for name, a in _arrays(h5py, file, self.names, path).items()
+                }
+            except Exception as e:
+                raise damaged(path, e, f"rows from {begin}") from None
+        yield made
 
 
-def _tasks(where, paths, names, suffixes, ignore_missing):
-    h5py = package("h5py", where)
-    found = []
-    for path in files_of(paths, suffixes, ignore_missing):
-        try:
-            with h5py.File(path, "r") as file:
-                arrays = _arrays(h5py, file, names, path)
-                found.append((path, list(arrays), next(iter(arrays.values())).shape[0], _slab_rows(arrays)))
-        except OSError as e:
-            raise type(e)(f"{path}: {e}") from None
-    return SlabTasks(_slab, found)
+def _opened(h5py, path):
+    try:
+        return h5py.File(path, "r")
+    except OSError as e:
+        raise type(e)(f"{path}: {e}") from None
 
 
-def read_hdf5(
-    paths, *, datasets=None, file_extensions=None, ignore_missing_paths=False, concurrency=None, **other
-):
+def _read(where, name, paths, names, extensions, common):
+    package("h5py", where)
+    slabs = _Slabs([names] if isinstance(names, str) else names and list(names), where)
+    return read_each_file(where, name, paths, slabs, parts=slabs.parts, extensions=extensions, **common)
+
+
+def read_hdf5(paths, *, datasets=None, **common: Unpack[FileArguments]):
     """Rows are slices along the first axis of arrays in HDF5 files; each array is a column.
 
     datasets: names (with slashes for groups); None: all arrays at the top of the file whose first axis is as
     long as the first one's. Arrays of more axes become tensor columns. Read slab by slab, in whole chunks of
     the file, in worker processes; memory holds about 4 MiB, or one chunk, a worker. Needs h5py.
     """
-    accept_cluster_arguments("read_hdf5", other)
-    names = [datasets] if isinstance(datasets, str) else datasets and list(datasets)
-    tasks = _tasks("read_hdf5", paths, names, file_extensions or ["h5", "hdf5", "he5"], ignore_missing_paths)
-    return read_tasks("hdf5", tasks, concurrency=concurrency)
+    return _read("read_hdf5", "hdf5", paths, datasets, ["h5", "hdf5", "he5"], common)
 
 
-def read_netcdf(
-    paths, *, variables=None, file_extensions=None, ignore_missing_paths=False, concurrency=None, **other
-):
+def read_netcdf(paths, *, variables=None, **common: Unpack[FileArguments]):
     """Rows are slices along the first axis of variables of NetCDF 4 files (which are HDF5 files); see
     read_hdf5. Values are the stored ones: scale_factor, add_offset and fill values are not applied.
     """
-    accept_cluster_arguments("read_netcdf", other)
-    names = [variables] if isinstance(variables, str) else variables and list(variables)
-    tasks = _tasks("read_netcdf", paths, names, file_extensions or ["nc", "nc4"], ignore_missing_paths)
-    return read_tasks("netcdf", tasks, concurrency=concurrency)
+    return _read("read_netcdf", "netcdf", paths, variables, ["nc", "nc4"], common)

@@ -3,12 +3,13 @@ Lance.
 """
 
 import os
+from typing import Unpack
 
-from headrace._core import DataError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasource import read_tasks, task
-from headrace.data.files import files_of
+from headrace.data.files import FileArguments
 from headrace.data.sources import package
+from headrace.data.sources.each_file import damaged, read_each_file
 
 AVRO_ROWS = 5_000
 
@@ -17,52 +18,63 @@ def _names(columns):
     return [columns] if isinstance(columns, str) else columns and list(columns)
 
 
-def _stripe(path, stripe, columns):
+def _stripes(path):
     orc = package("pyarrow.orc", "read_orc", "pyarrow")
     try:
-        yield orc.ORCFile(path).read_stripe(stripe, columns)
-    except (OSError, ValueError) as e:
-        raise DataError(f"{path}: stripe {stripe}: {e}") from None
+        n = orc.ORCFile(path).nstripes
+    except Exception as e:
+        raise damaged(path, e) from None
+    return [(i, i + 1) for i in range(n)]
 
 
-def read_orc(
-    paths, *, columns=None, file_extensions=None, ignore_missing_paths=False, concurrency=None, **other
-):
-    """Rows of ORC files, stripe by stripe, through pyarrow. columns: names, in the file's order."""
-    accept_cluster_arguments("read_orc", other)
-    orc = package("pyarrow.orc", "read_orc", "pyarrow")
-    tasks = []
-    for path in files_of(paths, file_extensions or ["orc"], ignore_missing_paths):
-        try:
-            n = orc.ORCFile(path).nstripes
-        except (OSError, ValueError) as e:
-            raise DataError(f"{path}: {e}") from None
-        tasks += [task(_stripe, path, i, _names(columns)) for i in range(n)]
-    return read_tasks("orc", tasks, compute="threads", concurrency=concurrency)
+class _Stripes:
+    """Reads stripes of an ORC file."""
+
+    def __init__(self, columns):
+        self.columns = columns
+
+    def __call__(self, path, begin, end):
+        orc = package("pyarrow.orc", "read_orc", "pyarrow")
+        for stripe in range(begin, end):
+            try:
+                made = orc.ORCFile(path).read_stripe(stripe, self.columns)
+            except Exception as e:
+                raise damaged(path, e, f"stripe {stripe}") from None
+            yield made
+
+
+def read_orc(paths, *, columns=None, **common: Unpack[FileArguments]):
+    """Rows of ORC files, stripe by stripe, by threads, through pyarrow. columns: names, in the file's order.
+
+    For other arguments see docs/reading.md.
+    """
+    package("pyarrow.orc", "read_orc", "pyarrow")
+    read = _Stripes(_names(columns))
+    return read_each_file(
+        "read_orc", "orc", paths, read, parts=_stripes, extensions=["orc"], compute="threads", **common
+    )
 
 
 def _records(path):
     fastavro = package("fastavro", "read_avro")
+    block = []
     with open(path, "rb") as file:
         try:
-            block = []
             for record in fastavro.reader(file):
                 block.append(record if isinstance(record, dict) else {"value": record})
                 if len(block) == AVRO_ROWS:
                     yield block
                     block = []
-            if block:
-                yield block
-        except (ValueError, EOFError, IndexError, KeyError, TypeError) as e:
-            raise DataError(f"{path}: {type(e).__name__}: {e}") from None
+        except Exception as e:
+            raise damaged(path, e) from None
+    if block:
+        yield block
 
 
-def read_avro(paths, *, file_extensions=None, ignore_missing_paths=False, concurrency=None, **other):
+def read_avro(paths, **common: Unpack[FileArguments]):
     """Rows of Avro files, a task each file, through fastavro in worker processes."""
-    accept_cluster_arguments("read_avro", other)
     package("fastavro", "read_avro")
-    files = files_of(paths, file_extensions or ["avro"], ignore_missing_paths)
-    return read_tasks("avro", [task(_records, path) for path in files], concurrency=concurrency)
+    return read_each_file("read_avro", "avro", paths, _records, extensions=["avro"], **common)
 
 
 def _fragment(fragment, schema, columns):

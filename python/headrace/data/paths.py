@@ -1,0 +1,83 @@
+"""Paths, suffixes and filesystems as users give them, made plain for the engine."""
+
+import os
+
+from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
+
+
+def path_list(paths):
+    """One path or several as a list of str."""
+    if isinstance(paths, (str, bytes, os.PathLike)):
+        paths = [paths]
+    elif not hasattr(paths, "__iter__"):
+        found = type(paths).__name__
+        raise TypeMismatchError(f"paths: expected a str, a Path or a list of them, not {found}")
+    out = list(paths)
+    for i, path in enumerate(out):
+        path = os.fspath(path) if isinstance(path, os.PathLike) else path
+        if not isinstance(path, str):
+            raise TypeMismatchError(f"paths: expected a str or a Path, not {type(path).__name__}")
+        out[i] = path
+    if not out:
+        raise InvalidArgument("paths: expected at least one")
+    return out
+
+
+def extension_list(given):
+    """File extensions as suffixes with their dot; None stays."""
+    if given is None:
+        return None
+    given = [given] if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else [given]
+    for e in given:
+        if not isinstance(e, str):
+            raise TypeMismatchError(f"file_extensions: expected a list of str, not of {type(e).__name__}")
+    return [e if e.startswith(".") else f".{e}" for e in given]
+
+
+class SkippedPaths:
+    """A partition_filter that leaves files out, after another one."""
+
+    def __init__(self, paths, then=None):
+        if then is not None and not callable(then):
+            raise TypeMismatchError("partition_filter: expected a function of a list of paths")
+        self.paths = {os.path.normpath(p.removeprefix("file://")) for p in paths}
+        self.then = then
+
+    def __call__(self, paths):
+        kept = [p for p in paths if os.path.normpath(p) not in self.paths]
+        return self.then(kept) if self.then is not None else kept
+
+
+def local_path(where, filesystem, path):
+    """The path on this machine of what `path` is in a filesystem of pyarrow or fsspec; it has to be local."""
+    if filesystem is None:
+        return path
+    kind = type(filesystem).__name__
+    if kind == "LocalFileSystem":
+        return path
+    if kind == "SubTreeFileSystem":
+        below = filesystem.base_path.rstrip("/") + "/" + path.lstrip("/")
+        return local_path(where, filesystem.base_fs, below)
+    if kind == "PyFileSystem" and hasattr(filesystem.handler, "fs"):
+        return local_path(where, filesystem.handler.fs, path)
+    if kind == "DirFileSystem":
+        return local_path(where, filesystem.fs, filesystem.path.rstrip("/") + "/" + path.lstrip("/"))
+    if hasattr(filesystem, "open_input_file") or hasattr(filesystem, "protocol"):
+        raise UnsupportedError(f"{where}: filesystem {kind}: only local files can be read and written")
+    raise TypeMismatchError(f"{where}: filesystem: expected one of pyarrow.fs or fsspec, not {kind}")
+
+
+def check_stream_args(where, given, decompressed=True):
+    """pyarrow's arguments for opening a file: how it is compressed, which is found out anyhow, and the size
+    of a buffer, which is the engine's business.
+    """
+    what = f"{where}: arrow_open_stream_args"
+    if not given:
+        return
+    if not isinstance(given, dict):
+        raise TypeMismatchError(f"{what}: expected a dict, not {type(given).__name__}")
+    for name in given:
+        if name not in ("compression", "buffer_size", "seekable"):
+            raise InvalidArgument(f"{what}: no argument '{name}'; expected compression or buffer_size")
+    if not decompressed and given.get("compression") not in (None, "detect"):
+        raise UnsupportedError(f"{what}: these files are read as they are, not decompressed")

@@ -1,0 +1,97 @@
+"""Files that Python reads. The engine lists them, so that paths, partitions, filters of files and their order
+mean what they mean for every reader; each file, or each part of one, is then a task.
+"""
+
+from headrace._core import DataError, Expr, HeadraceError, InvalidArgument, Table
+from headrace.data.datasource import columns_of_rows
+from headrace.data.files import read_files
+
+PATH = "__headrace_path__"
+
+
+class _Task:
+    """Gets a row of the listing: the path, columns out of folder names, where a part begins and ends; gives
+    the Tables of what read(path, *part) yields, with the columns of `kept` repeated for each row.
+    """
+
+    def __init__(self, name, read, part=(), kept=(), paths_name=None):
+        self.__name__ = name
+        self.__qualname__ = f"read.{name}"
+        self.read = read
+        self.part = part
+        self.kept = kept
+        self.paths_name = paths_name
+
+    def __call__(self, table, build):
+        from headrace.data.blocks import table_of
+
+        path = table.column(PATH).to_pylist()[0]
+        part = [table.column(n).to_pylist()[0] for n in self.part]
+        repeated = {n: table.column(n) for n in self.kept}
+        if self.paths_name:
+            repeated[self.paths_name] = table.column(PATH)
+        repeated = {n: Expr.of_table(Table.build({n: c}), False) for n, c in repeated.items()}
+        for block in self.read(path, *part):
+            made = table_of(columns_of_rows(block), build, self.__name__)
+            if self.paths_name and self.paths_name in made.names:
+                raise InvalidArgument(
+                    f"{path}: has a column '{self.paths_name}' of its own: include_paths needs another name"
+                )
+            for name, value in repeated.items():
+                made = made.with_column(name, value.eval(made))
+            yield made
+
+
+class _Cut:
+    """parts(path), a list of (begin, end), as a block of rows."""
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def __call__(self, path):
+        found = list(self.parts(path))
+        if found:
+            yield {BEGIN: [begin for begin, _ in found], END: [end for _, end in found]}
+
+
+BEGIN, END = "__headrace_begin__", "__headrace_end__"
+
+
+def read_each_file(where, name, paths, read, *, parts=None, extensions=None, compute=None, **common):
+    """A Dataset of files, in order.
+
+    read: read(path), or with `parts` read(path, begin, end), yields blocks: dicts of columns, lists of row
+    dicts, DataFrames, or Arrow data. parts: parts(path) gives the (begin, end) in which a file is read; it is
+    called now for the first file, so that what is wrong with all of them is found here, and for each in its
+    turn. extensions: of files in folders, unless file_extensions says otherwise. common: see FileArguments.
+    """
+    concurrency, include = common.get("concurrency"), common.pop("include_paths", None)
+    common.setdefault("file_extensions", extensions)
+    common.setdefault("partitioning", None)
+    for argument in ("schema", "unify"):
+        if common.get(argument) is not None:
+            raise InvalidArgument(f"{where}: {argument} is for readers of the engine's own formats")
+    listing = read_files(where, "binary", paths, include_paths=PATH, name=where, **common)
+    folders = [n for n in listing.columns() if n not in ("bytes", PATH)]
+    rows = listing.select_columns([PATH, *folders])
+    if parts is not None:
+        parts(listing.input_files()[0])
+        cut = _Task(f"{name}_parts", _Cut(parts), (), (*folders, PATH))
+        rows = _tasks(rows, cut, compute="threads")
+    paths_name = include if isinstance(include, str) else "path" if include else None
+    task = _Task(name, read, (BEGIN, END) if parts is not None else (), folders, paths_name)
+    return _tasks(rows, task, compute, concurrency)
+
+
+def _tasks(rows, task, compute=None, concurrency=None):
+    return rows._with_function(
+        "read", "tables", task, compute=compute, concurrency=concurrency, options={"piece_rows": 1}
+    )
+
+
+def damaged(path, error, place=""):
+    """What to raise when another package fails to read a file: its error, naming the file."""
+    if isinstance(error, (MemoryError, HeadraceError)):
+        return error
+    text = f"{place}: {type(error).__name__}: {error}" if place else f"{type(error).__name__}: {error}"
+    return DataError(f"{path}: {text}")
