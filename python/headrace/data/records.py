@@ -215,3 +215,38 @@ def expanded(ds):
     if "json" not in names:
         raise InvalidArgument(f"read_webdataset: expand_json: no column 'json'; there are {', '.join(names)}")
     return _with_values(ds, "expand_json", ["json"], _Expand(frozenset(names)), ["json"])
+
+
+def _feature_kind(name, kind):
+    """ "int64", "float" or "bytes" of a column's type."""
+    item = kind
+    while item.startswith(("list<", "large_list<", "fixed_size_list<")):
+        item = item.partition("item: ")[2]
+    item = item.partition("value_type=")[2] or item  # a tensor
+    if item.startswith(("int", "uint", "bool")):
+        return "int64"
+    if item.startswith(("float", "double", "halffloat")):
+        return "float"
+    if item.startswith(("string", "large_string", "binary", "large_binary", "fixed_size_binary")):
+        return "bytes"
+    raise TypeMismatchError(f"write_tfrecords: column '{name}' of type {kind} is no feature")
+
+
+def of_tf_schema(ds, schema):
+    """The dataset with the features' types that a tf_schema says; TypeMismatchError where they do not fit."""
+    from headrace.data.expressions import col
+
+    features = dict(reversed(line.split(" ", 1)) for line in tf_schema_text(schema).splitlines())
+    found = ds.schema()
+    for name, kind in [] if found is None else zip(found.names, found.types, strict=True):
+        if name not in features:
+            raise InvalidArgument(f"write_tfrecords: column '{name}' is not in tf_schema")
+        wanted = features[name].removeprefix("list<").removesuffix(">")
+        have = _feature_kind(name, kind)
+        if (have, wanted) == ("int64", "float") and kind.startswith(("int", "uint")):
+            ds = ds.with_column(name, col(name).cast("float"))
+        elif have != wanted:
+            raise TypeMismatchError(
+                f"write_tfrecords: column '{name}' has type {kind}; tf_schema says {features[name]}"
+            )
+    return ds

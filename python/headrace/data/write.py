@@ -7,22 +7,27 @@ none does. What stands in them depends on the rows alone.
 import enum
 import os
 import uuid
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, StorageError, TypeMismatchError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
+from headrace.data.paths import check_stream_args, local_path
 from headrace.data.plan import Node
+from headrace.data.records import of_tf_schema
+from headrace.data.sample_encoders import encoded
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
 
 NAME_COLUMN = "__headrace_file_name__"
+DEFAULT_FILE_BYTES = 512 << 20
 SQL_ROWS = 1024
 NAME_ROWS = 1024
 
 
-class SaveMode(enum.Enum):
+class SaveMode(enum.StrEnum):
     """What becomes of files that are there.
 
     APPEND: they stay. CREATE and ERROR: StorageError if there are any. OVERWRITE: they go, when all new ones
@@ -38,17 +43,33 @@ class SaveMode(enum.Enum):
 
 
 class FilenameProvider:
-    """Names of files; a subclass defines one of these. write_uuid: the job's, the same for all its files.
+    """Names of files. A subclass defines get_filename_for_task, or one of the older two.
 
-    For files of many rows block is None and task_index the file's number, from 0; for a file a row (images)
-    row is a dict, and (task_index, block_index, row_index) tells rows apart.
+    write_uuid is the job's, the same for all its files. For files of many rows task_index is the file's
+    number, from 0. For a file a row (images) the name of get_filename_for_task gets "_BLOCK_ROW" before its
+    suffix; get_filename_for_row sees the row, a dict, and (task_index, block_index, row_index) tells rows
+    apart. block is None.
     """
 
+    dataset_uuid = file_format = None
+
+    def __init__(self, dataset_uuid=None, file_format=None):
+        self.dataset_uuid = dataset_uuid
+        self.file_format = file_format
+
+    def get_filename_for_task(self, write_uuid, task_index):
+        """dataset_uuid, write_uuid and the number, then file_format as suffix."""
+        head = "" if self.dataset_uuid is None else f"{self.dataset_uuid}_"
+        tail = "" if self.file_format is None else f".{self.file_format}"
+        return f"{head}{write_uuid}_{task_index:06}{tail}"
+
     def get_filename_for_block(self, block, write_uuid, task_index, block_index):
-        raise NotImplementedError
+        return self.get_filename_for_task(write_uuid, task_index)
 
     def get_filename_for_row(self, row, write_uuid, task_index, block_index, row_index):
-        raise NotImplementedError
+        stem, dot, suffix = self.get_filename_for_task(write_uuid, task_index).rpartition(".")
+        stem, suffix = (stem, dot + suffix) if dot else (suffix, "")
+        return f"{stem}_{block_index:06}_{row_index:06}{suffix}"
 
 
 class _Names:
@@ -83,7 +104,9 @@ class _RowNames:
 
 
 def _mode(mode, where):
-    if isinstance(mode, str):
+    if not isinstance(mode, SaveMode):
+        if not isinstance(mode, str):
+            raise TypeMismatchError(f"{where}: mode: expected a SaveMode, not {type(mode).__name__}")
         try:
             mode = SaveMode(mode.lower())
         except ValueError:
@@ -109,6 +132,38 @@ def _number(where, name, value):
     return value
 
 
+def _rows_per_file(where, least, most, number):
+    """(min_rows_per_file, max_rows_per_file), 0 for none."""
+    if number is not None:
+        if least is not None or most is not None:
+            raise InvalidArgument(f"{where}: num_rows_per_file stands for min and max_rows_per_file")
+        warnings.warn(
+            f"{where}: num_rows_per_file is deprecated, say min_rows_per_file and max_rows_per_file",
+            DeprecationWarning,
+            stacklevel=6,
+        )
+        least = most = _number(where, "num_rows_per_file", number)
+    least = _number(where, "min_rows_per_file", least)
+    most = _number(where, "max_rows_per_file", most)
+    if least and most and least > most:
+        raise InvalidArgument(f"{where}: min_rows_per_file {least} is more than max_rows_per_file {most}")
+    return least, most
+
+
+def _stream_options(where, format, given):
+    """pyarrow's arguments for opening a file to write, as options of the format."""
+    check_stream_args(where, given)
+    codec = (given or {}).get("compression")
+    if codec in (None, "detect"):
+        return {}
+    if format not in ("csv", "json") or codec not in ("gzip", "zstd", "lz4"):
+        raise UnsupportedError(
+            f"{where}: arrow_open_stream_args: compression {codec!r}: only CSV and JSON files are compressed "
+            "as a whole, by gzip, zstd or lz4"
+        )
+    return {"compression": codec}
+
+
 def write_files(
     ds,
     where,
@@ -125,6 +180,7 @@ def write_files(
     max_rows_per_file=None,
     num_rows_per_file=None,
     max_bytes_per_file=None,
+    min_bytes_per_file=None,
     mode=SaveMode.APPEND,
     sync=0,
     each_row=False,
@@ -134,14 +190,19 @@ def write_files(
 ):
     """Writes all rows, and returns a list of {"path", "rows", "bytes"} for the files, in order."""
     accept_cluster_arguments(where, other)
-    for name, value in (("filesystem", filesystem), ("arrow_open_stream_args", arrow_open_stream_args)):
-        if value is not None:
-            raise UnsupportedError(f"{where}: {name} is not in this version")
-    if num_rows_per_file is not None:
-        if min_rows_per_file or max_rows_per_file:
-            raise InvalidArgument(f"{where}: num_rows_per_file stands for min and max_rows_per_file")
-        min_rows_per_file = max_rows_per_file = num_rows_per_file
-    path = os.fspath(path)
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeMismatchError(f"{where}: path: expected a str or a Path, not {type(path).__name__}")
+    if filename_provider is not None and not hasattr(filename_provider, "get_filename_for_block"):
+        found = type(filename_provider).__name__
+        raise TypeMismatchError(f"{where}: filename_provider: expected a FilenameProvider, not {found}")
+    options = {**_stream_options(where, format, arrow_open_stream_args), **(options or {})}
+    min_rows_per_file, max_rows_per_file = _rows_per_file(
+        where, min_rows_per_file, max_rows_per_file, num_rows_per_file
+    )
+    if _number(where, "min_bytes_per_file", min_bytes_per_file) > DEFAULT_FILE_BYTES:
+        max_bytes_per_file = max_bytes_per_file or min_bytes_per_file
+    _number(where, "concurrency", concurrency)
+    path = local_path(where, filesystem, os.fspath(path))
     mode = _mode(mode, where)
     if not try_create_dir and not single_file and not os.path.isdir(path):
         raise StorageError(f"{path}: no such folder, and try_create_dir is False")
@@ -159,13 +220,13 @@ def write_files(
         "mode": mode,
         "single_file": single_file,
         "partition_columns": [partition_cols] if isinstance(partition_cols, str) else partition_cols,
-        "min_rows_per_file": _number(where, "min_rows_per_file", min_rows_per_file),
-        "max_rows_per_file": _number(where, "max_rows_per_file", max_rows_per_file),
+        "min_rows_per_file": min_rows_per_file,
+        "max_rows_per_file": max_rows_per_file,
         "max_file_bytes": _number(where, "max_bytes_per_file", max_bytes_per_file),
         "job": job,
         "name_column": name_column,
         "sync": sync,
-        "options": _texts(options or {}),
+        "options": _texts(options),
         "name": name,
     }
     with ds._run(Node("write", args, [node])) as run:
@@ -185,6 +246,7 @@ _FILE_ARGUMENTS = (
     "max_rows_per_file",
     "num_rows_per_file",
     "max_bytes_per_file",
+    "min_bytes_per_file",
     "ray_remote_args",
     "concurrency",
     "mode",
@@ -209,6 +271,7 @@ _PARQUET_NAMES = {
 }
 # What pyarrow's writer takes and ours always does, or has no use for.
 _PARQUET_IGNORED = {"version", "use_deprecated_int96_timestamps", "store_schema", "write_batch_size"}
+_PARQUET_IGNORED |= {"use_compliant_nested_type", "memory_pool", "use_threads", "dictionary_pagesize_limit"}
 
 
 def write_parquet(
@@ -253,9 +316,23 @@ def write_arrow(ds, path, **arguments):
     return write_files(ds, "write_arrow", "arrow", path, options=options, **files)
 
 
-def write_csv(ds, path, *, arrow_csv_args_fn=None, **arguments):
-    """CSV files in the folder `path`; options of the format: see its page. Others: see write_parquet."""
-    files, options = _split(_call(arrow_csv_args_fn, arguments))
+_QUOTING = {"needed": "needed", "all_valid": "all", "none": "none"}
+
+
+def write_csv(ds, path, *, arrow_csv_args_fn=None, write_options=None, **arguments):
+    """CSV files in the folder `path`; options of the format: see its page. write_options: pyarrow's
+    WriteOptions, of which include_header, delimiter and quoting_style count. Others: see write_parquet.
+    """
+    arguments = _call(arrow_csv_args_fn, arguments)
+    write_options = arguments.pop("write_options", write_options)
+    files, options = _split(arguments)
+    if write_options is not None:
+        if not hasattr(write_options, "include_header"):
+            found = type(write_options).__name__
+            raise TypeMismatchError(f"write_csv: write_options: expected a WriteOptions, not {found}")
+        options.setdefault("header", write_options.include_header)
+        options.setdefault("delimiter", write_options.delimiter)
+        options.setdefault("quoting", _QUOTING[write_options.quoting_style])
     return write_files(ds, "write_csv", "csv", path, options=options, **files)
 
 
@@ -283,21 +360,28 @@ def write_images(ds, path, column, file_format="png", **arguments):
 
 
 def write_tfrecords(ds, path, *, tf_schema=None, **arguments):
-    """TFRecord files of tf.train.Example in the folder `path`."""
-    if tf_schema is not None:
-        raise UnsupportedError("write_tfrecords: tf_schema is not in this version")
+    """TFRecord files of tf.train.Example in the folder `path`.
+
+    tf_schema, as for read_tfrecords: the features that there are, with their types; integers are written as
+    floats where it says so. A column that it lacks, or of another kind, is an error.
+    """
     files, options = _split(arguments)
+    if tf_schema is not None:
+        ds = of_tf_schema(ds, tf_schema)
     return write_files(ds, "write_tfrecords", "tfrecords", path, options=options, **files)
 
 
 def write_webdataset(ds, path, *, encoder=True, **arguments):
     """Tar files in the folder `path`: each row a sample, each column a member "KEY.COLUMN"; the column
-    "__key__" names samples, without one they are named by where they came from. Text and bytes are written
-    as they are, numbers as text; other values (images, arrays) are to be encoded by map() before.
+    "__key__" names samples, without one they are named by where they came from; other columns that begin
+    with "__" are left out.
+
+    Text and bytes are written as they are, numbers as text. encoder: True encodes other values as the end of
+    the column's name says: json, npy, images (jpg, png, ...; pillow), pt, pkl, mp (msgpack); a function gets
+    each sample as a dict and returns what is written; a list does one after the other; None does nothing.
     """
     files, options = _split(arguments)
-    if encoder not in (True, False, None):
-        raise UnsupportedError("write_webdataset: functions as encoder; encode by map() before")
+    ds = encoded(ds, encoder)
     return write_files(ds, "write_webdataset", "webdataset", path, options=options, **files)
 
 

@@ -1,0 +1,112 @@
+"""What write_webdataset does with values that are no text, bytes or numbers: each is encoded as its column's
+suffix says, and functions of the user's get whole samples, as dicts.
+"""
+
+import io
+import json
+
+from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.data.sources import package
+
+_IMAGES = {e: e for e in ("jpeg", "png", "webp", "bmp", "gif", "tiff")}
+_IMAGES |= {"jpg": "jpeg", "tif": "tiff"} | dict.fromkeys(("ppm", "pgm", "pbm", "pnm"), "ppm")
+_PLAIN = ("string", "large_string", "binary", "large_binary", "bool", "null")
+_NUMBERS = ("int", "uint", "float", "double", "halffloat")
+
+
+def encoder_steps(encoder):
+    """The argument `encoder` as a list of True and functions."""
+    steps = list(encoder) if isinstance(encoder, (list, tuple)) else [encoder]
+    steps = [True if isinstance(step, str) else step for step in steps if step not in (None, False)]
+    for step in steps:
+        if step is not True and not callable(step):
+            raise InvalidArgument(
+                f"write_webdataset: encoder: expected a bool, a function or a list of these, not {step!r}"
+            )
+    return steps
+
+
+def _is_plain(kind):
+    return kind in _PLAIN or kind.startswith(_NUMBERS)
+
+
+def encoded(ds, encoder):
+    """The dataset whose columns the engine writes as members of samples."""
+    steps = encoder_steps(encoder)
+    if all(step is True for step in steps):
+        schema = ds.schema()
+        rest = [] if schema is None else zip(schema.names, schema.types, strict=True)
+        rest = [name for name, kind in rest if not name.startswith("__") and not _is_plain(kind)]
+        return ds.map(_Encode(rest), compute="threads") if rest and steps else ds
+    for step in steps:
+        ds = ds.map(_Encode(None) if step is True else step)
+    return ds
+
+
+class _Encode:
+    """A sample with the values of `columns` (None: all but what is text, bytes or a number) as bytes."""
+
+    __name__ = "encoder"
+
+    def __init__(self, columns):
+        self.columns = columns
+
+    def __call__(self, sample):
+        out = dict(sample)
+        for name in out if self.columns is None else self.columns:
+            value = out[name]
+            if not (name.startswith("__") or value is None or isinstance(value, (str, bytes, int, float))):
+                out[name] = encode(name, value)
+        return out
+
+
+def encode(name, value):
+    """The bytes of a value, as the last part of its column's name says."""
+    suffix = name.rsplit(".", 1)[-1].lower()
+    stream = io.BytesIO()
+    if suffix in _IMAGES:
+        _image(name, value).save(stream, format=_IMAGES[suffix])
+    elif suffix == "json":
+        return json.dumps(value, default=_json_value, ensure_ascii=False).encode()
+    elif suffix == "npy":
+        import numpy as np
+
+        np.save(stream, np.asarray(value), allow_pickle=False)
+    elif suffix in ("pt", "pth"):
+        import torch
+
+        torch.save(value, stream)
+    elif suffix in ("pkl", "pickle"):
+        import pickle
+
+        pickle.dump(value, stream)
+    elif suffix == "mp":
+        return package("msgpack", "write_webdataset").dumps(value, default=_json_value)
+    else:
+        raise TypeMismatchError(
+            f"write_webdataset: column '{name}': {type(value).__name__}: expected text, bytes or a number, "
+            "or a name that says how to encode it: json, npy, jpg, png, webp, pt, pkl, mp"
+        )
+    return stream.getvalue()
+
+
+def _image(name, value):
+    image = package("PIL.Image", "write_webdataset", "pillow")
+    if hasattr(value, "save"):
+        return value
+    try:
+        array = value[:, :, 0] if value.ndim == 3 and value.shape[2] == 1 else value
+        return image.fromarray(array)
+    except (AttributeError, TypeError, ValueError) as e:
+        found = f"{value.dtype} {value.shape}" if hasattr(value, "shape") else type(value).__name__
+        raise TypeMismatchError(
+            f"write_webdataset: column '{name}': {found}: expected pixels (height, width, channels): {e}"
+        ) from None
+
+
+def _json_value(value):
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    raise TypeMismatchError(f"write_webdataset: {type(value).__name__} has no form in JSON")
