@@ -380,7 +380,7 @@ def test_refusals(tmp_path):
         ds.write_parquet(tmp_path / "x", compression="lzo")
     with pytest.raises(InvalidArgument, match="absent"):
         ds.write_parquet(tmp_path / "x", partition_cols=["absent"])
-    with pytest.raises(UnsupportedError, match="filesystem"):
+    with pytest.raises(TypeMismatchError, match="filesystem: expected one of pyarrow.fs"):
         ds.write_parquet(tmp_path / "x", filesystem=object())
     empty = hd.from_arrow(pa.table({"s": pa.array([{}], pa.struct([]))}))
     with pytest.raises(TypeMismatchError, match="struct without fields"):

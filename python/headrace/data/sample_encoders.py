@@ -10,6 +10,11 @@ from headrace.data.sources import package
 
 _IMAGES = {e: e for e in ("jpeg", "png", "webp", "bmp", "gif", "tiff")}
 _IMAGES |= {"jpg": "jpeg", "tif": "tiff"} | dict.fromkeys(("ppm", "pgm", "pbm", "pnm"), "ppm")
+_ENCODED = {*_IMAGES, "json", "npy", "pt", "pth", "pkl", "pickle", "mp"}
+_EXPECTED = (
+    "a member is text or bytes, or a number as text, or has a name that says how to encode it: "
+    "json, npy, jpg, png, webp, pt, pkl, mp"
+)
 _PLAIN = ("string", "large_string", "binary", "large_binary", "bool", "null")
 _NUMBERS = ("int", "uint", "float", "double", "halffloat")
 
@@ -26,6 +31,10 @@ def encoder_steps(encoder):
     return steps
 
 
+def _suffix(name):
+    return name.rsplit(".", 1)[-1].lower()
+
+
 def _is_plain(kind):
     return kind in _PLAIN or kind.startswith(_NUMBERS)
 
@@ -35,9 +44,12 @@ def encoded(ds, encoder):
     steps = encoder_steps(encoder)
     if all(step is True for step in steps):
         schema = ds.schema()
-        rest = [] if schema is None else zip(schema.names, schema.types, strict=True)
-        rest = [name for name, kind in rest if not name.startswith("__") and not _is_plain(kind)]
-        return ds.map(_Encode(rest), compute="threads") if rest and steps else ds
+        rest = {} if schema is None else dict(zip(schema.names, schema.types, strict=True))
+        rest = {n: kind for n, kind in rest.items() if not n.startswith("__") and not _is_plain(kind)}
+        for name, kind in rest.items() if steps else ():
+            if _suffix(name) not in _ENCODED:
+                raise TypeMismatchError(f"write_webdataset: column '{name}' is {kind}; {_EXPECTED}")
+        return ds.map(_Encode(list(rest)), compute="threads") if rest and steps else ds
     for step in steps:
         ds = ds.map(_Encode(None) if step is True else step)
     return ds
@@ -62,7 +74,7 @@ class _Encode:
 
 def encode(name, value):
     """The bytes of a value, as the last part of its column's name says."""
-    suffix = name.rsplit(".", 1)[-1].lower()
+    suffix = _suffix(name)
     stream = io.BytesIO()
     if suffix in _IMAGES:
         _image(name, value).save(stream, format=_IMAGES[suffix])
@@ -83,10 +95,7 @@ def encode(name, value):
     elif suffix == "mp":
         return package("msgpack", "write_webdataset").dumps(value, default=_json_value)
     else:
-        raise TypeMismatchError(
-            f"write_webdataset: column '{name}': {type(value).__name__}: expected text, bytes or a number, "
-            "or a name that says how to encode it: json, npy, jpg, png, webp, pt, pkl, mp"
-        )
+        raise TypeMismatchError(f"write_webdataset: column '{name}': {type(value).__name__}; {_EXPECTED}")
     return stream.getvalue()
 
 
