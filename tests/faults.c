@@ -133,6 +133,15 @@ void run_threads(int n, void (*fn)(void *arg, int thread), void *arg)
 
 /* --------------------------------------------------------------------------------------------------- random, files */
 
+int repeats(int n)
+{
+    static int all = -1;
+
+    if (all < 0)
+        all = getenv("HEADRACE_THOROUGH") != NULL;
+    return all || n < 10 ? n : n / 10;
+}
+
 uint64_t next_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9E3779B97F4A7C15;

@@ -24,6 +24,9 @@
 #define SANITIZED 0
 #endif
 
+/* How often a test with random input repeats itself: n, or a tenth of it. HEADRACE_THOROUGH=1 asks for all. */
+int repeats(int n);
+
 /* Bits for `kinds`, beside HR_FAULT_MEMORY and HR_FAULT_IO. */
 enum { MAY_RECOVER = 0x100 /* the code may answer HR_OK although a call failed: a hint, a cache, a detail left out */ };
 

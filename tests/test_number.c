@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define N_RANDOM (SANITIZED ? 200000 : 2000000)
+#define N_RANDOM repeats(SANITIZED ? 1000000 : 4000000)
 
 /* A text with the slack that the parsers may read, filled with what would be wrong to count. */
 static const uint8_t *slack(const char *text, char fill)

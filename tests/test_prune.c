@@ -285,7 +285,7 @@ static hr_table *few_rows(uint64_t *random)
 
 static void test_never_wrong(void **unused)
 {
-    int found[2][3] = { { 0 } }, n_runs = SANITIZED ? 20000 : 200000;
+    int found[2][3] = { { 0 } }, n_runs = repeats(SANITIZED ? 200000 : 500000);
     live_memory before = live_now();
     uint64_t random = 11;
 
