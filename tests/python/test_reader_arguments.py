@@ -42,6 +42,19 @@ def write_ipc(path, values):
         writer.write_table(pa.table({"x": values}))
 
 
+def write_images(path, values):
+    pytest.importorskip("PIL.Image").fromarray(np.array([values], np.uint8)).save(path)
+
+
+def write_tfrecords(path, values):
+    hd.from_items([{"x": v} for v in values]).write_tfrecords(path, single_file=True)
+
+
+def write_webdataset(path, values):
+    rows = [{"__key__": str(v), "cls": v} for v in values]
+    hd.from_items(rows).write_webdataset(path, single_file=True)
+
+
 # reader: (suffix, function that writes integers, function that gets them back out of a row)
 READERS = {
     "read_parquet": ("parquet", lambda p, v: pq.write_table(pa.table({"x": v}), p), lambda r: [r["x"]]),
@@ -55,12 +68,19 @@ READERS = {
     "read_numpy": ("npy", lambda p, v: np.save(p, np.array(v)), lambda r: [r["data"]]),
     "read_binary_files": ("bin", lambda p, v: p.write_bytes(bytes(v)), lambda r: list(r["bytes"])),
     "read_arrow": ("arrow", write_ipc, lambda r: [r["x"]]),
+    "read_images": ("png", write_images, lambda r: r["image"].ravel().tolist()),
+    "read_tfrecords": ("tfrecord", write_tfrecords, lambda r: [r["x"]]),
+    "read_webdataset": ("tar", write_webdataset, lambda r: [r["cls"]]),
     "read_orc": ("orc", write_orc, lambda r: [r["x"]]),
     "read_avro": ("avro", write_avro, lambda r: [r["x"]]),
     "read_hdf5": ("h5", write_hdf5, lambda r: [r["x"]]),
     "read_netcdf": ("nc", write_hdf5, lambda r: [r["x"]]),
     "read_audio": ("wav", write_audio, lambda r: (r["amplitude"][0] * 32768).astype(int).tolist()),
 }
+
+
+ALL_FILES = ("read_csv", "read_text", "read_binary_files", "read_arrow", "read_tfrecords", "read_webdataset")
+DECOMPRESSED = ("read_csv", "read_json", "read_text", "read_tfrecords", "read_webdataset")
 
 
 @pytest.fixture(params=READERS)
@@ -116,7 +136,8 @@ def test_partitions_and_paths(kind):
     assert [r["kind"] for r in rows if r["path"] == names[3]][:1] == [None]
     for name, value in zip(names[:3], "aab", strict=True):
         assert {r["kind"] for r in rows if r["path"] == name} == {value}
-    assert ds.schema().names[-2:] == ["kind", "path"] and ds.schema().types[-2:] == ["string", "string"]
+    types = dict(zip(ds.schema().names, ds.schema().types, strict=True))
+    assert (types["kind"], types["path"]) == ("string", "string") and ds.columns()[-1] == "path"
     assert read(reader(folder, partitioning=hd.Partitioning("hive"))) == SORTED
     assert "kind" not in reader(folder, partitioning=None).columns()
     by_level = hd.Partitioning("dir", base_dir=str(folder), field_names=["level"])
@@ -147,7 +168,7 @@ def test_file_extensions(kind):
     assert read(reader(folder, file_extensions=[suffix + "x"])) == [20, 21]
     assert read(reader(folder, file_extensions=None)) == SORTED
     assert read(reader(names[2] + "x")) == [20, 21]  # a file that is named is read
-    if reader.__name__ not in ("read_csv", "read_text", "read_binary_files", "read_arrow"):
+    if reader.__name__ not in ALL_FILES:
         assert read(reader(folder)) == [30, 31, 0, 1, 10, 11]
     with pytest.raises(FileNotFoundError, match="no files"):
         reader(folder, file_extensions=["none"])
@@ -227,7 +248,7 @@ def test_how_files_are_opened(kind):
         reader(folder, arrow_open_stream_args="gzip")
     packed = gzip.compress(Path(names[0]).read_bytes())
     Path(names[0]).write_bytes(packed)
-    if reader.__name__ in ("read_csv", "read_json", "read_text"):
+    if reader.__name__ in DECOMPRESSED:
         assert read(reader(names[0], arrow_open_stream_args={"compression": "gzip"})) == [0, 1]
     else:
         with pytest.raises(NotImplementedError, match="read as they are, not decompressed"):

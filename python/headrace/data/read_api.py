@@ -267,7 +267,12 @@ def read_webdataset(
     if paths_column:
         from headrace.data.expressions import col
 
-        ds = ds.with_column(paths_column if isinstance(paths_column, str) else "path", col("__url__"))
+        name = paths_column if isinstance(paths_column, str) else "path"
+        if name in ds.columns():
+            raise InvalidArgument(
+                f"read_webdataset: has a column '{name}' of its own: include_paths needs another name"
+            )
+        ds = ds.with_column(name, col("__url__"))
     return ds
 
 

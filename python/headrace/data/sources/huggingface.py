@@ -14,12 +14,42 @@ def _streamed(dataset, batch_rows):
     yield from dataset.with_format("arrow").iter(batch_size=batch_rows)
 
 
+# What gives the same rows in the same order whether a stream is read as a whole or shard by shard.
+_BY_SHARDS = {
+    "ExamplesIterable",
+    "ArrowExamplesIterable",
+    "RebatchedArrowExamplesIterable",
+    "SelectColumnsIterable",
+    "FormattedExamplesIterable",
+    "MappedExamplesIterable",
+    "FilteredExamplesIterable",
+}
+
+
+def _shards(dataset):
+    """The stream as a list of streams. One alone where a step of it counts, shuffles or sees batches: take(),
+    skip(), shuffle(), map(with_indices=True), map(batched=True), interleaving, and what is not known here.
+    """
+    n = getattr(dataset, "num_shards", 1)
+    step = getattr(dataset, "_ex_iterable", None)
+    while step is not None:
+        if type(step).__name__ not in _BY_SHARDS:
+            return [dataset]
+        if getattr(step, "with_indices", False) or getattr(step, "batched", False):
+            return [dataset]
+        step = getattr(step, "ex_iterable", None)
+    if n < 2 or getattr(dataset, "_ex_iterable", None) is None or getattr(dataset, "_shuffling", None):
+        return [dataset]
+    return [dataset.shard(num_shards=n, index=i) for i in range(n)]
+
+
 def from_huggingface(dataset, parallelism=-1, concurrency=None, override_num_blocks=None):
     """The rows of a datasets.Dataset or datasets.IterableDataset; a DatasetDict has to be indexed first.
 
     A Dataset's Arrow tables are shared: what is memory-mapped stays so, and nothing is copied. After a
     select(), shuffle() or the like its indices are followed, in pieces, in threads. An IterableDataset is
-    streamed shard by shard, in worker processes.
+    streamed in worker processes, shard by shard where that gives the same rows as iterating over it does.
+    override_num_blocks: see from_items(), of tables that are in memory.
     """
     from headrace.data.in_memory import from_arrow
 
@@ -30,7 +60,7 @@ def from_huggingface(dataset, parallelism=-1, concurrency=None, override_num_blo
         )
     if hasattr(dataset, "data") and hasattr(dataset, "_indices"):
         if dataset._indices is None:
-            return from_arrow(dataset.data.table)
+            return from_arrow(dataset.data.table, override_num_blocks=override_num_blocks)
         plain = dataset.with_format("arrow")
         return read_tasks(
             "huggingface",
@@ -39,6 +69,5 @@ def from_huggingface(dataset, parallelism=-1, concurrency=None, override_num_blo
         )
     if not hasattr(dataset, "with_format") or not hasattr(dataset, "__iter__"):
         raise TypeMismatchError(f"from_huggingface: expected a datasets.Dataset, not {kind}")
-    n = getattr(dataset, "num_shards", 1)
-    shards = [dataset.shard(num_shards=n, index=i) for i in range(n)] if n > 1 else [dataset]
-    return read_tasks("huggingface", [task(_streamed, s, 1000) for s in shards], concurrency=concurrency)
+    tasks = [task(_streamed, s, 1000) for s in _shards(dataset)]
+    return read_tasks("huggingface", tasks, concurrency=concurrency)

@@ -2,6 +2,7 @@
 
 from headrace._core import TypeMismatchError
 from headrace.data.datasource import ranges, read_tasks, task
+from headrace.data.in_memory import from_items
 
 TASK_ITEMS = 256
 BLOCK_ITEMS = 64
@@ -50,6 +51,8 @@ def from_torch(dataset, local_read=False):
     this process, where the data is not to be pickled.
     """
     compute = "threads" if local_read else None
+    if hasattr(dataset, "__len__") and len(dataset) == 0:
+        return from_items([])
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         tasks = [task(_items, dataset, *r) for r in ranges(len(dataset), TASK_ITEMS)]
     elif hasattr(dataset, "__iter__"):
