@@ -207,6 +207,7 @@ static hr_status stream_index(ipc_file *f, hr_error *err)
     hr_status st = HR_OK;
     int64_t at = 0, n;
     message m = { 0 };
+    ipc_block b;
 
     HR_GO(prefix_read(f->source, &at, &n, err));
     HR_GO(message_read(f->source, at, n, f->base.account, &m, err));
@@ -214,10 +215,10 @@ static hr_status stream_index(ipc_file *f, hr_error *err)
         HR_FAIL(HR_BAD_DATA, "%s: a stream begins with its schema, not with message number %d", f->base.name,
                 (int)m.kind);
     HR_GO(read_schema(f, &m.flat, m.header, err));
-    at += n + m.body_bytes;
+    b = (ipc_block){ .at = at, .body_at = at + n, .body_bytes = m.body_bytes }; /* a schema has none, as a rule */
+    HR_GO(check_body(f, &b, err));
+    at = b.body_at + b.body_bytes;
     for (;;) {
-        ipc_block b = { 0 };
-
         message_clear(&m);
         HR_GO(prefix_read(f->source, &at, &n, err));
         if (n == 0)

@@ -4,6 +4,7 @@ import ctypes
 import datetime
 import decimal
 import json
+import struct
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +80,21 @@ def without_field(data, message, field):
     at = slot(batch, field)
     assert number(at, 2) != 0
     return data[:at] + b"\0\0" + data[at + 2 :]
+
+
+@pytest.mark.parametrize("body", [9, 2**40, 2**63 - 1])
+def test_a_schema_whose_body_leaves_the_file(tmp_path, body):
+    """It was taken for a stream that ends there."""
+    schema = pa.schema({"x": pa.int32()}).serialize().to_pybytes()
+    old = schema[8:]
+    root = int.from_bytes(old[:4], "little")
+    slots = root - int.from_bytes(old[root : root + 4], "little", signed=True) + 4
+    header = root + int.from_bytes(old[slots + 4 : slots + 6], "little")
+    header += int.from_bytes(old[header : header + 4], "little")
+    new = struct.pack("<IHHHHHHiIqhB13x", 16, 12, 24, 16, 18, 4, 8, 12, 28 + header, body, 4, 1)
+    (tmp_path / "a").write_bytes(struct.pack("<iI", -1, len(new) + len(old)) + new + old)
+    with pytest.raises(headrace.exceptions.DataError, match=f"a body of {body} bytes at byte"):
+        hd.read_arrow(tmp_path / "a").to_arrow()
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
