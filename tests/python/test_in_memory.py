@@ -125,3 +125,32 @@ def test_names():
     assert ds.name is None and repr(ds) == "Dataset(range(3))"
     with pytest.raises(TypeError, match="expected a str, not int"):
         ds.set_name(3)
+
+
+def test_arrays_and_frames_whose_types_widen():
+    ds = hd.from_numpy([np.zeros((2, 3)), np.ones((1, 4))])
+    assert [r["data"].shape for r in ds.iter_rows()] == [(3,), (3,), (4,)]
+    frames = [pd.DataFrame({"x": [None]}, dtype=object), pd.DataFrame({"x": ["a"]}, dtype=object)]
+    assert hd.from_pandas(frames).take_all() == [{"x": None}, {"x": "a"}]
+
+
+@pytest.mark.parametrize("size", [0, -1, True, 2.5])
+def test_wrong_sizes_of_a_batch(size):
+    with pytest.raises(exceptions.InvalidArgument, match="take_batch: batch_size .* at least 1"):
+        hd.range(3).take_batch(size)
+
+
+def test_ranges_of_tensors():
+    assert hd.range_tensor(3, shape=[2, 2]).take_batch(3)["data"][2].tolist() == [[2, 2], [2, 2]]
+    with pytest.raises(exceptions.TypeMismatchError, match="range_tensor: shape: expected a tuple, not int"):
+        hd.range_tensor(3, shape=2)
+
+
+def test_names_are_where_ray_has_them():
+    """What programs for Ray import, with its name changed."""
+    import headrace.data.datasource.partitioning as partitioning
+    from headrace.data import block, datasource
+
+    for name in datasource.__all__:
+        assert getattr(datasource, name) is getattr(hd, name), name
+    assert partitioning.Partitioning is hd.Partitioning and block.BlockMetadata is hd.BlockMetadata

@@ -320,3 +320,17 @@ def test_many_stripes_and_slabs_with_columns_of_folders(tmp_path):
         part = ds.take_batch(200_000)
         assert (part["year"][begin : begin + 100_000] == year).all()
         assert (part["x"][begin : begin + 100_000, 0] == np.arange(0, 300_000, 3) + year).all()
+
+
+@pytest.mark.parametrize("size", [5, (1, 2, 3), (0, 3), "big"])
+def test_wrong_sizes_of_images(tmp_path, size):
+    with pytest.raises(exceptions.InvalidArgument, match="read_images: size"):
+        hd.read_images(tmp_path, size=size)
+
+
+def test_arguments_of_numpy_load(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(3))
+    ds = hd.read_numpy(tmp_path, mmap_mode="r", fix_imports=True, encoding="ASCII")
+    assert [r["data"] for r in ds.iter_rows()] == [0, 1, 2]
+    with pytest.raises(NotImplementedError, match="pickled objects are never loaded"):
+        hd.read_numpy(tmp_path, allow_pickle=True)

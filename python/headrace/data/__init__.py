@@ -7,7 +7,14 @@ order that does not depend on threads, processes or memory.
 from headrace.data.context import DataContext, ExecutionOptions, ExecutionResources
 from headrace.data.csv_files import read_csv
 from headrace.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, Schema, TaskPoolStrategy
-from headrace.data.datasource import BlockMetadata, Datasource, ReadTask, read_datasource
+from headrace.data.datasource.datasource import BlockMetadata, Datasource, ReadTask, read_datasource
+from headrace.data.datasource.partitioning import (
+    FileShuffleConfig,
+    Partitioning,
+    PartitionStyle,
+    PathPartitionFilter,
+    PathPartitionParser,
+)
 from headrace.data.in_memory import (
     from_arrow,
     from_arrow_refs,
@@ -19,13 +26,6 @@ from headrace.data.in_memory import (
     from_pandas_refs,
 )
 from headrace.data.iterator import DataIterator, SplitIterator
-from headrace.data.partitioning import (
-    FileShuffleConfig,
-    Partitioning,
-    PartitionStyle,
-    PathPartitionFilter,
-    PathPartitionParser,
-)
 from headrace.data.read_api import (
     range,
     range_tensor,

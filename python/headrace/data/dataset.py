@@ -575,6 +575,8 @@ class Dataset:
     def take_batch(self, batch_size=20, *, batch_format="default"):
         """The first rows as one batch (see iter_batches), of fewer rows if there are not that many."""
         batch_format = check_format(batch_format)
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise InvalidArgument(f"take_batch: batch_size {batch_size!r}: expected a number of at least 1")
         tables = self._tables(self.limit(batch_size)._node)
         if not tables:
             raise InvalidArgument("take_batch: the dataset is empty")

@@ -5,7 +5,7 @@ from typing import TypedDict, Unpack
 from headrace._core import InvalidArgument, Schema, TypeMismatchError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset
-from headrace.data.partitioning import FileShuffleConfig, Partitioning
+from headrace.data.datasource.partitioning import FileShuffleConfig, Partitioning
 from headrace.data.paths import check_stream_args, extension_list, local_path, path_list
 from headrace.data.plan import Node
 

@@ -16,7 +16,7 @@ def _dataset(tables, what, n_blocks=None):
     if n_blocks is not None:
         if isinstance(n_blocks, bool) or not isinstance(n_blocks, int) or n_blocks < 1:
             raise InvalidArgument(f"{what}: override_num_blocks {n_blocks!r}: expected at least 1")
-        tables = _cut(Table.conformed(tables), n_blocks)
+        tables = _cut(tables, n_blocks)
     return MaterializedDataset(Node("tables", {"tables": tables, "what": what}))
 
 
@@ -56,7 +56,7 @@ def from_numpy(ndarrays):
             raise InvalidArgument("from_numpy: an array of no dimensions has no rows")
     if not arrays:
         raise InvalidArgument("from_numpy: expected at least one array")
-    return _dataset([Table.build({"data": a}) for a in arrays], "from_numpy")
+    return _dataset(Table.conformed([Table.build({"data": a}) for a in arrays]), "from_numpy")
 
 
 def from_pandas(dfs, *, override_num_blocks=None):
@@ -66,9 +66,8 @@ def from_pandas(dfs, *, override_num_blocks=None):
     frames = dfs if isinstance(dfs, (list, tuple)) else [dfs]
     if not frames:
         raise InvalidArgument("from_pandas: expected at least one DataFrame")
-    return _dataset(
-        [_table_of_pandas(df, "from_pandas") for df in frames], "from_pandas", override_num_blocks
-    )
+    tables = Table.conformed([_table_of_pandas(df, "from_pandas") for df in frames])
+    return _dataset(tables, "from_pandas", override_num_blocks)
 
 
 def _table_of_pandas(df, what):

@@ -155,13 +155,21 @@ def read_json(
     return read_files("read_json", "json", paths, columns=columns, options=options, **common)
 
 
-def read_numpy(paths, *, allow_pickle=False, **common: Unpack[FileArguments]):
+def read_numpy(
+    paths,
+    *,
+    allow_pickle=False,
+    mmap_mode=None,
+    fix_imports=None,
+    encoding=None,
+    **common: Unpack[FileArguments],
+):
     """Arrays of .npy and .npz files; rows are slices along the first axis.
 
     A .npy file is the column 'data', a structured array a column for each field; an .npz file is a column
     for each member, all of one length. Rows of one and more dimensions are tensors. Arrays of Python objects
     are refused: reading them means running what stands in the file. DataError names the file and byte where
-    a file is damaged.
+    a file is damaged. mmap_mode, fix_imports and encoding, numpy.load's, are accepted; none is of use here.
     """
     if allow_pickle:
         raise UnsupportedError("read_numpy: allow_pickle=True: pickled objects are never loaded")
@@ -211,6 +219,8 @@ def read_images(
     are damaged (179 million; 0: no limit). include_paths: a column 'path' with each row's file.
     """
     common.setdefault("arrow_open_stream_args", arrow_open_file_args)
+    if size is not None and (not isinstance(size, (tuple, list)) or len(size) != 2):
+        raise InvalidArgument(f"read_images: size {size!r}: expected (height, width)")
     height, width = (None, None) if size is None else size
     if size is not None and (height < 1 or width < 1):
         raise InvalidArgument(f"read_images: size {size}; expected height and width of at least 1")
@@ -285,6 +295,8 @@ def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):
 def range_tensor(n, *, shape=(1,), parallelism=-1, concurrency=None, override_num_blocks=None):
     """The int64 tensor column 'data' of n rows; row i is an array of that shape, filled with i."""
     accept_cluster_arguments("range_tensor", {"parallelism": parallelism})
+    if not isinstance(shape, (tuple, list)):
+        raise TypeMismatchError(f"range_tensor: shape: expected a tuple, not {type(shape).__name__}")
 
     def filled(batch):
         import numpy as np

@@ -6,7 +6,7 @@ import re
 import tarfile
 
 from headrace._core import DataError, InvalidArgument, Table, UnsupportedError
-from headrace.data.datasource import read_tasks, task
+from headrace.data.datasource.datasource import read_tasks, task
 from headrace.data.files import read_files
 from headrace.data.records import matches
 

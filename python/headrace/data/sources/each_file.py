@@ -3,7 +3,7 @@ mean what they mean for every reader; each file, or each part of one, is then a 
 """
 
 from headrace._core import DataError, Expr, HeadraceError, InvalidArgument, Table
-from headrace.data.datasource import columns_of_rows
+from headrace.data.datasource.datasource import columns_of_rows
 from headrace.data.files import read_files
 
 PATH = "__headrace_path__"

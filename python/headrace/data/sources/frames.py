@@ -1,7 +1,7 @@
 """Rows of other libraries' frames, by the Arrow protocol where they have it."""
 
 from headrace._core import TypeMismatchError, UnsupportedError
-from headrace.data.datasource import read_tasks, task
+from headrace.data.datasource.datasource import read_tasks, task
 
 
 def _collected(frame):

@@ -6,7 +6,7 @@ h5py holds one lock for the whole library, so slabs are read by worker processes
 from typing import Unpack
 
 from headrace._core import InvalidArgument, NotFoundError
-from headrace.data.datasource import ranges
+from headrace.data.datasource.datasource import ranges
 from headrace.data.files import FileArguments
 from headrace.data.sources import package
 from headrace.data.sources.each_file import damaged, read_each_file

@@ -1,7 +1,7 @@
 """from_huggingface: datasets of the package `datasets`, whose Arrow files are mapped and not copied."""
 
 from headrace._core import TypeMismatchError
-from headrace.data.datasource import ranges, read_tasks, task
+from headrace.data.datasource.datasource import ranges, read_tasks, task
 
 TASK_ROWS = 10_000
 

@@ -4,7 +4,7 @@ import contextlib
 
 from headrace._core import InvalidArgument
 from headrace.data.context import accept_cluster_arguments
-from headrace.data.datasource import read_tasks, task
+from headrace.data.datasource.datasource import read_tasks, task
 
 FETCH_ROWS = 10_000
 DEFAULT_SHARDS = 8

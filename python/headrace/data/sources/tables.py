@@ -6,7 +6,7 @@ import os
 from typing import Unpack
 
 from headrace.data.context import accept_cluster_arguments
-from headrace.data.datasource import read_tasks, task
+from headrace.data.datasource.datasource import read_tasks, task
 from headrace.data.files import FileArguments
 from headrace.data.sources import package
 from headrace.data.sources.each_file import damaged, read_each_file

@@ -1,7 +1,7 @@
 """from_torch: the items of a torch Dataset."""
 
 from headrace._core import TypeMismatchError
-from headrace.data.datasource import ranges, read_tasks, task
+from headrace.data.datasource.datasource import ranges, read_tasks, task
 from headrace.data.in_memory import from_items
 
 TASK_ITEMS = 256

@@ -10,7 +10,7 @@ import numpy as np
 
 from headrace._core import DataError, InvalidArgument, NotFoundError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
-from headrace.data.datasource import read_tasks
+from headrace.data.datasource.datasource import read_tasks
 from headrace.data.paths import path_list
 from headrace.data.sources import package
 from headrace.data.sources.slabs import SlabTasks, slab_rows

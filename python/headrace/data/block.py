@@ -1,0 +1,9 @@
+"""Where Ray has BlockMetadata, for sources that are written for it."""
+
+from typing import Any
+
+from headrace.data.datasource.datasource import BlockMetadata
+
+Block = Any  # a dict of column -> values, a list of row dicts, a DataFrame, or Arrow data
+
+__all__ = ["Block", "BlockMetadata"]
