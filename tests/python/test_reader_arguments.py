@@ -170,8 +170,10 @@ def test_file_extensions(kind):
     assert read(reader(names[2] + "x")) == [20, 21]  # a file that is named is read
     if reader.__name__ not in ALL_FILES:
         assert read(reader(folder)) == [30, 31, 0, 1, 10, 11]
-    with pytest.raises(FileNotFoundError, match="no files"):
+    with pytest.raises(exceptions.NotFoundError, match=r"no files there whose names end in .none \(file"):
         reader(folder, file_extensions=["none"])
+    with pytest.raises(exceptions.NotFoundError, match="no files there$"):
+        reader(folder / "[x]", file_extensions=None, ignore_missing_paths=True)
     with pytest.raises(TypeError, match="file_extensions: expected a list of str, not of int"):
         reader(folder, file_extensions=5)
 

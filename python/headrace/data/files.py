@@ -2,7 +2,7 @@
 
 from typing import TypedDict, Unpack
 
-from headrace._core import InvalidArgument, Schema, TypeMismatchError
+from headrace._core import InvalidArgument, NotFoundError, Schema, TypeMismatchError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset
 from headrace.data.datasource.partitioning import FileShuffleConfig, Partitioning
@@ -119,4 +119,14 @@ def read_files(where, form, paths, *, columns=None, options=None, name=None, **c
         "shuffle": _shuffle(where, given["shuffle"]),
         "partition_filter": given["partition_filter"],
     }
-    return Dataset(Node("read", {name: value for name, value in args.items() if value is not None}))
+    return Dataset(_node({name: value for name, value in args.items() if value is not None}))
+
+
+def _node(args):
+    try:
+        return Node("read", args)
+    except NotFoundError as e:
+        if "suffixes" not in args or not str(e).endswith(": no files there"):
+            raise
+        ends = ", ".join(args["suffixes"][:4]) + (", ..." if len(args["suffixes"]) > 4 else "")
+        raise NotFoundError(f"{e} whose names end in {ends} (file_extensions=None reads all)") from None
