@@ -151,7 +151,8 @@ typedef struct hr_format {
     const char *name;
     const char *suffixes; /* separated by blanks, without dots */
     const char *doc;
-    const char *image_column; /* its readers do hr_open.image_steps on this column; NULL: they do none */
+    const char *(*image_column)(
+        const void *options); /* on which its readers do hr_open.image_steps; NULL: they do none */
     int row_growth;           /* > 0: each file is one row (or none), in memory about so many times as large */
     const hr_option *options; /* NULL: none */
     size_t options_bytes;     /* sizeof its options struct */

@@ -63,10 +63,9 @@ static const hr_option image_option_table[] = {
 typedef struct image_file {
     hr_scan_file base;
     hr_source *source;
-    hr_image_chain chain; /* of `n_own` steps, and of those that are done for somebody behind the reader */
-    int n_own;
-    hr_image_dice dice; /* of those; the file's number comes later */
-    hr_type *type;      /* of the column, which need not be projected */
+    hr_image_chain chain; /* the reader's own steps, and those that are done for somebody behind it */
+    hr_image_dice dice;   /* of those; the file's number comes later */
+    hr_type *type;        /* of the column, which need not be projected */
     bool skip;
     hr_skipped *skipped;
 } image_file;
@@ -122,39 +121,18 @@ static hr_status run_chain(const image_reader *r, hr_view bytes, hr_array **out,
     return hr__type_is_ragged(f->type) ? ragged_row(r, &p, out, err) : tensor_row(r, &p, out, err);
 }
 
-/* The chain failed, with st: on_error="skip" is for what cannot be decoded, not for what a step of the plan refuses. */
-static bool is_bad_file(const image_reader *r, hr_view bytes, hr_status st)
-{
-    const image_file *f = r->file;
-    hr_image_chain decode = { .n = 1, .steps = { f->chain.steps[0] } };
-    hr_buffer *pixels = NULL;
-    hr_image_plan p;
-
-    if (!f->skip || (st != HR_BAD_DATA && st != HR_UNSUPPORTED))
-        return false;
-    if (f->n_own == f->chain.n)
-        return true;
-    st = hr__image_plan_bytes(&decode, bytes, &f->dice, &p, NULL);
-    if (!st)
-        st = hr__image_plan_make(&p, &(hr_mem){ r->mem.account, NULL }, &pixels, NULL);
-    hr__buffer_unref(pixels);
-    return st == HR_BAD_DATA || st == HR_UNSUPPORTED;
-}
-
 /* The row's value, from the file's bytes. NULL: the file is bad, and is to be left out. */
 static hr_status make_image(const image_reader *r, hr_array **out, hr_error *err)
 {
     const image_file *f = r->file;
     hr_buffer *bytes = NULL;
     hr_status st = HR_OK;
-    hr_view view;
 
     *out = NULL;
     HR_GO(hr__buffer_new(&(hr_mem){ r->mem.account, NULL }, f->source->n_bytes, &bytes, err));
     HR_GO(hr__source_read(f->source, bytes->data, 0, f->source->n_bytes, err));
-    view = (hr_view){ bytes->data, bytes->n_bytes };
-    st = run_chain(r, view, out, err);
-    if (st && is_bad_file(r, view, st)) {
+    st = run_chain(r, (hr_view){ bytes->data, bytes->n_bytes }, out, err);
+    if (f->skip && (st == HR_BAD_DATA || st == HR_UNSUPPORTED)) {
         hr__count_bad(f->skipped, 1);
         hr_error_clear(err);
         st = HR_OK;
@@ -328,7 +306,6 @@ static hr_status image_open(hr_source *source, const hr_open *how, hr_scan_file 
     f->skipped = how->skipped;
     HR_GO(image_chain(o, &f->chain, err));
     HR_GO(hr__image_chain_type(&f->chain, NULL, &f->type, err));
-    f->n_own = f->chain.n;
     if (how->image_steps)
         HR_GO(add_steps(f, how, err));
     f->base.n_fragments = 1;
@@ -461,10 +438,16 @@ static hr_status image_create(hr_schema *schema, const void *options, hr_account
 
 static int image_bid(hr_view head) { return hr__image_known(head) ? 24 : 0; }
 
+/* Which files are left out must not hang on what the steps keep of an image: then whole ones are decoded. */
+static const char *image_column(const void *options)
+{
+    return ((const image_options *)options)->on_error == 1 ? NULL : "image";
+}
+
 const hr_format hr__format_images = {
     .name = "images",
     .suffixes = "jpg jpeg png webp gif bmp tif tiff",
-    .image_column = "image",
+    .image_column = image_column,
     .row_growth = 13, /* JPEG, the usual one */
     .doc = "a row for each file, column `image` of pixels",
     .options = image_option_table,

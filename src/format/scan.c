@@ -551,7 +551,8 @@ done:
 static hr_status want_images(const file_scan *s, const hr_scan_file *f, wanted *w, hr_error *err)
 {
     hr_schema *old = w->schema;
-    int from = hr__schema_find(f->schema, s->format->image_column), to = hr__schema_find(old, s->format->image_column);
+    const char *name = s->format->image_column(s->options);
+    int from = hr__schema_find(f->schema, name), to = hr__schema_find(old, name);
     hr_field *fields;
     hr_status st;
 
@@ -851,7 +852,7 @@ static int64_t files_row_bytes(const hr_scan *base, int file)
 static const char *files_image_column(const hr_scan *base)
 {
     const file_scan *s = (const file_scan *)base;
-    const char *name = s->format->image_column;
+    const char *name = s->format->image_column ? s->format->image_column(s->options) : NULL;
 
     return name && !s->given && partition_at(s, name) < 0 && !is_path(s, name) ? name : NULL;
 }
