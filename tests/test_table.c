@@ -97,6 +97,52 @@ static void slices_and_takes(void **state)
     }
 }
 
+/* The last holder of all that a table has may write into it. */
+static void only_what_nobody_else_has_is_claimed(void **state)
+{
+    hr_type *types[2] = { hr__type_simple(HR_T_INT64), hr__type_simple(HR_T_STRING) };
+    uint64_t seed = 5;
+    hr_table *t = random_table(&seed, types, 2, 10), *other = NULL;
+    hr_buffer *values = hr__buffer_ref(t->columns[0]->buffers[1]);
+    hr_array *column = hr__array_ref(t->columns[1]);
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    hr__table_claim(t);
+    assert_false(t->sole);
+    hr__array_unref(column);
+    hr__table_claim(t);
+    assert_false(t->sole);
+    hr__buffer_unref(values);
+    hr_table_ref(t);
+    hr__table_claim(t);
+    assert_false(t->sole);
+    hr_table_unref(t);
+    assert_ok(hr_table_slice(t, 2, 3, &other, &err), &err);
+    hr__table_claim(t);
+    hr__table_claim(other);
+    assert_false(t->sole || other->sole);
+    hr_table_unref(t);
+    hr__table_claim(other); /* a part of what nobody has as a whole any more */
+    assert_true(other->sole);
+    hr_table_unref(other);
+}
+
+/* Two columns that are one. */
+static void a_table_shares_no_column_with_itself(void **state)
+{
+    hr_type *types[2] = { hr__type_simple(HR_T_INT64), hr__type_simple(HR_T_INT64) };
+    uint64_t seed = 6;
+    hr_table *t = random_table(&seed, types, 2, 10);
+
+    (void)state;
+    hr__array_unref(t->columns[1]);
+    t->columns[1] = hr__array_ref(t->columns[0]);
+    hr__table_claim(t);
+    assert_false(t->sole);
+    hr_table_unref(t);
+}
+
 static void concats(void **state)
 {
     uint64_t seed = 3;
@@ -373,6 +419,8 @@ int main(void)
         cmocka_unit_test(public_functions),
         cmocka_unit_test(slices_and_takes),
         cmocka_unit_test(concats),
+        cmocka_unit_test(only_what_nobody_else_has_is_claimed),
+        cmocka_unit_test(a_table_shares_no_column_with_itself),
         cmocka_unit_test(concats_that_do_not_fit),
         cmocka_unit_test(other_schemas_and_origins),
         cmocka_unit_test(columns_of_other_lengths),

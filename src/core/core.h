@@ -427,9 +427,9 @@ static inline uint64_t hr__array_uint(const hr_array *a, int64_t i)
 const uint8_t *hr__array_bytes(const hr_array *a, int64_t i, int64_t *n);
 /* Values range [*begin, *begin + *n) in children[0] of row i of any list, map, fixed list, tensor. */
 void hr__array_range(const hr_array *a, int64_t i, int64_t *begin, int64_t *n);
+/* One reference, to it and all below, whose memory is our own: its holder may write. */
+bool hr__array_sole(const hr_array *a);
 /* Bytes that the rows use (not the capacity behind a slice): validity, offsets, values, children. */
-bool hr__array_sole(
-    const hr_array *a); /* one reference, to it and all below, whose memory is our own: its holder may write */
 int64_t hr__array_bytes_used(const hr_array *a);
 /* Rows idx[0..n) as a new contiguous array (int32 or int64 by idx_bytes 4 or 8; -1: a null). */
 hr_status hr__array_take(const hr_mem *mem, const hr_array *a, const void *idx, int idx_bytes, int64_t n,

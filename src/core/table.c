@@ -1,8 +1,8 @@
 /* table.c - immutable rows: a schema, a column for each field, and where the rows came from.
  *
  * A table is one block with its column pointers inside; everything else is shared by counted references, so that slicing,
- * renaming and passing on never copy data. What copies (take, concat) marks its result as `sole`, and so does hr__table_claim: no other table has its
- * buffers, and so the last holder may write into them. */
+ * renaming and passing on never copy data. What copies (take, concat) marks its result as `sole`, and hr__table_claim what
+ * nobody else has: no other table has its buffers, and so the last holder may write into them. */
 #include "core/core.h"
 
 /* A table without columns yet, which the caller fills. */
@@ -131,7 +131,8 @@ void hr__table_claim(hr_table *t)
 
     for (int i = 0; sole && i < t->schema->n; i++)
         sole = hr__array_sole(t->columns[i]);
-    t->sole |= sole;
+    if (sole) /* who else has it may be reading it */
+        t->sole = true;
 }
 
 hr_status hr__table_take(const hr_mem *mem, const hr_table *t, const void *idx, int idx_bytes, int64_t n,

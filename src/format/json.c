@@ -204,7 +204,9 @@ static hr_status json_read(hr_scan_file *base, int fragment, int64_t row_begin, 
     if (r->rows_end == r->row_begin)
         r->rows_end = 0;
     HR_GO(hr__json_rows_open(&f->head, mem->account, begin, r->end >= 0 ? r->end : INT64_MAX / 2, &r->rows, err));
-    HR_GO(hr__json_columns_new(mem, f->all, built(f), &f->options, &r->columns, err));
+    st = hr__json_columns_new(mem, f->all, built(f), &f->options, &r->columns, err);
+    if (st)
+        HR_GO(hr__error_at(err, st, "%s", f->base.name));
     *out = &r->base;
     r = NULL; /* moved to the caller */
 done:

@@ -283,6 +283,11 @@ def test_skip_paths(tmp_path):
     second = tmp_path / "1.parquet"
     assert [r["x"] for r in hd.read_parquet(tmp_path, skip_paths=[second]).iter_rows()] == [0, 2]
     assert [r["x"] for r in hd.read_parquet(tmp_path, skip_paths=f"file://{second}").iter_rows()] == [0, 2]
+    relative = os.path.relpath(second)
+    assert hd.read_parquet(tmp_path, skip_paths=relative).count() == 2
+    assert hd.read_parquet(os.path.relpath(tmp_path), skip_paths=second).count() == 2
+    with pytest.raises(exceptions.NotFoundError, match="1.parquet: skip_paths keeps no file"):
+        hd.read_parquet(second, skip_paths=second)
     ds = hd.read_parquet(tmp_path, skip_paths=[second], partition_filter=lambda paths: paths[:1])
     assert [r["x"] for r in ds.iter_rows()] == [0]
     for name in ("include_row_hash", "catalog", "tensor_column_schema"):
@@ -336,3 +341,20 @@ def test_arguments_of_numpy_load(tmp_path):
     assert [r["data"] for r in ds.iter_rows()] == [0, 1, 2]
     with pytest.raises(NotImplementedError, match="pickled objects are never loaded"):
         hd.read_numpy(tmp_path, allow_pickle=True)
+
+
+def test_integers_of_numpy_are_integers(tmp_path):
+    pq.write_table(pa.table({"x": range(4)}), tmp_path / "0.parquet")
+    two = np.int64(2)
+    ds = hd.read_parquet(tmp_path, concurrency=two, override_num_blocks=two)
+    assert ds.limit(two).count() == len(ds.take(two)) == len(ds.take_batch(two)["x"]) == 2
+    assert [
+        len(b["x"]) for b in ds.map_batches(lambda b: b, batch_size=two).iter_batches(batch_size=two)
+    ] == [2, 2]
+    assert hd.from_items([1, 2, 3], override_num_blocks=two).count() == 3
+    assert len(ds.streaming_split(two)) == 2
+    ds.write_parquet(str(tmp_path / "out"), max_rows_per_file=two)
+    assert len(os.listdir(tmp_path / "out")) == 2
+    for wrong in (True, 2.0, np.float64(2), np.bool_(True)):
+        with pytest.raises(exceptions.InvalidArgument, match="limit"):
+            ds.limit(wrong)

@@ -1,5 +1,6 @@
 """What all readers of files have in common: their keyword arguments, and the plan node made of them."""
 
+from numbers import Integral
 from typing import TypedDict, Unpack
 
 from headrace._core import InvalidArgument, NotFoundError, Schema, TypeMismatchError
@@ -49,7 +50,7 @@ def setting(name, value):
 def _check_counts(where, given):
     for name in ("concurrency", "override_num_blocks"):
         n = given[name]
-        if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
+        if n is not None and (isinstance(n, bool) or not isinstance(n, Integral) or n < 1):
             raise InvalidArgument(f"{where}: {name} {n!r}: expected a number of at least 1")
 
 

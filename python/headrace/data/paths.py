@@ -34,17 +34,23 @@ def extension_list(given):
     return [e if e.startswith(".") else f".{e}" for e in given]
 
 
+def _absolute(path):
+    return os.path.abspath(path.removeprefix("file://"))
+
+
 class SkippedPaths:
     """A partition_filter that leaves files out, after another one."""
+
+    argument = "skip_paths"  # that it stands for, for errors
 
     def __init__(self, paths, then=None):
         if then is not None and not callable(then):
             raise TypeMismatchError("partition_filter: expected a function of a list of paths")
-        self.paths = {os.path.normpath(p.removeprefix("file://")) for p in paths}
+        self.paths = {_absolute(p) for p in paths}
         self.then = then
 
     def __call__(self, paths):
-        kept = [p for p in paths if os.path.normpath(p) not in self.paths]
+        kept = [p for p in paths if _absolute(p) not in self.paths]
         return self.then(kept) if self.then is not None else kept
 
 

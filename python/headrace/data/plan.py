@@ -57,7 +57,9 @@ class Node:
                 f"partition_filter returned {type(files).__name__}; expected the list of paths to read"
             )
         if not files:
-            raise _core.NotFoundError(f"{args['urls'][0]}: partition_filter keeps no file")
+            raise _core.NotFoundError(
+                f"{args['urls'][0]}: {getattr(keep, 'argument', 'partition_filter')} keeps no file"
+            )
         return Plan.read(**args | {"urls": files})
 
     def _tables(self):

@@ -41,7 +41,7 @@ def read_parquet(
     Dataset.filter(expr=...); it may use columns that are not in `columns`. concurrency and
     override_num_blocks are accepted: the order does not depend on them. NotFoundError names a path that is
     not there, unless ignore_missing_paths. verify_checksums: compare the checksums of pages, where a file has
-    them; DataError names the page. skip_paths: files that are left out, as they are listed. use_threads and
+    them; DataError names the page. skip_paths: files that are left out. use_threads and
     batch_size, pyarrow's, are accepted: the engine sees to both.
     """
     for name, given in (

@@ -9,6 +9,7 @@ import os
 import uuid
 import warnings
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 from headrace import lazy_module
@@ -127,7 +128,7 @@ def _texts(options):
 def _number(where, name, value):
     if value is None:
         return 0
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise InvalidArgument(f"{where}: {name} {value!r}: expected a number of at least 1")
     return value
 

@@ -2,6 +2,7 @@
 
 import enum
 import os
+from numbers import Integral
 from urllib.parse import unquote
 
 from headrace._core import InvalidArgument
@@ -153,7 +154,7 @@ class FileShuffleConfig:
     """
 
     def __init__(self, seed=None, reseed_after_execution=True):
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, Integral)):
             raise InvalidArgument(f"FileShuffleConfig: seed {seed!r}: expected an integer")
         self.seed = seed
         self.reseed_after_execution = reseed_after_execution

@@ -21,9 +21,7 @@ UNKNOWN_BYTES = 0x7FFF0000  # and more: what programs write that do not know the
 
 def _check_length(path, file, n_frames):
     """A file that ends early is an error, where its header says how long it should be."""
-    cut = re.search(
-        r"^ *(?:data|riff|SSND|Data Size) *: (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE
-    )
+    cut = re.search(SHORT, file.extra_info, re.MULTILINE)
     if cut and int(cut[2]) < int(cut[1]) < UNKNOWN_BYTES:
         raise DataError(f"{path}: its header says {cut[1]} bytes of sound, there are {cut[2]}")
     if n_frames < file.frames < UNKNOWN_FRAMES:
