@@ -1,6 +1,8 @@
 """DataContext: settings of this process, read when a run begins."""
 
+import os
 import threading
+import warnings
 
 from headrace import _core
 
@@ -94,6 +96,7 @@ class DataContext:
         """The settings of this process."""
         with cls._lock:
             if cls._current is None:
+                _warn_of_environment()
                 cls._current = cls()
             return cls._current
 
@@ -132,6 +135,22 @@ class DataContext:
         if memory or gone:
             out["memory_limit"] = max(1, int(min(memory or [_core.memory_limit()]) - gone))
         return out
+
+
+def _warn_of_environment():
+    """The engine falls back to its defaults where it cannot understand a variable; whoever set it wants to
+    know.
+    """
+    limit, threads = (os.environ.get(f"HEADRACE_{name}", "") for name in ("MEMORY_LIMIT", "NUM_THREADS"))
+    wrong = []
+    try:
+        _core.parse_bytes(limit or "0")
+    except _core.InvalidArgument as e:
+        wrong.append(f"HEADRACE_MEMORY_LIMIT: {e}")
+    if threads and not (threads.isascii() and threads.isdigit() and 1 <= int(threads) <= 1024):
+        wrong.append(f"HEADRACE_NUM_THREADS: {threads!r} is not a number from 1 to 1024")
+    for text in wrong:
+        warnings.warn(f"{text}; the default is used", RuntimeWarning, stacklevel=4)
 
 
 _CLUSTER_ONLY = {
