@@ -181,8 +181,6 @@ def accept_cluster_arguments(where, arguments):
         raise TypeError(f"{where}() got an unexpected keyword argument '{unknown[0]}'")
     given = sorted(name for name, value in arguments.items() if value not in (None, -1))
     if given and not _warned:
-        import warnings
-
         _warned = True
         warnings.warn(
             f"{where}: {', '.join(given)} mean nothing on one machine and are ignored",
