@@ -430,8 +430,14 @@ hr_status pw__delta_length(const pw_values *v, int64_t begin, int64_t n, hr_grow
 
 /* ------------------------------------------------------------------------------------------------------- dictionary */
 
+typedef struct slot {
+    uint64_t
+        key; /* a number's bits, or the hash of bytes: most of what differs is known without a look at the values */
+    uint32_t number; /* 1 + its place in the dictionary; 0: free */
+} slot;
+
 typedef struct table {
-    uint32_t *slots; /* 1 + number; 0: free */
+    slot *slots;
     uint64_t mask;
 } table;
 
@@ -441,6 +447,15 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 32);
 }
 
+/* n < 8 bytes as a word. */
+static uint64_t load_few(const uint8_t *p, int64_t n)
+{
+    if (n >= 4)
+        return hr__load_le32(p) | (uint64_t)hr__load_le32(p + n - 4) << (8 * (n - 4));
+    return n ? (uint64_t)p[0] | (uint64_t)p[n / 2] << (8 * (n / 2)) | (uint64_t)p[n - 1] << (8 * (n - 1)) : 0;
+}
+
+/* Of n bytes up to 8 no two have the same: nothing that is done to the word loses any of it. */
 static uint64_t hash_bytes(const uint8_t *p, int64_t n)
 {
     uint64_t h = (uint64_t)n * 0x9e3779b97f4a7c15u, word;
@@ -450,10 +465,7 @@ static uint64_t hash_bytes(const uint8_t *p, int64_t n)
         h = (h ^ word) * 0xff51afd7ed558ccdu;
         h ^= h >> 32;
     }
-    word = 0;
-    for (int64_t i = 0; i < n; i++)
-        word |= (uint64_t)p[i] << (8 * i);
-    h = (h ^ word) * 0xff51afd7ed558ccdu;
+    h = (h ^ load_few(p, n)) * 0xff51afd7ed558ccdu;
     return h ^ (h >> 29);
 }
 
@@ -473,20 +485,23 @@ static hr_view value_bytes(const pw_values *v, int64_t i)
     return v->views ? v->views[i] : (hr_view){ v->data + i * v->width, v->width };
 }
 
-static hr_status table_grow(table *t, const pw_values *v, const pw_dict *d, bool is_word, hr_account *a, hr_error *err)
+static uint64_t place_of(uint64_t key, bool is_word) { return is_word ? mix(key) : key; }
+
+static hr_status table_grow(table *t, bool is_word, hr_account *a, hr_error *err)
 {
-    uint64_t n = t->mask ? (t->mask + 1) * 4 : 1024;
-    uint32_t *slots = hr__zalloc(a, n * sizeof *slots);
+    uint64_t n_old = t->mask ? t->mask + 1 : 0, n = n_old ? n_old * 4 : 1024;
+    slot *slots = hr__zalloc(a, n * sizeof *slots);
 
     if (!slots)
         return hr__error_memory(err, "dictionary", (int64_t)(n * sizeof *slots));
-    for (int64_t k = 0; k < d->n_uniques; k++) {
-        hr_view b = value_bytes(v, d->uniques[k]);
-        uint64_t at = is_word ? mix(load_value(v, d->uniques[k])) : hash_bytes(b.data, b.n);
+    for (uint64_t i = 0; i < n_old; i++) {
+        uint64_t at = place_of(t->slots[i].key, is_word);
 
-        while (slots[at & (n - 1)])
+        if (!t->slots[i].number)
+            continue;
+        while (slots[at & (n - 1)].number)
             at++;
-        slots[at & (n - 1)] = (uint32_t)k + 1;
+        slots[at & (n - 1)] = t->slots[i];
     }
     hr__free(t->slots);
     t->slots = slots;
@@ -508,40 +523,44 @@ static bool is_hopeless(const pw_dict *d, int64_t seen) { return d->n_uniques > 
 
 #define LOOK_EVERY 4096
 
+/* The slot of the value, or the free one where it belongs. */
+static inline slot *find(const table *t, const pw_values *v, const pw_dict *d, bool is_word, uint64_t key,
+                         hr_view bytes)
+{
+    for (uint64_t at = place_of(key, is_word);; at++) {
+        slot *s = &t->slots[at & t->mask];
+
+        if (!s->number || (is_word && s->key == key))
+            return s;
+        if (!is_word && s->key == key) {
+            hr_view old = value_bytes(v, d->uniques[s->number - 1]);
+
+            if (old.n == bytes.n && (old.n <= 8 || memcmp(old.data, bytes.data, (size_t)old.n) == 0))
+                return s;
+        }
+    }
+}
+
 static inline hr_status dict_fill(const pw_values *v, int64_t max_bytes, bool is_word, hr_account *a, table *t,
                                   pw_dict *d, bool *found, hr_error *err)
 {
     for (int64_t i = 0; i < v->n; i++) {
-        uint64_t word = is_word ? load_value(v, i) : 0, at;
-        hr_view b = is_word ? (hr_view){ 0 } : value_bytes(v, i);
-        uint32_t k;
+        hr_view bytes = is_word ? (hr_view){ 0 } : value_bytes(v, i);
+        uint64_t key = is_word ? load_value(v, i) : hash_bytes(bytes.data, bytes.n);
+        slot *s;
 
         if ((i & (LOOK_EVERY - 1)) == 0 && is_hopeless(d, i))
             return HR_OK;
         if (d->n_uniques * 2 >= (int64_t)t->mask)
-            HR_TRY(table_grow(t, v, d, is_word, a, err));
-        at = is_word ? mix(word) : hash_bytes(b.data, b.n);
-        for (;; at++) {
-            k = t->slots[at & t->mask];
-            if (!k)
-                break;
-            if (is_word) {
-                if (load_value(v, d->uniques[k - 1]) == word)
-                    break;
-            } else {
-                hr_view o = value_bytes(v, d->uniques[k - 1]);
-
-                if (o.n == b.n && (b.n == 0 || memcmp(o.data, b.data, (size_t)b.n) == 0))
-                    break;
-            }
-        }
-        if (!k) {
+            HR_TRY(table_grow(t, is_word, a, err));
+        s = find(t, v, d, is_word, key, bytes);
+        if (!s->number) {
             HR_TRY(add_unique(d, v, i, a, err));
             if (d->bytes > max_bytes)
                 return HR_OK;
-            k = t->slots[at & t->mask] = (uint32_t)d->n_uniques;
+            *s = (slot){ key, (uint32_t)d->n_uniques };
         }
-        d->codes[i] = k - 1;
+        d->codes[i] = s->number - 1;
     }
     *found = true;
     return HR_OK;

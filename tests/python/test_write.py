@@ -477,3 +477,21 @@ def test_same_bytes_for_any_number_of_threads(tmp_path):
     one = written(1)
     assert len(one) == 4
     assert written(2) == one and written(8) == one
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_dictionaries_of_texts_that_look_alike(tmp_path, seed):
+    """Lengths around a word's, values that differ in one byte, zeros at the end, the empty one."""
+    rng = np.random.default_rng(seed)
+    texts = {b"", *(bytes(rng.integers(0, 3, n, np.uint8)) for n in rng.integers(0, 20, 300))}
+    texts |= {t + b"\0" for t in texts} | {bytes([t[0] ^ 1]) + t[1:] for t in texts if t}
+    texts = sorted(texts)
+    column = pa.array([texts[i] for i in rng.integers(0, len(texts), 20_000)], pa.binary())
+    bits = pa.array(rng.integers(0, 2**52, 500)[rng.integers(0, 500, 20_000)].view(np.float64))
+    table = pa.table({"b": column, "f": bits})
+    path = str(tmp_path / "a.parquet")
+    hd.from_arrow(table).write_parquet(path, single_file=True)
+    chunks = [pq.read_metadata(path).row_group(0).column(i) for i in (0, 1)]
+    assert all(c.has_dictionary_page for c in chunks)
+    assert pq.read_table(path).equals(table)
+    assert hd.read_parquet(path).to_arrow().equals(table)
