@@ -41,6 +41,8 @@ void hr__plan_learn_schema(hr_plan *p, hr_schema *s); /* a run saw the first tab
  * is to be done; else both are new. */
 hr_status hr__image_rule(const hr_plan *p, const char *const *columns, int n, hr_expr **images, hr_op **op,
                          hr_error *err) HR_MUST_USE;
+/* rules.c: whether one of n names is that. */
+bool hr__has_name(const char *const *names, int n, const char *name);
 /* rules.c: projection, filter, limit and steps on images into the scan. *out is new. */
 hr_status hr__plan_rewrite(hr_plan *p, hr_plan **out, hr_error *err) HR_MUST_USE;
 

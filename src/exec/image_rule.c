@@ -31,14 +31,6 @@ static hr_expr *steps_in(hr_expr *e, hr_image_chain *steps, const char **column)
     return found;
 }
 
-static bool has_name(const char *const *names, int n, const char *name)
-{
-    for (int i = 0; i < n; i++)
-        if (!strcmp(names[i], name))
-            return true;
-    return false;
-}
-
 /* An image can have a number of channels that normalize has no values for. */
 static bool may_refuse(const hr_image_chain *c)
 {
@@ -74,7 +66,7 @@ static const char *below(const hr_op *op, const char *column, const hr_image_cha
     if (predicate)
         return may_refuse(steps) || reads(predicate, column) ? NULL : column;
     if ((n = hr__op_computed(op, &names, &exprs)) >= 0) {
-        if (has_name(names, n, column))
+        if (hr__has_name(names, n, column))
             return NULL;
         for (int i = 0; i < n; i++)
             if (reads(exprs[i], column))
@@ -104,7 +96,7 @@ typedef struct computed {
 
 static bool is_wanted(const computed *c, const char *name)
 {
-    return c->n_wanted < 0 || has_name(c->wanted, c->n_wanted, name);
+    return c->n_wanted < 0 || hr__has_name(c->wanted, c->n_wanted, name);
 }
 
 /* Nobody sees the column but one place in one of the expressions. */
@@ -115,7 +107,7 @@ static bool is_seen_once(const computed *c, const char *column)
     for (int i = 0; i < c->n; i++)
         if (is_wanted(c, c->names[i]))
             n += reads(c->exprs[i], column);
-    return n == 1 && (has_name(c->names, c->n, column) || !is_wanted(c, column));
+    return n == 1 && (hr__has_name(c->names, c->n, column) || !is_wanted(c, column));
 }
 
 /* The node's expressions without the i-th, or with what is left of it. */

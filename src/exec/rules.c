@@ -50,7 +50,7 @@ static hr_status set_columns(hr_plan *p, const wanted *w, hr_error *err)
 
 /* -------------------------------------------------------------------------------------------------------- columns */
 
-static bool has_name(const char *const *names, int n, const char *name)
+bool hr__has_name(const char *const *names, int n, const char *name)
 {
     for (int i = 0; i < n; i++)
         if (!strcmp(names[i], name))
@@ -60,7 +60,7 @@ static bool has_name(const char *const *names, int n, const char *name)
 
 static hr_status want(step *s, const char *name, hr_error *err)
 {
-    if (has_name(s->names, s->below.n_columns, name))
+    if (hr__has_name(s->names, s->below.n_columns, name))
         return HR_OK;
     if (!hr__grow(NULL, (void **)&s->names, &s->cap, s->below.n_columns + 1, sizeof *s->names))
         return hr__error_memory(err, "plan", (s->below.n_columns + 1) * (int64_t)sizeof *s->names);
@@ -108,7 +108,7 @@ static hr_status columns_of_project(step *s, const wanted *w, const hr_op *op, h
         return hr__error_memory(err, "plan", n * (int64_t)sizeof *kept);
     s->below.n_columns = 0;
     for (int i = 0; i < n; i++) {
-        if (!has_name(w->columns, w->n_columns, outputs[i]))
+        if (!hr__has_name(w->columns, w->n_columns, outputs[i]))
             continue;
         HR_GO(want(s, inputs[i], err));
         kept[n_kept] = inputs[i];
@@ -139,10 +139,10 @@ static hr_status columns_of_computed(step *s, const wanted *w, const char *const
         HR_GO(hr__error_memory(err, "plan", n * (int64_t)sizeof *kept));
     s->below.n_columns = 0;
     for (int i = 0; i < w->n_columns; i++)
-        if (!has_name(names, n, w->columns[i]))
+        if (!hr__has_name(names, n, w->columns[i]))
             HR_GO(want(s, w->columns[i], err));
     for (int i = 0; i < n; i++)
-        if (has_name(w->columns, w->n_columns, names[i])) {
+        if (hr__has_name(w->columns, w->n_columns, names[i])) {
             HR_GO(want_columns_of(s, exprs[i], err));
             kept_names[n_kept] = names[i];
             kept[n_kept++] = exprs[i];
@@ -180,8 +180,8 @@ static hr_status pass_term(void *context, hr_expr *term, hr_error *err)
 
     HR_GO(hr__expr_columns(term, &names, &n, err));
     for (int i = 0; i < n; i++)
-        passes = passes && (!t->allowed || has_name(t->allowed, t->n, names[i])) &&
-                 (!t->computed || !has_name(t->computed, t->n, names[i]));
+        passes = passes && (!t->allowed || hr__has_name(t->allowed, t->n, names[i])) &&
+                 (!t->computed || !hr__has_name(t->computed, t->n, names[i]));
     if (!passes)
         goto done;
     HR_GO(hr__expr_rename(term, t->allowed, t->renamed, t->allowed ? t->n : 0, &below, err));

@@ -3,6 +3,7 @@
 import os
 import threading
 import warnings
+from numbers import Integral
 
 from headrace import _core
 
@@ -187,6 +188,11 @@ def accept_cluster_arguments(where, arguments):
             UserWarning,
             stacklevel=3,
         )
+
+
+def is_whole(value, least=None):
+    """Whether it is an integer, Python's or NumPy's, but no bool, and not below `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and (least is None or value >= least)
 
 
 FORMATS = ("default", "numpy", "pandas", "pyarrow", None)

@@ -1,12 +1,11 @@
 """Dataset: a lazy, immutable plan, with Ray Data's methods."""
 
 import functools
-from numbers import Integral
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, Table, TypeMismatchError, UnsupportedError
 from headrace.data import write
-from headrace.data.context import DataContext, accept_cluster_arguments, check_format
+from headrace.data.context import DataContext, accept_cluster_arguments, check_format, is_whole
 from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner
 from headrace.data.plan import Node, Run
 from headrace.data.progress import run_line
@@ -114,7 +113,7 @@ def _workers(compute, concurrency):
         else:
             least, most = 1, concurrency
     for n in (least, most):
-        if n is not None and (isinstance(n, bool) or not isinstance(n, Integral) or n < 1):
+        if n is not None and not is_whole(n, 1):
             raise InvalidArgument(
                 f"concurrency {concurrency if concurrency is not None else n}: expected numbers of at least 1"
             )
@@ -247,9 +246,7 @@ class Dataset:
         accept_cluster_arguments("map_batches", other)
         if batch_size in ("default", "auto"):
             batch_size = None
-        if batch_size is not None and (
-            isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1
-        ):
+        if batch_size is not None and not is_whole(batch_size, 1):
             raise InvalidArgument(
                 f"map_batches: batch_size {batch_size!r}: expected a number of at least 1, or None"
             )
@@ -458,7 +455,7 @@ class Dataset:
 
     def limit(self, limit):
         """The first `limit` rows. No more is read than they need."""
-        if isinstance(limit, bool) or not isinstance(limit, Integral) or limit < 0:
+        if not is_whole(limit, 0):
             raise InvalidArgument(f"limit {limit!r}: expected a number of at least 0")
         return Dataset(Node("limit", {"n": limit}, [self._node]))
 
@@ -576,7 +573,7 @@ class Dataset:
     def take_batch(self, batch_size=20, *, batch_format="default"):
         """The first rows as one batch (see iter_batches), of fewer rows if there are not that many."""
         batch_format = check_format(batch_format)
-        if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+        if not is_whole(batch_size, 1):
             raise InvalidArgument(f"take_batch: batch_size {batch_size!r}: expected a number of at least 1")
         tables = self._tables(self.limit(batch_size)._node)
         if not tables:
@@ -632,7 +629,7 @@ class Dataset:
         The iterators belong to this process (a thread for each) until headrace.train hands them to its
         workers. An epoch begins when all have begun it.
         """
-        if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
+        if not is_whole(n, 1):
             raise InvalidArgument(f"streaming_split: {n!r} shares: expected at least 1")
         if locality_hints is not None and len(locality_hints) != n:
             raise InvalidArgument(f"streaming_split: {len(locality_hints)} locality_hints for {n} shares")

@@ -1,10 +1,9 @@
 """What all readers of files have in common: their keyword arguments, and the plan node made of them."""
 
-from numbers import Integral
 from typing import TypedDict, Unpack
 
 from headrace._core import InvalidArgument, NotFoundError, Schema, TypeMismatchError
-from headrace.data.context import accept_cluster_arguments
+from headrace.data.context import accept_cluster_arguments, is_whole
 from headrace.data.dataset import Dataset
 from headrace.data.datasource.partitioning import FileShuffleConfig, Partitioning
 from headrace.data.paths import check_stream_args, extension_list, local_path, path_list
@@ -50,7 +49,7 @@ def setting(name, value):
 def _check_counts(where, given):
     for name in ("concurrency", "override_num_blocks"):
         n = given[name]
-        if n is not None and (isinstance(n, bool) or not isinstance(n, Integral) or n < 1):
+        if n is not None and not is_whole(n, 1):
             raise InvalidArgument(f"{where}: {name} {n!r}: expected a number of at least 1")
 
 

@@ -3,11 +3,10 @@ from_*_refs that Ray has for objects of a cluster: here they take the objects th
 """
 
 from collections.abc import Mapping
-from numbers import Integral
 
 from headrace._core import DataError, InvalidArgument, Table, TypeMismatchError
 from headrace._core import from_arrow as tables_of_arrow
-from headrace.data.context import accept_cluster_arguments
+from headrace.data.context import accept_cluster_arguments, is_whole
 from headrace.data.dataset import MaterializedDataset
 from headrace.data.plan import Node
 
@@ -15,7 +14,7 @@ from headrace.data.plan import Node
 def _dataset(tables, what, n_blocks=None):
     """A MaterializedDataset of the tables; n_blocks: of so many, of rows as equal in number as can be."""
     if n_blocks is not None:
-        if isinstance(n_blocks, bool) or not isinstance(n_blocks, Integral) or n_blocks < 1:
+        if not is_whole(n_blocks, 1):
             raise InvalidArgument(f"{what}: override_num_blocks {n_blocks!r}: expected at least 1")
         tables = _cut(tables, n_blocks)
     return MaterializedDataset(Node("tables", {"tables": tables, "what": what}))

@@ -9,12 +9,11 @@ import os
 import uuid
 import warnings
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, StorageError, TypeMismatchError, UnsupportedError
-from headrace.data.context import accept_cluster_arguments
+from headrace.data.context import accept_cluster_arguments, is_whole
 from headrace.data.paths import check_stream_args, local_path
 from headrace.data.plan import Node
 from headrace.data.records import of_tf_schema
@@ -128,7 +127,7 @@ def _texts(options):
 def _number(where, name, value):
     if value is None:
         return 0
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if not is_whole(value, 1):
         raise InvalidArgument(f"{where}: {name} {value!r}: expected a number of at least 1")
     return value
 

@@ -2,10 +2,10 @@
 
 import enum
 import os
-from numbers import Integral
 from urllib.parse import unquote
 
 from headrace._core import InvalidArgument
+from headrace.data.context import is_whole
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _FORMATS = {int: "l", float: "g", str: "u", bool: "b", bytes: "z"}
@@ -154,7 +154,7 @@ class FileShuffleConfig:
     """
 
     def __init__(self, seed=None, reseed_after_execution=True):
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, Integral)):
+        if seed is not None and not is_whole(seed):
             raise InvalidArgument(f"FileShuffleConfig: seed {seed!r}: expected an integer")
         self.seed = seed
         self.reseed_after_execution = reseed_after_execution
