@@ -63,6 +63,9 @@ void hr__task_pass(hr_task *task, hr_marker *takes, const char *state)
 
 void hr__marker_drop(hr_marker *m) { free(m); }
 
+int hr__task_input(const hr_task *task) { return task->rig->input; }
+void hr__task_want(hr_task *task, int input) { task->rig->wanted = input; }
+
 void hr__task_more(hr_task *task) { task->more = true; }
 
 hr_status hr__task_suspend(hr_task *task, hr_resume **out, hr_error *err)

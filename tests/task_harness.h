@@ -30,7 +30,8 @@ typedef struct rig {
     int n_out, cap_out;
     int n_thread_states; /* made in this run */
     bool enough, cancelled;
-    int n_suspended; /* how often */
+    int input, wanted; /* of an operator with several: which the pushed table is of; which it wants next */
+    int n_suspended;   /* how often */
     atomic_int n_notified;
     void (*while_suspended)(struct rig *r); /* called before waiting: serves calls, or cancels. NULL: others do */
     void *context;                          /* the test's */

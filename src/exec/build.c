@@ -1,6 +1,7 @@
 /* build.c - a plan as stages.
  *
- * Map operators join the stage before them; a stream or block operator closes its stage; a union opens one with several inputs.
+ * Map operators join the stage before them; a stream or block operator closes its stage; a union, or an operator of several inputs,
+ * opens one with several. What an operator gives in pieces is the next stage's to take.
  * Operators and sources are numbered in post-order, which is canonical: seeds and positions use these numbers. */
 #include "exec/run.h"
 
@@ -52,7 +53,8 @@ static void connect(hr_stage *from, hr_stage *to)
     from->input_of_next = to->n_inputs++;
 }
 
-static hr_status build(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err);
+/* `blocks`: a function above counts blocks of so many rows, 0: none does. */
+static hr_status build(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err);
 
 static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err)
 {
@@ -69,7 +71,7 @@ static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err
     return HR_OK;
 }
 
-static hr_status build_union(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err)
+static hr_status build_union(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err)
 {
     hr_stage **ins = hr__zalloc(r->account, (size_t)p->n_inputs * sizeof(hr_stage *));
     hr_status st = HR_OK;
@@ -78,7 +80,7 @@ static hr_status build_union(hr_run *r, hr_plan *p, hr_stage **out, hr_error *er
     if (!ins)
         return hr__error_memory(err, "run", p->n_inputs * (int64_t)sizeof(hr_stage *));
     for (int i = 0; i < p->n_inputs; i++)
-        HR_GO(build(r, p->inputs[i], &ins[i], err));
+        HR_GO(build(r, p->inputs[i], blocks, &ins[i], err));
     HR_GO(new_stage(r, out, err));
     for (int i = 0; i < p->n_inputs; i++)
         connect(ins[i], *out);
@@ -101,34 +103,139 @@ static hr_status add_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
     return HR_OK;
 }
 
-static hr_status build_op(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err)
+/* The operator that was added last is not the plan's: the run keeps the reference, or it was not added. */
+static void own_last(hr_run *r, hr_op *op)
 {
-    hr_stage *s;
+    if (r->n_ops && r->ops[r->n_ops - 1]->run.op == op)
+        r->ops[r->n_ops - 1]->is_ours = true;
+    else
+        hr__op_unref(op);
+}
 
-    HR_TRY(build(r, p->inputs[0], &s, err));
-    if (s->stream) {
-        hr_stage *next;
+/* A map operator that is not the plan's. Takes op, even on failure. */
+static hr_status add_our_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
+{
+    hr_status st = add_map(r, s, op, err);
 
-        HR_TRY(new_stage(r, &next, err));
-        connect(s, next);
-        s = next;
-    }
-    *out = s;
-    if (p->op->cls->kind == HR_OP_MAP)
-        return add_map(r, s, p->op, err);
-    HR_TRY(new_op(r, p->op, &s->stream, err));
+    own_last(r, op);
+    return st;
+}
+
+/* A stage whose operators may still be added to. */
+static hr_status open_stage(hr_run *r, hr_stage **s, hr_error *err)
+{
+    hr_stage *next;
+
+    if (!(*s)->stream)
+        return HR_OK;
+    HR_TRY(new_stage(r, &next, err));
+    connect(*s, next);
+    *s = next;
+    return HR_OK;
+}
+
+/* What operator `op` wants to have run on its input before it sees it: at the end of stage *s, or of a new one behind it. */
+static hr_status add_front(hr_run *r, const hr_op *op, int input, hr_stage **s, hr_op_state **out, hr_error *err)
+{
+    hr_op *front = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (op->cls->front)
+        HR_TRY(op->cls->front(op, input, &front, err));
+    if (!front)
+        return HR_OK;
+    HR_GO(open_stage(r, s, err));
+    st = add_our_map(r, *s, front, err);
+    front = NULL;
+    if (!st)
+        *out = r->ops[r->n_ops - 1];
+done:
+    hr__op_unref(front);
+    return st;
+}
+
+static hr_status set_stream(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
+{
+    HR_TRY(new_op(r, op, &s->stream, err));
     hr__task_init(&s->stream_task, s, NULL, s->stream, 0);
     return HR_OK;
 }
 
-static hr_status build(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err)
+/* Rows that an operator made are cut anyhow: a function that counts blocks gets them by a rebatch, right behind. */
+static hr_status cut_made_rows(hr_run *r, hr_stage **s, int64_t blocks, hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_status st;
+
+    if (!blocks)
+        return HR_OK;
+    HR_TRY(open_stage(r, s, err));
+    HR_TRY(hr__op_rebatch(blocks, false, &op, err));
+    st = set_stream(r, *s, op, err);
+    own_last(r, op);
+    return st;
+}
+
+/* A block operator, or one of several inputs: its rows are new ones. */
+static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err)
+{
+    int n = p->n_inputs;
+    hr_stage **ins = hr__zalloc(r->account, (size_t)n * sizeof(hr_stage *)), *s;
+    hr_op_state **fronts = hr__zalloc(r->account, (size_t)n * sizeof(hr_op_state *));
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!ins || !fronts)
+        HR_GO(hr__error_memory(err, "run", n * (int64_t)sizeof(hr_stage *)));
+    for (int i = 0; i < n; i++) {
+        HR_GO(build(r, p->inputs[i], 0, &ins[i], err));
+        HR_GO(add_front(r, p->op, i, &ins[i], &fronts[i], err));
+    }
+    s = ins[0];
+    if (n > 1 || s->stream)
+        HR_GO(new_stage(r, &s, err));
+    for (int i = 0; i < n && s != ins[0]; i++)
+        connect(ins[i], s);
+    if (p->op->cls->inputs != HR_INPUTS_ONE && !(s->input_ended = hr__zalloc(r->account, (size_t)n)))
+        HR_GO(hr__error_memory(err, "run", n));
+    HR_GO(set_stream(r, s, p->op, err));
+    s->stream->instance = r->n_instances++;
+    for (int i = 0; i < n; i++)
+        if (fronts[i])
+            fronts[i]->run.partner = &s->stream->run;
+    if (p->op->cls->pieces)
+        HR_GO(open_stage(r, &s, err));
+    HR_GO(cut_made_rows(r, &s, blocks, err));
+    *out = s;
+done:
+    hr__free(ins);
+    hr__free(fronts);
+    return st;
+}
+
+static hr_status build_op(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err)
+{
+    const hr_op_class *cls = p->op->cls;
+    hr_stage *s;
+
+    if (cls->kind == HR_OP_BLOCK || cls->inputs != HR_INPUTS_ONE)
+        return build_maker(r, p, blocks, out, err);
+    blocks = hr__op_rebatch_rows(p->op, NULL) >= 0 ? 0 : HR_MAX(blocks, p->op->piece_rows);
+    HR_TRY(build(r, p->inputs[0], blocks, &s, err));
+    HR_TRY(open_stage(r, &s, err));
+    *out = s;
+    return cls->kind == HR_OP_MAP ? add_map(r, s, p->op, err) : set_stream(r, s, p->op, err);
+}
+
+static hr_status build(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err)
 {
     *out = NULL;
     if (p->kind == HR_PLAN_SCAN)
         return build_scan(r, p, out, err);
     if (p->kind == HR_PLAN_UNION)
-        return build_union(r, p, out, err);
-    return build_op(r, p, out, err);
+        return build_union(r, p, blocks, out, err);
+    return build_op(r, p, blocks, out, err);
 }
 
 /* Tickets in the air: enough to keep all threads busy while the head is finished; more where tickets wait for other processes. */
@@ -154,24 +261,19 @@ static bool is_cut_by_limit(const hr_run *r)
 static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error *err)
 {
     hr_op *op = NULL;
-    hr_status st;
 
     for (int i = 0; i < r->n_stages; i++) {
         hr_stage *up = r->stages[i];
 
-        if (up->next != s || (up->stream && hr__op_rebatch_rows(up->stream->run.op, NULL) >= 0))
+        if (up->next != s ||
+            (up->stream && (up->stream->instance || hr__op_rebatch_rows(up->stream->run.op, NULL) >= 0)))
             continue;
         if (!up->scan) {
             HR_TRY(cut_into_blocks(r, up, rows, err));
             continue;
         }
         HR_TRY(hr__op_blocks(rows, &op, err));
-        st = add_map(r, up, op, err);
-        if (r->n_ops && r->ops[r->n_ops - 1]->run.op == op)
-            r->ops[r->n_ops - 1]->is_ours = true; /* keeps the reference, and ends it with the run */
-        else
-            hr__op_unref(op);
-        HR_TRY(st);
+        HR_TRY(add_our_map(r, up, op, err));
     }
     return HR_OK;
 }
@@ -216,7 +318,7 @@ static void write_to(hr_run *r, hr_stage *s, int i, hr_arena *arena)
     for (int k = 0; k < r->n_stages; k++) {
         hr_stage *up = r->stages[k];
 
-        if (up->next != s)
+        if (up->next != s || (up->stream && up->stream->run.op->cls->kind == HR_OP_BLOCK))
             continue;
         if (up->stream) {
             up->stream->run.to_process = true;
@@ -251,7 +353,7 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
     int n_threads = r->options.num_threads > 0 ? HR_MIN(r->options.num_threads, hr_num_threads()) : hr_num_threads();
     hr_stage *last;
 
-    HR_TRY(build(r, r->plan, &last, err));
+    HR_TRY(build(r, r->plan, 0, &last, err));
     HR_TRY(protect_pieces(r, err));
     r->has_limit = is_cut_by_limit(r);
     for (int i = 0; i < r->n_stages; i++) {

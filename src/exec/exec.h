@@ -29,6 +29,8 @@ struct hr_plan {
 hr_status hr__plan_scan(hr_scan *scan, hr_plan **out, hr_error *err) HR_MUST_USE; /* shares */
 /* Checks the operator against the input's schema where that is known without running a function. Shares in; takes op, even on failure. */
 hr_status hr__plan_op(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err) HR_MUST_USE;
+/* The same for an operator of several inputs. */
+hr_status hr__plan_op_n(hr_plan *const *ins, int n, hr_op *op, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* A node like `p` (scan or operator shared) over other inputs (shared); without p's rules. */
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* The schema if it is known without running functions; opens the first file if need be. *out NULL: late. */

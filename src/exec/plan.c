@@ -131,19 +131,25 @@ hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_plan **out, hr_erro
     return take_scan(st, s, out, err);
 }
 
-hr_status hr__plan_op(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err)
+hr_status hr__plan_op_n(hr_plan *const *ins, int n, hr_op *op, hr_plan **out, hr_error *err)
 {
     hr_status st = HR_OK;
 
     *out = NULL;
-    HR_GO(plan_new(HR_PLAN_OP, 1, out, err));
-    (*out)->n_inputs = 1;
-    (*out)->inputs[0] = hr_plan_ref(in);
+    HR_GO(plan_new(HR_PLAN_OP, n, out, err));
+    (*out)->n_inputs = n;
+    for (int i = 0; i < n; i++)
+        (*out)->inputs[i] = hr_plan_ref(ins[i]);
     (*out)->op = op;
     op = NULL;
 done:
     hr__op_unref(op);
     return st;
+}
+
+hr_status hr__plan_op(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err)
+{
+    return hr__plan_op_n(&in, 1, op, out, err);
 }
 
 /* A node whose operator's constructor just ran with status `st`. */
@@ -413,6 +419,29 @@ done:
     return st;
 }
 
+/* Of an operator with several inputs; unknown if that of one is. */
+static hr_status schema_of_inputs(hr_plan *p, hr_schema **out, hr_error *err)
+{
+    hr_schema **ins = hr__zalloc(NULL, (size_t)p->n_inputs * sizeof(hr_schema *));
+    hr_status st = HR_OK;
+    bool known = true;
+
+    *out = NULL;
+    if (!ins)
+        return hr__error_memory(err, "schema", p->n_inputs * (int64_t)sizeof(hr_schema *));
+    for (int i = 0; i < p->n_inputs; i++) {
+        HR_GO(hr__plan_schema_early(p->inputs[i], &ins[i], err));
+        known = known && ins[i];
+    }
+    if (known)
+        st = p->op->cls->schema_of(p->op, ins, p->n_inputs, out, err);
+done:
+    for (int i = 0; i < p->n_inputs; i++)
+        hr__schema_unref(ins[i]);
+    hr__free(ins);
+    return st;
+}
+
 static hr_status early(hr_plan *p, hr_schema **out, hr_error *err)
 {
     hr_schema *in = NULL;
@@ -421,6 +450,8 @@ static hr_status early(hr_plan *p, hr_schema **out, hr_error *err)
     *out = NULL;
     if (p->kind == HR_PLAN_SCAN)
         return scan_schema(p, out, err);
+    if (p->kind == HR_PLAN_OP && p->op->cls->schema_of)
+        return schema_of_inputs(p, out, err);
     HR_TRY(hr__plan_schema_early(p->inputs[0], &in, err));
     if (p->kind == HR_PLAN_UNION || !p->op->cls->schema)
         *out = in; /* the same columns */
@@ -530,7 +561,7 @@ static hr_status count(hr_plan *p, int64_t *out, hr_error *err)
         *out = n < 0 ? -1 : HR_MIN(n, hr__op_limit_rows(p->op));
         return HR_OK;
     }
-    if (p->op->one_to_one) {
+    if (p->op->one_to_one || p->op->cls->same_rows) {
         return count(p->inputs[0], out, err);
     } else {
         bool drop_last = false;

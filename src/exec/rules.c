@@ -209,7 +209,7 @@ static hr_status filter_of_input(step *s, const hr_op *op, const wanted *w, hr_e
         t = (terms){ .allowed = outputs, .renamed = inputs, .n = n_project };
     } else if (n_computed >= 0) {
         t = (terms){ .computed = computed, .n = n_computed };
-    } else if (!predicate) {
+    } else if (!predicate && !op->cls->filter_below) {
         return HR_OK; /* a limit counts all rows, a function sees all */
     }
     if (predicate)
@@ -224,6 +224,8 @@ static hr_status filter_of_input(step *s, const hr_op *op, const wanted *w, hr_e
 }
 
 /* ----------------------------------------------------------------------------------------------------------- the walk */
+
+static hr_status rewrite(hr_plan *p, const wanted *w, hr_plan **out, hr_error *err);
 
 static void step_clear(step *s)
 {
@@ -264,6 +266,25 @@ static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error
     return HR_OK;
 }
 
+/* What an operator that says so itself needs of one of its inputs. */
+static hr_status rewrite_input(const hr_plan *p, int i, const wanted *w, const wanted *below, hr_plan **out,
+                               hr_error *err)
+{
+    hr_needs needs = { 0 };
+    wanted of_it = *below;
+    hr_status st = HR_OK;
+
+    if (p->kind != HR_PLAN_OP || !p->op->cls->needs)
+        return rewrite(p->inputs[i], below, out, err);
+    HR_GO(p->op->cls->needs(p->op, i, w->columns, w->n_columns, &needs, err));
+    of_it.columns = needs.names;
+    of_it.n_columns = needs.n;
+    st = rewrite(p->inputs[i], &of_it, out, err);
+done:
+    hr__free(needs.names);
+    return st;
+}
+
 static hr_status rewrite_scan(hr_plan *p, const wanted *w, hr_error *err)
 {
     p->limit_rows = w->filter ? -1 : w->rows;
@@ -284,7 +305,7 @@ static hr_status rewrite(hr_plan *p, const wanted *w, hr_plan **out, hr_error *e
     if (p->kind == HR_PLAN_OP)
         HR_GO(step_below(p, w, &s, err));
     for (int i = 0; i < p->n_inputs; i++)
-        HR_GO(rewrite(p->inputs[i], p->kind == HR_PLAN_OP ? &s.below : w, &ins[i], err));
+        HR_GO(rewrite_input(p, i, w, p->kind == HR_PLAN_OP ? &s.below : w, &ins[i], err));
     HR_GO(hr__plan_like(p, ins, out, err));
     if (s.op) {
         hr__op_unref((*out)->op);

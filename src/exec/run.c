@@ -68,6 +68,17 @@ static int64_t floor_bytes(const hr_run *r)
     return n;
 }
 
+/* Half of the limit for what operators hold; the other half is for what is on its way. */
+static void share_out(hr_run *r, int64_t limit)
+{
+    int n_blocks = 0;
+
+    for (int i = 0; i < r->n_ops; i++)
+        n_blocks += r->ops[i]->run.op->cls->kind == HR_OP_BLOCK;
+    for (int i = 0; i < r->n_ops; i++)
+        r->ops[i]->run.allowance = limit / 2 / HR_MAX(1, n_blocks);
+}
+
 static hr_status check_budget(hr_run *r, hr_error *err)
 {
     int64_t limit = hr__account_limit(r->account), need = floor_bytes(r) + (1 << 20);
@@ -76,6 +87,7 @@ static hr_status check_budget(hr_run *r, hr_error *err)
         return hr_error_set(err, HR_BUDGET, "the plan needs at least %" PRId64 " bytes, the memory limit is %" PRId64,
                             need, limit);
     r->step_bytes = HR_MAX(MIN_STEP_BYTES, HR_MIN(MAX_STEP_BYTES, limit / 32));
+    share_out(r, limit);
     return HR_OK;
 }
 
@@ -114,8 +126,10 @@ static hr_status seek(hr_run *r, const hr_marker *m, hr_error *err)
 
         if (!is_wanted(r, s, m->at.instance)) {
             s->ended = true;
-            if (s->next)
+            if (s->next) {
                 s->next->current_input++;
+                s->next->n_ended++;
+            }
             continue;
         }
         if (s->scan && s->instance == m->at.instance)
@@ -302,6 +316,7 @@ static void free_stage(hr_stage *s)
     hr_error_clear(&s->in_err);
     hr__scan_file_unref(s->open_file);
     hr__free(s->order);
+    hr__free(s->input_ended);
     hr__free(s->window);
     hr__free(s->ops);
     hr__free(s);

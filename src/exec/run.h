@@ -16,6 +16,8 @@
 typedef struct hr_item {
     hr_table *table;   /* NULL: nothing but a marker */
     hr_marker *marker; /* lies before the table; NULL: none */
+    int input;         /* of a stage of several inputs: which one it is of */
+    bool ends;         /* no table: that input has ended */
 } hr_item;
 typedef struct hr_queue {
     hr_item *items; /* a ring */
@@ -49,6 +51,7 @@ struct hr_op_state {
     hr_mem mem;
     bool started;
     bool is_ours;         /* run.op is not the plan's: the run holds a reference */
+    int32_t instance;     /* of the rows that it makes; 0: they are not its own */
     int64_t stall_ns;     /* HR_STALL */
     void **thread_states; /* run->n_slots */
     atomic_llong rows_in, rows_out, bytes_out, busy_ns, calls, pending_ns;
@@ -72,7 +75,11 @@ struct hr_ticket {
     hr_reader *reader;
     int place, n_files, at_file; /* n_files > 0: instead, so many files from this place of the order on, one row each */
     hr_status late;              /* what `err` holds, for after the rows that were read before it */
-    hr_table *in;                /* other stages */
+    hr_op_state *pieces_of;      /* another: the operator of which it reads a piece; NULL: none */
+    int64_t piece;
+    hr_table *in; /* other stages */
+    int input;    /* which the table is of */
+    bool ends;    /* instead of one: that input has ended */
     bool input_done;
     int64_t estimate; /* bytes that one step may make */
     int64_t ordinal;  /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
@@ -112,13 +119,19 @@ struct hr_stage {
     bool source_done;
     /* other stages */
     hr_queue in;
-    int n_inputs, current_input;
+    int n_inputs, current_input; /* the one that may deliver now */
+    int n_ended;                 /* of its inputs */
+    hr_op_state *pieces_of; /* the operator before it, once that has given its last and pieces are left; NULL: none */
+    int64_t n_pieces, at_piece;
     /* both */
     hr_op_state **ops; /* map operators */
     int n_ops;
     hr_op_state *stream; /* NULL: none */
     hr_task stream_task;
-    hr_ticket **window; /* tickets head_seq .. next_seq-1, by seq % window_cap */
+    int input;            /* which the table at hand is of; the draining thread's */
+    int wanted;           /* the input that the operator chose; the draining thread's */
+    uint8_t *input_ended; /* of each input of such an operator */
+    hr_ticket **window;   /* tickets head_seq .. next_seq-1, by seq % window_cap */
     int window_cap, window_limit;
     int64_t head_seq, next_seq;
     bool draining;
@@ -193,6 +206,8 @@ void hr__tickets_free(hr_ticket *t); /* t and all that hang on its next_dropped;
 /* Runs until something came out, the input needs another step, it is suspended (HR_PENDING), done or failed. Sets t->st. Lock not held. */
 hr_status hr__ticket_step(hr_ticket *t, int thread);
 bool hr__ticket_finished(const hr_ticket *t);
+/* Coordinates of that source; 0: as they are. Replaces *table, which is the caller's also on failure. */
+hr_status hr__number_instance(hr_table **table, int32_t instance, hr_error *err) HR_MUST_USE;
 /* --- task.c */
 void hr__task_init(hr_task *task, hr_stage *s, hr_ticket *t, hr_op_state *op, int place);
 void hr__task_end(hr_task *task); /* task_clear and inbox */

@@ -4,7 +4,8 @@
  * begun is finished before more is begun:
  *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread a stage)
  *   step   a ticket that is ready goes on, if the budget admits it, the oldest first
- *   take   a new ticket is made, from the scan or from what the stage before passed on, if the window has room
+ *   take   a new ticket is made, from the scan, from what the stage before passed on, or of a piece of what a block operator holds, if
+ *          the window has room
  *
  * Rules. 1. Admission: a step asks the run's account for its estimate; between operator calls only, so that no thread waits for memory.
  * 2. The oldest ticket of a stage is never refused while everything below it stands empty: what it gives is what the others wait for,
@@ -29,10 +30,17 @@ static hr_ticket **slot(hr_stage *s, int64_t seq) { return &s->window[seq % s->w
 
 static bool has_tickets(const hr_stage *s) { return s->head_seq < s->next_seq; }
 
+static bool pieces_left(const hr_stage *s) { return s->at_piece < s->n_pieces; }
+
 static bool inputs_done(const hr_stage *s)
 {
-    return s->cut || (s->scan ? s->source_done : s->in.n == 0 && (s->in_st || s->current_input >= s->n_inputs));
+    if (s->cut || s->scan)
+        return s->cut || s->source_done;
+    return s->in.n == 0 && (s->in_st || (s->n_ended >= s->n_inputs && !pieces_left(s)));
 }
+
+/* Its operator has several inputs, which is told of the end of each. */
+static bool tells_inputs(const hr_stage *s) { return s->stream && s->stream->run.op->cls->inputs != HR_INPUTS_ONE; }
 
 /* --- what may be done */
 
@@ -48,7 +56,8 @@ static bool next_accepts(const hr_stage *s)
 /* The ticket whose output may be passed on now; NULL: none. */
 static hr_ticket *drainable(hr_stage *s)
 {
-    int64_t last = s->run->options.any_order ? s->next_seq : HR_MIN(s->next_seq, s->head_seq + 1);
+    bool any = s->run->options.any_order && !tells_inputs(s);
+    int64_t last = any ? s->next_seq : HR_MIN(s->next_seq, s->head_seq + 1);
 
     for (int64_t q = s->head_seq; q < last; q++) {
         hr_ticket *t = *slot(s, q);
@@ -119,13 +128,16 @@ static bool source_exhausted(const hr_stage *s)
         return true;
     if (s->scan)
         return s->source_done;
+    if (pieces_left(s))
+        return false;
     for (int i = 0; i < r->n_stages; i++)
         if (r->stages[i]->next == s && !source_exhausted(r->stages[i]))
             return false;
     return true;
 }
 
-/* A union's later input may be read ahead only when nothing of the inputs before it is left to read. */
+/* A union's later input may be read ahead only when nothing of the inputs before it is left to read; of an operator that takes
+ * them in turn, not even then; of one that chooses, all. */
 static bool is_its_turn(const hr_stage *s)
 {
     const hr_run *r = s->run;
@@ -133,6 +145,11 @@ static bool is_its_turn(const hr_stage *s)
     for (; s->next; s = s->next) {
         if (s->input_of_next == s->next->current_input)
             continue;
+        if (tells_inputs(s->next)) {
+            if (s->next->stream->run.op->cls->inputs == HR_INPUTS_IN_TURN)
+                return false;
+            continue;
+        }
         if (r->has_limit)
             return false;
         for (int i = 0; i < r->n_stages; i++)
@@ -147,7 +164,7 @@ static bool can_take(const hr_stage *s)
 {
     if (s->cut || s->taking || s->next_seq - s->head_seq >= s->window_limit)
         return false;
-    return s->scan ? !s->source_done && is_its_turn(s) : s->in.n > 0;
+    return s->scan ? !s->source_done && is_its_turn(s) : s->in.n > 0 || pieces_left(s);
 }
 
 static work choose(hr_run *r)
@@ -195,6 +212,7 @@ static void remove_ticket(hr_stage *s, hr_ticket *t)
 static void cut_stage_locked(hr_stage *s, hr_queue *garbage)
 {
     s->cut = true;
+    s->at_piece = s->n_pieces;
     for (int64_t q = s->head_seq; q < s->next_seq; q++) {
         hr_ticket *t = *slot(s, q);
 
@@ -245,7 +263,7 @@ static hr_status pass(hr_stage *s, int thread, hr_marker *marker, hr_table *tabl
             s->pass_marker = marker;
         }
         if (table) {
-            hr_item item = { table, s->pass_marker };
+            hr_item item = { .table = table, .marker = s->pass_marker };
 
             s->pass_marker = NULL;
             st = hr__queue_push(&s->staged, s->run->account, item, err);
@@ -253,8 +271,10 @@ static hr_status pass(hr_stage *s, int thread, hr_marker *marker, hr_table *tabl
         return st;
     }
     s->stream_task.thread = thread;
-    if (marker)
+    if (marker && o->run.op->cls->marker)
         HR_GO(o->run.op->cls->marker(o->run.op, &s->stream_task, marker, err));
+    else
+        hr__marker_drop(marker);
     if (!table || s->enough)
         goto done;
     hr__op_stall(o);
@@ -282,6 +302,7 @@ static hr_status deliver_locked(hr_stage *s, hr_queue *garbage, hr_error *err)
             if (!r->first_table_ns)
                 r->first_table_ns = hr__clock_ns() - r->started_ns;
         }
+        item.input = s->input_of_next;
         HR_TRY(hr__queue_push(s->next && s->next->cut ? garbage : to, r->account, item, err));
     }
     if (!s->next)
@@ -289,15 +310,60 @@ static hr_status deliver_locked(hr_stage *s, hr_queue *garbage, hr_error *err)
     return HR_OK;
 }
 
-static void end_stage_locked(hr_stage *s)
+static hr_status end_stage_locked(hr_stage *s, hr_error *err)
 {
+    hr_item end = { .input = s->input_of_next, .ends = true };
+
     s->ended = true;
-    if (s->next)
-        s->next->current_input++;
-    else {
+    if (!s->next) {
         s->run->out_ended = true;
         hr__run_tell_locked(s->run);
+        return HR_OK;
     }
+    s->next->n_ended++;
+    if (tells_inputs(s->next))
+        return s->next->cut ? HR_OK : hr__queue_push(&s->next->in, s->run->account, end, err);
+    s->next->current_input++;
+    return HR_OK;
+}
+
+/* What the operator keeps in pieces is the next stage's to take. Lock not held. */
+static hr_status ask_pieces(hr_stage *s, int64_t *n, hr_error *err)
+{
+    const hr_op *op = s->stream->run.op;
+
+    *n = 0;
+    return op->cls->pieces ? op->cls->pieces(op, &s->stream_task, n, err) : HR_OK;
+}
+
+/* Several inputs: the next one is the one that was chosen, or if that has ended any other. */
+static void turn_locked(hr_stage *s)
+{
+    int i;
+
+    if (!tells_inputs(s))
+        return;
+    i = s->wanted % s->n_inputs;
+    for (int k = 0; k < s->n_inputs && s->input_ended[i]; k++)
+        i = (i + 1) % s->n_inputs;
+    s->current_input = s->wanted = i;
+}
+
+/* The operator saw the last table of an input. Called and left with the lock held. */
+static hr_status end_input(hr_stage *s, int input, int thread, hr_error *err)
+{
+    const hr_op *op = s->stream->run.op;
+    hr_status st = HR_OK;
+
+    s->input_ended[input] = true;
+    s->wanted = input + 1;
+    hr__unlock(&s->run->lock);
+    s->stream_task.thread = thread;
+    s->input = input;
+    if (op->cls->ended && !s->enough)
+        st = op->cls->ended(op, &s->stream_task, input, err);
+    hr__lock(&s->run->lock);
+    return st;
 }
 
 /* The stage has no more input: the stream operator gives its last. */
@@ -305,6 +371,7 @@ static hr_status finish_stage(hr_stage *s, int thread, hr_queue *garbage, hr_err
 {
     hr_run *r = s->run;
     hr_status st = s->cut ? HR_OK : s->in_st;
+    int64_t n_pieces = 0;
 
     if (st) { /* all rows before the error have gone on: now it does */
         hr__error_move(err, &s->in_err);
@@ -318,12 +385,17 @@ static hr_status finish_stage(hr_stage *s, int thread, hr_queue *garbage, hr_err
         s->stream_task.thread = thread;
         if (op->cls->finish)
             st = op->cls->finish(op, &s->stream_task, err);
+        if (!st && !s->enough)
+            st = ask_pieces(s, &n_pieces, err);
         hr__lock(&r->lock);
         HR_TRY(st);
     }
     HR_TRY(deliver_locked(s, garbage, err));
-    end_stage_locked(s);
-    return HR_OK;
+    if (n_pieces && !s->next->cut) {
+        s->next->pieces_of = s->stream;
+        s->next->n_pieces = n_pieces;
+    }
+    return end_stage_locked(s, err);
 }
 
 /* Passes on one thing of ticket `t`. Called and left with the lock held. */
@@ -333,14 +405,17 @@ static hr_status drain_ticket(hr_stage *s, hr_ticket *t, int thread, hr_queue *g
     hr_marker *marker = NULL;
     hr_item item = { 0 };
     hr_status st;
+    bool ended = false;
 
     if (!t->before_passed) {
         t->before_passed = true;
         marker = t->before;
         t->before = NULL;
     }
+    s->input = t->input;
     if (!hr__queue_pop(&t->out, &item) && t->state == HR_TICKET_DONE) {
         st = t->st;
+        ended = t->ends;
         if (st)
             hr__error_move(err, &t->err);
         remove_ticket(s, t);
@@ -351,12 +426,18 @@ static hr_status drain_ticket(hr_stage *s, hr_ticket *t, int thread, hr_queue *g
             return st;
         }
     }
-    if (!marker && !item.table)
+    if (!marker && !item.table && !ended)
         return HR_OK;
-    hr__unlock(&r->lock);
-    st = pass(s, thread, marker, item.table, err);
-    hr__lock(&r->lock);
-    HR_TRY(st);
+    if (ended) {
+        hr__marker_drop(marker);
+        HR_TRY(end_input(s, s->input, thread, err));
+    } else {
+        hr__unlock(&r->lock);
+        st = pass(s, thread, marker, item.table, err);
+        hr__lock(&r->lock);
+        HR_TRY(st);
+    }
+    turn_locked(s);
     HR_TRY(deliver_locked(s, garbage, err));
     if (s->enough && !s->cut)
         cut_above_locked(s, garbage);
@@ -495,6 +576,28 @@ static void take(hr_stage *s)
     hr_error_clear(&err);
 }
 
+static void fill_locked(hr_stage *s, hr_ticket *t, const hr_item *item)
+{
+    t->in = item->table;
+    t->before = item->marker;
+    t->input = item->input;
+    t->ends = item->ends;
+    if (item->ends)
+        return;
+    t->begin = item->table->origin ? hr__origin_at(item->table->origin, 0) : (hr_coord){ 0 };
+    t->ordinal = s->n_taken++;
+    t->estimate = hr__table_bytes_used(item->table);
+}
+
+static void begin_piece_locked(hr_stage *s, hr_ticket *t)
+{
+    t->pieces_of = s->pieces_of;
+    t->piece = s->at_piece++;
+    t->begin = (hr_coord){ .instance = s->pieces_of->instance };
+    t->ordinal = s->n_taken++;
+    t->estimate = s->run->step_bytes + s->run->step_bytes / 2;
+}
+
 static void next(hr_stage *s)
 {
     hr_run *r = s->run;
@@ -504,19 +607,16 @@ static void next(hr_stage *s)
     hr_status st = hr__ticket_new(s, &t, &err);
 
     hr__lock(&r->lock);
-    if (!st && !hr__queue_pop(&s->in, &item)) { /* cut meanwhile */
+    if (!st && !hr__queue_pop(&s->in, &item) && !pieces_left(s)) { /* cut meanwhile */
         s->taking = false;
         hr__unlock(&r->lock);
         hr__ticket_free(t);
         return;
     }
-    if (!st) {
-        t->in = item.table;
-        t->before = item.marker;
-        t->begin = item.table->origin ? hr__origin_at(item.table->origin, 0) : (hr_coord){ 0 };
-        t->ordinal = s->n_taken++;
-        t->estimate = hr__table_bytes_used(item.table);
-    }
+    if (!st && (item.table || item.ends))
+        fill_locked(s, t, &item);
+    else if (!st)
+        begin_piece_locked(s, t);
     took_locked(s, t, st, &err);
     hr__unlock(&r->lock);
     hr_error_clear(&err);

@@ -27,13 +27,17 @@ void hr__task_end(hr_task *task)
 
 hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err)
 {
-    hr_item item = { *takes, NULL };
+    hr_item item = { .table = *takes };
     hr_queue *to = &task->stage->staged;
 
     *takes = NULL;
     if (!item.table || !item.table->n_rows) { /* nobody wants to see an empty table */
         hr__item_clear(&item);
         return HR_OK;
+    }
+    if (hr__number_instance(&item.table, task->op->instance, err)) {
+        hr__item_clear(&item);
+        return err ? err->status : HR_NO_MEMORY;
     }
     atomic_fetch_add_explicit(&task->op->rows_out, item.table->n_rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&task->op->bytes_out, hr__table_bytes_used(item.table), memory_order_relaxed);
@@ -54,6 +58,10 @@ void hr__task_enough(hr_task *task)
     if (!task->ticket)
         task->stage->enough = true; /* the draining thread acts on it */
 }
+
+int hr__task_input(const hr_task *task) { return task->stage->input; }
+
+void hr__task_want(hr_task *task, int input) { task->stage->wanted = input; }
 
 void **hr__task_state(hr_task *task) { return &task->state; }
 

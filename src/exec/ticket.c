@@ -57,10 +57,10 @@ static hr_status give(hr_ticket *t, hr_table *takes)
 {
     hr_queue *to = t->stage->n_ops ? &t->tasks[0].inbox : &t->out;
 
-    return hr__queue_push(to, t->stage->run->account, (hr_item){ takes, NULL }, &t->err);
+    return hr__queue_push(to, t->stage->run->account, (hr_item){ .table = takes }, &t->err);
 }
 
-static hr_status number_instance(hr_table **table, int32_t instance, hr_error *err)
+hr_status hr__number_instance(hr_table **table, int32_t instance, hr_error *err)
 {
     hr_origin *o = NULL;
     hr_table *t = NULL;
@@ -90,13 +90,36 @@ static hr_status read_fragment(hr_ticket *t, const hr_mem *mem, hr_table **out)
     return HR_OK;
 }
 
+/* Opening a piece may say that it takes more than was admitted: then nothing is read yet. */
+static hr_status read_piece(hr_ticket *t, const hr_mem *mem, hr_table **out)
+{
+    hr_op_run *run = &t->pieces_of->run;
+    int64_t estimate = t->estimate;
+
+    if (!t->reader) {
+        HR_TRY(run->op->cls->read(run->op, run, t->piece, mem, &t->reader, &t->estimate, &t->err));
+        if (t->reader && t->estimate > estimate)
+            return HR_OK;
+    }
+    if (t->reader)
+        HR_TRY(hr__reader_next(t->reader, t->stage->run->step_bytes, out, &t->err));
+    if (!*out) {
+        t->input_done = true;
+        hr__reader_close(t->reader);
+        t->reader = NULL;
+    }
+    return HR_OK;
+}
+
 /* Takes the table, even on failure. */
 static hr_status give_read(hr_ticket *t, hr_table *table)
 {
-    hr_status st = number_instance(&table, t->stage->instance, &t->err);
+    int32_t instance = t->pieces_of ? t->pieces_of->instance : t->stage->instance;
+    hr_status st = hr__number_instance(&table, instance, &t->err);
 
     if (!st)
-        atomic_fetch_add_explicit(&t->stage->rows_read, table->n_rows, memory_order_relaxed);
+        atomic_fetch_add_explicit(t->pieces_of ? &t->pieces_of->rows_out : &t->stage->rows_read, table->n_rows,
+                                  memory_order_relaxed);
     if (!st && table->n_rows)
         return give(t, table);
     hr_table_unref(table);
@@ -113,6 +136,9 @@ static hr_status read_more(hr_ticket *t, int thread)
 
     if (t->n_files) {
         st = hr__group_read(t, &mem, &found);
+    } else if (t->pieces_of) {
+        st = read_piece(t, &mem, &found.tables[0]);
+        found.n = found.tables[0] != NULL;
     } else {
         st = read_fragment(t, &mem, &found.tables[0]);
         found.n = found.tables[0] != NULL;
@@ -125,8 +151,10 @@ static hr_status read_more(hr_ticket *t, int thread)
             st = give_read(t, found.tables[i]);
     }
     if (found.n && !st)
-        hr__trace_span(s->run->trace, "read", thread, begin_ns, hr__clock_ns(), n_rows);
-    atomic_fetch_add_explicit(&s->read_ns, hr__clock_ns() - begin_ns, memory_order_relaxed);
+        hr__trace_span(s->run->trace, t->pieces_of ? t->pieces_of->run.op->cls->name : "read", thread, begin_ns,
+                       hr__clock_ns(), n_rows);
+    atomic_fetch_add_explicit(t->pieces_of ? &t->pieces_of->busy_ns : &s->read_ns, hr__clock_ns() - begin_ns,
+                              memory_order_relaxed);
     return st;
 }
 
@@ -134,7 +162,7 @@ static hr_status take_input(hr_ticket *t, int thread)
 {
     hr_table *in = t->in;
 
-    if (t->stage->scan)
+    if (t->stage->scan || t->pieces_of)
         return read_more(t, thread);
     t->in = NULL;
     t->input_done = true;
@@ -250,7 +278,7 @@ hr_status hr__ticket_step(hr_ticket *t, int thread)
     hr_status st = t->resumed >= 0 ? resume_op(t, thread) : HR_OK;
 
     while (!st && t->out.n == n_before && !hr__ticket_finished(t)) {
-        bool reading = t->stage->scan && !t->input_done && deepest(t) < 0;
+        bool reading = (t->stage->scan || t->pieces_of) && !t->input_done && deepest(t) < 0;
 
         if (atomic_load_explicit(&t->stage->run->stop, memory_order_relaxed))
             st = hr_error_set(&t->err, HR_CANCELLED, "the run was stopped");

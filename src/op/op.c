@@ -23,6 +23,17 @@ void hr__op_unref(hr_op *op)
         op->cls->free(op);
 }
 
+hr_status hr__needs_add(hr_needs *n, const char *name, hr_error *err)
+{
+    for (int i = 0; i < n->n; i++)
+        if (!strcmp(n->names[i], name))
+            return HR_OK;
+    if (!hr__grow(NULL, (void **)&n->names, &n->cap, n->n + 1, sizeof *n->names))
+        return hr__error_memory(err, "plan", (n->n + 1) * (int64_t)sizeof *n->names);
+    n->names[n->n++] = name;
+    return HR_OK;
+}
+
 /* "skip=12 ordinal=3": the number after "key=", at the beginning of a word. */
 bool hr__state_int(const char *state, const char *key, int64_t *out)
 {

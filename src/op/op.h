@@ -5,9 +5,20 @@
  *   kind    task          push is called                         state lives in
  *   MAP     one a ticket  for different tickets at the same time  the task (per ticket), the thread slot, the run
  *   STREAM  one a run     serially, in canonical order            the task
- *   BLOCK   one a run     serially; emits at finish               the task
+ *   BLOCK   one a run     serially; keeps what it gets            the run (its pieces are read when the task is over)
  *
- *   start(run) { push(task, table)* finish(task) }* stop(run)
+ *   start(run) { push(task, table)* finish(task) }* pieces(task) { read(run, piece) }* stop(run)
+ *
+ * What a BLOCK operator holds at its end comes out in *pieces*: the scheduler makes a ticket of each, reads several at the same time
+ * and passes their tables on in the order of the pieces, behind what push and finish emitted. Their rows are new ones, numbered
+ * through: coordinate (0, 0, 0, place in the whole output), whatever the pieces.
+ *
+ * A *front* is a map operator that another one wants to have run on the tickets of its input, in parallel, before it sees the tables
+ * itself; the two share the run's state of the operator (hr_op_run.partner).
+ *
+ * Several inputs. IN_TURN: input 0 to its end, then input 1; nothing of an input is read before those in front of it have ended.
+ * CHOSEN: the operator says which input it wants to see next (hr__task_want); the others wait with full windows. What comes out are
+ * new rows, as of a BLOCK operator.
  *
  * A *ticket* is a piece of the input in canonical order (a row range of a fragment; one table of the stage before).
  * Input is borrowed. Output is emitted by hr__task_emit. Every emitted table has an origin; an operator that keeps rows keeps
@@ -34,28 +45,49 @@ typedef struct hr_marker hr_marker; /* exec.h */
 typedef struct hr_resume hr_resume;
 
 /* One operator in one run; made by the scheduler, filled by start. */
-typedef struct hr_op_run {
+typedef struct hr_op_run hr_op_run;
+struct hr_op_run {
     const hr_op *op;
     void *state;         /* the operator's own, for the run */
     hr_account *account; /* charge here */
     int index;           /* of the operator in the plan, canonical: enters seeds and positions */
     uint64_t seed;
     int64_t epoch;
+    struct hr_op_run *partner;     /* of a front: the run of the operator that it works for */
+    int64_t allowance;             /* bytes that it should hold at most before it spills: a share of the limit */
     bool to_process;               /* what this operator emits is read by another process: allocate from `arena` */
     hr_arena *arena;               /* NULL: none */
     void (*notify)(void *context); /* wakes the consumer (inline calls wait to be served by it) */
     void *notify_context;
-} hr_op_run;
+};
+
+typedef enum hr_op_inputs { HR_INPUTS_ONE, HR_INPUTS_IN_TURN, HR_INPUTS_CHOSEN } hr_op_inputs;
+
+/* The columns of an input that an operator needs: names borrowed from the operator, or from those that are wanted of it. */
+typedef struct hr_needs {
+    const char **names;
+    int n; /* < 0: all */
+    int64_t cap;
+} hr_needs;
+hr_status hr__needs_add(hr_needs *n, const char *name, hr_error *err) HR_MUST_USE; /* each once; op.c */
 
 typedef struct hr_op_class {
     const char *name;
     const char *doc;
     hr_op_kind kind;
-    bool one_to_one; /* same rows, same order, same coordinates: limits and discards move above it */
-    bool row_local;  /* each output row depends on one input row only (fragments may be permuted above it) */
+    bool one_to_one;   /* same rows, same order, same coordinates: limits and discards move above it */
+    bool same_rows;    /* as many rows out as in, whatever their order: counts are known above it */
+    bool filter_below; /* rows that are taken out of its output may as well be taken out of its input (a sort) */
+    hr_op_inputs inputs;
+    bool row_local; /* each output row depends on one input row only (fragments may be permuted above it) */
     /* Output schema for an input schema. *out NULL with HR_OK: known only when the first table came out. Any error is a user's. */
     hr_status (*schema)(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err);
-    hr_status (*start)(const hr_op *op, hr_op_run *run, hr_error *err); /* NULL: nothing to do */
+    /* The same of an operator with several inputs, all known. */
+    hr_status (*schema_of)(const hr_op *op, hr_schema *const *ins, int n, hr_schema **out, hr_error *err);
+    /* What it needs of an input if `wanted` (n < 0: all) is wanted of its output. `out` is "none" when called. NULL: all. */
+    hr_status (*needs)(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err);
+    hr_status (*front)(const hr_op *op, int input, hr_op **out, hr_error *err); /* *out is new, NULL: none */
+    hr_status (*start)(const hr_op *op, hr_op_run *run, hr_error *err);         /* NULL: nothing to do */
     /* The run is ending early: complete all suspended tickets now, with HR_CANCELLED. May be called again, and
      * while pushes run. NULL: nothing is ever suspended. */
     void (*cancel)(const hr_op *op, hr_op_run *run);
@@ -68,10 +100,18 @@ typedef struct hr_op_class {
     hr_status (*more)(const hr_op *op, hr_task *task, hr_error *err);
     /* The ticket's (MAP) or all input's (STREAM, BLOCK) end. NULL: nothing to do. */
     hr_status (*finish)(const hr_op *op, hr_task *task, hr_error *err);
+    hr_status (*ended)(const hr_op *op, hr_task *task, int input,
+                       hr_error *err); /* of several inputs: no more of this one */
+    /* After finish: how many pieces there are. NULL: none. */
+    hr_status (*pieces)(const hr_op *op, hr_task *task, int64_t *n, hr_error *err);
+    /* The tables of a piece, read by one thread; several pieces at the same time. *estimate: bytes that one step may make, and what
+     * the piece takes meanwhile, at first what a reader's step makes. */
+    hr_status (*read)(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
+                      int64_t *estimate, hr_error *err);
     void (*task_clear)(const hr_op *op,
                        hr_task *task); /* frees *hr__task_state; runs always, also after errors. NULL: hr__free */
     void (*thread_clear)(const hr_op *op, hr_op_run *run, void *thread_state); /* NULL: none */
-    /* STREAM and BLOCK: see Markers. `pass` by hr__task_pass now or, at latest, from a later push or finish. */
+    /* STREAM: see Markers; NULL: they end here. `pass` by hr__task_pass now or, at latest, from a later push or finish. */
     hr_status (*marker)(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err);
     hr_status (*restore)(const hr_op *op, hr_task *task, const char *state, hr_error *err); /* before the first push */
     int64_t (*floor_bytes)(const hr_op *op);          /* least memory beside one table in and out; NULL: 0 */
@@ -97,6 +137,8 @@ void hr__op_unref(hr_op *op);
 hr_status hr__task_emit(hr_task *task, hr_table **takes,
                         hr_error *err) HR_MUST_USE; /* *takes becomes NULL, even on failure */
 void hr__task_more(hr_task *task);                  /* there is more to emit of what was pushed: see `more` */
+int hr__task_input(const hr_task *task);            /* of several inputs: the one that the pushed table is of */
+void hr__task_want(hr_task *task, int input);       /* CHOSEN: the one to come next; one that has ended is none */
 void hr__task_enough(hr_task *task);                /* no more input is wanted; upstream may stop */
 void **hr__task_state(hr_task *task);               /* this operator's, of this task; NULL at first */
 void **
