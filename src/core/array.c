@@ -396,6 +396,11 @@ static bool ranges_equal(const hr_array *a, int64_t i, const hr_array *b, int64_
     return true;
 }
 
+bool hr__values_equal(const hr_array *a, int64_t i, const hr_array *b, int64_t j)
+{
+    return ranges_equal(a, i, b, j, 1);
+}
+
 bool hr__array_equal(const hr_array *a, const hr_array *b)
 {
     if (a == b)

@@ -449,6 +449,7 @@ hr_status hr__array_gather(const hr_mem *mem, hr_type *type, const hr_span *span
 hr_status hr__array_nulls(const hr_mem *mem, hr_type *type, int64_t n, hr_array **out, hr_error *err) HR_MUST_USE;
 /* Equal values (nulls equal, NaN equal to NaN); for tests and for peers that must agree. */
 bool hr__array_equal(const hr_array *a, const hr_array *b);
+bool hr__values_equal(const hr_array *a, int64_t i, const hr_array *b, int64_t j); /* the same, of two rows */
 void hr__array_print_value(const hr_array *a, int64_t row, hr_text *out);
 /* The same, but stops soon after max_bytes: values can be images. */
 void hr__array_print_some(const hr_array *a, int64_t row, int64_t max_bytes, hr_text *out);

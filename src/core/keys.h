@@ -56,7 +56,5 @@ void hr__rows_hash(const hr_table *t, const int *columns, int n_columns, int64_t
  * equal, NaN is NaN, -0.0 is 0.0. */
 bool hr__rows_equal(const hr_table *a, const int *ca, int64_t i, const hr_table *b, const int *cb, int64_t j,
                     int n_columns);
-/* The same for two values. */
-bool hr__values_equal(const hr_array *a, int64_t i, const hr_array *b, int64_t j);
 
 #endif

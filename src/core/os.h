@@ -67,8 +67,10 @@ int64_t hr__file_read_at(int fd, void *out, int64_t n,
 int64_t hr__file_write(int fd, const void *data, int64_t n); /* whole n */
 int64_t hr__file_write_at(int fd, const void *data, int64_t n, int64_t offset); /* whole n */
 int hr__file_create_unnamed(const char *folder); /* O_TMPFILE; -EOPNOTSUPP: this file system has none. -> fd */
-int hr__file_create_new(const char *path);       /* -EEXIST if it is there; -> fd */
-int hr__file_link(int fd, const char *path);     /* a name for an unnamed file; -EEXIST if it is there */
+int hr__file_create_scratch(
+    const char *folder);                     /* to read and write, without a name from the start or at once; -> fd */
+int hr__file_create_new(const char *path);   /* -EEXIST if it is there; -> fd */
+int hr__file_link(int fd, const char *path); /* a name for an unnamed file; -EEXIST if it is there */
 int hr__file_rename(const char *from, const char *to, bool replace); /* -EEXIST unless `replace` */
 int hr__file_remove(const char *path);
 int hr__file_sync(int fd);          /* contents and size are on the disk */
@@ -78,7 +80,11 @@ int hr__dir_remove(const char *path); /* only an empty one */
 int hr__files_limit(void);            /* descriptors that this process may have */
 int hr__file_stat(const char *path, hr_stat *out);
 int hr__file_stat_fd(int fd, hr_stat *out);
-void hr__file_advise(int fd, int64_t offset, int64_t n); /* will need; a hint, cannot fail */
+void hr__file_advise(int fd, int64_t offset, int64_t n);       /* will need; a hint, cannot fail */
+void hr__file_write_behind(int fd, int64_t offset, int64_t n); /* may go to the disk now; a hint, waits for nothing */
+void hr__file_punch(int fd, int64_t offset, int64_t n);        /* gives disk space back, where that can be done */
+/* Of the file system that a file or folder lies in: bytes that we may still write, and all. */
+int hr__disk_space(const char *path, int64_t *free_bytes, int64_t *all_bytes);
 void hr__file_close(int fd);
 /* Names in a folder, sorted by byte value, without "." and ".."; *names for hr__dir_list_free(). -> count */
 int hr__dir_list(const char *path, char ***names);

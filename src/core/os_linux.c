@@ -27,6 +27,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -566,6 +567,30 @@ int hr__file_create_unnamed(const char *folder)
     return errno == EISDIR || errno == EINVAL ? -EOPNOTSUPP : -errno; /* EISDIR: a kernel or file system without it */
 }
 
+int hr__file_create_scratch(const char *folder)
+{
+    char path[4096];
+    uint64_t name = 0;
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(fd, open(folder, O_RDWR | O_TMPFILE | O_EXCL | O_CLOEXEC, 0600));
+    if (fd >= 0)
+        return fd;
+    if (errno != EISDIR && errno != EINVAL && errno != EOPNOTSUPP)
+        return -errno;
+    if ((fd = hr__random_secret(&name, sizeof name)) < 0)
+        return fd;
+    if (snprintf(path, sizeof path, "%s/.headrace-spill-%016llx", folder, (unsigned long long)name) >= (int)sizeof path)
+        return -ENAMETOOLONG;
+    RETRY(fd, open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (fd < 0)
+        return -errno;
+    (void)unlink(path);
+    return fd;
+}
+
 int hr__file_create_new(const char *path)
 {
     int fd;
@@ -673,6 +698,32 @@ int hr__file_stat_fd(int fd, hr_stat *out)
 }
 
 void hr__file_advise(int fd, int64_t offset, int64_t n) { (void)posix_fadvise(fd, offset, n, POSIX_FADV_WILLNEED); }
+
+void hr__file_write_behind(int fd, int64_t offset, int64_t n)
+{
+    (void)sync_file_range(fd, offset, n, SYNC_FILE_RANGE_WRITE);
+}
+
+void hr__file_punch(int fd, int64_t offset, int64_t n)
+{
+    (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)n);
+}
+
+int hr__disk_space(const char *path, int64_t *free_bytes, int64_t *all_bytes)
+{
+    struct statvfs s;
+    int rc;
+
+    *free_bytes = *all_bytes = 0;
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(rc, statvfs(path, &s));
+    if (rc)
+        return -errno;
+    *free_bytes = (int64_t)s.f_bavail * (int64_t)s.f_frsize;
+    *all_bytes = (int64_t)s.f_blocks * (int64_t)s.f_frsize;
+    return 0;
+}
 
 void hr__file_close(int fd)
 {
