@@ -11,7 +11,7 @@
 
 /* --- the functions, by file */
 extern const hr_expr_function hr__fn_compare[], hr__fn_logic[], hr__fn_arith[], hr__fn_set[], hr__fn_cast[],
-    hr__fn_image[];
+    hr__fn_image[], hr__fn_math[], hr__fn_choose[];
 
 /* --- expr.c */
 hr_status hr__expr_value(hr_array *takes, bool weak, hr_expr **out, hr_error *err) HR_MUST_USE; /* a literal */
@@ -87,6 +87,9 @@ static inline bool hr__type_is_decimal(const hr_type *t)
 /* The type in which two numbers of the call meet, by the rules of NumPy with weak literals; NULL: they are not both numbers, or
  * (uint64 with a signed one) no type holds both. A singleton. */
 hr_type *hr__call_common_number(const hr_bound_call *call, int a, int b);
+/* The one type that holds the inputs from `first` on, by the same rules (and those of unify.c for what is no number); asks for the
+ * casts. *out is new. HR_TYPE if there is none. */
+hr_status hr__call_common(hr_bound_call *call, int first, hr_type **out, hr_error *err) HR_MUST_USE;
 /* Asks for input i as `type`, unless it is that. */
 void hr__call_cast(hr_bound_call *call, int i, hr_type *type);
 /* "add: int64 and string: numbers expected": HR_TYPE, naming the function and the types of its inputs. */

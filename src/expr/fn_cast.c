@@ -774,3 +774,85 @@ hr_type *hr__call_common_number(const hr_bound_call *call, int a, int b)
         return x;
     return common_of_types(x, y);
 }
+
+/* The numbers of the call from input `first` on, those that are not weak first. NULL: no type holds them all, or there are none. */
+static hr_type *common_of_numbers(const hr_bound_call *call, int first)
+{
+    hr_type *common = NULL;
+    bool weak_only = true;
+
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = first; i < call->n_inputs; i++) {
+            hr_type *t = call->input_types[i];
+
+            if (t->id == HR_T_NULL || call->weak[i] != (pass == 1))
+                continue;
+            weak_only = weak_only && pass == 1;
+            if (!common)
+                common = t;
+            else if (weak_only || pass == 0 || !holds_weak(common, call->constants[i]))
+                common = common_of_types(common, t);
+            if (!common)
+                return NULL;
+        }
+    return common;
+}
+
+static bool all_are(const hr_bound_call *call, int first, bool (*is)(const hr_type *t))
+{
+    for (int i = first; i < call->n_inputs; i++)
+        if (call->input_types[i]->id != HR_T_NULL && !is(call->input_types[i]))
+            return false;
+    return true;
+}
+
+static bool is_number(const hr_type *t) { return hr__type_is_number(t); }
+
+static bool cast_exists(const hr_type *from, const hr_type *to)
+{
+    cast_state s = { .safe = true };
+
+    return bind_kind(from, to, &s);
+}
+
+/* What the types of the inputs from `first` on unify to; *out is new, NULL with HR_OK: there is none that casts lead to. */
+static hr_status common_of_any(const hr_bound_call *call, int first, hr_type **out, hr_error *err)
+{
+    hr_type *common = hr__type_simple(HR_T_NULL), *wider = NULL;
+
+    *out = NULL;
+    for (int i = first; common && i < call->n_inputs; i++) {
+        hr_status st = hr__type_unify(common, call->input_types[i], &wider, err);
+
+        hr__type_unref(common);
+        HR_TRY(st);
+        common = wider;
+    }
+    for (int i = first; common && i < call->n_inputs; i++)
+        if (!cast_exists(call->input_types[i], common)) {
+            hr__type_unref(common);
+            common = NULL;
+        }
+    *out = common;
+    return HR_OK;
+}
+
+hr_status hr__call_common(hr_bound_call *call, int first, hr_type **out, hr_error *err)
+{
+    *out = NULL;
+    if (all_are(call, first, is_number)) {
+        hr_type *number = common_of_numbers(call, first);
+
+        *out = hr__type_ref(number ? number : hr__type_simple(HR_T_NULL));
+        for (int i = first; !number && i < call->n_inputs; i++)
+            if (call->input_types[i]->id != HR_T_NULL)
+                *out = hr__type_simple(HR_T_INT64); /* uint64 with a signed one: the value decides */
+    } else {
+        HR_TRY(common_of_any(call, first, out, err));
+        if (!*out)
+            return hr__call_type_error(call, "no one type holds them; a cast may help", err);
+    }
+    for (int i = first; i < call->n_inputs; i++)
+        hr__call_cast(call, i, *out);
+    return HR_OK;
+}

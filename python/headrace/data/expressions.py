@@ -131,7 +131,97 @@ class Expr:
         ]
         return Expr(_core.Expr.call(function, [self._core, *(core_of(a, function) for a in args)], texts))
 
+    # -------------------------------------------------------------------------------------------- numbers
+
+    def abs(self):
+        """The number without its sign."""
+        return self._call("abs")
+
+    def sign(self):
+        """-1, 0 or 1 (int8 of integers); NaN of NaN."""
+        return self._call("sign")
+
+    def negate(self):
+        """The opposite number; the same as -x."""
+        return self._call("negate")
+
+    def ceil(self):
+        """The least whole number that is not less; of integers a double."""
+        return self._call("ceil")
+
+    def floor(self):
+        """The greatest whole number that is not greater; of integers a double."""
+        return self._call("floor")
+
+    def trunc(self):
+        """The number without its fraction; of integers a double."""
+        return self._call("trunc")
+
+    def round(self, ndigits=0):
+        """The nearest number with `ndigits` places after the point (before it where negative); half-way, the
+        one whose last digit is even. The type stays.
+        """
+        return self._call("round", ndigits=ndigits or None)
+
+    def power(self, exponent):
+        """To the power of `exponent`: a number or an expression. Of integers an integer."""
+        return self._call("power", exponent)
+
+    def exp(self):
+        """e to the power of the number."""
+        return self._call("exp")
+
+    def ln(self):
+        """The natural logarithm; -inf of 0, NaN of what is negative."""
+        return self._call("ln")
+
+    def log2(self):
+        """The logarithm to base 2."""
+        return self._call("log2")
+
+    def log10(self):
+        """The logarithm to base 10."""
+        return self._call("log10")
+
+    def sqrt(self):
+        """The square root; NaN of what is negative."""
+        return self._call("sqrt")
+
+    def sin(self):
+        """The sine of an angle in radians."""
+        return self._call("sin")
+
+    def cos(self):
+        """The cosine of an angle in radians."""
+        return self._call("cos")
+
+    def tan(self):
+        """The tangent of an angle in radians."""
+        return self._call("tan")
+
+    def asin(self):
+        """The angle in radians that has this sine; NaN outside of -1 to 1."""
+        return self._call("asin")
+
+    def acos(self):
+        """The angle in radians that has this cosine; NaN outside of -1 to 1."""
+        return self._call("acos")
+
+    def atan(self):
+        """The angle in radians that has this tangent."""
+        return self._call("atan")
+
+    __abs__, __ceil__, __floor__, __trunc__, __round__ = abs, ceil, floor, trunc, round
+    __pow__ = power
+
+    def __rpow__(self, base):
+        return Expr(_core.Expr.call("power", [core_of(base, "power"), self._core]))
+
     # ---------------------------------------------------------------------------------------------- methods
+
+    def fill_null(self, value):
+        """`value` (a constant or an expression) where there is none."""
+        return coalesce(self, value)
 
     def is_null(self):
         """True where there is no value."""
@@ -254,6 +344,34 @@ def lit(value, type=None):
     return made if type is None else made.cast(type)
 
 
+def _choice(function, values):
+    if not values:
+        raise InvalidArgument(f"{function}: expected at least one value")
+    return Expr(_core.Expr.call(function, [core_of(v, function) for v in values]))
+
+
+def if_else(condition, yes, no):
+    """`yes` where the condition is true, `no` where it is false, null where it is null. All three may be
+    expressions; both values are computed for all rows.
+    """
+    return _choice("if_else", [condition, yes, no])
+
+
+def coalesce(*values):
+    """The first of the values that is not null."""
+    return _choice("coalesce", values)
+
+
+def least(*values):
+    """The least of the values that are not null; NaN only if nothing else is there."""
+    return _choice("least", values)
+
+
+def greatest(*values):
+    """The greatest of the values that are not null; NaN only if nothing else is there."""
+    return _choice("greatest", values)
+
+
 # ------------------------------------------------------------------------------------------------ as text
 
 _BINARY = {
@@ -275,6 +393,23 @@ _COMPARE = {
     ast.Gt: "greater",
     ast.GtE: "greater_equal",
 }
+
+
+# methods that a text may call
+_IN_TEXT = {
+    "is_null",
+    "is_not_null",
+    "is_nan",
+    "is_in",
+    "not_in",
+    "cast",
+    "fill_null",
+    "abs",
+    "sign",
+    "negate",
+}
+_IN_TEXT |= {"ceil", "floor", "trunc", "round", "power", "exp", "ln", "log2", "log10", "sqrt"}
+_IN_TEXT |= {"sin", "cos", "tan", "asin", "acos", "atan"}
 
 
 class _Parser:
@@ -318,7 +453,7 @@ class _Parser:
             target = self.visit(node.func.value)
             if not isinstance(target, Expr):
                 target = lit(target)
-            if node.func.attr in ("is_null", "is_not_null", "is_nan", "is_in", "not_in", "cast"):
+            if node.func.attr in _IN_TEXT:
                 return getattr(target, node.func.attr)(*args, **words)
             self.refuse(node, f"no method {node.func.attr}")
         self.refuse(node, "only col(), lit() and methods of columns can be called")
@@ -390,4 +525,4 @@ def as_expr(value, where):
     return Expr(core_of(value, where))
 
 
-__all__ = ["Expr", "col", "lit", "parse"]
+__all__ = ["Expr", "coalesce", "col", "greatest", "if_else", "least", "lit", "parse"]
