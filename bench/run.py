@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 WORKLOADS = [
     "numeric",
     "all_columns",
+    "local_shuffle",
     "tokens",
     "jsonl",
     "csv",

@@ -303,6 +303,12 @@ HR_API HR_MUST_USE hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan *
 /* The same rows, in tables of exactly n_rows each (the last may be short; dropped if drop_last). */
 HR_API HR_MUST_USE hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan **out, hr_error *err);
 
+/* The rows in a random order, each at most 1.5 * window_rows away from its place: two layers of permutations, of windows and of
+ * windows shifted by half of one, which are functions of (seed, epoch, number of the window). About 2 * window_rows rows are held
+ * in memory (HR_BUDGET if they do not fit), each is copied once. seed NULL: the run's. HR_INVALID: 1 row to 2^29. */
+HR_API HR_MUST_USE hr_status hr_plan_local_shuffle(hr_plan *in, int64_t window_rows, const uint64_t *seed,
+                                                   hr_plan **out, hr_error *err);
+
 /* A function over tables, run on pool threads, several tables at once. `state_new` (may be NULL) makes one state per pool
  * thread in use; `call` borrows `in` and sets *out to a new table (or shares `in`), or to NULL for "no rows";
  * `state_free` ends it. `context` is shared by all threads and freed with `context_free` when the last plan goes. */
@@ -400,6 +406,8 @@ typedef struct hr_feed_options {
     int64_t memory_limit;   /* bytes for this run; 0: the process's limit */
     const char *position;   /* text from hr_feed_position, to go on from there; NULL: from the start */
     const char *trace_path; /* write a Chrome trace there when the feed closes; NULL: none */
+    int64_t shuffle_rows;   /* > 0: rows come in a random order within windows of so many: hr_plan_local_shuffle */
+    const uint64_t *shuffle_seed; /* of that order, borrowed; NULL: `seed` */
 } hr_feed_options;
 
 /* Starts running `p`. Shares it. HR_BUDGET, with the number, if the limit is below what the plan needs. */

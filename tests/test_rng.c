@@ -86,6 +86,36 @@ static void values_that_stay(void **state)
     assert_true(b.lo == 0xbdc0fdb2aa7520e6 && b.hi == 0x4279150cd9bb8225);
 }
 
+/* All orders of four things, about equally often; the same key and length, the same order. */
+static void orders(void **state)
+{
+    enum { KEYS = 24 * 400 };
+    int seen[256] = { 0 }, n_seen = 0;
+    uint32_t long_one[1000], again[1000];
+
+    (void)state;
+    for (uint64_t key = 0; key < KEYS; key++) {
+        uint32_t v[4] = { 0, 1, 2, 3 };
+
+        hr__random_permute(v, 4, key);
+        assert_int_equal(1 << v[0] | 1 << v[1] | 1 << v[2] | 1 << v[3], 15);
+        seen[v[0] | v[1] << 2 | v[2] << 4 | v[3] << 6]++;
+    }
+    for (int i = 0; i < 256; i++) {
+        n_seen += seen[i] != 0;
+        if (seen[i])
+            assert_in_range(seen[i], 400 - 120, 400 + 120); /* 6 standard deviations of 20 */
+    }
+    assert_int_equal(n_seen, 24);
+    for (uint32_t i = 0; i < 1000; i++)
+        long_one[i] = again[i] = i;
+    hr__random_permute(long_one, 1000, 7);
+    hr__random_permute(again, 1000, 7);
+    assert_memory_equal(long_one, again, sizeof again);
+    assert_int_equal(long_one[0], 116);
+    assert_int_equal(long_one[999], 899);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -93,6 +123,7 @@ int main(void)
         cmocka_unit_test(every_input_matters),
         cmocka_unit_test(bits_are_balanced),
         cmocka_unit_test(values_that_stay),
+        cmocka_unit_test(orders),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -209,6 +209,8 @@ class Feed:
         trace_path: str | None = None,
         own_memory: bool = False,
         keep_positions: bool = False,
+        shuffle_rows: int = 0,
+        shuffle_seed: int | None = None,
         inline_calls: Inline | None = None,
     ) -> Self: ...
     def next(self) -> Table | None: ...
@@ -248,6 +250,8 @@ class Split:
         prefetch: int = 0,
         own_memory: bool = False,
         extra: str = "",
+        shuffle_rows: int = 0,
+        shuffle_seed: int | None = None,
     ) -> None: ...
     def next(self, rank: int, /) -> Table | None: ...
     def leave(self, rank: int, /) -> None: ...
@@ -272,6 +276,8 @@ class Ring:
         prefetch: int = 0,
         own_memory: bool = False,
         extra: str = "",
+        shuffle_rows: int = 0,
+        shuffle_seed: int | None = None,
     ) -> None: ...
     def next(self) -> Table | None: ...
     def leave(self) -> None: ...

@@ -43,6 +43,12 @@ static int take_int(PyObject *kwargs, const char *name, int64_t *out)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+int pyhr_seed(PyObject *v, uint64_t *out)
+{
+    *out = !v || v == Py_None ? 0 : PyLong_AsUnsignedLongLong(v);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 int pyhr_feed_options(PyObject *kwargs, hr_feed_options *out)
 {
     int64_t batch_rows = 0, prefetch = 0, epoch = 0, seed = 0, threads = 0, limit = 0, drop_last = 0, any_order = 0;
@@ -113,7 +119,9 @@ static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
     hr_error err = HR_ERROR_INIT;
     feed_object *self = NULL;
     hr_feed *feed = NULL;
-    int64_t own = 0, keep = 0;
+    int64_t own = 0, keep = 0, shuffle_rows = 0;
+    uint64_t shuffle_seed = 0;
+    PyObject *seed = NULL;
     hr_plan *plan;
     hr_status st;
 
@@ -121,8 +129,13 @@ static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
         goto done;
     served = take_argument(words, "inline_calls");
     if (PyErr_Occurred() || pyhr_feed_options(words, &options) < 0 || take_int(words, "own_memory", &own) < 0 ||
-        take_int(words, "keep_positions", &keep) < 0 || no_more(words) < 0)
+        take_int(words, "keep_positions", &keep) < 0 || take_int(words, "shuffle_rows", &shuffle_rows) < 0)
         goto done;
+    seed = take_argument(words, "shuffle_seed");
+    if (PyErr_Occurred() || pyhr_seed(seed, &shuffle_seed) < 0 || no_more(words) < 0)
+        goto done;
+    options.shuffle_rows = shuffle_rows;
+    options.shuffle_seed = seed ? &shuffle_seed : NULL;
     calls = pyhr_inline_calls(s, served);
     if (!calls)
         goto done;
@@ -149,6 +162,7 @@ static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
     PyObject_GC_Track(self);
 done:
     Py_XDECREF(calls);
+    Py_XDECREF(seed);
     Py_XDECREF(served);
     Py_XDECREF(words);
     return (PyObject *)self;

@@ -11,25 +11,33 @@ typedef struct split_object {
     int pid;
 } split_object;
 
-/* batch_rows, drop_last, prefetch, own_memory, extra */
+/* What a rank (NULL: of a ring, which has one) wants of an epoch, as keyword arguments or in this order. */
 static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_request *out)
 {
-    static char *names[] = { "rank", "batch_rows", "drop_last", "prefetch", "own_memory", "extra", NULL };
-    long long batch_rows;
+    static char *names[] = { "rank",  "batch_rows",   "drop_last",    "prefetch", "own_memory",
+                             "extra", "shuffle_rows", "shuffle_seed", NULL };
+    long long batch_rows, shuffle_rows = 0;
     int drop_last = 0, prefetch = 0, own = 0;
     const char *extra = "";
+    PyObject *seed = NULL;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iL|pips", names, rank, &batch_rows, &drop_last, &prefetch, &own,
-                                     &extra))
+    if (rank ? !PyArg_ParseTupleAndKeywords(args, kwargs, "iL|pipsLO", names, rank, &batch_rows, &drop_last, &prefetch,
+                                            &own, &extra, &shuffle_rows, &seed)
+             : !PyArg_ParseTupleAndKeywords(args, kwargs, "L|pipsLO", names + 1, &batch_rows, &drop_last, &prefetch,
+                                            &own, &extra, &shuffle_rows, &seed))
         return -1;
-    *out =
-        (hr_split_request){ .batch_rows = batch_rows, .drop_last = drop_last, .prefetch = prefetch, .own_memory = own };
+    *out = (hr_split_request){ .batch_rows = batch_rows,
+                               .drop_last = drop_last,
+                               .prefetch = prefetch,
+                               .own_memory = own,
+                               .shuffle_rows = shuffle_rows,
+                               .has_shuffle_seed = seed && seed != Py_None };
     if (strlen(extra) >= sizeof out->extra) {
         PyErr_SetString(PyExc_ValueError, "extra: too long");
         return -1;
     }
     memcpy(out->extra, extra, strlen(extra) + 1);
-    return 0;
+    return pyhr_seed(seed, &out->shuffle_seed);
 }
 
 static PyObject *text_taken(pyhr_state *s, hr_status st, char *text, hr_error *err)
@@ -353,9 +361,8 @@ static PyObject *split_n_ranks(PyObject *op, void *none)
 
 static PyMethodDef split_methods[] = {
     { "begin", WITH_WORDS(split_begin), METH_VARARGS | METH_KEYWORDS,
-      "begin(rank, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra=''): waits until all ranks ask for "
-      "the\n"
-      "same; MismatchError names what differs." },
+      "begin(rank, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra='', shuffle_rows=0,\n"
+      "shuffle_seed=None): waits until all ranks ask for the same; MismatchError names what differs." },
     { "next", split_next, METH_O, "next(rank): that rank's next Table; None at the end of its epoch." },
     { "leave", split_leave, METH_O, "leave(rank): it gives up the rest of its epoch." },
     { "lost", split_lost, METH_VARARGS, "lost(rank, text=None): it is gone; the others get PeerError with the text." },
@@ -576,25 +583,14 @@ static hr_ring *ring_of(PyObject *op)
 
 static PyObject *ring_begin(PyObject *op, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "batch_rows", "drop_last", "prefetch", "own_memory", "extra", NULL };
     pyhr_state *s = pyhr_state_of(op);
     hr_ring *ring = ring_of(op);
     hr_error err = HR_ERROR_INIT;
-    hr_split_request q = { 0 };
-    long long batch_rows;
-    int drop_last = 0, prefetch = 0, own = 0;
-    const char *extra = "";
+    hr_split_request q;
     hr_status st;
 
-    if (!ring ||
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "L|pips", names, &batch_rows, &drop_last, &prefetch, &own, &extra))
+    if (!ring || request_from(args, kwargs, NULL, &q) < 0)
         return NULL;
-    q = (hr_split_request){ .batch_rows = batch_rows, .drop_last = drop_last, .prefetch = prefetch, .own_memory = own };
-    if (strlen(extra) >= sizeof q.extra) {
-        PyErr_SetString(PyExc_ValueError, "extra: too long");
-        return NULL;
-    }
-    memcpy(q.extra, extra, strlen(extra) + 1);
     RING_WAIT(op, st, hr__ring_begin(ring, &q, PYHR_WAIT_MS, &err));
     return st ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
 }
@@ -728,7 +724,8 @@ static void ring_dealloc(PyObject *op)
 
 static PyMethodDef ring_methods[] = {
     { "begin", WITH_WORDS(ring_begin), METH_VARARGS | METH_KEYWORDS,
-      "begin(batch_rows, drop_last=False, prefetch=0, own_memory=False, extra=''): as Split.begin." },
+      "begin(batch_rows, drop_last=False, prefetch=0, own_memory=False, extra='', shuffle_rows=0,\n"
+      "shuffle_seed=None): as Split.begin." },
     { "next", ring_next, METH_NOARGS,
       "The next Table; None at the end of the epoch. It stays valid as long as it is held." },
     { "leave", ring_leave, METH_NOARGS, "Gives up the rest of the epoch." },

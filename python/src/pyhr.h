@@ -134,6 +134,7 @@ int pyhr_serve(pyhr_state *s, PyObject *inline_calls);
 int pyhr_feed_types(PyObject *module, pyhr_state *s);
 /* Fills options from keyword arguments (batch_rows, drop_last, prefetch, epoch, seed, any_order, num_threads, memory_limit,
  * position, trace_path); texts are borrowed from them. Removes what it took from `kwargs`, a dict. */
+int pyhr_seed(PyObject *v, uint64_t *out); /* NULL and None are 0; -1 with an exception */
 int pyhr_feed_options(PyObject *kwargs, hr_feed_options *out);
 /* The tuple of (Calls, handler) that `arg` (NULL, None or any sequence) gives; new. */
 PyObject *pyhr_inline_calls(pyhr_state *s, PyObject *arg);

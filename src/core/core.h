@@ -445,6 +445,13 @@ typedef struct hr_span {
 } hr_span;
 hr_status hr__array_gather(const hr_mem *mem, hr_type *type, const hr_span *spans, int64_t n_spans, hr_array **out,
                            hr_error *err) HR_MUST_USE;
+/* pick.c: rows of up to HR_PICK_PARTS arrays, of at most HR_PICK_ROWS rows each, in any order. A pick is the number of a part, shifted
+ * up by HR_PICK_BITS, and the number of a row of it. */
+#define HR_PICK_BITS 20
+#define HR_PICK_ROWS (1 << HR_PICK_BITS)
+#define HR_PICK_PARTS (1 << (32 - HR_PICK_BITS))
+hr_status hr__array_pick(const hr_mem *mem, hr_type *type, hr_array *const *parts, int n_parts, const uint32_t *picks,
+                         int64_t n, hr_array **out, hr_error *err) HR_MUST_USE;
 /* An array of n nulls, or of no rows, of any type. */
 hr_status hr__array_nulls(const hr_mem *mem, hr_type *type, int64_t n, hr_array **out, hr_error *err) HR_MUST_USE;
 /* Equal values (nulls equal, NaN equal to NaN); for tests and for peers that must agree. */
@@ -525,6 +532,10 @@ hr_status hr__table_with_origin(const hr_table *t, hr_origin *origin, hr_table *
 hr_status hr__table_with_schema(const hr_table *t, hr_schema *schema, hr_table **out, hr_error *err) HR_MUST_USE;
 hr_status hr__table_take(const hr_mem *mem, const hr_table *t, const void *idx, int idx_bytes, int64_t n,
                          hr_table **out, hr_error *err) HR_MUST_USE;
+/* Rows of several tables of this schema (see hr__array_pick), with this origin. Sets `sole`. */
+hr_status hr__table_pick(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts,
+                         const uint32_t *picks, int64_t n, hr_origin *origin, hr_table **out,
+                         hr_error *err) HR_MUST_USE;
 /* Contiguous; n_parts = 0 needs `schema`; origins concatenated if all parts have one. Sets `sole`. */
 hr_status hr__table_concat(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts, hr_table **out,
                            hr_error *err) HR_MUST_USE;
@@ -623,6 +634,8 @@ typedef struct hr_bits128 {
 hr_bits128 hr__philox(uint64_t key, uint64_t counter_hi, uint64_t counter_lo); /* the published function itself */
 hr_bits128 hr__random_bits(uint64_t seed, uint64_t epoch, uint64_t counter_hi, uint64_t counter_lo);
 hr_bits128 hr__random_coord(uint64_t seed, uint64_t epoch, const hr_coord *c);
+/* Puts v[0..n), n < 2^32, into one of its n! orders, which is a function of `key` and n alone. */
+void hr__random_permute(uint32_t *v, int64_t n, uint64_t key);
 /* 128-bit hash of bytes, for fingerprints and keys; stable across machines and versions: MurmurHash3_x64_128 (Appleby).
  * Each add is a part of its own: adding "ab", then "c", is not adding "abc". Not for secrets. */
 typedef struct hr_hash {

@@ -57,3 +57,28 @@ hr_bits128 hr__random_coord(uint64_t seed, uint64_t epoch, const hr_coord *c)
 
     return hr__philox(mix(key ^ (uint32_t)c->fragment), (uint64_t)c->ordinal, (uint64_t)c->row);
 }
+
+/* The high half of a * n: a number below n, all of them equally likely but for n in 2^64. n < 2^32. */
+static uint64_t scaled(uint64_t a, uint64_t n) { return ((a >> 32) * n + ((a & UINT32_MAX) * n >> 32)) >> 32; }
+
+/* Fisher and Yates from the end; the choice among `left` is a function of key and `left`. Choices are made some at a time, so that
+ * where they lead can be asked for before it is needed. */
+void hr__random_permute(uint32_t *v, int64_t n, uint64_t key)
+{
+    enum { AT_ONCE = 32 };
+    uint32_t at[AT_ONCE];
+
+    for (int64_t left = n, k; left > 1; left -= k) {
+        k = HR_MIN(left - 1, AT_ONCE);
+        for (int64_t i = 0; i < k; i++) {
+            at[i] = (uint32_t)scaled(mix(key + (uint64_t)(left - i)), (uint64_t)(left - i));
+            __builtin_prefetch(v + at[i], 1);
+        }
+        for (int64_t i = 0; i < k; i++) {
+            uint32_t other = v[at[i]];
+
+            v[at[i]] = v[left - 1 - i];
+            v[left - 1 - i] = other;
+        }
+    }
+}

@@ -215,6 +215,21 @@ hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan *
     return add_op(in, st, op, out, err);
 }
 
+hr_status hr_plan_local_shuffle(hr_plan *in, int64_t window_rows, const uint64_t *seed, hr_plan **out, hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_plan *lots = NULL;
+    hr_status st = hr__op_local_shuffle(window_rows, seed, &op, err);
+
+    *out = NULL;
+    HR_TRY(add_op(in, st, op, &lots, err));
+    op = NULL;
+    st = hr__op_local_gather(&op, err);
+    st = add_op(lots, st, op, out, err);
+    hr_plan_unref(lots);
+    return st;
+}
+
 hr_status hr_plan_map(hr_plan *in, const hr_map_function *fn, const hr_map_options *options, hr_plan **out,
                       hr_error *err)
 {

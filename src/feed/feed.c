@@ -1,6 +1,6 @@
 /* feed.c - one epoch of a plan as tables of exact sizes, and where its consumer is.
  *
- * A feed is a run (exec/) of the plan with hr__op_rebatch and, where the batches must be somebody's own, hr__op_gather at
+ * A feed is a run (exec/) of the plan with a local shuffle if it is asked for, with hr__op_rebatch and, where the batches must be somebody's own, hr__op_gather at
  * its end. What it adds is the consumer's side: waiting that can be interrupted, and positions.
  *
  * 1. A position is what the consumer has *taken*, not what was prefetched: the newest marker that lies before it, and how
@@ -36,6 +36,7 @@ struct hr_feed {
     hr_feed_options options;
     bool keep_positions;
     char fingerprint[33];
+    uint64_t shuffle_seed; /* what options.shuffle_seed points to */
     bool (*interrupt)(void *context);
     void *interrupt_context;
     int64_t discard_rows; /* still to be dropped */
@@ -113,6 +114,36 @@ static int64_t extra_int(const char *extra, const char *key, int64_t missing)
     return at ? strtoll(at + strlen(quoted), NULL, 10) : missing;
 }
 
+/* What a position must fit beside the plan, and how far in the epoch it is. The seed is printed as a signed number. */
+static void print_extra(const hr_feed *f, int64_t row, char *text, size_t cap)
+{
+    const hr_feed_options *o = &f->options;
+    int n = snprintf(text, cap, "{\"batch_rows\":%" PRId64 ",\"rows\":%" PRId64, o->batch_rows, f->begin_rows + row);
+
+    if (o->shuffle_rows)
+        n += snprintf(text + n, cap - (size_t)n, ",\"shuffle_rows\":%" PRId64, o->shuffle_rows);
+    if (o->shuffle_rows && o->shuffle_seed)
+        n += snprintf(text + n, cap - (size_t)n, ",\"seeded\":1,\"shuffle_seed\":%" PRId64, (int64_t)*o->shuffle_seed);
+    snprintf(text + n, cap - (size_t)n, "}");
+}
+
+/* The local shuffle of a position is that of the feed. */
+static hr_status shuffle_fits(const hr_feed *f, const hr_position *p, hr_error *err)
+{
+    const hr_feed_options *o = &f->options;
+    int64_t rows = extra_int(p->extra, "shuffle_rows", 0), seeded = extra_int(p->extra, "seeded", 0);
+
+    if (rows != o->shuffle_rows)
+        return hr_error_set(err, HR_MISMATCH,
+                            "position: it was taken with a local shuffle of %" PRId64 " rows, this feed has %" PRId64
+                            " (0: none)",
+                            rows, o->shuffle_rows);
+    if (rows && (seeded != (o->shuffle_seed != NULL) ||
+                 (seeded && extra_int(p->extra, "shuffle_seed", 0) != (int64_t)*o->shuffle_seed)))
+        return hr_error_set(err, HR_MISMATCH, "position: it was taken with a local shuffle of another seed");
+    return HR_OK;
+}
+
 hr_status hr__feed_position_at(hr_feed *f, int64_t row, char **out, hr_error *err)
 {
     hr_position p = { .epoch = f->options.epoch, .seed = f->options.seed };
@@ -129,8 +160,7 @@ hr_status hr__feed_position_at(hr_feed *f, int64_t row, char **out, hr_error *er
         HR_FAIL(HR_BUG, "feed: a position at row %" PRId64 ", which is forgotten or to come", row);
     p.discard_rows = row - f->marks[i].row;
     p.at_end = f->ended && row == HR_MAX(f->run_rows, 0);
-    snprintf(p.extra, sizeof p.extra, "{\"batch_rows\":%" PRId64 ",\"rows\":%" PRId64 "}", f->options.batch_rows,
-             f->begin_rows + row);
+    print_extra(f, row, p.extra, sizeof p.extra);
     if (f->marks[i].marker)
         HR_GO(hr__marker_copy(f->marks[i].marker, &p.marker, err));
 done:
@@ -200,6 +230,12 @@ static hr_status feed_plan(hr_feed *f, bool gather, hr_error *err)
     hr_op *op = NULL;
 
     f->whole = hr_plan_ref(f->plan);
+    if (f->options.shuffle_rows > 0) {
+        HR_TRY(hr__op_local_shuffle(f->options.shuffle_rows, f->options.shuffle_seed, &op, err));
+        HR_TRY(append_op(&f->whole, op, err));
+        HR_TRY(hr__op_local_gather(&op, err));
+        HR_TRY(append_op(&f->whole, op, err));
+    }
     if (f->options.batch_rows > 0) {
         HR_TRY(hr__op_rebatch(f->options.batch_rows, f->options.drop_last, &op, err));
         HR_TRY(append_op(&f->whole, op, err));
@@ -215,8 +251,13 @@ static hr_status feed_plan(hr_feed *f, bool gather, hr_error *err)
 static hr_status feed_restore(hr_feed *f, hr_marker **from, hr_error *err)
 {
     hr_position p = { 0 };
+    hr_status st;
 
     HR_TRY(hr__feed_position_fits(f->plan, f->options.position, f->options.batch_rows, &p, err));
+    if ((st = shuffle_fits(f, &p, err))) {
+        hr__position_clear(&p);
+        return st;
+    }
     f->options.epoch = p.epoch;
     f->options.seed = p.seed;
     f->discard_rows = p.discard_rows;
@@ -233,6 +274,9 @@ static hr_status options_check(const hr_feed_options *o, hr_error *err)
     if (o->batch_rows < 0)
         return hr_error_set(err, HR_INVALID, "batch_rows is %" PRId64 "; give 1 or more, or 0 for tables as they come",
                             o->batch_rows);
+    if (o->shuffle_rows < 0)
+        return hr_error_set(err, HR_INVALID, "shuffle_rows is %" PRId64 "; give the rows of a window, or 0 for none",
+                            o->shuffle_rows);
     if (o->num_threads < 0 || o->memory_limit < 0 || o->epoch < 0)
         return hr_error_set(err, HR_INVALID,
                             "num_threads %d, memory_limit %" PRId64 ", epoch %" PRId64 ": none may be negative",
@@ -279,6 +323,10 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     f->options.struct_bytes = sizeof f->options;
     if (options)
         memcpy(&f->options, options, HR_MIN(options->struct_bytes, sizeof f->options));
+    if (f->options.shuffle_seed) {
+        f->shuffle_seed = *f->options.shuffle_seed;
+        f->options.shuffle_seed = &f->shuffle_seed;
+    }
     extra = extra ? extra : &none;
     f->keep_positions = extra->keep_positions;
     HR_GO(options_check(&f->options, err));

@@ -42,7 +42,10 @@ typedef struct hr_split_request {
     bool drop_last;
     int prefetch; /* < 0 is 0 */
     bool own_memory;
-    char extra[256]; /* shuffle arguments and the like, compared as text */
+    int64_t shuffle_rows; /* a local shuffle of such windows; 0: none */
+    bool has_shuffle_seed;
+    uint64_t shuffle_seed;
+    char extra[256]; /* what else must be alike, compared as text */
 } hr_split_request;
 
 /* equal: after the last full step, one short step of floor(rest/N) rows a rank (none if 0, or if drop_last); at most N-1 rows

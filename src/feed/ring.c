@@ -926,11 +926,17 @@ static hr_status ring_queue_locked(hr_ring *r, int prefetch, hr_error *err)
 hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, hr_error *err)
 {
     int64_t until = ring_until(timeout_ms), begin = hr__clock_ns();
-    hr_split_request wanted = {
-        .batch_rows = q->batch_rows, .drop_last = q->drop_last, .prefetch = q->prefetch, .own_memory = q->own_memory
-    };
+    hr_split_request wanted;
     hr_status st = HR_OK;
 
+    memset(&wanted, 0, sizeof wanted); /* it travels byte by byte */
+    wanted.batch_rows = q->batch_rows;
+    wanted.drop_last = q->drop_last;
+    wanted.prefetch = q->prefetch;
+    wanted.own_memory = q->own_memory;
+    wanted.shuffle_rows = q->shuffle_rows;
+    wanted.has_shuffle_seed = q->has_shuffle_seed;
+    wanted.shuffle_seed = q->shuffle_seed;
     snprintf(wanted.extra, sizeof wanted.extra, "%s", q->extra);
     hr__lock(&r->lock);
     if (!r->asked) { /* else this goes on waiting for what was asked before */

@@ -559,14 +559,20 @@ hr_status hr__split_next(hr_split *s, int rank, int timeout_ms, hr_table **out, 
 static bool requests_equal(const hr_split_request *a, const hr_split_request *b)
 {
     return a->batch_rows == b->batch_rows && a->drop_last == b->drop_last && a->prefetch == b->prefetch &&
-           a->own_memory == b->own_memory && !strcmp(a->extra, b->extra);
+           a->own_memory == b->own_memory && a->shuffle_rows == b->shuffle_rows &&
+           a->has_shuffle_seed == b->has_shuffle_seed && a->shuffle_seed == b->shuffle_seed &&
+           !strcmp(a->extra, b->extra);
 }
 
 static void request_print(const hr_split_request *q, hr_text *t)
 {
-    hr__text_add(t, "batch_size %" PRId64 ", drop_last %s, prefetch %d%s%s%s", q->batch_rows,
-                 q->drop_last ? "yes" : "no", q->prefetch, q->own_memory ? ", own memory" : "", q->extra[0] ? ", " : "",
-                 q->extra);
+    hr__text_add(t, "batch_size %" PRId64 ", drop_last %s, prefetch %d%s", q->batch_rows, q->drop_last ? "yes" : "no",
+                 q->prefetch, q->own_memory ? ", own memory" : "");
+    if (q->shuffle_rows)
+        hr__text_add(t, ", local_shuffle_buffer_size %" PRId64, q->shuffle_rows);
+    if (q->has_shuffle_seed)
+        hr__text_add(t, ", local_shuffle_seed %" PRIu64, q->shuffle_seed);
+    hr__text_add(t, "%s%s", q->extra[0] ? ", " : "", q->extra);
 }
 
 /* HR_OK: all that asked want the same, which is then in s->agreed. */
@@ -631,6 +637,7 @@ static hr_status queues_locked(hr_split *s, hr_error *err)
 static hr_status open_feed_locked(hr_split *s, hr_error *err)
 {
     hr_feed_options o = s->options;
+    uint64_t shuffle_seed = s->agreed.shuffle_seed;
     hr_arena *arena = s->arena ? hr__arena_ref(s->arena) : NULL;
     hr_feed_extra extra = { .own_memory = s->agreed.own_memory,
                             .arena = arena,
@@ -641,6 +648,8 @@ static hr_status open_feed_locked(hr_split *s, hr_error *err)
     hr_status st;
 
     o.batch_rows = s->agreed.batch_rows;
+    o.shuffle_rows = s->agreed.shuffle_rows;
+    o.shuffle_seed = s->agreed.has_shuffle_seed ? &shuffle_seed : NULL;
     o.drop_last = false; /* what a short step is depends on all ranks: the tail's rule decides */
     o.prefetch = s->n_ranks * HR_MAX(s->agreed.prefetch, 1);
     o.epoch = s->next_epoch;
@@ -721,6 +730,8 @@ static hr_status check_request(const hr_split_request *q, hr_error *err)
     if (q->batch_rows > MAX_BATCH_ROWS)
         return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; at most %" PRId64 " rows are possible",
                             q->batch_rows, MAX_BATCH_ROWS);
+    if (q->shuffle_rows < 0)
+        return hr_error_set(err, HR_INVALID, "a local shuffle of windows of %" PRId64 " rows", q->shuffle_rows);
     if (q->prefetch > MAX_PREFETCH)
         return hr_error_set(err, HR_INVALID, "prefetch is %d; at most %d batches are possible", q->prefetch,
                             MAX_PREFETCH);

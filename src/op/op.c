@@ -7,6 +7,7 @@ void hr__op_init(hr_op *op, const hr_op_class *cls)
 {
     op->cls = cls;
     op->one_to_one = cls->one_to_one;
+    op->piece_rows = 0;
     atomic_init(&op->refs, 1);
 }
 
@@ -55,6 +56,8 @@ bool hr__state_int(const char *state, const char *key, int64_t *out)
 }
 
 const hr_op_class *const hr__op_classes[] = {
-    &hr__project, &hr__limit,     &hr__rebatch,      &hr__map,       &hr__filter,      &hr__gather,       &hr__blocks,
-    &hr__apply,   &hr__write_cut, &hr__write_encode, &hr__write_add, &hr__filter_expr, &hr__with_columns, NULL,
+    &hr__project,      &hr__limit,         &hr__rebatch,      &hr__map,
+    &hr__filter,       &hr__gather,        &hr__blocks,       &hr__apply,
+    &hr__write_cut,    &hr__write_encode,  &hr__write_add,    &hr__filter_expr,
+    &hr__with_columns, &hr__local_shuffle, &hr__local_gather, NULL,
 };

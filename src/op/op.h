@@ -194,6 +194,10 @@ typedef struct hr_calls_options {
 hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out,
                        hr_error *err) HR_MUST_USE; /* shares calls */
 
+/* --- local_shuffle.c, local_gather.c: a local shuffle is both, one after the other. `seed` (borrowed) NULL: the run's. HR_INVALID: windows
+ * of less than one row, or too large ones. */
+hr_status hr__op_local_shuffle(int64_t window_rows, const uint64_t *seed, hr_op **out, hr_error *err) HR_MUST_USE;
+hr_status hr__op_local_gather(hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- write_job.c, write_cut.c, write_encode.c, write_add.c: rows into files, in three steps (write.h). *out: the operators, in the
  * order in which rows pass them. `schema`: of the rows; NULL: that of the first table. */
 hr_status hr__op_write(hr_schema *schema, const hr_format *format, const char *path, const hr_write_options *options,
@@ -216,7 +220,7 @@ int hr__op_computed(const hr_op *op, const char *const **names,
 extern const hr_op_class *const hr__op_classes[]; /* the one list (op.c), ends with NULL */
 extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__blocks, hr__apply,
     hr__write_cut, hr__write_encode, hr__write_add;
-extern const hr_op_class hr__filter_expr, hr__with_columns;
+extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, hr__local_gather;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
 hr_arena *hr__op_input_arena(const hr_op *op);

@@ -195,6 +195,12 @@ def is_whole(value, least=None):
     return isinstance(value, Integral) and not isinstance(value, bool) and (least is None or value >= least)
 
 
+def check_seed(where, seed):
+    """InvalidArgument, naming the argument `where`, unless it is None or a number that 64 bits hold."""
+    if seed is not None and not (is_whole(seed, 0) and seed < 1 << 64):
+        raise _core.InvalidArgument(f"{where} {seed!r}: expected a number from 0 to 2**64 - 1, or None")
+
+
 FORMATS = ("default", "numpy", "pandas", "pyarrow", None)
 
 

@@ -11,8 +11,8 @@ import threading
 import weakref
 
 from headrace import _core, lazy_module
-from headrace._core import InvalidArgument, MismatchError, TypeMismatchError, UnsupportedError
-from headrace.data.context import DataContext, check_format
+from headrace._core import InvalidArgument, MismatchError, TypeMismatchError
+from headrace.data.context import DataContext, check_format, check_seed, is_whole
 from headrace.data.plan import Run, explained
 
 json = lazy_module("json")
@@ -37,6 +37,8 @@ class _RunPass:
             drop_last=request["drop_last"],
             prefetch=request["prefetch"],
             own_memory=request["own_memory"],
+            shuffle_rows=request["shuffle_rows"],
+            shuffle_seed=request["shuffle_seed"],
             epoch=epoch,
             position=position,
             keep_positions=keep,
@@ -67,13 +69,10 @@ class _SharePass:
         self.source = source
         self.epoch = epoch
         self.done = False
-        extra = {k: v for k, v in request.items() if k == "rows"}
         source.begin(
             request["batch_rows"] or (1 if "rows" in request else SHARE_ROWS),
-            request["drop_last"],
-            request["prefetch"],
-            request["own_memory"],
-            json.dumps(extra) if extra else "",
+            extra=json.dumps({"rows": True}) if "rows" in request else "",
+            **{k: v for k, v in request.items() if k not in ("batch_rows", "rows")},
         )
 
     def next(self):
@@ -319,10 +318,15 @@ class DataIterator:
         batch_format "numpy" (the default): dict of column -> array (rows, *shape), read-only where it
         shares the engine's memory; "pandas": a DataFrame; "pyarrow": a pyarrow.Table. batch_size None:
         tables as they come. prefetch_batches + 1 batches are alive beside those that the consumer holds.
+
+        local_shuffle_buffer_size=W: rows come in a random order within windows of W rows, which overlap by
+        half: a row moves by up to 1.5 W. About 2 W rows are held in memory (BudgetError where they do not
+        fit). The order depends on local_shuffle_seed (or, without one, DataContext.seed) and on the epoch,
+        and on nothing else; ranks that share a pass have to ask for the same.
         """
-        _no_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         batch_format = check_format(batch_format)
-        request = _request(batch_size, drop_last, prefetch_batches)
+        shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
+        request = _request(batch_size, drop_last, prefetch_batches) | shuffle
         return Iterable(self, request, lambda table: blocks.to_format(table, batch_format))
 
     def iter_torch_batches(
@@ -349,20 +353,22 @@ class DataIterator:
         names the column whose type has no tensor, whose rows are of different lengths, or that has nulls
         and is no float.
         """
-        _no_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
+        shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         if collate_fn is not None and dtypes is not None:
             raise InvalidArgument(
                 "iter_torch_batches: either dtypes or collate_fn; the function can convert as it likes"
             )
-        request = _request(batch_size, drop_last, prefetch_batches, own_memory=True)
+        request = _request(batch_size, drop_last, prefetch_batches, own_memory=True) | shuffle
         return Iterable(self, request, TorchBatches(dtypes, device, collate_fn, pin_memory))
 
-    def iter_rows(self, *, prefetch_blocks=0):
+    def iter_rows(self, *, prefetch_blocks=0, local_shuffle_buffer_size=None, local_shuffle_seed=None):
         """Rows as dicts: Python scalars, str, bytes, None; arrays for tensors and lists of numbers.
 
-        A share's rows come one step each (batch_size 1): use iter_batches where speed matters.
+        A share's rows come one step each (batch_size 1): use iter_batches where speed matters. A local
+        shuffle is that of iter_batches.
         """
-        request = _request(None, False, 1) | {"rows": True}
+        shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
+        request = _request(None, False, 1) | shuffle | {"rows": True}
         return Iterable(self, request, None, by_row=True)
 
     def schema(self):
@@ -373,9 +379,14 @@ class DataIterator:
         return self.last_stats or "{}"
 
 
-def _no_shuffle(size, seed):
-    if size is not None or seed is not None:
-        raise UnsupportedError("local_shuffle_buffer_size: shuffling is not in this version")
+def _shuffle(size, seed):
+    """The request's part about a local shuffle."""
+    if size is not None and not is_whole(size, 1):
+        raise InvalidArgument(f"local_shuffle_buffer_size {size!r}: expected a number of at least 1, or None")
+    check_seed("local_shuffle_seed", seed)
+    if size is None:
+        return {}
+    return {"shuffle_rows": int(size), "shuffle_seed": None if seed is None else int(seed)}
 
 
 def _request(batch_size, drop_last, prefetch_batches, own_memory=False):
@@ -390,6 +401,8 @@ def _request(batch_size, drop_last, prefetch_batches, own_memory=False):
         "drop_last": bool(drop_last),
         "prefetch": int(prefetch_batches) or -1,
         "own_memory": own_memory,
+        "shuffle_rows": 0,
+        "shuffle_seed": None,
     }
 
 
@@ -522,9 +535,9 @@ class LocalSource:
         self.rank = rank
         self.split = owner.split
 
-    def begin(self, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra=""):
+    def begin(self, batch_rows, **request):
         self.owner.begin()
-        self.split.begin(self.rank, batch_rows, drop_last, prefetch, own_memory, extra)
+        self.split.begin(self.rank, batch_rows, **request)
 
     def next(self):
         try:

@@ -112,12 +112,12 @@ class RingSource:
             self._ring = _core.Ring(self._remote.address, self._remote.split, self._remote.rank)
         return self._ring
 
-    def begin(self, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra=""):
+    def begin(self, batch_rows, **request):
         watchdog = threading.Timer(STALL_S, self._stalled)
         watchdog.daemon = True
         watchdog.start()
         try:
-            self.ring.begin(batch_rows, drop_last, prefetch, own_memory, extra)
+            self.ring.begin(batch_rows, **request)
         finally:
             watchdog.cancel()
 

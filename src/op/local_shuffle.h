@@ -1,0 +1,34 @@
+/* local_shuffle.h - what the two operators of a local shuffle share.
+ *
+ *   local_shuffle  STREAM  collects rows by windows and draws their order: *lots*, mere lists of rows
+ *   local_gather   MAP     a lot becomes a table: each row is copied once, from where it was decoded, on all threads
+ *
+ * A lot travels as a table of as many rows, of one column without values. */
+#ifndef HR_LOCAL_SHUFFLE_H
+#define HR_LOCAL_SHUFFLE_H
+
+#include "op/op.h"
+
+/* Some windows of rows as they came, and their order after the first layer; shared by the lots that have rows of it. */
+typedef struct hr_chunk {
+    atomic_int refs;
+    int64_t n_rows;
+    hr_table **parts; /* of at most HR_PICK_ROWS rows each */
+    int64_t n_parts, cap_parts;
+    uint32_t *order; /* picks: row i of the first layer's result; NULL: not drawn yet */
+} hr_chunk;
+hr_chunk *hr__chunk_ref(hr_chunk *c); /* NULL is fine */
+void hr__chunk_unref(hr_chunk *c);
+
+typedef struct hr_lot {
+    hr_chunk *before, *after; /* `before` NULL: there is none */
+    hr_schema *schema;        /* that the rows come out with; parts may still have an older one */
+    uint32_t *picks;          /* n rows; parts count through, those of `before` first */
+    int64_t n;
+} hr_lot;
+/* Of the input the columns that are wanted of the output. */
+hr_status hr__local_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
+                          hr_error *err) HR_MUST_USE;
+hr_lot *hr__lot_of(const hr_table *t); /* borrowed; NULL: t is no lot */
+
+#endif
