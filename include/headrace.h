@@ -295,6 +295,18 @@ HR_API HR_MUST_USE hr_status hr_plan_filter_expr(hr_plan *in, hr_expr *e, hr_pla
 HR_API HR_MUST_USE hr_status hr_plan_with_columns(hr_plan *in, const char *const *names, hr_expr *const *exprs, int n,
                                                   hr_plan **out, hr_error *err);
 
+/* What a group's rows are made into: a function of a fixed list (`headrace functions`: "sum", "mean", "quantile", ...) of a column
+ * (NULL: of rows, as for "count"), with settings "name=value". `name` of the result NULL: "sum(x)". */
+typedef struct hr_aggregate {
+    const char *function, *column, *name;
+    const char *const *settings; /* n_settings */
+    int n_settings;
+} hr_aggregate;
+/* One row for all rows with equal keys (null is a key, NaN is one, -0.0 is 0.0), in the order of the keys, nulls last; without keys
+ * one row of all. Held in memory: the groups' partial results; what does not fit into half of the limit goes to the disk. */
+HR_API HR_MUST_USE hr_status hr_plan_group(hr_plan *in, const char *const *keys, int n_keys, const hr_aggregate *aggs,
+                                           int n_aggs, hr_plan **out, hr_error *err);
+
 /* The first n rows. */
 HR_API HR_MUST_USE hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err);
 /* All rows of ins[0], then ins[1], ...; schemas must be equal (HR_TYPE names column and types). The same plan may stand

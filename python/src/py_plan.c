@@ -316,6 +316,58 @@ static PyObject *plan_filter(PyObject *op, PyObject *arg)
     return plan_made(s, st, plan, &err);
 }
 
+/* One of (function, column or None, name or None, settings): the texts stay the tuple's, but for the settings. */
+static int aggregate_of(PyObject *tuple, hr_aggregate *out, texts *settings)
+{
+    PyObject *list = NULL;
+
+    if (!PyArg_ParseTuple(tuple, "szzO", &out->function, &out->column, &out->name, &list) ||
+        texts_get(settings, list, "settings") < 0)
+        return -1;
+    out->settings = settings->v;
+    out->n_settings = settings->n;
+    return 0;
+}
+
+static PyObject *plan_group(PyObject *op, PyObject *args)
+{
+    pyhr_state *s = pyhr_state_of(op);
+    PyObject *keys, *list, *tuple = NULL, *made = NULL;
+    texts key = { 0 }, *settings = NULL;
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
+    hr_aggregate *aggs = NULL;
+    Py_ssize_t n = 0;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "OO", &keys, &list) || !(tuple = PySequence_Tuple(list)))
+        return NULL;
+    n = PyTuple_Size(tuple);
+    aggs = PyMem_Calloc((size_t)n + 1, sizeof *aggs);
+    settings = PyMem_Calloc((size_t)n + 1, sizeof *settings);
+    if (!aggs || !settings) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    if (texts_get(&key, keys, "keys") < 0)
+        goto done;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (aggregate_of(PyTuple_GetItem(tuple, i), &aggs[i], &settings[i]) < 0)
+            goto done;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_group(in, key.v, key.n, aggs, (int)n, &plan, &err);
+    Py_END_ALLOW_THREADS
+    made = plan_made(s, st, plan, &err);
+done:
+    for (Py_ssize_t i = 0; settings && i < n; i++)
+        texts_clear(&settings[i]);
+    PyMem_Free(settings);
+    PyMem_Free(aggs);
+    texts_clear(&key);
+    Py_DECREF(tuple);
+    return made;
+}
+
 static PyObject *plan_with_columns(PyObject *op, PyObject *args)
 {
     pyhr_state *s = pyhr_state_of(op);
@@ -632,6 +684,8 @@ static PyMethodDef plan_methods[] = {
     { "union", plan_union, METH_O | CLASS, "union(plans): all rows of each in turn." },
     { "project", WITH_WORDS(plan_project), WORDS, "project(names, new_names=None): these columns, in this order." },
     { "filter", plan_filter, METH_O, "filter(expr): the rows for which it is true." },
+    { "group", plan_group, METH_VARARGS,
+      "group(keys, aggregates): a row for rows of equal keys; aggregates are (function, column, name, settings)." },
     { "with_columns", plan_with_columns, METH_VARARGS, "with_columns(names, exprs): all columns, and these." },
     { "limit", plan_limit, METH_O, "limit(n): the first n rows." },
     { "rebatch", WITH_WORDS(plan_rebatch), WORDS, "rebatch(n_rows, drop_last=False): tables of exactly so many rows." },

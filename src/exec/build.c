@@ -189,7 +189,7 @@ static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **o
     if (!ins || !fronts)
         HR_GO(hr__error_memory(err, "run", n * (int64_t)sizeof(hr_stage *)));
     for (int i = 0; i < n; i++) {
-        HR_GO(build(r, p->inputs[i], 0, &ins[i], err));
+        HR_GO(build(r, p->inputs[i], p->op->piece_rows, &ins[i], err));
         HR_GO(add_front(r, p->op, i, &ins[i], &fronts[i], err));
     }
     s = ins[0];
@@ -268,6 +268,7 @@ static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error 
         if (up->next != s ||
             (up->stream && (up->stream->instance || hr__op_rebatch_rows(up->stream->run.op, NULL) >= 0)))
             continue;
+        up->block_rows = HR_MAX(up->block_rows, rows);
         if (!up->scan) {
             HR_TRY(cut_into_blocks(r, up, rows, err));
             continue;
@@ -285,9 +286,10 @@ static hr_status protect_pieces(hr_run *r, hr_error *err)
         hr_stage *s = r->stages[k];
         int64_t rows = 0;
 
-        for (int i = 0; !s->scan && i < s->n_ops; i++)
+        for (int i = 0; i < s->n_ops; i++)
             rows = HR_MAX(rows, s->ops[i]->run.op->piece_rows);
-        if (rows)
+        s->block_rows = HR_MAX(s->block_rows, rows);
+        if (rows && !s->scan)
             HR_TRY(cut_into_blocks(r, s, rows, err));
     }
     return HR_OK;

@@ -199,6 +199,20 @@ hr_status hr_plan_with_columns(hr_plan *in, const char *const *names, hr_expr *c
     return add_checked_op(in, st, op, out, err);
 }
 
+hr_status hr_plan_group(hr_plan *in, const char *const *keys, int n_keys, const hr_aggregate *aggs, int n_aggs,
+                        hr_plan **out, hr_error *err)
+{
+    hr_schema *schema = NULL;
+    hr_op *op = NULL;
+    hr_status st;
+
+    *out = NULL;
+    HR_TRY(hr__plan_schema_early(in, &schema, err));
+    st = hr__op_group(schema, keys, n_keys, aggs, n_aggs, &op, err);
+    hr__schema_unref(schema);
+    return add_checked_op(in, st, op, out, err);
+}
+
 hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err)
 {
     hr_op *op = NULL;

@@ -110,7 +110,8 @@ struct hr_stage {
     int32_t *order;           /* of files, in this epoch; NULL: as they are numbered */
     bool ordered;             /* that is known */
     int64_t at_row;
-    int64_t rows_left; /* of a pushed-down limit; < 0: none */
+    int64_t block_rows; /* its tickets hold whole blocks of so many rows, and of BLOCK_ROWS */
+    int64_t rows_left;  /* of a pushed-down limit; < 0: none */
     hr_scan_file *open_file;
     hr_fragment fragment; /* at_fragment of it, if `asked` */
     bool asked;

@@ -23,10 +23,11 @@ static int64_t rows_of_ticket(const hr_stage *s)
     if (f->n_rows < 0)
         return -1;
     if (f->splittable && f->memory_bytes > 2 * s->run->step_bytes) {
+        int64_t block = HR_MAX(BLOCK_ROWS, s->block_rows);
+
         row_bytes = HR_MAX(1, f->memory_bytes / HR_MAX(1, f->n_rows));
-        want =
-            HR_MAX(BLOCK_ROWS, HR_MIN(s->run->step_bytes * 2, INT64_C(1) << 40) / row_bytes / BLOCK_ROWS * BLOCK_ROWS);
-        rest = HR_MIN(rest, want - s->at_row % BLOCK_ROWS);
+        want = HR_MAX(block, HR_MIN(s->run->step_bytes * 2, INT64_C(1) << 40) / row_bytes / block * block);
+        rest = HR_MIN(rest, want - s->at_row % block);
     }
     return s->rows_left < 0 ? rest : HR_MIN(rest, s->rows_left);
 }

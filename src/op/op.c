@@ -56,8 +56,9 @@ bool hr__state_int(const char *state, const char *key, int64_t *out)
 }
 
 const hr_op_class *const hr__op_classes[] = {
-    &hr__project,      &hr__limit,         &hr__rebatch,      &hr__map,
-    &hr__filter,       &hr__gather,        &hr__blocks,       &hr__apply,
-    &hr__write_cut,    &hr__write_encode,  &hr__write_add,    &hr__filter_expr,
-    &hr__with_columns, &hr__local_shuffle, &hr__local_gather, NULL,
+    /* clang-format off: one a line, so that lines can be added side by side */
+    &hr__project,      &hr__limit,         &hr__rebatch,      &hr__map,          &hr__filter,    &hr__gather,
+    &hr__blocks,       &hr__apply,         &hr__write_cut,    &hr__write_encode, &hr__write_add, &hr__filter_expr,
+    &hr__with_columns, &hr__local_shuffle, &hr__local_gather, &hr__group,        NULL,
+    /* clang-format on */
 };

@@ -171,6 +171,11 @@ hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err
 hr_status hr__op_filter_expr(hr_expr *e, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_with_columns(const char *const *names, hr_expr *const *exprs, int n, hr_op **out,
                               hr_error *err) HR_MUST_USE;
+/* One row for all rows with the same keys. `schema` of the input, NULL: not known yet. Groups come out in no order that is promised. */
+hr_status hr__op_group(const hr_schema *schema, const char *const *keys, int n_keys, const hr_aggregate *aggs,
+                       int n_aggs, hr_op **out, hr_error *err) HR_MUST_USE;
+/* The aggregate functions there are, from 0: name and what it gives; NULL: no more. */
+const char *hr__aggregate_at(int i, const char **doc);
 /* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal length stay lists. */
 hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
 /* The same rows, cut as functions' pieces of n_rows are (blocks.c says where that is needed: above a limit or union that feeds a
@@ -221,6 +226,7 @@ extern const hr_op_class *const hr__op_classes[]; /* the one list (op.c), ends w
 extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__blocks, hr__apply,
     hr__write_cut, hr__write_encode, hr__write_add;
 extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, hr__local_gather;
+extern const hr_op_class hr__group;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
 hr_arena *hr__op_input_arena(const hr_op *op);

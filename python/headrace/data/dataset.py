@@ -11,7 +11,9 @@ from headrace.data.plan import Node, Run
 from headrace.data.progress import run_line
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
+aggregates = lazy_module("headrace.data.aggregate")
 expressions = lazy_module("headrace.data.expressions")
+grouping = lazy_module("headrace.data.grouping")
 
 BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not say
 ROW_PIECE_ROWS = 512
@@ -452,6 +454,39 @@ class Dataset:
         return schema.names if schema is not None else []
 
     # ------------------------------------------------------------------------------------------------- rows
+
+    def groupby(self, key, num_partitions=None):
+        """Rows by the values of a column or several, for `aggregate`, `count`, `sum` and so on; None: all
+        in one group. num_partitions means nothing here."""
+        return grouping.GroupedData(self, key)
+
+    def aggregate(self, *aggs):
+        """Aggregates (`headrace.data.aggregate`) of all rows, as a dict by their names."""
+        return grouping.aggregate(self, aggs)
+
+    def sum(self, on=None, ignore_nulls=True):
+        """The sum of a column; of several (None: of all) a dict."""
+        return grouping.of_columns(self, aggregates.Sum, on, "sum", ignore_nulls=ignore_nulls)
+
+    def min(self, on=None, ignore_nulls=True):
+        """The least value of a column; of several a dict."""
+        return grouping.of_columns(self, aggregates.Min, on, "min", ignore_nulls=ignore_nulls)
+
+    def max(self, on=None, ignore_nulls=True):
+        """The greatest value of a column; of several a dict."""
+        return grouping.of_columns(self, aggregates.Max, on, "max", ignore_nulls=ignore_nulls)
+
+    def mean(self, on=None, ignore_nulls=True):
+        """The mean of a column; of several a dict."""
+        return grouping.of_columns(self, aggregates.Mean, on, "mean", ignore_nulls=ignore_nulls)
+
+    def std(self, on=None, ddof=1, ignore_nulls=True):
+        """The standard deviation of a column; of several a dict."""
+        return grouping.of_columns(self, aggregates.Std, on, "std", ddof=ddof, ignore_nulls=ignore_nulls)
+
+    def unique(self, column, ignore_nulls=False):
+        """The different values of a column, a list, in the order in which they are first seen."""
+        return grouping.of_columns(self, aggregates.Unique, column, "unique", ignore_nulls=ignore_nulls)
 
     def limit(self, limit):
         """The first `limit` rows. No more is read than they need."""

@@ -80,6 +80,9 @@ class Node:
     def _with_columns(self):
         return self.inputs[0].plan.with_columns(self.args["names"], self.args["exprs"])
 
+    def _group(self):
+        return self.inputs[0].plan.group(self.args["keys"], self.args["aggregates"])
+
     def _limit(self):
         return self.inputs[0].plan.limit(self.args["n"])
 
@@ -145,6 +148,9 @@ class Node:
         if self.op == "with_columns":
             pairs = zip(args["names"], args["exprs"], strict=True)
             return f"with_columns({', '.join(f'{name} = {expr}' for name, expr in pairs)})"
+        if self.op == "group":
+            names = ", ".join(name for _, _, name, _ in args["aggregates"])
+            return f"groupby({', '.join(args['keys'])}).aggregate({names})"
         if self.op == "calls":
             return args["spec"]["name"]
         if self.op == "write":

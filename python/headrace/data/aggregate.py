@@ -1,0 +1,284 @@
+"""What a group's rows are made into: the aggregates of Ray Data, and those of a user's own.
+
+The built-in ones are computed by the engine; `ApproximateQuantile` and `ApproximateTopK` are exact here. An
+`AggregateFnV2` (or the older `AggregateFn`) runs in worker processes.
+"""
+
+import re
+
+
+class AggregateFn:
+    """A user's aggregate by functions: `init(key)` makes an accumulator, `accumulate_row(a, row)` or
+    `accumulate_block(a, block)` (a pyarrow table) adds to it, `merge(a, b)` joins two, `finalize(a)` makes
+    the
+    result. Blocks are cut at fixed places and merged in order: the result does not depend on threads."""
+
+    def __init__(self, init, merge, name, accumulate_row=None, accumulate_block=None, finalize=None):
+        if (accumulate_row is None) == (accumulate_block is None):
+            raise ValueError("Exactly one of accumulate_row or accumulate_block must be provided.")
+        if not isinstance(name, str):
+            raise TypeError("`name` must be provided.")
+        if accumulate_block is None:
+
+            def accumulate_block(a, block):
+                for row in block.to_pylist():
+                    a = accumulate_row(a, row)
+                return a
+
+        self.name = name
+        self.init = init
+        self.merge = merge
+        self.accumulate_block = accumulate_block
+        self.finalize = finalize or (lambda a: a)
+
+
+class AggregateFnV2(AggregateFn):
+    """A user's aggregate as a class: `aggregate_block(block)` gives the partial result of a block (a
+    pyarrow table;
+    None: none), `combine(a, b)` joins two, `finalize(a)` makes the result. `on` is the column that it is
+    of."""
+
+    def __init__(self, name, zero_factory, *, on, ignore_nulls):
+        if not name:
+            raise ValueError(f"Non-empty string has to be provided as name (got {name})")
+        self._target_col_name = on
+        self._ignore_nulls = ignore_nulls
+        finalize = self.finalize  # which the attribute of the functions' form covers
+        found = re.match(r"^([^(]+)(?:\(.*\))?$", name)
+        self._agg_name = found.group(1) if found else name
+        super().__init__(
+            init=lambda _: zero_factory(),
+            merge=self._merge,
+            name=name,
+            accumulate_block=lambda a, block: self._merge(a, self.aggregate_block(block)),
+            finalize=lambda a: None if a is None else finalize(a),
+        )
+
+    def _merge(self, a, b):
+        """Nothing found is None: left out, or what makes the whole None."""
+        if b is None:
+            return a if self._ignore_nulls else None
+        return None if a is None and not self._ignore_nulls else b if a is None else self.combine(a, b)
+
+    def get_target_column(self):
+        return self._target_col_name
+
+    def get_agg_name(self):
+        return self._agg_name
+
+    def aggregate_block(self, block):
+        raise NotImplementedError(f"{type(self).__name__} has no aggregate_block()")
+
+    def combine(self, current_accumulator, new):
+        raise NotImplementedError(f"{type(self).__name__} has no combine()")
+
+    def finalize(self, accumulator):
+        return accumulator
+
+
+class BuiltIn(AggregateFnV2):
+    """One that the engine computes."""
+
+    function = None
+    needs_column = True
+
+    def __init__(self, on, alias_name, **settings):
+        if on is None and self.needs_column:
+            raise ValueError(f"{type(self).__name__}: the column to aggregate on has to be given")
+        if on is not None and not isinstance(on, str):
+            raise TypeError(f"{type(self).__name__}: on={on!r} is not the name of a column")
+        if alias_name is not None and not isinstance(alias_name, str):
+            raise TypeError(f"{type(self).__name__}: alias_name={alias_name!r} is not a name")
+        self.settings = settings
+        name = alias_name or f"{self.function}({'' if on is None else on})"
+        super().__init__(name, lambda: None, on=on, ignore_nulls=settings.get("ignore_nulls", True))
+
+    def spec(self):
+        """(function, column, name, settings) for the engine."""
+        settings = [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in self.settings.items()]
+        return (self.function, self._target_col_name, self.name, settings)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.name})"
+
+    def __reduce__(self):
+        return _built_in, (type(self), self._target_col_name, self.name, self.settings)
+
+
+def _built_in(cls, on, name, settings):
+    out = cls.__new__(cls)
+    BuiltIn.__init__(out, on, name, **settings)
+    return out
+
+
+class Count(BuiltIn):
+    """Number of rows; of a column with `ignore_nulls`, of its values."""
+
+    function, needs_column = "count", False
+
+    def __init__(self, on=None, ignore_nulls=False, alias_name=None):
+        super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
+
+
+class Sum(BuiltIn):
+    """Sum of numbers or durations: int64, uint64, double, decimal. None of no values. Integers whose sum
+    does not fit into 64 bits are an error."""
+
+    function = "sum"
+
+    def __init__(self, on=None, ignore_nulls=True, alias_name=None):
+        super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
+
+
+class Min(BuiltIn):
+    """Least value: of numbers, times, text, bytes. NaN counts only if there is nothing else."""
+
+    function = "min"
+
+    def __init__(self, on=None, ignore_nulls=True, alias_name=None, zero_factory=None):
+        super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
+
+
+class Max(BuiltIn):
+    """Greatest value: of numbers, times, text, bytes. NaN counts only if there is nothing else."""
+
+    function = "max"
+
+    def __init__(self, on=None, ignore_nulls=True, alias_name=None, zero_factory=None):
+        super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
+
+
+class Mean(BuiltIn):
+    """Mean of numbers, a double; None of no values."""
+
+    function = "mean"
+
+    def __init__(self, on=None, ignore_nulls=True, alias_name=None):
+        super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
+
+
+class Std(BuiltIn):
+    """Standard deviation of numbers, by Welford's method, over their number less `ddof`; NaN if that is not
+    positive, None of no values."""
+
+    function = "std"
+
+    def __init__(self, on=None, ddof=1, ignore_nulls=True, alias_name=None):
+        super().__init__(on, alias_name, ddof=ddof, ignore_nulls=ignore_nulls)
+
+
+class AbsMax(BuiltIn):
+    """Greatest magnitude of numbers."""
+
+    function = "abs_max"
+
+    def __init__(self, on=None, ignore_nulls=True, alias_name=None, zero_factory=None):
+        super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
+
+
+class Quantile(BuiltIn):
+    """The q-quantile of numbers, in proportion between neighbours. All of a group's values are held."""
+
+    function = "quantile"
+
+    def __init__(self, on=None, q=0.5, ignore_nulls=True, alias_name=None):
+        super().__init__(on, alias_name, q=q, ignore_nulls=ignore_nulls)
+
+
+class Unique(BuiltIn):
+    """Different values, as a list, in the order in which they are first seen."""
+
+    function = "unique"
+
+    def __init__(self, on=None, ignore_nulls=False, alias_name=None, encode_lists=None):
+        if encode_lists:
+            raise ValueError("Unique: encode_lists is not supported; flatten lists first")
+        super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
+
+
+class CountDistinct(BuiltIn):
+    """Number of different values."""
+
+    function = "count_distinct"
+
+    def __init__(self, on, ignore_nulls=True, alias_name=None):
+        super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
+
+
+class AsList(BuiltIn):
+    """All values, as a list, in the order of the rows."""
+
+    function = "list"
+
+    def __init__(self, on, alias_name=None, ignore_nulls=False):
+        super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
+
+
+class ValueCounter(BuiltIn):
+    """Different values and how often each stands there: `{"values": [...], "counts": [...]}`."""
+
+    function = "value_counter"
+
+    def __init__(self, on, alias_name=None):
+        super().__init__(on, alias_name, ignore_nulls=True)
+
+
+class MissingValuePercentage(BuiltIn):
+    """Percentage of rows that are null or NaN."""
+
+    function = "missing_pct"
+
+    def __init__(self, on, alias_name=None):
+        super().__init__(on, alias_name)
+
+
+class ZeroPercentage(BuiltIn):
+    """Percentage of numbers that are zero; with `ignore_nulls=False`, of rows."""
+
+    function = "zero_pct"
+
+    def __init__(self, on, ignore_nulls=True, alias_name=None):
+        super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
+
+
+class ApproximateQuantile(BuiltIn):
+    """Several quantiles of numbers, as a list. Exact here; `quantile_precision` is accepted."""
+
+    function = "approx_quantile"
+
+    def __init__(self, on, quantiles, quantile_precision=800, alias_name=None):
+        super().__init__(on, alias_name, quantiles=",".join(repr(float(q)) for q in quantiles))
+
+
+class ApproximateTopK(BuiltIn):
+    """The k most frequent values, as a list of `{COLUMN: value, "count": n}`. Exact here; `log_capacity` is
+    accepted."""
+
+    function = "approx_topk"
+
+    def __init__(self, on, k, log_capacity=15, alias_name=None, encode_lists=False):
+        if encode_lists:
+            raise ValueError("ApproximateTopK: encode_lists is not supported; flatten lists first")
+        super().__init__(on, alias_name, k=k)
+
+
+__all__ = [
+    "AbsMax",
+    "AggregateFn",
+    "AggregateFnV2",
+    "ApproximateQuantile",
+    "ApproximateTopK",
+    "AsList",
+    "Count",
+    "CountDistinct",
+    "Max",
+    "Mean",
+    "Min",
+    "MissingValuePercentage",
+    "Quantile",
+    "Std",
+    "Sum",
+    "Unique",
+    "ValueCounter",
+    "ZeroPercentage",
+]

@@ -1,0 +1,148 @@
+"""Rows with equal keys: GroupedData, and the aggregates of a whole dataset.
+
+Groups come in the order of their keys, nulls last. Null, NaN and -0.0 (as 0.0) are keys like others.
+"""
+
+import pickle
+
+from headrace.data.aggregate import AggregateFn, BuiltIn, Count, Max, Mean, Min, Std, Sum
+from headrace.data.plan import Node
+
+BLOCK_ROWS = 65536  # of a user's aggregate over a whole dataset: where its partial results are cut
+
+
+def key_columns(key):
+    """The columns of a `key` argument."""
+    keys = [] if key is None else [key] if isinstance(key, str) else list(key)
+    for k in keys:
+        if not isinstance(k, str):
+            raise TypeError(f"groupby: key {k!r} is not the name of a column; with_column() computes one")
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"groupby: a key twice: {', '.join(keys)}")
+    return keys
+
+
+def _check(aggs):
+    if not aggs:
+        raise ValueError("aggregate: at least one aggregate has to be given")
+    for a in aggs:
+        if not isinstance(a, AggregateFn):
+            raise TypeError(f"aggregate: {a!r} is not an aggregate; Sum('x') is one")
+    names = [a.name for a in aggs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"aggregate: two are called {name!r}; give one an alias_name")
+
+
+def _columns_of(ds, on, where, skip=()):
+    """The columns that on= means: a name, several, or None for all."""
+    if isinstance(on, str):
+        return [on]
+    if on is None:
+        return [c for c in ds._names() if c not in skip]
+    if not on:
+        raise ValueError(f"{where}: on= names no columns")
+    return list(on)
+
+
+def group_plan(ds, keys, aggs):
+    """The dataset of built-in aggregates by keys."""
+    from headrace.data.dataset import Dataset
+
+    return Dataset(Node("group", {"keys": keys, "aggregates": [a.spec() for a in aggs]}, (ds._node,)))
+
+
+class _Partial:
+    """A user's aggregates of one block, as one row of bytes."""
+
+    def __init__(self, aggs):
+        self.aggs = aggs
+
+    def __call__(self, block):
+        found = [a.accumulate_block(a.init(None), block) for a in self.aggs]
+        return {"partial": [pickle.dumps(found)]}
+
+
+def _user_aggregates(ds, aggs):
+    """Of the whole dataset: blocks in worker processes, merged here in their order."""
+    found = [a.init(None) for a in aggs]
+    partial = _Partial(aggs)
+    blocks = ds.map_batches(lambda block: partial(block), batch_size=BLOCK_ROWS, batch_format="pyarrow")
+    for row in blocks.iter_rows():
+        found = [a.merge(x, y) for a, x, y in zip(aggs, found, pickle.loads(row["partial"]), strict=True)]
+    return {a.name: a.finalize(x) for a, x in zip(aggs, found, strict=True)}
+
+
+def aggregate(ds, aggs):
+    """Aggregates of a whole dataset, as a dict."""
+    _check(aggs)
+    built_in = [a for a in aggs if isinstance(a, BuiltIn)]
+    others = [a for a in aggs if not isinstance(a, BuiltIn)]
+    found = {}
+    for table in group_plan(ds, [], built_in)._tables() if built_in else ():
+        found.update(table.to_pylist()[0])
+    if others:
+        found.update(_user_aggregates(ds, others))
+    return {a.name: found[a.name] for a in aggs}
+
+
+def of_columns(ds, cls, on, where, **settings):
+    """`cls` of one column: its value; of several: a dict."""
+    found = aggregate(ds, [cls(c, **settings) for c in _columns_of(ds, on, where)])
+    return next(iter(found.values())) if len(found) == 1 else found
+
+
+class GroupedData:
+    """Rows of a dataset by keys, made by `Dataset.groupby`. Nothing runs until rows are asked for."""
+
+    def __init__(self, ds, key):
+        self._dataset = ds
+        self._keys = key_columns(key)
+        known = ds._names() if self._keys else []
+        for k in self._keys:
+            if k not in known:
+                raise ValueError(f"groupby: no column '{k}'; there are: {', '.join(known)}")
+
+    def __repr__(self):
+        return f"GroupedData(dataset={self._dataset!r}, key={self._keys!r})"
+
+    def aggregate(self, *aggs):
+        """A row for each group: its keys, then the aggregates.
+
+        Held in memory: the groups' partial results (of `Quantile`, `AsList`, `ValueCounter` and the like,
+        their
+        values), up to half of the memory limit; then they go to the disk by parts, one of which has to fit.
+        """
+        _check(aggs)
+        others = [a.name for a in aggs if not isinstance(a, BuiltIn)]
+        if others:
+            raise NotImplementedError(f"aggregate: {others[0]} by groups: use map_groups")
+        return group_plan(self._dataset, self._keys, list(aggs))
+
+    def _of_columns(self, cls, on, where, **settings):
+        columns = _columns_of(self._dataset, on, where, self._keys)
+        return self.aggregate(*(cls(c, **settings) for c in columns))
+
+    def count(self):
+        """A row for each group: its keys and `count()`, the number of its rows."""
+        return self.aggregate(Count())
+
+    def sum(self, on=None, ignore_nulls=True):
+        """A row for each group: its keys and `sum(c)` of each column; on=None: all but the keys."""
+        return self._of_columns(Sum, on, "sum", ignore_nulls=ignore_nulls)
+
+    def min(self, on=None, ignore_nulls=True):
+        """The same with the least value."""
+        return self._of_columns(Min, on, "min", ignore_nulls=ignore_nulls)
+
+    def max(self, on=None, ignore_nulls=True):
+        """The same with the greatest value."""
+        return self._of_columns(Max, on, "max", ignore_nulls=ignore_nulls)
+
+    def mean(self, on=None, ignore_nulls=True):
+        """The same with the mean."""
+        return self._of_columns(Mean, on, "mean", ignore_nulls=ignore_nulls)
+
+    def std(self, on=None, ddof=1, ignore_nulls=True):
+        """The same with the standard deviation."""
+        return self._of_columns(Std, on, "std", ddof=ddof, ignore_nulls=ignore_nulls)
