@@ -122,7 +122,10 @@ static void prepare(const function_case *c, prepared *out)
 
         assert_non_null(colon);
         snprintf(type, sizeof type, "%.*s", (int)(colon - arg) - constant, arg + constant);
-        values = values_of(type, colon + 2);
+        if (constant && !strcmp(type, "string"))
+            values = text_rows(colon + 2, '\n'); /* patterns have bars */
+        else
+            values = values_of(type, colon + 2);
         if (constant) {
             assert_ok(hr__expr_value(values, false, &args[n_args], NULL), NULL);
             continue;
@@ -191,6 +194,25 @@ static void check_slice(const prepared *p, const hr_array *want)
     hr_table_unref(half);
 }
 
+/* The library then does without machine code. */
+static bool uses_regex(const function_case *c)
+{
+    bool found = c->settings[0] && !strcmp(c->settings[0], "ignore_case=true");
+
+    for (const hr_expr_function *f = hr__fn_regex; f->name; f++)
+        found = found || !strcmp(f->name, c->function);
+    return found;
+}
+
+static bool lacks_library(void)
+{
+#if defined(HR_HAVE_PCRE2) && defined(HR_HAVE_UTF8PROC)
+    return false;
+#else
+    return true;
+#endif
+}
+
 static void check_case(const function_case *c)
 {
     prepared p = { 0 };
@@ -201,6 +223,10 @@ static void check_case(const function_case *c)
 
     prepare(c, &p);
     st = run_over(p.e, p.t, &got, &err);
+    if (st == HR_UNSUPPORTED && lacks_library()) {
+        assert_contains(err.text, "which this build does not have");
+        goto done;
+    }
     if (st != c->st)
         fail_msg("%s(%s): status %d, expected %d: %s", c->function, c->args[0] ? c->args[0] : "", (int)st, (int)c->st,
                  err.text);
@@ -212,8 +238,9 @@ static void check_case(const function_case *c)
         if (strcmp(text, c->want) != 0)
             fail_msg("%s(%s): %s; expected %s", c->function, c->args[0] ? c->args[0] : "", text, c->want);
         check_slice(&p, got);
-        run_with_faults_on(run_prepared, &p, HR_FAULT_MEMORY);
+        run_with_faults_on(run_prepared, &p, HR_FAULT_MEMORY | (uses_regex(c) ? MAY_RECOVER : 0));
     }
+done:
     hr__array_unref(got);
     hr_error_clear(&err);
     hr_expr_unref(p.e);

@@ -134,12 +134,16 @@ static bool check_call(const hr_expr_function *f, uint64_t *random, hr_type *con
         st = eval_bound(b, t, &whole, &err);
         assert_int_equal(row_by_row(b, t, &single), st);
         assert_int_equal(eval_over(e, same, &copy, NULL), st);
+#ifndef HR_HAVE_UTF8PROC
+        if (st == HR_UNSUPPORTED)
+            st = HR_OK;
+#endif
         assert_true(st == HR_OK || (st == HR_BAD_DATA && strstr(err.text, "row ")));
         assert_ok(hr_table_slice(t, 5, 0, &none, NULL), NULL);
         assert_ok(eval_over(e, none, &empty, NULL), NULL);
         assert_true(hr__type_equal(empty->type, hr__bound_type(b)));
     } else {
-        assert_true(st == HR_TYPE || st == HR_INVALID || st == HR_BAD_DATA);
+        assert_true(st == HR_TYPE || st == HR_INVALID || st == HR_BAD_DATA || st == HR_UNSUPPORTED);
         assert_true(err.text[0]);
     }
     if (whole) {
@@ -160,25 +164,27 @@ static bool check_call(const hr_expr_function *f, uint64_t *random, hr_type *con
     return takes;
 }
 
-static int n_arguments(const hr_expr_function *f) { return f->max_args < 0 ? HR_MAX(f->min_args, 2) : f->max_args; }
+static int n_arguments(const hr_expr_function *f) { return f->max_args < 0 ? HR_MAX(f->min_args, 2) : f->min_args; }
 
 static int check_function(const hr_expr_function *f, uint64_t *random, const char *setting)
 {
     int n = n_arguments(f), n_taken = 0, n_types = n_sample_types();
+    bool of_text = !strncmp(f->name, "str_", 4);
 
     for (int i = 0; i < n_types; i++)
         for (int k = 0; k < (n > 1 ? n_types : 1); k++) {
             hr_type *types[3] = { sample_type(i), sample_type(k), NULL };
             hr_table *one;
 
-            if (n > 1 && i != k && (n > 2 || random_below(random, 4)) && repeats(10) == 1) { /* not all pairs */
+            if (n > 1 && i != k && (n > 2 || of_text || random_below(random, 4)) &&
+                repeats(10) == 1) { /* not all pairs */
                 hr__type_unref(types[0]);
                 hr__type_unref(types[1]);
                 continue;
             }
             types[2] = hr__type_ref(types[n == 3 ? 1 : 0]);
             one = rows_of(random, types, n, 1);
-            for (unsigned constants = 0; constants < (1u << n) && constants < 4; constants++)
+            for (unsigned constants = 0; constants < (1u << n) && constants < 7; constants += constants == 3 ? 3 : 1)
                 n_taken += check_call(f, random, types, n, one, constants, setting);
             hr_table_unref(one);
             for (int j = 0; j < 3; j++)
@@ -204,7 +210,7 @@ static void test_every_function_over_every_type(void **unused)
                     assert_true(check_function(f, &random, settings_of[k][1]) > 0);
                     set = true;
                 }
-            if (!set && !check_function(f, &random, NULL))
+            if (!set && !check_function(f, &random, NULL) && strncmp(f->name, "str_", 4) != 0) /* a random pattern */
                 fail_msg("%s takes nothing", f->name);
         }
     assert_no_leak(before);

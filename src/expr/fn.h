@@ -11,7 +11,7 @@
 
 /* --- the functions, by file */
 extern const hr_expr_function hr__fn_compare[], hr__fn_logic[], hr__fn_arith[], hr__fn_set[], hr__fn_cast[],
-    hr__fn_image[], hr__fn_math[], hr__fn_choose[];
+    hr__fn_image[], hr__fn_math[], hr__fn_choose[], hr__fn_string[], hr__fn_search[], hr__fn_regex[];
 
 /* --- expr.c */
 hr_status hr__expr_value(hr_array *takes, bool weak, hr_expr **out, hr_error *err) HR_MUST_USE; /* a literal */
@@ -110,6 +110,11 @@ hr_status hr__cast_from_text(const hr_bound_call *call, const hr_eval *how, cons
                              hr_buffer **validity, hr_buffer **out, hr_error *err) HR_MUST_USE;
 hr_status hr__cast_to_text(const hr_bound_call *call, const hr_eval *how, const hr_array *a, const hr_buffer *validity,
                            hr_buffer **offsets, hr_buffer **bytes, hr_error *err) HR_MUST_USE;
+
+/* --- `+` of texts: fn_string.c, for fn_arith.c */
+hr_status hr__concat_bind(hr_bound_call *call, hr_error *err) HR_MUST_USE;
+hr_status hr__concat_eval(const hr_bound_call *call, const hr_eval *how, hr_array *const *args, hr_array **out,
+                          hr_error *err) HR_MUST_USE;
 
 /* --- comparing: fn_compare.c */
 typedef enum hr_compare_op {

@@ -143,7 +143,7 @@ static const char *const op_signs[N_OPS] = { "+", "-", "*", "/", "//", "%" };
 
 /* ---------------------------------------------------------------------------------------------------------- evaluation */
 
-/* The bound call: which machine type computes. */
+/* The bound call: which machine type computes. Of texts there is none. */
 typedef struct arith_state {
     hr_type_id machine;
 } arith_state;
@@ -218,6 +218,8 @@ static hr_status arith_eval(arith_op op, const hr_bound_call *call, const hr_eva
     bool all_null;
 
     *out = NULL;
+    if (!s)
+        return hr__concat_eval(call, how, args, out, err);
     HR_TRY(hr__eval_validity(how, args, 2, &validity, &all_null, err));
     if (all_null || s->machine == HR_T_NULL) {
         hr__buffer_unref(validity);
@@ -344,6 +346,8 @@ static hr_status arith_bind(arith_op op, hr_bound_call *call, hr_error *err)
         return bind_times(call, op, err);
     if (is_time(t[0]) || is_time(t[1]))
         return bind_span(call, op, err);
+    if (op == ADD && (hr__type_is_bytes(t[0]) || hr__type_is_bytes(t[1])))
+        return hr__concat_bind(call, err);
     return hr__call_type_error(call, "numbers expected; a cast may help", err);
 }
 
@@ -429,7 +433,7 @@ HR_ARITH(modulo, MODULO)
     }
 
 const hr_expr_function hr__fn_arith[] = {
-    HR_ENTRY(add, "+", 2, "the sum; timestamp + duration as well"),
+    HR_ENTRY(add, "+", 2, "the sum; timestamp + duration as well; texts, one after the other"),
     HR_ENTRY(subtract, "-", 2, "the difference; of two timestamps a duration"),
     HR_ENTRY(multiply, "*", 2, "the product"),
     HR_ENTRY(divide, "/", 2, "the quotient as a float; of integers a double"),

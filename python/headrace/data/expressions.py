@@ -72,7 +72,10 @@ def _namespace(name):
 
 
 # attribute: (module, class): e.image is class(e), imported when it is first used.
-_NAMESPACES = {"image": ("headrace.data.image_expressions", "ImageFunctions")}
+_NAMESPACES = {
+    "image": ("headrace.data.image_expressions", "ImageFunctions"),
+    "str": ("headrace.data.string_expressions", "StringFunctions"),
+}
 
 
 class Expr:
@@ -381,6 +384,7 @@ _BINARY = {
     ast.Div: "divide",
     ast.FloorDiv: "floor_divide",
     ast.Mod: "modulo",
+    ast.Pow: "power",
     ast.BitAnd: "and",
     ast.BitOr: "or",
     ast.BitXor: "xor",
@@ -410,6 +414,9 @@ _IN_TEXT = {
 }
 _IN_TEXT |= {"ceil", "floor", "trunc", "round", "power", "exp", "ln", "log2", "log10", "sqrt"}
 _IN_TEXT |= {"sin", "cos", "tan", "asin", "acos", "atan"}
+
+
+_FUNCTIONS_IN_TEXT = {f.__name__: f for f in (col, lit, if_else, coalesce, least, greatest)}
 
 
 class _Parser:
@@ -447,16 +454,34 @@ class _Parser:
         """col("a name"), lit(value), and methods: x.is_null(), x.cast("int32")."""
         args = [self.visit(a) for a in node.args]
         words = {k.arg: self.visit(k.value) for k in node.keywords}
-        if isinstance(node.func, ast.Name) and node.func.id in ("col", "lit"):
-            return {"col": col, "lit": lit}[node.func.id](*args, **words)
+        if isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS_IN_TEXT:
+            return _FUNCTIONS_IN_TEXT[node.func.id](*args, **words)
         if isinstance(node.func, ast.Attribute):
-            target = self.visit(node.func.value)
-            if not isinstance(target, Expr):
-                target = lit(target)
-            if node.func.attr in _IN_TEXT:
+            inner = node.func.value
+            if isinstance(inner, ast.Attribute) and inner.attr in _NAMESPACES:
+                target = getattr(self.expr(inner.value), inner.attr)
+                known = not node.func.attr.startswith("_") and hasattr(target, node.func.attr)
+            else:
+                target, known = self.expr(inner), node.func.attr in _IN_TEXT
+            if known:
                 return getattr(target, node.func.attr)(*args, **words)
             self.refuse(node, f"no method {node.func.attr}")
-        self.refuse(node, "only col(), lit() and methods of columns can be called")
+        self.refuse(node, "only col(), lit(), functions of expressions and methods of columns can be called")
+
+    def expr(self, node):
+        value = self.visit(node)
+        return value if isinstance(value, Expr) else lit(value)
+
+    def _subscript(self, node):
+        """x.list[0], x.struct["a"], x.str[1:3]"""
+        if not isinstance(node.value, ast.Attribute) or node.value.attr not in _NAMESPACES:
+            self.refuse(node, "[ ] goes with .list, .struct and .str")
+        target = getattr(self.expr(node.value.value), node.value.attr)
+        if not isinstance(node.slice, ast.Slice):
+            return target[self.visit(node.slice)]
+        return target[
+            slice(*(p and self.visit(p) for p in (node.slice.lower, node.slice.upper, node.slice.step)))
+        ]
 
     def _list(self, node):
         values = [self.visit(e) for e in node.elts]
