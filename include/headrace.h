@@ -307,6 +307,28 @@ typedef struct hr_aggregate {
 HR_API HR_MUST_USE hr_status hr_plan_group(hr_plan *in, const char *const *keys, int n_keys, const hr_aggregate *aggs,
                                            int n_aggs, hr_plan **out, hr_error *err);
 
+typedef enum hr_join_kind {
+    HR_JOIN_INNER,
+    HR_JOIN_LEFT,  /* all left rows */
+    HR_JOIN_RIGHT, /* all right rows */
+    HR_JOIN_FULL,
+    HR_JOIN_SEMI, /* left rows that have a partner */
+    HR_JOIN_ANTI  /* left rows that have none */
+} hr_join_kind;
+typedef struct hr_join_options {
+    size_t struct_bytes;
+    hr_join_kind kind;
+    const char *const *left_keys;
+    const char *const *right_keys; /* NULL: the same names */
+    int n_keys;
+    const char *left_suffix, *right_suffix; /* for columns that both sides have, but for keys; NULL: none */
+} hr_join_options;
+/* Rows of `left` and `right` that have equal keys (a null equals nothing), side by side: left columns, then right ones without keys. In
+ * the order of the left rows, those of one in the order of the right rows; then, of right and full joins, the right rows without a
+ * partner. The right side is held in memory if it fits into an eighth of the limit; else both go to the disk by parts. */
+HR_API HR_MUST_USE hr_status hr_plan_join(hr_plan *left, hr_plan *right, const hr_join_options *options, hr_plan **out,
+                                          hr_error *err);
+
 /* The first n rows. */
 HR_API HR_MUST_USE hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err);
 /* All rows of ins[0], then ins[1], ...; schemas must be equal (HR_TYPE names column and types). The same plan may stand

@@ -152,6 +152,16 @@ class Plan:
     def group(
         self, keys: Sequence[str], aggregates: Iterable[tuple[str, str | None, str | None, Sequence[str]]], /
     ) -> Plan: ...
+    def join(
+        self,
+        right: Plan,
+        kind: int,
+        keys: Sequence[str],
+        right_keys: Sequence[str],
+        left_suffix: str | None,
+        right_suffix: str | None,
+        /,
+    ) -> Plan: ...
     def with_columns(self, names: Sequence[str], exprs: Iterable[Expr], /) -> Plan: ...
     def limit(self, n: int, /) -> Plan: ...
     def rebatch(self, n_rows: int, drop_last: bool = False) -> Plan: ...

@@ -368,6 +368,40 @@ done:
     return made;
 }
 
+static PyObject *plan_join(PyObject *op, PyObject *args)
+{
+    pyhr_state *s = pyhr_state_of(op);
+    PyObject *right, *left_keys, *right_keys, *made = NULL;
+    hr_join_options o = { .struct_bytes = sizeof o };
+    texts left_key = { 0 }, right_key = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *in = ((plan_object *)op)->plan, *other, *plan = NULL;
+    int kind;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "OiOOzz", &right, &kind, &left_keys, &right_keys, &o.left_suffix, &o.right_suffix) ||
+        !(other = pyhr_plan_of(s, right)))
+        return NULL;
+    if (texts_get(&left_key, left_keys, "on") < 0 || texts_get(&right_key, right_keys, "right_on") < 0)
+        goto done;
+    if (left_key.n != right_key.n) {
+        pyhr_raise_text(s, HR_INVALID, "join: %d keys on the left, %d on the right", left_key.n, right_key.n);
+        goto done;
+    }
+    o.kind = (hr_join_kind)kind;
+    o.left_keys = left_key.v;
+    o.right_keys = right_key.v;
+    o.n_keys = left_key.n;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_join(in, other, &o, &plan, &err);
+    Py_END_ALLOW_THREADS
+    made = plan_made(s, st, plan, &err);
+done:
+    texts_clear(&left_key);
+    texts_clear(&right_key);
+    return made;
+}
+
 static PyObject *plan_with_columns(PyObject *op, PyObject *args)
 {
     pyhr_state *s = pyhr_state_of(op);
@@ -686,6 +720,8 @@ static PyMethodDef plan_methods[] = {
     { "filter", plan_filter, METH_O, "filter(expr): the rows for which it is true." },
     { "group", plan_group, METH_VARARGS,
       "group(keys, aggregates): a row for rows of equal keys; aggregates are (function, column, name, settings)." },
+    { "join", plan_join, METH_VARARGS,
+      "join(right, kind, keys, right_keys, left_suffix, right_suffix): rows with equal keys side by side." },
     { "with_columns", plan_with_columns, METH_VARARGS, "with_columns(names, exprs): all columns, and these." },
     { "limit", plan_limit, METH_O, "limit(n): the first n rows." },
     { "rebatch", WITH_WORDS(plan_rebatch), WORDS, "rebatch(n_rows, drop_last=False): tables of exactly so many rows." },

@@ -213,6 +213,29 @@ hr_status hr_plan_group(hr_plan *in, const char *const *keys, int n_keys, const 
     return add_checked_op(in, st, op, out, err);
 }
 
+hr_status hr_plan_join(hr_plan *left, hr_plan *right, const hr_join_options *options, hr_plan **out, hr_error *err)
+{
+    hr_schema *l = NULL, *r = NULL;
+    hr_plan *ins[2] = { right, left }, *joined = NULL;
+    hr_join_options o = { 0 };
+    hr_op *op = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    memcpy(&o, options, HR_MIN(options->struct_bytes, sizeof o));
+    HR_GO(hr__plan_schema_early(left, &l, err));
+    HR_GO(hr__plan_schema_early(right, &r, err));
+    HR_GO(hr__op_join(l, r, &o, &op, err));
+    HR_GO(hr__plan_op_n(ins, 2, op, &joined, err));
+    HR_GO(hr__op_arrange(&op, err));
+    st = hr__plan_op(joined, op, out, err);
+done:
+    hr_plan_unref(joined);
+    hr__schema_unref(l);
+    hr__schema_unref(r);
+    return st;
+}
+
 hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err)
 {
     hr_op *op = NULL;

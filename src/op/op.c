@@ -56,9 +56,26 @@ bool hr__state_int(const char *state, const char *key, int64_t *out)
 }
 
 const hr_op_class *const hr__op_classes[] = {
-    /* clang-format off: one a line, so that lines can be added side by side */
-    &hr__project,      &hr__limit,         &hr__rebatch,      &hr__map,          &hr__filter,    &hr__gather,
-    &hr__blocks,       &hr__apply,         &hr__write_cut,    &hr__write_encode, &hr__write_add, &hr__filter_expr,
-    &hr__with_columns, &hr__local_shuffle, &hr__local_gather, &hr__group,        NULL,
+    /* one a line, so that lines can be added side by side */
+    /* clang-format off */
+    &hr__project,
+    &hr__limit,
+    &hr__rebatch,
+    &hr__map,
+    &hr__filter,
+    &hr__gather,
+    &hr__blocks,
+    &hr__apply,
+    &hr__write_cut,
+    &hr__write_encode,
+    &hr__write_add,
+    &hr__filter_expr,
+    &hr__with_columns,
+    &hr__local_shuffle,
+    &hr__local_gather,
+    &hr__group,
+    &hr__join,
+    &hr__arrange,
+    NULL,
     /* clang-format on */
 };

@@ -174,6 +174,13 @@ hr_status hr__op_with_columns(const char *const *names, hr_expr *const *exprs, i
 /* One row for all rows with the same keys. `schema` of the input, NULL: not known yet. Groups come out in no order that is promised. */
 hr_status hr__op_group(const hr_schema *schema, const char *const *keys, int n_keys, const hr_aggregate *aggs,
                        int n_aggs, hr_op **out, hr_error *err) HR_MUST_USE;
+/* Inputs: the right side, then the left one. Schemas NULL: not known yet. What comes out may need hr__op_arrange behind it. */
+hr_status hr__op_join(hr_schema *left, hr_schema *right, const hr_join_options *options, hr_op **out,
+                      hr_error *err) HR_MUST_USE;
+/* Tables whose last column HR_PLACE_COLUMN says the place of each row among all (their schema's metadata: how many places there are)
+ * lose it and come in its order; those without pass as they are. */
+#define HR_PLACE_COLUMN "\001place"
+hr_status hr__op_arrange(hr_op **out, hr_error *err) HR_MUST_USE;
 /* The aggregate functions there are, from 0: name and what it gives; NULL: no more. */
 const char *hr__aggregate_at(int i, const char **doc);
 /* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal length stay lists. */
@@ -226,7 +233,7 @@ extern const hr_op_class *const hr__op_classes[]; /* the one list (op.c), ends w
 extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__blocks, hr__apply,
     hr__write_cut, hr__write_encode, hr__write_add;
 extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, hr__local_gather;
-extern const hr_op_class hr__group;
+extern const hr_op_class hr__group, hr__join, hr__arrange;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
 hr_arena *hr__op_input_arena(const hr_op *op);

@@ -14,6 +14,7 @@ blocks = lazy_module("headrace.data.blocks")  # imports numpy
 aggregates = lazy_module("headrace.data.aggregate")
 expressions = lazy_module("headrace.data.expressions")
 grouping = lazy_module("headrace.data.grouping")
+joining = lazy_module("headrace.data.joining")
 
 BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not say
 ROW_PIECE_ROWS = 512
@@ -454,6 +455,33 @@ class Dataset:
         return schema.names if schema is not None else []
 
     # ------------------------------------------------------------------------------------------------- rows
+
+    def join(
+        self,
+        ds,
+        join_type,
+        num_partitions=None,
+        on=("id",),
+        right_on=None,
+        left_suffix=None,
+        right_suffix=None,
+        *,
+        partition_size_hint=None,
+        aggregator_ray_remote_args=None,
+        validate_schemas=False,
+    ):
+        """Rows of both datasets that have equal keys, side by side: the columns of this one, then those of `ds` but
+        for its keys; columns that both have get the suffixes.
+
+        join_type: "inner", "left_outer", "right_outer", "full_outer", "left_semi", "right_semi", "left_anti",
+        "right_anti". on, right_on: names of the keys here and in `ds`; they must have the same types. A null equals
+        nothing. num_partitions and the other arguments mean nothing here.
+
+        The order is that of this dataset's rows, those of one in the order of `ds`; then, of right and full joins,
+        the rows of `ds` without a partner (of right_semi and right_anti: the order of `ds`). `ds` is held in memory
+        if it fits into an eighth of the memory limit; else both go to the disk by parts.
+        """
+        return joining.join(self, ds, join_type, on, right_on, left_suffix, right_suffix)
 
     def groupby(self, key, num_partitions=None):
         """Rows by the values of a column or several, for `aggregate`, `count`, `sum` and so on; None: all

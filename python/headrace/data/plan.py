@@ -83,6 +83,10 @@ class Node:
     def _group(self):
         return self.inputs[0].plan.group(self.args["keys"], self.args["aggregates"])
 
+    def _join(self):
+        left, right = self.inputs
+        return left.plan.join(right.plan, *self.args.values())
+
     def _limit(self):
         return self.inputs[0].plan.limit(self.args["n"])
 
@@ -151,6 +155,8 @@ class Node:
         if self.op == "group":
             names = ", ".join(name for _, _, name, _ in args["aggregates"])
             return f"groupby({', '.join(args['keys'])}).aggregate({names})"
+        if self.op == "join":
+            return f"join({self.inputs[1].chain()}, on={args['on']})"
         if self.op == "calls":
             return args["spec"]["name"]
         if self.op == "write":

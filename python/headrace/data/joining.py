@@ -1,0 +1,41 @@
+"""Two datasets side by side, by equal keys."""
+
+from headrace.data.plan import Node
+
+KINDS = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]  # as in hr_join_kind
+SWAPPED = {"right_semi": "left_semi", "right_anti": "left_anti"}
+
+
+def _names(on, where):
+    names = [on] if isinstance(on, str) else list(on)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"join: {where}={name!r} is not the name of a column")
+    if not names:
+        raise ValueError(f"join: {where}= names no columns")
+    return names
+
+
+def join(left, right, join_type, on, right_on, left_suffix, right_suffix):
+    """The dataset of rows of both that have equal keys; see Dataset.join."""
+    from headrace.data.dataset import Dataset
+
+    if not isinstance(right, Dataset):
+        raise TypeError(f"join: {right!r} is not a Dataset")
+    kind = getattr(join_type, "value", join_type)
+    if kind not in KINDS and kind not in SWAPPED:
+        raise ValueError(f"join: join_type {kind!r}, expected one of: {', '.join(KINDS + sorted(SWAPPED))}")
+    left_keys = _names(on, "on")
+    right_keys = left_keys if right_on is None else _names(right_on, "right_on")
+    if len(left_keys) != len(right_keys):
+        raise ValueError(f"join: on= names {len(left_keys)} columns, right_on= {len(right_keys)}")
+    if kind in SWAPPED:
+        left, right, left_keys, right_keys, kind = right, left, right_keys, left_keys, SWAPPED[kind]
+    args = {
+        "kind": KINDS.index(kind),
+        "on": left_keys,
+        "right_on": right_keys,
+        "left_suffix": left_suffix,
+        "right_suffix": right_suffix,
+    }
+    return Dataset(Node("join", args, (left._node, right._node)))

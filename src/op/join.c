@@ -1,0 +1,891 @@
+/* join.c - rows of two inputs that have equal keys, side by side.
+ *
+ * The order is that of the left rows, those of one left row in the order of the right ones; then, of right and full joins, the right
+ * rows that nobody had, in their order. A null in a key equals nothing, as in SQL.
+ *
+ * 1. Input 0, the right side, is kept. As long as it fits into the allowance it becomes a table of keys (join_table.c) when it has
+ *    ended, and the left side streams: its rows are looked up in the front, in parallel, and go on at once.
+ * 2. If it does not fit, both sides are *dealt* to partitions by the hash of their keys, which spill (store.h). Each partition is a
+ *    piece: its right rows as a table of keys, its left rows looked up. What comes out then carries a last column, its row's
+ *    `place`: the number of the left row, or behind all of these that of the right one; arrange.c, right behind, brings
+ *    the order back. */
+#include "op/join.h"
+
+#include "op/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define PARTS 256
+
+typedef struct join_op {
+    hr_op base;
+    hr_join_kind kind;
+    int n_keys;
+    char **left_keys, **right_keys;
+    char *left_suffix, *right_suffix;
+    hr_schema *left, *right;  /* where they are known before */
+    hr_join_layout *layout;   /* if both are */
+} join_op;
+
+/* Of the run, shared with the front. */
+typedef struct join_run {
+    hr_mutex lock; /* layout and bound are made */
+    hr_join_layout *layout;
+    hr_join_bound *bound;
+    hr_schema *right; /* of the right tables */
+    /* the right side, as it comes */
+    hr_table **tables;
+    int64_t n_tables, cap_tables, right_bytes, n_right;
+    hr_join_table *table; /* when it has ended, if it fits */
+    atomic_bool dealing;
+    hr_spill *spill;
+    hr_store *right_parts, *left_parts;
+    hr_schema *left_dealt, *right_dealt; /* with the column `place` */
+    int64_t n_left, n_out;
+    int64_t *unmatched_rows; /* of each piece: where its right rows begin, and how many rows come before */
+    int64_t n_unmatched;
+} join_run;
+
+static hr_join_names names_of(const join_op *o)
+{
+    return (hr_join_names){ .left_keys = (const char *const *)o->left_keys,
+                            .right_keys = (const char *const *)o->right_keys,
+                            .n_keys = o->n_keys,
+                            .left_suffix = o->left_suffix,
+                            .right_suffix = o->right_suffix };
+}
+
+/* ------------------------------------------------------------------------------------------------------------- columns */
+
+static hr_status join_schema(const hr_op *op, hr_schema *const *ins, int n, hr_schema **out, hr_error *err)
+{
+    const join_op *o = (const join_op *)op;
+    hr_join_names names = names_of(o);
+    hr_join_layout *l = NULL;
+    hr_join_bound *b = NULL;
+    hr_status st = HR_OK;
+
+    (void)n;
+    *out = NULL;
+    HR_GO(hr__join_layout(o->kind, &names, ins[1], ins[0], &l, err));
+    HR_GO(hr__join_bind(l, &names, ins[1], ins[0], &b, err));
+    *out = hr__schema_ref(b->out);
+done:
+    hr__join_layout_free(l);
+    hr__join_bound_free(b);
+    return st;
+}
+
+static bool is_wanted(const char *name, const char *const *wanted, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(wanted[i], name))
+            return true;
+    return false;
+}
+
+static hr_status join_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err)
+{
+    const join_op *o = (const join_op *)op;
+
+    if (!o->layout || (n < 0 && (input || o->kind < HR_JOIN_SEMI))) {
+        out->n = -1;
+        return HR_OK;
+    }
+    for (int k = 0; k < o->n_keys; k++)
+        HR_TRY(hr__needs_add(out, input ? o->left_keys[k] : o->right_keys[k], err));
+    for (int i = 0; i < o->layout->n_columns; i++) {
+        const hr_join_column *c = &o->layout->columns[i];
+
+        if (c->right == (input == 0) && (n < 0 || is_wanted(c->name, wanted, n)))
+            HR_TRY(hr__needs_add(out, c->from, err));
+    }
+    return HR_OK;
+}
+
+/* The bound join, once there is a left schema; the right side has ended. */
+static hr_status bound_of(const join_op *o, join_run *j, hr_schema *left, const hr_join_bound **out, hr_error *err)
+{
+    hr_join_names names = names_of(o);
+    hr_schema *right = j->right ? j->right : o->right;
+    char text[300];
+    hr_status st = HR_OK;
+
+    hr__lock(&j->lock);
+    if (!j->bound) {
+        if (!left || !right)
+            HR_FAIL(HR_UNSUPPORTED, "the %s side has no rows, and a function before it does not say its columns",
+                    left ? "right" : "left");
+        if (!o->layout)
+            HR_GO(hr__join_layout(o->kind, &names, left, right, &j->layout, err));
+        HR_GO(hr__join_bind(o->layout ? o->layout : j->layout, &names, left, right, &j->bound, err));
+    }
+    if (left && j->bound->left_in != left && !hr__schema_equal(j->bound->left_in, left)) {
+        hr__schema_difference(left, j->bound->left_in, text, sizeof text);
+        HR_FAIL(HR_TYPE, "a table of the left side differs from the first one: %s", text);
+    }
+    *out = j->bound;
+done:
+    hr__unlock(&j->lock);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- the run */
+
+static hr_status join_start(const hr_op *op, hr_op_run *run, hr_error *err)
+{
+    join_run *j = hr__zalloc(run->account, sizeof *j);
+
+    (void)op;
+    if (!j)
+        return hr__error_memory(err, "join", sizeof *j);
+    hr__mutex_init(&j->lock);
+    run->state = j;
+    return HR_OK;
+}
+
+static void forget_tables(join_run *j)
+{
+    for (int64_t i = 0; i < j->n_tables; i++)
+        hr_table_unref(j->tables[i]);
+    hr__free(j->tables);
+    j->tables = NULL;
+    j->n_tables = j->cap_tables = 0;
+}
+
+static void join_stop(const hr_op *op, hr_op_run *run)
+{
+    join_run *j = run->state;
+
+    (void)op;
+    if (!j)
+        return;
+    forget_tables(j);
+    hr__join_table_free(j->table);
+    hr__store_free(j->right_parts);
+    hr__store_free(j->left_parts);
+    hr__spill_unref(j->spill);
+    hr__join_bound_free(j->bound);
+    hr__join_layout_free(j->layout);
+    hr__schema_unref(j->right);
+    hr__schema_unref(j->left_dealt);
+    hr__schema_unref(j->right_dealt);
+    hr__free(j->unmatched_rows);
+    hr__mutex_clear(&j->lock);
+    hr__free(j);
+}
+
+/* The table with one more column of int64: hr__place of each row. Takes `places`, a buffer of n_rows. */
+static hr_status with_places(const hr_table *t, hr_schema *schema, hr_buffer *places, hr_table **out, hr_error *err)
+{
+    hr_buffer *buffers[3] = { NULL, places, NULL };
+    int n = t->schema->n;
+    hr_array **columns = hr__zalloc(NULL, ((size_t)n + 1) * sizeof(hr_array *));
+    hr_status st = HR_OK;
+
+    if (!columns) {
+        hr__buffer_unref(places);
+        return hr__error_memory(err, "join", n * 8);
+    }
+    HR_GO(hr__array_new(hr__type_simple(HR_T_INT64), t->n_rows, 0, buffers, NULL, 0, &columns[n], err));
+    for (int i = 0; i < n; i++)
+        columns[i] = hr__array_ref(t->columns[i]);
+    st = hr__table_new(schema, columns, t->n_rows, NULL, out, err);
+done:
+    hr__free(columns);
+    return st;
+}
+
+/* The schema with the column of places behind. n_places (< 0: not said): how many there are, for arrange.c. */
+static hr_status schema_with_places(const hr_schema *s, int64_t n_places, hr_schema **out, hr_error *err)
+{
+    hr_field *fields = hr__zalloc(NULL, ((size_t)s->n + 1) * sizeof *fields);
+    char text[32];
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!fields)
+        return hr__error_memory(err, "join", s->n * (int64_t)sizeof *fields);
+    for (int i = 0; i < s->n; i++)
+        fields[i] = s->fields[i]; /* borrowed */
+    HR_GO(hr__field_init(&fields[s->n], HR_PLACE_COLUMN, hr__type_simple(HR_T_INT64), false, err));
+    HR_GO(hr__schema_new(fields, s->n + 1, out, err));
+    if (n_places >= 0) {
+        snprintf(text, sizeof text, "%" PRId64, n_places);
+        st = hr__metadata_set(&(*out)->metadata, &(*out)->metadata_bytes, HR_PLACE_COLUMN, text, (int64_t)strlen(text),
+                              err);
+    }
+done:
+    hr__field_clear(&fields[s->n]);
+    hr__free(fields);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- dealing */
+
+/* Rows of t, numbered from `first` on, into the partitions of a store. */
+static hr_status deal(hr_store *store, hr_schema *dealt, const hr_table *t, const int *keys, int n_keys, int64_t first,
+                      hr_account *account, hr_error *err)
+{
+    const hr_mem mem = { .account = account };
+    hr_grouper *hasher = NULL;
+    hr_buffer *places = NULL;
+    hr_table *placed = NULL, *sorted = NULL, *part = NULL;
+    uint64_t *hashes = hr__alloc(account, (size_t)(t->n_rows + 1) * sizeof *hashes);
+    int32_t *order = hr__alloc(account, (size_t)(t->n_rows + 1) * sizeof *order);
+    int64_t begins[PARTS + 1] = { 0 }, next[PARTS];
+    hr_status st = HR_OK;
+
+    if (!hashes || !order)
+        HR_GO(hr__error_memory(err, "join", t->n_rows * 12));
+    HR_GO(hr__grouper_new(t->schema, keys, n_keys, account, &hasher, err));
+    hr__grouper_hash(hasher, t, 0, t->n_rows, hashes);
+    for (int64_t i = 0; i < t->n_rows; i++)
+        begins[1 + (hashes[i] >> 56)]++;
+    for (int p = 0; p < PARTS; p++) {
+        next[p] = begins[p];
+        begins[p + 1] += begins[p];
+    }
+    for (int64_t i = 0; i < t->n_rows; i++)
+        order[next[hashes[i] >> 56]++] = (int32_t)i;
+    HR_GO(hr__buffer_new(&mem, t->n_rows * 8, &places, err));
+    for (int64_t i = 0; i < t->n_rows; i++)
+        ((int64_t *)places->data)[i] = first + i;
+    st = with_places(t, dealt, places, &placed, err);
+    places = NULL;
+    HR_GO(st);
+    HR_GO(hr__table_take(&mem, placed, order, 4, t->n_rows, &sorted, err));
+    for (int p = 0; p < PARTS; p++) {
+        if (begins[p] == begins[p + 1])
+            continue;
+        HR_GO(hr_table_slice(sorted, begins[p], begins[p + 1] - begins[p], &part, err));
+        HR_GO(hr__store_add(store, p, part, err));
+    }
+done:
+    hr__grouper_free(hasher);
+    hr__buffer_unref(places);
+    hr_table_unref(placed);
+    hr_table_unref(sorted);
+    hr__free(hashes);
+    hr__free(order);
+    return st;
+}
+
+/* The store's tables are slices of each other's memory: all go, or none. */
+static hr_status spill_if_much(hr_store *s, int64_t most, hr_error *err)
+{
+    return hr__store_held(s) > most ? hr__store_spill(s, 0, err) : HR_OK;
+}
+
+static hr_status key_columns(const hr_schema *s, char *const *keys, int n, int *out, hr_error *err)
+{
+    for (int k = 0; k < n; k++)
+        if ((out[k] = hr__schema_find(s, keys[k])) < 0)
+            return hr__schema_missing(s, keys[k], err);
+    return HR_OK;
+}
+
+static hr_status deal_right(const join_op *o, join_run *j, const hr_table *t, hr_op_run *run, hr_error *err)
+{
+    int keys[HR_MAX_KEYS];
+
+    HR_TRY(key_columns(t->schema, o->right_keys, o->n_keys, keys, err));
+    HR_TRY(deal(j->right_parts, j->right_dealt, t, keys, o->n_keys, j->n_right, run->account, err));
+    j->n_right += t->n_rows;
+    return spill_if_much(j->right_parts, run->allowance, err);
+}
+
+/* The right side is too much to be held: what has come so far, and all that comes, goes to partitions. */
+static hr_status begin_dealing(const join_op *o, join_run *j, hr_op_run *run, hr_error *err)
+{
+    atomic_store(&j->dealing, true);
+    HR_TRY(hr__spill_new(NULL, "join", run->account, &j->spill, err));
+    HR_TRY(schema_with_places(j->right, -1, &j->right_dealt, err));
+    HR_TRY(hr__store_new(PARTS, j->right_dealt, j->spill, run->account, &j->right_parts, err));
+    for (int64_t i = 0; i < j->n_tables; i++) {
+        HR_TRY(deal_right(o, j, j->tables[i], run, err));
+        hr_table_unref(j->tables[i]);
+        j->tables[i] = NULL;
+    }
+    forget_tables(j);
+    return HR_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------------------- front */
+
+typedef struct front_op {
+    hr_op base;
+    const join_op *of; /* counted */
+} front_op;
+
+typedef struct front_state {
+    hr_table *left;
+    hr_join_walk walk;
+} front_state;
+
+static void front_clear(const hr_op *op, hr_task *task)
+{
+    front_state *s = *hr__task_state(task);
+
+    (void)op;
+    if (!s)
+        return;
+    hr__join_walk_end(&s->walk);
+    hr_table_unref(s->left);
+    hr__free(s);
+    *hr__task_state(task) = NULL;
+}
+
+/* The next rows of the table at hand go on; the rest when these have. */
+static hr_status front_more(const hr_op *op, hr_task *task, hr_error *err)
+{
+    front_state *s = *hr__task_state(task);
+    join_run *j = hr__task_run(task)->partner->state;
+    hr_origin *origin = NULL;
+    hr_table *found = NULL, *out = NULL;
+    hr_status st = HR_OK;
+
+    (void)op;
+    HR_GO(hr__join_walk_next(&s->walk, j->bound, j->table, hr__task_mem(task), &found, NULL, err));
+    if (!found) {
+        hr__join_walk_end(&s->walk);
+        hr_table_unref(s->left);
+        s->left = NULL;
+        return HR_OK;
+    }
+    HR_GO(hr__origin_new(&(hr_run_coords){ .n = found->n_rows }, 1, &origin, err));
+    HR_GO(hr__table_with_origin(found, origin, &out, err));
+    HR_GO(hr__task_emit(task, &out, err));
+    hr__task_more(task);
+done:
+    hr__origin_unref(origin);
+    hr_table_unref(found);
+    return st;
+}
+
+static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    join_run *j = hr__task_run(task)->partner->state;
+    void **slot = hr__task_state(task);
+    const hr_join_bound *bound;
+    hr_table *same = NULL;
+    front_state *s;
+
+    HR_TRY(bound_of(((const front_op *)op)->of, j, in->schema, &bound, err));
+    if (!j->table) { /* dealt: the operator does that, in order */
+        same = hr_table_ref((hr_table *)in);
+        return hr__task_emit(task, &same, err);
+    }
+    if (!*slot && !(*slot = hr__zalloc(hr__task_run(task)->account, sizeof *s)))
+        return hr__error_memory(err, "join", sizeof *s);
+    s = *slot;
+    s->left = hr_table_ref((hr_table *)in);
+    HR_TRY(hr__join_walk_begin(&s->walk, bound, j->table, s->left, err));
+    return front_more(op, task, err);
+}
+
+static void front_free(hr_op *op)
+{
+    hr__op_unref((hr_op *)((front_op *)op)->of);
+    hr__free(op);
+}
+
+static const hr_op_class front_class = { .name = "join, left side",
+                                         .doc = "looks rows up",
+                                         .kind = HR_OP_MAP,
+                                         .push = front_push,
+                                         .more = front_more,
+                                         .task_clear = front_clear,
+                                         .free = front_free };
+
+static hr_status join_front(const hr_op *op, int input, hr_op **out, hr_error *err)
+{
+    front_op *f;
+
+    *out = NULL;
+    if (input == 0)
+        return HR_OK;
+    if (!(f = hr__zalloc(NULL, sizeof *f)))
+        return hr__error_memory(err, "join", sizeof *f);
+    hr__op_init(&f->base, &front_class);
+    f->of = (const join_op *)hr__op_ref((hr_op *)op);
+    *out = &f->base;
+    return HR_OK;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- tables come */
+
+static hr_status keep_right(const join_op *o, join_run *j, const hr_table *in, hr_op_run *run, hr_error *err)
+{
+    char text[300];
+
+    if (!j->right)
+        j->right = hr__schema_ref(in->schema);
+    if (j->right != in->schema && !hr__schema_equal(j->right, in->schema)) {
+        hr__schema_difference(in->schema, j->right, text, sizeof text);
+        return hr_error_set(err, HR_TYPE, "a table of the right side differs from the first one: %s", text);
+    }
+    if (atomic_load(&j->dealing))
+        return deal_right(o, j, in, run, err);
+    if (!hr__grow(run->account, (void **)&j->tables, &j->cap_tables, j->n_tables + 1, sizeof *j->tables))
+        return hr__error_memory(err, "join", j->n_tables * 8);
+    j->tables[j->n_tables++] = hr_table_ref((hr_table *)in);
+    j->right_bytes += hr__table_bytes_used(in);
+    return 2 * j->right_bytes > run->allowance ? begin_dealing(o, j, run, err) : HR_OK;
+}
+
+/* Rows that were looked up go on, numbered; others are dealt. */
+static hr_status take_left(const join_op *o, join_run *j, hr_task *task, const hr_table *in, hr_error *err)
+{
+    hr_op_run *run = hr__task_run(task);
+    hr_origin *origin = NULL;
+    hr_table *out = NULL;
+    int keys[HR_MAX_KEYS];
+    hr_status st = HR_OK;
+
+    if (!j->table) {
+        if (!j->left_parts) {
+            HR_GO(schema_with_places(in->schema, -1, &j->left_dealt, err));
+            HR_GO(hr__store_new(PARTS, j->left_dealt, j->spill, run->account, &j->left_parts, err));
+        }
+        HR_GO(key_columns(in->schema, o->left_keys, o->n_keys, keys, err));
+        HR_GO(deal(j->left_parts, j->left_dealt, in, keys, o->n_keys, j->n_left, run->account, err));
+        j->n_left += in->n_rows;
+        return spill_if_much(j->left_parts, run->allowance, err);
+    }
+    HR_GO(hr__origin_new(&(hr_run_coords){ .first = { .row = j->n_out }, .n = in->n_rows }, 1, &origin, err));
+    HR_GO(hr__table_with_origin(in, origin, &out, err));
+    j->n_out += in->n_rows;
+    st = hr__task_emit(task, &out, err);
+done:
+    hr__origin_unref(origin);
+    return st;
+}
+
+static hr_status join_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    const join_op *o = (const join_op *)op;
+    hr_op_run *run = hr__task_run(task);
+
+    if (hr__task_input(task) == 0)
+        return keep_right(o, run->state, in, run, err);
+    return take_left(o, run->state, task, in, err);
+}
+
+/* The right side as one table. *out is new. */
+static hr_status right_rows(const join_op *o, join_run *j, hr_op_run *run, hr_table **out, hr_error *err)
+{
+    const hr_mem mem = { .account = run->account };
+    hr_schema *schema = j->right ? j->right : o->right;
+
+    if (!schema)
+        return hr_error_set(err, HR_UNSUPPORTED,
+                            "the right side has no rows, and a function before it does not say its columns");
+    if (!j->n_tables)
+        return hr__table_empty(schema, out, err);
+    return hr__table_concat(&mem, schema, j->tables, (int)j->n_tables, out, err);
+}
+
+static hr_status join_ended(const hr_op *op, hr_task *task, int input, hr_error *err)
+{
+    const join_op *o = (const join_op *)op;
+    hr_op_run *run = hr__task_run(task);
+    join_run *j = run->state;
+    hr_table *rows = NULL;
+    int keys[HR_MAX_KEYS];
+    hr_status st = HR_OK;
+
+    if (input || atomic_load(&j->dealing))
+        return HR_OK;
+    HR_GO(right_rows(o, j, run, &rows, err));
+    forget_tables(j);
+    if (!j->right)
+        j->right = hr__schema_ref(rows->schema);
+    j->n_right = rows->n_rows;
+    j->right_bytes = 0;
+    HR_GO(key_columns(rows->schema, o->right_keys, o->n_keys, keys, err));
+    st = hr__join_table_new(keys, o->n_keys, rows, run->account, &j->table, err);
+    rows = NULL;
+done:
+    hr_table_unref(rows);
+    return st;
+}
+
+/* -------------------------------------------------------------------------------------------------------------- pieces */
+
+static bool keeps_right(hr_join_kind kind) { return kind == HR_JOIN_RIGHT || kind == HR_JOIN_FULL; }
+
+#define PIECE_ROWS 65536
+
+/* Right rows that nobody had, by pieces: how many there are before each. */
+static hr_status count_unmatched(join_run *j, hr_account *account, hr_error *err)
+{
+    const hr_join_table *t = j->table;
+    int64_t n = (t->rows->n_rows + PIECE_ROWS - 1) / PIECE_ROWS;
+    uint32_t *ids = hr__alloc(account, PIECE_ROWS * sizeof *ids);
+    hr_status st = HR_OK;
+
+    j->unmatched_rows = hr__zalloc(account, (size_t)(n + 1) * sizeof *j->unmatched_rows);
+    if (!ids || !j->unmatched_rows)
+        HR_GO(hr__error_memory(err, "join", n * 8));
+    for (int64_t p = 0; p < n; p++) {
+        int64_t begin = p * PIECE_ROWS, some = HR_MIN(PIECE_ROWS, t->rows->n_rows - begin);
+
+        HR_GO(hr__grouper_find(t->keys, t->rows, t->right_keys, begin, some, ids, err));
+        j->unmatched_rows[p + 1] = j->unmatched_rows[p];
+        for (int64_t i = 0; i < some; i++)
+            j->unmatched_rows[p + 1] += !t->hit[ids[i]];
+    }
+    j->n_unmatched = n;
+done:
+    hr__free(ids);
+    return st;
+}
+
+static hr_status join_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
+{
+    const join_op *o = (const join_op *)op;
+    hr_op_run *run = hr__task_run(task);
+    join_run *j = run->state;
+    const hr_join_bound *bound;
+
+    *n = 0;
+    if (atomic_load(&j->dealing)) {
+        if (j->n_left || keeps_right(o->kind))
+            *n = PARTS;
+    } else if (keeps_right(o->kind) && j->n_right) {
+        HR_TRY(count_unmatched(j, run->account, err));
+        *n = j->n_unmatched;
+    }
+    return *n ? bound_of(o, j, j->bound ? j->bound->left_in : o->left, &bound, err) : HR_OK;
+}
+
+typedef struct join_reader {
+    hr_reader base;
+    join_run *run;
+    hr_account *account;
+    hr_mem mem;
+    int64_t piece, row, end, first; /* of unmatched rows */
+    /* of a partition */
+    hr_join_table *table;
+    int64_t *places; /* of the right rows */
+    hr_schema *out;
+    hr_store_cursor left;
+    hr_table *left_rows;
+    const int64_t *left_places;
+    hr_table *walk_rows; /* the same without places */
+    hr_join_walk walk;
+    bool left_done;
+} join_reader;
+
+static void join_close(hr_reader *r)
+{
+    join_reader *j = (join_reader *)r;
+
+    hr__join_walk_end(&j->walk);
+    hr__join_table_free(j->table);
+    hr__free(j->places);
+    hr__schema_unref(j->out);
+    hr_table_unref(j->left_rows);
+    hr_table_unref(j->walk_rows);
+    hr__free(j);
+}
+
+static hr_status next_unmatched(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
+{
+    join_reader *j = (join_reader *)r;
+    hr_origin *origin = NULL;
+    hr_table *found = NULL;
+    hr_status st = HR_OK;
+
+    (void)max_bytes;
+    *out = NULL;
+    if (j->row >= j->end || j->run->unmatched_rows[j->piece] == j->run->unmatched_rows[j->piece + 1])
+        return HR_OK;
+    HR_GO(hr__join_unmatched(j->run->bound, j->run->table, &j->row, &j->mem, &found, NULL, err));
+    HR_GO(hr__origin_new(&(hr_run_coords){ .first = { .row = j->first }, .n = found->n_rows }, 1, &origin, err));
+    st = hr__table_with_origin(found, origin, out, err);
+done:
+    hr__origin_unref(origin);
+    hr_table_unref(found);
+    return st;
+}
+
+static const hr_reader_class unmatched_reading = { .next = next_unmatched, .close = join_close };
+
+/* --- a partition */
+
+/* A dealt table without its places, which are a copy (NULL: unwanted). *out is new. */
+static hr_status split_places(const hr_table *t, hr_schema *schema, hr_table **out, hr_error *err)
+{
+    hr_array **columns = hr__zalloc(NULL, ((size_t)schema->n + 1) * sizeof(hr_array *));
+    hr_status st;
+
+    if (!columns)
+        return hr__error_memory(err, "join", schema->n * 8);
+    for (int i = 0; i < schema->n; i++)
+        columns[i] = hr__array_ref(t->columns[i]);
+    st = hr__table_new(schema, columns, t->n_rows, NULL, out, err);
+    hr__free(columns);
+    return st;
+}
+
+/* The right rows of the partition as a table of keys, and their places. */
+static hr_status load_right(join_reader *j, int part, hr_error *err)
+{
+    hr_store_cursor c = { .store = j->run->right_parts, .part = part, .drain = true };
+    const hr_mem mem = { .account = j->account };
+    hr_table **tables = NULL, *all = NULL, *rows = NULL, *t = NULL;
+    int64_t n = 0, cap = 0;
+    hr_status st = HR_OK;
+
+    do {
+        HR_GO(hr__store_next(&c, &mem, &t, err));
+        if (!t)
+            break;
+        if (!hr__grow(j->account, (void **)&tables, &cap, n + 1, sizeof *tables)) {
+            hr_table_unref(t);
+            HR_GO(hr__error_memory(err, "join", n * 8));
+        }
+        tables[n++] = t;
+    } while (true);
+    HR_GO(hr__table_concat(&mem, j->run->right_dealt, tables, (int)n, &all, err));
+    if (!(j->places = hr__alloc(j->account, (size_t)(all->n_rows + 1) * sizeof *j->places)))
+        HR_GO(hr__error_memory(err, "join", all->n_rows * 8));
+    if (all->n_rows)
+        memcpy(j->places, hr__array_values(all->columns[all->schema->n - 1]), (size_t)all->n_rows * 8);
+    HR_GO(split_places(all, j->run->bound->right_in, &rows, err));
+    st = hr__join_table_new(j->run->bound->right_keys, j->run->bound->n_keys, rows, j->account, &j->table, err);
+done:
+    for (int64_t i = 0; i < n; i++)
+        hr_table_unref(tables[i]);
+    hr__free(tables);
+    hr_table_unref(all);
+    return st;
+}
+
+/* The next left table of the partition; left_rows NULL: no more. */
+static hr_status next_left(join_reader *j, hr_error *err)
+{
+    const hr_mem mem = { .account = j->account };
+    hr_table *t = NULL, *rows = NULL;
+
+    hr__join_walk_end(&j->walk);
+    hr_table_unref(j->left_rows);
+    j->left_rows = NULL;
+    if (j->run->left_parts)
+        HR_TRY(hr__store_next(&j->left, &mem, &t, err));
+    if (!t)
+        return HR_OK;
+    j->left_rows = t;
+    j->left_places = (const int64_t *)hr__array_values(t->columns[t->schema->n - 1]);
+    HR_TRY(split_places(t, j->run->bound->left_in, &rows, err));
+    hr_table_unref(j->walk_rows);
+    j->walk_rows = rows;
+    return hr__join_walk_begin(&j->walk, j->run->bound, j->table, rows, err);
+}
+
+/* Gives the table found the places of its rows: those at picks, of `places`, plus `more`. Takes picks. */
+static hr_status place_rows(join_reader *j, const hr_table *found, int64_t *picks, const int64_t *places, int64_t more,
+                            hr_table **out, hr_error *err)
+{
+    hr_table *placed = NULL;
+    hr_origin *origin = NULL;
+    hr_buffer *b = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__buffer_new(&j->mem, found->n_rows * 8, &b, err));
+    for (int64_t i = 0; i < found->n_rows; i++)
+        ((int64_t *)b->data)[i] = places[picks[i]] + more;
+    st = with_places(found, j->out, b, &placed, err);
+    HR_GO(st);
+    HR_GO(hr__origin_new(&(hr_run_coords){ .n = found->n_rows }, 1, &origin, err));
+    st = hr__table_with_origin(placed, origin, out, err);
+done:
+    hr__free(picks);
+    hr__origin_unref(origin);
+    hr_table_unref(placed);
+    return st;
+}
+
+static hr_status next_of_part(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
+{
+    join_reader *j = (join_reader *)r;
+    const hr_join_bound *b = j->run->bound;
+    int64_t *picks = NULL;
+    hr_table *found = NULL;
+    hr_status st = HR_OK;
+
+    (void)max_bytes;
+    *out = NULL;
+    if (!j->table)
+        HR_TRY(load_right(j, (int)j->piece, err));
+    while (!found && !j->left_done) {
+        if (j->left_rows)
+            HR_GO(hr__join_walk_next(&j->walk, b, j->table, &j->mem, &found, &picks, err));
+        if (!found) {
+            HR_GO(next_left(j, err));
+            j->left_done = !j->left_rows;
+        }
+    }
+    if (found) {
+        st = place_rows(j, found, picks, j->left_places, 0, out, err);
+        goto done;
+    }
+    if (keeps_right(b->kind))
+        HR_GO(hr__join_unmatched(b, j->table, &j->row, &j->mem, &found, &picks, err));
+    if (found)
+        st = place_rows(j, found, picks, j->places, j->run->n_left, out, err);
+done:
+    hr_table_unref(found);
+    return st;
+}
+
+static const hr_reader_class part_reading = { .next = next_of_part, .close = join_close };
+
+static hr_status join_read(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
+                           int64_t *estimate, hr_error *err)
+{
+    join_run *j = run->state;
+    join_reader *r = hr__zalloc(run->account, sizeof *r);
+    hr_store_size size;
+    hr_status st = HR_OK;
+
+    (void)op;
+    if (!r)
+        return hr__error_memory(err, "join", sizeof *r);
+    r->run = j;
+    r->account = run->account;
+    r->mem = *mem;
+    r->piece = piece;
+    if (j->table) {
+        r->base.cls = &unmatched_reading;
+        r->row = piece * PIECE_ROWS;
+        r->end = HR_MIN(j->table->rows->n_rows, r->row + PIECE_ROWS);
+        r->first = j->n_out + j->unmatched_rows[piece];
+    } else {
+        r->base.cls = &part_reading;
+        r->left = (hr_store_cursor){ .store = j->left_parts, .part = (int)piece, .drain = true };
+        HR_GO(schema_with_places(j->bound->out, j->n_left + j->n_right, &r->out, err));
+        size = hr__store_size(j->right_parts, (int)piece);
+        *estimate = HR_MAX(*estimate, 2 * (size.memory_bytes + size.disk_bytes));
+    }
+    *out = &r->base;
+    r = NULL;
+done:
+    if (r)
+        join_close(&r->base);
+    return st;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- the operator */
+
+static const char *const kind_names[] = { "inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti" };
+
+static void join_describe(const hr_op *op, hr_text *out)
+{
+    const join_op *o = (const join_op *)op;
+
+    hr__text_add(out, "join(%s: ", kind_names[o->kind]);
+    for (int k = 0; k < o->n_keys; k++) {
+        hr__text_add(out, "%s%s", k ? ", " : "", o->left_keys[k]);
+        if (strcmp(o->left_keys[k], o->right_keys[k]) != 0)
+            hr__text_add(out, " = %s", o->right_keys[k]);
+    }
+    hr__text_add(out, "; the second is looked up in the first)");
+}
+
+static void join_fingerprint(const hr_op *op, hr_hash *h)
+{
+    const join_op *o = (const join_op *)op;
+
+    hr__hash_int(h, o->kind);
+    for (int k = 0; k < o->n_keys; k++) {
+        hr__hash_text(h, o->left_keys[k]);
+        hr__hash_text(h, o->right_keys[k]);
+    }
+    hr__hash_text(h, o->left_suffix);
+    hr__hash_text(h, o->right_suffix);
+}
+
+static void join_free(hr_op *op)
+{
+    join_op *o = (join_op *)op;
+
+    for (int k = 0; k < o->n_keys; k++) {
+        if (o->left_keys)
+            hr__free(o->left_keys[k]);
+        if (o->right_keys)
+            hr__free(o->right_keys[k]);
+    }
+    hr__free(o->left_keys);
+    hr__free(o->right_keys);
+    hr__free(o->left_suffix);
+    hr__free(o->right_suffix);
+    hr__schema_unref(o->left);
+    hr__schema_unref(o->right);
+    hr__join_layout_free(o->layout);
+    hr__free(o);
+}
+
+const hr_op_class hr__join = { .name = "join",
+                               .doc = "rows of two inputs that have equal keys, side by side",
+                               .kind = HR_OP_BLOCK,
+                               .inputs = HR_INPUTS_IN_TURN,
+                               .schema_of = join_schema,
+                               .needs = join_needs,
+                               .front = join_front,
+                               .start = join_start,
+                               .stop = join_stop,
+                               .push = join_push,
+                               .ended = join_ended,
+                               .pieces = join_pieces,
+                               .read = join_read,
+                               .describe = join_describe,
+                               .fingerprint = join_fingerprint,
+                               .free = join_free };
+
+static hr_status copy_names(char ***to, const char *const *from, int n, hr_error *err)
+{
+    if (!(*to = hr__zalloc(NULL, ((size_t)n + 1) * sizeof **to)))
+        return hr__error_memory(err, "join", n * 8);
+    for (int k = 0; k < n; k++)
+        if (!((*to)[k] = hr__strdup(NULL, from[k])))
+            return hr__error_memory(err, "join", 64);
+    return HR_OK;
+}
+
+hr_status hr__op_join(hr_schema *left, hr_schema *right, const hr_join_options *options, hr_op **out, hr_error *err)
+{
+    join_op *o = hr__zalloc(NULL, sizeof *o);
+    hr_join_names names;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!o)
+        return hr__error_memory(err, "join", sizeof *o);
+    hr__op_init(&o->base, &hr__join);
+    if (options->n_keys < 1 || options->n_keys > HR_MAX_KEYS)
+        HR_FAIL(HR_INVALID, "join: %d keys, expected 1 to %d", options->n_keys, HR_MAX_KEYS);
+    if ((int)options->kind < 0 || options->kind > HR_JOIN_ANTI)
+        HR_FAIL(HR_INVALID, "join: kind %d", (int)options->kind);
+    o->kind = options->kind;
+    o->n_keys = options->n_keys;
+    HR_GO(copy_names(&o->left_keys, options->left_keys, o->n_keys, err));
+    HR_GO(copy_names(&o->right_keys, options->right_keys ? options->right_keys : options->left_keys, o->n_keys, err));
+    if ((options->left_suffix && !(o->left_suffix = hr__strdup(NULL, options->left_suffix))) ||
+        (options->right_suffix && !(o->right_suffix = hr__strdup(NULL, options->right_suffix))))
+        HR_GO(hr__error_memory(err, "join", 64));
+    o->left = left ? hr__schema_ref(left) : NULL;
+    o->right = right ? hr__schema_ref(right) : NULL;
+    names = names_of(o);
+    if (left && right)
+        HR_GO(hr__join_layout(o->kind, &names, left, right, &o->layout, err));
+    *out = &o->base;
+    o = NULL;
+done:
+    if (o)
+        join_free(&o->base);
+    return st;
+}

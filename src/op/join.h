@@ -1,0 +1,82 @@
+/* join.h - the parts of a join: which columns come out, and the side that is looked up. Private to src/op. */
+#ifndef HR_JOIN_H
+#define HR_JOIN_H
+
+#include "op/grouper.h"
+#include "op/op.h"
+
+/* A column of what comes out. */
+typedef struct hr_join_column {
+    char *name, *from; /* its name, and that in its input */
+    bool right;
+    int key; /* of a key column: which; -1: none. In rows without a left one, keys are the right one's */
+} hr_join_column;
+
+/* What a join gives, by the schemas of its inputs. Immutable. */
+typedef struct hr_join_layout {
+    hr_join_kind kind;
+    int n_keys;
+    hr_join_column *columns;
+    int n_columns;
+} hr_join_layout;
+
+typedef struct hr_join_names {
+    const char *const *left_keys, *const *right_keys; /* n_keys each */
+    int n_keys;
+    const char *left_suffix, *right_suffix; /* NULL: none */
+} hr_join_names;
+
+/* HR_INVALID: a key that is not there, a name that would be there twice; HR_TYPE: keys of different types. */
+hr_status hr__join_layout(hr_join_kind kind, const hr_join_names *names, const hr_schema *left, const hr_schema *right,
+                          hr_join_layout **out, hr_error *err) HR_MUST_USE;
+void hr__join_layout_free(hr_join_layout *l); /* NULL is fine */
+
+/* The layout over the columns that are really there: those that nobody wants were not read. */
+typedef struct hr_join_bound {
+    hr_join_kind kind;
+    int n_keys, n_columns;
+    int *left_keys, *right_keys; /* columns of the inputs */
+    int *from;                   /* of each column that comes out: that of its input */
+    int *key;                    /* which key it is; -1 */
+    bool *right;
+    hr_schema *left_in, *right_in, *out;
+} hr_join_bound;
+hr_status hr__join_bind(const hr_join_layout *l, const hr_join_names *names, hr_schema *left, hr_schema *right,
+                        hr_join_bound **out, hr_error *err) HR_MUST_USE;
+void hr__join_bound_free(hr_join_bound *b); /* NULL is fine */
+
+/* The right side as a table that is looked up by its keys. A key with a null in it equals nothing. */
+typedef struct hr_join_table {
+    hr_account *account;
+    int n_keys;
+    int right_keys[HR_MAX_KEYS]; /* columns */
+    hr_table *rows;
+    hr_grouper *keys;
+    int64_t *begins;      /* of each key: its rows are order[begins[k] .. begins[k + 1]) */
+    int64_t *order;       /* rows, by key, in their order */
+    _Atomic uint8_t *hit; /* of each key: a left row had it */
+} hr_join_table;
+/* Takes rows, even on failure. */
+hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_account *account,
+                             hr_join_table **out, hr_error *err) HR_MUST_USE;
+void hr__join_table_free(hr_join_table *t); /* NULL is fine */
+
+/* A walk over the rows that a left table makes. */
+typedef struct hr_join_walk {
+    const hr_table *left; /* borrowed */
+    uint32_t *ids;        /* of each row, its key in the table; UINT32_MAX: none */
+    int64_t row, match;   /* the next one */
+} hr_join_walk;
+/* Finds the rows' keys and marks them as hit. */
+hr_status hr__join_walk_begin(hr_join_walk *w, const hr_join_bound *b, const hr_join_table *t, const hr_table *left,
+                              hr_error *err) HR_MUST_USE;
+void hr__join_walk_end(hr_join_walk *w);
+/* The next rows, some 64 thousand of them; *out is new, of bound->out and without origin, NULL at the end. lefts (may be NULL, new,
+ * hr__free): which left row each is of. */
+hr_status hr__join_walk_next(hr_join_walk *w, const hr_join_bound *b, const hr_join_table *t, const hr_mem *mem,
+                             hr_table **out, int64_t **lefts, hr_error *err) HR_MUST_USE;
+/* The right rows that no left row had, from *row on, some 64 thousand; *row moves. *out NULL: no more. rights as lefts above. */
+hr_status hr__join_unmatched(const hr_join_bound *b, const hr_join_table *t, int64_t *row, const hr_mem *mem,
+                             hr_table **out, int64_t **rights, hr_error *err) HR_MUST_USE;
+
+#endif

@@ -1,0 +1,278 @@
+/* join_table.c - the side of a join that is looked up: its rows by key, and what the rows of the other side make of them.
+ *
+ * Rows of one key stand together in `order`, found by the key's number. A left table becomes pairs (left row, right row or
+ * none), and the pairs a table, column by column; where the pairs are just the left rows, their columns are shared. */
+#include "op/join.h"
+
+#define STEP_ROWS 65536
+#define NONE UINT32_MAX
+
+static bool null_in_key(const hr_table *t, const int *keys, int n, int64_t row)
+{
+    for (int k = 0; k < n; k++)
+        if (hr__array_is_null(t->columns[keys[k]], row))
+            return true;
+    return false;
+}
+
+static bool has_nulls(const hr_table *t, const int *keys, int n)
+{
+    for (int k = 0; k < n; k++)
+        if (t->columns[keys[k]]->type->id == HR_T_NULL || hr__array_null_count(t->columns[keys[k]]))
+            return true;
+    return false;
+}
+
+static void forget_nulls(const hr_table *t, const int *keys, int n, uint32_t *ids)
+{
+    if (!has_nulls(t, keys, n))
+        return;
+    for (int64_t i = 0; i < t->n_rows; i++)
+        if (null_in_key(t, keys, n, i))
+            ids[i] = NONE;
+}
+
+static hr_status order_by_key(hr_join_table *t, const uint32_t *ids, hr_error *err)
+{
+    int64_t n_keys = hr__grouper_n(t->keys), n = t->rows->n_rows, *next = NULL;
+    hr_status st = HR_OK;
+
+    t->begins = hr__zalloc(t->account, (size_t)(n_keys + 1) * sizeof *t->begins);
+    t->order = hr__alloc(t->account, (size_t)(n + 1) * sizeof *t->order);
+    t->hit = hr__zalloc(t->account, (size_t)n_keys + 1);
+    next = hr__alloc(t->account, (size_t)(n_keys + 1) * sizeof *next);
+    if (!t->begins || !t->order || !t->hit || !next)
+        HR_GO(hr__error_memory(err, "join", (n + 2 * n_keys) * 8));
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] != NONE)
+            t->begins[ids[i] + 1]++;
+    for (int64_t k = 0; k < n_keys; k++)
+        t->begins[k + 1] += t->begins[k];
+    memcpy(next, t->begins, (size_t)(n_keys + 1) * sizeof *next);
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] != NONE)
+            t->order[next[ids[i]]++] = i;
+done:
+    hr__free(next);
+    return st;
+}
+
+hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_account *account,
+                             hr_join_table **out, hr_error *err)
+{
+    hr_join_table *t = hr__zalloc(account, sizeof *t);
+    uint32_t *ids = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!t) {
+        hr_table_unref(takes_rows);
+        return hr__error_memory(err, "join", sizeof *t);
+    }
+    t->account = account;
+    t->n_keys = n_keys;
+    memcpy(t->right_keys, keys, (size_t)n_keys * sizeof *keys);
+    t->rows = takes_rows;
+    if (!(ids = hr__alloc(account, (size_t)(t->rows->n_rows + 1) * sizeof *ids)))
+        HR_GO(hr__error_memory(err, "join", t->rows->n_rows * 4));
+    HR_GO(hr__grouper_new(t->rows->schema, keys, n_keys, account, &t->keys, err));
+    HR_GO(hr__grouper_add(t->keys, t->rows, 0, t->rows->n_rows, ids, err));
+    forget_nulls(t->rows, keys, n_keys, ids);
+    HR_GO(order_by_key(t, ids, err));
+    *out = t;
+    t = NULL;
+done:
+    hr__free(ids);
+    hr__join_table_free(t);
+    return st;
+}
+
+void hr__join_table_free(hr_join_table *t)
+{
+    if (!t)
+        return;
+    hr_table_unref(t->rows);
+    hr__grouper_free(t->keys);
+    hr__free(t->begins);
+    hr__free(t->order);
+    hr__free((void *)t->hit);
+    hr__free(t);
+}
+
+/* --------------------------------------------------------------------------------------------------------------- pairs */
+
+typedef struct pairs {
+    int64_t *left, *right; /* rows; -1: none */
+    int64_t n, cap;
+    bool all_left; /* left is 0, 1, ... of the whole table */
+} pairs;
+
+static void pairs_clear(pairs *p)
+{
+    hr__free(p->left);
+    hr__free(p->right);
+}
+
+static hr_status add_pair(pairs *p, hr_account *account, int64_t left, int64_t right, hr_error *err)
+{
+    int64_t cap = p->cap;
+
+    if (p->n == p->cap && (!hr__grow(account, (void **)&p->left, &cap, p->n + 1, sizeof *p->left) ||
+                           !hr__grow(account, (void **)&p->right, &p->cap, p->n + 1, sizeof *p->right)))
+        return hr__error_memory(err, "join", p->n * 16);
+    p->left[p->n] = left;
+    p->right[p->n++] = right;
+    return HR_OK;
+}
+
+/* Key k where there is no left row: the right one's. Where there are only such rows, or none, one take will do. */
+static hr_status key_column(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, int column, const pairs *p, const hr_mem *mem,
+                            hr_array **out, hr_error *err)
+{
+    const hr_array *from = left ? left->columns[b->from[column]] : NULL;
+
+    if (from && p->all_left) {
+        *out = hr__array_ref((hr_array *)from);
+        return HR_OK;
+    }
+    if (!from)
+        return hr__array_take(mem, t->rows->columns[t->right_keys[b->key[column]]], p->right, 8, p->n, out, err);
+    return hr__array_take(mem, from, p->left, 8, p->n, out, err);
+}
+
+static hr_status other_column(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, int column, const pairs *p,
+                              const hr_mem *mem, hr_array **out, hr_error *err)
+{
+
+    if (b->right[column])
+        return hr__array_take(mem, t->rows->columns[b->from[column]], p->right, 8, p->n, out, err);
+    if (!left)
+        return hr__array_nulls(mem, b->out->fields[column].type, p->n, out, err);
+    if (p->all_left) {
+        *out = hr__array_ref(left->columns[b->from[column]]);
+        return HR_OK;
+    }
+    return hr__array_take(mem, left->columns[b->from[column]], p->left, 8, p->n, out, err);
+}
+
+/* left NULL: rows of the right side alone. */
+static hr_status table_of_pairs(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, const pairs *p, const hr_mem *mem,
+                                hr_table **out, hr_error *err)
+{
+    hr_array **columns = hr__zalloc(mem->account, ((size_t)b->n_columns + 1) * sizeof(hr_array *));
+    hr_status st = HR_OK;
+
+    if (!columns)
+        return hr__error_memory(err, "join", b->n_columns * 8);
+    for (int i = 0; i < b->n_columns && !st; i++)
+        st = (b->key[i] >= 0 ? key_column : other_column)(b, t, left, i, p, mem, &columns[i], err);
+    if (!st)
+        st = hr__table_new(b->out, columns, p->n, NULL, out, err);
+    else
+        for (int i = 0; i < b->n_columns; i++)
+            hr__array_unref(columns[i]);
+    hr__free(columns);
+    return st;
+}
+
+/* ---------------------------------------------------------------------------------------------------------------- walk */
+
+hr_status hr__join_walk_begin(hr_join_walk *w, const hr_join_bound *b, const hr_join_table *t, const hr_table *left,
+                              hr_error *err)
+{
+
+    *w = (hr_join_walk){ .left = left };
+    if (!(w->ids = hr__alloc(t->account, (size_t)(left->n_rows + 1) * sizeof *w->ids)))
+        return hr__error_memory(err, "join", left->n_rows * 4);
+    HR_TRY(hr__grouper_find(t->keys, left, b->left_keys, 0, left->n_rows, w->ids, err));
+    forget_nulls(left, b->left_keys, b->n_keys, w->ids);
+    if (b->kind == HR_JOIN_RIGHT || b->kind == HR_JOIN_FULL)
+        for (int64_t i = 0; i < left->n_rows; i++)
+            if (w->ids[i] != NONE && !atomic_load_explicit(&t->hit[w->ids[i]], memory_order_relaxed))
+                atomic_store_explicit(&t->hit[w->ids[i]], 1, memory_order_relaxed);
+    return HR_OK;
+}
+
+void hr__join_walk_end(hr_join_walk *w)
+{
+    hr__free(w->ids);
+    *w = (hr_join_walk){ 0 };
+}
+
+/* The pairs of the left row at hand, as far as they go into a step. */
+static hr_status pair_row(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
+{
+    uint32_t id = w->ids[w->row];
+    int64_t begin = id == NONE ? 0 : t->begins[id], n = id == NONE ? 0 : t->begins[id + 1] - begin;
+
+    if (kind == HR_JOIN_SEMI || kind == HR_JOIN_ANTI) {
+        if ((n > 0) == (kind == HR_JOIN_SEMI))
+            HR_TRY(add_pair(p, t->account, w->row, -1, err));
+    } else if (n == 0 && (kind == HR_JOIN_LEFT || kind == HR_JOIN_FULL)) {
+        HR_TRY(add_pair(p, t->account, w->row, -1, err));
+    } else {
+        for (; w->match < n && p->n < STEP_ROWS; w->match++)
+            HR_TRY(add_pair(p, t->account, w->row, t->order[begin + w->match], err));
+        if (w->match < n)
+            return HR_OK; /* the row is not done */
+    }
+    w->row++;
+    w->match = 0;
+    return HR_OK;
+}
+
+hr_status hr__join_walk_next(hr_join_walk *w, const hr_join_bound *b, const hr_join_table *t, const hr_mem *mem,
+                             hr_table **out, int64_t **lefts, hr_error *err)
+{
+    pairs p = { 0 };
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    while (w->row < w->left->n_rows && p.n < STEP_ROWS)
+        HR_GO(pair_row(w, b->kind, t, &p, err));
+    if (!p.n)
+        goto done;
+    p.all_left = p.n == w->left->n_rows && p.left[0] == 0 && p.left[p.n - 1] == p.n - 1;
+    for (int64_t i = 0; p.all_left && i < p.n; i++)
+        p.all_left = p.left[i] == i;
+    HR_GO(table_of_pairs(b, t, w->left, &p, mem, out, err));
+    if (lefts) {
+        *lefts = p.left;
+        p.left = NULL;
+    }
+done:
+    pairs_clear(&p);
+    return st;
+}
+
+hr_status hr__join_unmatched(const hr_join_bound *b, const hr_join_table *t, int64_t *row, const hr_mem *mem,
+                             hr_table **out, int64_t **rights, hr_error *err)
+{
+    int64_t n_rows = t->rows->n_rows, end = HR_MIN(n_rows, *row + STEP_ROWS);
+    uint32_t *ids = NULL;
+    pairs p = { 0 };
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!(ids = hr__alloc(t->account, STEP_ROWS * sizeof *ids)))
+        return hr__error_memory(err, "join", STEP_ROWS * 4);
+    while (*row < n_rows && !p.n) {
+        HR_GO(hr__grouper_find(t->keys, t->rows, t->right_keys, *row, end - *row, ids, err));
+        for (int64_t i = *row; i < end; i++)
+            if (!t->hit[ids[i - *row]]) /* nor is that of a key with a null */
+                HR_GO(add_pair(&p, t->account, -1, i, err));
+        *row = end;
+        end = HR_MIN(n_rows, end + STEP_ROWS);
+    }
+    if (!p.n)
+        goto done;
+    HR_GO(table_of_pairs(b, t, NULL, &p, mem, out, err));
+    if (rights) {
+        *rights = p.right;
+        p.right = NULL;
+    }
+done:
+    hr__free(ids);
+    pairs_clear(&p);
+    return st;
+}

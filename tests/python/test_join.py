@@ -1,0 +1,157 @@
+"""join against pandas and by brute force, whatever the cuts, threads and memory."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headrace.data as hd
+from headrace import _core
+from headrace.data.joining import KINDS
+
+ALL = [*KINDS, "right_semi", "right_anti"]
+
+
+def cut(table, sizes):
+    parts, at, i = [], 0, 0
+    while at < len(table):
+        parts.append(table.slice(at, sizes[i % len(sizes)]))
+        at += sizes[i % len(sizes)]
+        i += 1
+    return hd.from_arrow(parts or [table])
+
+
+def same_key(a, b, n):
+    def equal(x, y):
+        if x is None or y is None:
+            return False
+        return x == y or (isinstance(x, float) and math.isnan(x) and math.isnan(y))
+
+    return all(equal(a[f"k{i}"], b[f"k{i}"]) for i in range(n))
+
+
+def expected(left, right, n, kind):
+    """By brute force, in the order that is promised."""
+    if kind.startswith("right_") and kind != "right_outer":
+        return expected(right, left, n, kind.replace("right_", "left_"))
+    out, had = [], set()
+    nothing = dict.fromkeys(c for c in right.column_names if not c.startswith("k"))
+    for a in left.to_pylist():
+        found = [(j, b) for j, b in enumerate(right.to_pylist()) if same_key(a, b, n)]
+        had.update(j for j, _ in found)
+        if kind in ("left_semi", "left_anti"):
+            if bool(found) == (kind == "left_semi"):
+                out.append(a)
+            continue
+        out += [a | {c: b[c] for c in nothing} for _, b in found]
+        if not found and kind in ("left_outer", "full_outer"):
+            out.append(a | nothing)
+    if kind in ("right_outer", "full_outer"):
+        none = dict.fromkeys(left.column_names)
+        for j, b in enumerate(right.to_pylist()):
+            if j not in had:
+                out.append(none | b)
+    return out
+
+
+KEYS = {
+    "string": (pa.string(), ["", "a", "b", "é"]),
+    "int64": (pa.int64(), [0, 1, -5]),
+    "int8": (pa.int8(), [0, 1, -5]),
+    "float64": (pa.float64(), [0.0, -0.0, 1.5, math.nan]),
+    "bool": (pa.bool_(), [True, False]),
+}
+
+
+def equal_rows(a, b):
+    return len(a) == len(b) and all(str(x) == str(y) for x, y in zip(a, b, strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_against_brute_force(data):
+    names = data.draw(st.lists(st.sampled_from(sorted(KEYS)), min_size=1, max_size=2))
+    tables = []
+    for side in ("l", "r"):
+        n = data.draw(st.integers(0, 12))
+        columns = {}
+        for i, name in enumerate(names):
+            type_, values = KEYS[name]
+            drawn = data.draw(st.lists(st.none() | st.sampled_from(values), min_size=n, max_size=n))
+            columns[f"k{i}"] = pa.array(drawn, type_)
+        columns[side] = pa.array(range(n), pa.int32())
+        columns[side + "s"] = pa.array([f"{side}{i}" for i in range(n)])
+        tables.append(pa.table(columns))
+    kind = data.draw(st.sampled_from(ALL))
+    sizes = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
+    on = [f"k{i}" for i in range(len(names))]
+    found = cut(tables[0], sizes).join(cut(tables[1], sizes[::-1]), kind, on=on)
+    rows = found.to_arrow().to_pylist() if found.count() else []
+    assert equal_rows(rows, expected(*tables, len(names), kind)), kind
+
+
+def test_columns_and_suffixes():
+    left = hd.from_items([{"id": 1, "x": 1, "y": 2}])
+    right = hd.from_items([{"rid": 1, "x": 3, "z": 4}])
+    out = left.join(right, "inner", on="id", right_on="rid", left_suffix="_l", right_suffix="_r")
+    assert out.columns() == ["id", "x_l", "y", "x_r", "z"]
+    assert out.take_all() == [{"id": 1, "x_l": 1, "y": 2, "x_r": 3, "z": 4}]
+    assert out.select_columns(["x_r"]).take_all() == [{"x_r": 3}]
+    assert out.select_columns(["z", "id"]).take_all() == [{"z": 4, "id": 1}]
+    with pytest.raises(ValueError, match="two columns are called 'x'; give suffixes"):
+        left.join(right, "inner", on="id", right_on="rid")
+    assert left.join(right, "left_semi", on="id", right_on="rid").columns() == ["id", "x", "y"]
+
+
+def test_ray_arguments():
+    left = hd.from_items([{"id": i, "d": i * 2} for i in range(4)])
+    right = hd.from_items([{"id": i, "sq": i * i} for i in range(3)])
+    rows = left.join(right, join_type="inner", num_partitions=2).take_all()
+    assert rows == [{"id": i, "d": i * 2, "sq": i * i} for i in range(3)]
+    full = left.join(right, "full_outer", 2, on=("id",)).take_all()
+    assert [r["id"] for r in full] == [0, 1, 2, 3] and full[3]["sq"] is None
+
+
+def test_wrong_arguments():
+    left, right = hd.range(3), hd.from_items([{"id": "a"}])
+    with pytest.raises(_core.TypeMismatchError, match="left key 'id' is int64, right key 'id' is string"):
+        left.join(right, "inner")
+    with pytest.raises(ValueError, match="join_type 'outer', expected one of"):
+        left.join(left, "outer")
+    with pytest.raises(ValueError, match="right side: there is no column 'x'"):
+        left.join(right, "inner", right_on="x")
+    with pytest.raises(ValueError, match="on= names 1 columns, right_on= 2"):
+        left.join(right, "inner", right_on=["id", "id"])
+    with pytest.raises(TypeError, match="not a Dataset"):
+        left.join(3, "inner")
+
+
+@pytest.mark.parametrize("kind", ["inner", "full_outer", "left_anti"])
+def test_dealt_is_the_same(kind, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADRACE_SPILL_DIR", str(tmp_path))
+    rng = np.random.default_rng(3)
+    left = pa.table({"k": rng.integers(0, 60_000, 100_000), "a": np.arange(100_000), "s": ["left text"] * 100_000})
+    right = pa.table({"k": rng.integers(20_000, 80_000, 80_000), "b": np.arange(80_000), "t": ["right"] * 80_000})
+    for t, name in ((left, "l"), (right, "r")):
+        hd.from_arrow(t).write_arrow(str(tmp_path / name))
+    plan = hd.read_arrow(str(tmp_path / "l")).join(hd.read_arrow(str(tmp_path / "r")), kind, on="k")
+    whole = plan.to_arrow()
+    found = {}
+    for threads in (1, 8):
+        _core.set_num_threads(threads)
+        _core.set_memory_limit(16 << 20)
+        try:
+            found[threads] = plan.to_arrow()
+        finally:
+            _core.set_num_threads(0)
+            _core.set_memory_limit(0)
+    assert whole.equals(found[1]) and whole.equals(found[8])
+    if kind != "left_anti":
+        how = {"inner": "inner", "full_outer": "outer"}[kind]
+        frame = left.to_pandas().merge(right.to_pandas(), on="k", how=how)
+        assert len(frame) == len(whole)
+        assert frame["b"].sum() == pd.Series(whole["b"].to_pandas()).sum()
