@@ -201,8 +201,9 @@ static hr_status number_values(const hr_array *lists, const hr_mem *mem, uint32_
     for (int64_t i = 0; i < lists->length; i++)
         for (int64_t k = at[i]; k < at[i + 1]; k++)
             ((uint32_t *)buffers[1]->data)[k - at[0]] = (uint32_t)i;
-    HR_GO(hr__array_new(hr__type_simple(HR_T_UINT32), n, 0, buffers, NULL, 0, &pair[0], err));
+    st = hr__array_new(hr__type_simple(HR_T_UINT32), n, 0, buffers, NULL, 0, &pair[0], err);
     buffers[1] = NULL;
+    HR_GO(st);
     HR_GO(hr__array_slice(lists->children[0], at[0], n, &pair[1], err));
     HR_GO(hr__field_init(&fields[0], "list", pair[0]->type, false, err));
     HR_GO(hr__field_init(&fields[1], "value", pair[1]->type, true, err));

@@ -24,8 +24,8 @@ typedef struct join_op {
     int n_keys;
     char **left_keys, **right_keys;
     char *left_suffix, *right_suffix;
-    hr_schema *left, *right;  /* where they are known before */
-    hr_join_layout *layout;   /* if both are */
+    hr_schema *left, *right; /* where they are known before */
+    hr_join_layout *layout;  /* if both are */
 } join_op;
 
 /* Of the run, shared with the front. */
@@ -781,7 +781,9 @@ done:
 
 /* ---------------------------------------------------------------------------------------------------------- the operator */
 
-static const char *const kind_names[] = { "inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti" };
+static const char *const kind_names[] = {
+    "inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"
+};
 
 static void join_describe(const hr_op *op, hr_text *out)
 {

@@ -143,7 +143,7 @@ hr_status hr__join_bind(const hr_join_layout *l, const hr_join_names *names, hr_
         int at = hr__schema_find(c->right ? right : left, c->from);
 
         if (at < 0)
-            continue; /* not read, since nobody wants it */
+            continue;                                                 /* not read, since nobody wants it */
         fields[b->n_columns] = (c->right ? right : left)->fields[at]; /* borrowed */
         fields[b->n_columns].name = c->name;
         fields[b->n_columns].nullable = true;

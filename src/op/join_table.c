@@ -126,8 +126,8 @@ static hr_status add_pair(pairs *p, hr_account *account, int64_t left, int64_t r
 }
 
 /* Key k where there is no left row: the right one's. Where there are only such rows, or none, one take will do. */
-static hr_status key_column(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, int column, const pairs *p, const hr_mem *mem,
-                            hr_array **out, hr_error *err)
+static hr_status key_column(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, int column,
+                            const pairs *p, const hr_mem *mem, hr_array **out, hr_error *err)
 {
     const hr_array *from = left ? left->columns[b->from[column]] : NULL;
 
@@ -140,10 +140,9 @@ static hr_status key_column(const hr_join_bound *b, const hr_join_table *t, cons
     return hr__array_take(mem, from, p->left, 8, p->n, out, err);
 }
 
-static hr_status other_column(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, int column, const pairs *p,
-                              const hr_mem *mem, hr_array **out, hr_error *err)
+static hr_status other_column(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, int column,
+                              const pairs *p, const hr_mem *mem, hr_array **out, hr_error *err)
 {
-
     if (b->right[column])
         return hr__array_take(mem, t->rows->columns[b->from[column]], p->right, 8, p->n, out, err);
     if (!left)
@@ -156,8 +155,8 @@ static hr_status other_column(const hr_join_bound *b, const hr_join_table *t, co
 }
 
 /* left NULL: rows of the right side alone. */
-static hr_status table_of_pairs(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, const pairs *p, const hr_mem *mem,
-                                hr_table **out, hr_error *err)
+static hr_status table_of_pairs(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, const pairs *p,
+                                const hr_mem *mem, hr_table **out, hr_error *err)
 {
     hr_array **columns = hr__zalloc(mem->account, ((size_t)b->n_columns + 1) * sizeof(hr_array *));
     hr_status st = HR_OK;
@@ -180,7 +179,6 @@ static hr_status table_of_pairs(const hr_join_bound *b, const hr_join_table *t, 
 hr_status hr__join_walk_begin(hr_join_walk *w, const hr_join_bound *b, const hr_join_table *t, const hr_table *left,
                               hr_error *err)
 {
-
     *w = (hr_join_walk){ .left = left };
     if (!(w->ids = hr__alloc(t->account, (size_t)(left->n_rows + 1) * sizeof *w->ids)))
         return hr__error_memory(err, "join", left->n_rows * 4);

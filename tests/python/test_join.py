@@ -134,8 +134,9 @@ def test_wrong_arguments():
 def test_dealt_is_the_same(kind, tmp_path, monkeypatch):
     monkeypatch.setenv("HEADRACE_SPILL_DIR", str(tmp_path))
     rng = np.random.default_rng(3)
-    left = pa.table({"k": rng.integers(0, 60_000, 100_000), "a": np.arange(100_000), "s": ["left text"] * 100_000})
-    right = pa.table({"k": rng.integers(20_000, 80_000, 80_000), "b": np.arange(80_000), "t": ["right"] * 80_000})
+    n, m = 100_000, 80_000
+    left = pa.table({"k": rng.integers(0, 60_000, n), "a": np.arange(n), "s": ["left text"] * n})
+    right = pa.table({"k": rng.integers(20_000, 80_000, m), "b": np.arange(m), "t": ["right"] * m})
     for t, name in ((left, "l"), (right, "r")):
         hd.from_arrow(t).write_arrow(str(tmp_path / name))
     plan = hd.read_arrow(str(tmp_path / "l")).join(hd.read_arrow(str(tmp_path / "r")), kind, on="k")

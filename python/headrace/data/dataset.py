@@ -470,16 +470,16 @@ class Dataset:
         aggregator_ray_remote_args=None,
         validate_schemas=False,
     ):
-        """Rows of both datasets that have equal keys, side by side: the columns of this one, then those of `ds` but
-        for its keys; columns that both have get the suffixes.
+        """Rows of both datasets that have equal keys, side by side: the columns of this one, then those of
+        `ds` but for its keys; columns that both have get the suffixes.
 
         join_type: "inner", "left_outer", "right_outer", "full_outer", "left_semi", "right_semi", "left_anti",
-        "right_anti". on, right_on: names of the keys here and in `ds`; they must have the same types. A null equals
-        nothing. num_partitions and the other arguments mean nothing here.
+        "right_anti". on, right_on: names of the keys here and in `ds`; they must have the same types. A null
+        equals nothing. num_partitions and the other arguments mean nothing here.
 
-        The order is that of this dataset's rows, those of one in the order of `ds`; then, of right and full joins,
-        the rows of `ds` without a partner (of right_semi and right_anti: the order of `ds`). `ds` is held in memory
-        if it fits into an eighth of the memory limit; else both go to the disk by parts.
+        The order is that of this dataset's rows, those of one in the order of `ds`; then, of right and full
+        joins, the rows of `ds` without a partner (of right_semi and right_anti: the order of `ds`). `ds` is
+        held in memory if it fits into an eighth of the memory limit; else both go to the disk by parts.
         """
         return joining.join(self, ds, join_type, on, right_on, left_suffix, right_suffix)
 
