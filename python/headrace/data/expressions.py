@@ -75,6 +75,7 @@ def _namespace(name):
 _NAMESPACES = {
     "image": ("headrace.data.image_expressions", "ImageFunctions"),
     "str": ("headrace.data.string_expressions", "StringFunctions"),
+    "dt": ("headrace.data.time_expressions", "TimeFunctions"),
 }
 
 

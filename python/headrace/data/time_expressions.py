@@ -1,0 +1,107 @@
+"""`col("t").dt`: functions of dates and times, with the names and results of Ray Data's, by the engine."""
+
+from headrace._core import InvalidArgument
+
+_UNITS = (
+    "year quarter month week day hour minute second millisecond microsecond nanosecond".split()
+)  # as the engine names them
+
+
+class TimeFunctions:
+    """Functions of a column of timestamps, dates or times of day; a null stays null.
+
+    A timestamp with a time zone is taken apart in its zone, as the system's database of time zones has it
+    ("Europe/Berlin"; also "+05:30"). Parts are int64.
+    """
+
+    def __init__(self, expr):
+        self._expr = expr
+
+    def _call(self, function, **settings):
+        return self._expr._call(f"dt_{function}", **settings)
+
+    def year(self):
+        """The year."""
+        return self._call("year")
+
+    def quarter(self):
+        """The quarter, 1 to 4."""
+        return self._call("quarter")
+
+    def month(self):
+        """The month, 1 to 12."""
+        return self._call("month")
+
+    def day(self):
+        """The day of the month, 1 to 31."""
+        return self._call("day")
+
+    def hour(self):
+        """The hour, 0 to 23."""
+        return self._call("hour")
+
+    def minute(self):
+        """The minute."""
+        return self._call("minute")
+
+    def second(self):
+        """The second."""
+        return self._call("second")
+
+    def millisecond(self):
+        """Milliseconds since the last second."""
+        return self._call("millisecond")
+
+    def microsecond(self):
+        """Microseconds since the last millisecond."""
+        return self._call("microsecond")
+
+    def nanosecond(self):
+        """Nanoseconds since the last microsecond."""
+        return self._call("nanosecond")
+
+    def day_of_week(self):
+        """0 for Monday to 6 for Sunday."""
+        return self._call("day_of_week")
+
+    def day_of_year(self):
+        """The day of the year, from 1."""
+        return self._call("day_of_year")
+
+    def iso_week(self):
+        """The ISO 8601 week, 1 to 53."""
+        return self._call("iso_week")
+
+    def iso_year(self):
+        """The year that the ISO 8601 week belongs to."""
+        return self._call("iso_year")
+
+    def date(self):
+        """The day, as date32."""
+        return self._call("date")
+
+    def strftime(self, fmt="%Y-%m-%dT%H:%M:%S"):
+        """As text, by C's strftime in English. As in pyarrow %S and %T have the digits of the column's unit;
+        %z and %Z are for columns with a time zone.
+        """
+        return self._call("strftime", format=fmt)
+
+    def floor(self, unit):
+        """The beginning of the unit: "year", "quarter", "month", "week" (Monday), "day", "hour", "minute",
+        "second", "millisecond", "microsecond" or "nanosecond".
+        """
+        return self._call("floor", unit=_unit(unit))
+
+    def ceil(self, unit):
+        """The beginning of the next unit, unless it is one."""
+        return self._call("ceil", unit=_unit(unit))
+
+    def round(self, unit):
+        """The nearest beginning of a unit, up from the middle."""
+        return self._call("round", unit=_unit(unit))
+
+
+def _unit(unit):
+    if unit not in _UNITS:
+        raise InvalidArgument(f"dt: unit {unit!r}; expected one of {', '.join(_UNITS)}")
+    return unit
