@@ -343,6 +343,28 @@ HR_API HR_MUST_USE hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool d
 HR_API HR_MUST_USE hr_status hr_plan_local_shuffle(hr_plan *in, int64_t window_rows, const uint64_t *seed,
                                                    hr_plan **out, hr_error *err);
 
+/* What rows are ordered by: a column, or an expression over columns (then `column` is ignored). Nulls, and NaN before them, stand at
+ * the end whether descending or not; with nulls_first at the beginning. */
+typedef struct hr_sort_key {
+    const char *column;
+    hr_expr *expr; /* borrowed; NULL: the column */
+    bool descending;
+    bool nulls_first;
+} hr_sort_key;
+/* All rows, ordered by the first key, then the second, ...; rows with equal keys keep their order. Numbers, times, text (by bytes),
+ * binary, bool and decimals have an order: HR_TYPE names a column that has none. All rows are held: in memory up to half of the limit,
+ * else as sorted runs in the spill folder. */
+HR_API HR_MUST_USE hr_status hr_plan_sort(hr_plan *in, const hr_sort_key *keys, int n, hr_plan **out, hr_error *err);
+
+typedef struct hr_shuffle_options {
+    size_t struct_bytes;
+    const uint64_t *seed; /* borrowed; NULL: the run's */
+    bool once;            /* the same order in each epoch */
+} hr_shuffle_options;
+/* All rows in a random order, which is a function of seed, epoch and where each row came from. Held as by hr_plan_sort. */
+HR_API HR_MUST_USE hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffle_options *options, hr_plan **out,
+                                                    hr_error *err);
+
 /* A function over tables, run on pool threads, several tables at once. `state_new` (may be NULL) makes one state per pool
  * thread in use; `call` borrows `in` and sets *out to a new table (or shares `in`), or to NULL for "no rows";
  * `state_free` ends it. `context` is shared by all threads and freed with `context_free` when the last plan goes. */

@@ -65,7 +65,7 @@ static void test_agree(void **unused)
         n_orderable += hr__type_is_orderable(type);
         for (int way = 0; way < 4 && hr__type_is_orderable(type); way++) {
             hr_table *t = random_table(&random, &type, 1, 23);
-            hr_order_key key = { 0, way & 1, way & 2 };
+            hr_order_key key = { .descending = way & 1, .nulls_first = way & 2 };
             hr_order *o = NULL;
 
             assert_ok(hr__order_new(t->schema, &key, 1, NULL, &o, &err), &err);
@@ -95,7 +95,9 @@ static void test_many_keys(void **unused)
             do {
                 types[k] = sample_type((int)random_below(&random, n_sample_types()));
             } while (!hr__type_is_orderable(types[k]) && (hr__type_unref(types[k]), true));
-            keys[k] = (hr_order_key){ k, random_below(&random, 2), random_below(&random, 2) };
+            keys[k] = (hr_order_key){ .column = k,
+                                      .descending = random_below(&random, 2),
+                                      .nulls_first = random_below(&random, 2) };
         }
         t = random_table(&random, types, 3, 12);
         assert_ok(hr__order_new(t->schema, keys, 1 + (int)random_below(&random, 3), NULL, &o, &err), &err);
@@ -112,7 +114,7 @@ static void check_order(hr_table *t, int64_t n_values, int64_t n_nan)
 {
     for (int way = 0; way < 4; way++) {
         bool descending = way & 1, first = way & 2;
-        hr_order_key key = { 0, descending, first };
+        hr_order_key key = { .descending = descending, .nulls_first = first };
         hr_error err = HR_ERROR_INIT;
         hr_order *o = NULL;
 
@@ -194,7 +196,7 @@ static void test_floats(void **unused)
     (void)unused;
     for (int k = 0; k < HR_LEN(ids); k++) {
         hr_builder *b = builder_of(hr__type_simple(ids[k]));
-        hr_order_key key = { 0, false, false };
+        hr_order_key key = { .column = 0 };
         hr_order *o = NULL;
         hr_table *t;
 
@@ -247,6 +249,26 @@ static void test_widths(void **unused)
     }
 }
 
+/* Without nulls and NaN eight bytes may be all of a key. */
+static void test_bare(void **unused)
+{
+    static const int64_t values[] = { INT64_MIN + 1, -1, 0, 1, 255, 256, INT64_MAX };
+    hr_table *t = table_of(array_of_ints(values, HR_LEN(values)));
+
+    (void)unused;
+    for (int way = 0; way < 2; way++) {
+        hr_order_key key = { .descending = way, .bare = true };
+        hr_order *o = NULL;
+
+        assert_ok(hr__order_new(t->schema, &key, 1, NULL, &o, NULL), NULL);
+        assert_true(o->words == 1 && o->exact);
+        check_agree(o, t);
+        assert_int_equal(sign(hr__order_compare(o, t, 0, t, 1)), way ? 1 : -1);
+        hr__order_free(o);
+    }
+    hr_table_unref(t);
+}
+
 static void test_refusals(void **unused)
 {
     hr_type *type = type_named("list<item: int32>");
@@ -267,9 +289,9 @@ static void test_refusals(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_agree),    cmocka_unit_test(test_many_keys), cmocka_unit_test(test_ints),
-        cmocka_unit_test(test_texts),    cmocka_unit_test(test_floats),    cmocka_unit_test(test_widths),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_agree), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_ints),
+        cmocka_unit_test(test_texts), cmocka_unit_test(test_floats),    cmocka_unit_test(test_widths),
+        cmocka_unit_test(test_bare),  cmocka_unit_test(test_refusals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,6 +116,27 @@ static void orders(void **state)
     assert_int_equal(long_one[999], 899);
 }
 
+/* Rows together are rows one by one. */
+static void test_rows(void **unused)
+{
+    static const int64_t lengths[] = { 0, 1, 7, 8, 9, 100 };
+    uint64_t out[100];
+
+    (void)unused;
+    for (int k = 0; k < 2 * HR_LEN(lengths); k++) {
+        hr_run_coords run = { { 3, 4, 5, 0, ((int64_t)1 << 32) - 4, 7 }, lengths[k / 2], k % 2 };
+
+        hr__random_rows(42, 6, &run, out);
+        for (int64_t i = 0; i < run.n; i++) {
+            hr_coord c = run.first;
+
+            c.row += run.by_ordinal ? 0 : i;
+            c.ordinal += run.by_ordinal ? i : 0;
+            assert_true(out[i] == hr__random_coord(42, 6, &c).hi);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +145,7 @@ int main(void)
         cmocka_unit_test(bits_are_balanced),
         cmocka_unit_test(values_that_stay),
         cmocka_unit_test(orders),
+        cmocka_unit_test(test_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -496,6 +496,68 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     return plan_made(s, st, plan, &err);
 }
 
+/* ------------------------------------------------------------------------------------------------------------- ordering */
+
+/* sort(keys): a list of (column or Expr, descending, nulls_first). */
+static PyObject *plan_sort(PyObject *op, PyObject *list)
+{
+    pyhr_state *s = pyhr_state_of(op);
+    hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
+    PyObject *made = NULL, *all = PySequence_Tuple(list);
+    Py_ssize_t n = all ? PyTuple_Size(all) : -1;
+    hr_sort_key *keys = n < 0 ? NULL : PyMem_Calloc((size_t)n + 1, sizeof *keys);
+    hr_error err = HR_ERROR_INIT;
+    hr_status st;
+
+    if (all && !keys)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; keys && i < n; i++) {
+        PyObject *key;
+        int descending, nulls_first;
+
+        if (!PyArg_ParseTuple(PyTuple_GetItem(all, i), "Opp", &key, &descending, &nulls_first))
+            goto done;
+        keys[i].descending = descending;
+        keys[i].nulls_first = nulls_first;
+        if (PyUnicode_Check(key) ? !(keys[i].column = PyUnicode_AsUTF8AndSize(key, NULL))
+                                 : !(keys[i].expr = pyhr_expr_of(s, key)))
+            goto done;
+    }
+    if (keys) {
+        Py_BEGIN_ALLOW_THREADS
+        st = hr_plan_sort(in, keys, (int)n, &plan, &err);
+        Py_END_ALLOW_THREADS
+        made = plan_made(s, st, plan, &err);
+    }
+done:
+    PyMem_Free(keys);
+    Py_XDECREF(all);
+    return made;
+}
+
+static PyObject *plan_random_shuffle(PyObject *op, PyObject *args)
+{
+    hr_shuffle_options o = { .struct_bytes = sizeof o };
+    hr_plan *plan = NULL;
+    hr_error err = HR_ERROR_INIT;
+    PyObject *given = Py_None;
+    uint64_t seed = 0;
+    int once = 0;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "Op", &given, &once))
+        return NULL;
+    if (given != Py_None) {
+        seed = PyLong_AsUnsignedLongLongMask(given);
+        o.seed = &seed;
+        if (PyErr_Occurred())
+            return NULL;
+    }
+    o.once = once;
+    st = hr_plan_random_shuffle(((plan_object *)op)->plan, &o, &plan, &err);
+    return plan_made(pyhr_state_of(op), st, plan, &err);
+}
+
 /* ------------------------------------------------------------------------------------------------------------- writing */
 
 /* name(index, suffix) -> str. Called by the thread that opens files, with the GIL for that moment. */
@@ -725,6 +787,9 @@ static PyMethodDef plan_methods[] = {
     { "with_columns", plan_with_columns, METH_VARARGS, "with_columns(names, exprs): all columns, and these." },
     { "limit", plan_limit, METH_O, "limit(n): the first n rows." },
     { "rebatch", WITH_WORDS(plan_rebatch), WORDS, "rebatch(n_rows, drop_last=False): tables of exactly so many rows." },
+    { "sort", plan_sort, METH_O, "sort([(column or Expr, descending, nulls_first), ...]): all rows in that order." },
+    { "random_shuffle", plan_random_shuffle, METH_VARARGS,
+      "random_shuffle(seed or None, once): all rows in random order; once: each epoch alike." },
     { "calls", WITH_WORDS(plan_calls), WORDS,
       "calls(calls, name, qualified, batch_rows=0, piece_rows=0, piece_bytes=0, one_to_one=False, filter=False,\n"
       "inline_calls=False): a function, whose calls go to `calls`." },

@@ -636,6 +636,8 @@ hr_bits128 hr__random_bits(uint64_t seed, uint64_t epoch, uint64_t counter_hi, u
 hr_bits128 hr__random_coord(uint64_t seed, uint64_t epoch, const hr_coord *c);
 /* Puts v[0..n), n < 2^32, into one of its n! orders, which is a function of `key` and n alone. */
 void hr__random_permute(uint32_t *v, int64_t n, uint64_t key);
+/* The high words of the same for each row of a stretch. */
+void hr__random_rows(uint64_t seed, uint64_t epoch, const hr_run_coords *run, uint64_t *out);
 /* 128-bit hash of bytes, for fingerprints and keys; stable across machines and versions: MurmurHash3_x64_128 (Appleby).
  * Each add is a part of its own: adding "ab", then "c", is not adding "abc". Not for secrets. */
 typedef struct hr_hash {

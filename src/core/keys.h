@@ -24,6 +24,7 @@ typedef struct hr_order_key {
     int column; /* of the table */
     bool descending;
     bool nulls_first; /* nulls, then NaN, at the beginning */
+    bool bare;        /* there are neither nulls nor NaN: the key has no flag byte */
 } hr_order_key;
 
 #define HR_ORDER_WORDS 2 /* the most there are of a prefix */

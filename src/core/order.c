@@ -20,6 +20,8 @@ static int64_t key_width(const hr_type *t)
     return hr__type_is_bytes(t) ? 0 : hr__type_bytes(t);
 }
 
+static int flag_bytes(const hr_order_key *k) { return k->bare ? 0 : 1; }
+
 static bool is_sized(const hr_type *t) { return !hr__type_is_bytes(t); }
 
 static hr_status check_key(const hr_schema *schema, const hr_order_key *k, hr_error *err)
@@ -60,7 +62,7 @@ hr_status hr__order_new(const hr_schema *schema, const hr_order_key *keys, int n
     for (int i = 0; i < n && o->exact; i++) {
         const hr_type *t = schema->fields[keys[i].column].type;
 
-        o->exact = is_sized(t) && (width += 1 + key_width(t)) <= HR_ORDER_WORDS * 8;
+        o->exact = is_sized(t) && (width += flag_bytes(&keys[i]) + key_width(t)) <= HR_ORDER_WORDS * 8;
     }
     o->words = o->exact && width <= 8 ? 1 : HR_ORDER_WORDS;
     *out = o;
@@ -156,6 +158,12 @@ static inline void put_byte(const slot *s, int64_t i, int64_t at, uint8_t b)
         s->out[i * s->words + at / 8] |= (uint64_t)b << (56 - at % 8 * 8);
 }
 
+static inline void put_flag(const slot *s, int64_t i, uint8_t b)
+{
+    if (!s->key->bare)
+        put_byte(s, i, s->at, b);
+}
+
 /* The highest bytes of `left` at a place of the key. */
 static inline void put_word(const slot *s, int64_t i, int64_t at, uint64_t left)
 {
@@ -174,6 +182,7 @@ static inline void put_word(const slot *s, int64_t i, int64_t at, uint64_t left)
     static void name(const slot *s, const hr_array *a, int64_t begin, int64_t n)                                       \
     {                                                                                                                  \
         const int width = (int)sizeof(bits_type), left = 64 - 8 * width;                                               \
+        const int64_t at = s->at + flag_bytes(s->key);                                                                 \
         const uint64_t turn = s->key->descending ? UINT64_MAX >> left : 0;                                             \
         const uint8_t *from = hr__array_values(a) + begin * width;                                                     \
         const uint8_t value = flag_of(s->key, VALUE), none = flag_of(s->key, NOT_A_NUMBER),                            \
@@ -185,13 +194,13 @@ static inline void put_word(const slot *s, int64_t i, int64_t at, uint64_t left)
             uint64_t v;                                                                                                \
                                                                                                                        \
             if (s->nulls && hr__array_is_null(a, begin + i)) {                                                         \
-                put_byte(s, i, s->at, null);                                                                           \
+                put_flag(s, i, null);                                                                                  \
                 continue;                                                                                              \
             }                                                                                                          \
             memcpy(&bits, from + i * width, sizeof bits);                                                              \
             v = VALUE_OF;                                                                                              \
-            put_byte(s, i, s->at, nan ? none : value);                                                                 \
-            put_word(s, i, s->at + 1, nan ? 0 : (v ^ turn) << left);                                                   \
+            put_flag(s, i, nan ? none : value);                                                                        \
+            put_word(s, i, at, nan ? 0 : (v ^ turn) << left);                                                          \
         }                                                                                                              \
     }
 PREFIX_LOOP(prefix_u8, uint8_t, bits)
@@ -244,7 +253,7 @@ static uint64_t load_big(const uint8_t *p) { return __builtin_bswap64(hr__load_l
 
 static void prefix_text(const slot *s, const hr_array *a, int64_t begin, int64_t n)
 {
-    int64_t room = 8 * s->words - s->at - 1, n_bytes = 0;
+    int64_t at = s->at + flag_bytes(s->key), room = 8 * s->words - at, n_bytes = 0;
     uint8_t turn = s->key->descending ? 0xFF : 0;
 
     for (int64_t i = 0; i < n; i++) {
@@ -252,27 +261,27 @@ static void prefix_text(const slot *s, const hr_array *a, int64_t begin, int64_t
         bool null = hr__array_is_null(a, begin + i);
         const uint8_t *p;
 
-        put_byte(s, i, s->at, flag_of(s->key, null ? MISSING : VALUE));
+        put_flag(s, i, flag_of(s->key, null ? MISSING : VALUE));
         if (null || room <= 0)
             continue;
         p = hr__array_bytes(a, begin + i, &n_bytes);
         escape(p, n_bytes, turn, bytes, room);
-        put_word(s, i, s->at + 1, load_big(bytes));
-        put_word(s, i, s->at + 9, load_big(bytes + 8));
+        put_word(s, i, at, load_big(bytes));
+        put_word(s, i, at + 8, load_big(bytes + 8));
     }
 }
 
 /* Booleans, and what is wider than eight bytes. */
 static void prefix_any(const slot *s, const hr_array *a, int64_t begin, int64_t n)
 {
-    int64_t width = key_width(a->type), room = HR_MIN(width, 8 * s->words - s->at - 1);
+    int64_t width = key_width(a->type), at = s->at + flag_bytes(s->key), room = HR_MIN(width, 8 * s->words - at);
     uint8_t turn = s->key->descending ? 0xFF : 0, made[WIDEST];
 
     for (int64_t i = 0; i < n; i++) {
         bool null = hr__array_is_null(a, begin + i);
         const uint8_t *p = made;
 
-        put_byte(s, i, s->at, flag_of(s->key, null ? MISSING : VALUE));
+        put_flag(s, i, flag_of(s->key, null ? MISSING : VALUE));
         if (null || room <= 0)
             continue;
         if (a->type->id == HR_T_BOOL)
@@ -280,7 +289,7 @@ static void prefix_any(const slot *s, const hr_array *a, int64_t begin, int64_t 
         else
             p = wide_bytes(a, begin + i, made);
         for (int64_t k = 0; k < room; k++)
-            put_byte(s, i, s->at + 1 + k, p[k] ^ turn);
+            put_byte(s, i, at + k, p[k] ^ turn);
     }
 }
 
@@ -303,7 +312,7 @@ void hr__order_prefixes(const hr_order *o, const hr_table *t, int64_t begin, int
             prefix_text(&s, a, begin, n);
         if (!is_sized(a->type))
             return;
-        s.at += 1 + key_width(a->type);
+        s.at += flag_bytes(s.key) + key_width(a->type);
     }
 }
 
@@ -340,7 +349,7 @@ static void add_key(const hr_order_key *k, const hr_array *a, int64_t row, hr_te
     if (!null && is_small(a->type))
         v = ordered(a, row, &nan);
     flag = flag_of(k, null ? MISSING : nan ? NOT_A_NUMBER : VALUE);
-    hr__text_add_bytes(out, &flag, 1);
+    hr__text_add_bytes(out, &flag, flag_bytes(k));
     if (!null && !is_sized(a->type)) {
         add_text(a, row, turn, out);
         return;

@@ -82,3 +82,53 @@ void hr__random_permute(uint32_t *v, int64_t n, uint64_t key)
         }
     }
 }
+
+/* The same for rows that follow each other, eight at a time: the rounds of eight counters stand side by side in vectors. */
+enum { LANES = 8 };
+
+static void philox_lanes(uint64_t key, uint64_t counter_hi, const uint64_t *counter_lo, uint64_t *hi)
+{
+    uint32_t x0[LANES], x1[LANES], x2[LANES], x3[LANES];
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+
+    for (int l = 0; l < LANES; l++) {
+        x0[l] = (uint32_t)counter_lo[l];
+        x1[l] = (uint32_t)(counter_lo[l] >> 32);
+        x2[l] = (uint32_t)counter_hi;
+        x3[l] = (uint32_t)(counter_hi >> 32);
+    }
+    for (int i = 0; i < 10; i++) {
+        for (int l = 0; l < LANES; l++) {
+            uint64_t p0 = (uint64_t)0xD2511F53 * x0[l], p1 = (uint64_t)0xCD9E8D57 * x2[l];
+
+            x0[l] = (uint32_t)(p1 >> 32) ^ x1[l] ^ k0;
+            x1[l] = (uint32_t)p1;
+            x2[l] = (uint32_t)(p0 >> 32) ^ x3[l] ^ k1;
+            x3[l] = (uint32_t)p0;
+        }
+        k0 += 0x9E3779B9;
+        k1 += 0xBB67AE85;
+    }
+    for (int l = 0; l < LANES; l++)
+        hi[l] = (uint64_t)x3[l] << 32 | x2[l];
+}
+
+void hr__random_rows(uint64_t seed, uint64_t epoch, const hr_run_coords *run, uint64_t *out)
+{
+    const hr_coord *c = &run->first;
+    uint64_t key = mix(key_of(seed, epoch) ^ ((uint64_t)(uint32_t)c->instance << 32 | (uint32_t)c->file));
+    int64_t i = 0;
+
+    key = mix(key ^ (uint32_t)c->fragment);
+    for (; !run->by_ordinal && i + LANES <= run->n; i += LANES) {
+        uint64_t rows[LANES];
+
+        for (int l = 0; l < LANES; l++)
+            rows[l] = (uint64_t)(c->row + i + l);
+        philox_lanes(key, (uint64_t)c->ordinal, rows, out + i);
+    }
+    for (; i < run->n; i++)
+        out[i] = hr__philox(key, (uint64_t)(c->ordinal + (run->by_ordinal ? i : 0)),
+                            (uint64_t)(c->row + (run->by_ordinal ? 0 : i)))
+                     .hi;
+}

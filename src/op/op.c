@@ -76,6 +76,8 @@ const hr_op_class *const hr__op_classes[] = {
     &hr__group,
     &hr__join,
     &hr__arrange,
+    &hr__sort,
+    &hr__random_shuffle,
     NULL,
     /* clang-format on */
 };

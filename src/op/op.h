@@ -183,6 +183,20 @@ hr_status hr__op_join(hr_schema *left, hr_schema *right, const hr_join_options *
 hr_status hr__op_arrange(hr_op **out, hr_error *err) HR_MUST_USE;
 /* The aggregate functions there are, from 0: name and what it gives; NULL: no more. */
 const char *hr__aggregate_at(int i, const char **doc);
+/* All rows in order by n columns, stable; the last n_hidden columns only order and do not come out. Keys are copied. */
+typedef struct hr_sort_column {
+    const char *name;
+    const char *text; /* what describe shows; NULL: the name */
+    bool descending, nulls_first;
+} hr_sort_column;
+hr_status hr__op_sort(const hr_sort_column *keys, int n, int n_hidden, hr_op **out, hr_error *err) HR_MUST_USE;
+/* All rows in random order. */
+typedef struct hr_shuffle_seed {
+    bool own;  /* `seed`; else the run's */
+    bool once; /* the same in each epoch */
+    uint64_t seed;
+} hr_shuffle_seed;
+hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_error *err) HR_MUST_USE;
 /* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal length stay lists. */
 hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
 /* The same rows, cut as functions' pieces of n_rows are (blocks.c says where that is needed: above a limit or union that feeds a
@@ -234,6 +248,7 @@ extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filte
     hr__write_cut, hr__write_encode, hr__write_add;
 extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, hr__local_gather;
 extern const hr_op_class hr__group, hr__join, hr__arrange;
+extern const hr_op_class hr__sort, hr__random_shuffle;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
 hr_arena *hr__op_input_arena(const hr_op *op);

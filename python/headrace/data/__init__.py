@@ -26,6 +26,7 @@ from headrace.data.in_memory import (
     from_pandas_refs,
 )
 from headrace.data.iterator import DataIterator, SplitIterator
+from headrace.data.ordering import RandomSeedConfig
 from headrace.data.read_api import (
     range,
     range_tensor,
@@ -71,6 +72,7 @@ __all__ = [
     "Partitioning",
     "PathPartitionFilter",
     "PathPartitionParser",
+    "RandomSeedConfig",
     "ReadTask",
     "SaveMode",
     "Schema",

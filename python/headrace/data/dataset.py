@@ -4,7 +4,7 @@ import functools
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, Table, TypeMismatchError, UnsupportedError
-from headrace.data import write
+from headrace.data import ordering, write
 from headrace.data.context import DataContext, accept_cluster_arguments, check_format, is_whole
 from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner
 from headrace.data.plan import Node, Run
@@ -521,6 +521,32 @@ class Dataset:
         if not is_whole(limit, 0):
             raise InvalidArgument(f"limit {limit!r}: expected a number of at least 0")
         return Dataset(Node("limit", {"n": limit}, [self._node]))
+
+    # ------------------------------------------------------------------------------------------------- order
+
+    def sort(self, key, descending=False, boundaries=None, *, null_placement="at_end"):
+        """All rows, ordered by key: a column's name, an expression, or a list of them, the first one first.
+
+        descending: one bool for all keys, or one for each. Rows with equal keys keep their order. Nulls,
+        and NaN before them, stand at the end, descending or not; null_placement="at_start" (for all keys,
+        or one for each) puts them first. Text is ordered by its bytes, that is by code points. boundaries is
+        accepted: Ray cuts blocks there, the rows are the same. TypeMismatchError if a column has no order
+        (lists, structs).
+
+        Held: all rows. In memory up to about a quarter of the memory limit; above it as sorted runs in the
+        spill folder (HEADRACE_SPILL_DIR, else TMPDIR, else /tmp), compressed, and merged from there.
+        """
+        return Dataset(ordering.sort(self, key, descending, boundaries, null_placement=null_placement))
+
+    def random_shuffle(self, *, seed=None, num_blocks=None, **ray_remote_args):
+        """All rows in a random order: a function of seed, epoch and where each row came from, so that
+        it does not depend on threads, memory or how tables are cut.
+
+        seed: None for DataContext.seed, a new order in each epoch; an integer: one order for all epochs,
+        as in Ray; RandomSeedConfig says both. num_blocks is accepted and means nothing here. Held as by
+        sort().
+        """
+        return Dataset(ordering.random_shuffle(self, seed, num_blocks, **ray_remote_args))
 
     def union(self, *other):
         """All rows of this dataset, then those of the others in turn. TypeMismatchError if their schemas

@@ -93,6 +93,12 @@ class Node:
     def _rebatch(self):
         return self.inputs[0].plan.rebatch(self.args["n_rows"])
 
+    def _sort(self):
+        return self.inputs[0].plan.sort(self.args["keys"])
+
+    def _random_shuffle(self):
+        return self.inputs[0].plan.random_shuffle(self.args["seed"], self.args["once"])
+
     def _write(self):
         return self.inputs[0].plan.write(**self.args)
 
@@ -157,6 +163,11 @@ class Node:
             return f"groupby({', '.join(args['keys'])}).aggregate({names})"
         if self.op == "join":
             return f"join({self.inputs[1].chain()}, on={args['on']})"
+        if self.op == "sort":
+            keys = (f"{key} descending" if down else str(key) for key, down, _ in args["keys"])
+            return f"sort({', '.join(keys)})"
+        if self.op == "random_shuffle":
+            return "random_shuffle()" if args["seed"] is None else f"random_shuffle(seed={args['seed']})"
         if self.op == "calls":
             return args["spec"]["name"]
         if self.op == "write":

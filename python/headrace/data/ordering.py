@@ -1,0 +1,85 @@
+"""All rows in another order: sort, random_shuffle."""
+
+from headrace import lazy_module
+from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.data.context import accept_cluster_arguments, check_seed, is_whole
+from headrace.data.plan import Node
+
+expressions = lazy_module("headrace.data.expressions")  # imports numpy
+
+
+class RandomSeedConfig:
+    """Where randomness begins, and whether each pass has its own.
+
+    seed: None for DataContext.seed. reseed_after_execution: True gives epoch n an order of its own, always
+    the same; False gives all epochs one. use_timestamp_as_default is accepted; the clock is never asked.
+    """
+
+    def __init__(self, seed=None, reseed_after_execution=True, use_timestamp_as_default=False):
+        check_seed("RandomSeedConfig: seed", seed)
+        self.seed = seed
+        self.reseed_after_execution = reseed_after_execution
+        self.use_timestamp_as_default = use_timestamp_as_default
+
+    def __eq__(self, other):
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None
+
+    def __repr__(self):
+        return f"RandomSeedConfig(seed={self.seed}, reseed_after_execution={self.reseed_after_execution})"
+
+
+def seed_and_once(where, seed):
+    """(seed or None for the context's, whether all epochs are alike) of a `seed` argument: None, an integer
+    (all epochs are alike, as in Ray), or a RandomSeedConfig.
+    """
+    if isinstance(seed, RandomSeedConfig):
+        return seed.seed, seed.seed is not None and not seed.reseed_after_execution
+    check_seed(f"{where}: seed", seed)
+    return (None, False) if seed is None else (int(seed), True)
+
+
+def _per_key(what, given, n, choices):
+    """A value for each key: the same for all, or one of a list."""
+    values = given if isinstance(given, (list, tuple)) else [given] * n
+    if len(values) != n:
+        raise InvalidArgument(f"sort: {what} has {len(values)} values, there are {n} keys")
+    for value in values:
+        if value not in choices:
+            raise InvalidArgument(f"sort: {what} {value!r}: expected one of {', '.join(map(repr, choices))}")
+    return values
+
+
+def sort_keys(key, descending, null_placement):
+    """[(column or expression of the core, descending, nulls first)] of sort's arguments."""
+    if key is None:
+        raise InvalidArgument("sort: the 'key' parameter cannot be None")
+    keys = key if isinstance(key, (list, tuple)) else [key]
+    if not keys:
+        raise InvalidArgument("sort: at least one key is needed")
+    for k in keys:
+        if not isinstance(k, str) and not isinstance(k, expressions.Expr):
+            raise TypeMismatchError(f"sort: key {k!r}: expected a column's name or an expression")
+    down = _per_key("descending", descending, len(keys), (False, True))
+    nulls = _per_key("null_placement", null_placement, len(keys), ("at_end", "at_start"))
+    return [
+        (k if isinstance(k, str) else k._core, bool(d), p == "at_start")
+        for k, d, p in zip(keys, down, nulls, strict=True)
+    ]
+
+
+def sort(dataset, key, descending=False, boundaries=None, *, null_placement="at_end"):
+    if boundaries is not None and not isinstance(boundaries, (list, tuple)):
+        raise TypeMismatchError(f"sort: boundaries {boundaries!r}: expected a list of numbers")
+    return Node("sort", {"keys": sort_keys(key, descending, null_placement)}, [dataset._node])
+
+
+def random_shuffle(dataset, seed=None, num_blocks=None, **ray_remote_args):
+    accept_cluster_arguments("random_shuffle", ray_remote_args)
+    if num_blocks is not None and not is_whole(num_blocks, 1):
+        raise InvalidArgument(
+            f"random_shuffle: num_blocks {num_blocks!r}: expected a number of at least 1, or None"
+        )
+    own, once = seed_and_once("random_shuffle", seed)
+    return Node("random_shuffle", {"seed": own, "once": once}, [dataset._node])

@@ -1,0 +1,133 @@
+/* plan_order.c - nodes that put all rows in another order: sort, random_shuffle.
+ *
+ * A sort key is a column, or an expression: that becomes a hidden column behind the others, which the sort drops again. */
+#include "exec/exec.h"
+#include "expr/expr.h"
+
+#include <stdio.h>
+
+/* Takes op, even on failure; checked against the input's schema where that is known. */
+static hr_status add_checked(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err)
+{
+    hr_schema *schema = NULL;
+    hr_status st;
+
+    HR_TRY(hr__plan_op(in, op, out, err));
+    if ((st = hr__plan_schema_early(*out, &schema, err))) {
+        hr_plan_unref(*out);
+        *out = NULL;
+    }
+    hr__schema_unref(schema);
+    return st;
+}
+
+/* A name that no column has. */
+static void hidden_name(const hr_schema *schema, int i, char name[40])
+{
+    int n = snprintf(name, 40, "(sort key %d)", i);
+
+    while (schema && hr__schema_find(schema, name) >= 0 && n < 39) {
+        name[n++] = ')';
+        name[n] = 0;
+    }
+}
+
+typedef struct hidden {
+    char (*names)[40];
+    const char **borrowed;
+    hr_expr **exprs;
+    char **texts;
+    int n;
+} hidden;
+
+static void hidden_clear(hidden *h)
+{
+    for (int i = 0; h->texts && i < h->n; i++)
+        hr_string_free(h->texts[i]);
+    hr__free(h->names);
+    hr__free((void *)h->borrowed);
+    hr__free(h->exprs);
+    hr__free(h->texts);
+}
+
+static hr_status hidden_new(hidden *h, int n, hr_error *err)
+{
+    h->names = hr__zalloc(NULL, (size_t)n * sizeof *h->names);
+    h->borrowed = hr__zalloc(NULL, (size_t)n * sizeof *h->borrowed);
+    h->exprs = hr__zalloc(NULL, (size_t)n * sizeof *h->exprs);
+    h->texts = hr__zalloc(NULL, (size_t)n * sizeof *h->texts);
+    if (h->names && h->borrowed && h->exprs && h->texts)
+        return HR_OK;
+    return hr__error_memory(err, "sort", n * (int64_t)sizeof *h->names);
+}
+
+/* What the operator goes by, and the columns that have to be made for it. */
+static hr_status resolve_keys(const hr_sort_key *keys, int n, const hr_schema *schema, hr_sort_column *out, hidden *h,
+                              hr_error *err)
+{
+    for (int i = 0; i < n; i++) {
+        const hr_expr *e = keys[i].expr;
+
+        out[i] = (hr_sort_column){ .name = keys[i].column,
+                                   .descending = keys[i].descending,
+                                   .nulls_first = keys[i].nulls_first };
+        if (!e && !keys[i].column)
+            return hr_error_set(err, HR_INVALID, "sort: key %d is neither a column nor an expression", i);
+        if (e && e->kind == HR_EXPR_COLUMN)
+            out[i].name = e->name;
+        if (!e || e->kind == HR_EXPR_COLUMN)
+            continue;
+        HR_TRY(hr_expr_print(e, &h->texts[h->n], err));
+        hidden_name(schema, i, h->names[h->n]);
+        h->borrowed[h->n] = h->names[h->n];
+        h->exprs[h->n] = keys[i].expr;
+        out[i].name = h->names[h->n];
+        out[i].text = h->texts[h->n];
+        h->n++;
+    }
+    return HR_OK;
+}
+
+hr_status hr_plan_sort(hr_plan *in, const hr_sort_key *keys, int n, hr_plan **out, hr_error *err)
+{
+    hr_sort_column *columns = NULL;
+    hr_schema *schema = NULL;
+    hr_status st = HR_OK;
+    hr_plan *made = NULL;
+    hidden h = { 0 };
+    hr_op *op = NULL;
+
+    *out = NULL;
+    if (n < 1)
+        return hr_error_set(err, HR_INVALID, "sort: at least one key is needed");
+    HR_GO(hidden_new(&h, n, err));
+    if (!(columns = hr__zalloc(NULL, (size_t)n * sizeof *columns)))
+        HR_GO(hr__error_memory(err, "sort", n * (int64_t)sizeof *columns));
+    HR_GO(hr__plan_schema_early(in, &schema, err));
+    HR_GO(resolve_keys(keys, n, schema, columns, &h, err));
+    if (h.n)
+        HR_GO(hr_plan_with_columns(in, h.borrowed, h.exprs, h.n, &made, err));
+    HR_GO(hr__op_sort(columns, n, h.n, &op, err));
+    st = add_checked(made ? made : in, op, out, err);
+done:
+    hr_plan_unref(made);
+    hr__schema_unref(schema);
+    hr__free(columns);
+    hidden_clear(&h);
+    return st;
+}
+
+hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffle_options *options, hr_plan **out, hr_error *err)
+{
+    hr_shuffle_seed seed = { .own = false };
+    hr_op *op = NULL;
+
+    *out = NULL;
+    if (options && options->seed) {
+        seed.own = true;
+        seed.seed = *options->seed;
+    }
+    seed.once = options && options->once;
+    HR_TRY(hr__op_random_shuffle(&seed, &op, err));
+    return hr__plan_op(in, op, out, err);
+}

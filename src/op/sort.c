@@ -1,0 +1,497 @@
+/* sort.c - all rows in another order: by columns (sort), or by random numbers that are a function of where a row came from
+ * (random_shuffle).
+ *
+ * The work is sorter.c's; here are its two faces. Tables are put into order of their own by the front, on all threads, then
+ * collected in canonical order; pieces of the whole order are merged when they are read.
+ *
+ * A shuffle is a sort by a hidden column: 64 bits for each row, the high ones of hr__random_coord of (seed, epoch, coordinate). Rows
+ * with equal bits (two of a billion rows have them with a probability of one in forty) stay in canonical order. So the order depends on
+ * nothing but seed, epoch and the coordinates of the rows. */
+#include "op/op.h"
+#include "op/sorter.h"
+
+typedef struct sort_op {
+    hr_op base;
+    int n_keys, n_hidden;
+    hr_sort_column *keys;
+    hr_shuffle_seed seed;
+} sort_op;
+
+/* Of a run. */
+typedef struct sort_state {
+    hr_mutex lock; /* guards the making of the sorter, by whoever sees the first table */
+    hr_sorter *sorter;
+    hr_schema *schema;
+} sort_state;
+
+typedef struct front_op {
+    hr_op base;
+    const sort_op *of; /* shared */
+} front_op;
+
+static bool is_shuffle(const sort_op *s) { return s->n_keys == 0; }
+
+/* ----------------------------------------------------------------------------------------------------- the first table */
+
+static hr_status find_keys(const sort_op *s, const hr_schema *schema, hr_order_key *keys, hr_error *err)
+{
+    for (int i = 0; i < s->n_keys; i++) {
+        keys[i] = (hr_order_key){ .column = hr__schema_find(schema, s->keys[i].name),
+                                  .descending = s->keys[i].descending,
+                                  .nulls_first = s->keys[i].nulls_first };
+        if (keys[i].column < 0)
+            return hr__schema_missing(schema, s->keys[i].name, err);
+    }
+    return HR_OK;
+}
+
+/* The columns, and behind them the hidden one that a shuffle goes by. */
+static hr_status schema_with_random(const hr_schema *in, hr_schema **out, hr_error *err)
+{
+    hr_field *fields = hr__zalloc(NULL, (size_t)(in->n + 1) * sizeof *fields);
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!fields)
+        return hr__error_memory(err, "random_shuffle", (in->n + 1) * (int64_t)sizeof *fields);
+    for (int i = 0; i < in->n; i++)
+        fields[i] = in->fields[i]; /* borrowed: hr__schema_new copies */
+    HR_GO(hr__field_init(&fields[in->n], "random", hr__type_simple(HR_T_UINT64), false, err));
+    st = hr__schema_new(fields, in->n + 1, out, err);
+    hr__field_clear(&fields[in->n]);
+    if (!st && in->metadata_bytes) {
+        if (!((*out)->metadata = hr__alloc(NULL, (size_t)in->metadata_bytes)))
+            HR_GO(hr__error_memory(err, "random_shuffle", in->metadata_bytes));
+        memcpy((*out)->metadata, in->metadata, (size_t)in->metadata_bytes);
+        (*out)->metadata_bytes = in->metadata_bytes;
+    }
+done:
+    if (st) {
+        hr__schema_unref(*out);
+        *out = NULL;
+    }
+    hr__free(fields);
+    return st;
+}
+
+static hr_status make_sorter(const sort_op *s, const hr_op_run *run, sort_state *state, hr_schema *in, hr_error *err)
+{
+    hr_sorter_options options = { .name = s->base.cls->name,
+                                  .n_keys = HR_MAX(1, s->n_keys),
+                                  .n_hidden = is_shuffle(s) ? 1 : s->n_hidden,
+                                  .allowance = run->allowance,
+                                  .account = run->account };
+    hr_order_key *keys = hr__zalloc(run->account, (size_t)options.n_keys * sizeof *keys);
+    hr_schema *schema = NULL;
+    hr_status st = HR_OK;
+
+    if (!keys)
+        return hr__error_memory(err, options.name, options.n_keys * (int64_t)sizeof *keys);
+    if (is_shuffle(s)) {
+        keys[0] = (hr_order_key){ .column = in->n, .bare = true };
+        HR_GO(schema_with_random(in, &schema, err));
+    } else {
+        schema = hr__schema_ref(in);
+        HR_GO(find_keys(s, in, keys, err));
+    }
+    options.keys = keys;
+    HR_GO(hr__sorter_new(schema, &options, &state->sorter, err));
+    state->schema = hr__schema_ref(schema);
+done:
+    hr__schema_unref(schema);
+    hr__free(keys);
+    return st;
+}
+
+static hr_status get_sorter(const sort_op *s, hr_op_run *run, const hr_table *in, hr_error *err)
+{
+    sort_state *state = run->state;
+    hr_status st = HR_OK;
+
+    hr__lock(&state->lock);
+    if (!state->sorter)
+        st = make_sorter(s, run, state, in->schema, err);
+    hr__unlock(&state->lock);
+    return st;
+}
+
+static hr_status check_schema(const sort_state *state, const hr_table *t, hr_error *err)
+{
+    char text[600];
+
+    if (t->schema == state->schema || hr__schema_equal(t->schema, state->schema))
+        return HR_OK;
+    hr__schema_difference(t->schema, state->schema, text, sizeof text);
+    return hr_error_set(err, HR_TYPE, "tables of one input differ: %s", text);
+}
+
+/* ---------------------------------------------------------------------------------------------------------------- front */
+
+static hr_status random_column(const sort_op *s, const hr_op_run *run, const hr_mem *mem, const hr_table *in,
+                               hr_array **out, hr_error *err)
+{
+    hr_buffer *buffers[3] = { 0 };
+    uint64_t seed = s->seed.own ? s->seed.seed : run->seed;
+    uint64_t *to;
+
+    seed ^= (uint64_t)run->index << 32; /* two shuffles after each other are two */
+    HR_TRY(hr__buffer_new(mem, in->n_rows * 8, &buffers[1], err));
+    to = (uint64_t *)(void *)buffers[1]->data;
+    for (int64_t at = 0; at < in->n_rows;) {
+        hr_run_coords rows = hr__origin_run(in->origin, at);
+
+        rows.n = HR_MIN(rows.n, in->n_rows - at);
+        hr__random_rows(seed, s->seed.once ? 0 : (uint64_t)run->epoch, &rows, to + at);
+        at += rows.n;
+    }
+    return hr__array_new(hr__type_simple(HR_T_UINT64), in->n_rows, 0, buffers, NULL, 0, out, err);
+}
+
+static hr_status with_random(const sort_op *s, const hr_op_run *run, const hr_mem *mem, hr_schema *schema,
+                             const hr_table *in, hr_table **out, hr_error *err)
+{
+    size_t n_bytes = (size_t)(in->schema->n + 1) * sizeof(hr_array *);
+    hr_array **columns = hr__zalloc(run->account, n_bytes);
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!columns)
+        return hr__error_memory(err, "random_shuffle", (int64_t)n_bytes);
+    HR_GO(random_column(s, run, mem, in, &columns[in->schema->n], err));
+    for (int i = 0; i < in->schema->n; i++)
+        columns[i] = hr__array_ref(in->columns[i]);
+    st = hr__table_new(schema, columns, in->n_rows, NULL, out, err);
+done:
+    hr__free(columns);
+    return st;
+}
+
+static hr_sort_space *space_of(hr_task *task)
+{
+    void **slot = hr__task_thread_state(task);
+    hr_sort_space *space = *slot;
+
+    if (!space && (space = *slot = hr__zalloc(hr__task_run(task)->account, sizeof *space)))
+        space->account = hr__task_run(task)->account;
+    return space;
+}
+
+static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    const sort_op *s = ((const front_op *)op)->of;
+    hr_op_run *run = hr__task_run(task)->partner;
+    sort_state *state = run->state;
+    hr_sort_space *space = space_of(task);
+    hr_table *t = NULL, *sorted = NULL, *out = NULL;
+    hr_origin *origin = NULL;
+    hr_run_coords at = { .n = in->n_rows };
+    hr_status st = HR_OK;
+    bool did;
+
+    if (!space)
+        return hr__error_memory(err, s->base.cls->name, sizeof *space);
+    if (!in->n_rows)
+        return HR_OK;
+    HR_GO(get_sorter(s, run, in, err));
+    HR_GO(hr__sorter_help(state->sorter, space, &did, err));
+    if (is_shuffle(s))
+        HR_GO(with_random(s, run, hr__task_mem(task), state->schema, in, &t, err));
+    else
+        t = hr_table_ref((hr_table *)in);
+    HR_GO(check_schema(state, t, err));
+    HR_GO(hr__sorter_sort(state->sorter, hr__task_mem(task), space, t, &sorted, err));
+    at.first = hr__origin_run(in->origin, 0).first; /* says which rows these are together, not which is which */
+    HR_GO(hr__origin_new(&at, 1, &origin, err));
+    HR_GO(hr__table_with_origin(sorted, origin, &out, err));
+    HR_GO(hr__task_emit(task, &out, err));
+done:
+    hr_table_unref(t);
+    hr_table_unref(sorted);
+    hr_table_unref(out);
+    hr__origin_unref(origin);
+    return st;
+}
+
+static hr_status front_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
+{
+    (void)op;
+    (void)in;
+    (void)err;
+    *out = NULL;
+    return HR_OK;
+}
+
+static void front_thread_clear(const hr_op *op, hr_op_run *run, void *thread_state)
+{
+    hr_sort_space *space = thread_state;
+
+    (void)op;
+    (void)run;
+    if (space)
+        hr__sort_space_clear(space);
+    hr__free(space);
+}
+
+static void front_free(hr_op *op)
+{
+    front_op *f = (front_op *)op;
+
+    hr__op_unref((hr_op *)&f->of->base);
+    hr__free(f);
+}
+
+static void front_describe(const hr_op *op, hr_text *out)
+{
+    hr__text_add(out, "%s: tables", ((const front_op *)op)->of->base.cls->name);
+}
+
+static const hr_op_class front_class = {
+    .name = "sort_tables",
+    .doc = "each table's rows in order, before all are merged",
+    .kind = HR_OP_MAP,
+    .schema = front_schema,
+    .push = front_push,
+    .thread_clear = front_thread_clear,
+    .describe = front_describe,
+    .free = front_free,
+};
+
+static hr_status sort_front(const hr_op *op, int input, hr_op **out, hr_error *err)
+{
+    front_op *f = hr__zalloc(NULL, sizeof *f);
+
+    (void)input;
+    if (!f)
+        return hr__error_memory(err, op->cls->name, sizeof *f);
+    hr__op_init(&f->base, &front_class);
+    f->of = (const sort_op *)hr__op_ref((hr_op *)op);
+    *out = &f->base;
+    return HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------- the operator */
+
+static hr_status sort_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
+{
+    const sort_op *s = (const sort_op *)op;
+    hr_order_key *keys = NULL;
+    hr_order *order = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!is_shuffle(s)) { /* the keys are there, and have an order */
+        if (!(keys = hr__alloc(NULL, (size_t)s->n_keys * sizeof *keys)))
+            return hr__error_memory(err, "sort", s->n_keys * (int64_t)sizeof *keys);
+        HR_GO(find_keys(s, in, keys, err));
+        HR_GO(hr__order_new(in, keys, s->n_keys, NULL, &order, err));
+    }
+    if (!s->n_hidden)
+        *out = hr__schema_ref((hr_schema *)in);
+    else
+        st = hr__schema_new(in->fields, in->n - s->n_hidden, out, err);
+done:
+    hr__order_free(order);
+    hr__free(keys);
+    return st;
+}
+
+static hr_status sort_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err)
+{
+    const sort_op *s = (const sort_op *)op;
+
+    (void)input;
+    if (n < 0) {
+        out->n = -1;
+        return HR_OK;
+    }
+    for (int i = 0; i < n; i++)
+        HR_TRY(hr__needs_add(out, wanted[i], err));
+    for (int i = 0; i < s->n_keys; i++)
+        HR_TRY(hr__needs_add(out, s->keys[i].name, err));
+    return HR_OK;
+}
+
+static hr_status sort_start(const hr_op *op, hr_op_run *run, hr_error *err)
+{
+    sort_state *state = hr__zalloc(run->account, sizeof *state);
+
+    if (!state)
+        return hr__error_memory(err, op->cls->name, sizeof *state);
+    hr__mutex_init(&state->lock);
+    run->state = state;
+    return HR_OK;
+}
+
+static void sort_stop(const hr_op *op, hr_op_run *run)
+{
+    sort_state *state = run->state;
+
+    (void)op;
+    hr__sorter_free(state->sorter);
+    hr__schema_unref(state->schema);
+    hr__mutex_clear(&state->lock);
+    hr__free(state);
+    run->state = NULL;
+}
+
+static hr_status sort_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    sort_state *state = hr__task_run(task)->state;
+    hr_table *t = NULL;
+
+    (void)op;
+    HR_TRY(hr__table_with_origin(in, NULL, &t, err));
+    return hr__sorter_add(state->sorter, t, err);
+}
+
+static hr_status sort_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
+{
+    sort_state *state = hr__task_run(task)->state;
+
+    (void)op;
+    *n = 0;
+    return state->sorter ? hr__sorter_end(state->sorter, n, err) : HR_OK;
+}
+
+static hr_status sort_read(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
+                           int64_t *estimate, hr_error *err)
+{
+    sort_state *state = run->state;
+
+    (void)op;
+    return hr__sorter_read(state->sorter, piece, mem, out, estimate, err);
+}
+
+static void sort_describe(const hr_op *op, hr_text *out)
+{
+    const sort_op *s = (const sort_op *)op;
+
+    hr__text_add(out, "sort(");
+    for (int i = 0; i < s->n_keys; i++)
+        hr__text_add(out, "%s%s%s%s", i ? ", " : "", s->keys[i].text ? s->keys[i].text : s->keys[i].name,
+                     s->keys[i].descending ? " descending" : "", s->keys[i].nulls_first ? " nulls first" : "");
+    hr__text_add(out, ")");
+}
+
+static void sort_fingerprint(const hr_op *op, hr_hash *h)
+{
+    const sort_op *s = (const sort_op *)op;
+
+    for (int i = 0; i < s->n_keys; i++) {
+        hr__hash_text(h, s->keys[i].name);
+        hr__hash_int(h, s->keys[i].descending + 2 * s->keys[i].nulls_first);
+    }
+    hr__hash_int(h, s->n_hidden);
+}
+
+static void shuffle_describe(const hr_op *op, hr_text *out)
+{
+    const sort_op *s = (const sort_op *)op;
+
+    if (s->seed.own)
+        hr__text_add(out, "random_shuffle(seed=%llu%s)", (unsigned long long)s->seed.seed,
+                     s->seed.once ? "" : ", each epoch anew");
+    else
+        hr__text_add(out, "random_shuffle(%s)", s->seed.once ? "each epoch alike" : "");
+}
+
+static void shuffle_fingerprint(const hr_op *op, hr_hash *h)
+{
+    const sort_op *s = (const sort_op *)op;
+
+    hr__hash_int(h, s->seed.own + 2 * s->seed.once);
+    hr__hash_int(h, (int64_t)s->seed.seed);
+}
+
+static void sort_free(hr_op *op)
+{
+    sort_op *s = (sort_op *)op;
+
+    for (int i = 0; i < s->n_keys; i++) {
+        hr__free((char *)s->keys[i].name);
+        hr__free((char *)s->keys[i].text);
+    }
+    hr__free(s->keys);
+    hr__free(s);
+}
+
+const hr_op_class hr__sort = {
+    .name = "sort",
+    .doc = "all rows, ordered by columns",
+    .kind = HR_OP_BLOCK,
+    .same_rows = true,
+    .filter_below = true,
+    .schema = sort_schema,
+    .needs = sort_needs,
+    .front = sort_front,
+    .start = sort_start,
+    .stop = sort_stop,
+    .push = sort_push,
+    .pieces = sort_pieces,
+    .read = sort_read,
+    .describe = sort_describe,
+    .fingerprint = sort_fingerprint,
+    .free = sort_free,
+};
+
+const hr_op_class hr__random_shuffle = {
+    .name = "random_shuffle",
+    .doc = "all rows, in random order",
+    .kind = HR_OP_BLOCK,
+    .same_rows = true,
+    .schema = sort_schema,
+    .needs = sort_needs,
+    .front = sort_front,
+    .start = sort_start,
+    .stop = sort_stop,
+    .push = sort_push,
+    .pieces = sort_pieces,
+    .read = sort_read,
+    .describe = shuffle_describe,
+    .fingerprint = shuffle_fingerprint,
+    .free = sort_free,
+};
+
+hr_status hr__op_sort(const hr_sort_column *keys, int n, int n_hidden, hr_op **out, hr_error *err)
+{
+    sort_op *s = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (n < 1)
+        HR_FAIL(HR_INVALID, "sort: at least one key is needed");
+    if (!(s = hr__zalloc(NULL, sizeof *s)) || !(s->keys = hr__zalloc(NULL, (size_t)n * sizeof *s->keys)))
+        HR_GO(hr__error_memory(err, "sort", n * (int64_t)sizeof *s->keys));
+    hr__op_init(&s->base, &hr__sort);
+    s->n_hidden = n_hidden;
+    for (s->n_keys = 0; s->n_keys < n; s->n_keys++) {
+        hr_sort_column *k = &s->keys[s->n_keys];
+
+        *k = keys[s->n_keys];
+        k->name = hr__strdup(NULL, k->name);
+        k->text = hr__strdup(NULL, k->text);
+        if (!k->name || (keys[s->n_keys].text && !k->text)) {
+            s->n_keys++;
+            HR_GO(hr__error_memory(err, "sort", n));
+        }
+    }
+    *out = &s->base;
+    s = NULL;
+done:
+    if (s)
+        sort_free(&s->base);
+    return st;
+}
+
+hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_error *err)
+{
+    sort_op *s = hr__zalloc(NULL, sizeof *s);
+
+    *out = NULL;
+    if (!s)
+        return hr__error_memory(err, "random_shuffle", sizeof *s);
+    hr__op_init(&s->base, &hr__random_shuffle);
+    s->seed = *seed;
+    *out = &s->base;
+    return HR_OK;
+}
