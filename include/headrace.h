@@ -331,6 +331,30 @@ HR_API HR_MUST_USE hr_status hr_plan_join(hr_plan *left, hr_plan *right, const h
 
 /* The first n rows. */
 HR_API HR_MUST_USE hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err);
+/* Rows [begin, end), counted from 0; end INT64_MAX: to the last. What lies before is not read where files say how many rows they have. */
+HR_API HR_MUST_USE hr_status hr_plan_slice(hr_plan *in, int64_t begin, int64_t end, hr_plan **out, hr_error *err);
+typedef struct hr_sample_options {
+    size_t struct_bytes;
+    double from, to;      /* each row has a random number of [0, 1): those from `from` on, below `to`, are kept */
+    const uint64_t *seed; /* borrowed; NULL: the run's */
+    bool once;            /* the same rows in each epoch */
+    const char *
+        column; /* the number is the hash of this column's value, whatever the seed; NULL: it belongs to the row's place */
+} hr_sample_options;
+/* Rows by chance. Samples of one plan and seed whose ranges do not meet have no row in common. */
+HR_API HR_MUST_USE hr_status hr_plan_sample(hr_plan *in, const hr_sample_options *options, hr_plan **out,
+                                            hr_error *err);
+/* The columns of all inputs side by side: row i of each. A name that is there already gets "_1", "_2", ... All must have as many
+ * rows: HR_INVALID, at the end of the run, says how many each has. */
+HR_API HR_MUST_USE hr_status hr_plan_zip(hr_plan *const *ins, int n, hr_plan **out, hr_error *err);
+typedef enum hr_mix_end {
+    HR_MIX_SHORTEST,    /* the first input that has given all its rows ends it */
+    HR_MIX_LONGEST_DROP /* an input that has given all is left out; the last one ends it */
+} hr_mix_end;
+/* Rows of the inputs, which have one schema (HR_TYPE), in proportion of their n weights (> 0): each row comes from the input that is
+ * the furthest behind its share, of equals from the one of the larger weight, then from the first. */
+HR_API HR_MUST_USE hr_status hr_plan_mix(hr_plan *const *ins, int n, const double *weights, hr_mix_end when,
+                                         hr_plan **out, hr_error *err);
 /* All rows of ins[0], then ins[1], ...; schemas must be equal (HR_TYPE names column and types). The same plan may stand
  * there twice. */
 HR_API HR_MUST_USE hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan **out, hr_error *err);

@@ -242,7 +242,10 @@ static PyObject *plan_range(PyObject *cls, PyObject *args)
     return plan_made(s, st, plan, &err);
 }
 
-static PyObject *plan_union(PyObject *cls, PyObject *list)
+typedef hr_status join_fn(hr_plan **plans, int n, void *context, hr_plan **out, hr_error *err);
+
+/* One plan of several. */
+static PyObject *plan_of_plans(PyObject *cls, PyObject *list, join_fn *join, void *context)
 {
     pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
     PyObject *tuple = PySequence_Tuple(list), *made = NULL;
@@ -261,7 +264,7 @@ static PyObject *plan_union(PyObject *cls, PyObject *list)
         if (!(plans[i] = pyhr_plan_of(s, PyTuple_GetItem(tuple, i))))
             goto done;
     Py_BEGIN_ALLOW_THREADS
-    st = hr_plan_union(plans, (int)n, &plan, &err);
+    st = join(plans, (int)n, context, &plan, &err);
     Py_END_ALLOW_THREADS
     made = plan_made(s, st, plan, &err);
 done:
@@ -271,6 +274,59 @@ done:
 }
 
 /* ------------------------------------------------------------------------------------------------------------ operators */
+
+static hr_status join_union(hr_plan **plans, int n, void *context, hr_plan **out, hr_error *err)
+{
+    (void)context;
+    return hr_plan_union(plans, n, out, err);
+}
+
+static PyObject *plan_union(PyObject *cls, PyObject *list) { return plan_of_plans(cls, list, join_union, NULL); }
+
+static hr_status join_zip(hr_plan **plans, int n, void *context, hr_plan **out, hr_error *err)
+{
+    (void)context;
+    return hr_plan_zip(plans, n, out, err);
+}
+
+static PyObject *plan_zip(PyObject *cls, PyObject *list) { return plan_of_plans(cls, list, join_zip, NULL); }
+
+typedef struct mixing {
+    double *weights;
+    Py_ssize_t n;
+    bool drop;
+} mixing;
+
+static hr_status join_mix(hr_plan **plans, int n, void *context, hr_plan **out, hr_error *err)
+{
+    const mixing *m = context;
+
+    if (m->n != n)
+        return hr_error_set(err, HR_INVALID, "mix: %d weights for %d datasets", (int)m->n, n);
+    return hr_plan_mix(plans, n, m->weights, m->drop ? HR_MIX_LONGEST_DROP : HR_MIX_SHORTEST, out, err);
+}
+
+static PyObject *plan_mix(PyObject *cls, PyObject *args)
+{
+    PyObject *list, *weights, *tuple = NULL, *made = NULL;
+    mixing m = { 0 };
+    int drop = 0;
+
+    if (!PyArg_ParseTuple(args, "OOp", &list, &weights, &drop) || !(tuple = PySequence_Tuple(weights)))
+        return NULL;
+    m.n = PyTuple_Size(tuple);
+    m.drop = drop;
+    m.weights = PyMem_Calloc((size_t)m.n + 1, sizeof *m.weights);
+    for (Py_ssize_t i = 0; m.weights && i < m.n; i++)
+        m.weights[i] = PyFloat_AsDouble(PyTuple_GetItem(tuple, i));
+    if (!m.weights)
+        PyErr_NoMemory();
+    else if (!PyErr_Occurred())
+        made = plan_of_plans(cls, list, join_mix, &m);
+    PyMem_Free(m.weights);
+    Py_DECREF(tuple);
+    return made;
+}
 
 static PyObject *plan_project(PyObject *op, PyObject *args, PyObject *kwargs)
 {
@@ -442,6 +498,41 @@ static PyObject *plan_limit(PyObject *op, PyObject *arg)
     if (n == -1 && PyErr_Occurred())
         return NULL;
     st = hr_plan_limit(((plan_object *)op)->plan, n, &plan, &err);
+    return plan_made(pyhr_state_of(op), st, plan, &err);
+}
+
+static PyObject *plan_slice(PyObject *op, PyObject *args)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    long long begin, end;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "LL", &begin, &end))
+        return NULL;
+    st = hr_plan_slice(((plan_object *)op)->plan, begin, end, &plan, &err);
+    return plan_made(pyhr_state_of(op), st, plan, &err);
+}
+
+static PyObject *plan_sample(PyObject *op, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "begin", "end", "seed", "once", "column", NULL };
+    hr_sample_options o = { .struct_bytes = sizeof o };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    PyObject *seed = NULL;
+    uint64_t number = 0;
+    int once = 0;
+    hr_status st;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "dd|Opz", names, &o.from, &o.to, &seed, &once, &o.column) ||
+        pyhr_seed(seed, &number) < 0)
+        return NULL;
+    o.seed = seed && seed != Py_None ? &number : NULL;
+    o.once = once;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_sample(((plan_object *)op)->plan, &o, &plan, &err);
+    Py_END_ALLOW_THREADS
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
@@ -785,6 +876,11 @@ static PyMethodDef plan_methods[] = {
     { "join", plan_join, METH_VARARGS,
       "join(right, kind, keys, right_keys, left_suffix, right_suffix): rows with equal keys side by side." },
     { "with_columns", plan_with_columns, METH_VARARGS, "with_columns(names, exprs): all columns, and these." },
+    { "zip", plan_zip, METH_O | CLASS, "zip(plans): their columns side by side." },
+    { "mix", plan_mix, METH_VARARGS | CLASS, "mix(plans, weights, drop): rows of them in proportion of the weights." },
+    { "slice", plan_slice, METH_VARARGS, "slice(begin, end): rows from begin to end." },
+    { "sample", WITH_WORDS(plan_sample), METH_VARARGS | METH_KEYWORDS,
+      "sample(begin, end, seed=None, once=False, column=None): rows whose random number lies there." },
     { "limit", plan_limit, METH_O, "limit(n): the first n rows." },
     { "rebatch", WITH_WORDS(plan_rebatch), WORDS, "rebatch(n_rows, drop_last=False): tables of exactly so many rows." },
     { "sort", plan_sort, METH_O, "sort([(column or Expr, descending, nulls_first), ...]): all rows in that order." },

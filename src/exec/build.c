@@ -67,6 +67,7 @@ static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err
     if (p->images && !hr__expr_image_steps(p->images, &(*out)->image_steps, &column))
         return hr_error_set(err, HR_BUG, "a reader of images is given what are no steps");
     (*out)->rows_left = p->limit_rows;
+    (*out)->skip_rows = p->skip_rows;
     (*out)->instance = r->n_instances++;
     return HR_OK;
 }
@@ -214,6 +215,21 @@ done:
     return st;
 }
 
+/* A map whose rows are new ones. */
+static hr_status build_numbered(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err)
+{
+    hr_stage *s;
+
+    *out = NULL;
+    HR_TRY(build(r, p->inputs[0], 0, &s, err));
+    HR_TRY(open_stage(r, &s, err));
+    HR_TRY(add_map(r, s, p->op, err));
+    r->ops[r->n_ops - 1]->instance = r->n_instances++;
+    HR_TRY(cut_made_rows(r, &s, blocks, err));
+    *out = s;
+    return HR_OK;
+}
+
 static hr_status build_op(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err)
 {
     const hr_op_class *cls = p->op->cls;
@@ -221,6 +237,8 @@ static hr_status build_op(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out,
 
     if (cls->kind == HR_OP_BLOCK || cls->inputs != HR_INPUTS_ONE)
         return build_maker(r, p, blocks, out, err);
+    if (cls->new_rows)
+        return build_numbered(r, p, blocks, out, err);
     blocks = hr__op_rebatch_rows(p->op, NULL) >= 0 ? 0 : HR_MAX(blocks, p->op->piece_rows);
     HR_TRY(build(r, p->inputs[0], blocks, &s, err));
     HR_TRY(open_stage(r, &s, err));

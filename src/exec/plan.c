@@ -244,6 +244,28 @@ hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err)
     return add_op(in, st, op, out, err);
 }
 
+hr_status hr_plan_slice(hr_plan *in, int64_t begin, int64_t end, hr_plan **out, hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_status st = hr__op_slice(begin, end, &op, err);
+
+    return add_op(in, st, op, out, err);
+}
+
+hr_status hr_plan_sample(hr_plan *in, const hr_sample_options *options, hr_plan **out, hr_error *err)
+{
+    hr_sample_options all = { .struct_bytes = 0 };
+    hr_op *op = NULL;
+    int depth = 0;
+    hr_status st;
+
+    memcpy(&all, options, HR_MIN(options->struct_bytes, sizeof all));
+    for (const hr_plan *p = in; p; p = p->n_inputs ? p->inputs[0] : NULL)
+        depth += p->op && p->op->cls == &hr__sample;
+    st = hr__op_sample(&all, depth, &op, err);
+    return add_checked_op(in, st, op, out, err);
+}
+
 hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan **out, hr_error *err)
 {
     hr_op *op = NULL;
@@ -371,8 +393,8 @@ done:
     return st;
 }
 
-/* The schemas of a union's inputs, where they are known, must be equal. */
-static hr_status check_union(hr_plan *const *ins, int n, hr_error *err)
+/* The schemas of the inputs, where they are known, must be equal. */
+static hr_status check_same_schemas(const char *what, hr_plan *const *ins, int n, hr_error *err)
 {
     hr_schema *first = NULL, *s = NULL;
     char text[300];
@@ -382,7 +404,7 @@ static hr_status check_union(hr_plan *const *ins, int n, hr_error *err)
         HR_GO(hr__plan_schema_early(ins[i], &s, err));
         if (s && first && !hr__schema_equal(s, first)) {
             hr__schema_difference(s, first, text, sizeof text);
-            HR_FAIL(HR_TYPE, "union: input %d differs from the first: %s", i, text);
+            HR_FAIL(HR_TYPE, "%s: input %d differs from the first: %s", what, i, text);
         }
         if (!first) {
             first = s;
@@ -402,11 +424,63 @@ hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan **out, hr_error *err
     *out = NULL;
     if (n < 1)
         return hr_error_set(err, HR_INVALID, "union: no inputs");
-    HR_TRY(check_union(ins, n, err));
+    HR_TRY(check_same_schemas("union", ins, n, err));
     HR_TRY(plan_new(HR_PLAN_UNION, n, out, err));
     (*out)->n_inputs = n;
     for (int i = 0; i < n; i++)
         (*out)->inputs[i] = hr_plan_ref(ins[i]);
+    return HR_OK;
+}
+
+/* Of `n` plans what is known of their schemas; n references, NULL where nothing is. */
+static hr_status known_schemas(hr_plan *const *ins, int n, hr_schema ***out, hr_error *err)
+{
+    hr_schema **all = hr__zalloc(NULL, (size_t)n * sizeof(hr_schema *));
+
+    *out = all;
+    if (!all)
+        return hr__error_memory(err, "plan", n * (int64_t)sizeof(hr_schema *));
+    for (int i = 0; i < n; i++)
+        HR_TRY(hr__plan_schema_early(ins[i], &all[i], err));
+    return HR_OK;
+}
+
+hr_status hr_plan_zip(hr_plan *const *ins, int n, hr_plan **out, hr_error *err)
+{
+    hr_schema **schemas = NULL;
+    hr_op *op = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (n < 1)
+        return hr_error_set(err, HR_INVALID, "zip: no inputs");
+    if (n == 1) {
+        *out = hr_plan_ref(ins[0]);
+        return HR_OK;
+    }
+    HR_GO(known_schemas(ins, n, &schemas, err));
+    HR_GO(hr__op_zip(schemas, n, &op, err));
+    st = hr__plan_op_n(ins, n, op, out, err);
+done:
+    for (int i = 0; schemas && i < n; i++)
+        hr__schema_unref(schemas[i]);
+    hr__free(schemas);
+    return st;
+}
+
+hr_status hr_plan_mix(hr_plan *const *ins, int n, const double *weights, hr_mix_end when, hr_plan **out, hr_error *err)
+{
+    hr_op *op = NULL;
+
+    *out = NULL;
+    if (n < 1)
+        return hr_error_set(err, HR_INVALID, "mix: no inputs");
+    HR_TRY(check_same_schemas("mix", ins, n, err));
+    HR_TRY(hr__op_mix(weights, n, when == HR_MIX_LONGEST_DROP, &op, err));
+    if (n > 1)
+        return hr__plan_op_n(ins, n, op, out, err);
+    hr__op_unref(op);
+    *out = hr_plan_ref(ins[0]);
     return HR_OK;
 }
 
@@ -590,7 +664,7 @@ hr_status hr_plan_schema(hr_plan *p, struct ArrowSchema *out, hr_error *err)
 
 static hr_status count(hr_plan *p, int64_t *out, hr_error *err)
 {
-    int64_t n, sum = 0;
+    int64_t n, begin, end, sum = 0;
 
     *out = -1;
     if (p->kind == HR_PLAN_SCAN) {
@@ -611,6 +685,11 @@ static hr_status count(hr_plan *p, int64_t *out, hr_error *err)
     if (hr__op_limit_rows(p->op) >= 0) {
         HR_TRY(count(p->inputs[0], &n, err));
         *out = n < 0 ? -1 : HR_MIN(n, hr__op_limit_rows(p->op));
+        return HR_OK;
+    }
+    if (hr__op_slice_rows(p->op, &begin, &end)) {
+        HR_TRY(count(p->inputs[0], &n, err));
+        *out = n < 0 ? -1 : HR_MAX(0, HR_MIN(n, end) - begin);
         return HR_OK;
     }
     if (p->op->one_to_one || p->op->cls->same_rows) {
@@ -662,6 +741,8 @@ static void print_node(const hr_plan *p, int depth, hr_text *out)
         hr__text_add(out, " rows where ");
         hr__expr_print(p->filter, out);
     }
+    if (p->skip_rows > 0)
+        hr__text_add(out, " skip=%" PRId64, p->skip_rows);
     if (p->limit_rows >= 0)
         hr__text_add(out, " rows<=%" PRId64, p->limit_rows);
     hr__text_add(out, "\n");

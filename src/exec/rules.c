@@ -12,6 +12,7 @@ typedef struct wanted {
     int n_columns; /* < 0: all */
     const char *const *columns;
     int64_t rows;    /* < 0: all */
+    int64_t skip;    /* rows at the beginning, of those, that are not needed */
     hr_expr *filter; /* NULL: all rows; else at most those for which it is true */
     hr_expr
         *images; /* NULL: as they are; else image functions on the scan's, which only the operator that had them sees */
@@ -240,14 +241,20 @@ static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error
     const char *const *names = NULL;
     hr_expr *const *exprs = NULL;
     int n_computed;
-    int64_t limit = hr__op_limit_rows(p->op);
+    int64_t limit = hr__op_limit_rows(p->op), begin, end;
 
     s->below = *w;
+    s->below.skip = p->op->one_to_one ? w->skip : 0;
     HR_TRY(filter_of_input(s, p->op, w, err));
     if (hr__op_project_inputs(p->op, NULL) >= 0)
         return columns_of_project(s, w, p->op, err);
     if (limit >= 0) {
         s->below.rows = w->rows < 0 ? limit : HR_MIN(w->rows, limit);
+        return HR_OK;
+    }
+    if (hr__op_slice_rows(p->op, &begin, &end)) {
+        s->below.rows = w->rows >= 0 && w->rows < end - begin ? begin + w->rows : end < INT64_MAX ? end : -1;
+        s->below.skip = begin;
         return HR_OK;
     }
     if (!p->op->one_to_one)
@@ -288,6 +295,7 @@ done:
 static hr_status rewrite_scan(hr_plan *p, const wanted *w, hr_error *err)
 {
     p->limit_rows = w->filter ? -1 : w->rows;
+    p->skip_rows = w->filter ? 0 : w->skip;
     p->filter = hr_expr_ref(w->filter);
     p->images = hr_expr_ref(w->images);
     return w->n_columns >= 0 ? set_columns(p, w, err) : HR_OK;

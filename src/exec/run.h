@@ -112,6 +112,8 @@ struct hr_stage {
     int64_t at_row;
     int64_t block_rows; /* its tickets hold whole blocks of so many rows, and of BLOCK_ROWS */
     int64_t rows_left;  /* of a pushed-down limit; < 0: none */
+    int64_t
+        skip_rows; /* that are not wanted at its beginning: left out where fragments say how many they have; 0: done */
     hr_scan_file *open_file;
     hr_fragment fragment; /* at_fragment of it, if `asked` */
     bool asked;

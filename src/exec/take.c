@@ -131,9 +131,45 @@ done:
     return st;
 }
 
+/* Leaves out rows at the beginning that the slice behind the stage would drop: whole fragments, and of one that may be split, whole
+ * blocks. */
+static hr_status skip_rows(hr_stage *s, hr_error *err)
+{
+    int64_t left = s->skip_rows;
+
+    HR_TRY(find_order(s, err));
+    while (left > 0) {
+        int64_t n;
+
+        HR_TRY(open_next(s, err));
+        if (!s->open_file)
+            break;
+        HR_TRY(ask_fragment(s, err));
+        n = s->fragment.n_rows;
+        if (n < 0 || (n > left && !s->fragment.splittable))
+            break;
+        if (n > left) {
+            int64_t block = HR_MAX(BLOCK_ROWS, s->block_rows);
+
+            s->at_row = left / block * block;
+            left -= s->at_row;
+            break;
+        }
+        left -= n;
+        next_fragment(s);
+    }
+    atomic_store(&s->stream->run.skipped_rows, s->skip_rows - left);
+    if (s->rows_left >= 0)
+        s->rows_left = HR_MAX(0, s->rows_left - (s->skip_rows - left));
+    s->skip_rows = 0;
+    return HR_OK;
+}
+
 hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
 {
     *out = NULL;
+    if (s->skip_rows > 0 && s->stream)
+        HR_TRY(skip_rows(s, err));
     while (s->rows_left != 0) {
         int64_t n, n_rows;
         int n_files;
@@ -177,6 +213,7 @@ hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err)
     s->at_file = place;
     s->at_fragment = at->fragment;
     s->at_row = at->row;
+    s->skip_rows = 0;
     s->rows_left = -1; /* the limit operator, restored too, knows better */
     return HR_OK;
 }

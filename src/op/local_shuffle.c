@@ -20,7 +20,7 @@
  * before that place is held until then; the state says how many rows lie between, and c. Whoever starts there collects chunk c,
  * emits nothing, and goes on with chunk c + 1: two chunks are read for the first row.
  *
- * Rows that come out are new ones: file 0, fragment 0, counted by row; the source instance is that of the first row that came in. */
+ * Rows that come out are new ones, numbered through. */
 #include "op/local_shuffle.h"
 
 #include <inttypes.h>
@@ -49,7 +49,6 @@ typedef struct shuffle_state {
     int64_t n_small, small_rows; /* the last so many parts of `filling` are small */
     int64_t skip;                /* rows that come in and lie before the first chunk that is wanted */
     bool begins;                 /* restored: what the first chunk completes was emitted by an earlier run */
-    int64_t instance;            /* -1: no row came yet */
     hr_marker *mark, *mark_next; /* the newest at or before the start of `filling`; of the chunk after it. NULL: none */
     int64_t mark_skip, mark_next_row;
 } shuffle_state;
@@ -151,7 +150,6 @@ static hr_status state_of(const hr_op *op, hr_task *task, shuffle_state **out, h
         s->window = o->window_rows;
         s->half = s->window / 2;
         s->chunk_rows = (LEAST_CHUNK_ROWS + s->window - 1) / s->window * s->window;
-        s->instance = -1;
     }
     *out = s;
     return HR_OK;
@@ -178,16 +176,6 @@ static hr_status shuffle_schema(const hr_op *op, const hr_schema *in, hr_schema 
     (void)op;
     (void)err;
     *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
-hr_status hr__local_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err)
-{
-    (void)op;
-    (void)input;
-    out->n = HR_MIN(n, 0);
-    for (int i = 0; i < n; i++)
-        HR_TRY(hr__needs_add(out, wanted[i], err));
     return HR_OK;
 }
 
@@ -222,24 +210,22 @@ static void pass_mark(shuffle_state *s, hr_task *task, int64_t number)
     s->mark = NULL;
     if (!m)
         return;
-    snprintf(text, sizeof text, "chunk=%" PRId64 " skip=%" PRId64 " instance=%" PRId64, number, s->mark_skip,
-             s->instance);
+    snprintf(text, sizeof text, "chunk=%" PRId64 " skip=%" PRId64, number, s->mark_skip);
     hr__task_pass(task, m, text);
 }
 
 static hr_status shuffle_restore(const hr_op *op, hr_task *task, const char *state, hr_error *err)
 {
     shuffle_state *s = NULL;
-    int64_t chunk = -1, skip = -1, instance = -1;
+    int64_t chunk = -1, skip = -1;
 
     if (!hr__state_int(state, "chunk", &chunk) || !hr__state_int(state, "skip", &skip) ||
-        !hr__state_int(state, "instance", &instance) || chunk > INT64_MAX / 2 / MAX_WINDOW_ROWS)
+        chunk > INT64_MAX / 2 / MAX_WINDOW_ROWS)
         return hr_error_set(err, HR_INVALID, "local_shuffle: '%s' is not a position in windows of %" PRId64 " rows",
                             state, ((const shuffle_op *)op)->window_rows);
     HR_TRY(state_of(op, task, &s, err));
     s->chunk = chunk;
     s->skip = skip;
-    s->instance = instance;
     s->begins = true;
     return HR_OK;
 }
@@ -318,7 +304,7 @@ static hr_status emit_lot(shuffle_state *s, hr_task *task, const uint32_t *picks
     hr_status st = HR_OK;
     int64_t n_rows = s->filling->n_rows + (s->before ? s->before->n_rows : 0);
     int64_t n_bytes = (s->before_bytes + s->filling_bytes) / HR_MAX(n_rows, 1) * n;
-    hr_coord first = { .instance = (int32_t)s->instance, .row = at };
+    hr_coord first = { .row = at };
     hr_lot *lot = NULL;
     hr_table *t = NULL;
 
@@ -479,8 +465,6 @@ static hr_status shuffle_push(const hr_op *op, hr_task *task, const hr_table *in
     HR_TRY(state_of(op, task, &s, err));
     HR_GO(settle_schema(s, in, err));
     HR_GO(hr__table_conform(hr__task_mem(task), in, s->schema, &fitting, err));
-    if (s->instance < 0)
-        s->instance = in->origin && in->n_rows ? hr__origin_at(in->origin, 0).instance : 0;
     at = HR_MIN(s->skip, in->n_rows);
     s->skip -= at;
     while (at < in->n_rows && !hr__task_cancelled(task)) {
@@ -553,7 +537,7 @@ const hr_op_class hr__local_shuffle = {
     .doc = "rows in a random order within windows: which",
     .kind = HR_OP_STREAM,
     .same_rows = true,
-    .needs = hr__local_needs,
+    .needs = hr__same_needs,
     .schema = shuffle_schema,
     .push = shuffle_push,
     .finish = shuffle_finish,

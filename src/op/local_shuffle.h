@@ -26,9 +26,6 @@ typedef struct hr_lot {
     uint32_t *picks;          /* n rows; parts count through, those of `before` first */
     int64_t n;
 } hr_lot;
-/* Of the input the columns that are wanted of the output. */
-hr_status hr__local_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
-                          hr_error *err) HR_MUST_USE;
 hr_lot *hr__lot_of(const hr_table *t); /* borrowed; NULL: t is no lot */
 
 #endif

@@ -35,6 +35,16 @@ hr_status hr__needs_add(hr_needs *n, const char *name, hr_error *err)
     return HR_OK;
 }
 
+hr_status hr__same_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err)
+{
+    (void)op;
+    (void)input;
+    out->n = HR_MIN(n, 0);
+    for (int i = 0; i < n; i++)
+        HR_TRY(hr__needs_add(out, wanted[i], err));
+    return HR_OK;
+}
+
 /* "skip=12 ordinal=3": the number after "key=", at the beginning of a word. */
 bool hr__state_int(const char *state, const char *key, int64_t *out)
 {
@@ -78,6 +88,10 @@ const hr_op_class *const hr__op_classes[] = {
     &hr__arrange,
     &hr__sort,
     &hr__random_shuffle,
+    &hr__slice,
+    &hr__zip,
+    &hr__mix,
+    &hr__sample,
     NULL,
     /* clang-format on */
 };

@@ -55,6 +55,7 @@ struct hr_op_run {
     int64_t epoch;
     struct hr_op_run *partner;     /* of a front: the run of the operator that it works for */
     int64_t allowance;             /* bytes that it should hold at most before it spills: a share of the limit */
+    _Atomic int64_t skipped_rows;  /* of a slice: rows that the reader left out before the first that came */
     bool to_process;               /* what this operator emits is read by another process: allocate from `arena` */
     hr_arena *arena;               /* NULL: none */
     void (*notify)(void *context); /* wakes the consumer (inline calls wait to be served by it) */
@@ -70,13 +71,18 @@ typedef struct hr_needs {
     int64_t cap;
 } hr_needs;
 hr_status hr__needs_add(hr_needs *n, const char *name, hr_error *err) HR_MUST_USE; /* each once; op.c */
+/* For `needs` of operators that look at no column: those that are wanted of the output. */
+hr_status hr__same_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
+                         hr_error *err) HR_MUST_USE;
 
 typedef struct hr_op_class {
     const char *name;
     const char *doc;
     hr_op_kind kind;
-    bool one_to_one;   /* same rows, same order, same coordinates: limits and discards move above it */
-    bool same_rows;    /* as many rows out as in, whatever their order: counts are known above it */
+    bool one_to_one; /* same rows, same order, same coordinates: limits and discards move above it */
+    bool same_rows;  /* as many rows out as in, whatever their order: counts are known above it */
+    bool
+        new_rows; /* a map whose rows are numbered through, as a BLOCK operator's are (it stands behind one that did so) */
     bool filter_below; /* rows that are taken out of its output may as well be taken out of its input (a sort) */
     hr_op_inputs inputs;
     bool row_local; /* each output row depends on one input row only (fragments may be permuted above it) */
@@ -220,6 +226,16 @@ typedef struct hr_calls_options {
 hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out,
                        hr_error *err) HR_MUST_USE; /* shares calls */
 
+/* --- sample.c. depth: how many samples stand below */
+hr_status hr__op_sample(const hr_sample_options *options, int depth, hr_op **out, hr_error *err) HR_MUST_USE;
+/* --- slice.c: rows [begin, end); end INT64_MAX: to the last */
+hr_status hr__op_slice(int64_t begin, int64_t end, hr_op **out, hr_error *err) HR_MUST_USE;
+/* --- side_by_side.c (zip): the columns of all inputs side by side, row by row. `schemas`: of the inputs, where known (borrowed, NULLs else). HR_INVALID at
+ * the end of the run if they have not all as many rows. */
+hr_status hr__op_zip(hr_schema *const *schemas, int n, hr_op **out, hr_error *err) HR_MUST_USE;
+/* --- mix.c: rows of the inputs, in the proportion of the weights (n; > 0). drop: an input that has ended is left out, until all have;
+ * else the first end ends it. */
+hr_status hr__op_mix(const double *weights, int n, bool drop, hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- local_shuffle.c, local_gather.c: a local shuffle is both, one after the other. `seed` (borrowed) NULL: the run's. HR_INVALID: windows
  * of less than one row, or too large ones. */
 hr_status hr__op_local_shuffle(int64_t window_rows, const uint64_t *seed, hr_op **out, hr_error *err) HR_MUST_USE;
@@ -239,6 +255,7 @@ int hr__op_project_inputs(const hr_op *op,
 void hr__op_project_outputs(const hr_op *op,
                             const char *const **names);        /* of a project: as many, under their new names */
 int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last); /* rebatch.c; -1: not a rebatch */
+bool hr__op_slice_rows(const hr_op *op, int64_t *begin, int64_t *end); /* slice.c; false: not a slice */
 hr_expr *hr__op_filter_predicate(const hr_op *op); /* compute.c; borrowed, NULL: not a filter by expression */
 int hr__op_computed(const hr_op *op, const char *const **names,
                     hr_expr *const **exprs); /* compute.c; -1: computes no columns */
@@ -249,6 +266,7 @@ extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filte
 extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, hr__local_gather;
 extern const hr_op_class hr__group, hr__join, hr__arrange;
 extern const hr_op_class hr__sort, hr__random_shuffle;
+extern const hr_op_class hr__slice, hr__zip, hr__mix, hr__sample;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
 hr_arena *hr__op_input_arena(const hr_op *op);

@@ -4,6 +4,7 @@ A Dataset is an immutable plan; nothing is read until rows are asked for, and th
 order that does not depend on threads, processes or memory.
 """
 
+from headrace.data.combining import MixStoppingCondition
 from headrace.data.context import DataContext, ExecutionOptions, ExecutionResources
 from headrace.data.csv_files import read_csv
 from headrace.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, Schema, TaskPoolStrategy
@@ -42,6 +43,7 @@ from headrace.data.read_api import (
     read_tfrecords,
     read_webdataset,
 )
+from headrace.data.shuffling import RandomSeedConfig
 from headrace.data.sources.audio import read_audio
 from headrace.data.sources.frames import from_daft, from_dask, from_modin, from_polars, from_spark, from_tf
 from headrace.data.sources.hdf5 import read_hdf5, read_netcdf
@@ -67,6 +69,7 @@ __all__ = [
     "FileShuffleConfig",
     "FilenameProvider",
     "MaterializedDataset",
+    "MixStoppingCondition",
     "NodeIdStr",
     "PartitionStyle",
     "Partitioning",

@@ -13,8 +13,11 @@ from headrace.data.progress import run_line
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
 aggregates = lazy_module("headrace.data.aggregate")
 expressions = lazy_module("headrace.data.expressions")
+combining = lazy_module("headrace.data.combining")
 grouping = lazy_module("headrace.data.grouping")
 joining = lazy_module("headrace.data.joining")
+shuffling = lazy_module("headrace.data.shuffling")
+splitting = lazy_module("headrace.data.splitting")
 
 BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not say
 ROW_PIECE_ROWS = 512
@@ -164,6 +167,11 @@ class Dataset:
     @property
     def _node(self):
         return self._plan_node.here()
+
+    @staticmethod
+    def _plain(node):
+        """A Dataset of this node, whatever class it is asked of."""
+        return Dataset(node)
 
     def __reduce__(self):
         return type(self), (self._plan_node,), {"_name": self._name}
@@ -558,6 +566,75 @@ class Dataset:
         if not other:
             return self
         return Dataset(Node("union", {}, [self._node, *(o._node for o in other)]))
+
+    def zip(self, *other):
+        """The columns of all side by side, row by row. A name that is taken gets "_1", then "_2" and so on.
+
+        Columns are shared, not copied. Of each dataset a few tables wait for the others. All must have as
+        many rows: InvalidArgument at the end of the run says how many each has.
+        """
+        return combining.zip(self, *other)
+
+    def mix(self, *other, weights=None, stopping_condition="stop_on_longest_drop"):
+        """Rows of all in proportion of the weights (alike, if none are given), exact by row: the next one
+        comes from the dataset that is the furthest behind its share. TypeMismatchError if their schemas
+        differ.
+
+        stopping_condition: a headrace.data.MixStoppingCondition.
+        """
+        return combining.mix(self, *other, weights=weights, stopping_condition=stopping_condition)
+
+    def random_sample(self, fraction, *, seed=None):
+        """About `fraction` of the rows, in their order: each by chance, which belongs to the row's place in
+        its source, not to how it is read.
+
+        seed: an integer gives the same rows in each epoch; None another sample in each, of
+        DataContext.seed; or a RandomSeedConfig.
+        """
+        return shuffling.random_sample(self, fraction, seed=seed)
+
+    def streaming_train_test_split(
+        self, test_size, *, split_type="random", hash_column=None, seed=None, **other
+    ):
+        """(train, test): each row goes to the test with the probability test_size, the same rows in every
+        pass. Nothing is read for it, nothing held.
+
+        split_type="random": by seed (or DataContext.seed) and the row's place. "hash": by the value of
+        hash_column, so that equal values stay together, in other files too.
+        """
+        accept_cluster_arguments("streaming_train_test_split", other)
+        return shuffling.streaming_train_test_split(
+            self, test_size, split_type=split_type, hash_column=hash_column, seed=seed
+        )
+
+    def train_test_split(self, test_size, *, shuffle=False, seed=None, stratify=None):
+        """(train, test): the last rows are for the test, test_size of them if it is an integer, else this
+        fraction.
+
+        Both are ranges of this plan's rows: nothing is held in memory, and functions run again for each; use
+        materialize() before if they are slow. Rows are counted for it, by running the plan if metadata do
+        not tell. shuffle: of a random order, by `seed`. stratify: a column; of each of its values the first
+        rows are for training, the last for the test (a bit a row is held).
+        """
+        return splitting.train_test_split(self, test_size, shuffle=shuffle, seed=seed, stratify=stratify)
+
+    def split(self, n, *, equal=False, locality_hints=None):
+        """n datasets of rows that follow each other, of sizes that differ by one row at most; equal=True: by
+        none, up to n - 1 rows at the end are left out. See train_test_split for what that costs.
+        """
+        return splitting.split(self, n, equal=equal, locality_hints=locality_hints)
+
+    def split_at_indices(self, indices):
+        """The rows before the first of these numbers, those from there to the second, ..., and the rest: one
+        dataset more than there are indices. See train_test_split for what that costs.
+        """
+        return splitting.split_at_indices(self, indices)
+
+    def split_proportionately(self, proportions):
+        """Datasets with these fractions of the rows, and one with the rest. See train_test_split for what
+        that costs.
+        """
+        return splitting.split_proportionately(self, proportions)
 
     # ---------------------------------------------------------------------------------------------- looking
 

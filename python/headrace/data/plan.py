@@ -6,6 +6,8 @@ import threading
 from headrace import _core
 from headrace._core import Plan
 
+ALL_ROWS = 2**63 - 1  # as the end of a slice: to the last row
+
 
 class Node:
     """One step: an operation, its arguments and its inputs; immutable. `plan` is the engine's, made (and
@@ -90,6 +92,18 @@ class Node:
     def _limit(self):
         return self.inputs[0].plan.limit(self.args["n"])
 
+    def _slice(self):
+        return self.inputs[0].plan.slice(self.args["begin"], self.args["end"])
+
+    def _sample(self):
+        return self.inputs[0].plan.sample(**self.args)
+
+    def _zip(self):
+        return Plan.zip([n.plan for n in self.inputs])
+
+    def _mix(self):
+        return Plan.mix([n.plan for n in self.inputs], self.args["weights"], self.args["drop"])
+
     def _rebatch(self):
         return self.inputs[0].plan.rebatch(self.args["n_rows"])
 
@@ -145,8 +159,13 @@ class Node:
             return f"{args['what']}({sum(t.num_rows for t in args['tables'])} rows)"
         if self.op == "range":
             return f"range({args['n']})"
-        if self.op == "union":
-            return "union(" + ", ".join(n.chain() for n in self.inputs[1:]) + ")"
+        if self.op in ("union", "zip", "mix"):
+            others = [n.chain() for n in self.inputs[1:]]
+            if self.op == "mix":
+                others.append(f"weights={self.args['weights']}")
+            return f"{self.op}({', '.join(others)})"
+        if self.op == "slice":
+            return f"slice({args['begin']}:{'' if args['end'] == ALL_ROWS else args['end']})"
         if self.op == "project":
             old, new = args["names"], args["new_names"]
             if new:

@@ -1,0 +1,51 @@
+"""Several datasets as one: side by side, or mixed."""
+
+import enum
+from numbers import Real
+
+from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.data.plan import Node
+
+
+class MixStoppingCondition(enum.Enum):
+    """When a mix ends. STOP_ON_SHORTEST: with the last row of the first dataset that has given all of its
+    own. STOP_ON_LONGEST_DROP: when all have; one that has given all is left out from then on.
+    """
+
+    STOP_ON_SHORTEST = "stop_on_shortest"
+    STOP_ON_LONGEST_DROP = "stop_on_longest_drop"
+
+
+def _nodes(where, dataset, others):
+    for other in others:
+        if not hasattr(other, "_node"):
+            raise TypeMismatchError(f"{where}: expected a Dataset, not {type(other).__name__}")
+    return [dataset._node, *(other._node for other in others)]
+
+
+def zip(dataset, *others):
+    """See Dataset.zip."""
+    nodes = _nodes("zip", dataset, others)
+    return dataset if not others else type(dataset)._plain(Node("zip", {}, nodes))
+
+
+def mix(dataset, *others, weights=None, stopping_condition=MixStoppingCondition.STOP_ON_LONGEST_DROP):
+    """See Dataset.mix."""
+    nodes = _nodes("mix", dataset, others)
+    weights = [1.0] * len(nodes) if weights is None else list(weights)
+    if len(weights) != len(nodes):
+        raise InvalidArgument(f"mix: {len(weights)} weights for {len(nodes)} datasets")
+    for weight in weights:
+        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 < weight < float("inf"):
+            raise InvalidArgument(f"mix: weight {weight!r}: expected numbers above 0")
+    try:
+        drop = MixStoppingCondition(stopping_condition) is MixStoppingCondition.STOP_ON_LONGEST_DROP
+    except ValueError:
+        raise InvalidArgument(
+            f"mix: stopping_condition {stopping_condition!r}: expected a MixStoppingCondition"
+        ) from None
+    args = {"weights": [float(w) for w in weights], "drop": drop}
+    return type(dataset)._plain(Node("mix", args, nodes))
+
+
+__all__ = ["MixStoppingCondition", "mix", "zip"]

@@ -1,0 +1,84 @@
+"""What is random about datasets: seeds, samples, the order of blocks."""
+
+from numbers import Real
+
+from headrace._core import InvalidArgument
+from headrace.data.context import DataContext, check_seed
+from headrace.data.plan import Node
+
+
+class RandomSeedConfig:
+    """The seed of a random operation.
+
+    seed: an integer; None for DataContext.seed, which gives each epoch an order of its own.
+    reseed_after_execution: whether, with a seed, each epoch has an order of its own, too; False: all epochs
+    are alike, as they are where a bare integer stands for this.
+    """
+
+    def __init__(self, seed=None, reseed_after_execution=True):
+        check_seed("RandomSeedConfig: seed", seed)
+        self.seed = seed
+        self.reseed_after_execution = reseed_after_execution
+
+    @classmethod
+    def of(cls, seed, where):
+        """What the `seed` argument of a method stands for."""
+        if isinstance(seed, cls):
+            return seed
+        check_seed(f"{where}: seed", seed)
+        return cls(seed, reseed_after_execution=seed is None)
+
+    @property
+    def once(self):
+        """Whether all epochs are alike."""
+        return self.seed is not None and not self.reseed_after_execution
+
+    def __eq__(self, other):
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None
+
+    def __repr__(self):
+        return f"RandomSeedConfig(seed={self.seed}, reseed_after_execution={self.reseed_after_execution})"
+
+
+def _fraction(where, value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 1:
+        raise InvalidArgument(f"{where} {value!r}: expected a number from 0 to 1")
+    return float(value)
+
+
+def random_sample(dataset, fraction, *, seed=None):
+    """See Dataset.random_sample."""
+    fraction = _fraction("random_sample: fraction", fraction)
+    chosen = RandomSeedConfig.of(seed, "random_sample")
+    args = {"begin": 0.0, "end": fraction, "seed": chosen.seed, "once": chosen.once, "column": None}
+    return type(dataset)._plain(Node("sample", args, [dataset._node]))
+
+
+def streaming_train_test_split(dataset, test_size, *, split_type="random", hash_column=None, seed=None):
+    """See Dataset.streaming_train_test_split."""
+    where = "streaming_train_test_split"
+    test_size = _fraction(f"{where}: test_size", test_size)
+    if not 0 < test_size < 1:
+        raise InvalidArgument(f"{where}: test_size {test_size}: expected a number between 0 and 1")
+    if split_type not in ("random", "hash"):
+        raise InvalidArgument(f"{where}: split_type {split_type!r}: expected 'random' or 'hash'")
+    if split_type == "hash" and seed is not None:
+        raise InvalidArgument(f"{where}: a split by hash takes no seed")
+    if split_type == "random" and hash_column is not None:
+        raise InvalidArgument(f"{where}: hash_column is for split_type='hash'")
+    if split_type == "hash" and hash_column is None:
+        raise InvalidArgument(f"{where}: split_type='hash' needs a hash_column")
+    check_seed(f"{where}: seed", seed)
+    if seed is None and split_type == "random":
+        seed = DataContext.get_current().seed  # now: both sides, and all epochs, have to agree
+    border = 1.0 - test_size
+    common = {"seed": seed, "once": True, "column": hash_column}
+    return tuple(
+        type(dataset)._plain(Node("sample", {"begin": begin, "end": end} | common, [dataset._node]))
+        for begin, end in ((0.0, border), (border, 1.0))
+    )
+
+
+__all__ = ["RandomSeedConfig", "random_sample", "streaming_train_test_split"]

@@ -1,0 +1,160 @@
+"""Datasets cut into pieces by numbers of rows. Nothing is held in memory: each is a range of the plan's rows.
+
+Where files say how many rows they have, what lies before a range is not read. Of rows behind a filter or a
+function that may change their number, the plan is run once to count them.
+"""
+
+import itertools
+from numbers import Real
+
+import numpy as np
+
+from headrace._core import InvalidArgument, Table, TypeMismatchError
+from headrace.data.context import DataContext, is_whole
+from headrace.data.plan import ALL_ROWS, Node
+
+MARK = "__is_train__"
+
+
+def rows_between(dataset, begin, end=ALL_ROWS):
+    """The rows from number `begin` to `end` (not included), in memory if the dataset is."""
+    node = dataset._node
+    if node.op == "tables":
+        return type(dataset)(
+            Node("tables", node.args | {"tables": _slice_tables(node.args["tables"], begin, end)})
+        )
+    return type(dataset)._plain(Node("slice", {"begin": begin, "end": end}, [node]))
+
+
+def _slice_tables(tables, begin, end):
+    out, at = [], 0
+    for table in tables:
+        first, last = max(begin - at, 0), min(end - at, table.num_rows)
+        if first < last:
+            out.append(table.slice(first, last - first))
+        at += table.num_rows
+    return out or [tables[0].slice(0, 0)]
+
+
+def split_at_indices(dataset, indices):
+    """See Dataset.split_at_indices."""
+    indices = list(indices)
+    if not indices:
+        raise InvalidArgument("split_at_indices: expected at least one index")
+    if not all(is_whole(i, 0) for i in indices):
+        raise InvalidArgument(f"split_at_indices: indices {indices}: expected numbers of at least 0")
+    if sorted(indices) != indices:
+        raise InvalidArgument(f"split_at_indices: indices {indices}: expected them in ascending order")
+    borders = [0, *(int(i) for i in indices), ALL_ROWS]
+    return [rows_between(dataset, a, b) for a, b in itertools.pairwise(borders)]
+
+
+def split(dataset, n, *, equal=False, locality_hints=None):
+    """See Dataset.split."""
+    if not is_whole(n) or n <= 0:
+        raise InvalidArgument(f"split: {n!r} pieces: expected at least 1")
+    if locality_hints is not None and len(locality_hints) != n:
+        raise InvalidArgument(f"split: {len(locality_hints)} locality_hints for {n} pieces")
+    count = dataset.count()
+    each, more = divmod(count, n)
+    sizes = [each] * n if equal else [each + (i < more) for i in range(n)]
+    borders = [0, *itertools.accumulate(sizes)]
+    return [rows_between(dataset, a, b) for a, b in itertools.pairwise(borders)]
+
+
+def split_proportionately(dataset, proportions):
+    """See Dataset.split_proportionately."""
+    proportions = list(proportions)
+    if not proportions:
+        raise InvalidArgument("split_proportionately: expected at least one proportion")
+    if any(not isinstance(p, Real) or isinstance(p, bool) or not p > 0 for p in proportions):
+        raise InvalidArgument(f"split_proportionately: {proportions}: expected numbers above 0")
+    if sum(proportions) >= 1:
+        raise InvalidArgument(f"split_proportionately: {proportions}: their sum has to be below 1")
+    count = dataset.count()
+    indices = [int(count * p) for p in np.cumsum(proportions)]
+    less = 0
+    for i in range(len(indices) - 2, -1, -1):  # each piece has a row at least
+        indices[i] -= less
+        if indices[i] == indices[i + 1]:
+            less += 1
+            indices[i] -= 1
+    if any(i <= 0 for i in indices):
+        raise InvalidArgument(f"split_proportionately: {count} rows are too few for {proportions}")
+    return split_at_indices(dataset, indices)
+
+
+def train_test_split(dataset, test_size, *, shuffle=False, seed=None, stratify=None):
+    """See Dataset.train_test_split."""
+    if isinstance(test_size, bool) or not isinstance(test_size, Real):
+        raise TypeMismatchError(
+            f"train_test_split: test_size is {type(test_size).__name__}, not int or float"
+        )
+    if shuffle and stratify is not None:
+        raise InvalidArgument("train_test_split: shuffle=True or stratify, not both")
+    if not is_whole(test_size) and not 0 < test_size < 1:
+        raise InvalidArgument(f"train_test_split: test_size {test_size}: a fraction lies between 0 and 1")
+    if shuffle:  # an order that stays: no row is to be in both pieces, whatever the epoch
+        dataset = dataset.random_shuffle(seed=DataContext.get_current().seed if seed is None else seed)
+    if stratify is not None:
+        return _stratified(dataset, test_size, stratify)
+    if not is_whole(test_size):
+        return tuple(split_proportionately(dataset, [1 - test_size]))
+    return tuple(split_at_indices(dataset, [_train_rows(dataset.count(), test_size)]))
+
+
+def _train_rows(count, test_size):
+    if not 0 < test_size < count:
+        raise InvalidArgument(
+            f"train_test_split: test_size {test_size}: there are {count} rows, of which both pieces need some"
+        )
+    return count - int(test_size)
+
+
+# ----------------------------------------------------------------------------------------------- by classes
+
+
+def _stratified(dataset, test_size, column):
+    """Of each class the first rows for training, the last test_size of them for the test. In memory are a
+    number for each row while they are counted, then a bit.
+    """
+    codes, n_classes = _classes(dataset, column)
+    if is_whole(test_size):
+        _train_rows(len(codes), test_size)
+        test_size = test_size / len(codes)
+    counts = np.bincount(codes, minlength=n_classes)
+    n_train = counts - (counts * test_size).astype(np.int64)
+    order = np.argsort(codes, kind="stable")
+    place = np.empty(len(codes), np.int64)  # of each row in its class
+    place[order] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    marks = Table.build({MARK: place < n_train[codes]})
+    marked = Node("zip", {}, [dataset._node, Node("tables", {"tables": [marks], "what": "stratify"})])
+    names = dataset._names()
+    return tuple(_where(dataset, marked, names, train) for train in (True, False))
+
+
+def _where(dataset, marked, names, train):
+    from headrace.data.expressions import col
+
+    predicate = col(MARK) if train else ~col(MARK)
+    kept = Node("filter", {"expr": predicate._core}, [marked])
+    return type(dataset)._plain(Node("project", {"names": names, "new_names": None}, [kept]))
+
+
+def _classes(dataset, column):
+    """A number of its class for each row, and how many classes there are."""
+    names = dataset._names()
+    if column not in names:
+        raise InvalidArgument(
+            f"train_test_split: no column '{column}' to stratify by; there are {', '.join(names)}"
+        )
+    known, codes = {}, []
+    for batch in (
+        dataset.select_columns([column]).iterator().iter_batches(batch_size=None, batch_format="pandas")
+    ):
+        values = batch[column].to_numpy(dtype=object, na_value=None)
+        codes.append(np.fromiter((known.setdefault(v, len(known)) for v in values), np.int64, len(values)))
+    return np.concatenate(codes) if codes else np.empty(0, np.int64), len(known)
+
+
+__all__ = ["rows_between", "split", "split_at_indices", "split_proportionately", "train_test_split"]
