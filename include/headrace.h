@@ -389,6 +389,18 @@ typedef struct hr_shuffle_options {
 HR_API HR_MUST_USE hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffle_options *options, hr_plan **out,
                                                     hr_error *err);
 
+typedef struct hr_repartition_options {
+    size_t struct_bytes;
+    bool shuffle;            /* each table gets rows of everywhere: the order is a random one, the same in each epoch */
+    const char *const *keys; /* n_keys columns: rows with equal values come into the same table, by hash; NULL: none */
+    int n_keys;
+    bool sort; /* with keys: each table is in the order of the keys */
+} hr_repartition_options;
+/* The same rows in n_blocks tables of equal size, but for one row, in their order; options NULL: no others. Tables that would have no
+ * rows do not come. All rows are held as by hr_plan_sort; each table comes whole, so it has to fit into memory. */
+HR_API HR_MUST_USE hr_status hr_plan_repartition(hr_plan *in, int64_t n_blocks, const hr_repartition_options *options,
+                                                 hr_plan **out, hr_error *err);
+
 /* A function over tables, run on pool threads, several tables at once. `state_new` (may be NULL) makes one state per pool
  * thread in use; `call` borrows `in` and sets *out to a new table (or shares `in`), or to NULL for "no rows";
  * `state_free` ends it. `context` is shared by all threads and freed with `context_free` when the last plan goes. */

@@ -132,7 +132,9 @@ static hr_status read_all(sorting *x, hr_sorter *s, int64_t n_pieces, hr_table *
 static hr_status sort_it(void *context, hr_error *err)
 {
     sorting *x = context;
-    hr_sorter_options options = { "test", x->keys, x->n_keys, x->n_hidden, x->allowance, NULL };
+    hr_sorter_options options = {
+        .name = "test", .keys = x->keys, .n_keys = x->n_keys, .n_hidden = x->n_hidden, .allowance = x->allowance
+    };
     helping h = { .stop = false };
     hr_thread helpers[4];
     hr_table **tables = NULL;

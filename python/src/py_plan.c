@@ -649,6 +649,35 @@ static PyObject *plan_random_shuffle(PyObject *op, PyObject *args)
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
+static PyObject *plan_repartition(PyObject *op, PyObject *args)
+{
+    hr_repartition_options o = { .struct_bytes = sizeof o };
+    pyhr_state *s = pyhr_state_of(op);
+    hr_plan *plan = NULL;
+    hr_error err = HR_ERROR_INIT;
+    PyObject *list = Py_None, *made = NULL;
+    long long n_blocks = 0;
+    texts keys = { 0 };
+    int shuffle, sort;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "LpOp", &n_blocks, &shuffle, &list, &sort))
+        return NULL;
+    if (texts_get(&keys, list, "keys") < 0)
+        goto done;
+    o.shuffle = shuffle;
+    o.keys = keys.v;
+    o.n_keys = keys.n;
+    o.sort = sort;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_repartition(((plan_object *)op)->plan, n_blocks, &o, &plan, &err);
+    Py_END_ALLOW_THREADS
+    made = plan_made(s, st, plan, &err);
+done:
+    texts_clear(&keys);
+    return made;
+}
+
 /* ------------------------------------------------------------------------------------------------------------- writing */
 
 /* name(index, suffix) -> str. Called by the thread that opens files, with the GIL for that moment. */
@@ -886,6 +915,8 @@ static PyMethodDef plan_methods[] = {
     { "sort", plan_sort, METH_O, "sort([(column or Expr, descending, nulls_first), ...]): all rows in that order." },
     { "random_shuffle", plan_random_shuffle, METH_VARARGS,
       "random_shuffle(seed or None, once): all rows in random order; once: each epoch alike." },
+    { "repartition", plan_repartition, METH_VARARGS,
+      "repartition(n_blocks, shuffle, keys or None, sort): the same rows in so many tables." },
     { "calls", WITH_WORDS(plan_calls), WORDS,
       "calls(calls, name, qualified, batch_rows=0, piece_rows=0, piece_bytes=0, one_to_one=False, filter=False,\n"
       "inline_calls=False): a function, whose calls go to `calls`." },

@@ -1,4 +1,4 @@
-/* plan_order.c - nodes that put all rows in another order: sort, random_shuffle.
+/* plan_order.c - nodes that put all rows in another order or into other tables: sort, random_shuffle, repartition.
  *
  * A sort key is a column, or an expression: that becomes a hidden column behind the others, which the sort drops again. */
 #include "exec/exec.h"
@@ -130,4 +130,42 @@ hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffle_options *options,
     seed.once = options && options->once;
     HR_TRY(hr__op_random_shuffle(&seed, &op, err));
     return hr__plan_op(in, op, out, err);
+}
+
+static hr_status by_keys(hr_plan *in, int64_t n_blocks, const hr_repartition_options *o, hr_plan **out, hr_error *err)
+{
+    hr_sort_column *keys = hr__zalloc(NULL, (size_t)o->n_keys * sizeof *keys);
+    hr_op *op = NULL;
+    hr_status st;
+
+    *out = NULL;
+    if (!keys)
+        return hr__error_memory(err, "repartition", o->n_keys * (int64_t)sizeof *keys);
+    for (int i = 0; i < o->n_keys; i++)
+        keys[i].name = o->keys[i];
+    st = hr__op_hash_partition(keys, o->n_keys, n_blocks, o->sort, &op, err);
+    hr__free(keys);
+    return st ? st : add_checked(in, op, out, err);
+}
+
+hr_status hr_plan_repartition(hr_plan *in, int64_t n_blocks, const hr_repartition_options *options, hr_plan **out,
+                              hr_error *err)
+{
+    const uint64_t seed = 0;
+    hr_shuffle_options once = { .struct_bytes = sizeof once, .seed = &seed, .once = true };
+    hr_plan *mixed = NULL;
+    hr_op *op = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (options && options->n_keys)
+        return by_keys(in, n_blocks, options, out, err);
+    HR_TRY(hr__op_repartition(n_blocks, &op, err));
+    if (options && options->shuffle && (st = hr_plan_random_shuffle(in, &once, &mixed, err))) {
+        hr__op_unref(op);
+        return st;
+    }
+    st = hr__plan_op(mixed ? mixed : in, op, out, err);
+    hr_plan_unref(mixed);
+    return st;
 }

@@ -92,6 +92,8 @@ const hr_op_class *const hr__op_classes[] = {
     &hr__zip,
     &hr__mix,
     &hr__sample,
+    &hr__hash_partition,
+    &hr__repartition,
     NULL,
     /* clang-format on */
 };

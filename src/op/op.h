@@ -196,6 +196,11 @@ typedef struct hr_sort_column {
     bool descending, nulls_first;
 } hr_sort_column;
 hr_status hr__op_sort(const hr_sort_column *keys, int n, int n_hidden, hr_op **out, hr_error *err) HR_MUST_USE;
+/* Rows with equal keys into the same of n_parts tables, by their hash; `sorted`: each in the order of the keys. */
+hr_status hr__op_hash_partition(const hr_sort_column *keys, int n, int64_t n_parts, bool sorted, hr_op **out,
+                                hr_error *err) HR_MUST_USE;
+/* The same rows in so many tables of about equal size. */
+hr_status hr__op_repartition(int64_t n_blocks, hr_op **out, hr_error *err) HR_MUST_USE;
 /* All rows in random order. */
 typedef struct hr_shuffle_seed {
     bool own;  /* `seed`; else the run's */
@@ -267,6 +272,7 @@ extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, h
 extern const hr_op_class hr__group, hr__join, hr__arrange;
 extern const hr_op_class hr__sort, hr__random_shuffle;
 extern const hr_op_class hr__slice, hr__zip, hr__mix, hr__sample;
+extern const hr_op_class hr__sort, hr__random_shuffle, hr__hash_partition, hr__repartition;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
 hr_arena *hr__op_input_arena(const hr_op *op);

@@ -1,20 +1,27 @@
-/* sort.c - all rows in another order: by columns (sort), or by random numbers that are a function of where a row came from
- * (random_shuffle).
+/* sort.c - all rows in another order: by columns (sort), by random numbers that are a function of where a row came from
+ * (random_shuffle), or by the hash of some columns (hash_partition: rows of equal keys into one of n tables).
  *
- * The work is sorter.c's; here are its two faces. Tables are put into order of their own by the front, on all threads, then
+ * The work is sorter.c's; here are its three faces. Tables are put into order of their own by the front, on all threads, then
  * collected in canonical order; pieces of the whole order are merged when they are read.
  *
  * A shuffle is a sort by a hidden column: 64 bits for each row, the high ones of hr__random_coord of (seed, epoch, coordinate). Rows
  * with equal bits (two of a billion rows have them with a probability of one in forty) stay in canonical order. So the order depends on
- * nothing but seed, epoch and the coordinates of the rows. */
+ * nothing but seed, epoch and the coordinates of the rows.
+ *
+ * Partitions are a sort, too, by a hidden column that says into which of them a row goes, and then, if that is wanted, by the keys. */
+#include "core/keys.h"
 #include "op/op.h"
 #include "op/sorter.h"
+
+#define MOST_PARTS 65536 /* each is a piece */
 
 typedef struct sort_op {
     hr_op base;
     int n_keys, n_hidden;
     hr_sort_column *keys;
     hr_shuffle_seed seed;
+    int64_t n_parts; /* > 0: partitions */
+    bool sorted;     /* and each in the order of the keys */
 } sort_op;
 
 /* Of a run. */
@@ -31,6 +38,9 @@ typedef struct front_op {
 
 static bool is_shuffle(const sort_op *s) { return s->n_keys == 0; }
 
+/* Rows are ordered by a column that the front makes. */
+static bool has_made_key(const sort_op *s) { return is_shuffle(s) || s->n_parts; }
+
 /* ----------------------------------------------------------------------------------------------------- the first table */
 
 static hr_status find_keys(const sort_op *s, const hr_schema *schema, hr_order_key *keys, hr_error *err)
@@ -45,23 +55,23 @@ static hr_status find_keys(const sort_op *s, const hr_schema *schema, hr_order_k
     return HR_OK;
 }
 
-/* The columns, and behind them the hidden one that a shuffle goes by. */
-static hr_status schema_with_random(const hr_schema *in, hr_schema **out, hr_error *err)
+/* The columns, and behind them the hidden one that rows are ordered by. */
+static hr_status schema_with_key(const hr_schema *in, hr_schema **out, hr_error *err)
 {
     hr_field *fields = hr__zalloc(NULL, (size_t)(in->n + 1) * sizeof *fields);
     hr_status st = HR_OK;
 
     *out = NULL;
     if (!fields)
-        return hr__error_memory(err, "random_shuffle", (in->n + 1) * (int64_t)sizeof *fields);
+        return hr__error_memory(err, "a hidden column", (in->n + 1) * (int64_t)sizeof *fields);
     for (int i = 0; i < in->n; i++)
         fields[i] = in->fields[i]; /* borrowed: hr__schema_new copies */
-    HR_GO(hr__field_init(&fields[in->n], "random", hr__type_simple(HR_T_UINT64), false, err));
+    HR_GO(hr__field_init(&fields[in->n], "(key)", hr__type_simple(HR_T_UINT64), false, err));
     st = hr__schema_new(fields, in->n + 1, out, err);
     hr__field_clear(&fields[in->n]);
     if (!st && in->metadata_bytes) {
         if (!((*out)->metadata = hr__alloc(NULL, (size_t)in->metadata_bytes)))
-            HR_GO(hr__error_memory(err, "random_shuffle", in->metadata_bytes));
+            HR_GO(hr__error_memory(err, "a hidden column", in->metadata_bytes));
         memcpy((*out)->metadata, in->metadata, (size_t)in->metadata_bytes);
         (*out)->metadata_bytes = in->metadata_bytes;
     }
@@ -77,19 +87,21 @@ done:
 static hr_status make_sorter(const sort_op *s, const hr_op_run *run, sort_state *state, hr_schema *in, hr_error *err)
 {
     hr_sorter_options options = { .name = s->base.cls->name,
-                                  .n_keys = HR_MAX(1, s->n_keys),
-                                  .n_hidden = is_shuffle(s) ? 1 : s->n_hidden,
+                                  .n_keys = has_made_key(s) ? 1 + (s->sorted ? s->n_keys : 0) : s->n_keys,
+                                  .n_hidden = has_made_key(s) ? 1 : s->n_hidden,
+                                  .n_parts = s->n_parts,
                                   .allowance = run->allowance,
                                   .account = run->account };
-    hr_order_key *keys = hr__zalloc(run->account, (size_t)options.n_keys * sizeof *keys);
+    hr_order_key *keys = hr__zalloc(run->account, (size_t)(s->n_keys + 1) * sizeof *keys);
     hr_schema *schema = NULL;
     hr_status st = HR_OK;
 
     if (!keys)
         return hr__error_memory(err, options.name, options.n_keys * (int64_t)sizeof *keys);
-    if (is_shuffle(s)) {
+    if (has_made_key(s)) {
         keys[0] = (hr_order_key){ .column = in->n, .bare = true };
-        HR_GO(schema_with_random(in, &schema, err));
+        HR_GO(find_keys(s, in, keys + 1, err));
+        HR_GO(schema_with_key(in, &schema, err));
     } else {
         schema = hr__schema_ref(in);
         HR_GO(find_keys(s, in, keys, err));
@@ -127,16 +139,11 @@ static hr_status check_schema(const sort_state *state, const hr_table *t, hr_err
 
 /* ---------------------------------------------------------------------------------------------------------------- front */
 
-static hr_status random_column(const sort_op *s, const hr_op_run *run, const hr_mem *mem, const hr_table *in,
-                               hr_array **out, hr_error *err)
+static void random_bits(const sort_op *s, const hr_op_run *run, const hr_table *in, uint64_t *to)
 {
-    hr_buffer *buffers[3] = { 0 };
     uint64_t seed = s->seed.own ? s->seed.seed : run->seed;
-    uint64_t *to;
 
     seed ^= (uint64_t)run->index << 32; /* two shuffles after each other are two */
-    HR_TRY(hr__buffer_new(mem, in->n_rows * 8, &buffers[1], err));
-    to = (uint64_t *)(void *)buffers[1]->data;
     for (int64_t at = 0; at < in->n_rows;) {
         hr_run_coords rows = hr__origin_run(in->origin, at);
 
@@ -144,11 +151,45 @@ static hr_status random_column(const sort_op *s, const hr_op_run *run, const hr_
         hr__random_rows(seed, s->seed.once ? 0 : (uint64_t)run->epoch, &rows, to + at);
         at += rows.n;
     }
-    return hr__array_new(hr__type_simple(HR_T_UINT64), in->n_rows, 0, buffers, NULL, 0, out, err);
 }
 
-static hr_status with_random(const sort_op *s, const hr_op_run *run, const hr_mem *mem, hr_schema *schema,
-                             const hr_table *in, hr_table **out, hr_error *err)
+static hr_status part_numbers(const sort_op *s, const hr_op_run *run, const hr_table *in, uint64_t *to, hr_error *err)
+{
+    int *columns = hr__alloc(run->account, (size_t)s->n_keys * sizeof *columns);
+    hr_status st = HR_OK;
+
+    if (!columns)
+        return hr__error_memory(err, s->base.cls->name, s->n_keys * (int64_t)sizeof *columns);
+    for (int i = 0; i < s->n_keys; i++)
+        if ((columns[i] = hr__schema_find(in->schema, s->keys[i].name)) < 0)
+            HR_GO(hr__schema_missing(in->schema, s->keys[i].name, err));
+    hr__rows_hash(in, columns, s->n_keys, 0, in->n_rows, to);
+    for (int64_t i = 0; i < in->n_rows; i++)
+        to[i] %= (uint64_t)s->n_parts;
+done:
+    hr__free(columns);
+    return st;
+}
+
+static hr_status made_key(const sort_op *s, const hr_op_run *run, const hr_mem *mem, const hr_table *in, hr_array **out,
+                          hr_error *err)
+{
+    hr_buffer *buffers[3] = { 0 };
+    hr_status st = HR_OK;
+
+    HR_TRY(hr__buffer_new(mem, in->n_rows * 8, &buffers[1], err));
+    if (s->n_parts)
+        st = part_numbers(s, run, in, (uint64_t *)(void *)buffers[1]->data, err);
+    else
+        random_bits(s, run, in, (uint64_t *)(void *)buffers[1]->data);
+    if (!st)
+        return hr__array_new(hr__type_simple(HR_T_UINT64), in->n_rows, 0, buffers, NULL, 0, out, err);
+    hr__buffer_unref(buffers[1]);
+    return st;
+}
+
+static hr_status with_key(const sort_op *s, const hr_op_run *run, const hr_mem *mem, hr_schema *schema,
+                          const hr_table *in, hr_table **out, hr_error *err)
 {
     size_t n_bytes = (size_t)(in->schema->n + 1) * sizeof(hr_array *);
     hr_array **columns = hr__zalloc(run->account, n_bytes);
@@ -156,8 +197,8 @@ static hr_status with_random(const sort_op *s, const hr_op_run *run, const hr_me
 
     *out = NULL;
     if (!columns)
-        return hr__error_memory(err, "random_shuffle", (int64_t)n_bytes);
-    HR_GO(random_column(s, run, mem, in, &columns[in->schema->n], err));
+        return hr__error_memory(err, "a hidden column", (int64_t)n_bytes);
+    HR_GO(made_key(s, run, mem, in, &columns[in->schema->n], err));
     for (int i = 0; i < in->schema->n; i++)
         columns[i] = hr__array_ref(in->columns[i]);
     st = hr__table_new(schema, columns, in->n_rows, NULL, out, err);
@@ -194,8 +235,8 @@ static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, 
         return HR_OK;
     HR_GO(get_sorter(s, run, in, err));
     HR_GO(hr__sorter_help(state->sorter, space, &did, err));
-    if (is_shuffle(s))
-        HR_GO(with_random(s, run, hr__task_mem(task), state->schema, in, &t, err));
+    if (has_made_key(s))
+        HR_GO(with_key(s, run, hr__task_mem(task), state->schema, in, &t, err));
     else
         t = hr_table_ref((hr_table *)in);
     HR_GO(check_schema(state, t, err));
@@ -283,7 +324,8 @@ static hr_status sort_schema(const hr_op *op, const hr_schema *in, hr_schema **o
         if (!(keys = hr__alloc(NULL, (size_t)s->n_keys * sizeof *keys)))
             return hr__error_memory(err, "sort", s->n_keys * (int64_t)sizeof *keys);
         HR_GO(find_keys(s, in, keys, err));
-        HR_GO(hr__order_new(in, keys, s->n_keys, NULL, &order, err));
+        if (!s->n_parts || s->sorted)
+            HR_GO(hr__order_new(in, keys, s->n_keys, NULL, &order, err));
     }
     if (!s->n_hidden)
         *out = hr__schema_ref((hr_schema *)in);
@@ -403,6 +445,25 @@ static void shuffle_fingerprint(const hr_op *op, hr_hash *h)
     hr__hash_int(h, (int64_t)s->seed.seed);
 }
 
+static void partition_describe(const hr_op *op, hr_text *out)
+{
+    const sort_op *s = (const sort_op *)op;
+
+    hr__text_add(out, "repartition(%lld by ", (long long)s->n_parts);
+    for (int i = 0; i < s->n_keys; i++)
+        hr__text_add(out, "%s%s", i ? ", " : "", s->keys[i].name);
+    hr__text_add(out, s->sorted ? ", sorted)" : ")");
+}
+
+static void partition_fingerprint(const hr_op *op, hr_hash *h)
+{
+    const sort_op *s = (const sort_op *)op;
+
+    sort_fingerprint(op, h);
+    hr__hash_int(h, s->n_parts);
+    hr__hash_int(h, s->sorted);
+}
+
 static void sort_free(hr_op *op)
 {
     sort_op *s = (sort_op *)op;
@@ -452,35 +513,87 @@ const hr_op_class hr__random_shuffle = {
     .free = sort_free,
 };
 
+const hr_op_class hr__hash_partition = {
+    .name = "repartition_by_keys",
+    .doc = "rows with equal keys into the same of so many tables",
+    .kind = HR_OP_BLOCK,
+    .same_rows = true,
+    .filter_below = true,
+    .schema = sort_schema,
+    .needs = sort_needs,
+    .front = sort_front,
+    .start = sort_start,
+    .stop = sort_stop,
+    .push = sort_push,
+    .pieces = sort_pieces,
+    .read = sort_read,
+    .describe = partition_describe,
+    .fingerprint = partition_fingerprint,
+    .free = sort_free,
+};
+
+static hr_status copy_keys(sort_op *s, const hr_sort_column *keys, int n, hr_error *err)
+{
+    if (!(s->keys = hr__zalloc(NULL, (size_t)n * sizeof *s->keys)))
+        return hr__error_memory(err, "sort", n * (int64_t)sizeof *s->keys);
+    for (s->n_keys = 0; s->n_keys < n;) {
+        hr_sort_column *k = &s->keys[s->n_keys++];
+
+        *k = keys[s->n_keys - 1];
+        k->name = hr__strdup(NULL, k->name);
+        k->text = hr__strdup(NULL, k->text);
+        if (!k->name || (keys[s->n_keys - 1].text && !k->text))
+            return hr__error_memory(err, "sort", n);
+    }
+    return HR_OK;
+}
+
+static hr_status sort_new(const hr_op_class *cls, const hr_sort_column *keys, int n, sort_op **out, hr_error *err)
+{
+    sort_op *s = hr__zalloc(NULL, sizeof *s);
+    hr_status st;
+
+    *out = NULL;
+    if (!s)
+        return hr__error_memory(err, cls->name, sizeof *s);
+    hr__op_init(&s->base, cls);
+    if ((st = copy_keys(s, keys, n, err))) {
+        sort_free(&s->base);
+        return st;
+    }
+    *out = s;
+    return HR_OK;
+}
+
 hr_status hr__op_sort(const hr_sort_column *keys, int n, int n_hidden, hr_op **out, hr_error *err)
 {
-    sort_op *s = NULL;
-    hr_status st = HR_OK;
+    sort_op *s;
 
     *out = NULL;
     if (n < 1)
-        HR_FAIL(HR_INVALID, "sort: at least one key is needed");
-    if (!(s = hr__zalloc(NULL, sizeof *s)) || !(s->keys = hr__zalloc(NULL, (size_t)n * sizeof *s->keys)))
-        HR_GO(hr__error_memory(err, "sort", n * (int64_t)sizeof *s->keys));
-    hr__op_init(&s->base, &hr__sort);
+        return hr_error_set(err, HR_INVALID, "sort: at least one key is needed");
+    HR_TRY(sort_new(&hr__sort, keys, n, &s, err));
     s->n_hidden = n_hidden;
-    for (s->n_keys = 0; s->n_keys < n; s->n_keys++) {
-        hr_sort_column *k = &s->keys[s->n_keys];
-
-        *k = keys[s->n_keys];
-        k->name = hr__strdup(NULL, k->name);
-        k->text = hr__strdup(NULL, k->text);
-        if (!k->name || (keys[s->n_keys].text && !k->text)) {
-            s->n_keys++;
-            HR_GO(hr__error_memory(err, "sort", n));
-        }
-    }
     *out = &s->base;
-    s = NULL;
-done:
-    if (s)
-        sort_free(&s->base);
-    return st;
+    return HR_OK;
+}
+
+hr_status hr__op_hash_partition(const hr_sort_column *keys, int n, int64_t n_parts, bool sorted, hr_op **out,
+                                hr_error *err)
+{
+    sort_op *s;
+
+    *out = NULL;
+    if (n < 1)
+        return hr_error_set(err, HR_INVALID, "repartition: at least one key is needed");
+    if (n_parts < 1 || n_parts > MOST_PARTS)
+        return hr_error_set(err, HR_INVALID, "repartition: %lld blocks by keys: 1 to %d are possible",
+                            (long long)n_parts, MOST_PARTS);
+    HR_TRY(sort_new(&hr__hash_partition, keys, n, &s, err));
+    s->n_parts = n_parts;
+    s->sorted = sorted;
+    *out = &s->base;
+    return HR_OK;
 }
 
 hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_error *err)

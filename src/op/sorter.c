@@ -62,6 +62,7 @@ struct hr_sorter {
     hr_order *order;
     hr_spill *spill;
     int64_t allowance, page_bytes, fan;
+    int64_t n_parts; /* 0: pieces are cut where they are about equal */
     run **runs;
     int64_t n_runs, cap_runs;
     int64_t held; /* bytes of runs in memory that are in no job */
@@ -264,6 +265,7 @@ hr_status hr__sorter_new(hr_schema *schema, const hr_sorter_options *options, hr
     s->account = hr__account_ref(options->account);
     s->space.account = s->account;
     s->name = options->name;
+    s->n_parts = options->n_parts;
     s->allowance = HR_MAX(options->allowance, LEAST_ALLOWANCE);
     s->page_bytes = HR_MAX(HR_MIN(GOOD_PAGE, s->allowance / 64), HR_MIN(MOST_PAGE, s->allowance / 512));
     s->fan = HR_MAX(LEAST_FAN, s->allowance / 4 / s->page_bytes);
@@ -541,6 +543,39 @@ static hr_status merge_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_
     return HR_OK;
 }
 
+/* All rows of the share as one table. */
+static hr_status merge_whole(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
+{
+    merge *m = (merge *)r;
+    hr_table **tables = NULL, *t = NULL;
+    int64_t n = 0, cap = 0;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    for (;;) {
+        void *grown = tables;
+
+        HR_GO(merge_next(r, max_bytes, &t, err));
+        if (!t)
+            break;
+        if (!hr__grow(m->mem.account, &grown, &cap, n + 1, sizeof(hr_table *)))
+            HR_GO(hr__error_memory(err, m->sorter->name, (n + 1) * (int64_t)sizeof(hr_table *)));
+        tables = grown;
+        tables[n++] = t;
+        t = NULL;
+    }
+    if (n == 1)
+        *out = hr_table_ref(tables[0]);
+    else if (n)
+        HR_GO(hr__table_concat(&m->mem, m->schema, tables, (int)n, out, err));
+done:
+    hr_table_unref(t);
+    for (int64_t i = 0; i < n; i++)
+        hr_table_unref(tables[i]);
+    hr__free(tables);
+    return st;
+}
+
 static void merge_close(hr_reader *r)
 {
     merge *m = (merge *)r;
@@ -554,6 +589,7 @@ static void merge_close(hr_reader *r)
 }
 
 static const hr_reader_class merge_class = { .next = merge_next, .close = merge_close };
+static const hr_reader_class whole_class = { .next = merge_whole, .close = merge_close };
 
 /* Rows of the runs between two cuts. space NULL: one of its own. */
 static hr_status merge_open(hr_sorter *s, run **runs, int64_t n_runs, const cut *lower, const cut *upper,
@@ -1099,6 +1135,17 @@ static int64_t pieces_wanted(const hr_sorter *s)
     return HR_MAX(1, HR_MIN(HR_MIN(s->n_bytes / piece, MOST_PIECES), s->n_rows));
 }
 
+/* A cut before each value of the first key but 0. Its other keys are left open: what begins so stands behind it. */
+static hr_status cut_at_parts(hr_sorter *s, hr_error *err)
+{
+    s->n_pieces = s->n_parts;
+    if (!(s->cuts = hr__zalloc(s->account, (size_t)s->n_parts * sizeof *s->cuts)))
+        return hr__error_memory(err, s->name, s->n_parts * (int64_t)sizeof *s->cuts);
+    for (int64_t i = 0; i < s->n_parts - 1; i++)
+        s->cuts[i].words[0] = (uint64_t)i + 1;
+    return HR_OK;
+}
+
 hr_status hr__sorter_end(hr_sorter *s, int64_t *n_pieces, hr_error *err)
 {
     *n_pieces = 0;
@@ -1108,8 +1155,12 @@ hr_status hr__sorter_end(hr_sorter *s, int64_t *n_pieces, hr_error *err)
     hr__sort_space_clear(&s->space);
     if (!s->n_rows)
         return HR_OK;
-    s->n_pieces = pieces_wanted(s);
-    HR_TRY(choose_cuts(s, s->runs, s->n_runs, &s->n_pieces, &s->cuts, err));
+    if (s->n_parts) {
+        HR_TRY(cut_at_parts(s, err));
+    } else {
+        s->n_pieces = pieces_wanted(s);
+        HR_TRY(choose_cuts(s, s->runs, s->n_runs, &s->n_pieces, &s->cuts, err));
+    }
     *n_pieces = s->n_pieces;
     return HR_OK;
 }
@@ -1122,8 +1173,12 @@ hr_status hr__sorter_read(hr_sorter *s, int64_t piece, const hr_mem *mem, hr_rea
 
     HR_TRY(merge_open(s, s->runs, s->n_runs, piece ? &s->cuts[piece - 1] : NULL,
                       piece < s->n_pieces - 1 ? &s->cuts[piece] : NULL, s->visible, mem, NULL, &m, err));
+    if (s->n_parts)
+        m->base.cls = &whole_class;
     *out = &m->base;
-    if (disk)
+    if (s->n_parts)
+        *estimate = 3 * (s->n_bytes / s->n_pieces) + 2 * (disk + 1) * s->page_bytes;
+    else if (disk)
         *estimate = 2 * (disk + 1) * s->page_bytes;
     else
         *estimate = s->n_bytes / s->n_pieces + rows * (int64_t)(2 * sizeof(hr_sort_item) + 16);

@@ -24,6 +24,8 @@ typedef struct hr_sorter_options {
     int n_keys;
     int n_hidden;      /* the last columns, which only order: they do not come out */
     int64_t allowance; /* bytes to hold */
+    /* > 0: the first key is a bare uint64 of values below this, and each value is a piece, of one table. */
+    int64_t n_parts;
     hr_account *account;
 } hr_sorter_options;
 

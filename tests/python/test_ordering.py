@@ -300,6 +300,69 @@ def test_resume_in_the_middle(files):
         assert all((a == b).all() for a, b in zip(rest, whole[3:], strict=True))
 
 
+def sizes(ds):
+    return [b.num_rows for b in rows(ds)]
+
+
+@pytest.mark.parametrize("limit", [None, "8MiB"])
+def test_repartition(files, limit, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADRACE_SPILL_DIR", str(tmp_path))
+    ctx = hd.DataContext.get_current()
+    before, ctx.memory_limit_bytes = ctx.memory_limit_bytes, limit and 8 << 20
+    try:
+        ds, table = hd.read_parquet(files["pieces"]), files["table"]
+        for n in (1, 7, 100):
+            found = rows(ds.repartition(n))
+            assert [b.num_rows for b in found] == [60_000 * (i + 1) // n - 60_000 * i // n for i in range(n)]
+            same(pa.concat_tables(found).combine_chunks(), table)
+        found = rows(ds.select_columns("row").repartition(9, shuffle=True))
+        assert {b.num_rows for b in found} == {6666, 6667}
+        every = pa.concat_tables(found)["row"].to_numpy()
+        assert sorted(every) == list(range(60_000))
+        assert all(b["row"].to_numpy().min() < 100 and b["row"].to_numpy().max() > 59_900 for b in found)
+
+        by_key = rows(ds.select_columns(["few", "text", "row"]).repartition(16, keys=["few", "text"]))
+        homes = {}
+        for i, b in enumerate(by_key):
+            assert (np.diff(b["row"].to_numpy()) > 0).all()  # in the order in which they came
+            for key in set(zip(b["few"].to_pylist(), b["text"].to_pylist(), strict=True)):
+                assert homes.setdefault(key, i) == i
+        assert len(by_key) == 16 and sum(b.num_rows for b in by_key) == 60_000
+        ordered = rows(ds.select_columns(["few", "row"]).repartition(4, keys="few", sort=True))
+        for b in ordered:
+            pairs = list(zip(b["few"].to_pylist(), b["row"].to_pylist(), strict=True))
+            assert pairs == sorted(pairs)
+        assert sum(b.num_rows for b in ordered) == 60_000
+    finally:
+        ctx.memory_limit_bytes = before
+
+
+def test_repartition_of_little():
+    assert sizes(hd.range(10).repartition(3)) == [3, 3, 4]
+    assert sizes(hd.range(2).repartition(5)) == [1, 1]
+    assert sizes(hd.range(0).repartition(5)) == []
+    assert sizes(hd.range(10).repartition(target_num_rows_per_block=4)) == [4, 4, 2]
+    assert sum(sizes(hd.range(10).repartition(4, keys=["id"]))) == 10
+    assert hd.range(100).repartition(4).materialize().num_blocks() == 4
+    assert hd.range(10).repartition(4).count() == 10
+    assert hd.range(10).repartition(4).limit(5).take_all() == [{"id": i} for i in range(5)]
+    for call, error, text in [
+        (lambda: hd.range(3).repartition(), InvalidArgument, "either num_blocks or"),
+        (lambda: hd.range(3).repartition(2, 3), InvalidArgument, "either num_blocks or"),
+        (lambda: hd.range(3).repartition(0), InvalidArgument, "num_blocks 0"),
+        (lambda: hd.range(3).repartition(2, keys=["x"]), InvalidArgument, "'x'"),
+        (lambda: hd.range(3).repartition(2, keys=[3]), TypeMismatchError, "keys"),
+        (lambda: hd.range(3).repartition(100_000, keys=["id"]), InvalidArgument, "100000 blocks"),
+        (
+            lambda: hd.range(3).repartition(target_num_rows_per_block=2, shuffle=True),
+            InvalidArgument,
+            "shuffle must be False",
+        ),
+    ]:
+        with pytest.raises(error, match=text):
+            call()
+
+
 KILLED = """
 import os, signal, sys
 import headrace.data as hd

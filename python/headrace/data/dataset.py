@@ -556,6 +556,38 @@ class Dataset:
         """
         return Dataset(ordering.random_shuffle(self, seed, num_blocks, **ray_remote_args))
 
+    def repartition(
+        self,
+        num_blocks=None,
+        target_num_rows_per_block=None,
+        *,
+        strict=False,
+        shuffle=False,
+        keys=None,
+        sort=False,
+    ):
+        """The same rows in other blocks: what iter_batches(batch_size=None) gives one by one, and
+        materialize() keeps.
+
+        num_blocks: so many, of equal size but for one row, in order; with shuffle=True in a random order
+        (always the same one); with keys, rows whose keys are equal come into one block, by hash, and with
+        sort=True in the order of the keys. Blocks that would have no rows do not come.
+        target_num_rows_per_block: blocks of exactly so many rows, the last one shorter (strict or not).
+
+        Held: with num_blocks all rows, as by sort(), and each block whole; with target_num_rows_per_block one
+        block.
+        """
+        node = ordering.repartition(
+            self,
+            num_blocks,
+            target_num_rows_per_block,
+            strict=strict,
+            shuffle=shuffle,
+            keys=keys,
+            sort=sort,
+        )
+        return Dataset(node)
+
     def union(self, *other):
         """All rows of this dataset, then those of the others in turn. TypeMismatchError if their schemas
         differ.

@@ -1,4 +1,6 @@
-"""All rows in another order: sort, random_shuffle."""
+"""All rows in another order, or in other blocks: sort, random_shuffle, repartition."""
+
+import warnings
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, TypeMismatchError
@@ -83,3 +85,32 @@ def random_shuffle(dataset, seed=None, num_blocks=None, **ray_remote_args):
         )
     own, once = seed_and_once("random_shuffle", seed)
     return Node("random_shuffle", {"seed": own, "once": once}, [dataset._node])
+
+
+def repartition(dataset, num_blocks, target_num_rows_per_block, *, strict, shuffle, keys, sort):
+    if (num_blocks is None) == (target_num_rows_per_block is None):
+        raise InvalidArgument("repartition: give either num_blocks or target_num_rows_per_block")
+    given = num_blocks if target_num_rows_per_block is None else target_num_rows_per_block
+    if not is_whole(given, 1):
+        name = "num_blocks" if target_num_rows_per_block is None else "target_num_rows_per_block"
+        raise InvalidArgument(f"repartition: {name} {given!r}: expected a number of at least 1")
+    if target_num_rows_per_block is not None:
+        if shuffle:
+            raise InvalidArgument("repartition: shuffle must be False when target_num_rows_per_block is set")
+        if keys is not None or sort:
+            warnings.warn(
+                "repartition: keys and sort are ignored when target_num_rows_per_block is set", stacklevel=3
+            )
+        return Node("rebatch", {"n_rows": int(given)}, [dataset._node])
+    if strict:
+        warnings.warn("repartition: strict is ignored without target_num_rows_per_block", stacklevel=3)
+    keys = [keys] if isinstance(keys, str) else keys
+    if keys is not None and not (keys and all(isinstance(k, str) for k in keys)):
+        raise TypeMismatchError(f"repartition: keys {keys!r}: expected names of columns")
+    args = {
+        "n_blocks": int(given),
+        "shuffle": bool(shuffle),
+        "keys": list(keys) if keys else None,
+        "sort": bool(sort),
+    }
+    return Node("repartition", args, [dataset._node])

@@ -113,6 +113,10 @@ class Node:
     def _random_shuffle(self):
         return self.inputs[0].plan.random_shuffle(self.args["seed"], self.args["once"])
 
+    def _repartition(self):
+        args = self.args
+        return self.inputs[0].plan.repartition(args["n_blocks"], args["shuffle"], args["keys"], args["sort"])
+
     def _write(self):
         return self.inputs[0].plan.write(**self.args)
 
@@ -185,6 +189,8 @@ class Node:
         if self.op == "sort":
             keys = (f"{key} descending" if down else str(key) for key, down, _ in args["keys"])
             return f"sort({', '.join(keys)})"
+        if self.op == "repartition":
+            return f"repartition({args['n_blocks']})"
         if self.op == "random_shuffle":
             return "random_shuffle()" if args["seed"] is None else f"random_shuffle(seed={args['seed']})"
         if self.op == "calls":
