@@ -155,6 +155,17 @@ HR_API int64_t hr_memory_limit(void);
 HR_API int64_t hr_memory_used(void);
 HR_API int64_t hr_memory_peak(void);
 HR_API void hr_memory_reset_peak(void);
+/* Where data lies for a while that does not fit into memory: files without a name, gone with what they are for, and with the process.
+ * NULL: the default, HEADRACE_SPILL_DIR, else TMPDIR, else /tmp. For what begins to spill from now on. A folder in which no file can
+ * be made is an error here. */
+HR_API HR_MUST_USE hr_status hr_set_spill_dir(const char *folder, hr_error *err);
+HR_API HR_MUST_USE hr_status hr_spill_dir(char **out, hr_error *err); /* *out is new: hr_string_free() */
+/* How many bytes may lie there at once, of all runs of the process. < 0: the default, HEADRACE_SPILL_QUOTA ("20GB"), or if that is not
+ * set, all of the disk but for a fiftieth (256 MiB at most). 0: nothing may be spilled. HR_DISK_FULL tells when it is not enough. */
+HR_API HR_MUST_USE hr_status hr_set_spill_quota(int64_t n_bytes, hr_error *err);
+HR_API int64_t hr_spill_quota(void); /* < 0: none */
+/* Bytes that lie there now. */
+HR_API int64_t hr_spill_used(void);
 /* Parses "256MiB", "1.5GB", "4096": HR_INVALID with the text otherwise. k/M/G/T are powers of 1000, Ki/Mi/... of 1024. */
 HR_API HR_MUST_USE hr_status hr_parse_bytes(const char *text, int64_t *out, hr_error *err);
 
@@ -240,8 +251,8 @@ HR_API HR_MUST_USE hr_status hr_plan_read(const char *const *urls, int n_urls, c
 HR_API HR_MUST_USE hr_status hr_plan_tables(hr_table *const *tables, int n_tables, hr_plan **out, hr_error *err);
 /* The int64 column `name` of 0 .. n-1, computed as it is read. */
 HR_API HR_MUST_USE hr_status hr_plan_range(int64_t n, const char *name, hr_plan **out, hr_error *err);
-/* A foreign Arrow stream. Takes it (even on failure). It is pulled once, by one thread; its tables are kept in memory
- * as they come, so that the plan can be run again. */
+/* A foreign Arrow stream. Takes it (even on failure). It is pulled once, now, by one thread; its tables are kept as they come, so
+ * that the plan can be run again: in memory up to half of the memory limit, then in the spill folder. */
 HR_API HR_MUST_USE hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_plan **out, hr_error *err);
 
 /* A source of your own: n_fragments pieces in one order, each an Arrow stream that is opened when its turn comes. All functions
@@ -515,6 +526,11 @@ HR_API HR_MUST_USE hr_status hr_feed_position(hr_feed *f, char **out, hr_error *
 HR_API HR_MUST_USE hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err);
 /* Stops the run wherever it is and waits for its tasks; tables handed out stay valid. NULL is fine. */
 HR_API void hr_feed_close(hr_feed *f);
+/* Runs `p` once, with these options (NULL: the defaults), and keeps its rows: *out is a plan that reads them from there, as often as it
+ * is run, in the same tables and order. They stay in memory up to half of the memory limit; what comes after lies in the spill
+ * folder until the plan goes. HR_DISK_FULL if it does not fit there. */
+HR_API HR_MUST_USE hr_status hr_plan_materialize(hr_plan *p, const hr_feed_options *options, hr_plan **out,
+                                                 hr_error *err);
 /* The rest of the feed as an Arrow stream. Takes `f`, even on failure. */
 HR_API HR_MUST_USE hr_status hr_feed_export(hr_feed *f, struct ArrowArrayStream *out, hr_error *err);
 

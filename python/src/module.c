@@ -103,6 +103,55 @@ static PyObject *parse_bytes(PyObject *module, PyObject *arg)
     return st ? pyhr_raise(PyModule_GetState(module), st, &err) : PyLong_FromLongLong(n);
 }
 
+static PyObject *set_spill_dir(PyObject *module, PyObject *arg)
+{
+    hr_error err = HR_ERROR_INIT;
+    PyObject *bytes = NULL;
+    hr_status st;
+
+    if (arg != Py_None && !PyUnicode_FSConverter(arg, &bytes))
+        return NULL;
+    st = hr_set_spill_dir(bytes ? PyBytes_AsString(bytes) : NULL, &err);
+    Py_XDECREF(bytes);
+    return st ? pyhr_raise(PyModule_GetState(module), st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *spill_dir(PyObject *module, PyObject *none)
+{
+    hr_error err = HR_ERROR_INIT;
+    char *text = NULL;
+    hr_status st = hr_spill_dir(&text, &err);
+    PyObject *made = st ? pyhr_raise(PyModule_GetState(module), st, &err) : PyUnicode_DecodeFSDefault(text);
+
+    (void)none;
+    hr_string_free(text);
+    return made;
+}
+
+static PyObject *set_spill_quota(PyObject *module, PyObject *arg)
+{
+    hr_error err = HR_ERROR_INIT;
+    int64_t n = PyLong_AsLongLong(arg);
+    hr_status st;
+
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    st = hr_set_spill_quota(n, &err);
+    return st ? pyhr_raise(PyModule_GetState(module), st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *spill_quota(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+    return PyLong_FromLongLong(hr_spill_quota());
+}
+
+static PyObject *spill_used(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+    return PyLong_FromLongLong(hr_spill_used());
+}
+
 static PyObject *num_threads(PyObject *module, PyObject *none)
 {
     (void)module, (void)none;
@@ -222,6 +271,11 @@ static PyMethodDef functions[] = {
     { "memory_used", memory_used, METH_NOARGS, "Bytes held for data now, pooled free buffers included." },
     { "memory_peak", memory_peak, METH_NOARGS, "The most bytes held since the start or memory_reset_peak()." },
     { "memory_reset_peak", memory_reset_peak, METH_NOARGS, "Begins a new peak." },
+    { "set_spill_dir", set_spill_dir, METH_O, "Folder of spill files; None: the default." },
+    { "spill_dir", spill_dir, METH_NOARGS, "Folder of spill files." },
+    { "set_spill_quota", set_spill_quota, METH_O, "Bytes that may lie in spill files; < 0: the default." },
+    { "spill_quota", spill_quota, METH_NOARGS, "Bytes that may lie in spill files; < 0: no quota." },
+    { "spill_used", spill_used, METH_NOARGS, "Bytes that lie in spill files now." },
     { "live_bytes", live_bytes, METH_NOARGS, "Bytes in live blocks: what a test compares before and after." },
     { "charge", charge, METH_O, "Counts bytes (may be negative) that others hold for us, as function workers do." },
     { "parse_bytes", parse_bytes, METH_O, "'256MiB' -> 268435456." },
@@ -246,7 +300,7 @@ static int module_exec(PyObject *module)
     if (PyModule_AddStringConstant(module, "__version__", hr_version()) < 0 || pyhr_errors_add(module, s) < 0 ||
         pyhr_table_types(module, s) < 0 || pyhr_column_types(module, s) < 0 || pyhr_expr_types(module, s) < 0 ||
         pyhr_plan_types(module, s) < 0 || pyhr_udf_types(module, s) < 0 || pyhr_feed_types(module, s) < 0 ||
-        pyhr_split_types(module, s) < 0)
+        pyhr_split_types(module, s) < 0 || pyhr_keep_types(module, s) < 0)
         return -1;
     return 0;
 }
@@ -269,6 +323,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(s->calls);
     Py_VISIT(s->call);
     Py_VISIT(s->worker);
+    Py_VISIT(s->keep);
     Py_VISIT(s->convert);
     return 0;
 }
@@ -291,6 +346,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(s->calls);
     Py_CLEAR(s->call);
     Py_CLEAR(s->worker);
+    Py_CLEAR(s->keep);
     Py_CLEAR(s->convert);
     return 0;
 }

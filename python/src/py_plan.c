@@ -10,7 +10,7 @@ typedef struct plan_object {
 } plan_object;
 
 /* Takes `plan`, even on failure. */
-static PyObject *plan_new(pyhr_state *s, hr_plan *plan)
+PyObject *pyhr_plan(pyhr_state *s, hr_plan *plan)
 {
     plan_object *self = PyObject_New(plan_object, s->plan);
 
@@ -24,7 +24,7 @@ static PyObject *plan_new(pyhr_state *s, hr_plan *plan)
 
 static PyObject *plan_made(pyhr_state *s, hr_status st, hr_plan *plan, hr_error *err)
 {
-    return st ? pyhr_raise(s, st, err) : plan_new(s, plan);
+    return st ? pyhr_raise(s, st, err) : pyhr_plan(s, plan);
 }
 
 hr_plan *pyhr_plan_of(pyhr_state *s, PyObject *op)

@@ -22,7 +22,8 @@ typedef struct pyhr_drain pyhr_drain;
 
 typedef struct pyhr_state {
     PyObject *errors[HR_N_STATUS]; /* exception class of each status; [HR_OK]: the base, HeadraceError */
-    PyTypeObject *table, *column, *schema, *expr, *plan, *feed, *split, *ring, *ring_server, *calls, *call, *worker;
+    PyTypeObject *table, *column, *schema, *expr, *plan, *feed, *split, *ring, *ring_server, *calls, *call, *worker,
+        *keep;
     PyObject *convert; /* headrace.data.convert: what only Python can do to values; imported when first needed */
     pyhr_drain *drain;
 } pyhr_state;
@@ -121,6 +122,11 @@ int pyhr_exprs(pyhr_state *s, PyObject *list, hr_expr ***out, int *n, PyObject *
 
 int pyhr_plan_types(PyObject *module, pyhr_state *s);
 hr_plan *pyhr_plan_of(pyhr_state *s, PyObject *op); /* borrowed */
+PyObject *pyhr_plan(pyhr_state *s, hr_plan *takes);
+
+/* --- py_keep.c */
+
+int pyhr_keep_types(PyObject *module, pyhr_state *s);
 
 /* --- py_udf.c */
 

@@ -29,13 +29,14 @@ int hr__cli_misused(const hr_command *cmd, const char *fmt, ...) HR_PRINTF(2, 3)
 int hr__cli_help(const hr_command *cmd);                                          /* 0 */
 
 /* The options of every command that reads files, for its own getopt_long table and --help. */
-#define HR_INPUT_SHORT "f:o:h"
+#define HR_INPUT_SHORT "f:o:m:h"
 #define HR_INPUT_LONG                                                                                                  \
     { "format", required_argument, NULL, 'f' }, { "option", required_argument, NULL, 'o' },                            \
-        { "help", no_argument, NULL, 'h' }
+        { "memory", required_argument, NULL, 'm' }, { "help", no_argument, NULL, 'h' }
 #define HR_INPUT_HELP                                                                                                  \
     "  -f, --format NAME        the files' format; else by suffix and first bytes\n"                                   \
     "  -o, --option NAME=VALUE  an option of the format, see headrace formats NAME; may be repeated\n"                 \
+    "  -m, --memory BYTES       for data, as 256MiB or 2GB; default: half of the memory there is\n"                    \
     "  -h, --help               this text\n"
 
 /* What was asked to be read. All-zero is empty; strings are those of argv, but for the columns. */

@@ -58,14 +58,35 @@ static int help(void)
     puts("\n  headrace COMMAND --help tells a command's options, headrace --version the version.\n\n"
          "environment:\n"
          "  HEADRACE_NUM_THREADS     threads that read; default: the CPUs that we may use\n"
-         "  HEADRACE_MEMORY_LIMIT    bytes for data, as 256MiB or 2GB; default: half of the memory");
+         "  HEADRACE_MEMORY_LIMIT    bytes for data, as 256MiB or 2GB; default: half of the memory\n"
+         "  HEADRACE_SPILL_DIR       where data lies that does not fit into that; default: TMPDIR, /tmp\n"
+         "  HEADRACE_SPILL_QUOTA     bytes that may lie there; default: all but a fiftieth of the disk");
     return 0;
 }
 
 /* ---------------------------------------------------------------------------------------------------------- inputs */
 
+static bool set_memory(const char *value)
+{
+    hr_error err = HR_ERROR_INIT;
+    int64_t n_bytes = 0;
+    hr_status st = hr_parse_bytes(value, &n_bytes, &err);
+
+    if (!st && n_bytes < 1)
+        st = hr_error_set(&err, HR_INVALID, "'%s' is no memory to work in", value);
+    if (!st)
+        st = hr_set_memory_limit(n_bytes, &err);
+    if (!st)
+        return true;
+    print_error("headrace: --memory", err.text);
+    hr_error_clear(&err);
+    return false;
+}
+
 bool hr__input_option(hr_input *in, int option, char *value)
 {
+    if (option == 'm')
+        return set_memory(value);
     if (option == 'f') {
         in->format = value;
         return true;
@@ -130,6 +151,7 @@ static hr_status check_environment(hr_error *err)
 
     if (limit && *limit && hr_parse_bytes(limit, &n_bytes, err))
         return hr__error_at(err, HR_INVALID, "HEADRACE_MEMORY_LIMIT");
+    HR_TRY(hr_set_spill_quota(-1, err));
     if (threads && *threads) {
         errno = 0;
         n = strtol(threads, &end, 10);

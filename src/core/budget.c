@@ -29,6 +29,7 @@ struct hr_account {
     _Atomic int64_t used, peak;
     _Atomic int64_t reserved; /* changed with `admission` held */
     _Atomic int64_t limit;    /* its own; 0: none (the root: not looked up yet) */
+    _Atomic int64_t spill_written, spill_read;
 };
 
 static hr_account root = { .name = "process" };
@@ -94,6 +95,17 @@ int64_t hr__account_peak(const hr_account *a)
     a = a ? a : &root;
     return HR_MAX(atomic_load(&a->peak), hr__account_used(a)); /* the pool grows by itself where blocks are cut */
 }
+
+void hr__account_spilled(hr_account *a, int64_t written, int64_t was_read)
+{
+    for (a = a ? a : &root; a; a = a->parent) {
+        atomic_fetch_add_explicit(&a->spill_written, written, memory_order_relaxed);
+        atomic_fetch_add_explicit(&a->spill_read, was_read, memory_order_relaxed);
+    }
+}
+
+int64_t hr__account_spill_written(const hr_account *a) { return atomic_load(&(a ? a : &root)->spill_written); }
+int64_t hr__account_spill_read(const hr_account *a) { return atomic_load(&(a ? a : &root)->spill_read); }
 
 /* A level's own limit; INT64_MAX: none. */
 static int64_t level_limit(const hr_account *a)

@@ -69,6 +69,10 @@ int64_t hr__account_peak(const hr_account *a);
 int64_t hr__account_limit(const hr_account *a); /* the smallest of its own and its ancestors' limits */
 void hr__account_charge(hr_account *a,
                         int64_t n_bytes); /* memory we did not allocate (a worker's private bytes); n may be < 0 */
+/* Bytes that were written to, or read from, spill files for `a`: counts, in all levels. */
+void hr__account_spilled(hr_account *a, int64_t written, int64_t was_read);
+int64_t hr__account_spill_written(const hr_account *a);
+int64_t hr__account_spill_read(const hr_account *a);
 /* For those who allocate by themselves (mem.c, buffer.c, arena.c): charged, and counted as live. Each block is a reference
  * on `a`; give back by the negative numbers. Before the memory is asked for, so that the pool makes room first. */
 void hr__account_add(hr_account *a, int64_t n_bytes, int n_blocks);

@@ -68,10 +68,13 @@ static int64_t floor_bytes(const hr_run *r)
     return n;
 }
 
-/* Half of the limit for what operators hold; the other half is for what is on its way. */
+/* Half of what nobody has yet for what operators hold; the other half is for what is on its way. */
 static void share_out(hr_run *r, int64_t limit)
 {
+    int64_t others = hr_memory_used() - hr__pool_bytes();
     int n_blocks = 0;
+
+    limit = HR_MAX(limit / 4, HR_MIN(limit, hr_memory_limit() - others));
 
     for (int i = 0; i < r->n_ops; i++)
         n_blocks += r->ops[i]->run.op->cls->kind == HR_OP_BLOCK;
@@ -370,6 +373,12 @@ void hr__run_counts(hr_run *r, hr_run_counts *out)
     hr__unlock(&r->lock);
 }
 
+static void print_spill(const hr_account *a, hr_text *out)
+{
+    hr__text_add(out, ",\"spill_written_bytes\":%" PRId64 ",\"spill_read_bytes\":%" PRId64,
+                 hr__account_spill_written(a), hr__account_spill_read(a));
+}
+
 static void print_op(hr_op_state *o, hr_text *out)
 {
     hr_text name = { 0 };
@@ -380,8 +389,9 @@ static void print_op(hr_op_state *o, hr_text *out)
     hr__text_add_json(out, name.data ? name.data : o->run.op->cls->name);
     hr__text_add(out, ",\"calls\":%lld,\"rows_in\":%lld,\"rows_out\":%lld,\"busy_ns\":%lld,\"wait_ns\":%lld", o->calls,
                  o->rows_in, o->rows_out, o->busy_ns, o->pending_ns);
-    hr__text_add(out, ",\"bytes_out\":%lld,\"peak_bytes\":%" PRId64 "}", o->bytes_out,
-                 hr__account_peak(o->run.account));
+    hr__text_add(out, ",\"bytes_out\":%lld,\"peak_bytes\":%" PRId64, o->bytes_out, hr__account_peak(o->run.account));
+    print_spill(o->run.account, out);
+    hr__text_add(out, "}");
     hr__text_clear(&name);
 }
 
@@ -409,8 +419,12 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
                  c.fragments_skipped, c.rows_skipped, c.pages_skipped, c.bloom_hits, c.bad_rows);
     hr__text_add(out, ",\"tickets\":%" PRId64 ",\"tables_out\":%" PRId64 ",\"rows_out\":%" PRId64, c.tickets,
                  c.tables_out, c.rows_out);
-    hr__text_add(out, ",\"used_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 ",\"operators\":[",
-                 hr__account_used(r->account), hr__account_peak(r->account));
+    hr__text_add(out, ",\"used_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 ",\"limit_bytes\":%" PRId64,
+                 hr__account_used(r->account), hr__account_peak(r->account), hr__account_limit(r->account));
+    hr__text_add(out, ",\"process_bytes\":%" PRId64 ",\"process_peak_bytes\":%" PRId64, hr_memory_used(),
+                 hr_memory_peak());
+    print_spill(r->account, out);
+    hr__text_add(out, ",\"operators\":[");
     for (int i = 0; i < r->n_ops; i++) {
         if (i)
             hr__text_add(out, ",");

@@ -1,7 +1,8 @@
-/* memory_scan.c - scans without files: tables, a range of numbers, a foreign stream pulled into tables.
+/* memory_scan.c - scans without files: tables, a range of numbers, a foreign stream whose tables are kept (keep.h).
  *
  * All are one file of fragments whose rows any reader can begin with. Tables are handed out as slices that share their
  * buffers, a range is computed as it is read. */
+#include "format/keep.h"
 #include "format/scan.h"
 
 #define RANGE_FRAGMENT (1 << 20) /* rows */
@@ -223,18 +224,24 @@ static void memory_describe(const hr_scan *base, hr_text *out)
                      (long long)s->n_rows);
 }
 
+void hr__memory_fingerprint(const char *kind, const hr_schema *schema, int64_t n_rows, hr_hash *h)
+{
+    hr_text text = { 0 };
+
+    hr__schema_print(schema, &text);
+    hr__hash_text(h, kind);
+    hr__hash_text(h, text.data);
+    hr__hash_int(h, n_rows);
+    hr__text_clear(&text);
+}
+
 static void memory_fingerprint(const hr_scan *base, hr_hash *h)
 {
     const memory_scan *s = (const memory_scan *)base;
-    hr_text schema = { 0 };
 
-    hr__schema_print(s->schema, &schema);
-    hr__hash_text(h, s->kind);
-    hr__hash_text(h, schema.data);
-    hr__hash_int(h, s->n_rows);
+    hr__memory_fingerprint(s->kind, s->schema, s->n_rows, h);
     for (int64_t i = 0; i < s->n_tables; i++)
         hr__hash_int(h, s->tables[i]->n_rows);
-    hr__text_clear(&schema);
 }
 
 static int64_t memory_floor(const hr_scan *base) { return is_range((const memory_scan *)base) ? 64 << 10 : 0; }
@@ -302,7 +309,7 @@ hr_status hr__scan_new_tables(hr_table *const *tables, int n, hr_scan **out, hr_
     *out = NULL;
     if (n <= 0)
         return hr_error_set(err, HR_INVALID, "no tables: one at least is needed, if only for its schema");
-    HR_GO(scan_new("memory", &s, err));
+    HR_GO(scan_new(HR_MEMORY_NAME, &s, err));
     for (int i = 0; i < n; i++)
         HR_GO(add_table(s, hr_table_ref(tables[i]), err));
     *out = &s->base;
@@ -362,8 +369,8 @@ hr_status hr__arrow_stream_next(struct ArrowArrayStream *stream, const struct Ar
     return hr_table_import(&lent, &array, out, err);
 }
 
-/* A table without rows says which columns there are when no batch came. */
-static hr_status add_empty(memory_scan *s, struct ArrowSchema *schema, hr_error *err)
+/* Which columns there are, if no batch comes. */
+static hr_status add_empty(hr_keep *k, struct ArrowSchema *schema, hr_error *err)
 {
     struct ArrowSchema lent = *schema;
     hr_schema *imported = NULL;
@@ -373,7 +380,7 @@ static hr_status add_empty(memory_scan *s, struct ArrowSchema *schema, hr_error 
     lent.release = hr__arrow_schema_keep;
     HR_GO(hr__schema_import(&lent, &imported, err));
     HR_GO(hr__table_empty(imported, &t, err));
-    HR_GO(add_table(s, t, err));
+    st = hr__keep_add(k, t, err);
 done:
     hr__schema_unref(imported);
     return st;
@@ -382,7 +389,7 @@ done:
 hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr_error *err)
 {
     struct ArrowSchema schema = { 0 };
-    memory_scan *s = NULL;
+    hr_keep *k = NULL;
     hr_status st = HR_OK;
     int rc;
 
@@ -390,22 +397,19 @@ hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr
     rc = stream->get_schema(stream, &schema);
     if (rc)
         HR_GO(hr__arrow_stream_error(stream, rc, err));
-    HR_GO(scan_new("memory", &s, err));
+    HR_GO(hr__keep_new(HR_MEMORY_NAME, 0, true, &k, err));
+    HR_GO(add_empty(k, &schema, err));
     for (;;) {
         hr_table *t;
 
         HR_GO(hr__arrow_stream_next(stream, &schema, &t, err));
         if (!t)
             break;
-        HR_GO(add_table(s, t, err));
+        HR_GO(hr__keep_add(k, t, err));
     }
-    if (s->n_tables == 0)
-        HR_GO(add_empty(s, &schema, err));
-    *out = &s->base;
-    s = NULL; /* moved to the caller */
+    st = hr__keep_scan(k, out, err);
 done:
-    if (s)
-        memory_free(&s->base);
+    hr__keep_free(k);
     if (schema.release)
         schema.release(&schema);
     stream->release(stream);

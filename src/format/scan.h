@@ -30,7 +30,10 @@ hr_status hr__scan_column(const hr_schema *s, const char *name, int *out, hr_err
 /* The projected fields of `all`. *out is new (shared, if all are wanted). */
 hr_status hr__scan_project(hr_schema *all, const hr_projection *projection, hr_schema **out, hr_error *err) HR_MUST_USE;
 
-/* --- memory_scan.c: foreign Arrow streams */
+/* --- memory_scan.c: tables in memory, foreign Arrow streams */
+#define HR_MEMORY_NAME "memory" /* the one file of such a scan */
+void hr__memory_fingerprint(const char *kind, const hr_schema *schema, int64_t n_rows,
+                            hr_hash *h); /* what is told of each table comes behind */
 /* The next batch; *out NULL: the end. `schema` is the stream's, lent to each batch. */
 hr_status hr__arrow_stream_next(struct ArrowArrayStream *stream, const struct ArrowSchema *schema, hr_table **out,
                                 hr_error *err) HR_MUST_USE;

@@ -49,9 +49,10 @@ typedef struct parcel_node {
 
 struct hr_spill {
     atomic_int refs;
+    int pid;
     hr_account *account;
     char *folder, *name;
-    int64_t quota;       /* 0: none */
+    int64_t quota;       /* < 0: none */
     hr_mutex lock;       /* guards the opening of the file */
     _Atomic int fd;      /* -1: not yet */
     _Atomic int64_t end; /* of the file */
@@ -62,6 +63,14 @@ struct hr_spill {
 static _Atomic int64_t live_bytes; /* of all stores */
 
 int64_t hr__spill_live(void) { return atomic_load_explicit(&live_bytes, memory_order_relaxed); }
+
+/* ---------------------------------------------------------------------------------------------------------- settings */
+
+static struct {
+    hr_mutex lock;
+    char *folder;           /* NULL: the default */
+    _Atomic int64_t quota1; /* one more than what was set; 0: the default */
+} settings = { .lock = HR_MUTEX_INIT };
 
 static const char *default_folder(void)
 {
@@ -75,19 +84,87 @@ static const char *default_folder(void)
     return "/tmp";
 }
 
-static hr_status read_quota(int64_t *out, hr_error *err)
-{
-    const char *text = getenv("HEADRACE_SPILL_QUOTA");
-    hr_status st;
+static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
+static void settings_register(void) { hr__mutex_survives_fork(&settings.lock); }
 
-    *out = 0;
-    if (!text || !*text)
-        return HR_OK;
-    if ((st = hr_parse_bytes(text, out, err)))
-        return hr__error_at(err, st, "HEADRACE_SPILL_QUOTA");
-    *out = HR_MAX(1, *out); /* "0": nothing may be spilled */
+static void settings_lock(void)
+{
+    pthread_once(&settings_once, settings_register);
+    hr__lock(&settings.lock);
+}
+
+hr_status hr_spill_dir(char **out, hr_error *err)
+{
+    settings_lock();
+    *out = hr__strdup(NULL, settings.folder ? settings.folder : default_folder());
+    hr__unlock(&settings.lock);
+    return *out ? HR_OK : hr__error_memory(err, "spill folder", 1);
+}
+
+static hr_status no_file(const char *folder, int64_t minus_errno, hr_error *err)
+{
+    return hr__error_os(err, minus_errno, folder, "cannot make a spill file (HEADRACE_SPILL_DIR says where)");
+}
+
+hr_status hr_set_spill_dir(const char *folder, hr_error *err)
+{
+    char *copy = NULL, *old;
+    int fd;
+
+    if (folder) {
+        if ((fd = hr__file_create_scratch(folder)) < 0)
+            return no_file(folder, fd, err);
+        hr__file_close(fd);
+        if (!(copy = hr__strdup(NULL, folder)))
+            return hr__error_memory(err, "spill folder", (int64_t)strlen(folder) + 1);
+    }
+    settings_lock();
+    old = settings.folder;
+    settings.folder = copy;
+    hr__unlock(&settings.lock);
+    hr__free(old);
     return HR_OK;
 }
+
+/* What the variable says; < 0: nothing. */
+static hr_status default_quota(int64_t *out, hr_error *err)
+{
+    const char *text = getenv("HEADRACE_SPILL_QUOTA");
+    hr_status st = text && *text ? hr_parse_bytes(text, out, err) : HR_OK;
+
+    if (st || !text || !*text)
+        *out = -1;
+    return st ? hr__error_at(err, st, "HEADRACE_SPILL_QUOTA") : HR_OK;
+}
+
+static hr_status read_quota(int64_t *out, hr_error *err)
+{
+    int64_t set = atomic_load(&settings.quota1);
+
+    *out = set - 1;
+    return set ? HR_OK : default_quota(out, err);
+}
+
+hr_status hr_set_spill_quota(int64_t n_bytes, hr_error *err)
+{
+    int64_t from_variable;
+
+    if (n_bytes < 0)
+        HR_TRY(default_quota(&from_variable, err));
+    atomic_store(&settings.quota1, n_bytes < 0 ? 0 : HR_MIN(n_bytes, INT64_MAX - 1) + 1);
+    return HR_OK;
+}
+
+int64_t hr_spill_quota(void)
+{
+    int64_t n;
+
+    return read_quota(&n, NULL) ? -1 : n;
+}
+
+int64_t hr_spill_used(void) { return hr__spill_live(); }
+
+/* ------------------------------------------------------------------------------------------------------------ a store */
 
 hr_status hr__spill_new(const char *folder, const char *name, hr_account *account, hr_spill **out, hr_error *err)
 {
@@ -99,10 +176,14 @@ hr_status hr__spill_new(const char *folder, const char *name, hr_account *accoun
         return hr__error_memory(err, "spill", sizeof *s);
     atomic_init(&s->refs, 1);
     atomic_init(&s->fd, -1);
+    s->pid = hr__pid();
     hr__mutex_init(&s->lock);
     s->account = hr__account_ref(account);
     HR_GO(read_quota(&s->quota, err));
-    s->folder = hr__strdup(account, folder ? folder : default_folder());
+    if (folder)
+        s->folder = hr__strdup(NULL, folder);
+    else
+        HR_GO(hr_spill_dir(&s->folder, err));
     s->name = hr__strdup(account, name);
     if (!s->folder || !s->name)
         HR_FAIL(HR_NO_MEMORY, "%s: no memory for a spill store", name);
@@ -360,11 +441,11 @@ static hr_status claim(hr_spill *s, int64_t n, hr_error *err)
     int64_t all = atomic_fetch_add_explicit(&live_bytes, n, memory_order_relaxed) + n;
 
     atomic_fetch_add_explicit(&s->live, n, memory_order_relaxed);
-    if (s->quota && all > s->quota) {
+    if (s->quota >= 0 && all > s->quota) {
         count_live(s, -n);
         return no_space(s, n, "the quota of the process", s->quota, "HEADRACE_SPILL_QUOTA higher", err);
     }
-    if (!s->quota) {
+    if (s->quota < 0) {
         hr_status st = check_disk(s, n, err);
         if (st)
             count_live(s, -n);
@@ -386,8 +467,7 @@ static hr_status open_file(hr_spill *s, int *out, hr_error *err)
     *out = fd;
     if (fd >= 0)
         return HR_OK;
-    hr__error_os(err, fd, s->folder, "cannot make a spill file (HEADRACE_SPILL_DIR says where)");
-    return hr__error_at(err, err ? err->status : HR_IO, "%s", s->name);
+    return hr__error_at(err, no_file(s->folder, fd, err), "%s", s->name);
 }
 
 /* Lets the disk begin with what was written, once that is much: it would be in the way of others' memory. */
@@ -493,6 +573,7 @@ hr_status hr__spill_write(hr_spill *s, const hr_table *t, hr_spill_place *out, h
                              .memory_bytes = m.raw_bytes + m.plain_bytes,
                              .head_bytes = head_bytes };
     atomic_fetch_add_explicit(&s->written, whole->n_bytes, memory_order_relaxed);
+    hr__account_spilled(s->account, whole->n_bytes, 0);
     atomic_fetch_add_explicit(&s->plain, m.raw_bytes + m.plain_bytes, memory_order_relaxed);
 done:
     hr__buffer_unref(whole);
@@ -504,7 +585,7 @@ void hr__spill_forget(hr_spill *s, const hr_spill_place *p)
 {
     int64_t n = HR_ROUND_UP(p->n_bytes, FILE_PAGE);
 
-    if (!n)
+    if (!n || s->pid != hr__pid()) /* a forked child has the parent's file: it may read there */
         return;
     hr__file_punch(atomic_load_explicit(&s->fd, memory_order_acquire), p->at, n);
     count_live(s, -n);
@@ -684,6 +765,7 @@ static hr_status load(hr_spill *s, const hr_spill_place *p, const hr_mem *mem, h
         (int64_t)sizeof head + head.n_nodes * (int64_t)sizeof(parcel_node) + head.packed_bytes > p->head_bytes)
         return damaged(err, "another parcel lies there");
     atomic_fetch_add_explicit(&s->was_read, p->n_bytes, memory_order_relaxed);
+    hr__account_spilled(mem->account ? mem->account : s->account, 0, p->n_bytes);
     return HR_OK;
 }
 

@@ -230,6 +230,8 @@ def test_the_man_page_has_no_mistakes():
         (["head", "-n", "1k", "x"], "1k"),
         (["head", "-n", "99999999999999999999", "x"], "99999999999999999999"),
         (["head", "--width", "many", "x"], "many"),
+        (["count", "--memory", "lots", "x"], "--memory: 'lots' is not a number of bytes"),
+        (["head", "-m", "0", "x"], "--memory: '0' is no memory to work in"),
         (["count", "--format"], "--format"),
         (["formats", "parquet", "text"], "text"),
         (["functions", "add", "or"], "or"),
@@ -270,9 +272,18 @@ def test_environment(folder):
         ("HEADRACE_NUM_THREADS", "many"),
         ("HEADRACE_NUM_THREADS", "0"),
         ("HEADRACE_MEMORY_LIMIT", "12 parsecs"),
+        ("HEADRACE_SPILL_QUOTA", "a lot"),
     ):
         error = headrace("count", folder, status=1, **{name: value})[1]
         assert name in error and value in error
+
+
+def test_memory(folder, tmp_path):
+    for name in ("schema", "head", "count", "stat"):
+        assert headrace(name, "--memory", "64MiB", folder) == headrace(name, folder)
+    headrace("convert", "-m", "64MiB", folder, tmp_path / "out.parquet")
+    assert headrace("count", tmp_path / "out.parquet")[0] == "8\n"
+    assert "the memory limit is 1000" in headrace("head", "-m", "1kB", folder, status=1)[1]
 
 
 def test_a_memory_limit_that_is_too_small_is_refused(folder):

@@ -3,7 +3,7 @@
 import os
 import threading
 import warnings
-from numbers import Integral
+from numbers import Integral, Real
 
 from headrace import _core
 
@@ -74,6 +74,10 @@ class DataContext:
     are).
     memory_limit_bytes: bytes for data; None for the default (HEADRACE_MEMORY_LIMIT, or half of the memory
     there is).
+    spill_dir: the folder for data that does not fit into that; None for the default (HEADRACE_SPILL_DIR,
+    TMPDIR or /tmp). A folder in which no file can be made is an error when it is set.
+    spill_quota_bytes: how many bytes may lie there at once; None for the default (HEADRACE_SPILL_QUOTA, or
+    all but a fiftieth of the disk). Numbers of bytes may be texts, as "2GB" or "256MiB".
     enable_progress_bars: on a terminal, one line while a call such as materialize() or count() works for more
     than a second; False shows nothing. The other bars of Ray are accepted, there are none.
     """
@@ -115,9 +119,24 @@ class DataContext:
 
     @memory_limit_bytes.setter
     def memory_limit_bytes(self, n):
-        if isinstance(n, str):
-            n = _core.parse_bytes(n)
-        _core.set_memory_limit(0 if n is None else int(n))
+        _core.set_memory_limit(0 if n is None else _bytes("memory_limit_bytes", n, 1))
+
+    @property
+    def spill_dir(self):
+        return _core.spill_dir()
+
+    @spill_dir.setter
+    def spill_dir(self, folder):
+        _core.set_spill_dir(folder)
+
+    @property
+    def spill_quota_bytes(self):
+        n = _core.spill_quota()
+        return None if n < 0 else n
+
+    @spill_quota_bytes.setter
+    def spill_quota_bytes(self, n):
+        _core.set_spill_quota(-1 if n is None else _bytes("spill_quota_bytes", n, 0))
 
     def run_options(self):
         """Keyword arguments of a Feed or Split that these settings stand for."""
@@ -130,7 +149,9 @@ class DataContext:
         if cpu is not None and cpu != float("inf"):
             out["num_threads"] = max(1, int(cpu - (less.cpu or 0)))
         memory = [
-            m for m in (limits.memory, limits.object_store_memory) if m is not None and m != float("inf")
+            _bytes("resource_limits", m, 1)
+            for m in (limits.memory, limits.object_store_memory)
+            if m is not None and m != float("inf")
         ]
         gone = (less.memory or 0) + (less.object_store_memory or 0)
         if memory or gone:
@@ -138,20 +159,37 @@ class DataContext:
         return out
 
 
+def _bytes(name, n, least):
+    """A number of bytes, from a number or a text."""
+    if isinstance(n, str):
+        try:
+            n = _core.parse_bytes(n)
+        except _core.InvalidArgument as e:
+            raise _core.InvalidArgument(f"{name}: {e}") from None
+    if isinstance(n, bool) or not isinstance(n, Real) or not least <= n < 1 << 63:
+        raise _core.InvalidArgument(
+            f"{name}: {n!r}, expected a number of bytes of at least {least}, as 268435456 or '256MiB'"
+        )
+    return int(n)
+
+
 def _warn_of_environment():
     """The engine falls back to its defaults where it cannot understand a variable; whoever set it wants to
     know.
     """
-    limit, threads = (os.environ.get(f"HEADRACE_{name}", "") for name in ("MEMORY_LIMIT", "NUM_THREADS"))
+    threads = os.environ.get("HEADRACE_NUM_THREADS", "")
     wrong = []
-    try:
-        _core.parse_bytes(limit or "0")
-    except _core.InvalidArgument as e:
-        wrong.append(f"HEADRACE_MEMORY_LIMIT: {e}")
+    default = "the default is used"
+    for name, then in (("MEMORY_LIMIT", default), ("SPILL_QUOTA", "nothing can be spilled")):
+        name = f"HEADRACE_{name}"
+        try:
+            _core.parse_bytes(os.environ.get(name) or "0")
+        except _core.InvalidArgument as e:
+            wrong.append(f"{name}: {e}; {then}")
     if threads and not (threads.isascii() and threads.isdigit() and 1 <= int(threads) <= 1024):
-        wrong.append(f"HEADRACE_NUM_THREADS: {threads!r} is not a number from 1 to 1024")
+        wrong.append(f"HEADRACE_NUM_THREADS: {threads!r} is not a number from 1 to 1024; {default}")
     for text in wrong:
-        warnings.warn(f"{text}; the default is used", RuntimeWarning, stacklevel=4)
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 _CLUSTER_ONLY = {

@@ -18,6 +18,7 @@ grouping = lazy_module("headrace.data.grouping")
 joining = lazy_module("headrace.data.joining")
 shuffling = lazy_module("headrace.data.shuffling")
 splitting = lazy_module("headrace.data.splitting")
+keeping = lazy_module("headrace.data.keeping")
 
 BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not say
 ROW_PIECE_ROWS = 512
@@ -786,16 +787,19 @@ class Dataset:
             print(row)
 
     def materialize(self):
-        """Runs the plan and keeps all rows in memory: a MaterializedDataset, whose passes start there."""
-        tables = self._tables()
-        if not tables:
-            schema = self.schema()
-            if schema is None:
-                return MaterializedDataset(
-                    Node("tables", {"tables": [Table.build({})], "what": "materialize"})
-                )
-            tables = [Table.empty(schema._core)]
-        return MaterializedDataset(Node("tables", {"tables": tables, "what": "materialize"}))
+        """Runs the plan and keeps all rows: a MaterializedDataset, whose passes start there.
+
+        They stay in memory up to half of the memory limit. What comes after that lies in the spill folder
+        (DataContext.spill_dir) until the dataset is gone; DiskFullError if it does not fit there. A dataset
+        of which a part is on disk cannot be pickled.
+        """
+        with self._run(self._node) as run, run_line(run):
+            node = keeping.kept(
+                run,
+                lambda: getattr(self.schema(), "_core", None),
+                DataContext.get_current().run_options().get("memory_limit", 0),
+            )
+        return MaterializedDataset(node)
 
     def iterator(self):
         """A DataIterator over all rows."""
@@ -966,15 +970,17 @@ class ArrowStream:
 
 
 class MaterializedDataset(Dataset):
-    """A dataset whose rows are in memory."""
+    """A dataset whose rows are kept: in memory, or if there are too many of them also on disk."""
 
     def num_blocks(self):
         """Number of tables that the rows lie in."""
-        return len(self._node.args["tables"])
+        args = self._node.args
+        return len(args["tables"]) if "tables" in args else args["keep"].num_tables
 
     def size_bytes(self):
-        """Bytes of all rows."""
-        return sum(t.nbytes for t in self._node.args["tables"])
+        """Bytes of all rows, as if all of them were in memory."""
+        args = self._node.args
+        return sum(t.nbytes for t in args["tables"]) if "tables" in args else args["keep"].nbytes
 
     def materialize(self):
         return self

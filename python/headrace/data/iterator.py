@@ -471,15 +471,12 @@ class SplitIterator(DataIterator):
         return self._source.stats()
 
     def materialize(self):
-        """This rank's rows of one pass, in memory. All ranks have to do it."""
+        """This rank's rows of one pass, kept as Dataset.materialize() does. All ranks have to do it."""
         from headrace.data.dataset import MaterializedDataset
-        from headrace.data.plan import Node
+        from headrace.data.keeping import kept
 
-        tables = []
         one = self._pass(_request(1024, False, 1), self._next_epoch(None), None)
-        while (table := one.next()) is not None:
-            tables.append(table)
-        return MaterializedDataset(Node("tables", {"tables": tables, "what": "materialize"}))
+        return MaterializedDataset(kept(iter(one.next, None), lambda: None))
 
     def close(self):
         """Gives up the share."""

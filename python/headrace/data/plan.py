@@ -39,6 +39,13 @@ class Node:
             yield from node._functions()
 
     def __reduce__(self):
+        if self.op == "kept":
+            keep = self.args["keep"]
+            raise _core.UnsupportedError(
+                f"a materialized dataset of which {keep.disk_bytes} of {keep.nbytes} bytes are on disk "
+                "cannot be pickled: pickle the one that it was made of, write it to files, or set a "
+                "larger DataContext.memory_limit_bytes before materialize()"
+            )
         if self.op != "calls" and "partition_filter" not in self.args:
             return Node, (self.op, self.args, self.inputs)
         import cloudpickle
@@ -66,6 +73,9 @@ class Node:
 
     def _tables(self):
         return Plan.tables(self.args["tables"])
+
+    def _kept(self):
+        return self.args["keep"].plan()
 
     def _range(self):
         return Plan.range(self.args["n"], self.args["name"])
@@ -161,6 +171,8 @@ class Node:
             return f"{name}({what})"
         if self.op == "tables":
             return f"{args['what']}({sum(t.num_rows for t in args['tables'])} rows)"
+        if self.op == "kept":
+            return f"materialize({args['keep'].num_rows} rows)"
         if self.op == "range":
             return f"range({args['n']})"
         if self.op in ("union", "zip", "mix"):

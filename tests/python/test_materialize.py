@@ -1,0 +1,268 @@
+"""materialize(): rows that are kept, in memory as far as they fit and on disk after that."""
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import headrace.data as hd
+from headrace import _core
+from headrace.data.expressions import col
+from headrace.exceptions import DiskFullError, InvalidArgument, NotFoundError, UnsupportedError
+
+pa = pytest.importorskip("pyarrow")
+MIB = 1 << 20
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A limit of 16 MiB, a spill folder of our own."""
+    context = hd.DataContext.get_current()
+    was = context.memory_limit_bytes
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    context.memory_limit_bytes = "16MiB"
+    context.spill_dir = folder
+    yield folder
+    context.memory_limit_bytes = was
+    context.spill_dir = None
+    context.spill_quota_bytes = None
+
+
+def wide(batch):
+    n = batch["id"]
+    return {
+        "id": n,
+        "x": n * 0.5,
+        "text": np.array([f"row {i}" for i in n], dtype=object),
+        "tensor": np.stack([n, n + 1], axis=1),
+    }
+
+
+def rows(n):
+    return hd.range(n).map_batches(wide, compute="threads")
+
+
+def same(a, b):
+    assert a.to_arrow().equals(b.to_arrow())
+
+
+def test_rows_beyond_the_share_lie_on_disk(small):
+    lazy = rows(400_000)
+    kept = lazy.materialize()
+    size = kept.size_bytes()
+    assert size > 16 * MIB
+    on_disk = _core.spill_used()
+    assert 0 < on_disk < size
+    assert os.listdir(small) == []  # no file has a name
+    assert kept.count() == 400_000
+    assert kept.num_blocks() > 1
+    assert "on disk" in kept._node.plan.explain()
+    assert repr(kept) == "MaterializedDataset(materialize(400000 rows))"
+    assert repr(kept.take(2)) == repr(lazy.take(2))
+    assert kept.schema() == lazy.schema()
+    assert kept.sum("id") == 400_000 * 399_999 // 2
+    assert kept.limit(350_000).count() == 350_000
+    assert kept.materialize() is kept
+    assert sum(t.num_rows for t in kept.select_columns(["x"])._tables()) == 400_000
+    same(kept, lazy)
+    del kept
+    gc.collect()
+    assert _core.spill_used() == 0
+
+
+def test_the_same_tables_and_coordinates_wherever_they_lie(small):
+    lazy = rows(300_000)
+    on_disk = lazy.materialize()
+    assert on_disk._node.op == "kept"
+    hd.DataContext.get_current().memory_limit_bytes = "1GiB"
+    in_memory = hd.from_blocks(on_disk.to_arrow_refs())
+
+    def blocks(ds):
+        return [t.origin[0][2:4] for t in ds._tables()]
+
+    whole = lazy.materialize()
+    assert blocks(whole) == blocks(on_disk)
+    assert whole._node.op == "tables"
+    assert whole.num_blocks() == on_disk.num_blocks()
+    assert whole.size_bytes() == on_disk.size_bytes()
+    assert whole._node.plan.fingerprint() == on_disk._node.plan.fingerprint()
+    same(on_disk, in_memory)
+
+
+def test_positions_are_of_rows_not_of_where_they_lie(small):
+    """Begun with rows that are on disk, resumed where the same ones are in memory."""
+    lazy = rows(300_000)
+    kept = lazy.materialize()
+    assert kept._node.op == "kept"
+    batches = kept.iter_batches(batch_size=1000)
+    seen = [b["id"].copy() for _, b in zip(range(251), batches, strict=False)]
+    state = batches.state_dict()
+    for limit in "16MiB", "1GiB":
+        hd.DataContext.get_current().memory_limit_bytes = limit
+        again = lazy.materialize().iter_batches(batch_size=1000)
+        again.load_state_dict(state)
+        rest = [b["id"].copy() for b in again]
+        assert np.array_equal(np.concatenate(seen + rest), np.arange(300_000))
+
+
+def test_shuffled_and_grouped_from_the_disk(small):
+    kept = rows(300_000).materialize()
+    got = np.concatenate([b["id"] for b in kept.iter_batches(batch_size=512, local_shuffle_buffer_size=4096)])
+    assert np.array_equal(np.sort(got), np.arange(300_000))
+    assert not np.array_equal(got, np.arange(300_000))
+
+
+def test_nulls_strings_and_nested_columns(small):
+    n = 120_000
+    table = pa.table(
+        {
+            "s": pa.array([None if i % 7 == 0 else "é" * (i % 50) for i in range(n)]),
+            "l": pa.array([None if i % 5 == 0 else [i] * (i % 4) for i in range(n)]),
+            "st": pa.array([{"a": i, "b": None if i % 3 else str(i)} for i in range(n)]),
+            "t": pa.array(range(n), pa.timestamp("us", "Europe/Berlin")),
+            "d": pa.array([None if i % 11 == 0 else i for i in range(n)], pa.decimal128(20, 3)),
+            "flag": pa.array([None if i % 13 == 0 else i % 2 == 0 for i in range(n)]),
+        }
+    )
+    kept = hd.from_arrow(table).filter(col("t") == col("t"))
+    kept = kept.materialize()
+    assert kept._node.op == "kept"
+    assert kept.to_arrow().equals(table)
+
+
+def test_functions_whose_types_nearly_agree(small):
+    """A column that is null at first takes its type from what comes later, on disk, too."""
+
+    def some(batch):
+        n = batch["id"]
+        late = n[0] > 250_000
+        return {"id": n, "pad": np.zeros((len(n), 8)), "x": [float(i) if late else None for i in n]}
+
+    kept = hd.range(300_000).map_batches(some, compute="threads").materialize()
+    assert kept._node.op == "kept"
+    assert kept.schema().types[2] == "double"
+    got = kept.select_columns(["x"]).to_arrow()["x"]
+    assert got.null_count == sum(1 for i in range(300_000) if i // 4096 * 4096 <= 250_000)
+
+
+def test_what_fits_is_as_before_and_can_be_pickled():
+    kept = rows(1000).materialize()
+    assert _core.spill_used() == 0
+    same(pickle.loads(pickle.dumps(kept)), kept)
+
+
+def test_what_is_on_disk_cannot_be_pickled(small):
+    kept = rows(300_000).materialize()
+    with pytest.raises(UnsupportedError, match=r"of which \d+ of \d+ bytes are on disk cannot be pickled"):
+        pickle.dumps(kept.limit(3))
+
+
+def test_a_fork_reads_it_and_leaves_it(small):
+    kept = rows(200_000).materialize()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if kept.select_columns(["id"]).count() == 200_000 else 2
+            kept = None
+            gc.collect()
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert kept.sum("id") == 200_000 * 199_999 // 2
+
+
+def test_ranks_keep_their_rows(small):
+    import threading
+
+    shares = rows(300_000).streaming_split(2, equal=True)
+    made = [None, None]
+
+    def work(rank):
+        made[rank] = shares[rank].materialize()
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert [m.count() for m in made] == [150_000, 150_000]
+    assert sum(m.sum("id") for m in made) == 300_000 * 299_999 // 2
+
+
+# ---------------------------------------------------------------------------------------------- settings
+
+
+def test_a_quota_that_is_too_small(small):
+    context = hd.DataContext.get_current()
+    context.spill_quota_bytes = "2MiB"
+    assert context.spill_quota_bytes == 2 * MIB
+    with pytest.raises(DiskFullError, match=r"materialize: .*\d+ bytes are needed now.* quota .* is 2097152"):
+        rows(400_000).materialize()
+    gc.collect()
+    assert _core.spill_used() == 0
+    context.spill_quota_bytes = None
+    assert context.spill_quota_bytes is None
+
+
+def test_nothing_may_be_spilled(small):
+    hd.DataContext.get_current().spill_quota_bytes = 0
+    with pytest.raises(DiskFullError):
+        rows(400_000).materialize()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("memory_limit_bytes", "much", "memory_limit_bytes: 'much' is not a number of bytes"),
+        ("memory_limit_bytes", -1, "memory_limit_bytes: -1, expected a number of bytes of at least 1"),
+        ("memory_limit_bytes", 0, "memory_limit_bytes: 0, expected"),
+        ("memory_limit_bytes", [], r"memory_limit_bytes: \[\], expected"),
+        ("spill_quota_bytes", -5, "spill_quota_bytes: -5, expected a number of bytes of at least 0"),
+        ("spill_quota_bytes", float("nan"), "spill_quota_bytes: nan, expected"),
+        ("spill_quota_bytes", True, "spill_quota_bytes: True, expected"),
+    ],
+)
+def test_wrong_settings(name, value, text):
+    context = hd.DataContext.get_current()
+    was = getattr(context, name)
+    with pytest.raises(InvalidArgument, match=text):
+        setattr(context, name, value)
+    assert getattr(context, name) == was
+
+
+def test_a_spill_folder_that_is_none(tmp_path):
+    context = hd.DataContext.get_current()
+    with pytest.raises(NotFoundError, match="cannot make a spill file"):
+        context.spill_dir = tmp_path / "nowhere"
+    context.spill_dir = tmp_path
+    assert context.spill_dir == str(tmp_path)
+    context.spill_dir = None
+
+
+def test_variables_of_the_environment(tmp_path):
+    code = """
+        import warnings, headrace.data as hd
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            c = hd.DataContext.get_current()
+        print([str(w.message) for w in seen], c.spill_dir, c.spill_quota_bytes)
+    """
+
+    def run(**env):
+        return subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            env=os.environ | env,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+
+    assert run(HEADRACE_SPILL_DIR=str(tmp_path), HEADRACE_SPILL_QUOTA="3KiB") == f"[] {tmp_path} 3072"
+    assert "HEADRACE_SPILL_QUOTA: 'x' is not a number of bytes" in run(HEADRACE_SPILL_QUOTA="x")

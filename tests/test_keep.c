@@ -1,0 +1,278 @@
+/* test_keep.c - tables that are kept: the same wherever they lie, and nothing is left when they go. */
+#include "arrays.h"
+#include "format/keep.h"
+#include "format/spill.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static char folder[64];
+
+enum { N_TABLES = 6 };
+static hr_table *tables[N_TABLES];
+
+/* Tables of several types, one of them longer than a parcel, one of no rows. */
+static int setup(void **state)
+{
+    hr_type *types[3] = { type_named("int64"), type_named("string"), type_named("list<item: int32>") };
+    static const int64_t rows[N_TABLES] = { 300, 0, 200000, 1, 5000, 77 };
+    uint64_t random = 11;
+
+    (void)state;
+    temp_dir_new(folder);
+    setenv("HEADRACE_SPILL_DIR", folder, 1);
+    for (int i = 0; i < N_TABLES; i++)
+        tables[i] = random_table(&random, types, i == 2 ? 1 : 3, rows[i]); /* the large one: made quickly */
+    for (int i = 0; i < 3; i++)
+        hr__type_unref(types[i]);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_TABLES; i++)
+        hr_table_unref(tables[i]);
+    temp_dir_free(folder);
+    return 0;
+}
+
+/* Rows [begin, begin + n) of fragment k, joined. */
+static hr_status read_rows(hr_scan_file *f, int k, int64_t begin, int64_t n, int64_t max_bytes, hr_table **out,
+                           hr_error *err)
+{
+    hr_mem mem = { 0 };
+    hr_table *all[600] = { NULL };
+    hr_reader *r = NULL;
+    hr_status st = HR_OK;
+    int n_all = 0;
+    int64_t at = begin;
+
+    *out = NULL;
+    HR_GO(f->cls->read(f, k, begin, n, &mem, &r, err));
+    for (;; n_all++) {
+        hr_coord c;
+
+        assert_true(n_all < HR_LEN(all));
+        HR_GO(hr__reader_next(r, max_bytes, &all[n_all], err));
+        if (!all[n_all])
+            break;
+        c = hr__origin_at(all[n_all]->origin, 0);
+        assert_int_equal(c.fragment, k);
+        assert_int_equal(c.row, at);
+        at += all[n_all]->n_rows;
+    }
+    st = hr__table_concat(&mem, f->schema, all, n_all, out, err);
+done:
+    hr__reader_close(r);
+    for (int i = 0; i < n_all; i++)
+        hr_table_unref(all[i]);
+    return st;
+}
+
+static hr_status keep_all(const int *which, int n, int64_t memory_bytes, hr_keep **out, hr_error *err)
+{
+    hr_status st = hr__keep_new("test", memory_bytes, false, out, err);
+
+    for (int i = 0; i < n && !st; i++)
+        st = hr__keep_add(*out, hr_table_ref(tables[which[i]]), err);
+    return st;
+}
+
+static void check_same(const hr_table *a, const hr_table *b, int column, int of)
+{
+    assert_int_equal(a->n_rows, b->n_rows);
+    assert_same_array(a->columns[column], b->columns[of]);
+}
+
+static const int three[] = { 0, 1, 3, 4, 5 }; /* all of one schema, four with rows */
+
+/* From none on the disk to all: the same fragments, rows and fingerprint, projected or not, from any row on. */
+static void test_anywhere(void **state)
+{
+    static const int64_t memory[] = { 1 << 30, 4 << 10, 100 << 10, 1 };
+    static const char *const names[] = { "c2", "c0" };
+    const hr_projection some = { 2, names };
+    live_memory before = live_now();
+    hr_bits128 first = { 0, 0 };
+
+    (void)state;
+    for (int m = 0; m < HR_LEN(memory); m++) {
+        hr_error err = HR_ERROR_INIT;
+        hr_scan_file *f = NULL, *g = NULL;
+        hr_keep *k = NULL;
+        hr_scan *s = NULL;
+        hr_hash h;
+        hr_bits128 print;
+        hr_text text = { 0 };
+        int64_t n = 0;
+
+        assert_ok(keep_all(three, HR_LEN(three), memory[m], &k, &err), &err);
+        assert_int_equal(hr__keep_size(k).tables, 4);
+        assert_int_equal(hr__keep_size(k).disk_bytes == 0, m == 0);
+        assert_int_equal(hr__spill_live() == 0, m == 0);
+        assert_ok(hr__keep_scan(k, &s, &err), &err);
+        hr__keep_free(k); /* the scan holds it */
+        assert_ok(hr__scan_count(s, &n, &err), &err);
+        assert_int_equal(n, 300 + 1 + 5000 + 77);
+        assert_string_equal(hr__scan_file_name(s, 0), "memory");
+        hr__scan_describe(s, &text);
+        assert_int_equal(strstr(text.data, "on disk") != NULL, m > 0);
+        hr__text_clear(&text);
+        hr__hash_init(&h, 0);
+        hr__scan_fingerprint(s, &h);
+        print = hr__hash_end(&h);
+        first = m == 0 ? print : first;
+        assert_true(print.lo == first.lo && print.hi == first.hi);
+        assert_ok(hr__scan_open(s, 0, &(hr_open){ 0 }, &f, &err), &err);
+        assert_ok(hr__scan_open(s, 0, &(hr_open){ .projection = &some }, &g, &err), &err);
+        assert_int_equal(f->n_fragments, 4);
+        for (int i = 0; i < 4; i++) {
+            hr_table *want = tables[three[i ? i + 1 : 0]], *got = NULL, *part = NULL;
+            int64_t begin = want->n_rows / 3, rows = want->n_rows / 2;
+            hr_fragment info;
+
+            assert_ok(f->cls->fragment(f, i, &info, &err), &err);
+            assert_int_equal(info.n_rows, want->n_rows);
+            assert_true(info.memory_bytes > 0);
+            assert_ok(read_rows(f, i, 0, -1, 20 << 10, &got, &err), &err);
+            for (int c = 0; c < 3; c++)
+                check_same(got, want, c, c);
+            hr_table_unref(got);
+            assert_ok(hr_table_slice(want, begin, HR_MIN(rows, want->n_rows - begin), &part, &err), &err);
+            assert_ok(read_rows(g, i, begin, rows, 1 << 20, &got, &err), &err);
+            check_same(got, part, 0, 2);
+            check_same(got, part, 1, 0);
+            hr_table_unref(got);
+            hr_table_unref(part);
+        }
+        hr__scan_file_unref(f);
+        hr__scan_file_unref(g);
+        hr__scan_unref(s);
+        assert_int_equal(hr__spill_live(), 0);
+    }
+    assert_no_leak(before);
+}
+
+/* A table of several parcels: read in pieces, and from the middle of one on. */
+static void test_parcels(void **state)
+{
+    static const int only[] = { 2 };
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    hr_scan_file *f = NULL;
+    hr_keep *k = NULL;
+    hr_scan *s = NULL;
+    hr_table *got = NULL, *part = NULL;
+
+    (void)state;
+    assert_ok(keep_all(only, 1, 1, &k, &err), &err);
+    assert_ok(hr__keep_scan(k, &s, &err), &err);
+    assert_ok(hr__scan_open(s, 0, &(hr_open){ 0 }, &f, &err), &err);
+    assert_ok(read_rows(f, 0, 0, -1, 300 << 10, &got, &err), &err);
+    check_same(got, tables[2], 0, 0);
+    hr_table_unref(got);
+    assert_ok(read_rows(f, 0, 150001, 40000, 64 << 10, &got, &err), &err);
+    assert_ok(hr_table_slice(tables[2], 150001, 40000, &part, &err), &err);
+    check_same(got, part, 0, 0);
+    hr_table_unref(got);
+    hr_table_unref(part);
+    hr__scan_file_unref(f);
+    hr__scan_unref(s);
+    hr__keep_free(k);
+    assert_no_leak(before);
+}
+
+static void test_wrong(void **state)
+{
+    static const int mixed[] = { 0, 2 };
+    hr_error err = HR_ERROR_INIT;
+    hr_keep *k = NULL;
+    hr_scan *s = NULL;
+
+    (void)state;
+    assert_ok(hr__keep_new("test", 0, false, &k, &err), &err);
+    assert_status(hr__keep_scan(k, &s, &err), HR_INVALID, &err);
+    hr__keep_free(k);
+    assert_status(keep_all(mixed, 2, 1, &k, &err), HR_TYPE, &err);
+    assert_contains(err.text, "table 1");
+    hr__keep_free(k);
+    hr_error_clear(&err);
+    assert_ok(hr_set_spill_quota(0, &err), &err);
+    assert_int_equal(hr_spill_quota(), 0);
+    assert_status(keep_all(three, HR_LEN(three), 1, &k, &err), HR_DISK_FULL, &err);
+    assert_contains(err.text, "the quota of the process is 0 bytes");
+    hr__keep_free(k);
+    assert_int_equal(hr_spill_used(), 0);
+    assert_ok(hr_set_spill_quota(-1, &err), &err);
+    assert_int_equal(hr_spill_quota(), -1);
+}
+
+static void test_settings(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+    char *text = NULL;
+
+    (void)state;
+    assert_ok(hr_spill_dir(&text, &err), &err);
+    assert_string_equal(text, folder);
+    hr_string_free(text);
+    assert_status(hr_set_spill_dir("/nowhere/at/all", &err), HR_NOT_FOUND, &err);
+    assert_contains(err.text, "cannot make a spill file");
+    assert_ok(hr_set_spill_dir("/tmp", &err), &err);
+    assert_ok(hr_spill_dir(&text, &err), &err);
+    assert_string_equal(text, "/tmp");
+    hr_string_free(text);
+    assert_ok(hr_set_spill_dir(NULL, &err), &err);
+    setenv("HEADRACE_SPILL_QUOTA", "much", 1);
+    assert_int_equal(hr_spill_quota(), -1);
+    assert_status(hr_set_spill_quota(-1, &err), HR_INVALID, &err);
+    assert_contains(err.text, "HEADRACE_SPILL_QUOTA: 'much'");
+    setenv("HEADRACE_SPILL_QUOTA", "3KiB", 1);
+    assert_int_equal(hr_spill_quota(), 3072);
+    assert_ok(hr_set_spill_quota(5000, &err), &err);
+    assert_int_equal(hr_spill_quota(), 5000);
+    unsetenv("HEADRACE_SPILL_QUOTA");
+    assert_ok(hr_set_spill_quota(-1, &err), &err);
+}
+
+static hr_status with_faults(hr_error *err)
+{
+    hr_scan_file *f = NULL;
+    hr_keep *k = NULL;
+    hr_scan *s = NULL;
+    hr_table *got = NULL;
+    hr_status st;
+
+    HR_GO(keep_all(three, HR_LEN(three), 40 << 10, &k, err));
+    HR_GO(hr__keep_scan(k, &s, err));
+    HR_GO(hr__scan_open(s, 0, &(hr_open){ 0 }, &f, err));
+    for (int i = 0; i < f->n_fragments; i++) {
+        HR_GO(read_rows(f, i, 0, -1, 1 << 20, &got, err));
+        hr_table_unref(got);
+        got = NULL;
+    }
+done:
+    hr_table_unref(got);
+    hr__scan_file_unref(f);
+    hr__scan_unref(s);
+    hr__keep_free(k);
+    assert_int_equal(hr__spill_live(), 0);
+    return st;
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    run_with_faults(with_faults, HR_FAULT_MEMORY | HR_FAULT_IO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_anywhere), cmocka_unit_test(test_parcels), cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_settings), cmocka_unit_test(test_faults),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
