@@ -177,6 +177,18 @@ def test_train_test_split(folder):
     assert ids(train) == [0, 1, 2, 3, 4] and ids(test) == [5, 6, 7]
 
 
+def test_shuffled_train_test_split(folder):
+    """One order for all epochs: no row is ever in both."""
+    ds = hd.read_parquet(folder)
+    for seed in (7, None):
+        train, test = ds.train_test_split(0.2, shuffle=True, seed=seed)
+        for _ in range(2):
+            a = [v for b in train.iter_batches() for v in b["id"].tolist()]
+            b = [v for b in test.iter_batches() for v in b["id"].tolist()]
+            assert sorted(a + b) == list(range(N)) and len(b) == N - int(N * 0.8)
+            assert b != sorted(b)
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.sampled_from(["a", "b", "c", None, "d"]), min_size=4, max_size=60),

@@ -43,7 +43,6 @@ from headrace.data.read_api import (
     read_tfrecords,
     read_webdataset,
 )
-from headrace.data.shuffling import RandomSeedConfig
 from headrace.data.sources.audio import read_audio
 from headrace.data.sources.frames import from_daft, from_dask, from_modin, from_polars, from_spark, from_tf
 from headrace.data.sources.hdf5 import read_hdf5, read_netcdf

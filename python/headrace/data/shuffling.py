@@ -1,45 +1,11 @@
-"""What is random about datasets: seeds, samples, the order of blocks."""
+"""What is random about datasets: samples, the order of blocks."""
 
 from numbers import Real
 
 from headrace._core import InvalidArgument
 from headrace.data.context import DataContext, check_seed
+from headrace.data.ordering import seed_and_once
 from headrace.data.plan import Node
-
-
-class RandomSeedConfig:
-    """The seed of a random operation.
-
-    seed: an integer; None for DataContext.seed, which gives each epoch an order of its own.
-    reseed_after_execution: whether, with a seed, each epoch has an order of its own, too; False: all epochs
-    are alike, as they are where a bare integer stands for this.
-    """
-
-    def __init__(self, seed=None, reseed_after_execution=True):
-        check_seed("RandomSeedConfig: seed", seed)
-        self.seed = seed
-        self.reseed_after_execution = reseed_after_execution
-
-    @classmethod
-    def of(cls, seed, where):
-        """What the `seed` argument of a method stands for."""
-        if isinstance(seed, cls):
-            return seed
-        check_seed(f"{where}: seed", seed)
-        return cls(seed, reseed_after_execution=seed is None)
-
-    @property
-    def once(self):
-        """Whether all epochs are alike."""
-        return self.seed is not None and not self.reseed_after_execution
-
-    def __eq__(self, other):
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    __hash__ = None
-
-    def __repr__(self):
-        return f"RandomSeedConfig(seed={self.seed}, reseed_after_execution={self.reseed_after_execution})"
 
 
 def _fraction(where, value):
@@ -51,8 +17,8 @@ def _fraction(where, value):
 def random_sample(dataset, fraction, *, seed=None):
     """See Dataset.random_sample."""
     fraction = _fraction("random_sample: fraction", fraction)
-    chosen = RandomSeedConfig.of(seed, "random_sample")
-    args = {"begin": 0.0, "end": fraction, "seed": chosen.seed, "once": chosen.once, "column": None}
+    own, once = seed_and_once("random_sample", seed)
+    args = {"begin": 0.0, "end": fraction, "seed": own, "once": once, "column": None}
     return type(dataset)._plain(Node("sample", args, [dataset._node]))
 
 
@@ -81,4 +47,4 @@ def streaming_train_test_split(dataset, test_size, *, split_type="random", hash_
     )
 
 
-__all__ = ["RandomSeedConfig", "random_sample", "streaming_train_test_split"]
+__all__ = ["random_sample", "streaming_train_test_split"]
