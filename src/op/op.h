@@ -270,7 +270,6 @@ extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filte
     hr__write_cut, hr__write_encode, hr__write_add;
 extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, hr__local_gather;
 extern const hr_op_class hr__group, hr__join, hr__arrange;
-extern const hr_op_class hr__sort, hr__random_shuffle;
 extern const hr_op_class hr__slice, hr__zip, hr__mix, hr__sample;
 extern const hr_op_class hr__sort, hr__random_shuffle, hr__hash_partition, hr__repartition;
 
