@@ -76,6 +76,10 @@ _NAMESPACES = {
     "image": ("headrace.data.image_expressions", "ImageFunctions"),
     "str": ("headrace.data.string_expressions", "StringFunctions"),
     "dt": ("headrace.data.time_expressions", "TimeFunctions"),
+    "list": ("headrace.data.nested_expressions", "ListFunctions"),
+    "struct": ("headrace.data.nested_expressions", "StructFunctions"),
+    "map": ("headrace.data.nested_expressions", "MapFunctions"),
+    "arr": ("headrace.data.nested_expressions", "ArrayFunctions"),
 }
 
 
