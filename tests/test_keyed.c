@@ -166,8 +166,8 @@ static void check(hr_status (*make)(int64_t cut, hr_plan **out, hr_error *err), 
     }
 }
 
-#define ROWS 40000
-#define KEYS 20000
+#define ROWS 30000
+#define KEYS 10000
 
 static hr_status make_groups(int64_t cut, hr_plan **out, hr_error *err)
 {

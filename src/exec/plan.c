@@ -199,10 +199,25 @@ hr_status hr_plan_with_columns(hr_plan *in, const char *const *names, hr_expr *c
     return add_checked_op(in, st, op, out, err);
 }
 
+static hr_status sort_by(hr_plan *in, const char *const *columns, int n, hr_plan **out, hr_error *err)
+{
+    hr_sort_key *keys = hr__zalloc(NULL, (size_t)n * sizeof *keys);
+    hr_status st;
+
+    if (!keys)
+        return hr__error_memory(err, "plan", n * (int64_t)sizeof *keys);
+    for (int i = 0; i < n; i++)
+        keys[i].column = columns[i];
+    st = hr_plan_sort(in, keys, n, out, err);
+    hr__free(keys);
+    return st;
+}
+
 hr_status hr_plan_group(hr_plan *in, const char *const *keys, int n_keys, const hr_aggregate *aggs, int n_aggs,
                         hr_plan **out, hr_error *err)
 {
     hr_schema *schema = NULL;
+    hr_plan *groups = NULL;
     hr_op *op = NULL;
     hr_status st;
 
@@ -210,7 +225,14 @@ hr_status hr_plan_group(hr_plan *in, const char *const *keys, int n_keys, const 
     HR_TRY(hr__plan_schema_early(in, &schema, err));
     st = hr__op_group(schema, keys, n_keys, aggs, n_aggs, &op, err);
     hr__schema_unref(schema);
-    return add_checked_op(in, st, op, out, err);
+    st = add_checked_op(in, st, op, &groups, err);
+    if (st || !n_keys) {
+        *out = groups;
+        return st;
+    }
+    st = sort_by(groups, keys, n_keys, out, err);
+    hr_plan_unref(groups);
+    return st;
 }
 
 hr_status hr_plan_join(hr_plan *left, hr_plan *right, const hr_join_options *options, hr_plan **out, hr_error *err)

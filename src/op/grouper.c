@@ -1,7 +1,7 @@
 /* grouper.c - a table of keys by hash: open addressing, the keys themselves in columns.
  *
- * A row's key is looked for by its hash: slots hold a number and 32 bits of the hash, so that keys are compared almost only
- * where they are equal. Keys are kept as columns of their own, since the tables that they came in are gone: fixed-width values
+ * A row's key is looked for by its hash: slots hold a number and the hash, so that keys are compared almost only where they are
+ * equal. Keys are kept as columns of their own, since the tables that they came in are gone: fixed-width values
  * side by side, text as bytes and offsets; they are the result's key columns as they are.
  *
  * Where all columns of a key fit into 64 bits, nulls included, or it is one column of 64 bits, that word is hashed and compared instead
@@ -31,9 +31,21 @@ typedef struct key_column {
 } key_column;
 
 typedef struct slot {
-    uint32_t id; /* NONE: free */
-    uint32_t tag;
+    uint64_t word; /* the packed key, else its hash */
+    uint32_t id;   /* NONE: free */
+    uint32_t null; /* of a wide key: it is null */
 } slot;
+
+/* A column of the tables that rows are looked up for, opened. */
+typedef struct key_view {
+    const hr_array *array;
+    const uint8_t *values;  /* fixed width, or the bytes of text */
+    const int32_t *offsets; /* of text with 32-bit offsets; NULL: it is not that */
+    bool nulls;
+    bool slack;    /* 8 bytes can be read from any byte of its values on */
+    bool plain;    /* bits are values: up to 8 bytes, no floats, no booleans, and slack */
+    uint64_t mask; /* of the bits of a value */
+} key_view;
 
 struct hr_grouper {
     hr_account *account;
@@ -41,7 +53,7 @@ struct hr_grouper {
     key_column *columns;
     bool packed;
     bool wide;       /* one column of 64 bits: a null's word may be a value's, too */
-    uint64_t *words; /* packed: of each key */
+    uint64_t *words; /* of each key, as in its slot */
     int64_t cap_words;
     uint64_t *hashes;
     int64_t cap_hashes;
@@ -90,19 +102,22 @@ static bool pack(hr_grouper *g)
     return g->wide || (g->n_columns > 0 && bits <= 64);
 }
 
+static bool wide_null(const hr_grouper *g, int64_t id) { return g->wide && g->columns[0].nulls[id]; }
+
 static hr_status grow_slots(hr_grouper *g, int64_t n, hr_error *err)
 {
     slot *slots = hr__alloc(g->account, (size_t)n * sizeof *slots);
 
     if (!slots)
         return hr__error_memory(err, "keys", n * (int64_t)sizeof *slots);
-    memset(slots, 0xff, (size_t)n * sizeof *slots);
+    for (int64_t i = 0; i < n; i++)
+        slots[i].id = NONE;
     for (int64_t i = 0; i < g->n; i++) {
         int64_t at = (int64_t)(g->hashes[i] & (uint64_t)(n - 1));
 
         while (slots[at].id != NONE)
             at = (at + 1) & (n - 1);
-        slots[at] = (slot){ (uint32_t)i, (uint32_t)(g->hashes[i] >> 32) };
+        slots[at] = (slot){ g->words[i], (uint32_t)i, wide_null(g, i) };
     }
     hr__free(g->slots);
     g->slots = slots;
@@ -266,130 +281,213 @@ static void rows_keys(const hr_grouper *g, const hr_table *t, const int *columns
 
 /* ---------------------------------------------------------------------------------------------------------- comparing */
 
-static bool column_equals(const key_column *k, int64_t id, const hr_array *a, int64_t row)
+/* Foreign memory may end at the last byte. */
+static bool has_slack(const hr_buffer *b)
 {
-    bool null = hr__array_is_null(a, row);
-
-    if (null || k->nulls[id])
-        return null && k->nulls[id];
-    if (k->width && k->width <= 8 && a->type->id != HR_T_FIXED_BINARY) {
-        uint64_t kept = 0;
-
-        memcpy(&kept, k->values + id * k->width, (size_t)k->width);
-        return kept == canonical_bits(a, a->type->id, k->is_bool ? NULL : hr__array_values(a), k->width, row);
-    }
-    if (k->width && a->type->id != HR_T_FIXED_BINARY)
-        return !memcmp(k->values + id * k->width, hr__array_values(a) + row * k->width, (size_t)k->width);
-    int64_t n, begin = k->width ? id * k->width : id ? k->ends[id - 1] : 0;
-    int64_t length = k->width ? k->width : k->ends ? k->ends[id] - begin : 0;
-    const uint8_t *p = hr__array_bytes(a, row, &n);
-
-    return n == length && (!n || !memcmp(k->values + begin, p, (size_t)n));
+    if (b->kind == HR_BUFFER_SLICE)
+        b = b->owner;
+    return b->kind == HR_BUFFER_INLINE || b->kind == HR_BUFFER_POOLED || b->kind == HR_BUFFER_ARENA;
 }
 
-static bool key_equals(const hr_grouper *g, int64_t id, const hr_table *t, const int *columns, int64_t row)
+static void open_views(const hr_grouper *g, const hr_table *t, const int *columns, key_view *views)
+{
+    for (int c = 0; c < g->n_columns; c++) {
+        const hr_array *a = t->columns[columns[c]];
+        hr_type_id id = a->type->id;
+        key_view *v = &views[c];
+
+        *v = (key_view){ .array = a, .nulls = id == HR_T_NULL || (a->buffers[0] && hr__array_null_count(a)) };
+        if (hr__type_is_bytes(a->type)) {
+            v->values = a->buffers[2] ? a->buffers[2]->data : NULL;
+            v->slack = a->buffers[2] && has_slack(a->buffers[2]);
+            if (hr__type_offset_bytes(a->type) == 4 && a->buffers[1])
+                v->offsets = (const int32_t *)a->buffers[1]->data + a->offset;
+        } else if (id == HR_T_FIXED_BINARY) {
+            v->values = a->buffers[1] ? a->buffers[1]->data + a->offset * a->type->width : NULL;
+        } else if (id != HR_T_BOOL && id != HR_T_NULL)
+            v->values = hr__array_values(a);
+        v->mask = g->columns[c].width >= 8 ? UINT64_MAX : (UINT64_C(1) << (8 * g->columns[c].width)) - 1;
+        v->plain = v->values && g->columns[c].width && g->columns[c].width <= 8 && id != HR_T_FIXED_BINARY &&
+                   !(id >= HR_T_FLOAT16 && id <= HR_T_FLOAT64) && has_slack(a->buffers[1]);
+    }
+}
+
+static inline const uint8_t *text_at(const key_view *v, int64_t row, int64_t *n)
+{
+    if (!v->offsets)
+        return hr__array_bytes(v->array, row, n);
+    *n = v->offsets[row + 1] - v->offsets[row];
+    return v->values + v->offsets[row];
+}
+
+/* Of `kept` 8 bytes more can be read. */
+static inline bool same_bytes(const uint8_t *kept, const uint8_t *p, int64_t n, bool slack)
+{
+    uint64_t x, y;
+
+    if (!slack || n > 16)
+        return !memcmp(kept, p, (size_t)n);
+    memcpy(&x, kept, 8);
+    memcpy(&y, p, 8);
+    if (n <= 8)
+        return n == 8 ? x == y : !((x ^ y) & ((UINT64_C(1) << (8 * n)) - 1)); /* little-endian, as all of Arrow */
+    if (x != y)
+        return false;
+    memcpy(&x, kept + n - 8, 8);
+    memcpy(&y, p + n - 8, 8);
+    return x == y;
+}
+
+static inline bool column_equals(const key_column *k, int64_t id, const key_view *v, int64_t row)
+{
+    uint64_t kept = 0, bits = 0;
+    int64_t n, begin;
+    const uint8_t *p;
+
+    if (v->nulls || k->n_nulls) {
+        bool null = v->nulls && hr__array_is_null(v->array, row);
+
+        if (null || k->nulls[id])
+            return null && k->nulls[id];
+    }
+    if (!k->width) {
+        p = text_at(v, row, &n);
+        begin = id ? k->ends[id - 1] : 0;
+        return n == k->ends[id] - begin && (!n || same_bytes(k->values + begin, p, n, v->slack));
+    }
+    if (k->width > 8 || v->array->type->id == HR_T_FIXED_BINARY)
+        return !memcmp(k->values + id * k->width, v->values + row * k->width, (size_t)k->width);
+    memcpy(&kept, k->values + id * k->width, 8);
+    if (v->plain)
+        memcpy(&bits, v->values + row * k->width, 8);
+    else
+        bits = canonical_bits(v->array, v->array->type->id, v->values, k->width, row);
+    return !((kept ^ bits) & v->mask);
+}
+
+static bool key_equals(const hr_grouper *g, int64_t id, const key_view *views, int64_t row)
 {
     for (int c = 0; c < g->n_columns; c++)
-        if (!column_equals(&g->columns[c], id, t->columns[columns[c]], row))
+        if (!column_equals(&g->columns[c], id, &views[c], row))
             return false;
     return true;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- adding */
 
-static hr_status keep_value(hr_grouper *g, key_column *k, const hr_array *a, int64_t row, hr_error *err)
+/* Room for n more keys, but for the bytes of text. */
+static hr_status make_room(hr_grouper *g, int64_t n, hr_error *err)
 {
-    bool null = hr__array_is_null(a, row);
-    int64_t n = k->width, begin = k->width ? g->n * k->width : g->n ? k->ends[g->n - 1] : 0;
-    const uint8_t *p = NULL;
-    uint64_t bits;
+    int64_t all = g->n + n, want = g->n_slots;
 
-    if (!hr__grow(g->account, (void **)&k->nulls, &k->cap_nulls, g->n + 1, 1))
-        return hr__error_memory(err, "keys", g->n + 1);
-    if (k->width && k->width <= 8 && a->type->id != HR_T_FIXED_BINARY) {
-        bits = null ? 0 : canonical_bits(a, a->type->id, k->is_bool ? NULL : hr__array_values(a), k->width, row);
-        p = (const uint8_t *)&bits;
-    } else if (k->width && a->type->id != HR_T_FIXED_BINARY) {
-        p = hr__array_values(a) + row * k->width;
-    } else if (a->type->id != HR_T_NULL) {
-        p = null ? NULL : hr__array_bytes(a, row, &n);
-        n = null ? k->width : n;
+    if (all >= NONE)
+        return hr_error_set(err, HR_UNSUPPORTED, "keys: more than %u different ones", NONE - 1);
+    if (!hr__grow(g->account, (void **)&g->hashes, &g->cap_hashes, all, sizeof *g->hashes) ||
+        !hr__grow(g->account, (void **)&g->words, &g->cap_words, all, sizeof *g->words))
+        return hr__error_memory(err, "keys", all * 8);
+    for (int c = 0; c < g->n_columns; c++) {
+        key_column *k = &g->columns[c];
+
+        if (!hr__grow(g->account, (void **)&k->nulls, &k->cap_nulls, all, 1) ||
+            (k->width && !hr__grow(g->account, (void **)&k->values, &k->cap_values, all * k->width + 8, 1)) ||
+            (!k->width && !hr__grow(g->account, (void **)&k->ends, &k->cap_ends, all, sizeof *k->ends)))
+            return hr__error_memory(err, "keys", all * (k->width + 8));
     }
-    if (!k->width && !hr__grow(g->account, (void **)&k->ends, &k->cap_ends, g->n + 1, sizeof *k->ends))
-        return hr__error_memory(err, "keys", (g->n + 1) * 8);
-    if (!hr__grow(g->account, (void **)&k->values, &k->cap_values, begin + n + 1, 1))
+    while (all * 2 > want)
+        want *= 2;
+    return want > g->n_slots ? grow_slots(g, want, err) : HR_OK;
+}
+
+static hr_status keep_text(hr_grouper *g, key_column *k, const key_view *v, bool null, int64_t row, hr_error *err)
+{
+    int64_t n = 0, begin = g->n ? k->ends[g->n - 1] : 0;
+    const uint8_t *p = null ? NULL : text_at(v, row, &n);
+
+    if (!hr__grow(g->account, (void **)&k->values, &k->cap_values, begin + n + 8, 1))
         return hr__error_memory(err, "keys", begin + n);
-    if (n && p)
+    if (n)
         memcpy(k->values + begin, p, (size_t)n);
-    else if (n)
-        memset(k->values + begin, 0, (size_t)n);
-    if (!k->width)
-        k->ends[g->n] = begin + n;
-    k->nulls[g->n] = null;
-    k->n_nulls += null;
+    k->ends[g->n] = begin + n;
     return HR_OK;
 }
 
-static hr_status keep_key(hr_grouper *g, const hr_table *t, int64_t row, uint64_t word, uint64_t hash, hr_error *err)
+static hr_status keep_key(hr_grouper *g, const key_view *views, int64_t row, uint64_t word, uint64_t hash,
+                          hr_error *err)
 {
-    if (g->n >= NONE - 1)
-        return hr_error_set(err, HR_UNSUPPORTED, "keys: more than %u different ones", NONE - 1);
-    if (!hr__grow(g->account, (void **)&g->hashes, &g->cap_hashes, g->n + 1, sizeof *g->hashes) ||
-        (g->packed && !hr__grow(g->account, (void **)&g->words, &g->cap_words, g->n + 1, sizeof *g->words)))
-        return hr__error_memory(err, "keys", (g->n + 1) * 8);
-    for (int c = 0; c < g->n_columns; c++)
-        HR_TRY(keep_value(g, &g->columns[c], t->columns[g->columns[c].at], row, err));
-    if (g->packed)
-        g->words[g->n] = word;
+    for (int c = 0; c < g->n_columns; c++) {
+        key_column *k = &g->columns[c];
+        const key_view *v = &views[c];
+        bool null = v->nulls && hr__array_is_null(v->array, row);
+        uint8_t *to = k->width ? k->values + g->n * k->width : NULL;
+        uint64_t bits;
+
+        k->nulls[g->n] = null;
+        k->n_nulls += null;
+        if (k->type->id == HR_T_NULL)
+            k->ends[g->n] = 0;
+        else if (!k->width)
+            HR_TRY(keep_text(g, k, v, null, row, err));
+        else if (null)
+            memset(to, 0, (size_t)k->width);
+        else if (k->width > 8 || k->type->id == HR_T_FIXED_BINARY)
+            memcpy(to, v->values + row * k->width, (size_t)k->width);
+        else {
+            bits = canonical_bits(v->array, k->type->id, v->values, k->width, row);
+            memcpy(to, &bits, 8); /* there is room behind */
+        }
+    }
+    g->words[g->n] = word;
     g->hashes[g->n] = hash;
     return HR_OK;
 }
 
 /* The slot of a key, or the free one where it belongs. */
-static int64_t slot_of(const hr_grouper *g, const hr_table *t, const int *columns, int64_t row, uint64_t word,
-                       uint64_t hash)
+static inline int64_t slot_of(const hr_grouper *g, const key_view *views, int64_t row, uint64_t word, uint64_t hash)
 {
     int64_t mask = g->n_slots - 1, at = (int64_t)(hash & (uint64_t)mask);
-    uint32_t tag = (uint32_t)(hash >> 32);
 
     for (;; at = (at + 1) & mask) {
-        slot s = g->slots[at];
+        const slot *s = &g->slots[at];
 
-        if (s.id == NONE)
+        if (s->id == NONE)
             return at;
-        if (s.tag != tag)
+        if (s->word != word)
             continue;
-        if (!g->packed ? key_equals(g, s.id, t, columns, row)
-                       : g->words[s.id] == word &&
-                             (!g->wide || g->columns[0].nulls[s.id] == hr__array_is_null(t->columns[columns[0]], row)))
+        if (!g->packed) {
+            if (key_equals(g, s->id, views, row))
+                return at;
+        } else if (!g->wide || s->null == (views[0].nulls && hr__array_is_null(views[0].array, row)))
             return at;
     }
 }
 
-static hr_status add_batch(hr_grouper *g, const hr_table *t, const int *columns, int64_t begin, int64_t n,
-                           uint32_t *ids, hr_error *err)
+#define PREFETCH_SLOTS (1 << 13) /* tables beyond the first cache */
+
+static void prefetch_slots(const hr_grouper *g, const uint64_t *hashes, int64_t n)
+{
+    if (g->n_slots >= PREFETCH_SLOTS)
+        for (int64_t i = 0; i < n; i++)
+            __builtin_prefetch(&g->slots[hashes[i] & (uint64_t)(g->n_slots - 1)]);
+}
+
+static hr_status add_batch(hr_grouper *g, const hr_table *t, const int *columns, const key_view *views, int64_t begin,
+                           int64_t n, uint32_t *ids, hr_error *err)
 {
     uint64_t words[BATCH], hashes[BATCH];
 
     rows_keys(g, t, columns, begin, n, words, hashes);
-    if ((g->n + n) * 2 > g->n_slots) {
-        int64_t want = g->n_slots;
-
-        while ((g->n + n) * 2 > want)
-            want *= 2;
-        HR_TRY(grow_slots(g, want, err));
-    }
-    if (g->n_slots > 1 << 15)
-        for (int64_t i = 0; i < n; i++)
-            __builtin_prefetch(&g->slots[hashes[i] & (uint64_t)(g->n_slots - 1)]);
+    HR_TRY(make_room(g, n, err));
+    prefetch_slots(g, hashes, n);
     for (int64_t i = 0; i < n; i++) {
-        int64_t at = slot_of(g, t, columns, begin + i, words[i], hashes[i]);
+        uint64_t word = g->packed ? words[i] : hashes[i];
+        slot *s = &g->slots[slot_of(g, views, begin + i, word, hashes[i])];
 
-        if (g->slots[at].id == NONE) {
-            HR_TRY(keep_key(g, t, begin + i, words[i], hashes[i], err));
-            g->slots[at] = (slot){ (uint32_t)g->n++, (uint32_t)(hashes[i] >> 32) };
+        if (s->id == NONE) {
+            HR_TRY(keep_key(g, views, begin + i, word, hashes[i], err));
+            *s = (slot){ word, (uint32_t)g->n, wide_null(g, g->n) };
+            g->n++;
         }
-        ids[i] = g->slots[at].id;
+        ids[i] = s->id;
     }
     return HR_OK;
 }
@@ -404,11 +502,13 @@ static void own_columns(const hr_grouper *g, int *columns)
 hr_status hr__grouper_add(hr_grouper *g, const hr_table *t, int64_t begin, int64_t n, uint32_t *ids, hr_error *err)
 {
     int columns[HR_MAX_KEYS];
+    key_view views[HR_MAX_KEYS];
     hr_status st = HR_OK;
 
     own_columns(g, columns);
+    open_views(g, t, columns, views);
     for (int64_t i = 0; i < n && !st; i += BATCH)
-        st = add_batch(g, t, columns, begin + i, HR_MIN(BATCH, n - i), ids + i, err);
+        st = add_batch(g, t, columns, views, begin + i, HR_MIN(BATCH, n - i), ids + i, err);
     return st;
 }
 
@@ -416,16 +516,17 @@ hr_status hr__grouper_find(const hr_grouper *g, const hr_table *t, const int *co
                            uint32_t *ids, hr_error *err)
 {
     uint64_t words[BATCH], hashes[BATCH];
+    key_view views[HR_MAX_KEYS];
 
     (void)err;
+    open_views(g, t, columns, views);
     for (int64_t i = 0; i < n; i += BATCH) {
         int64_t some = HR_MIN(BATCH, n - i);
 
         rows_keys(g, t, columns, begin + i, some, words, hashes);
+        prefetch_slots(g, hashes, some);
         for (int64_t j = 0; j < some; j++)
-            __builtin_prefetch(&g->slots[hashes[j] & (uint64_t)(g->n_slots - 1)]);
-        for (int64_t j = 0; j < some; j++)
-            ids[i + j] = g->slots[slot_of(g, t, columns, begin + i + j, words[j], hashes[j])].id;
+            ids[i + j] = g->slots[slot_of(g, views, begin + i + j, g->packed ? words[j] : hashes[j], hashes[j])].id;
     }
     return HR_OK;
 }

@@ -54,6 +54,7 @@ typedef struct hr_join_table {
     hr_grouper *keys;
     int64_t *begins;      /* of each key: its rows are order[begins[k] .. begins[k + 1]) */
     int64_t *order;       /* rows, by key, in their order */
+    bool unique;          /* each key has one row, and its number */
     _Atomic uint8_t *hit; /* of each key: a left row had it */
 } hr_join_table;
 /* Takes rows, even on failure. */

@@ -49,9 +49,12 @@ static hr_status order_by_key(hr_join_table *t, const uint32_t *ids, hr_error *e
     for (int64_t k = 0; k < n_keys; k++)
         t->begins[k + 1] += t->begins[k];
     memcpy(next, t->begins, (size_t)(n_keys + 1) * sizeof *next);
-    for (int64_t i = 0; i < n; i++)
+    t->unique = n_keys == n;
+    for (int64_t i = 0; i < n; i++) {
+        t->unique = t->unique && ids[i] == i;
         if (ids[i] != NONE)
             t->order[next[ids[i]]++] = i;
+    }
 done:
     hr__free(next);
     return st;
@@ -219,6 +222,24 @@ static hr_status pair_row(hr_join_walk *w, hr_join_kind kind, const hr_join_tabl
     return HR_OK;
 }
 
+/* The pairs of a whole left table whose rows have one partner at most: row ids[i]. */
+static hr_status pair_unique(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
+{
+    bool keeps_left = kind == HR_JOIN_LEFT || kind == HR_JOIN_FULL;
+    int64_t n = w->left->n_rows, cap = 0;
+
+    if (!hr__grow(t->account, (void **)&p->left, &cap, n, sizeof *p->left) ||
+        !hr__grow(t->account, (void **)&p->right, &p->cap, n, sizeof *p->right))
+        return hr__error_memory(err, "join", n * 16);
+    for (int64_t i = 0; i < n; i++) {
+        p->left[p->n] = i;
+        p->right[p->n] = w->ids[i] == NONE ? -1 : (int64_t)w->ids[i];
+        p->n += keeps_left || w->ids[i] != NONE;
+    }
+    w->row = n;
+    return HR_OK;
+}
+
 hr_status hr__join_walk_next(hr_join_walk *w, const hr_join_bound *b, const hr_join_table *t, const hr_mem *mem,
                              hr_table **out, int64_t **lefts, hr_error *err)
 {
@@ -226,6 +247,8 @@ hr_status hr__join_walk_next(hr_join_walk *w, const hr_join_bound *b, const hr_j
     hr_status st = HR_OK;
 
     *out = NULL;
+    if (t->unique && b->kind < HR_JOIN_SEMI && w->row == 0)
+        HR_GO(pair_unique(w, b->kind, t, &p, err));
     while (w->row < w->left->n_rows && p.n < STEP_ROWS)
         HR_GO(pair_row(w, b->kind, t, &p, err));
     if (!p.n)
