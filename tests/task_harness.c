@@ -52,6 +52,12 @@ const hr_mem *hr__task_mem(hr_task *task) { return &task->rig->mem; }
 bool hr__task_cancelled(const hr_task *task) { return task->rig->cancelled; }
 hr_coord hr__task_begin(const hr_task *task) { return task->rig->begin; }
 int64_t hr__task_ordinal(const hr_task *task) { return task->rig->ordinal; }
+int64_t hr__task_turn(const hr_task *task) { return task->rig->ordinal; }
+void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out)
+{
+    (void)task;
+    hr__text_add(out, "row %d", (int)hr__origin_at(o, 0).row);
+}
 
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state)
 {

@@ -1,4 +1,5 @@
 /* test_calls.c - functions that Python threads or the consumer serve: order, errors, cancelling, several runs at once. */
+#include "op/calls.h"
 #include "task_harness.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include <unistd.h>
 
 /* What a server does with each call. */
-typedef enum mode { DOUBLE, IN_THREE, KEEP_ODD, FAIL_SOME, NOTHING, SLOWLY, WRONG_KEEP } mode;
+typedef enum mode { DOUBLE, IN_THREE, KEEP_ODD, FAIL_SOME, NOTHING, SLOWLY, WRONG_KEEP, BY_PARTS, WRONG_PARTS } mode;
 
 typedef struct server {
     hr_calls *calls;
@@ -52,9 +53,28 @@ static void give_in_three(hr_call *call, const hr_table *in)
     for (int i = 0; i < 3; i++) {
         hr_table *part = slice(in, i * third, i == 2 ? in->n_rows - 2 * third : third);
 
-        hr__call_result(call, made(part, 1));
+        hr__call_result(call, made(part, 1), NULL);
         hr_table_unref(part);
     }
+}
+
+/* The first row of each batch, doubled; none of those of more than six rows. As one table, and with its batches' rows. */
+static void give_by_parts(hr_call *call, const hr_table *in, bool wrong)
+{
+    const hr_call_part *parts;
+    int64_t n = hr__call_parts(call, &parts), at = 0, m = 0, counts[128];
+    hr_table *firsts[128], *all;
+
+    for (int64_t i = 0; i < n; at += parts[i++].n_rows)
+        if ((counts[i] = parts[i].n_rows <= 6))
+            firsts[m++] = slice(in, at, 1);
+    if (m) {
+        all = join(firsts, (int)m);
+        counts[0] += wrong;
+        hr__call_result(call, made(all, 1), &(hr_result_place){ 0, counts, n });
+        hr_table_unref(all);
+    }
+    unref_all(firsts, (int)m);
 }
 
 static void serve(server *s, hr_call *call)
@@ -67,21 +87,23 @@ static void serve(server *s, hr_call *call)
         usleep((useconds_t)(x_at(in, 0) * 37 % 2000));
     switch (s->mode) {
     case IN_THREE: give_in_three(call, in); break;
-    case KEEP_ODD: hr__call_result(call, bools("keep", in->n_rows, odd, in)); break;
-    case WRONG_KEEP: hr__call_result(call, bools("keep", in->n_rows + 1, odd, in)); break;
+    case KEEP_ODD: hr__call_result(call, bools("keep", in->n_rows, odd, in), NULL); break;
+    case WRONG_KEEP: hr__call_result(call, bools("keep", in->n_rows + 1, odd, in), NULL); break;
     case NOTHING: break;
+    case BY_PARTS:
+    case WRONG_PARTS: give_by_parts(call, in, s->mode == WRONG_PARTS); break;
     case FAIL_SOME:
         if (x_at(in, 0) % 40 == 20) {
             atomic_fetch_add(&s->n_failed, 1);
             hr_error_set(&err, HR_CALLBACK, "ValueError: at %d", (int)x_at(in, 0));
             hr_error_set_detail(&err, "pickle", 6);
-            hr__call_result(call, made(in, 1)); /* thrown away */
+            hr__call_result(call, made(in, 1), NULL); /* thrown away */
             hr__call_done(call, HR_CALLBACK, &err);
             return;
         }
-        hr__call_result(call, made(in, 1));
+        hr__call_result(call, made(in, 1), NULL);
         break;
-    default: hr__call_result(call, made(in, 1)); break;
+    default: hr__call_result(call, made(in, 1), NULL); break;
     }
     hr__call_done(call, HR_OK, NULL);
 }
@@ -93,7 +115,7 @@ static void serve_until_closed(void *arg)
     hr_call *call = NULL;
     hr_status st;
 
-    while ((st = hr__calls_take(s->calls, 50, &call, NULL)) == HR_OK || st == HR_PENDING)
+    while ((st = hr__calls_take(s->calls, 0, 50, &call, NULL)) == HR_OK || st == HR_PENDING)
         if (!st)
             serve(s, call);
     assert_int_equal(st, HR_CANCELLED);
@@ -105,7 +127,7 @@ static void serve_inline(rig *r)
     server *s = r->context;
     hr_call *call = NULL;
 
-    while (hr__calls_take(s->calls, 0, &call, NULL) == HR_OK)
+    while (hr__calls_take(s->calls, 0, 0, &call, NULL) == HR_OK)
         serve(s, call);
 }
 
@@ -256,7 +278,294 @@ static void test_nothing(void **unused)
     hr_table_unref(none);
 }
 
+/* ------------------------------------------------------------------------------------------- several batches a call */
+
+static void check_firsts(const rig *r, int64_t n)
+{
+    hr_table *all = rig_joined(r);
+
+    assert_int_equal(all->n_rows, n);
+    for (int64_t i = 0; i < n; i++) { /* each is of its own batch */
+        assert_int_equal(x_at(all, i), 2 * 5 * i);
+        assert_int_equal(hr__origin_at(all->origin, i).row, 5 * i);
+        assert_int_equal(hr__origin_at(all->origin, i).ordinal, 0);
+    }
+    hr_table_unref(all);
+}
+
+static void test_batches_together(void **unused)
+{
+    hr_table *in = numbers(0, 500);
+    hr_error err = HR_ERROR_INIT;
+    live_memory before = live_now();
+    server s = { .mode = BY_PARTS };
+    int n_served = 0;
+
+    (void)unused;
+    for (int round = 0; round < 2; round++) { /* one at a time, until it is known how short they are */
+        rig r = { 0 };
+
+        assert_ok(run_inline(&r, &s, (hr_calls_options){ .piece_rows = 5, .max_parts = 40 }, in, &err), &err);
+        check_firsts(&r, 100);
+        assert_true(s.n_served < 60);
+        n_served += s.n_served;
+        s.n_served = 0;
+        end_inline(&r, &s);
+    }
+    assert_true(n_served >= 2 * 3);
+    assert_no_leak(before);
+    hr_table_unref(in);
+}
+
+static void test_groups(void **unused)
+{
+    static const char *const keys[] = { "b" };
+    hr_table *in = numbers(0, 100), *all;
+    hr_error err = HR_ERROR_INIT;
+    server s = { .mode = BY_PARTS };
+    hr_calls_options o = { .group_keys = keys, .n_group_keys = 1 };
+    rig r = { 0 };
+    int64_t n = 0;
+
+    (void)unused;
+    assert_ok(run_inline(&r, &s, o, in, &err), &err);
+    assert_int_equal(s.n_served, 1); /* together */
+    all = rig_joined(&r);
+    for (int64_t i = 0; i < 100; i++) /* b = i * 5 % 3 == 0: groups of one true, two false */
+        if (i == 0 || (i * 5 % 3 == 0) != ((i - 1) * 5 % 3 == 0)) {
+            assert_int_equal(x_at(all, n), 2 * i);
+            assert_int_equal(hr__origin_at(all->origin, n++).row, i);
+        }
+    assert_int_equal(all->n_rows, n);
+    hr_table_unref(all);
+    end_inline(&r, &s);
+    s.mode = WRONG_PARTS;
+    r = (rig){ 0 };
+    assert_status(run_inline(&r, &s, o, in, &err), HR_CALLBACK, &err);
+    assert_contains(err.text, "map(f): a result of batch 0 of ");
+    end_inline(&r, &s);
+    hr_error_clear(&err);
+    hr_table_unref(in);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ streams */
+
+/* A consumer's thread that serves generators of `length` tables; it keeps those that it paused. */
+typedef struct streamer {
+    hr_calls *calls;
+    int length;
+    struct {
+        uint64_t tag;
+        int n_given;
+    } kept[20];
+    int n_kept, n_paused, n_away, most_ahead;
+    bool fails;
+} streamer;
+
+static int resume_at(streamer *s, uint64_t tag)
+{
+    for (int i = 0; i < s->n_kept; i++)
+        if (s->kept[i].tag == tag) {
+            int n = s->kept[i].n_given;
+
+            s->kept[i] = s->kept[--s->n_kept];
+            return n;
+        }
+    return 0;
+}
+
+static void stream(streamer *s, hr_call *call)
+{
+    uint64_t tag = hr__call_tag(call);
+    hr_error err = HR_ERROR_INIT;
+    hr_go go = HR_GO_ON;
+    int n = resume_at(s, tag), ahead = 0;
+
+    while (n < s->length && go == HR_GO_ON) {
+        hr_table *in = slice(hr__call_input(call), 0, 1);
+
+        go = hr__call_stream(call, made(in, 1), NULL);
+        hr_table_unref(in);
+        n++;
+        ahead++;
+        s->most_ahead = HR_MAX(s->most_ahead, ahead);
+    }
+    if (go == HR_GO_PAUSE) {
+        s->kept[s->n_kept].tag = tag;
+        s->kept[s->n_kept++].n_given = n;
+        s->n_paused++;
+        hr__call_pause(call);
+        return;
+    }
+    s->n_away += go == HR_GO_AWAY;
+    if (s->fails)
+        hr_error_set(&err, HR_CALLBACK, "ValueError: at the end");
+    hr__call_done(call, s->fails ? HR_CALLBACK : HR_OK, &err);
+}
+
+static void serve_streams(rig *r)
+{
+    streamer *s = r->context;
+    hr_call *call = NULL;
+
+    while (hr__calls_take(s->calls, 0, 0, &call, NULL) == HR_OK)
+        stream(s, call);
+}
+
+/* Each row's batch gives `length` rows: all of them, in order, and no more ahead of the operator than is allowed. */
+static void check_stream(int length, bool fails)
+{
+    live_memory before = live_now();
+    hr_table *in = numbers(0, 6);
+    hr_error err = HR_ERROR_INIT;
+    streamer s = { .length = length, .fails = fails };
+    rig r = { .while_suspended = serve_streams, .context = &s };
+    hr_op *op;
+    int64_t n = 0;
+
+    assert_ok(hr__calls_new("map(f)", &s.calls, &err), &err);
+    op = operator_of(s.calls, (hr_calls_options){ .piece_rows = 1 });
+    assert_ok(rig_open(&r, op, NULL, &err), &err);
+    if (fails) {
+        assert_status(rig_run(&r, &in, 1, &err), HR_CALLBACK, &err);
+        assert_contains(err.text, "ValueError: at the end");
+    } else {
+        assert_ok(rig_run(&r, &in, 1, &err), &err);
+    }
+    for (int i = 0; i < rig_tables(&r); i++, n++) {
+        assert_int_equal(x_at(rig_table(&r, i), 0), 2 * (n / length));
+        assert_int_equal(hr__origin_at(rig_table(&r, i)->origin, 0).row, n / length);
+        assert_int_equal(hr__origin_at(rig_table(&r, i)->origin, 0).ordinal, n % length);
+    }
+    assert_int_equal(n, (fails ? 1 : 6) * length); /* what came before the failure comes out */
+    assert_in_range(s.most_ahead, 1, 64);
+    assert_true(length < 100 || s.n_paused >= (length - 1) / 64);
+    rig_close(&r);
+    hr__op_unref(op);
+    hr__calls_unref(s.calls);
+    hr_table_unref(in);
+    hr_error_clear(&err);
+    assert_no_leak(before);
+}
+
+static void test_streams(void **unused)
+{
+    (void)unused;
+    check_stream(1, false);
+    check_stream(63, false);
+    check_stream(64, false);
+    check_stream(500, false);
+    check_stream(200, true);
+}
+
+static void cancel_when_paused(rig *r)
+{
+    streamer *s = r->context;
+
+    serve_streams(r);
+    assert_int_equal(s->n_kept, 1);
+    assert_true(hr__calls_paused(s->calls, s->kept[0].tag));
+    r->op->cls->cancel(r->op, &r->run);
+    assert_false(hr__calls_paused(s->calls, s->kept[0].tag));
+}
+
+/* The run ends while one is paused: it is gone, nobody has to be told. */
+static void test_cancelled_streams(void **unused)
+{
+    live_memory before = live_now();
+    hr_table *in = numbers(0, 6);
+    hr_error err = HR_ERROR_INIT;
+    streamer s = { .length = 10000 };
+    rig r = { .while_suspended = cancel_when_paused, .context = &s };
+    hr_op *op;
+
+    (void)unused;
+    assert_ok(hr__calls_new("map(f)", &s.calls, &err), &err);
+    op = operator_of(s.calls, (hr_calls_options){ .piece_rows = 1 });
+    assert_ok(rig_open(&r, op, NULL, &err), &err);
+    assert_status(rig_push(&r, in, &err), HR_CANCELLED, &err);
+    rig_close(&r);
+    hr__op_unref(op);
+    hr__calls_unref(s.calls);
+    hr_table_unref(in);
+    hr_error_clear(&err);
+    assert_no_leak(before);
+}
+
+/* A server that paused a call serves none behind it, but others do, and it serves those before it. */
+static void test_whom_a_paused_call_lets_by(void **unused)
+{
+    hr_table *in = numbers(0, 1);
+    hr_error err = HR_ERROR_INIT;
+    hr_calls *calls = NULL;
+    hr_calls_run run = { 0 };
+    hr_call_group *groups[3] = { NULL };
+    hr_call *first, *got = NULL;
+
+    (void)unused;
+    assert_ok(hr__calls_new("map(f)", &calls, &err), &err);
+    for (int i = 0; i < 3; i++) { /* turns 1, 2 and 0 */
+        hr_call_part *part = hr__zalloc(NULL, sizeof *part);
+        hr_call_place place = { 0 };
+
+        assert_ok(hr__group_new(calls, NULL, &groups[i], &err), &err);
+        assert_ok(hr__group_add(groups[i], in, &place, part, 1, (i + 1) % 3, 0, &err), &err);
+    }
+    assert_ok(hr__group_submit(groups[0], &run, &err), &err);
+    assert_ok(hr__calls_take(calls, 7, 0, &first, &err), &err);
+    assert_int_equal(hr__call_stream(first, made(in, 1), NULL), HR_GO_ON);
+    hr__call_pause(first);
+    assert_ok(hr__group_submit(groups[1], &run, &err), &err);
+    assert_int_equal(hr__calls_take(calls, 7, 0, &got, &err), HR_PENDING);
+    assert_ok(hr__group_submit(groups[2], &run, &err), &err);
+    assert_ok(hr__calls_take(calls, 7, 0, &got, &err), &err); /* the one before it */
+    assert_ptr_equal(got, groups[2]->items[0]);
+    hr__call_done(got, HR_OK, NULL);
+    assert_ok(hr__calls_take(calls, 8, 0, &got, &err), &err); /* for others there is no such rule */
+    assert_ptr_equal(got, groups[1]->items[0]);
+    hr__call_done(got, HR_OK, NULL);
+    for (int i = 0; i < 3; i++)
+        hr__group_free(groups[i]);
+    hr__calls_unref(calls);
+    hr_table_unref(in);
+}
+
 /* -------------------------------------------------------------------------------------------------------------- errors */
+
+/* Batches that fail are left out, as many as may. */
+static void test_left_out(void **unused)
+{
+    hr_table *in = numbers(0, 95);
+    hr_error err = HR_ERROR_INIT;
+    live_memory before = live_now();
+
+    (void)unused;
+    for (int may = -1; may <= 2; may++) { /* those from 20 and 60 on fail */
+        server s = { .mode = FAIL_SOME };
+        hr_text stats = { 0 };
+        rig r = { 0 };
+        hr_status st = run_inline(&r, &s, (hr_calls_options){ .max_errored = may }, in, &err);
+
+        if (may == 0 || may == 1) {
+            assert_status(st, HR_CALLBACK, &err);
+            assert_contains(err.text, may ? "row 60: ValueError: at 60" : "row 20: ValueError: at 20");
+            assert_int_equal(rig_rows(&r), may ? 50 : 20);
+        } else {
+            assert_ok(st, &err);
+            assert_int_equal(rig_rows(&r), 75);
+            r.op->cls->stats(r.op, &r.run, &stats);
+            assert_contains(stats.data, "\"errored_blocks\":2");
+            assert_int_equal(hr__calls_errored(s.calls, &err), 2);
+            assert_string_equal(err.text, "row 20: ValueError: at 20");
+            assert_int_equal(hr__calls_errored(s.calls, NULL), 0);
+        }
+        hr__text_clear(&stats);
+        end_inline(&r, &s);
+        hr_error_clear(&err);
+    }
+    assert_no_leak(before);
+    hr_table_unref(in);
+}
 
 static void test_first_error_by_order(void **unused)
 {
@@ -268,7 +577,7 @@ static void test_first_error_by_order(void **unused)
 
     (void)unused;
     assert_status(run_inline(&r, &s, (hr_calls_options){ 0 }, in, &err), HR_CALLBACK, &err);
-    assert_string_equal(err.text, "map(f): ValueError: at 20");
+    assert_string_equal(err.text, "map(f): row 20: ValueError: at 20");
     assert_int_equal(err.detail_bytes, 6);
     assert_memory_equal(err.detail, "pickle", 6);
     assert_int_equal(rig_rows(&r), 20); /* what came before it */
@@ -417,12 +726,12 @@ static void test_take_waits(void **unused)
 
     (void)unused;
     assert_ok(hr__calls_new("f", &calls, &err), &err);
-    assert_int_equal(hr__calls_take(calls, 0, &call, &err), HR_PENDING);
+    assert_int_equal(hr__calls_take(calls, 0, 0, &call, &err), HR_PENDING);
     begin = hr__clock_ns();
-    assert_int_equal(hr__calls_take(calls, 30, &call, &err), HR_PENDING);
+    assert_int_equal(hr__calls_take(calls, 0, 30, &call, &err), HR_PENDING);
     assert_true(hr__clock_ns() - begin >= 29 * 1000000);
     hr__calls_close(calls);
-    assert_status(hr__calls_take(calls, -1, &call, &err), HR_CANCELLED, &err);
+    assert_status(hr__calls_take(calls, 0, -1, &call, &err), HR_CANCELLED, &err);
     hr__calls_unref(calls);
     hr_error_clear(&err);
 }
@@ -441,7 +750,7 @@ static void cancel_midway(rig *r)
     interrupted *i = r->context;
 
     for (int k = 0; k < 2; k++)
-        assert_ok(hr__calls_take(i->server.calls, 0, &i->taken[k], NULL), NULL);
+        assert_ok(hr__calls_take(i->server.calls, 0, 0, &i->taken[k], NULL), NULL);
     r->op->cls->cancel(r->op, &r->run);
     i->n_waiting_after = hr__calls_n_waiting(i->server.calls);
 }
@@ -479,7 +788,7 @@ static void close_midway(rig *r)
 {
     interrupted *i = r->context;
 
-    assert_ok(hr__calls_take(i->server.calls, 0, &i->taken[0], NULL), NULL);
+    assert_ok(hr__calls_take(i->server.calls, 0, 0, &i->taken[0], NULL), NULL);
     hr__calls_close(i->server.calls);
     serve(&i->server, i->taken[0]);
 }
@@ -586,7 +895,7 @@ static void note_places(rig *r)
     seen *s = r->context;
     hr_call *call = NULL;
 
-    while (hr__calls_take(s->server.calls, 0, &call, NULL) == HR_OK) {
+    while (hr__calls_take(s->server.calls, 0, 0, &call, NULL) == HR_OK) {
         assert_true(s->n < HR_LEN(s->places));
         hr__call_place(call, &s->places[s->n++]);
         serve(&s->server, call);
@@ -649,13 +958,13 @@ static void serve_or_fail(rig *r)
     server *s = r->context;
     hr_call *call = NULL;
 
-    while (hr__calls_take(s->calls, 0, &call, NULL) == HR_OK) {
+    while (hr__calls_take(s->calls, 0, 0, &call, NULL) == HR_OK) {
         hr_error err = HR_ERROR_INIT;
         hr_table *t = NULL;
         hr_status st = doubled(NULL, hr__call_input(call), HR_T_INT64, 1, &t, &err);
 
         if (t)
-            hr__call_result(call, t);
+            hr__call_result(call, t, NULL);
         hr__call_done(call, st, &err);
     }
 }
@@ -692,14 +1001,28 @@ static void test_faults(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_inline),        cmocka_unit_test(test_generators),
-        cmocka_unit_test(test_filter),        cmocka_unit_test(test_tables_as_they_are),
-        cmocka_unit_test(test_nothing),       cmocka_unit_test(test_first_error_by_order),
-        cmocka_unit_test(test_wrong_results), cmocka_unit_test(test_declared_schema),
-        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_take_waits),    cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_close),         cmocka_unit_test(test_workers_that_never_come),
-        cmocka_unit_test(test_forked_child),  cmocka_unit_test(test_places),
+        cmocka_unit_test(test_inline),
+        cmocka_unit_test(test_generators),
+        cmocka_unit_test(test_filter),
+        cmocka_unit_test(test_tables_as_they_are),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_first_error_by_order),
+        cmocka_unit_test(test_wrong_results),
+        cmocka_unit_test(test_declared_schema),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_take_waits),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_close),
+        cmocka_unit_test(test_workers_that_never_come),
+        cmocka_unit_test(test_forked_child),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_batches_together),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_cancelled_streams),
+        cmocka_unit_test(test_whom_a_paused_call_lets_by),
+        cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_faults),
     };
 

@@ -15,9 +15,11 @@
 
 /* ------------------------------------------------------------------------------------------------ in the worker process */
 
+static uint64_t current; /* the call at hand */
+
 static hr_status give(hr_worker *w, hr_table *takes, hr_error *err)
 {
-    hr_status st = hr__worker_result(w, takes, err);
+    hr_status st = hr__worker_result(w, current, takes, NULL, NULL, err);
 
     hr_table_unref(takes);
     return st;
@@ -101,7 +103,51 @@ static hr_status raise_at(const hr_table *in, int64_t x, hr_error *err)
     return HR_CALLBACK;
 }
 
-/* The words: double, three, odd, same, slow MS, number (how many calls came so far; slow behind six), random (the place's low bits),
+/* `n` tables of one row, row 0 doubled, as a generator gives them; what it paused it goes on with. */
+typedef struct stream {
+    uint64_t tag;
+    hr_table *in;
+    int n, n_given;
+} stream;
+static stream streams[10];
+static int n_streams;
+
+static hr_status go_on(hr_worker *w, stream s, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_go go = HR_GO_ON;
+
+    while (!st && s.n_given < s.n && go == HR_GO_ON) {
+        hr_table *row = slice(s.in, 0, 1), *t = NULL;
+
+        st = doubled(hr__worker_mem(w), row, HR_T_INT64, 1, &t, err);
+        if (!st)
+            st = hr__worker_result(w, s.tag, t, NULL, &go, err);
+        hr_table_unref(row);
+        hr_table_unref(t);
+        s.n_given++;
+    }
+    if (!st && go == HR_GO_PAUSE) {
+        streams[n_streams++] = s;
+        return HR_PENDING;
+    }
+    hr_table_unref(s.in);
+    return st;
+}
+
+static stream kept(uint64_t tag)
+{
+    for (int i = 0; i < n_streams; i++)
+        if (streams[i].tag == tag) {
+            stream s = streams[i];
+
+            streams[i] = streams[--n_streams];
+            return s;
+        }
+    return (stream){ 0 };
+}
+
+/* The words: double, three, odd, same, stream N, once (the first worker dies: there is a file), slow MS, number (how many calls came so far; slow behind six), random (the place's low bits),
  * raise X, die X (at the batch that begins with x = X). */
 static hr_status obey(hr_worker *w, const char *word, const hr_table *in, const hr_call_place *place, int n_calls,
                       hr_error *err)
@@ -113,7 +159,13 @@ static hr_status obey(hr_worker *w, const char *word, const hr_table *in, const 
     if (!strcmp(word, "odd"))
         return give_keep(w, in, err);
     if (!strcmp(word, "same"))
-        return hr__worker_result(w, in, err);
+        return hr__worker_result(w, current, in, NULL, NULL, err);
+    if (!strncmp(word, "stream", 6))
+        return go_on(w, (stream){ current, hr_table_ref((hr_table *)in), (int)arg, 0 }, err);
+    if (!strncmp(word, "once ", 5) && x_at(in, 0) == 50 && !access(word + 5, F_OK)) {
+        unlink(word + 5);
+        raise(SIGKILL);
+    }
     if (!strcmp(word, "number")) {
         usleep(n_calls > 6 ? 100000 : 0);
         return give_number(w, in, n_calls, err);
@@ -132,8 +184,7 @@ static hr_status obey(hr_worker *w, const char *word, const hr_table *in, const 
 static int work(int fd)
 {
     hr_worker *w = NULL;
-    hr_table *in = NULL;
-    hr_call_place place;
+    hr_work todo;
     void *word = NULL;
     int64_t n_bytes = 0;
     int n_calls = 0;
@@ -146,14 +197,23 @@ static int work(int fd)
     while (st == HR_PENDING || (!st && word)) {
         hr_error err = HR_ERROR_INIT;
 
-        st = hr__worker_next(w, 100, &in, &place, &err);
+        st = hr__worker_next(w, 100, &todo, &err);
         if (st == HR_PENDING)
             continue;
-        if (st || !in)
+        if (st || todo.kind == HR_WORK_END)
             break;
-        st = obey(w, word, in, &place, ++n_calls, &err);
-        hr_table_unref(in);
-        st = hr__worker_done(w, st, &err, NULL);
+        current = todo.tag;
+        if (todo.kind == HR_WORK_DROP)
+            hr_table_unref(kept(current).in);
+        else if (todo.kind == HR_WORK_MORE)
+            st = go_on(w, kept(current), &err);
+        else
+            st = obey(w, word, todo.table, &todo.place, ++n_calls, &err);
+        hr_table_unref(todo.table);
+        hr__free(todo.parts);
+        if (st == HR_PENDING)
+            continue;
+        st = hr__worker_done(w, current, st, &err, NULL);
         hr_error_clear(&err);
     }
     hr__free(word);
@@ -490,7 +550,7 @@ static void test_exceptions(void **unused)
     op = operator_of(k.calls, (hr_calls_options){ 0 });
     assert_ok(rig_open(&r, op, NULL, &err), &err);
     assert_status(rig_push(&r, in, &err), HR_CALLBACK, &err);
-    assert_string_equal(err.text, "map(f): ValueError: at 50");
+    assert_string_equal(err.text, "map(f): row 50: ValueError: at 50");
     assert_int_equal(err.detail_bytes, 100000);
     assert_string_equal(err.detail, "pickle");
     assert_int_equal(rig_rows(&r), 50);
@@ -533,7 +593,7 @@ static void test_one_that_dies(void **unused)
     hr__calls_set_lost(k.calls, say_how, &asked);
     op = operator_of(k.calls, (hr_calls_options){ 0 });
     assert_status(run(&r, op, in, 3, &err), HR_PEER, &err);
-    snprintf(want, sizeof want, "map(f): worker process %d was lost: killed by signal 9 (pid %d)", k.pids[0],
+    snprintf(want, sizeof want, "map(f): row 50: worker process %d was lost: killed by signal 9 (pid %d)", k.pids[0],
              k.pids[0]);
     assert_string_equal(err.text, want);
     assert_int_equal(asked, 3);
@@ -664,9 +724,10 @@ static void test_killed_at_random(void **unused)
         st = run(&r, op, in, (uint64_t)round, &err);
         hr__thread_join(shooting);
         if (st) {
-            snprintf(want, sizeof want, "map(f): worker process %d was lost", s.pid);
+            snprintf(want, sizeof want, ": worker process %d was lost", s.pid);
             assert_status(st, HR_PEER, &err);
-            assert_string_equal(err.text, want);
+            assert_contains(err.text, "map(f): row ");
+            assert_contains(err.text, want);
             n_lost++;
         } else {
             check_doubled(&r, in);
@@ -790,6 +851,198 @@ static void test_close_midway(void **unused)
     assert_settles(before);
 }
 
+/* ------------------------------------------------------------------------------------------------------------ streams */
+
+/* Generators of any length, in order, and paused where they give more than is collected. */
+static void test_streams(void **unused)
+{
+    static const char *const words[] = { "stream 1", "stream 64", "stream 300" };
+    static const int lengths[] = { 1, 64, 300 };
+    hr_table *in = numbers(0, 12);
+
+    (void)unused;
+    for (int i = 0; i < 6; i++) {
+        live_memory before = live_now();
+        hr_error err = HR_ERROR_INIT;
+        rig r = { 0 };
+        keeper k;
+        hr_op *op;
+
+        keep(&k, 1 + i % 2, words[i / 2]);
+        op = operator_of(k.calls, (hr_calls_options){ .piece_rows = 1 });
+        assert_ok(run(&r, op, in, (uint64_t)i, &err), &err);
+        assert_int_equal(rig_tables(&r), 12 * lengths[i / 2]);
+        for (int n = 0; n < rig_tables(&r); n++) {
+            assert_int_equal(x_at(rig_table(&r, n), 0), 2 * (n / lengths[i / 2]));
+            assert_int_equal(hr__origin_at(rig_table(&r, n)->origin, 0).ordinal, n % lengths[i / 2]);
+        }
+        rig_close(&r);
+        hr__op_unref(op);
+        hr__calls_unref(k.calls);
+        assert_int_equal(wait_for_all(&k), 1 + i % 2);
+        assert_settles(before);
+    }
+    hr_table_unref(in);
+}
+
+/* One without end is left, while it is paused or runs, and its worker does the next. */
+static void test_streams_that_nobody_wants(void **unused)
+{
+    hr_table *in = numbers(0, 1);
+
+    (void)unused;
+    for (int i = 0; i < 10; i++) {
+        live_memory before = live_now();
+        hr_error err = HR_ERROR_INIT;
+        keeper k;
+        hr_op *op;
+
+        keep(&k, 1, "stream 1000000000");
+        op = operator_of(k.calls, (hr_calls_options){ .batch_rows = -1 });
+        for (int epoch = 0; epoch < 2; epoch++) {
+            rig r = { .while_suspended = cancel_soon };
+
+            assert_ok(rig_open(&r, op, NULL, &err), &err);
+            assert_status(rig_push(&r, in, &err), HR_CANCELLED, &err);
+            rig_close(&r);
+            hr_error_clear(&err);
+        }
+        hr__op_unref(op);
+        hr__calls_unref(k.calls);
+        assert_int_equal(wait_for_all(&k), 1);
+        assert_settles(before);
+    }
+    hr_table_unref(in);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ retries */
+
+typedef struct replacer {
+    keeper *k;
+    const char *word;
+    atomic_bool ended;
+    hr_thread thread;
+} replacer;
+
+/* A worker for each that is expected. */
+static void replace(void *arg)
+{
+    replacer *p = arg;
+
+    while (!atomic_load(&p->ended)) {
+        if (hr__calls_n_expected(p->k->calls))
+            assert_ok(add_worker(p->k, p->word, NULL), NULL);
+        usleep(1000);
+    }
+}
+
+static void begin_replacing(replacer *p) { assert_int_equal(hr__thread_start(&p->thread, "replacer", replace, p), 0); }
+
+static void end_replacing(replacer *p)
+{
+    atomic_store(&p->ended, true);
+    hr__thread_join(p->thread);
+}
+
+/* The call of a worker that died is done again, as often as may be; those that it had not begun always are. */
+static void test_done_again(void **unused)
+{
+    hr_table *in = numbers(0, 200);
+    char word[] = "once /tmp/test_process_XXXXXX";
+    int fd = mkstemp(word + 5);
+
+    (void)unused;
+    close(fd);
+    for (int may = 1; may >= 0; may--) {
+        live_memory before = live_now();
+        hr_error err = HR_ERROR_INIT;
+        keeper k;
+        replacer p = { .k = &k, .word = may ? word : "die 50" };
+        rig r = { 0 };
+        hr_op *op;
+
+        keep(&k, 1, p.word);
+        hr__calls_configure(k.calls, 0, 1);
+        begin_replacing(&p);
+        op = operator_of(k.calls, (hr_calls_options){ 0 });
+        if (may) {
+            assert_ok(run(&r, op, in, 3, &err), &err);
+            check_doubled(&r, in);
+        } else {
+            assert_status(run(&r, op, in, 3, &err), HR_PEER, &err);
+            assert_contains(err.text, "map(f): row 50: worker process");
+            assert_int_equal(rig_rows(&r), 50);
+        }
+        end_replacing(&p);
+        assert_int_equal(k.n, 2);
+        rig_close(&r);
+        hr__op_unref(op);
+        hr__calls_unref(k.calls);
+        wait_for_all(&k);
+        hr_error_clear(&err);
+        assert_settles(before);
+    }
+    hr_table_unref(in);
+}
+
+/* What a dead worker was about is left out, if it may be; the rest is done by the next. */
+static void test_left_out(void **unused)
+{
+    live_memory before = live_now();
+    hr_table *in = numbers(0, 200);
+    hr_error err = HR_ERROR_INIT;
+    keeper k;
+    replacer p = { .k = &k, .word = "die 50" };
+    rig r = { 0 };
+    hr_op *op;
+
+    (void)unused;
+    keep(&k, 1, p.word);
+    begin_replacing(&p);
+    op = operator_of(k.calls, (hr_calls_options){ .max_errored = 1 });
+    assert_ok(run(&r, op, in, 3, &err), &err);
+    end_replacing(&p);
+    assert_int_equal(rig_rows(&r), 190);
+    assert_int_equal(hr__calls_errored(k.calls, &err), 1);
+    assert_contains(err.text, "row 50: worker process");
+    rig_close(&r);
+    hr__op_unref(op);
+    hr__calls_unref(k.calls);
+    wait_for_all(&k);
+    hr_error_clear(&err);
+    hr_table_unref(in);
+    assert_settles(before);
+}
+
+/* One that idles ends, and only one; the other has the calls then. */
+static void test_idle_workers_end(void **unused)
+{
+    live_memory before = live_now();
+    hr_table *in = numbers(0, 200);
+    hr_error err = HR_ERROR_INIT;
+    rig r = { 0 };
+    keeper k;
+    hr_op *op;
+    int pid;
+
+    (void)unused;
+    keep(&k, 2, "double");
+    op = operator_of(k.calls, (hr_calls_options){ 0 });
+    pid = hr__calls_end_idle(k.calls);
+    assert_true(pid == k.pids[0] || pid == k.pids[1]);
+    assert_int_equal(hr__calls_n_workers(k.calls), 1);
+    assert_ok(run(&r, op, in, 3, &err), &err);
+    check_doubled(&r, in);
+    assert_true(hr__calls_end_idle(k.calls) > 0);
+    assert_int_equal(hr__calls_end_idle(k.calls), 0);
+    rig_close(&r);
+    hr__op_unref(op);
+    hr__calls_unref(k.calls);
+    assert_int_equal(wait_for_all(&k), 2);
+    hr_table_unref(in);
+    assert_settles(before);
+}
+
 /* --------------------------------------------------------------------------------------------------- damaged processes */
 
 /* Ends of the talk that say what they should not. */
@@ -803,10 +1056,10 @@ static void test_senseless_messages(void **unused)
         const char *text;
     } cases[] = {
         { 99, 1, NULL, 0, "cannot be understood: a message of kind 99 about call 1" },
-        { 6, 1, "short", 5, "cannot be understood: a status of 5 bytes" },
-        { 6, 1, "\1\0\0\0\377\377\377\177\0\0\0\0\0\0\0\0", 16, "cannot be understood: a status of 16 bytes" },
-        { 6, 77, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16, "cannot be understood: a message of kind 6 about call 77" },
-        { 5, 1, NULL, 0, "cannot be understood: a message of kind 5 about call 1" },
+        { 9, 1, "short", 5, "cannot be understood: a status of 5 bytes" },
+        { 9, 1, "\1\0\0\0\377\377\377\177\0\0\0\0\0\0\0\0", 16, "cannot be understood: a status of 16 bytes" },
+        { 9, 77, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16, "cannot be understood: a message of kind 9 about call 77" },
+        { 6, 1, NULL, 0, "cannot be understood: a message of kind 6 about call 1" },
     };
     hr_table *in = numbers(0, 10);
 
@@ -847,8 +1100,7 @@ static void test_keeper_gone(void **unused)
     live_memory before = live_now();
     hr_error err = HR_ERROR_INIT;
     hr_worker *w = NULL;
-    hr_call_place place;
-    hr_table *in = NULL;
+    hr_work todo;
     int64_t n = 0;
     void *init = NULL;
     int fds[2];
@@ -857,11 +1109,11 @@ static void test_keeper_gone(void **unused)
     assert_true(hr__socket_pair(fds) >= 0);
     assert_ok(hr__worker_open(fds[1], &w, &err), &err);
     assert_int_equal(hr__worker_init(w, 20, &init, &n, &err), HR_PENDING);
-    assert_int_equal(hr__worker_next(w, 0, &in, &place, &err), HR_PENDING);
-    assert_status(hr__worker_done(w, HR_OK, NULL, &err), HR_INVALID, &err);
+    assert_int_equal(hr__worker_next(w, 0, &todo, &err), HR_PENDING);
+    assert_status(hr__worker_done(w, 1, HR_OK, NULL, &err), HR_INVALID, &err);
     hr__file_close(fds[0]);
     assert_status(hr__worker_init(w, 1000, &init, &n, &err), HR_PEER, &err);
-    assert_status(hr__worker_next(w, 1000, &in, &place, &err), HR_PEER, &err);
+    assert_status(hr__worker_next(w, 1000, &todo, &err), HR_PEER, &err);
     hr__worker_close(w);
     hr_error_clear(&err);
     assert_settles(before);
@@ -909,14 +1161,15 @@ static void give_many(rig *r)
 {
     hr_worker *w = r->context;
     hr_error err = HR_ERROR_INIT;
-    hr_table *in = NULL;
-    hr_call_place place;
+    hr_work todo;
 
-    assert_ok(hr__worker_next(w, 3000, &in, &place, &err), &err); /* HR_PENDING: the call never came */
-    for (int i = 0; i < (x_at(in, 0) == 0 ? 2000 : 1); i++)
-        assert_ok(give_doubled(w, in, &err), &err);
-    hr_table_unref(in);
-    assert_ok(hr__worker_done(w, HR_OK, NULL, &err), &err);
+    assert_ok(hr__worker_next(w, 3000, &todo, &err), &err); /* HR_PENDING: the call never came */
+    current = todo.tag;
+    for (int i = 0; i < (x_at(todo.table, 0) == 0 ? 2000 : 1); i++)
+        assert_ok(give_doubled(w, todo.table, &err), &err);
+    hr_table_unref(todo.table);
+    hr__free(todo.parts);
+    assert_ok(hr__worker_done(w, todo.tag, HR_OK, NULL, &err), &err);
 }
 
 static void drop_what_came(rig *r)
@@ -981,6 +1234,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_stopped_worker),
         cmocka_unit_test(test_close_midway),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_streams_that_nobody_wants),
+        cmocka_unit_test(test_done_again),
+        cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_idle_workers_end),
         cmocka_unit_test(test_senseless_messages),
         cmocka_unit_test(test_keeper_gone),
         cmocka_unit_test(test_full_socket),

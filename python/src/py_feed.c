@@ -241,6 +241,7 @@ static hr_table *feed_take(PyObject *op, bool *failed)
     hr_error err = HR_ERROR_INIT;
     hr_table *t = NULL;
     hr_status st = HR_PENDING;
+    int more = 0;
 
     *failed = true;
     if (feed_check(s, self) < 0)
@@ -256,11 +257,11 @@ static hr_table *feed_take(PyObject *op, bool *failed)
         hr_feed *feed = self->feed;
 
         Py_BEGIN_ALLOW_THREADS
-        st = hr__feed_next(feed, PYHR_WAIT_MS, &t, &err);
+        st = hr__feed_next(feed, more ? 0 : PYHR_WAIT_MS, &t, &err);
         Py_END_ALLOW_THREADS
         if (st == HR_PENDING) {
             hr_error_clear(&err);
-            if (PyErr_CheckSignals() < 0 || pyhr_serve(s, self->inline_calls) < 0)
+            if (PyErr_CheckSignals() < 0 || (more = pyhr_serve(s, self->inline_calls)) < 0)
                 break;
         }
         if (self->closing)

@@ -554,21 +554,33 @@ static PyObject *plan_rebatch(PyObject *op, PyObject *args, PyObject *kwargs)
 static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "calls",       "name",       "qualified", "batch_rows",   "piece_rows",
-                             "piece_bytes", "one_to_one", "filter",    "inline_calls", NULL };
+                             "piece_bytes", "one_to_one", "filter",    "inline_calls", "max_parts",
+                             "max_errored", "group_keys", NULL };
     pyhr_state *s = pyhr_state_of(op);
+    const char *keys[64];
     hr_calls_options o = { 0 };
     hr_error err = HR_ERROR_INIT;
     hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
     hr_op *made = NULL;
-    long long batch_rows = 0, piece_rows = 0, piece_bytes = 0;
+    long long batch_rows = 0, piece_rows = 0, piece_bytes = 0, max_parts = 0, max_errored = 0;
     int one_to_one = 0, filter = 0, inline_calls = 0;
-    PyObject *served;
+    PyObject *served, *group_keys = NULL;
     hr_calls *calls;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLppp", names, &served, &o.name, &o.qualified, &batch_rows,
-                                     &piece_rows, &piece_bytes, &one_to_one, &filter, &inline_calls))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLpppLLO!", names, &served, &o.name, &o.qualified, &batch_rows,
+                                     &piece_rows, &piece_bytes, &one_to_one, &filter, &inline_calls, &max_parts,
+                                     &max_errored, &PyTuple_Type, &group_keys))
         return NULL;
+    for (; group_keys && o.n_group_keys < PyTuple_Size(group_keys); o.n_group_keys++)
+        if (o.n_group_keys == HR_LEN(keys)) {
+            PyErr_Format(PyExc_ValueError, "group_keys: over %d columns", (int)HR_LEN(keys));
+            return NULL;
+        } else if (!(keys[o.n_group_keys] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(group_keys, o.n_group_keys), NULL)))
+            return NULL;
+    o.group_keys = keys;
+    o.max_parts = max_parts;
+    o.max_errored = max_errored;
     calls = pyhr_calls_of(s, served);
     if (!calls)
         return NULL;
@@ -919,7 +931,7 @@ static PyMethodDef plan_methods[] = {
       "repartition(n_blocks, shuffle, keys or None, sort): the same rows in so many tables." },
     { "calls", WITH_WORDS(plan_calls), WORDS,
       "calls(calls, name, qualified, batch_rows=0, piece_rows=0, piece_bytes=0, one_to_one=False, filter=False,\n"
-      "inline_calls=False): a function, whose calls go to `calls`." },
+      "inline_calls=False, max_parts=1, max_errored=0, group_keys=()): a function, whose calls go to `calls`." },
     { "write", WITH_WORDS(plan_write), WORDS,
       "write(format, path, mode='append', single_file=False, partition_columns=None, min_rows_per_file=0,\n"
       "max_rows_per_file=0, max_file_bytes=0, job=None, name_column=None, sync=0, options=None, name=None): a plan "

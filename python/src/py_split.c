@@ -190,16 +190,16 @@ static PyObject *split_begin(PyObject *op, PyObject *args, PyObject *kwargs)
     hr_error err = HR_ERROR_INIT;
     hr_split_request q;
     hr_split *split;
-    int rank;
+    int rank, more = 0;
     hr_status st = HR_PENDING;
 
     if (request_from(args, kwargs, &rank, &q) < 0 || !(split = split_of(op)))
         return NULL;
     while (st == HR_PENDING && rank_check(op, split, rank) == 0) {
         Py_BEGIN_ALLOW_THREADS
-        st = hr__split_begin(split, rank, &q, PYHR_WAIT_MS, &err);
+        st = hr__split_begin(split, rank, &q, more ? 0 : PYHR_WAIT_MS, &err);
         Py_END_ALLOW_THREADS
-        if (st == HR_PENDING && (PyErr_CheckSignals() < 0 || pyhr_serve(s, self->inline_calls) < 0))
+        if (st == HR_PENDING && (PyErr_CheckSignals() < 0 || (more = pyhr_serve(s, self->inline_calls)) < 0))
             break;
     }
     split_drop(split);
@@ -211,7 +211,7 @@ static PyObject *split_next(PyObject *op, PyObject *arg)
     split_object *self = (split_object *)op;
     pyhr_state *s = pyhr_state_of(op);
     hr_error err = HR_ERROR_INIT;
-    int rank = (int)PyLong_AsLong(arg);
+    int rank = (int)PyLong_AsLong(arg), more = 0;
     hr_table *t = NULL;
     hr_split *split;
     hr_status st = HR_PENDING;
@@ -220,9 +220,9 @@ static PyObject *split_next(PyObject *op, PyObject *arg)
         return NULL;
     while (st == HR_PENDING && rank_check(op, split, rank) == 0) {
         Py_BEGIN_ALLOW_THREADS
-        st = hr__split_next(split, rank, PYHR_WAIT_MS, &t, &err);
+        st = hr__split_next(split, rank, more ? 0 : PYHR_WAIT_MS, &t, &err);
         Py_END_ALLOW_THREADS
-        if (st == HR_PENDING && (PyErr_CheckSignals() < 0 || pyhr_serve(s, self->inline_calls) < 0))
+        if (st == HR_PENDING && (PyErr_CheckSignals() < 0 || (more = pyhr_serve(s, self->inline_calls)) < 0))
             break;
     }
     split_drop(split);

@@ -81,19 +81,20 @@ static PyObject *call_new(pyhr_state *s, hr_calls *calls, hr_call *takes)
 }
 
 /* A Call, None after timeout_ms, False when the queue is closed. */
-static PyObject *calls_take(PyObject *op, PyObject *arg)
+static PyObject *calls_take(PyObject *op, PyObject *args)
 {
     pyhr_state *s = pyhr_state_of(op);
     hr_calls *calls = ((calls_object *)op)->calls;
     hr_error err = HR_ERROR_INIT;
     hr_call *call = NULL;
-    int timeout_ms = (int)PyLong_AsLong(arg);
+    unsigned long long server;
+    int timeout_ms;
     hr_status st;
 
-    if (timeout_ms == -1 && PyErr_Occurred())
+    if (!PyArg_ParseTuple(args, "Ki", &server, &timeout_ms))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    st = hr__calls_take(calls, timeout_ms, &call, &err);
+    st = hr__calls_take(calls, server, timeout_ms, &call, &err);
     Py_END_ALLOW_THREADS
     if (st == HR_PENDING || st == HR_CANCELLED) {
         hr_error_clear(&err);
@@ -120,11 +121,73 @@ static PyObject *calls_add_worker(PyObject *op, PyObject *args)
     return st ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
 }
 
-static PyObject *calls_expect(PyObject *op, PyObject *none)
+static PyObject *calls_expect(PyObject *op, PyObject *args)
 {
-    (void)none;
-    hr__calls_expect(((calls_object *)op)->calls, 1, NULL);
+    hr_error why = HR_ERROR_INIT;
+    const char *text = NULL;
+    int n = 1;
+
+    if (!PyArg_ParseTuple(args, "|iz", &n, &text))
+        return NULL;
+    if (text)
+        hr_error_set(&why, HR_PEER, "%s", text);
+    hr__calls_expect(((calls_object *)op)->calls, n, text ? &why : NULL);
+    hr_error_clear(&why);
     Py_RETURN_NONE;
+}
+
+static PyObject *calls_configure(PyObject *op, PyObject *args)
+{
+    int depth, max_retries;
+
+    if (!PyArg_ParseTuple(args, "ii", &depth, &max_retries))
+        return NULL;
+    hr__calls_configure(((calls_object *)op)->calls, depth, max_retries);
+    Py_RETURN_NONE;
+}
+
+static PyObject *calls_end_idle(PyObject *op, PyObject *none)
+{
+    int pid;
+
+    (void)none;
+    Py_BEGIN_ALLOW_THREADS
+    pid = hr__calls_end_idle(((calls_object *)op)->calls);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(pid);
+}
+
+static PyObject *calls_measured(PyObject *op, PyObject *arg)
+{
+    long long n = PyLong_AsLongLong(arg);
+
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    hr__calls_measured(((calls_object *)op)->calls, n);
+    Py_RETURN_NONE;
+}
+
+static PyObject *calls_paused(PyObject *op, PyObject *arg)
+{
+    unsigned long long tag = PyLong_AsUnsignedLongLong(arg);
+
+    if (tag == (unsigned long long)-1 && PyErr_Occurred())
+        return NULL;
+    return PyBool_FromLong(hr__calls_paused(((calls_object *)op)->calls, tag));
+}
+
+/* (how many batches were left out since the last time, text of the first error, its pickled exception) */
+static PyObject *calls_errored(PyObject *op, PyObject *none)
+{
+    hr_error first = HR_ERROR_INIT;
+    int64_t n = hr__calls_errored(((calls_object *)op)->calls, &first);
+    PyObject *made;
+
+    (void)none;
+    made = Py_BuildValue("Lsy#", (long long)n, first.text, first.detail ? (const char *)first.detail : "",
+                         (Py_ssize_t)first.detail_bytes);
+    hr_error_clear(&first);
+    return made;
 }
 
 static PyObject *calls_close(PyObject *op, PyObject *none)
@@ -150,19 +213,36 @@ static PyObject *calls_n_waiting(PyObject *op, void *none)
     return PyLong_FromLong(hr__calls_n_waiting(((calls_object *)op)->calls));
 }
 
+static PyObject *calls_n_expected(PyObject *op, void *none)
+{
+    (void)none;
+    return PyLong_FromLong(hr__calls_n_expected(((calls_object *)op)->calls));
+}
+
 static PyMethodDef calls_methods[] = {
-    { "take", calls_take, METH_O, "take(timeout_ms): a Call; None if there was none; False when the queue is closed." },
+    { "take", calls_take, METH_VARARGS,
+      "take(server, timeout_ms): a Call; None if there was none; False when the queue is closed." },
     { "add_worker", calls_add_worker, METH_VARARGS,
       "add_worker(fd, pid, init): a process at the other end of this socket (taken); init bytes are sent to it "
       "first." },
-    { "expect", calls_expect, METH_NOARGS,
-      "A worker more will come: calls wait for it, though there may be none yet." },
+    { "expect", calls_expect, METH_VARARGS,
+      "expect(n=1, why=None): so many workers more will come: calls wait for them, though there may be none yet." },
+    { "configure", calls_configure, METH_VARARGS,
+      "configure(depth, max_retries): calls that a worker has at a time (0: by what they take); how often one is done "
+      "again "
+      "whose worker died (-1: always)." },
+    { "end_idle", calls_end_idle, METH_NOARGS,
+      "A worker that has nothing to do is told to end; its process id, 0 if there is none." },
+    { "measured", calls_measured, METH_O, "measured(bytes): what the workers hold themselves, for stats." },
+    { "paused", calls_paused, METH_O, "paused(tag): whether this call, which a server paused, is still wanted." },
+    { "errored", calls_errored, METH_NOARGS, "(batches left out since the last time, text and detail of the first)." },
     { "close", calls_close, METH_NOARGS, "Workers end, waiting calls fail, take() gives False." },
     { NULL, NULL, 0, NULL },
 };
 
 static PyGetSetDef calls_getset[] = {
     { "n_workers", calls_n_workers, NULL, "Worker processes that are there.", NULL },
+    { "n_expected", calls_n_expected, NULL, "Worker processes that are to come.", NULL },
     { "n_waiting", calls_n_waiting, NULL, "Calls that nobody has taken yet.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
@@ -244,14 +324,107 @@ static PyObject *call_place(PyObject *op, void *none)
     return place_object(&place);
 }
 
-static PyObject *call_result(PyObject *op, PyObject *table)
+/* Batches of a call as the bytes of an array of (rows, ordinal: int64, random: uint64). */
+static PyObject *parts_object(const hr_call_part *parts, int64_t n)
+{
+    return PyBytes_FromStringAndSize((const char *)parts, (Py_ssize_t)(n * (int64_t)sizeof *parts));
+}
+
+static PyObject *call_parts(PyObject *op, void *none)
 {
     call_object *self = (call_object *)op;
-    hr_table *t = pyhr_table_of(pyhr_state_of(op), table);
+    const hr_call_part *parts;
+    int64_t n;
 
-    if (!t || call_check(self) < 0)
+    (void)none;
+    if (call_check(self) < 0)
         return NULL;
-    hr__call_result(self->call, hr_table_ref(t));
+    n = hr__call_parts(self->call, &parts);
+    return parts_object(parts, n);
+}
+
+static PyObject *call_tag(PyObject *op, void *none)
+{
+    call_object *self = (call_object *)op;
+
+    (void)none;
+    return call_check(self) < 0 ? NULL : PyLong_FromUnsignedLongLong(hr__call_tag(self->call));
+}
+
+/* (table, part=0, counts=None): counts is an array of int64. */
+typedef struct result_args {
+    unsigned long long tag; /* of a Worker's */
+    hr_table *table;
+    hr_result_place of;
+    Py_buffer counts;
+} result_args;
+
+static int result_parse(pyhr_state *s, PyObject *args, const char *format, result_args *out)
+{
+    PyObject *table, *counts = Py_None;
+    long long part = 0;
+    int ok;
+
+    *out = (result_args){ 0 };
+    ok = format[0] == 'K' ? PyArg_ParseTuple(args, format, &out->tag, &table, &part, &counts)
+                          : PyArg_ParseTuple(args, format, &table, &part, &counts);
+    if (!ok || !(out->table = pyhr_table_of(s, table)))
+        return -1;
+    out->of.part = part;
+    if (counts == Py_None)
+        return 0;
+    if (PyObject_GetBuffer(counts, &out->counts, PyBUF_SIMPLE) < 0)
+        return -1;
+    out->of.counts = out->counts.buf;
+    out->of.n_counts = out->counts.len / (Py_ssize_t)sizeof(int64_t);
+    return 0;
+}
+
+static void result_clear(result_args *a)
+{
+    if (a->counts.obj)
+        PyBuffer_Release(&a->counts);
+}
+
+static PyObject *call_result(PyObject *op, PyObject *args)
+{
+    call_object *self = (call_object *)op;
+    result_args a;
+
+    if (call_check(self) < 0 || result_parse(pyhr_state_of(op), args, "O|LO", &a) < 0)
+        return NULL;
+    hr__call_result(self->call, hr_table_ref(a.table), &a.of);
+    result_clear(&a);
+    Py_RETURN_NONE;
+}
+
+static PyObject *call_stream(PyObject *op, PyObject *args)
+{
+    call_object *self = (call_object *)op;
+    result_args a;
+    hr_go go;
+
+    if (call_check(self) < 0 || result_parse(pyhr_state_of(op), args, "O|LO", &a) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    go = hr__call_stream(self->call, hr_table_ref(a.table), &a.of);
+    Py_END_ALLOW_THREADS
+    result_clear(&a);
+    return PyLong_FromLong(go);
+}
+
+static PyObject *call_pause(PyObject *op, PyObject *none)
+{
+    call_object *self = (call_object *)op;
+    hr_call *call = self->call;
+
+    (void)none;
+    if (call_check(self) < 0)
+        return NULL;
+    self->call = NULL;
+    Py_BEGIN_ALLOW_THREADS
+    hr__call_pause(call);
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
@@ -301,7 +474,14 @@ static PyObject *call_build(PyObject *op, PyObject *what) { return build(what, p
 
 static PyMethodDef call_methods[] = {
     { "build", call_build, METH_O, "build(dict of columns, or list of row dicts): a Table." },
-    { "result", call_result, METH_O, "result(table): one table that the function gave; there may be several." },
+    { "result", call_result, METH_VARARGS,
+      "result(table, part=0, counts=None): a table that the function gave for batch `part`, or for those from it on, "
+      "of so "
+      "many rows each." },
+    { "stream", call_stream, METH_VARARGS,
+      "The same, and more will come: 0 go on, 1 pause() now, 2 nobody wants more: be done()." },
+    { "pause", call_pause, METH_NOARGS,
+      "The call comes back by take() of the same server when there is room for more." },
     { "done", call_done, METH_NOARGS, "The function has returned." },
     { "fail", call_fail, METH_VARARGS, "fail(text, detail): the function raised; detail is the pickled exception." },
     { NULL, NULL, 0, NULL },
@@ -310,6 +490,8 @@ static PyMethodDef call_methods[] = {
 static PyGetSetDef call_getset[] = {
     { "table", call_table, NULL, "The input.", NULL },
     { "place", call_place, NULL, "(seed, epoch, operator, ordinal, random).", NULL },
+    { "parts", call_parts, NULL, "Batches, as bytes: (rows, ordinal, random) of 8 bytes each.", NULL },
+    { "tag", call_tag, NULL, "Its number, as long as it lives.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
@@ -328,9 +510,12 @@ static PyType_Spec call_spec = {
     .slots = call_slots,
 };
 
+#define SERVE_NS (20 * INT64_C(1000000)) /* then the consumer looks whether there is something for it */
+
 int pyhr_serve(pyhr_state *s, PyObject *inline_calls)
 {
     Py_ssize_t n = inline_calls ? PyTuple_Size(inline_calls) : 0;
+    int64_t until = n ? hr__clock_ns() + SERVE_NS : 0;
 
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *pair = PyTuple_GetItem(inline_calls, i), *handler = PyTuple_GetItem(pair, 1);
@@ -340,7 +525,7 @@ int pyhr_serve(pyhr_state *s, PyObject *inline_calls)
             hr_error err = HR_ERROR_INIT;
             hr_call *call = NULL;
             PyObject *op, *got;
-            hr_status st = hr__calls_take(calls, 0, &call, &err);
+            hr_status st = hr__calls_take(calls, 0, 0, &call, &err);
 
             hr_error_clear(&err);
             if (st)
@@ -351,6 +536,8 @@ int pyhr_serve(pyhr_state *s, PyObject *inline_calls)
             if (!got)
                 return -1;
             Py_DECREF(got);
+            if (hr__clock_ns() > until)
+                return 1;
         }
     }
     return 0;
@@ -432,29 +619,48 @@ static PyObject *worker_init(PyObject *op, PyObject *none)
     return made;
 }
 
-/* (Table, place); None: the end. */
-static PyObject *worker_next(PyObject *op, PyObject *none)
+/* (kind, tag, Table, place, parts) with kind 1 a call, 2 go on with a paused one, 3 drop it; None: the end; False: nothing now. */
+static PyObject *worker_next(PyObject *op, PyObject *args)
 {
     pyhr_state *s = pyhr_state_of(op);
     hr_worker *w = worker_of(op);
     hr_error err = HR_ERROR_INIT;
-    hr_call_place place;
-    hr_table *t = NULL;
+    PyObject *made = NULL;
+    int timeout_ms = -1;
+    hr_work todo;
     hr_status st;
 
-    (void)none;
-    if (!w)
+    if (!w || !PyArg_ParseTuple(args, "|i", &timeout_ms))
         return NULL;
     do {
         Py_BEGIN_ALLOW_THREADS
-        st = hr__worker_next(w, PYHR_WAIT_MS, &t, &place, &err);
+        st = hr__worker_next(w, timeout_ms < 0 ? PYHR_WAIT_MS : timeout_ms, &todo, &err);
         Py_END_ALLOW_THREADS
         if (st == HR_PENDING && PyErr_CheckSignals() < 0)
             return NULL;
-    } while (st == HR_PENDING);
+    } while (st == HR_PENDING && timeout_ms < 0);
+    if (st == HR_PENDING)
+        Py_RETURN_FALSE;
     if (st)
         return pyhr_raise(s, st, &err);
-    return t ? Py_BuildValue("NN", pyhr_table(s, t), place_object(&place)) : Py_NewRef(Py_None);
+    if (todo.kind == HR_WORK_END)
+        Py_RETURN_NONE;
+    if (todo.kind == HR_WORK_CALL)
+        made = Py_BuildValue("iKNNN", 1, (unsigned long long)todo.tag, pyhr_table(s, todo.table),
+                             place_object(&todo.place), parts_object(todo.parts, todo.n_parts));
+    else
+        made = Py_BuildValue("iKOOO", todo.kind == HR_WORK_MORE ? 2 : 3, (unsigned long long)todo.tag, Py_None, Py_None,
+                             Py_None);
+    hr__free(todo.parts);
+    return made;
+}
+
+static PyObject *worker_fileno(PyObject *op, PyObject *none)
+{
+    hr_worker *w = worker_of(op);
+
+    (void)none;
+    return w ? PyLong_FromLong(hr__worker_fd(w)) : NULL;
 }
 
 static PyObject *worker_build(PyObject *op, PyObject *what)
@@ -464,23 +670,34 @@ static PyObject *worker_build(PyObject *op, PyObject *what)
     return w ? build(what, pyhr_state_of(op), hr__worker_mem(w)) : NULL;
 }
 
-static PyObject *worker_result(PyObject *op, PyObject *table)
+static PyObject *worker_give(PyObject *op, PyObject *args, hr_go *go)
 {
-    pyhr_state *s = pyhr_state_of(op);
     hr_worker *w = worker_of(op);
-    hr_table *t = w ? pyhr_table_of(s, table) : NULL;
     hr_error err = HR_ERROR_INIT;
+    result_args a;
     hr_status st;
 
-    if (!t)
+    if (!w || result_parse(pyhr_state_of(op), args, "KO|LO", &a) < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    st = hr__worker_result(w, t, &err);
+    st = hr__worker_result(w, a.tag, a.table, &a.of, go, &err);
     Py_END_ALLOW_THREADS
-    return st ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
+    result_clear(&a);
+    if (st)
+        return pyhr_raise(pyhr_state_of(op), st, &err);
+    return go ? PyLong_FromLong(*go) : Py_NewRef(Py_None);
 }
 
-static PyObject *worker_end(PyObject *op, hr_status what, hr_error *with)
+static PyObject *worker_result(PyObject *op, PyObject *args) { return worker_give(op, args, NULL); }
+
+static PyObject *worker_stream(PyObject *op, PyObject *args)
+{
+    hr_go go = HR_GO_ON;
+
+    return worker_give(op, args, &go);
+}
+
+static PyObject *worker_end(PyObject *op, unsigned long long tag, hr_status what, hr_error *with)
 {
     hr_worker *w = worker_of(op);
     hr_error err = HR_ERROR_INIT;
@@ -491,25 +708,34 @@ static PyObject *worker_end(PyObject *op, hr_status what, hr_error *with)
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    st = hr__worker_done(w, what, with, &err);
+    st = hr__worker_done(w, tag, what, with, &err);
     Py_END_ALLOW_THREADS
     hr_error_clear(with);
     return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
 }
 
-static PyObject *worker_done(PyObject *op, PyObject *none)
+static PyObject *worker_done(PyObject *op, PyObject *arg)
 {
     hr_error with = HR_ERROR_INIT;
+    unsigned long long tag = PyLong_AsUnsignedLongLong(arg);
 
-    (void)none;
-    return worker_end(op, HR_OK, &with);
+    if (tag == (unsigned long long)-1 && PyErr_Occurred())
+        return NULL;
+    return worker_end(op, tag, HR_OK, &with);
 }
 
 static PyObject *worker_fail(PyObject *op, PyObject *args)
 {
     hr_error with = HR_ERROR_INIT;
+    const char *text, *detail;
+    unsigned long long tag;
+    Py_ssize_t n;
 
-    return error_from(args, &with) < 0 ? NULL : worker_end(op, HR_CALLBACK, &with);
+    if (!PyArg_ParseTuple(args, "Ksy#", &tag, &text, &detail, &n))
+        return NULL;
+    hr_error_set(&with, HR_CALLBACK, "%s", text);
+    hr_error_set_detail(&with, detail, (size_t)n);
+    return worker_end(op, tag, HR_CALLBACK, &with);
 }
 
 static PyObject *worker_close(PyObject *op, PyObject *none)
@@ -526,12 +752,18 @@ static PyObject *worker_close(PyObject *op, PyObject *none)
 
 static PyMethodDef worker_methods[] = {
     { "init", worker_init, METH_NOARGS, "The bytes that the driver sent first." },
-    { "next", worker_next, METH_NOARGS, "(table, place) of the next call; None: the end." },
+    { "next", worker_next, METH_VARARGS,
+      "next(timeout_ms=-1): (kind, tag, table, place, parts): 1 a new call, 2 go on with the paused one of this tag, 3 "
+      "drop "
+      "that; None: the end; False: nothing within timeout_ms." },
+    { "fileno", worker_fileno, METH_NOARGS, "To wait for: readable when next() may have something." },
     { "build", worker_build, METH_O,
       "build(dict of columns, or list of row dicts): a Table in the arena, written once." },
-    { "result", worker_result, METH_O, "result(table): one table that the function gave; there may be several." },
-    { "done", worker_done, METH_NOARGS, "The function has returned." },
-    { "fail", worker_fail, METH_VARARGS, "fail(text, detail): the function raised; detail is the pickled exception." },
+    { "result", worker_result, METH_VARARGS, "result(tag, table, part=0, counts=None): as a Call's." },
+    { "stream", worker_stream, METH_VARARGS, "The same, and more will come: 0 go on, 1 pause, 2 nobody wants more." },
+    { "done", worker_done, METH_O, "done(tag): the function has returned." },
+    { "fail", worker_fail, METH_VARARGS,
+      "fail(tag, text, detail): the function raised; detail is the pickled exception." },
     { "close", worker_close, METH_NOARGS, "Ends the connection." },
     { NULL, NULL, 0, NULL },
 };

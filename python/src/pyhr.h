@@ -132,7 +132,8 @@ int pyhr_keep_types(PyObject *module, pyhr_state *s);
 
 int pyhr_udf_types(PyObject *module, pyhr_state *s);
 hr_calls *pyhr_calls_of(pyhr_state *s, PyObject *op); /* borrowed */
-/* Serves the calls that wait: `inline_calls` is a tuple of (Calls, handler); handler(call) ends each call. */
+/* Serves the calls that wait: `inline_calls` is a tuple of (Calls, handler); handler(call) ends or pauses each call. -> 1: some
+ * may still wait; 0: none did; -1: an exception. */
 int pyhr_serve(pyhr_state *s, PyObject *inline_calls);
 
 /* --- py_feed.c */

@@ -391,6 +391,8 @@ static void print_op(hr_op_state *o, hr_text *out)
                  o->rows_in, o->rows_out, o->busy_ns, o->pending_ns);
     hr__text_add(out, ",\"bytes_out\":%lld,\"peak_bytes\":%" PRId64, o->bytes_out, hr__account_peak(o->run.account));
     print_spill(o->run.account, out);
+    if (o->run.op->cls->stats)
+        o->run.op->cls->stats(o->run.op, &o->run, out);
     hr__text_add(out, "}");
     hr__text_clear(&name);
 }

@@ -5,6 +5,7 @@
  * finds its input again and the stack stays flat. */
 #include "exec/run.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -75,7 +76,41 @@ bool hr__task_cancelled(const hr_task *task) { return atomic_load_explicit(&task
 
 hr_coord hr__task_begin(const hr_task *task) { return task->ticket ? task->ticket->begin : (hr_coord){ 0 }; }
 
+int64_t hr__task_turn(const hr_task *task) { return task->ticket ? task->ticket->seq : 0; }
+
 int64_t hr__task_ordinal(const hr_task *task) { return task->ticket ? task->ticket->ordinal : 0; }
+
+/* The stage that reads the source of this number; NULL: an operator made the rows. */
+static const hr_stage *source_of(const hr_run *r, int32_t instance)
+{
+    for (int i = 0; i < r->n_stages; i++)
+        if (r->stages[i]->scan && r->stages[i]->instance == instance)
+            return r->stages[i];
+    return NULL;
+}
+
+void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out)
+{
+    int64_t n = hr__origin_rows(o);
+    hr_coord first, last;
+    const hr_stage *s;
+
+    if (n == 0)
+        return;
+    first = hr__origin_at(o, 0);
+    last = hr__origin_at(o, n - 1);
+    s = source_of(task->run, first.instance);
+    if (first.instance != last.instance || first.file != last.file || first.fragment != last.fragment)
+        hr__text_add(out, "%" PRId64 " rows from row %" PRId64 " on", n, first.row);
+    else if (first.row == last.row)
+        hr__text_add(out, "row %" PRId64, first.row);
+    else
+        hr__text_add(out, "rows %" PRId64 " to %" PRId64, first.row, last.row);
+    if (s && first.file < hr__scan_n_files(s->scan))
+        hr__text_add(out, " of %s", hr__scan_file_name(s->scan, first.file));
+    if (s && first.fragment)
+        hr__text_add(out, ", fragment %d", first.fragment);
+}
 
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state)
 {

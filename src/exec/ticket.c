@@ -182,7 +182,9 @@ static hr_status at_op(hr_ticket *t, hr_status st, const hr_op *op)
         op->cls->describe(op, &name);
     if (t->err.status == HR_OK)
         hr_error_set(&t->err, st, "%s", hr_status_text(st));
-    st = hr__error_at(&t->err, st, "%s", name.data && !name.failed ? name.data : op->cls->name);
+    if (!name.data || name.failed || strncmp(t->err.text, name.data, (size_t)name.n) ||
+        t->err.text[name.n] != ':') /* it says so already */
+        st = hr__error_at(&t->err, st, "%s", name.data && !name.failed ? name.data : op->cls->name);
     hr__text_clear(&name);
     return st;
 }

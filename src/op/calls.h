@@ -5,57 +5,100 @@
  *   process.c  worker processes, served by the poller's thread
  *   worker.c   the worker process's side of the socket
  *
- * A *group* is what one suspended task waits for: the calls made of one push. It is complete when each of its calls is done,
- * or when its run is cancelled: then calls that wait are dropped, and those being served become *orphans*, whose results are
- * thrown away when they come. So nobody ever waits for user code that nobody wants.
+ * A *group* is what one suspended task waits for: some calls made of its input. The operator takes results by the order of
+ * the calls: all of the first, then those of the next. It is woken when that can go on: when the group is done, when a call
+ * that streams has given something and it is its turn, or, where calls take long, when the next one is done. A group that goes,
+ * or whose run is cancelled, lets go of its calls: those that wait are dropped, and those being served become *orphans*, whose
+ * results are thrown away when they come. So nobody ever waits for user code that nobody wants.
  *
- * Who owns a call: its group, from hr__group_add on; an orphan, whoever serves it. A server fills the results without a
- * lock, and hands them over with state HR_CALL_DONE under calls->lock.
- * Locks: calls->lock guards all of hr_calls, groups, and the state and group of calls. It is a leaf: nothing is called
- * with it held but the budget's counters and condition variables. Functions ending in _locked expect it held. */
+ * A call that *streams* (a generator's) is *paused* when it has given so much that nobody has collected. Its server then may
+ * serve others, but of the same run only such as come before it in order: so each server holds little that waits for its turn,
+ * and the call whose turn it is always finds a server.
+ *
+ * Who owns a call: its group, from hr__group_add on; an orphan, whoever serves it.
+ * Locks: calls->lock guards all of hr_calls, groups and calls, results too. It is a leaf: nothing is called with it held but
+ * the budget's counters and condition variables. Functions ending in _locked expect it held. */
 #ifndef HR_OP_CALLS_H
 #define HR_OP_CALLS_H
 
 #include "op/op.h"
 
 typedef struct hr_call_group hr_call_group;
+typedef struct hr_calls_run hr_calls_run;
 typedef struct hr_calls_worker hr_calls_worker;
 
-typedef enum hr_call_state { HR_CALL_NEW, HR_CALL_WAITING, HR_CALL_TAKEN, HR_CALL_DONE } hr_call_state;
+typedef enum hr_call_state { HR_CALL_NEW, HR_CALL_WAITING, HR_CALL_TAKEN, HR_CALL_PAUSED, HR_CALL_DONE } hr_call_state;
+
+/* What a call may have given that nobody collected, before it is paused. */
+#define HR_AHEAD_BYTES (16 << 20)
+#define HR_AHEAD_TABLES 64
+
+/* One table of results, and which batches it is of. */
+typedef struct hr_result {
+    hr_table *table;
+    int64_t part;
+    int64_t *counts; /* owned; NULL: all rows are of `part` */
+    int64_t n_counts;
+} hr_result;
+
+typedef struct hr_results {
+    hr_result *items;
+    int64_t n, cap;
+    int64_t n_bytes;
+} hr_results;
 
 struct hr_call {
     hr_calls *calls; /* a part's reference */
     hr_call_state state;
     hr_call_group *group; /* NULL: an orphan */
+    hr_calls_run *run;    /* to compare, maybe dangling */
     int index;            /* in its group */
-    hr_call *prev, *next; /* the queue, while WAITING */
+    hr_call *prev, *next; /* c->waiting, c->paused, or those of its worker */
     uint64_t tag;         /* names it in messages */
+    int64_t turn, number; /* its order in the run: that of its ticket, then in the ticket */
     hr_table *input;
     hr_call_place place;
-    hr_table **results;
-    int64_t n_results, cap_results;
-    bool incomplete; /* no memory for a result */
+    hr_call_part *parts;
+    int64_t n_parts;
+    hr_results results; /* given, not collected */
+    bool streams;       /* has given some and may give more */
+    bool incomplete;    /* no memory for a result */
+    hr_status st;       /* DONE: how */
+    hr_error err;
     bool in_hand;    /* a server in this process took it */
+    uint64_t server; /* who paused it; meaningless before */
+    bool resumes;    /* was paused: only `server` may have it */
+    int64_t taken_ns;
+    hr_calls_worker *worker; /* that has it */
+    bool dropped;            /* the worker was told that nobody wants it */
+    int n_deaths;            /* of workers that ran it */
+    int64_t n_collected;     /* tables that were handed on */
+    int64_t n_skip;          /* of those that come, that were handed on before a worker died */
 };
 
+typedef struct hr_call_list {
+    hr_call *first, *last;
+    int n;
+} hr_call_list;
+void hr__call_list_add(hr_call_list *l, hr_call *call, bool first);
+void hr__call_list_remove(hr_call_list *l, hr_call *call);
+
 /* The calls of one operator in one run. Zero is a good start. */
-typedef struct hr_calls_run {
-    hr_call_group *groups; /* those submitted and not complete */
+struct hr_calls_run {
+    hr_call_group *groups; /* those submitted */
     bool cancelled;
-} hr_calls_run;
+    int64_t n_errored; /* batches that failed and were left out */
+};
 
 struct hr_call_group {
     hr_calls *calls; /* borrowed: the operator holds it */
-    hr_call **items; /* NULL where it became an orphan */
+    hr_call **items;
     int n;
     int64_t cap;
-    int n_left;        /* not done */
-    hr_resume *resume; /* whom to wake; NULL: nobody waits */
-    int failed;        /* the first call that failed; n: none. What lies behind it may never have run */
-    hr_status st;      /* of that one */
-    hr_error err;
-    hr_calls_run *run;
-    hr_call_group *prev, *next; /* run->groups */
+    int next;                     /* whose results are collected now */
+    hr_resume *resume;            /* whom to wake; NULL: nobody waits */
+    hr_calls_run *run;            /* NULL: not submitted */
+    hr_call_group *prev, *others; /* run->groups */
 };
 
 struct hr_calls {
@@ -66,15 +109,21 @@ struct hr_calls {
     hr_account *account;
     hr_mutex lock;
     hr_cond arrived;
-    hr_call *first, *last; /* WAITING */
-    int n_waiting;
+    hr_call_list waiting;
+    hr_call_list paused;     /* by servers in this process; workers have their own lists */
     int n_asking, n_in_hand; /* servers in this process: wait for a call, have one */
     int n_takers;            /* the most of both together that were seen */
     uint64_t n_tags;
     bool closed;
+    bool tolerant;     /* failed batches may be left out: those behind one are done all the same */
+    int64_t part_ns;   /* how long a batch takes, smoothed; 0: not known */
+    int64_t n_errored; /* since somebody asked */
+    hr_error errored;  /* the first of them */
+    int64_t private_bytes, private_peak;
     /* process.c */
     hr_calls_worker *workers;
     int n_workers, n_expected;
+    int depth, max_retries;
     bool by_workers;   /* there were workers or are to be: without any left, calls fail */
     int64_t call_ns;   /* how long a worker takes for a call, smoothed; 0: not known */
     hr_arena *arena;   /* what travels to workers; NULL: not made yet */
@@ -85,39 +134,62 @@ struct hr_calls {
 
 /* --- groups (calls.c) */
 hr_status hr__group_new(hr_calls *c, hr_account *account, hr_call_group **out, hr_error *err) HR_MUST_USE;
-hr_status hr__group_add(hr_call_group *g, hr_table *input, const hr_call_place *place,
-                        hr_error *err) HR_MUST_USE; /* shares input */
-/* Queues the calls. g->resume is set; it is completed when all are done, maybe before this returns: the caller must not
- * look at g again until its task was resumed. */
-void hr__group_submit(hr_call_group *g, hr_calls_run *run);
-void hr__group_free(hr_call_group *g); /* complete or never submitted; NULL is fine */
-/* Completes all groups with HR_CANCELLED now, and each that comes later at once. */
+/* Shares input, takes parts (hr__alloc), even on failure. */
+hr_status hr__group_add(hr_call_group *g, hr_table *input, const hr_call_place *place, hr_call_part *parts,
+                        int64_t n_parts, int64_t turn, int64_t number, hr_error *err) HR_MUST_USE;
+/* Queues the calls. HR_CANCELLED, HR_PEER, HR_INVALID: they are not served. */
+hr_status hr__group_submit(hr_call_group *g, hr_calls_run *run, hr_error *err) HR_MUST_USE;
+/* Takes what call g->next has given since; *out is the caller's (hr__results_clear). -> it is done, as call->st says: g->next
+ * is the next one now. *again: a server in this process has to be told that it may go on. */
+bool hr__group_collect(hr_call_group *g, hr_results *out, bool *again);
+/* Nothing to collect: `takes` is completed when there is, maybe before this returns. False: there is already; takes nothing. */
+bool hr__group_wait(hr_call_group *g, hr_resume *takes);
+bool hr__group_cancelled(hr_call_group *g);
+void hr__group_free(hr_call_group *g); /* NULL is fine; see orphans */
+void hr__results_clear(hr_results *r);
+/* All groups, now and later, fail with HR_CANCELLED at once. */
 void hr__calls_run_cancel(hr_calls *c, hr_calls_run *run);
+void hr__calls_left_out(hr_calls *c, hr_call *call, const char *where); /* it failed, and that is forgiven */
+
+int64_t hr__calls_count_errored(hr_calls *c, hr_calls_run *run); /* one more; -> how many in this run */
+void hr__calls_forgive(hr_calls *c);                             /* failures may be left out */
+void hr__calls_stats(hr_calls *c, const hr_calls_run *run, hr_text *out);
 
 int hr__calls_n_servers(hr_calls *c); /* worker processes, and threads as far as they have shown themselves */
+int64_t hr__calls_part_ns(hr_calls *c);
 
 /* --- for process.c */
 hr_calls *hr__calls_part(hr_calls *c); /* a part's reference */
 void hr__calls_part_end(hr_calls *c);
-hr_call *hr__calls_pop_locked(hr_calls *c);        /* the longest waiting call, now TAKEN; NULL: none */
 bool hr__calls_unserved_locked(const hr_calls *c); /* nobody is there, and nobody will come */
 void hr__calls_refuse(hr_calls *c);                /* if nobody will serve them, waiting calls fail now */
-/* It is TAKEN and has a group, which no longer waits for it. -> whom to wake (HR_OK) without the lock; NULL: nobody. */
-hr_resume *hr__call_orphan_locked(hr_call *call, hr_status st, hr_error *moved);
+/* Of a server that paused `l`, may it begin this call? */
+bool hr__call_fits_locked(const hr_call *call, const hr_call_list *l, uint64_t server);
+/* A result of a call that is TAKEN. -> whom to wake; NULL: nobody. */
+hr_resume *hr__call_add_locked(hr_call *call, hr_result *takes);
+/* Whom to wake now; NULL: nobody. */
+hr_resume *hr__group_ready_locked(hr_call_group *g);
+void hr__call_requeue_locked(hr_call *call); /* to be done again from the beginning */
 
 /* --- process.c, for calls.c */
 void hr__workers_dispatch(hr_calls *c); /* waiting calls to workers that are free */
-void hr__workers_drop(hr_calls *c);     /* tells workers of orphans that they have not begun */
+void hr__workers_drop(hr_calls *c);     /* tells workers of orphans */
 void hr__workers_close(hr_calls *c);
 void hr__workers_clear(hr_calls *c); /* the last part went */
+/* A paused call of a worker's goes on; called with the lock, which it lets go for a while. */
+void hr__worker_go_on(hr_calls *c, hr_call *call);
+void hr__worker_forget_locked(hr_call *call); /* it is done: out of its worker's list */
 
 /* --- messages. Numbers in the machine's own layout: both ends are one program on one machine. */
 enum {
     HR_MSG_INIT = 1, /* -> bytes */
-    HR_MSG_CALL,     /* -> tag, a hr_call_place, table */
-    HR_MSG_DROP,     /* -> tag: if it has not begun, let it be (DONE with HR_CANCELLED) */
+    HR_MSG_CALL,     /* -> tag, a hr_call_place, its hr_call_parts, table */
+    HR_MSG_DROP,     /* -> tag: let it be (DONE with HR_CANCELLED), unless it runs and does not stream */
+    HR_MSG_MORE,     /* -> tag: it was paused and may go on */
     HR_MSG_END,      /* -> */
-    HR_MSG_RESULT,   /* <- tag, table */
+    HR_MSG_RESULT,   /* <- tag, part, counts ..., table */
+    HR_MSG_STREAM,   /* <- likewise, and more will come */
+    HR_MSG_PAUSED,   /* <- tag: until MORE or DROP */
     HR_MSG_DONE      /* <- tag, hr_done_head, text, detail */
 };
 typedef struct hr_done_head {

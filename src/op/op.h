@@ -120,8 +120,10 @@ typedef struct hr_op_class {
     /* STREAM: see Markers; NULL: they end here. `pass` by hr__task_pass now or, at latest, from a later push or finish. */
     hr_status (*marker)(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err);
     hr_status (*restore)(const hr_op *op, hr_task *task, const char *state, hr_error *err); /* before the first push */
-    int64_t (*floor_bytes)(const hr_op *op);          /* least memory beside one table in and out; NULL: 0 */
-    void (*describe)(const hr_op *op, hr_text *out);  /* "limit(5)"; NULL: the name */
+    int64_t (*floor_bytes)(const hr_op *op);         /* least memory beside one table in and out; NULL: 0 */
+    void (*describe)(const hr_op *op, hr_text *out); /* "limit(5)"; NULL: the name */
+    void (*stats)(const hr_op *op, const hr_op_run *run,
+                  hr_text *out);                      /* more of its own for hr_feed_stats: ,"key":1; NULL: nothing */
     void (*fingerprint)(const hr_op *op, hr_hash *h); /* arguments; NULL: none */
     void (*free)(hr_op *op);                          /* frees what op owns, and op */
 } hr_op_class;
@@ -155,6 +157,9 @@ bool hr__task_cancelled(const hr_task *task); /* long loops look here */
 /* Of the ticket: its first coordinate and number in its stage, canonical. */
 hr_coord hr__task_begin(const hr_task *task);
 int64_t hr__task_ordinal(const hr_task *task);
+int64_t hr__task_turn(const hr_task *task); /* of the ticket, among those of its stage: lower ones are emitted first */
+/* "rows 0 to 4095 of a.parquet, row group 3": where n rows from `begin` on came from. */
+void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out);
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state); /* STREAM only; state borrowed, NULL: none */
 void hr__marker_drop(hr_marker *m); /* instead of passing it: a newer one says more. NULL is fine */
 
@@ -225,6 +230,12 @@ typedef struct hr_calls_options {
     bool one_to_one; /* as in hr_map_options; the result must have as many rows as the input (HR_CALLBACK otherwise) */
     bool
         filter; /* the result is one boolean column "keep" of the input's rows; what is kept are the input's own columns */
+    int64_t max_parts;   /* > 1: so many batches may travel as one call, where calls are short */
+    int64_t max_errored; /* batches that may fail in a run and are left out; < 0: any number */
+    const char *const
+        *group_keys; /* n_group_keys > 0: a batch is a group, rows that follow each other and agree in these columns
+                                    * (copied); batch_rows and piece_rows do not count */
+    int n_group_keys;
     bool inline_calls;          /* served by the consumer's thread: notify it when a call is queued */
     struct ArrowSchema *schema; /* declared output; taken; NULL: from the first table */
 } hr_calls_options;
@@ -306,9 +317,17 @@ hr_status hr__calls_new(const char *name, hr_calls **out, hr_error *err) HR_MUST
 hr_calls *hr__calls_ref(hr_calls *c);
 void hr__calls_unref(hr_calls *c);
 /* Server side, any thread without engine locks. HR_PENDING: none in timeout_ms; HR_CANCELLED: closed for good. *out is the
- * server's until hr__call_done. */
-hr_status hr__calls_take(hr_calls *c, int timeout_ms, hr_call **out, hr_error *err) HR_MUST_USE;
+ * server's until hr__call_done or hr__call_pause. `server`: who asks; a call that it paused comes back to it alone. */
+hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call **out, hr_error *err) HR_MUST_USE;
 const hr_table *hr__call_input(const hr_call *call); /* borrowed */
+/* The batches of a call: the function is called once for each, in this order. */
+typedef struct hr_call_part {
+    int64_t n_rows;
+    int64_t ordinal; /* as hr_call_place.ordinal, of this batch */
+    uint64_t random; /* likewise */
+} hr_call_part;
+int64_t hr__call_parts(const hr_call *call, const hr_call_part **out); /* how many; borrowed */
+uint64_t hr__call_tag(const hr_call *call);                            /* names it as long as it lives; never 0 */
 /* What makes the call repeatable: seeds random generators. Canonical: (seed, epoch, operator, batch ordinal). */
 typedef struct hr_call_place {
     uint64_t seed;
@@ -319,8 +338,22 @@ typedef struct hr_call_place {
     uint64_t random; /* 64 bits made of all of these by hr__random_bits */
 } hr_call_place;
 void hr__call_place(const hr_call *call, hr_call_place *out);
-/* A table of results (generators give several). Takes it. */
-void hr__call_result(hr_call *call, hr_table *takes);
+/* Which batches a table of results is of: `part` and those behind it; the first n_counts have counts[i] rows each (borrowed; NULL:
+ * all rows are of `part`). */
+typedef struct hr_result_place {
+    int64_t part;
+    const int64_t *counts;
+    int64_t n_counts;
+} hr_result_place;
+/* A table of results, in order. Takes it. `of` NULL: of the first batch. */
+void hr__call_result(hr_call *call, hr_table *takes, const hr_result_place *of);
+/* The same, and more will come: it goes on to whoever waits as soon as it is its turn. */
+typedef enum hr_go { HR_GO_ON, HR_GO_PAUSE, HR_GO_AWAY } hr_go; /* wait until asked again; nobody wants any more */
+hr_go hr__call_stream(hr_call *call, hr_table *takes, const hr_result_place *of);
+/* After HR_GO_PAUSE (or when the server likes): takes the call, which comes back by hr__calls_take when what it gave was
+ * collected, or never, if nobody wants it any more: see hr__calls_paused. */
+void hr__call_pause(hr_call *takes);
+bool hr__calls_paused(hr_calls *c, uint64_t tag); /* it is paused, or waits to go on */
 void hr__call_done(hr_call *takes, hr_status st, hr_error *moved);
 /* A worker process at the other end of this socket (taken). `init` bytes (the pickled function) are sent first. `pid` only for
  * messages. The poller serves it from now on; if it dies, the calls it had fail with HR_PEER naming pid and function, and
@@ -328,7 +361,17 @@ void hr__call_done(hr_call *takes, hr_status st, hr_error *moved);
 hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, int64_t init_bytes,
                                hr_error *err) HR_MUST_USE;
 int hr__calls_n_workers(hr_calls *c);
+/* Tells one worker that has nothing to do to end. -> its pid; 0: none is idle. */
+int hr__calls_end_idle(hr_calls *c);
+int hr__calls_n_expected(hr_calls *c);
 int hr__calls_n_waiting(hr_calls *c); /* queued, not yet taken */
+/* How many calls a worker may have at a time (0: one, and one more where calls are short) and how often a call is done again whose
+ * worker died (< 0: always). Before the first worker. */
+void hr__calls_configure(hr_calls *c, int depth, int max_retries);
+/* What the workers hold themselves, as whoever watches them measured: for stats. */
+void hr__calls_measured(hr_calls *c, int64_t private_bytes);
+/* Batches that failed and were left out since the last time; *first (new, or NULL) how the first of them did. */
+int64_t hr__calls_errored(hr_calls *c, hr_error *first);
 /* n more workers are being started: calls wait for them, though there may be none yet. Each hr__calls_add_worker that succeeds is one of them.
  * n < 0: so many will not come after all; if nobody is left, waiting calls fail with HR_PEER and `why` (borrowed; NULL: unknown). */
 void hr__calls_expect(hr_calls *c, int n, const hr_error *why);
@@ -340,16 +383,28 @@ void hr__calls_set_lost(hr_calls *c, hr_calls_lost_fn *fn, void *context); /* co
 hr_arena *hr__calls_arena(hr_calls *c);
 void hr__calls_close(hr_calls *c); /* workers are told to end, waiting calls fail HR_CANCELLED, takers wake */
 
-/* The worker process's side: a blocking loop over one link, used by the Python worker. */
+/* The worker process's side: a loop over one link, used by the Python worker. One thread at a time. */
 typedef struct hr_worker hr_worker;
+typedef enum hr_work_kind { HR_WORK_END, HR_WORK_CALL, HR_WORK_MORE, HR_WORK_DROP } hr_work_kind;
+typedef struct hr_work {
+    hr_work_kind
+        kind; /* CALL: a new one. MORE: `tag` may go on. DROP: of `tag`, which was paused, nobody wants more: be done with it */
+    uint64_t tag;
+    hr_table *table; /* CALL: new */
+    hr_call_place place;
+    hr_call_part *parts; /* CALL: new (hr__free) */
+    int64_t n_parts;
+} hr_work;
 hr_status hr__worker_open(int fd, hr_worker **out, hr_error *err) HR_MUST_USE;
-/* The init bytes, first; then calls. *table NULL with HR_OK: the end. timeout_ms slices let Python check signals: HR_PENDING. */
+int hr__worker_fd(const hr_worker *w); /* to poll for reading */
+/* The init bytes, first; then calls. timeout_ms slices let Python check signals: HR_PENDING. Several calls may be open at a time. */
 hr_status hr__worker_init(hr_worker *w, int timeout_ms, void **bytes, int64_t *n_bytes, hr_error *err) HR_MUST_USE;
-hr_status hr__worker_next(hr_worker *w, int timeout_ms, hr_table **table, hr_call_place *place,
-                          hr_error *err) HR_MUST_USE;
+hr_status hr__worker_next(hr_worker *w, int timeout_ms, hr_work *out, hr_error *err) HR_MUST_USE;
 const hr_mem *hr__worker_mem(hr_worker *w); /* results built here travel without a copy */
-hr_status hr__worker_result(hr_worker *w, const hr_table *t, hr_error *err) HR_MUST_USE;
-hr_status hr__worker_done(hr_worker *w, hr_status st, const hr_error *what, hr_error *err) HR_MUST_USE;
+/* As hr__call_result and hr__call_stream. HR_GO_PAUSE: the driver knows, MORE or DROP will come. `go` NULL: no more will come. */
+hr_status hr__worker_result(hr_worker *w, uint64_t tag, const hr_table *t, const hr_result_place *of, hr_go *go,
+                            hr_error *err) HR_MUST_USE;
+hr_status hr__worker_done(hr_worker *w, uint64_t tag, hr_status st, const hr_error *what, hr_error *err) HR_MUST_USE;
 void hr__worker_close(hr_worker *w);
 
 /* --- pieces.c: function batches of source-defined size, shared by map and calls.
@@ -362,5 +417,16 @@ hr_status hr__pieces_add(hr_pieces *p, const hr_table *t, hr_error *err) HR_MUST
 /* *out NULL: none complete. `last`: the ticket's end, what is left is complete. *ordinal: the block's number, and from bit 40 on
  * that of the piece in its block. */
 hr_status hr__pieces_next(hr_pieces *p, bool last, hr_table **out, int64_t *ordinal, hr_error *err) HR_MUST_USE;
+
+/* --- groups.c: rows that follow each other and agree in the key columns (nulls agree, NaNs agree, 0.0 and -0.0 do), however
+ * tables are cut. Whole groups are handed out together, about `rows` rows or `n_groups` groups at a time. */
+typedef struct hr_groups hr_groups;
+hr_status hr__groups_new(const char *const *keys, int n_keys, int64_t rows, int64_t n_groups, hr_account *account,
+                         hr_groups **out, hr_error *err) HR_MUST_USE; /* borrows keys as long as it lives */
+void hr__groups_free(hr_groups *g);
+hr_status hr__groups_add(hr_groups *g, const hr_table *t, hr_error *err) HR_MUST_USE; /* HR_INVALID: no such column */
+/* *out NULL: no complete ones. `last`: the end, what is left is complete. *parts is new (hr__free): n groups; *ordinals count up. */
+hr_status hr__groups_next(hr_groups *g, bool last, hr_table **out, hr_call_part **parts, int64_t *n,
+                          hr_error *err) HR_MUST_USE;
 
 #endif

@@ -7,8 +7,10 @@
  *
  *   INIT bytes            ->                    once
  *   CALL tag place table  ->
- *   DROP tag              ->                    its run was cancelled: skip it if it has not begun
- *                         <-  RESULT tag table  any number
+ *   DROP tag              ->                    nobody wants it any more: skip it if it has not begun, or streams
+ *                         <-  RESULT tag table  any number; STREAM: and more will come
+ *                         <-  PAUSED tag        it has given much, and goes on when told
+ *   MORE tag              ->
  *                         <-  DONE tag status
  *   END                   ->                    then the worker closes its end
  *
@@ -16,8 +18,9 @@
  * Any thread sends: it picks a call and a worker under the lock, and sends without it, owning nothing but references; if
  * the send fails because the worker is gone, the poller will hear of that too.
  *
- * A worker that died fails the calls it had. It is not replaced here; who starts workers decides that, and says so by
- * hr__calls_expect. With none left and none expected, all calls fail. A worker that was told to end stays here until it
+ * A worker that died fails the call that it ran, or has it done again by another (hr__calls_configure); those that it had not
+ * begun are given to others. It is not replaced here; who starts workers decides that, and says so by hr__calls_expect.
+ * With none left and none expected, all calls fail. A worker that was told to end stays here until it
  * closes its end: it may still read input. Whoever waits for its answers is told at once. */
 #include "op/calls.h"
 
@@ -38,12 +41,11 @@ struct hr_calls_worker {
     atomic_int refs;
     bool open; /* gets calls */
     bool listed;
-    bool gone;   /* was declared lost */
-    bool ending; /* was told to end: that it goes is no loss */
-    hr_call *out[MAX_OUT];
-    bool dropped[MAX_OUT];
-    int n_out;
-    int64_t busy_ns; /* since when it runs what it runs */
+    bool gone;        /* was declared lost */
+    bool ending;      /* was told to end: that it goes is no loss */
+    hr_call_list had; /* TAKEN, in the order in which it got them, and PAUSED */
+    int n_out;        /* of them TAKEN */
+    int64_t busy_ns;  /* since when it runs what it runs */
     int64_t n_done;
     hr_error lost;   /* how it went, as far as is known */
     int64_t lost_ns; /* when */
@@ -77,22 +79,24 @@ static void unlist_locked(hr_calls_worker *w)
         c->n_workers--;
 }
 
-static int find_out(const hr_calls_worker *w, uint64_t tag)
+static hr_call *find_call(const hr_calls_worker *w, uint64_t tag)
 {
-    for (int i = 0; i < w->n_out; i++)
-        if (w->out[i]->tag == tag)
-            return i;
-    return -1;
+    hr_call *call = w->had.first;
+
+    while (call && call->tag != tag)
+        call = call->next;
+    return call;
 }
 
-static hr_call *take_out_locked(hr_calls_worker *w, int i)
+void hr__worker_forget_locked(hr_call *call)
 {
-    hr_call *call = w->out[i];
+    hr_calls_worker *w = call->worker;
 
-    w->n_out--;
-    w->out[i] = w->out[w->n_out];
-    w->dropped[i] = w->dropped[w->n_out];
-    return call;
+    if (!w)
+        return;
+    hr__call_list_remove(&w->had, call);
+    w->n_out -= call->state == HR_CALL_TAKEN;
+    call->worker = NULL;
 }
 
 int hr__calls_n_workers(hr_calls *c)
@@ -103,6 +107,24 @@ int hr__calls_n_workers(hr_calls *c)
     n = c->n_workers;
     hr__unlock(&c->lock);
     return n;
+}
+
+int hr__calls_n_expected(hr_calls *c)
+{
+    int n;
+
+    hr__lock(&c->lock);
+    n = c->n_expected;
+    hr__unlock(&c->lock);
+    return n;
+}
+
+void hr__calls_configure(hr_calls *c, int depth, int max_retries)
+{
+    hr__lock(&c->lock);
+    c->depth = depth;
+    c->max_retries = max_retries;
+    hr__unlock(&c->lock);
 }
 
 bool hr__calls_unserved_locked(const hr_calls *c) { return c->by_workers && c->n_workers == 0 && c->n_expected == 0; }
@@ -162,6 +184,8 @@ typedef struct sending {
     hr_link *link;
     uint64_t tag;
     hr_call_place place;
+    hr_call_part *parts; /* of the call, which lives until its worker is done with it: copied */
+    int64_t n_parts;
     hr_table *table;
 } sending;
 
@@ -169,48 +193,90 @@ static void sending_clear(sending *s)
 {
     hr__link_unref(s->link);
     hr_table_unref(s->table);
+    hr__free(s->parts);
     *s = (sending){ 0 };
 }
 
-static hr_calls_worker *freest_locked(hr_calls *c)
+/* The worker with the fewest calls that may have this one; *any: there is one that may have some call. */
+static hr_calls_worker *freest_locked(hr_calls *c, const hr_call *call, bool *any)
 {
     hr_calls_worker *best = NULL;
-    int most = c->call_ns > 0 && c->call_ns < SHORT_NS ? MAX_OUT : 1;
+    int most = c->depth ? c->depth : c->call_ns > 0 && c->call_ns < SHORT_NS ? MAX_OUT : 1;
 
-    for (hr_calls_worker *w = c->workers; w; w = w->next)
-        if (w->open && w->n_out < most && (!best || w->n_out < best->n_out))
+    *any = false;
+    for (hr_calls_worker *w = c->workers; w; w = w->next) {
+        if (!w->open || w->n_out >= most)
+            continue;
+        *any = true;
+        if ((!best || w->n_out < best->n_out) && hr__call_fits_locked(call, &w->had, 0))
             best = w;
+    }
     return best;
+}
+
+static hr_call *choose_locked(hr_calls *c, hr_calls_worker **out)
+{
+    bool any = true;
+
+    *out = NULL;
+    for (hr_call *call = c->waiting.first; call && any; call = call->next)
+        if (!call->resumes && (*out = freest_locked(c, call, &any)))
+            return call;
+    return NULL;
 }
 
 /* Gives the longest waiting call to a worker; false: no call, or no worker that is free. */
 static bool assign(hr_calls *c, sending *out)
 {
     hr_calls_worker *w;
-    hr_call *call = NULL;
+    hr_call *call;
 
     hr__lock(&c->lock);
-    if ((w = freest_locked(c)) && (call = hr__calls_pop_locked(c))) {
-        if (w->n_out == 0)
+    if ((call = choose_locked(c, &w))) {
+        size_t n_bytes = (size_t)call->n_parts * sizeof *call->parts;
+
+        hr__call_list_remove(&c->waiting, call);
+        call->state = HR_CALL_TAKEN;
+        call->worker = w;
+        call->server = 0;
+        call->dropped = false;
+        if (w->n_out++ == 0)
             w->busy_ns = hr__clock_ns();
-        w->dropped[w->n_out] = false;
-        w->out[w->n_out++] = call;
-        *out = (sending){ hr__link_ref(w->link), call->tag, call->place, hr_table_ref(call->input) };
+        hr__call_list_add(&w->had, call, false);
+        *out =
+            (sending){ hr__link_ref(w->link), call->tag, call->place, NULL, call->n_parts, hr_table_ref(call->input) };
+        if (call->n_parts && (out->parts = hr__alloc(NULL, n_bytes)))
+            memcpy(out->parts, call->parts, n_bytes);
     }
     hr__unlock(&c->lock);
     return call;
+}
+
+static hr_status send_call(sending *s, hr_error *err)
+{
+    size_t n_bytes = sizeof s->place + (size_t)s->n_parts * sizeof *s->parts;
+    char *bytes = s->n_parts && !s->parts ? NULL : hr__alloc(NULL, n_bytes);
+    hr_status st;
+
+    if (!bytes)
+        return hr__error_memory(err, "call", (int64_t)n_bytes);
+    memcpy(bytes, &s->place, sizeof s->place);
+    if (s->n_parts)
+        memcpy(bytes + sizeof s->place, s->parts, (size_t)s->n_parts * sizeof *s->parts);
+    st = hr__link_send(s->link, HR_MSG_CALL, s->tag, bytes, (int64_t)n_bytes, s->table, err);
+    hr__free(bytes);
+    return st;
 }
 
 /* The call that could not be sent, if its worker still has it. */
 static hr_call *take_back(hr_calls *c, uint64_t tag)
 {
     hr_call *call = NULL;
-    int i;
 
     hr__lock(&c->lock);
     for (hr_calls_worker *w = c->workers; w && !call; w = w->next)
-        if ((i = find_out(w, tag)) >= 0)
-            call = take_out_locked(w, i);
+        if ((call = find_call(w, tag)))
+            hr__worker_forget_locked(call);
     hr__unlock(&c->lock);
     return call;
 }
@@ -221,7 +287,7 @@ void hr__workers_dispatch(hr_calls *c)
 
     while (assign(c, &s)) {
         hr_error err = HR_ERROR_INIT;
-        hr_status st = hr__link_send(s.link, HR_MSG_CALL, s.tag, &s.place, sizeof s.place, s.table, &err);
+        hr_status st = send_call(&s, &err);
         hr_call *call = st && st != HR_PEER ? take_back(c, s.tag) : NULL;
 
         if (call)
@@ -236,17 +302,19 @@ static bool tell(hr_link *link, uint32_t kind, uint64_t tag)
     return hr__link_send(link, kind, tag, NULL, 0, NULL, NULL) == HR_OK;
 }
 
-/* An orphan that a worker has and was not told of. */
-static bool next_orphan(hr_calls *c, sending *out)
+static bool unwanted(const hr_call *call) { return !call->group || call->run->cancelled; }
+
+/* A call that nobody wants, and whose worker was not told of that. */
+static bool next_to_drop(hr_calls *c, sending *out)
 {
     bool found = false;
 
     hr__lock(&c->lock);
     for (hr_calls_worker *w = c->workers; w && !found; w = w->next)
-        for (int i = 0; i < w->n_out && !found; i++)
-            if (!w->out[i]->group && !w->dropped[i]) {
-                w->dropped[i] = found = true;
-                *out = (sending){ .link = hr__link_ref(w->link), .tag = w->out[i]->tag };
+        for (hr_call *call = w->had.first; call && !found; call = call->next)
+            if (unwanted(call) && !call->dropped) {
+                call->dropped = found = true;
+                *out = (sending){ .link = hr__link_ref(w->link), .tag = call->tag };
             }
     hr__unlock(&c->lock);
     return found;
@@ -256,10 +324,25 @@ void hr__workers_drop(hr_calls *c)
 {
     sending s = { 0 };
 
-    while (next_orphan(c, &s)) {
+    while (next_to_drop(c, &s)) {
         tell(s.link, HR_MSG_DROP, s.tag); /* if not, then it runs for nothing */
         sending_clear(&s);
     }
+}
+
+void hr__worker_go_on(hr_calls *c, hr_call *call)
+{
+    hr_calls_worker *w = call->worker;
+    hr_link *link = hr__link_ref(w->link);
+    uint64_t tag = call->tag;
+
+    call->state = HR_CALL_TAKEN;
+    if (w->n_out++ == 0)
+        w->busy_ns = hr__clock_ns();
+    hr__unlock(&c->lock);
+    tell(link, HR_MSG_MORE, tag); /* if not, the worker is lost, and so the poller says */
+    hr__link_unref(link);
+    hr__lock(&c->lock);
 }
 
 /* A worker that was not told yet; it gets no more calls. */
@@ -280,24 +363,45 @@ static bool next_to_end(hr_calls *c, sending *out)
     return w;
 }
 
+int hr__calls_end_idle(hr_calls *c)
+{
+    sending s = { 0 };
+    int pid = 0;
+
+    hr__lock(&c->lock);
+    for (hr_calls_worker *w = c->workers; w && !pid; w = w->next)
+        if (w->open && !w->had.first) {
+            w->ending = true;
+            w->open = false;
+            c->n_workers--;
+            s.link = hr__link_ref(w->link);
+            pid = w->pid;
+        }
+    hr__unlock(&c->lock);
+    if (pid && !tell(s.link, HR_MSG_END, 0))
+        hr__link_close(s.link);
+    sending_clear(&s);
+    return pid;
+}
+
 /* Somebody still waits for what an ending worker has: no longer. */
-static bool next_to_orphan(hr_calls *c)
+static bool next_to_fail(hr_calls *c)
 {
     hr_error err = HR_ERROR_INIT;
-    hr_resume *r = NULL;
-    bool found = false;
+    hr_call *call = NULL;
 
-    hr_error_set(&err, HR_CANCELLED, "no more calls are served");
     hr__lock(&c->lock);
-    for (hr_calls_worker *w = c->workers; w && !found; w = w->next)
-        for (int i = 0; w->ending && i < w->n_out && !found; i++)
-            if ((found = w->out[i]->group))
-                r = hr__call_orphan_locked(w->out[i], HR_CANCELLED, &err);
+    for (hr_calls_worker *w = c->workers; w && !call; w = w->next)
+        if (w->ending && w->had.first) {
+            call = w->had.first;
+            hr__worker_forget_locked(call);
+        }
     hr__unlock(&c->lock);
-    hr_error_clear(&err);
-    if (r)
-        hr__resume(r, HR_OK, NULL);
-    return found;
+    if (!call)
+        return false;
+    hr_error_set(&err, HR_CANCELLED, "no more calls are served");
+    hr__call_done(call, HR_CANCELLED, &err);
+    return true;
 }
 
 /* The links stay until the workers close their ends: they may still read input. */
@@ -310,7 +414,7 @@ void hr__workers_close(hr_calls *c)
             hr__link_close(s.link); /* this, too, ends it, and the poller hears of it */
         sending_clear(&s);
     }
-    while (next_to_orphan(c))
+    while (next_to_fail(c))
         ;
 }
 
@@ -338,67 +442,157 @@ static hr_status done_parse(const hr_message *m, hr_status *st, hr_error *what)
 }
 
 /* Learns how long calls take. A worker's first one does not count: it may still have been starting. */
-static void count_done_locked(hr_calls_worker *w)
+static void count_done_locked(hr_calls_worker *w, const hr_call *call)
 {
     hr_calls *c = w->calls;
-    int64_t now = hr__clock_ns(), took = now - w->busy_ns;
+    int64_t now = hr__clock_ns(), took = now - w->busy_ns, each = took / HR_MAX(call->n_parts, 1);
 
-    if (w->n_done++ > 0)
+    if (w->n_done++ > 0) {
         c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
+        c->part_ns = c->part_ns ? (7 * c->part_ns + each) / 8 : HR_MAX(each, 1);
+    }
     w->busy_ns = now;
+}
+
+/* The bytes of a RESULT or STREAM: the batch that it begins with, and counts. */
+static hr_status result_parse(hr_message *m, hr_result *out)
+{
+    int64_t n = m->n_bytes / (int64_t)sizeof(int64_t) - 1;
+
+    if (m->n_bytes < (int64_t)sizeof(int64_t) || m->n_bytes % (int64_t)sizeof(int64_t) || !m->table)
+        return HR_BAD_DATA;
+    *out = (hr_result){ .n_counts = n };
+    memcpy(&out->part, m->bytes, sizeof out->part);
+    if (n) {
+        memmove(m->bytes, (char *)m->bytes + sizeof(int64_t), (size_t)n * sizeof(int64_t));
+        out->counts = m->bytes;
+        m->bytes = NULL;
+    }
+    out->table = m->table;
+    m->table = NULL;
+    return HR_OK;
+}
+
+/* A worker keeps a call aside. It goes on at once if all was collected meanwhile. */
+static hr_resume *paused_locked(hr_calls_worker *w, hr_call *call)
+{
+    call->state = HR_CALL_PAUSED;
+    w->n_out--;
+    w->busy_ns = hr__clock_ns();
+    if (!unwanted(call) && call->results.n == 0) {
+        hr__worker_go_on(w->calls, call);
+        return NULL;
+    }
+    return call->group ? hr__group_ready_locked(call->group) : NULL;
+}
+
+static hr_status done_message(hr_calls_worker *w, hr_message *m)
+{
+    hr_error what = HR_ERROR_INIT;
+    hr_status st = HR_OK;
+    hr_call *call;
+
+    HR_TRY(done_parse(m, &st, &what));
+    hr__lock(&w->calls->lock);
+    if ((call = find_call(w, m->tag))) {
+        count_done_locked(w, call);
+        hr__worker_forget_locked(call);
+    }
+    hr__unlock(&w->calls->lock);
+    if (call)
+        hr__call_done(call, st, &what);
+    hr_error_clear(&what);
+    return call || w->ending ? HR_OK : HR_INVALID;
+}
+
+static hr_status call_message(hr_calls_worker *w, hr_message *m)
+{
+    hr_result found = { 0 };
+    hr_resume *r = NULL;
+    hr_status st = HR_OK;
+    hr_call *call;
+
+    if (m->kind != HR_MSG_PAUSED && result_parse(m, &found))
+        return HR_BAD_DATA;
+    hr__lock(&w->calls->lock);
+    call = find_call(w, m->tag);
+    if (!call || call->state != HR_CALL_TAKEN) {
+        st = w->ending ? HR_OK : HR_INVALID;
+    } else if (m->kind == HR_MSG_PAUSED) {
+        r = paused_locked(w, call);
+    } else {
+        call->streams |= m->kind == HR_MSG_STREAM;
+        r = hr__call_add_locked(call, &found);
+    }
+    hr__unlock(&w->calls->lock);
+    hr_table_unref(found.table);
+    hr__free(found.counts);
+    if (r)
+        hr__resume(r, HR_OK, NULL);
+    return st;
 }
 
 /* HR_BAD_DATA: the message makes no sense. */
 static hr_status on_message(hr_calls_worker *w, hr_message *m, hr_error *err)
 {
-    hr_error what = HR_ERROR_INIT;
-    hr_status st = HR_OK;
-    hr_call *call = NULL;
-    int i;
+    hr_status st = HR_INVALID;
 
-    if (m->kind == HR_MSG_DONE && done_parse(m, &st, &what))
+    if (m->kind == HR_MSG_DONE && (st = done_message(w, m)) == HR_BAD_DATA)
         return hr_error_set(err, HR_BAD_DATA, "a status of %" PRId64 " bytes", m->n_bytes);
-    hr__lock(&w->calls->lock);
-    if ((i = find_out(w, m->tag)) >= 0)
-        call = m->kind == HR_MSG_DONE ? take_out_locked(w, i) : w->out[i];
-    if (call && m->kind == HR_MSG_DONE)
-        count_done_locked(w);
-    hr__unlock(&w->calls->lock);
-    if (call && m->kind == HR_MSG_DONE) {
-        hr__call_done(call, st, &what);
-    } else if (call && m->kind == HR_MSG_RESULT && m->table) {
-        hr__call_result(call, m->table);
-        m->table = NULL;
-    } else {
-        call = NULL;
-    }
-    hr_error_clear(&what);
-    if (!call)
+    if (m->kind == HR_MSG_RESULT || m->kind == HR_MSG_STREAM || m->kind == HR_MSG_PAUSED)
+        st = call_message(w, m);
+    if (st)
         return hr_error_set(err, HR_BAD_DATA, "a message of kind %u about call %" PRIu64, m->kind, m->tag);
     return HR_OK;
 }
 
-/* It is out of the list, and what it had fails. */
+/* Takes a call of a worker that died. Which one it ran is known: the first that it got, unless it had several at a time. NULL:
+ * it had none, or the one is done again. */
+static hr_call *next_mourner_locked(hr_calls_worker *w, bool *first)
+{
+    hr_calls *c = w->calls;
+    hr_call *call = w->had.first;
+    bool ran = *first || c->depth > 1 || (call && (call->state == HR_CALL_PAUSED || call->streams));
+
+    if (!call)
+        return NULL;
+    *first = false;
+    hr__worker_forget_locked(call);
+    call->n_deaths += ran;
+    if (unwanted(call) || c->closed || (!ran && w->ending) ||
+        (ran && c->max_retries >= 0 && call->n_deaths > c->max_retries))
+        return call;
+    if (c->n_workers + c->n_expected == 0) {
+        if (c->max_retries == 0 && !c->tolerant)
+            return call;   /* nobody will come */
+        c->n_expected = 1; /* whoever starts workers looks at that */
+    }
+    hr__call_requeue_locked(call);
+    return next_mourner_locked(w, first);
+}
+
+/* It is out of the list, and what it had fails, or is done again. */
 static void bury(hr_calls_worker *w)
 {
     hr_calls *c = w->calls;
-    hr_call *had[MAX_OUT];
-    int n_had = 0;
+    hr_call *call;
+    bool first = true;
 
     hr__lock(&c->lock);
     unlist_locked(w);
-    while (w->n_out)
-        had[n_had++] = take_out_locked(w, 0);
     if (!w->ending)
         hr_error_set(&c->lost_why, HR_PEER, "no worker process is left; %s", w->lost.text);
-    hr__unlock(&c->lock);
-    for (int i = 0; i < n_had; i++) {
+    while ((call = next_mourner_locked(w, &first))) {
         hr_error err = HR_ERROR_INIT;
 
+        hr__unlock(&c->lock);
         hr_error_set(&err, w->lost.status, "%s", w->lost.text);
-        hr__call_done(had[i], w->lost.status, &err);
+        hr__call_done(call, w->lost.status, &err);
+        hr__lock(&c->lock);
     }
+    hr__unlock(&c->lock);
     hr__calls_refuse(c);
+    hr__workers_dispatch(c);
     worker_unref(w);
 }
 

@@ -1,17 +1,20 @@
 /* worker.c - a worker process's side of its link: calls come in, results and a status go out. See process.c for the talk.
  *
  * One thread uses it, in a loop. Before each call it reads whatever has come meanwhile, so that a call whose run was
- * cancelled is answered unseen. Results lie in an arena of this process, which the other one maps: what was built with
- * hr__worker_mem is sent without a copy, anything else is copied once by the link. */
+ * cancelled is answered unseen. Several calls may be open at a time: functions that await, and generators that were paused
+ * because they gave more than anybody collects. Results lie in an arena of this process, which the other one maps: what was built
+ * with hr__worker_mem is sent without a copy, anything else is copied once by the link. */
 #include "op/calls.h"
 
 #include "io/poll.h"
 
-typedef struct worker_call {
+/* A call that was handed out. */
+typedef struct open_call {
     uint64_t tag;
-    hr_call_place place;
-    hr_table *table;
-} worker_call;
+    int64_t n_bytes, n_tables; /* given since it was handed out or went on */
+    bool paused;
+    bool dropped, more; /* to be told, when it is paused */
+} open_call;
 
 struct hr_worker {
     hr_account *account;
@@ -21,10 +24,10 @@ struct hr_worker {
     void *init; /* came, and was not asked for yet */
     int64_t init_bytes;
     bool has_init;
-    worker_call *calls; /* a queue: items [head, n) */
+    hr_work *calls; /* a queue: items [head, n) */
     int64_t head, n, cap;
-    bool busy; /* a call was handed out, of tag `current` */
-    uint64_t current;
+    open_call *open;
+    int64_t n_open, cap_open;
     bool ended;
 };
 
@@ -57,9 +60,12 @@ void hr__worker_close(hr_worker *w)
 {
     if (!w)
         return;
-    for (int64_t i = w->head; i < w->n; i++)
+    for (int64_t i = w->head; i < w->n; i++) {
         hr_table_unref(w->calls[i].table);
+        hr__free(w->calls[i].parts);
+    }
     hr__free(w->calls);
+    hr__free(w->open);
     hr__free(w->init);
     if (w->link)
         hr__link_close(w->link);
@@ -70,6 +76,15 @@ void hr__worker_close(hr_worker *w)
 }
 
 const hr_mem *hr__worker_mem(hr_worker *w) { return &w->mem; }
+int hr__worker_fd(const hr_worker *w) { return hr__link_fd(w->link); }
+
+static open_call *find_open(hr_worker *w, uint64_t tag)
+{
+    for (int64_t i = 0; i < w->n_open; i++)
+        if (w->open[i].tag == tag)
+            return &w->open[i];
+    return NULL;
+}
 
 /* ----------------------------------------------------------------------------------------------------------- answering */
 
@@ -95,19 +110,67 @@ static hr_status send_done(hr_worker *w, uint64_t tag, hr_status result, const h
     return st;
 }
 
-hr_status hr__worker_result(hr_worker *w, const hr_table *t, hr_error *err)
+static hr_status receive(hr_worker *w, int timeout_ms, hr_error *err);
+
+/* What has come meanwhile. */
+static hr_status receive_all(hr_worker *w, hr_error *err)
 {
-    if (!w->busy)
-        return hr_error_set(err, HR_INVALID, "worker: a result without a call");
-    return hr__link_send(w->link, HR_MSG_RESULT, w->current, NULL, 0, t, err);
+    hr_status st = HR_OK;
+
+    while (!st && !w->ended)
+        st = receive(w, 0, err);
+    return st == HR_PENDING ? HR_OK : st;
 }
 
-hr_status hr__worker_done(hr_worker *w, hr_status st, const hr_error *what, hr_error *err)
+static hr_status send_result(hr_worker *w, uint32_t kind, uint64_t tag, const hr_table *t, const hr_result_place *of,
+                             hr_error *err)
 {
-    if (!w->busy)
+    int64_t few[16], *head = few, n = 1 + (of && of->counts ? of->n_counts : 0);
+    hr_status st;
+
+    if (n > HR_LEN(few) && !(head = hr__alloc(w->account, (size_t)n * sizeof *head)))
+        return hr__error_memory(err, "worker", n * (int64_t)sizeof *head);
+    head[0] = of ? of->part : 0;
+    if (n > 1)
+        memcpy(head + 1, of->counts, (size_t)(n - 1) * sizeof *head);
+    st = hr__link_send(w->link, kind, tag, head, n * (int64_t)sizeof *head, t, err);
+    if (head != few)
+        hr__free(head);
+    return st;
+}
+
+hr_status hr__worker_result(hr_worker *w, uint64_t tag, const hr_table *t, const hr_result_place *of, hr_go *go,
+                            hr_error *err)
+{
+    open_call *o = find_open(w, tag);
+
+    if (!o)
+        return hr_error_set(err, HR_INVALID, "worker: a result without a call");
+    o->n_bytes += hr__table_bytes_used(t); /* before the table may be the other process's */
+    o->n_tables++;
+    HR_TRY(send_result(w, go ? HR_MSG_STREAM : HR_MSG_RESULT, tag, t, of, err));
+    if (!go)
+        return HR_OK;
+    HR_TRY(receive_all(w, err));
+    o = find_open(w, tag);
+    *go = o->dropped || w->ended                                           ? HR_GO_AWAY
+          : o->n_bytes >= HR_AHEAD_BYTES || o->n_tables >= HR_AHEAD_TABLES ? HR_GO_PAUSE
+                                                                           : HR_GO_ON;
+    if (*go != HR_GO_PAUSE)
+        return HR_OK;
+    o->paused = true;
+    o->n_bytes = o->n_tables = 0;
+    return hr__link_send(w->link, HR_MSG_PAUSED, tag, NULL, 0, NULL, err);
+}
+
+hr_status hr__worker_done(hr_worker *w, uint64_t tag, hr_status st, const hr_error *what, hr_error *err)
+{
+    open_call *o = find_open(w, tag);
+
+    if (!o)
         return hr_error_set(err, HR_INVALID, "worker: the end of no call");
-    HR_TRY(send_done(w, w->current, st, st ? what : NULL, err));
-    w->busy = false;
+    HR_TRY(send_done(w, tag, st, st ? what : NULL, err));
+    *o = w->open[--w->n_open];
     return HR_OK;
 }
 
@@ -115,33 +178,50 @@ hr_status hr__worker_done(hr_worker *w, hr_status st, const hr_error *what, hr_e
 
 static hr_status on_call(hr_worker *w, hr_message *m, hr_error *err)
 {
-    worker_call *c;
+    int64_t parts_bytes = m->n_bytes - (int64_t)sizeof(hr_call_place);
+    hr_call_part *parts;
+    hr_work *c;
 
-    if (m->n_bytes != (int64_t)sizeof c->place || !m->table)
+    if (parts_bytes < (int64_t)sizeof *parts || parts_bytes % (int64_t)sizeof *parts || !m->table)
         return hr_error_set(err, HR_PEER, "worker: a call of %lld bytes", (long long)m->n_bytes);
     if (w->head == w->n)
         w->head = w->n = 0;
-    if (!hr__grow(w->account, (void **)&w->calls, &w->cap, w->n + 1, sizeof *w->calls))
-        return hr__error_memory(err, "worker", (w->n + 1) * (int64_t)sizeof *w->calls);
+    if (!hr__grow(w->account, (void **)&w->calls, &w->cap, w->n + 1, sizeof *w->calls) ||
+        !(parts = hr__alloc(NULL, (size_t)parts_bytes)))
+        return hr__error_memory(err, "worker", (w->n + 1) * (int64_t)sizeof *w->calls + parts_bytes);
     c = &w->calls[w->n++];
-    c->tag = m->tag;
+    *c = (hr_work){ .kind = HR_WORK_CALL, .tag = m->tag, .table = m->table, .parts = parts };
+    c->n_parts = parts_bytes / (int64_t)sizeof *parts;
     memcpy(&c->place, m->bytes, sizeof c->place);
-    c->table = m->table;
+    memcpy(parts, (const char *)m->bytes + sizeof c->place, (size_t)parts_bytes);
     m->table = NULL;
     return HR_OK;
 }
 
-/* A call that has not begun is answered at once; of others nothing is known any more. */
+/* A call that has not begun is answered at once; one that is open is told when it gives the next, or goes on. */
 static hr_status on_drop(hr_worker *w, uint64_t tag, hr_error *err)
 {
+    open_call *o = find_open(w, tag);
+
+    if (o)
+        o->dropped = true;
     for (int64_t i = w->head; i < w->n; i++)
         if (w->calls[i].tag == tag) {
             hr_table_unref(w->calls[i].table);
+            hr__free(w->calls[i].parts);
             memmove(&w->calls[i], &w->calls[i + 1], (size_t)(w->n - i - 1) * sizeof *w->calls);
             w->n--;
             return send_done(w, tag, HR_CANCELLED, NULL, err);
         }
     return HR_OK;
+}
+
+static void on_more(hr_worker *w, uint64_t tag)
+{
+    open_call *o = find_open(w, tag);
+
+    if (o)
+        o->more = true;
 }
 
 static hr_status on_message(hr_worker *w, hr_message *m, hr_error *err)
@@ -156,6 +236,7 @@ static hr_status on_message(hr_worker *w, hr_message *m, hr_error *err)
         return HR_OK;
     case HR_MSG_CALL: return on_call(w, m, err);
     case HR_MSG_DROP: return on_drop(w, m->tag, err);
+    case HR_MSG_MORE: on_more(w, m->tag); return HR_OK;
     case HR_MSG_END: w->ended = true; return HR_OK;
     default: return hr_error_set(err, HR_PEER, "worker: a message of kind %u", m->kind);
     }
@@ -184,31 +265,41 @@ hr_status hr__worker_init(hr_worker *w, int timeout_ms, void **bytes, int64_t *n
     return HR_OK;
 }
 
-hr_status hr__worker_next(hr_worker *w, int timeout_ms, hr_table **table, hr_call_place *place, hr_error *err)
+/* A paused call that has something to be told. */
+static bool next_paused(hr_worker *w, hr_work *out)
 {
-    hr_status st = HR_OK;
-    worker_call *c;
+    for (int64_t i = 0; i < w->n_open; i++) {
+        open_call *o = &w->open[i];
 
-    *table = NULL;
-    if (w->busy)
-        return hr_error_set(err, HR_INVALID, "worker: the call before is not done");
-    while (!st && !w->ended) /* what is here already */
-        st = receive(w, 0, err);
-    while (st == HR_PENDING && w->head == w->n && !w->ended && timeout_ms != 0) {
-        if ((st = receive(w, timeout_ms, err)))
-            break;
-        st = HR_PENDING; /* it may have been a DROP */
+        if (!o->paused || (!o->more && !o->dropped))
+            continue;
+        *out = (hr_work){ .kind = o->dropped ? HR_WORK_DROP : HR_WORK_MORE, .tag = o->tag };
+        o->paused = o->more = false;
+        return true;
     }
-    if (st && st != HR_PENDING)
-        return st;
-    if (w->ended)
-        return HR_OK;
-    if (w->head == w->n)
-        return HR_PENDING;
-    c = &w->calls[w->head++];
-    *table = c->table;
-    *place = c->place;
-    w->current = c->tag;
-    w->busy = true;
+    return false;
+}
+
+static hr_status next_call(hr_worker *w, hr_work *out, hr_error *err)
+{
+    if (!hr__grow(w->account, (void **)&w->open, &w->cap_open, w->n_open + 1, sizeof *w->open))
+        return hr__error_memory(err, "worker", (w->n_open + 1) * (int64_t)sizeof *w->open);
+    *out = w->calls[w->head++];
+    w->open[w->n_open++] = (open_call){ .tag = out->tag };
     return HR_OK;
+}
+
+hr_status hr__worker_next(hr_worker *w, int timeout_ms, hr_work *out, hr_error *err)
+{
+    *out = (hr_work){ .kind = HR_WORK_END };
+    for (;;) {
+        HR_TRY(receive_all(w, err));
+        if (w->ended || next_paused(w, out))
+            return HR_OK;
+        if (w->head < w->n)
+            return next_call(w, out, err);
+        if (timeout_ms == 0)
+            return HR_PENDING;
+        HR_TRY(receive(w, timeout_ms, err)); /* it may have been a DROP */
+    }
 }

@@ -19,7 +19,7 @@ import pytest
 
 import headrace.data as hd
 from headrace import exceptions
-from headrace.udf import pool
+from headrace.udf import processes
 
 COMPUTE = ["processes", "threads", "inline"]
 
@@ -573,9 +573,9 @@ def test_after_a_death_there_are_new_workers(tmp_path):
 
 def test_a_death_may_be_noticed_late(tmp_path, monkeypatch):
     """The socket tells at once, the system perhaps after the next run began: its calls were refused."""
-    reap = pool._Processes._reap
+    reap = processes.Processes._reap
     late = lambda self, selector: (time.sleep(1.5), reap(self, selector))  # noqa: E731
-    monkeypatch.setattr(pool._Processes, "_reap", late)
+    monkeypatch.setattr(processes.Processes, "_reap", late)
     test_after_a_death_there_are_new_workers(tmp_path)
 
 

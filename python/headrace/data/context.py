@@ -78,6 +78,13 @@ class DataContext:
     TMPDIR or /tmp). A folder in which no file can be made is an error when it is set.
     spill_quota_bytes: how many bytes may lie there at once; None for the default (HEADRACE_SPILL_QUOTA, or
     all but a fiftieth of the disk). Numbers of bytes may be texts, as "2GB" or "256MiB".
+    max_errored_blocks: so many batches of a function may fail in a run (its exception, or the end of its
+    worker) and are left out; each function added from then on may leave out so many; negative: any number.
+    They are counted in stats() and logged once. A generator's tables that came before stay.
+    retried_map_errors: whether a function that raised is called again for the same batch: True, or a list of
+    patterns of which one has to be found in the text of the exception. max_map_retries: how often, with
+    pauses in between. raise_original_map_exception, log_internal_stack_trace: accepted; exceptions of
+    functions always come with their own type.
     enable_progress_bars: on a terminal, one line while a call such as materialize() or count() works for more
     than a second; False shows nothing. The other bars of Ray are accepted, there are none.
     """
@@ -95,6 +102,11 @@ class DataContext:
         self.enable_auto_log_stats = False
         self.verbose_stats_logs = False
         self.trace_path = None
+        self.max_errored_blocks = 0
+        self.retried_map_errors = False
+        self.max_map_retries = 0
+        self.raise_original_map_exception = False
+        self.log_internal_stack_trace = False
 
     @classmethod
     def get_current(cls):

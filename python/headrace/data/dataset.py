@@ -6,6 +6,14 @@ from headrace import lazy_module
 from headrace._core import InvalidArgument, Table, TypeMismatchError, UnsupportedError
 from headrace.data import ordering, write
 from headrace.data.context import DataContext, accept_cluster_arguments, check_format, is_whole
+from headrace.data.functions import (
+    BATCH_PIECE_ROWS,
+    ROW_PIECE_BYTES,
+    ROW_PIECE_ROWS,
+    ActorPoolStrategy,
+    TaskPoolStrategy,
+    function_node,
+)
 from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner
 from headrace.data.plan import Node, Run
 from headrace.data.progress import run_line
@@ -19,37 +27,6 @@ joining = lazy_module("headrace.data.joining")
 shuffling = lazy_module("headrace.data.shuffling")
 splitting = lazy_module("headrace.data.splitting")
 keeping = lazy_module("headrace.data.keeping")
-
-BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not say
-ROW_PIECE_ROWS = 512
-ROW_PIECE_BYTES = 8 << 20
-
-
-class TaskPoolStrategy:
-    """Workers for a function; size: how many at most."""
-
-    def __init__(self, size=None):
-        self.size = size
-
-
-class ActorPoolStrategy:
-    """Workers for a function or class: size, or between min_size and max_size. Other arguments are
-    accepted.
-    """
-
-    def __init__(
-        self,
-        *,
-        size=None,
-        min_size=None,
-        max_size=None,
-        initial_size=None,
-        max_tasks_in_flight_per_actor=None,
-        **other,
-    ):
-        self.min_size = size or initial_size or min_size or 1
-        self.max_size = size or max_size
-
 
 class Schema:
     """Column names and types of a dataset.
@@ -92,49 +69,6 @@ class Schema:
         return "\n".join(f"{name:<{width}}  {kind}" for name, kind in rows)
 
 
-def _workers(compute, concurrency):
-    """(where, least, most) from the `compute` and `concurrency` arguments."""
-    least, most = 1, None
-    where = "processes"
-    if isinstance(compute, str):
-        where = {"tasks": "processes", "actors": "processes"}.get(compute, compute)
-        if where not in ("processes", "threads", "inline"):
-            raise InvalidArgument(
-                f"compute {compute!r}: expected 'processes', 'threads', 'inline' or a strategy"
-            )
-    elif (
-        isinstance(compute, TaskPoolStrategy)
-        or isinstance(compute, type)
-        and issubclass(compute, TaskPoolStrategy)
-    ):
-        most = getattr(compute, "size", None)
-    elif isinstance(compute, ActorPoolStrategy):
-        least, most = compute.min_size, compute.max_size
-    elif compute is not None:
-        raise InvalidArgument(f"compute {compute!r}: expected 'processes', 'threads', 'inline' or a strategy")
-    if concurrency is not None:
-        if isinstance(concurrency, (tuple, list)):
-            if len(concurrency) not in (2, 3):
-                raise InvalidArgument(f"concurrency {concurrency}: expected a number, or (least, most)")
-            least, most = concurrency[:2]
-        else:
-            least, most = 1, concurrency
-    for n in (least, most):
-        if n is not None and not is_whole(n, 1):
-            raise InvalidArgument(
-                f"concurrency {concurrency if concurrency is not None else n}: expected numbers of at least 1"
-            )
-    if most is not None and least > most:
-        raise InvalidArgument(f"concurrency: {least} workers at least, {most} at most")
-    return where, least, most
-
-
-def _function_name(fn):
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return getattr(fn, "__name__", type(fn).__name__)
-
-
 def _expr_name(expr):
     name = getattr(expr, "name", None)
     if name is None:
@@ -151,11 +85,15 @@ class Dataset:
 
     Functions (map, map_batches, flat_map, filter, add_column) run in worker processes by default:
     compute="threads" runs them in threads of this process, "inline" in the thread that asks for rows.
-    concurrency=n: at most n workers; (m, n): at least m. A class is instantiated once in each worker, with
-    fn_constructor_args and fn_constructor_kwargs. Before each call the generators of random, numpy.random
+    concurrency=n: at most n workers; (m, n): at least m; (m, n, i): i at first. num_cpus, num_gpus: of a
+    worker; with num_gpus it sees GPUs of its own. A class is instantiated once in each worker, with
+    fn_constructor_args and fn_constructor_kwargs. Functions may be async: a worker has several calls of them
+    in flight. Before each batch the generators of random, numpy.random
     and torch are seeded from (DataContext.seed, epoch, position), so that results can be repeated (not with
-    "threads", which share them). A function that raises ends the run with its own exception; a worker that
-    dies ends it with PeerError, naming the operator, the process and how it ended.
+    "threads" and async functions, which share them). A function that raises ends the run with its own
+    exception; a worker that dies ends it with PeerError, naming the operator, the rows, the process and how
+    it ended, unless max_retries=n has the batch done again by another. DataContext.max_errored_blocks: so many
+    batches may fail and are left out. See docs/functions.md.
     """
 
     def __init__(self, node):
@@ -179,56 +117,8 @@ class Dataset:
 
     # -------------------------------------------------------------------------------------------- functions
 
-    def _with_function(
-        self,
-        method,
-        kind,
-        fn,
-        *,
-        compute,
-        concurrency,
-        options,
-        fn_args=None,
-        fn_kwargs=None,
-        fn_constructor_args=None,
-        fn_constructor_kwargs=None,
-        batch_format="numpy",
-        zero_copy_batch=True,
-        column=None,
-        batch_size=None,
-    ):
-        import inspect
-
-        if not callable(fn):
-            raise TypeMismatchError(f"{method}: expected a function or a class, not {type(fn).__name__}")
-        if inspect.isclass(fn):
-            if not any("__call__" in vars(c) for c in fn.__mro__):
-                raise TypeMismatchError(f"{method}: the class {fn.__name__} has no __call__")
-        elif fn_constructor_args or fn_constructor_kwargs:
-            raise InvalidArgument(
-                f"{method}: constructor arguments are for classes, {_function_name(fn)} is a function"
-            )
-        if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
-            raise InvalidArgument(f"{method}: async functions are not known to this version")
-        where, least, most = _workers(compute, concurrency)
-        spec = {
-            "name": f"{method}({_function_name(fn)})",
-            "kind": kind,
-            "fn": fn,
-            "fn_args": tuple(fn_args or ()),
-            "fn_kwargs": dict(fn_kwargs or {}),
-            "constructor_args": tuple(fn_constructor_args or ()),
-            "constructor_kwargs": dict(fn_constructor_kwargs or {}),
-            "batch_format": batch_format,
-            "zero_copy_batch": zero_copy_batch,
-            "column": column,
-        }
-        node = self._node
-        if batch_size is not None:
-            node = Node("rebatch", {"n_rows": batch_size}, [node])
-            options = options | {"batch_rows": -1}
-        args = {"spec": spec, "compute": where, "least": least, "most": most, "options": options}
-        return Dataset(Node("calls", args, [node]))
+    def _with_function(self, method, kind, fn, **arguments):
+        return Dataset(function_node(self._node, method, kind, fn, **arguments))
 
     def map_batches(
         self,
@@ -255,7 +145,6 @@ class Dataset:
         but for the last; None: up to 4,096 rows of one source fragment. udf_modifying_row_count=False
         promises a row for each row (an error otherwise), which lets limits move before it.
         """
-        accept_cluster_arguments("map_batches", other)
         if batch_size in ("default", "auto"):
             batch_size = None
         if batch_size is not None and not is_whole(batch_size, 1):
@@ -276,6 +165,7 @@ class Dataset:
             batch_format=check_format(batch_format),
             zero_copy_batch=zero_copy_batch,
             batch_size=batch_size,
+            **other,
         )
 
     def map(
@@ -297,7 +187,6 @@ class Dataset:
         these, numpy scalars, torch tensors, lists, dicts, dates, decimals. Arrays of two or more dimensions
         that agree in shape become a tensor column.
         """
-        accept_cluster_arguments("map", other)
         return self._with_function(
             "map",
             "rows",
@@ -309,6 +198,7 @@ class Dataset:
             fn_kwargs=fn_kwargs,
             fn_constructor_args=fn_constructor_args,
             fn_constructor_kwargs=fn_constructor_kwargs,
+            **other,
         )
 
     def flat_map(
@@ -324,7 +214,6 @@ class Dataset:
         **other,
     ):
         """fn(row) -> list of rows (or a generator of them), for each row; see map()."""
-        accept_cluster_arguments("flat_map", other)
         return self._with_function(
             "flat_map",
             "flat",
@@ -336,6 +225,7 @@ class Dataset:
             fn_kwargs=fn_kwargs,
             fn_constructor_args=fn_constructor_args,
             fn_constructor_kwargs=fn_constructor_kwargs,
+            **other,
         )
 
     def filter(
@@ -357,7 +247,6 @@ class Dataset:
         Rows for which it is null are left out. It is computed by the engine, and what statistics of the
         files rule out is not read.
         """
-        accept_cluster_arguments("filter", other)
         if expr is None and isinstance(fn, (str, expressions.Expr)):
             fn, expr = None, fn
         if expr is not None:
@@ -378,13 +267,13 @@ class Dataset:
             fn_kwargs=fn_kwargs,
             fn_constructor_args=fn_constructor_args,
             fn_constructor_kwargs=fn_constructor_kwargs,
+            **other,
         )
 
     def add_column(self, col, fn, *, batch_format="pandas", compute=None, concurrency=None, **other):
         """Adds the column `col`, or replaces it: fn(batch) -> a Series, array or list with a value for each
         row.
         """
-        accept_cluster_arguments("add_column", other)
         if not isinstance(col, str):
             raise TypeMismatchError(f"add_column: expected a name, not {type(col).__name__}")
         return self._with_function(
@@ -396,6 +285,7 @@ class Dataset:
             options={"piece_rows": BATCH_PIECE_ROWS, "one_to_one": True},
             batch_format=check_format(batch_format),
             column=col,
+            **other,
         )
 
     # ---------------------------------------------------------------------------------------------- columns

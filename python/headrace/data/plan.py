@@ -134,7 +134,8 @@ class Node:
         from headrace.udf.pool import Pool
 
         args = self.args
-        self.pool = Pool(args["spec"], args["compute"], args["least"], args["most"])
+        how = ("compute", "least", "most", "initial", "gpus", "cpus", "depth", "max_retries")
+        self.pool = Pool(args["spec"], **{name: args[name] for name in how})
         fn = args["spec"]["fn"]
         qualified = f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
         return self.inputs[0].plan.calls(
@@ -257,6 +258,7 @@ class Run:
         if was:
             for pool in self.pools:
                 pool.end()
+                pool.log_errored()
 
     def stats(self):
         """JSON text of what was done so far, or when it was closed."""

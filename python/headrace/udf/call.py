@@ -1,117 +1,269 @@
-"""One call of a user function: a Table in, Tables out. The same code in worker processes, threads and
-inline.
+"""Calls of a user function: a Table in, Tables out. The same code in worker processes, threads and inline.
+
+A call has one batch or several (its *parts*), and the function is called once for each, in order. serve()
+runs a call; what it gave before stays given if it raises. A generator's tables go on as they come. If it gave
+more than anybody collects, it is kept aside, and serve() goes on with it later.
 """
 
 import inspect
 import random
+import re
 import sys
 import threading
+import time
 
 import numpy as np
 
 from headrace._core import TypeMismatchError
 from headrace.data import blocks
+from headrace.udf.parts import PART, Merged, batches_of
+
+GO, PAUSE, AWAY = range(3)
+FLAT_ROWS = 1024  # rows that flat_map gives at a time, at most,
+FLAT_BYTES = 4 << 20  # and how many bytes, about
+
+
+def make_function(spec):
+    """The user's function with its arguments; a class is instantiated."""
+    fn = spec["fn"]
+    if inspect.isclass(fn):
+        fn = fn(*spec["constructor_args"], **spec["constructor_kwargs"])
+    args, kwargs = spec["fn_args"], spec["fn_kwargs"]
+    return (lambda x, fn=fn: fn(x, *args, **kwargs)) if args or kwargs else fn
+
+
+def is_generator(result):
+    return inspect.isgenerator(result) or (hasattr(result, "__next__") and hasattr(result, "__iter__"))
 
 
 class Runner:
     """A function ready to be called: a class is instantiated here, once for each worker.
 
     spec: dict(kind, name, fn, fn_args, fn_kwargs, constructor_args, constructor_kwargs, batch_format,
-    zero_copy_batch, column).
+    zero_copy_batch, column, retried_errors, max_retries).
     Kinds: "batches" (map_batches), "rows" (map), "flat" (flat_map), "filter", "column" (add_column),
-    "values" (fn({name: values} of the columns in `column`) -> such a dict: columns replaced or added),
-    "tables" (fn(Table, build) yields Tables: a source of this package's own).
+    "groups" (map_groups), "values" (fn({name: values} of the columns in `column`) -> such a dict: columns
+    replaced or added), "tables" (fn(Table, build) yields Tables: a source of this package's own).
     """
 
     def __init__(self, spec):
         self.spec = spec
         self.name = spec["name"]
-        fn = spec["fn"]
-        if inspect.isclass(fn):
-            fn = fn(*spec["constructor_args"], **spec["constructor_kwargs"])
-        args, kwargs = spec["fn_args"], spec["fn_kwargs"]
-        self.fn = (lambda x, fn=fn: fn(x, *args, **kwargs)) if args or kwargs else fn
-        self.run = getattr(self, "_" + spec["kind"])
+        self.fn = make_function(spec)
+        self.steps = getattr(self, "_" + spec["kind"])
 
-    def __call__(self, table, build):
-        """Tables that come out, one or, of a generator, several. build: dict or list of rows -> Table."""
-        for made in self.run(table, build):
-            if made.num_rows:
-                yield made
+    def __call__(self, call):
+        """Yields (table, part, counts, whether more follows): what the function gives for the call."""
+        retries = self.spec.get("max_retries", 0) if self.spec.get("retried_errors") else 0
+        given = 0
+        for attempt in range(retries + 1):
+            try:
+                for i, step in enumerate(self.steps(call)):
+                    if i >= given:
+                        given += 1
+                        yield step
+                return
+            except Exception as e:
+                if attempt == retries or not is_retried(e, self.spec["retried_errors"]):
+                    raise
+            time.sleep(min(0.1 * 2**attempt, 10))
 
-    def _batch(self, table):
-        return blocks.to_format(table, self.spec["batch_format"], writable=not self.spec["zero_copy_batch"])
+    def _batches(self, call):
+        merged = Merged(call.build, self.name)
+        try:
+            for number, batch in self._each_batch(call):
+                result = self.fn(batch)
+                del batch
+                if is_generator(result):
+                    yield from merged.flush()
+                    for part in result:
+                        yield blocks.table_of(part, call.build, self.name), number, None, True
+                elif merged.add(number, result):
+                    yield from merged.flush()
+        except Exception:
+            yield from merged.flush()
+            raise
+        yield from merged.flush()
 
-    def _batches(self, table, build):
-        result = self.fn(self._batch(table))
-        if inspect.isgenerator(result) or (hasattr(result, "__next__") and hasattr(result, "__iter__")):
-            for part in result:
-                yield blocks.table_of(part, build, self.name)
-        else:
-            yield blocks.table_of(result, build, self.name)
+    _groups = _batches
 
-    def _rows(self, table, build):
+    def _each_batch(self, call):
+        """(number, batch) of all parts, with the generators seeded for each."""
+        spec = self.spec
+        if len(call.parts) == PART.itemsize:
+            seed(call.place[3], call.place[4])
+            yield 0, blocks.to_format(call.table, spec["batch_format"], not spec["zero_copy_batch"])
+            return
+        parts = np.frombuffer(call.parts, PART)
+        batches = batches_of(call.table, parts["rows"], spec["batch_format"], not spec["zero_copy_batch"])
+        places = zip(parts["ordinal"].tolist(), parts["random"].tolist(), strict=True)
+        for number, (batch, place) in enumerate(zip(batches, places, strict=True)):
+            seed(*place)
+            yield number, batch
+
+    def _rows(self, call):
+        seed(call.place[3], call.place[4])
         fn = self.fn
-        made = [fn(row) for row in blocks.rows_of(table, writable=True)]
-        yield build(made)
+        made = [fn(row) for row in blocks.rows_of(call.table, writable=True)]
+        yield call.build(made), 0, None, False
 
-    def _flat(self, table, build):
-        made = []
-        for row in blocks.rows_of(table, writable=True):
+    def _flat(self, call):
+        seed(call.place[3], call.place[4])
+        made = Collected(call.build)
+        for row in blocks.rows_of(call.table, writable=True):
             result = self.fn(row)
-            if isinstance(result, dict) or not hasattr(result, "__iter__"):
-                raise TypeMismatchError(
-                    f"{self.name} returned {type(result).__name__}; expected a list of row dicts"
-                )
-            made.extend(result)
-        if made:
-            yield build(made)
+            check_flat(result, self.name)
+            for new in result:
+                if made.add(new):
+                    yield made.table(), 0, None, True
+        if made.rows:
+            yield made.table(), 0, None, False
 
-    def _tables(self, table, build):
-        yield from self.fn(table, build)
+    def _tables(self, call):
+        seed(call.place[3], call.place[4])
+        for table in self.fn(call.table, call.build):
+            yield table, 0, None, True
 
-    def _filter(self, table, build):
+    def _filter(self, call):
+        seed(call.place[3], call.place[4])
         fn = self.fn
+        table = call.table
         keep = np.fromiter((bool(fn(row)) for row in blocks.rows_of(table)), bool, table.num_rows)
-        yield build({"keep": keep})
+        yield call.build({"keep": keep}), 0, None, False
 
-    def _column(self, table, build):
-        values = self.fn(self._batch(table))
-        column = build({self.spec["column"]: values}).column(0)
-        yield table.with_column(self.spec["column"], column)
+    def _column(self, call):
+        seed(call.place[3], call.place[4])
+        values = self.fn(blocks.to_format(call.table, self.spec["batch_format"]))
+        column = call.build({self.spec["column"]: values}).column(0)
+        yield call.table.with_column(self.spec["column"], column), 0, None, False
 
-    def _values(self, table, build):
+    def _values(self, call):
+        seed(call.place[3], call.place[4])
+        table = call.table
         made = self.fn({name: table.column(name).to_pylist() for name in self.spec["column"]})
-        columns = build(made) if made else None
+        columns = call.build(made) if made else None
         for name in made:
             table = table.with_column(name, columns.column(name))
-        yield table
+        yield table, 0, None, False
 
 
-here = threading.local()  # .ordinal: of the call that this thread runs, in canonical order after a rebatch
+class Collected:
+    """Rows that become a table now and then."""
+
+    def __init__(self, build):
+        self.build = build
+        self.rows = []
+        self.bytes = 0
+
+    def add(self, row):
+        """Whether there are enough for a table."""
+        self.rows.append(row)
+        if isinstance(row, dict):
+            for value in row.values():
+                if type(value) in (str, bytes, list):
+                    self.bytes += len(value)
+                else:
+                    self.bytes += getattr(value, "nbytes", 8)
+        return len(self.rows) >= FLAT_ROWS or self.bytes >= FLAT_BYTES
+
+    def table(self):
+        rows, self.rows, self.bytes = self.rows, [], 0
+        return self.build(rows)
 
 
-def seed(place):
-    """Seeds Python's, numpy's and, if it is loaded, torch's generators from the place of the call."""
-    here.ordinal = place[3]
-    bits = place[4]
-    random.seed(bits)
+def check_flat(result, name):
+    if isinstance(result, dict) or not hasattr(result, "__iter__"):
+        raise TypeMismatchError(f"{name} returned {type(result).__name__}; expected a list of row dicts")
+
+
+def is_retried(exception, patterns):
+    """Whether DataContext.retried_map_errors names it: True, or patterns found in its text or matching it."""
+    if patterns is True:
+        return True
+    text = f"{type(exception).__name__}: {exception}"
+    return any(p in text or re.search(p, text) for p in patterns or ())
+
+
+def advance(steps, call):
+    """Runs the steps of a call, as Runner makes them, until it ends (True) or is paused (False)."""
+    from headrace.udf import errors
+
+    try:
+        for table, part, counts, more in steps:
+            if not more:
+                if table.num_rows:
+                    call.result(table, part, counts)
+                continue
+            go = call.stream(table, part, counts)
+            del table
+            if go == PAUSE:
+                return False
+            if go == AWAY:
+                steps.close()
+                break
+    except Exception as e:
+        call.fail(*errors.pack(e))
+    except BaseException as e:  # KeyboardInterrupt: the run fails, and the consumer sees the interrupt itself
+        call.fail(*errors.pack(e))
+        raise
+    else:
+        call.done()
+    return True
+
+
+here = threading.local()
+# .ordinal: of the batch that this thread runs, in canonical order after a rebatch. .seeds: it may seed
+# the process's random generators: in worker processes, and while an inline call runs.
+_base_seed = random.Random.__base__.seed  # the generator's own, without what Random.seed does for other types
+_shared = random.seed.__self__
+
+
+def seed(ordinal, bits):
+    """Seeds Python's, numpy's and, if it is loaded, torch's generators for a batch."""
+    here.ordinal = ordinal
+    if not getattr(here, "seeds", False):
+        return
+    _base_seed(_shared, bits)
+    _shared.gauss_next = None
     np.random.seed(bits & 0xFFFFFFFF)
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(bits & 0x7FFFFFFFFFFFFFFF)
 
 
+def generators():
+    """The state of the random generators."""
+    torch = sys.modules.get("torch")
+    return random.getstate(), np.random.get_state(), torch.get_rng_state() if torch else None
+
+
+def set_generators(state):
+    random.setstate(state[0])
+    np.random.set_state(state[1])
+    if state[2] is not None:
+        sys.modules["torch"].set_rng_state(state[2])
+
+
 class kept_generators:
-    """While inside, the process's random generators may be seeded; afterwards they are as before."""
+    """While inside, this thread may seed the process's random generators; afterwards they are as before."""
 
     def __enter__(self):
-        torch = sys.modules.get("torch")
-        self.torch = torch
-        self.state = random.getstate(), np.random.get_state(), torch.get_rng_state() if torch else None
+        self.state = generators()
+        here.seeds = True
 
     def __exit__(self, *exception):
-        random.setstate(self.state[0])
-        np.random.set_state(self.state[1])
-        if self.torch:
-            self.torch.set_rng_state(self.state[2])
+        here.seeds = False
+        set_generators(self.state)
+
+
+class Paused:
+    """A call that is kept aside, with its generators' state: who goes on with it draws on."""
+
+    def __init__(self, steps):
+        self.steps = steps
+        self.state = generators() if getattr(here, "seeds", False) else None
+
+    def go_on(self):
+        if self.state is not None:
+            set_generators(self.state)
+        return self.steps

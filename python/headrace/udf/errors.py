@@ -40,20 +40,22 @@ def pack(exception):
     except Exception:
         payload = None
     line = " ".join(traceback.format_exception_only(exception)[-1].split()) or type(exception).__name__
-    return line[:500], pickle.dumps((payload, user_traceback(exception), os.getpid()))
+    return line[:500], pickle.dumps((payload, user_traceback(exception), os.getpid(), line[:500]))
 
 
 def rebuild(detail, text):
     """The exception of pack(), with its own type. text: names the operator. Never raises."""
-    trace, pid, found = "", None, None
+    trace, pid, found, line = "", None, None, ""
     try:
-        payload, trace, pid = pickle.loads(detail)
+        payload, trace, pid, line = pickle.loads(detail)
         found = pickle.loads(payload) if payload is not None else None
     except Exception:
         pass
     if not isinstance(found, BaseException) or isinstance(found, _MISLEADING):
         found = CallbackError(text)
     where = "" if pid in (None, os.getpid()) else f" (in worker process {pid})"
-    operator = text.split(": ", 1)[0]
-    found.add_note(f"raised by the function of {operator}{where}\n{trace.rstrip()}")
+    operator, _, rest = text.partition(": ")
+    rows = rest[: -len(line) - 2] if line and rest.endswith(": " + line) else ""
+    rows = f", for {rows}" if rows else ""
+    found.add_note(f"raised by the function of {operator}{where}{rows}\n{trace.rstrip()}")
     return found

@@ -1,47 +1,55 @@
 """Who runs a user function: worker processes, threads, or the consumer itself ("inline").
 
 A Pool belongs to one operator of a plan and lives as long as it: workers are started once, when the first
-run begins, and serve all epochs. They end when the operator is no longer referenced, and at exit. Nothing
-is forked: a worker is a fresh `python -m headrace.udf.worker` with the function as cloudpickle on its
-socket, so functions of notebooks and of scripts without a __main__ guard work. What a worker prints appears
-on the driver's stderr, each line with the operator's name before it.
+run begins, and serve all epochs. They end when the operator is no longer referenced, when nobody needed them
+for a minute, and at exit.
 """
 
 import atexit
 import os
-import pickle
-import re
-import selectors
-import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 import weakref
-from pathlib import Path
 
 from headrace import _core
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-PAUSE = 0.02  # between two looks at the queue while there may be more workers
 GRACE = 1.0  # what a worker may still take when its pool ends
-MEASURE = 0.5  # between two looks at the workers' memory
+SLICE = 0.01  # seconds for which the consumer runs a generator before it looks whether there is something
 
 
 class Pool:
     """Runs spec's function for `calls`.
 
     compute: "processes", "threads" or "inline". least, most: how many workers; most None: as many as there
-    are pool threads. The first worker starts with the first run, further ones when calls wait.
+    are pool threads. initial: how many are started with a run. The others come when calls wait, and go when
+    none did for a while. gpus: of each worker. cpus: likewise; they bound `most` where that is None.
+    depth: calls that a worker has at a time; 0: by what they take. max_retries: how often a call is done
+    again whose worker died; -1: always.
     """
 
-    def __init__(self, spec, compute="processes", least=1, most=None):
+    def __init__(
+        self,
+        spec,
+        compute="processes",
+        least=1,
+        most=None,
+        *,
+        initial=None,
+        gpus=0,
+        cpus=1,
+        depth=0,
+        max_retries=0,
+    ):
         self.name = spec["name"]
         self.compute = compute
         self.calls = _core.Calls(self.name)
-        kind = {"processes": _Processes, "threads": _Threads, "inline": _Inline}[compute]
-        self._state = kind(spec, self.calls, least, most)
+        if compute == "processes":
+            from headrace.udf.processes import Processes
+
+            self.calls.configure(depth, max_retries)
+            self._state = Processes(spec, self.calls, least, most, initial or least, gpus, cpus)
+        else:
+            self._state = {"threads": _Threads, "inline": _Inline}[compute](spec, self.calls, least, most)
         self._end = weakref.finalize(self, self._state.close)
         self._end.atexit = False  # _at_exit does it, and waits
         _live.add(self._state)
@@ -69,6 +77,25 @@ class Pool:
         """Process ids of the workers that are alive."""
         return self._state.pids()
 
+    def log_errored(self):
+        """Says once how many batches failed and were left out since the last time, and how the first did."""
+        n, text, detail = self.calls.errored()
+        if n:
+            import logging
+
+            from headrace.udf import errors
+
+            log = logging.getLogger("headrace.data")
+            found = errors.rebuild(detail, f"{self.name}: {text}") if detail else None
+            log.error(
+                "%s: %d failed %s left out (DataContext.max_errored_blocks); the first: %s",
+                self.name,
+                n,
+                "batch was" if n == 1 else "batches were",
+                text,
+                exc_info=found,
+            )
+
     def serve_in_thread(self):
         """Lets a thread of this process serve an inline function: the consumers are other processes."""
         if self.compute == "inline":
@@ -82,16 +109,24 @@ class Pool:
 _live = weakref.WeakSet()
 
 
+def live():
+    """The states of all pools of this process."""
+    return list(_live)
+
+
 @atexit.register
 def _at_exit():
-    states = list(_live)
+    states = live()
     for state in states:
         state.close()
+    until = time.monotonic() + 2 * GRACE
     for state in states:
-        state.join(2 * GRACE)
+        state.join(until)
 
 
-class _State:
+class State:
+    """What a Pool is behind its face."""
+
     def __init__(self, spec, calls, least, most):
         self.spec = spec
         self.name = spec["name"]
@@ -133,45 +168,89 @@ class _State:
             self.closed = True
         self.calls.close()
 
-    def join(self, timeout):
+    def join(self, until):
         pass
 
 
-def _run_call(call, runner):
-    """Runs one Call to its end; an exception of the function goes into it."""
-    from headrace.udf import errors
+class _Server:
+    """Serves calls in a thread of this process, by a function object of its own."""
 
-    try:
-        for made in runner(call.table, call.build):
-            call.result(made)
-    except Exception as e:
-        call.fail(*errors.pack(e))
-    except BaseException as e:  # KeyboardInterrupt: the run fails, and the consumer sees the interrupt itself
-        call.fail(*errors.pack(e))
-        raise
-    else:
-        call.done()
+    def __init__(self, state, number):
+        self.state = state
+        self.number = number
+        self.runner = self.broken = None
+        self.paused = {}  # tag -> Paused
 
+    def ready(self):
+        """Whether there is a function to call; else self.broken says why not."""
+        from headrace.udf import errors
+        from headrace.udf.call import Runner
 
-class _Inline(_State):
-    """The consumer's thread. Its random generators are seeded for the call and restored after it."""
-
-    runner = None
-    thread = None
+        if self.runner is None and self.broken is None:
+            try:
+                self.runner = Runner(self.state.spec)
+            except Exception as e:
+                self.broken = errors.pack(e)
+        return self.runner is not None
 
     def serve(self, call):
-        from headrace.udf import errors
-        from headrace.udf.call import Runner, kept_generators, seed
+        from headrace.udf.call import Paused, advance
 
+        if not self.ready():
+            call.fail(*self.broken)
+            return
+        tag = call.tag
+        kept = self.paused.pop(tag, None)
+        steps = kept.go_on() if kept else self.runner(call)
+        if not advance(steps, call):
+            self.paused[tag] = Paused(steps)
+            call.pause()
+
+    def prune(self):
+        """Forgets generators that nobody wants more of."""
+        for tag in [t for t in self.paused if not self.state.calls.paused(t)]:
+            self.paused.pop(tag).steps.close()
+
+
+class _Sliced:
+    """A Call that is paused after SLICE seconds."""
+
+    def __init__(self, call):
+        self.call = call
+        self.until = time.monotonic() + SLICE
+
+    def __getattr__(self, name):
+        return getattr(self.call, name)
+
+    def stream(self, *args):
+        go = self.call.stream(*args)
+        return 1 if go == 0 and time.monotonic() > self.until else go
+
+
+class _Inline(State):
+    """The consumer's thread. Its random generators are seeded for the call and restored after it."""
+
+    server = None
+    thread = None
+    loop = None
+
+    def serve(self, call):
+        from headrace.udf.call import kept_generators
+
+        if self.spec["async"]:
+            self._serve_async(call)
+            return
+        if self.server is None:
+            self.server = _Server(self, 0)
         with kept_generators():
-            seed(call.place)
-            if self.runner is None:
-                try:
-                    self.runner = Runner(self.spec)
-                except Exception as e:
-                    call.fail(*errors.pack(e))
-                    return
-            _run_call(call, self.runner)
+            self.server.serve(_Sliced(call))
+            self.server.prune()
+
+    def _serve_async(self, call):
+        """In a loop of its own thread: the consumer's may have one already."""
+        if self.loop is None:
+            self.loop = _Loop(self, 0, 1)
+        self.loop.run(call)
 
     def serve_in_thread(self):
         with self.lock:
@@ -180,12 +259,18 @@ class _Inline(_State):
                 self.thread.start()
 
     def _loop(self):
-        while (call := self.calls.take(100)) is not False:
+        while (call := self.calls.take(0, 100)) is not False:
             if call is not None:
                 self.serve(call)
+            del call
+
+    def close(self):
+        super().close()
+        if self.loop is not None and self.process == os.getpid():
+            self.loop.end()
 
 
-class _Threads(_State):
+class _Threads(State):
     """Python threads, each with a function object of its own. Random generators are left alone: all threads
     share them.
     """
@@ -193,280 +278,170 @@ class _Threads(_State):
     def __init__(self, *args):
         super().__init__(*args)
         self.threads = []
+        self.busy = set()
 
     def start(self):
         with self.lock:
             while not self.closed and len(self.threads) < self.limit():
                 number = len(self.threads) + 1
                 thread = threading.Thread(
-                    target=self._loop, name=f"headrace {self.name} {number}", daemon=True
+                    target=self._async_loop if self.spec["async"] else self._loop,
+                    args=(number,),
+                    name=f"headrace {self.name} {number}",
+                    daemon=True,
                 )
                 self.threads.append(thread)
                 thread.start()
 
-    def _loop(self):
-        from headrace.udf import errors
-        from headrace.udf.call import Runner
-
-        runner = broken = None
-        while (call := self.calls.take(100)) is not False:
-            if call is None:
-                continue
-            if runner is None and broken is None:
-                try:
-                    runner = Runner(self.spec)
-                except Exception as e:
-                    broken = errors.pack(e)
-            if broken:
-                call.fail(*broken)
-            else:
-                _run_call(call, runner)
+    def _loop(self, number):
+        server = _Server(self, number)
+        while (call := self.calls.take(number, 100)) is not False:
+            if call is not None:
+                self.busy.add(number)
+                server.serve(call)
+                self.busy.discard(number)
+            if server.paused:
+                server.prune()
             del call
 
-    def join(self, timeout):
-        for thread in self.threads:
-            thread.join(timeout)
+    def _async_loop(self, number):
+        from headrace.udf.coroutines import BATCHES_AT_A_TIME
+
+        loop = _Loop(self, number, BATCHES_AT_A_TIME)
+        while (call := self.calls.take(number, 100)) is not False:
+            if call is not None:
+                loop.start(call)
+            del call
+        loop.end()
+
+    def join(self, until):
+        """Waits for those that will come back by themselves; a function cannot be stopped."""
+        for number, thread in enumerate(self.threads, 1):
+            thread.join(0 if number in self.busy else max(0, until - time.monotonic()))
 
 
-class _Processes(_State):
-    """Worker processes, and the one thread that starts, watches and ends them.
+class _Held:
+    """A Call while an event loop has it; released() is called when it ends or is paused."""
 
-    That thread lives as long as the pool, because a worker dies with the thread that started it
-    (PR_SET_PDEATHSIG).
-    """
+    def __init__(self, call, loop, released):
+        self.call = call
+        self.loop = loop
+        self.released = released
 
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.thread = None
-        self.wake_read, self.wake_write = None, None
-        self.workers = []
-        self.dead = []
-        self.payload = None
+    def __getattr__(self, name):
+        return getattr(self.call, name)
 
-    # --- any thread
-
-    def begin(self):
-        if self.calls.n_workers == 0:
-            self.calls.expect()  # a worker to come, however late the death of those before is noticed
-        super().begin()
-
-    def start(self):
-        with self.lock:
-            if self.closed:
-                return
-            if self.payload is None:
-                self.payload = self._payload()
-            if self.thread is None:
-                self.wake_read, self.wake_write = os.pipe()
-                os.set_blocking(self.wake_write, False)
-                self.thread = threading.Thread(target=self._manage, name=f"headrace {self.name}", daemon=True)
-                self.thread.start()
-        self._wake()
-
-    def _wake(self):
+    def _end(self, method, *args):
         try:
-            if self.wake_write is not None:
-                os.write(self.wake_write, b"\0")
-        except OSError:
-            pass  # full: it will wake anyway; closed: it has ended
+            method(*args)
+        finally:
+            self.released()
+
+    def pause(self):
+        tag = self.call.tag
+        with self.loop.lock:
+            self.loop.kept.add(tag)
+            self._end(self.call.pause)
+
+    def done(self):
+        self._end(self.call.done)
+
+    def fail(self, text, detail):
+        self._end(self.call.fail, text, detail)
+
+
+class _Gone:
+    """In place of a paused call that nobody wants more of."""
+
+    def done(self):
+        pass
+
+    def fail(self, text, detail):
+        pass
+
+
+class _Loop:
+    """An event loop in a thread of its own, for asynchronous functions in this process."""
+
+    def __init__(self, state, number, at_a_time):
+        import asyncio
+
+        self.state = state
+        self.runner = None
+        self.broken = None
+        self.slots = threading.Semaphore(at_a_time)
+        self.lock = threading.Lock()
+        self.kept = set()  # tags of calls that were paused and did not come back
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(
+            target=self._run, name=f"headrace {state.name} loop {number}", daemon=True
+        )
+        self.thread.start()
+
+    def _run(self):
+        import asyncio
+
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until_complete(asyncio.sleep(0))
+        self.loop.close()
+
+    def _begin(self, call, tag):
+        from headrace.udf import errors
+        from headrace.udf.call import GO
+        from headrace.udf.coroutines import AsyncRunner
+
+        if self.runner is None and self.broken is None:
+            try:
+                self.runner = AsyncRunner(self.state.spec)
+            except Exception as e:
+                self.broken = errors.pack(e)
+        if self.broken:
+            call.fail(*self.broken)
+            return
+        if tag in self.runner.waiting:
+            self.runner.go_on(tag, GO, call)
+        else:
+            task = self.loop.create_task(self.runner.run(call))
+            self.runner.tasks.add(task)
+            task.add_done_callback(self.runner.tasks.discard)
+
+    def _prune(self):
+        """Ends generators that nobody wants more of. Called by whoever takes calls, with none in hand."""
+        from headrace.udf.call import AWAY
+
+        with self.lock:
+            gone = [t for t in self.kept if not self.state.calls.paused(t)]
+            self.kept.difference_update(gone)
+        for tag in gone:
+            self.loop.call_soon_threadsafe(self.runner.go_on, tag, AWAY, _Gone())
+
+    def start(self, call, released=lambda: None):
+        """Begins a call, or goes on with one; waits first while enough are being served."""
+        tag = call.tag
+        with self.lock:
+            self.kept.discard(tag)
+        self._prune()
+        self.slots.acquire()
+
+        def end():
+            self.slots.release()
+            released()
+
+        self.loop.call_soon_threadsafe(self._begin, _Held(call, self, end), tag)
+
+    def run(self, call):
+        """Serves a call to its end, or until it is paused."""
+        ended = threading.Event()
+        self.start(call, ended.set)
+        while not ended.wait(0.1):  # in slices, so that Ctrl-C is heard
+            pass
 
     def end(self):
-        super().end()
-        self._wake()
-
-    def close(self):
-        super().close()
-        if self.process == os.getpid():
-            self._wake()
-
-    def join(self, timeout):
-        if (
-            self.process == os.getpid()
-            and self.thread is not None
-            and self.thread is not threading.current_thread()
-        ):
-            self.thread.join(timeout)
-
-    def pids(self):
-        return [w.process.pid for w in list(self.workers)]
-
-    def deaths(self, text):
-        named = set(re.findall(r"\bprocess (\d+)", text))
-        until = time.monotonic() + 1.0  # the socket may have told before the system does
-        while True:
-            found = [how for pid, how in list(self.dead) if str(pid) in named]
-            if found or not named or time.monotonic() > until or self.thread is None:
-                return "; ".join(found)
-            self._wake()
-            time.sleep(0.01)
-
-    def _payload(self):
-        import cloudpickle
-
-        return pickle.dumps(
-            {
-                "sys_path": list(sys.path),
-                "environment": {"PYTHONPATH": os.environ.get("PYTHONPATH")},
-                "spec": cloudpickle.dumps(self.spec),
-            }
-        )
-
-    # --- the manager's thread
-
-    def _manage(self):
-        selector = selectors.DefaultSelector()
-        selector.register(self.wake_read, selectors.EVENT_READ, None)
-        started = measured = 0.0
         try:
-            while not self.closed:
-                now = time.monotonic()
-                self._reap(selector)
-                if self.runs > 0 and self._wants_more(now - started):
-                    self._try_spawn(selector)
-                    started = now
-                if now - measured > MEASURE:
-                    self._measure()
-                    measured = now
-                self._listen(selector, self._pause())
-        finally:
-            self._finish(selector)
-
-    def _pause(self):
-        if self.runs <= 0:
-            return None
-        return PAUSE if len(self.workers) < self.limit() else MEASURE
-
-    def _wants_more(self, since):
-        n = len(self.workers)
-        if n < self.least:
-            return True
-        return n < self.limit() and since > 2 * PAUSE and self.calls.n_waiting > 0
-
-    def _try_spawn(self, selector):
-        """A worker more; if that fails, and there is none, whoever waits is told."""
-        from headrace.udf import errors
-
-        try:
-            self._spawn(selector)
-        except Exception as e:
-            while not self.workers and (call := self.calls.take(0)):
-                call.fail(*errors.pack(e))
-
-    def _spawn(self, selector):
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        theirs.setblocking(False)
-        environment = dict(os.environ, PYTHONUNBUFFERED="1")
-        for name in THREAD_VARIABLES:
-            environment.setdefault(name, "1")
-        package = os.path.dirname(os.path.dirname(os.path.abspath(_core.__file__)))
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
-        with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "headrace.udf.worker", str(theirs.fileno()), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                process_group=0,  # Ctrl-C goes to the driver alone
-            )
-        worker = _Worker(process)
-        os.set_blocking(process.stdout.fileno(), False)
-        selector.register(process.stdout, selectors.EVENT_READ, worker)
-        self.workers.append(worker)
-        self.calls.add_worker(ours.detach(), process.pid, self.payload)
-
-    def _listen(self, selector, timeout):
-        for key, _ in selector.select(timeout):
-            if key.data is None:
-                os.read(self.wake_read, 4096)
-            else:
-                self._forward(selector, key.data)
-
-    def _forward(self, selector, worker):
-        try:
-            data = os.read(worker.process.stdout.fileno(), 1 << 16)
-        except BlockingIOError:
-            return
-        if not data and not worker.silent:
-            selector.unregister(worker.process.stdout)
-            worker.silent = True
-        *lines, worker.line = (worker.line + data).split(b"\n")
-        if not data and worker.line:
-            lines.append(worker.line)
-            worker.line = b""
-        if lines:
-            head = f"({self.name}, pid {worker.process.pid}) "
-            text = "".join(f"{head}{line.decode(errors='replace')}\n" for line in lines)
-            try:
-                sys.stderr.write(text)
-                sys.stderr.flush()
-            except Exception:
-                pass  # no stderr, or none that can be written to
-
-    def _reap(self, selector):
-        for worker in list(self.workers):
-            code = worker.process.poll()
-            if code is None:
-                continue
-            self._drop(selector, worker)
-            if not self.closed:
-                self.dead = [
-                    *self.dead[-99:],
-                    (worker.process.pid, f"process {worker.process.pid} {_how(code)}"),
-                ]
-
-    def _drop(self, selector, worker):
-        if not worker.silent:
-            self._forward(selector, worker)
-        if not worker.silent:
-            selector.unregister(worker.process.stdout)
-        worker.process.stdout.close()
-        _core.charge(-worker.charged)
-        self.workers.remove(worker)
-
-    def _measure(self):
-        """Counts the workers' own memory (resident, not shared) as ours."""
-        page = os.sysconf("SC_PAGE_SIZE")
-        for worker in self.workers:
-            try:
-                fields = Path(f"/proc/{worker.process.pid}/statm").read_text().split()
-            except OSError:
-                continue
-            private = (int(fields[1]) - int(fields[2])) * page
-            _core.charge(private - worker.charged)
-            worker.charged = private
-
-    def _finish(self, selector):
-        until = time.monotonic() + GRACE
-        while self.workers and time.monotonic() < until:
-            self._listen(selector, PAUSE)
-            self._reap(selector)
-        for worker in self.workers:
-            worker.process.kill()
-        for worker in list(self.workers):
-            worker.process.wait()
-            self._drop(selector, worker)
-        selector.close()
-        with self.lock:
-            os.close(self.wake_read)
-            os.close(self.wake_write)
-            self.wake_write = None
-
-
-class _Worker:
-    def __init__(self, process):
-        self.process = process
-        self.line = b""
-        self.silent = False
-        self.charged = 0
-
-
-def _how(code):
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
+            self.loop.call_soon_threadsafe(self.loop.stop)
+        except RuntimeError:
+            return  # it has ended
+        self.thread.join(0.2)

@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 
+CALL, MORE, DROP = 1, 2, 3
+
 
 def main():
     fd, parent = int(sys.argv[1]), int(sys.argv[2])
@@ -26,7 +28,7 @@ def main():
 
 
 def load(init):
-    """The Runner that the init bytes describe."""
+    """The spec that the init bytes describe."""
     import pickle
 
     head = pickle.loads(init)
@@ -36,43 +38,146 @@ def load(init):
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-    from headrace.udf.call import Runner
+    return pickle.loads(head["spec"])
 
-    return Runner(pickle.loads(head["spec"]))
+
+class Call:
+    """A call of this worker's, with the methods that _core.Call has in the driver."""
+
+    def __init__(self, worker, work):
+        self.worker = worker
+        _, self.tag, self.table, self.place, self.parts = work
+        self.build = worker.build
+
+    def result(self, table, part=0, counts=None):
+        self.worker.result(self.tag, table, part, counts)
+
+    def stream(self, table, part=0, counts=None):
+        return self.worker.stream(self.tag, table, part, counts)
+
+    def pause(self):
+        """The driver knows already."""
+
+    def done(self):
+        self.table = None  # before the driver can know that nobody reads it
+        self.worker.done(self.tag)
+
+    def fail(self, text, detail):
+        self.table = None
+        self.worker.fail(self.tag, text, detail)
 
 
 def serve(worker):
     from headrace.udf import errors
 
     init = worker.init()
-    broken = runner = None
+    spec, runner, broken = {}, None, None
     try:
-        runner = load(init)
+        spec = load(init)
+        from headrace.udf.call import Runner, here
+
+        here.seeds = True
+        runner = None if spec["async"] else Runner(spec)
     except BaseException as e:  # told to whoever calls
         broken = errors.pack(e)
-    from headrace.udf.call import seed
+    if spec.get("async") and not broken:
+        serve_async(worker, spec)
+    else:
+        serve_calls(worker, runner, broken)
 
-    while True:
-        call = worker.next()
-        if call is None:
-            return
-        table, place = call
-        del call
-        if broken:
-            worker.fail(*broken)
+
+def serve_calls(worker, runner, broken):
+    from headrace.udf.call import Paused
+
+    paused = {}
+    while (work := worker.next()) is not None:
+        kind, tag = work[:2]
+        if kind == DROP:
+            paused.pop(tag)[0].steps.close()
+            worker.done(tag)
             continue
-        try:
-            seed(place)
-            for made in runner(table, worker.build):
-                worker.result(made)
-                del made
-        except BaseException as e:
-            packed = errors.pack(e)
-            del e, table
-            worker.fail(*packed)
+        if kind == MORE:
+            kept, call = paused.pop(tag)
+            steps = kept.go_on()
         else:
-            del table
-            worker.done()
+            call = Call(worker, work)
+            if broken:
+                call.fail(*broken)
+                continue
+            steps = runner(call)
+        del work
+        if not run(steps, call):
+            paused[tag] = Paused(steps), call
+        del steps, call
+
+
+def run(steps, call):
+    from headrace.udf.call import advance
+
+    try:
+        return advance(steps, call)
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        return True  # of the function's: the driver was told, and the worker goes on
+
+
+def serve_async(worker, spec):
+    import asyncio
+
+    asyncio.run(_serve_async(worker, spec))
+
+
+async def _serve_async(worker, spec):
+    import asyncio
+
+    from headrace.udf import errors
+    from headrace.udf.call import AWAY, GO
+    from headrace.udf.coroutines import AsyncRunner
+
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    broken = runner = None
+    try:
+        runner = AsyncRunner(spec)
+    except Exception as e:
+        broken = errors.pack(e)
+    tasks = set()
+
+    class Streaming(Call):
+        def stream(self, table, part=0, counts=None):
+            loop.call_soon(listen)  # for what is received meanwhile: the socket will not tell
+            return super().stream(table, part, counts)
+
+    def listen():
+        try:
+            while (work := worker.next(0)) is not False:
+                if work is None:
+                    ended.done() or ended.set_result(None)
+                    return
+                kind, tag = work[:2]
+                if kind != CALL:
+                    runner.go_on(tag, GO if kind == MORE else AWAY)
+                elif broken:
+                    Streaming(worker, work).fail(*broken)
+                else:
+                    task = loop.create_task(runner.run(Streaming(worker, work)))
+                    tasks.add(task)
+                    task.add_done_callback(finished)
+        except BaseException as e:
+            ended.done() or ended.set_exception(e)
+
+    def finished(task):
+        tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None and not ended.done():
+            ended.set_exception(task.exception())
+
+    loop.add_reader(worker.fileno(), listen)
+    try:
+        listen()
+        await ended
+    finally:
+        loop.remove_reader(worker.fileno())
+        for task in list(tasks):
+            task.cancel()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,304 @@
+"""Functions of the user's over rows, batches and groups: what their arguments mean, and the node they become.
+
+How they run: headrace.udf. What they get and may return: docs/functions.md.
+"""
+
+import functools
+import inspect
+import math
+from numbers import Integral, Real
+
+from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.data.context import DataContext, accept_cluster_arguments, is_whole
+from headrace.data.plan import Node
+
+BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not say
+ROW_PIECE_ROWS = 512
+ROW_PIECE_BYTES = 8 << 20
+MAX_PARTS = 64  # short batches that travel to a worker together, at most
+
+
+class TaskPoolStrategy:
+    """Workers for a function; size: how many at most."""
+
+    def __init__(self, size=None):
+        if size is not None and not is_whole(size, 1):
+            raise InvalidArgument(f"TaskPoolStrategy: size {size!r}: expected a number of at least 1")
+        self.size = size
+
+    def __eq__(self, other):
+        return isinstance(other, TaskPoolStrategy) and self.size == other.size
+
+    __hash__ = None
+
+    def __repr__(self):
+        return f"TaskPoolStrategy(size={self.size})"
+
+
+class ActorPoolStrategy:
+    """Workers for a function or class: `size` of them, or between min_size (1) and max_size (any number),
+    initial_size (min_size) at first.
+
+    max_tasks_in_flight_per_actor: batches that a worker has at a time: one that it works on, and others that
+    wait for it. max_concurrent_calls_per_actor and enable_true_multi_threading are accepted: a worker calls a
+    function that is not async once at a time.
+    """
+
+    def __init__(
+        self,
+        *,
+        size=None,
+        min_size=None,
+        max_size=None,
+        initial_size=None,
+        max_tasks_in_flight_per_actor=None,
+        max_concurrent_calls_per_actor=None,
+        enable_true_multi_threading=None,
+    ):
+        numbers = {
+            "size": size,
+            "min_size": min_size,
+            "max_size": max_size,
+            "initial_size": initial_size,
+            "max_tasks_in_flight_per_actor": max_tasks_in_flight_per_actor,
+            "max_concurrent_calls_per_actor": max_concurrent_calls_per_actor,
+        }
+        for name, value in numbers.items():
+            unlimited = name == "max_size" and value == math.inf
+            if value is not None and not unlimited and not is_whole(value, 1):
+                raise InvalidArgument(f"ActorPoolStrategy: {name} {value!r}: expected a number of at least 1")
+        if size is not None:
+            if not min_size is max_size is initial_size is None:
+                raise InvalidArgument(
+                    "ActorPoolStrategy: size is for pools of a fixed size: min_size, max_size and initial_size "
+                    "do not go with it"
+                )
+            min_size = max_size = initial_size = size
+        self.min_size = min_size or 1
+        self.max_size = max_size or math.inf
+        self.initial_size = initial_size or self.min_size
+        self.max_tasks_in_flight_per_actor = max_tasks_in_flight_per_actor
+        self.max_concurrent_calls_per_actor = max_concurrent_calls_per_actor
+        self.enable_true_multi_threading = bool(enable_true_multi_threading)
+        if not self.min_size <= self.initial_size <= self.max_size:
+            raise InvalidArgument(
+                f"ActorPoolStrategy: {self.min_size} workers at least, {self.initial_size} at first, "
+                f"{self.max_size} at most"
+            )
+
+    def __eq__(self, other):
+        return isinstance(other, ActorPoolStrategy) and vars(self) == vars(other)
+
+    __hash__ = None
+
+    def __repr__(self):
+        return f"ActorPoolStrategy({', '.join(f'{k}={v}' for k, v in vars(self).items())})"
+
+
+def workers(method, compute, concurrency):
+    """dict(compute, least, most, initial, depth) from the `compute` and `concurrency` arguments."""
+    made = {"compute": "processes", "least": 1, "most": None, "initial": None, "depth": 0}
+    if isinstance(compute, str):
+        where = {"tasks": "processes", "actors": "processes"}.get(compute, compute)
+        if where not in ("processes", "threads", "inline"):
+            raise InvalidArgument(
+                f"{method}: compute {compute!r}: expected 'processes', 'threads', 'inline' or a strategy"
+            )
+        made["compute"] = where
+    elif isinstance(compute, TaskPoolStrategy):
+        made["most"] = compute.size
+    elif isinstance(compute, ActorPoolStrategy):
+        made["least"], made["initial"] = compute.min_size, compute.initial_size
+        made["most"] = None if compute.max_size == math.inf else compute.max_size
+        made["depth"] = compute.max_tasks_in_flight_per_actor or 0
+    elif compute is not None and compute not in (TaskPoolStrategy, ActorPoolStrategy):
+        raise InvalidArgument(
+            f"{method}: compute {compute!r}: expected 'processes', 'threads', 'inline' or a strategy"
+        )
+    if concurrency is not None:
+        made.update(_concurrency(method, concurrency))
+    return made
+
+
+def _concurrency(method, concurrency):
+    many = isinstance(concurrency, (tuple, list))
+    numbers = list(concurrency) if many else [1, concurrency]
+    if len(numbers) not in (2, 3) or not all(is_whole(n, 1) for n in numbers):
+        raise InvalidArgument(
+            f"{method}: concurrency {concurrency!r}: expected a number of at least 1, (least, most), or "
+            "(least, most, initial)"
+        )
+    least, most, initial = numbers if len(numbers) == 3 else [*numbers, numbers[0]]
+    if not least <= initial <= most:
+        raise InvalidArgument(
+            f"{method}: concurrency {concurrency}: {least} workers at least, {initial} at first, "
+            f"{most} at most"
+        )
+    return {"least": least, "most": most, "initial": initial}
+
+
+def function_name(fn):
+    """How it is called in plans and errors."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return getattr(fn, "__name__", type(fn).__name__)
+
+
+def _check_function(method, fn, constructor_args, constructor_kwargs):
+    if not callable(fn):
+        raise TypeMismatchError(f"{method}: expected a function or a class, not {type(fn).__name__}")
+    if inspect.isclass(fn):
+        if not any("__call__" in vars(c) for c in fn.__mro__):
+            raise TypeMismatchError(f"{method}: the class {fn.__name__} has no __call__")
+    elif constructor_args or constructor_kwargs:
+        raise InvalidArgument(
+            f"{method}: constructor arguments are for classes, {function_name(fn)} is a function"
+        )
+
+
+def _retries(method, other):
+    """How often a call is done again whose worker died: max_retries or max_task_retries."""
+    found = 0
+    for name in ("max_retries", "max_task_retries", "max_restarts"):
+        value = other.pop(name, None)
+        if value is None:
+            continue
+        if not is_whole(value, -1):
+            raise InvalidArgument(f"{method}: {name} {value!r}: expected a number, -1 for any")
+        if name != "max_restarts":
+            found = value
+    return found
+
+
+def _cpus(method, cpus):
+    if cpus is None:
+        return 1
+    if isinstance(cpus, bool) or not isinstance(cpus, Real) or not cpus >= 0:
+        raise InvalidArgument(f"{method}: num_cpus {cpus!r}: expected a number of at least 0")
+    return cpus or 1
+
+
+def _gpus(method, gpus, made, node):
+    """What num_gpus adds to a function: workers of the plan that must run together have to fit."""
+    if not gpus:
+        return 0
+    from headrace.udf import gpus as devices
+
+    gpus = devices.check(method, gpus)
+    if made["compute"] != "processes":
+        return 0  # it runs in this process and sees what that sees
+    there = len(devices.visible())
+    if made["least"] > devices.capacity(gpus):
+        raise InvalidArgument(
+            f"{method}: {made['least']} workers with num_gpus {gpus:g} each: there are {there}"
+        )
+    before = {n.args["spec"]["name"]: n.args for n in node._functions() if n.args.get("gpus")}
+    needed = gpus * made["least"] + sum(a["gpus"] * a["least"] for a in before.values())
+    if needed > there:
+        raise InvalidArgument(
+            f"{method}: num_gpus {gpus:g} beside {', '.join(before)}: {needed:g} in all, there are {there}"
+        )
+    return gpus
+
+
+def _policy():
+    """What DataContext says about errors of functions, as it is when they are added."""
+    context = DataContext.get_current()
+    errors, retries = context.retried_map_errors, context.max_map_retries
+    blocks = context.max_errored_blocks
+    if not isinstance(blocks, Integral) or isinstance(blocks, bool):
+        raise InvalidArgument(f"DataContext.max_errored_blocks {blocks!r}: expected a number")
+    if not is_whole(retries, 0):
+        raise InvalidArgument(f"DataContext.max_map_retries {retries!r}: expected a number of at least 0")
+    if not isinstance(errors, bool):
+        if isinstance(errors, str) or not all(isinstance(e, str) for e in errors):
+            raise InvalidArgument(
+                f"DataContext.retried_map_errors {errors!r}: expected True, False or a list of patterns"
+            )
+        errors = list(errors)
+    return {"retried_errors": errors, "max_retries": retries if errors else 0}, int(blocks)
+
+
+def function_node(
+    node,
+    method,
+    kind,
+    fn,
+    *,
+    compute,
+    concurrency,
+    options,
+    fn_args=None,
+    fn_kwargs=None,
+    fn_constructor_args=None,
+    fn_constructor_kwargs=None,
+    batch_format="numpy",
+    zero_copy_batch=True,
+    column=None,
+    batch_size=None,
+    num_cpus=None,
+    num_gpus=None,
+    memory=None,
+    **other,
+):
+    """The Node that runs `fn` over the rows of `node`. kind: see headrace.udf.call.Runner. options: of
+    Plan.calls. other: arguments of Ray's that mean something on a cluster only.
+    """
+    from headrace.udf.coroutines import BATCHES_AT_A_TIME, is_async
+
+    _check_function(method, fn, fn_constructor_args, fn_constructor_kwargs)
+    made = workers(method, compute, concurrency)
+    made["max_retries"] = _retries(method, other)
+    accept_cluster_arguments(method, other)
+    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, Real) or memory < 0):
+        raise InvalidArgument(f"{method}: memory {memory!r}: expected bytes")
+    policy, max_errored = _policy()
+    awaits = is_async(fn)
+    if awaits and not made["depth"]:
+        made["depth"] = BATCHES_AT_A_TIME if kind in ("batches", "groups") else 2
+    made["gpus"] = _gpus(method, num_gpus, made, node)
+    made["cpus"] = _cpus(method, num_cpus)
+    spec = {
+        "name": f"{method}({function_name(fn)})",
+        "kind": kind,
+        "fn": fn,
+        "fn_args": tuple(fn_args or ()),
+        "fn_kwargs": dict(fn_kwargs or {}),
+        "constructor_args": tuple(fn_constructor_args or ()),
+        "constructor_kwargs": dict(fn_constructor_kwargs or {}),
+        "batch_format": batch_format,
+        "zero_copy_batch": zero_copy_batch,
+        "column": column,
+        "async": awaits,
+        **policy,
+    }
+    options = dict(options)
+    if batch_size is not None:
+        node = Node("rebatch", {"n_rows": batch_size}, [node])
+        options["batch_rows"] = -1
+    elif kind == "batches" and not awaits and not policy["max_retries"] and options.get("piece_rows", 0) > 1:
+        options["max_parts"] = MAX_PARTS
+    if max_errored:
+        options["max_errored"] = max_errored
+    return Node("calls", {"spec": spec, **made, "options": options}, [node])
+
+
+def grouped_function_node(node, method, fn, keys, **arguments):
+    """The Node that calls `fn` once for each group: rows of `node` that follow each other and agree in the
+    columns `keys`. Whoever makes `node` puts them next to each other.
+    """
+    options = {"group_keys": tuple(keys)}
+    return function_node(node, method, "groups", fn, options=options, **arguments)
+
+
+__all__ = [
+    "BATCH_PIECE_ROWS",
+    "ROW_PIECE_BYTES",
+    "ROW_PIECE_ROWS",
+    "ActorPoolStrategy",
+    "TaskPoolStrategy",
+    "function_name",
+    "function_node",
+    "grouped_function_node",
+    "workers",
+]

@@ -1,0 +1,165 @@
+"""Functions that await: coroutines and asynchronous generators, several calls at a time in one event loop.
+
+Results keep the order of the rows. Random generators are not seeded: calls take turns with them.
+"""
+
+import asyncio
+import inspect
+
+import numpy as np
+
+from headrace.data import blocks
+from headrace.udf.call import AWAY, PAUSE, Collected, check_flat, is_retried, make_function
+from headrace.udf.parts import PART, batches_of
+
+ROWS_AT_A_TIME = 16  # calls of a function of rows that one worker has in flight
+BATCHES_AT_A_TIME = 4
+
+
+def is_async(fn):
+    """Whether calling it gives something to await or to iterate over asynchronously."""
+    import functools
+
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if inspect.isclass(fn) or not inspect.isroutine(fn):
+        fn = getattr(fn, "__call__", fn)  # noqa: B004 - the method itself
+    return inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
+
+
+class Held:
+    """A call, and how many tables it has given."""
+
+    def __init__(self, call):
+        self.call = call
+        self.given = 0
+
+
+class AsyncRunner:
+    """As Runner, for an event loop: run(call) serves one call; many run at the same time."""
+
+    def __init__(self, spec):
+        self.spec = spec
+        self.name = spec["name"]
+        self.fn = make_function(spec)
+        self.steps = getattr(self, "_" + spec["kind"])
+        self.rows = asyncio.Semaphore(ROWS_AT_A_TIME)
+        self.waiting = {}  # tag -> Future of a call that was paused
+        self.tasks = set()
+
+    async def run(self, call):
+        """Serves the call to its end."""
+        from headrace.udf import errors
+
+        spec = self.spec
+        retries = spec.get("max_retries", 0) if spec.get("retried_errors") else 0
+        held = Held(call)
+        for attempt in range(retries + 1):
+            try:
+                await self._attempt(held)
+                held.call.done()
+                return
+            except Exception as e:
+                if attempt == retries or not is_retried(e, spec["retried_errors"]):
+                    held.call.fail(*errors.pack(e))
+                    return
+            await asyncio.sleep(min(0.1 * 2**attempt, 10))
+
+    async def _attempt(self, held):
+        number = 0
+        async for table, part, more in self.steps(held.call):
+            number += 1
+            if number <= held.given:
+                continue
+            held.given = number
+            if not more:
+                if table.num_rows:
+                    held.call.result(table, part)
+                continue
+            go = held.call.stream(table, part)
+            if go == PAUSE:
+                go = await self._paused(held)
+            if go == AWAY:
+                break
+
+    async def _paused(self, held):
+        waiting = asyncio.get_running_loop().create_future()
+        self.waiting[held.call.tag] = waiting
+        held.call.pause()
+        go, call = await waiting
+        held.call = call or held.call
+        return go
+
+    def go_on(self, tag, go, call=None):
+        """What was paused may go on (as `call`), or is to end."""
+        self.waiting.pop(tag).set_result((go, call))
+
+    async def _call(self, row):
+        async with self.rows:
+            return await self._value(self.fn(row))
+
+    @staticmethod
+    async def _value(result):
+        return await result if inspect.isawaitable(result) else result
+
+    async def _all_rows(self, call, writable):
+        """What the function gives for each row, in their order; the first error ends all."""
+        tasks = [
+            asyncio.ensure_future(self._call(row)) for row in blocks.rows_of(call.table, writable=writable)
+        ]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _batches(self, call):
+        spec = self.spec
+        parts = np.frombuffer(call.parts, PART)
+        batches = batches_of(call.table, parts["rows"], spec["batch_format"], not spec["zero_copy_batch"])
+        for number, batch in enumerate(batches):
+            result = self.fn(batch)
+            if hasattr(result, "__aiter__"):
+                async for part in result:
+                    yield blocks.table_of(part, call.build, self.name), number, True
+            else:
+                yield blocks.table_of(await self._value(result), call.build, self.name), number, False
+
+    _groups = _batches
+
+    async def _rows(self, call):
+        yield call.build(await self._all_rows(call, True)), 0, False
+
+    async def _filter(self, call):
+        keep = [bool(k) for k in await self._all_rows(call, False)]
+        yield call.build({"keep": np.array(keep, bool)}), 0, False
+
+    async def _flat(self, call):
+        made = Collected(call.build)
+
+        async def rows_of_one(row):
+            async with self.rows:
+                result = self.fn(row)
+                if hasattr(result, "__aiter__"):
+                    return [new async for new in result]
+                result = await self._value(result)
+                check_flat(result, self.name)
+                return list(result)
+
+        tasks = [asyncio.ensure_future(rows_of_one(row)) for row in blocks.rows_of(call.table, writable=True)]
+        try:
+            for task in tasks:
+                for new in await task:
+                    if made.add(new):
+                        yield made.table(), 0, True
+        finally:
+            for task in tasks:
+                task.cancel()
+        if made.rows:
+            yield made.table(), 0, False
+
+    async def _column(self, call):
+        batch = blocks.to_format(call.table, self.spec["batch_format"])
+        values = await self._value(self.fn(batch))
+        column = call.build({self.spec["column"]: values}).column(0)
+        yield call.table.with_column(self.spec["column"], column), 0, False

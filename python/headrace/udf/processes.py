@@ -1,0 +1,336 @@
+"""Worker processes of a pool, and the one thread that starts, watches and ends them.
+
+Nothing is forked: a worker is a fresh `python -m headrace.udf.worker` with the function as cloudpickle on its
+socket, so functions of notebooks and of scripts without a __main__ guard work. What a worker prints appears
+on the driver's stderr, each line with the operator's name before it. The thread lives as long as the pool,
+because a worker dies with the thread that started it (PR_SET_PDEATHSIG).
+"""
+
+import os
+import pickle
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from headrace import _core
+from headrace.udf import gpus
+from headrace.udf.pool import GRACE, State, live
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+PAUSE = 0.02  # between two looks at the queue while there may be more workers
+MEASURE = 0.5  # between two looks at the workers' memory
+QUIET = 5.0  # after so long without a call that waits a run has a worker less
+IDLE = 60.0  # after so long without a run they end
+
+
+class Processes(State):
+    """See Pool."""
+
+    def __init__(self, spec, calls, least, most, initial, worker_gpus, cpus):
+        super().__init__(spec, calls, least, most)
+        self.initial = initial
+        self.gpus = worker_gpus
+        self.cpus = cpus
+        self.thread = None
+        self.wake_read, self.wake_write = None, None
+        self.workers = []
+        self.dead = []
+        self.payload = None
+        self.waited = self.quiet = self.idle = time.monotonic()
+
+    # --- any thread
+
+    def limit(self):
+        """How many workers there may be now. What was not asked for has to fit beside other functions."""
+        n = self.most
+        if n is None:
+            others = sum(len(s.workers) for s in live() if s is not self and _runs(s))
+            n = max(1, int(_core.num_threads() / (self.cpus or 1)) - others)
+        if self.gpus:
+            n = min(n, gpus.capacity(self.gpus))
+        return max(self.least, n)
+
+    def begin(self):
+        if self.calls.n_workers == 0 and self.calls.n_expected == 0:
+            self.calls.expect()  # a worker to come, however late the death of those before is noticed
+        super().begin()
+
+    def start(self):
+        with self.lock:
+            if self.closed:
+                return
+            if self.payload is None:
+                self.payload = self._payload()
+            if self.thread is None:
+                self.wake_read, self.wake_write = os.pipe()
+                os.set_blocking(self.wake_write, False)
+                self.thread = threading.Thread(target=self._manage, name=f"headrace {self.name}", daemon=True)
+                self.thread.start()
+        self.wake()
+
+    def wake(self):
+        """Lets the manager look."""
+        try:
+            if self.wake_write is not None:
+                os.write(self.wake_write, b"\0")
+        except OSError:
+            pass  # full: it will wake anyway; closed: it has ended
+
+    def end(self):
+        super().end()
+        self.wake()
+
+    def close(self):
+        super().close()
+        if self.process == os.getpid():
+            self.wake()
+
+    def join(self, until):
+        if (
+            self.process == os.getpid()
+            and self.thread is not None
+            and self.thread is not threading.current_thread()
+        ):
+            self.thread.join(max(0, until - time.monotonic()))
+
+    def pids(self):
+        return [w.process.pid for w in list(self.workers)]
+
+    def deaths(self, text):
+        named = set(re.findall(r"\bprocess (\d+)", text))
+        until = time.monotonic() + 1.0  # the socket may have told before the system does
+        while True:
+            found = [how for pid, how in list(self.dead) if str(pid) in named]
+            if found or not named or time.monotonic() > until or self.thread is None:
+                return "; ".join(found)
+            self.wake()
+            time.sleep(0.01)
+
+    def _payload(self):
+        import cloudpickle
+
+        return pickle.dumps(
+            {
+                "sys_path": list(sys.path),
+                "environment": {"PYTHONPATH": os.environ.get("PYTHONPATH")},
+                "spec": cloudpickle.dumps(self.spec),
+            }
+        )
+
+    # --- the manager's thread
+
+    def _manage(self):
+        selector = selectors.DefaultSelector()
+        selector.register(self.wake_read, selectors.EVENT_READ, None)
+        measured = 0.0
+        try:
+            while not self.closed:
+                now = time.monotonic()
+                self._reap(selector)
+                if self.runs > 0:
+                    self.idle = now
+                    self._grow(selector, now)
+                self._shrink(now)
+                if now - measured > MEASURE and self.workers:
+                    self._measure()
+                    measured = now
+                self._listen(selector, self._pause())
+        finally:
+            self._finish(selector)
+
+    def _pause(self):
+        if self.runs <= 0:
+            return IDLE / 4 if self.workers else None
+        return PAUSE if len(self.workers) < self.limit() or self.calls.n_expected else MEASURE
+
+    def _grow(self, selector, now):
+        """Starts workers: those that are asked for at once, and one more when calls have waited a while."""
+        at_once = self.initial if not self.workers else self.least
+        while (self.calls.n_expected or len(self.workers) < at_once) and not self.closed:
+            if not self._try_spawn(selector):
+                return
+            self.waited = now
+        if self.calls.n_waiting == 0:
+            self.waited = now
+        elif now - self.waited > 2 * PAUSE and len(self.workers) < self.limit():
+            self._try_spawn(selector)
+            self.waited = now
+
+    def _shrink(self, now):
+        """A worker less where none was needed for a while; none at all after a longer one."""
+        if self.runs <= 0:
+            if now - self.idle > IDLE:
+                self.end_idle()
+            return
+        if self.calls.n_waiting:
+            self.quiet = now
+        if now - self.quiet > QUIET and len(self.workers) > max(self.least, 1):
+            self.quiet = now
+            self.calls.end_idle()
+
+    def end_idle(self):
+        """Ends the workers that have nothing to do; the next run starts others."""
+        while self.calls.end_idle():
+            pass
+
+    def _try_spawn(self, selector):
+        """A worker more; if that fails, and there is none, whoever waits is told."""
+        from headrace.udf import errors
+
+        devices = []
+        if self.gpus and (devices := self._devices()) is None:
+            return False  # others have them: later
+        try:
+            self._spawn(selector, devices)
+            return True
+        except Exception as e:
+            gpus.give_back(devices, self.gpus)
+            while not self.workers and (call := self.calls.take(0, 0)):
+                call.fail(*errors.pack(e))
+            if self.calls.n_expected:
+                self.calls.expect(-self.calls.n_expected, f"{type(e).__name__}: {e}")
+            return False
+
+    def _devices(self):
+        devices = gpus.take(self.gpus)
+        if devices is None:
+            for other in live():
+                if other is not self and getattr(other, "gpus", 0) and other.runs <= 0:
+                    other.end_idle()
+                    other.wake()  # to see that they have ended
+        return devices
+
+    def _spawn(self, selector, devices):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        environment = dict(os.environ, PYTHONUNBUFFERED="1")
+        for name in THREAD_VARIABLES:
+            environment.setdefault(name, "1")
+        if devices:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+        package = os.path.dirname(os.path.dirname(os.path.abspath(_core.__file__)))
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "headrace.udf.worker", str(theirs.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                process_group=0,  # Ctrl-C goes to the driver alone
+            )
+        worker = _Worker(process, devices)
+        os.set_blocking(process.stdout.fileno(), False)
+        selector.register(process.stdout, selectors.EVENT_READ, worker)
+        self.workers.append(worker)
+        self.calls.add_worker(ours.detach(), process.pid, self.payload)
+
+    def _listen(self, selector, timeout):
+        for key, _ in selector.select(timeout):
+            if key.data is None:
+                os.read(self.wake_read, 4096)
+            else:
+                self._forward(selector, key.data)
+
+    def _forward(self, selector, worker):
+        try:
+            data = os.read(worker.process.stdout.fileno(), 1 << 16)
+        except BlockingIOError:
+            return
+        if not data and not worker.silent:
+            selector.unregister(worker.process.stdout)
+            worker.silent = True
+        *lines, worker.line = (worker.line + data).split(b"\n")
+        if not data and worker.line:
+            lines.append(worker.line)
+            worker.line = b""
+        if lines:
+            head = f"({self.name}, pid {worker.process.pid}) "
+            text = "".join(f"{head}{line.decode(errors='replace')}\n" for line in lines)
+            try:
+                sys.stderr.write(text)
+                sys.stderr.flush()
+            except Exception:
+                pass  # no stderr, or none that can be written to
+
+    def _reap(self, selector):
+        for worker in list(self.workers):
+            code = worker.process.poll()
+            if code is None:
+                continue
+            self._drop(selector, worker)
+            if not self.closed:
+                pid = worker.process.pid
+                self.dead = [*self.dead[-99:], (pid, f"process {pid} {how(code)}")]
+
+    def _drop(self, selector, worker):
+        if not worker.silent:
+            self._forward(selector, worker)
+        if not worker.silent:
+            selector.unregister(worker.process.stdout)
+        worker.process.stdout.close()
+        _core.charge(-worker.charged)
+        gpus.give_back(worker.devices, self.gpus)
+        self.workers.remove(worker)
+
+    def _measure(self):
+        """Counts the workers' own memory (resident, not shared) as ours."""
+        page = os.sysconf("SC_PAGE_SIZE")
+        total = 0
+        for worker in self.workers:
+            try:
+                fields = Path(f"/proc/{worker.process.pid}/statm").read_text().split()
+            except OSError:
+                continue
+            private = (int(fields[1]) - int(fields[2])) * page
+            _core.charge(private - worker.charged)
+            worker.charged = private
+            total += private
+        self.calls.measured(total)
+
+    def _finish(self, selector):
+        until = time.monotonic() + GRACE
+        while self.workers and time.monotonic() < until:
+            self._listen(selector, PAUSE)
+            self._reap(selector)
+        for worker in self.workers:
+            worker.process.kill()
+        for worker in list(self.workers):
+            worker.process.wait()
+            self._drop(selector, worker)
+        selector.close()
+        with self.lock:
+            os.close(self.wake_read)
+            os.close(self.wake_write)
+            self.wake_write = None
+
+
+class _Worker:
+    def __init__(self, process, devices):
+        self.process = process
+        self.devices = devices
+        self.line = b""
+        self.silent = False
+        self.charged = 0
+
+
+def _runs(state):
+    return isinstance(state, Processes) and state.runs > 0
+
+
+def how(code):
+    """The end of a process in words."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

@@ -1,0 +1,547 @@
+"""Functions of the user's, what is more than a call and its result: generators that go on as they come,
+functions that await, GPUs, workers that come and go, what becomes of failures.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import resource
+import signal
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import headrace.data as hd
+from headrace import exceptions
+from headrace.data import functions
+
+COMPUTE = ["processes", "threads", "inline"]
+
+
+@pytest.fixture(params=COMPUTE)
+def compute(request):
+    return request.param
+
+
+@pytest.fixture
+def context():
+    current = hd.DataContext.get_current()
+    before = dict(vars(current))
+    yield current
+    for name, value in before.items():
+        setattr(current, name, value)
+
+
+def column(ds, name="id"):
+    return ds.to_arrow()[name].to_pylist()
+
+
+def operators(ds):
+    return {o["name"]: o for o in json.loads(ds.stats())["operators"]}
+
+
+# ----------------------------------------------------------------------------------------------- generators
+
+
+def test_a_generator_gives_as_it_goes(compute):
+    """The first batch is here while the function still waits before it gives the second."""
+
+    def slowly(batch):
+        yield {"id": batch["id"][:1]}
+        time.sleep(1.5)
+        yield {"id": batch["id"][1:2]}
+
+    begin = time.monotonic()
+    rows = iter(hd.range(10).map_batches(slowly, compute=compute).iter_batches(batch_size=1))
+    warm = time.monotonic() - begin
+    assert next(rows)["id"].tolist() == [0]
+    first = time.monotonic()
+    assert next(rows)["id"].tolist() == [1]
+    second = time.monotonic()
+    assert list(rows) == []
+    if (
+        compute != "inline"
+    ):  # there the function runs when somebody asks for rows, and its sleep is the consumer's
+        assert second - first > 1.2, (warm, first - begin, second - begin)
+
+
+def endless(batch):
+    n = 0
+    while True:
+        yield {"n": np.full(100_000, n)}
+        n += 1
+
+
+def test_endless_generators_are_left(compute):
+    ds = hd.range(3).map_batches(endless, compute=compute)
+    assert ds.take(2) == [{"n": 0}, {"n": 0}]
+    assert hd.range(3).flat_map(lambda r: ({"n": i} for i in iter(int, 1)), compute=compute).take(1) == [
+        {"n": 0}
+    ]
+    assert ds.limit(450_000).to_arrow()["n"].to_numpy()[[0, -1]].tolist() == [0, 4]
+
+
+def much(batch):
+    for i in range(200):
+        yield {"id": np.full(500_000, batch["id"][0] * 1000 + i)}
+
+
+def test_a_generator_may_give_more_than_memory(compute):
+    """800 MB out of one batch, with 200 MB for all; and in order, with several at a time."""
+    limit = hd.DataContext.get_current().memory_limit_bytes
+    hd.DataContext.get_current().memory_limit_bytes = 200 << 20
+    try:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        ds = hd.range(3).map_batches(much, batch_size=1, compute=compute)
+        seen = []
+        for batch in ds.iter_batches(batch_size=500_000, prefetch_batches=1):
+            assert (batch["id"] == batch["id"][0]).all()
+            seen.append(int(batch["id"][0]))
+        assert seen == [k * 1000 + i for k in range(3) for i in range(200)]
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
+        assert grown < 600, f"{grown} MB"
+    finally:
+        hd.DataContext.get_current().memory_limit_bytes = limit
+
+
+def draws(batch):
+    for _ in range(300):
+        yield {"x": np.random.random(3), "id": batch["id"][:1].repeat(3)}
+
+
+def test_generators_draw_the_same_numbers_however_they_are_paused():
+    ds = hd.range(8)
+    one = ds.map_batches(draws, batch_size=1, compute="inline").to_arrow()
+    for concurrency in (1, 2):
+        assert ds.map_batches(draws, batch_size=1, concurrency=concurrency).to_arrow() == one
+
+
+def test_what_a_generator_gave_before_it_failed(compute):
+    def fails(batch):
+        yield {"id": [1, 2]}
+        yield {"id": [3]}
+        raise KeyError("later")
+
+    found = []
+    with pytest.raises(KeyError, match="later"):
+        for row in hd.range(3).map_batches(fails, compute=compute).iter_rows():
+            found.append(row["id"])
+    assert found == [1, 2, 3]
+
+
+class Opened:
+    """Writes down that its generators were closed."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __call__(self, batch):
+        try:
+            yield from endless(batch)
+        finally:
+            with open(self.path, "a") as f:
+                f.write("closed\n")
+
+
+def test_generators_that_nobody_wants_are_closed(tmp_path, compute):
+    path = tmp_path / "log"
+    ds = hd.range(1).map_batches(Opened, fn_constructor_args=[str(path)], compute=compute)
+    assert ds.take(1) == [{"n": 0}]
+    until = time.monotonic() + 30
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+        if compute == "inline":
+            ds.take(1)  # it is closed by the next call there
+    assert path.read_text().startswith("closed\n")
+
+
+# ----------------------------------------------------------------------------------------------------- async
+
+
+async def double_later(batch):
+    await asyncio.sleep(0.01 * (3 - batch["id"][0] % 4))
+    return {"id": batch["id"] * 2}
+
+
+def test_async_batches_keep_their_order(compute):
+    ds = hd.range(200).map_batches(double_later, batch_size=10, compute=compute)
+    assert column(ds) == list(range(0, 400, 2))
+
+
+class Service:
+    """Counts how many of its calls are in flight."""
+
+    def __init__(self):
+        self.now = self.most = 0
+
+    async def __call__(self, row):
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.005)
+        self.now -= 1
+        return {"id": row["id"], "most": self.most}
+
+
+def test_async_rows_are_in_flight_together(compute):
+    ds = hd.range(100).map(Service, compute=compute, concurrency=1)
+    begin = time.monotonic()
+    table = ds.to_arrow()
+    assert table["id"].to_pylist() == list(range(100))
+    assert max(table["most"].to_pylist()) > 4
+    assert time.monotonic() - begin < 30
+
+
+def test_async_batches_are_in_flight_together():
+    class Calls(Service):
+        async def __call__(self, batch):
+            made = await super().__call__({"id": batch["id"][0]})
+            return {"id": [made["id"]], "most": [made["most"]]}
+
+    table = hd.range(40).map_batches(Calls, batch_size=1, concurrency=1).to_arrow()
+    assert table["id"].to_pylist() == list(range(40))
+    assert 2 <= max(table["most"].to_pylist()) <= 4
+
+
+async def async_parts(batch):
+    for value in batch["id"]:
+        await asyncio.sleep(0)
+        yield {"id": [value, -value]}
+
+
+async def async_flat(row):
+    return [row] * (row["id"] % 3)
+
+
+async def async_flat_generator(row):
+    for _ in range(row["id"] % 3):
+        yield row
+
+
+async def is_even(row):
+    await asyncio.sleep(0)
+    return row["id"] % 2 == 0
+
+
+def test_async_kinds(compute):
+    ds = hd.range(30)
+    assert column(ds.map_batches(async_parts, compute=compute)) == [v for i in range(30) for v in (i, -i)]
+    thrice = [i for i in range(30) for _ in range(i % 3)]
+    assert column(ds.flat_map(async_flat, compute=compute)) == thrice
+    assert column(ds.flat_map(async_flat_generator, compute=compute)) == thrice
+    assert column(ds.filter(is_even, compute=compute)) == list(range(0, 30, 2))
+
+
+async def much_later(batch):
+    for part in much(batch):
+        await asyncio.sleep(0)
+        yield part
+
+
+def test_async_generators_wait_for_whoever_collects(compute):
+    ds = hd.range(2).map_batches(much_later, batch_size=1, compute=compute, concurrency=1)
+    seen = [int(b["id"][0]) for b in ds.iter_batches(batch_size=500_000)]
+    assert seen == [k * 1000 + i for k in range(2) for i in range(200)]
+    assert ds.take(1) == [{"id": 0}]
+
+
+async def fails_later(row):
+    await asyncio.sleep(0.001)
+    raise LookupError(f"row {row['id']}")
+
+
+def test_async_errors(compute):
+    with pytest.raises(LookupError, match="row 0"):
+        hd.range(3).map(fails_later, compute=compute).take_all()
+
+
+# ------------------------------------------------------------------------------------------------ the workers
+
+
+def visible(batch):
+    time.sleep(0.05)
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES", "-")
+    return {"id": batch["id"], "gpus": [devices] * len(batch["id"]), "pid": [os.getpid()] * len(batch["id"])}
+
+
+def test_each_worker_has_gpus_of_its_own(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,GPU-7")
+    both = hd.range(40).map_batches(visible, batch_size=1, num_gpus=1, concurrency=(2, 2))
+    assert set(column(both, "gpus")) == {"4", "5"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "8")
+    shared = hd.range(40).map_batches(visible, batch_size=1, num_gpus=0.5, concurrency=(2, 2))
+    table = shared.to_arrow()
+    assert set(table["gpus"].to_pylist()) == {"8"} and len(set(table["pid"].to_pylist())) == 2
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2,3")
+    pair = hd.range(4).map_batches(visible, batch_size=1, num_gpus=2)
+    assert set(column(pair, "gpus")) == {"1,2"}
+
+
+def test_more_gpus_than_there_are(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    ds = hd.range(10)
+    with pytest.raises(
+        exceptions.InvalidArgument, match=r"map: num_gpus 3: there are 2 \(CUDA_VISIBLE_DEVICES=0,1\)"
+    ):
+        ds.map(lambda r: r, num_gpus=3)
+    with pytest.raises(exceptions.InvalidArgument, match="3 workers with num_gpus 1 each: there are 2"):
+        ds.map(lambda r: r, num_gpus=1, concurrency=(3, 3))
+    with pytest.raises(exceptions.InvalidArgument, match="num_gpus 1.5"):
+        ds.map(lambda r: r, num_gpus=1.5)
+    one = ds.map(visible, num_gpus=1, concurrency=(2, 2))
+    with pytest.raises(
+        exceptions.InvalidArgument, match=r"num_gpus 1 beside map\(visible\): 3 in all, there are 2"
+    ):
+        one.map(lambda r: r, num_gpus=1)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(exceptions.InvalidArgument, match="none can be seen"):
+        ds.map(lambda r: r, num_gpus=0.1)
+
+
+def test_an_idle_dataset_gives_its_gpus_away(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    first = hd.range(4).map_batches(visible, num_gpus=1)
+    assert set(column(first, "gpus")) == {"7"}
+    second = hd.range(4).map_batches(visible, num_gpus=1)
+    assert set(column(second, "gpus")) == {"7"}
+    assert set(column(first, "gpus")) == {"7"}
+
+
+def test_what_is_accepted():
+    ds = hd.range(10).map(lambda r: r, num_cpus=0.5, memory=1 << 20, max_retries=0)
+    assert column(ds) == list(range(10))
+    for wrong in (
+        {"num_cpus": -1},
+        {"memory": "1"},
+        {"num_gpus": True},
+        {"max_retries": -2},
+        {"concurrency": 0},
+    ):
+        with pytest.raises(exceptions.InvalidArgument, match="map: "):
+            hd.range(10).map(lambda r: r, **wrong)
+    with pytest.raises(TypeError, match="num_cpu"):
+        hd.range(10).map(lambda r: r, num_cpu=1)
+
+
+def test_strategies_say_what_is_wrong():
+    for wrong in (
+        {"size": 0},
+        {"size": 2, "max_size": 3},
+        {"min_size": 3, "max_size": 2},
+        {"initial_size": 1, "min_size": 2},
+        {"initial_size": 4, "max_size": 3},
+        {"max_tasks_in_flight_per_actor": 0},
+    ):
+        with pytest.raises(exceptions.InvalidArgument, match="ActorPoolStrategy"):
+            hd.ActorPoolStrategy(**wrong)
+    with pytest.raises(exceptions.InvalidArgument, match="TaskPoolStrategy"):
+        hd.TaskPoolStrategy(size=0)
+    assert hd.ActorPoolStrategy(size=2) == hd.ActorPoolStrategy(min_size=2, max_size=2, initial_size=2)
+    assert functions.workers("map", None, (1, 4, 2)) == {
+        "compute": "processes",
+        "least": 1,
+        "most": 4,
+        "initial": 2,
+        "depth": 0,
+    }
+    for concurrency in ((2, 1), (1, 4, 5), (1, 2, 3, 4), "2", True, 1.5):
+        with pytest.raises(exceptions.InvalidArgument, match="map: concurrency"):
+            hd.range(1).map(lambda r: r, concurrency=concurrency)
+
+
+def slow_pid(row):
+    time.sleep(0.02)
+    return {"id": row["id"], "pid": os.getpid()}
+
+
+def test_the_pool_begins_as_it_is_told_and_ends_when_idle(monkeypatch):
+    from headrace.udf import processes
+
+    ds = hd.range(4).map(slow_pid, compute=hd.ActorPoolStrategy(min_size=1, max_size=3, initial_size=2))
+    assert column(ds) == [0, 1, 2, 3]
+    pool = ds._node.pool
+    assert len(pool.pids()) == 2
+    monkeypatch.setattr(processes, "IDLE", 0.05)
+    pool._state.wake()
+    until = time.monotonic() + 30
+    while pool.pids() and time.monotonic() < until:
+        time.sleep(0.02)
+        pool._state.wake()
+    assert pool.pids() == []
+    assert column(ds) == [0, 1, 2, 3]  # and comes back
+
+
+def test_workers_are_in_the_stats():
+    ds = hd.range(2000).map(slow_pid, concurrency=1).limit(60)
+    ds.take_all()
+    found = operators(ds)["map(slow_pid)"]
+    assert found["workers"] == 1 and found["workers_peak_bytes"] > 1 << 20 and found["errored_blocks"] == 0
+
+
+# --------------------------------------------------------------------------------------------------- failures
+
+
+def dies(row):
+    if row["id"] == 700:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return row
+
+
+def test_a_dead_worker_names_the_rows(tmp_path):
+    path = tmp_path / "numbers.parquet"
+    hd.range(2000).write_parquet(str(path))
+    with pytest.raises(
+        exceptions.PeerError, match=r"map\(dies\): rows 512 to 1023 of .*numbers.parquet.*SIGSEGV"
+    ):
+        hd.read_parquet(str(path)).map(dies).take_all()
+
+
+def raises(row):
+    if row["id"] in (5, 700):
+        raise ValueError(f"no {row['id']}")
+    return row
+
+
+def test_an_exception_names_the_rows(compute):
+    with pytest.raises(ValueError, match="no 700") as e:
+        hd.range(2000).filter(lambda r: r["id"] > 100).map(raises, compute=compute).take_all()
+    assert "for rows 512 to 1023 of range" in e.value.__notes__[0]
+
+
+def once(flag):
+    """A function that kills its worker the first time."""
+
+    def function(row):
+        if row["id"] == 5 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return row
+
+    return function
+
+
+@pytest.mark.parametrize("argument", ["max_retries", "max_task_retries"])
+def test_a_call_whose_worker_died_is_done_again(tmp_path, argument):
+    ds = hd.range(3000).map(once(tmp_path / "flag"), **{argument: 1}, concurrency=1)
+    assert column(ds) == list(range(3000))
+    with pytest.raises(exceptions.PeerError, match="SIGSEGV"):
+        hd.range(1000).map(dies, max_retries=2, concurrency=2).take_all()
+
+
+def test_a_generator_goes_on_where_its_worker_died(tmp_path):
+    flag = tmp_path / "flag"
+
+    def parts(batch):
+        for i in range(100):
+            if i == 70 and not flag.exists():
+                time.sleep(0.3)  # until what came before was collected
+                flag.touch()
+                os._exit(7)
+            yield {"i": np.full(20_000, i)}
+
+    ds = hd.range(1).map_batches(parts, max_retries=-1)
+    assert ds.to_arrow()["i"].to_numpy()[::20_000].tolist() == list(range(100))
+
+
+def test_batches_that_fail_may_be_left_out(compute, context, caplog):
+    context.max_errored_blocks = 2
+    ds = hd.range(2000).map(raises, compute=compute)
+    with caplog.at_level(logging.ERROR, "headrace.data"):
+        assert column(ds) == list(range(1024, 2000))
+    assert operators(ds)["map(raises)"]["errored_blocks"] == 2
+    assert [r.message.split(";")[0] for r in caplog.records] == [
+        "map(raises): 2 failed batches were left out (DataContext.max_errored_blocks)"
+    ]
+    assert "ValueError: no 5" in caplog.text
+    context.max_errored_blocks = 1
+    with pytest.raises(ValueError, match="no 700"):
+        hd.range(2000).map(raises, compute=compute).take_all()
+    context.max_errored_blocks = -1
+    assert hd.range(2000).map(raises, compute=compute).count() == 976
+
+
+def test_batches_of_dead_workers_may_be_left_out(context, caplog):
+    context.max_errored_blocks = 1
+    assert column(hd.range(2000).map(dies)) == [*range(512), *range(1024, 2000)]
+    assert "was killed" in caplog.text or "was lost" in caplog.text
+
+
+def test_exceptions_may_be_retried(tmp_path, compute, context):
+    log = tmp_path / "log"
+
+    def fails_twice(batch):
+        with log.open("a") as f:
+            f.write("x")
+        if log.stat().st_size < 3:
+            raise OSError("try again")
+        return batch
+
+    context.retried_map_errors = ["again", "never"]
+    context.max_map_retries = 2
+    assert column(hd.range(5).map_batches(fails_twice, compute=compute)) == list(range(5))
+    assert log.stat().st_size == 3
+    log.unlink()
+    context.retried_map_errors = ["other"]
+    with pytest.raises(OSError, match="try again"):
+        hd.range(5).map_batches(fails_twice, compute=compute).take_all()
+    log.unlink()
+    context.retried_map_errors, context.max_map_retries = True, 1
+    with pytest.raises(OSError, match="try again"):
+        hd.range(5).map_batches(fails_twice, compute=compute).take_all()
+
+
+def test_wrong_settings_are_named(context):
+    for name, value in (
+        ("max_errored_blocks", "1"),
+        ("max_map_retries", -1),
+        ("retried_map_errors", "text"),
+    ):
+        before = getattr(context, name)
+        setattr(context, name, value)
+        with pytest.raises(exceptions.InvalidArgument, match=name):
+            hd.range(1).map(lambda r: r)
+        setattr(context, name, before)
+
+
+# ----------------------------------------------------------------------------------------------- many batches
+
+
+def describe(batch):
+    """What depends on how a batch is cut: sizes, sums, random numbers, dtypes."""
+    x = batch["x"]
+    return {
+        "n": np.array([len(x)]),
+        "sum": np.array([float(np.nansum(np.asarray(x, float)))]),
+        "random": np.random.random(1),
+        "kind": np.array([x.dtype.itemsize]),
+    }
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+def test_batches_that_travel_together_are_as_they_are_alone(nulls):
+    values = [None if nulls and 5000 < i < 5010 else i for i in range(60_000)]
+    source = hd.from_arrow(pa.table({"x": pa.array(values), "t": [str(i) for i in range(60_000)]}))
+    alone = source.map_batches(describe, compute="inline").to_arrow()
+    assert alone["n"].to_pylist() == [4096] * 14 + [60_000 - 14 * 4096]
+    ds = source.map_batches(describe)
+    for _ in range(3):  # the first run learns how short they are
+        assert ds.to_arrow()["n"] == alone["n"]
+    it = source.map_batches(describe)
+    assert it.to_arrow() == alone
+    assert it.to_arrow().drop_columns("random") == alone.drop_columns("random")
+
+
+def test_results_of_any_kind_may_travel_together():
+    def odd(batch):
+        first = int(batch["id"][0]) // 4096
+        if first % 3 == 0:
+            return {"v": batch["id"][:2]}
+        if first % 3 == 1:
+            return pa.table({"v": batch["id"][:1]})
+        return {"v": []} if first % 2 else {"v": list(batch["id"][:3])}
+
+    ds = hd.range(100_000).map_batches(odd)
+    first = column(ds, "v")
+    assert column(ds, "v") == first == column(hd.range(100_000).map_batches(odd, compute="inline"), "v")
