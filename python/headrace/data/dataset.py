@@ -92,8 +92,8 @@ class Dataset:
     and torch are seeded from (DataContext.seed, epoch, position), so that results can be repeated (not with
     "threads" and async functions, which share them). A function that raises ends the run with its own
     exception; a worker that dies ends it with PeerError, naming the operator, the rows, the process and how
-    it ended, unless max_retries=n has the batch done again by another. DataContext.max_errored_blocks: so many
-    batches may fail and are left out. See docs/functions.md.
+    it ended, unless max_retries=n has the batch done again by another. DataContext.max_errored_blocks: so
+    many batches may fail and are left out. See docs/functions.md.
     """
 
     def __init__(self, node):

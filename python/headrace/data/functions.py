@@ -70,8 +70,8 @@ class ActorPoolStrategy:
         if size is not None:
             if not min_size is max_size is initial_size is None:
                 raise InvalidArgument(
-                    "ActorPoolStrategy: size is for pools of a fixed size: min_size, max_size and initial_size "
-                    "do not go with it"
+                    "ActorPoolStrategy: size is for pools of a fixed size: min_size, max_size and "
+                    "initial_size do not go with it"
                 )
             min_size = max_size = initial_size = size
         self.min_size = min_size or 1
