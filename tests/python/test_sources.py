@@ -188,7 +188,7 @@ def test_cluster_arguments_warn_once(folder, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         hd.read_parquet(folder, num_cpus=2, ray_remote_args={"a": 1})
-        hd.range(3).map(lambda r: r, num_gpus=1)
+        hd.range(3).map(lambda r: r, resources={"a": 1})
 
 
 @pytest.mark.parametrize(

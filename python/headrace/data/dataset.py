@@ -28,6 +28,7 @@ shuffling = lazy_module("headrace.data.shuffling")
 splitting = lazy_module("headrace.data.splitting")
 keeping = lazy_module("headrace.data.keeping")
 
+
 class Schema:
     """Column names and types of a dataset.
 
