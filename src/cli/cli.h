@@ -20,8 +20,8 @@ typedef struct hr_command {
     int (*run)(const struct hr_command *cmd, int argc, char **argv); /* argv[0] is "headrace NAME" */
 } hr_command;
 
-extern const hr_command hr__cmd_schema, hr__cmd_head, hr__cmd_count, hr__cmd_stat, hr__cmd_convert, hr__cmd_formats,
-    hr__cmd_functions;
+extern const hr_command hr__cmd_schema, hr__cmd_head, hr__cmd_count, hr__cmd_stat, hr__cmd_convert, hr__cmd_sort,
+    hr__cmd_shuffle, hr__cmd_sample, hr__cmd_formats, hr__cmd_functions;
 
 /* --- main.c */
 int hr__cli_failed(hr_error *err);                                                /* clears err; HR_EXIT_FAILED */
@@ -54,6 +54,52 @@ hr_status hr__input_columns(hr_input *in, const char *text, hr_error *err) HR_MU
 /* The plan that reads the files left in argv. */
 hr_status hr__input_plan(const hr_input *in, int argc, char **argv, hr_plan **out, hr_error *err) HR_MUST_USE;
 void hr__input_clear(hr_input *in);
+
+/* --- output.c: commands that read files and write others */
+
+enum { HR_OUTPUT_TO = 256, HR_OUTPUT_PARTITION, HR_OUTPUT_ROWS, HR_OUTPUT_OVERWRITE, HR_OUTPUT_FOLDER };
+#define HR_OUTPUT_SHORT "c:w:"
+#define HR_OUTPUT_LONG                                                                                                 \
+    { "to", required_argument, NULL, HR_OUTPUT_TO }, { "write-option", required_argument, NULL, 'w' },                 \
+        { "columns", required_argument, NULL, 'c' }, { "partition", required_argument, NULL, HR_OUTPUT_PARTITION },    \
+        { "max-rows-per-file", required_argument, NULL, HR_OUTPUT_ROWS },                                              \
+        { "overwrite", no_argument, NULL, HR_OUTPUT_OVERWRITE },                                                       \
+    {                                                                                                                  \
+        "folder", no_argument, NULL, HR_OUTPUT_FOLDER                                                                  \
+    }
+#define HR_OUTPUT_HELP                                                                                                 \
+    "      --to FORMAT          what to write; else by OUT's suffix\n"                                                 \
+    "  -w, --write-option NAME=VALUE  an option of what is written; may be repeated\n"                                 \
+    "  -c, --columns A,B        only these columns, in this order; may be repeated\n"                                  \
+    "      --partition A,B      a folder for each value of these columns\n"                                            \
+    "      --max-rows-per-file N  files of at most so many rows, in the folder OUT\n"                                  \
+    "      --folder             OUT is a folder, whatever its suffix\n"                                                \
+    "      --overwrite          what is there is replaced when all is written; else that is an error\n"
+
+typedef struct hr_output {
+    const char *to;
+    hr_input write; /* its settings are those of the format that is written, its columns name folders */
+    hr_write_options options;
+    bool folder;
+} hr_output;
+/* -1: none of these options; else the exit status, 0: go on. */
+int hr__output_option(const hr_command *cmd, hr_output *a, int option, char *value);
+hr_status hr__output_place(hr_output *a, const char *path, hr_error *err) HR_MUST_USE;
+/* Writes all rows, and a line for each file to standard output. */
+hr_status hr__output_write(hr_output *a, hr_plan *in, const char *path, hr_error *err) HR_MUST_USE;
+
+/* A command "IN... OUT": what it has of its own. Hooks may be NULL. */
+typedef struct hr_rewrite {
+    const char *short_options;
+    const struct option *long_options;
+    void *context;
+    int (*option)(const hr_command *cmd, void *context, int option,
+                  char *value);                         /* -1: not mine; else the exit status */
+    int (*check)(const hr_command *cmd, void *context); /* after all options */
+    hr_status (*plan)(void *context, hr_plan *in, hr_plan **out, hr_error *err); /* what is done to the rows */
+} hr_rewrite;
+int hr__rewrite_run(const hr_command *cmd, const hr_rewrite *r, int argc, char **argv);
+int hr__cli_seed(const hr_command *cmd, const char *value, uint64_t *out); /* 0, or HR_EXIT_MISUSED */
 
 /* --- show.c: rows as text */
 

@@ -73,13 +73,27 @@ def test_version_and_help():
         "count",
         "stat",
         "convert",
+        "sort",
+        "shuffle",
+        "sample",
         "formats",
         "functions",
         "HEADRACE_NUM_THREADS",
         "HEADRACE_MEMORY_LIMIT",
     ):
         assert name in out
-    for name in ("schema", "head", "count", "stat", "convert", "formats", "functions"):
+    for name in (
+        "schema",
+        "head",
+        "count",
+        "stat",
+        "convert",
+        "sort",
+        "shuffle",
+        "sample",
+        "formats",
+        "functions",
+    ):
         assert headrace(name, "--help")[0].startswith(f"usage: headrace {name} ")
 
 
@@ -181,6 +195,62 @@ def test_convert(folder, tmp_path):
     assert "from which file" in headrace("convert", folder, status=2)[1]
 
 
+def test_sort_shuffle_sample(tmp_path):
+    n = 200_000
+    table = pa.table(
+        {"id": range(n), "k": [(i * 7919) % 1000 for i in range(n)], "s": [f"row {i} " * 5 for i in range(n)]}
+    )
+    table = table.append_column("m", pa.array([None if i % 10 == 0 else i % 3 for i in range(n)]))
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=20_000)
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    env = {"HEADRACE_SPILL_DIR": str(spill)}
+    want = table.sort_by([("k", "descending"), ("id", "ascending")])
+    orders = []
+    for limit in ("8MiB", "1GB"):
+        out = tmp_path / f"sorted {limit}.parquet"
+        headrace(
+            "sort",
+            "-k",
+            "k:desc",
+            "--key",
+            "id:asc",
+            "--memory",
+            limit,
+            tmp_path / "in.parquet",
+            out,
+            **env,
+        )
+        assert pq.read_table(out).equals(want.cast(pq.read_schema(out)))
+        headrace("shuffle", "-s", 5, "-m", limit, "--overwrite", tmp_path / "in.parquet", out, **env)
+        mixed = pq.read_table(out)["id"].to_pylist()
+        assert sorted(mixed) == list(range(n)) and mixed[:3] != [0, 1, 2]
+        orders.append(mixed)
+    assert orders[0] == orders[1]  # whatever the memory
+    assert list(spill.iterdir()) == []
+    headrace("sort", "-r", "--nulls-first", "-k", "m", tmp_path / "in.parquet", tmp_path / "m.parquet")
+    m = pq.read_table(tmp_path / "m.parquet")["m"].to_pylist()
+    assert m == [None] * (n // 10) + sorted((v for v in m if v is not None), reverse=True)
+    headrace("sample", "-p", 0.1, "-c", "id", tmp_path / "in.parquet", tmp_path / "some.csv")
+    some = [int(line) for line in (tmp_path / "some.csv").read_text().splitlines()[1:]]
+    assert some == sorted(some) and 18_500 < len(some) < 21_500
+    headrace("sample", "--rows", 10, "-c", "id", tmp_path / "in.parquet", tmp_path / "ten.csv")
+    assert len(set((tmp_path / "ten.csv").read_text().splitlines()[1:])) == 10
+    for args, text in [
+        (("sort",), "from which file"),
+        (("sort", "a", "b.csv"), "by which column"),
+        (("sample", "a", "b.csv"), "how many"),
+        (("sample", "-p", 2, "a", "b.csv"), "from 0 to 1"),
+        (("sample", "-n", "x", "a", "b.csv"), "number of rows"),
+        (("shuffle", "--seed", "x", "a", "b.csv"), "--seed x"),
+    ]:
+        assert text in headrace(*args, status=2)[1]
+    assert (
+        "'nosuch'"
+        in headrace("sort", "-k", "nosuch", tmp_path / "in.parquet", tmp_path / "x.csv", status=1)[1]
+    )
+
+
 def test_formats():
     names = [line.split()[0] for line in headrace("formats")[0].splitlines()]
     assert {"parquet", "text"} <= set(names)
@@ -200,7 +270,18 @@ def test_functions():
 
 def test_the_man_page_knows_the_options():
     page = (ROOT / "docs" / "man" / "headrace.1").read_text().replace("\\-", "-")
-    for name in ("schema", "head", "count", "stat", "convert", "formats", "functions"):
+    for name in (
+        "schema",
+        "head",
+        "count",
+        "stat",
+        "convert",
+        "sort",
+        "shuffle",
+        "sample",
+        "formats",
+        "functions",
+    ):
         for option in re.findall(r"--[a-z]+", headrace(name, "--help")[0]):
             assert option in page, f"{name} {option}"
 

@@ -1,0 +1,88 @@
+/* cmd_sample.c - headrace sample: some rows of files, by chance. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+
+static const struct option long_options[] = {
+    { "fraction", required_argument, NULL, 'p' },
+    { "rows", required_argument, NULL, 'n' },
+    { "seed", required_argument, NULL, 's' },
+    HR_OUTPUT_LONG,
+    HR_INPUT_LONG,
+    { 0 },
+};
+
+typedef struct sample_args {
+    uint64_t seed;
+    double fraction; /* < 0: a number of rows */
+    int64_t n_rows;  /* < 0: a fraction */
+} sample_args;
+
+static int sample_option(const hr_command *cmd, void *context, int option, char *value)
+{
+    sample_args *a = context;
+    char *end = NULL;
+
+    switch (option) {
+    case 's': return hr__cli_seed(cmd, value, &a->seed);
+    case 'p':
+        a->fraction = strtod(value, &end);
+        if (*end || end == value || !(a->fraction >= 0 && a->fraction <= 1))
+            return hr__cli_misused(cmd, "--fraction %s: expected a number from 0 to 1", value);
+        return 0;
+    case 'n':
+        a->n_rows = strtoll(value, &end, 10);
+        if (*end || end == value || a->n_rows < 0)
+            return hr__cli_misused(cmd, "--rows %s: expected a number of rows", value);
+        return 0;
+    default: return -1;
+    }
+}
+
+static int sample_check(const hr_command *cmd, void *context)
+{
+    const sample_args *a = context;
+
+    return (a->fraction < 0) != (a->n_rows < 0) ? 0 : hr__cli_misused(cmd, "how many: --fraction, or --rows?");
+}
+
+/* So many rows are the first of a shuffle. */
+static hr_status sample_plan(void *context, hr_plan *in, hr_plan **out, hr_error *err)
+{
+    const sample_args *a = context;
+    hr_sample_options some = { .struct_bytes = sizeof some, .to = a->fraction, .seed = &a->seed };
+    hr_shuffle_options how = { .struct_bytes = sizeof how, .seed = &a->seed };
+    hr_plan *mixed = NULL;
+    hr_status st;
+
+    if (a->fraction >= 0)
+        return hr_plan_sample(in, &some, out, err);
+    *out = NULL;
+    HR_TRY(hr_plan_random_shuffle(in, &how, &mixed, err));
+    st = hr_plan_limit(mixed, a->n_rows, out, err);
+    hr_plan_unref(mixed);
+    return st;
+}
+
+static int sample_run(const hr_command *cmd, int argc, char **argv)
+{
+    sample_args a = { .fraction = -1, .n_rows = -1 };
+    const hr_rewrite r = { .short_options = "p:n:s:" HR_OUTPUT_SHORT HR_INPUT_SHORT,
+                           .long_options = long_options,
+                           .context = &a,
+                           .option = sample_option,
+                           .check = sample_check,
+                           .plan = sample_plan };
+
+    return hr__rewrite_run(cmd, &r, argc, argv);
+}
+
+const hr_command hr__cmd_sample = {
+    .name = "sample",
+    .args = "[OPTION]... --fraction P|--rows N IN... OUT",
+    .doc = "Some rows of files, by chance",
+    .more = "  -p, --fraction P         each row with this probability, in their order\n"
+            "  -n, --rows N             so many rows, in a random order\n"
+            "  -s, --seed N             another number, other rows; 0 if none is given\n" HR_OUTPUT_HELP HR_INPUT_HELP,
+    .run = sample_run,
+};
