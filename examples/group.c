@@ -1,6 +1,6 @@
-/* group.c - rows of a folder by a column: how many, and the mean of another.
+/* group.c - rows of files by a column: how many, and the mean of another.
  *
- *     group FOLDER KEY COLUMN
+ *     group FILES KEY COLUMN
  *
  *     cc group.c $(pkg-config --cflags --libs headrace) -o group */
 #include <headrace.h>
@@ -8,14 +8,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static hr_status run(const char *folder, const char *key, const char *column, hr_error *err)
+static hr_status run(const char *files, const char *key, const char *column, hr_error *err)
 {
     hr_aggregate aggregates[] = { { .function = "count", .name = "rows" }, { .function = "mean", .column = column } };
     hr_plan *read = NULL, *groups = NULL;
     hr_feed *f = NULL;
     hr_table *t = NULL;
     char text[80];
-    hr_status st = hr_plan_read(&folder, 1, NULL, NULL, &read, err);
+    hr_status st = hr_plan_read(&files, 1, NULL, NULL, &read, err);
 
     if (!st)
         st = hr_plan_group(read, &key, 1, aggregates, 2, &groups, err); /* a wrong column or type is an error here */
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     hr_error err = HR_ERROR_INIT;
 
     if (argc < 4) {
-        fprintf(stderr, "usage: %s FOLDER KEY COLUMN\n", argv[0]);
+        fprintf(stderr, "usage: %s FILES KEY COLUMN\n", argv[0]);
         return 2;
     }
     if (run(argv[1], argv[2], argv[3], &err)) {
