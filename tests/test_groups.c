@@ -194,11 +194,53 @@ static void test_faults(void **unused)
     hr_table_unref(in);
 }
 
+/* The operator: the same rows, and no group in two tables. */
+static void test_whole_groups(void **unused)
+{
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    static const char *const nowhere[] = { "nowhere" };
+    uint64_t random = 11;
+    int runs[9000];
+    hr_table *in, *parts[20], *all;
+    hr_schema *schema = NULL;
+    hr_op *op = NULL;
+    rig r = { 0 };
+    int n_parts;
+
+    (void)unused;
+    make_runs(&random, 6, runs, HR_LEN(runs));
+    in = keyed(runs, HR_LEN(runs));
+    n_parts = cut_randomly(in, &random, parts, HR_LEN(parts));
+    assert_ok(hr__op_whole_groups(all_keys, N_KEYS, &op, &err), &err);
+    assert_ok(rig_open(&r, op, NULL, &err), &err);
+    assert_ok(rig_run(&r, parts, n_parts, &err), &err);
+    assert_true(rig_tables(&r) >= 2);
+    for (int i = 1; i < rig_tables(&r); i++)
+        assert_int_not_equal(runs[hr__array_int(rig_table(&r, i)->columns[3], 0)],
+                             runs[hr__array_int(rig_table(&r, i)->columns[3], 0) - 1]);
+    all = rig_joined(&r);
+    assert_true(tables_equal(all, in));
+    hr_table_unref(all);
+    rig_close(&r);
+    hr__op_unref(op);
+    assert_status(hr__op_whole_groups(all_keys, 0, &op, &err), HR_INVALID, &err);
+    hr_error_clear(&err);
+    assert_ok(hr__op_whole_groups(nowhere, 1, &op, &err), &err);
+    assert_status(op->cls->schema(op, in->schema, &schema, &err), HR_INVALID, &err);
+    hr__op_unref(op);
+    unref_all(parts, n_parts);
+    hr_table_unref(in);
+    hr_error_clear(&err);
+    assert_no_leak(before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_cut),
         cmocka_unit_test(test_no_such_column),
+        cmocka_unit_test(test_whole_groups),
         cmocka_unit_test(test_faults),
     };
 

@@ -189,6 +189,7 @@ class Plan:
     def repartition(
         self, n_blocks: int, shuffle: bool, keys: Sequence[str] | None, sort: bool, /
     ) -> Plan: ...
+    def whole_groups(self, keys: tuple[str, ...], /) -> Plan: ...
     def calls(
         self,
         calls: Calls,

@@ -551,6 +551,45 @@ static PyObject *plan_rebatch(PyObject *op, PyObject *args, PyObject *kwargs)
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
+/* The strings of a tuple, borrowed from it; -> how many, -1: an exception. */
+static int key_names(PyObject *keys, const char **out, int most)
+{
+    int n = (int)PyTuple_Size(keys);
+
+    if (n > most) {
+        PyErr_Format(PyExc_ValueError, "%d keys; %d is the most", n, most);
+        return -1;
+    }
+    for (int i = 0; i < n; i++)
+        if (!(out[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(keys, i), NULL)))
+            return -1;
+    return n;
+}
+
+static PyObject *plan_whole_groups(PyObject *op, PyObject *keys)
+{
+    hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
+    hr_error err = HR_ERROR_INIT;
+    hr_op *made = NULL;
+    const char *names[64];
+    hr_status st;
+    int n;
+
+    if (!PyTuple_Check(keys)) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of column names");
+        return NULL;
+    }
+    if ((n = key_names(keys, names, HR_LEN(names))) < 0)
+        return NULL;
+    st = hr__op_whole_groups(names, n, &made, &err);
+    if (!st) {
+        Py_BEGIN_ALLOW_THREADS
+        st = hr__plan_op(in, made, &plan, &err);
+        Py_END_ALLOW_THREADS
+    }
+    return plan_made(pyhr_state_of(op), st, plan, &err);
+}
+
 static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "calls",       "name",       "qualified", "batch_rows",   "piece_rows",
@@ -572,12 +611,8 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
                                      &piece_rows, &piece_bytes, &one_to_one, &filter, &inline_calls, &max_parts,
                                      &max_errored, &PyTuple_Type, &group_keys))
         return NULL;
-    for (; group_keys && o.n_group_keys < PyTuple_Size(group_keys); o.n_group_keys++)
-        if (o.n_group_keys == HR_LEN(keys)) {
-            PyErr_Format(PyExc_ValueError, "group_keys: over %d columns", (int)HR_LEN(keys));
-            return NULL;
-        } else if (!(keys[o.n_group_keys] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(group_keys, o.n_group_keys), NULL)))
-            return NULL;
+    if (group_keys && (o.n_group_keys = key_names(group_keys, keys, HR_LEN(keys))) < 0)
+        return NULL;
     o.group_keys = keys;
     o.max_parts = max_parts;
     o.max_errored = max_errored;
@@ -929,6 +964,9 @@ static PyMethodDef plan_methods[] = {
       "random_shuffle(seed or None, once): all rows in random order; once: each epoch alike." },
     { "repartition", plan_repartition, METH_VARARGS,
       "repartition(n_blocks, shuffle, keys or None, sort): the same rows in so many tables." },
+    { "whole_groups", plan_whole_groups, METH_O,
+      "whole_groups(keys): the same rows, as tables of whole groups: rows that follow each other and agree in the "
+      "keys." },
     { "calls", WITH_WORDS(plan_calls), WORDS,
       "calls(calls, name, qualified, batch_rows=0, piece_rows=0, piece_bytes=0, one_to_one=False, filter=False,\n"
       "inline_calls=False, max_parts=1, max_errored=0, group_keys=()): a function, whose calls go to `calls`." },

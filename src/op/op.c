@@ -94,6 +94,7 @@ const hr_op_class *const hr__op_classes[] = {
     &hr__sample,
     &hr__hash_partition,
     &hr__repartition,
+    &hr__whole_groups,
     NULL,
     /* clang-format on */
 };

@@ -426,6 +426,8 @@ hr_status hr__groups_new(const char *const *keys, int n_keys, int64_t rows, int6
 void hr__groups_free(hr_groups *g);
 hr_status hr__groups_add(hr_groups *g, const hr_table *t, hr_error *err) HR_MUST_USE; /* HR_INVALID: no such column */
 /* *out NULL: no complete ones. `last`: the end, what is left is complete. *parts is new (hr__free): n groups; *ordinals count up. */
+extern const hr_op_class hr__whole_groups; /* whole_groups.c: no table of it ends in the middle of a group */
+hr_status hr__op_whole_groups(const char *const *keys, int n_keys, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__groups_next(hr_groups *g, bool last, hr_table **out, hr_call_part **parts, int64_t *n,
                           hr_error *err) HR_MUST_USE;
 

@@ -283,12 +283,19 @@ def function_node(
     return Node("calls", {"spec": spec, **made, "options": options}, [node])
 
 
+WHOLE = 1 << 62  # rows: more than there are
+
+
 def grouped_function_node(node, method, fn, keys, **arguments):
     """The Node that calls `fn` once for each group: rows of `node` that follow each other and agree in the
-    columns `keys`. Whoever makes `node` puts them next to each other.
+    columns `keys`; without keys for all rows. Whoever makes `node` puts the rows of a group together.
     """
+    if not keys:
+        whole = Node("rebatch", {"n_rows": WHOLE}, [node])
+        return function_node(whole, method, "groups", fn, options={"batch_rows": -1}, **arguments)
     options = {"group_keys": tuple(keys)}
-    return function_node(node, method, "groups", fn, options=options, **arguments)
+    whole = Node("whole_groups", {"keys": tuple(keys)}, [node])
+    return function_node(whole, method, "groups", fn, options=options, **arguments)
 
 
 __all__ = [

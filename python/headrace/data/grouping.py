@@ -123,6 +123,51 @@ class GroupedData:
         columns = _columns_of(self._dataset, on, where, self._keys)
         return self.aggregate(*(cls(c, **settings) for c in columns))
 
+    def map_groups(
+        self,
+        fn,
+        *,
+        zero_copy_batch=True,
+        compute=None,
+        batch_format="default",
+        fn_args=None,
+        fn_kwargs=None,
+        fn_constructor_args=None,
+        fn_constructor_kwargs=None,
+        concurrency=None,
+        **other,
+    ):
+        """fn(group) -> batch: called once for each group, with all of its rows as a batch of any of
+        `map_batches`' formats; it returns what such functions return, a generator's parts included. Groups
+        are in the order of their keys, the rows of a group in the order of the dataset. Without keys all rows
+        are one group. The other arguments are those of `map_batches`.
+
+        The rows are sorted by the keys, in memory up to half of the memory limit, then through the spill
+        folder. A group has to fit into memory.
+        """
+        from headrace.data.context import check_format
+        from headrace.data.dataset import Dataset
+        from headrace.data.functions import grouped_function_node
+
+        ds = self._dataset.sort(self._keys) if self._keys else self._dataset
+        return Dataset(
+            grouped_function_node(
+                ds._node,
+                "map_groups",
+                fn,
+                self._keys,
+                compute=compute,
+                concurrency=concurrency,
+                fn_args=fn_args,
+                fn_kwargs=fn_kwargs,
+                fn_constructor_args=fn_constructor_args,
+                fn_constructor_kwargs=fn_constructor_kwargs,
+                batch_format=check_format(batch_format),
+                zero_copy_batch=zero_copy_batch,
+                **other,
+            )
+        )
+
     def count(self):
         """A row for each group: its keys and `count()`, the number of its rows."""
         return self.aggregate(Count())

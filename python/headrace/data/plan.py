@@ -114,6 +114,9 @@ class Node:
     def _mix(self):
         return Plan.mix([n.plan for n in self.inputs], self.args["weights"], self.args["drop"])
 
+    def _whole_groups(self):
+        return self.inputs[0].plan.whole_groups(tuple(self.args["keys"]))
+
     def _rebatch(self):
         return self.inputs[0].plan.rebatch(self.args["n_rows"])
 
