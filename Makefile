@@ -191,6 +191,7 @@ quickstart:
 bench: build $(VENV)-bench/.made
 	$(call say,benchmarks)
 	@$(PY) bench/run.py --peers $(VENV)-bench/bin/python $(ARGS)
+	@[ -n '$(ARGS)' ] || $(PY) bench/ceiling.py
 
 $(VENV)-bench/.made: requirements/bench.txt
 	$(call say,virtual environment of the peers in $(VENV)-bench)
