@@ -21,7 +21,7 @@ typedef struct hr_command {
 } hr_command;
 
 extern const hr_command hr__cmd_schema, hr__cmd_head, hr__cmd_count, hr__cmd_stat, hr__cmd_convert, hr__cmd_sort,
-    hr__cmd_shuffle, hr__cmd_sample, hr__cmd_formats, hr__cmd_functions;
+    hr__cmd_shuffle, hr__cmd_sample, hr__cmd_group, hr__cmd_formats, hr__cmd_functions;
 
 /* --- main.c */
 int hr__cli_failed(hr_error *err);                                                /* clears err; HR_EXIT_FAILED */

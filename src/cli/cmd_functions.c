@@ -50,6 +50,7 @@ done:
 static hr_status print_all(hr_error *err)
 {
     hr_text usage = { 0 };
+    const char *name, *doc;
     hr_status st = HR_OK;
 
     for (int i = 0; hr__expr_tables[i]; i++)
@@ -60,6 +61,9 @@ static hr_status print_all(hr_error *err)
                 HR_FAIL(HR_NO_MEMORY, "no memory for the text of '%s'", f->name);
             printf("%-16s  %-32s  %s\n", f->name, usage.data, f->doc);
         }
+    printf("\naggregates (headrace group):\n");
+    for (int i = 0; (name = hr__aggregate_at(i, &doc)); i++)
+        printf("%-16s  %s\n", name, doc);
 done:
     hr__text_clear(&usage);
     return st;

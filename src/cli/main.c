@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const hr_command *const commands[] = { &hr__cmd_schema,  &hr__cmd_head,     &hr__cmd_count,   &hr__cmd_stat,
-                                              &hr__cmd_convert, &hr__cmd_sort,     &hr__cmd_shuffle, &hr__cmd_sample,
-                                              &hr__cmd_formats, &hr__cmd_functions };
+static const hr_command *const commands[] = { &hr__cmd_schema,  &hr__cmd_head,    &hr__cmd_count,    &hr__cmd_stat,
+                                              &hr__cmd_convert, &hr__cmd_sort,    &hr__cmd_shuffle,  &hr__cmd_sample,
+                                              &hr__cmd_group,   &hr__cmd_formats, &hr__cmd_functions };
 
 /* File names may hold anything; a message stays one line, and a terminal gets no orders. */
 static void print_error(const char *where, const char *text)

@@ -76,6 +76,7 @@ def test_version_and_help():
         "sort",
         "shuffle",
         "sample",
+        "group",
         "formats",
         "functions",
         "HEADRACE_NUM_THREADS",
@@ -91,6 +92,7 @@ def test_version_and_help():
         "sort",
         "shuffle",
         "sample",
+        "group",
         "formats",
         "functions",
     ):
@@ -195,6 +197,32 @@ def test_convert(folder, tmp_path):
     assert "from which file" in headrace("convert", folder, status=2)[1]
 
 
+def test_group(tmp_path):
+    table = pa.table({"k": ["b", "a", "b", None], "x": [1, 2, 3, 4]})
+    pq.write_table(table, tmp_path / "in.parquet")
+    out = tmp_path / "out.parquet"
+    calls = ["-a", "count()", "-a", "mean(x)", "--agg", "quantile(x, q=1) as most"]
+    headrace("group", "-k", "k", *calls, str(tmp_path / "in.parquet"), str(out))
+    assert pq.read_table(out).to_pylist() == [
+        {"k": "a", "count()": 1, "mean(x)": 2.0, "most": 2.0},
+        {"k": "b", "count()": 2, "mean(x)": 2.0, "most": 3.0},
+        {"k": None, "count()": 1, "mean(x)": 4.0, "most": 4.0},
+    ]
+    headrace("group", "-a", "sum(x)", "--overwrite", str(tmp_path / "in.parquet"), str(out))
+    assert pq.read_table(out).to_pylist() == [{"sum(x)": 10}]
+    for call, text in (
+        ("mean", "expected a call such as"),
+        ("mean(x) far", "expected a call such as"),
+        ("nothing(x)", "no function 'nothing'"),
+        ("mean(z)", "'z'"),
+        ("mean(k)", "expected numbers"),
+        ("quantile(x, q=7)", "q"),
+    ):
+        wrong = headrace("group", "-a", call, tmp_path / "in.parquet", tmp_path / "no.csv", status=1)
+        assert text in wrong[1], call
+    assert "mean" in headrace("functions")[0]
+
+
 def test_sort_shuffle_sample(tmp_path):
     n = 200_000
     table = pa.table(
@@ -279,6 +307,7 @@ def test_the_man_page_knows_the_options():
         "sort",
         "shuffle",
         "sample",
+        "group",
         "formats",
         "functions",
     ):

@@ -1,0 +1,155 @@
+/* cmd_group.c - headrace group: files of any format and size, a row for rows of equal keys.
+ *
+ * An aggregate is written as it is called: "mean(fare)", "count()", "quantile(dist, q=0.9) as far". */
+#include "cli/cli.h"
+
+static const struct option long_options[] = {
+    { "key", required_argument, NULL, 'k' },
+    { "agg", required_argument, NULL, 'a' },
+    HR_OUTPUT_LONG,
+    HR_INPUT_LONG,
+    { 0 },
+};
+
+#define MAX_SETTINGS 4
+
+typedef struct aggregate_text {
+    char *text; /* owned, cut into the parts below */
+    const char *settings[MAX_SETTINGS];
+} aggregate_text;
+
+typedef struct group_args {
+    hr_input keys;
+    hr_aggregate *aggs;
+    aggregate_text *texts;
+    int64_t n, cap_aggs, cap_texts;
+} group_args;
+
+static char *trimmed(char *s)
+{
+    size_t n;
+
+    while (*s == ' ')
+        s++;
+    for (n = strlen(s); n && s[n - 1] == ' ';)
+        s[--n] = 0;
+    return s;
+}
+
+static hr_status misread(const char *text, hr_error *err)
+{
+    return hr_error_set(err, HR_INVALID,
+                        "--agg '%s': expected a call such as 'mean(x)', 'count()' or "
+                        "'quantile(x, q=0.9) as far'",
+                        text);
+}
+
+/* Cuts t->text into function, column, settings and name. */
+static hr_status parse(aggregate_text *t, const char *whole, hr_aggregate *out, hr_error *err)
+{
+    char *open = strchr(t->text, '('), *close = strrchr(t->text, ')'), *part, *rest;
+
+    *out = (hr_aggregate){ .settings = t->settings };
+    if (!open || !close || close < open)
+        return misread(whole, err);
+    *open = *close = 0;
+    out->function = trimmed(t->text);
+    part = trimmed(close + 1);
+    if (*part && strncmp(part, "as ", 3) != 0)
+        return misread(whole, err);
+    if (*part)
+        out->name = trimmed(part + 3);
+    for (part = open + 1; part; part = rest) {
+        if ((rest = strchr(part, ',')))
+            *rest++ = 0;
+        part = trimmed(part);
+        if (!*part && !rest)
+            break;
+        if (part == trimmed(open + 1) && !strchr(part, '='))
+            out->column = part;
+        else if (out->n_settings < MAX_SETTINGS)
+            t->settings[out->n_settings++] = part;
+        else
+            return misread(whole, err);
+    }
+    return HR_OK;
+}
+
+static hr_status add_aggregate(group_args *a, const char *text, hr_error *err)
+{
+    void *aggs = a->aggs, *texts = a->texts;
+    hr_status st;
+
+    if (!hr__grow(NULL, &aggs, &a->cap_aggs, a->n + 1, sizeof *a->aggs))
+        return hr__error_memory(err, "--agg", a->n);
+    a->aggs = aggs;
+    if (!hr__grow(NULL, &texts, &a->cap_texts, a->n + 1, sizeof *a->texts))
+        return hr__error_memory(err, "--agg", a->n);
+    a->texts = texts;
+    a->texts[a->n] = (aggregate_text){ .text = hr__strdup(NULL, text) };
+    if (!a->texts[a->n].text)
+        return hr__error_memory(err, "--agg", (int64_t)strlen(text));
+    st = parse(&a->texts[a->n], text, &a->aggs[a->n], err);
+    a->n++;
+    return st;
+}
+
+static int group_option(const hr_command *cmd, void *context, int option, char *value)
+{
+    group_args *a = context;
+    hr_error err = HR_ERROR_INIT;
+
+    (void)cmd;
+    switch (option) {
+    case 'k': return hr__input_columns(&a->keys, value, &err) ? hr__cli_failed(&err) : 0;
+    case 'a': return add_aggregate(a, value, &err) ? hr__cli_failed(&err) : 0;
+    default: return -1;
+    }
+}
+
+static int group_check(const hr_command *cmd, void *context)
+{
+    const group_args *a = context;
+
+    return a->n || a->keys.n_columns ? 0 : hr__cli_misused(cmd, "what of which groups? --key and --agg say it");
+}
+
+static hr_status group_plan(void *context, hr_plan *in, hr_plan **out, hr_error *err)
+{
+    group_args *a = context;
+
+    for (int64_t i = 0; i < a->n; i++)
+        a->aggs[i].settings = a->texts[i].settings; /* they may have moved */
+    return hr_plan_group(in, (const char *const *)a->keys.columns, (int)a->keys.n_columns, a->aggs, (int)a->n, out,
+                         err);
+}
+
+static int group_run(const hr_command *cmd, int argc, char **argv)
+{
+    group_args a = { 0 };
+    const hr_rewrite r = { .short_options = "k:a:" HR_OUTPUT_SHORT HR_INPUT_SHORT,
+                           .long_options = long_options,
+                           .context = &a,
+                           .option = group_option,
+                           .check = group_check,
+                           .plan = group_plan };
+    int status = hr__rewrite_run(cmd, &r, argc, argv);
+
+    hr__input_clear(&a.keys);
+    for (int64_t i = 0; i < a.n; i++)
+        hr__free(a.texts[i].text);
+    hr__free(a.texts);
+    hr__free(a.aggs);
+    return status;
+}
+
+const hr_command hr__cmd_group = {
+    .name = "group",
+    .args = "[OPTION]... --key A,... --agg 'mean(X)' IN... OUT",
+    .doc = "A row for rows of equal keys, of files of any format and size",
+    .more = "  -k, --key A,B            the columns whose values make a group; without any, all rows are one\n"
+            "  -a, --agg 'mean(X)'      what of a group's rows: a function, a column, settings and a name, as in\n"
+            "                           'quantile(X, q=0.9) as far'; may be repeated. headrace functions lists "
+            "them\n" HR_OUTPUT_HELP HR_INPUT_HELP,
+    .run = group_run,
+};
