@@ -340,6 +340,23 @@ def test_user_aggregates():
     assert texts.aggregate(Longest("s"), Count()) == {"longest(s)": "x" * 16, "count()": 300}
 
 
+def test_user_aggregates_by_group():
+    joined = AggregateFn(
+        init=lambda k: [],
+        accumulate_row=lambda a, row: a + [row["s"]],
+        merge=lambda a, b: a + b,
+        finalize="".join,
+        name="joined",
+    )
+    ds = hd.from_items([{"k": k, "s": s} for k, s in [(2, "a"), (1, "b"), (2, "c"), (None, "d")]])
+    assert ds.groupby("k").aggregate(Count(), joined).to_arrow().to_pylist() == [
+        {"k": 1, "count()": 1, "joined": "b"},
+        {"k": 2, "count()": 2, "joined": "ac"},
+        {"k": None, "count()": 1, "joined": "d"},
+    ]
+    assert ds.groupby("k").aggregate(joined).columns() == ["k", "joined"]
+
+
 def test_only_what_is_needed_is_read(tmp_path, capsys):
     table = pa.table({"k": [1, 2], "x": [1, 2], "unused": ["a", "b"]})
     hd.from_arrow(table).write_parquet(str(tmp_path / "t"))

@@ -63,6 +63,25 @@ class _Partial:
         return {"partial": [pickle.dumps(found)]}
 
 
+def _group_function(aggs, keys):
+    """A function of a whole group that gives its keys and a user's aggregates of it."""
+
+    def aggregate_group(group):
+        import pyarrow as pa
+
+        columns = {k: group[k].slice(0, 1) for k in keys}
+        key = [columns[k][0].as_py() for k in keys]
+        key = key[0] if len(key) == 1 else tuple(key)
+        for a in aggs:
+            found = a.accumulate_block(a.init(key), group.slice(0, BLOCK_ROWS))
+            for begin in range(BLOCK_ROWS, len(group), BLOCK_ROWS):
+                found = a.merge(found, a.accumulate_block(a.init(key), group.slice(begin, BLOCK_ROWS)))
+            columns[a.name] = pa.array([a.finalize(found)])
+        return pa.table(columns)
+
+    return aggregate_group
+
+
 def _user_aggregates(ds, aggs):
     """Of the whole dataset: blocks in worker processes, merged here in their order."""
     found = [a.init(None) for a in aggs]
@@ -110,14 +129,19 @@ class GroupedData:
         """A row for each group: its keys, then the aggregates.
 
         Held in memory: the groups' partial results (of `Quantile`, `AsList`, `ValueCounter` and the like,
-        their
-        values), up to half of the memory limit; then they go to the disk by parts, one of which has to fit.
+        their values), up to half of the memory limit; then they go to the disk by parts, one of which has to fit.
+        Of a user's own aggregates all rows are held, as by `map_groups`.
         """
         _check(aggs)
-        others = [a.name for a in aggs if not isinstance(a, BuiltIn)]
-        if others:
-            raise NotImplementedError(f"aggregate: {others[0]} by groups: use map_groups")
-        return group_plan(self._dataset, self._keys, list(aggs))
+        built_in = [a for a in aggs if isinstance(a, BuiltIn)]
+        others = [a for a in aggs if not isinstance(a, BuiltIn)]
+        if not others:
+            return group_plan(self._dataset, self._keys, built_in)
+        out = self.map_groups(_group_function(others, self._keys), batch_format="pyarrow")
+        if built_in:  # both are in the order of the keys
+            found = group_plan(self._dataset, self._keys, built_in)
+            out = found.zip(out.select_columns([a.name for a in others]))
+        return out.select_columns(self._keys + [a.name for a in aggs])
 
     def _of_columns(self, cls, on, where, **settings):
         columns = _columns_of(self._dataset, on, where, self._keys)
