@@ -400,6 +400,11 @@ typedef struct hr_shuffle_options {
 HR_API HR_MUST_USE hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffle_options *options, hr_plan **out,
                                                     hr_error *err);
 
+/* Blocks (pieces of files, tables in memory) in a random order: files, and the pieces of each. Read so from the start, nothing is held.
+ * Through maps, filters, projections and unions only: anything else below, as a limit, keeps the order that it has. */
+HR_API HR_MUST_USE hr_status hr_plan_randomize_block_order(hr_plan *in, const hr_shuffle_options *options,
+                                                           hr_plan **out, hr_error *err);
+
 typedef struct hr_repartition_options {
     size_t struct_bytes;
     bool shuffle;            /* each table gets rows of everywhere: the order is a random one, the same in each epoch */

@@ -225,11 +225,14 @@ static void test_blocks_of_shuffled_rows(void **state)
 
 /* --- faults */
 
+static hr_table *few[3];
+
 static hr_status everything(hr_error *err)
 {
     double weights[2] = { 1, 2 };
     hr_sample_options half = { .struct_bytes = sizeof half, .to = 0.5 };
     hr_plan *a = NULL, *b = NULL, *mixed = NULL, *part = NULL, *some = NULL, *shuffled = NULL, *zipped = NULL;
+    hr_plan *tables = NULL, *blocks = NULL;
     hr_status st = HR_OK;
     int64_t n;
 
@@ -241,7 +244,12 @@ static hr_status everything(hr_error *err)
     HR_GO(hr_plan_zip((hr_plan *[]){ part, shuffled }, 2, &zipped, err));
     HR_GO(hr_plan_sample(zipped, &half, &some, err));
     HR_GO(run_rows(some, 2, NULL, NULL, &n, err));
+    HR_GO(hr_plan_tables(few, 3, &tables, err));
+    HR_GO(hr_plan_randomize_block_order(tables, NULL, &blocks, err));
+    HR_GO(run_rows(blocks, 2, NULL, NULL, &n, err));
 done:
+    hr_plan_unref(tables);
+    hr_plan_unref(blocks);
     hr_plan_unref(a);
     hr_plan_unref(b);
     hr_plan_unref(mixed);
@@ -255,10 +263,19 @@ done:
 static void test_faults(void **state)
 {
     hr_error err = HR_ERROR_INIT;
+    hr_run_options o = { .prefetch = 1 };
+    hr_plan *p = range_plan(5);
+    hr_run *r = NULL;
 
     (void)state;
+    assert_ok(hr__run_start(p, &o, &r, &err), &err);
+    assert_ok(hr__run_next(r, -1, &few[0], NULL, &err), &err);
+    hr__run_close(r);
+    hr_plan_unref(p);
+    few[1] = few[2] = few[0];
     assert_ok(everything(&err), &err);
     assert_true(run_with_faults(everything, HR_FAULT_MEMORY | MAY_RECOVER) > 50);
+    hr_table_unref(few[0]);
 }
 
 static int end_pool(void **state)

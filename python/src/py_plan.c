@@ -673,7 +673,9 @@ done:
     return made;
 }
 
-static PyObject *plan_random_shuffle(PyObject *op, PyObject *args)
+typedef hr_status shuffle_fn(hr_plan *in, const hr_shuffle_options *options, hr_plan **out, hr_error *err);
+
+static PyObject *plan_shuffled(PyObject *op, PyObject *args, shuffle_fn *shuffle)
 {
     hr_shuffle_options o = { .struct_bytes = sizeof o };
     hr_plan *plan = NULL;
@@ -692,8 +694,18 @@ static PyObject *plan_random_shuffle(PyObject *op, PyObject *args)
             return NULL;
     }
     o.once = once;
-    st = hr_plan_random_shuffle(((plan_object *)op)->plan, &o, &plan, &err);
+    st = shuffle(((plan_object *)op)->plan, &o, &plan, &err);
     return plan_made(pyhr_state_of(op), st, plan, &err);
+}
+
+static PyObject *plan_random_shuffle(PyObject *op, PyObject *args)
+{
+    return plan_shuffled(op, args, hr_plan_random_shuffle);
+}
+
+static PyObject *plan_block_order(PyObject *op, PyObject *args)
+{
+    return plan_shuffled(op, args, hr_plan_randomize_block_order);
 }
 
 static PyObject *plan_repartition(PyObject *op, PyObject *args)
@@ -962,6 +974,8 @@ static PyMethodDef plan_methods[] = {
     { "sort", plan_sort, METH_O, "sort([(column or Expr, descending, nulls_first), ...]): all rows in that order." },
     { "random_shuffle", plan_random_shuffle, METH_VARARGS,
       "random_shuffle(seed or None, once): all rows in random order; once: each epoch alike." },
+    { "randomize_block_order", plan_block_order, METH_VARARGS,
+      "randomize_block_order(seed or None, once): blocks of the source in random order." },
     { "repartition", plan_repartition, METH_VARARGS,
       "repartition(n_blocks, shuffle, keys or None, sort): the same rows in so many tables." },
     { "whole_groups", plan_whole_groups, METH_O,

@@ -68,6 +68,9 @@ static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err
         return hr_error_set(err, HR_BUG, "a reader of images is given what are no steps");
     (*out)->rows_left = p->limit_rows;
     (*out)->skip_rows = p->skip_rows;
+    (*out)->random_blocks = p->random_blocks;
+    (*out)->block_seed = p->block_seed.own ? p->block_seed.seed : r->options.seed;
+    (*out)->block_epoch = p->block_seed.once ? 0 : (uint64_t)r->options.epoch;
     (*out)->instance = r->n_instances++;
     return HR_OK;
 }
@@ -96,8 +99,8 @@ static hr_status add_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
     hr_op_state *o;
 
     HR_TRY(new_op(r, op, &o, err));
-    if (hr__op_computed(op, NULL, NULL) == 0)
-        return HR_OK; /* its columns are the reader's work by now: it has a number, and nothing to do */
+    if (hr__op_computed(op, NULL, NULL) == 0 || hr__op_block_order_seed(op))
+        return HR_OK; /* the reader does it by now: it has a number, and nothing to do */
     if (!hr__grow(r->account, (void **)&s->ops, &cap, s->n_ops + 1, sizeof(hr_op_state *)))
         return hr__error_memory(err, "run", 64);
     s->ops[s->n_ops++] = o;

@@ -16,6 +16,8 @@ struct hr_plan {
     hr_scan *scan;         /* SCAN */
     hr_projection columns; /* SCAN, set by rules: what is read (n < 0: all); names owned */
     int64_t limit_rows;    /* SCAN, set by rules: at most so many rows are needed from it (< 0: all) */
+    bool random_blocks; /* SCAN, set by rules: its files, and the fragments of each, in a random order, by block_seed */
+    hr_shuffle_seed block_seed;
     int64_t
         skip_rows; /* SCAN, set by rules: so many at its beginning are not needed, as far as it can tell without reading */
     hr_expr *filter; /* SCAN, set by rules: rows for which it is not true are not needed (NULL: all are) */

@@ -763,6 +763,8 @@ static void print_node(const hr_plan *p, int depth, hr_text *out)
         hr__text_add(out, " rows where ");
         hr__expr_print(p->filter, out);
     }
+    if (p->random_blocks)
+        hr__text_add(out, " blocks in random order");
     if (p->skip_rows > 0)
         hr__text_add(out, " skip=%" PRId64, p->skip_rows);
     if (p->limit_rows >= 0)

@@ -117,6 +117,38 @@ done:
     return st;
 }
 
+/* The operator between p and its scans that keeps their order; NULL: none. */
+static const hr_op *order_keeper(const hr_plan *p)
+{
+    const hr_op *keeper = p->op && p->op->cls->kind != HR_OP_MAP ? p->op : NULL;
+
+    for (int i = 0; !keeper && i < p->n_inputs; i++)
+        keeper = order_keeper(p->inputs[i]);
+    return keeper;
+}
+
+hr_status hr_plan_randomize_block_order(hr_plan *in, const hr_shuffle_options *options, hr_plan **out, hr_error *err)
+{
+    hr_shuffle_options all = { .struct_bytes = 0 };
+    const hr_op *keeper = order_keeper(in);
+    hr_text obstacle = { 0 };
+    hr_op *op = NULL;
+    hr_status st;
+
+    *out = NULL;
+    if (options)
+        memcpy(&all, options, HR_MIN(options->struct_bytes, sizeof all));
+    if (keeper && keeper->cls->describe)
+        keeper->cls->describe(keeper, &obstacle);
+    else if (keeper)
+        hr__text_add(&obstacle, "%s", keeper->cls->name);
+    st = hr__op_block_order(
+        &(hr_shuffle_seed){ .own = all.seed != NULL, .once = all.once, .seed = all.seed ? *all.seed : 0 },
+        obstacle.data, &op, err);
+    hr__text_clear(&obstacle);
+    return st ? st : hr__plan_op(in, op, out, err);
+}
+
 hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffle_options *options, hr_plan **out, hr_error *err)
 {
     hr_shuffle_seed seed = { .own = false };

@@ -13,6 +13,9 @@ typedef struct wanted {
     const char *const *columns;
     int64_t rows;    /* < 0: all */
     int64_t skip;    /* rows at the beginning, of those, that are not needed */
+    bool any_blocks; /* the scan's blocks are to come in a random order, by block_seed */
+    bool only_files; /* but not those of tables in memory */
+    hr_shuffle_seed block_seed;
     hr_expr *filter; /* NULL: all rows; else at most those for which it is true */
     hr_expr
         *images; /* NULL: as they are; else image functions on the scan's, which only the operator that had them sees */
@@ -236,6 +239,23 @@ static void step_clear(step *s)
     hr__free(s->names);
 }
 
+/* Blocks come in a random order below what says so, as far as operators do not look at rows before their own. */
+static void order_of_blocks(const hr_op *op, wanted *w)
+{
+    const hr_shuffle_seed *seed = hr__op_block_order_seed(op);
+
+    if (op->cls->kind != HR_OP_MAP)
+        w->any_blocks = false;
+    if (op->cls == &hr__local_shuffle) {
+        w->any_blocks = w->only_files = true;
+        w->block_seed = hr__op_local_shuffle_seed(op);
+    } else if (seed) {
+        w->any_blocks = true;
+        w->only_files = false;
+        w->block_seed = *seed;
+    }
+}
+
 static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error *err)
 {
     const char *const *names = NULL;
@@ -245,6 +265,7 @@ static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error
 
     s->below = *w;
     s->below.skip = p->op->one_to_one ? w->skip : 0;
+    order_of_blocks(p->op, &s->below);
     HR_TRY(filter_of_input(s, p->op, w, err));
     if (hr__op_project_inputs(p->op, NULL) >= 0)
         return columns_of_project(s, w, p->op, err);
@@ -296,6 +317,8 @@ static hr_status rewrite_scan(hr_plan *p, const wanted *w, hr_error *err)
 {
     p->limit_rows = w->filter ? -1 : w->rows;
     p->skip_rows = w->filter ? 0 : w->skip;
+    p->random_blocks = w->any_blocks && (!w->only_files || hr__scan_orders_files(p->scan));
+    p->block_seed = w->block_seed;
     p->filter = hr_expr_ref(w->filter);
     p->images = hr_expr_ref(w->images);
     return w->n_columns >= 0 ? set_columns(p, w, err) : HR_OK;

@@ -319,6 +319,7 @@ static void free_stage(hr_stage *s)
     hr_error_clear(&s->in_err);
     hr__scan_file_unref(s->open_file);
     hr__free(s->order);
+    hr__free(s->fragments);
     hr__free(s->input_ended);
     hr__free(s->window);
     hr__free(s->ops);

@@ -108,7 +108,10 @@ struct hr_stage {
     int32_t instance;
     int at_file, at_fragment; /* the next ticket: place in the order of files, fragment */
     int32_t *order;           /* of files, in this epoch; NULL: as they are numbered */
-    bool ordered;             /* that is known */
+    bool random_blocks;       /* so that it is a random one, and that of each file's fragments: */
+    uint64_t block_seed, block_epoch;
+    int32_t *fragments; /* of the open file; NULL: as they are numbered */
+    bool ordered;       /* that is known */
     int64_t at_row;
     int64_t block_rows; /* its tickets hold whole blocks of so many rows, and of BLOCK_ROWS */
     int64_t rows_left;  /* of a pushed-down limit; < 0: none */

@@ -32,6 +32,30 @@ static int64_t rows_of_ticket(const hr_stage *s)
     return s->rows_left < 0 ? rest : HR_MIN(rest, s->rows_left);
 }
 
+/* A random order of n things, which `what` and `which` tell from other such. NULL without memory. */
+static int32_t *random_order(const hr_stage *s, int n, uint64_t what, uint64_t which)
+{
+    int32_t *order = hr__alloc(s->run->account, ((size_t)n + 1) * sizeof *order);
+
+    for (int i = 0; order && i < n; i++)
+        order[i] = i;
+    if (order)
+        hr__random_permute((uint32_t *)order, n, hr__random_bits(s->block_seed, s->block_epoch, what, which).lo);
+    return order;
+}
+
+enum { OF_FILES = 3, OF_FRAGMENTS }; /* 1 and 2 are a local shuffle's */
+
+static int fragment_at(const hr_stage *s, int place) { return s->fragments ? s->fragments[place] : place; }
+
+static void close_file(hr_stage *s)
+{
+    hr__scan_file_unref(s->open_file);
+    s->open_file = NULL;
+    hr__free(s->fragments);
+    s->fragments = NULL;
+}
+
 int hr__stage_file(const hr_stage *s, int place) { return s->order ? s->order[place] : place; }
 
 static hr_status find_order(hr_stage *s, hr_error *err)
@@ -39,7 +63,21 @@ static hr_status find_order(hr_stage *s, hr_error *err)
     if (s->ordered)
         return HR_OK;
     HR_TRY(hr__scan_order(s->scan, s->run->options.seed, s->run->options.epoch, &s->order, err));
+    if (s->random_blocks && !s->order && hr__scan_n_files(s->scan) > 1 &&
+        !(s->order = random_order(s, hr__scan_n_files(s->scan), OF_FILES, (uint32_t)s->instance)))
+        return hr__error_memory(err, "order of files", hr__scan_n_files(s->scan) * (int64_t)sizeof *s->order);
     s->ordered = true;
+    return HR_OK;
+}
+
+/* The order of the fragments of the file that was opened. */
+static hr_status find_fragments(hr_stage *s, hr_error *err)
+{
+    int n = s->open_file->n_fragments;
+    uint64_t which = (uint64_t)(uint32_t)s->instance << 32 | (uint32_t)hr__stage_file(s, s->at_file);
+
+    if (s->random_blocks && n > 1 && !(s->fragments = random_order(s, n, OF_FRAGMENTS, which)))
+        return hr__error_memory(err, "order of fragments", n * (int64_t)sizeof *s->fragments);
     return HR_OK;
 }
 
@@ -64,12 +102,12 @@ static hr_status open_next(hr_stage *s, hr_error *err)
     while (s->at_file < hr__scan_n_files(s->scan)) {
         if (!s->open_file) {
             HR_TRY(hr__stage_open(s, s->at_file, &s->open_file, err));
+            HR_TRY(find_fragments(s, err));
             s->asked = false;
         }
         if (s->at_fragment < s->open_file->n_fragments)
             return HR_OK;
-        hr__scan_file_unref(s->open_file);
-        s->open_file = NULL;
+        close_file(s);
         s->at_file++;
         s->at_fragment = 0;
         s->at_row = 0;
@@ -81,7 +119,7 @@ static hr_status open_next(hr_stage *s, hr_error *err)
 static hr_status ask_fragment(hr_stage *s, hr_error *err)
 {
     if (!s->asked)
-        HR_TRY(s->open_file->cls->fragment(s->open_file, s->at_fragment, &s->fragment, err));
+        HR_TRY(s->open_file->cls->fragment(s->open_file, fragment_at(s, s->at_fragment), &s->fragment, err));
     s->asked = true;
     return HR_OK;
 }
@@ -93,17 +131,17 @@ static hr_status make_ticket(hr_stage *s, int64_t n_rows, hr_ticket **out, hr_er
 
     HR_GO(hr__ticket_new(s, &t, err));
     t->file = hr__scan_file_ref(s->open_file);
-    t->fragment = s->at_fragment;
+    t->fragment = fragment_at(s, s->at_fragment);
     t->row_begin = s->at_row;
     t->n_rows = n_rows;
     t->begin = (hr_coord){
-        .instance = s->instance, .file = hr__stage_file(s, s->at_file), .fragment = s->at_fragment, .row = s->at_row
+        .instance = s->instance, .file = hr__stage_file(s, s->at_file), .fragment = t->fragment, .row = s->at_row
     };
     t->ordinal = s->at_row / BLOCK_ROWS;
     t->estimate = HR_MIN(s->fragment.memory_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
     HR_GO(hr__marker_new(t->begin, &t->before, err));
     if (s->open_file->cls->ahead && s->at_fragment + 2 < s->open_file->n_fragments)
-        s->open_file->cls->ahead(s->open_file, s->at_fragment + 2);
+        s->open_file->cls->ahead(s->open_file, fragment_at(s, s->at_fragment + 2));
     *out = t;
     t = NULL;
 done:
@@ -201,6 +239,23 @@ hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
     return HR_OK;
 }
 
+/* Where fragment number `fragment` of the file at hand stands in its order. */
+static hr_status seek_fragment(hr_stage *s, int fragment, hr_error *err)
+{
+    int n;
+
+    s->at_fragment = 0;
+    HR_TRY(hr__stage_open(s, s->at_file, &s->open_file, err));
+    HR_TRY(find_fragments(s, err));
+    n = s->open_file->n_fragments;
+    while (s->at_fragment < n && fragment_at(s, s->at_fragment) != fragment)
+        s->at_fragment++;
+    s->asked = false;
+    if (s->at_fragment == n)
+        return hr_error_set(err, HR_MISMATCH, "position: fragment %d of %d in %s", fragment, n, s->open_file->name);
+    return HR_OK;
+}
+
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err)
 {
     int n_files = hr__scan_n_files(s->scan), place = 0;
@@ -212,6 +267,8 @@ hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err)
         place++;
     s->at_file = place;
     s->at_fragment = at->fragment;
+    if (s->random_blocks && place < n_files)
+        HR_TRY(seek_fragment(s, at->fragment, err));
     s->at_row = at->row;
     s->skip_rows = 0;
     s->rows_left = -1; /* the limit operator, restored too, knows better */

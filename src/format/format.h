@@ -209,6 +209,7 @@ hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err) HR_MUST_US
  * opened for the schema, is not parsed again. Of `how` options and schema do not count; with image_steps
  * the image column has the type that they make. */
 hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err) HR_MUST_USE;
+bool hr__scan_orders_files(const hr_scan *s); /* it reads files, in an order that may be random */
 /* The order in which files are read in this epoch, file numbers, *out new (hr__free); NULL: as they are numbered. */
 hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err) HR_MUST_USE;
 /* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */

@@ -83,6 +83,8 @@ const char *hr__scan_image_column(const hr_scan *s) { return s->cls->image_colum
 void hr__scan_describe(const hr_scan *s, hr_text *out) { s->cls->describe(s, out); }
 void hr__scan_fingerprint(const hr_scan *s, hr_hash *h) { s->cls->fingerprint(s, h); }
 int64_t hr__scan_floor_bytes(const hr_scan *s) { return s->cls->floor_bytes(s); }
+bool hr__scan_orders_files(const hr_scan *s) { return s->cls->order != NULL; }
+
 hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err)
 {
     *out = NULL;

@@ -549,6 +549,13 @@ const hr_op_class hr__local_shuffle = {
     .free = shuffle_free,
 };
 
+hr_shuffle_seed hr__op_local_shuffle_seed(const hr_op *op)
+{
+    const shuffle_op *o = (const shuffle_op *)op;
+
+    return (hr_shuffle_seed){ .own = o->has_seed, .seed = o->seed };
+}
+
 hr_status hr__op_local_shuffle(int64_t window_rows, const uint64_t *seed, hr_op **out, hr_error *err)
 {
     shuffle_op *o;

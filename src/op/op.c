@@ -92,6 +92,7 @@ const hr_op_class *const hr__op_classes[] = {
     &hr__zip,
     &hr__mix,
     &hr__sample,
+    &hr__block_order,
     &hr__hash_partition,
     &hr__repartition,
     &hr__whole_groups,

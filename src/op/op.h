@@ -213,6 +213,8 @@ typedef struct hr_shuffle_seed {
     uint64_t seed;
 } hr_shuffle_seed;
 hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_error *err) HR_MUST_USE;
+/* --- block_order.c. obstacle (borrowed, NULL: none): the operator below because of which it has no effect */
+hr_status hr__op_block_order(const hr_shuffle_seed *seed, const char *obstacle, hr_op **out, hr_error *err) HR_MUST_USE;
 /* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal length stay lists. */
 hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
 /* The same rows, cut as functions' pieces of n_rows are (blocks.c says where that is needed: above a limit or union that feeds a
@@ -269,8 +271,10 @@ int64_t hr__op_limit_rows(const hr_op *op); /* limit.c; -1: not a limit */
 int hr__op_project_inputs(const hr_op *op,
                           const char *const **names); /* project.c; borrowed input names, -1: not a project */
 void hr__op_project_outputs(const hr_op *op,
-                            const char *const **names);        /* of a project: as many, under their new names */
-int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last); /* rebatch.c; -1: not a rebatch */
+                            const char *const **names);          /* of a project: as many, under their new names */
+int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last);   /* rebatch.c; -1: not a rebatch */
+const hr_shuffle_seed *hr__op_block_order_seed(const hr_op *op); /* block_order.c; NULL: another operator */
+hr_shuffle_seed hr__op_local_shuffle_seed(const hr_op *op);      /* local_shuffle.c; of one */
 bool hr__op_slice_rows(const hr_op *op, int64_t *begin, int64_t *end); /* slice.c; false: not a slice */
 hr_expr *hr__op_filter_predicate(const hr_op *op); /* compute.c; borrowed, NULL: not a filter by expression */
 int hr__op_computed(const hr_op *op, const char *const **names,
@@ -281,7 +285,7 @@ extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filte
     hr__write_cut, hr__write_encode, hr__write_add;
 extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, hr__local_gather;
 extern const hr_op_class hr__group, hr__join, hr__arrange;
-extern const hr_op_class hr__slice, hr__zip, hr__mix, hr__sample;
+extern const hr_op_class hr__slice, hr__zip, hr__mix, hr__sample, hr__block_order;
 extern const hr_op_class hr__sort, hr__random_shuffle, hr__hash_partition, hr__repartition;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */

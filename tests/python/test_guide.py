@@ -133,6 +133,72 @@ def test_own_data_config(text_file, tmp_path):
     assert zero[:128] == SPAM[:128] and one[:128] == SPAM[128:256]
 
 
+def test_split_only_the_training_rows(text_file, tmp_path):
+    """train_test_split; each worker sees half of the training rows, and all of the others."""
+    train_ds, val_ds = headrace.data.read_text(text_file).train_test_split(0.3)
+    n_train = int(747 * (1 - 0.3))
+
+    def loop(config):
+        seen = {}
+        for name in ("train", "val"):
+            shard = train.get_dataset_shard(name)
+            seen[name] = [
+                [t for b in shard.iter_batches(batch_size=128) for t in b["text"]] for _ in range(2)
+            ]
+        note(config["folder"], seen)
+
+    TorchTrainer(
+        loop,
+        train_loop_config={"folder": str(tmp_path)},
+        scaling_config=TWO,
+        datasets={"train": train_ds, "val": val_ds},
+        dataset_config=DataConfig(datasets_to_split=["train"]),
+        run_config=RunConfig(storage_path=tmp_path / "storage"),
+    ).fit()
+    zero, one = seen_by(tmp_path)
+    assert zero["val"] == one["val"] == [SPAM[n_train:]] * 2
+    both = zero["train"][0] + one["train"][0]
+    assert len(both) == n_train // 2 * 2 and set(both) <= set(SPAM[:n_train])
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_block_order_and_local_shuffle(text_file, tmp_path, seed):
+    """What the guide says suffices for most: both ranks ask for the same window, epochs differ."""
+    data = headrace.data.read_text(text_file).randomize_block_order(seed=seed)
+
+    def loop(config):
+        shard = train.get_dataset_shard("train")
+        batches = shard.iter_batches(
+            local_shuffle_buffer_size=10_000, local_shuffle_seed=config["seed"], batch_size=128
+        )
+        note(config["folder"], [[t for b in batches for t in b["text"]] for _ in range(2)])
+
+    TorchTrainer(
+        loop,
+        train_loop_config={"folder": str(tmp_path), "seed": seed},
+        scaling_config=TWO,
+        datasets={"train": data},
+        run_config=RunConfig(storage_path=tmp_path / "storage"),
+    ).fit()
+    zero, one = seen_by(tmp_path)
+    for epoch in range(2):
+        assert len(zero[epoch]) == len(one[epoch]) == 373
+        assert not set(zero[epoch]) & set(one[epoch])
+        assert set(zero[epoch]) | set(one[epoch]) < set(SPAM)
+        assert zero[epoch] + one[epoch] != SPAM[:746] and zero[epoch] != sorted(zero[epoch], key=SPAM.index)
+    assert zero[0] != zero[1] and one[0] != one[1]
+
+
+def test_global_shuffle(text_file, tmp_path):
+    data = headrace.data.read_text(text_file).random_shuffle()
+    batches = data.iter_batches(batch_size=128)
+    first, second = ([t for b in batches for t in b["text"]] for _ in range(2))
+    assert sorted(first) == sorted(second) == sorted(SPAM)
+    assert len({tuple(first), tuple(second), tuple(SPAM)}) == 3
+    kept = data.materialize()
+    assert [r["text"] for r in kept.take_all()] == [r["text"] for r in kept.take_all()]
+
+
 def test_preserve_order(text_file, tmp_path):
     context = headrace.data.DataContext.get_current()
     context.execution_options.preserve_order = True

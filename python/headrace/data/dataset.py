@@ -508,6 +508,17 @@ class Dataset:
         """
         return combining.mix(self, *other, weights=weights, stopping_condition=stopping_condition)
 
+    def randomize_block_order(self, *, seed=None):
+        """The same rows, blocks of them (row groups, pieces of files, tables in memory) in a random order:
+        files, and the blocks of each. They are read in that order; nothing is held.
+
+        seed: None for DataContext.seed, a new order in each epoch; an integer: one order for all epochs, as
+        in Ray; RandomSeedConfig says both. It works through maps, filters, columns and unions (whose inputs
+        stay one after another). Behind anything else, a limit, a sort, a function of exact batches, rows keep
+        their order: explain() says so.
+        """
+        return shuffling.randomize_block_order(self, seed=seed)
+
     def random_sample(self, fraction, *, seed=None):
         """About `fraction` of the rows, in their order: each by chance, which belongs to the row's place in
         its source, not to how it is read.

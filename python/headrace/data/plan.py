@@ -123,6 +123,9 @@ class Node:
     def _sort(self):
         return self.inputs[0].plan.sort(self.args["keys"])
 
+    def _randomize_block_order(self):
+        return self.inputs[0].plan.randomize_block_order(self.args["seed"], self.args["once"])
+
     def _random_shuffle(self):
         return self.inputs[0].plan.random_shuffle(self.args["seed"], self.args["once"])
 
@@ -207,8 +210,8 @@ class Node:
             return f"sort({', '.join(keys)})"
         if self.op == "repartition":
             return f"repartition({args['n_blocks']})"
-        if self.op == "random_shuffle":
-            return "random_shuffle()" if args["seed"] is None else f"random_shuffle(seed={args['seed']})"
+        if self.op in ("random_shuffle", "randomize_block_order"):
+            return f"{self.op}()" if args["seed"] is None else f"{self.op}(seed={args['seed']})"
         if self.op == "calls":
             return args["spec"]["name"]
         if self.op == "write":

@@ -14,6 +14,12 @@ def _fraction(where, value):
     return float(value)
 
 
+def randomize_block_order(dataset, *, seed=None):
+    """See Dataset.randomize_block_order."""
+    own, once = seed_and_once("randomize_block_order", seed)
+    return type(dataset)._plain(Node("randomize_block_order", {"seed": own, "once": once}, [dataset._node]))
+
+
 def random_sample(dataset, fraction, *, seed=None):
     """See Dataset.random_sample."""
     fraction = _fraction("random_sample: fraction", fraction)
@@ -47,4 +53,4 @@ def streaming_train_test_split(dataset, test_size, *, split_type="random", hash_
     )
 
 
-__all__ = ["random_sample", "streaming_train_test_split"]
+__all__ = ["random_sample", "randomize_block_order", "streaming_train_test_split"]

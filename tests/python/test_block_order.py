@@ -1,0 +1,167 @@
+"""Blocks in a random order: files and row groups, by seed and epoch; where it has no effect; resumed."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headrace.data as hd
+from headrace import exceptions
+
+ROWS = 50  # of a row group
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """8 files of 10 row groups of 50 rows, and an empty one."""
+    path = tmp_path_factory.mktemp("blocks")
+    for f in range(8):
+        ids = np.arange(f * 10 * ROWS, (f + 1) * 10 * ROWS)
+        pq.write_table(pa.table({"id": ids}), path / f"{f}.parquet", row_group_size=ROWS)
+    pq.write_table(pa.table({"id": np.arange(0)}), path / "9.parquet")
+    return path
+
+
+def ids(batches):
+    return [v for b in batches for v in b["id"].tolist()]
+
+
+def blocks_of(rows):
+    """The numbers of the blocks, in the order in which they came, each whole."""
+    cut = [rows[i : i + ROWS] for i in range(0, len(rows), ROWS)]
+    assert all(c == list(range(c[0], c[0] + ROWS)) and c[0] % ROWS == 0 for c in cut)
+    return [c[0] // ROWS for c in cut]
+
+
+def test_files_and_row_groups(folder):
+    rows = ids(hd.read_parquet(folder).randomize_block_order(seed=1).iter_batches())
+    order = blocks_of(rows)
+    assert sorted(order) == list(range(80)) and order != sorted(order)
+    files = [order[i] // 10 for i in range(0, 80, 10)]
+    assert [b // 10 for b in order] == [f for f in files for _ in range(10)]  # a file at a time
+    assert files != sorted(files)
+    inside = [[b % 10 for b in order[i : i + 10]] for i in range(0, 80, 10)]
+    assert all(sorted(i) == list(range(10)) for i in inside) and len({tuple(i) for i in inside}) > 5
+
+
+def test_seeds_and_epochs(folder):
+    def twice(seed):
+        batches = hd.read_parquet(folder).randomize_block_order(seed=seed).iter_batches()
+        return [ids(batches), ids(batches)]
+
+    fixed = twice(1)
+    assert fixed[0] == fixed[1] and twice(1) == fixed and twice(2)[0] != fixed[0]
+    drawn = twice(None)
+    assert drawn[0] != drawn[1] and twice(None) == drawn
+    both = twice(hd.RandomSeedConfig(1))
+    assert both[0] != both[1] and twice(hd.RandomSeedConfig(1)) == both
+
+
+def test_through_maps_filters_and_columns(folder):
+    ds = hd.read_parquet(folder)
+    plain = ids(ds.randomize_block_order(seed=3).iter_batches())
+    for other in (
+        ds.map_batches(lambda b: {"id": b["id"]}, compute="threads").randomize_block_order(seed=3),
+        ds.select_columns(["id"]).randomize_block_order(seed=3).map(lambda r: r, compute="threads"),
+    ):
+        assert ids(other.iter_batches()) == plain
+    found = ids(ds.filter(expr="id % 7 == 0").randomize_block_order(seed=3).iter_batches())
+    assert found == [i for i in plain if i % 7 == 0]
+    found = ids(ds.randomize_block_order(seed=3).filter(expr="id < 1000").iter_batches())
+    assert found == [i for i in plain if i < 1000]
+
+
+def test_a_limit_above_takes_the_first_of_that_order(folder):
+    ds = hd.read_parquet(folder).randomize_block_order(seed=3)
+    assert [r["id"] for r in ds.take(120)] == ids(ds.iter_batches())[:120]
+    assert ids(ds.split_at_indices([333])[1].iter_batches()) == ids(ds.iter_batches())[333:]
+
+
+@pytest.mark.parametrize(
+    ("plan", "obstacle"),
+    [
+        (lambda d: d.limit(1000), "limit(1000)"),
+        (lambda d: d.split_at_indices([5])[0], "slice(0:5)"),
+        (lambda d: d.map_batches(lambda b: b, batch_size=100, compute="threads"), "rebatch(100)"),
+        (lambda d: d.zip(d), "zip(2)"),
+        (lambda d: d.union(d.limit(5)), "limit(5)"),
+    ],
+)
+def test_where_it_has_no_effect(folder, plan, obstacle, capsys):
+    ds = plan(hd.read_parquet(folder))
+    shuffled = ds.randomize_block_order(seed=1)
+    shuffled.explain()
+    assert f"no effect, since {obstacle} below keeps the order" in capsys.readouterr().out
+    if "union" not in repr(ds):
+        assert ids(shuffled.iter_batches()) == ids(ds.iter_batches())
+    assert sorted(ids(shuffled.iter_batches())) == sorted(ids(ds.iter_batches()))
+
+
+def test_explain(folder, capsys):
+    ds = hd.read_parquet(folder)
+    ds.randomize_block_order().explain()
+    out = capsys.readouterr().out
+    assert "randomize_block_order()" in out and "blocks in random order" in out
+    ds.explain()
+    assert "random order" not in capsys.readouterr().out
+
+
+def test_unions_and_memory(folder):
+    ds = hd.read_parquet(folder)
+    rows = ids(ds.union(ds).randomize_block_order(seed=1).iter_batches())
+    first, second = blocks_of(rows[:4000]), blocks_of(rows[4000:])
+    assert sorted(first) == sorted(second) == list(range(80)) and first != second
+    tables = [pa.table({"id": np.arange(i * ROWS, (i + 1) * ROWS)}) for i in range(30)]
+    order = blocks_of(ids(hd.from_arrow(tables).randomize_block_order(seed=1).iter_batches()))
+    assert sorted(order) == list(range(30)) and order != sorted(order)
+
+
+def test_threads_and_memory_do_not_matter(folder):
+    ds = hd.read_parquet(folder).randomize_block_order(seed=5)
+    expected = ids(ds.iter_batches())
+    context = hd.DataContext.get_current()
+    try:
+        for threads in (1, 8):
+            context.num_threads = threads
+            assert ids(ds.iter_batches()) == expected
+    finally:
+        context.num_threads = None
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 63), st.sampled_from([None, 100, 1500]), st.sampled_from([None, 4]))
+def test_resume(folder, taken, window, seed):
+    ds = hd.read_parquet(folder)
+    if window is None or seed:
+        ds = ds.randomize_block_order(seed=seed)
+    ask = {"batch_size": 64, "local_shuffle_buffer_size": window}
+    whole = [b["id"].tolist() for b in ds.iterator().iter_batches(**ask)]
+    batches = ds.iterator().iter_batches(**ask)
+    passed = iter(batches)
+    taken = min(taken, len(whole))
+    assert [next(passed)["id"].tolist() for _ in range(taken)] == whole[:taken]
+    state = json.loads(json.dumps(batches.state_dict()))
+    rest = ds.iterator().iter_batches(**ask)
+    rest.load_state_dict(state)
+    assert [b["id"].tolist() for b in rest] == whole[taken:]
+
+
+def test_local_shuffles_begin_with_blocks(folder):
+    """Fragments of files in a random order, then windows: rows come from all over the files."""
+    rows = ids(hd.read_parquet(folder).iter_batches(local_shuffle_buffer_size=100, local_shuffle_seed=1))
+    assert sorted(rows) == list(range(4000))
+    files = {r // 500 for r in rows[:500]}
+    assert files != {0}
+    behind = hd.read_parquet(folder).limit(4000)  # what counts rows keeps its order
+    rows = ids(behind.iter_batches(local_shuffle_buffer_size=100, local_shuffle_seed=1))
+    assert max(abs(r - i) for i, r in enumerate(rows)) <= 150
+
+
+def test_wrong_seeds():
+    for seed in ("x", -1, 0.5):
+        with pytest.raises(exceptions.InvalidArgument, match="randomize_block_order: seed"):
+            hd.range(3).randomize_block_order(seed=seed)
