@@ -129,8 +129,8 @@ class GroupedData:
         """A row for each group: its keys, then the aggregates.
 
         Held in memory: the groups' partial results (of `Quantile`, `AsList`, `ValueCounter` and the like,
-        their values), up to half of the memory limit; then they go to the disk by parts, one of which has to fit.
-        Of a user's own aggregates all rows are held, as by `map_groups`.
+        their values), up to half of the memory limit; then they go to the disk by parts, one of which has to
+        fit. Of a user's own aggregates all rows are held, as by `map_groups`.
         """
         _check(aggs)
         built_in = [a for a in aggs if isinstance(a, BuiltIn)]
