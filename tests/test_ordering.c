@@ -106,8 +106,8 @@ done:
 /* The same order for any number of threads, in memory and on the disk, of which nothing is left. */
 static void test_one_order(void **unused)
 {
-    static const int64_t limits[] = { 0, 2 << 20 };
-    enum { ROWS = 160000 };
+    static const int64_t limits[] = { 0, 3 << 19 };
+    enum { ROWS = 110000 };
 
     (void)unused;
     for (int kind = 0; kind < N_KINDS; kind++) {

@@ -323,7 +323,7 @@ static void test_faults(void **unused)
 {
     uint64_t random = 63;
     sorting memory = { .in = mixed_table(&random, 20, 2), .n_keys = 1, .allowance = 1 << 20, .most_rows = 10 };
-    sorting disk = { .in = mixed_table(&random, 90, 3), .n_keys = 1, .allowance = 64 << 10, .most_rows = 40 };
+    sorting disk = { .in = mixed_table(&random, 60, 3), .n_keys = 1, .allowance = 64 << 10, .most_rows = 30 };
 
     (void)unused;
     memory.want = sorted_slowly(&memory);

@@ -33,6 +33,8 @@ typedef struct hr_order {
     int n;
     int words;  /* of a prefix: 1 or 2 */
     bool exact; /* rows of equal prefixes have equal keys */
+    bool ends;  /* the last key is a text, and the prefix shows whether it ended: see hr__order_decides */
+    uint16_t end;
     hr_order_key *keys;
     hr_account *account;
 } hr_order;
@@ -46,6 +48,11 @@ void hr__order_free(hr_order *o); /* NULL is fine */
 /* The first o->words words of the keys of rows [begin, begin + n): word w of row i becomes out[i * o->words + w]. A smaller word
  * 0 is a smaller key; then word 1. Equal prefixes decide if o->exact. */
 void hr__order_prefixes(const hr_order *o, const hr_table *t, int64_t begin, int64_t n, uint64_t *out);
+/* Rows that have this prefix, all of it, have equal keys. */
+static inline bool hr__order_decides(const hr_order *o, const uint64_t *prefix)
+{
+    return o->exact || (o->ends && (uint16_t)prefix[o->words - 1] == o->end);
+}
 /* The whole keys of two rows: < 0, 0, > 0. The tables have the schema of the order. */
 int hr__order_compare(const hr_order *o, const hr_table *a, int64_t i, const hr_table *b, int64_t j);
 /* Appends the whole key of a row. */

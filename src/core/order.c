@@ -2,7 +2,8 @@
  *
  * A column of fixed width has as many bytes for a null or NaN as for a value, zeros, so that the next column's place is known; a text
  * ends where it ends. Prefixes are made column by column: word w holds bytes 8w to 8w + 7 of the key, the first one highest.
- * They stop within the first text: what stands behind it would have another place in each row. */
+ * They stop within the first text: what stands behind it would have another place in each row. Behind its end the prefix is filled
+ * with what ends it, which no text has twice in a row: so two such bytes at the end of a prefix say that the text is all in it. */
 #include "core/keys.h"
 
 enum { FLAGS = 3, WIDEST = 32 /* decimal256 */ };
@@ -65,6 +66,13 @@ hr_status hr__order_new(const hr_schema *schema, const hr_order_key *keys, int n
         o->exact = is_sized(t) && (width += flag_bytes(&keys[i]) + key_width(t)) <= HR_ORDER_WORDS * 8;
     }
     o->words = o->exact && width <= 8 ? 1 : HR_ORDER_WORDS;
+    for (int i = 0; i < n && !o->exact; i++) {
+        if (is_sized(schema->fields[keys[i].column].type))
+            continue;
+        o->ends = i == n - 1; /* the first text is the last key */
+        o->end = keys[i].descending ? 0xFFFF : 0;
+        break;
+    }
     *out = o;
     return HR_OK;
 }
@@ -257,15 +265,18 @@ static void prefix_text(const slot *s, const hr_array *a, int64_t begin, int64_t
     uint8_t turn = s->key->descending ? 0xFF : 0;
 
     for (int64_t i = 0; i < n; i++) {
-        uint8_t bytes[8 * HR_ORDER_WORDS] = { 0 };
         bool null = hr__array_is_null(a, begin + i);
+        uint8_t bytes[8 * HR_ORDER_WORDS];
         const uint8_t *p;
 
         put_flag(s, i, flag_of(s->key, null ? MISSING : VALUE));
-        if (null || room <= 0)
+        if (room <= 0)
             continue;
-        p = hr__array_bytes(a, begin + i, &n_bytes);
-        escape(p, n_bytes, turn, bytes, room);
+        memset(bytes, turn, sizeof bytes);
+        if (!null) {
+            p = hr__array_bytes(a, begin + i, &n_bytes);
+            escape(p, n_bytes, turn, bytes, room);
+        }
         put_word(s, i, at, load_big(bytes));
         put_word(s, i, at + 8, load_big(bytes + 8));
     }

@@ -4,7 +4,8 @@
  *    that are the same for all rows, the sign of what is never negative, the letters that all texts begin with cost nothing.
  * 2. Radix, from the lowest digit up, but only over the highest bits of the keys, as many as tell n random rows apart. What is
  *    still out of order then stands in short groups of equal high bits: insertion, or the same again for a group that is long.
- * 3. Rows with equal keys, where that is not yet all, are merged by comparing whole rows. */
+ * 3. Rows with equal keys, where that is not yet all, are sorted once more, by the prefix's bits behind those.
+ * 4. Where a whole prefix is equal and not all of the key, rows are merged by comparing them. */
 #include "op/sort_rows.h"
 
 enum { DIGIT = 11, FEW = 24 /* rows that insertion sorts faster */ };
@@ -14,6 +15,7 @@ void hr__sort_space_clear(hr_sort_space *s)
     hr__free(s->items);
     hr__free(s->spare);
     hr__free(s->words);
+    hr__free(s->bases);
     *s = (hr_sort_space){ .account = s->account };
 }
 
@@ -154,14 +156,25 @@ static void merge_sort(const hr_order *o, const hr_sort_range *r, hr_sort_item *
 
 /* ------------------------------------------------------------------------------------------------------------ the keys */
 
-/* Items in the order of the ranges; -> whether equal keys mean equal rows. */
-static bool make_items(hr_sort_space *s, const hr_order *o, const hr_sort_range *ranges, int n_ranges)
+static hr_status room_for_bases(hr_sort_space *s, int n_ranges, hr_error *err)
+{
+    void *bases = s->bases;
+
+    if (!hr__grow(s->account, &bases, &s->cap_bases, n_ranges, sizeof *s->bases))
+        return hr__error_memory(err, "sort", n_ranges * (int64_t)sizeof *s->bases);
+    s->bases = bases;
+    return HR_OK;
+}
+
+/* Items in the order of the ranges. -> the first bit of the prefixes that is in no key; 128: there is none. */
+static int make_items(hr_sort_space *s, const hr_order *o, const hr_sort_range *ranges, int n_ranges)
 {
     uint64_t differ[HR_ORDER_WORDS] = { 0 };
     int words = o->words, shift;
     int64_t n = 0;
 
     for (int r = 0; r < n_ranges; r++) {
+        s->bases[r] = n - ranges[r].begin;
         hr__order_prefixes(o, ranges[r].table, ranges[r].begin, ranges[r].n, s->words + n * words);
         for (int64_t i = 0; i < ranges[r].n; i++) {
             s->items[n + i].range = (uint32_t)r;
@@ -175,19 +188,65 @@ static bool make_items(hr_sort_space *s, const hr_order *o, const hr_sort_range 
     if (words == 1 || !differ[0]) {
         for (int64_t i = 0; i < n; i++)
             s->items[i].key = s->words[i * words + words - 1];
-        return o->exact;
+        return 128;
     }
     shift = __builtin_clzll(differ[0]);
     for (int64_t i = 0; i < n; i++)
         s->items[i].key = shift ? s->words[2 * i] << shift | s->words[2 * i + 1] >> (64 - shift) : s->words[2 * i];
-    return o->exact && !(shift ? differ[1] << shift : differ[1]);
+    return differ[1] << shift ? 64 + shift : 128;
+}
+
+/* A sort at work. */
+typedef struct sorting {
+    hr_sort_space *space;
+    const hr_order *order;
+    const hr_sort_range *ranges;
+    int rest; /* the first bit that is in no key */
+    bool in_order;
+} sorting;
+
+static const uint64_t *prefix_of(const sorting *x, const hr_sort_item *item)
+{
+    return x->space->words + (x->space->bases[item->range] + item->row) * x->order->words;
+}
+
+/* Rows with equal prefixes. */
+static void sort_equal(sorting *x, hr_sort_item *items, int64_t n)
+{
+    if (n < 2 || hr__order_decides(x->order, prefix_of(x, items)))
+        return;
+    for (int64_t i = 1; i < n && x->in_order; i++)
+        x->in_order = !after(x->order, x->ranges, &items[i - 1], &items[i]);
+    merge_sort(x->order, x->ranges, items, x->space->spare, n);
+}
+
+/* Rows with equal keys: by the bits behind them. */
+static void sort_rest(sorting *x, hr_sort_item *items, int64_t n)
+{
+    if (n < 2)
+        return;
+    if (x->rest == 128) {
+        sort_equal(x, items, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        items[i].key = prefix_of(x, &items[i])[1] << (x->rest - 64);
+    if (!is_sorted(items, n)) {
+        x->in_order = false;
+        radix(items, x->space->spare, n);
+    }
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && items[end].key == items[i].key;)
+            end++;
+        sort_equal(x, items + i, end - i);
+    }
 }
 
 hr_status hr__sort_rows(hr_sort_space *s, const hr_order *o, const hr_sort_range *ranges, int n_ranges, int64_t *n,
                         bool *in_order, hr_error *err)
 {
+    sorting x = { .space = s, .order = o, .ranges = ranges, .in_order = true };
     int64_t n_rows = 0;
-    bool decided;
 
     for (int r = 0; r < n_ranges; r++)
         n_rows += ranges[r].n;
@@ -196,16 +255,19 @@ hr_status hr__sort_rows(hr_sort_space *s, const hr_order *o, const hr_sort_range
     if (n_rows > INT32_MAX)
         return hr_error_set(err, HR_UNSUPPORTED, "sort: %lld rows at once", (long long)n_rows);
     HR_TRY(room(s, n_rows, err));
-    decided = make_items(s, o, ranges, n_ranges);
-    *in_order = is_sorted(s->items, n_rows);
-    if (!*in_order)
+    HR_TRY(room_for_bases(s, n_ranges, err));
+    x.rest = make_items(s, o, ranges, n_ranges);
+    x.in_order = is_sorted(s->items, n_rows);
+    if (!x.in_order)
         radix(s->items, s->spare, n_rows);
-    for (int64_t i = 0, end; !decided && i < n_rows; i = end) {
-        for (end = i + 1; end < n_rows && s->items[end].key == s->items[i].key; end++)
-            *in_order = *in_order && !after(o, ranges, &s->items[end - 1], &s->items[end]);
-        if (end - i > 1)
-            merge_sort(o, ranges, s->items + i, s->spare, end - i);
+    for (int64_t i = 0, end; !(x.rest == 128 && o->exact) && i < n_rows; i = end) {
+        uint64_t key = s->items[i].key;
+
+        for (end = i + 1; end < n_rows && s->items[end].key == key;)
+            end++;
+        sort_rest(&x, s->items + i, end - i);
     }
+    *in_order = x.in_order;
     return HR_OK;
 }
 

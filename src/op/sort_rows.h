@@ -1,7 +1,8 @@
 /* sort_rows.h - rows of one or several tables into order. Private to src/op.
  *
  * An *item* is a row with the 64 bits of its key that decide most: those from the first bit on in which any two of the rows
- * differ. Items are sorted by these bits by radix, stable; where equal bits do not decide, rows are compared. */
+ * differ. Items are sorted by these bits by radix, stable; where they are equal, by the rest of the prefix, and where that does not
+ * decide either, rows are compared. */
 #ifndef HR_SORT_ROWS_H
 #define HR_SORT_ROWS_H
 
@@ -23,8 +24,10 @@ typedef struct hr_sort_space {
     hr_account *account;
     hr_sort_item *items; /* what comes out: item i is the i-th row */
     void *spare;
-    uint64_t *words;
+    uint64_t *words; /* prefixes, as the ranges are */
     int64_t cap;
+    int64_t *bases; /* of each range: where row 0 of its table would have its prefix */
+    int64_t cap_bases;
 } hr_sort_space;
 void hr__sort_space_clear(hr_sort_space *s);
 

@@ -1105,11 +1105,24 @@ static int64_t count_disk(const hr_sorter *s)
     return n;
 }
 
+/* What a page takes in memory: rows may be larger than pages were meant to be. */
+static int64_t mean_page(const hr_sorter *s)
+{
+    int64_t n_bytes = 0, n = 0;
+
+    for (int64_t i = 0; i < s->n_runs; i++)
+        for (int64_t p = 0; p < s->runs[i]->n_pages; p++, n++)
+            n_bytes += s->runs[i]->pages[p].place.memory_bytes;
+    return n ? HR_MAX(1, n_bytes / n) : s->page_bytes;
+}
+
 /* Neighbours are merged until what is left can be read at once. */
 static hr_status merge_passes(hr_sorter *s, hr_error *err)
 {
     int64_t n;
 
+    s->page_bytes = HR_MAX(s->page_bytes, mean_page(s)); /* nobody else is here any more */
+    s->fan = HR_MAX(LEAST_FAN, s->allowance / 4 / s->page_bytes);
     while ((n = count_disk(s)) > s->fan) {
         int64_t n_groups = (n + s->fan - 1) / s->fan;
 
