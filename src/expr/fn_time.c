@@ -332,7 +332,7 @@ static bool unit_around(const time_state *s, int64_t t, int64_t *begin, int64_t 
 
 static bool round_one(const time_state *s, int64_t t, hr_zone_span *span, int64_t *out)
 {
-    int64_t offset = 0, local, begin, next, found, second;
+    int64_t offset = 0, local, begin = 0, next = 0, found, second;
 
     if (s->unit > U_SECOND && ticks_of(s) == 0) { /* finer than the column */
         *out = t;
