@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from headrace._core import Table, TypeMismatchError, from_arrow
+from headrace._core import Table, TypeMismatchError, from_arrow, row_dicts
 
 # ---------------------------------------------------------------------------------------------------- numpy
 
@@ -169,9 +169,7 @@ def rows_of(table, writable=False):
             columns.append(list(array))
         else:
             columns.append(column.to_pylist())
-    if not columns:
-        return [{} for _ in range(n)]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    return row_dicts(n, tuple(names), tuple(columns))
 
 
 # -------------------------------------------------------------------------------------------------- results

@@ -16,6 +16,7 @@ BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not s
 ROW_PIECE_ROWS = 512
 ROW_PIECE_BYTES = 8 << 20
 MAX_PARTS = 64  # short batches that travel to a worker together, at most
+PARTED = ("batches", "rows", "flat", "filter")  # kinds that know of several
 
 
 class TaskPoolStrategy:
@@ -276,7 +277,7 @@ def function_node(
     if batch_size is not None:
         node = Node("rebatch", {"n_rows": batch_size}, [node])
         options["batch_rows"] = -1
-    elif kind == "batches" and not awaits and not policy["max_retries"] and options.get("piece_rows", 0) > 1:
+    elif kind in PARTED and not awaits and not policy["max_retries"] and options.get("piece_rows", 0) > 1:
         options["max_parts"] = MAX_PARTS
     if max_errored:
         options["max_errored"] = max_errored

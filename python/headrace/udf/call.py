@@ -101,23 +101,36 @@ class Runner:
             seed(*place)
             yield number, batch
 
+    def _each_part(self, call):
+        """(number, table) of all parts, with the generators seeded for each."""
+        table = call.table
+        if len(call.parts) == PART.itemsize:
+            seed(call.place[3], call.place[4])
+            yield 0, table
+            return
+        begin = 0
+        for number, (n, ordinal, bits) in enumerate(np.frombuffer(call.parts, PART).tolist()):
+            seed(ordinal, bits)
+            yield number, table.slice(begin, n)
+            begin += n
+
     def _rows(self, call):
-        seed(call.place[3], call.place[4])
         fn = self.fn
-        made = [fn(row) for row in blocks.rows_of(call.table, writable=True)]
-        yield call.build(made), 0, None, False
+        for number, table in self._each_part(call):
+            made = [fn(row) for row in blocks.rows_of(table, writable=True)]
+            yield call.build(made), number, None, False
 
     def _flat(self, call):
-        seed(call.place[3], call.place[4])
-        made = Collected(call.build)
-        for row in blocks.rows_of(call.table, writable=True):
-            result = self.fn(row)
-            check_flat(result, self.name)
-            for new in result:
-                if made.add(new):
-                    yield made.table(), 0, None, True
-        if made.rows:
-            yield made.table(), 0, None, False
+        for number, table in self._each_part(call):
+            made = Collected(call.build)
+            for row in blocks.rows_of(table, writable=True):
+                result = self.fn(row)
+                check_flat(result, self.name)
+                for new in result:
+                    if made.add(new):
+                        yield made.table(), number, None, True
+            if made.rows:
+                yield made.table(), number, None, False
 
     def _tables(self, call):
         seed(call.place[3], call.place[4])
@@ -125,11 +138,10 @@ class Runner:
             yield table, 0, None, True
 
     def _filter(self, call):
-        seed(call.place[3], call.place[4])
         fn = self.fn
-        table = call.table
-        keep = np.fromiter((bool(fn(row)) for row in blocks.rows_of(table)), bool, table.num_rows)
-        yield call.build({"keep": keep}), 0, None, False
+        for number, table in self._each_part(call):
+            keep = np.fromiter((bool(fn(row)) for row in blocks.rows_of(table)), bool, table.num_rows)
+            yield call.build({"keep": keep}), number, None, False
 
     def _column(self, call):
         seed(call.place[3], call.place[4])
