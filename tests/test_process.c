@@ -822,7 +822,11 @@ static void test_stopped_worker(void **unused)
 
 static void close_soon(rig *r)
 {
+    int pids[4];
+
     usleep(10000);
+    assert_int_equal(hr__calls_busy(r->context, pids, HR_LEN(pids)), 1);
+    assert_int_equal(hr__calls_busy(r->context, pids, 0), 0);
     hr__calls_close(r->context);
 }
 

@@ -157,6 +157,21 @@ static PyObject *calls_end_idle(PyObject *op, PyObject *none)
     return PyLong_FromLong(pid);
 }
 
+static PyObject *calls_busy(PyObject *op, PyObject *none)
+{
+    int pids[1024], n = hr__calls_busy(((calls_object *)op)->calls, pids, HR_LEN(pids));
+    PyObject *made = PyList_New(n);
+
+    (void)none;
+    for (int i = 0; made && i < n; i++) {
+        PyObject *pid = PyLong_FromLong(pids[i]);
+
+        if (!pid || PyList_SetItem(made, i, pid) < 0)
+            Py_CLEAR(made);
+    }
+    return made;
+}
+
 static PyObject *calls_measured(PyObject *op, PyObject *arg)
 {
     long long n = PyLong_AsLongLong(arg);
@@ -233,6 +248,7 @@ static PyMethodDef calls_methods[] = {
       "whose worker died (-1: always)." },
     { "end_idle", calls_end_idle, METH_NOARGS,
       "A worker that has nothing to do is told to end; its process id, 0 if there is none." },
+    { "busy", calls_busy, METH_NOARGS, "Process ids of workers that run a call." },
     { "measured", calls_measured, METH_O, "measured(bytes): what the workers hold themselves, for stats." },
     { "paused", calls_paused, METH_O, "paused(tag): whether this call, which a server paused, is still wanted." },
     { "errored", calls_errored, METH_NOARGS, "(batches left out since the last time, text and detail of the first)." },

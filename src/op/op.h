@@ -367,6 +367,7 @@ hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, i
 int hr__calls_n_workers(hr_calls *c);
 /* Tells one worker that has nothing to do to end. -> its pid; 0: none is idle. */
 int hr__calls_end_idle(hr_calls *c);
+int hr__calls_busy(hr_calls *c, int *pids, int most); /* pids of workers that run a call; -> how many */
 int hr__calls_n_expected(hr_calls *c);
 int hr__calls_n_waiting(hr_calls *c); /* queued, not yet taken */
 /* How many calls a worker may have at a time (0: one, and one more where calls are short) and how often a call is done again whose

@@ -384,6 +384,18 @@ int hr__calls_end_idle(hr_calls *c)
     return pid;
 }
 
+int hr__calls_busy(hr_calls *c, int *pids, int most)
+{
+    int n = 0;
+
+    hr__lock(&c->lock);
+    for (hr_calls_worker *w = c->workers; w && n < most; w = w->next)
+        if (w->n_out > 0)
+            pids[n++] = w->pid;
+    hr__unlock(&c->lock);
+    return n;
+}
+
 /* Somebody still waits for what an ending worker has: no longer. */
 static bool next_to_fail(hr_calls *c)
 {

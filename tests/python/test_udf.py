@@ -624,3 +624,19 @@ def test_no_python_to_start(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(FileNotFoundError, match="nowhere"):
         hd.range(10).map(lambda r: r).take_all()
+
+
+@pytest.mark.parametrize("compute", COMPUTE)
+def test_an_interrupt_is_prompt(tmp_path, compute):
+    """Though the function sleeps for long."""
+    text = LONG.replace("concurrency=(2, 2)", f"compute={compute!r}")
+    if compute != "processes":
+        text = text.replace('print("worker"', 'print("() worker"').replace(
+            "flush=True)", "file=sys.stderr, flush=True)"
+        )
+    process, _ = started(tmp_path, text, 1)
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    ended(process, 60)
+    assert time.monotonic() - begin < 5  # some 0.2 s where nothing else runs
+    assert "KeyboardInterrupt" in process.stderr.read()

@@ -26,6 +26,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 PAUSE = 0.02  # between two looks at the queue while there may be more workers
 MEASURE = 0.5  # between two looks at the workers' memory
 QUIET = 5.0  # after so long without a call that waits a run has a worker less
+BUSY_GRACE = 0.2  # what a function may still take when its pool ends
 IDLE = 60.0  # after so long without a run they end
 
 
@@ -41,6 +42,7 @@ class Processes(State):
         self.wake_read, self.wake_write = None, None
         self.workers = []
         self.dead = []
+        self.busy = set()  # process ids of workers that ran a function when the pool was closed
         self.payload = None
         self.waited = self.quiet = self.idle = time.monotonic()
 
@@ -87,6 +89,8 @@ class Processes(State):
         self.wake()
 
     def close(self):
+        if self.process == os.getpid() and not self.closed:
+            self.busy = set(self.calls.busy())
         super().close()
         if self.process == os.getpid():
             self.wake()
@@ -297,10 +301,14 @@ class Processes(State):
         self.calls.measured(total)
 
     def _finish(self, selector):
-        until = time.monotonic() + GRACE
-        while self.workers and time.monotonic() < until:
+        begin = time.monotonic()
+        while self.workers and time.monotonic() < begin + GRACE:
             self._listen(selector, PAUSE)
             self._reap(selector)
+            if time.monotonic() > begin + BUSY_GRACE:
+                for worker in self.workers:
+                    if worker.process.pid in self.busy:  # with something that nobody wants
+                        worker.process.kill()
         for worker in self.workers:
             worker.process.kill()
         for worker in list(self.workers):
