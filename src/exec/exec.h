@@ -89,6 +89,7 @@ typedef struct hr_run_options {
     int num_threads;       /* 0: all */
     int64_t memory_limit;  /* 0: the process's */
     int prefetch;          /* tables wanted in the output queue */
+    bool careful;          /* begins with one piece at a time: perhaps little will be taken */
     const hr_marker *from; /* borrowed; NULL: the start */
     hr_arena *
         arena; /* non-NULL: what comes out is read by another process (hr__op_gather as the last operator writes there) */

@@ -50,7 +50,7 @@ static bool next_accepts(const hr_stage *s)
 
     if (!s->next)
         return r->out.n < HR_MAX(1, r->options.prefetch);
-    return s->input_of_next == s->next->current_input && s->next->in.n < 2 * s->next->window_cap;
+    return s->input_of_next == s->next->current_input && s->next->in.n < 2 * s->next->window_limit;
 }
 
 /* The ticket whose output may be passed on now; NULL: none. */
@@ -193,11 +193,20 @@ static work choose(hr_run *r)
 
 /* --- drain */
 
+/* All that this stage gave has gone on: more of it at a time may be what is wanted. */
+static bool downstream_waits(const hr_stage *s)
+{
+    for (const hr_stage *d = s->next; d; d = d->next)
+        if (has_tickets(d) || d->in.n)
+            return false;
+    return true;
+}
+
 static void window_advance(hr_stage *s)
 {
     while (has_tickets(s) && !*slot(s, s->head_seq)) {
         s->head_seq++;
-        if (s->window_limit < s->window_cap)
+        if (s->window_limit < s->window_cap && downstream_waits(s))
             s->window_limit = HR_MIN(s->window_cap, s->window_limit * 2);
     }
 }

@@ -1,0 +1,243 @@
+"""What is looked at is what is needed: files opened, columns read; nothing where nothing has to be known."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import headrace.data as hd
+from headrace.data.expressions import col
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+FILES, ROWS = 1000, 10
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """1,000 files of 10 rows: id, x, and a long text."""
+    path = tmp_path_factory.mktemp("many")
+    for i in range(FILES):
+        ids = np.arange(i * ROWS, (i + 1) * ROWS)
+        pq.write_table(
+            pa.table({"id": ids, "x": ids / 2, "text": ["a" * 200] * ROWS}), path / f"{i:04}.parquet"
+        )
+    return path
+
+
+def even(row):
+    return row["id"] % 2 == 0
+
+
+def same(batch):
+    return batch
+
+
+def stats(ds):
+    return json.loads(ds.stats())
+
+
+PLANS = {
+    "as it is": lambda ds: ds,
+    "an expression": lambda ds: ds.filter(col("x") >= 0),
+    "an expression of what is computed": lambda ds: ds.with_column("y", col("x") + 1).filter(col("y") > 0),
+    "a function, in threads": lambda ds: ds.filter(even, compute="threads"),
+    "a function, in the caller's thread": lambda ds: ds.filter(even, compute="inline"),
+    "behind map_batches": lambda ds: ds.map_batches(same, compute="threads").filter(even, compute="threads"),
+    "behind batches of 4": lambda ds: ds.map_batches(same, batch_size=4, compute="threads").filter(
+        even, compute="threads"
+    ),
+    "in processes": lambda ds: ds.map_batches(same, batch_size=4, concurrency=1).filter(even, concurrency=1),
+    "behind select_columns": lambda ds: ds.select_columns(["id"]).filter(even, compute="threads"),
+    "behind rename_columns": lambda ds: ds.rename_columns({"x": "z"}).filter(col("z") >= 0),
+    "behind drop_columns": lambda ds: ds.drop_columns(["x"]).filter(even, compute="threads"),
+    "behind a union": lambda ds: ds.union(ds).filter(even, compute="threads"),
+    "of two": lambda ds: ds.filter(even, compute="threads").union(ds.filter(even, compute="threads")),
+    "behind a union, by expression": lambda ds: ds.union(ds, ds).filter(col("x") >= 0),
+    "behind flat_map": lambda ds: ds.flat_map(lambda r: [r, r], compute="threads").filter(
+        even, compute="threads"
+    ),
+    "behind a larger limit": lambda ds: ds.limit(5000).filter(even, compute="threads"),
+    "behind random_sample": lambda ds: ds.random_sample(0.9, seed=1).filter(col("x") >= 0),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_three_rows_of_a_thousand_files(folder, name):
+    ds = PLANS[name](hd.read_parquet(folder)).limit(3)
+    assert len(ds.take_all()) == 3
+    assert stats(ds)["files_opened"] <= 4
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda ds: ds.take(3),
+        lambda ds: ds.take_batch(3),
+        lambda ds: ds.show(3),
+        lambda ds: ds.to_pandas(limit=None) if ds.count() < 4 else ds.take(1),
+        lambda ds: ds.schema(),
+        lambda ds: ds.columns(),
+    ],
+    ids=["take", "take_batch", "show", "count and take", "schema", "columns"],
+)
+def test_looking(folder, look, capsys):
+    """Behind a function by batches, so that nothing can be known without running it."""
+    ds = hd.read_parquet(folder).limit(40).map_batches(same, batch_size=4, compute="threads")
+    look(ds)
+    assert stats(ds)["files_opened"] <= 4
+
+
+@pytest.mark.parametrize("look", [lambda ds: ds.schema(), lambda ds: ds.take(1)], ids=["schema", "take"])
+def test_looking_behind_all_files(folder, look):
+    ds = hd.read_parquet(folder).map_batches(same, batch_size=4, compute="threads")
+    look(ds)
+    assert stats(ds)["files_opened"] <= 4
+
+
+def test_a_schema_needs_one_footer(folder, tmp_path):
+    """All other files may be no files at all."""
+    shutil.copy(folder / "0000.parquet", tmp_path)
+    for i in range(1, 4):
+        (tmp_path / f"000{i}.parquet").write_bytes(b"no footer")
+    ds = hd.read_parquet(tmp_path).with_column("y", col("x") > 1).sort("id").select_columns(["y", "id"])
+    assert ds.schema().names == ["y", "id"]
+    assert ds.schema().types == ["bool", "int64"]
+    assert stats(ds) == {}  # nothing was run
+
+
+# ------------------------------------------------------------------------------------------- no input at all
+
+
+def test_repr_and_explain_read_nothing(folder, tmp_path, capsys):
+    """The files are gone when it is asked."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    for i in range(3):
+        shutil.copy(folder / f"000{i}.parquet", gone)
+    ds = hd.read_parquet(gone)
+    made = {
+        "filter": ds.filter(col("x") > 1),
+        "filter(even)": ds.filter(even),
+        "map(<lambda>)": ds.map(lambda r: r),
+        "map_batches(same)": ds.map_batches(same, batch_size=3),
+        "select_columns": ds.select_columns(["id"]),
+        "with_columns": ds.with_column("y", col("x") + 1),
+        "limit(3)": ds.limit(3),
+        "union": ds.union(ds),
+        "sort": ds.sort("x", descending=True),
+        "random_shuffle": ds.random_shuffle(seed=1),
+        "sample": ds.random_sample(0.5, seed=1),
+        "groupby": ds.groupby("x").count(),
+        "join": ds.join(ds.rename_columns({"x": "z", "text": "t"}), "inner", 2, on=("id",)),
+        "zip": ds.zip(ds.rename_columns({"id": "a", "x": "b", "text": "c"})),
+        "repartition": ds.repartition(2),
+    }
+    shutil.rmtree(gone)
+    for name, one in made.items():
+        assert name.split("(")[0] in repr(one), name
+        one.explain()
+        shown = capsys.readouterr().out
+        before, after = shown.split("runs as:\n")
+        assert before.startswith("plan:\n") and "read_parquet" in before, name
+        assert "read_parquet" in after, name
+
+
+# ------------------------------------------------------------------------------------------- counts
+
+COUNTS = {
+    "files": lambda ds: ds,
+    "map": lambda ds: ds.map(lambda r: 1 / 0),
+    "with_column": lambda ds: ds.with_column("y", col("x") + 1),
+    "select": lambda ds: ds.select_columns(["x"]),
+    "one to one": lambda ds: ds.map_batches(lambda b: 1 / 0, udf_modifying_row_count=False),
+    "sort": lambda ds: ds.sort("x"),
+    "shuffle": lambda ds: ds.random_shuffle(),
+    "sorted map": lambda ds: ds.map(lambda r: 1 / 0).sort("x"),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_that_footers_tell(folder, name):
+    """No function is called, no row is read."""
+    ds = COUNTS[name](hd.read_parquet(folder))
+    assert ds.count() == FILES * ROWS
+    assert stats(ds) == {}
+    assert ds.limit(7).count() == 7
+    assert ds.limit(FILES * ROWS + 7).count() == FILES * ROWS
+    assert ds.union(ds).count() == 2 * FILES * ROWS
+
+
+def test_counts_that_have_to_be_computed(folder):
+    ds = hd.read_parquet(folder)
+    assert ds.filter(even, compute="threads").count() == FILES * ROWS // 2
+    assert ds.flat_map(lambda r: [r] * 3, compute="threads").count() == FILES * ROWS * 3
+    assert ds.with_column("k", col("id") % 7).groupby("k").count().count() == 7
+    assert ds.groupby(None).count().count() == 1
+    assert ds.filter(col("id") < 100).groupby("id").count().count() == 100
+    other = hd.range(50).with_column("y", col("id") * 2)
+    for how, want in (("inner", 50), ("left_outer", FILES * ROWS), ("right_outer", 50), ("left_semi", 50)):
+        assert ds.join(other, how, 4, on=("id",)).count() == want, how
+    assert ds.limit(5).sort("x").count() == 5
+    assert ds.sort("x").limit(5).count() == 5
+    assert ds.repartition(3).count() == FILES * ROWS
+    assert ds.filter(col("id") < 0).count() == 0
+    assert ds.select_columns(["id"]).zip(ds.select_columns(["x"])).count() == FILES * ROWS
+    sample = ds.random_sample(0.5, seed=3)
+    assert sample.count() == len(sample.take_all())
+
+
+# ------------------------------------------------------------------------------------------- columns
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """One file: a, b, and c, which is nearly all of it and cannot be read: its pages are zeros."""
+    path = tmp_path_factory.mktemp("wide") / "w.parquet"
+    n = 20_000
+    table = pa.table({"a": np.arange(n) % 10, "b": np.arange(n) / 2, "c": np.random.default_rng(1).random(n)})
+    pq.write_table(table, path, use_dictionary=False, compression="none")
+    meta = pq.read_metadata(path).row_group(0).column(2)
+    data = bytearray(path.read_bytes())
+    begin = meta.data_page_offset
+    data[begin : begin + meta.total_compressed_size] = bytes(meta.total_compressed_size)
+    path.write_bytes(data)
+    with pytest.raises(Exception, match="'c'|page"):
+        hd.read_parquet(path).select_columns(["c"]).take(1)
+    return path
+
+
+UNUSED = {
+    "select_columns": lambda ds: ds.select_columns(["a"]),
+    "filter": lambda ds: ds.filter(col("a") > 3).select_columns(["b"]),
+    "with_column": lambda ds: (
+        ds.with_column("y", col("c") + 1).with_column("z", col("a")).select_columns(["z"])
+    ),
+    "drop_columns": lambda ds: ds.drop_columns(["c"]),
+    "rename_columns": lambda ds: ds.rename_columns({"c": "d"}).select_columns(["a"]),
+    "limit": lambda ds: ds.limit(100).select_columns(["a"]),
+    "union": lambda ds: ds.union(ds).select_columns(["a"]),
+    "groupby": lambda ds: ds.groupby("a").sum("b"),
+    "groupby behind with_column": lambda ds: ds.with_column("k", col("a") * 2).groupby("k").count(),
+    "sort": lambda ds: ds.sort("b").select_columns(["a"]),
+    "shuffle": lambda ds: ds.random_shuffle(seed=1).select_columns(["b"]),
+    "sample": lambda ds: ds.random_sample(0.5, seed=1).select_columns(["b"]),
+    "repartition": lambda ds: ds.repartition(3).select_columns(["b"]),
+    "join": lambda ds: ds.join(hd.range(10), "inner", 2, on=("a",), right_on=("id",)).select_columns(["b"]),
+    "join semi": lambda ds: ds.join(hd.range(10), "left_semi", 2, on=("a",), right_on=("id",)).select_columns(
+        ["b"]
+    ),
+    "zip": lambda ds: ds.zip(hd.range(20_000)).select_columns(["id", "b"]),
+}
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_columns_that_nobody_needs_are_not_read(wide, name):
+    assert len(UNUSED[name](hd.read_parquet(wide)).take_all()) > 0
+
+
+def test_counting_reads_what_the_filter_needs(wide):
+    assert hd.read_parquet(wide).filter(col("a") > 4).count() == 10_000
+    assert hd.read_parquet(wide).sort("c").count() == 20_000
+    assert hd.read_parquet(wide).groupby("a").count().count() == 10
