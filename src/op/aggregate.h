@@ -36,6 +36,7 @@ typedef struct hr_agg_class {
     /* values: lists of large_list<item>. Shortens lists to what the result needs; NULL: all of them. *out is new. */
     hr_status (*shorten)(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out, hr_error *err);
     hr_status (*finish)(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out, hr_error *err);
+    bool distinct; /* values: only the first of equal ones counts */
 } hr_agg_class;
 
 /* One, of one column. */

@@ -482,8 +482,8 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The values of a list, sorted; -> how many, -1: a null among them. */
-static int64_t sorted_values(const hr_array *lists, int64_t i, double *out)
+/* The values of a list; -> how many, -1: a null among them. */
+static int64_t values_of(const hr_array *lists, int64_t i, double *out)
 {
     const hr_array *values = lists->children[0];
     int64_t begin, n;
@@ -494,7 +494,6 @@ static int64_t sorted_values(const hr_array *lists, int64_t i, double *out)
             return -1;
         out[k] = number_at(values, begin + k);
     }
-    qsort(out, (size_t)n, sizeof *out, by_value);
     return n;
 }
 
@@ -505,6 +504,65 @@ static int64_t longest(const hr_array *lists)
     for (int64_t i = 0; i < lists->length; i++)
         most = HR_MAX(most, offsets_of(lists)[i + 1] - offsets_of(lists)[i]);
     return most;
+}
+
+#define SORT_BELOW 64
+
+/* Brings v[k] where it would stand in order, smaller ones before it: Hoare's quickselect, with a sort where it goes badly. */
+static void select_value(double *v, int64_t n, int64_t k)
+{
+    for (int rounds = 0; n > SORT_BELOW; rounds++) {
+        int64_t i = 0, j = n - 1;
+        double a = v[0], b = v[n / 2], c = v[n - 1];
+        double middle = a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b);
+
+        if (rounds > 64)
+            break;
+        while (i <= j) {
+            while (v[i] < middle)
+                i++;
+            while (middle < v[j])
+                j--;
+            if (i <= j) {
+                double swap = v[i];
+
+                v[i++] = v[j];
+                v[j--] = swap;
+            }
+        }
+        if (k <= j) {
+            n = j + 1;
+        } else if (k >= i) {
+            v += i;
+            k -= i;
+            n -= i;
+        } else
+            return;
+    }
+    qsort(v, (size_t)n, sizeof *v, by_value);
+}
+
+/* The q-quantile of values without an order; they are moved about. NaN counts as the greatest. */
+static double one_quantile(double *v, int64_t n, double q)
+{
+    double at = q * (double)(n - 1), low = floor(at), next;
+    int64_t i = (int64_t)low, n_nan = 0;
+
+    for (int64_t k = 0; k < n - n_nan; k++)
+        while (k < n - n_nan && isnan(v[k])) {
+            n_nan++;
+            v[k] = v[n - n_nan];
+            v[n - n_nan] = (double)NAN;
+        }
+    if (i >= n - n_nan)
+        return (double)NAN;
+    select_value(v, n - n_nan, i);
+    if (at == low || i + 1 >= n)
+        return v[i];
+    next = i + 1 < n - n_nan ? v[i + 1] : (double)NAN;
+    for (int64_t k = i + 2; k < n - n_nan; k++)
+        next = v[k] < next ? v[k] : next;
+    return v[i] + (next - v[i]) * (at - low);
 }
 
 /* Between neighbours in proportion, as NumPy's "linear". */
@@ -536,9 +594,9 @@ static hr_status quantile_finish(const hr_agg *a, const hr_array *lists, const h
     HR_GO(hr__buffer_new(mem, lists->length * 8, &buffers[1], err));
     memset(buffers[0]->data, 0, (size_t)buffers[0]->n_bytes);
     for (int64_t i = 0; i < lists->length; i++) {
-        int64_t n = sorted_values(lists, i, v);
+        int64_t n = values_of(lists, i, v);
 
-        ((double *)buffers[1]->data)[i] = n > 0 ? quantile_of(v, n, a->options.q) : 0;
+        ((double *)buffers[1]->data)[i] = n > 0 ? one_quantile(v, n, a->options.q) : 0;
         if (n > 0)
             hr__bit_set(buffers[0]->data, i);
         else
@@ -598,8 +656,10 @@ static hr_status quantiles_finish(const hr_agg *a, const hr_array *lists, const 
     HR_GO(hr__buffer_new(mem, (lists->length + 1) * 8, &buffers[1], err));
     HR_GO(hr__buffer_new(mem, lists->length * n_qs * 8, &values[1], err));
     for (int64_t i = 0; i < lists->length; i++) {
-        int64_t n = sorted_values(lists, i, v);
+        int64_t n = values_of(lists, i, v);
 
+        if (n > 0)
+            qsort(v, (size_t)n, sizeof *v, by_value);
         ((int64_t *)buffers[1]->data)[i] = m;
         for (int k = 0; n > 0 && k < n_qs; k++)
             ((double *)values[1]->data)[m++] = quantile_of(v, n, qs[k]);
@@ -637,20 +697,20 @@ static const hr_option top_options[] = {
 };
 
 const hr_agg_class hr__agg_values[] = {
-    { "min", "least value", null_options, min_bind, NULL, NULL, NULL, extreme_shorten, extreme_finish },
-    { "max", "greatest value", null_options, max_bind, NULL, NULL, NULL, extreme_shorten, extreme_finish },
+    { "min", "least value", null_options, min_bind, NULL, NULL, NULL, extreme_shorten, extreme_finish, false },
+    { "max", "greatest value", null_options, max_bind, NULL, NULL, NULL, extreme_shorten, extreme_finish, false },
     { "quantile", "value below which a part of the numbers lies", quantile_options, quantile_bind, NULL, NULL, NULL,
-      NULL, quantile_finish },
+      NULL, quantile_finish, false },
     { "approx_quantile", "several quantiles, as a list", quantiles_options, quantiles_bind, NULL, NULL, NULL, NULL,
-      quantiles_finish },
+      quantiles_finish, false },
     { "unique", "different values, as a list in the order of their first sight", keep_options, unique_bind, NULL, NULL,
-      NULL, distinct_shorten, distinct_shorten },
+      NULL, distinct_shorten, distinct_shorten, true },
     { "count_distinct", "number of different values", null_options, count_distinct_bind, NULL, NULL, NULL,
-      distinct_shorten, count_distinct_finish },
+      distinct_shorten, count_distinct_finish, true },
     { "value_counter", "different values and how often each stands there", null_options, counter_bind, NULL, NULL, NULL,
-      NULL, counter_finish },
+      NULL, counter_finish, false },
     { "approx_topk", "the most frequent values with their counts", top_options, top_bind, NULL, NULL, NULL, NULL,
-      top_finish },
-    { "list", "all values", keep_options, list_bind, NULL, NULL, NULL, NULL, list_finish },
+      top_finish, false },
+    { "list", "all values", keep_options, list_bind, NULL, NULL, NULL, NULL, list_finish, false },
     { 0 },
 };

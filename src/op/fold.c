@@ -201,8 +201,11 @@ hr_status hr__grouping_hashes(const hr_grouping *g, const hr_table *partial, hr_
 
 /* --------------------------------------------------------------------------------------------------------------- fold */
 
-/* The lists of one aggregate, in the order in which they came, each with its group's number. */
+/* The lists of one aggregate, in the order in which they came, each with its group's number. Of aggregates of distinct values the
+ * pairs of group and value instead, each once. */
 typedef struct lists {
+    hr_grouper *seen; /* the pairs; NULL: none yet, or it is not such an aggregate */
+    hr_schema *pair;
     hr_array **parts;
     int64_t n_parts, cap_parts;
     uint32_t *ids; /* of all parts' rows */
@@ -245,6 +248,8 @@ done:
 
 static void lists_clear(lists *l)
 {
+    hr__grouper_free(l->seen);
+    hr__schema_unref(l->pair);
     for (int64_t i = 0; i < l->n_parts; i++)
         hr__array_unref(l->parts[i]);
     hr__free(l->parts);
@@ -276,7 +281,8 @@ int64_t hr__fold_bytes(const hr_fold *f)
     int64_t n = hr__grouper_bytes(f->keys);
 
     for (int a = 0; a < f->grouping->n_aggs; a++)
-        n += (f->states[a] ? f->states[a]->n_bytes : 0) + f->lists[a].n_bytes;
+        n += (f->states[a] ? f->states[a]->n_bytes : 0) + f->lists[a].n_bytes +
+             (f->lists[a].seen ? hr__grouper_bytes(f->lists[a].seen) : 0);
     return n;
 }
 
@@ -313,6 +319,88 @@ static hr_status concat_lists(const hr_fold *f, int a, const hr_mem *mem, hr_arr
     return hr__array_concat(mem, f->grouping->aggs[a].state, l->parts, (int)l->n_parts, out, err);
 }
 
+/* --- distinct values */
+
+static hr_status pairs_begin(lists *l, hr_type *value, hr_account *account, hr_error *err)
+{
+    static const int both[] = { 0, 1 };
+    hr_field fields[2] = { 0 };
+    hr_status st = HR_OK;
+
+    HR_GO(hr__field_init(&fields[0], "group", hr__type_simple(HR_T_UINT32), false, err));
+    HR_GO(hr__field_init(&fields[1], "value", value, true, err));
+    HR_GO(hr__schema_new(fields, 2, &l->pair, err));
+    st = hr__grouper_new(l->pair, both, 2, account, &l->seen, err);
+done:
+    hr__field_clear(&fields[0]);
+    hr__field_clear(&fields[1]);
+    return st;
+}
+
+/* The values of lists, each with the number of its list's group. */
+static hr_status pairs_of(const hr_fold *f, const lists *l, const hr_array *part, hr_table **out, hr_error *err)
+{
+    const hr_mem mem = { .account = f->account };
+    int64_t first = 0, end = 0, begin, n;
+    hr_buffer *buffers[3] = { 0 };
+    hr_array *columns[2] = { NULL };
+    hr_status st = HR_OK;
+
+    if (part->length) {
+        hr__array_range(part, 0, &first, &n);
+        hr__array_range(part, part->length - 1, &begin, &n);
+        end = begin + n;
+    }
+    HR_GO(hr__buffer_new(&mem, (end - first) * 4, &buffers[1], err));
+    for (int64_t i = 0; i < part->length; i++) {
+        hr__array_range(part, i, &begin, &n);
+        for (int64_t k = begin; k < begin + n; k++)
+            ((uint32_t *)buffers[1]->data)[k - first] = f->ids[i];
+    }
+    HR_GO(hr__array_new(hr__type_simple(HR_T_UINT32), end - first, 0, buffers, NULL, 0, &columns[0], err));
+    st = hr__array_slice(part->children[0], first, end - first, &columns[1], err);
+    if (st)
+        hr__array_unref(columns[0]);
+    else
+        st = hr__table_new(l->pair, columns, end - first, NULL, out, err);
+done:
+    return st;
+}
+
+static hr_status add_distinct(hr_fold *f, int a, const hr_array *part, hr_error *err)
+{
+    lists *l = &f->lists[a];
+    hr_table *pairs = NULL;
+    uint32_t *ids = NULL;
+    hr_status st = HR_OK;
+
+    if (!l->seen)
+        HR_GO(pairs_begin(l, part->children[0]->type, f->account, err));
+    HR_GO(pairs_of(f, l, part, &pairs, err));
+    if (!(ids = hr__alloc(f->account, (size_t)(pairs->n_rows + 1) * sizeof *ids)))
+        HR_GO(hr__error_memory(err, "group", pairs->n_rows * 4));
+    st = hr__grouper_add(l->seen, pairs, 0, pairs->n_rows, ids, err);
+done:
+    hr__free(ids);
+    hr_table_unref(pairs);
+    return st;
+}
+
+/* A list for each group, of its distinct values. */
+static hr_status distinct_lists(const hr_fold *f, int a, int64_t n_groups, const hr_mem *mem, hr_array **out,
+                                hr_error *err)
+{
+    hr_array *columns[2] = { NULL };
+    hr_status st;
+
+    HR_TRY(hr__grouper_keys(f->lists[a].seen, mem, columns, err));
+    st = hr__agg_lists(&f->grouping->aggs[a], columns[1], 0, columns[1]->length,
+                       (const uint32_t *)hr__array_values(columns[0]), n_groups, mem, out, err);
+    hr__array_unref(columns[0]);
+    hr__array_unref(columns[1]);
+    return st;
+}
+
 /* A list for each group. */
 static hr_status joined(const hr_fold *f, int a, const hr_mem *mem, hr_array **out, hr_error *err)
 {
@@ -320,6 +408,8 @@ static hr_status joined(const hr_fold *f, int a, const hr_mem *mem, hr_array **o
     hr_array *all = NULL, *lists = NULL;
     hr_status st = HR_OK;
 
+    if (f->lists[a].seen)
+        return distinct_lists(f, a, HR_MAX(hr__fold_n(f), !f->grouping->n_keys), mem, out, err);
     HR_GO(concat_lists(f, a, mem, &all, err));
     HR_GO(hr__agg_join_lists(agg, all, f->lists[a].ids, HR_MAX(hr__fold_n(f), !f->grouping->n_keys), mem, &lists, err));
     if (agg->cls->shorten) {
@@ -356,6 +446,8 @@ static hr_status add_lists(hr_fold *f, int a, hr_array *part, hr_error *err)
 {
     lists *l = &f->lists[a];
 
+    if (f->grouping->aggs[a].cls->distinct)
+        return add_distinct(f, a, part, err);
     if (!hr__grow(f->account, (void **)&l->parts, &l->cap_parts, l->n_parts + 1, sizeof *l->parts) ||
         !hr__grow(f->account, (void **)&l->ids, &l->cap_ids, l->n_ids + part->length, sizeof *l->ids))
         return hr__error_memory(err, "group", part->length * 4);
