@@ -342,6 +342,8 @@ HR_API HR_MUST_USE hr_status hr_plan_join(hr_plan *left, hr_plan *right, const h
 
 /* The first n rows. */
 HR_API HR_MUST_USE hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err);
+/* All columns, and `name`, an int64 that counts the rows from 0 in their order. HR_INVALID if there is such a column. */
+HR_API HR_MUST_USE hr_status hr_plan_number_rows(hr_plan *in, const char *name, hr_plan **out, hr_error *err);
 /* Rows [begin, end), counted from 0; end INT64_MAX: to the last. What lies before is not read where files say how many rows they have. */
 HR_API HR_MUST_USE hr_status hr_plan_slice(hr_plan *in, int64_t begin, int64_t end, hr_plan **out, hr_error *err);
 typedef struct hr_sample_options {

@@ -488,6 +488,19 @@ done:
     return made;
 }
 
+static PyObject *plan_number_rows(PyObject *op, PyObject *arg)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
+    hr_status st;
+
+    if (!name)
+        return NULL;
+    st = hr_plan_number_rows(((plan_object *)op)->plan, name, &plan, &err);
+    return plan_made(pyhr_state_of(op), st, plan, &err);
+}
+
 static PyObject *plan_limit(PyObject *op, PyObject *arg)
 {
     hr_error err = HR_ERROR_INIT;
@@ -970,6 +983,7 @@ static PyMethodDef plan_methods[] = {
     { "sample", WITH_WORDS(plan_sample), METH_VARARGS | METH_KEYWORDS,
       "sample(begin, end, seed=None, once=False, column=None): rows whose random number lies there." },
     { "limit", plan_limit, METH_O, "limit(n): the first n rows." },
+    { "number_rows", plan_number_rows, METH_O, "number_rows(name): all columns, and one that counts the rows from 0." },
     { "rebatch", WITH_WORDS(plan_rebatch), WORDS, "rebatch(n_rows, drop_last=False): tables of exactly so many rows." },
     { "sort", plan_sort, METH_O, "sort([(column or Expr, descending, nulls_first), ...]): all rows in that order." },
     { "random_shuffle", plan_random_shuffle, METH_VARARGS,

@@ -258,6 +258,14 @@ done:
     return st;
 }
 
+hr_status hr_plan_number_rows(hr_plan *in, const char *name, hr_plan **out, hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_status st = hr__op_number_rows(name, &op, err);
+
+    return add_op(in, st, op, out, err);
+}
+
 hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err)
 {
     hr_op *op = NULL;

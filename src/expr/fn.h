@@ -12,7 +12,7 @@
 /* --- the functions, by file */
 extern const hr_expr_function hr__fn_compare[], hr__fn_logic[], hr__fn_arith[], hr__fn_set[], hr__fn_cast[],
     hr__fn_image[], hr__fn_math[], hr__fn_choose[], hr__fn_string[], hr__fn_search[], hr__fn_regex[], hr__fn_time[],
-    hr__fn_nested[];
+    hr__fn_nested[], hr__fn_random[];
 
 /* --- expr.c */
 hr_status hr__expr_value(hr_array *takes, bool weak, hr_expr **out, hr_error *err) HR_MUST_USE; /* a literal */

@@ -70,6 +70,7 @@ const hr_op_class *const hr__op_classes[] = {
     /* clang-format off */
     &hr__project,
     &hr__limit,
+    &hr__number_rows,
     &hr__rebatch,
     &hr__map,
     &hr__filter,

@@ -173,6 +173,7 @@ void hr__resume(hr_resume *takes, hr_status st,
 hr_status hr__op_project(const char *const *names, const char *const *new_names, int n, hr_op **out,
                          hr_error *err) HR_MUST_USE;
 hr_status hr__op_limit(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
+hr_status hr__op_number_rows(const char *name, hr_op **out, hr_error *err) HR_MUST_USE;
 /* Tables of exactly n_rows; the state is {rows to skip of the open batch, ordinal of the next batch}. */
 hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_map(const hr_map_function *fn, const hr_map_options *options, hr_op **out,
@@ -286,6 +287,7 @@ extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filte
 extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, hr__local_gather;
 extern const hr_op_class hr__group, hr__join, hr__arrange;
 extern const hr_op_class hr__slice, hr__zip, hr__mix, hr__sample, hr__block_order;
+extern const hr_op_class hr__number_rows, hr__slice, hr__zip, hr__mix, hr__sample;
 extern const hr_op_class hr__sort, hr__random_shuffle, hr__hash_partition, hr__repartition;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import headrace.data as hd
 from headrace import exceptions
+from headrace.data.expressions import monotonically_increasing_id, random, uuid
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,9 @@ PLANS = {
     "filter": lambda d: d.filter(odd, compute="threads"),
     "flat_map": lambda d: d.flat_map(double, compute="threads"),
     "limit": lambda d: d.limit(321),
+    "numbers": lambda d: d.with_columns(
+        {"n": monotonically_increasing_id(), "r": random(seed=5), "u": uuid(seed=1)}
+    ),
     "union": lambda d: d.union(d.limit(100), d),
     "all": lambda d: (
         d.filter(odd, compute="threads")

@@ -143,6 +143,14 @@ def table_to_arrow(table):
     return pyarrow.RecordBatchReader.from_stream(table).read_all()  # table() would import pandas
 
 
+def as_type(column, kind):
+    """An Arrow column as `kind`: one of pyarrow's types, or its name."""
+    import pyarrow
+
+    kind = pyarrow.type_for_alias(kind) if isinstance(kind, str) else kind
+    return column if column.type == kind else column.cast(kind)
+
+
 def to_format(table, batch_format, writable=False):
     """The table as a batch of that format ("numpy", "pandas", "pyarrow")."""
     if batch_format == "numpy":

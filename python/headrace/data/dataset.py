@@ -254,7 +254,7 @@ class Dataset:
             if fn is not None:
                 raise InvalidArgument("filter: a function or an expression, not both")
             predicate = expressions.as_expr(expr, "filter")
-            return Dataset(Node("filter", {"expr": predicate._core}, [self._node]))
+            return Dataset(self._computed([], [predicate], lambda n, c: Node("filter", {"expr": c[0]}, [n])))
         if fn is None:
             raise InvalidArgument("filter: expected a function or an expression")
         return self._with_function(
@@ -298,19 +298,55 @@ class Dataset:
         accept_cluster_arguments("with_column", other)
         return self.with_columns({column_name: expr})
 
-    def with_columns(self, exprs, **other):
-        """All columns, and these: {name: expression}, or a list of expressions with names. All of them see
-        the columns as they were before.
+    def with_columns(self, exprs=None, *more_exprs, **other):
+        """All columns, and these: {name: expression}, or a list of expressions with names, or
+        unnest(struct), or several of them. All of them see the columns as they were before.
         """
         accept_cluster_arguments("with_columns", other)
-        pairs = list(exprs.items()) if isinstance(exprs, dict) else [(_expr_name(e), e) for e in exprs]
-        for name, _ in pairs:
+        pairs = [p for given in (exprs, *more_exprs) if given is not None for p in self._named(given)]
+        names = [name for name, _ in pairs]
+        for name in names:
             if not isinstance(name, str):
                 raise TypeMismatchError(f"with_columns: expected a name, not {type(name).__name__}")
-        cores = [expressions.core_of(e, "with_columns") for _, e in pairs]
-        return Dataset(
-            Node("with_columns", {"names": [name for name, _ in pairs], "exprs": cores}, [self._node])
-        )
+        op = lambda n, c: Node("with_columns", {"names": names, "exprs": c}, [n])  # noqa: E731
+        return Dataset(self._computed(names, [e for _, e in pairs], op))
+
+    def _named(self, exprs):
+        """(name, expression) of what with_columns takes."""
+        if isinstance(exprs, dict):
+            return list(exprs.items())
+        if isinstance(exprs, expressions.Star):
+            return []
+        if isinstance(exprs, expressions.Unnest):
+            added = "<unnest>"
+            found = self.with_columns({added: exprs.expr}).schema().base_schema.field(added).type
+            if not str(found).startswith("struct"):
+                raise TypeMismatchError(f"unnest: {exprs.expr!r} is {found}, expected a struct")
+            return [(found.field(i).name, exprs.expr.struct[i]) for i in range(found.num_fields)]
+        if isinstance(exprs, expressions.Expr):
+            exprs = [exprs]
+        return [
+            pair
+            for e in exprs
+            for pair in (
+                [(_expr_name(e), e)]
+                if not isinstance(e, (expressions.Star, expressions.Unnest))
+                else self._named(e)
+            )
+        ]
+
+    def _computed(self, names, exprs, op):
+        """op(node, the engine's expressions) -> a node, over this and what functions in the expressions
+        add.
+        """
+        calls = expressions.merged(exprs)
+        if not calls:
+            return op(self._node, [expressions.core_of(e, "with_columns") for e in exprs])
+        from headrace.data.function_expressions import planned
+
+        old = self._names()
+        cores = [e._core if isinstance(e, expressions.Expr) else expressions.core_of(e) for e in exprs]
+        return planned(self._node, old + [n for n in names if n not in old], calls, cores, op)
 
     def _project(self, names, new_names=None):
         return Dataset(Node("project", {"names": list(names), "new_names": new_names}, [self._node]))

@@ -13,6 +13,7 @@ docs/expressions.md lists all functions.
 
 import ast
 import datetime
+import itertools
 
 from headrace import _core
 from headrace._core import InvalidArgument, TypeMismatchError
@@ -43,6 +44,10 @@ def _literal(value):
 def core_of(value, where="expression"):
     """The engine's expression of an Expr, or of a value as a literal."""
     if isinstance(value, Expr):
+        if value._calls:
+            raise TypeMismatchError(
+                f"{where}: {value!r} calls a function of Python; those stand in with_column(s) and filter"
+            )
         return value._core
     if type(value).__module__.partition(".")[0] == "pyarrow" and type(value).__name__ == "Expression":
         raise TypeMismatchError(
@@ -51,10 +56,24 @@ def core_of(value, where="expression"):
     return _literal(value)
 
 
+def merged(values):
+    """What the expressions among the values call of Python: {column: Call}, what is needed first, first."""
+    calls = {}
+    for value in values:
+        if isinstance(value, Expr) and value._calls:
+            calls.update(value._calls)
+    return calls
+
+
+def made(function, values, texts=()):
+    """The engine's function of expressions and constants."""
+    cores = [v._core if isinstance(v, Expr) else core_of(v, function) for v in values]
+    return Expr(_core.Expr.call(function, cores, texts), None, merged(values))
+
+
 def _binary(function, swap=False):
     def operator(self, other):
-        args = [self._core, core_of(other, function)]
-        return Expr(_core.Expr.call(function, args[::-1] if swap else args))
+        return made(function, [other, self] if swap else [self, other])
 
     return operator
 
@@ -90,11 +109,12 @@ class Expr:
     Python's; an integer divided by 0 is null.
     """
 
-    __slots__ = ("_core", "_name")
+    __slots__ = ("_calls", "_core", "_name")
 
-    def __init__(self, core, name=None):
+    def __init__(self, core, name=None, calls=None):
         self._core = core
         self._name = name
+        self._calls = calls or None  # what the core's columns stand for: function_expressions.py
 
     # -------------------------------------------------------------------------------------------- operators
 
@@ -137,7 +157,7 @@ class Expr:
             for k, v in settings.items()
             if v is not None
         ]
-        return Expr(_core.Expr.call(function, [self._core, *(core_of(a, function) for a in args)], texts))
+        return made(function, [self, *args], texts)
 
     # -------------------------------------------------------------------------------------------- numbers
 
@@ -223,7 +243,7 @@ class Expr:
     __pow__ = power
 
     def __rpow__(self, base):
-        return Expr(_core.Expr.call("power", [core_of(base, "power"), self._core]))
+        return made("power", [base, self])
 
     # ---------------------------------------------------------------------------------------------- methods
 
@@ -247,11 +267,11 @@ class Expr:
         """True where the value is one of `values` (a list, array or set of constants). Never null: a null
         is in a list that has a None. NaN is in none.
         """
-        return Expr(_core.Expr.call("is_in", [self._core, _list_of(values)]))
+        return Expr(_core.Expr.call("is_in", [self._core, _list_of(values)]), None, self._calls)
 
     def not_in(self, values):
         """The opposite of is_in()."""
-        return Expr(_core.Expr.call("not_in", [self._core, _list_of(values)]))
+        return Expr(_core.Expr.call("not_in", [self._core, _list_of(values)]), None, self._calls)
 
     def cast(self, target_type, *, safe=True):
         """As another type: its name ("int32", "float64", "timestamp[us]"), a NumPy dtype, a pyarrow type,
@@ -266,7 +286,7 @@ class Expr:
         """The same under a name, for with_columns([...]) and messages."""
         if not isinstance(name, str):
             raise TypeMismatchError(f"alias: expected a name, not {type(name).__name__}")
-        return Expr(self._core, name)
+        return Expr(self._core, name, self._calls)
 
     # ---------------------------------------------------------------------------------------- odds and ends
 
@@ -277,17 +297,27 @@ class Expr:
 
     def columns(self):
         """Names of the columns that it reads."""
-        return self._core.columns
+        names = {}
+        for column in self._core.columns:
+            if self._calls and column in self._calls:
+                for value in self._calls[column].operands():
+                    names.update(dict.fromkeys(value.columns()))
+            else:
+                names[column] = None
+        return list(names)
 
     def structurally_equals(self, other):
         """Whether the other is the same expression under the same name. (== makes an expression.)"""
         return isinstance(other, Expr) and self._name == other._name and self._core.same(other._core)
 
     def __reduce__(self):
-        return Expr, (self._core, self._name)
+        return Expr, (self._core, self._name, self._calls)
 
     def __repr__(self):
         text = str(self._core)
+        for name in self._calls or ():
+            quoted = name.replace("\\", "\\\\").replace("'", "\\'")
+            text = text.replace(f"col('{quoted}')", name.strip("<>"))
         return text if self._name is None else f"({text}).alias({self._name!r})"
 
 
@@ -348,14 +378,14 @@ def lit(value, type=None):
     """
     if isinstance(value, Expr):
         return value
-    made = Expr(core_of(value, "lit"))
-    return made if type is None else made.cast(type)
+    literal = Expr(core_of(value, "lit"))
+    return literal if type is None else literal.cast(type)
 
 
 def _choice(function, values):
     if not values:
         raise InvalidArgument(f"{function}: expected at least one value")
-    return Expr(_core.Expr.call(function, [core_of(v, function) for v in values]))
+    return made(function, values)
 
 
 def if_else(condition, yes, no):
@@ -379,6 +409,71 @@ def greatest(*values):
     """The greatest of the values that are not null; NaN only if nothing else is there."""
     return _choice("greatest", values)
 
+
+_streams = itertools.count(1)  # of random(): each call of a program has its own
+
+
+def random(*, seed=None, reseed_after_execution=True):
+    """A random number of [0, 1) for each row: a function of the row's place in its source, the epoch, and the
+    run's seed or `seed`, so that neither threads nor batches matter. Without a seed each random() of a
+    program has numbers of its own. reseed_after_execution=False: every epoch has the same.
+    """
+    texts = [f"stream={next(_streams)}"] if seed is None else ["seeded=true", f"seed={int(seed)}"]
+    if not reseed_after_execution:
+        texts.append("reseed=false")
+    return made("random", [], texts)
+
+
+def uuid(*, seed=None):
+    """A random identifier (UUID version 4, as text) for each row; a row of this expression keeps it in every
+    epoch. `seed`: the same identifiers again, in another program, too; None: nobody else has them.
+    """
+    from headrace.data.function_expressions import new_seed
+
+    return made("uuid", [], [f"seed={new_seed() if seed is None else int(seed)}"])
+
+
+class Star:
+    """All columns, for with_columns([star(), ...]), which keeps them in any case."""
+
+    def __repr__(self):
+        return "star()"
+
+
+def star():
+    """All columns: accepted by with_columns() and select_columns(), as Ray Data's."""
+    return Star()
+
+
+class Unnest:
+    """unnest(expr)"""
+
+    def __init__(self, expr):
+        self.expr = expr
+
+    def __repr__(self):
+        return f"unnest({self.expr!r})"
+
+
+def unnest(expr):
+    """The fields of a struct as columns of their own: with_columns(unnest(col("s")))."""
+    if not isinstance(expr, Expr):
+        raise TypeMismatchError(f"unnest: expected an expression, not {type(expr).__name__}")
+    return Unnest(expr)
+
+
+def __getattr__(name):
+    """udf, pyarrow_udf, download, monotonically_increasing_id: of a module that is imported when it is
+    needed.
+    """
+    if name in _FUNCTIONS_OF_PYTHON:
+        from headrace.data import function_expressions
+
+        return getattr(function_expressions, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_FUNCTIONS_OF_PYTHON = ("udf", "pyarrow_udf", "download", "monotonically_increasing_id")
 
 # ------------------------------------------------------------------------------------------------ as text
 
@@ -438,8 +533,7 @@ class _Parser:
             tree = ast.parse(self.text.strip(), mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
             raise InvalidArgument(f"expression {self.text!r}: {getattr(e, 'msg', e)}") from None
-        made = self.visit(tree.body)
-        return made if isinstance(made, Expr) else lit(made)
+        return self.expr(tree.body)
 
     def visit(self, node):
         method = getattr(self, "_" + type(node).__name__.lower(), None)
@@ -474,7 +568,9 @@ class _Parser:
         self.refuse(node, "only col(), lit(), functions of expressions and methods of columns can be called")
 
     def expr(self, node):
-        value = self.visit(node)
+        return self.as_expr(self.visit(node))
+
+    def as_expr(self, value):
         return value if isinstance(value, Expr) else lit(value)
 
     def _subscript(self, node):
@@ -506,24 +602,24 @@ class _Parser:
         function = _BINARY.get(type(node.op))
         if function is None:
             self.refuse(node, f"{type(node.op).__name__} is not known here")
-        return Expr(_core.Expr.call(function, [core_of(self.visit(n)) for n in (node.left, node.right)]))
+        return made(function, [self.visit(n) for n in (node.left, node.right)])
 
     def _boolop(self, node):
         function = "and" if isinstance(node.op, ast.And) else "or"
-        made, *others = [core_of(self.visit(v)) for v in node.values]
+        whole, *others = [self.visit(v) for v in node.values]
         for other in others:
-            made = _core.Expr.call(function, [made, other])
-        return Expr(made)
+            whole = made(function, [whole, other])
+        return self.as_expr(whole)
 
     def _compare(self, node):
         left, terms = node.left, []
         for op, right in zip(node.ops, node.comparators, strict=True):
             terms.append(self.one_comparison(op, left, right))
             left = right
-        made = terms[0]
+        whole = terms[0]
         for term in terms[1:]:
-            made = made & term
-        return made
+            whole = whole & term
+        return whole
 
     def one_comparison(self, op, left, right):
         a, b = self.visit(left), self.visit(right)
@@ -536,7 +632,7 @@ class _Parser:
             if b is not None:
                 self.refuse(right, "`is` is for None")
             return expr.is_null() if isinstance(op, ast.Is) else expr.is_not_null()
-        return Expr(_core.Expr.call(_COMPARE[type(op)], [core_of(a), core_of(b)]))
+        return made(_COMPARE[type(op)], [a, b])
 
 
 def parse(text):
@@ -555,4 +651,18 @@ def as_expr(value, where):
     return Expr(core_of(value, where))
 
 
-__all__ = ["Expr", "coalesce", "col", "greatest", "if_else", "least", "lit", "parse"]
+__all__ = [
+    "Expr",
+    "coalesce",
+    "col",
+    "greatest",
+    "if_else",
+    "least",
+    "lit",
+    "parse",
+    "random",
+    "star",
+    "unnest",
+    "uuid",
+]
+__all__ += _FUNCTIONS_OF_PYTHON

@@ -66,7 +66,7 @@ def sort_keys(key, descending, null_placement):
     down = _per_key("descending", descending, len(keys), (False, True))
     nulls = _per_key("null_placement", null_placement, len(keys), ("at_end", "at_start"))
     return [
-        (k if isinstance(k, str) else k._core, bool(d), p == "at_start")
+        (k if isinstance(k, str) else expressions.core_of(k, "sort"), bool(d), p == "at_start")
         for k, d, p in zip(keys, down, nulls, strict=True)
     ]
 

@@ -99,6 +99,9 @@ class Node:
         left, right = self.inputs
         return left.plan.join(right.plan, *self.args.values())
 
+    def _number_rows(self):
+        return self.inputs[0].plan.number_rows(self.args["name"])
+
     def _limit(self):
         return self.inputs[0].plan.limit(self.args["n"])
 

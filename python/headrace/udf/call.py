@@ -44,6 +44,9 @@ class Runner:
     Kinds: "batches" (map_batches), "rows" (map), "flat" (flat_map), "filter", "column" (add_column),
     "groups" (map_groups), "values" (fn({name: values} of the columns in `column`) -> such a dict: columns
     replaced or added), "tables" (fn(Table, build) yields Tables: a source of this package's own).
+    "values" (fn({name: values} of the columns in `column`) -> such a dict: columns replaced or added),
+    "arrow" (udf(): fn of columns as pyarrow has them -> a column; see function_expressions.py),
+    "tables" (fn(Table, build) yields Tables: a source of this package's own).
     """
 
     def __init__(self, spec):
@@ -152,6 +155,29 @@ class Runner:
     def _values(self, call):
         seed(call.place[3], call.place[4])
         table = call.table
+    def _arrow(self, table, build):
+        import pyarrow
+
+        name, places, words, dtype = self.spec["column"]
+        columns = blocks.table_to_arrow(table)
+        given = [columns.column(place) if place is not None else value for place, value in places]
+        n = len(given) - len(words)
+        result = self.fn(*given[:n], **dict(zip(words, given[n:], strict=True)))
+        if not isinstance(result, (pyarrow.Array, pyarrow.ChunkedArray)):
+            if not hasattr(result, "__len__") or isinstance(result, (str, bytes, dict)):
+                raise TypeMismatchError(
+                    f"{self.name} returned {type(result).__name__}; expected an array, a value for each row"
+                )
+            result = pyarrow.array(result, from_pandas=True)
+        if len(result) != table.num_rows:
+            raise TypeMismatchError(
+                f"{self.name} returned {len(result)} values for {table.num_rows} rows; expected one for each"
+            )
+        if dtype is not None:
+            result = blocks.as_type(result, dtype)
+        yield table.with_column(name, build({name: result}).column(0))
+
+    def _values(self, table, build):
         made = self.fn({name: table.column(name).to_pylist() for name in self.spec["column"]})
         columns = call.build(made) if made else None
         for name in made:

@@ -1,0 +1,236 @@
+"""Functions of Python in expressions, random numbers, identifiers, download(), star() and unnest()."""
+
+import pickle
+import uuid as python_uuid
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import headrace.data as hd
+from headrace.data.expressions import (
+    col,
+    download,
+    if_else,
+    monotonically_increasing_id,
+    pyarrow_udf,
+    random,
+    star,
+    udf,
+    unnest,
+    uuid,
+)
+from headrace.exceptions import HeadraceError, InvalidArgument, TypeMismatchError, UnsupportedError
+
+
+@udf(return_dtype="int64")
+def add_one(x):
+    return pc.add(x, 1)
+
+
+@udf(return_dtype=pa.string())
+def full_name(first, last, sep=" "):
+    return pc.binary_join_element_wise(first, last, sep)
+
+
+@udf(return_dtype=np.float32)
+def root(x):
+    return np.sqrt(x.to_numpy())
+
+
+@udf(return_dtype="int64")
+class AddOffset:
+    def __init__(self, offset=1):
+        self.offset = offset
+
+    def __call__(self, x):
+        return pc.add(x, self.offset)
+
+
+def test_a_function_is_a_column():
+    ds = hd.range(10_000).with_column("y", add_one(col("id")))
+    assert ds.columns() == ["id", "y"]
+    assert ds.to_arrow()["y"].to_pylist() == list(range(1, 10_001))
+    assert add_one.__name__ == "add_one"
+
+
+def test_nested_in_expressions_and_in_each_other():
+    ds = hd.range(5000)
+    nested = ds.with_columns(
+        {"a": add_one(add_one(col("id") * 2)) * 10, "b": if_else(add_one(col("id")) > 3, col("id"), -1)}
+    )
+    assert nested.columns() == ["id", "a", "b"]
+    table = nested.to_arrow()
+    assert table["a"].to_pylist() == [(2 * i + 2) * 10 for i in range(5000)]
+    assert table["b"].to_pylist() == [i if i + 1 > 3 else -1 for i in range(5000)]
+    kept = ds.filter(expr=(add_one(col("id")) % 100 == 0) & (col("id") < 1000))
+    assert kept.columns() == ["id"]
+    assert kept.to_arrow()["id"].to_pylist() == list(range(99, 1000, 100))
+
+
+def test_arguments_types_and_names():
+    people = hd.from_items([{"first": "Ann", "last": "Bee"}, {"first": "Cy", "last": None}])
+    found = people.with_columns(
+        {"n": full_name(col("first"), col("last")), "m": full_name(col("first"), last=col("last"), sep="-")}
+    ).to_arrow()
+    assert found["n"].to_pylist() == ["Ann Bee", None]
+    assert found["m"].to_pylist() == ["Ann-Bee", None]
+    numbers = hd.from_items([{"x": 4.0}, {"x": 9.0}]).with_column("r", root(col("x"))).to_arrow()
+    assert numbers["r"].type == pa.float32() and numbers["r"].to_pylist() == [2.0, 3.0]
+    same = add_one(col("id")) + add_one(col("id"))
+    assert len(same._calls) == 1 and same.columns() == ["id"]
+    assert len((add_one(col("id")) + add_one(col("x")))._calls) == 2
+    assert "add_one(col('id'))" in repr(same)
+
+
+def test_two_functions_of_one_name_are_two():
+    def make(n):
+        @udf(return_dtype="int64")
+        def fn(x):
+            return pc.add(x, n)
+
+        return fn
+
+    ds = hd.range(3).with_column("y", make(1)(col("id")) * 100 + make(2)(col("id")))
+    assert ds.to_arrow()["y"].to_pylist() == [102, 203, 304]
+
+
+def test_classes_and_the_other_decorator():
+    five = AddOffset(5)
+    ds = hd.range(4).with_columns({"a": five(col("id")), "b": AddOffset(offset=7)(col("id"))})
+    assert ds.to_arrow().to_pylist()[1] == {"id": 1, "a": 6, "b": 8}
+
+    @pyarrow_udf(return_dtype="bool")
+    def is_even(x):
+        return pc.equal(pc.bit_wise_and(x, 1), 0)
+
+    assert hd.range(5).filter(expr=is_even(col("id"))).count() == 3
+    copy = pickle.loads(pickle.dumps(five(col("id")) + 1))
+    assert hd.range(2).with_column("y", copy).to_arrow()["y"].to_pylist() == [6, 7]
+
+
+def test_errors_are_at_the_line_or_name_the_function():
+    ds = hd.range(3)
+    with pytest.raises(InvalidArgument, match="no column 'nothing'|nothing"):
+        ds.with_column("y", add_one(col("nothing")))
+    with pytest.raises(TypeMismatchError, match="add of int64 and string|string and int64"):
+        ds.with_column("y", full_name(col("id"), col("id")) + col("id"))
+    with pytest.raises(TypeMismatchError, match="expected bool"):
+        ds.filter(expr=add_one(col("id")))
+    with pytest.raises(TypeMismatchError, match="is no type"):
+        udf(return_dtype="int3")
+    with pytest.raises(TypeMismatchError, match="with parentheses"):
+        udf(lambda x: x)
+    with pytest.raises(TypeMismatchError, match="calls a function of Python"):
+        ds.sort(add_one(col("id")))
+
+    @udf(return_dtype="int64")
+    def too_few(x):
+        return x.slice(0, 1)
+
+    with pytest.raises(TypeMismatchError, match=r"udf\(.*too_few\) returned 1 values for 3 rows"):
+        ds.with_column("y", too_few(col("id"))).to_arrow()
+
+    @udf(return_dtype="int64")
+    def fails(x):
+        raise ValueError("no such thing")
+
+    with pytest.raises(Exception, match="no such thing"):
+        ds.with_column("y", fails(col("id"))).to_arrow()
+
+
+def test_numbers_of_rows(tmp_path):
+    table = pa.table({"x": list(range(3000))})
+    parts = hd.from_arrow([table.slice(i, 700) for i in range(0, 3000, 700)])
+    ds = parts.filter(expr=col("x") % 3 == 0).with_column("n", monotonically_increasing_id() * 2)
+    assert ds.columns() == ["x", "n"]
+    assert ds.to_arrow()["n"].to_pylist() == list(range(0, 2000, 2))
+    assert ds.limit(3).to_arrow()["n"].to_pylist() == [0, 2, 4]
+    assert ds.filter(expr=monotonically_increasing_id() < 5).count() == 5
+
+
+def test_random_is_of_the_row():
+    table = pa.table({"x": list(range(20_000))})
+    one, two = random(), random()
+    exprs = {"a": one, "b": two, "c": random(seed=7), "d": random(seed=7), "e": random(seed=8)}
+    whole = hd.from_arrow(table).with_columns(exprs)
+    found = whole.to_arrow()
+    a, b = (found[n].to_numpy() for n in "ab")
+    assert ((a >= 0) & (a < 1)).all() and abs(a.mean() - 0.5) < 0.01 and abs(a.std() - 12**-0.5) < 0.01
+    assert abs(np.corrcoef(a, b)[0, 1]) < 0.03 and len(set(a.tolist())) == 20_000
+    assert found["c"].equals(found["d"]) and not found["c"].equals(found["e"])
+    assert whole.select_columns(["b"]).to_arrow()["b"].equals(found["b"])  # whatever else is computed
+    kept = hd.from_arrow(table).filter(expr=col("x") >= 15_000).with_column("a", one).to_arrow()
+    assert kept["a"].to_pylist() == found["a"].to_pylist()[15_000:]
+    context = hd.DataContext.get_current()
+    try:
+        for threads in (1, 8):
+            context.num_threads = threads
+            assert whole.to_arrow().equals(found)
+    finally:
+        context.num_threads = None
+    fixed = hd.range(10).with_columns(
+        {"r": random(seed=3), "f": random(seed=3, reseed_after_execution=False)}
+    )
+    it = fixed.iterator()
+    epochs = [next(iter(it.iter_batches(batch_size=10))) for _ in range(2)]
+    assert (epochs[0]["f"] == epochs[1]["f"]).all() and (epochs[0]["r"] != epochs[1]["r"]).any()
+    part = hd.range(20_000).filter(expr=random(seed=1) < 0.25).count()
+    assert 4500 < part < 5500
+
+
+def test_uuid():
+    expr = uuid()
+    ds = hd.range(5000).with_column("u", expr)
+    found = ds.to_arrow()["u"].to_pylist()
+    assert len(set(found)) == 5000
+    for text in found[:50]:
+        parsed = python_uuid.UUID(text)
+        assert str(parsed) == text and parsed.version == 4 and parsed.variant == python_uuid.RFC_4122
+    assert ds.to_arrow()["u"].to_pylist() == found  # a row keeps its own
+    assert hd.range(5).with_column("u", uuid()).to_arrow()["u"].to_pylist() != found[:5]
+    pair = [hd.range(5).with_column("u", uuid(seed=1)).to_arrow() for _ in range(2)]
+    assert pair[0].equals(pair[1])
+    short = hd.range(2).with_column("u", uuid().str.replace("-", ""))
+    assert all(len(t) == 32 for t in short.to_arrow()["u"].to_pylist())
+
+
+def test_download(tmp_path):
+    for i in range(40):
+        (tmp_path / f"a {i}.bin").write_bytes(bytes([i]) * (i + 1))
+    paths = [str(tmp_path / f"a {i}.bin") for i in range(40)]
+    uris = ["file://" + paths[0].replace(" ", "%20"), None, str(tmp_path / "missing"), *paths[1:]]
+    ds = hd.from_items([{"uri": u, "i": i} for i, u in enumerate(uris)]).with_column("bytes", download("uri"))
+    assert ds.columns() == ["uri", "i", "bytes"]
+    found = ds.to_arrow()["bytes"].to_pylist()
+    assert found == [b"\0", None, None, *(bytes([i]) * (i + 1) for i in range(1, 40))]
+    sizes = ds.with_column("n", col("bytes").str.byte_len()).to_arrow()["n"].to_pylist()
+    assert sizes[3:] == list(range(2, 41))
+    with pytest.raises(HeadraceError, match=r"download: s3://b/k: this version reads local files"):
+        hd.from_items([{"uri": "s3://b/k"}]).with_column("b", download("uri")).to_arrow()
+    with pytest.raises(UnsupportedError, match="filesystem"):
+        download("uri", filesystem=object())
+    with pytest.raises(InvalidArgument, match="uri"):
+        hd.range(3).with_column("b", download("uri"))
+
+
+def test_star_and_unnest():
+    ds = hd.from_items([{"s": {"a": 1, "b": "x"}}, {"s": None}])
+    found = ds.with_columns(unnest(col("s"))).to_arrow().select(["a", "b"]).to_pylist()
+    assert found == [{"a": 1, "b": "x"}, {"a": None, "b": None}]
+    both = ds.with_columns([star(), col("s").struct["a"].alias("c")], {"d": col("s").is_null()})
+    assert both.columns() == ["s", "c", "d"]
+    with pytest.raises(TypeMismatchError, match="expected a struct"):
+        hd.range(2).with_columns(unnest(col("id")))
+    with pytest.raises(TypeMismatchError, match="expected an expression"):
+        unnest("s")
+
+    @udf(return_dtype=pa.struct({"sum": pa.int64(), "product": pa.int64()}))
+    def features(a, b):
+        arrays = [pc.add(a, b).combine_chunks(), pc.multiply(a, b).combine_chunks()]
+        return pa.StructArray.from_arrays(arrays, names=["sum", "product"])
+
+    rows = hd.from_items([{"a": 2, "b": 10}, {"a": 3, "b": 20}])
+    found = rows.with_columns(unnest(features(col("a"), col("b")))).to_arrow().to_pylist()
+    assert found == [{"a": 2, "b": 10, "sum": 12, "product": 20}, {"a": 3, "b": 20, "sum": 23, "product": 60}]
