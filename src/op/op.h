@@ -286,8 +286,7 @@ extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filte
     hr__write_cut, hr__write_encode, hr__write_add;
 extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, hr__local_gather;
 extern const hr_op_class hr__group, hr__join, hr__arrange;
-extern const hr_op_class hr__slice, hr__zip, hr__mix, hr__sample, hr__block_order;
-extern const hr_op_class hr__number_rows, hr__slice, hr__zip, hr__mix, hr__sample;
+extern const hr_op_class hr__number_rows, hr__slice, hr__zip, hr__mix, hr__sample, hr__block_order;
 extern const hr_op_class hr__sort, hr__random_shuffle, hr__hash_partition, hr__repartition;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */

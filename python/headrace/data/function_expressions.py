@@ -223,6 +223,8 @@ def _checked(node, calls, cores, op):
 
 
 def _add_call(node, call):
+    from headrace.data.functions import function_node
+
     if call.kind == "number":
         return Node("number_rows", {"name": call.name}, [node])
     names, exprs, places = [], [], []
@@ -240,22 +242,20 @@ def _add_call(node, call):
     for name, _ in places:
         if name is not None and node.plan.schema() is not None:
             node.plan.project([name])  # an unknown column is an error here
-    spec = {
-        "name": f"udf({_title(call.fn)})",
-        "kind": "arrow",
-        "fn": call.fn,
-        "fn_args": (),
-        "fn_kwargs": {},
-        "constructor_args": tuple(call.constructor[0]),
-        "constructor_kwargs": dict(call.constructor[1]),
-        "batch_format": "pyarrow",
-        "zero_copy_batch": True,
-        "column": (call.name, places, list(call.words), call.dtype),
-    }
-    where = "threads" if call.fn is _Download else "processes"
-    options = {"piece_rows": call.rows, "one_to_one": True}
-    args = {"spec": spec, "compute": where, "least": 1, "most": None, "options": options}
-    return Node("calls", args, [node])
+    made, words = call.constructor
+    return function_node(
+        node,
+        "udf",
+        "arrow",
+        call.fn,
+        compute="threads" if call.fn is _Download else None,
+        concurrency=None,
+        options={"piece_rows": call.rows, "one_to_one": True},
+        fn_constructor_args=made,
+        fn_constructor_kwargs=words,
+        batch_format="pyarrow",
+        column=(call.name, places, list(call.words), call.dtype),
+    )
 
 
 def planned(node, names, calls, cores, op):

@@ -43,10 +43,8 @@ class Runner:
     zero_copy_batch, column, retried_errors, max_retries).
     Kinds: "batches" (map_batches), "rows" (map), "flat" (flat_map), "filter", "column" (add_column),
     "groups" (map_groups), "values" (fn({name: values} of the columns in `column`) -> such a dict: columns
-    replaced or added), "tables" (fn(Table, build) yields Tables: a source of this package's own).
-    "values" (fn({name: values} of the columns in `column`) -> such a dict: columns replaced or added),
-    "arrow" (udf(): fn of columns as pyarrow has them -> a column; see function_expressions.py),
-    "tables" (fn(Table, build) yields Tables: a source of this package's own).
+    replaced or added), "arrow" (udf(): fn of columns as pyarrow has them -> a column; see
+    function_expressions.py), "tables" (fn(Table, build) yields Tables: a source of this package's own).
     """
 
     def __init__(self, spec):
@@ -152,12 +150,11 @@ class Runner:
         column = call.build({self.spec["column"]: values}).column(0)
         yield call.table.with_column(self.spec["column"], column), 0, None, False
 
-    def _values(self, call):
-        seed(call.place[3], call.place[4])
-        table = call.table
-    def _arrow(self, table, build):
+    def _arrow(self, call):
         import pyarrow
 
+        seed(call.place[3], call.place[4])
+        table = call.table
         name, places, words, dtype = self.spec["column"]
         columns = blocks.table_to_arrow(table)
         given = [columns.column(place) if place is not None else value for place, value in places]
@@ -175,9 +172,11 @@ class Runner:
             )
         if dtype is not None:
             result = blocks.as_type(result, dtype)
-        yield table.with_column(name, build({name: result}).column(0))
+        yield table.with_column(name, call.build({name: result}).column(0)), 0, None, False
 
-    def _values(self, table, build):
+    def _values(self, call):
+        seed(call.place[3], call.place[4])
+        table = call.table
         made = self.fn({name: table.column(name).to_pylist() for name in self.spec["column"]})
         columns = call.build(made) if made else None
         for name in made:
