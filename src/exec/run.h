@@ -217,6 +217,8 @@ hr_status hr__number_instance(hr_table **table, int32_t instance, hr_error *err)
 /* --- task.c */
 void hr__task_init(hr_task *task, hr_stage *s, hr_ticket *t, hr_op_state *op, int place);
 void hr__task_end(hr_task *task); /* task_clear and inbox */
+/* HR_BUDGET if a single row takes more than the limit: nothing could be done with it. */
+hr_status hr__check_rows(const hr_table *t, const hr_account *account, hr_error *err) HR_MUST_USE;
 void hr__op_stall(hr_op_state *op);
 int64_t hr__op_stall_ns(const char *name);
 

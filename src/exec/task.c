@@ -26,19 +26,61 @@ void hr__task_end(hr_task *task)
     task->state = NULL;
 }
 
+/* The bytes of a row of t that takes more than `most`; 0: none does. */
+static int64_t large_row(const hr_table *t, int64_t most)
+{
+    int64_t begin = 0, n = t->n_rows, bytes = hr__table_bytes_used(t);
+
+    while (bytes > most && n > 1) { /* in one half of it, or in none */
+        hr_table *half = NULL;
+
+        if (hr_table_slice(t, begin, n / 2, &half, NULL))
+            return 0;
+        bytes = hr__table_bytes_used(half);
+        hr_table_unref(half);
+        if (bytes > most) {
+            n /= 2;
+            continue;
+        }
+        begin += n / 2;
+        n -= n / 2;
+        if (hr_table_slice(t, begin, n, &half, NULL))
+            return 0;
+        bytes = hr__table_bytes_used(half);
+        hr_table_unref(half);
+    }
+    return bytes > most ? bytes : 0;
+}
+
+hr_status hr__check_rows(const hr_table *t, const hr_account *account, hr_error *err)
+{
+    int64_t limit = hr__account_limit(account), bytes = large_row(t, limit);
+
+    if (!bytes)
+        return HR_OK;
+    return hr_error_set(err, HR_BUDGET, "one row takes %lld bytes, the memory limit is %lld", (long long)bytes,
+                        (long long)limit);
+}
+
 hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err)
 {
     hr_item item = { .table = *takes };
     hr_queue *to = &task->stage->staged;
+    hr_status st;
 
     *takes = NULL;
     if (!item.table || !item.table->n_rows) { /* nobody wants to see an empty table */
         hr__item_clear(&item);
         return HR_OK;
     }
-    if (hr__number_instance(&item.table, task->op->instance, err)) {
+    st = hr__check_rows(item.table, task->run->account, err);
+    if (st)
+        st = hr__error_at(err, st, "%s", task->op->run.op->cls->name);
+    else
+        st = hr__number_instance(&item.table, task->op->instance, err);
+    if (st) {
         hr__item_clear(&item);
-        return err ? err->status : HR_NO_MEMORY;
+        return st;
     }
     atomic_fetch_add_explicit(&task->op->rows_out, item.table->n_rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&task->op->bytes_out, hr__table_bytes_used(item.table), memory_order_relaxed);

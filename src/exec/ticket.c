@@ -115,8 +115,13 @@ static hr_status read_piece(hr_ticket *t, const hr_mem *mem, hr_table **out)
 static hr_status give_read(hr_ticket *t, hr_table *table)
 {
     int32_t instance = t->pieces_of ? t->pieces_of->instance : t->stage->instance;
-    hr_status st = hr__number_instance(&table, instance, &t->err);
+    const char *name = t->pieces_of ? t->pieces_of->run.op->cls->name : t->file ? t->file->name : "a file";
+    hr_status st = hr__check_rows(table, t->stage->run->account, &t->err);
 
+    if (st)
+        st = hr__error_at(&t->err, st, "%s", name);
+    else
+        st = hr__number_instance(&table, instance, &t->err);
     if (!st)
         atomic_fetch_add_explicit(t->pieces_of ? &t->pieces_of->rows_out : &t->stage->rows_read, table->n_rows,
                                   memory_order_relaxed);

@@ -145,7 +145,7 @@ static hr_status check_room(const pq_cursor *c, bool compressed, hr_error *err)
 
     if (limit <= 0 || needed <= limit)
         return HR_OK;
-    return hr_error_set(err, HR_NO_MEMORY, "a page that takes %lld bytes of memory, the memory limit is %lld",
+    return hr_error_set(err, HR_BUDGET, "a page that takes %lld bytes of memory, the memory limit is %lld",
                         (long long)needed, (long long)limit);
 }
 

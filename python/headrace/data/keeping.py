@@ -9,8 +9,12 @@ def kept(tables, schema, memory_limit=0):
     memory limit, and what comes after that on disk. schema(): the _core.Schema if there are none, or None.
     """
     keep = Keep("materialize", memory_limit // 2)
-    for table in tables:
-        keep.add(table)
+    try:
+        for table in tables:
+            keep.add(table)
+    except BaseException:
+        keep = None  # the exception's traceback would keep what was spilled
+        raise
     if keep.disk_bytes:
         return Node("kept", {"keep": keep})
     made = keep.tables()
