@@ -1,12 +1,10 @@
-"""Functions of the user's, what is more than a call and its result: generators that go on as they come,
-functions that await, GPUs, workers that come and go, what becomes of failures.
+"""Functions of the user's, what is more than a call and its result: GPUs, workers that come and go, what
+becomes of failures, batches that travel together.
 """
 
-import asyncio
 import json
 import logging
 import os
-import resource
 import signal
 import time
 
@@ -43,220 +41,6 @@ def operators(ds):
     return {o["name"]: o for o in json.loads(ds.stats())["operators"]}
 
 
-# ----------------------------------------------------------------------------------------------- generators
-
-
-def test_a_generator_gives_as_it_goes(compute):
-    """The first batch is here while the function still waits before it gives the second."""
-
-    def slowly(batch):
-        yield {"id": batch["id"][:1]}
-        time.sleep(1.5)
-        yield {"id": batch["id"][1:2]}
-
-    begin = time.monotonic()
-    rows = iter(hd.range(10).map_batches(slowly, compute=compute).iter_batches(batch_size=1))
-    warm = time.monotonic() - begin
-    assert next(rows)["id"].tolist() == [0]
-    first = time.monotonic()
-    assert next(rows)["id"].tolist() == [1]
-    second = time.monotonic()
-    assert list(rows) == []
-    if (
-        compute != "inline"
-    ):  # there the function runs when somebody asks for rows, and its sleep is the consumer's
-        assert second - first > 1.2, (warm, first - begin, second - begin)
-
-
-def endless(batch):
-    n = 0
-    while True:
-        yield {"n": np.full(100_000, n)}
-        n += 1
-
-
-def test_endless_generators_are_left(compute):
-    ds = hd.range(3).map_batches(endless, compute=compute)
-    assert ds.take(2) == [{"n": 0}, {"n": 0}]
-    assert hd.range(3).flat_map(lambda r: ({"n": i} for i in iter(int, 1)), compute=compute).take(1) == [
-        {"n": 0}
-    ]
-    assert ds.limit(450_000).to_arrow()["n"].to_numpy()[[0, -1]].tolist() == [0, 4]
-
-
-def much(batch):
-    for i in range(200):
-        yield {"id": np.full(500_000, batch["id"][0] * 1000 + i)}
-
-
-def test_a_generator_may_give_more_than_memory(compute):
-    """800 MB out of one batch, with 200 MB for all; and in order, with several at a time."""
-    limit = hd.DataContext.get_current().memory_limit_bytes
-    hd.DataContext.get_current().memory_limit_bytes = 200 << 20
-    try:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        ds = hd.range(3).map_batches(much, batch_size=1, compute=compute)
-        seen = []
-        for batch in ds.iter_batches(batch_size=500_000, prefetch_batches=1):
-            assert (batch["id"] == batch["id"][0]).all()
-            seen.append(int(batch["id"][0]))
-        assert seen == [k * 1000 + i for k in range(3) for i in range(200)]
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
-        assert grown < 600, f"{grown} MB"
-    finally:
-        hd.DataContext.get_current().memory_limit_bytes = limit
-
-
-def draws(batch):
-    for _ in range(300):
-        yield {"x": np.random.random(3), "id": batch["id"][:1].repeat(3)}
-
-
-def test_generators_draw_the_same_numbers_however_they_are_paused():
-    ds = hd.range(8)
-    one = ds.map_batches(draws, batch_size=1, compute="inline").to_arrow()
-    for concurrency in (1, 2):
-        assert ds.map_batches(draws, batch_size=1, concurrency=concurrency).to_arrow() == one
-
-
-def test_what_a_generator_gave_before_it_failed(compute):
-    def fails(batch):
-        yield {"id": [1, 2]}
-        yield {"id": [3]}
-        raise KeyError("later")
-
-    found = []
-    with pytest.raises(KeyError, match="later"):
-        for row in hd.range(3).map_batches(fails, compute=compute).iter_rows():
-            found.append(row["id"])
-    assert found == [1, 2, 3]
-
-
-class Opened:
-    """Writes down that its generators were closed."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __call__(self, batch):
-        try:
-            yield from endless(batch)
-        finally:
-            with open(self.path, "a") as f:
-                f.write("closed\n")
-
-
-def test_generators_that_nobody_wants_are_closed(tmp_path, compute):
-    path = tmp_path / "log"
-    ds = hd.range(1).map_batches(Opened, fn_constructor_args=[str(path)], compute=compute)
-    assert ds.take(1) == [{"n": 0}]
-    until = time.monotonic() + 30
-    while not path.exists() and time.monotonic() < until:
-        time.sleep(0.02)
-        if compute == "inline":
-            ds.take(1)  # it is closed by the next call there
-    assert path.read_text().startswith("closed\n")
-
-
-# ----------------------------------------------------------------------------------------------------- async
-
-
-async def double_later(batch):
-    await asyncio.sleep(0.01 * (3 - batch["id"][0] % 4))
-    return {"id": batch["id"] * 2}
-
-
-def test_async_batches_keep_their_order(compute):
-    ds = hd.range(200).map_batches(double_later, batch_size=10, compute=compute)
-    assert column(ds) == list(range(0, 400, 2))
-
-
-class Service:
-    """Counts how many of its calls are in flight."""
-
-    def __init__(self):
-        self.now = self.most = 0
-
-    async def __call__(self, row):
-        self.now += 1
-        self.most = max(self.most, self.now)
-        await asyncio.sleep(0.005)
-        self.now -= 1
-        return {"id": row["id"], "most": self.most}
-
-
-def test_async_rows_are_in_flight_together(compute):
-    ds = hd.range(100).map(Service, compute=compute, concurrency=1)
-    begin = time.monotonic()
-    table = ds.to_arrow()
-    assert table["id"].to_pylist() == list(range(100))
-    assert max(table["most"].to_pylist()) > 4
-    assert time.monotonic() - begin < 30
-
-
-def test_async_batches_are_in_flight_together():
-    class Calls(Service):
-        async def __call__(self, batch):
-            made = await super().__call__({"id": batch["id"][0]})
-            return {"id": [made["id"]], "most": [made["most"]]}
-
-    table = hd.range(40).map_batches(Calls, batch_size=1, concurrency=1).to_arrow()
-    assert table["id"].to_pylist() == list(range(40))
-    assert 2 <= max(table["most"].to_pylist()) <= 4
-
-
-async def async_parts(batch):
-    for value in batch["id"]:
-        await asyncio.sleep(0)
-        yield {"id": [value, -value]}
-
-
-async def async_flat(row):
-    return [row] * (row["id"] % 3)
-
-
-async def async_flat_generator(row):
-    for _ in range(row["id"] % 3):
-        yield row
-
-
-async def is_even(row):
-    await asyncio.sleep(0)
-    return row["id"] % 2 == 0
-
-
-def test_async_kinds(compute):
-    ds = hd.range(30)
-    assert column(ds.map_batches(async_parts, compute=compute)) == [v for i in range(30) for v in (i, -i)]
-    thrice = [i for i in range(30) for _ in range(i % 3)]
-    assert column(ds.flat_map(async_flat, compute=compute)) == thrice
-    assert column(ds.flat_map(async_flat_generator, compute=compute)) == thrice
-    assert column(ds.filter(is_even, compute=compute)) == list(range(0, 30, 2))
-
-
-async def much_later(batch):
-    for part in much(batch):
-        await asyncio.sleep(0)
-        yield part
-
-
-def test_async_generators_wait_for_whoever_collects(compute):
-    ds = hd.range(2).map_batches(much_later, batch_size=1, compute=compute, concurrency=1)
-    seen = [int(b["id"][0]) for b in ds.iter_batches(batch_size=500_000)]
-    assert seen == [k * 1000 + i for k in range(2) for i in range(200)]
-    assert ds.take(1) == [{"id": 0}]
-
-
-async def fails_later(row):
-    await asyncio.sleep(0.001)
-    raise LookupError(f"row {row['id']}")
-
-
-def test_async_errors(compute):
-    with pytest.raises(LookupError, match="row 0"):
-        hd.range(3).map(fails_later, compute=compute).take_all()
-
-
 # ------------------------------------------------------------------------------------------------ the workers
 
 
@@ -268,10 +52,10 @@ def visible(batch):
 
 def test_each_worker_has_gpus_of_its_own(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,GPU-7")
-    both = hd.range(40).map_batches(visible, batch_size=1, num_gpus=1, concurrency=(2, 2))
+    both = hd.range(24).map_batches(visible, batch_size=1, num_gpus=1, concurrency=(2, 2))
     assert set(column(both, "gpus")) == {"4", "5"}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "8")
-    shared = hd.range(40).map_batches(visible, batch_size=1, num_gpus=0.5, concurrency=(2, 2))
+    shared = hd.range(24).map_batches(visible, batch_size=1, num_gpus=0.5, concurrency=(2, 2))
     table = shared.to_arrow()
     assert set(table["gpus"].to_pylist()) == {"8"} and len(set(table["pid"].to_pylist())) == 2
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2,3")
@@ -422,9 +206,8 @@ def once(flag):
     return function
 
 
-@pytest.mark.parametrize("argument", ["max_retries", "max_task_retries"])
-def test_a_call_whose_worker_died_is_done_again(tmp_path, argument):
-    ds = hd.range(3000).map(once(tmp_path / "flag"), **{argument: 1}, concurrency=1)
+def test_a_call_whose_worker_died_is_done_again(tmp_path):
+    ds = hd.range(3000).map(once(tmp_path / "flag"), max_task_retries=1, concurrency=1)
     assert column(ds) == list(range(3000))
     with pytest.raises(exceptions.PeerError, match="SIGSEGV"):
         hd.range(1000).map(dies, max_retries=2, concurrency=2).take_all()

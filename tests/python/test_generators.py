@@ -1,0 +1,132 @@
+"""Functions that are generators: their tables go on as they come, in bounded memory, in order."""
+
+import resource
+import time
+
+import numpy as np
+import pytest
+
+import headrace.data as hd
+
+COMPUTE = ["processes", "threads", "inline"]
+
+
+@pytest.fixture(params=COMPUTE)
+def compute(request):
+    return request.param
+
+
+def column(ds, name="id"):
+    return ds.to_arrow()[name].to_pylist()
+
+
+def test_a_generator_gives_as_it_goes(compute):
+    """The first batch is here while the function still waits before it gives the second."""
+
+    def slowly(batch):
+        yield {"id": batch["id"][:1]}
+        time.sleep(0.7)
+        yield {"id": batch["id"][1:2]}
+
+    begin = time.monotonic()
+    rows = iter(hd.range(10).map_batches(slowly, compute=compute).iter_batches(batch_size=1))
+    warm = time.monotonic() - begin
+    assert next(rows)["id"].tolist() == [0]
+    first = time.monotonic()
+    assert next(rows)["id"].tolist() == [1]
+    second = time.monotonic()
+    assert list(rows) == []
+    if (
+        compute != "inline"
+    ):  # there the function runs when somebody asks for rows, and its sleep is the consumer's
+        assert second - first > 0.5, (warm, first - begin, second - begin)
+
+
+def endless(batch):
+    n = 0
+    while True:
+        yield {"n": np.full(100_000, n)}
+        n += 1
+
+
+def test_endless_generators_are_left(compute):
+    ds = hd.range(3).map_batches(endless, compute=compute)
+    assert ds.take(2) == [{"n": 0}, {"n": 0}]
+    assert hd.range(3).flat_map(lambda r: ({"n": i} for i in iter(int, 1)), compute=compute).take(1) == [
+        {"n": 0}
+    ]
+    assert ds.limit(450_000).to_arrow()["n"].to_numpy()[[0, -1]].tolist() == [0, 4]
+
+
+def much(batch):
+    for i in range(200):
+        yield {"id": np.full(500_000, batch["id"][0] * 1000 + i)}
+
+
+def test_a_generator_may_give_more_than_memory(compute):
+    """800 MB out of one batch, with 200 MB for all; and in order, with several at a time."""
+    limit = hd.DataContext.get_current().memory_limit_bytes
+    hd.DataContext.get_current().memory_limit_bytes = 200 << 20
+    try:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        ds = hd.range(3).map_batches(much, batch_size=1, compute=compute)
+        seen = []
+        for batch in ds.iter_batches(batch_size=500_000, prefetch_batches=1):
+            assert (batch["id"] == batch["id"][0]).all()
+            seen.append(int(batch["id"][0]))
+        assert seen == [k * 1000 + i for k in range(3) for i in range(200)]
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
+        assert grown < 600, f"{grown} MB"
+    finally:
+        hd.DataContext.get_current().memory_limit_bytes = limit
+
+
+def draws(batch):
+    for _ in range(300):
+        yield {"x": np.random.random(3), "id": batch["id"][:1].repeat(3)}
+
+
+def test_generators_draw_the_same_numbers_however_they_are_paused():
+    ds = hd.range(8)
+    one = ds.map_batches(draws, batch_size=1, compute="inline").to_arrow()
+    for concurrency in (1, 2):
+        assert ds.map_batches(draws, batch_size=1, concurrency=concurrency).to_arrow() == one
+
+
+def test_what_a_generator_gave_before_it_failed(compute):
+    def fails(batch):
+        yield {"id": [1, 2]}
+        yield {"id": [3]}
+        raise KeyError("later")
+
+    found = []
+    with pytest.raises(KeyError, match="later"):
+        for row in hd.range(3).map_batches(fails, compute=compute).iter_rows():
+            found.append(row["id"])
+    assert found == [1, 2, 3]
+
+
+class Opened:
+    """Writes down that its generators were closed."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __call__(self, batch):
+        try:
+            yield from endless(batch)
+        finally:
+            with open(self.path, "a") as f:
+                f.write("closed\n")
+
+
+def test_generators_that_nobody_wants_are_closed(tmp_path, compute):
+    path = tmp_path / "log"
+    ds = hd.range(1).map_batches(Opened, fn_constructor_args=[str(path)], compute=compute)
+    assert ds.take(1) == [{"n": 0}]
+    until = time.monotonic() + 30
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+        if compute == "inline":
+            ds.take(1)  # it is closed by the next call there
+    assert path.read_text().startswith("closed\n")
