@@ -4,14 +4,15 @@
  * bits which part and which row. It goes by column, by width, and once over the bytes, as gather.c does; what is nested becomes
  * ranges and goes there.
  *
- * Random rows of much data are cache misses. What fits into the second cache is read from front to back before, which brings it there
- * several times faster than rows here and there would, if enough of it is wanted. What does not fit is announced some rows
- * ahead. */
+ * Random rows of much data are cache misses. Loads of what is no longer small are announced some rows ahead; and what fits into the
+ * second cache is read from front to back before, if enough of it is wanted, which brings it there several times faster than rows here
+ * and there would. */
 #include "core/core.h"
 
 #define NEAR_BYTES 16 /* text up to this length is copied by one load and store, where both sides have room for it */
-#define AHEAD 24      /* rows by which loads are announced */
-#define FAR_BYTES (2 << 20)
+#define AHEAD 48      /* rows by which loads are announced */
+#define FAR_BYTES (512 << 10) /* no longer small */
+#define WARM_BYTES (2 << 20)  /* the second cache of today's CPUs */
 #define LINE_BYTES 64
 #define NEAR_ENOUGH (32 << 10) /* less than that is in the cache soon enough */
 
@@ -34,7 +35,7 @@ static void warm(const picking *p, int64_t n_bytes, const uint8_t *const *bases,
 {
     unsigned sum = 0;
 
-    if (n_bytes < NEAR_ENOUGH || n_bytes > FAR_BYTES || p->n < n_bytes / LINE_BYTES / 2)
+    if (n_bytes < NEAR_ENOUGH || n_bytes > WARM_BYTES || p->n < n_bytes / LINE_BYTES / 2)
         return;
     for (int i = 0; i < p->n_parts; i++)
         for (int64_t at = 0; at < p->parts[i]->length * width; at += LINE_BYTES)
