@@ -319,11 +319,25 @@ static void test_patterns(void **unused)
     }
 }
 
+/* Its first two columns: fewer calls that can fail. */
+static hr_table *narrowed(hr_table *takes)
+{
+    hr_array *columns[] = { hr__array_ref(takes->columns[0]), hr__array_ref(takes->columns[1]) };
+    hr_schema *s = NULL;
+    hr_table *t = NULL;
+
+    assert_ok(hr__schema_new(takes->schema->fields, 2, &s, NULL), NULL);
+    assert_ok(hr__table_new(s, columns, takes->n_rows, NULL, &t, NULL), NULL);
+    hr__schema_unref(s);
+    hr_table_unref(takes);
+    return t;
+}
+
 static void test_faults(void **unused)
 {
     uint64_t random = 63;
     sorting memory = { .in = mixed_table(&random, 20, 2), .n_keys = 1, .allowance = 1 << 20, .most_rows = 10 };
-    sorting disk = { .in = mixed_table(&random, 60, 3), .n_keys = 1, .allowance = 64 << 10, .most_rows = 30 };
+    sorting disk = { .in = narrowed(mixed_table(&random, 56, 3)), .n_keys = 1, .allowance = 64 << 10, .most_rows = 30 };
 
     (void)unused;
     memory.want = sorted_slowly(&memory);
