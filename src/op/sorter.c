@@ -337,6 +337,7 @@ typedef struct merge {
     hr_sort_range *ranges;
     int64_t window; /* rows that a run in memory shows at once; 0: all */
     int64_t ordinal;
+    int64_t chunk; /* see merge_chunk */
     bool opened;
 } merge;
 
@@ -543,16 +544,16 @@ static hr_status merge_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_
     return HR_OK;
 }
 
-/* All rows of the share as one table. */
-static hr_status merge_whole(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
+/* What comes first of the share, as one table of about m->chunk bytes: whoever works ahead may have few tables ready. */
+static hr_status merge_chunk(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
 {
     merge *m = (merge *)r;
     hr_table **tables = NULL, *t = NULL;
-    int64_t n = 0, cap = 0;
+    int64_t n = 0, cap = 0, n_bytes = 0;
     hr_status st = HR_OK;
 
     *out = NULL;
-    for (;;) {
+    while (n_bytes < HR_MAX(m->chunk, max_bytes)) {
         void *grown = tables;
 
         HR_GO(merge_next(r, max_bytes, &t, err));
@@ -561,6 +562,7 @@ static hr_status merge_whole(hr_reader *r, int64_t max_bytes, hr_table **out, hr
         if (!hr__grow(m->mem.account, &grown, &cap, n + 1, sizeof(hr_table *)))
             HR_GO(hr__error_memory(err, m->sorter->name, (n + 1) * (int64_t)sizeof(hr_table *)));
         tables = grown;
+        n_bytes += hr__table_bytes_used(t);
         tables[n++] = t;
         t = NULL;
     }
@@ -589,7 +591,7 @@ static void merge_close(hr_reader *r)
 }
 
 static const hr_reader_class merge_class = { .next = merge_next, .close = merge_close };
-static const hr_reader_class whole_class = { .next = merge_whole, .close = merge_close };
+static const hr_reader_class chunk_class = { .next = merge_chunk, .close = merge_close };
 
 /* Rows of the runs between two cuts. space NULL: one of its own. */
 static hr_status merge_open(hr_sorter *s, run **runs, int64_t n_runs, const cut *lower, const cut *upper,
@@ -1186,13 +1188,14 @@ hr_status hr__sorter_read(hr_sorter *s, int64_t piece, const hr_mem *mem, hr_rea
 
     HR_TRY(merge_open(s, s->runs, s->n_runs, piece ? &s->cuts[piece - 1] : NULL,
                       piece < s->n_pieces - 1 ? &s->cuts[piece] : NULL, s->visible, mem, NULL, &m, err));
-    if (s->n_parts)
-        m->base.cls = &whole_class;
+    m->chunk = s->n_parts ? INT64_MAX : s->n_bytes / s->n_pieces / 3;
+    if (s->n_parts || disk)
+        m->base.cls = &chunk_class;
     *out = &m->base;
     if (s->n_parts)
         *estimate = 3 * (s->n_bytes / s->n_pieces) + 2 * (disk + 1) * s->page_bytes;
     else if (disk)
-        *estimate = 2 * (disk + 1) * s->page_bytes;
+        *estimate = 2 * (disk + 1) * s->page_bytes + 2 * m->chunk;
     else
         *estimate = s->n_bytes / s->n_pieces + rows * (int64_t)(2 * sizeof(hr_sort_item) + 16);
     return HR_OK;
