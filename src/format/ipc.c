@@ -472,8 +472,8 @@ static hr_status check_room(const ipc_reader *r, hr_error *err)
     needed = f->batches.items[r->fragment].body_bytes / HR_MAX(f->schema->n, 1) * f->base.schema->n; /* about */
     if (limit <= 0 || needed <= limit)
         return HR_OK;
-    return hr_error_set(err, HR_BUDGET, "%s: record batch %d takes %lld bytes, the memory limit is %lld",
-                        f->base.name, r->fragment, (long long)needed, (long long)limit);
+    return hr_error_set(err, HR_BUDGET, "%s: record batch %d takes %lld bytes, the memory limit is %lld", f->base.name,
+                        r->fragment, (long long)needed, (long long)limit);
 }
 
 static hr_status read_batch(ipc_reader *r, hr_error *err)
