@@ -94,6 +94,31 @@ INTS(HR_X)
 #undef HR_X
 #pragma GCC diagnostic pop
 
+/* By a constant of 2 or more, without the machine's division: times the reciprocal, which is wrong by one at most, as what it leaves
+ * over shows. Doubles hold the values up to 2^52; larger ones are divided. */
+#define HR_X(name, T)                                                                                                  \
+    static void by_constant_##name(const T *a, T d, int64_t n, bool quotient, T *y)                                    \
+    {                                                                                                                  \
+        const double reciprocal = 1.0 / (double)d;                                                                     \
+                                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const int64_t l = a[i];                                                                                    \
+            const bool small = l > -(INT64_C(1) << 52) && l < INT64_C(1) << 52;                                        \
+            int64_t q = small ? (int64_t)((double)l * reciprocal) : l / d, m = l - q * d;                              \
+                                                                                                                       \
+            q -= m < 0;                                                                                                \
+            m += m < 0 ? d : 0;                                                                                        \
+            q -= m < 0; /* rounded towards zero, and wrong by one */                                                   \
+            m += m < 0 ? d : 0;                                                                                        \
+            q += m >= d;                                                                                               \
+            m -= m >= d ? d : 0;                                                                                       \
+            y[i] = (T)(quotient ? q : m);                                                                              \
+        }                                                                                                              \
+    }
+HR_X(i32, int32_t)
+HR_X(i64, int64_t)
+#undef HR_X
+
 /* As Python's divmod: the remainder has the divisor's sign, the quotient is the whole number that goes with it. */
 static double floor_quotient(double l, double r)
 {
@@ -207,6 +232,28 @@ static hr_status look_closer(const hr_bound_call *call, arith_op op, const hr_ev
     return HR_OK;
 }
 
+/* Whether it was a division of int32 or int64 by such a constant, which is done then. */
+static bool by_constant(arith_op op, hr_type_id machine, const uint8_t *const values[2], const int64_t step[2],
+                        int64_t n, void *out)
+{
+    const bool quotient = op == FLOOR_DIVIDE;
+    int64_t d = 0;
+
+    if ((op != FLOOR_DIVIDE && op != MODULO) || step[1] || !step[0])
+        return false;
+    if (machine == HR_T_INT64)
+        memcpy(&d, values[1], 8);
+    else if (machine == HR_T_INT32)
+        d = *(const int32_t *)(const void *)values[1];
+    if (d < 2)
+        return false;
+    if (machine == HR_T_INT64)
+        by_constant_i64((const int64_t *)(const void *)values[0], d, n, quotient, out);
+    else
+        by_constant_i32((const int32_t *)(const void *)values[0], (int32_t)d, n, quotient, out);
+    return true;
+}
+
 static hr_status arith_eval(arith_op op, const hr_bound_call *call, const hr_eval *how, hr_array *const *args,
                             hr_array **out, hr_error *err)
 {
@@ -228,7 +275,8 @@ static hr_status arith_eval(arith_op op, const hr_bound_call *call, const hr_eva
     HR_GO(hr__buffer_new(how->mem, how->n_rows * hr__type_bytes(call->type), &made, err));
     for (int i = 0; i < 2; i++)
         values[i] = hr__array_values(args[i]);
-    if (how->n_rows && !kernels[s->machine][op](values[0], values[1], step[0], step[1], how->n_rows, made->data))
+    if (how->n_rows && !by_constant(op, s->machine, values, step, how->n_rows, made->data) &&
+        !kernels[s->machine][op](values[0], values[1], step[0], step[1], how->n_rows, made->data))
         HR_GO(look_closer(call, op, how, args, values, step, &validity, err));
     st = hr__eval_array(call->type, how->n_rows, validity, made, NULL, out, err);
     validity = made = NULL; /* taken */

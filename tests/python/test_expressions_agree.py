@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from expression_tables import FLOATS, INTS, UNITS, column_of, compute, same, table_of, ticks
+from expression_tables import FLOATS, INTS, UNITS, column_of, compute, int_values, same, table_of, ticks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -184,6 +184,25 @@ def test_logic_with_duckdb(data):
     for expr, sql in cases:
         want = [r for (r,) in con.execute(f"select {sql} from t").fetchall()]
         assert compute(expr, table).to_pylist() == want, sql
+
+
+@given(data=st.data(), kind=st.sampled_from(["int32", "int64", "uint8", "int16"]))
+@settings(max_examples=120, deadline=None)
+def test_division_by_a_constant(data, kind):
+    """Of values and divisors of every size, near multiples, too."""
+    info = np.iinfo(kind)
+    d = data.draw(st.sampled_from([2, 3, 7, 10, 127]) | st.integers(2, info.max))
+    near = st.builds(lambda q, r: q * d + r, st.integers(info.min // d, info.max // d), st.integers(-1, 1))
+    near = near.filter(lambda v: info.min <= v <= info.max)
+    exact = st.builds(lambda e, r: 2**e + r, st.integers(40, 62), st.integers(-2, 2)).filter(
+        lambda v: v <= info.max
+    )
+    values = near | int_values(kind) | (exact if kind == "int64" else near)
+    cells = data.draw(st.lists(st.none() | values, max_size=12))
+    table = pa.table({"c0": pa.array(cells, getattr(pa, kind)())})
+    divisor = lit(d, type=kind)
+    assert compute(col("c0") // divisor, table).to_pylist() == [None if v is None else v // d for v in cells]
+    assert compute(col("c0") % divisor, table).to_pylist() == [None if v is None else v % d for v in cells]
 
 
 @given(data=st.data())
