@@ -1,4 +1,4 @@
-/* sort.c - files ordered by a column: the first rows, or all of them as a Parquet file.
+/* sort.c - Parquet files ordered by a column: the first rows, or all of them as a Parquet file.
  *
  *     sort FOLDER COLUMN [OUT.parquet]
  *
@@ -37,7 +37,9 @@ static hr_status run(const char *folder, const char *column, const char *path, h
     hr_write_options how = { .struct_bytes = sizeof how, .mode = HR_WRITE_OVERWRITE, .single_file = true };
     hr_plan *read = NULL, *sorted = NULL, *only = NULL, *written = NULL;
     hr_feed *f = NULL;
-    hr_status st = hr_plan_read(&folder, 1, NULL, NULL, &read, err);
+    const char *suffix = ".parquet";
+    hr_read_options files = { .struct_bytes = sizeof files, .suffixes = &suffix, .n_suffixes = 1 };
+    hr_status st = hr_plan_read(&folder, 1, "parquet", &files, &read, err);
 
     if (!st)
         st = hr_plan_sort(read, keys, 1, &sorted, err); /* an unknown column is an error here */
