@@ -34,7 +34,7 @@ T = col("c0").dt
 def stamps(draw, zone=None, first=-(2**33), last=2**33):
     """Seconds from 1697 to 2242, or near changes of clocks, in any unit."""
     unit = draw(st.sampled_from(UNITS))
-    changes = [1679792400, 1698541200, 1711846800, 1710054000, 951782400, 0, -1, 86399, 4102444800]
+    changes = [1679792400, 1698541200, 1711846800, 1710054000, 951782400, 0, -1, 86399]
     second = st.integers(first, last) | st.builds(
         lambda a, b: a + b, st.sampled_from(changes), st.integers(-7300, 7300)
     )
@@ -60,7 +60,8 @@ def check(column, expr, want):
 @given(data=st.data(), zone=st.none() | st.sampled_from(ZONES))
 @QUICK
 def test_parts(part, data, zone):
-    column = data.draw(stamps(zone, first=-9 * 10**8))  # before, offsets have seconds, which Arrow drops
+    # before, offsets have seconds, which Arrow drops; far behind, it forgets summer time (zoneinfo does not)
+    column = data.draw(stamps(zone, first=-9 * 10**8, last=2**31))
     check(column, getattr(T, part)(), getattr(pc, part)(column))
 
 
@@ -97,7 +98,7 @@ FORMATS = [
 @given(data=st.data(), zone=st.none() | st.sampled_from(ZONES), fmt=st.sampled_from(FORMATS))
 @settings(max_examples=60, deadline=None)
 def test_strftime(data, zone, fmt):
-    column = data.draw(stamps(zone, first=-9 * 10**8))
+    column = data.draw(stamps(zone, first=-9 * 10**8, last=2**31))
     check(column, T.strftime(fmt), pc.strftime(column, format=fmt))
     if zone and not zone.startswith(("+", "-")):
         check(column, T.strftime("%z %Z é"), pc.strftime(column, format="%z %Z é"))
