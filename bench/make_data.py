@@ -1,6 +1,7 @@
 """Writes the files that the benchmarks read, the same bytes whenever the same numbers are asked for.
 
 table    rows x 10 columns in 8 files, snappy, row groups of 128 Ki rows: what a table of trips looks like
+users    12 M rows of 10 M possible users (text), a float and an integer, in 6 files
 tokens   documents of token ids (list<int32>) in 4 files, zstd, log-normal lengths, Zipf ids: text to train on
 images   Fashion-MNIST as pandas writes a column of nested lists: list<list<int64>>, one row group
 jsonl    rows of the same trips as JSON, an object a line
@@ -11,8 +12,8 @@ webdataset   the same photos in 4 shards: samples of jpg, cls (a number), json (
 tfrecord     documents in 4 files: tokens (int64, log-normal lengths), an embedding of 64 floats, two numbers,
              an address as bytes
 
-    python bench/make_data.py FOLDER [--rows N] [--documents N] [--images N] [--lines N] [--records N]
-                              [--photos N] [--samples N] [--examples N] [KIND...]
+    python bench/make_data.py FOLDER [--rows N] [--users N] [--documents N] [--images N] [--lines N]
+                              [--records N] [--photos N] [--samples N] [--examples N] [KIND...]
 
 A kind that lies there already, with the same number, is left alone.
 """
@@ -34,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IDX_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # Debian's dataset-fashion-mnist
 SIZES = {
     "table": 8_000_000,
+    "users": 12_000_000,
     "tokens": 200_000,
     "images": 60_000,
     "jsonl": 1_000_000,
@@ -42,7 +44,7 @@ SIZES = {
     "webdataset": 4_000,
     "tfrecord": 400_000,
 }
-TABLE_FILES, TOKEN_FILES = 8, 4
+TABLE_FILES, USER_FILES, TOKEN_FILES = 8, 6, 4
 ROW_GROUP_ROWS = 128 * 1024
 SCENES, SCENE_SIDE = 16, 1024
 CITIES = np.array(["new york", "boston", "london", "paris", "tokyo", "lagos"])
@@ -81,6 +83,20 @@ def make_table(folder, n):
     for i, (begin, end) in enumerate(parts(n, TABLE_FILES)):
         rows = trips(begin, end, np.random.default_rng([20, i]))
         pq.write_table(rows, folder / f"{i:03d}.parquet", compression="snappy", row_group_size=ROW_GROUP_ROWS)
+
+
+def make_users(folder, n):
+    for i, (begin, end) in enumerate(parts(n, USER_FILES)):
+        random = np.random.default_rng([22, i])
+        ids = random.integers(0, max(1, n * 5 // 6), end - begin)
+        rows = pa.table(
+            {
+                "user": pa.array(np.char.add("user-", ids.astype("U8"))),
+                "x": random.standard_normal(end - begin),
+                "n": random.integers(0, 100, end - begin),
+            }
+        )
+        pq.write_table(rows, folder / f"{i}.parquet", compression="snappy", row_group_size=ROW_GROUP_ROWS)
 
 
 def make_tokens(folder, n):
@@ -192,6 +208,7 @@ def make_photos(folder, n):
 
 
 MAKERS = {
+    "users": make_users,
     "table": make_table,
     "tokens": make_tokens,
     "images": make_images,
@@ -223,6 +240,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent / "data")
     parser.add_argument("--rows", type=int, default=SIZES["table"], help="of the table (%(default)s)")
+    parser.add_argument("--users", type=int, default=SIZES["users"], help="rows of them (%(default)s)")
     parser.add_argument("--documents", type=int, default=SIZES["tokens"], help="(%(default)s)")
     parser.add_argument("--images", type=int, default=SIZES["images"], help="(%(default)s)")
     parser.add_argument("--lines", type=int, default=SIZES["jsonl"], help="of JSON (%(default)s)")
@@ -232,7 +250,7 @@ def main():
     parser.add_argument("--examples", type=int, default=SIZES["tfrecord"], help="(%(default)s)")
     parser.add_argument("kinds", nargs="*", choices=[[], *SIZES], help="which; all if none is named")
     args = parser.parse_args()
-    numbers = [args.rows, args.documents, args.images, args.lines, args.records, args.photos]
+    numbers = [args.rows, args.users, args.documents, args.images, args.lines, args.records, args.photos]
     numbers += [args.samples, args.examples]
     sizes = dict(zip(SIZES, numbers, strict=True))
     for kind in args.kinds or SIZES:

@@ -80,6 +80,7 @@ hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, 
         HR_GO(hr__error_memory(err, "join", t->rows->n_rows * 4));
     HR_GO(hr__grouper_new(t->rows->schema, keys, n_keys, account, &t->keys, err));
     HR_GO(hr__grouper_add(t->keys, t->rows, 0, t->rows->n_rows, ids, err));
+    HR_GO(hr__grouper_seal(t->keys, err));
     forget_nulls(t->rows, keys, n_keys, ids);
     HR_GO(order_by_key(t, ids, err));
     *out = t;
