@@ -1,4 +1,4 @@
-"""Parquet, rows by two integer keys: mean of a column, and count. Few groups: what scanning and adding up cost."""
+"""Parquet, rows by two integer keys: mean of a column, and count. Few groups: scanning and adding up."""
 
 import numpy as np
 import pyarrow  # noqa: F401  before the clock starts: all hand out its tables

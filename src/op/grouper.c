@@ -60,7 +60,8 @@ struct hr_grouper {
     int64_t n;
     slot *slots;
     int64_t n_slots; /* a power of two */
-    uint8_t *filter; /* a bit for each slot's worth of hashes that are there: most that are not are told without a look */
+    uint8_t
+        *filter; /* a bit for each slot's worth of hashes that are there: most that are not are told without a look */
 };
 
 bool hr__type_is_groupable(const hr_type *t) { return t->id <= HR_T_DECIMAL256 && !hr__type_is_interval(t); }
