@@ -497,14 +497,14 @@ HR_BIND(str_extract, EXTRACT)
 #define str_like_bind like_bind
 #define str_like_eval str_match_regex_eval
 
-#define HR_ENTRY(fn, n, settings, text)                                                                                \
+#define HR_SETTINGS(settings) .options = settings, .options_bytes = sizeof(regex_options)
+#define HR_ENTRY(fn, n, text, ...)                                                                                     \
     {                                                                                                                  \
         .name = #fn,                                                                                                   \
         .doc = text,                                                                                                   \
         .min_args = n,                                                                                                 \
         .max_args = n,                                                                                                 \
-        .options = settings,                                                                                           \
-        .options_bytes = sizeof(regex_options),                                                                        \
+        __VA_ARGS__,                                                                                                   \
         .takes_constants = true,                                                                                       \
         .bind = fn##_bind,                                                                                             \
         .eval = fn##_eval,                                                                                             \
@@ -512,12 +512,14 @@ HR_BIND(str_extract, EXTRACT)
     }
 
 const hr_expr_function hr__fn_regex[] = {
-    HR_ENTRY(str_like, 2, case_settings, "the text is as the SQL pattern b: % any text, _ any character"),
-    HR_ENTRY(str_match_regex, 2, case_settings, "the regular expression b is found in it"),
-    HR_ENTRY(str_find_regex, 2, case_settings, "the byte where the expression b is found first, -1: nowhere"),
-    HR_ENTRY(str_count_regex, 2, case_settings, "how often the expression b is found"),
-    HR_ENTRY(str_replace_regex, 3, replace_settings, "c, with \\0 to \\9 for groups, in the place of what is as b"),
-    HR_ENTRY(str_split_regex, 2, split_settings, "a list of what stands between matches of b"),
-    HR_ENTRY(str_extract, 2, NULL, "a struct of the groups (?P<name>...) of b; null where it is not found"),
+    HR_ENTRY(str_like, 2, "the text is as the SQL pattern b: % any text, _ any character", HR_SETTINGS(case_settings)),
+    HR_ENTRY(str_match_regex, 2, "the regular expression b is found in it", HR_SETTINGS(case_settings)),
+    HR_ENTRY(str_find_regex, 2, "the byte where the expression b is found first, -1: nowhere",
+             HR_SETTINGS(case_settings)),
+    HR_ENTRY(str_count_regex, 2, "how often the expression b is found", HR_SETTINGS(case_settings)),
+    HR_ENTRY(str_replace_regex, 3, "c, with \\0 to \\9 for groups, in the place of what is as b",
+             HR_SETTINGS(replace_settings)),
+    HR_ENTRY(str_split_regex, 2, "a list of what stands between matches of b", HR_SETTINGS(split_settings)),
+    HR_ENTRY(str_extract, 2, "a struct of the groups (?P<name>...) of b; null where it is not found", .options = NULL),
     { 0 },
 };
