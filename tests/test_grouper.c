@@ -114,7 +114,7 @@ static hr_array *few(hr_type *type, int64_t n, int kinds, uint64_t *random)
         else if (hr__type_is_bytes(type))
             assert_ok(hr__builder_bytes(b, texts[k], k == 4 ? 3 : (int64_t)strlen(texts[k]), NULL), NULL);
         else if (type->id == HR_T_FIXED_BINARY || type->id == HR_T_DECIMAL128)
-            assert_ok(hr__builder_bytes(b, "0123456789abcdef0123456789" + k,
+            assert_ok(hr__builder_bytes(b, &"0123456789abcdef0123456789"[k],
                                         hr__type_bytes(type) ? hr__type_bytes(type) : type->width, NULL),
                       NULL);
         else if (type->id >= HR_T_FLOAT16 && type->id <= HR_T_FLOAT64)

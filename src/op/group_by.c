@@ -114,43 +114,6 @@ done:
 
 /* -------------------------------------------------------------------------------------------------------------- dealing */
 
-/* Rows of a partial result ordered by partition, `shift` and `mask` say which bits of the hash; begins[0 .. n_parts]. */
-static hr_status deal(const hr_table *t, const uint64_t *hashes, int shift, int n_parts, const hr_mem *mem,
-                      int64_t *begins, hr_table **out, hr_error *err)
-{
-    int32_t *order = hr__alloc(mem->account, (size_t)(t->n_rows + 1) * sizeof *order);
-    int64_t next[PARTS];
-    hr_status st;
-
-    if (!order)
-        return hr__error_memory(err, "group", t->n_rows * 4);
-    memset(begins, 0, (size_t)(n_parts + 1) * sizeof *begins);
-    for (int64_t i = 0; i < t->n_rows; i++)
-        begins[1 + (hashes[i] >> shift & (uint64_t)(n_parts - 1))]++;
-    for (int p = 0; p < n_parts; p++) {
-        next[p] = begins[p];
-        begins[p + 1] += begins[p];
-    }
-    for (int64_t i = 0; i < t->n_rows; i++)
-        order[next[hashes[i] >> shift & (uint64_t)(n_parts - 1)]++] = (int32_t)i;
-    st = hr__table_take(mem, t, order, 4, t->n_rows, out, err);
-    hr__free(order);
-    return st;
-}
-
-static hr_status add_dealt(hr_store *store, const hr_table *t, const int64_t *begins, int n_parts, hr_error *err)
-{
-    for (int p = 0; p < n_parts; p++) {
-        hr_table *part = NULL;
-
-        if (begins[p] == begins[p + 1])
-            continue;
-        HR_TRY(hr_table_slice(t, begins[p], begins[p + 1] - begins[p], &part, err));
-        HR_TRY(hr__store_add(store, p, part, err));
-    }
-    return HR_OK;
-}
-
 /* A partial result as the front sends it when it was dealt: with a last column that says of each row which partition. */
 static hr_status with_parts(const hr_table *t, const int64_t *begins, const hr_mem *mem, hr_table **out, hr_error *err)
 {
@@ -233,7 +196,7 @@ static hr_status emit_partial(hr_task *task, hr_coord at, hr_table *takes, const
     at.row *= CHUNK_ROWS;
     HR_GO(hr__origin_made(at, takes->n_rows, &origin, err));
     if (atomic_load_explicit(&g->dealing, memory_order_relaxed)) {
-        HR_GO(deal(takes, hashes, 56, PARTS, hr__task_mem(task), begins, &dealt, err));
+        HR_GO(hr__deal(takes, hashes, 56, PARTS, hr__task_mem(task), begins, &dealt, err));
         HR_GO(with_parts(dealt, begins, hr__task_mem(task), &parts, err));
     }
     HR_GO(hr__table_with_origin(parts ? parts : takes, origin, &out, err));
@@ -348,8 +311,8 @@ static hr_status deal_into_store(group_run *g, const hr_table *partial, hr_accou
     hr_status st = HR_OK;
 
     HR_GO(hr__grouping_hashes(g->grouping, partial, account, &hashes, err));
-    HR_GO(deal(partial, hashes, 56, PARTS, &mem, begins, &dealt, err));
-    st = add_dealt(g->store, dealt, begins, PARTS, err);
+    HR_GO(hr__deal(partial, hashes, 56, PARTS, &mem, begins, &dealt, err));
+    st = hr__store_add_dealt(g->store, dealt, begins, PARTS, err);
 done:
     hr__free(hashes);
     hr_table_unref(dealt);
@@ -398,7 +361,7 @@ static hr_status store_dealt(group_run *g, const hr_table *in, hr_error *err)
             row++;
     }
     begins[PARTS] = row;
-    st = add_dealt(g->store, t, begins, PARTS, err);
+    st = hr__store_add_dealt(g->store, t, begins, PARTS, err);
 done:
     hr__free(columns);
     hr_table_unref(t);
@@ -530,8 +493,8 @@ static hr_status deal_again(group_reader *g, hr_error *err)
         if (!t)
             break;
         HR_GO(hr__grouping_hashes(g->run->grouping, t, g->account, &hashes, err));
-        HR_GO(deal(t, hashes, top->shift, SUB_PARTS, &mem, begins, &dealt, err));
-        HR_GO(add_dealt(sub->store, dealt, begins, SUB_PARTS, err));
+        HR_GO(hr__deal(t, hashes, top->shift, SUB_PARTS, &mem, begins, &dealt, err));
+        HR_GO(hr__store_add_dealt(sub->store, dealt, begins, SUB_PARTS, err));
         if (hr__store_held(sub->store) > g->most)
             HR_GO(hr__store_spill(sub->store, 0, err));
         hr_table_unref(t);

@@ -225,50 +225,35 @@ done:
 /* ------------------------------------------------------------------------------------------------------------- dealing */
 
 /* Rows of t, numbered from `first` on, into the partitions of a store. */
-static hr_status deal(hr_store *store, hr_schema *dealt, const hr_table *t, const int *keys, int n_keys, int64_t first,
-                      hr_account *account, hr_error *err)
+static hr_status deal_rows(hr_store *store, hr_schema *dealt, const hr_table *t, const int *keys, int n_keys,
+                           int64_t first, hr_account *account, hr_error *err)
 {
     const hr_mem mem = { .account = account };
     hr_grouper *hasher = NULL;
     hr_buffer *places = NULL;
-    hr_table *placed = NULL, *sorted = NULL, *part = NULL;
+    hr_table *placed = NULL, *sorted = NULL;
     uint64_t *hashes = hr__alloc(account, (size_t)(t->n_rows + 1) * sizeof *hashes);
-    int32_t *order = hr__alloc(account, (size_t)(t->n_rows + 1) * sizeof *order);
-    int64_t begins[PARTS + 1] = { 0 }, next[PARTS];
+    int64_t begins[PARTS + 1];
     hr_status st = HR_OK;
 
-    if (!hashes || !order)
-        HR_GO(hr__error_memory(err, "join", t->n_rows * 12));
+    if (!hashes)
+        HR_GO(hr__error_memory(err, "join", t->n_rows * 8));
     HR_GO(hr__grouper_new(t->schema, keys, n_keys, account, &hasher, err));
     hr__grouper_hash(hasher, t, 0, t->n_rows, hashes);
-    for (int64_t i = 0; i < t->n_rows; i++)
-        begins[1 + (hashes[i] >> 56)]++;
-    for (int p = 0; p < PARTS; p++) {
-        next[p] = begins[p];
-        begins[p + 1] += begins[p];
-    }
-    for (int64_t i = 0; i < t->n_rows; i++)
-        order[next[hashes[i] >> 56]++] = (int32_t)i;
     HR_GO(hr__buffer_new(&mem, t->n_rows * 8, &places, err));
     for (int64_t i = 0; i < t->n_rows; i++)
         ((int64_t *)places->data)[i] = first + i;
     st = with_places(t, dealt, places, &placed, err);
     places = NULL;
     HR_GO(st);
-    HR_GO(hr__table_take(&mem, placed, order, 4, t->n_rows, &sorted, err));
-    for (int p = 0; p < PARTS; p++) {
-        if (begins[p] == begins[p + 1])
-            continue;
-        HR_GO(hr_table_slice(sorted, begins[p], begins[p + 1] - begins[p], &part, err));
-        HR_GO(hr__store_add(store, p, part, err));
-    }
+    HR_GO(hr__deal(placed, hashes, 56, PARTS, &mem, begins, &sorted, err));
+    st = hr__store_add_dealt(store, sorted, begins, PARTS, err);
 done:
     hr__grouper_free(hasher);
     hr__buffer_unref(places);
     hr_table_unref(placed);
     hr_table_unref(sorted);
     hr__free(hashes);
-    hr__free(order);
     return st;
 }
 
@@ -291,7 +276,7 @@ static hr_status deal_right(const join_op *o, join_run *j, const hr_table *t, hr
     int keys[HR_MAX_KEYS];
 
     HR_TRY(key_columns(t->schema, o->right_keys, o->n_keys, keys, err));
-    HR_TRY(deal(j->right_parts, j->right_dealt, t, keys, o->n_keys, j->n_right, run->account, err));
+    HR_TRY(deal_rows(j->right_parts, j->right_dealt, t, keys, o->n_keys, j->n_right, run->account, err));
     j->n_right += t->n_rows;
     return spill_if_much(j->right_parts, run->allowance, err);
 }
@@ -450,7 +435,7 @@ static hr_status take_left(const join_op *o, join_run *j, hr_task *task, const h
             HR_GO(hr__store_new(PARTS, j->left_dealt, j->spill, run->account, &j->left_parts, err));
         }
         HR_GO(key_columns(in->schema, o->left_keys, o->n_keys, keys, err));
-        HR_GO(deal(j->left_parts, j->left_dealt, in, keys, o->n_keys, j->n_left, run->account, err));
+        HR_GO(deal_rows(j->left_parts, j->left_dealt, in, keys, o->n_keys, j->n_left, run->account, err));
         j->n_left += in->n_rows;
         return spill_if_much(j->left_parts, run->allowance, err);
     }

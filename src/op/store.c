@@ -238,6 +238,46 @@ hr_status hr__store_spill(hr_store *s, int64_t keep_bytes, hr_error *err)
     return HR_OK;
 }
 
+/* ------------------------------------------------------------------------------------------------------------- dealing */
+
+hr_status hr__deal(const hr_table *t, const uint64_t *hashes, int shift, int n_parts, const hr_mem *mem,
+                   int64_t *begins, hr_table **out, hr_error *err)
+{
+    int32_t *order = hr__alloc(mem->account, (size_t)(t->n_rows + 1) * sizeof *order);
+    const uint64_t mask = (uint64_t)n_parts - 1;
+    int64_t next[HR_MAX_PARTS];
+    hr_status st;
+
+    *out = NULL;
+    if (!order)
+        return hr__error_memory(err, "dealing", t->n_rows * 4);
+    memset(begins, 0, (size_t)(n_parts + 1) * sizeof *begins);
+    for (int64_t i = 0; i < t->n_rows; i++)
+        begins[1 + (hashes[i] >> shift & mask)]++;
+    for (int p = 0; p < n_parts; p++) {
+        next[p] = begins[p];
+        begins[p + 1] += begins[p];
+    }
+    for (int64_t i = 0; i < t->n_rows; i++)
+        order[next[hashes[i] >> shift & mask]++] = (int32_t)i;
+    st = hr__table_take(mem, t, order, 4, t->n_rows, out, err);
+    hr__free(order);
+    return st;
+}
+
+hr_status hr__store_add_dealt(hr_store *s, const hr_table *t, const int64_t *begins, int n_parts, hr_error *err)
+{
+    for (int p = 0; p < n_parts; p++) {
+        hr_table *part = NULL;
+
+        if (begins[p] == begins[p + 1])
+            continue;
+        HR_TRY(hr_table_slice(t, begins[p], begins[p + 1] - begins[p], &part, err));
+        HR_TRY(hr__store_add(s, p, part, err));
+    }
+    return HR_OK;
+}
+
 /* ---------------------------------------------------------------------------------------------------------------- read */
 
 hr_status hr__store_next(hr_store_cursor *c, const hr_mem *mem, hr_table **out, hr_error *err)

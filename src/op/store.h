@@ -23,6 +23,15 @@ void hr__store_free(hr_store *s); /* what is still on disk is forgotten. NULL is
 hr_status hr__store_add(hr_store *s, int part, hr_table *takes, hr_error *err) HR_MUST_USE;
 /* A table that somebody has written to the store's spill already: another thread may have. Taken: forgotten with the store. */
 hr_status hr__store_add_place(hr_store *s, int part, const hr_spill_place *place, hr_error *err) HR_MUST_USE;
+/* Dealing: rows ordered by the partition that n_parts (a power of two, at most HR_MAX_PARTS) values of hashes[row] >> shift say, those of
+ * one in their order; begins[0 .. n_parts] are where they begin. *out is new. */
+#define HR_MAX_PARTS 256
+hr_status hr__deal(const hr_table *t, const uint64_t *hashes, int shift, int n_parts, const hr_mem *mem,
+                   int64_t *begins, hr_table **out, hr_error *err) HR_MUST_USE;
+/* Slices of a dealt table, each at the end of its partition. They share its memory, which comes back when all of them are gone: who
+ * spills such partitions spills all. */
+hr_status hr__store_add_dealt(hr_store *s, const hr_table *t, const int64_t *begins, int n_parts,
+                              hr_error *err) HR_MUST_USE;
 int64_t hr__store_held(const hr_store *s); /* bytes in memory, all partitions */
 typedef struct hr_store_size {
     int64_t rows, memory_bytes, disk_bytes; /* held; on disk: what they will take when they are read */
