@@ -48,7 +48,7 @@ def functions(command):
     """What `headrace functions` prints, as a Markdown table."""
     done = subprocess.run([command, "functions"], capture_output=True, text=True, check=True)
     rows = ["| function | written | gives |", "|---|---|---|"]
-    for line in done.stdout.splitlines():
+    for line in done.stdout.partition("\n\n")[0].splitlines():  # aggregates come behind
         name, written, doc = re.split(r"  +", line, maxsplit=2)
         cells = [f"`{name}`", f"`{written}`", doc]
         rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
