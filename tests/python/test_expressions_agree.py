@@ -51,6 +51,11 @@ ORDERED = [
 ]
 
 
+def values(column):
+    """As Python's; times as ticks, since they may lie before the year 1, which datetime does not have."""
+    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+
+
 @pytest.mark.parametrize("kind", ORDERED, ids=str)
 @given(data=st.data())
 @QUICK
@@ -65,7 +70,7 @@ def test_compare_with_pyarrow(kind, data):
         same(compute(OPS[op](col("c0"), constant), table).to_pylist(), want)
         same(compute(OPS[op](constant, col("c0")), table).to_pylist(), getattr(pc, op)(b[0], a).to_pylist())
         kept = hd.from_arrow(table).filter(expr=OPS[op](col("c0"), constant)).to_arrow()
-        same(kept["c1"].to_pylist(), table.filter(pa.array(want, pa.bool_()))["c1"].to_pylist())
+        same(values(kept["c1"]), values(table.filter(pa.array(want, pa.bool_()))["c1"]))
 
 
 @given(data=st.data(), a=st.sampled_from(INTS), b=st.sampled_from(INTS), op=st.sampled_from(sorted(OPS)))
