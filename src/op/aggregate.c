@@ -98,6 +98,19 @@ done:
     return st;
 }
 
+hr_status hr__agg_refuse(const hr_agg *a, const char *expected, hr_error *err)
+{
+    hr_text type = { 0 };
+    hr_status st;
+
+    if (a->input)
+        hr__type_print(a->input, &type);
+    st = hr_error_set(err, HR_TYPE, "%s: column '%s' is %s, expected %s", a->cls->name, a->column ? a->column : "",
+                      type.data ? type.data : "not given", expected);
+    hr__text_clear(&type);
+    return st;
+}
+
 void hr__agg_describe(const hr_agg *a, hr_text *out)
 {
     hr__text_add(out, "%s(%s)", a->cls->name, a->column ? a->column : "");

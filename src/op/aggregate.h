@@ -57,6 +57,8 @@ hr_status hr__agg_init(hr_agg *out, const hr_aggregate *from, hr_error *err) HR_
 void hr__agg_clear(hr_agg *a);
 /* A bound copy for a schema; cleared by hr__agg_clear. */
 hr_status hr__agg_bind(const hr_agg *a, const hr_schema *in, hr_agg *out, hr_error *err) HR_MUST_USE;
+/* For bind: HR_TYPE, "sum: column 'x' is string, expected numbers". */
+hr_status hr__agg_refuse(const hr_agg *a, const char *expected, hr_error *err);
 void hr__agg_describe(const hr_agg *a, hr_text *out);
 void hr__agg_fingerprint(const hr_agg *a, hr_hash *h);
 

@@ -109,19 +109,6 @@ static const uint8_t *validity_of(const hr_array *a)
         }                                                                                                              \
     } while (0)
 
-static hr_status refuse(const hr_agg *a, const char *expected, hr_error *err)
-{
-    hr_text type = { 0 };
-    hr_status st;
-
-    if (a->input)
-        hr__type_print(a->input, &type);
-    st = hr_error_set(err, HR_TYPE, "%s: column '%s' is %s, expected %s", a->cls->name, a->column ? a->column : "",
-                      type.data ? type.data : "not given", expected);
-    hr__text_clear(&type);
-    return st;
-}
-
 /* ------------------------------------------------------------------------------------------------------------ results */
 
 /* A column of results, all valid so far. */
@@ -269,7 +256,7 @@ static hr_status sum_bind(hr_agg *a, hr_error *err)
     else if (t && is_decimal(t))
         return hr__type_decimal(HR_T_DECIMAL128, 38, t->scale, &a->result, err);
     else
-        return refuse(a, "numbers or durations", err);
+        return hr__agg_refuse(a, "numbers or durations", err);
     return HR_OK;
 }
 
@@ -368,7 +355,7 @@ static hr_status moments_bind(hr_agg *a, hr_error *err)
     a->state_bytes = sizeof(moments);
     a->result = hr__type_simple(HR_T_FLOAT64);
     if (!t || !(is_int(t) || is_float(t) || is_decimal(t) || t->id == HR_T_BOOL || t->id == HR_T_NULL))
-        return refuse(a, "numbers", err);
+        return hr__agg_refuse(a, "numbers", err);
     return HR_OK;
 }
 
@@ -568,7 +555,7 @@ static hr_status abs_max_bind(hr_agg *a, hr_error *err)
     const hr_type *t = a->input;
 
     if (!t || !(is_int(t) || is_float(t)))
-        return refuse(a, "numbers", err);
+        return hr__agg_refuse(a, "numbers", err);
     return extreme_bind(a, err);
 }
 
@@ -601,13 +588,14 @@ static hr_status part_bind(hr_agg *a, hr_error *err)
 {
     a->state_bytes = sizeof(part_state);
     a->result = hr__type_simple(HR_T_FLOAT64);
-    return a->input ? HR_OK : refuse(a, "a column", err);
+    return a->input ? HR_OK : hr__agg_refuse(a, "a column", err);
 }
 
 static hr_status zero_bind(hr_agg *a, hr_error *err)
 {
     HR_TRY(part_bind(a, err));
-    return is_int(a->input) || is_float(a->input) || a->input->id == HR_T_BOOL ? HR_OK : refuse(a, "numbers", err);
+    return is_int(a->input) || is_float(a->input) || a->input->id == HR_T_BOOL ? HR_OK
+                                                                               : hr__agg_refuse(a, "numbers", err);
 }
 
 static void missing_update(const hr_agg *a, const hr_array *in, int64_t begin, int64_t n, const uint32_t *ids,

@@ -11,19 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static hr_status refuse(const hr_agg *a, const char *expected, hr_error *err)
-{
-    hr_text type = { 0 };
-    hr_status st;
-
-    if (a->input)
-        hr__type_print(a->input, &type);
-    st = hr_error_set(err, HR_TYPE, "%s: column '%s' is %s, expected %s", a->cls->name, a->column ? a->column : "",
-                      type.data ? type.data : "not given", expected);
-    hr__text_clear(&type);
-    return st;
-}
-
 /* large_list<type> */
 static hr_status list_type(hr_type *item, hr_type **out, hr_error *err)
 {
@@ -87,13 +74,13 @@ done:
 static hr_status extreme_bind(hr_agg *a, const hr_agg_class *of_numbers, hr_error *err)
 {
     if (!a->input)
-        return refuse(a, "a column", err);
+        return hr__agg_refuse(a, "a column", err);
     if (hr__agg_is_number(a->input)) {
         a->cls = of_numbers;
         return of_numbers->bind(a, err);
     }
     if (!hr__type_is_orderable(a->input))
-        return refuse(a, "values that have an order", err);
+        return hr__agg_refuse(a, "values that have an order", err);
     a->result = hr__type_ref(a->input);
     return HR_OK;
 }
@@ -166,7 +153,7 @@ done:
 
 static hr_status list_bind(hr_agg *a, hr_error *err)
 {
-    return a->input ? list_type(a->input, &a->result, err) : refuse(a, "a column", err);
+    return a->input ? list_type(a->input, &a->result, err) : hr__agg_refuse(a, "a column", err);
 }
 
 static hr_status list_finish(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out, hr_error *err)
@@ -270,7 +257,7 @@ done:
 static hr_status distinct_bind(hr_agg *a, hr_error *err)
 {
     if (!a->input || !hr__type_is_groupable(a->input))
-        return refuse(a, "numbers, times, text or bytes", err);
+        return hr__agg_refuse(a, "numbers, times, text or bytes", err);
     return HR_OK;
 }
 
@@ -577,7 +564,7 @@ static double quantile_of(const double *v, int64_t n, double q)
 static hr_status quantile_bind(hr_agg *a, hr_error *err)
 {
     a->result = hr__type_simple(HR_T_FLOAT64);
-    return a->input && is_plain_number(a->input) ? HR_OK : refuse(a, "numbers", err);
+    return a->input && is_plain_number(a->input) ? HR_OK : hr__agg_refuse(a, "numbers", err);
 }
 
 static hr_status quantile_finish(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out,
@@ -634,7 +621,7 @@ static hr_status quantiles_bind(hr_agg *a, hr_error *err)
     double qs[MAX_QUANTILES];
 
     if (!a->input || !is_plain_number(a->input))
-        return refuse(a, "numbers", err);
+        return hr__agg_refuse(a, "numbers", err);
     if (parse_quantiles(a->options.quantiles, qs) < 0)
         return hr_error_set(err, HR_INVALID, "%s: quantiles are '%s', expected numbers from 0 to 1: 0.1,0.5",
                             a->cls->name, a->options.quantiles ? a->options.quantiles : "");

@@ -151,33 +151,6 @@ static int by_place(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* All rows of the range as one table, as they came. */
-static hr_status range_rows(arrange_reader *r, hr_table **out, hr_error *err)
-{
-    hr_store_cursor c = { .store = r->run->store, .part = r->range, .drain = true };
-    const hr_mem mem = { .account = r->account };
-    hr_table **tables = NULL, *t = NULL;
-    int64_t n = 0, cap = 0;
-    hr_status st = HR_OK;
-
-    for (;;) {
-        HR_GO(hr__store_next(&c, &mem, &t, err));
-        if (!t)
-            break;
-        if (!hr__grow(r->account, (void **)&tables, &cap, n + 1, sizeof *tables)) {
-            hr_table_unref(t);
-            HR_GO(hr__error_memory(err, "arrange", n * 8));
-        }
-        tables[n++] = t;
-    }
-    st = hr__table_concat(&mem, r->run->in, tables, (int)n, out, err);
-done:
-    for (int64_t i = 0; i < n; i++)
-        hr_table_unref(tables[i]);
-    hr__free(tables);
-    return st;
-}
-
 static hr_status order_of(const hr_table *rows, hr_account *account, int64_t **out, hr_error *err)
 {
     const int64_t *places = places_of(rows);
@@ -233,7 +206,7 @@ static hr_status arrange_next(hr_reader *reader, int64_t max_bytes, hr_table **o
     if (r->done)
         return HR_OK;
     r->done = true;
-    HR_GO(range_rows(r, &rows, err));
+    HR_GO(hr__store_load(r->run->store, r->range, &(hr_mem){ .account = r->account }, &rows, err));
     if (!rows->n_rows)
         goto done;
     HR_GO(order_of(rows, r->account, &order, err));

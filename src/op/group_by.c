@@ -96,16 +96,12 @@ static void group_stop(const hr_op *op, hr_op_run *run)
 /* The grouping of tables of this schema: that of the first. */
 static hr_status grouping_of(const group_op *o, group_run *g, hr_schema *in, const hr_grouping **out, hr_error *err)
 {
-    char text[300];
     hr_status st = HR_OK;
 
     hr__lock(&g->lock);
     if (!g->grouping)
         HR_GO(hr__grouping_new(in, (const char *const *)o->keys, o->n_keys, o->aggs, o->n_aggs, &g->grouping, err));
-    if (g->grouping->in != in && !hr__schema_equal(g->grouping->in, in)) {
-        hr__schema_difference(in, g->grouping->in, text, sizeof text);
-        HR_FAIL(HR_TYPE, "a table differs from the first one: %s", text);
-    }
+    HR_GO(hr__same_schema(in, g->grouping->in, "", err));
     *out = g->grouping;
 done:
     hr__unlock(&g->lock);

@@ -109,7 +109,6 @@ static hr_status bound_of(const join_op *o, join_run *j, hr_schema *left, const 
 {
     hr_join_names names = names_of(o);
     hr_schema *right = j->right ? j->right : o->right;
-    char text[300];
     hr_status st = HR_OK;
 
     hr__lock(&j->lock);
@@ -121,10 +120,8 @@ static hr_status bound_of(const join_op *o, join_run *j, hr_schema *left, const 
             HR_GO(hr__join_layout(o->kind, &names, left, right, &j->layout, err));
         HR_GO(hr__join_bind(o->layout ? o->layout : j->layout, &names, left, right, &j->bound, err));
     }
-    if (left && j->bound->left_in != left && !hr__schema_equal(j->bound->left_in, left)) {
-        hr__schema_difference(left, j->bound->left_in, text, sizeof text);
-        HR_FAIL(HR_TYPE, "a table of the left side differs from the first one: %s", text);
-    }
+    if (left)
+        HR_GO(hr__same_schema(left, j->bound->left_in, " of the left side", err));
     *out = j->bound;
 done:
     hr__unlock(&j->lock);
@@ -403,14 +400,9 @@ static hr_status join_front(const hr_op *op, int input, hr_op **out, hr_error *e
 
 static hr_status keep_right(const join_op *o, join_run *j, const hr_table *in, hr_op_run *run, hr_error *err)
 {
-    char text[300];
-
     if (!j->right)
         j->right = hr__schema_ref(in->schema);
-    if (j->right != in->schema && !hr__schema_equal(j->right, in->schema)) {
-        hr__schema_difference(in->schema, j->right, text, sizeof text);
-        return hr_error_set(err, HR_TYPE, "a table of the right side differs from the first one: %s", text);
-    }
+    HR_TRY(hr__same_schema(in->schema, j->right, " of the right side", err));
     if (atomic_load(&j->dealing))
         return deal_right(o, j, in, run, err);
     if (!hr__grow(run->account, (void **)&j->tables, &j->cap_tables, j->n_tables + 1, sizeof *j->tables))
@@ -619,23 +611,11 @@ static hr_status split_places(const hr_table *t, hr_schema *schema, hr_table **o
 /* The right rows of the partition as a table of keys, and their places. */
 static hr_status load_right(join_reader *j, int part, hr_error *err)
 {
-    hr_store_cursor c = { .store = j->run->right_parts, .part = part, .drain = true };
     const hr_mem mem = { .account = j->account };
-    hr_table **tables = NULL, *all = NULL, *rows = NULL, *t = NULL;
-    int64_t n = 0, cap = 0;
+    hr_table *all = NULL, *rows = NULL;
     hr_status st = HR_OK;
 
-    do {
-        HR_GO(hr__store_next(&c, &mem, &t, err));
-        if (!t)
-            break;
-        if (!hr__grow(j->account, (void **)&tables, &cap, n + 1, sizeof *tables)) {
-            hr_table_unref(t);
-            HR_GO(hr__error_memory(err, "join", n * 8));
-        }
-        tables[n++] = t;
-    } while (true);
-    HR_GO(hr__table_concat(&mem, j->run->right_dealt, tables, (int)n, &all, err));
+    HR_GO(hr__store_load(j->run->right_parts, part, &mem, &all, err));
     if (!(j->places = hr__alloc(j->account, (size_t)(all->n_rows + 1) * sizeof *j->places)))
         HR_GO(hr__error_memory(err, "join", all->n_rows * 8));
     if (all->n_rows)
@@ -643,9 +623,6 @@ static hr_status load_right(join_reader *j, int part, hr_error *err)
     HR_GO(split_places(all, j->run->bound->right_in, &rows, err));
     st = hr__join_table_new(j->run->bound->right_keys, j->run->bound->n_keys, rows, j->account, &j->table, err);
 done:
-    for (int64_t i = 0; i < n; i++)
-        hr_table_unref(tables[i]);
-    hr__free(tables);
     hr_table_unref(all);
     return st;
 }

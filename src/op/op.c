@@ -45,6 +45,16 @@ hr_status hr__same_needs(const hr_op *op, int input, const char *const *wanted, 
     return HR_OK;
 }
 
+hr_status hr__same_schema(const hr_schema *found, const hr_schema *first, const char *where, hr_error *err)
+{
+    char text[300];
+
+    if (found == first || hr__schema_equal(found, first))
+        return HR_OK;
+    hr__schema_difference(found, first, text, sizeof text);
+    return hr_error_set(err, HR_TYPE, "a table%s differs from the first one: %s", where, text);
+}
+
 /* "skip=12 ordinal=3": the number after "key=", at the beginning of a word. */
 bool hr__state_int(const char *state, const char *key, int64_t *out)
 {

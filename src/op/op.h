@@ -296,6 +296,9 @@ bool hr__state_int(const char *state, const char *key, int64_t *out);
 
 /* --- what operators share with each other */
 
+/* HR_TYPE, "a table<where> differs from the first one: ...", unless the schemas are equal. */
+hr_status hr__same_schema(const hr_schema *found, const hr_schema *first, const char *where, hr_error *err) HR_MUST_USE;
+
 /* A function's results, for map and apply: `name` is for errors, `schema` the declared one (NULL: none). */
 typedef struct hr_function {
     const char *name;

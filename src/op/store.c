@@ -300,3 +300,29 @@ hr_status hr__store_next(hr_store_cursor *c, const hr_mem *mem, hr_table **out, 
     c->at++;
     return HR_OK;
 }
+
+hr_status hr__store_load(hr_store *s, int part, const hr_mem *mem, hr_table **out, hr_error *err)
+{
+    hr_store_cursor c = { .store = s, .part = part, .drain = true };
+    hr_table **tables = NULL, *t = NULL;
+    int64_t n = 0, cap = 0;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    for (;;) {
+        HR_GO(hr__store_next(&c, mem, &t, err));
+        if (!t)
+            break;
+        if (!hr__grow(s->account, (void **)&tables, &cap, n + 1, sizeof *tables)) {
+            hr_table_unref(t);
+            HR_GO(hr__error_memory(err, "store", n * 8));
+        }
+        tables[n++] = t;
+    }
+    st = hr__table_concat(mem, s->schema, tables, (int)n, out, err);
+done:
+    for (int64_t i = 0; i < n; i++)
+        hr_table_unref(tables[i]);
+    hr__free(tables);
+    return st;
+}

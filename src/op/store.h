@@ -48,5 +48,7 @@ typedef struct hr_store_cursor {
     int64_t at;
 } hr_store_cursor;
 hr_status hr__store_next(hr_store_cursor *c, const hr_mem *mem, hr_table **out, hr_error *err) HR_MUST_USE;
+/* All of a partition as one table (of no rows, if there are none), and gone from the store. *out is new. */
+hr_status hr__store_load(hr_store *s, int part, const hr_mem *mem, hr_table **out, hr_error *err) HR_MUST_USE;
 
 #endif
