@@ -22,6 +22,21 @@ COMMAND = BUILD / "src" / "cli" / "headrace"
 pytestmark = pytest.mark.skipif(not COMMAND.exists(), reason="needs build/release (make lib)")
 
 
+COMMANDS = (
+    "schema",
+    "head",
+    "count",
+    "stat",
+    "convert",
+    "sort",
+    "shuffle",
+    "sample",
+    "group",
+    "formats",
+    "functions",
+)
+
+
 def headrace(*args, status=0, **env):
     """(standard output, standard error) of a run that has to end with `status`."""
     env = {**{k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}, **env}
@@ -67,35 +82,9 @@ def text_file(tmp_path_factory):
 def test_version_and_help():
     assert headrace("--version")[0] == "headrace 0.1.0\n"
     out = headrace("--help")[0]
-    for name in (
-        "schema",
-        "head",
-        "count",
-        "stat",
-        "convert",
-        "sort",
-        "shuffle",
-        "sample",
-        "group",
-        "formats",
-        "functions",
-        "HEADRACE_NUM_THREADS",
-        "HEADRACE_MEMORY_LIMIT",
-    ):
+    for name in (*COMMANDS, "HEADRACE_NUM_THREADS", "HEADRACE_MEMORY_LIMIT"):
         assert name in out
-    for name in (
-        "schema",
-        "head",
-        "count",
-        "stat",
-        "convert",
-        "sort",
-        "shuffle",
-        "sample",
-        "group",
-        "formats",
-        "functions",
-    ):
+    for name in COMMANDS:
         assert headrace(name, "--help")[0].startswith(f"usage: headrace {name} ")
 
 
@@ -298,19 +287,7 @@ def test_functions():
 
 def test_the_man_page_knows_the_options():
     page = (ROOT / "docs" / "man" / "headrace.1").read_text().replace("\\-", "-")
-    for name in (
-        "schema",
-        "head",
-        "count",
-        "stat",
-        "convert",
-        "sort",
-        "shuffle",
-        "sample",
-        "group",
-        "formats",
-        "functions",
-    ):
+    for name in COMMANDS:
         for option in re.findall(r"--[a-z]+", headrace(name, "--help")[0]):
             assert option in page, f"{name} {option}"
 
