@@ -20,7 +20,7 @@
 #define CLASS_0_LOG 16 /* 64 KiB */
 #define N_CLASSES ((46 - CLASS_0_LOG) * 4)
 #define POOL_BYTES ((int64_t)64 << 20)
-#define HUGE_BYTES ((int64_t)2 << 20) /* a huge page */
+#define CHUNK_BYTES ((int64_t)2 << 20)
 
 /* ---------------------------------------------------------------------------------------------------------- blocks */
 
@@ -194,9 +194,9 @@ static void pool_put(void *p, int c)
  * leaves no room for blocks that nobody asked for. */
 static int64_t chunk_bytes(int c)
 {
-    int64_t each = block_bytes(c), chunk = each <= HUGE_BYTES / 3 ? HUGE_BYTES : 2 * HUGE_BYTES;
+    int64_t each = block_bytes(c), chunk = each <= CHUNK_BYTES / 3 ? CHUNK_BYTES : 2 * CHUNK_BYTES;
 
-    if (each >= HUGE_BYTES || chunk > pool_most() / 8 || hr_memory_used() + chunk > hr_memory_limit())
+    if (each >= CHUNK_BYTES || chunk > pool_most() / 8 || hr_memory_used() + chunk > hr_memory_limit())
         return 0;
     return chunk;
 }

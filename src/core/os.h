@@ -91,7 +91,7 @@ int hr__dir_list(const char *path, char ***names);
 void hr__dir_list_free(char **names, int n);
 
 /* --- memory maps. Fresh pages are zero. */
-void *hr__map_private(size_t n);                       /* anonymous, huge pages advised from 2 MiB; NULL on failure */
+void *hr__map_private(size_t n);                       /* anonymous; NULL on failure */
 void *hr__map_shared(int fd, size_t n, bool writable); /* NULL on failure */
 void hr__unmap(void *p, size_t n);
 int hr__memfd(const char *name, int64_t n); /* sized, sealed against shrinking, CLOEXEC; -> fd */
