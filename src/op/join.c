@@ -509,10 +509,10 @@ static hr_status count_unmatched(join_run *j, hr_account *account, hr_error *err
     for (int64_t p = 0; p < n; p++) {
         int64_t begin = p * PIECE_ROWS, some = HR_MIN(PIECE_ROWS, t->rows->n_rows - begin);
 
-        HR_GO(hr__grouper_find(t->keys, t->rows, t->right_keys, begin, some, ids, err));
+        HR_GO(hr__join_keys_find(t->keys, t->rows, t->right_keys, begin, some, ids, err));
         j->unmatched_rows[p + 1] = j->unmatched_rows[p];
         for (int64_t i = 0; i < some; i++)
-            j->unmatched_rows[p + 1] += !t->hit[ids[i]];
+            j->unmatched_rows[p + 1] += !hr__join_was_hit(t, ids[i]);
     }
     j->n_unmatched = n;
 done:

@@ -45,22 +45,37 @@ hr_status hr__join_bind(const hr_join_layout *l, const hr_join_names *names, hr_
                         hr_join_bound **out, hr_error *err) HR_MUST_USE;
 void hr__join_bound_free(hr_join_bound *b); /* NULL is fine */
 
-/* The right side as a table that is looked up by its keys. A key with a null in it equals nothing. */
+/* Numbers of the keys of a table's rows. A key with a null in it equals nothing: it has none. */
+typedef struct hr_join_keys hr_join_keys;
+#define HR_NO_KEY UINT32_MAX
+/* Of all rows of t; ids[i]: the number of row i's key, of n_keys(); rows of one key have one number. */
+hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns, hr_account *account, uint32_t *ids,
+                            hr_join_keys **out, hr_error *err) HR_MUST_USE;
+void hr__join_keys_free(hr_join_keys *k); /* NULL is fine */
+int64_t hr__join_keys_n(const hr_join_keys *k);
+/* Rows of the least and the greatest value of an array of integers, dates or times; false: there is none, or it is of another type. */
+bool hr__join_extremes(const hr_array *a, int64_t *least, int64_t *most);
+/* Of n rows of a table, from `begin` on: columns of the types that the keys had. Thread-safe. */
+hr_status hr__join_keys_find(const hr_join_keys *k, const hr_table *t, const int *columns, int64_t begin, int64_t n,
+                             uint32_t *ids, hr_error *err) HR_MUST_USE;
+
+/* The right side as a table that is looked up by its keys. */
 typedef struct hr_join_table {
     hr_account *account;
     int n_keys;
     int right_keys[HR_MAX_KEYS]; /* columns */
     hr_table *rows;
-    hr_grouper *keys;
-    int64_t *begins;      /* of each key: its rows are order[begins[k] .. begins[k + 1]) */
-    int64_t *order;       /* rows, by key, in their order */
-    bool unique;          /* each key has one row, and its number */
+    hr_join_keys *keys;
+    uint32_t *begins; /* of each key: its rows are order[begins[k] .. begins[k + 1]); NULL: keys are numbered as rows */
+    uint32_t *order;  /* rows, by key, in their order */
     _Atomic uint8_t *hit; /* of each key: a left row had it */
 } hr_join_table;
 /* Takes rows, even on failure. */
 hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_account *account,
                              hr_join_table **out, hr_error *err) HR_MUST_USE;
 void hr__join_table_free(hr_join_table *t); /* NULL is fine */
+/* A left row had the key of this number. */
+static inline bool hr__join_was_hit(const hr_join_table *t, uint32_t id) { return id != HR_NO_KEY && t->hit[id]; }
 
 /* A walk over the rows that a left table makes. */
 typedef struct hr_join_walk {

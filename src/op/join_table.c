@@ -5,59 +5,37 @@
 #include "op/join.h"
 
 #define STEP_ROWS 65536
-#define NONE UINT32_MAX
+#define NONE HR_NO_KEY
 
-static bool null_in_key(const hr_table *t, const int *keys, int n, int64_t row)
+static bool are_rows(const uint32_t *ids, int64_t n)
 {
-    for (int k = 0; k < n; k++)
-        if (hr__array_is_null(t->columns[keys[k]], row))
-            return true;
-    return false;
-}
-
-static bool has_nulls(const hr_table *t, const int *keys, int n)
-{
-    for (int k = 0; k < n; k++)
-        if (t->columns[keys[k]]->type->id == HR_T_NULL || hr__array_null_count(t->columns[keys[k]]))
-            return true;
-    return false;
-}
-
-static void forget_nulls(const hr_table *t, const int *keys, int n, uint32_t *ids)
-{
-    if (!has_nulls(t, keys, n))
-        return;
-    for (int64_t i = 0; i < t->n_rows; i++)
-        if (null_in_key(t, keys, n, i))
-            ids[i] = NONE;
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] != i && ids[i] != NONE)
+            return false;
+    return true;
 }
 
 static hr_status order_by_key(hr_join_table *t, const uint32_t *ids, hr_error *err)
 {
-    int64_t n_keys = hr__grouper_n(t->keys), n = t->rows->n_rows, *next = NULL;
-    hr_status st = HR_OK;
+    int64_t n_keys = hr__join_keys_n(t->keys), n = t->rows->n_rows;
 
-    t->begins = hr__zalloc(t->account, (size_t)(n_keys + 1) * sizeof *t->begins);
+    if (!(t->hit = hr__zalloc(t->account, (size_t)n_keys + 1)))
+        return hr__error_memory(err, "join", n_keys);
+    if (are_rows(ids, n))
+        return HR_OK;
+    t->begins = hr__zalloc(t->account, (size_t)(n_keys + 2) * sizeof *t->begins);
     t->order = hr__alloc(t->account, (size_t)(n + 1) * sizeof *t->order);
-    t->hit = hr__zalloc(t->account, (size_t)n_keys + 1);
-    next = hr__alloc(t->account, (size_t)(n_keys + 1) * sizeof *next);
-    if (!t->begins || !t->order || !t->hit || !next)
-        HR_GO(hr__error_memory(err, "join", (n + 2 * n_keys) * 8));
+    if (!t->begins || !t->order)
+        return hr__error_memory(err, "join", (n + n_keys) * 4);
     for (int64_t i = 0; i < n; i++)
         if (ids[i] != NONE)
-            t->begins[ids[i] + 1]++;
+            t->begins[ids[i] + 2]++;
     for (int64_t k = 0; k < n_keys; k++)
-        t->begins[k + 1] += t->begins[k];
-    memcpy(next, t->begins, (size_t)(n_keys + 1) * sizeof *next);
-    t->unique = n_keys == n;
-    for (int64_t i = 0; i < n; i++) {
-        t->unique = t->unique && ids[i] == i;
+        t->begins[k + 2] += t->begins[k + 1];
+    for (int64_t i = 0; i < n; i++) /* each begin moves to its end, which is the next one's begin */
         if (ids[i] != NONE)
-            t->order[next[ids[i]]++] = i;
-    }
-done:
-    hr__free(next);
-    return st;
+            t->order[t->begins[ids[i] + 1]++] = (uint32_t)i;
+    return HR_OK;
 }
 
 hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_account *account,
@@ -78,10 +56,7 @@ hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, 
     t->rows = takes_rows;
     if (!(ids = hr__alloc(account, (size_t)(t->rows->n_rows + 1) * sizeof *ids)))
         HR_GO(hr__error_memory(err, "join", t->rows->n_rows * 4));
-    HR_GO(hr__grouper_new(t->rows->schema, keys, n_keys, account, &t->keys, err));
-    HR_GO(hr__grouper_add(t->keys, t->rows, 0, t->rows->n_rows, ids, err));
-    HR_GO(hr__grouper_seal(t->keys, err));
-    forget_nulls(t->rows, keys, n_keys, ids);
+    HR_GO(hr__join_keys_new(t->rows, keys, n_keys, account, ids, &t->keys, err));
     HR_GO(order_by_key(t, ids, err));
     *out = t;
     t = NULL;
@@ -96,7 +71,7 @@ void hr__join_table_free(hr_join_table *t)
     if (!t)
         return;
     hr_table_unref(t->rows);
-    hr__grouper_free(t->keys);
+    hr__join_keys_free(t->keys);
     hr__free(t->begins);
     hr__free(t->order);
     hr__free((void *)t->hit);
@@ -186,8 +161,7 @@ hr_status hr__join_walk_begin(hr_join_walk *w, const hr_join_bound *b, const hr_
     *w = (hr_join_walk){ .left = left };
     if (!(w->ids = hr__alloc(t->account, (size_t)(left->n_rows + 1) * sizeof *w->ids)))
         return hr__error_memory(err, "join", left->n_rows * 4);
-    HR_TRY(hr__grouper_find(t->keys, left, b->left_keys, 0, left->n_rows, w->ids, err));
-    forget_nulls(left, b->left_keys, b->n_keys, w->ids);
+    HR_TRY(hr__join_keys_find(t->keys, left, b->left_keys, 0, left->n_rows, w->ids, err));
     if (b->kind == HR_JOIN_RIGHT || b->kind == HR_JOIN_FULL)
         for (int64_t i = 0; i < left->n_rows; i++)
             if (w->ids[i] != NONE && !atomic_load_explicit(&t->hit[w->ids[i]], memory_order_relaxed))
@@ -205,7 +179,8 @@ void hr__join_walk_end(hr_join_walk *w)
 static hr_status pair_row(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
 {
     uint32_t id = w->ids[w->row];
-    int64_t begin = id == NONE ? 0 : t->begins[id], n = id == NONE ? 0 : t->begins[id + 1] - begin;
+    int64_t begin = id == NONE || !t->begins ? 0 : t->begins[id];
+    int64_t n = id == NONE ? 0 : t->begins ? t->begins[id + 1] - begin : 1;
 
     if (kind == HR_JOIN_SEMI || kind == HR_JOIN_ANTI) {
         if ((n > 0) == (kind == HR_JOIN_SEMI))
@@ -214,7 +189,7 @@ static hr_status pair_row(hr_join_walk *w, hr_join_kind kind, const hr_join_tabl
         HR_TRY(add_pair(p, t->account, w->row, -1, err));
     } else {
         for (; w->match < n && p->n < STEP_ROWS; w->match++)
-            HR_TRY(add_pair(p, t->account, w->row, t->order[begin + w->match], err));
+            HR_TRY(add_pair(p, t->account, w->row, t->begins ? t->order[begin + w->match] : id, err));
         if (w->match < n)
             return HR_OK; /* the row is not done */
     }
@@ -248,7 +223,7 @@ hr_status hr__join_walk_next(hr_join_walk *w, const hr_join_bound *b, const hr_j
     hr_status st = HR_OK;
 
     *out = NULL;
-    if (t->unique && b->kind < HR_JOIN_SEMI && w->row == 0)
+    if (!t->begins && b->kind < HR_JOIN_SEMI && w->row == 0)
         HR_GO(pair_unique(w, b->kind, t, &p, err));
     while (w->row < w->left->n_rows && p.n < STEP_ROWS)
         HR_GO(pair_row(w, b->kind, t, &p, err));
@@ -279,9 +254,9 @@ hr_status hr__join_unmatched(const hr_join_bound *b, const hr_join_table *t, int
     if (!(ids = hr__alloc(t->account, STEP_ROWS * sizeof *ids)))
         return hr__error_memory(err, "join", STEP_ROWS * 4);
     while (*row < n_rows && !p.n) {
-        HR_GO(hr__grouper_find(t->keys, t->rows, t->right_keys, *row, end - *row, ids, err));
+        HR_GO(hr__join_keys_find(t->keys, t->rows, t->right_keys, *row, end - *row, ids, err));
         for (int64_t i = *row; i < end; i++)
-            if (!t->hit[ids[i - *row]]) /* nor is that of a key with a null */
+            if (!hr__join_was_hit(t, ids[i - *row]))
                 HR_GO(add_pair(&p, t->account, -1, i, err));
         *row = end;
         end = HR_MIN(n_rows, end + STEP_ROWS);

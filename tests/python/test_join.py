@@ -1,6 +1,8 @@
 """join against pandas and by brute force, whatever the cuts, threads and memory."""
 
+import datetime as dt
 import math
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -58,10 +60,19 @@ def expected(left, right, n, kind):
     return out
 
 
+ZONED = [dt.datetime(2026, 3, 29, h, tzinfo=dt.UTC) for h in (0, 1, 2)]  # a summer begins
 KEYS = {
     "string": (pa.string(), ["", "a", "b", "é"]),
     "int64": (pa.int64(), [0, 1, -5]),
     "int8": (pa.int8(), [0, 1, -5]),
+    "wide": (pa.int64(), [0, 1, -(2**63), 2**63 - 1, 2**40]),
+    "uint64": (pa.uint64(), [0, 1, 2**64 - 1, 2**63]),
+    "uint16": (pa.uint16(), [0, 1, 65535]),
+    "date": (pa.date32(), [dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date(2026, 2, 28)]),
+    "zoned": (pa.timestamp("us", "Europe/Berlin"), ZONED),
+    "decimal": (pa.decimal128(20, 2), [Decimal("0.10"), Decimal("-1.00"), Decimal("123456789012345678.90")]),
+    "decimal256": (pa.decimal256(50, 2), [Decimal("0.10"), Decimal("-1.00"), Decimal(10**40)]),
+    "binary": (pa.binary(), [b"", b"\0", b"\0\0", b"x" * 20]),
     "float64": (pa.float64(), [0.0, -0.0, 1.5, math.nan]),
     "bool": (pa.bool_(), [True, False]),
 }
