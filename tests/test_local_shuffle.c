@@ -127,6 +127,39 @@ static void test_windows(void **unused)
     assert_no_leak(before);
 }
 
+/* Rows of one group of the first layer come apart in the second; of those in a row's neighbourhood few stay there. */
+static int64_t still_neighbours(const hr_table *out)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 1; i < out->n_rows; i++)
+        n += llabs(x_at(out, i) - x_at(out, i - 1)) == 1;
+    return n;
+}
+
+/* Windows that are permuted by groups, and such of more than a leaf; the last group of a window may be short. */
+static void test_large_windows(void **unused)
+{
+    static const int64_t windows[] = { 70001, 140000 };
+    hr_table *in = numbers(5, 180007);
+    uint64_t random = 2;
+    live_memory before = live_now();
+
+    (void)unused;
+    for (int w = 0; w < HR_LEN(windows); w++) {
+        hr_table *whole = shuffled(windows[w], NULL, 1, 0, in, NULL);
+        hr_table *cut = shuffled(windows[w], NULL, 1, 0, in, &random);
+
+        check_permutation(in, whole, windows[w]);
+        assert_true(tables_equal(whole, cut));
+        assert_in_range(still_neighbours(whole), 0, 60); /* 2 * rows / window is chance */
+        hr_table_unref(whole);
+        hr_table_unref(cut);
+    }
+    assert_no_leak(before);
+    hr_table_unref(in);
+}
+
 static int64_t same_places(const hr_table *a, const hr_table *b)
 {
     int64_t n = 0;
@@ -204,14 +237,14 @@ static void check_tail(const rig *whole, int item, const rig *tail)
 /* From every marker of a run, and from every marker of the run that began there. */
 static void test_resume(void **unused)
 {
-    static const int64_t windows[] = { 1, 300, 9000, 16384, 17001 }, longest[] = { 6000, 30000, 100 };
+    static const int64_t windows[] = { 1, 300, 9000, 16384, 17001, 65543 }, longest[] = { 6000, 30000, 100 };
     uint64_t random = 7;
 
     (void)unused;
     for (int round = 0; round < 6; round++) {
-        hr_table *in = numbers(3, 40000 + random_below(&random, 20000));
-        int64_t most = longest[round % HR_LEN(longest)];
-        hr_op *op = shuffle(windows[round % HR_LEN(windows)], NULL);
+        int64_t most = longest[round % HR_LEN(longest)], window = windows[round % HR_LEN(windows)];
+        hr_table *in = numbers(3, (window > 60000 ? 90000 : 40000) + random_below(&random, 20000));
+        hr_op *op = shuffle(window, NULL);
         int n_markers = 0;
         rig whole = { 0 };
 
@@ -364,14 +397,14 @@ static void test_refusals(void **unused)
     hr_error_clear(&err);
 }
 
-static hr_status one_run(void *context, hr_error *err)
+static hr_status run_of(int64_t window, hr_table **parts, hr_error *err)
 {
-    hr_table **parts = context, *out = NULL;
+    hr_table *out = NULL;
     hr_status st = HR_OK;
     hr_op *op = NULL;
     rig r = { 0 };
 
-    HR_GO(hr__op_local_shuffle(500, NULL, &op, err));
+    HR_GO(hr__op_local_shuffle(window, NULL, &op, err));
     HR_GO(rig_open(&r, op, NULL, err));
     HR_GO(rig_mark(&r, 0, err));
     for (int i = 0; i < 3; i++)
@@ -390,21 +423,29 @@ done:
     return st;
 }
 
+static hr_status one_run(void *context, hr_error *err) { return run_of(500, context, err); }
+static hr_status large_run(void *context, hr_error *err) { return run_of(65536, context, err); }
+
 static void test_faults(void **unused)
 {
     hr_table *parts[3] = { numbers(0, 6), numbers(6, 6), numbers(12, 18000) };
+    hr_table *many[3] = { numbers(0, 6), numbers(6, 30000), numbers(30006, 36000) };
 
     (void)unused;
     run_with_faults_on(one_run, parts, HR_FAULT_MEMORY);
+    run_with_faults_on(large_run, many, HR_FAULT_MEMORY);
     unref_all(parts, 3);
+    unref_all(many, 3);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows),  cmocka_unit_test(test_seeds),         cmocka_unit_test(test_order_that_stays),
-        cmocka_unit_test(test_resume),   cmocka_unit_test(test_marker_states), cmocka_unit_test(test_small_tables),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_windows),      cmocka_unit_test(test_large_windows),
+        cmocka_unit_test(test_seeds),        cmocka_unit_test(test_order_that_stays),
+        cmocka_unit_test(test_resume),       cmocka_unit_test(test_marker_states),
+        cmocka_unit_test(test_small_tables), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,8 +2,10 @@
 #include "arrays.h"
 
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#define MAX_PARTS 6
+#define MAX_PARTS 40 /* more than a table of bases holds */
 #define MAX_PICKS 150
 
 /* Some rows of arrays that begin anywhere in their buffers. */
@@ -27,7 +29,7 @@ static void random_picks(void **state)
 
         for (int round = 0; round < 12; round++) {
             hr_array *parts[MAX_PARTS], *got = NULL, *want;
-            int n_parts = 1 + (int)random_below(&seed, MAX_PARTS), n = 0;
+            int n_parts = 1 + (int)random_below(&seed, round % 2 ? MAX_PARTS : 6), n = 0;
             uint32_t picks[MAX_PICKS];
             hr_builder *b = builder_of(type);
             hr_error err = HR_ERROR_INIT;
@@ -56,6 +58,21 @@ static void random_picks(void **state)
         }
         hr__type_unref(type);
     }
+}
+
+/* HR_CPU is read once, so what other CPUs do runs in a child. */
+static void without_kernels(void **state)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        setenv("HR_CPU", "scalar", 1);
+        random_picks(state);
+        _exit(hr__cpu_features() != 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 
 /* So much data that loads are announced. */
@@ -174,8 +191,9 @@ static void faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_picks),  cmocka_unit_test(much_data), cmocka_unit_test(refusals),
-        cmocka_unit_test(too_much_text), cmocka_unit_test(faults),
+        cmocka_unit_test(without_kernels), /* first: before the features are read */
+        cmocka_unit_test(random_picks),    cmocka_unit_test(much_data), cmocka_unit_test(refusals),
+        cmocka_unit_test(too_much_text),   cmocka_unit_test(faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,15 +4,23 @@
  * bits which part and which row. It goes by column, by width, and once over the bytes, as gather.c does; what is nested becomes
  * ranges and goes there.
  *
- * Random rows of much data are cache misses. Loads of what is no longer small are announced some rows ahead; and what fits into the
+ * Random rows of much data are cache misses. Where the CPU gathers eight values at once (AVX-512), it has the more of them on their way,
+ * while they are not too far. Otherwise loads of what is no longer small are announced some rows ahead; and what fits into the
  * second cache is read from front to back before, if enough of it is wanted, which brings it there several times faster than rows here
  * and there would. */
 #include "core/core.h"
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HAVE_X86 1
+#include <immintrin.h>
+#define AVX512 __attribute__((target("avx512f,avx512vl,avx512dq")))
+#endif
+
 #define NEAR_BYTES 16 /* text up to this length is copied by one load and store, where both sides have room for it */
 #define AHEAD 48      /* rows by which loads are announced */
-#define FAR_BYTES (512 << 10) /* no longer small */
-#define WARM_BYTES (2 << 20)  /* the second cache of today's CPUs */
+#define FAR_BYTES (512 << 10)  /* no longer small */
+#define WARM_BYTES (2 << 20)   /* the second cache of today's CPUs */
+#define GATHER_BYTES (4 << 20) /* up to here gathering is faster; from farther away, loads that are announced */
 #define LINE_BYTES 64
 #define NEAR_ENOUGH (32 << 10) /* less than that is in the cache soon enough */
 
@@ -166,10 +174,77 @@ PICK_LOOP(pick_16, bytes16)
 PICK_LOOP(pick_32, bytes32)
 #undef PICK_LOOP
 
+#if HAVE_X86
+enum { TABLE = 16 }; /* the bases of so many parts lie in two registers */
+
+typedef struct base_table {
+    const uint8_t *const *bases;
+    __m512i low, high;
+    bool all; /* of the parts that there are */
+} base_table;
+
+AVX512 static base_table table_of(const uint8_t *const *bases, int n_parts)
+{
+    unsigned has = n_parts >= TABLE ? (1u << TABLE) - 1 : (1u << n_parts) - 1;
+
+    return (base_table){ .bases = bases,
+                         .low = _mm512_maskz_loadu_epi64((__mmask8)has, bases),
+                         .high = _mm512_maskz_loadu_epi64((__mmask8)(has >> 8), bases + (n_parts > 8 ? 8 : 0)),
+                         .all = n_parts <= TABLE };
+}
+
+/* Where the values of eight picks lie, of 2^log bytes each. */
+AVX512 static inline __m512i places_of(const base_table *t, const uint32_t *picks, unsigned log)
+{
+    __m512i pick = _mm512_cvtepu32_epi64(_mm256_loadu_si256((const __m256i *)(const void *)picks));
+    __m512i part = _mm512_srli_epi64(pick, HR_PICK_BITS);
+    __m512i row = _mm512_and_si512(pick, _mm512_set1_epi64(HR_PICK_ROWS - 1));
+    __m512i base =
+        t->all ? _mm512_permutex2var_epi64(t->low, part, t->high) : _mm512_i64gather_epi64(part, t->bases, 8);
+
+    return _mm512_add_epi64(base, _mm512_slli_epi64(row, log));
+}
+
+AVX512 static void pick_4_avx512(uint8_t *to, const uint8_t *const *bases, int n_parts, const uint32_t *picks,
+                                 int64_t n)
+{
+    base_table t = table_of(bases, n_parts);
+    int64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_si256((__m256i *)(void *)(to + 4 * i),
+                            _mm512_i64gather_epi32(places_of(&t, picks + i, 2), NULL, 1));
+    pick_4(to + 4 * i, bases, picks + i, n - i, false);
+}
+
+AVX512 static void pick_8_avx512(uint8_t *to, const uint8_t *const *bases, int n_parts, const uint32_t *picks,
+                                 int64_t n)
+{
+    base_table t = table_of(bases, n_parts);
+    int64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        _mm512_storeu_si512(to + 8 * i, _mm512_i64gather_epi64(places_of(&t, picks + i, 3), NULL, 1));
+    pick_8(to + 8 * i, bases, picks + i, n - i, false);
+}
+#endif
+
+typedef void pick_fn(uint8_t *to, const uint8_t *const *bases, const uint32_t *picks, int64_t n, bool far);
+typedef void gather_fn(uint8_t *to, const uint8_t *const *bases, int n_parts, const uint32_t *picks, int64_t n);
+
 static const struct {
     int64_t width;
-    void (*run)(uint8_t *, const uint8_t *const *, const uint32_t *, int64_t, bool);
-} pick_loops[] = { { 1, pick_1 }, { 2, pick_2 }, { 4, pick_4 }, { 8, pick_8 }, { 16, pick_16 }, { 32, pick_32 } };
+    pick_fn *run;
+    gather_fn *gather; /* with HR_CPU_AVX512; NULL: none */
+} pick_loops[] = {
+    { 1, pick_1, NULL },          { 2, pick_2, NULL },
+#if HAVE_X86
+    { 4, pick_4, pick_4_avx512 }, { 8, pick_8, pick_8_avx512 },
+#else
+    { 4, pick_4, NULL },   { 8, pick_8, NULL },
+#endif
+    { 16, pick_16, NULL },        { 32, pick_32, NULL },
+};
 
 static void pick_any_width(uint8_t *to, const uint8_t *const *bases, const picking *p, int64_t width)
 {
@@ -182,17 +257,22 @@ static hr_status pick_fixed(const picking *p, const uint8_t *const *bases, int64
                             hr_error *err)
 {
     int64_t n_rows = 0;
+    int k = 0;
 
     HR_TRY(new_values(p, p->n, width, out, err));
+    while (k < HR_LEN(pick_loops) && pick_loops[k].width != width)
+        k++;
     for (int i = 0; i < p->n_parts; i++)
         n_rows += p->parts[i]->length;
+    if (k < HR_LEN(pick_loops) && pick_loops[k].gather && n_rows * width <= GATHER_BYTES &&
+        hr__cpu_features() & HR_CPU_AVX512) {
+        pick_loops[k].gather((*out)->data, bases, p->n_parts, p->picks, p->n);
+        return HR_OK;
+    }
     warm(p, n_rows * width, bases, width);
-    for (int i = 0; i < HR_LEN(pick_loops); i++)
-        if (pick_loops[i].width == width) {
-            pick_loops[i].run((*out)->data, bases, p->picks, p->n, n_rows >= FAR_BYTES / width);
-            return HR_OK;
-        }
-    if (width)
+    if (k < HR_LEN(pick_loops))
+        pick_loops[k].run((*out)->data, bases, p->picks, p->n, n_rows >= FAR_BYTES / width);
+    else if (width)
         pick_any_width((*out)->data, bases, p, width);
     return HR_OK;
 }

@@ -10,6 +10,11 @@
  * a function of (seed, epoch, layer, number of the window) and of the window's length, which only the last ones do not know
  * beforehand: nothing depends on how tables were cut, on threads or on memory, and each epoch has an order of its own.
  *
+ * Windows from MANY_ROWS on are more than a cache holds. There the first layer permutes groups of 16 neighbours: the second takes
+ * them apart, but needs half of the window's cache lines instead of all of them. And a window that is more than a leaf is, in the second
+ * layer, permuted by groups first, and then row by row within each leaf of it, since a leaf is what one copies at a time. That makes
+ * batches of rows that lie sorted by class a few hundredths less even than chance (docs/shuffling.md has the figures).
+ *
  * What comes out of the second layer's window k needs the first layer's windows k - 1 and k. So rows wait by *chunks*: a window,
  * or as many small ones as make a table worth its while. When a chunk is full, all that it and the one before it determine goes on:
  * lots of moderate size, mere lists of rows; local_gather.c makes tables of them. Both
@@ -29,6 +34,9 @@
 #define MAX_WINDOW_ROWS (INT64_C(1) << 29)
 #define LEAST_CHUNK_ROWS 16384
 #define LOT_ROWS 131072 /* many: a column that was brought into the cache serves all of them */
+#define LEAF_ROWS 131072
+#define MANY_ROWS 65536
+#define GROUP_ROWS 16
 #define LOT_BYTES (8 << 20)
 #define SMALL_PARTS                                                                                                    \
     512 /* a part of less than 1/512 of a chunk is small: such are copied together, so that picks can number them */
@@ -149,6 +157,8 @@ static hr_status state_of(const hr_op *op, hr_task *task, shuffle_state **out, h
             return hr__error_memory(err, "local_shuffle", sizeof *s);
         s->window = o->window_rows;
         s->half = s->window / 2;
+        if (s->window >= MANY_ROWS)
+            s->half -= s->half % GROUP_ROWS;
         s->chunk_rows = (LEAST_CHUNK_ROWS + s->window - 1) / s->window * s->window;
     }
     *out = s;
@@ -232,9 +242,9 @@ static hr_status shuffle_restore(const hr_op *op, hr_task *task, const char *sta
 
 /* ------------------------------------------------------------------------------------------------------------- drawing */
 
-enum { FIRST_LAYER = 1, SECOND_LAYER };
+enum { FIRST_LAYER = 1, SECOND_LAYER, LEAVES = 16 /* and so on, one for each leaf of a window */ };
 
-static uint64_t key_of(const hr_op *op, hr_task *task, int layer, int64_t window)
+static uint64_t key_of(const hr_op *op, hr_task *task, int64_t layer, int64_t window)
 {
     const shuffle_op *o = (const shuffle_op *)op;
     const hr_op_run *run = hr__task_run(task);
@@ -243,30 +253,69 @@ static uint64_t key_of(const hr_op *op, hr_task *task, int layer, int64_t window
         .lo;
 }
 
+/* Groups of rows[0, n) into another order, each as it is; the last one may be shorter. */
+static hr_status permute_groups(hr_account *account, uint32_t *rows, int64_t n, uint64_t key, hr_error *err)
+{
+    int64_t n_groups = (n + GROUP_ROWS - 1) / GROUP_ROWS, at = 0;
+    uint32_t *room = hr__alloc(account, (size_t)(n_groups + n) * sizeof *room), *from = room + n_groups;
+
+    if (!room)
+        return hr__error_memory(err, "local_shuffle", (n_groups + n) * (int64_t)sizeof *room);
+    memcpy(from, rows, (size_t)n * sizeof *rows);
+    for (int64_t i = 0; i < n_groups; i++)
+        room[i] = (uint32_t)i;
+    hr__random_permute(room, n_groups, key);
+    for (int64_t i = 0; i < n_groups; i++) {
+        int64_t begin = (int64_t)room[i] * GROUP_ROWS, some = HR_MIN(GROUP_ROWS, n - begin);
+
+        memcpy(rows + at, from + begin, (size_t)some * sizeof *rows);
+        at += some;
+    }
+    hr__free(room);
+    return HR_OK;
+}
+
 /* The first layer, over the rows that the chunk has. */
 static hr_status draw_chunk(const hr_op *op, hr_task *task, shuffle_state *s, hr_error *err)
 {
+    hr_account *account = hr__task_run(task)->account;
     hr_chunk *c = s->filling;
     int64_t at = 0, windows = s->chunk_rows / s->window;
 
-    if (!(c->order = hr__alloc(hr__task_run(task)->account, (size_t)c->n_rows * sizeof *c->order)))
+    if (!(c->order = hr__alloc(account, (size_t)c->n_rows * sizeof *c->order)))
         return hr__error_memory(err, "local_shuffle", c->n_rows * (int64_t)sizeof *c->order);
     for (int64_t i = 0; i < c->n_parts; i++)
         for (int64_t row = 0; row < c->parts[i]->n_rows; row++)
             c->order[at++] = (uint32_t)i << HR_PICK_BITS | (uint32_t)row;
     for (int64_t k = 0; k * s->window < c->n_rows; k++) {
-        int64_t begin = k * s->window;
+        int64_t begin = k * s->window, n = HR_MIN(s->window, c->n_rows - begin);
+        uint64_t key = key_of(op, task, FIRST_LAYER, s->chunk * windows + k);
 
-        hr__random_permute(c->order + begin, HR_MIN(s->window, c->n_rows - begin),
-                           key_of(op, task, FIRST_LAYER, s->chunk * windows + k));
+        if (s->window >= MANY_ROWS)
+            HR_TRY(permute_groups(account, c->order + begin, n, key, err));
+        else
+            hr__random_permute(c->order + begin, n, key);
     }
+    return HR_OK;
+}
+
+/* One window of the second layer. */
+static hr_status draw_window(const hr_op *op, hr_task *task, int64_t window, uint32_t *rows, int64_t n, hr_error *err)
+{
+    int64_t n_leaves = (n + LEAF_ROWS - 1) / LEAF_ROWS, each = (n + n_leaves - 1) / n_leaves;
+
+    if (n_leaves > 1)
+        HR_TRY(permute_groups(hr__task_run(task)->account, rows, n, key_of(op, task, SECOND_LAYER, window), err));
+    for (int64_t i = 0, at = 0; i < n_leaves; i++, at += each)
+        hr__random_permute(rows + at, HR_MIN(each, n - at),
+                           key_of(op, task, n_leaves > 1 ? LEAVES + i : SECOND_LAYER, window));
     return HR_OK;
 }
 
 /* Rows [begin, end) of the result: those that the first layer put there, in the order of the second. `end` is a border of the second
  * layer's windows or the end of all rows. */
-static void draw_result(const hr_op *op, hr_task *task, const shuffle_state *s, int64_t begin, int64_t end,
-                        uint32_t *out)
+static hr_status draw_result(const hr_op *op, hr_task *task, const shuffle_state *s, int64_t begin, int64_t end,
+                             uint32_t *out, hr_error *err)
 {
     int64_t first = s->chunk * s->chunk_rows; /* row of `filling` */
     int64_t n_before = s->before ? HR_MAX(first - begin, 0) : 0;
@@ -280,10 +329,11 @@ static void draw_result(const hr_op *op, hr_task *task, const shuffle_state *s, 
         int64_t k = begin < s->half ? 0 : 1 + (begin - s->half) / s->window;
         int64_t stop = HR_MIN(end, s->half + k * s->window);
 
-        hr__random_permute(out, stop - begin, key_of(op, task, SECOND_LAYER, k));
+        HR_TRY(draw_window(op, task, k, out, stop - begin, err));
         out += stop - begin;
         begin = stop;
     }
+    return HR_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- emitting */
@@ -329,7 +379,7 @@ static hr_status emit(const hr_op *op, hr_task *task, shuffle_state *s, int64_t 
 
     if (!picks)
         return hr__error_memory(err, "local_shuffle", (end - begin) * (int64_t)sizeof *picks);
-    draw_result(op, task, s, begin, end, picks);
+    HR_GO(draw_result(op, task, s, begin, end, picks, err));
     for (int64_t at = begin, n; at < end && !hr__task_cancelled(task); at += n) {
         n = HR_MIN(each, end - at); /* as equal as can be: then buffers that were given back fit */
         HR_GO(emit_lot(s, task, picks + (at - begin), at, n, err));
@@ -525,6 +575,7 @@ static void shuffle_fingerprint(const hr_op *op, hr_hash *h)
 {
     const shuffle_op *o = (const shuffle_op *)op;
 
+    hr__hash_int(h, 2); /* which way of drawing: a position goes on with the one that it began with */
     hr__hash_int(h, o->window_rows);
     hr__hash_int(h, o->has_seed);
     hr__hash_int(h, (int64_t)o->seed);

@@ -37,6 +37,9 @@ def philox(key, high, low):
     return x[1] << 32 | x[0]
 
 
+GROUP, MANY, LEAF = 16, 65_536, 131_072
+
+
 def permuted(values, seed, epoch, layer, window):
     values = list(values)
     key = philox(mix(mix(seed) ^ epoch), layer, window)
@@ -46,15 +49,33 @@ def permuted(values, seed, epoch, layer, window):
     return values
 
 
+def permuted_groups(values, *how):
+    groups = permuted([values[i : i + GROUP] for i in range(0, len(values), GROUP)], *how)
+    return [v for group in groups for v in group]
+
+
+def second_layer(values, seed, epoch, window):
+    n_leaves = -(-len(values) // LEAF)
+    if n_leaves <= 1:
+        return permuted(values, seed, epoch, 2, window)
+    values = permuted_groups(values, seed, epoch, 2, window)
+    each = -(-len(values) // n_leaves)
+    leaves = [values[i * each : (i + 1) * each] for i in range(n_leaves)]
+    return [v for i, leaf in enumerate(leaves) for v in permuted(leaf, seed, epoch, 16 + i, window)]
+
+
 def model(rows, window, seed, epoch):
     """The definition, word by word: windows, then windows shifted by half of one over the result."""
     first = []
     for k, begin in enumerate(range(0, len(rows), window)):
-        first += permuted(rows[begin : begin + window], seed, epoch, 1, k)
-    borders = [0, *range(window // 2, len(rows), window), len(rows)]
+        draw = permuted_groups if window >= MANY else permuted
+        first += draw(rows[begin : begin + window], seed, epoch, 1, k)
+    half = window // 2
+    half -= half % GROUP if window >= MANY else 0
+    borders = [0, *range(half, len(rows), window), len(rows)]
     second = []
     for k, (begin, end) in enumerate(zip(borders, borders[1:], strict=False)):
-        second += permuted(first[begin:end], seed, epoch, 2, k)
+        second += second_layer(first[begin:end], seed, epoch, k)
     return second
 
 
@@ -75,6 +96,14 @@ def test_the_order(n, window, seed, size):
 
 def test_the_order_over_many_chunks():
     n, window = 70_000, 12_345
+    found = ids(hd.range(n).iter_batches(local_shuffle_buffer_size=window, local_shuffle_seed=3))
+    assert found == model(list(range(n)), window, 3, 0)
+
+
+@pytest.mark.parametrize("window", [65_543, 140_000])
+def test_the_order_of_large_windows(window):
+    """By groups first, and those of more than a leaf leaf by leaf."""
+    n = 150_000
     found = ids(hd.range(n).iter_batches(local_shuffle_buffer_size=window, local_shuffle_seed=3))
     assert found == model(list(range(n)), window, 3, 0)
 
