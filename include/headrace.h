@@ -306,12 +306,31 @@ HR_API HR_MUST_USE hr_status hr_plan_filter_expr(hr_plan *in, hr_expr *e, hr_pla
 HR_API HR_MUST_USE hr_status hr_plan_with_columns(hr_plan *in, const char *const *names, hr_expr *const *exprs, int n,
                                                   hr_plan **out, hr_error *err);
 
+/* An aggregate of one's own. Each group has a state of state_bytes (65,536 at most) that can be copied as bytes: it travels between
+ * threads and goes to the disk; it is aligned to 8 if state_bytes is a multiple of 8. A state of no rows is zero bytes. Row i of
+ * `rows`, or state i of `from`, belongs to the group whose state lies at `states` + groups[i] * state_bytes. Callbacks run on pool
+ * threads, several at once, never two on the same states; they return a status and say why by hr_error_set(). */
+typedef struct hr_aggregate_function {
+    void *context; /* shared by all threads, freed with context_free (may be NULL) when the last plan goes */
+    void (*context_free)(void *context);
+    int state_bytes;
+    const char *result_type; /* "float64": of fixed width */
+    /* Adds rows, borrowed: of the column hr_aggregate.column alone, or without one of all columns. In canonical order. */
+    hr_status (*update)(void *context, const hr_table *rows, const uint32_t *groups, void *states, hr_error *err);
+    /* Adds n states to others, the earlier rows' first. */
+    hr_status (*merge)(void *context, const void *from, int64_t n, const uint32_t *groups, void *states, hr_error *err);
+    /* values[i], of result_type, from state i; valid[i] is 1, and is set to 0 for a null. */
+    hr_status (*result)(void *context, const void *states, int64_t n, void *values, uint8_t *valid, hr_error *err);
+} hr_aggregate_function;
+
 /* What a group's rows are made into: a function of a fixed list (`headrace functions`: "sum", "mean", "quantile", ...) of a column
  * (NULL: of rows, as for "count"), with settings "name=value". `name` of the result NULL: "sum(x)". */
 typedef struct hr_aggregate {
     const char *function, *column, *name;
     const char *const *settings; /* n_settings */
     int n_settings;
+    /* Instead: one's own; then `function` is its name in explain() and errors. Copied; its context is taken, even on failure. */
+    const hr_aggregate_function *own;
 } hr_aggregate;
 /* One row for all rows with equal keys (null is a key, NaN is one, -0.0 is 0.0), in the order of the keys, nulls last; without keys
  * one row of all. Held in memory: the groups' partial results; what does not fit into half of the limit goes to the disk. */

@@ -222,7 +222,10 @@ hr_status hr_plan_group(hr_plan *in, const char *const *keys, int n_keys, const 
     hr_status st;
 
     *out = NULL;
-    HR_TRY(hr__plan_schema_early(in, &schema, err));
+    if ((st = hr__plan_schema_early(in, &schema, err))) {
+        hr__aggregates_drop(aggs, 0, n_aggs);
+        return st;
+    }
     st = hr__op_group(schema, keys, n_keys, aggs, n_aggs, &op, err);
     hr__schema_unref(schema);
     st = add_checked_op(in, st, op, &groups, err);

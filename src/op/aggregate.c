@@ -32,7 +32,9 @@ hr_status hr__agg_init(hr_agg *out, const hr_aggregate *from, hr_error *err)
     hr_status st = HR_OK;
 
     *out = (hr_agg){ 0 };
-    if (!from->function || !(out->cls = find_class(from->function)))
+    if (from->own)
+        out->cls = &hr__agg_own;
+    else if (!from->function || !(out->cls = find_class(from->function)))
         return hr_error_set(err, HR_NOT_FOUND, "aggregate: no function '%s'", from->function ? from->function : "");
     hr__options_default(out->cls->options, &out->options);
     HR_GO(hr__options_parse(out->cls->options, from->settings, from->n_settings, &out->options, err));
@@ -41,9 +43,12 @@ hr_status hr__agg_init(hr_agg *out, const hr_aggregate *from, hr_error *err)
     if (from->name)
         out->name = hr__strdup(NULL, from->name);
     else
-        out->name = hr__printf(NULL, "%s(%s)", out->cls->name, from->column ? from->column : "");
+        out->name = hr__printf(NULL, "%s(%s)", from->function ? from->function : out->cls->name,
+                               from->column ? from->column : "");
     if (!out->name)
         HR_GO(hr__error_memory(err, "aggregate", 64));
+    if (from->own)
+        HR_GO(hr__own_new(from->function, from->own, &out->own, err)); /* last: takes the context */
 done:
     if (st)
         hr__agg_clear(out);
@@ -54,6 +59,7 @@ void hr__agg_clear(hr_agg *a)
 {
     if (a->cls)
         hr__options_clear(a->cls->options, &a->options);
+    hr__own_unref(a->own);
     hr__free(a->column);
     hr__free(a->name);
     hr__type_unref(a->result);
@@ -79,14 +85,14 @@ hr_status hr__agg_bind(const hr_agg *a, const hr_schema *in, hr_agg *out, hr_err
     int column = a->column ? hr__schema_find(in, a->column) : -1;
     hr_status st = HR_OK;
 
-    *out = (hr_agg){ .cls = a->cls, .options = a->options };
+    *out = (hr_agg){ .cls = a->cls, .own = a->own ? hr__own_ref(a->own) : NULL, .options = a->options };
     out->options.quantiles = NULL; /* not shared: a text */
     if (a->options.quantiles && !(out->options.quantiles = hr__strdup(NULL, a->options.quantiles)))
         HR_GO(hr__error_memory(err, "aggregate", 64));
     if ((a->column && !(out->column = hr__strdup(NULL, a->column))) || !(out->name = hr__strdup(NULL, a->name)))
         HR_GO(hr__error_memory(err, "aggregate", 64));
     if (a->column && column < 0) {
-        st = hr__error_at(err, hr__schema_missing(in, a->column, err), "%s", a->cls->name);
+        st = hr__error_at(err, hr__schema_missing(in, a->column, err), "%s", hr__agg_name(a));
         goto done;
     }
     out->input = column >= 0 ? in->fields[column].type : NULL;
@@ -111,16 +117,21 @@ hr_status hr__agg_refuse(const hr_agg *a, const char *expected, hr_error *err)
     return st;
 }
 
+const char *hr__agg_name(const hr_agg *a) { return a->own ? hr__own_name(a->own) : a->cls->name; }
+
 void hr__agg_describe(const hr_agg *a, hr_text *out)
 {
-    hr__text_add(out, "%s(%s)", a->cls->name, a->column ? a->column : "");
-    if (strncmp(a->name, a->cls->name, strlen(a->cls->name)) != 0)
+    const char *name = hr__agg_name(a);
+
+    hr__text_add(out, "%s(%s)", name, a->column ? a->column : "");
+    if (strncmp(a->name, name, strlen(name)) != 0)
         hr__text_add(out, " as %s", a->name);
 }
 
 void hr__agg_fingerprint(const hr_agg *a, hr_hash *h)
 {
-    hr__hash_text(h, a->cls->name);
+    hr__hash_text(h, hr__agg_name(a));
+    hr__hash_int(h, !!a->own);
     hr__hash_text(h, a->column);
     hr__hash_text(h, a->name);
     hr__hash_int(h, a->options.ignore_nulls);
@@ -128,6 +139,23 @@ void hr__agg_fingerprint(const hr_agg *a, hr_hash *h)
     hr__hash_int(h, a->options.k);
     hr__hash_add(h, &a->options.q, sizeof a->options.q);
     hr__hash_text(h, a->options.quantiles);
+}
+
+hr_status hr__agg_update(const hr_agg *a, const hr_table *t, int column, const uint32_t *ids, void *states,
+                         hr_error *err)
+{
+    if (a->own)
+        return hr__own_update(a, t, column, ids, states, err);
+    a->cls->update(a, column >= 0 ? t->columns[column] : NULL, 0, t->n_rows, ids, states);
+    return HR_OK;
+}
+
+hr_status hr__agg_merge(const hr_agg *a, const void *from, int64_t n, const uint32_t *ids, void *states, hr_error *err)
+{
+    if (a->own)
+        return hr__own_merge(a, from, n, ids, states, err);
+    a->cls->merge(a, from, n, ids, states);
+    return HR_OK;
 }
 
 /* -------------------------------------------------------------------------------------------------------------- lists */

@@ -39,9 +39,13 @@ typedef struct hr_agg_class {
     bool distinct; /* values: only the first of equal ones counts */
 } hr_agg_class;
 
+/* Of a user's own: callbacks, counted. */
+typedef struct hr_own_aggregate hr_own_aggregate;
+
 /* One, of one column. */
 struct hr_agg {
     const hr_agg_class *cls;
+    hr_own_aggregate *own; /* NULL: of the class */
     hr_aggregate_options options;
     char *column; /* NULL: of rows */
     char *name;   /* of the result */
@@ -59,9 +63,15 @@ void hr__agg_clear(hr_agg *a);
 hr_status hr__agg_bind(const hr_agg *a, const hr_schema *in, hr_agg *out, hr_error *err) HR_MUST_USE;
 /* For bind: HR_TYPE, "sum: column 'x' is string, expected numbers". */
 hr_status hr__agg_refuse(const hr_agg *a, const char *expected, hr_error *err);
+const char *hr__agg_name(const hr_agg *a); /* of the function */
 void hr__agg_describe(const hr_agg *a, hr_text *out);
 void hr__agg_fingerprint(const hr_agg *a, hr_hash *h);
 
+/* The rows of t, whose column `column` (-1: none) it is of, belong to groups ids[...]. Fixed states only. */
+hr_status hr__agg_update(const hr_agg *a, const hr_table *t, int column, const uint32_t *ids, void *states,
+                         hr_error *err) HR_MUST_USE;
+hr_status hr__agg_merge(const hr_agg *a, const void *from, int64_t n, const uint32_t *ids, void *states,
+                        hr_error *err) HR_MUST_USE;
 /* Values of rows [begin, begin + n) by their groups, in order: large_list of n_groups rows. */
 hr_status hr__agg_lists(const hr_agg *a, const hr_array *in, int64_t begin, int64_t n, const uint32_t *ids,
                         int64_t n_groups, const hr_mem *mem, hr_array **out, hr_error *err) HR_MUST_USE;
@@ -71,6 +81,19 @@ hr_status hr__agg_join_lists(const hr_agg *a, const hr_array *lists, const uint3
 
 extern const hr_agg_class hr__agg_fixed[], hr__agg_values[]; /* by file; each ends with a NULL name */
 extern const hr_agg_class hr__agg_min_number, hr__agg_max_number;
+
+#define HR_OWN_STATE_MOST 65536
+/* Copies *fn. Its context is taken only if it succeeds. */
+hr_status hr__own_new(const char *name, const hr_aggregate_function *fn, hr_own_aggregate **out,
+                      hr_error *err) HR_MUST_USE;
+hr_own_aggregate *hr__own_ref(hr_own_aggregate *o);
+void hr__own_unref(hr_own_aggregate *o); /* NULL is fine */
+const char *hr__own_name(const hr_own_aggregate *o);
+hr_status hr__own_update(const hr_agg *a, const hr_table *t, int column, const uint32_t *ids, void *states,
+                         hr_error *err) HR_MUST_USE;
+hr_status hr__own_merge(const hr_agg *a, const void *from, int64_t n, const uint32_t *ids, void *states,
+                        hr_error *err) HR_MUST_USE;
+extern const hr_agg_class hr__agg_own;
 bool hr__agg_is_number(const hr_type *t); /* min and max are of fixed state */
 
 #endif

@@ -118,24 +118,28 @@ static hr_status table_of(hr_schema *schema, hr_array **columns, int64_t n_rows,
     return st;
 }
 
-static hr_status fixed_states(const hr_agg *a, const hr_array *in, int64_t n_rows, const uint32_t *ids, int64_t n,
+static hr_status fixed_states(const hr_agg *a, const hr_table *rows, int column, const uint32_t *ids, int64_t n,
                               const hr_mem *mem, hr_array **out, hr_error *err)
 {
     hr_buffer *buffers[3] = { 0 };
+    hr_status st;
 
     HR_TRY(hr__buffer_new(mem, n * a->state_bytes, &buffers[1], err));
     memset(buffers[1]->data, 0, (size_t)(n * a->state_bytes));
-    a->cls->update(a, in, 0, n_rows, ids, buffers[1]->data);
+    if ((st = hr__agg_update(a, rows, column, ids, buffers[1]->data, err))) {
+        hr__buffer_unref(buffers[1]);
+        return st;
+    }
     return hr__array_new(a->state, n, 0, buffers, NULL, 0, out, err);
 }
 
-static hr_status value_states(const hr_agg *a, const hr_array *in, int64_t n_rows, const uint32_t *ids, int64_t n,
+static hr_status value_states(const hr_agg *a, const hr_table *rows, int column, const uint32_t *ids, int64_t n,
                               const hr_mem *mem, hr_array **out, hr_error *err)
 {
     hr_array *lists = NULL;
     hr_status st;
 
-    HR_TRY(hr__agg_lists(a, in, 0, n_rows, ids, n, mem, &lists, err));
+    HR_TRY(hr__agg_lists(a, rows->columns[column], 0, rows->n_rows, ids, n, mem, &lists, err));
     if (!a->cls->shorten) {
         *out = lists;
         return HR_OK;
@@ -162,10 +166,9 @@ hr_status hr__grouping_partial(const hr_grouping *g, const hr_table *rows, const
     HR_GO(hr__grouper_keys(keys, mem, columns, err));
     for (int i = 0; i < g->n_aggs; i++) {
         const hr_agg *a = &g->aggs[i];
-        const hr_array *in = g->columns[i] >= 0 ? rows->columns[g->columns[i]] : NULL;
 
-        HR_GO((a->state_bytes ? fixed_states : value_states)(a, in, rows->n_rows, ids, n, mem, &columns[g->n_keys + i],
-                                                             err));
+        HR_GO((a->state_bytes ? fixed_states : value_states)(a, rows, g->columns[i], ids, n, mem,
+                                                             &columns[g->n_keys + i], err));
     }
     if (hashes) {
         if (!(*hashes = hr__alloc(mem->account, (size_t)(n + 1) * sizeof **hashes)))
@@ -471,8 +474,8 @@ hr_status hr__fold_add(hr_fold *f, const hr_table *partial, hr_error *err)
         hr_array *in = partial->columns[g->n_keys + i];
 
         if (a->state_bytes)
-            a->cls->merge(a, in->buffers[1]->data + in->offset * a->state_bytes, partial->n_rows, f->ids,
-                          f->states[i]->data);
+            HR_TRY(hr__agg_merge(a, in->buffers[1]->data + in->offset * a->state_bytes, partial->n_rows, f->ids,
+                                 f->states[i]->data, err));
         else
             HR_TRY(add_lists(f, i, in, err));
     }

@@ -52,6 +52,7 @@ static hr_status group_schema(const hr_op *op, const hr_schema *in, hr_schema **
 static hr_status group_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err)
 {
     const group_op *o = (const group_op *)op;
+    bool all = false;
 
     (void)input;
     (void)wanted;
@@ -59,8 +60,11 @@ static hr_status group_needs(const hr_op *op, int input, const char *const *want
     for (int k = 0; k < o->n_keys; k++)
         HR_TRY(hr__needs_add(out, o->keys[k], err));
     for (int a = 0; a < o->n_aggs; a++)
-        if (o->aggs[a].column)
+        if (!o->aggs[a].column && o->aggs[a].own)
+            all = true; /* it sees whole rows */
+        else if (o->aggs[a].column)
             HR_TRY(hr__needs_add(out, o->aggs[a].column, err));
+    out->n = all ? -1 : out->n;
     return HR_OK;
 }
 
@@ -644,6 +648,13 @@ const hr_op_class hr__group = { .name = "group",
                                 .fingerprint = group_fingerprint,
                                 .free = group_free };
 
+void hr__aggregates_drop(const hr_aggregate *aggs, int begin, int n)
+{
+    for (int a = begin; a < n; a++)
+        if (aggs[a].own && aggs[a].own->context_free)
+            aggs[a].own->context_free(aggs[a].own->context);
+}
+
 hr_status hr__op_group(const hr_schema *schema, const char *const *keys, int n_keys, const hr_aggregate *aggs,
                        int n_aggs, hr_op **out, hr_error *err)
 {
@@ -652,7 +663,7 @@ hr_status hr__op_group(const hr_schema *schema, const char *const *keys, int n_k
 
     *out = NULL;
     if (!o)
-        return hr__error_memory(err, "group", sizeof *o);
+        HR_GO(hr__error_memory(err, "group", sizeof *o));
     hr__op_init(&o->base, &hr__group);
     o->base.piece_rows = CHUNK_ROWS;
     o->keys = hr__zalloc(NULL, ((size_t)n_keys + 1) * sizeof *o->keys);
@@ -670,6 +681,8 @@ hr_status hr__op_group(const hr_schema *schema, const char *const *keys, int n_k
     *out = &o->base;
     o = NULL;
 done:
+    if (st)
+        hr__aggregates_drop(aggs, o ? o->n_aggs : 0, n_aggs);
     if (o)
         group_free(&o->base);
     return st;

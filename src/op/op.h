@@ -186,6 +186,8 @@ hr_status hr__op_with_columns(const char *const *names, hr_expr *const *exprs, i
 /* One row for all rows with the same keys. `schema` of the input, NULL: not known yet. Groups come out in no order that is promised. */
 hr_status hr__op_group(const hr_schema *schema, const char *const *keys, int n_keys, const hr_aggregate *aggs,
                        int n_aggs, hr_op **out, hr_error *err) HR_MUST_USE;
+/* Frees the contexts of aggregates [begin, n) of a user's own, which nobody has taken over. */
+void hr__aggregates_drop(const hr_aggregate *aggs, int begin, int n);
 /* Inputs: the right side, then the left one. Schemas NULL: not known yet. What comes out may need hr__op_arrange behind it. */
 hr_status hr__op_join(hr_schema *left, hr_schema *right, const hr_join_options *options, hr_op **out,
                       hr_error *err) HR_MUST_USE;
