@@ -117,6 +117,45 @@ hr_status hr__concat_bind(hr_bound_call *call, hr_error *err) HR_MUST_USE;
 hr_status hr__concat_eval(const hr_bound_call *call, const hr_eval *how, hr_array *const *args, hr_array **out,
                           hr_error *err) HR_MUST_USE;
 
+/* --- arithmetic: fn_arith.c */
+typedef enum hr_arith_op {
+    HR_ADD,
+    HR_SUBTRACT,
+    HR_MULTIPLY,
+    HR_DIVIDE,
+    HR_FLOOR_DIVIDE,
+    HR_MODULO,
+    HR_N_ARITH_OPS
+} hr_arith_op;
+/* The bound call: which machine type computes. Of texts there is none. */
+typedef struct hr_arith_state {
+    hr_type_id machine;
+    int up[2], digits_in[2]; /* of decimals: each operand's places more, and digits before */
+    int digits;              /* that the result has at most */
+    bool narrow;             /* 128 bits hold each of the operands */
+} hr_arith_state;
+/* "row 3: 99.9 + 0.1 does not fit decimal128(3, 1)"; `at`: the places of the operands in args. */
+hr_status hr__arith_overflow(const hr_bound_call *call, hr_arith_op op, const hr_eval *how, hr_array *const *args,
+                             const int64_t at[2], int64_t row, hr_error *err);
+
+/* --- decimals: arith_decimal.c, for fn_arith.c and fn_math.c */
+hr_status hr__decimal_arith_bind(hr_bound_call *call, hr_arith_op op, hr_error *err) HR_MUST_USE;
+/* Into `out`, of the call's type; divisions by 0 become nulls. */
+hr_status hr__decimal_arith(const hr_bound_call *call, hr_arith_op op, const hr_eval *how, hr_array *const *args,
+                            hr_buffer **validity, uint8_t *out, hr_error *err) HR_MUST_USE;
+int hr__digits_of_int(const hr_type *t); /* that the type has at most, as Arrow counts them */
+void hr__decimal_negate(const hr_array *a, int64_t n, uint8_t *out);
+typedef enum hr_rounding { HR_ROUND_FLOOR, HR_ROUND_CEIL, HR_ROUND_TRUNC, HR_ROUND_NEAREST } hr_rounding;
+/* To a multiple of 10^zeros. false: it has more than `digits` then. */
+bool hr__decimal_round(hr_rounding how, const uint8_t *in, int bytes, int zeros, int digits, uint8_t *out);
+
+/* --- casts to and from decimals: cast_decimal.c */
+/* From integers, floats, decimals and text; from decimals to integers and floats. *out is new. */
+hr_status hr__cast_to_decimal(const hr_bound_call *call, const hr_eval *how, const hr_array *a, bool safe,
+                              hr_buffer **validity, hr_buffer **out, hr_error *err) HR_MUST_USE;
+hr_status hr__cast_from_decimal(const hr_bound_call *call, const hr_eval *how, const hr_array *a, bool safe,
+                                hr_buffer **validity, hr_buffer **out, hr_error *err) HR_MUST_USE;
+
 /* --- comparing: fn_compare.c */
 typedef enum hr_compare_op {
     HR_EQUAL,

@@ -4,7 +4,7 @@
  * error: the loop gathers "some value overflowed", and only then is it asked whether that value was valid. / is always a
  * division of floats. // and % of integers by zero are null; floats follow IEEE.
  *
- * Times: timestamp - timestamp, timestamp +- duration, duration +- duration, duration * integer, in the finer of the units. */
+ * Decimals are arith_decimal.c's. Times: timestamp - timestamp, timestamp +- duration, duration +- duration, duration * integer, in the finer of the units. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
@@ -22,8 +22,6 @@
 #define FLOATS(X)                                                                                                      \
     X(f32, float, f)                                                                                                   \
     X(f64, double, )
-
-typedef enum arith_op { ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, MODULO, N_OPS } arith_op;
 
 /* -> whether all results fit (and no divisor was 0). A constant operand has step 0. */
 typedef bool arith_fn(const void *a, const void *b, int64_t step_a, int64_t step_b, int64_t n, void *out);
@@ -154,7 +152,7 @@ static double remainder_of(double l, double r)
 FLOATS(HR_X)
 #undef HR_X
 
-static arith_fn *const kernels[HR_N_TYPES][N_OPS] = {
+static arith_fn *const kernels[HR_N_TYPES][HR_N_ARITH_OPS] = {
 #define INT_ROW(id, name)                                                                                              \
     [id] = { add_##name, subtract_##name, multiply_##name, NULL, floor_divide_##name, modulo_##name },
 #define FLOAT_ROW(id, name)                                                                                            \
@@ -164,14 +162,9 @@ static arith_fn *const kernels[HR_N_TYPES][N_OPS] = {
             FLOAT_ROW(HR_T_FLOAT32, f32) FLOAT_ROW(HR_T_FLOAT64, f64)
 };
 
-static const char *const op_signs[N_OPS] = { "+", "-", "*", "/", "//", "%" };
+static const char *const op_signs[HR_N_ARITH_OPS] = { "+", "-", "*", "/", "//", "%" };
 
 /* ---------------------------------------------------------------------------------------------------------- evaluation */
-
-/* The bound call: which machine type computes. Of texts there is none. */
-typedef struct arith_state {
-    hr_type_id machine;
-} arith_state;
 
 static bool is_int(hr_type_id id) { return id >= HR_T_INT8 && id <= HR_T_UINT64; }
 
@@ -182,19 +175,21 @@ static bool is_zero(const uint8_t *p, int bytes)
     return !memcmp(p, zero, (size_t)bytes);
 }
 
-static hr_status overflow(const hr_bound_call *call, arith_op op, const hr_eval *how, hr_array *const *args,
-                          const int64_t at[2], int64_t row, hr_error *err)
+hr_status hr__arith_overflow(const hr_bound_call *call, hr_arith_op op, const hr_eval *how, hr_array *const *args,
+                             const int64_t at[2], int64_t row, hr_error *err)
 {
-    hr_text a = { 0 }, b = { 0 }, type = { 0 };
+    hr_text a = { 0 }, b = { 0 }, type = { 0 }, whole = { 0 };
     char place[96];
     hr_status st;
 
+    hr__expr_print(call->expr, &whole);
     hr__array_print_some(args[0], at[0], 60, &a);
     hr__array_print_some(args[1], at[1], 60, &b);
     hr__type_print(call->type, &type);
-    st = hr_error_set(err, HR_BAD_DATA, "%s: %.60s %s %.60s does not fit %.60s; cast to a wider type first",
+    st = hr_error_set(err, HR_BAD_DATA, "%s: %.60s %s %.60s does not fit %.60s in %.200s; cast to a wider type first",
                       hr__eval_place(how, row, place), a.data ? a.data : "?", op_signs[op], b.data ? b.data : "?",
-                      type.data ? type.data : "?");
+                      type.data ? type.data : "?", whole.data ? whole.data : "?");
+    hr__text_clear(&whole);
     hr__text_clear(&a);
     hr__text_clear(&b);
     hr__text_clear(&type);
@@ -202,10 +197,10 @@ static hr_status overflow(const hr_bound_call *call, arith_op op, const hr_eval 
 }
 
 /* Some row was bad: a division by zero is null there, an overflow an error, unless the row is null anyway. */
-static hr_status look_closer(const hr_bound_call *call, arith_op op, const hr_eval *how, hr_array *const *args,
+static hr_status look_closer(const hr_bound_call *call, hr_arith_op op, const hr_eval *how, hr_array *const *args,
                              const uint8_t *values[2], const int64_t step[2], hr_buffer **validity, hr_error *err)
 {
-    const arith_state *s = call->state;
+    const hr_arith_state *s = call->state;
     const int bytes = hr__type_bytes(args[0]->type);
     hr_buffer *mine = NULL;
     uint64_t spare;
@@ -216,8 +211,8 @@ static hr_status look_closer(const hr_bound_call *call, arith_op op, const hr_ev
 
         if (!hr__is_valid(*validity, i) || kernels[s->machine][op](l, r, 1, 1, 1, &spare))
             continue;
-        if (op < FLOOR_DIVIDE || !is_zero(r, bytes))
-            return overflow(call, op, how, args, at, i, err);
+        if (op < HR_FLOOR_DIVIDE || !is_zero(r, bytes))
+            return hr__arith_overflow(call, op, how, args, at, i, err);
         if (!mine) {
             HR_TRY(hr__eval_bits(how, how->n_rows, &mine, err));
             if (*validity)
@@ -233,13 +228,13 @@ static hr_status look_closer(const hr_bound_call *call, arith_op op, const hr_ev
 }
 
 /* Whether it was a division of int32 or int64 by such a constant, which is done then. */
-static bool by_constant(arith_op op, hr_type_id machine, const uint8_t *const values[2], const int64_t step[2],
+static bool by_constant(hr_arith_op op, hr_type_id machine, const uint8_t *const values[2], const int64_t step[2],
                         int64_t n, void *out)
 {
-    const bool quotient = op == FLOOR_DIVIDE;
+    const bool quotient = op == HR_FLOOR_DIVIDE;
     int64_t d = 0;
 
-    if ((op != FLOOR_DIVIDE && op != MODULO) || step[1] || !step[0])
+    if ((op != HR_FLOOR_DIVIDE && op != HR_MODULO) || step[1] || !step[0])
         return false;
     if (machine == HR_T_INT64)
         memcpy(&d, values[1], 8);
@@ -254,10 +249,10 @@ static bool by_constant(arith_op op, hr_type_id machine, const uint8_t *const va
     return true;
 }
 
-static hr_status arith_eval(arith_op op, const hr_bound_call *call, const hr_eval *how, hr_array *const *args,
+static hr_status arith_eval(hr_arith_op op, const hr_bound_call *call, const hr_eval *how, hr_array *const *args,
                             hr_array **out, hr_error *err)
 {
-    const arith_state *s = call->state;
+    const hr_arith_state *s = call->state;
     const uint8_t *values[2];
     const int64_t step[2] = { !call->constants[0], !call->constants[1] };
     hr_buffer *validity = NULL, *made = NULL;
@@ -275,8 +270,10 @@ static hr_status arith_eval(arith_op op, const hr_bound_call *call, const hr_eva
     HR_GO(hr__buffer_new(how->mem, how->n_rows * hr__type_bytes(call->type), &made, err));
     for (int i = 0; i < 2; i++)
         values[i] = hr__array_values(args[i]);
-    if (how->n_rows && !by_constant(op, s->machine, values, step, how->n_rows, made->data) &&
-        !kernels[s->machine][op](values[0], values[1], step[0], step[1], how->n_rows, made->data))
+    if (s->machine == HR_T_DECIMAL128 || s->machine == HR_T_DECIMAL256)
+        HR_GO(hr__decimal_arith(call, op, how, args, &validity, made->data, err));
+    else if (how->n_rows && !by_constant(op, s->machine, values, step, how->n_rows, made->data) &&
+             !kernels[s->machine][op](values[0], values[1], step[0], step[1], how->n_rows, made->data))
         HR_GO(look_closer(call, op, how, args, values, step, &validity, err));
     st = hr__eval_array(call->type, how->n_rows, validity, made, NULL, out, err);
     validity = made = NULL; /* taken */
@@ -290,7 +287,7 @@ done:
 
 static hr_status set_machine(hr_bound_call *call, hr_type_id id, hr_type *type, hr_error *err)
 {
-    arith_state *s = hr__zalloc(NULL, sizeof *s);
+    hr_arith_state *s = hr__zalloc(NULL, sizeof *s);
 
     if (!s)
         return hr__error_memory(err, call->expr->function->name, sizeof *s);
@@ -308,15 +305,27 @@ static hr_type *machine_type(hr_type *t)
     return t->id == HR_T_FLOAT16 ? hr__type_simple(HR_T_FLOAT32) : t;
 }
 
-static hr_status bind_numbers(hr_bound_call *call, arith_op op, hr_error *err)
+static hr_status bind_numbers(hr_bound_call *call, hr_arith_op op, hr_error *err)
 {
     hr_type *common = machine_type(hr__call_common_number(call, 0, 1));
 
-    if (op == DIVIDE && hr__type_is_int(common))
+    if (op == HR_DIVIDE && hr__type_is_int(common))
         common = hr__type_simple(HR_T_FLOAT64);
     hr__call_cast(call, 0, common);
     hr__call_cast(call, 1, common);
     return set_machine(call, common->id, common, err);
+}
+
+static bool is_numeric(const hr_type *t) { return hr__type_is_number(t) || hr__type_is_decimal(t); }
+
+/* One is a decimal; beside a float it is a double. */
+static hr_status bind_decimals(hr_bound_call *call, hr_arith_op op, hr_error *err)
+{
+    if (!hr__type_is_float(call->input_types[0]) && !hr__type_is_float(call->input_types[1]))
+        return hr__decimal_arith_bind(call, op, err);
+    for (int i = 0; i < 2; i++)
+        hr__call_cast(call, i, hr__type_simple(HR_T_FLOAT64));
+    return set_machine(call, HR_T_FLOAT64, hr__type_simple(HR_T_FLOAT64), err);
 }
 
 static bool is_time(const hr_type *t)
@@ -336,7 +345,7 @@ static hr_unit unit_of(const hr_type *t)
 }
 
 /* Both are times, + or -. */
-static hr_status bind_times(hr_bound_call *call, arith_op op, hr_error *err)
+static hr_status bind_times(hr_bound_call *call, hr_arith_op op, hr_error *err)
 {
     const hr_type *x = call->input_types[0], *y = call->input_types[1];
     bool span_x = x->id == HR_T_DURATION, span_y = y->id == HR_T_DURATION;
@@ -344,8 +353,8 @@ static hr_status bind_times(hr_bound_call *call, arith_op op, hr_error *err)
     hr_type *a = NULL, *b = NULL, *span = NULL;
     hr_status st = HR_OK;
 
-    if ((op == ADD && !span_x && !span_y) || (op == SUBTRACT && span_x && !span_y) || (op != ADD && op != SUBTRACT) ||
-        (!span_x && !span_y && !x->zone != !y->zone))
+    if ((op == HR_ADD && !span_x && !span_y) || (op == HR_SUBTRACT && span_x && !span_y) ||
+        (op != HR_ADD && op != HR_SUBTRACT) || (!span_x && !span_y && !x->zone != !y->zone))
         return hr__call_type_error(call, "not defined for these times", err);
     HR_GO(time_in(x, unit, &a, err));
     HR_GO(time_in(y, unit, &b, err));
@@ -361,28 +370,28 @@ done:
 }
 
 /* duration * integer, integer * duration, duration // integer */
-static hr_status bind_span(hr_bound_call *call, arith_op op, hr_error *err)
+static hr_status bind_span(hr_bound_call *call, hr_arith_op op, hr_error *err)
 {
     int span = call->input_types[0]->id == HR_T_DURATION ? 0 : 1;
 
     if (call->input_types[span]->id != HR_T_DURATION || !hr__type_is_int(call->input_types[1 - span]) ||
-        !(op == MULTIPLY || (op == FLOOR_DIVIDE && span == 0)))
+        !(op == HR_MULTIPLY || (op == HR_FLOOR_DIVIDE && span == 0)))
         return hr__call_type_error(call, "not defined for these types", err);
     hr__call_cast(call, 1 - span, hr__type_simple(HR_T_INT64));
     return set_machine(call, HR_T_INT64, call->input_types[span], err);
 }
 
-static hr_status arith_bind(arith_op op, hr_bound_call *call, hr_error *err)
+static hr_status arith_bind(hr_arith_op op, hr_bound_call *call, hr_error *err)
 {
     hr_type **t = call->input_types;
 
     if (t[0]->id == HR_T_NULL && t[1]->id == HR_T_NULL)
         return set_machine(call, HR_T_NULL, t[0], err);
     for (int i = 0; i < 2; i++)
-        if (t[i]->id == HR_T_NULL && (hr__type_is_number(t[1 - i]) || is_time(t[1 - i]))) {
-            hr_type *type = op == DIVIDE && hr__type_is_int(t[1 - i]) ? hr__type_simple(HR_T_FLOAT64)
-                            : hr__type_is_number(t[1 - i])            ? machine_type(t[1 - i])
-                                                                      : t[1 - i];
+        if (t[i]->id == HR_T_NULL && (is_numeric(t[1 - i]) || is_time(t[1 - i]))) {
+            hr_type *type = op == HR_DIVIDE && hr__type_is_int(t[1 - i]) ? hr__type_simple(HR_T_FLOAT64)
+                            : hr__type_is_number(t[1 - i])               ? machine_type(t[1 - i])
+                                                                         : t[1 - i];
 
             hr__call_cast(call, i, type);
             hr__call_cast(call, 1 - i, type);
@@ -390,11 +399,13 @@ static hr_status arith_bind(arith_op op, hr_bound_call *call, hr_error *err)
         }
     if (hr__type_is_number(t[0]) && hr__type_is_number(t[1]))
         return bind_numbers(call, op, err);
+    if (is_numeric(t[0]) && is_numeric(t[1]))
+        return bind_decimals(call, op, err);
     if (is_time(t[0]) && is_time(t[1]))
         return bind_times(call, op, err);
     if (is_time(t[0]) || is_time(t[1]))
         return bind_span(call, op, err);
-    if (op == ADD && (hr__type_is_bytes(t[0]) || hr__type_is_bytes(t[1])))
+    if (op == HR_ADD && (hr__type_is_bytes(t[0]) || hr__type_is_bytes(t[1])))
         return hr__concat_bind(call, err);
     return hr__call_type_error(call, "numbers expected; a cast may help", err);
 }
@@ -405,7 +416,8 @@ static hr_status negate_bind(hr_bound_call *call, hr_error *err)
 {
     hr_type *t = call->input_types[0];
 
-    if (t->id != HR_T_NULL && !hr__type_is_signed(t) && !hr__type_is_float(t) && t->id != HR_T_DURATION)
+    if (t->id != HR_T_NULL && !hr__type_is_signed(t) && !hr__type_is_float(t) && !hr__type_is_decimal(t) &&
+        t->id != HR_T_DURATION)
         return hr__call_type_error(call, "a signed number expected; a cast may help", err);
     if (t->id == HR_T_FLOAT16) {
         t = hr__type_simple(HR_T_FLOAT32);
@@ -417,7 +429,7 @@ static hr_status negate_bind(hr_bound_call *call, hr_error *err)
 static hr_status negate_eval(const hr_bound_call *call, const hr_eval *how, hr_array *const *args, hr_array **out,
                              hr_error *err)
 {
-    const arith_state *s = call->state;
+    const hr_arith_state *s = call->state;
     const uint64_t zero = 0;
     const uint8_t *values[2] = { (const uint8_t *)&zero, NULL };
     const int64_t step[2] = { 0, 1 };
@@ -434,15 +446,17 @@ static hr_status negate_eval(const hr_bound_call *call, const hr_eval *how, hr_a
     }
     HR_GO(hr__buffer_new(how->mem, how->n_rows * hr__type_bytes(call->type), &made, err));
     values[1] = hr__array_values(args[0]);
-    if (how->n_rows && is_int(s->machine)) {
-        if (!kernels[s->machine][SUBTRACT](values[0], values[1], 0, 1, how->n_rows, made->data))
-            HR_GO(look_closer(call, SUBTRACT, how, both, values, step, &validity, err));
+    if (hr__type_is_decimal(call->type)) {
+        hr__decimal_negate(args[0], how->n_rows, made->data);
+    } else if (how->n_rows && is_int(s->machine)) {
+        if (!kernels[s->machine][HR_SUBTRACT](values[0], values[1], 0, 1, how->n_rows, made->data))
+            HR_GO(look_closer(call, HR_SUBTRACT, how, both, values, step, &validity, err));
     } else if (how->n_rows) { /* 0.0 - 0.0 would lose the sign */
         const double minus = -1;
         const float minus_f = -1;
 
-        kernels[s->machine][MULTIPLY](values[1], s->machine == HR_T_FLOAT32 ? (const void *)&minus_f : &minus, 1, 0,
-                                      how->n_rows, made->data);
+        kernels[s->machine][HR_MULTIPLY](values[1], s->machine == HR_T_FLOAT32 ? (const void *)&minus_f : &minus, 1, 0,
+                                         how->n_rows, made->data);
     }
     st = hr__eval_array(call->type, how->n_rows, validity, made, NULL, out, err);
     validity = made = NULL; /* taken */
@@ -461,12 +475,12 @@ done:
     {                                                                                                                  \
         return arith_eval(op, call, how, args, out, err);                                                              \
     }
-HR_ARITH(add, ADD)
-HR_ARITH(subtract, SUBTRACT)
-HR_ARITH(multiply, MULTIPLY)
-HR_ARITH(divide, DIVIDE)
-HR_ARITH(floor_divide, FLOOR_DIVIDE)
-HR_ARITH(modulo, MODULO)
+HR_ARITH(add, HR_ADD)
+HR_ARITH(subtract, HR_SUBTRACT)
+HR_ARITH(multiply, HR_MULTIPLY)
+HR_ARITH(divide, HR_DIVIDE)
+HR_ARITH(floor_divide, HR_FLOOR_DIVIDE)
+HR_ARITH(modulo, HR_MODULO)
 
 #define HR_ENTRY(fn, sign, n, text)                                                                                    \
     {                                                                                                                  \
@@ -484,7 +498,7 @@ const hr_expr_function hr__fn_arith[] = {
     HR_ENTRY(add, "+", 2, "the sum; timestamp + duration as well; texts, one after the other"),
     HR_ENTRY(subtract, "-", 2, "the difference; of two timestamps a duration"),
     HR_ENTRY(multiply, "*", 2, "the product"),
-    HR_ENTRY(divide, "/", 2, "the quotient as a float; of integers a double"),
+    HR_ENTRY(divide, "/", 2, "the quotient as a float; of integers a double; of decimals a decimal"),
     HR_ENTRY(floor_divide, "//", 2, "the quotient rounded down; null for an integer divided by 0"),
     HR_ENTRY(modulo, "%", 2, "the remainder, with the sign of the divisor; null for an integer modulo 0"),
     HR_ENTRY(negate, "-", 1, "the opposite number"),

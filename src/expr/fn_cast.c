@@ -38,10 +38,11 @@ typedef enum cast_kind {
     CAST_TO_BOOL,
     CAST_FROM_BOOL,
     CAST_TO_HALF,
-    CAST_FROM_HALF,    /* by way of double */
-    CAST_BYTES,        /* string, binary and their large ones */
-    CAST_SCALE,        /* times: times `mul`, or by `div`, from and to 4 or 8 bytes */
-    CAST_FROM_DECIMAL, /* to double */
+    CAST_FROM_HALF, /* by way of double */
+    CAST_BYTES,     /* string, binary and their large ones */
+    CAST_SCALE,     /* times: times `mul`, or by `div`, from and to 4 or 8 bytes */
+    CAST_TO_DECIMAL,
+    CAST_FROM_DECIMAL, /* to integers and floats */
     CAST_PARSE,
     CAST_PRINT,
 } cast_kind;
@@ -53,7 +54,6 @@ typedef struct cast_state {
     bool check_utf8;
     int64_t mul, div;
     bool floors; /* a part of a day is no loss */
-    int32_t scale;
 } cast_state;
 
 /* ------------------------------------------------------------------------------------------------------------ numbers */
@@ -438,45 +438,6 @@ static hr_status run_scale(const hr_bound_call *call, const hr_eval *how, const 
     return HR_OK;
 }
 
-/* --- decimals */
-
-static double decimal_value(const uint8_t *p, int bytes, int32_t scale)
-{
-    uint64_t word[4] = { 0 };
-    bool negative = p[bytes - 1] & 0x80;
-    long double v = 0;
-
-    memset(word, negative ? 0xFF : 0, sizeof word);
-    memcpy(word, p, (size_t)bytes);
-    if (negative) {
-        unsigned carry = 1;
-
-        for (int k = 0; k < 4; k++)
-            carry = __builtin_add_overflow(~word[k], carry, &word[k]);
-    }
-    for (int k = 3; k >= 0; k--)
-        v = v * 18446744073709551616.0L + (long double)word[k];
-    v = scale >= 0 ? v / powl(10, scale) : v * powl(10, -scale);
-    return (double)(negative ? -v : v);
-}
-
-static hr_status run_from_decimal(const hr_bound_call *call, const hr_eval *how, const hr_array *a,
-                                  hr_buffer **validity, hr_buffer **out, hr_error *err)
-{
-    const cast_state *s = call->state;
-    int bytes = hr__type_bytes(a->type);
-    double *wide = hr__alloc(how->mem->account, (size_t)how->n_rows * sizeof *wide);
-    hr_status st;
-
-    if (!wide)
-        return hr__error_memory(err, "cast", how->n_rows * (int64_t)sizeof *wide);
-    for (int64_t i = 0; i < how->n_rows; i++)
-        wide[i] = decimal_value(hr__array_values(a) + i * bytes, bytes, s->scale);
-    st = run_number(call, how, a, (const uint8_t *)wide, validity, out, err);
-    hr__free(wide);
-    return st;
-}
-
 static hr_status run_nothing(const hr_bound_call *call, const hr_eval *how, const hr_array *a, hr_buffer **out,
                              hr_error *err)
 {
@@ -515,7 +476,8 @@ static hr_status cast_eval(const hr_bound_call *call, const hr_eval *how, hr_arr
     case CAST_TO_HALF: st = run_to_half(call, how, a, &values, err); break;
     case CAST_BYTES: st = run_bytes(call, how, a, &validity, &values, &more, err); break;
     case CAST_SCALE: st = run_scale(call, how, a, &validity, &values, err); break;
-    case CAST_FROM_DECIMAL: st = run_from_decimal(call, how, a, &validity, &values, err); break;
+    case CAST_TO_DECIMAL: st = hr__cast_to_decimal(call, how, a, s->safe, &validity, &values, err); break;
+    case CAST_FROM_DECIMAL: st = hr__cast_from_decimal(call, how, a, s->safe, &validity, &values, err); break;
     case CAST_PARSE: st = hr__cast_from_text(call, how, a, s->safe, &validity, &values, err); break;
     case CAST_PRINT: st = hr__cast_to_text(call, how, a, validity, &values, &more, err); break;
     default: st = run_nothing(call, how, a, &values, err); break;
@@ -592,13 +554,14 @@ static bool bind_kind(const hr_type *from, const hr_type *to, cast_state *s)
         s->kind = CAST_PARSE;
     else if (is_text(to) && hr__cast_prints(from))
         s->kind = CAST_PRINT;
+    else if (hr__type_is_decimal(to) && (hr__type_is_number(from) || hr__type_is_decimal(from) || is_text(from)))
+        s->kind = CAST_TO_DECIMAL;
     else if (hr__type_is_decimal(from) && is_number_to)
         s->kind = CAST_FROM_DECIMAL;
     else
         return bind_time(from, to, s);
-    if (s->kind == CAST_FROM_HALF || s->kind == CAST_FROM_DECIMAL)
+    if (s->kind == CAST_FROM_HALF)
         s->from = N_f64;
-    s->scale = from->scale;
     s->check_utf8 = is_text(to) && (from->id == HR_T_BINARY || from->id == HR_T_LARGE_BINARY);
     return true;
 }
@@ -657,7 +620,7 @@ static bool is_monotone(const cast_state *s, const hr_type *from, const hr_type 
     if (s->kind == CAST_NOTHING)
         return hr__type_equal(from, to) || (!hr__type_is_number(from) && !hr__type_is_number(to));
     return s->safe && (s->kind == CAST_NUMBER || s->kind == CAST_SCALE || s->kind == CAST_FROM_HALF ||
-                       s->kind == CAST_FROM_DECIMAL);
+                       s->kind == CAST_FROM_DECIMAL || (s->kind == CAST_TO_DECIMAL && !is_text(from)));
 }
 
 static void cast_range(const hr_bound_call *call, const hr_pruner *p, const hr_range *in, hr_range *out)
@@ -815,6 +778,38 @@ static bool cast_exists(const hr_type *from, const hr_type *to)
     return bind_kind(from, to, &s);
 }
 
+static bool is_exact(const hr_type *t) { return hr__type_is_int(t) || hr__type_is_decimal(t); }
+static bool is_numeric(const hr_type *t) { return hr__type_is_number(t) || hr__type_is_decimal(t); }
+
+/* Decimals, and integers beside them: as many digits on both sides of the point as one of them has; beside floats double. *out is
+ * new, NULL with HR_OK: that would be too many. */
+static hr_status common_of_decimals(const hr_bound_call *call, int first, hr_type **out, hr_error *err)
+{
+    int64_t whole = 0, scale = 0;
+    bool wide = false, any = false;
+
+    *out = NULL;
+    if (!all_are(call, first, is_exact)) {
+        *out = hr__type_simple(HR_T_FLOAT64);
+        return HR_OK;
+    }
+    for (int i = first; i < call->n_inputs; i++) {
+        const hr_type *t = call->input_types[i];
+
+        if (t->id == HR_T_NULL)
+            continue;
+        wide = wide || t->id == HR_T_DECIMAL256;
+        whole = HR_MAX(whole, hr__type_is_decimal(t) ? (int64_t)t->precision - t->scale : hr__digits_of_int(t));
+        scale = any ? HR_MAX(scale, t->scale) : t->scale;
+        any = true;
+    }
+    if (whole + scale > 76)
+        return HR_OK;
+    wide = wide || whole + scale > 38;
+    return hr__type_decimal(wide ? HR_T_DECIMAL256 : HR_T_DECIMAL128, (int32_t)HR_MAX(1, whole + scale), (int32_t)scale,
+                            out, err);
+}
+
 /* What the types of the inputs from `first` on unify to; *out is new, NULL with HR_OK: there is none that casts lead to. */
 static hr_status common_of_any(const hr_bound_call *call, int first, hr_type **out, hr_error *err)
 {
@@ -848,7 +843,10 @@ hr_status hr__call_common(hr_bound_call *call, int first, hr_type **out, hr_erro
             if (call->input_types[i]->id != HR_T_NULL)
                 *out = hr__type_simple(HR_T_INT64); /* uint64 with a signed one: the value decides */
     } else {
-        HR_TRY(common_of_any(call, first, out, err));
+        if (all_are(call, first, is_numeric))
+            HR_TRY(common_of_decimals(call, first, out, err));
+        else
+            HR_TRY(common_of_any(call, first, out, err));
         if (!*out)
             return hr__call_type_error(call, "no one type holds them; a cast may help", err);
     }

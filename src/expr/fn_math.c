@@ -5,6 +5,7 @@
  * and are doubles elsewhere; halves compute as float. Integer results that do not fit are errors, as everywhere.
  *
  * round() goes to the nearest, ties to even, at `ndigits` places after the point, before it where that is negative. */
+#include "core/decimal.h"
 #include "expr/fn.h"
 
 #include <inttypes.h>
@@ -19,10 +20,11 @@ typedef struct math_state math_state;
 typedef bool math_fn(const math_state *s, const void *in, int64_t n, void *out);
 struct math_state {
     math_fn *run;
-    int64_t places; /* of round() */
-    double power;   /* 10^|places| */
-    int128 unit;    /* of integers and decimals: what results are multiples of */
-    int128 end;     /* of decimals: the first number that has too many digits */
+    int64_t places;    /* of round() */
+    double power;      /* 10^|places| */
+    int128 unit;       /* of integers and decimals: what results are multiples of */
+    int128 end;        /* of decimals: the first number that has too many digits */
+    int zeros, digits; /* of decimals of 32 bytes: unit and end as powers of ten */
 };
 
 /* ------------------------------------------------------------------------------------------------------------- kernels */
@@ -191,6 +193,47 @@ HR_X(trunc, v - v % s->unit)
 HR_X(round, multiple_near(v, s->unit))
 #undef HR_X
 
+/* --- decimals of 32 bytes */
+
+#define HR_X(what, how)                                                                                                \
+    static bool what##_wide(const math_state *s, const void *in, int64_t n, void *out)                                 \
+    {                                                                                                                  \
+        bool good = true;                                                                                              \
+                                                                                                                       \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            good &= hr__decimal_round(how, (const uint8_t *)in + 32 * i, 32, s->zeros, s->digits,                      \
+                                      (uint8_t *)out + 32 * i);                                                        \
+        return good;                                                                                                   \
+    }
+HR_X(floor, HR_ROUND_FLOOR)
+HR_X(ceil, HR_ROUND_CEIL)
+HR_X(trunc, HR_ROUND_TRUNC)
+HR_X(round, HR_ROUND_NEAREST)
+#undef HR_X
+
+static bool abs_wide(const math_state *s, const void *in, int64_t n, void *out)
+{
+    (void)s;
+    for (int64_t i = 0; i < n; i++) {
+        hr_wide v = hr__wide_load((const uint8_t *)in + 32 * i, 32);
+
+        v.negative = false;
+        hr__wide_store(&v, 32, (uint8_t *)out + 32 * i);
+    }
+    return true;
+}
+
+static bool sign_wide(const math_state *s, const void *in, int64_t n, void *out)
+{
+    (void)s;
+    for (int64_t i = 0; i < n; i++) {
+        const hr_wide v = hr__wide_load((const uint8_t *)in + 32 * i, 32);
+
+        ((int64_t *)out)[i] = v.negative ? -1 : v.n > 0;
+    }
+    return true;
+}
+
 /* ------------------------------------------------------------------------------------------------------------- binding */
 
 typedef enum result_kind {
@@ -216,6 +259,11 @@ static const hr_option round_settings[] = {
     { 0 },
 };
 
+static int64_t zeros_of_decimal(const hr_bound_call *call, int64_t places)
+{
+    return (int64_t)call->input_types[0]->scale - places;
+}
+
 static void power_of_ten(const hr_bound_call *call, int64_t n, math_state *s)
 {
     bool decimal = call->input_types[0]->id == HR_T_DECIMAL128;
@@ -226,6 +274,8 @@ static void power_of_ten(const hr_bound_call *call, int64_t n, math_state *s)
     s->unit = s->end = 1;
     for (int i = 0; decimal && i < call->input_types[0]->precision; i++)
         s->end *= 10;
+    s->zeros = (int)HR_MAX(0, HR_MIN(zeros_of_decimal(call, n), 78));
+    s->digits = call->input_types[0]->precision;
     for (; zeros > 0 && s->unit < (int128)1 << 120; zeros--) /* above, every value is nearer to 0 */
         s->unit *= 10;
 }
@@ -237,7 +287,7 @@ static hr_type *computing_type(result_kind kind, hr_type *t)
         return t;
     if (t->id == HR_T_FLOAT16)
         return hr__type_simple(HR_T_FLOAT32);
-    if (t->id == HR_T_DECIMAL128 && kind != AS_FLOAT)
+    if (hr__type_is_decimal(t) && kind != AS_FLOAT)
         return t;
     if (t->id == HR_T_DURATION && (kind == AS_IT_IS || kind == AS_SIGN))
         return t;
@@ -297,10 +347,10 @@ static hr_status look_closer(const hr_bound_call *call, const hr_eval *how, cons
     const math_state *s = call->state;
     const uint8_t *in = hr__array_values(a);
     const int bytes = hr__type_bytes(a->type);
-    int128 spare;
+    int128 spare[2];
 
     for (int64_t i = 0; i < how->n_rows; i++)
-        if (hr__is_valid(validity, i) && !s->run(s, in + i * bytes, 1, &spare))
+        if (hr__is_valid(validity, i) && !s->run(s, in + i * bytes, 1, spare))
             return refuse(call, how, a, i, err);
     return HR_OK;
 }
@@ -461,7 +511,7 @@ done:
 #define INTS(fn)                                                                                                       \
     [HR_T_INT8] = fn##_i8, [HR_T_UINT8] = fn##_u8, [HR_T_INT16] = fn##_i16, [HR_T_UINT16] = fn##_u16,                  \
     [HR_T_INT32] = fn##_i32, [HR_T_UINT32] = fn##_u32, [HR_T_INT64] = fn##_i64, [HR_T_UINT64] = fn##_u64
-#define DECIMALS(fn) [HR_T_DECIMAL128] = fn##_dec
+#define DECIMALS(fn) [HR_T_DECIMAL128] = fn##_dec, [HR_T_DECIMAL256] = fn##_wide
 
 #define HR_X(fn, text)                                                                                                 \
     static hr_status fn##_bind(hr_bound_call *call, hr_error *err)                                                     \
