@@ -14,7 +14,7 @@ int hr__group_files(const hr_stage *s, int64_t *n_bytes)
     int n = 0;
 
     *n_bytes = 0;
-    if (s->rows_left >= 0 || s->open_file || s->at_fragment || s->at_row)
+    if (s->rows_left >= 0 || s->open.n || s->at_fragment || s->at_row)
         return 0; /* with so many rows wanted at most, and from the middle: one by one */
     for (; n < HR_GROUP_FILES && s->at_file + n < hr__scan_n_files(s->scan); n++) {
         int64_t more = hr__scan_row_bytes(s->scan, hr__stage_file(s, s->at_file + n));

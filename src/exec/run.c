@@ -317,9 +317,8 @@ static void free_stage(hr_stage *s)
     hr__queue_clear(&s->staged);
     hr__marker_drop(s->pass_marker);
     hr_error_clear(&s->in_err);
-    hr__scan_file_unref(s->open_file);
+    hr__stage_close_files(s);
     hr__free(s->order);
-    hr__free(s->fragments);
     hr__free(s->input_ended);
     hr__free(s->window);
     hr__free(s->ops);

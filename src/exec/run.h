@@ -95,6 +95,19 @@ struct hr_ticket {
     hr_error err;
 };
 
+/* Whose fragments are the next tickets (interleave.c). */
+#define HR_FILES_AT_ONCE 16
+typedef struct hr_open_files {
+    hr_scan_file *files[HR_FILES_AT_ONCE];
+    int n;          /* 0: none is open */
+    int32_t *order; /* of their fragments, numbered through; NULL: as they are numbered */
+    int n_blocks;
+} hr_open_files;
+
+typedef struct hr_block {
+    int file, fragment; /* file: the how manieth of the open ones */
+} hr_block;
+
 struct hr_stage {
     hr_run *run;
     int index;
@@ -106,19 +119,19 @@ struct hr_stage {
     hr_expr *filter;            /* borrowed from the plan; NULL: none */
     hr_image_chain image_steps; /* that its readers do; of none, there are none */
     int32_t instance;
-    int at_file, at_fragment; /* the next ticket: place in the order of files, fragment */
-    int32_t *order;           /* of files, in this epoch; NULL: as they are numbered */
-    bool random_blocks;       /* so that it is a random one, and that of each file's fragments: */
+    int at_file,
+        at_fragment; /* the next ticket: place in the order of files of the first open one, place in that of blocks */
+    int32_t *order;  /* of files, in this epoch; NULL: as they are numbered */
+    bool random_blocks; /* so that it is a random one, and that of blocks: */
     uint64_t block_seed, block_epoch;
-    int32_t *fragments; /* of the open file; NULL: as they are numbered */
-    bool ordered;       /* that is known */
+    bool ordered; /* that is known */
     int64_t at_row;
     int64_t block_rows; /* its tickets hold whole blocks of so many rows, and of BLOCK_ROWS */
     int64_t rows_left;  /* of a pushed-down limit; < 0: none */
     int64_t
         skip_rows; /* that are not wanted at its beginning: left out where fragments say how many they have; 0: done */
-    hr_scan_file *open_file;
-    hr_fragment fragment; /* at_fragment of it, if `asked` */
+    hr_open_files open;
+    hr_fragment fragment; /* at_fragment of them, if `asked` */
     bool asked;
     hr_arena *arena; /* where readers write; NULL: private memory */
     bool taking;     /* a thread is making the next ticket, without the lock */
@@ -224,8 +237,18 @@ int64_t hr__op_stall_ns(const char *name);
 
 /* --- take.c: the next ticket of a leaf. *out NULL: the source is done. Lock not held; stage->taking is set. */
 hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
-hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *err) HR_MUST_USE; /* of the order */
+
+/* --- interleave.c ------------------------------------------------------------------------------------------------- */
+
 int hr__stage_file(const hr_stage *s, int place); /* the number of the file that stands at this place of the order */
+hr_status hr__stage_order_files(hr_stage *s, hr_error *err) HR_MUST_USE; /* the first of all, and once */
+hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *err) HR_MUST_USE; /* of the order */
+/* Those that begin at at_file, where such a number of files begins. */
+hr_status hr__stage_open_files(hr_stage *s, hr_error *err) HR_MUST_USE;
+/* Those among which this file is, with the fragment next. HR_MISMATCH: it has none of that number. */
+hr_status hr__stage_open_at(hr_stage *s, int place, int fragment, hr_error *err) HR_MUST_USE;
+void hr__stage_close_files(hr_stage *s);
+hr_block hr__stage_block(const hr_stage *s, int place); /* what stands at this place of the order of blocks */
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST_USE;
 
 /* --- group.c: small files that are one row each */

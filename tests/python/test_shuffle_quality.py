@@ -54,8 +54,9 @@ def test_windows(found):
     assert small["entropy"] < large["entropy"] and large["entropy"] > 0.7
     assert large["distance"] == pytest.approx(3 * 0.46 * 5000 / ROWS, rel=0.15)  # a window of W: 0.46 W
     with_blocks = found["blocks and windows", 5000]
-    assert with_blocks["entropy"] > large["entropy"] and with_blocks["distance"] > 0.6
-    assert with_blocks["classes"] > large["classes"]
+    assert with_blocks["entropy"] > 0.95 and with_blocks["distance"] > 0.8
+    assert with_blocks["classes"] > 0.12 > 10 * large["classes"]  # blocks of 16 files in each window
+    assert with_blocks["both ends"] > 0.9
 
 
 def test_blocks_alone(found):

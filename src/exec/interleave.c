@@ -1,0 +1,135 @@
+/* interleave.c - the files that a leaf has open, and the order of their blocks.
+ *
+ * One file is open at a time, and its fragments come as they are numbered. If blocks are to come in a random order, HR_FILES_AT_ONCE
+ * of them are opened together, in the (random) order of files, and the fragments of all are permuted as one list: so a window of a
+ * local shuffle sees rows of many files at once, also where each file holds rows of one kind.
+ *
+ * Which files go together depends on their places in the order alone: those from a multiple of HR_FILES_AT_ONCE up to the next. So any
+ * place can be returned to. A file of a single row needs no company: it stands alone, and group.c reads many such at once. */
+#include "exec/run.h"
+
+enum { OF_FILES = 3, OF_FRAGMENTS }; /* 1 and 2 are a local shuffle's */
+
+/* A random order of n things, which `what` and `which` tell from other such. NULL without memory. */
+static int32_t *random_order(const hr_stage *s, int n, uint64_t what, uint64_t which)
+{
+    int32_t *order = hr__alloc(s->run->account, ((size_t)n + 1) * sizeof *order);
+
+    for (int i = 0; order && i < n; i++)
+        order[i] = i;
+    if (order)
+        hr__random_permute((uint32_t *)order, n, hr__random_bits(s->block_seed, s->block_epoch, what, which).lo);
+    return order;
+}
+
+int hr__stage_file(const hr_stage *s, int place) { return s->order ? s->order[place] : place; }
+
+hr_status hr__stage_order_files(hr_stage *s, hr_error *err)
+{
+    int n = hr__scan_n_files(s->scan);
+
+    if (s->ordered)
+        return HR_OK;
+    HR_TRY(hr__scan_order(s->scan, s->run->options.seed, s->run->options.epoch, &s->order, err));
+    if (s->random_blocks && !s->order && n > 1 && !(s->order = random_order(s, n, OF_FILES, (uint32_t)s->instance)))
+        return hr__error_memory(err, "order of files", n * (int64_t)sizeof *s->order);
+    s->ordered = true;
+    return HR_OK;
+}
+
+hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *err)
+{
+    const hr_run_options *o = &s->run->options;
+    const hr_open how = { .projection = &s->columns,
+                          .filter = s->filter,
+                          .image_steps = s->image_steps.n ? &s->image_steps : NULL,
+                          .dice = { .seed = o->seed, .epoch = o->epoch, .at = { .instance = s->instance } },
+                          .account = s->run->account,
+                          .skipped = &s->skipped };
+
+    HR_TRY(hr__scan_open(s->scan, hr__stage_file(s, place), &how, out, err));
+    atomic_fetch_add_explicit(&s->files_opened, 1, memory_order_relaxed);
+    return HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------ files together */
+
+static bool stands_alone(const hr_stage *s, int place)
+{
+    return !s->random_blocks || hr__scan_row_bytes(s->scan, hr__stage_file(s, place)) >= 0;
+}
+
+/* Place of the first file of those that are open together with that at `place`. */
+static int first_with(const hr_stage *s, int place)
+{
+    if (!stands_alone(s, place))
+        while (place % HR_FILES_AT_ONCE && !stands_alone(s, place - 1))
+            place--;
+    return place;
+}
+
+static int files_from(const hr_stage *s, int place)
+{
+    int end = place + 1;
+
+    if (!stands_alone(s, place))
+        while (end % HR_FILES_AT_ONCE && end < hr__scan_n_files(s->scan) && !stands_alone(s, end))
+            end++;
+    return end - place;
+}
+
+void hr__stage_close_files(hr_stage *s)
+{
+    hr_open_files *o = &s->open;
+
+    while (o->n)
+        hr__scan_file_unref(o->files[--o->n]);
+    hr__free(o->order);
+    o->order = NULL;
+    o->n_blocks = 0;
+}
+
+hr_status hr__stage_open_files(hr_stage *s, hr_error *err)
+{
+    int n = files_from(s, s->at_file);
+    uint64_t which = (uint64_t)(uint32_t)s->instance << 32 | (uint32_t)hr__stage_file(s, s->at_file);
+    hr_open_files *o = &s->open;
+    hr_status st = HR_OK;
+
+    for (; o->n < n; o->n++) {
+        HR_GO(hr__stage_open(s, s->at_file + o->n, &o->files[o->n], err));
+        o->n_blocks += o->files[o->n]->n_fragments;
+    }
+    if (s->random_blocks && o->n_blocks > 1 && !(o->order = random_order(s, o->n_blocks, OF_FRAGMENTS, which)))
+        st = hr__error_memory(err, "order of blocks", o->n_blocks * (int64_t)sizeof *o->order);
+done:
+    if (st)
+        hr__stage_close_files(s);
+    return st;
+}
+
+hr_block hr__stage_block(const hr_stage *s, int place)
+{
+    hr_block b = { .fragment = s->open.order ? s->open.order[place] : place };
+
+    while (b.fragment >= s->open.files[b.file]->n_fragments)
+        b.fragment -= s->open.files[b.file++]->n_fragments;
+    return b;
+}
+
+hr_status hr__stage_open_at(hr_stage *s, int place, int fragment, hr_error *err)
+{
+    int n_before;
+    hr_block b = { 0 };
+
+    s->at_file = first_with(s, place);
+    n_before = place - s->at_file;
+    HR_TRY(hr__stage_open_files(s, err));
+    for (s->at_fragment = 0; s->at_fragment < s->open.n_blocks; s->at_fragment++) {
+        b = hr__stage_block(s, s->at_fragment);
+        if (b.file == n_before && b.fragment == fragment)
+            return HR_OK;
+    }
+    return hr_error_set(err, HR_MISMATCH, "position: fragment %d of %d in %s", fragment,
+                        s->open.files[n_before]->n_fragments, s->open.files[n_before]->name);
+}
