@@ -60,8 +60,6 @@ struct hr_grouper {
     int64_t n;
     slot *slots;
     int64_t n_slots; /* a power of two */
-    uint8_t
-        *filter; /* a bit for each slot's worth of hashes that are there: most that are not are told without a look */
 };
 
 bool hr__type_is_groupable(const hr_type *t) { return t->id <= HR_T_DECIMAL256 && !hr__type_is_interval(t); }
@@ -183,26 +181,7 @@ void hr__grouper_free(hr_grouper *g)
     hr__free(g->words);
     hr__free(g->hashes);
     hr__free(g->slots);
-    hr__free(g->filter);
     hr__free(g);
-}
-
-#define FILTER_SLOTS (1 << 16) /* smaller tables are as quick themselves */
-
-static int64_t filter_bit(const hr_grouper *g, uint64_t hash)
-{
-    return (int64_t)(hash >> 16 & (uint64_t)(4 * g->n_slots - 1));
-}
-
-hr_status hr__grouper_seal(hr_grouper *g, hr_error *err)
-{
-    if (g->n_slots < FILTER_SLOTS)
-        return HR_OK;
-    if (!(g->filter = hr__zalloc(g->account, (size_t)g->n_slots / 2)))
-        return hr__error_memory(err, "keys", g->n_slots / 2);
-    for (int64_t i = 0; i < g->n; i++)
-        hr__bit_set(g->filter, filter_bit(g, g->hashes[i]));
-    return HR_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------------- rows as words */
@@ -531,53 +510,6 @@ hr_status hr__grouper_add(hr_grouper *g, const hr_table *t, int64_t begin, int64
     for (int64_t i = 0; i < n && !st; i += BATCH)
         st = add_batch(g, t, columns, views, begin + i, HR_MIN(BATCH, n - i), ids + i, err);
     return st;
-}
-
-static inline uint32_t found_id(const hr_grouper *g, const key_view *views, int64_t row, uint64_t word, uint64_t hash)
-{
-    return g->slots[slot_of(g, views, row, g->packed ? word : hash, hash)].id;
-}
-
-/* Only those are looked for whose bit is set; their slots are on their way into the cache meanwhile. */
-static void find_filtered(const hr_grouper *g, const key_view *views, int64_t begin, int64_t n, const uint64_t *words,
-                          const uint64_t *hashes, uint32_t *ids)
-{
-    uint16_t candidates[BATCH];
-    int n_candidates = 0;
-
-    for (int64_t j = 0; j < n; j++) {
-        ids[j] = NONE;
-        candidates[n_candidates] = (uint16_t)j;
-        n_candidates += hr__bit(g->filter, filter_bit(g, hashes[j]));
-    }
-    for (int k = 0; k < n_candidates; k++)
-        __builtin_prefetch(&g->slots[hashes[candidates[k]] & (uint64_t)(g->n_slots - 1)]);
-    for (int k = 0; k < n_candidates; k++) {
-        int j = candidates[k];
-
-        ids[j] = found_id(g, views, begin + j, words[j], hashes[j]);
-    }
-}
-
-hr_status hr__grouper_find(const hr_grouper *g, const hr_table *t, const int *columns, int64_t begin, int64_t n,
-                           uint32_t *ids, hr_error *err)
-{
-    uint64_t words[BATCH], hashes[BATCH];
-    key_view views[HR_MAX_KEYS];
-
-    (void)err;
-    open_views(g, t, columns, views);
-    for (int64_t i = 0; i < n; i += BATCH) {
-        int64_t some = HR_MIN(BATCH, n - i);
-
-        rows_keys(g, t, columns, begin + i, some, words, hashes);
-        if (g->filter)
-            find_filtered(g, views, begin + i, some, words, hashes, ids + i);
-        else
-            for (int64_t j = 0; j < some; j++)
-                ids[i + j] = found_id(g, views, begin + i + j, words[j], hashes[j]);
-    }
-    return HR_OK;
 }
 
 void hr__grouper_hash(const hr_grouper *g, const hr_table *t, int64_t begin, int64_t n, uint64_t *out)

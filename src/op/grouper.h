@@ -1,4 +1,4 @@
-/* grouper.h - equal keys get equal numbers: what groups, distinct values and joins are made of. */
+/* grouper.h - equal keys get equal numbers: what groups and distinct values are made of. */
 #ifndef HR_GROUPER_H
 #define HR_GROUPER_H
 
@@ -20,11 +20,6 @@ int64_t hr__grouper_n(const hr_grouper *g);
 /* ids[i]: the number of row begin + i, for n rows; keys that are new get the next ones. */
 hr_status hr__grouper_add(hr_grouper *g, const hr_table *t, int64_t begin, int64_t n, uint32_t *ids,
                           hr_error *err) HR_MUST_USE;
-/* No more keys are added, and many are looked for that may not be there. */
-hr_status hr__grouper_seal(hr_grouper *g, hr_error *err) HR_MUST_USE;
-/* The same without new numbers: UINT32_MAX for a key that is not there. Thread-safe as long as nobody adds. */
-hr_status hr__grouper_find(const hr_grouper *g, const hr_table *t, const int *columns, int64_t begin, int64_t n,
-                           uint32_t *ids, hr_error *err) HR_MUST_USE;
 /* The key columns, in the order of numbers: out[n_columns], new. */
 hr_status hr__grouper_keys(const hr_grouper *g, const hr_mem *mem, hr_array **out, hr_error *err) HR_MUST_USE;
 /* Hashes of the keys of rows [begin, begin + n), whether they are there or not. */

@@ -11,6 +11,7 @@
  *    the order back. */
 #include "op/join.h"
 
+#include "core/keys.h"
 #include "op/store.h"
 
 #include <inttypes.h>
@@ -226,7 +227,6 @@ static hr_status deal_rows(hr_store *store, hr_schema *dealt, const hr_table *t,
                            int64_t first, hr_account *account, hr_error *err)
 {
     const hr_mem mem = { .account = account };
-    hr_grouper *hasher = NULL;
     hr_buffer *places = NULL;
     hr_table *placed = NULL, *sorted = NULL;
     uint64_t *hashes = hr__alloc(account, (size_t)(t->n_rows + 1) * sizeof *hashes);
@@ -235,8 +235,7 @@ static hr_status deal_rows(hr_store *store, hr_schema *dealt, const hr_table *t,
 
     if (!hashes)
         HR_GO(hr__error_memory(err, "join", t->n_rows * 8));
-    HR_GO(hr__grouper_new(t->schema, keys, n_keys, account, &hasher, err));
-    hr__grouper_hash(hasher, t, 0, t->n_rows, hashes);
+    hr__rows_hash(t, keys, n_keys, 0, t->n_rows, hashes);
     HR_GO(hr__buffer_new(&mem, t->n_rows * 8, &places, err));
     for (int64_t i = 0; i < t->n_rows; i++)
         ((int64_t *)places->data)[i] = first + i;
@@ -246,7 +245,6 @@ static hr_status deal_rows(hr_store *store, hr_schema *dealt, const hr_table *t,
     HR_GO(hr__deal(placed, hashes, 56, PARTS, &mem, begins, &sorted, err));
     st = hr__store_add_dealt(store, sorted, begins, PARTS, err);
 done:
-    hr__grouper_free(hasher);
     hr__buffer_unref(places);
     hr_table_unref(placed);
     hr_table_unref(sorted);
@@ -509,7 +507,7 @@ static hr_status count_unmatched(join_run *j, hr_account *account, hr_error *err
     for (int64_t p = 0; p < n; p++) {
         int64_t begin = p * PIECE_ROWS, some = HR_MIN(PIECE_ROWS, t->rows->n_rows - begin);
 
-        HR_GO(hr__join_keys_find(t->keys, t->rows, t->right_keys, begin, some, ids, err));
+        hr__join_keys_find(t->keys, t->rows, t->right_keys, begin, some, ids);
         j->unmatched_rows[p + 1] = j->unmatched_rows[p];
         for (int64_t i = 0; i < some; i++)
             j->unmatched_rows[p + 1] += !hr__join_was_hit(t, ids[i]);
@@ -649,7 +647,7 @@ static hr_status next_left(join_reader *j, hr_error *err)
 }
 
 /* Gives the table found the places of its rows: those at picks, of `places`, plus `more`. Takes picks. */
-static hr_status place_rows(join_reader *j, const hr_table *found, int64_t *picks, const int64_t *places, int64_t more,
+static hr_status place_rows(join_reader *j, const hr_table *found, int32_t *picks, const int64_t *places, int64_t more,
                             hr_table **out, hr_error *err)
 {
     hr_table *placed = NULL;
@@ -675,7 +673,7 @@ static hr_status next_of_part(hr_reader *r, int64_t max_bytes, hr_table **out, h
 {
     join_reader *j = (join_reader *)r;
     const hr_join_bound *b = j->run->bound;
-    int64_t *picks = NULL;
+    int32_t *picks = NULL;
     hr_table *found = NULL;
     hr_status st = HR_OK;
 

@@ -48,7 +48,7 @@ void hr__join_bound_free(hr_join_bound *b); /* NULL is fine */
 /* Numbers of the keys of a table's rows. A key with a null in it equals nothing: it has none. */
 typedef struct hr_join_keys hr_join_keys;
 #define HR_NO_KEY UINT32_MAX
-/* Of all rows of t; ids[i]: the number of row i's key, of n_keys(); rows of one key have one number. */
+/* Of all rows of t, which must stay; ids[i]: the number of row i's key, of hr__join_keys_n(); rows of one key have one number. */
 hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns, hr_account *account, uint32_t *ids,
                             hr_join_keys **out, hr_error *err) HR_MUST_USE;
 void hr__join_keys_free(hr_join_keys *k); /* NULL is fine */
@@ -56,8 +56,21 @@ int64_t hr__join_keys_n(const hr_join_keys *k);
 /* Rows of the least and the greatest value of an array of integers, dates or times; false: there is none, or it is of another type. */
 bool hr__join_extremes(const hr_array *a, int64_t *least, int64_t *most);
 /* Of n rows of a table, from `begin` on: columns of the types that the keys had. Thread-safe. */
-hr_status hr__join_keys_find(const hr_join_keys *k, const hr_table *t, const int *columns, int64_t begin, int64_t n,
-                             uint32_t *ids, hr_error *err) HR_MUST_USE;
+void hr__join_keys_find(const hr_join_keys *k, const hr_table *t, const int *columns, int64_t begin, int64_t n,
+                        uint32_t *ids);
+/* Of a type that is compared as a number. */
+bool hr__join_is_integer(const hr_type *t);
+/* Rows with a null in these columns have no key. */
+void hr__join_no_nulls(const hr_table *t, const int *columns, int n_columns, int64_t begin, int64_t n, uint32_t *ids);
+
+/* join_hash.c: the same by hash, of less than 2^29 rows; a key's number is that of the first row that has it. Of rows with a null find
+ * may tell anything. Shares the memory of `rows`, which must stay. */
+typedef struct hr_join_hash hr_join_hash;
+hr_status hr__join_hash_new(const hr_table *rows, const int *columns, int n_columns, hr_account *account, uint32_t *ids,
+                            hr_join_hash **out, hr_error *err) HR_MUST_USE;
+void hr__join_hash_free(hr_join_hash *h); /* NULL is fine */
+void hr__join_hash_find(const hr_join_hash *h, const hr_table *t, const int *columns, int64_t begin, int64_t n,
+                        uint32_t *ids);
 
 /* The right side as a table that is looked up by its keys. */
 typedef struct hr_join_table {
@@ -90,9 +103,9 @@ void hr__join_walk_end(hr_join_walk *w);
 /* The next rows, some 64 thousand of them; *out is new, of bound->out and without origin, NULL at the end. lefts (may be NULL, new,
  * hr__free): which left row each is of. */
 hr_status hr__join_walk_next(hr_join_walk *w, const hr_join_bound *b, const hr_join_table *t, const hr_mem *mem,
-                             hr_table **out, int64_t **lefts, hr_error *err) HR_MUST_USE;
+                             hr_table **out, int32_t **lefts, hr_error *err) HR_MUST_USE;
 /* The right rows that no left row had, from *row on, some 64 thousand; *row moves. *out NULL: no more. rights as lefts above. */
 hr_status hr__join_unmatched(const hr_join_bound *b, const hr_join_table *t, int64_t *row, const hr_mem *mem,
-                             hr_table **out, int64_t **rights, hr_error *err) HR_MUST_USE;
+                             hr_table **out, int32_t **rights, hr_error *err) HR_MUST_USE;
 
 #endif

@@ -2,7 +2,7 @@
  *
  * A key of one column of integers, dates or times whose values lie close together (most identifiers do) needs no hash: its number is
  * found in an array, by value (`dense`). Where no two rows have the same one, that is the number of the row; else it is the value's
- * distance from the least. All others are hashed (grouper.c). */
+ * distance from the least. All others are hashed (join_hash.c): the number is that of the first row that has the key. */
 #include "op/join.h"
 
 #define DENSE_VALUES 8 /* so many places of the array, of 4 bytes, for each row: no more than a hash table takes */
@@ -11,13 +11,13 @@
 struct hr_join_keys {
     int64_t n;
     int n_columns;
-    hr_grouper *hashed; /* NULL: dense */
+    hr_join_hash *hashed; /* NULL: dense */
     uint64_t least, range;
     uint32_t
         *row_of; /* dense, one row a key: by distance from the least, with one place behind for all others; else NULL */
 };
 
-static bool may_be_dense(const hr_type *t)
+bool hr__join_is_integer(const hr_type *t)
 {
     return (t->id >= HR_T_INT8 && t->id <= HR_T_UINT64) || (t->id >= HR_T_DATE32 && t->id <= HR_T_DURATION);
 }
@@ -46,7 +46,7 @@ bool hr__join_extremes(const hr_array *a, int64_t *least, int64_t *most)
     bool nulls = has_nulls(a);
 
     *least = *most = -1;
-    if (!may_be_dense(a->type))
+    if (!hr__join_is_integer(a->type))
         return false;
 #define EXTREMES(T)                                                                                                    \
     {                                                                                                                  \
@@ -74,7 +74,7 @@ static uint64_t value_at(const hr_array *a, int64_t i)
     return is_signed ? (uint64_t)hr__array_int(a, i) : hr__array_uint(a, i);
 }
 
-static void no_nulls(const hr_table *t, const int *columns, int n_columns, int64_t begin, int64_t n, uint32_t *ids)
+void hr__join_no_nulls(const hr_table *t, const int *columns, int n_columns, int64_t begin, int64_t n, uint32_t *ids)
 {
     for (int c = 0; c < n_columns; c++) {
         const hr_array *a = t->columns[columns[c]];
@@ -112,7 +112,7 @@ static hr_status number_dense(hr_join_keys *k, const hr_table *t, int column, hr
 
     k->n = n_values;
     distances(k, t->columns[column], 0, n, HR_NO_KEY, ids);
-    no_nulls(t, &column, 1, 0, n, ids);
+    hr__join_no_nulls(t, &column, 1, 0, n, ids);
     if (!(k->row_of = hr__alloc(account, (size_t)n_values * sizeof *k->row_of)))
         return hr__error_memory(err, "join", n_values * 4);
     memset(k->row_of, 0xff, (size_t)n_values * sizeof *k->row_of); /* HR_NO_KEY */
@@ -163,11 +163,8 @@ hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns
     if (n_columns == 1 && is_dense(k, t, columns[0])) {
         HR_GO(number_dense(k, t, columns[0], account, ids, err));
     } else {
-        HR_GO(hr__grouper_new(t->schema, columns, n_columns, account, &k->hashed, err));
-        HR_GO(hr__grouper_add(k->hashed, t, 0, t->n_rows, ids, err));
-        HR_GO(hr__grouper_seal(k->hashed, err));
-        no_nulls(t, columns, n_columns, 0, t->n_rows, ids);
-        k->n = hr__grouper_n(k->hashed);
+        HR_GO(hr__join_hash_new(t, columns, n_columns, account, ids, &k->hashed, err));
+        k->n = t->n_rows;
     }
     *out = k;
     k = NULL;
@@ -180,23 +177,22 @@ void hr__join_keys_free(hr_join_keys *k)
 {
     if (!k)
         return;
-    hr__grouper_free(k->hashed);
+    hr__join_hash_free(k->hashed);
     hr__free(k->row_of);
     hr__free(k);
 }
 
 int64_t hr__join_keys_n(const hr_join_keys *k) { return k->n; }
 
-hr_status hr__join_keys_find(const hr_join_keys *k, const hr_table *t, const int *columns, int64_t begin, int64_t n,
-                             uint32_t *ids, hr_error *err)
+void hr__join_keys_find(const hr_join_keys *k, const hr_table *t, const int *columns, int64_t begin, int64_t n,
+                        uint32_t *ids)
 {
     if (k->hashed) {
-        HR_TRY(hr__grouper_find(k->hashed, t, columns, begin, n, ids, err));
+        hr__join_hash_find(k->hashed, t, columns, begin, n, ids);
     } else {
         distances(k, t->columns[columns[0]], begin, n, k->row_of ? (uint32_t)k->range + 1 : HR_NO_KEY, ids);
         for (int64_t i = 0; k->row_of && i < n; i++)
             ids[i] = k->row_of[ids[i]];
     }
-    no_nulls(t, columns, k->n_columns, begin, n, ids);
-    return HR_OK;
+    hr__join_no_nulls(t, columns, k->n_columns, begin, n, ids);
 }

@@ -14,6 +14,26 @@ static int key_of(const char *const *keys, int n, const char *name)
     return -1;
 }
 
+/* Key k is of different types; `right` NULL: of one that no key can have. */
+static hr_status key_types(const hr_join_names *names, int k, const hr_type *left, const hr_type *right, hr_error *err)
+{
+    hr_text a = { 0 }, b = { 0 };
+
+    hr__type_print(left, &a);
+    if (right) {
+        hr__type_print(right, &b);
+        (void)hr_error_set(err, HR_TYPE, "join: left key '%s' is %s, right key '%s' is %s; cast one of them",
+                           names->left_keys[k], a.data ? a.data : "", names->right_keys[k], b.data ? b.data : "");
+    } else {
+        (void)hr_error_set(err, HR_TYPE,
+                           "join: column '%s' of type %s cannot be a key: numbers, times, text, bytes can",
+                           names->left_keys[k], a.data ? a.data : "");
+    }
+    hr__text_clear(&a);
+    hr__text_clear(&b);
+    return HR_TYPE;
+}
+
 static hr_status check_keys(const hr_join_names *names, const hr_schema *left, const hr_schema *right, hr_error *err)
 {
     for (int k = 0; k < names->n_keys; k++) {
@@ -23,17 +43,10 @@ static hr_status check_keys(const hr_join_names *names, const hr_schema *left, c
             return hr__error_at(err, hr__schema_missing(left, names->left_keys[k], err), "join: left side");
         if (r < 0)
             return hr__error_at(err, hr__schema_missing(right, names->right_keys[k], err), "join: right side");
-        if (!hr__type_equal(left->fields[l].type, right->fields[r].type)) {
-            hr_text a = { 0 }, b = { 0 };
-
-            hr__type_print(left->fields[l].type, &a);
-            hr__type_print(right->fields[r].type, &b);
-            (void)hr_error_set(err, HR_TYPE, "join: left key '%s' is %s, right key '%s' is %s; cast one of them",
-                               names->left_keys[k], a.data ? a.data : "", names->right_keys[k], b.data ? b.data : "");
-            hr__text_clear(&a);
-            hr__text_clear(&b);
-            return HR_TYPE;
-        }
+        if (!hr__type_equal(left->fields[l].type, right->fields[r].type))
+            return key_types(names, k, left->fields[l].type, right->fields[r].type, err);
+        if (!hr__type_is_groupable(left->fields[l].type))
+            return key_types(names, k, left->fields[l].type, NULL, err);
     }
     return HR_OK;
 }

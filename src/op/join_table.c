@@ -81,27 +81,23 @@ void hr__join_table_free(hr_join_table *t)
 /* --------------------------------------------------------------------------------------------------------------- pairs */
 
 typedef struct pairs {
-    int64_t *left, *right; /* rows; -1: none */
-    int64_t n, cap;
-    bool all_left; /* left is 0, 1, ... of the whole table */
+    int32_t *left, *right; /* rows; -1: none. NULL: left is 0, 1, ... of the whole table; right is not wanted */
+    int64_t n;
+    int32_t *own_left, *own_right; /* to be freed */
 } pairs;
 
 static void pairs_clear(pairs *p)
 {
-    hr__free(p->left);
-    hr__free(p->right);
+    hr__free(p->own_left);
+    hr__free(p->own_right);
 }
 
-static hr_status add_pair(pairs *p, hr_account *account, int64_t left, int64_t right, hr_error *err)
+static hr_status pairs_room(pairs *p, hr_account *account, int64_t n, bool rights, hr_error *err)
 {
-    int64_t cap = p->cap;
-
-    if (p->n == p->cap && (!hr__grow(account, (void **)&p->left, &cap, p->n + 1, sizeof *p->left) ||
-                           !hr__grow(account, (void **)&p->right, &p->cap, p->n + 1, sizeof *p->right)))
-        return hr__error_memory(err, "join", p->n * 16);
-    p->left[p->n] = left;
-    p->right[p->n++] = right;
-    return HR_OK;
+    p->left = p->own_left = hr__alloc(account, (size_t)(n + 1) * sizeof *p->left);
+    if (rights)
+        p->right = p->own_right = hr__alloc(account, (size_t)(n + 1) * sizeof *p->right);
+    return p->left && (p->right || !rights) ? HR_OK : hr__error_memory(err, "join", n * 8);
 }
 
 /* Key k where there is no left row: the right one's. Where there are only such rows, or none, one take will do. */
@@ -110,27 +106,27 @@ static hr_status key_column(const hr_join_bound *b, const hr_join_table *t, cons
 {
     const hr_array *from = left ? left->columns[b->from[column]] : NULL;
 
-    if (from && p->all_left) {
+    if (from && !p->left) {
         *out = hr__array_ref((hr_array *)from);
         return HR_OK;
     }
     if (!from)
-        return hr__array_take(mem, t->rows->columns[t->right_keys[b->key[column]]], p->right, 8, p->n, out, err);
-    return hr__array_take(mem, from, p->left, 8, p->n, out, err);
+        return hr__array_take(mem, t->rows->columns[t->right_keys[b->key[column]]], p->right, 4, p->n, out, err);
+    return hr__array_take(mem, from, p->left, 4, p->n, out, err);
 }
 
 static hr_status other_column(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, int column,
                               const pairs *p, const hr_mem *mem, hr_array **out, hr_error *err)
 {
     if (b->right[column])
-        return hr__array_take(mem, t->rows->columns[b->from[column]], p->right, 8, p->n, out, err);
+        return hr__array_take(mem, t->rows->columns[b->from[column]], p->right, 4, p->n, out, err);
     if (!left)
         return hr__array_nulls(mem, b->out->fields[column].type, p->n, out, err);
-    if (p->all_left) {
+    if (!p->left) {
         *out = hr__array_ref(left->columns[b->from[column]]);
         return HR_OK;
     }
-    return hr__array_take(mem, left->columns[b->from[column]], p->left, 8, p->n, out, err);
+    return hr__array_take(mem, left->columns[b->from[column]], p->left, 4, p->n, out, err);
 }
 
 /* left NULL: rows of the right side alone. */
@@ -161,7 +157,7 @@ hr_status hr__join_walk_begin(hr_join_walk *w, const hr_join_bound *b, const hr_
     *w = (hr_join_walk){ .left = left };
     if (!(w->ids = hr__alloc(t->account, (size_t)(left->n_rows + 1) * sizeof *w->ids)))
         return hr__error_memory(err, "join", left->n_rows * 4);
-    HR_TRY(hr__join_keys_find(t->keys, left, b->left_keys, 0, left->n_rows, w->ids, err));
+    hr__join_keys_find(t->keys, left, b->left_keys, 0, left->n_rows, w->ids);
     if (b->kind == HR_JOIN_RIGHT || b->kind == HR_JOIN_FULL)
         for (int64_t i = 0; i < left->n_rows; i++)
             if (w->ids[i] != NONE && !atomic_load_explicit(&t->hit[w->ids[i]], memory_order_relaxed))
@@ -175,77 +171,143 @@ void hr__join_walk_end(hr_join_walk *w)
     *w = (hr_join_walk){ 0 };
 }
 
-/* The pairs of the left row at hand, as far as they go into a step. */
-static hr_status pair_row(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
-{
-    uint32_t id = w->ids[w->row];
-    int64_t begin = id == NONE || !t->begins ? 0 : t->begins[id];
-    int64_t n = id == NONE ? 0 : t->begins ? t->begins[id + 1] - begin : 1;
+static bool keeps_left(hr_join_kind kind) { return kind == HR_JOIN_LEFT || kind == HR_JOIN_FULL; }
 
-    if (kind == HR_JOIN_SEMI || kind == HR_JOIN_ANTI) {
-        if ((n > 0) == (kind == HR_JOIN_SEMI))
-            HR_TRY(add_pair(p, t->account, w->row, -1, err));
-    } else if (n == 0 && (kind == HR_JOIN_LEFT || kind == HR_JOIN_FULL)) {
-        HR_TRY(add_pair(p, t->account, w->row, -1, err));
-    } else {
-        for (; w->match < n && p->n < STEP_ROWS; w->match++)
-            HR_TRY(add_pair(p, t->account, w->row, t->begins ? t->order[begin + w->match] : id, err));
-        if (w->match < n)
-            return HR_OK; /* the row is not done */
+/* Of a key, its rows: order[*begin ..]; -> how many. */
+static inline int64_t rows_of(const hr_join_table *t, uint32_t id, int64_t *begin)
+{
+    if (id == NONE)
+        return 0;
+    if (!t->begins)
+        return 1;
+    *begin = t->begins[id];
+    return t->begins[id + 1] - *begin;
+}
+
+/* The rest of a left table whose rows have one partner at most. */
+static hr_status pair_ones(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
+{
+    int64_t n = w->left->n_rows, n_found = 0;
+
+    w->row = n;
+    for (int64_t i = 0; i < n; i++)
+        n_found += w->ids[i] != NONE;
+    if (n_found == n || keeps_left(kind)) {
+        p->right = (int32_t *)(void *)w->ids; /* NONE is -1 */
+        p->n = n;
+        return HR_OK;
     }
-    w->row++;
-    w->match = 0;
+    HR_TRY(pairs_room(p, t->account, n_found, true, err));
+    for (int64_t i = 0; i < n; i++) {
+        p->left[p->n] = (int32_t)i;
+        p->right[p->n] = (int32_t)w->ids[i];
+        p->n += w->ids[i] != NONE;
+    }
     return HR_OK;
 }
 
-/* The pairs of a whole left table whose rows have one partner at most: row ids[i]. */
-static hr_status pair_unique(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
+/* The left rows that are kept for having a partner, or for having none. */
+static hr_status pair_none(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
 {
-    bool keeps_left = kind == HR_JOIN_LEFT || kind == HR_JOIN_FULL;
-    int64_t n = w->left->n_rows, cap = 0;
+    int64_t n = w->left->n_rows, begin;
 
-    if (!hr__grow(t->account, (void **)&p->left, &cap, n, sizeof *p->left) ||
-        !hr__grow(t->account, (void **)&p->right, &p->cap, n, sizeof *p->right))
-        return hr__error_memory(err, "join", n * 16);
-    for (int64_t i = 0; i < n; i++) {
-        p->left[p->n] = i;
-        p->right[p->n] = w->ids[i] == NONE ? -1 : (int64_t)w->ids[i];
-        p->n += keeps_left || w->ids[i] != NONE;
-    }
     w->row = n;
+    HR_TRY(pairs_room(p, t->account, n, false, err));
+    for (int64_t i = 0; i < n; i++) {
+        p->left[p->n] = (int32_t)i;
+        p->n += (rows_of(t, w->ids[i], &begin) > 0) == (kind == HR_JOIN_SEMI);
+    }
+    if (p->n == n)
+        p->left = NULL;
+    return HR_OK;
+}
+
+/* So many rows will the next left ones make, about STEP_ROWS at most. */
+static int64_t count_pairs(const hr_join_walk *w, hr_join_kind kind, const hr_join_table *t)
+{
+    int64_t n = -w->match, begin;
+
+    for (int64_t row = w->row; row < w->left->n_rows && n < STEP_ROWS; row++) {
+        int64_t some = rows_of(t, w->ids[row], &begin);
+
+        n += some ? some : keeps_left(kind);
+    }
+    return HR_MIN(n, STEP_ROWS);
+}
+
+static hr_status pair_many(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
+{
+    int64_t room = count_pairs(w, kind, t), begin = 0;
+
+    HR_TRY(pairs_room(p, t->account, room, true, err));
+    while (w->row < w->left->n_rows) {
+        int64_t n = rows_of(t, w->ids[w->row], &begin), end = HR_MIN(n, w->match + room - p->n);
+
+        if (p->n == room && (n || keeps_left(kind)))
+            break;
+        for (; w->match < end; w->match++) {
+            p->left[p->n] = (int32_t)w->row;
+            p->right[p->n++] = (int32_t)t->order[begin + w->match];
+        }
+        if (w->match < n)
+            break; /* the row is not done */
+        if (!n && keeps_left(kind)) {
+            p->left[p->n] = (int32_t)w->row;
+            p->right[p->n++] = -1;
+        }
+        w->row++;
+        w->match = 0;
+    }
+    return HR_OK;
+}
+
+/* Left rows of pairs, for a caller who keeps them. */
+static hr_status give_lefts(pairs *p, hr_account *account, int32_t **out, hr_error *err)
+{
+    *out = p->own_left;
+    p->own_left = NULL;
+    if (p->left)
+        return HR_OK;
+    if (!*out && !(*out = hr__alloc(account, (size_t)p->n * sizeof **out)))
+        return hr__error_memory(err, "join", p->n * 4);
+    for (int64_t i = 0; i < p->n; i++)
+        (*out)[i] = (int32_t)i;
     return HR_OK;
 }
 
 hr_status hr__join_walk_next(hr_join_walk *w, const hr_join_bound *b, const hr_join_table *t, const hr_mem *mem,
-                             hr_table **out, int64_t **lefts, hr_error *err)
+                             hr_table **out, int32_t **lefts, hr_error *err)
 {
     pairs p = { 0 };
     hr_status st = HR_OK;
 
     *out = NULL;
-    if (!t->begins && b->kind < HR_JOIN_SEMI && w->row == 0)
-        HR_GO(pair_unique(w, b->kind, t, &p, err));
-    while (w->row < w->left->n_rows && p.n < STEP_ROWS)
-        HR_GO(pair_row(w, b->kind, t, &p, err));
+    if (w->row >= w->left->n_rows)
+        return HR_OK;
+    if (b->kind >= HR_JOIN_SEMI)
+        HR_GO(pair_none(w, b->kind, t, &p, err));
+    else if (!t->begins)
+        HR_GO(pair_ones(w, b->kind, t, &p, err));
+    else
+        HR_GO(pair_many(w, b->kind, t, &p, err));
     if (!p.n)
         goto done;
-    p.all_left = p.n == w->left->n_rows && p.left[0] == 0 && p.left[p.n - 1] == p.n - 1;
-    for (int64_t i = 0; p.all_left && i < p.n; i++)
-        p.all_left = p.left[i] == i;
     HR_GO(table_of_pairs(b, t, w->left, &p, mem, out, err));
-    if (lefts) {
-        *lefts = p.left;
-        p.left = NULL;
-    }
+    if (lefts)
+        st = give_lefts(&p, t->account, lefts, err);
 done:
+    if (st) {
+        hr_table_unref(*out);
+        *out = NULL;
+    }
     pairs_clear(&p);
     return st;
 }
 
 hr_status hr__join_unmatched(const hr_join_bound *b, const hr_join_table *t, int64_t *row, const hr_mem *mem,
-                             hr_table **out, int64_t **rights, hr_error *err)
+                             hr_table **out, int32_t **rights, hr_error *err)
 {
-    int64_t n_rows = t->rows->n_rows, end = HR_MIN(n_rows, *row + STEP_ROWS);
+    int64_t n_rows = t->rows->n_rows;
     uint32_t *ids = NULL;
     pairs p = { 0 };
     hr_status st = HR_OK;
@@ -253,20 +315,23 @@ hr_status hr__join_unmatched(const hr_join_bound *b, const hr_join_table *t, int
     *out = NULL;
     if (!(ids = hr__alloc(t->account, STEP_ROWS * sizeof *ids)))
         return hr__error_memory(err, "join", STEP_ROWS * 4);
+    HR_GO(pairs_room(&p, t->account, STEP_ROWS, true, err));
     while (*row < n_rows && !p.n) {
-        HR_GO(hr__join_keys_find(t->keys, t->rows, t->right_keys, *row, end - *row, ids, err));
-        for (int64_t i = *row; i < end; i++)
-            if (!hr__join_was_hit(t, ids[i - *row]))
-                HR_GO(add_pair(&p, t->account, -1, i, err));
-        *row = end;
-        end = HR_MIN(n_rows, end + STEP_ROWS);
+        int64_t n = HR_MIN(STEP_ROWS, n_rows - *row);
+
+        hr__join_keys_find(t->keys, t->rows, t->right_keys, *row, n, ids);
+        for (int64_t i = 0; i < n; i++) {
+            p.right[p.n] = (int32_t)(*row + i);
+            p.n += !hr__join_was_hit(t, ids[i]);
+        }
+        *row += n;
     }
     if (!p.n)
         goto done;
     HR_GO(table_of_pairs(b, t, NULL, &p, mem, out, err));
     if (rights) {
-        *rights = p.right;
-        p.right = NULL;
+        *rights = p.own_right;
+        p.own_right = NULL;
     }
 done:
     hr__free(ids);

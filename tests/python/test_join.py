@@ -131,6 +131,9 @@ def test_wrong_arguments():
     left, right = hd.range(3), hd.from_items([{"id": "a"}])
     with pytest.raises(_core.TypeMismatchError, match="left key 'id' is int64, right key 'id' is string"):
         left.join(right, "inner")
+    lists = hd.from_items([{"id": [1]}])
+    with pytest.raises(_core.TypeMismatchError, match="column 'id' of type list.* cannot be a key: numbers"):
+        lists.join(lists, "inner")
     with pytest.raises(ValueError, match="join_type 'outer', expected one of"):
         left.join(left, "outer")
     with pytest.raises(ValueError, match="right side: there is no column 'x'"):
