@@ -237,6 +237,56 @@ done:
     return st;
 }
 
+/* --- what is equal is evaluated once */
+
+static const hr_expr_function *counted_function;
+static int n_evaluated;
+
+static hr_status counting(const hr_bound_call *c, const hr_eval *how, hr_array *const *args, hr_array **out,
+                          hr_error *err)
+{
+    n_evaluated++;
+    return counted_function->eval(c, how, args, out, err);
+}
+
+/* f(x) + 1, f(x) * 2 and f(x) > 3 & f(x) < 9 bound together, each f made anew: one evaluation of f for each table. */
+static void test_equal_parts_are_evaluated_once(void **unused)
+{
+    static hr_expr_function f;
+    const hr_mem mem = { 0 };
+    const hr_eval how = { .mem = &mem };
+    uint64_t random = 7;
+    hr_type *types[1] = { hr__type_simple(HR_T_FLOAT64) };
+    hr_table *t = random_table(&random, types, 1, 50);
+    hr_expr *calls[4], *es[3];
+    hr_array *out[3];
+    hr_bound *b = NULL;
+    hr_error err = HR_ERROR_INIT;
+
+    (void)unused;
+    counted_function = hr__expr_function("sqrt");
+    f = *counted_function;
+    f.eval = counting;
+    for (int i = 0; i < 4; i++) {
+        calls[i] = call("sqrt", column(t->schema->fields[0].name), NULL);
+        calls[i]->function = &f;
+    }
+    es[0] = call("add", calls[0], number(1));
+    es[1] = call("multiply", calls[1], number(2));
+    es[2] = call("and", call("greater", calls[2], number(3)), call("less", calls[3], number(9)));
+    assert_ok(hr__exprs_bind(es, 3, t->schema, &b, &err), &err);
+    for (int pass = 1; pass <= 2; pass++) {
+        assert_ok(hr__bound_eval_all(b, &how, t, out, &err), &err);
+        assert_int_equal(n_evaluated, pass);
+        for (int i = 0; i < 3; i++)
+            hr__array_unref(out[i]);
+    }
+    hr__bound_free(b);
+    for (int i = 0; i < 3; i++)
+        hr_expr_unref(es[i]);
+    hr_table_unref(t);
+}
+
 static void test_faults(void **unused)
 {
     uint64_t random = 7;
@@ -255,6 +305,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_print),  cmocka_unit_test(test_refused), cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_equal),  cmocka_unit_test(test_parts),   cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_equal_parts_are_evaluated_once),
         cmocka_unit_test(test_faults),
     };
 

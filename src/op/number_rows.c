@@ -41,6 +41,18 @@ static hr_status number_schema(const hr_op *op, const hr_schema *in, hr_schema *
     return st;
 }
 
+/* All that is wanted but its own column; of nothing else, no column at all: rows are counted without. */
+static hr_status number_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
+                              hr_error *err)
+{
+    (void)input;
+    out->n = HR_MIN(n, 0);
+    for (int i = 0; i < n; i++)
+        if (strcmp(wanted[i], ((const number_op *)op)->name) != 0)
+            HR_TRY(hr__needs_add(out, wanted[i], err));
+    return HR_OK;
+}
+
 /* n numbers from `first` on. */
 static hr_status numbers(const hr_mem *mem, int64_t first, int64_t n, hr_array **out, hr_error *err)
 {
@@ -128,6 +140,7 @@ const hr_op_class hr__number_rows = {
     .doc = "all columns, and one that counts the rows from 0",
     .kind = HR_OP_STREAM,
     .schema = number_schema,
+    .needs = number_needs,
     .push = number_push,
     .marker = number_marker,
     .restore = number_restore,

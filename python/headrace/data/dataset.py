@@ -421,7 +421,8 @@ class Dataset:
 
     def groupby(self, key, num_partitions=None):
         """Rows by the values of a column or several, for `aggregate`, `count`, `sum` and so on; None: all
-        in one group. num_partitions means nothing here."""
+        in one group. A key may be an expression with a name: `(col("x") % 10).alias("bucket")`.
+        num_partitions means nothing here."""
         return grouping.GroupedData(self, key)
 
     def aggregate(self, *aggs):

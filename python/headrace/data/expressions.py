@@ -46,7 +46,7 @@ def core_of(value, where="expression"):
     if isinstance(value, Expr):
         if value._calls:
             raise TypeMismatchError(
-                f"{where}: {value!r} calls a function of Python; those stand in with_column(s) and filter"
+                f"{where}: {value!r} calls a function of Python; those stand in with_column(s), filter, sort, groupby"
             )
         return value._core
     if type(value).__module__.partition(".")[0] == "pyarrow" and type(value).__name__ == "Expression":

@@ -6,20 +6,34 @@ Groups come in the order of their keys, nulls last. Null, NaN and -0.0 (as 0.0) 
 import pickle
 
 from headrace.data.aggregate import AggregateFn, BuiltIn, Count, Max, Mean, Min, Std, Sum
+from headrace.data.expressions import Expr
 from headrace.data.plan import Node
 
 BLOCK_ROWS = 65536  # of a user's aggregate over a whole dataset: where its partial results are cut
 
 
-def key_columns(key):
-    """The columns of a `key` argument."""
-    keys = [] if key is None else [key] if isinstance(key, str) else list(key)
-    for k in keys:
-        if not isinstance(k, str):
-            raise TypeError(f"groupby: key {k!r} is not the name of a column; with_column() computes one")
+def with_keys(ds, key):
+    """(the dataset with columns for the keys that are expressions, all keys' columns) of a `key` argument."""
+    keys, computed = [], {}
+    for k in [] if key is None else [key] if isinstance(key, (str, Expr)) else list(key):
+        if not isinstance(k, (str, Expr)):
+            raise TypeError(f"groupby: key {k!r}: expected a column's name or an expression")
+        if isinstance(k, Expr) and (k.name is None or k.name in (k._calls or ())):
+            raise ValueError(f"groupby: the key {k!r} needs a name: ({k!r}).alias('name')")
+        keys.append(k if isinstance(k, str) else k.name)
+        if isinstance(k, Expr) and k._core.name != k.name:
+            computed[k.name] = k
     if len(set(keys)) < len(keys):
         raise ValueError(f"groupby: a key twice: {', '.join(keys)}")
-    return keys
+    known = ds._names() if keys else []
+    for k in keys:
+        if k in computed and k in known:
+            raise ValueError(
+                f"groupby: there is a column '{k}' already; give the key {computed[k]!r} another name"
+            )
+        if k not in computed and k not in known:
+            raise ValueError(f"groupby: no column '{k}'; there are: {', '.join(known)}")
+    return ds.with_columns(computed) if computed else ds, keys
 
 
 def _check(aggs):
@@ -115,12 +129,7 @@ class GroupedData:
     """Rows of a dataset by keys, made by `Dataset.groupby`. Nothing runs until rows are asked for."""
 
     def __init__(self, ds, key):
-        self._dataset = ds
-        self._keys = key_columns(key)
-        known = ds._names() if self._keys else []
-        for k in self._keys:
-            if k not in known:
-                raise ValueError(f"groupby: no column '{k}'; there are: {', '.join(known)}")
+        self._dataset, self._keys = with_keys(ds, key)
 
     def __repr__(self):
         return f"GroupedData(dataset={self._dataset!r}, key={self._keys!r})"

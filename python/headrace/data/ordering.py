@@ -66,7 +66,7 @@ def sort_keys(key, descending, null_placement):
     down = _per_key("descending", descending, len(keys), (False, True))
     nulls = _per_key("null_placement", null_placement, len(keys), ("at_end", "at_start"))
     return [
-        (k if isinstance(k, str) else expressions.core_of(k, "sort"), bool(d), p == "at_start")
+        (k if isinstance(k, str) else k._core, bool(d), p == "at_start")
         for k, d, p in zip(keys, down, nulls, strict=True)
     ]
 
@@ -74,7 +74,9 @@ def sort_keys(key, descending, null_placement):
 def sort(dataset, key, descending=False, boundaries=None, *, null_placement="at_end"):
     if boundaries is not None and not isinstance(boundaries, (list, tuple)):
         raise TypeMismatchError(f"sort: boundaries {boundaries!r}: expected a list of numbers")
-    return Node("sort", {"keys": sort_keys(key, descending, null_placement)}, [dataset._node])
+    keys = sort_keys(key, descending, null_placement)
+    called = [k for k in (key if isinstance(key, (list, tuple)) else [key]) if not isinstance(k, str)]
+    return dataset._computed([], called, lambda node, _: Node("sort", {"keys": keys}, [node]))
 
 
 def random_shuffle(dataset, seed=None, num_blocks=None, **ray_remote_args):
