@@ -209,7 +209,7 @@ static void *chunk_cut(int c, int64_t chunk)
 
     if (!p)
         return NULL;
-    for (int64_t i = 0; i < n; i++) { /* before the lock, and before the end is cut off: now pages can still be huge */
+    for (int64_t i = 0; i < n; i++) { /* its pages are touched before the lock */
         *(volatile uint8_t *)(p + i * each) = 0;
         if (i > 0)
             ASAN_POISON_MEMORY_REGION(p + i * each + sizeof(free_block), (size_t)each - sizeof(free_block));
