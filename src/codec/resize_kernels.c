@@ -168,7 +168,7 @@ AVX2 static __m256i pairs_of_pixels(int channels)
 
     memset(order, 0x80, sizeof order);
     for (int pixel = 0; pixel < 4; pixel++) {
-        for (int c = 0; c < channels; c++)
+        for (int c = 0; c < HR_MIN(channels, 4); c++)
             order[pixel / 2 * 16 + c * 4 + pixel % 2 * 2] = (uint8_t)(pixel * channels + c);
     }
     return _mm256_loadu_si256((const __m256i *)(const void *)order);

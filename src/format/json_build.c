@@ -719,8 +719,8 @@ static int64_t decode_base64(const uint8_t *p, int64_t n, uint8_t *out)
 static hr_status binary(parser *p, column *c, int64_t at, hr_error *err)
 {
     bool fixed = c->kind == K_FIXED_BINARY;
-    const uint8_t *text;
-    int64_t n, made;
+    const uint8_t *text = NULL;
+    int64_t n = 0, made;
 
     HR_TRY(room(p, c, err));
     HR_TRY(plain_text(p, c, at, &text, &n));
@@ -739,8 +739,8 @@ static hr_status binary(parser *p, column *c, int64_t at, hr_error *err)
 
 static hr_status moment(parser *p, column *c, int64_t at, hr_error *err)
 {
-    const uint8_t *text;
-    int64_t n, v = 0;
+    const uint8_t *text = NULL;
+    int64_t n = 0, v = 0;
     int32_t days = 0;
     int zone;
 
