@@ -105,7 +105,7 @@ def counting_udf(folder):
 
 @pytest.mark.parametrize("step", ["with_columns", "filter", "sort"])
 def test_equal_calls_are_evaluated_once(tmp_path, step):
-    """Of two columns, or twice in a filter or in the keys of a sort: each row goes through the function once."""
+    """Of two columns, or twice in a filter or a sort's keys: each row goes through the function once."""
     counted, lines = counting_udf(tmp_path)
     ds = hd.range(10_000)
     again = counted(col("id")) * 2

@@ -46,7 +46,8 @@ def core_of(value, where="expression"):
     if isinstance(value, Expr):
         if value._calls:
             raise TypeMismatchError(
-                f"{where}: {value!r} calls a function of Python; those stand in with_column(s), filter, sort, groupby"
+                f"{where}: {value!r} calls a function of Python; "
+                "those stand in with_column(s), filter, sort and groupby"
             )
         return value._core
     if type(value).__module__.partition(".")[0] == "pyarrow" and type(value).__name__ == "Expression":
