@@ -476,60 +476,36 @@ static void sort_free(hr_op *op)
     hr__free(s);
 }
 
+/* What the three have in common. */
+#define REORDERS                                                                                                       \
+    .kind = HR_OP_BLOCK, .same_rows = true, .schema = sort_schema, .needs = sort_needs, .front = sort_front,           \
+    .start = sort_start, .stop = sort_stop, .push = sort_push, .pieces = sort_pieces, .read = sort_read,               \
+    .free = sort_free
+
 const hr_op_class hr__sort = {
     .name = "sort",
     .doc = "all rows, ordered by columns",
-    .kind = HR_OP_BLOCK,
-    .same_rows = true,
     .filter_below = true,
-    .schema = sort_schema,
-    .needs = sort_needs,
-    .front = sort_front,
-    .start = sort_start,
-    .stop = sort_stop,
-    .push = sort_push,
-    .pieces = sort_pieces,
-    .read = sort_read,
     .describe = sort_describe,
     .fingerprint = sort_fingerprint,
-    .free = sort_free,
+    REORDERS,
 };
 
 const hr_op_class hr__random_shuffle = {
     .name = "random_shuffle",
     .doc = "all rows, in random order",
-    .kind = HR_OP_BLOCK,
-    .same_rows = true,
-    .schema = sort_schema,
-    .needs = sort_needs,
-    .front = sort_front,
-    .start = sort_start,
-    .stop = sort_stop,
-    .push = sort_push,
-    .pieces = sort_pieces,
-    .read = sort_read,
     .describe = shuffle_describe,
     .fingerprint = shuffle_fingerprint,
-    .free = sort_free,
+    REORDERS,
 };
 
 const hr_op_class hr__hash_partition = {
     .name = "repartition_by_keys",
     .doc = "rows with equal keys into the same of so many tables",
-    .kind = HR_OP_BLOCK,
-    .same_rows = true,
     .filter_below = true,
-    .schema = sort_schema,
-    .needs = sort_needs,
-    .front = sort_front,
-    .start = sort_start,
-    .stop = sort_stop,
-    .push = sort_push,
-    .pieces = sort_pieces,
-    .read = sort_read,
     .describe = partition_describe,
     .fingerprint = partition_fingerprint,
-    .free = sort_free,
+    REORDERS,
 };
 
 static hr_status copy_keys(sort_op *s, const hr_sort_column *keys, int n, hr_error *err)
