@@ -82,10 +82,11 @@ static hr_type *map_of(hr_type *key, hr_type *value)
 
 enum {
     N_SIMPLE = HR_T_LARGE_BINARY + 1, /* ids 0 .. 16 have no parameters; the dates come after them */
+    N_PICKLED = 2,
     N_OTHERS = 41
 };
 
-int n_sample_types(void) { return N_SIMPLE + N_OTHERS; }
+int n_sample_types(void) { return N_SIMPLE + N_PICKLED + N_OTHERS; }
 
 static hr_type *other_type(int k)
 {
@@ -138,7 +139,14 @@ static hr_type *other_type(int k)
     }
 }
 
-hr_type *sample_type(int k) { return k < N_SIMPLE ? hr__type_simple((hr_type_id)k) : other_type(k - N_SIMPLE); }
+hr_type *sample_type(int k)
+{
+    if (k == N_SIMPLE)
+        return hr__type_pickled();
+    if (k == N_SIMPLE + 1)
+        return list_of(HR_T_LIST, hr__type_pickled(), 0);
+    return k < N_SIMPLE ? hr__type_simple((hr_type_id)k) : other_type(k - N_SIMPLE - N_PICKLED);
+}
 
 hr_type *type_named(const char *text)
 {

@@ -843,6 +843,44 @@ static hr_status export_and_import(void *context, hr_error *err)
     return st;
 }
 
+/* What says that it is pickles, without the words of this process, is binary. */
+static void pickles_of_others(void **state)
+{
+    hr_schema *schema = NULL, *again = NULL;
+    hr_field f = { 0 };
+    struct ArrowSchema c;
+    int64_t n = 0;
+
+    (void)state;
+    assert_ok(hr__field_init(&f, "p", hr__type_pickled(), true, NULL), NULL);
+    assert_ok(hr__schema_new(&f, 1, &schema, NULL), NULL);
+    assert_ok(hr__schema_export(schema, &c, NULL), NULL);
+    assert_ok(hr__schema_import(&c, &again, NULL), NULL);
+    assert_string_equal(type_text(again->fields[0].type), "extension<headrace.pickle>");
+    assert_null(again->fields[0].metadata);
+    hr__schema_unref(again);
+    hr__schema_unref(schema);
+    hr__field_clear(&f);
+    for (int k = 0; k < 3; k++) {
+        assert_ok(hr__field_init(&f, "p", hr__type_simple(HR_T_LARGE_BINARY), true, NULL), NULL);
+        assert_ok(hr__metadata_set(&f.metadata, &f.metadata_bytes, "ARROW:extension:name", "headrace.pickle", 15, NULL),
+                  NULL);
+        if (k)
+            assert_ok(hr__metadata_set(&f.metadata, &f.metadata_bytes, "ARROW:extension:metadata",
+                                       "0123456789abcdef0123456789abcdef", k == 1 ? 32 : 0, NULL),
+                      NULL);
+        assert_ok(hr__schema_new(&f, 1, &schema, NULL), NULL);
+        assert_ok(hr__schema_export(schema, &c, NULL), NULL);
+        assert_ok(hr__schema_import(&c, &again, NULL), NULL);
+        assert_string_equal(type_text(again->fields[0].type), "large_binary");
+        assert_non_null(
+            hr__metadata_get(again->fields[0].metadata, again->fields[0].metadata_bytes, "ARROW:extension:name", &n));
+        hr__schema_unref(again);
+        hr__schema_unref(schema);
+        hr__field_clear(&f);
+    }
+}
+
 static hr_status import_encodings(hr_error *err)
 {
     static const int8_t idx[] = { 2, 0, 1 };
@@ -912,6 +950,7 @@ int main(void)
         cmocka_unit_test(released_with_the_last_column),
         cmocka_unit_test(released_on_other_threads),
         cmocka_unit_test(tensors_of_others),
+        cmocka_unit_test(pickles_of_others),
         cmocka_unit_test(faults),
     };
 

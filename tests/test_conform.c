@@ -70,6 +70,12 @@ static void types(void **state)
     both(tensor_of(simple(HR_T_INT64), 2, 3), tensor_of(simple(HR_T_INT32), 2, 3), "");
     both(struct_of("a", simple(HR_T_NULL)), struct_of("a", simple(HR_T_DATE32)), "struct<a: date32[day]>");
     both(struct_of("a", simple(HR_T_NULL)), struct_of("b", simple(HR_T_NULL)), "");
+    both(hr__type_pickled(), hr__type_pickled(), "extension<headrace.pickle>");
+    both(hr__type_pickled(), simple(HR_T_NULL), "extension<headrace.pickle>");
+    both(hr__type_pickled(), simple(HR_T_STRING), "extension<headrace.pickle>");
+    both(hr__type_pickled(), list_of(HR_T_LIST, simple(HR_T_DATE32)), "extension<headrace.pickle>");
+    both(hr__type_pickled(), tensor_of(simple(HR_T_INT64), 2, 3), "");
+    both(hr__type_pickled(), list_of(HR_T_LIST, tensor_of(simple(HR_T_INT64), 2, 3)), "");
 }
 
 /* n rows, the third of five null, behind two others. */

@@ -658,6 +658,8 @@ static void check_round_trip(hr_type *type, uint64_t *random, int64_t n_rows, co
 /* What a text has no room for: days with hours, structs without keys below lists of width 0, more digits than a decimal's. */
 static bool comes_back(const hr_type *t)
 {
+    if (hr__type_has_pickles(t)) /* an error: test_objects.py */
+        return false;
     if (t->id == HR_T_DATE64 || t->id == HR_T_NULL || t->id == HR_T_DATE32 || t->id == HR_T_TIMESTAMP ||
         t->id == HR_T_TIME32 || t->id == HR_T_TIME64 || t->id == HR_T_DECIMAL128 || t->id == HR_T_DECIMAL256)
         return false;

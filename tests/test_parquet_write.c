@@ -78,7 +78,8 @@ static bool comes_back(const hr_type *t)
 {
     if (t->id == HR_T_DATE64 || (t->id == HR_T_TIME32 && t->unit == HR_SECOND) ||
         (t->id == HR_T_TIMESTAMP && t->unit == HR_SECOND) || (t->id == HR_T_FIXED_BINARY && t->width == 0) ||
-        (t->id == HR_T_STRUCT && t->n_children == 0) || ((t->id == HR_T_FIXED_LIST) && t->width == 0))
+        (t->id == HR_T_STRUCT && t->n_children == 0) || t->pickled /* from a file it is binary */ ||
+        ((t->id == HR_T_FIXED_LIST) && t->width == 0))
         return false;
     if ((t->id == HR_T_DECIMAL128 || t->id == HR_T_DECIMAL256) && (t->scale < 0 || t->scale > t->precision))
         return false;

@@ -3,7 +3,9 @@
  * A list's type is found in one pass over its values: None, bool, int, float, str, bytes, list, dict, arrays, and what convert
  * knows (dates, times, decimals, anything with __array__). Integers and floats mix to the wider type; anything else that does
  * not agree is an error naming column, row and both types. What has no buffer that we can read (numpy's dates, torch tensors,
- * pandas' arrays) is first made plain by headrace.data.convert. */
+ * pandas' arrays) is first made plain by headrace.data.convert.
+ *
+ * A column of a table that has no type, but is a sequence, becomes one of pickles, if headrace.data.convert finds that it may. */
 #include "py_build.h"
 
 #include <stdarg.h>
@@ -425,8 +427,27 @@ static int values_of(PyObject **v, int64_t n, PyObject *key, PyObject **out)
     return 0;
 }
 
-/* A column for each key. -> their number; -1: failed, with *key that of the failing one (borrowed from keys). */
-static Py_ssize_t build_dicts(pyhr_build *b, PyObject **v, int64_t n, PyObject *keys, hr_array **columns,
+/* The values under `key`, which failed, as pickles; they are looked up again, since items may have been replaced. */
+static hr_array *pickle_values(pyhr_build *b, PyObject **v, int64_t n, PyObject *key)
+{
+    const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+    PyObject *list = name ? PyList_New((Py_ssize_t)n) : NULL;
+    hr_array *made;
+
+    for (int64_t i = 0; list && i < n; i++) {
+        PyObject *value = PyDict_GetItemWithError(v[i], key);
+
+        if (PyList_SetItem(list, (Py_ssize_t)i, Py_NewRef(value ? value : Py_None)) < 0)
+            Py_CLEAR(list);
+    }
+    made = list ? pyhr_build_pickles(b, name, list) : NULL;
+    Py_XDECREF(list);
+    return made;
+}
+
+/* A column for each key. -> their number; -1: failed, with *key that of the failing one (borrowed from keys). pickle: a column that
+ * has no type may be of pickles. */
+static Py_ssize_t build_dicts(pyhr_build *b, PyObject **v, int64_t n, PyObject *keys, bool pickle, hr_array **columns,
                               PyObject **key)
 {
     Py_ssize_t n_keys = PyList_Size(keys), k = 0;
@@ -443,6 +464,8 @@ static Py_ssize_t build_dicts(pyhr_build *b, PyObject **v, int64_t n, PyObject *
         columns[k] = pyhr_build_items(b, items, n);
         for (int64_t i = 0; i < n; i++)
             Py_DECREF(items[i]);
+        if (!columns[k] && pickle)
+            columns[k] = pickle_values(b, v, n, *key);
         if (!columns[k])
             break;
     }
@@ -507,7 +530,7 @@ static hr_array *build_structs(pyhr_build *b, PyObject **v, int64_t n)
             PyErr_NoMemory();
         goto done;
     }
-    n_columns = build_dicts(b, v, n, keys, columns, &key);
+    n_columns = build_dicts(b, v, n, keys, false, columns, &key);
     if (n_columns < 0) {
         if (!PyErr_Occurred()) {
             char why[sizeof b->why];
@@ -812,6 +835,20 @@ static hr_array *build_plain(pyhr_build *b, PyObject *values)
     return made;
 }
 
+/* A column of pandas of any objects: pandas offers Arrow's protocol for it as well, but pyarrow does not know all of them, and makes
+ * lists of sets. */
+static bool is_objects(PyObject *values)
+{
+    PyObject *type = pyhr_is_named(values, "Series") ? PyObject_GetAttrString(values, "dtype") : NULL;
+    PyObject *text = type ? PyObject_Str(type) : NULL;
+    bool is = text && PyUnicode_CompareWithASCIIString(text, "object") == 0;
+
+    Py_XDECREF(type);
+    Py_XDECREF(text);
+    PyErr_Clear();
+    return is;
+}
+
 hr_array *pyhr_build_values(pyhr_build *b, PyObject *values)
 {
     hr_array *made = pyhr_column_of(b->s, values);
@@ -836,7 +873,9 @@ hr_array *pyhr_build_values(pyhr_build *b, PyObject *values)
         PyErr_Clear(); /* numpy's dates have no buffer: convert.plain knows them */
     }
     if (!PyList_Check(values) && !PyTuple_Check(values)) {
-        if (PyObject_HasAttrString(values, "__arrow_c_array__") || PyObject_HasAttrString(values, "__arrow_c_stream__"))
+        if ((PyObject_HasAttrString(values, "__arrow_c_array__") ||
+             PyObject_HasAttrString(values, "__arrow_c_stream__")) &&
+            !is_objects(values))
             return pyhr_array_from_arrow(b->s, values);
         return build_plain(b, values);
     }
@@ -859,6 +898,31 @@ hr_array *pyhr_build_values(pyhr_build *b, PyObject *values)
     return made;
 }
 
+/* A list of bytes or None as pickles. */
+static hr_array *pickle_array(pyhr_build *b, PyObject *list)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_builder *made = NULL;
+    hr_array *out = NULL;
+    hr_status st = hr__builder_new(b->mem, hr__type_pickled(), &made, &err);
+
+    for (Py_ssize_t i = 0; !st && i < PyList_Size(list); i++) {
+        PyObject *v = PyList_GetItem(list, i);
+        char *data;
+        Py_ssize_t n;
+
+        if (v != Py_None && PyBytes_AsStringAndSize(v, &data, &n) < 0) {
+            hr__builder_free(made);
+            return NULL;
+        }
+        st = v == Py_None ? hr__builder_null(made, &err) : hr__builder_bytes(made, data, n, &err);
+    }
+    if (!st)
+        st = hr__builder_finish(made, &out, &err);
+    hr__builder_free(made);
+    return st ? pyhr_raise(b->s, st, &err) : out;
+}
+
 /* Raises what b->why says about column `name`, if no exception is set. */
 static void raise_why(pyhr_build *b, const char *name)
 {
@@ -868,6 +932,39 @@ static void raise_why(pyhr_build *b, const char *name)
         pyhr_raise_text(b->s, HR_TYPE, "column '%s', row %lld: %s", name, (long long)b->bad, b->why);
     else
         pyhr_raise_text(b->s, HR_TYPE, "column '%s': %s", name, b->why);
+}
+
+/* What build_values could not do, for the reason in b->why or in the exception: convert.pickled(values, name, why) gives the pickle
+ * of each value as bytes, None for None, NotImplemented if the values have none. NULL: an exception. */
+hr_array *pyhr_build_pickles(pyhr_build *b, const char *name, PyObject *values)
+{
+    PyObject *fn, *list = NULL, *kind = NULL, *reason = NULL, *trace = NULL;
+    hr_array *made = NULL;
+
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(b->s->errors[HR_TYPE]))
+        return NULL;
+    raise_why(b, name);
+    PyErr_Fetch(&kind, &reason, &trace);
+    PyErr_NormalizeException(&kind, &reason, &trace);
+    fn = reason ? pyhr_convert(b->s, "pickled") : NULL;
+    list = fn ? PyObject_CallFunction(fn, "OsO", values, name, reason) : NULL;
+    Py_XDECREF(fn);
+    if (list == Py_NotImplemented)
+        PyErr_Restore(Py_XNewRef(kind), Py_XNewRef(reason), Py_XNewRef(trace));
+    else if (list)
+        made = pickle_array(b, list);
+    Py_XDECREF(list);
+    Py_XDECREF(kind);
+    Py_XDECREF(reason);
+    Py_XDECREF(trace);
+    return made;
+}
+
+static hr_array *build_or_pickle(pyhr_build *b, const char *name, PyObject *values)
+{
+    hr_array *made = pyhr_build_values(b, values);
+
+    return made ? made : pyhr_build_pickles(b, name, values);
 }
 
 hr_array *pyhr_build_column(pyhr_state *s, const hr_mem *mem, const char *name, PyObject *values)
@@ -940,10 +1037,8 @@ hr_table *pyhr_build_table(pyhr_state *s, const hr_mem *mem, PyObject *columns)
             goto done;
         }
         b.bad = -1;
-        if (PyList_Append(keys, key) < 0 || !(built[n] = pyhr_build_values(&b, values))) {
-            raise_why(&b, name);
+        if (PyList_Append(keys, key) < 0 || !(built[n] = build_or_pickle(&b, name, values)))
             goto done;
-        }
         n++;
         if (built[n - 1]->length != built[0]->length) {
             pyhr_raise_text(s, HR_INVALID, "column '%s' has %lld rows, column '%s' has %lld", name,
@@ -996,7 +1091,7 @@ hr_table *pyhr_build_rows(pyhr_state *s, const hr_mem *mem, PyObject *rows)
             PyErr_NoMemory();
         goto done;
     }
-    n_columns = build_dicts(&b, v, n, keys, columns, &key);
+    n_columns = build_dicts(&b, v, n, keys, true, columns, &key);
     if (n_columns < 0)
         raise_why(&b, key ? pyhr_text(key) : "");
     else

@@ -22,6 +22,8 @@ const char *pyhr_type_name(PyObject *o, char text[80]);                         
 bool pyhr_is_named(PyObject *o, const char *name);
 /* A column of n Python objects; items may be replaced by equal ones. */
 hr_array *pyhr_build_items(pyhr_build *b, PyObject **v, int64_t n);
+/* The values of column `name`, which have just failed, as pickles. */
+hr_array *pyhr_build_pickles(pyhr_build *b, const char *name, PyObject *values);
 /* A column of an array, a list, or what is like them. */
 hr_array *pyhr_build_values(pyhr_build *b, PyObject *values);
 /* The same items through convert.NAME(list). */

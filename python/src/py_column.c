@@ -255,6 +255,8 @@ static PyObject *column_kind(PyObject *op, void *none)
     (void)none;
     if (hr__type_is_ragged(((column_object *)op)->array->type))
         return PyUnicode_FromString("ragged");
+    if (((column_object *)op)->array->type->pickled)
+        return PyUnicode_FromString("object");
     return PyUnicode_FromString(kinds[((column_object *)op)->array->type->id]);
 }
 
@@ -488,7 +490,8 @@ static PyGetSetDef column_getset[] = {
     { "name", column_name, NULL, "Name, or None.", NULL },
     { "type", column_type, NULL, "Type, as Arrow prints it.", NULL },
     { "kind", column_kind, NULL,
-      "bool, int, float, string, binary, time, clock, decimal, list, tensor, ragged, struct, map, null.", NULL },
+      "bool, int, float, string, binary, object, time, clock, decimal, list, tensor, ragged, struct, map, null.",
+      NULL },
     { "dense", column_dense, NULL, "True if the buffer protocol works: shape (rows, *shape of a row).", NULL },
     { "time", column_time, NULL, "numpy's type of the values if they are dates or times ('M8[us]'), else None.", NULL },
     { "shape", column_shape, NULL, "Shape of a tensor row, else None.", NULL },

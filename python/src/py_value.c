@@ -1,7 +1,7 @@
 /* py_value.c - values as Python objects.
  *
- * Made here, for every type; only dates, times and decimals ask headrace.data.convert for a maker, once a column. Strings
- * that come again and again are made once: a small cache by their bytes. */
+ * Made here, for every type; only dates, times, decimals and pickled objects ask headrace.data.convert for a maker, once a
+ * column. Strings that come again and again are made once: a small cache by their bytes. */
 #include "pyhr.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 typedef struct reader {
     pyhr_state *s;
     const hr_array *a; /* borrowed */
-    PyObject *make;    /* int or bytes -> object, for times and decimals */
+    PyObject *make;    /* int or bytes -> object, for times, decimals and pickles */
     PyObject **keys;   /* struct: field names */
     struct reader *children;
     int n_children;
@@ -64,6 +64,10 @@ static int reader_maker(reader *r)
 static int reader_init(reader *r, pyhr_state *s, const hr_array *a)
 {
     *r = (reader){ .s = s, .a = a };
+    if (a->type->pickled) {
+        r->make = pyhr_convert(s, "unpickled");
+        return r->make ? 0 : -1;
+    }
     switch (a->type->id) {
     case HR_T_DATE32:
     case HR_T_DATE64:
@@ -218,6 +222,18 @@ static PyObject *interval_object(const hr_array *a, int64_t i)
     return Py_BuildValue("(iiL)", (int)part[0], (int)part[1], (long long)ns);
 }
 
+/* The object of a pickle, which is read where it lies. */
+static PyObject *pickled_object(reader *r, int64_t i)
+{
+    int64_t n;
+    const uint8_t *p = hr__array_bytes(r->a, i, &n);
+    PyObject *view = PyMemoryView_FromMemory((char *)(uintptr_t)p, (Py_ssize_t)n, PyBUF_READ);
+    PyObject *made = view ? PyObject_CallFunctionObjArgs(r->make, view, NULL) : NULL;
+
+    Py_XDECREF(view);
+    return made;
+}
+
 #define VALUE(ctype) (((const ctype *)(const void *)hr__array_values(a))[i])
 
 /* Row i as a Python object; None for a null. */
@@ -229,6 +245,8 @@ static PyObject *reader_get(reader *r, int64_t i)
 
     if (hr__array_is_null(a, i))
         return Py_NewRef(Py_None);
+    if (a->type->pickled)
+        return pickled_object(r, i);
     switch (a->type->id) {
     case HR_T_BOOL: return PyBool_FromLong(hr__bit(a->buffers[1]->data, a->offset + i));
     case HR_T_INT8: return PyLong_FromLong(VALUE(int8_t));

@@ -7,9 +7,45 @@
  * (arrow_import.c) have the type of what they decode to. */
 #include "core/arrow.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const uint8_t zeros[64] __attribute__((aligned(64))); /* stands for buffers without bytes */
+
+/* ---------------------------------------------------------------------------------------------------------- Python objects */
+
+/* Pickles run code when they are read. So only those are taken for what they say they are that this process gave away itself,
+ * to pyarrow say, and that come back: they carry words that nobody else can know. From files, which lack them, they are binary. */
+static char secret_words[2 * 16 + 1];
+static pthread_once_t secret_once = PTHREAD_ONCE_INIT;
+
+static void secret_make(void)
+{
+    uint8_t raw[16];
+
+    if (hr__random_secret(raw, sizeof raw) != 0)
+        return; /* no words: nothing comes back as objects */
+    for (int i = 0; i < 16; i++)
+        snprintf(secret_words + 2 * (ptrdiff_t)i, 3, "%02x", raw[i]);
+}
+
+static const char extension_key[] = "ARROW:extension:metadata";
+
+static hr_status put_secret(uint8_t **metadata, int64_t *n_bytes, hr_error *err)
+{
+    pthread_once(&secret_once, secret_make);
+    return hr__metadata_set(metadata, n_bytes, extension_key, secret_words, (int64_t)strlen(secret_words), err);
+}
+
+static bool has_secret(const hr_field *f)
+{
+    int64_t n = 0;
+    const char *words = hr__metadata_get(f->metadata, f->metadata_bytes, extension_key, &n);
+
+    pthread_once(&secret_once, secret_make);
+    return words && n == sizeof secret_words - 1 && memcmp(words, secret_words, (size_t)n) == 0 && secret_words[0];
+}
 
 /* ------------------------------------------------------------------------------------------------------ schemas, outward */
 
@@ -73,6 +109,10 @@ static hr_status export_field(const hr_field *f, struct ArrowSchema *out, hr_err
 
     *out = (struct ArrowSchema){ 0 };
     HR_TRY(hr__field_storage_metadata(f, &metadata, &n_metadata, err));
+    if (f->type->pickled && (st = put_secret(&metadata, &n_metadata, err))) {
+        hr__free(metadata);
+        return st;
+    }
     HR_TRY(schema_node_new(hr__type_format(f->type), f->name, metadata, f->type->n_children, out, err));
     out->flags = (f->nullable ? ARROW_FLAG_NULLABLE : 0) | (f->type->keys_sorted ? ARROW_FLAG_MAP_KEYS_SORTED : 0);
     for (int32_t i = 0; i < f->type->n_children && !st; i++)
@@ -260,6 +300,8 @@ static hr_status import_field(const struct ArrowSchema *s, int depth, hr_field *
     HR_GO(hr__field_init(out, s->name, type, (s->flags & ARROW_FLAG_NULLABLE) != 0, err));
     HR_GO(import_metadata(s->metadata, &out->metadata, &out->metadata_bytes, err));
     HR_GO(hr__field_from_storage(out, err));
+    if (hr__field_is_marked_pickle(out) && has_secret(out))
+        HR_GO(hr__field_become_pickle(out, err));
 done:
     hr__type_unref(type);
     if (st)

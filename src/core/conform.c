@@ -5,6 +5,7 @@
  * lists of lists in the next. These differences are of the representation, not of what the user meant, so they are mended:
  *
  *   null + T -> T (in lists and structs too) · tensor of n dimensions + n-fold list -> n-fold list · other order of columns
+ *   Python objects + plain values (pickle.c) -> Python objects
  *
  * Everything else, int64 beside double as well, is an error that names both: a type that changed silently in the middle of
  * an epoch would be worse. Values are shared where the layout stays. */
@@ -92,6 +93,10 @@ hr_status hr__type_conform(const hr_type *a, const hr_type *b, hr_type **out, hr
     }
     if (a->id == HR_T_NULL) {
         *out = hr__type_ref((hr_type *)(uintptr_t)b);
+        return HR_OK;
+    }
+    if ((a->pickled && hr__type_can_pickle(b)) || (b->pickled && hr__type_can_pickle(a))) {
+        *out = hr__type_pickled();
         return HR_OK;
     }
     if (is_list(a) && is_list(b))
@@ -262,6 +267,8 @@ hr_status hr__array_conform(const hr_mem *mem, const hr_array *a, hr_type *type,
     }
     if (a->type->id == HR_T_NULL)
         return hr__array_nulls(mem, type, a->length, out, err);
+    if (type->pickled && hr__type_can_pickle(a->type))
+        return hr__array_pickle(mem, a, out, err);
     if (a->type->id == HR_T_TENSOR && is_list(type))
         return array_of_tensor(mem, a, type, out, err);
     if (a->n_children != type->n_children ||

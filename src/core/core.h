@@ -286,6 +286,7 @@ struct hr_type {
     int32_t n_children;
     hr_field *children; /* list, fixed list, tensor: one, the values; map: one, the entries struct */
     bool keys_sorted;   /* MAP */
+    bool pickled;       /* LARGE_BINARY: Python objects, see hr__type_pickled */
     char *format;       /* Arrow's, for types with parameters; read it by hr__type_format */
 };
 
@@ -301,6 +302,14 @@ hr_status hr__type_tensor(hr_type *value, const int64_t *shape, int n_dims, hr_t
  * knows structs knows them. Outside they are `arrow.variable_shape_tensor`. */
 hr_status hr__type_ragged(hr_type *value, int n_dims, hr_type **out, hr_error *err) HR_MUST_USE;
 static inline bool hr__type_is_ragged(const hr_type *t) { return t->id == HR_T_STRUCT && t->n_dims > 0; }
+/* Python objects, each as its pickle: large_binary that nobody looks into but Python. All that moves binary moves them. They are
+ * neither compared nor computed with, and only bytes that this process or its workers pickled are ever of this type: outside it is
+ * binary marked as `headrace.pickle`, which from a file stays binary, since unpickling runs what the bytes say. */
+hr_type *hr__type_pickled(void); /* a singleton */
+/* Whether it holds such values, at any depth. */
+bool hr__type_has_pickles(const hr_type *t);
+/* HR_TYPE if it does: "WHAT: column 'x' is ...: WHY". */
+hr_status hr__refuse_pickles(const char *what, const hr_field *f, hr_error *err) HR_MUST_USE;
 hr_type *hr__type_ref(hr_type *t);
 void hr__type_unref(hr_type *t);
 bool hr__type_equal(const hr_type *a, const hr_type *b); /* names of list items and of map entries are ignored */
@@ -364,7 +373,10 @@ hr_status hr__metadata_set(uint8_t **metadata, int64_t *n_bytes, const char *key
  * `arrow.variable_shape_tensor`. A field just read: if so marked (and without permutation, names of dimensions, or a shape
  * that is partly uniform) its type becomes that tensor's and the two keys go; else it stays as it is. */
 hr_status hr__field_from_storage(hr_field *f, hr_error *err) HR_MUST_USE;
-/* The metadata to write for f: its own and, for a tensor, the extension's. *out is new (hr__free), NULL if none. */
+/* A field that was just read and is marked as pickles, and what it becomes if its bytes are known to be ours. */
+bool hr__field_is_marked_pickle(const hr_field *f);
+hr_status hr__field_become_pickle(hr_field *f, hr_error *err) HR_MUST_USE;
+/* The metadata to write for f: its own and, for a tensor or pickles, the extension's. *out is new (hr__free), NULL if none. */
 hr_status hr__field_storage_metadata(const hr_field *f, uint8_t **out, int64_t *n_bytes, hr_error *err) HR_MUST_USE;
 
 /* ------------------------------------------------------------------------------------------------- arrays: array.c */
@@ -553,6 +565,10 @@ void hr__table_claim(hr_table *t);
 
 /* The type that holds values of both (null and T, tensors and lists of lists); *out is new, NULL with HR_OK if there is none. */
 hr_status hr__type_conform(const hr_type *a, const hr_type *b, hr_type **out, hr_error *err) HR_MUST_USE;
+/* Whether values of the type can be pickled here: pickle.c. */
+bool hr__type_can_pickle(const hr_type *t);
+/* Such values as Python's pickle would have them, of hr__type_pickled. */
+hr_status hr__array_pickle(const hr_mem *mem, const hr_array *a, hr_array **out, hr_error *err) HR_MUST_USE;
 /* The array as `type`, which hr__type_conform of its own and others gave. *out is new; values are shared where they can be. */
 hr_status hr__array_conform(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out,
                             hr_error *err) HR_MUST_USE;

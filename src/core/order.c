@@ -10,7 +10,7 @@ enum { FLAGS = 3, WIDEST = 32 /* decimal256 */ };
 
 bool hr__type_is_orderable(const hr_type *t)
 {
-    return t->id <= HR_T_DECIMAL256; /* the list of types has what follows them behind */
+    return t->id <= HR_T_DECIMAL256 && !t->pickled; /* the list of types has what follows them behind */
 }
 
 /* Bytes of a value in the key, without its flag; 0: as many as there are (text). */

@@ -232,6 +232,8 @@ static const char name_key[] = "ARROW:extension:name";
 static const char data_key[] = "ARROW:extension:metadata";
 static const char tensor_name[] = "arrow.fixed_shape_tensor";
 static const char ragged_name[] = "arrow.variable_shape_tensor";
+static const char pickle_name[] =
+    "headrace.pickle"; /* goes out; what comes in is arrow.c's and wire_schema.c's to trust */
 
 /* A cursor over JSON of one level: what the extension's writers make, {"shape":[2,3],"dim_names":["H","W"]}. */
 typedef struct json {
@@ -372,6 +374,17 @@ hr_status hr__field_from_storage(hr_field *f, hr_error *err)
     return become(f, tensor, err);
 }
 
+bool hr__field_is_marked_pickle(const hr_field *f)
+{
+    int64_t n = 0;
+    const char *name = hr__metadata_get(f->metadata, f->metadata_bytes, name_key, &n);
+
+    return f->type->id == HR_T_LARGE_BINARY && name && n == sizeof pickle_name - 1 &&
+           memcmp(name, pickle_name, (size_t)n) == 0;
+}
+
+hr_status hr__field_become_pickle(hr_field *f, hr_error *err) { return become(f, hr__type_pickled(), err); }
+
 static hr_status set_extension(const hr_type *tensor, uint8_t **metadata, int64_t *n_bytes, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -412,6 +425,8 @@ hr_status hr__field_storage_metadata(const hr_field *f, uint8_t **out, int64_t *
         HR_GO(hr__metadata_set(&m, &n, name_key, ragged_name, sizeof ragged_name - 1, err));
         HR_GO(hr__metadata_set(&m, &n, data_key, "{}", 2, err));
     }
+    if (f->type->pickled)
+        HR_GO(hr__metadata_set(&m, &n, name_key, pickle_name, sizeof pickle_name - 1, err));
     *out = m;
     *n_bytes = n;
     m = NULL;

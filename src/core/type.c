@@ -28,6 +28,8 @@ static hr_type simple_types[HR_N_TYPES] = {
 #undef HR_X
 };
 
+static hr_type pickled_type = { .id = HR_T_LARGE_BINARY, .is_static = true, .pickled = true };
+
 static const char *const unit_names[] = { "s", "ms", "us", "ns" };
 
 hr_type *hr__type_simple(hr_type_id id)
@@ -35,6 +37,30 @@ hr_type *hr__type_simple(hr_type_id id)
     if ((int)id < 0 || id >= HR_N_TYPES || !types[id].format || types[id].format[0] == '+')
         return NULL;
     return &simple_types[id];
+}
+
+hr_type *hr__type_pickled(void) { return &pickled_type; }
+
+bool hr__type_has_pickles(const hr_type *t)
+{
+    for (int32_t i = 0; i < t->n_children; i++)
+        if (hr__type_has_pickles(t->children[i].type))
+            return true;
+    return t->pickled;
+}
+
+hr_status hr__refuse_pickles(const char *what, const hr_field *f, hr_error *err)
+{
+    hr_text type = { 0 };
+
+    if (!hr__type_has_pickles(f->type))
+        return HR_OK;
+    hr__type_print(f->type, &type);
+    hr_error_set(err, HR_TYPE,
+                 "%s: column '%s' is %s: Python objects, of which only Python functions can make something", what,
+                 f->name, type.data ? type.data : "?");
+    hr__text_clear(&type);
+    return HR_TYPE;
 }
 
 static hr_status type_new(hr_type_id id, int n_children, hr_type **out, hr_error *err)
@@ -311,7 +337,7 @@ bool hr__type_equal(const hr_type *a, const hr_type *b)
         return true;
     if (a->id != b->id || a->unit != b->unit || a->width != b->width || a->precision != b->precision ||
         a->scale != b->scale || a->n_dims != b->n_dims || a->n_children != b->n_children ||
-        a->keys_sorted != b->keys_sorted)
+        a->keys_sorted != b->keys_sorted || a->pickled != b->pickled)
         return false;
     if (!a->zone != !b->zone || (a->zone && strcmp(a->zone, b->zone) != 0))
         return false;
@@ -390,7 +416,7 @@ void hr__type_print(const hr_type *t, hr_text *out)
         print_ragged(t, out);
         return;
     }
-    hr__text_add(out, "%s", types[t->id].name);
+    hr__text_add(out, "%s", t->pickled ? "extension<headrace.pickle>" : types[t->id].name);
     if (t->id != HR_T_STRUCT && t->n_children == 0)
         return;
     hr__text_add(out, "<");

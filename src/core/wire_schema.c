@@ -2,7 +2,7 @@
  *
  *   schema   fields; int64 n, metadata
  *   fields   int32 n, field * n
- *   field    int32 n, name; int32 n, Arrow format; int32 flags (nullable, keys sorted); int64 n, metadata; fields
+ *   field    int32 n, name; int32 n, Arrow format; int32 flags (nullable, keys sorted, pickles); int64 n, metadata; fields
  *
  * Tensors travel as their storage with its metadata, as in Arrow. What is read is not trusted: counts are limited by
  * the bytes that are there, nesting by HR_MAX_DEPTH, and metadata has to be whole, since it is handed out as it is. */
@@ -29,7 +29,7 @@ static bool metadata_valid(const uint8_t *m, int64_t n_bytes)
 
 /* ----------------------------------------------------------------------------------------------------- schemas, out */
 
-enum { FIELD_NULLABLE = 1, FIELD_SORTED = 2 };
+enum { FIELD_NULLABLE = 1, FIELD_SORTED = 2, FIELD_PICKLED = 4 };
 
 static void put_int32(hr_text *out, int64_t v)
 {
@@ -62,7 +62,8 @@ static hr_status put_field(const hr_field *f, hr_text *out, hr_error *err)
     HR_TRY(hr__field_storage_metadata(f, &metadata, &n_metadata, err));
     put_text(out, f->name);
     put_text(out, hr__type_format(t));
-    put_int32(out, (f->nullable ? FIELD_NULLABLE : 0) | (t->keys_sorted ? FIELD_SORTED : 0));
+    put_int32(out, (f->nullable ? FIELD_NULLABLE : 0) | (t->keys_sorted ? FIELD_SORTED : 0) |
+                       (t->pickled ? FIELD_PICKLED : 0));
     put_metadata(out, metadata, n_metadata);
     hr__free(metadata);
     put_int32(out, n_children);
@@ -145,6 +146,9 @@ static hr_status take_type(hr_cursor *c, const char *format, int depth, hr_field
     if (f->type->id == HR_T_MAP)
         f->type->keys_sorted = flags & FIELD_SORTED;
     HR_GO(hr__field_from_storage(f, err));
+    if ((flags & FIELD_PICKLED) &&
+        hr__field_is_marked_pickle(f)) /* a link's ends belong to one run: they trust each other */
+        HR_GO(hr__field_become_pickle(f, err));
 done:
     fields_free(children, n);
     return st;

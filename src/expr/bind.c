@@ -244,6 +244,16 @@ done:
 
 static hr_status bind_expr(hr_bound *b, const hr_expr *e, int *out, hr_error *err);
 
+/* Of Python objects one can say whether they are null. */
+static hr_status check_input(const hr_bound *b, const hr_node *n, int input, hr_error *err)
+{
+    const hr_node *in = &b->nodes[input];
+
+    if (in->kind != HR_NODE_COLUMN || !in->type->pickled || n->function->takes_objects)
+        return HR_OK;
+    return hr__refuse_pickles(n->function->name, &b->schema->fields[in->column], err);
+}
+
 /* One round: binds the inputs and then the function to them. *again: it wants other inputs. */
 static hr_status bind_round(hr_bound *b, hr_node *n, bool *again, hr_error *err)
 {
@@ -255,8 +265,10 @@ static hr_status bind_round(hr_bound *b, hr_node *n, bool *again, hr_error *err)
     *again = false;
     for (int i = 0; i < call->n_inputs; i++)
         HR_GO(bind_expr(b, call->inputs[i], &n->inputs[i], err));
-    for (int i = 0; i < call->n_inputs; i++)
+    for (int i = 0; i < call->n_inputs; i++) {
         describe_input(b, call, i, n->inputs[i]);
+        HR_GO(check_input(b, n, n->inputs[i], err));
+    }
     if (!(before = hr__alloc(NULL, ((size_t)n_before + 1) * sizeof *before)))
         HR_GO(hr__error_memory(err, n->function->name, n_before * (int64_t)sizeof *before));
     memcpy(before, call->inputs, (size_t)n_before * sizeof *before);

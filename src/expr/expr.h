@@ -90,6 +90,7 @@ struct hr_expr_function {
     size_t options_bytes;
     bool
         row_random; /* depends on the row's coordinate: never folded, never merged with an equal one, never pushed down */
+    bool takes_objects;   /* an input may be a column of Python objects: only whether they are null is looked at */
     bool takes_constants; /* eval gets inputs that are constants as one row; else they are expanded to n_rows */
     /* Checks argument types, sets the result's. NULL bind is not allowed. Errors are the user's: HR_TYPE, HR_INVALID. */
     hr_status (*bind)(hr_bound_call *call, hr_error *err);

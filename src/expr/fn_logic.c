@@ -320,6 +320,7 @@ static void is_nan_range(const hr_bound_call *call, const hr_pruner *p, const hr
         .bind = binder,                                                                                                \
         .eval = fn##_eval,                                                                                             \
         .range = fn##_range,                                                                                           \
+        .takes_objects = (binder) == null_bind,                                                                        \
     }
 
 const hr_expr_function hr__fn_logic[] = {

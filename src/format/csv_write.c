@@ -294,6 +294,7 @@ static hr_status check_schema(const hr_schema *s, hr_error *err)
         bool is_text = type->id == HR_T_STRING || type->id == HR_T_LARGE_STRING;
         hr_text name = { 0 };
 
+        HR_TRY(hr__refuse_pickles("csv", &s->fields[i], err));
         if (is_text || type->id == HR_T_NULL || type->id == HR_T_BOOL ||
             (hr__type_bytes(type) && type->id != HR_T_FIXED_BINARY && !hr__type_is_interval(type)))
             continue;

@@ -343,6 +343,7 @@ static void node_clear(node *n)
 static hr_status check_names(const hr_field *fields, int n, hr_error *err)
 {
     for (int i = 0; i < n; i++) {
+        HR_TRY(hr__refuse_pickles("json", &fields[i], err));
         if (!hr__utf8_valid(fields[i].name, (int64_t)strlen(fields[i].name)))
             return hr_error_set(err, HR_TYPE, "json: a column's name is not UTF-8");
         for (int k = 0; k < i; k++)

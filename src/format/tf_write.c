@@ -232,6 +232,7 @@ hr_status tf__create(hr_schema *schema, const void *options, hr_account *account
     for (int i = 0; i < schema->n; i++) {
         hr_text type = { 0 };
 
+        HR_TRY(hr__refuse_pickles("tfrecords", &schema->fields[i], err));
         if (tag_of(schema->fields[i].type) || schema->fields[i].type->id == HR_T_NULL)
             continue;
         hr__type_print(schema->fields[i].type, &type);

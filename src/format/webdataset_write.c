@@ -205,6 +205,7 @@ hr_status wds__create(hr_schema *schema, const void *options, hr_account *accoun
         bool is_key = strcmp(f->name, "__key__") == 0;
         hr_text type = { 0 };
 
+        HR_TRY(hr__refuse_pickles("webdataset", f, err));
         if (is_key ? f->type->id == HR_T_STRING || f->type->id == HR_T_LARGE_STRING
                    : can_write(f->type) || !is_sample(f->name))
             continue;

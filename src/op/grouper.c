@@ -62,7 +62,10 @@ struct hr_grouper {
     int64_t n_slots; /* a power of two */
 };
 
-bool hr__type_is_groupable(const hr_type *t) { return t->id <= HR_T_DECIMAL256 && !hr__type_is_interval(t); }
+bool hr__type_is_groupable(const hr_type *t)
+{
+    return t->id <= HR_T_DECIMAL256 && !hr__type_is_interval(t) && !t->pickled;
+}
 
 int64_t hr__grouper_n(const hr_grouper *g) { return g->n; }
 const uint64_t *hr__grouper_hashes(const hr_grouper *g) { return g->hashes; }

@@ -66,6 +66,7 @@ static hr_status keep_by_hash(const sample_op *o, hr_account *account, const hr_
 
     if (column < 0)
         return hr__schema_missing(in->schema, o->column, err);
+    HR_TRY(hr__refuse_pickles("sample", &in->schema->fields[column], err));
     if (!(hashes = hr__alloc(account, (size_t)in->n_rows * sizeof *hashes)))
         return hr__error_memory(err, "sample", in->n_rows * (int64_t)sizeof *hashes);
     hr__rows_hash(in, &column, 1, 0, in->n_rows, hashes);

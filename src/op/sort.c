@@ -163,6 +163,8 @@ static hr_status part_numbers(const sort_op *s, const hr_op_run *run, const hr_t
     for (int i = 0; i < s->n_keys; i++)
         if ((columns[i] = hr__schema_find(in->schema, s->keys[i].name)) < 0)
             HR_GO(hr__schema_missing(in->schema, s->keys[i].name, err));
+        else
+            HR_GO(hr__refuse_pickles(s->base.cls->name, &in->schema->fields[columns[i]], err));
     hr__rows_hash(in, columns, s->n_keys, 0, in->n_rows, to);
     for (int64_t i = 0; i < in->n_rows; i++)
         to[i] %= (uint64_t)s->n_parts;

@@ -255,7 +255,9 @@ def test_torch_results(compute):
         (lambda b: {"a": [object()]}, "'a', row 0.*object"),
     ],
 )
-def test_wrong_results_name_the_function(compute, fn, text):
+def test_wrong_results_name_the_function(compute, fn, text, monkeypatch):
+    context = hd.DataContext.get_current()
+    monkeypatch.setattr(context, "enable_fallback_to_arrow_object_ext_type", False)
     fn.__name__ = "wrong"
     with pytest.raises((TypeError, ValueError), match=text) as e:
         hd.range(3).map_batches(fn, compute=compute).take()

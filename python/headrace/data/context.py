@@ -85,6 +85,9 @@ class DataContext:
     patterns of which one has to be found in the text of the exception. max_map_retries: how often, with
     pauses in between. raise_original_map_exception, log_internal_stack_trace: accepted; exceptions of
     functions always come with their own type.
+    enable_fallback_to_arrow_object_ext_type: a column of Python objects that have no column type, or not one
+    for all of them, is kept as a pickle of each; False makes it an error. For functions as it is when they
+    are added.
     enable_progress_bars: on a terminal, one line while a call such as materialize() or count() works for more
     than a second; False shows nothing. The other bars of Ray are accepted, there are none.
     """
@@ -107,6 +110,7 @@ class DataContext:
         self.max_map_retries = 0
         self.raise_original_map_exception = False
         self.log_internal_stack_trace = False
+        self.enable_fallback_to_arrow_object_ext_type = None
 
     @classmethod
     def get_current(cls):

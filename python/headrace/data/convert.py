@@ -1,11 +1,13 @@
 """Values that C leaves to Python: dates, decimals, and what is only *like* an array.
 
-Called by python/src/py_value.c (maker) and python/src/py_build.c (the rest). numpy is imported when a value
-needs it; torch, pandas and pyarrow are never imported here, only recognised.
+Called by python/src/py_value.c (maker, unpickled) and python/src/py_build.c (the rest). numpy is imported
+when a value needs it; torch, pandas and pyarrow are never imported here, only recognised.
 """
 
 import datetime
 import decimal
+import logging
+import pickle
 import sys
 
 from headrace._core import TypeMismatchError
@@ -89,6 +91,72 @@ def _datetime_in(v, unit, tz):
     if not isinstance(made, datetime.datetime):
         return made
     return made.replace(tzinfo=datetime.UTC).astimezone(tz)
+
+
+# ----------------------------------------------------------------------------------------- objects by pickle
+
+allowed = True  # in a worker process: whether its function's columns may be pickled
+_told = set()  # columns that were
+unpickled = pickle.loads
+
+
+def _pickle(value):
+    """By pickle, or by cloudpickle where another process could not import what it names."""
+    cloud = sys.modules.get("cloudpickle")
+    if cloud is None or not cloud.list_registry_pickle_by_value():
+        try:
+            made = pickle.dumps(value, 5)
+            if b"__main__" not in made:
+                return made
+        except Exception:
+            pass
+    import cloudpickle
+
+    return cloudpickle.dumps(value, 5)
+
+
+def pickled(values, name, why):
+    """The values of a column that has no type, for the reason `why` (an exception), as pickles; None stays.
+
+    NotImplemented if they are no sequence, or DataContext.enable_fallback_to_arrow_object_ext_type is False.
+    """
+    np = _numpy()
+    module = type(values).__module__.partition(".")[0]
+    if module == "pandas":
+        values = _pandas(values)[0]
+    if not isinstance(values, (list, tuple, np.ndarray)) or not _fallback():
+        return NotImplemented
+    if isinstance(values, np.ndarray) and (values.dtype != object or values.ndim != 1):
+        return NotImplemented
+    made = []
+    for row, value in enumerate(values):
+        if value is None or type(value).__name__ in ("NaTType", "NAType"):
+            made.append(None)
+            continue
+        try:
+            made.append(_pickle(value))
+        except Exception as e:
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            text = f"{type(e).__name__}: {e}"
+            raise TypeMismatchError(
+                f"column '{name}', row {row}: a value of class {kind} cannot be pickled: {text}"
+            ) from e
+    if name not in _told:
+        _told.add(name)
+        logging.getLogger("headrace.data").warning(
+            "%s; the column is kept as pickled Python objects, which is slow: docs/functions.md", why
+        )
+    return made
+
+
+def _fallback():
+    context = sys.modules.get("headrace.data.context")
+    if (
+        context is not None
+        and context.DataContext.get_current().enable_fallback_to_arrow_object_ext_type is False
+    ):
+        return False
+    return allowed
 
 
 # --------------------------------------------------------------------------------------- objects to columns

@@ -271,6 +271,7 @@ def function_node(
         "zero_copy_batch": zero_copy_batch,
         "column": column,
         "async": awaits,
+        "objects": DataContext.get_current().enable_fallback_to_arrow_object_ext_type is not False,
         **policy,
     }
     options = dict(options)

@@ -613,7 +613,7 @@ class TorchBatches:
         if column.null_count and kind != "float":
             what = f"column '{column.name}' ({column.type})"
             raise TypeMismatchError(f"{what} has {column.null_count} nulls here; a tensor holds none")
-        if column.time or kind in ("clock", "decimal", "interval", "struct", "map", "null"):
+        if column.time or kind in ("clock", "decimal", "interval", "struct", "map", "null", "object"):
             raise TypeMismatchError(
                 f"column '{column.name}' has type {column.type}, for which torch has no tensor"
             )

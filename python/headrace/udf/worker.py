@@ -74,9 +74,11 @@ def serve(worker):
     spec, runner, broken = {}, None, None
     try:
         spec = load(init)
+        from headrace.data import convert
         from headrace.udf.call import Runner, here
 
         here.seeds = True
+        convert.allowed = spec["objects"]
         runner = None if spec["async"] else Runner(spec)
     except BaseException as e:  # told to whoever calls
         broken = errors.pack(e)
