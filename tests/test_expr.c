@@ -303,8 +303,12 @@ static void test_faults(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_print),  cmocka_unit_test(test_refused), cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_equal),  cmocka_unit_test(test_parts),   cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_print),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_equal),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_tables),
         cmocka_unit_test(test_equal_parts_are_evaluated_once),
         cmocka_unit_test(test_faults),
     };

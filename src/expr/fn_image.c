@@ -270,6 +270,10 @@ static hr_status image_eval(const hr_bound_call *call, const hr_eval *how, hr_ar
     *out = NULL;
     hr__image_rows_begin(&rows, how->mem, call->type);
     HR_GO(hr__eval_validity(how, args, 1, &validity, &all_null, err));
+    if (all_null) { /* of a ragged column these have shapes, too */
+        HR_GO(hr__eval_bits(how, how->n_rows, &validity, err));
+        memset(validity->data, 0, (size_t)validity->n_bytes);
+    }
     if (call->type->id == HR_T_TENSOR) {
         HR_GO(fixed_rows(call, how, args[0], &values, err));
         st = fixed_array(call->type, how->n_rows, validity, values, out, err);
