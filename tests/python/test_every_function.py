@@ -2,7 +2,7 @@
 
 A case is the kinds of its columns, the expression over them, and the same by somebody else: of whole columns
 (pyarrow), or of a row's values (Python; None if one is None, unless it says otherwise). It is computed over
-rows with nulls, NaN, infinities, all scripts, several time zones and nested values: all of them, none, one, and
+rows with nulls, NaN, infinities, all scripts, time zones and nested values: all of them, none, one, and
 in pieces with borders at odd places; and all cases once more in other processes, by 1, 2 and 8 threads and
 with 16 MiB.
 """
