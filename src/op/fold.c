@@ -6,6 +6,7 @@
 #include "op/fold.h"
 
 #define COMPACT_BYTES (4 << 20)
+#define PROBE_ROWS 2048
 
 /* ----------------------------------------------------------------------------------------------------------- grouping */
 
@@ -149,43 +150,96 @@ static hr_status value_states(const hr_agg *a, const hr_table *rows, int column,
     return st;
 }
 
+/* Rows as groups: which group each belongs to, and the groups' keys and hashes. */
+typedef struct row_groups {
+    hr_grouper *keys;
+    uint32_t *ids;
+    uint64_t *hashes;
+    int64_t n;
+} row_groups;
+
+static void row_groups_clear(row_groups *r)
+{
+    hr__grouper_free(r->keys);
+    hr__free(r->ids);
+    hr__free(r->hashes);
+}
+
+/* Do the first rows nearly all have keys of their own? Then so have the others, and looking each up gains nothing: whoever merges
+ * partial results does it again. A function of the rows alone, as sums of floats depend on it. */
+static hr_status are_distinct(const hr_grouping *g, const hr_table *rows, row_groups *r, bool *out, hr_error *err)
+{
+    *out = false;
+    if (!g->n_keys || g->has_values || rows->n_rows < 4 * PROBE_ROWS)
+        return HR_OK;
+    HR_TRY(hr__grouper_add(r->keys, rows, 0, PROBE_ROWS, r->ids, err));
+    *out = hr__grouper_n(r->keys) > PROBE_ROWS - PROBE_ROWS / 16;
+    return HR_OK;
+}
+
+/* Each row is a group. */
+static void each_its_own(const hr_grouping *g, const hr_table *rows, row_groups *r, hr_array **columns)
+{
+    r->n = rows->n_rows;
+    for (int64_t i = 0; i < r->n; i++)
+        r->ids[i] = (uint32_t)i;
+    for (int k = 0; k < g->n_keys; k++)
+        columns[k] = hr__array_ref(rows->columns[g->keys[k]]);
+    hr__grouper_hash(r->keys, rows, 0, r->n, r->hashes);
+}
+
+static hr_status equal_ones(const hr_table *rows, const hr_mem *mem, row_groups *r, hr_array **columns, hr_error *err)
+{
+    HR_TRY(hr__grouper_add(r->keys, rows, 0, rows->n_rows, r->ids, err));
+    r->n = hr__grouper_n(r->keys);
+    memcpy(r->hashes, hr__grouper_hashes(r->keys), (size_t)r->n * sizeof *r->hashes);
+    return hr__grouper_keys(r->keys, mem, columns, err);
+}
+
+static hr_status group_rows(const hr_grouping *g, const hr_table *rows, const hr_mem *mem, row_groups *r,
+                            hr_array **columns, hr_error *err)
+{
+    size_t room = (size_t)rows->n_rows + 1;
+    bool distinct;
+
+    r->ids = hr__alloc(mem->account, room * sizeof *r->ids);
+    r->hashes = hr__alloc(mem->account, room * sizeof *r->hashes);
+    if (!r->ids || !r->hashes)
+        return hr__error_memory(err, "group", rows->n_rows * 12);
+    HR_TRY(hr__grouper_new(g->in, g->keys, g->n_keys, mem->account, &r->keys, err));
+    HR_TRY(are_distinct(g, rows, r, &distinct, err));
+    if (!distinct)
+        return equal_ones(rows, mem, r, columns, err);
+    each_its_own(g, rows, r, columns);
+    return HR_OK;
+}
+
 hr_status hr__grouping_partial(const hr_grouping *g, const hr_table *rows, const hr_mem *mem, hr_table **out,
                                uint64_t **hashes, hr_error *err)
 {
     hr_array **columns = hr__zalloc(mem->account, ((size_t)g->partial->n + 1) * sizeof(hr_array *));
-    uint32_t *ids = hr__alloc(mem->account, (size_t)(rows->n_rows + 1) * sizeof *ids);
-    hr_grouper *keys = NULL;
+    row_groups r = { 0 };
     hr_status st = HR_OK;
-    int64_t n;
 
-    if (!columns || !ids)
-        HR_GO(hr__error_memory(err, "group", rows->n_rows * 4));
-    HR_GO(hr__grouper_new(g->in, g->keys, g->n_keys, mem->account, &keys, err));
-    HR_GO(hr__grouper_add(keys, rows, 0, rows->n_rows, ids, err));
-    n = hr__grouper_n(keys);
-    HR_GO(hr__grouper_keys(keys, mem, columns, err));
+    if (!columns)
+        HR_GO(hr__error_memory(err, "group", g->partial->n * (int64_t)sizeof(hr_array *)));
+    HR_GO(group_rows(g, rows, mem, &r, columns, err));
     for (int i = 0; i < g->n_aggs; i++) {
         const hr_agg *a = &g->aggs[i];
 
-        HR_GO((a->state_bytes ? fixed_states : value_states)(a, rows, g->columns[i], ids, n, mem,
+        HR_GO((a->state_bytes ? fixed_states : value_states)(a, rows, g->columns[i], r.ids, r.n, mem,
                                                              &columns[g->n_keys + i], err));
     }
+    HR_GO(table_of(g->partial, columns, r.n, out, err));
     if (hashes) {
-        if (!(*hashes = hr__alloc(mem->account, (size_t)(n + 1) * sizeof **hashes)))
-            HR_GO(hr__error_memory(err, "group", n * 8));
-        memcpy(*hashes, hr__grouper_hashes(keys), (size_t)n * sizeof **hashes);
+        *hashes = r.hashes;
+        r.hashes = NULL;
     }
-    HR_GO(table_of(g->partial, columns, n, out, err));
 done:
-    if (st && hashes) {
-        hr__free(*hashes);
-        *hashes = NULL;
-    }
     if (columns)
         unref_columns(columns, g->partial->n);
     hr__free(columns);
-    hr__free(ids);
-    hr__grouper_free(keys);
+    row_groups_clear(&r);
     return st;
 }
 

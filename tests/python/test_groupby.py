@@ -272,6 +272,49 @@ class limits:
         _core.set_memory_limit(0)
 
 
+@pytest.mark.parametrize("kind", ["float", "text", "both"])
+def test_keys_that_hardly_repeat(kind):
+    """Rows of a chunk whose first keys differ are not grouped by the front: the same keys meet later."""
+    n = 150_000
+    random = np.random.default_rng(5)
+    numbers = random.integers(0, 100_000, n).astype(float)
+    numbers[::1000] = -0.0
+    numbers[1::1000] = 0.0
+    numbers[2::1000] = np.nan
+    numbers[3::1000] = -np.nan
+    floats = pa.array(numbers, mask=np.arange(n) % 1000 == 4)
+    table = pa.table(
+        {
+            "float": floats,
+            "text": pc.binary_join_element_wise("\u00e9", pc.cast(floats, pa.string()), ""),
+            "x": random.integers(0, 9, n),
+        }
+    )
+    keys = ["float", "text"] if kind == "both" else [kind]
+    one_block = hd.from_arrow(table).groupby(keys).aggregate(Count(), Sum("x"), Min("x"), Std("x"))
+    found = one_block.to_arrow()
+    frame = pd.DataFrame(
+        {
+            "float": np.where(floats.is_null(), -1.0, np.nan_to_num(numbers + 0.0, nan=-2.0)),
+            "text": table["text"].to_pandas().fillna("none"),
+            "x": table["x"].to_pandas(),
+        }
+    )
+    expected = frame.groupby(keys)["x"].agg(["count", "sum", "min", "std"])
+    assert found.num_rows == len(expected) > 50_000
+    assert pc.sum(found["count()"]).as_py() == n
+    values = found["float"].to_pandas() if "float" in keys else None
+    if values is not None:
+        assert not np.signbit(values[values == 0]).any()
+    for name in ["count", "sum", "min", "std"]:
+        ours = found[f"{name}({'' if name == 'count' else 'x'})"].to_pandas()
+        assert np.allclose(ours.sort_values().values, expected[name].sort_values().values, equal_nan=True)
+    half = (
+        cut(table, [65_536 * 2, n]).groupby(keys).aggregate(Count(), Sum("x"), Min("x"), Std("x")).to_arrow()
+    )
+    assert half.select(["count()", "sum(x)", "min(x)"]).equals(found.select(["count()", "sum(x)", "min(x)"]))
+
+
 def test_spilled_is_the_same(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADRACE_SPILL_DIR", str(tmp_path))
     rng = np.random.default_rng(2)
