@@ -128,8 +128,8 @@ lint: venv
 	@$(PY) tests/test_layers.py
 
 format: venv
-	@$(ENV) ruff check --fix $(PY_FILES)
 	@$(ENV) ruff format $(PY_FILES)
+	@$(ENV) ruff check --fix $(PY_FILES)
 	@[ -z '$(C_FILES)' ] || $(ENV) clang-format -i $(C_FILES)
 
 # -g1: lines for stack traces, and no variables, which take a fifth of the time.

@@ -271,7 +271,9 @@ def main():
     try:
         for name in args.only or WORKLOADS:
             workload = importlib.import_module(f"workloads.{name}")
-            people = [w for w in WHO if callable(getattr(workload, w, None)) and not (is_ours(w) and args.no_ours)]
+            people = [
+                w for w in WHO if callable(getattr(workload, w, None)) and not (is_ours(w) and args.no_ours)
+            ]
             people = [w for w in people if is_ours(w) or not args.peer or w in args.peer]
             say(f"{workload.TITLE}: {', '.join(WHO[w] for w in people)}")
             results = run_workload(workload, people, pythons, data[workload.DATA], args.runs)
