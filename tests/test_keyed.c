@@ -225,6 +225,36 @@ static void test_joins(void **state)
     }
 }
 
+/* Two keys of 18,000 right rows each: neither fits into the share of 2 MiB, nor does what comes out for one left row. */
+static hr_status make_skewed(int64_t cut, hr_plan **out, hr_error *err)
+{
+    hr_plan *left = NULL, *right = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    HR_GO(keyed_plan(10, 5, HR_MIN(cut, 3), &left, err));
+    HR_GO(keyed_plan(36000, 2, cut, &right, err));
+    st = join_plan(left, right, kind_to_make, out, err);
+done:
+    hr_plan_unref(left);
+    hr_plan_unref(right);
+    return st;
+}
+
+static void test_skewed(void **state)
+{
+    static const int64_t rows[] = { 72000, 72006, 72000, 72006, 4, 6 };
+    hr_table *t = NULL;
+
+    (void)state;
+    for (int kind = 0; kind <= HR_JOIN_ANTI; kind++) {
+        kind_to_make = (hr_join_kind)kind;
+        check(make_skewed, 2 << 20, kind == HR_JOIN_FULL, &t);
+        assert_int_equal(t->n_rows, rows[kind]);
+        hr_table_unref(t);
+    }
+}
+
 static hr_status small_group(hr_error *err)
 {
     hr_plan *in = NULL, *p = NULL;
@@ -293,6 +323,8 @@ static void test_faults(void **state)
     fail_somewhere(make_join, 2 << 20, HR_FAULT_MEMORY);
     fail_somewhere(make_groups, 3 << 20, HR_FAULT_IO);
     fail_somewhere(make_join, 2 << 20, HR_FAULT_IO);
+    fail_somewhere(make_skewed, 2 << 20, HR_FAULT_MEMORY);
+    fail_somewhere(make_skewed, 2 << 20, HR_FAULT_IO);
 }
 
 static int end_pool(void **state)
@@ -307,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_joins),
+        cmocka_unit_test(test_skewed),
         cmocka_unit_test(test_faults),
     };
 

@@ -2,7 +2,8 @@
  *
  * What a join gives of partitions is in the order of the partitions. Its rows carry the place that they have among all (several may
  * share one: they stay in the order in which they came). They are dealt to ranges of places, which spill (store.h), and each range
- * is a piece. Tables without places are in order already: they go on as they come. */
+ * is a piece. One with more rows than fit (a key that both sides have many times) is dealt again, to smaller ranges; the rows of a
+ * single place need no order, and go on table by table. Tables without places are in order already: they go on as they come. */
 #include "op/op.h"
 #include "op/store.h"
 
@@ -10,6 +11,8 @@
 #include <stdlib.h>
 
 #define RANGES 512
+#define SMALLER 64 /* ranges that one is dealt to again */
+#define LEVELS 12  /* that may take: 64 to the 9th are 2 to the 54th places */
 
 typedef struct arrange_run {
     hr_schema *in, *out; /* with places, and without */
@@ -82,31 +85,42 @@ static const int64_t *places_of(const hr_table *t)
     return (const int64_t *)hr__array_values(t->columns[t->schema->n - 1]);
 }
 
-/* Places rise within a table of a join but for where its right rows begin: so a table is a few stretches of each range. */
+/* Rows of t to the ranges of `step` places each, of n, that begin at `first`; n_rows (may be NULL) is added to. Places rise within a
+ * table of a join but for where its right rows begin: so it is a few stretches of each range. */
+static hr_status deal_places(hr_store *store, const hr_table *t, int64_t first, int64_t step, int n, int64_t *n_rows,
+                             hr_error *err)
+{
+    const int64_t *places = places_of(t);
+    hr_table *part = NULL;
+
+    for (int64_t i = 0, k; i < t->n_rows; i = k) {
+        int64_t range = HR_MIN(n - 1, (places[i] - first) / step);
+        int64_t begin = first + range * step, end = range == n - 1 ? INT64_MAX : begin + step;
+
+        for (k = i + 1; k < t->n_rows && places[k] >= begin && places[k] < end; k++)
+            ;
+        HR_TRY(hr_table_slice(t, i, k - i, &part, err));
+        if (n_rows)
+            n_rows[range] += k - i;
+        HR_TRY(hr__store_add(store, (int)range, part, err));
+    }
+    return HR_OK;
+}
+
 static hr_status arrange_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     hr_op_run *run = hr__task_run(task);
     arrange_run *a = run->state;
-    const int64_t *places;
-    hr_table *part = NULL;
+    hr_table *same = NULL;
 
     (void)op;
     if (!has_places(in->schema)) {
-        part = hr_table_ref((hr_table *)in);
-        return hr__task_emit(task, &part, err);
+        same = hr_table_ref((hr_table *)in);
+        return hr__task_emit(task, &same, err);
     }
     if (!a->store)
         HR_TRY(begin(a, in->schema, run, err));
-    places = places_of(in);
-    for (int64_t i = 0, k; i < in->n_rows; i = k) {
-        int64_t range = HR_MIN(RANGES - 1, places[i] / a->step);
-
-        for (k = i + 1; k < in->n_rows && HR_MIN(RANGES - 1, places[k] / a->step) == range; k++)
-            ;
-        HR_TRY(hr_table_slice(in, i, k - i, &part, err));
-        a->n_rows[range] += k - i;
-        HR_TRY(hr__store_add(a->store, (int)range, part, err));
-    }
+    HR_TRY(deal_places(a->store, in, 0, a->step, RANGES, a->n_rows, err));
     return hr__store_held(a->store) > run->allowance ? hr__store_spill(a->store, 0, err) : HR_OK;
 }
 
@@ -127,16 +141,34 @@ static hr_status arrange_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_e
     return HR_OK;
 }
 
+/* Ranges of places, and which is next. */
+typedef struct level {
+    hr_store *store;
+    int64_t first, step; /* places: where range 0 begins, and how many each has */
+    int at, end;         /* ranges */
+    bool streaming;      /* the one at hand goes on table by table: */
+    hr_store_cursor tables;
+} level;
+
 typedef struct arrange_reader {
     hr_reader base;
     arrange_run *run;
     hr_account *account;
     hr_mem mem;
-    int range;
-    bool done;
+    int64_t share;        /* bytes of rows that may be held at a time */
+    int64_t row;          /* of the output, the next one */
+    level levels[LEVELS]; /* the first is one range of the run's own store */
+    int depth;
 } arrange_reader;
 
-static void arrange_close(hr_reader *r) { hr__free(r); }
+static void arrange_close(hr_reader *base)
+{
+    arrange_reader *r = (arrange_reader *)base;
+
+    for (int i = 1; i < LEVELS; i++)
+        hr__store_free(r->levels[i].store);
+    hr__free(r);
+}
 
 typedef struct placed {
     int64_t place, row;
@@ -151,31 +183,62 @@ static int by_place(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-static hr_status order_of(const hr_table *rows, hr_account *account, int64_t **out, hr_error *err)
+/* Few rows of many places. */
+static hr_status order_few(const int64_t *places, int64_t n, hr_account *account, int64_t *out, hr_error *err)
 {
-    const int64_t *places = places_of(rows);
-    placed *all = hr__alloc(account, (size_t)rows->n_rows * sizeof *all);
+    placed *all = hr__alloc(account, (size_t)n * sizeof *all);
 
-    *out = hr__alloc(account, (size_t)rows->n_rows * sizeof **out);
-    if (!all || !*out) {
-        hr__free(all);
-        return hr__error_memory(err, "arrange", rows->n_rows * 24);
-    }
-    for (int64_t i = 0; i < rows->n_rows; i++)
+    if (!all)
+        return hr__error_memory(err, "arrange", n * 16);
+    for (int64_t i = 0; i < n; i++)
         all[i] = (placed){ places[i], i };
-    qsort(all, (size_t)rows->n_rows, sizeof *all, by_place);
-    for (int64_t i = 0; i < rows->n_rows; i++)
-        (*out)[i] = all[i].row;
+    qsort(all, (size_t)n, sizeof *all, by_place);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = all[i].row;
     hr__free(all);
     return HR_OK;
 }
 
-/* The rows in order, without places. */
-static hr_status take_rows(arrange_reader *r, const hr_table *rows, const int64_t *order, hr_table **out, hr_error *err)
+/* By counting, of `span` places from `first` on. */
+static hr_status order_many(const int64_t *places, int64_t n, int64_t first, int64_t span, hr_account *account,
+                            int64_t *out, hr_error *err)
+{
+    int64_t *next = hr__zalloc(account, (size_t)(span + 1) * sizeof *next);
+
+    if (!next)
+        return hr__error_memory(err, "arrange", span * 8);
+    for (int64_t i = 0; i < n; i++)
+        next[places[i] - first + 1]++;
+    for (int64_t p = 0; p < span; p++)
+        next[p + 1] += next[p];
+    for (int64_t i = 0; i < n; i++)
+        out[next[places[i] - first]++] = i;
+    hr__free(next);
+    return HR_OK;
+}
+
+static hr_status order_of(const hr_table *rows, hr_account *account, int64_t **out, hr_error *err)
+{
+    const int64_t *places = places_of(rows);
+    int64_t n = rows->n_rows, least = places[0], most = places[0];
+
+    for (int64_t i = 1; i < n; i++) {
+        least = HR_MIN(least, places[i]);
+        most = HR_MAX(most, places[i]);
+    }
+    if (!(*out = hr__alloc(account, (size_t)n * sizeof **out)))
+        return hr__error_memory(err, "arrange", n * 8);
+    if (most - least < 2 * n)
+        return order_many(places, n, least, most - least + 1, account, *out, err);
+    return order_few(places, n, account, *out, err);
+}
+
+/* The rows, in order (NULL: as they stand), without places. */
+static hr_status give_rows(arrange_reader *r, const hr_table *rows, const int64_t *order, hr_table **out, hr_error *err)
 {
     hr_schema *schema = r->run->out;
     hr_array **columns = hr__zalloc(r->account, ((size_t)schema->n + 1) * sizeof(hr_array *));
-    hr_run_coords at = { .first = { .row = r->run->n_rows[r->range] }, .n = rows->n_rows };
+    hr_run_coords at = { .first = { .row = r->row }, .n = rows->n_rows };
     hr_origin *origin = NULL;
     hr_status st = HR_OK;
 
@@ -183,9 +246,13 @@ static hr_status take_rows(arrange_reader *r, const hr_table *rows, const int64_
         return hr__error_memory(err, "arrange", schema->n * 8);
     HR_GO(hr__origin_new(&at, 1, &origin, err));
     for (int i = 0; i < schema->n; i++)
-        HR_GO(hr__array_take(&r->mem, rows->columns[i], order, 8, rows->n_rows, &columns[i], err));
+        if (order)
+            HR_GO(hr__array_take(&r->mem, rows->columns[i], order, 8, rows->n_rows, &columns[i], err));
+        else
+            columns[i] = hr__array_ref(rows->columns[i]);
     st = hr__table_new(schema, columns, rows->n_rows, origin, out, err);
     memset(columns, 0, (size_t)schema->n * sizeof *columns);
+    r->row += rows->n_rows;
 done:
     for (int i = 0; i < schema->n; i++)
         hr__array_unref(columns[i]);
@@ -194,27 +261,92 @@ done:
     return st;
 }
 
-static hr_status arrange_next(hr_reader *reader, int64_t max_bytes, hr_table **out, hr_error *err)
+static hr_status give_range(arrange_reader *r, level *l, hr_table **out, hr_error *err)
 {
-    arrange_reader *r = (arrange_reader *)reader;
     hr_table *rows = NULL;
     int64_t *order = NULL;
     hr_status st = HR_OK;
 
-    (void)max_bytes;
-    *out = NULL;
-    if (r->done)
-        return HR_OK;
-    r->done = true;
-    HR_GO(hr__store_load(r->run->store, r->range, &(hr_mem){ .account = r->account }, &rows, err));
-    if (!rows->n_rows)
-        goto done;
+    HR_GO(hr__store_load(l->store, l->at++, &(hr_mem){ .account = r->account }, &rows, err));
     HR_GO(order_of(rows, r->account, &order, err));
-    st = take_rows(r, rows, order, out, err);
+    st = give_rows(r, rows, order, out, err);
 done:
     hr__free(order);
     hr_table_unref(rows);
     return st;
+}
+
+/* The next table of a single place; *out NULL: it has no more. */
+static hr_status give_table(arrange_reader *r, level *l, hr_table **out, hr_error *err)
+{
+    hr_table *rows = NULL;
+    hr_status st;
+
+    HR_TRY(hr__store_next(&l->tables, &(hr_mem){ .account = r->account }, &rows, err));
+    if (!rows) {
+        l->streaming = false;
+        l->at++;
+        return HR_OK;
+    }
+    st = give_rows(r, rows, NULL, out, err);
+    hr_table_unref(rows);
+    return st;
+}
+
+/* The range at hand to smaller ones: a level more. */
+static hr_status deal_again(arrange_reader *r, level *l, hr_error *err)
+{
+    hr_store_cursor c = { .store = l->store, .part = l->at, .drain = true };
+    level *below = &r->levels[r->depth];
+    hr_table *t = NULL;
+    hr_status st = HR_OK;
+
+    *below = (level){ .first = l->first + l->at * l->step, .step = (l->step + SMALLER - 1) / SMALLER, .end = SMALLER };
+    HR_TRY(hr__store_new(SMALLER, r->run->in, r->run->spill, r->account, &below->store, err));
+    for (;;) {
+        HR_TRY(hr__store_next(&c, &(hr_mem){ .account = r->account }, &t, err));
+        if (!t)
+            break;
+        st = deal_places(below->store, t, below->first, below->step, SMALLER, NULL, err);
+        hr_table_unref(t);
+        HR_TRY(st);
+        if (hr__store_held(below->store) > r->share)
+            HR_TRY(hr__store_spill(below->store, 0, err));
+    }
+    l->at++;
+    r->depth++;
+    return HR_OK;
+}
+
+static hr_status arrange_next(hr_reader *reader, int64_t max_bytes, hr_table **out, hr_error *err)
+{
+    arrange_reader *r = (arrange_reader *)reader;
+
+    (void)max_bytes;
+    *out = NULL;
+    while (!*out && r->depth > 0) {
+        level *l = &r->levels[r->depth - 1];
+        hr_store_size size = l->at < l->end ? hr__store_size(l->store, l->at) : (hr_store_size){ 0 };
+
+        if (l->streaming) {
+            HR_TRY(give_table(r, l, out, err));
+        } else if (l->at >= l->end) {
+            if (--r->depth > 0) {
+                hr__store_free(l->store);
+                l->store = NULL;
+            }
+        } else if (!size.rows) {
+            l->at++;
+        } else if (size.memory_bytes + size.disk_bytes <= r->share) {
+            HR_TRY(give_range(r, l, out, err));
+        } else if (l->step > 1 && r->depth < LEVELS) {
+            HR_TRY(deal_again(r, l, err));
+        } else {
+            l->streaming = true;
+            l->tables = (hr_store_cursor){ .store = l->store, .part = l->at, .drain = true };
+        }
+    }
+    return HR_OK;
 }
 
 static const hr_reader_class arrange_reading = { .next = arrange_next, .close = arrange_close };
@@ -233,8 +365,11 @@ static hr_status arrange_read(const hr_op *op, hr_op_run *run, int64_t piece, co
     r->run = a;
     r->account = run->account;
     r->mem = *mem;
-    r->range = (int)piece;
-    *estimate = HR_MAX(*estimate, 3 * (size.memory_bytes + size.disk_bytes));
+    r->share = run->allowance;
+    r->row = a->n_rows[piece];
+    r->levels[0] = (level){ .store = a->store, .step = a->step, .at = (int)piece, .end = (int)piece + 1 };
+    r->depth = 1;
+    *estimate = HR_MAX(*estimate, 3 * HR_MIN(size.memory_bytes + size.disk_bytes, r->share + HR_STORE_PAGE));
     *out = &r->base;
     return HR_OK;
 }

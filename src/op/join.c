@@ -6,16 +6,13 @@
  * 1. Input 0, the right side, is kept. As long as it fits into the allowance it becomes a table of keys (join_table.c) when it has
  *    ended, and the left side streams: its rows are looked up in the front, in parallel, and go on at once.
  * 2. If it does not fit, both sides are *dealt* to partitions by the hash of their keys, which spill (store.h). Each partition is a
- *    piece: its right rows as a table of keys, its left rows looked up. What comes out then carries a last column, its row's
+ *    piece (join_part.c). What comes out then carries a last column, its row's
  *    `place`: the number of the left row, or behind all of these that of the right one; arrange.c, right behind, brings
  *    the order back. */
 #include "op/join.h"
 
 #include "core/keys.h"
 #include "op/store.h"
-
-#include <inttypes.h>
-#include <stdio.h>
 
 #define PARTS 256
 
@@ -44,6 +41,7 @@ typedef struct join_run {
     hr_store *right_parts, *left_parts;
     hr_schema *left_dealt, *right_dealt; /* with the column `place` */
     int64_t n_left, n_out;
+    hr_join_parts parts;     /* the same, when they are read */
     int64_t *unmatched_rows; /* of each piece: where its right rows begin, and how many rows come before */
     int64_t n_unmatched;
 } join_run;
@@ -174,52 +172,6 @@ static void join_stop(const hr_op *op, hr_op_run *run)
     hr__free(j);
 }
 
-/* The table with one more column of int64: hr__place of each row. Takes `places`, a buffer of n_rows. */
-static hr_status with_places(const hr_table *t, hr_schema *schema, hr_buffer *places, hr_table **out, hr_error *err)
-{
-    hr_buffer *buffers[3] = { NULL, places, NULL };
-    int n = t->schema->n;
-    hr_array **columns = hr__zalloc(NULL, ((size_t)n + 1) * sizeof(hr_array *));
-    hr_status st = HR_OK;
-
-    if (!columns) {
-        hr__buffer_unref(places);
-        return hr__error_memory(err, "join", n * 8);
-    }
-    HR_GO(hr__array_new(hr__type_simple(HR_T_INT64), t->n_rows, 0, buffers, NULL, 0, &columns[n], err));
-    for (int i = 0; i < n; i++)
-        columns[i] = hr__array_ref(t->columns[i]);
-    st = hr__table_new(schema, columns, t->n_rows, NULL, out, err);
-done:
-    hr__free(columns);
-    return st;
-}
-
-/* The schema with the column of places behind. n_places (< 0: not said): how many there are, for arrange.c. */
-static hr_status schema_with_places(const hr_schema *s, int64_t n_places, hr_schema **out, hr_error *err)
-{
-    hr_field *fields = hr__zalloc(NULL, ((size_t)s->n + 1) * sizeof *fields);
-    char text[32];
-    hr_status st = HR_OK;
-
-    *out = NULL;
-    if (!fields)
-        return hr__error_memory(err, "join", s->n * (int64_t)sizeof *fields);
-    for (int i = 0; i < s->n; i++)
-        fields[i] = s->fields[i]; /* borrowed */
-    HR_GO(hr__field_init(&fields[s->n], HR_PLACE_COLUMN, hr__type_simple(HR_T_INT64), false, err));
-    HR_GO(hr__schema_new(fields, s->n + 1, out, err));
-    if (n_places >= 0) {
-        snprintf(text, sizeof text, "%" PRId64, n_places);
-        st = hr__metadata_set(&(*out)->metadata, &(*out)->metadata_bytes, HR_PLACE_COLUMN, text, (int64_t)strlen(text),
-                              err);
-    }
-done:
-    hr__field_clear(&fields[s->n]);
-    hr__free(fields);
-    return st;
-}
-
 /* ------------------------------------------------------------------------------------------------------------- dealing */
 
 /* Rows of t, numbered from `first` on, into the partitions of a store. */
@@ -239,7 +191,7 @@ static hr_status deal_rows(hr_store *store, hr_schema *dealt, const hr_table *t,
     HR_GO(hr__buffer_new(&mem, t->n_rows * 8, &places, err));
     for (int64_t i = 0; i < t->n_rows; i++)
         ((int64_t *)places->data)[i] = first + i;
-    st = with_places(t, dealt, places, &placed, err);
+    st = hr__join_with_places(t, dealt, places, &placed, err);
     places = NULL;
     HR_GO(st);
     HR_GO(hr__deal(placed, hashes, 56, PARTS, &mem, begins, &sorted, err));
@@ -280,8 +232,9 @@ static hr_status deal_right(const join_op *o, join_run *j, const hr_table *t, hr
 static hr_status begin_dealing(const join_op *o, join_run *j, hr_op_run *run, hr_error *err)
 {
     atomic_store(&j->dealing, true);
+    j->n_right = 0;
     HR_TRY(hr__spill_new(NULL, "join", run->account, &j->spill, err));
-    HR_TRY(schema_with_places(j->right, -1, &j->right_dealt, err));
+    HR_TRY(hr__join_schema_with_places(j->right, -1, &j->right_dealt, err));
     HR_TRY(hr__store_new(PARTS, j->right_dealt, j->spill, run->account, &j->right_parts, err));
     for (int64_t i = 0; i < j->n_tables; i++) {
         HR_TRY(deal_right(o, j, j->tables[i], run, err));
@@ -407,7 +360,8 @@ static hr_status keep_right(const join_op *o, join_run *j, const hr_table *in, h
         return hr__error_memory(err, "join", j->n_tables * 8);
     j->tables[j->n_tables++] = hr_table_ref((hr_table *)in);
     j->right_bytes += hr__table_bytes_used(in);
-    return 2 * j->right_bytes > run->allowance ? begin_dealing(o, j, run, err) : HR_OK;
+    j->n_right += in->n_rows;
+    return 2 * j->right_bytes > run->allowance || j->n_right > HR_JOIN_MAX_ROWS ? begin_dealing(o, j, run, err) : HR_OK;
 }
 
 /* Rows that were looked up go on, numbered; others are dealt. */
@@ -421,7 +375,7 @@ static hr_status take_left(const join_op *o, join_run *j, hr_task *task, const h
 
     if (!j->table) {
         if (!j->left_parts) {
-            HR_GO(schema_with_places(in->schema, -1, &j->left_dealt, err));
+            HR_GO(hr__join_schema_with_places(in->schema, -1, &j->left_dealt, err));
             HR_GO(hr__store_new(PARTS, j->left_dealt, j->spill, run->account, &j->left_parts, err));
         }
         HR_GO(key_columns(in->schema, o->left_keys, o->n_keys, keys, err));
@@ -533,43 +487,32 @@ static hr_status join_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_erro
         HR_TRY(count_unmatched(j, run->account, err));
         *n = j->n_unmatched;
     }
-    return *n ? bound_of(o, j, j->bound ? j->bound->left_in : o->left, &bound, err) : HR_OK;
+    if (!*n)
+        return HR_OK;
+    HR_TRY(bound_of(o, j, j->bound ? j->bound->left_in : o->left, &bound, err));
+    j->parts = (hr_join_parts){ .bound = bound,
+                                .left = j->left_parts,
+                                .right = j->right_parts,
+                                .right_dealt = j->right_dealt,
+                                .n_left = j->n_left,
+                                .n_right = j->n_right,
+                                .share = run->allowance };
+    return HR_OK;
 }
 
-typedef struct join_reader {
+/* Of right rows that nobody had. */
+typedef struct unmatched_reader {
     hr_reader base;
     join_run *run;
-    hr_account *account;
     hr_mem mem;
-    int64_t piece, row, end, first; /* of unmatched rows */
-    /* of a partition */
-    hr_join_table *table;
-    int64_t *places; /* of the right rows */
-    hr_schema *out;
-    hr_store_cursor left;
-    hr_table *left_rows;
-    const int64_t *left_places;
-    hr_table *walk_rows; /* the same without places */
-    hr_join_walk walk;
-    bool left_done;
-} join_reader;
+    int64_t piece, row, end, first;
+} unmatched_reader;
 
-static void join_close(hr_reader *r)
-{
-    join_reader *j = (join_reader *)r;
-
-    hr__join_walk_end(&j->walk);
-    hr__join_table_free(j->table);
-    hr__free(j->places);
-    hr__schema_unref(j->out);
-    hr_table_unref(j->left_rows);
-    hr_table_unref(j->walk_rows);
-    hr__free(j);
-}
+static void unmatched_close(hr_reader *r) { hr__free(r); }
 
 static hr_status next_unmatched(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
 {
-    join_reader *j = (join_reader *)r;
+    unmatched_reader *j = (unmatched_reader *)r;
     hr_origin *origin = NULL;
     hr_table *found = NULL;
     hr_status st = HR_OK;
@@ -587,156 +530,28 @@ done:
     return st;
 }
 
-static const hr_reader_class unmatched_reading = { .next = next_unmatched, .close = join_close };
-
-/* --- a partition */
-
-/* A dealt table without its places, which are a copy (NULL: unwanted). *out is new. */
-static hr_status split_places(const hr_table *t, hr_schema *schema, hr_table **out, hr_error *err)
-{
-    hr_array **columns = hr__zalloc(NULL, ((size_t)schema->n + 1) * sizeof(hr_array *));
-    hr_status st;
-
-    if (!columns)
-        return hr__error_memory(err, "join", schema->n * 8);
-    for (int i = 0; i < schema->n; i++)
-        columns[i] = hr__array_ref(t->columns[i]);
-    st = hr__table_new(schema, columns, t->n_rows, NULL, out, err);
-    hr__free(columns);
-    return st;
-}
-
-/* The right rows of the partition as a table of keys, and their places. */
-static hr_status load_right(join_reader *j, int part, hr_error *err)
-{
-    const hr_mem mem = { .account = j->account };
-    hr_table *all = NULL, *rows = NULL;
-    hr_status st = HR_OK;
-
-    HR_GO(hr__store_load(j->run->right_parts, part, &mem, &all, err));
-    if (!(j->places = hr__alloc(j->account, (size_t)(all->n_rows + 1) * sizeof *j->places)))
-        HR_GO(hr__error_memory(err, "join", all->n_rows * 8));
-    if (all->n_rows)
-        memcpy(j->places, hr__array_values(all->columns[all->schema->n - 1]), (size_t)all->n_rows * 8);
-    HR_GO(split_places(all, j->run->bound->right_in, &rows, err));
-    st = hr__join_table_new(j->run->bound->right_keys, j->run->bound->n_keys, rows, j->account, &j->table, err);
-done:
-    hr_table_unref(all);
-    return st;
-}
-
-/* The next left table of the partition; left_rows NULL: no more. */
-static hr_status next_left(join_reader *j, hr_error *err)
-{
-    const hr_mem mem = { .account = j->account };
-    hr_table *t = NULL, *rows = NULL;
-
-    hr__join_walk_end(&j->walk);
-    hr_table_unref(j->left_rows);
-    j->left_rows = NULL;
-    if (j->run->left_parts)
-        HR_TRY(hr__store_next(&j->left, &mem, &t, err));
-    if (!t)
-        return HR_OK;
-    j->left_rows = t;
-    j->left_places = (const int64_t *)hr__array_values(t->columns[t->schema->n - 1]);
-    HR_TRY(split_places(t, j->run->bound->left_in, &rows, err));
-    hr_table_unref(j->walk_rows);
-    j->walk_rows = rows;
-    return hr__join_walk_begin(&j->walk, j->run->bound, j->table, rows, err);
-}
-
-/* Gives the table found the places of its rows: those at picks, of `places`, plus `more`. Takes picks. */
-static hr_status place_rows(join_reader *j, const hr_table *found, int32_t *picks, const int64_t *places, int64_t more,
-                            hr_table **out, hr_error *err)
-{
-    hr_table *placed = NULL;
-    hr_origin *origin = NULL;
-    hr_buffer *b = NULL;
-    hr_status st = HR_OK;
-
-    HR_GO(hr__buffer_new(&j->mem, found->n_rows * 8, &b, err));
-    for (int64_t i = 0; i < found->n_rows; i++)
-        ((int64_t *)b->data)[i] = places[picks[i]] + more;
-    st = with_places(found, j->out, b, &placed, err);
-    HR_GO(st);
-    HR_GO(hr__origin_new(&(hr_run_coords){ .n = found->n_rows }, 1, &origin, err));
-    st = hr__table_with_origin(placed, origin, out, err);
-done:
-    hr__free(picks);
-    hr__origin_unref(origin);
-    hr_table_unref(placed);
-    return st;
-}
-
-static hr_status next_of_part(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
-{
-    join_reader *j = (join_reader *)r;
-    const hr_join_bound *b = j->run->bound;
-    int32_t *picks = NULL;
-    hr_table *found = NULL;
-    hr_status st = HR_OK;
-
-    (void)max_bytes;
-    *out = NULL;
-    if (!j->table)
-        HR_TRY(load_right(j, (int)j->piece, err));
-    while (!found && !j->left_done) {
-        if (j->left_rows)
-            HR_GO(hr__join_walk_next(&j->walk, b, j->table, &j->mem, &found, &picks, err));
-        if (!found) {
-            HR_GO(next_left(j, err));
-            j->left_done = !j->left_rows;
-        }
-    }
-    if (found) {
-        st = place_rows(j, found, picks, j->left_places, 0, out, err);
-        goto done;
-    }
-    if (keeps_right(b->kind))
-        HR_GO(hr__join_unmatched(b, j->table, &j->row, &j->mem, &found, &picks, err));
-    if (found)
-        st = place_rows(j, found, picks, j->places, j->run->n_left, out, err);
-done:
-    hr_table_unref(found);
-    return st;
-}
-
-static const hr_reader_class part_reading = { .next = next_of_part, .close = join_close };
+static const hr_reader_class unmatched_reading = { .next = next_unmatched, .close = unmatched_close };
 
 static hr_status join_read(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
                            int64_t *estimate, hr_error *err)
 {
     join_run *j = run->state;
-    join_reader *r = hr__zalloc(run->account, sizeof *r);
-    hr_store_size size;
-    hr_status st = HR_OK;
+    unmatched_reader *r;
 
     (void)op;
-    if (!r)
+    if (!j->table)
+        return hr__join_part_read(&j->parts, (int)piece, run->account, mem, out, estimate, err);
+    if (!(r = hr__zalloc(run->account, sizeof *r)))
         return hr__error_memory(err, "join", sizeof *r);
+    r->base.cls = &unmatched_reading;
     r->run = j;
-    r->account = run->account;
     r->mem = *mem;
     r->piece = piece;
-    if (j->table) {
-        r->base.cls = &unmatched_reading;
-        r->row = piece * PIECE_ROWS;
-        r->end = HR_MIN(j->table->rows->n_rows, r->row + PIECE_ROWS);
-        r->first = j->n_out + j->unmatched_rows[piece];
-    } else {
-        r->base.cls = &part_reading;
-        r->left = (hr_store_cursor){ .store = j->left_parts, .part = (int)piece, .drain = true };
-        HR_GO(schema_with_places(j->bound->out, j->n_left + j->n_right, &r->out, err));
-        size = hr__store_size(j->right_parts, (int)piece);
-        *estimate = HR_MAX(*estimate, 2 * (size.memory_bytes + size.disk_bytes));
-    }
+    r->row = piece * PIECE_ROWS;
+    r->end = HR_MIN(j->table->rows->n_rows, r->row + PIECE_ROWS);
+    r->first = j->n_out + j->unmatched_rows[piece];
     *out = &r->base;
-    r = NULL;
-done:
-    if (r)
-        join_close(&r->base);
-    return st;
+    return HR_OK;
 }
 
 /* ---------------------------------------------------------------------------------------------------------- the operator */

@@ -4,6 +4,7 @@
 
 #include "op/grouper.h"
 #include "op/op.h"
+#include "op/store.h"
 
 /* A column of what comes out. */
 typedef struct hr_join_column {
@@ -48,6 +49,7 @@ void hr__join_bound_free(hr_join_bound *b); /* NULL is fine */
 /* Numbers of the keys of a table's rows. A key with a null in it equals nothing: it has none. */
 typedef struct hr_join_keys hr_join_keys;
 #define HR_NO_KEY UINT32_MAX
+#define HR_JOIN_MAX_ROWS (1 << 29) /* of one such table */
 /* Of all rows of t, which must stay; ids[i]: the number of row i's key, of hr__join_keys_n(); rows of one key have one number. */
 hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns, hr_account *account, uint32_t *ids,
                             hr_join_keys **out, hr_error *err) HR_MUST_USE;
@@ -104,8 +106,33 @@ void hr__join_walk_end(hr_join_walk *w);
  * hr__free): which left row each is of. */
 hr_status hr__join_walk_next(hr_join_walk *w, const hr_join_bound *b, const hr_join_table *t, const hr_mem *mem,
                              hr_table **out, int32_t **lefts, hr_error *err) HR_MUST_USE;
+/* Sets bit first + i of each left row i that has a partner. */
+void hr__join_walk_mark(const hr_join_walk *w, const hr_join_table *t, uint8_t *bits, int64_t first);
+/* Of a left table whose rows' bits, from `first` on, say which ever had a partner: the rows that come out for that, or for having had
+ * none. *out NULL: none; t: any. lefts as above. */
+hr_status hr__join_rest(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, const uint8_t *bits,
+                        int64_t first, const hr_mem *mem, hr_table **out, int32_t **lefts, hr_error *err) HR_MUST_USE;
 /* The right rows that no left row had, from *row on, some 64 thousand; *row moves. *out NULL: no more. rights as lefts above. */
 hr_status hr__join_unmatched(const hr_join_bound *b, const hr_join_table *t, int64_t *row, const hr_mem *mem,
                              hr_table **out, int32_t **rights, hr_error *err) HR_MUST_USE;
+
+/* --- partitions */
+
+/* Tables with a last column of int64, the places of their rows. Takes `places`, a buffer of n_rows. *out is new. */
+hr_status hr__join_with_places(const hr_table *t, hr_schema *schema, hr_buffer *places, hr_table **out,
+                               hr_error *err) HR_MUST_USE;
+/* Their schema. n_places (< 0: not said): how many there are, for arrange.c. *out is new. */
+hr_status hr__join_schema_with_places(const hr_schema *s, int64_t n_places, hr_schema **out, hr_error *err) HR_MUST_USE;
+/* Both sides, dealt to the same partitions by the hash of their keys. Borrowed. */
+typedef struct hr_join_parts {
+    const hr_join_bound *bound;
+    hr_store *left, *right; /* left NULL: there are no rows */
+    hr_schema *right_dealt;
+    int64_t n_left, n_right; /* rows of all */
+    int64_t share;           /* bytes of right rows that may be held at a time */
+} hr_join_parts;
+/* What comes out of a partition, with places: those of the left rows, behind all of these those of right rows alone. */
+hr_status hr__join_part_read(const hr_join_parts *p, int part, hr_account *account, const hr_mem *mem, hr_reader **out,
+                             int64_t *estimate, hr_error *err) HR_MUST_USE;
 
 #endif

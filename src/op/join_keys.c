@@ -157,9 +157,9 @@ hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns
     if (!k)
         return hr__error_memory(err, "join", sizeof *k);
     k->n_columns = n_columns;
-    if (t->n_rows >= HR_NO_KEY / DENSE_VALUES)
-        HR_FAIL(HR_UNSUPPORTED, "join: %lld rows of the right side in one part, at most %u", (long long)t->n_rows,
-                HR_NO_KEY / DENSE_VALUES);
+    if (t->n_rows > HR_JOIN_MAX_ROWS)
+        HR_FAIL(HR_UNSUPPORTED, "join: %lld rows of the right side at once, at most %d", (long long)t->n_rows,
+                HR_JOIN_MAX_ROWS);
     if (n_columns == 1 && is_dense(k, t, columns[0])) {
         HR_GO(number_dense(k, t, columns[0], account, ids, err));
     } else {

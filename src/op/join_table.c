@@ -304,6 +304,40 @@ done:
     return st;
 }
 
+void hr__join_walk_mark(const hr_join_walk *w, const hr_join_table *t, uint8_t *bits, int64_t first)
+{
+    int64_t begin;
+
+    for (int64_t i = 0; i < w->left->n_rows; i++)
+        if (rows_of(t, w->ids[i], &begin) > 0)
+            hr__bit_set(bits, first + i);
+}
+
+hr_status hr__join_rest(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, const uint8_t *bits,
+                        int64_t first, const hr_mem *mem, hr_table **out, int32_t **lefts, hr_error *err)
+{
+    bool with = b->kind == HR_JOIN_SEMI;
+    pairs p = { 0 };
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    HR_GO(pairs_room(&p, t->account, left->n_rows, keeps_left(b->kind), err));
+    for (int64_t i = 0; i < left->n_rows; i++) {
+        p.left[p.n] = (int32_t)i;
+        p.n += hr__bit(bits, first + i) == with;
+    }
+    if (!p.n)
+        goto done;
+    if (p.right)
+        memset(p.right, 0xff, (size_t)p.n * sizeof *p.right); /* -1: none */
+    HR_GO(table_of_pairs(b, t, left, &p, mem, out, err));
+    *lefts = p.own_left;
+    p.own_left = NULL;
+done:
+    pairs_clear(&p);
+    return st;
+}
+
 hr_status hr__join_unmatched(const hr_join_bound *b, const hr_join_table *t, int64_t *row, const hr_mem *mem,
                              hr_table **out, int32_t **rights, hr_error *err)
 {

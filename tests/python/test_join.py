@@ -170,3 +170,38 @@ def test_dealt_is_the_same(kind, tmp_path, monkeypatch):
         frame = left.to_pandas().merge(right.to_pandas(), on="k", how=how)
         assert len(frame) == len(whole)
         assert frame["b"].sum() == pd.Series(whole["b"].to_pandas()).sum()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_key_that_does_not_fit(kind, tmp_path, monkeypatch):
+    """Of one key 7 MB on the right, of which 4 MiB may be held; 20 MB come out for a few places."""
+    monkeypatch.setenv("HEADRACE_SPILL_DIR", str(tmp_path))
+    n, m, hot = 40_000, 300_000, 3
+    left = pa.table({"k": [5] * hot + list(range(1000, 1000 + n)), "a": range(n + hot)})
+    keys = [5] * m + list(range(1000 + n // 2, 1000 + 2 * n)) + [None]
+    right = pa.table({"k": keys, "b": range(len(keys))})
+    for t, name in ((left, "l"), (right, "r")):
+        hd.from_arrow(t).write_arrow(str(tmp_path / name))
+    plan = hd.read_arrow(str(tmp_path / "l")).join(hd.read_arrow(str(tmp_path / "r")), kind, on="k")
+    whole = plan.to_arrow()
+    rows = {
+        "inner": hot * m + n // 2,
+        "left_outer": hot * m + n,
+        "right_outer": hot * m + 3 * n // 2 + 1,
+        "full_outer": hot * m + 2 * n + 1,
+        "left_semi": hot + n // 2,
+        "left_anti": n // 2,
+    }
+    assert len(whole) == rows[kind]
+    for threads in (1, 8):
+        _core.set_num_threads(threads)
+        _core.set_memory_limit(16 << 20)
+        try:
+            at = 0
+            for batch in plan.iter_batches(batch_size=100_000, batch_format="pyarrow"):
+                assert batch.equals(whole.slice(at, len(batch)).combine_chunks()), (threads, at)
+                at += len(batch)
+            assert at == len(whole)
+        finally:
+            _core.set_num_threads(0)
+            _core.set_memory_limit(0)
