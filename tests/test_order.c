@@ -249,6 +249,51 @@ static void test_widths(void **unused)
     }
 }
 
+/* Before a text, numbers whose last bytes look like a text's end, up to behind the prefix: it was said to be all of the key. */
+static void test_numbers_before_texts(void **unused)
+{
+    static const hr_type_id second[] = { HR_T_INT8, HR_T_INT16, HR_T_INT32, HR_T_INT64 };
+    static const int64_t numbers[] = { -2, -1, 0, 1, -256, 256, -257, 255 };
+    static const char *const texts[] = { "", NULL, "a", "ab", "\xff\xff", "" };
+
+    (void)unused;
+    for (int c = 0; c < 4 * 16; c++) {
+        hr_builder *b[] = { builder_of(hr__type_simple(HR_T_INT64)), builder_of(hr__type_simple(second[c / 16])),
+                            builder_of(hr__type_simple(HR_T_BINARY)) };
+        hr_order_key keys[] = { { .column = 0, .bare = c & 1 },
+                                { .column = 1, .descending = c & 2, .bare = c & 8 },
+                                { .column = 2, .descending = c & 4 } };
+        hr_array *columns[3];
+        hr_field f[3] = { 0 };
+        hr_schema *schema = NULL;
+        hr_order *o = NULL;
+        hr_table *t = NULL;
+
+        for (int i = 0; i < 48; i++) {
+            const char *text = texts[i % HR_LEN(texts)];
+
+            assert_ok(hr__builder_int(b[0], i % 5 ? 7 : 8, NULL), NULL);
+            assert_ok(hr__builder_int(b[1], second[c / 16] == HR_T_INT8 ? numbers[i / 6 % 4] : numbers[i / 6], NULL),
+                      NULL);
+            assert_ok(text ? hr__builder_bytes(b[2], text, (int64_t)strlen(text), NULL) : hr__builder_null(b[2], NULL),
+                      NULL);
+        }
+        for (int k = 0; k < 3; k++) {
+            columns[k] = finish(b[k]);
+            assert_ok(hr__field_init(&f[k], "key", columns[k]->type, true, NULL), NULL);
+        }
+        assert_ok(hr__schema_new(f, 3, &schema, NULL), NULL);
+        assert_ok(hr__table_new(schema, columns, 48, NULL, &t, NULL), NULL);
+        assert_ok(hr__order_new(schema, keys, 3, NULL, &o, NULL), NULL);
+        check_agree(o, t);
+        hr__order_free(o);
+        hr_table_unref(t);
+        hr__schema_unref(schema);
+        for (int k = 0; k < 3; k++)
+            hr__field_clear(&f[k]);
+    }
+}
+
 /* Without nulls and NaN eight bytes may be all of a key. */
 static void test_bare(void **unused)
 {
@@ -289,7 +334,7 @@ static void test_refusals(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_agree), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_ints),
+        cmocka_unit_test(test_numbers_before_texts), cmocka_unit_test(test_agree), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_ints),
         cmocka_unit_test(test_texts), cmocka_unit_test(test_floats),    cmocka_unit_test(test_widths),
         cmocka_unit_test(test_bare),  cmocka_unit_test(test_refusals),
     };

@@ -3,7 +3,8 @@
  * A column of fixed width has as many bytes for a null or NaN as for a value, zeros, so that the next column's place is known; a text
  * ends where it ends. Prefixes are made column by column: word w holds bytes 8w to 8w + 7 of the key, the first one highest.
  * They stop within the first text: what stands behind it would have another place in each row. Behind its end the prefix is filled
- * with what ends it, which no text has twice in a row: so two such bytes at the end of a prefix say that the text is all in it. */
+ * with what ends it, which no text has twice in a row: so two such bytes at the end of a prefix say that the text is all in it, if
+ * both can only be the text's. */
 #include "core/keys.h"
 
 enum { FLAGS = 3, WIDEST = 32 /* decimal256 */ };
@@ -66,10 +67,14 @@ hr_status hr__order_new(const hr_schema *schema, const hr_order_key *keys, int n
         o->exact = is_sized(t) && (width += flag_bytes(&keys[i]) + key_width(t)) <= HR_ORDER_WORDS * 8;
     }
     o->words = o->exact && width <= 8 ? 1 : HR_ORDER_WORDS;
+    width = 0;
     for (int i = 0; i < n && !o->exact; i++) {
-        if (is_sized(schema->fields[keys[i].column].type))
+        const hr_type *t = schema->fields[keys[i].column].type;
+
+        width += flag_bytes(&keys[i]) + key_width(t);
+        if (is_sized(t))
             continue;
-        o->ends = i == n - 1; /* the first text is the last key */
+        o->ends = i == n - 1 && width + 2 <= HR_ORDER_WORDS * 8; /* the first text is the last key, and begins in the prefix */
         o->end = keys[i].descending ? 0xFFFF : 0;
         break;
     }
