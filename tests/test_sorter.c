@@ -13,6 +13,7 @@ typedef struct sorting {
     hr_order_key keys[3];
     int n_keys, n_hidden;
     int64_t allowance;
+    int64_t n_first;   /* 0: all */
     int64_t most_rows; /* of a table that comes in */
     int n_helpers;
     uint64_t random;
@@ -133,14 +134,19 @@ static hr_status sort_it(void *context, hr_error *err)
 {
     sorting *x = context;
     hr_sorter_options options = {
-        .name = "test", .keys = x->keys, .n_keys = x->n_keys, .n_hidden = x->n_hidden, .allowance = x->allowance
+        .name = "test",
+        .keys = x->keys,
+        .n_keys = x->n_keys,
+        .n_hidden = x->n_hidden,
+        .n_first = x->n_first,
+        .allowance = x->allowance,
     };
     helping h = { .stop = false };
     hr_thread helpers[4];
     hr_table **tables = NULL;
     hr_sorter *s = NULL;
     hr_status st = HR_OK;
-    int64_t n_pieces = 0, at = 0;
+    int64_t n_pieces = 0, at = 0, wanted = x->n_first ? HR_MIN(x->n_first, x->in->n_rows) : x->in->n_rows;
     int n = 0, n_helpers = 0;
 
     HR_GO(hr__sorter_new(x->in->schema, &options, &s, err));
@@ -161,11 +167,11 @@ static hr_status sort_it(void *context, hr_error *err)
         assert_int_equal(hr__origin_stretches(tables[i]->origin), 1);
         assert_int_equal(hr__origin_at(tables[i]->origin, 0).row, at);
         for (int c = 0; c < tables[i]->schema->n; c++)
-            for (int64_t k = 0; k < tables[i]->n_rows; k++)
+            for (int64_t k = 0; k < tables[i]->n_rows && at + k < wanted; k++)
                 assert_true(hr__values_equal(tables[i]->columns[c], k, x->want->columns[c], at + k));
         at += tables[i]->n_rows;
     }
-    assert_int_equal(at, x->in->n_rows);
+    assert_in_range(at, wanted, x->n_first ? x->in->n_rows : wanted);
 done:
     for (int i = 0; i < n; i++)
         hr_table_unref(tables[i]);
@@ -294,6 +300,34 @@ static void test_spilled(void **unused)
     assert_true(passes > 0);
 }
 
+/* The first k rows, of which the rest is dropped: at once, now and then, where memory is short, or not at all since k rows do not fit. */
+static void test_first(void **unused)
+{
+    static const int64_t wanted[] = { 1, 7, 300, 1500, 8000, 9000 };
+    uint64_t random = 65;
+    int64_t least_left = INT64_MAX, spilled = 0;
+
+    (void)unused;
+    for (int round = 0; round < 24; round++) {
+        sorting x = { .in = mixed_table(&random, round % 8 == 7 ? 500 : 8000, round % 3),
+                      .n_keys = 1 + round / 3 % 2,
+                      .n_first = wanted[round % HR_LEN(wanted)],
+                      .allowance = round % 4 == 3 ? 64 << 10 : 1 << 24,
+                      .most_rows = round % 2 ? 60 : 2000,
+                      .n_helpers = round % 4 == 3,
+                      .random = random };
+
+        x.keys[0] = (hr_order_key){ .column = 0, .descending = round & 4, .nulls_first = round & 8 };
+        x.keys[1] = (hr_order_key){ .column = 1, .descending = round & 16 };
+        run_it(&x);
+        least_left = HR_MIN(least_left, x.counts.n_rows);
+        spilled += x.counts.n_spilled_runs;
+        hr_table_unref(x.in);
+    }
+    assert_true(least_left < 500);
+    assert_true(spilled > 0);
+}
+
 /* Already in order, in reverse, and all alike: the same pieces, nothing lost. */
 static void test_patterns(void **unused)
 {
@@ -345,6 +379,10 @@ static void test_faults(void **unused)
     run_with_faults_on(sort_it, &memory, HR_FAULT_MEMORY | HR_FAULT_IO);
     run_with_faults_on(sort_it, &disk, HR_FAULT_MEMORY | HR_FAULT_IO);
     assert_true(disk.counts.n_spilled_runs > 0);
+    memory.n_first = 3;
+    disk.n_first = 40;
+    run_with_faults_on(sort_it, &memory, HR_FAULT_MEMORY | HR_FAULT_IO);
+    run_with_faults_on(sort_it, &disk, HR_FAULT_MEMORY | HR_FAULT_IO);
     hr_table_unref(memory.in);
     hr_table_unref(memory.want);
     hr_table_unref(disk.in);
@@ -384,8 +422,8 @@ static int drop_folder(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_memory), cmocka_unit_test(test_spilled),   cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_faults),    cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_in_memory), cmocka_unit_test(test_spilled), cmocka_unit_test(test_first),
+        cmocka_unit_test(test_patterns),  cmocka_unit_test(test_faults),  cmocka_unit_test(test_full_disk),
     };
 
     return cmocka_run_group_tests(tests, make_folder, drop_folder);

@@ -371,6 +371,18 @@ static void place_outputs(hr_run *r, hr_stage *last)
     }
 }
 
+/* An operator behind it takes all that it gives, and no limit comes before that. */
+static bool is_read_whole(const hr_stage *s)
+{
+    for (; s; s = s->next) {
+        const hr_op_class *cls = s->stream ? s->stream->run.op->cls : NULL;
+
+        if (cls && (cls->kind == HR_OP_BLOCK || cls == &hr__limit))
+            return cls->kind == HR_OP_BLOCK;
+    }
+    return false;
+}
+
 hr_status hr__run_build(hr_run *r, hr_error *err)
 {
     int n_threads = r->options.num_threads > 0 ? HR_MIN(r->options.num_threads, hr_num_threads()) : hr_num_threads();
@@ -383,7 +395,7 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
         hr_stage *s = r->stages[i];
 
         s->window_cap = window_cap(r, s, n_threads);
-        s->window_limit = r->has_limit || r->options.careful ? 1 : s->window_cap;
+        s->window_limit = (r->has_limit && !is_read_whole(s)) || r->options.careful ? 1 : s->window_cap;
         s->window = hr__zalloc(r->account, (size_t)s->window_cap * sizeof(hr_ticket *));
         if (!s->window)
             return hr__error_memory(err, "run", s->window_cap * (int64_t)sizeof(hr_ticket *));

@@ -3,7 +3,7 @@
  * One walk from the top carries down what is wanted of the input: which columns (a projection narrows them, a function wants
  * all), how many rows at most (a limit says so; whatever keeps every row passes that on), and for which rows at all (a filter by
  * an expression says so, in terms of the columns that stand there: renames are undone, terms over computed columns stay
- * behind). A scan takes all three. Operators stay where they are: a limit above a shortened scan still counts and a filter
+ * behind). A scan takes all three; a sort keeps no more rows than are wanted of it. Operators stay where they are: a limit above a shortened scan still counts and a filter
  * above a reader that skips still filters, so that a rule that is too timid costs time, not rows. Computed columns that
  * nobody looks at are not computed; what is computed of images alone, their reader does (image_rule.c). */
 #include "exec/exec.h"
@@ -278,6 +278,8 @@ static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error
         s->below.skip = begin;
         return HR_OK;
     }
+    if (w->rows >= 0 && !w->filter)
+        HR_TRY(hr__op_sort_first(p->op, w->rows, &s->op, err));
     if (!p->op->one_to_one)
         s->below.rows = -1;
     if (hr__op_filter_predicate(p->op))

@@ -204,6 +204,8 @@ typedef struct hr_sort_column {
     bool descending, nulls_first;
 } hr_sort_column;
 hr_status hr__op_sort(const hr_sort_column *keys, int n, int n_hidden, hr_op **out, hr_error *err) HR_MUST_USE;
+/* The same sort or random_shuffle, of which only so many rows at the beginning are wanted: the others may not come. NULL: op is neither. */
+hr_status hr__op_sort_first(const hr_op *op, int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 /* Rows with equal keys into the same of n_parts tables, by their hash; `sorted`: each in the order of the keys. */
 hr_status hr__op_hash_partition(const hr_sort_column *keys, int n, int64_t n_parts, bool sorted, hr_op **out,
                                 hr_error *err) HR_MUST_USE;

@@ -20,6 +20,7 @@ typedef struct sort_op {
     int n_keys, n_hidden;
     hr_sort_column *keys;
     hr_shuffle_seed seed;
+    int64_t n_first; /* > 0: the plan wants only so many rows at the beginning */
     int64_t n_parts; /* > 0: partitions */
     bool sorted;     /* and each in the order of the keys */
 } sort_op;
@@ -90,6 +91,7 @@ static hr_status make_sorter(const sort_op *s, const hr_op_run *run, sort_state 
                                   .n_keys = has_made_key(s) ? 1 + (s->sorted ? s->n_keys : 0) : s->n_keys,
                                   .n_hidden = has_made_key(s) ? 1 : s->n_hidden,
                                   .n_parts = s->n_parts,
+                                  .n_first = s->n_first,
                                   .allowance = run->allowance,
                                   .account = run->account };
     hr_order_key *keys = hr__zalloc(run->account, (size_t)(s->n_keys + 1) * sizeof *keys);
@@ -227,7 +229,7 @@ static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, 
     hr_sort_space *space = space_of(task);
     hr_table *t = NULL, *sorted = NULL, *out = NULL;
     hr_origin *origin = NULL;
-    hr_run_coords at = { .n = in->n_rows };
+    hr_run_coords at = { 0 };
     hr_status st = HR_OK;
     bool did;
 
@@ -243,6 +245,9 @@ static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, 
         t = hr_table_ref((hr_table *)in);
     HR_GO(check_schema(state, t, err));
     HR_GO(hr__sorter_sort(state->sorter, hr__task_mem(task), space, t, &sorted, err));
+    if (!sorted->n_rows)
+        goto done;
+    at.n = sorted->n_rows;
     at.first = hr__origin_run(in->origin, 0).first; /* says which rows these are together, not which is which */
     HR_GO(hr__origin_new(&at, 1, &origin, err));
     HR_GO(hr__table_with_origin(sorted, origin, &out, err));
@@ -406,6 +411,12 @@ static hr_status sort_read(const hr_op *op, hr_op_run *run, int64_t piece, const
     return hr__sorter_read(state->sorter, piece, mem, out, estimate, err);
 }
 
+static void describe_first(const sort_op *s, hr_text *out)
+{
+    if (s->n_first)
+        hr__text_add(out, ": keeps the first %lld rows", (long long)s->n_first);
+}
+
 static void sort_describe(const hr_op *op, hr_text *out)
 {
     const sort_op *s = (const sort_op *)op;
@@ -415,6 +426,7 @@ static void sort_describe(const hr_op *op, hr_text *out)
         hr__text_add(out, "%s%s%s%s", i ? ", " : "", s->keys[i].text ? s->keys[i].text : s->keys[i].name,
                      s->keys[i].descending ? " descending" : "", s->keys[i].nulls_first ? " nulls first" : "");
     hr__text_add(out, ")");
+    describe_first(s, out);
 }
 
 static void sort_fingerprint(const hr_op *op, hr_hash *h)
@@ -437,6 +449,7 @@ static void shuffle_describe(const hr_op *op, hr_text *out)
                      s->seed.once ? "" : ", each epoch anew");
     else
         hr__text_add(out, "random_shuffle(%s)", s->seed.once ? "each epoch alike" : "");
+    describe_first(s, out);
 }
 
 static void shuffle_fingerprint(const hr_op *op, hr_hash *h)
@@ -583,6 +596,22 @@ hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_err
         return hr__error_memory(err, "random_shuffle", sizeof *s);
     hr__op_init(&s->base, &hr__random_shuffle);
     s->seed = *seed;
+    *out = &s->base;
+    return HR_OK;
+}
+
+hr_status hr__op_sort_first(const hr_op *op, int64_t n_rows, hr_op **out, hr_error *err)
+{
+    const sort_op *of = (const sort_op *)op;
+    sort_op *s;
+
+    *out = NULL;
+    if (op->cls != &hr__sort && op->cls != &hr__random_shuffle)
+        return HR_OK;
+    HR_TRY(sort_new(op->cls, of->keys, of->n_keys, &s, err));
+    s->n_hidden = of->n_hidden;
+    s->seed = of->seed;
+    s->n_first = HR_MAX(1, n_rows);
     *out = &s->base;
     return HR_OK;
 }

@@ -271,6 +271,24 @@ hr_status hr__sort_rows(hr_sort_space *s, const hr_order *o, const hr_sort_range
     return HR_OK;
 }
 
+hr_status hr__sort_not_above(hr_sort_space *s, const hr_order *o, const hr_table *t, const uint64_t *words, int64_t *n,
+                             hr_error *err)
+{
+    int32_t *kept;
+
+    *n = 0;
+    HR_TRY(room(s, t->n_rows, err));
+    hr__order_prefixes(o, t, 0, t->n_rows, s->words);
+    kept = s->spare;
+    for (int64_t i = 0; i < t->n_rows; i++) {
+        const uint64_t *w = s->words + i * o->words;
+
+        kept[*n] = (int32_t)i;
+        *n += w[0] != words[0] || o->words == 1 ? w[0] <= words[0] : w[1] <= words[1];
+    }
+    return HR_OK;
+}
+
 /* ---------------------------------------------------------------------------------------------------------------- pick */
 
 int64_t hr__sort_parts(int64_t n_rows) { return n_rows / HR_PICK_ROWS + 1; }

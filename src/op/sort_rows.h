@@ -34,10 +34,13 @@ void hr__sort_space_clear(hr_sort_space *s);
 /* All rows of the ranges in order, into s->items. *in_order: they already were. Less than 2^31 rows. */
 hr_status hr__sort_rows(hr_sort_space *s, const hr_order *o, const hr_sort_range *ranges, int n_ranges, int64_t *n,
                         bool *in_order, hr_error *err) HR_MUST_USE;
+/* The rows of t whose prefixes are not above these words: their numbers, 32 bits each, in s->spare. */
+hr_status hr__sort_not_above(hr_sort_space *s, const hr_order *o, const hr_table *t, const uint64_t *words, int64_t *n,
+                             hr_error *err) HR_MUST_USE;
 /* Adds a range to the list, in parts that hr__sort_pick can take. Room for them has to be there: see hr__sort_parts. */
 void hr__sort_add_range(hr_sort_range *ranges, int *n_ranges, hr_table *table, int64_t begin, int64_t n);
 int64_t hr__sort_parts(int64_t n_rows); /* as how many ranges so many rows of a table are added, at most */
-/* The rows as hr__sort_rows left them in s, the first columns of their tables, with this origin. */
+/* The first n rows as hr__sort_rows left them in s, the first columns of their tables, with this origin. */
 hr_status hr__sort_pick(hr_sort_space *s, const hr_mem *mem, hr_schema *schema, const hr_sort_range *ranges,
                         int n_ranges, int64_t n, hr_origin *origin, hr_table **out, hr_error *err) HR_MUST_USE;
 

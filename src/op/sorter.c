@@ -10,7 +10,9 @@ enum {
     LEAST_PIECE = 8 << 10,
     LEAST_ALLOWANCE = 64 << 10,
     LEAST_FAN = 8,
-    MOST_PIECES = 1 << 16
+    MOST_PIECES = 1 << 16,
+    FEW_ROWS = 1 << 17, /* so many are kept by copying them now and then; more, only where memory is short */
+    LEAST_DROP = 4096
 };
 
 static hr_status visible_schema(hr_sorter *s, int n_hidden, hr_error *err)
@@ -44,6 +46,7 @@ hr_status hr__sorter_new(hr_schema *schema, const hr_sorter_options *options, hr
     s->space.account = s->account;
     s->name = options->name;
     s->n_parts = options->n_parts;
+    s->n_first = options->n_first;
     s->allowance = HR_MAX(options->allowance, LEAST_ALLOWANCE);
     s->page_bytes = HR_MAX(HR_MIN(GOOD_PAGE, s->allowance / 64), HR_MIN(MOST_PAGE, s->allowance / 512));
     s->fan = HR_MAX(LEAST_FAN, s->allowance / 4 / s->page_bytes);
@@ -90,26 +93,58 @@ void hr__sorter_free(hr_sorter *s)
 
 /* ---------------------------------------------------------------------------------------------------------------- in */
 
-hr_status hr__sorter_sort(hr_sorter *s, const hr_mem *mem, hr_sort_space *space, const hr_table *t, hr_table **out,
-                          hr_error *err)
+/* The best of t by what is known so far; new. */
+static hr_status not_above_bound(hr_sorter *s, const hr_mem *mem, hr_sort_space *space, const hr_table *bare,
+                                 hr_table **out, hr_error *err)
+{
+    uint64_t bound[HR_ORDER_WORDS];
+    bool has_bound;
+    int64_t n = 0;
+
+    hr__lock(&s->lock);
+    has_bound = s->has_bound;
+    memcpy(bound, s->bound, sizeof bound);
+    hr__unlock(&s->lock);
+    if (has_bound)
+        HR_TRY(hr__sort_not_above(space, s->order, bare, bound, &n, err));
+    if (!has_bound || n == bare->n_rows)
+        return hr_table_slice(bare, 0, bare->n_rows, out, err);
+    return hr__table_take(mem, bare, space->spare, 4, n, out, err);
+}
+
+static hr_status sort_table(hr_sorter *s, const hr_mem *mem, hr_sort_space *space, const hr_table *t, hr_table **out,
+                            hr_error *err)
 {
     hr_sort_range all = { (hr_table *)t, 0, t->n_rows };
-    hr_table bare = *t; /* without its origin: rows picked one by one would each have a stretch */
     bool in_order = false;
     int64_t n = 0;
     int32_t *idx;
 
-    *out = NULL;
     HR_TRY(hr__sort_rows(space, s->order, &all, 1, &n, &in_order, err));
-    if (in_order) {
-        *out = hr_table_ref((hr_table *)t);
-        return HR_OK;
-    }
-    bare.origin = NULL;
+    if (s->n_first)
+        n = HR_MIN(n, s->n_first);
+    if (in_order && n == t->n_rows)
+        return hr_table_slice(t, 0, n, out, err);
     idx = space->spare;
     for (int64_t i = 0; i < n; i++)
         idx[i] = (int32_t)space->items[i].row;
-    return hr__table_take(mem, &bare, idx, 4, n, out, err);
+    return hr__table_take(mem, t, idx, 4, n, out, err);
+}
+
+hr_status hr__sorter_sort(hr_sorter *s, const hr_mem *mem, hr_sort_space *space, const hr_table *t, hr_table **out,
+                          hr_error *err)
+{
+    hr_table bare = *t, *few = NULL; /* without its origin: rows picked one by one would each have a stretch */
+    hr_status st;
+
+    *out = NULL;
+    bare.origin = NULL;
+    if (!s->n_first)
+        return sort_table(s, mem, space, &bare, out, err);
+    HR_TRY(not_above_bound(s, mem, space, &bare, &few, err));
+    st = sort_table(s, mem, space, few, out, err);
+    hr_table_unref(few);
+    return st;
 }
 
 static hr_status add_run(hr_sorter *s, hr_table *takes, hr_error *err)
@@ -131,39 +166,45 @@ static hr_status add_run(hr_sorter *s, hr_table *takes, hr_error *err)
     return HR_OK;
 }
 
-/* Small tables become one run. */
-static hr_status empty_pool(hr_sorter *s, hr_error *err)
+/* The rows of tables that are in order each, in order, as far as they are wanted; new. */
+static hr_status merge_tables(hr_sorter *s, hr_table **tables, int64_t n_tables, hr_table **out, hr_error *err)
 {
     const hr_mem mem = { .account = s->account };
     int64_t n = 0, n_ranges = 0;
     hr_sort_range *ranges = NULL;
-    hr_table *t = NULL;
     hr_status st = HR_OK;
     bool in_order;
     int n_used = 0;
 
-    if (!s->n_pool)
-        return HR_OK;
-    if (s->n_pool == 1) {
-        t = s->pool[0];
-        s->n_pool = s->pool_bytes = 0;
-        return add_run(s, t, err);
-    }
-    for (int64_t i = 0; i < s->n_pool; i++)
-        n_ranges += hr__sort_parts(s->pool[i]->n_rows);
+    for (int64_t i = 0; i < n_tables; i++)
+        n_ranges += hr__sort_parts(tables[i]->n_rows);
     if (!(ranges = hr__alloc(s->account, (size_t)n_ranges * sizeof *ranges)))
         HR_GO(hr__error_memory(err, s->name, n_ranges * (int64_t)sizeof *ranges));
-    for (int64_t i = 0; i < s->n_pool; i++)
-        hr__sort_add_range(ranges, &n_used, s->pool[i], 0, s->pool[i]->n_rows);
+    for (int64_t i = 0; i < n_tables; i++)
+        hr__sort_add_range(ranges, &n_used, tables[i], 0, tables[i]->n_rows);
     HR_GO(hr__sort_rows(&s->space, s->order, ranges, n_used, &n, &in_order, err));
-    HR_GO(hr__sort_pick(&s->space, &mem, s->schema, ranges, n_used, n, NULL, &t, err));
-    for (int64_t i = 0; i < s->n_pool; i++)
-        hr_table_unref(s->pool[i]);
-    s->n_pool = s->pool_bytes = 0;
-    st = add_run(s, t, err);
+    if (s->n_first)
+        n = HR_MIN(n, s->n_first);
+    HR_GO(hr__sort_pick(&s->space, &mem, s->schema, ranges, n_used, n, NULL, out, err));
 done:
     hr__free(ranges);
     return st;
+}
+
+/* Small tables become one run. */
+static hr_status empty_pool(hr_sorter *s, hr_error *err)
+{
+    hr_table *t = s->n_pool == 1 ? s->pool[0] : NULL;
+
+    if (!s->n_pool)
+        return HR_OK;
+    if (!t) {
+        HR_TRY(merge_tables(s, s->pool, s->n_pool, &t, err));
+        for (int64_t i = 0; i < s->n_pool; i++)
+            hr_table_unref(s->pool[i]);
+    }
+    s->n_pool = s->pool_bytes = 0;
+    return add_run(s, t, err);
 }
 
 static hr_status add_to_pool(hr_sorter *s, hr_table *takes, int64_t n_bytes, hr_error *err)
@@ -201,33 +242,100 @@ static hr_status spill_held(hr_sorter *s, hr_error *err)
     while (from > 0 && s->runs[from - 1]->table)
         from--;
     HR_TRY(hr__sorter_start_job(s, from, s->n_runs - from, slice_bytes(s), err));
-    s->held = 0;
+    s->held = s->held_rows = 0;
     return HR_OK;
 }
 
+/* ------------------------------------------------------------------------------------------------- the first rows */
+
+/* As many rows as are wanted are not above this one. */
+static void set_bound(hr_sorter *s, const hr_table *t, int64_t row)
+{
+    uint64_t words[HR_ORDER_WORDS] = { 0 };
+
+    hr__order_prefixes(s->order, t, row, 1, words);
+    hr__lock(&s->lock);
+    if (!s->has_bound || words[0] < s->bound[0] || (words[0] == s->bound[0] && words[1] < s->bound[1]))
+        memcpy(s->bound, words, sizeof words);
+    s->has_bound = true;
+    hr__unlock(&s->lock);
+}
+
+/* All runs, which are in memory, become one of as many rows as are wanted. */
+static hr_status keep_first(hr_sorter *s, hr_error *err)
+{
+    hr_table **tables = NULL, *t = NULL;
+    int64_t n_bytes = 0;
+    hr_status st = HR_OK;
+
+    HR_TRY(empty_pool(s, err));
+    for (int64_t i = 0; i < s->n_runs; i++)
+        if (!s->runs[i]->table)
+            return HR_OK; /* too many are wanted: some are on the disk */
+    if (!(tables = hr__alloc(s->account, (size_t)s->n_runs * sizeof(hr_table *))))
+        return hr__error_memory(err, s->name, s->n_runs * (int64_t)sizeof(hr_table *));
+    for (int64_t i = 0; i < s->n_runs; i++) {
+        tables[i] = s->runs[i]->table;
+        n_bytes += s->runs[i]->n_bytes;
+    }
+    HR_GO(merge_tables(s, tables, s->n_runs, &t, err));
+    while (s->n_runs)
+        hr__sort_run_free(s, s->runs[--s->n_runs]);
+    s->n_rows += t->n_rows - s->held_rows;
+    s->n_bytes += hr__table_bytes_used(t) - n_bytes;
+    s->held = 0;
+    s->held_rows = t->n_rows;
+    if (t->n_rows == s->n_first)
+        set_bound(s, t, t->n_rows - 1);
+    st = add_run(s, t, err);
+done:
+    hr__free(tables);
+    return st;
+}
+
+/* Rows that are not wanted any more go, if there are enough of them to be worth a copy of the others. */
+static hr_status drop_rest(hr_sorter *s, bool full, hr_error *err)
+{
+    bool many = s->n_first <= FEW_ROWS && s->held_rows >= 2 * s->n_first + LEAST_DROP;
+
+    if (many || (full && s->held_rows > s->n_first + s->n_first / 4))
+        return keep_first(s, err);
+    return HR_OK;
+}
+
+static hr_status add_table(hr_sorter *s, hr_table *takes, hr_error *err)
+{
+    int64_t n_bytes = hr__table_bytes_used(takes);
+    hr_status st;
+
+    s->n_rows += takes->n_rows;
+    s->n_bytes += n_bytes;
+    s->held_rows += takes->n_rows;
+    if (s->n_first && takes->n_rows >= s->n_first)
+        set_bound(s, takes, s->n_first - 1);
+    if (n_bytes < HR_MIN(SMALL_BYTES, s->allowance / 16))
+        return add_to_pool(s, takes, n_bytes, err);
+    if ((st = empty_pool(s, err))) {
+        hr_table_unref(takes);
+        return st;
+    }
+    return add_run(s, takes, err);
+}
+
+static bool is_full(const hr_sorter *s) { return s->held + s->pool_bytes > s->allowance / 2; }
+
 hr_status hr__sorter_add(hr_sorter *s, hr_table *takes, hr_error *err)
 {
-    int64_t n_bytes = hr__table_bytes_used(takes), n_rows = takes->n_rows;
     bool did = true;
 
-    if (!n_rows) {
+    if (!takes->n_rows) {
         hr_table_unref(takes);
         return HR_OK;
     }
-    s->n_rows += n_rows;
-    s->n_bytes += n_bytes;
-    if (n_bytes < HR_MIN(SMALL_BYTES, s->allowance / 16)) {
-        HR_TRY(add_to_pool(s, takes, n_bytes, err));
-    } else {
-        hr_status st = empty_pool(s, err);
-
-        if (st) {
-            hr_table_unref(takes);
-            return st;
-        }
-        HR_TRY(add_run(s, takes, err));
-    }
-    if (s->held + s->pool_bytes <= s->allowance / 2)
+    HR_TRY(add_table(s, takes, err));
+    if (s->n_first)
+        HR_TRY(drop_rest(s, is_full(s), err));
+    if (!is_full(s))
         return HR_OK;
     HR_TRY(empty_pool(s, err));
     HR_TRY(spill_held(s, err));

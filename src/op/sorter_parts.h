@@ -8,7 +8,7 @@
  * A *cut* is a place in the whole order: the prefix of a key, its first bytes if the prefix may not be all of it, and, where the whole
  * key is there, run and row to tell equal keys apart. So cuts divide rows evenly, however many have the same key.
  *
- * Locks: `lock` guards the list of jobs and what is counted in them. Nobody waits for a slice that another thread does: a job is
+ * Locks: `lock` guards the list of jobs and what is counted in them, and the bound of what is still wanted. Nobody waits for a slice that another thread does: a job is
  * done when its last slice is, and until the end nobody needs to know. */
 #ifndef HR_SORTER_PARTS_H
 #define HR_SORTER_PARTS_H
@@ -57,15 +57,19 @@ struct hr_sorter {
     hr_spill *spill;
     int64_t allowance, page_bytes, fan;
     int64_t n_parts; /* 0: pieces are cut where they are about equal */
+    int64_t n_first; /* 0: all rows are wanted */
     hr_sort_run **runs;
     int64_t n_runs, cap_runs;
-    int64_t held; /* bytes of runs in memory that are in no job */
+    int64_t held;      /* bytes of runs in memory that are in no job */
+    int64_t held_rows; /* theirs */
     hr_table **pool;
     int64_t n_pool, cap_pool, pool_bytes;
     hr_sort_space space; /* of whoever adds */
     hr_mutex lock;
     hr_sort_job *jobs; /* not all of whose slices are done */
     int64_t n_rows, n_bytes, n_passes;
+    bool has_bound; /* so many rows as are wanted are not above this prefix; guarded by the lock */
+    uint64_t bound[HR_ORDER_WORDS];
     hr_cut *cuts; /* n_pieces - 1 */
     int64_t n_pieces;
 };

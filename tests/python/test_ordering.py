@@ -106,6 +106,15 @@ def test_sort_as_pyarrow(table, cuts, data):
     same(got, want)
 
 
+def test_a_number_before_a_text():
+    """The last bytes of -0.001 look like the end of a text that is sorted descending: the last digit was not looked at."""
+    kind = pa.decimal128(20, 3)
+    values = [decimal.Decimal("-0.001"), decimal.Decimal("-0.002")] * 20
+    ds = hd.from_arrow(pa.table({"k": pa.array(values, kind), "text": pa.array([None] * 40, pa.string())}))
+    got = [r["k"] for r in ds.sort(["k", "text"], descending=[False, True]).take_all()]
+    assert got == sorted(values)
+
+
 def test_nan_and_null_stand_at_the_end():
     ds = hd.from_arrow(pa.table({"x": pa.array([2.0, None, float("nan"), -1.0, 7.0])}))
     up, down = ds.sort("x").take_all(), ds.sort("x", descending=True).take_all()
@@ -409,3 +418,78 @@ def test_full_disk_is_said(files, tmp_path):
     assert out.returncode == 0, out.stderr
     assert "sort" in out.stdout and str(tmp_path) in out.stdout
     assert "500000 bytes" in out.stdout and "HEADRACE_SPILL_QUOTA" in out.stdout
+
+
+# ------------------------------------------------------------------------------------------------- the first rows
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(tables(), st.lists(st.integers(0, 60), max_size=5), st.integers(0, 45), st.data())
+def test_the_first_rows_of_a_sort(table, cuts, k, data):
+    """sort + limit, and ranges of a sort, are those rows of the whole one: nulls, NaN, ties, any type."""
+    keys = [n for n in table.column_names if n.startswith("k")]
+    down = [data.draw(st.booleans()) for _ in keys]
+    place = data.draw(st.sampled_from(["at_end", "at_start"]))
+    ds = blocks_of(table, cuts).sort(keys, descending=down, null_placement=place)
+    whole = collected(ds, table.schema)
+    same(collected(ds.limit(k), table.schema), whole.slice(0, k))
+    begin = data.draw(st.integers(0, k))
+    middle = ds.split_at_indices([begin, k])[1]
+    same(collected(middle, table.schema), whole.slice(begin, k - begin))
+    assert [r["row"] for r in ds.take(k or 1)] == whole["row"].to_pylist()[: k or 1]
+
+
+@pytest.mark.parametrize("key", ["id", "f", "few", "text"])
+@pytest.mark.parametrize("limit", [None, "8MiB"])
+def test_the_first_rows_of_many(key, limit):
+    """As pandas says, where rows are dropped on the way, and where so many are wanted that they go to the disk."""
+    rng = np.random.default_rng(1)
+    n = 120_000
+    frame = pa.table(
+        {
+            "id": rng.permutation(n),
+            "f": pa.array(rng.random(n), mask=rng.random(n) < 0.1),
+            "few": rng.integers(0, 3, n),
+            "text": pa.array(rng.integers(0, 10**6, n)).cast(pa.string()),
+            "row": np.arange(n),
+        }
+    )
+    parts = [frame.slice(i, 4999) for i in range(0, n, 4999)]
+    want = frame.to_pandas().sort_values(key, kind="stable")["row"].tolist()
+    context = hd.DataContext.get_current()
+    context.memory_limit_bytes = limit
+    try:
+        for threads in (1, 2, 8):
+            context.num_threads = threads
+            for k in (1, 100, 7000, 110_000):
+                found = hd.from_arrow(parts).sort(key).limit(k)
+                assert [v for b in found.iter_batches(batch_size=None) for v in b["row"].tolist()] == want[:k]
+    finally:
+        context.memory_limit_bytes = context.num_threads = None
+
+
+def test_the_first_rows_of_a_shuffle():
+    ds = hd.range(50_000).random_shuffle(seed=3)
+    whole = [r["id"] for r in ds.take_all()]
+    for k in (1, 10, 20_000):
+        assert [r["id"] for r in ds.limit(k).take_all()] == whole[:k]
+
+
+def test_what_explain_says_of_the_first_rows(capsys):
+    ds = hd.range(10).sort("id", descending=True)
+
+    def explained(of):
+        of.explain()
+        return capsys.readouterr().out
+
+    assert "sort(id descending): keeps the first 3 rows" in explained(ds.limit(3))
+    assert "sort(id descending): keeps the first 3 rows" in explained(ds.limit(3).limit(7))
+    assert "keeps the first 2 rows" in explained(ds.random_shuffle(seed=1).limit(2))
+    assert "keeps the first 3 rows" in explained(ds.select_columns(["id"]).limit(3))
+    assert "sort(id): keeps the first 3 rows" in explained(ds.groupby("id").count().limit(3))
+    for all_rows in (
+        ds,
+        ds.filter(expr="id > 2").limit(3),
+        ds.repartition(2),
+    ):
+        assert "keeps the first" not in explained(all_rows)
