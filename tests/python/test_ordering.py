@@ -107,7 +107,7 @@ def test_sort_as_pyarrow(table, cuts, data):
 
 
 def test_a_number_before_a_text():
-    """The last bytes of -0.001 look like the end of a text that is sorted descending: the last digit was not looked at."""
+    """The last bytes of -0.001 look like the end of a text in descending order: they were not looked at."""
     kind = pa.decimal128(20, 3)
     values = [decimal.Decimal("-0.001"), decimal.Decimal("-0.002")] * 20
     ds = hd.from_arrow(pa.table({"k": pa.array(values, kind), "text": pa.array([None] * 40, pa.string())}))
@@ -420,7 +420,7 @@ def test_full_disk_is_said(files, tmp_path):
     assert "500000 bytes" in out.stdout and "HEADRACE_SPILL_QUOTA" in out.stdout
 
 
-# ------------------------------------------------------------------------------------------------- the first rows
+# --------------------------------------------------------------------------------------------- the first rows
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -442,7 +442,7 @@ def test_the_first_rows_of_a_sort(table, cuts, k, data):
 @pytest.mark.parametrize("key", ["id", "f", "few", "text"])
 @pytest.mark.parametrize("limit", [None, "8MiB"])
 def test_the_first_rows_of_many(key, limit):
-    """As pandas says, where rows are dropped on the way, and where so many are wanted that they go to the disk."""
+    """As pandas says; rows are dropped on the way, or so many are wanted that they go to the disk."""
     rng = np.random.default_rng(1)
     n = 120_000
     frame = pa.table(
