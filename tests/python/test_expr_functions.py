@@ -1,5 +1,6 @@
 """Functions of Python in expressions, random numbers, identifiers, download(), star() and unnest()."""
 
+import os
 import pickle
 import uuid as python_uuid
 
@@ -54,6 +55,18 @@ def test_a_function_is_a_column():
     assert ds.columns() == ["id", "y"]
     assert ds.to_arrow()["y"].to_pylist() == list(range(1, 10_001))
     assert add_one.__name__ == "add_one"
+
+
+@pytest.mark.parametrize("compute", ["inline", "threads", hd.ActorPoolStrategy(size=1)], ids=str)
+def test_it_runs_where_compute_says(compute):
+    @udf(return_dtype="int64")
+    def pid(x):
+        return pa.array([os.getpid()] * len(x))
+
+    found = hd.range(5).with_column("pid", pid(col("id")) + 0, compute=compute).unique("pid")
+    assert (found == [os.getpid()]) == isinstance(compute, str)
+    with pytest.raises(InvalidArgument, match="with_columns: compute 'nowhere'"):
+        hd.range(5).with_column("y", col("id"), compute="nowhere")
 
 
 def test_nested_in_expressions_and_in_each_other():

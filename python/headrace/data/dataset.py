@@ -13,6 +13,7 @@ from headrace.data.functions import (
     ActorPoolStrategy,
     TaskPoolStrategy,
     function_node,
+    workers,
 )
 from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner
 from headrace.data.plan import Node, Run
@@ -27,6 +28,7 @@ joining = lazy_module("headrace.data.joining")
 shuffling = lazy_module("headrace.data.shuffling")
 splitting = lazy_module("headrace.data.splitting")
 keeping = lazy_module("headrace.data.keeping")
+summaries = lazy_module("headrace.data.summary")
 
 
 class Schema:
@@ -291,14 +293,15 @@ class Dataset:
 
     # ---------------------------------------------------------------------------------------------- columns
 
-    def with_column(self, column_name, expr, **other):
+    def with_column(self, column_name, expr, *, compute=None, **other):
         """All columns, and `column_name`: an expression of headrace.data.expressions, computed by the
-        engine. It takes the place of a column of that name.
+        engine. It takes the place of a column of that name. compute: where functions in it run, as for
+        map_batches.
         """
         accept_cluster_arguments("with_column", other)
-        return self.with_columns({column_name: expr})
+        return self.with_columns({column_name: expr}, compute=compute)
 
-    def with_columns(self, exprs=None, *more_exprs, **other):
+    def with_columns(self, exprs=None, *more_exprs, compute=None, **other):
         """All columns, and these: {name: expression}, or a list of expressions with names, or
         unnest(struct), or several of them. All of them see the columns as they were before.
         """
@@ -308,8 +311,9 @@ class Dataset:
         for name in names:
             if not isinstance(name, str):
                 raise TypeMismatchError(f"with_columns: expected a name, not {type(name).__name__}")
+        workers("with_columns", compute, None)
         op = lambda n, c: Node("with_columns", {"names": names, "exprs": c}, [n])  # noqa: E731
-        return Dataset(self._computed(names, [e for _, e in pairs], op))
+        return Dataset(self._computed(names, [e for _, e in pairs], op, compute))
 
     def _named(self, exprs):
         """(name, expression) of what with_columns takes."""
@@ -335,7 +339,7 @@ class Dataset:
             )
         ]
 
-    def _computed(self, names, exprs, op):
+    def _computed(self, names, exprs, op, compute=None):
         """op(node, the engine's expressions) -> a node, over this and what functions in the expressions
         add.
         """
@@ -346,7 +350,7 @@ class Dataset:
 
         old = self._names()
         cores = [e._core if isinstance(e, expressions.Expr) else expressions.core_of(e) for e in exprs]
-        return planned(self._node, old + [n for n in names if n not in old], calls, cores, op)
+        return planned(self._node, old + [n for n in names if n not in old], calls, cores, op, compute)
 
     def _project(self, names, new_names=None):
         return Dataset(Node("project", {"names": list(names), "new_names": new_names}, [self._node]))
@@ -452,6 +456,19 @@ class Dataset:
     def unique(self, column, ignore_nulls=False):
         """The different values of a column, a list, in the order in which they are first seen."""
         return grouping.of_columns(self, aggregates.Unique, column, "unique", ignore_nulls=ignore_nulls)
+
+    def summary(self, columns=None, override_dtype_agg_mapping=None):
+        """Statistics of the columns by their types, a DatasetSummary: to_pandas(), get_column_stats(name).
+
+        Numbers have count, mean, min, max, std, the median, and the percentages of missing and zero values,
+        booleans all but the median, decimals but that and zeros; times count, min, max and what is missing;
+        text and bytes count, what is missing, and the ten most frequent values; other types the first two.
+        override_dtype_agg_mapping: a dict of type (of pyarrow, or its name) -> function that gives the
+        aggregates for a column's name.
+
+        One pass; the median holds its column's values, and the most frequent ones the different values.
+        """
+        return summaries.summarize(self, columns, override_dtype_agg_mapping)
 
     def limit(self, limit):
         """The first `limit` rows. No more is read than they need."""

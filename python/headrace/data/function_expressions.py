@@ -222,7 +222,7 @@ def _checked(node, calls, cores, op):
         op(Node("with_columns", {"names": names, "exprs": nulls}, [node]), cores)
 
 
-def _add_call(node, call):
+def _add_call(node, call, compute=None):
     from headrace.data.functions import function_node
 
     if call.kind == "number":
@@ -248,7 +248,7 @@ def _add_call(node, call):
         "udf",
         "arrow",
         call.fn,
-        compute="threads" if call.fn is _Download else None,
+        compute="threads" if call.fn is _Download else compute,
         concurrency=None,
         options={"piece_rows": call.rows, "one_to_one": True},
         fn_constructor_args=made,
@@ -258,11 +258,11 @@ def _add_call(node, call):
     )
 
 
-def planned(node, names, calls, cores, op):
+def planned(node, names, calls, cores, op, compute=None):
     """`op` (a node and the engine's expressions -> a node) over what the calls add; `names`: the columns
-    that are to be left of what was there, and then those that op added.
+    that are to be left of what was there, and then those that op added. compute: where functions run.
     """
     _checked(node, calls, cores, op)
     for call in calls.values():
-        node = _add_call(node, call)
+        node = _add_call(node, call, compute)
     return Node("project", {"names": names, "new_names": None}, [op(node, cores)])

@@ -17,6 +17,7 @@ from headrace.data.plan import Run, explained
 
 json = lazy_module("json")
 np = lazy_module("numpy")
+keeping = lazy_module("headrace.data.keeping")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy: while the engine already reads
 
 ROWS_AT_ONCE = 1024  # rows made into Python objects together
@@ -360,6 +361,57 @@ class DataIterator:
             )
         request = _request(batch_size, drop_last, prefetch_batches, own_memory=True) | shuffle
         return Iterable(self, request, TorchBatches(dtypes, device, collate_fn, pin_memory))
+
+    def to_torch(
+        self,
+        *,
+        label_column=None,
+        feature_columns=None,
+        label_column_dtype=None,
+        feature_column_dtypes=None,
+        batch_size=1,
+        prefetch_batches=1,
+        drop_last=False,
+        local_shuffle_buffer_size=None,
+        local_shuffle_seed=None,
+        unsqueeze_label_tensor=True,
+        unsqueeze_feature_tensors=True,
+    ):
+        """A torch IterableDataset whose items are (features, label) of a batch; each pass of it is one over
+        the rows.
+
+        feature_columns: a list of names gives one tensor (rows, columns), a list of lists a list of such
+        tensors, a dict of lists a dict; None all columns but the label. The label is a tensor (rows, 1), or
+        (rows,) without unsqueeze_label_tensor, None without a label_column. dtypes are as the columns, or
+        one for all. For torch's DataLoader use batch_size=None and no workers; iter_torch_batches does the
+        same without a detour.
+        """
+        from headrace.data.torch_dataset import TorchIterableDataset
+
+        batches = self.iter_torch_batches(
+            batch_size=batch_size,
+            prefetch_batches=prefetch_batches,
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+            device="cpu",
+        )
+        return TorchIterableDataset(
+            batches,
+            label_column,
+            feature_columns,
+            label_column_dtype,
+            feature_column_dtypes,
+            unsqueeze_label_tensor,
+            unsqueeze_feature_tensors,
+        )
+
+    def materialize(self):
+        """A MaterializedDataset of the rows of one pass."""
+        from headrace.data.dataset import MaterializedDataset
+
+        tables = Iterable(self, _request(SHARE_ROWS, False, 1), lambda table: table)
+        return MaterializedDataset(keeping.kept(tables, lambda: getattr(self.schema(), "_core", None)))
 
     def iter_rows(self, *, prefetch_blocks=0, local_shuffle_buffer_size=None, local_shuffle_seed=None):
         """Rows as dicts: Python scalars, str, bytes, None; arrays for tensors and lists of numbers.

@@ -1,0 +1,72 @@
+"""Passes over a dataset as a torch IterableDataset of (features, label): DataIterator.to_torch()."""
+
+import torch
+
+from headrace._core import InvalidArgument, TypeMismatchError
+
+
+def _tensor(batch, columns, dtype, unsqueeze):
+    parts = []
+    for name in columns:
+        if name not in batch:
+            raise InvalidArgument(f"to_torch: there is no column '{name}'; there are {', '.join(batch)}")
+        part = batch[name]
+        if not isinstance(part, torch.Tensor):
+            raise TypeMismatchError(
+                f"to_torch: column '{name}' holds text or bytes, for which torch has no tensor"
+            )
+        part = part.to(dtype) if dtype is not None else part
+        parts.append(part.unsqueeze(1) if unsqueeze else part)
+    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
+
+def check(columns, dtypes):
+    """Whether the dtypes are in the form of the columns."""
+    if not dtypes or isinstance(dtypes, torch.dtype):
+        return
+    if isinstance(columns, dict):
+        if not isinstance(dtypes, dict) or set(dtypes) != set(columns):
+            raise InvalidArgument(
+                "to_torch: feature_column_dtypes: expected a dict with the keys of feature_columns"
+            )
+    elif columns and isinstance(columns[0], (list, tuple)):
+        if not isinstance(dtypes, (list, tuple)) or len(dtypes) != len(columns):
+            raise InvalidArgument(
+                "to_torch: feature_column_dtypes: expected a dtype for each list of columns"
+            )
+    else:
+        raise InvalidArgument(
+            f"to_torch: feature_column_dtypes: expected one dtype, found {type(dtypes).__name__}"
+        )
+
+
+class TorchIterableDataset(torch.utils.data.IterableDataset):
+    """Each pass is one over the iterator; see DataIterator.to_torch()."""
+
+    def __init__(self, batches, label, columns, label_dtype, dtypes, unsqueeze_label, unsqueeze):
+        check(columns, dtypes)
+        groups = columns.values() if isinstance(columns, dict) else columns
+        if columns and not isinstance(next(iter(groups)), str) and not all(groups):
+            raise InvalidArgument("to_torch: feature_columns has a list without columns")
+        self.batches = batches
+        self.label, self.label_dtype, self.unsqueeze_label = label, label_dtype, unsqueeze_label
+        self.columns, self.dtypes, self.unsqueeze = columns or None, dtypes, unsqueeze
+
+    def _features(self, batch):
+        columns, dtypes = self.columns, self.dtypes
+        if columns is None:
+            return _tensor(batch, [n for n in batch if n != self.label], dtypes, self.unsqueeze)
+        if isinstance(columns, dict):
+            of = dtypes if isinstance(dtypes, dict) else dict.fromkeys(columns, dtypes)
+            return {key: _tensor(batch, names, of[key], self.unsqueeze) for key, names in columns.items()}
+        if isinstance(columns[0], (list, tuple)):
+            of = dtypes if isinstance(dtypes, (list, tuple)) else [dtypes] * len(columns)
+            return [_tensor(batch, names, d, self.unsqueeze) for names, d in zip(columns, of, strict=True)]
+        return _tensor(batch, columns, dtypes, self.unsqueeze)
+
+    def __iter__(self):
+        for batch in self.batches:
+            label = None
+            if self.label is not None:
+                label = _tensor(batch, [self.label], self.label_dtype, self.unsqueeze_label)
+            yield self._features(batch), label
