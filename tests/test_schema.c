@@ -296,16 +296,41 @@ static void faults(void **state)
     hr__field_clear(&f);
 }
 
+static hr_status append_once(hr_error *err)
+{
+    hr_schema *empty = NULL, *one = NULL, *two = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__schema_new(NULL, 0, &empty, err));
+    HR_GO(hr__metadata_set(&empty->metadata, &empty->metadata_bytes, "key", "value", 5, err));
+    HR_GO(hr__schema_append(empty, "a", hr__type_simple(HR_T_INT64), true, &one, err));
+    HR_GO(hr__schema_append(one, "b", hr__type_simple(HR_T_STRING), false, &two, err));
+    assert_int_equal(one->n, 1);
+    assert_int_equal(two->n, 2);
+    assert_int_equal(hr__schema_find(two, "b"), 1);
+    assert_int_equal(two->fields[1].type->id, HR_T_STRING);
+    assert_true(two->fields[0].nullable && !two->fields[1].nullable);
+    assert_memory_equal(two->metadata, empty->metadata, (size_t)empty->metadata_bytes);
+done:
+    hr__schema_unref(empty);
+    hr__schema_unref(one);
+    hr__schema_unref(two);
+    return st;
+}
+
+static void test_append(void **state)
+{
+    (void)state;
+    assert_true(run_with_faults(append_once, HR_FAULT_MEMORY) > 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(look_up),
-        cmocka_unit_test(difference),
-        cmocka_unit_test(missing),
-        cmocka_unit_test(metadata),
-        cmocka_unit_test(damaged_metadata),
-        cmocka_unit_test(tensors),
-        cmocka_unit_test(other_fields_have_no_storage),
+        cmocka_unit_test(test_append), cmocka_unit_test(look_up),
+        cmocka_unit_test(difference),  cmocka_unit_test(missing),
+        cmocka_unit_test(metadata),    cmocka_unit_test(damaged_metadata),
+        cmocka_unit_test(tensors),     cmocka_unit_test(other_fields_have_no_storage),
         cmocka_unit_test(faults),
     };
 

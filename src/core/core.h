@@ -352,6 +352,9 @@ typedef struct hr_schema {
     int64_t metadata_bytes;
 } hr_schema;
 hr_status hr__schema_new(const hr_field *fields, int n, hr_schema **out, hr_error *err) HR_MUST_USE; /* copies fields */
+/* The fields of s and one more, which shares `type`; with the metadata of s. */
+hr_status hr__schema_append(const hr_schema *s, const char *name, hr_type *type, bool nullable, hr_schema **out,
+                            hr_error *err) HR_MUST_USE;
 hr_schema *hr__schema_ref(hr_schema *s);
 void hr__schema_unref(hr_schema *s);
 int hr__schema_find(const hr_schema *s, const char *name);     /* -1: none */
@@ -546,6 +549,11 @@ hr_status hr__table_new(hr_schema *schema, hr_array *const *columns, int64_t n_r
 hr_status hr__table_with_origin(const hr_table *t, hr_origin *origin, hr_table **out, hr_error *err) HR_MUST_USE;
 /* The same columns under another schema of the same types (renames). */
 hr_status hr__table_with_schema(const hr_table *t, hr_schema *schema, hr_table **out, hr_error *err) HR_MUST_USE;
+/* The columns of t and one more, which is taken, even on failure, under a schema of hr__schema_append. */
+hr_status hr__table_append(const hr_table *t, hr_schema *schema, hr_array *last, hr_origin *origin, hr_table **out,
+                           hr_error *err) HR_MUST_USE;
+/* The first schema->n columns of t, without an origin. */
+hr_status hr__table_first(const hr_table *t, hr_schema *schema, hr_table **out, hr_error *err) HR_MUST_USE;
 hr_status hr__table_take(const hr_mem *mem, const hr_table *t, const void *idx, int idx_bytes, int64_t n,
                          hr_table **out, hr_error *err) HR_MUST_USE;
 /* Rows of several tables of this schema (see hr__array_pick), with this origin. Sets `sole`. */

@@ -43,6 +43,40 @@ done:
     return st;
 }
 
+static hr_status copy_metadata(const hr_schema *from, hr_schema *to, hr_error *err)
+{
+    if (!from->metadata_bytes)
+        return HR_OK;
+    if (!(to->metadata = hr__alloc(NULL, (size_t)from->metadata_bytes)))
+        return hr__error_memory(err, "schema", from->metadata_bytes);
+    memcpy(to->metadata, from->metadata, (size_t)from->metadata_bytes);
+    to->metadata_bytes = from->metadata_bytes;
+    return HR_OK;
+}
+
+hr_status hr__schema_append(const hr_schema *s, const char *name, hr_type *type, bool nullable, hr_schema **out,
+                            hr_error *err)
+{
+    hr_field *fields = hr__zalloc(NULL, ((size_t)s->n + 1) * sizeof *fields);
+    hr_schema *made = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!fields)
+        return hr__error_memory(err, "schema", (s->n + 1) * (int64_t)sizeof *fields);
+    for (int i = 0; i < s->n; i++)
+        fields[i] = s->fields[i]; /* borrowed: hr__schema_new copies */
+    fields[s->n] = (hr_field){ .name = (char *)name, .type = type, .nullable = nullable };
+    HR_GO(hr__schema_new(fields, s->n + 1, &made, err));
+    HR_GO(copy_metadata(s, made, err));
+    *out = made;
+    made = NULL;
+done:
+    hr__schema_unref(made);
+    hr__free(fields);
+    return st;
+}
+
 hr_schema *hr__schema_ref(hr_schema *s)
 {
     if (s)

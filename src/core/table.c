@@ -97,6 +97,31 @@ hr_status hr__table_with_schema(const hr_table *t, hr_schema *schema, hr_table *
     return share_columns(t, schema, t->origin, out, err);
 }
 
+hr_status hr__table_append(const hr_table *t, hr_schema *schema, hr_array *last, hr_origin *origin, hr_table **out,
+                           hr_error *err)
+{
+    hr_array **columns = hr__alloc(NULL, (size_t)schema->n * sizeof(hr_array *));
+    hr_status st;
+
+    *out = NULL;
+    if (!columns) {
+        hr__array_unref(last);
+        return hr__error_memory(err, "table", schema->n * (int64_t)sizeof(hr_array *));
+    }
+    for (int i = 0; i < schema->n - 1; i++)
+        columns[i] = hr__array_ref(t->columns[i]);
+    columns[schema->n - 1] = last;
+    st = hr__table_new(schema, columns, t->n_rows, origin, out, err);
+    hr__free(columns);
+    return st;
+}
+
+hr_status hr__table_first(const hr_table *t, hr_schema *schema, hr_table **out, hr_error *err)
+{
+    *out = NULL;
+    return share_columns(t, schema, NULL, out, err);
+}
+
 /* ---------------------------------------------------------------------------------------------------- slice, take, concat */
 
 hr_status hr_table_slice(const hr_table *t, int64_t begin, int64_t n, hr_table **out, hr_error *err)

@@ -117,32 +117,20 @@ done:
 /* A partial result as the front sends it when it was dealt: with a last column that says of each row which partition. */
 static hr_status with_parts(const hr_table *t, const int64_t *begins, const hr_mem *mem, hr_table **out, hr_error *err)
 {
-    int n = t->schema->n;
-    hr_array **columns = hr__zalloc(mem->account, ((size_t)n + 1) * sizeof(hr_array *));
-    hr_field *fields = hr__zalloc(mem->account, ((size_t)n + 1) * sizeof *fields), part = { 0 };
+    hr_type *type = hr__type_simple(HR_T_UINT8);
     hr_buffer *buffers[3] = { 0 };
     hr_schema *schema = NULL;
+    hr_array *column = NULL;
     hr_status st = HR_OK;
 
-    if (!columns || !fields)
-        HR_GO(hr__error_memory(err, "group", n * (int64_t)sizeof *fields));
-    HR_GO(hr__field_init(&part, "part", hr__type_simple(HR_T_UINT8), false, err));
-    for (int i = 0; i < n; i++)
-        fields[i] = t->schema->fields[i]; /* borrowed */
-    fields[n] = part;
-    HR_GO(hr__schema_new(fields, n + 1, &schema, err));
+    HR_GO(hr__schema_append(t->schema, "part", type, false, &schema, err));
     HR_GO(hr__buffer_new(mem, t->n_rows, &buffers[1], err));
     for (int p = 0; p < PARTS; p++)
         memset(buffers[1]->data + begins[p], p, (size_t)(begins[p + 1] - begins[p]));
-    HR_GO(hr__array_new(part.type, t->n_rows, 0, buffers, NULL, 0, &columns[n], err));
-    for (int i = 0; i < n; i++)
-        columns[i] = hr__array_ref(t->columns[i]);
-    st = hr__table_new(schema, columns, t->n_rows, NULL, out, err);
+    HR_GO(hr__array_new(type, t->n_rows, 0, buffers, NULL, 0, &column, err));
+    st = hr__table_append(t, schema, column, NULL, out, err);
 done:
-    hr__field_clear(&part);
     hr__schema_unref(schema);
-    hr__free(fields);
-    hr__free(columns);
     return st;
 }
 
@@ -346,15 +334,10 @@ static hr_status store_dealt(group_run *g, const hr_table *in, hr_error *err)
     int n = g->grouping->partial->n;
     const uint8_t *parts = hr__array_values(in->columns[n]);
     int64_t begins[PARTS + 1], row = 0;
-    hr_array **columns = hr__alloc(NULL, ((size_t)n + 1) * sizeof(hr_array *));
     hr_table *t = NULL;
-    hr_status st = HR_OK;
+    hr_status st;
 
-    if (!columns)
-        return hr__error_memory(err, "group", n * 8);
-    for (int i = 0; i < n; i++)
-        columns[i] = hr__array_ref(in->columns[i]);
-    HR_GO(hr__table_new(g->grouping->partial, columns, in->n_rows, NULL, &t, err));
+    HR_TRY(hr__table_first(in, g->grouping->partial, &t, err));
     for (int p = 0; p < PARTS; p++) {
         begins[p] = row;
         while (row < in->n_rows && parts[row] == p)
@@ -362,8 +345,6 @@ static hr_status store_dealt(group_run *g, const hr_table *in, hr_error *err)
     }
     begins[PARTS] = row;
     st = hr__store_add_dealt(g->store, t, begins, PARTS, err);
-done:
-    hr__free(columns);
     hr_table_unref(t);
     return st;
 }

@@ -25,20 +25,11 @@ static hr_status number_state_of(hr_task *task, number_state **out, hr_error *er
 
 static hr_status number_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
 {
-    const number_op *o = (const number_op *)op;
-    hr_field *fields;
-    hr_status st;
+    const char *name = ((const number_op *)op)->name;
 
-    if (hr__schema_find(in, o->name) >= 0)
-        return hr_error_set(err, HR_INVALID, "number_rows: there is a column '%s' already", o->name);
-    if (!(fields = hr__zalloc(NULL, ((size_t)in->n + 1) * sizeof *fields)))
-        return hr__error_memory(err, "number_rows", in->n * (int64_t)sizeof *fields);
-    if (in->n)
-        memcpy(fields, in->fields, (size_t)in->n * sizeof *fields); /* borrowed: hr__schema_new copies */
-    fields[in->n] = (hr_field){ .name = o->name, .type = hr__type_simple(HR_T_INT64), .nullable = false };
-    st = hr__schema_new(fields, in->n + 1, out, err);
-    hr__free(fields);
-    return st;
+    if (hr__schema_find(in, name) >= 0)
+        return hr_error_set(err, HR_INVALID, "number_rows: there is a column '%s' already", name);
+    return hr__schema_append(in, name, hr__type_simple(HR_T_INT64), false, out, err);
 }
 
 /* All that is wanted but its own column; of nothing else, no column at all: rows are counted without. */
@@ -67,7 +58,7 @@ static hr_status numbers(const hr_mem *mem, int64_t first, int64_t n, hr_array *
 static hr_status number_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     const hr_mem mem = { .account = hr__task_run(task)->account };
-    hr_array **columns = NULL, *made = NULL;
+    hr_array *made = NULL;
     hr_schema *schema = NULL;
     hr_table *out = NULL;
     number_state *s = NULL;
@@ -76,18 +67,10 @@ static hr_status number_push(const hr_op *op, hr_task *task, const hr_table *in,
     HR_GO(number_state_of(task, &s, err));
     HR_GO(number_schema(op, in->schema, &schema, err));
     HR_GO(numbers(&mem, s->next, in->n_rows, &made, err));
-    if (!(columns = hr__zalloc(NULL, ((size_t)in->schema->n + 1) * sizeof(hr_array *))))
-        HR_GO(hr__error_memory(err, "number_rows", in->schema->n * (int64_t)sizeof(hr_array *)));
-    for (int i = 0; i < in->schema->n; i++)
-        columns[i] = hr__array_ref(in->columns[i]);
-    columns[in->schema->n] = made;
-    made = NULL; /* taken by the next call, as all of them are */
-    HR_GO(hr__table_new(schema, columns, in->n_rows, in->origin, &out, err));
+    HR_GO(hr__table_append(in, schema, made, in->origin, &out, err));
     s->next += in->n_rows;
     st = hr__task_emit(task, &out, err);
 done:
-    hr__array_unref(made);
-    hr__free(columns);
     hr__schema_unref(schema);
     hr_table_unref(out);
     return st;
