@@ -334,9 +334,15 @@ static void test_refusals(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers_before_texts), cmocka_unit_test(test_agree), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_ints),
-        cmocka_unit_test(test_texts), cmocka_unit_test(test_floats),    cmocka_unit_test(test_widths),
-        cmocka_unit_test(test_bare),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_numbers_before_texts),
+        cmocka_unit_test(test_agree),
+        cmocka_unit_test(test_many_keys),
+        cmocka_unit_test(test_ints),
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_widths),
+        cmocka_unit_test(test_bare),
+        cmocka_unit_test(test_refusals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,14 @@
 /* cmd_sort.c - headrace sort: files of any format and size, their rows ordered by columns. */
 #include "cli/cli.h"
 
+#include <stdlib.h>
+
 enum { OPTION_NULLS_FIRST = 512 };
 static const struct option long_options[] = {
     { "key", required_argument, NULL, 'k' },
     { "reverse", no_argument, NULL, 'r' },
     { "nulls-first", no_argument, NULL, OPTION_NULLS_FIRST },
+    { "rows", required_argument, NULL, 'n' },
     HR_OUTPUT_LONG,
     HR_INPUT_LONG,
     { 0 },
@@ -16,6 +19,7 @@ typedef struct sort_args {
     int64_t n, cap;
     hr_input names;
     bool reverse, nulls_first; /* of all keys */
+    int64_t n_rows;            /* < 0: all */
 } sort_args;
 
 /* "a,b:desc,c" */
@@ -43,12 +47,17 @@ static int sort_option(const hr_command *cmd, void *context, int option, char *v
 {
     sort_args *a = context;
     hr_error err = HR_ERROR_INIT;
+    char *end = NULL;
 
-    (void)cmd;
     switch (option) {
     case 'k': return add_keys(a, value, &err) ? hr__cli_failed(&err) : 0;
     case 'r': a->reverse = true; return 0;
     case OPTION_NULLS_FIRST: a->nulls_first = true; return 0;
+    case 'n':
+        a->n_rows = strtoll(value, &end, 10);
+        if (*end || end == value || a->n_rows < 0)
+            return hr__cli_misused(cmd, "--rows %s: expected a number of rows", value);
+        return 0;
     default: return -1;
     }
 }
@@ -61,19 +70,27 @@ static int sort_check(const hr_command *cmd, void *context)
 static hr_status sort_plan(void *context, hr_plan *in, hr_plan **out, hr_error *err)
 {
     sort_args *a = context;
+    hr_plan *sorted = NULL;
+    hr_status st;
 
     for (int64_t i = 0; i < a->n; i++) {
         a->keys[i].column = a->names.columns[i];
         a->keys[i].descending = a->keys[i].descending != a->reverse;
         a->keys[i].nulls_first = a->nulls_first;
     }
-    return hr_plan_sort(in, a->keys, (int)a->n, out, err);
+    if (a->n_rows < 0)
+        return hr_plan_sort(in, a->keys, (int)a->n, out, err);
+    *out = NULL;
+    HR_TRY(hr_plan_sort(in, a->keys, (int)a->n, &sorted, err));
+    st = hr_plan_limit(sorted, a->n_rows, out, err);
+    hr_plan_unref(sorted);
+    return st;
 }
 
 static int sort_run(const hr_command *cmd, int argc, char **argv)
 {
-    sort_args a = { 0 };
-    const hr_rewrite r = { .short_options = "k:r" HR_OUTPUT_SHORT HR_INPUT_SHORT,
+    sort_args a = { .n_rows = -1 };
+    const hr_rewrite r = { .short_options = "k:rn:" HR_OUTPUT_SHORT HR_INPUT_SHORT,
                            .long_options = long_options,
                            .context = &a,
                            .option = sort_option,
@@ -90,9 +107,10 @@ const hr_command hr__cmd_sort = {
     .name = "sort",
     .args = "[OPTION]... --key A[:desc],... IN... OUT",
     .doc = "Files of any format and size, ordered by columns",
-    .more =
-        "  -k, --key A,B:desc       the columns that decide, the first one first; may be repeated\n"
-        "  -r, --reverse            every key the other way round\n"
-        "      --nulls-first        nulls at the beginning; else they stand at the end\n" HR_OUTPUT_HELP HR_INPUT_HELP,
+    .more = "  -k, --key A,B:desc       the columns that decide, the first one first; may be repeated\n"
+            "  -r, --reverse            every key the other way round\n"
+            "      --nulls-first        nulls at the beginning; else they stand at the end\n"
+            "  -n, --rows N             only the first N rows of that order; no more are kept\n" HR_OUTPUT_HELP
+                HR_INPUT_HELP,
     .run = sort_run,
 };

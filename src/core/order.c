@@ -74,7 +74,8 @@ hr_status hr__order_new(const hr_schema *schema, const hr_order_key *keys, int n
         width += flag_bytes(&keys[i]) + key_width(t);
         if (is_sized(t))
             continue;
-        o->ends = i == n - 1 && width + 2 <= HR_ORDER_WORDS * 8; /* the first text is the last key, and begins in the prefix */
+        o->ends = i == n - 1 &&
+                  width + 2 <= HR_ORDER_WORDS * 8; /* the first text is the last key, and begins in the prefix */
         o->end = keys[i].descending ? 0xFFFF : 0;
         break;
     }

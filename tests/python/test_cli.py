@@ -248,6 +248,8 @@ def test_sort_shuffle_sample(tmp_path):
     headrace("sort", "-r", "--nulls-first", "-k", "m", tmp_path / "in.parquet", tmp_path / "m.parquet")
     m = pq.read_table(tmp_path / "m.parquet")["m"].to_pylist()
     assert m == [None] * (n // 10) + sorted((v for v in m if v is not None), reverse=True)
+    headrace("sort", "-k", "k:desc,id", "-n", 500, tmp_path / "in.parquet", tmp_path / "first.parquet")
+    assert pq.read_table(tmp_path / "first.parquet")["id"].to_pylist() == want["id"].to_pylist()[:500]
     headrace("sample", "-p", 0.1, "-c", "id", tmp_path / "in.parquet", tmp_path / "some.csv")
     some = [int(line) for line in (tmp_path / "some.csv").read_text().splitlines()[1:]]
     assert some == sorted(some) and 18_500 < len(some) < 21_500
@@ -256,6 +258,7 @@ def test_sort_shuffle_sample(tmp_path):
     for args, text in [
         (("sort",), "from which file"),
         (("sort", "a", "b.csv"), "by which column"),
+        (("sort", "-k", "a", "-n", "-3", "a", "b.csv"), "number of rows"),
         (("sample", "a", "b.csv"), "how many"),
         (("sample", "-p", 2, "a", "b.csv"), "from 0 to 1"),
         (("sample", "-n", "x", "a", "b.csv"), "number of rows"),
