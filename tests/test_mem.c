@@ -1,4 +1,5 @@
 /* test_mem.c - counted allocation, growing arrays, texts, JSON strings. */
+#include "core/pages.h"
 #include "harness.h"
 
 #include <stdio.h>
@@ -57,6 +58,78 @@ static void odd_sizes(void **state)
     assert_non_null(p = hr__realloc(NULL, p, 0));
     hr__free(p);
     hr__free(q);
+    assert_no_leak(before);
+}
+
+/* Blocks from 256 KiB on are blocks of pages: charged as such, and in the pool when they are free. */
+static void large_blocks(void **state)
+{
+    live_memory before = live_now();
+    hr_account *a = hr__account_new("a", NULL, 0);
+    size_t border = 256 << 10;
+    char *p, *q;
+
+    (void)state;
+    hr__pool_trim(0);
+    p = hr__alloc(a, border - 1);
+    assert_int_equal(hr__account_used(a), (int64_t)border - 1 + HEAD);
+    hr__free(p);
+    assert_int_equal(hr__pool_bytes(), 0);
+    p = hr__alloc(a, border);
+    assert_int_equal((uintptr_t)p % 16, 0);
+    assert_int_equal(hr__account_used(a),
+                     hr__pages_charged(hr__pages_class((int64_t)border))); /* the head is no matter */
+    hr__pool_trim(0);
+    memset(p, 7, border);
+    hr__free(p);
+    assert_true(hr__pool_bytes() >= (int64_t)border);
+    q = hr__zalloc(a, border); /* what was used is made zero */
+    assert_ptr_equal(p, q);
+    assert_int_equal(hr__pool_bytes(), 0);
+    for (size_t i = 0; i < border; i++)
+        if (q[i])
+            fail_msg("byte %zu is %d", i, q[i]);
+    hr__free(q);
+    hr__pool_trim(0);
+    assert_int_equal(hr__account_used(a), 0);
+    assert_null(hr__alloc(a, (size_t)hr__pages_most() + 1));
+    hr__account_unref(a);
+    assert_no_leak(before);
+}
+
+/* From small to large, within large, and back: what was there stays. */
+static void large_blocks_change_size(void **state)
+{
+    static const size_t sizes[] = { 10,     1000,    262143,        262144, 262145,  300000,  327680,
+                                    327681, 1 << 20, 600000,        500000, 1 << 22, 3 << 20, 1 << 24,
+                                    1000,   1 << 20, (1 << 20) + 1, 262143, 0,       1 << 21 };
+    live_memory before = live_now();
+    hr_account *a = hr__account_new("a", NULL, 0);
+    size_t had = 0;
+    char *p = NULL, *was;
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(sizes); i++) {
+        size_t n = sizes[i], kept = HR_MIN(n, had);
+        assert_non_null(p = hr__realloc(a, p, n));
+        for (size_t j = 0; j < kept; j++)
+            if (p[j] != (char)(j * 31 >> 3))
+                fail_msg("byte %zu after %zu bytes became %zu", j, had, n);
+        for (size_t j = 0; j < n; j++)
+            p[j] = (char)(j * 31 >> 3);
+        assert_in_range(hr__account_used(a), n, 2 * n + 8192);
+        had = n;
+    }
+    was = p; /* no move where it fits */
+    assert_ptr_equal(p = hr__realloc(a, p, (1 << 21) - 1000), was);
+    assert_ptr_equal(p = hr__realloc(a, p, 1 << 21), was);
+    hr__fault_arm(HR_FAULT_MEMORY, 0);
+    assert_null(hr__realloc(a, p, 1 << 23)); /* p stays */
+    assert_true(hr__fault_disarm());
+    assert_int_equal(p[1000], (char)(1000 * 31 >> 3));
+    hr__free(p);
+    assert_int_equal(hr__account_used(a), 0);
+    hr__account_unref(a);
     assert_no_leak(before);
 }
 
@@ -195,10 +268,14 @@ static hr_status allocate_all(hr_error *err)
     hr_text t = { .account = a };
     int64_t cap = 0;
 
+    hr__pool_trim(0); /* each time the same */
     if (!a || !(s[0] = hr__alloc(a, 10)) || !(s[1] = hr__strdup(a, "x")) || !(s[2] = hr__printf(a, "%d", 1)) ||
         !(s[3] = hr__zalloc(a, 10)) || !hr__grow(a, &items, &cap, 10, 4) || !hr__grow(a, &items, &cap, 100, 4))
         HR_FAIL(HR_NO_MEMORY, "no memory");
     if (!(p = hr__realloc(a, s[0], 100)))
+        HR_FAIL(HR_NO_MEMORY, "no memory");
+    s[0] = p;
+    if (!(p = hr__realloc(a, s[0], 1 << 20)))
         HR_FAIL(HR_NO_MEMORY, "no memory");
     s[0] = p;
     hr__text_add(&t, "%300d", 3);
@@ -217,8 +294,8 @@ done:
 static void faults(void **state)
 {
     (void)state;
-    assert_int_equal(run_with_faults(allocate_all, HR_FAULT_MEMORY), 10);
-    assert_int_equal(run_with_faults(allocate_all, HR_FAULT_MEMORY | HR_FAULT_IO), 10);
+    assert_int_equal(run_with_faults(allocate_all, HR_FAULT_MEMORY), 12);
+    assert_int_equal(run_with_faults(allocate_all, HR_FAULT_MEMORY | HR_FAULT_IO), 12);
 }
 
 /* Blocks are freed by other threads than those that made them; sums must come out even. */
@@ -235,7 +312,7 @@ static void exchange_blocks(void *arg, int thread)
     uint64_t random = (uint64_t)thread;
 
     for (int i = 0; i < ROUNDS; i++) {
-        size_t n = (size_t)random_below(&random, 300);
+        size_t n = (size_t)random_below(&random, i % 50 ? 300 : 2 << 20);
         char *p = hr__alloc(x->accounts[thread], n);
         memset(p, thread, n);
         if (i % 3 == 0)
@@ -267,9 +344,17 @@ static void threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counted),      cmocka_unit_test(odd_sizes), cmocka_unit_test(strings),
-        cmocka_unit_test(growing),      cmocka_unit_test(texts),     cmocka_unit_test(failed_texts_stay_valid),
-        cmocka_unit_test(json_strings), cmocka_unit_test(faults),    cmocka_unit_test(threads),
+        cmocka_unit_test(counted),
+        cmocka_unit_test(odd_sizes),
+        cmocka_unit_test(strings),
+        cmocka_unit_test(large_blocks),
+        cmocka_unit_test(large_blocks_change_size),
+        cmocka_unit_test(growing),
+        cmocka_unit_test(texts),
+        cmocka_unit_test(failed_texts_stay_valid),
+        cmocka_unit_test(json_strings),
+        cmocka_unit_test(faults),
+        cmocka_unit_test(threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

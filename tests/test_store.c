@@ -133,6 +133,58 @@ static void test_pages(void **unused)
     hr_table_unref(large);
 }
 
+/* Rows by the top bits of their hashes, each part in its order, none with coordinates, and what a store gives of one part. */
+static hr_status deal_all(void *context, hr_error *err)
+{
+    enum { PARTS = 16 };
+    const hr_mem mem = { 0 };
+    hr_table *t = context, *dealt = NULL, *one = NULL;
+    uint64_t *hashes = hr__alloc(NULL, (size_t)t->n_rows * sizeof *hashes);
+    int64_t begins[PARTS + 1];
+    hr_spill *spill = NULL;
+    hr_store *s = NULL;
+    hr_status st = HR_OK;
+
+    if (!hashes)
+        HR_GO(hr__error_memory(err, "hashes", t->n_rows * 8));
+    for (int64_t i = 0; i < t->n_rows; i++)
+        hashes[i] = (uint64_t)(x_at(t, i) * 7 % PARTS) << 60;
+    HR_GO(hr__deal(t, hashes, 60, PARTS, &mem, begins, &dealt, err));
+    assert_null(dealt->origin);
+    assert_int_equal(begins[0], 0);
+    assert_int_equal(begins[PARTS], t->n_rows);
+    for (int p = 0; p < PARTS; p++)
+        for (int64_t i = begins[p]; i < begins[p + 1]; i++) {
+            assert_int_equal(x_at(dealt, i) * 7 % PARTS, p);
+            assert_true(i == begins[p] || x_at(dealt, i - 1) < x_at(dealt, i));
+        }
+    HR_GO(hr__spill_new(folder, "test", NULL, &spill, err));
+    HR_GO(hr__store_new(PARTS, t->schema, spill, NULL, &s, err));
+    HR_GO(hr__store_add_dealt(s, dealt, begins, PARTS, err));
+    HR_GO(hr__store_load(s, 5, &mem, &one, err));
+    assert_int_equal(one->n_rows, begins[6] - begins[5]);
+    assert_int_equal(x_at(one, 0), x_at(dealt, begins[5]));
+done:
+    hr_table_unref(one);
+    hr_table_unref(dealt);
+    hr__store_free(s);
+    hr__spill_unref(spill);
+    hr__free(hashes);
+    return st;
+}
+
+static void test_dealing(void **unused)
+{
+    hr_table *t = numbers(7, 1000);
+    hr_error err = HR_ERROR_INIT;
+
+    (void)unused;
+    assert_non_null(t->origin);
+    assert_ok(deal_all(t, &err), &err);
+    run_with_faults_on(deal_all, t, HR_FAULT_MEMORY | HR_FAULT_IO);
+    hr_table_unref(t);
+}
+
 static hr_status use_store(void *context, hr_error *err)
 {
     hr_table *t = context;
@@ -190,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_dealing),
         cmocka_unit_test(test_faults),
     };
 

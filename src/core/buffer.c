@@ -1,283 +1,10 @@
-/* buffer.c - counted bytes: small ones, pooled ones, slices, foreign ones; growing ones; bitmaps.
+/* buffer.c - counted bytes: small ones, large ones, slices, foreign ones; growing ones; bitmaps.
  *
  * Small buffers (below 64 KiB) are one hr__alloc: malloc keeps such blocks warm by itself. Larger ones are a struct and a
- * map of their own, whose size is one of a few classes (powers of two in quarter steps), so that a freed map fits the
- * next request. Free maps wait in the pool, the newest of a class is taken first: its pages are in memory, perhaps in the
- * cache, while the first touch of fresh pages costs several times a copy. Huge pages cost a third of small ones, so blocks
- * below 2 MiB are cut, several at once, from a map that can have them; each is given back to the system by itself.
- *
- * The pool's bytes belong to no account but are resident, so that the process counts them (budget.c), and the oldest go
- *   - when a charge would take the process over its limit,
- *   - when they exceed max(64 MiB, limit / 8), or limit / 4.
- * A block is first taken from the pool's sum, then charged, and the other way back: the peak is never counted too high.
- *
- * Lock: pool.lock is a leaf. Nothing is mapped, unmapped or charged while it is held. Under AddressSanitizer free blocks
- * are poisoned, so that a late reader is caught although the memory stays ours. */
-#include "core/core.h"
-
-#include "core/poison.h"
-
-#define CLASS_0_LOG 16 /* 64 KiB */
-#define N_CLASSES ((46 - CLASS_0_LOG) * 4)
-#define POOL_BYTES ((int64_t)64 << 20)
-#define CHUNK_BYTES ((int64_t)2 << 20)
-
-/* ---------------------------------------------------------------------------------------------------------- blocks */
-
-/* The least class that holds n bytes. Class 4 * i + q holds (4 + q) / 4 of 2^(CLASS_0_LOG + i). */
-static int class_of(int64_t n)
-{
-    int log;
-
-    if (n <= (int64_t)1 << CLASS_0_LOG)
-        return 0;
-    log = 63 - __builtin_clzll((unsigned long long)n - 1);
-    return (log - CLASS_0_LOG) * 4 + (int)((n - 1) >> (log - 2) & 3) + 1;
-}
-
-static int64_t class_bytes(int c) { return (int64_t)(4 + c % 4) << (CLASS_0_LOG - 2 + c / 4); }
-
-/* What is mapped and charged: whole pages, and one more for the slack. */
-static int64_t block_bytes(int c)
-{
-    int64_t page = hr__memory_page();
-
-    return HR_ROUND_UP(class_bytes(c), page) + page;
-}
-
-/* The head of a free block, written into the block itself. */
-typedef struct free_block {
-    struct free_block *next, *prev;   /* of its class: next was freed before */
-    struct free_block *newer, *older; /* of all */
-    int class;
-} free_block;
-
-static struct {
-    hr_mutex lock;
-    free_block *free[N_CLASSES]; /* the newest of each */
-    free_block *newest, *oldest;
-    _Atomic int64_t n_bytes;
-} pool = { .lock = HR_MUTEX_INIT };
-
-static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
-static void pool_register(void) { hr__mutex_survives_fork(&pool.lock); }
-
-static void pool_lock(void)
-{
-    pthread_once(&pool_once, pool_register);
-    hr__lock(&pool.lock);
-}
-
-int64_t hr__pool_bytes(void) { return atomic_load(&pool.n_bytes); }
-
-static int64_t pool_most(void)
-{
-    int64_t limit = hr_memory_limit();
-
-    return HR_MIN(HR_MAX(POOL_BYTES, limit / 8), limit / 4);
-}
-
-static void link_locked(free_block *f, int c)
-{
-    *f = (free_block){ .next = pool.free[c], .older = pool.newest, .class = c };
-    if (f->next)
-        f->next->prev = f;
-    pool.free[c] = f;
-    if (f->older)
-        f->older->newer = f;
-    else
-        pool.oldest = f;
-    pool.newest = f;
-    atomic_fetch_add(&pool.n_bytes, block_bytes(c));
-}
-
-static void unlink_locked(free_block *f)
-{
-    if (f->next)
-        f->next->prev = f->prev;
-    if (f->prev)
-        f->prev->next = f->next;
-    else
-        pool.free[f->class] = f->next;
-    if (f->newer)
-        f->newer->older = f->older;
-    else
-        pool.newest = f->older;
-    if (f->older)
-        f->older->newer = f->newer;
-    else
-        pool.oldest = f->newer;
-    atomic_fetch_sub(&pool.n_bytes, block_bytes(f->class));
-}
-
-/* Takes the oldest blocks out until at most `keep` bytes are left: a chain by `next`. */
-static free_block *pool_evict_locked(int64_t keep)
-{
-    free_block *out = NULL;
-
-    while (pool.oldest && hr__pool_bytes() > keep) {
-        free_block *f = pool.oldest;
-        unlink_locked(f);
-        f->next = out;
-        out = f;
-    }
-    return out;
-}
-
-static void block_unmap(void *p, int c)
-{
-    ASAN_UNPOISON_MEMORY_REGION(p, (size_t)block_bytes(c));
-    hr__unmap(p, (size_t)block_bytes(c));
-}
-
-static int64_t chain_unmap(free_block *f)
-{
-    int64_t n = 0;
-
-    for (free_block *next; f; f = next) {
-        next = f->next;
-        n += block_bytes(f->class);
-        block_unmap(f, f->class);
-    }
-    return n;
-}
-
-int64_t hr__pool_trim(int64_t keep_bytes)
-{
-    free_block *f;
-
-    pool_lock();
-    f = pool_evict_locked(keep_bytes);
-    hr__unlock(&pool.lock);
-    return chain_unmap(f);
-}
-
-/* A free block of class *c or the next one, NULL if there is none. */
-static void *pool_take(int *c)
-{
-    free_block *f;
-
-    pool_lock();
-    if (!(f = pool.free[*c]) && *c + 1 < N_CLASSES)
-        f = pool.free[*c + 1];
-    if (f)
-        unlink_locked(f);
-    hr__unlock(&pool.lock);
-    if (f) {
-        *c = f->class;
-        ASAN_UNPOISON_MEMORY_REGION(f, (size_t)block_bytes(*c));
-    }
-    return f;
-}
-
-/* Takes the block, which is no longer charged. */
-static void pool_put(void *p, int c)
-{
-    int64_t most = pool_most();
-    free_block *f;
-
-    if (block_bytes(c) > most) {
-        block_unmap(p, c);
-        return;
-    }
-    ASAN_POISON_MEMORY_REGION((uint8_t *)p + sizeof *f, (size_t)block_bytes(c) - sizeof *f);
-    pool_lock();
-    link_locked(p, c);
-    f = pool_evict_locked(most);
-    hr__unlock(&pool.lock);
-    chain_unmap(f);
-}
-
-/* --- fresh blocks */
-
-/* The size of the map to cut blocks of class c from; 0: each has a map of its own, since it is large, or since the limit
- * leaves no room for blocks that nobody asked for. */
-static int64_t chunk_bytes(int c)
-{
-    int64_t each = block_bytes(c), chunk = each <= CHUNK_BYTES / 3 ? CHUNK_BYTES : 2 * CHUNK_BYTES;
-
-    if (each >= CHUNK_BYTES || chunk > pool_most() / 8 || hr_memory_used() + chunk > hr_memory_limit())
-        return 0;
-    return chunk;
-}
-
-/* Cuts a chunk; the first block is the caller's, the others go into the pool. */
-static void *chunk_cut(int c, int64_t chunk)
-{
-    int64_t each = block_bytes(c), n = chunk / each;
-    uint8_t *p = hr__map_private((size_t)chunk);
-
-    if (!p)
-        return NULL;
-    for (int64_t i = 0; i < n; i++) { /* its pages are touched before the lock */
-        *(volatile uint8_t *)(p + i * each) = 0;
-        if (i > 0)
-            ASAN_POISON_MEMORY_REGION(p + i * each + sizeof(free_block), (size_t)each - sizeof(free_block));
-    }
-    if (chunk > n * each)
-        hr__unmap(p + n * each, (size_t)(chunk - n * each));
-    pool_lock();
-    for (int64_t i = n - 1; i > 0; i--)
-        link_locked((free_block *)(void *)(p + i * each), c);
-    hr__unlock(&pool.lock);
-    return p;
-}
-
-/* All zero. What the kernel refuses may be in the pool; a failure that a test asked for is not mended. */
-static void *block_map(int c)
-{
-    int64_t chunk = chunk_bytes(c);
-    void *p = chunk ? chunk_cut(c, chunk) : hr__map_private((size_t)block_bytes(c));
-
-    if (!p && !hr__fault_hit()) {
-        hr__pool_trim(0);
-        p = hr__map_private((size_t)block_bytes(c));
-    }
-    return p;
-}
-
-/* --- blocks in use are charged to an account */
-
-/* A block for n bytes; its class in *c, *fresh: all zero. */
-static void *block_new(hr_account *a, int64_t n, int *c, bool *fresh)
-{
-    void *p;
-
-    if (hr__fault(HR_FAULT_MEMORY))
-        return NULL;
-    *c = class_of(n);
-    *fresh = false;
-    if ((p = pool_take(c))) {
-        hr__account_add(a, block_bytes(*c), 1);
-        return p;
-    }
-    *fresh = true;
-    hr__account_add(a, block_bytes(*c), 1);
-    if (!(p = block_map(*c)))
-        hr__account_add(a, -block_bytes(*c), -1);
-    return p;
-}
-
-static void block_free(hr_account *a, void *p, int c)
-{
-    hr__account_add(a, -block_bytes(c), -1);
-    pool_put(p, c);
-}
+ * block of pages, from the pool (pages.c). */
+#include "core/pages.h"
 
 /* --------------------------------------------------------------------------------------------------------- buffers */
-
-/* No buffer is larger than the machine's memory: a length that lies is refused before the kernel overcommits. */
-static int64_t most_bytes(void)
-{
-    static _Atomic int64_t most;
-    int64_t n = atomic_load_explicit(&most, memory_order_relaxed);
-
-    if (!n) {
-        n = HR_MIN(hr__memory_physical(), class_bytes(N_CLASSES - 1));
-        atomic_store(&most, n);
-    }
-    return n;
-}
 
 static hr_buffer *head_new(hr_account *a, size_t more, int kind)
 {
@@ -315,11 +42,11 @@ static hr_buffer *pooled_new(hr_account *a, int64_t n)
 
     if (!b)
         return NULL;
-    if (!(b->data = block_new(a, n, &c, &fresh))) {
+    if (hr__fault(HR_FAULT_MEMORY) || !(b->data = hr__pages_new(a, n, &c, &fresh))) {
         hr__free(b);
         return NULL;
     }
-    b->capacity = class_bytes(c);
+    b->capacity = hr__pages_bytes(c);
     if (!fresh)
         memset(b->data + n, 0, HR_SLACK);
     return b;
@@ -331,10 +58,10 @@ hr_status hr__buffer_new(const hr_mem *mem, int64_t n_bytes, hr_buffer **out, hr
     hr_buffer *b = NULL;
 
     *out = NULL;
-    if (n_bytes >= 0 && n_bytes <= most_bytes()) {
+    if (n_bytes >= 0 && n_bytes <= hr__pages_most()) {
         if (mem && mem->arena)
             return hr__arena_buffer(mem->arena, n_bytes, out, err);
-        b = n_bytes < (int64_t)1 << CLASS_0_LOG ? inline_new(a, n_bytes) : pooled_new(a, n_bytes);
+        b = n_bytes < HR_PAGES_LEAST ? inline_new(a, n_bytes) : pooled_new(a, n_bytes);
     }
     if (!b)
         return hr__error_memory(err, "buffer", n_bytes);
@@ -397,7 +124,7 @@ static void buffer_free(hr_buffer *b)
         return;
     }
     if (b->kind == HR_BUFFER_POOLED)
-        block_free(b->account, b->data, class_of(b->capacity));
+        hr__pages_free(b->account, b->data, hr__pages_class(b->capacity));
     else if (b->kind == HR_BUFFER_SLICE)
         hr__buffer_unref(b->owner);
     else if (b->kind == HR_BUFFER_WRAP && b->release)
@@ -415,19 +142,19 @@ void hr__buffer_unref(hr_buffer *b)
  * The copy is preferred: the large block goes back warm, to whoever asks for as much next. */
 static void pooled_shrink(hr_buffer *b, int c)
 {
-    int was = class_of(b->capacity), to = c;
-    uint8_t *p = pool_take(&to);
+    int was = hr__pages_class(b->capacity), to = c;
+    uint8_t *p = hr__pages_take(&to);
 
     if (p) {
         memcpy(p, b->data, (size_t)b->n_bytes);
-        hr__account_add(b->account, block_bytes(to) - block_bytes(was), 0);
-        pool_put(b->data, was);
+        hr__account_add(b->account, hr__pages_charged(to) - hr__pages_charged(was), 0);
+        hr__pages_put(b->data, was);
         b->data = p;
     } else {
-        hr__unmap(b->data + block_bytes(c), (size_t)(block_bytes(was) - block_bytes(c)));
-        hr__account_add(b->account, block_bytes(c) - block_bytes(was), 0);
+        hr__unmap(b->data + hr__pages_charged(c), (size_t)(hr__pages_charged(was) - hr__pages_charged(c)));
+        hr__account_add(b->account, hr__pages_charged(c) - hr__pages_charged(was), 0);
     }
-    b->capacity = class_bytes(to);
+    b->capacity = hr__pages_bytes(to);
 }
 
 void hr__buffer_shrink(hr_buffer *b, int64_t n_bytes)
@@ -437,8 +164,8 @@ void hr__buffer_shrink(hr_buffer *b, int64_t n_bytes)
         return; /* what follows is not ours */
     if (b->kind == HR_BUFFER_ARENA)
         hr__arena_buffer_shrink(b, n_bytes);
-    if (b->kind == HR_BUFFER_POOLED && class_bytes(class_of(n_bytes)) <= b->capacity / 2)
-        pooled_shrink(b, class_of(n_bytes));
+    if (b->kind == HR_BUFFER_POOLED && hr__pages_bytes(hr__pages_class(n_bytes)) <= b->capacity / 2)
+        pooled_shrink(b, hr__pages_class(n_bytes));
     memset(b->data + n_bytes, 0, HR_SLACK);
 }
 
@@ -462,7 +189,7 @@ hr_status hr__growbuf_reserve(hr_growbuf *g, int64_t n_more, hr_error *err)
         return HR_OK;
     if (n_more > INT64_MAX - used)
         return hr__error_memory(err, "buffer", n_more);
-    HR_TRY(hr__buffer_new(g->mem, HR_MAX(used + n_more, HR_MIN(cap * 2, most_bytes())), &b, err));
+    HR_TRY(hr__buffer_new(g->mem, HR_MAX(used + n_more, HR_MIN(cap * 2, hr__pages_most())), &b, err));
     b->n_bytes = used;
     if (used)
         memcpy(b->data, g->buffer->data, (size_t)used);

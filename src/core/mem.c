@@ -1,19 +1,30 @@
-/* mem.c - the only caller of malloc: counted, charged to an account, able to fail on request. Growing arrays and texts.
+/* mem.c - memory counted, charged to an account, able to fail on request; the only caller of malloc. Growing arrays, texts.
  *
  * A block begins with 16 bytes: its account and its size. So hr__free() needs no more than the pointer, a block may be
  * freed by any thread long after the operator that made it, and it keeps its account alive until then. What is charged
- * is the block with its head; what malloc itself adds is not seen. */
-#include "core/core.h"
+ * is the block with its head; what malloc itself adds is not seen.
+ *
+ * Blocks from 256 KiB on are blocks of pages, from the pool (pages.c), and charged as such: malloc would keep most of
+ * what they give back, which nobody would count, where the pool is counted and goes when it is in the way. Under
+ * AddressSanitizer what is behind their end is poisoned, as malloc would do it. */
+#include "core/pages.h"
+
+#include "core/poison.h"
 
 #include <stdalign.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#define LARGE_BYTES ((size_t)256 << 10)
+
 typedef struct block {
     alignas(16) hr_account *account;
-    size_t n; /* bytes asked for */
+    uint64_t n : 56;    /* bytes asked for */
+    uint64_t pages : 8; /* class + 1 of a block of pages, 0: malloc's */
 } block;
+
+_Static_assert(sizeof(block) == 16 && sizeof(block) <= HR_PAGES_SLACK, "blocks are aligned, and a head fits behind");
 
 static block *block_of(void *p) { return (block *)p - 1; }
 static int64_t block_bytes(size_t n) { return (int64_t)(n + sizeof(block)); }
@@ -21,37 +32,72 @@ static int64_t block_bytes(size_t n) { return (int64_t)(n + sizeof(block)); }
 /* Whether n is a size at all, and today is not the day to fail. */
 static bool may_alloc(size_t n) { return n <= PTRDIFF_MAX - sizeof(block) && !hr__fault(HR_FAULT_MEMORY); }
 
-static void *alloc(hr_account *a, size_t n, bool zero)
+/* --- large ones */
+
+static uint8_t *pages_end(block *b) { return (uint8_t *)b + hr__pages_charged(b->pages - 1); }
+
+static void large_resize(block *b, size_t n)
+{
+    uint8_t *end = (uint8_t *)(b + 1) + n;
+
+    b->n = n;
+    ASAN_UNPOISON_MEMORY_REGION(b, (size_t)(pages_end(b) - (uint8_t *)b));
+    ASAN_POISON_MEMORY_REGION(end, (size_t)(pages_end(b) - end));
+    (void)end;
+}
+
+static void *large_alloc(hr_account *a, size_t n, bool zero)
+{
+    bool fresh;
+    int class;
+    block *b = hr__pages_new(a, (int64_t)n, &class, &fresh);
+
+    if (!b)
+        return NULL;
+    b->account = a;
+    b->pages = (uint8_t)(class + 1);
+    large_resize(b, n);
+    if (zero && !fresh)
+        memset(b + 1, 0, n);
+    return b + 1;
+}
+
+static void large_free(block *b)
+{
+    large_resize(b, 0);
+    ASAN_UNPOISON_MEMORY_REGION(b, (size_t)(pages_end(b) - (uint8_t *)b));
+    hr__pages_free(b->account, b, b->pages - 1);
+}
+
+/* Whether n bytes may stay where they are: they fit, and leave less than half of it empty. */
+static bool large_holds(const block *b, size_t n)
+{
+    int64_t has = hr__pages_bytes(b->pages - 1);
+
+    return n >= LARGE_BYTES && (int64_t)n <= has && (int64_t)n > has / 2;
+}
+
+/* --- small ones */
+
+static void *small_alloc(hr_account *a, size_t n, bool zero)
 {
     block *b;
 
-    if (!may_alloc(n))
-        return NULL;
     hr__account_add(a, block_bytes(n), 1);
     b = zero ? calloc(1, n + sizeof *b) : malloc(n + sizeof *b);
     if (!b) {
         hr__account_add(a, -block_bytes(n), -1);
         return NULL;
     }
-    b->account = a;
-    b->n = n;
+    *b = (block){ .account = a, .n = n };
     return b + 1;
 }
 
-void *hr__alloc(hr_account *a, size_t n) { return alloc(a, n, false); }
-void *hr__zalloc(hr_account *a, size_t n) { return alloc(a, n, true); }
-
-void *hr__realloc(hr_account *a, void *p, size_t n)
+static void *small_resize(block *b, size_t n)
 {
-    block *b = p ? block_of(p) : NULL;
-    int64_t more;
+    hr_account *a = b->account;
+    int64_t more = (int64_t)n - (int64_t)b->n;
 
-    if (!b)
-        return hr__alloc(a, n);
-    if (!may_alloc(n))
-        return NULL;
-    a = b->account;
-    more = block_bytes(n) - block_bytes(b->n);
     if (more > 0)
         hr__account_add(a, more, 0);
     if (!(b = realloc(b, n + sizeof *b))) {
@@ -65,19 +111,63 @@ void *hr__realloc(hr_account *a, void *p, size_t n)
     return b + 1;
 }
 
-void hr__free(void *p)
+static void small_free(block *b)
 {
-    block *b;
-    hr_account *a;
-    size_t n;
+    hr_account *a = b->account;
+    int64_t n = block_bytes(b->n);
+
+    free(b);
+    hr__account_add(a, -n, -1); /* last: whoever is woken by it finds the memory free */
+}
+
+/* --- both */
+
+static void *alloc(hr_account *a, size_t n, bool zero)
+{
+    if (!may_alloc(n))
+        return NULL;
+    return n < LARGE_BYTES ? small_alloc(a, n, zero) : large_alloc(a, n, zero);
+}
+
+void *hr__alloc(hr_account *a, size_t n) { return alloc(a, n, false); }
+void *hr__zalloc(hr_account *a, size_t n) { return alloc(a, n, true); }
+
+/* To where blocks of n bytes are. */
+static void *block_move(block *b, size_t n)
+{
+    void *p = n < LARGE_BYTES ? small_alloc(b->account, n, false) : large_alloc(b->account, n, false);
 
     if (!p)
-        return;
-    b = block_of(p);
-    a = b->account;
-    n = b->n;
-    free(b);
-    hr__account_add(a, -block_bytes(n), -1); /* last: whoever is woken by it finds the memory free */
+        return NULL;
+    memcpy(p, b + 1, HR_MIN(n, (size_t)b->n));
+    hr__free(b + 1);
+    return p;
+}
+
+void *hr__realloc(hr_account *a, void *p, size_t n)
+{
+    block *b = p ? block_of(p) : NULL;
+
+    if (!b)
+        return hr__alloc(a, n);
+    if (!may_alloc(n))
+        return NULL;
+    if (!b->pages && n < LARGE_BYTES)
+        return small_resize(b, n);
+    if (!b->pages || !large_holds(b, n))
+        return block_move(b, n);
+    large_resize(b, n);
+    return p;
+}
+
+void hr__free(void *p)
+{
+    block *b = p ? block_of(p) : NULL;
+
+    if (b && b->pages)
+        large_free(b);
+    else if (b)
+        small_free(b);
 }
 
 char *hr__strndup(hr_account *a, const char *s, size_t n)

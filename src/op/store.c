@@ -246,11 +246,14 @@ hr_status hr__deal(const hr_table *t, const uint64_t *hashes, int shift, int n_p
     int32_t *order = hr__alloc(mem->account, (size_t)(t->n_rows + 1) * sizeof *order);
     const uint64_t mask = (uint64_t)n_parts - 1;
     int64_t next[HR_MAX_PARTS];
-    hr_status st;
+    hr_table *bare = NULL;
+    hr_status st = HR_OK;
 
     *out = NULL;
     if (!order)
-        return hr__error_memory(err, "dealing", t->n_rows * 4);
+        HR_GO(hr__error_memory(err, "dealing", t->n_rows * 4));
+    HR_GO(hr__table_with_origin(t, NULL, &bare,
+                                err)); /* nobody asks, and rows in no order have coordinates of 16 bytes each */
     memset(begins, 0, (size_t)(n_parts + 1) * sizeof *begins);
     for (int64_t i = 0; i < t->n_rows; i++)
         begins[1 + (hashes[i] >> shift & mask)]++;
@@ -260,7 +263,9 @@ hr_status hr__deal(const hr_table *t, const uint64_t *hashes, int shift, int n_p
     }
     for (int64_t i = 0; i < t->n_rows; i++)
         order[next[hashes[i] >> shift & mask]++] = (int32_t)i;
-    st = hr__table_take(mem, t, order, 4, t->n_rows, out, err);
+    st = hr__table_take(mem, bare, order, 4, t->n_rows, out, err);
+done:
+    hr_table_unref(bare);
     hr__free(order);
     return st;
 }

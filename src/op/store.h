@@ -24,7 +24,7 @@ hr_status hr__store_add(hr_store *s, int part, hr_table *takes, hr_error *err) H
 /* A table that somebody has written to the store's spill already: another thread may have. Taken: forgotten with the store. */
 hr_status hr__store_add_place(hr_store *s, int part, const hr_spill_place *place, hr_error *err) HR_MUST_USE;
 /* Dealing: rows ordered by the partition that n_parts (a power of two, at most HR_MAX_PARTS) values of hashes[row] >> shift say, those of
- * one in their order; begins[0 .. n_parts] are where they begin. *out is new. */
+ * one in their order; begins[0 .. n_parts] are where they begin. *out is new, and of no origin. */
 #define HR_MAX_PARTS 256
 hr_status hr__deal(const hr_table *t, const uint64_t *hashes, int shift, int n_parts, const hr_mem *mem,
                    int64_t *begins, hr_table **out, hr_error *err) HR_MUST_USE;
