@@ -16,7 +16,8 @@
  *    them.
  * 4. A segment is retired when a peer reads there that will never tell us when it is done (link.c). It gets no new
  *    blocks and goes when ours are free, without punching: contents stay what they were until the peer unmaps them.
- * 5. Segments are charged whole, to the arena's account.
+ * 5. Of a segment what was ever in a block is charged, to the arena's account: its pages begin to exist when they are
+ *    touched, and stay until the segment goes.
  *
  * A forked child has the buffers, which it may read, but neither allocates nor frees in its parent's segments.
  * Lock: arena->lock is a leaf. Nothing is allocated, freed or mapped while it is held. */
@@ -31,7 +32,8 @@
 #define SEGMENT_BYTES ((int64_t)16 << 20)
 #define SEGMENT_ROUND ((int64_t)2 << 20)
 #define KEEP_BYTES ((int64_t)32 << 20) /* an arena of this size gives nothing back */
-#define MIN_REST 256                   /* a smaller rest stays with its block */
+#define TOUCH_BYTES ((int64_t)64 << 10)
+#define MIN_REST 256 /* a smaller rest stays with its block */
 #define PERIOD_NS ((int64_t)1000000000)
 #define MAX_LOOKS 8 /* into the list of a block's own class, where not all are large enough */
 #define MAX_BYTES ((int64_t)1 << 46)
@@ -99,7 +101,7 @@ static hr_status segment_new(hr_arena *a, int64_t n_bytes, hr_segment **out, hr_
     block *b = hr__zalloc(a->account, sizeof *b);
     int fd = -1;
 
-    hr__account_add(a->account, n_bytes, 1);
+    hr__account_add(a->account, 0, 1);
     if (!s || !b) {
         st = hr__error_memory(err, "arena", sizeof *s);
         goto done;
@@ -126,7 +128,7 @@ done:
     hr__file_close(fd);
     hr__free(b);
     hr__free(s);
-    hr__account_add(a->account, -n_bytes, -1);
+    hr__account_add(a->account, 0, -1);
     return st;
 }
 
@@ -134,7 +136,7 @@ done:
 static void segment_give_back(hr_segment *s, bool punch)
 {
     hr_account *account = s->arena->account;
-    int64_t n = s->n_bytes;
+    int64_t n = s->n_bytes, charged = s->charged;
 
     ASAN_UNPOISON_MEMORY_REGION(s->data, (size_t)n);
     hr__unmap(s->data, (size_t)n);
@@ -143,7 +145,7 @@ static void segment_give_back(hr_segment *s, bool punch)
     atomic_store(&s->gone, true);
     atomic_fetch_add_explicit(&n_gone, 1, memory_order_release);
     hr__segment_unref(s);
-    hr__account_add(account, -n, -1);
+    hr__account_add(account, -charged, -1);
 }
 
 /* -------------------------------------------------------------------------------------- blocks; arena->lock is held */
@@ -244,8 +246,21 @@ static int64_t recent_peak_locked(hr_arena *a)
     return HR_MAX(a->peak, a->peak_before);
 }
 
-/* A block for n bytes. NULL: *spare says whether a spare block is what is missing, or else space. */
-static block *take_locked(hr_arena *a, int64_t n, bool *spare)
+/* The end of b is touched: -> bytes to charge now. */
+static int64_t touch_locked(const block *b)
+{
+    hr_segment *s = b->segment;
+    int64_t end = HR_MIN(HR_ROUND_UP(b->offset + b->n_bytes, TOUCH_BYTES), s->n_bytes), more = end - s->charged;
+
+    if (more <= 0)
+        return 0;
+    s->charged = end;
+    return more;
+}
+
+/* A block for n bytes; *charge: to be charged for it. NULL: *spare says whether a spare block is what is missing, or else
+ * space. */
+static block *take_locked(hr_arena *a, int64_t n, bool *spare, int64_t *charge)
 {
     block *b = find_locked(a, n);
 
@@ -258,6 +273,7 @@ static block *take_locked(hr_arena *a, int64_t n, bool *spare)
     b->segment->n_used += b->n_bytes;
     a->n_used += b->n_bytes;
     (void)recent_peak_locked(a);
+    *charge = touch_locked(b);
     ASAN_UNPOISON_MEMORY_REGION(b->segment->data + b->offset, (size_t)b->n_bytes);
     return b;
 }
@@ -417,11 +433,14 @@ static int64_t next_segment_bytes(const hr_arena *a, int64_t n)
 
 static block *take(hr_arena *a, int64_t n, bool *spare)
 {
+    int64_t charge = 0;
     block *b;
 
     hr__lock(&a->lock);
-    b = take_locked(a, n, spare);
+    b = take_locked(a, n, spare, &charge);
     hr__unlock(&a->lock);
+    if (charge)
+        hr__account_add(a->account, charge, 0);
     return b;
 }
 

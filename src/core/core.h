@@ -696,7 +696,7 @@ unsigned hr__cpu_features(void); /* masked by HR_CPU=scalar or a list of names; 
 hr_status hr__arena_new(hr_account *account, const char *name, hr_arena **out, hr_error *err) HR_MUST_USE;
 hr_arena *hr__arena_ref(hr_arena *a);
 void hr__arena_unref(hr_arena *a);
-int64_t hr__arena_bytes(const hr_arena *a); /* of all segments: what is charged */
+int64_t hr__arena_bytes(const hr_arena *a); /* of all segments: at most this is charged */
 int64_t hr__arena_used(const hr_arena *a);  /* in live blocks */
 /* Gives back empty segments as long as keep_bytes stay. Returns the bytes given back. An arena does so by itself, down to
  * what was used in the last seconds; whoever knows that it will be idle may do more. */

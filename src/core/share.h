@@ -23,7 +23,7 @@ typedef struct hr_segment {
     hr_arena *arena;  /* not counted. What follows is arena.c's */
     struct hr_segment *next;
     struct hr_block *first;
-    int64_t n_used;
+    int64_t n_used, charged;
     bool retired;
 } hr_segment;
 

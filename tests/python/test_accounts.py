@@ -17,9 +17,24 @@ import numpy, headrace.data as hd, headrace.data.aggregate
 from headrace import _core
 from headrace.data.expressions import col
 
+def shared():
+    # what is shared with workers, whether its pages were looked at here or not
+    segments = {}
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{fd}").startswith("/memfd:"):
+                found = os.fstat(int(fd))
+                segments[found.st_ino] = found.st_blocks * 512
+        except OSError:
+            pass  # closed meanwhile
+    return sum(segments.values())
+
 def resident():
     with open("/proc/self/statm") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        mine = int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    with open("/proc/self/status") as f:
+        shmem = int(f.read().split("RssShmem:")[1].split()[0]) * 1024
+    return mine - shmem + shared()
 
 def sample():
     while not done.is_set():
@@ -36,7 +51,7 @@ def grouped(batch):
 what, path, images = sys.argv[1:]
 hd.DataContext.get_current().memory_limit_bytes = "128MiB"
 ds = hd.read_parquet(path)
-keys = hd.range(1_000_000).rename_columns({"id": "key"}).with_column("y", col("key") + 1)
+keys = hd.range(500_000).rename_columns({"id": "key"}).with_column("y", col("key") + 1)
 options = {"batch_size": 16384}
 if what == "local shuffle":
     options |= {"local_shuffle_buffer_size": 200_000, "local_shuffle_seed": 1}
@@ -79,7 +94,7 @@ def path(tmp_path_factory):
     folder = tmp_path_factory.mktemp("accounts") / "rows"
     key = (col("id") * 7_368_787) % (ROWS // 2)
     columns = {"key": key, "x": (col("id") % 1000) / 8.0, "name": key.cast("string")}
-    hd.range(ROWS).with_columns(columns).write_parquet(folder, max_rows_per_file=ROWS // 8)
+    hd.range(ROWS).with_columns(columns).write_parquet(folder, max_rows_per_file=ROWS // 16)
     return folder
 
 
@@ -96,8 +111,8 @@ def images(tmp_path_factory):
 
 
 GROUPS = ROWS // 2
-SPILL = {"sort", "random_shuffle", "groupby", "group_names", "unique", "join", "repartition", "materialize"}
-STAY = {"scan", "filter", "map_batches", "map_groups", "zip", "local shuffle", "processes", "images"}
+SPILL = {"sort", "random_shuffle", "groupby", "group_names", "unique", "repartition"}
+STAY = {"join", "materialize", "scan", "filter", "map_batches", "map_groups", "zip", "local shuffle", "processes", "images"}
 GIVE = {"groupby": GROUPS, "group_names": GROUPS, "unique": GROUPS, "map_groups": 200_000, "images": 300}
 
 
