@@ -185,7 +185,7 @@ static void it_grows_in_steps_and_is_charged(void **state)
     for (int i = 0; i < 100; i++)
         hr__buffer_unref(held[i]);
     assert_true(hr__account_used(account) >= 80 * MIB); /* its pages are still there */
-    assert_true(hr__arena_bytes(a) >= 99 * MIB);                   /* it was used just now */
+    assert_true(hr__arena_bytes(a) >= 99 * MIB);        /* it was used just now */
     assert_true(hr__arena_trim(a, 20 * MIB) > 0);
     assert_true(hr__arena_bytes(a) >= 20 * MIB && hr__arena_bytes(a) <= 36 * MIB);
     hr__arena_trim(a, 0);

@@ -112,8 +112,10 @@ def images(tmp_path_factory):
 
 GROUPS = ROWS // 2
 SPILL = {"sort", "random_shuffle", "groupby", "group_names", "unique", "repartition"}
-STAY = {"join", "materialize", "scan", "filter", "map_batches", "map_groups", "zip", "local shuffle", "processes", "images"}
-GIVE = {"groupby": GROUPS, "group_names": GROUPS, "unique": GROUPS, "map_groups": 200_000, "images": 300}
+STAY = {"scan", "filter", "map_batches", "map_groups", "zip", "local shuffle", "processes", "images"}
+STAY |= {"join", "materialize"}
+GIVE = dict.fromkeys(("groupby", "group_names", "unique", "join"), GROUPS)
+GIVE |= {"map_groups": 200_000, "images": 300}
 
 
 @pytest.mark.slow
