@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define MIB ((int64_t)1 << 20)
-#define BIG (2 * MIB) /* from here on each block has a map of its own */
+#define BIG (2 * MIB)
 
 /* Each class holds what it says, and is the least that does; a quarter more at most is lost. */
 static void classes(void **state)
@@ -62,6 +62,41 @@ static void one_block(void **state)
     assert_int_equal(hr__pool_bytes(), 0);
     assert_null(hr__pages_take(&d));
     hr__pages_put(p, c);
+    hr__pool_trim(0);
+    hr__account_unref(a);
+    assert_no_leak(before);
+}
+
+/* Its bytes are moved or not, and never copied: what is there stays, and no second block is asked for. */
+static void a_block_grows(void **state)
+{
+    live_memory before = live_now();
+    hr_account *a = hr__account_new("a", NULL, 0);
+    uint8_t *p, *q;
+    bool fresh;
+    int c;
+
+    (void)state;
+    hr__pool_trim(0);
+    assert_non_null(p = hr__pages_new(a, MIB, &c, &fresh));
+    for (int64_t n = MIB; n <= 64 * MIB; n = hr__pages_bytes(c) + 1) {
+        for (int64_t i = 0; i < n; i += 4096)
+            p[i] = (uint8_t)(i >> 12);
+        assert_null(hr__pages_grow(a, p, &c, n)); /* it holds that */
+        hr__fault_arm(HR_FAULT_MEMORY, 0);
+        assert_null(hr__pages_grow(a, p, &c, hr__pages_bytes(c) + 1));
+        assert_true(hr__fault_disarm());
+        assert_non_null(q = hr__pages_grow(a, p, &c, hr__pages_bytes(c) + 1));
+        p = q;
+        assert_int_equal(hr__account_used(a), hr__pages_charged(c));
+        for (int64_t i = 0; i < n; i += 4096)
+            assert_int_equal(p[i], (uint8_t)(i >> 12));
+        p[hr__pages_charged(c) - 1] = 1;
+    }
+    assert_null(hr__pages_grow(a, p, &c, hr__pages_most() + 1));
+    assert_true(hr__account_peak(a) <= hr__pages_charged(c) + MIB);
+    hr__pages_free(a, p, c);
+    assert_int_equal(hr__account_used(a), 0);
     hr__pool_trim(0);
     hr__account_unref(a);
     assert_no_leak(before);
@@ -202,40 +237,6 @@ static void pool_makes_room(void **state)
     hr__pool_trim(0);
 }
 
-/* Fresh blocks below 2 MiB are cut several at once: as many as fit come from there, each is zero behind its end, and each
- * can be given back alone. Where the limit is low, nobody's blocks are not made. */
-static void cut_from_chunks(void **state)
-{
-    hr_error err = HR_ERROR_INIT;
-    int64_t used, each, n;
-    hr_buffer *b[64];
-
-    (void)state;
-    hr__pool_trim(0);
-    used = hr_memory_used();
-    b[0] = buffer_of(100000);
-    assert_in_range(hr_memory_used() - used, 1800000, 2 * MIB + 4096);
-    assert_true(hr_memory_peak() >= hr_memory_used());
-    each = b[0]->capacity;
-    n = hr__pool_bytes() / each;
-    for (int i = 1; i < n; i++) {
-        b[i] = buffer_of(100000);
-        memset(b[i]->data, 7, (size_t)each);
-    }
-    assert_in_range(hr_memory_used() - used, 1800000, 2 * MIB + 50000);
-    for (int i = 0; i < n; i++)
-        hr__buffer_unref(b[i * 7 % n]);
-    for (int64_t left = hr__pool_bytes(); left > 0; left = hr__pool_bytes())
-        assert_in_range(hr__pool_trim(left - 1), each, each + 70000);
-    assert_int_equal(hr_memory_used(), used);
-    assert_ok(hr_set_memory_limit(8 * MIB, &err), &err);
-    b[0] = buffer_of(100000);
-    assert_int_equal(hr__pool_bytes(), 0);
-    hr__buffer_unref(b[0]);
-    assert_ok(hr_set_memory_limit(0, &err), &err);
-    hr__pool_trim(0);
-}
-
 /* Bytes of address space that this process has. */
 static rlim_t address_space(void)
 {
@@ -336,12 +337,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes),
         cmocka_unit_test(one_block),
+        cmocka_unit_test(a_block_grows),
         cmocka_unit_test(newest_comes_back_first),
         cmocka_unit_test(counted_and_trimmed),
         cmocka_unit_test(peak_counts_the_pool),
         cmocka_unit_test(pool_has_a_cap),
         cmocka_unit_test(pool_makes_room),
-        cmocka_unit_test(cut_from_chunks),
         cmocka_unit_test(kernel_refuses),
         cmocka_unit_test(forks),
     };

@@ -17,6 +17,8 @@
 #include <stdlib.h>
 
 #define LARGE_BYTES ((size_t)256 << 10)
+#define GROW_BYTES                                                                                                     \
+    ((int64_t)1 << 20) /* below, arrays double; above, pages are added to a quarter more, as nothing is copied */
 
 typedef struct block {
     alignas(16) hr_account *account;
@@ -75,6 +77,17 @@ static bool large_holds(const block *b, size_t n)
     int64_t has = hr__pages_bytes(b->pages - 1);
 
     return n >= LARGE_BYTES && (int64_t)n <= has && (int64_t)n > has / 2;
+}
+
+static void *large_grow(block *b, size_t n)
+{
+    int class = b->pages - 1;
+
+    if (!(b = hr__pages_grow(b->account, b, &class, (int64_t)n)))
+        return NULL;
+    b->pages = (uint8_t)(class + 1);
+    large_resize(b, n);
+    return b + 1;
 }
 
 /* --- small ones */
@@ -154,10 +167,11 @@ void *hr__realloc(hr_account *a, void *p, size_t n)
         return NULL;
     if (!b->pages && n < LARGE_BYTES)
         return small_resize(b, n);
-    if (!b->pages || !large_holds(b, n))
-        return block_move(b, n);
-    large_resize(b, n);
-    return p;
+    if (b->pages && large_holds(b, n)) {
+        large_resize(b, n);
+        return p;
+    }
+    return b->pages && n > b->n ? large_grow(b, n) : block_move(b, n);
 }
 
 void hr__free(void *p)
@@ -202,14 +216,15 @@ char *hr__printf(hr_account *a, const char *fmt, ...)
 
 bool hr__grow(hr_account *a, void **items, int64_t *cap, int64_t n, size_t item_bytes)
 {
-    int64_t most = (int64_t)(PTRDIFF_MAX / 2 / item_bytes), to;
+    int64_t most = (int64_t)(PTRDIFF_MAX / 2 / item_bytes), more, to;
     void *p;
 
     if (n <= *cap)
         return true;
     if (n > most)
         return false;
-    to = HR_MIN(most, HR_MAX(n, HR_MAX(8, *cap <= most / 2 ? *cap * 2 : most)));
+    more = *cap * (int64_t)item_bytes < GROW_BYTES ? *cap : *cap / 4;
+    to = HR_MIN(most, HR_MAX(n, HR_MAX(8, *cap <= most - more ? *cap + more : most)));
     if (!(p = hr__realloc(a, *items, (size_t)to * item_bytes)))
         return false;
     *items = p;

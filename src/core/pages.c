@@ -3,8 +3,7 @@
  * Behind buffers (buffer.c) and large blocks of hr__alloc (mem.c). A block is a map of its own, whose size is one of a few
  * classes (powers of two in quarter steps), so that a freed map fits the next request. Free maps wait in the pool, the
  * newest of a class is taken first: its pages are in memory, perhaps in the cache, while the first touch of fresh pages
- * costs several times a copy. Huge pages cost a third of small ones, so blocks below 2 MiB are cut, several at once, from
- * a map that can have them; each is given back to the system by itself.
+ * costs several times a copy.
  *
  * The pool's bytes belong to no account but are resident, so that the process counts them (budget.c), and the oldest go
  *   - when a charge would take the process over its limit,
@@ -20,7 +19,6 @@
 #define CLASS_0_LOG 16 /* 64 KiB: HR_PAGES_LEAST */
 #define N_CLASSES ((46 - CLASS_0_LOG) * 4)
 #define POOL_BYTES ((int64_t)64 << 20)
-#define CHUNK_BYTES ((int64_t)2 << 20)
 
 /* Class 4 * i + q holds (4 + q) / 4 of 2^(CLASS_0_LOG + i). */
 int hr__pages_class(int64_t n)
@@ -196,46 +194,10 @@ void hr__pages_put(void *p, int c)
     chain_unmap(f);
 }
 
-/* --- fresh blocks */
-
-/* The size of the map to cut blocks of class c from; 0: each has a map of its own, since it is large, or since the limit
- * leaves no room for blocks that nobody asked for. */
-static int64_t chunk_bytes(int c)
-{
-    int64_t each = hr__pages_charged(c), chunk = each <= CHUNK_BYTES / 3 ? CHUNK_BYTES : 2 * CHUNK_BYTES;
-
-    if (each >= CHUNK_BYTES || chunk > pool_most() / 8 || hr_memory_used() + chunk > hr_memory_limit())
-        return 0;
-    return chunk;
-}
-
-/* Cuts a chunk; the first block is the caller's, the others go into the pool. */
-static void *chunk_cut(int c, int64_t chunk)
-{
-    int64_t each = hr__pages_charged(c), n = chunk / each;
-    uint8_t *p = hr__map_private((size_t)chunk);
-
-    if (!p)
-        return NULL;
-    for (int64_t i = 0; i < n; i++) { /* its pages are touched before the lock */
-        *(volatile uint8_t *)(p + i * each) = 0;
-        if (i > 0)
-            ASAN_POISON_MEMORY_REGION(p + i * each + sizeof(free_block), (size_t)each - sizeof(free_block));
-    }
-    if (chunk > n * each)
-        hr__unmap(p + n * each, (size_t)(chunk - n * each));
-    pool_lock();
-    for (int64_t i = n - 1; i > 0; i--)
-        link_locked((free_block *)(void *)(p + i * each), c);
-    hr__unlock(&pool.lock);
-    return p;
-}
-
 /* All zero. What the kernel refuses may be in the pool; a failure that a test asked for is not mended. */
 static void *block_map(int c)
 {
-    int64_t chunk = chunk_bytes(c);
-    void *p = chunk ? chunk_cut(c, chunk) : hr__map_private((size_t)hr__pages_charged(c));
+    void *p = hr__map_private((size_t)hr__pages_charged(c));
 
     if (!p && !hr__fault_hit()) {
         hr__pool_trim(0);
@@ -263,6 +225,25 @@ void *hr__pages_new(hr_account *a, int64_t n, int *c, bool *fresh)
     if (!(p = block_map(*c)))
         hr__account_add(a, -hr__pages_charged(*c), -1);
     return p;
+}
+
+void *hr__pages_grow(hr_account *a, void *p, int *class, int64_t n)
+{
+    int to = n > hr__pages_most() ? *class : hr__pages_class(n);
+    int64_t more = hr__pages_charged(to) - hr__pages_charged(*class);
+    void *moved;
+
+    if (more <= 0)
+        return NULL;
+    ASAN_UNPOISON_MEMORY_REGION(p, (size_t)hr__pages_charged(*class));
+    hr__account_add(a, more, 0);
+    moved = hr__map_grow(p, (size_t)hr__pages_charged(*class), (size_t)hr__pages_charged(to));
+    if (!moved) {
+        hr__account_add(a, -more, 0);
+        return NULL;
+    }
+    *class = to;
+    return moved;
 }
 
 void hr__pages_free(hr_account *a, void *p, int c)
