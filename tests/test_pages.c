@@ -67,41 +67,6 @@ static void one_block(void **state)
     assert_no_leak(before);
 }
 
-/* Its bytes are moved or not, and never copied: what is there stays, and no second block is asked for. */
-static void a_block_grows(void **state)
-{
-    live_memory before = live_now();
-    hr_account *a = hr__account_new("a", NULL, 0);
-    uint8_t *p, *q;
-    bool fresh;
-    int c;
-
-    (void)state;
-    hr__pool_trim(0);
-    assert_non_null(p = hr__pages_new(a, MIB, &c, &fresh));
-    for (int64_t n = MIB; n <= 64 * MIB; n = hr__pages_bytes(c) + 1) {
-        for (int64_t i = 0; i < n; i += 4096)
-            p[i] = (uint8_t)(i >> 12);
-        assert_null(hr__pages_grow(a, p, &c, n)); /* it holds that */
-        hr__fault_arm(HR_FAULT_MEMORY, 0);
-        assert_null(hr__pages_grow(a, p, &c, hr__pages_bytes(c) + 1));
-        assert_true(hr__fault_disarm());
-        assert_non_null(q = hr__pages_grow(a, p, &c, hr__pages_bytes(c) + 1));
-        p = q;
-        assert_int_equal(hr__account_used(a), hr__pages_charged(c));
-        for (int64_t i = 0; i < n; i += 4096)
-            assert_int_equal(p[i], (uint8_t)(i >> 12));
-        p[hr__pages_charged(c) - 1] = 1;
-    }
-    assert_null(hr__pages_grow(a, p, &c, hr__pages_most() + 1));
-    assert_true(hr__account_peak(a) <= hr__pages_charged(c) + MIB);
-    hr__pages_free(a, p, c);
-    assert_int_equal(hr__account_used(a), 0);
-    hr__pool_trim(0);
-    hr__account_unref(a);
-    assert_no_leak(before);
-}
-
 static hr_buffer *buffer_of(int64_t n)
 {
     hr_error err = HR_ERROR_INIT;
@@ -337,7 +302,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes),
         cmocka_unit_test(one_block),
-        cmocka_unit_test(a_block_grows),
         cmocka_unit_test(newest_comes_back_first),
         cmocka_unit_test(counted_and_trimmed),
         cmocka_unit_test(peak_counts_the_pool),

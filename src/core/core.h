@@ -100,7 +100,7 @@ char *hr__strndup(hr_account *a, const char *s, size_t n);
 char *hr__printf(hr_account *a, const char *fmt, ...) HR_PRINTF(2, 3); /* new string; NULL without memory */
 
 /* A growing array: HR_PUSH(&v, item) style is left to the caller; this grows *items to hold at least n of size each,
- * doubling while it is small. Returns false without memory, *items unchanged. */
+ * doubling. Returns false without memory, *items unchanged. */
 bool hr__grow(hr_account *a, void **items, int64_t *cap, int64_t n, size_t item_bytes);
 
 /* A growing text, for messages, JSON and explain(). After a failed append `failed` stays set, text stays valid. */

@@ -17,8 +17,6 @@
 #include <stdlib.h>
 
 #define LARGE_BYTES ((size_t)256 << 10)
-#define GROW_BYTES                                                                                                     \
-    ((int64_t)1 << 20) /* below, arrays double; above, pages are added to a quarter more, as nothing is copied */
 
 typedef struct block {
     alignas(16) hr_account *account;
@@ -77,17 +75,6 @@ static bool large_holds(const block *b, size_t n)
     int64_t has = hr__pages_bytes(b->pages - 1);
 
     return n >= LARGE_BYTES && (int64_t)n <= has && (int64_t)n > has / 2;
-}
-
-static void *large_grow(block *b, size_t n)
-{
-    int class = b->pages - 1;
-
-    if (!(b = hr__pages_grow(b->account, b, &class, (int64_t)n)))
-        return NULL;
-    b->pages = (uint8_t)(class + 1);
-    large_resize(b, n);
-    return b + 1;
 }
 
 /* --- small ones */
@@ -171,7 +158,7 @@ void *hr__realloc(hr_account *a, void *p, size_t n)
         large_resize(b, n);
         return p;
     }
-    return b->pages && n > b->n ? large_grow(b, n) : block_move(b, n);
+    return block_move(b, n);
 }
 
 void hr__free(void *p)
@@ -216,15 +203,14 @@ char *hr__printf(hr_account *a, const char *fmt, ...)
 
 bool hr__grow(hr_account *a, void **items, int64_t *cap, int64_t n, size_t item_bytes)
 {
-    int64_t most = (int64_t)(PTRDIFF_MAX / 2 / item_bytes), more, to;
+    int64_t most = (int64_t)(PTRDIFF_MAX / 2 / item_bytes), to;
     void *p;
 
     if (n <= *cap)
         return true;
     if (n > most)
         return false;
-    more = *cap * (int64_t)item_bytes < GROW_BYTES ? *cap : *cap / 4;
-    to = HR_MIN(most, HR_MAX(n, HR_MAX(8, *cap <= most - more ? *cap + more : most)));
+    to = HR_MIN(most, HR_MAX(n, HR_MAX(8, *cap <= most / 2 ? *cap * 2 : most)));
     if (!(p = hr__realloc(a, *items, (size_t)to * item_bytes)))
         return false;
     *items = p;

@@ -92,7 +92,6 @@ void hr__dir_list_free(char **names, int n);
 
 /* --- memory maps. Fresh pages are zero. */
 void *hr__map_private(size_t n);                       /* anonymous; NULL on failure */
-void *hr__map_grow(void *p, size_t from, size_t to);   /* moved or not; NULL: p is as it was */
 void *hr__map_shared(int fd, size_t n, bool writable); /* NULL on failure */
 void hr__unmap(void *p, size_t n);
 int hr__memfd(const char *name, int64_t n); /* sized, sealed against shrinking, CLOEXEC; -> fd */

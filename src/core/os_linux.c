@@ -817,16 +817,6 @@ void *hr__map_private(size_t n)
     return p == MAP_FAILED ? NULL : p;
 }
 
-void *hr__map_grow(void *p, size_t from, size_t to)
-{
-    void *moved;
-
-    if (hr__fault(HR_FAULT_MEMORY) || to > PTRDIFF_MAX / 2)
-        return NULL;
-    moved = mremap(p, round_to_page(from), round_to_page(to), MREMAP_MAYMOVE);
-    return moved == MAP_FAILED ? NULL : moved;
-}
-
 void *hr__map_shared(int fd, size_t n, bool writable)
 {
     void *p;

@@ -227,25 +227,6 @@ void *hr__pages_new(hr_account *a, int64_t n, int *c, bool *fresh)
     return p;
 }
 
-void *hr__pages_grow(hr_account *a, void *p, int *class, int64_t n)
-{
-    int to = n > hr__pages_most() ? *class : hr__pages_class(n);
-    int64_t more = hr__pages_charged(to) - hr__pages_charged(*class);
-    void *moved;
-
-    if (more <= 0)
-        return NULL;
-    ASAN_UNPOISON_MEMORY_REGION(p, (size_t)hr__pages_charged(*class));
-    hr__account_add(a, more, 0);
-    moved = hr__map_grow(p, (size_t)hr__pages_charged(*class), (size_t)hr__pages_charged(to));
-    if (!moved) {
-        hr__account_add(a, -more, 0);
-        return NULL;
-    }
-    *class = to;
-    return moved;
-}
-
 void hr__pages_free(hr_account *a, void *p, int c)
 {
     hr__account_add(a, -hr__pages_charged(c), -1);

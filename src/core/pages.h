@@ -21,10 +21,7 @@ int64_t hr__pages_charged(int class); /* what is mapped, and counted */
  * more than the most. Faults are the caller's to ask for. */
 void *hr__pages_new(hr_account *a, int64_t n, int *class, bool *fresh);
 void hr__pages_free(hr_account *a, void *p, int class);
-/* Room for n bytes, which are more than *class holds: pages are added behind, the others are not copied. What the new ones
- * hold is undefined. NULL without memory: p is as it was. */
-void *hr__pages_grow(hr_account *a, void *p, int *class, int64_t n);
-/* For who moves a block's bytes where no memory may be asked for: a free block of *class or the next one,
+/* Below these two, for who moves a block's bytes where no memory may be asked for: a free block of *class or the next one,
  * not charged, NULL if there is none; and a block that is no longer charged, taken. */
 void *hr__pages_take(int *class);
 void hr__pages_put(void *takes, int class);
