@@ -127,10 +127,52 @@ static void test_refused(void **unused)
     hr_table_unref(in);
 }
 
+/* A filter's own column need not go on: the rows are the same, without it, or without any. */
+static void test_filter_giving(void **unused)
+{
+    static const char *const nothing[] = { "nix" };
+    hr_table *in = numbers(100, 57), *got, *want;
+    hr_expr *e = expression(false), *x = NULL;
+    hr_error err = HR_ERROR_INIT;
+    hr_op *add = NULL, *op = NULL, *plain = NULL;
+    rig r = { 0 }, all = { 0 }, some = { 0 };
+
+    (void)unused;
+    assert_ok(hr_expr_column("x", &x, NULL), NULL);
+    assert_ok(hr__op_with_columns((const char *[]){ "copy" }, &x, 1, &add, &err), &err);
+    assert_ok(rig_open(&r, add, NULL, &err), &err);
+    assert_ok(rig_run(&r, &in, 1, &err), &err);
+    got = rig_joined(&r);
+    for (int k = 0; k < 2; k++) {
+        assert_ok(k ? hr__op_filter_giving(e, (const char *[]){ "copy" }, 1, &op, &err)
+                    : hr__op_filter_giving(e, nothing, 1, &op, &err),
+                  &err);
+        assert_ok(rig_open(&some, op, NULL, &err), &err);
+        assert_ok(rig_run(&some, &got, 1, &err), &err);
+        assert_ok(hr__op_filter_expr(e, &plain, &err), &err);
+        assert_ok(rig_open(&all, plain, NULL, &err), &err);
+        assert_ok(rig_run(&all, &got, 1, &err), &err);
+        assert_int_equal(rig_rows(&some), rig_rows(&all));
+        want = rig_joined(&some);
+        assert_int_equal(want->schema->n, k);
+        if (k)
+            assert_string_equal(want->schema->fields[0].name, "copy");
+        hr_table_unref(want);
+        end_op(&some, op);
+        end_op(&all, plain);
+        some = all = (rig){ 0 };
+    }
+    hr_table_unref(got);
+    end_op(&r, add);
+    hr_expr_unref(x);
+    hr_expr_unref(e);
+    hr_table_unref(in);
+}
+
 typedef struct faulty {
     hr_table *in;
     hr_expr *e;
-    bool columns;
+    int kind; /* 0: a filter, 1: columns, 2: a filter whose column does not go on */
 } faulty;
 
 static hr_status one_run(void *context, hr_error *err)
@@ -140,7 +182,9 @@ static hr_status one_run(void *context, hr_error *err)
     hr_schema *s = NULL;
     hr_op *op = NULL;
     rig r = { 0 };
-    hr_status st = f->columns ? hr__op_with_columns(&name, &f->e, 1, &op, err) : hr__op_filter_expr(f->e, &op, err);
+    hr_status st = f->kind == 1   ? hr__op_with_columns(&name, &f->e, 1, &op, err)
+                   : f->kind == 2 ? hr__op_filter_giving(f->e, &name, 1, &op, err)
+                                  : hr__op_filter_expr(f->e, &op, err);
 
     HR_GO(st);
     HR_GO(op->cls->schema(op, f->in->schema, &s, err));
@@ -156,8 +200,8 @@ done:
 static void test_faults(void **unused)
 {
     (void)unused;
-    for (int k = 0; k < 2; k++) {
-        faulty f = { numbers(0, 30), expression(k), k };
+    for (int k = 0; k < 3; k++) {
+        faulty f = { numbers(0, 30), expression(k == 1), k };
 
         run_with_faults_on(one_run, &f, HR_FAULT_MEMORY);
         hr_expr_unref(f.e);
@@ -170,6 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_filter),
         cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_filter_giving),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_faults),
     };

@@ -453,6 +453,9 @@ int64_t hr__array_bytes_used(const hr_array *a);
 /* Rows idx[0..n) as a new contiguous array (int32 or int64 by idx_bytes 4 or 8; -1: a null). */
 hr_status hr__array_take(const hr_mem *mem, const hr_array *a, const void *idx, int idx_bytes, int64_t n,
                          hr_array **out, hr_error *err) HR_MUST_USE;
+/* The same rows of several: out[i] is new; on failure some are, the others NULL, and *failed (NULL is fine) says which one failed. */
+hr_status hr__arrays_take(const hr_mem *mem, hr_array *const *arrays, int n_arrays, const void *idx, int idx_bytes,
+                          int64_t n, hr_array **out, int *failed, hr_error *err) HR_MUST_USE;
 /* Rows of all parts, one after the other, contiguous, offset 0 (parts: same type; n = 0 needs `type`). HR_BUDGET text names
  * 2 GiB if 32-bit offsets would overflow. n_parts = 1 also makes the slice contiguous. Parallel-safe. */
 hr_status hr__array_concat(const hr_mem *mem, hr_type *type, hr_array *const *parts, int n_parts, hr_array **out,

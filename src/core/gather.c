@@ -428,13 +428,17 @@ typedef struct bytes32 {
 
 /* One loop for each width and kind of index. `from` is the value of idx 0, which is there; -1 reads it as well, for nothing. */
 #define TAKE_LOOP(name, value_type, idx_type)                                                                          \
-    static void name(uint8_t *to, const uint8_t *from, const idx_type *idx, int64_t n, bool far)                       \
+    static void name(uint8_t *to, const uint8_t *from, const idx_type *idx, int64_t n, bool far, bool has_null)        \
     {                                                                                                                  \
         static const value_type zero;                                                                                  \
         const int64_t width = sizeof zero;                                                                             \
         value_type v;                                                                                                  \
         int64_t i = 0;                                                                                                 \
                                                                                                                        \
+        for (; !far && !has_null && i < n; i++) {                                                                      \
+            memcpy(&v, from + idx[i] * width, sizeof v);                                                               \
+            memcpy(to + i * width, &v, sizeof v);                                                                      \
+        }                                                                                                              \
         for (; far && i < n - AHEAD; i++) {                                                                            \
             __builtin_prefetch(from + (idx[i + AHEAD] < 0 ? 0 : idx[i + AHEAD]) * width);                              \
             memcpy(&v, from + (idx[i] < 0 ? 0 : idx[i]) * width, sizeof v);                                            \
@@ -463,8 +467,8 @@ TAKE_LOOP(take_32_by_64, bytes32, int64_t)
 
 static const struct {
     int width;
-    void (*by32)(uint8_t *, const uint8_t *, const int32_t *, int64_t, bool);
-    void (*by64)(uint8_t *, const uint8_t *, const int64_t *, int64_t, bool);
+    void (*by32)(uint8_t *, const uint8_t *, const int32_t *, int64_t, bool, bool);
+    void (*by64)(uint8_t *, const uint8_t *, const int64_t *, int64_t, bool, bool);
 } take_loops[] = {
     { 1, take_1_by_32, take_1_by_64 }, { 2, take_2_by_32, take_2_by_64 },    { 4, take_4_by_32, take_4_by_64 },
     { 8, take_8_by_32, take_8_by_64 }, { 16, take_16_by_32, take_16_by_64 }, { 32, take_32_by_32, take_32_by_64 },
@@ -497,9 +501,9 @@ static hr_status take_fixed(const hr_mem *mem, const uint8_t *values, int64_t wi
         if (take_loops[i].width != width)
             continue;
         if (r->idx32)
-            take_loops[i].by32((*out)->data, values, r->idx32, r->n, far);
+            take_loops[i].by32((*out)->data, values, r->idx32, r->n, far, r->has_null);
         else
-            take_loops[i].by64((*out)->data, values, r->idx64, r->n, far);
+            take_loops[i].by64((*out)->data, values, r->idx64, r->n, far, r->has_null);
         return HR_OK;
     }
     if (width)
@@ -756,27 +760,63 @@ done:
     return st;
 }
 
+/* Looks at the numbers once; *most: the greatest, -1: there is none. */
+static bool rows_of(const void *idx, int idx_bytes, int64_t n, rows *out, int64_t *least, int64_t *most)
+{
+    int32_t least32 = 0, most32 = -1;
+
+    *out = (rows){ .n = n };
+    *least = 0;
+    *most = -1;
+    if (idx_bytes == 4) {
+        out->idx32 = idx;
+        for (int64_t i = 0; i < n; i++) {
+            least32 = HR_MIN(least32, out->idx32[i]);
+            most32 = HR_MAX(most32, out->idx32[i]);
+        }
+        *least = least32;
+        *most = most32;
+    } else {
+        out->idx64 = idx;
+        for (int64_t i = 0; i < n; i++) {
+            *least = HR_MIN(*least, out->idx64[i]);
+            *most = HR_MAX(*most, out->idx64[i]);
+        }
+    }
+    out->has_null = *least < 0;
+    return (idx_bytes == 4 || idx_bytes == 8) && *least >= -1;
+}
+
+static hr_status take_from(const hr_mem *mem, const hr_array *a, const rows *r, int64_t least, int64_t most, bool good,
+                           hr_array **out, hr_error *err)
+{
+    rows mine = *r;
+
+    if (!good || most >= a->length)
+        return hr_error_set(err, HR_BUG, "take: rows %lld to %lld, of %lld", (long long)least, (long long)most,
+                            (long long)a->length);
+    mine.n_source = a->length;
+    return take_rows(mem ? mem : &root_mem, a, &mine, out, err);
+}
+
 hr_status hr__array_take(const hr_mem *mem, const hr_array *a, const void *idx, int idx_bytes, int64_t n,
                          hr_array **out, hr_error *err)
 {
-    rows r = { .n = n };
-    int64_t least = 0, most = -1;
+    return hr__arrays_take(mem, (hr_array *const *)&a, 1, idx, idx_bytes, n, out, NULL, err);
+}
 
-    *out = NULL;
-    if (idx_bytes == 4)
-        r.idx32 = idx;
-    else
-        r.idx64 = idx;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row = row_at(&r, i);
+hr_status hr__arrays_take(const hr_mem *mem, hr_array *const *arrays, int n_arrays, const void *idx, int idx_bytes,
+                          int64_t n, hr_array **out, int *failed, hr_error *err)
+{
+    rows r;
+    int64_t least, most;
+    bool good = rows_of(idx, idx_bytes, n, &r, &least, &most);
 
-        least = HR_MIN(least, row);
-        most = HR_MAX(most, row);
+    memset(out, 0, (size_t)n_arrays * sizeof *out);
+    for (int i = 0; i < n_arrays; i++) {
+        if (failed)
+            *failed = i;
+        HR_TRY(take_from(mem, arrays[i], &r, least, most, good, &out[i], err));
     }
-    if ((idx_bytes != 4 && idx_bytes != 8) || least < -1 || most >= a->length)
-        return hr_error_set(err, HR_BUG, "take: rows %lld to %lld by %d-byte numbers, of %lld", (long long)least,
-                            (long long)most, idx_bytes, (long long)a->length);
-    r.has_null = least < 0;
-    r.n_source = a->length;
-    return take_rows(mem ? mem : &root_mem, a, &r, out, err);
+    return HR_OK;
 }

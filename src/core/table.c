@@ -165,12 +165,12 @@ hr_status hr__table_take(const hr_mem *mem, const hr_table *t, const void *idx, 
 {
     hr_status st = HR_OK;
     hr_table *taken = NULL;
+    int failed = 0;
 
     *out = NULL;
     HR_TRY(table_new(t->schema, n, NULL, &taken, err));
-    for (int i = 0; i < t->schema->n; i++)
-        HR_GO(at_column(t->schema, i, hr__array_take(mem, t->columns[i], idx, idx_bytes, n, &taken->columns[i], err),
-                        err));
+    if ((st = hr__arrays_take(mem, t->columns, t->schema->n, idx, idx_bytes, n, taken->columns, &failed, err)))
+        HR_GO(at_column(t->schema, failed, st, err));
     if (t->origin)
         HR_GO(hr__origin_take(t->origin, idx, idx_bytes, n, &taken->origin, err));
     taken->sole = true;

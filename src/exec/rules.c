@@ -85,15 +85,18 @@ static hr_status want_columns_of(step *s, const hr_expr *e, hr_error *err)
     return st;
 }
 
-/* All that is wanted of a filter's output, and what it looks at. */
-static hr_status columns_of_filter(step *s, const wanted *w, const hr_expr *predicate, hr_error *err)
+/* All that is wanted of a filter's output, and what it looks at. What is only looked at does not go on: it need not be copied. */
+static hr_status columns_of_filter(step *s, const wanted *w, hr_expr *predicate, hr_error *err)
 {
     if (w->n_columns < 0)
         return HR_OK;
     s->below.n_columns = 0;
     for (int i = 0; i < w->n_columns; i++)
         HR_TRY(want(s, w->columns[i], err));
-    return want_columns_of(s, predicate, err);
+    HR_TRY(want_columns_of(s, predicate, err));
+    if (s->below.n_columns == w->n_columns)
+        return HR_OK;
+    return hr__op_filter_giving(predicate, w->columns, w->n_columns, &s->op, err);
 }
 
 /* Of a projection those that are wanted of it. */

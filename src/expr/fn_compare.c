@@ -291,6 +291,27 @@ static void others_run(const hr_comparing *c, hr_compare_op op, const hr_array *
     }
 }
 
+static inline bool same_words(const uint8_t *p, const uint8_t *q, int64_t n, size_t width)
+{
+    uint64_t a[2] = { 0 }, b[2] = { 0 };
+
+    memcpy(&a[0], p, width);
+    memcpy(&b[0], q, width);
+    memcpy(&a[1], p + n - width, width); /* overlaps the first, where n is less than two */
+    memcpy(&b[1], q + n - width, width);
+    return a[0] == b[0] && a[1] == b[1];
+}
+
+/* n bytes, n > 0: most texts that are looked for are short. */
+static inline bool same_bytes(const uint8_t *p, const uint8_t *q, int64_t n)
+{
+    if (n > 16)
+        return !memcmp(p, q, (size_t)n);
+    if (n >= 8)
+        return same_words(p, q, n, 8);
+    return n >= 4 ? same_words(p, q, n, 4) : n >= 2 ? same_words(p, q, n, 2) : *p == *q;
+}
+
 /* Equal strings have equal lengths: most rows are told apart by that, and by their first bytes. */
 #define HR_X(name, T)                                                                                                  \
     static void equals_text_##name(const hr_array *a, const uint8_t *text, int64_t length, bool want, int64_t n,       \
@@ -307,7 +328,7 @@ static void others_run(const hr_comparing *c, hr_compare_op op, const hr_array *
                 block[k] = (uint8_t)(offsets[i + k + 1] - offsets[i + k] == length);                                   \
             for (int64_t k = 0; k < m; k++)                                                                            \
                 if (block[k] && length)                                                                                \
-                    block[k] = !memcmp(bytes + offsets[i + k], text, (size_t)length);                                  \
+                    block[k] = (uint8_t)same_bytes(bytes + offsets[i + k], text, length);                              \
             for (int64_t k = 0; k < m; k++)                                                                            \
                 block[k] ^= !want;                                                                                     \
             hr__pack_bits(block, m, bits + i / 8);                                                                     \

@@ -15,6 +15,7 @@ enum { MOST_STEPS = 2000000, MOST_HEAP_KIB = 64 << 10, MOST_PATTERN = 1 << 16 };
 struct hr_regex {
     pcre2_code *code;
     bool utf8;
+    bool jit; /* compiled to machine code */
 };
 
 struct hr_matcher {
@@ -57,7 +58,7 @@ static hr_status compile(const char *who, hr_view pattern, uint32_t options, uin
         HR_FAIL(HR_INVALID, "%s: pattern '%.*s': %s, at place %d", who, (int)HR_MIN(pattern.n, 200),
                 (const char *)pattern.data, (const char *)text, (int)at);
     }
-    (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* where there is no JIT, it runs without */
+    r->jit = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE) == 0; /* where there is no JIT, it runs without */
 done:
     pcre2_compile_context_free(context);
     pcre2_general_context_free(general);
@@ -155,12 +156,14 @@ hr_status hr__matcher_find(hr_matcher *m, const uint8_t *p, int64_t n, int64_t f
 {
     const uint32_t options = m->regex->utf8 ? PCRE2_NO_UTF_CHECK : 0; /* the caller has checked */
     const PCRE2_SIZE *places;
-    int found = pcre2_match(m->regex->code, p, (PCRE2_SIZE)n, (PCRE2_SIZE)from, options, m->data, m->context);
+    const pcre2_code *code = m->regex->code;
+    int found = m->regex->jit /* by itself, as it need not look at its arguments again */
+                    ? pcre2_jit_match(code, p, (PCRE2_SIZE)n, (PCRE2_SIZE)from, 0, m->data, m->context)
+                    : pcre2_match(code, p, (PCRE2_SIZE)n, (PCRE2_SIZE)from, options, m->data, m->context);
     PCRE2_UCHAR text[200];
 
     if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-        found = pcre2_match(m->regex->code, p, (PCRE2_SIZE)n, (PCRE2_SIZE)from, options | PCRE2_NO_JIT, m->data,
-                            m->context);
+        found = pcre2_match(code, p, (PCRE2_SIZE)n, (PCRE2_SIZE)from, options | PCRE2_NO_JIT, m->data, m->context);
     *begin = *end = -1;
     if (found == PCRE2_ERROR_NOMATCH)
         return HR_OK;

@@ -9,11 +9,13 @@ typedef struct compute_op {
     int n;
     char **names; /* NULL: a filter, of one expression */
     hr_expr **exprs;
+    char **gives; /* n_gives: a filter's columns that go on; the others are there for its expression only */
+    int n_gives;  /* < 0: all */
 } compute_op;
 
 /* A thread's last input schema, and what was bound to it. */
 typedef struct compute_thread {
-    hr_schema *in, *out; /* out: with_columns only */
+    hr_schema *in, *out;
     hr_bound *bound;
 } compute_thread;
 
@@ -60,11 +62,43 @@ static hr_status computed_schema(const compute_op *c, const hr_bound *b, const h
     return st;
 }
 
+static bool goes_on(const compute_op *c, const char *name)
+{
+    for (int i = 0; i < c->n_gives; i++)
+        if (!strcmp(c->gives[i], name))
+            return true;
+    return c->n_gives < 0;
+}
+
+/* What a filter gives of its input. *out is new. */
+static hr_status filtered_schema(const compute_op *c, hr_schema *in, hr_schema **out, hr_error *err)
+{
+    hr_field *fields;
+    int n = 0;
+    hr_status st;
+
+    if (c->n_gives < 0) {
+        *out = hr__schema_ref(in);
+        return HR_OK;
+    }
+    if (!(fields = hr__zalloc(NULL, ((size_t)in->n + 1) * sizeof *fields)))
+        return hr__error_memory(err, "filter", in->n * (int64_t)sizeof *fields);
+    for (int i = 0; i < in->n; i++)
+        if (goes_on(c, in->fields[i].name))
+            fields[n++] = in->fields[i]; /* borrowed: hr__schema_new copies */
+    st = hr__schema_new(fields, n, out, err);
+    hr__free(fields);
+    return st;
+}
+
 static hr_status resolve(const compute_op *c, hr_schema *in, compute_thread *t, hr_error *err)
 {
     HR_TRY(hr__exprs_bind(c->exprs, c->n, in, &t->bound, err));
     t->in = hr__schema_ref(in);
-    return is_filter(c) ? check_filter(c, t->bound, err) : computed_schema(c, t->bound, in, &t->out, err);
+    if (!is_filter(c))
+        return computed_schema(c, t->bound, in, &t->out, err);
+    HR_TRY(check_filter(c, t->bound, err));
+    return filtered_schema(c, in, &t->out, err);
 }
 
 static void thread_forget(compute_thread *t)
@@ -82,7 +116,7 @@ static hr_status compute_schema(const hr_op *op, const hr_schema *in, hr_schema 
     hr_status st = resolve(c, (hr_schema *)in, &t, err);
 
     if (!st)
-        *out = hr__schema_ref(is_filter(c) ? t.in : t.out);
+        *out = hr__schema_ref(t.out);
     thread_forget(&t);
     return st;
 }
@@ -121,12 +155,34 @@ static hr_eval how_in(hr_task *task, const hr_mem *mem)
     return (hr_eval){ .mem = mem, .seed = run->seed, .epoch = run->epoch, .op_index = run->index };
 }
 
+/* The columns that go on, of all rows. *out is new. */
+static hr_status narrowed(const compute_op *c, const compute_thread *t, const hr_table *in, hr_table **out,
+                          hr_error *err)
+{
+    hr_array **columns;
+    int n = 0;
+    hr_status st;
+
+    if (c->n_gives < 0) {
+        *out = hr_table_ref((hr_table *)in);
+        return HR_OK;
+    }
+    if (!(columns = hr__zalloc(NULL, ((size_t)in->schema->n + 1) * sizeof(hr_array *))))
+        return hr__error_memory(err, "filter", in->schema->n * (int64_t)sizeof(hr_array *));
+    for (int i = 0; i < in->schema->n; i++)
+        if (goes_on(c, in->schema->fields[i].name))
+            columns[n++] = hr__array_ref(in->columns[i]);
+    st = hr__table_new(t->out, columns, in->n_rows, in->origin, out, err);
+    hr__free(columns);
+    return st;
+}
+
 static hr_status filter_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     const hr_mem mem = { .account = hr__task_run(task)->account };
     const hr_eval how = how_in(task, &mem);
     compute_thread *t = NULL;
-    hr_table *out = NULL;
+    hr_table *some = NULL, *out = NULL;
     uint8_t *keep = NULL;
     int64_t n_kept = 0;
     hr_status st = HR_OK;
@@ -137,10 +193,12 @@ static hr_status filter_push(const hr_op *op, hr_task *task, const hr_table *in,
     if (!(keep = hr__alloc(mem.account, (size_t)in->n_rows)))
         HR_GO(hr__error_memory(err, "filter", in->n_rows));
     HR_GO(hr__bound_keep(t->bound, &how, in, keep, &n_kept, err));
-    HR_GO(hr__table_keep(hr__task_mem(task), in, keep, &out, err));
+    HR_GO(narrowed((const compute_op *)op, t, in, &some, err));
+    HR_GO(hr__table_keep(hr__task_mem(task), some, keep, &out, err));
     if (out)
         HR_GO(hr__task_emit(task, &out, err));
 done:
+    hr_table_unref(some);
     hr_table_unref(out);
     hr__free(keep);
     return st;
@@ -220,6 +278,9 @@ static void compute_free(hr_op *op)
             hr__free(c->names[i]);
         hr_expr_unref(c->exprs[i]);
     }
+    for (int i = 0; i < c->n_gives; i++)
+        hr__free(c->gives[i]);
+    hr__free(c->gives);
     hr__free(c->names);
     hr__free(c->exprs);
     hr__free(c);
@@ -262,6 +323,7 @@ static hr_status compute_new(const hr_op_class *cls, const char *const *names, h
     if (!c)
         return hr__error_memory(err, cls->name, sizeof *c);
     hr__op_init(&c->base, cls);
+    c->n_gives = -1;
     if (!(c->exprs = hr__zalloc(NULL, ((size_t)n + 1) * sizeof(hr_expr *))) ||
         (names && !(c->names = hr__zalloc(NULL, ((size_t)n + 1) * sizeof *c->names))))
         HR_GO(hr__error_memory(err, cls->name, n * (int64_t)sizeof(hr_expr *)));
@@ -281,6 +343,26 @@ done:
 hr_status hr__op_filter_expr(hr_expr *e, hr_op **out, hr_error *err)
 {
     return compute_new(&hr__filter_expr, NULL, &e, 1, out, err);
+}
+
+hr_status hr__op_filter_giving(hr_expr *e, const char *const *names, int n, hr_op **out, hr_error *err)
+{
+    compute_op *c;
+    hr_status st = HR_OK;
+
+    HR_TRY(hr__op_filter_expr(e, out, err));
+    c = (compute_op *)*out;
+    c->n_gives = 0;
+    if (!(c->gives = hr__zalloc(NULL, ((size_t)n + 1) * sizeof *c->gives)))
+        HR_GO(hr__error_memory(err, "filter", n * (int64_t)sizeof *c->gives));
+    for (; c->n_gives < n; c->n_gives++)
+        if (!(c->gives[c->n_gives] = hr__strdup(NULL, names[c->n_gives])))
+            HR_GO(hr__error_memory(err, "filter", (int64_t)strlen(names[c->n_gives])));
+    return HR_OK;
+done:
+    compute_free(*out);
+    *out = NULL;
+    return st;
 }
 
 hr_status hr__op_with_columns(const char *const *names, hr_expr *const *exprs, int n, hr_op **out, hr_error *err)

@@ -181,6 +181,8 @@ hr_status hr__op_map(const hr_map_function *fn, const hr_map_options *options, h
 hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err) HR_MUST_USE; /* takes fn's context */
 /* The rows for which e is true; all columns and computed ones (see headrace.h). Shared. HR_TYPE and HR_INVALID come from `schema`. */
 hr_status hr__op_filter_expr(hr_expr *e, hr_op **out, hr_error *err) HR_MUST_USE;
+/* The same, but only these columns go on, as far as there are such, in the input's order. Copies the names. */
+hr_status hr__op_filter_giving(hr_expr *e, const char *const *names, int n, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_with_columns(const char *const *names, hr_expr *const *exprs, int n, hr_op **out,
                               hr_error *err) HR_MUST_USE;
 /* One row for all rows with the same keys. `schema` of the input, NULL: not known yet. Groups come out in no order that is promised. */

@@ -261,3 +261,29 @@ def test_all_python_operators_are_functions():
         text = str(op(col("x"), 2))
         assert text.startswith("col('x') ")
     assert {"add", "is_in", "cast", "and", "not"} <= names
+
+
+def test_texts_of_every_length_are_told_apart():
+    """One letter that differs, at each place of texts of each length; beside texts of other lengths."""
+    for n in range(40):
+        text = "".join(chr(97 + i % 26) for i in range(n))
+        others = [text[:i] + "#" + text[i + 1 :] for i in range(n)]
+        for kind in (pa.string(), pa.large_string()):
+            table = pa.table({"s": pa.array([text, text + "a", text[1:], None, *others, text], kind)})
+            want = [text == v if v is not None else None for v in table["s"].to_pylist()]
+            ds = hd.from_arrow(table).with_columns({"e": col("s") == text, "n": col("s") != text})
+            found = ds.to_arrow()
+            assert found["e"].to_pylist() == want
+            assert found["n"].to_pylist() == [None if v is None else not v for v in want]
+
+
+def test_columns_that_a_filter_looks_at_need_not_go_on():
+    numbers = list(range(100))
+    table = pa.table({"x": numbers, "y": [str(i) for i in numbers], "z": [i % 3 for i in numbers]})
+    ds = hd.from_arrow([table.slice(i, 9) for i in range(0, 100, 9)])
+    kept = ds.filter(expr=(col("x") > 10) & (col("z") == 0))
+    want = [str(i) for i in range(100) if i > 10 and i % 3 == 0]
+    assert kept.select_columns(["y"]).to_arrow()["y"].to_pylist() == want
+    assert kept.count() == len(want)
+    again = kept.filter(expr=col("y") != "12").select_columns(["z", "y"]).to_arrow()
+    assert again.column_names == ["z", "y"] and again["y"].to_pylist() == [v for v in want if v != "12"]
