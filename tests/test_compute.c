@@ -212,11 +212,8 @@ static void test_faults(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_filter),
-        cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_filter_giving),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_filter),  cmocka_unit_test(test_columns), cmocka_unit_test(test_filter_giving),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
