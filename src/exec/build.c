@@ -64,6 +64,8 @@ static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err
     (*out)->scan = p->scan;
     (*out)->columns = p->columns;
     (*out)->filter = p->filter;
+    (*out)->partners = p->partners;
+    (*out)->n_partners = p->n_partners;
     if (p->images && !hr__expr_image_steps(p->images, &(*out)->image_steps, &column))
         return hr_error_set(err, HR_BUG, "a reader of images is given what are no steps");
     (*out)->rows_left = p->limit_rows;
@@ -181,10 +183,23 @@ static hr_status cut_made_rows(hr_run *r, hr_stage **s, int64_t blocks, hr_error
     return st;
 }
 
+/* The scans from stage `first` on that are to be narrowed by what this operator has. An operator may stand at several places of a plan:
+ * the scans of the others have theirs, or are not there yet. */
+static void tell_scans(hr_run *r, int first, const hr_op_run *run)
+{
+    for (int i = first; i < r->n_stages; i++) {
+        hr_stage *s = r->stages[i];
+
+        for (int k = 0; k < s->n_partners; k++)
+            if (s->partners[k].op == run->op && !s->partner_runs[k])
+                s->partner_runs[k] = run;
+    }
+}
+
 /* A block operator, or one of several inputs: its rows are new ones. */
 static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err)
 {
-    int n = p->n_inputs;
+    int n = p->n_inputs, n_before = r->n_stages;
     hr_stage **ins = hr__zalloc(r->account, (size_t)n * sizeof(hr_stage *)), *s;
     hr_op_state **fronts = hr__zalloc(r->account, (size_t)n * sizeof(hr_op_state *));
     hr_status st = HR_OK;
@@ -205,6 +220,7 @@ static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **o
         HR_GO(hr__error_memory(err, "run", n));
     HR_GO(set_stream(r, s, p->op, err));
     s->stream->instance = r->n_instances++;
+    tell_scans(r, n_before, &s->stream->run);
     for (int i = 0; i < n; i++)
         if (fronts[i])
             fronts[i]->run.partner = &s->stream->run;

@@ -9,6 +9,13 @@
 #include "op/op.h"
 
 /* --- plan.c */
+/* Of a scan: rows are wanted only if their value of this column is key `key` of a row that operator `op`, above, has by then. */
+typedef struct hr_partner {
+    const hr_op *op; /* the plan's */
+    int key;
+    char *column;
+} hr_partner;
+#define HR_MAX_PARTNERS 8
 typedef enum hr_plan_kind { HR_PLAN_SCAN, HR_PLAN_OP, HR_PLAN_UNION } hr_plan_kind;
 struct hr_plan {
     atomic_int refs;
@@ -23,7 +30,9 @@ struct hr_plan {
     hr_expr *filter; /* SCAN, set by rules: rows for which it is not true are not needed (NULL: all are) */
     hr_expr
         *images; /* SCAN, set by rules: what its image column is to be made of, image functions of it (NULL: nothing) */
-    hr_op *op;   /* OP */
+    hr_partner partners[HR_MAX_PARTNERS]; /* SCAN, set by rules: for such rows alone */
+    int n_partners;
+    hr_op *op; /* OP */
     hr_plan **inputs;
     int n_inputs;
     hr_mutex lock;     /* guards schema */

@@ -42,6 +42,7 @@ hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *e
     const hr_run_options *o = &s->run->options;
     const hr_open how = { .projection = &s->columns,
                           .filter = s->filter,
+                          .loose = s->loose,
                           .image_steps = s->image_steps.n ? &s->image_steps : NULL,
                           .dice = { .seed = o->seed, .epoch = o->epoch, .at = { .instance = s->instance } },
                           .account = s->run->account,

@@ -45,6 +45,8 @@ void hr_plan_unref(hr_plan *p)
     hr__scan_unref(p->scan);
     hr_expr_unref(p->filter);
     hr_expr_unref(p->images);
+    for (int i = 0; i < p->n_partners; i++)
+        hr__free(p->partners[i].column);
     hr__op_unref(p->op);
     hr__schema_unref(p->schema);
     hr__mutex_clear(&p->lock);
@@ -774,6 +776,9 @@ static void print_node(const hr_plan *p, int depth, hr_text *out)
         hr__text_add(out, " rows where ");
         hr__expr_print(p->filter, out);
     }
+    for (int i = 0; i < p->n_partners; i++)
+        hr__text_add(out, "%s col('%s') between the keys of %s", i || p->filter ? " and" : " rows where",
+                     p->partners[i].column, p->partners[i].op->cls->name);
     if (p->random_blocks)
         hr__text_add(out, " blocks in random order");
     if (p->skip_rows > 0)

@@ -4,7 +4,8 @@
  * all), how many rows at most (a limit says so; whatever keeps every row passes that on), and for which rows at all (a filter by
  * an expression says so, in terms of the columns that stand there: renames are undone, terms over computed columns stay
  * behind). A scan takes all three; a sort keeps no more rows than are wanted of it. Operators stay where they are: a limit above a shortened scan still counts and a filter
- * above a reader that skips still filters, so that a rule that is too timid costs time, not rows. Computed columns that
+ * above a reader that skips still filters, so that a rule that is too timid costs time, not rows. So do the keys of a join go down
+ * its left side, for a scan to leave out what is beyond those of the right one, when these are known. Computed columns that
  * nobody looks at are not computed; what is computed of images alone, their reader does (image_rule.c). */
 #include "exec/exec.h"
 
@@ -17,6 +18,12 @@ typedef struct wanted {
     bool only_files; /* but not those of tables in memory */
     hr_shuffle_seed block_seed;
     hr_expr *filter; /* NULL: all rows; else at most those for which it is true */
+    struct {
+        const hr_op *op;
+        int key;
+        hr_expr *column;
+    } partners[HR_MAX_PARTNERS]; /* rows are wanted for their partners alone: see hr_partner */
+    int n_partners;
     hr_expr
         *images; /* NULL: as they are; else image functions on the scan's, which only the operator that had them sees */
 } wanted;
@@ -201,24 +208,52 @@ done:
     return st;
 }
 
+/* Which terms an operator lets through; false: none. */
+static bool lets_through(const hr_op *op, terms *t)
+{
+    const char *const *inputs = NULL, *const *outputs = NULL, *const *computed = NULL;
+    int n_project = hr__op_project_inputs(op, &inputs), n_computed = hr__op_computed(op, &computed, NULL);
+
+    *t = (terms){ 0 };
+    if (n_project >= 0) {
+        hr__op_project_outputs(op, &outputs);
+        *t = (terms){ .allowed = outputs, .renamed = inputs, .n = n_project };
+    } else if (n_computed >= 0) {
+        *t = (terms){ .computed = computed, .n = n_computed };
+    } else if (!hr__op_filter_predicate(op) && !op->cls->filter_below) {
+        return false; /* a limit counts all rows, a function sees all */
+    }
+    return true;
+}
+
+/* The partners of w's rows are those of the input's, by the columns that go through. */
+static hr_status partners_of_input(step *s, const hr_op *op, const wanted *w, hr_error *err)
+{
+    terms t;
+
+    s->below.n_partners = 0;
+    for (int i = 0; i < w->n_partners; i++) {
+        if (!lets_through(op, &t))
+            return HR_OK;
+        HR_TRY(pass_term(&t, w->partners[i].column, err));
+        if (!t.all)
+            continue;
+        s->below.partners[s->below.n_partners] = w->partners[i];
+        s->below.partners[s->below.n_partners++].column = t.all;
+    }
+    return HR_OK;
+}
+
 /* What of w's filter, and the operator's own, holds below the operator. */
 static hr_status filter_of_input(step *s, const hr_op *op, const wanted *w, hr_error *err)
 {
-    const char *const *inputs = NULL, *const *outputs = NULL, *const *computed = NULL;
     hr_expr *predicate = hr__op_filter_predicate(op);
-    int n_project = hr__op_project_inputs(op, &inputs), n_computed = hr__op_computed(op, &computed, NULL);
-    terms t = { 0 };
     hr_status st = HR_OK;
+    terms t;
 
     s->below.filter = NULL;
-    if (n_project >= 0) {
-        hr__op_project_outputs(op, &outputs);
-        t = (terms){ .allowed = outputs, .renamed = inputs, .n = n_project };
-    } else if (n_computed >= 0) {
-        t = (terms){ .computed = computed, .n = n_computed };
-    } else if (!predicate && !op->cls->filter_below) {
-        return HR_OK; /* a limit counts all rows, a function sees all */
-    }
+    if (!lets_through(op, &t))
+        return HR_OK;
     if (predicate)
         st = hr__expr_each_term(predicate, pass_term, &t, err);
     if (!st && w->filter)
@@ -237,6 +272,8 @@ static hr_status rewrite(hr_plan *p, const wanted *w, hr_plan **out, hr_error *e
 static void step_clear(step *s)
 {
     hr_expr_unref(s->below.filter);
+    for (int i = 0; i < s->below.n_partners; i++)
+        hr_expr_unref(s->below.partners[i].column);
     hr_expr_unref(s->images);
     hr__op_unref(s->op);
     hr__free(s->names);
@@ -267,9 +304,12 @@ static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error
     int64_t limit = hr__op_limit_rows(p->op), begin, end;
 
     s->below = *w;
+    s->below.filter = NULL; /* those are not ours */
+    s->below.n_partners = 0;
     s->below.skip = p->op->one_to_one ? w->skip : 0;
     order_of_blocks(p->op, &s->below);
     HR_TRY(filter_of_input(s, p->op, w, err));
+    HR_TRY(partners_of_input(s, p->op, w, err));
     if (hr__op_project_inputs(p->op, NULL) >= 0)
         return columns_of_project(s, w, p->op, err);
     if (limit >= 0) {
@@ -299,12 +339,27 @@ static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error
     return HR_OK;
 }
 
+/* The keys of an operator's partners, as columns of the input: behind those of `w`, which stay the caller's. */
+static hr_status add_partners(const hr_op *op, int input, wanted *w, hr_error *err)
+{
+    const char *const *keys = NULL;
+    int n = op->cls->partner_keys ? op->cls->partner_keys(op, input, &keys) : 0;
+
+    for (int k = 0; k < n && w->n_partners < HR_MAX_PARTNERS; k++) {
+        HR_TRY(hr_expr_column(keys[k], &w->partners[w->n_partners].column, err));
+        w->partners[w->n_partners].op = op;
+        w->partners[w->n_partners++].key = k;
+    }
+    return HR_OK;
+}
+
 /* What an operator that says so itself needs of one of its inputs. */
 static hr_status rewrite_input(const hr_plan *p, int i, const wanted *w, const wanted *below, hr_plan **out,
                                hr_error *err)
 {
     hr_needs needs = { 0 };
     wanted of_it = *below;
+    int n_partners = below->n_partners;
     hr_status st = HR_OK;
 
     if (p->kind != HR_PLAN_OP || !p->op->cls->needs)
@@ -312,8 +367,11 @@ static hr_status rewrite_input(const hr_plan *p, int i, const wanted *w, const w
     HR_GO(p->op->cls->needs(p->op, i, w->columns, w->n_columns, &needs, err));
     of_it.columns = needs.names;
     of_it.n_columns = needs.n;
+    HR_GO(add_partners(p->op, i, &of_it, err));
     st = rewrite(p->inputs[i], &of_it, out, err);
 done:
+    for (int k = n_partners; k < of_it.n_partners; k++)
+        hr_expr_unref(of_it.partners[k].column);
     hr__free(needs.names);
     return st;
 }
@@ -325,6 +383,13 @@ static hr_status rewrite_scan(hr_plan *p, const wanted *w, hr_error *err)
     p->random_blocks = w->any_blocks && (!w->only_files || hr__scan_orders_files(p->scan));
     p->block_seed = w->block_seed;
     p->filter = hr_expr_ref(w->filter);
+    for (int i = 0; i < w->n_partners; i++) {
+        if (!(p->partners[i].column = hr__strdup(NULL, w->partners[i].column->name)))
+            return hr__error_memory(err, "plan", 64);
+        p->partners[i].op = w->partners[i].op;
+        p->partners[i].key = w->partners[i].key;
+        p->n_partners++;
+    }
     p->images = hr_expr_ref(w->images);
     return w->n_columns >= 0 ? set_columns(p, w, err) : HR_OK;
 }

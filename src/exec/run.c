@@ -319,6 +319,7 @@ static void free_stage(hr_stage *s)
     hr_error_clear(&s->in_err);
     hr__stage_close_files(s);
     hr__free(s->order);
+    hr_expr_unref(s->own_filter);
     hr__free(s->input_ended);
     hr__free(s->window);
     hr__free(s->ops);

@@ -116,7 +116,12 @@ struct hr_stage {
     /* leaf */
     hr_scan *scan;
     hr_projection columns;
-    hr_expr *filter;            /* borrowed from the plan; NULL: none */
+    hr_expr *filter;            /* borrowed from the plan, or own_filter; NULL: none */
+    const hr_partner *partners; /* borrowed from the plan: whose keys narrow it, once they are known */
+    int n_partners;
+    const hr_op_run *partner_runs[HR_MAX_PARTNERS];
+    hr_expr *own_filter;        /* with what they say */
+    bool loose;                 /* it is only what they say */
     hr_image_chain image_steps; /* that its readers do; of none, there are none */
     int32_t instance;
     int at_file,

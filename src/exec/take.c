@@ -158,9 +158,37 @@ static hr_status skip_rows(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
+/* What operators above say of the rows that they want: it is this scan's turn, so that their other inputs have ended. */
+static hr_status ask_partners(hr_stage *s, hr_error *err)
+{
+    hr_expr *more = NULL, *both = NULL;
+    hr_status st = HR_OK;
+
+    if (s->n_partners)
+        s->loose = !s->filter;
+    for (int i = 0; i < s->n_partners && !st; i++) {
+        const hr_partner *p = &s->partners[i];
+
+        if (!s->partner_runs[i])
+            continue;
+        HR_TRY(p->op->cls->partner_filter(p->op, s->partner_runs[i], p->key, p->column, &more, err));
+        if (!more)
+            continue;
+        st = hr__expr_and(s->filter, more, &both, err);
+        hr_expr_unref(more);
+        if (!st) {
+            hr_expr_unref(s->own_filter);
+            s->filter = s->own_filter = both;
+        }
+    }
+    s->n_partners = 0;
+    return st;
+}
+
 hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
 {
     *out = NULL;
+    HR_TRY(ask_partners(s, err));
     if (s->skip_rows > 0 && s->stream)
         HR_TRY(skip_rows(s, err));
     while (s->rows_left != 0) {

@@ -112,6 +112,8 @@ void hr__expr_fingerprint(const hr_expr *e, hr_hash *h);
 bool hr__expr_equal(const hr_expr *a, const hr_expr *b);
 
 bool hr__expr_row_random(const hr_expr *e); /* it or a part of it */
+hr_status hr__expr_value(hr_array *takes, bool weak, hr_expr **out,
+                         hr_error *err) HR_MUST_USE; /* a literal, of one row */
 /* The tree with columns under other names: names[i] becomes new_names[i], others stay. *out is new. */
 hr_status hr__expr_rename(hr_expr *e, const char *const *names, const char *const *new_names, int n, hr_expr **out,
                           hr_error *err) HR_MUST_USE;

@@ -15,8 +15,7 @@ extern const hr_expr_function hr__fn_compare[], hr__fn_logic[], hr__fn_arith[], 
     hr__fn_nested[], hr__fn_random[];
 
 /* --- expr.c */
-hr_status hr__expr_value(hr_array *takes, bool weak, hr_expr **out, hr_error *err) HR_MUST_USE; /* a literal */
-bool hr__literal_equal(const hr_array *a, const hr_array *b);                                   /* one row each */
+bool hr__literal_equal(const hr_array *a, const hr_array *b); /* one row each */
 
 /* --- bind.c: a bound expression is a list of nodes, each behind those that it needs */
 typedef enum hr_node_kind { HR_NODE_COLUMN, HR_NODE_CONSTANT, HR_NODE_CALL } hr_node_kind;

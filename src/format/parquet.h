@@ -457,6 +457,7 @@ typedef struct pq_shared {
 typedef struct pq_filter {
     struct pq_file *columns; /* the same file, with these columns */
     hr_bound *bound;
+    int most;                     /* it pays to evaluate it if less than 1/most of the rows are kept */
     atomic_llong looked_at, kept; /* rows that readers have evaluated it for, and where it was true or nearly so */
 } pq_filter;
 
@@ -468,6 +469,7 @@ typedef struct pq_selection {
     int64_t n, cap;
     pq_range *ranges;
     int64_t n_rows;
+    bool always; /* the filter is true for all rows: statistics say so */
 } pq_selection;
 
 typedef struct pq_file {

@@ -289,6 +289,7 @@ static hr_status select_rows(pq_file *f, int group, pq_selection *s, hr_error *e
         PQ_SKIPPED(f, rows, lk.n_rows);
         goto done;
     }
+    s->always = truth == HR_TRUTH_ALWAYS;
     for (int i = 0; i < lk.n && truth == HR_TRUTH_MAYBE; i++) {
         load_pages(&lk, &lk.columns[i]);
         has_pages = has_pages || lk.columns[i].pages.n > 1;
@@ -396,6 +397,7 @@ hr_status pq__filter_set(pq_file *f, const hr_open *how, hr_error *err)
     f->selections = hr__zalloc(f->base.account, (size_t)f->meta->n_groups * sizeof *f->selections);
     if (!f->filter || !f->selections)
         HR_GO(hr__error_memory(err, f->base.name, f->meta->n_groups * (int64_t)sizeof *f->selections));
+    f->filter->most = how->loose ? 16 : 2;
     mine.projection = &columns;
     mine.filter = NULL;
     mine.skipped = NULL;

@@ -405,7 +405,7 @@ static bool scout_pays(const pq_filter *f)
 {
     int64_t looked_at = atomic_load_explicit(&f->looked_at, memory_order_relaxed);
 
-    return looked_at < SCOUT_AT_LEAST || atomic_load_explicit(&f->kept, memory_order_relaxed) < looked_at / 2;
+    return looked_at < SCOUT_AT_LEAST || atomic_load_explicit(&f->kept, memory_order_relaxed) < looked_at / f->most;
 }
 
 /* Finds rows that are wanted, for about one table if there is a scout; none: the end. */
@@ -538,7 +538,7 @@ static hr_status parquet_reader(hr_scan_file *base, int fragment, int64_t row_be
     *out = NULL;
     HR_GO(pq__select(f, fragment, &selection, err));
     HR_GO(reader_new(f, fragment, rows, selection, mem, &r, err));
-    if (f->filter && scout_pays(f->filter) && r->row < r->end)
+    if (f->filter && !selection->always && scout_pays(f->filter) && r->row < r->end)
         HR_GO(reader_new(f->filter->columns, fragment, rows, selection, mem, &r->scout, err));
     *out = &r->base;
     r = NULL; /* moved to the caller */

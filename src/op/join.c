@@ -554,6 +554,60 @@ static hr_status join_read(const hr_op *op, hr_op_run *run, int64_t piece, const
     return HR_OK;
 }
 
+/* ------------------------------------------------------------------------------------------------------------ partners */
+
+static int join_partner_keys(const hr_op *op, int input, const char *const **keys)
+{
+    const join_op *o = (const join_op *)op;
+    bool drops_left = o->kind == HR_JOIN_INNER || o->kind == HR_JOIN_RIGHT || o->kind == HR_JOIN_SEMI;
+
+    *keys = (const char *const *)o->left_keys;
+    return input == 1 && drops_left ? o->n_keys : 0;
+}
+
+/* column >= that of the row, or <=. */
+static hr_status bound_at(const char *function, const char *column, const hr_array *keys, int64_t row, hr_expr **out,
+                          hr_error *err)
+{
+    hr_expr *args[2] = { NULL };
+    hr_array *value = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__array_take(&(hr_mem){ 0 }, keys, &row, 8, 1, &value, err));
+    HR_GO(hr__expr_value(value, false, &args[1], err));
+    HR_GO(hr_expr_column(column, &args[0], err));
+    st = hr_expr_call(function, args, 2, NULL, 0, out, err);
+done:
+    hr_expr_unref(args[0]);
+    hr_expr_unref(args[1]);
+    return st;
+}
+
+static hr_status join_partner_filter(const hr_op *op, const hr_op_run *run, int key, const char *column, hr_expr **out,
+                                     hr_error *err)
+{
+    const join_run *j = run->state;
+    hr_expr *low = NULL, *high = NULL;
+    int64_t least, most;
+    const hr_array *keys;
+    hr_status st = HR_OK;
+
+    (void)op;
+    *out = NULL;
+    if (!j->table)
+        return HR_OK;
+    keys = j->table->rows->columns[j->table->right_keys[key]];
+    if (!hr__join_extremes(keys, &least, &most))
+        return HR_OK;
+    HR_GO(bound_at("greater_equal", column, keys, least, &low, err));
+    HR_GO(bound_at("less_equal", column, keys, most, &high, err));
+    st = hr__expr_and(low, high, out, err);
+done:
+    hr_expr_unref(low);
+    hr_expr_unref(high);
+    return st;
+}
+
 /* ---------------------------------------------------------------------------------------------------------- the operator */
 
 static const char *const kind_names[] = {
@@ -612,6 +666,8 @@ const hr_op_class hr__join = { .name = "join",
                                .inputs = HR_INPUTS_IN_TURN,
                                .schema_of = join_schema,
                                .needs = join_needs,
+                               .partner_keys = join_partner_keys,
+                               .partner_filter = join_partner_filter,
                                .front = join_front,
                                .start = join_start,
                                .stop = join_stop,

@@ -92,6 +92,13 @@ typedef struct hr_op_class {
     hr_status (*schema_of)(const hr_op *op, hr_schema *const *ins, int n, hr_schema **out, hr_error *err);
     /* What it needs of an input if `wanted` (n < 0: all) is wanted of its output. `out` is "none" when called. NULL: all. */
     hr_status (*needs)(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err);
+    /* Rows of this input come out only beside rows of those before it that have the same values in so many columns, keys[0 ..), borrowed.
+     * 0 or NULL: there is no such rule. */
+    int (*partner_keys)(const hr_op *op, int input, const char *const **keys);
+    /* In a run, when the inputs before it have ended: what is true of `column`, in which key k stands by now, for all rows that have a
+     * partner. *out is new, NULL: nothing is known. */
+    hr_status (*partner_filter)(const hr_op *op, const hr_op_run *run, int key, const char *column, hr_expr **out,
+                                hr_error *err);
     hr_status (*front)(const hr_op *op, int input, hr_op **out, hr_error *err); /* *out is new, NULL: none */
     hr_status (*start)(const hr_op *op, hr_op_run *run, hr_error *err);         /* NULL: nothing to do */
     /* The run is ending early: complete all suspended tickets now, with HR_CANCELLED. May be called again, and

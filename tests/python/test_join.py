@@ -7,12 +7,15 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace.data as hd
 from headrace import _core
+from headrace.data.expressions import col
 from headrace.data.joining import KINDS
 
 ALL = [*KINDS, "right_semi", "right_anti"]
@@ -205,3 +208,35 @@ def test_one_key_that_does_not_fit(kind, tmp_path, monkeypatch):
         finally:
             _core.set_num_threads(0)
             _core.set_memory_limit(0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_narrow_the_left_scan(kind, tmp_path, capsys):
+    """Row groups beyond the right keys are not read, where left rows without a partner do not come out."""
+    n = 20_000
+    rng = np.random.default_rng(1)
+    left = pa.table({"k": pa.array(np.arange(n) // 2).cast(pa.timestamp("us", "UTC")), "a": np.arange(n)})
+    left = left.append_column("z", pa.array([None if i % 7 == 0 else i for i in range(n)], pa.int32()))
+    keys = pa.array([*rng.integers(4000, 4500, 300).tolist(), None], pa.timestamp("us", "UTC"))
+    right = pa.table({"k": keys, "b": np.arange(301)})
+    pq.write_table(left, tmp_path / "l.parquet", row_group_size=1000)
+    file = hd.read_parquet(str(tmp_path / "l.parquet"))
+    for rows, from_, skips in (
+        (left, file, True),
+        (left, file.sort("a"), True),
+        (left, file.with_column("c", col("a") + 1).rename_columns({"k": "kk"}), True),
+        (left, file.with_column("k", col("k")), False),
+        (left.slice(0, 9000), file.limit(9000), False),
+        (left.filter(pc.field("z") > 8500), file.filter(expr=col("z") > 8500), True),
+    ):
+        on = "kk" if "kk" in from_.columns() else "k"
+        found = from_.join(hd.from_arrow(right), kind, on=on, right_on="k")
+        whole = hd.from_arrow(rows).join(hd.from_arrow(right), kind, on="k")
+        assert [r["a"] for r in found.select_columns(["a"]).take_all()] == [r["a"] for r in whole.take_all()]
+        drops = kind in ("inner", "right_outer", "left_semi")
+        found.explain()
+        assert ("between the keys of join" in capsys.readouterr().out) == (drops and skips)
+        assert found.select_columns(["a"]).count() == whole.count()
+        batches = found.iter_batches(batch_size=1000)
+        assert sum(len(b["a"]) for b in batches) == whole.count()
+        assert (batches.stats()["rows_read"] <= 2000 + 301) == (drops and skips)
