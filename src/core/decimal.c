@@ -2,7 +2,7 @@
  * Programming, volume 2, 4.3.1). */
 #include "core/decimal.h"
 
-#include "core/number.h"
+#include "core/number_short.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -349,6 +349,10 @@ double hr__wide_double(const hr_wide *v, int exponent)
     char text[HR_WIDE_CHARS + HR_SLACK] = { 0 };
     double out = 0;
 
+    if (v->n <= 2 && exponent < 400 && exponent > -400) {
+        out = hr__decimal_double(v->n ? v->w[0] | (v->n > 1 ? (uint64_t)v->w[1] << 32 : 0) : 0, exponent);
+        return v->negative ? -out : out;
+    }
     hr__parse_double((const uint8_t *)text, hr__wide_print(v, exponent, text), true, &out); /* always a number */
     return out;
 }

@@ -3,6 +3,7 @@
  * Values are first brought to int64 or double, a batch at a time, then added to their groups: so there is one loop for each
  * aggregate and not one for each type. Sums of integers have 128 bits and refuse to be told in 64 if they do not fit; std is by
  * Welford's recurrence, merged by that of Chan, Golub and LeVeque (1979), in canonical order. */
+#include "core/decimal.h"
 #include "op/aggregate.h"
 
 #include <math.h>
@@ -26,7 +27,7 @@ static bool is_unsigned(const hr_type *t)
 
 static bool is_float(const hr_type *t) { return t->id >= HR_T_FLOAT16 && t->id <= HR_T_FLOAT64; }
 static bool is_int(const hr_type *t) { return t->id >= HR_T_INT8 && t->id <= HR_T_UINT64; }
-static bool is_decimal(const hr_type *t) { return t->id == HR_T_DECIMAL128; }
+static bool is_decimal(const hr_type *t) { return t->id == HR_T_DECIMAL128 || t->id == HR_T_DECIMAL256; }
 
 /* Integers, times and booleans. uint64 as its bits. */
 static void load_ints(const hr_array *a, int64_t begin, int64_t n, int64_t *out)
@@ -51,10 +52,10 @@ static void load_ints(const hr_array *a, int64_t begin, int64_t n, int64_t *out)
 
 static double decimal_value(const hr_array *a, int64_t i)
 {
-    int128 v;
+    const int bytes = hr__type_bytes(a->type);
+    const hr_wide v = hr__wide_load(hr__array_values(a) + i * bytes, bytes);
 
-    memcpy(&v, hr__array_values(a) + i * 16, 16);
-    return (double)v / pow(10, a->type->scale);
+    return hr__wide_double(&v, -a->type->scale);
 }
 
 static void load_doubles(const hr_array *a, int64_t begin, int64_t n, double *out)
@@ -238,6 +239,98 @@ static inline void set_wide(sum_state *s, int128 v)
     s->sum.i.high = (int64_t)(v >> 64);
 }
 
+/* --- of decimals: 320 bits, so that no number of rows is too many; the result is looked at in the end */
+
+enum { SUM_WORDS = 5 };
+typedef struct decimal_state {
+    uint64_t w[SUM_WORDS]; /* two's complement, least first */
+    int64_t n, nulls;
+} decimal_state;
+
+static void add_words(decimal_state *g, const uint64_t *w, int n_words)
+{
+    const uint64_t sign = w[n_words - 1] >> 63 ? UINT64_MAX : 0;
+    uint128 carry = 0;
+
+    for (int k = 0; k < SUM_WORDS; k++) {
+        carry += (uint128)g->w[k] + (k < n_words ? w[k] : sign);
+        g->w[k] = (uint64_t)carry;
+        carry >>= 64;
+    }
+}
+
+static void decimal_update(const hr_array *in, int64_t begin, int64_t n, const uint32_t *ids, void *states)
+{
+    const int bytes = hr__type_bytes(in->type);
+    const uint8_t *valid = validity_of(in), *p = hr__array_values(in) + begin * bytes;
+
+    for (int64_t i = 0; i < n; i++, p += bytes) {
+        decimal_state *g = (decimal_state *)states + ids[i];
+        uint64_t w[4];
+
+        if (valid && !hr__bit(valid, in->offset + begin + i)) {
+            g->nulls++;
+            continue;
+        }
+        memcpy(w, p, (size_t)bytes);
+        add_words(g, w, bytes / 8);
+        g->n++;
+    }
+}
+
+static void decimal_merge(const void *from, int64_t n, const uint32_t *ids, void *states)
+{
+    const decimal_state *f = from;
+
+    for (int64_t i = 0; i < n; i++) {
+        decimal_state *g = (decimal_state *)states + ids[i];
+
+        add_words(g, f[i].w, SUM_WORDS);
+        g->n += f[i].n;
+        g->nulls += f[i].nulls;
+    }
+}
+
+static bool is_none(const hr_agg *a, int64_t n, int64_t nulls) { return !n || (nulls && !a->options.ignore_nulls); }
+
+static hr_status put_decimal(const hr_agg *a, const decimal_state *s, bool mean, uint8_t *values, int64_t i,
+                             hr_error *err)
+{
+    const hr_wide v = hr__wide_load((const uint8_t *)s->w, sizeof s->w);
+    const int bytes = hr__type_bytes(a->result);
+
+    if (mean) {
+        ((double *)(void *)values)[i] = hr__wide_double(&v, -a->input->scale) / (double)s->n;
+        return HR_OK;
+    }
+    if (!hr__wide_has_digits(&v, a->result->precision))
+        return hr_error_set(err, HR_BAD_DATA, "sum: that of column '%s' has more than %d digits; cast it to double",
+                            a->column, (int)a->result->precision);
+    hr__wide_store(&v, bytes, values + i * bytes);
+    return HR_OK;
+}
+
+/* Sums, or means as doubles. */
+static hr_status decimal_result(const hr_agg *a, const decimal_state *s, bool mean, int64_t n, const hr_mem *mem,
+                                hr_array **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    results r;
+
+    HR_TRY(results_new(a, n, mem, &r, err));
+    for (int64_t i = 0; i < n; i++) {
+        if (is_none(a, s[i].n, s[i].nulls))
+            set_null(&r, i);
+        else
+            HR_GO(put_decimal(a, &s[i], mean, r.buffers[1]->data, i, err));
+    }
+    return results_array(a, &r, n, out, err);
+done:
+    hr__buffer_unref(r.buffers[0]);
+    hr__buffer_unref(r.buffers[1]);
+    return st;
+}
+
 static hr_status sum_bind(hr_agg *a, hr_error *err)
 {
     const hr_type *t = a->input;
@@ -253,16 +346,12 @@ static hr_status sum_bind(hr_agg *a, hr_error *err)
         a->result = hr__type_simple(HR_T_NULL);
     else if (t && t->id == HR_T_DURATION)
         a->result = hr__type_ref(a->input);
-    else if (t && is_decimal(t))
-        return hr__type_decimal(HR_T_DECIMAL128, 38, t->scale, &a->result, err);
-    else
+    else if (t && is_decimal(t)) {
+        a->state_bytes = sizeof(decimal_state);
+        return hr__type_decimal(t->id, t->id == HR_T_DECIMAL128 ? 38 : 76, t->scale, &a->result, err);
+    } else
         return hr__agg_refuse(a, "numbers or durations", err);
     return HR_OK;
-}
-
-static void load_decimals(const hr_array *a, int64_t begin, int64_t n, int128 *out)
-{
-    memcpy(out, hr__array_values(a) + begin * 16, (size_t)n * 16);
 }
 
 static void sum_update(const hr_agg *a, const hr_array *in, int64_t begin, int64_t n, const uint32_t *ids, void *states)
@@ -273,7 +362,7 @@ static void sum_update(const hr_agg *a, const hr_array *in, int64_t begin, int64
     } else if (is_float(in->type)) {
         EACH_ROW(sum_state, load_doubles, double, g->nulls++, (g->sum.d += v[i], g->n++));
     } else if (is_decimal(in->type)) {
-        EACH_ROW(sum_state, load_decimals, int128, g->nulls++, (set_wide(g, wide_of(g) + v[i]), g->n++));
+        decimal_update(in, begin, n, ids, states);
     } else if (is_unsigned(a->input)) {
         EACH_ROW(sum_state, load_ints, int64_t, g->nulls++, (set_wide(g, wide_of(g) + (uint64_t)v[i]), g->n++));
     } else
@@ -285,6 +374,10 @@ static void sum_merge(const hr_agg *a, const void *from, int64_t n, const uint32
     const sum_state *f = from;
     sum_state *s = states;
 
+    if (is_decimal(a->result)) {
+        decimal_merge(from, n, ids, states);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         sum_state *g = &s[ids[i]];
 
@@ -297,18 +390,12 @@ static void sum_merge(const hr_agg *a, const void *from, int64_t n, const uint32
     }
 }
 
-static bool is_none(const hr_agg *a, int64_t n, int64_t nulls) { return !n || (nulls && !a->options.ignore_nulls); }
-
 static hr_status put_sum(const hr_agg *a, const sum_state *s, void *values, int64_t i, hr_error *err)
 {
     int128 v = wide_of(s);
 
     if (a->result->id == HR_T_FLOAT64) {
         ((double *)values)[i] = s->sum.d;
-        return HR_OK;
-    }
-    if (is_decimal(a->result)) {
-        memcpy((uint8_t *)values + 16 * i, &v, 16);
         return HR_OK;
     }
     if (a->result->id == HR_T_UINT64 ? v > (int128)UINT64_MAX : v > INT64_MAX || v < INT64_MIN)
@@ -327,6 +414,8 @@ static hr_status sum_result(const hr_agg *a, const void *states, int64_t n, cons
 
     if (a->result->id == HR_T_NULL)
         return hr__array_nulls(mem, a->result, n, out, err);
+    if (is_decimal(a->result))
+        return decimal_result(a, states, false, n, mem, out, err);
     HR_TRY(results_new(a, n, mem, &r, err));
     for (int64_t i = 0; i < n; i++) {
         if (is_none(a, s[i].n, s[i].nulls))
@@ -359,6 +448,14 @@ static hr_status moments_bind(hr_agg *a, hr_error *err)
     return HR_OK;
 }
 
+static hr_status mean_bind(hr_agg *a, hr_error *err)
+{
+    HR_TRY(moments_bind(a, err));
+    if (is_decimal(a->input))
+        a->state_bytes = sizeof(decimal_state);
+    return HR_OK;
+}
+
 static void all_nulls(int64_t n, const uint32_t *ids, void *states)
 {
     for (int64_t i = 0; i < n; i++)
@@ -371,6 +468,8 @@ static void mean_update(const hr_agg *a, const hr_array *in, int64_t begin, int6
     (void)a;
     if (in->type->id == HR_T_NULL)
         all_nulls(n, ids, states);
+    else if (is_decimal(in->type))
+        decimal_update(in, begin, n, ids, states);
     else
         EACH_ROW(moments, load_doubles, double, g->nulls++, (g->mean += v[i], g->n++));
 }
@@ -380,7 +479,10 @@ static void mean_merge(const hr_agg *a, const void *from, int64_t n, const uint3
     const moments *f = from;
     moments *s = states;
 
-    (void)a;
+    if (is_decimal(a->input)) {
+        decimal_merge(from, n, ids, states);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         moments *g = &s[ids[i]];
 
@@ -449,6 +551,8 @@ static hr_status moments_result(const hr_agg *a, const void *states, int64_t n, 
 static hr_status mean_result(const hr_agg *a, const void *states, int64_t n, const hr_mem *mem, hr_array **out,
                              hr_error *err)
 {
+    if (is_decimal(a->input))
+        return decimal_result(a, states, true, n, mem, out, err);
     return moments_result(a, states, n, mem, out, false, err);
 }
 
@@ -675,7 +779,7 @@ const hr_agg_class hr__agg_fixed[] = {
       NULL, false },
     { "sum", "sum of numbers or durations; none: null", null_options, sum_bind, sum_update, sum_merge, sum_result, NULL,
       NULL, false },
-    { "mean", "mean of numbers", null_options, moments_bind, mean_update, mean_merge, mean_result, NULL, NULL, false },
+    { "mean", "mean of numbers", null_options, mean_bind, mean_update, mean_merge, mean_result, NULL, NULL, false },
     { "std", "standard deviation of numbers", std_options, moments_bind, std_update, std_merge, std_result, NULL, NULL,
       false },
     { "abs_max", "greatest magnitude of numbers", null_options, abs_max_bind, abs_max_update, max_merge, extreme_result,

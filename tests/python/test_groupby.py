@@ -410,3 +410,39 @@ def test_only_what_is_needed_is_read(tmp_path, capsys):
     pd.testing.assert_frame_equal(
         ds.to_pandas().sort_values("k").reset_index(drop=True), pd.DataFrame({"k": [1, 2], "sum(x)": [1, 2]})
     )
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(38, 2), pa.decimal256(76, 2), pa.decimal128(5, 2)], ids=str)
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_sums_of_decimals_are_exact_or_refused(kind, data):
+    """As Python's integers; a sum of more digits than there are is an error, not some other number."""
+    end = 10**kind.precision - 1
+    whole = st.integers(-end, end) | st.sampled_from([end, -end, 0])
+    cells = data.draw(st.lists(st.none() | whole, max_size=8))
+    context = decimal.Context(prec=100)
+    column = [None if v is None else decimal.Decimal(v).scaleb(-2, context) for v in cells]
+    table = pa.table({"k": [i % 2 for i in range(len(cells))], "x": pa.array(column, kind)})
+    ds = hd.from_arrow([table.slice(i, 3) for i in range(0, len(cells), 3)] or table)
+    most = 76 if pa.types.is_decimal256(kind) else 38
+    want = {}
+    for k in (0, 1):
+        there = [v for v in cells[k::2] if v is not None]
+        if cells[k::2]:
+            want[k] = (sum(there), len(there)) if there else None
+    grouped = ds.groupby("k")
+    if any(w is not None and abs(w[0]) >= 10**most for w in want.values()):
+        with pytest.raises(_core.DataError, match=rf"sum: that of column 'x' has more than {most} digits"):
+            grouped.sum("x").take_all()
+    elif cells:
+        found = {r["k"]: r["sum(x)"] for r in grouped.sum("x").iter_rows()}
+        assert found == {
+            k: None if w is None else decimal.Decimal(w[0]).scaleb(-2, context) for k, w in want.items()
+        }
+    if cells:
+        means = {r["k"]: r["mean(x)"] for r in grouped.mean("x").iter_rows()}
+        for k, w in want.items():
+            assert means[k] == (None if w is None else pytest.approx(w[0] / w[1] / 100, rel=1e-14))
+    for name, of in (("min", min), ("max", max)):
+        there = [v for v in column if v is not None]
+        assert getattr(ds, name)("x") == (of(there) if there else None)
