@@ -24,6 +24,7 @@ OPS = {
     "greater": lambda a, b: a > b,
     "greater_equal": lambda a, b: a >= b,
 }
+UTC = datetime.UTC
 QUICK = settings(max_examples=25, deadline=None)
 
 
@@ -427,6 +428,24 @@ def test_text_and_back(data, kind, text):
         ("2020-02-29 01:02", "timestamp[s]", datetime.datetime(2020, 2, 29, 1, 2)),
         ("2020-02-29 01:02:03.5", "timestamp[s]", None),
         ("2020-02-29 01:02:03Z", "timestamp[s]", None),
+        (
+            "2020-02-29T01:02:03+02:00",
+            "timestamp[us, tz=UTC]",
+            datetime.datetime(2020, 2, 28, 23, 2, 3, 0, UTC),
+        ),
+        (
+            "2020-02-29 01:02:03Z",
+            "timestamp[ms, tz=Europe/Berlin]",
+            datetime.datetime(2020, 2, 29, 1, 2, 3, 0, UTC),
+        ),
+        (
+            "2020-02-29T01:02:03",
+            "timestamp[s, tz=Europe/Berlin]",
+            datetime.datetime(2020, 2, 29, 1, 2, 3, 0, UTC),
+        ),
+        ("2020-02-29T01:02:03-00:30", "timestamp[s]", None),
+        ("2020-02-29T01:02:03+25:00", "timestamp[s, tz=UTC]", None),
+        ("2020-02-29T01:02:03Z", "date32", None),
         ("01:02:03", "time32[s]", datetime.time(1, 2, 3)),
         ("25:00", "time32[s]", None),
     ],

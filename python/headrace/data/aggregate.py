@@ -122,7 +122,7 @@ class Count(BuiltIn):
 
 class Sum(BuiltIn):
     """Sum of numbers or durations: int64, uint64, double, decimal. None of no values. Integers whose sum
-    does not fit into 64 bits are an error."""
+    does not fit into 64 bits, and decimals whose sum has more digits than decimals have, are an error."""
 
     function = "sum"
 
