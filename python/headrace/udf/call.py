@@ -57,6 +57,8 @@ class Runner:
         """Yields (table, part, counts, whether more follows): what the function gives for the call."""
         retries = self.spec.get("max_retries", 0) if self.spec.get("retried_errors") else 0
         given = 0
+        if retries:
+            call = Input(call)
         for attempt in range(retries + 1):
             try:
                 for i, step in enumerate(self.steps(call)):
@@ -182,6 +184,13 @@ class Runner:
         for name in made:
             table = table.with_column(name, columns.column(name))
         yield table, 0, None, False
+
+
+class Input:
+    """What is given to the function, to be given again: a call that was paused ends, and another goes on."""
+
+    def __init__(self, call):
+        self.table, self.parts, self.place, self.build = call.table, call.parts, call.place, call.build
 
 
 class Collected:
