@@ -1,12 +1,14 @@
 """The headrace command, as a person and a shell script use it; right and wrong input."""
 
 import base64
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -210,6 +212,55 @@ def test_group(tmp_path):
         wrong = headrace("group", "-a", call, tmp_path / "in.parquet", tmp_path / "no.csv", status=1)
         assert text in wrong[1], call
     assert "mean" in headrace("functions")[0]
+
+
+@pytest.fixture
+def spilling(tmp_path):
+    """A file of 16 MB, and the arguments of a shuffle of it in 8 MiB, to `out`."""
+    n = 1_000_000
+    pq.write_table(pa.table({"id": range(n), "k": [i * 7919 % n for i in range(n)]}), tmp_path / "in.parquet")
+    (tmp_path / "spill").mkdir()
+
+    def start(out):
+        return subprocess.Popen(
+            [COMMAND, "shuffle", "-s", "5", "-m", "8MiB", tmp_path / "in.parquet", tmp_path / out],
+            env=os.environ | {"HEADRACE_SPILL_DIR": str(tmp_path / "spill")},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    yield start
+    assert list((tmp_path / "spill").iterdir()) == []
+
+
+def spill_files(process, folder):
+    """How many files without a name it has open there."""
+    n = 0
+    for fd in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            n += str(fd.readlink()).startswith(str(folder))
+    return n
+
+
+def test_killed_while_it_spills(tmp_path, spilling):
+    process = spilling("out.parquet")
+    deadline = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            if spill_files(process, tmp_path / "spill"):
+                break
+    process.kill()
+    _, err = process.communicate()
+    assert process.returncode == -9, err  # it was at it, and not yet done
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_two_that_spill_at_once(tmp_path, spilling):
+    both = [spilling(f"{i}.parquet") for i in range(2)]
+    for process in both:
+        _, err = process.communicate(timeout=100)
+        assert process.returncode == 0, err
+    assert (tmp_path / "0.parquet").read_bytes() == (tmp_path / "1.parquet").read_bytes()
 
 
 def test_sort_shuffle_sample(tmp_path):

@@ -67,7 +67,7 @@ def test_a_quota_that_is_too_small(context, name):
     begin = time.monotonic()
     with pytest.raises(DiskFullError) as e:
         consume(OPERATIONS[name]())
-    assert time.monotonic() - begin < 10  # the run up to there included, on a busy machine
+    assert time.monotonic() - begin < 2  # the run up to there included
     text = str(e.value)
     assert f"the quota of the process is {3 * MIB} bytes" in text
     assert "bytes are needed now" in text
@@ -102,21 +102,26 @@ def little_disk(context, tmp_path):
 @pytest.mark.parametrize("quota", [None, "1GB"], ids=["looked at before", "found when writing"])
 def test_a_full_disk(context, little_disk, name, quota):
     context.spill_quota_bytes = quota
+    begin = time.monotonic()
     with pytest.raises(DiskFullError) as e:
         consume(OPERATIONS[name]())
+    assert time.monotonic() - begin < 2
     text = str(e.value)
     assert str(little_disk) in text
     assert "bytes are needed now" in text and "HEADRACE_SPILL_DIR" in text
     assert os.statvfs(little_disk).f_bavail * os.statvfs(little_disk).f_frsize >= 3 * MIB  # it was given back
 
 
-def test_a_run_after_a_failed_one(context):
-    context.spill_quota_bytes = 3 * MIB
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_run_after_a_failed_one(context, little_disk, name):
+    """On a disk that has room, and, with rows that fit, on the full one."""
     with pytest.raises(DiskFullError):
-        consume(OPERATIONS["sort"]())
+        consume(OPERATIONS[name]())
     gc.collect()
-    context.spill_quota_bytes = None
-    assert consume(OPERATIONS["sort"]()) == ROWS
+    assert consume(rows(1000).sort("key")) == 1000
+    context.spill_dir = little_disk.parent / "spill"
+    assert consume(OPERATIONS[name]()) == ROWS
+    context.spill_dir = little_disk
 
 
 def test_half_of_the_rows_and_no_more(context):

@@ -532,10 +532,12 @@ def ended(process, seconds):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_no_worker_outlives_its_driver(tmp_path, how):
+    shared = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else None
     process, pids = started(tmp_path, LONG, 1)
     process.send_signal(how)
     ended(process, 60)  # and not after the 600 s that its function takes
     assert gone(pids), "a worker is left"
+    assert shared is None or not [f for f in set(os.listdir("/dev/shm")) - shared if "headrace" in f]
     if how == signal.SIGINT:
         assert "KeyboardInterrupt" in process.stderr.read()
 
