@@ -34,6 +34,8 @@ WORKLOADS = [
     "group_users",
     "group_frame",
     "join",
+    "join_text",
+    "join_small",
     "tokens",
     "jsonl",
     "csv",
