@@ -61,7 +61,7 @@ static int take_int(cursor *c, int most)
     for (; peek(c) >= '0' && peek(c) <= '9' && digits < 6; c->p++, digits++)
         v = v * 10 + (*c->p - '0');
     c->bad = c->bad || digits == 0 || v > most;
-    return v;
+    return v > most ? most : v; /* what is computed with it fits, though it is refused */
 }
 
 /* "CET" or "<+0330>" */
