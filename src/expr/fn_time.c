@@ -96,7 +96,7 @@ static hr_status time_bind(hr_bound_call *call, bool dates, bool times, time_sta
 {
     static const int64_t per_second[] = { 1, 1000, 1000000, 1000000000 };
     hr_type *t = call->input_types[0];
-    time_state *s;
+    time_state *s = NULL;
 
     if (t->id == HR_T_NULL) {
         hr_type *plain = NULL;
@@ -201,7 +201,7 @@ static int64_t part_of(const time_state *s, const moment *m)
 
 static hr_status part_bind(hr_bound_call *call, field f, bool dates, bool times, hr_error *err)
 {
-    time_state *s;
+    time_state *s = NULL;
 
     HR_TRY(time_bind(call, dates, times, &s, err));
     s->field = f;
@@ -260,7 +260,7 @@ static int64_t day_of(const time_state *s, const moment *m)
 
 static hr_status dt_date_bind(hr_bound_call *call, hr_error *err)
 {
-    time_state *s;
+    time_state *s = NULL;
 
     HR_TRY(time_bind(call, true, false, &s, err));
     call->type = hr__type_simple(HR_T_DATE32);
@@ -357,7 +357,7 @@ static bool round_one(const time_state *s, int64_t t, hr_zone_span *span, int64_
 static hr_status round_bind(hr_bound_call *call, rounding r, hr_error *err)
 {
     const round_options *o = call->expr->options;
-    time_state *s;
+    time_state *s = NULL;
 
     HR_TRY(time_bind(call, true, false, &s, err));
     s->rounding = r;
@@ -440,7 +440,7 @@ static const char *const month_names[] = { "January", "February", "March",     "
 static hr_status dt_strftime_bind(hr_bound_call *call, hr_error *err)
 {
     const strftime_options *o = call->expr->options;
-    time_state *s;
+    time_state *s = NULL;
 
     HR_TRY(time_bind(call, true, true, &s, err));
     s->format = o->format;

@@ -247,16 +247,22 @@ typedef struct decimal_state {
     int64_t n, nulls;
 } decimal_state;
 
-static void add_words(decimal_state *g, const uint64_t *w, int n_words)
+static void add_words(decimal_state *g, const uint64_t w[SUM_WORDS])
 {
-    const uint64_t sign = w[n_words - 1] >> 63 ? UINT64_MAX : 0;
     uint128 carry = 0;
 
     for (int k = 0; k < SUM_WORDS; k++) {
-        carry += (uint128)g->w[k] + (k < n_words ? w[k] : sign);
+        carry += (uint128)g->w[k] + w[k];
         g->w[k] = (uint64_t)carry;
         carry >>= 64;
     }
+}
+
+/* A decimal of `bytes`, as wide as sums are. */
+static void load_words(const uint8_t *p, int bytes, uint64_t w[SUM_WORDS])
+{
+    memset(w, p[bytes - 1] >> 7 ? 0xff : 0, SUM_WORDS * sizeof *w);
+    memcpy(w, p, (size_t)bytes);
 }
 
 static void decimal_update(const hr_array *in, int64_t begin, int64_t n, const uint32_t *ids, void *states)
@@ -266,14 +272,14 @@ static void decimal_update(const hr_array *in, int64_t begin, int64_t n, const u
 
     for (int64_t i = 0; i < n; i++, p += bytes) {
         decimal_state *g = (decimal_state *)states + ids[i];
-        uint64_t w[4];
+        uint64_t w[SUM_WORDS];
 
         if (valid && !hr__bit(valid, in->offset + begin + i)) {
             g->nulls++;
             continue;
         }
-        memcpy(w, p, (size_t)bytes);
-        add_words(g, w, bytes / 8);
+        load_words(p, bytes, w);
+        add_words(g, w);
         g->n++;
     }
 }
@@ -285,7 +291,7 @@ static void decimal_merge(const void *from, int64_t n, const uint32_t *ids, void
     for (int64_t i = 0; i < n; i++) {
         decimal_state *g = (decimal_state *)states + ids[i];
 
-        add_words(g, f[i].w, SUM_WORDS);
+        add_words(g, f[i].w);
         g->n += f[i].n;
         g->nulls += f[i].nulls;
     }

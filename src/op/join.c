@@ -301,7 +301,7 @@ static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, 
 {
     join_run *j = hr__task_run(task)->partner->state;
     void **slot = hr__task_state(task);
-    const hr_join_bound *bound;
+    const hr_join_bound *bound = NULL;
     hr_table *same = NULL;
     front_state *s;
 
@@ -477,7 +477,7 @@ static hr_status join_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_erro
     const join_op *o = (const join_op *)op;
     hr_op_run *run = hr__task_run(task);
     join_run *j = run->state;
-    const hr_join_bound *bound;
+    const hr_join_bound *bound = NULL;
 
     *n = 0;
     if (atomic_load(&j->dealing)) {

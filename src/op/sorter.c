@@ -446,7 +446,8 @@ hr_status hr__sorter_read(hr_sorter *s, int64_t piece, const hr_mem *mem, hr_rea
     if (s->n_parts)
         *estimate = 3 * bytes + 2 * (disk + 1) * s->page_bytes;
     else if (disk)
-        *estimate = 2 * (disk + 1) * s->page_bytes + 2 * chunk;
+        *estimate =
+            2 * (disk + 1) * s->page_bytes + 4 * chunk; /* two wait, and one is being made, of parts of its size */
     else
         *estimate = bytes + rows * (int64_t)(2 * sizeof(hr_sort_item) + 16);
     return hr__merge_open(s, s->runs, s->n_runs, piece ? &s->cuts[piece - 1] : NULL,

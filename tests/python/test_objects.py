@@ -108,7 +108,7 @@ def test_values_of_any_class(value):
 
 def test_rows_and_batches(compute):
     ds = hd.range(2000).map(lambda r: {"id": r["id"], "p": Point(r["id"], {r["id"]})}, compute=compute)
-    assert str(ds.schema().types[1]) == "large_binary" or KIND in str(ds.schema())
+    assert KIND in str(ds.schema())
     assert ds.map(lambda r: {"p": r["p"].x + sum(r["p"].tags)}, compute=compute).sum("p") == 1999 * 2000
 
     def numpy(batch):
@@ -325,7 +325,6 @@ def test_plain_tables_beside_pickled_ones(values):
     for tables in ([plain, objects], [objects, plain]):
         both = [t.column("p").to_pylist() for t in Table.conformed(tables)]
         assert {t.column("p").type for t in Table.conformed(tables)} == {KIND}
-        assert sorted(both, key=len, reverse=len(values) > 1)[0] == plain.column("p").to_pylist() or both
         assert plain.column("p").to_pylist() in both and [{1}] in both
 
 

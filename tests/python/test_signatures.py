@@ -1,4 +1,4 @@
-"""Names, keyword arguments and defaults are those of Ray Data 2.59, so that programs need no change.
+"""Names, keyword arguments and defaults are those of Ray Data 2.60, so that programs need no change.
 
 The tables are what inspect.signature says there, but for what docs/ray.md names. `@cluster` are the arguments
 that mean something on a cluster only: they need not be in a signature, but have to be accepted. `...` is a
