@@ -441,7 +441,7 @@ hr_status hr__sorter_read(hr_sorter *s, int64_t piece, const hr_mem *mem, hr_rea
                           hr_error *err)
 {
     int64_t disk = count_disk(s), rows = HR_MAX(1, s->n_rows / s->n_pieces), bytes = s->n_bytes / s->n_pieces;
-    int64_t chunk = s->n_parts ? INT64_MAX : disk ? HR_MAX(1, bytes / 3) : 0;
+    int64_t chunk = s->n_parts ? INT64_MAX : disk ? HR_MAX(1, HR_MIN(bytes / 3, s->allowance / 16)) : 0;
 
     if (s->n_parts)
         *estimate = 3 * bytes + 2 * (disk + 1) * s->page_bytes;
