@@ -14,59 +14,28 @@
 hr_status hr__join_with_places(const hr_table *t, hr_schema *schema, hr_buffer *places, hr_table **out, hr_error *err)
 {
     hr_buffer *buffers[3] = { NULL, places, NULL };
-    int n = t->schema->n;
-    hr_array **columns = hr__zalloc(NULL, ((size_t)n + 1) * sizeof(hr_array *));
-    hr_status st = HR_OK;
+    hr_array *column = NULL;
 
-    if (!columns) {
-        hr__buffer_unref(places);
-        return hr__error_memory(err, "join", n * 8);
-    }
-    HR_GO(hr__array_new(hr__type_simple(HR_T_INT64), t->n_rows, 0, buffers, NULL, 0, &columns[n], err));
-    for (int i = 0; i < n; i++)
-        columns[i] = hr__array_ref(t->columns[i]);
-    st = hr__table_new(schema, columns, t->n_rows, NULL, out, err);
-done:
-    hr__free(columns);
-    return st;
+    *out = NULL;
+    HR_TRY(hr__array_new(hr__type_simple(HR_T_INT64), t->n_rows, 0, buffers, NULL, 0, &column, err));
+    return hr__table_append(t, schema, column, NULL, out, err);
 }
 
 hr_status hr__join_schema_with_places(const hr_schema *s, int64_t n_places, hr_schema **out, hr_error *err)
 {
-    hr_field *fields = hr__zalloc(NULL, ((size_t)s->n + 1) * sizeof *fields);
     char text[32];
-    hr_status st = HR_OK;
-
-    *out = NULL;
-    if (!fields)
-        return hr__error_memory(err, "join", s->n * (int64_t)sizeof *fields);
-    for (int i = 0; i < s->n; i++)
-        fields[i] = s->fields[i]; /* borrowed */
-    HR_GO(hr__field_init(&fields[s->n], HR_PLACE_COLUMN, hr__type_simple(HR_T_INT64), false, err));
-    HR_GO(hr__schema_new(fields, s->n + 1, out, err));
-    if (n_places >= 0) {
-        snprintf(text, sizeof text, "%" PRId64, n_places);
-        st = hr__metadata_set(&(*out)->metadata, &(*out)->metadata_bytes, HR_PLACE_COLUMN, text, (int64_t)strlen(text),
-                              err);
-    }
-done:
-    hr__field_clear(&fields[s->n]);
-    hr__free(fields);
-    return st;
-}
-
-/* A dealt table without its places. *out is new. */
-static hr_status without_places(const hr_table *t, hr_schema *schema, hr_table **out, hr_error *err)
-{
-    hr_array **columns = hr__zalloc(NULL, ((size_t)schema->n + 1) * sizeof(hr_array *));
     hr_status st;
 
-    if (!columns)
-        return hr__error_memory(err, "join", schema->n * 8);
-    for (int i = 0; i < schema->n; i++)
-        columns[i] = hr__array_ref(t->columns[i]);
-    st = hr__table_new(schema, columns, t->n_rows, NULL, out, err);
-    hr__free(columns);
+    HR_TRY(hr__schema_append(s, HR_PLACE_COLUMN, hr__type_simple(HR_T_INT64), false, out, err));
+    if (n_places < 0)
+        return HR_OK;
+    snprintf(text, sizeof text, "%" PRId64, n_places);
+    st =
+        hr__metadata_set(&(*out)->metadata, &(*out)->metadata_bytes, HR_PLACE_COLUMN, text, (int64_t)strlen(text), err);
+    if (st) {
+        hr__schema_unref(*out);
+        *out = NULL;
+    }
     return st;
 }
 
@@ -170,7 +139,7 @@ static hr_status load_round(part_reader *r, hr_error *err)
         HR_GO(hr__error_memory(err, "join", all->n_rows * 8));
     if (all->n_rows)
         memcpy(r->places, places_of(all), (size_t)all->n_rows * 8);
-    HR_GO(without_places(all, b->right_in, &rows, err));
+    HR_GO(hr__table_first(all, b->right_in, &rows, err));
     st = hr__join_table_new(b->right_keys, b->n_keys, rows, r->account, &r->table, err);
     r->left.at = r->first_left = r->row = 0;
     r->left.drain = r->n_loaded >= r->n_right && !(r->had && has_rest(b->kind));
@@ -189,7 +158,7 @@ static hr_status next_left(part_reader *r, hr_error *err)
     forget_left(r);
     if (r->parts->left)
         HR_TRY(hr__store_next(&r->left, &mem, &r->left_rows, err));
-    return r->left_rows ? without_places(r->left_rows, r->parts->bound->left_in, &r->walk_rows, err) : HR_OK;
+    return r->left_rows ? hr__table_first(r->left_rows, r->parts->bound->left_in, &r->walk_rows, err) : HR_OK;
 }
 
 /* Gives the table found the places of its rows: those at picks, of `places`, plus `more`. */

@@ -56,35 +56,6 @@ static hr_status find_keys(const sort_op *s, const hr_schema *schema, hr_order_k
     return HR_OK;
 }
 
-/* The columns, and behind them the hidden one that rows are ordered by. */
-static hr_status schema_with_key(const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    hr_field *fields = hr__zalloc(NULL, (size_t)(in->n + 1) * sizeof *fields);
-    hr_status st = HR_OK;
-
-    *out = NULL;
-    if (!fields)
-        return hr__error_memory(err, "a hidden column", (in->n + 1) * (int64_t)sizeof *fields);
-    for (int i = 0; i < in->n; i++)
-        fields[i] = in->fields[i]; /* borrowed: hr__schema_new copies */
-    HR_GO(hr__field_init(&fields[in->n], "(key)", hr__type_simple(HR_T_UINT64), false, err));
-    st = hr__schema_new(fields, in->n + 1, out, err);
-    hr__field_clear(&fields[in->n]);
-    if (!st && in->metadata_bytes) {
-        if (!((*out)->metadata = hr__alloc(NULL, (size_t)in->metadata_bytes)))
-            HR_GO(hr__error_memory(err, "a hidden column", in->metadata_bytes));
-        memcpy((*out)->metadata, in->metadata, (size_t)in->metadata_bytes);
-        (*out)->metadata_bytes = in->metadata_bytes;
-    }
-done:
-    if (st) {
-        hr__schema_unref(*out);
-        *out = NULL;
-    }
-    hr__free(fields);
-    return st;
-}
-
 static hr_status make_sorter(const sort_op *s, const hr_op_run *run, sort_state *state, hr_schema *in, hr_error *err)
 {
     hr_sorter_options options = { .name = s->base.cls->name,
@@ -103,7 +74,7 @@ static hr_status make_sorter(const sort_op *s, const hr_op_run *run, sort_state 
     if (has_made_key(s)) {
         keys[0] = (hr_order_key){ .column = in->n, .bare = true };
         HR_GO(find_keys(s, in, keys + 1, err));
-        HR_GO(schema_with_key(in, &schema, err));
+        HR_GO(hr__schema_append(in, "(key)", hr__type_simple(HR_T_UINT64), false, &schema, err)); /* hidden */
     } else {
         schema = hr__schema_ref(in);
         HR_GO(find_keys(s, in, keys, err));
@@ -195,20 +166,11 @@ static hr_status made_key(const sort_op *s, const hr_op_run *run, const hr_mem *
 static hr_status with_key(const sort_op *s, const hr_op_run *run, const hr_mem *mem, hr_schema *schema,
                           const hr_table *in, hr_table **out, hr_error *err)
 {
-    size_t n_bytes = (size_t)(in->schema->n + 1) * sizeof(hr_array *);
-    hr_array **columns = hr__zalloc(run->account, n_bytes);
-    hr_status st = HR_OK;
+    hr_array *key = NULL;
 
     *out = NULL;
-    if (!columns)
-        return hr__error_memory(err, "a hidden column", (int64_t)n_bytes);
-    HR_GO(made_key(s, run, mem, in, &columns[in->schema->n], err));
-    for (int i = 0; i < in->schema->n; i++)
-        columns[i] = hr__array_ref(in->columns[i]);
-    st = hr__table_new(schema, columns, in->n_rows, NULL, out, err);
-done:
-    hr__free(columns);
-    return st;
+    HR_TRY(made_key(s, run, mem, in, &key, err));
+    return hr__table_append(in, schema, key, NULL, out, err);
 }
 
 static hr_sort_space *space_of(hr_task *task)

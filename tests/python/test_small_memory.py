@@ -99,8 +99,8 @@ def shards(ds):
     return found
 
 
-def other(n=ROWS // 4):
-    return hd.range(n).with_columns({"key": col("id") * 2, "y": col("id") + 0.5}).drop_columns(["id"])
+def other():
+    return hd.range(ROWS).with_columns({"key": col("id") * 2, "y": col("id") + 0.5}).drop_columns(["id"])
 
 
 def joined(kind):

@@ -97,7 +97,7 @@ def test_text(tmp_path):
         hd.read_text(tmp_path / "bad.txt").take_all()
 
 
-def test_items():
+def test_items(monkeypatch):
     assert hd.from_items([1, 2, 3]).take_all() == [{"item": 1}, {"item": 2}, {"item": 3}]
     assert hd.from_items([{"a": 1}, {"a": 2.5}]).take_all() == [{"a": 1.0}, {"a": 2.5}]
     assert hd.from_items([{"a": 1}, {"b": "x"}]).take_all() == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
@@ -106,6 +106,8 @@ def test_items():
     assert hd.from_items([]).count() == 0
     rows = hd.from_items([{"x": [1, 2]}, {"x": [3, 4]}]).take_all()
     assert isinstance(rows[0]["x"], np.ndarray) and rows[1]["x"].tolist() == [3, 4]
+    assert hd.from_items([{"a": 1}, {"a": "x"}]).take_all() == [{"a": 1}, {"a": "x"}]  # by pickle
+    monkeypatch.setattr(hd.DataContext.get_current(), "enable_fallback_to_arrow_object_ext_type", False)
     with pytest.raises(TypeError, match=r"column 'a', row 1: str, but row 0 has int"):
         hd.from_items([{"a": 1}, {"a": "x"}])
 
