@@ -173,7 +173,7 @@ static void rule_at(const hr_zone *z, int64_t t, hr_zone_span *out)
 
     if (z->has_summer && t > -FAR && t < FAR) {
         hr__date_of(days, &year, &month, &day);
-        for (int64_t y = year - 1; y <= year + 1; y++)
+        for (int64_t y = year - 2; y <= year + 2; y++) /* days have up to 167 hours more, either way */
             for (int k = 0; k < 2; k++) {
                 int64_t at =
                     k ? rule_time(&z->stop, y) - z->summer.offset : rule_time(&z->start, y) - z->standard.offset;

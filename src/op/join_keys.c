@@ -144,7 +144,8 @@ static bool is_dense(hr_join_keys *k, const hr_table *t, int column)
         return false;
     k->least = value_at(a, least);
     k->range = value_at(a, most) - k->least;
-    return k->range < DENSE_ALWAYS || k->range < DENSE_VALUES * (uint64_t)t->n_rows;
+    return k->range < DENSE_ALWAYS ||
+           (k->range < DENSE_VALUES * (uint64_t)t->n_rows && k->range < HR_NO_KEY - 1); /* numbers have 32 bits */
 }
 
 hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns, hr_account *account, uint32_t *ids,
