@@ -301,6 +301,9 @@ class Run:
 
 
 def explained(error, pools):
-    """A PeerError with how the worker ended, if it was one of a pool's."""
+    """A PeerError with how the worker ended, if it was a pool's; or why a pool could not start any."""
+    for p in pools:
+        if "no worker process" in str(error) and p.name in str(error) and p.failure():
+            return p.failure()
     deaths = [d for p in pools if p.name in str(error) and (d := p.deaths(str(error)))]
     return type(error)(f"{error}: {'; '.join(deaths)}") if deaths else error

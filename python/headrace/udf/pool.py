@@ -73,6 +73,10 @@ class Pool:
         """
         return self._state.deaths(text)
 
+    def failure(self):
+        """The exception that kept the last worker from starting; None: it started."""
+        return self._state.failure
+
     def pids(self):
         """Process ids of the workers that are alive."""
         return self._state.pids()
@@ -135,6 +139,7 @@ class State:
         self.most = most
         self.lock = threading.Lock()
         self.runs = 0
+        self.failure = None  # why the last worker could not be started
         self.closed = False
         self.process = os.getpid()
 

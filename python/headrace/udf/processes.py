@@ -192,8 +192,10 @@ class Processes(State):
             return False  # others have them: later
         try:
             self._spawn(selector, devices)
+            self.failure = None
             return True
         except Exception as e:
+            self.failure = e
             gpus.give_back(devices, self.gpus)
             while not self.workers and (call := self.calls.take(0, 0)):
                 call.fail(*errors.pack(e))
