@@ -3,20 +3,11 @@
  * Our own decoders (Snappy, LZ4) need it most, but what stands around the libraries' can be wrong just as well. */
 #include "codec/codec.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "require.h"
 
 #define MAX_STREAM (1 << 22) /* bytes read of a stream: a few hundred can rightly make gigabytes */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                                                             \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s\n", #condition);                                                                       \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 /* An LZ4 block may copy from distance 0, which the format forbids and liblz4 lets pass: what comes out is then whatever lay
  * in the buffer, and differs from call to call. (A checksum is what finds such damage.) */

@@ -4,18 +4,9 @@
  * The bytes are a program for a stack: columns, constants, and calls of any function with any settings. */
 #include "expr/fn.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                                                             \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s\n", #condition);                                                                       \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 enum { MOST_STACK = 12, MOST_CALLS = 40, MOST_GROWING = 2, CUT = 5 };
 

@@ -4,20 +4,12 @@
  * packet; with those that bring a segment comes the descriptor of that memory. tests/test_link.c writes such files. */
 #include "core/share.h"
 
+#include "require.h"
+
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define SEGMENT_BYTES (1 << 20)
 #define MAX_OWN 65536
-
-#define REQUIRE(what)                                                                                                  \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                                         \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

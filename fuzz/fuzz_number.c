@@ -1,21 +1,13 @@
 /* fuzz_number.c - any text as a number, date or time: what is accepted is what the C library reads, and prints back. */
 #include "core/number.h"
 
+#include "require.h"
+
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define MAX_TEXT 4096
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                                                             \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s\n", #condition);                                                                       \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 static void try_numbers(const uint8_t *p, int64_t n)
 {

@@ -1,18 +1,9 @@
 /* fuzz_zone.c - any bytes as a file of the time zone database: offsets that cannot be, and times that come back. */
 #include "expr/zone.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                                                             \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s\n", #condition);                                                                       \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 static void try_time(const hr_zone *z, int64_t t)
 {

@@ -8,6 +8,18 @@
 
 #include "core/core.h"
 
+__extension__ typedef __int128 int128;
+
+/* 10^n; n is 38 at most. */
+static inline int128 hr__power_of_ten(int n)
+{
+    int128 v = 1;
+
+    for (int i = 0; i < n; i++)
+        v *= 10;
+    return v;
+}
+
 enum { HR_WIDE_WORDS = 16, HR_WIDE_CHARS = 160 };
 typedef struct hr_wide {
     bool negative;             /* never of 0 */

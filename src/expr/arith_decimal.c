@@ -8,7 +8,6 @@
 #include "core/decimal.h"
 #include "expr/fn.h"
 
-__extension__ typedef __int128 int128;
 __extension__ typedef unsigned __int128 uint128;
 
 typedef enum outcome { FINE, OVERFLOW, BY_ZERO } outcome;
@@ -132,15 +131,6 @@ hr_status hr__decimal_arith_bind(hr_bound_call *call, hr_arith_op op, hr_error *
 typedef struct narrow {
     int128 end[2], ten[2], end_out; /* of each operand: the first number with too many digits, and its factor */
 } narrow;
-
-static int128 power_of_ten(int n)
-{
-    int128 v = 1;
-
-    for (int i = 0; i < n; i++)
-        v *= 10;
-    return v;
-}
 
 static inline int128 load_narrow(const uint8_t *p)
 {
@@ -311,10 +301,10 @@ hr_status hr__decimal_arith(const hr_bound_call *call, hr_arith_op op, const hr_
     running x = { .call = call, .how = how, .args = { args[0], args[1] }, .validity = validity, .out = out };
 
     for (int k = 0; s->narrow && k < 2; k++) {
-        x.small.end[k] = power_of_ten(s->digits_in[k]);
-        x.small.ten[k] = power_of_ten(s->up[k]);
+        x.small.end[k] = hr__power_of_ten(s->digits_in[k]);
+        x.small.ten[k] = hr__power_of_ten(s->up[k]);
     }
-    x.small.end_out = power_of_ten(HR_MIN(38, s->digits));
+    x.small.end_out = hr__power_of_ten(HR_MIN(38, s->digits));
     return run_op(&x, op, err);
 }
 

@@ -7,8 +7,6 @@
 #include "core/number_short.h"
 #include "expr/fn.h"
 
-__extension__ typedef __int128 int128;
-
 /* A value on its way. lost: digits behind the point were cut off. false: no such value. */
 typedef bool read_fn(const hr_array *a, int64_t i, int scale, hr_wide *out, bool *lost);
 
@@ -100,15 +98,6 @@ typedef struct narrow {
     int128 ten, end_in, end_out; /* the factor; the first numbers with too many digits, of both sides */
 } narrow;
 
-static int128 power_of_ten(int n)
-{
-    int128 v = 1;
-
-    for (int i = 0; i < n; i++)
-        v *= 10;
-    return v;
-}
-
 static narrow narrow_of(const hr_type *from, const hr_type *to)
 {
     const bool decimal = from->id == HR_T_DECIMAL128;
@@ -116,7 +105,7 @@ static narrow narrow_of(const hr_type *from, const hr_type *to)
 
     if ((!decimal && !hr__type_is_signed(from)) || to->id != HR_T_DECIMAL128 || up < 0 || digits + up > 38)
         return (narrow){ 0 };
-    return (narrow){ true, power_of_ten((int)up), power_of_ten((int)digits), power_of_ten(to->precision) };
+    return (narrow){ true, hr__power_of_ten((int)up), hr__power_of_ten((int)digits), hr__power_of_ten(to->precision) };
 }
 
 static bool narrow_row(const narrow *c, const hr_array *a, int64_t i, uint8_t *out)

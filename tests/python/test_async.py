@@ -8,13 +8,6 @@ import pytest
 
 import headrace.data as hd
 
-COMPUTE = ["processes", "threads", "inline"]
-
-
-@pytest.fixture(params=COMPUTE)
-def compute(request):
-    return request.param
-
 
 def column(ds, name="id"):
     return ds.to_arrow()[name].to_pylist()

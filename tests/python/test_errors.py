@@ -34,11 +34,6 @@ class TwoArguments(Exception):
         super().__init__(f"{a} {b}")
 
 
-@pytest.fixture(params=["processes", "threads", "inline"])
-def compute(request):
-    return request.param
-
-
 def raised(fn, compute, method="map"):
     with pytest.raises(BaseException) as e:
         getattr(hd.range(2000), method)(fn, compute=compute).take_all()

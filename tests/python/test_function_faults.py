@@ -25,15 +25,6 @@ COMPUTE = ["processes", "threads", "inline"]
 PARTS, PART_ROWS = 6, 3000
 
 
-@pytest.fixture
-def context():
-    current = hd.DataContext.get_current()
-    before = dict(vars(current))
-    yield current
-    for name, value in before.items():
-        setattr(current, name, value)
-
-
 def leave(how):
     if how == "exit":
         os._exit(3)

@@ -16,22 +16,6 @@ import headrace.data as hd
 from headrace import exceptions
 from headrace.data import functions
 
-COMPUTE = ["processes", "threads", "inline"]
-
-
-@pytest.fixture(params=COMPUTE)
-def compute(request):
-    return request.param
-
-
-@pytest.fixture
-def context():
-    current = hd.DataContext.get_current()
-    before = dict(vars(current))
-    yield current
-    for name, value in before.items():
-        setattr(current, name, value)
-
 
 def column(ds, name="id"):
     return ds.to_arrow()[name].to_pylist()

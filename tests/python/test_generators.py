@@ -8,13 +8,6 @@ import pytest
 
 import headrace.data as hd
 
-COMPUTE = ["processes", "threads", "inline"]
-
-
-@pytest.fixture(params=COMPUTE)
-def compute(request):
-    return request.param
-
 
 def column(ds, name="id"):
     return ds.to_arrow()[name].to_pylist()
@@ -125,7 +118,7 @@ def test_generators_that_nobody_wants_are_closed(tmp_path, compute):
     ds = hd.range(1).map_batches(Opened, fn_constructor_args=[str(path)], compute=compute)
     assert ds.take(1) == [{"n": 0}]
     until = time.monotonic() + 30
-    while not path.exists() and time.monotonic() < until:
+    while not (path.exists() and path.read_text()) and time.monotonic() < until:  # made first, then written
         time.sleep(0.02)
         if compute == "inline":
             ds.take(1)  # it is closed by the next call there

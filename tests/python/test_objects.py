@@ -33,22 +33,7 @@ from headrace.data import blocks
 from headrace.data.aggregate import Count
 from headrace.data.expressions import col
 
-COMPUTE = ["processes", "threads", "inline"]
 KIND = "extension<headrace.pickle>"
-
-
-@pytest.fixture(params=COMPUTE)
-def compute(request):
-    return request.param
-
-
-@pytest.fixture
-def context():
-    current = hd.DataContext.get_current()
-    before = dict(vars(current))
-    yield current
-    for name, value in before.items():
-        setattr(current, name, value)
 
 
 @dataclasses.dataclass

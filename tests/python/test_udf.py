@@ -24,11 +24,6 @@ from headrace.udf import processes
 COMPUTE = ["processes", "threads", "inline"]
 
 
-@pytest.fixture(params=COMPUTE)
-def compute(request):
-    return request.param
-
-
 def column(ds, name="id"):
     return ds.to_arrow()[name].to_pylist()
 

@@ -1,0 +1,21 @@
+"""What the tests of functions share."""
+
+import pytest
+
+import headrace.data as hd
+
+
+@pytest.fixture(params=["processes", "threads", "inline"])
+def compute(request):
+    """Where a function runs."""
+    return request.param
+
+
+@pytest.fixture
+def context():
+    """The DataContext, which is afterwards as it was."""
+    current = hd.DataContext.get_current()
+    before = dict(vars(current))
+    yield current
+    for name, value in before.items():
+        setattr(current, name, value)
