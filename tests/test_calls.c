@@ -13,6 +13,7 @@ typedef enum mode { DOUBLE, IN_THREE, KEEP_ODD, FAIL_SOME, NOTHING, SLOWLY, WRON
 typedef struct server {
     hr_calls *calls;
     mode mode;
+    int n_columns; /* that calls should have; 0: any number */
     atomic_int n_served;
     atomic_int n_failed;
 } server;
@@ -83,6 +84,8 @@ static void serve(server *s, hr_call *call)
     hr_error err = HR_ERROR_INIT;
 
     atomic_fetch_add(&s->n_served, 1);
+    if (s->n_columns)
+        assert_int_equal(in->schema->n, s->n_columns);
     if (s->mode == SLOWLY)
         usleep((useconds_t)(x_at(in, 0) * 37 % 2000));
     switch (s->mode) {
@@ -509,7 +512,7 @@ static void test_whom_a_paused_call_lets_by(void **unused)
         hr_call_place place = { 0 };
 
         assert_ok(hr__group_new(calls, NULL, &groups[i], &err), &err);
-        assert_ok(hr__group_add(groups[i], in, &place, part, 1, (i + 1) % 3, 0, &err), &err);
+        assert_ok(hr__group_add(groups[i], in, NULL, &place, part, 1, (i + 1) % 3, 0, &err), &err);
     }
     assert_ok(hr__group_submit(groups[0], &run, &err), &err);
     assert_ok(hr__calls_take(calls, 7, 0, &first, &err), &err);
@@ -637,9 +640,185 @@ static void test_declared_schema(void **unused)
     hr_table_unref(in);
 }
 
+static const char *const only_x[] = { "x" };
+static const hr_calls_options made_of_x = { .made = "y", .columns = only_x, .n_columns = 1, .one_to_one = true };
+
+/* Of a column that was made: what goes out has all columns, the new one behind them, and where it came from. */
+static void check_made(const rig *r, hr_table *in)
+{
+    hr_table *all = rig_joined(r), *first = NULL;
+
+    assert_int_equal(all->n_rows, in->n_rows);
+    assert_int_equal(all->schema->n, in->schema->n + 1);
+    assert_string_equal(all->schema->fields[in->schema->n].name, "y");
+    for (int64_t i = 0; i < in->n_rows; i++)
+        assert_int_equal(((const int64_t *)hr__array_values(all->columns[in->schema->n]))[i], 2 * x_at(in, i));
+    assert_ok(hr__table_first(all, in->schema, &first, NULL), NULL);
+    for (int64_t i = 0; i < in->n_rows; i += 7) {
+        hr_table *have = slice(first, i, 1), *want = slice(in, i, 1), *had = NULL;
+
+        assert_true(coords_equal(hr__origin_at(all->origin, i), hr__origin_at(in->origin, i)));
+        assert_ok(hr__table_with_origin(have, want->origin, &had, NULL), NULL);
+        assert_true(tables_equal(had, want));
+        hr_table_unref(had);
+        hr_table_unref(have);
+        hr_table_unref(want);
+    }
+    hr_table_unref(first);
+    hr_table_unref(all);
+}
+
+/* The function gets the columns that it asked for, and no others; pieces and results in any number of tables. */
+static void test_made_column(void **unused)
+{
+    static const char *const two[] = { "x", "b" };
+    hr_calls_options wide = made_of_x;
+    hr_table *in = numbers(0, 95), *parts[9];
+    uint64_t random = 3;
+    int n = cut_randomly(in, &random, parts, HR_LEN(parts));
+    hr_error err = HR_ERROR_INIT;
+
+    (void)unused;
+    wide.columns = two;
+    wide.n_columns = 2;
+    for (int i = 0; i < 6; i++) {
+        live_memory before = live_now();
+        server s = { .mode = i % 2 ? IN_THREE : DOUBLE, .n_columns = i < 2 ? 1 : 2 };
+        hr_calls_options o = i < 2 ? made_of_x : wide;
+        hr_op *op;
+        rig r = { .while_suspended = serve_inline, .context = &s };
+
+        o.inline_calls = true;
+        o.batch_rows = i < 4 ? 0 : -1;
+        assert_ok(hr__calls_new("map(f)", &s.calls, &err), &err);
+        op = operator_of(s.calls, o);
+        assert_null(hr__op_input_arena(op));
+        assert_ok(rig_open(&r, op, NULL, &err), &err);
+        assert_ok(rig_run(&r, parts, n, &err), &err);
+        check_made(&r, in);
+        end_inline(&r, &s);
+        assert_no_leak(before);
+    }
+    unref_all(parts, n);
+    hr_table_unref(in);
+}
+
+/* How much the function was given is said, and it is not the whole. */
+static void test_input_bytes(void **unused)
+{
+    int64_t bytes[2];
+    hr_table *in = numbers(0, 1000);
+
+    (void)unused;
+    for (int i = 0; i < 2; i++) {
+        server s = { .mode = DOUBLE };
+        hr_error err = HR_ERROR_INIT;
+        hr_text text = { 0 };
+        const char *at;
+        rig r = { 0 };
+
+        assert_ok(run_inline(&r, &s, i ? made_of_x : (hr_calls_options){ 0 }, in, &err), &err);
+        r.op->cls->stats(r.op, &r.run, &text);
+        at = strstr(text.data, "\"input_bytes\":");
+        assert_non_null(at);
+        bytes[i] = strtoll(at + 14, NULL, 10);
+        hr__text_clear(&text);
+        end_inline(&r, &s);
+    }
+    assert_int_equal(bytes[1], 8 * 1000);
+    assert_true(bytes[0] > 2 * bytes[1]);
+    hr_table_unref(in);
+}
+
+/* What is wanted of the input: what is wanted of the output but for the new column, and what the function gets. */
+static void test_needs(void **unused)
+{
+    static const char *const wanted[] = { "s", "y" };
+    hr_needs needs = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    hr_calls *calls = NULL;
+    hr_op *op;
+
+    (void)unused;
+    assert_ok(hr__calls_new("f", &calls, &err), &err);
+    op = operator_of(calls, made_of_x);
+    assert_ok(op->cls->needs(op, 0, wanted, 2, &needs, &err), &err);
+    assert_int_equal(needs.n, 2);
+    assert_string_equal(needs.names[0], "s");
+    assert_string_equal(needs.names[1], "x");
+    hr__free(needs.names);
+    needs = (hr_needs){ 0 };
+    assert_ok(op->cls->needs(op, 0, NULL, -1, &needs, &err), &err);
+    assert_true(needs.n < 0);
+    hr__op_unref(op);
+    needs = (hr_needs){ 0 };
+    op = operator_of(calls, (hr_calls_options){ 0 });
+    assert_ok(op->cls->needs(op, 0, wanted, 2, &needs, &err), &err);
+    assert_true(needs.n < 0);
+    hr__op_unref(op);
+    hr__calls_unref(calls);
+}
+
+static void test_wrong_columns(void **unused)
+{
+    static const char *const nix[] = { "nix" };
+    static const struct {
+        mode mode;
+        hr_calls_options options;
+        hr_status st;
+        const char *text;
+    } cases[] = {
+        { DOUBLE, { .made = "y", .columns = nix, .n_columns = 1, .one_to_one = true }, HR_INVALID, "no column 'nix'" },
+        { DOUBLE,
+          { .made = "z", .columns = only_x, .n_columns = 1, .one_to_one = true },
+          HR_CALLBACK,
+          "did not give one column of that name" },
+        { KEEP_ODD,
+          { .made = "y", .columns = only_x, .n_columns = 1, .one_to_one = true },
+          HR_CALLBACK,
+          "did not give one column of that name" },
+        { NOTHING,
+          { .made = "y", .columns = only_x, .n_columns = 1, .one_to_one = true },
+          HR_CALLBACK,
+          "gave 0 rows for a batch of 10" },
+    };
+    hr_table *in = numbers(0, 15), *twice = NULL;
+    hr_error err = HR_ERROR_INIT;
+
+    (void)unused;
+    for (int i = 0; i < HR_LEN(cases); i++) {
+        server s = { .mode = cases[i].mode };
+        rig r = { 0 };
+
+        assert_status(run_inline(&r, &s, cases[i].options, in, &err), cases[i].st, &err);
+        assert_contains(err.text, cases[i].text);
+        end_inline(&r, &s);
+        hr_error_clear(&err);
+    }
+    {
+        server s = { .mode = DOUBLE };
+        rig r = { 0 };
+
+        assert_ok(run_inline(&r, &s, made_of_x, in, &err), &err);
+        twice = rig_joined(&r);
+        end_inline(&r, &s);
+    }
+    {
+        server s = { .mode = DOUBLE };
+        rig r = { 0 };
+
+        assert_status(run_inline(&r, &s, made_of_x, twice, &err), HR_INVALID, &err);
+        assert_contains(err.text, "there is a column of that name already");
+        end_inline(&r, &s);
+        hr_error_clear(&err);
+    }
+    hr_table_unref(twice);
+    hr_table_unref(in);
+}
+
 static void test_refusals(void **unused)
 {
-    hr_calls_options bad = { .name = "f", .piece_rows = -1 };
+    hr_calls_options bad = { .name = "f", .piece_rows = -1 }, no_promise = { .name = "f", .made = "y" };
     hr_error err = HR_ERROR_INIT;
     hr_calls *calls = NULL;
     hr_op *op = NULL;
@@ -647,6 +826,9 @@ static void test_refusals(void **unused)
     (void)unused;
     assert_ok(hr__calls_new("f", &calls, &err), &err);
     assert_status(hr__op_calls(calls, &bad, &op, &err), HR_INVALID, &err);
+    hr_error_clear(&err);
+    assert_status(hr__op_calls(calls, &no_promise, &op, &err), HR_INVALID, &err);
+    assert_contains(err.text, "a row for a row");
     hr__calls_unref(calls);
     hr_error_clear(&err);
 }
@@ -992,6 +1174,7 @@ static void stream_or_fail(rig *r)
 
 typedef struct faulty {
     hr_table *parts[2];
+    bool makes; /* a column of others */
     void (*serve)(rig *r);
 } faulty;
 
@@ -1004,6 +1187,11 @@ static hr_status run_with_a_fault(void *context, hr_error *err)
     rig r = { .while_suspended = f->serve, .context = &s };
     hr_op *op = NULL;
 
+    if (f->makes) {
+        o = made_of_x;
+        o.name = "map(f)";
+        o.piece_rows = 10;
+    }
     HR_GO(hr__calls_new("map(f)", &s.calls, err));
     HR_GO(hr__op_calls(s.calls, &o, &op, err));
     HR_GO(rig_open(&r, op, NULL, err));
@@ -1021,6 +1209,9 @@ static void test_faults(void **unused)
 
     (void)unused;
     run_with_faults_on(run_with_a_fault, &f, HR_FAULT_MEMORY);
+    f.makes = true;
+    run_with_faults_on(run_with_a_fault, &f, HR_FAULT_MEMORY);
+    f.makes = false;
     f.serve = stream_or_fail;
     run_with_faults_on(run_with_a_fault, &f, HR_FAULT_MEMORY);
     unref_all(f.parts, 2);
@@ -1037,6 +1228,10 @@ int main(void)
         cmocka_unit_test(test_first_error_by_order),
         cmocka_unit_test(test_wrong_results),
         cmocka_unit_test(test_declared_schema),
+        cmocka_unit_test(test_made_column),
+        cmocka_unit_test(test_input_bytes),
+        cmocka_unit_test(test_needs),
+        cmocka_unit_test(test_wrong_columns),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_take_waits),

@@ -500,6 +500,10 @@ static void test_places(void **unused)
     assert_settles(before);
 }
 
+static int64_t most_in_arena;
+
+static void see_arena(rig *r) { most_in_arena = HR_MAX(most_in_arena, hr__arena_used(hr__calls_arena(r->context))); }
+
 /* What the plan had written into the workers' arena is sent as it is. */
 static void test_input_in_the_arena(void **unused)
 {
@@ -527,6 +531,44 @@ static void test_input_in_the_arena(void **unused)
     check_doubled(&r, in);
     rig_close(&r);
     hr_table_unref(there);
+    hr_table_unref(in);
+    hr__op_unref(op);
+    hr__calls_unref(k.calls);
+    wait_for_all(&k);
+    assert_settles(before);
+}
+
+/* A wide column stays here: what travels, and what is copied for that, is the column that the function asked for. */
+static void test_one_column_of_a_wide_table(void **unused)
+{
+    static const char *const only_x[] = { "x" };
+    live_memory before = live_now();
+    hr_table *in = numbers(0, 1000), *all;
+    hr_error err = HR_ERROR_INIT;
+    rig r = { 0 };
+    keeper k;
+    hr_op *op;
+
+    (void)unused;
+    keep(&k, 2, "slow 1");
+    op = operator_of(
+        k.calls,
+        (hr_calls_options){ .made = "y", .columns = only_x, .n_columns = 1, .one_to_one = true, .batch_rows = -1 });
+    assert_null(hr__op_input_arena(op));
+    assert_ok(rig_open(&r, op, NULL, &err), &err);
+    r.while_suspended = see_arena;
+    r.context = k.calls;
+    most_in_arena = 0;
+    assert_ok(rig_push(&r, in, &err), &err);
+    assert_true(most_in_arena >= 8 * 1000 && most_in_arena < 12 * 1000); /* x, and no more */
+    assert_int_equal(rig_tables(&r), 1);
+    all = rig_table(&r, 0);
+    assert_int_equal(all->n_rows, 1000);
+    assert_int_equal(all->schema->n, 5);
+    assert_ptr_equal(all->columns[2]->children[0]->buffers[1]->data, in->columns[2]->children[0]->buffers[1]->data);
+    for (int64_t i = 0; i < 1000; i++)
+        assert_int_equal(((const int64_t *)hr__array_values(all->columns[4]))[i], 2 * i);
+    rig_close(&r);
     hr_table_unref(in);
     hr__op_unref(op);
     hr__calls_unref(k.calls);
@@ -1230,6 +1272,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_filter),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_input_in_the_arena),
+        cmocka_unit_test(test_one_column_of_a_wide_table),
         cmocka_unit_test(test_exceptions),
         cmocka_unit_test(test_one_that_dies),
         cmocka_unit_test(test_dead_when_they_come),

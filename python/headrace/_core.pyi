@@ -207,6 +207,8 @@ class Plan:
         max_parts: int = 1,
         max_errored: int = 0,
         group_keys: tuple[str, ...] = (),
+        made: str | None = None,
+        columns: tuple[str, ...] = (),
     ) -> Plan: ...
     def write(
         self,

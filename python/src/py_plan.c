@@ -579,6 +579,21 @@ static int key_names(PyObject *keys, const char **out, int most)
     return n;
 }
 
+/* The same, as many as there are: new (PyMem_Free); NULL: an exception. */
+static const char **names_of(PyObject *tuple, int *n)
+{
+    int most = (int)PyTuple_Size(tuple);
+    const char **out = PyMem_Calloc((size_t)most + 1, sizeof *out);
+
+    if (!out) {
+        PyErr_NoMemory();
+    } else if ((*n = key_names(tuple, out, most)) < 0) {
+        PyMem_Free(out);
+        out = NULL;
+    }
+    return out;
+}
+
 static PyObject *plan_whole_groups(PyObject *op, PyObject *keys)
 {
     hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
@@ -607,22 +622,23 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "calls",       "name",       "qualified", "batch_rows",   "piece_rows",
                              "piece_bytes", "one_to_one", "filter",    "inline_calls", "max_parts",
-                             "max_errored", "group_keys", NULL };
+                             "max_errored", "group_keys", "made",      "columns",      NULL };
     pyhr_state *s = pyhr_state_of(op);
-    const char *keys[64];
+    const char *keys[64], **columns = NULL;
     hr_calls_options o = { 0 };
     hr_error err = HR_ERROR_INIT;
     hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
     hr_op *made = NULL;
     long long batch_rows = 0, piece_rows = 0, piece_bytes = 0, max_parts = 0, max_errored = 0;
     int one_to_one = 0, filter = 0, inline_calls = 0;
-    PyObject *served, *group_keys = NULL;
+    PyObject *served, *group_keys = NULL, *some = NULL;
     hr_calls *calls;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLpppLLO!", names, &served, &o.name, &o.qualified, &batch_rows,
-                                     &piece_rows, &piece_bytes, &one_to_one, &filter, &inline_calls, &max_parts,
-                                     &max_errored, &PyTuple_Type, &group_keys))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLpppLLO!zO!", names, &served, &o.name, &o.qualified,
+                                     &batch_rows, &piece_rows, &piece_bytes, &one_to_one, &filter, &inline_calls,
+                                     &max_parts, &max_errored, &PyTuple_Type, &group_keys, &o.made, &PyTuple_Type,
+                                     &some))
         return NULL;
     if (group_keys && (o.n_group_keys = key_names(group_keys, keys, HR_LEN(keys))) < 0)
         return NULL;
@@ -632,6 +648,9 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     calls = pyhr_calls_of(s, served);
     if (!calls)
         return NULL;
+    if (some && !(columns = names_of(some, &o.n_columns)))
+        return NULL;
+    o.columns = columns;
     o.batch_rows = batch_rows;
     o.piece_rows = piece_rows;
     o.piece_bytes = piece_bytes;
@@ -639,6 +658,7 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     o.filter = filter;
     o.inline_calls = inline_calls;
     st = hr__op_calls(calls, &o, &made, &err);
+    PyMem_Free(columns);
     if (!st) {
         Py_BEGIN_ALLOW_THREADS
         st = hr__plan_op(in, made, &plan, &err);

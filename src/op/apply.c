@@ -8,6 +8,7 @@
  * batches travel together decides nothing but time: each batch has random bits of its own, and results have the coordinates
  * of the batch that they are of.
  *
+ * A function that makes a column of some others (call_columns.c) is sent those alone; the rest of the piece waits here for the result.
  * A filter's function says which rows to keep, and what goes on are the input's own columns: its rows need not travel back. */
 #include "op/calls.h"
 
@@ -31,6 +32,7 @@ typedef struct apply_op {
     int64_t max_parts, max_errored;
     char **keys; /* of groups; NULL: none */
     int n_keys;
+    hr_call_columns columns;
     bool filter;
     bool inline_calls;
 } apply_op;
@@ -120,16 +122,22 @@ static hr_call_place place_of(hr_task *task, const hr_table *in, int64_t row, in
     return p;
 }
 
+/* Where pieces go that are made of several tables: to whom reads them, if that is all of them. */
+static hr_mem piece_mem(const apply_op *a, hr_task *task)
+{
+    return (hr_mem){ hr__task_run(task)->account, a->columns.made ? NULL : hr__calls_arena(a->calls) };
+}
+
 /* Input for worker processes is put into their arena here, on a pool thread: sending it is then a matter of a few hundred
  * bytes, which the poller's only thread can do for all. Takes parts, whose rows and ordinals are set. */
-static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_table *in, hr_call_part *parts,
+static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_table *whole, hr_call_part *parts,
                           int64_t n_parts, hr_error *err)
 {
     const hr_mem mem = { hr__task_run(task)->account, hr__calls_arena(a->calls) };
-    hr_call_place place = place_of(task, in, 0, parts[0].ordinal);
+    hr_call_place place = place_of(task, whole, 0, parts[0].ordinal);
     int64_t row = 0;
     hr_status st = HR_OK;
-    hr_table *copy = NULL;
+    hr_table *in = whole, *some = NULL, *copy = NULL;
 
     for (int64_t i = 0; i < n_parts; i++) {
         parts[i].random = place_of(task, in, row, parts[i].ordinal).random;
@@ -137,12 +145,18 @@ static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_ta
     }
     if (!t->group)
         HR_GO(hr__group_new(a->calls, mem.account, &t->group, err));
+    if (a->columns.made) {
+        HR_GO(hr__call_columns_input(&a->columns, whole, &some, err));
+        in = some;
+    }
     if (mem.arena && !hr__table_in_arena(in, mem.arena))
         HR_GO(hr__table_concat(&mem, in->schema, &in, 1, &copy, err));
-    st = hr__group_add(t->group, copy ? copy : in, &place, parts, n_parts, hr__task_turn(task), t->n_calls++, err);
+    st = hr__group_add(t->group, copy ? copy : in, some ? whole : NULL, &place, parts, n_parts, hr__task_turn(task),
+                       t->n_calls++, err);
     parts = NULL;
 done:
     hr__free(parts);
+    hr_table_unref(some);
     hr_table_unref(copy);
     return st;
 }
@@ -204,7 +218,7 @@ done:
 /* The next group of calls of complete pieces or groups; none: no group. */
 static hr_status add_pieces(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
 {
-    const hr_mem mem = { hr__task_run(task)->account, hr__calls_arena(a->calls) };
+    const hr_mem mem = piece_mem(a, task);
     int n_max = HR_MAX(MIN_GROUP, HR_MIN(MAX_GROUP, 2 * hr__calls_n_servers(a->calls)));
 
     while (!t->group || t->group->n < n_max) {
@@ -273,7 +287,7 @@ static hr_status apply_push(const hr_op *op, hr_task *task, const hr_table *in, 
     } else if (a->as_is) {
         HR_TRY(add_table(a, task, t, in, err));
     } else {
-        const hr_mem mem = { hr__task_run(task)->account, hr__calls_arena(a->calls) };
+        const hr_mem mem = piece_mem(a, task);
 
         if (!t->pieces)
             HR_TRY(hr__pieces_new(a->piece_rows, a->piece_bytes, &mem, &t->pieces, err));
@@ -415,7 +429,9 @@ static hr_status emit_result(const apply_op *a, hr_task *task, apply_task *t, co
     HR_GO(coordinates(a, t, call, r, &origin, err));
     HR_GO(check_promise(a, t, call, false, err));
     HR_GO(hr__function_result(&a->rules, call->input, before, r->table, &typed, err));
-    if (a->rules.one_to_one) {
+    if (call->whole) {
+        HR_GO(hr__call_columns_join(&a->columns, call->whole, before, typed, &out, err));
+    } else if (a->rules.one_to_one) {
         out = typed;
         typed = NULL;
     } else
@@ -545,6 +561,12 @@ static hr_status apply_schema(const hr_op *op, const hr_schema *in, hr_schema **
     return HR_OK;
 }
 
+static hr_status apply_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err)
+{
+    (void)input;
+    return hr__call_columns_needs(&((const apply_op *)op)->columns, wanted, n, out, err);
+}
+
 static void apply_describe(const hr_op *op, hr_text *out) { hr__text_add(out, "%s", ((const apply_op *)op)->name); }
 
 static void apply_fingerprint(const hr_op *op, hr_hash *h)
@@ -560,6 +582,7 @@ static void apply_fingerprint(const hr_op *op, hr_hash *h)
     hr__hash_int(h, a->filter);
     for (int i = 0; i < a->n_keys; i++)
         hr__hash_text(h, a->keys[i]);
+    hr__call_columns_fingerprint(&a->columns, h);
 }
 
 static void apply_stats(const hr_op *op, const hr_op_run *run, hr_text *out)
@@ -576,6 +599,7 @@ static void apply_free(hr_op *op)
     for (int i = 0; i < a->n_keys; i++)
         hr__free(a->keys[i]);
     hr__free(a->keys);
+    hr__call_columns_clear(&a->columns);
     hr__free(a->name);
     hr__free(a->qualified);
     hr__free(a);
@@ -586,6 +610,7 @@ const hr_op_class hr__apply = {
     .doc = "a function over tables, in other processes or Python threads",
     .kind = HR_OP_MAP,
     .schema = apply_schema,
+    .needs = apply_needs,
     .start = apply_start,
     .cancel = apply_cancel,
     .stop = apply_stop,
@@ -622,6 +647,9 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     *out = NULL;
     if (o->schema)
         HR_GO(hr__schema_import(o->schema, &schema, err));
+    if (o->made && (!o->one_to_one || o->filter || o->schema || o->n_group_keys > 0))
+        HR_FAIL(HR_INVALID, "%s: makes column '%s': a row for a row, of no declared schema, not by groups", name,
+                o->made);
     if (o->piece_rows < 0 || o->piece_bytes < 0)
         HR_FAIL(HR_INVALID, "%s: pieces of %" PRId64 " rows, %" PRId64 " bytes", name, o->piece_rows, o->piece_bytes);
     if (!(a = hr__zalloc(NULL, sizeof *a))) {
@@ -635,6 +663,7 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
         goto done;
     }
     HR_GO(copy_keys(a, o, err));
+    HR_GO(hr__call_columns_init(&a->columns, o, err));
     a->rules = (hr_function){ a->name, schema, o->one_to_one && !o->filter };
     a->base.one_to_one = a->rules.one_to_one && !o->max_errored; /* some rows may be left out */
     schema = NULL;
@@ -659,5 +688,7 @@ done:
 
 hr_arena *hr__op_input_arena(const hr_op *op)
 {
-    return op->cls == &hr__apply ? hr__calls_arena(((const apply_op *)op)->calls) : NULL;
+    const apply_op *a = (const apply_op *)op;
+
+    return op->cls == &hr__apply && !a->columns.made ? hr__calls_arena(a->calls) : NULL;
 }

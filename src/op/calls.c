@@ -185,6 +185,7 @@ static void call_free(hr_call *call)
 
     hr__results_clear(&call->results);
     hr_table_unref(call->input);
+    hr_table_unref(call->whole);
     hr_error_clear(&call->err);
     hr__free(call->parts);
     hr__free(call);
@@ -224,8 +225,8 @@ hr_status hr__group_new(hr_calls *c, hr_account *account, hr_call_group **out, h
     return HR_OK;
 }
 
-hr_status hr__group_add(hr_call_group *g, hr_table *input, const hr_call_place *place, hr_call_part *parts,
-                        int64_t n_parts, int64_t turn, int64_t number, hr_error *err)
+hr_status hr__group_add(hr_call_group *g, hr_table *input, hr_table *whole, const hr_call_place *place,
+                        hr_call_part *parts, int64_t n_parts, int64_t turn, int64_t number, hr_error *err)
 {
     hr_call *call;
 
@@ -238,6 +239,8 @@ hr_status hr__group_add(hr_call_group *g, hr_table *input, const hr_call_place *
     call->group = g;
     call->index = g->n;
     call->input = hr_table_ref(input);
+    call->whole = whole ? hr_table_ref(whole) : NULL;
+    call->input_bytes = hr__table_bytes_used(input);
     call->place = *place;
     call->parts = parts;
     call->n_parts = n_parts;
@@ -322,6 +325,7 @@ hr_status hr__group_submit(hr_call_group *g, hr_calls_run *run, hr_error *err)
         for (int i = 0; i < g->n; i++) {
             g->items[i]->tag = ++c->n_tags;
             g->items[i]->run = run;
+            run->input_bytes += g->items[i]->input_bytes;
             wait_locked(g->items[i], false);
         }
     }
@@ -401,6 +405,8 @@ static bool let_go_locked(hr_call *call)
     }
     call->group = NULL; /* an orphan */
     hr__results_clear(&call->results);
+    hr_table_unref(call->whole);
+    call->whole = NULL;
     return false;
 }
 
@@ -534,6 +540,7 @@ void hr__calls_stats(hr_calls *c, const hr_calls_run *run, hr_text *out)
 {
     hr__lock(&c->lock);
     hr__text_add(out, ",\"errored_blocks\":%" PRId64 ",\"workers\":%d", run ? run->n_errored : 0, c->n_workers);
+    hr__text_add(out, ",\"input_bytes\":%" PRId64, run ? run->input_bytes : 0);
     hr__text_add(out, ",\"workers_bytes\":%" PRId64 ",\"workers_peak_bytes\":%" PRId64, c->private_bytes,
                  c->private_peak);
     hr__unlock(&c->lock);

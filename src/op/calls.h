@@ -1,6 +1,7 @@
-/* calls.h - the parts of a queue of calls, for the four files that share them and nobody else:
+/* calls.h - the parts of a queue of calls, for the five files that share them and nobody else:
  *
  *   apply.c    the operator: rows -> a group of calls -> suspended -> results
+ *   call_columns.c  a column made of some columns: what goes to the function, and how its result comes to the rest
  *   calls.c    the queue, and servers in this process (Python threads, the consumer's own)
  *   process.c  worker processes, served by the poller's thread
  *   worker.c   the worker process's side of the socket
@@ -57,6 +58,8 @@ struct hr_call {
     uint64_t tag;         /* names it in messages */
     int64_t turn, number; /* its order in the run: that of its ticket, then in the ticket */
     hr_table *input;
+    hr_table *whole; /* of which the input has some columns; NULL: all of it is the input */
+    int64_t input_bytes;
     hr_call_place place;
     hr_call_part *parts;
     int64_t n_parts;
@@ -87,7 +90,8 @@ void hr__call_list_remove(hr_call_list *l, hr_call *call);
 struct hr_calls_run {
     hr_call_group *groups; /* those submitted */
     bool cancelled;
-    int64_t n_errored; /* batches that failed and were left out */
+    int64_t n_errored;   /* batches that failed and were left out */
+    int64_t input_bytes; /* of calls that were submitted */
 };
 
 struct hr_call_group {
@@ -134,9 +138,9 @@ struct hr_calls {
 
 /* --- groups (calls.c) */
 hr_status hr__group_new(hr_calls *c, hr_account *account, hr_call_group **out, hr_error *err) HR_MUST_USE;
-/* Shares input, takes parts (hr__alloc), even on failure. */
-hr_status hr__group_add(hr_call_group *g, hr_table *input, const hr_call_place *place, hr_call_part *parts,
-                        int64_t n_parts, int64_t turn, int64_t number, hr_error *err) HR_MUST_USE;
+/* Shares input and whole (NULL: see hr_call), takes parts (hr__alloc), even on failure. */
+hr_status hr__group_add(hr_call_group *g, hr_table *input, hr_table *whole, const hr_call_place *place,
+                        hr_call_part *parts, int64_t n_parts, int64_t turn, int64_t number, hr_error *err) HR_MUST_USE;
 /* Queues the calls. HR_CANCELLED, HR_PEER, HR_INVALID: they are not served. */
 hr_status hr__group_submit(hr_call_group *g, hr_calls_run *run, hr_error *err) HR_MUST_USE;
 /* Takes what call g->next has given since; *out is the caller's (hr__results_clear). -> it is done, as call->st says: g->next
@@ -157,6 +161,24 @@ void hr__calls_stats(hr_calls *c, const hr_calls_run *run, hr_text *out);
 
 int hr__calls_n_servers(hr_calls *c); /* worker processes, and threads as far as they have shown themselves */
 int64_t hr__calls_part_ns(hr_calls *c);
+
+/* --- call_columns.c */
+typedef struct hr_call_columns {
+    char *made;   /* NULL: calls get all columns */
+    char **names; /* that they get */
+    int n;
+} hr_call_columns;
+hr_status hr__call_columns_init(hr_call_columns *c, const hr_calls_options *o, hr_error *err) HR_MUST_USE;
+void hr__call_columns_clear(hr_call_columns *c);
+/* What the function is to see of `in`: shares its arrays. HR_INVALID: it has no such column. */
+hr_status hr__call_columns_input(const hr_call_columns *c, const hr_table *in, hr_table **out,
+                                 hr_error *err) HR_MUST_USE;
+/* The rows of `whole` from `begin` on with the column that was made of them; `found` has its origin. HR_CALLBACK: it is not that. */
+hr_status hr__call_columns_join(const hr_call_columns *c, const hr_table *whole, int64_t begin, const hr_table *found,
+                                hr_table **out, hr_error *err) HR_MUST_USE;
+hr_status hr__call_columns_needs(const hr_call_columns *c, const char *const *wanted, int n, hr_needs *out,
+                                 hr_error *err) HR_MUST_USE;
+void hr__call_columns_fingerprint(const hr_call_columns *c, hr_hash *h);
 
 /* --- for process.c */
 hr_calls *hr__calls_part(hr_calls *c); /* a part's reference */

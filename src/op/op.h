@@ -252,6 +252,11 @@ typedef struct hr_calls_options {
         *group_keys; /* n_group_keys > 0: a batch is a group, rows that follow each other and agree in these columns
                                     * (copied); batch_rows and piece_rows do not count */
     int n_group_keys;
+    const char *
+        made; /* the function makes this column (copied), one_to_one, of `columns` alone: only those go to it, and all columns of
+                       * the input go on, with this one behind them. NULL: it gets all, and its results go on as they are */
+    const char *const *columns; /* n_columns (copied) */
+    int n_columns;
     bool inline_calls;          /* served by the consumer's thread: notify it when a call is queued */
     struct ArrowSchema *schema; /* declared output; taken; NULL: from the first table */
 } hr_calls_options;

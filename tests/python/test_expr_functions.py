@@ -1,5 +1,8 @@
 """Functions of Python in expressions, random numbers, identifiers, download(), star() and unnest()."""
 
+import contextlib
+import io
+import json
 import os
 import pickle
 import uuid as python_uuid
@@ -329,3 +332,91 @@ def test_star_and_unnest():
     rows = hd.from_items([{"a": 2, "b": 10}, {"a": 3, "b": 20}])
     found = rows.with_columns(unnest(features(col("a"), col("b")))).to_arrow().to_pylist()
     assert found == [{"a": 2, "b": 10, "sum": 12, "product": 20}, {"a": 3, "b": 20, "sum": 23, "product": 60}]
+
+
+# --------------------------------------------------------------------------- what functions get of wide rows
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """40 rows with a megabyte each, in two files."""
+    folder = tmp_path_factory.mktemp("wide")
+    for i in range(2):
+        ids = range(20 * i, 20 * i + 20)
+        blobs = [bytes([n]) * (1 << 20) for n in ids]
+        table = pa.table({"id": list(ids), "blob": pa.array(blobs, pa.large_binary()), "s": map(str, ids)})
+        pq.write_table(table, folder / f"{i}.parquet", row_group_size=10)
+    return str(folder)
+
+
+def run(ds):
+    """(the rows, bytes that its functions were given) of one pass."""
+    rows = ds.to_arrow()
+    return rows, [o["input_bytes"] for o in json.loads(ds.stats())["operators"] if "input_bytes" in o]
+
+
+def check_wide(rows, ids):
+    assert rows["id"].to_pylist() == list(ids)
+    assert rows["s"].to_pylist() == [str(i) for i in ids]
+    for i, blob in zip(ids, rows["blob"], strict=True):
+        assert blob.as_py() == bytes([i]) * (1 << 20)
+
+
+@pytest.mark.parametrize("compute", ["processes", "threads", "inline"])
+def test_only_arguments_go_to_functions(wide, compute):
+    both = add_one(col("id")) * 100 + add_one(add_one(col("id")) + 1)
+    rows, given = run(hd.read_parquet(wide).with_column("y", both, compute=compute))
+    check_wide(rows, range(40))
+    assert rows["y"].to_pylist() == [(i + 1) * 100 + i + 3 for i in range(40)]
+    assert given == [40 * 8] * 2
+
+    twice = hd.from_arrow(rows.drop(["y"])).with_column("n", add_one(col("id")), compute=compute)
+    rows, given = run(twice.with_column("m", full_name(col("s"), "x"), compute=compute))
+    check_wide(rows, range(40))
+    assert rows["n"].to_pylist() == list(range(1, 41)) and rows["m"][7].as_py() == "7 x"
+    assert given[0] == 40 * 8 and given[1] < 1000
+
+
+def test_only_arguments_go_to_a_filters_functions(wide):
+    rows, given = run(hd.read_parquet(wide).filter(expr=add_one(col("id")) % 3 == 0, compute="inline"))
+    check_wide(rows, range(2, 40, 3))
+    assert given == [40 * 8]
+
+
+def test_columns_that_nobody_wants_are_not_read(wide):
+    ds = hd.read_parquet(wide).with_column("y", add_one(col("id")), compute="inline")
+    assert "columns=[s, id]" in text_of(ds.select_columns(["y", "s"]))
+    assert "columns=[id]" in text_of(ds.select_columns(["y"]))
+    assert "columns=[id]" in text_of(
+        hd.read_parquet(wide).filter(expr=add_one(col("id")) > 3).select_columns(["id"])
+    )
+    rows, given = run(ds.select_columns(["s", "y"]))
+    assert rows.column_names == ["s", "y"] and given == [40 * 8]
+    assert rows["s"].to_pylist() == [str(i) for i in range(40)]
+    assert rows["y"].to_pylist() == list(range(1, 41))
+    assert ds.count() == 40
+
+
+def text_of(ds):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        ds.explain()
+    return out.getvalue()
+
+
+def test_functions_without_columns():
+    """What travels is a table without columns, and it has rows all the same."""
+
+    @udf(return_dtype="int64")
+    def nothing(n):
+        return [7] * n
+
+    ds = hd.range(10).with_column("y", nothing(10))
+    assert ds.to_arrow()["y"].to_pylist() == [7] * 10
+
+
+def test_an_argument_that_is_not_there():
+    """Where the columns are not known before the run, the run says so."""
+    made = hd.range(10).map_batches(lambda b: {"other": b["id"]}, compute="inline")
+    with pytest.raises(InvalidArgument, match="no column 'id'"):
+        made.with_column("y", add_one(col("id")), compute="inline").to_arrow()

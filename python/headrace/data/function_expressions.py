@@ -114,7 +114,7 @@ def udf(return_dtype=None):
     they are; what is returned (an Arrow or NumPy array, a Series, a list) has a value for each row, and is
     cast to `return_dtype`: a name, a pyarrow or NumPy type, or None for what it is. A class is instantiated
     once in each worker: `AddOffset(5)(col("x"))`. Functions run in worker processes, as those of
-    map_batches() do; few batches are held at a time.
+    map_batches() do; few batches are held at a time, and only the columns that are arguments go there.
     """
     if inspect.isfunction(return_dtype):
         raise TypeMismatchError("udf: write @udf(return_dtype=...), with parentheses")
@@ -250,7 +250,12 @@ def _add_call(node, call, compute=None):
         call.fn,
         compute="threads" if call.fn is _Download else compute,
         concurrency=None,
-        options={"piece_rows": call.rows, "one_to_one": True},
+        options={
+            "piece_rows": call.rows,
+            "one_to_one": True,
+            "made": call.name,
+            "columns": tuple(dict.fromkeys(name for name, _ in places if name is not None)),
+        },
         fn_constructor_args=made,
         fn_constructor_kwargs=words,
         batch_format="pyarrow",

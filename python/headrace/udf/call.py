@@ -43,8 +43,9 @@ class Runner:
     zero_copy_batch, column, retried_errors, max_retries).
     Kinds: "batches" (map_batches), "rows" (map), "flat" (flat_map), "filter", "column" (add_column),
     "groups" (map_groups), "values" (fn({name: values} of the columns in `column`) -> such a dict: columns
-    replaced or added), "arrow" (udf(): fn of columns as pyarrow has them -> a column; see
-    function_expressions.py), "tables" (fn(Table, build) yields Tables: a source of this package's own).
+    replaced or added), "arrow" (udf(): fn of columns as pyarrow has them -> a column, which the engine joins
+    to the others; see function_expressions.py), "tables" (fn(Table, build) yields Tables: a source of this
+    package's own).
     """
 
     def __init__(self, spec):
@@ -174,7 +175,7 @@ class Runner:
             )
         if dtype is not None:
             result = blocks.as_type(result, dtype)
-        yield table.with_column(name, call.build({name: result}).column(0)), 0, None, False
+        yield call.build({name: result}), 0, None, False
 
     def _values(self, call):
         seed(call.place[3], call.place[4])
