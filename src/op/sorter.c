@@ -442,14 +442,14 @@ hr_status hr__sorter_read(hr_sorter *s, int64_t piece, const hr_mem *mem, hr_rea
 {
     int64_t disk = count_disk(s), rows = HR_MAX(1, s->n_rows / s->n_pieces), bytes = s->n_bytes / s->n_pieces;
     int64_t chunk = s->n_parts ? INT64_MAX : disk ? HR_MAX(1, HR_MIN(bytes / 3, s->allowance / 16)) : 0;
+    int64_t item_bytes = 2 * sizeof(hr_sort_item) + 16, row_bytes = HR_MAX(1, s->n_bytes / HR_MAX(1, s->n_rows));
 
     if (s->n_parts)
         *estimate = 3 * bytes + 2 * (disk + 1) * s->page_bytes;
-    else if (disk)
-        *estimate =
-            2 * (disk + 1) * s->page_bytes + 4 * chunk; /* two wait, and one is being made, of parts of its size */
+    else if (disk) /* two tables wait, and one is being made, of parts of its size */
+        *estimate = 2 * (disk + 1) * s->page_bytes + 4 * chunk + chunk / row_bytes * item_bytes;
     else
-        *estimate = bytes + rows * (int64_t)(2 * sizeof(hr_sort_item) + 16);
+        *estimate = bytes + rows * item_bytes;
     return hr__merge_open(s, s->runs, s->n_runs, piece ? &s->cuts[piece - 1] : NULL,
                           piece < s->n_pieces - 1 ? &s->cuts[piece] : NULL, s->visible, mem, NULL, chunk, out, err);
 }

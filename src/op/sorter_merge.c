@@ -28,6 +28,7 @@ typedef struct merge {
     cursor *cursors;
     hr_sort_range *ranges;
     int64_t window; /* rows that a run in memory shows at once; 0: all */
+    int64_t most;   /* rows that a step should give */
     int64_t ordinal;
     int64_t chunk; /* see merge_chunk */
     bool opened;
@@ -154,39 +155,78 @@ static int compare_rows(const merge *m, int64_t i, int64_t row_i, int64_t k, int
     return c ? c : hr__compare_places(i, a->place + row_i, k, b->place + row_k);
 }
 
-/* The run whose last row that is shown comes first of all whose runs go on behind: rows up to it are sure. -1: all are. */
-static int64_t find_bound(const merge *m)
+/* A row that is shown: all that stand before it, and it, are sure. */
+typedef struct bound {
+    int64_t run, row; /* run < 0: all that is shown is sure */
+} bound;
+
+/* The last row shown by the run where that comes first, of all whose runs go on behind. */
+static bound find_bound(const merge *m)
 {
-    int64_t bound = -1;
+    bound b = { .run = -1 };
 
     for (int64_t i = 0; i < m->n_runs; i++) {
         const cursor *c = &m->cursors[i];
 
         if (c->at >= c->end || !has_more(c))
             continue;
-        if (bound < 0 || compare_rows(m, i, c->end - 1, bound, m->cursors[bound].end - 1) < 0)
-            bound = i;
+        if (b.run < 0 || compare_rows(m, i, c->end - 1, b.run, b.row) < 0)
+            b = (bound){ i, c->end - 1 };
     }
-    return bound;
+    return b;
 }
 
 /* How many of the rows that run i shows are sure. */
-static int64_t sure_end(const merge *m, int64_t i, int64_t bound)
+static int64_t count_sure(const merge *m, int64_t i, bound b)
 {
     const cursor *c = &m->cursors[i];
     int64_t begin = c->at, end = c->end;
 
-    if (bound < 0 || i == bound)
-        return end;
+    if (b.run < 0)
+        return end - begin;
+    if (i == b.run)
+        return b.row + 1 - begin;
     while (begin < end) {
         int64_t middle = begin + (end - begin) / 2;
 
-        if (compare_rows(m, i, middle, bound, m->cursors[bound].end - 1) < 0)
+        if (compare_rows(m, i, middle, b.run, b.row) < 0)
             begin = middle + 1;
         else
             end = middle;
     }
-    return begin;
+    return begin - c->at;
+}
+
+/* All sure rows, of all runs; *most: the run that has most of them. */
+static int64_t take_sure(merge *m, bound b, int64_t *most)
+{
+    int64_t n = 0;
+
+    *most = 0;
+    for (int64_t i = 0; i < m->n_runs; i++) {
+        cursor *c = &m->cursors[i];
+
+        c->taken = c->at < c->end ? count_sure(m, i, b) : 0;
+        if (c->taken > m->cursors[*most].taken)
+            *most = i;
+        n += c->taken;
+    }
+    return n;
+}
+
+/* What this step gives. Where runs are alike their pages end at about the same key, and all that is shown is sure at once: then
+ * the bound moves down within the run that has most. */
+static void choose_step(merge *m)
+{
+    int64_t i, n = take_sure(m, find_bound(m), &i), before = INT64_MAX;
+
+    while (n > m->most && n < before) {
+        const cursor *c = &m->cursors[i];
+        int64_t share = (int64_t)((double)c->taken * (double)m->most / (double)n);
+
+        before = n;
+        n = take_sure(m, (bound){ i, c->at + HR_MAX(1, share) - 1 }, &i);
+    }
 }
 
 static hr_status pick_sorted(merge *m, int n_ranges, hr_table **out, hr_error *err)
@@ -208,7 +248,6 @@ done:
 static hr_status merge_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
 {
     merge *m = (merge *)r;
-    int64_t bound;
     int n = 0;
 
     (void)max_bytes; /* pieces and pages are small enough */
@@ -219,15 +258,10 @@ static hr_status merge_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_
         m->opened = true;
     }
     HR_TRY(refill(m, err));
-    bound = find_bound(m);
-    for (int64_t i = 0; i < m->n_runs; i++) {
-        cursor *c = &m->cursors[i];
-
-        c->taken = c->at < c->end ? sure_end(m, i, bound) - c->at : 0;
-        if (!c->taken)
-            continue;
-        hr__sort_add_range(m->ranges, &n, c->table, c->at, c->taken);
-    }
+    choose_step(m);
+    for (int64_t i = 0; i < m->n_runs; i++)
+        if (m->cursors[i].taken)
+            hr__sort_add_range(m->ranges, &n, m->cursors[i].table, m->cursors[i].at, m->cursors[i].taken);
     if (!n)
         return HR_OK;
     HR_TRY(pick_sorted(m, n, out, err));
@@ -313,8 +347,13 @@ hr_status hr__merge_open(hr_sorter *s, hr_sort_run **runs, int64_t n_runs, const
         n_ranges += hr__sort_parts(runs[i]->n_rows);
     }
     m->ranges = hr__zalloc(mem->account, (size_t)(n_ranges + 1) * sizeof *m->ranges);
-    if (disk)
-        m->window = HR_MAX(1, s->page_bytes / HR_MAX(1, s->n_bytes / HR_MAX(1, s->n_rows)));
+    m->most = INT64_MAX;
+    if (disk) {
+        int64_t row_bytes = HR_MAX(1, s->n_bytes / HR_MAX(1, s->n_rows));
+
+        m->window = HR_MAX(1, s->page_bytes / row_bytes);
+        m->most = HR_MAX(1, (chunk ? chunk : s->allowance / 16) / row_bytes);
+    }
     if (m->cursors && m->ranges) {
         *out = &m->base;
         return HR_OK;
