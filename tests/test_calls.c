@@ -495,6 +495,77 @@ static void test_cancelled_streams(void **unused)
     assert_no_leak(before);
 }
 
+/* A group of `n` calls of the ticket with this turn. */
+static hr_call_group *group_of(hr_calls *calls, hr_calls_run *run, hr_table *in, int64_t turn, int n)
+{
+    hr_call_group *g = NULL;
+
+    assert_ok(hr__group_new(calls, NULL, &g, NULL), NULL);
+    for (int i = 0; i < n; i++)
+        assert_ok(hr__group_add(g, in, &(hr_call_place){ 0 }, hr__zalloc(NULL, sizeof(hr_call_part)), 1, turn, i, NULL),
+                  NULL);
+    assert_ok(hr__group_submit(g, run, NULL), NULL);
+    return g;
+}
+
+static hr_call *take_one(hr_calls *calls, uint64_t server)
+{
+    hr_call *call = NULL;
+
+    assert_ok(hr__calls_take(calls, server, 0, &call, NULL), NULL);
+    return call;
+}
+
+/* Calls of a run are served in the order of its rows, in whatever order they were queued; a call of another run has its place
+ * among them by its arrival; one that goes on comes first, but for those before it. */
+static void test_order_of_rows(void **unused)
+{
+    static const struct {
+        int run;
+        int64_t turn;
+        int n;
+    } queued[] = { { 0, 5, 2 }, { 0, 2, 1 }, { 1, 0, 1 }, { 0, 7, 1 }, { 0, 6, 1 }, { 0, 0, 1 }, { 1, 1, 1 } };
+    static const struct {
+        int queued, number;
+    } served[] = { { 5, 0 }, { 1, 0 }, { 0, 0 }, { 0, 1 }, { 2, 0 }, { 4, 0 }, { 3, 0 }, { 6, 0 } };
+    live_memory before = live_now();
+    hr_table *in = numbers(0, 1);
+    hr_calls *calls = NULL;
+    hr_calls_run runs[2] = { { 0 } };
+    hr_call_group *groups[HR_LEN(queued)], *late;
+    hr_call *call;
+
+    (void)unused;
+    assert_ok(hr__calls_new("map(f)", &calls, NULL), NULL);
+    for (int i = 0; i < HR_LEN(queued); i++)
+        groups[i] = group_of(calls, &runs[queued[i].run], in, queued[i].turn, queued[i].n);
+    for (int i = 0; i < HR_LEN(served); i++) {
+        call = take_one(calls, 1);
+        assert_ptr_equal(call, groups[served[i].queued]->items[served[i].number]);
+        if (i != 2) {
+            hr__call_done(call, HR_OK, NULL);
+            continue;
+        }
+        assert_int_equal(hr__call_stream(call, made(in, 1), NULL),
+                         HR_GO_ON); /* {0, 5}: it goes on as soon as it is paused */
+        groups[0]->next = 0;
+        hr__results_clear(&call->results);
+        late = group_of(calls, &runs[0], in, 3, 1);
+        hr__call_pause(call);
+        assert_ptr_equal(take_one(calls, 1), late->items[0]);
+        hr__call_done(late->items[0], HR_OK, NULL);
+        assert_ptr_equal(take_one(calls, 1), call);
+        hr__call_done(call, HR_OK, NULL);
+        hr__group_free(late);
+    }
+    assert_int_equal(hr__calls_n_waiting(calls), 0);
+    for (int i = 0; i < HR_LEN(queued); i++)
+        hr__group_free(groups[i]);
+    hr__calls_unref(calls);
+    hr_table_unref(in);
+    assert_no_leak(before);
+}
+
 /* A server that paused a call serves none behind it, but others do, and it serves those before it. */
 static void test_whom_a_paused_call_lets_by(void **unused)
 {
@@ -1244,6 +1315,7 @@ int main(void)
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_cancelled_streams),
+        cmocka_unit_test(test_order_of_rows),
         cmocka_unit_test(test_whom_a_paused_call_lets_by),
         cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_faults),

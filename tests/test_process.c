@@ -1031,19 +1031,19 @@ static void test_done_again(void **unused)
     hr_table_unref(in);
 }
 
-/* What a dead worker was about is left out, if it may be; the rest is done by the next. */
-static void test_left_out(void **unused)
+/* What a dead worker was about is left out, if it may be; the rest is done by the next, whether the dead one had it already
+ * or it waited (depth 1). */
+static void check_left_out(int depth, hr_table *in)
 {
     live_memory before = live_now();
-    hr_table *in = numbers(0, 200);
     hr_error err = HR_ERROR_INIT;
     keeper k;
     replacer p = { .k = &k, .word = "die 50" };
     rig r = { 0 };
     hr_op *op;
 
-    (void)unused;
     keep(&k, 1, p.word);
+    hr__calls_configure(k.calls, depth, 0);
     begin_replacing(&p);
     op = operator_of(k.calls, (hr_calls_options){ .max_errored = 1 });
     assert_ok(run(&r, op, in, 3, &err), &err);
@@ -1056,8 +1056,17 @@ static void test_left_out(void **unused)
     hr__calls_unref(k.calls);
     wait_for_all(&k);
     hr_error_clear(&err);
-    hr_table_unref(in);
     assert_settles(before);
+}
+
+static void test_left_out(void **unused)
+{
+    hr_table *in = numbers(0, 200);
+
+    (void)unused;
+    check_left_out(1, in);
+    check_left_out(0, in);
+    hr_table_unref(in);
 }
 
 /* One that idles ends, and only one; the other has the calls then. */

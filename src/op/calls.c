@@ -3,7 +3,8 @@
  * Servers in this process (Python threads, the consumer between two batches) come and take: hr__calls_take, then
  * hr__call_done. Worker processes are brought their calls (process.c). Both may be there at once.
  *
- * Order. Calls are served in the order of their arrival. Results have none: a group's operator collects them by index. If
+ * Order. Calls of a run are served in the order of its rows, whichever thread was first to queue its own; those of several
+ * runs in the order of their arrival. Results have none: a group's operator collects them by index. If
  * several calls of a group fail, the first by index counts, whichever failed first; those behind it that still wait are not
  * served any more, unless failures are forgiven. */
 #include "op/calls.h"
@@ -107,10 +108,10 @@ void hr__calls_measured(hr_calls *c, int64_t private_bytes)
 
 /* ------------------------------------------------------------------------------------------------------------- lists */
 
-void hr__call_list_add(hr_call_list *l, hr_call *call, bool first)
+void hr__call_list_add(hr_call_list *l, hr_call *call, hr_call *next)
 {
-    call->prev = first ? NULL : l->last;
-    call->next = first ? l->first : NULL;
+    call->prev = next ? next->prev : l->last;
+    call->next = next;
     *(call->prev ? &call->prev->next : &l->first) = call;
     *(call->next ? &call->next->prev : &l->last) = call;
     l->n++;
@@ -124,19 +125,41 @@ void hr__call_list_remove(hr_call_list *l, hr_call *call)
     l->n--;
 }
 
+static bool before(const hr_call *a, const hr_call *b)
+{
+    return a->turn != b->turn ? a->turn < b->turn : a->number < b->number;
+}
+
+/* Where a call is put that came last: before the first of its run that comes after it, if there is one. */
+static hr_call *next_of_last(const hr_call *call)
+{
+    hr_call *next = NULL;
+
+    for (hr_call *p = call->calls->waiting.last; p && (p->run != call->run || before(call, p)); p = p->prev)
+        if (p->run == call->run)
+            next = p;
+    return next;
+}
+
+/* Where one is put that had been begun: first of all, but for those of its run that come before it. */
+static hr_call *next_of_first(const hr_call *call)
+{
+    hr_call *next = call->calls->waiting.first;
+
+    for (hr_call *p = next; p; p = p->next)
+        if (p->run == call->run && before(p, call))
+            next = p->next;
+    return next;
+}
+
 static void wait_locked(hr_call *call, bool first)
 {
     call->state = HR_CALL_WAITING;
-    hr__call_list_add(&call->calls->waiting, call, first);
+    hr__call_list_add(&call->calls->waiting, call, first ? next_of_first(call) : next_of_last(call));
     if (call->resumes || call->calls->paused.n)
         hr__cond_broadcast(&call->calls->arrived); /* not each of those who wait may have it */
     else
         hr__cond_signal(&call->calls->arrived);
-}
-
-static bool before(const hr_call *a, const hr_call *b)
-{
-    return a->turn != b->turn ? a->turn < b->turn : a->number < b->number;
 }
 
 bool hr__call_fits_locked(const hr_call *call, const hr_call_list *l, uint64_t server)
@@ -147,7 +170,7 @@ bool hr__call_fits_locked(const hr_call *call, const hr_call_list *l, uint64_t s
     return true;
 }
 
-/* The longest waiting call that `server` may have, now TAKEN; NULL: none. */
+/* The first call that `server` may have, now TAKEN; NULL: none. */
 static hr_call *pop_locked(hr_calls *c, uint64_t server)
 {
     hr_call *call = c->waiting.first;
@@ -692,7 +715,7 @@ void hr__call_pause(hr_call *takes)
             wait_locked(call, true);
         } else {
             call->state = HR_CALL_PAUSED;
-            hr__call_list_add(&c->paused, call, false);
+            hr__call_list_add(&c->paused, call, NULL);
             r = hr__group_ready_locked(call->group);
         }
     }

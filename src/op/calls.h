@@ -83,7 +83,7 @@ typedef struct hr_call_list {
     hr_call *first, *last;
     int n;
 } hr_call_list;
-void hr__call_list_add(hr_call_list *l, hr_call *call, bool first);
+void hr__call_list_add(hr_call_list *l, hr_call *call, hr_call *next); /* before `next`; NULL: at the end */
 void hr__call_list_remove(hr_call_list *l, hr_call *call);
 
 /* The calls of one operator in one run. Zero is a good start. */

@@ -225,7 +225,7 @@ static hr_call *choose_locked(hr_calls *c, hr_calls_worker **out)
     return NULL;
 }
 
-/* Gives the longest waiting call to a worker; false: no call, or no worker that is free. */
+/* Gives the first waiting call to a worker; false: no call, or no worker that is free. */
 static bool assign(hr_calls *c, sending *out)
 {
     hr_calls_worker *w;
@@ -242,7 +242,7 @@ static bool assign(hr_calls *c, sending *out)
         call->dropped = false;
         if (w->n_out++ == 0)
             w->busy_ns = hr__clock_ns();
-        hr__call_list_add(&w->had, call, false);
+        hr__call_list_add(&w->had, call, NULL);
         *out =
             (sending){ hr__link_ref(w->link), call->tag, call->place, NULL, call->n_parts, hr_table_ref(call->input) };
         if (call->n_parts && (out->parts = hr__alloc(NULL, n_bytes)))
@@ -558,6 +558,28 @@ static hr_status on_message(hr_calls_worker *w, hr_message *m, hr_error *err)
     return HR_OK;
 }
 
+/* One before it in its group failed, and that is not forgiven: nobody will look at this one. */
+static bool is_moot_locked(const hr_call *call)
+{
+    const hr_call_group *g = call->group;
+
+    for (int i = 0; i < call->index && !call->calls->tolerant; i++)
+        if (g->items[i]->state == HR_CALL_DONE && g->items[i]->st)
+            return true;
+    return false;
+}
+
+/* Whether there is a worker, or will be one in place of the last: whoever starts them looks at n_expected. */
+static bool expect_one_locked(hr_calls *c)
+{
+    if (c->n_workers + c->n_expected == 0) {
+        if (c->closed || (c->max_retries == 0 && !c->tolerant))
+            return false;
+        c->n_expected = 1;
+    }
+    return true;
+}
+
 /* Takes a call of a worker that died. Which one it ran is known: the first that it got, unless it had several at a time. NULL:
  * it had none, or the one is done again. */
 static hr_call *next_mourner_locked(hr_calls_worker *w, bool *first)
@@ -571,14 +593,11 @@ static hr_call *next_mourner_locked(hr_calls_worker *w, bool *first)
     *first = false;
     hr__worker_forget_locked(call);
     call->n_deaths += ran;
-    if (unwanted(call) || c->closed || (!ran && w->ending) ||
+    if (unwanted(call) || is_moot_locked(call) || c->closed || (!ran && w->ending) ||
         (ran && c->max_retries >= 0 && call->n_deaths > c->max_retries))
         return call;
-    if (c->n_workers + c->n_expected == 0) {
-        if (c->max_retries == 0 && !c->tolerant)
-            return call;   /* nobody will come */
-        c->n_expected = 1; /* whoever starts workers looks at that */
-    }
+    if (!expect_one_locked(c))
+        return call; /* nobody will come */
     hr__call_requeue_locked(call);
     return next_mourner_locked(w, first);
 }
@@ -594,6 +613,8 @@ static void bury(hr_calls_worker *w)
     unlist_locked(w);
     if (!w->ending)
         hr_error_set(&c->lost_why, HR_PEER, "no worker process is left; %s", w->lost.text);
+    if (!w->ending && c->tolerant) /* before anybody hears of it, who may queue more */
+        (void)expect_one_locked(c);
     while ((call = next_mourner_locked(w, &first))) {
         hr_error err = HR_ERROR_INIT;
 
@@ -602,6 +623,8 @@ static void bury(hr_calls_worker *w)
         hr__call_done(call, w->lost.status, &err);
         hr__lock(&c->lock);
     }
+    if (c->waiting.first && !w->ending)
+        (void)expect_one_locked(c);
     hr__unlock(&c->lock);
     hr__calls_refuse(c);
     hr__workers_dispatch(c);

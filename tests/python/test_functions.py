@@ -148,6 +148,27 @@ def test_workers_are_in_the_stats():
     assert found["workers"] == 1 and found["workers_peak_bytes"] > 1 << 20 and found["errored_blocks"] == 0
 
 
+# ----------------------------------------------------------------------------------------- the order of calls
+
+
+@pytest.mark.parametrize("threads", [2, 8])
+def test_one_server_takes_calls_in_the_order_of_rows(context, threads):
+    context.num_threads = threads
+    begun, seen = [], []
+
+    def slow(batch):
+        begun.append(int(batch["id"][0]))
+        time.sleep(0.05)
+        return batch
+
+    ds = hd.range(800).map_batches(slow, batch_size=100, compute="threads", concurrency=1)
+    for batch in ds.iter_batches(batch_size=100):
+        seen.append((int(batch["id"][0]), len(begun)))
+    assert [first for first, _ in seen] == list(range(0, 800, 100))
+    assert begun[1:] == sorted(begun[1:])  # but for the very first, when nobody was busy
+    assert all(n <= first / 100 + 5 for first, n in seen)  # begun when it came: itself, a few behind it
+
+
 # --------------------------------------------------------------------------------------------------- failures
 
 
