@@ -22,26 +22,6 @@ typedef struct arrange_run {
     int64_t n_rows[RANGES + 1]; /* of each range; then, before it */
 } arrange_run;
 
-static hr_status arrange_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    (void)op;
-    (void)err;
-    *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
-static hr_status arrange_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
-                               hr_error *err)
-{
-    (void)op;
-    (void)input;
-    if (n < 0)
-        out->n = -1;
-    for (int i = 0; i < n; i++)
-        HR_TRY(hr__needs_add(out, wanted[i], err));
-    return HR_OK;
-}
-
 static hr_status arrange_start(const hr_op *op, hr_op_run *run, hr_error *err)
 {
     (void)op;
@@ -380,8 +360,8 @@ const hr_op_class hr__arrange = { .name = "arrange",
                                   .doc = "rows in the order of their places, where they have such",
                                   .kind = HR_OP_BLOCK,
                                   .same_rows = true,
-                                  .schema = arrange_schema,
-                                  .needs = arrange_needs,
+                                  .schema = hr__kept_schema,
+                                  .needs = hr__same_needs,
                                   .start = arrange_start,
                                   .stop = arrange_stop,
                                   .push = arrange_push,

@@ -13,14 +13,6 @@ typedef struct block_order_op {
     char *obstacle; /* the operator that keeps the order; NULL: none */
 } block_order_op;
 
-static hr_status order_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    (void)op;
-    (void)err;
-    *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
 static hr_status order_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     hr_table *same = hr_table_ref((hr_table *)in);
@@ -63,7 +55,7 @@ const hr_op_class hr__block_order = {
     .one_to_one = true,
     .row_local = true,
     .filter_below = true,
-    .schema = order_schema,
+    .schema = hr__kept_schema,
     .needs = hr__same_needs,
     .push = order_push,
     .describe = order_describe,

@@ -12,14 +12,6 @@ typedef struct blocks_op {
     int64_t n_rows;
 } blocks_op;
 
-static hr_status blocks_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    (void)op;
-    (void)err;
-    *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
 static hr_status emit_pieces(hr_task *task, hr_pieces *pieces, bool last, hr_error *err)
 {
     for (;;) {
@@ -72,7 +64,7 @@ const hr_op_class hr__blocks = {
     .kind = HR_OP_MAP,
     .one_to_one = true,
     .row_local = true,
-    .schema = blocks_schema,
+    .schema = hr__kept_schema,
     .push = blocks_push,
     .finish = blocks_finish,
     .task_clear = blocks_task_clear,

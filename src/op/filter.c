@@ -72,14 +72,6 @@ hr_status hr__table_keep(const hr_mem *mem, const hr_table *in, const uint8_t *k
 
 /* -------------------------------------------------------------------------------------------------- the operator */
 
-static hr_status filter_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    (void)op;
-    (void)err;
-    *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
 static hr_status filter_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     const filter_op *f = (const filter_op *)op;
@@ -128,7 +120,7 @@ const hr_op_class hr__filter = {
     .doc = "the rows that a function keeps",
     .kind = HR_OP_MAP,
     .row_local = true,
-    .schema = filter_schema,
+    .schema = hr__kept_schema,
     .push = filter_push,
     .describe = filter_describe,
     .fingerprint = filter_fingerprint,

@@ -27,14 +27,6 @@ static hr_status limit_state_of(const hr_op *op, hr_task *task, limit_state **ou
     return HR_OK;
 }
 
-static hr_status limit_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    (void)op;
-    (void)err;
-    *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
 static hr_status limit_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -98,7 +90,7 @@ const hr_op_class hr__limit = {
     .name = "limit",
     .doc = "the first n rows",
     .kind = HR_OP_STREAM,
-    .schema = limit_schema,
+    .schema = hr__kept_schema,
     .push = limit_push,
     .marker = limit_marker,
     .restore = limit_restore,

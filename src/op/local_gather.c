@@ -3,14 +3,6 @@
  * A lot says where each of its rows lies; they are copied column by column. */
 #include "op/local_shuffle.h"
 
-static hr_status gather_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    (void)op;
-    (void)err;
-    *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
 /* Parts that came before a table whose types said more. *part is replaced by one that the caller owns, or stays and *owned is NULL. */
 static hr_status fit(const hr_mem *mem, hr_schema *schema, hr_table **part, hr_table **owned, hr_error *err)
 {
@@ -70,7 +62,7 @@ const hr_op_class hr__local_gather = {
     .new_rows = true,
     .same_rows = true,
     .needs = hr__same_needs,
-    .schema = gather_schema,
+    .schema = hr__kept_schema,
     .push = gather_push,
     .free = gather_free,
 };

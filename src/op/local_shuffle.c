@@ -181,14 +181,6 @@ static void shuffle_task_clear(const hr_op *op, hr_task *task)
     *hr__task_state(task) = NULL;
 }
 
-static hr_status shuffle_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    (void)op;
-    (void)err;
-    *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
 /* ------------------------------------------------------------------------------------------------------------- markers */
 
 static hr_status shuffle_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
@@ -589,7 +581,7 @@ const hr_op_class hr__local_shuffle = {
     .kind = HR_OP_STREAM,
     .same_rows = true,
     .needs = hr__same_needs,
-    .schema = shuffle_schema,
+    .schema = hr__kept_schema,
     .push = shuffle_push,
     .finish = shuffle_finish,
     .task_clear = shuffle_task_clear,

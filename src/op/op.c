@@ -35,6 +35,14 @@ hr_status hr__needs_add(hr_needs *n, const char *name, hr_error *err)
     return HR_OK;
 }
 
+hr_status hr__kept_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
+{
+    (void)op;
+    (void)err;
+    *out = hr__schema_ref((hr_schema *)in);
+    return HR_OK;
+}
+
 hr_status hr__same_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err)
 {
     (void)op;

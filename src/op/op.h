@@ -71,6 +71,8 @@ typedef struct hr_needs {
     int64_t cap;
 } hr_needs;
 hr_status hr__needs_add(hr_needs *n, const char *name, hr_error *err) HR_MUST_USE; /* each once; op.c */
+/* For `schema` of operators whose tables go out with the columns they came in with. */
+hr_status hr__kept_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err) HR_MUST_USE;
 /* For `needs` of operators that look at no column: those that are wanted of the output. */
 hr_status hr__same_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
                          hr_error *err) HR_MUST_USE;

@@ -36,14 +36,6 @@ bool hr__table_in_arena(const hr_table *t, const hr_arena *arena)
 
 /* -------------------------------------------------------------------------------------------------- the operator */
 
-static hr_status gather_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    (void)op;
-    (void)err;
-    *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
 static hr_status gather_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     const hr_mem *mem = hr__task_mem(task);
@@ -70,7 +62,7 @@ const hr_op_class hr__gather = {
     .kind = HR_OP_MAP,
     .one_to_one = true,
     .row_local = true,
-    .schema = gather_schema,
+    .schema = hr__kept_schema,
     .push = gather_push,
     .free = gather_free,
 };

@@ -61,14 +61,6 @@ static void rebatch_task_clear(const hr_op *op, hr_task *task)
     *hr__task_state(task) = NULL;
 }
 
-static hr_status rebatch_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    (void)op;
-    (void)err;
-    *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
 /* ----------------------------------------------------------------------------------------------------- the markers */
 
 static void pass(hr_task *task, hr_marker *takes, int64_t skip, int64_t ordinal)
@@ -300,7 +292,7 @@ const hr_op_class hr__rebatch = {
     .name = "rebatch",
     .doc = "the same rows in tables of exactly n rows",
     .kind = HR_OP_STREAM,
-    .schema = rebatch_schema,
+    .schema = hr__kept_schema,
     .push = rebatch_push,
     .finish = rebatch_finish,
     .task_clear = rebatch_task_clear,

@@ -28,26 +28,6 @@ typedef struct repartition_state {
     int64_t held, n_rows;
 } repartition_state;
 
-static hr_status repartition_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    (void)op;
-    (void)err;
-    *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
-static hr_status repartition_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
-                                   hr_error *err)
-{
-    (void)op;
-    (void)input;
-    if (n < 0)
-        out->n = -1;
-    for (int i = 0; i < n; i++)
-        HR_TRY(hr__needs_add(out, wanted[i], err));
-    return HR_OK;
-}
-
 static void repartition_stop(const hr_op *op, hr_op_run *run)
 {
     repartition_state *s = run->state;
@@ -274,8 +254,8 @@ const hr_op_class hr__repartition = {
     .kind = HR_OP_BLOCK,
     .same_rows = true,
     .filter_below = false, /* sizes are of all rows */
-    .schema = repartition_schema,
-    .needs = repartition_needs,
+    .schema = hr__kept_schema,
+    .needs = hr__same_needs,
     .start = repartition_start,
     .stop = repartition_stop,
     .push = repartition_push,

@@ -30,14 +30,6 @@ static hr_status slice_state_of(hr_task *task, slice_state **out, hr_error *err)
     return HR_OK;
 }
 
-static hr_status slice_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    (void)op;
-    (void)err;
-    *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
 static hr_status slice_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     const slice_op *o = (const slice_op *)op;
@@ -110,7 +102,7 @@ const hr_op_class hr__slice = {
     .name = "slice",
     .doc = "rows from one number to another",
     .kind = HR_OP_STREAM,
-    .schema = slice_schema,
+    .schema = hr__kept_schema,
     .needs = hr__same_needs,
     .push = slice_push,
     .marker = slice_marker,

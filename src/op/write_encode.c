@@ -1,14 +1,6 @@
 /* write_encode.c - a parcel's rows become pieces of a file: the work of writing, on all threads. */
 #include "op/write.h"
 
-static hr_status encode_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
-{
-    (void)op;
-    (void)err;
-    *out = hr__schema_ref((hr_schema *)in);
-    return HR_OK;
-}
-
 /* All rows in one table, contiguous; a single part is shared. */
 static hr_status gather_rows(const hr_mem *mem, const hr_parcel *in, hr_table **out, hr_error *err)
 {
@@ -138,7 +130,7 @@ const hr_op_class hr__write_encode = {
     .name = "encode",
     .doc = "rows as a format's bytes",
     .kind = HR_OP_MAP,
-    .schema = encode_schema,
+    .schema = hr__kept_schema,
     .push = encode_push,
     .describe = encode_describe,
     .fingerprint = hr__write_op_fingerprint,
