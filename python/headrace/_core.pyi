@@ -209,6 +209,7 @@ class Plan:
         group_keys: tuple[str, ...] = (),
         made: str | None = None,
         columns: tuple[str, ...] = (),
+        schema: object = None,
     ) -> Plan: ...
     def write(
         self,

@@ -18,7 +18,7 @@ class too.
         InternalError       (RuntimeError)         a fault of Headrace; please report it
 
 A function of the user's that raises ends the run with its own exception, with the lines of the function and
-the name of the operator as a note. CallbackError stands for those that cannot be pickled, and for
+the name of the operator as a note. CallbackError stands for those that cannot be made again here, and for
 StopIteration and SystemExit, which would mean something else here.
 """
 

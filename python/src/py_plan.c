@@ -620,9 +620,9 @@ static PyObject *plan_whole_groups(PyObject *op, PyObject *keys)
 
 static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "calls",       "name",       "qualified", "batch_rows",   "piece_rows",
-                             "piece_bytes", "one_to_one", "filter",    "inline_calls", "max_parts",
-                             "max_errored", "group_keys", "made",      "columns",      NULL };
+    static char *names[] = { "calls",      "name",    "qualified",    "batch_rows", "piece_rows",  "piece_bytes",
+                             "one_to_one", "filter",  "inline_calls", "max_parts",  "max_errored", "group_keys",
+                             "made",       "columns", "schema",       NULL };
     pyhr_state *s = pyhr_state_of(op);
     const char *keys[64], **columns = NULL;
     hr_calls_options o = { 0 };
@@ -631,14 +631,15 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     hr_op *made = NULL;
     long long batch_rows = 0, piece_rows = 0, piece_bytes = 0, max_parts = 0, max_errored = 0;
     int one_to_one = 0, filter = 0, inline_calls = 0;
-    PyObject *served, *group_keys = NULL, *some = NULL;
+    PyObject *served, *group_keys = NULL, *some = NULL, *schema = NULL, *capsule = NULL;
+    struct ArrowSchema declared = { 0 };
     hr_calls *calls;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLpppLLO!zO!", names, &served, &o.name, &o.qualified,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLpppLLO!zO!O", names, &served, &o.name, &o.qualified,
                                      &batch_rows, &piece_rows, &piece_bytes, &one_to_one, &filter, &inline_calls,
                                      &max_parts, &max_errored, &PyTuple_Type, &group_keys, &o.made, &PyTuple_Type,
-                                     &some))
+                                     &some, &schema))
         return NULL;
     if (group_keys && (o.n_group_keys = key_names(group_keys, keys, HR_LEN(keys))) < 0)
         return NULL;
@@ -648,6 +649,15 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     calls = pyhr_calls_of(s, served);
     if (!calls)
         return NULL;
+    if (schema && schema != Py_None) {
+        capsule = PyObject_CallMethod(schema, "__arrow_c_schema__", NULL);
+        if (!capsule || pyhr_take_schema(capsule, &declared) < 0) {
+            Py_XDECREF(capsule);
+            return NULL;
+        }
+        Py_DECREF(capsule);
+        o.schema = &declared;
+    }
     if (some && !(columns = names_of(some, &o.n_columns)))
         return NULL;
     o.columns = columns;
@@ -1017,7 +1027,8 @@ static PyMethodDef plan_methods[] = {
       "keys." },
     { "calls", WITH_WORDS(plan_calls), WORDS,
       "calls(calls, name, qualified, batch_rows=0, piece_rows=0, piece_bytes=0, one_to_one=False, filter=False,\n"
-      "inline_calls=False, max_parts=1, max_errored=0, group_keys=()): a function, whose calls go to `calls`." },
+      "inline_calls=False, max_parts=1, max_errored=0, group_keys=(), schema=None): a function, whose calls go to "
+      "`calls`." },
     { "write", WITH_WORDS(plan_write), WORDS,
       "write(format, path, mode='append', single_file=False, partition_columns=None, min_rows_per_file=0,\n"
       "max_rows_per_file=0, max_file_bytes=0, job=None, name_column=None, sync=0, options=None, name=None): a plan "

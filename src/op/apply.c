@@ -280,8 +280,8 @@ static hr_status apply_push(const hr_op *op, hr_task *task, const hr_table *in, 
     HR_TRY(apply_task_of(a, task, &t, err));
     if (a->keys) {
         if (!t->groups)
-            HR_TRY(hr__groups_new((const char *const *)a->keys, a->n_keys, GROUPED_ROWS, GROUPED_PARTS,
-                                  hr__task_run(task)->account, &t->groups, err));
+            HR_TRY(hr__groups_new((const char *const *)a->keys, a->n_keys, GROUPED_ROWS,
+                                  a->max_errored ? 1 : GROUPED_PARTS, hr__task_run(task)->account, &t->groups, err));
         HR_TRY(hr__groups_add(t->groups, in, err));
         HR_TRY(add_pieces(a, task, t, err));
     } else if (a->as_is) {
@@ -556,8 +556,11 @@ static hr_status apply_schema(const hr_op *op, const hr_schema *in, hr_schema **
 {
     const apply_op *a = (const apply_op *)op;
 
-    (void)err;
-    *out = hr__schema_ref(a->filter ? (hr_schema *)in : a->rules.schema);
+    *out = NULL;
+    if (a->columns.made && in && a->rules.schema)
+        return hr__call_columns_schema(&a->columns, in, a->rules.schema, out, err);
+    if (!a->columns.made)
+        *out = hr__schema_ref(a->filter ? (hr_schema *)in : a->rules.schema);
     return HR_OK;
 }
 
@@ -647,9 +650,8 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     *out = NULL;
     if (o->schema)
         HR_GO(hr__schema_import(o->schema, &schema, err));
-    if (o->made && (!o->one_to_one || o->filter || o->schema || o->n_group_keys > 0))
-        HR_FAIL(HR_INVALID, "%s: makes column '%s': a row for a row, of no declared schema, not by groups", name,
-                o->made);
+    if (o->made && (!o->one_to_one || o->filter || o->n_group_keys > 0))
+        HR_FAIL(HR_INVALID, "%s: makes column '%s': a row for a row, not by groups", name, o->made);
     if (o->piece_rows < 0 || o->piece_bytes < 0)
         HR_FAIL(HR_INVALID, "%s: pieces of %" PRId64 " rows, %" PRId64 " bytes", name, o->piece_rows, o->piece_bytes);
     if (!(a = hr__zalloc(NULL, sizeof *a))) {

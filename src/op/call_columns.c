@@ -61,9 +61,8 @@ done:
     return st;
 }
 
-/* The columns of `whole` and, behind them, the one that was made. */
-static hr_status joined_schema(const hr_call_columns *c, const hr_schema *whole, const hr_schema *found,
-                               hr_schema **out, hr_error *err)
+hr_status hr__call_columns_schema(const hr_call_columns *c, const hr_schema *whole, const hr_schema *found,
+                                  hr_schema **out, hr_error *err)
 {
     if (found->n != 1 || strcmp(found->fields[0].name, c->made) != 0)
         return hr_error_set(err, HR_CALLBACK, "%s: did not give one column of that name, but %d", c->made, found->n);
@@ -80,7 +79,7 @@ hr_status hr__call_columns_join(const hr_call_columns *c, const hr_table *whole,
     hr_table *rows = NULL;
 
     *out = NULL;
-    HR_GO(joined_schema(c, whole->schema, found->schema, &schema, err));
+    HR_GO(hr__call_columns_schema(c, whole->schema, found->schema, &schema, err));
     HR_GO(hr_table_slice(whole, begin, found->n_rows, &rows, err));
     st = hr__table_append(rows, schema, hr__array_ref(found->columns[0]), found->origin, out, err);
 done:

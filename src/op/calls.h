@@ -173,6 +173,9 @@ void hr__call_columns_clear(hr_call_columns *c);
 /* What the function is to see of `in`: shares its arrays. HR_INVALID: it has no such column. */
 hr_status hr__call_columns_input(const hr_call_columns *c, const hr_table *in, hr_table **out,
                                  hr_error *err) HR_MUST_USE;
+/* The columns of `whole` and, behind them, the one of `found`. HR_CALLBACK: it is not the one that is made. */
+hr_status hr__call_columns_schema(const hr_call_columns *c, const hr_schema *whole, const hr_schema *found,
+                                  hr_schema **out, hr_error *err) HR_MUST_USE;
 /* The rows of `whole` from `begin` on with the column that was made of them; `found` has its origin. HR_CALLBACK: it is not that. */
 hr_status hr__call_columns_join(const hr_call_columns *c, const hr_table *whole, int64_t begin, const hr_table *found,
                                 hr_table **out, hr_error *err) HR_MUST_USE;

@@ -260,7 +260,7 @@ typedef struct hr_calls_options {
     const char *const *columns; /* n_columns (copied) */
     int n_columns;
     bool inline_calls;          /* served by the consumer's thread: notify it when a call is queued */
-    struct ArrowSchema *schema; /* declared output; taken; NULL: from the first table */
+    struct ArrowSchema *schema; /* declared output, of `made` that column's; taken; NULL: from the first table */
 } hr_calls_options;
 hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out,
                        hr_error *err) HR_MUST_USE; /* shares calls */

@@ -7,11 +7,12 @@ structs and booleans with nulls are object arrays with None; lists of different 
 tensors of different shapes, are object arrays of arrays.
 """
 
+import inspect
 import sys
 
 import numpy as np
 
-from headrace._core import Table, TypeMismatchError, from_arrow, row_dicts
+from headrace._core import InvalidArgument, Table, TypeMismatchError, from_arrow, row_dicts
 
 # ---------------------------------------------------------------------------------------------------- numpy
 
@@ -145,10 +146,14 @@ def table_to_arrow(table):
 
 def as_type(column, kind):
     """An Arrow column as `kind`: one of pyarrow's types, or its name."""
+    kind = arrow_type(kind)
+    return column if column.type == kind else column.cast(kind)
+
+
+def arrow_type(kind):
     import pyarrow
 
-    kind = pyarrow.type_for_alias(kind) if isinstance(kind, str) else kind
-    return column if column.type == kind else column.cast(kind)
+    return pyarrow.type_for_alias(kind) if isinstance(kind, str) else kind
 
 
 def to_format(table, batch_format, writable=False):
@@ -183,6 +188,15 @@ def rows_of(table, writable=False):
 # -------------------------------------------------------------------------------------------------- results
 
 
+def called(found):
+    """The type of what a function returned, for errors; of a coroutine also what would help."""
+    kind = type(found).__name__
+    if inspect.iscoroutine(found):
+        found.close()  # nobody is told that it was never awaited
+        kind += " (is the function itself to be `async def`?)"
+    return kind
+
+
 def table_of(result, build, what):
     """What a function returned for a batch, as a Table: a dict of columns, a DataFrame, or anything of
     Arrow's.
@@ -195,13 +209,22 @@ def table_of(result, build, what):
         return build(result)
     pandas = sys.modules.get("pandas")
     if pandas and isinstance(result, pandas.DataFrame):
-        return build({str(name): result.iloc[:, i] for i, name in enumerate(result.columns)})
+        columns = {str(name): result.iloc[:, i] for i, name in enumerate(result.columns)}
+        if len(columns) != result.shape[1]:
+            twice = next(
+                n for n, name in enumerate(result.columns) if str(name) in map(str, result.columns[:n])
+            )
+            raise InvalidArgument(f"{what} returned a DataFrame with two columns '{result.columns[twice]}'")
+        return build(columns)
     if hasattr(result, "__arrow_c_stream__") or hasattr(result, "__arrow_c_array__"):
-        tables = from_arrow(result)
+        try:
+            tables = from_arrow(result)
+        except TypeMismatchError as e:  # a Series or another single column
+            raise TypeMismatchError(f"{what} returned {called(result)}, which is no table: {e}") from None
         return tables[0] if len(tables) == 1 else Table.concat(tables)
     if hasattr(result, "items") and hasattr(result, "keys"):
         return build(dict(result.items()))
-    found = type(result).__name__
+    found = called(result)
     raise TypeMismatchError(
         f"{what} returned {found}; expected a dict of column name to values, a DataFrame, or Arrow data"
     )

@@ -255,8 +255,15 @@ class Dataset:
         if expr is not None:
             if fn is not None:
                 raise InvalidArgument("filter: a function or an expression, not both")
+            given = (fn_args, fn_kwargs, fn_constructor_args, fn_constructor_kwargs)
+            if any(g is not None for g in given):
+                raise InvalidArgument(
+                    "filter: an expression takes no arguments, fn_args and the like are a function's"
+                )
+            workers("filter", compute, concurrency)
             predicate = expressions.as_expr(expr, "filter")
-            return Dataset(self._computed([], [predicate], lambda n, c: Node("filter", {"expr": c[0]}, [n])))
+            op = lambda n, c: Node("filter", {"expr": c[0]}, [n])  # noqa: E731
+            return Dataset(self._computed([], [predicate], op, compute))
         if fn is None:
             raise InvalidArgument("filter: expected a function or an expression")
         return self._with_function(

@@ -12,7 +12,7 @@ import inspect
 import os
 import weakref
 
-from headrace._core import TypeMismatchError, UnsupportedError
+from headrace._core import HeadraceError, TypeMismatchError, UnsupportedError
 from headrace.data.plan import Node
 
 _PIECE_ROWS = 4096  # rows that a function gets at once
@@ -95,10 +95,25 @@ def _arrow_type(dtype):
         return dtype
     import pyarrow
 
+    name = type_name(dtype)
     try:
-        return pyarrow.type_for_alias(type_name(dtype))
+        return pyarrow.type_for_alias(name)
     except ValueError:
+        pass
+    try:  # as the engine writes types: "timestamp[us, tz=UTC]", "list<item: int64>"
+        return _type_by_text(name)
+    except (HeadraceError, ValueError):
         raise TypeMismatchError(f"udf: return_dtype {dtype!r} is no type") from None
+
+
+def _type_by_text(text):
+    import pyarrow
+
+    from headrace.data.expressions import lit
+
+    nothing = Node("range", {"n": 0, "name": "id"})
+    cast = Node("with_columns", {"names": ["x"], "exprs": [lit(None).cast(text)._core]}, [nothing])
+    return pyarrow.schema(cast.plan.schema()).field("x").type
 
 
 def udf(return_dtype=None):
@@ -222,6 +237,19 @@ def _checked(node, calls, cores, op):
         op(Node("with_columns", {"names": names, "exprs": nulls}, [node]), cores)
 
 
+def _declared(call):
+    """The call's column as a schema, if its type is known: then nothing has to run to know what there is, and
+    it is known where no row is left.
+    """
+    if call.dtype is None:
+        return None
+    import pyarrow
+
+    from headrace.data import blocks
+
+    return pyarrow.schema([(call.name, blocks.arrow_type(call.dtype))])
+
+
 def _add_call(node, call, compute=None):
     from headrace.data.functions import function_node
 
@@ -254,6 +282,7 @@ def _add_call(node, call, compute=None):
             "piece_rows": call.rows,
             "one_to_one": True,
             "made": call.name,
+            "schema": _declared(call),
             "columns": tuple(dict.fromkeys(name for name, _ in places if name is not None)),
         },
         fn_constructor_args=made,

@@ -6,6 +6,7 @@ How they run: headrace.udf. What they get and may return: docs/functions.md.
 import functools
 import inspect
 import math
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 
 from headrace._core import InvalidArgument, TypeMismatchError
@@ -145,9 +146,15 @@ def function_name(fn):
     return getattr(fn, "__name__", type(fn).__name__)
 
 
-def _check_function(method, fn, constructor_args, constructor_kwargs):
+def _check_function(method, fn, args, kwargs, constructor_args, constructor_kwargs):
     if not callable(fn):
         raise TypeMismatchError(f"{method}: expected a function or a class, not {type(fn).__name__}")
+    for name, given in (("fn_args", args), ("fn_constructor_args", constructor_args)):
+        if given is not None and (isinstance(given, (str, bytes)) or not isinstance(given, Iterable)):
+            raise TypeMismatchError(f"{method}: {name} {given!r}: expected a list or a tuple")
+    for name, given in (("fn_kwargs", kwargs), ("fn_constructor_kwargs", constructor_kwargs)):
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeMismatchError(f"{method}: {name} {given!r}: expected a dict of names to values")
     if inspect.isclass(fn):
         if not any("__call__" in vars(c) for c in fn.__mro__):
             raise TypeMismatchError(f"{method}: the class {fn.__name__} has no __call__")
@@ -247,7 +254,7 @@ def function_node(
     """
     from headrace.udf.coroutines import BATCHES_AT_A_TIME, is_async
 
-    _check_function(method, fn, fn_constructor_args, fn_constructor_kwargs)
+    _check_function(method, fn, fn_args, fn_kwargs, fn_constructor_args, fn_constructor_kwargs)
     made = workers(method, compute, concurrency)
     made["max_retries"] = _retries(method, other)
     accept_cluster_arguments(method, other)

@@ -144,7 +144,8 @@ class Runner:
     def _filter(self, call):
         fn = self.fn
         for number, table in self._each_part(call):
-            keep = np.fromiter((bool(fn(row)) for row in blocks.rows_of(table)), bool, table.num_rows)
+            found = (is_true(fn(row), self.name) for row in blocks.rows_of(table))
+            keep = np.fromiter(found, bool, table.num_rows)
             yield call.build({"keep": keep}), number, None, False
 
     def _column(self, call):
@@ -154,28 +155,9 @@ class Runner:
         yield call.table.with_column(self.spec["column"], column), 0, None, False
 
     def _arrow(self, call):
-        import pyarrow
-
         seed(call.place[3], call.place[4])
-        table = call.table
-        name, places, words, dtype = self.spec["column"]
-        columns = blocks.table_to_arrow(table)
-        given = [columns.column(place) if place is not None else value for place, value in places]
-        n = len(given) - len(words)
-        result = self.fn(*given[:n], **dict(zip(words, given[n:], strict=True)))
-        if not isinstance(result, (pyarrow.Array, pyarrow.ChunkedArray)):
-            if not hasattr(result, "__len__") or isinstance(result, (str, bytes, dict)):
-                raise TypeMismatchError(
-                    f"{self.name} returned {type(result).__name__}; expected an array, a value for each row"
-                )
-            result = pyarrow.array(result, from_pandas=True)
-        if len(result) != table.num_rows:
-            raise TypeMismatchError(
-                f"{self.name} returned {len(result)} values for {table.num_rows} rows; expected one for each"
-            )
-        if dtype is not None:
-            result = blocks.as_type(result, dtype)
-        yield call.build({name: result}), 0, None, False
+        given, words = arrow_arguments(call.table, self.spec["column"])
+        yield with_arrow_result(call, self.fn(*given, **words), self.spec), 0, None, False
 
     def _values(self, call):
         seed(call.place[3], call.place[4])
@@ -185,6 +167,45 @@ class Runner:
         for name in made:
             table = table.with_column(name, columns.column(name))
         yield table, 0, None, False
+
+
+def is_true(found, name):
+    """What a function of rows says of a row; an error where it has still to run: a generator, a coroutine."""
+    if found is True or found is False:
+        return found
+    if is_generator(found) or inspect.isawaitable(found) or hasattr(found, "__aiter__"):
+        raise TypeMismatchError(f"{name} returned {blocks.called(found)}; expected True or False")
+    return bool(found)
+
+
+def arrow_arguments(table, column):
+    """Positional arguments and those by name of an expression's function: columns, and values."""
+    _, places, words, _ = column
+    columns = blocks.table_to_arrow(table)
+    given = [columns.column(place) if place is not None else value for place, value in places]
+    n = len(given) - len(words)
+    return given[:n], dict(zip(words, given[n:], strict=True))
+
+
+def with_arrow_result(call, result, spec):
+    """The column that an expression's function gave, as a table."""
+    import pyarrow
+
+    table, what = call.table, spec["name"]
+    name, _, _, dtype = spec["column"]
+    if not isinstance(result, (pyarrow.Array, pyarrow.ChunkedArray)):
+        if not hasattr(result, "__len__") or isinstance(result, (str, bytes, dict)):
+            raise TypeMismatchError(
+                f"{what} returned {blocks.called(result)}; expected an array, a value for each row"
+            )
+        result = pyarrow.array(result, from_pandas=True)
+    if len(result) != table.num_rows:
+        raise TypeMismatchError(
+            f"{what} returned {len(result)} values for {table.num_rows} rows; expected one for each"
+        )
+    if dtype is not None:
+        result = blocks.as_type(result, dtype)
+    return call.build({name: result})
 
 
 class Input:
@@ -220,7 +241,7 @@ class Collected:
 
 def check_flat(result, name):
     if isinstance(result, dict) or not hasattr(result, "__iter__"):
-        raise TypeMismatchError(f"{name} returned {type(result).__name__}; expected a list of row dicts")
+        raise TypeMismatchError(f"{name} returned {blocks.called(result)}; expected a list of row dicts")
 
 
 def is_retried(exception, patterns):

@@ -9,7 +9,17 @@ import inspect
 import numpy as np
 
 from headrace.data import blocks
-from headrace.udf.call import AWAY, PAUSE, Collected, check_flat, is_retried, make_function
+from headrace.udf.call import (
+    AWAY,
+    PAUSE,
+    Collected,
+    arrow_arguments,
+    check_flat,
+    is_retried,
+    is_true,
+    make_function,
+    with_arrow_result,
+)
 from headrace.udf.parts import PART, batches_of
 
 ROWS_AT_A_TIME = 16  # calls of a function of rows that one worker has in flight
@@ -131,7 +141,7 @@ class AsyncRunner:
         yield call.build(await self._all_rows(call, True)), 0, False
 
     async def _filter(self, call):
-        keep = [bool(k) for k in await self._all_rows(call, False)]
+        keep = [is_true(k, self.name) for k in await self._all_rows(call, False)]
         yield call.build({"keep": np.array(keep, bool)}), 0, False
 
     async def _flat(self, call):
@@ -163,3 +173,8 @@ class AsyncRunner:
         values = await self._value(self.fn(batch))
         column = call.build({self.spec["column"]: values}).column(0)
         yield call.table.with_column(self.spec["column"], column), 0, False
+
+    async def _arrow(self, call):
+        given, words = arrow_arguments(call.table, self.spec["column"])
+        result = await self._value(self.fn(*given, **words))
+        yield with_arrow_result(call, result, self.spec), 0, False

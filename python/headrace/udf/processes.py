@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from headrace import _core
-from headrace.udf import gpus
+from headrace.udf import errors, gpus
 from headrace.udf.pool import GRACE, State, live
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -119,11 +119,15 @@ class Processes(State):
     def _payload(self):
         import cloudpickle
 
+        try:
+            spec = cloudpickle.dumps(self.spec)
+        except Exception as e:
+            raise errors.unsendable(self.spec, e) from None
         return pickle.dumps(
             {
                 "sys_path": list(sys.path),
                 "environment": {"PYTHONPATH": os.environ.get("PYTHONPATH")},
-                "spec": cloudpickle.dumps(self.spec),
+                "spec": spec,
             }
         )
 
