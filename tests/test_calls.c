@@ -502,8 +502,9 @@ static hr_call_group *group_of(hr_calls *calls, hr_calls_run *run, hr_table *in,
 
     assert_ok(hr__group_new(calls, NULL, &g, NULL), NULL);
     for (int i = 0; i < n; i++)
-        assert_ok(hr__group_add(g, in, &(hr_call_place){ 0 }, hr__zalloc(NULL, sizeof(hr_call_part)), 1, turn, i, NULL),
-                  NULL);
+        assert_ok(
+            hr__group_add(g, in, NULL, &(hr_call_place){ 0 }, hr__zalloc(NULL, sizeof(hr_call_part)), 1, turn, i, NULL),
+            NULL);
     assert_ok(hr__group_submit(g, run, NULL), NULL);
     return g;
 }
