@@ -225,6 +225,80 @@ static void test_joins(void **state)
     }
 }
 
+/* The left side is the smaller one, and comes first: keys several times on either side, some on one alone. In 1 MiB neither
+ * side fits. */
+static hr_status make_turned(int64_t cut, hr_plan **out, hr_error *err)
+{
+    hr_plan *left = NULL, *right = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    HR_GO(keyed_plan(3000, 2500, cut, &left, err));
+    HR_GO(keyed_plan(20000, 4000, cut, &right, err));
+    st = join_plan(left, right, kind_to_make, out, err);
+done:
+    hr_plan_unref(left);
+    hr_plan_unref(right);
+    return st;
+}
+
+/* Each key once on the right; in 1 MiB the left side alone does not fit. */
+static hr_status make_turned_once(int64_t cut, hr_plan **out, hr_error *err)
+{
+    hr_plan *left = NULL, *right = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    HR_GO(keyed_plan(7000, 7000, cut, &left, err));
+    HR_GO(keyed_plan(15000, 15000, cut, &right, err));
+    st = join_plan(left, right, kind_to_make, out, err);
+done:
+    hr_plan_unref(left);
+    hr_plan_unref(right);
+    return st;
+}
+
+static hr_status make_other_way(int64_t cut, hr_plan **out, hr_error *err)
+{
+    hr_plan *left = NULL, *right = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    HR_GO(keyed_plan(20000, 4000, cut, &left, err));
+    HR_GO(keyed_plan(3000, 2500, cut, &right, err));
+    st = join_plan(left, right, HR_JOIN_INNER, out, err);
+done:
+    hr_plan_unref(left);
+    hr_plan_unref(right);
+    return st;
+}
+
+static void test_turned(void **state)
+{
+    /* of 2,500 keys on the left the first 500 have two rows there, each has five on the right; key 7 is null */
+    static const int64_t rows[] = { 14990, 14992, 22495, 22497, 2998, 2 },
+                         once[] = { 6999, 7000, 15000, 15001, 6999, 1 };
+    hr_table *t = NULL, *other = NULL;
+
+    (void)state;
+    for (int kind = 0; kind <= HR_JOIN_ANTI; kind++) {
+        kind_to_make = (hr_join_kind)kind;
+        check(make_turned, 1 << 20, kind == HR_JOIN_FULL || kind == HR_JOIN_SEMI, &t);
+        assert_int_equal(t->n_rows, rows[kind]);
+        if (kind == HR_JOIN_INNER) {
+            check(make_other_way, 1 << 20, false, &other);
+            assert_int_equal(other->n_rows, t->n_rows);
+            assert_int_equal(sum_of(other, "x"), sum_of(t, "x_right"));
+            assert_int_equal(sum_of(other, "x_right"), sum_of(t, "x"));
+            hr_table_unref(other);
+        }
+        hr_table_unref(t);
+        check(make_turned_once, 1 << 20, kind == HR_JOIN_FULL, &t);
+        assert_int_equal(t->n_rows, once[kind]);
+        hr_table_unref(t);
+    }
+}
+
 /* Two keys of 18,000 right rows each: neither fits into the share of 2 MiB, nor does what comes out for one left row. */
 static hr_status make_skewed(int64_t cut, hr_plan **out, hr_error *err)
 {
@@ -271,15 +345,17 @@ done:
     return st;
 }
 
+static int64_t small_rows; /* of the left side */
+
 static hr_status small_join(hr_error *err)
 {
     hr_plan *left = NULL, *right = NULL, *p = NULL;
     hr_table *t = NULL;
     hr_status st = HR_OK;
 
-    HR_GO(keyed_plan(300, 100, 100, &left, err));
+    HR_GO(keyed_plan(small_rows, 100, 100, &left, err));
     HR_GO(keyed_plan(120, 110, 60, &right, err));
-    HR_GO(join_plan(left, right, HR_JOIN_FULL, &p, err));
+    HR_GO(join_plan(left, right, kind_to_make, &p, err));
     st = run_all(p, 1, 0, &t, err);
 done:
     hr_table_unref(t);
@@ -317,12 +393,19 @@ static void test_faults(void **state)
 {
     (void)state;
     assert_true(run_with_faults(small_group, HR_FAULT_MEMORY | MAY_RECOVER) > 20);
+    kind_to_make = HR_JOIN_SEMI;
+    small_rows = 50;
     assert_true(run_with_faults(small_join, HR_FAULT_MEMORY | MAY_RECOVER) > 20);
     kind_to_make = HR_JOIN_FULL;
+    assert_true(run_with_faults(small_join, HR_FAULT_MEMORY | MAY_RECOVER) > 20);
+    small_rows = 300;
+    assert_true(run_with_faults(small_join, HR_FAULT_MEMORY | MAY_RECOVER) > 20);
     fail_somewhere(make_groups, 3 << 20, HR_FAULT_MEMORY);
     fail_somewhere(make_join, 2 << 20, HR_FAULT_MEMORY);
     fail_somewhere(make_groups, 3 << 20, HR_FAULT_IO);
     fail_somewhere(make_join, 2 << 20, HR_FAULT_IO);
+    fail_somewhere(make_turned, 1 << 20, HR_FAULT_MEMORY);
+    fail_somewhere(make_turned, 1 << 20, HR_FAULT_IO);
     fail_somewhere(make_skewed, 2 << 20, HR_FAULT_MEMORY);
     fail_somewhere(make_skewed, 2 << 20, HR_FAULT_IO);
 }
@@ -337,10 +420,8 @@ static int end_pool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_joins),
-        cmocka_unit_test(test_skewed),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_groups), cmocka_unit_test(test_joins),  cmocka_unit_test(test_turned),
+        cmocka_unit_test(test_skewed), cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, end_pool);

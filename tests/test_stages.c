@@ -157,8 +157,9 @@ static const hr_op_class front_class = {
     .name = "front", .kind = HR_OP_MAP, .schema = keep_schema, .push = front_push, .free = free_op
 };
 
-static hr_status keep_front(const hr_op *op, int input, hr_op **out, hr_error *err)
+static hr_status keep_front(const hr_op *op, int input, int first_input, hr_op **out, hr_error *err)
 {
+    (void)first_input;
     *out = NULL;
     assert_int_equal(input, 0);
     if (!((const keep_op *)op)->front)

@@ -141,14 +141,15 @@ static hr_status open_stage(hr_run *r, hr_stage **s, hr_error *err)
 }
 
 /* What operator `op` wants to have run on its input before it sees it: at the end of stage *s, or of a new one behind it. */
-static hr_status add_front(hr_run *r, const hr_op *op, int input, hr_stage **s, hr_op_state **out, hr_error *err)
+static hr_status add_front(hr_run *r, const hr_plan *p, int input, hr_stage **s, hr_op_state **out, hr_error *err)
 {
+    const hr_op *op = p->op;
     hr_op *front = NULL;
     hr_status st = HR_OK;
 
     *out = NULL;
     if (op->cls->front)
-        HR_TRY(op->cls->front(op, input, &front, err));
+        HR_TRY(op->cls->front(op, input, p->first_input, &front, err));
     if (!front)
         return HR_OK;
     HR_GO(open_stage(r, s, err));
@@ -209,7 +210,7 @@ static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **o
         HR_GO(hr__error_memory(err, "run", n * (int64_t)sizeof(hr_stage *)));
     for (int i = 0; i < n; i++) {
         HR_GO(build(r, p->inputs[i], p->op->piece_rows, &ins[i], err));
-        HR_GO(add_front(r, p->op, i, &ins[i], &fronts[i], err));
+        HR_GO(add_front(r, p, i, &ins[i], &fronts[i], err));
     }
     s = ins[0];
     if (n > 1 || s->stream)
@@ -220,6 +221,7 @@ static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **o
         HR_GO(hr__error_memory(err, "run", n));
     HR_GO(set_stream(r, s, p->op, err));
     s->stream->instance = r->n_instances++;
+    s->current_input = s->wanted = s->stream->run.first_input = p->first_input;
     tell_scans(r, n_before, &s->stream->run);
     for (int i = 0; i < n; i++)
         if (fronts[i])

@@ -32,7 +32,8 @@ struct hr_plan {
         *images; /* SCAN, set by rules: what its image column is to be made of, image functions of it (NULL: nothing) */
     hr_partner partners[HR_MAX_PARTNERS]; /* SCAN, set by rules: for such rows alone */
     int n_partners;
-    hr_op *op; /* OP */
+    hr_op *op;       /* OP */
+    int first_input; /* of several that come in turn, set by rules: the one to begin with */
     hr_plan **inputs;
     int n_inputs;
     hr_mutex lock;     /* guards schema */

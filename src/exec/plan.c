@@ -768,6 +768,8 @@ static void print_node(const hr_plan *p, int depth, hr_text *out)
             hr__text_add(out, "%s%s", i ? ", " : "", p->columns.names[i]);
         hr__text_add(out, "]");
     }
+    if (p->first_input)
+        hr__text_add(out, ", which comes first");
     if (p->images) {
         hr__text_add(out, " %s=", hr__scan_image_column(p->scan));
         hr__expr_print(p->images, out);

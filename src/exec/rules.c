@@ -4,8 +4,9 @@
  * all), how many rows at most (a limit says so; whatever keeps every row passes that on), and for which rows at all (a filter by
  * an expression says so, in terms of the columns that stand there: renames are undone, terms over computed columns stay
  * behind). A scan takes all three; a sort keeps no more rows than are wanted of it. Operators stay where they are: a limit above a shortened scan still counts and a filter
- * above a reader that skips still filters, so that a rule that is too timid costs time, not rows. So do the keys of a join go down
- * its left side, for a scan to leave out what is beyond those of the right one, when these are known. Computed columns that
+ * above a reader that skips still filters, so that a rule that is too timid costs time, not rows. So do the keys of a join's first
+ * input go down the other, for a scan to leave out what is beyond them, when they are known; which input comes first is said here, by
+ * how many rows there may be of each. Computed columns that
  * nobody looks at are not computed; what is computed of images alone, their reader does (image_rule.c). */
 #include "exec/exec.h"
 
@@ -353,8 +354,46 @@ static hr_status add_partners(const hr_op *op, int input, wanted *w, hr_error *e
     return HR_OK;
 }
 
+#define FILTER_KEEPS 4 /* one row of so many: nobody knows */
+
+/* About how many rows p gives; -1: nobody knows. Functions are taken to give a row for a row, joins those of their left side. */
+static int64_t guess_rows(const hr_plan *p)
+{
+    int64_t sum = 0, begin, end;
+
+    if (p->kind == HR_PLAN_SCAN)
+        return hr__scan_guess_rows(p->scan);
+    for (int i = 0; i < p->n_inputs; i++) {
+        int64_t n = guess_rows(p->inputs[i]);
+
+        if (n < 0)
+            return -1;
+        sum = p->kind == HR_PLAN_UNION ? sum + n : n;
+    }
+    if (p->kind == HR_PLAN_UNION)
+        return sum;
+    if (hr__op_limit_rows(p->op) >= 0)
+        return HR_MIN(sum, hr__op_limit_rows(p->op));
+    if (hr__op_slice_rows(p->op, &begin, &end))
+        return HR_MAX(0, HR_MIN(sum, end) - begin);
+    return hr__op_filter_predicate(p->op) ? sum / FILTER_KEEPS : sum;
+}
+
+#define MAX_ASKED 8
+
+static int first_input(const hr_plan *p)
+{
+    int64_t rows[MAX_ASKED];
+
+    if (p->kind != HR_PLAN_OP || !p->op->cls->first_input || p->n_inputs > MAX_ASKED)
+        return 0;
+    for (int i = 0; i < p->n_inputs; i++)
+        rows[i] = guess_rows(p->inputs[i]);
+    return p->op->cls->first_input(p->op, rows);
+}
+
 /* What an operator that says so itself needs of one of its inputs. */
-static hr_status rewrite_input(const hr_plan *p, int i, const wanted *w, const wanted *below, hr_plan **out,
+static hr_status rewrite_input(const hr_plan *p, int i, int first, const wanted *w, const wanted *below, hr_plan **out,
                                hr_error *err)
 {
     hr_needs needs = { 0 };
@@ -367,7 +406,8 @@ static hr_status rewrite_input(const hr_plan *p, int i, const wanted *w, const w
     HR_GO(p->op->cls->needs(p->op, i, w->columns, w->n_columns, &needs, err));
     of_it.columns = needs.names;
     of_it.n_columns = needs.n;
-    HR_GO(add_partners(p->op, i, &of_it, err));
+    if (i != first)
+        HR_GO(add_partners(p->op, i, &of_it, err));
     st = rewrite(p->inputs[i], &of_it, out, err);
 done:
     for (int k = n_partners; k < of_it.n_partners; k++)
@@ -399,15 +439,18 @@ static hr_status rewrite(hr_plan *p, const wanted *w, hr_plan **out, hr_error *e
     hr_plan **ins = hr__zalloc(NULL, ((size_t)p->n_inputs + 1) * sizeof(hr_plan *));
     hr_status st = HR_OK;
     step s = { 0 };
+    int first = 0;
 
     *out = NULL;
     if (!ins)
         return hr__error_memory(err, "plan", 64);
     if (p->kind == HR_PLAN_OP)
         HR_GO(step_below(p, w, &s, err));
+    first = first_input(p);
     for (int i = 0; i < p->n_inputs; i++)
-        HR_GO(rewrite_input(p, i, w, p->kind == HR_PLAN_OP ? &s.below : w, &ins[i], err));
+        HR_GO(rewrite_input(p, i, first, w, p->kind == HR_PLAN_OP ? &s.below : w, &ins[i], err));
     HR_GO(hr__plan_like(p, ins, out, err));
+    (*out)->first_input = first;
     if (s.op) {
         hr__op_unref((*out)->op);
         (*out)->op = s.op;

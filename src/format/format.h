@@ -215,6 +215,9 @@ bool hr__scan_orders_files(const hr_scan *s); /* it reads files, in an order tha
 hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err) HR_MUST_USE;
 /* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */
 hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
+/* About how many rows there are, by what is known without I/O: the files' sizes and how many rows the first one had for its own. -1:
+ * nothing is. */
+int64_t hr__scan_guess_rows(const hr_scan *s);
 /* The column of images on which its readers do hr_open.image_steps, borrowed; NULL: there is none. */
 const char *hr__scan_image_column(const hr_scan *s);
 /* Of a file that is one row (or none), and small: its bytes in memory, about. -1: it may hold any number of rows. */

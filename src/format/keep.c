@@ -358,6 +358,13 @@ static hr_status keep_count(hr_scan *base, int64_t *out, hr_error *err)
     return HR_OK;
 }
 
+static int64_t keep_guess(const hr_scan *base)
+{
+    int64_t n = ((const hr_keep *)base)->size.rows;
+
+    return n > 0 ? n : -1; /* nothing may have come yet */
+}
+
 static const char *keep_name(const hr_scan *base, int file)
 {
     (void)base;
@@ -396,6 +403,7 @@ static const hr_scan_class keep_scan_class = {
     .schema = keep_schema,
     .open = keep_open,
     .count = keep_count,
+    .guess_rows = keep_guess,
     .file_name = keep_name,
     .describe = keep_describe,
     .fingerprint = keep_fingerprint,

@@ -208,6 +208,8 @@ static hr_status memory_count(hr_scan *base, int64_t *out, hr_error *err)
     return HR_OK;
 }
 
+static int64_t memory_guess(const hr_scan *base) { return ((const memory_scan *)base)->n_rows; }
+
 static const char *memory_name(const hr_scan *base, int file)
 {
     return file == 0 ? ((const memory_scan *)base)->kind : NULL;
@@ -259,7 +261,7 @@ static void memory_free(hr_scan *base)
 
 static const hr_scan_class memory_scan_class = {
     memory_schema, memory_open, memory_count, memory_name, memory_describe, memory_fingerprint, memory_floor,
-    NULL,          memory_free, NULL,         NULL
+    NULL,          memory_free, NULL,         NULL,        memory_guess
 };
 
 static hr_status scan_new(const char *kind, memory_scan **out, hr_error *err)

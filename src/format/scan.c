@@ -79,6 +79,7 @@ hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err)
 }
 
 int64_t hr__scan_row_bytes(const hr_scan *s, int file) { return s->cls->row_bytes ? s->cls->row_bytes(s, file) : -1; }
+int64_t hr__scan_guess_rows(const hr_scan *s) { return s->cls->guess_rows ? s->cls->guess_rows(s) : -1; }
 const char *hr__scan_image_column(const hr_scan *s) { return s->cls->image_column ? s->cls->image_column(s) : NULL; }
 void hr__scan_describe(const hr_scan *s, hr_text *out) { s->cls->describe(s, out); }
 void hr__scan_fingerprint(const hr_scan *s, hr_hash *h) { s->cls->fingerprint(s, h); }
@@ -851,6 +852,21 @@ static int64_t files_row_bytes(const hr_scan *base, int file)
     return s->format->row_growth && n >= 0 && n < INT32_MAX ? n * s->format->row_growth : -1;
 }
 
+#define TEXT_ROW_BYTES 50 /* of a file that does not say how many rows it has */
+
+static int64_t files_guess_rows(const hr_scan *base)
+{
+    const file_scan *s = (const file_scan *)base;
+    const hr_scan_file *first = atomic_load_explicit(&s->first, memory_order_acquire);
+    double sum = 0;
+
+    for (int i = 0; i < base->n_files; i++)
+        sum += s->paths.items[i].n_bytes > 0 ? (double)s->paths.items[i].n_bytes : 0;
+    if (!first || first->n_rows < 0 || s->paths.items[0].n_bytes <= 0)
+        return sum > 0 ? (int64_t)(sum / TEXT_ROW_BYTES) : -1;
+    return (int64_t)((double)first->n_rows * sum / (double)s->paths.items[0].n_bytes);
+}
+
 static const char *files_image_column(const hr_scan *base)
 {
     const file_scan *s = (const file_scan *)base;
@@ -949,9 +965,10 @@ static void files_free(hr_scan *base)
     hr__free(s);
 }
 
-static const hr_scan_class file_scan_class = { files_schema,   files_open,        files_count,       files_name,
-                                               files_describe, files_fingerprint, files_floor,       files_order,
-                                               files_free,     files_row_bytes,   files_image_column };
+static const hr_scan_class file_scan_class = {
+    files_schema, files_open,  files_count, files_name,      files_describe,     files_fingerprint,
+    files_floor,  files_order, files_free,  files_row_bytes, files_image_column, files_guess_rows
+};
 
 /* ------------------------------------------------------------------------------------------------------------- making */
 

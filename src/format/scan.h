@@ -17,6 +17,7 @@ typedef struct hr_scan_class {
     void (*free)(hr_scan *s);                         /* frees all of it */
     int64_t (*row_bytes)(const hr_scan *s, int file); /* see hr__scan_row_bytes; NULL: -1 */
     const char *(*image_column)(const hr_scan *s);    /* see hr__scan_image_column; NULL: none */
+    int64_t (*guess_rows)(const hr_scan *s);          /* see hr__scan_guess_rows; NULL: -1 */
 } hr_scan_class;
 
 struct hr_scan {

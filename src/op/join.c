@@ -5,7 +5,9 @@
  *
  * 1. Input 0, the right side, is kept. As long as it fits into the allowance it becomes a table of keys (join_table.c) when it has
  *    ended, and the left side streams: its rows are looked up in the front, in parallel, and go on at once.
- * 2. If it does not fit, both sides are *dealt* to partitions by the hash of their keys, which spill (store.h). Each partition is a
+ *    Where the left side is known to be the smaller one, it is the other way round: it comes first, is kept and looked up, and the right
+ *    rows that have a partner are kept beside it (join_turned.c).
+ * 2. If what is kept does not fit, both sides are *dealt* to partitions by the hash of their keys, which spill (store.h). Each partition is a
  *    piece (join_part.c). What comes out then carries a last column, its row's
  *    `place`: the number of the left row, or behind all of these that of the right one; arrange.c, right behind, brings
  *    the order back. */
@@ -32,10 +34,15 @@ typedef struct join_run {
     hr_join_layout *layout;
     hr_join_bound *bound;
     hr_schema *right; /* of the right tables */
-    /* the right side, as it comes */
+    bool turns;       /* the left side comes first */
+    hr_schema *left;  /* then: of its tables */
+    /* the side that is kept, as it comes */
     hr_table **tables;
-    int64_t n_tables, cap_tables, right_bytes, n_right;
-    hr_join_table *table; /* when it has ended, if it fits */
+    int64_t n_tables, cap_tables, held_bytes, n_held, n_right;
+    hr_join_table *table;   /* of the right side, when it has ended, if it fits */
+    hr_join_turned *turned; /* when the left side has ended first, if it fits */
+    int64_t left_bytes;     /* that it holds */
+    hr_schema *numbered;    /* of the right tables that are looked up in it */
     atomic_bool dealing;
     hr_spill *spill;
     hr_store *right_parts, *left_parts;
@@ -136,6 +143,7 @@ static hr_status join_start(const hr_op *op, hr_op_run *run, hr_error *err)
     (void)op;
     if (!j)
         return hr__error_memory(err, "join", sizeof *j);
+    j->turns = run->first_input != 0;
     hr__mutex_init(&j->lock);
     run->state = j;
     return HR_OK;
@@ -147,7 +155,7 @@ static void forget_tables(join_run *j)
         hr_table_unref(j->tables[i]);
     hr__free(j->tables);
     j->tables = NULL;
-    j->n_tables = j->cap_tables = 0;
+    j->n_tables = j->cap_tables = j->held_bytes = j->n_held = 0;
 }
 
 static void join_stop(const hr_op *op, hr_op_run *run)
@@ -159,11 +167,14 @@ static void join_stop(const hr_op *op, hr_op_run *run)
         return;
     forget_tables(j);
     hr__join_table_free(j->table);
+    hr__join_turned_free(j->turned);
+    hr__schema_unref(j->numbered);
     hr__store_free(j->right_parts);
     hr__store_free(j->left_parts);
     hr__spill_unref(j->spill);
     hr__join_bound_free(j->bound);
     hr__join_layout_free(j->layout);
+    hr__schema_unref(j->left);
     hr__schema_unref(j->right);
     hr__schema_unref(j->left_dealt);
     hr__schema_unref(j->right_dealt);
@@ -218,31 +229,81 @@ static hr_status key_columns(const hr_schema *s, char *const *keys, int n, int *
     return HR_OK;
 }
 
-static hr_status deal_right(const join_op *o, join_run *j, const hr_table *t, hr_op_run *run, hr_error *err)
+static hr_status right_store(join_run *j, hr_schema *schema, hr_op_run *run, hr_error *err)
+{
+    if (j->right_parts)
+        return HR_OK;
+    HR_TRY(hr__join_schema_with_places(schema, -1, &j->right_dealt, err));
+    return hr__store_new(PARTS, j->right_dealt, j->spill, run->account, &j->right_parts, err);
+}
+
+static hr_status deal_right(const join_op *o, join_run *j, const hr_table *in, hr_op_run *run, hr_error *err)
+{
+    hr_table *t = NULL;
+    int keys[HR_MAX_KEYS];
+    hr_status st = HR_OK;
+
+    if (j->turned)
+        HR_GO(hr__table_first(in, j->right, &t, err)); /* without the numbers */
+    else
+        t = hr_table_ref((hr_table *)in);
+    HR_GO(right_store(j, j->right, run, err));
+    HR_GO(key_columns(t->schema, o->right_keys, o->n_keys, keys, err));
+    HR_GO(deal_rows(j->right_parts, j->right_dealt, t, keys, o->n_keys, j->n_right, run->account, err));
+    j->n_right += t->n_rows;
+    st = spill_if_much(j->right_parts, run->allowance - j->left_bytes, err);
+done:
+    hr_table_unref(t);
+    return st;
+}
+
+static hr_status deal_left(const join_op *o, join_run *j, const hr_table *t, hr_op_run *run, hr_error *err)
 {
     int keys[HR_MAX_KEYS];
 
-    HR_TRY(key_columns(t->schema, o->right_keys, o->n_keys, keys, err));
-    HR_TRY(deal_rows(j->right_parts, j->right_dealt, t, keys, o->n_keys, j->n_right, run->account, err));
-    j->n_right += t->n_rows;
-    return spill_if_much(j->right_parts, run->allowance, err);
+    if (!j->left_parts) {
+        HR_TRY(hr__join_schema_with_places(t->schema, -1, &j->left_dealt, err));
+        HR_TRY(hr__store_new(PARTS, j->left_dealt, j->spill, run->account, &j->left_parts, err));
+    }
+    HR_TRY(key_columns(t->schema, o->left_keys, o->n_keys, keys, err));
+    HR_TRY(deal_rows(j->left_parts, j->left_dealt, t, keys, o->n_keys, j->n_left, run->account, err));
+    j->n_left += t->n_rows;
+    return spill_if_much(j->left_parts, run->allowance - j->left_bytes, err);
 }
 
-/* The right side is too much to be held: what has come so far, and all that comes, goes to partitions. */
-static hr_status begin_dealing(const join_op *o, join_run *j, hr_op_run *run, hr_error *err)
+typedef hr_status deal_fn(const join_op *o, join_run *j, const hr_table *t, hr_op_run *run, hr_error *err);
+
+/* It is too much to be held: what has come so far, and all that comes, goes to partitions. */
+static hr_status begin_dealing(const join_op *o, join_run *j, deal_fn *deal, hr_op_run *run, hr_error *err)
 {
     atomic_store(&j->dealing, true);
-    j->n_right = 0;
     HR_TRY(hr__spill_new(NULL, "join", run->account, &j->spill, err));
-    HR_TRY(hr__join_schema_with_places(j->right, -1, &j->right_dealt, err));
-    HR_TRY(hr__store_new(PARTS, j->right_dealt, j->spill, run->account, &j->right_parts, err));
     for (int64_t i = 0; i < j->n_tables; i++) {
-        HR_TRY(deal_right(o, j, j->tables[i], run, err));
+        HR_TRY(deal(o, j, j->tables[i], run, err));
         hr_table_unref(j->tables[i]);
         j->tables[i] = NULL;
     }
     forget_tables(j);
     return HR_OK;
+}
+
+#define DEAL_ROWS 65536
+
+/* The left side was kept, but the right one is too much. */
+static hr_status deal_turned(const join_op *o, join_run *j, hr_op_run *run, hr_error *err)
+{
+    hr_table *left = j->turned->left, *some = NULL;
+    hr_status st = HR_OK;
+
+    for (int64_t i = 0; i < left->n_rows && !st; i += DEAL_ROWS) {
+        HR_TRY(hr_table_slice(left, i, HR_MIN(DEAL_ROWS, left->n_rows - i), &some, err));
+        st = deal_left(o, j, some, run, err);
+        hr_table_unref(some);
+    }
+    hr__join_turned_free(j->turned);
+    j->turned = NULL;
+    j->left_bytes = 0;
+    return st;
 }
 
 /* --------------------------------------------------------------------------------------------------------------- front */
@@ -332,16 +393,52 @@ static const hr_op_class front_class = { .name = "join, left side",
                                          .task_clear = front_clear,
                                          .free = front_free };
 
-static hr_status join_front(const hr_op *op, int input, hr_op **out, hr_error *err)
+/* The schemas of the right tables, as they come and with numbers. */
+static hr_status right_schemas(join_run *j, hr_schema *right, hr_error *err)
+{
+    hr_status st = HR_OK;
+
+    hr__lock(&j->lock);
+    if (!j->numbered) {
+        HR_GO(hr__join_schema_with_numbers(right, &j->numbered, err));
+        j->right = hr__schema_ref(right);
+    }
+    st = hr__same_schema(right, j->right, " of the right side", err);
+done:
+    hr__unlock(&j->lock);
+    return st;
+}
+
+static hr_status turned_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    const join_op *o = ((const front_op *)op)->of;
+    join_run *j = hr__task_run(task)->partner->state;
+    hr_table *out = NULL;
+    int keys[HR_MAX_KEYS];
+
+    HR_TRY(right_schemas(j, in->schema, err));
+    HR_TRY(key_columns(in->schema, o->right_keys, o->n_keys, keys, err));
+    if (j->turned)
+        HR_TRY(hr__join_turned_find(j->turned, in, keys, j->numbered, hr__task_mem(task), &out, err));
+    else /* dealt: the operator does that, in order */
+        out = hr_table_ref((hr_table *)in);
+    return out ? hr__task_emit(task, &out, err) : HR_OK;
+}
+
+static const hr_op_class turned_class = {
+    .name = "join, right side", .doc = "looks rows up", .kind = HR_OP_MAP, .push = turned_push, .free = front_free
+};
+
+static hr_status join_front(const hr_op *op, int input, int first_input, hr_op **out, hr_error *err)
 {
     front_op *f;
 
     *out = NULL;
-    if (input == 0)
+    if (input == first_input)
         return HR_OK;
     if (!(f = hr__zalloc(NULL, sizeof *f)))
         return hr__error_memory(err, "join", sizeof *f);
-    hr__op_init(&f->base, &front_class);
+    hr__op_init(&f->base, input ? &front_class : &turned_class);
     f->of = (const join_op *)hr__op_ref((hr_op *)op);
     *out = &f->base;
     return HR_OK;
@@ -349,19 +446,28 @@ static hr_status join_front(const hr_op *op, int input, hr_op **out, hr_error *e
 
 /* ----------------------------------------------------------------------------------------------------------- tables come */
 
-static hr_status keep_right(const join_op *o, join_run *j, const hr_table *in, hr_op_run *run, hr_error *err)
+/* Keeps a table as long as there is room for it. */
+static hr_status keep(const join_op *o, join_run *j, deal_fn *deal, int64_t most, const hr_table *in, hr_op_run *run,
+                      hr_error *err)
 {
-    if (!j->right)
-        j->right = hr__schema_ref(in->schema);
-    HR_TRY(hr__same_schema(in->schema, j->right, " of the right side", err));
     if (atomic_load(&j->dealing))
-        return deal_right(o, j, in, run, err);
+        return deal(o, j, in, run, err);
     if (!hr__grow(run->account, (void **)&j->tables, &j->cap_tables, j->n_tables + 1, sizeof *j->tables))
         return hr__error_memory(err, "join", j->n_tables * 8);
     j->tables[j->n_tables++] = hr_table_ref((hr_table *)in);
-    j->right_bytes += hr__table_bytes_used(in);
-    j->n_right += in->n_rows;
-    return 2 * j->right_bytes > run->allowance || j->n_right > HR_JOIN_MAX_ROWS ? begin_dealing(o, j, run, err) : HR_OK;
+    j->held_bytes += hr__table_bytes_used(in);
+    j->n_held += in->n_rows;
+    return 2 * j->held_bytes > most || j->n_held > HR_JOIN_MAX_ROWS ? begin_dealing(o, j, deal, run, err) : HR_OK;
+}
+
+static hr_status keep_right(const join_op *o, join_run *j, const hr_table *in, hr_op_run *run, hr_error *err)
+{
+    if (j->turns)
+        return keep(o, j, deal_right, run->allowance - 2 * j->left_bytes, in, run, err);
+    if (!j->right)
+        j->right = hr__schema_ref(in->schema);
+    HR_TRY(hr__same_schema(in->schema, j->right, " of the right side", err));
+    return keep(o, j, deal_right, run->allowance, in, run, err);
 }
 
 /* Rows that were looked up go on, numbered; others are dealt. */
@@ -370,19 +476,16 @@ static hr_status take_left(const join_op *o, join_run *j, hr_task *task, const h
     hr_op_run *run = hr__task_run(task);
     hr_origin *origin = NULL;
     hr_table *out = NULL;
-    int keys[HR_MAX_KEYS];
     hr_status st = HR_OK;
 
-    if (!j->table) {
-        if (!j->left_parts) {
-            HR_GO(hr__join_schema_with_places(in->schema, -1, &j->left_dealt, err));
-            HR_GO(hr__store_new(PARTS, j->left_dealt, j->spill, run->account, &j->left_parts, err));
-        }
-        HR_GO(key_columns(in->schema, o->left_keys, o->n_keys, keys, err));
-        HR_GO(deal_rows(j->left_parts, j->left_dealt, in, keys, o->n_keys, j->n_left, run->account, err));
-        j->n_left += in->n_rows;
-        return spill_if_much(j->left_parts, run->allowance, err);
+    if (j->turns) {
+        if (!j->left)
+            j->left = hr__schema_ref(in->schema);
+        HR_TRY(hr__same_schema(in->schema, j->left, " of the left side", err));
+        return keep(o, j, deal_left, run->allowance / 2, in, run, err);
     }
+    if (!j->table)
+        return deal_left(o, j, in, run, err);
     HR_GO(hr__origin_new(&(hr_run_coords){ .first = { .row = j->n_out }, .n = in->n_rows }, 1, &origin, err));
     HR_GO(hr__table_with_origin(in, origin, &out, err));
     j->n_out += in->n_rows;
@@ -402,18 +505,71 @@ static hr_status join_push(const hr_op *op, hr_task *task, const hr_table *in, h
     return take_left(o, run->state, task, in, err);
 }
 
-/* The right side as one table. *out is new. */
-static hr_status right_rows(const join_op *o, join_run *j, hr_op_run *run, hr_table **out, hr_error *err)
+/* What was kept as one table. schema: where there is no table. *out is new. */
+static hr_status kept_rows(join_run *j, hr_schema *schema, hr_op_run *run, hr_table **out, hr_error *err)
 {
     const hr_mem mem = { .account = run->account };
+
+    if (!j->n_tables)
+        return hr__table_empty(schema, out, err);
+    HR_TRY(hr__table_concat(&mem, j->tables[0]->schema, j->tables, (int)j->n_tables, out, err));
+    forget_tables(j);
+    return HR_OK;
+}
+
+static hr_status end_right(const join_op *o, join_run *j, hr_op_run *run, hr_error *err)
+{
     hr_schema *schema = j->right ? j->right : o->right;
+    hr_table *rows = NULL;
+    int keys[HR_MAX_KEYS];
 
     if (!schema)
         return hr_error_set(err, HR_UNSUPPORTED,
                             "the right side has no rows, and a function before it does not say its columns");
-    if (!j->n_tables)
-        return hr__table_empty(schema, out, err);
-    return hr__table_concat(&mem, schema, j->tables, (int)j->n_tables, out, err);
+    HR_TRY(key_columns(schema, o->right_keys, o->n_keys, keys, err));
+    HR_TRY(kept_rows(j, schema, run, &rows, err));
+    if (!j->right)
+        j->right = hr__schema_ref(rows->schema);
+    j->n_right = rows->n_rows;
+    return hr__join_table_new(keys, o->n_keys, rows, run->account, &j->table, err);
+}
+
+/* It has ended first. */
+static hr_status end_left(const join_op *o, join_run *j, hr_op_run *run, hr_error *err)
+{
+    hr_table *rows = NULL;
+    int keys[HR_MAX_KEYS];
+
+    j->left_bytes = j->held_bytes;
+    if (!j->left)
+        j->left = hr__schema_ref(o->left);
+    HR_TRY(key_columns(j->left, o->left_keys, o->n_keys, keys, err));
+    HR_TRY(kept_rows(j, j->left, run, &rows, err));
+    return hr__join_turned_new(o->kind, keys, o->n_keys, rows, run->account, &j->turned, err);
+}
+
+/* The right side has ended behind it. */
+static hr_status end_turned(const join_op *o, join_run *j, hr_op_run *run, hr_error *err)
+{
+    hr_table *rows = NULL;
+    int keys[HR_MAX_KEYS];
+    hr_status st = HR_OK;
+
+    if (!j->turned)
+        return HR_OK;
+    if (atomic_load(&j->dealing))
+        return deal_turned(o, j, run, err);
+    if (!j->numbered)
+        HR_GO(right_schemas(j, o->right, err));
+    HR_GO(key_columns(j->right, o->right_keys, o->n_keys, keys, err));
+    HR_GO(kept_rows(j, j->numbered, run, &rows, err));
+    HR_GO(hr__join_turned_table(j->turned, keys, o->n_keys, j->right, rows, &j->table, err));
+    HR_GO(hr__join_turned_count(j->turned, j->table, err));
+    j->n_right = rows->n_rows;
+    j->n_out = j->turned->before[j->turned->n_pieces];
+done:
+    hr_table_unref(rows);
+    return st;
 }
 
 static hr_status join_ended(const hr_op *op, hr_task *task, int input, hr_error *err)
@@ -421,24 +577,12 @@ static hr_status join_ended(const hr_op *op, hr_task *task, int input, hr_error 
     const join_op *o = (const join_op *)op;
     hr_op_run *run = hr__task_run(task);
     join_run *j = run->state;
-    hr_table *rows = NULL;
-    int keys[HR_MAX_KEYS];
-    hr_status st = HR_OK;
 
-    if (input || atomic_load(&j->dealing))
+    if (j->turns && !input)
+        return end_turned(o, j, run, err);
+    if (input != (j->turns ? 1 : 0) || atomic_load(&j->dealing))
         return HR_OK;
-    HR_GO(right_rows(o, j, run, &rows, err));
-    forget_tables(j);
-    if (!j->right)
-        j->right = hr__schema_ref(rows->schema);
-    j->n_right = rows->n_rows;
-    j->right_bytes = 0;
-    HR_GO(key_columns(rows->schema, o->right_keys, o->n_keys, keys, err));
-    st = hr__join_table_new(keys, o->n_keys, rows, run->account, &j->table, err);
-    rows = NULL;
-done:
-    hr_table_unref(rows);
-    return st;
+    return j->turns ? end_left(o, j, run, err) : end_right(o, j, run, err);
 }
 
 /* -------------------------------------------------------------------------------------------------------------- pieces */
@@ -453,22 +597,21 @@ static hr_status count_unmatched(join_run *j, hr_account *account, hr_error *err
     const hr_join_table *t = j->table;
     int64_t n = (t->rows->n_rows + PIECE_ROWS - 1) / PIECE_ROWS;
     uint32_t *ids = hr__alloc(account, PIECE_ROWS * sizeof *ids);
+    int32_t *rows = hr__alloc(account, PIECE_ROWS * sizeof *rows);
     hr_status st = HR_OK;
 
     j->unmatched_rows = hr__zalloc(account, (size_t)(n + 1) * sizeof *j->unmatched_rows);
-    if (!ids || !j->unmatched_rows)
+    if (!ids || !rows || !j->unmatched_rows)
         HR_GO(hr__error_memory(err, "join", n * 8));
     for (int64_t p = 0; p < n; p++) {
         int64_t begin = p * PIECE_ROWS, some = HR_MIN(PIECE_ROWS, t->rows->n_rows - begin);
 
-        hr__join_keys_find(t->keys, t->rows, t->right_keys, begin, some, ids);
-        j->unmatched_rows[p + 1] = j->unmatched_rows[p];
-        for (int64_t i = 0; i < some; i++)
-            j->unmatched_rows[p + 1] += !hr__join_was_hit(t, ids[i]);
+        j->unmatched_rows[p + 1] = j->unmatched_rows[p] + hr__join_alone(t, begin, some, ids, rows);
     }
     j->n_unmatched = n;
 done:
     hr__free(ids);
+    hr__free(rows);
     return st;
 }
 
@@ -483,13 +626,16 @@ static hr_status join_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_erro
     if (atomic_load(&j->dealing)) {
         if (j->n_left || keeps_right(o->kind))
             *n = PARTS;
-    } else if (keeps_right(o->kind) && j->n_right) {
-        HR_TRY(count_unmatched(j, run->account, err));
-        *n = j->n_unmatched;
+    } else {
+        if (keeps_right(o->kind) && j->n_right)
+            HR_TRY(count_unmatched(j, run->account, err));
+        *n = (j->turned ? j->turned->n_pieces : 0) + j->n_unmatched;
     }
     if (!*n)
         return HR_OK;
-    HR_TRY(bound_of(o, j, j->bound ? j->bound->left_in : o->left, &bound, err));
+    HR_TRY(bound_of(o, j, j->bound ? j->bound->left_in : j->left ? j->left : o->left, &bound, err));
+    if (atomic_load(&j->dealing))
+        HR_TRY(right_store(j, j->bound->right_in, run, err));
     j->parts = (hr_join_parts){ .bound = bound,
                                 .left = j->left_parts,
                                 .right = j->right_parts,
@@ -536,11 +682,15 @@ static hr_status join_read(const hr_op *op, hr_op_run *run, int64_t piece, const
                            int64_t *estimate, hr_error *err)
 {
     join_run *j = run->state;
+    int64_t n_before = j->turned ? j->turned->n_pieces : 0;
     unmatched_reader *r;
 
     (void)op;
     if (!j->table)
         return hr__join_part_read(&j->parts, (int)piece, run->account, mem, out, estimate, err);
+    if (piece < n_before)
+        return hr__join_turned_read(j->turned, j->table, j->bound, piece, mem, out, err);
+    piece -= n_before;
     if (!(r = hr__zalloc(run->account, sizeof *r)))
         return hr__error_memory(err, "join", sizeof *r);
     r->base.cls = &unmatched_reading;
@@ -561,8 +711,17 @@ static int join_partner_keys(const hr_op *op, int input, const char *const **key
     const join_op *o = (const join_op *)op;
     bool drops_left = o->kind == HR_JOIN_INNER || o->kind == HR_JOIN_RIGHT || o->kind == HR_JOIN_SEMI;
 
-    *keys = (const char *const *)o->left_keys;
-    return input == 1 && drops_left ? o->n_keys : 0;
+    *keys = (const char *const *)(input ? o->left_keys : o->right_keys);
+    return (input ? drops_left : !keeps_right(o->kind)) ? o->n_keys : 0;
+}
+
+#define MUCH_LARGER 2 /* so many times: numbers are guessed, and a left side that need not be kept is the rule */
+
+static int join_first_input(const hr_op *op, const int64_t *rows)
+{
+    const join_op *o = (const join_op *)op;
+
+    return o->layout && rows[1] >= 0 && rows[0] >= 0 && rows[0] / MUCH_LARGER >= rows[1];
 }
 
 /* column >= that of the row, or <=. */
@@ -594,9 +753,12 @@ static hr_status join_partner_filter(const hr_op *op, const hr_op_run *run, int 
 
     (void)op;
     *out = NULL;
-    if (!j->table)
+    if (j->turned)
+        keys = j->turned->left->columns[j->turned->keys_at[key]];
+    else if (j->table)
+        keys = j->table->rows->columns[j->table->right_keys[key]];
+    else
         return HR_OK;
-    keys = j->table->rows->columns[j->table->right_keys[key]];
     if (!hr__join_extremes(keys, &least, &most))
         return HR_OK;
     HR_GO(bound_at("greater_equal", column, keys, least, &low, err));
@@ -624,7 +786,7 @@ static void join_describe(const hr_op *op, hr_text *out)
         if (strcmp(o->left_keys[k], o->right_keys[k]) != 0)
             hr__text_add(out, " = %s", o->right_keys[k]);
     }
-    hr__text_add(out, "; the second is looked up in the first)");
+    hr__text_add(out, "; the left side is the second input)");
 }
 
 static void join_fingerprint(const hr_op *op, hr_hash *h)
@@ -666,6 +828,7 @@ const hr_op_class hr__join = { .name = "join",
                                .inputs = HR_INPUTS_IN_TURN,
                                .schema_of = join_schema,
                                .needs = join_needs,
+                               .first_input = join_first_input,
                                .partner_keys = join_partner_keys,
                                .partner_filter = join_partner_filter,
                                .front = join_front,

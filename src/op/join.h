@@ -55,6 +55,7 @@ hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns
                             hr_join_keys **out, hr_error *err) HR_MUST_USE;
 void hr__join_keys_free(hr_join_keys *k); /* NULL is fine */
 int64_t hr__join_keys_n(const hr_join_keys *k);
+bool hr__join_keys_gaps(const hr_join_keys *k); /* numbers that no row has may be found */
 /* Rows of the least and the greatest value of an array of integers, dates or times; false: there is none, or it is of another type. */
 bool hr__join_extremes(const hr_array *a, int64_t *least, int64_t *most);
 /* Of n rows of a table, from `begin` on: columns of the types that the keys had. Thread-safe. */
@@ -84,13 +85,21 @@ typedef struct hr_join_table {
     uint32_t *begins; /* of each key: its rows are order[begins[k] .. begins[k + 1]); NULL: keys are numbered as rows */
     uint32_t *order;  /* rows, by key, in their order */
     _Atomic uint8_t *hit; /* of each key: a left row had it */
+    /* instead of keys, where the left side's keys are what is numbered (join_turned.c): */
+    uint32_t *ids;    /* of each row: the number of its key; HR_NO_KEY: no left row has it */
+    uint32_t *row_of; /* of each number: its only row, or HR_NO_KEY; NULL: some have several (begins, order) */
 } hr_join_table;
 /* Takes rows, even on failure. */
 hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_account *account,
                              hr_join_table **out, hr_error *err) HR_MUST_USE;
 void hr__join_table_free(hr_join_table *t); /* NULL is fine */
-/* A left row had the key of this number. */
-static inline bool hr__join_was_hit(const hr_join_table *t, uint32_t id) { return id != HR_NO_KEY && t->hit[id]; }
+/* The same by numbers below n_numbers that its rows have. hit (borrowed): which numbers any row had, is then what counts; NULL: those of
+ * the rows. Takes rows and ids, even on failure. */
+hr_status hr__join_table_numbered(const int *keys, int n_keys, hr_table *takes_rows, uint32_t *takes_ids,
+                                  int64_t n_numbers, const _Atomic uint8_t *hit, hr_account *account,
+                                  hr_join_table **out, hr_error *err) HR_MUST_USE;
+/* Of n rows from `begin` on those that no left row had, to rows[0 .. n); -> how many. ids: room for n. */
+int64_t hr__join_alone(const hr_join_table *t, int64_t begin, int64_t n, uint32_t *ids, int32_t *rows);
 
 /* A walk over the rows that a left table makes. */
 typedef struct hr_join_walk {
@@ -101,6 +110,10 @@ typedef struct hr_join_walk {
 /* Finds the rows' keys and marks them as hit. */
 hr_status hr__join_walk_begin(hr_join_walk *w, const hr_join_bound *b, const hr_join_table *t, const hr_table *left,
                               hr_error *err) HR_MUST_USE;
+/* Of left rows whose keys have these numbers. */
+hr_status hr__join_walk_known(hr_join_walk *w, const hr_join_table *t, const hr_table *left, const uint32_t *numbers,
+                              hr_error *err) HR_MUST_USE;
+int64_t hr__join_walk_rows(const hr_join_walk *w, hr_join_kind kind, const hr_join_table *t); /* that it makes in all */
 void hr__join_walk_end(hr_join_walk *w);
 /* The next rows, some 64 thousand of them; *out is new, of bound->out and without origin, NULL at the end. lefts (may be NULL, new,
  * hr__free): which left row each is of. */
@@ -115,6 +128,37 @@ hr_status hr__join_rest(const hr_join_bound *b, const hr_join_table *t, const hr
 /* The right rows that no left row had, from *row on, some 64 thousand; *row moves. *out NULL: no more. rights as lefts above. */
 hr_status hr__join_unmatched(const hr_join_bound *b, const hr_join_table *t, int64_t *row, const hr_mem *mem,
                              hr_table **out, int32_t **rights, hr_error *err) HR_MUST_USE;
+
+/* --- join_turned.c: the left side is looked up */
+
+typedef struct hr_join_turned {
+    hr_account *account;
+    hr_join_kind kind;
+    hr_table *left;
+    int keys_at[HR_MAX_KEYS]; /* its columns */
+    hr_join_keys *keys;
+    uint32_t *ids;        /* of its rows */
+    uint8_t *there;       /* of each number: a left row has it; NULL: all that are found are there */
+    _Atomic uint8_t *hit; /* of each number, of semi and anti joins: a right row has it */
+    int64_t n_pieces;
+    int64_t *before; /* of each piece: the rows that come out of those before it */
+} hr_join_turned;
+/* Takes left, even on failure. */
+hr_status hr__join_turned_new(hr_join_kind kind, const int *keys, int n_keys, hr_table *takes_left, hr_account *account,
+                              hr_join_turned **out, hr_error *err) HR_MUST_USE;
+void hr__join_turned_free(hr_join_turned *t); /* NULL is fine */
+hr_status hr__join_schema_with_numbers(const hr_schema *s, hr_schema **out, hr_error *err) HR_MUST_USE;
+/* What is to be kept of a right table, with its numbers as last column, which `numbered` has. *out is new, NULL: nothing. Thread-safe. */
+hr_status hr__join_turned_find(hr_join_turned *t, const hr_table *right, const int *keys, hr_schema *numbered,
+                               const hr_mem *mem, hr_table **out, hr_error *err) HR_MUST_USE;
+/* All that was kept of the right side as a table by the left side's numbers. schema: without them. */
+hr_status hr__join_turned_table(hr_join_turned *t, const int *keys, int n_keys, hr_schema *schema, hr_table *kept,
+                                hr_join_table **out, hr_error *err) HR_MUST_USE;
+/* Sets `before`. */
+hr_status hr__join_turned_count(hr_join_turned *t, const hr_join_table *right, hr_error *err) HR_MUST_USE;
+/* The rows of a piece, numbered from before[piece] on. Shares nothing: all must stay. */
+hr_status hr__join_turned_read(const hr_join_turned *t, const hr_join_table *right, const hr_join_bound *bound,
+                               int64_t piece, const hr_mem *mem, hr_reader **out, hr_error *err) HR_MUST_USE;
 
 /* --- partitions */
 

@@ -185,6 +185,8 @@ void hr__join_keys_free(hr_join_keys *k)
 
 int64_t hr__join_keys_n(const hr_join_keys *k) { return k->n; }
 
+bool hr__join_keys_gaps(const hr_join_keys *k) { return !k->hashed && !k->row_of; }
+
 void hr__join_keys_find(const hr_join_keys *k, const hr_table *t, const int *columns, int64_t begin, int64_t n,
                         uint32_t *ids)
 {

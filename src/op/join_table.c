@@ -15,14 +15,10 @@ static bool are_rows(const uint32_t *ids, int64_t n)
     return true;
 }
 
-static hr_status order_by_key(hr_join_table *t, const uint32_t *ids, hr_error *err)
+static hr_status order_by_key(hr_join_table *t, const uint32_t *ids, int64_t n_keys, hr_error *err)
 {
-    int64_t n_keys = hr__join_keys_n(t->keys), n = t->rows->n_rows;
+    int64_t n = t->rows->n_rows;
 
-    if (!(t->hit = hr__zalloc(t->account, (size_t)n_keys + 1)))
-        return hr__error_memory(err, "join", n_keys);
-    if (are_rows(ids, n))
-        return HR_OK;
     t->begins = hr__zalloc(t->account, (size_t)(n_keys + 2) * sizeof *t->begins);
     t->order = hr__alloc(t->account, (size_t)(n + 1) * sizeof *t->order);
     if (!t->begins || !t->order)
@@ -38,14 +34,12 @@ static hr_status order_by_key(hr_join_table *t, const uint32_t *ids, hr_error *e
     return HR_OK;
 }
 
-hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_account *account,
-                             hr_join_table **out, hr_error *err)
+/* A table without its keys. Takes rows, even on failure. */
+static hr_status table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_account *account, hr_join_table **out,
+                           hr_error *err)
 {
-    hr_join_table *t = hr__zalloc(account, sizeof *t);
-    uint32_t *ids = NULL;
-    hr_status st = HR_OK;
+    hr_join_table *t = *out = hr__zalloc(account, sizeof *t);
 
-    *out = NULL;
     if (!t) {
         hr_table_unref(takes_rows);
         return hr__error_memory(err, "join", sizeof *t);
@@ -54,14 +48,76 @@ hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, 
     t->n_keys = n_keys;
     memcpy(t->right_keys, keys, (size_t)n_keys * sizeof *keys);
     t->rows = takes_rows;
+    return HR_OK;
+}
+
+hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_account *account,
+                             hr_join_table **out, hr_error *err)
+{
+    hr_join_table *t;
+    uint32_t *ids = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    HR_TRY(table_new(keys, n_keys, takes_rows, account, &t, err));
     if (!(ids = hr__alloc(account, (size_t)(t->rows->n_rows + 1) * sizeof *ids)))
         HR_GO(hr__error_memory(err, "join", t->rows->n_rows * 4));
     HR_GO(hr__join_keys_new(t->rows, keys, n_keys, account, ids, &t->keys, err));
-    HR_GO(order_by_key(t, ids, err));
+    if (!(t->hit = hr__zalloc(account, (size_t)hr__join_keys_n(t->keys) + 1)))
+        HR_GO(hr__error_memory(err, "join", hr__join_keys_n(t->keys)));
+    if (!are_rows(ids, t->rows->n_rows))
+        HR_GO(order_by_key(t, ids, hr__join_keys_n(t->keys), err));
     *out = t;
     t = NULL;
 done:
     hr__free(ids);
+    hr__join_table_free(t);
+    return st;
+}
+
+/* Sets row_of, if no number has two rows; else it stays NULL. */
+static hr_status find_rows(hr_join_table *t, int64_t n_numbers, const _Atomic uint8_t *hit, hr_error *err)
+{
+    bool one = true;
+
+    if (!(t->row_of = hr__alloc(t->account, (size_t)(n_numbers + 1) * sizeof *t->row_of)))
+        return hr__error_memory(err, "join", n_numbers * 4);
+    memset(t->row_of, 0xff, (size_t)n_numbers * sizeof *t->row_of); /* NONE */
+    for (int64_t k = 0; hit && k < n_numbers; k++)
+        if (atomic_load_explicit(&hit[k], memory_order_relaxed))
+            t->row_of[k] = 0;
+    for (int64_t i = 0; one && i < t->rows->n_rows; i++) {
+        if (t->ids[i] == NONE)
+            continue;
+        one = t->row_of[t->ids[i]] == NONE;
+        t->row_of[t->ids[i]] = (uint32_t)i;
+    }
+    if (!one) {
+        hr__free(t->row_of);
+        t->row_of = NULL;
+    }
+    return HR_OK;
+}
+
+hr_status hr__join_table_numbered(const int *keys, int n_keys, hr_table *takes_rows, uint32_t *takes_ids,
+                                  int64_t n_numbers, const _Atomic uint8_t *hit, hr_account *account,
+                                  hr_join_table **out, hr_error *err)
+{
+    hr_join_table *t;
+    hr_status st = table_new(keys, n_keys, takes_rows, account, &t, err);
+
+    *out = NULL;
+    if (st) {
+        hr__free(takes_ids);
+        return st;
+    }
+    t->ids = takes_ids;
+    HR_GO(find_rows(t, n_numbers, hit, err));
+    if (!t->row_of)
+        HR_GO(order_by_key(t, t->ids, n_numbers, err));
+    *out = t;
+    t = NULL;
+done:
     hr__join_table_free(t);
     return st;
 }
@@ -75,6 +131,8 @@ void hr__join_table_free(hr_join_table *t)
     hr__free(t->begins);
     hr__free(t->order);
     hr__free((void *)t->hit);
+    hr__free(t->ids);
+    hr__free(t->row_of);
     hr__free(t);
 }
 
@@ -165,6 +223,17 @@ hr_status hr__join_walk_begin(hr_join_walk *w, const hr_join_bound *b, const hr_
     return HR_OK;
 }
 
+hr_status hr__join_walk_known(hr_join_walk *w, const hr_join_table *t, const hr_table *left, const uint32_t *numbers,
+                              hr_error *err)
+{
+    *w = (hr_join_walk){ .left = left };
+    if (!(w->ids = hr__alloc(t->account, (size_t)(left->n_rows + 1) * sizeof *w->ids)))
+        return hr__error_memory(err, "join", left->n_rows * 4);
+    for (int64_t i = 0; i < left->n_rows; i++)
+        w->ids[i] = t->row_of && numbers[i] != NONE ? t->row_of[numbers[i]] : numbers[i];
+    return HR_OK;
+}
+
 void hr__join_walk_end(hr_join_walk *w)
 {
     hr__free(w->ids);
@@ -233,6 +302,21 @@ static int64_t count_pairs(const hr_join_walk *w, hr_join_kind kind, const hr_jo
         n += some ? some : keeps_left(kind);
     }
     return HR_MIN(n, STEP_ROWS);
+}
+
+int64_t hr__join_walk_rows(const hr_join_walk *w, hr_join_kind kind, const hr_join_table *t)
+{
+    int64_t n = 0, begin;
+
+    for (int64_t i = 0; i < w->left->n_rows; i++) {
+        int64_t some = rows_of(t, w->ids[i], &begin);
+
+        if (kind >= HR_JOIN_SEMI)
+            n += (some > 0) == (kind == HR_JOIN_SEMI);
+        else
+            n += some ? some : keeps_left(kind);
+    }
+    return n;
 }
 
 static hr_status pair_many(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
@@ -338,6 +422,21 @@ done:
     return st;
 }
 
+int64_t hr__join_alone(const hr_join_table *t, int64_t begin, int64_t n, uint32_t *ids, int32_t *rows)
+{
+    int64_t m = 0;
+
+    if (t->ids)
+        memcpy(ids, t->ids + begin, (size_t)n * sizeof *ids);
+    else
+        hr__join_keys_find(t->keys, t->rows, t->right_keys, begin, n, ids);
+    for (int64_t i = 0; i < n; i++) {
+        rows[m] = (int32_t)(begin + i);
+        m += ids[i] == NONE || (!t->ids && !t->hit[ids[i]]);
+    }
+    return m;
+}
+
 hr_status hr__join_unmatched(const hr_join_bound *b, const hr_join_table *t, int64_t *row, const hr_mem *mem,
                              hr_table **out, int32_t **rights, hr_error *err)
 {
@@ -353,11 +452,7 @@ hr_status hr__join_unmatched(const hr_join_bound *b, const hr_join_table *t, int
     while (*row < n_rows && !p.n) {
         int64_t n = HR_MIN(STEP_ROWS, n_rows - *row);
 
-        hr__join_keys_find(t->keys, t->rows, t->right_keys, *row, n, ids);
-        for (int64_t i = 0; i < n; i++) {
-            p.right[p.n] = (int32_t)(*row + i);
-            p.n += !hr__join_was_hit(t, ids[i]);
-        }
+        p.n = hr__join_alone(t, *row, n, ids, p.right);
         *row += n;
     }
     if (!p.n)

@@ -16,7 +16,8 @@
  * A *front* is a map operator that another one wants to have run on the tickets of its input, in parallel, before it sees the tables
  * itself; the two share the run's state of the operator (hr_op_run.partner).
  *
- * Several inputs. IN_TURN: input 0 to its end, then input 1; nothing of an input is read before those in front of it have ended.
+ * Several inputs. IN_TURN: input 0 to its end, then input 1; nothing of an input is read before those in front of it have ended. An
+ * operator may say that it begins with another one (first_input).
  * CHOSEN: the operator says which input it wants to see next (hr__task_want); the others wait with full windows. What comes out are
  * new rows, as of a BLOCK operator.
  *
@@ -56,6 +57,7 @@ struct hr_op_run {
     struct hr_op_run *partner;     /* of a front: the run of the operator that it works for */
     int64_t allowance;             /* bytes that it should hold at most before it spills: a share of the limit */
     _Atomic int64_t skipped_rows;  /* of a slice: rows that the reader left out before the first that came */
+    int first_input;               /* IN_TURN: the one that comes first */
     bool to_process;               /* what this operator emits is read by another process: allocate from `arena` */
     hr_arena *arena;               /* NULL: none */
     void (*notify)(void *context); /* wakes the consumer (inline calls wait to be served by it) */
@@ -94,15 +96,19 @@ typedef struct hr_op_class {
     hr_status (*schema_of)(const hr_op *op, hr_schema *const *ins, int n, hr_schema **out, hr_error *err);
     /* What it needs of an input if `wanted` (n < 0: all) is wanted of its output. `out` is "none" when called. NULL: all. */
     hr_status (*needs)(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err);
-    /* Rows of this input come out only beside rows of those before it that have the same values in so many columns, keys[0 ..), borrowed.
-     * 0 or NULL: there is no such rule. */
+    /* IN_TURN: the input to begin with; rows[i]: about how many rows input i has, -1: unknown. What comes out is the same, whichever it is.
+     * NULL: 0. */
+    int (*first_input)(const hr_op *op, const int64_t *rows);
+    /* Rows of this input matter only beside rows of those that come before it which have the same values in so many columns, keys[0 ..),
+     * borrowed. 0 or NULL: there is no such rule. */
     int (*partner_keys)(const hr_op *op, int input, const char *const **keys);
     /* In a run, when the inputs before it have ended: what is true of `column`, in which key k stands by now, for all rows that have a
      * partner. *out is new, NULL: nothing is known. */
     hr_status (*partner_filter)(const hr_op *op, const hr_op_run *run, int key, const char *column, hr_expr **out,
                                 hr_error *err);
-    hr_status (*front)(const hr_op *op, int input, hr_op **out, hr_error *err); /* *out is new, NULL: none */
-    hr_status (*start)(const hr_op *op, hr_op_run *run, hr_error *err);         /* NULL: nothing to do */
+    /* first_input: that of the run. *out is new, NULL: none */
+    hr_status (*front)(const hr_op *op, int input, int first_input, hr_op **out, hr_error *err);
+    hr_status (*start)(const hr_op *op, hr_op_run *run, hr_error *err); /* NULL: nothing to do */
     /* The run is ending early: complete all suspended tickets now, with HR_CANCELLED. May be called again, and
      * while pushes run. NULL: nothing is ever suspended. */
     void (*cancel)(const hr_op *op, hr_op_run *run);

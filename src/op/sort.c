@@ -266,11 +266,12 @@ static const hr_op_class front_class = {
     .free = front_free,
 };
 
-static hr_status sort_front(const hr_op *op, int input, hr_op **out, hr_error *err)
+static hr_status sort_front(const hr_op *op, int input, int first_input, hr_op **out, hr_error *err)
 {
     front_op *f = hr__zalloc(NULL, sizeof *f);
 
     (void)input;
+    (void)first_input;
     if (!f)
         return hr__error_memory(err, op->cls->name, sizeof *f);
     hr__op_init(&f->base, &front_class);

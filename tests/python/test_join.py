@@ -240,3 +240,111 @@ def test_keys_narrow_the_left_scan(kind, tmp_path, capsys):
         batches = found.iter_batches(batch_size=1000)
         assert sum(len(b["a"]) for b in batches) == whole.count()
         assert (batches.stats()["rows_read"] <= 2000 + 301) == (drops and skips)
+
+
+def first_is_left(plan, capsys):
+    capsys.readouterr()
+    plan.explain()
+    return "which comes first" in capsys.readouterr().out
+
+
+def looks_small(dataset):
+    """The same rows; but nobody would guess so many."""
+    for _ in range(4):
+        dataset = dataset.filter(expr=col("b") >= 0)
+    return dataset
+
+
+def without_nan(table):
+    """Its keys so that equal ones are equal."""
+    keys = table["k"]
+    if keys.type != pa.float64():
+        return table
+    return table.set_column(0, "k", pc.if_else(pc.is_nan(keys), pa.scalar(-1.0), keys))
+
+
+SIDES = {
+    "dense, some twice": lambda rng, n: rng.integers(0, 3000, n),
+    "dense, once": lambda rng, n: rng.permutation(n),
+    "far apart": lambda rng, n: rng.integers(0, 3000, n) * 7919**3,
+    "text": lambda rng, n: np.char.add("number ", rng.integers(0, 9000, n).astype(str)),
+    "float": lambda rng, n: np.where(rng.random(n) < 0.01, np.nan, rng.integers(0, 3000, n) / 2),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_smaller_left_side(kind, tmp_path, capsys, monkeypatch):
+    """It comes first and is looked up: as the other way round, whatever keys, threads and memory."""
+    monkeypatch.setenv("HEADRACE_SPILL_DIR", str(tmp_path))
+    rng = np.random.default_rng(5)
+    n, m = 5_000, 40_000
+    for name, values in SIDES.items():
+        left = pa.table({"k": values(rng, n), "a": np.arange(n), "s": ["left text"] * n})
+        right = pa.table({"k": values(rng, m), "b": np.arange(m), "t": ["right"] * m})
+        for side, of in (("l", left), ("r", right)):
+            of = of.set_column(
+                0, "k", pa.array([None if i % 97 == 5 else v for i, v in enumerate(of["k"].to_pylist())])
+            )
+            hd.from_arrow(of).write_arrow(str(tmp_path / name / side))
+        sides = [hd.read_arrow(str(tmp_path / name / side)) for side in ("l", "r")]
+        plan, other = (
+            sides[0].join(sides[1], kind, on="k"),
+            sides[0].join(looks_small(sides[1]), kind, on="k"),
+        )
+        assert first_is_left(plan, capsys) and not first_is_left(other, capsys)
+        whole = without_nan(other.to_arrow())
+        assert len(whole) > 0
+        for threads, memory in ((1, 0), (2, 0), (8, 0), (1, 16 << 20), (8, 16 << 20)):
+            _core.set_num_threads(threads)
+            _core.set_memory_limit(memory)
+            try:
+                assert without_nan(plan.to_arrow()).equals(whole), (name, threads, memory)
+            finally:
+                _core.set_num_threads(0)
+                _core.set_memory_limit(0)
+
+
+@pytest.mark.parametrize("kind", ["inner", "full_outer", "left_semi", "left_anti"])
+@pytest.mark.parametrize("sizes", [(150_000, 400_000), (20_000, 500_000)])
+def test_a_smaller_left_side_spills(kind, sizes, tmp_path, capsys, monkeypatch):
+    """Too large itself, or with the right rows that have a partner."""
+    monkeypatch.setenv("HEADRACE_SPILL_DIR", str(tmp_path))
+    rng = np.random.default_rng(6)
+    n, m = sizes
+    left = pa.table({"k": rng.integers(0, n, n) * 1_000_003, "a": np.arange(n)})
+    right = pa.table({"k": rng.integers(0, n, m) * 1_000_003, "b": np.arange(m)})
+    for name, of in (("l", left), ("r", right)):
+        hd.from_arrow(of).write_arrow(str(tmp_path / name))
+    sides = [hd.read_arrow(str(tmp_path / name)) for name in ("l", "r")]
+    plan = sides[0].join(sides[1], kind, on="k")
+    assert first_is_left(plan, capsys)
+    whole = sides[0].join(looks_small(sides[1]), kind, on="k").to_arrow()
+    for threads in (1, 8):
+        _core.set_num_threads(threads)
+        _core.set_memory_limit(16 << 20)
+        try:
+            at = 0
+            for batch in plan.iter_batches(batch_size=100_000, batch_format="pyarrow"):
+                assert batch.equals(whole.slice(at, len(batch)).combine_chunks()), (threads, at)
+                at += len(batch)
+            assert at == len(whole)
+        finally:
+            _core.set_num_threads(0)
+            _core.set_memory_limit(0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_narrow_the_right_scan(kind, tmp_path):
+    n = 20_000
+    right = pa.table({"k": np.arange(n) // 2, "b": np.arange(n)})
+    left = pa.table(
+        {"k": [*np.random.default_rng(1).integers(4000, 4500, 300).tolist(), None], "a": np.arange(301)}
+    )
+    pq.write_table(right, tmp_path / "r.parquet", row_group_size=1000)
+    found = hd.from_arrow(left).join(hd.read_parquet(str(tmp_path / "r.parquet")), kind, on="k")
+    whole = hd.from_arrow(left).join(hd.from_arrow(right), kind, on="k")
+    assert found.to_arrow().equals(whole.to_arrow())
+    batches = found.iter_batches(batch_size=1000)
+    assert sum(len(b["a"]) for b in batches) == whole.count()
+    drops = kind in ("inner", "left_outer", "left_semi", "left_anti")
+    assert (batches.stats()["rows_read"] <= 2000 + 301) == drops

@@ -425,8 +425,9 @@ class Dataset:
         equals nothing. num_partitions and the other arguments mean nothing here.
 
         The order is that of this dataset's rows, those of one in the order of `ds`; then, of right and full
-        joins, the rows of `ds` without a partner (of right_semi and right_anti: the order of `ds`). `ds` is
-        held in memory if it fits into an eighth of the memory limit; else both go to the disk by parts.
+        joins, the rows of `ds` without a partner (of right_semi and right_anti: the order of `ds`). `ds`, or
+        this dataset where it is known to be much smaller, is held in memory if it fits into an eighth of the
+        memory limit; else both go to the disk by parts.
         """
         return joining.join(self, ds, join_type, on, right_on, left_suffix, right_suffix)
 
