@@ -422,7 +422,8 @@ HR_API HR_MUST_USE hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffl
                                                     hr_error *err);
 
 /* Blocks (pieces of files, tables in memory) in a random order: files, and the pieces of each. Read so from the start, nothing is held.
- * Through maps, filters, projections and unions only: anything else below, as a limit, keeps the order that it has. */
+ * That goes through maps, filters, projections and unions, to files and to hr_plan_repartition, whose tables come in a random order. Behind
+ * anything else, as a limit, blocks are 256 rows that are next to each other in their source, and all rows are held as by hr_plan_sort. */
 HR_API HR_MUST_USE hr_status hr_plan_randomize_block_order(hr_plan *in, const hr_shuffle_options *options,
                                                            hr_plan **out, hr_error *err);
 

@@ -1,4 +1,4 @@
-/* test_ordering.c - sort, shuffle and repartition as plans: whole passes, in memory and spilled, with everything failing in turn. */
+/* test_ordering.c - sort, shuffle, repartition and block order as plans: whole passes, in memory and spilled, with everything failing in turn. */
 #include "harness.h"
 
 #include "exec/exec.h"
@@ -11,7 +11,17 @@
 static char folder[64];
 static bool spilled; /* in the last pass */
 
-typedef enum order_kind { BY_COLUMN, BY_EXPRESSION, SHUFFLED, CUT, CUT_SHUFFLED, BY_HASH, N_KINDS } order_kind;
+typedef enum order_kind {
+    BY_COLUMN,
+    BY_EXPRESSION,
+    SHUFFLED,
+    CUT,
+    CUT_SHUFFLED,
+    BY_HASH,
+    CUT_BLOCKS,    /* those of repartition in a random order */
+    SORTED_BLOCKS, /* rows of a sort, in blocks in a random order */
+    N_KINDS
+} order_kind;
 
 /* id % 10 * -1 */
 static hr_status last_digit(hr_expr **out, hr_error *err)
@@ -32,6 +42,14 @@ done:
     return st;
 }
 
+static hr_status blocks_of(hr_plan *takes, hr_plan **out, hr_error *err)
+{
+    hr_status st = hr_plan_randomize_block_order(takes, NULL, out, err);
+
+    hr_plan_unref(takes);
+    return st;
+}
+
 static hr_status plan_of(order_kind kind, int64_t n_rows, hr_plan **out, hr_error *err)
 {
     const char *const keys[] = { "id" };
@@ -49,12 +67,14 @@ static hr_status plan_of(order_kind kind, int64_t n_rows, hr_plan **out, hr_erro
         how.n_keys = 1;
         how.sort = true;
     }
-    if (kind <= BY_EXPRESSION)
+    if (kind <= BY_EXPRESSION || kind == SORTED_BLOCKS)
         st = hr_plan_sort(in, &key, 1, out, err);
     else if (kind == SHUFFLED)
         st = hr_plan_random_shuffle(in, NULL, out, err);
     else
         st = hr_plan_repartition(in, 7, &how, out, err);
+    if (!st && kind >= CUT_BLOCKS)
+        st = blocks_of(*out, out, err);
 done:
     hr_expr_unref(key.expr);
     hr_plan_unref(in);
@@ -66,7 +86,7 @@ static hr_status pass(hr_plan *p, order_kind kind, int64_t n_rows, int n_threads
                       hr_error *err)
 {
     hr_run_options how = { .num_threads = n_threads, .memory_limit = limit, .prefetch = 2, .seed = 3 };
-    int64_t n = 0, sum = 0, last = 0;
+    int64_t n = 0, sum = 0, last = 0, before = -1, n_jumps = 0;
     hr_status st = HR_OK;
     hr_table *t = NULL;
     hr_run *r = NULL;
@@ -88,6 +108,8 @@ static hr_status pass(hr_plan *p, order_kind kind, int64_t n_rows, int n_threads
 
             if ((kind <= BY_EXPRESSION || kind == CUT) && n)
                 bad = bad || key <= last;
+            n_jumps += id != before + 1 && id != before - 1;
+            before = id;
             last = key;
             sum += id;
             *digest = *digest * 0x9E3779B97F4A7C15 + (uint64_t)id;
@@ -95,6 +117,10 @@ static hr_status pass(hr_plan *p, order_kind kind, int64_t n_rows, int n_threads
         hr_table_unref(t);
         t = NULL;
     }
+    if (kind == CUT_BLOCKS) /* 7 of them; neighbours may happen to stay so */
+        bad = bad || n_jumps < 2 || n_jumps > 7;
+    if (kind == SORTED_BLOCKS)
+        bad = bad || n_jumps > n_rows / 256 + 1 || (n_rows > 10000 && n_jumps < n_rows / 300);
     if (bad || n != n_rows || sum != n_rows * (n_rows - 1) / 2)
         HR_FAIL(HR_BUG, "kind %d: %lld rows of %lld, or out of order", kind, (long long)n, (long long)n_rows);
 done:

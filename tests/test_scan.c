@@ -610,7 +610,7 @@ static void test_range(void **state)
     hr_scan *s = NULL;
 
     (void)state;
-    assert_ok(hr__scan_new_range(n, "number", &s, &err), &err);
+    assert_ok(hr__scan_new_range(n, 0, "number", &s, &err), &err);
     assert_ok(read_scan(s, NULL, 100000, &t, &err), &err);
     assert_int_equal(t->n_rows, n);
     for (int64_t i = 0; i < n; i++)
@@ -627,12 +627,12 @@ static void test_range(void **state)
     hr__reader_close(r);
     hr__scan_file_unref(f);
     hr__scan_unref(s);
-    assert_ok(hr__scan_new_range(0, "number", &s, &err), &err);
+    assert_ok(hr__scan_new_range(0, 0, "number", &s, &err), &err);
     assert_ok(read_scan(s, NULL, 1, &t, &err), &err);
     assert_int_equal(t->n_rows, 0);
     hr_table_unref(t);
     hr__scan_unref(s);
-    assert_status(hr__scan_new_range(-1, "number", &s, &err), HR_INVALID, &err);
+    assert_status(hr__scan_new_range(-1, 0, "number", &s, &err), HR_INVALID, &err);
 }
 
 /* A stream of tables, as a foreign library would give it. */
@@ -725,7 +725,7 @@ static hr_status memory_with_faults(void *context, hr_error *err)
     HR_GO(read_scan(s, NULL, 1 << 20, &t, err));
     hr_table_unref(t);
     t = NULL;
-    HR_GO(hr__scan_new_range(10, "n", &range, err));
+    HR_GO(hr__scan_new_range(10, 0, "n", &range, err));
     HR_GO(read_scan(range, NULL, 1 << 20, &t, err));
 done:
     hr_table_unref(t);

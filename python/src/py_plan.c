@@ -233,12 +233,12 @@ static PyObject *plan_range(PyObject *cls, PyObject *args)
     hr_error err = HR_ERROR_INIT;
     hr_plan *plan = NULL;
     const char *name;
-    long long n;
+    long long n, n_blocks = 0;
     hr_status st;
 
-    if (!PyArg_ParseTuple(args, "Ls", &n, &name))
+    if (!PyArg_ParseTuple(args, "Ls|L", &n, &name, &n_blocks))
         return NULL;
-    st = hr_plan_range(n, name, &plan, &err);
+    st = hr__plan_range(n, n_blocks, name, &plan, &err);
     return plan_made(s, st, plan, &err);
 }
 
@@ -998,7 +998,8 @@ static PyMethodDef plan_methods[] = {
       "Lists paths now, reads nothing. options: 'name=value' of the format. partition_types: Arrow formats or None.\n"
       "schema: what has __arrow_c_schema__. shuffle: (seed or None, whether each epoch has its own order)." },
     { "tables", plan_tables, METH_O | CLASS, "tables(list of Table): rows in memory, shared." },
-    { "range", plan_range, METH_VARARGS | CLASS, "range(n, name): the int64 column of 0 .. n-1." },
+    { "range", plan_range, METH_VARARGS | CLASS,
+      "range(n, name, n_blocks=0): the int64 column of 0 .. n-1; in so many blocks." },
     { "union", plan_union, METH_O | CLASS, "union(plans): all rows of each in turn." },
     { "project", WITH_WORDS(plan_project), WORDS, "project(names, new_names=None): these columns, in this order." },
     { "filter", plan_filter, METH_O, "filter(expr): the rows for which it is true." },

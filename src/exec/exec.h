@@ -41,6 +41,8 @@ struct hr_plan {
     bool schema_late;  /* known only when a table came out */
 };
 hr_status hr__plan_scan(hr_scan *scan, hr_plan **out, hr_error *err) HR_MUST_USE; /* shares */
+/* hr_plan_range in blocks (hr__scan_new_range). */
+hr_status hr__plan_range(int64_t n, int64_t n_blocks, const char *name, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* Checks the operator against the input's schema where that is known without running a function. Shares in; takes op, even on failure. */
 hr_status hr__plan_op(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* The same for an operator of several inputs. */

@@ -109,12 +109,17 @@ hr_status hr_plan_tables(hr_table *const *tables, int n_tables, hr_plan **out, h
     return take_scan(st, s, out, err);
 }
 
-hr_status hr_plan_range(int64_t n, const char *name, hr_plan **out, hr_error *err)
+hr_status hr__plan_range(int64_t n, int64_t n_blocks, const char *name, hr_plan **out, hr_error *err)
 {
     hr_scan *s = NULL;
-    hr_status st = hr__scan_new_range(n, name, &s, err);
+    hr_status st = hr__scan_new_range(n, n_blocks, name, &s, err);
 
     return take_scan(st, s, out, err);
+}
+
+hr_status hr_plan_range(int64_t n, const char *name, hr_plan **out, hr_error *err)
+{
+    return hr__plan_range(n, 0, name, out, err);
 }
 
 hr_status hr_plan_source(const hr_source_functions *functions, hr_plan **out, hr_error *err)

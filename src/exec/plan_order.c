@@ -1,10 +1,12 @@
-/* plan_order.c - nodes that put all rows in another order or into other tables: sort, random_shuffle, repartition.
+/* plan_order.c - nodes that put all rows in another order or into other tables: sort, random_shuffle, block order, repartition.
  *
  * A sort key is a column, or an expression: that becomes a hidden column behind the others, which the sort drops again. */
 #include "exec/exec.h"
 #include "expr/expr.h"
 
 #include <stdio.h>
+
+#define BLOCK_ROWS 256 /* of blocks in random order where the source's cannot be */
 
 /* Takes op, even on failure; checked against the input's schema where that is known. */
 static hr_status add_checked(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err)
@@ -117,49 +119,45 @@ done:
     return st;
 }
 
-/* The operator between p and its scans that keeps their order; NULL: none. */
-static const hr_op *order_keeper(const hr_plan *p)
+/* Whether an operator between p and its scans, or repartitions, keeps the order that its rows have. */
+static bool keeps_order(const hr_plan *p)
 {
-    const hr_op *keeper = p->op && p->op->cls->kind != HR_OP_MAP ? p->op : NULL;
+    if (p->op && p->op->cls->kind != HR_OP_MAP)
+        return p->op->cls != &hr__repartition;
+    for (int i = 0; i < p->n_inputs; i++)
+        if (keeps_order(p->inputs[i]))
+            return true;
+    return false;
+}
 
-    for (int i = 0; !keeper && i < p->n_inputs; i++)
-        keeper = order_keeper(p->inputs[i]);
-    return keeper;
+static hr_shuffle_seed seed_of(const hr_shuffle_options *options)
+{
+    hr_shuffle_options all = { .struct_bytes = 0 };
+
+    if (options)
+        memcpy(&all, options, HR_MIN(options->struct_bytes, sizeof all));
+    return (hr_shuffle_seed){ .own = all.seed != NULL, .once = all.once, .seed = all.seed ? *all.seed : 0 };
 }
 
 hr_status hr_plan_randomize_block_order(hr_plan *in, const hr_shuffle_options *options, hr_plan **out, hr_error *err)
 {
-    hr_shuffle_options all = { .struct_bytes = 0 };
-    const hr_op *keeper = order_keeper(in);
-    hr_text obstacle = { 0 };
+    hr_shuffle_seed seed = seed_of(options);
     hr_op *op = NULL;
-    hr_status st;
 
     *out = NULL;
-    if (options)
-        memcpy(&all, options, HR_MIN(options->struct_bytes, sizeof all));
-    if (keeper && keeper->cls->describe)
-        keeper->cls->describe(keeper, &obstacle);
-    else if (keeper)
-        hr__text_add(&obstacle, "%s", keeper->cls->name);
-    st = hr__op_block_order(
-        &(hr_shuffle_seed){ .own = all.seed != NULL, .once = all.once, .seed = all.seed ? *all.seed : 0 },
-        obstacle.data, &op, err);
-    hr__text_clear(&obstacle);
-    return st ? st : hr__plan_op(in, op, out, err);
+    if (keeps_order(in))
+        HR_TRY(hr__op_shuffle_blocks(&seed, BLOCK_ROWS, &op, err));
+    else
+        HR_TRY(hr__op_block_order(&seed, &op, err));
+    return hr__plan_op(in, op, out, err);
 }
 
 hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffle_options *options, hr_plan **out, hr_error *err)
 {
-    hr_shuffle_seed seed = { .own = false };
+    hr_shuffle_seed seed = seed_of(options);
     hr_op *op = NULL;
 
     *out = NULL;
-    if (options && options->seed) {
-        seed.own = true;
-        seed.seed = *options->seed;
-    }
-    seed.once = options && options->once;
     HR_TRY(hr__op_random_shuffle(&seed, &op, err));
     return hr__plan_op(in, op, out, err);
 }

@@ -297,6 +297,15 @@ static void order_of_blocks(const hr_op *op, wanted *w)
     }
 }
 
+/* The operator that gives only the first of its rows, or its blocks in another order, if nobody wants more or minds. NULL: as it is. */
+static hr_status other_order(const hr_op *op, const wanted *w, hr_op **out, hr_error *err)
+{
+    *out = NULL;
+    if (w->any_blocks && !w->only_files)
+        HR_TRY(hr__op_repartition_permuted(op, &w->block_seed, out, err));
+    return !*out && w->rows >= 0 && !w->filter ? hr__op_sort_first(op, w->rows, out, err) : HR_OK;
+}
+
 static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error *err)
 {
     const char *const *names = NULL;
@@ -322,8 +331,7 @@ static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error
         s->below.skip = begin;
         return HR_OK;
     }
-    if (w->rows >= 0 && !w->filter)
-        HR_TRY(hr__op_sort_first(p->op, w->rows, &s->op, err));
+    HR_TRY(other_order(p->op, w, &s->op, err));
     if (!p->op->one_to_one)
         s->below.rows = -1;
     if (hr__op_filter_predicate(p->op))

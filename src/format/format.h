@@ -189,8 +189,8 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
                              hr_scan **out, hr_error *err) HR_MUST_USE;
 /* Each table is one fragment of file 0. Shares the tables. Schemas must be equal. */
 hr_status hr__scan_new_tables(hr_table *const *tables, int n, hr_scan **out, hr_error *err) HR_MUST_USE;
-hr_status hr__scan_new_range(int64_t n, const char *name, hr_scan **out,
-                             hr_error *err) HR_MUST_USE; /* fragments of 1 Mi rows */
+/* In so many fragments of equal size, but for the last; n_blocks 0: fragments of 1 Mi rows. */
+hr_status hr__scan_new_range(int64_t n, int64_t n_blocks, const char *name, hr_scan **out, hr_error *err) HR_MUST_USE;
 /* Takes the stream; pulls all of it now, on the caller's thread; each batch that has rows is one fragment. They are kept as keep.h
  * says: what does not fit into half of the memory limit goes to the disk. */
 hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr_error *err) HR_MUST_USE;

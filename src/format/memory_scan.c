@@ -5,7 +5,7 @@
 #include "format/keep.h"
 #include "format/scan.h"
 
-#define RANGE_FRAGMENT (1 << 20) /* rows */
+#define RANGE_FRAGMENT (1 << 20) /* rows, if nobody says how many */
 
 typedef struct memory_scan {
     hr_scan base;
@@ -14,6 +14,7 @@ typedef struct memory_scan {
     hr_table **tables;
     int64_t n_tables, cap;
     int64_t n_rows;
+    int64_t fragment_rows; /* of a range */
 } memory_scan;
 
 typedef struct memory_file {
@@ -33,6 +34,11 @@ typedef struct memory_reader {
 
 static bool is_range(const memory_scan *s) { return !s->tables; }
 
+static int64_t range_fragments(int64_t n_rows, int64_t fragment_rows)
+{
+    return n_rows / fragment_rows + (n_rows % fragment_rows != 0);
+}
+
 /* ------------------------------------------------------------------------------------------------------------- readers */
 
 static hr_status table_column(const memory_reader *r, int column, int64_t n, hr_array **out, hr_error *err)
@@ -48,7 +54,7 @@ static hr_status table_column(const memory_reader *r, int column, int64_t n, hr_
 
 static hr_status range_column(const memory_reader *r, int64_t n, hr_array **out, hr_error *err)
 {
-    int64_t first = (int64_t)r->fragment * RANGE_FRAGMENT + r->row, *values;
+    int64_t first = r->fragment * r->file->scan->fragment_rows + r->row, *values;
     hr_buffer *buffers[3] = { NULL, NULL, NULL };
 
     HR_TRY(hr__buffer_new(&r->mem, n * 8, &buffers[1], err));
@@ -111,7 +117,7 @@ static hr_status memory_fragment(hr_scan_file *base, int fragment, hr_fragment *
     (void)err;
     *out = (hr_fragment){ .splittable = true };
     if (is_range(s)) {
-        out->n_rows = HR_MIN(s->n_rows - (int64_t)fragment * RANGE_FRAGMENT, RANGE_FRAGMENT);
+        out->n_rows = HR_MIN(s->n_rows - fragment * s->fragment_rows, s->fragment_rows);
         out->memory_bytes = out->n_rows * 8 * base->schema->n;
         return HR_OK;
     }
@@ -192,7 +198,7 @@ static hr_status memory_open(hr_scan *base, int file, const hr_open *how, hr_sca
     for (int i = 0; i < f->base.schema->n; i++)
         f->columns[i] = projection ? hr__schema_find(s->schema, projection->names[i]) : i;
     f->base.n_rows = s->n_rows;
-    f->base.n_fragments = (int)(is_range(s) ? HR_ROUND_UP(s->n_rows, RANGE_FRAGMENT) / RANGE_FRAGMENT : s->n_tables);
+    f->base.n_fragments = (int)(is_range(s) ? range_fragments(s->n_rows, s->fragment_rows) : s->n_tables);
 done:
     if (st) {
         hr__scan_file_unref(*out);
@@ -244,6 +250,7 @@ static void memory_fingerprint(const hr_scan *base, hr_hash *h)
     hr__memory_fingerprint(s->kind, s->schema, s->n_rows, h);
     for (int64_t i = 0; i < s->n_tables; i++)
         hr__hash_int(h, s->tables[i]->n_rows);
+    hr__hash_int(h, s->fragment_rows);
 }
 
 static int64_t memory_floor(const hr_scan *base) { return is_range((const memory_scan *)base) ? 64 << 10 : 0; }
@@ -322,19 +329,20 @@ done:
     return st;
 }
 
-hr_status hr__scan_new_range(int64_t n, const char *name, hr_scan **out, hr_error *err)
+hr_status hr__scan_new_range(int64_t n, int64_t n_blocks, const char *name, hr_scan **out, hr_error *err)
 {
     memory_scan *s = NULL;
     hr_field field = { 0 };
     hr_status st = HR_OK;
 
     *out = NULL;
-    if (n < 0 || n / RANGE_FRAGMENT >= INT32_MAX)
+    if (n < 0 || n_blocks < 0 || (n_blocks ? n_blocks : n / RANGE_FRAGMENT) >= INT32_MAX)
         return hr_error_set(err, HR_INVALID, "a range of %lld rows", (long long)n);
     HR_GO(scan_new("range", &s, err));
     HR_GO(hr__field_init(&field, name, hr__type_simple(HR_T_INT64), false, err));
     HR_GO(hr__schema_new(&field, 1, &s->schema, err));
     s->n_rows = n;
+    s->fragment_rows = n_blocks ? HR_MAX(1, range_fragments(n, n_blocks)) : RANGE_FRAGMENT;
     *out = &s->base;
     s = NULL; /* moved to the caller */
 done:

@@ -1,8 +1,9 @@
 /* block_order.c - blocks of the source (fragments of files, tables in memory) in a random order.
  *
  * The operator does nothing: the plan's rules (exec/rules.c) have the scans below read their files, and the fragments of each, in an
- * order that is a function of seed and epoch (exec/take.c). That is possible only where no row's fate depends on those before it,
- * below: through map operators and unions. Anything else, a limit say, keeps the order that it has, and explain() says so. */
+ * order that is a function of seed and epoch (exec/take.c), and a repartition() below give its blocks in such an order. That is possible
+ * only where no row's fate depends on those before it, below: through map operators and unions. Behind anything else, a limit say, rows
+ * are held and shuffled in blocks instead (sort.c); plan_order.c chooses. */
 #include "op/op.h"
 
 #include <inttypes.h>
@@ -10,7 +11,6 @@
 typedef struct block_order_op {
     hr_op base;
     hr_shuffle_seed seed;
-    char *obstacle; /* the operator that keeps the order; NULL: none */
 } block_order_op;
 
 static hr_status order_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
@@ -29,8 +29,6 @@ static void order_describe(const hr_op *op, hr_text *out)
     if (o->seed.own)
         hr__text_add(out, "seed=%" PRIu64 "%s", o->seed.seed, o->seed.once ? "" : ", each epoch its own");
     hr__text_add(out, ")");
-    if (o->obstacle)
-        hr__text_add(out, ": no effect, since %s below keeps the order", o->obstacle);
 }
 
 static void order_fingerprint(const hr_op *op, hr_hash *h)
@@ -42,11 +40,7 @@ static void order_fingerprint(const hr_op *op, hr_hash *h)
     hr__hash_int(h, (int64_t)o->seed.seed);
 }
 
-static void order_free(hr_op *op)
-{
-    hr__free(((block_order_op *)op)->obstacle);
-    hr__free(op);
-}
+static void order_free(hr_op *op) { hr__free(op); }
 
 const hr_op_class hr__block_order = {
     .name = "randomize_block_order",
@@ -68,7 +62,7 @@ const hr_shuffle_seed *hr__op_block_order_seed(const hr_op *op)
     return op->cls == &hr__block_order ? &((const block_order_op *)op)->seed : NULL;
 }
 
-hr_status hr__op_block_order(const hr_shuffle_seed *seed, const char *obstacle, hr_op **out, hr_error *err)
+hr_status hr__op_block_order(const hr_shuffle_seed *seed, hr_op **out, hr_error *err)
 {
     block_order_op *o;
 
@@ -77,10 +71,6 @@ hr_status hr__op_block_order(const hr_shuffle_seed *seed, const char *obstacle, 
         return hr__error_memory(err, "randomize_block_order", sizeof *o);
     hr__op_init(&o->base, &hr__block_order);
     o->seed = *seed;
-    if (obstacle && !(o->obstacle = hr__strdup(NULL, obstacle))) {
-        order_free(&o->base);
-        return hr__error_memory(err, "randomize_block_order", (int64_t)strlen(obstacle));
-    }
     *out = &o->base;
     return HR_OK;
 }

@@ -107,6 +107,7 @@ const hr_op_class *const hr__op_classes[] = {
     &hr__arrange,
     &hr__sort,
     &hr__random_shuffle,
+    &hr__shuffle_blocks,
     &hr__slice,
     &hr__zip,
     &hr__mix,

@@ -235,8 +235,11 @@ typedef struct hr_shuffle_seed {
     uint64_t seed;
 } hr_shuffle_seed;
 hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_error *err) HR_MUST_USE;
-/* --- block_order.c. obstacle (borrowed, NULL: none): the operator below because of which it has no effect */
-hr_status hr__op_block_order(const hr_shuffle_seed *seed, const char *obstacle, hr_op **out, hr_error *err) HR_MUST_USE;
+/* Rows r with the same r / block_rows in a fragment of the source stay together and in order; such blocks come in random order. */
+hr_status hr__op_shuffle_blocks(const hr_shuffle_seed *seed, int64_t block_rows, hr_op **out,
+                                hr_error *err) HR_MUST_USE;
+/* --- block_order.c */
+hr_status hr__op_block_order(const hr_shuffle_seed *seed, hr_op **out, hr_error *err) HR_MUST_USE;
 /* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal length stay lists. */
 hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
 /* The same rows, cut as functions' pieces of n_rows are (blocks.c says where that is needed: above a limit or union that feeds a
@@ -301,7 +304,10 @@ void hr__op_project_outputs(const hr_op *op,
                             const char *const **names);          /* of a project: as many, under their new names */
 int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last);   /* rebatch.c; -1: not a rebatch */
 const hr_shuffle_seed *hr__op_block_order_seed(const hr_op *op); /* block_order.c; NULL: another operator */
-hr_shuffle_seed hr__op_local_shuffle_seed(const hr_op *op);      /* local_shuffle.c; of one */
+/* repartition.c. One whose blocks come in random order. *out NULL: `op` is another operator. */
+hr_status hr__op_repartition_permuted(const hr_op *op, const hr_shuffle_seed *seed, hr_op **out,
+                                      hr_error *err) HR_MUST_USE;
+hr_shuffle_seed hr__op_local_shuffle_seed(const hr_op *op);            /* local_shuffle.c; of one */
 bool hr__op_slice_rows(const hr_op *op, int64_t *begin, int64_t *end); /* slice.c; false: not a slice */
 hr_expr *hr__op_filter_predicate(const hr_op *op); /* compute.c; borrowed, NULL: not a filter by expression */
 int hr__op_computed(const hr_op *op, const char *const **names,
@@ -313,7 +319,7 @@ extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filte
 extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, hr__local_gather;
 extern const hr_op_class hr__group, hr__join, hr__arrange;
 extern const hr_op_class hr__number_rows, hr__slice, hr__zip, hr__mix, hr__sample, hr__block_order;
-extern const hr_op_class hr__sort, hr__random_shuffle, hr__hash_partition, hr__repartition;
+extern const hr_op_class hr__sort, hr__random_shuffle, hr__shuffle_blocks, hr__hash_partition, hr__repartition;
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
 hr_arena *hr__op_input_arena(const hr_op *op);

@@ -1,15 +1,20 @@
 /* repartition.c - the same rows in the same order, in n tables of equal size: block k of n is rows [k N / n, (k + 1) N / n) of N.
+ * Where blocks may come in any order and a seed says in which (randomize_block_order behind it), they come so.
  *
  * N is known at the end only, so all rows are held: tables as they came, and above the allowance parcels on disk, each with the number
  * of its first row. A block is put together when it is read, from what lies in its range. */
 #include "format/spill.h"
 #include "op/op.h"
 
+#include <inttypes.h>
+
 #define PARCEL_BYTES (1 << 20)
 
 typedef struct repartition_op {
     hr_op base;
     int64_t n_blocks;
+    bool permuted;
+    hr_shuffle_seed seed; /* if they are */
 } repartition_op;
 
 typedef struct stretch {
@@ -26,6 +31,8 @@ typedef struct repartition_state {
     int64_t n, cap;
     int64_t in_memory; /* items from here on are, those before are on disk */
     int64_t held, n_rows;
+    uint32_t *order; /* permuted: which block comes k-th; NULL: the k-th */
+    int64_t *places; /* and the number of its first row in the new order */
 } repartition_state;
 
 static void repartition_stop(const hr_op *op, hr_op_run *run)
@@ -36,6 +43,8 @@ static void repartition_stop(const hr_op *op, hr_op_run *run)
     for (int64_t i = 0; i < s->n; i++)
         hr_table_unref(s->items[i].table);
     hr__free(s->items);
+    hr__free(s->order);
+    hr__free(s->places);
     hr__spill_unref(s->spill);
     hr__schema_unref(s->schema);
     hr__free(s);
@@ -128,26 +137,49 @@ static hr_status repartition_push(const hr_op *op, hr_task *task, const hr_table
     return s->held > run->allowance ? spill_all(s, run->account, err) : HR_OK;
 }
 
-static hr_status repartition_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
-{
-    const repartition_state *s = hr__task_run(task)->state;
-
-    (void)err;
-    *n = HR_MIN(((const repartition_op *)op)->n_blocks, s->n_rows); /* more would have no rows */
-    return HR_OK;
-}
-
 /* Where block k begins, without overflow. */
 static int64_t begin_of(int64_t k, int64_t n_blocks, int64_t n_rows)
 {
     return n_rows / n_blocks * k + n_rows % n_blocks * k / n_blocks;
 }
 
+static hr_status permute(const repartition_op *op, const hr_op_run *run, repartition_state *s, int64_t n, hr_error *err)
+{
+    uint64_t seed = op->seed.own ? op->seed.seed : run->seed, epoch = op->seed.once ? 0 : (uint64_t)run->epoch;
+    int64_t row = 0;
+
+    if (n > UINT32_MAX)
+        return hr_error_set(err, HR_UNSUPPORTED, "repartition: %" PRId64 " blocks in random order", n);
+    s->order = hr__alloc(run->account, (size_t)n * sizeof *s->order);
+    s->places = hr__alloc(run->account, (size_t)n * sizeof *s->places);
+    if (!s->order || !s->places)
+        return hr__error_memory(err, "repartition", n * (int64_t)(sizeof *s->order + sizeof *s->places));
+    for (int64_t k = 0; k < n; k++)
+        s->order[k] = (uint32_t)k;
+    hr__random_permute(s->order, n, hr__random_bits(seed, epoch, (uint64_t)run->index, 0).lo);
+    for (int64_t k = 0; k < n; k++) {
+        s->places[k] = row;
+        row += begin_of((int64_t)s->order[k] + 1, n, s->n_rows) - begin_of(s->order[k], n, s->n_rows);
+    }
+    return HR_OK;
+}
+
+static hr_status repartition_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
+{
+    const repartition_op *r = (const repartition_op *)op;
+    const hr_op_run *run = hr__task_run(task);
+    repartition_state *s = run->state;
+
+    *n = HR_MIN(r->n_blocks, s->n_rows); /* more would have no rows */
+    return r->permuted && *n ? permute(r, run, s, *n, err) : HR_OK;
+}
+
 typedef struct block_reader {
     hr_reader base;
     const repartition_state *state;
     hr_mem mem;
-    int64_t begin, end; /* rows; end: given */
+    int64_t begin, end; /* rows; begin is end: given */
+    int64_t first;      /* what the first is in the order in which they come */
 } block_reader;
 
 /* The rows of item i that are the block's. *out NULL: none. */
@@ -170,7 +202,7 @@ static hr_status block_next(hr_reader *reader, int64_t max_bytes, hr_table **out
 {
     block_reader *r = (block_reader *)reader;
     const repartition_state *s = r->state;
-    hr_run_coords at = { .first = { .row = r->begin }, .n = r->end - r->begin };
+    hr_run_coords at = { .first = { .row = r->first }, .n = r->end - r->begin };
     int64_t lo = 0, hi = s->n;
     hr_table **parts = NULL, *all = NULL;
     hr_origin *origin = NULL;
@@ -219,7 +251,7 @@ static hr_status repartition_read(const hr_op *op, hr_op_run *run, int64_t piece
                                   int64_t *estimate, hr_error *err)
 {
     const repartition_state *s = run->state;
-    int64_t n_blocks = HR_MIN(((const repartition_op *)op)->n_blocks, s->n_rows), n_bytes = 0;
+    int64_t n_blocks = HR_MIN(((const repartition_op *)op)->n_blocks, s->n_rows), n_bytes = 0, block;
     block_reader *r = hr__zalloc(mem->account, sizeof *r);
 
     if (!r)
@@ -229,8 +261,10 @@ static hr_status repartition_read(const hr_op *op, hr_op_run *run, int64_t piece
     r->base.cls = &block_class;
     r->state = s;
     r->mem = *mem;
-    r->begin = begin_of(piece, n_blocks, s->n_rows);
-    r->end = begin_of(piece + 1, n_blocks, s->n_rows);
+    block = s->order ? s->order[piece] : piece;
+    r->begin = begin_of(block, n_blocks, s->n_rows);
+    r->end = begin_of(block + 1, n_blocks, s->n_rows);
+    r->first = s->order ? s->places[piece] : r->begin;
     *estimate = 2 * (n_bytes / n_blocks) + PARCEL_BYTES;
     *out = &r->base;
     return HR_OK;
@@ -238,12 +272,20 @@ static hr_status repartition_read(const hr_op *op, hr_op_run *run, int64_t piece
 
 static void repartition_describe(const hr_op *op, hr_text *out)
 {
-    hr__text_add(out, "repartition(%lld)", (long long)((const repartition_op *)op)->n_blocks);
+    const repartition_op *r = (const repartition_op *)op;
+
+    hr__text_add(out, "repartition(%lld)%s", (long long)r->n_blocks, r->permuted ? ", in random order" : "");
 }
 
 static void repartition_fingerprint(const hr_op *op, hr_hash *h)
 {
-    hr__hash_int(h, ((const repartition_op *)op)->n_blocks);
+    const repartition_op *r = (const repartition_op *)op;
+
+    hr__hash_int(h, r->n_blocks);
+    if (r->permuted) {
+        hr__hash_int(h, r->seed.own + 2 * r->seed.once);
+        hr__hash_int(h, (int64_t)r->seed.seed);
+    }
 }
 
 static void repartition_free(hr_op *op) { hr__free(op); }
@@ -278,5 +320,16 @@ hr_status hr__op_repartition(int64_t n_blocks, hr_op **out, hr_error *err)
     hr__op_init(&r->base, &hr__repartition);
     r->n_blocks = n_blocks;
     *out = &r->base;
+    return HR_OK;
+}
+
+hr_status hr__op_repartition_permuted(const hr_op *op, const hr_shuffle_seed *seed, hr_op **out, hr_error *err)
+{
+    *out = NULL;
+    if (op->cls != &hr__repartition)
+        return HR_OK;
+    HR_TRY(hr__op_repartition(((const repartition_op *)op)->n_blocks, out, err));
+    ((repartition_op *)*out)->permuted = true;
+    ((repartition_op *)*out)->seed = *seed;
     return HR_OK;
 }

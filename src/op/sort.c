@@ -1,12 +1,14 @@
 /* sort.c - all rows in another order: by columns (sort), by random numbers that are a function of where a row came from
- * (random_shuffle), or by the hash of some columns (hash_partition: rows of equal keys into one of n tables).
+ * (random_shuffle: of each row; shuffle_blocks: of rows that are neighbours), or by the hash of some columns (hash_partition: rows of equal
+ * keys into one of n tables).
  *
- * The work is sorter.c's; here are its three faces. Tables are put into order of their own by the front, on all threads, then
+ * The work is sorter.c's; here are its faces. Tables are put into order of their own by the front, on all threads, then
  * collected in canonical order; pieces of the whole order are merged when they are read.
  *
  * A shuffle is a sort by a hidden column: 64 bits for each row, the high ones of hr__random_coord of (seed, epoch, coordinate). Rows
  * with equal bits (two of a billion rows have them with a probability of one in forty) stay in canonical order. So the order depends on
- * nothing but seed, epoch and the coordinates of the rows.
+ * nothing but seed, epoch and the coordinates of the rows. Blocks are shuffled in the same way: rows of a block, so many that are next to
+ * each other in a fragment of the source, have the bits of its first row, and so stay together and in order.
  *
  * Partitions are a sort, too, by a hidden column that says into which of them a row goes, and then, if that is wanted, by the keys. */
 #include "core/keys.h"
@@ -20,9 +22,10 @@ typedef struct sort_op {
     int n_keys, n_hidden;
     hr_sort_column *keys;
     hr_shuffle_seed seed;
-    int64_t n_first; /* > 0: the plan wants only so many rows at the beginning */
-    int64_t n_parts; /* > 0: partitions */
-    bool sorted;     /* and each in the order of the keys */
+    int64_t block_rows; /* of shuffles: so many rows stay together; 0: none do */
+    int64_t n_first;    /* > 0: the plan wants only so many rows at the beginning */
+    int64_t n_parts;    /* > 0: partitions */
+    bool sorted;        /* and each in the order of the keys */
 } sort_op;
 
 /* Of a run. */
@@ -112,16 +115,36 @@ static hr_status check_schema(const sort_state *state, const hr_table *t, hr_err
 
 /* ---------------------------------------------------------------------------------------------------------------- front */
 
+/* Rows of one block have the bits of its first row. */
+static void block_bits(uint64_t seed, uint64_t epoch, int64_t block_rows, hr_run_coords rows, uint64_t *to)
+{
+    while (rows.n > 0) {
+        int64_t in_block = rows.first.row % block_rows, n = HR_MIN(rows.n, block_rows - in_block);
+        hr_run_coords one = { .first = rows.first, .n = 1 };
+
+        one.first.row -= in_block;
+        hr__random_rows(seed, epoch, &one, to);
+        for (int64_t i = 1; i < n; i++)
+            to[i] = to[0];
+        to += n;
+        rows.first.row += n;
+        rows.n -= n;
+    }
+}
+
 static void random_bits(const sort_op *s, const hr_op_run *run, const hr_table *in, uint64_t *to)
 {
-    uint64_t seed = s->seed.own ? s->seed.seed : run->seed;
+    uint64_t seed = s->seed.own ? s->seed.seed : run->seed, epoch = s->seed.once ? 0 : (uint64_t)run->epoch;
 
     seed ^= (uint64_t)run->index << 32; /* two shuffles after each other are two */
     for (int64_t at = 0; at < in->n_rows;) {
         hr_run_coords rows = hr__origin_run(in->origin, at);
 
         rows.n = HR_MIN(rows.n, in->n_rows - at);
-        hr__random_rows(seed, s->seed.once ? 0 : (uint64_t)run->epoch, &rows, to + at);
+        if (s->block_rows)
+            block_bits(seed, epoch, s->block_rows, rows, to + at);
+        else
+            hr__random_rows(seed, epoch, &rows, to + at);
         at += rows.n;
     }
 }
@@ -421,6 +444,19 @@ static void shuffle_fingerprint(const hr_op *op, hr_hash *h)
 
     hr__hash_int(h, s->seed.own + 2 * s->seed.once);
     hr__hash_int(h, (int64_t)s->seed.seed);
+    if (s->block_rows)
+        hr__hash_int(h, s->block_rows);
+}
+
+static void blocks_describe(const hr_op *op, hr_text *out)
+{
+    const sort_op *s = (const sort_op *)op;
+
+    hr__text_add(out, "shuffle_blocks(%lld rows", (long long)s->block_rows);
+    if (s->seed.own)
+        hr__text_add(out, ", seed=%llu%s", (unsigned long long)s->seed.seed, s->seed.once ? "" : ", each epoch anew");
+    hr__text_add(out, ")");
+    describe_first(s, out);
 }
 
 static void partition_describe(const hr_op *op, hr_text *out)
@@ -454,7 +490,7 @@ static void sort_free(hr_op *op)
     hr__free(s);
 }
 
-/* What the three have in common. */
+/* What they have in common. */
 #define REORDERS                                                                                                       \
     .kind = HR_OP_BLOCK, .same_rows = true, .schema = sort_schema, .needs = sort_needs, .front = sort_front,           \
     .start = sort_start, .stop = sort_stop, .push = sort_push, .pieces = sort_pieces, .read = sort_read,               \
@@ -473,6 +509,14 @@ const hr_op_class hr__random_shuffle = {
     .name = "random_shuffle",
     .doc = "all rows, in random order",
     .describe = shuffle_describe,
+    .fingerprint = shuffle_fingerprint,
+    REORDERS,
+};
+
+const hr_op_class hr__shuffle_blocks = {
+    .name = "shuffle_blocks",
+    .doc = "all rows, blocks of neighbours in random order",
+    .describe = blocks_describe,
     .fingerprint = shuffle_fingerprint,
     REORDERS,
 };
@@ -550,17 +594,29 @@ hr_status hr__op_hash_partition(const hr_sort_column *keys, int n, int64_t n_par
     return HR_OK;
 }
 
-hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_error *err)
+static hr_status shuffle_new(const hr_op_class *cls, const hr_shuffle_seed *seed, int64_t block_rows, hr_op **out,
+                             hr_error *err)
 {
     sort_op *s = hr__zalloc(NULL, sizeof *s);
 
     *out = NULL;
     if (!s)
-        return hr__error_memory(err, "random_shuffle", sizeof *s);
-    hr__op_init(&s->base, &hr__random_shuffle);
+        return hr__error_memory(err, cls->name, sizeof *s);
+    hr__op_init(&s->base, cls);
     s->seed = *seed;
+    s->block_rows = block_rows;
     *out = &s->base;
     return HR_OK;
+}
+
+hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_error *err)
+{
+    return shuffle_new(&hr__random_shuffle, seed, 0, out, err);
+}
+
+hr_status hr__op_shuffle_blocks(const hr_shuffle_seed *seed, int64_t block_rows, hr_op **out, hr_error *err)
+{
+    return shuffle_new(&hr__shuffle_blocks, seed, block_rows, out, err);
 }
 
 hr_status hr__op_sort_first(const hr_op *op, int64_t n_rows, hr_op **out, hr_error *err)
@@ -569,11 +625,12 @@ hr_status hr__op_sort_first(const hr_op *op, int64_t n_rows, hr_op **out, hr_err
     sort_op *s;
 
     *out = NULL;
-    if (op->cls != &hr__sort && op->cls != &hr__random_shuffle)
+    if (op->cls != &hr__sort && op->cls != &hr__random_shuffle && op->cls != &hr__shuffle_blocks)
         return HR_OK;
     HR_TRY(sort_new(op->cls, of->keys, of->n_keys, &s, err));
     s->n_hidden = of->n_hidden;
     s->seed = of->seed;
+    s->block_rows = of->block_rows;
     s->n_first = HR_MAX(1, n_rows);
     *out = &s->base;
     return HR_OK;

@@ -1,4 +1,4 @@
-"""Blocks in a random order: row groups of many files, by seed and epoch; where it has no effect; resumed."""
+"""Blocks in a random order: row groups of many files, by seed and epoch; behind other operations; resumed."""
 
 import json
 
@@ -106,24 +106,86 @@ def test_a_limit_above_takes_the_first_of_that_order(folder):
     assert ids(ds.split_at_indices([333])[1].iter_batches()) == ids(ds.iter_batches())[333:]
 
 
-@pytest.mark.parametrize(
-    ("plan", "obstacle"),
-    [
-        (lambda d: d.limit(1000), "limit(1000)"),
-        (lambda d: d.split_at_indices([5])[0], "slice(0:5)"),
-        (lambda d: d.map_batches(lambda b: b, batch_size=100, compute="threads"), "rebatch(100)"),
-        (lambda d: d.zip(d), "zip(2)"),
-        (lambda d: d.union(d.limit(5)), "limit(5)"),
-    ],
-)
-def test_where_it_has_no_effect(folder, plan, obstacle, capsys):
+BEHIND = [
+    lambda d: d.limit(1000),
+    lambda d: d.split_at_indices([1500])[0],
+    lambda d: d.map_batches(lambda b: b, batch_size=100, compute="threads"),
+    lambda d: d.zip(d.rename_columns({"id": "other"})),
+    lambda d: d.union(d.limit(500)),
+    lambda d: d.sort("id", descending=True),
+    lambda d: d.random_shuffle(seed=1),
+    lambda d: d.groupby("id").count(),
+    lambda d: d.repartition(7, keys=["id"]),
+]
+
+
+@pytest.mark.parametrize("plan", BEHIND)
+def test_behind_what_keeps_its_order(folder, plan, capsys):
+    """Blocks of so many rows, which stay together; they are held. (Once nothing happened, silently.)"""
     ds = plan(hd.read_parquet(folder))
+    before, shuffled = ids(ds.iter_batches()), ds.randomize_block_order(seed=1)
+    after = ids(shuffled.iter_batches())
+    shuffled.explain()
+    assert "shuffle_blocks(256 rows, seed=1)" in capsys.readouterr().out
+    assert after != before and sorted(after) == sorted(before)
+    place = {pair: i for i, pair in enumerate(zip(before, before[1:], strict=False))}
+    torn = sum(pair not in place for pair in zip(after, after[1:], strict=False))
+    assert torn < len(before) / 40  # source blocks have 50 rows, others 256
+    assert ids(ds.randomize_block_order(seed=1).iter_batches()) == after
+    assert ids(ds.randomize_block_order(seed=2).iter_batches()) != after
+    assert [r["id"] for r in shuffled.take(300)] == after[:300]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [lambda d: d, lambda d: d.map(lambda r: r, compute="threads"), lambda d: d.filter(expr="id >= 0")],
+)
+def test_blocks_of_repartition(folder, between, capsys):
+    ds = between(hd.read_parquet(folder).repartition(9))
     shuffled = ds.randomize_block_order(seed=1)
     shuffled.explain()
-    assert f"no effect, since {obstacle} below keeps the order" in capsys.readouterr().out
-    if "union" not in repr(ds):
-        assert ids(shuffled.iter_batches()) == ids(ds.iter_batches())
-    assert sorted(ids(shuffled.iter_batches())) == sorted(ids(ds.iter_batches()))
+    assert "repartition(9), in random order" in capsys.readouterr().out
+    rows, order = ids(shuffled.iter_batches()), []
+    while len([r for block in order for r in block]) < 4000:
+        at = sum(map(len, order))
+        block = next(k for k in range(9) if rows[at] == 4000 * k // 9)
+        order.append(list(range(4000 * block // 9, 4000 * (block + 1) // 9)))
+    assert rows == [r for block in order for r in block] and rows != sorted(rows)
+    assert [r["id"] for r in shuffled.take(1000)] == rows[:1000]
+    assert ids(ds.randomize_block_order(seed=2).iter_batches()) != rows
+    assert ids(ds.iter_batches()) == sorted(rows)  # the plan below is as it was
+
+
+def test_each_epoch_has_its_own():
+    for ds in (
+        hd.range(3000).repartition(20),
+        hd.range(3000).limit(2900),
+        hd.range(3000, override_num_blocks=20),
+    ):
+        it = ds.randomize_block_order().iterator()
+        first, second = ids(it.iter_batches()), ids(it.iter_batches())
+        assert sorted(first) == sorted(second) == list(range(len(first))) and first != second
+        it = ds.randomize_block_order(seed=3).iterator()
+        assert ids(it.iter_batches()) == ids(it.iter_batches())
+
+
+def test_blocks_of_ranges():
+    assert [len(b["id"]) for b in hd.range(100, override_num_blocks=7).iter_batches(batch_size=None)] == [
+        15
+    ] * 6 + [10]
+    rows = ids(hd.range(100, override_num_blocks=10).randomize_block_order(seed=1).iter_batches())
+    assert sorted(rows) == list(range(100)) and sorted(rows[::10]) == list(range(0, 100, 10)) != rows[::10]
+    tensors = hd.range_tensor(10, override_num_blocks=5).randomize_block_order(seed=1).take_all()
+    assert (
+        sorted(int(t["data"][0]) for t in tensors) == list(range(10)) != [int(t["data"][0]) for t in tensors]
+    )
+    assert (
+        hd.range(3, override_num_blocks=10).count() == 3
+        and hd.range(0, override_num_blocks=2).take_all() == []
+    )
+    for n in (0, -1, 1.5, "2"):
+        with pytest.raises(exceptions.InvalidArgument, match="override_num_blocks"):
+            hd.range(3, override_num_blocks=n)
 
 
 def test_explain(folder, capsys):

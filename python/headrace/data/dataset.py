@@ -576,8 +576,9 @@ class Dataset:
 
         seed: None for DataContext.seed, a new order in each epoch; an integer: one order for all epochs, as
         in Ray; RandomSeedConfig says both. It works through maps, filters, columns and unions (whose inputs
-        stay one after another). Behind anything else, a limit, a sort, a function of exact batches, rows keep
-        their order: explain() says so.
+        stay one after another), and blocks of repartition(num_blocks) come in a random order. Behind anything
+        else, a limit, a sort, a function of exact batches, blocks are 256 rows that are next to each other in
+        their source, and all rows are held, as by sort(): explain() shows shuffle_blocks.
         """
         return shuffling.randomize_block_order(self, seed=seed)
 

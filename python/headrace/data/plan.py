@@ -78,7 +78,7 @@ class Node:
         return self.args["keep"].plan()
 
     def _range(self):
-        return Plan.range(self.args["n"], self.args["name"])
+        return Plan.range(self.args["n"], self.args["name"], self.args.get("n_blocks") or 0)
 
     def _union(self):
         return Plan.union([n.plan for n in self.inputs])

@@ -3,7 +3,7 @@
 from typing import Unpack
 
 from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
-from headrace.data.context import accept_cluster_arguments
+from headrace.data.context import accept_cluster_arguments, is_whole
 from headrace.data.dataset import Dataset
 from headrace.data.files import FileArguments, read_files
 from headrace.data.paths import SkippedPaths, path_list
@@ -287,13 +287,23 @@ def read_webdataset(
 
 
 def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):
-    """The int64 column 'id' of 0 .. n-1, computed as it is read."""
+    """The int64 column 'id' of 0 .. n-1, computed as it is read. override_num_blocks: in so many blocks, for
+    randomize_block_order(); None: of a million rows.
+    """
     accept_cluster_arguments("range", {"parallelism": parallelism})
-    return Dataset(Node("range", {"n": n, "name": "id"}))
+    return _range("range", n, override_num_blocks)
+
+
+def _range(where, n, n_blocks):
+    if n_blocks is not None and not is_whole(n_blocks, 1):
+        raise InvalidArgument(f"{where}: override_num_blocks {n_blocks!r}: expected at least 1")
+    return Dataset(Node("range", {"n": n, "name": "id", "n_blocks": n_blocks}))
 
 
 def range_tensor(n, *, shape=(1,), parallelism=-1, concurrency=None, override_num_blocks=None):
-    """The int64 tensor column 'data' of n rows; row i is an array of that shape, filled with i."""
+    """The int64 tensor column 'data' of n rows; row i is an array of that shape, filled with i.
+    override_num_blocks: see range().
+    """
     accept_cluster_arguments("range_tensor", {"parallelism": parallelism})
     if not isinstance(shape, (tuple, list)):
         raise TypeMismatchError(f"range_tensor: shape: expected a tuple, not {type(shape).__name__}")
@@ -305,4 +315,5 @@ def range_tensor(n, *, shape=(1,), parallelism=-1, concurrency=None, override_nu
         return {"data": np.ascontiguousarray(np.broadcast_to(rows, (len(rows), *shape)))}
 
     shape = tuple(shape)
-    return range(n).map_batches(filled, compute="threads", udf_modifying_row_count=False)
+    rows = _range("range_tensor", n, override_num_blocks)
+    return rows.map_batches(filled, compute="threads", udf_modifying_row_count=False)
