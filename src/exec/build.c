@@ -413,7 +413,8 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
         hr_stage *s = r->stages[i];
 
         s->window_cap = window_cap(r, s, n_threads);
-        s->window_limit = (r->has_limit && !is_read_whole(s)) || r->options.careful ? 1 : s->window_cap;
+        s->begins_small = (r->has_limit && !is_read_whole(s)) || r->options.careful;
+        s->window_limit = s->begins_small ? 1 : s->window_cap;
         s->window = hr__zalloc(r->account, (size_t)s->window_cap * sizeof(hr_ticket *));
         if (!s->window)
             return hr__error_memory(err, "run", s->window_cap * (int64_t)sizeof(hr_ticket *));

@@ -2,21 +2,30 @@
  *
  * A ticket for each such file would cost as much as reading it, and what is made of its one row would be copied into a batch
  * again. Which files are taken together depends on their order and sizes alone, so that a position means the same in any run;
- * a table may hold fewer of them, as the budget wants it. Files are opened by the thread that reads them. A file that
- * cannot be read fails its ticket after the rows of those before it. */
+ * a table may hold fewer of them, as the budget wants it. Where few rows may be wanted, the first tickets are one file each, and
+ * each after these twice as many, so that three rows that a filter leaves do not open 64 files. Files are opened by the thread
+ * that reads them. A file that cannot be read fails its ticket after the rows of those before it. */
 #include "exec/run.h"
 
 #define GROUP_BYTES (8 << 20)
+#define ALONE 4              /* tickets of one file, to begin with */
 #define LARGE_ROW (64 << 10) /* is not copied into a table of many, where it is copied into a batch next */
+
+static int files_at_most(const hr_stage *s)
+{
+    if (!s->begins_small || s->n_taken >= ALONE + 16)
+        return HR_GROUP_FILES;
+    return s->n_taken < ALONE ? 1 : HR_MIN(HR_GROUP_FILES, 2 << (s->n_taken - ALONE));
+}
 
 int hr__group_files(const hr_stage *s, int64_t *n_bytes)
 {
-    int n = 0;
+    int n = 0, n_max = files_at_most(s);
 
     *n_bytes = 0;
     if (s->rows_left >= 0 || s->open.n || s->at_fragment || s->at_row)
         return 0; /* with so many rows wanted at most, and from the middle: one by one */
-    for (; n < HR_GROUP_FILES && s->at_file + n < hr__scan_n_files(s->scan); n++) {
+    for (; n < n_max && s->at_file + n < hr__scan_n_files(s->scan); n++) {
         int64_t more = hr__scan_row_bytes(s->scan, hr__stage_file(s, s->at_file + n));
 
         if (more < 0 || (n > 0 && *n_bytes + more > GROUP_BYTES))

@@ -7,7 +7,8 @@
  * above a reader that skips still filters, so that a rule that is too timid costs time, not rows. So do the keys of a join's first
  * input go down the other, for a scan to leave out what is beyond them, when they are known; which input comes first is said here, by
  * how many rows there may be of each. Computed columns that
- * nobody looks at are not computed; what is computed of images alone, their reader does (image_rule.c). */
+ * nobody looks at are not computed, and functions that make such are not called; what is computed of images alone, their reader does
+ * (image_rule.c). */
 #include "exec/exec.h"
 
 typedef struct wanted {
@@ -442,6 +443,16 @@ static hr_status rewrite_scan(hr_plan *p, const wanted *w, hr_error *err)
     return w->n_columns >= 0 ? set_columns(p, w, err) : HR_OK;
 }
 
+static bool makes_what_nobody_wants(const hr_plan *p, const wanted *w)
+{
+    const char *made = p->kind == HR_PLAN_OP ? hr__op_made_column(p->op) : NULL;
+
+    for (int i = 0; made && i < w->n_columns; i++)
+        if (!strcmp(w->columns[i], made))
+            return false;
+    return made && w->n_columns >= 0;
+}
+
 static hr_status rewrite(hr_plan *p, const wanted *w, hr_plan **out, hr_error *err)
 {
     hr_plan **ins = hr__zalloc(NULL, ((size_t)p->n_inputs + 1) * sizeof(hr_plan *));
@@ -452,6 +463,10 @@ static hr_status rewrite(hr_plan *p, const wanted *w, hr_plan **out, hr_error *e
     *out = NULL;
     if (!ins)
         return hr__error_memory(err, "plan", 64);
+    if (makes_what_nobody_wants(p, w)) {
+        hr__free(ins);
+        return rewrite(p->inputs[0], w, out, err);
+    }
     if (p->kind == HR_PLAN_OP)
         HR_GO(step_below(p, w, &s, err));
     first = first_input(p);

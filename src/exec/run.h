@@ -157,6 +157,8 @@ struct hr_stage {
     uint8_t *input_ended; /* of each input of such an operator */
     hr_ticket **window;   /* tickets head_seq .. next_seq-1, by seq % window_cap */
     int window_cap, window_limit;
+    bool
+        begins_small; /* few rows may be wanted of it: its window starts at one ticket, and those hold few files at first */
     int64_t head_seq, next_seq;
     bool draining;
     bool cut; /* somebody downstream wants no more */

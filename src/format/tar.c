@@ -176,13 +176,18 @@ static bool all_zero(const uint8_t *p)
     return true;
 }
 
+static int64_t window_bytes(const tar_walk *t)
+{
+    return t->passes_most && !t->window.stream ? SMALL_WINDOW_BYTES : HR_WINDOW_BYTES;
+}
+
 /* The next header, in the window. *found false: the end. */
 static hr_status header(tar_walk *t, const uint8_t **out, bool *found, hr_error *err)
 {
     bool apart = !t->window.stream && hr__window_left(&t->window) == 0 && t->window.buffer;
 
     *found = false;
-    HR_TRY(hr__window_fill(&t->window, BLOCK, apart ? SMALL_WINDOW_BYTES : HR_WINDOW_BYTES, err));
+    HR_TRY(hr__window_fill(&t->window, BLOCK, apart ? SMALL_WINDOW_BYTES : window_bytes(t), err));
     *out = hr__window_data(&t->window);
     if (hr__window_left(&t->window) == 0 && t->window.at > 0)
         return HR_OK;
@@ -252,7 +257,7 @@ hr_status tar__read(tar_walk *t, const tar_member *m, hr_growbuf *to, hr_error *
     bool sure = !t->window.stream; /* a plain file has the bytes: tar__next saw to it */
 
     if (m->bytes < LONG_DATA_BYTES) /* with the headers that follow */
-        HR_TRY(hr__window_fill(&t->window, m->bytes, HR_WINDOW_BYTES, err));
+        HR_TRY(hr__window_fill(&t->window, m->bytes, window_bytes(t), err));
     while (t->left > 0) {
         int64_t done = m->bytes - t->left, n_read;
         int64_t n = sure ? t->left : HR_MIN(t->left, HR_MAX(done, HR_WINDOW_BYTES));

@@ -20,6 +20,8 @@ typedef struct tar_walk {
     hr_text name;
     int64_t padding; /* behind the data of the last member */
     int64_t left;    /* of that data, not taken yet */
+    bool
+        passes_most; /* data are passed over as a rule: no more is read at a time than headers and short members take */
 } tar_walk;
 
 hr_status tar__open(tar_walk *t, hr_source *source, const hr_codec *codec, int64_t at, hr_account *account,

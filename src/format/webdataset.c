@@ -7,7 +7,7 @@
  * Opening a plain archive walks its headers (data are passed over): columns are all suffixes of the first archive, sorted;
  * fragments begin at the first sample that begins FRAGMENT_BYTES (less, if images are decoded) behind the last one's begin. A compressed archive is one
  * fragment; its suffixes are those of the first `sample` bytes. A reader walks the same headers again, and reads data into the
- * columns, without a copy where they are long. */
+ * columns, without a copy where they are long; where little is wanted of the archive, it reads little more. */
 #include "codec/image_chain.h"
 #include "core/number.h"
 #include "format/format.h"
@@ -51,7 +51,8 @@ static const hr_option wds_option_table[] = {
 typedef struct wds_suffix {
     char *name;
     wds_kind kind;
-    int out; /* its column; -1: none */
+    int out;         /* its column; -1: none */
+    int64_t n_bytes; /* of its members in this archive, if it is plain */
 } wds_suffix;
 
 typedef struct wds_file {
@@ -472,6 +473,16 @@ static void column_init(wds_reader *r, wds_column *c)
     hr__image_rows_begin(&c->images, &r->mem, r->file->image_type);
 }
 
+/* Little of the archive is in the columns that are read. */
+static bool reads_little(const wds_file *f)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < f->n_suffixes; i++)
+        n += f->suffixes[i].out >= 0 ? f->suffixes[i].n_bytes : 0;
+    return n < f->source->n_bytes / 8;
+}
+
 static hr_status wds_read(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
                           hr_reader **out, hr_error *err)
 {
@@ -502,6 +513,7 @@ static hr_status wds_read(hr_scan_file *base, int fragment, int64_t row_begin, i
     r->stop = f->codec || fragment + 1 == base->n_fragments ? INT64_MAX : f->parts[fragment + 1].at;
     HR_GO(tar__open(&r->tar, f->source, f->codec, f->codec ? 0 : f->parts[fragment].at, mem->account, err));
     r->tar.window.end = r->stop;
+    r->tar.passes_most = reads_little(f);
     HR_GO(next_part(r, err));
     for (; r->row < row_begin && r->has_member; r->row++)
         HR_GO(add_sample(r, -1, &passed, err));
@@ -575,6 +587,15 @@ static hr_status count_sample(wds_file *f, int64_t at, hr_error *err)
     return HR_OK;
 }
 
+static void count_bytes(wds_file *f, const char *suffix, int64_t n)
+{
+    bool found;
+    int64_t at = find_suffix(f, suffix, &found);
+
+    if (found)
+        f->suffixes[at].n_bytes += n;
+}
+
 /* Walks the headers: samples of a plain archive, suffixes if they are to be found. */
 static hr_status index_samples(wds_file *f, const wds_options *options, bool find, hr_error *err)
 {
@@ -596,6 +617,7 @@ static hr_status index_samples(wds_file *f, const wds_options *options, bool fin
             continue;
         if (find)
             HR_GO(add_suffix(f, name.suffix, kind_of(name.suffix, options), err));
+        count_bytes(f, name.suffix, m.bytes);
         if (f->codec || (any && key.n == name.n_key && memcmp(key.data, m.name, (size_t)key.n) == 0))
             continue;
         any = true;

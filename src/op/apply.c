@@ -688,6 +688,11 @@ done:
     return st;
 }
 
+const char *hr__op_made_column(const hr_op *op)
+{
+    return op->cls == &hr__apply && op->one_to_one ? ((const apply_op *)op)->columns.made : NULL;
+}
+
 hr_arena *hr__op_input_arena(const hr_op *op)
 {
     const apply_op *a = (const apply_op *)op;

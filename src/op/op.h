@@ -312,6 +312,8 @@ bool hr__op_slice_rows(const hr_op *op, int64_t *begin, int64_t *end); /* slice.
 hr_expr *hr__op_filter_predicate(const hr_op *op); /* compute.c; borrowed, NULL: not a filter by expression */
 int hr__op_computed(const hr_op *op, const char *const **names,
                     hr_expr *const **exprs); /* compute.c; -1: computes no columns */
+const char *
+hr__op_made_column(const hr_op *op); /* apply.c; borrowed: all it does is to make this column; NULL: more than that */
 
 extern const hr_op_class *const hr__op_classes[]; /* the one list (op.c), ends with NULL */
 extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__blocks, hr__apply,

@@ -241,3 +241,121 @@ def test_counting_reads_what_the_filter_needs(wide):
     assert hd.read_parquet(wide).filter(col("a") > 4).count() == 10_000
     assert hd.read_parquet(wide).sort("c").count() == 20_000
     assert hd.read_parquet(wide).groupby("a").count().count() == 10
+
+
+# ------------------------------------------------------------------------------------------ other formats
+
+
+def kept(row):
+    return True
+
+
+@pytest.fixture(scope="module")
+def small_files(tmp_path_factory):
+    path = tmp_path_factory.mktemp("small")
+    for i in range(300):
+        (path / f"{i:03}.bin").write_bytes(bytes([i % 256]) * 500)
+    return path
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        lambda ds: ds.filter(kept, compute="threads").limit(3),
+        lambda ds: ds.filter(kept, compute="inline").limit(3),
+        lambda ds: ds.map_batches(same, compute="threads").limit(3),
+        lambda ds: ds.filter(col("path") != "").limit(3),
+        lambda ds: ds.zip(ds.rename_columns({"bytes": "b", "path": "p"})).limit(3),
+        lambda ds: ds.mix(ds, weights=[1, 1]).limit(3),
+    ],
+    ids=["filter in threads", "filter inline", "map_batches", "expression", "zip", "mix"],
+)
+def test_few_of_many_files_of_a_row(small_files, plan):
+    """Files of one row are read 64 at a time, also where three rows were wanted."""
+    ds = plan(hd.read_binary_files(small_files, include_paths=True))
+    assert [r["bytes"][0] for r in ds.take_all()] in ([0, 1, 2], [0, 0, 1])
+    assert stats(ds)["files_opened"] <= 40  # of each input; it was 64 and more
+
+
+def test_files_of_a_row_are_all_there_however_they_are_taken(small_files):
+    ds = hd.read_binary_files(small_files)
+    expected = [bytes([i % 256]) * 500 for i in range(300)]
+    for n in (1, 4, 5, 100, 300):
+        assert [r["bytes"] for r in ds.filter(kept, compute="threads").limit(n).iter_rows()] == expected[:n]
+    batches = ds.limit(290).iter_batches(batch_size=7)
+    seen = [b for _, batch in zip(range(11), batches, strict=False) for b in batch["bytes"]]
+    again = ds.limit(290).iter_batches(batch_size=7)
+    again.load_state_dict(batches.state_dict())
+    rest = [b for batch in again for b in batch["bytes"]]
+    assert seen + rest == expected[:290]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    """200 samples whose images are none, and whose JSON is none."""
+    import io
+    import tarfile
+
+    path = tmp_path_factory.mktemp("archive") / "a.tar"
+    with tarfile.open(path, "w") as tar:
+        for i in range(200):
+            for suffix, data in (("cls", b"%d" % i), ("jpg", b"no image" * 8000), ("json", b"{")):
+                member = tarfile.TarInfo(f"{i:03}.{suffix}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+def test_members_that_nobody_wants_are_not_decoded(archive):
+    """Any column of an archive with JSON in it was decoded, since Python parses that one."""
+    ds = hd.read_webdataset(archive)
+    assert ds.select_columns(["cls"]).sum("cls") == sum(range(200))
+    assert ds.drop_columns(["json", "jpg"]).columns() == ["__key__", "cls", "__url__"]
+    assert ds.limit(150).drop_columns(["json", "jpg"]).count() == 150
+    assert ds.select_columns(["__key__", "cls"]).filter(col("cls") > 197).take_all() == [
+        {"__key__": "198", "cls": 198},
+        {"__key__": "199", "cls": 199},
+    ]
+    with pytest.raises(ValueError, match="no JPEG"):
+        ds.select_columns(["jpg"]).take()
+    with pytest.raises(json.JSONDecodeError):
+        ds.select_columns(["json"]).take()
+
+
+def bytes_read(run):
+    def total():
+        with open("/proc/self/io") as f:
+            return int(f.readline().split()[1])
+
+    before = total()
+    run()
+    return total() - before
+
+
+def test_members_that_nobody_wants_are_passed_over(archive):
+    """13 MB of images were read for the keys."""
+    ds = hd.read_webdataset(archive).select_columns(["__key__", "cls"])
+    assert bytes_read(ds.take_all) < archive.stat().st_size / 4
+
+
+def test_functions_that_make_what_nobody_wants_are_not_called():
+    from headrace.data.expressions import udf
+
+    @udf(return_dtype="int64")
+    def never(x):
+        raise AssertionError("it ran")
+
+    ds = hd.range(20).with_column("y", never(col("id")), compute="threads")
+    assert ds.select_columns(["id"]).take(2) == [{"id": 0}, {"id": 1}]
+    assert ds.sort("id", descending=True).select_columns(["id"]).take(1) == [{"id": 19}]
+    assert ds.count() == 20 and ds.sum("id") == 190
+    with pytest.raises(AssertionError, match="it ran"):
+        ds.filter(col("y") > 3).select_columns(["id"]).take()
+    context = hd.DataContext.get_current()
+    old = context.max_errored_blocks
+    context.max_errored_blocks = -1  # rows that it fails for are left out: then it matters
+    try:
+        ds = hd.range(20).with_column("y", never(col("id")), compute="threads")
+    finally:
+        context.max_errored_blocks = old
+    assert ds.select_columns(["id"]).take_all() == []

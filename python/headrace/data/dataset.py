@@ -398,6 +398,9 @@ class Dataset:
         return self._project(old, new)
 
     def _names(self):
+        known = self._node.names() if self._schema is None and self._node.plan.schema() is None else None
+        if known is not None:
+            return known
         schema = self.schema()
         return schema.names if schema is not None else []
 

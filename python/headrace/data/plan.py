@@ -7,6 +7,7 @@ from headrace import _core
 from headrace._core import Plan
 
 ALL_ROWS = 2**63 - 1  # as the end of a slice: to the last row
+_KEEPS_COLUMNS = ("filter", "limit", "slice", "sample", "sort", "random_shuffle", "randomize_block_order")
 
 
 class Node:
@@ -163,6 +164,16 @@ class Node:
         if self.pool is not None:
             out[self.pool] = None
         return list(out)
+
+    def names(self):
+        """Names of the columns, where steps above functions say them all; None: their types alone may tell."""
+        if self.op == "project":
+            return list(self.args["new_names"] or self.args["names"])
+        if self.op in _KEEPS_COLUMNS:
+            return self.inputs[0].names()
+        if self.op == "with_columns" and (below := self.inputs[0].names()) is not None:
+            return below + [n for n in dict.fromkeys(self.args["names"]) if n not in below]
+        return None
 
     def files(self):
         """Paths of all files that the plan reads, as they are listed."""

@@ -4,7 +4,9 @@ import io
 import json
 from fnmatch import fnmatch
 
-from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
+from headrace._core import Expr, InvalidArgument, TypeMismatchError, UnsupportedError
+from headrace.data.functions import function_node
+from headrace.data.plan import Node
 
 # tensorflow_metadata.proto.v0.schema_pb2.FeatureType
 _METADATA_TYPES = {1: "bytes", 2: "int64", 3: "float"}
@@ -103,17 +105,14 @@ def select_suffixes(ds, suffixes, keep):
 
 
 class _Decode:
-    """What a step does with the columns that the engine gives as bytes; workers get a copy."""
+    """What a step does with a column that the engine gives as bytes; workers get a copy."""
 
-    def __init__(self, kinds, mode):
-        self.kinds = kinds
+    def __init__(self, kind, mode):
+        self.kind = kind
         self.mode = mode
 
-    def __call__(self, columns):
-        return {name: self._column(self.kinds[name], values) for name, values in columns.items()}
-
-    def _column(self, kind, values):
-        decode = getattr(self, "_" + kind)
+    def __call__(self, values):
+        decode = getattr(self, "_" + self.kind)
         return [decode(v) if isinstance(v, bytes) else v for v in values]
 
     def _text(self, data):
@@ -161,21 +160,46 @@ def decoded(ds, steps, by_engine=True):
         if _is_function(step):
             ds = ds.map(step)
             continue
-        columns = [c for c in ds.schema().names if not c.startswith("__")]
+        names = ds.schema().names
+        columns = [c for c in names if not c.startswith("__")]
         kinds = {c: kind for c in columns if (kind := _kind(c, by_engine and i == 0)) is not None}
         if kinds:
-            ds = _with_values(ds, "decode", list(kinds), _Decode(kinds, _mode(step)), kinds.values())
+            ds = _with_decoded(ds, names, kinds, _mode(step))
     return ds
 
 
+def _with_decoded(ds, names, kinds, mode):
+    """Each column is a step of its own, which is left out where nobody wants it."""
+    node, made = ds._node, {}
+    for column, kind in kinds.items():
+        made[column] = f"<decode({column})>"
+        node = function_node(
+            node,
+            "decode",
+            "made",
+            _Decode(kind, mode),
+            compute=_place([kind]),
+            concurrency=None,
+            options={"one_to_one": True, "made": made[column], "columns": (column,)},
+            column=made[column],
+        )
+    exprs = [Expr.column(m) for m in made.values()]
+    node = Node("with_columns", {"names": list(made), "exprs": exprs}, [node])
+    return ds._plain(Node("project", {"names": list(names), "new_names": None}, [node]))
+
+
+def _place(kinds):
+    """Parsing a few hundred bytes of JSON is not worth a process."""
+    return "threads" if set(kinds) <= {"json", "text", "number"} else None
+
+
 def _with_values(ds, name, columns, function, kinds):
-    """Columns made of others. Parsing a few hundred bytes of JSON is not worth a process."""
-    light = set(kinds) <= {"json", "text", "number"}
+    """Columns made of others."""
     return ds._with_function(
         name,
         "values",
         function,
-        compute="threads" if light else None,
+        compute=_place(kinds),
         concurrency=None,
         options={"one_to_one": True},
         column=columns,

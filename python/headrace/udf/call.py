@@ -43,9 +43,9 @@ class Runner:
     zero_copy_batch, column, retried_errors, max_retries).
     Kinds: "batches" (map_batches), "rows" (map), "flat" (flat_map), "filter", "column" (add_column),
     "groups" (map_groups), "values" (fn({name: values} of the columns in `column`) -> such a dict: columns
-    replaced or added), "arrow" (udf(): fn of columns as pyarrow has them -> a column, which the engine joins
-    to the others; see function_expressions.py), "tables" (fn(Table, build) yields Tables: a source of this
-    package's own).
+    replaced or added), "made" (fn(list of a column's values) -> such a list, which is the column `column`),
+    "arrow" (udf(): fn of columns as pyarrow has them -> a column, which the engine joins to the others; see
+    function_expressions.py), "tables" (fn(Table, build) yields Tables: a source of this package's own).
     """
 
     def __init__(self, spec):
@@ -158,6 +158,10 @@ class Runner:
         seed(call.place[3], call.place[4])
         given, words = arrow_arguments(call.table, self.spec["column"])
         yield with_arrow_result(call, self.fn(*given, **words), self.spec), 0, None, False
+
+    def _made(self, call):
+        seed(call.place[3], call.place[4])
+        yield call.build({self.spec["column"]: self.fn(call.table.column(0).to_pylist())}), 0, None, False
 
     def _values(self, call):
         seed(call.place[3], call.place[4])
