@@ -166,7 +166,7 @@ class Node:
         return list(out)
 
     def names(self):
-        """Names of the columns, where steps above functions say them all; None: their types alone may tell."""
+        """Names of the columns, where steps above functions say them all; None: only their types may tell."""
         if self.op == "project":
             return list(self.args["new_names"] or self.args["names"])
         if self.op in _KEEPS_COLUMNS:
