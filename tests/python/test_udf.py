@@ -19,7 +19,7 @@ import pytest
 
 import headrace.data as hd
 from headrace import exceptions
-from headrace.udf import processes
+from headrace.udf import processes, starter
 
 COMPUTE = ["processes", "threads", "inline"]
 
@@ -382,7 +382,10 @@ def own_pid(batch):
 
 
 def workers():
-    return {p.pid for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE}
+    """All below this process but for those that only start workers."""
+    servers = {s.process.pid for s in starter._servers}
+    below = psutil.Process().children(recursive=True)
+    return {p.pid for p in below if p.status() != psutil.STATUS_ZOMBIE} - servers
 
 
 def gone(pids, seconds=60.0):

@@ -252,7 +252,7 @@ def function_node(
     """The Node that runs `fn` over the rows of `node`. kind: see headrace.udf.call.Runner. options: of
     Plan.calls. other: arguments of Ray's that mean something on a cluster only.
     """
-    from headrace.udf.coroutines import BATCHES_AT_A_TIME, is_async
+    from headrace.udf.call import BATCHES_AT_A_TIME, is_async
 
     _check_function(method, fn, fn_args, fn_kwargs, fn_constructor_args, fn_constructor_kwargs)
     made = workers(method, compute, concurrency)

@@ -19,8 +19,20 @@ from headrace.data import blocks
 from headrace.udf.parts import PART, Merged, batches_of
 
 GO, PAUSE, AWAY = range(3)
+BATCHES_AT_A_TIME = 4  # that one worker has of a function that awaits
 FLAT_ROWS = 1024  # rows that flat_map gives at a time, at most,
 FLAT_BYTES = 4 << 20  # and how many bytes, about
+
+
+def is_async(fn):
+    """Whether calling it gives something to await or to iterate over asynchronously."""
+    import functools
+
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if inspect.isclass(fn) or not inspect.isroutine(fn):
+        fn = getattr(fn, "__call__", fn)  # noqa: B004 - the method itself
+    return inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
 
 
 def make_function(spec):

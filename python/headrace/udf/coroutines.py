@@ -23,18 +23,6 @@ from headrace.udf.call import (
 from headrace.udf.parts import PART, batches_of
 
 ROWS_AT_A_TIME = 16  # calls of a function of rows that one worker has in flight
-BATCHES_AT_A_TIME = 4
-
-
-def is_async(fn):
-    """Whether calling it gives something to await or to iterate over asynchronously."""
-    import functools
-
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    if inspect.isclass(fn) or not inspect.isroutine(fn):
-        fn = getattr(fn, "__call__", fn)  # noqa: B004 - the method itself
-    return inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
 
 
 class Held:

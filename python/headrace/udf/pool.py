@@ -7,6 +7,7 @@ for a minute, and at exit.
 
 import atexit
 import os
+import sys
 import threading
 import time
 import weakref
@@ -126,6 +127,8 @@ def _at_exit():
     until = time.monotonic() + 2 * GRACE
     for state in states:
         state.join(until)
+    if starter := sys.modules.get("headrace.udf.starter"):
+        starter.end()
 
 
 class State:
@@ -310,7 +313,7 @@ class _Threads(State):
             del call
 
     def _async_loop(self, number):
-        from headrace.udf.coroutines import BATCHES_AT_A_TIME
+        from headrace.udf.call import BATCHES_AT_A_TIME
 
         loop = _Loop(self, number, BATCHES_AT_A_TIME)
         while (call := self.calls.take(number, 100)) is not False:

@@ -1,9 +1,8 @@
-"""Worker processes of a pool, and the one thread that starts, watches and ends them.
+"""Worker processes of a pool, and the one thread that has them started (starter.py), watches and ends them.
 
-Nothing is forked: a worker is a fresh `python -m headrace.udf.worker` with the function as cloudpickle on its
-socket, so functions of notebooks and of scripts without a __main__ guard work. What a worker prints appears
-on the driver's stderr, each line with the operator's name before it. The thread lives as long as the pool,
-because a worker dies with the thread that started it (PR_SET_PDEATHSIG).
+They are forks of a process that has run no user's code, never of the driver, and get the function as
+cloudpickle on their socket, so functions of notebooks and of scripts without a __main__ guard work. What a
+worker prints appears on the driver's stderr, each line with the operator's name before it.
 """
 
 import os
@@ -12,17 +11,15 @@ import re
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
 from headrace import _core
-from headrace.udf import errors, gpus
+from headrace.udf import errors, gpus, starter
 from headrace.udf.pool import GRACE, State, live
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 PAUSE = 0.02  # between two looks at the queue while there may be more workers
 MEASURE = 0.5  # between two looks at the workers' memory
 QUIET = 5.0  # after so long without a call that waits a run has a worker less
@@ -45,6 +42,7 @@ class Processes(State):
         self.busy = set()  # process ids of workers that ran a function when the pool was closed
         self.payload = None
         self.waited = self.quiet = self.idle = time.monotonic()
+        starter.warm_up()
 
     # --- any thread
 
@@ -220,34 +218,19 @@ class Processes(State):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         theirs.setblocking(False)
-        environment = dict(os.environ, PYTHONUNBUFFERED="1")
-        for name in THREAD_VARIABLES:
-            environment.setdefault(name, "1")
-        if devices:
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
-        package = os.path.dirname(os.path.dirname(os.path.abspath(_core.__file__)))
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
         with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "headrace.udf.worker", str(theirs.fileno()), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                process_group=0,  # Ctrl-C goes to the driver alone
-            )
+            process = starter.start(theirs, devices)
         worker = _Worker(process, devices)
-        os.set_blocking(process.stdout.fileno(), False)
         selector.register(process.stdout, selectors.EVENT_READ, worker)
+        selector.register(process.end, selectors.EVENT_READ, None)
         self.workers.append(worker)
         self.calls.add_worker(ours.detach(), process.pid, self.payload)
 
     def _listen(self, selector, timeout):
         for key, _ in selector.select(timeout):
-            if key.data is None:
+            if key.fileobj == self.wake_read:
                 os.read(self.wake_read, 4096)
-            else:
+            elif key.data is not None:
                 self._forward(selector, key.data)
 
     def _forward(self, selector, worker):
@@ -286,7 +269,8 @@ class Processes(State):
             self._forward(selector, worker)
         if not worker.silent:
             selector.unregister(worker.process.stdout)
-        worker.process.stdout.close()
+        selector.unregister(worker.process.end)
+        worker.process.close()
         _core.charge(-worker.charged)
         gpus.give_back(worker.devices, self.gpus)
         self.workers.remove(worker)

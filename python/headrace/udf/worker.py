@@ -1,7 +1,7 @@
-"""python -m headrace.udf.worker FD PARENT: a process that runs one user function for one driver.
+"""python -m headrace.udf.worker FD DRIVER IDLE: the fork server, and in each child of it a worker process.
 
-It ends when the driver says so, closes the socket, or dies (the kernel kills it then), whichever comes
-first.
+A worker runs one user function for one driver. It ends when the driver says so, closes the socket, or dies
+(it is killed then), whichever comes first.
 """
 
 import os
@@ -12,15 +12,14 @@ CALL, MORE, DROP = 1, 2, 3
 
 
 def main():
-    fd, parent = int(sys.argv[1]), int(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
     from headrace import _core
+    from headrace.udf import forkserver
 
-    if not _core.die_with_parent(parent):
-        return
-    import numpy  # noqa: F401 - while the driver still prepares the function
-
-    worker = _core.Worker(fd)
+    found = forkserver.serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    if found is None or not _core.die_with_parent(found[1]):
+        return  # the server, at its end, or a child that has lost it
+    worker = _core.Worker(found[0])
     try:
         serve(worker)
     except (_core.PeerError, _core.CancelledError):

@@ -1,0 +1,175 @@
+"""The fork server: a process that has imported what workers need, and makes them by a fork of itself.
+
+The driver (starter.py) starts `python -m headrace.udf.worker`, which calls serve(). For each worker the
+driver sends the descriptors that this one is to have, and is answered with the process id. No user's code
+ever runs in the server, and no thread, so that a fork of it is as good as a fresh interpreter. It ends when
+nobody needed it for a while, and kills its workers and itself when the driver ends or is killed; if it dies
+itself, the kernel kills its workers.
+
+    driver -> {"cuda": text or null} + [socket, output, end, folder]     a worker is wanted
+           <- {"pid": n} or {"errno": n}
+           -> {}                                                         it ends when its workers have
+    end    <- the worker's status as waitpid gives it, four bytes: it has ended
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+STATUS_BYTES = 4
+MESSAGE_BYTES = 4096
+DEVICES = "CUDA_VISIBLE_DEVICES"
+LOOK = 0.2  # seconds between two looks for the driver where the kernel does not tell of its end
+
+
+def serve(fd, driver, idle):
+    """Returns (its socket's descriptor, the server's process id) in each worker, and None in the server, at
+    its end.
+    """
+    import gc
+
+    server = _Server(fd, driver, idle)
+    gc.disable()
+    _import()
+    gc.freeze()  # so that collections in workers leave alone what they share
+    gc.enable()
+    return server.run()
+
+
+def _import():
+    """What every worker needs."""
+    import cloudpickle  # noqa: F401
+    import numpy.random  # noqa: F401
+
+    import headrace.data.convert
+    import headrace.udf.call
+    import headrace.udf.errors  # noqa: F401
+
+
+class _Server:
+    def __init__(self, fd, driver, idle):
+        self.socket = socket.socket(fileno=fd)
+        os.set_inheritable(fd, False)
+        self.process = os.getpid()
+        self.driver = driver
+        self.idle = idle
+        self.used = time.monotonic()
+        self.retired = False
+        self.children = {}  # process id -> descriptor for its status
+        self.read, self.write = os.pipe()  # a byte when a child has ended
+        os.set_blocking(self.read, False)
+        os.set_blocking(self.write, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self.write, warn_on_full_buffer=False)
+        try:
+            self.pidfd = os.pidfd_open(driver)  # readable when it has ended
+        except OSError:
+            self.pidfd = None
+
+    def run(self):
+        while not self._done():
+            ready = self._wait()
+            if os.getppid() != self.driver or self.pidfd in ready:
+                self._kill()
+            self._reap()
+            if self.socket in ready and (worker := self._request()) is not None:
+                return worker, self.process
+        return None
+
+    def _done(self):
+        if self.children:
+            self.used = time.monotonic()
+            return False
+        return self.retired or time.monotonic() > self.used + self.idle
+
+    def _wait(self):
+        seconds = LOOK if self.pidfd is None else None if self.children else self.idle
+        watched = [self.read, None if self.retired else self.socket, self.pidfd]
+        return select.select([f for f in watched if f is not None], [], [], seconds)[0]
+
+    def _reap(self):
+        try:
+            while os.read(self.read, 4096):
+                pass
+        except BlockingIOError:
+            pass
+        for pid in list(self.children):
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                end = self.children.pop(pid)
+                try:
+                    os.write(end, status.to_bytes(STATUS_BYTES, sys.byteorder))
+                except BrokenPipeError:
+                    pass  # nobody wants to know
+                os.close(end)
+
+    def _kill(self):
+        """The driver is no more."""
+        for pid in self.children:
+            os.kill(pid, signal.SIGKILL)
+        raise SystemExit(0)
+
+    def _request(self):
+        """The descriptor of its socket in a new worker; None in the server."""
+        request, given, _, _ = socket.recv_fds(self.socket, MESSAGE_BYTES, 4)
+        if not request:
+            self._kill()
+        request = json.loads(request)
+        if not request:
+            self.retired = True
+            return None
+        worker, output, end, folder = given
+        self.used = time.monotonic()
+        try:
+            pid = _fork()
+        except OSError as e:
+            answer = {"errno": e.errno}
+            os.close(end)
+        else:
+            if pid == 0:
+                self._leave()
+                _become_worker(request, *given)
+                return worker
+            answer = {"pid": pid}
+            self.children[pid] = end
+        for fd in (worker, output, folder):
+            os.close(fd)
+        try:
+            self.socket.send(json.dumps(answer).encode())
+        except BrokenPipeError:
+            self._kill()
+        return None
+
+    def _leave(self):
+        """In a child: lets go of what is the server's."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self.socket.close()
+        for fd in (self.read, self.write, self.pidfd, *self.children.values()):
+            if fd is not None:
+                os.close(fd)
+
+
+def _fork():
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads: there are none, or numpy's, which look after themselves
+        return os.fork()
+
+
+def _become_worker(request, worker, output, end, folder):
+    os.setpgid(0, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.fchdir(folder)
+    for fd in (output, end, folder):
+        os.close(fd)
+    os.set_inheritable(worker, False)
+    if request["cuda"] is not None:
+        os.environ[DEVICES] = request["cuda"]
+    sys.modules["numpy"].random.seed()  # not all of them alike

@@ -1,0 +1,260 @@
+"""Starts worker processes in milliseconds: the driver's side of the fork server (forkserver.py).
+
+A process has things from its parent that can change in the parent: environment, limits, CPUs. A server is
+used only while they are as they were when it was started; else there is another one. The first is started
+when a function is added to a plan, in the background.
+"""
+
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+from headrace import _core
+from headrace.udf.forkserver import DEVICES, MESSAGE_BYTES, STATUS_BYTES
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+IDLE = 60.0  # seconds without a worker, after which a server ends
+PATIENCE = 120.0  # what a server may take to answer
+LIMITS = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
+
+
+class Process:
+    """A worker, with the part of subprocess.Popen that its keeper uses. It is a child of the fork server."""
+
+    def __init__(self, pid, stdout, end):
+        self.pid = pid
+        self.stdout = stdout  # raw file: what it prints, errors too
+        self.end = end  # raw file: readable when it has ended
+        self.code = None
+
+    def poll(self):
+        """Its exit code, negative if a signal killed it; None: it is alive."""
+        if self.code is None:
+            status = self.end.read(STATUS_BYTES)
+            if status == b"":
+                self.code = -signal.SIGKILL  # the server is gone, and so is what it had started
+            elif status is not None:
+                self.code = os.waitstatus_to_exitcode(int.from_bytes(status, sys.byteorder))
+        return self.code
+
+    def wait(self):
+        poll = select.poll()
+        poll.register(self.end, select.POLLIN)
+        while self.poll() is None:
+            poll.poll()
+        return self.code
+
+    def kill(self):
+        if self.poll() is None:
+            try:
+                os.kill(self.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # the server is about to tell
+
+    def close(self):
+        self.stdout.close()
+        self.end.close()
+
+
+class _Server:
+    """The driver's end of a fork server."""
+
+    def __init__(self, inherited):
+        executable, environment = inherited[:2]
+        self.inherited = inherited
+        self.messages = os.memfd_create("headrace fork server")
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        arguments = [str(theirs.fileno()), str(os.getpid()), str(IDLE)]
+        try:
+            with theirs:
+                self.process = subprocess.Popen(
+                    [executable, "-P", "-m", "headrace.udf.worker", *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self.messages,
+                    pass_fds=[theirs.fileno()],
+                    env=dict(environment),
+                    process_group=0,  # Ctrl-C goes to the driver alone
+                )
+        except BaseException:
+            self.close()
+            raise
+        self.socket.settimeout(PATIENCE)
+
+    def close(self):
+        self.socket.close()
+        os.close(self.messages)
+
+    def said(self):
+        """What it printed since the last time."""
+        text = b""
+        while more := os.pread(self.messages, 1 << 16, len(text)):
+            text += more
+        os.ftruncate(self.messages, 0)
+        return text.decode(errors="replace")
+
+    def worker(self, cuda, *descriptors):
+        """The process id of a new worker. OSError: there could be none; EOFError: the server has ended."""
+        try:
+            socket.send_fds(self.socket, [json.dumps({"cuda": cuda}).encode()], descriptors)
+            answer = self.socket.recv(MESSAGE_BYTES)
+        except (BrokenPipeError, ConnectionResetError):
+            answer = b""
+        except TimeoutError:
+            self.process.kill()
+            answer = b""
+        if not answer:
+            raise EOFError
+        found = json.loads(answer)
+        if "errno" in found:
+            raise OSError(found["errno"], f"no worker process: {os.strerror(found['errno'])}")
+        return found["pid"]
+
+    def retire(self):
+        """It ends when its workers have."""
+        try:
+            self.socket.send(b"{}")
+        except OSError:
+            pass  # it has
+
+
+_lock = threading.Lock()
+_servers = []  # the last is the one in use; the others wait for their workers' end
+
+
+def _forked():
+    """In a child of the driver's: the servers are its parent's."""
+    global _lock
+    _lock = threading.Lock()
+    for server in _servers:
+        server.process.returncode = 0  # not ours to wait for
+        server.close()
+    _servers.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def _environment():
+    """A server's: the driver's, and what makes workers good neighbours."""
+    environment = dict(os.environ, PYTHONUNBUFFERED="1")
+    for name in THREAD_VARIABLES:
+        environment.setdefault(name, "1")
+    environment.pop(DEVICES, None)
+    package = os.path.dirname(os.path.dirname(os.path.abspath(_core.__file__)))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
+    return environment
+
+
+def _umask():
+    with open("/proc/self/status") as file:
+        return next((line for line in file if line.startswith("Umask")), None)
+
+
+def _inherited():
+    """All that a process has from its parent and that may have changed since the last one was started."""
+    return (
+        sys.executable,
+        sorted(_environment().items()),
+        [resource.getrlimit(limit) for limit in LIMITS],
+        sorted(os.sched_getaffinity(0)),
+        os.getpriority(os.PRIO_PROCESS, 0),
+        (os.getresuid(), os.getresgid(), os.getgroups()),
+        _umask(),
+    )
+
+
+def _current():
+    """The server in use; called with the lock."""
+    inherited = _inherited()
+    for server in _servers[:]:
+        if server.process.poll() is not None:
+            _servers.remove(server)
+            server.close()
+    if _servers and _servers[-1].inherited != inherited:
+        _servers[-1].retire()
+        _servers[-1].inherited = None
+    if not _servers or _servers[-1].inherited is None:
+        _servers.append(_Server(inherited))
+    return _servers[-1]
+
+
+def warm_up():
+    """Starts a server in the background, for workers that will be wanted soon."""
+    try:
+        with _lock:
+            _current()
+    except OSError:
+        pass  # whoever wants a worker is told
+
+
+def start(worker_socket, devices):
+    """A Process that serves calls at the other end of `worker_socket` and sees these GPUs; none: all."""
+    cuda = ",".join(devices) if devices else os.environ.get(DEVICES)
+    read_output, output = os.pipe()
+    read_end, end = os.pipe()
+    folder = -1
+    try:
+        folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
+        pid = _worker(cuda, worker_socket.fileno(), output, end, folder)
+    except BaseException:
+        os.close(read_output)
+        os.close(read_end)
+        raise
+    finally:
+        os.close(output)
+        os.close(end)
+        if folder >= 0:
+            os.close(folder)
+    os.set_blocking(read_output, False)
+    os.set_blocking(read_end, False)
+    return Process(pid, open(read_output, "rb", buffering=0), open(read_end, "rb", buffering=0))
+
+
+def _worker(cuda, *descriptors):
+    with _lock:
+        for last in (False, True):
+            server = _current()
+            try:
+                pid = server.worker(cuda, *descriptors)
+                break
+            except EOFError:  # it has ended, maybe because nobody needed it for long
+                code = server.process.wait()
+                _servers.remove(server)
+                text = server.said().strip()
+                server.close()
+                if last:
+                    raise RuntimeError(
+                        f"no worker process: the process that starts them ended with code {code}: {text}"
+                    ) from None
+        if text := server.said():
+            _print(text)
+        return pid
+
+
+def _print(text):
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except Exception:
+        pass  # no stderr, or none that can be written to
+
+
+def end():
+    """At the exit of this process, when nobody needs workers any more: ends the servers."""
+    if not _lock.acquire(timeout=1):
+        return  # one is being started: it will see that this process has ended
+    try:
+        for server in _servers:
+            server.process.kill()
+            server.process.wait()
+            server.close()
+        _servers.clear()
+    finally:
+        _lock.release()
