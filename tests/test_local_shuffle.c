@@ -2,6 +2,8 @@
 #include "op/local_shuffle.h"
 #include "task_harness.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define MAX_PARTS 60
@@ -204,6 +206,49 @@ static void test_order_that_stays(void **unused)
     for (int i = 0; i < HR_LEN(want); i++)
         assert_int_equal(x_at(out, i), want[i]);
     hr_table_unref(out);
+    hr_table_unref(in);
+}
+
+/* Nor that of windows of several leaves, whether each comes as one lot, which is drawn where it is gathered, or as several. */
+static void test_large_order_that_stays(void **unused)
+{
+    enum { ROWS = 280000 };
+    static const int64_t limits[] = { 0, 60 << 20 };
+    static const char *const want = "078ffec2e5f52ab8";
+    hr_table *in = numbers(0, ROWS), *out[2];
+    uint64_t seed = 1;
+    hr_op *op = shuffle(140000, &seed);
+
+    (void)unused;
+    for (int k = 0; k < HR_LEN(limits); k++) {
+        hr_account *account = hr__account_new("shuffle", NULL, limits[k]);
+        hr_error err = HR_ERROR_INIT;
+        char text[40];
+        hr_bits128 sum;
+        int n_lots;
+        hr_hash h;
+        rig r = { 0 };
+
+        assert_ok(rig_open(&r, op, NULL, &err), &err);
+        r.run.account = account;
+        assert_ok(rig_push(&r, in, &err), &err);
+        assert_ok(rig_finish(&r, &err), &err);
+        n_lots = rig_tables(&r);
+        out[k] = rows_of(&r, 0);
+        assert_int_equal(out[k]->n_rows, ROWS);
+        assert_true(k ? n_lots > 8 : n_lots <= 4);
+        hr__hash_init(&h, 0);
+        for (int64_t i = 0; i < ROWS; i++)
+            hr__hash_int(&h, x_at(out[k], i));
+        sum = hr__hash_end(&h);
+        snprintf(text, sizeof text, "%016" PRIx64, sum.lo);
+        assert_string_equal(text, want);
+        rig_close(&r);
+        hr__account_unref(account);
+    }
+    assert_true(tables_equal(out[0], out[1]));
+    unref_all(out, 2);
+    hr__op_unref(op);
     hr_table_unref(in);
 }
 
@@ -441,10 +486,15 @@ static void test_faults(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows),      cmocka_unit_test(test_large_windows),
-        cmocka_unit_test(test_seeds),        cmocka_unit_test(test_order_that_stays),
-        cmocka_unit_test(test_resume),       cmocka_unit_test(test_marker_states),
-        cmocka_unit_test(test_small_tables), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_large_windows),
+        cmocka_unit_test(test_seeds),
+        cmocka_unit_test(test_order_that_stays),
+        cmocka_unit_test(test_large_order_that_stays),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_marker_states),
+        cmocka_unit_test(test_small_tables),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_faults),
     };
 

@@ -563,6 +563,11 @@ hr_status hr__table_take(const hr_mem *mem, const hr_table *t, const void *idx, 
 hr_status hr__table_pick(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts,
                          const uint32_t *picks, int64_t n, hr_origin *origin, hr_table **out,
                          hr_error *err) HR_MUST_USE;
+/* The same of picks[order[i]]: order has each of [0, n) once. It pays where picks of rows that follow each other stand together, 16 and more,
+ * and rows are far apart otherwise. */
+hr_status hr__table_pick_runs(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts,
+                              const uint32_t *picks, const uint32_t *order, int64_t n, hr_origin *origin,
+                              hr_table **out, hr_error *err) HR_MUST_USE;
 /* Contiguous; n_parts = 0 needs `schema`; origins concatenated if all parts have one. Sets `sole`. */
 hr_status hr__table_concat(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts, hr_table **out,
                            hr_error *err) HR_MUST_USE;

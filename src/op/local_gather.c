@@ -1,6 +1,6 @@
 /* local_gather.c - rows in a random order within windows: the rows themselves.
  *
- * A lot says where each of its rows lies; they are copied column by column. */
+ * A lot says where each of its rows lies; they are copied column by column. The last permutation of a leaf is drawn here. */
 #include "op/local_shuffle.h"
 
 /* Parts that came before a table whose types said more. *part is replaced by one that the caller owns, or stays and *owned is NULL. */
@@ -12,6 +12,23 @@ static hr_status fit(const hr_mem *mem, hr_schema *schema, hr_table **part, hr_t
     HR_TRY(hr__table_conform(mem, *part, schema, owned, err));
     *part = *owned;
     return HR_OK;
+}
+
+/* The rows of a lot whose order is still to be drawn. */
+static hr_status permuted(const hr_mem *mem, const hr_lot *lot, hr_table *const *parts, int n_parts, hr_origin *origin,
+                          hr_table **out, hr_error *err)
+{
+    uint32_t *order = hr__alloc(mem->account, (size_t)lot->n * sizeof *order);
+    hr_status st;
+
+    if (!order)
+        return hr__error_memory(err, "local_shuffle", lot->n * (int64_t)sizeof *order);
+    for (int64_t i = 0; i < lot->n; i++)
+        order[i] = (uint32_t)i;
+    hr__random_permute(order, lot->n, lot->key);
+    st = hr__table_pick_runs(mem, lot->schema, parts, n_parts, lot->picks, order, lot->n, origin, out, err);
+    hr__free(order);
+    return st;
 }
 
 static hr_status gather_lot(const hr_mem *mem, const hr_lot *lot, hr_origin *origin, hr_table **out, hr_error *err)
@@ -27,7 +44,10 @@ static hr_status gather_lot(const hr_mem *mem, const hr_lot *lot, hr_origin *ori
         parts[n_owned] = n_owned < n_before ? lot->before->parts[n_owned] : lot->after->parts[n_owned - n_before];
         HR_GO(fit(mem, lot->schema, &parts[n_owned], &owned[n_owned], err));
     }
-    st = hr__table_pick(mem, lot->schema, parts, (int)n_parts, lot->picks, lot->n, origin, out, err);
+    if (lot->drawn)
+        st = hr__table_pick(mem, lot->schema, parts, (int)n_parts, lot->picks, lot->n, origin, out, err);
+    else
+        st = permuted(mem, lot, parts, (int)n_parts, origin, out, err);
 done:
     for (int64_t i = 0; i < n_owned; i++)
         hr_table_unref(owned[i]);

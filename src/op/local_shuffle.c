@@ -17,7 +17,8 @@
  *
  * What comes out of the second layer's window k needs the first layer's windows k - 1 and k. So rows wait by *chunks*: a window,
  * or as many small ones as make a table worth its while. When a chunk is full, all that it and the one before it determine goes on:
- * lots of moderate size, mere lists of rows; local_gather.c makes tables of them. Both
+ * lots of moderate size, mere lists of rows; local_gather.c makes tables of them. A lot that is a leaf is left undrawn: its rows are still
+ * near each other, which gathering them makes use of (core/pick_runs.c). Both
  * layers permute such lists, so that a row is copied once. A lot shares the chunks, and so their rows live
  * until the last of them was copied.
  *
@@ -291,23 +292,37 @@ static hr_status draw_chunk(const hr_op *op, hr_task *task, shuffle_state *s, hr
     return HR_OK;
 }
 
-/* One window of the second layer. */
-static hr_status draw_window(const hr_op *op, hr_task *task, int64_t window, uint32_t *rows, int64_t n, hr_error *err)
+/* Of the window's second layer, or of its leaf i, if it has several. */
+static uint64_t leaf_key(const hr_op *op, hr_task *task, int64_t window, int64_t i, int64_t n_leaves)
+{
+    return key_of(op, task, n_leaves > 1 ? LEAVES + i : SECOND_LAYER, window);
+}
+
+/* One window of the second layer. Not `drawn`: but for the order within leaves. */
+static hr_status draw_window(const hr_op *op, hr_task *task, int64_t window, uint32_t *rows, int64_t n, bool drawn,
+                             hr_error *err)
 {
     int64_t n_leaves = (n + LEAF_ROWS - 1) / LEAF_ROWS, each = (n + n_leaves - 1) / n_leaves;
 
     if (n_leaves > 1)
         HR_TRY(permute_groups(hr__task_run(task)->account, rows, n, key_of(op, task, SECOND_LAYER, window), err));
+    if (!drawn)
+        return HR_OK;
     for (int64_t i = 0, at = 0; i < n_leaves; i++, at += each)
-        hr__random_permute(rows + at, HR_MIN(each, n - at),
-                           key_of(op, task, n_leaves > 1 ? LEAVES + i : SECOND_LAYER, window));
+        hr__random_permute(rows + at, HR_MIN(each, n - at), leaf_key(op, task, window, i, n_leaves));
     return HR_OK;
+}
+
+/* The second layer's window of a row. */
+static int64_t window_at(const shuffle_state *s, int64_t row)
+{
+    return row < s->half ? 0 : 1 + (row - s->half) / s->window;
 }
 
 /* Rows [begin, end) of the result: those that the first layer put there, in the order of the second. `end` is a border of the second
  * layer's windows or the end of all rows. */
 static hr_status draw_result(const hr_op *op, hr_task *task, const shuffle_state *s, int64_t begin, int64_t end,
-                             uint32_t *out, hr_error *err)
+                             bool drawn, uint32_t *out, hr_error *err)
 {
     int64_t first = s->chunk * s->chunk_rows; /* row of `filling` */
     int64_t n_before = s->before ? HR_MAX(first - begin, 0) : 0;
@@ -318,10 +333,9 @@ static hr_status draw_result(const hr_op *op, hr_task *task, const shuffle_state
     for (int64_t i = n_before; i < end - begin; i++)
         out[i] = s->filling->order[begin - first + i] + first_part;
     while (begin < end) {
-        int64_t k = begin < s->half ? 0 : 1 + (begin - s->half) / s->window;
-        int64_t stop = HR_MIN(end, s->half + k * s->window);
+        int64_t k = window_at(s, begin), stop = HR_MIN(end, s->half + k * s->window);
 
-        HR_TRY(draw_window(op, task, k, out, stop - begin, err));
+        HR_TRY(draw_window(op, task, k, out, stop - begin, drawn, err));
         out += stop - begin;
         begin = stop;
     }
@@ -341,7 +355,9 @@ static int64_t lot_rows(const shuffle_state *s, hr_task *task)
     return n;
 }
 
-static hr_status emit_lot(shuffle_state *s, hr_task *task, const uint32_t *picks, int64_t at, int64_t n, hr_error *err)
+/* `key` NULL: they are drawn. */
+static hr_status emit_lot(shuffle_state *s, hr_task *task, const uint32_t *picks, int64_t at, int64_t n,
+                          const uint64_t *key, hr_error *err)
 {
     hr_status st = HR_OK;
     int64_t n_rows = s->filling->n_rows + (s->before ? s->before->n_rows : 0);
@@ -352,6 +368,8 @@ static hr_status emit_lot(shuffle_state *s, hr_task *task, const uint32_t *picks
 
     HR_GO(lot_new(s, hr__task_run(task)->account, n, &lot, err));
     memcpy(lot->picks, picks, (size_t)n * sizeof *picks);
+    lot->drawn = !key;
+    lot->key = key ? *key : 0;
     st = lot_table(lot, first, n_bytes, &t, err);
     lot = NULL;
     HR_GO(st);
@@ -367,14 +385,19 @@ static hr_status emit(const hr_op *op, hr_task *task, shuffle_state *s, int64_t 
     hr_status st = HR_OK;
     int64_t most = lot_rows(s, task);
     int64_t n_lots = (end - begin + most - 1) / most, each = (end - begin + n_lots - 1) / HR_MAX(n_lots, 1);
+    int64_t window = window_at(s, begin);
+    /* Lots are leaves then, whose rows are near each other as long as they are not drawn: local_gather.c does that. */
+    bool drawn = end - begin <= LEAF_ROWS || most != LEAF_ROWS || window_at(s, end - 1) != window;
     uint32_t *picks = hr__alloc(hr__task_run(task)->account, (size_t)(end - begin) * sizeof *picks);
 
     if (!picks)
         return hr__error_memory(err, "local_shuffle", (end - begin) * (int64_t)sizeof *picks);
-    HR_GO(draw_result(op, task, s, begin, end, picks, err));
+    HR_GO(draw_result(op, task, s, begin, end, drawn, picks, err));
     for (int64_t at = begin, n; at < end && !hr__task_cancelled(task); at += n) {
+        uint64_t key = leaf_key(op, task, window, (at - begin) / each, n_lots);
+
         n = HR_MIN(each, end - at); /* as equal as can be: then buffers that were given back fit */
-        HR_GO(emit_lot(s, task, picks + (at - begin), at, n, err));
+        HR_GO(emit_lot(s, task, picks + (at - begin), at, n, drawn ? NULL : &key, err));
     }
 done:
     hr__free(picks);

@@ -25,6 +25,8 @@ typedef struct hr_lot {
     hr_schema *schema;        /* that the rows come out with; parts may still have an older one */
     uint32_t *picks;          /* n rows; parts count through, those of `before` first */
     int64_t n;
+    bool drawn;   /* the rows come out in this order; else they have to be permuted */
+    uint64_t key; /* by this one */
 } hr_lot;
 hr_lot *hr__lot_of(const hr_table *t); /* borrowed; NULL: t is no lot */
 
