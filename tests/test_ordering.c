@@ -202,6 +202,29 @@ static void test_refusals(void **unused)
     hr_plan_unref(in);
 }
 
+/* Runs at once held half of the limit each. */
+static void test_fair_shares(void **unused)
+{
+    const int64_t limit = 64 << 20, was = hr_memory_limit(), before = hr_memory_used() - hr__pool_bytes();
+    hr_op_run run = { .allowance = limit / 2 };
+
+    (void)unused;
+    assert_ok(hr_set_memory_limit(limit, NULL), NULL);
+    hr__op_holds(4);
+    assert_int_equal(hr__op_allowance(&run), limit / 2); /* as long as there is enough */
+    hr__account_charge(NULL, limit - (1 << 20) - before);
+    assert_int_equal(hr__op_allowance(&run), limit / 8);
+    hr__op_holds(-3);
+    assert_int_equal(hr__op_allowance(&run), limit / 2);
+    hr__account_charge(NULL, 2 << 20); /* too much, whoever has it */
+    assert_int_equal(hr__op_allowance(&run), limit / 8);
+    hr__op_holds(1000);
+    assert_in_range(hr__op_allowance(&run), 1, 1 << 20);
+    hr__op_holds(-1001);
+    hr__account_charge(NULL, before - limit - (1 << 20));
+    assert_ok(hr_set_memory_limit(was, NULL), NULL);
+}
+
 static int make_folder(void **unused)
 {
     (void)unused;
@@ -224,6 +247,7 @@ int main(void)
         cmocka_unit_test(test_one_order),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_fair_shares),
     };
 
     return cmocka_run_group_tests(tests, make_folder, drop_folder);

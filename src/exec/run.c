@@ -104,6 +104,8 @@ static hr_status start_ops(hr_run *r, hr_error *err)
         if (o->run.op->cls->start)
             HR_TRY(o->run.op->cls->start(o->run.op, &o->run, err));
         o->started = true;
+        o->holds = o->run.op->cls->kind == HR_OP_BLOCK;
+        hr__op_holds(o->holds);
     }
     return HR_OK;
 }
@@ -299,6 +301,7 @@ static void free_op(hr_run *r, hr_op_state *o)
     for (int i = 0; o->thread_states && i < r->n_slots; i++)
         if (o->thread_states[i] && cls->thread_clear)
             cls->thread_clear(o->run.op, &o->run, o->thread_states[i]);
+    hr__op_holds(-o->holds);
     if (o->started && cls->stop)
         cls->stop(o->run.op, &o->run);
     if (o->is_ours)

@@ -50,6 +50,7 @@ struct hr_op_state {
     hr_op_run run;
     hr_mem mem;
     bool started;
+    int holds;            /* 1: it is counted by hr__op_holds */
     bool is_ours;         /* run.op is not the plan's: the run holds a reference */
     int32_t instance;     /* of the rows that it makes; 0: they are not its own */
     int64_t stall_ns;     /* HR_STALL */

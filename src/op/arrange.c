@@ -101,7 +101,7 @@ static hr_status arrange_push(const hr_op *op, hr_task *task, const hr_table *in
     if (!a->store)
         HR_TRY(begin(a, in->schema, run, err));
     HR_TRY(deal_places(a->store, in, 0, a->step, RANGES, a->n_rows, err));
-    return hr__store_held(a->store) > run->allowance ? hr__store_spill(a->store, 0, err) : HR_OK;
+    return hr__store_held(a->store) > hr__op_allowance(run) ? hr__store_spill(a->store, 0, err) : HR_OK;
 }
 
 static hr_status arrange_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
@@ -345,7 +345,7 @@ static hr_status arrange_read(const hr_op *op, hr_op_run *run, int64_t piece, co
     r->run = a;
     r->account = run->account;
     r->mem = *mem;
-    r->share = run->allowance;
+    r->share = hr__op_allowance(run);
     r->row = a->n_rows[piece];
     r->levels[0] = (level){ .store = a->store, .step = a->step, .at = (int)piece, .end = (int)piece + 1 };
     r->depth = 1;

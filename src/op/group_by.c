@@ -352,7 +352,7 @@ static hr_status store_dealt(group_run *g, const hr_table *in, hr_error *err)
 
 static bool too_much(const hr_fold *f, const hr_op_run *run)
 {
-    return hr__fold_n(f) > FEW_GROUPS || hr__fold_bytes(f) > run->allowance / 4;
+    return hr__fold_n(f) > FEW_GROUPS || hr__fold_bytes(f) > hr__op_allowance(run) / 4;
 }
 
 static hr_status group_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
@@ -378,7 +378,7 @@ static hr_status group_push(const hr_op *op, hr_task *task, const hr_table *in, 
         HR_TRY(store_dealt(g, in, err));
     else
         HR_TRY(deal_into_store(g, in, run->account, err));
-    if (hr__store_held(g->store) > run->allowance)
+    if (hr__store_held(g->store) > hr__op_allowance(run))
         return hr__store_spill(g->store, 0, err); /* all: their tables share memory */
     return HR_OK;
 }
@@ -564,7 +564,7 @@ static hr_status group_read(const hr_op *op, hr_op_run *run, int64_t piece, cons
     r->run = g;
     r->account = run->account;
     r->mem = *mem;
-    r->most = run->allowance / 4;
+    r->most = hr__op_allowance(run) / 4;
     r->n_levels = 1;
     r->levels[0] = (level){ .store = g->store, .part = (int)piece, .n_parts = (int)piece + 1, .shift = 44 };
     *estimate = HR_MAX(*estimate, HR_MIN(part_bytes(&r->levels[0]), r->most) * 3);

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#define LEAST_ALLOWANCE (256 << 10)
+
 void hr__op_init(hr_op *op, const hr_op_class *cls)
 {
     op->cls = cls;
@@ -22,6 +24,22 @@ void hr__op_unref(hr_op *op)
 {
     if (op && atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) == 1)
         op->cls->free(op);
+}
+
+static atomic_int n_holders;
+
+void hr__op_holds(int n) { atomic_fetch_add(&n_holders, n); }
+
+int64_t hr__op_allowance(const hr_op_run *run)
+{
+    int64_t limit = hr_memory_limit(), used = hr_memory_used() - hr__pool_bytes();
+    int64_t fair = limit / 2 / HR_MAX(1, atomic_load(&n_holders));
+
+    if (used <= limit - limit / 8)
+        return run->allowance;
+    if (used > limit) /* by what does not spill, or late: more is needed than to be fair */
+        fair /= 4;
+    return HR_MIN(run->allowance, HR_MAX(fair, LEAST_ALLOWANCE));
 }
 
 hr_status hr__needs_add(hr_needs *n, const char *name, hr_error *err)

@@ -54,8 +54,8 @@ struct hr_op_run {
     int index;           /* of the operator in the plan, canonical: enters seeds and positions */
     uint64_t seed;
     int64_t epoch;
-    struct hr_op_run *partner;     /* of a front: the run of the operator that it works for */
-    int64_t allowance;             /* bytes that it should hold at most before it spills: a share of the limit */
+    struct hr_op_run *partner; /* of a front: the run of the operator that it works for */
+    int64_t allowance;         /* bytes to hold at most before it spills, a share of the limit: see hr__op_allowance */
     _Atomic int64_t skipped_rows;  /* of a slice: rows that the reader left out before the first that came */
     int first_input;               /* IN_TURN: the one that comes first */
     bool to_process;               /* what this operator emits is read by another process: allocate from `arena` */
@@ -63,6 +63,11 @@ struct hr_op_run {
     void (*notify)(void *context); /* wakes the consumer (inline calls wait to be served by it) */
     void *notify_context;
 };
+
+/* op.c. What an operator may hold now: its allowance or, where the process has little left, a share of it that is fair to all
+ * that hold rows, of all runs. */
+int64_t hr__op_allowance(const hr_op_run *run);
+void hr__op_holds(int n); /* so many more, or fewer, may hold rows */
 
 typedef enum hr_op_inputs { HR_INPUTS_ONE, HR_INPUTS_IN_TURN, HR_INPUTS_CHOSEN } hr_op_inputs;
 

@@ -134,7 +134,7 @@ static hr_status repartition_push(const hr_op *op, hr_task *task, const hr_table
     }
     s->n_rows += in->n_rows;
     s->held += hr__table_bytes_used(in);
-    return s->held > run->allowance ? spill_all(s, run->account, err) : HR_OK;
+    return s->held > hr__op_allowance(run) ? spill_all(s, run->account, err) : HR_OK;
 }
 
 /* Where block k begins, without overflow. */

@@ -376,6 +376,7 @@ static hr_status sort_push(const hr_op *op, hr_task *task, const hr_table *in, h
 
     (void)op;
     HR_TRY(hr__table_with_origin(in, NULL, &t, err));
+    hr__sorter_may_hold(state->sorter, hr__op_allowance(hr__task_run(task)));
     return hr__sorter_add(state->sorter, t, err);
 }
 
@@ -385,7 +386,10 @@ static hr_status sort_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_erro
 
     (void)op;
     *n = 0;
-    return state->sorter ? hr__sorter_end(state->sorter, n, err) : HR_OK;
+    if (!state->sorter)
+        return HR_OK;
+    hr__sorter_may_hold(state->sorter, hr__op_allowance(hr__task_run(task)));
+    return hr__sorter_end(state->sorter, n, err);
 }
 
 static hr_status sort_read(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,

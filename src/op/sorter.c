@@ -48,6 +48,7 @@ hr_status hr__sorter_new(hr_schema *schema, const hr_sorter_options *options, hr
     s->n_parts = options->n_parts;
     s->n_first = options->n_first;
     s->allowance = HR_MAX(options->allowance, LEAST_ALLOWANCE);
+    s->may_hold = s->allowance;
     s->page_bytes = HR_MAX(HR_MIN(GOOD_PAGE, s->allowance / 64), HR_MIN(MOST_PAGE, s->allowance / 512));
     s->fan = HR_MAX(LEAST_FAN, s->allowance / 4 / s->page_bytes);
     s->schema = hr__schema_ref(schema);
@@ -322,7 +323,12 @@ static hr_status add_table(hr_sorter *s, hr_table *takes, hr_error *err)
     return add_run(s, takes, err);
 }
 
-static bool is_full(const hr_sorter *s) { return s->held + s->pool_bytes > s->allowance / 2; }
+void hr__sorter_may_hold(hr_sorter *s, int64_t allowance)
+{
+    s->may_hold = HR_MAX(LEAST_ALLOWANCE, HR_MIN(s->allowance, allowance));
+}
+
+static bool is_full(const hr_sorter *s) { return s->held + s->pool_bytes > s->may_hold / 2; }
 
 hr_status hr__sorter_add(hr_sorter *s, hr_table *takes, hr_error *err)
 {
@@ -339,7 +345,7 @@ hr_status hr__sorter_add(hr_sorter *s, hr_table *takes, hr_error *err)
         return HR_OK;
     HR_TRY(empty_pool(s, err));
     HR_TRY(spill_held(s, err));
-    while (did && in_jobs(s) > s->allowance / 2 + s->allowance / 4) /* nobody helps: then this thread must */
+    while (did && in_jobs(s) > s->may_hold / 2 + s->may_hold / 4) /* nobody helps: then this thread must */
         HR_TRY(hr__sorter_help(s, &s->space, &did, err));
     return HR_OK;
 }
@@ -422,6 +428,8 @@ hr_status hr__sorter_end(hr_sorter *s, int64_t *n_pieces, hr_error *err)
 {
     *n_pieces = 0;
     HR_TRY(empty_pool(s, err));
+    if (is_full(s))
+        HR_TRY(spill_held(s, err));
     HR_TRY(finish_jobs(s, err));
     HR_TRY(merge_passes(s, err));
     hr__sort_space_clear(&s->space);

@@ -46,6 +46,8 @@ hr_status hr__sorter_sort(hr_sorter *s, const hr_mem *mem, hr_sort_space *space,
 /* Any thread: does a part of what is to be written, if anything is. */
 hr_status hr__sorter_help(hr_sorter *s, hr_sort_space *space, bool *did, hr_error *err) HR_MUST_USE;
 
+/* By whoever adds. The allowance, if there is less memory now, or no less any more. */
+void hr__sorter_may_hold(hr_sorter *s, int64_t allowance);
 /* One thread at a time. A table that is in order, next in turn. Takes it, even on failure. */
 hr_status hr__sorter_add(hr_sorter *s, hr_table *takes, hr_error *err) HR_MUST_USE;
 /* No more will come, nobody helps any more. */

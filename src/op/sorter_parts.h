@@ -56,8 +56,9 @@ struct hr_sorter {
     hr_order *order;
     hr_spill *spill;
     int64_t allowance, page_bytes, fan;
-    int64_t n_parts; /* 0: pieces are cut where they are about equal */
-    int64_t n_first; /* 0: all rows are wanted */
+    int64_t may_hold; /* the allowance, or what there is of it now */
+    int64_t n_parts;  /* 0: pieces are cut where they are about equal */
+    int64_t n_first;  /* 0: all rows are wanted */
     hr_sort_run **runs;
     int64_t n_runs, cap_runs;
     int64_t held;      /* bytes of runs in memory that are in no job */

@@ -2,9 +2,14 @@
 
 import importlib
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+import headrace.data as hd
+from headrace import _core
+from headrace.data.expressions import col
 
 pytest.importorskip("pyarrow")
 BENCH = Path(__file__).resolve().parents[2] / "bench"
@@ -23,6 +28,25 @@ def bench():
 @pytest.fixture(scope="module")
 def table(bench, tmp_path_factory):
     return bench["make_data"].ensure(tmp_path_factory.mktemp("memory"), "table", 2_000_000)
+
+
+def sort(rows):
+    ds = hd.range(rows).with_column("k", (col("id") * 7_368_787) % rows).sort("k")
+    assert sum(len(b["k"]) for b in ds.iter_batches(batch_size=10_000)) == rows
+
+
+def test_runs_at_once_share_the_limit():
+    """Four sorts: each held half of the limit, and worked with as much; it took 3.3 to 4 times the limit."""
+    context = hd.DataContext.get_current()
+    before, limit = context.memory_limit_bytes, 32 << 20
+    context.memory_limit_bytes = limit
+    try:
+        _core.memory_reset_peak()
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(sort, [1_500_000] * 4))
+        assert _core.memory_peak() < 3 * limit
+    finally:
+        context.memory_limit_bytes = before
 
 
 @pytest.mark.slow
