@@ -69,7 +69,7 @@ static hr_status digits_create(hr_schema *schema, const void *options, hr_accoun
     (void)options;
     if (!w)
         return hr__error_memory(err, "digits", sizeof *w);
-    *w = (hr_writer){ &digits_class, ".digits", piece_rows, 0, each_row };
+    *w = (hr_writer){ &digits_class, ".digits", piece_rows, 0, 0, each_row };
     if (schema->n < 1 || schema->fields[0].type->id != HR_T_INT64) {
         hr__free(w);
         return hr_error_set(err, HR_TYPE, "digits: no int64 column");

@@ -144,7 +144,8 @@ struct hr_writer {
     const hr_writer_class *cls;
     const char *suffix;     /* of file names: ".parquet", ".csv.gz" */
     int64_t piece_rows;     /* a table for `encode` has so many rows (but the last of a file); 0: any number */
-    int64_t piece_bytes;    /* > 0: and is cut where it passes so many bytes */
+    int64_t piece_bytes;    /* > 0: and is cut where it passes so many bytes, or what a small memory limit allows */
+    int value_bytes;        /* a number that takes fewer counts as so many, since `encode` makes that of it; 0: none */
     bool file_for_each_row; /* images: `encode` gets one row, and the file is that piece */
 };
 

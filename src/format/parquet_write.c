@@ -19,7 +19,8 @@ const hr_option pw__options[] = {
     { "row_group_rows", HR_OPT_INT, offsetof(pw_options, row_group_rows), 1, 1 << 30, 262144, NULL,
       "rows of a row group, at most" },
     { "row_group_bytes", HR_OPT_BYTES, offsetof(pw_options, row_group_bytes), 1, 1 << 30, 64 << 20, NULL,
-      "bytes of a row group's values in memory, at most" },
+      "bytes of a row group's values in memory (numbers as four at least), at most; a sixteenth of the memory limit if "
+      "that is less" },
     { "page_bytes", HR_OPT_BYTES, offsetof(pw_options, page_bytes), 1, 1 << 30, 1 << 20, NULL,
       "bytes of a page before compression, about" },
     { "page_version", HR_OPT_INT, offsetof(pw_options, page_version), 1, 2, 1, NULL, "format of data pages, 1 or 2" },
@@ -809,7 +810,8 @@ hr_status pw__create(hr_schema *schema, const void *options, hr_account *account
     if (w->codec == &hr__codec_zstd && w->options.level == 0)
         w->options.level = 1; /* encoded values gain little by more: 3 takes half as long again for some hundredths */
     w->schema = hr__schema_ref(schema);
-    w->base = (hr_writer){ &parquet_writer, ".parquet", w->options.row_group_rows, w->options.row_group_bytes, false };
+    w->base =
+        (hr_writer){ &parquet_writer, ".parquet", w->options.row_group_rows, w->options.row_group_bytes, 4, false };
     if (w->codec && !w->codec->pack)
         HR_FAIL(HR_UNSUPPORTED, "compression %s: this build was made without %s", w->codec->name, w->codec->library);
     if (schema->n == 0)

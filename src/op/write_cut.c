@@ -2,7 +2,7 @@
  *
  * A parcel ends by its rows, by its bytes, or where a file must end, counted from the first row on: never where a reader or a
  * thread happened to cut. Bytes are counted in bits from what the rows hold (fixed widths, differences of offsets), so that a
- * sum over parts is that of the whole. Rows are not copied here: a parcel holds slices.
+ * sum over parts is that of the whole; numbers that the writer widens count as it has them. Rows are not copied here: a parcel holds slices.
  *
  * With partition columns there is a group of rows for each folder. What all groups hold together is bounded by MAX_WAITING
  * (less where the memory limit is small): beyond, the fullest group gives a parcel before its time. */
@@ -14,6 +14,8 @@
 #define DEFAULT_ROWS (64 << 10)
 #define DEFAULT_BYTES ((int64_t)4 << 20)
 #define MAX_WAITING ((int64_t)256 << 20)
+#define LIMIT_PARTS                                                                                                    \
+    16 /* of the memory limit, one is a parcel at most: encoding takes several times its bytes, on each thread */
 #define BLOCK_ROWS                                                                                                     \
     4096 /* dealt to folders at once, counted from the first row: what is full first depends on rows alone */
 #define NULL_FOLDER "__HIVE_DEFAULT_PARTITION__"
@@ -51,8 +53,8 @@ static int64_t offset_at(const hr_array *a, int64_t i)
                                                : ((const int64_t *)(const void *)p)[i];
 }
 
-/* Bits of elements [begin, begin + n) of an array (without its own offset). */
-static int64_t array_bits(const hr_array *a, int64_t begin, int64_t n)
+/* Bits of elements [begin, begin + n) of an array (without its own offset); a number has `least` bytes at least. */
+static int64_t array_bits(const hr_array *a, int64_t begin, int64_t n, int least)
 {
     int64_t bits = a->buffers[0] ? n : 0, first;
 
@@ -61,38 +63,38 @@ static int64_t array_bits(const hr_array *a, int64_t begin, int64_t n)
     if (a->type->id == HR_T_BOOL)
         return bits + n;
     if (hr__type_bytes(a->type))
-        return bits + n * 8 * hr__type_bytes(a->type);
+        return bits + n * 8 * HR_MAX(least, hr__type_bytes(a->type));
     if (hr__type_offset_bytes(a->type)) {
         first = offset_at(a, begin);
         bits += n * 8 * hr__type_offset_bytes(a->type);
         n = offset_at(a, begin + n) - first;
-        return bits + (hr__type_is_bytes(a->type) ? 8 * n : array_bits(a->children[0], first, n));
+        return bits + (hr__type_is_bytes(a->type) ? 8 * n : array_bits(a->children[0], first, n, least));
     }
     if (hr__type_is_fixed_list(a->type))
-        return bits + array_bits(a->children[0], (a->offset + begin) * a->type->width, n * a->type->width);
+        return bits + array_bits(a->children[0], (a->offset + begin) * a->type->width, n * a->type->width, least);
     for (int i = 0; i < a->n_children; i++)
-        bits += array_bits(a->children[i], a->offset + begin, n);
+        bits += array_bits(a->children[i], a->offset + begin, n, least);
     return bits;
 }
 
-static int64_t table_bits(const hr_table *t, int64_t begin, int64_t n)
+static int64_t table_bits(const hr_table *t, int64_t begin, int64_t n, int least)
 {
     int64_t bits = 0;
 
     for (int i = 0; i < t->schema->n; i++)
-        bits += array_bits(t->columns[i], begin, n);
+        bits += array_bits(t->columns[i], begin, n, least);
     return bits;
 }
 
 /* The most rows from the front of `t` that have at most so many bits, up to n_max; one at least. */
-static int64_t rows_within(const hr_table *t, int64_t bits, int64_t n_max)
+static int64_t rows_within(const hr_table *t, int64_t bits, int64_t n_max, int least)
 {
     int64_t low = 1, high = n_max;
 
     while (low < high) {
         int64_t middle = low + (high - low + 1) / 2;
 
-        if (table_bits(t, 0, middle) <= bits)
+        if (table_bits(t, 0, middle, least) <= bits)
             low = middle;
         else
             high = middle - 1;
@@ -151,14 +153,15 @@ static hr_status add_rows(cut_state *s, group *g, hr_task *task, hr_table *t, hr
         if (s->file_rows)
             room = HR_MIN(room, s->file_rows - g->file_rows);
         n = HR_MIN(room, left->n_rows);
-        bits = table_bits(left, 0, n);
-        if (g->n_rows && g->n_bits + bits > s->piece_bits && g->n_bits + table_bits(left, 0, 1) > s->piece_bits) {
+        bits = table_bits(left, 0, n, s->writer->value_bytes);
+        if (g->n_rows && g->n_bits + bits > s->piece_bits &&
+            g->n_bits + table_bits(left, 0, 1, s->writer->value_bytes) > s->piece_bits) {
             HR_GO(emit_group(s, g, task, err)); /* not one more row fits */
             continue;
         }
         if (g->n_bits + bits > s->piece_bits) {
-            n = rows_within(left, s->piece_bits - g->n_bits, n);
-            bits = table_bits(left, 0, n);
+            n = rows_within(left, s->piece_bits - g->n_bits, n, s->writer->value_bytes);
+            bits = table_bits(left, 0, n, s->writer->value_bytes);
         }
         HR_GO(hr_table_slice(left, 0, n, &head, err));
         HR_GO(hr_table_slice(left, n, left->n_rows - n, &tail, err));
@@ -432,6 +435,7 @@ static hr_status cut_start(const hr_write_job *job, cut_state *s, hr_task *task,
                          : s->writer->piece_rows > 0 ? INT64_MAX / 16
                                                      : DEFAULT_BYTES);
     s->file_rows = s->writer->file_for_each_row ? 0 : o->max_rows_per_file;
+    s->piece_bits = HR_MIN(s->piece_bits, HR_MAX(8, hr__account_limit(hr__task_run(task)->account) / LIMIT_PARTS * 8));
     s->max_waiting_bits = 8 * HR_MIN(MAX_WAITING, hr__account_limit(hr__task_run(task)->account) / 4);
     return HR_OK;
 }
