@@ -6,13 +6,13 @@ ever runs in the server, and no thread, so that a fork of it is as good as a fre
 nobody needed it for a while, and kills its workers and itself when the driver ends or is killed; if it dies
 itself, the kernel kills its workers.
 
-    driver -> {"cuda": text or null} + [socket, output, end, folder]     a worker is wanted
-           <- {"pid": n} or {"errno": n}
-           -> {}                                                         it ends when its workers have
-    end    <- the worker's status as waitpid gives it, four bytes: it has ended
+    driver -> "worker" + [socket, output, end, folder]          one is wanted
+           -> "worker sees 0,1" + ...                           with CUDA_VISIBLE_DEVICES set to that
+           <- its process id as text, or -errno
+           -> "end"                                             the server ends when its workers have
+    end    <- a worker's status as waitpid gives it, four bytes: it has ended
 """
 
-import json
 import os
 import select
 import signal
@@ -20,6 +20,7 @@ import socket
 import sys
 import time
 
+WORKER, SEES, END = b"worker", b"worker sees ", b"end"
 STATUS_BYTES = 4
 MESSAGE_BYTES = 4096
 DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -57,7 +58,6 @@ class _Server:
         self.process = os.getpid()
         self.driver = driver
         self.idle = idle
-        self.used = time.monotonic()
         self.retired = False
         self.children = {}  # process id -> descriptor for its status
         self.read, self.write = os.pipe()  # a byte when a child has ended
@@ -71,20 +71,19 @@ class _Server:
             self.pidfd = None
 
     def run(self):
-        while not self._done():
+        self.used = time.monotonic()
+        while True:
             ready = self._wait()
             if os.getppid() != self.driver or self.pidfd in ready:
                 self._kill()
             self._reap()
             if self.socket in ready and (worker := self._request()) is not None:
                 return worker, self.process
-        return None
+            if not self.children and (self.retired or not ready and self._idles()):
+                return None
 
-    def _done(self):
-        if self.children:
-            self.used = time.monotonic()
-            return False
-        return self.retired or time.monotonic() > self.used + self.idle
+    def _idles(self):
+        return time.monotonic() > self.used + self.idle
 
     def _wait(self):
         seconds = LOOK if self.pidfd is None else None if self.children else self.idle
@@ -100,6 +99,7 @@ class _Server:
         for pid in list(self.children):
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:
+                self.used = time.monotonic()
                 end = self.children.pop(pid)
                 try:
                     os.write(end, status.to_bytes(STATUS_BYTES, sys.byteorder))
@@ -118,28 +118,26 @@ class _Server:
         request, given, _, _ = socket.recv_fds(self.socket, MESSAGE_BYTES, 4)
         if not request:
             self._kill()
-        request = json.loads(request)
-        if not request:
+        if request == END:
             self.retired = True
             return None
         worker, output, end, folder = given
-        self.used = time.monotonic()
         try:
             pid = _fork()
         except OSError as e:
-            answer = {"errno": e.errno}
+            answer = -e.errno
             os.close(end)
         else:
             if pid == 0:
                 self._leave()
                 _become_worker(request, *given)
                 return worker
-            answer = {"pid": pid}
+            answer = pid
             self.children[pid] = end
         for fd in (worker, output, folder):
             os.close(fd)
         try:
-            self.socket.send(json.dumps(answer).encode())
+            self.socket.send(b"%d" % answer)
         except BrokenPipeError:
             self._kill()
         return None
@@ -170,6 +168,6 @@ def _become_worker(request, worker, output, end, folder):
     for fd in (output, end, folder):
         os.close(fd)
     os.set_inheritable(worker, False)
-    if request["cuda"] is not None:
-        os.environ[DEVICES] = request["cuda"]
+    if request.startswith(SEES):
+        os.environ[DEVICES] = os.fsdecode(request.removeprefix(SEES))
     sys.modules["numpy"].random.seed()  # not all of them alike

@@ -124,7 +124,7 @@ class Processes(State):
         return pickle.dumps(
             {
                 "sys_path": list(sys.path),
-                "environment": {"PYTHONPATH": os.environ.get("PYTHONPATH")},
+                "environment": {name: os.environ.get(name) for name in ("PYTHONPATH", *starter.ALLOCATOR)},
                 "spec": spec,
             }
         )

@@ -5,7 +5,6 @@ used only while they are as they were when it was started; else there is another
 when a function is added to a plan, in the background.
 """
 
-import json
 import os
 import resource
 import select
@@ -16,9 +15,12 @@ import sys
 import threading
 
 from headrace import _core
-from headrace.udf.forkserver import DEVICES, MESSAGE_BYTES, STATUS_BYTES
+from headrace.udf.forkserver import DEVICES, END, MESSAGE_BYTES, SEES, STATUS_BYTES, WORKER
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# glibc's allocator as it is once something of 32 MiB was freed: the arrays of a call are made of the pages of
+# those of the call before, which otherwise go back to the system each time.
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 IDLE = 60.0  # seconds without a worker, after which a server ends
 PATIENCE = 120.0  # what a server may take to answer
 LIMITS = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
@@ -102,7 +104,8 @@ class _Server:
     def worker(self, cuda, *descriptors):
         """The process id of a new worker. OSError: there could be none; EOFError: the server has ended."""
         try:
-            socket.send_fds(self.socket, [json.dumps({"cuda": cuda}).encode()], descriptors)
+            request = WORKER if cuda is None else SEES + os.fsencode(cuda)
+            socket.send_fds(self.socket, [request], descriptors)
             answer = self.socket.recv(MESSAGE_BYTES)
         except (BrokenPipeError, ConnectionResetError):
             answer = b""
@@ -111,15 +114,15 @@ class _Server:
             answer = b""
         if not answer:
             raise EOFError
-        found = json.loads(answer)
-        if "errno" in found:
-            raise OSError(found["errno"], f"no worker process: {os.strerror(found['errno'])}")
-        return found["pid"]
+        found = int(answer)
+        if found < 0:
+            raise OSError(-found, f"no worker process: {os.strerror(-found)}")
+        return found
 
     def retire(self):
         """It ends when its workers have."""
         try:
-            self.socket.send(b"{}")
+            self.socket.send(END)
         except OSError:
             pass  # it has
 
@@ -146,6 +149,8 @@ def _environment():
     environment = dict(os.environ, PYTHONUNBUFFERED="1")
     for name in THREAD_VARIABLES:
         environment.setdefault(name, "1")
+    for name, value in ALLOCATOR.items():
+        environment.setdefault(name, value)
     environment.pop(DEVICES, None)
     package = os.path.dirname(os.path.dirname(os.path.abspath(_core.__file__)))
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
