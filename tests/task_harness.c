@@ -49,6 +49,14 @@ void **hr__task_state(hr_task *task) { return &task->state; }
 void **hr__task_thread_state(hr_task *task) { return &task->thread_state; }
 hr_op_run *hr__task_run(hr_task *task) { return &task->rig->run; }
 const hr_mem *hr__task_mem(hr_task *task) { return &task->rig->mem; }
+hr_status hr__task_share(hr_task *task, int64_t n, hr_part_fn *fn, void *context, hr_error *err)
+{
+    (void)task;
+    for (int64_t i = 0; i < n; i++)
+        HR_TRY(fn(context, i, err));
+    return HR_OK;
+}
+
 bool hr__task_cancelled(const hr_task *task) { return task->rig->cancelled; }
 hr_coord hr__task_begin(const hr_task *task) { return task->rig->begin; }
 int64_t hr__task_ordinal(const hr_task *task) { return task->rig->ordinal; }

@@ -77,7 +77,7 @@ static void check(const hr_table *right, const hr_table *left)
     uint32_t ids[256], again[256], found[256];
     hr_join_keys *k = NULL;
 
-    assert_ok(hr__join_keys_new(right, column, 1, NULL, ids, &k, NULL), NULL);
+    assert_ok(hr__join_keys_new(right, column, 1, NULL, NULL, ids, &k, NULL), NULL);
     hr__join_keys_find(k, right, column, 0, right->n_rows, again);
     assert_memory_equal(ids, again, (size_t)right->n_rows * sizeof *ids);
     for (int64_t at = 0; at < left->n_rows; at += 50)
@@ -141,7 +141,7 @@ static void one_row_a_key(void **state)
         assert_ok(hr__field_init(&field, "k", a->type, true, NULL), NULL);
         assert_ok(hr__schema_new(&field, 1, &schema, NULL), NULL);
         assert_ok(hr__table_new(schema, &a, n, NULL, &t, NULL), NULL);
-        assert_ok(hr__join_keys_new(t, column, 1, NULL, ids, &k, NULL), NULL);
+        assert_ok(hr__join_keys_new(t, column, 1, NULL, NULL, ids, &k, NULL), NULL);
         for (int64_t r = 0; r < n; r++)
             assert_int_equal(ids[r], !i && r == 3 ? HR_NO_KEY : (uint32_t)r);
         hr__join_keys_free(k);
@@ -174,7 +174,7 @@ static void many_keys(void **state)
     a = array_of(type, values, nulls, 2 * N);
     assert_ok(hr__table_new(schema, &a, 2 * N, NULL, &all, NULL), NULL);
     assert_ok(hr_table_slice(all, 0, N, &right, NULL), NULL);
-    assert_ok(hr__join_keys_new(right, column, 1, NULL, ids, &k, NULL), NULL);
+    assert_ok(hr__join_keys_new(right, column, 1, NULL, NULL, ids, &k, NULL), NULL);
     for (int64_t i = 0; i < N; i++)
         assert_int_equal(ids[i], i);
     hr__join_keys_find(k, all, column, 0, 2 * N, ids);
@@ -190,6 +190,94 @@ static void many_keys(void **state)
     hr__free(ids);
 }
 
+/* Keys that come again, and rows without one, in so many rows that slots are in regions; then keys of one region alone, which are more than
+ * it holds. */
+static void large_tables(void **state)
+{
+    static const int column[] = { 0 };
+    enum { N = 140000, KEYS = 50021 };
+    int64_t *values = hr__alloc(NULL, N * sizeof *values), n_found = 0;
+    uint32_t *ids = hr__alloc(NULL, N * sizeof *ids), *firsts = hr__zalloc(NULL, N * sizeof *firsts);
+    bool *nulls = hr__zalloc(NULL, N);
+    hr_type *type = hr__type_simple(HR_T_INT64);
+
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        hr_table *t = NULL;
+        hr_schema *schema = NULL;
+        hr_field field = { 0 };
+        hr_join_keys *k = NULL;
+        hr_array *a;
+
+        assert_ok(hr__field_init(&field, "k", type, true, NULL), NULL);
+        assert_ok(hr__schema_new(&field, 1, &schema, NULL), NULL);
+        for (int64_t i = 0; i < N; i++) {
+            int64_t key = way ? i / 2 : i % KEYS;
+
+            nulls[i] = i % 1000 == 77;
+            values[i] = (int64_t)((uint64_t)key * UINT64_C(0x9E3779B97F4A7C15));
+            firsts[i] = nulls[i] ? HR_NO_KEY : (uint32_t)(way ? i & ~1 : i % KEYS);
+            if (way && i % 2 && nulls[i - 1])
+                firsts[i] = (uint32_t)i;
+            for (int64_t e = i % KEYS; !way && !nulls[i] && e < i && nulls[e]; e += KEYS)
+                firsts[i] = (uint32_t)(e + KEYS);
+        }
+        a = array_of(type, values, nulls, N);
+        assert_ok(hr__table_new(schema, &a, N, NULL, &t, NULL), NULL);
+        assert_ok(hr__join_keys_new(t, column, 1, NULL, NULL, ids, &k, NULL), NULL);
+        assert_memory_equal(ids, firsts, N * sizeof *ids);
+        hr__join_keys_find(k, t, column, 0, N, ids);
+        assert_memory_equal(ids, firsts, N * sizeof *ids);
+        hr__join_keys_free(k);
+        hr_table_unref(t);
+        hr__schema_unref(schema);
+        hr__field_clear(&field);
+    }
+    /* the lowest bits of the hash are the region */
+    memset(nulls, 0, N);
+    for (int64_t from = 1; n_found < N; from += N) {
+        hr_table *t = NULL, *once = NULL;
+        uint64_t *hashes = hr__alloc(NULL, N * sizeof *hashes);
+        hr_schema *schema = NULL;
+        hr_field field = { 0 };
+        int64_t *some = hr__alloc(NULL, N * sizeof *some);
+        hr_join_keys *k = NULL;
+        hr_array *a;
+
+        for (int64_t i = 0; i < N; i++)
+            some[i] = (from + i) * 1000003;
+        assert_ok(hr__field_init(&field, "k", type, true, NULL), NULL);
+        assert_ok(hr__schema_new(&field, 1, &schema, NULL), NULL);
+        a = array_of(type, some, nulls, N);
+        assert_ok(hr__table_new(schema, &a, N, NULL, &t, NULL), NULL);
+        hr__rows_hash(t, column, 1, 0, N, hashes);
+        for (int64_t i = 0; i < N && n_found < N; i++)
+            if ((hashes[i] & 15) == 5)
+                values[n_found++] = some[i];
+        if (n_found == N) {
+            a = array_of(type, values, nulls, N);
+            assert_ok(hr__table_new(schema, &a, N, NULL, &once, NULL), NULL);
+            assert_ok(hr__join_keys_new(once, column, 1, NULL, NULL, ids, &k, NULL), NULL);
+            for (int64_t i = 0; i < N; i++)
+                assert_int_equal(ids[i], i);
+            hr__join_keys_find(k, once, column, 0, N, ids);
+            for (int64_t i = 0; i < N; i++)
+                assert_int_equal(ids[i], i);
+            hr__join_keys_free(k);
+        }
+        hr_table_unref(t);
+        hr_table_unref(once);
+        hr__schema_unref(schema);
+        hr__field_clear(&field);
+        hr__free(some);
+        hr__free(hashes);
+    }
+    hr__free(values);
+    hr__free(nulls);
+    hr__free(ids);
+    hr__free(firsts);
+}
+
 static hr_table *to_number;
 
 static hr_status number(hr_error *err)
@@ -197,7 +285,7 @@ static hr_status number(hr_error *err)
     static const int column[] = { 0 };
     uint32_t ids[256];
     hr_join_keys *k = NULL;
-    hr_status st = hr__join_keys_new(to_number, column, 1, NULL, ids, &k, err);
+    hr_status st = hr__join_keys_new(to_number, column, 1, NULL, NULL, ids, &k, err);
 
     hr__join_keys_free(k);
     return st;
@@ -220,10 +308,8 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type),
-        cmocka_unit_test(one_row_a_key),
-        cmocka_unit_test(many_keys),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(every_type),   cmocka_unit_test(one_row_a_key), cmocka_unit_test(many_keys),
+        cmocka_unit_test(large_tables), cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -299,6 +299,28 @@ static void test_turned(void **state)
     }
 }
 
+/* A right side whose table all threads make. */
+static void test_large_right(void **state)
+{
+    hr_plan *left = NULL, *right = NULL, *p = NULL;
+    hr_table *found[2] = { NULL };
+
+    (void)state;
+    assert_ok(keyed_plan(66000, 60000, 20000, &left, NULL), NULL);
+    assert_ok(keyed_plan(131100, 100000, 50000, &right, NULL), NULL);
+    assert_ok(join_plan(left, right, HR_JOIN_LEFT, &p, NULL), NULL);
+    for (int i = 0; i < 2; i++)
+        assert_ok(run_all(p, i ? 8 : 1, 0, &found[i], NULL), NULL);
+    assert_true(same_columns(found[0], found[1]));
+    /* the keys below 31,100 have two rows on the right, those below 6,000 two on the left; key 7 is null */
+    assert_int_equal(found[0]->n_rows, 66000 + 31100 - 1 + 6000 - 1);
+    for (int i = 0; i < 2; i++)
+        hr_table_unref(found[i]);
+    hr_plan_unref(p);
+    hr_plan_unref(left);
+    hr_plan_unref(right);
+}
+
 /* Two keys of 18,000 right rows each: neither fits into the share of 2 MiB, nor does what comes out for one left row. */
 static hr_status make_skewed(int64_t cut, hr_plan **out, hr_error *err)
 {
@@ -420,8 +442,8 @@ static int end_pool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups), cmocka_unit_test(test_joins),  cmocka_unit_test(test_turned),
-        cmocka_unit_test(test_skewed), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_groups),      cmocka_unit_test(test_joins),  cmocka_unit_test(test_turned),
+        cmocka_unit_test(test_large_right), cmocka_unit_test(test_skewed), cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, end_pool);

@@ -38,7 +38,10 @@ def shared(left, right, kind, on, values):
                 for s in sides
             )
             both = a.join(b, kind, on=on)
-            return [{name: [value] for name, value in both.sum(values).items()}]
+            found = both.sum(values)
+            if len(values) == 1:
+                found = {f"sum({values[0]})": found}
+            return [{name: [value] for name, value in found.items()}]
 
         return start
 

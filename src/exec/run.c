@@ -18,6 +18,7 @@ void hr__run_unref(hr_run *r)
         return;
     hr__cond_clear(&r->consumer);
     hr__cond_clear(&r->idle);
+    hr__cond_clear(&r->crew_done);
     hr__mutex_clear(&r->lock);
     hr_error_clear(&r->err);
     hr__account_unref(r->account);
@@ -182,6 +183,7 @@ hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out,
     hr__mutex_init(&r->lock);
     hr__cond_init(&r->consumer);
     hr__cond_init(&r->idle);
+    hr__cond_init(&r->crew_done);
     if ((st = init(r, p, options, err))) {
         hr__run_close(r);
         return st;

@@ -182,9 +182,11 @@ struct hr_run {
     hr_run_options options;
     hr_account *account;
     hr_mutex lock;
-    hr_cond consumer;  /* out changed, the end, an error, an inline call */
-    hr_cond idle;      /* n_active became 0 */
-    hr_stage **stages; /* upstream before downstream */
+    hr_cond consumer;      /* out changed, the end, an error, an inline call */
+    hr_cond idle;          /* n_active became 0 */
+    hr_cond crew_done;     /* nobody is at a part of some crew any more */
+    struct hr_crew *crews; /* crew.c: calls of which others may do parts */
+    hr_stage **stages;     /* upstream before downstream */
     int n_stages, cap_stages;
     hr_op_state **ops; /* by canonical index */
     int n_ops, cap_ops;
@@ -221,6 +223,11 @@ hr_status hr__pool_attach(hr_run *r, hr_error *err) HR_MUST_USE;
 void hr__pool_detach(hr_run *r); /* waits until no thread looks at r; cancel it first */
 void hr__pool_wake(void);
 void hr__pool_shutdown(void); /* ends all threads (tests, before they look for leaks); the next run starts new ones */
+
+/* --- crew.c */
+typedef struct hr_crew hr_crew;
+bool hr__crew_waits(const hr_run *r); /* there are parts to be done. Lock held */
+void hr__crew_help(hr_run *r);        /* does parts as long as there are any. Lock not held */
 
 /* --- sched.c */
 /* Does one piece of work for `r`, if there is any. Called by pool threads without locks. */

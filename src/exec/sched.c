@@ -2,6 +2,7 @@
  *
  * A thread that comes by does the first of these that can be done, looking at the stages from the last to the first, so that what is
  * begun is finished before more is begun:
+ *   help   an operator's call has parts that any thread may do (crew.c)
  *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread a stage)
  *   step   a ticket that is ready goes on, if the budget admits it, the oldest first
  *   take   a new ticket is made, from the scan, from what the stage before passed on, or of a piece of what a block operator holds, if
@@ -18,7 +19,7 @@
 #define MAX_AHEAD                                                                                                      \
     2 /* tables that a ticket behind the head may have ready: a fragment that cannot be split may give hundreds */
 
-typedef enum work_kind { NOTHING, DRAIN, STEP, TAKE, NEXT } work_kind;
+typedef enum work_kind { NOTHING, HELP, DRAIN, STEP, TAKE, NEXT } work_kind;
 typedef struct work {
     work_kind kind;
     hr_stage *stage;
@@ -169,6 +170,8 @@ static bool can_take(const hr_stage *s)
 
 static work choose(hr_run *r)
 {
+    if (hr__crew_waits(r))
+        return (work){ .kind = HELP };
     for (int i = r->n_stages - 1; i >= 0; i--) {
         hr_stage *s = r->stages[i];
         work w = { NOTHING, s, NULL, 0 };
@@ -645,7 +648,9 @@ bool hr__run_work(hr_run *r, int thread)
     if (!w.kind)
         return false;
     hr__pool_wake(); /* one more thread may find work beside this */
-    if (w.kind == DRAIN)
+    if (w.kind == HELP)
+        hr__crew_help(r);
+    else if (w.kind == DRAIN)
         drain(w.stage, thread);
     else if (w.kind == STEP)
         step(&w, thread);

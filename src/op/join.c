@@ -505,19 +505,86 @@ static hr_status join_push(const hr_op *op, hr_task *task, const hr_table *in, h
     return take_left(o, run->state, task, in, err);
 }
 
-/* What was kept as one table. schema: where there is no table. *out is new. */
-static hr_status kept_rows(join_run *j, hr_schema *schema, hr_op_run *run, hr_table **out, hr_error *err)
-{
-    const hr_mem mem = { .account = run->account };
+/* A table made of many, column by column. */
+typedef struct joining {
+    hr_mem mem;
+    hr_table *const *tables;
+    int64_t n;
+    hr_array **columns;
+} joining;
 
-    if (!j->n_tables)
-        return hr__table_empty(schema, out, err);
-    HR_TRY(hr__table_concat(&mem, j->tables[0]->schema, j->tables, (int)j->n_tables, out, err));
-    forget_tables(j);
+/* Slices of one array, one behind the other, of values that lie in it alone: of a table in memory. */
+static bool are_neighbours(hr_array *const *parts, int64_t n)
+{
+    const hr_array *first = parts[0];
+    int64_t end = first->offset;
+
+    for (int64_t i = 0; i < n; i++) {
+        const hr_array *a = parts[i];
+
+        if (a->n_children || a->offset != end || a->buffers[0] != first->buffers[0] ||
+            a->buffers[1] != first->buffers[1] || a->buffers[2] != first->buffers[2])
+            return false;
+        end += a->length;
+    }
+    return true;
+}
+
+static hr_status whole_of(hr_array *const *parts, int64_t n, hr_array **out, hr_error *err)
+{
+    const hr_array *first = parts[0];
+    int64_t length = parts[n - 1]->offset + parts[n - 1]->length - first->offset;
+    hr_buffer *buffers[3];
+
+    for (int b = 0; b < 3; b++)
+        buffers[b] = first->buffers[b] ? hr__buffer_ref(first->buffers[b]) : NULL;
+    HR_TRY(hr__array_new(first->type, length, -1, buffers, NULL, 0, out, err));
+    (*out)->offset = first->offset; /* nobody else has it yet */
     return HR_OK;
 }
 
-static hr_status end_right(const join_op *o, join_run *j, hr_op_run *run, hr_error *err)
+static hr_status join_column(void *context, int64_t c, hr_error *err)
+{
+    joining *k = context;
+    hr_array **parts = hr__alloc(k->mem.account, (size_t)k->n * sizeof(hr_array *));
+    hr_status st;
+
+    if (!parts)
+        return hr__error_memory(err, "join", k->n * 8);
+    for (int64_t i = 0; i < k->n; i++)
+        parts[i] = k->tables[i]->columns[c];
+    if (are_neighbours(parts, k->n))
+        st = whole_of(parts, k->n, &k->columns[c], err);
+    else
+        st = hr__array_concat(&k->mem, parts[0]->type, parts, (int)k->n, &k->columns[c], err);
+    hr__free(parts);
+    return st;
+}
+
+/* What was kept as one table. schema: where there is no table. *out is new. */
+static hr_status kept_rows(join_run *j, hr_schema *schema, hr_task *task, hr_table **out, hr_error *err)
+{
+    hr_account *account = hr__task_run(task)->account;
+    joining k = { .mem = { .account = account }, .tables = j->tables, .n = j->n_tables };
+    hr_status st = HR_OK;
+
+    if (!k.n)
+        return hr__table_empty(schema, out, err);
+    schema = j->tables[0]->schema;
+    if (!(k.columns = hr__zalloc(account, ((size_t)schema->n + 1) * sizeof(hr_array *))))
+        return hr__error_memory(err, "join", schema->n * 8);
+    st = hr__task_share(task, schema->n, join_column, &k, err);
+    if (!st)
+        st = hr__table_new(schema, k.columns, j->n_held, NULL, out, err);
+    else
+        for (int c = 0; c < schema->n; c++)
+            hr__array_unref(k.columns[c]);
+    hr__free(k.columns);
+    forget_tables(j);
+    return st;
+}
+
+static hr_status end_right(const join_op *o, join_run *j, hr_task *task, hr_error *err)
 {
     hr_schema *schema = j->right ? j->right : o->right;
     hr_table *rows = NULL;
@@ -527,15 +594,15 @@ static hr_status end_right(const join_op *o, join_run *j, hr_op_run *run, hr_err
         return hr_error_set(err, HR_UNSUPPORTED,
                             "the right side has no rows, and a function before it does not say its columns");
     HR_TRY(key_columns(schema, o->right_keys, o->n_keys, keys, err));
-    HR_TRY(kept_rows(j, schema, run, &rows, err));
+    HR_TRY(kept_rows(j, schema, task, &rows, err));
     if (!j->right)
         j->right = hr__schema_ref(rows->schema);
     j->n_right = rows->n_rows;
-    return hr__join_table_new(keys, o->n_keys, rows, run->account, &j->table, err);
+    return hr__join_table_new(keys, o->n_keys, rows, task, hr__task_run(task)->account, &j->table, err);
 }
 
 /* It has ended first. */
-static hr_status end_left(const join_op *o, join_run *j, hr_op_run *run, hr_error *err)
+static hr_status end_left(const join_op *o, join_run *j, hr_task *task, hr_error *err)
 {
     hr_table *rows = NULL;
     int keys[HR_MAX_KEYS];
@@ -544,12 +611,12 @@ static hr_status end_left(const join_op *o, join_run *j, hr_op_run *run, hr_erro
     if (!j->left)
         j->left = hr__schema_ref(o->left);
     HR_TRY(key_columns(j->left, o->left_keys, o->n_keys, keys, err));
-    HR_TRY(kept_rows(j, j->left, run, &rows, err));
-    return hr__join_turned_new(o->kind, keys, o->n_keys, rows, run->account, &j->turned, err);
+    HR_TRY(kept_rows(j, j->left, task, &rows, err));
+    return hr__join_turned_new(o->kind, keys, o->n_keys, rows, task, hr__task_run(task)->account, &j->turned, err);
 }
 
 /* The right side has ended behind it. */
-static hr_status end_turned(const join_op *o, join_run *j, hr_op_run *run, hr_error *err)
+static hr_status end_turned(const join_op *o, join_run *j, hr_task *task, hr_error *err)
 {
     hr_table *rows = NULL;
     int keys[HR_MAX_KEYS];
@@ -558,13 +625,13 @@ static hr_status end_turned(const join_op *o, join_run *j, hr_op_run *run, hr_er
     if (!j->turned)
         return HR_OK;
     if (atomic_load(&j->dealing))
-        return deal_turned(o, j, run, err);
+        return deal_turned(o, j, hr__task_run(task), err);
     if (!j->numbered)
         HR_GO(right_schemas(j, o->right, err));
     HR_GO(key_columns(j->right, o->right_keys, o->n_keys, keys, err));
-    HR_GO(kept_rows(j, j->numbered, run, &rows, err));
+    HR_GO(kept_rows(j, j->numbered, task, &rows, err));
     HR_GO(hr__join_turned_table(j->turned, keys, o->n_keys, j->right, rows, &j->table, err));
-    HR_GO(hr__join_turned_count(j->turned, j->table, err));
+    HR_GO(hr__join_turned_count(j->turned, j->table, task, err));
     j->n_right = rows->n_rows;
     j->n_out = j->turned->before[j->turned->n_pieces];
 done:
@@ -575,14 +642,13 @@ done:
 static hr_status join_ended(const hr_op *op, hr_task *task, int input, hr_error *err)
 {
     const join_op *o = (const join_op *)op;
-    hr_op_run *run = hr__task_run(task);
-    join_run *j = run->state;
+    join_run *j = hr__task_run(task)->state;
 
     if (j->turns && !input)
-        return end_turned(o, j, run, err);
+        return end_turned(o, j, task, err);
     if (input != (j->turns ? 1 : 0) || atomic_load(&j->dealing))
         return HR_OK;
-    return j->turns ? end_left(o, j, run, err) : end_right(o, j, run, err);
+    return j->turns ? end_left(o, j, task, err) : end_right(o, j, task, err);
 }
 
 /* -------------------------------------------------------------------------------------------------------------- pieces */

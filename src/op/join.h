@@ -50,9 +50,9 @@ void hr__join_bound_free(hr_join_bound *b); /* NULL is fine */
 typedef struct hr_join_keys hr_join_keys;
 #define HR_NO_KEY UINT32_MAX
 #define HR_JOIN_MAX_ROWS (1 << 29) /* of one such table */
-/* Of all rows of t, which must stay; ids[i]: the number of row i's key, of hr__join_keys_n(); rows of one key have one number. */
-hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns, hr_account *account, uint32_t *ids,
-                            hr_join_keys **out, hr_error *err) HR_MUST_USE;
+/* Of all rows of t, which must stay, by all threads that have nothing else to do (task NULL: by this one); ids[i]: the number of row i's key, of hr__join_keys_n(); rows of one key have one number. */
+hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns, hr_task *task, hr_account *account,
+                            uint32_t *ids, hr_join_keys **out, hr_error *err) HR_MUST_USE;
 void hr__join_keys_free(hr_join_keys *k); /* NULL is fine */
 int64_t hr__join_keys_n(const hr_join_keys *k);
 bool hr__join_keys_gaps(const hr_join_keys *k); /* numbers that no row has may be found */
@@ -69,8 +69,8 @@ void hr__join_no_nulls(const hr_table *t, const int *columns, int n_columns, int
 /* join_hash.c: the same by hash, of less than 2^29 rows; a key's number is that of the first row that has it. Of rows with a null find
  * may tell anything. Shares the memory of `rows`, which must stay. */
 typedef struct hr_join_hash hr_join_hash;
-hr_status hr__join_hash_new(const hr_table *rows, const int *columns, int n_columns, hr_account *account, uint32_t *ids,
-                            hr_join_hash **out, hr_error *err) HR_MUST_USE;
+hr_status hr__join_hash_new(const hr_table *rows, const int *columns, int n_columns, hr_task *task, hr_account *account,
+                            uint32_t *ids, hr_join_hash **out, hr_error *err) HR_MUST_USE;
 void hr__join_hash_free(hr_join_hash *h); /* NULL is fine */
 void hr__join_hash_find(const hr_join_hash *h, const hr_table *t, const int *columns, int64_t begin, int64_t n,
                         uint32_t *ids);
@@ -84,13 +84,15 @@ typedef struct hr_join_table {
     hr_join_keys *keys;
     uint32_t *begins; /* of each key: its rows are order[begins[k] .. begins[k + 1]); NULL: keys are numbered as rows */
     uint32_t *order;  /* rows, by key, in their order */
+    uint32_t
+        *next; /* instead of both, where few keys have several rows: of each row, the next one of its key; 0: none */
     _Atomic uint8_t *hit; /* of each key: a left row had it */
     /* instead of keys, where the left side's keys are what is numbered (join_turned.c): */
     uint32_t *ids;    /* of each row: the number of its key; HR_NO_KEY: no left row has it */
     uint32_t *row_of; /* of each number: its only row, or HR_NO_KEY; NULL: some have several (begins, order) */
 } hr_join_table;
 /* Takes rows, even on failure. */
-hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_account *account,
+hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_task *task, hr_account *account,
                              hr_join_table **out, hr_error *err) HR_MUST_USE;
 void hr__join_table_free(hr_join_table *t); /* NULL is fine */
 /* The same by numbers below n_numbers that its rows have. hit (borrowed): which numbers any row had, is then what counts; NULL: those of
@@ -144,8 +146,8 @@ typedef struct hr_join_turned {
     int64_t *before; /* of each piece: the rows that come out of those before it */
 } hr_join_turned;
 /* Takes left, even on failure. */
-hr_status hr__join_turned_new(hr_join_kind kind, const int *keys, int n_keys, hr_table *takes_left, hr_account *account,
-                              hr_join_turned **out, hr_error *err) HR_MUST_USE;
+hr_status hr__join_turned_new(hr_join_kind kind, const int *keys, int n_keys, hr_table *takes_left, hr_task *task,
+                              hr_account *account, hr_join_turned **out, hr_error *err) HR_MUST_USE;
 void hr__join_turned_free(hr_join_turned *t); /* NULL is fine */
 hr_status hr__join_schema_with_numbers(const hr_schema *s, hr_schema **out, hr_error *err) HR_MUST_USE;
 /* What is to be kept of a right table, with its numbers as last column, which `numbered` has. *out is new, NULL: nothing. Thread-safe. */
@@ -155,7 +157,8 @@ hr_status hr__join_turned_find(hr_join_turned *t, const hr_table *right, const i
 hr_status hr__join_turned_table(hr_join_turned *t, const int *keys, int n_keys, hr_schema *schema, hr_table *kept,
                                 hr_join_table **out, hr_error *err) HR_MUST_USE;
 /* Sets `before`. */
-hr_status hr__join_turned_count(hr_join_turned *t, const hr_join_table *right, hr_error *err) HR_MUST_USE;
+hr_status hr__join_turned_count(hr_join_turned *t, const hr_join_table *right, hr_task *task,
+                                hr_error *err) HR_MUST_USE;
 /* The rows of a piece, numbered from before[piece] on. Shares nothing: all must stay. */
 hr_status hr__join_turned_read(const hr_join_turned *t, const hr_join_table *right, const hr_join_bound *bound,
                                int64_t piece, const hr_mem *mem, hr_reader **out, hr_error *err) HR_MUST_USE;

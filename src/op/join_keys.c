@@ -148,8 +148,8 @@ static bool is_dense(hr_join_keys *k, const hr_table *t, int column)
            (k->range < DENSE_VALUES * (uint64_t)t->n_rows && k->range < HR_NO_KEY - 1); /* numbers have 32 bits */
 }
 
-hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns, hr_account *account, uint32_t *ids,
-                            hr_join_keys **out, hr_error *err)
+hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns, hr_task *task, hr_account *account,
+                            uint32_t *ids, hr_join_keys **out, hr_error *err)
 {
     hr_join_keys *k = hr__zalloc(account, sizeof *k);
     hr_status st = HR_OK;
@@ -164,7 +164,7 @@ hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns
     if (n_columns == 1 && is_dense(k, t, columns[0])) {
         HR_GO(number_dense(k, t, columns[0], account, ids, err));
     } else {
-        HR_GO(hr__join_hash_new(t, columns, n_columns, account, ids, &k->hashed, err));
+        HR_GO(hr__join_hash_new(t, columns, n_columns, task, account, ids, &k->hashed, err));
         k->n = t->n_rows;
     }
     *out = k;

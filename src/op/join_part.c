@@ -140,7 +140,7 @@ static hr_status load_round(part_reader *r, hr_error *err)
     if (all->n_rows)
         memcpy(r->places, places_of(all), (size_t)all->n_rows * 8);
     HR_GO(hr__table_first(all, b->right_in, &rows, err));
-    st = hr__join_table_new(b->right_keys, b->n_keys, rows, r->account, &r->table, err);
+    st = hr__join_table_new(b->right_keys, b->n_keys, rows, NULL, r->account, &r->table, err);
     r->left.at = r->first_left = r->row = 0;
     r->left.drain = r->n_loaded >= r->n_right && !(r->had && has_rest(b->kind));
 done:

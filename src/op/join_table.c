@@ -6,14 +6,7 @@
 
 #define STEP_ROWS 65536
 #define NONE HR_NO_KEY
-
-static bool are_rows(const uint32_t *ids, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (ids[i] != i && ids[i] != NONE)
-            return false;
-    return true;
-}
+#define AHEAD 24 /* rows: what will be looked at is asked for before */
 
 static hr_status order_by_key(hr_join_table *t, const uint32_t *ids, int64_t n_keys, hr_error *err)
 {
@@ -51,7 +44,43 @@ static hr_status table_new(const int *keys, int n_keys, hr_table *takes_rows, hr
     return HR_OK;
 }
 
-hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_account *account,
+/* Rows of one key as a list, where their numbers stood: the first row stays the first, each other is put right behind it, the last of all
+ * at first. So when a row's turn comes, what stands there is its key's number, below it, or if it is the first one itself or the next. */
+static void chain_by_key(uint32_t *ids, int64_t n)
+{
+    for (int64_t i = n - 1; i >= 0; i--) {
+        uint32_t first = ids[i];
+
+        if (i >= AHEAD && ids[i - AHEAD] < i - AHEAD)
+            __builtin_prefetch(&ids[ids[i - AHEAD]], 1);
+        if (first > i)
+            continue;
+        ids[i] = first == i || ids[first] == first ? 0 : ids[first];
+        if (first < i)
+            ids[first] = (uint32_t)i;
+    }
+}
+
+/* How its rows are found by the number of their key. */
+static hr_status arrange_rows(hr_join_table *t, uint32_t **ids, hr_error *err)
+{
+    int64_t n_later = 0, n = t->rows->n_rows;
+
+    if (hr__join_keys_gaps(t->keys))
+        return order_by_key(t, *ids, hr__join_keys_n(t->keys), err);
+    for (int64_t i = 0; i < n; i++)
+        n_later += (*ids)[i] < i;
+    if (!n_later)
+        return HR_OK;
+    if (n_later >= n / 2)
+        return order_by_key(t, *ids, hr__join_keys_n(t->keys), err);
+    chain_by_key(*ids, n);
+    t->next = *ids; /* moved */
+    *ids = NULL;
+    return HR_OK;
+}
+
+hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_task *task, hr_account *account,
                              hr_join_table **out, hr_error *err)
 {
     hr_join_table *t;
@@ -62,11 +91,10 @@ hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, 
     HR_TRY(table_new(keys, n_keys, takes_rows, account, &t, err));
     if (!(ids = hr__alloc(account, (size_t)(t->rows->n_rows + 1) * sizeof *ids)))
         HR_GO(hr__error_memory(err, "join", t->rows->n_rows * 4));
-    HR_GO(hr__join_keys_new(t->rows, keys, n_keys, account, ids, &t->keys, err));
+    HR_GO(hr__join_keys_new(t->rows, keys, n_keys, task, account, ids, &t->keys, err));
     if (!(t->hit = hr__zalloc(account, (size_t)hr__join_keys_n(t->keys) + 1)))
         HR_GO(hr__error_memory(err, "join", hr__join_keys_n(t->keys)));
-    if (!are_rows(ids, t->rows->n_rows))
-        HR_GO(order_by_key(t, ids, hr__join_keys_n(t->keys), err));
+    HR_GO(arrange_rows(t, &ids, err));
     *out = t;
     t = NULL;
 done:
@@ -130,6 +158,7 @@ void hr__join_table_free(hr_join_table *t)
     hr__join_keys_free(t->keys);
     hr__free(t->begins);
     hr__free(t->order);
+    hr__free(t->next);
     hr__free((void *)t->hit);
     hr__free(t->ids);
     hr__free(t->row_of);
@@ -242,7 +271,7 @@ void hr__join_walk_end(hr_join_walk *w)
 
 static bool keeps_left(hr_join_kind kind) { return kind == HR_JOIN_LEFT || kind == HR_JOIN_FULL; }
 
-/* Of a key, its rows: order[*begin ..]; -> how many. */
+/* Of a key, its rows: order[*begin ..]; -> how many (of a list: whether there are any). */
 static inline int64_t rows_of(const hr_join_table *t, uint32_t id, int64_t *begin)
 {
     if (id == NONE)
@@ -251,6 +280,24 @@ static inline int64_t rows_of(const hr_join_table *t, uint32_t id, int64_t *begi
         return 1;
     *begin = t->begins[id];
     return t->begins[id + 1] - *begin;
+}
+
+static inline void ask_begin(const hr_join_walk *w, const hr_join_table *t, int64_t row)
+{
+    if (row < w->left->n_rows && w->ids[row] != NONE)
+        __builtin_prefetch(&t->begins[w->ids[row]]);
+}
+
+static inline void ask_rows(const hr_join_walk *w, const hr_join_table *t, int64_t row)
+{
+    if (row < w->left->n_rows && w->ids[row] != NONE)
+        __builtin_prefetch(&t->order[t->begins[w->ids[row]]]);
+}
+
+static inline void ask_next(const hr_join_walk *w, const hr_join_table *t, int64_t row)
+{
+    if (row < w->left->n_rows && w->ids[row] != NONE)
+        __builtin_prefetch(&t->next[w->ids[row]]);
 }
 
 /* The rest of a left table whose rows have one partner at most. */
@@ -297,8 +344,10 @@ static int64_t count_pairs(const hr_join_walk *w, hr_join_kind kind, const hr_jo
     int64_t n = -w->match, begin;
 
     for (int64_t row = w->row; row < w->left->n_rows && n < STEP_ROWS; row++) {
-        int64_t some = rows_of(t, w->ids[row], &begin);
+        int64_t some;
 
+        ask_begin(w, t, row + AHEAD);
+        some = rows_of(t, w->ids[row], &begin);
         n += some ? some : keeps_left(kind);
     }
     return HR_MIN(n, STEP_ROWS);
@@ -327,6 +376,8 @@ static hr_status pair_many(hr_join_walk *w, hr_join_kind kind, const hr_join_tab
     while (w->row < w->left->n_rows) {
         int64_t n = rows_of(t, w->ids[w->row], &begin), end = HR_MIN(n, w->match + room - p->n);
 
+        ask_begin(w, t, w->row + 2 * AHEAD);
+        ask_rows(w, t, w->row + AHEAD);
         if (p->n == room && (n || keeps_left(kind)))
             break;
         for (; w->match < end; w->match++) {
@@ -340,6 +391,32 @@ static hr_status pair_many(hr_join_walk *w, hr_join_kind kind, const hr_join_tab
             p->right[p->n++] = -1;
         }
         w->row++;
+        w->match = 0;
+    }
+    return HR_OK;
+}
+
+/* The same where rows of a key are a list; match: the one to go on with, 0: the first. */
+static hr_status pair_lists(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
+{
+    int64_t room = HR_MIN(STEP_ROWS, 2 * (w->left->n_rows - w->row) + 64);
+
+    HR_TRY(pairs_room(p, t->account, room, true, err));
+    for (; w->row < w->left->n_rows; w->row++) {
+        uint32_t id = w->ids[w->row], at = w->match ? (uint32_t)w->match : id;
+
+        ask_next(w, t, w->row + AHEAD);
+        if (id == NONE && !keeps_left(kind))
+            continue;
+        do {
+            if (p->n == room) {
+                w->match = at == id ? 0 : at;
+                return HR_OK;
+            }
+            p->left[p->n] = (int32_t)w->row;
+            p->right[p->n++] = (int32_t)at; /* NONE is -1 */
+            at = id == NONE ? 0 : t->next[at];
+        } while (at);
         w->match = 0;
     }
     return HR_OK;
@@ -370,6 +447,8 @@ hr_status hr__join_walk_next(hr_join_walk *w, const hr_join_bound *b, const hr_j
         return HR_OK;
     if (b->kind >= HR_JOIN_SEMI)
         HR_GO(pair_none(w, b->kind, t, &p, err));
+    else if (t->next)
+        HR_GO(pair_lists(w, b->kind, t, &p, err));
     else if (!t->begins)
         HR_GO(pair_ones(w, b->kind, t, &p, err));
     else

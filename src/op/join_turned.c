@@ -19,8 +19,8 @@ static hr_status find_gaps(hr_join_turned *t, hr_error *err)
     return HR_OK;
 }
 
-hr_status hr__join_turned_new(hr_join_kind kind, const int *keys, int n_keys, hr_table *takes_left, hr_account *account,
-                              hr_join_turned **out, hr_error *err)
+hr_status hr__join_turned_new(hr_join_kind kind, const int *keys, int n_keys, hr_table *takes_left, hr_task *task,
+                              hr_account *account, hr_join_turned **out, hr_error *err)
 {
     hr_join_turned *t = hr__zalloc(account, sizeof *t);
     int64_t n = takes_left->n_rows;
@@ -37,7 +37,7 @@ hr_status hr__join_turned_new(hr_join_kind kind, const int *keys, int n_keys, hr
     memcpy(t->keys_at, keys, (size_t)n_keys * sizeof *keys);
     if (!(t->ids = hr__alloc(account, (size_t)(n + 1) * sizeof *t->ids)))
         HR_GO(hr__error_memory(err, "join", n * 4));
-    HR_GO(hr__join_keys_new(t->left, keys, n_keys, account, t->ids, &t->keys, err));
+    HR_GO(hr__join_keys_new(t->left, keys, n_keys, task, account, t->ids, &t->keys, err));
     if (hr__join_keys_gaps(t->keys))
         HR_GO(find_gaps(t, err));
     if (kind >= HR_JOIN_SEMI && !(t->hit = hr__zalloc(account, (size_t)hr__join_keys_n(t->keys) + 1)))
@@ -187,23 +187,35 @@ done:
     return st;
 }
 
-hr_status hr__join_turned_count(hr_join_turned *t, const hr_join_table *right, hr_error *err)
+typedef struct counting {
+    hr_join_turned *turned;
+    const hr_join_table *right;
+} counting;
+
+static hr_status count_piece(void *context, int64_t piece, hr_error *err)
 {
+    const counting *c = context;
     hr_join_walk walk = { 0 };
     hr_table *left = NULL;
-    hr_status st = HR_OK;
+    hr_status st = begin_walk(c->turned, c->right, piece, &left, &walk, err);
+
+    if (!st)
+        c->turned->before[piece + 1] = hr__join_walk_rows(&walk, c->turned->kind, c->right);
+    hr__join_walk_end(&walk);
+    hr_table_unref(left);
+    return st;
+}
+
+hr_status hr__join_turned_count(hr_join_turned *t, const hr_join_table *right, hr_task *task, hr_error *err)
+{
+    counting c = { t, right };
 
     if (!(t->before = hr__zalloc(t->account, (size_t)(t->n_pieces + 1) * sizeof *t->before)))
         return hr__error_memory(err, "join", t->n_pieces * 8);
-    for (int64_t p = 0; p < t->n_pieces && !st; p++) {
-        st = begin_walk(t, right, p, &left, &walk, err);
-        if (!st)
-            t->before[p + 1] = t->before[p] + hr__join_walk_rows(&walk, t->kind, right);
-        hr__join_walk_end(&walk);
-        hr_table_unref(left);
-        left = NULL;
-    }
-    return st;
+    HR_TRY(hr__task_share(task, t->n_pieces, count_piece, &c, err));
+    for (int64_t p = 0; p < t->n_pieces; p++)
+        t->before[p + 1] += t->before[p];
+    return HR_OK;
 }
 
 /* --------------------------------------------------------------------------------------------------------------- pieces */
