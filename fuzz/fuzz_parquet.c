@@ -34,8 +34,8 @@ static void parse_page_stats(const uint8_t *data, size_t size)
     hr_error_clear(&err);
 }
 
-/* What a comparison with a number leaves of a file: no more rows than there are, and no fault. */
-static void read_filtered(hr_source *source, const char *column, const char *function, int64_t value)
+/* What a comparison with a number, or with a text (NULL: none), leaves of a file: no more rows than there are, and no fault. */
+static void read_filtered(hr_source *source, const char *column, const char *function, int64_t value, const char *text)
 {
     hr_error err = HR_ERROR_INIT;
     hr_expr *args[2] = { NULL, NULL }, *e = NULL;
@@ -45,7 +45,7 @@ static void read_filtered(hr_source *source, const char *column, const char *fun
     hr_status st = HR_OK;
 
     HR_GO(hr_expr_column(column, &args[0], &err));
-    HR_GO(hr_expr_int(value, &args[1], &err));
+    HR_GO(text ? hr_expr_string(text, &args[1], &err) : hr_expr_int(value, &args[1], &err));
     HR_GO(hr_expr_call(function, args, 2, NULL, 0, &e, &err));
     how.filter = e;
     HR_GO(hr__format_parquet.open(source, &how, &f, &err));
@@ -85,8 +85,9 @@ static void filter_and_describe(const uint8_t *data, size_t size)
     for (int i = -1; i < f->n_fragments && i < 20 && text.n < 1 << 20; i++)
         HR_GO(f->cls->describe(f, i, &text, &err));
     for (int i = 0; i < f->schema->n && i < 4; i++) {
-        read_filtered(source, f->schema->fields[i].name, "equal", (int64_t)(size % 300));
-        read_filtered(source, f->schema->fields[i].name, "less", (int64_t)(size % 100));
+        read_filtered(source, f->schema->fields[i].name, "equal", (int64_t)(size % 300), NULL);
+        read_filtered(source, f->schema->fields[i].name, "less", (int64_t)(size % 100), NULL);
+        read_filtered(source, f->schema->fields[i].name, "equal", 0, size % 2 ? "a" : "text 7");
     }
 done:
     hr__text_clear(&text);

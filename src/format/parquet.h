@@ -387,6 +387,8 @@ hr_status pq__values_bits(pq_values *v, uint8_t *bits, int64_t at, int64_t n, hr
 /* *n <= PQ_BLOCK byte arrays; HR_SLACK bytes after each can be read. *sum: their bytes. Borrowed from page, dictionary or v,
  * until v is used again. *n: how many there are, fewer (one at least) if they are large and had to be put together. */
 hr_status pq__values_views(pq_values *v, hr_view *out, int64_t *n, int64_t *sum, hr_error *err) HR_MUST_USE;
+/* n numbers of values in v->dict, which is there. */
+hr_status pq__values_codes(pq_values *v, uint32_t *out, int64_t n, hr_error *err) HR_MUST_USE;
 hr_status pq__values_skip(pq_values *v, int64_t n, hr_error *err) HR_MUST_USE;
 bool pq__is_ascii(const uint8_t *p, int64_t n);
 /* One stored value -> an Arrow value of l->width bytes; for kinds of fixed width. False: it is none. */
@@ -557,6 +559,12 @@ hr_status pq__column_seek(pq_column *c, int64_t row, int64_t row_end, hr_error *
  * bytes would much exceed max_bytes. What lies between is passed over. */
 hr_status pq__column_read(pq_column *c, const pq_range *ranges, int64_t n, int64_t max_bytes, hr_array **out,
                           hr_error *err) HR_MUST_USE;
+/* Whether it is text, and no part of anything. Only such a column has codes: the numbers of its rows' values in a dictionary. */
+bool pq__column_has_codes(const pq_column *c);
+/* The dictionary of the page that comes next, borrowed; *out NULL: it has none. */
+hr_status pq__column_dict(pq_column *c, const pq_dict **out, hr_error *err) HR_MUST_USE;
+/* After that, where there is one: rows of this page, *n at most, and then how many; nulls are dict->n. */
+hr_status pq__column_codes(pq_column *c, uint32_t *codes, int64_t *n, hr_error *err) HR_MUST_USE;
 /* Checks that the chunks end where the row group ends, if the column has been read to there. */
 hr_status pq__column_end(pq_column *c, hr_error *err) HR_MUST_USE;
 void pq__column_free(pq_column *c); /* NULL is fine */

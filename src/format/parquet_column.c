@@ -709,6 +709,50 @@ done:
     return st;
 }
 
+bool pq__column_has_codes(const pq_column *c)
+{
+    return c->node->leaf >= 0 && c->parts[0].leaf->kind == PQ_K_BYTES && c->parts[0].leaf->max_rep == 0;
+}
+
+/* Numbers of values -> of slots, of which those without a value have `null`. */
+static void spread_codes(uint32_t *codes, int64_t n_values, int64_t n_slots, const uint8_t *valid, uint32_t null)
+{
+    for (int64_t i = n_slots; n_values < i;) {
+        i--;
+        codes[i] = hr__bit(valid, i) ? codes[--n_values] : null;
+    }
+}
+
+hr_status pq__column_dict(pq_column *c, const pq_dict **out, hr_error *err)
+{
+    part *p = &c->parts[0];
+    bool more = false;
+
+    HR_TRY(next_page(p, &more, err));
+    *out = more ? p->cursor.values.dict : NULL;
+    return HR_OK;
+}
+
+hr_status pq__column_codes(pq_column *c, uint32_t *codes, int64_t *n, hr_error *err)
+{
+    part *p = &c->parts[0];
+    pq_take t = { .valid = &p->valid, .rows = *n, .max_entries = *n };
+    hr_status st;
+
+    clear_output(p);
+    st = pq__levels_take(&p->cursor.levels, &t, err);
+    if (!st)
+        st = pq__values_codes(&p->cursor.values, codes, t.n_values, err);
+    if (st)
+        return pq__cursor_error(&p->cursor, st, err);
+    if (t.n_values < t.n_slots)
+        spread_codes(codes, t.n_values, t.n_slots, p->valid.bytes.buffer->data, (uint32_t)p->cursor.values.dict->n);
+    clear_output(p);
+    *n = t.n_slots;
+    c->row += t.n_slots;
+    return HR_OK;
+}
+
 hr_status pq__column_end(pq_column *c, hr_error *err)
 {
     if (c->row < c->file->meta->groups[c->group].n_rows)

@@ -337,6 +337,19 @@ bool pq__is_ascii(const uint8_t *p, int64_t n)
     return !(any & 0x8080808080808080ull);
 }
 
+/* Whether each value is UTF-8. All of ASCII is, and seen at once. */
+static hr_status check_dict_text(const pq_dict *d, hr_error *err)
+{
+    const uint32_t *offsets = (const uint32_t *)(const void *)d->values->data;
+
+    if (pq__is_ascii(d->bytes->data, offsets[d->n]))
+        return HR_OK;
+    for (int64_t i = 0; i < d->n; i++)
+        if (!hr__utf8_valid(d->bytes->data + offsets[i], offsets[i + 1] - offsets[i]))
+            return hr_error_set(err, HR_BAD_DATA, "value %lld of the dictionary is not UTF-8", (long long)i);
+    return HR_OK;
+}
+
 static hr_status dict_bytes(const pq_leaf *l, hr_view page, const hr_mem *mem, pq_dict *d, hr_error *err)
 {
     const uint8_t *at = page.data, *end = at + page.n;
@@ -353,15 +366,16 @@ static hr_status dict_bytes(const pq_leaf *l, hr_view page, const hr_mem *mem, p
 
         if (!plain_view(&at, end, &v))
             return too_few(i, d->n, err);
-        if (l->is_text && !hr__utf8_valid(v.data, v.n))
-            return hr_error_set(err, HR_BAD_DATA, "value %lld of the dictionary is not UTF-8", (long long)i);
         offsets[i] = (uint32_t)n;
-        memcpy(d->bytes->data + n, v.data, (size_t)v.n);
+        if (v.n <= 16 && end - v.data >= 16 && page.n - n >= 16)
+            memcpy(d->bytes->data + n, v.data, 16); /* most are short */
+        else
+            memcpy(d->bytes->data + n, v.data, (size_t)v.n);
         n += v.n;
         d->longest = HR_MAX(d->longest, v.n);
     }
     offsets[d->n] = (uint32_t)n;
-    return HR_OK;
+    return l->is_text ? check_dict_text(d, err) : HR_OK;
 }
 
 /* Byte arrays that become fixed width: decimals. */
@@ -517,6 +531,12 @@ static hr_status dict_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err
     return HR_OK;
 }
 
+hr_status pq__values_codes(pq_values *v, uint32_t *out, int64_t n, hr_error *err)
+{
+    pq__runs_u32(&v->runs, out, n);
+    return v->runs.bad || !pq__indices_fit(out, n, v->dict->n) ? bad_index(v, err) : HR_OK;
+}
+
 static hr_status dict_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum, hr_error *err)
 {
     const uint32_t *offsets = (const uint32_t *)(const void *)v->dict->values->data;
@@ -524,9 +544,7 @@ static hr_status dict_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum,
     uint32_t index[PQ_BLOCK];
     int64_t total = 0;
 
-    pq__runs_u32(&v->runs, index, n);
-    if (v->runs.bad || !pq__indices_fit(index, n, v->dict->n))
-        return bad_index(v, err);
+    HR_TRY(pq__values_codes(v, index, n, err));
     for (int64_t i = 0; i < n; i++) {
         uint32_t begin = offsets[index[i]], length = offsets[index[i] + 1] - begin;
 

@@ -8,7 +8,8 @@
  * Under a filter a reader knows which ranges of rows may matter (parquet_prune.c). Tables end where a range ends; then all
  * columns go on to the next one, passing over pages as far as they can. Within a range a second reader, the scout, goes ahead
  * with the filter's columns alone, and the others decode only rows for which the filter is true, with gaps of a few rows: who
- * filters behind drops these. Where most rows are kept, the scout is sent home. */
+ * filters behind drops these. Where most rows are kept, the scout is sent home. A scout of one column of text by dictionary asks the
+ * filter once for each value of the dictionary, and decodes no text. */
 #include "format/parquet_write.h"
 
 #define SPLIT_BYTES (4 << 20) /* smaller row groups are not worth finding a place in, */
@@ -174,6 +175,7 @@ const hr_format hr__format_parquet = {
 #define SCOUT_BYTES (256 << 10) /* of the filter's columns, looked at at once */
 #define LEAST_GAP 24            /* rows between two that are wanted, which are not worth passing over */
 #define SCOUT_AT_LEAST 65536    /* rows of a file, before a scout can be found useless */
+#define CODES 8192              /* rows looked at at once by their numbers in a dictionary */
 
 typedef struct pq_reader {
     hr_reader base;
@@ -187,6 +189,10 @@ typedef struct pq_reader {
     pq_range *wanted;              /* looked at, not given: [first, n_wanted) */
     int64_t first, n_wanted, cap_wanted;
     int64_t wanted_rows; /* in these */
+    bool no_codes;       /* the scout's column does not go by dictionary */
+    uint32_t *codes;     /* CODES; NULL: not needed so far */
+    uint8_t
+        *verdicts; /* of the scout's dictionary: what the filter says of each value, and of a null; NULL: not asked */
     hr_mem mem;
     double row_bytes;
     int n_columns;
@@ -208,6 +214,8 @@ static void reader_close(hr_reader *base)
     if (r->scout)
         reader_close(&r->scout->base);
     hr__free(r->wanted);
+    hr__free(r->codes);
+    hr__free(r->verdicts);
     hr__scan_file_unref(&r->file->base);
     hr__free(r);
 }
@@ -350,22 +358,117 @@ static void dismiss_scout(pq_reader *r)
 
 static hr_status reader_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err);
 
-/* Of the scout's table, whose first row is `row`, those for which the filter is true. */
-static hr_status add_kept(pq_reader *r, int64_t row, const hr_table *t, const uint8_t *keep, hr_error *err)
+/* Of the next n rows those for which the filter is true. */
+static hr_status add_kept(pq_reader *r, const uint8_t *keep, int64_t n, hr_error *err)
 {
-    for (int64_t i = 0; i < t->n_rows;) {
-        const uint8_t *one = memchr(keep + i, 1, (size_t)(t->n_rows - i)), *zero;
+    int64_t row = r->row, before = r->wanted_rows;
+
+    r->row += n;
+    for (int64_t i = 0; i < n;) {
+        const uint8_t *one = memchr(keep + i, 1, (size_t)(n - i)), *zero;
         int64_t begin, end;
 
         if (!one)
             break;
         begin = one - keep;
-        zero = memchr(one, 0, (size_t)(t->n_rows - begin));
-        end = zero ? zero - keep : t->n_rows;
+        zero = memchr(one, 0, (size_t)(n - begin));
+        end = zero ? zero - keep : n;
         HR_TRY(add_wanted(r, row + begin, row + end, err));
         i = end;
     }
+    atomic_fetch_add_explicit(&r->file->filter->looked_at, n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->file->filter->kept, r->wanted_rows - before, memory_order_relaxed);
     return HR_OK;
+}
+
+/* The values of a dictionary as a column of this type, and a null behind them. *out NULL: they are too many bytes for it. */
+static hr_status dictionary_column(const pq_dict *d, hr_type *type, const hr_mem *mem, hr_array **out, hr_error *err)
+{
+    const uint32_t *ends = (const uint32_t *)(const void *)d->values->data;
+    int64_t n = d->n + 1, width = hr__type_offset_bytes(type);
+    hr_buffer *buffers[3] = { NULL };
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (width == 4 && ends[d->n] > INT32_MAX)
+        return HR_OK;
+    HR_GO(hr__buffer_new(mem, hr__bits_bytes(n), &buffers[0], err));
+    HR_GO(hr__buffer_new(mem, (n + 1) * width, &buffers[1], err));
+    memset(buffers[0]->data, 0xff, (size_t)hr__bits_bytes(n));
+    hr__bit_clear(buffers[0]->data, d->n);
+    for (int64_t i = 0; i <= n; i++) {
+        uint32_t end = ends[HR_MIN(i, d->n)];
+
+        if (width == 4)
+            ((int32_t *)(void *)buffers[1]->data)[i] = (int32_t)end;
+        else
+            ((int64_t *)(void *)buffers[1]->data)[i] = end;
+    }
+    buffers[2] = hr__buffer_ref(d->bytes);
+    st = hr__array_new(type, n, 1, buffers, NULL, 0, out, err);
+    memset(buffers, 0, sizeof buffers); /* taken */
+done:
+    for (int i = 0; i < HR_LEN(buffers); i++)
+        hr__buffer_unref(buffers[i]);
+    return st;
+}
+
+/* Asks the filter about each value of the dictionary. Sets no_codes where that is of no use: there are too many, or it cannot say. */
+static hr_status ask_dictionary(pq_reader *r, const pq_dict *d, hr_error *err)
+{
+    hr_schema *schema = r->scout->file->base.schema;
+    hr_eval how = { .mem = &r->mem };
+    hr_array *column = NULL;
+    hr_table *t = NULL;
+    int64_t n_kept = 0;
+    hr_status st = HR_OK;
+
+    r->no_codes = true;
+    if (d->n >= r->end - r->row)
+        return HR_OK;
+    HR_GO(dictionary_column(d, schema->fields[0].type, &r->mem, &column, err));
+    if (!column)
+        goto done;
+    st = hr__table_new(schema, &column, d->n + 1, NULL, &t, err);
+    column = NULL; /* taken */
+    HR_GO(st);
+    if (!(r->verdicts = hr__zalloc(r->mem.account, (size_t)d->n + 1)))
+        HR_GO(hr__error_memory(err, r->file->base.name, d->n + 1));
+    r->no_codes = hr__bound_keep(r->file->filter->bound, &how, t, r->verdicts, &n_kept, NULL) != HR_OK;
+done:
+    hr_table_unref(t);
+    return st;
+}
+
+/* The next rows, of which the scout reads only which values of the dictionary they have. Sets no_codes where that does not go on;
+ * the scout then stands at r->row. */
+static hr_status scout_codes(pq_reader *r, hr_error *err)
+{
+    pq_reader *s = r->scout;
+    pq_column *column = s->columns[0].column;
+    uint8_t keep[CODES];
+    const pq_dict *dict = NULL;
+    int64_t n = HR_MIN(CODES, r->range_end - r->row);
+
+    if (!r->codes && !(r->codes = hr__alloc(r->mem.account, CODES * sizeof *r->codes)))
+        return hr__error_memory(err, r->file->base.name, CODES * (int64_t)sizeof *r->codes);
+    if (s->row != r->row)
+        HR_TRY(pq__column_seek(column, r->row, r->range_end, err));
+    s->row = r->row;
+    s->range = r->range;
+    s->range_end = r->range_end;
+    HR_TRY(pq__column_dict(column, &dict, err));
+    if (dict && !r->verdicts)
+        HR_TRY(ask_dictionary(r, dict, err));
+    r->no_codes |= !dict;
+    if (r->no_codes)
+        return HR_OK;
+    HR_TRY(pq__column_codes(column, r->codes, &n, err));
+    for (int64_t i = 0; i < n; i++)
+        keep[i] = r->verdicts[r->codes[i]];
+    if ((s->row += n) == s->end)
+        HR_TRY(pq__column_end(column, err));
+    return add_kept(r, keep, n, err);
 }
 
 /* The scout's next rows. A filter that cannot be evaluated is left to who filters behind: all rows of the range go there. */
@@ -373,27 +476,28 @@ static hr_status scout_rows(pq_reader *r, hr_error *err)
 {
     pq_filter *filter = r->file->filter;
     hr_eval how = { .mem = &r->mem };
-    int64_t before = r->wanted_rows, row, n_kept = 0;
+    int64_t n_kept = 0;
     uint8_t *keep = NULL;
     hr_table *t = NULL;
     hr_status st = HR_OK;
 
+    if (!r->no_codes) {
+        HR_GO(scout_codes(r, err));
+        if (!r->no_codes)
+            goto done;
+    }
     HR_GO(reader_next(&r->scout->base, SCOUT_BYTES, &t, err));
     if (!t)
         HR_FAIL(HR_BUG, "%s: a filter's columns end early", r->file->base.name);
-    row = r->row;
-    r->row += t->n_rows;
     if (!(keep = hr__zalloc(r->mem.account, (size_t)t->n_rows)))
         HR_GO(hr__error_memory(err, r->file->base.name, t->n_rows));
     if (hr__bound_keep(filter->bound, &how, t, keep, &n_kept, NULL)) {
-        HR_GO(add_wanted(r, row, r->range_end, err));
+        HR_GO(add_wanted(r, r->row, r->range_end, err));
         r->row = r->range_end;
         dismiss_scout(r);
         goto done;
     }
-    HR_GO(add_kept(r, row, t, keep, err));
-    atomic_fetch_add_explicit(&filter->looked_at, t->n_rows, memory_order_relaxed);
-    atomic_fetch_add_explicit(&filter->kept, r->wanted_rows - before, memory_order_relaxed);
+    HR_GO(add_kept(r, keep, t->n_rows, err));
 done:
     hr__free(keep);
     hr_table_unref(t);
@@ -540,6 +644,7 @@ static hr_status parquet_reader(hr_scan_file *base, int fragment, int64_t row_be
     HR_GO(reader_new(f, fragment, rows, selection, mem, &r, err));
     if (f->filter && !selection->always && scout_pays(f->filter) && r->row < r->end)
         HR_GO(reader_new(f->filter->columns, fragment, rows, selection, mem, &r->scout, err));
+    r->no_codes = !r->scout || r->scout->n_columns != 1 || !pq__column_has_codes(r->scout->columns[0].column);
     *out = &r->base;
     r = NULL; /* moved to the caller */
 done:

@@ -140,6 +140,13 @@ VARIANTS = {
 }
 
 
+def filter_text(i):
+    """Few values, one of them rare, and nulls; many at the end of each row group, not by dictionary."""
+    if i % 100 >= 60:
+        return f"long text number {i}"
+    return "rare" if i % 100 == 35 else None if i % 11 == 0 else f"k{i % 10}"
+
+
 def main():
     FOLDER.mkdir(exist_ok=True)
     for name, options in VARIANTS.items():
@@ -195,6 +202,15 @@ def main():
         data_page_size=20,
         write_page_index=True,
         bloom_filter_options={"even": {"ndv": 100}},
+    )
+    pq.write_table(
+        pa.table({"id": range(ROWS), "text": [filter_text(i) for i in range(ROWS)]}),
+        FOLDER / "filter_text.parquet",
+        row_group_size=100,
+        dictionary_pagesize_limit=200,
+        write_batch_size=10,
+        data_page_size=20,
+        write_statistics=False,
     )
     other = pa.table({"id": pa.array([1.5, 2.5]), "text": ["a", "b"]})
     pq.write_table(other, FOLDER / "other_types.parquet")

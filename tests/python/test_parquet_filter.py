@@ -13,6 +13,7 @@ import pytest
 
 import headrace.data as hd
 from headrace.data.expressions import col
+from headrace.exceptions import HeadraceError
 
 ROWS = 3000
 
@@ -264,3 +265,61 @@ def test_only_rows_that_are_kept_are_decoded(tmp_path, how, index):
             assert rows == want.num_rows and stats["rows_read"] < n / 4
     assert hd.read_parquet(path, filter=col("y") >= 0).to_arrow().equals(t)
     assert hd.read_parquet(path, filter=col("y") >= 20).count() == int((t["y"].to_numpy() >= 20).sum())
+
+
+TEXT_FILTERS = [
+    col("s") == "k7",
+    col("s") != "k7",
+    col("s").is_in(["k1", "k2", "nobody"]),
+    col("s").is_null(),
+    col("s").is_not_null(),
+    (col("s") == "k3") | col("s").is_null(),
+    ~(col("s") > "k5"),
+    col("s").str.upper() == "K7",
+    col("s").str.len() > 2,
+    (col("s") == "k3") & (col("x") > 2000),
+    col("s") == "text 3900",
+]
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string(), pa.binary()], ids=str)
+@pytest.mark.parametrize("limit", [60, 1 << 20], ids=["some by dictionary", "all by dictionary"])
+def test_text_by_dictionary(tmp_path, limit, text, version):
+    """The filter is asked once for each value of a dictionary: the same rows as by asking for each row."""
+    n = 4000
+    rng = np.random.default_rng(limit)
+    values = [None if k < 3 else f"k{k}" for k in rng.integers(0, 40, n)]
+    values[3800:] = [f"text {i}" for i in range(3800, n)]
+    values[1000:1500] = [None] * 500
+    s = pa.array([v if v is None or text != pa.binary() else v.encode() for v in values], text)
+    t = pa.table({"x": range(n), "s": s, "d": pa.array([str(i % 3) for i in range(n)])})
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(
+        t,
+        path,
+        row_group_size=1500,
+        dictionary_pagesize_limit=limit,
+        data_page_size=500,
+        write_batch_size=16,
+        data_page_version=version,
+        write_statistics=False,
+    )
+    for e in TEXT_FILTERS if text != pa.binary() else [col("s") == b"k7", col("s").is_null()]:
+        want = hd.from_arrow(t).filter(expr=e).to_arrow()
+        ds = hd.read_parquet(path).filter(expr=e)
+        assert ds.to_arrow().equals(want), str(e)
+        assert ds.count() == ds.select_columns(["s"]).count() == want.num_rows, str(e)
+        assert ds.select_columns(["s"]).to_arrow().equals(want.select(["s"])), str(e)
+        assert ds.select_columns(["d"]).to_arrow().equals(want.select(["d"])), str(e)
+        assert ds.select_columns(["x"]).take(3) == want.select(["x"]).slice(0, 3).to_pylist(), str(e)
+
+
+def test_a_value_that_a_filter_cannot_say_anything_of(tmp_path):
+    """It is an error where a row has it, as it is for each row, and none where rows end before."""
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"s": ["1", "2"] * 500 + ["none"] * 3}), path)
+    e = col("s").cast("int64") == 2
+    with pytest.raises(HeadraceError, match="none"):
+        hd.read_parquet(path).filter(expr=e).count()
+    assert hd.read_parquet(path).limit(900).filter(expr=e).count() == 450
