@@ -13,6 +13,8 @@ hr_status hr__output_place(hr_output *a, const char *path, hr_error *err)
     const hr_format *format = a->to ? hr__format_by_name(a->to) : by_suffix;
     hr_stat info;
 
+    if (strcmp(path, "-") == 0)
+        return hr_error_set(err, HR_INVALID, "-: files are written under a name; headrace head --json prints rows");
     if (!format && a->to)
         return hr_error_set(err, HR_INVALID, "--to %s: no such format; headrace formats lists them", a->to);
     if (!format)

@@ -167,6 +167,13 @@ def test_a_terminal_gets_no_orders(tmp_path):
     assert "\x1b" not in error
 
 
+def test_a_dash_is_no_file(folder, tmp_path, monkeypatch):
+    """`convert IN - --to json` made a folder of that name."""
+    monkeypatch.chdir(tmp_path)
+    error = headrace("convert", folder, "-", "--to", "json", status=1)[1]
+    assert "files are written under a name" in error and not list(tmp_path.iterdir())
+
+
 def test_convert(folder, tmp_path):
     out, _ = headrace("convert", folder, tmp_path / "all.parquet", "-w", "compression=snappy")
     assert out.startswith(f"{tmp_path}/all.parquet\t8 rows\t")
