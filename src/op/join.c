@@ -251,7 +251,7 @@ static hr_status deal_right(const join_op *o, join_run *j, const hr_table *in, h
     HR_GO(key_columns(t->schema, o->right_keys, o->n_keys, keys, err));
     HR_GO(deal_rows(j->right_parts, j->right_dealt, t, keys, o->n_keys, j->n_right, run->account, err));
     j->n_right += t->n_rows;
-    st = spill_if_much(j->right_parts, run->allowance - j->left_bytes, err);
+    st = spill_if_much(j->right_parts, hr__op_allowance(run) - j->left_bytes, err);
 done:
     hr_table_unref(t);
     return st;
@@ -268,7 +268,7 @@ static hr_status deal_left(const join_op *o, join_run *j, const hr_table *t, hr_
     HR_TRY(key_columns(t->schema, o->left_keys, o->n_keys, keys, err));
     HR_TRY(deal_rows(j->left_parts, j->left_dealt, t, keys, o->n_keys, j->n_left, run->account, err));
     j->n_left += t->n_rows;
-    return spill_if_much(j->left_parts, run->allowance - j->left_bytes, err);
+    return spill_if_much(j->left_parts, hr__op_allowance(run) - j->left_bytes, err);
 }
 
 typedef hr_status deal_fn(const join_op *o, join_run *j, const hr_table *t, hr_op_run *run, hr_error *err);
@@ -463,11 +463,11 @@ static hr_status keep(const join_op *o, join_run *j, deal_fn *deal, int64_t most
 static hr_status keep_right(const join_op *o, join_run *j, const hr_table *in, hr_op_run *run, hr_error *err)
 {
     if (j->turns)
-        return keep(o, j, deal_right, run->allowance - 2 * j->left_bytes, in, run, err);
+        return keep(o, j, deal_right, hr__op_allowance(run) - 2 * j->left_bytes, in, run, err);
     if (!j->right)
         j->right = hr__schema_ref(in->schema);
     HR_TRY(hr__same_schema(in->schema, j->right, " of the right side", err));
-    return keep(o, j, deal_right, run->allowance, in, run, err);
+    return keep(o, j, deal_right, hr__op_allowance(run), in, run, err);
 }
 
 /* Rows that were looked up go on, numbered; others are dealt. */
@@ -482,7 +482,7 @@ static hr_status take_left(const join_op *o, join_run *j, hr_task *task, const h
         if (!j->left)
             j->left = hr__schema_ref(in->schema);
         HR_TRY(hr__same_schema(in->schema, j->left, " of the left side", err));
-        return keep(o, j, deal_left, run->allowance / 2, in, run, err);
+        return keep(o, j, deal_left, hr__op_allowance(run) / 2, in, run, err);
     }
     if (!j->table)
         return deal_left(o, j, in, run, err);
@@ -708,7 +708,7 @@ static hr_status join_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_erro
                                 .right_dealt = j->right_dealt,
                                 .n_left = j->n_left,
                                 .n_right = j->n_right,
-                                .share = run->allowance };
+                                .share = hr__op_allowance(run) };
     return HR_OK;
 }
 
