@@ -58,7 +58,7 @@ typedef struct hr_open {
     /* Rows for which this is not true may be left out (not must): the reader may skip what statistics or an index rule out.
      * Rows that do come out keep their coordinates. Columns of it need not be projected. NULL: all rows. */
     hr_expr *filter;
-    bool loose; /* who asks can tell such rows as quickly: they are only worth finding where they are nearly all */
+    bool loose; /* who asks can tell such rows as quickly: only what statistics rule out is worth leaving out */
     /* The scan's schema, where it is known: what a format without types of its own (CSV, JSON) is to read the columns as.
      * NULL: infer. A value that does not fit is an error naming file, line, column, expected and found. */
     hr_schema *schema;

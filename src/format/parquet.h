@@ -459,7 +459,7 @@ typedef struct pq_shared {
 typedef struct pq_filter {
     struct pq_file *columns; /* the same file, with these columns */
     hr_bound *bound;
-    int most;                     /* it pays to evaluate it if less than 1/most of the rows are kept */
+    bool by_row;                  /* rows are looked at; else statistics alone say what is left out */
     atomic_llong looked_at, kept; /* rows that readers have evaluated it for, and where it was true or nearly so */
 } pq_filter;
 

@@ -397,7 +397,7 @@ hr_status pq__filter_set(pq_file *f, const hr_open *how, hr_error *err)
     f->selections = hr__zalloc(f->base.account, (size_t)f->meta->n_groups * sizeof *f->selections);
     if (!f->filter || !f->selections)
         HR_GO(hr__error_memory(err, f->base.name, f->meta->n_groups * (int64_t)sizeof *f->selections));
-    f->filter->most = how->loose ? 16 : 2;
+    f->filter->by_row = !how->loose;
     mine.projection = &columns;
     mine.filter = NULL;
     mine.skipped = NULL;

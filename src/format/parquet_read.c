@@ -509,7 +509,8 @@ static bool scout_pays(const pq_filter *f)
 {
     int64_t looked_at = atomic_load_explicit(&f->looked_at, memory_order_relaxed);
 
-    return looked_at < SCOUT_AT_LEAST || atomic_load_explicit(&f->kept, memory_order_relaxed) < looked_at / f->most;
+    return f->by_row &&
+           (looked_at < SCOUT_AT_LEAST || atomic_load_explicit(&f->kept, memory_order_relaxed) < looked_at / 2);
 }
 
 /* Finds rows that are wanted, for about one table if there is a scout; none: the end. */
