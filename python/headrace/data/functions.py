@@ -252,10 +252,14 @@ def function_node(
     """The Node that runs `fn` over the rows of `node`. kind: see headrace.udf.call.Runner. options: of
     Plan.calls. other: arguments of Ray's that mean something on a cluster only.
     """
-    from headrace.udf.call import BATCHES_AT_A_TIME, is_async
-
     _check_function(method, fn, fn_args, fn_kwargs, fn_constructor_args, fn_constructor_kwargs)
     made = workers(method, compute, concurrency)
+    if made["compute"] == "processes":
+        from headrace.udf import starter
+
+        starter.warm_up()  # before the other imports, which take a while
+    from headrace.udf.call import BATCHES_AT_A_TIME, is_async
+
     made["max_retries"] = _retries(method, other)
     accept_cluster_arguments(method, other)
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, Real) or memory < 0):
