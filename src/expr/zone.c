@@ -120,6 +120,9 @@ static rule_day take_day(cursor *c)
     return d;
 }
 
+/* Local times are looked for so far from where they would be in UTC. */
+static bool is_offset(int32_t seconds) { return seconds >= -2 * DAY && seconds <= 2 * DAY; }
+
 /* "CET-1CEST,M3.5.0,M10.5.0/3"; offsets there are west of UTC. */
 static bool parse_rule(hr_zone *z, const char *text, int64_t n)
 {
@@ -139,7 +142,7 @@ static bool parse_rule(hr_zone *z, const char *text, int64_t n)
         z->stop = take_day(&c);
     }
     z->has_rule = true;
-    return !c.bad && c.p == c.end;
+    return !c.bad && c.p == c.end && is_offset(z->standard.offset) && is_offset(z->summer.offset);
 }
 
 static bool is_leap(int64_t year) { return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0; }
@@ -232,7 +235,7 @@ static hr_status parse_types(hr_zone *z, const uint8_t *types, const counts *c, 
         int at = p[5], n = 0;
 
         z->types[i].offset = (int32_t)big32(p);
-        if (at >= c->chars || z->types[i].offset < -2 * DAY || z->types[i].offset > 2 * DAY)
+        if (at >= c->chars || !is_offset(z->types[i].offset))
             return bad_zone(err, "an offset that cannot be");
         while (n < NAME_BYTES - 1 && at + n < c->chars && chars[at + n]) {
             z->types[i].name[n] = (char)chars[at + n];
