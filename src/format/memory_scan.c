@@ -250,7 +250,8 @@ static void memory_fingerprint(const hr_scan *base, hr_hash *h)
     hr__memory_fingerprint(s->kind, s->schema, s->n_rows, h);
     for (int64_t i = 0; i < s->n_tables; i++)
         hr__hash_int(h, s->tables[i]->n_rows);
-    hr__hash_int(h, s->fragment_rows);
+    if (is_range(s)) /* tables have the fingerprint of those that were kept on the disk */
+        hr__hash_int(h, s->fragment_rows);
 }
 
 static int64_t memory_floor(const hr_scan *base) { return is_range((const memory_scan *)base) ? 64 << 10 : 0; }

@@ -384,14 +384,20 @@ def own_pid(batch):
 def workers():
     """All below this process but for those that only start workers."""
     servers = {s.process.pid for s in starter._servers}
-    below = psutil.Process().children(recursive=True)
-    return {p.pid for p in below if p.status() != psutil.STATUS_ZOMBIE} - servers
+    return {p.pid for p in psutil.Process().children(recursive=True) if is_alive(p.pid)} - servers
+
+
+def is_alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def gone(pids, seconds=60.0):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        if not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids):
+        if not any(map(is_alive, pids)):
             return True
         time.sleep(0.02)
     return False
