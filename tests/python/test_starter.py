@@ -32,8 +32,15 @@ def server():
     return starter._servers[-1].process.pid
 
 
+def is_alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def alive(pids):
-    return [p for p in pids if psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE]
+    return [p for p in pids if is_alive(p)]
 
 
 def gone(pids, seconds=60.0):
