@@ -8,7 +8,7 @@
  * while they are not too far. Otherwise loads of what is no longer small are announced some rows ahead; and what fits into the
  * second cache is read from front to back before, if enough of it is wanted, which brings it there several times faster than rows here
  * and there would. */
-#include "core/core.h"
+#include "core/pick.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAVE_X86 1
@@ -16,8 +16,7 @@
 #define AVX512 __attribute__((target("avx512f,avx512vl,avx512dq")))
 #endif
 
-#define NEAR_BYTES 16 /* text up to this length is copied by one load and store, where both sides have room for it */
-#define AHEAD 48      /* rows by which loads are announced */
+#define AHEAD 48               /* rows by which loads are announced */
 #define FAR_BYTES (512 << 10)  /* no longer small */
 #define WARM_BYTES (2 << 20)   /* the second cache of today's CPUs */
 #define GATHER_BYTES (4 << 20) /* up to here gathering is faster; from farther away, loads that are announced */
@@ -32,9 +31,6 @@ typedef struct picking {
     const uint32_t *picks;
     int64_t n;
 } picking;
-
-static inline uint32_t part_of(uint32_t pick) { return pick >> HR_PICK_BITS; }
-static inline int64_t row_of(uint32_t pick) { return pick & (HR_PICK_ROWS - 1); }
 
 static hr_status pick_array(const picking *p, hr_array **out, hr_error *err);
 
@@ -583,13 +579,12 @@ hr_status hr__array_pick(const hr_mem *mem, hr_type *type, hr_array *const *part
     return pick_array(&p, out, err);
 }
 
-hr_status hr__table_pick(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts,
-                         const uint32_t *picks, int64_t n, hr_origin *origin, hr_table **out, hr_error *err)
+hr_status hr__pick_columns(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts, int64_t n,
+                           hr_origin *origin, hr_pick_column_fn *fn, void *context, hr_table **out, hr_error *err)
 {
     hr_status st = HR_OK;
     hr_array **arrays = hr__alloc(mem->account, ((size_t)n_parts + 1) * sizeof(hr_array *));
     hr_array **columns = hr__zalloc(mem->account, ((size_t)schema->n + 1) * sizeof(hr_array *));
-    picking p = { mem, NULL, arrays, n_parts, picks, n };
 
     *out = NULL;
     if (!arrays || !columns)
@@ -597,10 +592,7 @@ hr_status hr__table_pick(const hr_mem *mem, hr_schema *schema, hr_table *const *
     for (int k = 0; k < schema->n; k++) {
         for (int i = 0; i < n_parts; i++)
             arrays[i] = parts[i]->columns[k];
-        if (k == 0)
-            HR_GO(check_picks(arrays, n_parts, picks, n, err));
-        p.type = schema->fields[k].type;
-        st = pick_array(&p, &columns[k], err);
+        st = fn(context, schema->fields[k].type, arrays, &columns[k], err);
         if (st) {
             st = hr__error_at(err, st, "column '%s'", schema->fields[k].name);
             goto done;
@@ -616,4 +608,24 @@ done:
     hr__free(columns);
     hr__free(arrays);
     return st;
+}
+
+static hr_status pick_column(void *context, hr_type *type, hr_array *const *parts, hr_array **out, hr_error *err)
+{
+    picking *p = context;
+    bool first = !p->parts;
+
+    p->type = type;
+    p->parts = parts;
+    if (first) /* all columns are as long */
+        HR_TRY(check_picks(parts, p->n_parts, p->picks, p->n, err));
+    return pick_array(p, out, err);
+}
+
+hr_status hr__table_pick(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts,
+                         const uint32_t *picks, int64_t n, hr_origin *origin, hr_table **out, hr_error *err)
+{
+    picking p = { mem, NULL, NULL, n_parts, picks, n };
+
+    return hr__pick_columns(mem, schema, parts, n_parts, n, origin, pick_column, &p, out, err);
 }

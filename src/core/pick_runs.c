@@ -6,7 +6,7 @@
  * is twice the copies at a fraction of the waiting.
  *
  * It goes by column. Numbers and text without nulls go this way; all others as pick.c does it. */
-#include "core/core.h"
+#include "core/pick.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAVE_X86 1
@@ -15,9 +15,8 @@
 #endif
 
 #define RUN_ROWS 16
-#define AHEAD 16      /* stretches by which loads are announced */
-#define NEAR_BYTES 16 /* text up to this length is copied by one load and store, where both sides have room for it */
-#define LEAST_RUNS 4  /* rows a stretch on average: with fewer it does not pay */
+#define AHEAD 16     /* stretches by which loads are announced */
+#define LEAST_RUNS 4 /* rows a stretch on average: with fewer it does not pay */
 
 /* Rows that follow each other in one part. */
 typedef struct stretch {
@@ -31,12 +30,10 @@ typedef struct picking {
     int n_parts;
     const stretch *runs;
     int64_t n_runs;
-    const uint32_t *order;
+    const uint32_t *picks, *order;
     int64_t n;
+    uint32_t *ordered; /* the picks in their order, made when first asked for */
 } picking;
-
-static inline uint32_t part_of(uint32_t pick) { return pick >> HR_PICK_BITS; }
-static inline int64_t row_of(uint32_t pick) { return pick & (HR_PICK_ROWS - 1); }
 
 /* ----------------------------------------------------------------------------------------------------------- stretches */
 
@@ -339,64 +336,43 @@ static bool by_runs(const picking *p, const hr_type *type, int64_t *n_bytes)
     return *n_bytes <= INT32_MAX - NEAR_BYTES;
 }
 
-/* The picks in their order, made when first asked for. */
-static hr_status in_order(const picking *p, const uint32_t *picks, uint32_t **out, hr_error *err)
+static hr_status make_ordered(picking *p, hr_error *err)
 {
-    if (*out)
+    if (p->ordered)
         return HR_OK;
-    if (!(*out = hr__alloc(p->mem->account, (size_t)p->n * sizeof **out)))
-        return hr__error_memory(err, "pick", p->n * (int64_t)sizeof **out);
+    if (!(p->ordered = hr__alloc(p->mem->account, (size_t)p->n * sizeof *p->ordered)))
+        return hr__error_memory(err, "pick", p->n * (int64_t)sizeof *p->ordered);
     for (int64_t i = 0; i < p->n; i++)
-        (*out)[i] = picks[p->order[i]];
+        p->ordered[i] = p->picks[p->order[i]];
     return HR_OK;
 }
 
-static hr_status pick_column(const picking *p, hr_type *type, const uint32_t *picks, uint32_t **ordered, hr_array **out,
-                             hr_error *err)
+static hr_status pick_column(void *context, hr_type *type, hr_array *const *parts, hr_array **out, hr_error *err)
 {
+    picking *p = context;
     int64_t n_bytes = 0;
 
+    p->parts = parts;
     if (p->n_runs * LEAST_RUNS <= p->n && by_runs(p, type, &n_bytes))
         return hr__type_is_bytes(type) ? run_text(p, type, n_bytes, out, err) : run_numbers(p, type, out, err);
-    HR_TRY(in_order(p, picks, ordered, err));
-    return hr__array_pick(p->mem, type, p->parts, p->n_parts, *ordered, p->n, out, err);
+    HR_TRY(make_ordered(p, err));
+    return hr__array_pick(p->mem, type, parts, p->n_parts, p->ordered, p->n, out, err);
 }
 
 hr_status hr__table_pick_runs(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts,
                               const uint32_t *picks, const uint32_t *order, int64_t n, hr_origin *origin,
                               hr_table **out, hr_error *err)
 {
-    hr_status st = HR_OK;
-    hr_array **arrays = hr__alloc(mem->account, ((size_t)n_parts + 1) * sizeof(hr_array *));
-    hr_array **columns = hr__zalloc(mem->account, ((size_t)schema->n + 1) * sizeof(hr_array *));
+    picking p = { .mem = mem, .n_parts = n_parts, .picks = picks, .order = order, .n = n };
     stretch *runs = NULL;
-    uint32_t *ordered = NULL;
-    picking p = { mem, arrays, n_parts, NULL, 0, order, n };
+    hr_status st;
 
     *out = NULL;
-    if (!arrays || !columns)
-        HR_GO(hr__error_memory(err, "pick", (n_parts + schema->n) * (int64_t)sizeof(hr_array *)));
-    HR_GO(find_runs(mem, parts, n_parts, picks, n, &runs, &p.n_runs, err));
+    st = find_runs(mem, parts, n_parts, picks, n, &runs, &p.n_runs, err);
     p.runs = runs;
-    for (int k = 0; k < schema->n; k++) {
-        for (int i = 0; i < n_parts; i++)
-            arrays[i] = parts[i]->columns[k];
-        st = pick_column(&p, schema->fields[k].type, picks, &ordered, &columns[k], err);
-        if (st) {
-            st = hr__error_at(err, st, "column '%s'", schema->fields[k].name);
-            goto done;
-        }
-    }
-    st = hr__table_new(schema, columns, n, origin, out, err);
-    memset(columns, 0, (size_t)schema->n * sizeof(hr_array *)); /* taken */
     if (!st)
-        (*out)->sole = true;
-done:
-    for (int k = 0; columns && k < schema->n; k++)
-        hr__array_unref(columns[k]);
-    hr__free(ordered);
+        st = hr__pick_columns(mem, schema, parts, n_parts, n, origin, pick_column, &p, out, err);
+    hr__free(p.ordered);
     hr__free(runs);
-    hr__free(columns);
-    hr__free(arrays);
     return st;
 }
