@@ -26,6 +26,18 @@ void hr__op_unref(hr_op *op)
         op->cls->free(op);
 }
 
+uint64_t hr__shuffle_seed_of(const hr_shuffle_seed *seed, const hr_op_run *run, uint64_t *epoch)
+{
+    *epoch = seed->once ? 0 : (uint64_t)run->epoch;
+    return seed->own ? seed->seed : run->seed;
+}
+
+void hr__shuffle_fingerprint(const hr_shuffle_seed *seed, hr_hash *h)
+{
+    hr__hash_int(h, seed->own + 2 * seed->once);
+    hr__hash_int(h, (int64_t)seed->seed);
+}
+
 static atomic_int n_holders;
 
 void hr__op_holds(int n) { atomic_fetch_add(&n_holders, n); }

@@ -243,6 +243,9 @@ typedef struct hr_shuffle_seed {
     bool once; /* the same in each epoch */
     uint64_t seed;
 } hr_shuffle_seed;
+/* Of a run: the seed itself, and the epoch (0 for all where they are alike). op.c */
+uint64_t hr__shuffle_seed_of(const hr_shuffle_seed *seed, const hr_op_run *run, uint64_t *epoch);
+void hr__shuffle_fingerprint(const hr_shuffle_seed *seed, hr_hash *h);
 hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_error *err) HR_MUST_USE;
 /* Rows r with the same r / block_rows in a fragment of the source stay together and in order; such blocks come in random order. */
 hr_status hr__op_shuffle_blocks(const hr_shuffle_seed *seed, int64_t block_rows, hr_op **out,

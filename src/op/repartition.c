@@ -145,7 +145,7 @@ static int64_t begin_of(int64_t k, int64_t n_blocks, int64_t n_rows)
 
 static hr_status permute(const repartition_op *op, const hr_op_run *run, repartition_state *s, int64_t n, hr_error *err)
 {
-    uint64_t seed = op->seed.own ? op->seed.seed : run->seed, epoch = op->seed.once ? 0 : (uint64_t)run->epoch;
+    uint64_t epoch, seed = hr__shuffle_seed_of(&op->seed, run, &epoch);
     int64_t row = 0;
 
     if (n > UINT32_MAX)
@@ -282,10 +282,8 @@ static void repartition_fingerprint(const hr_op *op, hr_hash *h)
     const repartition_op *r = (const repartition_op *)op;
 
     hr__hash_int(h, r->n_blocks);
-    if (r->permuted) {
-        hr__hash_int(h, r->seed.own + 2 * r->seed.once);
-        hr__hash_int(h, (int64_t)r->seed.seed);
-    }
+    if (r->permuted)
+        hr__shuffle_fingerprint(&r->seed, h);
 }
 
 static void repartition_free(hr_op *op) { hr__free(op); }

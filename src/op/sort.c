@@ -134,7 +134,7 @@ static void block_bits(uint64_t seed, uint64_t epoch, int64_t block_rows, hr_run
 
 static void random_bits(const sort_op *s, const hr_op_run *run, const hr_table *in, uint64_t *to)
 {
-    uint64_t seed = s->seed.own ? s->seed.seed : run->seed, epoch = s->seed.once ? 0 : (uint64_t)run->epoch;
+    uint64_t epoch, seed = hr__shuffle_seed_of(&s->seed, run, &epoch);
 
     seed ^= (uint64_t)run->index << 32; /* two shuffles after each other are two */
     for (int64_t at = 0; at < in->n_rows;) {
@@ -446,8 +446,7 @@ static void shuffle_fingerprint(const hr_op *op, hr_hash *h)
 {
     const sort_op *s = (const sort_op *)op;
 
-    hr__hash_int(h, s->seed.own + 2 * s->seed.once);
-    hr__hash_int(h, (int64_t)s->seed.seed);
+    hr__shuffle_fingerprint(&s->seed, h);
     if (s->block_rows)
         hr__hash_int(h, s->block_rows);
 }
