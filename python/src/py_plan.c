@@ -649,18 +649,19 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     calls = pyhr_calls_of(s, served);
     if (!calls)
         return NULL;
-    if (schema && schema != Py_None) {
+    if (some && !(columns = names_of(some, &o.n_columns)))
+        return NULL;
+    o.columns = columns;
+    if (schema && schema != Py_None) { /* the last that may fail here: hr__op_calls takes it */
         capsule = PyObject_CallMethod(schema, "__arrow_c_schema__", NULL);
         if (!capsule || pyhr_take_schema(capsule, &declared) < 0) {
             Py_XDECREF(capsule);
+            PyMem_Free(columns);
             return NULL;
         }
         Py_DECREF(capsule);
         o.schema = &declared;
     }
-    if (some && !(columns = names_of(some, &o.n_columns)))
-        return NULL;
-    o.columns = columns;
     o.batch_rows = batch_rows;
     o.piece_rows = piece_rows;
     o.piece_bytes = piece_bytes;
@@ -1028,8 +1029,8 @@ static PyMethodDef plan_methods[] = {
       "keys." },
     { "calls", WITH_WORDS(plan_calls), WORDS,
       "calls(calls, name, qualified, batch_rows=0, piece_rows=0, piece_bytes=0, one_to_one=False, filter=False,\n"
-      "inline_calls=False, max_parts=1, max_errored=0, group_keys=(), schema=None): a function, whose calls go to "
-      "`calls`." },
+      "inline_calls=False, max_parts=1, max_errored=0, group_keys=(), made=None, columns=(), schema=None): a\n"
+      "function, whose calls go to `calls`. made: it gets `columns` alone and makes that one of them." },
     { "write", WITH_WORDS(plan_write), WORDS,
       "write(format, path, mode='append', single_file=False, partition_columns=None, min_rows_per_file=0,\n"
       "max_rows_per_file=0, max_file_bytes=0, job=None, name_column=None, sync=0, options=None, name=None): a plan "
