@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 live_memory live_now(void) { return (live_memory){ hr__live_blocks(), hr__live_bytes() }; }
@@ -129,6 +130,20 @@ void run_threads(int n, void (*fn)(void *arg, int thread), void *arg)
         hr__thread_join(runs[i].thread);
     pthread_barrier_destroy(&start);
     test_free(runs);
+}
+
+void run_without_kernels(void (*fn)(void **state), void **state)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        setenv("HR_CPU", "scalar", 1);
+        fn(state);
+        _exit(hr__cpu_features() != 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 
 /* --------------------------------------------------------------------------------------------------- random, files */

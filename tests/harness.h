@@ -42,6 +42,9 @@ int run_with_faults_on(hr_status (*fn)(void *context, hr_error *err), void *cont
 /* Runs fn(arg, 0) .. fn(arg, n - 1), each on a thread of its own, started together; waits for all. */
 void run_threads(int n, void (*fn)(void *arg, int thread), void *arg);
 
+/* Runs fn(state) in a child whose CPU has no vector instructions that we know of: HR_CPU is read once. */
+void run_without_kernels(void (*fn)(void **state), void **state);
+
 /* The next of a repeatable sequence (SplitMix64); `state` is any number. */
 uint64_t next_random(uint64_t *state);
 /* Of [0, n). */

@@ -2,8 +2,6 @@
 #include "arrays.h"
 
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define MAX_PARTS 40 /* more than a table of bases holds */
 #define MAX_PICKS 150
@@ -60,20 +58,7 @@ static void random_picks(void **state)
     }
 }
 
-/* HR_CPU is read once, so what other CPUs do runs in a child. */
-static void without_kernels(void **state)
-{
-    pid_t child = fork();
-    int status;
-
-    if (child == 0) {
-        setenv("HR_CPU", "scalar", 1);
-        random_picks(state);
-        _exit(hr__cpu_features() != 0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
+static void without_kernels(void **state) { run_without_kernels(random_picks, state); }
 
 /* So much data that loads are announced. */
 static void much_data(void **state)

@@ -2,8 +2,6 @@
 #include "arrays.h"
 
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define MAX_PARTS 6
 #define PART_ROWS 300
@@ -114,20 +112,7 @@ static void random_stretches(void **state)
     }
 }
 
-/* HR_CPU is read once, so what other CPUs do runs in a child. */
-static void without_kernels(void **state)
-{
-    pid_t child = fork();
-    int status;
-
-    if (child == 0) {
-        setenv("HR_CPU", "scalar", 1);
-        random_stretches(state);
-        _exit(hr__cpu_features() != 0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
+static void without_kernels(void **state) { run_without_kernels(random_stretches, state); }
 
 /* The last row of a part and the first of the next have picks that follow each other, if parts are as long as can be. */
 static void parts_end(void **state)

@@ -175,6 +175,22 @@ def test_dealt_is_the_same(kind, tmp_path, monkeypatch):
         assert frame["b"].sum() == pd.Series(whole["b"].to_pandas()).sum()
 
 
+def assert_same_in_little_memory(plan, whole):
+    """The rows of an Arrow table, on one thread and on eight, in 16 MiB."""
+    for threads in (1, 8):
+        _core.set_num_threads(threads)
+        _core.set_memory_limit(16 << 20)
+        try:
+            at = 0
+            for batch in plan.iter_batches(batch_size=100_000, batch_format="pyarrow"):
+                assert batch.equals(whole.slice(at, len(batch)).combine_chunks()), (threads, at)
+                at += len(batch)
+            assert at == len(whole)
+        finally:
+            _core.set_num_threads(0)
+            _core.set_memory_limit(0)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_key_that_does_not_fit(kind, tmp_path, monkeypatch):
     """Of one key 7 MB on the right, of which 4 MiB may be held; 20 MB come out for a few places."""
@@ -196,18 +212,7 @@ def test_one_key_that_does_not_fit(kind, tmp_path, monkeypatch):
         "left_anti": n // 2,
     }
     assert len(whole) == rows[kind]
-    for threads in (1, 8):
-        _core.set_num_threads(threads)
-        _core.set_memory_limit(16 << 20)
-        try:
-            at = 0
-            for batch in plan.iter_batches(batch_size=100_000, batch_format="pyarrow"):
-                assert batch.equals(whole.slice(at, len(batch)).combine_chunks()), (threads, at)
-                at += len(batch)
-            assert at == len(whole)
-        finally:
-            _core.set_num_threads(0)
-            _core.set_memory_limit(0)
+    assert_same_in_little_memory(plan, whole)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -319,18 +324,7 @@ def test_a_smaller_left_side_spills(kind, sizes, tmp_path, capsys, monkeypatch):
     plan = sides[0].join(sides[1], kind, on="k")
     assert first_is_left(plan, capsys)
     whole = sides[0].join(looks_small(sides[1]), kind, on="k").to_arrow()
-    for threads in (1, 8):
-        _core.set_num_threads(threads)
-        _core.set_memory_limit(16 << 20)
-        try:
-            at = 0
-            for batch in plan.iter_batches(batch_size=100_000, batch_format="pyarrow"):
-                assert batch.equals(whole.slice(at, len(batch)).combine_chunks()), (threads, at)
-                at += len(batch)
-            assert at == len(whole)
-        finally:
-            _core.set_num_threads(0)
-            _core.set_memory_limit(0)
+    assert_same_in_little_memory(plan, whole)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,8 +12,10 @@ import textwrap
 import time
 
 import numpy as np
+import process_tree
 import psutil
 import pytest
+from process_tree import is_alive
 
 import headrace.data as hd
 from headrace import exceptions
@@ -32,23 +34,13 @@ def server():
     return starter._servers[-1].process.pid
 
 
-def is_alive(pid):
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def alive(pids):
     return [p for p in pids if is_alive(p)]
 
 
 def gone(pids, seconds=60.0):
     gc.collect()  # datasets that are no more
-    until = time.monotonic() + seconds
-    while alive(pids) and time.monotonic() < until:
-        time.sleep(0.02)
-    return not alive(pids)
+    return process_tree.gone(pids, seconds)
 
 
 def ask(question, **more):

@@ -16,6 +16,7 @@ import pandas as pd
 import psutil
 import pyarrow as pa
 import pytest
+from process_tree import gone, is_alive
 
 import headrace.data as hd
 from headrace import exceptions
@@ -385,22 +386,6 @@ def workers():
     """All below this process but for those that only start workers."""
     servers = {s.process.pid for s in starter._servers}
     return {p.pid for p in psutil.Process().children(recursive=True) if is_alive(p.pid)} - servers
-
-
-def is_alive(pid):
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def gone(pids, seconds=60.0):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if not any(map(is_alive, pids)):
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_workers_are_reused_and_end_with_the_dataset():
