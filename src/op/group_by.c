@@ -25,7 +25,7 @@ typedef struct group_op {
     int n_keys, n_aggs;
     char **keys;
     hr_agg *aggs;
-    hr_schema *schema; /* of the input, where it is known: of no rows there is a result, too */
+    hr_schema *schema; /* of the input, where it is known */
 } group_op;
 
 /* Of the run; shared by the operator and its front. */
@@ -383,23 +383,60 @@ static hr_status group_push(const hr_op *op, hr_task *task, const hr_table *in, 
     return HR_OK;
 }
 
+/* What stands for the input's schema where nobody knows it, since no row came: the columns that are aggregated, as numbers, of
+ * which every function makes what it makes of none. *out is new. */
+static hr_status assumed_schema(const group_op *o, hr_schema **out, hr_error *err)
+{
+    hr_field *fields = hr__zalloc(NULL, ((size_t)o->n_aggs + 1) * sizeof *fields);
+    hr_status st;
+    int n = 0;
+
+    *out = NULL;
+    if (!fields)
+        return hr__error_memory(err, "group", o->n_aggs * (int64_t)sizeof *fields);
+    for (int a = 0; a < o->n_aggs; a++) {
+        bool seen = !o->aggs[a].column;
+
+        for (int i = 0; i < n; i++)
+            seen = seen || !strcmp(fields[i].name, o->aggs[a].column);
+        if (!seen)
+            fields[n++] = (hr_field){ .name = o->aggs[a].column, /* borrowed: hr__schema_new copies */
+                                      .type = hr__type_simple(HR_T_INT64),
+                                      .nullable = true };
+    }
+    st = hr__schema_new(fields, n, out, err);
+    hr__free(fields);
+    return st;
+}
+
+/* The result of no rows, without keys. */
+static hr_status begin_empty(const group_op *o, group_run *g, hr_op_run *run, hr_error *err)
+{
+    const hr_grouping *grouping;
+    hr_schema *schema = o->schema ? hr__schema_ref(o->schema) : NULL;
+    hr_status st = HR_OK;
+
+    if (!schema)
+        HR_TRY(assumed_schema(o, &schema, err));
+    st = grouping_of(o, g, schema, &grouping, err);
+    hr__schema_unref(schema);
+    return st ? st : hr__fold_new(g->grouping, run->account, &g->fold, err);
+}
+
 /* Few groups are one table; of no rows, without keys, one row. */
 static hr_status group_finish(const hr_op *op, hr_task *task, hr_error *err)
 {
     const group_op *o = (const group_op *)op;
     hr_op_run *run = hr__task_run(task);
     group_run *g = run->state;
-    const hr_grouping *grouping;
     hr_table *all = NULL, *out = NULL;
     hr_origin *origin = NULL;
     hr_status st = HR_OK;
 
-    if (atomic_load(&g->dealing) || (!g->fold && (o->n_keys || !o->schema)))
+    if (atomic_load(&g->dealing) || (!g->fold && o->n_keys))
         return HR_OK;
-    if (!g->fold) {
-        HR_TRY(grouping_of(o, g, o->schema, &grouping, err));
-        HR_TRY(hr__fold_new(g->grouping, run->account, &g->fold, err));
-    }
+    if (!g->fold)
+        HR_TRY(begin_empty(o, g, run, err));
     HR_GO(hr__fold_result(g->fold, hr__task_mem(task), &all, err));
     HR_GO(hr__origin_new(&(hr_run_coords){ .n = all->n_rows }, 1, &origin, err));
     HR_GO(hr__table_with_origin(all, origin, &out, err));

@@ -30,7 +30,8 @@ typedef struct join_op {
 
 /* Of the run, shared with the front. */
 typedef struct join_run {
-    hr_mutex lock; /* layout and bound are made */
+    hr_account *account; /* borrowed */
+    hr_mutex lock;       /* layout and bound are made */
     hr_join_layout *layout;
     hr_join_bound *bound;
     hr_schema *right; /* of the right tables */
@@ -110,18 +111,53 @@ static hr_status join_needs(const hr_op *op, int input, const char *const *wante
     return HR_OK;
 }
 
-/* The bound join, once there is a left schema; the right side has ended. */
+/* What stands for the schema of a side where nobody knows it, since no row of it came: its keys, of the types of the other side's.
+ * *out is new. */
+static hr_status assumed_schema(char *const *keys, char *const *other_keys, int n, const hr_schema *other,
+                                hr_schema **out, hr_error *err)
+{
+    hr_field fields[HR_MAX_KEYS];
+
+    *out = NULL;
+    for (int k = 0; k < n; k++) {
+        int at = hr__schema_find(other, other_keys[k]);
+
+        if (at < 0)
+            return hr__schema_missing(other, other_keys[k], err);
+        fields[k] = other->fields[at]; /* borrowed: hr__schema_new copies */
+        fields[k].name = keys[k];
+    }
+    return hr__schema_new(fields, n, out, err);
+}
+
+/* No right row came, and only the left schema tells what keys there are: the table of keys is made now, of none. */
+static hr_status assume_right(const join_op *o, join_run *j, const hr_schema *left, hr_error *err)
+{
+    hr_table *rows = NULL;
+    int keys[HR_MAX_KEYS];
+
+    HR_TRY(assumed_schema(o->right_keys, o->left_keys, o->n_keys, left, &j->right, err));
+    for (int k = 0; k < o->n_keys; k++)
+        keys[k] = k;
+    HR_TRY(hr__table_empty(j->right, &rows, err));
+    return hr__join_table_new(keys, o->n_keys, rows, NULL, j->account, &j->table, err);
+}
+
+/* The bound join, once there is a left schema, or there will be none; the right side has ended. */
 static hr_status bound_of(const join_op *o, join_run *j, hr_schema *left, const hr_join_bound **out, hr_error *err)
 {
     hr_join_names names = names_of(o);
-    hr_schema *right = j->right ? j->right : o->right;
+    hr_schema *right, *assumed = NULL;
     hr_status st = HR_OK;
 
     hr__lock(&j->lock);
     if (!j->bound) {
-        if (!left || !right)
-            HR_FAIL(HR_UNSUPPORTED, "the %s side has no rows, and a function before it does not say its columns",
-                    left ? "right" : "left");
+        if (!j->right && !o->right) /* then no right row came: there is a left one */
+            HR_GO(assume_right(o, j, left, err));
+        right = j->right ? j->right : o->right;
+        if (!left)
+            HR_GO(assumed_schema(o->left_keys, o->right_keys, o->n_keys, right, &assumed, err));
+        left = left ? left : assumed;
         if (!o->layout)
             HR_GO(hr__join_layout(o->kind, &names, left, right, &j->layout, err));
         HR_GO(hr__join_bind(o->layout ? o->layout : j->layout, &names, left, right, &j->bound, err));
@@ -131,6 +167,7 @@ static hr_status bound_of(const join_op *o, join_run *j, hr_schema *left, const 
     *out = j->bound;
 done:
     hr__unlock(&j->lock);
+    hr__schema_unref(assumed);
     return st;
 }
 
@@ -143,6 +180,7 @@ static hr_status join_start(const hr_op *op, hr_op_run *run, hr_error *err)
     (void)op;
     if (!j)
         return hr__error_memory(err, "join", sizeof *j);
+    j->account = run->account;
     j->turns = run->first_input != 0;
     hr__mutex_init(&j->lock);
     run->state = j;
@@ -590,9 +628,8 @@ static hr_status end_right(const join_op *o, join_run *j, hr_task *task, hr_erro
     hr_table *rows = NULL;
     int keys[HR_MAX_KEYS];
 
-    if (!schema)
-        return hr_error_set(err, HR_UNSUPPORTED,
-                            "the right side has no rows, and a function before it does not say its columns");
+    if (!schema) /* or when the first left table tells */
+        return o->left ? assume_right(o, j, o->left, err) : HR_OK;
     HR_TRY(key_columns(schema, o->right_keys, o->n_keys, keys, err));
     HR_TRY(kept_rows(j, schema, task, &rows, err));
     if (!j->right)

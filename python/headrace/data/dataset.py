@@ -374,7 +374,9 @@ class Dataset:
         """All columns but these. After a function its first rows are computed, to know what there is."""
         accept_cluster_arguments("drop_columns", other)
         cols = [cols] if isinstance(cols, str) else list(cols)
-        names = self._names()
+        names = self._known_names()
+        if names is None:
+            return Dataset(self._node)
         for name in cols:
             if name not in names:
                 raise InvalidArgument(f"drop_columns: no column '{name}'; there are {', '.join(names)}")
@@ -383,7 +385,9 @@ class Dataset:
     def rename_columns(self, names, *, concurrency=None, **other):
         """names: {old: new}, or a list of as many names as there are columns."""
         accept_cluster_arguments("rename_columns", other)
-        old = self._names()
+        old = self._known_names()
+        if old is None:  # of no rows: any names will do
+            old = list(names)
         if isinstance(names, dict):
             for name in names:
                 if name not in old:
@@ -397,12 +401,16 @@ class Dataset:
             raise InvalidArgument(f"rename_columns: two columns would have one name: {new}")
         return self._project(old, new)
 
-    def _names(self):
+    def _known_names(self):
+        """Names of the columns; None: nobody knows them, since a function gives no rows."""
         known = self._node.names() if self._schema is None and self._node.plan.schema() is None else None
         if known is not None:
             return known
         schema = self.schema()
-        return schema.names if schema is not None else []
+        return schema.names if schema is not None else None
+
+    def _names(self):
+        return self._known_names() or []
 
     # ------------------------------------------------------------------------------------------------- rows
 

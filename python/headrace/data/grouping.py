@@ -25,8 +25,8 @@ def with_keys(ds, key):
             computed[k.name] = k
     if len(set(keys)) < len(keys):
         raise ValueError(f"groupby: a key twice: {', '.join(keys)}")
-    known = ds._names() if keys else []
-    for k in keys:
+    known = ds._known_names() if keys else None
+    for k in keys if known is not None else ():
         if k in computed and k in known:
             raise ValueError(
                 f"groupby: there is a column '{k}' already; give the key {computed[k]!r} another name"
@@ -36,8 +36,8 @@ def with_keys(ds, key):
     return ds.with_columns(computed) if computed else ds, keys
 
 
-def _check(aggs):
-    if not aggs:
+def _check(aggs, some=True):
+    if not aggs and some:
         raise ValueError("aggregate: at least one aggregate has to be given")
     for a in aggs:
         if not isinstance(a, AggregateFn):
@@ -121,7 +121,10 @@ def aggregate(ds, aggs):
 
 def of_columns(ds, cls, on, where, **settings):
     """`cls` of one column: its value; of several: a dict."""
-    found = aggregate(ds, [cls(c, **settings) for c in _columns_of(ds, on, where)])
+    columns = _columns_of(ds, on, where)
+    if not columns and ds._known_names() is None:
+        return None  # of no rows
+    found = aggregate(ds, [cls(c, **settings) for c in columns])
     return next(iter(found.values())) if len(found) == 1 else found
 
 
@@ -141,7 +144,10 @@ class GroupedData:
         their values), up to half of the memory limit; then they go to the disk by parts, one of which has to
         fit. Of a user's own aggregates all rows are held, as by `map_groups`.
         """
-        _check(aggs)
+        return self._aggregate(aggs)
+
+    def _aggregate(self, aggs, some=True):
+        _check(aggs, some)
         built_in = [a for a in aggs if isinstance(a, BuiltIn)]
         others = [a for a in aggs if not isinstance(a, BuiltIn)]
         if not others:
@@ -154,7 +160,8 @@ class GroupedData:
 
     def _of_columns(self, cls, on, where, **settings):
         columns = _columns_of(self._dataset, on, where, self._keys)
-        return self.aggregate(*(cls(c, **settings) for c in columns))
+        some = not self._keys or self._dataset._known_names() is not None  # else there are no rows
+        return self._aggregate([cls(c, **settings) for c in columns], some)
 
     def map_groups(
         self,

@@ -66,7 +66,7 @@ def from_pandas(dfs, *, override_num_blocks=None):
     frames = dfs if isinstance(dfs, (list, tuple)) else [dfs]
     if not frames:
         raise InvalidArgument("from_pandas: expected at least one DataFrame")
-    tables = Table.conformed([_table_of_pandas(df, "from_pandas") for df in frames])
+    tables = _alike([_table_of_pandas(df, "from_pandas") for df in frames])
     return _dataset(tables, "from_pandas", override_num_blocks)
 
 
@@ -106,7 +106,7 @@ def _arrow_part(part):
 
 def from_blocks(blocks):
     """The rows of blocks: pandas DataFrames, or anything that from_arrow() takes. Each is one of the
-    dataset's blocks.
+    dataset's blocks, but for those without columns, which are left out.
     """
     tables = []
     for block in blocks:
@@ -117,7 +117,12 @@ def from_blocks(blocks):
             tables.append(parts[0] if len(parts) == 1 else Table.concat(parts))
     if not tables:
         raise InvalidArgument("from_blocks: expected at least one block")
-    return _dataset(Table.conformed(tables), "from_blocks")
+    return _dataset(_alike(tables), "from_blocks")
+
+
+def _alike(tables):
+    """The tables that have columns, or one that has none, under one schema."""
+    return Table.conformed([t for t in tables if t.names] or tables[:1])
 
 
 def from_pandas_refs(dfs):

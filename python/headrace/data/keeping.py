@@ -20,5 +20,7 @@ def kept(tables, schema, memory_limit=0):
     made = keep.tables()
     if not made:
         found = schema()
-        made = [Table.build({}) if found is None else Table.empty(found)]
+        if found is None:
+            return Node("nothing", {"tables": [], "what": "materialize"})
+        made = [Table.empty(found)]
     return Node("tables", {"tables": made, "what": "materialize"})

@@ -4,7 +4,7 @@ import os
 import threading
 
 from headrace import _core
-from headrace._core import Plan
+from headrace._core import Plan, Table
 
 ALL_ROWS = 2**63 - 1  # as the end of a slice: to the last row
 _KEEPS_COLUMNS = ("filter", "limit", "slice", "sample", "sort", "random_shuffle", "randomize_block_order")
@@ -74,6 +74,10 @@ class Node:
 
     def _tables(self):
         return Plan.tables(self.args["tables"])
+
+    def _nothing(self):
+        """No rows of columns that nobody knows: as behind a function that is never called."""
+        return Plan.tables([Table.build({})]).calls(_core.Calls("nothing"), "nothing", "nothing")
 
     def _kept(self):
         return self.args["keep"].plan()
@@ -190,7 +194,7 @@ class Node:
             what = urls[0] if len(urls) == 1 else f"{len(urls)} paths, {urls[0]} ..."
             name = args.get("name") or f"read_{args.get('format') or 'files'}"
             return f"{name}({what})"
-        if self.op == "tables":
+        if self.op in ("tables", "nothing"):
             return f"{args['what']}({sum(t.num_rows for t in args['tables'])} rows)"
         if self.op == "kept":
             return f"materialize({args['keep'].num_rows} rows)"

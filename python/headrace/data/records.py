@@ -101,7 +101,7 @@ def select_suffixes(ds, suffixes, keep):
     """Only the columns whose suffix is wanted (names, patterns, or a function), and those to `keep`."""
     if suffixes is None:
         return ds
-    return ds.select_columns([c for c in ds.schema().names if c in keep or matches(c, suffixes)])
+    return ds.select_columns([c for c in ds._names() if c in keep or matches(c, suffixes)])
 
 
 class _Decode:
@@ -160,7 +160,7 @@ def decoded(ds, steps, by_engine=True):
         if _is_function(step):
             ds = ds.map(step)
             continue
-        names = ds.schema().names
+        names = ds._names()
         columns = [c for c in names if not c.startswith("__")]
         kinds = {c: kind for c in columns if (kind := _kind(c, by_engine and i == 0)) is not None}
         if kinds:
@@ -235,7 +235,7 @@ class _Expand:
 
 def expanded(ds):
     """The samples with each key of their json as a column."""
-    names = ds.schema().names
+    names = ds._names()
     if "json" not in names:
         raise InvalidArgument(f"read_webdataset: expand_json: no column 'json'; there are {', '.join(names)}")
     return _with_values(ds, "expand_json", ["json"], _Expand(frozenset(names)), ["json"])

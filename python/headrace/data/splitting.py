@@ -143,8 +143,8 @@ def _where(dataset, marked, names, train):
 
 def _classes(dataset, column):
     """A number of its class for each row, and how many classes there are."""
-    names = dataset._names()
-    if column not in names:
+    names = dataset._known_names()
+    if names is not None and column not in names:
         raise InvalidArgument(
             f"train_test_split: no column '{column}' to stratify by; there are {', '.join(names)}"
         )
