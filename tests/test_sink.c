@@ -92,19 +92,23 @@ static hr_status write_all(hr_sink *s, const uint8_t *data, hr_error *err)
 static hr_status write_file(const char *path, bool replace, bool park, hr_error *err)
 {
     static uint8_t data[TOTAL];
+    hr_leases *leases = NULL;
     hr_sink *s = NULL;
     hr_status st = HR_OK;
 
     fill(data);
+    if (park && !(leases = hr__leases_new(NULL)))
+        return hr_error_set(err, HR_NO_MEMORY, "no memory for leases");
     HR_GO(hr__sink_open(path, replace, NULL, &s, err));
     HR_GO(write_all(s, data, err));
     HR_GO(hr__sink_finish(s, HR_SYNC_ALL, err));
     if (park)
-        HR_GO(hr__sink_park(s, err));
+        HR_GO(hr__sink_park(s, leases, err));
     st = hr__sink_commit(s, err);
     s = NULL;
 done:
     hr__sink_drop(s);
+    hr__leases_free(leases);
     return st;
 }
 
@@ -213,7 +217,7 @@ static void park_and_die(void)
     hr_sink *s = NULL;
 
     if (!hr__sink_open(at("killed.bin"), false, NULL, &s, &err) && !hr__sink_write(s, dir, sizeof dir, &err) &&
-        !hr__sink_finish(s, HR_SYNC_NONE, &err) && !hr__sink_park(s, &err))
+        !hr__sink_finish(s, HR_SYNC_NONE, &err) && !hr__sink_park(s, NULL, &err))
         kill(getpid(), SIGKILL);
 }
 
@@ -231,9 +235,9 @@ static void test_kill(void **unused)
     assert_int_equal(count_entries(dir), 1);
     assert_ok(hr__sink_open(at("mine.bin"), false, NULL, &s, &err), &err);
     assert_ok(hr__sink_finish(s, HR_SYNC_NONE, &err), &err);
-    assert_ok(hr__sink_park(s, &err), &err);
+    assert_ok(hr__sink_park(s, NULL, &err), &err);
     assert_int_equal(count_entries(dir), 2);
-    hr__sink_sweep(dir);
+    hr__part_sweep(dir);
     assert_int_equal(count_entries(dir), 1);
     hr__sink_drop(s);
     assert_int_equal(count_entries(dir), 0);

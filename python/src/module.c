@@ -3,6 +3,7 @@
  * Multi-phase init, heap types, no globals: each interpreter that imports the module has its own. */
 #include "pyhr.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <signal.h>
@@ -213,6 +214,48 @@ static PyObject *die_with_parent(PyObject *module, PyObject *arg)
     return PyBool_FromLong(getppid() == (pid_t)parent);
 }
 
+/* "space-pid-start" of this process: hr_process as text. */
+static PyObject *process_name(PyObject *module, PyObject *none)
+{
+    char text[80];
+    hr_process self;
+
+    (void)module, (void)none;
+    (void)hr__process_self(&self); /* zeros: such a name never counts as gone */
+    snprintf(text, sizeof text, "%016llx-%d-%lld", (unsigned long long)self.space, self.pid,
+             (long long)self.start_ticks);
+    return PyUnicode_FromString(text);
+}
+
+static PyObject *process_is_gone(PyObject *module, PyObject *arg)
+{
+    const char *text = pyhr_text(arg);
+    unsigned long long space;
+    long long ticks;
+    int pid, end = 0;
+
+    (void)module;
+    if (!text)
+        return NULL;
+    if (sscanf(text, "%16llx-%d-%lld%n", &space, &pid, &ticks, &end) != 3 || text[end])
+        Py_RETURN_FALSE;
+    return PyBool_FromLong(hr__process_is_gone(&(hr_process){ .space = space, .pid = pid, .start_ticks = ticks }));
+}
+
+static PyObject *lock_file(PyObject *module, PyObject *arg)
+{
+    long fd = PyLong_AsLong(arg);
+    int rc;
+
+    (void)module;
+    if (fd == -1 && PyErr_Occurred())
+        return NULL;
+    rc = hr__file_lock(fd < 0 || fd > INT32_MAX ? -1 : (int)fd);
+    if (rc && rc != -EAGAIN)
+        Py_RETURN_NONE;
+    return PyBool_FromLong(rc == 0);
+}
+
 static PyObject *from_arrow(PyObject *module, PyObject *arg)
 {
     return pyhr_tables_from_arrow(PyModule_GetState(module), arg);
@@ -320,6 +363,12 @@ static PyMethodDef functions[] = {
     { "parse_bytes", parse_bytes, METH_O, "'256MiB' -> 268435456." },
     { "die_with_parent", die_with_parent, METH_O,
       "SIGKILL for this process when its parent ends; False if it has ended." },
+    { "process_name", process_name, METH_NOARGS,
+      "This process among all that share a file system: 'space-pid-start'." },
+    { "process_is_gone", process_is_gone, METH_O,
+      "True only if it is certain that the process of that name has ended; of other containers nothing is." },
+    { "lock_file", lock_file, METH_O,
+      "Locks the file of a descriptor: True, or False if another has the lock; None where locks prove nothing." },
     { "from_arrow", from_arrow, METH_O,
       "Tables of what has __arrow_c_stream__ or __arrow_c_array__; buffers are shared." },
     { "list_files", list_files, METH_VARARGS,

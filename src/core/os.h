@@ -41,6 +41,16 @@ int hr__thread_start(hr_thread *out, const char *name, void (*fn)(void *), void 
 void hr__thread_join(hr_thread t);
 int hr__pid(void); /* cached; corrected in a forked child */
 int hr__uid(void);
+/* A process among all that share a file system. Containers of one host share the kernel's boot id but not the numbers of
+ * processes, so `space` is a hash of the boot id and of the namespaces that pid and start_ticks are counted in. */
+typedef struct hr_process {
+    uint64_t space;
+    int64_t start_ticks; /* since boot; 0: not known */
+    int pid;
+} hr_process;
+int hr__process_self(hr_process *out); /* 0; -errno where /proc does not say: `out` is zero */
+/* True only if it is certain: a process of our own space whose number nobody has, or a process that began at another time. */
+bool hr__process_is_gone(const hr_process *p);
 /* From now on nobody holds `m` (a static leaf lock, eight at most) while the process forks: the child can use it. */
 void hr__mutex_survives_fork(hr_mutex *m);
 
@@ -86,6 +96,11 @@ void hr__file_punch(int fd, int64_t offset, int64_t n);        /* gives disk spa
 /* Of the file system that a file or folder lies in: bytes that we may still write, and all. */
 int hr__disk_space(const char *path, int64_t *free_bytes, int64_t *all_bytes);
 void hr__file_close(int fd);
+int hr__file_open_to_lock(const char *path); /* of a file that is there, no link; -> fd */
+/* A lock on the whole file, which belongs to the descriptor and its copies in forked children, and goes with the last of them.
+ * 0: it is ours now. -EAGAIN: another descriptor has it. -EOPNOTSUPP: a file system where locks prove nothing, since not
+ * all who see the file go through one kernel (NFS, FUSE) or one inode (overlays). */
+int hr__file_lock(int fd);
 /* Names in a folder, sorted by byte value, without "." and ".."; *names for hr__dir_list_free(). -> count */
 int hr__dir_list(const char *path, char ***names);
 void hr__dir_list_free(char **names, int n);

@@ -27,6 +27,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/un.h>
 #include <time.h>
@@ -480,6 +481,94 @@ int64_t hr__memory_resident(void)
     return resident * hr__memory_page();
 }
 
+/* ------------------------------------------------------------------------------------------------------- processes */
+
+/* Up to cap - 1 bytes of a small file, as text; -errno. */
+static int read_small(const char *path, char *out, int64_t cap)
+{
+    int fd = hr__file_open(path);
+    int64_t n = fd < 0 ? fd : hr__file_read_at(fd, out, cap - 1, 0);
+
+    if (fd >= 0)
+        hr__file_close(fd);
+    out[HR_MAX(n, 0)] = 0;
+    return (int)HR_MIN(n, 0);
+}
+
+/* The number of a namespace, "pid:[4026531836]"; -errno. */
+static int add_namespace(hr_hash *h, const char *link)
+{
+    char text[64];
+    ssize_t n = hr__fault(HR_FAULT_IO) ? (errno = EIO, -1) : readlink(link, text, sizeof text - 1);
+
+    if (n < 0)
+        return -errno;
+    text[n] = 0;
+    hr__hash_text(h, text);
+    return 0;
+}
+
+/* When a process began, in ticks since boot as our time namespace counts them; 0: cannot be said. */
+static int64_t start_of(const char *stat_path)
+{
+    char text[1024], *at;
+    long long ticks = 0;
+
+    if (read_small(stat_path, text, sizeof text) < 0 ||
+        !(at = strrchr(text, ')'))) /* behind the name, which may hold any byte */
+        return 0;
+    for (int field = 2; at && field < 22; field++)
+        if ((at = strchr(at, ' ')))
+            at++;
+    return at && sscanf(at, "%lld", &ticks) == 1 ? ticks : 0;
+}
+
+int hr__process_self(hr_process *out)
+{
+    char boot[64];
+    hr_hash h;
+    int rc;
+
+    *out = (hr_process){ 0 };
+    hr__hash_init(&h, 0);
+    if ((rc = read_small("/proc/sys/kernel/random/boot_id", boot, sizeof boot)))
+        return rc;
+    hr__hash_text(&h, boot);
+    if ((rc = add_namespace(&h, "/proc/self/ns/pid")))
+        return rc;
+    if ((rc = add_namespace(&h, "/proc/self/ns/time")) && rc != -ENOENT) /* kernels before 5.6 have none */
+        return rc;
+    *out = (hr_process){ .space = hr__hash_end(&h).lo, .start_ticks = start_of("/proc/self/stat"), .pid = hr__pid() };
+    return 0;
+}
+
+/* /proc may be that of another namespace (unshare --pid without --mount-proc): its numbers are not ours. */
+static bool proc_is_ours(void)
+{
+    char text[32];
+    ssize_t n = readlink("/proc/self", text, sizeof text - 1);
+
+    text[HR_MAX(n, 0)] = 0;
+    return atoi(text) == hr__pid();
+}
+
+bool hr__process_is_gone(const hr_process *p)
+{
+    char path[40];
+    int64_t ticks;
+    hr_process self;
+
+    if (p->pid <= 0 || hr__process_self(&self) || self.space != p->space)
+        return false;
+    if (kill(p->pid, 0)) /* not /proc: with hidepid it does not show processes of others */
+        return errno == ESRCH;
+    if (!p->start_ticks || !proc_is_ours())
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/stat", p->pid);
+    ticks = start_of(path);
+    return ticks && ticks != p->start_ticks;
+}
+
 /* ----------------------------------------------------------------------------------------------------------- files */
 
 #define MAX_IO_BYTES ((int64_t)1 << 30) /* the kernel takes a little less than 2 GiB at once */
@@ -729,6 +818,47 @@ void hr__file_close(int fd)
 {
     if (fd >= 0)
         (void)close(fd); /* not again on EINTR: Linux has closed it already */
+}
+
+int hr__file_open_to_lock(const char *path)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(fd, open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    return fd < 0 ? -errno : fd;
+}
+
+/* File systems of one kernel, with one inode for all who see a file. On others a lock may be one that only we see, and then
+ * taking it proves nothing about who wrote the file. */
+static bool locks_are_seen(int fd)
+{
+    static const uint32_t kinds[] = { 0xef53 /* ext2, 3, 4 */,   0x58465342 /* xfs */,
+                                      0x9123683e /* btrfs */,    0x01021994 /* tmpfs */,
+                                      0xf2f52010 /* f2fs */,     0x2fc12fc1 /* zfs */,
+                                      0xca451a4e /* bcachefs */, 0x858458f6 /* ramfs */ };
+    struct statfs s;
+    int rc;
+
+    RETRY(rc, fstatfs(fd, &s));
+    for (int i = 0; rc == 0 && i < HR_LEN(kinds); i++)
+        if ((uint32_t)s.f_type == kinds[i])
+            return true;
+    return false;
+}
+
+int hr__file_lock(int fd)
+{
+    struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    int rc;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (!locks_are_seen(fd))
+        return -EOPNOTSUPP;
+    RETRY(rc, fcntl(fd, F_OFD_SETLK, &whole));
+    return rc == 0 ? 0 : errno == EACCES ? -EAGAIN : -errno;
 }
 
 /* --- folders: the names are gathered in one text, then laid out behind their pointers in one block */

@@ -98,17 +98,28 @@ hr_status hr__sink_commit(hr_sink *takes,
                           hr_error *err) HR_MUST_USE; /* takes it, even on failure; then nothing is left */
 void hr__sink_drop(hr_sink *takes);                   /* nothing is left of it; NULL is fine */
 /* For those who write many files and name all of them at the end. finish: no more is written; its memory goes, its
- * descriptor stays. park: the descriptor goes, too, and the file has a hidden name, `.headrace-<machine>-<process>-<n>.part`. */
+ * descriptor stays. park: the descriptor goes, too, and the file has a hidden name until then, with a lease if leases is not NULL. */
+typedef struct hr_leases hr_leases;
 hr_status hr__sink_finish(hr_sink *s, hr_sync sync, hr_error *err) HR_MUST_USE;
-hr_status hr__sink_park(hr_sink *s, hr_error *err) HR_MUST_USE;
+hr_status hr__sink_park(hr_sink *s, hr_leases *leases, hr_error *err) HR_MUST_USE;
 /* Commit under this name, of the same folder. Takes s, borrows path. */
 hr_status hr__sink_commit_as(hr_sink *takes, const char *path, hr_error *err) HR_MUST_USE;
-/* Removes hidden files in a folder that processes of this machine left that are no more. Never fails. */
-void hr__sink_sweep(const char *folder);
 /* Makes a folder and those above it. *made (new; NULL: it was there): the first that was not there. */
 hr_status hr__folder_make(const char *path, hr_account *account, char **made, hr_error *err) HR_MUST_USE;
 /* Removes `path` and the folders above it up to `made`, as far as they are empty. made NULL: nothing. */
 void hr__folder_unmake(const char *path, const char *made);
+
+/* --- hidden names: part.c
+ *
+ * A lease proves that a job's hidden files are in use: sweeps of other containers leave them as long as it is held. */
+
+hr_leases *hr__leases_new(hr_account *account);          /* NULL: no memory */
+void hr__leases_free(hr_leases *l);                      /* after the job's files; NULL is fine */
+uint64_t hr__lease_of(hr_leases *l, const char *folder); /* 0: there can be none */
+/* A new hidden name in `folder` that nobody else makes; leases NULL: without a lease. NULL: no memory. */
+char *hr__part_name(const char *folder, hr_leases *leases, hr_account *account);
+/* Removes hidden files of writers that have certainly ended. Never fails. */
+void hr__part_sweep(const char *folder);
 
 /* --- lists of files: glob.c */
 

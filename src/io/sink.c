@@ -4,8 +4,7 @@
  * A file system that has none (NFS, some overlays) gets a hidden name beside the final one. Since only link and rename
  * give a file its name, whoever lists the folder sees all of it or nothing.
  *
- * 1. A hidden name says who made it: `.headrace-<machine>-<process>-<n>.part`. What a killed process left behind is
- *    removed by the next that writes there (hr__sink_sweep), on the same machine, once that process is gone.
+ * 1. A hidden name says who made it (part.c). The next that writes there removes what a killed process left behind.
  * 2. Bytes are collected up to BUFFER_BYTES; larger pieces go to the system as they are.
  * 3. After an error a sink can only be dropped. */
 #include "io/io.h"
@@ -16,7 +15,6 @@
 #include <stdlib.h>
 
 #define BUFFER_BYTES (256 << 10)
-#define HIDDEN ".headrace-"
 
 struct hr_sink {
     hr_account *account;
@@ -133,75 +131,23 @@ void hr__folder_unmake(const char *path, const char *made)
     hr__free(p);
 }
 
-/* --------------------------------------------------------------------------------------------------- hidden names */
-
-/* Tells machines that share a folder apart: processes have the same numbers there. */
-static uint32_t machine(void)
-{
-    static _Atomic uint32_t cached;
-    uint32_t id = atomic_load_explicit(&cached, memory_order_relaxed);
-    char text[64] = { 0 };
-    hr_hash h;
-    int fd;
-
-    if (id)
-        return id;
-    fd = hr__file_open("/proc/sys/kernel/random/boot_id");
-    if (fd >= 0) {
-        (void)hr__file_read_at(fd, text, sizeof text - 1, 0);
-        hr__file_close(fd);
-    }
-    hr__hash_init(&h, 0);
-    hr__hash_text(&h, text);
-    id = (uint32_t)hr__hash_end(&h).lo | 1;
-    if (fd >= 0)
-        atomic_store_explicit(&cached, id, memory_order_relaxed);
-    return id;
-}
-
-static char *hidden_name(const hr_sink *s)
-{
-    static _Atomic uint64_t next;
-    int64_t n = folder_length(s->path);
-
-    return hr__printf(s->account, "%.*s%s" HIDDEN "%08" PRIx32 "-%d-%" PRIu64 ".part", (int)n, s->path,
-                      n > 0 && s->path[n - 1] != '/' ? "/" : "", machine(), hr__pid(),
-                      (uint64_t)atomic_fetch_add(&next, 1));
-}
-
-static bool is_left_over(const char *name)
-{
-    const char *suffix = strrchr(name, '.');
-    char process[40];
-    unsigned id;
-    int pid, end = 0;
-    hr_stat info;
-
-    if (strncmp(name, HIDDEN, sizeof HIDDEN - 1) != 0 || !suffix || strcmp(suffix, ".part") != 0)
-        return false;
-    if (sscanf(name + sizeof HIDDEN - 1, "%8x-%d-%n", &id, &pid, &end) != 2 || !end || id != machine())
-        return false;
-    snprintf(process, sizeof process, "/proc/%d", pid);
-    return hr__file_stat(process, &info) == -ENOENT;
-}
-
-void hr__sink_sweep(const char *folder)
-{
-    char **names = NULL;
-    int n = hr__dir_list(folder, &names);
-
-    for (int i = 0; i < n; i++) {
-        char *path = is_left_over(names[i]) ? hr__printf(NULL, "%s/%s", folder, names[i]) : NULL;
-
-        if (path)
-            (void)hr__file_remove(path);
-        hr__free(path);
-    }
-    if (n >= 0)
-        hr__dir_list_free(names, n);
-}
-
 /* --------------------------------------------------------------------------------------------------------- writing */
+
+static char *folder_of(const char *path, hr_account *account)
+{
+    int64_t n = folder_length(path);
+
+    return n ? hr__strndup(account, path, (size_t)n) : hr__strdup(account, ".");
+}
+
+static char *hidden_name(const hr_sink *s, hr_leases *leases)
+{
+    char *folder = folder_of(s->path, s->account);
+    char *name = folder ? hr__part_name(folder, leases, s->account) : NULL;
+
+    hr__free(folder);
+    return name;
+}
 
 static void sink_free(hr_sink *s)
 {
@@ -231,7 +177,7 @@ static hr_status open_file(hr_sink *s, const char *folder, hr_error *err)
 {
     s->fd = hr__file_create_unnamed(folder);
     if (s->fd == -EOPNOTSUPP) {
-        if (!(s->hidden = hidden_name(s)))
+        if (!(s->hidden = hidden_name(s, NULL)))
             return hr__error_memory(err, s->path, 64);
         s->fd = hr__file_create_new(s->hidden);
     }
@@ -247,7 +193,6 @@ hr_status hr__sink_open(const char *url, bool replace, hr_account *account, hr_s
     hr_status st = HR_OK;
     hr_sink *s = hr__zalloc(account, sizeof *s);
     char *folder = NULL;
-    int64_t n;
 
     *out = NULL;
     if (!s)
@@ -256,10 +201,9 @@ hr_status hr__sink_open(const char *url, bool replace, hr_account *account, hr_s
     s->account = account;
     s->replace = replace;
     HR_GO(hr__path_of_url(url, account, &s->path, err));
-    n = folder_length(s->path);
     if (s->path[strlen(s->path) - 1] == '/')
         HR_FAIL(HR_INVALID, "%s: names a folder, a file is wanted", s->path);
-    folder = n ? hr__strndup(account, s->path, (size_t)n) : hr__strdup(account, ".");
+    folder = folder_of(s->path, account);
     s->data = hr__alloc(account, BUFFER_BYTES);
     if (!folder || !s->data)
         HR_GO(hr__error_memory(err, s->path, BUFFER_BYTES));
@@ -355,9 +299,9 @@ static hr_status close_file(hr_sink *s, hr_error *err)
     return rc < 0 ? hr__error_os(err, rc, s->path, "close") : HR_OK;
 }
 
-static hr_status name_it(hr_sink *s, hr_error *err)
+static hr_status name_it(hr_sink *s, hr_leases *leases, hr_error *err)
 {
-    char *name = s->hidden ? NULL : hidden_name(s);
+    char *name = s->hidden ? NULL : hidden_name(s, leases);
     int rc;
 
     if (s->hidden)
@@ -373,9 +317,9 @@ static hr_status name_it(hr_sink *s, hr_error *err)
     return HR_OK;
 }
 
-hr_status hr__sink_park(hr_sink *s, hr_error *err)
+hr_status hr__sink_park(hr_sink *s, hr_leases *leases, hr_error *err)
 {
-    HR_TRY(name_it(s, err));
+    HR_TRY(name_it(s, leases, err));
     return close_file(s, err);
 }
 
@@ -406,7 +350,7 @@ static hr_status settle(hr_sink *s, const char *path, hr_error *err)
             return name_error(path, rc, err);
         return HR_OK;
     }
-    HR_TRY(hr__sink_park(s, err));
+    HR_TRY(hr__sink_park(s, NULL, err));
     rc = hr__file_rename(s->hidden, path, s->replace);
     if (rc < 0)
         return name_error(path, rc, err);
@@ -418,12 +362,11 @@ static hr_status settle(hr_sink *s, const char *path, hr_error *err)
 hr_status hr__sink_commit_as(hr_sink *takes, const char *path, hr_error *err)
 {
     hr_status st = HR_OK;
-    int64_t n = folder_length(path);
-    char *folder = n ? hr__strndup(NULL, path, (size_t)n) : hr__strdup(NULL, ".");
+    char *folder = folder_of(path, NULL);
     bool named = false;
 
     if (!folder)
-        HR_GO(hr__error_memory(err, path, n));
+        HR_GO(hr__error_memory(err, path, (int64_t)strlen(path)));
     if (takes->data)
         HR_GO(hr__sink_finish(takes, HR_SYNC_NONE, err));
     HR_GO(settle(takes, path, err));

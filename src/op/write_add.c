@@ -46,6 +46,7 @@ typedef struct add_state {
     int64_t n_open, cap_open;
     done_file *done;
     int64_t n_done, cap_done, n_held, max_held;
+    hr_leases *leases; /* of hidden files; NULL: there are none */
     made_folder *folders;
     int64_t n_folders, cap_folders;
     int64_t n_files, clock;
@@ -77,6 +78,7 @@ static void add_task_clear(const hr_op *op, hr_task *task)
         hr__sink_drop(s->done[i].sink);
         hr__free(s->done[i].path);
     }
+    hr__leases_free(s->leases); /* folders must be empty to go */
     for (int64_t i = s->n_folders - 1; i >= 0; i--) {
         if (!s->committed)
             hr__folder_unmake(s->folders[i].path, s->folders[i].made);
@@ -184,7 +186,7 @@ static hr_status open_sink(const hr_write_job *job, add_state *s, const char *fo
     HR_TRY(file_name(job, s, given, name, sizeof name, err));
     HR_GO(make_folder(job, s, folder, &where, err));
     if (s->n_files == 0)
-        hr__sink_sweep(where);
+        hr__part_sweep(where);
     path = hr__printf(s->account, "%s%s%s", where, where[strlen(where) - 1] == '/' ? "" : "/", name);
     if (!path)
         HR_GO(hr__error_memory(err, where, 256));
@@ -224,7 +226,9 @@ static hr_status hold(add_state *s, done_file *d, hr_error *err)
         s->n_held++;
         return HR_OK;
     }
-    return hr__sink_park(d->sink, err);
+    if (!s->leases && !(s->leases = hr__leases_new(s->account)))
+        return hr__error_memory(err, d->path, 64);
+    return hr__sink_park(d->sink, s->leases, err);
 }
 
 /* The file is complete, but for its name. */
@@ -396,6 +400,8 @@ static hr_status commit(const hr_write_job *job, add_state *s, hr_error *err)
         HR_GO(hr__sink_commit_as(sink, s->done[i].path, err));
     }
     s->committed = true;
+    hr__leases_free(s->leases);
+    s->leases = NULL;
     remove_old(job, s, &old);
 done:
     while (st && i-- > 0 && job->settings.mode != HR_WRITE_OVERWRITE)

@@ -237,6 +237,7 @@ def test_checkpoints(storage, tmp_path):
     assert result.metrics == {"score": 0.0, "last": True}
     assert result.path == str(tmp_path / "run")
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        ".headrace.lock",
         "checkpoint_000001",
         "checkpoint_000003",
         "progress.json",

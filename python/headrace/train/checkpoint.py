@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ METADATA_FILE = ".metadata.json"
 
 def write_whole(path: Path, text: str) -> None:
     """Writes beside, then renames: who reads `path` sees the old text or the new one."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    beside = path.with_name(
+        f"{path.name}.{secrets.token_hex(8)}.part"
+    )  # processes of containers share numbers
     with open(beside, "w", encoding="utf-8") as f:
         f.write(text)
         f.flush()

@@ -21,10 +21,13 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from headrace import _core
 from headrace.train.control import Control, WorkerFailure
+from headrace.train.owner import Lock, has_ended
 from headrace.train.result import TrainingFailedError
 
-PREFIX = "headrace-train-"  # of folders with the payload and the output of workers: PREFIX, pid, "-", ...
+PREFIX = "headrace-train-"  # of folders with the payload and the output of workers: PREFIX, driver, "-", ...
+OWNER = "owner"  # the file in them that the driver has a lock on
 SHUTDOWN_S = 5  # between SIGTERM and SIGKILL for workers that have to end
 CAUSE_S = 1.0  # a process's last words may come after the launcher saw its end
 
@@ -138,11 +141,20 @@ def _kill_survivors(control: Control) -> None:
             pass
 
 
+def _new_folder() -> tuple[str, Lock]:
+    """A folder of this driver, with a file `owner` that the driver locks before the file has that name."""
+    folder = tempfile.mkdtemp(prefix=f"{PREFIX}{_core.process_name()}-")
+    new = os.path.join(folder, OWNER + ".new")
+    lock = Lock(new, create=True)
+    if lock.state:
+        os.rename(new, os.path.join(folder, OWNER))
+    return folder, lock
+
+
 def _remove_leftovers() -> None:
     """Folders of drivers that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
-        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+        if has_ended(folder / OWNER, folder.name.removeprefix(PREFIX).rpartition("-")[0]):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -155,7 +167,7 @@ def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> No
     from torch.distributed.launcher.api import elastic_launch
 
     _remove_leftovers()
-    folder = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
+    folder, lock = _new_folder()
     path = os.path.join(folder, "payload")
     payload = {
         **payload,
@@ -185,6 +197,7 @@ def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> No
     finally:
         _kill_survivors(control)
         shutil.rmtree(folder, ignore_errors=True)
+        lock.close()
 
 
 __all__ = ["WorkerFailure", "run_workers"]

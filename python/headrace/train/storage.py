@@ -2,8 +2,10 @@
 
     <storage_path>/<name>/checkpoint_000000/     what the workers put in, .metadata.json, .headrace.json
     (positions)
-                          .checkpoint_000001     being put together; a run that dies leaves it behind, the
-                          next one removes it progress.json          for Result.from_path
+                          .checkpoint_000001-... being put together by the driver of that name; the next
+                          driver removes what one that died left
+                          .headrace.lock         locked by the driver as long as it runs
+                          progress.json          for Result.from_path
 
 Workers copy their files into the hidden folder, side by side; the driver renames it when all of them have
 reported.
@@ -14,16 +16,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import time
 from pathlib import Path
 from typing import Any
 
+from headrace import _core
 from headrace.train.checkpoint import Checkpoint, write_whole
 from headrace.train.config import CheckpointConfig, RunConfig
+from headrace.train.owner import Lock
 from headrace.train.result import PROGRESS_FILE, Result
 
 STATE_FILE = ".headrace.json"
+LOCK_FILE = ".headrace.lock"
 
 
 def plain(value: Any) -> Any:
@@ -41,7 +47,8 @@ class RunStorage:
     """The driver's side. Not thread-safe: the control channel calls it under its lock."""
 
     def __init__(self, config: RunConfig, metadata: dict[str, Any]):
-        self.name = config.name or time.strftime("headrace_%Y-%m-%d_%H-%M-%S") + f"_{os.getpid()}"
+        # random: drivers in two containers may start in one second and have one number
+        self.name = config.name or time.strftime("headrace_%Y-%m-%d_%H-%M-%S") + f"_{secrets.token_hex(4)}"
         self.path = Path(config.storage_path, self.name)
         self.config: CheckpointConfig = config.checkpoint_config
         self.metadata = metadata
@@ -49,15 +56,29 @@ class RunStorage:
         self.kept: list[tuple[Checkpoint, dict[str, Any]]] = []
         self.state: dict[str, Any] | None = None  # positions of the data sets at the newest checkpoint
         self.path.mkdir(parents=True, exist_ok=True)
+        self.lock = self._lock()
         taken = [
             int(m[1]) for p in self.path.iterdir() if (m := re.fullmatch(r"checkpoint_(\d{6,})", p.name))
         ]
         self.next_index = max(taken, default=-1) + 1
 
+    def _lock(self) -> Lock:
+        lock = Lock(self.path / LOCK_FILE, create=True)
+        if lock.state is False:
+            raise RuntimeError(
+                f"{self.path}: another driver is writing this run; give RunConfig(name=...) another name"
+            )
+        return lock
+
+    def close(self) -> None:
+        self.lock.close()
+
     def begin(self) -> None:
         """Before workers start: what earlier ones left half done goes."""
         for left in self.path.glob(".checkpoint_*"):
-            shutil.rmtree(left, ignore_errors=True)
+            driver = left.name.partition("-")[2]
+            if self.lock.state or driver == _core.process_name() or _core.process_is_gone(driver):
+                shutil.rmtree(left, ignore_errors=True)
 
     @property
     def latest(self) -> Checkpoint | None:
@@ -65,7 +86,7 @@ class RunStorage:
 
     def staging(self) -> str:
         """Where the workers copy the files of the next checkpoint."""
-        return str(self.path / f".checkpoint_{self.next_index:06d}")
+        return str(self.path / f".checkpoint_{self.next_index:06d}-{_core.process_name()}")
 
     def commit(
         self, metrics: dict[str, Any], has_files: bool, dir_name: str | None, state: dict[str, Any] | None

@@ -73,8 +73,12 @@ class DataParallelTrainer:
         no more restarts.
         """
         storage = RunStorage(self.run_config, self.metadata)
-        if self.scaling_config.num_workers == 0:
-            return self._fit_here(storage)
+        try:
+            return self._fit_here(storage) if self.scaling_config.num_workers == 0 else self._fit(storage)
+        finally:
+            storage.close()
+
+    def _fit(self, storage: RunStorage) -> Result:
         failures_left = self.run_config.failure_config.max_failures
         while True:
             try:

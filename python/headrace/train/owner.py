@@ -1,0 +1,59 @@
+"""Whether the driver that made a folder still lives, also where it runs in another container.
+
+Containers of one host, and hosts, share folders but not the numbers of processes. So a driver holds a lock on
+a file of the folder: the kernel takes it away when the driver ends, however it ends. Where locks prove
+nothing (network file systems), only a process of our own namespace can be proved to have ended.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from headrace import _core
+
+_held: set[int] = set()  # descriptors of locks: a forked child must not hold them on
+
+
+def _close_in_child() -> None:
+    for fd in _held:
+        os.close(fd)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+class Lock:
+    """A lock on the file `path`, which is made if need be. `state`: True it is ours, False another has it,
+    None locks prove nothing there.
+    """
+
+    def __init__(self, path: str | os.PathLike, create: bool):
+        self.process = os.getpid()
+        self.fd = -1
+        self.state: bool | None = None
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        try:
+            self.fd = os.open(path, flags, 0o666)
+        except OSError:
+            return
+        _held.add(self.fd)
+        self.state = _core.lock_file(self.fd)
+        if self.state is not True:
+            self.close()
+
+    def close(self) -> None:
+        if self.fd >= 0 and self.process == os.getpid():
+            _held.discard(self.fd)
+            os.close(self.fd)
+        self.fd = -1
+
+    __del__ = close
+
+
+def has_ended(lock_file: Path, process_name: str) -> bool:
+    """Whether it is certain that the driver has ended which locked this file and has this name."""
+    lock = Lock(lock_file, create=False)
+    lock.close()
+    return _core.process_is_gone(process_name) if lock.state is None else lock.state
