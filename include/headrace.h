@@ -223,9 +223,10 @@ typedef struct hr_read_options {
     const char *include_paths;         /* name of a string column that gets each row's file, NULL: none */
     const char *const *format_options; /* n_format_options strings "name=value", by the format's option table */
     int n_format_options;
-    /* Columns from folder names: "hive" (folders "key=value") or "dir" (folder k below the base is column partition_names[k]); NULL:
-     * none. partition_base: only folders below it count; NULL: all (dir: the last ones). partition_types: of each name an Arrow format
-     * ("l", "u", ...) or NULL; without one, int64 if all values are, else string. hive: names NULL means all keys. */
+    /* Columns from folder names: "hive" (folders "key=value") or "dir" (folder k below the base is column partition_names[k], or none if
+     * that is NULL); NULL: none. partition_base: only folders below it count; NULL: all (dir: the last ones). partition_types: of each
+     * name an Arrow format ("l", "u", ...) or NULL; without one the type is that of the files' column of this name, and if they have
+     * none int64 if all values are, else string (partition_text: always string). hive: names NULL means all keys. */
     const char *partitioning;
     const char *partition_base;
     const char *const *partition_names; /* n_partition_names */
@@ -239,6 +240,8 @@ typedef struct hr_read_options {
     bool shuffle_files;
     bool shuffle_once;
     const uint64_t *shuffle_seed; /* NULL: the run's */
+    bool partition_text;          /* partition columns whose type nobody gives are text: "09" stays "09" */
+    bool partition_others; /* hive: partition_names only gives types; keys that it does not name are columns as well */
 } hr_read_options;
 
 /* Reads files: paths, folders (all their files, depth first by name) or glob patterns, in that order. A later file's column that is

@@ -33,7 +33,14 @@ static const listing cases[] = {
     { { "a=9223372036854775808/f" }, "hive", NULL, { NULL }, { NULL }, "a: string: 9223372036854775808", HR_OK },
     { { "a=1/t/b=2/f", "z/t/b=3/f" }, "hive", "a=1/t", { NULL }, { NULL }, "b: int64: 2 null", HR_OK },
     { { "a=1/t/b=2/f" }, "hive", "a=1/t/", { NULL }, { NULL }, "b: int64: 2", HR_OK },
-    { { "a=1/tt/b=2/f" }, "hive", "a=1/t", { NULL }, { NULL }, "", HR_OK }, /* below "t", not "tt" */
+    { { "a=1/tt/b=2/f", "a=1/t/f" }, "hive", "a=1/t", { NULL }, { NULL }, "", HR_OK }, /* below "t", not "tt" */
+    { { "a=1/tt/b=2/f" },
+      "hive",
+      "a=1/t",
+      { NULL },
+      { NULL },
+      "a=1/tt/b=2/f: neither this file nor another one lies below the partitions' base 'a=1/t'",
+      HR_INVALID },
     { { "a=1/b=2/f" }, "hive", NULL, { "b", "c" }, { NULL }, "b: int64: 2; c: string: null", HR_OK },
     { { "a=1/f" }, "hive", NULL, { "a" }, { "u" }, "a: string: 1", HR_OK },
     { { "a=1.5/f" }, "hive", NULL, { "a" }, { "g" }, "a: double: 1.5", HR_OK },
@@ -56,9 +63,63 @@ static const listing cases[] = {
       { NULL },
       "/d/x/1/f: 2 folders below /d for 1 partition columns",
       HR_INVALID },
+    { { "/d/x%2Fy/f" }, "dir", "/d", { "k" }, { NULL }, "k: string: x%2Fy", HR_OK },     /* as it stands */
+    { { "/d/f", "/d/1/f" }, "dir", "/d", { "k" }, { NULL }, "k: int64: null 1", HR_OK }, /* Ray: "unpartitioned" */
+    { { "a=2024-02-29/f", "a=1969-12-31/f" },
+      "hive",
+      NULL,
+      { "a" },
+      { "tdD" },
+      "a: date32[day]: 2024-02-29 1969-12-31",
+      HR_OK },
+    { { "a=2024-02-29/f", "a=2023-02-29/f" },
+      "hive",
+      NULL,
+      { "a" },
+      { "tdD" },
+      "a=2023-02-29/f: partition column 'a': '2023-02-29' is no date32[day]",
+      HR_TYPE },
     { { "1/f" }, "dir", NULL, { "a", "b" }, { NULL }, "1/f: 1 folders for 2 partition columns", HR_INVALID },
     { { "f" }, "dir", NULL, { NULL }, { NULL }, "partitioning 'dir' needs the names of its columns", HR_INVALID },
     { { "f" }, "tree", NULL, { NULL }, { NULL }, "partitioning 'tree': expected 'hive' or 'dir'", HR_INVALID },
+};
+
+/* What callers from Python ask for beside. */
+typedef struct how {
+    bool text, others;
+    int n_names; /* of which some are NULL; 0: up to the first NULL */
+} how;
+
+static const struct {
+    listing listing;
+    how how;
+} more[] = {
+    { { { "/d/x/1/f" }, "dir", "/d", { NULL, "n" }, { NULL }, "n: int64: 1", HR_OK }, { .n_names = 2 } },
+    /* month=09 became the integer 9, where Ray's readers give '09' */
+    { { { "m=09/f", "m=10/f" }, "hive", NULL, { NULL }, { NULL }, "m: string: 09 10", HR_OK }, { .text = true } },
+    { { { "m=__HIVE_DEFAULT_PARTITION__/f" }, "hive", NULL, { NULL }, { NULL }, "m: string: null", HR_OK },
+      { .text = true } },
+    { { { "/d/09/f" }, "dir", "/d", { "m" }, { NULL }, "m: string: 09", HR_OK }, { .text = true } },
+    { { { "a=1/m=09/f" }, "hive", NULL, { "m" }, { "l" }, "m: int64: 9", HR_OK }, { .text = true } },
+    /* types for some keys took the others away */
+    { { { "a=1/m=09/f" }, "hive", NULL, { "m" }, { "l" }, "a: string: 1; m: int64: 9", HR_OK },
+      { .text = true, .others = true } },
+    { { { "a=1/m=09/f" },
+        "hive",
+        NULL,
+        { "n" },
+        { "l" },
+        "a=1/m=09/f: no folder has a partition column 'n', there are 'a', 'm'",
+        HR_INVALID },
+      { .others = true } },
+    { { { "f" },
+        "hive",
+        NULL,
+        { "n" },
+        { "l" },
+        "f: no folder has a partition column 'n', there are none",
+        HR_INVALID },
+      { .others = true } },
 };
 
 static int count(const char *const *texts, int most)
@@ -70,7 +131,7 @@ static int count(const char *const *texts, int most)
     return n;
 }
 
-static hr_status find(const listing *c, hr_text *text, hr_error *err)
+static hr_status find(const listing *c, const how *how, hr_text *text, hr_error *err)
 {
     hr_path items[4];
     hr_paths paths = { .items = items, .n = count(c->paths, 4) };
@@ -81,8 +142,10 @@ static hr_status find(const listing *c, hr_text *text, hr_error *err)
     for (int i = 0; i < paths.n; i++)
         items[i] = (hr_path){ (char *)(uintptr_t)c->paths[i], 1 };
     o.partition_names = c->names;
-    o.n_partition_names = count(c->names, 3);
+    o.n_partition_names = how->n_names ? how->n_names : count(c->names, 3);
     o.partition_types = c->types[0] ? c->types : NULL;
+    o.partition_text = how->text;
+    o.partition_others = how->others;
     st = hr__partitions_find(&paths, &o, NULL, &found, err);
     for (int i = 0; text && i < found.n; i++) {
         hr__text_add(text, "%s%s: %s: ", i ? "; " : "", found.fields[i].name, type_text(found.fields[i].type));
@@ -92,27 +155,44 @@ static hr_status find(const listing *c, hr_text *text, hr_error *err)
     return st;
 }
 
+static void check(const listing *c, const how *how)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_text text = { 0 };
+
+    assert_status(find(c, how, &text, &err), c->st, &err);
+    if (c->st)
+        assert_string_equal(err.text, c->want);
+    else
+        assert_string_equal(text.data ? text.data : "", c->want);
+    hr__text_clear(&text);
+    hr_error_clear(&err);
+}
+
 static void all_cases(void **state)
 {
     live_memory before = live_now();
+    const how plain = { 0 };
 
     (void)state;
-    for (int i = 0; i < HR_LEN(cases); i++) {
-        hr_error err = HR_ERROR_INIT;
-        hr_text text = { 0 };
-
-        assert_status(find(&cases[i], &text, &err), cases[i].st, &err);
-        if (cases[i].st)
-            assert_string_equal(err.text, cases[i].want);
-        else
-            assert_string_equal(text.data ? text.data : "", cases[i].want);
-        hr__text_clear(&text);
-        hr_error_clear(&err);
-    }
+    for (int i = 0; i < HR_LEN(cases); i++)
+        check(&cases[i], &plain);
+    for (int i = 0; i < HR_LEN(more); i++)
+        check(&more[i].listing, &more[i].how);
     assert_no_leak(before);
 }
 
-static hr_status with_faults(hr_error *err) { return find(&cases[0], NULL, err); }
+static hr_status with_faults(hr_error *err)
+{
+    static const listing dates = {
+        { "a=2024-02-29/f", "a=__HIVE_DEFAULT_PARTITION__/f" }, "hive", NULL, { "a" }, { "tdD" }, NULL, HR_OK
+    };
+    const how plain = { 0 };
+
+    HR_TRY(find(&cases[0], &plain, NULL, err));
+    HR_TRY(find(&more[5].listing, &more[5].how, NULL, err));
+    return find(&dates, &plain, NULL, err);
+}
 
 static void faults(void **state)
 {

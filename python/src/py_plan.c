@@ -127,42 +127,31 @@ static int get_shuffle(PyObject *shuffle, hr_read_options *o, uint64_t *seed)
 
 static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "urls",
-                             "format",
-                             "columns",
-                             "ignore_missing_paths",
-                             "suffixes",
-                             "include_paths",
-                             "options",
-                             "partitioning",
-                             "partition_base",
-                             "partition_names",
-                             "partition_types",
-                             "schema",
-                             "unify",
-                             "shuffle",
-                             NULL };
+    static char *names[] = { "urls",           "format",          "columns",         "ignore_missing_paths",
+                             "suffixes",       "include_paths",   "options",         "partitioning",
+                             "partition_base", "partition_names", "partition_types", "partition_others",
+                             "schema",         "unify",           "shuffle",         NULL };
     pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
     PyObject *urls, *columns = Py_None, *suffixes = Py_None, *options = Py_None, *made = NULL, *keep = NULL;
     PyObject *keys = Py_None, *types = Py_None, *schema = Py_None, *shuffle = Py_None;
     texts url = { 0 }, column = { 0 }, suffix = { 0 }, option = { 0 }, key = { 0 };
     const char *format = NULL, *include_paths = NULL, *partitioning = NULL, *base = NULL, **type = NULL;
-    hr_read_options o = { .struct_bytes = sizeof o };
+    hr_read_options o = { .struct_bytes = sizeof o, .partition_text = true };
     hr_error err = HR_ERROR_INIT;
     struct ArrowSchema given = { 0 };
     hr_plan *plan = NULL;
-    int ignore = 0, unify = 0, n_types, rc;
+    int ignore = 0, unify = 0, others = 0, n_types, rc;
     uint64_t seed = 0;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOzOzzOOOpO", names, &urls, &format, &columns, &ignore,
-                                     &suffixes, &include_paths, &options, &partitioning, &base, &keys, &types, &schema,
-                                     &unify, &shuffle))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOzOzzOOpOpO", names, &urls, &format, &columns, &ignore,
+                                     &suffixes, &include_paths, &options, &partitioning, &base, &keys, &types, &others,
+                                     &schema, &unify, &shuffle))
         return NULL;
     n_types = maybe_texts(types, &type, &keep);
     if (n_types < 0 || texts_get(&url, urls, "paths") < 0 || texts_get(&column, columns, "columns") < 0 ||
         texts_get(&suffix, suffixes, "file_extensions") < 0 || texts_get(&option, options, "options") < 0 ||
-        texts_get(&key, keys, "field_names") < 0 || get_shuffle(shuffle, &o, &seed) < 0)
+        (key.n = maybe_texts(keys, &key.v, &key.keep)) < 0 || get_shuffle(shuffle, &o, &seed) < 0)
         goto done;
     if (type && n_types != key.n) {
         pyhr_raise_text(s, HR_INVALID, "%d types for %d partition columns", n_types, key.n);
@@ -184,6 +173,7 @@ static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
     o.partition_names = key.v;
     o.partition_types = type;
     o.n_partition_names = key.n;
+    o.partition_others = others;
     o.schema = rc ? &given : NULL;
     o.unify = unify;
     Py_BEGIN_ALLOW_THREADS

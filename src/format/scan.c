@@ -17,6 +17,8 @@
 
 typedef struct scan_types {
     hr_schema *files, *whole; /* what is asked of files; with the columns of folders and the path */
+    hr_array **folders;       /* of each column of folders, a row a file, of its type in `whole` */
+    int n_folders;
 } scan_types;
 
 typedef struct file_scan {
@@ -342,6 +344,16 @@ static hr_status path_is_taken(const file_scan *s, const hr_schema *files, hr_er
                         path_of(s, 0), s->path_column);
 }
 
+/* Column `at` of folders, where the files have one of that name: of their type, unless the caller gives one. */
+static hr_field folder_field(const file_scan *s, int at, const hr_field *own)
+{
+    hr_field f = s->partitions.fields[at];
+
+    if (!s->partitions.given[at] && own->type->id != HR_T_NULL)
+        f.type = own->type;
+    return f;
+}
+
 /* The files' columns, those of folders (in the place of a column of that name, or behind), and the path. */
 static hr_status whole_schema(const file_scan *s, hr_schema *files, hr_schema **out, hr_error *err)
 {
@@ -360,7 +372,7 @@ static hr_status whole_schema(const file_scan *s, hr_schema *files, hr_schema **
     for (int i = 0; i < n; i++) {
         int at = partition_at(s, files->fields[i].name);
 
-        fields[i] = at >= 0 ? s->partitions.fields[at] : files->fields[i];
+        fields[i] = at >= 0 ? folder_field(s, at, &files->fields[i]) : files->fields[i];
     }
     for (int i = 0; i < s->partitions.n; i++) {
         if (hr__schema_find(files, s->partitions.fields[i].name) < 0)
@@ -382,8 +394,25 @@ static void types_free(scan_types *t)
     if (t) {
         hr__schema_unref(t->files);
         hr__schema_unref(t->whole);
+        for (int i = 0; t->folders && i < t->n_folders; i++)
+            hr__array_unref(t->folders[i]);
+        hr__free(t->folders);
     }
     hr__free(t);
+}
+
+static hr_status find_folders(const file_scan *s, scan_types *t, hr_error *err)
+{
+    t->n_folders = s->partitions.n;
+    t->folders = hr__zalloc(NULL, ((size_t)t->n_folders + 1) * sizeof *t->folders);
+    if (!t->folders)
+        return hr__error_memory(err, "partitions", t->n_folders * (int64_t)sizeof *t->folders);
+    for (int i = 0; i < t->n_folders; i++) {
+        int at = hr__schema_find(t->whole, s->partitions.fields[i].name);
+
+        HR_TRY(hr__partitions_as(&s->partitions, &s->paths, i, t->whole->fields[at].type, &t->folders[i], err));
+    }
+    return HR_OK;
 }
 
 static hr_status find_types(file_scan *s, scan_types *out, hr_error *err)
@@ -398,7 +427,8 @@ static hr_status find_types(file_scan *s, scan_types *out, hr_error *err)
         HR_TRY(first_file(s, &first, err));
         out->files = hr__schema_ref(first->schema);
     }
-    return whole_schema(s, out->files, &out->whole, err);
+    HR_TRY(whole_schema(s, out->files, &out->whole, err));
+    return find_folders(s, out, err);
 }
 
 /* Found once, as the first file is opened once. Borrowed from the scan. */
@@ -580,14 +610,15 @@ static bool same_columns(const hr_scan_file *f, const wanted *w)
     return w->own.n == w->schema->n && hr__schema_equal(f->schema, w->schema);
 }
 
-static hr_status add_constant(const file_scan *s, int file, const char *name, hr_dress *out, hr_error *err)
+static hr_status add_constant(const file_scan *s, const scan_types *types, int file, const char *name, hr_dress *out,
+                              hr_error *err)
 {
     int at = partition_at(s, name);
     hr_builder *b = NULL;
     hr_status st = HR_OK;
 
     if (at >= 0)
-        return hr__array_slice(s->partitions.values[at], file, 1, &out->value, err);
+        return hr__array_slice(types->folders[at], file, 1, &out->value, err);
     HR_GO(hr__builder_new(NULL, hr__type_simple(HR_T_STRING), &b, err));
     HR_GO(hr__builder_bytes(b, path_of(s, file), (int64_t)strlen(path_of(s, file)), err));
     HR_GO(hr__builder_finish(b, &out->value, err));
@@ -597,8 +628,8 @@ done:
 }
 
 /* Takes f, even on failure. */
-static hr_status dress(const file_scan *s, int file, hr_scan_file *f, const wanted *w, hr_account *account,
-                       hr_scan_file **out, hr_error *err)
+static hr_status dress(const file_scan *s, const scan_types *types, int file, hr_scan_file *f, const wanted *w,
+                       hr_account *account, hr_scan_file **out, hr_error *err)
 {
     hr_dress *columns = NULL;
     hr_status st = HR_OK;
@@ -616,7 +647,7 @@ static hr_status dress(const file_scan *s, int file, hr_scan_file *f, const want
 
         columns[i].inner = -1;
         if (is_path(s, want->name) || partition_at(s, want->name) >= 0)
-            HR_GO(add_constant(s, file, want->name, &columns[i], err));
+            HR_GO(add_constant(s, types, file, want->name, &columns[i], err));
         else
             HR_GO(own_column(s, file, f, want, n_own++, &columns[i].inner, err));
     }
@@ -635,6 +666,7 @@ done:
 /* A file, for the question whether a filter can be true in it: columns of folders and the path have one value there. */
 typedef struct one_file {
     const file_scan *s;
+    const scan_types *types;
     int file;
     hr_dress value; /* the last one asked for */
 } one_file;
@@ -648,7 +680,7 @@ static bool value_bounds(void *context, const char *column, hr_bounds *out)
         return false;
     hr__array_unref(f->value.value);
     f->value.value = NULL;
-    if (add_constant(f->s, f->file, column, &f->value, NULL))
+    if (add_constant(f->s, f->types, f->file, column, &f->value, NULL))
         return false;
     is_null = hr__array_is_null(f->value.value, 0);
     *out = (hr_bounds){ .n_rows = 1, .null_count = is_null };
@@ -660,7 +692,7 @@ static bool value_bounds(void *context, const char *column, hr_bounds *out)
 /* No row of the file can pass: it need not be opened. */
 static bool ruled_out(const file_scan *s, const scan_types *types, int file, hr_expr *filter)
 {
-    one_file f = { .s = s, .file = file };
+    one_file f = { .s = s, .types = types, .file = file };
     hr_pruner pruner = { .context = &f, .bounds = value_bounds };
     hr_bound *bound = NULL;
     bool never;
@@ -759,7 +791,7 @@ static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan
         hr__scan_file_unref(f);
         goto done;
     }
-    st = dress(s, file, f, &w, how->account, out, err);
+    st = dress(s, types, file, f, &w, how->account, out, err);
 done:
     hr_expr_unref(filter);
     wanted_clear(&w);

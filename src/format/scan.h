@@ -47,10 +47,15 @@ typedef struct hr_partitions {
     int n;
     hr_field *fields;
     hr_array **values; /* of each, a row a file */
+    hr_array **texts;  /* binary: what the folders say */
+    bool *given;       /* its type is the caller's */
 } hr_partitions;
 /* By options->partitioning, which is not NULL. `schema`: types that were asked for; NULL: none. */
 hr_status hr__partitions_find(const hr_paths *paths, const hr_read_options *options, hr_schema *schema,
                               hr_partitions *out, hr_error *err) HR_MUST_USE;
+/* The values of column k as `type`; HR_TYPE names the path whose folder says something else. *out is new. */
+hr_status hr__partitions_as(const hr_partitions *p, const hr_paths *paths, int k, hr_type *type, hr_array **out,
+                            hr_error *err) HR_MUST_USE;
 void hr__partitions_clear(hr_partitions *p);
 
 /* --- dress.c: a file before which the columns that the scan wants are put */

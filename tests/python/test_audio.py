@@ -78,8 +78,8 @@ def test_arguments_of_all_readers(tmp_path):
     (tmp_path / "notes.txt").write_text("no sound")
     ds = hd.read_audio(tmp_path, partitioning=hd.Partitioning("hive"), include_paths=True)
     assert [(r["speaker"], r["path"][-6:], r["amplitude"].size) for r in ds.iter_rows()] == [
-        (1, "a.flac", 1),
-        (2, "a.flac", 2),
+        ("1", "a.flac", 1),
+        ("2", "a.flac", 2),
     ]
     assert "read_audio" in repr(ds)
     with pytest.raises(FileNotFoundError, match="nowhere"):

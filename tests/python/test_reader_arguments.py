@@ -320,12 +320,12 @@ def test_many_stripes_and_slabs_with_columns_of_folders(tmp_path):
     ds = hd.read_orc(tmp_path, partitioning=hd.Partitioning("hive"), include_paths=True)
     found = ds.to_arrow()
     assert found["x"].to_numpy().tolist() == [*range(2023, 102_023), *range(2024, 102_024)]
-    assert found["year"].to_numpy().tolist() == [2023] * 100_000 + [2024] * 100_000
+    assert found["year"].to_pylist() == ["2023"] * 100_000 + ["2024"] * 100_000
     assert set(found["path"].to_pylist()) == {str(tmp_path / f"year={y}" / "a.orc") for y in (2023, 2024)}
     ds = hd.read_hdf5(tmp_path, partitioning=hd.Partitioning("hive"))
     for year, begin in ((2023, 0), (2024, 100_000)):
         part = ds.take_batch(200_000)
-        assert (part["year"][begin : begin + 100_000] == year).all()
+        assert (part["year"][begin : begin + 100_000] == str(year)).all()
         assert (part["x"][begin : begin + 100_000, 0] == np.arange(0, 300_000, 3) + year).all()
 
 

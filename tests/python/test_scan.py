@@ -1,10 +1,12 @@
 """Many files: partitions in folder names, schemas that differ, the order of files, which files are read."""
 
+import datetime
 import pickle
 import time
 
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -44,28 +46,83 @@ def rows(ds, *names):
 
 def test_hive_is_found(hive):
     ds = hd.read_parquet(hive)
-    assert (ds.schema().names, ds.schema().types) == (["x", "year", "city"], ["int64", "int64", "string"])
+    assert (ds.schema().names, ds.schema().types) == (["x", "year", "city"], ["int64", "string", "string"])
     assert rows(ds, "year", "city", "x") == [
-        (2023, "New York", 0),
-        (2023, "New York", 10),
-        (2023, None, 1),
-        (2023, None, 11),
-        (2024, "Évora", 3),  # in the folder's name "%C3..."
-        (2024, "Évora", 13),
-        (2024, "New York", 2),
-        (2024, "New York", 12),
+        ("2023", "New York", 0),
+        ("2023", "New York", 10),
+        ("2023", None, 1),
+        ("2023", None, 11),
+        ("2024", "Évora", 3),  # in the folder's name "%C3..."
+        ("2024", "Évora", 13),
+        ("2024", "New York", 2),
+        ("2024", "New York", 12),
     ]
     theirs = pyarrow.dataset.dataset(hive, partitioning="hive").to_table().to_pylist()
-    assert sorted(map(str, theirs)) == sorted(map(str, ds.take_all()))
+    year = hd.Partitioning("hive", field_types={"year": int})
+    ours = hd.read_parquet(hive, partitioning=year).take_all()
+    assert sorted(map(str, theirs)) == sorted(map(str, ours))
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "json", "text", "binary", "orc"])
+def test_partitions_are_text_as_ray_has_them(tmp_path, form):
+    """month=09 became the integer 9: a filter for '09' kept nothing, and said nothing."""
+    for month in ("09", "10"):
+        folder = tmp_path / f"month={month}"
+        folder.mkdir()
+        if form == "orc":
+            pyarrow.orc.write_table(pa.table({"x": [1, 2]}), folder / "f.orc")
+        else:
+            write = {"parquet": "write_parquet", "csv": "write_csv"}.get(form, "write_json")
+            getattr(hd.range(2), write)(folder)
+    read = getattr(hd, f"read_{form}" if form != "binary" else "read_binary_files")
+    ds = read(tmp_path, partitioning=hd.Partitioning("hive"))
+    assert ds.schema().types[ds.columns().index("month")] == "string"
+    september = ds.filter(expr=col("month") == "09").count()
+    assert september == ds.filter(lambda r: r["month"] == "09").count() == ds.count() // 2 > 0
+    assert ds.filter(expr="month == '09'").count() == september
+    assert {r["month"] for r in ds.take_all()} == {"09", "10"}
+    whole = read(tmp_path, partitioning=hd.Partitioning("hive", field_types={"month": int}))
+    assert {r["month"] for r in whole.take_all()} == {9, 10}
+    with pytest.raises(exceptions.TypeMismatchError, match="string and int64"):
+        ds.filter(expr=col("month") == 9).count()
+    assert "month" not in read(tmp_path, partitioning=None).columns()
+
+
+def test_types_of_some_partitions_leave_the_others(tmp_path):
+    """field_types named the columns there are: `year` was lost."""
+    write(tmp_path / "year=2023" / "month=09" / "f.parquet", x=[1])
+    typed = hd.Partitioning("hive", field_types={"month": int})
+    assert hd.read_parquet(tmp_path, partitioning=typed).take_all() == [{"x": 1, "year": "2023", "month": 9}]
+    assert hd.PathPartitionParser(typed)(f"{tmp_path}/year=2023/month=09/f") == {"year": "2023", "month": 9}
+    wrong = hd.Partitioning("hive", field_types={"mont": int})
+    with pytest.raises(
+        exceptions.InvalidArgument, match="no folder has a partition column 'mont', there are"
+    ):
+        hd.read_parquet(tmp_path, partitioning=wrong)
+
+
+def test_written_partitions_come_back_as_text(tmp_path):
+    """As in Ray, but for nulls, which Ray gives as the text __HIVE_DEFAULT_PARTITION__."""
+    given = [
+        {"k": 7, "s": "09", "x": 0},
+        {"k": None, "s": "a/b=c d", "x": 1},
+        {"k": -1, "s": None, "x": 2},
+    ]
+    hd.from_items(given).write_parquet(tmp_path, partition_cols=["k", "s"])
+    back = {r["x"]: r for r in hd.read_parquet(tmp_path).take_all()}
+    assert [back[x] for x in range(3)] == [r | {"k": None if r["k"] is None else str(r["k"])} for r in given]
+    typed = hd.Partitioning("hive", field_types={"k": int})
+    back = {r["x"]: r for r in hd.read_parquet(tmp_path, partitioning=typed).take_all()}
+    assert [back[x] for x in range(3)] == given
 
 
 def test_columns_of_partitions(hive):
     assert hd.read_parquet(hive, columns=["year"]).take_all() == [
-        {"year": y} for y in [2023] * 4 + [2024] * 4
+        {"year": y} for y in ["2023"] * 4 + ["2024"] * 4
     ]
     ds = hd.read_parquet(hive, columns=["city", "x"], include_paths=True)
     assert ds.columns() == ["city", "x"]
-    assert rows(hd.read_parquet(hive).select_columns(["x", "year"]).limit(3), "year") == [(2023,)] * 3
+    assert rows(hd.read_parquet(hive).select_columns(["x", "year"]).limit(3), "year") == [("2023",)] * 3
     assert hd.read_parquet(hive, include_paths=True).columns() == ["x", "year", "city", "path"]
     assert hd.read_parquet(hive, partitioning=None).columns() == ["x"]
     assert hd.read_parquet(hive).count() == 8
@@ -78,7 +135,7 @@ def test_partitioning_arguments(hive):
     real = hd.Partitioning("hive", field_types={"year": float})
     assert rows(hd.read_parquet(hive, partitioning=real), "year")[0] == (2023.0,)
     small = hd.Partitioning("hive", field_types={"year": pa.int16()})
-    assert hd.read_parquet(hive, partitioning=small).schema().types[-1] == "int16"
+    assert hd.read_parquet(hive, partitioning=small).schema().types == ["int64", "int16", "string"]
     wrong = hd.Partitioning("hive", field_types={"city": int})
     with pytest.raises(exceptions.TypeMismatchError, match="'city': 'New York' is no int64"):
         hd.read_parquet(hive, partitioning=wrong)
@@ -93,11 +150,15 @@ def test_dir_partitioning(tmp_path):
     write(tmp_path / "fr" / "02" / "b.parquet", x=[2])
     two = hd.Partitioning("dir", field_names=["country", "month"])
     assert rows(hd.read_parquet(tmp_path, partitioning=two), "country", "month", "x") == [
-        ("de", 1, 1),
-        ("fr", 2, 2),
+        ("de", "01", 1),
+        ("fr", "02", 2),
     ]
     based = hd.Partitioning("dir", base_dir=tmp_path, field_names=["country", "month"])
-    assert hd.read_parquet(tmp_path, partitioning=based).take(1) == [{"x": 1, "country": "de", "month": 1}]
+    assert hd.read_parquet(tmp_path, partitioning=based).take(1) == [{"x": 1, "country": "de", "month": "01"}]
+    write(tmp_path / "c.parquet", x=[3])  # directly in the base: of no partition
+    ends = hd.Partitioning("dir", tmp_path, [None, "month"], field_types={"month": int})
+    assert rows(hd.read_parquet(tmp_path, partitioning=ends), "month", "x") == [(None, 3), (1, 1), (2, 2)]
+    (tmp_path / "c.parquet").unlink()
     one = hd.Partitioning("dir", base_dir=tmp_path, field_names=["country"])
     with pytest.raises(exceptions.InvalidArgument, match="2 folders below .* for 1 partition columns"):
         hd.read_parquet(tmp_path, partitioning=one)
@@ -106,8 +167,27 @@ def test_dir_partitioning(tmp_path):
 
 
 def test_a_column_in_file_and_folder(tmp_path):
-    write(tmp_path / "a=5" / "f.parquet", a=[1, 1], b=[2, 3])
-    assert hd.read_parquet(tmp_path).take_all() == [{"a": 5, "b": 2}, {"a": 5, "b": 3}]
+    """The folder's value, as the file's type: it was of the type that the folders' names seem to have."""
+    for a in ("05", "6"):
+        write(
+            tmp_path / f"a={a}" / "f.parquet", table=pa.table({"a": pa.array([1, 1], "int16"), "b": [2, 3]})
+        )
+    ds = hd.read_parquet(tmp_path)
+    assert ds.schema().types == ["int16", "int64"]
+    assert rows(ds, "a", "b") == [(5, 2), (5, 3), (6, 2), (6, 3)]
+    assert rows(ds.filter(expr=(col("a") == 6) & (col("b") == 3)), "a", "b") == [(6, 3)]
+    typed = hd.Partitioning("hive", field_types={"a": str})
+    assert rows(hd.read_parquet(tmp_path, partitioning=typed), "a")[0] == ("05",)
+    write(tmp_path / "a=x" / "f.parquet", b=[2])
+    with pytest.raises(exceptions.TypeMismatchError, match="a=x.*partition column 'a': 'x' is no int16"):
+        hd.read_parquet(tmp_path).take_all()
+
+
+def test_a_date_in_file_and_folder(tmp_path):
+    day = datetime.date(2024, 2, 29)
+    write(tmp_path / f"day={day}" / "f.parquet", day=[day], x=[1])
+    assert hd.read_parquet(tmp_path).take_all() == [{"day": day, "x": 1}]
+    assert hd.read_parquet(tmp_path).filter(expr=col("day") == day).count() == 1
 
 
 def test_partition_filter(hive):
@@ -122,6 +202,28 @@ def test_partition_filter(hive):
         hd.read_parquet(hive, partition_filter=lambda paths: [])
     parser = hd.PathPartitionParser.of("dir", base_dir="/data", field_names=["a"])
     assert parser("/data/x/f.parquet") == {"a": "x"}
+    assert parser("/data/x%2Fy/f.parquet") == {"a": "x%2Fy"}  # as it stands
+    assert parser("/data/f.parquet") == parser("/other/x/f.parquet") == {}
+    parser = hd.PathPartitionParser.of("dir", base_dir="/data", field_names=[None, "b"])
+    assert parser("/data/x/y/f.parquet") == {"b": "y"}
+    parser = hd.PathPartitionParser.of()
+    assert parser("k=__HIVE_DEFAULT_PARTITION__/f") == {
+        "k": "__HIVE_DEFAULT_PARTITION__"
+    }  # Ray: always texts
+
+
+def test_a_relative_base_dir(hive, monkeypatch):
+    """The filter compared the folder as it was given with whole paths, and saw no partitions."""
+    monkeypatch.chdir(hive.parent)
+    keep = hd.PathPartitionFilter.of(lambda p: p.get("year") == "2024", base_dir=hive.name)
+    assert hd.read_parquet(hive.name, partition_filter=keep).count() == 4
+    assert hd.read_parquet(hive, partition_filter=keep).count() == 4
+    for base in (hive.name, str(hive), f"file://{hive}", f"{hive}/"):
+        based = hd.Partitioning("hive", base_dir=base)
+        for paths in (hive.name, hive, f"file://{hive}"):
+            assert hd.read_parquet(paths, partitioning=based).columns() == ["x", "year", "city"]
+    with pytest.raises(exceptions.InvalidArgument, match="lies below the partitions' base 'elsewhere'"):
+        hd.read_parquet(hive.name, partitioning=hd.Partitioning("hive", base_dir="elsewhere"))
 
 
 def test_filters_prune_files(hive):
@@ -130,13 +232,13 @@ def test_filters_prune_files(hive):
         path.write_bytes(b"PAR1" + b"nothing" * 10 + b"PAR1")
     given = pa.schema([("x", pa.int64())])  # so that the first file's is not needed
     ds = hd.read_parquet(hive, schema=given, include_paths=True)
-    late = ds.filter(expr=(col("year") > 2023) & (col("x") < 12))
-    assert rows(late, "x", "year") == [(3, 2024), (2, 2024)]  # "%C3..." stands before "New..."
-    assert rows(ds.filter(expr=(col("year") == 2024) & (col("city") == "Évora")), "x") == [(3,), (13,)]
+    late = ds.filter(expr=(col("year") > "2023") & (col("x") < 12))
+    assert rows(late, "x", "year") == [(3, "2024"), (2, "2024")]  # "%C3..." stands before "New..."
+    assert rows(ds.filter(expr=(col("year") == "2024") & (col("city") == "Évora")), "x") == [(3,), (13,)]
     assert ds.filter(expr=col("path") == "elsewhere").take_all() == []
-    assert ds.filter(expr=col("city").is_null() & (col("year") == 2024)).take_all() == []
+    assert ds.filter(expr=col("city").is_null() & (col("year") == "2024")).take_all() == []
     with pytest.raises(exceptions.DataError):
-        ds.filter(expr=col("year") <= 2023).take_all()
+        ds.filter(expr=col("year") <= "2023").take_all()
 
 
 def test_a_filter_on_a_column_that_folders_hide(tmp_path):

@@ -1,5 +1,6 @@
 """What all readers of files have in common: their keyword arguments, and the plan node made of them."""
 
+import os
 from typing import TypedDict, Unpack
 
 from headrace._core import InvalidArgument, NotFoundError, Schema, TypeMismatchError
@@ -53,7 +54,20 @@ def _check_counts(where, given):
             raise InvalidArgument(f"{where}: {name} {n!r}: expected a number of at least 1")
 
 
-def _partitioning(where, given, filesystem):
+def _like(base, urls):
+    """The folder `base` as the paths are: relative to the working directory, or not. Engine and Ray compare
+    texts.
+    """
+    plain = [u.removeprefix("file://") for u in urls]
+    if not os.path.isabs(base):
+        return os.path.abspath(base) if all(map(os.path.isabs, plain)) else base
+    if any(map(os.path.isabs, plain)):
+        return base
+    near = os.path.relpath(base)
+    return base if near.startswith("..") else None if near == "." else near
+
+
+def _partitioning(where, given, filesystem, urls):
     if given is None:
         return {}
     if isinstance(given, str):
@@ -62,7 +76,8 @@ def _partitioning(where, given, filesystem):
         raise TypeMismatchError(f"{where}: partitioning: expected a Partitioning, not {type(given).__name__}")
     out = given.arguments()
     if out["partition_base"]:
-        out["partition_base"] = local_path(where, given.filesystem or filesystem, out["partition_base"])
+        base = local_path(where, given.filesystem or filesystem, out["partition_base"])
+        out["partition_base"] = _like(base.removeprefix("file://"), urls)
     return out
 
 
@@ -104,8 +119,9 @@ def read_files(where, form, paths, *, columns=None, options=None, name=None, **c
     if given["partition_filter"] is not None and not callable(given["partition_filter"]):
         raise TypeMismatchError(f"{where}: partition_filter: expected a function of a list of paths")
     include = given["include_paths"]
+    urls = [local_path(where, filesystem, p) for p in path_list(paths)]
     args = {
-        "urls": [local_path(where, filesystem, p) for p in path_list(paths)],
+        "urls": urls,
         "format": form,
         "name": name,
         "columns": [columns] if isinstance(columns, str) else columns and list(columns),
@@ -113,7 +129,7 @@ def read_files(where, form, paths, *, columns=None, options=None, name=None, **c
         "suffixes": extension_list(given["file_extensions"]),
         "include_paths": include if isinstance(include, str) else "path" if include else None,
         "options": [setting(k, v) for k, v in (options or {}).items() if v is not None],
-        **_partitioning(where, partitioning, filesystem),
+        **_partitioning(where, partitioning, filesystem, urls),
         "schema": _schema(where, given["schema"]),
         "unify": given["unify"] == "all",
         "shuffle": _shuffle(where, given["shuffle"]),
