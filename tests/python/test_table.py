@@ -338,7 +338,9 @@ def test_numpy_of_ragged():
     images = numpy_of([[[1, 2], [3, 4], [5, 6]], [[7, 8, 9]], [[1], [2, 3]]])
     assert images[0].shape == (3, 2) and images[1].shape == (1, 3)
     assert [v.tolist() for v in images[2]] == [[1], [2, 3]]
-    assert numpy_of([["a"], ["b", "c"]]).tolist() == [["a"], ["b", "c"]]
+    words = numpy_of([["a"], ["b", "c"], None])
+    assert [v if v is None else v.tolist() for v in words] == [["a"], ["b", "c"], None]
+    assert words[0].dtype == object  # as in Ray: `words[1] == "c"` is asked of each
     assert numpy_of([[1, None], [2, 3]])[1].tolist() == [2.0, 3.0]
 
 

@@ -129,9 +129,7 @@ def test_text_comes_as_lists():
         ([{"a": 1}, {"a": 2}], "struct"),
         ([datetime.datetime(2024, 1, 1)] * 2, "timestamp"),
         ([datetime.date(2024, 1, 1)] * 2, "date32"),
-        ([1, None], "1 nulls"),
         ([True, None], "1 nulls"),
-        ([None, None], "null"),
     ],
 )
 def test_what_has_no_tensor(values, text):
@@ -140,9 +138,39 @@ def test_what_has_no_tensor(values, text):
     assert "'bad'" in str(e.value)
 
 
-def test_nulls_in_floats_are_nan():
-    batch = first(hd.from_arrow(pa.table({"f": pa.array([1.5, None], pa.float32())})))
-    assert batch["f"].dtype == torch.float32 and torch.isnan(batch["f"]).tolist() == [False, True]
+def test_nulls_in_numbers_are_nan():
+    """Integers with nulls were an error, where NumPy batches, and Ray, have NaN."""
+    table = pa.table(
+        {
+            "f": pa.array([1.5, None], pa.float32()),
+            "i": pa.array([7, None], pa.int16()),
+            "u": pa.array([None, 2**40], pa.uint64()),
+            "l": pa.array([[1, None], [3, 4]], pa.list_(pa.int32())),
+            "n": pa.nulls(2),
+            "whole": [1, 2],
+        }
+    )
+    batch = first(hd.from_arrow(table))
+    numpy = next(iter(hd.from_arrow(table).iter_batches()))
+    kinds = {"f": torch.float32, "n": torch.float32, "whole": torch.int64}
+    for name, tensor in batch.items():
+        assert tensor.dtype == kinds.get(name, torch.float64)
+        np.testing.assert_array_equal(tensor.numpy(), np.stack(list(numpy[name])))
+    assert batch["l"].shape == (2, 2) and batch["u"].nan_to_num().tolist() == [0, 2**40]
+    batch["i"][0] = 1  # its own memory
+    assert first(hd.from_arrow(table), dtypes={"i": torch.float32})["i"].dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["f", "i", "l"])
+def test_nulls_do_not_become_integers(name):
+    """NaN as an integer is the least one: dtypes=torch.int64 gave such labels without a word."""
+    values = {"f": [1.5, None], "i": [7, None], "l": [[1, None], [3, 4]]}[name]
+    ds = hd.from_items([{name: v} for v in values])
+    with pytest.raises(
+        exceptions.TypeMismatchError, match=f"'{name}' .* 1 nulls here; a tensor of torch.int64"
+    ):
+        first(ds, dtypes=torch.int64)
+    assert first(hd.from_items([{"f": 1.5}]), dtypes=torch.int64)["f"].tolist() == [1]
 
 
 def test_collate():

@@ -2,9 +2,13 @@
 
 numpy: one array a column, shape (rows, *shape of a row). Fixed-width columns without nulls, tensors, and
 lists of equal length are views of the table's memory, read-only unless asked otherwise. Otherwise: integers
-with nulls become float64 with NaN, as pandas does; floats NaN; dates and times NaT; text, bytes, decimals,
-structs and booleans with nulls are object arrays with None; lists of different lengths, and
-tensors of different shapes, are object arrays of arrays.
+with nulls become float64 with NaN, as pandas does; floats NaN; dates and times NaT; a column of nothing but
+nulls without a type is float32 NaN, as in Ray; text, bytes, decimals, structs and booleans with nulls are
+object arrays with None; lists of different lengths, and tensors of different shapes, are object arrays of
+arrays.
+
+pandas: the same, but for dates, which are datetime.date objects, and columns without a type, which are None,
+as pyarrow's to_pandas() has them; or columns of Arrow's types, as Ray has them (to_format).
 """
 
 import inspect
@@ -29,7 +33,7 @@ def column_to_numpy(column, writable=False):
         array = np.asarray(column.filled())
         return array.view(column.time) if kind == "time" else array
     if kind == "null":
-        return np.full(len(column), np.nan)
+        return np.full(len(column), np.nan, np.float32)
     if kind in ("list", "tensor"):
         return _ragged(column)
     if kind == "ragged":
@@ -38,8 +42,8 @@ def column_to_numpy(column, writable=False):
 
 
 def _ragged(column):
-    """Object array of a row each: an array (of more dimensions if its own lists are of equal length), a
-    list, or None.
+    """Object array of a row each: an array (of more dimensions if its own lists are of equal length; of
+    objects if they are no numbers or times), or None.
     """
     starts, lengths, values = column.lists()
     starts, lengths = np.asarray(starts).tolist(), np.asarray(lengths).tolist()
@@ -51,7 +55,7 @@ def _ragged(column):
     elif nested:
         flat = _Nested(values)
     else:
-        flat = values.to_pylist()
+        flat = values.fill(np.empty(len(values), object))
     for row, (start, n) in enumerate(zip(starts, lengths, strict=True)):
         cell = flat[start : start + n]
         out[row] = cell.reshape(shape) if shape is not None and n else cell
@@ -108,28 +112,61 @@ def _writable_numpy(column):
 # ------------------------------------------------------------------------------------------ pandas, pyarrow
 
 
-def table_to_pandas(table):
-    """A DataFrame of its own memory; lists and tensors are objects (an array each), zones of timestamps are
-    kept.
+def table_to_pandas(table, arrow=False):
+    """A DataFrame of its own memory; lists and tensors are objects (an array each), dates are datetime.date,
+    zones of timestamps are kept.
+
+    arrow: columns of pandas.ArrowDtype, which needs pyarrow; but for tensors and pickled objects.
     """
     import pandas
 
+    whole = table_to_arrow(table) if arrow else None
     data = {}
     for i, name in enumerate(table.names):
         column = table.column(i)
-        array = column_to_numpy(column)
-        if array.ndim > 1:
-            cells = np.empty(len(array), object)
-            for row, cell in enumerate(array):
-                cells[row] = cell
-            array = cells
-        zone = _zone(column.type)
-        if zone:
-            array = pandas.Series(array).dt.tz_localize("UTC").dt.tz_convert(zone)
-        elif column.kind == "string":
-            array = pandas.Series(array, dtype="str") if len(array) else pandas.Series(array, dtype=object)
-        data[name] = array
+        if arrow and column.kind not in ("tensor", "ragged", "object", "null"):
+            data[name] = pandas.Series(pandas.arrays.ArrowExtensionArray(whole.column(i)))
+        else:
+            data[name] = _pandas_column(pandas, column)
     return pandas.DataFrame(data, index=pandas.RangeIndex(table.num_rows))
+
+
+def _pandas_column(pandas, column):
+    if column.kind == "null":
+        return np.full(len(column), None, object)
+    if column.type in _DATES:
+        return _dates(column)
+    array = column_to_numpy(column)
+    if array.ndim > 1 or "date" in column.type and column.kind == "list":
+        array = _cells(array, column.type)
+    zone = _zone(column.type)
+    if zone:
+        return pandas.Series(array).dt.tz_localize("UTC").dt.tz_convert(zone)
+    if column.kind == "string":
+        return pandas.Series(array, dtype="str") if len(array) else pandas.Series(array, dtype=object)
+    return array
+
+
+_DATES = {"date32[day]": "M8[D]", "date64[ms]": "M8[ms]"}
+_YEARS = np.array(["0001-01-01", "9999-12-31"], "M8[D]")  # those of datetime.date
+
+
+def _dates(column):
+    """Object array of datetime.date, and None for nulls; of numpy.datetime64 where a year is beyond them."""
+    days = column_to_numpy(column).astype("M8[D]")
+    if len(days) and ((days < _YEARS[0]) | (days > _YEARS[1])).any():
+        return column.fill(np.empty(len(column), object))
+    return days.astype(object)
+
+
+def _cells(array, type_text):
+    """Object array of a row's array each; dates in lists are objects, too."""
+    times = "date32" in type_text or "date64" in type_text
+    cells = np.empty(len(array), object)
+    for row, cell in enumerate(array):
+        plain = times and isinstance(cell, np.ndarray) and cell.dtype.kind == "M"
+        cells[row] = cell.astype("M8[D]").astype(object) if plain else cell
+    return cells
 
 
 def _zone(type_text):
@@ -156,14 +193,28 @@ def arrow_type(kind):
     return pyarrow.type_for_alias(kind) if isinstance(kind, str) else kind
 
 
+PANDAS_ARROW = "pandas[pyarrow]"
+
+
 def to_format(table, batch_format, writable=False):
-    """The table as a batch of that format ("numpy", "pandas", "pyarrow")."""
+    """The table as a batch of that format: "numpy", "pyarrow", "pandas", or PANDAS_ARROW for columns of
+    Arrow's types.
+    """
     if batch_format == "numpy":
         return table_to_numpy(table, writable)
-    return table_to_pandas(table) if batch_format == "pandas" else table_to_arrow(table)
+    if batch_format == "pyarrow":
+        return table_to_arrow(table)
+    return table_to_pandas(table, batch_format == PANDAS_ARROW)
 
 
 # ----------------------------------------------------------------------------------------------------- rows
+
+
+def _of_numbers(column):
+    """Whether the innermost values of a column of lists are numbers or booleans: other lists are lists."""
+    while column.kind == "list":
+        column = column.lists()[2]
+    return column.kind in ("int", "float", "bool", "tensor", "ragged")
 
 
 def rows_of(table, writable=False):
@@ -177,7 +228,7 @@ def rows_of(table, writable=False):
     for i in range(len(names)):
         column = table.column(i)
         kind = column.kind
-        if kind in ("list", "tensor", "ragged"):
+        if kind in ("tensor", "ragged") or kind == "list" and _of_numbers(column):
             array = column_to_numpy(column, writable)
             columns.append(list(array))
         else:

@@ -350,9 +350,10 @@ class DataIterator:
         bits, as .image.normalize(dtype="bfloat16") makes them. device: "auto" is that of the training worker,
         or the CPU.
         collate_fn: gets the batch as a dict of numpy arrays; what it returns is the batch (tensors in
-        dicts, lists and tuples are moved to the device). Text and bytes come as lists. TypeMismatchError
-        names the column whose type has no tensor, whose rows are of different lengths, or that has nulls
-        and is no float.
+        dicts, lists and tuples are moved to the device). Text and bytes come as lists. Integers are float64
+        with NaN in a batch in which one is null, as in numpy batches. TypeMismatchError names the column
+        whose type has no tensor, whose rows are of different lengths, or that has nulls and is of booleans,
+        or is to be of a dtype that has no NaN.
         """
         shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         if collate_fn is not None and dtypes is not None:
@@ -646,7 +647,7 @@ class TorchBatches:
         if self.collate_fn is not None:
             batch = self.collate_fn(blocks.table_to_numpy(table, writable=True))
             return self._moved(batch, target)
-        batch = table.batch(self._flat, self._other, True)
+        batch = table.batch(self._flat, self._other, True, True)
         if self.dtypes is not None:
             batch = self._typed(batch, table)
         return batch if target.type == "cpu" and not self.pin else self._moved(batch, target)
@@ -659,13 +660,17 @@ class TorchBatches:
         if kind in ("string", "binary"):
             return column.to_pylist()
         if kind in ("list", "tensor", "ragged") and not column.dense:
+            if (array := _stacked(column)) is not None:
+                return self.torch.from_numpy(array)
             raise TypeMismatchError(
                 f"column '{column.name}' ({column.type}): {_ragged_text(column)}; use collate_fn to pad"
             )
-        if column.null_count and kind != "float":
+        if kind == "bool" and column.null_count:
             what = f"column '{column.name}' ({column.type})"
-            raise TypeMismatchError(f"{what} has {column.null_count} nulls here; a tensor holds none")
-        if column.time or kind in ("clock", "decimal", "interval", "struct", "map", "null", "object"):
+            raise TypeMismatchError(
+                f"{what} has {column.null_count} nulls here; a tensor of booleans holds none"
+            )
+        if column.time or kind in ("clock", "decimal", "interval", "struct", "map", "object"):
             raise TypeMismatchError(
                 f"column '{column.name}' has type {column.type}, for which torch has no tensor"
             )
@@ -678,9 +683,15 @@ class TorchBatches:
         for name, dtype in dtypes.items():
             if name not in batch:
                 raise InvalidArgument(f"dtypes: no column '{name}'; there are {', '.join(batch)}")
+            column = table.column(name)
             if isinstance(batch[name], list):
-                kind = table.column(name).type
-                raise TypeMismatchError(f"column '{name}' is {kind}: cannot be a tensor of {dtype}")
+                raise TypeMismatchError(f"column '{name}' is {column.type}: cannot be a tensor of {dtype}")
+            if batch[name].is_floating_point() and not dtype.is_floating_point and not dtype.is_complex:
+                n = _nulls(column)
+                if n:
+                    raise TypeMismatchError(
+                        f"column '{name}' ({column.type}) has {n} nulls here; a tensor of {dtype} holds none"
+                    )
             batch[name] = self._as(batch[name], dtype)
         return batch
 
@@ -705,6 +716,27 @@ class TorchBatches:
 def _in_training():
     context = sys.modules.get("headrace.train.context")
     return bool(context and getattr(context, "in_worker", lambda: False)())
+
+
+def _stacked(column):
+    """Lists of equal length with nulls in them, as one array of floats; None if they are no such lists."""
+    if column.kind != "list" or column.null_count or not len(column):
+        return None
+    array = blocks.column_to_numpy(column)
+    cells = list(array)
+    alike = all(
+        isinstance(c, np.ndarray) and c.dtype.kind == "f" and c.shape == cells[0].shape for c in cells
+    )
+    return np.stack(cells) if alike else None
+
+
+def _nulls(column):
+    """Nulls among the values of a column: of a list's also those in it."""
+    n = column.null_count
+    while column.kind == "list":
+        column = column.lists()[2]
+        n += column.null_count
+    return n
 
 
 def _ragged_text(column):

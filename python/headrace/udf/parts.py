@@ -38,7 +38,7 @@ def batches_of(table, rows, batch_format, writable):
     else:
         import pandas
 
-        whole = blocks.table_to_pandas(table)
+        whole = blocks.to_format(table, batch_format)
         for begin, end in zip(begins, ends, strict=True):
             part = whole.iloc[begin:end].copy()
             part.index = pandas.RangeIndex(end - begin)
