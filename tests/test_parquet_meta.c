@@ -99,7 +99,7 @@ static void test_lists(void **state)
 {
     static const uint8_t data[] = { 0x3c, 1, 2, 3, 4, 5, 6, 7, 8, 9 };
     pq_thrift t = { .at = data, .end = data + sizeof data };
-    pq_slot f = { 1, PQ_T_LIST };
+    pq_slot f = { .id = 1, .type = PQ_T_LIST };
 
     (void)state;
     assert_int_equal(pq__thrift_list(&t, &f, PQ_T_STRUCT, 3), 3);

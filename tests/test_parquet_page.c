@@ -194,6 +194,7 @@ static void check_bits(const pq_bits *got, const slow *want)
 /* optional list<optional struct<optional list<optional leaf>>>, and parts of it. */
 typedef struct shape {
     int max_def, max_rep, def_slot;
+    uint8_t def_items[3];
     int n_tracks;
     bool is_list[3];
     pq_node nodes[3];
@@ -205,13 +206,21 @@ static const shape shapes[] = {
     { .max_def = 2, .n_tracks = 1, .nodes = { { .def_valid = 1 } } },
     { .max_def = 3,
       .max_rep = 1,
+      .def_items = { 0, 2 },
       .def_slot = 2,
       .n_tracks = 1,
       .is_list = { true },
       .nodes = { { .def_valid = 1, .def_item = 2 } } },
-    { .max_def = 1, .max_rep = 1, .def_slot = 1, .n_tracks = 1, .is_list = { true }, .nodes = { { .def_item = 1 } } },
+    { .max_def = 1,
+      .max_rep = 1,
+      .def_items = { 0, 1 },
+      .def_slot = 1,
+      .n_tracks = 1,
+      .is_list = { true },
+      .nodes = { { .def_item = 1 } } },
     { .max_def = 6,
       .max_rep = 2,
+      .def_items = { 0, 2, 5 },
       .def_slot = 5,
       .n_tracks = 3,
       .is_list = { true, false, true },
@@ -219,6 +228,12 @@ static const shape shapes[] = {
                  { .rep = 1, .def_slot = 2, .def_valid = 3 },
                  { .rep = 1, .def_slot = 2, .def_valid = 4, .def_item = 5 } } },
 };
+
+/* Whether entry i may go on with list r. */
+static bool may_go_on(const shape *s, const uint32_t *def, int64_t i, uint32_t r)
+{
+    return r == 0 || (i > 0 && HR_MIN(def[i], def[i - 1]) >= s->def_items[r]);
+}
 
 static int64_t random_levels(uint64_t *random, const shape *s, uint32_t *def, uint32_t *rep, int64_t most)
 {
@@ -234,8 +249,9 @@ static int64_t random_levels(uint64_t *random, const shape *s, uint32_t *def, ui
             rep[i] = long_list && j ? (uint32_t)s->max_rep : (uint32_t)random_below(random, s->max_rep + 1);
         }
     }
-    if (n)
-        rep[0] = 0;
+    for (int64_t i = 0; i < n; i++)
+        while (!may_go_on(s, def, i, rep[i]))
+            rep[i]--;
     return n;
 }
 
@@ -257,8 +273,9 @@ static void check_levels(uint64_t *random, const shape *s)
     int64_t n = random_levels(random, s, def, rep, 20000), rows = 0, entries = 0, slots = 0, values = 0,
             want_values = 0;
     writer d = { 0 }, r = { 0 };
-    pq_levels lv = { .leaf = &leaf, .left = n };
+    pq_levels lv = { .leaf = &leaf, .left = n, .last_def = 255 };
 
+    memcpy(leaf.def_items, s->def_items, sizeof s->def_items);
     memset(&want_leaf, 0, sizeof want_leaf);
     memset(want, 0, sizeof want);
     put(&d, 0, 0);
@@ -317,6 +334,59 @@ static void check_levels(uint64_t *random, const shape *s)
     hr__growbuf_clear(&valid.bytes);
     free(d.data);
     free(r.data);
+}
+
+/* One entry of a page is changed into one that no column can have: the entry itself, or the one after it, is an error, also where
+ * it stands in a run and where it is the last of a page. */
+static void check_malformed(uint64_t *random, const shape *s)
+{
+    static uint32_t def[3000], rep[3000];
+    pq_leaf leaf = { .max_def = (uint8_t)s->max_def, .max_rep = (uint8_t)s->max_rep, .def_slot = (uint8_t)s->def_slot };
+    int64_t n = 1 + random_levels(random, s, def, rep, 2999), at = random_below(random, n);
+    int def_bits = bits_for(s->max_def), rep_bits = bits_for(s->max_rep);
+    bool too_high = s->max_def + 1 < 1 << def_bits && random_below(random, 2);
+    pq_take t = { .rows = INT64_MAX, .max_entries = INT64_MAX };
+    pq_levels lv = { .leaf = &leaf, .left = n, .last_def = 255 };
+    hr_error err = HR_ERROR_INIT;
+    writer d = { 0 }, r = { 0 };
+    bool wrong;
+
+    def[n - 1] = rep[n - 1] = 0;
+    memcpy(leaf.def_items, s->def_items, sizeof s->def_items);
+    if (too_high)
+        def[at] = (uint32_t)s->max_def + 1;
+    else if (s->max_rep)
+        rep[at] = (uint32_t)s->max_rep;
+    wrong = too_high || (at > 0 && !may_go_on(s, def, at, rep[at]));
+    if (at == 0 && rep[0] > 0) {
+        lv.last_def = (uint8_t)random_below(random, s->max_def + 1); /* the page before ended so */
+        wrong = wrong || HR_MIN(lv.last_def, (int)def[0]) < s->def_items[rep[0]];
+    }
+    put(&d, 0, 0);
+    put(&r, 0, 0);
+    put_runs(&d, random, def, n, def_bits);
+    put_runs(&r, random, rep, n, rep_bits);
+    pq__runs_init(&lv.def, d.data, d.data + d.n, def_bits);
+    pq__runs_init(&lv.rep, r.data, r.data + r.n, rep_bits);
+    assert_status(pq__levels_take(&lv, &t, &err), wrong ? HR_BAD_DATA : HR_OK, &err);
+    if (wrong)
+        assert_contains(err.text, too_high ? "is the highest" : "goes on with a list that has no item");
+    else
+        assert_ok(pq__levels_end(&lv, 0, &err), &err);
+    hr_error_clear(&err);
+    free(d.data);
+    free(r.data);
+}
+
+static void test_malformed_levels(void **state)
+{
+    uint64_t random = 6;
+
+    (void)state;
+    for (int i = 2; i < HR_LEN(shapes); i++) {
+        for (int round = 0; round < 300; round++)
+            check_malformed(&random, &shapes[i]);
+    }
 }
 
 static void test_levels(void **state)
@@ -684,10 +754,19 @@ static void test_ascii(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runs),        cmocka_unit_test(test_bad_runs),     cmocka_unit_test(test_bit_packed),
-        cmocka_unit_test(test_levels),      cmocka_unit_test(test_dictionaries), cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_booleans),    cmocka_unit_test(test_texts),        cmocka_unit_test(test_delta),
-        cmocka_unit_test(test_delta_texts), cmocka_unit_test(test_split),        cmocka_unit_test(test_ascii),
+        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_bad_runs),
+        cmocka_unit_test(test_bit_packed),
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_malformed_levels),
+        cmocka_unit_test(test_dictionaries),
+        cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_booleans),
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_delta),
+        cmocka_unit_test(test_delta_texts),
+        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_ascii),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -701,6 +701,9 @@ typedef struct spec {
     int64_t n_values, chunk_values, n_rows; /* of the page, of the chunk, of the row group */
     int64_t stored_bytes, memory_bytes;     /* of the page's header */
     int64_t chunk_bytes;
+    int64_t file_rows;                            /* of the footer */
+    int n_rows_v2, n_nulls, def_bytes, rep_bytes; /* of a page of version 2; rows as they are if 0 */
+    const char *path, *writer;                    /* of the column chunk; of the footer */
     const char *page;
     int page_bytes;
     const char *dict; /* a dictionary page of `dict_values` */
@@ -716,9 +719,19 @@ static void page_header(writer *w, const spec *s, bool dictionary)
     int_field(w, 1, dictionary ? PQ_PAGE_DICTIONARY : s->page_type);
     int_field(w, 2, !dictionary && s->memory_bytes ? s->memory_bytes : n);
     int_field(w, 3, !dictionary && s->stored_bytes ? s->stored_bytes : n);
-    field(w, dictionary ? 7 : 5, PQ_T_STRUCT);
+    field(w, dictionary ? 7 : s->page_type == PQ_PAGE_DATA_V2 ? 8 : 5, PQ_T_STRUCT);
     inner = begin_struct(w);
     int_field(w, 1, dictionary ? s->dict_values : s->n_values);
+    if (!dictionary && s->page_type == PQ_PAGE_DATA_V2) {
+        int_field(w, 2, s->n_nulls);
+        int_field(w, 3, s->n_rows_v2 ? s->n_rows_v2 : s->n_rows ? s->n_rows : s->n_values);
+        int_field(w, 4, s->encoding);
+        int_field(w, 5, s->def_bytes);
+        int_field(w, 6, s->rep_bytes);
+        end_struct(w, inner);
+        end_struct(w, last);
+        return;
+    }
     int_field(w, 2, dictionary ? PQ_PLAIN : s->encoding);
     if (!dictionary) {
         int_field(w, 3, s->levels ? s->levels : PQ_RLE);
@@ -732,9 +745,15 @@ static void column_chunk(writer *w, const spec *s, int64_t data_bytes)
 {
     int last = begin_struct(w), inner;
 
+    int_field(w, 2, 0);
     field(w, 3, PQ_T_STRUCT);
     inner = begin_struct(w);
     int_field(w, 1, s->physical);
+    list_field(w, 2, PQ_T_I32, 1);
+    put_varint(w, (uint64_t)s->encoding << 1);
+    list_field(w, 3, PQ_T_BINARY, 1);
+    put_varint(w, 1);
+    put(w, s->path ? s->path : "x", 1);
     int_field(w, 4, s->codec);
     int_field(w, 5, s->chunk_values ? s->chunk_values : s->n_values);
     int_field(w, 6, data_bytes);
@@ -781,7 +800,7 @@ static void make_file(writer *w, const spec *s)
     begin = w->n;
     int_field(w, 1, 2);
     schema(w, s);
-    int_field(w, 3, rows);
+    int_field(w, 3, s->file_rows ? s->file_rows : rows);
     list_field(w, 4, PQ_T_STRUCT, 1);
     last = begin_struct(w);
     list_field(w, 1, PQ_T_STRUCT, 1);
@@ -789,6 +808,8 @@ static void make_file(writer *w, const spec *s)
     int_field(w, 2, data_bytes);
     int_field(w, 3, rows);
     end_struct(w, last);
+    if (s->writer)
+        text_field(w, 6, s->writer);
     put_byte(w, 0);
     put(w, &(uint32_t){ (uint32_t)(w->n - begin) }, 4);
     put(w, "PAR1", 4);
@@ -911,6 +932,89 @@ static const spec specs[] = {
       .st = HR_BAD_DATA, .text = "column 'x': decimal(0, 0) in INT32" },
     { "text in a number", .physical = PQ_INT32, .converted = 1, .n_values = 1, .page = BYTES("\1\0\0\0"),
       .st = HR_BAD_DATA, .text = "logical type string does not fit INT32" },
+    /* Pages and footers that do not account for themselves. Damage that still decodes was read as other rows in silence. */
+    { "plain values left over", .physical = PQ_INT64, .n_values = 1, .page = BYTES(I64("\1") I64("\2")),
+      .st = HR_BAD_DATA, .text = "page 0: 8 bytes are left over after the page's 1 values" },
+    { "booleans left over", .physical = PQ_BOOLEAN, .n_values = 8, .page = BYTES("\1\2"), .st = HR_BAD_DATA,
+      .text = "1 bytes are left over after the page's 8 values" },
+    { "booleans that fill a byte in part", .physical = PQ_BOOLEAN, .n_values = 9, .page = BYTES("\1\1"),
+      .text = "true false false false false false false false true" },
+    { "texts left over", .physical = PQ_BYTE_ARRAY, .converted = 1, .n_values = 1, .page = BYTES("\1\0\0\0a\0\0\0\0"),
+      .st = HR_BAD_DATA, .text = "4 bytes are left over after the page's 1 values" },
+    { "zeros behind values, as fastparquet pads", .physical = PQ_INT64, .n_values = 1, .writer = "fastparquet-python",
+      .page = BYTES(I64("\1") I64("\0")), .text = "1" },
+    { "other bytes behind values, of fastparquet", .physical = PQ_INT64, .n_values = 1, .writer = "fastparquet-python",
+      .page = BYTES(I64("\1") I64("\2")), .st = HR_BAD_DATA, .text = "8 bytes are left over" },
+    { "zeros behind values, of another writer", .physical = PQ_INT64, .n_values = 1, .page = BYTES(I64("\1") I64("\0")),
+      .st = HR_BAD_DATA, .text = "8 bytes are left over" },
+    /* 50 bytes of 0xff in Fashion-MNIST became a run of 260771873 indices, and 755 of 10,000 images others. */
+    { "a run of indices longer than the page", .physical = PQ_INT64, .n_values = 3, .encoding = PQ_RLE_DICTIONARY,
+      .page = BYTES("\1\xc2\xff\xff\x0f\1"), .dict = BYTES(I64("\5") I64("\6")), .dict_values = 2, .st = HR_BAD_DATA,
+      .text = "page 0: dictionary indices go on after the page's 3 values" },
+    { "indices behind the last", .physical = PQ_INT64, .n_values = 3, .encoding = PQ_RLE_DICTIONARY,
+      .page = BYTES("\1\6\1\6\1"), .dict = BYTES(I64("\5") I64("\6")), .dict_values = 2, .st = HR_BAD_DATA,
+      .text = "dictionary indices go on after the page's 3 values" },
+    { "packed indices without values, as DuckDB pads", .physical = PQ_INT64, .n_values = 3,
+      .writer = "DuckDB version v1.3.0", .encoding = PQ_RLE_DICTIONARY, .page = BYTES("\1\3\2\3\0"),
+      .dict = BYTES(I64("\5") I64("\6")), .dict_values = 2, .text = "5 6 5" },
+    { "a run of no bits longer than the page", .physical = PQ_INT64, .n_values = 3, .encoding = PQ_RLE_DICTIONARY,
+      .page = BYTES("\0\10"), .dict = BYTES(I64("\5")), .dict_values = 1, .st = HR_BAD_DATA,
+      .text = "dictionary indices go on after the page's 3 values" },
+    { "a run of no bits", .physical = PQ_INT64, .n_values = 3, .encoding = PQ_RLE_DICTIONARY, .page = BYTES("\0\6"),
+      .dict = BYTES(I64("\5")), .dict_values = 1, .text = "5 5 5" },
+    { "a dictionary with bytes left over", .physical = PQ_INT64, .n_values = 3, .encoding = PQ_RLE_DICTIONARY,
+      .page = BYTES("\1\3\2"), .dict = BYTES(I64("\5") I64("\6") "\7"), .dict_values = 2, .st = HR_BAD_DATA,
+      .text = "1 bytes are left over after the dictionary's 2 values" },
+    { "a dictionary of texts with bytes left over", .physical = PQ_BYTE_ARRAY, .n_values = 1,
+      .encoding = PQ_RLE_DICTIONARY, .page = BYTES("\0"), .dict = BYTES("\1\0\0\0a\1\0\0\0b"), .dict_values = 1,
+      .st = HR_BAD_DATA, .text = "5 bytes are left over after the dictionary's 1 values" },
+    { "a run of levels longer than the page", .physical = PQ_INT32, .repetition = PQ_OPTIONAL, .n_values = 2,
+      .page = BYTES("\2\0\0\0\x7e\1\7\0\0\0\10\0\0\0"), .st = HR_BAD_DATA,
+      .text = "definition levels go on after the page's 2 values" },
+    { "levels left over", .physical = PQ_INT32, .repetition = PQ_OPTIONAL, .n_values = 2,
+      .page = BYTES("\4\0\0\0\4\1\2\0\7\0\0\0\10\0\0\0"), .st = HR_BAD_DATA,
+      .text = "definition levels go on after the page's 2 values" },
+    { "an item of a list that has none", .physical = PQ_INT32, .repetition = PQ_REPEATED, .n_values = 3, .n_rows = 1,
+      .page = BYTES("\2\0\0\0\3\6\4\0\0\0\2\0\4\1\7\0\0\0\10\0\0\0"), .st = HR_BAD_DATA,
+      .text = "a repetition level goes on with a list that has no item" },
+    { "an item that is none", .physical = PQ_INT32, .repetition = PQ_REPEATED, .n_values = 3, .n_rows = 1,
+      .page = BYTES("\2\0\0\0\3\6\4\0\0\0\4\1\2\0\7\0\0\0\10\0\0\0"), .st = HR_BAD_DATA,
+      .text = "a repetition level goes on with a list that has no item" },
+    { "values by differences left over", .physical = PQ_INT64, .n_values = 1, .encoding = PQ_DELTA_BINARY,
+      .page = BYTES("\x80\1\4\2\2\0\0\0\0\0"), .st = HR_BAD_DATA,
+      .text = "delta-encoded integers go on after the page's 1 values" },
+    { "bytes behind values by differences", .physical = PQ_INT64, .n_values = 1, .encoding = PQ_DELTA_BINARY,
+      .page = BYTES("\x80\1\4\1\2\5"), .st = HR_BAD_DATA, .text = "1 bytes are left over after the page's 1 values" },
+    { "bytes behind texts by lengths", .physical = PQ_BYTE_ARRAY, .n_values = 1, .encoding = PQ_DELTA_LENGTH,
+      .page = BYTES("\x80\1\4\1\2ab"), .st = HR_BAD_DATA, .text = "1 bytes are left over after the page's 1 values" },
+    { "prefixes left over", .physical = PQ_BYTE_ARRAY, .n_values = 1, .encoding = PQ_DELTA_BYTES,
+      .page = BYTES("\x80\1\4\2\0\0\0\0\0\0\x80\1\4\1\2a"), .st = HR_BAD_DATA,
+      .text = "prefixes go on after the page's 1 values" },
+    { "split values left over", .physical = PQ_INT32, .n_values = 1, .encoding = PQ_BYTE_SPLIT,
+      .page = BYTES("\1\1\0\0\0\0\0\0"), .st = HR_BAD_DATA, .text = "4 bytes are left over after the page's 1 values" },
+    { "booleans by runs left over", .physical = PQ_BOOLEAN, .n_values = 3, .encoding = PQ_RLE,
+      .page = BYTES("\2\0\0\0\6\1\6\1"), .st = HR_BAD_DATA, .text = "2 bytes are left over after the page's 3 values" },
+    { "a run of booleans longer than the page", .physical = PQ_BOOLEAN, .n_values = 3, .encoding = PQ_RLE,
+      .page = BYTES("\2\0\0\0\10\1"), .st = HR_BAD_DATA, .text = "booleans go on after the page's 3 values" },
+    { "a page that is not compressed and of two sizes", .physical = PQ_INT64, .n_values = 2, .memory_bytes = 17,
+      .page = BYTES(I64("\1") I64("\2")), .st = HR_BAD_DATA,
+      .text = "page 0: a page of 16 bytes that is not compressed, its header says 17" },
+    { "bytes behind the last page", .physical = PQ_INT64, .n_values = 1, .chunk_values = 1, .stored_bytes = 8,
+      .memory_bytes = 8, .page = BYTES(I64("\1") I64("\2")), .st = HR_BAD_DATA, .text = "the last page ends at " },
+    { "version 2", .physical = PQ_INT32, .repetition = PQ_OPTIONAL, .n_values = 4, .page_type = PQ_PAGE_DATA_V2,
+      .n_nulls = 2, .def_bytes = 2, .page = BYTES("\3\5\7\0\0\0\11\0\0\0"), .text = "7 null 9 null" },
+    { "other nulls than announced", .physical = PQ_INT32, .repetition = PQ_OPTIONAL, .n_values = 4,
+      .page_type = PQ_PAGE_DATA_V2, .n_nulls = 1, .def_bytes = 2, .page = BYTES("\3\5\7\0\0\0\11\0\0\0"),
+      .st = HR_BAD_DATA, .text = "2 nulls, the page's header says 1" },
+    { "other rows than announced", .physical = PQ_INT32, .repetition = PQ_OPTIONAL, .n_values = 4,
+      .page_type = PQ_PAGE_DATA_V2, .n_nulls = 2, .n_rows_v2 = 3, .def_bytes = 2,
+      .page = BYTES("\3\5\7\0\0\0\11\0\0\0"), .st = HR_BAD_DATA, .text = "4 rows, the page's header says 3" },
+    { "levels of a column without, as hyparquet writes them", .physical = PQ_INT32, .n_values = 2,
+      .page_type = PQ_PAGE_DATA_V2, .def_bytes = 2, .page = BYTES("\3\3\7\0\0\0\11\0\0\0"), .text = "7 9" },
+    { "a footer of other rows", .physical = PQ_INT64, .n_values = 2, .file_rows = 3, .page = BYTES(I64("\1") I64("\2")),
+      .st = HR_BAD_DATA, .text = "made.parquet: 2 rows in row groups, the footer says 3" },
+    { "a chunk of another column", .physical = PQ_INT64, .n_values = 2, .path = "y", .page = BYTES(I64("\1") I64("\2")),
+      .st = HR_BAD_DATA, .text = "a column chunk is of another column than the schema says" },
     { "a fixed size of nothing", .physical = PQ_FIXED, .n_values = 1, .page = BYTES("\1\0\0\0"), .st = HR_BAD_DATA,
       .text = "a fixed size of 0 bytes or less" },
 };

@@ -47,10 +47,14 @@ enum {
 typedef struct pq_slot {
     int id;
     int type;
+    uint32_t seen; /* bits, by id below 32: fields of this struct so far */
 } pq_slot;
 
 /* The next field of a struct; false at its end and after an error. Begin with a zero pq_slot. */
 bool pq__thrift_next(pq_thrift *t, pq_slot *f);
+/* At a struct's end: `wrong` unless it had all these fields. */
+void pq__thrift_require(pq_thrift *t, const pq_slot *f, uint32_t fields, const char *wrong);
+#define PQ_FIELD(id) (1u << (id))
 int64_t pq__thrift_int(pq_thrift *t, const pq_slot *f); /* any integer type */
 bool pq__thrift_bool(pq_thrift *t, const pq_slot *f);
 hr_view pq__thrift_bytes(pq_thrift *t, const pq_slot *f);
@@ -132,6 +136,7 @@ typedef struct pq_chunk {
     bool elsewhere;         /* in another file */
     int64_t n_values;       /* with nulls and empty lists */
     int64_t begin, n_bytes; /* where its pages stand, with the dictionary */
+    int64_t slack;          /* of n_bytes: may be no part of it */
     int64_t memory_bytes;   /* uncompressed, as the writer says */
     int64_t text_bytes;     /* of all byte arrays, unencoded; -1: not said */
     int64_t index_at;       /* offset index; 0: none */
@@ -144,6 +149,13 @@ typedef struct pq_group {
     pq_chunk *chunks; /* n_leaves */
 } pq_group;
 
+/* What a page may have behind its values, by writer. */
+enum {
+    PQ_PADS_RUNS = 1,  /* DuckDB: packed runs without values */
+    PQ_PADS_ZEROS = 2, /* fastparquet: up to PQ_MAX_ZEROS bytes of zero, also behind such runs */
+};
+#define PQ_MAX_ZEROS 8
+
 /* The footer. Counted: files opened with other projections share it. */
 typedef struct pq_meta {
     atomic_int refs;
@@ -155,6 +167,7 @@ typedef struct pq_meta {
     int64_t n_rows;
     hr_view created_by;   /* the writer, empty: not said */
     bool all_compressed;  /* pages of version 2 that say they were not are compressed all the same */
+    uint8_t padding;      /* PQ_PADS_*: what this writer puts behind values */
     hr_view arrow_schema; /* base64, empty: none */
     uint8_t *ordered;     /* n_ordered, by column: min_value and max_value are of the type's order */
     int n_ordered;
@@ -177,6 +190,7 @@ typedef struct pq_page {
     int type;             /* pq_page_type; others are skipped */
     int64_t n_values;     /* with nulls */
     int64_t n_rows;       /* V2; -1: not said */
+    int64_t n_nulls;      /* V2; -1: not said */
     int64_t stored_bytes; /* after the header */
     int64_t memory_bytes; /* uncompressed */
     int encoding, def_encoding, rep_encoding;
@@ -254,6 +268,8 @@ typedef struct pq_leaf {
     int column; /* number of its chunk in each row group */
     uint8_t max_def, max_rep;
     uint8_t def_slot; /* least definition level at which there is a slot for it (the innermost list has an item) */
+    uint8_t def_items[PQ_MAX_LEVEL +
+                      1]; /* [r]: least definition level of an item of the list r, which levels r go on with */
     pq_physical physical;
     int32_t stored_width; /* bytes of a PLAIN value; 0: byte arrays, booleans */
     pq_kind kind;
@@ -320,6 +336,9 @@ void pq__runs_init(pq_runs *r, const uint8_t *at, const uint8_t *end, int width)
 /* Makes r->left > 0 if there is another run; false: none. */
 bool pq__runs_next(pq_runs *r);
 void pq__runs_skip(pq_runs *r, int64_t n);
+/* Whether the stream ends behind the n values that were taken from it: no run goes on, but for what fills up the last group
+ * of packed ones, and no byte is left over but for what this writer pads with (PQ_PADS_*). */
+bool pq__runs_ended(const pq_runs *r, int64_t n, unsigned padding);
 void pq__runs_u8(pq_runs *r, uint8_t *out, int64_t n);
 void pq__runs_u32(pq_runs *r, uint32_t *out, int64_t n);
 /* The deprecated encoding BIT_PACKED (most significant bit first): n values as bytes. */
@@ -390,6 +409,8 @@ hr_status pq__values_views(pq_values *v, hr_view *out, int64_t *n, int64_t *sum,
 /* n numbers of values in v->dict, which is there. */
 hr_status pq__values_codes(pq_values *v, uint32_t *out, int64_t n, hr_error *err) HR_MUST_USE;
 hr_status pq__values_skip(pq_values *v, int64_t n, hr_error *err) HR_MUST_USE;
+/* After n values, all that the page's levels announce: HR_BAD_DATA if the page has more, or bytes that belong to none. */
+hr_status pq__values_end(const pq_values *v, int64_t n, unsigned padding, hr_error *err) HR_MUST_USE;
 bool pq__is_ascii(const uint8_t *p, int64_t n);
 /* One stored value -> an Arrow value of l->width bytes; for kinds of fixed width. False: it is none. */
 bool pq__value_convert(const pq_leaf *l, hr_view stored, uint8_t *out);
@@ -417,8 +438,10 @@ typedef struct pq_track {
 typedef struct pq_levels {
     const pq_leaf *leaf;
     pq_runs def, rep;
-    int64_t left; /* entries not taken */
-    int at, n;    /* decoded, not taken: [at, n) of the arrays below */
+    int64_t left;                  /* entries not taken */
+    int64_t taken, rows, n_values; /* of those taken: how many, how many began a row, how many have a value */
+    int at, n;                     /* decoded, not taken: [at, n) of the arrays below */
+    uint8_t last_def;              /* of the last entry checked, also of the page before; 255: not known */
     uint8_t def_block[PQ_BLOCK], rep_block[PQ_BLOCK];
 } pq_levels;
 
@@ -433,6 +456,8 @@ typedef struct pq_take {
 } pq_take;
 
 hr_status pq__levels_take(pq_levels *lv, pq_take *t, hr_error *err) HR_MUST_USE;
+/* With all entries taken: HR_BAD_DATA if a stream of levels goes on. */
+hr_status pq__levels_end(const pq_levels *lv, unsigned padding, hr_error *err) HR_MUST_USE;
 /* How many of a page's n repetition levels are zero, that is, begin a row. Uses the stream up. */
 hr_status pq__count_rows(pq_runs *rep, int64_t n, int64_t *rows, hr_error *err) HR_MUST_USE;
 
@@ -509,14 +534,15 @@ typedef struct pq_cursor {
     const pq_chunk *chunk;
     const hr_codec *codec; /* NULL: not compressed */
     int leaf_number, group;
-    hr_mem mem;           /* for what lives no longer than the cursor */
-    int64_t at, end;      /* in the file: the next header; where the chunk ends */
-    int64_t enough;       /* ... and what need not be read */
-    int64_t entries;      /* level entries before the next page; -1: not known */
-    int64_t window_bytes; /* read at once, unless a page is larger */
-    int64_t header_at;    /* of the page in hand */
-    int ordinal;          /* of the page in hand */
-    hr_buffer *window;    /* bytes [window_at, window_at + window_n) of the file */
+    hr_mem mem;            /* for what lives no longer than the cursor */
+    int64_t at, end;       /* in the file: the next header; where the chunk ends */
+    int64_t enough;        /* ... and what need not be read */
+    int64_t entries;       /* level entries before the next page; -1: not known */
+    int64_t window_bytes;  /* read at once, unless a page is larger */
+    int64_t header_at;     /* of the page in hand */
+    int64_t rows_by_index; /* that begin in the page which comes next, or is in hand; -1: not known */
+    int ordinal;           /* of the page in hand */
+    hr_buffer *window;     /* bytes [window_at, window_at + window_n) of the file */
     int64_t window_at, window_n;
     hr_buffer *plain;      /* a page, decompressed */
     hr_buffer *spelled[2]; /* levels of very old files: repetition, definition */
@@ -534,8 +560,12 @@ void pq__cursor_clear(pq_cursor *c);
  * row at which it stands, for the counters. row_end: rows from there on are not wanted for now. */
 hr_status pq__cursor_seek(pq_cursor *c, int64_t from, int64_t row, int64_t row_end, int64_t *first,
                           hr_error *err) HR_MUST_USE;
-/* The next data page: levels and values are set up. *more false: there is none. */
+/* The next data page: levels and values are set up. *more false: there is none. Of a page all entries must have been taken and their
+ * values been read or skipped, and pq__cursor_page_end called. */
 hr_status pq__cursor_next(pq_cursor *c, bool *more, hr_error *err) HR_MUST_USE;
+/* After the last value of a page: what its header announces must have come, and its bytes must be used up. The error is without
+ * place. */
+hr_status pq__cursor_page_end(const pq_cursor *c, hr_error *err) HR_MUST_USE;
 /* Of a column chunk's first data page, uncompressed; reads no more than its header. */
 hr_status pq__first_page_bytes(pq_file *f, int group, int leaf, int64_t *out, hr_error *err) HR_MUST_USE;
 /* Where a page has been read to its end: passes over the pages that lie within the next *rows rows, unread if possible, and

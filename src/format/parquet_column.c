@@ -299,6 +299,8 @@ static hr_status read_rows(part *p, int64_t *n, int64_t cap, hr_error *err)
             st = add_values(p, &t, err);
         if (!st && full)
             st = check_expansion(p, output_bytes(p), err);
+        if (!st && p->cursor.levels.left == 0)
+            st = pq__cursor_page_end(&p->cursor, err);
         if (st)
             return pq__cursor_error(&p->cursor, st, err);
         if (p->cursor.levels.left > 0 && t.n_entries < t.max_entries)
@@ -338,6 +340,8 @@ static hr_status skip_rows(part *p, int64_t n, bool is_start, hr_error *err)
             st = pq__values_skip(&p->cursor.values, t.n_values, err);
         if (!st && is_start && t.n_entries > 0)
             st = hr_error_set(err, HR_BAD_DATA, "the row group begins in the middle of a row");
+        if (!st && p->cursor.levels.left == 0)
+            st = pq__cursor_page_end(&p->cursor, err);
         if (st)
             return pq__cursor_error(&p->cursor, st, err);
         if (p->cursor.levels.left > 0)
@@ -743,6 +747,8 @@ hr_status pq__column_codes(pq_column *c, uint32_t *codes, int64_t *n, hr_error *
     st = pq__levels_take(&p->cursor.levels, &t, err);
     if (!st)
         st = pq__values_codes(&p->cursor.values, codes, t.n_values, err);
+    if (!st && p->cursor.levels.left == 0)
+        st = pq__cursor_page_end(&p->cursor, err);
     if (st)
         return pq__cursor_error(&p->cursor, st, err);
     if (t.n_values < t.n_slots)
@@ -767,6 +773,9 @@ hr_status pq__column_end(pq_column *c, hr_error *err)
         else if (k->entries >= 0 && k->entries != k->chunk->n_values)
             st = hr_error_set(err, HR_BAD_DATA, "%lld values, the column chunk's header says %lld",
                               (long long)k->entries, (long long)k->chunk->n_values);
+        else if (k->at < k->end - k->chunk->slack)
+            st = hr_error_set(err, HR_BAD_DATA, "the last page ends at %lld, the column chunk at %lld",
+                              (long long)k->at, (long long)k->end);
         if (st)
             return pq__cursor_error(k, st, err);
     }

@@ -7,7 +7,10 @@
  *     a list gets an item     if r <= rep + 1 and d >= def_item
  * The leaf gets a slot if d >= its def_slot and a value if d == max_def. So every node can be built on its own from the same
  * two arrays, one short loop each; a leaf's slots and the items of the list around it are counted by the same condition,
- * which is why malformed levels can give wrong rows, but never offsets that point outside.
+ * which is why malformed levels never give offsets that point outside.
+ *
+ * Malformed levels are an error all the same: no level is above its maximum, and an entry that goes on with a list (r > 0)
+ * is an item of it and follows an item of it: d >= def_items[r], of this entry and of the one before.
  *
  * Most levels are runs, and runs are never spelled out:
  * 1. A flat column's bit-packed levels of one bit *are* the validity bitmap; a run of ones costs nothing at all.
@@ -84,10 +87,34 @@ static hr_status bits_pack(pq_bits *b, const uint8_t *valid, int64_t n, hr_error
 
 /* ------------------------------------------------------------------------------------------------------------- flat */
 
+static hr_status too_high(const char *which, int64_t level, int most, hr_error *err)
+{
+    return hr_error_set(err, HR_BAD_DATA, "a %s level of %lld, %d is the highest", which, (long long)level, most);
+}
+
+/* Whether the bits of a level can say more than its maximum, and one of these n does. */
+static hr_status check_most(const pq_runs *r, const uint8_t *block, int64_t n, int most, const char *which,
+                            hr_error *err)
+{
+    uint64_t words[PQ_BLOCK / 64];
+    uint8_t highest = 0;
+
+    if (most + 1 == 1 << r->width)
+        return HR_OK;
+    pq__kernels()->at_least(block, n, (uint8_t)(most + 1), words);
+    if (hr__bits_count((const uint8_t *)words, 0, n) == 0)
+        return HR_OK;
+    for (int64_t i = 0; i < n; i++)
+        highest = HR_MAX(highest, block[i]);
+    return too_high(which, highest, most, err);
+}
+
 static hr_status flat_run(pq_levels *lv, pq_take *t, int64_t n, hr_error *err)
 {
     uint32_t d = lv->def.value;
 
+    if (d > lv->leaf->max_def)
+        return too_high("definition", d, lv->leaf->max_def, err);
     for (int i = 0; i < t->n_tracks; i++)
         HR_TRY(pq__bits_fill(&t->tracks[i].valid, n, d >= t->tracks[i].node->def_valid, err));
     if (t->valid)
@@ -128,6 +155,7 @@ static hr_status flat_block(pq_levels *lv, pq_take *t, int64_t n, hr_error *err)
     uint64_t words[PQ_BLOCK / 64];
 
     pq__runs_u8(&lv->def, lv->def_block, n);
+    HR_TRY(check_most(&lv->def, lv->def_block, n, lv->leaf->max_def, "definition", err));
     for (int i = 0; i < t->n_tracks; i++) {
         pq__kernels()->at_least(lv->def_block, n, t->tracks[i].node->def_valid, words);
         HR_TRY(bits_words(&t->tracks[i].valid, words, n, err));
@@ -256,12 +284,46 @@ static hr_status take_block(pq_levels *lv, pq_take *t, int64_t n, hr_error *err)
     return HR_OK;
 }
 
+static hr_status no_item(hr_error *err)
+{
+    return hr_error_set(err, HR_BAD_DATA, "a repetition level goes on with a list that has no item");
+}
+
+/* Entries [0, n) of the blocks. */
+static hr_status check_block(pq_levels *lv, int64_t n, hr_error *err)
+{
+    uint64_t reps[PQ_BLOCK / 64], defs[PQ_BLOCK / 64];
+    const pq_leaf *l = lv->leaf;
+
+    HR_TRY(check_most(&lv->def, lv->def_block, n, l->max_def, "definition", err));
+    HR_TRY(check_most(&lv->rep, lv->rep_block, n, l->max_rep, "repetition", err));
+    for (int r = 1; r <= l->max_rep; r++) {
+        uint64_t before = lv->last_def >= l->def_items[r], wrong = 0;
+
+        pq__kernels()->at_least(lv->rep_block, n, (uint8_t)r, reps);
+        pq__kernels()->at_least(lv->def_block, n, l->def_items[r], defs);
+        for (int64_t i = 0; i < (n + 63) / 64; i++) {
+            wrong |= reps[i] & ~(defs[i] & (defs[i] << 1 | before));
+            before = defs[i] >> 63;
+        }
+        if (wrong)
+            return no_item(err);
+    }
+    lv->last_def = n > 0 ? lv->def_block[n - 1] : lv->last_def;
+    return HR_OK;
+}
+
 /* n entries that go on with the innermost list, all with definition level d. */
 static hr_status take_run(pq_levels *lv, pq_take *t, int64_t n, hr_error *err)
 {
     const pq_leaf *l = lv->leaf;
     uint32_t d = lv->def.value;
 
+    if (d > l->max_def)
+        return too_high("definition", d, l->max_def, err);
+    if (HR_MIN(d, lv->last_def) < l->def_items[l->max_rep])
+        return no_item(err);
+    lv->last_def = (uint8_t)d;
     for (int i = 0; i < t->n_tracks; i++) {
         pq_track *k = &t->tracks[i];
 
@@ -334,6 +396,7 @@ static hr_status repeated_take(pq_levels *lv, pq_take *t, hr_error *err)
             fill_block(lv);
             if (lv->def.bad || lv->rep.bad)
                 break; /* zeros stand in the block: not to be used */
+            HR_TRY(check_block(lv, lv->n, err));
         }
         n = HR_MIN(most, lv->n - lv->at);
         some = within_rows(lv, t, n);
@@ -349,8 +412,24 @@ static hr_status repeated_take(pq_levels *lv, pq_take *t, hr_error *err)
 
 hr_status pq__levels_take(pq_levels *lv, pq_take *t, hr_error *err)
 {
+    int64_t rows = t->rows;
+
     t->n_entries = t->n_slots = t->n_values = 0;
-    return lv->leaf->max_rep ? repeated_take(lv, t, err) : flat_take(lv, t, err);
+    HR_TRY(lv->leaf->max_rep ? repeated_take(lv, t, err) : flat_take(lv, t, err));
+    lv->taken += t->n_entries;
+    lv->rows += rows - t->rows;
+    lv->n_values += t->n_values;
+    return HR_OK;
+}
+
+hr_status pq__levels_end(const pq_levels *lv, unsigned padding, hr_error *err)
+{
+    bool rep = pq__runs_ended(&lv->rep, lv->taken, padding);
+
+    if (rep && pq__runs_ended(&lv->def, lv->taken, padding))
+        return HR_OK;
+    return hr_error_set(err, HR_BAD_DATA, "%s levels go on after the page's %lld values",
+                        rep ? "definition" : "repetition", (long long)lv->taken);
 }
 
 hr_status pq__count_rows(pq_runs *rep, int64_t n, int64_t *rows, hr_error *err)

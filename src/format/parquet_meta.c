@@ -71,7 +71,14 @@ bool pq__thrift_next(pq_thrift *t, pq_slot *f)
     f->id = b >> 4 ? f->id + (b >> 4) : (int)(int16_t)zigzag(t);
     if (f->type > PQ_T_STRUCT)
         fail(t, "a field has an unknown type");
+    f->seen |= f->id >= 0 && f->id < 32 ? PQ_FIELD(f->id) : 0;
     return !t->wrong;
+}
+
+void pq__thrift_require(pq_thrift *t, const pq_slot *f, uint32_t fields, const char *wrong)
+{
+    if ((f->seen & fields) != fields)
+        fail(t, wrong);
 }
 
 int64_t pq__thrift_int(pq_thrift *t, const pq_slot *f)
@@ -381,6 +388,7 @@ static void read_element(pq_thrift *t, pq_element *e)
         default: pq__thrift_skip(t, &f);
         }
     }
+    pq__thrift_require(t, &f, PQ_FIELD(4), "a column has no name");
     if (!has_logical)
         apply_converted(e, converted);
 }
@@ -401,7 +409,36 @@ static void read_sizes(pq_thrift *t, const pq_slot *in, pq_chunk *c)
     }
 }
 
-static void read_column_meta(pq_thrift *t, const pq_slot *in, pq_chunk *c)
+/* The schema's tree upwards, for columns that say which one they are. */
+typedef struct tree {
+    const pq_element *elements;
+    int *parents; /* by element; NULL: not known, as in a footer whose schema comes late */
+    int *leaves;  /* by column: its element */
+} tree;
+
+/* Whether a path of texts is that of this column. */
+static void check_path(pq_thrift *t, const pq_slot *f, const tree *of, int column)
+{
+    int64_t n = pq__thrift_list(t, f, PQ_T_BINARY, 1);
+    hr_view path[HR_MAX_DEPTH];
+    int at;
+
+    for (int64_t i = 0; i < n && !t->wrong; i++)
+        path[HR_MIN(i, HR_MAX_DEPTH - 1)] = pq__thrift_item_bytes(t);
+    if (!of->parents || n > HR_MAX_DEPTH || t->wrong)
+        return;
+    for (at = of->leaves[column]; n > 0 && at > 0; at = of->parents[at]) {
+        const hr_view *name = &of->elements[at].name;
+
+        n--;
+        if (path[n].n != name->n || memcmp(path[n].data, name->data, (size_t)name->n))
+            break;
+    }
+    if (n != 0 || at != 0)
+        fail(t, "a column chunk is of another column than the schema says");
+}
+
+static void read_column_meta(pq_thrift *t, const pq_slot *in, const tree *of, int column, pq_chunk *c)
 {
     int64_t data_at = 0, dictionary_at = 0, n;
     pq_slot f = { 0 };
@@ -410,6 +447,7 @@ static void read_column_meta(pq_thrift *t, const pq_slot *in, pq_chunk *c)
         return;
     while (pq__thrift_next(t, &f)) {
         switch (f.id) {
+        case 3: check_path(t, &f, of, column); break;
         case 1:
             n = pq__thrift_int(t, &f);
             c->physical = (int8_t)(n >= 0 && n < PQ_N_PHYSICAL ? n : -1);
@@ -427,11 +465,15 @@ static void read_column_meta(pq_thrift *t, const pq_slot *in, pq_chunk *c)
         default: pq__thrift_skip(t, &f);
         }
     }
+    pq__thrift_require(t, &f,
+                       PQ_FIELD(1) | PQ_FIELD(2) | PQ_FIELD(3) | PQ_FIELD(4) | PQ_FIELD(5) | PQ_FIELD(6) | PQ_FIELD(7) |
+                           PQ_FIELD(9),
+                       "a column chunk lacks a field");
     /* Some writers set 0 for "no dictionary", some give a place behind the data. */
     c->begin = dictionary_at > 0 && dictionary_at < data_at ? dictionary_at : data_at;
 }
 
-static void read_chunk(pq_thrift *t, const uint8_t *footer, pq_chunk *c)
+static void read_chunk(pq_thrift *t, const uint8_t *footer, const tree *of, int column, pq_chunk *c)
 {
     pq_slot f = { 0 };
 
@@ -442,7 +484,7 @@ static void read_chunk(pq_thrift *t, const uint8_t *footer, pq_chunk *c)
             pq__thrift_skip(t, &f);
             c->elsewhere = true;
             break;
-        case 3: read_column_meta(t, &f, c); break;
+        case 3: read_column_meta(t, &f, of, column, c); break;
         case 4: c->index_at = pq__thrift_int(t, &f); break;
         case 5: c->index_bytes = (int32_t)pq__thrift_int(t, &f); break;
         case 8:
@@ -453,6 +495,7 @@ static void read_chunk(pq_thrift *t, const uint8_t *footer, pq_chunk *c)
         default: pq__thrift_skip(t, &f);
         }
     }
+    pq__thrift_require(t, &f, PQ_FIELD(2), "a column chunk has no place");
 }
 
 typedef struct parse {
@@ -462,6 +505,7 @@ typedef struct parse {
     int64_t data_end;
     const char *name;
     bool encrypted;
+    tree tree;
     hr_error *err;
 } parse;
 
@@ -489,11 +533,12 @@ static hr_status read_group(parse *p, pq_group *g)
             if (!g->chunks)
                 HR_GO(no_memory(p, n * (int64_t)sizeof *g->chunks));
             for (int64_t i = 0; i < n; i++)
-                read_chunk(t, p->m->bytes->data, &g->chunks[i]);
+                read_chunk(t, p->m->bytes->data, &p->tree, (int)i, &g->chunks[i]);
         } else {
             pq__thrift_skip(t, &f);
         }
     }
+    pq__thrift_require(t, &f, PQ_FIELD(1) | PQ_FIELD(2) | PQ_FIELD(3), "a row group lacks a field");
     if (!t->wrong && !g->chunks && p->m->n_leaves > 0)
         HR_FAIL(HR_BAD_DATA, "%s: row group %d has no columns", p->name, (int)(g - p->m->groups));
     if (!t->wrong && g->n_rows < 0)
@@ -520,6 +565,34 @@ done:
     return st;
 }
 
+/* Elements stand depth first. Those that no group counts as its child are left to parquet_schema.c. */
+static hr_status climb(parse *p)
+{
+    const pq_meta *m = p->m;
+    int *left = hr__alloc(p->account, (size_t)m->n_elements * sizeof *left), at = 0, leaf = 0;
+    hr_status st = HR_OK;
+
+    p->tree.elements = m->elements;
+    p->tree.parents = hr__alloc(p->account, (size_t)m->n_elements * sizeof *left);
+    p->tree.leaves = hr__zalloc(p->account, (size_t)m->n_leaves * sizeof *left);
+    if (!left || !p->tree.parents || !p->tree.leaves)
+        HR_GO(no_memory(p, 3 * m->n_elements * (int64_t)sizeof *left));
+    for (int i = 0; i < m->n_elements; i++) {
+        while (at > 0 && left[at] == 0)
+            at = p->tree.parents[at];
+        p->tree.parents[i] = at;
+        left[i] = m->elements[i].n_children;
+        left[at] -= i > 0;
+        if (i > 0 && left[i] == 0)
+            p->tree.leaves[leaf++] = i;
+        else
+            at = i;
+    }
+done:
+    hr__free(left);
+    return st;
+}
+
 static hr_status read_elements(parse *p, const pq_slot *f)
 {
     pq_meta *m = p->m;
@@ -535,7 +608,7 @@ static hr_status read_elements(parse *p, const pq_slot *f)
         read_element(&p->t, &m->elements[i]);
         m->n_leaves += i > 0 && m->elements[i].n_children == 0;
     }
-    return HR_OK;
+    return p->t.wrong || n == 0 ? HR_OK : climb(p);
 }
 
 static hr_status read_key_values(parse *p, const pq_slot *in)
@@ -557,6 +630,7 @@ static hr_status read_key_values(parse *p, const pq_slot *in)
             else
                 pq__thrift_skip(&p->t, &f); /* fastparquet once wrote values that are numbers */
         }
+        pq__thrift_require(&p->t, &f, PQ_FIELD(1), "a key has no text");
         if (p->t.wrong)
             break;
         if (key.n == 12 && memcmp(key.data, "ARROW:schema", 12) == 0) {
@@ -577,13 +651,20 @@ done:
     return st;
 }
 
+static bool is_writer(hr_view writer, const char *name)
+{
+    int64_t n = (int64_t)strlen(name);
+
+    return writer.n >= n && memcmp(writer.data, name, (size_t)n) == 0;
+}
+
 /* Whether the footer's "NAME version A.B.C ..." is of that program before `fixed`. Without a version it is older than any. */
 static bool writer_before(hr_view writer, const char *name, const int fixed[3])
 {
     static const char then[] = " version ";
     int64_t at = (int64_t)strlen(name);
 
-    if (writer.n < at || memcmp(writer.data, name, (size_t)at))
+    if (!is_writer(writer, name))
         return false;
     if (writer.n == at)
         return true;
@@ -625,7 +706,8 @@ static hr_status check_chunks(const parse *p)
                                     "%s: row group %d, column %d: %lld values in %lld bytes at %lld, data ends at %lld",
                                     p->name, g, i, (long long)c->n_values, (long long)c->n_bytes, (long long)c->begin,
                                     (long long)p->data_end);
-            c->n_bytes += HR_MIN(more, p->data_end - c->begin - c->n_bytes);
+            c->slack = HR_MIN(more, p->data_end - c->begin - c->n_bytes);
+            c->n_bytes += c->slack;
             c->memory_bytes = HR_MAX(c->memory_bytes, 0);
             if (c->index_at < 4 || c->index_bytes <= 0 || c->index_at > p->data_end - c->index_bytes)
                 c->index_at = 0; /* an offset index is a help; without it pages are found one by one */
@@ -661,6 +743,7 @@ static hr_status read_footer(parse *p)
     pq_thrift *t = &p->t;
     hr_error *err = p->err;
     hr_status st = HR_OK;
+    uint64_t n_rows = 0;
     pq_slot f = { 0 };
 
     while (pq__thrift_next(t, &f)) {
@@ -678,6 +761,10 @@ static hr_status read_footer(parse *p)
         default: pq__thrift_skip(t, &f);
         }
     }
+    if (!t->wrong && t->at < t->end)
+        fail(t, "bytes are left over after it");
+    if (p->m->n_elements > 0)
+        pq__thrift_require(t, &f, PQ_FIELD(1) | PQ_FIELD(2) | PQ_FIELD(3) | PQ_FIELD(4), "it lacks a field");
     if (t->wrong)
         HR_FAIL(HR_BAD_DATA, "%s: footer of %lld bytes: %s", p->name, (long long)p->m->bytes->n_bytes, t->wrong);
     if (p->encrypted)
@@ -685,8 +772,15 @@ static hr_status read_footer(parse *p)
     if (p->m->n_elements == 0)
         HR_FAIL(HR_BAD_DATA, "%s: footer without a schema", p->name);
     /* parquet-cpp compressed pages of version 2, and said that they were not. */
+    p->m->padding = (is_writer(p->m->created_by, "DuckDB") ? PQ_PADS_RUNS : 0) |
+                    (is_writer(p->m->created_by, "fastparquet") ? PQ_PADS_ZEROS : 0);
     p->m->all_compressed = writer_before(p->m->created_by, "parquet-cpp", (int[]){ 2, 0, 0 });
     HR_GO(check_chunks(p));
+    for (int i = 0; i < p->m->n_groups; i++)
+        n_rows += (uint64_t)p->m->groups[i].n_rows; /* wraps: file_new says so */
+    if (n_rows != (uint64_t)p->m->n_rows)
+        HR_FAIL(HR_BAD_DATA, "%s: %lld rows in row groups, the footer says %lld", p->name, (long long)n_rows,
+                (long long)p->m->n_rows);
 done:
     return st;
 }
@@ -713,6 +807,8 @@ hr_status pq__meta_parse(hr_buffer *b, int64_t data_end, const char *name, hr_ac
     *out = p.m;
     p.m = NULL; /* moved to the caller */
 done:
+    hr__free(p.tree.parents);
+    hr__free(p.tree.leaves);
     pq__meta_unref(p.m);
     return st;
 }
@@ -791,6 +887,7 @@ static void read_data_v1(pq_thrift *t, pq_page *p)
         default: pq__thrift_skip(t, &f);
         }
     }
+    pq__thrift_require(t, &f, PQ_FIELD(1) | PQ_FIELD(2) | PQ_FIELD(3) | PQ_FIELD(4), "a field is missing");
 }
 
 static void read_dictionary(pq_thrift *t, pq_page *p)
@@ -804,6 +901,7 @@ static void read_dictionary(pq_thrift *t, pq_page *p)
         default: pq__thrift_skip(t, &f);
         }
     }
+    pq__thrift_require(t, &f, PQ_FIELD(1) | PQ_FIELD(2), "a field is missing");
 }
 
 static void read_data_v2(pq_thrift *t, pq_page *p)
@@ -814,6 +912,7 @@ static void read_data_v2(pq_thrift *t, pq_page *p)
     while (pq__thrift_next(t, &f)) {
         switch (f.id) {
         case 1: p->n_values = pq__thrift_int(t, &f); break;
+        case 2: p->n_nulls = pq__thrift_int(t, &f); break;
         case 3: p->n_rows = pq__thrift_int(t, &f); break;
         case 4: p->encoding = (int)pq__thrift_int(t, &f); break;
         case 5: p->def_bytes = pq__thrift_int(t, &f); break;
@@ -822,6 +921,8 @@ static void read_data_v2(pq_thrift *t, pq_page *p)
         default: pq__thrift_skip(t, &f);
         }
     }
+    pq__thrift_require(t, &f, PQ_FIELD(1) | PQ_FIELD(2) | PQ_FIELD(3) | PQ_FIELD(4) | PQ_FIELD(5) | PQ_FIELD(6),
+                       "a field is missing");
 }
 
 hr_status pq__page_parse(hr_view in, pq_page *p, int64_t *n_used, hr_error *err)
@@ -833,6 +934,7 @@ hr_status pq__page_parse(hr_view in, pq_page *p, int64_t *n_used, hr_error *err)
 
     *p = (pq_page){ .type = -1,
                     .n_rows = -1,
+                    .n_nulls = -1,
                     .stored_bytes = -1,
                     .memory_bytes = -1,
                     .encoding = -1,

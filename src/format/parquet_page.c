@@ -5,8 +5,9 @@
  * that each can get a faster sibling. All loops may read up to HR_SLACK bytes after a page's end and trust nothing else:
  * counts are checked against bytes before the loop, indices against the dictionary after each block.
  *
- * A page whose bytes do not suffice is an error when values are asked for that are not there, not before: bytes left over
- * are no harm. */
+ * A page whose bytes do not suffice is an error when values are asked for that are not there, not before. A page that has
+ * given all that its levels announce must have no more, nor bytes left over (pq__values_end): without checksums that is
+ * how damage is seen which still decodes. */
 #include "format/parquet.h"
 #include "format/parquet_kernel.h"
 
@@ -85,6 +86,41 @@ void pq__runs_skip(pq_runs *r, int64_t n)
         r->left -= k;
         n -= k;
     }
+}
+
+#define MAX_PADDING 512 /* values of a packed run that there are none of: groups of 8 are usual, DuckDB has 256 */
+
+/* The runs of a stream of width 0, which has headers and no values. */
+static bool zeros_ended(const pq_runs *r, int64_t n)
+{
+    pq_runs walk = *r;
+    uint64_t h = 0;
+
+    while (walk.at < walk.end) {
+        if (n <= 0 || !run_header(&walk, &h))
+            return false;
+        n -= h & 1 ? (int64_t)(h >> 1) * 8 : (int64_t)(h >> 1);
+    }
+    return n == 0 || (n < 0 && (h & 1) && n > -MAX_PADDING);
+}
+
+bool pq__runs_ended(const pq_runs *r, int64_t n, unsigned padding)
+{
+    pq_runs rest = *r;
+    uint64_t h;
+
+    if (r->width == 0)
+        return r->at == r->end || zeros_ended(r, n); /* some writers leave them out */
+    if (r->bad || (r->packed ? r->left >= MAX_PADDING : r->left > 0))
+        return false;
+    for (int i = 0; padding & PQ_PADS_ZEROS && i < PQ_MAX_ZEROS && rest.at < rest.end && rest.end[-1] == 0; i++)
+        rest.end--;
+    while (padding && rest.at < rest.end) {
+        if (!run_header(&rest, &h) || !(h & 1))
+            return false;
+        rest.at += HR_MIN((int64_t)(h >> 1) * r->width, (int64_t)(rest.end - rest.at));
+    }
+    return rest.at == rest.end;
 }
 
 static uint32_t one_packed(const pq_runs *r, int64_t bit)
@@ -350,6 +386,14 @@ static hr_status check_dict_text(const pq_dict *d, hr_error *err)
     return HR_OK;
 }
 
+/* Bytes behind a dictionary's values. */
+static hr_status check_rest(int64_t left, int64_t n, hr_error *err)
+{
+    return left == 0 ? HR_OK
+                     : hr_error_set(err, HR_BAD_DATA, "%lld bytes are left over after the dictionary's %lld values",
+                                    (long long)left, (long long)n);
+}
+
 static hr_status dict_bytes(const pq_leaf *l, hr_view page, const hr_mem *mem, pq_dict *d, hr_error *err)
 {
     const uint8_t *at = page.data, *end = at + page.n;
@@ -375,6 +419,7 @@ static hr_status dict_bytes(const pq_leaf *l, hr_view page, const hr_mem *mem, p
         d->longest = HR_MAX(d->longest, v.n);
     }
     offsets[d->n] = (uint32_t)n;
+    HR_TRY(check_rest(end - at, d->n, err));
     return l->is_text ? check_dict_text(d, err) : HR_OK;
 }
 
@@ -386,7 +431,8 @@ static hr_status dict_decimals(const pq_leaf *l, hr_view page, const hr_mem *mem
     if (page.n / 4 < d->n)
         return too_few(page.n / 4, d->n, err);
     HR_TRY(hr__buffer_new(mem, d->n * l->width, &d->values, err));
-    return pq__values_fixed(&v, d->values->data, d->n, err);
+    HR_TRY(pq__values_fixed(&v, d->values->data, d->n, err));
+    return check_rest(v.end - v.at, d->n, err);
 }
 
 hr_status pq__dict_new(const pq_leaf *l, hr_view page, int64_t n_values, const hr_mem *mem, pq_dict **out,
@@ -412,6 +458,7 @@ hr_status pq__dict_new(const pq_leaf *l, hr_view page, int64_t n_values, const h
     } else {
         if (page.n / l->stored_width < n_values)
             HR_GO(too_few(page.n / l->stored_width, n_values, err));
+        HR_GO(check_rest(page.n - n_values * l->stored_width, n_values, err));
         HR_GO(hr__buffer_new(mem, n_values * l->width, &d->values, err));
         HR_GO(convert(l, page.data, d->values->data, n_values, err));
     }
@@ -710,6 +757,7 @@ static hr_status init_dictionary(pq_values *v, hr_view bytes, hr_error *err)
         return hr_error_set(err, HR_BAD_DATA, "values by dictionary, and the column has none");
     if (width > 32)
         return hr_error_set(err, HR_BAD_DATA, "dictionary indices of %d bits", width);
+    v->at = v->end;
     pq__runs_init(&v->runs, bytes.data + 1, bytes.data + HR_MAX(bytes.n, 1), width);
     return HR_OK;
 }
@@ -721,7 +769,8 @@ static hr_status init_booleans(pq_values *v, hr_view bytes, hr_error *err)
     if (bytes.n > 0 && (bytes.n < 4 || n > bytes.n - 4))
         return hr_error_set(err, HR_BAD_DATA, "%lld bytes of booleans, %lld are announced", (long long)bytes.n - 4,
                             (long long)n);
-    pq__runs_init(&v->runs, bytes.data + HR_MIN(bytes.n, 4), bytes.data + HR_MIN(bytes.n, 4) + n, 1);
+    v->at = bytes.data + HR_MIN(bytes.n, 4) + n;
+    pq__runs_init(&v->runs, bytes.data + HR_MIN(bytes.n, 4), v->at, 1);
     return HR_OK;
 }
 
@@ -761,7 +810,12 @@ hr_status pq__values_init(pq_values *v, const pq_leaf *l, const pq_dict *dict, i
         v->dict = dict;
         return init_dictionary(v, bytes, err);
     case PQ_RLE: return l->physical == PQ_BOOLEAN ? init_booleans(v, bytes, err) : misfit(encoding, err);
-    case PQ_DELTA_BINARY: return is_integer ? pq__delta_init(&v->delta, bytes, &rest, err) : misfit(encoding, err);
+    case PQ_DELTA_BINARY:
+        if (!is_integer)
+            return misfit(encoding, err);
+        HR_TRY(pq__delta_init(&v->delta, bytes, &rest, err));
+        v->at = rest.data;
+        return HR_OK;
     case PQ_DELTA_LENGTH: return is_bytes ? init_lengths(v, bytes, err) : misfit(encoding, err);
     case PQ_DELTA_BYTES:
         if (!is_bytes && l->physical != PQ_FIXED)
@@ -896,4 +950,47 @@ hr_status pq__values_skip(pq_values *v, int64_t n, hr_error *err)
         return HR_OK;
     }
     return v->leaf->kind == PQ_K_BYTES ? skip_views(v, n, err) : pq__values_fixed(v, NULL, n, err);
+}
+
+static hr_status goes_on(const char *what, int64_t n, hr_error *err)
+{
+    return hr_error_set(err, HR_BAD_DATA, "%s go on after the page's %lld values", what, (long long)n);
+}
+
+/* Bytes of PLAIN and split values that were given: v->at does not say it of all. */
+static int64_t used_bytes(const pq_values *v, int64_t n)
+{
+    if (v->encoding == PQ_BYTE_SPLIT)
+        return n * v->leaf->stored_width - v->bit; /* v->at stands in the first stream */
+    return v->leaf->kind == PQ_K_BOOL ? (v->bit + 7) / 8 : 0;
+}
+
+static bool is_zero(const uint8_t *p, int64_t n)
+{
+    while (n > 0 && p[n - 1] == 0)
+        n--;
+    return n == 0;
+}
+
+hr_status pq__values_end(const pq_values *v, int64_t n, unsigned padding, hr_error *err)
+{
+    bool is_runs = v->encoding == PQ_RLE_DICTIONARY || v->encoding == PQ_RLE;
+    bool is_delta = v->encoding >= PQ_DELTA_BINARY && v->encoding <= PQ_DELTA_BYTES;
+    int64_t left;
+
+    if (v->leaf->kind == PQ_K_NULL)
+        return HR_OK;
+    if (is_runs && !pq__runs_ended(&v->runs, n, padding))
+        return goes_on(v->dict ? "dictionary indices" : "booleans", n, err);
+    if (v->encoding == PQ_DELTA_BYTES && v->prefixes.left + v->prefixes.has_first > 0)
+        return goes_on("prefixes", n, err);
+    if (is_delta && v->delta.left + v->delta.has_first > 0)
+        return goes_on("delta-encoded integers", n, err);
+    left = v->end - v->at - (is_runs || is_delta ? 0 : used_bytes(v, n));
+    if (padding & PQ_PADS_ZEROS && v->encoding == PQ_PLAIN && left <= PQ_MAX_ZEROS && is_zero(v->end - left, left))
+        return HR_OK;
+    if (left != 0)
+        return hr_error_set(err, HR_BAD_DATA, "%lld bytes are left over after the page's %lld values", (long long)left,
+                            (long long)n);
+    return HR_OK;
 }

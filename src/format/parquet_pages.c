@@ -165,6 +165,9 @@ static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view 
     c->at += p->stored_bytes;
     *head = (hr_view){ data, skip };
     *body = (hr_view){ data + skip, n_in };
+    if ((!compressed || !c->codec) && n_in != n_out)
+        return hr_error_set(err, HR_BAD_DATA, "a page of %lld bytes that is not compressed, its header says %lld",
+                            (long long)p->stored_bytes, (long long)p->memory_bytes);
     if (!compressed || !c->codec)
         return HR_OK;
     if (n_in == 0 && n_out == 0)
@@ -228,6 +231,12 @@ static hr_status open_v1(pq_cursor *c, hr_error *err)
     return pq__values_init(&c->values, c->leaf, c->dict, c->page.encoding, body, err);
 }
 
+/* Some writers have levels also where there are none to tell apart. */
+static void levels_v2(pq_runs *r, int max, hr_view in)
+{
+    pq__runs_init(r, in.data, in.data + (max ? in.n : 0), bits_for(max));
+}
+
 static hr_status open_v2(pq_cursor *c, hr_error *err)
 {
     const pq_page *p = &c->page;
@@ -235,8 +244,8 @@ static hr_status open_v2(pq_cursor *c, hr_error *err)
 
     HR_TRY(
         read_body(c, p->rep_bytes + p->def_bytes, p->compressed || c->file->meta->all_compressed, &head, &body, err));
-    pq__runs_init(&c->levels.rep, head.data, head.data + p->rep_bytes, bits_for(c->leaf->max_rep));
-    pq__runs_init(&c->levels.def, head.data + p->rep_bytes, head.data + head.n, bits_for(c->leaf->max_def));
+    levels_v2(&c->levels.rep, c->leaf->max_rep, (hr_view){ head.data, p->rep_bytes });
+    levels_v2(&c->levels.def, c->leaf->max_def, (hr_view){ head.data + p->rep_bytes, p->def_bytes });
     return pq__values_init(&c->values, c->leaf, c->dict, p->encoding, body, err);
 }
 
@@ -331,6 +340,7 @@ hr_status pq__cursor_init(pq_cursor *c, pq_file *f, int group, int leaf, hr_acco
     memset(c, 0, offsetof(pq_cursor, levels));
     memset(&c->values, 0, sizeof c->values);
     c->levels.left = c->levels.at = c->levels.n = 0;
+    c->levels.last_def = 255;
     c->levels.leaf = l;
     c->file = f;
     c->leaf = l;
@@ -409,7 +419,25 @@ static hr_status open_page(pq_cursor *c, hr_error *err)
     HR_TRY(p->type == PQ_PAGE_DATA ? open_v1(c, err) : open_v2(c, err));
     c->levels.left = p->n_values;
     c->levels.at = c->levels.n = 0;
+    c->levels.taken = c->levels.rows = c->levels.n_values = 0;
     c->entries += c->entries >= 0 ? p->n_values : 0;
+    return p->n_values == 0 ? pq__cursor_page_end(c, err) : HR_OK;
+}
+
+hr_status pq__cursor_page_end(const pq_cursor *c, hr_error *err)
+{
+    const pq_levels *lv = &c->levels;
+    const pq_page *p = &c->page;
+    int64_t rows = c->leaf->max_rep ? lv->rows : lv->taken;
+
+    HR_TRY(pq__levels_end(lv, c->file->meta->padding, err));
+    HR_TRY(pq__values_end(&c->values, lv->n_values, c->file->meta->padding, err));
+    if (p->n_rows >= 0 && p->n_rows != rows && p->n_rows != lv->taken) /* some count values as rows */
+        return hr_error_set(err, HR_BAD_DATA, "%lld rows, the page's header says %lld", (long long)rows,
+                            (long long)p->n_rows);
+    if (p->n_nulls > 0 && p->n_nulls != lv->taken - lv->n_values) /* some always say none */
+        return hr_error_set(err, HR_BAD_DATA, "%lld nulls, the page's header says %lld",
+                            (long long)(lv->taken - lv->n_values), (long long)p->n_nulls);
     return HR_OK;
 }
 
@@ -670,6 +698,7 @@ static void move_to(pq_cursor *c, const pq_directory *d, const pq_place *place, 
     c->entries = place->entries;
     c->ordinal = place->ordinal - 1;
     c->levels.left = 0;
+    c->levels.last_def = 255;
 }
 
 hr_status pq__cursor_seek(pq_cursor *c, int64_t from, int64_t row, int64_t row_end, int64_t *first, hr_error *err)

@@ -27,7 +27,8 @@ typedef struct build {
     int column; /* the next leaf's chunk */
     int depth;
     int cap_leaves;
-    hr_text path; /* of the node being made: a.list.element */
+    hr_text path;                        /* of the node being made: a.list.element */
+    uint8_t def_items[PQ_MAX_LEVEL + 1]; /* as in pq_leaf, of the lists around the node being made */
     hr_error *err;
 } build;
 
@@ -275,6 +276,7 @@ static hr_status make_leaf(build *b, levels l, bool nullable, const hr_field *or
     *leaf = (pq_leaf){
         .column = b->column++, .max_def = (uint8_t)l.def, .max_rep = (uint8_t)l.rep, .def_slot = (uint8_t)l.slot
     };
+    memcpy(leaf->def_items, b->def_items, (size_t)l.rep + 1);
     leaf->name = hr__strdup(s->account, b->path.data ? b->path.data : "");
     if (!leaf->name)
         return no_memory(b, (size_t)b->path.n);
@@ -355,7 +357,11 @@ static const hr_field *list_origin(const hr_field *origin)
 }
 
 /* Inside a list that is valid at level l.def: its items. */
-static levels item_levels(levels l) { return (levels){ l.def + 1, l.rep + 1, l.def + 1 }; }
+static levels item_levels(build *b, levels l)
+{
+    b->def_items[l.rep + 1] = (uint8_t)(l.def + 1); /* columns come depth first: those of outer lists stay */
+    return (levels){ l.def + 1, l.rep + 1, l.def + 1 };
+}
 
 static bool name_is(const pq_element *e, const char *text, size_t n)
 {
@@ -394,7 +400,7 @@ static hr_status make_list(build *b, levels outer, levels l, const pq_element *e
     HR_TRY(check_depth(b, l));
     HR_TRY(add_children(b, n, 1));
     if (r->n_children == 0) {
-        HR_TRY(make_leaf(b, item_levels(l), false, item, &n->children[0]));
+        HR_TRY(make_leaf(b, item_levels(b, l), false, item, &n->children[0]));
     } else {
         const pq_element *child = &b->m->elements[b->at + 1];
         bool nested = r->n_children == 1 && child->repetition == PQ_REPEATED;
@@ -403,13 +409,13 @@ static hr_status make_list(build *b, levels outer, levels l, const pq_element *e
             return malformed(b, "a group with one repeated child is no list");
         b->at++;
         if (nested && r->logical == PQ_L_LIST) /* the repeated group is a list itself, in the two-level form */
-            HR_TRY(make_list(b, item_levels(l), item_levels(l), r, false, item, &n->children[0]));
+            HR_TRY(make_list(b, item_levels(b, l), item_levels(b, l), r, false, item, &n->children[0]));
         else if (nested)
-            HR_TRY(make_map(b, item_levels(l), item_levels(l), r, false, item, &n->children[0]));
+            HR_TRY(make_map(b, item_levels(b, l), item_levels(b, l), r, false, item, &n->children[0]));
         else if (r->n_children > 1 || is_item_itself(r, e))
-            HR_TRY(make_struct(b, item_levels(l), r, false, item, &n->children[0]));
+            HR_TRY(make_struct(b, item_levels(b, l), r, false, item, &n->children[0]));
         else
-            HR_TRY(make_node(b, item_levels(l), item, &n->children[0]));
+            HR_TRY(make_node(b, item_levels(b, l), item, &n->children[0]));
     }
     return finish_list(b, n, e, outer, l.def, nullable, origin);
 }
@@ -428,7 +434,7 @@ static hr_status make_map(build *b, levels outer, levels l, const pq_element *e,
         return make_list(b, outer, l, e, nullable, NULL, n);
     HR_TRY(add_children(b, n, 1));
     b->at++;
-    HR_TRY(make_struct(b, item_levels(l), r, false, entries, &n->children[0]));
+    HR_TRY(make_struct(b, item_levels(b, l), r, false, entries, &n->children[0]));
     n->rep = (uint8_t)outer.rep;
     n->def_slot = (uint8_t)outer.slot;
     n->def_valid = (uint8_t)l.def;
@@ -444,10 +450,10 @@ static hr_status make_bare_list(build *b, levels l, const pq_element *e, const h
 
     HR_TRY(add_children(b, n, 1));
     if (e->n_children == 0) {
-        HR_TRY(make_leaf(b, item_levels(l), false, item, &n->children[0]));
+        HR_TRY(make_leaf(b, item_levels(b, l), false, item, &n->children[0]));
     } else {
         b->at++;
-        HR_TRY(make_struct(b, item_levels(l), e, false, item, &n->children[0]));
+        HR_TRY(make_struct(b, item_levels(b, l), e, false, item, &n->children[0]));
     }
     return finish_list(b, n, e, l, l.def, false, origin);
 }
@@ -461,7 +467,7 @@ static hr_status make_node_here(build *b, levels l, const hr_field *origin, pq_n
     HR_TRY(check_depth(b, in));
     if (e->repetition == PQ_REPEATED) {
         if (e->logical == PQ_L_LIST && e->n_children > 0) {
-            levels item = item_levels(l);
+            levels item = item_levels(b, l);
 
             /* A repeated list: a list of lists without nulls. */
             HR_TRY(add_children(b, n, 1));

@@ -10,6 +10,7 @@
     refused   we raise a HeadraceError
     shared    we give other rows, and the other reader gives rows other than the undamaged ones as well
     silent    we give other rows, and the other reader refuses the file or gives the undamaged rows
+    excused   as silent, but the other reader's error is one that the caller excuses
     crash     we raise something that is not a HeadraceError
 
 `silent` and `crash` must not be, and `shared` neither where a checksum covers the damage.
@@ -39,7 +40,7 @@ def cases(default, thorough=None):
 
 def damage(data, seed, kind=None, within=None):
     """-> (a damaged copy of `data`, a sentence). The copy differs from `data`.
-    kind: one of KINDS, drawn if None. within: (begin, end), the bytes that may change; the whole file by default."""
+    kind: one of KINDS, drawn if None. within: (begin, end), the bytes that may change; by default all."""
     rng = random.Random(f"{seed} {kind} {len(data)}")
     kind = kind or rng.choice(KINDS)
     begin, end = within or (0, len(data))
@@ -141,6 +142,9 @@ def attempt(read, data):
         return None, error
 
 
+VERDICTS = ("same", "refused", "shared", "excused", "silent", "crash")
+
+
 @dataclass
 class Case:
     seed: object
@@ -181,7 +185,7 @@ class Report:
         )
 
 
-def judge(read_ours, read_theirs, data, rows, their_rows, same=same_rows):
+def judge(read_ours, read_theirs, data, rows, their_rows, same=same_rows, excuse=None):
     """-> (verdict, detail) of one damaged file."""
     ours, error = attempt(read_ours, data)
     if error is not None:
@@ -194,7 +198,8 @@ def judge(read_ours, read_theirs, data, rows, their_rows, same=same_rows):
         return "shared", "we give other rows"
     theirs, error = attempt(read_theirs, data)
     if error is not None:
-        return "silent", f"we give other rows, the other reader says {type(error).__name__}: {error}"
+        verdict = "excused" if excuse and excuse(error) else "silent"
+        return verdict, f"we give other rows, the other reader says {type(error).__name__}: {error}"
     try:
         if same(theirs, their_rows):
             return "silent", "we give other rows, the other reader the undamaged ones"
@@ -206,10 +211,23 @@ def judge(read_ours, read_theirs, data, rows, their_rows, same=same_rows):
     return "shared", "we give other rows, the other reader as well"
 
 
-def run_cases(read_ours, read_theirs, data, n, *, name="", seed=0, kinds=KINDS, within=None, same=same_rows):
+def run_cases(
+    read_ours,
+    read_theirs,
+    data,
+    n,
+    *,
+    name="",
+    seed=0,
+    kinds=KINDS,
+    within=None,
+    same=same_rows,
+    excuse=None,
+):
     """Reads n damaged copies of the file `data`, kind after kind. -> Report
     read_theirs None: there is no other reader, and rows that differ count as `shared`.
-    same: compares two results of one reader."""
+    same: compares two results of one reader.
+    excuse: whether an error of the other reader's counts as `excused`."""
     rows, error = attempt(read_ours, data)
     assert error is None, f"{name}: the undamaged file is refused: {error}"
     their_rows = read_theirs(data) if read_theirs else None
@@ -217,7 +235,7 @@ def run_cases(read_ours, read_theirs, data, n, *, name="", seed=0, kinds=KINDS, 
     for i in range(n):
         kind, number = kinds[i % len(kinds)], f"{seed}/{i}"
         damaged, what = damage(data, number, kind, within)
-        verdict, detail = judge(read_ours, read_theirs, damaged, rows, their_rows, same)
+        verdict, detail = judge(read_ours, read_theirs, damaged, rows, their_rows, same, excuse)
         report.counts[verdict] += 1
         if verdict in ("silent", "crash"):
             report.bad.append(Case(number, verdict, f"{name}: {what}", detail))
