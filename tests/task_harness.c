@@ -82,6 +82,18 @@ void hr__task_want(hr_task *task, int input) { task->rig->wanted = input; }
 
 void hr__task_more(hr_task *task) { task->more = true; }
 
+bool hr__task_is_first(const hr_task *task) /* one ticket after the other */
+{
+    (void)task;
+    return true;
+}
+
+void hr__task_await_turn(hr_task *task)
+{
+    (void)task;
+    fail_msg("the first ticket waits for its turn");
+}
+
 hr_status hr__task_suspend(hr_task *task, hr_resume **out, hr_error *err)
 {
     hr_resume *resume;

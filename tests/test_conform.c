@@ -247,6 +247,43 @@ static void tables(void **state)
     hr__type_unref(square);
 }
 
+/* Integers beside doubles are doubles, as columns; within lists they differ, and beyond 2^53 there is no way. */
+static void integers_and_doubles(void **state)
+{
+    hr_type *list = list_of(HR_T_LIST, simple(HR_T_INT64));
+    hr_table *ints = table_of((const char *const[]){ "a", "b" },
+                              (hr_array *[]){ array_of_ints((const int64_t[]){ 1, -2 }, 2), nulls(2) }, 2);
+    hr_table *large =
+        table_of((const char *const[]){ "a", "b" },
+                 (hr_array *[]){ array_of_ints((const int64_t[]){ 1, (1ll << 53) + 1 }, 2), nulls(2) }, 2);
+    hr_array *filled = NULL, *as_double = NULL;
+    hr_table *doubles, *out = NULL;
+    hr_schema *schema = NULL;
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    both(hr__type_ref(list), list_of(HR_T_LIST, simple(HR_T_FLOAT64)), "");
+    filled = array_of_ints((const int64_t[]){ 5, 6 }, 2);
+    assert_ok(hr__array_fill_nulls(&(hr_mem){ 0 }, filled, &as_double, &err), &err);
+    doubles = table_of((const char *const[]){ "a", "b" }, (hr_array *[]){ as_double, nulls(2) }, 2);
+    for (int k = 0; k < 2; k++) {
+        assert_ok(hr__schema_conform((k ? ints : doubles)->schema, (k ? doubles : ints)->schema, &schema, &err), &err);
+        assert_string_equal(type_text(schema->fields[0].type), "double");
+        assert_ok(hr__table_conform(&(hr_mem){ 0 }, ints, schema, &out, &err), &err);
+        assert_string_equal(values_text(out->columns[0]), "1.0 -2.0");
+        hr_table_unref(out);
+        assert_status(hr__table_conform(&(hr_mem){ 0 }, large, schema, &out, &err), HR_TYPE, &err);
+        assert_string_equal(err.text, "column 'a': row 1: no double is 9007199254740993");
+        hr_error_clear(&err);
+        hr__schema_unref(schema);
+    }
+    hr__array_unref(filled);
+    hr_table_unref(ints);
+    hr_table_unref(large);
+    hr_table_unref(doubles);
+    hr__type_unref(list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +291,7 @@ int main(void)
         cmocka_unit_test(arrays),
         cmocka_unit_test(random_arrays),
         cmocka_unit_test(tables),
+        cmocka_unit_test(integers_and_doubles),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

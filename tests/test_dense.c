@@ -80,6 +80,77 @@ static void every_type(void **state)
     assert_true(n_filled >= 13);
 }
 
+static hr_array *doubles(const double *values, int64_t n)
+{
+    hr_buffer *data = NULL;
+    hr_array *a = NULL;
+
+    assert_ok(hr__buffer_new(&(hr_mem){ 0 }, n * 8, &data, NULL), NULL);
+    memcpy(data->data, values, (size_t)n * 8);
+    assert_ok(
+        hr__array_new(hr__type_simple(HR_T_FLOAT64), n, 0, (hr_buffer *[3]){ NULL, data, NULL }, NULL, 0, &a, NULL),
+        NULL);
+    return a;
+}
+
+/* What a function was shown as doubles is what it was: every integer type, filled and back. */
+static void whole_again(void **state)
+{
+    uint64_t seed = 9;
+
+    (void)state;
+    for (int id = HR_T_INT8; id <= HR_T_UINT64; id++)
+        for (int64_t n = 0; n < 150; n += 7) {
+            hr_array *a = random_array(&seed, hr__type_simple((hr_type_id)id), n), *shown = NULL, *got = NULL;
+
+            assert_ok(hr__array_fill_nulls(&(hr_mem){ 0 }, a, &shown, NULL), NULL);
+            if (hr__array_not_exact(a) < 0) {
+                assert_int_equal(hr__array_not_whole(shown, a->type), -1);
+                assert_ok(hr__array_of_whole(&(hr_mem){ 0 }, shown, a->type, &got, NULL), NULL);
+                assert_ok(hr__array_check(got, true, NULL), NULL);
+                assert_true(hr__array_equal(got, a));
+            }
+            hr__array_unref(a);
+            hr__array_unref(shown);
+            hr__array_unref(got);
+        }
+}
+
+static void what_is_whole(void **state)
+{
+    const struct {
+        hr_type_id id;
+        double values[3];
+        int64_t not_whole;
+    } cases[] = {
+        { HR_T_INT64, { 1, -2, 9007199254740992.0 }, -1 },
+        { HR_T_INT64, { 1, 0.5, 3 }, 1 },
+        { HR_T_INT64, { 1, 9007199254740994.0, 3 }, 1 },
+        { HR_T_INT64, { (double)NAN, -0.0, (double)INFINITY }, 2 },
+        { HR_T_UINT64, { 1, 2, -1 }, 2 },
+        { HR_T_INT8, { -128, 127, 128 }, 2 },
+        { HR_T_UINT16, { 0, 65535, -1 }, 2 },
+        { HR_T_INT32, { 2147483647.0, -2147483648.0, (double)NAN }, -1 },
+    };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(cases); i++) {
+        hr_array *a = doubles(cases[i].values, 3);
+
+        assert_int_equal(hr__array_not_whole(a, hr__type_simple(cases[i].id)), cases[i].not_whole);
+        hr__array_unref(a);
+    }
+}
+
+static hr_status whole(void *context, hr_error *err)
+{
+    hr_array *got = NULL;
+    hr_status st = hr__array_of_whole(&(hr_mem){ 0 }, context, hr__type_simple(HR_T_INT32), &got, err);
+
+    hr__array_unref(got);
+    return st;
+}
+
 static hr_status fill(void *context, hr_error *err)
 {
     hr_array *got = NULL;
@@ -97,12 +168,17 @@ static void faults(void **state)
     (void)state;
     run_with_faults_on(fill, a, HR_FAULT_MEMORY);
     hr__array_unref(a);
+    a = doubles((const double[]){ 1, (double)NAN }, 2);
+    run_with_faults_on(whole, a, HR_FAULT_MEMORY);
+    hr__array_unref(a);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type),
+        cmocka_unit_test(whole_again),
+        cmocka_unit_test(what_is_whole),
         cmocka_unit_test(faults),
     };
 

@@ -214,6 +214,7 @@ class Plan:
         made: str | None = None,
         columns: tuple[str, ...] = (),
         schema: object = None,
+        shows_doubles: bool = False,
     ) -> Plan: ...
     def write(
         self,

@@ -612,7 +612,7 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "calls",      "name",    "qualified",    "batch_rows", "piece_rows",  "piece_bytes",
                              "one_to_one", "filter",  "inline_calls", "max_parts",  "max_errored", "group_keys",
-                             "made",       "columns", "schema",       NULL };
+                             "made",       "columns", "schema",       "shows_doubles", NULL };
     pyhr_state *s = pyhr_state_of(op);
     const char *keys[64], **columns = NULL;
     hr_calls_options o = { 0 };
@@ -620,16 +620,16 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
     hr_op *made = NULL;
     long long batch_rows = 0, piece_rows = 0, piece_bytes = 0, max_parts = 0, max_errored = 0;
-    int one_to_one = 0, filter = 0, inline_calls = 0;
+    int one_to_one = 0, filter = 0, inline_calls = 0, shows_doubles = 0;
     PyObject *served, *group_keys = NULL, *some = NULL, *schema = NULL, *capsule = NULL;
     struct ArrowSchema declared = { 0 };
     hr_calls *calls;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLpppLLO!zO!O", names, &served, &o.name, &o.qualified,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLpppLLO!zO!Op", names, &served, &o.name, &o.qualified,
                                      &batch_rows, &piece_rows, &piece_bytes, &one_to_one, &filter, &inline_calls,
                                      &max_parts, &max_errored, &PyTuple_Type, &group_keys, &o.made, &PyTuple_Type,
-                                     &some, &schema))
+                                     &some, &schema, &shows_doubles))
         return NULL;
     if (group_keys && (o.n_group_keys = key_names(group_keys, keys, HR_LEN(keys))) < 0)
         return NULL;
@@ -658,6 +658,7 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     o.one_to_one = one_to_one;
     o.filter = filter;
     o.inline_calls = inline_calls;
+    o.shows_doubles = shows_doubles;
     st = hr__op_calls(calls, &o, &made, &err);
     PyMem_Free(columns);
     if (!st) {
@@ -1019,8 +1020,9 @@ static PyMethodDef plan_methods[] = {
       "keys." },
     { "calls", WITH_WORDS(plan_calls), WORDS,
       "calls(calls, name, qualified, batch_rows=0, piece_rows=0, piece_bytes=0, one_to_one=False, filter=False,\n"
-      "inline_calls=False, max_parts=1, max_errored=0, group_keys=(), made=None, columns=(), schema=None): a\n"
-      "function, whose calls go to `calls`. made: it gets `columns` alone and makes that one of them." },
+      "inline_calls=False, max_parts=1, max_errored=0, group_keys=(), made=None, columns=(), schema=None,\n"
+      "shows_doubles=False): a function, whose calls go to `calls`. made: it gets `columns` alone and makes that one\n"
+      "of them. shows_doubles: it sees integers with nulls as doubles with NaN." },
     { "write", WITH_WORDS(plan_write), WORDS,
       "write(format, path, mode='append', single_file=False, partition_columns=None, min_rows_per_file=0,\n"
       "max_rows_per_file=0, max_file_bytes=0, job=None, name_column=None, sync=0, options=None, name=None): a plan "

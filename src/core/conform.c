@@ -5,10 +5,10 @@
  * lists of lists in the next. These differences are of the representation, not of what the user meant, so they are mended:
  *
  *   null + T -> T (in lists and structs too) · tensor of n dimensions + n-fold list -> n-fold list · other order of columns
- *   Python objects + plain values (pickle.c) -> Python objects
+ *   Python objects + plain values (pickle.c) -> Python objects · as columns: integers + double -> double (up to 2^53)
  *
- * Everything else, int64 beside double as well, is an error that names both: a type that changed silently in the middle of
- * an epoch would be worse. Values are shared where the layout stays. */
+ * Everything else is an error that names both. That integers come before doubles is one, too, of a function's own tables, as a type that
+ * changed silently in the middle of an epoch would be worse: op/first_columns.c. Values are shared where the layout stays. */
 #include "core/core.h"
 
 #include <inttypes.h>
@@ -298,6 +298,32 @@ static hr_status differ(const hr_schema *found, const hr_schema *wanted, hr_erro
     return hr_error_set(err, HR_TYPE, "%s", text);
 }
 
+static bool is_double(const hr_type *t) { return t->id == HR_T_FLOAT64; }
+
+/* As hr__type_conform, of two columns. */
+static hr_status column_type(const hr_type *a, const hr_type *b, hr_type **out, hr_error *err)
+{
+    if ((hr__type_is_int(a) && is_double(b)) || (is_double(a) && hr__type_is_int(b))) {
+        *out = hr__type_ref(hr__type_simple(HR_T_FLOAT64));
+        return HR_OK;
+    }
+    return hr__type_conform(a, b, out, err);
+}
+
+static hr_status column_conform(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)
+{
+    int64_t row;
+
+    if (!hr__type_is_int(a->type) || !is_double(type))
+        return hr__array_conform(mem, a, type, out, err);
+    *out = NULL;
+    if ((row = hr__array_not_exact(a)) < 0)
+        return hr__array_unify(mem, a, type, out, err);
+    if (hr__type_is_unsigned(a->type))
+        return hr_error_set(err, HR_TYPE, "row %" PRId64 ": no double is %" PRIu64, row, hr__array_uint(a, row));
+    return hr_error_set(err, HR_TYPE, "row %" PRId64 ": no double is %" PRId64, row, hr__array_int(a, row));
+}
+
 hr_status hr__schema_conform(hr_schema *a, const hr_schema *b, hr_schema **out, hr_error *err)
 {
     hr_field *fields = NULL;
@@ -323,7 +349,7 @@ hr_status hr__schema_conform(hr_schema *a, const hr_schema *b, hr_schema **out, 
             st = differ(b, a, err);
             goto done;
         }
-        HR_GO(hr__type_conform(a->fields[made].type, b->fields[at].type, &type, err));
+        HR_GO(column_type(a->fields[made].type, b->fields[at].type, &type, err));
         if (!type) {
             st = differ(b, a, err);
             goto done;
@@ -370,7 +396,7 @@ hr_status hr__table_conform(const hr_mem *mem, const hr_table *t, hr_schema *sch
         int at = hr__schema_find(t->schema, schema->fields[n].name);
 
         st = at < 0 ? differ(t->schema, schema, err)
-                    : hr__array_conform(mem, t->columns[at], schema->fields[n].type, &columns[n], err);
+                    : column_conform(mem, t->columns[at], schema->fields[n].type, &columns[n], err);
         if (st == HR_TYPE && at >= 0)
             st = hr__error_at(err, st, "column '%s'", schema->fields[n].name);
     }

@@ -319,6 +319,11 @@ int hr__type_offset_bytes(const hr_type *t); /* 4 or 8 for what has offsets (str
 /* string, binary and their large ones */
 static inline bool hr__type_is_bytes(const hr_type *t) { return t->id >= HR_T_STRING && t->id <= HR_T_LARGE_BINARY; }
 /* Spans of calendar time, whose parts do not add up: months, days, parts of a day. They are passed on, not computed with. */
+static inline bool hr__type_is_int(const hr_type *t) { return t->id >= HR_T_INT8 && t->id <= HR_T_UINT64; }
+static inline bool hr__type_is_unsigned(const hr_type *t)
+{
+    return t->id == HR_T_UINT8 || t->id == HR_T_UINT16 || t->id == HR_T_UINT32 || t->id == HR_T_UINT64;
+}
 static inline bool hr__type_is_interval(const hr_type *t)
 {
     return t->id >= HR_T_MONTHS && t->id <= HR_T_MONTH_DAY_NANO;
@@ -493,6 +498,12 @@ bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS],
 bool hr__array_can_fill(const hr_type *t);
 /* The same rows without nulls: NaN in their place, integers as float64; NaT of dates and times, which come as int64. */
 hr_status hr__array_fill_nulls(const hr_mem *mem, const hr_array *a, hr_array **out, hr_error *err) HR_MUST_USE;
+/* The first row of a double array that is no value of this integer type, NaN and null being its null; -1: all are. Up to 2^53. */
+int64_t hr__array_not_whole(const hr_array *a, const hr_type *type);
+/* Such an array as that type, null where it is NaN or null. */
+hr_status hr__array_of_whole(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out,
+                             hr_error *err) HR_MUST_USE;
+int64_t hr__array_not_exact(const hr_array *a); /* of an integer array: the first row that no double can be; -1: none */
 
 /* ----------------------------------------------------------------------------------------- tables: origin.c, table.c */
 

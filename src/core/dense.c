@@ -1,4 +1,4 @@
-/* dense.c - numbers and times without nulls: NaN or NaT stands where a row is null, as numpy users expect.
+/* dense.c - numbers and times without nulls: NaN or NaT stands where a row is null, as numpy users expect; and integers back again.
  *
  * Integers become float64, as nothing in them could say "none"; dates and times become the 64-bit integers of which the least
  * is NaT. Everything is converted in one loop that knows no nulls, then the few or many nulls are written over, found by the
@@ -97,4 +97,86 @@ hr_status hr__array_fill_nulls(const hr_mem *mem, const hr_array *a, hr_array **
     }
     return hr__array_new(hr__type_simple(rules[id].to), a->length, 0, (hr_buffer *[3]){ NULL, to, NULL }, NULL, 0, out,
                          err);
+}
+
+/* ------------------------------------------------------------------------------------------------- and back: whole numbers */
+
+#define EXACT 9007199254740992.0 /* 2^53: up to here each integer is a double */
+
+/* The values of an integer type that are doubles, too. */
+static void exact_range(hr_type_id id, double *least, double *most)
+{
+    switch (id) {
+    case HR_T_INT8: *least = INT8_MIN, *most = INT8_MAX; break;
+    case HR_T_UINT8: *least = 0, *most = UINT8_MAX; break;
+    case HR_T_INT16: *least = INT16_MIN, *most = INT16_MAX; break;
+    case HR_T_UINT16: *least = 0, *most = UINT16_MAX; break;
+    case HR_T_INT32: *least = INT32_MIN, *most = INT32_MAX; break;
+    case HR_T_UINT32: *least = 0, *most = UINT32_MAX; break;
+    case HR_T_UINT64: *least = 0, *most = EXACT; break;
+    default: *least = -EXACT, *most = EXACT;
+    }
+}
+
+/* Null, or NaN. */
+static bool is_none(const hr_array *a, int64_t i, double v) { return v != v || hr__array_is_null(a, i); }
+
+int64_t hr__array_not_whole(const hr_array *a, const hr_type *type)
+{
+    const double *v = (const double *)(const void *)hr__array_values(a);
+    double least, most;
+
+    exact_range(type->id, &least, &most);
+    for (int64_t i = 0; i < a->length; i++)
+        if (!is_none(a, i, v[i]) && !(v[i] >= least && v[i] <= most && v[i] == (double)(int64_t)v[i]))
+            return i;
+    return -1;
+}
+
+static void put_int(uint8_t *to, int width, int64_t i, int64_t v)
+{
+    switch (width) {
+    case 1: to[i] = (uint8_t)v; break;
+    case 2: ((uint16_t *)(void *)to)[i] = (uint16_t)v; break;
+    case 4: ((uint32_t *)(void *)to)[i] = (uint32_t)v; break;
+    default: ((uint64_t *)(void *)to)[i] = (uint64_t)v;
+    }
+}
+
+hr_status hr__array_of_whole(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)
+{
+    const double *v = (const double *)(const void *)hr__array_values(a);
+    hr_buffer *buffers[3] = { NULL, NULL, NULL };
+    int width = hr__type_bytes(type);
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    HR_GO(hr__buffer_new(mem, hr__bits_bytes(a->length), &buffers[0], err));
+    HR_GO(hr__buffer_new(mem, a->length * width, &buffers[1], err));
+    memset(buffers[0]->data, 0, (size_t)buffers[0]->n_bytes);
+    for (int64_t i = 0; i < a->length; i++) {
+        bool none = is_none(a, i, v[i]);
+
+        put_int(buffers[1]->data, width, i, none ? 0 : (int64_t)v[i]);
+        buffers[0]->data[i >> 3] |= (uint8_t)(!none << (i & 7));
+    }
+    return hr__array_new(type, a->length, -1, buffers, NULL, 0, out, err);
+done:
+    hr__buffer_unref(buffers[0]);
+    hr__buffer_unref(buffers[1]);
+    return st;
+}
+
+int64_t hr__array_not_exact(const hr_array *a)
+{
+    const uint8_t *values = hr__array_values(a);
+
+    for (int64_t i = 0; i < a->length && hr__type_bytes(a->type) == 8; i++) {
+        int64_t v;
+
+        memcpy(&v, values + i * 8, 8);
+        if (!hr__array_is_null(a, i) && (v > (int64_t)EXACT || v < (a->type->id == HR_T_UINT64 ? 0 : -(int64_t)EXACT)))
+            return i;
+    }
+    return -1;
 }

@@ -86,6 +86,8 @@ struct hr_ticket {
     int64_t ordinal;  /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
     /* the way through the map operators */
     hr_task *tasks;
+    bool is_first;       /* the oldest of its stage, when it was taken to be run */
+    hr_op_state *awaits; /* it goes on when it is, or this operator is settled; NULL: at once */
     int n_finished;      /* operators whose finish has run */
     int resumed;         /* operator to call `resumed` for; -1: none */
     hr_status resume_st; /* with what it was resumed */

@@ -116,6 +116,9 @@ static hr_ticket *ready_ticket(hr_stage *s, int64_t *reserved)
             continue;
         if (t->out.n && (q == s->head_seq || s->run->options.any_order || t->out.n >= MAX_AHEAD))
             continue; /* what it gave must be drained first */
+        t->is_first = q == s->head_seq;
+        if (t->awaits && !t->is_first && !atomic_load_explicit(&t->awaits->run.settled, memory_order_acquire))
+            continue;
         return admit(s, t, reserved) ? t : NULL;
     }
     return NULL;

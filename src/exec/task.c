@@ -222,6 +222,18 @@ void hr__resume(hr_resume *takes, hr_status st, hr_error *moved)
     hr__run_unref(r);
 }
 
+bool hr__task_is_first(const hr_task *task) { return task->ticket && task->ticket->is_first; }
+
+/* As if it had been resumed already: the scheduler leaves it alone until it may go on. */
+void hr__task_await_turn(hr_task *task)
+{
+    hr_ticket *t = task->ticket;
+
+    t->awaits = task->op;
+    t->resumed = task->place;
+    t->resume_early = true;
+}
+
 /* HR_STALL=name:50ms (or *:50ms) delays an operator's calls by up to that time, so that tests see tickets overtake each other. */
 int64_t hr__op_stall_ns(const char *name)
 {

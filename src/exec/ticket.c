@@ -264,6 +264,7 @@ static hr_status resume_op(hr_ticket *t, int thread)
     hr_status st = t->resume_st;
 
     t->resumed = -1;
+    t->awaits = NULL;
     t->resume_st = HR_OK;
     return st ? at_op(t, st, t->stage->ops[i]->run.op) : call_op(t, i, thread, RESUMED, NULL);
 }

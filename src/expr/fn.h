@@ -73,11 +73,6 @@ static inline bool hr__type_is_signed(const hr_type *t)
 {
     return t->id == HR_T_INT8 || t->id == HR_T_INT16 || t->id == HR_T_INT32 || t->id == HR_T_INT64;
 }
-static inline bool hr__type_is_unsigned(const hr_type *t)
-{
-    return t->id == HR_T_UINT8 || t->id == HR_T_UINT16 || t->id == HR_T_UINT32 || t->id == HR_T_UINT64;
-}
-static inline bool hr__type_is_int(const hr_type *t) { return t->id >= HR_T_INT8 && t->id <= HR_T_UINT64; }
 static inline bool hr__type_is_float(const hr_type *t) { return t->id >= HR_T_FLOAT16 && t->id <= HR_T_FLOAT64; }
 static inline bool hr__type_is_number(const hr_type *t) { return hr__type_is_int(t) || hr__type_is_float(t); }
 static inline bool hr__type_is_decimal(const hr_type *t)

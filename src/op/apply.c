@@ -8,6 +8,8 @@
  * batches travel together decides nothing but time: each batch has random bits of its own, and results have the coordinates
  * of the batch that they are of.
  *
+ * The function's first table in canonical order says what its columns are (first_columns.c): until it is there, only the ticket that is
+ * first gives anything.
  * A function that makes a column of some others (call_columns.c) is sent those alone; the rest of the piece waits here for the result.
  * A filter's function says which rows to keep, and what goes on are the input's own columns: its rows need not travel back. */
 #include "op/calls.h"
@@ -35,6 +37,7 @@ typedef struct apply_op {
     hr_call_columns columns;
     bool filter;
     bool inline_calls;
+    bool shows_doubles;
 } apply_op;
 
 typedef struct apply_task {
@@ -67,6 +70,8 @@ static void apply_cancel(const hr_op *op, hr_op_run *run)
 static void apply_stop(const hr_op *op, hr_op_run *run)
 {
     (void)op;
+    if (run->state)
+        hr__first_columns_clear(&((hr_calls_run *)run->state)->first);
     hr__free(run->state);
     run->state = NULL;
 }
@@ -412,6 +417,43 @@ static hr_status check_promise(const apply_op *a, const apply_task *t, const hr_
     return HR_OK;
 }
 
+/* The first table says what all are to be like: whoever comes before it is known waits for its turn. */
+static bool needs_first(const apply_op *a) { return !a->filter && !a->rules.schema; }
+
+static bool may_emit(const apply_op *a, hr_task *task)
+{
+    return !needs_first(a) || atomic_load_explicit(&hr__task_run(task)->settled, memory_order_acquire) ||
+           hr__task_is_first(task);
+}
+
+/* `r` as it was collected, of which *table is what goes on: replaced. */
+static hr_status fit_to_first(const apply_op *a, hr_task *task, const hr_call *call, const hr_result *r,
+                              hr_table **table, hr_error *err)
+{
+    hr_op_run *run = hr__task_run(task);
+    hr_first_columns *first = &((hr_calls_run *)run->state)->first;
+    hr_shown shown = { .in = a->shows_doubles ? call->input : NULL, .begin = part_begin(call, r->part) };
+    hr_table *fitting = NULL;
+    hr_text where = { 0 };
+    hr_status st;
+
+    if (!atomic_load_explicit(&run->settled, memory_order_acquire)) {
+        shown.n = part_begin(call, r->part + HR_MAX(r->n_counts, 1)) - shown.begin;
+        HR_TRY(hr__first_columns_set(first, hr__task_mem(task), *table, &shown, err));
+        atomic_store_explicit(&run->settled, true, memory_order_release);
+    }
+    st = hr__first_columns_fit(first, hr__task_mem(task), *table, &fitting, err);
+    if (st == HR_TYPE && (*table)->origin) {
+        hr__task_where(task, (*table)->origin, &where);
+        st = where.data && !where.failed ? hr__error_at(err, st, "%s", where.data) : st;
+        hr__text_clear(&where);
+    }
+    HR_TRY(st);
+    hr_table_unref(*table);
+    *table = fitting;
+    return HR_OK;
+}
+
 static hr_status emit_result(const apply_op *a, hr_task *task, apply_task *t, const hr_call *call, hr_result *r,
                              hr_error *err)
 {
@@ -436,6 +478,8 @@ static hr_status emit_result(const apply_op *a, hr_task *task, apply_task *t, co
         typed = NULL;
     } else
         HR_GO(hr__table_with_origin(typed, origin, &out, err));
+    if (needs_first(a))
+        HR_GO(fit_to_first(a, task, call, r, &out, err));
     HR_GO(hr__task_emit(task, &out, err));
 done:
     hr__origin_unref(origin);
@@ -529,6 +573,10 @@ static hr_status apply_resumed(const hr_op *op, hr_task *task, hr_error *err)
 
     if (hr__group_cancelled(t->group))
         return hr_error_set(err, HR_CANCELLED, "%s: the run was stopped", a->name);
+    if (!may_emit(a, task)) {
+        hr__task_await_turn(task);
+        return HR_PENDING;
+    }
     HR_TRY(collect(a, task, t, &all, err));
     if (all) {
         hr__group_free(t->group);
@@ -675,6 +723,7 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     a->base.piece_rows = a->as_is || a->keys ? 0 : a->piece_rows;
     a->filter = o->filter;
     a->inline_calls = o->inline_calls;
+    a->shows_doubles = o->shows_doubles;
     a->max_errored = o->max_errored;
     a->max_parts = o->max_errored ? 1 : o->max_parts; /* what is left out is one batch */
     if (o->max_errored)

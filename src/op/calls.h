@@ -1,7 +1,8 @@
-/* calls.h - the parts of a queue of calls, for the five files that share them and nobody else:
+/* calls.h - the parts of a queue of calls, for the six files that share them and nobody else:
  *
  *   apply.c    the operator: rows -> a group of calls -> suspended -> results
  *   call_columns.c  a column made of some columns: what goes to the function, and how its result comes to the rest
+ *   first_columns.c  the function's tables under the columns of its first
  *   calls.c    the queue, and servers in this process (Python threads, the consumer's own)
  *   process.c  worker processes, served by the poller's thread
  *   worker.c   the worker process's side of the socket
@@ -86,12 +87,19 @@ typedef struct hr_call_list {
 void hr__call_list_add(hr_call_list *l, hr_call *call, hr_call *next); /* before `next`; NULL: at the end */
 void hr__call_list_remove(hr_call_list *l, hr_call *call);
 
+/* first_columns.c: what the first table of a run says. Set once, by the ticket that is first; then only read. */
+typedef struct hr_first_columns {
+    hr_schema *schema;
+    bool *guessed; /* of each column: it was doubles, which are taken for the integers that the function was shown as such */
+} hr_first_columns;
+
 /* The calls of one operator in one run. Zero is a good start. */
 struct hr_calls_run {
     hr_call_group *groups; /* those submitted */
     bool cancelled;
     int64_t n_errored;   /* batches that failed and were left out */
     int64_t input_bytes; /* of calls that were submitted */
+    hr_first_columns first;
 };
 
 struct hr_call_group {
@@ -182,6 +190,18 @@ hr_status hr__call_columns_join(const hr_call_columns *c, const hr_table *whole,
 hr_status hr__call_columns_needs(const hr_call_columns *c, const char *const *wanted, int n, hr_needs *out,
                                  hr_error *err) HR_MUST_USE;
 void hr__call_columns_fingerprint(const hr_call_columns *c, hr_hash *h);
+
+/* --- first_columns.c. Rows [begin, begin + n) of `in` (NULL: none) were shown to a function, integers with nulls as doubles. */
+typedef struct hr_shown {
+    const hr_table *in;
+    int64_t begin, n;
+} hr_shown;
+void hr__first_columns_clear(hr_first_columns *f);
+hr_status hr__first_columns_set(hr_first_columns *f, const hr_mem *mem, const hr_table *t, const hr_shown *shown,
+                                hr_error *err) HR_MUST_USE;
+/* *out is new. HR_TYPE says what is wrong with t. */
+hr_status hr__first_columns_fit(const hr_first_columns *f, const hr_mem *mem, hr_table *t, hr_table **out,
+                                hr_error *err) HR_MUST_USE;
 
 /* --- for process.c */
 hr_calls *hr__calls_part(hr_calls *c); /* a part's reference */

@@ -60,6 +60,7 @@ struct hr_op_run {
     int first_input;               /* IN_TURN: the one that comes first */
     bool to_process;               /* what this operator emits is read by another process: allocate from `arena` */
     hr_arena *arena;               /* NULL: none */
+    atomic_bool settled;           /* nothing depends any more on which ticket comes first: see hr__task_await_turn */
     void (*notify)(void *context); /* wakes the consumer (inline calls wait to be served by it) */
     void *notify_context;
 };
@@ -187,6 +188,12 @@ void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out);
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state); /* STREAM only; state borrowed, NULL: none */
 void hr__marker_drop(hr_marker *m); /* instead of passing it: a newer one says more. NULL is fine */
 
+/* Whether all tickets of the stage before this one have given all they give. */
+bool hr__task_is_first(const hr_task *task);
+/* The ticket goes on when it is the first, or the operator's run is settled; then `resumed` is called. The operator returns HR_PENDING
+ * next. MAP only, of a class with `resumed`. */
+void hr__task_await_turn(hr_task *task);
+
 /* Suspends the task: the operator must return HR_PENDING next. *out is new; complete it exactly once, by hr__resume. */
 hr_status hr__task_suspend(hr_task *task, hr_resume **out, hr_error *err) HR_MUST_USE;
 void hr__resume(hr_resume *takes, hr_status st,
@@ -280,6 +287,7 @@ typedef struct hr_calls_options {
                        * the input go on, with this one behind them. NULL: it gets all, and its results go on as they are */
     const char *const *columns; /* n_columns (copied) */
     int n_columns;
+    bool shows_doubles;         /* integers with nulls are shown to the function as doubles, as NumPy and pandas have them */
     bool inline_calls;          /* served by the consumer's thread: notify it when a call is queued */
     struct ArrowSchema *schema; /* declared output, of `made` that column's; taken; NULL: from the first table */
 } hr_calls_options;

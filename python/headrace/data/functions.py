@@ -17,6 +17,7 @@ BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not s
 ROW_PIECE_ROWS = 512
 ROW_PIECE_BYTES = 8 << 20
 MAX_PARTS = 64  # short batches that travel to a worker together, at most
+BATCHED = ("batches", "column", "groups")  # kinds that see columns, as batch_format says
 PARTED = ("batches", "rows", "flat", "filter")  # kinds that know of several
 
 
@@ -286,6 +287,8 @@ def function_node(
         **policy,
     }
     options = dict(options)
+    if kind in BATCHED and batch_format != "pyarrow":
+        options["shows_doubles"] = True
     if batch_size is not None:
         node = Node("rebatch", {"n_rows": batch_size}, [node])
         options["batch_rows"] = -1

@@ -1,0 +1,269 @@
+"""What columns a function's batches have: those of its first batch, in the order of the rows.
+
+Columns that a batch lacked were an error in whoever put tables together, or, behind it, in whoever named one;
+integers with nulls, which NumPy has as floats, were float64 in one batch and int64 in the next.
+"""
+
+import time
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import headrace.data as hd
+from headrace import exceptions
+from headrace.data.expressions import col
+
+N = 1100  # rows: three batches of a function of rows
+
+
+@pytest.fixture(params=["processes", "threads", "inline"])
+def compute(request):
+    return request.param
+
+
+def of_rows(row, compute="threads"):
+    return hd.range(N).map(lambda r: row(r["id"]), compute=compute)
+
+
+# -------------------------------------------------------------------------------- columns that are missing
+
+
+def lacking(i):
+    """The second column in the first batch alone, and another order of columns in the last."""
+    return {"v": i, "w": str(i)} if i < 600 else {"v": i} if i < 1024 else {"w": None, "v": i}
+
+
+LACKING = [str(i) if i < 600 else None for i in range(N)]
+
+
+def test_columns_that_a_batch_lacks_are_null(compute):
+    ds = of_rows(lacking, compute)
+    found = ds.to_arrow()
+    assert found.schema.names == ["v", "w"] and found["w"].to_pylist() == LACKING
+    assert [row["w"] for row in ds.iter_rows()] == LACKING
+    assert list(ds.materialize().to_pandas().columns) == ["v", "w"]
+
+
+BEHIND = {
+    "select_columns": lambda ds: ds.select_columns(["w"]),
+    "filter": lambda ds: ds.filter(expr=col("w").is_null() | (col("v") >= 0)),
+    "with_column": lambda ds: ds.with_column("x", col("w").str.len()),
+    "a function": lambda ds: ds.map_batches(lambda b: {"w": b["w"]}, compute="threads"),
+    "a function of rows": lambda ds: ds.map(lambda row: {"w": row["w"]}, compute="threads"),
+    "sort": lambda ds: ds.sort("v"),
+    "limit": lambda ds: ds.limit(N),
+    "repartition": lambda ds: ds.repartition(4),
+    "materialize": lambda ds: ds.materialize(),
+    "join": lambda ds: ds.join(hd.range(N).rename_columns(["v"]), "inner", on=["v"]),
+    "zip": lambda ds: ds.zip(hd.range(N)),
+    "map_groups": lambda ds: ds.groupby("v").map_groups(lambda g: {"w": g["w"]}, compute="threads"),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_whatever_stands_behind_sees_all_columns(name):
+    assert BEHIND[name](of_rows(lacking)).to_arrow()["w"].to_pylist() == LACKING
+
+
+def test_groups_and_shuffles_behind():
+    ds = of_rows(lacking)
+    assert {r["w"]: r["count()"] for r in ds.groupby("w").count().take_all()}[None] == 500
+    assert sorted(ds.random_shuffle().to_arrow()["w"].to_pylist(), key=str) == sorted(LACKING, key=str)
+
+
+KINDS = {
+    "map_batches": lambda f, c: hd.range(N).map_batches(lambda b: f(b["id"]), batch_size=100, compute=c),
+    "generator": lambda f, c: hd.range(N).map_batches(
+        lambda b: (f(b["id"][i : i + 50]) for i in (0, 50)), batch_size=100, compute=c
+    ),
+    "pandas": lambda f, c: hd.range(N).map_batches(
+        lambda b: pd.DataFrame(f(b["id"].to_numpy())), batch_size=100, batch_format="pandas", compute=c
+    ),
+    "map_groups": lambda f, c: hd.range(N).groupby("id").map_groups(lambda g: f(g["id"]), compute=c),
+    "flat_map": lambda f, c: hd.range(N).flat_map(
+        lambda r: [{n: v[0] for n, v in f(np.array([r["id"]])).items()}], compute=c
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_function(kind, compute):
+    ds = KINDS[kind](lambda ids: {"v": ids, "w": ids * 2} if ids[0] < 600 else {"v": ids}, compute)
+    found = ds.to_arrow()
+    assert found["v"].to_pylist() == list(range(N))
+    assert found["w"].to_pylist() == [i * 2 if i < 600 else None for i in range(N)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_column_is_an_error_that_says_what_to_do(kind, compute):
+    ds = KINDS[kind](lambda ids: {"v": ids} if ids[0] < 600 else {"v": ids, "late": ids}, compute)
+    expected = (
+        "column 'late' is not in the first batch, whose columns are 'v': give all columns in every batch"
+    )
+    for consume in (ds.to_arrow, lambda ds=ds: ds.sort("v").take_all(), ds.materialize):
+        with pytest.raises(exceptions.TypeMismatchError, match=expected):
+            consume()
+    assert ds.take(500)[-1] == {"v": 499}  # what comes before it is good
+
+
+def slow_first(fn):
+    """The first batch comes last, in time."""
+
+    def slow(batch):
+        if batch["id"][0] == 0:
+            time.sleep(0.3)
+        return fn(batch)
+
+    return slow
+
+
+@pytest.mark.parametrize("compute", ["processes", "threads"])
+def test_the_first_batch_is_that_of_the_first_rows(compute):
+    def one(batch):
+        return {"b": batch["id"] * 0.5, "a": batch["id"]} if batch["id"][0] == 0 else {"a": batch["id"]}
+
+    ds = hd.range(2000).map_batches(slow_first(one), batch_size=100, compute=compute, concurrency=2)
+    found = ds.to_arrow()
+    assert found.schema.names == ["b", "a"] and found["b"].null_count == 1900
+    assert found["a"].to_pylist() == list(range(2000))
+
+
+def test_first_batches_without_rows_say_nothing(compute):
+    ds = hd.range(2000).map_batches(
+        lambda b: {"none": []} if b["id"][0] < 900 else {"v": b["id"]}, batch_size=100, compute=compute
+    )
+    assert ds.to_arrow()["v"].to_pylist() == list(range(900, 2000))
+
+
+# ------------------------------------------------------------------------------------- integers with nulls
+
+
+def nullable(n=20_000, begin=6_000, end=9_000, kind="int64"):
+    values = [None if begin <= i < end and i % 3 else i % 120 for i in range(n)]
+    return hd.from_arrow(pa.table({"id": range(n), "x": pa.array(values, kind)})), values
+
+
+@pytest.mark.parametrize("batch_format", ["numpy", "pandas", "pyarrow"])
+@pytest.mark.parametrize("begin", [0, 6_000])
+def test_integers_with_nulls_stay_integers(compute, batch_format, begin):
+    source, values = nullable(begin=begin)
+    ds = source.map_batches(lambda batch: batch, batch_format=batch_format, compute=compute)
+    assert ds.schema().types == ["int64", "int64"]
+    assert ds.to_arrow()["x"].to_pylist() == values
+    assert ds.sum("x") == sum(v for v in values if v is not None)
+    assert ds.sort("x").take(1)[0]["x"] == 0
+    assert {len(ds.map_batches(lambda b: b, batch_format=batch_format).schema().types)} == {2}
+
+
+@pytest.mark.parametrize(
+    "kind", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64"]
+)
+def test_of_every_integer_type(kind):
+    source, values = nullable(kind=kind, begin=100)
+    ds = source.map_batches(lambda b: b, compute="threads")
+    assert str(ds.to_arrow().schema.field("x").type) == kind
+    assert ds.to_arrow()["x"].to_pylist() == values
+
+
+@pytest.mark.parametrize("begin", [0, 6_000])
+def test_what_is_computed_of_them(begin):
+    """The first batch decides: with it come whole numbers, or not."""
+    source, values = nullable(begin=begin)
+
+    def run(fn):
+        return source.map_batches(fn, compute="threads").to_arrow()["x"]
+
+    more = run(lambda b: {"x": b["x"] + 1})
+    assert more.type == pa.int64() and more.to_pylist() == [None if v is None else v + 1 for v in values]
+    rows = run(lambda b: {"x": b["x"][~np.isnan(b["x"])]})
+    assert rows.type == pa.int64() and rows.to_pylist() == [v for v in values if v is not None]
+    half = run(lambda b: {"x": b["x"] / 2})
+    assert half.type == pa.float64() and half.null_count == 0
+    np.testing.assert_array_equal(half.to_numpy(), np.array(values, float) / 2)
+    mean = run(lambda b: {"x": [np.nanmean(b["x"])]})
+    assert mean.type == pa.float64() and len(mean) == 5
+
+
+def test_a_guess_that_was_wrong():
+    """All values of the first batch happen to be whole; then there are fractions: all of it is doubles."""
+    values = [None if i % 7 == 0 else 2 * i for i in range(4096)] + [
+        None if i % 5 == 0 else i for i in range(8000)
+    ]
+    ds = hd.from_arrow(pa.table({"x": values})).map_batches(lambda b: {"x": b["x"] / 2}, compute="threads")
+    found = ds.to_arrow()["x"]
+    assert found.type == pa.float64()
+    np.testing.assert_array_equal(found.to_numpy(), np.array(values, float) / 2)
+    assert (
+        sum(np.nansum(b["x"]) for b in ds.iter_batches(batch_size=1000))
+        == np.nansum(np.array(values, float)) / 2
+    )
+
+
+@pytest.mark.parametrize("batch_format", ["numpy", "pandas"])
+def test_groups_of_a_null_key(compute, batch_format):
+    """TypeMismatchError: the null's group alone gave its key as a float."""
+    rows = [{"k": i % 4 or None, "n": None if i % 3 == 0 else i} for i in range(40)]
+    ds = hd.from_items(rows).groupby("k")
+    table = ds.map_groups(lambda g: g, batch_format=batch_format, compute=compute).to_arrow()
+    assert table.schema.types == [pa.int64(), pa.int64()]
+    expected = sorted(rows, key=lambda r: (r["k"] is None, r["k"] or 0))
+    assert table.to_pylist() == expected
+    sizes = ds.map_groups(lambda g: {"key": g["k"][:1], "rows": [len(g["k"])]}, compute=compute).to_arrow()
+    assert sizes["key"].to_pylist() == [1, 2, 3, None] and sizes["rows"].to_pylist() == [10] * 4
+    assert ds.map_groups(lambda g: {"k": g["k"][:1]}, compute=compute).sort("k").take_all()[-1] == {"k": None}
+
+
+@pytest.mark.parametrize("compute", ["processes", "threads"])
+def test_integers_and_floats_of_one_function(compute):
+    """The first batch decides, however late it comes."""
+    whole = lambda b: {"v": b["id"] if b["id"][0] % 200 == 0 else b["id"].astype(float)}  # noqa: E731
+    ds = hd.range(2000).map_batches(slow_first(whole), batch_size=100, compute=compute, concurrency=2)
+    assert ds.to_arrow()["v"].type == pa.int64() and ds.sum("v") == 1999 * 1000
+    whole = lambda b: {"v": b["id"] if b["id"][0] % 200 else b["id"].astype(float)}  # noqa: E731
+    ds = hd.range(2000).map_batches(slow_first(whole), batch_size=100, compute=compute, concurrency=2)
+    assert ds.to_arrow()["v"].type == pa.float64() and ds.sum("v") == 1999 * 1000
+    nan = lambda b: {"v": b["id"] if b["id"][0] < 500 else np.where(b["id"] % 2, np.nan, b["id"])}  # noqa: E731
+    found = hd.range(1000).map_batches(nan, batch_size=100, compute=compute).to_arrow()["v"]
+    assert found.type == pa.int64() and found.null_count == 250
+
+
+def test_numbers_that_do_not_fit_are_named():
+    ds = of_rows(lambda i: {"v": 1 if i < 600 else 0.5})
+    with pytest.raises(
+        exceptions.TypeMismatchError, match="rows 512 to 1023 .*'v' is double, expected int64 as in"
+    ):
+        ds.to_arrow()
+    ds = of_rows(lambda i: {"v": 0.5 if i < 512 else 2**53 + i})
+    with pytest.raises(exceptions.TypeMismatchError, match="row 0 of them is 9007199254741504"):
+        ds.to_arrow()
+    ds = of_rows(lambda i: {"v": i if i < 512 else str(i)})
+    with pytest.raises(exceptions.TypeMismatchError, match="'v' is string, expected int64"):
+        ds.sort("v").take_all()
+
+
+def test_other_values_with_nulls_keep_their_types(compute):
+    """Booleans are objects where some are null; times have NaT."""
+    times = pd.Series(pd.to_datetime(["2024-01-01", None] * 3000))
+    table = pa.table({
+        "b": pa.array([None if i in (5000, 5001) else i % 2 == 0 for i in range(6000)]),
+        "t": pa.Array.from_pandas(times),
+        "s": pa.array([None if i > 4096 and i % 2 else str(i) for i in range(6000)]),
+    })  # fmt: skip
+    for batch_format in ("numpy", "pandas"):
+        found = (
+            hd.from_arrow(table)
+            .map_batches(lambda b: b, batch_format=batch_format, compute=compute)
+            .to_arrow()
+        )
+        assert found["b"].to_pylist() == table["b"].to_pylist()
+        assert found["t"].null_count == 3000 and found["s"].to_pylist() == table["s"].to_pylist()
+
+
+def test_pandas_own_integers_with_nulls():
+    source, values = nullable()
+    ds = source.map_batches(
+        lambda df: df.assign(x=df["x"].astype("Int64") + 1), batch_format="pandas", compute="threads"
+    )
+    assert ds.to_arrow()["x"].to_pylist() == [None if v is None else v + 1 for v in values]
