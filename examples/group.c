@@ -10,7 +10,10 @@
 
 static hr_status run(const char *files, const char *key, const char *column, hr_error *err)
 {
-    hr_aggregate aggregates[] = { { .function = "count", .name = "rows" }, { .function = "mean", .column = column } };
+    hr_aggregate aggregates[] = {
+        { .struct_bytes = sizeof(hr_aggregate), .function = "count", .name = "rows" },
+        { .struct_bytes = sizeof(hr_aggregate), .function = "mean", .column = column },
+    };
     hr_plan *read = NULL, *groups = NULL;
     hr_feed *f = NULL;
     hr_table *t = NULL;

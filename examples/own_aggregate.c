@@ -28,7 +28,7 @@ static void add(gap *to, const gap *g)
 
 static hr_status update(void *context, const hr_table *rows, const uint32_t *groups, void *states, hr_error *err)
 {
-    hr_column_view numbers;
+    hr_column_view numbers = { .struct_bytes = sizeof numbers };
     hr_status st = hr_table_column_view(rows, 0, &numbers, err);
 
     (void)context;
@@ -66,9 +66,12 @@ static hr_status result(void *context, const void *states, int64_t n, void *valu
 static hr_status grouped(int64_t n, hr_plan **out, hr_error *err)
 {
     const hr_aggregate_function own = {
+        .struct_bytes = sizeof own,
         .state_bytes = sizeof(gap), .result_type = "int64", .update = update, .merge = merge, .result = result
     };
-    const hr_aggregate aggregates[] = { { .function = "largest_gap", .column = "id", .own = &own } };
+    const hr_aggregate aggregates[] = {
+        { .struct_bytes = sizeof(hr_aggregate), .function = "largest_gap", .column = "id", .own = &own },
+    };
     const char *key = "digit";
     hr_plan *numbers = NULL, *digits = NULL;
     hr_expr *id = NULL, *square = NULL, *ten = NULL, *digit = NULL;

@@ -152,7 +152,7 @@ static hr_status run(hr_error *err)
     hr_plan *plan = NULL;
     hr_feed *feed = NULL;
     hr_table *batch = NULL;
-    hr_column_view view;
+    hr_column_view view = { .struct_bytes = sizeof view };
     int64_t n_rows = 0, last = 0;
     hr_status st;
 

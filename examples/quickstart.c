@@ -42,7 +42,7 @@ static hr_status run(const char *folder, const char *column, int64_t batch_rows,
     hr_plan *files = NULL, *plan = NULL;
     hr_feed *f = NULL;
     hr_table *batch = NULL;
-    hr_column_view view;
+    hr_column_view view = { .struct_bytes = sizeof view };
     int64_t n_rows = 0, n_batches = 0;
     double sum = 0;
     hr_status st;

@@ -14,7 +14,7 @@
 static hr_status one_epoch(hr_plan *p, int64_t epoch, int64_t *sum, hr_error *err)
 {
     hr_feed_options how = { .struct_bytes = sizeof how, .batch_rows = 1024, .seed = 42, .epoch = epoch };
-    hr_column_view v;
+    hr_column_view v = { .struct_bytes = sizeof v };
     hr_feed *f = NULL;
     hr_table *t = NULL;
     hr_status st = hr_feed_open(p, &how, &f, err);

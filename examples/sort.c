@@ -33,7 +33,7 @@ static hr_status print_rows(hr_feed *f, int column, int64_t n, hr_error *err)
 
 static hr_status run(const char *folder, const char *column, const char *path, hr_error *err)
 {
-    hr_sort_key keys[] = { { .column = column, .descending = true } };
+    hr_sort_key keys[] = { { .struct_bytes = sizeof(hr_sort_key), .column = column, .descending = true } };
     hr_write_options how = { .struct_bytes = sizeof how, .mode = HR_WRITE_OVERWRITE, .single_file = true };
     hr_plan *read = NULL, *sorted = NULL, *only = NULL, *written = NULL;
     hr_feed *f = NULL;

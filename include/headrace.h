@@ -13,8 +13,10 @@
  * Ownership words: an argument is *borrowed* until the call returns, *taken* from the caller, or *shared* (the callee
  * adds a counted reference); a result written through `out` is *new*, the caller's to release. On failure `*out` is
  * left NULL. Objects may be used from any thread; a hr_feed by one thread at a time. Strings are UTF-8.
- * Option structs begin with `struct_bytes` = sizeof the struct that the caller was compiled with; zero elsewhere
- * is the default. Only what is declared here is exported. */
+ * Structs of options, of functions and of what is asked for begin with `struct_bytes` = sizeof the struct that the caller was
+ * compiled with; zero elsewhere is the default. HR_INVALID: struct_bytes is 0. HR_UNSUPPORTED: the caller's struct is larger than
+ * that of the library which runs, and a field that the library does not know is set. A call that refuses a struct for its size
+ * takes nothing of it. Of an array of structs all have the same struct_bytes. Only what is declared here is exported. */
 #ifndef HEADRACE_H
 #define HEADRACE_H
 
@@ -45,30 +47,29 @@ HR_API const char *hr_version(void);
 
 /* ---------------------------------------------------------------------------------------------- status and errors */
 
-/* name, text */
+/* name, number, text. Numbers never change: they stand in messages between processes, and in programs. */
 #define HR_STATUS_LIST(X)                                                                                              \
-    X(HR_OK, "ok")                                                                                                     \
-    X(HR_NO_MEMORY, "out of memory")    /* the system refused an allocation */                                         \
-    X(HR_BUDGET, "memory limit")        /* the work cannot be done within the memory limit */                          \
-    X(HR_INVALID, "invalid argument")   /* a wrong call or option; the caller can mend it */                           \
-    X(HR_TYPE, "wrong type")            /* a column's type does not fit */                                             \
-    X(HR_NOT_FOUND, "not found")        /* a file that is not there */                                                 \
-    X(HR_BAD_DATA, "malformed data")    /* the input's bytes are wrong */                                              \
-    X(HR_IO, "input/output error")      /* the system said so */                                                       \
-    X(HR_DISK_FULL, "disk full")        /* no space, or no quota, for what is written */                               \
-    X(HR_UNSUPPORTED, "not supported")  /* well-formed, but not known to this build */                                 \
-    X(HR_CALLBACK, "a function raised") /* user code failed; hr_error.detail may carry its exception */                \
-    X(HR_PEER, "a process was lost")    /* a worker or trainer process died or closed */                               \
-    X(HR_CANCELLED, "cancelled")        /* stopped on request */                                                       \
-    X(HR_MISMATCH, "does not match")    /* a position of another plan, ranks that disagree */                          \
-    X(HR_PENDING, "not yet")            /* not an error: will be completed later */                                    \
-    X(HR_BUG, "internal error")         /* ours: please report */
+    X(HR_OK, 0, "ok")                                                                                                     \
+    X(HR_NO_MEMORY, 1, "out of memory")    /* the system refused an allocation */                                         \
+    X(HR_BUDGET, 2, "memory limit")        /* the work cannot be done within the memory limit */                          \
+    X(HR_INVALID, 3, "invalid argument")   /* a wrong call or option; the caller can mend it */                           \
+    X(HR_TYPE, 4, "wrong type")            /* a column's type does not fit */                                             \
+    X(HR_NOT_FOUND, 5, "not found")        /* a file that is not there */                                                 \
+    X(HR_BAD_DATA, 6, "malformed data")    /* the input's bytes are wrong */                                              \
+    X(HR_IO, 7, "input/output error")      /* the system said so */                                                       \
+    X(HR_DISK_FULL, 8, "disk full")        /* no space, or no quota, for what is written */                               \
+    X(HR_UNSUPPORTED, 9, "not supported")  /* well-formed, but not known to this build */                                 \
+    X(HR_CALLBACK, 10, "a function raised") /* user code failed; hr_error.detail may carry its exception */                \
+    X(HR_PEER, 11, "a process was lost")    /* a worker or trainer process died or closed */                               \
+    X(HR_CANCELLED, 12, "cancelled")        /* stopped on request */                                                       \
+    X(HR_MISMATCH, 13, "does not match")    /* a position of another plan, ranks that disagree */                          \
+    X(HR_PENDING, 14, "not yet")            /* not an error: will be completed later */                                    \
+    X(HR_BUG, 255, "internal error")         /* ours: please report */
 
 typedef enum hr_status {
-#define HR_X(name, text) name,
+#define HR_X(name, number, text) name = number,
     HR_STATUS_LIST(HR_X)
 #undef HR_X
-        HR_N_STATUS
 } hr_status;
 
 /* The text of a status, e.g. "malformed data"; static, never NULL. */
@@ -76,7 +77,7 @@ HR_API const char *hr_status_text(hr_status st);
 /* Its name, e.g. "HR_BAD_DATA"; static, never NULL. */
 HR_API const char *hr_status_name(hr_status st);
 
-/* What went wrong, on the caller's stack. `text` is one line that names the place and both numbers.
+/* What went wrong, on the caller's stack; its size is part of the ABI. `text` is one line that names the place and both numbers.
  * `detail` (NULL unless status is HR_CALLBACK) is an opaque blob owned by the error, set by whoever ran user code
  * (Python: the pickled exception); hr_error_clear() frees it. */
 typedef struct hr_error {
@@ -192,6 +193,7 @@ HR_API HR_MUST_USE hr_status hr_table_import(struct ArrowSchema *schema, struct 
 /* A flat view of a fixed-width column: `data` points at its first row, `validity` (NULL: no nulls) is an LSB bitmap whose
  * first row is bit `validity_bit`. `format` is the Arrow format string ("l" int64, "g" double, ...). */
 typedef struct hr_column_view {
+    size_t struct_bytes; /* set by the caller */
     const char *format;
     const void *data;
     const uint8_t *validity;
@@ -314,6 +316,7 @@ HR_API HR_MUST_USE hr_status hr_plan_with_columns(hr_plan *in, const char *const
  * `rows`, or state i of `from`, belongs to the group whose state lies at `states` + groups[i] * state_bytes. Callbacks run on pool
  * threads, several at once, never two on the same states; they return a status and say why by hr_error_set(). */
 typedef struct hr_aggregate_function {
+    size_t struct_bytes;
     void *context; /* shared by all threads, freed with context_free (may be NULL) when the last plan goes */
     void (*context_free)(void *context);
     int state_bytes;
@@ -329,6 +332,7 @@ typedef struct hr_aggregate_function {
 /* What a group's rows are made into: a function of a fixed list (`headrace functions`: "sum", "mean", "quantile", ...) of a column
  * (NULL: of rows, as for "count"), with settings "name=value". `name` of the result NULL: "sum(x)". */
 typedef struct hr_aggregate {
+    size_t struct_bytes;
     const char *function, *column, *name;
     const char *const *settings; /* n_settings */
     int n_settings;
@@ -405,6 +409,7 @@ HR_API HR_MUST_USE hr_status hr_plan_local_shuffle(hr_plan *in, int64_t window_r
 /* What rows are ordered by: a column, or an expression over columns (then `column` is ignored). Nulls, and NaN before them, stand at
  * the end whether descending or not; with nulls_first at the beginning. */
 typedef struct hr_sort_key {
+    size_t struct_bytes;
     const char *column;
     hr_expr *expr; /* borrowed; NULL: the column */
     bool descending;
@@ -446,6 +451,7 @@ HR_API HR_MUST_USE hr_status hr_plan_repartition(hr_plan *in, int64_t n_blocks, 
  * thread in use; `call` borrows `in` and sets *out to a new table (or shares `in`), or to NULL for "no rows";
  * `state_free` ends it. `context` is shared by all threads and freed with `context_free` when the last plan goes. */
 typedef struct hr_map_function {
+    size_t struct_bytes;
     const char *name; /* for explain() and errors; copied */
     void *context;
     void (*context_free)(void *context);
@@ -470,6 +476,7 @@ HR_API HR_MUST_USE hr_status hr_plan_map(hr_plan *in, const hr_map_function *fn,
 
 /* Which rows to keep: `call` fills keep[0 .. n_rows-1] with 0 or 1. */
 typedef struct hr_filter_function {
+    size_t struct_bytes;
     const char *name;
     void *context;
     void (*context_free)(void *context);

@@ -25,7 +25,7 @@ static hr_status failed(const context *c, hr_status st, hr_error *err)
 static hr_status update(void *p, const hr_table *rows, const uint32_t *groups, void *states, hr_error *err)
 {
     const context *c = p;
-    hr_column_view x, y;
+    hr_column_view x = { .struct_bytes = sizeof x }, y = { .struct_bytes = sizeof y };
 
     HR_TRY(hr_table_column_view(rows, 0, &x, err));
     HR_TRY(hr_table_column_view(rows, hr_table_columns(rows) - 1, &y, err));
@@ -72,7 +72,7 @@ static hr_status result(void *p, const void *states, int64_t n, void *values, ui
 
 static hr_aggregate_function own_of(context *c)
 {
-    return (hr_aggregate_function){ .context = c,
+    return (hr_aggregate_function){ .struct_bytes = sizeof(hr_aggregate_function), .context = c,
                                     .context_free = context_free,
                                     .state_bytes = sizeof(state),
                                     .result_type = "int64",
@@ -81,13 +81,15 @@ static hr_aggregate_function own_of(context *c)
                                     .result = result };
 }
 
+#define SIZED .struct_bytes = sizeof(hr_aggregate)
+
 /* id, key = id % keys; groups of key, with own aggregates of a column and of whole rows, whose last column is the key. */
 static hr_status plan_of(int64_t rows, int64_t keys, context *c, hr_plan **out, hr_error *err)
 {
     const hr_aggregate_function own = own_of(c);
-    const hr_aggregate aggregates[] = { { .function = "squares", .column = "id", .own = &own },
-                                        { .function = "products", .name = "products", .own = &own },
-                                        { .function = "max", .column = "id" } };
+    const hr_aggregate aggregates[] = { { SIZED, .function = "squares", .column = "id", .own = &own },
+                                        { SIZED, .function = "products", .name = "products", .own = &own },
+                                        { SIZED, .function = "max", .column = "id" } };
     static const char *const key[] = { "key" };
     hr_plan *range = NULL, *keyed = NULL;
     hr_expr *sides[2] = { NULL }, *rest = NULL;
@@ -236,7 +238,8 @@ static void refuses(void **unused)
     wrong[4].result_type = "no such";
     assert_ok(hr_plan_range(10, "id", &range, &err), &err);
     for (int i = 0; i < HR_LEN(wrong); i++) {
-        const hr_aggregate two[] = { { .function = "good", .own = &own }, { .function = "mine", .own = &wrong[i] } };
+        const hr_aggregate two[] = { { SIZED, .function = "good", .own = &own },
+                                     { SIZED, .function = "mine", .own = &wrong[i] } };
 
         c.n_freed = 0;
         assert_int_not_equal(hr_plan_group(range, NULL, 0, two, 2, &p, &err), HR_OK);
@@ -252,7 +255,7 @@ static void of_no_rows(void **unused)
 {
     context c = { 0 };
     const hr_aggregate_function own = own_of(&c);
-    const hr_aggregate one = { .function = "mine", .column = "id", .own = &own };
+    const hr_aggregate one = { SIZED, .function = "mine", .column = "id", .own = &own };
     hr_error err = HR_ERROR_INIT;
     hr_plan *range = NULL, *p = NULL;
     hr_feed *f = NULL;

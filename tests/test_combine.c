@@ -8,7 +8,7 @@
 
 static int64_t value_at(const hr_table *t, int column, int64_t i)
 {
-    hr_column_view v;
+    hr_column_view v = { .struct_bytes = sizeof v };
 
     assert_ok(hr_table_column_view(t, column, &v, NULL), NULL);
     return ((const int64_t *)v.data)[i];
@@ -136,7 +136,7 @@ done:
 
 static hr_plan *numbered(int64_t n, int *plus)
 {
-    hr_map_function fn = { .name = "twice_plus", .context = plus, .call = twice_plus };
+    hr_map_function fn = { .struct_bytes = sizeof fn, .name = "twice_plus", .context = plus, .call = twice_plus };
     hr_plan *p = range_plan(n), *q = NULL;
 
     assert_ok(hr_plan_map(p, &fn, NULL, &q, NULL), NULL);
@@ -202,7 +202,7 @@ static void is_numbered(void *context, const hr_table *t, int64_t row, int64_t n
 /* Rows of a shuffle are new ones: a function behind it sees whole blocks of them. */
 static void test_blocks_of_shuffled_rows(void **state)
 {
-    hr_map_function fn = { .name = "is_block", .call = is_block };
+    hr_map_function fn = { .struct_bytes = sizeof fn, .name = "is_block", .call = is_block };
     hr_plan *in = range_plan(50000), *p = NULL, *q = NULL;
     uint8_t *seen = calloc(50000, 1);
     hr_error err = HR_ERROR_INIT;

@@ -53,7 +53,7 @@ static hr_plan *plan_of_range(int64_t n)
 
 static hr_status keep_some(void *context, const hr_table *in, uint8_t *keep, hr_error *err)
 {
-    hr_column_view v;
+    hr_column_view v = { .struct_bytes = sizeof v };
 
     (void)context;
     HR_TRY(hr_table_column_view(in, 0, &v, err));
@@ -66,7 +66,7 @@ static hr_status keep_some(void *context, const hr_table *in, uint8_t *keep, hr_
 static hr_plan *plan_of_many(void)
 {
     static const int64_t sizes[] = { 5, 1, 7, 100, 3, 64, 31 };
-    const hr_filter_function keep = { .name = "keep_some", .call = keep_some };
+    const hr_filter_function keep = { .struct_bytes = sizeof keep, .name = "keep_some", .call = keep_some };
     hr_error err = HR_ERROR_INIT;
     hr_plan *a = plan_of_tables(sizes, HR_LEN(sizes)), *b = NULL, *both[2], *u = NULL, *p = NULL;
 
@@ -90,7 +90,7 @@ typedef struct rows {
 
 static void rows_add(rows *r, const hr_table *t)
 {
-    hr_column_view v;
+    hr_column_view v = { .struct_bytes = sizeof v };
     hr_error err = HR_ERROR_INIT;
 
     assert_ok(hr_table_column_view(t, 0, &v, &err), &err);
@@ -357,7 +357,7 @@ static bool interrupted(void *context)
 static void interrupt(void **state)
 {
     atomic_bool done = false;
-    const hr_map_function fn = { .name = "slow", .context = &done, .call = slow };
+    const hr_map_function fn = { .struct_bytes = sizeof fn, .name = "slow", .context = &done, .call = slow };
     hr_plan *p = plan_of_range(10), *q = NULL;
     hr_error err = HR_ERROR_INIT;
     hr_table *t = NULL;
@@ -468,7 +468,7 @@ static void no_memory_loses_no_rows(void **state)
     p = plan_of_tables(sizes, HR_LEN(sizes));
     for (int call = 0; call < 40; call++) {
         int64_t next_row = 0;
-        hr_column_view v;
+        hr_column_view v = { .struct_bytes = sizeof v };
         char *at = NULL;
         hr_feed *f = NULL;
         hr_table *t = NULL;

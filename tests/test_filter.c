@@ -23,7 +23,7 @@ static void freed(void *context) { ((band *)context)->n_freed++; }
 
 static hr_filter_function function_of(band *b)
 {
-    return (hr_filter_function){ .name = "digits", .context = b, .context_free = freed, .call = keep_band };
+    return (hr_filter_function){ .struct_bytes = sizeof(hr_filter_function), .name = "digits", .context = b, .context_free = freed, .call = keep_band };
 }
 
 static void run_filter(rig *r, band *b, hr_table *in)
@@ -106,7 +106,7 @@ static void test_failures(void **unused)
         { (hr_status)77, HR_CALLBACK, "digits: failed without saying why" },
     };
     hr_table *in = numbers(0, 10);
-    hr_filter_function nothing = { .name = "nothing" };
+    hr_filter_function nothing = { .struct_bytes = sizeof nothing, .name = "nothing" };
     hr_op *op = NULL;
 
     (void)unused;

@@ -95,16 +95,18 @@ done:
 
 static const char *const key[] = { "k" };
 
+#define SIZED .struct_bytes = sizeof(hr_aggregate)
+
 static hr_status group_plan(hr_plan *in, hr_plan **out, hr_error *err)
 {
     static const char *const half[] = { "q=0.5" };
     static const hr_aggregate aggs[] = {
-        { .function = "count" },
-        { .function = "sum", .column = "x", .name = "total" },
-        { .function = "std", .column = "x" },
-        { .function = "unique", .column = "x" },
-        { .function = "max", .column = "k" },
-        { .function = "quantile", .column = "x", .settings = half, .n_settings = 1 },
+        { SIZED, .function = "count" },
+        { SIZED, .function = "sum", .column = "x", .name = "total" },
+        { SIZED, .function = "std", .column = "x" },
+        { SIZED, .function = "unique", .column = "x" },
+        { SIZED, .function = "max", .column = "k" },
+        { SIZED, .function = "quantile", .column = "x", .settings = half, .n_settings = 1 },
     };
 
     return hr_plan_group(in, key, 1, aggs, HR_LEN(aggs), out, err);

@@ -47,7 +47,7 @@ static hr_status call(void *context, void *state, const hr_table *in, hr_table *
 
 static hr_map_function function_of(function *f)
 {
-    return (hr_map_function){ "f", f, context_free, state_new, call, state_free };
+    return (hr_map_function){ sizeof(hr_map_function), "f", f, context_free, state_new, call, state_free };
 }
 
 static void declare_y(struct ArrowSchema *out)

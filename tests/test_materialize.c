@@ -17,7 +17,7 @@ static hr_status check_rows(hr_plan *p, int64_t n, hr_error *err)
 
     HR_GO(hr_feed_open(p, NULL, &f, err));
     for (;; hr_table_unref(t)) {
-        hr_column_view v;
+        hr_column_view v = { .struct_bytes = sizeof v };
 
         HR_GO(hr_feed_next(f, &t, err));
         if (!t)
@@ -75,7 +75,7 @@ static void test_sizes(void **state)
 
 static hr_status fail_late(void *context, void *thread, const hr_table *in, hr_table **out, hr_error *err)
 {
-    hr_column_view v;
+    hr_column_view v = { .struct_bytes = sizeof v };
 
     (void)context;
     (void)thread;
@@ -90,7 +90,7 @@ static hr_status fail_late(void *context, void *thread, const hr_table *in, hr_t
 static void test_error(void **state)
 {
     hr_feed_options options = { .struct_bytes = sizeof options, .memory_limit = 4 << 20 };
-    hr_map_function fn = { .name = "late", .call = fail_late };
+    hr_map_function fn = { .struct_bytes = sizeof fn, .name = "late", .call = fail_late };
     live_memory before = live_now();
     hr_error err = HR_ERROR_INIT;
     hr_plan *p = NULL, *q = NULL, *kept = NULL;

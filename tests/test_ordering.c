@@ -54,7 +54,7 @@ static hr_status plan_of(order_kind kind, int64_t n_rows, hr_plan **out, hr_erro
 {
     const char *const keys[] = { "id" };
     hr_repartition_options how = { .struct_bytes = sizeof how, .shuffle = kind == CUT_SHUFFLED };
-    hr_sort_key key = { .column = "id", .descending = true };
+    hr_sort_key key = { .struct_bytes = sizeof key, .column = "id", .descending = true };
     hr_plan *in = NULL;
     hr_status st = HR_OK;
 
@@ -185,7 +185,8 @@ static void test_faults(void **unused)
 
 static void test_refusals(void **unused)
 {
-    hr_sort_key nothing = { 0 }, unknown = { .column = "x" };
+    hr_sort_key nothing = { .struct_bytes = sizeof nothing };
+    hr_sort_key unknown = { .struct_bytes = sizeof unknown, .column = "x" };
     hr_repartition_options how = { .struct_bytes = sizeof how };
     hr_error err = HR_ERROR_INIT;
     hr_plan *in = NULL, *p = NULL;

@@ -141,7 +141,7 @@ static hr_status keep_all(void *context, const hr_table *in, uint8_t *keep, hr_e
 static void test_rules(void **state)
 {
     atomic_int seen = 0;
-    hr_filter_function fn = { .name = "f", .context = &seen, .call = keep_all };
+    hr_filter_function fn = { .struct_bytes = sizeof fn, .name = "f", .context = &seen, .call = keep_all };
     const char *names[] = { "b" };
     hr_plan *p = sample_plan(2, 10), *filtered = NULL, *q = NULL, *first = NULL;
     hr_run_options options = { .prefetch = 1 };
@@ -182,7 +182,7 @@ static hr_status halve(void *context, void *state, const hr_table *in, hr_table 
 
 static void test_late_schema(void **state)
 {
-    hr_map_function fn = { .name = "halve", .call = halve };
+    hr_map_function fn = { .struct_bytes = sizeof fn, .name = "halve", .call = halve };
     hr_error err = HR_ERROR_INIT;
     hr_plan *p = sample_plan(1, 10), *q = NULL, *none = NULL, *empty = NULL;
     hr_schema *s = NULL;

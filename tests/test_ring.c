@@ -44,7 +44,7 @@ static hr_status next(hr_ring *r, hr_table **t, hr_error *err)
 
 static int64_t value(const hr_table *t, int64_t row)
 {
-    hr_column_view v;
+    hr_column_view v = { .struct_bytes = sizeof v };
 
     if (hr_table_column_view(t, 0, &v, NULL))
         return -1;
@@ -527,7 +527,7 @@ static hr_status slow_first(void *context, void *state, const hr_table *in, hr_t
 static void a_late_schema(void **state)
 {
     slow_call call = { 0 };
-    const hr_map_function fn = { .name = "f", .context = &call, .call = slow_first };
+    const hr_map_function fn = { .struct_bytes = sizeof fn, .name = "f", .context = &call, .call = slow_first };
     hr_map_options mo = { .struct_bytes = sizeof mo };
     hr_feed_options o = { .struct_bytes = sizeof o };
     hr_error err = HR_ERROR_INIT;

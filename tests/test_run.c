@@ -23,7 +23,7 @@ static hr_plan *range_plan(int64_t n)
 
 static int64_t value_at(const hr_table *t, int64_t i)
 {
-    hr_column_view v;
+    hr_column_view v = { .struct_bytes = sizeof v };
 
     assert_ok(hr_table_column_view(t, 0, &v, NULL), NULL);
     return ((const int64_t *)v.data)[i];
@@ -35,7 +35,7 @@ static hr_status add_slowly(void *context, void *state, const hr_table *in, hr_t
     hr_mem mem = { 0 };
     hr_buffer *buffers[3] = { 0 };
     hr_array *a = NULL;
-    hr_column_view v;
+    hr_column_view v = { .struct_bytes = sizeof v };
     hr_status st = HR_OK;
 
     (void)state;
@@ -56,7 +56,7 @@ static int64_t hundred = 100;
 static hr_plan *map_plan(hr_plan *takes, hr_status (*call)(void *, void *, const hr_table *, hr_table **, hr_error *),
                          bool one_to_one)
 {
-    hr_map_function fn = { .name = "fn", .context = &hundred, .call = call };
+    hr_map_function fn = { .struct_bytes = sizeof fn, .name = "fn", .context = &hundred, .call = call };
     hr_map_options options = { .struct_bytes = sizeof options, .one_to_one = one_to_one };
     hr_error err = HR_ERROR_INIT;
     hr_plan *p = NULL;
@@ -278,8 +278,8 @@ static hr_status fail_behind(void *context, void *state, const hr_table *in, hr_
 /* fails at `bad` -> batches of 1,000 -> something slow */
 static hr_plan *failing_plan(int64_t *bad)
 {
-    hr_map_function fails = { .name = "fails", .context = bad, .call = fail_behind };
-    hr_map_function slow = { .name = "slow", .context = &hundred, .call = add_slowly };
+    hr_map_function fails = { .struct_bytes = sizeof fails, .name = "fails", .context = bad, .call = fail_behind };
+    hr_map_function slow = { .struct_bytes = sizeof slow, .name = "slow", .context = &hundred, .call = add_slowly };
     hr_map_options options = { .struct_bytes = sizeof options, .batch_rows = 1000 };
     hr_plan *range = range_plan(100000), *p = NULL, *q = NULL;
 
@@ -416,7 +416,7 @@ static void test_pieces_behind_a_limit(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         hr_plan *ins[2] = { limit_plan(range_plan(150000), 140000), range_plan(10) }, *u = NULL, *p = NULL;
-        hr_map_function fn = { .name = "fn", .call = note_rows };
+        hr_map_function fn = { .struct_bytes = sizeof fn, .name = "fn", .call = note_rows };
         hr_run_options options = { .prefetch = 1, .memory_limit = limits[i] };
         hr_error err = HR_ERROR_INIT;
 

@@ -64,7 +64,7 @@ static hr_status next(hr_split *s, int rank, hr_table **t, hr_error *err)
 
 static int64_t value(const hr_table *t, int64_t row)
 {
-    hr_column_view v;
+    hr_column_view v = { .struct_bytes = sizeof v };
     hr_error err = HR_ERROR_INIT;
 
     assert_ok(hr_table_column_view(t, 0, &v, &err), &err);
@@ -402,7 +402,7 @@ static hr_status bad_at_500(void *context, void *state, const hr_table *in, hr_t
 
 static void error_of_the_run(void **state)
 {
-    const hr_map_function fn = { .name = "bad", .call = bad_at_500 };
+    const hr_map_function fn = { .struct_bytes = sizeof fn, .name = "bad", .call = bad_at_500 };
     const hr_map_options o = { .struct_bytes = sizeof o, .batch_rows = 100, .one_to_one = true };
     live_memory before = live_now();
     hr_plan *p = plan_of_range(1000), *q = NULL;

@@ -12,7 +12,7 @@
 
 static int64_t value_at(const hr_table *t, int64_t i)
 {
-    hr_column_view v;
+    hr_column_view v = { .struct_bytes = sizeof v };
 
     assert_ok(hr_table_column_view(t, 0, &v, NULL), NULL);
     return ((const int64_t *)v.data)[i];
@@ -474,7 +474,7 @@ static hr_status is_block(void *context, void *state, const hr_table *in, hr_tab
 
 static void test_blocks_of_made_rows(void **state)
 {
-    hr_map_function fn = { .name = "is_block", .call = is_block };
+    hr_map_function fn = { .struct_bytes = sizeof fn, .name = "is_block", .call = is_block };
     hr_plan *p = keep_of(range_plan(20000), 700, false), *q = NULL;
 
     (void)state;

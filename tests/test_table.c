@@ -296,7 +296,7 @@ static void column_views(void **state)
         hr_type *type = type_named(views[i].type);
         uint64_t seed = 8;
         hr_error err = HR_ERROR_INIT;
-        hr_column_view view;
+        hr_column_view view = { .struct_bytes = sizeof view };
 
         for (int round = 0; round < 6; round++) {
             hr_table *t = random_table(&seed, &type, 1, 20);
@@ -329,7 +329,7 @@ static void columns_outside(void **state)
     hr_type *one[1] = { hr__type_simple(HR_T_INT64) };
     uint64_t seed = 9;
     hr_table *t = random_table(&seed, one, 1, 3);
-    hr_column_view view;
+    hr_column_view view = { .struct_bytes = sizeof view };
     hr_error err = HR_ERROR_INIT;
     char text[8] = "before";
 

@@ -247,7 +247,7 @@ done:
 /* Rows with a column k: "k/0" .. "k/3" and null. */
 static hr_plan *with_keys(int64_t n)
 {
-    hr_map_function fn = { .name = "parity", .call = parity };
+    hr_map_function fn = { .struct_bytes = sizeof fn, .name = "parity", .call = parity };
     hr_plan *p = numbers(n), *q = NULL;
     hr_error err = HR_ERROR_INIT;
 
@@ -375,7 +375,7 @@ static hr_status fails_late(void *context, void *state, const hr_table *in, hr_t
 static void test_failure_leaves_nothing(void **unused)
 {
     hr_write_options o = { .struct_bytes = sizeof o, .max_rows_per_file = 1000, .mode = HR_WRITE_OVERWRITE };
-    hr_map_function fn = { .name = "fails", .call = fails_late };
+    hr_map_function fn = { .struct_bytes = sizeof fn, .name = "fails", .call = fails_late };
     hr_error err = HR_ERROR_INIT;
     hr_plan *p = numbers(100000), *q = NULL;
     int64_t n_files, n_rows;
@@ -436,7 +436,7 @@ static void test_kill_leaves_no_file(void **unused)
         skip(); /* threads in a forked child are not for them */
     pid = fork();
     if (pid == 0) {
-        hr_map_function fn = { .name = "kills", .call = kills };
+        hr_map_function fn = { .struct_bytes = sizeof fn, .name = "kills", .call = kills };
         hr_plan *p = numbers(100000), *q = NULL;
         hr_error err = HR_ERROR_INIT;
 

@@ -397,7 +397,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 {
     pyhr_state *s = PyModule_GetState(module);
 
-    for (int i = 0; i < HR_N_STATUS; i++)
+    for (int i = 0; i < HR__N_STATUS; i++)
         Py_VISIT(s->errors[i]);
     Py_VISIT(s->table);
     Py_VISIT(s->column);
@@ -420,7 +420,7 @@ static int module_clear(PyObject *module)
 {
     pyhr_state *s = PyModule_GetState(module);
 
-    for (int i = 0; i < HR_N_STATUS; i++)
+    for (int i = 0; i < HR__N_STATUS; i++)
         Py_CLEAR(s->errors[i]);
     Py_CLEAR(s->table);
     Py_CLEAR(s->column);

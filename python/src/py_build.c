@@ -941,7 +941,7 @@ hr_array *pyhr_build_pickles(pyhr_build *b, const char *name, PyObject *values)
     PyObject *fn, *list = NULL, *kind = NULL, *reason = NULL, *trace = NULL;
     hr_array *made = NULL;
 
-    if (PyErr_Occurred() && !PyErr_ExceptionMatches(b->s->errors[HR_TYPE]))
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(b->s->errors[hr__status_place(HR_TYPE)]))
         return NULL;
     raise_why(b, name);
     PyErr_Fetch(&kind, &reason, &trace);

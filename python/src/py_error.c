@@ -47,7 +47,7 @@ int pyhr_errors_add(PyObject *module, pyhr_state *s)
 
     if (!base || PyModule_AddObjectRef(module, "HeadraceError", base) < 0)
         goto done;
-    s->errors[HR_OK] = Py_NewRef(base);
+    s->errors[hr__status_place(HR_OK)] = Py_NewRef(base);
     for (int i = 0; i < HR_LEN(classes); i++) {
         char name[80];
         PyObject *beside = NULL, *bases = NULL, *made = NULL;
@@ -61,7 +61,7 @@ int pyhr_errors_add(PyObject *module, pyhr_state *s)
         Py_XDECREF(bases);
         if (!made)
             goto done;
-        s->errors[classes[i].st] = made; /* the state holds it */
+        s->errors[hr__status_place(classes[i].st)] = made; /* the state holds it */
         if (PyModule_AddObjectRef(module, classes[i].name, made) < 0)
             goto done;
     }
@@ -87,7 +87,7 @@ static PyObject *rebuild(const hr_error *err)
 void *pyhr_raise(pyhr_state *s, hr_status st, hr_error *err)
 {
     PyObject *text = NULL, *made = NULL;
-    PyObject *cls = s->errors[st > HR_OK && st < HR_N_STATUS && s->errors[st] ? st : HR_BUG];
+    PyObject *cls = s->errors[hr__status_place(hr__status_is_error(st) ? st : HR_BUG)];
 
     if (PyErr_Occurred()) { /* a signal handler raised, or a handler of inline calls did */
         hr_error_clear(err);

@@ -370,6 +370,7 @@ static int aggregate_of(PyObject *tuple, hr_aggregate *out, texts *settings)
     if (!PyArg_ParseTuple(tuple, "szzO", &out->function, &out->column, &out->name, &list) ||
         texts_get(settings, list, "settings") < 0)
         return -1;
+    out->struct_bytes = sizeof *out;
     out->settings = settings->v;
     out->n_settings = settings->n;
     return 0;
@@ -690,6 +691,7 @@ static PyObject *plan_sort(PyObject *op, PyObject *list)
 
         if (!PyArg_ParseTuple(PyTuple_GetItem(all, i), "Opp", &key, &descending, &nulls_first))
             goto done;
+        keys[i].struct_bytes = sizeof *keys;
         keys[i].descending = descending;
         keys[i].nulls_first = nulls_first;
         if (PyUnicode_Check(key) ? !(keys[i].column = PyUnicode_AsUTF8AndSize(key, NULL))

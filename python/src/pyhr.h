@@ -21,7 +21,7 @@
 typedef struct pyhr_drain pyhr_drain;
 
 typedef struct pyhr_state {
-    PyObject *errors[HR_N_STATUS]; /* exception class of each status; [HR_OK]: the base, HeadraceError */
+    PyObject *errors[HR__N_STATUS]; /* exception class of each status, at hr__status_place(); of HR_OK: the base, HeadraceError */
     PyTypeObject *table, *column, *schema, *expr, *plan, *feed, *split, *ring, *ring_server, *calls, *call, *worker,
         *keep;
     PyObject *convert; /* headrace.data.convert: what only Python can do to values; imported when first needed */

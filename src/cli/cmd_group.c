@@ -49,7 +49,7 @@ static hr_status parse(aggregate_text *t, const char *whole, hr_aggregate *out, 
 {
     char *open = strchr(t->text, '('), *close = strrchr(t->text, ')'), *part, *rest;
 
-    *out = (hr_aggregate){ .settings = t->settings };
+    *out = (hr_aggregate){ .struct_bytes = sizeof *out, .settings = t->settings };
     if (!open || !close || close < open)
         return misread(whole, err);
     *open = *close = 0;

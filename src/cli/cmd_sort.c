@@ -38,7 +38,7 @@ static hr_status add_keys(sort_args *a, const char *text, hr_error *err)
 
         if (falls || (end && !strcmp(end, ":asc")))
             *end = 0;
-        a->keys[a->n++] = (hr_sort_key){ .descending = falls };
+        a->keys[a->n++] = (hr_sort_key){ .struct_bytes = sizeof(hr_sort_key), .descending = falls };
     }
     return HR_OK;
 }

@@ -53,6 +53,28 @@ void hr__error_move(hr_error *to, hr_error *from);
 /* The one text for a refused allocation: "where: no memory for n bytes". */
 hr_status hr__error_memory(hr_error *err, const char *where, int64_t n_bytes);
 
+/* True for a number that is a status; false for HR_OK where it has to be an error. HR_PENDING is none. */
+bool hr__status_is_error(int64_t st);
+/* Statuses are also places in tables: [0, HR__N_STATUS), -1: no status. */
+enum { HR__N_STATUS = 16 };
+int hr__status_place(hr_status st);
+
+/* ------------------------------------------------------------------------------------------ callers' structs: structs.c
+ *
+ * `out`, of n_bytes, becomes what the caller's struct says: its fields, and zero for those that it lacks. HR_INVALID: struct_bytes
+ * is 0, or cannot be a size. HR_UNSUPPORTED: a field that we do not know is set. On failure nothing of the struct is taken. */
+hr_status hr__struct_read(const char *name, const void *from, void *out, size_t n_bytes, hr_error *err) HR_MUST_USE;
+/* The same; read: NULL is all zero, need: NULL is HR_INVALID. */
+hr_status hr__struct_need(const char *name, const void *from, void *out, size_t n_bytes, hr_error *err) HR_MUST_USE;
+/* n of them, one behind the other as the caller's compiler lays them: all with one struct_bytes. */
+hr_status hr__structs_read(const char *name, const void *from, int n, void *out, size_t n_bytes,
+                           hr_error *err) HR_MUST_USE;
+/* The other way: what the caller knows of `from` (NULL: zeros) goes into *to, whose struct_bytes is set. */
+hr_status hr__struct_fill(const char *name, void *to, const void *from, size_t n_bytes, hr_error *err) HR_MUST_USE;
+#define HR_STRUCT_READ(type, from, out) hr__struct_read(#type, (from), (out), sizeof(type), err)
+#define HR_STRUCT_NEED(type, from, out) hr__struct_need(#type, (from), (out), sizeof(type), err)
+#define HR_STRUCTS_READ(type, from, n, out) hr__structs_read(#type, (from), (n), (out), sizeof(type), err)
+
 /* ------------------------------------------------------------------------------------------- accounts: budget.c, mem.c */
 
 /* An account counts the bytes of one operator or run. Blocks keep their account alive; an account keeps its parent.

@@ -12,17 +12,40 @@
 const char *hr_version(void) { return HR_VERSION_TEXT; }
 
 static const struct {
+    hr_status status;
     const char *name, *text;
 } statuses[] = {
-#define HR_X(name, text) { #name, text },
+#define HR_X(name, number, text) { name, #name, text },
     HR_STATUS_LIST(HR_X)
 #undef HR_X
 };
+_Static_assert(HR_LEN(statuses) == HR__N_STATUS, "the number of statuses");
 
-static bool status_known(hr_status st) { return (unsigned)st < HR_N_STATUS; }
+/* Numbers follow each other, but for the last. */
+static int place_of(int64_t st)
+{
+    int last = HR__N_STATUS - 1;
 
-const char *hr_status_text(hr_status st) { return status_known(st) ? statuses[st].text : "unknown status"; }
-const char *hr_status_name(hr_status st) { return status_known(st) ? statuses[st].name : "HR_UNKNOWN"; }
+    return st == (int64_t)statuses[last].status ? last : st >= 0 && st < last ? (int)st : -1;
+}
+
+int hr__status_place(hr_status st) { return place_of((int64_t)st); }
+
+bool hr__status_is_error(int64_t st) { return st != HR_OK && st != HR_PENDING && place_of(st) >= 0; }
+
+const char *hr_status_text(hr_status st)
+{
+    int i = hr__status_place(st);
+
+    return i < 0 ? "unknown status" : statuses[i].text;
+}
+
+const char *hr_status_name(hr_status st)
+{
+    int i = hr__status_place(st);
+
+    return i < 0 ? "HR_UNKNOWN" : statuses[i].name;
+}
 
 /* ----------------------------------------------------------------------------------------------------------- texts */
 

@@ -294,12 +294,13 @@ static hr_status check_column(const hr_table *t, int column, hr_error *err)
 
 hr_status hr_table_column_view(const hr_table *t, int column, hr_column_view *out, hr_error *err)
 {
+    hr_column_view v = { 0 };
     hr_text type = { 0 };
     hr_status st;
     const hr_array *a;
     int value_bytes;
 
-    *out = (hr_column_view){ 0 };
+    HR_TRY(hr__struct_fill("hr_column_view", out, NULL, 0, err));
     HR_TRY(check_column(t, column, err));
     a = t->columns[column];
     value_bytes = hr__type_bytes(a->type);
@@ -310,16 +311,16 @@ hr_status hr_table_column_view(const hr_table *t, int column, hr_column_view *ou
         hr__text_clear(&type);
         return st;
     }
-    out->format = hr__type_format(a->type);
-    out->n_rows = a->length;
-    out->null_count = hr__array_null_count(a);
-    out->value_bytes = value_bytes;
+    v.format = hr__type_format(a->type);
+    v.n_rows = a->length;
+    v.null_count = hr__array_null_count(a);
+    v.value_bytes = value_bytes;
     if (a->buffers[1])
-        out->data = a->buffers[1]->data + (a->type->id == HR_T_BOOL ? 0 : a->offset * value_bytes);
-    if (a->buffers[0] && out->null_count)
-        out->validity = a->buffers[0]->data;
-    out->validity_bit = a->offset;
-    return HR_OK;
+        v.data = a->buffers[1]->data + (a->type->id == HR_T_BOOL ? 0 : a->offset * value_bytes);
+    if (a->buffers[0] && v.null_count)
+        v.validity = a->buffers[0]->data;
+    v.validity_bit = a->offset;
+    return hr__struct_fill("hr_column_view", out, &v, sizeof v, err);
 }
 
 void hr_table_print_value(const hr_table *t, int64_t row, int column, char *text, size_t cap)

@@ -88,14 +88,18 @@ static hr_status take_scan(hr_status st, hr_scan *scan, hr_plan **out, hr_error 
 hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format, const hr_read_options *options,
                        hr_plan **out, hr_error *err)
 {
+    hr_read_options o;
     hr_scan *s = NULL;
-    hr_status st = hr__scan_new_files(urls, n_urls, format, options, &s, err);
+    hr_status st;
 
+    *out = NULL;
+    HR_TRY(HR_STRUCT_READ(hr_read_options, options, &o));
+    st = hr__scan_new_files(urls, n_urls, format, &o, &s, err);
     st = take_scan(st, s, out, err);
-    if (!st && options && options->columns) { /* naming a column that is not there fails here, not in the run */
+    if (!st && o.columns) { /* naming a column that is not there fails here, not in the run */
         hr_plan *all = *out;
 
-        st = hr_plan_project(all, options->columns, NULL, options->n_columns, out, err);
+        st = hr_plan_project(all, o.columns, NULL, o.n_columns, out, err);
         hr_plan_unref(all);
     }
     return st;
@@ -124,9 +128,13 @@ hr_status hr_plan_range(int64_t n, const char *name, hr_plan **out, hr_error *er
 
 hr_status hr_plan_source(const hr_source_functions *functions, hr_plan **out, hr_error *err)
 {
+    hr_source_functions f;
     hr_scan *s = NULL;
-    hr_status st = hr__scan_new_source(functions, &s, err);
+    hr_status st;
 
+    *out = NULL;
+    HR_TRY(HR_STRUCT_NEED(hr_source_functions, functions, &f));
+    st = hr__scan_new_source(&f, &s, err);
     return take_scan(st, s, out, err);
 }
 
@@ -214,27 +222,60 @@ static hr_status sort_by(hr_plan *in, const char *const *columns, int n, hr_plan
     if (!keys)
         return hr__error_memory(err, "plan", n * (int64_t)sizeof *keys);
     for (int i = 0; i < n; i++)
-        keys[i].column = columns[i];
+        keys[i] = (hr_sort_key){ .struct_bytes = sizeof *keys, .column = columns[i] };
     st = hr_plan_sort(in, keys, n, out, err);
     hr__free(keys);
+    return st;
+}
+
+/* The caller's aggregates as ours, in two blocks that are new. */
+static hr_status read_aggregates(const hr_aggregate *aggs, int n, hr_aggregate **out, hr_aggregate_function **owns,
+                                 hr_error *err)
+{
+    hr_status st = HR_OK;
+
+    *out = hr__zalloc(NULL, ((size_t)HR_MAX(n, 0) + 1) * sizeof **out);
+    *owns = hr__zalloc(NULL, ((size_t)HR_MAX(n, 0) + 1) * sizeof **owns);
+    if (!*out || !*owns)
+        HR_GO(hr__error_memory(err, "group", n * (int64_t)sizeof **owns));
+    HR_GO(HR_STRUCTS_READ(hr_aggregate, aggs, n, *out));
+    for (int i = 0; i < n; i++)
+        if ((*out)[i].own) {
+            HR_GO(HR_STRUCT_READ(hr_aggregate_function, (*out)[i].own, &(*owns)[i]));
+            (*out)[i].own = &(*owns)[i];
+        }
+done:
+    if (st) {
+        hr__free(*out);
+        hr__free(*owns);
+        *out = NULL;
+        *owns = NULL;
+    }
     return st;
 }
 
 hr_status hr_plan_group(hr_plan *in, const char *const *keys, int n_keys, const hr_aggregate *aggs, int n_aggs,
                         hr_plan **out, hr_error *err)
 {
+    hr_aggregate_function *owns = NULL;
+    hr_aggregate *own = NULL;
     hr_schema *schema = NULL;
     hr_plan *groups = NULL;
     hr_op *op = NULL;
     hr_status st;
 
     *out = NULL;
-    if ((st = hr__plan_schema_early(in, &schema, err))) {
-        hr__aggregates_drop(aggs, 0, n_aggs);
-        return st;
-    }
-    st = hr__op_group(schema, keys, n_keys, aggs, n_aggs, &op, err);
+    HR_TRY(read_aggregates(aggs, n_aggs, &own, &owns, err));
+    st = hr__plan_schema_early(in, &schema, err);
+    if (st)
+        hr__aggregates_drop(own, 0, n_aggs);
+    else
+        st = hr__op_group(schema, keys, n_keys, own, n_aggs, &op, err);
     hr__schema_unref(schema);
+    hr__free(own);
+    hr__free(owns);
+    if (st)
+        return st;
     st = add_checked_op(in, st, op, &groups, err);
     if (st || !n_keys) {
         *out = groups;
@@ -249,12 +290,14 @@ hr_status hr_plan_join(hr_plan *left, hr_plan *right, const hr_join_options *opt
 {
     hr_schema *l = NULL, *r = NULL;
     hr_plan *ins[2] = { right, left }, *joined = NULL;
-    hr_join_options o = { 0 };
+    hr_join_options o;
     hr_op *op = NULL;
     hr_status st = HR_OK;
 
     *out = NULL;
-    memcpy(&o, options, HR_MIN(options->struct_bytes, sizeof o));
+    HR_TRY(HR_STRUCT_NEED(hr_join_options, options, &o));
+    if (o.kind > HR_JOIN_ANTI)
+        return hr_error_set(err, HR_INVALID, "join: kind %d, expected 0 to %d", (int)o.kind, HR_JOIN_ANTI);
     HR_GO(hr__plan_schema_early(left, &l, err));
     HR_GO(hr__plan_schema_early(right, &r, err));
     HR_GO(hr__op_join(l, r, &o, &op, err));
@@ -294,12 +337,13 @@ hr_status hr_plan_slice(hr_plan *in, int64_t begin, int64_t end, hr_plan **out, 
 
 hr_status hr_plan_sample(hr_plan *in, const hr_sample_options *options, hr_plan **out, hr_error *err)
 {
-    hr_sample_options all = { .struct_bytes = 0 };
+    hr_sample_options all;
     hr_op *op = NULL;
     int depth = 0;
     hr_status st;
 
-    memcpy(&all, options, HR_MIN(options->struct_bytes, sizeof all));
+    *out = NULL;
+    HR_TRY(HR_STRUCT_NEED(hr_sample_options, options, &all));
     for (const hr_plan *p = in; p; p = p->n_inputs ? p->inputs[0] : NULL)
         depth += p->op && p->op->cls == &hr__sample;
     st = hr__op_sample(&all, depth, &op, err);
@@ -332,13 +376,18 @@ hr_status hr_plan_local_shuffle(hr_plan *in, int64_t window_rows, const uint64_t
 hr_status hr_plan_map(hr_plan *in, const hr_map_function *fn, const hr_map_options *options, hr_plan **out,
                       hr_error *err)
 {
+    hr_map_function f;
+    hr_map_options o;
     hr_op *op = NULL;
     hr_plan *batches = NULL;
-    hr_status st = hr__op_map(fn, options, &op, err);
+    hr_status st;
 
     *out = NULL;
-    if (!st && options && options->batch_rows > 0) {
-        HR_GO(hr_plan_rebatch(in, options->batch_rows, false, &batches, err));
+    HR_TRY(HR_STRUCT_NEED(hr_map_function, fn, &f));
+    HR_TRY(HR_STRUCT_READ(hr_map_options, options, &o));
+    st = hr__op_map(&f, &o, &op, err);
+    if (!st && o.batch_rows > 0) {
+        HR_GO(hr_plan_rebatch(in, o.batch_rows, false, &batches, err));
         in = batches;
     }
     st = add_op(in, st, op, out, err);
@@ -351,9 +400,13 @@ done:
 
 hr_status hr_plan_filter(hr_plan *in, const hr_filter_function *fn, hr_plan **out, hr_error *err)
 {
+    hr_filter_function f;
     hr_op *op = NULL;
-    hr_status st = hr__op_filter(fn, &op, err);
+    hr_status st;
 
+    *out = NULL;
+    HR_TRY(HR_STRUCT_NEED(hr_filter_function, fn, &f));
+    st = hr__op_filter(&f, &op, err);
     return add_op(in, st, op, out, err);
 }
 
@@ -385,16 +438,17 @@ hr_status hr_plan_write(hr_plan *in, const char *format, const char *path, const
                         hr_plan **out, hr_error *err)
 {
     hr_status st = HR_OK;
-    hr_write_options all = { .struct_bytes = sizeof all };
+    hr_write_options all;
     const hr_format *f = format ? hr__format_by_name(format) : NULL;
     hr_schema *schema = NULL;
     hr_op *ops[3] = { NULL };
     hr_plan *p = NULL;
-    bool exists = false, owns = options != NULL;
+    bool exists = false, owns = true;
 
     *out = NULL;
-    if (options)
-        memcpy(&all, options, HR_MIN(options->struct_bytes, sizeof all));
+    HR_TRY(HR_STRUCT_READ(hr_write_options, options, &all));
+    if (all.mode > HR_WRITE_IGNORE)
+        HR_FAIL(HR_INVALID, "write: mode %d, expected 0 to %d", (int)all.mode, HR_WRITE_IGNORE);
     if (format && !f)
         HR_FAIL(HR_INVALID, "write: no format '%s'", format);
     if (!format)
@@ -516,6 +570,8 @@ hr_status hr_plan_mix(hr_plan *const *ins, int n, const double *weights, hr_mix_
     if (n < 1)
         return hr_error_set(err, HR_INVALID, "mix: no inputs");
     HR_TRY(check_same_schemas("mix", ins, n, err));
+    if (when > HR_MIX_LONGEST_DROP)
+        return hr_error_set(err, HR_INVALID, "mix: end %d, expected 0 or 1", (int)when);
     HR_TRY(hr__op_mix(weights, n, when == HR_MIX_LONGEST_DROP, &op, err));
     if (n > 1)
         return hr__plan_op_n(ins, n, op, out, err);

@@ -92,6 +92,7 @@ static hr_status resolve_keys(const hr_sort_key *keys, int n, const hr_schema *s
 
 hr_status hr_plan_sort(hr_plan *in, const hr_sort_key *keys, int n, hr_plan **out, hr_error *err)
 {
+    hr_sort_key *own = NULL;
     hr_sort_column *columns = NULL;
     hr_schema *schema = NULL;
     hr_status st = HR_OK;
@@ -103,10 +104,13 @@ hr_status hr_plan_sort(hr_plan *in, const hr_sort_key *keys, int n, hr_plan **ou
     if (n < 1)
         return hr_error_set(err, HR_INVALID, "sort: at least one key is needed");
     HR_GO(hidden_new(&h, n, err));
-    if (!(columns = hr__zalloc(NULL, (size_t)n * sizeof *columns)))
+    columns = hr__zalloc(NULL, (size_t)n * sizeof *columns);
+    own = hr__zalloc(NULL, (size_t)n * sizeof *own);
+    if (!columns || !own)
         HR_GO(hr__error_memory(err, "sort", n * (int64_t)sizeof *columns));
+    HR_GO(HR_STRUCTS_READ(hr_sort_key, keys, n, own));
     HR_GO(hr__plan_schema_early(in, &schema, err));
-    HR_GO(resolve_keys(keys, n, schema, columns, &h, err));
+    HR_GO(resolve_keys(own, n, schema, columns, &h, err));
     if (h.n)
         HR_GO(hr_plan_with_columns(in, h.borrowed, h.exprs, h.n, &made, err));
     HR_GO(hr__op_sort(columns, n, h.n, &op, err));
@@ -115,6 +119,7 @@ done:
     hr_plan_unref(made);
     hr__schema_unref(schema);
     hr__free(columns);
+    hr__free(own);
     hidden_clear(&h);
     return st;
 }
@@ -130,21 +135,22 @@ static bool keeps_order(const hr_plan *p)
     return false;
 }
 
-static hr_shuffle_seed seed_of(const hr_shuffle_options *options)
+static hr_status seed_of(const hr_shuffle_options *options, hr_shuffle_seed *out, hr_error *err)
 {
-    hr_shuffle_options all = { .struct_bytes = 0 };
+    hr_shuffle_options all;
 
-    if (options)
-        memcpy(&all, options, HR_MIN(options->struct_bytes, sizeof all));
-    return (hr_shuffle_seed){ .own = all.seed != NULL, .once = all.once, .seed = all.seed ? *all.seed : 0 };
+    HR_TRY(HR_STRUCT_READ(hr_shuffle_options, options, &all));
+    *out = (hr_shuffle_seed){ .own = all.seed != NULL, .once = all.once, .seed = all.seed ? *all.seed : 0 };
+    return HR_OK;
 }
 
 hr_status hr_plan_randomize_block_order(hr_plan *in, const hr_shuffle_options *options, hr_plan **out, hr_error *err)
 {
-    hr_shuffle_seed seed = seed_of(options);
+    hr_shuffle_seed seed;
     hr_op *op = NULL;
 
     *out = NULL;
+    HR_TRY(seed_of(options, &seed, err));
     if (keeps_order(in))
         HR_TRY(hr__op_shuffle_blocks(&seed, BLOCK_ROWS, &op, err));
     else
@@ -154,10 +160,11 @@ hr_status hr_plan_randomize_block_order(hr_plan *in, const hr_shuffle_options *o
 
 hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffle_options *options, hr_plan **out, hr_error *err)
 {
-    hr_shuffle_seed seed = seed_of(options);
+    hr_shuffle_seed seed;
     hr_op *op = NULL;
 
     *out = NULL;
+    HR_TRY(seed_of(options, &seed, err));
     HR_TRY(hr__op_random_shuffle(&seed, &op, err));
     return hr__plan_op(in, op, out, err);
 }
@@ -183,15 +190,17 @@ hr_status hr_plan_repartition(hr_plan *in, int64_t n_blocks, const hr_repartitio
 {
     const uint64_t seed = 0;
     hr_shuffle_options once = { .struct_bytes = sizeof once, .seed = &seed, .once = true };
+    hr_repartition_options o;
     hr_plan *mixed = NULL;
     hr_op *op = NULL;
     hr_status st = HR_OK;
 
     *out = NULL;
-    if (options && options->n_keys)
-        return by_keys(in, n_blocks, options, out, err);
+    HR_TRY(HR_STRUCT_READ(hr_repartition_options, options, &o));
+    if (o.n_keys)
+        return by_keys(in, n_blocks, &o, out, err);
     HR_TRY(hr__op_repartition(n_blocks, &op, err));
-    if (options && options->shuffle && (st = hr_plan_random_shuffle(in, &once, &mixed, err))) {
+    if (o.shuffle && (st = hr_plan_random_shuffle(in, &once, &mixed, err))) {
         hr__op_unref(op);
         return st;
     }

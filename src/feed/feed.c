@@ -312,18 +312,17 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     hr_marker *from = NULL, *first = NULL;
     hr_feed *f;
 
+    hr_feed_options own;
+
     *out = NULL;
-    if (options && options->struct_bytes == 0)
-        return hr_error_set(err, HR_INVALID, "hr_feed_options.struct_bytes is 0; set it to sizeof(hr_feed_options)");
+    HR_TRY(HR_STRUCT_READ(hr_feed_options, options, &own));
     f = hr__zalloc(NULL, sizeof *f);
     if (!f)
         return hr__error_memory(err, "feed", sizeof *f);
     hr__mutex_init(&f->lock);
     f->pid = hr__pid();
     f->plan = hr_plan_ref(p);
-    f->options.struct_bytes = sizeof f->options;
-    if (options)
-        memcpy(&f->options, options, HR_MIN(options->struct_bytes, sizeof f->options));
+    f->options = own;
     if (f->options.shuffle_seed) {
         f->shuffle_seed = *f->options.shuffle_seed;
         f->options.shuffle_seed = &f->shuffle_seed;

@@ -4,7 +4,8 @@
 
 hr_status hr_plan_materialize(hr_plan *p, const hr_feed_options *options, hr_plan **out, hr_error *err)
 {
-    int64_t limit = options && options->memory_limit > 0 ? HR_MIN(options->memory_limit, hr_memory_limit()) : 0;
+    hr_feed_options o;
+    int64_t limit;
     hr_schema *schema = NULL;
     hr_feed *f = NULL;
     hr_keep *k = NULL;
@@ -13,8 +14,10 @@ hr_status hr_plan_materialize(hr_plan *p, const hr_feed_options *options, hr_pla
     hr_status st = HR_OK;
 
     *out = NULL;
+    HR_TRY(HR_STRUCT_READ(hr_feed_options, options, &o));
+    limit = o.memory_limit > 0 ? HR_MIN(o.memory_limit, hr_memory_limit()) : 0;
     HR_GO(hr__keep_new("materialize", limit / 2, false, &k, err));
-    HR_GO(hr_feed_open(p, options, &f, err));
+    HR_GO(hr_feed_open(p, &o, &f, err));
     for (;;) {
         HR_GO(hr_feed_next(f, &t, err));
         if (!t)

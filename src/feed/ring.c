@@ -145,7 +145,7 @@ static hr_status read_error(const hr_message *m, hr_error *err)
 
     if (m->n_bytes >= (int64_t)sizeof status)
         memcpy(&status, m->bytes, sizeof status);
-    if (status <= HR_OK || status >= HR_N_STATUS)
+    if (!hr__status_is_error(status))
         status = HR_BUG;
     if (m->n_bytes <= (int64_t)sizeof status)
         return hr_error_set(err, (hr_status)status, "%s", hr_status_text((hr_status)status));

@@ -195,7 +195,10 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
     hr_status st = HR_OK;
     hr_split *s = NULL;
 
+    hr_feed_options own;
+
     *out = NULL;
+    HR_TRY(HR_STRUCT_READ(hr_feed_options, options, &own));
     if (n_ranks < 1 || n_ranks > 65536)
         return hr_error_set(err, HR_INVALID, "split: %d ranks; 1 to 65536 are possible", n_ranks);
     if (tail != HR_TAIL_EQUAL && tail != HR_TAIL_UNEVEN)
@@ -210,10 +213,7 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
     s->plan = hr_plan_ref(p);
     s->n_ranks = n_ranks;
     s->tail = tail;
-    s->options.struct_bytes = sizeof s->options;
-    if (options)
-        memcpy(&s->options, options, HR_MIN(options->struct_bytes, sizeof s->options));
-    s->options.struct_bytes = sizeof s->options;
+    s->options = own;
     s->options.position = NULL;
     s->options.trace_path = NULL;
     s->next_epoch = s->options.epoch;
@@ -222,8 +222,8 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
     s->parts = hr__zalloc(s->account, (size_t)n_ranks * sizeof *s->parts);
     if (!s->account || !s->ranks || !s->parts)
         HR_FAIL(HR_NO_MEMORY, "split: no memory for %d ranks", n_ranks);
-    if (options && options->position)
-        HR_GO(hr__split_restore(s, options->position, err));
+    if (own.position)
+        HR_GO(hr__split_restore(s, own.position, err));
     *out = s;
     s = NULL;
 done:

@@ -26,7 +26,7 @@ typedef struct map_thread {
 
 hr_status hr__function_failed(const char *name, hr_status st, hr_error *err)
 {
-    if (st <= HR_OK || st >= HR_N_STATUS || st == HR_PENDING)
+    if (!hr__status_is_error(st))
         st = HR_CALLBACK;
     if (!err)
         return st;
@@ -272,13 +272,11 @@ static hr_status map_new(const hr_map_function *fn, const hr_map_options *o, map
 hr_status hr__op_map(const hr_map_function *fn, const hr_map_options *options, hr_op **out, hr_error *err)
 {
     hr_status st = HR_OK;
-    hr_map_options o = { 0 };
+    hr_map_options o = options ? *options : (hr_map_options){ 0 };
     hr_schema *schema = NULL;
     map_op *m = NULL;
 
     *out = NULL;
-    if (options) /* of the caller's version: maybe shorter than ours */
-        memcpy(&o, options, options->struct_bytes ? HR_MIN(options->struct_bytes, sizeof o) : sizeof o);
     if (o.schema)
         st = hr__schema_import(o.schema, &schema, err);
     if (!st)

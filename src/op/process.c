@@ -444,7 +444,7 @@ static hr_status done_parse(const hr_message *m, hr_status *st, hr_error *what)
     if (h.text_bytes < 0 || h.detail_bytes < 0 || h.text_bytes > m->n_bytes - (int64_t)sizeof h ||
         h.detail_bytes != m->n_bytes - (int64_t)sizeof h - h.text_bytes)
         return HR_BAD_DATA;
-    *st = h.status == HR_OK ? HR_OK : h.status > 0 && h.status < HR_N_STATUS ? (hr_status)h.status : HR_CALLBACK;
+    *st = h.status == HR_OK ? HR_OK : hr__status_is_error(h.status) ? (hr_status)h.status : HR_CALLBACK;
     if (*st) {
         hr_error_set(what, *st, "%.*s", (int)h.text_bytes, bytes + sizeof h);
         if (h.detail_bytes)
