@@ -1,5 +1,6 @@
 /* arrays.c - what arrays.h promises. */
 #include "arrays.h"
+#include "core/decimal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -202,6 +203,30 @@ static void append_text(hr_builder *b, hr_type *t, uint64_t *state)
     assert_int_equal(hr__builder_bytes(b, bytes, n, NULL), HR_OK);
 }
 
+/* Random bytes as a value that the type allows: whole days, times within a day, no more digits than the precision. */
+static void make_valid(const hr_type *t, uint8_t *bytes)
+{
+    static const int64_t units_a_day[] = { 86400, 86400000, 86400000000, 86400000000000 };
+    int width = hr__type_bytes(t);
+    int64_t v = 0;
+
+    if (t->id == HR_T_DECIMAL128 || t->id == HR_T_DECIMAL256) {
+        hr_wide all = hr__wide_load(bytes, width), limit = hr__wide_power_of_ten(t->precision), rest;
+
+        hr__wide_divide(&all, &limit, NULL, &rest);
+        hr__wide_store(&rest, width, bytes);
+        return;
+    }
+    if (t->id != HR_T_DATE64 && t->id != HR_T_TIME32 && t->id != HR_T_TIME64)
+        return;
+    memcpy(&v, bytes, (size_t)width);
+    if (t->id == HR_T_DATE64)
+        v -= v % units_a_day[HR_MILLI];
+    else
+        v = (v & INT64_MAX) % units_a_day[t->unit];
+    memcpy(bytes, &v, (size_t)width);
+}
+
 /* Bytes of any fixed width; floating point is NaN, zero or infinite now and then. */
 static void append_fixed(hr_builder *b, hr_type *t, uint64_t *state)
 {
@@ -216,6 +241,7 @@ static void append_fixed(hr_builder *b, hr_type *t, uint64_t *state)
     }
     for (int i = 0; i < hr__type_bytes(t); i++)
         bytes[i] = (uint8_t)next_random(state);
+    make_valid(t, bytes);
     assert_int_equal(hr__builder_bytes(b, bytes, hr__type_bytes(t), NULL), HR_OK);
 }
 

@@ -251,6 +251,14 @@ done:
     return st;
 }
 
+/* What a view says twice: the first bytes of a long one stand in it as well, behind a short one are zeros. */
+static bool view_agrees(const uint8_t *view, const uint8_t *data, int64_t n)
+{
+    static const uint8_t zeros_behind[12];
+
+    return n > 12 ? memcmp(view + 4, data, 4) == 0 : memcmp(view + 4 + n, zeros_behind, (size_t)(12 - n)) == 0;
+}
+
 /* One view: up to 12 bytes lie in it, more in a buffer that it names. */
 static hr_status view_bytes(const struct ArrowArray *a, int64_t i, const uint8_t **data, int64_t *n, hr_error *err)
 {
@@ -293,6 +301,8 @@ static hr_status import_views(const struct ArrowArray *a, const struct ArrowSche
         if (is_null(a, i))
             continue;
         HR_GO(view_bytes(a, i, &from, &n, err));
+        if (!view_agrees((const uint8_t *)a->buffers[1] + (a->offset + i) * 16, from, n))
+            HR_FAIL(HR_BAD_DATA, "row %lld: a view of %lld bytes and its bytes differ", (long long)i, (long long)n);
         at += n;
     }
     offsets[a->length] = at;
@@ -372,35 +382,38 @@ done:
     return st;
 }
 
-/* For each row the number of its run: run k ends before row ends[k]. */
-static hr_status run_rows(const struct ArrowArray *a, const struct ArrowArray *ends, char format, int64_t n_values,
-                          int32_t *idx, hr_error *err)
+/* For each row the number of its run, of checked ones: run k ends before row ends[k]. */
+static void run_rows(const struct ArrowArray *a, const struct ArrowArray *ends, char format, int32_t *idx)
 {
-    int64_t run = 0, before = 0, end = ends->length ? index_at(ends->buffers[1], format, ends->offset) : 0;
+    int64_t run = 0;
 
     for (int64_t i = 0; i < a->length; i++) {
-        while (run < ends->length && end <= a->offset + i) {
-            if (end <= before)
-                break;
-            before = end;
-            if (++run < ends->length)
-                end = index_at(ends->buffers[1], format, ends->offset + run);
-        }
-        if (run >= ends->length || run >= n_values || end <= before)
-            return hr_error_set(err, HR_BAD_DATA,
-                                "row %lld: run %lld of %lld (%lld values) ends at %lld, the one before at %lld",
-                                (long long)i, (long long)run, (long long)ends->length, (long long)n_values,
-                                (long long)end, (long long)before);
+        while (index_at(ends->buffers[1], format, ends->offset + run) <= a->offset + i)
+            run++;
         idx[i] = (int32_t)run;
     }
-    return HR_OK;
 }
 
-/* Before memory is asked for so many rows. */
-static hr_status check_runs_reach(const struct ArrowArray *a, const struct ArrowArray *ends, char format, hr_error *err)
+/* Before memory is asked for so many rows: there is a value for each run, runs end one behind the other, and the last one
+ * behind all rows. */
+static hr_status check_runs(const struct ArrowArray *a, const struct ArrowArray *ends, char format, int64_t n_values,
+                            hr_error *err)
 {
-    int64_t last = ends->length ? index_at(ends->buffers[1], format, ends->offset + ends->length - 1) : 0;
+    int64_t last = 0;
 
+    if (ends->buffers[0] && ends->null_count != 0 &&
+        hr__bits_count(ends->buffers[0], ends->offset, ends->length) != ends->length)
+        return hr_error_set(err, HR_BAD_DATA, "ends of runs that are null");
+    if (n_values < ends->length)
+        return hr_error_set(err, HR_BAD_DATA, "%lld runs of %lld values", (long long)ends->length, (long long)n_values);
+    for (int64_t i = 0; i < ends->length; i++) {
+        int64_t end = index_at(ends->buffers[1], format, ends->offset + i);
+
+        if (end <= last)
+            return hr_error_set(err, HR_BAD_DATA, "run %lld ends at %lld, the one before at %lld", (long long)i,
+                                (long long)end, (long long)last);
+        last = end;
+    }
     if (a->length == 0 || last >= a->offset + a->length)
         return HR_OK;
     return hr_error_set(err, HR_BAD_DATA, "the last of %lld runs ends at row %lld, there are %lld rows",
@@ -421,12 +434,12 @@ static hr_status import_runs(foreign *owner, const struct ArrowArray *a, const s
     if (a->length > MAX_RUN_ROWS) /* two numbers can stand for any number of rows */
         HR_FAIL(HR_UNSUPPORTED, "%lld rows with run ends in one array, at most %d are possible", (long long)a->length,
                 MAX_RUN_ROWS);
-    HR_GO(check_runs_reach(a, a->children[0], s->children[0]->format[0], err));
+    HR_GO(check_runs(a, a->children[0], s->children[0]->format[0], a->children[1] ? a->children[1]->length : 0, err));
     HR_GO(import_checked(owner, a->children[1], s->children[1], type, &values, err));
     idx = hr__alloc(NULL, (size_t)a->length * sizeof *idx);
     if (!idx)
         HR_FAIL(HR_NO_MEMORY, "import: no memory for %lld rows", (long long)a->length);
-    HR_GO(run_rows(a, a->children[0], s->children[0]->format[0], values->length, idx, err));
+    run_rows(a, a->children[0], s->children[0]->format[0], idx);
     HR_GO(hr__array_take(&root_mem, values, idx, sizeof *idx, a->length, out, err));
 done:
     hr__free(idx);

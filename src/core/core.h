@@ -436,6 +436,9 @@ void hr__array_unref(hr_array *a);
 hr_status hr__array_slice(const hr_array *a, int64_t begin, int64_t n, hr_array **out, hr_error *err) HR_MUST_USE;
 /* Full structural check for data from outside: buffer sizes and alignment, offsets in order and in range, children's lengths, UTF-8 if asked. */
 hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err) HR_MUST_USE;
+/* Of a checked array: values that its type does not allow (times beyond the day, null keys; if `exact`, decimals of
+ * more digits than their precision: Arrow for Java wrote such, and its golden files have them). */
+hr_status hr__array_check_values(const hr_array *a, bool exact, hr_error *err) HR_MUST_USE;
 int64_t hr__array_null_count(const hr_array *a); /* counts once */
 bool hr__utf8_valid(const void *data, int64_t n);
 bool hr__utf8_valid_by(unsigned cpu, const void *data, int64_t n); /* with these CPU features: for tests */

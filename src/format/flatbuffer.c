@@ -57,6 +57,115 @@ int64_t hr__flat_element(hr_flat *f, int64_t first, int64_t i)
     return first + 4 * i + (int64_t)hr__flat_load(f, first + 4 * i, 4);
 }
 
+/* -------------------------------------------------------------------------------------------------------- verifying */
+
+#define MAX_NESTING 128
+#define MAX_TABLE_BYTES 512 /* of what is looked at; Arrow's have up to 40 */
+
+typedef struct verifier {
+    hr_flat *f;
+    int64_t steps_left; /* tables that share parts cannot make it walk without end */
+    hr_error *err;
+} verifier;
+
+static hr_status wrong(verifier *v, const hr_flat_table *type, int field, const char *what)
+{
+    return hr_error_set(v->err, HR_BAD_DATA, "%s, field %d: %s", type->name, field, what);
+}
+
+/* n bytes at `at`, which is a multiple of `align`. */
+static bool lies(const hr_flat *f, int64_t at, int64_t n, int64_t align)
+{
+    return at >= 0 && n >= 0 && n <= f->n && at <= f->n - n && at % align == 0;
+}
+
+/* A vector or text at `at`, of items of so many bytes. */
+static bool vector_lies(hr_flat *f, int64_t at, int64_t bytes, int64_t *n)
+{
+    if (!lies(f, at, 4, 4))
+        return false;
+    *n = (int64_t)hr__flat_load(f, at, 4);
+    return *n <= (f->n - at - 4) / bytes;
+}
+
+static hr_status verify_table(verifier *v, const hr_flat_table *type, int64_t table, int depth);
+
+/* What the reference at `at` refers to. */
+static hr_status verify_part(verifier *v, const hr_flat_table *type, int i, int64_t table, int64_t at, int depth)
+{
+    const hr_flat_field *field = &type->fields[i];
+    int64_t part, n, kind;
+
+    if (field->kind == HR_FLAT_NUMBER)
+        return HR_OK;
+    part = at + (int64_t)hr__flat_load(v->f, at, 4);
+    switch (field->kind) {
+    case HR_FLAT_TEXT:
+        if (!vector_lies(v->f, part, 1, &n) || !lies(v->f, part + 4 + n, 1, 1) || v->f->data[part + 4 + n] != 0)
+            return wrong(v, type, i, "a text without its end");
+        return HR_OK;
+    case HR_FLAT_VECTOR:
+        return vector_lies(v->f, part, field->bytes, &n) ? HR_OK : wrong(v, type, i, "a vector beyond the end");
+    case HR_FLAT_TABLE: return verify_table(v, field->of, part, depth + 1);
+    case HR_FLAT_TABLES:
+        if (!vector_lies(v->f, part, 4, &n))
+            return wrong(v, type, i, "a vector beyond the end");
+        for (int64_t k = 0; k < n; k++) {
+            int64_t item = part + 4 + 4 * k;
+
+            HR_TRY(verify_table(v, field->of, item + (int64_t)hr__flat_load(v->f, item, 4), depth + 1));
+        }
+        return HR_OK;
+    case HR_FLAT_UNION:
+        kind = hr__flat_number(v->f, table, i - 1, 1, 0);
+        if (kind >= type->n_union || !type->members[kind])
+            return HR_OK;
+        return verify_table(v, type->members[kind], part, depth + 1);
+    default: return HR_OK;
+    }
+}
+
+static hr_status verify_table(verifier *v, const hr_flat_table *type, int64_t table, int depth)
+{
+    uint8_t taken[MAX_TABLE_BYTES / 8] = { 15 }; /* the distance to the vtable */
+    int64_t vtable, vtable_bytes, table_bytes;
+
+    if (--v->steps_left < 0 || depth > MAX_NESTING)
+        return hr_error_set(v->err, HR_BAD_DATA, "%s: nested or shared too often", type->name);
+    vtable = lies(v->f, table, 4, 4) ? table - (int32_t)hr__flat_load(v->f, table, 4) : -1;
+    vtable_bytes = lies(v->f, vtable, 4, 2) ? (int64_t)hr__flat_load(v->f, vtable, 2) : 0;
+    table_bytes = vtable_bytes >= 4 ? (int64_t)hr__flat_load(v->f, vtable + 2, 2) : 0;
+    if (vtable_bytes % 2 || table_bytes < 4 || !lies(v->f, vtable, vtable_bytes, 2) ||
+        !lies(v->f, table, table_bytes, 4))
+        return hr_error_set(v->err, HR_BAD_DATA, "%s: no table at byte %lld", type->name, (long long)table);
+    for (int i = 0; i < type->n; i++) {
+        int64_t bytes = type->fields[i].kind == HR_FLAT_NUMBER ? type->fields[i].bytes : 4;
+        int64_t at = hr__flat_slot(v->f, table, i);
+
+        if (!at)
+            continue;
+        if (at - table + bytes > HR_MIN(table_bytes, MAX_TABLE_BYTES) || at % bytes)
+            return wrong(v, type, i, "beyond its table");
+        for (int64_t k = at - table; k < at - table + bytes; k++) {
+            if (taken[k / 8] >> k % 8 & 1)
+                return wrong(v, type, i, "in the place of another field");
+            taken[k / 8] |= (uint8_t)(1 << k % 8);
+        }
+        HR_TRY(verify_part(v, type, i, table, at, depth));
+    }
+    return HR_OK;
+}
+
+hr_status hr__flat_verify(hr_flat *f, const hr_flat_table *type, int64_t *root, hr_error *err)
+{
+    verifier v = { .f = f, .steps_left = f->n, .err = err };
+
+    if (!lies(f, 0, 4, 4))
+        return hr_error_set(err, HR_BAD_DATA, "%s: %lld bytes", type->name, (long long)f->n);
+    *root = (int64_t)hr__flat_load(f, 0, 4);
+    return verify_table(&v, type, *root, 0);
+}
+
 /* --------------------------------------------------------------------------------------------------------- building */
 
 void hr__flat_clear(hr_flat_builder *b)

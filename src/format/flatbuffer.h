@@ -41,6 +41,34 @@ int64_t hr__flat_vector(hr_flat *f, int64_t table, int i, int item_bytes, int64_
 /* The table that element i of a vector of offsets refers to. */
 int64_t hr__flat_element(hr_flat *f, int64_t first, int64_t i);
 
+/* --- verifying: is all of a buffer what its schema says? What reads a verified buffer never sets `bad`. */
+
+typedef enum hr_flat_kind {
+    HR_FLAT_NUMBER, /* of `bytes` bytes */
+    HR_FLAT_TEXT,
+    HR_FLAT_VECTOR, /* of numbers or structs of `bytes` bytes */
+    HR_FLAT_TABLE,  /* as `of` says */
+    HR_FLAT_TABLES, /* a vector of them */
+    HR_FLAT_UNION   /* members[n] of its table; n is the byte in the field before. NULL there: not looked at */
+} hr_flat_kind;
+
+typedef struct hr_flat_table hr_flat_table;
+typedef struct hr_flat_field {
+    hr_flat_kind kind;
+    int bytes;
+    const hr_flat_table *of;
+} hr_flat_field;
+struct hr_flat_table {
+    const char *name;
+    int n;
+    const hr_flat_field *fields; /* n, by their number */
+    int n_union;                 /* tables of its union field */
+    const hr_flat_table *const *members;
+};
+/* HR_BAD_DATA names the table and the field. Beyond what FlatBuffers' own verifier sees (bounds, alignment, ends of texts):
+ * fields lie within their table, and no two in one place. *root: the table. */
+hr_status hr__flat_verify(hr_flat *f, const hr_flat_table *type, int64_t *root, hr_error *err) HR_MUST_USE;
+
 /* --- building, from the end to the beginning: parts before what refers to them. A part is named by its distance from the end. A
  * failed allocation sets `failed`, and all that follows does nothing. */
 #define HR_FLAT_FIELDS 8

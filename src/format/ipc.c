@@ -5,13 +5,31 @@
  * may be replaced or extended (a delta) between record batches, so that each batch sees what came before it. */
 #include "format/ipc.h"
 
+#include <stdlib.h>
 #include <strings.h>
 
 #define MAGIC "ARROW1"
 #define BLOCK_BYTES 24 /* of the footer's lists */
 #define MAX_MESSAGE (INT64_C(1) << 31)
+#define ALIGN_BYTES 64 /* the most that writers align to */
+#define CONTINUATION 0xffffffffu
 
-enum { MESSAGE_SCHEMA = 1, MESSAGE_DICTIONARY, MESSAGE_BATCH, VERSION_5 = 4 };
+typedef struct ipc_options {
+    int check_values;
+} ipc_options;
+
+static const hr_option ipc_option_table[] = {
+    { .name = "check_values",
+      .kind = HR_OPT_CHOICE,
+      .at = offsetof(ipc_options, check_values),
+      .text = "usual all none",
+      .doc =
+          "values that their types do not allow are errors; usual: but decimals may have more digits than they should, "
+          "as those of old writers have; none: times of day, dates and keys of maps may be anything as well" },
+    { 0 },
+};
+
+enum { MESSAGE_SCHEMA = 1, MESSAGE_DICTIONARY, MESSAGE_BATCH, VERSION_4 = 3, VERSION_5 };
 
 /* Where a message stands. */
 typedef struct ipc_block {
@@ -37,6 +55,9 @@ typedef struct ipc_file {
     hr_scan_file base;
     hr_source *source;
     ipc_schema *schema;
+    hr_schema *types; /* of all columns */
+    int check_values;
+    bool is_file; /* with a footer; else a stream */
     ipc_blocks batches, dictionaries;
     int *columns; /* base.schema->n: their numbers in the file */
     hr_mutex lock;
@@ -52,10 +73,17 @@ typedef struct message {
     int64_t table, kind, header, body_bytes;
 } message;
 
-static hr_status message_read(hr_source *source, int64_t at, int64_t n, hr_account *account, message *out,
-                              hr_error *err)
+static hr_status damaged(const hr_source *source, int64_t at, hr_status st, hr_error *err)
+{
+    return hr__error_at(err, st, "%s: message at byte %lld is damaged", source->name, (long long)at);
+}
+
+/* n bytes at `at`: a flatbuffer with a table of this type, all of it verified. */
+static hr_status flat_read(hr_source *source, int64_t at, int64_t n, const hr_flat_table *type, hr_account *account,
+                           message *out, hr_error *err)
 {
     hr_mem mem = { account, NULL };
+    hr_status st;
 
     *out = (message){ 0 };
     if (n < 8 || n > MAX_MESSAGE || at < 0 || at > source->n_bytes - n)
@@ -64,15 +92,26 @@ static hr_status message_read(hr_source *source, int64_t at, int64_t n, hr_accou
     HR_TRY(hr__buffer_new(&mem, n, &out->bytes, err));
     HR_TRY(hr__source_read(source, out->bytes->data, at, n, err));
     out->flat = (hr_flat){ .data = out->bytes->data, .n = n };
-    out->table = (int64_t)hr__flat_load(&out->flat, 0, 4);
+    st = hr__flat_verify(&out->flat, type, &out->table, err);
+    return st ? damaged(source, at, st, err) : HR_OK;
+}
+
+static hr_status message_read(hr_source *source, int64_t at, int64_t n, hr_account *account, message *out,
+                              hr_error *err)
+{
+    int64_t version;
+
+    HR_TRY(flat_read(source, at, n, &ipc__message_table, account, out, err));
+    version = hr__flat_number(&out->flat, out->table, 0, 2, 0);
+    if (version < VERSION_4 || version > VERSION_5)
+        return hr_error_set(err, HR_UNSUPPORTED, "%s: the message at byte %lld is of version %d of Arrow's format",
+                            source->name, (long long)at, (int)version + 1);
     out->kind = hr__flat_number(&out->flat, out->table, 1, 1, 0);
     out->header = hr__flat_table(&out->flat, out->table, 2);
     out->body_bytes = hr__flat_number(&out->flat, out->table, 3, 8, 0);
-    if (!out->flat.bad && hr__flat_number(&out->flat, out->table, 0, 2, 0) > VERSION_5)
-        return hr_error_set(err, HR_UNSUPPORTED, "%s: the message at byte %lld is of version %d of Arrow's format",
-                            source->name, (long long)at, (int)hr__flat_number(&out->flat, out->table, 0, 2, 0) + 1);
-    if (out->flat.bad || out->body_bytes < 0)
-        return hr_error_set(err, HR_BAD_DATA, "%s: the message at byte %lld is damaged", source->name, (long long)at);
+    if (out->body_bytes < 0)
+        return hr_error_set(err, HR_BAD_DATA, "%s: the message at byte %lld has a body of %lld bytes", source->name,
+                            (long long)at, (long long)out->body_bytes);
     return HR_OK;
 }
 
@@ -146,9 +185,10 @@ static hr_status old_codec(message *m, const hr_codec **out, hr_error *err)
 /* The table of a RecordBatch in m, and what else its message says. */
 static hr_status batch_of(const ipc_file *f, message *m, const ipc_block *b, ipc_batch *out, hr_error *err)
 {
-    int64_t table = m->kind == MESSAGE_DICTIONARY ? hr__flat_table(&m->flat, m->header, 1) : m->header;
+    int64_t table = m->kind == MESSAGE_DICTIONARY && m->header ? hr__flat_table(&m->flat, m->header, 1) : m->header;
     hr_status st = ipc__batch_read(&m->flat, table, b->body_at, b->body_bytes, out, err);
 
+    out->check_values = f->check_values;
     if (!st && !out->codec && hr__flat_number(&m->flat, m->table, 0, 2, 0) < VERSION_5)
         st = old_codec(m, &out->codec, err);
     return st ? hr__error_at(err, st, "%s: message at byte %lld", f->base.name, (long long)b->at) : HR_OK;
@@ -199,7 +239,25 @@ static hr_status read_schema(ipc_file *f, hr_flat *flat, int64_t table, hr_error
     hr_status st = table ? ipc__schema_read(flat, table, f->base.account, &f->schema, err)
                          : hr_error_set(err, HR_BAD_DATA, "without a schema");
 
+    if (!st) /* before batches, which are nothing of ours if a type is not */
+        st = ipc__schema_types(f->schema, false, &f->types, err);
     return st ? hr__error_at(err, st, "%s", f->base.name) : HR_OK;
+}
+
+/* What may stand behind the end of a stream: zeros, up to a boundary. Anything else is a part that nobody would read, as
+ * where zeros stand over a message's length, or where a stream follows another. */
+static hr_status check_end(const ipc_file *f, int64_t at, hr_error *err)
+{
+    int64_t n = f->source->n_bytes - at, n_read;
+    uint8_t rest[ALIGN_BYTES];
+    bool zeros = n <= ALIGN_BYTES;
+
+    HR_TRY(hr__source_read_some(f->source, rest, at, HR_MIN(n, ALIGN_BYTES), &n_read, err));
+    for (int64_t i = 0; i < n_read; i++)
+        zeros = zeros && rest[i] == 0;
+    return zeros ? HR_OK
+                 : hr_error_set(err, HR_BAD_DATA, "%s: the stream ends at byte %lld, %lld bytes follow", f->base.name,
+                                (long long)at, (long long)n);
 }
 
 static hr_status stream_index(ipc_file *f, hr_error *err)
@@ -221,8 +279,10 @@ static hr_status stream_index(ipc_file *f, hr_error *err)
     for (;;) {
         message_clear(&m);
         HR_GO(prefix_read(f->source, &at, &n, err));
-        if (n == 0)
+        if (n == 0) {
+            st = check_end(f, at, err);
             break;
+        }
         HR_GO(message_read(f->source, at, n, f->base.account, &m, err));
         b = (ipc_block){ .at = at, .message_bytes = n, .body_at = at + n, .body_bytes = m.body_bytes };
         HR_GO(add_message(f, &m, &b, err));
@@ -253,13 +313,107 @@ static hr_status footer_blocks(ipc_file *f, hr_flat *flat, int64_t footer, int i
         b.message_bytes = length;
         b.body_at = from + message_bytes;
         HR_GO(message_read(f->source, at, length, f->base.account, &m, err));
-        if (m.kind != kind || m.body_bytes != b.body_bytes || b.body_at < at + length)
+        if (m.kind != kind || m.body_bytes != b.body_bytes || b.body_at != at + length)
             HR_FAIL(HR_BAD_DATA, "%s: the footer and the message at byte %lld differ", f->base.name, (long long)from);
         HR_GO(add_message(f, &m, &b, err));
     }
 done:
     message_clear(&m);
     return st;
+}
+
+/* Where the stream within a file begins: behind the magic, and zeros up to a boundary. 0: no message with a continuation
+ * stands there (Polars writes the schema without its length, and Arrow before 0.15 wrote no continuation). */
+static hr_status stream_begin(ipc_file *f, int64_t *at, hr_error *err)
+{
+    uint8_t head[ALIGN_BYTES + 4];
+    uint32_t word = 0;
+    int64_t n, i;
+
+    *at = 0;
+    HR_TRY(hr__source_read_some(f->source, head, 0, sizeof head, &n, err));
+    for (i = 8; i + 4 <= n && word == 0; i += 4)
+        memcpy(&word, head + i, 4);
+    if (word == CONTINUATION)
+        *at = i - 4;
+    return HR_OK;
+}
+
+/* A file is a stream with a footer behind it, so the schema stands there twice. */
+static hr_status check_schema(ipc_file *f, hr_error *err)
+{
+    ipc_schema *first = NULL;
+    hr_status st = HR_OK;
+    message m = { 0 };
+    int64_t at, n;
+
+    HR_GO(stream_begin(f, &at, err));
+    if (!at)
+        return HR_OK;
+    HR_GO(prefix_read(f->source, &at, &n, err));
+    HR_GO(message_read(f->source, at, n, f->base.account, &m, err));
+    if (m.kind != MESSAGE_SCHEMA || !m.header)
+        HR_FAIL(HR_BAD_DATA, "%s: a file begins with its schema, not with message number %d", f->base.name,
+                (int)m.kind);
+    st = ipc__schema_read(&m.flat, m.header, f->base.account, &first, err);
+    if (st)
+        HR_GO(hr__error_at(err, st, "%s", f->base.name));
+    if (!ipc__schema_same(first, f->schema))
+        HR_FAIL(HR_BAD_DATA, "%s: the schema in the footer is not the one at the beginning", f->base.name);
+done:
+    ipc__schema_free(first);
+    message_clear(&m);
+    return st;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const ipc_block *x = a, *y = b;
+
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+/* All messages that the footer names, in the order of the file: none twice, none within another, and behind the last one
+ * none that it does not name. */
+static hr_status check_blocks(ipc_file *f, int64_t footer_at, hr_error *err)
+{
+    int64_t n = f->dictionaries.n + f->batches.n, end = 8, length;
+    ipc_block *all = hr__alloc(f->base.account, (size_t)(n + 1) * sizeof *all);
+    hr_status st = HR_OK;
+
+    if (!all)
+        return hr__error_memory(err, f->base.name, n * (int64_t)sizeof *all);
+    if (f->dictionaries.n)
+        memcpy(all, f->dictionaries.items, (size_t)f->dictionaries.n * sizeof *all);
+    if (f->batches.n)
+        memcpy(all + f->dictionaries.n, f->batches.items, (size_t)f->batches.n * sizeof *all);
+    qsort(all, (size_t)n, sizeof *all, by_place);
+    for (int64_t i = 0; i < n; i++) {
+        if (all[i].at < end)
+            HR_FAIL(HR_BAD_DATA, "%s: the footer names a message at byte %lld, the one before ends at %lld",
+                    f->base.name, (long long)all[i].at, (long long)end);
+        end = all[i].body_at + all[i].body_bytes;
+    }
+    if (n == 0 || end + 8 > footer_at)
+        goto done;
+    HR_GO(prefix_read(f->source, &end, &length, err));
+    if (length > 0 && length <= footer_at - end)
+        HR_FAIL(HR_BAD_DATA, "%s: the footer does not name the message at byte %lld", f->base.name, (long long)end);
+done:
+    hr__free(all);
+    return st;
+}
+
+/* A dictionary cannot be replaced in a file, whose record batches may be read in any order. */
+static hr_status check_replaced(const ipc_file *f, hr_error *err)
+{
+    for (int64_t k = 0; f->is_file && k < f->dictionaries.n; k++) {
+        for (int64_t i = 0; i < k && !f->values[k].is_delta; i++)
+            if (f->values[i].id == f->values[k].id)
+                return hr_error_set(err, HR_BAD_DATA, "%s: dictionary %lld stands there twice", f->base.name,
+                                    (long long)f->values[k].id);
+    }
+    return HR_OK;
 }
 
 static hr_status file_index(ipc_file *f, hr_error *err)
@@ -276,13 +430,14 @@ static hr_status file_index(ipc_file *f, hr_error *err)
     memcpy(&footer_bytes, tail, 4);
     if (memcmp(tail + 4, MAGIC, 6) != 0 || footer_bytes < 8 || footer_bytes > n - 18)
         HR_FAIL(HR_BAD_DATA, "%s: does not end with the footer of an Arrow file (is it cut off?)", f->base.name);
-    HR_GO(message_read(f->source, n - 10 - footer_bytes, footer_bytes, f->base.account, &m, err));
+    HR_GO(flat_read(f->source, n - 10 - footer_bytes, footer_bytes, &ipc__footer_table, f->base.account, &m, err));
     footer = m.table;
+    f->is_file = true;
     HR_GO(read_schema(f, &m.flat, hr__flat_table(&m.flat, footer, 1), err));
+    HR_GO(check_schema(f, err));
     HR_GO(footer_blocks(f, &m.flat, footer, 2, MESSAGE_DICTIONARY, err));
     HR_GO(footer_blocks(f, &m.flat, footer, 3, MESSAGE_BATCH, err));
-    if (m.flat.bad)
-        HR_FAIL(HR_BAD_DATA, "%s: the footer is damaged", f->base.name);
+    HR_GO(check_blocks(f, n - 10 - footer_bytes, err));
 done:
     message_clear(&m);
     return st;
@@ -406,7 +561,11 @@ static hr_status list_values(ipc_file *f, hr_error *err)
         HR_GO(message_read(f->source, b->at, b->message_bytes, f->base.account, &m, err));
         f->values[k].id = hr__flat_number(&m.flat, m.header, 0, 8, 0);
         f->values[k].is_delta = hr__flat_number(&m.flat, m.header, 2, 1, 0) != 0;
+        if (!field_with(f->schema->fields, f->schema->n, f->values[k].id))
+            HR_FAIL(HR_BAD_DATA, "%s: message at byte %lld: no column has the dictionary %lld", f->base.name,
+                    (long long)b->at, (long long)f->values[k].id);
     }
+    st = check_replaced(f, err);
 done:
     message_clear(&m);
     return st;
@@ -576,6 +735,7 @@ static void ipc_close(hr_scan_file *base)
     hr__free(f->dictionaries.items);
     hr__free(f->columns);
     ipc__schema_free(f->schema);
+    hr__schema_unref(f->types);
     hr__source_unref(f->source);
     hr__mutex_clear(&f->lock);
 }
@@ -590,15 +750,11 @@ static const hr_scan_file_class ipc_file_class = {
 /* The projected columns: base.schema and their numbers in the file. */
 static hr_status project(ipc_file *f, const hr_projection *projection, hr_error *err)
 {
-    hr_schema *all = NULL;
+    hr_schema *all = f->types;
+    int n = projection ? projection->n : all->n;
     hr_field *fields = NULL;
     hr_status st = HR_OK;
-    int n;
 
-    st = ipc__schema_types(f->schema, false, &all, err);
-    if (st)
-        return hr__error_at(err, st, "%s", f->base.name);
-    n = projection ? projection->n : all->n;
     f->columns = hr__alloc(f->base.account, (size_t)n * sizeof *f->columns);
     fields = hr__alloc(f->base.account, (size_t)n * sizeof *fields);
     if (!f->columns || !fields)
@@ -611,15 +767,12 @@ static hr_status project(ipc_file *f, const hr_projection *projection, hr_error 
         f->columns[i] = at;
         fields[i] = all->fields[at]; /* borrowed */
     }
-    if (projection) {
+    if (projection)
         HR_GO(hr__schema_new(fields, n, &f->base.schema, err));
-    } else {
-        f->base.schema = all;
-        all = NULL; /* moved */
-    }
+    else
+        f->base.schema = hr__schema_ref(all);
 done:
     hr__free(fields);
-    hr__schema_unref(all);
     return st;
 }
 
@@ -640,6 +793,7 @@ static hr_status ipc_open(hr_source *source, const hr_open *how, hr_scan_file **
     f = (ipc_file *)*out;
     hr__mutex_init(&f->lock);
     f->source = hr__source_ref(source);
+    f->check_values = how->options ? ((const ipc_options *)how->options)->check_values : IPC_CHECK_USUAL;
     HR_GO(memcmp(head, MAGIC, 6) == 0 ? file_index(f, err) : stream_index(f, err));
     if (f->batches.n > INT32_MAX)
         HR_FAIL(HR_UNSUPPORTED, "%s: %lld record batches", f->base.name, (long long)f->batches.n);
@@ -667,6 +821,8 @@ const hr_format hr__format_arrow = {
     .name = "arrow",
     .suffixes = "arrow arrows feather ipc",
     .doc = "Arrow IPC: files (Feather V2) and streams",
+    .options = ipc_option_table,
+    .options_bytes = sizeof(ipc_options),
     .bid = ipc_bid,
     .open = ipc_open,
     .write_options = ipc__write_options,

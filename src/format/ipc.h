@@ -1,6 +1,7 @@
 /* ipc.h - what the files of the Arrow IPC format share. Private to src/format.
  *
  *   ipc_schema.c  the schema message: flatbuffer -> ipc_schema, hr_schema; hr_schema -> message
+ *   ipc_tables.c  which tables messages have, to verify them
  *   ipc_body.c    a record batch's buffers -> arrays
  *   ipc.c         files and streams: messages, dictionaries, fragments
  *   ipc_write.c   the writer
@@ -35,9 +36,13 @@ typedef struct ipc_schema {
     int64_t metadata_bytes;
 } ipc_schema;
 
+extern const hr_flat_table ipc__message_table, ipc__footer_table; /* ipc_tables.c */
+
 /* From the table of a Schema in f. HR_BAD_DATA, HR_UNSUPPORTED. *out is new. */
 hr_status ipc__schema_read(hr_flat *f, int64_t table, hr_account *account, ipc_schema **out, hr_error *err) HR_MUST_USE;
 void ipc__schema_free(ipc_schema *s); /* NULL is fine */
+/* Whether two schemas say the same of their columns: names, types, encodings, order of bytes. */
+bool ipc__schema_same(const ipc_schema *a, const ipc_schema *b);
 /* One field as the C struct that hr__array_import wants: with its dictionaries if `encoded`, else as its values. Fields
  * without a known format are HR_UNSUPPORTED, or null if `lenient`. *out is released by its release. */
 hr_status ipc__field_export(const ipc_field *f, bool encoded, bool lenient, struct ArrowSchema *out,
@@ -63,6 +68,8 @@ hr_status ipc__create(hr_schema *schema, const void *options, hr_account *accoun
 
 /* ------------------------------------------------------------------------------------------------------- ipc_body.c */
 
+enum { IPC_CHECK_USUAL, IPC_CHECK_ALL, IPC_CHECK_NONE }; /* option check_values */
+
 /* A RecordBatch table, and where its body lies in the source. Borrows the message. */
 typedef struct ipc_batch {
     hr_flat flat;
@@ -72,6 +79,7 @@ typedef struct ipc_batch {
     int64_t variadic, n_variadic;
     const hr_codec *codec;       /* NULL: not compressed */
     int64_t body_at, body_bytes; /* in the source */
+    int check_values;
 } ipc_batch;
 hr_status ipc__batch_read(hr_flat *f, int64_t table, int64_t body_at, int64_t body_bytes, ipc_batch *out,
                           hr_error *err) HR_MUST_USE;

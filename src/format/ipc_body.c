@@ -30,6 +30,38 @@ static hr_status batch_codec(hr_flat *f, int64_t table, ipc_batch *out, hr_error
     return HR_OK;
 }
 
+/* Where buffer i lies in the body. */
+static void buffer_at(const ipc_batch *b, int64_t i, int64_t *at, int64_t *n)
+{
+    hr_flat flat = b->flat;
+
+    *at = (int64_t)hr__flat_load(&flat, b->buffers + BUFFER_BYTES * i, 8);
+    *n = (int64_t)hr__flat_load(&flat, b->buffers + BUFFER_BYTES * i + 8, 8);
+}
+
+/* Rows and nulls of node i. */
+static void node_at(const ipc_batch *b, int64_t i, int64_t *n_rows, int64_t *n_nulls)
+{
+    hr_flat flat = b->flat;
+
+    *n_rows = (int64_t)hr__flat_load(&flat, b->nodes + NODE_BYTES * i, 8);
+    *n_nulls = (int64_t)hr__flat_load(&flat, b->nodes + NODE_BYTES * i + 8, 8);
+}
+
+/* All of them, also those of columns that nobody reads and of batches without rows. */
+static hr_status check_buffers(const ipc_batch *b, hr_error *err)
+{
+    int64_t at, n;
+
+    for (int64_t i = 0; i < b->n_buffers; i++) {
+        buffer_at(b, i, &at, &n);
+        if (at < 0 || n < 0 || n > b->body_bytes || at > b->body_bytes - n)
+            return hr_error_set(err, HR_BAD_DATA, "buffer %lld: %lld bytes from byte %lld of a body of %lld",
+                                (long long)i, (long long)n, (long long)at, (long long)b->body_bytes);
+    }
+    return HR_OK;
+}
+
 hr_status ipc__batch_read(hr_flat *f, int64_t table, int64_t body_at, int64_t body_bytes, ipc_batch *out, hr_error *err)
 {
     *out = (ipc_batch){ .body_at = body_at, .body_bytes = body_bytes };
@@ -46,7 +78,7 @@ hr_status ipc__batch_read(hr_flat *f, int64_t table, int64_t body_at, int64_t bo
         return hr_error_set(err, HR_BAD_DATA, "a record batch of %lld rows in %lld bytes", (long long)out->n_rows,
                             (long long)body_bytes);
     out->flat = *f;
-    return HR_OK;
+    return check_buffers(out, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------- layouts */
@@ -225,18 +257,12 @@ static hr_status skip(walk *w, const ipc_field *f)
     return HR_OK;
 }
 
-/* Where buffer i lies in the body, checked. */
+/* Where buffer i lies in the body. */
 static hr_status buffer_place(walk *w, int64_t i, int64_t *at, int64_t *n)
 {
-    hr_flat flat = w->b->flat;
-
     if (i >= w->b->n_buffers)
         return bad(w, "fewer buffers than the schema asks for");
-    *at = (int64_t)hr__flat_load(&flat, w->b->buffers + BUFFER_BYTES * i, 8);
-    *n = (int64_t)hr__flat_load(&flat, w->b->buffers + BUFFER_BYTES * i + 8, 8);
-    if (*at < 0 || *n < 0 || *n > w->b->body_bytes || *at > w->b->body_bytes - *n)
-        return hr_error_set(w->err, HR_BAD_DATA, "buffer %lld: %lld bytes from byte %lld of a body of %lld",
-                            (long long)i, (long long)*n, (long long)*at, (long long)w->b->body_bytes);
+    buffer_at(w->b, i, at, n);
     return HR_OK;
 }
 
@@ -408,17 +434,28 @@ static hr_status plain_buffers(walk *w, int64_t n, shape s, struct ArrowArray *o
     return HR_OK;
 }
 
+/* As many nulls as the file says. It may say none with a validity that nobody is to look at: then all must be set. */
+static hr_status check_nulls(walk *w, const struct ArrowArray *a, const uint8_t *bits, int64_t n_bytes)
+{
+    int64_t found = 0;
+
+    if (n_bytes >= hr__bits_bytes(a->length))
+        found = a->length - hr__bits_count(bits, 0, a->length);
+    if (found == a->null_count)
+        return HR_OK;
+    return hr_error_set(w->err, HR_BAD_DATA, "a field of %lld rows with %lld nulls, its validity has %lld",
+                        (long long)a->length, (long long)a->null_count, (long long)found);
+}
+
 /* Row count and nulls of the next node, and its validity. */
 static hr_status begin_node(walk *w, shape s, struct ArrowArray *out, const void **validity)
 {
-    hr_flat flat = w->b->flat;
-    int64_t at = w->b->nodes + NODE_BYTES * w->node, n_bytes;
     const uint8_t *bits;
+    int64_t n_bytes;
 
-    if (w->node++ >= w->b->n_nodes)
+    if (w->node >= w->b->n_nodes)
         return bad(w, "fewer fields than the schema asks for");
-    out->length = (int64_t)hr__flat_load(&flat, at, 8);
-    out->null_count = (int64_t)hr__flat_load(&flat, at + 8, 8);
+    node_at(w->b, w->node++, &out->length, &out->null_count);
     if (out->length < 0 || out->length > MAX_ROWS || out->null_count < 0 || out->null_count > out->length)
         return hr_error_set(w->err, HR_BAD_DATA, "a field of %lld rows with %lld nulls", (long long)out->length,
                             (long long)out->null_count);
@@ -426,9 +463,9 @@ static hr_status begin_node(walk *w, shape s, struct ArrowArray *out, const void
     if (s.layout == L_NONE)
         return HR_OK;
     HR_TRY(next_buffer(w, out->null_count ? hr__bits_bytes(out->length) : 0, 1, &bits, &n_bytes));
+    HR_TRY(check_nulls(w, out, bits, n_bytes));
     if (out->null_count)
         *validity = bits;
-    out->null_count = out->null_count ? -1 : 0; /* its number is the file's word: it is counted */
     return HR_OK;
 }
 
@@ -523,6 +560,8 @@ static hr_status read_field(walk *w, const ipc_field *f, bool values, hr_array *
     w->held = NULL; /* moved into root */
     HR_GO(hr__array_import(&root, &schema, out, w->err));
     st = hr__array_check(*out, true, w->err);
+    if (!st && w->b->check_values != IPC_CHECK_NONE)
+        st = hr__array_check_values(*out, w->b->check_values == IPC_CHECK_ALL, w->err);
     if (st) {
         hr__array_unref(*out);
         *out = NULL;
@@ -534,15 +573,30 @@ done:
     return st;
 }
 
+/* A column, which begins at this node, has the batch's rows. */
+static hr_status check_rows(const ipc_batch *b, int64_t node, const char *name, hr_error *err)
+{
+    int64_t n_rows, n_nulls;
+
+    if (node >= b->n_nodes)
+        return hr_error_set(err, HR_BAD_DATA, "%lld fields, the schema needs more", (long long)b->n_nodes);
+    node_at(b, node, &n_rows, &n_nulls);
+    if (n_rows == b->n_rows)
+        return HR_OK;
+    return hr_error_set(err, HR_BAD_DATA, "column '%s': %lld rows, the record batch has %lld", name, (long long)n_rows,
+                        (long long)b->n_rows);
+}
+
 hr_status ipc__places(const ipc_schema *s, const ipc_batch *b, ipc_place *out, hr_error *err)
 {
     walk w = { .b = b, .err = err };
 
     for (int i = 0; i < s->n; i++) {
         out[i] = (ipc_place){ w.node, w.buffer, w.variadic };
+        HR_TRY(check_rows(b, w.node, s->fields[i].name, err));
         HR_TRY(skip(&w, &s->fields[i]));
     }
-    if (w.node > b->n_nodes || w.buffer > b->n_buffers)
+    if (w.node != b->n_nodes || w.buffer != b->n_buffers)
         return hr_error_set(err, HR_BAD_DATA, "%lld fields with %lld buffers, the schema needs %lld with %lld",
                             (long long)b->n_nodes, (long long)b->n_buffers, (long long)w.node, (long long)w.buffer);
     return HR_OK;

@@ -275,7 +275,9 @@ hr_status ipc__schema_read(hr_flat *f, int64_t table, hr_account *account, ipc_s
     if (!s)
         return no_memory(&p, sizeof *s);
     s->account = account;
-    s->big_endian = hr__flat_number(f, table, 0, 2, 0) != 0;
+    s->big_endian = hr__flat_number(f, table, 0, 2, 0) == 1;
+    if (!hr__flat_slot(f, table, 1) || hr__flat_number(f, table, 0, 2, 0) < 0 || hr__flat_number(f, table, 0, 2, 0) > 1)
+        HR_GO(damaged(&p));
     HR_GO(read_fields(&p, table, 1, 0, &s->fields, &s->n));
     HR_GO(read_metadata(&p, table, 2, &s->metadata, &s->metadata_bytes));
     if (f->bad)
@@ -285,6 +287,23 @@ hr_status ipc__schema_read(hr_flat *f, int64_t table, hr_account *account, ipc_s
 done:
     ipc__schema_free(s);
     return st;
+}
+
+static bool same_fields(const ipc_field *a, int n_a, const ipc_field *b, int n_b)
+{
+    for (int i = 0; n_a == n_b && i < n_a; i++) {
+        const char *x = a[i].format ? a[i].format : "", *y = b[i].format ? b[i].format : "";
+
+        if (strcmp(a[i].name, b[i].name) != 0 || strcmp(x, y) != 0 || a[i].type != b[i].type ||
+            a[i].index != b[i].index || !same_fields(a[i].children, a[i].n_children, b[i].children, b[i].n_children))
+            return false;
+    }
+    return n_a == n_b;
+}
+
+bool ipc__schema_same(const ipc_schema *a, const ipc_schema *b)
+{
+    return a->big_endian == b->big_endian && same_fields(a->fields, a->n, b->fields, b->n);
 }
 
 void ipc__schema_free(ipc_schema *s)

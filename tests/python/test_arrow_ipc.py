@@ -14,6 +14,7 @@ import pytest
 import headrace.data as hd
 import headrace.exceptions
 from headrace.data.expressions import col
+from headrace.exceptions import DataError, InvalidArgument
 
 
 def table(n=1000):
@@ -259,3 +260,98 @@ def test_a_batch_larger_than_the_limit(tmp_path, monkeypatch, new):
     with pytest.raises(MemoryError, match=message):
         hd.read_arrow(str(path)).take(1)
     assert hd.read_arrow(str(path), columns=["b"]).take(1) == [{"b": 0}]
+
+
+def test_values_that_types_do_not_allow(tmp_path):
+    """Times beyond the day and dates within one were passed on as they stood; decimals still are."""
+    path = str(tmp_path / "a.arrow")
+
+    def written(values, type_):
+        array = pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(values)])
+        with pa.ipc.new_file(path, pa.schema({"x": type_})) as writer:
+            writer.write_batch(pa.record_batch([array], ["x"]))
+
+    for values, type_ in [
+        (struct.pack("<q", 86400001), pa.date64()),
+        (struct.pack("<i", 86400), pa.time32("s")),
+        (struct.pack("<q", -1), pa.time64("us")),
+    ]:
+        written(values, type_)
+        with pytest.raises(DataError, match="a.arrow: record batch 0, column 'x': row 0: a (date|time)"):
+            hd.read_arrow(path).to_arrow()
+        assert hd.read_arrow(path, check_values="none").count() == 1
+        assert hd.read_arrow(path, check_values="none").to_arrow().column(0).type == type_
+    written(struct.pack("<qq", 12810, 0), pa.decimal128(3, 2))
+    assert str(hd.read_arrow(path).to_arrow()["x"][0]) == "128.10"
+    with pytest.raises(DataError, match="row 0: a decimal with more digits than its type has"):
+        hd.read_arrow(path, check_values="all").to_arrow()
+    with pytest.raises(InvalidArgument, match="check_values"):
+        hd.read_arrow(path, check_values="some").to_arrow()
+
+
+def test_a_stream_behind_another_is_not_dropped(tmp_path):
+    """Two streams in one file: the rows of the second were left out without a word."""
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, pa.schema({"x": pa.int64()})) as writer:
+        writer.write_table(pa.table({"x": [1, 2]}))
+    data = out.getvalue().to_pybytes()
+    (tmp_path / "a.arrows").write_bytes(data + data)
+    with pytest.raises(
+        DataError, match=f"a.arrows: the stream ends at byte {len(data)}, {len(data)} bytes follow"
+    ):
+        hd.read_arrow(str(tmp_path / "a.arrows")).to_arrow()
+    (tmp_path / "a.arrows").write_bytes(data + bytes(8))  # filled up
+    assert hd.read_arrow(str(tmp_path / "a.arrows")).count() == 2
+
+
+def test_a_dictionary_that_a_file_replaces(tmp_path):
+    """Batches of a file may be read in any order, so that all were read with the last dictionary."""
+
+    def batch(words):
+        return pa.record_batch([pa.array(words).dictionary_encode()], ["x"])
+
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch(["a", "b"]).schema) as writer:
+        writer.write_batch(batch(["a", "b"]))
+        writer.write_batch(batch(["c", "d"]))
+    (tmp_path / "a.arrows").write_bytes(out.getvalue().to_pybytes())
+    assert [r["x"] for r in hd.read_arrow(str(tmp_path / "a.arrows")).take_all()] == ["a", "b", "c", "d"]
+    # The same messages with a footer: written by hand, since pyarrow refuses to.
+    stream = out.getvalue().to_pybytes()
+    blocks, at = [], 0
+    while struct.unpack_from("<i", stream, at + 4)[0]:
+        n = struct.unpack_from("<i", stream, at + 4)[0]
+        message = pa.ipc.read_message(pa.py_buffer(stream[at:]))
+        body = message.body.size if message.body else 0
+        blocks.append((message.type, at + 8, n + 8, body))
+        at += 8 + n + body
+    assert [b[0] for b in blocks] == ["schema", "dictionary", "record batch", "dictionary", "record batch"]
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_file(
+        out, batch(["a", "b"]).schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    ) as w:
+        w.write_batch(batch(["a", "b"]))
+        w.write_batch(batch(["a", "b", "c"]))
+    file = out.getvalue().to_pybytes()
+    footer_bytes = struct.unpack_from("<i", file, len(file) - 10)[0]
+    footer = bytearray(file[len(file) - 10 - footer_bytes : -10])
+    # Its blocks, in place of which stand those of the stream.
+    lists = {"dictionary": [], "record batch": []}
+    for kind, *block in blocks[1:]:
+        lists[kind].append(struct.pack("<qiiq", block[0], block[1], 0, block[2]))
+    for kind in lists:
+        n = struct.pack("<i", 2)
+        found = [i for i in range(len(footer) - 52) if footer[i : i + 4] == n and i % 8 == 4]
+        for i in found:
+            at, length, _, body = struct.unpack_from("<qiiq", footer, i + 4)
+            if 8 < at < len(file) and length > 0 and file[at : at + 4] == b"\xff" * 4:
+                is_dictionary = pa.ipc.read_message(pa.py_buffer(file[at:])).type == "dictionary"
+                if is_dictionary == (kind == "dictionary"):
+                    footer[i + 4 : i + 52] = b"".join(lists[kind])
+                    break
+        else:
+            raise AssertionError(f"no blocks of {kind}")
+    whole = b"ARROW1\0\0" + stream + bytes(footer) + struct.pack("<i", len(footer)) + b"ARROW1"
+    (tmp_path / "a.arrow").write_bytes(whole)
+    with pytest.raises(DataError, match="a.arrow: dictionary 0 stands there twice"):
+        hd.read_arrow(str(tmp_path / "a.arrow")).to_arrow()

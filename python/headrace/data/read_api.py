@@ -60,13 +60,16 @@ def read_parquet(
     return kept if columns is None else kept.select_columns(columns)
 
 
-def read_arrow(paths, *, columns=None, **common: Unpack[FileArguments]):
+def read_arrow(paths, *, columns=None, check_values=None, **common: Unpack[FileArguments]):
     """Rows of Arrow IPC files (Feather V2) and streams; each record batch is a fragment.
 
     columns: names, in this order; buffers of others are not read. Dictionaries, views and run ends come as
-    plain values. read_ipc and read_feather are the same function.
+    plain values. check_values: "usual" (the default), "all" or "none": times of day beyond the day, dates
+    that are no whole days and null keys of maps are a DataError, with "all" decimals of more digits than
+    their type as well. read_ipc and read_feather are the same function.
     """
-    return read_files("read_arrow", "arrow", paths, columns=columns, **common)
+    options = {"check_values": check_values}
+    return read_files("read_arrow", "arrow", paths, columns=columns, options=options, **common)
 
 
 read_ipc = read_feather = read_arrow
