@@ -373,6 +373,15 @@ static void a_field_over_another(patient *p)
 
     put(p, p->at[0] + vtable + 4, (int64_t)hr__flat_load(f, vtable + 4 + 4, 2), 2); /* version where the header is */
 }
+static void a_name_of_itself(patient *p)
+{
+    hr_flat *f = &p->flats[0];
+    int64_t first, field;
+
+    hr__flat_vector(f, header_of(f), 1, 4, &first);
+    field = hr__flat_element(f, first, 0);
+    put(p, p->at[0] + hr__flat_slot(f, field, 0), 0, 4);
+}
 static void zeros_for_a_message(patient *p) { memset(p->data + p->ends[1], 0, 8); }
 static void another_stream_behind(patient *p)
 {
@@ -417,6 +426,7 @@ static void test_what_accounts_for_itself(void **unused)
         { "a node more", true, a_node_more, "3 fields with 5 buffers, the schema needs 2 with 5" },
         { "an old version", true, old_version, "is of version 3 of Arrow's format" },
         { "a field over another", true, a_field_over_another, "Message, field 2: in the place of another field" },
+        { "a name of itself", true, a_name_of_itself, "Field, field 0: refers to itself" },
         /* clusterfuzz 4757582821064704: a length of zeros ends a stream, what stood behind was dropped. */
         { "zeros for a message", true, zeros_for_a_message, "bytes follow" },
         { "another stream behind", true, another_stream_behind, "bytes follow" },

@@ -99,6 +99,8 @@ static hr_status verify_part(verifier *v, const hr_flat_table *type, int i, int6
     if (field->kind == HR_FLAT_NUMBER)
         return HR_OK;
     part = at + (int64_t)hr__flat_load(v->f, at, 4);
+    if (part == at)
+        return wrong(v, type, i, "refers to itself");
     switch (field->kind) {
     case HR_FLAT_TEXT:
         if (!vector_lies(v->f, part, 1, &n) || !lies(v->f, part + 4 + n, 1, 1) || v->f->data[part + 4 + n] != 0)
