@@ -1,19 +1,64 @@
-"""Objects of settings: an attribute that they do not have cannot be set by mistake."""
+"""Objects of settings: what they do not have cannot be set by mistake, nor what is of another type."""
 
 import difflib
+from numbers import Integral, Real
+
+from headrace._core import TypeMismatchError
+
+
+def nearest(name, known):
+    """The known name that `name` is most like, or None."""
+    found = difflib.get_close_matches(str(name), [str(k) for k in known], 1, 0.6)
+    return found[0] if found else None
 
 
 def unknown(what, name, known):
     """The text of an error: `what` has no `name`; the nearest of the known names is named."""
-    near = difflib.get_close_matches(str(name), [str(k) for k in known], 1, 0.6)
-    return f"{what} has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    near = nearest(name, known)
+    return f"{what} has no {name!r}" + (f"; did you mean {near!r}?" if near else "")
+
+
+def is_whole(value, least=None):
+    """Whether it is an integer, Python's or NumPy's, but no bool, and not below `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and (least is None or value >= least)
+
+
+def _is_bool(value):
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_") and hasattr(value, "dtype")
+
+
+def _is_texts(value):
+    return isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
+
+
+# What a setting may be, and the words for it; "|" is "or".
+KINDS = {
+    "None": (lambda v: v is None, "None"),
+    "bool": (_is_bool, "bool"),
+    "int": (is_whole, "int"),
+    "float": (lambda v: isinstance(v, Real) and not isinstance(v, bool), "a number"),
+    "str": (lambda v: isinstance(v, str), "str"),
+    "texts": (_is_texts, "a list of str"),
+    "list": (lambda v: isinstance(v, (list, tuple)), "a list"),
+    "dict": (lambda v: isinstance(v, dict), "dict"),
+    "any": (lambda v: True, ""),
+}
+
+
+def check(what, value, kind):
+    """The value, a NumPy scalar as Python's; TypeMismatchError, naming `what`, if it is none of the kinds."""
+    kinds = kind.split("|")
+    if not any(KINDS[k][0](value) for k in kinds):
+        words = " or ".join(KINDS[k][1] for k in kinds)
+        raise TypeMismatchError(f"{what}: expected {words}, found {type(value).__name__} {value!r}")
+    return value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
 
 
 class OnlyKnown:
     """Refuses attributes that a class does not define: AttributeError names the nearest one that it does.
 
-    Known are the names that the class annotates, its properties, and those in `_names`; subclasses may add
-    attributes of their own, and private ones (`_x`) are free.
+    Known are the names that the class annotates, its properties, and those in `_names`, where a dict says
+    which kind each is of (see KINDS). A user's subclass may add attributes, and private ones (`_x`) are free.
     """
 
     _names = ()
@@ -29,15 +74,18 @@ class OnlyKnown:
         return [n for n in found if not n.startswith("_")]
 
     def __setattr__(self, name, value):
-        if not name.startswith("_") and name not in type(self)._known() and not self._own(name):
-            raise AttributeError(unknown(type(self).__name__, name, type(self)._known()), name=name, obj=self)
+        cls = type(self)
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+            return
+        if name not in cls._known() and cls.__module__.partition(".")[0] == "headrace":
+            raise AttributeError(unknown(cls.__name__, name, cls._known()), name=name, obj=self)
+        if isinstance(cls._names, dict) and name in cls._names:
+            value = check(f"{cls.__name__}.{name}", value, cls._names[name])
         super().__setattr__(name, value)
 
-    def _own(self, name):
-        """Whether a user's subclass may add the attribute: classes of other packages do as they like."""
-        return type(self).__module__.partition(".")[0] != "headrace"
-
     def __getattr__(self, name):
+        cls = type(self)
         if name.startswith("_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        raise AttributeError(unknown(type(self).__name__, name, type(self)._known()), name=name, obj=self)
+            raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
+        raise AttributeError(unknown(cls.__name__, name, cls._known()), name=name, obj=self)

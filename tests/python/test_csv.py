@@ -165,3 +165,11 @@ def test_rows_left_out_are_counted(tmp_path, fragment):
     assert len(ds.take_all()) == 6000
     assert json.loads(ds.stats())["bad_rows"] == 1000
     assert ds.count() == 6000
+
+
+def test_options_of_another_kind(tmp_path):
+    """A dict was an AttributeError of the reader's own."""
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    for name in ("read_options", "parse_options", "convert_options"):
+        with pytest.raises(TypeError, match=f"read_csv: {name}: expected pyarrow.csv.*, not dict"):
+            headrace.data.read_csv(tmp_path / "a.csv", **{name: {"delimitr": ","}})

@@ -86,6 +86,40 @@ def increment(batch):
     return batch
 
 
+@pytest.mark.parametrize(
+    "name", ["ScalingConfig", "RunConfig", "FailureConfig", "CheckpointConfig", "DataConfig"]
+)
+def test_settings_that_are_none(name):
+    """They took any attribute in silence, and trainers any object, which then failed in fit()."""
+    config = getattr(train, name)()
+    with pytest.raises(AttributeError, match=f"{name} has no 'num_failures'"):
+        config.num_failures = 3
+    argument = {"RunConfig": "run_config", "DataConfig": "dataset_config"}.get(name, "scaling_config")
+    with pytest.raises(TypeError, match=f"{argument} is a .*Config, not dict"):
+        TorchTrainer(print, **{argument: {"x": 1}})
+
+
+def test_settings_of_other_types():
+    with pytest.raises(TypeError, match="FailureConfig.max_failures: expected int, found str '3'"):
+        train.FailureConfig(max_failures="3")
+    with pytest.raises(TypeError, match=r"RunConfig\(failure_config\): expected FailureConfig, found dict"):
+        RunConfig(failure_config={"max_failures": 3})
+    with pytest.raises(
+        TypeError, match=r"DataConfig\(execution_options\): expected ExecutionOptions, found bool"
+    ):
+        train.DataConfig(execution_options={"train": True})
+    with pytest.raises(TypeError, match="torch_config is a TorchConfig, not dict"):
+        TorchTrainer(print, torch_config={"backend": "gloo"})
+    config = train.CheckpointConfig(num_to_keep=2)
+    config.checkpoint_score_order = "best"  # looked at again where it is used
+    with pytest.raises(ValueError, match="'max' or 'min'"):
+        TorchTrainer(print, run_config=RunConfig(checkpoint_config=config))
+    scaling = ScalingConfig(num_workers=2)
+    scaling.num_workers = -1
+    with pytest.raises(ValueError, match="num_workers=-1"):
+        TorchTrainer(print, scaling_config=scaling)
+
+
 def test_quickstart(storage):
     ds = hd.from_items([{"x": [x], "y": [2 * x]} for x in range(200)]).map_batches(increment)
 

@@ -193,18 +193,15 @@ def arrow_type(kind):
     return pyarrow.type_for_alias(kind) if isinstance(kind, str) else kind
 
 
-PANDAS_ARROW = "pandas[pyarrow]"
-
-
 def to_format(table, batch_format, writable=False):
-    """The table as a batch of that format: "numpy", "pyarrow", "pandas", or PANDAS_ARROW for columns of
-    Arrow's types.
+    """The table as a batch of that format: "numpy", "pyarrow", "pandas", or "pandas[pyarrow]" for columns
+    of Arrow's types.
     """
     if batch_format == "numpy":
         return table_to_numpy(table, writable)
     if batch_format == "pyarrow":
         return table_to_arrow(table)
-    return table_to_pandas(table, batch_format == PANDAS_ARROW)
+    return table_to_pandas(table, batch_format == "pandas[pyarrow]")
 
 
 # ----------------------------------------------------------------------------------------------------- rows

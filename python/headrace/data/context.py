@@ -1,72 +1,47 @@
 """DataContext: settings of this process, read when a run begins."""
 
+import contextlib
+import copy
 import os
 import threading
 import warnings
-from numbers import Integral, Real
 
 from headrace import _core
+from headrace.data.context_fields import (
+    ALIASES,
+    TOLD,
+    WITHOUT_EFFECT,
+    AutoscalingConfig,
+    DeltaConfig,
+    IcebergConfig,
+    LanceConfig,
+    ShuffleStrategy,
+)
+from headrace.data.execution_options import INF, ExecutionOptions, ExecutionResources, bytes_of
+from headrace.settings import check, is_whole, unknown
 
-
-class _Settings:
-    """Named values with an equality, a repr and a copy."""
-
-    def __repr__(self):
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
-
-    def __eq__(self, other):
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    __hash__ = None
-
-    def copy(self):
-        """A copy that can be changed on its own."""
-        made = type(self).__new__(type(self))
-        for name, value in vars(self).items():
-            setattr(made, name, value.copy() if isinstance(value, _Settings) else value)
-        return made
-
-
-class ExecutionResources(_Settings):
-    """What runs may use. cpu: pool threads; memory, object_store_memory: bytes for data (the smaller
-    counts). gpu: accepted.
-    """
-
-    def __init__(self, cpu=None, gpu=None, object_store_memory=None, memory=None):
-        self.cpu = cpu
-        self.gpu = gpu
-        self.object_store_memory = object_store_memory
-        self.memory = memory
-
-
-class ExecutionOptions(_Settings):
-    """How runs are carried out.
-
-    preserve_order: rows come in the order of the source, whatever runs at the same time. True unless set
-        otherwise; False lets tables come as they are ready, which no longer can be repeated or resumed
-        exactly.
-    resource_limits, exclude_resources: ExecutionResources. Other arguments are accepted.
-    """
-
-    def __init__(
-        self,
-        resource_limits=None,
-        exclude_resources=None,
-        locality_with_output=False,
-        preserve_order=True,
-        actor_locality_enabled=True,
-        verbose_progress=False,
-    ):
-        self.preserve_order = preserve_order
-        self.resource_limits = resource_limits or ExecutionResources()
-        self.exclude_resources = exclude_resources or ExecutionResources()
-        self.locality_with_output = locality_with_output
-        self.actor_locality_enabled = actor_locality_enabled
-        self.verbose_progress = verbose_progress
+# What counts here, of Ray's names: (default, kind of value).
+_HONOURED = {
+    "enable_progress_bars": (True, "bool"),
+    "max_errored_blocks": (0, "int"),
+    "retried_map_errors": (False, "bool|texts"),
+    "max_map_retries": (0, "int"),
+    "enable_fallback_to_arrow_object_ext_type": (None, "bool|None"),
+    "enable_arrow_backed_pandas_conversion": (False, "bool"),
+    # of our own
+    "seed": (0, "int"),
+    "trace_path": (None, "any"),
+}
+_FIELDS = _HONOURED | WITHOUT_EFFECT
+_told = set()
 
 
 class DataContext:
     """Settings of this process: DataContext.get_current() is the one object of it.
+
+    An unknown name is an AttributeError that names the nearest known one, a value of another type a
+    TypeMismatchError. All of Ray's names are there, with Ray's defaults; those below count, others can be set
+    and read (docs/ray.md).
 
     execution_options: ExecutionOptions.
     seed: what random functions' seeds are made of, with epoch and position; 0 unless set.
@@ -78,6 +53,7 @@ class DataContext:
     TMPDIR or /tmp). A folder in which no file can be made is an error when it is set.
     spill_quota_bytes: how many bytes may lie there at once; None for the default (HEADRACE_SPILL_QUOTA, or
     all but a fiftieth of the disk). Numbers of bytes may be texts, as "2GB" or "256MiB".
+    trace_path: a file to which each run writes what its threads did (Perfetto); None: none.
     max_errored_blocks: so many batches of a function may fail in a run (its exception, or the end of its
     worker) and are left out; each function added from then on may leave out so many; negative: any number.
     They are counted in stats() and logged once. A generator's tables that came before stay.
@@ -88,29 +64,87 @@ class DataContext:
     enable_fallback_to_arrow_object_ext_type: a column of Python objects that have no column type, or not one
     for all of them, is kept as a pickle of each; False makes it an error. For functions as it is when they
     are added.
+    enable_arrow_backed_pandas_conversion: True: DataFrames have columns of Arrow's types (pandas.ArrowDtype),
+    as by default in Ray; False, the default here: of NumPy's. For functions as it is when they are added.
     enable_progress_bars: on a terminal, one line while a call such as materialize() or count() works for more
     than a second; False shows nothing. The other bars of Ray are accepted, there are none.
     """
 
     _current = None
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
-    def __init__(self):
-        self.execution_options = ExecutionOptions()
-        self.seed = 0
-        self.enable_progress_bars = True
-        self.enable_operator_progress_bars = False
-        self.enable_rich_progress_bars = False
-        self.print_on_execution_start = False
-        self.enable_auto_log_stats = False
-        self.verbose_stats_logs = False
-        self.trace_path = None
-        self.max_errored_blocks = 0
-        self.retried_map_errors = False
-        self.max_map_retries = 0
-        self.raise_original_map_exception = False
-        self.log_internal_stack_trace = False
-        self.enable_fallback_to_arrow_object_ext_type = None
+    def __init__(self, **settings):
+        for name, (default, _) in _FIELDS.items():
+            made = default() if isinstance(default, type) else default
+            self.__dict__[name] = made.copy() if isinstance(made, list) else made
+        self.__dict__["execution_options"] = ExecutionOptions()
+        self._shuffle_strategy = ShuffleStrategy.SHUFFLE_V2
+        self._kv_configs = {}
+        for name, value in settings.items():
+            setattr(self, name, value)
+
+    @classmethod
+    def _known(cls):
+        own = [n for n, v in vars(cls).items() if isinstance(v, property) and v.fset]
+        return [*own, "execution_options", *_FIELDS, *ALIASES]
+
+    def __setattr__(self, name, value):
+        cls, name = type(self), ALIASES.get(name, name)
+        if name.startswith("_") or isinstance(getattr(cls, name, None), property):
+            super().__setattr__(name, value)
+            return
+        if name == "execution_options":
+            if not isinstance(value, ExecutionOptions):
+                found = f"{type(value).__name__} {value!r}"
+                raise _core.TypeMismatchError(
+                    f"DataContext.execution_options: expected ExecutionOptions, found {found}"
+                )
+        elif name in _FIELDS:
+            value = self._checked(name, value)
+        else:
+            raise AttributeError(unknown("DataContext", name, cls._known()), name=name, obj=self)
+        super().__setattr__(name, value)
+
+    def _checked(self, name, value):
+        default, kind = _FIELDS[name]
+        value = check(f"DataContext.{name}", value, kind)
+        if isinstance(default, type) and not isinstance(value, default):
+            found = f"{type(value).__name__} {value!r}"
+            raise _core.TypeMismatchError(f"DataContext.{name}: expected {default.__name__}, found {found}")
+        if name == "seed":
+            check_seed("DataContext.seed", value)
+        if name == "trace_path" and value is not None:
+            value = os.fspath(value)
+        as_list = list(value) if isinstance(value, tuple) else value
+        same = as_list == (list(default) if isinstance(default, tuple) else default)
+        if name in TOLD and not same and name not in _told:
+            _told.add(name)
+            warnings.warn(f"DataContext.{name} has no effect: {TOLD[name]}", UserWarning, stacklevel=3)
+        return value
+
+    def __getattr__(self, name):
+        if name in ALIASES:
+            return getattr(self, ALIASES[name])
+        if name.startswith("_"):
+            raise AttributeError(f"'DataContext' object has no attribute {name!r}")
+        raise AttributeError(unknown("DataContext", name, type(self)._known()), name=name, obj=self)
+
+    def __repr__(self):
+        """Those that are not as they were made."""
+        plain = vars(DataContext())
+        changed = {n: v for n, v in vars(self).items() if n not in plain or plain[n] != v}
+        return f"DataContext({', '.join(f'{n}={v!r}' for n, v in changed.items())})"
+
+    def __eq__(self, other):
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None
+
+    def copy(self):
+        """A copy that can be changed on its own, but for the settings of the process: num_threads,
+        memory_limit_bytes, spill_dir and spill_quota_bytes.
+        """
+        return copy.deepcopy(self)
 
     @classmethod
     def get_current(cls):
@@ -121,13 +155,53 @@ class DataContext:
                 cls._current = cls()
             return cls._current
 
+    @classmethod
+    def _set_current(cls, context):
+        with cls._lock:
+            before, cls._current = cls._current, context
+            return before
+
+    @staticmethod
+    @contextlib.contextmanager
+    def current(context):
+        """`with DataContext.current(context)`: it is the one of this process meanwhile."""
+        if not isinstance(context, DataContext):
+            raise _core.TypeMismatchError(
+                f"DataContext.current: expected one, found {type(context).__name__}"
+            )
+        before = DataContext._set_current(context)
+        try:
+            yield
+        finally:
+            DataContext._set_current(before)
+
+    def get_config(self, key, default=None):
+        """The value that set_config() gave to the key, or the default."""
+        return self._kv_configs.get(key, default)
+
+    def set_config(self, key, value):
+        """Keeps a value of the user's own."""
+        self._kv_configs[key] = value
+
+    def remove_config(self, key):
+        """Forgets the value of the key."""
+        self._kv_configs.pop(key, None)
+
+    def set_dataset_logger_id(self, dataset_id):
+        """Accepted."""
+        self.dataset_logger_id = dataset_id
+
     @property
     def num_threads(self):
         return _core.num_threads()
 
     @num_threads.setter
     def num_threads(self, n):
-        _core.set_num_threads(0 if n is None else n)
+        if n is not None and not is_whole(n):
+            raise _core.TypeMismatchError(
+                f"DataContext.num_threads: expected int or None, found {type(n).__name__} {n!r}"
+            )
+        _core.set_num_threads(0 if n is None else int(n))
 
     @property
     def memory_limit_bytes(self):
@@ -135,7 +209,7 @@ class DataContext:
 
     @memory_limit_bytes.setter
     def memory_limit_bytes(self, n):
-        _core.set_memory_limit(0 if n is None else _bytes("memory_limit_bytes", n, 1))
+        _core.set_memory_limit(0 if n is None else bytes_of("memory_limit_bytes", n, 1))
 
     @property
     def spill_dir(self):
@@ -143,6 +217,10 @@ class DataContext:
 
     @spill_dir.setter
     def spill_dir(self, folder):
+        if folder is not None and not isinstance(folder, (str, os.PathLike)):
+            raise _core.TypeMismatchError(
+                f"DataContext.spill_dir: expected a path or None, found {type(folder).__name__} {folder!r}"
+            )
         _core.set_spill_dir(folder)
 
     @property
@@ -152,7 +230,41 @@ class DataContext:
 
     @spill_quota_bytes.setter
     def spill_quota_bytes(self, n):
-        _core.set_spill_quota(-1 if n is None else _bytes("spill_quota_bytes", n, 0))
+        _core.set_spill_quota(-1 if n is None else bytes_of("spill_quota_bytes", n, 0))
+
+    @property
+    def shuffle_strategy(self):
+        return self._shuffle_strategy
+
+    @shuffle_strategy.setter
+    def shuffle_strategy(self, value):
+        try:
+            self._shuffle_strategy = ShuffleStrategy(value)
+        except ValueError:
+            known = ", ".join(repr(s.value) for s in ShuffleStrategy)
+            raise _core.InvalidArgument(
+                f"DataContext.shuffle_strategy: {value!r}, expected one of {known}"
+            ) from None
+
+    @property
+    def checkpoint_config(self):
+        return None
+
+    @checkpoint_config.setter
+    def checkpoint_config(self, value):
+        if value is not None:
+            raise _core.UnsupportedError(
+                "DataContext.checkpoint_config: a job cannot leave out what an earlier one has written; "
+                "iterables have state_dict() and load_state_dict()"
+            )
+
+    @property
+    def enable_ray_data_reconstruction(self):
+        return False
+
+    @property
+    def execution_callback_classes(self):
+        return list(self.custom_execution_callback_classes)
 
     def run_options(self):
         """Keyword arguments of a Feed or Split that these settings stand for."""
@@ -160,33 +272,20 @@ class DataContext:
         limits, less = options.resource_limits, options.exclude_resources
         out = {"seed": self.seed, "any_order": not options.preserve_order, "trace_path": self.trace_path}
         cpu = limits.cpu
-        if cpu is None and less.cpu:
+        if cpu == INF and less.cpu:
             cpu = _core.num_threads()
-        if cpu is not None and cpu != float("inf"):
-            out["num_threads"] = max(1, int(cpu - (less.cpu or 0)))
+        if cpu != INF:
+            out["num_threads"] = max(1, int(cpu - less.cpu))
         memory = [
-            _bytes("resource_limits", m, 1)
-            for m in (limits.memory, limits.object_store_memory)
-            if m is not None and m != float("inf")
+            bytes_of("resource_limits", m, 1) for m in (limits.memory, limits.object_store_memory) if m != INF
         ]
-        gone = (less.memory or 0) + (less.object_store_memory or 0)
+        gone = less.memory + less.object_store_memory
         if memory or gone:
             out["memory_limit"] = max(1, int(min(memory or [_core.memory_limit()]) - gone))
         return out
 
 
-def _bytes(name, n, least):
-    """A number of bytes, from a number or a text."""
-    if isinstance(n, str):
-        try:
-            n = _core.parse_bytes(n)
-        except _core.InvalidArgument as e:
-            raise _core.InvalidArgument(f"{name}: {e}") from None
-    if isinstance(n, bool) or not isinstance(n, Real) or not least <= n < 1 << 63:
-        raise _core.InvalidArgument(
-            f"{name}: {n!r}, expected a number of bytes of at least {least}, as 268435456 or '256MiB'"
-        )
-    return int(n)
+DatasetContext = DataContext  # an older name of Ray's
 
 
 def _warn_of_environment():
@@ -244,22 +343,20 @@ def accept_cluster_arguments(where, arguments):
         )
 
 
-def is_whole(value, least=None):
-    """Whether it is an integer, Python's or NumPy's, but no bool, and not below `least`."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and (least is None or value >= least)
-
-
 def check_seed(where, seed):
     """InvalidArgument, naming the argument `where`, unless it is None or a number that 64 bits hold."""
     if seed is not None and not (is_whole(seed, 0) and seed < 1 << 64):
         raise _core.InvalidArgument(f"{where} {seed!r}: expected a number from 0 to 2**64 - 1, or None")
 
 
+PANDAS_ARROW = "pandas[pyarrow]"  # DataFrames with columns of Arrow's types
 FORMATS = ("default", "numpy", "pandas", "pyarrow", None)
 
 
 def check_format(batch_format):
-    """The format's own name, or InvalidArgument."""
+    """The format's own name (of blocks.to_format), or InvalidArgument."""
+    if batch_format == "pandas" and DataContext.get_current().enable_arrow_backed_pandas_conversion:
+        return PANDAS_ARROW
     if batch_format not in FORMATS:
         raise _core.InvalidArgument(
             f"batch_format {batch_format!r}: expected 'numpy', 'pandas', 'pyarrow' or 'default'"
@@ -267,3 +364,20 @@ def check_format(batch_format):
     if batch_format is None:
         return "pyarrow"
     return "numpy" if batch_format == "default" else batch_format
+
+
+__all__ = [
+    "AutoscalingConfig",
+    "DataContext",
+    "DatasetContext",
+    "DeltaConfig",
+    "ExecutionOptions",
+    "ExecutionResources",
+    "IcebergConfig",
+    "LanceConfig",
+    "ShuffleStrategy",
+    "accept_cluster_arguments",
+    "check_format",
+    "check_seed",
+    "is_whole",
+]

@@ -2,7 +2,7 @@
 
 from typing import Unpack
 
-from headrace._core import InvalidArgument, UnsupportedError
+from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
 from headrace.data.files import FileArguments, read_files
 
 _TYPE_NAMES = {int: "int64", float: "double", str: "string", bool: "bool", bytes: "binary"}
@@ -153,6 +153,13 @@ def read_csv(
         ("convert_options", convert_options),
     ):
         if given is not None:
+            wanted = {"read": "ReadOptions", "parse": "ParseOptions", "convert": "ConvertOptions"}[
+                name.split("_")[0]
+            ]
+            if type(given).__name__ != wanted:
+                raise TypeMismatchError(
+                    f"read_csv: {name}: expected pyarrow.csv.{wanted}, not {type(given).__name__}"
+                )
             _FROM_ARROW[name](given, o)
     o.update((k, v) for k, v in own.items() if v is not None)
     for name in ("delimiter", "quote", "escape", "comment", "decimal_point"):

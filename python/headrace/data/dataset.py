@@ -822,11 +822,13 @@ class Dataset:
         if not tables:
             schema = self.schema()
             return (
-                blocks.table_to_pandas(Table.empty(schema._core))
+                blocks.to_format(Table.empty(schema._core), check_format("pandas"))
                 if schema is not None
                 else pandas.DataFrame()
             )
-        return blocks.table_to_pandas(tables[0] if len(tables) == 1 else Table.concat(tables))
+        return blocks.to_format(
+            tables[0] if len(tables) == 1 else Table.concat(tables), check_format("pandas")
+        )
 
     def _limited(self, limit, where):
         if limit is None:
@@ -864,7 +866,7 @@ class Dataset:
 
     def to_pandas_refs(self):
         """All rows as a list of DataFrames, one for each block. They stand for Ray's references."""
-        return [blocks.table_to_pandas(t) for t in self._blocks()]
+        return [blocks.to_format(t, check_format("pandas")) for t in self._blocks()]
 
     def to_numpy_refs(self, *, column=None):
         """All rows as a list of dicts of column -> array, one for each block, or of arrays of `column`. They

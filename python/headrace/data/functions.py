@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.context import DataContext, accept_cluster_arguments, is_whole
 from headrace.data.plan import Node
+from headrace.settings import OnlyKnown
 
 BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not say
 ROW_PIECE_ROWS = 512
@@ -21,8 +22,10 @@ BATCHED = ("batches", "column", "groups")  # kinds that see columns, as batch_fo
 PARTED = ("batches", "rows", "flat", "filter")  # kinds that know of several
 
 
-class TaskPoolStrategy:
+class TaskPoolStrategy(OnlyKnown):
     """Workers for a function; size: how many at most."""
+
+    _names = ("size",)
 
     def __init__(self, size=None):
         if size is not None and not is_whole(size, 1):
@@ -38,7 +41,7 @@ class TaskPoolStrategy:
         return f"TaskPoolStrategy(size={self.size})"
 
 
-class ActorPoolStrategy:
+class ActorPoolStrategy(OnlyKnown):
     """Workers for a function or class: `size` of them, or between min_size (1) and max_size (any number),
     initial_size (min_size) at first.
 
@@ -46,6 +49,11 @@ class ActorPoolStrategy:
     wait for it. max_concurrent_calls_per_actor and enable_true_multi_threading are accepted: a worker calls a
     function that is not async once at a time.
     """
+
+    _names = (
+        *("min_size", "max_size", "initial_size", "max_tasks_in_flight_per_actor"),
+        *("max_concurrent_calls_per_actor", "enable_true_multi_threading"),
+    )
 
     def __init__(
         self,

@@ -6,16 +6,19 @@ from headrace import lazy_module
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.context import accept_cluster_arguments, check_seed, is_whole
 from headrace.data.plan import Node
+from headrace.settings import OnlyKnown
 
 expressions = lazy_module("headrace.data.expressions")  # imports numpy
 
 
-class RandomSeedConfig:
+class RandomSeedConfig(OnlyKnown):
     """Where randomness begins, and whether each pass has its own.
 
     seed: None for DataContext.seed. reseed_after_execution: True gives epoch n an order of its own, always
     the same; False gives all epochs one. use_timestamp_as_default is accepted; the clock is never asked.
     """
+
+    _names = ("seed", "reseed_after_execution", "use_timestamp_as_default")
 
     def __init__(self, seed=None, reseed_after_execution=True, use_timestamp_as_default=False):
         check_seed("RandomSeedConfig: seed", seed)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from headrace.settings import OnlyKnown
+
 if TYPE_CHECKING:
     from headrace.data import DataIterator, Dataset, ExecutionOptions
 
@@ -24,8 +26,13 @@ def _refuse(owner: str, **given) -> None:
             raise NotImplementedError(f"{owner}({name}=...) does not exist yet; leave it out")
 
 
+def _expect(what: str, value, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{what}: expected {kind.__name__}, found {type(value).__name__} {value!r}")
+
+
 @dataclass
-class ScalingConfig:
+class ScalingConfig(OnlyKnown):
     """How many workers train.
 
     num_workers: processes, one rank each; 0: the train loop runs in this process (local mode: a debugger
@@ -35,6 +42,14 @@ class ScalingConfig:
 
     The other arguments name resources of a cluster and have no effect on one machine.
     """
+
+    _names = {
+        "use_gpu": "bool",
+        "resources_per_worker": "dict|None",
+        "placement_strategy": "str",
+        "accelerator_type": "str|None",
+        "elastic_resize_monitor_interval_s": "float",
+    }
 
     num_workers: int = 1
     use_gpu: bool = False
@@ -57,10 +72,12 @@ class ScalingConfig:
 
 
 @dataclass
-class FailureConfig:
+class FailureConfig(OnlyKnown):
     """max_failures: so many times the workers are started again, from the last checkpoint, after one
     failed; -1: always.
     """
+
+    _names = {"max_failures": "int", "max_preemption_failures": "int", "controller_failure_limit": "int"}
 
     max_failures: int = 0
     max_preemption_failures: int = -1
@@ -68,12 +85,18 @@ class FailureConfig:
 
 
 @dataclass
-class CheckpointConfig:
+class CheckpointConfig(OnlyKnown):
     """Which checkpoints stay: the best num_to_keep by checkpoint_score_attribute of their metrics
     (without: the newest).
 
     The newest is always kept, since a restart begins there. None keeps all.
     """
+
+    _names = {
+        "num_to_keep": "int|None",
+        "checkpoint_score_attribute": "str|None",
+        "checkpoint_score_order": "str",
+    }
 
     num_to_keep: int | None = None
     checkpoint_score_attribute: str | None = None
@@ -89,10 +112,12 @@ class CheckpointConfig:
 
 
 @dataclass
-class RunConfig:
+class RunConfig(OnlyKnown):
     """name: of the folder of this run below storage_path (default ~/headrace_results), made of the time if
     None.
     """
+
+    _names = {"name": "str|None", "callbacks": "list|None", "worker_runtime_env": "dict|None"}
 
     name: str | None = None
     storage_path: str | os.PathLike | None = None
@@ -113,6 +138,9 @@ class RunConfig:
         )
         self.failure_config = self.failure_config or FailureConfig()
         self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
+        _expect("RunConfig(failure_config)", self.failure_config, FailureConfig)
+        _expect("RunConfig(checkpoint_config)", self.checkpoint_config, CheckpointConfig)
+        self.checkpoint_config.__post_init__()
         path = os.fspath(self.storage_path or DEFAULT_STORAGE)
         if path.startswith("file://"):
             path = path[len("file://") :]
@@ -121,7 +149,7 @@ class RunConfig:
         self.storage_path = str(Path(path).expanduser().absolute())
 
 
-class DataConfig:
+class DataConfig(OnlyKnown):
     """Deals the data sets of a trainer out to its workers. Subclass it and override configure() for
     anything else.
 
@@ -142,6 +170,11 @@ class DataConfig:
             raise TypeError(
                 f"DataConfig(datasets_to_split={datasets_to_split!r}): 'all' or a list of names of data sets"
             )
+        from headrace.data import ExecutionOptions
+
+        options = execution_options or {}
+        for given in options.values() if isinstance(options, dict) else [options]:
+            _expect("DataConfig(execution_options)", given, ExecutionOptions)
         self._datasets_to_split = datasets_to_split
         self._execution_options = execution_options
         self._enable_shard_locality = enable_shard_locality

@@ -13,16 +13,19 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
+from headrace.settings import OnlyKnown
 from headrace.train import context
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
 from headrace.train.trainer import DataParallelTrainer
 
 
 @dataclass
-class TorchConfig:
+class TorchConfig(OnlyKnown):
     """backend: "gloo", "nccl", or None: by ScalingConfig(use_gpu). init_method: "env". timeout_s: of
     collective operations.
     """
+
+    _names = {"backend": "str|None", "init_method": "str", "timeout_s": "int"}
 
     backend: str | None = None
     init_method: str = "env"
@@ -83,6 +86,8 @@ class TorchTrainer(DataParallelTrainer):
             raise NotImplementedError(
                 "TorchTrainer(resume_from_checkpoint=...): give its path in train_loop_config, load it there"
             )
+        if torch_config is not None and not isinstance(torch_config, TorchConfig):
+            raise TypeError(f"torch_config is a TorchConfig, not {type(torch_config).__name__}")
         super().__init__(
             train_loop_per_worker,
             train_loop_config=train_loop_config,

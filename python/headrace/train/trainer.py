@@ -50,8 +50,15 @@ class DataParallelTrainer:
             raise TypeError(
                 f"train_loop_per_worker is a function, not {type(train_loop_per_worker).__name__}"
             )
-        if dataset_config is not None and not isinstance(dataset_config, DataConfig):
-            raise TypeError(f"dataset_config is a DataConfig, not {type(dataset_config).__name__}")
+        for name, given, kind in (
+            ("dataset_config", dataset_config, DataConfig),
+            ("scaling_config", scaling_config, ScalingConfig),
+            ("run_config", run_config, RunConfig),
+        ):
+            if given is not None and not isinstance(given, kind):
+                raise TypeError(f"{name} is a {kind.__name__}, not {type(given).__name__}")
+            if given is not None and kind is not DataConfig:
+                given.__post_init__()  # it may have been changed
         try:
             json.dumps(metadata or {})
         except TypeError as e:

@@ -1,0 +1,252 @@
+"""ExecutionOptions and ExecutionResources: how runs are carried out, and what they may use. Ray's names."""
+
+import math
+from numbers import Real
+
+from headrace import _core
+from headrace.settings import OnlyKnown, check
+
+INF = float("inf")
+RESOURCES = ("cpu", "gpu", "object_store_memory", "memory")
+
+
+def bytes_of(name, n, least):
+    """A number of bytes, from a number or a text."""
+    if isinstance(n, str):
+        try:
+            n = _core.parse_bytes(n)
+        except _core.InvalidArgument as e:
+            raise _core.InvalidArgument(f"{name}: {e}") from None
+    if isinstance(n, bool) or not isinstance(n, Real) or not least <= n < 1 << 63:
+        raise _core.InvalidArgument(
+            f"{name}: {n!r}, expected a number of bytes of at least {least}, as 268435456 or '256MiB'"
+        )
+    return int(n)
+
+
+class ExecutionResources(OnlyKnown):
+    """What runs may use. cpu: pool threads; memory, object_store_memory: bytes for data (the smaller
+    counts), also as text ("2GB"). gpu: accepted.
+
+    What is None reads as 0, or in ExecutionOptions.resource_limits as infinite.
+    """
+
+    _names = RESOURCES
+
+    def __init__(self, cpu=None, gpu=None, object_store_memory=None, memory=None):
+        self._rest = 0.0
+        self._given = {}
+        given = zip(RESOURCES, (cpu, gpu, object_store_memory, memory), strict=True)
+        for name, value in given:
+            setattr(self, name, value)
+
+    def __setattr__(self, name, value):
+        if name not in RESOURCES:
+            super().__setattr__(name, value)
+        elif value is None:
+            self._given.pop(name, None)
+        else:
+            self._given[name] = _amount(f"ExecutionResources.{name}", value, "memory" in name)
+
+    def __getattr__(self, name):
+        if name in RESOURCES:
+            return self._given.get(name, self._rest)
+        return super().__getattr__(name)
+
+    def __eq__(self, other):
+        return isinstance(other, ExecutionResources) and self.to_resource_dict() == other.to_resource_dict()
+
+    def __hash__(self):
+        return hash(tuple(self.to_resource_dict().values()))
+
+    def __repr__(self):
+        return f"ExecutionResources({', '.join(f'{n}={getattr(self, n)!r}' for n in RESOURCES)})"
+
+    @classmethod
+    def for_limits(cls, cpu=None, gpu=None, object_store_memory=None, memory=None):
+        """Limits: what is None is infinite."""
+        made = cls(cpu, gpu, object_store_memory, memory)
+        made._rest = INF
+        return made
+
+    @classmethod
+    def zero(cls):
+        """Nothing of everything."""
+        return cls(0.0, 0.0, 0.0, 0.0)
+
+    @classmethod
+    def inf(cls):
+        """No limits."""
+        return cls.for_limits()
+
+    @classmethod
+    def from_resource_dict(cls, resource_dict):
+        """Of a dict with the keys CPU (or num_cpus), GPU (or num_gpus), object_store_memory, memory."""
+        return cls(
+            cpu=resource_dict.get("CPU") or resource_dict.get("num_cpus"),
+            gpu=resource_dict.get("GPU") or resource_dict.get("num_gpus"),
+            object_store_memory=resource_dict.get("object_store_memory"),
+            memory=resource_dict.get("memory"),
+        )
+
+    def to_resource_dict(self):
+        """A dict with the keys CPU, GPU, object_store_memory, memory."""
+        names = {"cpu": "CPU", "gpu": "GPU"}
+        return {names.get(n, n): getattr(self, n) for n in RESOURCES}
+
+    def copy(self, cpu=None, gpu=None, memory=None, object_store_memory=None):
+        """A copy, with other values where they are given."""
+        made = type(self)(**self._given)
+        made._rest = self._rest
+        given = {"cpu": cpu, "gpu": gpu, "memory": memory, "object_store_memory": object_store_memory}
+        for name, value in given.items():
+            if value is not None:
+                setattr(made, name, value)
+        return made
+
+    def _with(self, other, how):
+        return type(self)(**{n: how(getattr(self, n), getattr(other, n)) for n in RESOURCES})
+
+    def add(self, other):
+        """The sums."""
+        return self._with(other, lambda a, b: a + b)
+
+    def subtract(self, other):
+        """The differences."""
+        made = type(self)()
+        made._given = {n: getattr(self, n) - getattr(other, n) for n in RESOURCES}
+        return made
+
+    def max(self, other):
+        """The larger of each."""
+        return self._with(other, max)
+
+    def min(self, other):
+        """The smaller of each."""
+        return self._with(other, min)
+
+    def scale(self, f):
+        """f times as much."""
+        if f < 0:
+            raise _core.InvalidArgument(f"ExecutionResources.scale({f!r}): expected 0 or more")
+        return self._with(self, lambda a, _: a * f if a and f else 0.0)
+
+    def floordiv(self, other):
+        """How often `other` fits into each."""
+        return self._with(other, lambda a, b: INF if b == 0 or a == INF else math.floor(a / b))
+
+    def is_zero(self):
+        """Whether all are 0."""
+        return all(getattr(self, n) == 0 for n in RESOURCES)
+
+    def is_non_negative(self):
+        """Whether none is below 0."""
+        return all(getattr(self, n) >= 0 for n in RESOURCES)
+
+    def satisfies_limit(self, limit, *, ignore_object_store_memory=False):
+        """Whether none exceeds that of `limit`."""
+        names = [n for n in RESOURCES if not (ignore_object_store_memory and n == "object_store_memory")]
+        return all(getattr(self, n) <= getattr(limit, n) for n in names)
+
+
+def _amount(what, value, is_memory):
+    if is_memory and isinstance(value, str):
+        return bytes_of(what, value, 0)
+    value = check(what, value, "float")
+    if not value >= 0:
+        raise _core.InvalidArgument(f"{what}: {value!r}, expected 0 or more")
+    return value
+
+
+class ExecutionOptions(OnlyKnown):
+    """How runs are carried out.
+
+    preserve_order: rows come in the order of the source, whatever runs at the same time. True unless set
+        otherwise; False lets tables come as they are ready, which no longer can be repeated or resumed
+        exactly.
+    resource_limits, exclude_resources: ExecutionResources. Other arguments are accepted.
+    """
+
+    _names = {
+        "preserve_order": "bool",
+        "actor_locality_enabled": "bool",
+        "verbose_progress": "bool",
+        "label_selector": "dict|None",
+        "locality_with_output": "bool|list",
+    }
+
+    def __init__(
+        self,
+        resource_limits=None,
+        exclude_resources=None,
+        preserve_order=True,
+        actor_locality_enabled=True,
+        verbose_progress=None,
+        label_selector=None,
+        locality_with_output=False,
+    ):
+        self.resource_limits = resource_limits
+        self.exclude_resources = exclude_resources
+        self.preserve_order = preserve_order
+        self.actor_locality_enabled = actor_locality_enabled
+        self.verbose_progress = True if verbose_progress is None else verbose_progress
+        self.label_selector = label_selector
+        self.locality_with_output = locality_with_output
+
+    def _values(self):
+        return {n: getattr(self, n) for n in ("resource_limits", "exclude_resources", *self._names)}
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self._values() == other._values()
+
+    __hash__ = None
+
+    def __repr__(self):
+        return f"ExecutionOptions({', '.join(f'{n}={v!r}' for n, v in self._values().items())})"
+
+    @property
+    def resource_limits(self):
+        """What runs may use at most; infinite unless set."""
+        return self._limits
+
+    @resource_limits.setter
+    def resource_limits(self, value):
+        value = _resources("resource_limits", value)
+        self._limits = ExecutionResources.for_limits(**{n: v for n, v in value._given.items() if v != INF})
+
+    @property
+    def exclude_resources(self):
+        """What runs may not use of it."""
+        return self._excluded
+
+    @exclude_resources.setter
+    def exclude_resources(self, value):
+        self._excluded = _resources("exclude_resources", value).copy()
+
+    def is_resource_limits_default(self):
+        """Whether nothing is limited."""
+        return self._limits == ExecutionResources.for_limits()
+
+    def validate(self):
+        """InvalidArgument if a resource is both limited and excluded."""
+        for name in ("cpu", "gpu", "object_store_memory"):
+            if getattr(self._limits, name) != INF and getattr(self._excluded, name) > 0:
+                raise _core.InvalidArgument(
+                    f"ExecutionOptions: resource_limits and exclude_resources both have {name}"
+                )
+
+    def copy(self):
+        """A copy that can be changed on its own."""
+        made = type(self)()
+        for name, value in self._values().items():
+            setattr(made, name, value)
+        return made
+
+
+def _resources(name, value):
+    if value is None:
+        return ExecutionResources()
+    if not isinstance(value, ExecutionResources):
+        found = f"{type(value).__name__} {value!r}"
+        raise _core.TypeMismatchError(f"ExecutionOptions.{name}: expected ExecutionResources, found {found}")
+    return value
