@@ -65,10 +65,12 @@ static hr_status result(void *context, const void *states, int64_t n, void *valu
 /* The numbers below n, by what is left of their square when it is divided by 10. */
 static hr_status grouped(int64_t n, hr_plan **out, hr_error *err)
 {
-    const hr_aggregate_function own = {
-        .struct_bytes = sizeof own,
-        .state_bytes = sizeof(gap), .result_type = "int64", .update = update, .merge = merge, .result = result
-    };
+    const hr_aggregate_function own = { .struct_bytes = sizeof own,
+                                        .state_bytes = sizeof(gap),
+                                        .result_type = "int64",
+                                        .update = update,
+                                        .merge = merge,
+                                        .result = result };
     const hr_aggregate aggregates[] = {
         { .struct_bytes = sizeof(hr_aggregate), .function = "largest_gap", .column = "id", .own = &own },
     };

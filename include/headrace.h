@@ -49,22 +49,22 @@ HR_API const char *hr_version(void);
 
 /* name, number, text. Numbers never change: they stand in messages between processes, and in programs. */
 #define HR_STATUS_LIST(X)                                                                                              \
-    X(HR_OK, 0, "ok")                                                                                                     \
-    X(HR_NO_MEMORY, 1, "out of memory")    /* the system refused an allocation */                                         \
-    X(HR_BUDGET, 2, "memory limit")        /* the work cannot be done within the memory limit */                          \
-    X(HR_INVALID, 3, "invalid argument")   /* a wrong call or option; the caller can mend it */                           \
-    X(HR_TYPE, 4, "wrong type")            /* a column's type does not fit */                                             \
-    X(HR_NOT_FOUND, 5, "not found")        /* a file that is not there */                                                 \
-    X(HR_BAD_DATA, 6, "malformed data")    /* the input's bytes are wrong */                                              \
-    X(HR_IO, 7, "input/output error")      /* the system said so */                                                       \
-    X(HR_DISK_FULL, 8, "disk full")        /* no space, or no quota, for what is written */                               \
-    X(HR_UNSUPPORTED, 9, "not supported")  /* well-formed, but not known to this build */                                 \
-    X(HR_CALLBACK, 10, "a function raised") /* user code failed; hr_error.detail may carry its exception */                \
-    X(HR_PEER, 11, "a process was lost")    /* a worker or trainer process died or closed */                               \
-    X(HR_CANCELLED, 12, "cancelled")        /* stopped on request */                                                       \
-    X(HR_MISMATCH, 13, "does not match")    /* a position of another plan, ranks that disagree */                          \
-    X(HR_PENDING, 14, "not yet")            /* not an error: will be completed later */                                    \
-    X(HR_BUG, 255, "internal error")         /* ours: please report */
+    X(HR_OK, 0, "ok")                                                                                                  \
+    X(HR_NO_MEMORY, 1, "out of memory")     /* the system refused an allocation */                                     \
+    X(HR_BUDGET, 2, "memory limit")         /* the work cannot be done within the memory limit */                      \
+    X(HR_INVALID, 3, "invalid argument")    /* a wrong call or option; the caller can mend it */                       \
+    X(HR_TYPE, 4, "wrong type")             /* a column's type does not fit */                                         \
+    X(HR_NOT_FOUND, 5, "not found")         /* a file that is not there */                                             \
+    X(HR_BAD_DATA, 6, "malformed data")     /* the input's bytes are wrong */                                          \
+    X(HR_IO, 7, "input/output error")       /* the system said so */                                                   \
+    X(HR_DISK_FULL, 8, "disk full")         /* no space, or no quota, for what is written */                           \
+    X(HR_UNSUPPORTED, 9, "not supported")   /* well-formed, but not known to this build */                             \
+    X(HR_CALLBACK, 10, "a function raised") /* user code failed; hr_error.detail may carry its exception */            \
+    X(HR_PEER, 11, "a process was lost")    /* a worker or trainer process died or closed */                           \
+    X(HR_CANCELLED, 12, "cancelled")        /* stopped on request */                                                   \
+    X(HR_MISMATCH, 13, "does not match")    /* a position of another plan, ranks that disagree */                      \
+    X(HR_PENDING, 14, "not yet")            /* not an error: will be completed later */                                \
+    X(HR_BUG, 255, "internal error")        /* ours: please report */
 
 typedef enum hr_status {
 #define HR_X(name, number, text) name = number,

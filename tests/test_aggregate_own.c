@@ -72,7 +72,8 @@ static hr_status result(void *p, const void *states, int64_t n, void *values, ui
 
 static hr_aggregate_function own_of(context *c)
 {
-    return (hr_aggregate_function){ .struct_bytes = sizeof(hr_aggregate_function), .context = c,
+    return (hr_aggregate_function){ .struct_bytes = sizeof(hr_aggregate_function),
+                                    .context = c,
                                     .context_free = context_free,
                                     .state_bytes = sizeof(state),
                                     .result_type = "int64",

@@ -23,7 +23,11 @@ static void freed(void *context) { ((band *)context)->n_freed++; }
 
 static hr_filter_function function_of(band *b)
 {
-    return (hr_filter_function){ .struct_bytes = sizeof(hr_filter_function), .name = "digits", .context = b, .context_free = freed, .call = keep_band };
+    return (hr_filter_function){ .struct_bytes = sizeof(hr_filter_function),
+                                 .name = "digits",
+                                 .context = b,
+                                 .context_free = freed,
+                                 .call = keep_band };
 }
 
 static void run_filter(rig *r, band *b, hr_table *in)

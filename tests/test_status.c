@@ -38,8 +38,7 @@ static void status_texts(void **state)
         assert_int_equal(numbers[i].st, numbers[i].number);
         assert_string_equal(hr_status_name(numbers[i].st), numbers[i].name);
         assert_int_equal(hr__status_place(numbers[i].st), i);
-        assert_int_equal(hr__status_is_error(numbers[i].st),
-                         numbers[i].st != HR_OK && numbers[i].st != HR_PENDING);
+        assert_int_equal(hr__status_is_error(numbers[i].st), numbers[i].st != HR_OK && numbers[i].st != HR_PENDING);
         for (int j = 0; j < i; j++)
             assert_string_not_equal(hr_status_text(numbers[i].st), hr_status_text(numbers[j].st));
     }

@@ -130,9 +130,9 @@ CALL(call_write, hr_plan_write(range, "csv", in_dir("out"), p, &made, err))
 CALL(call_materialize, hr_plan_materialize(range, p, &made, err))
 CALL(call_sort, hr_plan_sort(range, p, 1, &made, err))
 CALL(call_group, hr_plan_group(range, key, 1, p, 1, &made, err))
-CALL(call_own, hr_plan_group(range, key, 1,
-                             &(hr_aggregate){ .struct_bytes = sizeof(hr_aggregate), .function = "mine", .own = p }, 1,
-                             &made, err))
+CALL(call_own,
+     hr_plan_group(range, key, 1, &(hr_aggregate){ .struct_bytes = sizeof(hr_aggregate), .function = "mine", .own = p },
+                   1, &made, err))
 
 static hr_status call_feed(const void *p, hr_error *err)
 {
@@ -210,8 +210,8 @@ static const struct row {
     ROW(hr_shuffle_options, hr_plan_random_shuffle, call_shuffle, shuffle, UPTO(hr_shuffle_options, seed), HR_OK),
     ROW(hr_shuffle_options, hr_plan_randomize_block_order, call_block_order, shuffle, UPTO(hr_shuffle_options, seed),
         HR_OK),
-    ROW(hr_repartition_options, hr_plan_repartition, call_repartition, repartition,
-        UPTO(hr_repartition_options, keys), HR_OK),
+    ROW(hr_repartition_options, hr_plan_repartition, call_repartition, repartition, UPTO(hr_repartition_options, keys),
+        HR_OK),
     ROW(hr_map_function, hr_plan_map, call_map_function, map, UPTO(hr_map_function, state_free), HR_INVALID),
     ROW(hr_map_options, hr_plan_map, call_map_options, map_options, UPTO(hr_map_options, batch_rows), HR_OK),
     ROW(hr_filter_function, hr_plan_filter, call_filter, filter, sizeof filter, HR_INVALID),

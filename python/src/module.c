@@ -75,7 +75,9 @@ static PyObject *set_num_threads(PyObject *module, PyObject *arg)
 
     if (n == -1 && PyErr_Occurred())
         return NULL;
+    Py_BEGIN_ALLOW_THREADS /* waits for threads that end, and one may be in a function of write_*(filename_provider=) */
     st = hr_set_num_threads(n < 0 || n > INT32_MAX ? INT32_MAX : (int)n, &err);
+    Py_END_ALLOW_THREADS
     return st ? pyhr_raise(PyModule_GetState(module), st, &err) : Py_NewRef(Py_None);
 }
 
@@ -87,7 +89,9 @@ static PyObject *set_memory_limit(PyObject *module, PyObject *arg)
 
     if (n == -1 && PyErr_Occurred())
         return NULL;
+    Py_BEGIN_ALLOW_THREADS
     st = hr_set_memory_limit(n, &err);
+    Py_END_ALLOW_THREADS
     return st ? pyhr_raise(PyModule_GetState(module), st, &err) : Py_NewRef(Py_None);
 }
 
@@ -108,11 +112,15 @@ static PyObject *set_spill_dir(PyObject *module, PyObject *arg)
 {
     hr_error err = HR_ERROR_INIT;
     PyObject *bytes = NULL;
+    const char *folder;
     hr_status st;
 
     if (arg != Py_None && !PyUnicode_FSConverter(arg, &bytes))
         return NULL;
-    st = hr_set_spill_dir(bytes ? PyBytes_AsString(bytes) : NULL, &err);
+    folder = bytes ? PyBytes_AsString(bytes) : NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_set_spill_dir(folder, &err);
+    Py_END_ALLOW_THREADS
     Py_XDECREF(bytes);
     return st ? pyhr_raise(PyModule_GetState(module), st, &err) : Py_NewRef(Py_None);
 }
@@ -266,9 +274,12 @@ static PyObject *row_dict(PyObject *names, PyObject *columns, Py_ssize_t n_colum
 {
     PyObject *row = PyDict_New();
 
-    for (Py_ssize_t c = 0; row && c < n_columns; c++)
-        if (PyDict_SetItem(row, PyTuple_GetItem(names, c), PyList_GetItem(PyTuple_GetItem(columns, c), i)) < 0)
+    for (Py_ssize_t c = 0; row && c < n_columns; c++) {
+        PyObject *v = PyList_GetItem(PyTuple_GetItem(columns, c), i);
+
+        if (!v || PyDict_SetItem(row, PyTuple_GetItem(names, c), v) < 0)
             Py_CLEAR(row);
+    }
     return row;
 }
 

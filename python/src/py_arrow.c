@@ -481,8 +481,12 @@ static hr_array *array_of_stream(pyhr_state *s, struct ArrowArrayStream *stream)
     }
     for (;;) {
         struct ArrowArray array = { 0 };
+        int rc;
 
-        if (stream->get_next(stream, &array)) {
+        Py_BEGIN_ALLOW_THREADS /* a query may run there */
+        rc = stream->get_next(stream, &array);
+        Py_END_ALLOW_THREADS
+        if (rc) {
             const char *what = stream->get_last_error ? stream->get_last_error(stream) : NULL;
 
             pyhr_raise_text(s, HR_BAD_DATA, "Arrow stream: %s", what ? what : "failed");
@@ -502,7 +506,9 @@ static hr_array *array_of_stream(pyhr_state *s, struct ArrowArrayStream *stream)
     if (n == 1) {
         made = hr__array_ref(parts[0]);
     } else if (n > 1) {
+        Py_BEGIN_ALLOW_THREADS
         st = hr__array_concat(&(hr_mem){ 0 }, parts[0]->type, parts, (int)n, &made, &err);
+        Py_END_ALLOW_THREADS
     } else { /* no chunks: no rows, of whatever type */
         st = hr__array_nulls(&(hr_mem){ 0 }, hr__type_simple(HR_T_NULL), 0, &made, &err);
     }

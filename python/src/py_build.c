@@ -243,6 +243,10 @@ static hr_array *build_numbers(pyhr_build *b, PyObject **v, int64_t n, hr_type_i
             continue;
         if (number_get(b, v[i], i, &x) < 0)
             goto failed;
+        if (promote(id, x.id) != id || x.id == HR_T_NULL) { /* an object with a buffer of its own making */
+            pyhr_fail(b, i, "a value that changed while it was read");
+            goto failed;
+        }
         if (bytes == 0) {
             if (x.i)
                 hr__bit_set(values->data, i);
@@ -382,33 +386,63 @@ done:
 
 /* --------------------------------------------------------------------------------------------------------- dicts in lists */
 
+/* Keys of some dicts, in order of first appearance. */
+typedef struct found_keys {
+    PyObject *list, *seen;
+    bool plain; /* all are of the very class str, whose hash and == run no code of the user's */
+} found_keys;
+
+/* -1: an exception, or b->why. */
+static int key_found(pyhr_build *b, found_keys *f, int64_t row, PyObject *key)
+{
+    char text[80];
+
+    if (!PyUnicode_Check(key))
+        return pyhr_fail(b, row, "a dict with a key that is %s, not str", pyhr_type_name(key, text));
+    if (PyDict_GetItemWithError(f->seen, key))
+        return 0;
+    return PyErr_Occurred() || PyDict_SetItem(f->seen, key, Py_None) < 0 || PyList_Append(f->list, key) < 0 ? -1 : 0;
+}
+
+/* The keys of a dict that code of the user's may change meanwhile: from a list of its own. */
+static int keys_snapshot(pyhr_build *b, found_keys *f, int64_t row, PyObject *dict)
+{
+    PyObject *own = PyDict_Keys(dict);
+    int rc = own ? 0 : -1;
+
+    f->plain = false;
+    for (Py_ssize_t k = 0; rc == 0 && k < PyList_Size(own); k++)
+        rc = key_found(b, f, row, PyList_GetItem(own, k));
+    Py_XDECREF(own);
+    return rc;
+}
+
+static int keys_add(pyhr_build *b, found_keys *f, int64_t row, PyObject *dict)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+
+    while (f->plain && PyDict_Next(dict, &at, &key, &value))
+        if (!PyUnicode_CheckExact(key))
+            f->plain = false;
+        else if (key_found(b, f, row, key) < 0)
+            return -1;
+    return f->plain ? 0 : keys_snapshot(b, f, row, dict);
+}
+
 /* Keys of all dicts, in order of first appearance, as a list of str. NULL: an exception, or b->why. */
 static PyObject *keys_of(pyhr_build *b, PyObject **v, int64_t n)
 {
-    PyObject *keys = PyList_New(0), *seen = PyDict_New();
+    found_keys f = { .list = PyList_New(0), .seen = PyDict_New(), .plain = true };
+    int rc = f.list && f.seen ? 0 : -1;
 
-    for (int64_t i = 0; keys && seen && i < n; i++) {
-        PyObject *key, *value;
-        Py_ssize_t at = 0;
-
-        if (v[i] == Py_None)
-            continue;
-        while (keys && PyDict_Next(v[i], &at, &key, &value)) {
-            if (!PyUnicode_Check(key)) {
-                char text[80];
-
-                pyhr_fail(b, i, "a dict with a key that is %s, not str", pyhr_type_name(key, text));
-                Py_CLEAR(keys);
-            } else if (!PyDict_GetItemWithError(seen, key) &&
-                       (PyErr_Occurred() || PyDict_SetItem(seen, key, Py_None) < 0 || PyList_Append(keys, key) < 0)) {
-                Py_CLEAR(keys);
-            }
-        }
-    }
-    if (!seen)
-        Py_CLEAR(keys);
-    Py_XDECREF(seen);
-    return keys;
+    for (int64_t i = 0; rc == 0 && i < n; i++)
+        if (v[i] != Py_None)
+            rc = keys_add(b, &f, i, v[i]);
+    Py_XDECREF(f.seen);
+    if (rc < 0)
+        Py_CLEAR(f.list);
+    return f.list;
 }
 
 /* The values under `key`, None where there is none; new references in `out`. */
@@ -437,7 +471,7 @@ static hr_array *pickle_values(pyhr_build *b, PyObject **v, int64_t n, PyObject 
     for (int64_t i = 0; list && i < n; i++) {
         PyObject *value = PyDict_GetItemWithError(v[i], key);
 
-        if (PyList_SetItem(list, (Py_ssize_t)i, Py_NewRef(value ? value : Py_None)) < 0)
+        if ((!value && PyErr_Occurred()) || PyList_SetItem(list, (Py_ssize_t)i, Py_NewRef(value ? value : Py_None)) < 0)
             Py_CLEAR(list);
     }
     made = list ? pyhr_build_pickles(b, name, list) : NULL;
@@ -1009,8 +1043,8 @@ static hr_table *table_of(pyhr_build *b, PyObject *keys, hr_array **columns, int
 hr_table *pyhr_build_table(pyhr_state *s, const hr_mem *mem, PyObject *columns)
 {
     pyhr_build b = { .s = s, .mem = mem, .bad = -1 };
-    PyObject *keys, *key, *values;
-    Py_ssize_t at = 0, n = 0;
+    PyObject *keys, *items; /* of the columns as they are now: values' own methods run below, and may change the dict */
+    Py_ssize_t n = 0, n_items;
     hr_array **built;
     hr_table *made = NULL;
 
@@ -1022,12 +1056,15 @@ hr_table *pyhr_build_table(pyhr_state *s, const hr_mem *mem, PyObject *columns)
     }
     pyhr_drain_run(s);
     keys = PyList_New(0);
-    built = PyMem_Calloc((size_t)PyDict_Size(columns) + 1, sizeof *built);
-    if (!keys || !built) {
+    items = PyDict_Items(columns);
+    n_items = items ? PyList_Size(items) : 0;
+    built = PyMem_Calloc((size_t)n_items + 1, sizeof *built);
+    if (!keys || !items || !built) {
         PyErr_NoMemory();
         goto done;
     }
-    while (PyDict_Next(columns, &at, &key, &values)) {
+    while (n < n_items) {
+        PyObject *pair = PyList_GetItem(items, n), *key = PyTuple_GetItem(pair, 0), *values = PyTuple_GetItem(pair, 1);
         const char *name = PyUnicode_Check(key) ? PyUnicode_AsUTF8AndSize(key, NULL) : NULL;
         char text[80];
 
@@ -1053,6 +1090,7 @@ done:
     for (Py_ssize_t i = 0; i < n; i++)
         hr__array_unref(built[i]);
     PyMem_Free(built);
+    Py_XDECREF(items);
     Py_XDECREF(keys);
     return made;
 }

@@ -295,8 +295,11 @@ PyObject *pyhr_column_filled(pyhr_state *s, PyObject *op)
     column_object *self = (column_object *)op;
     hr_error err = HR_ERROR_INIT;
     hr_array *filled = NULL;
-    hr_status st = hr__array_fill_nulls(&(hr_mem){ 0 }, self->array, &filled, &err);
+    hr_status st;
 
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__array_fill_nulls(&(hr_mem){ 0 }, self->array, &filled, &err);
+    Py_END_ALLOW_THREADS
     return st ? pyhr_raise(s, st, &err) : pyhr_column(s, filled, self->name, true);
 }
 

@@ -2,7 +2,7 @@
  *
  * next() waits without the GIL, at most 100 ms at a time, then looks at signals. Functions that run "inline" are served here,
  * between two waits, on the consumer's own thread. One thread at a time may wait in next(); close() from another thread makes it
- * stop. A feed belongs to the process that opened it: a forked child gets an error, and leaves the run alone. */
+ * stop. Statistics and positions are asked for without the GIL as well; a close() meanwhile is done by the last who is in a call. A feed belongs to the process that opened it: a forked child gets an error, and leaves the run alone. */
 #include "pyhr.h"
 
 #include <errno.h>
@@ -13,7 +13,8 @@ typedef struct feed_object {
     hr_feed *feed;          /* NULL: closed */
     PyObject *inline_calls; /* tuple of (Calls, handler) */
     bool busy;              /* a thread is in next() */
-    bool closing;
+    int held;               /* calls that use the feed without the GIL: the last of them closes it */
+    bool closing;           /* closed, as soon as it is neither busy nor held */
     int pid;
 } feed_object;
 
@@ -52,7 +53,7 @@ int pyhr_seed(PyObject *v, uint64_t *out)
 int pyhr_feed_options(PyObject *kwargs, hr_feed_options *out)
 {
     int64_t batch_rows = 0, prefetch = 0, epoch = 0, seed = 0, threads = 0, limit = 0, drop_last = 0, any_order = 0;
-    PyObject *position = PyDict_GetItemString(kwargs, "position"), *trace = PyDict_GetItemString(kwargs, "trace_path");
+    PyObject *position, *trace;
 
     *out = (hr_feed_options){ .struct_bytes = sizeof *out };
     if (take_int(kwargs, "batch_rows", &batch_rows) < 0 || take_int(kwargs, "prefetch", &prefetch) < 0 ||
@@ -69,6 +70,8 @@ int pyhr_feed_options(PyObject *kwargs, hr_feed_options *out)
     out->drop_last = drop_last != 0;
     out->any_order = any_order != 0;
     /* these two stay in kwargs, which keeps their texts alive */
+    position = PyDict_GetItemString(kwargs, "position");
+    trace = PyDict_GetItemString(kwargs, "trace_path");
     if (position && position != Py_None && !(out->position = pyhr_text(position)))
         return -1;
     if (trace && trace != Py_None && !(out->trace_path = pyhr_text(trace)))
@@ -157,6 +160,7 @@ static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
     self->feed = feed;
     self->inline_calls = calls;
     self->busy = self->closing = false;
+    self->held = 0;
     self->pid = hr__pid();
     calls = NULL;
     PyObject_GC_Track(self);
@@ -181,11 +185,14 @@ static int feed_clear(PyObject *op)
     return 0;
 }
 
-/* Ends the run now, if it is ours and nobody waits in next(). */
+/* Ends the run now, if it is ours; later, if a call uses it. Nobody waits in next(). */
 static void feed_end(feed_object *self)
 {
     hr_feed *feed = self->feed;
 
+    self->closing = true;
+    if (self->held)
+        return;
     self->feed = NULL;
     if (!feed || self->pid != hr__pid())
         return;
@@ -210,7 +217,7 @@ static PyObject *feed_close(PyObject *op, PyObject *none)
     feed_object *self = (feed_object *)op;
 
     (void)none;
-    if (self->busy) { /* whoever waits in next() closes it */
+    if (self->busy || self->held) { /* whoever waits in next(), or is in a call, closes it */
         self->closing = true;
         if (self->feed && hr__feed_run(self->feed))
             hr__run_cancel(hr__feed_run(self->feed));
@@ -246,12 +253,12 @@ static hr_table *feed_take(PyObject *op, bool *failed)
     *failed = true;
     if (feed_check(s, self) < 0)
         return NULL;
+    pyhr_drain_run(s); /* may run code of the user's */
     if (self->busy)
         return pyhr_raise_text(s, HR_INVALID, "two threads, or a function and its consumer, read from one iterator");
     *failed = false;
-    if (!self->feed)
+    if (!self->feed || self->closing)
         return NULL;
-    pyhr_drain_run(s);
     self->busy = true;
     while (st == HR_PENDING) {
         hr_feed *feed = self->feed;
@@ -315,10 +322,23 @@ static int feed_open_check(pyhr_state *s, feed_object *self)
 {
     if (feed_check(s, self) < 0)
         return -1;
-    if (self->feed && !self->busy)
+    if (self->feed && !self->closing && !self->busy)
         return 0;
     pyhr_raise_text(s, HR_INVALID, self->busy ? "another thread reads from the iterator" : "the iterator is closed");
     return -1;
+}
+
+/* The feed for a call without the GIL, until feed_drop(). */
+static hr_feed *feed_hold(feed_object *self)
+{
+    self->held++;
+    return self->feed;
+}
+
+static void feed_drop(feed_object *self)
+{
+    if (--self->held == 0 && self->closing && !self->busy)
+        feed_end(self);
 }
 
 static PyObject *feed_position(PyObject *op, PyObject *args)
@@ -328,11 +348,16 @@ static PyObject *feed_position(PyObject *op, PyObject *args)
     hr_error err = HR_ERROR_INIT;
     long long row = -1;
     char *text = NULL;
+    hr_feed *feed;
     hr_status st;
 
     if (!PyArg_ParseTuple(args, "|L", &row) || feed_open_check(s, self) < 0)
         return NULL;
-    st = row < 0 ? hr_feed_position(self->feed, &text, &err) : hr__feed_position_at(self->feed, row, &text, &err);
+    feed = feed_hold(self);
+    Py_BEGIN_ALLOW_THREADS
+    st = row < 0 ? hr_feed_position(feed, &text, &err) : hr__feed_position_at(feed, row, &text, &err);
+    Py_END_ALLOW_THREADS
+    feed_drop(self);
     return text_taken(s, st, text, &err);
 }
 
@@ -340,10 +365,15 @@ static PyObject *feed_forget(PyObject *op, PyObject *arg)
 {
     feed_object *self = (feed_object *)op;
     int64_t row = PyLong_AsLongLong(arg);
+    hr_feed *feed;
 
     if ((row == -1 && PyErr_Occurred()) || feed_open_check(pyhr_state_of(op), self) < 0)
         return NULL;
-    hr__feed_forget(self->feed, row);
+    feed = feed_hold(self);
+    Py_BEGIN_ALLOW_THREADS
+    hr__feed_forget(feed, row);
+    Py_END_ALLOW_THREADS
+    feed_drop(self);
     Py_RETURN_NONE;
 }
 
@@ -353,14 +383,19 @@ static PyObject *feed_stats(PyObject *op, PyObject *none)
     pyhr_state *s = pyhr_state_of(op);
     hr_error err = HR_ERROR_INIT;
     char *text = NULL;
+    hr_feed *feed;
     hr_status st;
 
     (void)none;
     if (feed_check(s, self) < 0)
         return NULL;
-    if (!self->feed)
+    if (!self->feed || self->closing)
         return pyhr_raise_text(s, HR_INVALID, "the iterator is closed");
-    st = hr_feed_stats(self->feed, &text, &err); /* with the GIL, so that nobody closes it meanwhile */
+    feed = feed_hold(self);
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_feed_stats(feed, &text, &err);
+    Py_END_ALLOW_THREADS
+    feed_drop(self);
     return text_taken(s, st, text, &err);
 }
 
@@ -369,13 +404,15 @@ static PyObject *feed_rows(PyObject *op, void *none)
     feed_object *self = (feed_object *)op;
 
     (void)none;
-    return PyLong_FromLongLong(self->feed ? hr__feed_rows(self->feed) : -1);
+    return PyLong_FromLongLong(self->feed && !self->closing ? hr__feed_rows(self->feed) : -1);
 }
 
 static PyObject *feed_closed(PyObject *op, void *none)
 {
+    feed_object *self = (feed_object *)op;
+
     (void)none;
-    return PyBool_FromLong(!((feed_object *)op)->feed);
+    return PyBool_FromLong(!self->feed || (self->closing && !self->busy));
 }
 
 static PyObject *feed_counts(PyObject *op, PyObject *none)

@@ -34,8 +34,10 @@ static void keep_dealloc(PyObject *op)
 {
     PyTypeObject *type = Py_TYPE(op);
 
+    Py_BEGIN_ALLOW_THREADS /* closes a file that may be large */
     hr__keep_free(((keep_object *)op)->keep);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(op);
+    Py_END_ALLOW_THREADS((freefunc)PyType_GetSlot(type, Py_tp_free))
+    (op);
     Py_DECREF(type);
 }
 
@@ -65,9 +67,13 @@ static PyObject *keep_tables(PyObject *op, PyObject *none)
     (void)none;
     for (int64_t i = 0; list && i < size.tables; i++) {
         hr_table *t = NULL;
-        hr_status st = hr__keep_table(k, i, &t, &err);
-        PyObject *made = st ? pyhr_raise(s, st, &err) : pyhr_table(s, t);
+        PyObject *made;
+        hr_status st;
 
+        Py_BEGIN_ALLOW_THREADS
+        st = hr__keep_table(k, i, &t, &err);
+        Py_END_ALLOW_THREADS
+        made = st ? pyhr_raise(s, st, &err) : pyhr_table(s, t);
         if (!made || PyList_SetItem(list, (Py_ssize_t)i, made) < 0)
             Py_CLEAR(list);
     }
@@ -80,12 +86,15 @@ static PyObject *keep_plan(PyObject *op, PyObject *none)
     hr_error err = HR_ERROR_INIT;
     hr_scan *scan = NULL;
     hr_plan *plan = NULL;
-    hr_status st = hr__keep_scan(((keep_object *)op)->keep, &scan, &err);
+    hr_status st;
 
     (void)none;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__keep_scan(((keep_object *)op)->keep, &scan, &err);
     if (!st)
         st = hr__plan_scan(scan, &plan, &err);
     hr__scan_unref(scan);
+    Py_END_ALLOW_THREADS
     return st ? pyhr_raise(s, st, &err) : pyhr_plan(s, plan);
 }
 

@@ -190,7 +190,9 @@ PyObject *pyhr_table_reduce(PyObject *op, PyObject *none)
         hr_array *flat = NULL;
         PyObject *v = NULL;
 
+        Py_BEGIN_ALLOW_THREADS
         st = hr__array_concat(&(hr_mem){ 0 }, t->columns[i]->type, &t->columns[i], 1, &flat, &err);
+        Py_END_ALLOW_THREADS
         if (st)
             pyhr_raise(s, st, &err);
         else

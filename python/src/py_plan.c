@@ -209,7 +209,9 @@ static PyObject *plan_tables(PyObject *cls, PyObject *list)
     for (Py_ssize_t i = 0; i < n; i++)
         if (!(tables[i] = pyhr_table_of(s, PyTuple_GetItem(tuple, i))))
             goto done;
+    Py_BEGIN_ALLOW_THREADS
     st = hr_plan_tables(tables, (int)n, &plan, &err);
+    Py_END_ALLOW_THREADS
     made = plan_made(s, st, plan, &err);
 done:
     PyMem_Free(tables);
@@ -228,7 +230,9 @@ static PyObject *plan_range(PyObject *cls, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "Ls|L", &n, &name, &n_blocks))
         return NULL;
+    Py_BEGIN_ALLOW_THREADS
     st = hr__plan_range(n, n_blocks, name, &plan, &err);
+    Py_END_ALLOW_THREADS
     return plan_made(s, st, plan, &err);
 }
 
@@ -488,7 +492,9 @@ static PyObject *plan_number_rows(PyObject *op, PyObject *arg)
 
     if (!name)
         return NULL;
+    Py_BEGIN_ALLOW_THREADS
     st = hr_plan_number_rows(((plan_object *)op)->plan, name, &plan, &err);
+    Py_END_ALLOW_THREADS
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
@@ -501,7 +507,9 @@ static PyObject *plan_limit(PyObject *op, PyObject *arg)
 
     if (n == -1 && PyErr_Occurred())
         return NULL;
+    Py_BEGIN_ALLOW_THREADS
     st = hr_plan_limit(((plan_object *)op)->plan, n, &plan, &err);
+    Py_END_ALLOW_THREADS
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
@@ -514,7 +522,9 @@ static PyObject *plan_slice(PyObject *op, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "LL", &begin, &end))
         return NULL;
+    Py_BEGIN_ALLOW_THREADS
     st = hr_plan_slice(((plan_object *)op)->plan, begin, end, &plan, &err);
+    Py_END_ALLOW_THREADS
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
@@ -551,7 +561,9 @@ static PyObject *plan_rebatch(PyObject *op, PyObject *args, PyObject *kwargs)
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "L|p", names, &n, &drop_last))
         return NULL;
+    Py_BEGIN_ALLOW_THREADS
     st = hr_plan_rebatch(((plan_object *)op)->plan, n, drop_last, &plan, &err);
+    Py_END_ALLOW_THREADS
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
@@ -611,8 +623,8 @@ static PyObject *plan_whole_groups(PyObject *op, PyObject *keys)
 
 static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "calls",      "name",    "qualified",    "batch_rows", "piece_rows",  "piece_bytes",
-                             "one_to_one", "filter",  "inline_calls", "max_parts",  "max_errored", "group_keys",
+    static char *names[] = { "calls",      "name",    "qualified",    "batch_rows",    "piece_rows",  "piece_bytes",
+                             "one_to_one", "filter",  "inline_calls", "max_parts",     "max_errored", "group_keys",
                              "made",       "columns", "schema",       "shows_doubles", NULL };
     pyhr_state *s = pyhr_state_of(op);
     const char *keys[64], **columns = NULL;
@@ -731,7 +743,9 @@ static PyObject *plan_shuffled(PyObject *op, PyObject *args, shuffle_fn *shuffle
             return NULL;
     }
     o.once = once;
+    Py_BEGIN_ALLOW_THREADS
     st = shuffle(((plan_object *)op)->plan, &o, &plan, &err);
+    Py_END_ALLOW_THREADS
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
@@ -934,9 +948,12 @@ static PyObject *plan_explain(PyObject *op, PyObject *none)
     hr_error err = HR_ERROR_INIT;
     PyObject *made;
     char *text = NULL;
-    hr_status st = hr_plan_explain(((plan_object *)op)->plan, &text, &err);
+    hr_status st;
 
     (void)none;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_explain(((plan_object *)op)->plan, &text, &err);
+    Py_END_ALLOW_THREADS
     if (st)
         return pyhr_raise(pyhr_state_of(op), st, &err);
     made = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
@@ -974,9 +991,12 @@ static PyObject *plan_fingerprint(PyObject *op, PyObject *none)
 {
     hr_error err = HR_ERROR_INIT;
     char text[33];
-    hr_status st = hr_plan_fingerprint(((plan_object *)op)->plan, text, &err);
+    hr_status st;
 
     (void)none;
+    Py_BEGIN_ALLOW_THREADS /* looks at files */
+    st = hr_plan_fingerprint(((plan_object *)op)->plan, text, &err);
+    Py_END_ALLOW_THREADS
     return st ? pyhr_raise(pyhr_state_of(op), st, &err) : PyUnicode_FromString(text);
 }
 

@@ -40,6 +40,14 @@ static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_re
     return pyhr_seed(seed, &out->shuffle_seed);
 }
 
+/* The number of a rank; -1 with an exception, or as it was given: rank_check() refuses it. */
+static int rank_from(PyObject *arg)
+{
+    long rank = PyLong_AsLong(arg);
+
+    return rank < -1 || rank > INT32_MAX ? INT32_MAX : (int)rank;
+}
+
 static PyObject *text_taken(pyhr_state *s, hr_status st, char *text, hr_error *err)
 {
     PyObject *made;
@@ -211,7 +219,7 @@ static PyObject *split_next(PyObject *op, PyObject *arg)
     split_object *self = (split_object *)op;
     pyhr_state *s = pyhr_state_of(op);
     hr_error err = HR_ERROR_INIT;
-    int rank = (int)PyLong_AsLong(arg), more = 0;
+    int rank = rank_from(arg), more = 0;
     hr_table *t = NULL;
     hr_split *split;
     hr_status st = HR_PENDING;
@@ -231,7 +239,7 @@ static PyObject *split_next(PyObject *op, PyObject *arg)
 
 static PyObject *split_leave(PyObject *op, PyObject *arg)
 {
-    int rank = (int)PyLong_AsLong(arg);
+    int rank = rank_from(arg);
     hr_split *split = ((split_object *)op)->split;
 
     if (rank == -1 && PyErr_Occurred())
@@ -278,7 +286,9 @@ static PyObject *split_position(PyObject *op, PyObject *none)
     (void)none;
     if (!split)
         return NULL;
+    Py_BEGIN_ALLOW_THREADS
     st = hr__split_position(split, &text, &err);
+    Py_END_ALLOW_THREADS
     split_drop(split);
     return text_taken(pyhr_state_of(op), st, text, &err);
 }
@@ -328,7 +338,9 @@ static PyObject *split_stats(PyObject *op, PyObject *none)
     (void)none;
     if (!split)
         return NULL;
+    Py_BEGIN_ALLOW_THREADS
     st = hr__split_stats(split, &text, &err);
+    Py_END_ALLOW_THREADS
     split_drop(split);
     return text_taken(pyhr_state_of(op), st, text, &err);
 }
@@ -430,10 +442,11 @@ static PyObject *server_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *op = PyTuple_GetItem(tuple, i);
 
-        if (!Py_IS_TYPE(op, s->split) || !(splits[i] = ((split_object *)op)->split)) {
+        if (!Py_IS_TYPE(op, s->split) || !((split_object *)op)->split) {
             PyErr_SetString(PyExc_TypeError, "RingServer: expected open Splits");
             goto done;
         }
+        splits[i] = hr__split_ref(((split_object *)op)->split); /* another thread may close it meanwhile */
     }
     Py_BEGIN_ALLOW_THREADS
     st = hr__ring_serve(splits, (int)n, &server, &address, &err);
@@ -451,6 +464,8 @@ static PyObject *server_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs
     self->address = text;
     self->pid = hr__pid();
 done:
+    for (Py_ssize_t i = 0; splits && i < n && splits[i]; i++)
+        split_drop(splits[i]);
     PyMem_Free(splits);
     Py_XDECREF(tuple);
     return (PyObject *)self;
@@ -584,12 +599,12 @@ static hr_ring *ring_of(PyObject *op)
 static PyObject *ring_begin(PyObject *op, PyObject *args, PyObject *kwargs)
 {
     pyhr_state *s = pyhr_state_of(op);
-    hr_ring *ring = ring_of(op);
     hr_error err = HR_ERROR_INIT;
     hr_split_request q;
+    hr_ring *ring;
     hr_status st;
 
-    if (!ring || request_from(args, kwargs, NULL, &q) < 0)
+    if (request_from(args, kwargs, NULL, &q) < 0 || !(ring = ring_of(op)))
         return NULL;
     RING_WAIT(op, st, hr__ring_begin(ring, &q, PYHR_WAIT_MS, &err));
     return st ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
@@ -619,9 +634,11 @@ static PyObject *ring_leave(PyObject *op, PyObject *none)
         Py_RETURN_NONE;
     if (!ring_of(op))
         return NULL;
+    self->busy = true;
     Py_BEGIN_ALLOW_THREADS
     hr__ring_leave(self->ring);
     Py_END_ALLOW_THREADS
+    self->busy = false;
     Py_RETURN_NONE;
 }
 
@@ -689,8 +706,13 @@ static PyObject *ring_fail(PyObject *op, PyObject *arg)
 
     if (!why)
         return NULL;
-    if (self->ring && self->pid == hr__pid() && !self->busy)
+    if (self->ring && self->pid == hr__pid() && !self->busy) {
+        self->busy = true;
+        Py_BEGIN_ALLOW_THREADS
         hr__ring_fail(self->ring, why);
+        Py_END_ALLOW_THREADS
+        self->busy = false;
+    }
     Py_RETURN_NONE;
 }
 

@@ -506,10 +506,12 @@ static PyObject *table_conformed(PyObject *cls, PyObject *list)
     }
     made = PyList_New(n);
     for (Py_ssize_t i = 0; made && i < n; i++) {
-        hr_table *out = NULL;
+        hr_table *in = pyhr_table_of(s, PyTuple_GetItem(tuple, i)), *out = NULL;
         PyObject *op;
 
-        st = hr__table_conform(&(hr_mem){ 0 }, pyhr_table_of(s, PyTuple_GetItem(tuple, i)), schema, &out, &err);
+        Py_BEGIN_ALLOW_THREADS
+        st = hr__table_conform(&(hr_mem){ 0 }, in, schema, &out, &err);
+        Py_END_ALLOW_THREADS
         op = st ? pyhr_raise(s, st, &err) : pyhr_table(s, out);
         if (!op || PyList_SetItem(made, i, op) < 0)
             Py_CLEAR(made);
@@ -543,9 +545,11 @@ static PyObject *table_compare(PyObject *a, PyObject *b, int how)
     if (Py_TYPE(a) != Py_TYPE(b) || (how != Py_EQ && how != Py_NE))
         Py_RETURN_NOTIMPLEMENTED;
     u = ((table_object *)b)->table;
+    Py_BEGIN_ALLOW_THREADS
     equal = t->n_rows == u->n_rows && hr__schema_equal(t->schema, u->schema);
     for (int i = 0; equal && i < t->schema->n; i++)
         equal = hr__array_equal(t->columns[i], u->columns[i]);
+    Py_END_ALLOW_THREADS
     return PyBool_FromLong(equal == (how == Py_EQ));
 }
 

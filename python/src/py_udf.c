@@ -131,7 +131,9 @@ static PyObject *calls_expect(PyObject *op, PyObject *args)
         return NULL;
     if (text)
         hr_error_set(&why, HR_PEER, "%s", text);
+    Py_BEGIN_ALLOW_THREADS /* calls that nobody will serve fail now */
     hr__calls_expect(((calls_object *)op)->calls, n, text ? &why : NULL);
+    Py_END_ALLOW_THREADS
     hr_error_clear(&why);
     Py_RETURN_NONE;
 }
@@ -195,10 +197,13 @@ static PyObject *calls_paused(PyObject *op, PyObject *arg)
 static PyObject *calls_errored(PyObject *op, PyObject *none)
 {
     hr_error first = HR_ERROR_INIT;
-    int64_t n = hr__calls_errored(((calls_object *)op)->calls, &first);
     PyObject *made;
+    int64_t n;
 
     (void)none;
+    Py_BEGIN_ALLOW_THREADS
+    n = hr__calls_errored(((calls_object *)op)->calls, &first);
+    Py_END_ALLOW_THREADS
     made = Py_BuildValue("Lsy#", (long long)n, first.text, first.detail ? (const char *)first.detail : "",
                          (Py_ssize_t)first.detail_bytes);
     hr_error_clear(&first);
@@ -402,14 +407,29 @@ static void result_clear(result_args *a)
         PyBuffer_Release(&a->counts);
 }
 
+/* Takes the call out of its object while it is used without the GIL: for others it has ended. NULL: it has, an exception. */
+static hr_call *call_hold(call_object *self, result_args *a)
+{
+    hr_call *call = self->call;
+
+    if (call_check(self) < 0)
+        result_clear(a);
+    self->call = NULL;
+    return call;
+}
+
 static PyObject *call_result(PyObject *op, PyObject *args)
 {
     call_object *self = (call_object *)op;
+    hr_call *call;
     result_args a;
 
-    if (call_check(self) < 0 || result_parse(pyhr_state_of(op), args, "O|LO", &a) < 0)
+    if (result_parse(pyhr_state_of(op), args, "O|LO", &a) < 0 || !(call = call_hold(self, &a)))
         return NULL;
-    hr__call_result(self->call, hr_table_ref(a.table), &a.of);
+    Py_BEGIN_ALLOW_THREADS
+    hr__call_result(call, hr_table_ref(a.table), &a.of);
+    Py_END_ALLOW_THREADS
+    self->call = call;
     result_clear(&a);
     Py_RETURN_NONE;
 }
@@ -417,14 +437,16 @@ static PyObject *call_result(PyObject *op, PyObject *args)
 static PyObject *call_stream(PyObject *op, PyObject *args)
 {
     call_object *self = (call_object *)op;
+    hr_call *call;
     result_args a;
     hr_go go;
 
-    if (call_check(self) < 0 || result_parse(pyhr_state_of(op), args, "O|LO", &a) < 0)
+    if (result_parse(pyhr_state_of(op), args, "O|LO", &a) < 0 || !(call = call_hold(self, &a)))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    go = hr__call_stream(self->call, hr_table_ref(a.table), &a.of);
+    go = hr__call_stream(call, hr_table_ref(a.table), &a.of);
     Py_END_ALLOW_THREADS
+    self->call = call;
     result_clear(&a);
     return PyLong_FromLong(go);
 }
@@ -473,8 +495,12 @@ static PyObject *call_fail(PyObject *op, PyObject *args)
     call_object *self = (call_object *)op;
     hr_error err = HR_ERROR_INIT;
 
-    if (call_check(self) < 0 || error_from(args, &err) < 0)
+    if (error_from(args, &err) < 0)
         return NULL;
+    if (call_check(self) < 0) {
+        hr_error_clear(&err);
+        return NULL;
+    }
     call_end(self, HR_CALLBACK, &err);
     Py_RETURN_NONE;
 }
@@ -564,6 +590,7 @@ int pyhr_serve(pyhr_state *s, PyObject *inline_calls)
 typedef struct worker_object {
     PyObject ob_base;
     hr_worker *worker; /* NULL: closed */
+    int held;          /* calls that use it: it is closed by none meanwhile */
 } worker_object;
 
 static PyObject *worker_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
@@ -587,6 +614,7 @@ static PyObject *worker_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs
         return NULL;
     }
     self->worker = worker;
+    self->held = 0;
     return (PyObject *)self;
 }
 
@@ -594,24 +622,32 @@ static void worker_dealloc(PyObject *op)
 {
     PyTypeObject *type = Py_TYPE(op);
 
-    if (((worker_object *)op)->worker)
+    if (((worker_object *)op)->worker) {
+        Py_BEGIN_ALLOW_THREADS
         hr__worker_close(((worker_object *)op)->worker);
+        Py_END_ALLOW_THREADS
+    }
     PyObject_Free(op);
     Py_DECREF(type);
 }
 
-static hr_worker *worker_of(PyObject *op)
+/* For a call that may run code of the user's, or is without the GIL, until worker_drop(). NULL: an exception. */
+static hr_worker *worker_hold(PyObject *op)
 {
-    hr_worker *w = ((worker_object *)op)->worker;
+    worker_object *self = (worker_object *)op;
 
-    if (!w)
+    if (self->worker)
+        self->held++;
+    else
         PyErr_SetString(PyExc_ValueError, "the worker is closed");
-    return w;
+    return self->worker;
 }
+
+static void worker_drop(PyObject *op) { ((worker_object *)op)->held--; }
 
 static PyObject *worker_init(PyObject *op, PyObject *none)
 {
-    hr_worker *w = worker_of(op);
+    hr_worker *w = worker_hold(op);
     hr_error err = HR_ERROR_INIT;
     void *bytes = NULL;
     int64_t n = 0;
@@ -625,9 +661,8 @@ static PyObject *worker_init(PyObject *op, PyObject *none)
         Py_BEGIN_ALLOW_THREADS
         st = hr__worker_init(w, PYHR_WAIT_MS, &bytes, &n, &err);
         Py_END_ALLOW_THREADS
-        if (st == HR_PENDING && PyErr_CheckSignals() < 0)
-            return NULL;
-    } while (st == HR_PENDING);
+    } while (st == HR_PENDING && PyErr_CheckSignals() == 0);
+    worker_drop(op);
     if (st)
         return pyhr_raise(pyhr_state_of(op), st, &err);
     made = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)n);
@@ -639,22 +674,23 @@ static PyObject *worker_init(PyObject *op, PyObject *none)
 static PyObject *worker_next(PyObject *op, PyObject *args)
 {
     pyhr_state *s = pyhr_state_of(op);
-    hr_worker *w = worker_of(op);
     hr_error err = HR_ERROR_INIT;
     PyObject *made = NULL;
     int timeout_ms = -1;
+    hr_worker *w;
     hr_work todo;
     hr_status st;
 
-    if (!w || !PyArg_ParseTuple(args, "|i", &timeout_ms))
+    if (!PyArg_ParseTuple(args, "|i", &timeout_ms) || !(w = worker_hold(op)))
         return NULL;
     do {
         Py_BEGIN_ALLOW_THREADS
         st = hr__worker_next(w, timeout_ms < 0 ? PYHR_WAIT_MS : timeout_ms, &todo, &err);
         Py_END_ALLOW_THREADS
-        if (st == HR_PENDING && PyErr_CheckSignals() < 0)
-            return NULL;
-    } while (st == HR_PENDING && timeout_ms < 0);
+    } while (st == HR_PENDING && PyErr_CheckSignals() == 0 && timeout_ms < 0);
+    worker_drop(op);
+    if (st == HR_PENDING && PyErr_Occurred())
+        return NULL;
     if (st == HR_PENDING)
         Py_RETURN_FALSE;
     if (st)
@@ -673,31 +709,42 @@ static PyObject *worker_next(PyObject *op, PyObject *args)
 
 static PyObject *worker_fileno(PyObject *op, PyObject *none)
 {
-    hr_worker *w = worker_of(op);
+    hr_worker *w = worker_hold(op);
+    PyObject *made = w ? PyLong_FromLong(hr__worker_fd(w)) : NULL;
 
     (void)none;
-    return w ? PyLong_FromLong(hr__worker_fd(w)) : NULL;
+    if (w)
+        worker_drop(op);
+    return made;
 }
 
 static PyObject *worker_build(PyObject *op, PyObject *what)
 {
-    hr_worker *w = worker_of(op);
+    hr_worker *w = worker_hold(op);
+    PyObject *made = w ? build(what, pyhr_state_of(op), hr__worker_mem(w)) : NULL;
 
-    return w ? build(what, pyhr_state_of(op), hr__worker_mem(w)) : NULL;
+    if (w)
+        worker_drop(op);
+    return made;
 }
 
 static PyObject *worker_give(PyObject *op, PyObject *args, hr_go *go)
 {
-    hr_worker *w = worker_of(op);
     hr_error err = HR_ERROR_INIT;
     result_args a;
+    hr_worker *w;
     hr_status st;
 
-    if (!w || result_parse(pyhr_state_of(op), args, "KO|LO", &a) < 0)
+    if (result_parse(pyhr_state_of(op), args, "KO|LO", &a) < 0)
         return NULL;
+    if (!(w = worker_hold(op))) {
+        result_clear(&a);
+        return NULL;
+    }
     Py_BEGIN_ALLOW_THREADS
     st = hr__worker_result(w, a.tag, a.table, &a.of, go, &err);
     Py_END_ALLOW_THREADS
+    worker_drop(op);
     result_clear(&a);
     if (st)
         return pyhr_raise(pyhr_state_of(op), st, &err);
@@ -715,7 +762,7 @@ static PyObject *worker_stream(PyObject *op, PyObject *args)
 
 static PyObject *worker_end(PyObject *op, unsigned long long tag, hr_status what, hr_error *with)
 {
-    hr_worker *w = worker_of(op);
+    hr_worker *w = worker_hold(op);
     hr_error err = HR_ERROR_INIT;
     hr_status st;
 
@@ -726,6 +773,7 @@ static PyObject *worker_end(PyObject *op, unsigned long long tag, hr_status what
     Py_BEGIN_ALLOW_THREADS
     st = hr__worker_done(w, tag, what, with, &err);
     Py_END_ALLOW_THREADS
+    worker_drop(op);
     hr_error_clear(with);
     return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
 }
@@ -760,9 +808,16 @@ static PyObject *worker_close(PyObject *op, PyObject *none)
     hr_worker *w = self->worker;
 
     (void)none;
+    if (self->held) {
+        PyErr_SetString(PyExc_RuntimeError, "the worker is in use");
+        return NULL;
+    }
     self->worker = NULL;
-    if (w)
+    if (w) {
+        Py_BEGIN_ALLOW_THREADS
         hr__worker_close(w);
+        Py_END_ALLOW_THREADS
+    }
     Py_RETURN_NONE;
 }
 

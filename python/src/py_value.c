@@ -337,7 +337,9 @@ int pyhr_array_rows(pyhr_state *s, const hr_array *a, PyObject *name, PyObject *
     for (int64_t i = 0; rc == 0 && i < a->length; i++) {
         PyObject *v = reader_get(&r, i);
 
-        rc = v ? PyDict_SetItem(PyList_GetItem(rows, (Py_ssize_t)i), name, v) : -1;
+        PyObject *row = v ? PyList_GetItem(rows, (Py_ssize_t)i) : NULL;
+
+        rc = row ? PyDict_SetItem(row, name, v) : -1;
         Py_XDECREF(v);
     }
     reader_clear(&r);

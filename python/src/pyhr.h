@@ -4,9 +4,12 @@
  *
  * 1. A hr_status becomes an exception in py_error.c and nowhere else.
  * 2. What can wait or take long runs without the GIL. Waits last 100 ms at most, then signals are looked at.
- * 3. Pool threads never take the GIL. Python objects that the engine holds (imported Arrow arrays) are not released by
+ * 3. Pool threads do not take the GIL, with one exception: write_*(filename_provider=) is asked for a name by the thread that
+ *    opens the file (py_plan.c). So nobody waits for a pool thread with the GIL. Python objects that the engine holds (imported Arrow arrays) are not released by
  *    the thread that drops them: they go to a list (pyhr_drain), emptied by the next Python thread that comes by.
- * 4. A function that returns PyObject * or a pointer returns NULL with an exception set when it fails; one that returns int, -1. */
+ * 4. A borrowed reference, or a pointer into an object, is not held while code of the user's may run: __index__ of an argument,
+ *    a method of a value, a signal handler, another thread where the GIL is free. What may be closed meanwhile is held by a count.
+ * 5. A function that returns PyObject * or a pointer returns NULL with an exception set when it fails; one that returns int, -1. */
 #ifndef PYHR_H
 #define PYHR_H
 
@@ -21,7 +24,8 @@
 typedef struct pyhr_drain pyhr_drain;
 
 typedef struct pyhr_state {
-    PyObject *errors[HR__N_STATUS]; /* exception class of each status, at hr__status_place(); of HR_OK: the base, HeadraceError */
+    PyObject *errors
+        [HR__N_STATUS]; /* exception class of each status, at hr__status_place(); of HR_OK: the base, HeadraceError */
     PyTypeObject *table, *column, *schema, *expr, *plan, *feed, *split, *ring, *ring_server, *calls, *call, *worker,
         *keep;
     PyObject *convert; /* headrace.data.convert: what only Python can do to values; imported when first needed */

@@ -153,6 +153,7 @@ hr_status hr__feed_position_at(hr_feed *f, int64_t row, char **out, hr_error *er
     *out = NULL;
     memcpy(p.plan, f->fingerprint, sizeof p.plan);
     hr__lock(&f->lock);
+    row = row < 0 ? HR_MAX(f->run_rows, 0) : row; /* under the lock: another thread may be taking rows */
     if (f->options.any_order)
         HR_FAIL(HR_UNSUPPORTED, "position: a feed without order (any_order, preserve_order=False) has none");
     i = marks_find_locked(f, row);
@@ -171,10 +172,7 @@ done:
     return st;
 }
 
-hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err)
-{
-    return hr__feed_position_at(f, hr__feed_rows(f), out, err);
-}
+hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err) { return hr__feed_position_at(f, -1, out, err); }
 
 int64_t hr__feed_rows(hr_feed *f)
 {

@@ -90,7 +90,8 @@ void hr__call_list_remove(hr_call_list *l, hr_call *call);
 /* first_columns.c: what the first table of a run says. Set once, by the ticket that is first; then only read. */
 typedef struct hr_first_columns {
     hr_schema *schema;
-    bool *guessed; /* of each column: it was doubles, which are taken for the integers that the function was shown as such */
+    bool *
+        guessed; /* of each column: it was doubles, which are taken for the integers that the function was shown as such */
 } hr_first_columns;
 
 /* The calls of one operator in one run. Zero is a good start. */

@@ -287,8 +287,8 @@ typedef struct hr_calls_options {
                        * the input go on, with this one behind them. NULL: it gets all, and its results go on as they are */
     const char *const *columns; /* n_columns (copied) */
     int n_columns;
-    bool shows_doubles;         /* integers with nulls are shown to the function as doubles, as NumPy and pandas have them */
-    bool inline_calls;          /* served by the consumer's thread: notify it when a call is queued */
+    bool shows_doubles; /* integers with nulls are shown to the function as doubles, as NumPy and pandas have them */
+    bool inline_calls;  /* served by the consumer's thread: notify it when a call is queued */
     struct ArrowSchema *schema; /* declared output, of `made` that column's; taken; NULL: from the first table */
 } hr_calls_options;
 hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out,

@@ -157,9 +157,7 @@ def test_integers_with_nulls_stay_integers(compute, batch_format, begin):
     assert {len(ds.map_batches(lambda b: b, batch_format=batch_format).schema().types)} == {2}
 
 
-@pytest.mark.parametrize(
-    "kind", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64"]
-)
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64"])
 def test_of_every_integer_type(kind):
     source, values = nullable(kind=kind, begin=100)
     ds = source.map_batches(lambda b: b, compute="threads")
