@@ -695,6 +695,8 @@ static void end_struct(writer *w, int last)
 typedef struct spec {
     const char *about;
     int physical, repetition, converted; /* converted type + 1; 0: none */
+    int precision;
+    bool string; /* logical type */
     int width;
     int codec, encoding, page_type;
     int levels;                             /* encoding of the levels; 0: RLE */
@@ -780,6 +782,18 @@ static void schema(writer *w, const spec *s)
     text_field(w, 4, "x");
     if (s->converted)
         int_field(w, 6, s->converted - 1);
+    if (s->precision)
+        int_field(w, 8, s->precision);
+    if (s->string) {
+        int outer, inner;
+
+        field(w, 10, PQ_T_STRUCT);
+        outer = begin_struct(w);
+        field(w, 1, PQ_T_STRUCT);
+        inner = begin_struct(w);
+        end_struct(w, inner);
+        end_struct(w, outer);
+    }
     end_struct(w, last);
 }
 
@@ -930,6 +944,15 @@ static const spec specs[] = {
       .st = HR_BAD_DATA, .text = "2 values after the row group's last row" },
     { "a decimal of too many digits", .physical = PQ_INT32, .converted = 6, .n_values = 1, .page = BYTES("\1\0\0\0"),
       .st = HR_BAD_DATA, .text = "column 'x': decimal(0, 0) in INT32" },
+    { "decimals", .physical = PQ_INT32, .converted = 6, .precision = 2, .n_values = 2,
+      .page = BYTES("\143\0\0\0\1\0\0\0"), .text = "99 1" },
+    { "a decimal of more digits than its column", .physical = PQ_INT32, .converted = 6, .precision = 2, .n_values = 1,
+      .page = BYTES("\144\0\0\0"), .st = HR_BAD_DATA, .text = "page 0: a decimal of more than 2 digits" },
+    { "a decimal as bytes of more digits than its column", .physical = PQ_BYTE_ARRAY, .converted = 6, .precision = 2,
+      .n_values = 1, .page = BYTES("\1\0\0\0\x9c"), .st = HR_BAD_DATA, .text = "a decimal of more than 2 digits" },
+    { "a long decimal of more digits than its column", .physical = PQ_FIXED, .converted = 6, .precision = 40,
+      .width = 18, .n_values = 1, .page = BYTES("\0\x7f\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), .st = HR_BAD_DATA,
+      .text = "a decimal of more than 40 digits" },
     { "text in a number", .physical = PQ_INT32, .converted = 1, .n_values = 1, .page = BYTES("\1\0\0\0"),
       .st = HR_BAD_DATA, .text = "logical type string does not fit INT32" },
     /* Pages and footers that do not account for themselves. Damage that still decodes was read as other rows in silence. */
@@ -957,6 +980,12 @@ static const spec specs[] = {
     { "packed indices without values, as DuckDB pads", .physical = PQ_INT64, .n_values = 3,
       .writer = "DuckDB version v1.3.0", .encoding = PQ_RLE_DICTIONARY, .page = BYTES("\1\3\2\3\0"),
       .dict = BYTES(I64("\5") I64("\6")), .dict_values = 2, .text = "5 6 5" },
+    { "packed indices that the bytes do not suffice for", .physical = PQ_INT64, .n_values = 3,
+      .encoding = PQ_RLE_DICTIONARY, .page = BYTES("\1\5\2"), .dict = BYTES(I64("\5") I64("\6")), .dict_values = 2,
+      .st = HR_BAD_DATA, .text = "dictionary indices go on after the page's 3 values" },
+    { "packed indices of which the last bits are cut off", .physical = PQ_INT64, .n_values = 3,
+      .encoding = PQ_RLE_DICTIONARY, .page = BYTES("\2\3\x24"), .dict = BYTES(I64("\5") I64("\6") I64("\7")),
+      .dict_values = 3, .text = "5 6 7" },
     { "a run of no bits longer than the page", .physical = PQ_INT64, .n_values = 3, .encoding = PQ_RLE_DICTIONARY,
       .page = BYTES("\0\10"), .dict = BYTES(I64("\5")), .dict_values = 1, .st = HR_BAD_DATA,
       .text = "dictionary indices go on after the page's 3 values" },
@@ -1013,6 +1042,12 @@ static const spec specs[] = {
       .page_type = PQ_PAGE_DATA_V2, .def_bytes = 2, .page = BYTES("\3\3\7\0\0\0\11\0\0\0"), .text = "7 9" },
     { "a footer of other rows", .physical = PQ_INT64, .n_values = 2, .file_rows = 3, .page = BYTES(I64("\1") I64("\2")),
       .st = HR_BAD_DATA, .text = "made.parquet: 2 rows in row groups, the footer says 3" },
+    { "a converted type of the future", .physical = PQ_INT64, .converted = 24, .n_values = 1, .page = BYTES(I64("\1")),
+      .st = HR_BAD_DATA, .text = "a column has an unknown converted type" },
+    { "a logical type that the converted one contradicts", .physical = PQ_INT32, .converted = 7, .string = true,
+      .n_values = 1, .page = BYTES("\1\0\0\0"), .st = HR_BAD_DATA, .text = "logical and converted types differ" },
+    { "a logical type that the converted one knows", .physical = PQ_BYTE_ARRAY, .converted = 1, .string = true,
+      .n_values = 1, .page = BYTES("\1\0\0\0a"), .text = "a" },
     { "a chunk of another column", .physical = PQ_INT64, .n_values = 2, .path = "y", .page = BYTES(I64("\1") I64("\2")),
       .st = HR_BAD_DATA, .text = "a column chunk is of another column than the schema says" },
     { "a fixed size of nothing", .physical = PQ_FIXED, .n_values = 1, .page = BYTES("\1\0\0\0"), .st = HR_BAD_DATA,

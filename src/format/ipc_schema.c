@@ -240,6 +240,8 @@ static hr_status read_field(parse *p, int64_t table, int depth, ipc_field *out)
     out->nullable = hr__flat_number(p->f, table, 1, 1, 0) != 0;
     out->type = hr__flat_number(p->f, table, 2, 1, 0);
     t = hr__flat_table(p->f, table, 3);
+    if (!t)
+        return damaged(p);
     HR_TRY(type_format(p, out->type, t, &out->format));
     out->sorted_keys = out->type == T_MAP && hr__flat_number(p->f, t, 0, 1, 0) != 0;
     HR_TRY(read_dictionary(p, table, out));

@@ -274,6 +274,7 @@ typedef struct pq_leaf {
     int32_t stored_width; /* bytes of a PLAIN value; 0: byte arrays, booleans */
     pq_kind kind;
     int32_t width; /* bytes of an Arrow value; PQ_K_BYTES: of an offset */
+    int digits;    /* PQ_K_DECIMAL: that a value may have; 0: any number */
     bool is_text;  /* must be UTF-8 */
     bool no_order; /* least and most say nothing */
 } pq_leaf;
@@ -327,6 +328,7 @@ typedef struct pq_runs {
     bool bad;
     bool packed;
     int64_t left;        /* values left in this run */
+    int64_t cut;         /* packed: values that the run announces and has no bytes for */
     uint32_t value;      /* not packed */
     const uint8_t *bits; /* packed: 8 values are `width` bytes */
     int64_t bit;         /* where the next value begins, in bits after `bits` */

@@ -1,7 +1,7 @@
 /* parquet_arrow.c - the Arrow schema that Arrow's writers embed in a footer: base64 of an IPC schema message.
  *
- * What is not understood is left out (the field's type becomes null, which restores nothing); a damaged message gives no
- * schema at all: the Parquet types suffice to read every value. */
+ * What is not understood is left out (the field's type becomes null, which restores nothing): the Parquet types suffice to read
+ * every value. A damaged message is an error: without it columns would change their types in silence. */
 #include "format/ipc.h"
 #include "format/parquet.h"
 
@@ -12,7 +12,9 @@ static int64_t decode_base64(hr_view in, uint8_t *out)
     uint32_t v = 0;
     int bits = 0;
 
-    for (int64_t i = 0; i < in.n && in.data[i] != '='; i++) {
+    while (in.n > 0 && in.data[in.n - 1] == '=')
+        in.n--;
+    for (int64_t i = 0; i < in.n; i++) {
         uint8_t c = in.data[i];
         int d = c >= 'A' && c <= 'Z'   ? c - 'A'
                 : c >= 'a' && c <= 'z' ? c - 'a' + 26
@@ -48,10 +50,10 @@ static int64_t find_schema(hr_flat *f)
     return hr__flat_number(f, table, 1, 1, 0) == 1 ? hr__flat_table(f, table, 2) : 0;
 }
 
-/* An error that the Parquet types make good. */
+/* Types that are not known here are an error that the Parquet types make good. */
 static hr_status forgive(hr_status st, hr_error *mine, hr_error *err)
 {
-    if (st == HR_NO_MEMORY) {
+    if (st != HR_UNSUPPORTED) {
         hr__error_move(err, mine);
         return st;
     }
@@ -73,12 +75,13 @@ hr_status pq__arrow_schema_parse(hr_view base64, hr_account *account, hr_schema 
         return hr__error_memory(err, "Arrow schema", base64.n);
     f.n = decode_base64(base64, bytes);
     table = f.n < 16 ? 0 : find_schema(&f);
-    if (table) {
-        st = ipc__schema_read(&f, table, account, &s, &mine);
-        if (!st)
-            st = ipc__schema_types(s, true, out, &mine);
-        st = forgive(st, &mine, err);
-    }
+    if (!table)
+        HR_FAIL(HR_BAD_DATA, "the embedded Arrow schema is damaged");
+    st = ipc__schema_read(&f, table, account, &s, &mine);
+    if (!st)
+        st = ipc__schema_types(s, true, out, &mine);
+    st = st ? forgive(st, &mine, err) : HR_OK;
+done:
     ipc__schema_free(s);
     hr__free(bytes);
     return st;

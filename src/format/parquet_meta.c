@@ -14,6 +14,7 @@
 #define MIN_CHUNK_BYTES 4
 #define MIN_GROUP_BYTES 4
 #define MAX_DICTIONARY_HEADER 100
+#define NO_CONVERTED INT64_MIN
 
 /* ----------------------------------------------------------------------------------------------------------- Thrift */
 
@@ -348,9 +349,26 @@ static void apply_converted(pq_element *e, int64_t converted)
     }
 }
 
+/* Types are written in the new form and in the old one, which no longer grows: both have to say the same. */
+static void check_converted(pq_thrift *t, const pq_element *e, int64_t converted)
+{
+    pq_element old = { 0 };
+
+    if (converted == NO_CONVERTED)
+        return;
+    apply_converted(&old, converted);
+    if (old.logical == PQ_L_NONE)
+        fail(t, "a column has an unknown converted type");
+    else if (e->logical != PQ_L_NONE &&
+             (e->logical != old.logical ||
+              ((old.logical == PQ_L_TIME || old.logical == PQ_L_TIMESTAMP) && e->unit != old.unit) ||
+              (old.logical == PQ_L_INTEGER && (e->bits != old.bits || e->is_signed != old.is_signed))))
+        fail(t, "a column's logical and converted types differ");
+}
+
 static void read_element(pq_thrift *t, pq_element *e)
 {
-    int64_t converted = -1, n;
+    int64_t converted = NO_CONVERTED, n;
     bool has_logical = false;
     pq_slot f = { 0 };
 
@@ -389,6 +407,7 @@ static void read_element(pq_thrift *t, pq_element *e)
         }
     }
     pq__thrift_require(t, &f, PQ_FIELD(4), "a column has no name");
+    check_converted(t, e, converted);
     if (!has_logical)
         apply_converted(e, converted);
 }

@@ -9,6 +9,7 @@
  * given all that its levels announce must have no more, nor bytes left over (pq__values_end): without checksums that is
  * how damage is seen which still decodes. */
 #include "format/parquet.h"
+#include "core/decimal.h"
 #include "format/parquet_kernel.h"
 
 /* --------------------------------------------------------------------------------------------------- small integers */
@@ -49,6 +50,7 @@ bool pq__runs_next(pq_runs *r)
             int64_t n_bytes = HR_MIN((int64_t)(h >> 1) * r->width, (int64_t)(r->end - r->at));
 
             r->left = HR_MIN((int64_t)(h >> 1) * 8, n_bytes * 8 / r->width);
+            r->cut = (int64_t)(h >> 1) * 8 - r->left;
             r->bits = r->at;
             r->bit = 0;
             r->at += n_bytes;
@@ -89,6 +91,7 @@ void pq__runs_skip(pq_runs *r, int64_t n)
 }
 
 #define MAX_PADDING 512 /* values of a packed run that there are none of: groups of 8 are usual, DuckDB has 256 */
+#define EMPTY_GROUPS 32 /* of the run that DuckDB has behind the last value */
 
 /* The runs of a stream of width 0, which has headers and no values. */
 static bool zeros_ended(const pq_runs *r, int64_t n)
@@ -104,6 +107,9 @@ static bool zeros_ended(const pq_runs *r, int64_t n)
     return n == 0 || (n < 0 && (h & 1) && n > -MAX_PADDING);
 }
 
+/* Whether a packed run that has given its values ends where it may: only its last group may be cut short. */
+static bool packed_ended(const pq_runs *r) { return r->cut > 0 ? r->left + r->cut < 8 : r->left < MAX_PADDING; }
+
 bool pq__runs_ended(const pq_runs *r, int64_t n, unsigned padding)
 {
     pq_runs rest = *r;
@@ -111,16 +117,14 @@ bool pq__runs_ended(const pq_runs *r, int64_t n, unsigned padding)
 
     if (r->width == 0)
         return r->at == r->end || zeros_ended(r, n); /* some writers leave them out */
-    if (r->bad || (r->packed ? r->left >= MAX_PADDING : r->left > 0))
+    if (r->bad || (r->packed ? !packed_ended(r) : r->left > 0))
         return false;
     for (int i = 0; padding & PQ_PADS_ZEROS && i < PQ_MAX_ZEROS && rest.at < rest.end && rest.end[-1] == 0; i++)
         rest.end--;
-    while (padding && rest.at < rest.end) {
-        if (!run_header(&rest, &h) || !(h & 1))
-            return false;
-        rest.at += HR_MIN((int64_t)(h >> 1) * r->width, (int64_t)(rest.end - rest.at));
-    }
-    return rest.at == rest.end;
+    if (rest.at == rest.end)
+        return true;
+    return padding && run_header(&rest, &h) && (h & 1) && h >> 1 <= EMPTY_GROUPS &&
+           rest.end - rest.at == (int64_t)(h >> 1) * r->width;
 }
 
 static uint32_t one_packed(const pq_runs *r, int64_t bit)
@@ -267,6 +271,35 @@ static void times_from_int96(const uint8_t *in, uint8_t *out, int64_t n)
     }
 }
 
+/* Whether n decimals have no more digits than the column's type. */
+static bool digits_fit(const pq_leaf *l, const uint8_t *p, int64_t n)
+{
+    int128 limit = hr__power_of_ten(HR_MIN(l->digits, 38)), v, high;
+    bool fit = true;
+
+    if (l->digits == 0)
+        return true;
+    for (int64_t i = 0; i < n && l->width == 16; i++) {
+        memcpy(&v, p + 16 * i, 16);
+        fit &= v < limit && v > -limit;
+    }
+    for (int64_t i = 0; i < n && l->width == 32; i++) {
+        memcpy(&v, p + 32 * i, 16);
+        memcpy(&high, p + 32 * i + 16, 16);
+        if (high != (v < 0 ? -1 : 0) || l->digits < 39) { /* else of 39 digits at most */
+            hr_wide wide = hr__wide_load(p + 32 * i, 32);
+
+            fit = fit && hr__wide_has_digits(&wide, l->digits);
+        }
+    }
+    return fit;
+}
+
+static hr_status too_many_digits(const pq_leaf *l, hr_error *err)
+{
+    return hr_error_set(err, HR_BAD_DATA, "a decimal of more than %d digits", l->digits);
+}
+
 static bool decimals(const pq_leaf *l, const uint8_t *in, uint8_t *out, int64_t n)
 {
     bool fits = true;
@@ -295,6 +328,8 @@ static hr_status convert(const pq_leaf *l, const uint8_t *in, uint8_t *out, int6
     case PQ_K_DECIMAL:
         if (!decimals(l, in, out, n))
             return hr_error_set(err, HR_BAD_DATA, "a decimal does not fit into %d bytes", l->width);
+        if (!digits_fit(l, out, n))
+            return too_many_digits(l, err);
         break;
     default: return hr_error_set(err, HR_BUG, "kind %d is not of fixed width", (int)l->kind);
     }
@@ -857,6 +892,8 @@ static hr_status fixed_from_views(pq_values *v, uint8_t *out, int64_t n, hr_erro
                 HR_TRY(convert(l, views[i].data, out, 1, err));
             else if (!decimal_from_bytes(views[i].data, views[i].n, out, l->width))
                 return hr_error_set(err, HR_BAD_DATA, "a decimal does not fit into %d bytes", l->width);
+            else if (!digits_fit(l, out, 1))
+                return too_many_digits(l, err);
         }
     }
     return HR_OK;

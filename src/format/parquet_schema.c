@@ -71,6 +71,7 @@ static hr_status decimal_type(build *b, const pq_element *e, pq_leaf *l, hr_type
                             (int)e->precision, (int)e->scale, physical_names[e->physical]);
     l->kind = PQ_K_DECIMAL;
     l->width = wide ? 32 : 16;
+    l->digits = e->precision;
     return hr__type_decimal(wide ? HR_T_DECIMAL256 : HR_T_DECIMAL128, e->precision, e->scale, out, b->err);
 }
 
@@ -582,13 +583,10 @@ static hr_status missing_column(build *b, const top *tops, const char *name)
     return st;
 }
 
-/* The embedded schema's field for top-level column i, if it speaks of the same columns. */
-static const hr_field *origin_of(const pq_meta *m, const hr_schema *arrow, int i, const pq_element *e)
+/* The embedded schema's field for top-level column i, if it speaks of as many columns: names may have been changed since. */
+static const hr_field *origin_of(const pq_meta *m, const hr_schema *arrow, int i)
 {
-    if (!arrow || arrow->n != m->elements[0].n_children ||
-        !name_is(e, arrow->fields[i].name, strlen(arrow->fields[i].name)))
-        return NULL;
-    return &arrow->fields[i];
+    return arrow && arrow->n == m->elements[0].n_children ? &arrow->fields[i] : NULL;
 }
 
 static hr_status make_columns(build *b, const top *tops, const hr_schema *arrow, const hr_projection *projection)
@@ -607,7 +605,7 @@ static hr_status make_columns(build *b, const top *tops, const hr_schema *arrow,
         b->at = tops[t].element;
         b->column = tops[t].column;
         s->node_leaf[i] = s->n_leaves;
-        HR_GO(make_node(b, (levels){ 0, 0, 0 }, origin_of(b->m, arrow, t, &b->m->elements[b->at]), &s->nodes[i]));
+        HR_GO(make_node(b, (levels){ 0, 0, 0 }, origin_of(b->m, arrow, t), &s->nodes[i]));
         fields[i] = s->nodes[i].field; /* borrowed */
     }
     s->node_leaf[s->n_nodes] = s->n_leaves;
@@ -656,7 +654,9 @@ hr_status pq__schema_new(const pq_meta *m, const hr_projection *projection, cons
     b.s->account = account;
     HR_GO(find_tops(&b, &tops));
     if (m->arrow_schema.n > 0)
-        HR_GO(pq__arrow_schema_parse(m->arrow_schema, account, &arrow, err));
+        st = pq__arrow_schema_parse(m->arrow_schema, account, &arrow, err);
+    if (st)
+        HR_GO(hr__error_at(err, st, "%s", name));
     b.cap_leaves = (int)HR_MIN(count_leaves(m, tops, projection), INT32_MAX);
     b.s->n_nodes = projection ? projection->n : m->elements[0].n_children;
     b.s->nodes = hr__zalloc(account, (size_t)b.s->n_nodes * sizeof *b.s->nodes);

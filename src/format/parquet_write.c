@@ -29,6 +29,8 @@ const hr_option pw__options[] = {
     { "statistics", HR_OPT_BOOL, offsetof(pw_options, statistics), 0, 0, 1, NULL, "least and greatest values" },
     { "page_index", HR_OPT_BOOL, offsetof(pw_options, page_index), 0, 0, 1, NULL,
       "where pages begin and what values they hold" },
+    { "page_checksum", HR_OPT_BOOL, offsetof(pw_options, page_checksum), 0, 0, 1, NULL,
+      "a CRC-32 of each page, by which damage is found when it is read" },
     { 0 },
 };
 

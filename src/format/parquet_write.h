@@ -16,7 +16,7 @@ typedef struct pw_options {
     int64_t level;
     int64_t row_group_rows, row_group_bytes, page_bytes;
     int64_t page_version;
-    bool dictionary, statistics, page_index;
+    bool dictionary, statistics, page_index, page_checksum;
 } pw_options;
 extern const hr_option pw__options[];
 hr_status pw__create(hr_schema *schema, const void *options, hr_account *account, hr_writer **out,

@@ -608,6 +608,8 @@ static hr_status put_page(writing *w, page_head *h)
     pw__int(&t, 1, PQ_T_I32, h->type);
     pw__int(&t, 2, PQ_T_I32, whole.n);
     pw__int(&t, 3, PQ_T_I32, n_levels + packed.n);
+    if (w->options->page_checksum)
+        pw__int(&t, 4, PQ_T_I32, (int32_t)hr__crc32(hr__crc32(0, whole.data, n_levels), packed.data, packed.n));
     put_head_body(&t, h);
     pw__close(&t, 0);
     HR_TRY(t.st);

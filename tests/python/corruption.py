@@ -170,11 +170,7 @@ class Report:
         self.shared += other.shared
 
     def line(self):
-        parts = [
-            f"{n} {self.counts[n]}"
-            for n in ("same", "refused", "shared", "silent", "crash")
-            if self.counts[n]
-        ]
+        parts = [f"{n} {self.counts[n]}" for n in VERDICTS if self.counts[n]]
         return f"{self.name}: {self.total} cases: {', '.join(parts)}"
 
     def check(self, covered=False, most=10):

@@ -3,10 +3,16 @@
 Each test reads some hundred damaged copies of files by several writers; HEADRACE_THOROUGH=1 reads thousands.
 """
 
-import pytest
-from corruption import KINDS, damage, run_cases
+from pathlib import Path
 
+import corruption_parquet as parquet
+import pytest
+from corruption import KINDS, Report, cases, damage, run_cases
+
+import headrace.data
 from headrace.exceptions import DataError
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "data"
 
 # ------------------------------------------------------------------------------------- the harness itself
 
@@ -63,3 +69,33 @@ def test_other_exceptions_are_crashes():
     assert report.counts == {"crash": 8}
     with pytest.raises(AssertionError, match="AttributeError"):
         report.check()
+
+
+# ---------------------------------------------------------------------------------------------- Parquet
+
+
+@pytest.mark.parametrize("writer", ["pyarrow", "pandas", "Polars", "DuckDB", "headrace"])
+def test_parquet(writer, tmp_path):
+    """Damage of pages is refused where pyarrow refuses it; where pages have checksums all of it is."""
+    read, footers, pages = parquet.ours(tmp_path / "damaged.parquet"), Report("footers"), Report("pages")
+    for by, name, make, covered in parquet.files():
+        if by == writer:
+            page, footer = parquet.damage_file(read, name, make(), cases(30, 500))
+            page.check(covered)
+            pages.add(page)
+            footers.add(footer)
+    pages.check()
+    footers.check()
+    assert pages.counts["refused"] > pages.total / 3
+    assert pages.counts["excused"] <= pages.total / 50  # see by_other_zstd
+
+
+def test_a_fashion_mnist_file_with_50_bytes_of_ones(tmp_path):
+    """A file without checksums: a run of indices became longer than its page, and 755 images others."""
+    data = bytearray((EXAMPLES / "fashion_mnist_train.parquet").read_bytes())
+    data[100_000:100_050] = b"\xff" * 50
+    (tmp_path / "train.parquet").write_bytes(data)
+    with pytest.raises(
+        DataError, match="train.parquet: row group 0, column 'image.*', page 0: dictionary indices"
+    ):
+        headrace.data.read_parquet(str(tmp_path / "train.parquet")).to_arrow()

@@ -72,6 +72,37 @@ def test_checksums(tmp_path, version):
     assert damaged[7000] == 7001 and damaged[:7000] == list(range(7000))
 
 
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_checksums_are_written(tmp_path, version, compression):
+    """Of every page, dictionaries too, over its bytes as they are stored: pyarrow finds each changed one."""
+    table = values()
+    kwargs = {"compression": compression, "data_page_version": version, "data_page_size": 4096}
+    ds = hd.from_arrow(table)
+    ds.write_parquet(tmp_path / "with.parquet", single_file=True, **kwargs)
+    ds.write_parquet(tmp_path / "without.parquet", single_file=True, write_page_checksum=False, **kwargs)
+    data, plain = [(tmp_path / f"{name}.parquet").read_bytes() for name in ("with", "without")]
+    assert len(plain) < len(data) < 1.05 * len(plain)
+    assert pq.read_table(tmp_path / "with.parquet", page_checksum_verification=True).equals(table)
+    meta = pq.ParquetFile(tmp_path / "with.parquet").metadata.row_group(0)
+    dictionaries = 0
+    for i in range(table.num_columns):
+        column = meta.column(i)
+        begin = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
+        last = [begin + column.total_compressed_size - 1]  # bytes of the last page, and of the dictionary
+        if column.has_dictionary_page:
+            last.append(column.data_page_offset - 1)
+            dictionaries += 1
+        for at in last:
+            path = tmp_path / "damaged.parquet"
+            path.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
+            with pytest.raises(OSError, match="CRC"):
+                pq.read_table(path, page_checksum_verification=True, columns=table.column_names[i : i + 1])
+            with pytest.raises(DataError, match=r"damaged\.parquet: row group 0, .*: checksum of "):
+                read(path)
+    assert dictionaries > 0
+
+
 def varint(n):
     n, out = 2 * n, b""  # zigzag of what is not negative
     while n > 127:

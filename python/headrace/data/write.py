@@ -268,6 +268,7 @@ _PARQUET_NAMES = {
     "data_page_size": "page_bytes",
     "data_page_version": "page_version",
     "write_page_index": "page_index",
+    "write_page_checksum": "page_checksum",
 }
 # What pyarrow's writer takes and ours always does, or has no use for.
 _PARQUET_IGNORED = {"version", "use_deprecated_int96_timestamps", "store_schema", "write_batch_size"}
@@ -289,7 +290,7 @@ def write_parquet(
     FilenameProvider. mode: a SaveMode. sync=1: on the disk before the files appear. single_file=True: `path`
     is the file itself. Others are pyarrow's names or options of the format: compression ("zstd"),
     compression_level, row_group_size (rows), row_group_bytes, use_dictionary, write_statistics,
-    data_page_size, data_page_version ("1.0", "2.0"), write_page_index.
+    data_page_size, data_page_version ("1.0", "2.0"), write_page_index, write_page_checksum (True).
     """
     files, options = _split(_call(arrow_parquet_args_fn, arguments))
     out = {}
