@@ -527,7 +527,8 @@ HR_API HR_MUST_USE hr_status hr_plan_count(hr_plan *p, int64_t *out, bool *exact
 /* The plan as text, one node a line, before and after the rewriting rules; no I/O. *out is new: hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err);
 HR_API void hr_string_free(char *s);
-/* 128-bit fingerprint of nodes, arguments, files (path, size) and function names, as 32 hex digits and NUL. */
+/* 128-bit fingerprint of nodes, arguments, files (path below the folder that all share, size) and function names, as 32 hex digits and
+ * NUL. */
 HR_API HR_MUST_USE hr_status hr_plan_fingerprint(hr_plan *p, char out[33], hr_error *err);
 
 /* --------------------------------------------------------------------------------------------------------------- feeds */
@@ -548,6 +549,8 @@ typedef struct hr_feed_options {
     const char *trace_path; /* write a Chrome trace there when the feed closes; NULL: none */
     int64_t shuffle_rows;   /* > 0: rows come in a random order within windows of so many: hr_plan_local_shuffle */
     const uint64_t *shuffle_seed; /* of that order, borrowed; NULL: `seed` */
+    bool moved; /* with `position`: files may have other names and times, as long as their contents are the same ones */
+    bool strict; /* with `position`: functions whose code is another one than then are HR_MISMATCH */
 } hr_feed_options;
 
 /* Starts running `p`. Shares it. HR_BUDGET, with the number, if the limit is below what the plan needs. */
@@ -557,7 +560,8 @@ HR_API HR_MUST_USE hr_status hr_feed_next(hr_feed *f, hr_table **out, hr_error *
 /* `check` returns true to make a waiting hr_feed_next return HR_CANCELLED (Python: a signal came). Called without locks. */
 HR_API void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *context);
 /* Where the consumer is: after the last table that hr_feed_next returned. JSON text of at most 4 kB; *out is new:
- * hr_string_free(). HR_MISMATCH on reopening means that plan or files changed. */
+ * hr_string_free(). HR_MISMATCH on reopening means that plan, files or tables in memory changed: names below the folder that all files
+ * share, sizes and contents count, and times only where contents are not known. The first call reads some blocks of each file. */
 HR_API HR_MUST_USE hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err);
 /* What was done so far, as JSON: per operator rows, bytes, busy_ns, wait_ns, peak_bytes; files and fragments opened. */
 HR_API HR_MUST_USE hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err);

@@ -286,7 +286,7 @@ static void positions_that_do_not_fit(void **state)
     assert_contains(err.text, "batches of 4 rows, this feed makes 5");
     o.batch_rows = 4;
     assert_status(hr_feed_open(q, &o, &f, &err), HR_MISMATCH, &err);
-    assert_contains(err.text, "of another plan");
+    assert_contains(err.text, "saved by another plan");
     o.position = "{\"epoch\":";
     assert_status(hr_feed_open(p, &o, &f, &err), HR_INVALID, &err);
     assert_null(f);
@@ -314,7 +314,7 @@ static void positions_kept(void **state)
         char *at = NULL;
 
         hr__feed_forget(f, row);
-        assert_ok(hr__feed_position_at(f, row, &at, &err), &err);
+        assert_ok(hr__feed_position_at(f, row, true, &at, &err), &err);
         g = open_feed(p, 7, false, at);
         take(g, (int)(20 - row / 7), &r);
         assert_int_equal(r.n, 140 - row);

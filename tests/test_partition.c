@@ -140,7 +140,7 @@ static hr_status find(const listing *c, const how *how, hr_text *text, hr_error 
     hr_status st;
 
     for (int i = 0; i < paths.n; i++)
-        items[i] = (hr_path){ (char *)(uintptr_t)c->paths[i], 1 };
+        items[i] = (hr_path){ .path = (char *)(uintptr_t)c->paths[i], .n_bytes = 1 };
     o.partition_names = c->names;
     o.n_partition_names = how->n_names ? how->n_names : count(c->names, 3);
     o.partition_types = c->types[0] ? c->types : NULL;

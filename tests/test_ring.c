@@ -37,7 +37,7 @@ static hr_status next(hr_ring *r, hr_table **t, hr_error *err)
 {
     hr_status st;
 
-    while ((st = hr__ring_next(r, 50, t, err)) == HR_PENDING)
+    while ((st = hr__ring_next(r, 0, 50, t, err)) == HR_PENDING)
         ;
     return st;
 }
@@ -457,7 +457,7 @@ static void positions(void **state)
     h = house_of(BATCH * 2 * 20, 2);
     r[0] = connect_to(&h, 0);
     r[1] = connect_to(&h, 1);
-    assert_ok(hr__ring_restore(r[1], at, 2000, &err), &err);
+    assert_ok(hr__ring_restore(r[1], at, NULL, 2000, &err), &err);
     begin_both(r, &q);
     take_both(r, 8, 20);
     for (int i = 0; i < 2; i++) {
@@ -629,7 +629,7 @@ static hr_status one_rank(hr_error *err)
         HR_GO(next(r, &t, err));
     } while (t);
     HR_GO(hr__ring_position(r, WAIT_MS, &at, err));
-    HR_GO(hr__ring_restore(r, at, WAIT_MS, err));
+    HR_GO(hr__ring_restore(r, at, NULL, WAIT_MS, err));
 done:
     hr_string_free(at);
     hr__schema_unref(schema);

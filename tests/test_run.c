@@ -6,6 +6,7 @@
 #include "exec/exec.h"
 #include "exec/run.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -713,29 +714,61 @@ static void test_faults(void **state)
     assert_true(run_with_faults(small_run, HR_FAULT_MEMORY | MAY_RECOVER) > 20);
 }
 
+#define PLAN "\"plan\":\"0123456789abcdef0123456789abcdef\""
+
+/* As they are, and with a checksum that fits, behind which the text itself is read. */
 static void test_bad_positions(void **state)
 {
-    static const char *const texts[] = { "",
-                                         "{",
-                                         "[]",
-                                         "{\"epoch\":-1}",
-                                         "{\"epoch\":1,}",
-                                         "{\"plan\":\"short\"}",
-                                         "{\"plan\":\"0123456789abcdef0123456789abcdef\",\"at\":[1,2,3]}",
-                                         "{\"epoch\":99999999999999999999}",
-                                         "{\"plan\":\"0123456789abcdef0123456789abcdef\"} x",
-                                         "{\"unknown\":1}",
-                                         "{\"ops\":{\"x\":\"y\"}}" };
+    static const char *const texts[] = {
+        "",
+        "{",
+        "[]",
+        "{\"v\":2,\"epoch\":-1," PLAN,
+        "{\"v\":2,\"epoch\":1,," PLAN,
+        "{\"v\":2,\"plan\":\"short\"",
+        "{\"v\":2," PLAN ",\"at\":[1,2,3]",
+        "{\"v\":2," PLAN ",\"at\":[1,2,3,99999999999999999999]",
+        "{\"v\":2," PLAN ",\"at\":[99999999999,2,3,4]",
+        "{\"v\":2," PLAN ",\"epoch\":99999999999999999999",
+        "{\"v\":2," PLAN " x",
+        "{\"v\":2," PLAN "}",
+        "{\"v\":2," PLAN ",\"unknown\":1",
+        "{\"v\":2," PLAN ",\"ops\":{\"x\":\"y\"}",
+        "{\"v\":2," PLAN ",\"extra\":{\"a\":\"\\",
+        "{\"v\":2," PLAN ",\"code\":\"short\"",
+        "{\"v\":2," PLAN ",\"names\":\"0123456789abcdeg\"",
+        "{\"v\":2," PLAN ",\"files\":2,\"groups\":\"0123456789abcdef0123456789abcdef\"",
+        "{\"v\":2," PLAN ",\"files\":-2,\"groups\":\"\"",
+        "{\"v\":2,\"epoch\":1",
+        "{\"epoch\":0,\"seed\":0," PLAN ",\"discard\":0,\"end\":false}",
+        "{\"v\":3,\"what\":0}",
+    };
 
     (void)state;
-    for (int i = 0; i < HR_LEN(texts); i++) {
+    for (int i = 0; i < 2 * HR_LEN(texts); i++) {
+        const char *text = texts[i / 2];
         hr_error err = HR_ERROR_INIT;
+        char summed[300];
         hr_position p;
 
-        assert_int_equal(hr__position_parse(texts[i], &p, &err), HR_INVALID);
+        snprintf(summed, sizeof summed, "%s,\"sum\":\"%016" PRIx64 "\"}", text,
+                 hr__position_sum(text, (int64_t)strlen(text)));
+        assert_int_equal(hr__position_parse(i % 2 ? summed : text, &p, &err), HR_INVALID);
         assert_contains(err.text, "not a position");
         assert_null(p.marker);
     }
+}
+
+static void test_versions_of_positions(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_position p;
+
+    (void)state;
+    assert_int_equal(hr__position_parse("{\"epoch\":0,\"seed\":0," PLAN "}", &p, &err), HR_INVALID);
+    assert_contains(err.text, "of an older version");
+    assert_int_equal(hr__position_parse("{\"v\":7,\"epoch\":0," PLAN "}", &p, &err), HR_INVALID);
+    assert_contains(err.text, "of version 7, this one reads version 2");
 }
 
 static int end_pool(void **state)
@@ -769,6 +802,7 @@ int main(void)
         cmocka_unit_test(test_statistics_and_trace),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_bad_positions),
+        cmocka_unit_test(test_versions_of_positions),
     };
 
     return cmocka_run_group_tests(tests, NULL, end_pool);

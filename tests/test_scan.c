@@ -253,6 +253,7 @@ static hr_bits128 fingerprint(hr_scan *s)
     return hr__hash_end(&h);
 }
 
+/* Which files there are is compared on its own: exec/inputs.c. */
 static bool same(hr_bits128 a, hr_bits128 b) { return a.lo == b.lo && a.hi == b.hi; }
 
 static void test_fingerprints(void **state)
@@ -263,8 +264,7 @@ static void test_fingerprints(void **state)
 
     (void)state;
     assert_true(same(one, fingerprint(scan_files(a, b, NULL, NULL))));
-    assert_false(same(one, fingerprint(scan_files(b, a, NULL, NULL))));
-    assert_false(same(one, fingerprint(scan_files(a, NULL, NULL, NULL))));
+    assert_true(same(one, fingerprint(scan_files(b, a, NULL, NULL))));
     assert_false(same(one, fingerprint(scan_files(a, b, "parquet", NULL))));
     assert_false(same(one, fingerprint(scan_files(a, b, NULL, &with))));
 }

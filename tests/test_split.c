@@ -57,7 +57,7 @@ static hr_status next(hr_split *s, int rank, hr_table **t, hr_error *err)
 {
     hr_status st;
 
-    while ((st = hr__split_next(s, rank, 20, t, err)) == HR_PENDING)
+    while ((st = hr__split_next(s, rank, 0, 20, t, err)) == HR_PENDING)
         ;
     return st;
 }
@@ -287,7 +287,7 @@ static void lead_is_bounded(void **state)
         assert_int_equal(value(t, 0), n * 20);
         hr_table_unref(t);
     }
-    assert_int_equal(hr__split_next(s, 0, 200, &t, &err), HR_PENDING);
+    assert_int_equal(hr__split_next(s, 0, 0, 200, &t, &err), HR_PENDING);
     assert_ok(next(s, 1, &t, &err), &err);
     hr_table_unref(t);
     assert_ok(next(s, 0, &t, &err), &err);
@@ -484,11 +484,11 @@ static void positions(void **state)
         begin_all(s, &q);
         take_steps(s, k, 7, &step);
         if (k == 20) /* makes sure that the end is known, to one rank */
-            assert_int_equal(hr__split_next(s, 0, 2000, &t, &err), HR_OK);
+            assert_int_equal(hr__split_next(s, 0, 0, 2000, &t, &err), HR_OK);
         assert_ok(hr__split_position(s, &at, &err), &err);
         hr__split_unref(s);
         s = split_of(p, 3, HR_TAIL_EQUAL);
-        assert_ok(hr__split_restore(s, at, &err), &err);
+        assert_ok(hr__split_restore(s, at, NULL, &err), &err);
         begin_all(s, &q);
         take_steps(s, 20 - k, 7, &step);
         end_all(s);
@@ -522,7 +522,7 @@ static void positions_between_epochs(void **state)
     assert_contains(at, "\"epoch\":1,");
     hr__split_unref(s);
     s = split_of(p, 2, HR_TAIL_EQUAL);
-    assert_ok(hr__split_restore(s, at, &err), &err);
+    assert_ok(hr__split_restore(s, at, NULL, &err), &err);
     assert_ok(hr__split_position(s, &again, &err), &err);
     assert_string_equal(at, again);
     begin_all(s, &q);
@@ -549,7 +549,7 @@ static void positions_that_differ(void **state)
     begin_all(s, &q);
     take_steps(s, 3, 10, &step);
     assert_ok(hr__split_position(s, &at, &err), &err);
-    assert_status(hr__split_restore(s, at, &err), HR_INVALID, &err);
+    assert_status(hr__split_restore(s, at, NULL, &err), HR_INVALID, &err);
     assert_contains(err.text, "an epoch is running");
     assert_ok(next(s, 1, &t, &err), &err);
     hr_table_unref(t);
@@ -562,7 +562,7 @@ static void positions_that_differ(void **state)
     assert_ok(hr__split_position(s, &at, &err), &err);
     hr__split_unref(s);
     s = split_of(p, 2, HR_TAIL_EQUAL);
-    assert_ok(hr__split_restore(s, at, &err), &err);
+    assert_ok(hr__split_restore(s, at, NULL, &err), &err);
     assert_int_equal(hr__split_begin(s, 0, &other, 0, &err), HR_PENDING);
     assert_status(begin(s, 1, &other, &err), HR_MISMATCH, &err);
     assert_contains(err.text, "batches of 10 rows, this feed makes 20");
@@ -624,7 +624,7 @@ static void chaos_rank(void *arg, int rank)
             break;
         case 3: (void)!hr__split_begin(j->split, rank, &j->request, 5, NULL); break;
         default:
-            if (!hr__split_next(j->split, rank, 5, &t, NULL))
+            if (!hr__split_next(j->split, rank, 0, 5, &t, NULL))
                 hr_table_unref(t);
             break;
         }
@@ -668,8 +668,8 @@ static void wrong_arguments(void **state)
     assert_status(hr__split_new(p, 2, HR_TAIL_PAD, NULL, &s, &err), HR_UNSUPPORTED, &err);
     s = split_of(p, 2, HR_TAIL_EQUAL);
     assert_status(hr__split_begin(s, 0, &q, 0, &err), HR_INVALID, &err);
-    assert_status(hr__split_next(s, 2, 0, &t, &err), HR_INVALID, &err);
-    assert_status(hr__split_next(s, 1, 0, &t, &err), HR_INVALID, &err);
+    assert_status(hr__split_next(s, 2, 0, 0, &t, &err), HR_INVALID, &err);
+    assert_status(hr__split_next(s, 1, 0, 0, &t, &err), HR_INVALID, &err);
     hr_error_clear(&err);
     hr__split_unref(s);
     hr_plan_unref(p);
@@ -696,7 +696,7 @@ static hr_status one_rank(hr_error *err)
         at = NULL;
         HR_GO(hr__split_position(s, &at, err));
     } while (t);
-    HR_GO(hr__split_restore(s, at, err));
+    HR_GO(hr__split_restore(s, at, NULL, err));
 done:
     hr_string_free(at);
     hr_table_unref(t);

@@ -12,6 +12,7 @@ typedef struct feed_object {
     PyObject ob_base;
     hr_feed *feed;          /* NULL: closed */
     PyObject *inline_calls; /* tuple of (Calls, handler) */
+    PyObject *code_differs; /* names of functions whose code is not the position's, or NULL */
     bool busy;              /* a thread is in next() */
     int held;               /* calls that use the feed without the GIL: the last of them closes it */
     bool closing;           /* closed, as soon as it is neither busy nor held */
@@ -122,7 +123,8 @@ static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
     hr_error err = HR_ERROR_INIT;
     feed_object *self = NULL;
     hr_feed *feed = NULL;
-    int64_t own = 0, keep = 0, shuffle_rows = 0;
+    int64_t own = 0, keep = 0, shuffle_rows = 0, moved = 0, strict = 0;
+    char *differs = NULL;
     uint64_t shuffle_seed = 0;
     PyObject *seed = NULL;
     hr_plan *plan;
@@ -132,19 +134,23 @@ static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
         goto done;
     served = take_argument(words, "inline_calls");
     if (PyErr_Occurred() || pyhr_feed_options(words, &options) < 0 || take_int(words, "own_memory", &own) < 0 ||
-        take_int(words, "keep_positions", &keep) < 0 || take_int(words, "shuffle_rows", &shuffle_rows) < 0)
+        take_int(words, "keep_positions", &keep) < 0 || take_int(words, "shuffle_rows", &shuffle_rows) < 0 ||
+        take_int(words, "moved", &moved) < 0 || take_int(words, "strict", &strict) < 0)
         goto done;
     seed = take_argument(words, "shuffle_seed");
     if (PyErr_Occurred() || pyhr_seed(seed, &shuffle_seed) < 0 || no_more(words) < 0)
         goto done;
     options.shuffle_rows = shuffle_rows;
     options.shuffle_seed = seed ? &shuffle_seed : NULL;
+    options.moved = moved != 0;
+    options.strict = strict != 0;
     calls = pyhr_inline_calls(s, served);
     if (!calls)
         goto done;
     pyhr_drain_run(s);
     extra.own_memory = own != 0;
     extra.keep_positions = keep != 0;
+    extra.differs = &differs;
     Py_BEGIN_ALLOW_THREADS
     st = hr__feed_open(plan, &options, &extra, &feed, &err);
     Py_END_ALLOW_THREADS
@@ -159,12 +165,16 @@ static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
     }
     self->feed = feed;
     self->inline_calls = calls;
+    self->code_differs = NULL;
     self->busy = self->closing = false;
     self->held = 0;
     self->pid = hr__pid();
     calls = NULL;
     PyObject_GC_Track(self);
+    if (differs && !(self->code_differs = PyUnicode_DecodeUTF8(differs, (Py_ssize_t)strlen(differs), "replace")))
+        Py_CLEAR(self);
 done:
+    hr_string_free(differs);
     Py_XDECREF(calls);
     Py_XDECREF(seed);
     Py_XDECREF(served);
@@ -208,6 +218,7 @@ static void feed_dealloc(PyObject *op)
     PyObject_GC_UnTrack(op);
     feed_end((feed_object *)op);
     Py_XDECREF(((feed_object *)op)->inline_calls);
+    Py_XDECREF(((feed_object *)op)->code_differs);
     PyObject_GC_Del(op);
     Py_DECREF(type);
 }
@@ -349,13 +360,14 @@ static PyObject *feed_position(PyObject *op, PyObject *args)
     long long row = -1;
     char *text = NULL;
     hr_feed *feed;
+    int whole = 1;
     hr_status st;
 
-    if (!PyArg_ParseTuple(args, "|L", &row) || feed_open_check(s, self) < 0)
+    if (!PyArg_ParseTuple(args, "|Lp", &row, &whole) || feed_open_check(s, self) < 0)
         return NULL;
     feed = feed_hold(self);
     Py_BEGIN_ALLOW_THREADS
-    st = row < 0 ? hr_feed_position(feed, &text, &err) : hr__feed_position_at(feed, row, &text, &err);
+    st = hr__feed_position_at(feed, row, whole != 0, &text, &err);
     Py_END_ALLOW_THREADS
     feed_drop(self);
     return text_taken(s, st, text, &err);
@@ -583,10 +595,20 @@ static PyObject *feed_stream_capsule(PyObject *op, PyObject *args)
     return pyhr_stream_capsule(&stream);
 }
 
+static PyObject *feed_code_differs(PyObject *op, void *none)
+{
+    PyObject *names = ((feed_object *)op)->code_differs;
+
+    (void)none;
+    return Py_NewRef(names ? names : Py_None);
+}
+
 static PyMethodDef feed_methods[] = {
     { "next", feed_next, METH_NOARGS, "The next Table; None at the end." },
     { "position", feed_position, METH_VARARGS,
-      "position(row=-1): where the consumer is, as text; with keep_positions, before row `row` of those it got." },
+      "position(row=-1, whole=True): where the consumer is, as text; with keep_positions, before row `row` of those it "
+      "got.\n"
+      "whole=False reads no file: Plan.whole_position() does that, where others can go on meanwhile." },
     { "forget", feed_forget, METH_O, "forget(row): no position before `row` will be asked for." },
     { "stats", feed_stats, METH_NOARGS, "What was done so far, as JSON." },
     { "counts", feed_counts, METH_NOARGS, "Counters of the run, as a dict." },
@@ -601,13 +623,16 @@ static PyMethodDef feed_methods[] = {
 static PyGetSetDef feed_getset[] = {
     { "rows", feed_rows, NULL, "Rows returned so far; -1 when closed.", NULL },
     { "closed", feed_closed, NULL, "True after close().", NULL },
+    { "code_differs", feed_code_differs, NULL, "Names of functions whose code is not the position's, as text; or None.",
+      NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
 static PyType_Slot feed_slots[] = {
     { Py_tp_doc,
       "Feed(plan, *, batch_rows=0, drop_last=False, prefetch=0, epoch=0, seed=0, any_order=False, num_threads=0,\n"
-      "memory_limit=0, position=None, trace_path=None, own_memory=False, keep_positions=False, inline_calls=()):\n"
+      "memory_limit=0, position=None, trace_path=None, own_memory=False, keep_positions=False, inline_calls=(),\n"
+      "moved=False, strict=False):\n"
       "runs the plan once." },
     { Py_tp_new, feed_make },
     { Py_tp_dealloc, feed_dealloc },

@@ -1000,6 +1000,57 @@ static PyObject *plan_fingerprint(PyObject *op, PyObject *none)
     return st ? pyhr_raise(pyhr_state_of(op), st, &err) : PyUnicode_FromString(text);
 }
 
+static PyObject *plan_whole_position(PyObject *op, PyObject *arg)
+{
+    hr_plan *plan = ((plan_object *)op)->plan; /* op keeps it */
+    const char *text = pyhr_text(arg);
+    hr_error err = HR_ERROR_INIT;
+    hr_position p = { 0 };
+    PyObject *made = NULL;
+    hr_inputs inputs;
+    char *out = NULL;
+    hr_status st;
+
+    if (!text)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__position_parse(text, &p, &err);
+    if (!st)
+        st = hr__inputs_of(plan, true, &inputs, &err);
+    if (!st) {
+        hr__position_make_whole(plan, &inputs, &p);
+        st = hr__position_print(&p, &out, &err);
+    }
+    hr__position_clear(&p);
+    Py_END_ALLOW_THREADS
+    if (st)
+        return pyhr_raise(pyhr_state_of(op), st, &err);
+    made = PyUnicode_FromString(out);
+    hr_string_free(out);
+    return made;
+}
+
+static PyObject *plan_position_epoch(PyObject *cls, PyObject *arg)
+{
+    pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
+    const char *text = pyhr_text(arg);
+    hr_error err = HR_ERROR_INIT;
+    hr_position p = { 0 };
+    int64_t epoch;
+    bool whole;
+    hr_status st;
+
+    if (!text)
+        return NULL;
+    st = hr__position_parse(text, &p, &err);
+    epoch = p.epoch;
+    whole = p.whole;
+    hr__position_clear(&p);
+    if (!st && !whole)
+        st = hr_error_set(&err, HR_INVALID, "not a position: it does not say what the plan reads");
+    return st ? pyhr_raise(s, st, &err) : PyLong_FromLongLong(epoch);
+}
+
 #define CLASS METH_CLASS
 #define WORDS METH_VARARGS | METH_KEYWORDS
 #define WITH_WORDS(fn) (PyCFunction)(void (*)(void)) fn
@@ -1054,6 +1105,11 @@ static PyMethodDef plan_methods[] = {
     { "count", plan_count, METH_NOARGS, "The number of rows if metadata tells it, else None." },
     { "files", plan_files, METH_NOARGS, "Paths of the files that it reads; of what is no file 'memory' or 'range'." },
     { "explain", plan_explain, METH_NOARGS, "The plan as text, before and after the rewriting rules." },
+    { "whole_position", plan_whole_position, METH_O,
+      "whole_position(text): a position that Feed.position(whole=False) gave, with hashes of what the plan reads and "
+      "runs." },
+    { "position_epoch", plan_position_epoch, METH_O | METH_CLASS,
+      "position_epoch(text): the epoch of a position; InvalidArgument if the text is none." },
     { "fingerprint", plan_fingerprint, METH_NOARGS, "32 hex digits of nodes, arguments and files." },
     { NULL, NULL, 0, NULL },
 };

@@ -199,6 +199,7 @@ static PyObject *split_begin(PyObject *op, PyObject *args, PyObject *kwargs)
     hr_split_request q;
     hr_split *split;
     int rank, more = 0;
+    int64_t pass;
     hr_status st = HR_PENDING;
 
     if (request_from(args, kwargs, &rank, &q) < 0 || !(split = split_of(op)))
@@ -210,25 +211,35 @@ static PyObject *split_begin(PyObject *op, PyObject *args, PyObject *kwargs)
         if (st == HR_PENDING && (PyErr_CheckSignals() < 0 || (more = pyhr_serve(s, self->inline_calls)) < 0))
             break;
     }
+    if (st || PyErr_Occurred()) {
+        split_drop(split);
+        return pyhr_raise(s, st, &err);
+    }
+    pass = hr__split_pass(split, rank);
     split_drop(split);
-    return st || PyErr_Occurred() ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
+    return PyLong_FromLongLong(pass);
 }
 
-static PyObject *split_next(PyObject *op, PyObject *arg)
+static PyObject *split_next(PyObject *op, PyObject *args)
 {
     split_object *self = (split_object *)op;
     pyhr_state *s = pyhr_state_of(op);
     hr_error err = HR_ERROR_INIT;
-    int rank = rank_from(arg), more = 0;
+    long long pass = 0;
+    PyObject *arg;
+    int rank, more = 0;
     hr_table *t = NULL;
     hr_split *split;
     hr_status st = HR_PENDING;
 
+    if (!PyArg_ParseTuple(args, "O|L", &arg, &pass))
+        return NULL;
+    rank = rank_from(arg);
     if ((rank == -1 && PyErr_Occurred()) || !(split = split_of(op)))
         return NULL;
     while (st == HR_PENDING && rank_check(op, split, rank) == 0) {
         Py_BEGIN_ALLOW_THREADS
-        st = hr__split_next(split, rank, more ? 0 : PYHR_WAIT_MS, &t, &err);
+        st = hr__split_next(split, rank, pass, more ? 0 : PYHR_WAIT_MS, &t, &err);
         Py_END_ALLOW_THREADS
         if (st == HR_PENDING && (PyErr_CheckSignals() < 0 || (more = pyhr_serve(s, self->inline_calls)) < 0))
             break;
@@ -293,20 +304,48 @@ static PyObject *split_position(PyObject *op, PyObject *none)
     return text_taken(pyhr_state_of(op), st, text, &err);
 }
 
-static PyObject *split_restore(PyObject *op, PyObject *arg)
+/* What restore() returns: names of functions whose code is not the position's, or None. */
+static PyObject *code_differs(char *differs)
 {
+    PyObject *made;
+
+    if (!differs)
+        Py_RETURN_NONE;
+    made = PyUnicode_DecodeUTF8(differs, (Py_ssize_t)strlen(differs), "replace");
+    hr_string_free(differs);
+    return made;
+}
+
+/* restore(text, moved=False, strict=False); *text is borrowed from args. */
+static int restore_arguments(PyObject *args, PyObject *kwargs, const char **text, hr_position_how *how)
+{
+    static char *names[] = { "text", "moved", "strict", NULL };
+    int moved = 0, strict = 0;
+    PyObject *arg;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|pp", names, &arg, &moved, &strict) || !(*text = pyhr_text(arg)))
+        return -1;
+    how->moved = moved != 0;
+    how->strict = strict != 0;
+    return 0;
+}
+
+static PyObject *split_restore(PyObject *op, PyObject *args, PyObject *kwargs)
+{
+    char *differs = NULL;
+    hr_position_how how = { .differs = &differs };
     hr_error err = HR_ERROR_INIT;
-    const char *text = pyhr_text(arg);
-    hr_split *split = text ? split_of(op) : NULL;
+    const char *text;
+    hr_split *split;
     hr_status st;
 
-    if (!split)
+    if (restore_arguments(args, kwargs, &text, &how) < 0 || !(split = split_of(op)))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    st = hr__split_restore(split, text, &err);
+    st = hr__split_restore(split, text, &how, &err);
     Py_END_ALLOW_THREADS
     split_drop(split);
-    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : code_differs(differs);
 }
 
 static PyObject *split_schema(PyObject *op, PyObject *none)
@@ -374,12 +413,19 @@ static PyObject *split_n_ranks(PyObject *op, void *none)
 static PyMethodDef split_methods[] = {
     { "begin", WITH_WORDS(split_begin), METH_VARARGS | METH_KEYWORDS,
       "begin(rank, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra='', shuffle_rows=0,\n"
-      "shuffle_seed=None): waits until all ranks ask for the same; MismatchError names what differs." },
-    { "next", split_next, METH_O, "next(rank): that rank's next Table; None at the end of its epoch." },
+      "shuffle_seed=None): waits until all ranks ask for the same; MismatchError names what differs. Returns the "
+      "pass's number." },
+    { "next", split_next, METH_VARARGS,
+      "next(rank, pass=0): that rank's next Table; None at the end of its epoch. pass: what begin() returned, so that "
+      "it is an\n"
+      "error once the rank has begun another one." },
     { "leave", split_leave, METH_O, "leave(rank): it gives up the rest of its epoch." },
     { "lost", split_lost, METH_VARARGS, "lost(rank, text=None): it is gone; the others get PeerError with the text." },
     { "position", split_position, METH_NOARGS, "The one global position, as text." },
-    { "restore", split_restore, METH_O, "restore(text): go on from there; before an epoch begins." },
+    { "restore", WITH_WORDS(split_restore), METH_VARARGS | METH_KEYWORDS,
+      "restore(text, moved=False, strict=False): go on from there; before an epoch begins. Returns the names of "
+      "functions\n"
+      "whose code is not the position's, or None." },
     { "schema", split_schema, METH_NOARGS, "The Schema; None if only a run will tell." },
     { "stats", split_stats, METH_NOARGS, "What was done, as JSON." },
     { "close", split_close, METH_NOARGS, "Ends the run; ranks that wait get CancelledError." },
@@ -607,21 +653,21 @@ static PyObject *ring_begin(PyObject *op, PyObject *args, PyObject *kwargs)
     if (request_from(args, kwargs, NULL, &q) < 0 || !(ring = ring_of(op)))
         return NULL;
     RING_WAIT(op, st, hr__ring_begin(ring, &q, PYHR_WAIT_MS, &err));
-    return st ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
+    return st ? pyhr_raise(s, st, &err) : PyLong_FromLongLong(hr__ring_pass(ring));
 }
 
-static PyObject *ring_next(PyObject *op, PyObject *none)
+static PyObject *ring_next(PyObject *op, PyObject *args)
 {
     pyhr_state *s = pyhr_state_of(op);
-    hr_ring *ring = ring_of(op);
     hr_error err = HR_ERROR_INIT;
+    long long pass = 0;
     hr_table *t = NULL;
+    hr_ring *ring;
     hr_status st;
 
-    (void)none;
-    if (!ring)
+    if (!PyArg_ParseTuple(args, "|L", &pass) || !(ring = ring_of(op)))
         return NULL;
-    RING_WAIT(op, st, hr__ring_next(ring, PYHR_WAIT_MS, &t, &err));
+    RING_WAIT(op, st, hr__ring_next(ring, pass, PYHR_WAIT_MS, &t, &err));
     return st ? pyhr_raise(s, st, &err) : pyhr_table(s, t);
 }
 
@@ -656,17 +702,19 @@ static PyObject *ring_position(PyObject *op, PyObject *none)
     return text_taken(pyhr_state_of(op), st, text, &err);
 }
 
-static PyObject *ring_restore(PyObject *op, PyObject *arg)
+static PyObject *ring_restore(PyObject *op, PyObject *args, PyObject *kwargs)
 {
-    const char *text = pyhr_text(arg);
-    hr_ring *ring = text ? ring_of(op) : NULL;
+    char *differs = NULL;
+    hr_position_how how = { .differs = &differs };
     hr_error err = HR_ERROR_INIT;
+    const char *text;
+    hr_ring *ring;
     hr_status st;
 
-    if (!ring)
+    if (restore_arguments(args, kwargs, &text, &how) < 0 || !(ring = ring_of(op)))
         return NULL;
-    RING_WAIT(op, st, hr__ring_restore(ring, text, PYHR_WAIT_MS, &err));
-    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
+    RING_WAIT(op, st, hr__ring_restore(ring, text, &how, PYHR_WAIT_MS, &err));
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : code_differs(differs);
 }
 
 static PyObject *ring_schema(PyObject *op, PyObject *none)
@@ -748,11 +796,14 @@ static PyMethodDef ring_methods[] = {
     { "begin", WITH_WORDS(ring_begin), METH_VARARGS | METH_KEYWORDS,
       "begin(batch_rows, drop_last=False, prefetch=0, own_memory=False, extra='', shuffle_rows=0,\n"
       "shuffle_seed=None): as Split.begin." },
-    { "next", ring_next, METH_NOARGS,
-      "The next Table; None at the end of the epoch. It stays valid as long as it is held." },
+    { "next", ring_next, METH_VARARGS,
+      "next(pass=0): the next Table; None at the end of the epoch. It stays valid as long as it is held." },
     { "leave", ring_leave, METH_NOARGS, "Gives up the rest of the epoch." },
     { "position", ring_position, METH_NOARGS, "The one global position, as text." },
-    { "restore", ring_restore, METH_O, "restore(text): go on from there; before an epoch begins." },
+    { "restore", WITH_WORDS(ring_restore), METH_VARARGS | METH_KEYWORDS,
+      "restore(text, moved=False, strict=False): go on from there; before an epoch begins. Returns the names of "
+      "functions\n"
+      "whose code is not the position's, or None." },
     { "schema", ring_schema, METH_NOARGS, "The Schema; None if only a run will tell." },
     { "stats", ring_stats, METH_NOARGS, "What was done, as JSON." },
     { "fail", ring_fail, METH_O, "fail(why): tells the server, and so the other ranks, that this rank raised." },

@@ -148,6 +148,20 @@ static PyObject *calls_configure(PyObject *op, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *calls_set_code(PyObject *op, PyObject *arg)
+{
+    const char *code = pyhr_text(arg);
+
+    if (!code)
+        return NULL;
+    if (strlen(code) != 16) {
+        PyErr_SetString(PyExc_ValueError, "set_code: expected 16 hex digits");
+        return NULL;
+    }
+    hr__calls_set_code(((calls_object *)op)->calls, code);
+    Py_RETURN_NONE;
+}
+
 static PyObject *calls_end_idle(PyObject *op, PyObject *none)
 {
     int pid;
@@ -251,6 +265,7 @@ static PyMethodDef calls_methods[] = {
       "configure(depth, max_retries): calls that a worker has at a time (0: by what they take); how often one is done "
       "again "
       "whose worker died (-1: always)." },
+    { "set_code", calls_set_code, METH_O, "set_code(text): 16 hex digits that are others when the function is." },
     { "end_idle", calls_end_idle, METH_NOARGS,
       "A worker that has nothing to do is told to end; its process id, 0 if there is none." },
     { "busy", calls_busy, METH_NOARGS, "Process ids of workers that run a call." },

@@ -610,6 +610,8 @@ hr_status hr__table_concat(const hr_mem *mem, hr_schema *schema, hr_table *const
 hr_status hr__table_empty(hr_schema *schema, hr_table **out, hr_error *err) HR_MUST_USE;
 hr_status hr__table_check(const hr_table *t, bool check_utf8, hr_error *err) HR_MUST_USE;
 int64_t hr__table_bytes_used(const hr_table *t);
+/* A hash of the rows' values: digest.c. Equal rows have equal ones, however they are stored. */
+uint64_t hr__table_digest(const hr_table *t);
 /* By its only holder: sets `sole` if nobody else has any of its columns. */
 void hr__table_claim(hr_table *t);
 
@@ -720,6 +722,7 @@ void hr__hash_add(hr_hash *h, const void *data, size_t n);
 void hr__hash_text(hr_hash *h, const char *s); /* with its length, so that ("ab","c") != ("a","bc"); NULL is fine */
 void hr__hash_int(hr_hash *h, int64_t v);
 hr_bits128 hr__hash_end(const hr_hash *h);
+void hr__array_digest(const hr_array *a, hr_hash *h); /* a column's values: digest.c */
 
 enum {
     HR_CPU_SSE42 = 1,

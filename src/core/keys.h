@@ -60,6 +60,7 @@ void hr__order_bytes(const hr_order *o, const hr_table *t, int64_t row, hr_text 
 
 /* 64-bit hashes of rows [begin, begin + n) over n_columns columns of t (`columns` NULL: the first n_columns). */
 void hr__rows_hash(const hr_table *t, const int *columns, int n_columns, int64_t begin, int64_t n, uint64_t *out);
+void hr__values_hash(const hr_array *a, int64_t begin, int64_t n, uint64_t *out); /* the same of one column */
 /* Rows i of a and j of b have equal values in a's columns ca[k] and b's columns cb[k], which have equal types: nulls are
  * equal, NaN is NaN, -0.0 is 0.0. */
 bool hr__rows_equal(const hr_table *a, const int *ca, int64_t i, const hr_table *b, const int *cb, int64_t j,

@@ -152,21 +152,36 @@ static hash_loop *loop_of(const hr_type *t)
     }
 }
 
-void hr__rows_hash(const hr_table *t, const int *columns, int n_columns, int64_t begin, int64_t n, uint64_t *out)
+static void hash_column(const hr_array *a, int64_t begin, int64_t n, uint64_t *out)
+{
+    hash_loop *loop = loop_of(a->type);
+
+    if (loop && hr__array_null_count(a) == 0) {
+        loop(a, begin, n, out);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        out[i] = add_value(out[i], a, begin + i);
+}
+
+static void hash_nothing(int64_t n, uint64_t *out)
 {
     for (int64_t i = 0; i < n; i++)
         out[i] = k3;
-    for (int k = 0; n && k < n_columns; k++) {
-        const hr_array *a = t->columns[columns ? columns[k] : k];
-        hash_loop *loop = loop_of(a->type);
+}
 
-        if (loop && hr__array_null_count(a) == 0) {
-            loop(a, begin, n, out);
-            continue;
-        }
-        for (int64_t i = 0; i < n; i++)
-            out[i] = add_value(out[i], a, begin + i);
-    }
+void hr__rows_hash(const hr_table *t, const int *columns, int n_columns, int64_t begin, int64_t n, uint64_t *out)
+{
+    hash_nothing(n, out);
+    for (int k = 0; n && k < n_columns; k++)
+        hash_column(t->columns[columns ? columns[k] : k], begin, n, out);
+}
+
+void hr__values_hash(const hr_array *a, int64_t begin, int64_t n, uint64_t *out)
+{
+    hash_nothing(n, out);
+    if (n)
+        hash_column(a, begin, n, out);
 }
 
 /* ------------------------------------------------------------------------------------------------------------- equality */

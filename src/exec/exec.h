@@ -63,6 +63,29 @@ hr_status hr__image_rule(const hr_plan *p, const char *const *columns, int n, hr
 bool hr__has_name(const char *const *names, int n, const char *name);
 /* rules.c: projection, filter, limit and steps on images into the scan. *out is new. */
 hr_status hr__plan_rewrite(hr_plan *p, hr_plan **out, hr_error *err) HR_MUST_USE;
+/* plan.c: nodes and arguments, without what is read, as 32 hex digits. */
+void hr__plan_digest(const hr_plan *p, char out[33]);
+
+/* --- inputs.c: what a plan reads, as a position keeps it */
+#define HR_INPUT_GROUPS 32
+#define HR_CODE_DIGITS 16
+#define HR_MAX_CODES 32
+typedef struct hr_inputs {
+    int64_t n;             /* files */
+    uint64_t names, sizes; /* of all files */
+    uint64_t memory;       /* of tables in memory; 0: there are none */
+    struct {
+        uint64_t times, contents; /* times: with sizes. contents 0: not known */
+    } groups[HR_INPUT_GROUPS];    /* the first min(n, HR_INPUT_GROUPS), of about as many files each */
+} hr_inputs;
+/* contents: also hashes of what stands in files and tables, which are read for that unless they were before. */
+hr_status hr__inputs_of(hr_plan *p, bool contents, hr_inputs *out, hr_error *err) HR_MUST_USE;
+/* HR_MISMATCH says what differs. moved: neither names nor times of files count, and contents only as far as they are known. */
+hr_status hr__inputs_check(hr_plan *p, const hr_inputs *saved, bool moved, hr_error *err) HR_MUST_USE;
+/* What is known of the code of the plan's functions, HR_CODE_DIGITS characters each; '-': nothing. */
+void hr__plan_code(const hr_plan *p, char out[HR_MAX_CODES * HR_CODE_DIGITS + 1]);
+/* *differs: names of functions whose code is another one, ", " between; new (hr__free), NULL: none is. */
+hr_status hr__plan_code_check(const hr_plan *p, const char *saved, char **differs, hr_error *err) HR_MUST_USE;
 
 /* --- marker.c: positions */
 struct hr_marker {
@@ -78,18 +101,26 @@ hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err) HR
 /* Adds what operator `op_index` remembered (n bytes of text; NULL: nothing, but it was there). Borrows. */
 hr_status hr__marker_add(hr_marker *m, int op_index, const char *text, int64_t n, hr_error *err) HR_MUST_USE;
 const char *hr__marker_state(const hr_marker *m, int op_index); /* borrowed; NULL: the marker did not come by it */
-/* {"epoch":0,"plan":"<32 hex>","at":[instance,file,fragment,row],"ops":{"2":"..."},"discard":1024,"extra":{...}} */
+/* {"v":2,"epoch":0,"plan":"<32 hex>","at":[instance,file,fragment,row],"ops":{"2":"..."},"discard":1024,"extra":{...},
+ * "code":"...","files":3,"names":"<16 hex>","sizes":"...","memory":"...","groups":"...","sum":"<16 hex, of all before>"} */
 typedef struct hr_position {
     int64_t epoch;
     uint64_t seed;
-    char plan[33];
+    char plan[33]; /* nodes and arguments: hr__plan_digest */
+    bool whole;    /* it has inputs and code; without them it is a position of this process, to be made whole */
+    hr_inputs inputs;
+    char code[HR_MAX_CODES * HR_CODE_DIGITS + 1];
     hr_marker *marker;    /* NULL: from the start */
     int64_t discard_rows; /* of the run's output, after the marker */
     bool at_end;          /* the epoch was finished */
     char extra[512];      /* the feed's own, a JSON object or empty (split: step) */
 } hr_position;
 hr_status hr__position_print(const hr_position *p, char **out, hr_error *err) HR_MUST_USE;
+/* HR_INVALID: it is none, was changed or cut, or another version's. */
 hr_status hr__position_parse(const char *text, hr_position *out, hr_error *err) HR_MUST_USE;
+/* Adds what the plan reads (hr__inputs_of, with contents) and runs. */
+void hr__position_make_whole(const hr_plan *plan, const hr_inputs *inputs, hr_position *p);
+uint64_t hr__position_sum(const char *text, int64_t n); /* what ends a position's text of n bytes */
 void hr__position_clear(hr_position *p);
 
 /* --- run.c, sched.c: one run of a plan */

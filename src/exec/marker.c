@@ -1,14 +1,19 @@
 /* marker.c - where a run can be taken up again, and its text form.
  *
  * A marker says "just before this row of this source" and, for each stream operator below, what it remembered when the
- * marker came by (see op.h). A position adds what the consumer took after it. The text is JSON of at most 4 kB that
- * holds no data; it is parsed by a small strict reader of our own, since it comes from users' checkpoints. */
+ * marker came by (see op.h). A position adds what the consumer took after it, and what the plan reads and runs (inputs.c). The text
+ * is JSON of at most 4 kB that holds no data; it is parsed by a small strict reader of our own, since it comes from users'
+ * checkpoints. It ends with a checksum: a number that is another one would skip rows without a word. */
 #include "exec/exec.h"
 
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 
 #define MAX_POSITION_BYTES 4096
+#define POSITION_VERSION 2
+#define SUM_BEGIN ",\"sum\":\"" /* then 16 hex digits and the end */
+#define SUM_BYTES (sizeof SUM_BEGIN - 1 + 16 + 2)
 
 hr_status hr__marker_new(hr_coord at, hr_marker **out, hr_error *err)
 {
@@ -84,18 +89,43 @@ static void print_marker(const hr_marker *m, hr_text *t)
     hr__text_add(t, "}");
 }
 
+static void print_inputs(const hr_position *p, hr_text *t)
+{
+    const hr_inputs *in = &p->inputs;
+
+    hr__text_add(t, ",\"code\":\"%s\",\"files\":%" PRId64 ",\"names\":\"%016" PRIx64 "\",\"sizes\":\"%016" PRIx64 "\"",
+                 p->code, in->n, in->names, in->sizes);
+    hr__text_add(t, ",\"memory\":\"%016" PRIx64 "\",\"groups\":\"", in->memory);
+    for (int64_t i = 0; i < HR_MIN(in->n, HR_INPUT_GROUPS); i++)
+        hr__text_add(t, "%016" PRIx64 "%016" PRIx64, in->groups[i].times, in->groups[i].contents);
+    hr__text_add(t, "\"");
+}
+
+uint64_t hr__position_sum(const char *text, int64_t n)
+{
+    hr_hash h;
+
+    hr__hash_init(&h, POSITION_VERSION);
+    hr__hash_add(&h, text, (size_t)n);
+    return hr__hash_end(&h).lo;
+}
+
 hr_status hr__position_print(const hr_position *p, char **out, hr_error *err)
 {
     hr_text t = { 0 };
 
     *out = NULL;
-    hr__text_add(&t, "{\"epoch\":%" PRId64 ",\"seed\":%" PRIu64 ",\"plan\":\"%s\"", p->epoch, p->seed, p->plan);
+    hr__text_add(&t, "{\"v\":%d,\"epoch\":%" PRId64 ",\"seed\":%" PRIu64 ",\"plan\":\"%s\"", POSITION_VERSION, p->epoch,
+                 p->seed, p->plan);
     if (p->marker)
         print_marker(p->marker, &t);
     hr__text_add(&t, ",\"discard\":%" PRId64 ",\"end\":%s", p->discard_rows, p->at_end ? "true" : "false");
     if (p->extra[0])
         hr__text_add(&t, ",\"extra\":%s", p->extra);
-    hr__text_add(&t, "}");
+    if (p->whole)
+        print_inputs(p, &t);
+    if (!t.failed)
+        hr__text_add(&t, SUM_BEGIN "%016" PRIx64 "\"}", hr__position_sum(t.data, t.n));
     if (t.failed || t.n > MAX_POSITION_BYTES) {
         bool failed = t.failed;
         int64_t n = t.n;
@@ -253,10 +283,67 @@ static bool read_object(cursor *c, char *buf, size_t cap)
     return true;
 }
 
+/* 16 hex digits as they are printed. */
+static bool read_hex(const char *p, uint64_t *out)
+{
+    *out = 0;
+    for (int i = 0; i < 16; i++) {
+        int digit = p[i] >= '0' && p[i] <= '9' ? p[i] - '0' : p[i] >= 'a' && p[i] <= 'f' ? p[i] - 'a' + 10 : -1;
+
+        if (digit < 0)
+            return false;
+        *out = *out << 4 | (uint64_t)digit;
+    }
+    return true;
+}
+
+static bool read_hash(cursor *c, uint64_t *out)
+{
+    char text[17];
+
+    return read_string(c, text, sizeof text) && strlen(text) == 16 && read_hex(text, out);
+}
+
+static bool read_groups(cursor *c, hr_inputs *in)
+{
+    char text[HR_INPUT_GROUPS * 32 + 1];
+    int64_t n = HR_MIN(in->n, HR_INPUT_GROUPS);
+
+    if (!read_string(c, text, sizeof text) || (int64_t)strlen(text) != n * 32)
+        return false;
+    for (int64_t i = 0; i < n; i++)
+        if (!read_hex(text + i * 32, &in->groups[i].times) || !read_hex(text + i * 32 + 16, &in->groups[i].contents))
+            return false;
+    return true;
+}
+
+static bool read_code(cursor *c, char *out, size_t cap)
+{
+    return read_string(c, out, cap) && strlen(out) % HR_CODE_DIGITS == 0;
+}
+
 static bool read_member(cursor *c, const char *key, hr_position *p, hr_status *st, hr_error *err)
 {
     uint64_t v;
 
+    if (!strcmp(key, "v"))
+        return read_int(c, INT_MAX, &v) && v == POSITION_VERSION;
+    if (!strcmp(key, "code"))
+        return (p->whole = true) && read_code(c, p->code, sizeof p->code);
+    if (!strcmp(key, "files")) {
+        if (!read_int(c, INT64_MAX, &v))
+            return false;
+        p->inputs.n = (int64_t)v;
+        return true;
+    }
+    if (!strcmp(key, "names"))
+        return read_hash(c, &p->inputs.names);
+    if (!strcmp(key, "sizes"))
+        return read_hash(c, &p->inputs.sizes);
+    if (!strcmp(key, "memory"))
+        return read_hash(c, &p->inputs.memory);
+    if (!strcmp(key, "groups"))
+        return read_groups(c, &p->inputs);
     if (!strcmp(key, "epoch") || !strcmp(key, "discard")) {
         if (!read_int(c, INT64_MAX, &v))
             return false;
@@ -278,21 +365,49 @@ static bool read_member(cursor *c, const char *key, hr_position *p, hr_status *s
     return !strcmp(key, "ops") && read_states(c, p->marker, st, err);
 }
 
+/* *n: bytes before the checksum, which fits them. */
+static hr_status check_text(const char *text, size_t *n, hr_error *err)
+{
+    size_t all = strlen(text);
+    uint64_t sum;
+    int version;
+
+    if (all > MAX_POSITION_BYTES)
+        return hr_error_set(err, HR_INVALID, "not a position: %zu bytes of text, a position has at most %d", all,
+                            MAX_POSITION_BYTES);
+    if (!strncmp(text, "{\"epoch\":", 9))
+        return hr_error_set(err, HR_INVALID, "not a position: it is of an older version, this one reads version %d",
+                            POSITION_VERSION);
+    if (sscanf(text, "{\"v\":%9d,", &version) == 1 && version != POSITION_VERSION)
+        return hr_error_set(err, HR_INVALID, "not a position: it is of version %d, this one reads version %d", version,
+                            POSITION_VERSION);
+    *n = all - SUM_BYTES;
+    if (all < SUM_BYTES || memcmp(text + *n, SUM_BEGIN, sizeof SUM_BEGIN - 1) != 0 ||
+        strcmp(text + all - 2, "\"}") != 0 || !read_hex(text + all - 18, &sum))
+        return hr_error_set(err, HR_INVALID, "not a position: %zu bytes that do not end as one; is it cut?", all);
+    if (sum != hr__position_sum(text, (int64_t)*n))
+        return hr_error_set(err, HR_INVALID, "not a position: it was changed, its checksum does not fit");
+    return HR_OK;
+}
+
 hr_status hr__position_parse(const char *text, hr_position *out, hr_error *err)
 {
-    cursor c = { text, text + strlen(text) };
+    cursor c = { text, text };
     char key[16];
-    bool first = true, good = c.end - c.p <= MAX_POSITION_BYTES && eat(&c, '{');
+    bool first = true, good;
     hr_status st = HR_OK;
+    size_t n;
 
     *out = (hr_position){ 0 };
-    while (good && !eat(&c, '}')) {
+    HR_TRY(check_text(text, &n, err));
+    c.end = text + n;
+    good = eat(&c, '{');
+    while (good && c.p < c.end) {
         good = (first || eat(&c, ',')) && read_string(&c, key, sizeof key) && eat(&c, ':') &&
                read_member(&c, key, out, &st, err);
         first = false;
     }
-    skip_space(&c);
-    if (good && c.p == c.end && out->plan[0])
+    if (good && out->plan[0])
         return HR_OK;
     hr__position_clear(out);
     if (st)
@@ -305,4 +420,11 @@ void hr__position_clear(hr_position *p)
 {
     hr__marker_drop(p->marker);
     *p = (hr_position){ 0 };
+}
+
+void hr__position_make_whole(const hr_plan *plan, const hr_inputs *inputs, hr_position *p)
+{
+    p->inputs = *inputs;
+    hr__plan_code(plan, p->code);
+    p->whole = true;
 }

@@ -892,15 +892,32 @@ static void add_fingerprint(const hr_plan *p, hr_hash *h)
         add_fingerprint(p->inputs[i], h);
 }
 
-hr_status hr_plan_fingerprint(hr_plan *p, char out[33], hr_error *err)
+static void print_hash(const hr_hash *h, char out[33])
+{
+    hr_bits128 b = hr__hash_end(h);
+
+    snprintf(out, 33, "%016" PRIx64 "%016" PRIx64, b.hi, b.lo);
+}
+
+void hr__plan_digest(const hr_plan *p, char out[33])
 {
     hr_hash h;
-    hr_bits128 b;
 
-    (void)err;
     hr__hash_init(&h, 1);
     add_fingerprint(p, &h);
-    b = hr__hash_end(&h);
-    snprintf(out, 33, "%016" PRIx64 "%016" PRIx64, b.hi, b.lo);
+    print_hash(&h, out);
+}
+
+hr_status hr_plan_fingerprint(hr_plan *p, char out[33], hr_error *err)
+{
+    hr_inputs inputs;
+    hr_hash h;
+
+    HR_TRY(hr__inputs_of(p, false, &inputs, err));
+    hr__hash_init(&h, 1);
+    add_fingerprint(p, &h);
+    hr__hash_int(&h, (int64_t)inputs.names);
+    hr__hash_int(&h, (int64_t)inputs.sizes);
+    print_hash(&h, out);
     return HR_OK;
 }

@@ -8,8 +8,8 @@
  * 2. Markers are kept with the number of the row before which they lie, counted from where this feed began (a restored
  *    marker lies before the rows to discard, so its number is negative). A plain consumer needs the newest marker only; a split,
  *    whose ranks lag behind what it took, keeps older ones until it says that they are forgotten.
- * 3. The fingerprint in a position is that of the plan without what the feed adds; batch_rows is compared on its own, so
- *    that the message can name both.
+ * 3. The digest in a position is that of the plan without what the feed adds; what the feed adds is compared on its own, so
+ *    that the message can name both. What the plan reads is hashed when a position is first asked for.
  * Locks: `lock` guards marks and counters, since positions and stats may be asked for while another thread is in hr__feed_next. It
  * is a leaf. */
 #include "feed/feed.h"
@@ -35,7 +35,10 @@ struct hr_feed {
     hr_run *run;    /* NULL: the position was the end of the epoch */
     hr_feed_options options;
     bool keep_positions;
-    char fingerprint[33];
+    hr_inputs inputs;         /* what the plan reads; once somebody wanted a position */
+    bool inputs_known;        /* of this, under the lock */
+    bool of_split, drop_last; /* whose positions these are, and whether a short last step is left out */
+    char digest[33];
     uint64_t shuffle_seed; /* what options.shuffle_seed points to */
     bool (*interrupt)(void *context);
     void *interrupt_context;
@@ -118,7 +121,8 @@ static int64_t extra_int(const char *extra, const char *key, int64_t missing)
 static void print_extra(const hr_feed *f, int64_t row, char *text, size_t cap)
 {
     const hr_feed_options *o = &f->options;
-    int n = snprintf(text, cap, "{\"batch_rows\":%" PRId64 ",\"rows\":%" PRId64, o->batch_rows, f->begin_rows + row);
+    int n = snprintf(text, cap, "{\"batch_rows\":%" PRId64 ",\"rows\":%" PRId64 ",\"drop_last\":%d,\"split\":%d",
+                     o->batch_rows, f->begin_rows + row, f->drop_last, f->of_split);
 
     if (o->shuffle_rows)
         n += snprintf(text + n, cap - (size_t)n, ",\"shuffle_rows\":%" PRId64, o->shuffle_rows);
@@ -127,12 +131,21 @@ static void print_extra(const hr_feed *f, int64_t row, char *text, size_t cap)
     snprintf(text + n, cap - (size_t)n, "}");
 }
 
-/* The local shuffle of a position is that of the feed. */
-static hr_status shuffle_fits(const hr_feed *f, const hr_position *p, hr_error *err)
+/* The batches and the local shuffle of a position are those of the feed. The start of an epoch is that of any batches. */
+static hr_status batches_fit(const hr_feed *f, const hr_position *p, hr_error *err)
 {
     const hr_feed_options *o = &f->options;
     int64_t rows = extra_int(p->extra, "shuffle_rows", 0), seeded = extra_int(p->extra, "seeded", 0);
 
+    if (!p->extra[0])
+        return HR_OK;
+    if (extra_int(p->extra, "split", 0) != f->of_split)
+        return hr_error_set(err, HR_MISMATCH, "position: it is of %s, this is a pass over %s",
+                            f->of_split ? "a pass over all rows" : "the shares of a split",
+                            f->of_split ? "the shares of a split" : "all rows");
+    if (o->batch_rows && extra_int(p->extra, "drop_last", 0) != f->drop_last)
+        return hr_error_set(err, HR_MISMATCH, "position: it was taken with drop_last=%s, this feed has drop_last=%s",
+                            f->drop_last ? "False" : "True", f->drop_last ? "True" : "False");
     if (rows != o->shuffle_rows)
         return hr_error_set(err, HR_MISMATCH,
                             "position: it was taken with a local shuffle of %" PRId64 " rows, this feed has %" PRId64
@@ -144,14 +157,14 @@ static hr_status shuffle_fits(const hr_feed *f, const hr_position *p, hr_error *
     return HR_OK;
 }
 
-hr_status hr__feed_position_at(hr_feed *f, int64_t row, char **out, hr_error *err)
+hr_status hr__feed_position_bare(hr_feed *f, int64_t row, hr_position *out, hr_error *err)
 {
     hr_position p = { .epoch = f->options.epoch, .seed = f->options.seed };
     hr_status st = HR_OK;
     int64_t i;
 
-    *out = NULL;
-    memcpy(p.plan, f->fingerprint, sizeof p.plan);
+    *out = (hr_position){ 0 };
+    memcpy(p.plan, f->digest, sizeof p.plan);
     hr__lock(&f->lock);
     row = row < 0 ? HR_MAX(f->run_rows, 0) : row; /* under the lock: another thread may be taking rows */
     if (f->options.any_order)
@@ -164,15 +177,55 @@ hr_status hr__feed_position_at(hr_feed *f, int64_t row, char **out, hr_error *er
     print_extra(f, row, p.extra, sizeof p.extra);
     if (f->marks[i].marker)
         HR_GO(hr__marker_copy(f->marks[i].marker, &p.marker, err));
+    *out = p;
+    p.marker = NULL; /* moved */
 done:
     hr__unlock(&f->lock);
-    if (!st)
-        st = hr__position_print(&p, out, err);
     hr__position_clear(&p);
     return st;
 }
 
-hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err) { return hr__feed_position_at(f, -1, out, err); }
+/* What the plan reads, found out once, without the lock: rows may be taken meanwhile. */
+static hr_status feed_inputs(hr_feed *f, hr_inputs *out, hr_error *err)
+{
+    bool known;
+
+    hr__lock(&f->lock);
+    known = f->inputs_known;
+    *out = f->inputs;
+    hr__unlock(&f->lock);
+    if (known)
+        return HR_OK;
+    HR_TRY(hr__inputs_of(f->plan, true, out, err));
+    hr__lock(&f->lock);
+    f->inputs = *out;
+    f->inputs_known = true;
+    hr__unlock(&f->lock);
+    return HR_OK;
+}
+
+hr_status hr__feed_position_at(hr_feed *f, int64_t row, bool whole, char **out, hr_error *err)
+{
+    hr_position p;
+    hr_status st = HR_OK;
+    hr_inputs read;
+
+    *out = NULL;
+    HR_GO(hr__feed_position_bare(f, row, &p, err));
+    if (whole) {
+        HR_GO(feed_inputs(f, &read, err));
+        hr__position_make_whole(f->plan, &read, &p);
+    }
+    st = hr__position_print(&p, out, err);
+done:
+    hr__position_clear(&p);
+    return st;
+}
+
+hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err)
+{
+    return hr__feed_position_at(f, -1, true, out, err);
+}
 
 int64_t hr__feed_rows(hr_feed *f)
 {
@@ -184,21 +237,49 @@ int64_t hr__feed_rows(hr_feed *f)
     return n;
 }
 
-hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_rows, hr_position *out, hr_error *err)
+/* Functions whose code is another one: their names go to how->differs, or are an error. */
+static hr_status code_fits(hr_plan *plan, const hr_position *p, const hr_position_how *how, hr_error *err)
 {
     hr_status st = HR_OK;
-    char fingerprint[33];
+    char *differs = NULL;
+
+    HR_TRY(hr__plan_code_check(plan, p->code, &differs, err));
+    if (differs && how->strict)
+        HR_FAIL(HR_MISMATCH, "position: the code or the data of %s are not those that it was saved with (strict=True)",
+                differs);
+    if (how->differs) {
+        *how->differs = differs;
+        differs = NULL;
+    }
+done:
+    hr__free(differs);
+    return st;
+}
+
+hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_rows, const hr_position_how *how,
+                                 hr_position *out, hr_error *err)
+{
+    static const hr_position_how usual;
+    hr_status st = HR_OK;
+    char digest[33];
     int64_t was;
 
+    how = how ? how : &usual;
+    if (how->differs)
+        *how->differs = NULL;
     HR_TRY(hr__position_parse(text, out, err));
-    HR_GO(hr_plan_fingerprint(plan, fingerprint, err));
-    if (strcmp(fingerprint, out->plan) != 0)
-        HR_FAIL(HR_MISMATCH, "position: it is of another plan or of other files (fingerprint %s, this plan has %s)",
-                out->plan, fingerprint);
+    hr__plan_digest(plan, digest);
+    if (strcmp(digest, out->plan) != 0)
+        HR_FAIL(HR_MISMATCH, "position: it was saved by another plan (its digest is %s, this plan's is %s)", out->plan,
+                digest);
+    if (!out->whole)
+        HR_FAIL(HR_INVALID, "not a position: it does not say what the plan reads");
     was = extra_int(out->extra, "batch_rows", batch_rows);
     if (batch_rows >= 0 && was != batch_rows)
         HR_FAIL(HR_MISMATCH, "position: it was taken with batches of %" PRId64 " rows, this feed makes %" PRId64, was,
                 batch_rows);
+    HR_GO(hr__inputs_check(plan, &out->inputs, how->moved, err));
+    HR_GO(code_fits(plan, out, how, err));
 done:
     if (st)
         hr__position_clear(out);
@@ -246,13 +327,14 @@ static hr_status feed_plan(hr_feed *f, bool gather, hr_error *err)
 }
 
 /* Reads options->position; *from (new, may be NULL) is where the run begins. */
-static hr_status feed_restore(hr_feed *f, hr_marker **from, hr_error *err)
+static hr_status feed_restore(hr_feed *f, char **differs, hr_marker **from, hr_error *err)
 {
+    const hr_position_how how = { f->options.moved, f->options.strict, differs };
     hr_position p = { 0 };
     hr_status st;
 
-    HR_TRY(hr__feed_position_fits(f->plan, f->options.position, f->options.batch_rows, &p, err));
-    if ((st = shuffle_fits(f, &p, err))) {
+    HR_TRY(hr__feed_position_fits(f->plan, f->options.position, f->options.batch_rows, &how, &p, err));
+    if ((st = batches_fit(f, &p, err))) {
         hr__position_clear(&p);
         return st;
     }
@@ -327,11 +409,13 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     }
     extra = extra ? extra : &none;
     f->keep_positions = extra->keep_positions;
+    f->of_split = extra->of_split;
+    f->drop_last = extra->of_split ? extra->split_drop_last : f->options.drop_last;
     HR_GO(options_check(&f->options, err));
-    HR_GO(hr_plan_fingerprint(p, f->fingerprint, err));
+    hr__plan_digest(p, f->digest);
     HR_GO(feed_plan(f, extra->own_memory || extra->arena, err));
     if (f->options.position)
-        HR_GO(feed_restore(f, &from, err));
+        HR_GO(feed_restore(f, extra->differs, &from, err));
     f->run_rows = -f->discard_rows;
     if (from)
         HR_GO(hr__marker_copy(from, &first, err));

@@ -15,6 +15,8 @@ typedef struct hr_feed_extra {
     bool keep_positions; /* hr__feed_position_at can be asked about earlier rows, until hr__feed_forget */
     void (*ready)(void *context);
     void *ready_context;
+    bool of_split, split_drop_last; /* a split's: drop_last is its tail's */
+    char **differs;                 /* see hr_position_how */
 } hr_feed_extra;
 hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out,
                         hr_error *err) HR_MUST_USE;
@@ -23,12 +25,21 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
 hr_run *hr__feed_run(hr_feed *f); /* borrowed; NULL: the position was the end of its epoch */
 int64_t hr__feed_epoch(const hr_feed *f);
 int64_t hr__feed_rows(hr_feed *f); /* returned so far */
-/* The position before row `row` of those that this feed returned. */
-hr_status hr__feed_position_at(hr_feed *f, int64_t row, char **out, hr_error *err) HR_MUST_USE;
+/* The position before row `row` (< 0: the next one) of those that this feed returned. Not whole: for this process, to be made whole if it is given out
+ * (hr__position_make_whole), which reads some of each file. */
+hr_status hr__feed_position_bare(hr_feed *f, int64_t row, hr_position *out, hr_error *err) HR_MUST_USE;
+hr_status hr__feed_position_at(hr_feed *f, int64_t row, bool whole, char **out, hr_error *err) HR_MUST_USE;
 void hr__feed_forget(hr_feed *f, int64_t row); /* positions before `row` will not be asked for */
-/* Parses a position and checks that it is of this plan and these files and, if batch_rows >= 0, of such batches. */
-hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_rows, hr_position *out,
-                                 hr_error *err) HR_MUST_USE;
+/* How a position is taken up. */
+typedef struct hr_position_how {
+    bool moved;  /* hr_feed_options.moved */
+    bool strict; /* hr_feed_options.strict */
+    char **
+        differs; /* names of functions whose code is another one than then; new (hr__free), NULL: none is. NULL: not wanted */
+} hr_position_how;
+/* Parses a position and checks that it is of this plan and these files and, if batch_rows >= 0, of such batches. how NULL: zero. */
+hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_rows, const hr_position_how *how,
+                                 hr_position *out, hr_error *err) HR_MUST_USE;
 int64_t hr__position_extra(const hr_position *p, const char *key, int64_t missing); /* "batch_rows", "rows" */
 
 /* --- split.c */
@@ -58,8 +69,12 @@ void hr__split_unref(hr_split *s);
 int hr__split_n_ranks(const hr_split *s);
 /* Rank r begins an epoch: waits (in timeout_ms slices: HR_PENDING) until all ranks that are still there have asked for the same one. */
 hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int timeout_ms, hr_error *err) HR_MUST_USE;
-/* Rank r's next batch. *out NULL: the end of its epoch. HR_PENDING as above. HR_PEER: another rank died or raised: names it. */
-hr_status hr__split_next(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
+/* The number of the pass that the rank began last. */
+int64_t hr__split_pass(hr_split *s, int rank);
+/* Rank r's next batch. *out NULL: the end of its epoch. HR_PENDING as above. HR_PEER: another rank died or raised: names it.
+ * HR_INVALID: the rank is in another pass than `pass` (0: any) by now. */
+hr_status hr__split_next(hr_split *s, int rank, int64_t pass, int timeout_ms, hr_table **out,
+                         hr_error *err) HR_MUST_USE;
 /* Rank r leaves this epoch early: its batches are dropped, the others go on. */
 void hr__split_leave(hr_split *s, int rank);
 /* Rank r is gone for good; error (borrowed; NULL: just closed) reaches the others as HR_PEER with its text. */
@@ -67,7 +82,7 @@ void hr__split_lost(hr_split *s, int rank, const hr_error *why);
 /* The one global position: steps that every rank has taken. HR_MISMATCH, naming rank and step, if ranks are at different steps. */
 hr_status hr__split_position(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
 /* Before an epoch begins: go on from there. */
-hr_status hr__split_restore(hr_split *s, const char *position, hr_error *err) HR_MUST_USE;
+hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err) HR_MUST_USE;
 hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
     HR_MUST_USE; /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank (since it asked for the epoch), run */
 void hr__split_close(hr_split *s); /* wakes everybody: HR_CANCELLED; ends the run */
@@ -98,10 +113,12 @@ hr_status hr__ring_connect(const char *address, int split, int rank, int timeout
 /* The same calls as on a split, over the wire; a batch stays valid as long as it is held. HR_BUDGET names the number of batches held
  * if the server could not make another within the limit. */
 hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, hr_error *err) HR_MUST_USE;
-hr_status hr__ring_next(hr_ring *r, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
+hr_status hr__ring_next(hr_ring *r, int64_t pass, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
+int64_t hr__ring_pass(hr_ring *r);
 void hr__ring_leave(hr_ring *r);
 hr_status hr__ring_position(hr_ring *r, int timeout_ms, char **out, hr_error *err) HR_MUST_USE; /* asks the server */
-hr_status hr__ring_restore(hr_ring *r, const char *position, int timeout_ms, hr_error *err) HR_MUST_USE;
+hr_status hr__ring_restore(hr_ring *r, const char *position, const hr_position_how *how, int timeout_ms,
+                           hr_error *err) HR_MUST_USE;
 hr_status hr__ring_schema(hr_ring *r, int timeout_ms, hr_schema **out, hr_error *err) HR_MUST_USE;
 hr_status hr__ring_stats(hr_ring *r, int timeout_ms, char **out, hr_error *err) HR_MUST_USE;
 void hr__ring_fail(hr_ring *r, const char *why); /* tells the server that this rank raised */

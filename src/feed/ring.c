@@ -397,6 +397,14 @@ static void on_ask_schema(conn *c, const hr_message *m)
     }
 }
 
+/* The text begins with how the position is taken up: see hr__ring_restore. */
+static hr_status on_restore(conn *c, const char *text, char **differs, hr_error *err)
+{
+    const hr_position_how how = { *text != 0 && ((*text - '0') & 1), *text != 0 && ((*text - '0') & 2), differs };
+
+    return hr__split_restore(c->split, *text ? text + 1 : text, &how, err);
+}
+
 static void on_ask(conn *c, const hr_message *m)
 {
     hr_error e = HR_ERROR_INIT;
@@ -408,7 +416,7 @@ static void on_ask(conn *c, const hr_message *m)
     else if (m->kind == ASK_STATS)
         st = hr__split_stats(c->split, &text, &e);
     else
-        st = hr__split_restore(c->split, m->bytes ? m->bytes : "", &e);
+        st = on_restore(c, m->bytes ? m->bytes : "", &text, &e);
     if (st)
         st = send_error(c->link, REFUSED, m->tag, &e);
     else
@@ -973,17 +981,31 @@ static void ring_over_locked(hr_ring *r, uint32_t kind)
     ring_send_locked(r, kind, r->pass, &t, sizeof t);
 }
 
-hr_status hr__ring_next(hr_ring *r, int timeout_ms, hr_table **out, hr_error *err)
+int64_t hr__ring_pass(hr_ring *r)
+{
+    int64_t pass;
+
+    hr__lock(&r->lock);
+    pass = (int64_t)r->pass;
+    hr__unlock(&r->lock);
+    return pass;
+}
+
+hr_status hr__ring_next(hr_ring *r, int64_t pass, int timeout_ms, hr_table **out, hr_error *err)
 {
     int64_t until = ring_until(timeout_ms), begin = hr__clock_ns();
     hr_status st = HR_OK;
 
     *out = NULL;
     hr__lock(&r->lock);
+    if (pass && pass != (int64_t)r->pass)
+        HR_FAIL(HR_INVALID, "a new iteration of this share has ended this one");
     if (!r->in)
         HR_FAIL(r->dead_st ? r->dead_st : HR_INVALID, "%s", r->dead_st ? r->dead_err.text : "ring: no pass was begun");
-    while (!st && r->n == 0 && !r->end_came && !r->pass_st && !r->dead_st)
+    while (!st && (!pass || pass == (int64_t)r->pass) && r->n == 0 && !r->end_came && !r->pass_st && !r->dead_st)
         st = ring_wait_locked(r, timeout_ms, until);
+    if (pass && pass != (int64_t)r->pass)
+        HR_FAIL(HR_INVALID, "a new iteration of this share has ended this one");
     r->wait_ns += hr__clock_ns() - begin;
     if (r->n > 0) {
         taken t = { ++r->n_taken, r->wait_ns };
@@ -1072,12 +1094,22 @@ hr_status hr__ring_stats(hr_ring *r, int timeout_ms, char **out, hr_error *err)
     return ring_ask_text(r, ASK_STATS, timeout_ms, out, err);
 }
 
-hr_status hr__ring_restore(hr_ring *r, const char *position, int timeout_ms, hr_error *err)
+hr_status hr__ring_restore(hr_ring *r, const char *position, const hr_position_how *how, int timeout_ms, hr_error *err)
 {
     hr_message m = { 0 };
-    hr_status st = ring_ask(r, ASK_RESTORE, position, timeout_ms, &m, err);
+    int flags = how ? how->moved + 2 * how->strict : 0;
+    char *text = hr__printf(NULL, "%d%s", flags, position);
+    hr_status st;
 
+    if (how && how->differs)
+        *how->differs = NULL;
+    if (!text)
+        return hr__error_memory(err, "position", (int64_t)strlen(position));
+    st = ring_ask(r, ASK_RESTORE, text, timeout_ms, &m, err);
+    if (!st && how && how->differs && m.n_bytes > 0 && !(*how->differs = hr__strndup(NULL, m.bytes, (size_t)m.n_bytes)))
+        st = hr__error_memory(err, "position", m.n_bytes);
     hr__message_clear(&m);
+    hr__free(text);
     return st;
 }
 

@@ -29,6 +29,7 @@ typedef enum rank_state {
 typedef struct split_rank {
     rank_state state;
     hr_split_request request;
+    int64_t pass;  /* how often it asked for an epoch */
     bool answered; /* what hr__split_begin is to return is in `answer` */
     hr_error answer;
     hr_table **queue; /* released, not handed out; a ring of s->cap_queue */
@@ -56,6 +57,9 @@ struct hr_split {
     int64_t epoch;        /* of the feed */
     int64_t next_epoch;   /* of the next begin, unless `restored` says */
     char *restored;       /* position for the next begin */
+    bool moved;           /* hr_feed_options.moved of it */
+    hr_inputs inputs;     /* what the plan reads; once somebody wanted a position */
+    bool inputs_known;
     hr_split_request agreed;
     bool opening, pulling;
     bool ended;       /* the feed has no more */
@@ -223,7 +227,7 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
     if (!s->account || !s->ranks || !s->parts)
         HR_FAIL(HR_NO_MEMORY, "split: no memory for %d ranks", n_ranks);
     if (own.position)
-        HR_GO(hr__split_restore(s, own.position, err));
+        HR_GO(hr__split_restore(s, own.position, &(hr_position_how){ own.moved, own.strict, NULL }, err));
     *out = s;
     s = NULL;
 done:
@@ -469,7 +473,8 @@ static hr_status take_locked(hr_split *s, split_rank *r, hr_table **out, hr_erro
     return s->ended ? HR_OK : HR_PENDING;
 }
 
-hr_status hr__split_next_ahead(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err)
+/* pass: that the caller is in; 0: whichever there is. Two of a rank would otherwise share its rows between them. */
+static hr_status next_of_pass(hr_split *s, int rank, int64_t pass, int timeout_ms, hr_table **out, hr_error *err)
 {
     int64_t until = deadline(timeout_ms);
     split_rank *r;
@@ -481,6 +486,8 @@ hr_status hr__split_next_ahead(hr_split *s, int rank, int timeout_ms, hr_table *
     hr__lock(&s->lock);
     for (;;) {
         st = check_alive_locked(s, err);
+        if (!st && pass && r->pass != pass)
+            st = hr_error_set(err, HR_INVALID, "a new iteration of rank %d has ended this one", rank);
         if (!st && r->state != RANK_IN)
             st = hr_error_set(err, HR_INVALID, "split: rank %d is in no epoch", rank);
         if (!st)
@@ -496,6 +503,21 @@ hr_status hr__split_next_ahead(hr_split *s, int rank, int timeout_ms, hr_table *
     }
     hr__unlock(&s->lock);
     return st;
+}
+
+hr_status hr__split_next_ahead(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err)
+{
+    return next_of_pass(s, rank, 0, timeout_ms, out, err);
+}
+
+int64_t hr__split_pass(hr_split *s, int rank)
+{
+    int64_t pass;
+
+    hr__lock(&s->lock);
+    pass = s->ranks[rank].pass;
+    hr__unlock(&s->lock);
+    return pass;
 }
 
 void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns)
@@ -534,12 +556,12 @@ void hr__split_finish(hr_split *s, int rank)
     hr__unlock(&s->lock);
 }
 
-hr_status hr__split_next(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err)
+hr_status hr__split_next(hr_split *s, int rank, int64_t pass, int timeout_ms, hr_table **out, hr_error *err)
 {
     int64_t begin = hr__clock_ns();
-    hr_status st = hr__split_next_ahead(s, rank, timeout_ms, out, err);
+    hr_status st = next_of_pass(s, rank, pass, timeout_ms, out, err);
 
-    if (rank >= 0 && rank < s->n_ranks) {
+    if (rank >= 0 && rank < s->n_ranks && (!pass || pass == hr__split_pass(s, rank))) {
         split_rank *r = &s->ranks[rank];
         int64_t handed, wait_ns;
 
@@ -643,7 +665,9 @@ static hr_status open_feed_locked(hr_split *s, hr_error *err)
                             .arena = arena,
                             .keep_positions = true,
                             .ready = feed_ready,
-                            .ready_context = s };
+                            .ready_context = s,
+                            .of_split = true,
+                            .split_drop_last = s->agreed.drop_last };
     hr_feed *f = NULL;
     hr_status st;
 
@@ -654,6 +678,8 @@ static hr_status open_feed_locked(hr_split *s, hr_error *err)
     o.prefetch = s->n_ranks * HR_MAX(s->agreed.prefetch, 1);
     o.epoch = s->next_epoch;
     o.position = s->restored;
+    o.moved = s->moved;
+    o.strict = false; /* it was asked when it was restored */
     hr__unlock(&s->lock);
     st = hr__feed_open(s->plan, &o, &extra, &f, err);
     hr__lock(&s->lock);
@@ -772,6 +798,8 @@ hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int 
         leave_locked(s, r); /* a new pass while the last was not at its end */
     if (r->state == RANK_OUT) {
         r->state = RANK_ASKED;
+        r->pass++;
+        changed_locked(s); /* whoever waits for a batch of the pass before */
         r->answered = false;
         r->asked_ns = hr__clock_ns();
     }
@@ -839,7 +867,8 @@ static hr_status position_between_locked(hr_split *s, char **out, hr_error *err)
         *out = hr__strdup(NULL, s->restored);
         return *out ? HR_OK : hr__error_memory(err, "position", (int64_t)strlen(s->restored));
     }
-    HR_TRY(hr_plan_fingerprint(s->plan, p.plan, err));
+    hr__plan_digest(s->plan, p.plan);
+    hr__position_make_whole(s->plan, &s->inputs, &p);
     return hr__position_print(&p, out, err);
 }
 
@@ -874,33 +903,57 @@ static hr_status common_step_locked(hr_split *s, bool *end, int64_t *step, hr_er
     return HR_OK;
 }
 
+/* Finds out what the plan reads, once, and without the lock: ranks go on meanwhile. */
+static hr_status split_inputs(hr_split *s, hr_error *err)
+{
+    hr_inputs read;
+    bool known;
+
+    hr__lock(&s->lock);
+    known = s->inputs_known;
+    hr__unlock(&s->lock);
+    if (known)
+        return HR_OK;
+    HR_TRY(hr__inputs_of(s->plan, true, &read, err));
+    hr__lock(&s->lock);
+    s->inputs = read;
+    s->inputs_known = true;
+    hr__unlock(&s->lock);
+    return HR_OK;
+}
+
 hr_status hr__split_position(hr_split *s, char **out, hr_error *err)
 {
+    hr_position p = { 0 };
     hr_status st = HR_OK;
     int64_t step = 0;
     bool end = false;
 
     *out = NULL;
+    HR_TRY(split_inputs(s, err));
     hr__lock(&s->lock);
     HR_GO(check_alive_locked(s, err));
     if (!s->feed || !anyone_in_locked(s))
         HR_GO(position_between_locked(s, out, err));
     else {
         HR_GO(common_step_locked(s, &end, &step, err));
-        HR_GO(hr__feed_position_at(s->feed, end ? hr__feed_rows(s->feed) : row_of_step(s, step), out, err));
+        HR_GO(hr__feed_position_bare(s->feed, end ? hr__feed_rows(s->feed) : row_of_step(s, step), &p, err));
+        hr__position_make_whole(s->plan, &s->inputs, &p);
+        HR_GO(hr__position_print(&p, out, err));
     }
 done:
     hr__unlock(&s->lock);
+    hr__position_clear(&p);
     return st;
 }
 
-hr_status hr__split_restore(hr_split *s, const char *position, hr_error *err)
+hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err)
 {
     hr_position p = { 0 };
     hr_status st = HR_OK;
     char *copy = NULL;
 
-    HR_TRY(hr__feed_position_fits(s->plan, position, -1, &p, err));
+    HR_TRY(hr__feed_position_fits(s->plan, position, -1, how, &p, err));
     copy = hr__strdup(s->account, position);
     if (!copy)
         st = hr__error_memory(err, "position", (int64_t)strlen(position));
@@ -911,6 +964,7 @@ hr_status hr__split_restore(hr_split *s, const char *position, hr_error *err)
     if (!st) {
         hr__free(s->restored);
         s->restored = copy;
+        s->moved = how && how->moved;
         s->next_epoch = p.epoch;
         copy = NULL;
     }

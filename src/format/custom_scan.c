@@ -337,10 +337,21 @@ static void custom_free(hr_scan *base)
     hr__free(s);
 }
 
-static const hr_scan_class custom_scan_class = {
-    custom_schema, custom_open, custom_count, custom_name, custom_describe, custom_fingerprint, custom_floor, NULL,
-    custom_free,   NULL,        NULL,         NULL
-};
+static const hr_scan_class custom_scan_class = { custom_schema,
+                                                 custom_open,
+                                                 custom_count,
+                                                 custom_name,
+                                                 custom_describe,
+                                                 custom_fingerprint,
+                                                 custom_floor,
+                                                 NULL,
+                                                 custom_free,
+                                                 NULL,
+                                                 NULL,
+                                                 NULL,
+                                                 NULL,
+                                                 NULL,
+                                                 NULL };
 
 hr_status hr__scan_new_source(const hr_source_functions *functions, hr_scan **out, hr_error *err)
 {

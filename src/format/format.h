@@ -225,7 +225,21 @@ const char *hr__scan_image_column(const hr_scan *s);
 int64_t hr__scan_row_bytes(const hr_scan *s, int file);
 void hr__scan_describe(const hr_scan *s, hr_text *out); /* "read_parquet [3 files, 12.4 MB] a.parquet ..." */
 void hr__scan_fingerprint(
-    const hr_scan *s, hr_hash *h); /* kind, options, paths and sizes; contents of memory tables by schema and rows */
+    const hr_scan *s, hr_hash *h); /* kind, options; of tables in memory schema and rows. Not which files there are */
+/* What a scan reads, as positions keep it (exec/inputs.c). */
+typedef struct hr_scan_input {
+    const char *name;          /* below the folder that all files of the scan share; borrowed */
+    int64_t n_bytes, mtime_ns; /* when it was listed */
+} hr_scan_input;
+int hr__scan_n_inputs(const hr_scan *s); /* its files; 0: it reads none */
+void hr__scan_input(const hr_scan *s, int i, hr_scan_input *out);
+/* Hashes of what stands in files [begin, end): of blocks of each, from its first to its last, the same ones whenever the scan has as
+ * many files. They are read once. 0: not known, since the file is another one than was listed, cannot be read, or since the
+ * scan has more than HR_MAX_HASHED_FILES. */
+#define HR_MAX_HASHED_FILES 16384
+hr_status hr__scan_input_hashes(hr_scan *s, int begin, int end, uint64_t *out, hr_error *err) HR_MUST_USE;
+/* A hash of the tables in memory, all of their values; 0: it has none. Made once. */
+uint64_t hr__scan_memory_digest(hr_scan *s);
 int64_t hr__scan_floor_bytes(const hr_scan *s); /* least memory in which it can be read; an estimate without I/O */
 
 #endif

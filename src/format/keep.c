@@ -17,6 +17,7 @@ typedef struct kept {
     int64_t n_parcels;
     int64_t n_rows, n_bytes;
     int64_t charged; /* bytes that are not ours: no account tells of them */
+    uint64_t digest; /* of the table, if it is on disk */
 } kept;
 
 struct hr_keep {
@@ -28,7 +29,8 @@ struct hr_keep {
     kept *items;
     int64_t n, cap;
     hr_keep_size size;
-    hr_spill *spill; /* NULL: nothing is on the disk */
+    hr_spill *spill;         /* NULL: nothing is on the disk */
+    _Atomic uint64_t digest; /* of all tables; 0: not made yet */
 };
 
 typedef struct keep_file {
@@ -159,6 +161,7 @@ hr_status hr__keep_add(hr_keep *k, hr_table *takes, hr_error *err)
             hr__account_charge(NULL, i.charged = i.n_bytes);
     } else {
         HR_GO(write_parcels(k, takes, &i, err));
+        i.digest = hr__table_digest(takes); /* it is not read again for that */
         k->size.disk_bytes += i.n_bytes;
     }
     k->size.tables++;
@@ -393,6 +396,23 @@ static void keep_fingerprint(const hr_scan *base, hr_hash *h)
         hr__hash_int(h, 0); /* where there are no rows a scan of tables has one without any */
 }
 
+/* As that of the same tables in a memory_scan. */
+static uint64_t keep_digest(hr_scan *base)
+{
+    hr_keep *k = (hr_keep *)base;
+    uint64_t found = atomic_load_explicit(&k->digest, memory_order_relaxed);
+    hr_hash h;
+
+    if (found)
+        return found;
+    hr__hash_init(&h, 1);
+    for (int64_t i = 0; i < k->n; i++)
+        hr__hash_int(&h, (int64_t)(k->items[i].table ? hr__table_digest(k->items[i].table) : k->items[i].digest));
+    found = hr__memory_digest_end(&h);
+    atomic_store_explicit(&k->digest, found, memory_order_relaxed);
+    return found;
+}
+
 /* What is on the disk is read by parcels. */
 static int64_t keep_floor(const hr_scan *base)
 {
@@ -408,6 +428,7 @@ static const hr_scan_class keep_scan_class = {
     .describe = keep_describe,
     .fingerprint = keep_fingerprint,
     .floor_bytes = keep_floor,
+    .memory_digest = keep_digest,
     .free = keep_free,
 };
 

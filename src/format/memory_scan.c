@@ -14,7 +14,8 @@ typedef struct memory_scan {
     hr_table **tables;
     int64_t n_tables, cap;
     int64_t n_rows;
-    int64_t fragment_rows; /* of a range */
+    int64_t fragment_rows;   /* of a range */
+    _Atomic uint64_t digest; /* of the tables; 0: not made yet */
 } memory_scan;
 
 typedef struct memory_file {
@@ -254,6 +255,25 @@ static void memory_fingerprint(const hr_scan *base, hr_hash *h)
         hr__hash_int(h, s->fragment_rows);
 }
 
+uint64_t hr__memory_digest_end(const hr_hash *h) { return HR_MAX(hr__hash_end(h).lo, 1); }
+
+static uint64_t memory_digest(hr_scan *base)
+{
+    memory_scan *s = (memory_scan *)base;
+    uint64_t found = atomic_load_explicit(&s->digest, memory_order_relaxed);
+    hr_hash h;
+
+    if (found || is_range(s))
+        return found;
+    hr__hash_init(&h, 1);
+    for (int64_t i = 0; i < s->n_tables; i++)
+        if (s->tables[i]->n_rows)
+            hr__hash_int(&h, (int64_t)hr__table_digest(s->tables[i]));
+    found = hr__memory_digest_end(&h);
+    atomic_store_explicit(&s->digest, found, memory_order_relaxed);
+    return found;
+}
+
 static int64_t memory_floor(const hr_scan *base) { return is_range((const memory_scan *)base) ? 64 << 10 : 0; }
 
 static void memory_free(hr_scan *base)
@@ -267,10 +287,21 @@ static void memory_free(hr_scan *base)
     hr__free(s);
 }
 
-static const hr_scan_class memory_scan_class = {
-    memory_schema, memory_open, memory_count, memory_name, memory_describe, memory_fingerprint, memory_floor,
-    NULL,          memory_free, NULL,         NULL,        memory_guess
-};
+static const hr_scan_class memory_scan_class = { memory_schema,
+                                                 memory_open,
+                                                 memory_count,
+                                                 memory_name,
+                                                 memory_describe,
+                                                 memory_fingerprint,
+                                                 memory_floor,
+                                                 NULL,
+                                                 memory_free,
+                                                 NULL,
+                                                 NULL,
+                                                 memory_guess,
+                                                 NULL,
+                                                 NULL,
+                                                 memory_digest };
 
 static hr_status scan_new(const char *kind, memory_scan **out, hr_error *err)
 {

@@ -14,6 +14,13 @@
 #define MAX_CROWD 32
 #define FILES_A_THREAD 16              /* below that a thread costs more than it brings */
 #define ORDER_OF_FILES 0x73656c6966ull /* what the random bits are for */
+/* What is hashed of a file: so many blocks of it. Fewer the more files there are, so that it takes a moment for all of them. */
+#define BLOCKS_OF_ALL_FILES 512
+#define MAX_BLOCKS 32
+#define BLOCK_BYTES (16 << 10)
+#define SMALL_BLOCK_BYTES (4 << 10) /* of two blocks, its ends, where there are many files */
+#define READERS 16                  /* threads: they wait more than they work */
+#define NOT_KNOWN 1                 /* instead of a hash: it cannot be had */
 
 typedef struct scan_types {
     hr_schema *files, *whole; /* what is asked of files; with the columns of folders and the path */
@@ -35,6 +42,8 @@ typedef struct file_scan {
     uint64_t seed;
     _Atomic(hr_scan_file *) first; /* all of its own columns */
     _Atomic(scan_types *) types;
+    int64_t shared;                     /* bytes of a path that are the folder of all files */
+    _Atomic(_Atomic uint64_t *) hashes; /* of each file, see hash_file; 0: not made yet. NULL: none is */
 } file_scan;
 
 /* ------------------------------------------------------------------------------------------------------------- common */
@@ -87,6 +96,14 @@ void hr__scan_describe(const hr_scan *s, hr_text *out) { s->cls->describe(s, out
 void hr__scan_fingerprint(const hr_scan *s, hr_hash *h) { s->cls->fingerprint(s, h); }
 int64_t hr__scan_floor_bytes(const hr_scan *s) { return s->cls->floor_bytes(s); }
 bool hr__scan_orders_files(const hr_scan *s) { return s->cls->order != NULL; }
+int hr__scan_n_inputs(const hr_scan *s) { return s->cls->input ? s->n_files : 0; }
+void hr__scan_input(const hr_scan *s, int i, hr_scan_input *out) { s->cls->input(s, i, out); }
+uint64_t hr__scan_memory_digest(hr_scan *s) { return s->cls->memory_digest ? s->cls->memory_digest(s) : 0; }
+
+hr_status hr__scan_input_hashes(hr_scan *s, int begin, int end, uint64_t *out, hr_error *err)
+{
+    return s->cls->input_hashes(s, begin, end, out, err);
+}
 
 hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err)
 {
@@ -170,7 +187,7 @@ typedef struct crowd {
     void *context;
     atomic_int next;
     hr_mutex lock;
-    int failed; /* the first file that could not be opened, whichever thread saw it; n_files: none */
+    int failed; /* the first file that could not be opened, whichever thread saw it; the end of the files: none */
     hr_status st;
     hr_error err;
 } crowd;
@@ -204,12 +221,13 @@ static void crowd_work(void *arg)
     }
 }
 
-static hr_status each_file(file_scan *s, int first,
+/* Files [first, end), by up to n_threads. */
+static hr_status each_file(file_scan *s, int first, int end, int n_threads,
                            hr_status (*look)(file_scan *s, int file, void *context, hr_error *err), void *context,
                            hr_error *err)
 {
-    crowd c = { .s = s, .look = look, .context = context, .failed = s->base.n_files, .err = HR_ERROR_INIT };
-    int n = HR_MIN(HR_MIN(hr_num_threads(), MAX_CROWD), (s->base.n_files - first) / FILES_A_THREAD), started = 0;
+    crowd c = { .s = s, .look = look, .context = context, .failed = end, .err = HR_ERROR_INIT };
+    int n = HR_MIN(HR_MIN(n_threads, MAX_CROWD), (end - first) / FILES_A_THREAD), started = 0;
     hr_thread threads[MAX_CROWD];
 
     atomic_init(&c.next, first);
@@ -300,7 +318,7 @@ static hr_status unify_files(file_scan *s, hr_schema **out, hr_error *err)
         return hr__error_memory(err, "schemas", s->base.n_files * (int64_t)sizeof *schemas);
     HR_GO(first_file(s, &first, err));
     schemas[0] = hr__schema_ref(first->schema);
-    HR_GO(each_file(s, 1, note_schema, schemas, err));
+    HR_GO(each_file(s, 1, s->base.n_files, hr_num_threads(), note_schema, schemas, err));
     for (int i = 0; i < s->base.n_files; i++) {
         for (int k = 0; k < schemas[i]->n && (i == 0 || schemas[i] != schemas[i - 1]); k++)
             HR_GO(merge_field(s, &m, i, &schemas[i]->fields[k], err));
@@ -831,7 +849,7 @@ static hr_status files_count(hr_scan *base, int64_t *out, hr_error *err)
     else
         HR_TRY(add_rows(s, 0, &sum, err));
     if (atomic_load(&sum) >= 0) /* if the first does not know, the others need not be asked */
-        HR_TRY(each_file(s, 1, add_rows, &sum, err));
+        HR_TRY(each_file(s, 1, base->n_files, hr_num_threads(), add_rows, &sum, err));
     *out = atomic_load(&sum);
     return HR_OK;
 }
@@ -952,6 +970,7 @@ static void files_fingerprint(const hr_scan *base, hr_hash *h)
     for (int i = 0; i < s->partitions.n; i++) {
         hr__hash_text(h, s->partitions.fields[i].name);
         hr__hash_text(h, hr__type_format(s->partitions.fields[i].type));
+        hr__array_digest(s->partitions.values[i], h); /* names below the folder that all share do not tell */
     }
     if (s->given) {
         hr__schema_print(s->given, &schema);
@@ -962,11 +981,129 @@ static void files_fingerprint(const hr_scan *base, hr_hash *h)
         hr__hash_int(h, s->unify + 2 * s->shuffle + 4 * s->shuffle_once + 8 * s->has_seed + 16 * (s->given != NULL));
     if (s->has_seed)
         hr__hash_int(h, (int64_t)s->seed);
-    hr__hash_int(h, base->n_files);
-    for (int i = 0; i < base->n_files; i++) {
-        hr__hash_text(h, path_of(s, i));
-        hr__hash_int(h, s->paths.items[i].n_bytes);
+}
+
+/* --- what positions keep of files */
+
+/* Bytes of the paths that are the folder which all files lie in, with its '/'. */
+static int64_t shared_folder(const hr_paths *p)
+{
+    const char *first = p->items[0].path, *slash = strrchr(first, '/');
+    int64_t n = slash ? slash + 1 - first : 0;
+
+    for (int64_t i = 1; i < p->n && n > 0; i++) {
+        const char *path = p->items[i].path;
+        int64_t k = 0;
+
+        while (k < n && path[k] == first[k])
+            k++;
+        while (k > 0 && first[k - 1] != '/')
+            k--;
+        n = k;
     }
+    return n;
+}
+
+static void files_input(const hr_scan *base, int i, hr_scan_input *out)
+{
+    const file_scan *s = (const file_scan *)base;
+
+    *out = (hr_scan_input){ path_of(s, i) + s->shared, s->paths.items[i].n_bytes, s->paths.items[i].mtime_ns };
+}
+
+/* Where block i of a file's n begins. All of a small file is in its blocks. */
+static int64_t block_at(int64_t n_bytes, int i, int n, int64_t block)
+{
+    return n_bytes <= n * block ? i * block : (int64_t)((double)(n_bytes - block) * i / (n - 1));
+}
+
+static hr_status hash_blocks(hr_source *source, int n, int64_t block, uint64_t *out, hr_error *err)
+{
+    uint8_t bytes[BLOCK_BYTES];
+    hr_hash h;
+
+    hr__hash_init(&h, 1);
+    hr__hash_int(&h, source->n_bytes);
+    for (int i = 0; i < n; i++) {
+        int64_t got = 0;
+
+        HR_TRY(hr__source_read_some(source, bytes, block_at(source->n_bytes, i, n, block), block, &got, err));
+        if (!got)
+            break;
+        hr__hash_add(&h, bytes, (size_t)got);
+    }
+    *out = HR_MAX(hr__hash_end(&h).lo, NOT_KNOWN + 1);
+    return HR_OK;
+}
+
+/* Fills its place in s->hashes. What cannot be read is not known, and no error: whether it matters shows who compares. */
+static hr_status hash_file(file_scan *s, int file, void *context, hr_error *err)
+{
+    _Atomic uint64_t *place = (_Atomic uint64_t *)context + file;
+    const hr_path *listed = &s->paths.items[file];
+    int n_files = s->base.n_files, n = HR_MAX(2, HR_MIN(MAX_BLOCKS, BLOCKS_OF_ALL_FILES / n_files));
+    hr_source *source = NULL;
+    uint64_t found = NOT_KNOWN;
+    hr_status st;
+
+    if (atomic_load_explicit(place, memory_order_relaxed))
+        return HR_OK;
+    st = hr__source_open(listed->path, NULL, &source, err);
+    if (!st && source->n_bytes == listed->n_bytes && source->mtime_ns == listed->mtime_ns)
+        st = hash_blocks(source, n, n_files > BLOCKS_OF_ALL_FILES ? SMALL_BLOCK_BYTES : BLOCK_BYTES, &found, err);
+    hr__source_unref(source);
+    if (st == HR_NO_MEMORY)
+        return st;
+    if (st)
+        hr_error_clear(err);
+    atomic_store_explicit(place, found, memory_order_relaxed);
+    return HR_OK;
+}
+
+/* One place for each file, made by the first who asks. */
+static hr_status hashes_of(file_scan *s, _Atomic uint64_t **out, hr_error *err)
+{
+    _Atomic uint64_t *none = NULL, *made;
+
+    *out = atomic_load_explicit(&s->hashes, memory_order_acquire);
+    if (*out)
+        return HR_OK;
+    made = hr__zalloc(NULL, (size_t)s->base.n_files * sizeof *made);
+    if (!made)
+        return hr__error_memory(err, "hashes of files", s->base.n_files * (int64_t)sizeof *made);
+    *out = made;
+    if (!atomic_compare_exchange_strong(&s->hashes, &none, made)) { /* another thread was faster */
+        hr__free((void *)made);
+        *out = none;
+    }
+    return HR_OK;
+}
+
+static bool all_hashed(_Atomic uint64_t *hashes, int begin, int end)
+{
+    while (begin < end && atomic_load_explicit(&hashes[begin], memory_order_relaxed))
+        begin++;
+    return begin == end;
+}
+
+static hr_status files_hashes(hr_scan *base, int begin, int end, uint64_t *out, hr_error *err)
+{
+    file_scan *s = (file_scan *)base;
+    _Atomic uint64_t *hashes;
+
+    if (base->n_files > HR_MAX_HASHED_FILES) {
+        memset(out, 0, (size_t)(end - begin) * sizeof *out);
+        return HR_OK;
+    }
+    HR_TRY(hashes_of(s, &hashes, err));
+    if (!all_hashed(hashes, begin, end))
+        HR_TRY(each_file(s, begin, end, READERS, hash_file, (void *)hashes, err));
+    for (int i = begin; i < end; i++) {
+        uint64_t found = atomic_load_explicit(&hashes[i], memory_order_relaxed);
+
+        out[i - begin] = found == NOT_KNOWN ? 0 : found;
+    }
+    return HR_OK;
 }
 
 /* A morsel's output and what it is decoded from; small files need no more than some copies of themselves. */
@@ -985,6 +1122,7 @@ static void files_free(hr_scan *base)
     file_scan *s = (file_scan *)base;
 
     hr__scan_file_unref(atomic_load(&s->first));
+    hr__free((void *)atomic_load(&s->hashes));
     types_free(atomic_load(&s->types));
     hr__partitions_clear(&s->partitions);
     hr__schema_unref(s->given);
@@ -997,10 +1135,11 @@ static void files_free(hr_scan *base)
     hr__free(s);
 }
 
-static const hr_scan_class file_scan_class = {
-    files_schema, files_open,  files_count, files_name,      files_describe,     files_fingerprint,
-    files_floor,  files_order, files_free,  files_row_bytes, files_image_column, files_guess_rows
-};
+static const hr_scan_class file_scan_class = { files_schema,    files_open,         files_count,
+                                               files_name,      files_describe,     files_fingerprint,
+                                               files_floor,     files_order,        files_free,
+                                               files_row_bytes, files_image_column, files_guess_rows,
+                                               files_input,     files_hashes,       NULL };
 
 /* ------------------------------------------------------------------------------------------------------------- making */
 
@@ -1107,6 +1246,7 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
     if (s->paths.n > INT32_MAX)
         HR_FAIL(HR_UNSUPPORTED, "%lld files in one scan", (long long)s->paths.n);
     s->base.n_files = (int)s->paths.n;
+    s->shared = shared_folder(&s->paths);
     HR_GO(find_format(s, format, err));
     HR_GO(set_options(s, options, err));
     if (options)

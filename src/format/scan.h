@@ -18,6 +18,10 @@ typedef struct hr_scan_class {
     int64_t (*row_bytes)(const hr_scan *s, int file); /* see hr__scan_row_bytes; NULL: -1 */
     const char *(*image_column)(const hr_scan *s);    /* see hr__scan_image_column; NULL: none */
     int64_t (*guess_rows)(const hr_scan *s);          /* see hr__scan_guess_rows; NULL: -1 */
+    /* Files, as positions keep them: see hr__scan_input; NULL: it has none. */
+    void (*input)(const hr_scan *s, int i, hr_scan_input *out);
+    hr_status (*input_hashes)(hr_scan *s, int begin, int end, uint64_t *out, hr_error *err);
+    uint64_t (*memory_digest)(hr_scan *s); /* see hr__scan_memory_digest; NULL: 0 */
 } hr_scan_class;
 
 struct hr_scan {
@@ -35,6 +39,8 @@ hr_status hr__scan_project(hr_schema *all, const hr_projection *projection, hr_s
 #define HR_MEMORY_NAME "memory" /* the one file of such a scan */
 void hr__memory_fingerprint(const char *kind, const hr_schema *schema, int64_t n_rows,
                             hr_hash *h); /* what is told of each table comes behind */
+/* hr__scan_memory_digest of the digests (hr__table_digest) of all tables that have rows, added by hr__hash_int. */
+uint64_t hr__memory_digest_end(const hr_hash *h);
 /* The next batch; *out NULL: the end. `schema` is the stream's, lent to each batch. */
 hr_status hr__arrow_stream_next(struct ArrowArrayStream *stream, const struct ArrowSchema *schema, hr_table **out,
                                 hr_error *err) HR_MUST_USE;

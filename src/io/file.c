@@ -48,6 +48,7 @@ hr_status hr__file_source_open(const char *path, hr_account *account, hr_source 
         HR_FAIL(HR_INVALID, "%s: %s, a file is wanted", path, info.is_dir ? "is a folder" : "is not a regular file");
     HR_GO(hr__source_new(&file_class, sizeof(file_source), path, info.n_bytes, account, out, err));
     ((file_source *)*out)->fd = fd;
+    (*out)->mtime_ns = info.mtime_ns;
     fd = -1; /* moved into the source */
 done:
     if (fd >= 0)

@@ -173,14 +173,15 @@ static hr_status no_memory(listing *l, const char *path)
     return hr__error_memory(l->err, path, (int64_t)strlen(path));
 }
 
-static hr_status add_file(listing *l, const char *path, int64_t n_bytes)
+static hr_status add_file(listing *l, const char *path, const hr_stat *info)
 {
     hr_paths *out = l->out;
 
     if (!hr__grow(out->account, (void **)&out->items, &out->cap, out->n + 1, sizeof *out->items))
         return no_memory(l, path);
     out->items[out->n].path = hr__strdup(out->account, path);
-    out->items[out->n].n_bytes = n_bytes;
+    out->items[out->n].n_bytes = info->n_bytes;
+    out->items[out->n].mtime_ns = info->mtime_ns;
     if (!out->items[out->n].path)
         return no_memory(l, path);
     out->n++;
@@ -260,14 +261,14 @@ static hr_status take_all(listing *l, const char *path, const hr_stat *info, con
     (void)pattern;
     if (info->is_dir)
         return each_entry(l, path, NULL, NULL, take_all, NULL, depth);
-    return info->is_file && suffix_fits(l->options, path) ? add_file(l, path, info->n_bytes) : HR_OK;
+    return info->is_file && suffix_fits(l->options, path) ? add_file(l, path, info) : HR_OK;
 }
 
 /* What a whole pattern matched: a file (any suffix), or a folder. */
 static hr_status take_match(listing *l, const char *path, const hr_stat *info, const char *pattern, int depth)
 {
     if (info->is_file)
-        return add_file(l, path, info->n_bytes);
+        return add_file(l, path, info);
     return take_all(l, path, info, pattern, depth);
 }
 
@@ -350,7 +351,7 @@ static hr_status list_url(listing *l, const char *url)
     HR_GO(hr__path_of_url(url, l->out->account, &path, err));
     rc = hr__file_stat(path, &info);
     if (rc >= 0 && !info.is_dir) {
-        HR_GO(add_file(l, path, info.n_bytes)); /* what is no regular file is refused when it is opened */
+        HR_GO(add_file(l, path, &info)); /* what is no regular file is refused when it is opened */
     } else if (rc >= 0) {
         HR_GO(take_all(l, path, &info, NULL, 0));
     } else if ((rc == -ENOENT || rc == -ENOTDIR) && has_pattern(path, strlen(path))) {

@@ -35,8 +35,9 @@ typedef struct hr_source_class {
 struct hr_source {
     const hr_source_class *cls;
     atomic_int refs;
-    char *name;      /* for errors: the path */
-    int64_t n_bytes; /* when it was opened */
+    char *name;       /* for errors: the path */
+    int64_t n_bytes;  /* when it was opened */
+    int64_t mtime_ns; /* likewise; 0: not known */
 };
 
 /* A path or URL, by its scheme. HR_NOT_FOUND, HR_IO, HR_UNSUPPORTED name it. Folders are HR_INVALID. */
@@ -125,7 +126,7 @@ void hr__part_sweep(const char *folder);
 
 typedef struct hr_path {
     char *path;
-    int64_t n_bytes;
+    int64_t n_bytes, mtime_ns;
 } hr_path;
 typedef struct hr_paths {
     hr_account *account;

@@ -15,6 +15,7 @@
 #include "op/calls.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #define PIECE_ROWS 4096
 #define MIN_GROUP 2 /* calls: what one server has in hand, and one more */
@@ -735,6 +736,16 @@ done:
     if (a)
         apply_free(&a->base);
     return st;
+}
+
+bool hr__op_code(const hr_op *op, char out[17])
+{
+    if (op->cls != &hr__apply)
+        return false;
+    hr__calls_code(((const apply_op *)op)->calls, out);
+    if (strlen(out) != 16)
+        snprintf(out, 17, "----------------");
+    return true;
 }
 
 const char *hr__op_made_column(const hr_op *op)

@@ -10,6 +10,7 @@
 #include "op/calls.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #define LONG_NS (5 * INT64_C(1000000)) /* of calls each of which is worth waking somebody */
 
@@ -33,6 +34,20 @@ hr_status hr__calls_new(const char *name, hr_calls **out, hr_error *err)
     hr__cond_init(&c->arrived);
     *out = c;
     return HR_OK;
+}
+
+void hr__calls_set_code(hr_calls *c, const char *code)
+{
+    hr__lock(&c->lock);
+    snprintf(c->code, sizeof c->code, "%s", code);
+    hr__unlock(&c->lock);
+}
+
+void hr__calls_code(hr_calls *c, char out[17])
+{
+    hr__lock(&c->lock);
+    memcpy(out, c->code, sizeof c->code);
+    hr__unlock(&c->lock);
 }
 
 hr_calls *hr__calls_ref(hr_calls *c)

@@ -133,6 +133,7 @@ struct hr_calls {
     int64_t n_errored; /* since somebody asked */
     hr_error errored;  /* the first of them */
     int64_t private_bytes, private_peak;
+    char code[17]; /* a hash of what the function is, for positions; "": not known */
     /* process.c */
     hr_calls_worker *workers;
     int n_workers, n_expected;

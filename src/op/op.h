@@ -376,6 +376,11 @@ hr_status hr__table_keep(const hr_mem *mem, const hr_table *in, const uint8_t *k
 
 typedef struct hr_call hr_call;
 hr_status hr__calls_new(const char *name, hr_calls **out, hr_error *err) HR_MUST_USE;
+/* 16 characters that are others when the function gives other rows; until they are set, positions know nothing of its code. */
+void hr__calls_set_code(hr_calls *c, const char *code);
+void hr__calls_code(hr_calls *c, char out[17]);
+bool hr__op_code(const hr_op *op,
+                 char out[17]); /* of the function that op calls ('-': not known); false: it calls none */
 hr_calls *hr__calls_ref(hr_calls *c);
 void hr__calls_unref(hr_calls *c);
 /* Server side, any thread without engine locks. HR_PENDING: none in timeout_ms; HR_CANCELLED: closed for good. *out is the
