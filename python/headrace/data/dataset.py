@@ -798,6 +798,31 @@ class Dataset:
     def iter_rows(self, **arguments):
         return self._own_iterator().iter_rows(**arguments)
 
+    @functools.wraps(DatasetIterator.to_torch)
+    def to_torch(self, **arguments):
+        return self._own_iterator().to_torch(**arguments)
+
+    def __iter__(self):
+        raise TypeMismatchError(
+            "a Dataset is not iterable: iter_rows(), iter_batches(), iter_torch_batches() are; to_torch() is "
+            "for torch's DataLoader"
+        )
+
+    def __len__(self):
+        raise TypeMismatchError(
+            "a Dataset has no len(): count() counts the rows, for which it may have to run the plan; torch's "
+            "DataLoader takes to_torch()"
+        )
+
+    def __bool__(self):
+        return True
+
+    def __getitem__(self, row):
+        raise TypeMismatchError(
+            "a Dataset has no rows by number: limit(), take(), split_at_indices() take some; torch's "
+            "DataLoader takes to_torch()"
+        )
+
     def streaming_split(self, n, *, equal=False, locality_hints=None):
         """n DataIterators that share one pass: step s of rank r is rows [(s*n + r) * B, +B) of the epoch, B
         the batch size.

@@ -3,15 +3,19 @@
 iter_batches() and its siblings return iterables. Each `for` over one is a pass of its own, and a new epoch;
 leaving a pass early ends it. state_dict() says what the consumer has taken, never what was read ahead;
 load_state_dict() makes the next pass go on from there.
+
+In a worker of torch's DataLoader a pass gives that worker's share of the batches: see loader.py.
 """
 
-import itertools
+import os
 import sys
 import threading
+import warnings
 import weakref
 
 from headrace import _core, lazy_module
-from headrace._core import InvalidArgument, MismatchError, TypeMismatchError
+from headrace._core import InvalidArgument, MismatchError, TypeMismatchError, UnsupportedError
+from headrace.data import loader
 from headrace.data.context import DataContext, check_format, check_seed, is_whole
 from headrace.data.plan import Run, explained
 
@@ -22,6 +26,7 @@ blocks = lazy_module("headrace.data.blocks")  # imports numpy: while the engine 
 
 ROWS_AT_ONCE = 1024  # rows made into Python objects together
 SHARE_ROWS = 4096  # of a share's batches where the consumer does not say
+VERSION = 2  # of states
 
 
 # --------------------------------------------------------------------------------------------------- passes
@@ -30,7 +35,9 @@ SHARE_ROWS = 4096  # of a share's batches where the consumer does not say
 class _RunPass:
     """A pass over the whole dataset."""
 
-    def __init__(self, node, request, epoch, position):
+    remembers = True  # where it was, when it is left
+
+    def __init__(self, node, request, epoch, position, how, options):
         keep = request["batch_rows"] == 0
         self.run = Run(
             node,
@@ -43,13 +50,16 @@ class _RunPass:
             epoch=epoch,
             position=position,
             keep_positions=keep,
-            **DataContext.get_current().run_options(),
+            **how,
+            **options,
         )
         self.next = self.run.next
         self.epoch = epoch
+        _warn_of_code(self.run.feed.code_differs)
 
     def position(self, row):
-        return self.run.feed.position(-1 if row is None else row)
+        """For this process; DatasetIterator makes it whole when it is asked for."""
+        return self.run.feed.position(-1 if row is None else row, False)
 
     def forget(self, row):
         self.run.feed.forget(row)
@@ -64,20 +74,34 @@ class _RunPass:
 class _SharePass:
     """A pass over one rank's share."""
 
-    def __init__(self, source, request, epoch, position):
+    remembers = False  # the state is that of all ranks
+
+    def __init__(self, source, request, epoch, position, how):
         if position is not None:
-            source.restore(position)
+            _warn_of_code(source.restore(position, **how))
         self.source = source
         self.epoch = epoch
         self.done = False
-        source.begin(
+        self.superseded = False
+        self.lock = threading.Lock()
+        self.number = None
+
+    def begin(self, request):
+        self.number = self.source.begin(
             request["batch_rows"] or (1 if "rows" in request else SHARE_ROWS),
             extra=json.dumps({"rows": True}) if "rows" in request else "",
             **{k: v for k, v in request.items() if k not in ("batch_rows", "rows")},
         )
 
+    def supersede(self):
+        """Another pass over this share begins: this one has no rows any more, and nothing to give up."""
+        with self.lock:
+            self.superseded = True
+
     def next(self):
-        table = self.source.next()
+        if self.superseded:
+            raise _superseded()
+        table = self.source.next(self.number)
         self.done = table is None
         return table
 
@@ -91,9 +115,28 @@ class _SharePass:
         return self.source.stats()
 
     def close(self):
-        if not self.done:
+        with self.lock:
+            if not self.done and not self.superseded:
+                self.source.leave()
             self.done = True
-            self.source.leave()
+
+
+def _superseded():
+    return InvalidArgument(
+        "a new iteration over the same iterable or share has ended this one; threads that read at the same "
+        "time need an iterable each"
+    )
+
+
+def _warn_of_code(names):
+    if names:
+        warnings.warn(
+            f"load_state_dict: the code or the data of {names} is not that with which the position was "
+            "saved. The rows before the position were made by the other one; they are skipped, not made "
+            "again (strict=True refuses such a position)",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 # ------------------------------------------------------------------------------------------------ iterables
@@ -114,15 +157,26 @@ class Iterable:
         self._by_row = by_row
         self._pass = None
         self._resume = None
+        self._how = {}  # moved, strict, of what is resumed
+        self._loaded = None  # the process that loaded it, and a number for it
         self._after = None  # the state once a pass has ended
+        self._beginning = threading.Lock()
+
+    def __reduce__(self):
+        parts = self._owner.to_send(), self._request, self._convert, self._by_row
+        return _sent, (loader.packed(parts), (self._resume, self._how, self._loaded))
 
     def __iter__(self):
-        old = self._pass and self._pass()
-        if old is not None and not old.ended:
-            old.close()
-            old.superseded = True
-        one = _RowPass(self) if self._by_row else _BatchPass(self)
-        self._pass = weakref.ref(one)
+        share = loader.share()
+        with self._beginning:
+            old = self._pass and self._pass()
+            if old is not None and not old.ended:
+                old.supersede()
+            if share is not None:
+                one = _SharedRowPass(self, share) if self._by_row else _SharedBatchPass(self, share)
+            else:
+                one = _RowPass(self) if self._by_row else _BatchPass(self)
+            self._pass = weakref.ref(one)
         return one
 
     def __enter__(self):
@@ -150,22 +204,90 @@ class Iterable:
         """
         one = self._pass and self._pass()
         if one is not None and one.active:
-            return one.state()
+            return self._owner._whole(one.state())
         return dict(self._resume or self._owner._between(self._after))
 
-    def load_state_dict(self, state):
-        """The next pass goes on from `state`, of an iterable with the same plan and the same batches
-        (MismatchError).
-        """
-        if not isinstance(state, dict) or state.get("version") != 1:
-            raise InvalidArgument("load_state_dict: not a state_dict() of Headrace, version 1")
-        self.close()
-        self._resume = dict(state)
+    def load_state_dict(self, state, *, moved=False, strict=False):
+        """The next pass goes on from `state`, of an iterable with the same plan and the same batches. What is
+        no state_dict() of this version is InvalidArgument at once; where it does not fit, that pass raises
+        MismatchError.
 
-    def _begin(self):
+        Compared are the plan's steps and arguments, the files (names below the folder that all share, sizes,
+        times, and contents where times differ), the data in memory, and the functions' code: files and data
+        that differ are refused, code that differs is a warning, or with strict=True refused. moved=True: the
+        files may have other names and times, as long as their contents are the same. See docs/resuming.md.
+        """
+        state = _checked(state)
+        self.close()
+        self._resume = state
+        self._how = {"moved": bool(moved), "strict": bool(strict)}
+        self._loaded = os.getpid(), int.from_bytes(os.urandom(7), "little")
+
+    def _begin(self, share=None):
+        """The pass to read from, and how many batches or rows of the order it begins behind."""
         state, self._resume = self._resume, None
-        epoch = self._owner._next_epoch(state and state["epoch"])
-        return self._owner._pass(self._request, epoch, state and state["position"])
+        if state and share is not None and self._loaded[0] != os.getpid():
+            state = state if self._owner._epochs.claims(self._loaded[1], share) else None
+        how, self._how = (self._how, {}) if state and state["position"] else ({}, {})
+        begun = state.get("workers") if state else None
+        if begun and (share is None or begun[:2] != [share.number, share.of]):
+            mine = "no worker" if share is None else f"worker {share.number} of {share.of}"
+            raise MismatchError(
+                f"load_state_dict: the state is of worker {begun[0]} of {begun[1]} of a DataLoader; "
+                f"this is {mine}"
+            )
+        epoch = self._owner._next_epoch(state and state["epoch"], share)
+        position = state and state["position"]
+        under = self._owner._pass(self._request, epoch, position, how, share)
+        return under, begun[2] if begun else 0
+
+
+_KEYS = {"version", "epoch", "position"}
+
+
+def _checked(state):
+    """A copy of a state_dict(), or InvalidArgument."""
+    where = "load_state_dict"
+    if not isinstance(state, dict):
+        raise InvalidArgument(
+            f"{where}: expected the dict that state_dict() gave, not {type(state).__name__}"
+        )
+    version = state.get("version")
+    if not is_whole(version, 1):
+        raise InvalidArgument(f"{where}: not a state_dict() of Headrace: its version is {version!r:.50}")
+    if version != VERSION:
+        by = "an older" if version < VERSION else "a newer"
+        raise InvalidArgument(
+            f"{where}: version {version!r:.50} of {by} Headrace; this one reads version {VERSION}"
+        )
+    if missing := _KEYS - set(state):
+        raise InvalidArgument(f"{where}: the state lacks {', '.join(sorted(missing))}")
+    if unknown := [k for k in state if k not in _KEYS | {"workers"}]:
+        raise InvalidArgument(f"{where}: a state has no {unknown[0]!r:.50}")
+    epoch, position, workers = state["epoch"], state["position"], state.get("workers")
+    if not is_whole(epoch, 0) or epoch >= 1 << 62:
+        raise InvalidArgument(f"{where}: epoch {epoch!r:.50}: expected a number of passes")
+    if position is not None:
+        if not isinstance(position, str) or not position.isascii() or "\0" in position:
+            raise InvalidArgument(f"{where}: not a position: {type(position).__name__} {position!r:.50}")
+        if (of := _core.Plan.position_epoch(position)) != epoch:
+            raise InvalidArgument(f"{where}: epoch {epoch} with a position of epoch {of}")
+    if workers is not None and not (
+        isinstance(workers, (list, tuple))
+        and len(workers) == 3
+        and all(is_whole(n, 0) and n < 1 << 62 for n in workers)
+        and workers[0] < workers[1]
+    ):
+        raise InvalidArgument(f"{where}: workers {workers!r:.50}: expected number, number of all, rows taken")
+    copy = {"version": VERSION, "epoch": int(epoch), "position": position}
+    return copy if workers is None else copy | {"workers": [int(n) for n in workers]}
+
+
+def _sent(packed, resume):
+    """What Iterable.__reduce__ made: an iterable in another process."""
+    made = Iterable(*loader.unpacked(packed))
+    made._resume, made._how, made._loaded = resume
+    return made
 
 
 class _Pass:
@@ -184,26 +306,44 @@ class _Pass:
     def __iter__(self):
         return self
 
+    def supersede(self):
+        """A new iteration over the same iterable begins. Whoever reads from this one, maybe in another
+        thread, is to hear of it instead of taking it for the end.
+        """
+        self.superseded = True
+        self.close()
+
+    def _begin(self):
+        self.under, _ = self.iterable._begin()
+
+    def _take(self):
+        return self.under.next()
+
     def _next_table(self):
         if self.superseded:
-            raise InvalidArgument("a new iteration over the same iterable has ended this one")
+            raise _superseded()
         if self.ended:
             return None
         if not self.reading.acquire(blocking=False):
             raise InvalidArgument("two threads, or a function and its consumer, read from one iterator")
         try:
             if self.under is None:
-                self.under = self.iterable._begin()
+                self._begin()
                 self.active = True
-            table = None if self.ended else self.under.next()  # close() may have come meanwhile
-        except BaseException:
+            table = None if self.ended else self._take()  # close() may have come meanwhile
+        except BaseException as e:
             self.close()
+            if self.superseded and isinstance(e, _core.HeadraceError):
+                raise _superseded() from None
             raise
         finally:
             self.reading.release()
+        if self.superseded:
+            self.close()  # it may have begun after supersede() had closed it
+            raise _superseded()
         if table is None:
             if not self.ended:
-                self.iterable._after = {"version": 1, "epoch": self.under.epoch + 1, "position": None}
+                self.iterable._after = _start_of(self.under.epoch + 1)
             self.close()
         return table
 
@@ -214,7 +354,8 @@ class _Pass:
         """Ends the pass. Batches that were handed out stay valid."""
         self.ended = True
         if self.active:
-            if not self.iterable._after or self.iterable._after["epoch"] <= self.under.epoch:
+            after = self.iterable._after
+            if self.under.remembers and (not after or after["epoch"] <= self.under.epoch):
                 self._remember()
             self.active = False
             self.under.close()
@@ -247,7 +388,31 @@ class _BatchPass(_Pass):
         return self.convert(table)
 
     def state(self):
-        return {"version": 1, "epoch": self.under.epoch, "position": self.under.position(None)}
+        return _state(self.under.epoch, self.under.position(None))
+
+
+class _SharedBatchPass(_BatchPass):
+    """Every n-th batch, of a worker of a DataLoader: so that the batches of all workers, taken in turn, are
+    those of one pass.
+    """
+
+    def __init__(self, iterable, share):
+        super().__init__(iterable)
+        self.share = share
+        self.at = 0  # in the order of all
+
+    def _begin(self):
+        self.under, self.at = self.iterable._begin(self.share)
+
+    def _take(self):
+        while (table := self.under.next()) is not None:
+            self.at += 1
+            if (self.at - 1) % self.share.of == self.share.number:
+                return table
+        return None
+
+    def state(self):
+        return super().state() | {"workers": [self.share.number, self.share.of, self.at]}
 
 
 class _RowPass(_Pass):
@@ -272,8 +437,53 @@ class _RowPass(_Pass):
         self.at += n
         return self.__next__()
 
+    def supersede(self):
+        super().supersede()
+        self.rows, self.table = iter(()), None  # those that were made are not to hide it
+
     def state(self):
-        return {"version": 1, "epoch": self.under.epoch, "position": self.under.position(self.taken)}
+        return _state(self.under.epoch, self.under.position(self.taken))
+
+
+class _SharedRowPass(_RowPass):
+    """Every n-th row; see _SharedBatchPass."""
+
+    def __init__(self, iterable, share):
+        super().__init__(iterable)
+        self.share = share
+        self.begun = self.made = 0  # where the pass began in the order of all; rows made into objects
+
+    def _begin(self):
+        self.under, self.begun = self.iterable._begin(self.share)
+
+    def __next__(self):
+        for taken, row in self.rows:
+            self.taken = taken
+            return row
+        while self.table is None or self.at >= self.table.num_rows:
+            if self.active and self.taken:
+                self.under.forget(self.taken)
+            self.table, self.at = self._next_table(), 0
+            if self.table is None:
+                raise StopIteration
+        n = min(ROWS_AT_ONCE, self.table.num_rows - self.at)
+        rows = list(blocks.rows_of(self.table.slice(self.at, n), writable=True))
+        first = (self.share.number - self.begun - self.made) % self.share.of
+        self.rows = iter([(self.made + i + 1, rows[i]) for i in range(first, n, self.share.of)])
+        self.at += n
+        self.made += n
+        return self.__next__()
+
+    def state(self):
+        return super().state() | {"workers": [self.share.number, self.share.of, self.begun + self.taken]}
+
+
+def _state(epoch, position):
+    return {"version": VERSION, "epoch": epoch, "position": position}
+
+
+def _start_of(epoch):
+    return _state(epoch, None)
 
 
 # --------------------------------------------------------------------------------------------- DataIterator
@@ -286,23 +496,33 @@ class DataIterator:
     """
 
     def __init__(self):
-        self._epochs = itertools.count()
-        self.epochs_begun = 0
+        self._epochs = loader.Epochs()
         self.last_stats = None
 
-    def _next_epoch(self, wanted):
-        if wanted is not None:
-            self._epochs = itertools.count(wanted)
-        epoch = next(self._epochs)
-        self.epochs_begun = epoch + 1
-        return epoch
+    @property
+    def epochs_begun(self):
+        return self._epochs.begun
 
-    def _pass(self, request, epoch, position):
+    def _next_epoch(self, wanted, share=None):
+        return self._epochs.begin(wanted, share)
+
+    def _pass(self, request, epoch, position, how, share=None):
         raise NotImplementedError
 
     def _between(self, after):
         """The state while no pass is under way; after: where the last one of an iterable ended, or None."""
-        return after or {"version": 1, "epoch": self.epochs_begun, "position": None}
+        return self._whole(after or _start_of(self.epochs_begun))
+
+    def _whole(self, state):
+        """A state that is good in another process, too."""
+        return state
+
+    def to_send(self):
+        """This, as it is pickled with an iterable of its own."""
+        raise UnsupportedError(
+            f"{self!r} belongs to this process: a DataLoader's workers cannot read from it; use "
+            "num_workers=0, the engine reads ahead with all cores"
+        )
 
     def iter_batches(
         self,
@@ -328,7 +548,7 @@ class DataIterator:
         batch_format = check_format(batch_format)
         shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         request = _request(batch_size, drop_last, prefetch_batches) | shuffle
-        return Iterable(self, request, lambda table: blocks.to_format(table, batch_format))
+        return Iterable(self, request, _Format(batch_format))
 
     def iter_torch_batches(
         self,
@@ -361,6 +581,7 @@ class DataIterator:
                 "iter_torch_batches: either dtypes or collate_fn; the function can convert as it likes"
             )
         request = _request(batch_size, drop_last, prefetch_batches, own_memory=True) | shuffle
+        self._epochs.share()  # a DataLoader's workers may count them
         return Iterable(self, request, TorchBatches(dtypes, device, collate_fn, pin_memory))
 
     def to_torch(
@@ -384,8 +605,13 @@ class DataIterator:
         feature_columns: a list of names gives one tensor (rows, columns), a list of lists a list of such
         tensors, a dict of lists a dict; None all columns but the label. The label is a tensor (rows, 1), or
         (rows,) without unsqueeze_label_tensor, None without a label_column. dtypes are as the columns, or
-        one for all. For torch's DataLoader use batch_size=None and no workers; iter_torch_batches does the
-        same without a detour.
+        one for all.
+
+        For torch's DataLoader use batch_size=None, so that its batches are these. With num_workers=n worker w
+        gives batches w, w + n, ...: each once, in the order that they have without workers. Each worker
+        runs the whole plan for that, with a share of the threads: the engine alone, without workers, is
+        faster, unless what comes behind it in the DataLoader takes longer. state_dict() and load_state_dict()
+        are those of the batches; in a worker, of its share.
         """
         from headrace.data.torch_dataset import TorchIterableDataset
 
@@ -411,7 +637,7 @@ class DataIterator:
         """A MaterializedDataset of the rows of one pass."""
         from headrace.data.dataset import MaterializedDataset
 
-        tables = Iterable(self, _request(SHARE_ROWS, False, 1), lambda table: table)
+        tables = Iterable(self, _request(SHARE_ROWS, False, 1), _as_it_is)
         return MaterializedDataset(keeping.kept(tables, lambda: getattr(self.schema(), "_core", None)))
 
     def iter_rows(self, *, prefetch_blocks=0, local_shuffle_buffer_size=None, local_shuffle_seed=None):
@@ -430,6 +656,20 @@ class DataIterator:
     def stats(self):
         """What the last pass did, as JSON text; '{}' before the first."""
         return self.last_stats or "{}"
+
+
+class _Format:
+    """Table -> a batch of that format."""
+
+    def __init__(self, batch_format):
+        self.batch_format = batch_format
+
+    def __call__(self, table):
+        return blocks.to_format(table, self.batch_format)
+
+
+def _as_it_is(table):
+    return table
 
 
 def _shuffle(size, seed):
@@ -465,12 +705,27 @@ class DatasetIterator(DataIterator):
     def __init__(self, dataset):
         super().__init__()
         self._dataset = dataset
+        self._options = None  # of runs, where they are not those of this process's DataContext
 
     def __repr__(self):
         return f"DataIterator({self._dataset!r})"
 
-    def _pass(self, request, epoch, position):
-        return _RunPass(self._dataset._node, request, epoch, position)
+    def _pass(self, request, epoch, position, how, share=None):
+        options = dict(self._options or DataContext.get_current().run_options())
+        if share is not None:
+            request, options = loader.of_share(request, options, share, SHARE_ROWS)
+        return _RunPass(self._dataset._node, request, epoch, position, how, options)
+
+    def _whole(self, state):
+        if state["position"] is None:
+            return state
+        return state | {"position": self._dataset._node.plan.whole_position(state["position"])}
+
+    def to_send(self):
+        one = DatasetIterator(self._dataset)
+        one._epochs = self._epochs
+        one._options = self._options or DataContext.get_current().run_options()
+        return one
 
     def schema(self):
         """The Schema; runs the functions on their first rows if it must."""
@@ -485,8 +740,9 @@ class SplitIterator(DataIterator):
     """One rank's share of a dataset that is dealt to several, in steps of a batch each.
 
     source: where batches come from. Its methods are those of a rank of a _core.Split: begin(batch_rows,
-    drop_last, prefetch, own_memory, extra), next() -> Table or None, leave(), position(), restore(text),
-    schema(), stats(), close(). All ranks have to begin an epoch with the same arguments; the first batch
+    drop_last, prefetch, own_memory, extra) -> number of the pass, next(number) -> Table or None, leave(),
+    position(), restore(text, moved, strict) -> names of functions that are others now, schema(), stats(),
+    close(). All ranks have to begin an epoch with the same arguments; the first batch
     waits until they all have. The shares' one position is only there when all ranks have taken the same
     number of steps (MismatchError otherwise, naming rank and step).
     """
@@ -496,6 +752,8 @@ class SplitIterator(DataIterator):
         self._source = source
         self._world_size = world_size
         self._rank = rank
+        self._current = None  # the pass that has the share's rows
+        self._changing = threading.Lock()
 
     def __repr__(self):
         return f"DataIterator(rank {self._rank} of {self._world_size})"
@@ -505,12 +763,19 @@ class SplitIterator(DataIterator):
         """Number of shares."""
         return self._world_size
 
-    def _pass(self, request, epoch, position):
-        return _SharePass(self._source, request, epoch, position)
+    def _pass(self, request, epoch, position, how, share=None):
+        with self._changing:
+            old = self._current and self._current()
+            if old is not None:
+                old.supersede()
+            one = _SharePass(self._source, request, epoch, position, how)
+            self._current = weakref.ref(one)
+        one.begin(request)
+        return one
 
     def _between(self, after):
         position = self._source.position()
-        return {"version": 1, "epoch": json.loads(position)["epoch"], "position": position}
+        return _state(json.loads(position)["epoch"], position)
 
     def schema(self):
         """The Schema of the whole dataset."""
@@ -528,7 +793,7 @@ class SplitIterator(DataIterator):
         from headrace.data.dataset import MaterializedDataset
         from headrace.data.keeping import kept
 
-        one = self._pass(_request(1024, False, 1), self._next_epoch(None), None)
+        one = self._pass(_request(1024, False, 1), self._next_epoch(None), None, {})
         return MaterializedDataset(kept(iter(one.next, None), lambda: None))
 
     def close(self):
@@ -552,6 +817,11 @@ class SplitOwner:
         )
         self._begun = False
         self._end = weakref.finalize(self, _end_split, self.split, self.pools)
+
+    def know_code(self):
+        """For positions: what the functions are."""
+        for pool in self.pools:
+            pool.know_code()
 
     def begin(self):
         """Starts the functions' workers; once."""
@@ -587,11 +857,11 @@ class LocalSource:
 
     def begin(self, batch_rows, **request):
         self.owner.begin()
-        self.split.begin(self.rank, batch_rows, **request)
+        return self.split.begin(self.rank, batch_rows, **request)
 
-    def next(self):
+    def next(self, number=0):
         try:
-            return self.split.next(self.rank)
+            return self.split.next(self.rank, number)
         except _core.PeerError as e:
             raise explained(e, self.owner.pools) from None
 
@@ -599,10 +869,12 @@ class LocalSource:
         self.split.leave(self.rank)
 
     def position(self):
+        self.owner.know_code()
         return self.split.position()
 
-    def restore(self, text):
-        self.split.restore(text)
+    def restore(self, text, moved=False, strict=False):
+        self.owner.know_code()
+        return self.split.restore(text, moved, strict)
 
     def schema(self):
         return self.split.schema()
@@ -621,14 +893,21 @@ class TorchBatches:
     """Table -> dict of tensors; see DataIterator.iter_torch_batches."""
 
     def __init__(self, dtypes, device, collate_fn, pin_memory):
-        import torch
-
-        self.torch = torch
         self.dtypes = dtypes
         self.device = device
         self.collate_fn = collate_fn
-        self.pin = bool(pin_memory) and torch.cuda.is_available()
+        self.wanted_pin = bool(pin_memory)
+        self._load()
+
+    def _load(self):
+        import torch
+
+        self.torch = torch
+        self.pin = self.wanted_pin and torch.cuda.is_available()
         self.target = None
+
+    def __reduce__(self):
+        return TorchBatches, (self.dtypes, self.device, self.collate_fn, self.wanted_pin)
 
     def _target(self):
         """The device, looked up once, when the first batch is there: the training worker has its own by

@@ -151,7 +151,7 @@ class Node:
         how = ("compute", "least", "most", "initial", "gpus", "cpus", "depth", "max_retries")
         self.pool = Pool(args["spec"], **{name: args[name] for name in how})
         fn = args["spec"]["fn"]
-        qualified = f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
+        qualified = getattr(fn, "__qualname__", type(fn).__qualname__)  # __main__ may be a module next time
         return self.inputs[0].plan.calls(
             self.pool.calls,
             args["spec"]["name"],

@@ -64,6 +64,14 @@ class TorchIterableDataset(torch.utils.data.IterableDataset):
             return [_tensor(batch, names, d, self.unsqueeze) for names, d in zip(columns, of, strict=True)]
         return _tensor(batch, columns, dtypes, self.unsqueeze)
 
+    def state_dict(self):
+        """Where the consumer is; in a worker of a DataLoader, of its share."""
+        return self.batches.state_dict()
+
+    def load_state_dict(self, state, *, moved=False, strict=False):
+        """The next pass goes on from there: see docs/resuming.md."""
+        self.batches.load_state_dict(state, moved=moved, strict=strict)
+
     def __iter__(self):
         for batch in self.batches:
             label = None

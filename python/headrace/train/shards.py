@@ -78,7 +78,8 @@ class ShardServer:
                 for rank, mine in enumerate(self.shards):
                     source = _local(mine.get(name))
                     if source is not None:
-                        source.restore(state[rank] if isinstance(state, list) else state)
+                        differs = source.restore(state[rank] if isinstance(state, list) else state)
+                        _say_of_code(name, differs if rank == 0 else None)
             except _core.HeadraceError as e:
                 print(f"data set {name!r} is read from the start of an epoch: {e}", file=sys.stderr)
 
@@ -99,6 +100,15 @@ class ShardServer:
             owner.close()
 
 
+def _say_of_code(name: str, differs: str | None) -> None:
+    if differs:
+        print(
+            f"data set {name!r}: the code or the data of {differs} is not that with which its position was "
+            "saved; the rows before it were made by the other one, they are skipped, not made again",
+            file=sys.stderr,
+        )
+
+
 class RingSource:
     """One rank of a split in the driver, as a SplitIterator wants it. Connects when it is first used."""
 
@@ -117,7 +127,7 @@ class RingSource:
         watchdog.daemon = True
         watchdog.start()
         try:
-            self.ring.begin(batch_rows, **request)
+            return self.ring.begin(batch_rows, **request)
         finally:
             watchdog.cancel()
 
@@ -128,8 +138,8 @@ class RingSource:
             file=sys.stderr,
         )
 
-    def next(self):
-        return self.ring.next()
+    def next(self, number=0):
+        return self.ring.next(number)
 
     def leave(self):
         self.ring.leave()
@@ -137,8 +147,8 @@ class RingSource:
     def position(self):
         return self.ring.position()
 
-    def restore(self, text):
-        self.ring.restore(text)
+    def restore(self, text, moved=False, strict=False):
+        return self.ring.restore(text, moved, strict)
 
     def schema(self):
         return self.ring.schema()
@@ -149,10 +159,7 @@ class RingSource:
     def settle(self) -> None:
         """Makes the driver know what this rank has taken: a question goes there and back."""
         if self._ring is not None:
-            try:
-                self._ring.position()
-            except _core.MismatchError:
-                pass  # other ranks are elsewhere still: the driver asks when all have reported
+            self._ring.stats()
 
     def close(self):
         if self._ring is not None:

@@ -18,6 +18,18 @@ GRACE = 1.0  # what a worker may still take when its pool ends
 SLICE = 0.01  # seconds for which the consumer runs a generator before it looks whether there is something
 
 
+_OF_THE_FUNCTION = (
+    "fn",
+    "fn_args",
+    "fn_kwargs",
+    "constructor_args",
+    "constructor_kwargs",
+    "kind",
+    "batch_format",
+    "column",
+)
+
+
 class Pool:
     """Runs spec's function for `calls`.
 
@@ -51,6 +63,8 @@ class Pool:
             self._state = Processes(spec, self.calls, least, most, initial or least, gpus, cpus)
         else:
             self._state = {"threads": _Threads, "inline": _Inline}[compute](spec, self.calls, least, most)
+        self._spec = spec
+        self._code_known = False
         self._end = weakref.finalize(self, self._state.close)
         self._end.atexit = False  # _at_exit does it, and waits
         _live.add(self._state)
@@ -62,7 +76,16 @@ class Pool:
 
     def begin(self):
         """A run begins: workers may be started. Returns at once."""
+        self.know_code()
         self._state.begin()
+
+    def know_code(self):
+        """Tells the engine, for positions, what the function is: as it is now, before any call of it."""
+        if not self._code_known:
+            from headrace.udf.code import code_of
+
+            self._code_known = True
+            self.calls.set_code(code_of(*(self._spec.get(name) for name in _OF_THE_FUNCTION)))
 
     def end(self):
         """The run of a begin() has ended."""

@@ -1,0 +1,200 @@
+"""Passes in the workers of torch's DataLoader: each worker gives a share of the batches, and counts epochs
+with the others.
+
+A worker has a copy of the iterable, by fork or by pickle. Worker w of n runs the plan as one pass does, and
+gives batches w, w + n, ...: DataLoader takes its workers in turn, so that what comes is the one order. Rows
+are dealt only where the dataset that the DataLoader has is an IterableDataset: in workers of other datasets
+whoever iterates wants all rows.
+
+An epoch is begun in each worker by itself. That all of them count the same, and the next workers of the same
+DataLoader the next, is agreed over a page of memory that they share with the process they came from.
+"""
+
+import contextlib
+import fcntl
+import os
+import struct
+import sys
+import threading
+from dataclasses import dataclass
+
+from headrace import _core
+from headrace._core import UnsupportedError
+
+LEAST_MEMORY = 64 << 20  # of a worker's run
+
+
+@dataclass(frozen=True)
+class Share:
+    """Worker `number` of `of`; key: the same for all workers that were started together."""
+
+    number: int
+    of: int
+    key: int
+
+
+def share():
+    """That of the DataLoader's worker that this process is; None: it is none, or shares nothing."""
+    module = sys.modules.get("torch.utils.data")
+    info = module and module.get_worker_info()
+    if info is None or not isinstance(info.dataset, module.IterableDataset):
+        return None
+    return Share(info.id, info.num_workers, info.seed - info.id)
+
+
+def of_share(request, options, share, batch_rows):
+    """Request and options of a run in a worker: its part of threads and memory, and batches that are the same
+    in all workers.
+    """
+    if options.get("any_order"):
+        raise UnsupportedError(
+            "a DataLoader's workers deal the rows by their order, and preserve_order=False has none"
+        )
+    options = {"num_threads": _core.num_threads(), "memory_limit": _core.memory_limit()} | options
+    options["num_threads"] = max(1, options["num_threads"] // share.of)
+    options["memory_limit"] = max(LEAST_MEMORY, options["memory_limit"] // share.of)
+    options["trace_path"] = None  # one file, n runs
+    if not request["batch_rows"] and "rows" not in request:
+        request = request | {"batch_rows": batch_rows}
+    return request, options
+
+
+def packed(value):
+    """By value, also what a script defines: functions of the user's may be in it."""
+    import cloudpickle
+
+    return cloudpickle.dumps(value)
+
+
+def unpacked(data):
+    import pickle
+
+    return pickle.loads(data)
+
+
+_RECORD = struct.Struct("<qQq")  # as whose key, number of its pass, epoch
+_COUNT = struct.Struct("<qq")  # the next epoch, records ever written
+_RECORDS = 128
+_CLAIM = 2**64 - 1  # instead of the number of a pass: who goes on from a state
+_in_process = threading.Lock()  # locks of files are between processes only
+
+
+class Epochs:
+    """Counts passes. After share(), together with the processes that have a copy of this."""
+
+    def __init__(self, begun=0):
+        self._begun = begun
+        self._passes = {}  # key -> how many this worker has begun
+        self._page = None  # a descriptor
+        self._owner = None  # process and descriptor that the page can be opened by
+
+    @property
+    def begun(self):
+        """The number of the next epoch."""
+        with _in_process:
+            page = self._open()
+            return (
+                self._begun
+                if page is None
+                else max(self._begun, _COUNT.unpack(os.pread(page, _COUNT.size, 0))[0])
+            )
+
+    def share(self):
+        """Before copies are made."""
+        if self._page is None and share() is None:
+            self._page = os.memfd_create("headrace-epochs")
+            os.pwrite(self._page, _COUNT.pack(self._begun, 0), 0)
+            self._owner = os.getpid(), self._page
+
+    def begin(self, wanted=None, share=None):
+        """The number of the next epoch; `wanted`: of the one that is resumed. Of the workers that were
+        started together the n-th pass of each is the same epoch.
+        """
+        key = None
+        if share is not None:
+            n = self._passes[share.key] = self._passes.get(share.key, -1) + 1
+            key = share.key, n
+        with self._locked() as page:
+            if page is None:
+                epoch = self._begun if wanted is None else wanted
+            else:
+                epoch = _agreed(page, wanted, key, self._begun)
+            self._begun = epoch + 1
+        return epoch
+
+    def claims(self, token, share):
+        """Whether the workers of this share are the first that go on from the state of this token. It was
+        loaded before they were copied, and those that are started for the next epoch have it, too.
+        """
+        with self._locked() as page:
+            if page is None:
+                return True
+            _, n = _COUNT.unpack(os.pread(page, _COUNT.size, 0))
+            for record in _records(page, n):
+                if record[:2] == (token, _CLAIM):
+                    return record[2] == share.key
+            _add(page, (token, _CLAIM, share.key))
+        return True
+
+    @contextlib.contextmanager
+    def _locked(self):
+        """The page, while no other process changes it; None: there is none."""
+        with _in_process:
+            page = self._open()
+            if page is None:
+                yield None
+                return
+            fcntl.lockf(page, fcntl.LOCK_EX)
+            try:
+                yield page
+            finally:
+                fcntl.lockf(page, fcntl.LOCK_UN)
+
+    def _open(self):
+        if self._page is None and self._owner is not None:
+            try:
+                self._page = os.open("/proc/{}/fd/{}".format(*self._owner), os.O_RDWR | os.O_CLOEXEC)
+            except OSError:  # the process is gone, or not ours: everybody counts for himself
+                self._owner = None
+        return self._page
+
+    def __getstate__(self):
+        return self._begun, self._owner
+
+    def __setstate__(self, state):
+        self.__init__(state[0])
+        self._owner = state[1]
+
+    def __del__(self):
+        if getattr(self, "_page", None) is not None:
+            os.close(self._page)
+
+
+def _agreed(page, wanted, key, begun):
+    """The epoch of this pass, of which the page is told."""
+    following, n = _COUNT.unpack(os.pread(page, _COUNT.size, 0))
+    if key is not None and wanted is None:
+        for record in _records(page, n):
+            if record[:2] == key:
+                return record[2]
+    epoch = wanted if wanted is not None else following if key is not None else max(following, begun)
+    os.pwrite(page, _COUNT.pack(epoch + 1, n), 0)
+    if key is not None:
+        _add(page, (*key, epoch))
+    return epoch
+
+
+def _records(page, n):
+    """The last ones, the newest first."""
+    for i in range(n - 1, max(0, n - _RECORDS) - 1, -1):
+        yield _RECORD.unpack(os.pread(page, _RECORD.size, _place(i)))
+
+
+def _add(page, record):
+    following, n = _COUNT.unpack(os.pread(page, _COUNT.size, 0))
+    os.pwrite(page, _RECORD.pack(*record), _place(n))
+    os.pwrite(page, _COUNT.pack(following, n + 1), 0)
+
+
+def _place(i):
+    return _COUNT.size + i % _RECORDS * _RECORD.size
