@@ -73,7 +73,8 @@ static int make_runs(uint64_t *random, int longest, int *runs, int64_t n)
 }
 
 /* Takes what is complete: rows in order, each part one run and all of it, cuts where they should be. */
-static void take(hr_groups *g, bool last, const int *runs, int64_t n_rows, int64_t *row, int64_t rows, int64_t n_groups)
+static void take(hr_groups *g, bool last, int64_t most, const int *runs, int64_t n_rows, int64_t *row, int64_t rows,
+                 int64_t n_groups)
 {
     hr_error err = HR_ERROR_INIT;
     hr_call_part *parts = NULL;
@@ -83,7 +84,7 @@ static void take(hr_groups *g, bool last, const int *runs, int64_t n_rows, int64
     for (;;) {
         int64_t at = 0;
 
-        assert_ok(hr__groups_next(g, last, &t, &parts, &n, &err), &err);
+        assert_ok(hr__groups_next(g, last, most, &t, &parts, &n, &err), &err);
         if (!t)
             return;
         for (int64_t i = 0; i < n; i++) {
@@ -98,7 +99,8 @@ static void take(hr_groups *g, bool last, const int *runs, int64_t n_rows, int64
                 assert_true(at < rows && i + 1 < n_groups);
         }
         assert_int_equal(at, t->n_rows);
-        assert_true(*row == n_rows || at >= rows || n == n_groups);
+        assert_true(most || *row == n_rows || at >= rows || n == n_groups);
+        assert_true(!most || n <= most);
         hr_table_unref(t);
         hr__free(parts);
     }
@@ -114,6 +116,7 @@ static void test_any_cut(void **unused)
         live_memory before = live_now();
         int64_t n = (int64_t)random_below(&random, HR_LEN(runs)), row = 0;
         int64_t rows = 1 + (int64_t)random_below(&random, 40), n_groups = 1 + (int64_t)random_below(&random, 9);
+        int64_t most = round % 5 ? 0 : 1 + round % 3;
         hr_groups *g = NULL;
         hr_table *in, *parts[12];
         int n_parts;
@@ -121,13 +124,13 @@ static void test_any_cut(void **unused)
         make_runs(&random, round % 3 ? 4 : 60, runs, n);
         in = keyed(runs, n);
         n_parts = cut_randomly(in, &random, parts, HR_LEN(parts));
-        assert_ok(hr__groups_new(all_keys, N_KEYS, rows, n_groups, NULL, &g, NULL), NULL);
+        assert_ok(hr__groups_new(all_keys, N_KEYS, rows, INT64_MAX, n_groups, NULL, &g, NULL), NULL);
         for (int i = 0; i < n_parts; i++) {
             assert_ok(hr__groups_add(g, parts[i], NULL), NULL);
             if (round % 2)
-                take(g, false, runs, n, &row, rows, n_groups);
+                take(g, false, most, runs, n, &row, rows, n_groups);
         }
-        take(g, true, runs, n, &row, rows, n_groups);
+        take(g, true, most, runs, n, &row, rows, n_groups);
         assert_int_equal(row, n);
         hr__groups_free(g);
         unref_all(parts, n_parts);
@@ -144,7 +147,7 @@ static void test_no_such_column(void **unused)
     hr_groups *g = NULL;
 
     (void)unused;
-    assert_ok(hr__groups_new(keys, 2, 10, 10, NULL, &g, &err), &err);
+    assert_ok(hr__groups_new(keys, 2, 10, 1000, 10, NULL, &g, &err), &err);
     assert_status(hr__groups_add(g, in, &err), HR_INVALID, &err);
     assert_string_equal(err.text, "no column 'nowhere' to group by");
     hr__groups_free(g);
@@ -161,7 +164,7 @@ static hr_status collect(void *context, hr_error *err)
     hr_table *t = NULL;
     int64_t n = 0;
 
-    HR_GO(hr__groups_new(all_keys, N_KEYS, 10, 5, NULL, &g, err));
+    HR_GO(hr__groups_new(all_keys, N_KEYS, 10, 1000, 5, NULL, &g, err));
     for (int i = 0; i < 2; i++)
         HR_GO(hr__groups_add(g, tables[i], err));
     do {
@@ -169,7 +172,7 @@ static hr_status collect(void *context, hr_error *err)
         hr__free(parts);
         parts = NULL;
         t = NULL;
-        HR_GO(hr__groups_next(g, true, &t, &parts, &n, err));
+        HR_GO(hr__groups_next(g, true, 3, &t, &parts, &n, err));
     } while (t);
 done:
     hr_table_unref(t);

@@ -334,8 +334,8 @@ static int call_check(call_object *self)
 
 static PyObject *place_object(const hr_call_place *p)
 {
-    return Py_BuildValue("KLiLK", (unsigned long long)p->seed, (long long)p->epoch, (int)p->op_index,
-                         (long long)p->ordinal, (unsigned long long)p->random);
+    return Py_BuildValue("KLiLKL", (unsigned long long)p->seed, (long long)p->epoch, (int)p->op_index,
+                         (long long)p->ordinal, (unsigned long long)p->random, (long long)p->limit_bytes);
 }
 
 static PyObject *call_table(PyObject *op, void *none)
@@ -546,7 +546,7 @@ static PyMethodDef call_methods[] = {
 
 static PyGetSetDef call_getset[] = {
     { "table", call_table, NULL, "The input.", NULL },
-    { "place", call_place, NULL, "(seed, epoch, operator, ordinal, random).", NULL },
+    { "place", call_place, NULL, "(seed, epoch, operator, ordinal, random, memory limit).", NULL },
     { "parts", call_parts, NULL, "Batches, as bytes: (rows, ordinal, random) of 8 bytes each.", NULL },
     { "tag", call_tag, NULL, "Its number, as long as it lives.", NULL },
     { NULL, NULL, NULL, NULL, NULL },

@@ -21,6 +21,7 @@
 #define MIN_GROUP 2 /* calls: what one server has in hand, and one more */
 #define MAX_GROUP 16
 #define CALL_NS (2 * INT64_C(1000000)) /* batches travel together that take so long, as far as is known */
+#define GROUPS_NS (10 * CALL_NS)       /* groups likewise: there may be many small ones */
 #define GROUPED_ROWS 4096              /* of groups that travel together, about */
 #define GROUPED_PARTS 2048
 
@@ -119,6 +120,7 @@ static hr_call_place place_of(hr_task *task, const hr_table *in, int64_t row, in
     p.epoch = run->epoch;
     p.op_index = run->index;
     p.ordinal = ordinal;
+    p.limit_bytes = hr__account_limit(run->account);
     p.begin = in->origin ? hr__origin_at(in->origin, row) : hr__task_begin(task);
     hr__hash_init(&h, 0);
     hr__hash_int(&h, p.op_index);
@@ -183,7 +185,7 @@ static int64_t parts_wanted(const apply_op *a)
 {
     int64_t ns = a->max_parts > 1 ? hr__calls_part_ns(a->calls) : 0;
 
-    return ns ? HR_MAX(1, HR_MIN(a->max_parts, CALL_NS / ns)) : 1;
+    return ns ? HR_MAX(1, HR_MIN(a->max_parts, (a->keys ? GROUPS_NS : CALL_NS) / ns)) : 1;
 }
 
 /* Up to n_max pieces as one table; *out NULL: there is none. */
@@ -234,7 +236,7 @@ static hr_status add_pieces(const apply_op *a, hr_task *task, apply_task *t, hr_
         hr_status st;
 
         if (t->groups)
-            HR_TRY(hr__groups_next(t->groups, t->last, &piece, &parts, &n, err));
+            HR_TRY(hr__groups_next(t->groups, t->last, parts_wanted(a), &piece, &parts, &n, err));
         else
             HR_TRY(take_pieces(a, t, &mem, parts_wanted(a), &piece, &parts, &n, err));
         if (!piece)
@@ -287,6 +289,7 @@ static hr_status apply_push(const hr_op *op, hr_task *task, const hr_table *in, 
     if (a->keys) {
         if (!t->groups)
             HR_TRY(hr__groups_new((const char *const *)a->keys, a->n_keys, GROUPED_ROWS,
+                                  hr__table_bytes_wanted(hr__account_limit(hr__task_run(task)->account)),
                                   a->max_errored ? 1 : GROUPED_PARTS, hr__task_run(task)->account, &t->groups, err));
         HR_TRY(hr__groups_add(t->groups, in, err));
         HR_TRY(add_pieces(a, task, t, err));
@@ -726,7 +729,7 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     a->inline_calls = o->inline_calls;
     a->shows_doubles = o->shows_doubles;
     a->max_errored = o->max_errored;
-    a->max_parts = o->max_errored ? 1 : o->max_parts; /* what is left out is one batch */
+    a->max_parts = o->max_errored ? 1 : a->keys ? GROUPED_PARTS : o->max_parts; /* what is left out is one batch */
     if (o->max_errored)
         hr__calls_forgive(calls);
     *out = &a->base;

@@ -696,9 +696,9 @@ static hr_go give(hr_call *call, hr_table *takes, const hr_result_place *of, boo
     } else {
         r = hr__call_add_locked(call, &found);
     }
-    go = !call->group || call->run->cancelled || c->closed                               ? HR_GO_AWAY
-         : call->results.n >= HR_AHEAD_TABLES || call->results.n_bytes >= HR_AHEAD_BYTES ? HR_GO_PAUSE
-                                                                                         : HR_GO_ON;
+    go = !call->group || call->run->cancelled || c->closed                                              ? HR_GO_AWAY
+         : call->results.n >= HR_AHEAD_TABLES || call->results.n_bytes >= hr__ahead_bytes(&call->place) ? HR_GO_PAUSE
+                                                                                                        : HR_GO_ON;
     hr__unlock(&c->lock);
     if (r)
         hr__resume(r, HR_OK, NULL);

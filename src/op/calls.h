@@ -31,9 +31,9 @@ typedef struct hr_calls_worker hr_calls_worker;
 
 typedef enum hr_call_state { HR_CALL_NEW, HR_CALL_WAITING, HR_CALL_TAKEN, HR_CALL_PAUSED, HR_CALL_DONE } hr_call_state;
 
-/* What a call may have given that nobody collected, before it is paused. */
-#define HR_AHEAD_BYTES (16 << 20)
+/* What a call may have given that nobody collected, before it is paused: so many tables, or the bytes of two that are wanted. */
 #define HR_AHEAD_TABLES 64
+static inline int64_t hr__ahead_bytes(const hr_call_place *p) { return 2 * hr__table_bytes_wanted(p->limit_bytes); }
 
 /* One table of results, and which batches it is of. */
 typedef struct hr_result {

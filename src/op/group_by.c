@@ -1,7 +1,8 @@
 /* group_by.c - rows with equal keys become one row, with aggregates of the others' values.
  *
  * 1. The front works on canonical chunks of CHUNK_ROWS source rows, in parallel: a chunk's rows become a partial result (fold.h), a
- *    row for each group of the chunk. Chunks are cut by coordinates, so that sums of floats are the same whatever threads and tables.
+ *    row for each group of the chunk. Chunks are cut by coordinates, and in pieces by the bytes of their rows, so that sums of floats are
+ *    the same whatever threads and tables.
  * 2. The operator sees partial results in canonical order and merges them as they come, as long as groups are few.
  * 3. When they are many it *deals* instead: rows of partial results go to one of PARTS partitions by the hash of their keys, which
  *    the fronts sort them by from then on. Partitions spill (store.h); what had been merged goes in front of the rest.
@@ -15,6 +16,7 @@
 #include <inttypes.h>
 
 #define CHUNK_ROWS 65536
+#define CHUNK_BYTES (16 << 20) /* of long keys and values, which would take gigabytes by that number */
 #define PARTS 256
 #define FEW_GROUPS 16384
 #define SUB_PARTS 16
@@ -136,35 +138,11 @@ done:
 
 /* --------------------------------------------------------------------------------------------------------------- front */
 
-/* The rows of the chunk at hand. */
-typedef struct front_state {
-    hr_table **parts;
-    int64_t n_parts, cap_parts;
-    hr_coord chunk; /* its row is the chunk's number */
-} front_state;
-
 static void front_clear(const hr_op *op, hr_task *task)
 {
-    front_state *s = *hr__task_state(task);
-
     (void)op;
-    if (!s)
-        return;
-    for (int64_t i = 0; i < s->n_parts; i++)
-        hr_table_unref(s->parts[i]);
-    hr__free(s->parts);
-    hr__free(s);
+    hr__pieces_free(*hr__task_state(task));
     *hr__task_state(task) = NULL;
-}
-
-static hr_status front_state_of(hr_task *task, front_state **out, hr_error *err)
-{
-    void **slot = hr__task_state(task);
-
-    if (!*slot && !(*slot = hr__zalloc(hr__task_run(task)->account, sizeof **out)))
-        return hr__error_memory(err, "group", sizeof **out);
-    *out = *slot;
-    return HR_OK;
 }
 
 typedef struct front_op {
@@ -181,7 +159,6 @@ static hr_status emit_partial(hr_task *task, hr_coord at, hr_table *takes, const
     int64_t begins[PARTS + 1];
     hr_status st = HR_OK;
 
-    at.row *= CHUNK_ROWS;
     HR_GO(hr__origin_made(at, takes->n_rows, &origin, err));
     if (atomic_load_explicit(&g->dealing, memory_order_relaxed)) {
         HR_GO(hr__deal(takes, hashes, 56, PARTS, hr__task_mem(task), begins, &dealt, err));
@@ -197,7 +174,8 @@ done:
     return st;
 }
 
-static hr_status front_flush(const hr_op *op, hr_task *task, front_state *s, hr_error *err)
+/* The partial results of all complete pieces of chunks. */
+static hr_status front_flush(const hr_op *op, hr_task *task, hr_pieces *pieces, bool last, hr_error *err)
 {
     const group_op *o = ((const front_op *)op)->of;
     group_run *run = hr__task_run(task)->partner->state;
@@ -206,57 +184,47 @@ static hr_status front_flush(const hr_op *op, hr_task *task, front_state *s, hr_
     uint64_t *hashes = NULL;
     hr_status st = HR_OK;
 
-    if (!s->n_parts)
-        return HR_OK;
-    HR_GO(grouping_of(o, run, s->parts[0]->schema, &g, err));
-    for (int64_t i = 1; i < s->n_parts; i++)
-        HR_GO(grouping_of(o, run, s->parts[i]->schema, &g, err));
-    if (s->n_parts == 1)
-        rows = hr_table_ref(s->parts[0]);
-    else
-        HR_GO(hr__table_concat(hr__task_mem(task), s->parts[0]->schema, s->parts, (int)s->n_parts, &rows, err));
-    while (s->n_parts)
-        hr_table_unref(s->parts[--s->n_parts]);
-    HR_GO(hr__grouping_partial(g, rows, hr__task_mem(task), &partial, &hashes, err));
-    st = emit_partial(task, s->chunk, partial, hashes, err);
+    for (;;) {
+        int64_t ordinal;
+        hr_coord at;
+
+        HR_GO(hr__pieces_next(pieces, last, &rows, &ordinal, err));
+        if (!rows)
+            return HR_OK;
+        at = hr__origin_at(rows->origin, 0);
+        at.row -= at.row % CHUNK_ROWS;
+        HR_GO(grouping_of(o, run, rows->schema, &g, err));
+        HR_GO(hr__grouping_partial(g, rows, hr__task_mem(task), &partial, &hashes, err));
+        hr_table_unref(rows);
+        rows = NULL;
+        HR_GO(emit_partial(task, at, partial, hashes, err));
+        hr__free(hashes);
+        hashes = NULL;
+    }
 done:
     hr_table_unref(rows);
     hr__free(hashes);
     return st;
 }
 
-static bool same_chunk(const hr_coord *a, const hr_coord *b)
-{
-    return a->instance == b->instance && a->file == b->file && a->fragment == b->fragment && a->row == b->row;
-}
-
 static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
-    front_state *s = NULL;
+    group_run *run = hr__task_run(task)->partner->state;
+    hr_pieces **pieces = (hr_pieces **)hr__task_state(task);
+    const hr_grouping *g = NULL;
 
-    HR_TRY(front_state_of(task, &s, err));
-    for (int64_t row = 0, n; row < in->n_rows; row += n) {
-        hr_coord at = hr__origin_at(in->origin, row);
-        hr_table *part = NULL;
-
-        n = hr__origin_in_block(in->origin, row, CHUNK_ROWS);
-        at.row /= CHUNK_ROWS;
-        if (s->n_parts && !same_chunk(&at, &s->chunk))
-            HR_TRY(front_flush(op, task, s, err));
-        s->chunk = at;
-        if (!hr__grow(hr__task_run(task)->account, (void **)&s->parts, &s->cap_parts, s->n_parts + 1, sizeof *s->parts))
-            return hr__error_memory(err, "group", s->n_parts * 8);
-        HR_TRY(hr_table_slice(in, row, n, &part, err));
-        s->parts[s->n_parts++] = part;
-    }
-    return HR_OK;
+    if (!*pieces)
+        HR_TRY(hr__pieces_new(CHUNK_ROWS, CHUNK_BYTES, hr__task_mem(task), pieces, err));
+    HR_TRY(grouping_of(((const front_op *)op)->of, run, in->schema, &g, err));
+    HR_TRY(hr__pieces_add(*pieces, in, err));
+    return front_flush(op, task, *pieces, false, err);
 }
 
 static hr_status front_finish(const hr_op *op, hr_task *task, hr_error *err)
 {
-    front_state *s = *hr__task_state(task);
+    hr_pieces *pieces = *hr__task_state(task);
 
-    return s ? front_flush(op, task, s, err) : HR_OK;
+    return pieces ? front_flush(op, task, pieces, true, err) : HR_OK;
 }
 
 static void front_free(hr_op *op)

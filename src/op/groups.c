@@ -2,8 +2,8 @@
  *
  * Rows that follow each other are of one group if they agree in the key columns; whoever is above has put them next to each
  * other. A group may lie across tables, and is complete when another begins or the input ends. Many small ones are handed
- * out together, as one table and the number of rows of each. The cuts between those depend on the rows alone: a hand-out
- * ends with the group that brings it to `rows` rows or to `n_groups` groups. */
+ * out together, as one table and the number of rows of each. The cuts between those: a hand-out ends with the group that brings it to
+ * `rows` rows, to about `bytes` bytes, or to `n_groups` groups. Whoever wants fewer groups gets those in front. */
 #include "op/op.h"
 
 typedef struct span {
@@ -17,18 +17,19 @@ struct hr_groups {
     const char *const *names;
     int n_names;
     int *keys; /* columns */
-    int64_t rows, n_groups;
+    int64_t rows, bytes, n_groups;
     span *spans; /* of rows that were not handed out: items [head, n_spans) */
     int64_t head, n_spans, cap_spans;
     hr_call_part *parts; /* groups in them: items [at_part, n_parts), the last one maybe incomplete */
     int64_t at_part, n_parts, cap_parts;
     int64_t open_rows, open_groups; /* since the last cut, the open group left out */
+    double open_bytes;              /* and with it */
     int64_t n_cuts;                 /* not handed out */
     int64_t ordinal;
 };
 
-hr_status hr__groups_new(const char *const *keys, int n_keys, int64_t rows, int64_t n_groups, hr_account *account,
-                         hr_groups **out, hr_error *err)
+hr_status hr__groups_new(const char *const *keys, int n_keys, int64_t rows, int64_t bytes, int64_t n_groups,
+                         hr_account *account, hr_groups **out, hr_error *err)
 {
     hr_groups *g = hr__zalloc(account, sizeof *g);
 
@@ -41,6 +42,7 @@ hr_status hr__groups_new(const char *const *keys, int n_keys, int64_t rows, int6
     g->names = keys;
     g->n_names = n_keys;
     g->rows = rows;
+    g->bytes = bytes;
     g->n_groups = n_groups;
     *out = g;
     return HR_OK;
@@ -165,10 +167,11 @@ static void close_group(hr_groups *g)
         return;
     g->open_groups++;
     g->open_rows += g->parts[g->n_parts - 1].n_rows;
-    if (g->open_rows < g->rows && g->open_groups < g->n_groups)
+    if (g->open_rows < g->rows && g->open_groups < g->n_groups && g->open_bytes < (double)g->bytes)
         return;
     g->spans[g->n_spans - 1].cut = true;
     g->open_rows = g->open_groups = 0;
+    g->open_bytes = 0;
     g->n_cuts++;
 }
 
@@ -206,10 +209,12 @@ hr_status hr__groups_add(hr_groups *g, const hr_table *t, hr_error *err)
 {
     hr_table *table = (hr_table *)t; /* counted */
     int64_t begin = 0;
+    double row_bytes;
 
     if (t->n_rows == 0)
         return HR_OK;
     HR_TRY(find_keys(g, t->schema, err));
+    row_bytes = (double)hr__table_bytes_used(t) / (double)t->n_rows;
     while (begin < t->n_rows) {
         int64_t end = begin + 1;
 
@@ -220,6 +225,7 @@ hr_status hr__groups_add(hr_groups *g, const hr_table *t, hr_error *err)
             HR_TRY(open_group(g, err));
         }
         HR_TRY(add_span(g, table, begin, end - begin, err));
+        g->open_bytes += row_bytes * (double)(end - begin);
         begin = end;
     }
     return HR_OK;
@@ -227,18 +233,23 @@ hr_status hr__groups_add(hr_groups *g, const hr_table *t, hr_error *err)
 
 /* ------------------------------------------------------------------------------------------------------- handing out */
 
-static hr_status join(hr_groups *g, int64_t n_spans, hr_table **out, hr_error *err)
+/* The first `rows` rows as one table. */
+static hr_status join(hr_groups *g, int64_t rows, hr_table **out, hr_error *err)
 {
-    hr_table **parts = hr__zalloc(g->account, (size_t)n_spans * sizeof *parts);
+    hr_table **parts = hr__zalloc(g->account, (size_t)(g->n_spans - g->head) * sizeof *parts);
     const hr_mem mem = { g->account, NULL };
     hr_status st = HR_OK;
     int64_t n = 0;
 
     if (!parts)
-        return hr__error_memory(err, "groups", n_spans * (int64_t)sizeof *parts);
-    for (; n < n_spans; n++)
-        HR_GO(hr_table_slice(g->spans[g->head + n].table, g->spans[g->head + n].begin, g->spans[g->head + n].n,
-                             &parts[n], err));
+        return hr__error_memory(err, "groups", (g->n_spans - g->head) * (int64_t)sizeof *parts);
+    for (; rows > 0; n++) {
+        const span *s = &g->spans[g->head + n];
+        int64_t some = HR_MIN(rows, s->n);
+
+        HR_GO(hr_table_slice(s->table, s->begin, some, &parts[n], err));
+        rows -= some;
+    }
     if (n == 1)
         *out = hr_table_ref(parts[0]);
     else
@@ -250,34 +261,50 @@ done:
     return st;
 }
 
-hr_status hr__groups_next(hr_groups *g, bool last, hr_table **out, hr_call_part **parts, int64_t *n, hr_error *err)
+static void drop_rows(hr_groups *g, int64_t rows)
 {
-    int64_t n_spans = 0, n_parts = 0, rows = 0;
+    while (rows > 0) {
+        span *s = &g->spans[g->head];
+        int64_t some = HR_MIN(rows, s->n);
+
+        rows -= some;
+        s->begin += some;
+        s->n -= some;
+        if (s->n)
+            return;
+        g->n_cuts -= s->cut;
+        hr_table_unref(s->table);
+        g->head++;
+    }
+}
+
+hr_status hr__groups_next(hr_groups *g, bool last, int64_t most, hr_table **out, hr_call_part **parts, int64_t *n,
+                          hr_error *err)
+{
+    int64_t n_parts = 0, rows = 0, left;
     hr_status st;
 
     *out = NULL;
     *parts = NULL;
     if (g->n_cuts == 0 && (!last || g->head == g->n_spans))
         return HR_OK;
-    while (g->head + n_spans < g->n_spans) {
-        rows += g->spans[g->head + n_spans].n;
-        if (g->spans[g->head + n_spans++].cut)
+    for (int64_t i = g->head; i < g->n_spans; i++) {
+        rows += g->spans[i].n;
+        if (g->spans[i].cut)
             break;
     }
-    for (; rows > 0; n_parts++)
-        rows -= g->parts[g->at_part + n_parts].n_rows;
+    for (left = rows; left > 0 && (!most || n_parts < most); n_parts++)
+        left -= g->parts[g->at_part + n_parts].n_rows;
+    rows -= left;
     if (!(*parts = hr__alloc(NULL, (size_t)n_parts * sizeof **parts)))
         return hr__error_memory(err, "groups", n_parts * (int64_t)sizeof **parts);
     memcpy(*parts, g->parts + g->at_part, (size_t)n_parts * sizeof **parts);
-    if ((st = join(g, n_spans, out, err))) {
+    if ((st = join(g, rows, out, err))) {
         hr__free(*parts);
         *parts = NULL;
         return st;
     }
-    if (g->n_cuts)
-        g->n_cuts--;
-    for (int64_t i = 0; i < n_spans; i++)
-        hr_table_unref(g->spans[g->head++].table);
+    drop_rows(g, rows);
     g->at_part += n_parts;
     *n = n_parts;
     return HR_OK;

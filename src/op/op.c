@@ -42,6 +42,15 @@ static atomic_int n_holders;
 
 void hr__op_holds(int n) { atomic_fetch_add(&n_holders, n); }
 
+#define TABLE_BYTES (8 << 20)
+#define MIN_TABLE_BYTES (256 << 10)
+#define TABLES_IN_LIMIT 32 /* so many at a time are usual */
+
+int64_t hr__table_bytes_wanted(int64_t limit_bytes)
+{
+    return HR_MAX(MIN_TABLE_BYTES, HR_MIN(TABLE_BYTES, limit_bytes / TABLES_IN_LIMIT));
+}
+
 int64_t hr__op_allowance(const hr_op_run *run)
 {
     int64_t limit = hr_memory_limit(), used = hr_memory_used() - hr__pool_bytes();

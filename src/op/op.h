@@ -68,6 +68,8 @@ struct hr_op_run {
 /* op.c. What an operator may hold now: its allowance or, where the process has little left, a share of it that is fair to all
  * that hold rows, of all runs. */
 int64_t hr__op_allowance(const hr_op_run *run);
+/* About what a table should have at most that is made for a function or by it, in a run with this limit. */
+int64_t hr__table_bytes_wanted(int64_t limit_bytes);
 void hr__op_holds(int n); /* so many more, or fewer, may hold rows */
 
 typedef enum hr_op_inputs { HR_INPUTS_ONE, HR_INPUTS_IN_TURN, HR_INPUTS_CHOSEN } hr_op_inputs;
@@ -400,9 +402,10 @@ typedef struct hr_call_place {
     uint64_t seed;
     int64_t epoch;
     int32_t op_index;
-    int64_t ordinal; /* of the batch, in canonical order after a rebatch; else of the piece within its fragment */
-    hr_coord begin;  /* first source row */
-    uint64_t random; /* 64 bits made of all of these by hr__random_bits */
+    int64_t ordinal;     /* of the batch, in canonical order after a rebatch; else of the piece within its fragment */
+    hr_coord begin;      /* first source row */
+    uint64_t random;     /* 64 bits made of all of these by hr__random_bits */
+    int64_t limit_bytes; /* of the run */
 } hr_call_place;
 void hr__call_place(const hr_call *call, hr_call_place *out);
 /* Which batches a table of results is of: `part` and those behind it; the first n_counts have counts[i] rows each (borrowed; NULL:
@@ -489,14 +492,16 @@ hr_status hr__pieces_next(hr_pieces *p, bool last, hr_table **out, int64_t *ordi
 /* --- groups.c: rows that follow each other and agree in the key columns (nulls agree, NaNs agree, 0.0 and -0.0 do), however
  * tables are cut. Whole groups are handed out together, about `rows` rows or `n_groups` groups at a time. */
 typedef struct hr_groups hr_groups;
-hr_status hr__groups_new(const char *const *keys, int n_keys, int64_t rows, int64_t n_groups, hr_account *account,
-                         hr_groups **out, hr_error *err) HR_MUST_USE; /* borrows keys as long as it lives */
+hr_status hr__groups_new(const char *const *keys, int n_keys, int64_t rows, int64_t bytes, int64_t n_groups,
+                         hr_account *account, hr_groups **out,
+                         hr_error *err) HR_MUST_USE; /* borrows keys as long as it lives */
 void hr__groups_free(hr_groups *g);
 hr_status hr__groups_add(hr_groups *g, const hr_table *t, hr_error *err) HR_MUST_USE; /* HR_INVALID: no such column */
-/* *out NULL: no complete ones. `last`: the end, what is left is complete. *parts is new (hr__free): n groups; *ordinals count up. */
+/* *out NULL: no complete ones. `last`: the end, what is left is complete. At most `most` groups, 0: all up to the cut. *parts is new
+ * (hr__free): n groups; ordinals count up. */
 extern const hr_op_class hr__whole_groups; /* whole_groups.c: no table of it ends in the middle of a group */
 hr_status hr__op_whole_groups(const char *const *keys, int n_keys, hr_op **out, hr_error *err) HR_MUST_USE;
-hr_status hr__groups_next(hr_groups *g, bool last, hr_table **out, hr_call_part **parts, int64_t *n,
+hr_status hr__groups_next(hr_groups *g, bool last, int64_t most, hr_table **out, hr_call_part **parts, int64_t *n,
                           hr_error *err) HR_MUST_USE;
 
 #endif

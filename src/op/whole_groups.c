@@ -1,7 +1,7 @@
 /* whole_groups.c - tables none of which ends in the middle of a group.
  *
  * Rows come with groups next to each other, in tables cut anywhere; what goes on are tables of whole groups, about 4,096 rows or
- * 2,048 groups each, so that each ticket behind has all rows of its groups. The open group is held: one may be as
+ * 2,048 groups or some MiB each, so that each ticket behind has all rows of its groups. The open group is held: one may be as
  * large as it likes, and has to fit into memory. A stream operator; positions are not kept (a resumed run starts over). */
 #include "op/op.h"
 
@@ -34,7 +34,7 @@ static hr_status emit(hr_task *task, hr_groups *g, bool last, hr_error *err)
         hr_table *t = NULL;
         int64_t n;
 
-        HR_TRY(hr__groups_next(g, last, &t, &parts, &n, err));
+        HR_TRY(hr__groups_next(g, last, 0, &t, &parts, &n, err));
         hr__free(parts);
         if (!t)
             return HR_OK;
@@ -48,7 +48,8 @@ static hr_status whole_push(const hr_op *op, hr_task *task, const hr_table *in, 
     hr_groups **g = (hr_groups **)hr__task_state(task);
 
     if (!*g)
-        HR_TRY(hr__groups_new((const char *const *)w->keys, w->n_keys, TABLE_ROWS, TABLE_GROUPS,
+        HR_TRY(hr__groups_new((const char *const *)w->keys, w->n_keys, TABLE_ROWS,
+                              hr__table_bytes_wanted(hr__account_limit(hr__task_run(task)->account)), TABLE_GROUPS,
                               hr__task_run(task)->account, g, err));
     HR_TRY(hr__groups_add(*g, in, err));
     return emit(task, *g, false, err);

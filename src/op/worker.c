@@ -11,6 +11,7 @@
 /* A call that was handed out. */
 typedef struct open_call {
     uint64_t tag;
+    int64_t ahead_bytes;
     int64_t n_bytes, n_tables; /* given since it was handed out or went on */
     bool paused;
     bool dropped, more; /* to be told, when it is paused */
@@ -154,7 +155,7 @@ hr_status hr__worker_result(hr_worker *w, uint64_t tag, const hr_table *t, const
     HR_TRY(receive_all(w, err));
     o = find_open(w, tag);
     *go = o->dropped || w->ended                                           ? HR_GO_AWAY
-          : o->n_bytes >= HR_AHEAD_BYTES || o->n_tables >= HR_AHEAD_TABLES ? HR_GO_PAUSE
+          : o->n_bytes >= o->ahead_bytes || o->n_tables >= HR_AHEAD_TABLES ? HR_GO_PAUSE
                                                                            : HR_GO_ON;
     if (*go != HR_GO_PAUSE)
         return HR_OK;
@@ -285,7 +286,7 @@ static hr_status next_call(hr_worker *w, hr_work *out, hr_error *err)
     if (!hr__grow(w->account, (void **)&w->open, &w->cap_open, w->n_open + 1, sizeof *w->open))
         return hr__error_memory(err, "worker", (w->n_open + 1) * (int64_t)sizeof *w->open);
     *out = w->calls[w->head++];
-    w->open[w->n_open++] = (open_call){ .tag = out->tag };
+    w->open[w->n_open++] = (open_call){ .tag = out->tag, .ahead_bytes = hr__ahead_bytes(&out->place) };
     return HR_OK;
 }
 

@@ -304,6 +304,7 @@ def function_node(
         options["max_parts"] = MAX_PARTS
     if max_errored:
         options["max_errored"] = max_errored
+        spec["whole"] = True  # what is left out is a batch: nothing of it goes on before it is done
     return Node("calls", {"spec": spec, **made, "options": options}, [node])
 
 

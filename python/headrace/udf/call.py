@@ -16,12 +16,13 @@ import numpy as np
 
 from headrace._core import TypeMismatchError
 from headrace.data import blocks
-from headrace.udf.parts import PART, Merged, batches_of
+from headrace.udf.parts import PART, Merged, batches_of, cut, is_large
 
 GO, PAUSE, AWAY = range(3)
 BATCHES_AT_A_TIME = 4  # that one worker has of a function that awaits
-FLAT_ROWS = 1024  # rows that flat_map gives at a time, at most,
+FLAT_ROWS = 1024  # rows that functions of rows give at a time, at most,
 FLAT_BYTES = 4 << 20  # and how many bytes, about
+HELD_BYTES = 4 << 20  # what a call gives before it lets what more it gives go on, and waits for that
 
 
 def is_async(fn):
@@ -63,6 +64,7 @@ class Runner:
     def __init__(self, spec):
         self.spec = spec
         self.name = spec["name"]
+        self.whole = spec.get("whole", False)
         self.fn = make_function(spec)
         self.steps = getattr(self, "_" + spec["kind"])
 
@@ -85,7 +87,8 @@ class Runner:
             time.sleep(min(0.1 * 2**attempt, 10))
 
     def _batches(self, call):
-        merged = Merged(call.build, self.name)
+        tables_of = Tables(call, self.spec)
+        merged = Merged(call.build, self.name, tables_of.whole)
         try:
             for number, batch in self._each_batch(call):
                 result = self.fn(batch)
@@ -93,9 +96,16 @@ class Runner:
                 if is_generator(result):
                     yield from merged.flush()
                     for part in result:
-                        yield blocks.table_of(part, call.build, self.name), number, None, True
-                elif merged.add(number, result):
+                        for table in tables_of(part):
+                            yield table, number, None, True
+                elif tables_of.whole or not is_large(result):
+                    if merged.add(number, result):
+                        yield from merged.flush()
+                else:
                     yield from merged.flush()
+                    for table in tables_of(result):
+                        yield table, number, None, True
+                del result
         except Exception:
             yield from merged.flush()
             raise
@@ -133,8 +143,12 @@ class Runner:
     def _rows(self, call):
         fn = self.fn
         for number, table in self._each_part(call):
-            made = [fn(row) for row in blocks.rows_of(table, writable=True)]
-            yield call.build(made), number, None, False
+            made = Collected(call.build)
+            for row in blocks.rows_of(table, writable=True):
+                if made.add(fn(row)) and not self.whole:
+                    yield made.table(), number, None, True
+            if made.rows:
+                yield made.table(), number, None, False
 
     def _flat(self, call):
         for number, table in self._each_part(call):
@@ -231,6 +245,19 @@ class Input:
         self.table, self.parts, self.place, self.build = call.table, call.parts, call.place, call.build
 
 
+class Tables:
+    """What a function gave at once, as one table, or as several if it is large. spec["whole"]: never."""
+
+    def __init__(self, call, spec):
+        self.build, self.name, self.whole = call.build, spec["name"], spec.get("whole", False)
+        self.limit = call.place[5]  # asked now: a call that was paused has ended, and goes on as another
+
+    def __call__(self, result):
+        if self.whole:
+            return iter([blocks.table_of(result, self.build, self.name)])
+        return cut(result, self.build, self.limit, self.name)
+
+
 class Collected:
     """Rows that become a table now and then."""
 
@@ -272,9 +299,11 @@ def advance(steps, call):
     """Runs the steps of a call, as Runner makes them, until it ends (True) or is paused (False)."""
     from headrace.udf import errors
 
+    given = 0
     try:
         for table, part, counts, more in steps:
-            if not more:
+            given += table.nbytes
+            if not more and given <= HELD_BYTES:
                 if table.num_rows:
                     call.result(table, part, counts)
                 continue

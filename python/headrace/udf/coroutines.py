@@ -5,14 +5,17 @@ Results keep the order of the rows. Random generators are not seeded: calls take
 
 import asyncio
 import inspect
+import itertools
 
 import numpy as np
 
 from headrace.data import blocks
 from headrace.udf.call import (
     AWAY,
+    HELD_BYTES,
     PAUSE,
     Collected,
+    Tables,
     arrow_arguments,
     check_flat,
     is_retried,
@@ -40,6 +43,7 @@ class AsyncRunner:
         self.spec = spec
         self.name = spec["name"]
         self.fn = make_function(spec)
+        self.whole = spec.get("whole", False)
         self.steps = getattr(self, "_" + spec["kind"])
         self.rows = asyncio.Semaphore(ROWS_AT_A_TIME)
         self.waiting = {}  # tag -> Future of a call that was paused
@@ -64,13 +68,14 @@ class AsyncRunner:
             await asyncio.sleep(min(0.1 * 2**attempt, 10))
 
     async def _attempt(self, held):
-        number = 0
+        number = n_bytes = 0
         async for table, part, more in self.steps(held.call):
             number += 1
             if number <= held.given:
                 continue
             held.given = number
-            if not more:
+            n_bytes += table.nbytes
+            if not more and n_bytes <= HELD_BYTES:
                 if table.num_rows:
                     held.call.result(table, part)
                 continue
@@ -115,18 +120,28 @@ class AsyncRunner:
         spec = self.spec
         parts = np.frombuffer(call.parts, PART)
         batches = batches_of(call.table, parts["rows"], spec["batch_format"], not spec["zero_copy_batch"])
+        tables_of = Tables(call, spec)
         for number, batch in enumerate(batches):
             result = self.fn(batch)
             if hasattr(result, "__aiter__"):
                 async for part in result:
-                    yield blocks.table_of(part, call.build, self.name), number, True
+                    for table in tables_of(part):
+                        yield table, number, True
             else:
-                yield blocks.table_of(await self._value(result), call.build, self.name), number, False
+                made = tables_of(await self._value(result))
+                tables = list(itertools.islice(made, 2))
+                for table in itertools.chain(tables, made):
+                    yield table, number, len(tables) > 1
 
     _groups = _batches
 
     async def _rows(self, call):
-        yield call.build(await self._all_rows(call, True)), 0, False
+        made = Collected(call.build)
+        for row in await self._all_rows(call, True):
+            if made.add(row) and not self.whole:
+                yield made.table(), 0, True
+        if made.rows:
+            yield made.table(), 0, False
 
     async def _filter(self, call):
         keep = [is_true(k, self.name) for k in await self._all_rows(call, False)]

@@ -9,10 +9,15 @@ import sys
 
 import numpy as np
 
+from headrace._core import MemoryLimitError
 from headrace.data import blocks
 
 PART = np.dtype([("rows", "i8"), ("ordinal", "i8"), ("random", "u8")])
 MERGED_BYTES = 4 << 20
+FEW_VALUES = 64  # whose bytes nobody asks for
+MANY_CELLS = 65536  # of a DataFrame that is asked for its bytes
+LARGE_BYTES = 8 << 20  # of a result that is cut
+CUT_BYTES = 4 << 20  # into tables of so many
 
 
 def _sliceable(table):
@@ -48,9 +53,10 @@ def batches_of(table, rows, batch_format, writable):
 class Merged:
     """Collects results of batches; flush() yields (table, part, counts, False) of what was collected."""
 
-    def __init__(self, build, name):
+    def __init__(self, build, name, whole=False):
         self.build = build
         self.name = name
+        self.whole = whole
         self.first = 0
         self.results = []
         self.bytes = 0
@@ -77,7 +83,9 @@ class Merged:
                 yield table, self.first, np.array(counts, "i8"), False
                 return
         for i, result in enumerate(results):
-            yield blocks.table_of(result, self.build, self.name), self.first + i, None, False
+            table = blocks.table_of(result, self.build, self.name)
+            for part in [table] if self.whole else slices(table):
+                yield part, self.first + i, None, False
 
 
 def _merged_dicts(results):
@@ -127,3 +135,111 @@ def _merged_arrow(results):
     if any(r.schema != results[0].schema for r in results):
         return None
     return arrow.concat_tables(results), [len(r) for r in results]
+
+
+# ------------------------------------------------------------------------------------------- large results
+
+
+def is_large(result):
+    """Whether a result has to be cut, as far as that can be seen at a glance."""
+    if type(result) is not dict and getattr(result, "size", 0) < MANY_CELLS and hasattr(result, "iloc"):
+        return False  # asking a DataFrame takes longer than calling most functions
+    return _bytes_of(result) > LARGE_BYTES
+
+
+def _bytes_of(result):
+    if type(result) is dict:
+        return sum(map(_bytes_of_column, result.values()))
+    found = getattr(result, "nbytes", None)  # pyarrow's
+    if isinstance(found, int):
+        return found
+    if not hasattr(result, "iloc") or not hasattr(result, "memory_usage"):
+        return 0
+    objects = [result.iloc[:, i].to_numpy() for i, t in enumerate(result.dtypes) if t.kind == "O"]
+    return int(result.memory_usage(index=False).sum()) + sum(map(_bytes_of_column, objects))
+
+
+def _bytes_of_column(values):
+    """About; of objects and lists by some of their values."""
+    found = getattr(values, "nbytes", None)
+    kind = getattr(getattr(values, "dtype", None), "kind", "")
+    if isinstance(found, int) and kind != "O":
+        return found
+    if not isinstance(values, (list, tuple)) and not (isinstance(values, np.ndarray) and values.ndim):
+        return 0
+    if len(values) < FEW_VALUES:
+        return 0
+    some = [values[i] for i in range(0, len(values), len(values) // 16)]
+    return sum(map(_bytes_of_value, some)) * len(values) // len(some)
+
+
+def _bytes_of_value(value):
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, (list, tuple)):
+        return 8 * len(value)
+    found = getattr(value, "nbytes", 8)
+    return found if isinstance(found, int) else 8
+
+
+def _typed(values):
+    """Whether each piece of a column has the type of the whole."""
+    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
+        return values.ndim > 0
+    if type(values).__module__.partition(".")[0] == "torch":
+        return len(values.shape) > 0
+    if not isinstance(values, (list, tuple, np.ndarray)):
+        return False
+    kinds = {type(v) for v in values}
+    return len(kinds) == 1 and kinds <= {str, bytes, bool, float}
+
+
+def _rows_of(result):
+    """(number of rows, function of a range -> those rows of the result), if pieces of it are of its types;
+    else None.
+    """
+    if type(result) is dict:
+        columns = list(result.values())
+        if all(map(_typed, columns)) and len({len(v) for v in columns}) == 1:
+            return len(columns[0]), lambda a, b: {name: v[a:b] for name, v in result.items()}
+    elif hasattr(result, "iloc") and hasattr(result, "dtypes"):
+        kinds = list(result.dtypes)
+        if all(isinstance(t, np.dtype) for t in kinds) and all(
+            t.kind != "O" or _typed(result.iloc[:, i].to_numpy()) for i, t in enumerate(kinds)
+        ):
+            return len(result), lambda a, b: result.iloc[a:b]
+    return None
+
+
+def cut(result, build, limit, name):
+    """A result as tables of some MiB each. If its columns have their types whatever rows they have, it is
+    built piece by piece; else whole: MemoryLimitError if that takes more than `limit` bytes.
+    """
+    n_bytes = _bytes_of(result)
+    found = _rows_of(result) if n_bytes > LARGE_BYTES else None
+    if found is not None:
+        n, rows = found
+        step = max(1, n * CUT_BYTES // n_bytes)
+        for begin in range(0, n, step):
+            yield blocks.table_of(rows(begin, min(begin + step, n)), build, name)
+        return
+    if n_bytes <= limit:
+        table = blocks.table_of(result, build, name)
+        n_bytes = table.nbytes
+    if n_bytes > limit:
+        raise MemoryLimitError(
+            f"{name} gave {n_bytes} bytes at once, in columns that can only be made whole (lists, objects, "
+            f"arrays of different shapes); the memory limit is {limit} bytes: yield it in parts"
+        )
+    yield from slices(table)
+
+
+def slices(table):
+    """The table, or if it is large, tables of some of its rows."""
+    n, n_bytes = table.num_rows, table.nbytes
+    if n_bytes <= LARGE_BYTES:
+        yield table
+        return
+    step = max(1, n * CUT_BYTES // n_bytes)
+    for begin in range(0, n, step):
+        yield table.slice(begin, min(step, n - begin))
