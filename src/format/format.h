@@ -62,6 +62,7 @@ typedef struct hr_open {
     /* The scan's schema, where it is known: what a format without types of its own (CSV, JSON) is to read the columns as.
      * NULL: infer. A value that does not fit is an error naming file, line, column, expected and found. */
     hr_schema *schema;
+    bool declared; /* the caller said it; else it is what was inferred of other files */
     /* What becomes of the images of the format's image_column before they come out: steps without decode, of which there is
      * one at least. NULL: nothing. `dice`: seed, epoch and source instance of those that are random. */
     const hr_image_chain *image_steps;

@@ -42,6 +42,11 @@ static const hr_option json_option_table[] = {
       .kind = HR_OPT_BOOL,
       .at = offsetof(hr_json_options, allow_nan),
       .doc = "NaN, Infinity and -Infinity are numbers" },
+    { .name = "times",
+      .kind = HR_OPT_BOOL,
+      .at = offsetof(hr_json_options, times),
+      .value = 1,
+      .doc = "columns of dates and times (ISO 8601, whole seconds) are timestamps; else strings" },
     { 0 },
 };
 
@@ -328,6 +333,7 @@ static hr_status json_open(hr_source *source, const hr_open *how, hr_scan_file *
     HR_GO(new_file(source, options, how, &f, err));
     f->head.codec = hr__codec_guess(source->name, (hr_view){ head, n });
     f->head.layout = options->layout;
+    f->options.guessed = !how->declared;
     if (f->head.layout == HR_JSON_AUTO)
         HR_GO(hr__json_layout(&f->head, how->account, err));
     f->base.n_fragments = source->n_bytes == 0 ? 0 : 1;

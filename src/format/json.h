@@ -18,8 +18,9 @@ enum { HR_JSON_BAD_ERROR, HR_JSON_BAD_SKIP };                          /* option
 
 typedef struct hr_json_options {
     int layout, unexpected, big_integers, on_error;
-    bool allow_nan;
+    bool allow_nan, times;
     int64_t sample_bytes;
+    bool guessed; /* not an option: types are, in this file or in the scan's first */
 } hr_json_options;
 
 /* --- json_index.c */

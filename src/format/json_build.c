@@ -664,7 +664,7 @@ static hr_status plain_text(parser *p, const column *c, int64_t at, const uint8_
     int64_t end;
 
     if (p->data[at] != '"')
-        return expected(p, c, at, "");
+        return expected(p, c, at, c->kind == K_TIMESTAMP && p->options.guessed ? HINT_SCHEMA : "");
     HR_TRY(string_end(p, c, &end));
     *text = p->data + at + 1;
     *n = end - at - 1;
@@ -673,12 +673,14 @@ static hr_status plain_text(parser *p, const column *c, int64_t at, const uint8_
 
 static hr_status wrong_text(parser *p, const column *c, int64_t at, int64_t n, const char *what)
 {
+    bool guessed = c->kind == K_TIMESTAMP && p->options.guessed;
     hr_text type = { 0 };
     hr_status st;
 
     hr__type_print(c->type, &type);
-    st = bad(p, at, c, HR_TYPE, "expected %s as %s, found '%.*s'", type.data ? type.data : "?", what,
-             (int)HR_MIN(n, 60), (const char *)p->data + at + 1);
+    st = bad(p, at, c, HR_TYPE, "expected %s as %s, found '%.*s'%s", type.data ? type.data : "?", what,
+             (int)HR_MIN(n, 60), (const char *)p->data + at + 1,
+             guessed ? "; times=False leaves such columns strings, schema= says which are" : "");
     hr__text_clear(&type);
     return st;
 }
@@ -748,6 +750,8 @@ static hr_status moment(parser *p, column *c, int64_t at, hr_error *err)
     if (c->kind == K_TIMESTAMP) {
         if (!hr__parse_timestamp(text, n, c->type->unit, &v, &zone))
             return wrong_text(p, c, at, n, "ISO 8601");
+        if (p->options.guessed && zone != (c->type->zone != NULL)) /* which instant it is hangs on that */
+            return wrong_text(p, c, at, n, zone ? "ISO 8601 without a zone" : "ISO 8601 with a zone");
     } else if (c->kind == K_TIME) {
         if (!hr__parse_time(text, n, c->type->unit, &v))
             return wrong_text(p, c, at, n, "hh:mm:ss");

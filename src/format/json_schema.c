@@ -4,7 +4,9 @@
  * and T are T, integers and numbers with fractions are double, objects have all keys of all rows, in the order in which they
  * came. A string and a number in one place are an error that names both places: no type holds both without loss.
  *
+ * Strings that are all dates or times of whole seconds, all with a zone or all without, are timestamps, as in pyarrow.json.
  * Integers are int64, or uint64 where none is negative; what fits neither is an error, or double, or text, by option. */
+#include "core/number.h"
 #include "format/json_value.h"
 
 #include <stdio.h>
@@ -13,6 +15,8 @@
 #define MAX_TYPE_DEPTH (HR_MAX_DEPTH - 2)
 
 enum { F_BOOL, F_STRING, F_LIST, F_OBJECT, F_INT, F_NEGATIVE, F_UINT, F_BIG, F_REAL, N_FACTS };
+/* Strings: a time without a zone, one with a zone, anything else. */
+enum { TEXT_NAIVE = 1, TEXT_ZONED = 2, TEXT_OTHER = 4 };
 #define NUMBERS (1u << F_INT | 1u << F_NEGATIVE | 1u << F_UINT | 1u << F_BIG | 1u << F_REAL)
 
 static const char *const fact_names[N_FACTS] = { "true or false", "a string", "an array", "an object", "a number",
@@ -24,6 +28,7 @@ struct guess {
     char *name; /* NULL: the row, or an item */
     int64_t name_bytes;
     unsigned facts;
+    unsigned texts;      /* strings that were seen: TEXT_NAIVE ... */
     int64_t at[N_FACTS]; /* where each fact was seen first */
     guess *item;
     guess **fields;
@@ -247,6 +252,21 @@ static hr_status guess_number(guesser *p, guess *g, hr_error *err)
     return HR_OK;
 }
 
+/* A string, whose end is known. What is no time once is a text for good, and not looked at again. */
+static hr_status guess_string(guesser *p, guess *g, hr_error *err)
+{
+    int64_t at = p->at[p->token], n = p->at[p->token + 1] - at - 1, v;
+    int zone;
+
+    HR_TRY(add_fact(p, g, F_STRING, err));
+    if (g && !(g->texts & TEXT_OTHER))
+        g->texts |= !hr__parse_timestamp(p->data + at + 1, n, HR_SECOND, &v, &zone) ? TEXT_OTHER
+                    : zone                                                          ? TEXT_ZONED
+                                                                                    : TEXT_NAIVE;
+    p->token += 2;
+    return HR_OK;
+}
+
 static hr_status guess_list(guesser *p, guess *g, int depth, hr_error *err)
 {
     HR_TRY(add_fact(p, g, F_LIST, err));
@@ -358,9 +378,7 @@ static hr_status guess_value(guesser *p, guess *g, int depth, hr_error *err)
     case '"':
         if (p->data[p->at[p->token + 1]] != '"')
             return bad(p, p->token + 1, "'\"', the end of a string", err);
-        HR_TRY(add_fact(p, g, F_STRING, err));
-        p->token += 2;
-        return HR_OK;
+        return guess_string(p, g, err);
     case 't':
     case 'f':
         if (!is_word(text, "true", 4) && !is_word(text, "false", 5))
@@ -464,6 +482,8 @@ static hr_status guess_type(guesser *p, const guess *g, hr_type **out, hr_error 
     } else if (g->facts & 1u << F_OBJECT) {
         HR_GO(guess_fields(p, g, &fields, err));
         HR_GO(hr__type_struct(fields, (int)g->n, out, err));
+    } else if (p->options->times && (g->texts == TEXT_NAIVE || g->texts == TEXT_ZONED)) {
+        HR_GO(hr__type_unit(HR_T_TIMESTAMP, HR_SECOND, g->texts == TEXT_ZONED ? "UTC" : NULL, out, err));
     } else {
         *out = hr__type_simple(g->facts & 1u << F_BOOL     ? HR_T_BOOL
                                : g->facts & 1u << F_STRING ? HR_T_STRING

@@ -795,6 +795,7 @@ static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan
     HR_GO(own_filter(s, how->filter, &filter, err));
     mine.projection = &w.own;
     mine.schema = types->files;
+    mine.declared = s->given != NULL;
     mine.filter = filter;
     HR_GO(open_own(s, file, &mine, all, &f, err));
     if (filter && other_types(f, &w)) {

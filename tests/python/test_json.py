@@ -1,5 +1,6 @@
 """read_json: types and values as pyarrow.json and Python's json have them, options, compression, order."""
 
+import datetime
 import gzip
 import json
 import math
@@ -188,3 +189,108 @@ def test_options_of_pyarrow(tmp_path):
     for bad in ({"read_options": {"block_size": 8}}, {"parse_options": read}):
         with pytest.raises(TypeMismatchError, match="expected pyarrow.json"):
             hd.read_json(str(p), **bad)
+
+
+WHOLE = [
+    "2020-01-02",
+    "2020-01-02 03:04",
+    "2020-01-02T03:04",
+    "2020-01-02T03",
+    "2020-01-02T03:04:05",
+    "0001-01-01",
+    "9999-12-31 23:59:59",
+]
+ZONED = [
+    "2020-01-02T03:04:05Z",
+    "2020-01-02T03:04+01:00",
+    "2020-01-02T03:04:05-0330",
+    "2020-01-02 03:04:05+01",
+]
+TEXTS = [
+    "",
+    "x",
+    "2020",
+    "2020-01",
+    "20200102",
+    "2020-1-2",
+    "2020/01/02",
+    "2020-001",
+    "2020-13-01",
+    "2020-02-30",
+    "03:04:05",
+    " 2020-01-02",
+    "2020-01-02 ",
+    "2020-01-02t03:04:05",
+    "2020-01-02T24:00:00",
+    "2020-01-02T03:04:60",
+    "2020-01-02T03:04:05z",
+    "2020-01-02T03:04:05.123",
+    "2020-01-02T03:04:05.5Z",
+]
+
+
+def read_both(path, rows, **options):
+    """The column 'a' as we read it, and as pyarrow does."""
+    path.write_text("".join(json.dumps({"a": value}) + "\n" for value in rows))
+    return hd.read_json(path, **options).to_arrow()["a"], pa.json.read_json(path)["a"]
+
+
+@pytest.mark.parametrize("text", WHOLE + TEXTS)
+def test_times_are_those_of_pyarrow(tmp_path, text):
+    for rows in ([text], [None, text], [text, "2020-01-02"], ["2020-01-02", text, None]):
+        ours, theirs = read_both(tmp_path / "a.jsonl", rows)
+        assert ours.type == theirs.type, rows
+        assert ours.to_pylist() == theirs.to_pylist(), rows
+    nested = [{"t": text, "l": [text, None]}]
+    ours, theirs = read_both(tmp_path / "a.jsonl", nested)
+    assert ours.type == theirs.type and ours.to_pylist() == theirs.to_pylist()
+
+
+@pytest.mark.parametrize("text", ZONED)
+def test_times_with_a_zone_keep_it(tmp_path, text):
+    """pyarrow reads the same instants, but drops that they are of a zone; our CSV reader says so as well."""
+    ours, theirs = read_both(tmp_path / "a.jsonl", [text, None])
+    assert ours.type == pa.timestamp("s", "UTC") and theirs.type == pa.timestamp("s")
+    assert ours.cast("int64").to_pylist() == theirs.cast("int64").to_pylist()
+    (tmp_path / "a.csv").write_text(f"a,b\n{text},1\n")
+    assert hd.read_csv(tmp_path / "a.csv").to_arrow()["a"].to_pylist() == ours.to_pylist()[:1]
+    # Beside times without one it is not known which instants those are.
+    mixed = [text, "2020-01-02T03:04:05"]
+    ours, _ = read_both(tmp_path / "a.jsonl", mixed)
+    assert ours.to_pylist() == mixed
+
+
+def test_times_can_be_left_alone_or_declared(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = ["2020-01-02T03:04:05", "2020-01-02"]
+    ours, _ = read_both(path, rows, times=False)
+    assert ours.to_pylist() == rows
+    ours, _ = read_both(path, rows, schema=pa.schema({"a": "string"}))
+    assert ours.to_pylist() == rows
+    ours, _ = read_both(
+        path, rows + ["2020-01-02T03:04:05.123456Z"], schema=pa.schema({"a": pa.timestamp("us")})
+    )
+    assert ours.type == pa.timestamp("us") and ours[2].as_py().microsecond == 123456
+
+
+def test_what_is_no_time_later_is_an_error_that_says_what_to_do(tmp_path):
+    path = tmp_path / "a.jsonl"
+    for later in ("soon", "2020-01-02T03:04:05.5", "2020-01-02T03:04:05Z"):
+        with pytest.raises(TypeMismatchError, match=r"a.jsonl: line 2, column 7: column 'a': .*times=False"):
+            read_both(path, ["2020-01-02", later], sample_bytes=1)
+        assert read_both(path, ["2020-01-02", later], sample_bytes=1, times=False)[0][1].as_py() == later
+        ours, _ = read_both(path, ["2020-01-02", later], sample_bytes=1, on_error="skip")
+        assert ours.to_pylist() == [datetime.datetime(2020, 1, 2)]
+    # Files behind the first are read as it was.
+    path.write_text('{"a": "2020-01-02"}\n')
+    (tmp_path / "b.jsonl").write_text('{"a": "2020-01-02T00:00:00Z"}\n')
+    with pytest.raises(TypeMismatchError, match="b.jsonl: line 1, column 7: .* without a zone"):
+        hd.read_json(tmp_path).take_all()
+
+
+def test_times_there_and_back(tmp_path):
+    times = pa.table(
+        {"a": pa.array([0, 10**9, None], pa.timestamp("s")), "b": pa.array([1, 2, 3], pa.int64())}
+    )
+    hd.from_arrow(times).write_json(str(tmp_path / "out"))
+    assert hd.read_json(str(tmp_path / "out")).to_arrow() == times

@@ -113,6 +113,7 @@ def read_json(
     on_error=None,
     big_integers=None,
     allow_nan=None,
+    times=None,
     parse_options=None,
     read_options=None,
     **common: Unpack[FileArguments],
@@ -125,9 +126,11 @@ def read_json(
     another type is an error naming file, line, column, expected and found, and so is a key that is no
     column (unexpected='ignore': passed over). on_error='skip' leaves out rows that are no JSON or do not
     fit. big_integers: 'error', 'double' or 'string' for integers beyond 64 bits. allow_nan: NaN and Infinity
-    are numbers. lines: accepted as Ray's; the layout is found out anyhow. parse_options: pyarrow.json's;
-    explicit_schema, unexpected_field_behavior and newlines_in_values count. read_options: pyarrow.json's,
-    which only say how pyarrow cuts its work: rows of any length are read without. See docs/formats/json.md.
+    are numbers. times=False: columns of dates and times (ISO 8601, whole seconds, all with a zone or all
+    without) stay strings; by default they are timestamps. lines: accepted as Ray's; the layout is found out
+    anyhow. parse_options: pyarrow.json's; explicit_schema, unexpected_field_behavior and newlines_in_values
+    count. read_options: pyarrow.json's, which only say how pyarrow cuts its work: rows of any length are
+    read without. See docs/formats/json.md.
     """
     if lines and layout is None:
         layout = "lines"
@@ -154,6 +157,7 @@ def read_json(
         "on_error": on_error,
         "big_integers": big_integers,
         "allow_nan": allow_nan,
+        "times": times,
     }
     return read_files("read_json", "json", paths, columns=columns, options=options, **common)
 
