@@ -9,6 +9,7 @@
  *   parquet_levels.c  definition and repetition levels                  -> validity, offsets
  *   parquet_page.c    the encodings                                     -> values, in place
  *   parquet_kernel.c  ... their inner loops, for each family of CPUs
+ *   parquet_verify.c  values against statistics, if asked
  *   parquet_read.c    row groups as fragments; arrays and tables from the parts
  *
  * Everything read from the file is a stranger's word. A count is believed only as far as bytes stand behind it. */
@@ -507,6 +508,7 @@ typedef struct pq_file {
     pq_meta *meta;
     pq_schema *schema;
     bool check_crc;
+    bool verify;                 /* values against statistics */
     hr_skipped *skipped;         /* NULL: nobody counts */
     pq_filter *filter;           /* NULL: none that is of use */
     pq_selection **selections;   /* by row group, made when needed; NULL without a filter */
@@ -576,6 +578,22 @@ hr_status pq__cursor_pass(pq_cursor *c, int64_t *rows, hr_error *err) HR_MUST_US
 /* Adds the place to an error: "a.parquet: row group 7, column 'label', page 3". */
 hr_status pq__cursor_error(const pq_cursor *c, hr_status st, hr_error *err);
 void pq__directories_free(pq_file *f);
+
+/* ------------------------------------------------------------------------------------- statistics: parquet_verify.c */
+
+/* What the file says of one leaf of a row group, and what has come of it. Errors are without place. */
+typedef struct pq_verify pq_verify;
+/* Borrows all of it. type: of the values as they come out. */
+hr_status pq__verify_new(pq_file *f, const pq_leaf *l, const pq_chunk *chunk, hr_type *type, hr_account *account,
+                         pq_verify **out, hr_error *err) HR_MUST_USE;
+/* Slots [begin, begin + n), which come from page number `page`. */
+hr_status pq__verify_slots(pq_verify *v, int page, const hr_array *a, int64_t begin, int64_t n,
+                           hr_error *err) HR_MUST_USE;
+/* A page has been read whole. */
+hr_status pq__verify_page(pq_verify *v, int page, int64_t entries, int64_t nulls, hr_error *err) HR_MUST_USE;
+/* The row group has been read; says nothing if pages were passed over. */
+hr_status pq__verify_chunk(const pq_verify *v, hr_error *err) HR_MUST_USE;
+void pq__verify_free(pq_verify *v); /* NULL is fine */
 
 /* ---------------------------------------------------------------------------------------------- columns: parquet_column.c */
 

@@ -18,7 +18,9 @@
 
 typedef struct part {
     const pq_leaf *leaf;
+    hr_type *type; /* of its values; borrowed */
     pq_cursor cursor;
+    pq_verify *verify; /* NULL: values are not checked */
     bool has_page;
     pq_track *tracks; /* nodes that this leaf feeds, outermost first */
     int n_tracks;
@@ -280,6 +282,26 @@ static hr_status check_expansion(const part *p, int64_t bytes, hr_error *err)
                         (long long)p->cursor.chunk->n_bytes);
 }
 
+/* The last n slots, against statistics. */
+static hr_status verify_slots(part *p, int64_t n, hr_error *err)
+{
+    hr_array a = { .type = p->type,
+                   .length = p->valid.n,
+                   .buffers = { p->valid.bytes.buffer, p->values.buffer, p->bytes.buffer } };
+
+    return p->leaf->kind == PQ_K_NULL ? HR_OK
+                                      : pq__verify_slots(p->verify, p->cursor.ordinal, &a, a.length - n, n, err);
+}
+
+/* All of the page in hand has come, or been passed over. */
+static hr_status page_end(part *p, hr_error *err)
+{
+    const pq_levels *lv = &p->cursor.levels;
+
+    HR_TRY(pq__cursor_page_end(&p->cursor, err));
+    return p->verify ? pq__verify_page(p->verify, p->cursor.ordinal, lv->taken, lv->taken - lv->n_values, err) : HR_OK;
+}
+
 /* Rows into the output. *n: how many are wanted; how many came. Fewer only if there are more than cap bytes. */
 static hr_status read_rows(part *p, int64_t *n, int64_t cap, hr_error *err)
 {
@@ -299,8 +321,10 @@ static hr_status read_rows(part *p, int64_t *n, int64_t cap, hr_error *err)
             st = add_values(p, &t, err);
         if (!st && full)
             st = check_expansion(p, output_bytes(p), err);
+        if (!st && p->verify)
+            st = verify_slots(p, t.n_slots, err);
         if (!st && p->cursor.levels.left == 0)
-            st = pq__cursor_page_end(&p->cursor, err);
+            st = page_end(p, err);
         if (st)
             return pq__cursor_error(&p->cursor, st, err);
         if (p->cursor.levels.left > 0 && t.n_entries < t.max_entries)
@@ -341,7 +365,7 @@ static hr_status skip_rows(part *p, int64_t n, bool is_start, hr_error *err)
         if (!st && is_start && t.n_entries > 0)
             st = hr_error_set(err, HR_BAD_DATA, "the row group begins in the middle of a row");
         if (!st && p->cursor.levels.left == 0)
-            st = pq__cursor_page_end(&p->cursor, err);
+            st = page_end(p, err);
         if (st)
             return pq__cursor_error(&p->cursor, st, err);
         if (p->cursor.levels.left > 0)
@@ -370,9 +394,13 @@ static hr_status seek_part(pq_column *c, part *p, int64_t row, hr_error *err)
 
 static hr_status open_part(pq_column *c, part *p, int leaf, int64_t row, hr_error *err)
 {
+    hr_status st = HR_OK;
+
     p->has_page = false;
     HR_TRY(pq__cursor_init(&p->cursor, c->file, c->group, leaf, c->mem.account, err));
-    return seek_part(c, p, row, err);
+    if (c->file->verify && !p->verify)
+        st = pq__verify_new(c->file, p->leaf, p->cursor.chunk, p->type, c->mem.account, &p->verify, err);
+    return st ? pq__cursor_error(&p->cursor, st, err) : seek_part(c, p, row, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------- assembly */
@@ -546,6 +574,8 @@ static void set_tracks(pq_column *c, const pq_node *n)
 {
     part *p = feeder(c, n);
 
+    if (n->leaf >= 0)
+        p->type = n->field.type;
     if (has_track(n)) {
         pq_track *k = &p->tracks[p->next_track++];
 
@@ -618,6 +648,7 @@ void pq__column_free(pq_column *c)
         if (c->parts[i].tracks)
             clear_output(&c->parts[i]);
         hr__free(c->parts[i].tracks);
+        pq__verify_free(c->parts[i].verify);
         pq__cursor_clear(&c->parts[i].cursor);
     }
     hr__free(c);
@@ -748,7 +779,7 @@ hr_status pq__column_codes(pq_column *c, uint32_t *codes, int64_t *n, hr_error *
     if (!st)
         st = pq__values_codes(&p->cursor.values, codes, t.n_values, err);
     if (!st && p->cursor.levels.left == 0)
-        st = pq__cursor_page_end(&p->cursor, err);
+        st = page_end(p, err);
     if (st)
         return pq__cursor_error(&p->cursor, st, err);
     if (t.n_values < t.n_slots)
@@ -776,6 +807,8 @@ hr_status pq__column_end(pq_column *c, hr_error *err)
         else if (k->at < k->end - k->chunk->slack)
             st = hr_error_set(err, HR_BAD_DATA, "the last page ends at %lld, the column chunk at %lld",
                               (long long)k->at, (long long)k->end);
+        else if (c->parts[i].verify)
+            st = pq__verify_chunk(c->parts[i].verify, err);
         if (st)
             return pq__cursor_error(k, st, err);
     }

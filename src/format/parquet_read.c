@@ -16,7 +16,7 @@
 #define LARGE_PAGE (16 << 20) /* nor are those with such pages */
 
 typedef struct parquet_options {
-    bool verify_checksums;
+    bool verify_checksums, verify;
 } parquet_options;
 
 static const hr_option parquet_option_table[] = {
@@ -25,6 +25,10 @@ static const hr_option parquet_option_table[] = {
       .at = offsetof(parquet_options, verify_checksums),
       .value = 1,
       .doc = "compare the checksums of pages, where the file has them" },
+    { .name = "verify",
+      .kind = HR_OPT_BOOL,
+      .at = offsetof(parquet_options, verify),
+      .doc = "compare values with the statistics of the file: least and greatest ones, nulls" },
     { 0 },
 };
 
@@ -59,7 +63,8 @@ static hr_status parquet_fragment(hr_scan_file *base, int fragment, hr_fragment 
     for (int i = 0; i < f->schema->n_nodes; i++)
         row_bytes += pq__column_row_bytes(f, fragment, i);
     out->memory_bytes = (int64_t)HR_MIN(row_bytes * (double)g->n_rows, 9e18);
-    out->splittable = out->memory_bytes >= SPLIT_BYTES && g->n_rows > 1 && !has_large_pages(f, fragment);
+    /* Verified, a row group is read by one thread, which sees all its nulls. */
+    out->splittable = !f->verify && out->memory_bytes >= SPLIT_BYTES && g->n_rows > 1 && !has_large_pages(f, fragment);
     return HR_OK;
 }
 
@@ -121,12 +126,13 @@ static hr_status file_new(hr_source *source, pq_meta *meta, const hr_open *how, 
     f->source = hr__source_ref(source);
     f->meta = pq__meta_ref(meta);
     f->check_crc = !how->options || ((const parquet_options *)how->options)->verify_checksums;
+    f->verify = how->options && ((const parquet_options *)how->options)->verify;
     f->skipped = how->skipped;
     HR_GO(pq__schema_new(meta, how->projection, source->name, how->account, &f->schema, err));
     f->shared = hr__zalloc(how->account, (size_t)f->schema->n_leaves * sizeof *f->shared);
     if (!f->shared)
         HR_GO(hr__error_memory(err, source->name, f->schema->n_leaves * (int64_t)sizeof *f->shared));
-    if (how->filter)
+    if (how->filter && !f->verify) /* statistics that are in doubt leave nothing out */
         HR_GO(pq__filter_set(f, how, err));
     f->base.schema = hr__schema_ref(f->schema->arrow);
     f->base.n_fragments = meta->n_groups;

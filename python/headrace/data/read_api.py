@@ -24,6 +24,7 @@ def read_parquet(
     columns=None,
     filter=None,
     verify_checksums=True,
+    verify=False,
     tensor_column_schema=None,
     include_row_hash=False,
     skip_paths=None,
@@ -41,8 +42,10 @@ def read_parquet(
     Dataset.filter(expr=...); it may use columns that are not in `columns`. concurrency and
     override_num_blocks are accepted: the order does not depend on them. NotFoundError names a path that is
     not there, unless ignore_missing_paths. verify_checksums: compare the checksums of pages, where a file has
-    them; DataError names the page. skip_paths: files that are left out. use_threads and
-    batch_size, pyarrow's, are accepted: the engine sees to both.
+    them; DataError names the page. verify: compare values with the statistics of the file, where it has some:
+    least and greatest values and nulls of row groups and pages; DataError names the column, the value and the
+    bound. skip_paths: files that are left out. use_threads and batch_size, pyarrow's, are accepted: the engine
+    sees to both.
     """
     for name, given in (
         ("tensor_column_schema", tensor_column_schema),
@@ -53,7 +56,7 @@ def read_parquet(
             raise UnsupportedError(f"read_parquet: {name} is not in this version")
     if skip_paths:
         common["partition_filter"] = SkippedPaths(path_list(skip_paths), common.get("partition_filter"))
-    common["options"] = {"verify_checksums": verify_checksums}
+    common["options"] = {"verify_checksums": verify_checksums, "verify": verify}
     if filter is None:
         return read_files("read_parquet", "parquet", paths, columns=columns, **common)
     kept = read_files("read_parquet", "parquet", paths, **common).filter(expr=filter)
