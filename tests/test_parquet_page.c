@@ -625,7 +625,7 @@ static void test_delta(void **state)
         }
         put_delta(&w, values, n);
         put(&w, 0x77, 1);
-        assert_ok(pq__delta_init(&d, (hr_view){ w.data, w.n }, &rest, &err), &err);
+        assert_ok(pq__delta_init(&d, 64, (hr_view){ w.data, w.n }, &rest, &err), &err);
         assert_int_equal(rest.n, 1);
         assert_int_equal(rest.data[0], 0x77);
         for (int64_t k = 0; at < n; at += k) {
@@ -635,7 +635,7 @@ static void test_delta(void **state)
         assert_memory_equal(got, values, (size_t)n * 8);
         assert_status(pq__delta_read(&d, got, 1, &err), HR_BAD_DATA, &err);
         for (int64_t cut = 1; n > 300 && cut < w.n / 2; cut += 1 + w.n / 30) /* the end may lack padding */
-            assert_status(pq__delta_init(&d, (hr_view){ w.data, cut }, &rest, &err), HR_BAD_DATA, &err);
+            assert_status(pq__delta_init(&d, 64, (hr_view){ w.data, cut }, &rest, &err), HR_BAD_DATA, &err);
         free(w.data);
     }
     hr_error_clear(&err);

@@ -696,7 +696,8 @@ typedef struct spec {
     const char *about;
     int physical, repetition, converted; /* converted type + 1; 0: none */
     int precision;
-    bool string; /* logical type */
+    bool string;        /* logical type */
+    int root_converted; /* as converted, of the group around */
     int width;
     int codec, encoding, page_type;
     int levels;                             /* encoding of the levels; 0: RLE */
@@ -773,6 +774,8 @@ static void schema(writer *w, const spec *s)
     last = begin_struct(w);
     text_field(w, 4, "schema");
     int_field(w, 5, 1);
+    if (s->root_converted)
+        int_field(w, 6, s->root_converted - 1);
     end_struct(w, last);
     last = begin_struct(w);
     int_field(w, 1, s->physical);
@@ -1014,6 +1017,12 @@ static const spec specs[] = {
       .text = "delta-encoded integers go on after the page's 1 values" },
     { "bytes behind values by differences", .physical = PQ_INT64, .n_values = 1, .encoding = PQ_DELTA_BINARY,
       .page = BYTES("\x80\1\4\1\2\5"), .st = HR_BAD_DATA, .text = "1 bytes are left over after the page's 1 values" },
+    { "differences wider than the numbers", .physical = PQ_INT32, .n_values = 2, .encoding = PQ_DELTA_BINARY,
+      .page = BYTES("\x80\1\4\2\0\0\x21\0\0\0"), .st = HR_BAD_DATA,
+      .text = "page 0: delta-encoded integers end early or are malformed" },
+    { "differences without what fills them up", .physical = PQ_INT32, .n_values = 2, .encoding = PQ_DELTA_BINARY,
+      .page = BYTES("\x80\1\4\2\0\0\10\0\0\0\5"), .st = HR_BAD_DATA,
+      .text = "page 0: delta-encoded integers end early or are malformed" },
     { "bytes behind texts by lengths", .physical = PQ_BYTE_ARRAY, .n_values = 1, .encoding = PQ_DELTA_LENGTH,
       .page = BYTES("\x80\1\4\1\2ab"), .st = HR_BAD_DATA, .text = "1 bytes are left over after the page's 1 values" },
     { "prefixes left over", .physical = PQ_BYTE_ARRAY, .n_values = 1, .encoding = PQ_DELTA_BYTES,
@@ -1048,6 +1057,8 @@ static const spec specs[] = {
       .n_values = 1, .page = BYTES("\1\0\0\0"), .st = HR_BAD_DATA, .text = "logical and converted types differ" },
     { "a logical type that the converted one knows", .physical = PQ_BYTE_ARRAY, .converted = 1, .string = true,
       .n_values = 1, .page = BYTES("\1\0\0\0a"), .text = "a" },
+    { "a group of a value's type", .physical = PQ_INT64, .root_converted = 8, .n_values = 1, .page = BYTES(I64("\1")),
+      .st = HR_BAD_DATA, .text = "a group has the type of a value" },
     { "a chunk of another column", .physical = PQ_INT64, .n_values = 2, .path = "y", .page = BYTES(I64("\1") I64("\2")),
       .st = HR_BAD_DATA, .text = "a column chunk is of another column than the schema says" },
     { "a fixed size of nothing", .physical = PQ_FIXED, .n_values = 1, .page = BYTES("\1\0\0\0"), .st = HR_BAD_DATA,

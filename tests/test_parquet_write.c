@@ -167,7 +167,7 @@ static void test_encodings(void **unused)
         }
         hr__growbuf_clear(&g);
         assert_ok(pw__delta(&values, 0, n, &g, &err), &err);
-        assert_ok(pq__delta_init(&delta, (hr_view){ g.buffer->data, g.buffer->n_bytes }, &rest, &err), &err);
+        assert_ok(pq__delta_init(&delta, 64, (hr_view){ g.buffer->data, g.buffer->n_bytes }, &rest, &err), &err);
         assert_int_equal(delta.total, n);
         assert_int_equal(rest.n, 0);
         assert_ok(pq__delta_read(&delta, wide_back, n, &err), &err);

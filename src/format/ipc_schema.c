@@ -40,6 +40,7 @@ enum {
     T_LIST_VIEW,
     T_LARGE_LIST_VIEW
 };
+#define LAST_TYPE (T_LARGE_LIST_VIEW + 16) /* some more may come */
 
 /* ---------------------------------------------------------------------------------------------------------- reading */
 
@@ -240,7 +241,7 @@ static hr_status read_field(parse *p, int64_t table, int depth, ipc_field *out)
     out->nullable = hr__flat_number(p->f, table, 1, 1, 0) != 0;
     out->type = hr__flat_number(p->f, table, 2, 1, 0);
     t = hr__flat_table(p->f, table, 3);
-    if (!t)
+    if (!t || out->type < T_NULL || out->type > LAST_TYPE)
         return damaged(p);
     HR_TRY(type_format(p, out->type, t, &out->format));
     out->sorted_keys = out->type == T_MAP && hr__flat_number(p->f, t, 0, 1, 0) != 0;

@@ -367,6 +367,7 @@ void pq__dict_unref(pq_dict *d); /* NULL is fine */
 /* Integers as differences: parquet_delta.c. Borrows the bytes. */
 typedef struct pq_delta {
     const uint8_t *at, *end;
+    int most_width;        /* bits of a difference, at most */
     int n_mini, per_mini;  /* miniblocks in a block, values in a miniblock */
     int mini;              /* the next of this block; n_mini: a block begins */
     const uint8_t *widths; /* of this block's miniblocks */
@@ -378,8 +379,8 @@ typedef struct pq_delta {
     const uint8_t *bits;
     int64_t bit, mini_left;
 } pq_delta;
-/* *rest: what follows the stream. */
-hr_status pq__delta_init(pq_delta *d, hr_view in, hr_view *rest, hr_error *err) HR_MUST_USE;
+/* bits: of an integer, 32 or 64. *rest: what follows the stream. */
+hr_status pq__delta_init(pq_delta *d, int bits, hr_view in, hr_view *rest, hr_error *err) HR_MUST_USE;
 hr_status pq__delta_read(pq_delta *d, int64_t *out, int64_t n, hr_error *err) HR_MUST_USE;
 
 /* The values of one page, one after the other, nulls left out. Borrows the page's bytes and the dictionary. A zeroed one may

@@ -38,7 +38,7 @@ static bool next_block(pq_delta *d)
     d->at += d->n_mini;
     d->mini = 0;
     for (int i = 0; i < d->n_mini; i++) {
-        if (d->widths[i] > 64 && (int64_t)i * d->per_mini < d->left)
+        if (d->widths[i] > d->most_width && (int64_t)i * d->per_mini < d->left)
             return false;
     }
     return true;
@@ -53,13 +53,13 @@ static bool next_mini(pq_delta *d)
         return false;
     used = HR_MIN(d->per_mini, d->left);
     d->width = d->widths[d->mini++];
-    n_bytes = (used * d->width + 7) / 8;
+    n_bytes = (int64_t)d->per_mini * d->width / 8; /* also of the last one, which is filled up */
     if (n_bytes > d->end - d->at)
         return false;
     d->bits = d->at;
     d->bit = 0;
     d->mini_left = used;
-    d->at += HR_MIN((int64_t)d->per_mini * d->width / 8, (int64_t)(d->end - d->at)); /* the last may lack its padding */
+    d->at += n_bytes;
     return true;
 }
 
@@ -82,12 +82,12 @@ static bool find_end(pq_delta *d, const uint8_t **out)
     return true;
 }
 
-hr_status pq__delta_init(pq_delta *d, hr_view in, hr_view *rest, hr_error *err)
+hr_status pq__delta_init(pq_delta *d, int bits, hr_view in, hr_view *rest, hr_error *err)
 {
     const uint8_t *end = in.data;
     uint64_t block, n_mini, n, first;
 
-    *d = (pq_delta){ .at = in.data, .end = in.data + in.n };
+    *d = (pq_delta){ .at = in.data, .end = in.data + in.n, .most_width = bits };
     *rest = (hr_view){ d->end, 0 };
     if (in.n == 0)
         return HR_OK; /* no values: some writers leave out the header, too */

@@ -410,6 +410,9 @@ static void read_element(pq_thrift *t, pq_element *e)
     check_converted(t, e, converted);
     if (!has_logical)
         apply_converted(e, converted);
+    if (e->n_children > 0 && e->logical != PQ_L_NONE && e->logical != PQ_L_LIST && e->logical != PQ_L_MAP &&
+        e->logical != PQ_L_OTHER)
+        fail(t, "a group has the type of a value");
 }
 
 /* ------------------------------------------------------------------------------------------------------- row groups */

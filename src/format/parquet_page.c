@@ -814,7 +814,7 @@ static hr_status init_lengths(pq_values *v, hr_view bytes, hr_error *err)
 {
     hr_view rest;
 
-    HR_TRY(pq__delta_init(&v->delta, bytes, &rest, err));
+    HR_TRY(pq__delta_init(&v->delta, 32, bytes, &rest, err));
     v->at = rest.data;
     v->end = rest.data + rest.n;
     return HR_OK;
@@ -848,14 +848,14 @@ hr_status pq__values_init(pq_values *v, const pq_leaf *l, const pq_dict *dict, i
     case PQ_DELTA_BINARY:
         if (!is_integer)
             return misfit(encoding, err);
-        HR_TRY(pq__delta_init(&v->delta, bytes, &rest, err));
+        HR_TRY(pq__delta_init(&v->delta, l->physical == PQ_INT32 ? 32 : 64, bytes, &rest, err));
         v->at = rest.data;
         return HR_OK;
     case PQ_DELTA_LENGTH: return is_bytes ? init_lengths(v, bytes, err) : misfit(encoding, err);
     case PQ_DELTA_BYTES:
         if (!is_bytes && l->physical != PQ_FIXED)
             return misfit(encoding, err);
-        HR_TRY(pq__delta_init(&v->prefixes, bytes, &rest, err));
+        HR_TRY(pq__delta_init(&v->prefixes, 32, bytes, &rest, err));
         return init_lengths(v, rest, err);
     case PQ_BYTE_SPLIT:
         if (l->stored_width == 0)

@@ -43,9 +43,9 @@ def read_parquet(
     override_num_blocks are accepted: the order does not depend on them. NotFoundError names a path that is
     not there, unless ignore_missing_paths. verify_checksums: compare the checksums of pages, where a file has
     them; DataError names the page. verify: compare values with the statistics of the file, where it has some:
-    least and greatest values and nulls of row groups and pages; DataError names the column, the value and the
-    bound. skip_paths: files that are left out. use_threads and batch_size, pyarrow's, are accepted: the engine
-    sees to both.
+    least and greatest values and nulls of row groups and pages; DataError names the column, the value and
+    the bound. skip_paths: files that are left out. use_threads and batch_size, pyarrow's, are accepted: the
+    engine sees to both.
     """
     for name, given in (
         ("tensor_column_schema", tensor_column_schema),
