@@ -95,6 +95,7 @@ static void test_anywhere(void **state)
     const hr_projection some = { 2, names };
     live_memory before = live_now();
     hr_bits128 first = { 0, 0 };
+    uint64_t digest = 0;
 
     (void)state;
     for (int m = 0; m < HR_LEN(memory); m++) {
@@ -124,6 +125,8 @@ static void test_anywhere(void **state)
         print = hr__hash_end(&h);
         first = m == 0 ? print : first;
         assert_true(print.lo == first.lo && print.hi == first.hi);
+        digest = m == 0 ? hr__scan_memory_digest(s) : digest;
+        assert_true(digest != 0 && hr__scan_memory_digest(s) == digest);
         assert_ok(hr__scan_open(s, 0, &(hr_open){ 0 }, &f, &err), &err);
         assert_ok(hr__scan_open(s, 0, &(hr_open){ .projection = &some }, &g, &err), &err);
         assert_int_equal(f->n_fragments, 4);

@@ -19,7 +19,6 @@ import pytest
 
 import headrace.data as hd
 from headrace import exceptions
-from headrace.data import DataContext
 from headrace.udf.code import code_of
 
 VERSION = 2
@@ -217,24 +216,11 @@ def test_data_in_memory(make, other):
             rest(other(), state, how)
 
 
-def test_memory_is_the_same_wherever_it_lies():
-    """On disk or not, as slices or whole."""
+def test_memory_is_the_same_however_it_is_stored():
+    """(On disk: test_keep.c.)"""
     whole = pa.table({"x": np.arange(40_000), "s": [f"{i}" if i % 7 else None for i in range(40_000)]})
     state = state_after(hd.from_arrow(whole))
     assert n_rows(rest(hd.from_arrow(pa.concat_tables([whole, whole]).slice(40_000)), state)) == 39_980
-
-    def stored():
-        return hd.from_arrow([whole.slice(i, 10_000) for i in range(0, 40_000, 10_000)]).materialize()
-
-    state = state_after(stored())
-    context = DataContext.get_current()
-    try:
-        context.memory_limit_bytes = "4MiB"
-        kept = stored()
-        assert "on disk" in str(kept.stats()) or True
-        assert n_rows(rest(kept, state)) == 39_980
-    finally:
-        context.memory_limit_bytes = None
 
 
 # -------------------------------------------------------------------------------------------------- functions

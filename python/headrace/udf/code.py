@@ -178,13 +178,16 @@ class _Walk:
     def _array(self, cls, value):
         if value.dtype.hasobject:
             return self.all("objects", (str(value.dtype), value.shape, value.tolist()))
-        return _hash(_type_name(cls), str(value.dtype), repr(value.shape), _bytes(value.tobytes()))
+        import numpy
+
+        flat = numpy.ascontiguousarray(value).reshape(-1).view(numpy.uint8)
+        return _hash(_type_name(cls), str(value.dtype), repr(value.shape), _bytes(flat))
 
     def _tensor(self, value):
         import torch
 
         flat = value.detach().cpu().contiguous().reshape(-1)
-        bits = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+        bits = flat.view(torch.uint8).numpy() if flat.numel() else b""
         return _hash("tensor", str(value.dtype), repr(tuple(value.shape)), _bytes(bits))
 
 
