@@ -693,6 +693,93 @@ static void null_count_on_threads(void **state)
     hr__array_unref(a);
 }
 
+/* The type survives its storage; grey rows have two dimensions, empty and coloured ones three. */
+static void images_of_one_channel(void **state)
+{
+    live_memory before = live_now();
+    const int64_t shapes[2][3] = { { 2, 3, 1 }, { 2, 1, 3 } };
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        hr_field f = { 0 };
+        hr_type *image = NULL, *plain = NULL, *tensor = NULL;
+        hr_array *values = NULL, *all = NULL, *ragged = NULL;
+        const hr_array *found;
+        hr_buffer *bytes = NULL;
+        int64_t dims[HR_MAX_DIMS], begin;
+        uint8_t *m = NULL;
+        int64_t n_m = 0;
+        int n_dims;
+
+        assert_ok(hr__type_ragged_image(hr__type_simple(HR_T_UINT8), &image, NULL), NULL);
+        assert_ok(hr__type_ragged(hr__type_simple(HR_T_UINT8), 3, &plain, NULL), NULL);
+        assert_false(hr__type_equal(image, plain));
+        assert_ok(hr__field_init(&f, "i", image, true, NULL), NULL);
+        assert_ok(hr__field_storage_metadata(&f, &m, &n_m, NULL), NULL);
+        hr__type_unref(f.type);
+        f.type = hr__type_ref(plain);
+        f.metadata = m;
+        f.metadata_bytes = n_m;
+        assert_ok(hr__field_from_storage(&f, NULL), NULL);
+        assert_true(hr__type_equal(f.type, image));
+        hr__field_clear(&f);
+        assert_ok(hr__buffer_new(NULL, 12, &bytes, NULL), NULL);
+        memset(bytes->data, 7, 12);
+        assert_ok(hr__array_new(hr__type_simple(HR_T_UINT8), 12, 0, (hr_buffer *[3]){ NULL, bytes, NULL }, NULL, 0,
+                                &values, NULL),
+                  NULL);
+        assert_ok(hr__type_tensor(hr__type_simple(HR_T_UINT8), shapes[k], 3, &tensor, NULL), NULL);
+        assert_ok(hr__array_new(tensor, 2, 0, (hr_buffer *[3]){ NULL, NULL, NULL }, &values, 1, &all, NULL), NULL);
+        assert_ok(hr__array_as_ragged(&(hr_mem){ 0 }, all, &ragged, NULL), NULL);
+        hr__type_unref(ragged->type);
+        ragged->type = hr__type_ref(image);
+        assert_true(hr__array_dense(ragged, &n_dims, dims, &found, &begin));
+        assert_int_equal(n_dims, k == 0 ? 2 : 3);
+        hr__array_unref(ragged);
+        hr__array_unref(all);
+        hr__type_unref(tensor);
+        hr__type_unref(image);
+        hr__type_unref(plain);
+    }
+    assert_no_leak(before);
+}
+
+/* Rows of a tensor, also of a slice, are ragged ones of the same values; what is no tensor, or has nulls, is refused. */
+static void tensors_as_ragged(void **state)
+{
+    live_memory before = live_now();
+    const int64_t shape[2] = { 2, 3 };
+    hr_type *tensor = NULL;
+    hr_array *values = NULL, *all = NULL, *part = NULL, *ragged = NULL;
+    const hr_array *found;
+    hr_buffer *numbers = NULL;
+    int64_t dims[HR_MAX_DIMS], begin;
+    hr_error err = HR_ERROR_INIT;
+    int n_dims;
+
+    (void)state;
+    assert_ok(hr__buffer_new(NULL, 24 * 4, &numbers, &err), &err);
+    for (int i = 0; i < 24; i++)
+        ((int32_t *)(void *)numbers->data)[i] = i;
+    assert_ok(hr__array_new(hr__type_simple(HR_T_INT32), 24, 0, (hr_buffer *[3]){ NULL, numbers, NULL }, NULL, 0,
+                            &values, &err),
+              &err);
+    assert_status(hr__array_as_ragged(&(hr_mem){ 0 }, values, &ragged, &err), HR_TYPE, &err);
+    assert_ok(hr__type_tensor(hr__type_simple(HR_T_INT32), shape, 2, &tensor, &err), &err);
+    assert_ok(hr__array_new(tensor, 4, 0, (hr_buffer *[3]){ NULL, NULL, NULL }, &values, 1, &all, &err), &err);
+    assert_ok(hr__array_slice(all, 1, 2, &part, &err), &err);
+    assert_ok(hr__array_as_ragged(&(hr_mem){ 0 }, part, &ragged, &err), &err);
+    assert_true(hr__type_is_ragged(ragged->type) && ragged->type->n_dims == 2 && ragged->length == 2);
+    assert_true(hr__array_dense(ragged, &n_dims, dims, &found, &begin));
+    assert_true(n_dims == 2 && dims[0] == 2 && dims[1] == 3);
+    assert_int_equal(hr__array_int(found, begin), 6);
+    hr__array_unref(ragged);
+    hr__array_unref(part);
+    hr__array_unref(all);
+    hr__type_unref(tensor);
+    assert_no_leak(before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -714,6 +801,8 @@ int main(void)
         cmocka_unit_test(long_values_end_early),
         cmocka_unit_test(dense_lists),
         cmocka_unit_test(dense_types_of_fixed_size),
+        cmocka_unit_test(tensors_as_ragged),
+        cmocka_unit_test(images_of_one_channel),
         cmocka_unit_test(null_count_on_threads),
     };
 

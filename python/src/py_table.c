@@ -579,17 +579,22 @@ static PyObject *table_with_column(PyObject *op, PyObject *args)
     const char *name;
     PyObject *values;
     hr_field *fields = NULL, added = { 0 };
-    hr_array **columns = NULL, *built;
+    hr_array **columns = NULL, *built, *shaped = NULL;
     hr_schema *schema = NULL;
     hr_table *out = NULL;
-    int at, n;
+    int at, n, ragged = 0;
     hr_status st = HR_OK;
 
-    if (!PyArg_ParseTuple(args, "sO", &name, &values))
+    if (!PyArg_ParseTuple(args, "sO|p", &name, &values, &ragged))
         return NULL;
     built = pyhr_build_column(s, &(hr_mem){ 0 }, name, values);
     if (!built)
         return NULL;
+    if (ragged) {
+        HR_GO(hr__array_as_ragged(&(hr_mem){ 0 }, built, &shaped, &err));
+        hr__array_unref(built);
+        built = shaped;
+    }
     at = hr__schema_find(t->schema, name);
     n = t->schema->n + (at < 0);
     at = at < 0 ? t->schema->n : at;
@@ -629,7 +634,9 @@ static PyMethodDef table_methods[] = {
     { "slice", table_slice, METH_VARARGS, "slice(begin, n): shares the memory." },
     { "to_pylist", table_to_pylist, METH_NOARGS, "Rows as dicts of Python objects." },
     { "with_column", table_with_column, METH_VARARGS,
-      "with_column(name, values): added, or put in place of one of that name." },
+      "with_column(name, values, ragged=False): added, or put in place of one of that name. ragged: an array, as a "
+      "column of\n"
+      "tensors of any shape." },
     { "__arrow_c_schema__", table_arrow_schema, METH_NOARGS, "Arrow's PyCapsule of the schema." },
     { "__arrow_c_array__", (PyCFunction)(void (*)(void))table_arrow_array, METH_VARARGS | METH_KEYWORDS,
       "Arrow's PyCapsules: a struct array that shares the memory." },

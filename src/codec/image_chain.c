@@ -52,14 +52,17 @@ static const hr_image_step *normalize_of(const hr_image_chain *c)
     return c->n && c->steps[c->n - 1].kind == HR_STEP_NORMALIZE ? &c->steps[c->n - 1] : NULL;
 }
 
-/* Which sizes are known before any image was seen; -1 where they are not. */
+static bool is_uint8(const hr_type *t) { return t->id == HR_T_UINT8; }
+
+/* Which sizes are known before any image was seen; -1 where they are not. *flat: grey ones have two dimensions. */
 static hr_status shape_before(const hr_image_chain *c, const hr_type *in, int64_t *h, int64_t *w, int *channels,
-                              hr_error *err)
+                              bool *flat, hr_error *err)
 {
     bool bytes = !in || in->id == HR_T_BINARY || in->id == HR_T_LARGE_BINARY;
 
     *h = *w = -1;
     *channels = -1;
+    *flat = true;
     if (bytes) {
         if (!c->n || c->steps[0].kind != HR_STEP_DECODE)
             return hr_error_set(err, HR_TYPE, "the column holds bytes: .image.decode() comes first");
@@ -68,17 +71,23 @@ static hr_status shape_before(const hr_image_chain *c, const hr_type *in, int64_
     }
     if (c->n && c->steps[0].kind == HR_STEP_DECODE)
         return hr_error_set(err, HR_TYPE, "decode: the column holds no bytes");
-    if (in->id == HR_T_TENSOR && in->n_dims == 3 && in->children[0].type->id == HR_T_UINT8 && in->shape[2] >= 1 &&
-        in->shape[2] <= 4) {
+    if (in->id == HR_T_TENSOR && is_uint8(in->children[0].type) &&
+        (in->n_dims == 2 || (in->n_dims == 3 && in->shape[2] >= 1 && in->shape[2] <= 4))) {
         *h = in->shape[0];
         *w = in->shape[1];
-        *channels = (int)in->shape[2];
+        *channels = in->n_dims == 2 ? 1 : (int)in->shape[2];
+        *flat = in->n_dims == 2;
         return HR_OK;
     }
-    if (hr__type_is_ragged(in) && in->n_dims == 3 && in->children[0].type->children[0].type->id == HR_T_UINT8)
+    if (hr__type_is_ragged(in) && (in->n_dims == 2 || in->n_dims == 3) &&
+        is_uint8(in->children[0].type->children[0].type)) {
+        *channels = in->n_dims == 2 ? 1 : -1;
+        *flat = in->n_dims == 2 || in->image;
         return HR_OK;
-    return hr_error_set(err, HR_TYPE,
-                        "the column holds no images: bytes, or uint8 tensors of height, width, 1 to 4 channels");
+    }
+    return hr_error_set(
+        err, HR_TYPE,
+        "the column holds no images: bytes, or uint8 tensors of height, width, and perhaps 1 to 4 channels");
 }
 
 static hr_type *value_type(const hr_image_step *normalize)
@@ -93,9 +102,10 @@ hr_status hr__image_chain_type(const hr_image_chain *c, const hr_type *in, hr_ty
     const hr_image_step *normalize = normalize_of(c);
     int64_t h, w;
     int channels;
+    bool flat, planar = normalize && normalize->planar;
 
     *out = NULL;
-    HR_TRY(shape_before(c, in, &h, &w, &channels, err));
+    HR_TRY(shape_before(c, in, &h, &w, &channels, &flat, err));
     for (int i = 0; i < c->n; i++) {
         if (c->steps[i].h) {
             h = c->steps[i].h;
@@ -109,11 +119,14 @@ hr_status hr__image_chain_type(const hr_image_chain *c, const hr_type *in, hr_ty
             return hr_error_set(err, HR_INVALID, "normalize: %d values, the images have %d channels", n, channels);
         channels = n;
     }
+    if ((h < 0 || channels < 0) && flat && !planar)
+        return hr__type_ragged_image(value_type(normalize), out, err);
     if (h < 0 || channels < 0)
         return hr__type_ragged(value_type(normalize), 3, out, err);
-    if (normalize && normalize->planar)
+    if (planar)
         return hr__type_tensor(value_type(normalize), (int64_t[]){ channels, h, w }, 3, out, err);
-    return hr__type_tensor(value_type(normalize), (int64_t[]){ h, w, channels }, 3, out, err);
+    return hr__type_tensor(value_type(normalize), (int64_t[]){ h, w, channels }, flat && channels == 1 ? 2 : 3, out,
+                           err);
 }
 
 /* --------------------------------------------------------------------------------------------------------------- dice */

@@ -49,7 +49,8 @@ typedef struct hr_image_chain {
 
 /* Appends a step. HR_INVALID: where it cannot stand, or with numbers that make no sense. */
 hr_status hr__image_chain_add(hr_image_chain *c, const hr_image_step *step, hr_error *err) HR_MUST_USE;
-/* The type of what comes out: a tensor if all its rows have one shape, else a ragged one. `in`: of the column it
+/* The type of what comes out: a tensor if all its rows have one shape, else a ragged one. Grey images are (height, width), but
+ * planar ones, and those made of a column whose images have a third dimension of 1. `in`: of the column it
  * is applied to; NULL or binary: the bytes of images. HR_TYPE if that holds no images. */
 hr_status hr__image_chain_type(const hr_image_chain *c, const hr_type *in, hr_type **out, hr_error *err) HR_MUST_USE;
 

@@ -452,10 +452,65 @@ static bool ragged_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DI
     }
     if (a->length && common_length(data, a->offset, a->length) != length)
         return false;
-    *n_dims = (int)n;
+    *n_dims = (int)n - (a->type->image && a->length && shape[2] == 1);
     *begin = a->length ? offset_at(data, 4, a->offset) : 0;
     *values = data->children[0];
     return !range_has_nulls(*values, *begin, length * a->length);
+}
+
+/* Ends of rows of `width` values; shapes. */
+static hr_status ragged_parts(const hr_mem *mem, const hr_array *a, hr_buffer **ends, hr_buffer **shapes, hr_error *err)
+{
+    const hr_type *t = a->type;
+
+    HR_TRY(hr__buffer_new(mem, (a->length + 1) * 4, ends, err));
+    HR_TRY(hr__buffer_new(mem, a->length * t->n_dims * 4, shapes, err));
+    for (int64_t i = 0; i <= a->length; i++)
+        ((int32_t *)(void *)(*ends)->data)[i] = (int32_t)(i * t->width);
+    for (int64_t i = 0; i < a->length * t->n_dims; i++)
+        ((int32_t *)(void *)(*shapes)->data)[i] = (int32_t)t->shape[i % t->n_dims];
+    return HR_OK;
+}
+
+hr_status hr__array_as_ragged(const hr_mem *mem, const hr_array *a, hr_array **out, hr_error *err)
+{
+    hr_buffer *ends = NULL, *shapes = NULL;
+    hr_array *values = NULL, *sizes = NULL, *parts[2] = { NULL, NULL };
+    hr_type *type = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (a->type->id != HR_T_TENSOR || a->type->n_dims < 1 || range_has_nulls(a, 0, a->length))
+        return hr_error_set(err, HR_TYPE, "only tensors without nulls can be ragged ones");
+    if (a->length * a->type->width > INT32_MAX)
+        return hr_error_set(err, HR_UNSUPPORTED, "tensors of more than 2 GiB values in one table");
+    HR_GO(hr__type_ragged(a->type->children[0].type, a->type->n_dims, &type, err));
+    HR_GO(ragged_parts(mem, a, &ends, &shapes, err));
+    HR_GO(hr__array_slice(a->children[0], a->offset * a->type->width, a->length * a->type->width, &values, err));
+    st = hr__array_new(hr__type_simple(HR_T_INT32), a->length * a->type->n_dims, 0,
+                       (hr_buffer *[3]){ NULL, shapes, NULL }, NULL, 0, &sizes, err);
+    shapes = NULL; /* taken */
+    HR_GO(st);
+    st = hr__array_new(type->children[0].type, a->length, 0, (hr_buffer *[3]){ NULL, ends, NULL }, &values, 1,
+                       &parts[0], err);
+    ends = NULL;
+    values = NULL;
+    HR_GO(st);
+    st = hr__array_new(type->children[1].type, a->length, 0, (hr_buffer *[3]){ NULL, NULL, NULL }, &sizes, 1, &parts[1],
+                       err);
+    sizes = NULL;
+    HR_GO(st);
+    st = hr__array_new(type, a->length, 0, (hr_buffer *[3]){ NULL, NULL, NULL }, parts, 2, out, err);
+    parts[0] = parts[1] = NULL;
+done:
+    hr__buffer_unref(ends);
+    hr__buffer_unref(shapes);
+    hr__array_unref(values);
+    hr__array_unref(sizes);
+    hr__array_unref(parts[0]);
+    hr__array_unref(parts[1]);
+    hr__type_unref(type);
+    return st;
 }
 
 bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values,

@@ -309,6 +309,7 @@ struct hr_type {
     hr_field *children; /* list, fixed list, tensor: one, the values; map: one, the entries struct */
     bool keys_sorted;   /* MAP */
     bool pickled;       /* LARGE_BINARY: Python objects, see hr__type_pickled */
+    bool image;         /* STRUCT, ragged: see hr__type_ragged_image */
     char *format;       /* Arrow's, for types with parameters; read it by hr__type_format */
 };
 
@@ -323,6 +324,9 @@ hr_status hr__type_tensor(hr_type *value, const int64_t *shape, int n_dims, hr_t
 /* Tensors whose shape differs from row to row: struct<data: list<value>, shape: fixed_size_list<int32>[n_dims]>. All that
  * knows structs knows them. Outside they are `arrow.variable_shape_tensor`. */
 hr_status hr__type_ragged(hr_type *value, int n_dims, hr_type **out, hr_error *err) HR_MUST_USE;
+/* Images (height, width, channels), of which one with a single channel is (height, width) for whoever looks at rows: grey images,
+ * as Pillow has them. Outside the dimensions have these names. */
+hr_status hr__type_ragged_image(hr_type *value, hr_type **out, hr_error *err) HR_MUST_USE;
 static inline bool hr__type_is_ragged(const hr_type *t) { return t->id == HR_T_STRUCT && t->n_dims > 0; }
 /* Python objects, each as its pickle: large_binary that nobody looks into but Python. All that moves binary moves them. They are
  * neither compared nor computed with, and only bytes that this process or its workers pickled are ever of this type: outside it is
@@ -400,7 +404,7 @@ bool hr__metadata_next(const uint8_t *metadata, int64_t n_bytes, int64_t *at, co
 hr_status hr__metadata_set(uint8_t **metadata, int64_t *n_bytes, const char *key, const void *value, int64_t n_value,
                            hr_error *err) HR_MUST_USE;
 /* Outside, a tensor is a fixed list with the metadata of `arrow.fixed_shape_tensor`, a ragged one a struct with that of
- * `arrow.variable_shape_tensor`. A field just read: if so marked (and without permutation, names of dimensions, or a shape
+ * `arrow.variable_shape_tensor`. A field just read: if so marked (and without permutation, names of dimensions but those of images, or a shape
  * that is partly uniform) its type becomes that tensor's and the two keys go; else it stays as it is. */
 hr_status hr__field_from_storage(hr_field *f, hr_error *err) HR_MUST_USE;
 /* A field that was just read and is marked as pickles, and what it becomes if its bytes are known to be ours. */
@@ -514,10 +518,15 @@ void hr__array_print_value(const hr_array *a, int64_t row, hr_text *out);
 void hr__array_print_some(const hr_array *a, int64_t row, int64_t max_bytes, hr_text *out);
 /* Lists (nested too) whose rows are all valid and all of one length: fills shape[0..*n_dims) and *values (borrowed) and
  * *begin (first value in it) so that rows are dense; false if ragged, null inside, or values not fixed-width.
- * For tensor and fixed list it always succeeds when nothing is null; for ragged tensors if all shapes are equal. For plain fixed-width columns n_dims = 0. Booleans
+ * For tensor and fixed list it always succeeds when nothing is null; for ragged tensors if all shapes are equal (of images of one
+ * channel these are height and width). For plain fixed-width columns n_dims = 0. Booleans
  * count as fixed width: `values` is then an array of bits. */
 bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values,
                      int64_t *begin);
+
+/* The rows of a tensor, none of them null, as ragged tensors that share its values: for columns whose other rows may have other
+ * shapes. HR_TYPE if it is none. *out is new. */
+hr_status hr__array_as_ragged(const hr_mem *mem, const hr_array *a, hr_array **out, hr_error *err) HR_MUST_USE;
 
 /* Whether values of this type have a NaN or a NaT to say "none" with, once integers are float64 and dates 64 bits wide. */
 bool hr__array_can_fill(const hr_type *t);

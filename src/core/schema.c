@@ -266,6 +266,7 @@ static const char name_key[] = "ARROW:extension:name";
 static const char data_key[] = "ARROW:extension:metadata";
 static const char tensor_name[] = "arrow.fixed_shape_tensor";
 static const char ragged_name[] = "arrow.variable_shape_tensor";
+static const char image_text[] = "{\"dim_names\":[\"height\",\"width\",\"channels\"]}"; /* hr__type_ragged_image */
 static const char pickle_name[] =
     "headrace.pickle"; /* goes out; what comes in is arrow.c's and wire_schema.c's to trust */
 
@@ -358,8 +359,10 @@ static hr_status ragged_of(const hr_field *f, const char *text, int64_t n_text, 
     const hr_type *t = f->type, *data, *shape;
     json j = { text, text + n_text };
 
+    const bool image = n_text == sizeof image_text - 1 && memcmp(text, image_text, sizeof image_text - 1) == 0;
+
     *out = NULL;
-    if (n_text > 0 && !(json_take(&j, '{') && json_take(&j, '}')))
+    if (n_text > 0 && !image && !(json_take(&j, '{') && json_take(&j, '}')))
         return HR_OK;
     if (t->id != HR_T_STRUCT || t->n_children != 2 || strcmp(t->children[0].name, "data") != 0 ||
         strcmp(t->children[1].name, "shape") != 0)
@@ -369,7 +372,9 @@ static hr_status ragged_of(const hr_field *f, const char *text, int64_t n_text, 
     if (data->id != HR_T_LIST || hr__type_bytes(data->children[0].type) == 0 || shape->id != HR_T_FIXED_LIST ||
         shape->children[0].type->id != HR_T_INT32 || shape->width < 1 || shape->width > HR_MAX_DIMS)
         return HR_OK;
-    return hr__type_ragged(data->children[0].type, shape->width, out, err);
+    if (image && shape->width == 3)
+        return hr__type_ragged_image(data->children[0].type, out, err);
+    return image ? HR_OK : hr__type_ragged(data->children[0].type, shape->width, out, err);
 }
 
 /* Takes the type. */
@@ -457,7 +462,8 @@ hr_status hr__field_storage_metadata(const hr_field *f, uint8_t **out, int64_t *
         HR_GO(set_extension(f->type, &m, &n, err));
     if (hr__type_is_ragged(f->type)) {
         HR_GO(hr__metadata_set(&m, &n, name_key, ragged_name, sizeof ragged_name - 1, err));
-        HR_GO(hr__metadata_set(&m, &n, data_key, "{}", 2, err));
+        HR_GO(f->type->image ? hr__metadata_set(&m, &n, data_key, image_text, sizeof image_text - 1, err)
+                             : hr__metadata_set(&m, &n, data_key, "{}", 2, err));
     }
     if (f->type->pickled)
         HR_GO(hr__metadata_set(&m, &n, name_key, pickle_name, sizeof pickle_name - 1, err));

@@ -246,6 +246,13 @@ hr_status hr__type_struct(const hr_field *fields, int n, hr_type **out, hr_error
     return type_nested(HR_T_STRUCT, fields, n, out, err);
 }
 
+hr_status hr__type_ragged_image(hr_type *value, hr_type **out, hr_error *err)
+{
+    HR_TRY(hr__type_ragged(value, 3, out, err));
+    (*out)->image = true;
+    return HR_OK;
+}
+
 hr_status hr__type_ragged(hr_type *value, int n_dims, hr_type **out, hr_error *err)
 {
     hr_field item = { 0 }, size = { 0 }, parts[2] = { { 0 }, { 0 } };
@@ -337,7 +344,7 @@ bool hr__type_equal(const hr_type *a, const hr_type *b)
         return true;
     if (a->id != b->id || a->unit != b->unit || a->width != b->width || a->precision != b->precision ||
         a->scale != b->scale || a->n_dims != b->n_dims || a->n_children != b->n_children ||
-        a->keys_sorted != b->keys_sorted || a->pickled != b->pickled)
+        a->keys_sorted != b->keys_sorted || a->pickled != b->pickled || a->image != b->image)
         return false;
     if (!a->zone != !b->zone || (a->zone && strcmp(a->zone, b->zone) != 0))
         return false;
@@ -393,7 +400,7 @@ static void print_ragged(const hr_type *t, hr_text *out)
 {
     hr__text_add(out, "extension<arrow.variable_shape_tensor[value_type=");
     hr__type_print(t->children[0].type->children[0].type, out);
-    hr__text_add(out, ", ndim=%d]>", (int)t->n_dims);
+    hr__text_add(out, ", ndim=%d%s]>", (int)t->n_dims, t->image ? ", dim_names=[height,width,channels]" : "");
 }
 
 void hr__type_print(const hr_type *t, hr_text *out)

@@ -181,18 +181,21 @@ static hr_status plan_row(const hr_image_chain *chain, const hr_eval *how, const
     if (a->type->id == HR_T_TENSOR) {
         hr__array_range(a, i, &begin, &n);
         return hr__image_plan_pixels(chain, hr__array_values(a->children[0]) + begin, a->type->shape[0],
-                                     a->type->shape[1], (int)a->type->shape[2], &dice, out, err);
+                                     a->type->shape[1], a->type->n_dims == 2 ? 1 : (int)a->type->shape[2], &dice, out,
+                                     err);
     }
     data = a->children[0];
     shape = a->children[1];
     hr__array_range(shape, a->offset + i, &begin, &n);
     const int32_t *s = (const int32_t *)(const void *)hr__array_values(shape->children[0]) + begin;
+    int32_t channels = a->type->n_dims == 2 ? 1 : s[2];
 
     hr__array_range(data, a->offset + i, &begin, &n);
-    if (s[0] < 1 || s[1] < 1 || s[2] < 1 || s[2] > 4 || (int64_t)s[0] * s[1] > n / s[2])
+    if (s[0] < 1 || s[1] < 1 || channels < 1 || channels > 4 || (int64_t)s[0] * s[1] > n / channels)
         return hr_error_set(err, HR_BAD_DATA, "an image of shape (%d, %d, %d) with %lld values", (int)s[0], (int)s[1],
-                            (int)s[2], (long long)n);
-    return hr__image_plan_pixels(chain, hr__array_values(data->children[0]) + begin, s[0], s[1], s[2], &dice, out, err);
+                            (int)channels, (long long)n);
+    return hr__image_plan_pixels(chain, hr__array_values(data->children[0]) + begin, s[0], s[1], channels, &dice, out,
+                                 err);
 }
 
 static hr_status fixed_rows(const hr_bound_call *call, const hr_eval *how, const hr_array *a, hr_buffer **out,

@@ -2,7 +2,8 @@
  *
  * What a row holds is what a chain (codec/image_chain.h) makes of the file's bytes: decode, resize if a size is given, and steps that
  * the plan had behind the reader (hr_open.image_steps).
- * With a size and a mode all rows have one shape, and the column is a tensor; otherwise a ragged one. Nothing of a file
+ * With a size and a mode all rows have one shape, and the column is a tensor. With a size alone the first file's channels are
+ * those of all (fixed_shape), and an image of others is an error. Otherwise the column is ragged. Nothing of a file but that first one
  * is read when it is opened: the type is known without, and thousands of files are opened one after the other by one thread.
  *
  * Written, a row becomes a file. */
@@ -12,7 +13,7 @@
 typedef struct image_options {
     int mode, filter, on_error;
     int64_t height, width, max_pixels;
-    bool exif, truncated, exact;
+    bool exif, truncated, exact, fixed_shape;
 } image_options;
 
 static const hr_option image_option_table[] = {
@@ -27,6 +28,12 @@ static const hr_option image_option_table[] = {
       .max = 1 << 20,
       .doc = "with width: all images are resized to that; 0: they stay as they are" },
     { .name = "width", .kind = HR_OPT_INT, .at = offsetof(image_options, width), .max = 1 << 20, .doc = "see height" },
+    { .name = "fixed_shape",
+      .kind = HR_OPT_BOOL,
+      .at = offsetof(image_options, fixed_shape),
+      .value = 1,
+      .doc = "with a size and the channels that are stored: all images have those of the first file, another one is an "
+             "error; false: any" },
     { .name = "interpolation",
       .kind = HR_OPT_CHOICE,
       .at = offsetof(image_options, filter),
@@ -102,8 +109,11 @@ static hr_status tensor_row(const image_reader *r, const hr_image_plan *p, hr_ar
     hr_array *inner = NULL;
 
     if (p->w * p->h * p->channels != type->width)
-        return hr_error_set(err, HR_BUG, "an image of %d x %d x %d values, not %d", (int)p->w, (int)p->h, p->channels,
-                            (int)type->width);
+        return hr_error_set(
+            err, HR_TYPE,
+            "an image of %d channel%s, that of the first file has %d: a mode (\"RGB\", \"L\") makes them "
+            "alike, fixed_shape=false takes any",
+            p->channels, p->channels == 1 ? "" : "s", (int)(type->width / (p->w * p->h)));
     HR_TRY(hr__image_plan_make(p, &r->mem, &values, err));
     HR_TRY(hr__array_new(type->children[0].type, type->width, 0, (hr_buffer *[3]){ NULL, values, NULL }, NULL, 0,
                          &inner, err));
@@ -292,6 +302,49 @@ done:
     return st;
 }
 
+/* The type of images of one size whose channels are those of this file; it stays ragged where the file does not tell: its row will
+ * say why. */
+static hr_status look_at_file(image_file *f, hr_account *account, hr_error *err)
+{
+    hr_image_chain chain = f->chain;
+    const hr_image_step *decode = &chain.steps[0];
+    hr_buffer *bytes = NULL;
+    hr_type *type = NULL;
+    hr_image_info info;
+    hr_status st = HR_OK;
+
+    HR_TRY(hr__buffer_new(&(hr_mem){ account, NULL }, f->source->n_bytes, &bytes, err));
+    if (hr__source_read(f->source, bytes->data, 0, f->source->n_bytes, NULL) ||
+        hr__image_look((hr_view){ bytes->data, bytes->n_bytes }, decode->exif, decode->max_pixels, &info, NULL))
+        goto done;
+    chain.steps[0].mode = info.stored == HR_PIXELS_CMYK ? HR_PIXELS_RGB : info.stored;
+    HR_GO(hr__image_chain_type(&chain, NULL, &type, err));
+    hr__type_unref(f->type);
+    f->type = type;
+done:
+    hr__buffer_unref(bytes);
+    return st;
+}
+
+static hr_status find_type(image_file *f, const hr_open *how, hr_error *err)
+{
+    const image_options *o = how->options;
+    int at = how->schema ? hr__schema_find(how->schema, "image") : -1;
+    const hr_type *first = at >= 0 ? how->schema->fields[at].type : NULL;
+
+    HR_TRY(hr__image_chain_type(&f->chain, NULL, &f->type, err));
+    if (!o->fixed_shape || o->mode || !(o->height || o->width))
+        return HR_OK;
+    if (!how->schema)
+        return how->projection && !how->projection->n ? HR_OK : look_at_file(f, how->account, err);
+    if (first && first->id == HR_T_TENSOR && (first->n_dims == 2 || first->n_dims == 3) &&
+        first->shape[0] == o->height && first->shape[1] == o->width) {
+        hr__type_unref(f->type);
+        f->type = hr__type_ref((hr_type *)(uintptr_t)first);
+    }
+    return HR_OK;
+}
+
 static hr_status image_open(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     const image_options *o = how->options;
@@ -305,7 +358,7 @@ static hr_status image_open(hr_source *source, const hr_open *how, hr_scan_file 
     f->skip = o->on_error == 1;
     f->skipped = how->skipped;
     HR_GO(image_chain(o, &f->chain, err));
-    HR_GO(hr__image_chain_type(&f->chain, NULL, &f->type, err));
+    HR_GO(find_type(f, how, err));
     if (how->image_steps)
         HR_GO(add_steps(f, how, err));
     f->base.n_fragments = 1;

@@ -72,6 +72,37 @@ def test_equal_lengths_are_still_ragged(tmp_path):
     assert hd.read_audio(tmp_path / "b.wav").schema().types == types
 
 
+def test_the_page_says_so(tmp_path):
+    """Assertions for the sentences of docs/formats/audio.md: the column was a list of lists, no tensor."""
+    for i, n in enumerate((30, 30, 20)):
+        write(tmp_path / f"{i}.flac", tone(2, n), 16000)
+    ds = hd.read_audio(tmp_path)
+    kinds = ["extension<arrow.variable_shape_tensor[value_type=float, ndim=2]>", "int64"]
+    assert ds.schema().names == ["amplitude", "sample_rate"] and ds.schema().types == kinds
+    assert hd.read_audio(tmp_path / "0.flac").schema().types == kinds  # whichever files are read
+    rows = ds.take_all()
+    assert [r["amplitude"].shape for r in rows] == [(2, 30), (2, 30), (2, 20)]  # (channels, samples)
+    assert all(r["amplitude"].dtype == np.float32 and abs(r["amplitude"]).max() <= 1 for r in rows)
+    assert [r["sample_rate"] for r in rows] == [16000] * 3
+    batch = ds.take_batch(3)
+    assert batch["amplitude"].shape == (3,) and batch["amplitude"][2].shape == (2, 20)
+    assert ds.take_batch(2)["amplitude"].shape == (2, 2, 30)  # all shapes of the batch are equal
+    first = next(iter(ds.iter_torch_batches(batch_size=2)))
+    assert tuple(first["amplitude"].shape) == (2, 2, 30)
+    with pytest.raises(
+        exceptions.TypeMismatchError, match=r"row 0 has the shape \(2, 30\), row 2 has \(2, 20\)"
+    ):
+        next(iter(ds.iter_torch_batches(batch_size=3)))
+    padded = ds.iter_torch_batches(batch_size=3, collate_fn=lambda b: [a.shape for a in b["amplitude"]])
+    assert next(iter(padded)) == [(2, 30), (2, 30), (2, 20)]
+    kept = ds.map_batches(lambda b: {"n": [a.shape[1] for a in b["amplitude"]]}).take_all()
+    assert [r["n"] for r in kept] == [30, 30, 20]
+    ds.write_parquet(tmp_path / "p")
+    back = hd.read_parquet(tmp_path / "p")
+    assert back.schema().types == kinds
+    assert all((a["amplitude"] == b["amplitude"]).all() for a, b in zip(back.take_all(), rows, strict=True))
+
+
 def test_arguments_of_all_readers(tmp_path):
     for speaker in (1, 2):
         write(tmp_path / f"speaker={speaker}" / "a.flac", tone(1, speaker))

@@ -3,6 +3,7 @@
 import io
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -148,9 +149,49 @@ def test_nulls_and_errors():
         )
 
 
+def ragged(arrays):
+    """A column of arrow.variable_shape_tensor."""
+    values, shape = pa.list_(pa.uint8()), pa.list_(pa.int32(), arrays[0].ndim)
+    rows = [{"data": a.ravel().tolist(), "shape": list(a.shape)} for a in arrays]
+    kind = pa.struct([("data", values), ("shape", shape)])
+    mark = {"ARROW:extension:name": "arrow.variable_shape_tensor", "ARROW:extension:metadata": "{}"}
+    return rd.from_arrow(pa.table([pa.array(rows, kind)], pa.schema([pa.field("x", kind, metadata=mark)])))
+
+
+@pytest.mark.parametrize("third", [False, True])
+@pytest.mark.parametrize("even", [False, True])
+def test_grey_arrays_keep_their_dimensions(third, even):
+    """(height, width) was no image for these functions; (height, width, 1) stays so."""
+    arrays = [np.arange(20 * n, dtype=np.uint8).reshape(20, n) for n in (10, 10, 10 if even else 13)]
+    arrays = [a[:, :, None] if third else a for a in arrays]
+    end = (1,) if third else ()
+    ds = rd.from_items([{"x": a} for a in arrays]) if even else ragged(arrays)
+    image = col("x").image
+    flipped = [r["y"] for r in ds.with_column("y", image.random_flip(1.0)).take_all()]
+    assert all((f == a[:, ::-1]).all() and f.shape == a.shape for f, a in zip(flipped, arrays, strict=True))
+    for y, shape in (
+        (image.resize(6, 7), (6, 7, *end)),
+        (image.center_crop(6, 6), (6, 6, *end)),
+        (image.resize(6, 7).image.normalize(layout="HWC"), (6, 7, *end)),
+        (image.resize(6, 7).image.normalize(), (1, 6, 7)),
+    ):
+        made = ds.with_column("y", y)
+        assert made.take_batch(3)["y"].shape == (3, *shape)
+        if even or not third:
+            assert f"shape=[{','.join(map(str, shape))}]" in made.schema().types[1]
+
+
+def test_grey_files_keep_theirs():
+    decoded = rd.from_items([{"x": b} for b in BYTES]).with_column("x", col("x").image.decode("L"))
+    assert {r["x"].ndim for r in decoded.take_all()} == {2}
+    sized = decoded.with_column("x", col("x").image.resize(6, 7))
+    assert sized.take_batch(2)["x"].shape == (2, 6, 7)
+
+
 def test_ragged_stays_ragged():
     ds = rd.from_items([{"x": b} for b in BYTES]).with_column("x", col("x").image.decode("L"))
     ds = ds.with_column("y", col("x").image.random_flip(1.0).image.normalize(0.5, 0.5, layout="HWC"))
     for row, b in zip(ds.take_all(), BYTES, strict=True):
-        grey = np.array(of_pillow(b).convert("L"))[:, ::-1, None]
+        grey = np.array(of_pillow(b).convert("L"))[:, ::-1]
+        assert row["y"].shape == grey.shape
         assert row["y"].dtype == np.float32 and np.abs(row["y"] - (grey / 255 - 0.5) / 0.5).max() < 1e-5

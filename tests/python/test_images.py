@@ -9,6 +9,8 @@ import pytest
 from PIL import Image
 
 import headrace.data as rd
+from headrace import exceptions
+from headrace.data.expressions import col
 from headrace.exceptions import DataError
 
 RNG = np.random.default_rng(3)
@@ -30,8 +32,7 @@ def read(path, **how):
 
 
 def of_pillow(path, mode):
-    a = np.array(Image.open(path).convert(mode))
-    return a if a.ndim == 3 else a[:, :, None]
+    return np.array(Image.open(path).convert(mode))
 
 
 def samples():
@@ -86,8 +87,8 @@ def test_pixels_are_pillows(tmp_path, name, image, how, mode):
     path = write(tmp_path / name, image, **how)
     got = read(path, mode=mode)
     if name == "deep.png":  # Pillow cuts 16 bits of grey off at 255
-        want = (np.array(image) >> 8).astype(np.uint8)[:, :, None]
-        assert (got[:, :, 0] == want[:, :, 0]).all()
+        want = (np.array(image) >> 8).astype(np.uint8)
+        assert (got == want if mode == "L" else got[:, :, 0] == want).all()
         return
     want = of_pillow(path, mode)
     assert got.shape == want.shape and got.dtype == np.uint8
@@ -102,9 +103,92 @@ def test_pixels_are_pillows(tmp_path, name, image, how, mode):
 
 
 def test_as_stored(tmp_path):
-    for name, c in (("rgba.png", 4), ("grey.jpg", 1), ("la.png", 2), ("rgb.jpg", 3), ("cmyk.jpg", 3)):
+    for name, c in (("rgba.png", 4), ("grey.jpg", None), ("la.png", 2), ("rgb.jpg", 3), ("cmyk.jpg", 3)):
         sample = next(s for s in SAMPLES if s[0] == name)
-        assert read(write(tmp_path / name, sample[1])).shape[2] == c
+        assert read(write(tmp_path / name, sample[1])).shape[2:] == (() if c is None else (c,))
+
+
+def shades(folder, shapes, mode="L"):
+    """PNG files of these heights and widths -> (folder, their pixels as Pillow has them)."""
+    folder.mkdir(exist_ok=True)
+    images = [Image.fromarray(picture(h, w)).convert(mode) for h, w in shapes]
+    for i, image in enumerate(images):
+        image.save(folder / f"{i}.png")
+    return folder, [np.asarray(image) for image in images]
+
+
+@pytest.mark.parametrize("mode", [None, "L"])
+@pytest.mark.parametrize("size", [None, (9, 12)])
+@pytest.mark.parametrize("even", [False, True])
+def test_grey_images_have_two_dimensions(tmp_path, mode, size, even):
+    """(height, width), as Ray and Pillow have them; they had a third dimension of 1."""
+    folder, pixels = shades(tmp_path / "g", [(20, 30)] * 3 if even else [(20, 30), (21, 30), (20, 31)])
+    ds = rd.read_images(folder, mode=mode, size=size)
+    want = [np.asarray(Image.fromarray(p).resize(size[::-1], 2)) if size else p for p in pixels]
+    rows = [r["image"] for r in ds.take_all()]
+    for got, p in zip(rows, want, strict=True):
+        assert got.shape == p.shape and np.abs(got.astype(int) - p).max() <= (1 if size else 0)
+    batch = next(iter(ds.iter_batches(batch_size=3)))["image"]
+    assert all((a == b).all() for a, b in zip(batch, rows, strict=True))
+    assert [f.shape for f in ds.to_pandas()["image"]] == [p.shape for p in want]
+    seen = ds.map_batches(lambda b: {"s": [str(i.shape) for i in b["image"]]}).take_all()
+    assert [r["s"] for r in seen] == [str(p.shape) for p in want]
+    if even or size:
+        assert batch.shape == (3, *want[0].shape)
+        tensor = next(iter(ds.iter_torch_batches(batch_size=3)))["image"]
+        assert tuple(tensor.shape) == batch.shape
+    if size:
+        assert ds.schema().types == ["extension<arrow.fixed_shape_tensor[value_type=uint8, shape=[9,12]]>"]
+    ds.write_parquet(tmp_path / "p")
+    back = [r["image"] for r in rd.read_parquet(tmp_path / "p").take_all()]
+    assert all((a == b).all() and a.shape == b.shape for a, b in zip(back, rows, strict=True))
+    ds.write_images(tmp_path / "w", column="image", file_format="png")
+    written = [np.asarray(Image.open(p)) for p in sorted((tmp_path / "w").iterdir())]
+    assert sorted(w.tobytes() for w in written) == sorted(r.tobytes() for r in rows)
+    assert {w.ndim for w in written} == {2}
+
+
+def test_grey_among_colours(tmp_path):
+    """Each as it is, as in Ray."""
+    folder, grey = shades(tmp_path / "m", [(4, 5)])
+    colour = picture(4, 5)
+    Image.fromarray(colour).save(folder / "1.png")
+    Image.fromarray(picture(4, 5, 2), "LA").save(folder / "2.png")
+    ds = rd.read_images(folder)
+    assert [r["image"].shape for r in ds.iter_rows()] == [(4, 5), (4, 5, 3), (4, 5, 2)]
+    assert [i.shape for i in ds.take_batch(3)["image"]] == [(4, 5), (4, 5, 3), (4, 5, 2)]
+    assert (ds.take_batch(1)["image"] == grey[0]).all()
+    with pytest.raises(
+        exceptions.TypeMismatchError, match=r"row 0 has the shape \(4, 5\), row 1 has \(4, 5, 3\)"
+    ):
+        next(iter(ds.iter_torch_batches(batch_size=2)))
+    back = rd.from_arrow(ds.to_arrow()).take_all()
+    assert [r["image"].shape for r in back] == [(4, 5), (4, 5, 3), (4, 5, 2)]
+    flipped = ds.with_column("image", col("image").image.random_flip(1.0)).take_all()
+    assert (flipped[0]["image"] == grey[0][:, ::-1]).all() and (flipped[1]["image"] == colour[:, ::-1]).all()
+
+
+def test_a_size_declares_a_shape(tmp_path):
+    """Without a mode it is that of the first file, and another one is an error that says what helps."""
+    folder, _ = shades(tmp_path / "m", [(8, 9), (7, 9)], "RGB")
+    ds = rd.read_images(folder, size=(4, 5))
+    assert ds.schema().types == ["extension<arrow.fixed_shape_tensor[value_type=uint8, shape=[4,5,3]]>"]
+    assert ds.take_batch(2)["image"].shape == (2, 4, 5, 3) and ds.count() == 2
+    Image.fromarray(picture(8, 9, 1)[:, :, 0]).save(folder / "2.png")
+    ds = rd.read_images(folder, size=(4, 5))
+    assert ds.limit(2).take_batch(2)["image"].shape == (2, 4, 5, 3) and ds.count() == 3
+    with pytest.raises(
+        exceptions.TypeMismatchError, match="2.png: an image of 1 channel, that of the first file has 3"
+    ):
+        ds.take_all()
+    assert rd.read_images(folder, size=(4, 5), mode="RGB").take_batch(3)["image"].shape == (3, 4, 5, 3)
+    loose = rd.read_images(folder, size=(4, 5), fixed_shape=False)
+    assert [r["image"].shape for r in loose.take_all()] == [(4, 5, 3), (4, 5, 3), (4, 5)]
+    assert "variable_shape" in loose.schema().types[0]
+    (folder / "0.png").write_bytes(b"no image")
+    with pytest.raises(exceptions.DataError, match="0.png"):
+        rd.read_images(folder, size=(4, 5)).take_all()
+    assert len(rd.read_images(folder, size=(4, 5), on_error="skip").take_all()) == 2
 
 
 @pytest.mark.parametrize("kind", ["jpg", "png", "webp", "tif"])

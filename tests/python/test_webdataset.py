@@ -169,7 +169,7 @@ def test_decoders(tmp_path):
     row = hd.read_webdataset(p).take(1)[0]
     assert (row["cls"], row["txt"], list(row["json"]["a"]), row["bin"]) == (17, "größe", [1, 2], b"\0")
     assert row["png"].shape == (2, 2, 3) and row["npy"].tolist() == [0, 1, 2]
-    assert hd.read_webdataset(p, decoder="l").take(1)[0]["png"].shape == (2, 2, 1)
+    assert hd.read_webdataset(p, decoder="l").take(1)[0]["png"].shape == (2, 2)
     assert hd.read_webdataset(p, decoder=None).take(1)[0]["cls"] == b" 17\n"
     got = hd.read_webdataset(p, decoder=[True, lambda r: {"n": r["cls"] + 1}]).take(1)
     assert got == [{"n": 18}]
@@ -214,7 +214,7 @@ def test_images_are_decoded_by_the_engine(tmp_path):
                     continue
                 pixels = np.asarray(picture if mode is None else picture.convert(mode))
                 assert row["jpg"].dtype == np.uint8
-                assert (row["jpg"] == pixels.reshape(*pixels.shape[:2], -1)).all()
+                assert row["jpg"].shape == pixels.shape and (row["jpg"] == pixels).all()
     write_tar(tmp_path / "b.tar", [("0.png", members[1][1]), ("1.png", b"no image")])
     with pytest.raises(DataError, match=r"b.tar: tar: byte \d+: '1.png': "):
         hd.read_webdataset(str(tmp_path / "b.tar")).materialize()

@@ -74,6 +74,10 @@ def _ragged_tensors(column):
     out = np.empty(len(column), object)
     for row, (start, n) in enumerate(zip(starts, lengths, strict=True)):
         out[row] = flat[start : start + n].reshape(sizes[shapes[row] : shapes[row] + ndims[row]])
+    if "dim_names=[height,width,channels]" in column.type:  # grey images are (height, width)
+        for row, cell in enumerate(out):
+            if cell.shape[2] == 1:
+                out[row] = cell[:, :, 0]
     valid = column.valid()
     if valid is not None:
         out[~np.asarray(valid)] = None

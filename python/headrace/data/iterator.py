@@ -1023,7 +1023,7 @@ def _ragged_text(column):
     if column.null_count:
         return f"{column.null_count} of {len(column)} rows are null"
     if column.kind == "ragged":
-        shapes = [tuple(s) for s in np.asarray(column.part(1)).tolist()]
+        shapes = [cell.shape for cell in blocks.column_to_numpy(column)]
         row = next((i for i, s in enumerate(shapes) if s != shapes[0]), 0)
         return f"row 0 has the shape {shapes[0]}, row {row} has {shapes[row]}"
     _, lengths, values = column.lists()

@@ -214,19 +214,22 @@ def read_images(
     allow_truncated=False,
     exact=True,
     max_pixels=None,
+    fixed_shape=True,
     arrow_open_file_args=None,
     **common: Unpack[FileArguments],
 ):
     """A row for each JPEG, PNG, WebP, GIF, BMP or TIFF file, in the column 'image': uint8, of shape
-    (height, width, channels). Of a folder, files with the usual suffixes are read.
+    (height, width, channels), or (height, width) where it is grey. Of a folder, files with the usual suffixes
+    are read.
 
     size: (height, width), to which all images are resized (interpolation: nearest, box, bilinear, hamming,
     bicubic, lanczos; antialiased); exact=False lets a JPEG be decoded at 1/2, 1/4 or 1/8 where that is still
-    twice as large. mode: "L", "LA", "RGB" or "RGBA"; None: as stored. With size and mode the column is a
-    tensor; otherwise shapes differ from row to row, and a batch is an array of arrays unless they happen to
-    be equal. exif_orientation: turned as EXIF says. on_error: "raise" a DataError that names the file, or
-    "skip" it. allow_truncated: what is missing at a file's end is grey or black. max_pixels: images of more
-    are damaged (179 million; 0: no limit). include_paths: a column 'path' with each row's file.
+    twice as large. mode: "L", "LA", "RGB" or "RGBA"; None: as stored. With size the column is a tensor: of
+    the mode's channels, or of the first file's, and then an image of others is an error, unless
+    fixed_shape=False. Otherwise shapes differ from row to row, and a batch is an array of arrays unless they
+    happen to be equal. exif_orientation: turned as EXIF says. on_error: "raise" a DataError that names the
+    file, or "skip" it. allow_truncated: what is missing at a file's end is grey or black. max_pixels: images
+    of more are damaged (179 million; 0: no limit). include_paths: a column 'path' with each row's file.
     """
     common.setdefault("arrow_open_stream_args", arrow_open_file_args)
     if size is not None and (not isinstance(size, (tuple, list)) or len(size) != 2):
@@ -244,6 +247,7 @@ def read_images(
         "allow_truncated": allow_truncated,
         "exact": exact,
         "max_pixels": max_pixels,
+        "fixed_shape": fixed_shape,
     }
     return read_files("read_images", "images", paths, options=options, **common)
 

@@ -46,22 +46,20 @@ def _samples(path):
 
 
 def _sound(path):
-    """A table of one row. Another one, which is left out again, makes the column one of any shapes."""
-    import numpy as np
-
+    """A table of one row, whose column `amplitude` may have other shapes in other rows."""
     samples, rate = _samples(path)
-    other = np.zeros((len(samples), samples.shape[1] + 1 if samples.shape[1] == 0 else 0), "f4")
-    table = Table.build({"amplitude": [samples, other], "sample_rate": [rate, 0]})
-    yield table.slice(0, 1)
+    table = Table.build({"amplitude": [None], "sample_rate": [rate]})
+    yield table.with_column("amplitude", samples[None], True)
 
 
 def read_audio(paths, **common: Unpack[FileArguments]):
     """A row for each sound file: 'amplitude', a float32 tensor (channels, samples) from -1 to 1, and
     'sample_rate'. Of a folder, files with the usual suffixes are read.
 
-    Lengths differ from row to row, so that a batch has an array of arrays there. WAV, FLAC, Ogg (Vorbis,
-    Opus), MP3, AIFF, AU, CAF and what else libsndfile knows; needs the package soundfile. A file is decoded
-    as a whole, by a worker process. DataError names a file that is damaged or ends early.
+    Lengths differ from row to row, so that a batch has an array of arrays there, but where all of its rows
+    have one shape. WAV, FLAC, Ogg (Vorbis, Opus), MP3, AIFF, AU, CAF and what else libsndfile knows; needs
+    the package soundfile. A file is decoded as a whole, by a worker process. DataError names a file that is
+    damaged or ends early.
     """
     package("soundfile", "read_audio")
     return read_each_file("read_audio", "audio", paths, _sound, extensions=EXTENSIONS, **common)
