@@ -394,8 +394,8 @@ typedef enum hr_mix_end {
  * the furthest behind its share, of equals from the one of the larger weight, then from the first. */
 HR_API HR_MUST_USE hr_status hr_plan_mix(hr_plan *const *ins, int n, const double *weights, hr_mix_end when,
                                          hr_plan **out, hr_error *err);
-/* All rows of ins[0], then ins[1], ...; schemas must be equal (HR_TYPE names column and types). The same plan may stand
- * there twice. */
+/* All rows of ins[0], then ins[1], ...: the columns of the first, then those that only others have, null where an input lacks them, of
+ * types that hold the values of all (HR_TYPE names a column for which there is none). The same plan may stand there twice. */
 HR_API HR_MUST_USE hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan **out, hr_error *err);
 /* The same rows, in tables of exactly n_rows each (the last may be short; dropped if drop_last). */
 HR_API HR_MUST_USE hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan **out, hr_error *err);

@@ -88,7 +88,8 @@ static void test_project_is_checked_at_once(void **state)
 
 static void test_union_is_checked_at_once(void **state)
 {
-    const char *names[] = { "a", "s" }, *new_names[] = { "a", "b" };
+    const char *names[] = { "a", "s" }, *new_names[] = { "s", "a" }, *others[] = { "a", "new" };
+    hr_schema *schema = NULL;
     hr_error err = HR_ERROR_INIT;
     hr_plan *ins[2] = { sample_plan(1, 10), NULL }, *u = NULL;
 
@@ -97,6 +98,16 @@ static void test_union_is_checked_at_once(void **state)
     assert_int_equal(hr_plan_union(ins, 2, &u, &err), HR_TYPE);
     assert_contains(err.text, "input 1");
     assert_null(u);
+    hr_plan_unref(ins[1]);
+    assert_ok(hr_plan_project(ins[0], names, others, 2, &ins[1], &err), &err);
+    assert_ok(hr_plan_union(ins, 2, &u, &err), &err); /* each lacks a column of the other */
+    assert_ok(hr__plan_schema_early(u, &schema, &err), &err);
+    assert_int_equal(schema->n, 4);
+    assert_string_equal(schema->fields[0].name, "a");
+    assert_string_equal(schema->fields[2].name, "s");
+    assert_string_equal(schema->fields[3].name, "new");
+    hr__schema_unref(schema);
+    hr_plan_unref(u);
     assert_int_equal(hr_plan_union(ins, 0, &u, &err), HR_INVALID);
     hr_plan_unref(ins[0]);
     hr_plan_unref(ins[1]);

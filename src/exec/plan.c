@@ -513,19 +513,6 @@ done:
     return st;
 }
 
-hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan **out, hr_error *err)
-{
-    *out = NULL;
-    if (n < 1)
-        return hr_error_set(err, HR_INVALID, "union: no inputs");
-    HR_TRY(check_same_schemas("union", ins, n, err));
-    HR_TRY(plan_new(HR_PLAN_UNION, n, out, err));
-    (*out)->n_inputs = n;
-    for (int i = 0; i < n; i++)
-        (*out)->inputs[i] = hr_plan_ref(ins[i]);
-    return HR_OK;
-}
-
 /* Of `n` plans what is known of their schemas; n references, NULL where nothing is. */
 static hr_status known_schemas(hr_plan *const *ins, int n, hr_schema ***out, hr_error *err)
 {
@@ -537,6 +524,84 @@ static hr_status known_schemas(hr_plan *const *ins, int n, hr_schema ***out, hr_
     for (int i = 0; i < n; i++)
         HR_TRY(hr__plan_schema_early(ins[i], &all[i], err));
     return HR_OK;
+}
+
+static void schemas_free(hr_schema **all, int n)
+{
+    for (int i = 0; all && i < n; i++)
+        hr__schema_unref(all[i]);
+    hr__free(all);
+}
+
+/* What all known schemas are made of; one of no columns, if none is known. */
+static hr_status unify_schemas(hr_schema *const *all, int n, hr_schema **out, hr_error *err)
+{
+    hr_status st = hr__schema_new(NULL, 0, out, err);
+    bool any = false;
+
+    for (int i = 0; i < n && !st; i++) {
+        hr_schema *both = NULL;
+
+        if (!all[i])
+            continue;
+        if (any)
+            st = hr__schema_unify(*out, all[i], &both, err);
+        else
+            both = hr__schema_ref(all[i]);
+        any = true;
+        if (st)
+            st = hr__error_at(err, st, "union: input %d differs from those before it", i);
+        hr__schema_unref(*out);
+        *out = both;
+    }
+    return st;
+}
+
+/* An input of a union as it is, or behind what makes its columns those of all. */
+static hr_status like_all(hr_plan *in, hr_schema *schema, hr_schema *all, hr_plan **out, hr_error *err)
+{
+    hr_op *op = NULL;
+    hr_status st;
+
+    if (!schema || hr__schema_equal(schema, all)) {
+        *out = hr_plan_ref(in);
+        return HR_OK;
+    }
+    st = hr__op_union_columns(schema, all, true, &op, err);
+    return add_op(in, st, op, out, err);
+}
+
+hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan **out, hr_error *err)
+{
+    hr_schema **schemas = NULL, *all = NULL;
+    hr_plan *made = NULL;
+    hr_op *op = NULL;
+    hr_status st = HR_OK;
+    bool known = true;
+
+    *out = NULL;
+    if (n < 1)
+        return hr_error_set(err, HR_INVALID, "union: no inputs");
+    HR_GO(known_schemas(ins, n, &schemas, err));
+    HR_GO(unify_schemas(schemas, n, &all, err));
+    HR_GO(plan_new(HR_PLAN_UNION, n, &made, err));
+    for (int i = 0; i < n; i++) {
+        known = known && schemas[i];
+        HR_GO(like_all(ins[i], schemas[i], all, &made->inputs[i], err));
+        made->n_inputs++;
+    }
+    if (known || n == 1) {
+        *out = made;
+        made = NULL;
+    } else {
+        st = hr__op_union_columns(NULL, all, schemas[0] != NULL, &op, err);
+        st = add_op(made, st, op, out, err);
+    }
+done:
+    hr_plan_unref(made);
+    schemas_free(schemas, n);
+    hr__schema_unref(all);
+    return st;
 }
 
 hr_status hr_plan_zip(hr_plan *const *ins, int n, hr_plan **out, hr_error *err)
@@ -556,9 +621,7 @@ hr_status hr_plan_zip(hr_plan *const *ins, int n, hr_plan **out, hr_error *err)
     HR_GO(hr__op_zip(schemas, n, &op, err));
     st = hr__plan_op_n(ins, n, op, out, err);
 done:
-    for (int i = 0; schemas && i < n; i++)
-        hr__schema_unref(schemas[i]);
-    hr__free(schemas);
+    schemas_free(schemas, n);
     return st;
 }
 

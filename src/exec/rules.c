@@ -174,6 +174,18 @@ done:
     return st;
 }
 
+/* Of what makes an input like the others of its union: what is wanted, as far as the input has it. */
+static hr_status columns_of_union(step *s, const wanted *w, const hr_op *op, const hr_schema *in, hr_error *err)
+{
+    if (w->n_columns < 0)
+        return HR_OK;
+    s->below.n_columns = 0;
+    for (int i = 0; i < w->n_columns; i++)
+        if (hr__schema_find(in, w->columns[i]) >= 0)
+            HR_TRY(want(s, w->columns[i], err));
+    return hr__op_union_columns_giving(op, w->columns, w->n_columns, &s->op, err);
+}
+
 /* -------------------------------------------------------------------------------------------------------- filters */
 
 /* Terms of a filter on their way below an operator. */
@@ -311,6 +323,7 @@ static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error
 {
     const char *const *names = NULL;
     hr_expr *const *exprs = NULL;
+    const hr_schema *in;
     int n_computed;
     int64_t limit = hr__op_limit_rows(p->op), begin, end;
 
@@ -344,6 +357,8 @@ static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error
         n_computed = hr__op_computed(s->op ? s->op : p->op, &names, &exprs);
         return columns_of_computed(s, w, names, exprs, n_computed, err);
     }
+    if (hr__op_union_columns_in(p->op, &in) >= 0)
+        return columns_of_union(s, w, p->op, in, err);
     if (hr__op_rebatch_rows(p->op, NULL) < 0)
         s->below.n_columns = -1; /* a function sees every column */
     return HR_OK;

@@ -296,6 +296,11 @@ typedef struct hr_calls_options {
 hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out,
                        hr_error *err) HR_MUST_USE; /* shares calls */
 
+/* --- union_columns.c: rows under the columns of `known`. `in`: of the input's, before the union; NULL: behind it. !settled: the columns of
+ * the first table come first. Shares the schemas. */
+hr_status hr__op_union_columns(hr_schema *in, hr_schema *known, bool settled, hr_op **out, hr_error *err) HR_MUST_USE;
+/* All columns of a, then those that only b has, of types that hold the values of both. HR_TYPE names a column for which there is none. */
+hr_status hr__schema_unify(const hr_schema *a, const hr_schema *b, hr_schema **out, hr_error *err) HR_MUST_USE;
 /* --- sample.c. depth: how many samples stand below */
 hr_status hr__op_sample(const hr_sample_options *options, int depth, hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- slice.c: rows [begin, end); end INT64_MAX: to the last */
@@ -323,7 +328,12 @@ int64_t hr__op_limit_rows(const hr_op *op); /* limit.c; -1: not a limit */
 int hr__op_project_inputs(const hr_op *op,
                           const char *const **names); /* project.c; borrowed input names, -1: not a project */
 void hr__op_project_outputs(const hr_op *op,
-                            const char *const **names);          /* of a project: as many, under their new names */
+                            const char *const **names); /* of a project: as many, under their new names */
+int hr__op_union_columns_in(const hr_op *op,
+                            const hr_schema **in); /* how many columns it has before a union; -1: not that */
+/* The same that gives only those of these columns that it has. */
+hr_status hr__op_union_columns_giving(const hr_op *op, const char *const *names, int n, hr_op **out,
+                                      hr_error *err) HR_MUST_USE;
 int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last);   /* rebatch.c; -1: not a rebatch */
 const hr_shuffle_seed *hr__op_block_order_seed(const hr_op *op); /* block_order.c; NULL: another operator */
 /* repartition.c. One whose blocks come in random order. *out NULL: `op` is another operator. */

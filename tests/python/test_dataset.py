@@ -104,7 +104,7 @@ def test_wrong_types_fail_where_they_stand(ds):
     with pytest.raises(TypeError, match="unexpected"):
         ds.map(plus_one, concurency=2)
     with pytest.raises(exceptions.TypeMismatchError, match="id"):
-        ds.union(ds.rename_columns({"id": "x", "x": "id"}))
+        ds.union(ds.rename_columns({"id": "name", "name": "id"}))
 
 
 def test_missing_column_names_what_there_is(ds):

@@ -554,8 +554,11 @@ class Dataset:
         return Dataset(node)
 
     def union(self, *other):
-        """All rows of this dataset, then those of the others in turn. TypeMismatchError if their schemas
-        differ.
+        """All rows of this dataset, then those of the others in turn.
+
+        The columns are those of this one, then the new ones of each other, of types that hold all values
+        (int64 and double: double); what a dataset lacks is null. TypeMismatchError where there is no such
+        type, or where a function behind the first dataset gives a column that is not known before its rows.
         """
         for o in other:
             if not isinstance(o, Dataset):
