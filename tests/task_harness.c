@@ -61,6 +61,15 @@ bool hr__task_cancelled(const hr_task *task) { return task->rig->cancelled; }
 hr_coord hr__task_begin(const hr_task *task) { return task->rig->begin; }
 int64_t hr__task_ordinal(const hr_task *task) { return task->rig->ordinal; }
 int64_t hr__task_turn(const hr_task *task) { return task->rig->ordinal; }
+bool hr__task_last(const hr_task *task) { return task->rig->last; }
+bool hr__task_closes(const hr_task *task) { return task->rig->closes; }
+bool hr__task_marked(const hr_task *task) { return task->rig->marked; }
+void hr__task_save(hr_task *task, const char *state)
+{
+    snprintf(task->rig->saved, sizeof task->rig->saved, "%s", state ? state : "none");
+    task->rig->marked = false;
+}
+
 void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out)
 {
     (void)task;

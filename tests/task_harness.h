@@ -30,8 +30,10 @@ typedef struct rig {
     int n_out, cap_out;
     int n_thread_states; /* made in this run */
     bool enough, cancelled;
-    int input, wanted; /* of an operator with several: which the pushed table is of; which it wants next */
-    int n_suspended;   /* how often */
+    bool last, closes, marked; /* what the task says of the ticket */
+    char saved[100];           /* with the ticket's marker; "none": it goes no further */
+    int input, wanted;         /* of an operator with several: which the pushed table is of; which it wants next */
+    int n_suspended;           /* how often */
     atomic_int n_notified;
     void (*while_suspended)(struct rig *r); /* called before waiting: serves calls, or cancels. NULL: others do */
     void *context;                          /* the test's */

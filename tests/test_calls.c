@@ -16,6 +16,8 @@ typedef struct server {
     int n_columns; /* that calls should have; 0: any number */
     atomic_int n_served;
     atomic_int n_failed;
+    const char *state; /* of its instance, where that is asked for */
+    int n_saved, n_last;
 } server;
 
 static hr_table *made(const hr_table *in, int times)
@@ -78,12 +80,34 @@ static void give_by_parts(hr_call *call, const hr_table *in, bool wrong)
     unref_all(firsts, (int)m);
 }
 
+/* Two rows that no batch has. */
+static void give_last(server *s, hr_call *call)
+{
+    hr_table *in = numbers(0, 2);
+
+    s->n_last++;
+    hr__call_result(call, made(in, 1), NULL);
+    hr_table_unref(in);
+    hr__call_done(call, HR_OK, NULL);
+}
+
 static void serve(server *s, hr_call *call)
 {
     const hr_table *in = hr__call_input(call);
     hr_error err = HR_ERROR_INIT;
+    hr_call_place place;
 
     atomic_fetch_add(&s->n_served, 1);
+    hr__call_place(call, &place);
+    if (place.flags & HR_CALL_SAVE) {
+        s->n_saved++;
+        if (s->state)
+            hr__call_save(call, s->state);
+    }
+    if (place.flags & HR_CALL_LAST) {
+        give_last(s, call);
+        return;
+    }
     if (s->n_columns)
         assert_int_equal(in->schema->n, s->n_columns);
     if (s->mode == SLOWLY)
@@ -603,6 +627,154 @@ static void test_whom_a_paused_call_lets_by(void **unused)
         hr__group_free(groups[i]);
     hr__calls_unref(calls);
     hr_table_unref(in);
+}
+
+/* --------------------------------------------------------------------------------------------------------- one instance */
+
+static hr_call_group *group_in_order(hr_calls *calls, hr_calls_run *run, hr_table *in, int64_t turn, int n)
+{
+    const hr_call_place place = { .run = run->id, .flags = HR_CALL_IN_ORDER };
+    hr_call_group *g = NULL;
+
+    assert_ok(hr__group_new(calls, NULL, &g, NULL), NULL);
+    for (int i = 0; i < n; i++)
+        assert_ok(hr__group_add(g, in, NULL, &place, hr__zalloc(NULL, sizeof(hr_call_part)), 1, turn, i, NULL), NULL);
+    assert_ok(hr__group_submit(g, run, NULL), NULL);
+    return g;
+}
+
+static void assert_nothing_to_take(hr_calls *calls)
+{
+    hr_call *call = NULL;
+
+    assert_int_equal(hr__calls_take(calls, 1, 0, &call, NULL), HR_PENDING);
+}
+
+/* The story: calls of a later ticket were queued first, and an idle server took them, so that a class that carries rows over saw
+ * batches in an order that depended on luck. */
+static void test_turns(void **unused)
+{
+    const hr_calls_class how = { .instances = true, .at_a_time = 1 };
+    live_memory before = live_now();
+    hr_table *in = numbers(0, 1);
+    hr_calls *calls = NULL;
+    hr_calls_run run = { 0 }, other = { 0 };
+    hr_call_group *groups[4], *free_one;
+    hr_call *call;
+
+    (void)unused;
+    assert_ok(hr__calls_new("map(f)", &calls, NULL), NULL);
+    hr__calls_run_begin(calls, &run, &how);
+    hr__calls_run_begin(calls, &other, &(hr_calls_class){ 0 });
+    assert_ok(hr__calls_run_restore(calls, &run, "left", NULL), NULL);
+    groups[2] = group_in_order(calls, &run, in, 2, 1);
+    assert_ok(hr__calls_turn_done(calls, &run, 2, NULL), NULL);
+    assert_nothing_to_take(calls);
+    free_one = group_of(calls, &other, in, 5, 1); /* another run has no such rule */
+    call = take_one(calls, 1);
+    assert_ptr_equal(call, free_one->items[0]);
+    assert_null(hr__call_state(call));
+    hr__call_done(call, HR_OK, NULL);
+    groups[0] = group_in_order(calls, &run, in, 0, 2);
+    call = take_one(calls, 1);
+    assert_ptr_equal(call, groups[0]->items[0]);
+    assert_string_equal(hr__call_state(call), "left"); /* for the instance's first call */
+    assert_nothing_to_take(calls);                     /* it has one at a time */
+    hr__call_done(call, HR_OK, NULL);
+    call = take_one(calls, 1);
+    assert_ptr_equal(call, groups[0]->items[1]);
+    assert_null(hr__call_state(call));
+    assert_int_equal(hr__call_stream(call, made(in, 1), NULL), HR_GO_ON);
+    hr__call_pause(call);
+    groups[1] = group_in_order(calls, &run, in, 1, 1);
+    assert_ok(hr__calls_turn_done(calls, &run, 0, NULL), NULL);
+    assert_nothing_to_take(calls); /* a paused one is in the middle of something */
+    groups[0]->next = 1;
+    {
+        hr_results got;
+        bool again;
+
+        assert_false(hr__group_collect(groups[0], &got, &again));
+        assert_true(again);
+        hr__results_clear(&got);
+    }
+    assert_ptr_equal(take_one(calls, 1), groups[0]->items[1]);
+    hr__call_done(groups[0]->items[1], HR_OK, NULL);
+    call = take_one(calls, 1);
+    assert_ptr_equal(call, groups[1]->items[0]);
+    hr__call_done(call, HR_OK, NULL);
+    assert_nothing_to_take(calls); /* ticket 1 may have more */
+    assert_ok(hr__calls_turn_done(calls, &run, 1, NULL), NULL);
+    call = take_one(calls, 1);
+    assert_ptr_equal(call, groups[2]->items[0]);
+    hr__call_done(call, HR_OK, NULL);
+    groups[3] = group_in_order(calls, &run, in, 3, 1); /* of ticket 2 all was known before */
+    call = take_one(calls, 1);
+    hr__call_done(call, HR_OK, NULL);
+    assert_true(hr__calls_runs(calls, run.id));
+    for (int i = 0; i < 4; i++)
+        hr__group_free(groups[i]);
+    hr__group_free(free_one);
+    hr__calls_run_end(calls, &run);
+    hr__calls_run_end(calls, &other);
+    assert_false(hr__calls_runs(calls, 1));
+    hr__calls_unref(calls);
+    hr_table_unref(in);
+    assert_no_leak(before);
+}
+
+/* The last call comes behind all batches, once, also where there were none; what it gives has coordinates of its own. */
+static void test_the_last_call(void **unused)
+{
+    const hr_calls_options o = { .of_class = { .instances = true, .at_a_time = 1, .keeps = true, .finishes = true } };
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+
+    (void)unused;
+    for (int n = 0; n < 3; n++) {
+        hr_table *in = numbers(0, n * 25);
+        server s = { .mode = DOUBLE };
+        rig r = { .closes = true, .last = true };
+
+        r.run.last_instance = 9;
+        assert_ok(run_inline(&r, &s, o, in, &err), &err);
+        assert_int_equal(s.n_last, 1);
+        assert_int_equal(rig_rows(&r), n * 25 + 2);
+        assert_int_equal(hr__origin_at(rig_table(&r, rig_tables(&r) - 1)->origin, 1).instance, 9);
+        assert_int_equal(hr__origin_at(rig_table(&r, rig_tables(&r) - 1)->origin, 1).ordinal, 1);
+        end_inline(&r, &s);
+        hr_table_unref(in);
+    }
+    assert_no_leak(before);
+}
+
+/* A state goes with the marker before the rows of which it knows nothing yet; without calls, or without a state, no marker goes. */
+static void test_saved_states(void **unused)
+{
+    const hr_calls_options o = { .of_class = { .instances = true, .at_a_time = 1, .keeps = true, .saves = true } };
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    hr_table *in = numbers(0, 25), *none = numbers(0, 0);
+    server s = { .mode = DOUBLE, .state = "7 left" };
+    rig r = { .marked = true };
+
+    (void)unused;
+    assert_ok(run_inline(&r, &s, o, in, &err), &err);
+    assert_string_equal(r.saved, "7 left");
+    assert_int_equal(s.n_saved, 1); /* of three calls */
+    end_inline(&r, &s);
+    r = (rig){ .marked = true };
+    s = (server){ .mode = DOUBLE };
+    assert_ok(run_inline(&r, &s, o, in, &err), &err);
+    assert_string_equal(r.saved, "none");
+    end_inline(&r, &s);
+    r = (rig){ .marked = true };
+    assert_ok(run_inline(&r, &s, o, none, &err), &err);
+    assert_string_equal(r.saved, "none");
+    end_inline(&r, &s);
+    hr_table_unref(none);
+    hr_table_unref(in);
+    assert_no_leak(before);
 }
 
 /* -------------------------------------------------------------------------------------------------------------- errors */
@@ -1318,6 +1490,9 @@ int main(void)
         cmocka_unit_test(test_cancelled_streams),
         cmocka_unit_test(test_order_of_rows),
         cmocka_unit_test(test_whom_a_paused_call_lets_by),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_the_last_call),
+        cmocka_unit_test(test_saved_states),
         cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_faults),
     };

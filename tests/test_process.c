@@ -147,7 +147,18 @@ static stream kept(uint64_t tag)
     return (stream){ 0 };
 }
 
-/* The words: double, three, odd, same, stream N, once (the first worker dies: there is a file), slow MS, number (how many calls came so far; slow behind six), random (the place's low bits),
+/* What it is told of runs, into a file: "+1", "-1". */
+static void note_run(const char *word, const hr_work *todo)
+{
+    FILE *f = !strncmp(word, "runs ", 5) ? fopen(word + 5, "a") : NULL;
+
+    if (f) {
+        fprintf(f, "%c%d", todo->kind == HR_WORK_RUN ? '+' : '-', (int)todo->tag);
+        fclose(f);
+    }
+}
+
+/* The words: runs FILE, state (its run's instance has one), double, three, odd, same, stream N, once (the first worker dies: there is a file), slow MS, number (how many calls came so far; slow behind six), random (the place's low bits),
  * raise X, die X (at the batch that begins with x = X). */
 static hr_status obey(hr_worker *w, const char *word, const hr_table *in, const hr_call_place *place, int n_calls,
                       hr_error *err)
@@ -202,7 +213,15 @@ static int work(int fd)
             continue;
         if (st || todo.kind == HR_WORK_END)
             break;
+        if (todo.kind == HR_WORK_RUN || todo.kind == HR_WORK_RUN_END) {
+            note_run(word, &todo);
+            continue;
+        }
         current = todo.tag;
+        if ((todo.place.flags & HR_CALL_SAVE) &&
+            (st = hr__worker_save(w, current, todo.state ? todo.state : "fresh", NULL)))
+            break;
+        hr__free(todo.state);
         if (todo.kind == HR_WORK_DROP)
             hr_table_unref(kept(current).in);
         else if (todo.kind == HR_WORK_MORE)
@@ -1069,6 +1088,144 @@ static void test_left_out(void **unused)
     hr_table_unref(in);
 }
 
+/* ---------------------------------------------------------------------------------------------------------- instances */
+
+static void assert_file_becomes(const char *path, const char *want)
+{
+    char found[100] = "";
+
+    for (int i = 0; i < 1000 && strcmp(found, want) != 0; i++) {
+        FILE *f = fopen(path, "r");
+        size_t n = f ? fread(found, 1, sizeof found - 1, f) : 0;
+
+        found[n] = 0;
+        if (f)
+            fclose(f);
+        usleep(10000);
+    }
+    assert_string_equal(found, want);
+}
+
+/* A worker hears of the beginning and the end of each run, in their order among its calls. One that comes later hears of those that
+ * are there. */
+static void test_workers_hear_of_runs(void **unused)
+{
+    const hr_calls_options o = { .of_class = { .instances = true, .ahead = 1, .at_a_time = 1 } };
+    live_memory before = live_now();
+    hr_table *in = numbers(0, 200);
+    char path[] = "/tmp/headrace-test-runs-XXXXXX", word[60];
+    int file = mkstemp(path);
+    hr_error err = HR_ERROR_INIT;
+    rig r = { 0 };
+    keeper k;
+    hr_op *op;
+
+    (void)unused;
+    assert_true(file >= 0);
+    close(file);
+    snprintf(word, sizeof word, "runs %s", path);
+    keep(&k, 1, word);
+    op = operator_of(k.calls, o);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(run(&r, op, in, 3, &err), &err);
+        check_doubled(&r, in);
+        rig_close(&r);
+    }
+    assert_file_becomes(path, "+1-1+2-2");
+    unlink(path);
+    hr__op_unref(op);
+    hr__calls_unref(k.calls);
+    assert_int_equal(wait_for_all(&k), 1);
+    assert_ok(hr__calls_new("map(f)", &k.calls, &err), &err);
+    hr__calls_expect(k.calls, 1, NULL);
+    op = operator_of(k.calls, o);
+    assert_ok(rig_open(&r, op, NULL, &err), &err);
+    assert_ok(add_worker(&k, word, &err), &err);
+    assert_ok(rig_run(&r, &in, 1, &err), &err);
+    rig_close(&r);
+    assert_file_becomes(path, "+1-1");
+    unlink(path);
+    hr__op_unref(op);
+    hr__calls_unref(k.calls);
+    assert_int_equal(wait_for_all(&k), 1);
+    hr_table_unref(in);
+    assert_settles(before);
+}
+
+/* A state goes to the worker with the first call and comes back before its results, whatever its size. */
+static void test_states_travel(void **unused)
+{
+    const hr_calls_options o = { .of_class = { .instances = true, .at_a_time = 1, .keeps = true, .saves = true } };
+    static const int sizes[] = { 3, 99 };
+    live_memory before = live_now();
+    hr_table *in = numbers(0, 200);
+    hr_error err = HR_ERROR_INIT;
+    keeper k;
+    hr_op *op;
+
+    (void)unused;
+    keep(&k, 1, "double");
+    op = operator_of(k.calls, o);
+    for (int i = 0; i < HR_LEN(sizes); i++) {
+        rig r = { .marked = true };
+        char state[200] = "";
+
+        memset(state, 'a' + i, (size_t)sizes[i]);
+        assert_ok(rig_open(&r, op, NULL, &err), &err);
+        assert_ok(op->cls->restore_run(op, &r.run, state, &err), &err);
+        assert_ok(rig_run(&r, &in, 1, &err), &err);
+        assert_string_equal(r.saved, state);
+        check_doubled(&r, in);
+        rig_close(&r);
+    }
+    hr__op_unref(op);
+    hr__calls_unref(k.calls);
+    assert_int_equal(wait_for_all(&k), 1);
+    hr_table_unref(in);
+    assert_settles(before);
+}
+
+/* An instance that holds rows is lost with its worker: the run fails, whatever may be left out or done again. */
+static void test_a_lost_instance(void **unused)
+{
+    hr_calls_options o = { .max_errored = -1, .of_class = { .instances = true, .at_a_time = 1 } };
+    live_memory before = live_now();
+    hr_table *in = numbers(0, 200);
+    hr_error err = HR_ERROR_INIT;
+
+    (void)unused;
+    for (int keeps = 0; keeps < 2; keeps++) {
+        keeper k;
+        replacer p = { .k = &k, .word = "die 50" };
+        rig r = { 0 };
+        hr_op *op;
+        hr_status st;
+
+        keep(&k, 1, p.word);
+        hr__calls_configure(k.calls, 0, 1);
+        o.of_class.keeps = keeps;
+        begin_replacing(&p);
+        op = operator_of(k.calls, o);
+        st = run(&r, op, in, 3, &err);
+        end_replacing(&p);
+        if (keeps) {
+            assert_status(st, HR_PEER, &err);
+            assert_contains(err.text, "the rows that its instance held are lost");
+            assert_int_equal(rig_rows(&r), 50);
+        } else {
+            assert_ok(st, &err);
+            assert_int_equal(rig_rows(&r), 190);
+        }
+        hr_error_clear(&err);
+        rig_close(&r);
+        hr__op_unref(op);
+        hr__calls_unref(k.calls);
+        wait_for_all(&k);
+    }
+    hr_table_unref(in);
+    assert_settles(before);
+}
+
 /* One that idles ends, and only one; the other has the calls then. */
 static void test_idle_workers_end(void **unused)
 {
@@ -1294,6 +1451,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_streams_that_nobody_wants),
         cmocka_unit_test(test_done_again),
         cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_workers_hear_of_runs),
+        cmocka_unit_test(test_states_travel),
+        cmocka_unit_test(test_a_lost_instance),
         cmocka_unit_test(test_idle_workers_end),
         cmocka_unit_test(test_senseless_messages),
         cmocka_unit_test(test_keeper_gone),

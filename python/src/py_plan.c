@@ -621,11 +621,25 @@ static PyObject *plan_whole_groups(PyObject *op, PyObject *keys)
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
+/* (instances ahead, calls at a time, whether it has finish(), whether it has a state) of a function that may remember. */
+static int class_options(PyObject *given, hr_calls_class *out)
+{
+    int finishes, saves;
+
+    if (!PyArg_ParseTuple(given, "iipp", &out->ahead, &out->at_a_time, &finishes, &saves))
+        return -1;
+    out->instances = true;
+    out->finishes = finishes;
+    out->saves = saves;
+    out->keeps = finishes || saves;
+    return 0;
+}
+
 static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "calls",      "name",    "qualified",    "batch_rows",    "piece_rows",  "piece_bytes",
                              "one_to_one", "filter",  "inline_calls", "max_parts",     "max_errored", "group_keys",
-                             "made",       "columns", "schema",       "shows_doubles", NULL };
+                             "made",       "columns", "schema",       "shows_doubles", "of_class",    NULL };
     pyhr_state *s = pyhr_state_of(op);
     const char *keys[64], **columns = NULL;
     hr_calls_options o = { 0 };
@@ -634,15 +648,17 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     hr_op *made = NULL;
     long long batch_rows = 0, piece_rows = 0, piece_bytes = 0, max_parts = 0, max_errored = 0;
     int one_to_one = 0, filter = 0, inline_calls = 0, shows_doubles = 0;
-    PyObject *served, *group_keys = NULL, *some = NULL, *schema = NULL, *capsule = NULL;
+    PyObject *served, *group_keys = NULL, *some = NULL, *schema = NULL, *capsule = NULL, *of_class = NULL;
     struct ArrowSchema declared = { 0 };
     hr_calls *calls;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLpppLLO!zO!Op", names, &served, &o.name, &o.qualified,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLpppLLO!zO!OpO!", names, &served, &o.name, &o.qualified,
                                      &batch_rows, &piece_rows, &piece_bytes, &one_to_one, &filter, &inline_calls,
                                      &max_parts, &max_errored, &PyTuple_Type, &group_keys, &o.made, &PyTuple_Type,
-                                     &some, &schema, &shows_doubles))
+                                     &some, &schema, &shows_doubles, &PyTuple_Type, &of_class))
+        return NULL;
+    if (of_class && class_options(of_class, &o.of_class) < 0)
         return NULL;
     if (group_keys && (o.n_group_keys = key_names(group_keys, keys, HR_LEN(keys))) < 0)
         return NULL;
@@ -1094,8 +1110,9 @@ static PyMethodDef plan_methods[] = {
     { "calls", WITH_WORDS(plan_calls), WORDS,
       "calls(calls, name, qualified, batch_rows=0, piece_rows=0, piece_bytes=0, one_to_one=False, filter=False,\n"
       "inline_calls=False, max_parts=1, max_errored=0, group_keys=(), made=None, columns=(), schema=None,\n"
-      "shows_doubles=False): a function, whose calls go to `calls`. made: it gets `columns` alone and makes that one\n"
-      "of them. shows_doubles: it sees integers with nulls as doubles with NaN." },
+      "shows_doubles=False, of_class=()): a function, whose calls go to `calls`. made: it gets `columns` alone and\n"
+      "makes that one of them. shows_doubles: it sees integers with nulls as doubles with NaN. of_class: (instances\n"
+      "made ahead, calls at a time in the order of the rows or 0, finish(), state_dict())." },
     { "write", WITH_WORDS(plan_write), WORDS,
       "write(format, path, mode='append', single_file=False, partition_columns=None, min_rows_per_file=0,\n"
       "max_rows_per_file=0, max_file_bytes=0, job=None, name_column=None, sync=0, options=None, name=None): a plan "

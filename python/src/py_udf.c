@@ -198,6 +198,19 @@ static PyObject *calls_measured(PyObject *op, PyObject *arg)
     Py_RETURN_NONE;
 }
 
+static PyObject *calls_runs(PyObject *op, PyObject *arg)
+{
+    unsigned long long run = PyLong_AsUnsignedLongLong(arg);
+    bool found;
+
+    if (run == (unsigned long long)-1 && PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    found = hr__calls_runs(((calls_object *)op)->calls, run);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(found);
+}
+
 static PyObject *calls_paused(PyObject *op, PyObject *arg)
 {
     unsigned long long tag = PyLong_AsUnsignedLongLong(arg);
@@ -270,6 +283,7 @@ static PyMethodDef calls_methods[] = {
       "A worker that has nothing to do is told to end; its process id, 0 if there is none." },
     { "busy", calls_busy, METH_NOARGS, "Process ids of workers that run a call." },
     { "measured", calls_measured, METH_O, "measured(bytes): what the workers hold themselves, for stats." },
+    { "runs", calls_runs, METH_O, "runs(run): whether the run of this number, of a Call's place, has not ended." },
     { "paused", calls_paused, METH_O, "paused(tag): whether this call, which a server paused, is still wanted." },
     { "errored", calls_errored, METH_NOARGS, "(batches left out since the last time, text and detail of the first)." },
     { "close", calls_close, METH_NOARGS, "Workers end, waiting calls fail, take() gives False." },
@@ -334,8 +348,9 @@ static int call_check(call_object *self)
 
 static PyObject *place_object(const hr_call_place *p)
 {
-    return Py_BuildValue("KLiLKL", (unsigned long long)p->seed, (long long)p->epoch, (int)p->op_index,
-                         (long long)p->ordinal, (unsigned long long)p->random, (long long)p->limit_bytes);
+    return Py_BuildValue("KLiLKLKI", (unsigned long long)p->seed, (long long)p->epoch, (int)p->op_index,
+                         (long long)p->ordinal, (unsigned long long)p->random, (long long)p->limit_bytes,
+                         (unsigned long long)p->run, (unsigned int)p->flags);
 }
 
 static PyObject *call_table(PyObject *op, void *none)
@@ -358,6 +373,18 @@ static PyObject *call_place(PyObject *op, void *none)
         return NULL;
     hr__call_place(self->call, &place);
     return place_object(&place);
+}
+
+static PyObject *call_state(PyObject *op, void *none)
+{
+    call_object *self = (call_object *)op;
+    const char *state;
+
+    (void)none;
+    if (call_check(self) < 0)
+        return NULL;
+    state = hr__call_state(self->call);
+    return state ? PyUnicode_DecodeUTF8(state, (Py_ssize_t)strlen(state), "replace") : Py_NewRef(Py_None);
 }
 
 /* Batches of a call as the bytes of an array of (rows, ordinal: int64, random: uint64). */
@@ -466,6 +493,38 @@ static PyObject *call_stream(PyObject *op, PyObject *args)
     return PyLong_FromLong(go);
 }
 
+static PyObject *call_save(PyObject *op, PyObject *args)
+{
+    call_object *self = (call_object *)op;
+    hr_call *call = self->call;
+    const char *state;
+
+    if (!PyArg_ParseTuple(args, "s", &state) || call_check(self) < 0)
+        return NULL;
+    self->call = NULL;
+    Py_BEGIN_ALLOW_THREADS
+    hr__call_save(call, state);
+    Py_END_ALLOW_THREADS
+    self->call = call;
+    Py_RETURN_NONE;
+}
+
+static PyObject *call_begins(PyObject *op, PyObject *none)
+{
+    call_object *self = (call_object *)op;
+    hr_call *call = self->call;
+
+    (void)none;
+    if (call_check(self) < 0)
+        return NULL;
+    self->call = NULL;
+    Py_BEGIN_ALLOW_THREADS
+    hr__call_begins(call);
+    Py_END_ALLOW_THREADS
+    self->call = call;
+    Py_RETURN_NONE;
+}
+
 static PyObject *call_pause(PyObject *op, PyObject *none)
 {
     call_object *self = (call_object *)op;
@@ -537,6 +596,9 @@ static PyMethodDef call_methods[] = {
       "many rows each." },
     { "stream", call_stream, METH_VARARGS,
       "The same, and more will come: 0 go on, 1 pause() now, 2 nobody wants more: be done()." },
+    { "save", call_save, METH_VARARGS,
+      "save(text): the state of its run's instance, before anything else is given; where place asks for it." },
+    { "begins", call_begins, METH_NOARGS, "Its time counts from here: an instance was made first." },
     { "pause", call_pause, METH_NOARGS,
       "The call comes back by take() of the same server when there is room for more." },
     { "done", call_done, METH_NOARGS, "The function has returned." },
@@ -546,7 +608,8 @@ static PyMethodDef call_methods[] = {
 
 static PyGetSetDef call_getset[] = {
     { "table", call_table, NULL, "The input.", NULL },
-    { "place", call_place, NULL, "(seed, epoch, operator, ordinal, random, memory limit).", NULL },
+    { "place", call_place, NULL, "(seed, epoch, operator, ordinal, random, memory limit, run, flags).", NULL },
+    { "state", call_state, NULL, "What the run's instance has to load first, or None.", NULL },
     { "parts", call_parts, NULL, "Batches, as bytes: (rows, ordinal, random) of 8 bytes each.", NULL },
     { "tag", call_tag, NULL, "Its number, as long as it lives.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
@@ -685,7 +748,8 @@ static PyObject *worker_init(PyObject *op, PyObject *none)
     return made;
 }
 
-/* (kind, tag, Table, place, parts) with kind 1 a call, 2 go on with a paused one, 3 drop it; None: the end; False: nothing now. */
+/* (kind, tag, Table, place, parts, state) with kind 1 a call, 2 go on with a paused one, 3 drop it, 4 run `tag` begins, 5 it has ended;
+ * None: the end; False: nothing now. */
 static PyObject *worker_next(PyObject *op, PyObject *args)
 {
     pyhr_state *s = pyhr_state_of(op);
@@ -713,12 +777,13 @@ static PyObject *worker_next(PyObject *op, PyObject *args)
     if (todo.kind == HR_WORK_END)
         Py_RETURN_NONE;
     if (todo.kind == HR_WORK_CALL)
-        made = Py_BuildValue("iKNNN", 1, (unsigned long long)todo.tag, pyhr_table(s, todo.table),
-                             place_object(&todo.place), parts_object(todo.parts, todo.n_parts));
+        made = Py_BuildValue("iKNNNz", 1, (unsigned long long)todo.tag, pyhr_table(s, todo.table),
+                             place_object(&todo.place), parts_object(todo.parts, todo.n_parts), todo.state);
     else
-        made = Py_BuildValue("iKOOO", todo.kind == HR_WORK_MORE ? 2 : 3, (unsigned long long)todo.tag, Py_None, Py_None,
-                             Py_None);
+        made =
+            Py_BuildValue("iKOOOO", (int)todo.kind, (unsigned long long)todo.tag, Py_None, Py_None, Py_None, Py_None);
     hr__free(todo.parts);
+    hr__free(todo.state);
     return made;
 }
 
@@ -773,6 +838,23 @@ static PyObject *worker_stream(PyObject *op, PyObject *args)
     hr_go go = HR_GO_ON;
 
     return worker_give(op, args, &go);
+}
+
+static PyObject *worker_save(PyObject *op, PyObject *args)
+{
+    hr_error err = HR_ERROR_INIT;
+    unsigned long long tag;
+    const char *state;
+    hr_worker *w;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "Ks", &tag, &state) || !(w = worker_hold(op)))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__worker_save(w, tag, state, &err);
+    Py_END_ALLOW_THREADS
+    worker_drop(op);
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
 }
 
 static PyObject *worker_end(PyObject *op, unsigned long long tag, hr_status what, hr_error *with)
@@ -839,14 +921,14 @@ static PyObject *worker_close(PyObject *op, PyObject *none)
 static PyMethodDef worker_methods[] = {
     { "init", worker_init, METH_NOARGS, "The bytes that the driver sent first." },
     { "next", worker_next, METH_VARARGS,
-      "next(timeout_ms=-1): (kind, tag, table, place, parts): 1 a new call, 2 go on with the paused one of this tag, 3 "
-      "drop "
-      "that; None: the end; False: nothing within timeout_ms." },
+      "next(timeout_ms=-1): (kind, tag, table, place, parts, state): 1 a new call, 2 go on with the paused one of this "
+      "tag, 3 drop that, 4 the run `tag` begins, 5 it has ended; None: the end; False: nothing within timeout_ms." },
     { "fileno", worker_fileno, METH_NOARGS, "To wait for: readable when next() may have something." },
     { "build", worker_build, METH_O,
       "build(dict of columns, or list of row dicts): a Table in the arena, written once." },
     { "result", worker_result, METH_VARARGS, "result(tag, table, part=0, counts=None): as a Call's." },
     { "stream", worker_stream, METH_VARARGS, "The same, and more will come: 0 go on, 1 pause, 2 nobody wants more." },
+    { "save", worker_save, METH_VARARGS, "save(tag, text): as a Call's." },
     { "done", worker_done, METH_O, "done(tag): the function has returned." },
     { "fail", worker_fail, METH_VARARGS,
       "fail(tag, text, detail): the function raised; detail is the pickled exception." },

@@ -106,6 +106,10 @@ static hr_status add_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
     if (!hr__grow(r->account, (void **)&s->ops, &cap, s->n_ops + 1, sizeof(hr_op_state *)))
         return hr__error_memory(err, "run", 64);
     s->ops[s->n_ops++] = o;
+    if (op->closes) {
+        s->closes = true;
+        o->run.last_instance = r->n_instances++;
+    }
     return HR_OK;
 }
 

@@ -2,15 +2,16 @@
  *
  * A marker says "just before this row of this source" and, for each stream operator below, what it remembered when the
  * marker came by (see op.h). A position adds what the consumer took after it, and what the plan reads and runs (inputs.c). The text
- * is JSON of at most 4 kB that holds no data; it is parsed by a small strict reader of our own, since it comes from users'
- * checkpoints. It ends with a checksum: a number that is another one would skip rows without a word. */
+ * is JSON of at most 4 kB, and what instances of users' classes keep, 1 MiB each at most; it is parsed by a small strict reader
+ * of our own, since it comes from users' checkpoints. It ends with a checksum: a number that is another one would skip rows
+ * without a word. */
 #include "exec/exec.h"
 
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 
-#define MAX_POSITION_BYTES 4096
+#define MAX_POSITION_BYTES (16 << 20)
 #define POSITION_VERSION 2
 #define SUM_BEGIN ",\"sum\":\"" /* then 16 hex digits and the end */
 #define SUM_BYTES (sizeof SUM_BEGIN - 1 + 16 + 2)
@@ -235,26 +236,38 @@ static bool read_at(cursor *c, hr_coord *at)
     return eat(c, ']');
 }
 
+/* "2":"left=5"; `text` has room for all that is left. */
+static bool read_state(cursor *c, hr_marker *m, char *text, size_t cap, hr_status *st, hr_error *err)
+{
+    char key[16];
+    cursor k;
+    uint64_t index;
+
+    if ((m->n_states && !eat(c, ',')) || !read_string(c, key, sizeof key) || !eat(c, ':') || !read_string(c, text, cap))
+        return false;
+    k = (cursor){ key, key + strlen(key) };
+    if (!read_int(&k, INT32_MAX, &index) || k.p != k.end)
+        return false;
+    *st = hr__marker_add(m, (int)index, text, (int64_t)strlen(text), err);
+    return !*st;
+}
+
 static bool read_states(cursor *c, hr_marker *m, hr_status *st, hr_error *err)
 {
-    char key[16], text[1024];
+    size_t cap = (size_t)(c->end - c->p) + 1;
+    char *text;
+    bool good = true;
 
     if (!eat(c, '{'))
         return false;
-    while (!eat(c, '}')) {
-        cursor k;
-        uint64_t index;
-
-        if ((m->n_states && !eat(c, ',')) || !read_string(c, key, sizeof key) || !eat(c, ':') ||
-            !read_string(c, text, sizeof text))
-            return false;
-        k = (cursor){ key, key + strlen(key) };
-        if (!read_int(&k, INT32_MAX, &index) || k.p != k.end)
-            return false;
-        if ((*st = hr__marker_add(m, (int)index, text, (int64_t)strlen(text), err)))
-            return false;
+    if (!(text = hr__alloc(NULL, cap))) {
+        *st = hr__error_memory(err, "position", (int64_t)cap);
+        return false;
     }
-    return true;
+    while (good && !eat(c, '}'))
+        good = read_state(c, m, text, cap, st, err);
+    hr__free(text);
+    return good;
 }
 
 /* Copies a JSON object as it stands. */

@@ -127,6 +127,8 @@ done:
 /* Whether an operator between p and its scans, or repartitions, keeps the order that its rows have. */
 static bool keeps_order(const hr_plan *p)
 {
+    if (p->op && p->op->in_order)
+        return true;
     if (p->op && p->op->cls->kind != HR_OP_MAP)
         return p->op->cls != &hr__repartition;
     for (int i = 0; i < p->n_inputs; i++)

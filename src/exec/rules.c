@@ -298,7 +298,7 @@ static void order_of_blocks(const hr_op *op, wanted *w)
 {
     const hr_shuffle_seed *seed = hr__op_block_order_seed(op);
 
-    if (op->cls->kind != HR_OP_MAP)
+    if (op->cls->kind != HR_OP_MAP || op->in_order)
         w->any_blocks = false;
     if (op->cls == &hr__local_shuffle) {
         w->any_blocks = w->only_files = true;
@@ -330,7 +330,7 @@ static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error
     s->below = *w;
     s->below.filter = NULL; /* those are not ours */
     s->below.n_partners = 0;
-    s->below.skip = p->op->one_to_one ? w->skip : 0;
+    s->below.skip = p->op->one_to_one && !p->op->in_order ? w->skip : 0;
     order_of_blocks(p->op, &s->below);
     HR_TRY(filter_of_input(s, p->op, w, err));
     HR_TRY(partners_of_input(s, p->op, w, err));

@@ -111,6 +111,19 @@ static hr_status start_ops(hr_run *r, hr_error *err)
     return HR_OK;
 }
 
+/* Map operators that added their state to the marker go on from there. */
+static hr_status restore_maps(hr_stage *s, const hr_marker *m, hr_error *err)
+{
+    for (int i = 0; i < s->n_ops; i++) {
+        const hr_op *op = s->ops[i]->run.op;
+        const char *state = op->cls->restore_run ? hr__marker_state(m, s->ops[i]->run.index) : NULL;
+
+        if (state)
+            HR_TRY(op->cls->restore_run(op, &s->ops[i]->run, state, err));
+    }
+    return HR_OK;
+}
+
 /* Is any source of this stage at or behind the marker's? */
 static bool is_wanted(const hr_run *r, const hr_stage *s, int32_t instance)
 {
@@ -140,6 +153,7 @@ static hr_status seek(hr_run *r, const hr_marker *m, hr_error *err)
         }
         if (s->scan && s->instance == m->at.instance)
             HR_TRY(hr__stage_seek(s, &m->at, err));
+        HR_TRY(restore_maps(s, m, err));
         if (!state)
             continue;
         HR_TRY(s->stream->run.op->cls->restore(s->stream->run.op, &s->stream_task, state, err));

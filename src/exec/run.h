@@ -82,6 +82,7 @@ struct hr_ticket {
     int input;    /* which the table is of */
     bool ends;    /* instead of one: that input has ended */
     bool input_done;
+    bool closes;      /* it has no rows: the last of a stage whose operators want to know */
     int64_t estimate; /* bytes that one step may make */
     int64_t ordinal;  /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
     /* the way through the map operators */
@@ -153,6 +154,7 @@ struct hr_stage {
     /* both */
     hr_op_state **ops; /* map operators */
     int n_ops;
+    bool closes, closed; /* one of them wants a last ticket without rows; that was made */
     hr_op_state *stream; /* NULL: none */
     hr_task stream_task;
     int input;            /* which the table at hand is of; the draining thread's */

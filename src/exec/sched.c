@@ -6,7 +6,7 @@
  *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread a stage)
  *   step   a ticket that is ready goes on, if the budget admits it, the oldest first
  *   take   a new ticket is made, from the scan, from what the stage before passed on, or of a piece of what a block operator holds, if
- *          the window has room
+ *          the window has room; and a last one without rows, behind all others, where an operator wants it (hr_op.closes)
  *
  * Rules. 1. Admission: a step asks the run's account for its estimate; between operator calls only, so that no thread waits for memory.
  * 2. The oldest ticket of a stage is never refused while everything below it stands empty: what it gives is what the others wait for,
@@ -19,7 +19,7 @@
 #define MAX_AHEAD                                                                                                      \
     2 /* tables that a ticket behind the head may have ready: a fragment that cannot be split may give hundreds */
 
-typedef enum work_kind { NOTHING, HELP, DRAIN, STEP, TAKE, NEXT } work_kind;
+typedef enum work_kind { NOTHING, HELP, DRAIN, STEP, TAKE, NEXT, CLOSE } work_kind;
 typedef struct work {
     work_kind kind;
     hr_stage *stage;
@@ -33,12 +33,18 @@ static bool has_tickets(const hr_stage *s) { return s->head_seq < s->next_seq; }
 
 static bool pieces_left(const hr_stage *s) { return s->at_piece < s->n_pieces; }
 
-static bool inputs_done(const hr_stage *s)
+/* No more rows will come. */
+static bool rows_done(const hr_stage *s)
 {
-    if (s->cut || s->scan)
-        return s->cut || s->source_done;
+    if (s->scan)
+        return s->source_done;
     return s->in.n == 0 && (s->in_st || (s->n_ended >= s->n_inputs && !pieces_left(s)));
 }
+
+/* All its rows were taken, and an operator wants a last ticket. */
+static bool wants_to_close(const hr_stage *s) { return s->closes && !s->closed && !s->in_st && rows_done(s); }
+
+static bool inputs_done(const hr_stage *s) { return s->cut || (rows_done(s) && !wants_to_close(s)); }
 
 /* Its operator has several inputs, which is told of the end of each. */
 static bool tells_inputs(const hr_stage *s) { return s->stream && s->stream->run.op->cls->inputs != HR_INPUTS_ONE; }
@@ -168,6 +174,8 @@ static bool can_take(const hr_stage *s)
 {
     if (s->cut || s->taking || s->next_seq - s->head_seq >= s->window_limit)
         return false;
+    if (wants_to_close(s))
+        return true;
     return s->scan ? !s->source_done && is_its_turn(s) : s->in.n > 0 || pieces_left(s);
 }
 
@@ -189,7 +197,7 @@ static work choose(hr_run *r)
             w.kind = STEP;
         } else if (can_take(s)) {
             s->taking = true;
-            w.kind = s->scan ? TAKE : NEXT;
+            w.kind = wants_to_close(s) ? CLOSE : s->scan ? TAKE : NEXT;
         }
         if (w.kind)
             return w;
@@ -637,6 +645,23 @@ static void next(hr_stage *s)
     hr_error_clear(&err);
 }
 
+/* The ticket that ends a stage. */
+static void close_stage(hr_stage *s)
+{
+    hr_run *r = s->run;
+    hr_error err = HR_ERROR_INIT;
+    hr_ticket *t = NULL;
+    hr_status st = hr__ticket_new(s, &t, &err);
+
+    if (!st)
+        t->closes = t->input_done = true;
+    hr__lock(&r->lock);
+    s->closed = true;
+    took_locked(s, t, st, &err);
+    hr__unlock(&r->lock);
+    hr_error_clear(&err);
+}
+
 bool hr__run_work(hr_run *r, int thread)
 {
     work w = { NOTHING, NULL, NULL, 0 };
@@ -659,6 +684,8 @@ bool hr__run_work(hr_run *r, int thread)
         step(&w, thread);
     else if (w.kind == TAKE)
         take(w.stage);
+    else if (w.kind == CLOSE)
+        close_stage(w.stage);
     else
         next(w.stage);
     hr__lock(&r->lock);

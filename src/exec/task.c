@@ -169,6 +169,38 @@ void hr__task_pass(hr_task *task, hr_marker *takes, const char *state)
     s->pass_marker = takes;
 }
 
+bool hr__task_last(const hr_task *task)
+{
+    const hr_ticket *t = task->ticket;
+
+    if (!t || !t->input_done || task->inbox.n)
+        return false;
+    for (int i = 0; i < task->place; i++) {
+        const hr_task *before = &t->tasks[i];
+
+        if (before->inbox.n || before->more || (t->n_finished <= i && before->op->run.op->cls->finish))
+            return false;
+    }
+    return true;
+}
+
+bool hr__task_closes(const hr_task *task) { return task->ticket && task->ticket->closes; }
+
+bool hr__task_marked(const hr_task *task) { return task->ticket && task->ticket->before; }
+
+/* The ticket is being run, so that nobody passes its marker on meanwhile. */
+void hr__task_save(hr_task *task, const char *state)
+{
+    hr_ticket *t = task->ticket;
+
+    if (!t->before)
+        return;
+    if (state && !hr__marker_add(t->before, task->op->run.index, state, (int64_t)strlen(state), NULL))
+        return;
+    hr__marker_drop(t->before); /* an older one serves, at the price of a longer way */
+    t->before = NULL;
+}
+
 /* --- suspension */
 
 struct hr_resume {

@@ -11,7 +11,11 @@
  * The function's first table in canonical order says what its columns are (first_columns.c): until it is there, only the ticket that is
  * first gives anything.
  * A function that makes a column of some others (call_columns.c) is sent those alone; the rest of the piece waits here for the result.
- * A filter's function says which rows to keep, and what goes on are the input's own columns: its rows need not travel back. */
+ * A filter's function says which rows to keep, and what goes on are the input's own columns: its rows need not travel back.
+ *
+ * A class of one instance sees its batches in the order of the rows (turns.c): the operator says when all calls of a ticket are there.
+ * What its finish() gives comes behind all other rows, by the stage's last ticket. Its state is saved before the first batch behind
+ * a marker; a marker whose ticket has no batch goes no further. */
 #include "op/calls.h"
 
 #include <inttypes.h>
@@ -37,6 +41,7 @@ typedef struct apply_op {
     char **keys; /* of groups; NULL: none */
     int n_keys;
     hr_call_columns columns;
+    hr_calls_class of_class;
     bool filter;
     bool inline_calls;
     bool shows_doubles;
@@ -47,6 +52,9 @@ typedef struct apply_task {
     hr_groups *groups;
     hr_call_group *group; /* what is waited for; NULL: nothing */
     bool last;            /* the ticket has no more input */
+    bool complete;        /* and all of it is in calls */
+    bool turn_done;       /* those were submitted, and the queue was told */
+    bool finishing;       /* the last call of all is among them */
     int64_t n_calls;      /* so far */
     int64_t *part_rows;   /* how many rows each batch of the call that is collected has given */
     int64_t at_part;      /* the last that gave any */
@@ -58,9 +66,17 @@ typedef struct apply_task {
 
 static hr_status apply_start(const hr_op *op, hr_op_run *run, hr_error *err)
 {
+    const apply_op *a = (const apply_op *)op;
+
     if (!(run->state = hr__zalloc(run->account, sizeof(hr_calls_run))))
-        return hr__error_memory(err, ((const apply_op *)op)->name, sizeof(hr_calls_run));
+        return hr__error_memory(err, a->name, sizeof(hr_calls_run));
+    hr__calls_run_begin(a->calls, run->state, &a->of_class);
     return HR_OK;
+}
+
+static hr_status apply_restore(const hr_op *op, hr_op_run *run, const char *state, hr_error *err)
+{
+    return hr__calls_run_restore(((const apply_op *)op)->calls, run->state, state, err);
 }
 
 static void apply_cancel(const hr_op *op, hr_op_run *run)
@@ -71,9 +87,10 @@ static void apply_cancel(const hr_op *op, hr_op_run *run)
 
 static void apply_stop(const hr_op *op, hr_op_run *run)
 {
-    (void)op;
-    if (run->state)
+    if (run->state) {
+        hr__calls_run_end(((const apply_op *)op)->calls, run->state);
         hr__first_columns_clear(&((hr_calls_run *)run->state)->first);
+    }
     hr__free(run->state);
     run->state = NULL;
 }
@@ -116,6 +133,7 @@ static hr_call_place place_of(hr_task *task, const hr_table *in, int64_t row, in
     hr_hash h;
 
     memset(&p, 0, sizeof p); /* it travels as it is, padding and all */
+    p.run = ((const hr_calls_run *)run->state)->id;
     p.seed = run->seed;
     p.epoch = run->epoch;
     p.op_index = run->index;
@@ -136,6 +154,15 @@ static hr_mem piece_mem(const apply_op *a, hr_task *task)
     return (hr_mem){ hr__task_run(task)->account, a->columns.made ? NULL : hr__calls_arena(a->calls) };
 }
 
+static uint32_t flags_of(const apply_op *a, hr_task *task, const apply_task *t)
+{
+    uint32_t flags = a->of_class.at_a_time ? HR_CALL_IN_ORDER : 0;
+
+    if (a->of_class.saves && t->n_calls == 0 && hr__task_marked(task))
+        flags |= HR_CALL_SAVE;
+    return flags | (t->finishing ? HR_CALL_LAST : 0);
+}
+
 /* Input for worker processes is put into their arena here, on a pool thread: sending it is then a matter of a few hundred
  * bytes, which the poller's only thread can do for all. Takes parts, whose rows and ordinals are set. */
 static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_table *whole, hr_call_part *parts,
@@ -147,6 +174,7 @@ static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_ta
     hr_status st = HR_OK;
     hr_table *in = whole, *some = NULL, *copy = NULL;
 
+    place.flags = flags_of(a, task, t);
     for (int64_t i = 0; i < n_parts; i++) {
         parts[i].random = place_of(task, in, row, parts[i].ordinal).random;
         row += parts[i].n_rows;
@@ -239,13 +267,56 @@ static hr_status add_pieces(const apply_op *a, hr_task *task, apply_task *t, hr_
             HR_TRY(hr__groups_next(t->groups, t->last, parts_wanted(a), &piece, &parts, &n, err));
         else
             HR_TRY(take_pieces(a, t, &mem, parts_wanted(a), &piece, &parts, &n, err));
-        if (!piece)
+        if (!piece) {
+            t->complete = t->last;
             return HR_OK;
+        }
         st = add_call(a, task, t, piece, parts, n, err);
         hr_table_unref(piece);
         HR_TRY(st);
     }
     return HR_OK;
+}
+
+/* A row without columns, from which the rows of finish() are made. */
+static hr_status last_input(hr_task *task, hr_table **out, hr_error *err)
+{
+    const hr_run_coords row = { { .instance = hr__task_run(task)->last_instance }, 1, false };
+    hr_schema *schema = NULL;
+    hr_origin *origin = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__schema_new(NULL, 0, &schema, err));
+    HR_GO(hr__origin_new(&row, 1, &origin, err));
+    HR_GO(hr__table_new(schema, NULL, 1, origin, out, err));
+done:
+    hr__schema_unref(schema);
+    hr__origin_unref(origin);
+    return st;
+}
+
+/* The last call of all: for what the instance has left. */
+static hr_status add_last(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
+{
+    hr_table *row = NULL;
+    hr_status st;
+
+    t->finishing = true;
+    HR_TRY(last_input(task, &row, err));
+    st = add_table(a, task, t, row, err);
+    hr_table_unref(row);
+    return st;
+}
+
+/* The next group of calls, behind the ticket's last one that of finish(). */
+static hr_status add_next(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
+{
+    if (t->pieces || t->groups)
+        HR_TRY(add_pieces(a, task, t, err));
+    else
+        t->complete = t->last;
+    return t->complete && !t->finishing && a->of_class.finishes && hr__task_closes(task) ? add_last(a, task, t, err)
+                                                                                         : HR_OK;
 }
 
 /* Suspends the task until there is something of its group to collect. */
@@ -268,14 +339,18 @@ static void notify(const apply_op *a, const hr_op_run *run)
 static hr_status submit(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
 {
     hr_op_run *run = hr__task_run(task);
+    bool all = a->of_class.at_a_time && t->complete && !t->turn_done;
     hr_status st;
 
-    if (!t->group)
-        return HR_OK;
-    if ((st = hr__group_submit(t->group, run->state, err)))
+    if (t->group && (st = hr__group_submit(t->group, run->state, err)))
         return hr__function_failed(a->name, st, err);
-    notify(a, run);
-    return await(task, t, err);
+    if (all) {
+        t->turn_done = true;
+        HR_TRY(hr__calls_turn_done(a->calls, run->state, hr__task_turn(task), err));
+    }
+    if (t->group || all)
+        notify(a, run);
+    return t->group ? await(task, t, err) : HR_OK;
 }
 
 static hr_status apply_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
@@ -286,6 +361,8 @@ static hr_status apply_push(const hr_op *op, hr_task *task, const hr_table *in, 
     if (in->n_rows == 0)
         return HR_OK;
     HR_TRY(apply_task_of(a, task, &t, err));
+    if (a->of_class.at_a_time)
+        t->last = hr__task_last(task);
     if (a->keys) {
         if (!t->groups)
             HR_TRY(hr__groups_new((const char *const *)a->keys, a->n_keys, GROUPED_ROWS,
@@ -295,6 +372,7 @@ static hr_status apply_push(const hr_op *op, hr_task *task, const hr_table *in, 
         HR_TRY(add_pieces(a, task, t, err));
     } else if (a->as_is) {
         HR_TRY(add_table(a, task, t, in, err));
+        t->complete = t->last;
     } else {
         const hr_mem mem = piece_mem(a, task);
 
@@ -311,10 +389,14 @@ static hr_status apply_finish(const hr_op *op, hr_task *task, hr_error *err)
     const apply_op *a = (const apply_op *)op;
     apply_task *t = *hr__task_state(task);
 
-    if (!t || (!t->pieces && !t->groups))
+    if (a->of_class.at_a_time)
+        HR_TRY(apply_task_of(a, task, &t, err));
+    else if (!t || (!t->pieces && !t->groups))
         return HR_OK;
     t->last = true;
-    HR_TRY(add_pieces(a, task, t, err));
+    HR_TRY(add_next(a, task, t, err));
+    if (a->of_class.saves && t->n_calls == 0)
+        hr__task_save(task, NULL);
     return submit(a, task, t, err);
 }
 
@@ -511,9 +593,11 @@ static hr_status failed(const apply_op *a, hr_task *task, hr_call *call, hr_erro
     hr_status st = call->st;
     bool its_own = st == HR_CALLBACK || call->n_deaths > 0;
 
-    if (its_own && call->input->origin)
+    if (call->place.flags & HR_CALL_LAST)
+        hr__text_add(&where, "finish()");
+    else if (its_own && call->input->origin)
         hr__task_where(task, call->input->origin, &where);
-    if (its_own) {
+    if (its_own && !(a->of_class.keeps && call->n_deaths)) {
         int64_t n = hr__calls_count_errored(a->calls, run);
 
         if (a->max_errored < 0 || n <= a->max_errored) {
@@ -538,6 +622,19 @@ static void next_call(apply_task *t)
     t->n_kept = t->at_part = 0;
 }
 
+/* What the call said of the instance's state goes with the ticket's marker. */
+static void save(hr_task *task, hr_call *call)
+{
+    char *state;
+
+    if (!(call->place.flags & HR_CALL_SAVE))
+        return;
+    state = hr__call_take_saved(call);
+    hr__task_save(task, state);
+    hr__free(state);
+    call->place.flags &= ~(uint32_t)HR_CALL_SAVE;
+}
+
 /* Emits what can be collected now. *all: the group is through. */
 static hr_status collect(const apply_op *a, hr_task *task, apply_task *t, bool *all, hr_error *err)
 {
@@ -553,6 +650,7 @@ static hr_status collect(const apply_op *a, hr_task *task, apply_task *t, bool *
         done = hr__group_collect(g, &r, &again);
         if (again)
             notify(a, hr__task_run(task));
+        save(task, call);
         if (done && call->st && !call->streams && call->n_parts == 1)
             st = HR_OK; /* what it gave before it failed is half of something */
         else
@@ -598,7 +696,7 @@ static hr_status apply_more(const hr_op *op, hr_task *task, hr_error *err)
 
     if (t->group)
         return await(task, t, err);
-    HR_TRY(add_pieces(a, task, t, err));
+    HR_TRY(add_next(a, task, t, err));
     return submit(a, task, t, err);
 }
 
@@ -638,6 +736,8 @@ static void apply_fingerprint(const hr_op *op, hr_hash *h)
     for (int i = 0; i < a->n_keys; i++)
         hr__hash_text(h, a->keys[i]);
     hr__call_columns_fingerprint(&a->columns, h);
+    if (a->of_class.keeps)
+        hr__hash_int(h, a->of_class.finishes + 2 * a->of_class.saves);
 }
 
 static void apply_stats(const hr_op *op, const hr_op_run *run, hr_text *out)
@@ -674,6 +774,7 @@ const hr_op_class hr__apply = {
     .more = apply_more,
     .finish = apply_finish,
     .task_clear = apply_task_clear,
+    .restore_run = apply_restore,
     .describe = apply_describe,
     .stats = apply_stats,
     .fingerprint = apply_fingerprint,
@@ -704,6 +805,8 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
         HR_GO(hr__schema_import(o->schema, &schema, err));
     if (o->made && (!o->one_to_one || o->filter || o->n_group_keys > 0))
         HR_FAIL(HR_INVALID, "%s: makes column '%s': a row for a row, not by groups", name, o->made);
+    if (o->of_class.finishes && (o->filter || o->one_to_one || !o->of_class.at_a_time))
+        HR_FAIL(HR_INVALID, "%s: finish() gives rows of its own, behind those of one instance", name);
     if (o->piece_rows < 0 || o->piece_bytes < 0)
         HR_FAIL(HR_INVALID, "%s: pieces of %" PRId64 " rows, %" PRId64 " bytes", name, o->piece_rows, o->piece_bytes);
     if (!(a = hr__zalloc(NULL, sizeof *a))) {
@@ -725,6 +828,9 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     a->piece_rows = o->piece_rows ? o->piece_rows : PIECE_ROWS;
     a->piece_bytes = o->piece_bytes;
     a->base.piece_rows = a->as_is || a->keys ? 0 : a->piece_rows;
+    a->of_class = o->of_class;
+    a->base.in_order = a->of_class.at_a_time > 0;
+    a->base.closes = a->of_class.finishes;
     a->filter = o->filter;
     a->inline_calls = o->inline_calls;
     a->shows_doubles = o->shows_doubles;

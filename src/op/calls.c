@@ -190,10 +190,12 @@ static hr_call *pop_locked(hr_calls *c, uint64_t server)
 {
     hr_call *call = c->waiting.first;
 
-    while (call && (call->resumes ? call->server != server : !hr__call_fits_locked(call, &c->paused, server)))
+    while (call && ((call->resumes ? call->server != server : !hr__call_fits_locked(call, &c->paused, server)) ||
+                    !hr__call_may_begin_locked(call, NULL)))
         call = call->next;
     if (call) {
         hr__call_list_remove(&c->waiting, call);
+        hr__call_begin_locked(call, NULL);
         call->state = HR_CALL_TAKEN;
         call->taken_ns = hr__clock_ns();
     }
@@ -226,6 +228,8 @@ static void call_free(hr_call *call)
     hr_table_unref(call->whole);
     hr_error_clear(&call->err);
     hr__free(call->parts);
+    hr__free(call->loads);
+    hr__free(call->saved);
     hr__free(call);
     hr__calls_part_end(c);
 }
@@ -326,6 +330,7 @@ static void done_locked(hr_call *call, hr_status st, hr_error *moved)
         st = hr_error_set(moved, HR_CANCELLED, "the run was stopped"); /* it may have given only some */
     call->state = HR_CALL_DONE;
     call->st = st;
+    hr__call_end_locked(call);
     hr__error_move(&call->err, moved);
     for (int i = call->index + 1; st && !call->calls->tolerant && i < g->n; i++)
         if (g->items[i]->state == HR_CALL_WAITING) {
@@ -355,6 +360,8 @@ hr_status hr__group_submit(hr_call_group *g, hr_calls_run *run, hr_error *err)
                             c->pid, hr__pid());
     hr__lock(&c->lock);
     st = run->cancelled ? hr_error_set(err, HR_CANCELLED, "the run was stopped") : refusal_locked(c, err);
+    if (!st)
+        st = hr__run_refusal_locked(run, err);
     if (!st) {
         g->run = run;
         if ((g->others = run->groups))
@@ -614,6 +621,7 @@ void hr__call_requeue_locked(hr_call *call)
     call->streams = call->resumes = call->dropped = false;
     call->incomplete = false;
     call->worker = NULL;
+    hr__call_end_locked(call);
     wait_locked(call, true);
 }
 
@@ -621,14 +629,15 @@ void hr__call_requeue_locked(hr_call *call)
 
 hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call **out, hr_error *err)
 {
-    int64_t end = hr__clock_ns() + timeout_ms * INT64_C(1000000);
+    int64_t end = hr__clock_ns() + timeout_ms * INT64_C(1000000), n_ended;
     hr_call *call = NULL;
     bool closed;
 
     hr__lock(&c->lock);
+    n_ended = c->n_ended;
     c->n_asking++;
     c->n_takers = HR_MAX(c->n_takers, c->n_asking + c->n_in_hand);
-    while (!(call = pop_locked(c, server)) && !c->closed && timeout_ms != 0) {
+    while (!(call = pop_locked(c, server)) && !c->closed && c->n_ended == n_ended && timeout_ms != 0) {
         int64_t wait_ns = end - hr__clock_ns();
 
         if (timeout_ms < 0)

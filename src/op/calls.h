@@ -4,6 +4,7 @@
  *   call_columns.c  a column made of some columns: what goes to the function, and how its result comes to the rest
  *   first_columns.c  the function's tables under the columns of its first
  *   calls.c    the queue, and servers in this process (Python threads, the consumer's own)
+ *   turns.c    runs of operators: their instances, and calls that begin in the order of the rows
  *   process.c  worker processes, served by the poller's thread
  *   worker.c   the worker process's side of the socket
  *
@@ -78,6 +79,9 @@ struct hr_call {
     int n_deaths;            /* of workers that ran it */
     int64_t n_collected;     /* tables that were handed on */
     int64_t n_skip;          /* of those that come, that were handed on before a worker died */
+    bool begun;              /* it counts in run->n_begun */
+    char *loads;             /* the state that the instance loads first; NULL: none. Owned */
+    char *saved;             /* HR_CALL_SAVE: what the server gave; NULL: nothing. Owned */
 };
 
 typedef struct hr_call_list {
@@ -94,13 +98,27 @@ typedef struct hr_first_columns {
         guessed; /* of each column: it was doubles, which are taken for the integers that the function was shown as such */
 } hr_first_columns;
 
-/* The calls of one operator in one run. Zero is a good start. */
+/* The calls of one operator in one run. Zero is a good start; hr__calls_run_begin where there are instances. */
 struct hr_calls_run {
     hr_call_group *groups; /* those submitted */
     bool cancelled;
     int64_t n_errored;   /* batches that failed and were left out */
     int64_t input_bytes; /* of calls that were submitted */
     hr_first_columns first;
+    /* turns.c */
+    hr_calls_run *prev, *next; /* c->runs */
+    bool listed;
+    uint64_t id;
+    hr_calls_class how;
+    int n_ahead;    /* workers that were told to make an instance */
+    int64_t turn;   /* the calls of all tickets before this one are there */
+    int64_t *early; /* tickets behind it of which that is so, too */
+    int64_t n_early, cap_early;
+    int n_begun;           /* calls that were begun and have not ended */
+    char *loads;           /* the state for its instance to load before its first call; NULL: none, or it has it */
+    bool sends;            /* a thread sends a call of it, and has not yet */
+    hr_calls_worker *home; /* to compare: the worker that has the instance; NULL: none yet */
+    hr_error lost;         /* the instance is gone, and rows with it */
 };
 
 struct hr_call_group {
@@ -128,7 +146,10 @@ struct hr_calls {
     int n_takers;            /* the most of both together that were seen */
     uint64_t n_tags;
     bool closed;
-    bool tolerant;     /* failed batches may be left out: those behind one are done all the same */
+    bool tolerant;      /* failed batches may be left out: those behind one are done all the same */
+    hr_calls_run *runs; /* that have begun and not ended */
+    uint64_t n_runs;
+    int64_t n_ended;   /* runs of instances */
     int64_t part_ns;   /* how long a batch takes, smoothed; 0: not known */
     int64_t n_errored; /* since somebody asked */
     hr_error errored;  /* the first of them */
@@ -171,6 +192,25 @@ void hr__calls_stats(hr_calls *c, const hr_calls_run *run, hr_text *out);
 
 int hr__calls_n_servers(hr_calls *c); /* worker processes, and threads as far as they have shown themselves */
 int64_t hr__calls_part_ns(hr_calls *c);
+
+/* --- turns.c */
+/* Begin and end belong to each other; between them servers keep instances for the run. */
+void hr__calls_run_begin(hr_calls *c, hr_calls_run *run, const hr_calls_class *how);
+void hr__calls_run_end(hr_calls *c, hr_calls_run *run);
+/* The instance begins with this state. Borrows. */
+hr_status hr__calls_run_restore(hr_calls *c, hr_calls_run *run, const char *state, hr_error *err) HR_MUST_USE;
+/* All calls of ticket `turn` were submitted: those of the next may begin. */
+hr_status hr__calls_turn_done(hr_calls *c, hr_calls_run *run, int64_t turn, hr_error *err) HR_MUST_USE;
+char *hr__call_take_saved(hr_call *call); /* the caller's; NULL: none */
+/* A waiting call may be begun by the worker, or (NULL) by a server in this process. */
+bool hr__call_may_begin_locked(const hr_call *call, const hr_calls_worker *w);
+void hr__call_begin_locked(hr_call *call, hr_calls_worker *w); /* it does */
+void hr__call_sent(hr_calls *c, const hr_call_place *place);   /* to its worker, or that failed */
+void hr__call_end_locked(hr_call *call);                       /* it has ended, or waits again */
+/* The worker is gone, as `why` says, and with it its instances. */
+void hr__runs_lost_locked(hr_calls *c, const hr_calls_worker *w, const hr_error *why);
+/* Why calls of the run are not served any more; HR_OK: they are. */
+hr_status hr__run_refusal_locked(const hr_calls_run *run, hr_error *err);
 
 /* --- call_columns.c */
 typedef struct hr_call_columns {
@@ -218,7 +258,8 @@ hr_resume *hr__call_add_locked(hr_call *call, hr_result *takes);
 hr_resume *hr__group_ready_locked(hr_call_group *g);
 void hr__call_requeue_locked(hr_call *call); /* to be done again from the beginning */
 
-/* --- process.c, for calls.c */
+/* --- process.c, for calls.c and turns.c */
+void hr__workers_tell_run(hr_calls *c, hr_calls_run *run, uint32_t kind, int most); /* so many of them */
 void hr__workers_dispatch(hr_calls *c); /* waiting calls to workers that are free */
 void hr__workers_drop(hr_calls *c);     /* tells workers of orphans */
 void hr__workers_close(hr_calls *c);
@@ -230,14 +271,17 @@ void hr__worker_forget_locked(hr_call *call); /* it is done: out of its worker's
 /* --- messages. Numbers in the machine's own layout: both ends are one program on one machine. */
 enum {
     HR_MSG_INIT = 1, /* -> bytes */
-    HR_MSG_CALL,     /* -> tag, a hr_call_place, its hr_call_parts, table */
+    HR_MSG_CALL,     /* -> tag, a hr_call_place, its hr_call_parts, the text of a state, table */
     HR_MSG_DROP,     /* -> tag: let it be (DONE with HR_CANCELLED), unless it runs and does not stream */
     HR_MSG_MORE,     /* -> tag: it was paused and may go on */
     HR_MSG_END,      /* -> */
     HR_MSG_RESULT,   /* <- tag, part, counts ..., table */
     HR_MSG_STREAM,   /* <- likewise, and more will come */
     HR_MSG_PAUSED,   /* <- tag: until MORE or DROP */
-    HR_MSG_DONE      /* <- tag, hr_done_head, text, detail */
+    HR_MSG_DONE,     /* <- tag, hr_done_head, text, detail */
+    HR_MSG_RUN,      /* -> run: it begins */
+    HR_MSG_RUN_END,  /* -> run: its instance goes */
+    HR_MSG_STATE     /* <- tag, text: of HR_CALL_SAVE */
 };
 typedef struct hr_done_head {
     int32_t status;

@@ -10,6 +10,7 @@ void hr__op_init(hr_op *op, const hr_op_class *cls)
     op->cls = cls;
     op->one_to_one = cls->one_to_one;
     op->piece_rows = 0;
+    op->in_order = op->closes = false;
     atomic_init(&op->refs, 1);
 }
 

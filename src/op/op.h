@@ -56,11 +56,12 @@ struct hr_op_run {
     int64_t epoch;
     struct hr_op_run *partner; /* of a front: the run of the operator that it works for */
     int64_t allowance;         /* bytes to hold at most before it spills, a share of the limit: see hr__op_allowance */
-    _Atomic int64_t skipped_rows;  /* of a slice: rows that the reader left out before the first that came */
-    int first_input;               /* IN_TURN: the one that comes first */
-    bool to_process;               /* what this operator emits is read by another process: allocate from `arena` */
-    hr_arena *arena;               /* NULL: none */
-    atomic_bool settled;           /* nothing depends any more on which ticket comes first: see hr__task_await_turn */
+    _Atomic int64_t skipped_rows; /* of a slice: rows that the reader left out before the first that came */
+    int first_input;              /* IN_TURN: the one that comes first */
+    int32_t last_instance; /* source instance of the rows that it makes at the end of its input; see hr_op.closes */
+    bool to_process;       /* what this operator emits is read by another process: allocate from `arena` */
+    hr_arena *arena;       /* NULL: none */
+    atomic_bool settled;   /* nothing depends any more on which ticket comes first: see hr__task_await_turn */
     void (*notify)(void *context); /* wakes the consumer (inline calls wait to be served by it) */
     void *notify_context;
 };
@@ -143,6 +144,8 @@ typedef struct hr_op_class {
     /* STREAM: see Markers; NULL: they end here. `pass` by hr__task_pass now or, at latest, from a later push or finish. */
     hr_status (*marker)(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err);
     hr_status (*restore)(const hr_op *op, hr_task *task, const char *state, hr_error *err); /* before the first push */
+    /* MAP: the same for one that adds its state to markers (hr__task_save). Before the first ticket. NULL: it adds none. */
+    hr_status (*restore_run)(const hr_op *op, hr_op_run *run, const char *state, hr_error *err);
     int64_t (*floor_bytes)(const hr_op *op);         /* least memory beside one table in and out; NULL: 0 */
     void (*describe)(const hr_op *op, hr_text *out); /* "limit(5)"; NULL: the name */
     void (*stats)(const hr_op *op, const hr_op_run *run,
@@ -158,6 +161,8 @@ struct hr_op {
     bool one_to_one; /* of this one: init copies the class's, constructors may set it (a map that promises it) */
     int64_t
         piece_rows; /* > 0: a function over pieces (pieces.c): its tickets must hold whole blocks of so many source rows */
+    bool in_order; /* MAP: it remembers rows that came before: their number and order below it stay as they are */
+    bool closes;   /* MAP: its stage has one more ticket, without rows, behind all others (hr__task_closes) */
 };
 void hr__op_init(hr_op *op, const hr_op_class *cls); /* refs 1 */
 hr_op *hr__op_ref(hr_op *op);
@@ -185,6 +190,13 @@ bool hr__task_cancelled(const hr_task *task); /* long loops look here */
 hr_coord hr__task_begin(const hr_task *task);
 int64_t hr__task_ordinal(const hr_task *task);
 int64_t hr__task_turn(const hr_task *task); /* of the ticket, among those of its stage: lower ones are emitted first */
+/* MAP, in push: the ticket has no more input for this operator. False: it may have. */
+bool hr__task_last(const hr_task *task);
+bool hr__task_closes(const hr_task *task); /* MAP: all rows of the run have come by this operator; see hr_op.closes */
+/* MAP: a marker lies before the ticket's rows. The operator adds its state as of there by hr__task_save, before it emits
+ * anything of the ticket. state NULL: it has none, and the marker goes no further. Borrowed. */
+bool hr__task_marked(const hr_task *task);
+void hr__task_save(hr_task *task, const char *state);
 /* "rows 0 to 4095 of a.parquet, row group 3": where n rows from `begin` on came from. */
 void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out);
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state); /* STREAM only; state borrowed, NULL: none */
@@ -268,6 +280,15 @@ hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_blocks(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 /* A function in worker processes or Python threads: rows to `calls`. */
 typedef struct hr_calls hr_calls;
+/* A function that may remember what it saw: a server makes an *instance* of it for each run. */
+typedef struct hr_calls_class {
+    bool instances; /* servers are told of the beginning and the end of runs */
+    int ahead;      /* so many workers make their instance when the run begins, others at their first call */
+    int at_a_time; /* > 0: there is one instance. Its calls begin in the order of the rows, so many beside each other */
+    bool keeps;    /* what the instance holds are rows: a run whose instance is lost with its worker fails */
+    bool finishes; /* its last call has the flag HR_CALL_LAST, when all rows were seen. keeps */
+    bool saves;    /* its state is part of markers. keeps */
+} hr_calls_class;
 typedef struct hr_calls_options {
     const char *name;      /* "map_batches(augment)", for explain() and errors; copied */
     const char *qualified; /* "module.qualname", for the fingerprint; copied */
@@ -291,6 +312,7 @@ typedef struct hr_calls_options {
     int n_columns;
     bool shows_doubles; /* integers with nulls are shown to the function as doubles, as NumPy and pandas have them */
     bool inline_calls;  /* served by the consumer's thread: notify it when a call is queued */
+    hr_calls_class of_class;    /* zero: a function that remembers nothing */
     struct ArrowSchema *schema; /* declared output, of `made` that column's; taken; NULL: from the first table */
 } hr_calls_options;
 hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out,
@@ -407,15 +429,23 @@ typedef struct hr_call_part {
 } hr_call_part;
 int64_t hr__call_parts(const hr_call *call, const hr_call_part **out); /* how many; borrowed */
 uint64_t hr__call_tag(const hr_call *call);                            /* names it as long as it lives; never 0 */
+enum {
+    HR_CALL_IN_ORDER = 1, /* a worker does not begin it while one before it is paused */
+    HR_CALL_LAST = 2,     /* no batch: for what the instance has left */
+    HR_CALL_SAVE = 4      /* before its first batch the instance's state is wanted (hr__call_save, hr__worker_save) */
+};
 /* What makes the call repeatable: seeds random generators. Canonical: (seed, epoch, operator, batch ordinal). */
 typedef struct hr_call_place {
     uint64_t seed;
     int64_t epoch;
     int32_t op_index;
-    int64_t ordinal;     /* of the batch, in canonical order after a rebatch; else of the piece within its fragment */
-    hr_coord begin;      /* first source row */
-    uint64_t random;     /* 64 bits made of all of these by hr__random_bits */
-    int64_t limit_bytes; /* of the run */
+    int64_t ordinal;      /* of the batch, in canonical order after a rebatch; else of the piece within its fragment */
+    hr_coord begin;       /* first source row */
+    uint64_t random;      /* 64 bits made of all of these by hr__random_bits */
+    int64_t limit_bytes;  /* of the run */
+    uint64_t run;         /* names the operator's run among those of its hr_calls; from 1 */
+    uint32_t flags;       /* HR_CALL_... */
+    uint32_t state_bytes; /* of a state that a new instance begins with, in a CALL message behind the batches */
 } hr_call_place;
 void hr__call_place(const hr_call *call, hr_call_place *out);
 /* Which batches a table of results is of: `part` and those behind it; the first n_counts have counts[i] rows each (borrowed; NULL:
@@ -435,6 +465,11 @@ hr_go hr__call_stream(hr_call *call, hr_table *takes, const hr_result_place *of)
 void hr__call_pause(hr_call *takes);
 bool hr__calls_paused(hr_calls *c, uint64_t tag); /* it is paused, or waits to go on */
 void hr__call_done(hr_call *takes, hr_status st, hr_error *moved);
+/* What the run's instance has to load before this call; NULL: nothing. Borrowed. */
+const char *hr__call_state(const hr_call *call);
+void hr__call_save(hr_call *call, const char *state); /* of HR_CALL_SAVE; borrowed. Never called: there is none */
+void hr__call_begins(hr_call *call);                  /* its time counts from here: an instance was made first */
+bool hr__calls_runs(hr_calls *c, uint64_t run);       /* the run has not ended: its instances are wanted */
 /* A worker process at the other end of this socket (taken). `init` bytes (the pickled function) are sent first. `pid` only for
  * messages. The poller serves it from now on; if it dies, the calls it had fail with HR_PEER naming pid and function, and
  * calls with no worker left fail too. */
@@ -466,7 +501,14 @@ void hr__calls_close(hr_calls *c); /* workers are told to end, waiting calls fai
 
 /* The worker process's side: a loop over one link, used by the Python worker. One thread at a time. */
 typedef struct hr_worker hr_worker;
-typedef enum hr_work_kind { HR_WORK_END, HR_WORK_CALL, HR_WORK_MORE, HR_WORK_DROP } hr_work_kind;
+typedef enum hr_work_kind {
+    HR_WORK_END,
+    HR_WORK_CALL,
+    HR_WORK_MORE,
+    HR_WORK_DROP,
+    HR_WORK_RUN,    /* run `tag` begins: its instance may be made now */
+    HR_WORK_RUN_END /* it has ended: the instance goes */
+} hr_work_kind;
 typedef struct hr_work {
     hr_work_kind
         kind; /* CALL: a new one. MORE: `tag` may go on. DROP: of `tag`, which was paused, nobody wants more: be done with it */
@@ -475,6 +517,7 @@ typedef struct hr_work {
     hr_call_place place;
     hr_call_part *parts; /* CALL: new (hr__free) */
     int64_t n_parts;
+    char *state; /* CALL: as hr__call_state says; new (hr__free) */
 } hr_work;
 hr_status hr__worker_open(int fd, hr_worker **out, hr_error *err) HR_MUST_USE;
 int hr__worker_fd(const hr_worker *w); /* to poll for reading */
@@ -485,6 +528,7 @@ const hr_mem *hr__worker_mem(hr_worker *w); /* results built here travel without
 /* As hr__call_result and hr__call_stream. HR_GO_PAUSE: the driver knows, MORE or DROP will come. `go` NULL: no more will come. */
 hr_status hr__worker_result(hr_worker *w, uint64_t tag, const hr_table *t, const hr_result_place *of, hr_go *go,
                             hr_error *err) HR_MUST_USE;
+hr_status hr__worker_save(hr_worker *w, uint64_t tag, const char *state, hr_error *err) HR_MUST_USE;
 hr_status hr__worker_done(hr_worker *w, uint64_t tag, hr_status st, const hr_error *what, hr_error *err) HR_MUST_USE;
 void hr__worker_close(hr_worker *w);
 

@@ -7,10 +7,12 @@
  *
  *   INIT bytes            ->                    once
  *   CALL tag place table  ->
+ *   RUN run, RUN_END run  ->                    instances of classes: make one now, let go of it
  *   DROP tag              ->                    nobody wants it any more: skip it if it has not begun, or streams
  *                         <-  RESULT tag table  any number; STREAM: and more will come
  *                         <-  PAUSED tag        it has given much, and goes on when told
  *   MORE tag              ->
+ *                         <-  STATE tag text    of its instance, before the call's first batch
  *                         <-  DONE tag status
  *   END                   ->                    then the worker closes its end
  *
@@ -47,6 +49,7 @@ struct hr_calls_worker {
     int n_out;        /* of them TAKEN */
     int64_t busy_ns;  /* since when it runs what it runs */
     int64_t n_done;
+    uint64_t run;    /* of the call that it did last */
     hr_error lost;   /* how it went, as far as is known */
     int64_t lost_ns; /* when */
 };
@@ -186,6 +189,7 @@ typedef struct sending {
     hr_call_place place;
     hr_call_part *parts; /* of the call, which lives until its worker is done with it: copied */
     int64_t n_parts;
+    char *loads; /* likewise */
     hr_table *table;
 } sending;
 
@@ -194,6 +198,7 @@ static void sending_clear(sending *s)
     hr__link_unref(s->link);
     hr_table_unref(s->table);
     hr__free(s->parts);
+    hr__free(s->loads);
     *s = (sending){ 0 };
 }
 
@@ -208,7 +213,8 @@ static hr_calls_worker *freest_locked(hr_calls *c, const hr_call *call, bool *an
         if (!w->open || w->n_out >= most)
             continue;
         *any = true;
-        if ((!best || w->n_out < best->n_out) && hr__call_fits_locked(call, &w->had, 0))
+        if ((!best || w->n_out < best->n_out) && hr__call_fits_locked(call, &w->had, 0) &&
+            hr__call_may_begin_locked(call, w))
             best = w;
     }
     return best;
@@ -236,6 +242,7 @@ static bool assign(hr_calls *c, sending *out)
         size_t n_bytes = (size_t)call->n_parts * sizeof *call->parts;
 
         hr__call_list_remove(&c->waiting, call);
+        hr__call_begin_locked(call, w);
         call->state = HR_CALL_TAKEN;
         call->worker = w;
         call->server = 0;
@@ -243,10 +250,17 @@ static bool assign(hr_calls *c, sending *out)
         if (w->n_out++ == 0)
             w->busy_ns = hr__clock_ns();
         hr__call_list_add(&w->had, call, NULL);
-        *out =
-            (sending){ hr__link_ref(w->link), call->tag, call->place, NULL, call->n_parts, hr_table_ref(call->input) };
+        *out = (sending){ .link = hr__link_ref(w->link),
+                          .tag = call->tag,
+                          .place = call->place,
+                          .n_parts = call->n_parts,
+                          .table = hr_table_ref(call->input) };
         if (call->n_parts && (out->parts = hr__alloc(NULL, n_bytes)))
             memcpy(out->parts, call->parts, n_bytes);
+        if (call->loads) {
+            out->place.state_bytes = (uint32_t)strlen(call->loads);
+            out->loads = hr__strdup(NULL, call->loads);
+        }
     }
     hr__unlock(&c->lock);
     return call;
@@ -254,15 +268,19 @@ static bool assign(hr_calls *c, sending *out)
 
 static hr_status send_call(sending *s, hr_error *err)
 {
-    size_t n_bytes = sizeof s->place + (size_t)s->n_parts * sizeof *s->parts;
-    char *bytes = s->n_parts && !s->parts ? NULL : hr__alloc(NULL, n_bytes);
+    size_t parts_bytes = (size_t)s->n_parts * sizeof *s->parts;
+    size_t n_bytes = sizeof s->place + parts_bytes + s->place.state_bytes;
+    bool copied = (s->parts || !s->n_parts) && (s->loads || !s->place.state_bytes);
+    char *bytes = copied ? hr__alloc(NULL, n_bytes) : NULL;
     hr_status st;
 
     if (!bytes)
         return hr__error_memory(err, "call", (int64_t)n_bytes);
     memcpy(bytes, &s->place, sizeof s->place);
     if (s->n_parts)
-        memcpy(bytes + sizeof s->place, s->parts, (size_t)s->n_parts * sizeof *s->parts);
+        memcpy(bytes + sizeof s->place, s->parts, parts_bytes);
+    if (s->loads)
+        memcpy(bytes + sizeof s->place + parts_bytes, s->loads, s->place.state_bytes);
     st = hr__link_send(s->link, HR_MSG_CALL, s->tag, bytes, (int64_t)n_bytes, s->table, err);
     hr__free(bytes);
     return st;
@@ -290,6 +308,7 @@ void hr__workers_dispatch(hr_calls *c)
         hr_status st = send_call(&s, &err);
         hr_call *call = st && st != HR_PEER ? take_back(c, s.tag) : NULL;
 
+        hr__call_sent(c, &s.place);
         if (call)
             hr__call_done(call, st, &err); /* no memory to send it: only this call fails */
         hr_error_clear(&err);
@@ -328,6 +347,26 @@ void hr__workers_drop(hr_calls *c)
         tell(s.link, HR_MSG_DROP, s.tag); /* if not, then it runs for nothing */
         sending_clear(&s);
     }
+}
+
+void hr__workers_tell_run(hr_calls *c, hr_calls_run *run, uint32_t kind, int most)
+{
+    hr_link **links = NULL;
+    int64_t cap = 0;
+    int n = 0;
+
+    hr__lock(&c->lock);
+    for (hr_calls_worker *w = c->workers; w && n < most; w = w->next)
+        if (w->open && hr__grow(NULL, (void **)&links, &cap, n + 1, sizeof(hr_link *)))
+            links[n++] = hr__link_ref(w->link);
+    if (kind == HR_MSG_RUN)
+        run->n_ahead += n;
+    hr__unlock(&c->lock);
+    for (int i = 0; i < n; i++) {
+        tell(links[i], kind, run->id);
+        hr__link_unref(links[i]);
+    }
+    hr__free(links);
 }
 
 void hr__worker_go_on(hr_calls *c, hr_call *call)
@@ -453,16 +492,17 @@ static hr_status done_parse(const hr_message *m, hr_status *st, hr_error *what)
     return HR_OK;
 }
 
-/* Learns how long calls take. A worker's first one does not count: it may still have been starting. */
+/* Learns how long calls take. A worker's first one of a run does not count: it may have been starting, or made an instance. */
 static void count_done_locked(hr_calls_worker *w, const hr_call *call)
 {
     hr_calls *c = w->calls;
     int64_t now = hr__clock_ns(), took = now - w->busy_ns, each = took / HR_MAX(call->n_parts, 1);
 
-    if (w->n_done++ > 0) {
+    if (w->n_done++ > 0 && w->run == call->place.run) {
         c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
         c->part_ns = c->part_ns ? (7 * c->part_ns + each) / 8 : HR_MAX(each, 1);
     }
+    w->run = call->place.run;
     w->busy_ns = now;
 }
 
@@ -544,6 +584,25 @@ static hr_status call_message(hr_calls_worker *w, hr_message *m)
     return st;
 }
 
+static hr_status state_message(hr_calls_worker *w, hr_message *m)
+{
+    hr_status st = HR_INVALID;
+    char *text = m->n_bytes < 0 || !m->bytes ? NULL : hr__strndup(NULL, m->bytes, (size_t)m->n_bytes);
+    hr_call *call;
+
+    hr__lock(&w->calls->lock);
+    if ((call = find_call(w, m->tag)) && call->state == HR_CALL_TAKEN) {
+        char *old = call->saved;
+
+        call->saved = text;
+        text = old;
+        st = HR_OK;
+    }
+    hr__unlock(&w->calls->lock);
+    hr__free(text);
+    return st && w->ending ? HR_OK : st;
+}
+
 /* HR_BAD_DATA: the message makes no sense. */
 static hr_status on_message(hr_calls_worker *w, hr_message *m, hr_error *err)
 {
@@ -553,6 +612,8 @@ static hr_status on_message(hr_calls_worker *w, hr_message *m, hr_error *err)
         return hr_error_set(err, HR_BAD_DATA, "a status of %" PRId64 " bytes", m->n_bytes);
     if (m->kind == HR_MSG_RESULT || m->kind == HR_MSG_STREAM || m->kind == HR_MSG_PAUSED)
         st = call_message(w, m);
+    if (m->kind == HR_MSG_STATE)
+        st = state_message(w, m);
     if (st)
         return hr_error_set(err, HR_BAD_DATA, "a message of kind %u about call %" PRIu64, m->kind, m->tag);
     return HR_OK;
@@ -593,13 +654,25 @@ static hr_call *next_mourner_locked(hr_calls_worker *w, bool *first)
     *first = false;
     hr__worker_forget_locked(call);
     call->n_deaths += ran;
-    if (unwanted(call) || is_moot_locked(call) || c->closed || (!ran && w->ending) ||
+    if (unwanted(call) || is_moot_locked(call) || c->closed || (!ran && w->ending) || call->run->lost.status ||
         (ran && c->max_retries >= 0 && call->n_deaths > c->max_retries))
         return call;
     if (!expect_one_locked(c))
         return call; /* nobody will come */
     hr__call_requeue_locked(call);
     return next_mourner_locked(w, first);
+}
+
+/* A waiting call of a run whose instance is lost. */
+static hr_call *next_of_lost_locked(hr_calls *c)
+{
+    hr_call *call = c->waiting.first;
+
+    while (call && !call->run->lost.status)
+        call = call->next;
+    if (call)
+        hr__call_list_remove(&c->waiting, call);
+    return call;
 }
 
 /* It is out of the list, and what it had fails, or is done again. */
@@ -611,15 +684,17 @@ static void bury(hr_calls_worker *w)
 
     hr__lock(&c->lock);
     unlist_locked(w);
+    hr__runs_lost_locked(c, w, &w->lost);
     if (!w->ending)
         hr_error_set(&c->lost_why, HR_PEER, "no worker process is left; %s", w->lost.text);
     if (!w->ending && c->tolerant) /* before anybody hears of it, who may queue more */
         (void)expect_one_locked(c);
-    while ((call = next_mourner_locked(w, &first))) {
+    while ((call = next_mourner_locked(w, &first)) || (call = next_of_lost_locked(c))) {
         hr_error err = HR_ERROR_INIT;
+        bool lost = call->group && call->run->lost.status;
 
+        hr_error_set(&err, w->lost.status, "%s", lost ? call->run->lost.text : w->lost.text);
         hr__unlock(&c->lock);
-        hr_error_set(&err, w->lost.status, "%s", w->lost.text);
         hr__call_done(call, w->lost.status, &err);
         hr__lock(&c->lock);
     }
@@ -718,6 +793,32 @@ static hr_status list(hr_calls_worker *w, hr_error *err)
     return closed ? hr_error_set(err, HR_CANCELLED, "%s: no more calls are served", c->name) : HR_OK;
 }
 
+/* Runs that began before it came, as far as they want more instances ahead. Up to n of them; -> how many. */
+static int runs_ahead(hr_calls *c, uint64_t *ids, int n_max)
+{
+    int n = 0;
+
+    hr__lock(&c->lock);
+    for (hr_calls_run *run = c->runs; run && n < n_max; run = run->next)
+        if (run->how.instances && run->n_ahead < run->how.ahead) {
+            run->n_ahead++;
+            ids[n++] = run->id;
+        }
+    hr__unlock(&c->lock);
+    return n;
+}
+
+/* A run that ends meanwhile may have told it of its end before it heard of the beginning: it is told again. */
+static void tell_runs(hr_calls_worker *w)
+{
+    uint64_t ids[16];
+    int n = runs_ahead(w->calls, ids, HR_LEN(ids));
+
+    for (int i = 0; i < n; i++)
+        if (tell(w->link, HR_MSG_RUN, ids[i]) && !hr__calls_runs(w->calls, ids[i]))
+            tell(w->link, HR_MSG_RUN_END, ids[i]);
+}
+
 /* From now on it gets calls, unless it died or was told to end meanwhile. */
 static void open_up(hr_calls_worker *w)
 {
@@ -757,6 +858,7 @@ hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, i
         worker_unref(w);
         goto done;
     }
+    tell_runs(w);
     open_up(w);
 done:
     worker_unref(w);

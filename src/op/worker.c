@@ -1,7 +1,7 @@
 /* worker.c - a worker process's side of its link: calls come in, results and a status go out. See process.c for the talk.
  *
  * One thread uses it, in a loop. Before each call it reads whatever has come meanwhile, so that a call whose run was
- * cancelled is answered unseen. Several calls may be open at a time: functions that await, and generators that were paused
+ * cancelled is answered unseen. What is told of runs keeps its place among the calls. Several calls may be open at a time: functions that await, and generators that were paused
  * because they gave more than anybody collects. Results lie in an arena of this process, which the other one maps: what was built
  * with hr__worker_mem is sent without a copy, anything else is copied once by the link. */
 #include "op/calls.h"
@@ -10,7 +10,7 @@
 
 /* A call that was handed out. */
 typedef struct open_call {
-    uint64_t tag;
+    uint64_t tag, run;
     int64_t ahead_bytes;
     int64_t n_bytes, n_tables; /* given since it was handed out or went on */
     bool paused;
@@ -64,6 +64,7 @@ void hr__worker_close(hr_worker *w)
     for (int64_t i = w->head; i < w->n; i++) {
         hr_table_unref(w->calls[i].table);
         hr__free(w->calls[i].parts);
+        hr__free(w->calls[i].state);
     }
     hr__free(w->calls);
     hr__free(w->open);
@@ -164,6 +165,13 @@ hr_status hr__worker_result(hr_worker *w, uint64_t tag, const hr_table *t, const
     return hr__link_send(w->link, HR_MSG_PAUSED, tag, NULL, 0, NULL, err);
 }
 
+hr_status hr__worker_save(hr_worker *w, uint64_t tag, const char *state, hr_error *err)
+{
+    if (!find_open(w, tag))
+        return hr_error_set(err, HR_INVALID, "worker: a state of no call");
+    return hr__link_send(w->link, HR_MSG_STATE, tag, state, (int64_t)strlen(state), NULL, err);
+}
+
 hr_status hr__worker_done(hr_worker *w, uint64_t tag, hr_status st, const hr_error *what, hr_error *err)
 {
     open_call *o = find_open(w, tag);
@@ -177,26 +185,67 @@ hr_status hr__worker_done(hr_worker *w, uint64_t tag, hr_status st, const hr_err
 
 /* ----------------------------------------------------------------------------------------------------------- listening */
 
-static hr_status on_call(hr_worker *w, hr_message *m, hr_error *err)
+/* One more in the queue, all zero. */
+static hr_status queue(hr_worker *w, hr_work_kind kind, uint64_t tag, hr_work **out, hr_error *err)
 {
-    int64_t parts_bytes = m->n_bytes - (int64_t)sizeof(hr_call_place);
-    hr_call_part *parts;
-    hr_work *c;
-
-    if (parts_bytes < (int64_t)sizeof *parts || parts_bytes % (int64_t)sizeof *parts || !m->table)
-        return hr_error_set(err, HR_PEER, "worker: a call of %lld bytes", (long long)m->n_bytes);
     if (w->head == w->n)
         w->head = w->n = 0;
-    if (!hr__grow(w->account, (void **)&w->calls, &w->cap, w->n + 1, sizeof *w->calls) ||
-        !(parts = hr__alloc(NULL, (size_t)parts_bytes)))
-        return hr__error_memory(err, "worker", (w->n + 1) * (int64_t)sizeof *w->calls + parts_bytes);
-    c = &w->calls[w->n++];
-    *c = (hr_work){ .kind = HR_WORK_CALL, .tag = m->tag, .table = m->table, .parts = parts };
-    c->n_parts = parts_bytes / (int64_t)sizeof *parts;
-    memcpy(&c->place, m->bytes, sizeof c->place);
-    memcpy(parts, (const char *)m->bytes + sizeof c->place, (size_t)parts_bytes);
-    m->table = NULL;
+    if (!hr__grow(w->account, (void **)&w->calls, &w->cap, w->n + 1, sizeof *w->calls))
+        return hr__error_memory(err, "worker", (w->n + 1) * (int64_t)sizeof *w->calls);
+    *out = &w->calls[w->n];
+    **out = (hr_work){ .kind = kind, .tag = tag };
     return HR_OK;
+}
+
+static hr_status on_run(hr_worker *w, hr_work_kind kind, uint64_t run, hr_error *err)
+{
+    hr_work *at;
+
+    HR_TRY(queue(w, kind, run, &at, err));
+    w->n++;
+    return HR_OK;
+}
+
+static hr_status on_call(hr_worker *w, hr_message *m, hr_error *err)
+{
+    hr_call_place place = { 0 };
+    const char *bytes = m->bytes;
+    int64_t parts_bytes = m->n_bytes - (int64_t)sizeof place;
+    hr_work *c;
+
+    if (parts_bytes > 0)
+        memcpy(&place, bytes, sizeof place);
+    parts_bytes -= place.state_bytes;
+    if (parts_bytes < (int64_t)sizeof *c->parts || parts_bytes % (int64_t)sizeof *c->parts || !m->table)
+        return hr_error_set(err, HR_PEER, "worker: a call of %lld bytes", (long long)m->n_bytes);
+    HR_TRY(queue(w, HR_WORK_CALL, m->tag, &c, err));
+    c->place = place;
+    bytes += sizeof place;
+    if (!(c->parts = hr__alloc(NULL, (size_t)parts_bytes)) ||
+        (place.state_bytes && !(c->state = hr__strndup(NULL, bytes + parts_bytes, place.state_bytes)))) {
+        hr__free(c->parts);
+        return hr__error_memory(err, "worker", parts_bytes + place.state_bytes);
+    }
+    memcpy(c->parts, bytes, (size_t)parts_bytes);
+    c->n_parts = parts_bytes / (int64_t)sizeof *c->parts;
+    c->table = m->table;
+    m->table = NULL;
+    w->n++;
+    return HR_OK;
+}
+
+/* Out of the queue. */
+static hr_work take_out(hr_worker *w, int64_t i)
+{
+    hr_work found = w->calls[i];
+
+    if (i == w->head) {
+        w->head++;
+    } else {
+        memmove(&w->calls[i], &w->calls[i + 1], (size_t)(w->n - i - 1) * sizeof *w->calls);
+        w->n--;
+    }
+    return found;
 }
 
 /* A call that has not begun is answered at once; one that is open is told when it gives the next, or goes on. */
@@ -207,11 +256,12 @@ static hr_status on_drop(hr_worker *w, uint64_t tag, hr_error *err)
     if (o)
         o->dropped = true;
     for (int64_t i = w->head; i < w->n; i++)
-        if (w->calls[i].tag == tag) {
-            hr_table_unref(w->calls[i].table);
-            hr__free(w->calls[i].parts);
-            memmove(&w->calls[i], &w->calls[i + 1], (size_t)(w->n - i - 1) * sizeof *w->calls);
-            w->n--;
+        if (w->calls[i].kind == HR_WORK_CALL && w->calls[i].tag == tag) {
+            hr_work dropped = take_out(w, i);
+
+            hr_table_unref(dropped.table);
+            hr__free(dropped.parts);
+            hr__free(dropped.state);
             return send_done(w, tag, HR_CANCELLED, NULL, err);
         }
     return HR_OK;
@@ -238,6 +288,8 @@ static hr_status on_message(hr_worker *w, hr_message *m, hr_error *err)
     case HR_MSG_CALL: return on_call(w, m, err);
     case HR_MSG_DROP: return on_drop(w, m->tag, err);
     case HR_MSG_MORE: on_more(w, m->tag); return HR_OK;
+    case HR_MSG_RUN: return on_run(w, HR_WORK_RUN, m->tag, err);
+    case HR_MSG_RUN_END: return on_run(w, HR_WORK_RUN_END, m->tag, err);
     case HR_MSG_END: w->ended = true; return HR_OK;
     default: return hr_error_set(err, HR_PEER, "worker: a message of kind %u", m->kind);
     }
@@ -281,12 +333,35 @@ static bool next_paused(hr_worker *w, hr_work *out)
     return false;
 }
 
-static hr_status next_call(hr_worker *w, hr_work *out, hr_error *err)
+/* Its run's instance is in the middle of a call. */
+static bool has_to_wait(const hr_worker *w, const hr_work *c)
+{
+    if (c->kind != HR_WORK_CALL || !(c->place.flags & HR_CALL_IN_ORDER))
+        return false;
+    for (int64_t i = 0; i < w->n_open; i++)
+        if (w->open[i].paused && w->open[i].run == c->place.run)
+            return true;
+    return false;
+}
+
+/* What may be done now; -1: nothing. */
+static int64_t next_of_queue(const hr_worker *w)
+{
+    int64_t i = w->head;
+
+    while (i < w->n && has_to_wait(w, &w->calls[i]))
+        i++;
+    return i < w->n ? i : -1;
+}
+
+static hr_status next_call(hr_worker *w, int64_t i, hr_work *out, hr_error *err)
 {
     if (!hr__grow(w->account, (void **)&w->open, &w->cap_open, w->n_open + 1, sizeof *w->open))
         return hr__error_memory(err, "worker", (w->n_open + 1) * (int64_t)sizeof *w->open);
-    *out = w->calls[w->head++];
-    w->open[w->n_open++] = (open_call){ .tag = out->tag, .ahead_bytes = hr__ahead_bytes(&out->place) };
+    *out = take_out(w, i);
+    if (out->kind == HR_WORK_CALL)
+        w->open[w->n_open++] =
+            (open_call){ .tag = out->tag, .run = out->place.run, .ahead_bytes = hr__ahead_bytes(&out->place) };
     return HR_OK;
 }
 
@@ -294,11 +369,13 @@ hr_status hr__worker_next(hr_worker *w, int timeout_ms, hr_work *out, hr_error *
 {
     *out = (hr_work){ .kind = HR_WORK_END };
     for (;;) {
+        int64_t i;
+
         HR_TRY(receive_all(w, err));
         if (w->ended || next_paused(w, out))
             return HR_OK;
-        if (w->head < w->n)
-            return next_call(w, out, err);
+        if ((i = next_of_queue(w)) >= 0)
+            return next_call(w, i, out, err);
         if (timeout_ms == 0)
             return HR_PENDING;
         HR_TRY(receive(w, timeout_ms, err)); /* it may have been a DROP */

@@ -267,6 +267,7 @@ def function_node(
         from headrace.udf import starter
 
         starter.warm_up()  # before the other imports, which take a while
+    from headrace.udf import instances
     from headrace.udf.call import BATCHES_AT_A_TIME, is_async
 
     made["max_retries"] = _retries(method, other)
@@ -277,6 +278,10 @@ def function_node(
     awaits = is_async(fn)
     if awaits and not made["depth"]:
         made["depth"] = BATCHES_AT_A_TIME if kind in ("batches", "groups") else 2
+    fresh, changed = instances.contract(method, kind, fn, made, awaits, options)
+    options = {**options, **changed}
+    if awaits and changed.get("of_class", (0, 0))[1] == 1:
+        made["depth"] = 1
     made["gpus"] = _gpus(method, num_gpus, made, node)
     made["cpus"] = _cpus(method, num_cpus)
     spec = {
@@ -293,8 +298,8 @@ def function_node(
         "async": awaits,
         "objects": DataContext.get_current().enable_fallback_to_arrow_object_ext_type is not False,
         **policy,
+        **fresh,
     }
-    options = dict(options)
     if kind in BATCHED and batch_format != "pyarrow":
         options["shows_doubles"] = True
     if batch_size is not None:

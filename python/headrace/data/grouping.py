@@ -77,27 +77,40 @@ class _Partial:
         return {"partial": [pickle.dumps(found)]}
 
 
-def _group_function(aggs, keys):
-    """A function of a whole group that gives its keys and a user's aggregates of it."""
+class _OfGroup:
+    """A function of a whole group that gives its keys and a user's aggregates of it. An object: each run has
+    aggregates of its own, whatever they keep.
+    """
 
-    def aggregate_group(group):
+    def __init__(self, aggs, keys):
+        self.aggs, self.keys = aggs, keys
+
+    def __call__(self, group):
         import pyarrow as pa
 
-        columns = {k: group[k].slice(0, 1) for k in keys}
-        key = [columns[k][0].as_py() for k in keys]
+        columns = {k: group[k].slice(0, 1) for k in self.keys}
+        key = [columns[k][0].as_py() for k in self.keys]
         key = key[0] if len(key) == 1 else tuple(key)
-        for a in aggs:
+        for a in self.aggs:
             found = a.accumulate_block(a.init(key), group.slice(0, BLOCK_ROWS))
             for begin in range(BLOCK_ROWS, len(group), BLOCK_ROWS):
                 found = a.merge(found, a.accumulate_block(a.init(key), group.slice(begin, BLOCK_ROWS)))
             columns[a.name] = pa.array([a.finalize(found)])
         return pa.table(columns)
 
-    return aggregate_group
+
+def _copied(aggs):
+    import cloudpickle
+
+    try:
+        return pickle.loads(cloudpickle.dumps(aggs))
+    except Exception:
+        return aggs  # they cannot be sent to workers, and there is an error that says so
 
 
 def _user_aggregates(ds, aggs):
     """Of the whole dataset: blocks in worker processes, merged here in their order."""
+    aggs = _copied(aggs)  # what they keep is of this run
     found = [a.init(None) for a in aggs]
     partial = _Partial(aggs)
     blocks = ds.map_batches(lambda block: partial(block), batch_size=BLOCK_ROWS, batch_format="pyarrow")
@@ -152,7 +165,7 @@ class GroupedData:
         others = [a for a in aggs if not isinstance(a, BuiltIn)]
         if not others:
             return group_plan(self._dataset, self._keys, built_in)
-        out = self.map_groups(_group_function(others, self._keys), batch_format="pyarrow")
+        out = self.map_groups(_OfGroup(others, self._keys), batch_format="pyarrow")
         if built_in:  # both are in the order of the keys
             found = group_plan(self._dataset, self._keys, built_in)
             out = found.zip(out.select_columns([a.name for a in others]))

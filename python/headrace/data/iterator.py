@@ -22,6 +22,7 @@ from headrace.data.plan import Run, explained
 json = lazy_module("json")
 np = lazy_module("numpy")
 keeping = lazy_module("headrace.data.keeping")
+resuming = lazy_module("headrace.data.resuming")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy: while the engine already reads
 
 ROWS_AT_ONCE = 1024  # rows made into Python objects together
@@ -218,6 +219,7 @@ class Iterable:
         files may have other names and times, as long as their contents are the same. See docs/resuming.md.
         """
         state = _checked(state)
+        self._owner._warn_of_classes(state["position"])
         self.close()
         self._resume = state
         self._how = {"moved": bool(moved), "strict": bool(strict)}
@@ -509,6 +511,9 @@ class DataIterator:
     def _pass(self, request, epoch, position, how, share=None):
         raise NotImplementedError
 
+    def _warn_of_classes(self, position):
+        """Says once which classes of the plan know nothing of the rows before a position."""
+
     def _between(self, after):
         """The state while no pass is under way; after: where the last one of an iterable ended, or None."""
         return self._whole(after or _start_of(self.epochs_begun))
@@ -727,6 +732,9 @@ class DatasetIterator(DataIterator):
         one._options = self._options or DataContext.get_current().run_options()
         return one
 
+    def _warn_of_classes(self, position):
+        resuming.warn(self._dataset._node, position, stacklevel=4)
+
     def schema(self):
         """The Schema; runs the functions on their first rows if it must."""
         return self._dataset.schema()
@@ -742,9 +750,9 @@ class SplitIterator(DataIterator):
     source: where batches come from. Its methods are those of a rank of a _core.Split: begin(batch_rows,
     drop_last, prefetch, own_memory, extra) -> number of the pass, next(number) -> Table or None, leave(),
     position(), restore(text, moved, strict) -> names of functions that are others now, schema(), stats(),
-    close(). All ranks have to begin an epoch with the same arguments; the first batch
-    waits until they all have. The shares' one position is only there when all ranks have taken the same
-    number of steps (MismatchError otherwise, naming rank and step).
+    close(); and warn_of_classes(text, stacklevel). All ranks have to begin an epoch with the same
+    arguments; the first batch waits until they all have. The shares' one position is only there when all
+    ranks have taken the same number of steps (MismatchError otherwise, naming rank and step).
     """
 
     def __init__(self, source, world_size=None, rank=None):
@@ -772,6 +780,9 @@ class SplitIterator(DataIterator):
             self._current = weakref.ref(one)
         one.begin(request)
         return one
+
+    def _warn_of_classes(self, position):
+        self._source.warn_of_classes(position, stacklevel=5)
 
     def _between(self, after):
         position = self._source.position()
@@ -875,6 +886,9 @@ class LocalSource:
     def restore(self, text, moved=False, strict=False):
         self.owner.know_code()
         return self.split.restore(text, moved, strict)
+
+    def warn_of_classes(self, position, stacklevel=3):
+        resuming.warn(self.owner.node, position, stacklevel)
 
     def schema(self):
         return self.split.schema()

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
 
 from headrace import _core
+from headrace.data import resuming
 from headrace.data.iterator import LocalSource, SplitIterator
 
 STALL_S = 30  # then a worker that waits for the others says so
@@ -26,6 +28,7 @@ class RemoteShard:
     split: int
     rank: int
     world_size: int
+    forgetful: tuple[str, ...] = ()  # what a resume in the middle of an epoch says of classes
 
 
 def _local(shard: Any) -> LocalSource | None:
@@ -59,7 +62,8 @@ class ShardServer:
         if source is None:
             return shard  # an iterator over a data set: the worker runs it itself
         at = next(i for i, owner in enumerate(self._owners) if owner is source.owner)
-        return RemoteShard(self._server.address, at, source.rank, shard.world_size)
+        said = tuple(text for _, text in resuming.forgetful(source.owner.node))
+        return RemoteShard(self._server.address, at, source.rank, shard.world_size, said)
 
     def states(self) -> dict[str, Any]:
         """name -> the position of that data set: one for all ranks where they share one, else a list."""
@@ -78,8 +82,10 @@ class ShardServer:
                 for rank, mine in enumerate(self.shards):
                     source = _local(mine.get(name))
                     if source is not None:
-                        differs = source.restore(state[rank] if isinstance(state, list) else state)
+                        position = state[rank] if isinstance(state, list) else state
+                        differs = source.restore(position)
                         _say_of_code(name, differs if rank == 0 else None)
+                        source.warn_of_classes(position)
             except _core.HeadraceError as e:
                 print(f"data set {name!r} is read from the start of an epoch: {e}", file=sys.stderr)
 
@@ -114,6 +120,7 @@ class RingSource:
 
     def __init__(self, remote: RemoteShard):
         self._remote = remote
+        self._forgetful = remote.forgetful
         self._ring = None
 
     @property
@@ -149,6 +156,12 @@ class RingSource:
 
     def restore(self, text, moved=False, strict=False):
         return self.ring.restore(text, moved, strict)
+
+    def warn_of_classes(self, position, stacklevel=3):
+        if resuming.in_the_middle(position):
+            said, self._forgetful = self._forgetful, ()
+            for text in said:
+                warnings.warn(text, stacklevel=stacklevel)
 
     def schema(self):
         return self.ring.schema()

@@ -16,6 +16,7 @@ import numpy as np
 
 from headrace._core import TypeMismatchError
 from headrace.data import blocks
+from headrace.udf import instances
 from headrace.udf.parts import PART, Merged, batches_of, cut, is_large
 
 GO, PAUSE, AWAY = range(3)
@@ -37,12 +38,12 @@ def is_async(fn):
 
 
 def make_function(spec):
-    """The user's function with its arguments; a class is instantiated."""
+    """(a class's instance or what is called itself, the user's function with its arguments)"""
     fn = spec["fn"]
     if inspect.isclass(fn):
         fn = fn(*spec["constructor_args"], **spec["constructor_kwargs"])
     args, kwargs = spec["fn_args"], spec["fn_kwargs"]
-    return (lambda x, fn=fn: fn(x, *args, **kwargs)) if args or kwargs else fn
+    return fn, (lambda x, fn=fn: fn(x, *args, **kwargs)) if args or kwargs else fn
 
 
 def is_generator(result):
@@ -50,7 +51,7 @@ def is_generator(result):
 
 
 class Runner:
-    """A function ready to be called: a class is instantiated here, once for each worker.
+    """A function ready to be called: a class is instantiated here, once for each run in each server.
 
     spec: dict(kind, name, fn, fn_args, fn_kwargs, constructor_args, constructor_kwargs, batch_format,
     zero_copy_batch, column, retried_errors, max_retries).
@@ -65,18 +66,22 @@ class Runner:
         self.spec = spec
         self.name = spec["name"]
         self.whole = spec.get("whole", False)
-        self.fn = make_function(spec)
-        self.steps = getattr(self, "_" + spec["kind"])
+        self.instance, self.fn = make_function(spec)
+        self.said = False  # that its state is too large
 
     def __call__(self, call):
         """Yields (table, part, counts, whether more follows): what the function gives for the call."""
         retries = self.spec.get("max_retries", 0) if self.spec.get("retried_errors") else 0
         given = 0
+        instances.load_state(self.instance, call)
+        if instances.wants_state(call):
+            instances.save_state(self.instance.state_dict(), call, self)
+        make = getattr(self, "_finish" if instances.is_last(call) else "_" + self.spec["kind"])
         if retries:
             call = Input(call)
         for attempt in range(retries + 1):
             try:
-                for i, step in enumerate(self.steps(call)):
+                for i, step in enumerate(make(call)):
                     if i >= given:
                         given += 1
                         yield step
@@ -112,6 +117,12 @@ class Runner:
         yield from merged.flush()
 
     _groups = _batches
+
+    def _finish(self, call):
+        """The last rows of a class that has finish()."""
+        seed(call.place[3], call.place[4])
+        for table in last_tables(self.instance.finish(), call, self.spec):
+            yield table, 0, None, True
 
     def _each_batch(self, call):
         """(number, batch) of all parts, with the generators seeded for each."""
@@ -197,6 +208,31 @@ class Runner:
         for name in made:
             table = table.with_column(name, columns.column(name))
         yield table, 0, None, False
+
+
+def last_tables(result, call, spec):
+    """What finish() returned, in tables: nothing, or what a function of this kind may return. call: of the
+    beginning, one that was paused has ended.
+    """
+    if result is None:
+        return
+    tables_of = Tables(call, spec | {"name": f"{spec['name']}: finish()"})
+    if spec["kind"] in ("rows", "flat"):
+        yield from last_rows([result] if isinstance(result, dict) else result, call.build, tables_of.name)
+        return
+    for part in result if is_generator(result) else [result]:
+        yield from tables_of(part)
+
+
+def last_rows(rows, build, what):
+    """Rows in tables; see last_tables."""
+    check_flat(rows, what)
+    made = Collected(build)
+    for row in rows:
+        if made.add(row):
+            yield made.table()
+    if made.rows:
+        yield made.table()
 
 
 def is_true(found, name):

@@ -10,6 +10,7 @@ import itertools
 import numpy as np
 
 from headrace.data import blocks
+from headrace.udf import instances
 from headrace.udf.call import (
     AWAY,
     HELD_BYTES,
@@ -20,6 +21,7 @@ from headrace.udf.call import (
     check_flat,
     is_retried,
     is_true,
+    last_tables,
     make_function,
     with_arrow_result,
 )
@@ -36,17 +38,25 @@ class Held:
         self.given = 0
 
 
-class AsyncRunner:
-    """As Runner, for an event loop: run(call) serves one call; many run at the same time."""
+def go_on(waiting, tag, go, call=None):
+    """What was paused may go on (as `call`), or is to end."""
+    waiting.pop(tag).set_result((go, call))
 
-    def __init__(self, spec):
+
+class AsyncRunner:
+    """As Runner, for an event loop: run(call) serves one call; many run at the same time.
+
+    waiting: tag -> Future of a call that was paused; of all runners of the loop.
+    """
+
+    def __init__(self, spec, waiting):
         self.spec = spec
         self.name = spec["name"]
-        self.fn = make_function(spec)
         self.whole = spec.get("whole", False)
-        self.steps = getattr(self, "_" + spec["kind"])
+        self.instance, self.fn = make_function(spec)
+        self.said = False  # that its state is too large
         self.rows = asyncio.Semaphore(ROWS_AT_A_TIME)
-        self.waiting = {}  # tag -> Future of a call that was paused
+        self.waiting = waiting
         self.tasks = set()
 
     async def run(self, call):
@@ -58,6 +68,8 @@ class AsyncRunner:
         held = Held(call)
         for attempt in range(retries + 1):
             try:
+                if attempt == 0:
+                    await self._states(call)
                 await self._attempt(held)
                 held.call.done()
                 return
@@ -67,9 +79,15 @@ class AsyncRunner:
                     return
             await asyncio.sleep(min(0.1 * 2**attempt, 10))
 
+    async def _states(self, call):
+        await self._value(instances.load_state(self.instance, call))
+        if instances.wants_state(call):
+            instances.save_state(await self._value(self.instance.state_dict()), call, self)
+
     async def _attempt(self, held):
         number = n_bytes = 0
-        async for table, part, more in self.steps(held.call):
+        make = getattr(self, "_finish" if instances.is_last(held.call) else "_" + self.spec["kind"])
+        async for table, part, more in make(held.call):
             number += 1
             if number <= held.given:
                 continue
@@ -92,10 +110,6 @@ class AsyncRunner:
         go, call = await waiting
         held.call = call or held.call
         return go
-
-    def go_on(self, tag, go, call=None):
-        """What was paused may go on (as `call`), or is to end."""
-        self.waiting.pop(tag).set_result((go, call))
 
     async def _call(self, row):
         async with self.rows:
@@ -134,6 +148,19 @@ class AsyncRunner:
                     yield table, number, len(tables) > 1
 
     _groups = _batches
+
+    async def _finish(self, call):
+        result = self.instance.finish()
+        if not hasattr(result, "__aiter__"):
+            for table in last_tables(await self._value(result), call, self.spec):
+                yield table, 0, True
+        elif self.spec["kind"] in ("rows", "flat"):
+            for table in last_tables([row async for row in result], call, self.spec):
+                yield table, 0, True
+        else:
+            async for part in result:
+                for table in last_tables(part, call, self.spec):
+                    yield table, 0, True
 
     async def _rows(self, call):
         made = Collected(call.build)

@@ -107,7 +107,7 @@ def _held_by(fn):
 
 def unsendable(spec, exception):
     """What to raise if a function cannot be pickled: it names the function, and what of it cannot."""
-    import cloudpickle
+    from headrace.udf import sending
 
     held = list(_held_by(spec["fn"]))
     for name in ("fn_args", "constructor_args"):
@@ -117,7 +117,7 @@ def unsendable(spec, exception):
     where = ""
     for what, value in held:
         try:
-            cloudpickle.dumps(value)
+            sending.dumps(value)
         except Exception:
             where = f": {what} is {type(value).__name__}"
             break

@@ -2,7 +2,7 @@
 
 A Pool belongs to one operator of a plan and lives as long as it: workers are started once, when the first
 run begins, and serve all epochs. They end when the operator is no longer referenced, when nobody needed them
-for a minute, and at exit.
+for a minute, and at exit. Instances of classes belong to one run (instances.py).
 """
 
 import atexit
@@ -54,7 +54,10 @@ class Pool:
         max_retries=0,
     ):
         self.name = spec["name"]
+        self.spec = spec
         self.compute = compute
+        self.single = compute == "inline" or most == 1
+        self.warned = False  # of what a resume means for it
         self.calls = _core.Calls(self.name)
         if compute == "processes":
             from headrace.udf.processes import Processes
@@ -204,43 +207,40 @@ class State:
 
 
 class _Server:
-    """Serves calls in a thread of this process, by a function object of its own."""
+    """Serves calls in a thread of this process, by function objects of its own."""
 
     def __init__(self, state, number):
+        from headrace.udf.call import Runner
+        from headrace.udf.instances import Instances
+
         self.state = state
         self.number = number
-        self.runner = self.broken = None
+        self.instances = Instances(state.spec, Runner)
         self.paused = {}  # tag -> Paused
-
-    def ready(self):
-        """Whether there is a function to call; else self.broken says why not."""
-        from headrace.udf import errors
-        from headrace.udf.call import Runner
-
-        if self.runner is None and self.broken is None:
-            try:
-                self.runner = Runner(self.state.spec)
-            except Exception as e:
-                self.broken = errors.pack(e)
-        return self.runner is not None
 
     def serve(self, call):
         from headrace.udf.call import Paused, advance
+        from headrace.udf.instances import RUN
 
-        if not self.ready():
-            call.fail(*self.broken)
-            return
         tag = call.tag
-        kept = self.paused.pop(tag, None)
-        steps = kept.go_on() if kept else self.runner(call)
+        if kept := self.paused.pop(tag, None):
+            steps = kept.go_on()
+        else:
+            runner, why = self.instances.get(call.place[RUN], call)
+            if why:
+                call.fail(*why)
+                return
+            steps = runner(call)
         if not advance(steps, call):
             self.paused[tag] = Paused(steps)
             call.pause()
 
     def prune(self):
-        """Forgets generators that nobody wants more of."""
-        for tag in [t for t in self.paused if not self.state.calls.paused(t)]:
-            self.paused.pop(tag).steps.close()
+        """Forgets generators that nobody wants more of, and instances whose runs have ended."""
+        for tag in [t for t in list(self.paused) if not self.state.calls.paused(t)]:
+            if kept := self.paused.pop(tag, None):
+                kept.steps.close()
+        self.instances.prune(self.state.calls)
 
 
 class _Sliced:
@@ -283,6 +283,17 @@ class _Inline(State):
             self.loop = _Loop(self, 0, 1)
         self.loop.run(call)
 
+    def end(self):
+        super().end()
+        self._prune()
+
+    def _prune(self):
+        server, loop = self.server, self.loop
+        if server is not None:
+            server.prune()
+        if loop is not None:
+            loop.prune()
+
     def serve_in_thread(self):
         with self.lock:
             if self.thread is None and not self.closed:
@@ -293,10 +304,14 @@ class _Inline(State):
         while (call := self.calls.take(0, 100)) is not False:
             if call is not None:
                 self.serve(call)
+            else:
+                self._prune()
             del call
 
     def close(self):
         super().close()
+        if self.server is not None and self.process == os.getpid():
+            self.server.prune()
         if self.loop is not None and self.process == os.getpid():
             self.loop.end()
 
@@ -331,7 +346,7 @@ class _Threads(State):
                 self.busy.add(number)
                 server.serve(call)
                 self.busy.discard(number)
-            if server.paused:
+            if call is None or server.paused:
                 server.prune()
             del call
 
@@ -342,6 +357,8 @@ class _Threads(State):
         while (call := self.calls.take(number, 100)) is not False:
             if call is not None:
                 loop.start(call)
+            else:
+                loop.prune()
             del call
         loop.end()
 
@@ -397,9 +414,12 @@ class _Loop:
     def __init__(self, state, number, at_a_time):
         import asyncio
 
+        from headrace.udf.coroutines import AsyncRunner
+        from headrace.udf.instances import Instances
+
         self.state = state
-        self.runner = None
-        self.broken = None
+        self.waiting = {}  # of the runners
+        self.instances = Instances(state.spec, lambda spec: AsyncRunner(spec, self.waiting))
         self.slots = threading.Semaphore(at_a_time)
         self.lock = threading.Lock()
         self.kept = set()  # tags of calls that were paused and did not come back
@@ -417,44 +437,50 @@ class _Loop:
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.loop.run_until_complete(asyncio.sleep(0))
+        self.instances.clear()
         self.loop.close()
 
     def _begin(self, call, tag):
-        from headrace.udf import errors
         from headrace.udf.call import GO
-        from headrace.udf.coroutines import AsyncRunner
+        from headrace.udf.coroutines import go_on
+        from headrace.udf.instances import RUN
 
-        if self.runner is None and self.broken is None:
-            try:
-                self.runner = AsyncRunner(self.state.spec)
-            except Exception as e:
-                self.broken = errors.pack(e)
-        if self.broken:
-            call.fail(*self.broken)
+        if tag in self.waiting:
+            go_on(self.waiting, tag, GO, call)
             return
-        if tag in self.runner.waiting:
-            self.runner.go_on(tag, GO, call)
-        else:
-            task = self.loop.create_task(self.runner.run(call))
-            self.runner.tasks.add(task)
-            task.add_done_callback(self.runner.tasks.discard)
+        runner, why = self.instances.get(call.place[RUN], call)
+        if why:
+            call.fail(*why)
+            return
+        task = self.loop.create_task(runner.run(call))
+        runner.tasks.add(task)
+        task.add_done_callback(runner.tasks.discard)
 
-    def _prune(self):
+    def prune(self):
+        """Lets go of instances whose runs have ended."""
+        if self.instances.known:
+            try:
+                self.loop.call_soon_threadsafe(self.instances.prune, self.state.calls)
+            except RuntimeError:
+                pass  # it has ended
+
+    def _prune_paused(self):
         """Ends generators that nobody wants more of. Called by whoever takes calls, with none in hand."""
         from headrace.udf.call import AWAY
+        from headrace.udf.coroutines import go_on
 
         with self.lock:
             gone = [t for t in self.kept if not self.state.calls.paused(t)]
             self.kept.difference_update(gone)
         for tag in gone:
-            self.loop.call_soon_threadsafe(self.runner.go_on, tag, AWAY, _Gone())
+            self.loop.call_soon_threadsafe(go_on, self.waiting, tag, AWAY, _Gone())
 
     def start(self, call, released=lambda: None):
         """Begins a call, or goes on with one; waits first while enough are being served."""
         tag = call.tag
         with self.lock:
             self.kept.discard(tag)
-        self._prune()
+        self._prune_paused()
         self.slots.acquire()
 
         def end():

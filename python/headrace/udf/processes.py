@@ -115,10 +115,10 @@ class Processes(State):
             time.sleep(0.01)
 
     def _payload(self):
-        import cloudpickle
+        from headrace.udf import sending
 
         try:
-            spec = cloudpickle.dumps(self.spec)
+            spec = sending.dumps(self.spec)
         except Exception as e:
             raise errors.unsendable(self.spec, e) from None
         return pickle.dumps(

@@ -4,11 +4,12 @@ A worker runs one user function for one driver. It ends when the driver says so,
 (it is killed then), whichever comes first.
 """
 
+import functools
 import os
 import signal
 import sys
 
-CALL, MORE, DROP = 1, 2, 3
+CALL, MORE, DROP, RUN, RUN_END = 1, 2, 3, 4, 5
 
 
 def main():
@@ -27,7 +28,7 @@ def main():
 
 
 def load(init):
-    """The spec that the init bytes describe."""
+    """(the spec that the init bytes describe, what gives another one where that has an object)"""
     import pickle
 
     head = pickle.loads(init)
@@ -37,7 +38,8 @@ def load(init):
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-    return pickle.loads(head["spec"])
+    spec = pickle.loads(head["spec"])
+    return spec, functools.partial(pickle.loads, head["spec"]) if spec.get("fresh") == "object" else None
 
 
 class Call:
@@ -45,7 +47,7 @@ class Call:
 
     def __init__(self, worker, work):
         self.worker = worker
-        _, self.tag, self.table, self.place, self.parts = work
+        _, self.tag, self.table, self.place, self.parts, self.state = work
         self.build = worker.build
 
     def result(self, table, part=0, counts=None):
@@ -53,6 +55,12 @@ class Call:
 
     def stream(self, table, part=0, counts=None):
         return self.worker.stream(self.tag, table, part, counts)
+
+    def save(self, text):
+        self.worker.save(self.tag, text)
+
+    def begins(self):
+        """The driver leaves out the first call of a run when it learns how long they take."""
 
     def pause(self):
         """The driver knows already."""
@@ -70,29 +78,35 @@ def serve(worker):
     from headrace.udf import errors
 
     init = worker.init()
-    spec, runner, broken = {}, None, None
+    spec, known, broken = {}, None, None
     try:
-        spec = load(init)
+        spec, again = load(init)
         from headrace.data import convert
         from headrace.udf.call import Runner, here
+        from headrace.udf.instances import WorkerInstances
 
         here.seeds = True
         convert.allowed = spec["objects"]
-        runner = None if spec["async"] else Runner(spec)
+        known = WorkerInstances(spec, Runner, again, BaseException)
     except BaseException as e:  # told to whoever calls
         broken = errors.pack(e)
     if spec.get("async") and not broken:
-        serve_async(worker, spec)
+        serve_async(worker, known)
     else:
-        serve_calls(worker, runner, broken)
+        serve_calls(worker, known, broken)
 
 
-def serve_calls(worker, runner, broken):
+def serve_calls(worker, known, broken):
     from headrace.udf.call import Paused
+    from headrace.udf.instances import RUN as OF_RUN
 
     paused = {}
     while (work := worker.next()) is not None:
         kind, tag = work[:2]
+        if kind in (RUN, RUN_END):
+            if not broken:
+                known.get(tag) if kind == RUN else known.end(tag)
+            continue
         if kind == DROP:
             paused.pop(tag)[0].steps.close()
             worker.done(tag)
@@ -100,16 +114,21 @@ def serve_calls(worker, runner, broken):
         if kind == MORE:
             kept, call = paused.pop(tag)
             steps = kept.go_on()
+            del kept
         else:
             call = Call(worker, work)
-            if broken:
-                call.fail(*broken)
+            runner, why = (None, broken) if broken else known.get(call.place[OF_RUN], call)
+            if why:
+                call.fail(*why)
                 continue
             steps = runner(call)
+            del runner
         del work
         if not run(steps, call):
             paused[tag] = Paused(steps), call
         del steps, call
+    if known is not None:
+        known.clear()
 
 
 def run(steps, call):
@@ -121,48 +140,55 @@ def run(steps, call):
         return True  # of the function's: the driver was told, and the worker goes on
 
 
-def serve_async(worker, spec):
+def serve_async(worker, known):
     import asyncio
 
-    asyncio.run(_serve_async(worker, spec))
+    asyncio.run(_serve_async(worker, known))
 
 
-async def _serve_async(worker, spec):
+async def _serve_async(worker, known):
     import asyncio
 
-    from headrace.udf import errors
     from headrace.udf.call import AWAY, GO
-    from headrace.udf.coroutines import AsyncRunner
+    from headrace.udf.coroutines import AsyncRunner, go_on
+    from headrace.udf.instances import RUN as OF_RUN
 
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
-    broken = runner = None
-    try:
-        runner = AsyncRunner(spec)
-    except Exception as e:
-        broken = errors.pack(e)
-    tasks = set()
+    tasks, waiting = set(), {}
+    known.make = lambda spec: AsyncRunner(spec, waiting)
+    known.caught = Exception
 
     class Streaming(Call):
         def stream(self, table, part=0, counts=None):
             loop.call_soon(listen)  # for what is received meanwhile: the socket will not tell
             return super().stream(table, part, counts)
 
+    def begin(kind, tag, *work):
+        if kind == RUN:
+            known.get(tag)
+        elif kind == RUN_END:
+            known.end(tag)
+        elif kind != CALL:
+            go_on(waiting, tag, GO if kind == MORE else AWAY)
+        else:
+            call = Streaming(worker, (kind, tag, *work))
+            runner, why = known.get(call.place[OF_RUN], call)
+            if why:
+                call.fail(*why)
+                return
+            task = loop.create_task(runner.run(call))
+            tasks.add(task)
+            task.add_done_callback(finished)
+
     def listen():
         try:
             while (work := worker.next(0)) is not False:
                 if work is None:
+                    known.clear()
                     ended.done() or ended.set_result(None)
                     return
-                kind, tag = work[:2]
-                if kind != CALL:
-                    runner.go_on(tag, GO if kind == MORE else AWAY)
-                elif broken:
-                    Streaming(worker, work).fail(*broken)
-                else:
-                    task = loop.create_task(runner.run(Streaming(worker, work)))
-                    tasks.add(task)
-                    task.add_done_callback(finished)
+                begin(*work)
         except BaseException as e:
             ended.done() or ended.set_exception(e)
 

@@ -1,0 +1,38 @@
+"""What a resume has to say of classes whose instances remember rows that they will not see again."""
+
+import json
+import warnings
+
+
+def forgetful(node):
+    """(pool, text) for each function of a plan that may remember rows, and has no state in positions."""
+    from headrace.udf import instances
+
+    return [
+        (pool, text)
+        for pool in node.pools()
+        if (text := instances.forgets(pool.spec, pool.single)) is not None
+    ]
+
+
+def in_the_middle(position):
+    """Whether rows of an epoch lie before a position, and others behind it."""
+    try:
+        found = json.loads(position or "{}")
+    except ValueError:
+        return False  # whoever reads it says so
+    return bool(
+        isinstance(found, dict)
+        and not found.get("end")
+        and (found.get("discard") or any(found.get("at", ())))
+    )
+
+
+def warn(node, position, stacklevel=3):
+    """Once for each function of a plan that is resumed in the middle of an epoch."""
+    if not in_the_middle(position):
+        return
+    for pool, text in forgetful(node):
+        if not pool.warned:
+            pool.warned = True
+            warnings.warn(text, stacklevel=stacklevel + 1)

@@ -1,0 +1,268 @@
+"""Instances of a user's class, one for each run in each server, and what a class may have beside __call__.
+
+A class whose function runs with concurrency=1 sees its batches in the order of the rows, and may have
+
+    finish()               its last rows, when all batches were seen; in any form in which __call__ gives rows
+    state_dict()           what it keeps, for a position to resume from; anything that can be pickled
+    load_state_dict(state) on a new instance, before its first batch
+
+What the engine does with that: src/op/turns.c.
+"""
+
+import base64
+import functools
+import gc
+import inspect
+import pickle
+import sys
+import weakref
+
+from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.udf import errors
+
+MAX_STATE_BYTES = 1 << 20  # of a pickled state, in a position
+IN_ORDER, LAST, SAVE = 1, 2, 4  # a call's flags
+RUN, FLAGS = 6, 7  # where they stand in its place
+WITH_FINISH = ("batches", "groups", "rows", "flat")  # kinds that give rows of their own
+
+
+# ---------------------------------------------------------------------------------------- what a function is
+
+
+def remembers(fn):
+    """ "class", "object" (called itself, or by a method), or None: a function."""
+    if inspect.isclass(fn):
+        return "class"
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if inspect.ismethod(fn):
+        return None if inspect.isclass(fn.__self__) else "object"
+    return None if inspect.isroutine(fn) else "object"
+
+
+def has_own(fn, name):
+    """Whether a class has a method of that name. One of torch's is none: a Module's state is the model."""
+    for cls in fn.__mro__:
+        if name in vars(cls):
+            return callable(getattr(fn, name)) and cls.__module__.partition(".")[0] != "torch"
+    return False
+
+
+def keeps_state(fn):
+    """Whether a class has state_dict() and load_state_dict()."""
+    return inspect.isclass(fn) and has_own(fn, "state_dict") and has_own(fn, "load_state_dict")
+
+
+def _finishes(method, kind, fn, single, one_to_one):
+    """Whether a class has finish(); an error where its rows would have no place."""
+    if not has_own(fn, "finish"):
+        return False
+    what = f"{method}: {fn.__name__}.finish()"
+    try:
+        parameters = list(inspect.signature(fn.finish).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    if not isinstance(inspect.getattr_static(fn, "finish"), (staticmethod, classmethod)):
+        parameters = parameters[1:]
+    needed = [
+        p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if needed:
+        raise TypeMismatchError(
+            f"{what} needs {', '.join(needed)}; it is called without arguments, for the last rows: give the "
+            "method another name if it is something else"
+        )
+    if kind not in WITH_FINISH:
+        raise InvalidArgument(
+            f"{what} gives rows of its own, and {method} has one for each row of the input: give the method "
+            "another name if it is something else"
+        )
+    if not single:
+        raise InvalidArgument(
+            f"{what} gives the last rows of one instance; with several their order would be luck: "
+            "use concurrency=1"
+        )
+    if one_to_one:
+        raise InvalidArgument(
+            f"{what} gives rows of its own; udf_modifying_row_count=False promises that there are none"
+        )
+    return True
+
+
+def forgets(spec, single):
+    """What a resume says of a class whose instance may remember rows, and whose state no position has; None:
+    it is none.
+    """
+    fn = spec["fn"]
+    if spec["fresh"] != "class" or fn.__module__.partition(".")[0] == "headrace":
+        return None
+    what = f"{spec['name']}: a new {fn.__name__} goes on from the position"
+    if not keeps_state(fn):
+        return (
+            f"{what}, and knows nothing of the rows before; with concurrency=1, state_dict() and "
+            "load_state_dict() it would go on as the old one"
+        )
+    if not single:
+        return f"{what}, and knows nothing of the rows before: state_dict() counts with concurrency=1 only"
+    return None
+
+
+def contract(method, kind, fn, made, awaits, options):
+    """What a function node says of a class: entries of its spec, and of the engine's options. made: of
+    functions.workers().
+    """
+    what = remembers(fn)
+    if what is None or (what == "object" and made["compute"] != "processes"):
+        fn_of = getattr(fn, "__self__", fn)
+        if what and has_own(type(fn_of), "finish"):
+            raise _object_with_finish(method, fn_of)
+        return {"fresh": None}, {}
+    if what == "object":
+        if has_own(type(getattr(fn, "__self__", fn)), "finish"):
+            raise _object_with_finish(method, getattr(fn, "__self__", fn))
+        return {"fresh": what}, {"of_class": (0, 0, False, False)}
+    single = made["most"] == 1 or made["compute"] == "inline"
+    one_to_one = kind == "batches" and options.get("one_to_one", False)
+    finishes = _finishes(method, kind, fn, single, one_to_one)
+    saves = single and keeps_state(fn)
+    at_a_time = 0 if not single else 1 if finishes or saves or not awaits else made["depth"]
+    ahead = (made["initial"] or made["least"]) if made["compute"] == "processes" else 0
+    changed = {"of_class": (ahead, at_a_time, finishes, saves)}
+    if finishes:
+        changed["one_to_one"] = False
+    return {"fresh": what}, changed
+
+
+def _object_with_finish(method, found):
+    name = type(found).__name__
+    return InvalidArgument(
+        f"{method}: {name} has finish(), for the last rows of an instance that belongs to one run: give the "
+        f"class {name} and fn_constructor_args, not an object"
+    )
+
+
+# ------------------------------------------------------------------------------------------------- instances
+
+
+class Instances:
+    """The runners of one server. make(spec) gives one; it is made at a run's first call, or before.
+
+    again: gives a spec with an object as it was sent, where that is what is called; None: the spec is good
+    for all runs. caught: what a constructor may raise that is told to whoever calls.
+    """
+
+    def __init__(self, spec, make, again=None, caught=Exception):
+        self.spec = spec
+        self.make = make
+        self.again = again
+        self.caught = caught
+        self.fresh = spec.get("fresh") == "class" or (spec.get("fresh") == "object" and again is not None)
+        self.known = {}  # run -> (runner, how it could not be made); 0: for all runs
+
+    def get(self, run, call=None):
+        """(runner, None), or (None, why there is none) as errors.pack() says it. call: which needs it."""
+        key = run if self.fresh else 0
+        found = self.known.get(key)
+        if found is None:
+            try:
+                found = self.make(self._spec()), None
+            except self.caught as e:
+                found = None, errors.pack(e)
+            self.known[key] = found
+            if call is not None:
+                call.begins()
+        return found
+
+    def _spec(self):
+        if self.again is None:
+            return self.spec
+        spec, self.spec = self.spec, None  # the object of the first run is the one that came
+        return spec or self.again()
+
+    def end(self, run):
+        """The run has ended: its instance goes. Returns whether there was one."""
+        return self.known.pop(run, None) is not None
+
+    def prune(self, calls):
+        """The same of all runs that have ended."""
+        for run in list(self.known):
+            if run and not calls.runs(run):
+                self.end(run)
+
+    def clear(self):
+        self.known.clear()
+
+
+class WorkerInstances(Instances):
+    """Those of a worker process: what an instance held on a GPU is given back as well."""
+
+    def end(self, run):
+        runner, _ = self.known.get(run, (None, None))
+        alive = _weak(runner)
+        del runner
+        found = super().end(run)
+        if found:
+            _collect(alive)
+        return found
+
+    def clear(self):
+        for run in list(self.known):
+            self.end(run)
+
+
+def _weak(runner):
+    try:
+        return weakref.ref(runner.instance)
+    except (AttributeError, TypeError):
+        return lambda: None
+
+
+def _collect(alive):
+    torch = sys.modules.get("torch")
+    on_gpu = torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
+    if alive() is not None or on_gpu:
+        gc.collect()
+    if on_gpu:
+        torch.cuda.empty_cache()
+
+
+# ---------------------------------------------------------------------------------------------------- states
+
+
+def load_state(instance, call):
+    """What load_state_dict() returns, if the call brings a state of its run's instance; else None."""
+    text = call.state
+    return None if text is None else instance.load_state_dict(pickle.loads(base64.b64decode(text)))
+
+
+def wants_state(call):
+    return bool(call.place[FLAGS] & SAVE)
+
+
+def is_last(call):
+    return bool(call.place[FLAGS] & LAST)
+
+
+def save_state(state, call, runner):
+    """Gives the engine the state as of this call. One that is too large is left out: a position is then that
+    of an earlier place, and a resume does more again.
+    """
+    try:
+        data = pickle.dumps(state)
+    except Exception:
+        import cloudpickle
+
+        data = cloudpickle.dumps(state)
+    if len(data) <= MAX_STATE_BYTES:
+        call.save(base64.b64encode(data).decode())
+    elif not runner.said:
+        runner.said = True
+        import logging
+
+        logging.getLogger("headrace.data").warning(
+            "%s: state_dict() takes %d bytes, a position holds %d: positions stay where it was small enough, "
+            "and a resume calls the function again from there",
+            runner.name,
+            len(data),
+            MAX_STATE_BYTES,
+        )

@@ -1,0 +1,42 @@
+"""Functions on their way to worker processes: cloudpickle, and caches that no worker can import."""
+
+import functools
+import io
+import operator
+import sys
+
+import cloudpickle
+
+_Cache = type(functools.cache(lambda: None))
+
+
+def _is_importable(cache):
+    module = sys.modules.get(cache.__module__)
+    if module is None or cache.__module__ == "__main__":
+        return False
+    try:
+        return operator.attrgetter(cache.__qualname__)(module) is cache
+    except AttributeError:
+        return False
+
+
+def _made(function, maxsize, typed):
+    return functools.lru_cache(maxsize=maxsize, typed=typed)(function)
+
+
+class _Pickler(cloudpickle.Pickler):
+    """A function of a script under functools.cache is sent as functions are, by value, with an empty cache.
+    Pickle would look for it in the worker's __main__.
+    """
+
+    def reducer_override(self, value):
+        if isinstance(value, _Cache) and not _is_importable(value):
+            return _made, (value.__wrapped__, *value.cache_parameters().values())
+        return super().reducer_override(value)
+
+
+def dumps(value):
+    """Bytes that pickle.loads() understands in a worker."""
+    out = io.BytesIO()
+    _Pickler(out).dump(value)
+    return out.getvalue()
