@@ -539,15 +539,15 @@ typedef struct pq_cursor {
     const pq_chunk *chunk;
     const hr_codec *codec; /* NULL: not compressed */
     int leaf_number, group;
-    hr_mem mem;            /* for what lives no longer than the cursor */
-    int64_t at, end;       /* in the file: the next header; where the chunk ends */
-    int64_t enough;        /* ... and what need not be read */
-    int64_t entries;       /* level entries before the next page; -1: not known */
-    int64_t window_bytes;  /* read at once, unless a page is larger */
-    int64_t header_at;     /* of the page in hand */
-    int64_t rows_by_index; /* that begin in the page which comes next, or is in hand; -1: not known */
-    int ordinal;           /* of the page in hand */
-    hr_buffer *window;     /* bytes [window_at, window_at + window_n) of the file */
+    hr_mem mem;                /* for what lives no longer than the cursor */
+    int64_t at, end;           /* in the file: the next header; where the chunk ends */
+    int64_t enough;            /* ... and what need not be read */
+    int64_t entries;           /* level entries before the next page; -1: not known */
+    int64_t window_bytes;      /* read at once, unless a page is larger */
+    int64_t header_at;         /* of the page in hand */
+    const pq_directory *index; /* of an offset index by which the cursor moved; NULL: none. Borrowed from the file */
+    int ordinal;               /* of the page in hand */
+    hr_buffer *window;         /* bytes [window_at, window_at + window_n) of the file */
     int64_t window_at, window_n;
     hr_buffer *plain;      /* a page, decompressed */
     hr_buffer *spelled[2]; /* levels of very old files: repetition, definition */

@@ -402,6 +402,24 @@ static hr_status next_header(pq_cursor *c, int64_t peek, bool want_dictionary, b
     return HR_OK;
 }
 
+/* An offset index that is wrong would have led to other rows. */
+static hr_status check_place(const pq_cursor *c, int64_t rows, hr_error *err)
+{
+    const pq_directory *d = c->index;
+    int64_t n_rows = c->file->meta->groups[c->group].n_rows, next;
+
+    if (!d)
+        return HR_OK;
+    if (c->ordinal >= d->n || d->places[c->ordinal].offset != c->header_at)
+        return hr_error_set(err, HR_BAD_DATA, "the offset index does not have the page at %lld",
+                            (long long)c->header_at);
+    next = c->ordinal + 1 < d->n ? d->places[c->ordinal + 1].row : n_rows;
+    if (rows != next - d->places[c->ordinal].row)
+        return hr_error_set(err, HR_BAD_DATA, "%lld rows, the offset index says %lld", (long long)rows,
+                            (long long)(next - d->places[c->ordinal].row));
+    return HR_OK;
+}
+
 static hr_status open_page(pq_cursor *c, hr_error *err)
 {
     const pq_page *p = &c->page;
@@ -410,6 +428,8 @@ static hr_status open_page(pq_cursor *c, hr_error *err)
     if (c->entries >= 0 && p->n_values > c->chunk->n_values - c->entries)
         return hr_error_set(err, HR_BAD_DATA, "%lld values after %lld, the column chunk has %lld",
                             (long long)p->n_values, (long long)c->entries, (long long)c->chunk->n_values);
+    if (c->leaf->max_rep == 0)
+        HR_TRY(check_place(c, p->n_values, err));
     if (by_dictionary && !c->dict) {
         pq_page page = c->page;
 
@@ -432,6 +452,8 @@ hr_status pq__cursor_page_end(const pq_cursor *c, hr_error *err)
 
     HR_TRY(pq__levels_end(lv, c->file->meta->padding, err));
     HR_TRY(pq__values_end(&c->values, lv->n_values, c->file->meta->padding, err));
+    if (c->leaf->max_rep)
+        HR_TRY(check_place(c, rows, err));
     if (p->n_rows >= 0 && p->n_rows != rows && p->n_rows != lv->taken) /* some count values as rows */
         return hr_error_set(err, HR_BAD_DATA, "%lld rows, the page's header says %lld", (long long)rows,
                             (long long)p->n_rows);
@@ -717,6 +739,8 @@ hr_status pq__cursor_seek(pq_cursor *c, int64_t from, int64_t row, int64_t row_e
         HR_GO(load_index(c, d, err));
     if (row > 0 && !d->complete && d->rows <= row)
         HR_GO(extend(c, d, row, err));
+    if (d->complete && d->entries < 0)
+        c->index = d;
     place = find_place(d, row);
     if (!place)
         goto done;

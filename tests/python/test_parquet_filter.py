@@ -13,7 +13,7 @@ import pytest
 
 import headrace.data as hd
 from headrace.data.expressions import col
-from headrace.exceptions import HeadraceError
+from headrace.exceptions import DataError, HeadraceError
 
 ROWS = 3000
 
@@ -323,3 +323,33 @@ def test_a_value_that_a_filter_cannot_say_anything_of(tmp_path):
     with pytest.raises(HeadraceError, match="none"):
         hd.read_parquet(path).filter(expr=e).count()
     assert hd.read_parquet(path).limit(900).filter(expr=e).count() == 450
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        n, out = n >> 7, out + bytes([n & 127 | 128])
+    return out + bytes([n])
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_an_offset_index_that_is_wrong(tmp_path, lists):
+    """Rows were taken from another place in silence: what the index says of a page has to be in it."""
+    path = tmp_path / "a.parquet"
+    x = list(range(8000))
+    table = pa.table({"x": x, "y": [[v] for v in x]} if lists else {"x": x, "y": x})
+    options = {"use_dictionary": False, "compression": "none", "write_page_index": True}
+    pq.write_table(table, path, data_page_size=1, write_batch_size=1000, **options)
+    ds = hd.read_parquet(str(path), filter=(col("x") >= 3100) & (col("x") < 3200), columns=["y"])
+    want = [[v] for v in range(3100, 3200)] if lists else list(range(3100, 3200))
+    assert kept(ds)["y"].to_pylist() == want
+    data = path.read_bytes()
+    row = [b"\x16" + varint(2 * n) + b"\x00" for n in (3000, 3001)]  # a place's last field
+    assert data.count(row[0]) == 2
+    at = data.rindex(row[0])  # of y
+    path.write_bytes(data[:at] + row[1] + data[at + len(row[1]) :])
+    with pytest.raises(
+        DataError,
+        match=r"row group 0, column 'y.*', page [23]: 1000 rows, the offset index says (999|1001)",
+    ):
+        kept(ds)
