@@ -36,17 +36,20 @@ static int64_t decode_base64(hr_view in, uint8_t *out)
 }
 
 /* The table of the schema in a message; 0: it is none. */
-static int64_t find_schema(hr_flat *f)
+static int64_t find_schema(hr_flat *f, hr_error *err)
 {
-    int64_t at = 0, table;
+    int64_t at = 0, table, n;
 
     if (hr__flat_load(f, 0, 4) == 0xffffffff)
         at = 4; /* "continuation", before the length since Arrow 0.15 */
+    n = (int64_t)hr__flat_load(f, at, 4);
     f->data += at + 4;
     f->n -= at + 4;
-    if (f->bad || f->n < 8)
+    if (f->bad || n < 8 || n > f->n)
         return 0;
-    table = (int64_t)hr__flat_load(f, 0, 4);
+    f->n = n;
+    if (hr__flat_verify(f, &ipc__message_table, &table, err))
+        return 0;
     return hr__flat_number(f, table, 1, 1, 0) == 1 ? hr__flat_table(f, table, 2) : 0;
 }
 
@@ -74,7 +77,8 @@ hr_status pq__arrow_schema_parse(hr_view base64, hr_account *account, hr_schema 
     if (!bytes)
         return hr__error_memory(err, "Arrow schema", base64.n);
     f.n = decode_base64(base64, bytes);
-    table = f.n < 16 ? 0 : find_schema(&f);
+    table = f.n < 16 ? 0 : find_schema(&f, &mine);
+    hr_error_clear(&mine);
     if (!table)
         HR_FAIL(HR_BAD_DATA, "the embedded Arrow schema is damaged");
     st = ipc__schema_read(&f, table, account, &s, &mine);
