@@ -238,7 +238,7 @@ def test_none_is_forgotten():
     others = """
         names types base_schema add_column with_columns min max mean sum std schema columns input_files
         size_bytes num_blocks set_name name explain stats context take take_all take_batch show iterator
-        iter_torch_batches iter_rows to_pandas to_arrow to_arrow_refs to_pandas_refs to_numpy_refs
+        iter_torch_batches to_torch iter_rows to_pandas to_arrow to_arrow_refs to_pandas_refs to_numpy_refs
         write_images write_sql write_datasink copy count
     """.split()
     methods = [m for m in vars(hd.Dataset) if not m.startswith("_")]

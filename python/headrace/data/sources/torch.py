@@ -47,7 +47,7 @@ def from_torch(dataset, local_read=False):
     one task).
 
     A dict becomes a row; a tuple the columns item_0, item_1, ...; anything else the column item. Tensors of
-    equal shape become a tensor column, PIL images arrays (height, width, channels). local_read=True reads in
+    equal shape become a tensor column, PIL images arrays as Pillow makes them. local_read=True reads in
     this process, where the data is not to be pickled.
     """
     compute = "threads" if local_read else None
