@@ -448,8 +448,8 @@ HR_API HR_MUST_USE hr_status hr_plan_repartition(hr_plan *in, int64_t n_blocks, 
                                                  hr_plan **out, hr_error *err);
 
 /* A function over tables, run on pool threads, several tables at once. `state_new` (may be NULL) makes one state per pool
- * thread in use; `call` borrows `in` and sets *out to a new table (or shares `in`), or to NULL for "no rows";
- * `state_free` ends it. `context` is shared by all threads and freed with `context_free` when the last plan goes. */
+ * thread in use, for one run; which tables it sees, and in what order, is luck, and no position has it. `call` borrows `in` and
+ * sets *out to a new table (or shares `in`), or to NULL for "no rows"; `state_free` ends it. `context` is shared by all threads and freed with `context_free` when the last plan goes. */
 typedef struct hr_map_function {
     size_t struct_bytes;
     const char *name; /* for explain() and errors; copied */

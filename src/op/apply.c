@@ -55,6 +55,7 @@ typedef struct apply_task {
     bool complete;        /* and all of it is in calls */
     bool turn_done;       /* those were submitted, and the queue was told */
     bool finishing;       /* the last call of all is among them */
+    hr_call *saves;       /* the call that says with what state it began; NULL: none, or it has. Only to compare */
     int64_t n_calls;      /* so far */
     int64_t *part_rows;   /* how many rows each batch of the call that is collected has given */
     int64_t at_part;      /* the last that gave any */
@@ -190,6 +191,8 @@ static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_ta
     st = hr__group_add(t->group, copy ? copy : in, some ? whole : NULL, &place, parts, n_parts, hr__task_turn(task),
                        t->n_calls++, err);
     parts = NULL;
+    if (!st && (place.flags & HR_CALL_SAVE))
+        t->saves = t->group->items[t->group->n - 1];
 done:
     hr__free(parts);
     hr_table_unref(some);
@@ -622,17 +625,17 @@ static void next_call(apply_task *t)
     t->n_kept = t->at_part = 0;
 }
 
-/* What the call said of the instance's state goes with the ticket's marker. */
-static void save(hr_task *task, hr_call *call)
+/* What the ticket's first call said of the instance's state goes with the ticket's marker. */
+static void save(hr_task *task, apply_task *t, hr_call *call)
 {
     char *state;
 
-    if (!(call->place.flags & HR_CALL_SAVE))
+    if (t->saves != call)
         return;
     state = hr__call_take_saved(call);
     hr__task_save(task, state);
     hr__free(state);
-    call->place.flags &= ~(uint32_t)HR_CALL_SAVE;
+    t->saves = NULL;
 }
 
 /* Emits what can be collected now. *all: the group is through. */
@@ -650,7 +653,7 @@ static hr_status collect(const apply_op *a, hr_task *task, apply_task *t, bool *
         done = hr__group_collect(g, &r, &again);
         if (again)
             notify(a, hr__task_run(task));
-        save(task, call);
+        save(task, t, call);
         if (done && call->st && !call->streams && call->n_parts == 1)
             st = HR_OK; /* what it gave before it failed is half of something */
         else

@@ -334,6 +334,54 @@ def test_instances_in_cycles_go_in_workers(tmp_path):
     assert eventually(lambda: balance(path, 1)), path.read_text()
 
 
+class OnGpu(Leaves):
+    """Its worker has a torch that writes down what it is asked for."""
+
+    def __init__(self, path):
+        import types
+
+        def empty_cache():
+            with open(path, "a") as file:
+                file.write("e")
+
+        cuda = types.SimpleNamespace(
+            is_available=lambda: True, is_initialized=lambda: True, empty_cache=empty_cache
+        )
+        sys.modules["torch"] = types.SimpleNamespace(cuda=cuda, manual_seed=lambda n: None)
+        super().__init__(path)
+
+
+def test_memory_of_gpus_is_given_back(tmp_path):
+    """Behind the instance, in the worker, which stays."""
+    path = tmp_path / "said"
+    ds = hd.range(10).map_batches(OnGpu, fn_constructor_args=[str(path)], concurrency=1)
+    ds.take_all()
+    assert eventually(lambda: path.read_text() == "+-e"), path.read_text()
+    ds.take_all()
+    assert eventually(lambda: path.read_text() == "+-e+-e"), path.read_text()
+
+
+def test_an_instance_is_made_when_the_run_begins(tmp_path):
+    """Beside reading and what comes before the class: its first batch waits here until it is there."""
+    path = tmp_path / "made"
+
+    class Made:
+        def __init__(self):
+            path.write_text("")
+
+        def __call__(self, batch):
+            return batch
+
+    def waits(batch):
+        assert eventually(path.exists)
+        return batch
+
+    ds = hd.range(10).map_batches(waits, compute="threads").map_batches(Made, concurrency=1)
+    for _ in range(2):  # by a worker that starts, and by one that is there
+        assert len(ds.take_all()) == 10
+        path.unlink()
+
+
 SCRIPT = """
 import sys, time
 import headrace.data as hd
