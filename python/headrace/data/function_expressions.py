@@ -34,9 +34,9 @@ class Call:
         return [a for a in (*self.args, *self.words.values()) if isinstance(a, Expr)]
 
     def __reduce__(self):
-        import cloudpickle
+        from headrace.udf import sending
 
-        return _unpickled, (cloudpickle.dumps(self.__dict__),)
+        return _unpickled, (sending.dumps(self.__dict__),)
 
 
 def _unpickled(state):

@@ -49,9 +49,9 @@ class Node:
             )
         if self.op != "calls" and "partition_filter" not in self.args:
             return Node, (self.op, self.args, self.inputs)
-        import cloudpickle
+        from headrace.udf import sending
 
-        return _pickled_node, (self.op, cloudpickle.dumps(self.args), self.inputs)
+        return _pickled_node, (self.op, sending.dumps(self.args), self.inputs)
 
     def _read(self):
         args = dict(self.args)
