@@ -415,7 +415,7 @@ static hr_status find_texts(finder *f, int k, hr_array **out, hr_error *err)
 {
     hr_builder *b = NULL;
     hr_status st = HR_OK;
-    bool found;
+    bool found = false;
 
     HR_GO(hr__builder_new(NULL, hr__type_simple(HR_T_BINARY), &b, err));
     for (int64_t i = 0; i < f->paths->n; i++) {
