@@ -71,7 +71,7 @@ static int client_main(const char *address, int rank, const char *mode)
     hr_error err = HR_ERROR_INIT;
     hr_table *held[64] = { NULL };
     int64_t held_step[64];
-    int n_held = 0, n_ranks = 2, bad = 0;
+    int n_held = 0, n_ranks = 2, bad = 0, n_hit = 0;
     hr_ring *r = NULL;
     hr_status st;
 
@@ -88,7 +88,11 @@ static int client_main(const char *address, int rank, const char *mode)
         for (int64_t step = 0;; step++) {
             hr_table *t = NULL;
 
-            if ((st = next(r, &t, &err)))
+            if (!strcmp(mode, "memory")) /* one allocation after the other fails, of receiving and of sending */
+                hr__fault_arm(HR_FAULT_MEMORY, step % 20);
+            st = next(r, &t, &err);
+            n_hit += hr__fault_disarm();
+            if (st)
                 goto done;
             if (!t)
                 break;
@@ -116,6 +120,7 @@ done:
         hr_table_unref(held[i]);
     }
     hr__ring_close(r);
+    bad += !strcmp(mode, "memory") && n_hit < 20;
     if (st)
         fprintf(stderr, "rank %d: %s: %s\n", rank, hr_status_name(st), err.text);
     hr_error_clear(&err);
@@ -222,7 +227,7 @@ static hr_ring *connect_to(const house *h, int rank)
 
 static void all_rows(void **state)
 {
-    static const char *const modes[] = { "plain", "hold", "slow", "write" };
+    static const char *const modes[] = { "plain", "hold", "slow", "write", "memory" };
 
     (void)state;
     for (int i = 0; i < HR_LEN(modes); i++) {
@@ -642,6 +647,102 @@ done:
     return st;
 }
 
+/* What a rank asks for, as it travels: see wire_request. The kinds are those of ring.c. */
+typedef struct raw_request {
+    int64_t batch_rows, shuffle_rows;
+    uint64_t shuffle_seed;
+    int32_t prefetch;
+    uint8_t bits[4];
+    char extra[256];
+} raw_request;
+enum { HELLO = 1, WELCOME, REFUSED, BEGIN, BEGUN, TAKEN = 9 };
+
+/* The kind of the answer to a rank that sends these bytes; 0: the server has closed the connection. */
+static uint32_t answer_to(const house *h, uint32_t kind, const void *bytes, int64_t n)
+{
+    const int32_t hello[4] = { 0, 0, (int32_t)getpid(), 2 };
+    hr_account *account = hr__account_new("test", NULL, 0);
+    hr_link *link = NULL;
+    hr_message m = { 0 };
+    uint32_t found;
+
+    assert_int_equal(hr__link_connect(h->address, account, &link, NULL), HR_OK);
+    assert_int_equal(hr__link_send(link, HELLO, 0, hello, sizeof hello, NULL, NULL), HR_OK);
+    assert_int_equal(hr__link_recv(link, WAIT_MS, &m, NULL), HR_OK);
+    assert_int_equal(m.kind, WELCOME);
+    hr__message_clear(&m);
+    assert_int_equal(hr__link_send(link, kind, 1, bytes, n, NULL, NULL), HR_OK);
+    if (hr__link_recv(link, kind == TAKEN ? 300 : WAIT_MS, &m, NULL))
+        hr__message_clear(&m);
+    found = m.kind;
+    hr__message_clear(&m);
+    hr__link_close(link);
+    hr__link_unref(link);
+    hr__account_unref(account);
+    return found;
+}
+
+/* Bools, numbers and padding were taken as they came: a bool of 2 is neither true nor false to a compiler. */
+static void damaged_requests(void **state)
+{
+    const raw_request good = { .batch_rows = BATCH, .bits = { 0, 1, 0, 0 }, .extra = "x" };
+    raw_request bad[9];
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(bad); i++)
+        bad[i] = good;
+    bad[0].bits[0] = 2;
+    bad[1].bits[1] = 255;
+    bad[2].bits[2] = 7;
+    bad[3].bits[3] = 1;
+    bad[4].prefetch = INT32_MAX;
+    bad[5].batch_rows = -1;
+    bad[6].shuffle_rows = INT64_MIN;
+    memset(bad[7].extra, 'x', sizeof bad[7].extra);
+    bad[8].extra[100] = 'y'; /* behind the end */
+    for (int i = -1; i < HR_LEN(bad); i++) {
+        house h = house_of(BATCH, 1);
+
+        assert_int_equal(answer_to(&h, BEGIN, i < 0 ? &good : &bad[i], sizeof good), i < 0 ? BEGUN : 0);
+        if (i >= 0)
+            assert_true(heard_of_a_loss(h.split, &err));
+        hr_error_clear(&err);
+        house_free(&h);
+    }
+    for (int64_t n = 0; n < (int64_t)sizeof good; n += 13) { /* cut short: an empty one has no bytes at all */
+        house h = house_of(BATCH, 1);
+
+        assert_int_equal(answer_to(&h, BEGIN, n ? &good : NULL, n), 0);
+        house_free(&h);
+    }
+}
+
+/* An error without a byte was read at 4 bytes behind nothing. */
+static void an_empty_refusal(void **state)
+{
+    static const int64_t sizes[] = { 0, 3, 4, 9 };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(sizes); i++) {
+        const char bytes[] = "\3\0\0\0text";
+        hr_listener *door = NULL;
+        hr_error err = HR_ERROR_INIT;
+        hr_link *link = NULL;
+        pid_t client;
+
+        assert_int_equal(hr__listener_open(NULL, &door, &err), HR_OK);
+        client = start_client(hr__listener_address(door), 0, "plain");
+        while (hr__listener_accept(door, NULL, NULL, &link, NULL) == HR_PENDING)
+            pause_ms(1);
+        assert_int_equal(hr__link_send(link, REFUSED, 0, sizes[i] ? bytes : NULL, sizes[i], NULL, NULL), HR_OK);
+        assert_int_equal(wait_for(client), 1); /* no crash, and not "the other process died" */
+        hr__link_close(link);
+        hr__link_unref(link);
+        hr__listener_close(door);
+    }
+}
+
 static void faults(void **state)
 {
     (void)state;
@@ -655,7 +756,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_client_fails), cmocka_unit_test(the_server_is_killed),
         cmocka_unit_test(refused),        cmocka_unit_test(positions),
         cmocka_unit_test(batches_held),   cmocka_unit_test(no_descriptor_for_a_guest),
-        cmocka_unit_test(a_late_schema),  cmocka_unit_test(faults),
+        cmocka_unit_test(a_late_schema),  cmocka_unit_test(damaged_requests),
+        cmocka_unit_test(an_empty_refusal), cmocka_unit_test(faults),
     };
 
     program = argv[0];

@@ -792,6 +792,11 @@ hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *byt
  * Descriptors are checked against the segments' sizes, tables by hr__table_check: a damaged peer cannot crash us, gives
  * HR_BAD_DATA, and is left: the link is closed. After HR_NO_MEMORY the message can be received again. */
 hr_status hr__link_recv(hr_link *l, int timeout_ms, hr_message *out, hr_error *err) HR_MUST_USE;
+/* The same, but what the system has no memory for is tried again, for two seconds at most: a moment's lack of memory must not look like
+ * the loss of a process. HR_NO_MEMORY after that: nothing is lost, a later call can do it. */
+hr_status hr__link_send_patiently(hr_link *l, uint32_t kind, uint64_t tag, const void *bytes, int64_t n_bytes,
+                                  const hr_table *table, hr_error *err) HR_MUST_USE;
+hr_status hr__link_recv_patiently(hr_link *l, int timeout_ms, hr_message *out, hr_error *err) HR_MUST_USE;
 /* Waits until all is sent: HR_PENDING after timeout_ms. Who only sends calls it with 0 now and then. */
 hr_status hr__link_flush(hr_link *l, int timeout_ms, hr_error *err) HR_MUST_USE;
 /* Before its first use, for links that may be silent while something is queued. `fn` is called on any thread, without the

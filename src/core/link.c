@@ -356,8 +356,8 @@ static hr_status recv_message(hr_link *l, hr_message *out, hr_error *err)
         return st;
     *out = in.message;
     if (out->table && (st = hr__table_check(out->table, false, err))) {
-        hr__message_clear(out);
-        st = st == HR_NO_MEMORY ? st : hr__error_at(err, st, "link");
+        hr__message_clear(out); /* the packet is gone: whatever it was, there is no second try */
+        st = hr_error_set(err, HR_BAD_DATA, "link: %s", err ? err->text : "a damaged table");
     }
     return st;
 }
@@ -392,6 +392,48 @@ hr_status hr__link_recv(hr_link *l, int timeout_ms, hr_message *out, hr_error *e
         if (rc < 0)
             return hr__error_os(err, rc, "link", "wait");
     }
+}
+
+/* ---------------------------------------------------------------------------------------------------------- patience */
+
+#define PATIENCE_NS 2000000000LL
+#define NAP_MS 5
+
+/* Waits a little, unless it has waited for long. *until: 0 at first. */
+static bool nap(int64_t *until)
+{
+    int64_t now = hr__clock_ns();
+
+    *until = *until ? *until : now + PATIENCE_NS;
+    if (now >= *until)
+        return false;
+    (void)hr__wait_readable(-1, NAP_MS); /* no descriptor: only the time */
+    return true;
+}
+
+hr_status hr__link_send_patiently(hr_link *l, uint32_t kind, uint64_t tag, const void *bytes, int64_t n_bytes,
+                                  const hr_table *table, hr_error *err)
+{
+    int64_t until = 0;
+    hr_status st;
+
+    do {
+        hr_error_clear(err);
+        st = hr__link_send(l, kind, tag, bytes, n_bytes, table, err);
+    } while (st == HR_NO_MEMORY && nap(&until));
+    return st;
+}
+
+hr_status hr__link_recv_patiently(hr_link *l, int timeout_ms, hr_message *out, hr_error *err)
+{
+    int64_t until = 0;
+    hr_status st;
+
+    do {
+        hr_error_clear(err);
+        st = hr__link_recv(l, timeout_ms, out, err);
+    } while (st == HR_NO_MEMORY && nap(&until));
+    return st;
 }
 
 /* ---------------------------------------------------------------------------------------------------------- closing */

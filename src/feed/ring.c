@@ -54,14 +54,27 @@ enum {
     BYE
 };
 
+/* What travels: structs without padding, whose every field is looked at by whoever gets it. */
 typedef struct hello {
     int32_t split, rank, pid, version;
 } hello;
-#define PROTOCOL 1
+#define PROTOCOL 2
+
+/* A hr_split_request. */
+typedef struct wire_request {
+    int64_t batch_rows, shuffle_rows;
+    uint64_t shuffle_seed;
+    int32_t prefetch;
+    uint8_t drop_last, own_memory, has_shuffle_seed; /* 0 or 1 */
+    uint8_t zero;
+    char extra[sizeof((hr_split_request *)NULL)->extra]; /* zeros behind its end */
+} wire_request;
+#define MOST_PREFETCH (1 << 20)
 
 typedef struct taken {
     int64_t n_steps, wait_ns;
 } taken;
+_Static_assert(sizeof(hello) == 16 && sizeof(wire_request) == 32 + 256 && sizeof(taken) == 16, "no padding");
 
 /* A descriptor that the poller watches, until it has something to read. */
 typedef struct watched {
@@ -127,12 +140,12 @@ static hr_status send_error(hr_link *l, uint32_t kind, uint64_t tag, const hr_er
     hr_status st;
 
     if (!bytes)
-        return hr__link_send(l, kind, tag, &status, sizeof status, NULL, NULL);
+        return hr__link_send_patiently(l, kind, tag, &status, sizeof status, NULL, NULL);
     memcpy(bytes, &status, sizeof status);
     memcpy(bytes + sizeof status, what->text, n_text);
     if (what->detail_bytes)
         memcpy(bytes + sizeof status + n_text, what->detail, what->detail_bytes);
-    st = hr__link_send(l, kind, tag, bytes, (int64_t)n, NULL, NULL);
+    st = hr__link_send_patiently(l, kind, tag, bytes, (int64_t)n, NULL, NULL);
     hr__free(bytes);
     return st;
 }
@@ -140,7 +153,7 @@ static hr_status send_error(hr_link *l, uint32_t kind, uint64_t tag, const hr_er
 static hr_status read_error(const hr_message *m, hr_error *err)
 {
     int32_t status = HR_BUG;
-    const char *text = (const char *)m->bytes + sizeof status;
+    const char *text;
     size_t n, n_text;
 
     if (m->n_bytes >= (int64_t)sizeof status)
@@ -149,6 +162,7 @@ static hr_status read_error(const hr_message *m, hr_error *err)
         status = HR_BUG;
     if (m->n_bytes <= (int64_t)sizeof status)
         return hr_error_set(err, (hr_status)status, "%s", hr_status_text((hr_status)status));
+    text = (const char *)m->bytes + sizeof status;
     n = (size_t)m->n_bytes - sizeof status;
     n_text = strnlen(text, n);
     hr_error_set(err, (hr_status)status, "%.*s", (int)HR_MIN(n_text, 999), text);
@@ -225,6 +239,8 @@ static void conn_check(conn *c, hr_status st)
 {
     if (st == HR_PEER)
         conn_lost(c, "died");
+    else if (st == HR_NO_MEMORY)
+        conn_lost(c, "could not be served: out of memory");
     else if (st)
         conn_lost(c, "could not be served");
 }
@@ -265,20 +281,52 @@ static void on_hello(conn *c, const hr_message *m)
     c->split = hr__split_ref(s->splits[h.split]);
     c->rank = h.rank;
     hr__split_join(c->split, c->rank);
-    conn_check(c, hr__link_send(c->link, WELCOME, 0, NULL, 0, NULL, NULL));
+    conn_check(c, hr__link_send_patiently(c->link, WELCOME, 0, NULL, 0, NULL, NULL));
+}
+
+/* Ends in zeros, behind its first one. */
+static bool is_padded(const char *text, size_t cap)
+{
+    size_t n = strnlen(text, cap);
+
+    for (size_t i = n; i < cap; i++)
+        if (text[i])
+            return false;
+    return n < cap;
+}
+
+static bool request_read(const hr_message *m, hr_split_request *out)
+{
+    wire_request w;
+
+    if (m->n_bytes != sizeof w)
+        return false;
+    memcpy(&w, m->bytes, sizeof w);
+    if (w.drop_last > 1 || w.own_memory > 1 || w.has_shuffle_seed > 1 || w.zero || w.batch_rows < 0 ||
+        w.shuffle_rows < 0 || w.prefetch > MOST_PREFETCH || !is_padded(w.extra, sizeof w.extra))
+        return false;
+    *out = (hr_split_request){ .batch_rows = w.batch_rows,
+                               .drop_last = w.drop_last,
+                               .prefetch = HR_MAX(w.prefetch, 0),
+                               .own_memory = w.own_memory,
+                               .shuffle_rows = w.shuffle_rows,
+                               .has_shuffle_seed = w.has_shuffle_seed,
+                               .shuffle_seed = w.shuffle_seed };
+    memcpy(out->extra, w.extra, sizeof out->extra);
+    return true;
 }
 
 static void on_begin(conn *c, const hr_message *m)
 {
-    if (m->n_bytes != sizeof c->request) {
+    hr_split_request q;
+
+    if (!request_read(m, &q)) {
         conn_lost(c, "sent a wrong request");
         return;
     }
     if (c->asked || c->in)
         hr__split_leave(c->split, c->rank);
-    memcpy(&c->request, m->bytes, sizeof c->request);
-    c->request.extra[sizeof c->request.extra - 1] = 0;
-    c->request.prefetch = HR_MAX(c->request.prefetch, 0);
+    c->request = q;
     c->pass = m->tag;
     c->asked = true;
     c->in = false;
@@ -291,6 +339,10 @@ static void on_taken(conn *c, const hr_message *m)
     if (m->n_bytes != sizeof t || m->tag != c->pass)
         return; /* of a pass that was left */
     memcpy(&t, m->bytes, sizeof t);
+    if (t.n_steps < 0 || t.wait_ns < 0) {
+        conn_lost(c, "sent damaged messages");
+        return;
+    }
     c->taken = HR_MIN(HR_MAX(c->taken, t.n_steps), c->sent);
     hr__split_taken(c->split, c->rank, c->taken, t.wait_ns);
     if (m->kind == FINISHED)
@@ -344,7 +396,7 @@ static void answer_schemas(void *context)
         if (st)
             st = send_error(a->link, REFUSED, a->tag, &e);
         else
-            st = hr__link_send(a->link, ANSWER, a->tag, NULL, 0, table, NULL);
+            st = hr__link_send_patiently(a->link, ANSWER, a->tag, NULL, 0, table, NULL);
         if (st)
             hr__link_close(a->link); /* the dispatcher hears of it */
         hr_table_unref(table);
@@ -420,7 +472,7 @@ static void on_ask(conn *c, const hr_message *m)
     if (st)
         st = send_error(c->link, REFUSED, m->tag, &e);
     else
-        st = hr__link_send(c->link, ANSWER, m->tag, text, text ? (int64_t)strlen(text) : 0, NULL, NULL);
+        st = hr__link_send_patiently(c->link, ANSWER, m->tag, text, text ? (int64_t)strlen(text) : 0, NULL, NULL);
     conn_check(c, st);
     hr_string_free(text);
     hr_error_clear(&e);
@@ -491,7 +543,7 @@ static void conn_begin(conn *c)
         c->asked = false;
         c->in = true;
         c->sent = c->taken = 0;
-        conn_check(c, hr__link_send(c->link, BEGUN, c->pass, NULL, 0, NULL, NULL));
+        conn_check(c, hr__link_send_patiently(c->link, BEGUN, c->pass, NULL, 0, NULL, NULL));
     }
     hr_error_clear(&e);
 }
@@ -540,10 +592,10 @@ static bool conn_batch(conn *c)
         conn_failed(c, &e);
     } else if (t) {
         c->sent++;
-        conn_check(c, hr__link_send(c->link, BATCH, c->pass, NULL, 0, t, NULL));
+        conn_check(c, hr__link_send_patiently(c->link, BATCH, c->pass, NULL, 0, t, NULL));
     } else {
         c->in = false;
-        conn_check(c, hr__link_send(c->link, END, c->pass, NULL, 0, NULL, NULL));
+        conn_check(c, hr__link_send_patiently(c->link, END, c->pass, NULL, 0, NULL, NULL));
     }
     hr_table_unref(t);
     hr_error_clear(&e);
@@ -771,6 +823,15 @@ static void ring_dead_locked(hr_ring *r, hr_status st, const char *text)
     hr_error_set(&r->dead_err, st, "%s", text);
 }
 
+/* What went wrong between us and the server. */
+static void ring_lost_locked(hr_ring *r, hr_status st, const hr_error *e)
+{
+    if (st == HR_PEER)
+        ring_dead_locked(r, HR_PEER, "the process that feeds this trainer is gone");
+    else
+        ring_dead_locked(r, st == HR_NO_MEMORY ? st : HR_PEER, e->text);
+}
+
 /* A message of the current pass. May keep the table. */
 static void file_pass_locked(hr_ring *r, hr_message *m)
 {
@@ -812,10 +873,12 @@ static void file_message_locked(hr_ring *r, hr_message *m)
     }
 }
 
-/* Receives a message, or waits for the thread that does. HR_PENDING: the time is up. */
-static hr_status ring_wait_locked(hr_ring *r, int timeout_ms, int64_t until)
+/* Receives a message, or waits for the thread that does. HR_PENDING: the time is up. HR_NO_MEMORY: there was none for a while; the
+ * message stays where it is, and the caller may ask again. */
+static hr_status ring_wait_locked(hr_ring *r, int timeout_ms, int64_t until, hr_error *err)
 {
     int64_t left = timeout_ms < 0 ? 1000000000LL : until - hr__clock_ns();
+    hr_error e = HR_ERROR_INIT;
     hr_message m = { 0 };
     hr_status st;
 
@@ -827,15 +890,20 @@ static hr_status ring_wait_locked(hr_ring *r, int timeout_ms, int64_t until)
     }
     r->receiving = true;
     hr__unlock(&r->lock);
-    st = hr__link_recv(r->link, (int)HR_MAX(0, (left + 999999) / 1000000), &m, NULL);
+    st = hr__link_recv_patiently(r->link, (int)HR_MAX(0, (left + 999999) / 1000000), &m, &e);
     hr__lock(&r->lock);
     r->receiving = false;
     if (!st)
         file_message_locked(r, &m);
+    else if (st == HR_NO_MEMORY)
+        hr__error_move(err, &e);
     else if (st != HR_PENDING)
-        ring_dead_locked(r, HR_PEER, "the process that feeds this trainer is gone");
+        ring_lost_locked(r, st, &e);
+    hr_error_clear(&e);
     hr__message_clear(&m);
     hr__cond_broadcast(&r->changed);
+    if (st == HR_NO_MEMORY)
+        return st;
     return st == HR_PENDING && timeout_ms >= 0 && hr__clock_ns() >= until ? HR_PENDING : HR_OK;
 }
 
@@ -846,8 +914,12 @@ static hr_status ring_dead_locked_error(hr_ring *r, hr_error *err)
 
 static void ring_send_locked(hr_ring *r, uint32_t kind, uint64_t tag, const void *bytes, int64_t n)
 {
-    if (!r->dead_st && hr__link_send(r->link, kind, tag, bytes, n, NULL, NULL))
-        ring_dead_locked(r, HR_PEER, "the process that feeds this trainer is gone");
+    hr_error e = HR_ERROR_INIT;
+    hr_status st = r->dead_st ? HR_OK : hr__link_send_patiently(r->link, kind, tag, bytes, n, NULL, &e);
+
+    if (st)
+        ring_lost_locked(r, st, &e);
+    hr_error_clear(&e);
 }
 
 static int64_t ring_until(int timeout_ms)
@@ -879,10 +951,10 @@ static hr_status ring_greet(hr_ring *r, const hello *h, int timeout_ms, int64_t 
     hr__lock(&r->lock);
     ring_send_locked(r, HELLO, 0, h, sizeof *h);
     while (!st && !r->welcome && !r->dead_st)
-        st = ring_wait_locked(r, timeout_ms, until);
+        st = ring_wait_locked(r, timeout_ms, until, err);
     if (r->dead_st)
         st = ring_dead_locked_error(r, err);
-    else if (st)
+    else if (st == HR_PENDING)
         st = hr_error_set(err, HR_PEER, "ring: the feeding process did not answer within %d ms", timeout_ms);
     hr__unlock(&r->lock);
     return st;
@@ -934,17 +1006,18 @@ static hr_status ring_queue_locked(hr_ring *r, int prefetch, hr_error *err)
 hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, hr_error *err)
 {
     int64_t until = ring_until(timeout_ms), begin = hr__clock_ns();
-    hr_split_request wanted;
+    wire_request wanted = { .batch_rows = q->batch_rows,
+                            .shuffle_rows = q->shuffle_rows,
+                            .shuffle_seed = q->shuffle_seed,
+                            .prefetch = HR_MIN(HR_MAX(q->prefetch, 0), MOST_PREFETCH),
+                            .drop_last = q->drop_last,
+                            .own_memory = q->own_memory,
+                            .has_shuffle_seed = q->has_shuffle_seed };
     hr_status st = HR_OK;
 
-    memset(&wanted, 0, sizeof wanted); /* it travels byte by byte */
-    wanted.batch_rows = q->batch_rows;
-    wanted.drop_last = q->drop_last;
-    wanted.prefetch = q->prefetch;
-    wanted.own_memory = q->own_memory;
-    wanted.shuffle_rows = q->shuffle_rows;
-    wanted.has_shuffle_seed = q->has_shuffle_seed;
-    wanted.shuffle_seed = q->shuffle_seed;
+    if (q->batch_rows < 0 || q->shuffle_rows < 0)
+        return hr_error_set(err, HR_INVALID, "ring: batches of %" PRId64 " rows, a shuffle of %" PRId64, q->batch_rows,
+                            q->shuffle_rows);
     snprintf(wanted.extra, sizeof wanted.extra, "%s", q->extra);
     hr__lock(&r->lock);
     if (!r->asked) { /* else this goes on waiting for what was asked before */
@@ -957,7 +1030,7 @@ hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, 
         ring_send_locked(r, BEGIN, r->pass, &wanted, sizeof wanted);
     }
     while (!st && r->asked && !r->dead_st)
-        st = ring_wait_locked(r, timeout_ms, until);
+        st = ring_wait_locked(r, timeout_ms, until, err);
     r->wait_ns += hr__clock_ns() - begin;
     if (r->asked && r->dead_st)
         st = ring_dead_locked_error(r, err);
@@ -1003,7 +1076,7 @@ hr_status hr__ring_next(hr_ring *r, int64_t pass, int timeout_ms, hr_table **out
     if (!r->in)
         HR_FAIL(r->dead_st ? r->dead_st : HR_INVALID, "%s", r->dead_st ? r->dead_err.text : "ring: no pass was begun");
     while (!st && (!pass || pass == (int64_t)r->pass) && r->n == 0 && !r->end_came && !r->pass_st && !r->dead_st)
-        st = ring_wait_locked(r, timeout_ms, until);
+        st = ring_wait_locked(r, timeout_ms, until, err);
     if (pass && pass != (int64_t)r->pass)
         HR_FAIL(HR_INVALID, "a new iteration of this share has ended this one");
     r->wait_ns += hr__clock_ns() - begin;
@@ -1055,7 +1128,7 @@ static hr_status ring_ask(hr_ring *r, uint32_t kind, const char *text, int timeo
     r->questions = &q;
     ring_send_locked(r, kind, q.tag, text, text ? (int64_t)strlen(text) : 0);
     while (!st && !q.answered && !r->dead_st)
-        st = ring_wait_locked(r, timeout_ms, until);
+        st = ring_wait_locked(r, timeout_ms, until, err);
     for (question **at = &r->questions; *at; at = &(*at)->next)
         if (*at == &q) {
             *at = q.next;

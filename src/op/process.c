@@ -281,7 +281,7 @@ static hr_status send_call(sending *s, hr_error *err)
         memcpy(bytes + sizeof s->place, s->parts, parts_bytes);
     if (s->loads)
         memcpy(bytes + sizeof s->place + parts_bytes, s->loads, s->place.state_bytes);
-    st = hr__link_send(s->link, HR_MSG_CALL, s->tag, bytes, (int64_t)n_bytes, s->table, err);
+    st = hr__link_send_patiently(s->link, HR_MSG_CALL, s->tag, bytes, (int64_t)n_bytes, s->table, err);
     hr__free(bytes);
     return st;
 }
@@ -318,7 +318,7 @@ void hr__workers_dispatch(hr_calls *c)
 
 static bool tell(hr_link *link, uint32_t kind, uint64_t tag)
 {
-    return hr__link_send(link, kind, tag, NULL, 0, NULL, NULL) == HR_OK;
+    return hr__link_send_patiently(link, kind, tag, NULL, 0, NULL, NULL) == HR_OK;
 }
 
 static bool unwanted(const hr_call *call) { return !call->group || call->run->cancelled; }
@@ -758,7 +758,7 @@ static void worker_ready(void *context)
     hr_status st;
     char what[600];
 
-    while (!(st = hr__link_recv(w->link, 0, &m, &err)) && !(st = on_message(w, &m, &err)))
+    while (!(st = hr__link_recv_patiently(w->link, 0, &m, &err)) && !(st = on_message(w, &m, &err)))
         hr__message_clear(&m);
     hr__message_clear(&m);
     if (st == HR_PENDING) {
@@ -850,7 +850,7 @@ hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, i
     w->pid = pid;
     HR_GO(hr__link_new(fd, c->account, hr__calls_arena(c), &w->link, err));
     hr__link_set_backlog(w->link, hr__poller_flush);
-    HR_GO(hr__link_send(w->link, HR_MSG_INIT, 0, init, init_bytes, NULL, err));
+    HR_GO(hr__link_send_patiently(w->link, HR_MSG_INIT, 0, init, init_bytes, NULL, err));
     HR_GO(list(w, err));
     atomic_fetch_add(&w->refs, 1); /* the poller's */
     if ((st = hr__poller_add(hr__link_fd(w->link), worker_ready, w, err))) {

@@ -107,7 +107,7 @@ static hr_status send_done(hr_worker *w, uint64_t tag, hr_status result, const h
         memcpy(bytes + sizeof h, what->text, (size_t)h.text_bytes);
     if (h.detail_bytes)
         memcpy(bytes + sizeof h + h.text_bytes, what->detail, (size_t)h.detail_bytes);
-    st = hr__link_send(w->link, HR_MSG_DONE, tag, bytes, (int64_t)sizeof h + h.text_bytes + h.detail_bytes, NULL, err);
+    st = hr__link_send_patiently(w->link, HR_MSG_DONE, tag, bytes, (int64_t)sizeof h + h.text_bytes + h.detail_bytes, NULL, err);
     hr__free(bytes);
     return st;
 }
@@ -135,7 +135,7 @@ static hr_status send_result(hr_worker *w, uint32_t kind, uint64_t tag, const hr
     head[0] = of ? of->part : 0;
     if (n > 1)
         memcpy(head + 1, of->counts, (size_t)(n - 1) * sizeof *head);
-    st = hr__link_send(w->link, kind, tag, head, n * (int64_t)sizeof *head, t, err);
+    st = hr__link_send_patiently(w->link, kind, tag, head, n * (int64_t)sizeof *head, t, err);
     if (head != few)
         hr__free(head);
     return st;
@@ -162,14 +162,14 @@ hr_status hr__worker_result(hr_worker *w, uint64_t tag, const hr_table *t, const
         return HR_OK;
     o->paused = true;
     o->n_bytes = o->n_tables = 0;
-    return hr__link_send(w->link, HR_MSG_PAUSED, tag, NULL, 0, NULL, err);
+    return hr__link_send_patiently(w->link, HR_MSG_PAUSED, tag, NULL, 0, NULL, err);
 }
 
 hr_status hr__worker_save(hr_worker *w, uint64_t tag, const char *state, hr_error *err)
 {
     if (!find_open(w, tag))
         return hr_error_set(err, HR_INVALID, "worker: a state of no call");
-    return hr__link_send(w->link, HR_MSG_STATE, tag, state, (int64_t)strlen(state), NULL, err);
+    return hr__link_send_patiently(w->link, HR_MSG_STATE, tag, state, (int64_t)strlen(state), NULL, err);
 }
 
 hr_status hr__worker_done(hr_worker *w, uint64_t tag, hr_status st, const hr_error *what, hr_error *err)
@@ -298,7 +298,7 @@ static hr_status on_message(hr_worker *w, hr_message *m, hr_error *err)
 static hr_status receive(hr_worker *w, int timeout_ms, hr_error *err)
 {
     hr_message m = { 0 };
-    hr_status st = hr__link_recv(w->link, timeout_ms, &m, err);
+    hr_status st = hr__link_recv_patiently(w->link, timeout_ms, &m, err);
 
     if (!st)
         st = on_message(w, &m, err);
