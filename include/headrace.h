@@ -144,7 +144,7 @@ struct ArrowArrayStream {
 /* ------------------------------------------------------------------------------------------------ process-wide settings */
 
 /* Number of pool threads. n = 0: the default, min(CPUs of the affinity mask, ceil(cgroup cpu.max)), or HEADRACE_NUM_THREADS.
- * HR_INVALID above 1024. Takes effect at once. */
+ * HR_INVALID above 1024, and in a callback. Takes effect at once: waits for threads that have to end. */
 HR_API HR_MUST_USE hr_status hr_set_num_threads(int n, hr_error *err);
 HR_API int hr_num_threads(void);
 /* The process's memory limit for data. 0: the default, half of the smaller of physical memory and the cgroup's limit,

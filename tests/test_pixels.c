@@ -3,6 +3,10 @@
 #include "codec/image_chain.h"
 #include "harness.h"
 
+#ifdef HR_HAVE_JPEG
+#include "codec/jpeg_huffman.h"
+#endif
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -112,6 +116,22 @@ static void spoil(uint8_t *bytes, int64_t *n, int how_much, uint64_t *random)
         bytes[random_below(random, *n)] = (uint8_t)random_below(random, 256);
 }
 #endif
+
+/* The library's private structs are tried out before they are used: at other places than these nothing is. */
+static void test_the_library_is_known(void **state)
+{
+    (void)state;
+#ifdef HR_HAVE_JPEG
+    const hr_jpeg_layout at = hr__jpeg_layout;
+
+    if (!hr__jpeg_layout_is_known())
+        skip();
+    assert_true(hr__jpeg_layout_is(&at));
+    assert_false(hr__jpeg_layout_is(&(hr_jpeg_layout){ at.decode_mcu - sizeof(void *), at.has_multiple_scans }));
+    assert_false(hr__jpeg_layout_is(&(hr_jpeg_layout){ at.decode_mcu, at.has_multiple_scans - sizeof(void *) }));
+    assert_false(hr__jpeg_layout_is(&(hr_jpeg_layout){ at.decode_mcu, at.has_multiple_scans + sizeof(int) }));
+#endif
+}
 
 /* Our own decoding of codes gives what the library's gives: all pixels or a part, of good data and of bad. */
 static void test_own_huffman(void **state)
@@ -505,6 +525,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_there_and_back),
         cmocka_unit_test(test_region),
+        cmocka_unit_test(test_the_library_is_known),
         cmocka_unit_test(test_own_huffman),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_headers_that_lie),

@@ -752,11 +752,11 @@ static void faults(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_rows),       cmocka_unit_test(a_client_is_killed),
-        cmocka_unit_test(a_client_fails), cmocka_unit_test(the_server_is_killed),
-        cmocka_unit_test(refused),        cmocka_unit_test(positions),
-        cmocka_unit_test(batches_held),   cmocka_unit_test(no_descriptor_for_a_guest),
-        cmocka_unit_test(a_late_schema),  cmocka_unit_test(damaged_requests),
+        cmocka_unit_test(all_rows),         cmocka_unit_test(a_client_is_killed),
+        cmocka_unit_test(a_client_fails),   cmocka_unit_test(the_server_is_killed),
+        cmocka_unit_test(refused),          cmocka_unit_test(positions),
+        cmocka_unit_test(batches_held),     cmocka_unit_test(no_descriptor_for_a_guest),
+        cmocka_unit_test(a_late_schema),    cmocka_unit_test(damaged_requests),
         cmocka_unit_test(an_empty_refusal), cmocka_unit_test(faults),
     };
 

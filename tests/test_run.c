@@ -778,9 +778,73 @@ static int end_pool(void **state)
     return 0;
 }
 
+typedef struct setting {
+    atomic_int calls, refused;
+} setting;
+
+static hr_status set_threads(void *context, void *state, const hr_table *in, hr_table **out, hr_error *err)
+{
+    setting *s = context;
+    hr_error e = HR_ERROR_INIT;
+    hr_plan *p = NULL;
+    hr_feed *f = NULL;
+    hr_status st;
+
+    (void)state;
+    if (hr_set_num_threads(1 + atomic_fetch_add(&s->calls, 1) % 3, &e) == HR_INVALID && strstr(e.text, "callback"))
+        atomic_fetch_add(&s->refused, 1);
+    HR_TRY(hr_plan_range(10, "x", &p, err)); /* another run may begin there */
+    st = hr_feed_open(p, NULL, &f, err);
+    hr_feed_close(f);
+    hr_plan_unref(p);
+    *out = hr_table_ref((hr_table *)(uintptr_t)in);
+    return st;
+}
+
+static void change_threads(void *stop)
+{
+    for (int i = 0; !atomic_load((atomic_bool *)stop); i++)
+        assert_int_equal(hr_set_num_threads(2 + i % 6, NULL), HR_OK);
+}
+
+/* A callback that set the number of threads joined its own thread: an abort, or a wait for ever. Others may set it meanwhile. */
+static void test_threads_set_in_a_callback(void **state)
+{
+    setting s = { 0 };
+    const hr_map_function fn = { .struct_bytes = sizeof fn, .name = "sets", .context = &s, .call = set_threads };
+    const hr_map_options o = { .struct_bytes = sizeof o, .batch_rows = 10 };
+    int n = hr_num_threads();
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *range = NULL, *p = NULL;
+    atomic_bool stop = false;
+    hr_table *t = NULL;
+    hr_feed *f = NULL;
+    hr_thread other;
+
+    (void)state;
+    assert_ok(hr_set_num_threads(8, &err), &err);
+    assert_ok(hr_plan_range(2000, "x", &range, &err), &err);
+    assert_ok(hr_plan_map(range, &fn, &o, &p, &err), &err);
+    assert_ok(hr_feed_open(p, NULL, &f, &err), &err);
+    assert_int_equal(hr__thread_start(&other, "test", change_threads, &stop), 0);
+    do {
+        hr_table_unref(t);
+        assert_ok(hr_feed_next(f, &t, &err), &err);
+    } while (t);
+    atomic_store(&stop, true);
+    hr__thread_join(other);
+    assert_int_equal(atomic_load(&s.calls), 200);
+    assert_int_equal(atomic_load(&s.refused), 200);
+    hr_feed_close(f);
+    hr_plan_unref(p);
+    hr_plan_unref(range);
+    assert_ok(hr_set_num_threads(n, &err), &err);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads_set_in_a_callback),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_any_order_loses_nothing),
         cmocka_unit_test(test_limit_reads_little),

@@ -373,12 +373,35 @@ static int drop_folder(void **unused)
     return 0;
 }
 
+/* The size of the memory was looked up, in some ten files, for every parcel behind the first 16 MiB. */
+static void test_memory_is_looked_up_seldom(void **unused)
+{
+    enum { PARCELS = 80, ROWS = 1 << 16 };
+    hr_type *type = hr__type_simple(HR_T_INT64);
+    hr_spill_place places[PARCELS];
+    hr_error err = HR_ERROR_INIT;
+    hr_spill *s = store();
+    uint64_t random = 5;
+    hr_table *t = random_table(&random, &type, 1, ROWS);
+    int64_t looks = hr__cgroup_looks();
+
+    (void)unused;
+    for (int i = 0; i < PARCELS; i++)
+        assert_ok(hr__spill_write(s, t, &places[i], &err), &err);
+    assert_true(hr__spill_counts(s).written_bytes > 32 << 20);
+    assert_true(hr__cgroup_looks() - looks < 10);
+    hr_table_unref(t);
+    hr__spill_unref(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),   cmocka_unit_test(test_sizes),   cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_quota),   cmocka_unit_test(test_folders), cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_types),   cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_damage),  cmocka_unit_test(test_quota),
+        cmocka_unit_test(test_folders), cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_memory_is_looked_up_seldom),
+        cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, make_folder, drop_folder);

@@ -549,16 +549,51 @@ static int end_pool(void **state)
     return 0;
 }
 
+/* The arenas of all functions of a plan count when its tickets are admitted: there was room for eight. */
+static void test_many_arenas(void **unused)
+{
+    enum { N = 11 };
+    live_memory before = live_now();
+    hr_calls *calls[N];
+    hr_error err = HR_ERROR_INIT;
+    hr_run_options o = { .num_threads = 1 };
+    hr_plan *p = NULL;
+    hr_run *r = NULL;
+
+    (void)unused;
+    assert_ok(hr_plan_range(10, "x", &p, &err), &err);
+    for (int i = 0; i < N; i++) {
+        hr_plan *next = NULL;
+        hr_op *op;
+
+        assert_ok(hr__calls_new("f", &calls[i], &err), &err);
+        hr__calls_expect(calls[i], 1, NULL);
+        assert_ok(
+            hr__op_calls(calls[i], &(hr_calls_options){ .name = "f", .qualified = "f", .batch_rows = -1 }, &op, &err),
+            &err);
+        assert_ok(hr__plan_op(p, op, &next, &err), &err);
+        hr_plan_unref(p);
+        p = next;
+    }
+    assert_ok(hr__run_start(p, &o, &r, &err), &err);
+    assert_int_equal(r->n_arenas, N);
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < i; k++)
+            assert_ptr_not_equal(r->arenas[i], r->arenas[k]);
+    hr__run_close(r);
+    hr_plan_unref(p);
+    for (int i = 0; i < N; i++)
+        hr__calls_unref(calls[i]);
+    assert_no_leak(before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces_in_order),
-        cmocka_unit_test(test_inputs_in_turn),
-        cmocka_unit_test(test_inputs_chosen),
-        cmocka_unit_test(test_nested),
-        cmocka_unit_test(test_blocks_of_made_rows),
-        cmocka_unit_test(test_errors_and_ends),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_many_arenas),     cmocka_unit_test(test_pieces_in_order),
+        cmocka_unit_test(test_inputs_in_turn),  cmocka_unit_test(test_inputs_chosen),
+        cmocka_unit_test(test_nested),          cmocka_unit_test(test_blocks_of_made_rows),
+        cmocka_unit_test(test_errors_and_ends), cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, end_pool);

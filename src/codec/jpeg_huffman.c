@@ -58,7 +58,8 @@ static const uint8_t natural[64] = { 0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32,
 
 hr_jpeg_huffman *hr__jpeg_huffman_new(void (*trouble)(j_decompress_ptr j))
 {
-    hr_jpeg_huffman *h = calloc(1, sizeof *h); /* not counted: it is a thread's, as the decompressor is */
+    hr_jpeg_huffman *h = hr__jpeg_layout_is_known() ? calloc(1, sizeof *h)
+                                                    : NULL; /* not counted: it is a thread's, as the decompressor is */
 
     if (h)
         h->trouble = trouble;
@@ -157,9 +158,7 @@ INLINE void fill(reader *r)
     uint64_t v;
 
     memcpy(&v, r->at, 8);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     v = __builtin_bswap64(v);
-#endif
     r->bits |= v >> r->n;
     r->at += (63 - r->n) >> 3;
     r->n |= 56;

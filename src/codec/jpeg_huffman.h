@@ -14,11 +14,19 @@
 #include <jpeglib.h>
 
 typedef struct hr_jpeg_huffman hr_jpeg_huffman;
-hr_jpeg_huffman *
-hr__jpeg_huffman_new(void (*trouble)(j_decompress_ptr j)); /* trouble does not return. NULL: no memory */
-void hr__jpeg_huffman_free(hr_jpeg_huffman *h);            /* NULL is fine */
+hr_jpeg_huffman *hr__jpeg_huffman_new(void (*trouble)(
+    j_decompress_ptr j)); /* trouble does not return. NULL: no memory, or a libjpeg that we do not know */
+void hr__jpeg_huffman_free(hr_jpeg_huffman *h); /* NULL is fine */
 /* After jpeg_start_decompress, all bytes of the file in the source's buffer: decodes this image, if it is of a kind that it knows. */
 void hr__jpeg_huffman_use(hr_jpeg_huffman *h, j_decompress_ptr j);
 hr_jpeg_huffman *hr__jpeg_huffman_of(j_decompress_ptr j); /* jpeg.c's: which one the decompressor uses */
+
+/* --- jpeg_probe.c: offsets in private structs of libjpeg-turbo, as we were compiled with */
+typedef struct hr_jpeg_layout {
+    size_t decode_mcu, has_multiple_scans;
+} hr_jpeg_layout;
+extern const hr_jpeg_layout hr__jpeg_layout;
+bool hr__jpeg_layout_is(const hr_jpeg_layout *at); /* of the library that runs; tries it out */
+bool hr__jpeg_layout_is_known(void);               /* that it is hr__jpeg_layout; tried out once */
 
 #endif

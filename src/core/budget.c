@@ -13,8 +13,10 @@
  * since they go when they are in the way: a charge that takes the process over its limit trims the pool.
  *
  * Locks: `admission` is a leaf, for reservations only. Charging takes no lock: sums are atomic. A refusal marks its level
- * and then looks again, a payback subtracts and then looks for the mark, so one of the two sees the other. The waiter is
- * called after everything is done, without locks of ours. */
+ * and then looks again, a payback subtracts and then looks for the mark, so one of the two sees the other. A new memory limit is
+ * stored before the mark is looked for, in the same way. That each stores one thing and then loads the other only works if all four are
+ * sequentially consistent: with a relaxed or acquire load a CPU (ARM) may load before its own store is seen, and then both
+ * miss the other one and the waiter sleeps for ever. The waiter is called after everything is done, without locks of ours. */
 #include "core/core.h"
 
 #include <stdlib.h>
@@ -107,11 +109,13 @@ void hr__account_spilled(hr_account *a, int64_t written, int64_t was_read)
 int64_t hr__account_spill_written(const hr_account *a) { return atomic_load(&(a ? a : &root)->spill_written); }
 int64_t hr__account_spill_read(const hr_account *a) { return atomic_load(&(a ? a : &root)->spill_read); }
 
-/* A level's own limit; INT64_MAX: none. */
+/* A level's own limit; INT64_MAX: none. Sequentially consistent: admission looks at it again behind its mark. */
 static int64_t level_limit(const hr_account *a)
 {
-    int64_t limit = a == &root ? hr_memory_limit() : atomic_load_explicit(&a->limit, memory_order_relaxed);
+    int64_t limit = atomic_load(&a->limit);
 
+    if (!limit && a == &root)
+        limit = hr_memory_limit(); /* for the first time */
     return limit > 0 ? limit : INT64_MAX;
 }
 
@@ -358,6 +362,7 @@ hr_status hr_parse_bytes(const char *text, int64_t *out, hr_error *err)
 
 /* --------------------------------------------------------------------------------------------------------- threads */
 
+_Thread_local bool hr__is_pool_thread;
 static atomic_int n_threads; /* 0: not looked up yet */
 static _Atomic(void (*)(int)) threads_hook;
 
@@ -391,6 +396,9 @@ hr_status hr_set_num_threads(int n, hr_error *err)
     if (n < 0 || n > MAX_THREADS)
         return hr_error_set(err, HR_INVALID, "threads: %d asked for, allowed are 1 to %d, and 0 for the default", n,
                             MAX_THREADS);
+    if (hr__is_pool_thread)
+        return hr_error_set(err, HR_INVALID,
+                            "threads: their number cannot be set in a callback, which would wait for its own thread");
     if (n == 0)
         HR_TRY(default_threads(&n, err));
     atomic_store(&n_threads, n);

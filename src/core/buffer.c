@@ -228,13 +228,7 @@ void hr__growbuf_clear(hr_growbuf *g)
  * Words of 64 bits in the middle, single bits or bytes at the ends. No byte outside [begin, begin + n) is read or changed:
  * bitmaps end where foreign memory ends. */
 
-static void store_le(uint8_t *p, uint64_t w)
-{
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    w = __builtin_bswap64(w);
-#endif
-    memcpy(p, &w, 8);
-}
+static void store_le(uint8_t *p, uint64_t w) { memcpy(p, &w, 8); }
 
 /* Up to 8 bits from any bit on, in the low bits; touches the second byte only if they reach it. */
 static unsigned few_bits(const uint8_t *bits, int64_t at, int n)

@@ -108,6 +108,8 @@ void hr__account_release(hr_account *a, int64_t n_bytes);
 void hr__budget_set_waiter(void (*fn)(void));
 /* Called, without locks, by hr_set_num_threads with the new number. One per process (the scheduler). */
 void hr__threads_set_hook(void (*fn)(int n_threads));
+extern _Thread_local bool
+    hr__is_pool_thread; /* set by exec/pool.c: such a thread must not wait for threads of the pool */
 /* Live blocks and bytes of the whole process, without pooled free buffers: what a test compares before and after. */
 int64_t hr__live_bytes(void);
 int64_t hr__live_blocks(void);
@@ -202,15 +204,16 @@ void hr__growbuf_clear(hr_growbuf *g);
 int64_t hr__pool_trim(int64_t keep_bytes);
 int64_t hr__pool_bytes(void); /* in free pooled buffers */
 
-/* Little-endian words at any address, whatever the machine's order. */
+/* Columns are Arrow's in memory, files and messages are little-endian, and kernels look at bytes of words: all of it is written for
+ * little-endian machines alone. Files of the other order (npy '>f4', Arrow IPC, decimals of Parquet) are swapped when they are read. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headrace runs on little-endian machines");
+
+/* Little-endian words at any address. */
 static inline uint64_t hr__load_le64(const uint8_t *p)
 {
     uint64_t v;
 
     memcpy(&v, p, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap64(v);
-#endif
     return v;
 }
 static inline uint32_t hr__load_le32(const uint8_t *p)
@@ -218,9 +221,6 @@ static inline uint32_t hr__load_le32(const uint8_t *p)
     uint32_t v;
 
     memcpy(&v, p, 4);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap32(v);
-#endif
     return v;
 }
 

@@ -56,12 +56,13 @@ void hr__mutex_survives_fork(hr_mutex *m);
 
 /* --- the machine */
 int hr__cpus_allowed(void);        /* min(affinity mask, ceil(cgroup cpu.max)), at least 1 */
-int64_t hr__memory_physical(void); /* min(physical memory, cgroup v2/v1 limit), bytes */
+int64_t hr__memory_physical(void); /* min(physical memory, cgroup v2/v1 limit), bytes; looked up each time */
 int64_t hr__memory_resident(void); /* of this process, bytes */
 int64_t hr__memory_page(void);
 /* What the cgroups of the process allow; INT64_MAX and 0 (CPUs): no limit. `root`: "" for this machine, or a folder that
  * stands for it (tests). v1 and v2, all levels from our own group up to the mount. */
 void hr__cgroup_limits(const char *root, int64_t *memory_bytes, double *cpus);
+int64_t hr__cgroup_looks(void); /* how often that was asked for: some ten files each time */
 
 /* --- files: -errno on failure */
 typedef struct hr_stat {

@@ -338,13 +338,16 @@ static hr_status protect_pieces(hr_run *r, hr_error *err)
     return HR_OK;
 }
 
-static void use_arena(hr_run *r, hr_arena *arena)
+/* What lies there counts when tickets are admitted. */
+static hr_status use_arena(hr_run *r, hr_arena *arena, hr_error *err)
 {
-    for (int i = 0; i < r->n_arenas; i++)
+    for (int64_t i = 0; i < r->n_arenas; i++)
         if (r->arenas[i] == arena)
-            return;
-    if (r->n_arenas < HR_LEN(r->arenas))
-        r->arenas[r->n_arenas++] = arena;
+            return HR_OK;
+    if (!hr__grow(r->account, (void **)&r->arenas, &r->cap_arenas, r->n_arenas + 1, sizeof *r->arenas))
+        return hr__error_memory(err, "run", (r->n_arenas + 1) * (int64_t)sizeof *r->arenas);
+    r->arenas[r->n_arenas++] = arena;
+    return HR_OK;
 }
 
 /* What reaches operator `i` of stage `s` (n_ops: its end) is to be written to `arena`, where another process can read it: by the last
@@ -373,14 +376,14 @@ static void write_to(hr_run *r, hr_stage *s, int i, hr_arena *arena)
     }
 }
 
-static void place_outputs(hr_run *r, hr_stage *last)
+static hr_status place_outputs(hr_run *r, hr_stage *last, hr_error *err)
 {
     for (int k = 0; k < r->n_stages; k++)
         for (int i = 0; i < r->stages[k]->n_ops; i++) {
             hr_arena *arena = hr__op_input_arena(r->stages[k]->ops[i]->run.op);
 
             if (arena) {
-                use_arena(r, arena);
+                HR_TRY(use_arena(r, arena, err));
                 write_to(r, r->stages[k], i, arena);
             }
         }
@@ -389,8 +392,9 @@ static void place_outputs(hr_run *r, hr_stage *last)
 
         o->run.to_process = true;
         o->run.arena = o->mem.arena = r->options.arena;
-        use_arena(r, r->options.arena);
+        HR_TRY(use_arena(r, r->options.arena, err));
     }
+    return HR_OK;
 }
 
 /* An operator behind it takes all that it gives, and no limit comes before that. */
@@ -423,6 +427,5 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
         if (!s->window)
             return hr__error_memory(err, "run", s->window_cap * (int64_t)sizeof(hr_ticket *));
     }
-    place_outputs(r, last);
-    return HR_OK;
+    return place_outputs(r, last, err);
 }

@@ -5,7 +5,8 @@
  * sleep sees that the counter moved. A thread that found work wakes one more before it starts, so that as many threads run as
  * there is work.
  *
- * Locks: `resize` (who starts and ends threads; guards n_threads and threads), then a run's lock, then `lock`, a leaf:
+ * Locks: `resize` (who starts and ends threads; guards n_threads and threads; waits for threads that end, so that no thread of the pool
+ * takes it), then a run's lock, then `lock`, a leaf:
  * hr__pool_wake may be called with a run's lock held, and from any free. Threads belong to one process id: a forked child
  * starts with an empty pool. */
 #include "exec/run.h"
@@ -110,6 +111,7 @@ static void thread_main(void *arg)
     int thread = (int)(intptr_t)arg;
     uint64_t last = 0;
 
+    hr__is_pool_thread = true;
     hr__lock(&pool.lock);
     while (!pool.stopping && thread < pool.n_wanted) {
         long long seen = atomic_load(&pool.generation);
@@ -167,12 +169,14 @@ static void threads_changed(int n_wanted)
 hr_status hr__pool_attach(hr_run *r, hr_error *err)
 {
     hr_run **end = &pool.runs;
-    hr_status st;
+    hr_status st = HR_OK;
 
     pthread_once(&once, init);
-    hr__lock(&pool.resize);
-    st = start_threads(hr_num_threads(), err);
-    hr__unlock(&pool.resize);
+    if (!hr__is_pool_thread) { /* a callback that opens a feed: threads are there, and `resize` may be held by who waits for this one */
+        hr__lock(&pool.resize);
+        st = start_threads(hr_num_threads(), err);
+        hr__unlock(&pool.resize);
+    }
     HR_TRY(st);
     hr__lock(&pool.lock);
     r->pool_id = ++pool.n_runs;

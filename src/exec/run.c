@@ -365,7 +365,10 @@ void hr__run_close(hr_run *r)
         free_op(r, r->ops[i]);
     hr__queue_clear(&r->out);
     hr__free(r->stages);
+    hr__free(r->arenas);
     hr__free(r->ops);
+    r->arenas = NULL;
+    r->n_arenas = r->cap_arenas = 0;
     r->stages = NULL;
     r->ops = NULL;
     r->n_stages = r->n_ops = 0;

@@ -213,8 +213,8 @@ struct hr_run {
     int64_t started_ns, consumer_wait_ns, first_table_ns;
     hr_run_counts counts; /* tickets, tables_out, rows_out; the rest is summed from the stages */
     struct hr_trace *trace;
-    hr_arena *arenas[8]; /* in which it writes beside its account; borrowed from operators and options */
-    int n_arenas;
+    hr_arena **arenas; /* in which it writes beside its account; borrowed from operators and options */
+    int64_t n_arenas, cap_arenas;
     hr_run *pool_next; /* the pool's list, in the order of pool_id */
     uint64_t pool_id;
     bool in_pool;

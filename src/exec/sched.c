@@ -97,7 +97,7 @@ static int64_t arena_bytes(const hr_run *r)
 {
     int64_t n = 0;
 
-    for (int i = 0; i < r->n_arenas; i++)
+    for (int64_t i = 0; i < r->n_arenas; i++)
         n += hr__arena_used(r->arenas[i]);
     return n;
 }

@@ -245,7 +245,7 @@ static hr_status value_type(cursor *c, const char *text, npy_field *f, hr_error 
         kind = 0;
     for (; *p >= '0' && *p <= '9' && n < INT32_MAX / 16; p++)
         n = n * 10 + (*p - '0');
-    f->swap = order == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? '>' : '<');
+    f->swap = order == '>';
     f->item_bytes = kind == 'U' ? n * 4 : n;
     if (n > INT32_MAX / 16 || (*p && kind != 'M' && kind != 'm'))
         kind = 0;

@@ -111,11 +111,7 @@ static inline __attribute__((always_inline)) int64_t add_views(part *p, const hr
             memcpy(ends + s * w, &end, (size_t)w);
         copy_loose(bytes + end, views[i].data, views[i].n);
         end += views[i].n;
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         memcpy(ends + s * w, &end, (size_t)w);
-#else
-        memcpy(ends + s * w, (const uint8_t *)&end + (8 - w), (size_t)w);
-#endif
         s++;
     }
     p->bytes.buffer->n_bytes = end;

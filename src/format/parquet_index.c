@@ -130,7 +130,7 @@ static bool mend_float(const hr_type *t, uint8_t *p, bool is_most)
     if (v == 0) {
         memset(p, 0, (size_t)hr__type_bytes(t));
         if (!is_most)
-            p[__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? hr__type_bytes(t) - 1 : 0] = 0x80;
+            p[hr__type_bytes(t) - 1] = 0x80;
     }
     return true;
 }

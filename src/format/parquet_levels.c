@@ -67,16 +67,10 @@ static hr_status bits_pack(pq_bits *b, const uint8_t *valid, int64_t n, hr_error
     if (ones == n || ones == 0)
         return pq__bits_fill(b, n, ones > 0, err);
     for (i = 0; i + 8 <= n; i += 8) {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         uint64_t v;
 
         memcpy(&v, valid + i, 8);
         packed[i / 8] = (uint8_t)(v * 0x0102040810204080ull >> 56); /* byte j's lowest bit comes to bit j */
-#else
-        packed[i / 8] = 0;
-        for (int j = 0; j < 8; j++)
-            packed[i / 8] |= (uint8_t)(valid[i + j] << j);
-#endif
     }
     if (i < n)
         packed[i / 8] = 0;
@@ -141,12 +135,8 @@ static hr_status flat_bits(pq_levels *lv, pq_take *t, int64_t n, hr_error *err)
 /* Words of bits, n <= PQ_BLOCK. */
 static hr_status bits_words(pq_bits *b, uint64_t *words, int64_t n, hr_error *err)
 {
-    int64_t ones = hr__bits_count((const uint8_t *)words, 0, n); /* in whatever order the bytes are */
+    int64_t ones = hr__bits_count((const uint8_t *)words, 0, n);
 
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    for (int64_t i = 0; i < (n + 63) / 64; i++)
-        words[i] = __builtin_bswap64(words[i]);
-#endif
     return bits_copy(b, (const uint8_t *)words, 0, n, ones, err);
 }
 

@@ -238,13 +238,8 @@ static bool decimal_from_bytes(const uint8_t *in, int64_t n, uint8_t *out, int w
     if (n == width && ((in[0] ^ sign) & 0x80))
         return false;
     memset(out, sign, (size_t)width);
-    for (int64_t i = 0; i < n; i++) {
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        out[width - n + i] = in[i];
-#else
+    for (int64_t i = 0; i < n; i++)
         out[n - 1 - i] = in[i];
-#endif
-    }
     return true;
 }
 

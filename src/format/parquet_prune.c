@@ -120,7 +120,7 @@ static bool stored_form(const known *k, const hr_array *value, uint8_t fixed[64]
         memcpy(fixed, &i, 4);
         out->n = 4;
     }
-    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+    return true;
 }
 
 static bool look_contains(void *context, const char *column, const hr_array *value)

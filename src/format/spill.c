@@ -23,10 +23,11 @@
 #define MAGIC 0x4c505348 /* "HSPL" */
 #define FILE_PAGE 4096
 #define ALIGN 64
-#define LEAST_PACKED 256        /* smaller parts are not worth it */
-#define TRY_BYTES (16 << 10)    /* of a large part, to see whether it compresses */
-#define WRITE_BEHIND (16 << 20) /* bytes that are handed to the disk together */
-#define MOST_PACKED (1 << 30)   /* larger parts stay as they are */
+#define LEAST_PACKED 256               /* smaller parts are not worth it */
+#define TRY_BYTES (16 << 10)           /* of a large part, to see whether it compresses */
+#define WRITE_BEHIND (16 << 20)        /* bytes that are handed to the disk together */
+#define MEMORY_NS INT64_C(10000000000) /* how long the size of the memory is believed */
+#define MOST_PACKED (1 << 30)          /* larger parts stay as they are */
 
 typedef struct parcel_head {
     uint32_t magic, crc;
@@ -470,12 +471,24 @@ static hr_status open_file(hr_spill *s, int *out, hr_error *err)
     return hr__error_at(err, no_file(s->folder, fd, err), "%s", s->name);
 }
 
+/* The machine's memory, or our control group's, as it was not long ago: limits are changed seldom, and reading them takes some ten files. */
+static int64_t memory_about(void)
+{
+    static _Atomic int64_t bytes, until_ns;
+    int64_t now = hr__clock_ns(), until = atomic_load_explicit(&until_ns, memory_order_relaxed);
+
+    if (now >= until && atomic_compare_exchange_strong(&until_ns, &until, now + MEMORY_NS))
+        atomic_store(&bytes, hr__memory_physical());
+    return atomic_load(
+        &bytes); /* 0 for who comes while another thread looks for the first time: then much is written early */
+}
+
 /* Lets the disk begin with what was written, once that is much: it would be in the way of others' memory. */
 static void write_behind(hr_spill *s, int fd, int64_t end)
 {
     int64_t behind = atomic_load_explicit(&s->behind, memory_order_relaxed);
 
-    if (end - behind < WRITE_BEHIND || atomic_load(&s->live) < hr__memory_physical() / 8)
+    if (end - behind < WRITE_BEHIND || atomic_load(&s->live) < memory_about() / 8)
         return;
     if (atomic_compare_exchange_strong(&s->behind, &behind, end))
         hr__file_write_behind(fd, behind, end - behind);

@@ -107,7 +107,8 @@ static hr_status send_done(hr_worker *w, uint64_t tag, hr_status result, const h
         memcpy(bytes + sizeof h, what->text, (size_t)h.text_bytes);
     if (h.detail_bytes)
         memcpy(bytes + sizeof h + h.text_bytes, what->detail, (size_t)h.detail_bytes);
-    st = hr__link_send_patiently(w->link, HR_MSG_DONE, tag, bytes, (int64_t)sizeof h + h.text_bytes + h.detail_bytes, NULL, err);
+    st = hr__link_send_patiently(w->link, HR_MSG_DONE, tag, bytes, (int64_t)sizeof h + h.text_bytes + h.detail_bytes,
+                                 NULL, err);
     hr__free(bytes);
     return st;
 }
