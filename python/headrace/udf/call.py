@@ -17,7 +17,7 @@ import numpy as np
 from headrace._core import TypeMismatchError
 from headrace.data import blocks
 from headrace.udf import instances
-from headrace.udf.parts import PART, Merged, batches_of, cut, is_large
+from headrace.udf.parts import LARGE_BYTES, PART, Merged, batches_of, bytes_of, cut
 
 GO, PAUSE, AWAY = range(3)
 BATCHES_AT_A_TIME = 4  # that one worker has of a function that awaits
@@ -103,8 +103,8 @@ class Runner:
                     for part in result:
                         for table in tables_of(part):
                             yield table, number, None, True
-                elif tables_of.whole or not is_large(result):
-                    if merged.add(number, result):
+                elif (n_bytes := bytes_of(result)) <= LARGE_BYTES or tables_of.whole:
+                    if merged.add(number, result, n_bytes):
                         yield from merged.flush()
                 else:
                     yield from merged.flush()

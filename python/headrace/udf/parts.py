@@ -62,15 +62,12 @@ class Merged:
         self.bytes = 0
         self.alike = None
 
-    def add(self, number, result):
-        """Whether it is time for a flush()."""
+    def add(self, number, result, n_bytes):
+        """Whether it is time for a flush(). n_bytes: as bytes_of() tells."""
         if not self.results:
             self.first = number
         self.results.append(result)
-        if type(result) is dict:
-            self.bytes += sum(getattr(v, "nbytes", 100) for v in result.values())
-        else:
-            self.bytes += MERGED_BYTES // 64
+        self.bytes += n_bytes
         return self.bytes >= MERGED_BYTES
 
     def flush(self):
@@ -140,16 +137,20 @@ def _merged_arrow(results):
 # ------------------------------------------------------------------------------------------- large results
 
 
-def is_large(result):
-    """Whether a result has to be cut, as far as that can be seen at a glance."""
-    if type(result) is not dict and getattr(result, "size", 0) < MANY_CELLS and hasattr(result, "iloc"):
-        return False  # asking a DataFrame takes longer than calling most functions
-    return _bytes_of(result) > LARGE_BYTES
+def bytes_of(result):
+    """What a result has, as far as that can be seen at a glance."""
+    if type(result) is not dict and hasattr(result, "iloc") and getattr(result, "size", 0) < MANY_CELLS:
+        return MERGED_BYTES // 64  # asking a DataFrame takes longer than calling most functions
+    return _bytes_of(result)
 
 
 def _bytes_of(result):
     if type(result) is dict:
-        return sum(map(_bytes_of_column, result.values()))
+        n = 0
+        for v in result.values():
+            plain = type(v) is np.ndarray and not v.dtype.hasobject
+            n += v.nbytes if plain else _bytes_of_column(v)
+        return n
     found = getattr(result, "nbytes", None)  # pyarrow's
     if isinstance(found, int):
         return found
@@ -168,7 +169,7 @@ def _bytes_of_column(values):
     if not isinstance(values, (list, tuple)) and not (isinstance(values, np.ndarray) and values.ndim):
         return 0
     if len(values) < FEW_VALUES:
-        return 0
+        return 100
     some = [values[i] for i in range(0, len(values), len(values) // 16)]
     return sum(map(_bytes_of_value, some)) * len(values) // len(some)
 
