@@ -1,7 +1,8 @@
 /* jpeg.c - JPEG by libjpeg-turbo's libjpeg API: baseline and progressive, grey, YCbCr, RGB, CMYK and YCCK.
  *
- * The library reports errors by longjmp, which here never leaves the function that called setjmp. A thread keeps one
- * decompressor; jpeg_abort_decompress makes it ready for the next image. Only the rows and the columns (whole MCUs) that
+ * The library reports errors by longjmp, which here never leaves the function that called setjmp. Each image gets a
+ * decompressor of its own (half a microsecond): one that is used again keeps the tables of the image before, and a damaged
+ * image that lacks its own would be decoded by those. Only the rows and the columns (whole MCUs) that
  * are wanted come out: rows above are skipped, rows below are not even entropy-decoded. Huffman codes of baseline images are
  * decoded by jpeg_huffman.c.
  *
@@ -160,7 +161,6 @@ static void drop(void *p)
 {
     context *c = p;
 
-    jpeg_destroy_decompress(&c->jpeg);
     hr__jpeg_huffman_free(c->huffman);
     free(c); /* not counted: it is the thread's, not a run's */
 }
@@ -185,10 +185,6 @@ static void *make(void)
     c->errors.emit_message = on_message;
     c->errors.output_message = on_output;
     c->jpeg.client_data = c;
-    if (!create(c)) {
-        free(c);
-        return NULL;
-    }
     c->source = (struct jpeg_source_mgr){ .init_source = source_init,
                                           .fill_input_buffer = source_fill,
                                           .skip_input_data = source_skip,
@@ -312,6 +308,8 @@ static hr_status decode(context *c, hr_view in, const hr_image_info *info, hr_im
     hr_pixel_mode mode;
     hr_image at = { 0 };
 
+    if (!create(c))
+        return failed(c, err);
     begin(c, in, job->truncated_ok);
     HR_GO(start(c, info, job, &mode, err));
     HR_GO(crop(c, job, &at, err));
@@ -325,7 +323,7 @@ static hr_status decode(context *c, hr_view in, const hr_image_info *info, hr_im
     }
 done:
     job->n_warnings = (int)c->errors.num_warnings;
-    jpeg_abort_decompress(&c->jpeg);
+    jpeg_destroy_decompress(&c->jpeg);
     return st;
 }
 

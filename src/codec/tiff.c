@@ -147,6 +147,17 @@ static hr_pixel_mode mode_of(const page *p, bool *plain)
     return alpha ? HR_PIXELS_RGBA : HR_PIXELS_RGB;
 }
 
+/* Each strip or tile has a place. The library takes 0 for one that lacks, where the file's header stands. */
+static hr_status check_places(TIFF *t, hr_error *err)
+{
+    uint32_t n = TIFFIsTiled(t) ? TIFFNumberOfTiles(t) : TIFFNumberOfStrips(t);
+
+    for (uint32_t k = 0; k < n; k++)
+        if (TIFFGetStrileByteCount(t, k) && !TIFFGetStrileOffset(t, k))
+            return hr_error_set(err, HR_BAD_DATA, "tiff: strip or tile %u of %u has no place", k, n);
+    return HR_OK;
+}
+
 static hr_status read_page(TIFF *t, const input *i, page *p, hr_error *err)
 {
     uint16_t *extra = NULL;
@@ -165,7 +176,7 @@ static hr_status read_page(TIFF *t, const input *i, page *p, hr_error *err)
     p->mode = mode_of(p, &p->plain);
     if (!TIFFIsCODECConfigured(p->compression))
         return hr_error_set(err, HR_UNSUPPORTED, "tiff: compression %d is not known to this libtiff", p->compression);
-    return HR_OK;
+    return check_places(t, err);
 }
 
 static hr_status tiff_look(hr_view in, bool exif, hr_image_info *out, hr_error *err)

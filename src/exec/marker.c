@@ -409,7 +409,7 @@ hr_status hr__position_parse(const char *text, hr_position *out, hr_error *err)
     char key[16];
     bool first = true, good;
     hr_status st = HR_OK;
-    size_t n;
+    size_t n = 0;
 
     *out = (hr_position){ 0 };
     HR_TRY(check_text(text, &n, err));

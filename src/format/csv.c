@@ -67,6 +67,7 @@ typedef struct csv_reader {
     bool finished, skipping; /* skipping: to the first row that is ours */
     bool whole;              /* the block is to be the fragment */
     bool texts;              /* some column is of strings */
+    bool open_quote;         /* the file ends, and the block with it, within quotes */
     csv_state state;         /* while skipping: before the byte `skip_at` of the block */
     hr_buffer *block, *places, *lines;
     int64_t n, at;  /* bytes in the block; where it stands in the file */
@@ -391,6 +392,18 @@ static hr_status ragged_error(csv_reader *r, const csv_ragged *ragged, hr_error 
                         (const char *)p, n == 80 ? "..." : "");
 }
 
+/* The file's last row, whose end was cut off, or that a quote in the wrong place made of all rows behind it. */
+static hr_status open_quote_error(csv_reader *r, hr_error *err)
+{
+    int64_t at = r->rows.n_rows ? r->at + r->rows.starts[r->rows.n_rows - 1] : r->at + r->n;
+
+    return hr_error_set(
+        err, HR_BAD_DATA,
+        "%s: line %lld: a quote that this row opens is not closed before the file ends; quote=\"\" takes quotes "
+        "for letters",
+        r->s->source->name, (long long)line_of(r->s, at));
+}
+
 static hr_status value_error(csv_reader *r, const csv_rows *rows, int column, const csv_bad *bad, hr_error *err)
 {
     hr_text type = { 0 };
@@ -460,6 +473,7 @@ static hr_status index_block(csv_reader *r, int64_t begin, int64_t end, csv_stat
     HR_TRY(index_range(r, begin, HR_MIN(end, r->n), state, err));
     last = *state;
     HR_TRY(index_range(r, HR_MAX(HR_MIN(end, r->n), begin), r->n, &last, err));
+    r->open_quote = r->in.ended && (last == CSV_QUOTED || last == CSV_ESCAPED_QUOTED);
     if (r->in.ended && r->n > begin &&
         (r->index.n == 0 || r->index.items[r->index.n - 1] != (uint32_t)(r->n - 1) ||
          (data[r->n - 1] != '\n' && data[r->n - 1] != '\r'))) {
@@ -541,6 +555,8 @@ static hr_status cut_rows(csv_reader *r, int64_t most, hr_error *err)
         st = ragged_error(r, &ragged, err);
     hr__count_bad(r->file->skipped, r->rows.n_left_out);
     r->used = HR_MIN(r->used, r->n); /* not the end that was added */
+    if (!st && r->open_quote && r->used == r->n)
+        return open_quote_error(r, err);
     r->next = 0;
     r->rows.at = r->at;
     r->rows.is_utf8 = !r->texts || hr__utf8_valid(r->block->data + begin, r->used - begin);
@@ -827,6 +843,11 @@ static hr_status take_names(csv_head *h, int64_t first, int64_t n, int64_t begin
     hr_status st = HR_OK;
     char *at;
 
+    if (h->at + h->index.items[first + n - 1] >= h->n)
+        return hr_error_set(
+            h->err, HR_BAD_DATA,
+            "%s: byte %lld: the file ends within its first row, that of the names, which no newline ends",
+            h->s->source->name, (long long)h->n);
     for (int64_t i = 0; i < n; i++) {
         int64_t end = h->index.items[first + i], next = end + 1;
 
@@ -843,7 +864,7 @@ static hr_status take_names(csv_head *h, int64_t first, int64_t n, int64_t begin
     at = memcpy(h->s->names.items + n, text.buffer->data, (size_t)text.buffer->n_bytes);
     for (int64_t i = 0; i < n; i++, at += strlen(at) + 1)
         h->s->names.items[h->s->names.n++] = at;
-    h->at = HR_MIN(h->at + begin, h->n); /* its end may be that of the file */
+    h->at += begin;
 done:
     hr__growbuf_clear(&text);
     return st;

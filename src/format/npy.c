@@ -108,7 +108,7 @@ static hr_status read_stream(npy_reader *r, const npy_array *a, hr_stream *s, ui
 }
 
 /* A member was read: its stream has checked it when it says that it ends. */
-static hr_status end_stream(npy_input *in, hr_error *err)
+static hr_status end_stream(const npy_reader *r, const npy_array *a, npy_input *in, hr_error *err)
 {
     uint8_t more;
     int64_t n_read;
@@ -116,6 +116,9 @@ static hr_status end_stream(npy_input *in, hr_error *err)
     if (!in->stream)
         return HR_OK;
     HR_TRY(hr__stream_read(in->stream, &more, 1, &n_read, err));
+    if (n_read)
+        return hr_error_set(err, HR_BAD_DATA, "%s: '%s': goes on behind its %lld bytes", r->file->base.name, a->name,
+                            (long long)a->member->bytes);
     hr__stream_close(in->stream);
     in->stream = NULL;
     return HR_OK;
@@ -139,7 +142,7 @@ static hr_status read_rows(npy_reader *r, int64_t i, int64_t n, hr_error *err)
         return hr__source_read(r->file->source, in->raw->data, h->data_at + r->row * h->row_bytes, n * h->row_bytes,
                                err);
     HR_TRY(read_stream(r, a, in->stream, in->raw->data, n * h->row_bytes, err));
-    return r->row + n == h->n_rows ? end_stream(in, err) : HR_OK;
+    return r->row + n == h->n_rows ? end_stream(r, a, in, err) : HR_OK;
 }
 
 static hr_status npy_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
@@ -209,7 +212,7 @@ static hr_status open_member(npy_reader *r, int64_t i, hr_error *err)
     if (h->fortran && h->n_dims > 1) {
         HR_TRY(hr__buffer_new(&scratch, h->data_bytes, &in->whole, err));
         HR_TRY(read_stream(r, a, in->stream, in->whole->data, h->data_bytes, err));
-        return end_stream(in, err);
+        return end_stream(r, a, in, err);
     }
     return pass_over(r, a, in->stream, r->row * h->row_bytes, err);
 }

@@ -112,6 +112,8 @@ static hr_status take_string(cursor *c, char **out, hr_error *err)
         HR_GO(bad(c, "a string", err));
     quote = *c->p++;
     while (c->p < c->end && *c->p != quote) {
+        if (*c->p == 0)
+            HR_GO(bad(c, "a character, not a NUL", err));
         if (*c->p == '\\') {
             c->p++;
             HR_GO(take_escape(c, &text, err));
@@ -298,6 +300,9 @@ static hr_status add_field(npy_header *h, cursor *c, char *name, hr_error *err)
     *f = (npy_field){ .name = name, .n_items = 1, .at = h->record_bytes };
     name = NULL; /* moved */
     h->n_fields++;
+    for (int i = 0; i + 1 < h->n_fields && f->name && f->name[0]; i++) /* padding has no name */
+        if (strcmp(h->fields[i].name, f->name) == 0)
+            HR_FAIL(HR_BAD_DATA, "%s: header: two fields have the name '%s'", c->name, f->name);
     skip_blanks(c);
     if (c->p < c->end && *c->p == '[')
         HR_FAIL(HR_UNSUPPORTED, "%s: field '%s' is a structure itself", c->name, f->name ? f->name : "");
@@ -414,7 +419,7 @@ static hr_status take_dict(npy_header *h, cursor *c, hr_error *err)
                 : !has_order ? "fortran_order"
                              : "shape");
     skip_blanks(c);
-    if (c->p < c->end && *c->p != 0)
+    if (c->p < c->end)
         HR_GO(bad(c, "the end", err));
 done:
     hr__free(key);
@@ -495,6 +500,12 @@ static hr_status measure(npy_header *h, int64_t n_bytes, const char *name, hr_er
         return hr_error_set(err, HR_BAD_DATA, "%s: byte %lld: shape and type need %lld bytes of data, there are %lld",
                             name, (long long)h->data_at, (long long)h->data_bytes,
                             (long long)HR_MAX(n_bytes - h->data_at, 0));
+    if (h->data_bytes < n_bytes - h->data_at)
+        return hr_error_set(
+            err, HR_BAD_DATA,
+            "%s: byte %lld: shape and type need %lld bytes of data, there are %lld: more than one array, or a "
+            "damaged shape",
+            name, (long long)h->data_at, (long long)h->data_bytes, (long long)(n_bytes - h->data_at));
     if (__builtin_mul_overflow(h->n_rows, HR_MAX(h->row_records, 1), &items) || items - (1 << 20) > n_bytes)
         return hr_error_set(err, HR_UNSUPPORTED, "%s: %lld rows of values without bytes", name, (long long)h->n_rows);
     if (h->row_bytes > INT32_MAX / 2)

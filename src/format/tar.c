@@ -2,8 +2,8 @@
  *
  * A member is a header of 512 bytes and its data, filled up to 512. Before it there may be headers that only describe it: a
  * long name (GNU, type L) or a list of "length key=value\n" (pax, type x), whose `path` and `size` count here. Numbers are octal
- * texts, or binary with the first bit set. Each header's checksum is verified. A block of zeros is the end, and so is the end of
- * the file where a header would be. Which types have data is as Python's tarfile sees it. Sparse members are refused. */
+ * texts, or binary with the first bit set. Each header's checksum is verified. A block of zeros is the end, behind which nothing
+ * but zeros may stand, and so is the end of the file where a header would be. Which types have data is as Python's tarfile sees it. Sparse members are refused. */
 #include "format/tar.h"
 
 #define BLOCK 512
@@ -181,6 +181,30 @@ static int64_t window_bytes(const tar_walk *t)
     return t->passes_most && !t->window.stream ? SMALL_WINDOW_BYTES : HR_WINDOW_BYTES;
 }
 
+/* Behind a block of zeros there is nothing but zeros: what else stands there belongs to members that nobody would read, as where
+ * zeros stand over a header, or where an archive follows another. A newline may end the file. */
+static hr_status check_end(tar_walk *t, hr_error *err)
+{
+    int64_t end = t->window.at, n;
+
+    do {
+        const uint8_t *p;
+        bool last;
+
+        HR_TRY(hr__window_fill(&t->window, BLOCK + 1, HR_WINDOW_BYTES, err));
+        n = HR_MIN(hr__window_left(&t->window), BLOCK);
+        last = hr__window_left(&t->window) <= BLOCK;
+        p = hr__window_data(&t->window);
+        for (int64_t i = 0; i < n; i++)
+            if (p[i] && !(last && i == n - 1 && p[i] == '\n'))
+                return hr_error_set(err, HR_BAD_DATA,
+                                    "%s: tar: the archive ends at byte %lld, but at byte %lld there is more", t->file,
+                                    (long long)end, (long long)(t->window.at + i));
+        HR_TRY(hr__window_skip(&t->window, n, &n, err));
+    } while (n > 0);
+    return HR_OK;
+}
+
 /* The next header, in the window. *found false: the end. */
 static hr_status header(tar_walk *t, const uint8_t **out, bool *found, hr_error *err)
 {
@@ -194,7 +218,7 @@ static hr_status header(tar_walk *t, const uint8_t **out, bool *found, hr_error 
     if (hr__window_left(&t->window) < BLOCK)
         return bad(t, "the file ends within a header", err);
     if (all_zero(*out))
-        return HR_OK;
+        return check_end(t, err);
     if (!tar__is(*out))
         return bad(t, "no header of a tar archive: its checksum is wrong", err);
     *found = true;
@@ -247,8 +271,6 @@ hr_status tar__next(tar_walk *t, tar_member *out, bool *found, hr_error *err)
                             (long long)(t->window.source->n_bytes - t->window.at));
     out->bytes = t->left = n;
     t->padding = HR_ROUND_UP(n, BLOCK) - n;
-    if (!t->window.stream) /* some programs leave the last one out */
-        t->padding = HR_MIN(t->padding, t->window.source->n_bytes - t->window.at - n);
     return HR_OK;
 }
 

@@ -2,10 +2,13 @@
  *
  * Sizes come from the central directory (local headers may leave them out), also in the wide form of zip64. A deflated member
  * is given to the gzip codec with the header and the trailer that gzip would have written around it, so that length and checksum
- * are checked there; a stored one is summed here. */
+ * are checked there; a stored one is summed here. What stands twice (names, methods, sizes, checksums) has to agree. */
 #include "format/zip.h"
 
+#include <stdlib.h>
+
 #define END_BYTES 22
+#define LOCAL_BYTES 30 /* of a member's own header, without name and extra field */
 #define MAX_COMMENT_BYTES 65535
 #define DEFLATE_MAX_RATIO 1032
 
@@ -129,6 +132,71 @@ static hr_status entry(hr_source *s, const uint8_t *p, int64_t left, int64_t at,
     return HR_OK;
 }
 
+/* What the member's own header says must be what the directory does: its name, how it is stored and, unless they are left
+ * to a record behind the data (bit 3), its checksum and sizes. */
+static hr_status check_header(hr_source *s, const zip_member *m, hr_error *err)
+{
+    uint8_t p[LOCAL_BYTES], *name = NULL;
+    hr_status st = HR_OK;
+    bool later, wide;
+    int64_t n;
+    int method;
+
+    HR_GO(hr__source_read(s, p, m->header_at, sizeof p, err));
+    if (load(p, 4) != 0x04034b50)
+        HR_FAIL(HR_BAD_DATA, "%s: zip: byte %lld: expected the header of '%s'", s->name, (long long)m->header_at,
+                m->name);
+    method = load(p + 6, 2) & 1 ? -1 : (int)load(p + 8, 2);
+    later = load(p + 6, 2) & 8;
+    wide = load(p + 18, 4) == UINT32_MAX || load(p + 22, 4) == UINT32_MAX;
+    n = load(p + 26, 2);
+    name = hr__alloc(NULL, (size_t)n + 1);
+    if (!name)
+        HR_GO(hr__error_memory(err, s->name, n));
+    HR_GO(hr__source_read(s, name, m->header_at + LOCAL_BYTES, n, err));
+    if (n != (int64_t)strlen(m->name) || memcmp(name, m->name, (size_t)n) != 0)
+        HR_FAIL(HR_BAD_DATA, "%s: zip: '%s' has another name in its own header, at byte %lld", s->name, m->name,
+                (long long)m->header_at);
+    if (method != m->method ||
+        (!later && (load(p + 14, 4) != m->crc || (!wide && (load(p + 18, 4) != (uint64_t)m->stored_bytes ||
+                                                            load(p + 22, 4) != (uint64_t)m->bytes)))))
+        HR_FAIL(HR_BAD_DATA, "%s: zip: the directory and the header of '%s' at byte %lld differ", s->name, m->name,
+                (long long)m->header_at);
+done:
+    hr__free(name);
+    return st;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const zip_member *const *x = a, *const *y = b;
+
+    return ((*x)->header_at > (*y)->header_at) - ((*x)->header_at < (*y)->header_at);
+}
+
+/* Members stand one behind the other, before the directory: none in another, and no data twice. */
+static hr_status check_overlaps(const hr_source *s, const zip_list *l, int64_t directory_at, hr_error *err)
+{
+    const zip_member **by = hr__alloc(l->account, (size_t)HR_MAX(l->n, 1) * sizeof *by);
+    hr_status st = HR_OK;
+
+    if (!by)
+        return hr__error_memory(err, s->name, l->n * (int64_t)sizeof *by);
+    for (int64_t i = 0; i < l->n; i++)
+        by[i] = &l->items[i];
+    qsort(by, (size_t)l->n, sizeof *by, by_place);
+    for (int64_t i = 0; i < l->n; i++) {
+        int64_t next = i + 1 < l->n ? by[i + 1]->header_at : directory_at;
+
+        if (by[i]->stored_bytes > next - by[i]->header_at - LOCAL_BYTES)
+            HR_FAIL(HR_BAD_DATA, "%s: zip: '%s' at byte %lld has %lld bytes, the next part begins at %lld", s->name,
+                    by[i]->name, (long long)by[i]->header_at, (long long)by[i]->stored_bytes, (long long)next);
+    }
+done:
+    hr__free(by);
+    return st;
+}
+
 hr_status zip__list(hr_source *source, hr_account *account, zip_list *out, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -147,6 +215,12 @@ hr_status zip__list(hr_source *source, hr_account *account, zip_list *out, hr_er
         out->n++; /* its name is freed also if it is not whole */
         HR_GO(entry(source, p + at, end.bytes - at, end.at + at, account, &out->items[i], &n, err));
     }
+    if (at != end.bytes)
+        HR_FAIL(HR_BAD_DATA, "%s: zip: byte %lld: %lld members end here, the directory ends at %lld", source->name,
+                (long long)(end.at + at), (long long)end.n, (long long)(end.at + end.bytes));
+    HR_GO(check_overlaps(source, out, end.at, err));
+    for (int64_t i = 0; i < out->n; i++)
+        HR_GO(check_header(source, &out->items[i], err));
 done:
     hr__free(p);
     if (st)
@@ -226,16 +300,14 @@ static void frame(member_stream *s)
     s->n_tail = 8;
 }
 
-static hr_status local_header(member_stream *s, hr_error *err)
+/* Where the data begins: behind the member's own header, which zip__list has seen. */
+static hr_status find_data(member_stream *s, hr_error *err)
 {
     const zip_member *m = s->member;
-    uint8_t p[30];
+    uint8_t p[LOCAL_BYTES];
 
     HR_TRY(hr__source_read(s->source, p, m->header_at, sizeof p, err));
-    if (load(p, 4) != 0x04034b50)
-        return hr_error_set(err, HR_BAD_DATA, "%s: zip: byte %lld: expected the header of '%s'", s->source->name,
-                            (long long)m->header_at, m->name);
-    s->data_at = m->header_at + 30 + load(p + 26, 2) + load(p + 28, 2);
+    s->data_at = m->header_at + LOCAL_BYTES + load(p + 26, 2) + load(p + 28, 2);
     if (s->data_at > s->source->n_bytes - m->stored_bytes)
         return hr_error_set(err, HR_BAD_DATA, "%s: zip: '%s': %lld bytes at %lld, the file has %lld", s->source->name,
                             m->name, (long long)m->stored_bytes, (long long)s->data_at, (long long)s->source->n_bytes);
@@ -260,7 +332,7 @@ hr_status zip__stream(hr_source *source, const zip_member *m, hr_account *accoun
     s->base.cls = &member_class;
     s->source = hr__source_ref(source);
     s->member = m;
-    HR_GO(local_header(s, err));
+    HR_GO(find_data(s, err));
     if (m->method == 8) {
         frame(s);
         st = hr__codec_gzip.stream(&s->base, source->name, account, out, err); /* takes it */

@@ -402,3 +402,84 @@ def test_large_rows_of_small_files(tmp_path):
         assert [int(a[0, 0, 0]) for b in ds.iter_batches(batch_size=n) for a in b["image"]] == want
     tables = [b["image"] for b in ds.iter_batches(batch_size=None)]
     assert len(tables) < 20 and [int(a[0, 0, 0]) for t in tables for a in t] == want
+
+
+def without_segments(data, marker):
+    """A JPEG without its segments of this marker."""
+    out, at = data[:2], 2
+    while data[at + 1] != 0xDA:
+        n = 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        out += b"" if data[at + 1] == marker else data[at : at + n]
+        at += n
+    return out + data[at:]
+
+
+@pytest.mark.parametrize("marker, progressive", [(0xDB, False), (0xDB, True), (0xC4, True)])
+def test_a_jpeg_without_tables_does_not_take_those_of_the_one_before(tmp_path, marker, progressive):
+    """A thread's decompressor kept them: a damaged image came out, by whatever was decoded before."""
+    good = io.BytesIO()
+    pixels = np.random.default_rng(3).integers(0, 255, (40, 40, 3), dtype="u1")
+    Image.fromarray(pixels).save(good, "JPEG", progressive=progressive)
+    (tmp_path / "a.jpg").write_bytes(good.getvalue())
+    (tmp_path / "b.jpg").write_bytes(without_segments(good.getvalue(), marker))
+    with pytest.raises(OSError):
+        Image.open(tmp_path / "b.jpg").load()
+    for _ in range(8):  # on whichever thread
+        assert rd.read_images(str(tmp_path / "a.jpg")).count() == 1
+        rd.read_images(str(tmp_path / "a.jpg")).take_all()
+        with pytest.raises(DataError, match="b.jpg: .*table 0x0. was not defined"):
+            rd.read_images(str(tmp_path / "b.jpg")).take_all()
+
+
+def gif_of(codes, width=3, interlace=0):
+    """A GIF of 4 x 2 pixels in 4 colours whose codes have the bits that a decoder expects."""
+    bits, n, out, size, made = 0, 0, bytearray(), 3, 6
+    for code in codes:
+        bits |= code << n
+        n += size
+        made = 5 if code == 4 else made + 1
+        size = 3 if code == 4 else size + (made == 1 << size)
+    out = bits.to_bytes(-(-n // 8), "little")
+    head = b"GIF89a" + struct.pack("<HHBBB", 4, 2, 0x81, 0, 0) + bytes([0, 0, 0, 80, 0, 0, 0, 80, 0, 9, 9, 9])
+    frame = b"," + struct.pack("<HHHHB", 0, 0, 4, 2, interlace) + bytes([2, len(out)]) + out + b"\0;"
+    return head + frame
+
+
+def test_gif_codes_that_do_not_exist(tmp_path):
+    """giflib made pixels of them; Pillow calls the stream broken, as we do now."""
+    path = tmp_path / "a.gif"
+
+    def pixels(codes, **options):
+        path.write_bytes(gif_of(codes))
+        return rd.read_images(str(path), **options).take_all()[0]["image"]
+
+    whole = [4, 0, 1, 2, 3, 0, 1, 2, 3, 5]
+    path.write_bytes(gif_of(whole))
+    want = np.asarray(Image.open(path).convert("RGB"))
+    np.testing.assert_array_equal(pixels(whole, mode="RGB"), want)
+    path.write_bytes(gif_of([4, 1, 6, 7, 1, 1, 5]))  # strings that are made as they are used
+    np.testing.assert_array_equal(
+        rd.read_images(str(path), mode="RGB").take_all()[0]["image"],
+        np.asarray(Image.open(path).convert("RGB")),
+    )
+    for codes in ([4, 0, 7, 1, 1, 1, 1, 1, 5], [4, 6, 1, 1, 1, 1, 1, 1, 5]):
+        with pytest.raises(DataError, match="a.gif: gif: code [67] behind [01] pixels"):
+            pixels(codes)
+        with pytest.raises(OSError):
+            Image.open(path).load()
+    with pytest.raises(DataError, match="a.gif: gif: the data ends after 3 of 8 pixels"):
+        pixels([4, 0, 1, 2, 5])
+
+
+def test_a_tiff_without_places(tmp_path):
+    """A list of strips that was emptied: libtiff reads on, Pillow refuses it."""
+    out = io.BytesIO()
+    Image.fromarray(np.zeros((40, 48, 3), "u1")).save(out, "TIFF")
+    data = out.getvalue()
+    at = data.index(struct.pack("<HHI", 273, 4, 1))
+    path = tmp_path / "a.tiff"
+    path.write_bytes(data[: at + 4] + bytes(8) + data[at + 12 :])
+    with pytest.raises(DataError, match="a.tiff: tiff: strip or tile 0 of 1 has no place"):
+        rd.read_images(str(path)).take_all()
+    with pytest.raises(OSError):
+        Image.open(path)

@@ -1,6 +1,7 @@
 """NumPy's files: what numpy.save writes is what comes out; damaged files are refused by name."""
 
 import io
+import struct
 import warnings
 import zipfile
 
@@ -12,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import headrace.data as hd
 from headrace._core import num_threads, set_num_threads
-from headrace.exceptions import HeadraceError, UnsupportedError
+from headrace.exceptions import DataError, HeadraceError, UnsupportedError
 
 KINDS = ["?", "i1", "<i2", ">i4", "<i8", "u1", ">u2", "<u4", ">u8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]
 
@@ -229,3 +230,79 @@ def test_what_cannot_be_written(tmp_path):
     with pytest.raises(TypeError, match="column 'a' is string: no type of NumPy fits"):
         hd.from_items([{"a": "text"}]).write_numpy(tmp_path / "x", column="a")
     assert not list(tmp_path.glob("x/*"))
+
+
+def test_arrays_that_are_not_all_of_the_file(tmp_path):
+    """A shape that shrank, arrays one behind the other: what is beyond the first was left out."""
+    path = tmp_path / "a.npy"
+    out = io.BytesIO()
+    np.save(out, np.arange(300))
+    data = out.getvalue()
+    for damaged in (data.replace(b"(300,)", b"(30,) "), data + data, data + b"x"):
+        path.write_bytes(damaged)
+        with pytest.raises(
+            DataError, match=r"a.npy: byte 128: shape and type need \d+ bytes of data, there are \d+"
+        ):
+            hd.read_numpy(str(path)).to_arrow()
+    for damaged, message in (
+        (data.replace(b"    \n", b"\0\0\0\0\n"), "expected the end"),
+        (data.replace(b"<i8", b"<i\0"), "expected a character, not a NUL"),
+    ):
+        assert damaged != data
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=f"a.npy: header, byte .*{message}"):
+            hd.read_numpy(str(path)).to_arrow()
+    out = io.BytesIO()
+    np.save(out, np.zeros(3, dtype="i4, f8"))
+    path.write_bytes(out.getvalue().replace(b"'f1'", b"'f0'"))
+    with pytest.raises(DataError, match="two fields have the name 'f0'"):
+        hd.read_numpy(str(path)).to_arrow()
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_archives_whose_parts_disagree(tmp_path, save):
+    """What an archive says twice was believed once: names, sizes, checksums."""
+    out = io.BytesIO()
+    save(out, long=np.arange(50), wide=np.arange(50) * 2)
+    data = out.getvalue()
+    directory = data.index(b"PK\1\2")
+    path = tmp_path / "a.npz"
+
+    def refused(damaged, message):
+        assert damaged != data
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=f"a.npz: .*{message}"):
+            hd.read_numpy(str(path)).to_arrow()
+
+    name = data.index(b"wide.npy", directory)
+    refused(
+        data[:name] + b"w" + data[name + 1 :].replace(b"ide.npy", b"ise.npy", 1),
+        "has another name in its own",
+    )
+    refused(data[:name] + b"wide.txt" + data[name + 8 :], "'wide.txt' has another name in its own header")
+    refused(data[:8] + b"\x0c" + data[9:], "the directory and the header of 'long.npy' at byte 0 differ")
+    refused(
+        data[:14] + b"\1\2\3\4" + data[18:], "the directory and the header of 'long.npy' at byte 0 differ"
+    )
+    end = data.index(b"PK\5\6")
+    refused(data[: end + 10] + b"\1\0" + data[end + 12 :], "1 members end here, the directory ends at")
+    at = directory + 42
+    second = struct.unpack_from("<I", data, data.index(b"PK\1\2", directory + 4) + 42)[0]
+    moved = data[:at] + struct.pack("<I", second) + data[at + 4 :]
+    refused(moved, "zip: '(long|wide).npy' (at byte|has another)")
+
+
+def test_members_that_go_on(tmp_path):
+    """Damage made the unpacked member longer; only its checksum, behind the end, would have told."""
+    out = io.BytesIO()
+    np.save(out, np.arange(10))
+    member = out.getvalue()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as z:
+        z.writestr("x.npy", member + b"more")
+    data = bytearray(packed.getvalue())
+    for signature, at in ((b"PK\3\4", 22), (b"PK\1\2", 24)):
+        struct.pack_into("<I", data, data.index(signature) + at, len(member))
+    (tmp_path / "a.npz").write_bytes(data)
+    with pytest.raises(DataError, match="a.npz: 'x': goes on behind its 208 bytes|gzip"):
+        hd.read_numpy(str(tmp_path / "a.npz")).to_arrow()
