@@ -446,7 +446,7 @@ typedef struct pq_levels {
     int64_t taken, rows, n_values; /* of those taken: how many, how many began a row, how many have a value */
     int at, n;                     /* decoded, not taken: [at, n) of the arrays below */
     uint8_t last_def;              /* of the last entry checked, also of the page before; 255: not known */
-    uint8_t def_block[PQ_BLOCK], rep_block[PQ_BLOCK];
+    uint8_t def_block[PQ_BLOCK + 8], rep_block[PQ_BLOCK + 8]; /* 8: loads of words go beyond the last */
 } pq_levels;
 
 /* Where the levels of one page go, and how far. */

@@ -19,6 +19,8 @@
 #include "format/parquet.h"
 #include "format/parquet_kernel.h"
 
+#define FEW 64 /* entries that are not worth turning into bits */
+
 /* --------------------------------------------------------------------------------------------------------- validity */
 
 /* Room for n more bits. With the first null the bitmap begins: all before were valid. */
@@ -86,21 +88,31 @@ static hr_status too_high(const char *which, int64_t level, int most, hr_error *
     return hr_error_set(err, HR_BAD_DATA, "a %s level of %lld, %d is the highest", which, (long long)level, most);
 }
 
+/* Whether one of n levels is above `most`: eight at a time. Reads up to 7 bytes beyond them. */
+static inline bool any_above(const uint8_t *block, int64_t n, int most)
+{
+    const uint64_t ones = 0x0101010101010101ull, high = ones << 7;
+    uint64_t above = 0, v = 0;
+
+    for (int64_t i = 0; i < n; i += 8) {
+        v = hr__load_le64(block + i);
+        v &= n - i < 8 ? (1ull << (8 * (n - i))) - 1 : ~0ull;
+        above |= v | (most < 0x7f ? v + (uint64_t)(0x7f - most) * ones : 0);
+    }
+    return above & high;
+}
+
 /* Whether the bits of a level can say more than its maximum, and one of these n does. */
 static hr_status check_most(const pq_runs *r, const uint8_t *block, int64_t n, int most, const char *which,
                             hr_error *err)
 {
-    uint64_t words[PQ_BLOCK / 64];
     uint8_t highest = 0;
 
-    if (most + 1 == 1 << r->width)
-        return HR_OK;
-    pq__kernels()->at_least(block, n, (uint8_t)(most + 1), words);
-    if (hr__bits_count((const uint8_t *)words, 0, n) == 0)
+    if (most + 1 == 1 << r->width || !any_above(block, n, most))
         return HR_OK;
     for (int64_t i = 0; i < n; i++)
         highest = HR_MAX(highest, block[i]);
-    return too_high(which, highest, most, err);
+    return highest > most ? too_high(which, highest, most, err) : HR_OK;
 }
 
 static hr_status flat_run(pq_levels *lv, pq_take *t, int64_t n, hr_error *err)
@@ -279,16 +291,26 @@ static hr_status no_item(hr_error *err)
     return hr_error_set(err, HR_BAD_DATA, "a repetition level goes on with a list that has no item");
 }
 
-/* Entries [0, n) of the blocks. */
-static hr_status check_block(pq_levels *lv, int64_t n, hr_error *err)
+/* Few entries, one by one. */
+static bool few_follow(const pq_levels *lv, int64_t n)
 {
-    uint64_t reps[PQ_BLOCK / 64], defs[PQ_BLOCK / 64];
+    uint8_t before = lv->last_def, wrong = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        wrong |= HR_MIN(lv->def_block[i], before) < lv->leaf->def_items[lv->rep_block[i]];
+        before = lv->def_block[i];
+    }
+    return !wrong;
+}
+
+/* Many, as bits. */
+static bool many_follow(const pq_levels *lv, int64_t n)
+{
+    uint64_t reps[PQ_BLOCK / 64], defs[PQ_BLOCK / 64], wrong = 0;
     const pq_leaf *l = lv->leaf;
 
-    HR_TRY(check_most(&lv->def, lv->def_block, n, l->max_def, "definition", err));
-    HR_TRY(check_most(&lv->rep, lv->rep_block, n, l->max_rep, "repetition", err));
     for (int r = 1; r <= l->max_rep; r++) {
-        uint64_t before = lv->last_def >= l->def_items[r], wrong = 0;
+        uint64_t before = lv->last_def >= l->def_items[r];
 
         pq__kernels()->at_least(lv->rep_block, n, (uint8_t)r, reps);
         pq__kernels()->at_least(lv->def_block, n, l->def_items[r], defs);
@@ -296,11 +318,37 @@ static hr_status check_block(pq_levels *lv, int64_t n, hr_error *err)
             wrong |= reps[i] & ~(defs[i] & (defs[i] << 1 | before));
             before = defs[i] >> 63;
         }
-        if (wrong)
-            return no_item(err);
     }
-    lv->last_def = n > 0 ? lv->def_block[n - 1] : lv->last_def;
-    return HR_OK;
+    return !wrong;
+}
+
+/* Entries [0, n) of the blocks, n > 0. d: the definition level of all of them; -1: they differ. */
+static hr_status check_any_block(pq_levels *lv, int64_t n, int d, hr_error *err)
+{
+    const pq_leaf *l = lv->leaf;
+    bool follow;
+
+    HR_TRY(check_most(&lv->rep, lv->rep_block, n, l->max_rep, "repetition", err));
+    if (d > l->max_def)
+        return too_high("definition", d, l->max_def, err);
+    if (d < 0)
+        HR_TRY(check_most(&lv->def, lv->def_block, n, l->max_def, "definition", err));
+    if (d >= l->def_items[l->max_rep])
+        follow = lv->last_def >= l->def_items[lv->rep_block[0]];
+    else
+        follow = n < FEW ? few_follow(lv, n) : many_follow(lv, n);
+    lv->last_def = lv->def_block[n - 1];
+    return follow ? HR_OK : no_item(err);
+}
+
+/* Most blocks are short, of values that are all there. */
+static inline hr_status check_block(pq_levels *lv, int64_t n, int d, hr_error *err)
+{
+    const pq_leaf *l = lv->leaf;
+
+    if (d == l->max_def && lv->last_def == d && n <= 8 && !any_above(lv->rep_block, n, l->max_rep))
+        return HR_OK;
+    return check_any_block(lv, n, d, err);
 }
 
 /* n entries that go on with the innermost list, all with definition level d. */
@@ -355,26 +403,30 @@ static int64_t within_rows(const pq_levels *lv, pq_take *t, int64_t n)
     return n;
 }
 
-/* Decodes some entries: up to where both streams are in runs again. */
-static void fill_block(pq_levels *lv)
+/* Decodes some entries: up to where both streams are in runs again. -> their definition level; -1: they differ. */
+static int fill_block(pq_levels *lv)
 {
     int64_t def = lv->def.left, rep = lv->rep.left, n;
+    int d;
 
     if (lv->def.packed || lv->rep.packed)
         n = HR_MAX(lv->def.packed ? def : 0, lv->rep.packed ? rep : 0);
     else
         n = HR_MIN(def, rep);
     n = HR_MIN(HR_MIN(n, lv->left), PQ_BLOCK);
+    d = !lv->def.packed && n <= def ? (int)HR_MIN(lv->def.value, 255) : -1;
     pq__runs_u8(&lv->def, lv->def_block, n);
     pq__runs_u8(&lv->rep, lv->rep_block, n);
     lv->at = 0;
     lv->n = (int)n;
+    return d;
 }
 
 static hr_status repeated_take(pq_levels *lv, pq_take *t, hr_error *err)
 {
     while (lv->left > 0 && t->n_entries < t->max_entries) {
         int64_t most = HR_MIN(lv->left, t->max_entries - t->n_entries), n, some;
+        int d;
 
         if (lv->at == lv->n) {
             if ((lv->def.left == 0 && !pq__runs_next(&lv->def)) || (lv->rep.left == 0 && !pq__runs_next(&lv->rep)))
@@ -383,10 +435,10 @@ static hr_status repeated_take(pq_levels *lv, pq_take *t, hr_error *err)
                 HR_TRY(take_run(lv, t, HR_MIN(most, HR_MIN(lv->def.left, lv->rep.left)), err));
                 continue;
             }
-            fill_block(lv);
+            d = fill_block(lv);
             if (lv->def.bad || lv->rep.bad)
                 break; /* zeros stand in the block: not to be used */
-            HR_TRY(check_block(lv, lv->n, err));
+            HR_TRY(check_block(lv, lv->n, d, err));
         }
         n = HR_MIN(most, lv->n - lv->at);
         some = within_rows(lv, t, n);
