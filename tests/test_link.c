@@ -41,6 +41,8 @@ typedef struct pair {
     hr_link *left, *right;
 } pair;
 
+static const char *program; /* argv[0]: under valgrind /proc/self/exe is valgrind */
+
 static hr_arena *arena_new(const char *name)
 {
     hr_error err = HR_ERROR_INIT;
@@ -778,7 +780,7 @@ static pid_t start_child(const char *what, int fd, const char *address)
     pid = fork();
     if (pid == 0) {
         fcntl(fd, F_SETFD, 0);
-        execl("/proc/self/exe", "test_link", "child", what, number, address, (char *)NULL);
+        execl(program, "test_link", "child", what, number, address, (char *)NULL);
         _exit(127);
     }
     assert_true(pid > 0);
@@ -1581,6 +1583,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(after_no_memory_it_is_received_again),
     };
 
+    program = argv[0];
     if (argc >= 4 && !strcmp(argv[1], "child"))
         return child_main(argv[2], atoi(argv[3]), argv[4]);
     if (getenv("HEADRACE_WRITE_CORPUS"))

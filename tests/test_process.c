@@ -15,6 +15,8 @@
 
 /* ------------------------------------------------------------------------------------------------ in the worker process */
 
+static const char *program; /* argv[0]: under valgrind /proc/self/exe is valgrind */
+
 static uint64_t current; /* the call at hand */
 
 static hr_status give(hr_worker *w, hr_table *takes, hr_error *err)
@@ -257,7 +259,7 @@ static int start_process(int fd)
     pid = fork();
     if (pid == 0) {
         fcntl(fd, F_SETFD, 0);
-        execl("/proc/self/exe", "test_process", "worker", text, (char *)NULL);
+        execl(program, "test_process", "worker", text, (char *)NULL);
         _exit(127);
     }
     assert_true(pid > 0);
@@ -1461,6 +1463,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_faults),
     };
 
+    program = argv[0];
     if (argc == 3 && !strcmp(argv[1], "worker"))
         return work(atoi(argv[2]));
     return cmocka_run_group_tests(tests, NULL, NULL);

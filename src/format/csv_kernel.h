@@ -15,7 +15,8 @@ TARGET static void KERNEL(index)(const csv_dialect *d, const uint8_t *data, int6
         csv_masks m = KERNEL(masks)(d, data + at);
         uint64_t live = n - at < 64 ? ((uint64_t)1 << (n - at)) - 1 : ~(uint64_t)0, inside, ends, closing;
 
-        if (m.returns) { /* one before "\n" is nothing: the line ends there */
+        m.returns &= live; /* what lies behind the data is anything */
+        if (m.returns) {   /* one before "\n" is nothing: the line ends there */
             if (out)
                 out->returns = true;
             m.returns &= ~(m.newlines >> 1 | (uint64_t)(data[at + 64] == '\n') << 63);
