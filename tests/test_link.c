@@ -1229,8 +1229,12 @@ static void no_room_for_a_descriptor(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     st = hr__link_recv(p.right, 0, &m, &err);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
-    assert_status(st, HR_IO, &err);
-    assert_contains(err.text, "descriptor");
+    if (!st && getenv("LD_PRELOAD") && strstr(getenv("LD_PRELOAD"), "vgpreload"))
+        print_message("valgrind lets messages bring more descriptors than there may be\n");
+    else
+        assert_status(st, HR_IO, &err);
+    if (st)
+        assert_contains(err.text, "descriptor");
     hr_error_clear(&err);
     hr__message_clear(&m);
     hr_table_unref(t);

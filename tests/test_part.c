@@ -323,7 +323,7 @@ static void test_overlay(void **unused)
     temp_file(dir, "work/a", "x", 1);
     temp_file(dir, "merged/a", "x", 1);
     if ((pid = fork()) == 0) {
-        if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        if (unshare(CLONE_NEWNS) || mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) ||
             mount("overlay", merged, "overlay", 0, options))
             _exit(77);
         leases = hr__leases_new(NULL);

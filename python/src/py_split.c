@@ -215,7 +215,9 @@ static PyObject *split_begin(PyObject *op, PyObject *args, PyObject *kwargs)
         split_drop(split);
         return pyhr_raise(s, st, &err);
     }
+    Py_BEGIN_ALLOW_THREADS
     pass = hr__split_pass(split, rank);
+    Py_END_ALLOW_THREADS
     split_drop(split);
     return PyLong_FromLongLong(pass);
 }
@@ -648,12 +650,18 @@ static PyObject *ring_begin(PyObject *op, PyObject *args, PyObject *kwargs)
     hr_error err = HR_ERROR_INIT;
     hr_split_request q;
     hr_ring *ring;
+    int64_t pass;
     hr_status st;
 
     if (request_from(args, kwargs, NULL, &q) < 0 || !(ring = ring_of(op)))
         return NULL;
     RING_WAIT(op, st, hr__ring_begin(ring, &q, PYHR_WAIT_MS, &err));
-    return st ? pyhr_raise(s, st, &err) : PyLong_FromLongLong(hr__ring_pass(ring));
+    if (st)
+        return pyhr_raise(s, st, &err);
+    Py_BEGIN_ALLOW_THREADS
+    pass = hr__ring_pass(ring);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLongLong(pass);
 }
 
 static PyObject *ring_next(PyObject *op, PyObject *args)

@@ -269,7 +269,7 @@ def test_statistics_while_it_is_closed():
 WAITS = re.compile(
     r"\b(hr_plan_(?!unref|ref)\w+|hr__plan_(?!op_n)\w+|hr__split_(?!ref|n_ranks)\w+|hr__ring_\w+|hr__feed_(?!run|rows)\w+|"
     r"hr_feed_(?!options)\w+|hr_set_\w+|hr__keep_(?!size|new)\w+|hr__worker_(?!fd|mem|open)\w+|hr__call_(?!input|place|parts|tag|"
-    r"done)\w+|hr__paths_list|hr__table_con\w+|hr__array_concat|hr__array_equal)\("
+    r"done|state)\w+|hr__paths_list|hr__table_con\w+|hr__array_concat|hr__array_equal)\("
 )
 HELD = {
     ("module.c", "hr_set_spill_quota"),  # a number

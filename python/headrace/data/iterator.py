@@ -428,16 +428,23 @@ class _RowPass(_Pass):
         for row in self.rows:
             self.taken += 1
             return row
-        while self.table is None or self.at >= self.table.num_rows:
-            if self.active and self.taken:
-                self.under.forget(self.taken)
-            self.table, self.at = self._next_table(), 0
-            if self.table is None:
-                raise StopIteration
-        n = min(ROWS_AT_ONCE, self.table.num_rows - self.at)
-        self.rows = iter(blocks.rows_of(self.table.slice(self.at, n), writable=True))
+        table = self._rest()
+        n = min(ROWS_AT_ONCE, table.num_rows - self.at)
+        self.rows = iter(blocks.rows_of(table.slice(self.at, n), writable=True))
         self.at += n
         return self.__next__()
+
+    def _rest(self):
+        """A table with rows from `at` on, also if another thread takes self.table away (supersede)."""
+        table = self.table
+        while table is None or self.at >= table.num_rows:
+            if self.active and self.taken:
+                self.under.forget(self.taken)
+            table = self._next_table()
+            self.table, self.at = table, 0
+            if table is None:
+                raise StopIteration
+        return table
 
     def supersede(self):
         super().supersede()
@@ -462,14 +469,9 @@ class _SharedRowPass(_RowPass):
         for taken, row in self.rows:
             self.taken = taken
             return row
-        while self.table is None or self.at >= self.table.num_rows:
-            if self.active and self.taken:
-                self.under.forget(self.taken)
-            self.table, self.at = self._next_table(), 0
-            if self.table is None:
-                raise StopIteration
-        n = min(ROWS_AT_ONCE, self.table.num_rows - self.at)
-        rows = list(blocks.rows_of(self.table.slice(self.at, n), writable=True))
+        table = self._rest()
+        n = min(ROWS_AT_ONCE, table.num_rows - self.at)
+        rows = list(blocks.rows_of(table.slice(self.at, n), writable=True))
         first = (self.share.number - self.begun - self.made) % self.share.of
         self.rows = iter([(self.made + i + 1, rows[i]) for i in range(first, n, self.share.of)])
         self.at += n
