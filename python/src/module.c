@@ -269,46 +269,6 @@ static PyObject *from_arrow(PyObject *module, PyObject *arg)
     return pyhr_tables_from_arrow(PyModule_GetState(module), arg);
 }
 
-/* Row i of the columns as a dict; new. */
-static PyObject *row_dict(PyObject *names, PyObject *columns, Py_ssize_t n_columns, Py_ssize_t i)
-{
-    PyObject *row = PyDict_New();
-
-    for (Py_ssize_t c = 0; row && c < n_columns; c++) {
-        PyObject *v = PyList_GetItem(PyTuple_GetItem(columns, c), i);
-
-        if (!v || PyDict_SetItem(row, PyTuple_GetItem(names, c), v) < 0)
-            Py_CLEAR(row);
-    }
-    return row;
-}
-
-/* Functions over rows spend a good part of their time here. */
-static PyObject *row_dicts(PyObject *module, PyObject *args)
-{
-    PyObject *names, *columns, *rows;
-    Py_ssize_t n_columns, n;
-
-    (void)module;
-    if (!PyArg_ParseTuple(args, "nO!O!", &n, &PyTuple_Type, &names, &PyTuple_Type, &columns))
-        return NULL;
-    n_columns = PyTuple_Size(names);
-    for (Py_ssize_t c = 0; c < n_columns; c++)
-        if (c >= PyTuple_Size(columns) || !PyList_Check(PyTuple_GetItem(columns, c)) ||
-            PyList_Size(PyTuple_GetItem(columns, c)) != n) {
-            PyErr_Format(PyExc_ValueError, "row_dicts: column %zd is no list of %zd values", c, n);
-            return NULL;
-        }
-    rows = PyList_New(n);
-    for (Py_ssize_t i = 0; rows && i < n; i++) {
-        PyObject *row = row_dict(names, columns, n_columns, i);
-
-        if (!row || PyList_SetItem(rows, i, row) < 0)
-            Py_CLEAR(rows);
-    }
-    return rows;
-}
-
 /* [(path, bytes)] */
 static PyObject *paths_object(const hr_paths *p)
 {
@@ -368,8 +328,11 @@ static PyMethodDef functions[] = {
     { "spill_quota", spill_quota, METH_NOARGS, "Bytes that may lie in spill files; < 0: no quota." },
     { "spill_used", spill_used, METH_NOARGS, "Bytes that lie in spill files now." },
     { "live_bytes", live_bytes, METH_NOARGS, "Bytes in live blocks: what a test compares before and after." },
-    { "row_dicts", row_dicts, METH_VARARGS,
+    { "row_dicts", pyhr_row_dicts, METH_VARARGS,
       "row_dicts(n, names, columns): the dicts of n rows of columns, which are lists; both in tuples." },
+    { "take_rows", pyhr_take_rows, METH_VARARGS,
+      "take_rows(iterator, max_rows, max_bytes): (list of the next rows, until there are so many of them or they have "
+      "about so many bytes; whether the iterator has ended)." },
     { "charge", charge, METH_O, "Counts bytes (may be negative) that others hold for us, as function workers do." },
     { "parse_bytes", parse_bytes, METH_O, "'256MiB' -> 268435456." },
     { "die_with_parent", die_with_parent, METH_O,

@@ -115,6 +115,11 @@ hr_array *pyhr_build_column(pyhr_state *s, const hr_mem *mem, const char *name, 
 hr_table *pyhr_build_table(pyhr_state *s, const hr_mem *mem, PyObject *columns); /* dict: name -> values */
 hr_table *pyhr_build_rows(pyhr_state *s, const hr_mem *mem, PyObject *rows);     /* list of dict */
 
+/* --- py_rows.c: functions of the module */
+
+PyObject *pyhr_row_dicts(PyObject *module, PyObject *args);
+PyObject *pyhr_take_rows(PyObject *module, PyObject *args);
+
 /* --- py_expr.c */
 
 int pyhr_expr_types(PyObject *module, pyhr_state *s);

@@ -100,8 +100,9 @@ def test_what_pickle_cannot_carry(compute, make):
     assert "raise make()" in "\n".join(e.__notes__)
 
 
+@pytest.mark.parametrize("method", ["map", "flat_map", "filter"])
 @pytest.mark.parametrize("cls", [StopIteration, SystemExit, GeneratorExit])
-def test_misleading_exceptions(compute, cls):
+def test_misleading_exceptions(compute, cls, method):
     """Raised as they are, they would end the consumer's loop, or the program."""
     if compute != "processes" and cls is not StopIteration:
         pytest.skip("in this process they are the program's own")
@@ -109,7 +110,7 @@ def test_misleading_exceptions(compute, cls):
     def fn(row):
         raise cls(3)
 
-    e = raised(fn, compute)
+    e = raised(fn, compute, method)
     assert isinstance(e, RuntimeError) and cls.__name__ in str(e) and "fn" in "\n".join(e.__notes__)
     assert type(e) is exceptions.CallbackError or cls is StopIteration
 

@@ -329,3 +329,48 @@ print(hd.read_csv(path).count())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "100", done.stderr
+
+
+class Sized:
+    """`nbytes` as it likes."""
+
+    def __init__(self, nbytes):
+        self.give = nbytes
+
+    @property
+    def nbytes(self):
+        return self.give()
+
+
+def test_rows_are_taken_until_they_are_enough():
+    rows = [{"x": 1.5, "t": "ab", "b": b"abc", "l": [0] * 10, "a": np.zeros(4), "n": None, "o": object()}] * 5
+    n = 8 + 2 + 3 + 10 + 32 + 8 + 8
+    for most, taken in ((n * 3, 3), (n * 3 + 1, 4), (0, 0), (sys.maxsize, 5)):
+        some, ended = _core.take_rows(iter(rows), sys.maxsize, most)
+        assert len(some) == taken and ended == (taken == 5), most
+    assert _core.take_rows(iter(rows), 2, n * 9) == (rows[:2], False)
+    assert _core.take_rows(iter([]), 2, n) == ([], True)
+    assert _core.take_rows(iter([3, None]), 9, n) == ([3, None], True)
+    with pytest.raises(TypeError, match="iterator"):
+        _core.take_rows(rows, 2, n)
+
+
+@pytest.mark.parametrize("given", [-5, 1 << 62, 1 << 80, "many", None])
+def test_bytes_that_cannot_be(given):
+    rows = [{"a": Sized(lambda: given), "b": Sized(lambda: given)}] * 4
+    some, ended = _core.take_rows(iter(rows), 4, sys.maxsize)
+    assert len(some) == (1 if given == 1 << 62 else 4)
+
+
+def test_rows_that_change_while_they_are_weighed():
+    row = {i: str(i) * 9 for i in range(5)}
+    row["a"] = Sized(lambda: len(clear(row)))
+    row |= {i: str(i) * 9 for i in range(5, 50)}
+    some, ended = _core.take_rows(iter([row]), 9, 1000)
+    assert some == [{}] and ended
+
+    def raises():
+        raise LookupError("no size")
+
+    with pytest.raises(LookupError, match="no size"):
+        _core.take_rows(iter([{"a": Sized(raises)}]), 9, 1000)

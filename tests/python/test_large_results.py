@@ -96,7 +96,7 @@ GROWING = {
         lambda b: wide(0, len(b["id"])), batch_size=5, compute=c
     ),
     "DataFrames": lambda c: hd.range(ROWS).map_batches(
-        lambda b: frame(len(b["id"])), batch_size=500, compute=c
+        lambda b: frame(len(b["id"])), batch_size=100, compute=c
     ),
     "map_groups": lambda c: hd.range(ROWS // 10).groupby("id").map_groups(
         lambda g: wide(g["id"][0], 10), compute=c

@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from headrace._core import TypeMismatchError
+from headrace._core import TypeMismatchError, take_rows
 from headrace.data import blocks
 from headrace.udf import instances
 from headrace.udf.parts import LARGE_BYTES, PART, Merged, batches_of, bytes_of, cut
@@ -108,7 +108,7 @@ class Runner:
                         yield from merged.flush()
                 else:
                     yield from merged.flush()
-                    for table in tables_of(result):
+                    for table in tables_of(result, n_bytes):
                         yield table, number, None, True
                 del result
         except Exception:
@@ -154,24 +154,20 @@ class Runner:
     def _rows(self, call):
         fn = self.fn
         for number, table in self._each_part(call):
-            made = Collected(call.build)
-            for row in blocks.rows_of(table, writable=True):
-                if made.add(fn(row)) and not self.whole:
-                    yield made.table(), number, None, True
-            if made.rows:
-                yield made.table(), number, None, False
+            rows = (fn(row) for row in blocks.rows_of(table, writable=True))
+            for made, ended in in_tables(rows, call.build, self.whole):
+                yield made, number, None, not ended
 
     def _flat(self, call):
         for number, table in self._each_part(call):
-            made = Collected(call.build)
-            for row in blocks.rows_of(table, writable=True):
-                result = self.fn(row)
-                check_flat(result, self.name)
-                for new in result:
-                    if made.add(new):
-                        yield made.table(), number, None, True
-            if made.rows:
-                yield made.table(), number, None, False
+            rows = (new for row in blocks.rows_of(table, writable=True) for new in self._flat_rows(row))
+            for made, ended in in_tables(rows, call.build):
+                yield made, number, None, not ended
+
+    def _flat_rows(self, row):
+        result = self.fn(row)
+        check_flat(result, self.name)
+        return result
 
     def _tables(self, call):
         seed(call.place[3], call.place[4])
@@ -227,12 +223,8 @@ def last_tables(result, call, spec):
 def last_rows(rows, build, what):
     """Rows in tables; see last_tables."""
     check_flat(rows, what)
-    made = Collected(build)
-    for row in rows:
-        if made.add(row):
-            yield made.table()
-    if made.rows:
-        yield made.table()
+    for table, _ in in_tables(iter(rows), build):
+        yield table
 
 
 def is_true(found, name):
@@ -288,34 +280,25 @@ class Tables:
         self.build, self.name, self.whole = call.build, spec["name"], spec.get("whole", False)
         self.limit = call.place[5]  # asked now: a call that was paused has ended, and goes on as another
 
-    def __call__(self, result):
+    def __call__(self, result, n_bytes=None):
         if self.whole:
             return iter([blocks.table_of(result, self.build, self.name)])
-        return cut(result, self.build, self.limit, self.name)
+        return cut(result, self.build, self.limit, self.name, n_bytes)
 
 
-class Collected:
-    """Rows that become a table now and then."""
+def in_tables(rows, build, whole=False):
+    """(table of some rows of an iterator, whether they are the last). whole: one table.
 
-    def __init__(self, build):
-        self.build = build
-        self.rows = []
-        self.bytes = 0
-
-    def add(self, row):
-        """Whether there are enough for a table."""
-        self.rows.append(row)
-        if isinstance(row, dict):
-            for value in row.values():
-                if type(value) in (str, bytes, list):
-                    self.bytes += len(value)
-                else:
-                    self.bytes += getattr(value, "nbytes", 8)
-        return len(self.rows) >= FLAT_ROWS or self.bytes >= FLAT_BYTES
-
-    def table(self):
-        rows, self.rows, self.bytes = self.rows, [], 0
-        return self.build(rows)
+    rows: a generator, where a function of the user's is called: a StopIteration of its own is no end there.
+    """
+    most = (sys.maxsize, sys.maxsize) if whole else (FLAT_ROWS, FLAT_BYTES)
+    ended = False
+    while not ended:
+        some, ended = take_rows(rows, *most)
+        if some:
+            table = build(some)
+            del some
+            yield table, ended
 
 
 def check_flat(result, name):

@@ -15,10 +15,10 @@ from headrace.udf.call import (
     AWAY,
     HELD_BYTES,
     PAUSE,
-    Collected,
     Tables,
     arrow_arguments,
     check_flat,
+    in_tables,
     is_retried,
     is_true,
     last_tables,
@@ -163,20 +163,15 @@ class AsyncRunner:
                     yield table, 0, True
 
     async def _rows(self, call):
-        made = Collected(call.build)
-        for row in await self._all_rows(call, True):
-            if made.add(row) and not self.whole:
-                yield made.table(), 0, True
-        if made.rows:
-            yield made.table(), 0, False
+        rows = iter(await self._all_rows(call, True))
+        for made, ended in in_tables(rows, call.build, self.whole):
+            yield made, 0, not ended
 
     async def _filter(self, call):
         keep = [is_true(k, self.name) for k in await self._all_rows(call, False)]
         yield call.build({"keep": np.array(keep, bool)}), 0, False
 
     async def _flat(self, call):
-        made = Collected(call.build)
-
         async def rows_of_one(row):
             async with self.rows:
                 result = self.fn(row)
@@ -188,15 +183,14 @@ class AsyncRunner:
 
         tasks = [asyncio.ensure_future(rows_of_one(row)) for row in blocks.rows_of(call.table, writable=True)]
         try:
-            for task in tasks:
-                for new in await task:
-                    if made.add(new):
-                        yield made.table(), 0, True
+            for begin in range(0, len(tasks), ROWS_AT_A_TIME):
+                some = tasks[begin : begin + ROWS_AT_A_TIME]
+                rows = [new for task in some for new in await task]
+                for made, ended in in_tables(iter(rows), call.build):
+                    yield made, 0, not ended or some[-1] is not tasks[-1]
         finally:
             for task in tasks:
                 task.cancel()
-        if made.rows:
-            yield made.table(), 0, False
 
     async def _column(self, call):
         batch = blocks.to_format(call.table, self.spec["batch_format"])

@@ -212,11 +212,13 @@ def _rows_of(result):
     return None
 
 
-def cut(result, build, limit, name):
+def cut(result, build, limit, name, n_bytes=None):
     """A result as tables of some MiB each. If its columns have their types whatever rows they have, it is
     built piece by piece; else whole: MemoryLimitError if that takes more than `limit` bytes.
+
+    n_bytes: of the result, if they are known.
     """
-    n_bytes = _bytes_of(result)
+    n_bytes = _bytes_of(result) if n_bytes is None else n_bytes
     found = _rows_of(result) if n_bytes > LARGE_BYTES else None
     if found is not None:
         n, rows = found
