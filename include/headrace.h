@@ -186,7 +186,8 @@ HR_API HR_MUST_USE hr_status hr_table_slice(const hr_table *t, int64_t begin, in
 HR_API HR_MUST_USE hr_status hr_table_export(const hr_table *t, struct ArrowSchema *schema, struct ArrowArray *array,
                                              hr_error *err);
 /* A table from a struct array (a record batch). Takes both structs, even on failure; buffers are not copied. The lengths
- * of buffers are trusted, as the interface demands; offsets are checked for order. */
+ * of buffers are trusted, as the interface demands; offsets are checked for order, and values that their type cannot have (a decimal with
+ * more digits, a time beyond the day, a date64 within one, a null as a map's key) are HR_BAD_DATA. */
 HR_API HR_MUST_USE hr_status hr_table_import(struct ArrowSchema *schema, struct ArrowArray *array, hr_table **out,
                                              hr_error *err);
 

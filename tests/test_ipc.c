@@ -511,9 +511,9 @@ static void test_values_of_their_types(void **unused)
         int64_t v;
         const char *text; /* NULL: it may be, but not where all is checked */
     } cases[] = {
-        { "date64", 86400001, "row 1: a date that is no whole number of days" },
-        { "time32[s]", 86400, "row 1: a time of day beyond the day" },
-        { "time64[ns]", -1, "row 1: a time of day beyond the day" },
+        { "date64", 86400001, "row 1: a date that is no whole number of days: 86400001 as date64[ms]" },
+        { "time32[s]", 86400, "row 1: a time of day beyond the day: 86400 as time32[s]" },
+        { "time64[ns]", -1, "row 1: a time of day beyond the day: -1 as time64[ns]" },
         { "decimal128(38, 10)", INT64_MAX, NULL },
         { "decimal128(5, 2)", 100000, NULL },
         { "decimal256(76, 3)", INT64_MAX, NULL },

@@ -41,7 +41,7 @@ static const struct {
 /* int64 without nulls, strings, floats, booleans. */
 static hr_table *some_table(int n_columns, int64_t n)
 {
-    hr_type *types[4] = { hr__type_simple(HR_T_INT64), hr__type_simple(HR_T_STRING), hr__type_simple(HR_T_FLOAT64),
+    hr_type *types[4] = { hr__type_simple(HR_T_INT64), hr__type_simple(HR_T_STRING), hr__type_simple(HR_T_FLOAT32),
                           hr__type_simple(HR_T_BOOL) };
     hr_error err = HR_ERROR_INIT;
     uint64_t random = 9;

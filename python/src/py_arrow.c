@@ -464,6 +464,8 @@ static hr_array *array_of_structs(pyhr_state *s, struct ArrowSchema *schema, str
         return NULL;
     }
     st = hr__array_import(array, schema, &a, &err);
+    if (!st && (st = hr__array_check_values(a, true, &err)))
+        hr__array_unref(a);
     return st ? pyhr_raise(s, st, &err) : a;
 }
 

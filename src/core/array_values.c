@@ -12,26 +12,22 @@ static const int64_t units_a_day[] = { 86400, 86400000, 86400000000, 86400000000
 static int64_t bad_decimal128(const hr_array *a)
 {
     const uint8_t *p = hr__array_values(a);
-    int128 most = hr__power_of_ten(a->type->precision) - 1, v;
+    const int128 most = hr__most_of_digits(a->type->precision);
 
-    for (int64_t i = 0; i < a->length; i++) {
-        memcpy(&v, p + i * 16, sizeof v);
-        if ((v > most || v < -most) && !hr__array_is_null(a, i))
+    for (int64_t i = 0; i < a->length; i++)
+        if (!hr__decimal_fits(p + i * 16, 16, a->type->precision, most) && !hr__array_is_null(a, i))
             return i;
-    }
     return -1;
 }
 
 static int64_t bad_decimal256(const hr_array *a)
 {
     const uint8_t *p = hr__array_values(a);
+    const int128 most = hr__most_of_digits(a->type->precision);
 
-    for (int64_t i = 0; i < a->length; i++) {
-        hr_wide v = hr__wide_load(p + i * 32, 32);
-
-        if (!hr__wide_has_digits(&v, a->type->precision) && !hr__array_is_null(a, i))
+    for (int64_t i = 0; i < a->length; i++)
+        if (!hr__decimal_fits(p + i * 32, 32, a->type->precision, most) && !hr__array_is_null(a, i))
             return i;
-    }
     return -1;
 }
 
@@ -90,13 +86,31 @@ static hr_status check_map(const hr_array *a, hr_error *err)
     return HR_OK;
 }
 
+/* With the value: of times the number, since there is no text for it. */
+static hr_status bad_value(const hr_array *a, int64_t row, const char *what, hr_error *err)
+{
+    hr_text t = { 0 };
+    hr_status st;
+
+    hr__text_add(&t, "row %lld: %s: ", (long long)row, what);
+    if (hr__type_is_decimal(a->type))
+        hr__array_print_some(a, row, 100, &t);
+    else
+        hr__text_add(&t, "%lld", (long long)hr__array_int(a, row));
+    hr__text_add(&t, " as ");
+    hr__type_print(a->type, &t);
+    st = t.failed ? hr__error_memory(err, "values", 100) : hr_error_set(err, HR_BAD_DATA, "%s", t.data);
+    hr__text_clear(&t);
+    return st;
+}
+
 hr_status hr__array_check_values(const hr_array *a, bool exact, hr_error *err)
 {
     int64_t row = -1;
     const char *what = check_numbers(a, exact, &row);
 
     if (row >= 0)
-        return hr_error_set(err, HR_BAD_DATA, "row %lld: %s", (long long)row, what);
+        return bad_value(a, row, what, err);
     if (a->type->id == HR_T_MAP)
         HR_TRY(check_map(a, err));
     for (int i = 0; i < a->n_children; i++) {

@@ -539,6 +539,8 @@ static hr_status import_column(foreign *owner, int i, const struct ArrowSchema *
                 (long long)(top->offset + top->length));
     HR_GO(hr__array_slice(whole, top->offset, top->length, out, err));
     st = hr__array_check(*out, false, err);
+    if (!st)
+        st = hr__array_check_values(*out, true, err);
     if (st) {
         hr__array_unref(*out);
         *out = NULL;

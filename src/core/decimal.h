@@ -10,6 +10,11 @@
 
 __extension__ typedef __int128 int128;
 
+static inline bool hr__type_is_decimal(const hr_type *t)
+{
+    return t->id == HR_T_DECIMAL128 || t->id == HR_T_DECIMAL256;
+}
+
 /* 10^n; n is 38 at most. */
 static inline int128 hr__power_of_ten(int n)
 {
@@ -46,6 +51,22 @@ static inline void hr__wide_negate(hr_wide *v) { v->negative = v->n && !v->negat
 /* Towards zero; the rest has the sign of a. b is not 0. Either result may be NULL. */
 void hr__wide_divide(const hr_wide *a, const hr_wide *b, hr_wide *quotient, hr_wide *rest);
 hr_wide hr__wide_power_of_ten(int digits); /* 0 to 154 */
+
+/* The greatest number of so many digits, as far as 16 bytes go. */
+static inline int128 hr__most_of_digits(int digits) { return hr__power_of_ten(HR_MIN(digits, 38)) - 1; }
+
+/* Has a decimal of 16 or 32 bytes at most so many digits? `most`: hr__most_of_digits(digits). */
+static inline bool hr__decimal_fits(const uint8_t *p, int bytes, int digits, int128 most)
+{
+    hr_wide v;
+    int128 low;
+
+    memcpy(&low, p, sizeof low);
+    if (bytes == 16)
+        return low <= most && low >= -most;
+    v = hr__wide_load(p, bytes);
+    return hr__wide_has_digits(&v, digits);
+}
 
 /* Digits, then "E" and the exponent, without a point: number.h reads it. -> length; `out` has HR_WIDE_CHARS. */
 int hr__wide_print(const hr_wide *v, int exponent, char out[HR_WIDE_CHARS]);

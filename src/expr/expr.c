@@ -100,6 +100,8 @@ hr_status hr_expr_literal(struct ArrowSchema *type, struct ArrowArray *value, hr
         type->release(type);
     if (!st)
         st = hr__array_check(a, true, err);
+    if (!st)
+        st = hr__array_check_values(a, true, err);
     if (!st) {
         st = hr__expr_value(a, false, out, err);
         a = NULL; /* taken */

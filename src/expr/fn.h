@@ -7,6 +7,7 @@
 #ifndef HR_EXPR_FN_H
 #define HR_EXPR_FN_H
 
+#include "core/decimal.h"
 #include "expr/expr.h"
 
 /* --- the functions, by file */
@@ -75,10 +76,6 @@ static inline bool hr__type_is_signed(const hr_type *t)
 }
 static inline bool hr__type_is_float(const hr_type *t) { return t->id >= HR_T_FLOAT16 && t->id <= HR_T_FLOAT64; }
 static inline bool hr__type_is_number(const hr_type *t) { return hr__type_is_int(t) || hr__type_is_float(t); }
-static inline bool hr__type_is_decimal(const hr_type *t)
-{
-    return t->id == HR_T_DECIMAL128 || t->id == HR_T_DECIMAL256;
-}
 /* The type in which two numbers of the call meet, by the rules of NumPy with weak literals; NULL: they are not both numbers, or
  * (uint64 with a signed one) no type holds both. A singleton. */
 hr_type *hr__call_common_number(const hr_bound_call *call, int a, int b);

@@ -69,6 +69,20 @@ static hr_status not_dense(const npy_writer *w, const hr_array *a, hr_error *err
     return hr_error_set(err, HR_TYPE, "npy: column '%s': rows are of different lengths, or hold nulls", w->column);
 }
 
+/* NumPy has the least number of all for NaT, which no time is: it is read back as a null. */
+static hr_status check_times(const npy_writer *w, const hr_array *values, int64_t begin, int64_t n, int64_t n_rows,
+                             hr_error *err)
+{
+    if (values->type->id != HR_T_TIMESTAMP && values->type->id != HR_T_DURATION)
+        return HR_OK;
+    for (int64_t i = begin; i < begin + n; i++)
+        if (hr__array_int(values, i) == INT64_MIN)
+            return hr_error_set(err, HR_TYPE,
+                                "npy: column '%s', row %lld of its piece: the value %lld is no time in NumPy (NaT)",
+                                w->column, (long long)((i - begin) / (n / n_rows)), (long long)INT64_MIN);
+    return HR_OK;
+}
+
 /* Values [begin, begin + n) as NumPy stores them. */
 static void copy_values(const hr_array *values, int64_t begin, int64_t n, uint8_t *out)
 {
@@ -102,6 +116,7 @@ static hr_status npy_encode(const hr_writer *base, const hr_mem *mem, const hr_t
         return hr_error_set(err, HR_TYPE, "npy: column '%s': no type of NumPy fits", w->column);
     for (int i = 0; i < shape->n_dims; i++)
         n *= shape->shape[i];
+    HR_TRY(check_times(w, values, begin, n, a->length, err));
     HR_TRY(hr__buffer_new(mem, n * HR_MAX(1, hr__type_bytes(values->type)), &out->bytes, err));
     copy_values(values, begin, n, out->bytes->data);
     out->n_rows = a->length;

@@ -8,6 +8,7 @@
  *    there is no index.
  * 4. Bounds: NaN counts for nothing, and a page of nothing else has none; zeros have the sign that keeps the other zero inside;
  *    long bytes are cut to PW_BOUND, texts between characters, upper bounds raised in their last one. */
+#include "core/decimal.h"
 #include "format/parquet_write.h"
 
 #include <math.h>
@@ -100,6 +101,40 @@ static hr_status bools(writing *w)
     return HR_OK;
 }
 
+/* The row, in its row group, of the k-th value. */
+static int64_t row_of_value(const writing *w, int64_t k)
+{
+    const pw_levels *l = &w->levels;
+    int64_t row = -1;
+
+    for (int64_t i = 0; i < l->n; i++) {
+        row += !l->rep || l->rep[i] == 0;
+        if ((!l->def || l->def[i] == w->leaf->max_def) && k-- == 0)
+            break;
+    }
+    return row;
+}
+
+/* Element x, which is the k-th value. */
+static hr_status no_room(const writing *w, int64_t x, int64_t k, const char *what)
+{
+    const hr_array *a = w->levels.leaf;
+    hr_text t = { 0 };
+    hr_status st;
+
+    hr__text_add(&t, "column '%s', row %lld of the row group: ", w->leaf->path.data, (long long)row_of_value(w, k));
+    if (hr__type_is_decimal(a->type))
+        hr__array_print_some(a, x - a->offset, 100, &t);
+    else
+        hr__text_add(&t, "%lld", (long long)hr__array_int(a, x - a->offset));
+    hr__text_add(&t, " as ");
+    hr__type_print(a->type, &t);
+    hr__text_add(&t, " %s", what);
+    st = t.failed ? hr__error_memory(w->err, "Parquet values", 100) : hr_error_set(w->err, HR_TYPE, "%s", t.data);
+    hr__text_clear(&t);
+    return st;
+}
+
 /* A coarser unit than Parquet knows, times 1,000; a finer one of days, divided. */
 static hr_status rescaled(writing *w, int64_t times, int64_t by, bool to_narrow)
 {
@@ -112,12 +147,12 @@ static hr_status rescaled(writing *w, int64_t times, int64_t by, bool to_narrow)
     {
         v = from_narrow ? ((const int32_t *)(const void *)from)[x] : ((const int64_t *)(const void *)from)[x];
         if (__builtin_mul_overflow(v, times, &v))
-            return hr_error_set(w->err, HR_TYPE, "column '%s': a time does not fit Parquet's milliseconds",
-                                w->leaf->path.data);
-        v = v / by - (v % by < 0);
+            return no_room(w, x, k, "does not fit Parquet's milliseconds");
+        if (v % by)
+            return no_room(w, x, k, "is no whole number of days");
+        v /= by;
         if (to_narrow && (v < INT32_MIN || v > INT32_MAX))
-            return hr_error_set(w->err, HR_TYPE, "column '%s': a date or time does not fit 32 bits",
-                                w->leaf->path.data);
+            return no_room(w, x, k, "does not fit Parquet's 32 bits");
         if (to_narrow)
             ((int32_t *)w->owned)[k] = (int32_t)v;
         else
@@ -131,6 +166,8 @@ static hr_status rescaled(writing *w, int64_t times, int64_t by, bool to_narrow)
 static hr_status decimals(writing *w)
 {
     int from_width = hr__type_bytes(w->leaf->type), to_width = w->values.width;
+    const int digits = w->leaf->type->precision;
+    const int128 most = hr__most_of_digits(digits);
     bool big = w->values.physical == PQ_FIXED;
     uint8_t *to;
 
@@ -140,6 +177,8 @@ static hr_status decimals(writing *w)
     {
         const uint8_t *from = element(w->levels.leaf, x, from_width);
 
+        if (!hr__decimal_fits(from, from_width, digits, most))
+            return no_room(w, x, k, "has too many digits");
         for (int i = 0; big && i < to_width; i++)
             to[k * to_width + i] = from[to_width - 1 - i];
         if (!big)

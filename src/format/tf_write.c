@@ -5,6 +5,8 @@
  * Example, its checksum; https://www.tensorflow.org/tutorials/load_data/tfrecord. */
 #include "format/tfrecord.h"
 
+#include <math.h>
+
 enum { TAG_BYTES = 0x0a, TAG_FLOATS = 0x12, TAG_INTS = 0x1a }; /* fields of a Feature: 1, 2, 3, each with a length */
 
 typedef struct tf_writer {
@@ -17,6 +19,7 @@ typedef struct tf_writer {
 typedef struct tf_row {
     hr_growbuf values, features, entry;
     hr_error *err;
+    int64_t row; /* of the piece */
 } tf_row;
 
 /* ---------------------------------------------------------------------------------------------------------- protobuf */
@@ -98,18 +101,37 @@ static uint64_t int_at(const hr_array *a, int64_t i)
     }
 }
 
-static float float_at(const hr_array *a, int64_t i)
+/* -> false: a number that 32 bits have only as infinite. */
+static bool float_at(const hr_array *a, int64_t i, float *out)
 {
     const uint8_t *p = hr__array_values(a) + i * hr__type_bytes(a->type);
     uint16_t half;
-    float single;
     double v;
 
     switch (a->type->id) {
-    case HR_T_FLOAT16: memcpy(&half, p, 2); return (float)hr__half_value(half);
-    case HR_T_FLOAT32: memcpy(&single, p, 4); return single;
-    default: memcpy(&v, p, 8); return (float)v;
+    case HR_T_FLOAT16:
+        memcpy(&half, p, 2);
+        *out = (float)hr__half_value(half);
+        return true;
+    case HR_T_FLOAT32: memcpy(out, p, 4); return true;
+    default:
+        memcpy(&v, p, 8);
+        *out = (float)v;
+        return isinf(v) || !isinf(*out);
     }
+}
+
+static hr_status too_large(tf_row *r, const char *column, const hr_array *a, int64_t i)
+{
+    hr_text t = { 0 };
+    hr_status st;
+
+    hr__array_print_some(a, i, 100, &t);
+    st = hr_error_set(r->err, HR_TYPE,
+                      "tfrecords: column '%s', row %lld of its piece: %s does not fit a float of 32 bits", column,
+                      (long long)r->row, t.data ? t.data : "?");
+    hr__text_clear(&t);
+    return st;
 }
 
 /* Values [begin, begin + n), and those in them, behind what r->values holds. */
@@ -129,7 +151,8 @@ static hr_status add_values(tf_row *r, const char *column, const hr_array *a, in
         } else if (tag == TAG_INTS) {
             HR_TRY(add_varint(&r->values, int_at(a, i), r->err));
         } else if (tag == TAG_FLOATS) {
-            v = float_at(a, i);
+            if (!float_at(a, i, &v))
+                return too_large(r, column, a, i);
             HR_TRY(hr__growbuf_add(&r->values, &v, 4, r->err));
         } else {
             const uint8_t *p = hr__array_bytes(a, i, &count);
@@ -190,11 +213,12 @@ static hr_status tf_encode(const hr_writer *base, const hr_mem *mem, const hr_ta
 {
     const tf_writer *w = (const tf_writer *)base;
     hr_mem scratch = { mem->account, NULL };
-    tf_row r = { { &scratch, NULL }, { &scratch, NULL }, { &scratch, NULL }, err };
+    tf_row r = { { &scratch, NULL }, { &scratch, NULL }, { &scratch, NULL }, err, 0 };
     hr_growbuf records = { .mem = mem };
     hr_status st = HR_OK;
 
     for (int64_t row = 0; row < t->n_rows; row++) {
+        r.row = row;
         empty(&r.features);
         for (int i = 0; i < t->schema->n; i++) {
             if (!hr__array_is_null(t->columns[i], row))

@@ -283,7 +283,9 @@ def test_values_that_types_do_not_allow(tmp_path):
         assert hd.read_arrow(path, check_values="none").to_arrow().column(0).type == type_
     written(struct.pack("<qq", 12810, 0), pa.decimal128(3, 2))
     assert str(hd.read_arrow(path).to_arrow()["x"][0]) == "128.10"
-    with pytest.raises(DataError, match="row 0: a decimal with more digits than its type has"):
+    with pytest.raises(
+        DataError, match=r"row 0: a decimal with more digits than its type has: 128.10 as decimal128\(3, 2\)"
+    ):
         hd.read_arrow(path, check_values="all").to_arrow()
     with pytest.raises(InvalidArgument, match="check_values"):
         hd.read_arrow(path, check_values="some").to_arrow()

@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 import headrace.data as hd
 from headrace.exceptions import (
     CallbackError,
+    DataError,
     DiskFullError,
+    HeadraceError,
     InvalidArgument,
     StorageError,
     TypeMismatchError,
@@ -495,3 +497,93 @@ def test_dictionaries_of_texts_that_look_alike(tmp_path, seed):
     assert all(c.has_dictionary_page for c in chunks)
     assert pq.read_table(path).equals(table)
     assert hd.read_parquet(path).to_arrow().equals(table)
+
+
+def raw_column(type_, values):
+    """The numbers as they are: pyarrow's own constructors look at them."""
+    size = type_.bit_width // 8
+    data = b"".join(int(v).to_bytes(size, "little", signed=True) for v in values)
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(data)])
+
+
+IMPOSSIBLE = {
+    "decimal32": (pa.decimal32(5, 2), 12345678, "123456.78"),
+    "decimal64": (pa.decimal64(10, 2), 10**10, "100000000.00"),
+    "decimal128": (pa.decimal128(5, 2), -(10**5), "-1000.00"),
+    "decimal128 of 38": (pa.decimal128(38, 2), 10**38, "1" + "0" * 36 + ".00"),
+    "decimal256": (pa.decimal256(5, 2), 2**200, "16069380442589"),
+    "date64": (pa.date64(), 86400001, "86400001"),
+    "time32": (pa.time32("s"), 86400, "86400"),
+    "time64": (pa.time64("ns"), -1, "-1"),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_values_that_their_type_cannot_have_do_not_come_in(name):
+    """pyarrow's arrays can hold them (validate(full=True) refuses): writers cut decimals, floored dates."""
+    type_, bad, text = IMPOSSIBLE[name]
+    good = raw_column(type_, [0, 0, 0])
+    assert hd.from_arrow(pa.table({"c": good})).count() == 3
+    column = raw_column(type_, [0, 0, bad])
+    with pytest.raises(pa.ArrowInvalid):
+        column.validate(full=True)
+    nested = pa.ListArray.from_arrays(pa.array([0, 3], pa.int32()), column)
+    for table, where in ((pa.table({"c": column}), "'c'"), (pa.table({"n": nested}), "'n'")):
+        with pytest.raises(DataError, match=f"{where}.*row 2: .*: {text}"):
+            hd.from_arrow(table).take_all()
+    with pytest.raises(HeadraceError, match=f"'c'.*row 2: .*: {text}"):
+        hd.range(1).map_batches(lambda b: pa.table({"c": column}), batch_format="pyarrow").take_all()
+    null = pa.Array.from_buffers(type_, 3, [pa.py_buffer(b"\x03"), column.buffers()[1]])
+    assert hd.from_arrow(pa.table({"c": null})).to_arrow()["c"].null_count == 1
+
+
+@pytest.mark.parametrize("precision, size", [(5, 16), (12, 16), (20, 16), (20, 32), (50, 32)])
+def test_decimals_that_parquet_has_no_room_for(tmp_path, precision, size):
+    """Arrow files may hold them (Java's do). Low bytes were written: 123456.78 came back as another."""
+    type_ = (pa.decimal128 if size == 16 else pa.decimal256)(precision, 2)
+    structs = pa.StructArray.from_arrays(
+        [raw_column(type_, [0, 10**precision - 1, 1 - 10**precision, 0])], ["d"]
+    )
+    fits = pa.table({"k": [[], [0, 1], [2]], "n": pa.ListArray.from_arrays([0, 0, 2, 4], structs)})
+    bad = raw_column(type_, [0, 1, 10**precision, 0])
+    structs = pa.StructArray.from_arrays([bad], ["d"])
+    for column in (bad, pa.ListArray.from_arrays([0, 0, 2, 3, 4], structs)):
+        with pa.ipc.new_file(tmp_path / "bad.arrow", pa.schema({"c": column.type})) as f:
+            f.write_batch(pa.record_batch([column], ["c"]))
+        text = f"{10 ** (precision - 2)}.00"
+        with pytest.raises(TypeMismatchError, match=f"column 'c', row 2 of .*{text}.*has too many digits"):
+            hd.read_arrow(tmp_path / "bad.arrow").write_parquet(tmp_path / "bad")
+    files = hd.from_arrow(fits).write_parquet(tmp_path / "good", single_file=True)
+    assert pq.read_table(files[0]["path"]).to_pylist() == fits.to_pylist()
+
+
+def test_times_that_files_cannot_hold(tmp_path):
+    """A time of 2^60 seconds has no milliseconds; NumPy's NaT took the least number for a null."""
+    late = hd.from_arrow(pa.table({"t": raw_column(pa.timestamp("s"), [0, 2**60])}))
+    with pytest.raises(
+        TypeMismatchError, match=f"'t', row 1 of the row group: {2**60} as timestamp.s. does not fit"
+    ):
+        late.write_parquet(tmp_path / "a")
+    far = hd.from_arrow(pa.table({"t": raw_column(pa.date64(), [0, 86400000 * 2**31])}))
+    with pytest.raises(TypeMismatchError, match="'t', row 1 of .* does not fit Parquet's 32 bits"):
+        far.write_parquet(tmp_path / "b")
+    for type_ in (pa.timestamp("ns"), pa.duration("s")):
+        least = hd.from_arrow(
+            pa.table({"t": pa.FixedSizeListArray.from_arrays(raw_column(type_, [1, 1, 1, -(2**63)]), 2)})
+        )
+        with pytest.raises(
+            TypeMismatchError, match=f"'t', row 1 of its piece: the value {-(2**63)} is no time"
+        ):
+            least.write_numpy(tmp_path / "c", column="t")
+
+
+def test_doubles_beyond_the_floats_of_an_example(tmp_path):
+    """1e300 was written as infinite."""
+    wide = pa.table({"x": [[1.5], [float("inf"), 1e300]]})
+    with pytest.raises(
+        TypeMismatchError, match=r"'x', row 1 of its piece: 1e\+?300 does not fit a float of 32 bits"
+    ):
+        hd.from_arrow(wide).write_tfrecords(tmp_path / "a")
+    fine = [float("inf"), -float("inf"), 3.4028234663852886e38, 1e-300]
+    hd.from_arrow(pa.table({"x": fine})).write_tfrecords(tmp_path / "b")
+    assert [r["x"] for r in hd.read_tfrecords(tmp_path / "b").take_all()] == [*fine[:3], 0.0]
