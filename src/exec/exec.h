@@ -100,6 +100,8 @@ hr_status hr__marker_new(hr_coord at, hr_marker **out, hr_error *err) HR_MUST_US
 hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err) HR_MUST_USE;
 /* Adds what operator `op_index` remembered (n bytes of text; NULL: nothing, but it was there). Borrows. */
 hr_status hr__marker_add(hr_marker *m, int op_index, const char *text, int64_t n, hr_error *err) HR_MUST_USE;
+/* Adds it, or puts it in the place of what the operator added before. */
+hr_status hr__marker_set(hr_marker *m, int op_index, const char *text, hr_error *err) HR_MUST_USE;
 const char *hr__marker_state(const hr_marker *m, int op_index); /* borrowed; NULL: the marker did not come by it */
 /* {"v":2,"epoch":0,"plan":"<32 hex>","at":[instance,file,fragment,row],"ops":{"2":"..."},"discard":1024,"extra":{...},
  * "code":"...","files":3,"names":"<16 hex>","sizes":"...","memory":"...","groups":"...","sum":"<16 hex, of all before>"} */
@@ -111,6 +113,7 @@ typedef struct hr_position {
     hr_inputs inputs;
     char code[HR_MAX_CODES * HR_CODE_DIGITS + 1];
     hr_marker *marker;    /* NULL: from the start */
+    bool other_code;      /* compared with a plan: some of its functions are others than those of `code` */
     int64_t discard_rows; /* of the run's output, after the marker */
     bool at_end;          /* the epoch was finished */
     char extra[512];      /* the feed's own, a JSON object or empty (split: step) */
@@ -134,6 +137,7 @@ typedef struct hr_run_options {
     int prefetch;          /* tables wanted in the output queue */
     bool careful;          /* begins with one piece at a time: perhaps little will be taken */
     const hr_marker *from; /* borrowed; NULL: the start */
+    bool other_code;       /* `from` was saved with other functions, or other code of theirs */
     hr_arena *
         arena; /* non-NULL: what comes out is read by another process (hr__op_gather as the last operator writes there) */
     const char *trace_path;

@@ -2,7 +2,8 @@
  *
  * A marker says "just before this row of this source" and, for each stream operator below, what it remembered when the
  * marker came by (see op.h). A position adds what the consumer took after it, and what the plan reads and runs (inputs.c). The text
- * is JSON of at most 4 kB, and what instances of users' classes keep, 1 MiB each at most; it is parsed by a small strict reader
+ * is JSON of at most 4 kB, what the columns of functions are (16 KiB each at most), and what instances of users' classes keep (1 MiB
+ * each at most); it is parsed by a small strict reader
  * of our own, since it comes from users' checkpoints. It ends with a checksum: a number that is another one would skip rows
  * without a word. */
 #include "exec/exec.h"
@@ -51,6 +52,21 @@ hr_status hr__marker_add(hr_marker *m, int op_index, const char *text, int64_t n
     m->states[m->n_states].op_index = op_index;
     m->states[m->n_states++].text = copy;
     return HR_OK;
+}
+
+hr_status hr__marker_set(hr_marker *m, int op_index, const char *text, hr_error *err)
+{
+    for (int i = 0; i < m->n_states; i++)
+        if (m->states[i].op_index == op_index) {
+            char *copy = hr__strdup(NULL, text);
+
+            if (!copy)
+                return hr__error_memory(err, "marker", (int64_t)strlen(text));
+            hr__free(m->states[i].text);
+            m->states[i].text = copy;
+            return HR_OK;
+        }
+    return hr__marker_add(m, op_index, text, (int64_t)strlen(text), err);
 }
 
 hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err)

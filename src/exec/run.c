@@ -102,6 +102,7 @@ static hr_status start_ops(hr_run *r, hr_error *err)
 
         o->run.notify = notify;
         o->run.notify_context = r;
+        o->run.other_code = r->options.other_code;
         if (o->run.op->cls->start)
             HR_TRY(o->run.op->cls->start(o->run.op, &o->run, err));
         o->started = true;

@@ -421,6 +421,25 @@ static hr_status finish_stage(hr_stage *s, int thread, hr_queue *garbage, hr_err
     return end_stage_locked(s, err);
 }
 
+/* What map operators know by now goes with the marker (takes; NULL is fine). NULL: no memory, an older one serves. */
+static hr_marker *remember(const hr_stage *s, hr_marker *takes)
+{
+    for (int i = 0; takes && i < s->n_ops; i++) {
+        const hr_op_run *run = &s->ops[i]->run;
+        hr_text text = { 0 };
+
+        if (!run->op->cls->remember)
+            continue;
+        run->op->cls->remember(run->op, run, hr__marker_state(takes, run->index), &text);
+        if (text.failed || (text.data && hr__marker_set(takes, run->index, text.data, NULL))) {
+            hr__marker_drop(takes);
+            takes = NULL;
+        }
+        hr__text_clear(&text);
+    }
+    return takes;
+}
+
 /* Passes on one thing of ticket `t`. Called and left with the lock held. */
 static hr_status drain_ticket(hr_stage *s, hr_ticket *t, int thread, hr_queue *garbage, hr_error *err)
 {
@@ -456,7 +475,7 @@ static hr_status drain_ticket(hr_stage *s, hr_ticket *t, int thread, hr_queue *g
         HR_TRY(end_input(s, s->input, thread, err));
     } else {
         hr__unlock(&r->lock);
-        st = pass(s, thread, marker, item.table, err);
+        st = pass(s, thread, remember(s, marker), item.table, err);
         hr__lock(&r->lock);
         HR_TRY(st);
     }

@@ -52,6 +52,7 @@ struct hr_feed {
     int64_t begin_rows; /* of the epoch that were taken before this feed began */
     int64_t n_tables, wait_ns;
     bool ended;
+    bool other_code; /* it goes on from a position that was saved with other functions */
 };
 
 /* ------------------------------------------------------------------------------------------------------------- marks */
@@ -238,12 +239,13 @@ int64_t hr__feed_rows(hr_feed *f)
 }
 
 /* Functions whose code is another one: their names go to how->differs, or are an error. */
-static hr_status code_fits(hr_plan *plan, const hr_position *p, const hr_position_how *how, hr_error *err)
+static hr_status code_fits(hr_plan *plan, hr_position *p, const hr_position_how *how, hr_error *err)
 {
     hr_status st = HR_OK;
     char *differs = NULL;
 
     HR_TRY(hr__plan_code_check(plan, p->code, &differs, err));
+    p->other_code = differs != NULL;
     if (differs && how->strict)
         HR_FAIL(HR_MISMATCH, "position: the code or the data of %s are not those that it was saved with (strict=True)",
                 differs);
@@ -343,6 +345,7 @@ static hr_status feed_restore(hr_feed *f, char **differs, hr_marker **from, hr_e
     f->discard_rows = p.discard_rows;
     f->begin_rows = extra_int(p.extra, "rows", 0);
     f->ended = p.at_end;
+    f->other_code = p.other_code;
     *from = p.marker;
     p.marker = NULL;
     hr__position_clear(&p);
@@ -375,6 +378,7 @@ static hr_status feed_start(hr_feed *f, const hr_feed_extra *extra, const hr_mar
         .prefetch = f->options.prefetch == 0 ? DEFAULT_PREFETCH : HR_MAX(f->options.prefetch, 0),
         .careful = f->options.prefetch < 0,
         .from = from,
+        .other_code = f->other_code,
         .arena = extra->arena,
         .trace_path = f->options.trace_path,
         .ready = extra->ready,

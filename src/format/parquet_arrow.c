@@ -5,36 +5,6 @@
 #include "format/ipc.h"
 #include "format/parquet.h"
 
-/* -> bytes; -1 if it is no base64. */
-static int64_t decode_base64(hr_view in, uint8_t *out)
-{
-    int64_t n = 0;
-    uint32_t v = 0;
-    int bits = 0;
-
-    while (in.n > 0 && in.data[in.n - 1] == '=')
-        in.n--;
-    for (int64_t i = 0; i < in.n; i++) {
-        uint8_t c = in.data[i];
-        int d = c >= 'A' && c <= 'Z'   ? c - 'A'
-                : c >= 'a' && c <= 'z' ? c - 'a' + 26
-                : c >= '0' && c <= '9' ? c - '0' + 52
-                : c == '+'             ? 62
-                : c == '/'             ? 63
-                                       : -1;
-
-        if (d < 0)
-            return -1;
-        v = v << 6 | (uint32_t)d;
-        bits += 6;
-        if (bits >= 8) {
-            bits -= 8;
-            out[n++] = (uint8_t)(v >> bits);
-        }
-    }
-    return n;
-}
-
 /* The table of the schema in a message; 0: it is none. */
 static int64_t find_schema(hr_flat *f, hr_error *err)
 {
@@ -76,7 +46,7 @@ hr_status pq__arrow_schema_parse(hr_view base64, hr_account *account, hr_schema 
     *out = NULL;
     if (!bytes)
         return hr__error_memory(err, "Arrow schema", base64.n);
-    f.n = decode_base64(base64, bytes);
+    f.n = hr__base64_read(base64.data, base64.n, bytes);
     table = f.n < 16 ? 0 : find_schema(&f, &mine);
     hr_error_clear(&mine);
     if (!table)

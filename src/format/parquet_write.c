@@ -432,19 +432,6 @@ static void put_schema(pw_thrift *t, const hr_schema *s)
         put_element(t, s->fields[i].type, s->fields[i].name, false);
 }
 
-static void put_base64(hr_text *out, const uint8_t *p, int64_t n)
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-    for (int64_t i = 0; i < n; i += 3) {
-        uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
-        char four[4] = { letters[v >> 18], letters[v >> 12 & 63], i + 1 < n ? letters[v >> 6 & 63] : '=',
-                         i + 2 < n ? letters[v & 63] : '=' };
-
-        hr__text_add_bytes(out, four, 4);
-    }
-}
-
 static hr_status embed_arrow(pw_writer *w, hr_error *err)
 {
     hr_mem mem = { 0 };
@@ -452,7 +439,7 @@ static hr_status embed_arrow(pw_writer *w, hr_error *err)
     hr_status st = HR_OK;
 
     HR_GO(hr__ipc_schema_message(w->schema, &mem, &message, err));
-    put_base64(&w->arrow, message->data, message->n_bytes);
+    hr__text_add_base64(&w->arrow, message->data, message->n_bytes);
     if (w->arrow.failed)
         HR_GO(hr__error_memory(err, "Parquet schema", w->arrow.n));
 done:

@@ -9,7 +9,7 @@
  * of the batch that they are of.
  *
  * The function's first table in canonical order says what its columns are (first_columns.c): until it is there, only the ticket that is
- * first gives anything.
+ * first gives anything. It goes into positions, since whoever goes on from there sees another table first.
  * A function that makes a column of some others (call_columns.c) is sent those alone; the rest of the piece waits here for the result.
  * A filter's function says which rows to keep, and what goes on are the input's own columns: its rows need not travel back.
  *
@@ -20,6 +20,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define PIECE_ROWS 4096
 #define MIN_GROUP 2 /* calls: what one server has in hand, and one more */
@@ -75,9 +76,33 @@ static hr_status apply_start(const hr_op *op, hr_op_run *run, hr_error *err)
     return HR_OK;
 }
 
+/* "<bytes>:<columns><state of the instance>" */
+static void apply_remember(const hr_op *op, const hr_op_run *run, const char *state, hr_text *out)
+{
+    const hr_calls_run *r = run->state;
+    bool settled = atomic_load_explicit(&run->settled, memory_order_acquire);
+    const char *columns = settled && r->first.remembered.text ? r->first.remembered.text : "";
+
+    (void)op;
+    if (*columns || state)
+        hr__text_add(out, "%zu:%s%s", strlen(columns), columns, state ? state : "");
+}
+
 static hr_status apply_restore(const hr_op *op, hr_op_run *run, const char *state, hr_error *err)
 {
-    return hr__calls_run_restore(((const apply_op *)op)->calls, run->state, state, err);
+    const apply_op *a = (const apply_op *)op;
+    hr_calls_run *r = run->state;
+    char *columns = NULL;
+    unsigned long n = strtoul(state, &columns, 10);
+    bool known = false;
+
+    if (*columns++ != ':' || n > strlen(columns))
+        return hr_error_set(err, HR_INVALID, "position: what it says of %s is damaged", a->name);
+    if (n && !run->other_code)
+        HR_TRY(hr__first_columns_recall(&r->first, columns, (int64_t)n, &known, err));
+    if (known)
+        atomic_store_explicit(&run->settled, true, memory_order_release);
+    return columns[n] ? hr__calls_run_restore(a->calls, r, columns + n, err) : HR_OK;
 }
 
 static void apply_cancel(const hr_op *op, hr_op_run *run)
@@ -778,6 +803,7 @@ const hr_op_class hr__apply = {
     .finish = apply_finish,
     .task_clear = apply_task_clear,
     .restore_run = apply_restore,
+    .remember = apply_remember,
     .describe = apply_describe,
     .stats = apply_stats,
     .fingerprint = apply_fingerprint,

@@ -96,6 +96,7 @@ typedef struct hr_first_columns {
     hr_schema *schema;
     bool *
         guessed; /* of each column: it was doubles, which are taken for the integers that the function was shown as such */
+    hr_remembered remembered;
 } hr_first_columns;
 
 /* The calls of one operator in one run. Zero is a good start; hr__calls_run_begin where there are instances. */
@@ -241,6 +242,9 @@ typedef struct hr_shown {
 void hr__first_columns_clear(hr_first_columns *f);
 hr_status hr__first_columns_set(hr_first_columns *f, const hr_mem *mem, const hr_table *t, const hr_shown *shown,
                                 hr_error *err) HR_MUST_USE;
+/* As a position has it, n bytes. *known: they are; else they are found as always. */
+hr_status hr__first_columns_recall(hr_first_columns *f, const char *text, int64_t n, bool *known,
+                                   hr_error *err) HR_MUST_USE;
 /* *out is new. HR_TYPE says what is wrong with t. */
 hr_status hr__first_columns_fit(const hr_first_columns *f, const hr_mem *mem, hr_table *t, hr_table **out,
                                 hr_error *err) HR_MUST_USE;

@@ -21,6 +21,7 @@ void hr__first_columns_clear(hr_first_columns *f)
 {
     hr__schema_unref(f->schema);
     hr__free(f->guessed);
+    hr__remembered_clear(&f->remembered);
     *f = (hr_first_columns){ 0 };
 }
 
@@ -117,10 +118,18 @@ hr_status hr__first_columns_set(hr_first_columns *f, const hr_mem *mem, const hr
         f->schema = hr__schema_ref(t->schema);
     f->guessed = guessed;
     guessed = NULL;
+    st = hr__remembered_set(&f->remembered, f->schema, f->guessed, err);
 done:
     hr__free(fields);
     hr__free(guessed);
     return st;
+}
+
+hr_status hr__first_columns_recall(hr_first_columns *f, const char *text, int64_t n, bool *known, hr_error *err)
+{
+    HR_TRY(hr__remembered_recall(&f->remembered, text, n, &f->schema, &f->guessed, err));
+    *known = f->schema != NULL;
+    return HR_OK;
 }
 
 /* ----------------------------------------------------------------------------------------------------- those that follow */

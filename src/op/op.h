@@ -59,6 +59,7 @@ struct hr_op_run {
     _Atomic int64_t skipped_rows; /* of a slice: rows that the reader left out before the first that came */
     int first_input;              /* IN_TURN: the one that comes first */
     int32_t last_instance; /* source instance of the rows that it makes at the end of its input; see hr_op.closes */
+    bool other_code;       /* it goes on from a position that was saved with other functions, or other code of theirs */
     bool to_process;       /* what this operator emits is read by another process: allocate from `arena` */
     hr_arena *arena;       /* NULL: none */
     atomic_bool settled;   /* nothing depends any more on which ticket comes first: see hr__task_await_turn */
@@ -146,6 +147,9 @@ typedef struct hr_op_class {
     hr_status (*restore)(const hr_op *op, hr_task *task, const char *state, hr_error *err); /* before the first push */
     /* MAP: the same for one that adds its state to markers (hr__task_save). Before the first ticket. NULL: it adds none. */
     hr_status (*restore_run)(const hr_op *op, hr_op_run *run, const char *state, hr_error *err);
+    /* MAP: what every marker that goes by has to say of the run, in `out`; nothing: no more than it has. state: what hr__task_save added,
+     * NULL: nothing; it is replaced. NULL: it has nothing to say. */
+    void (*remember)(const hr_op *op, const hr_op_run *run, const char *state, hr_text *out);
     int64_t (*floor_bytes)(const hr_op *op);         /* least memory beside one table in and out; NULL: 0 */
     void (*describe)(const hr_op *op, hr_text *out); /* "limit(5)"; NULL: the name */
     void (*stats)(const hr_op *op, const hr_op_run *run,
@@ -167,6 +171,20 @@ struct hr_op {
 void hr__op_init(hr_op *op, const hr_op_class *cls); /* refs 1 */
 hr_op *hr__op_ref(hr_op *op);
 void hr__op_unref(hr_op *op);
+
+/* --- remembered_columns.c: what the first rows of a run said of its columns, for positions */
+
+typedef struct hr_remembered {
+    char *text; /* what positions say; NULL: nothing is known yet */
+    char expected
+        [18]; /* what the position said of too many columns: those that come first are to be these; "": nothing */
+} hr_remembered;
+void hr__remembered_clear(hr_remembered *m);
+/* marks: of each column, NULL: none. HR_TYPE: others are expected. */
+hr_status hr__remembered_set(hr_remembered *m, const hr_schema *s, const bool *marks, hr_error *err) HR_MUST_USE;
+/* n bytes of what `text` was. *out and *marks (hr__free) are new; NULL: the columns are not known yet. HR_INVALID: it is damaged. */
+hr_status hr__remembered_recall(hr_remembered *m, const char *text, int64_t n, hr_schema **out, bool **marks,
+                                hr_error *err) HR_MUST_USE;
 
 /* --- what an operator may do with its task (implemented by exec/task.c) */
 

@@ -6,7 +6,7 @@
  * 1. Before the union, behind an input whose schema is known and differs. Then all is settled when the plan is made.
  * 2. Behind the union, where the schema of an input is known only when rows come (a function's). If that is the first input, the first
  *    table of all, in canonical order, says what its columns are, to which those of the known inputs are added; other tables
- *    wait for that. Inputs behind it whose schemas are not known may lack columns, but cannot add any: rows have gone on without. */
+ *    wait for that; positions say it again. Inputs behind it whose schemas are not known may lack columns, but cannot add any: rows have gone on without. */
 #include "op/op.h"
 
 #include <inttypes.h>
@@ -21,6 +21,7 @@ typedef struct union_op {
 
 typedef struct union_run {
     hr_schema *schema; /* written before the run is settled, then only read */
+    hr_remembered remembered;
 } union_run;
 
 /* ---------------------------------------------------------------------------------------------------------- schemas */
@@ -172,10 +173,35 @@ static void union_stop(const hr_op *op, hr_op_run *run)
     union_run *r = run->state;
 
     (void)op;
-    if (r)
+    if (r) {
         hr__schema_unref(r->schema);
+        hr__remembered_clear(&r->remembered);
+    }
     hr__free(r);
     run->state = NULL;
+}
+
+static void union_remember(const hr_op *op, const hr_op_run *run, const char *state, hr_text *out)
+{
+    const union_run *r = run->state;
+
+    (void)op;
+    (void)state;
+    if (atomic_load_explicit(&run->settled, memory_order_acquire) && r->remembered.text)
+        hr__text_add(out, "%s", r->remembered.text);
+}
+
+static hr_status union_restore(const hr_op *op, hr_op_run *run, const char *state, hr_error *err)
+{
+    union_run *r = run->state;
+    bool *marks = NULL;
+
+    if (((const union_op *)op)->settled || run->other_code)
+        return HR_OK;
+    HR_TRY(hr__remembered_recall(&r->remembered, state, (int64_t)strlen(state), &r->schema, &marks, err));
+    hr__free(marks);
+    atomic_store_explicit(&run->settled, r->schema != NULL, memory_order_release);
+    return HR_OK;
 }
 
 static hr_status give(const union_op *u, hr_task *task, const hr_table *in, hr_error *err)
@@ -187,6 +213,8 @@ static hr_status give(const union_op *u, hr_task *task, const hr_table *in, hr_e
 
     if (!atomic_load_explicit(&run->settled, memory_order_acquire)) {
         st = hr__schema_unify(in->schema, u->known, &r->schema, err);
+        if (!st)
+            st = hr__remembered_set(&r->remembered, r->schema, NULL, err);
         if (st)
             return hr__error_at(err, st, "union");
         atomic_store_explicit(&run->settled, true, memory_order_release);
@@ -283,6 +311,8 @@ const hr_op_class hr__union_columns = {
     .stop = union_stop,
     .push = union_push,
     .resumed = union_resumed,
+    .restore_run = union_restore,
+    .remember = union_remember,
     .task_clear = union_task_clear,
     .describe = union_describe,
     .fingerprint = union_fingerprint,

@@ -4,6 +4,7 @@ Columns that a batch lacked were an error in whoever put tables together, or, be
 integers with nulls, which NumPy has as floats, were float64 in one batch and int64 in the next.
 """
 
+import json
 import time
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 import headrace.data as hd
 from headrace import exceptions
-from headrace.data.expressions import col
+from headrace.data.expressions import col, if_else
 
 N = 1100  # rows: three batches of a function of rows
 
@@ -25,6 +26,15 @@ def compute(request):
 
 def of_rows(row, compute="threads"):
     return hd.range(N).map(lambda r: row(r["id"]), compute=compute)
+
+
+def in_blocks(n=N):
+    """So that positions lie in several places."""
+    return hd.range(n, override_num_blocks=n // 100)
+
+
+def of_batches(fn):
+    return in_blocks().map_batches(fn, batch_size=100, compute="threads")
 
 
 # -------------------------------------------------------------------------------- columns that are missing
@@ -135,6 +145,108 @@ def test_first_batches_without_rows_say_nothing(compute):
         lambda b: {"none": []} if b["id"][0] < 900 else {"v": b["id"]}, batch_size=100, compute=compute
     )
     assert ds.to_arrow()["v"].to_pylist() == list(range(900, 2000))
+
+
+RESUMED = {
+    "a function": lambda: in_blocks().map(lambda r: lacking(r["id"]), compute="threads"),
+    "a chain": lambda: (
+        in_blocks()
+        .map(lambda r: lacking(r["id"]), compute="threads")
+        .map(lambda row: {"v": row["v"], "w": row["w"]}, compute="threads")
+    ),
+    "integers": lambda: holes().map_batches(lambda b: b, batch_size=100, compute="threads"),
+    "fractions behind them": lambda: holes().map_batches(
+        lambda b: {"x": b["x"] / (2.0 if len(b["id"]) and b["id"][0] >= 500 else 1.0)},
+        batch_size=100,
+        compute="threads",
+    ),
+    "a union": lambda: (
+        in_blocks()
+        .map(lambda r: lacking(r["id"]), compute="threads")
+        .union(hd.range(700).rename_columns(["v"]))
+    ),
+    "shapes": lambda: of_batches(
+        lambda b: {"x": np.ones((100, 2, 3 + int(b["id"][0] > 500))), "s": [{"a": 1}] * 100}
+    ),
+    "objects": lambda: of_batches(lambda b: {"o": [Own(i) if i < 300 else None for i in b["id"].tolist()]}),
+    "many columns": lambda: of_batches(lambda b: {f"column {i}": b["id"] for i in range(700)}),
+}
+
+
+def holes():
+    """Integers, of which the first 300 have nulls among them."""
+    return in_blocks().with_column("x", if_else((col("id") % 3 == 0) & (col("id") < 300), None, col("id")))
+
+
+class Own:
+    """Kept as its pickle."""
+
+    def __init__(self, i):
+        self.i = i
+
+    def __eq__(self, other):
+        return self.i == other.i
+
+
+def batches_of(ds):
+    return ds.iter_batches(batch_size=50, batch_format="pyarrow")
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_resumed_pass_has_the_same_columns(name):
+    """Its first batch is another one: what the first of all said of the columns is in the position."""
+    whole = list(batches_of(RESUMED[name]()))
+    for taken in (1, 13, len(whole) - 2):
+        it = batches_of(RESUMED[name]())
+        one = iter(it)
+        for _ in range(taken):
+            next(one)
+        again = batches_of(RESUMED[name]())
+        again.load_state_dict(json.loads(json.dumps(it.state_dict())))
+        one = iter(again)
+        rest = [next(one) for _ in range(2)]
+        third = batches_of(RESUMED[name]())  # a position of a resumed pass says it, too
+        third.load_state_dict(json.loads(json.dumps(again.state_dict())))
+        rest += list(third)
+        assert [b.schema for b in rest] == [b.schema for b in whole[taken:]]
+        assert [b.to_pydict() for b in rest] == [b.to_pydict() for b in whole[taken:]]
+
+
+def taken_up(ds, other, taken=13):
+    """The rest of `other` from a position of ds."""
+    it = batches_of(ds)
+    one = iter(it)
+    for _ in range(taken):
+        next(one)
+    state = it.state_dict()
+    assert len(json.dumps(state)) < 20 << 10
+    again = batches_of(other)
+    again.load_state_dict(state)
+    return again
+
+
+def test_columns_of_other_code_are_found_again():
+    """Who resumes with a function that gives one more column gets it, and was warned."""
+
+    def of(names):
+        return of_batches(lambda b: {name: b["id"] for name in names})
+
+    again = taken_up(of(["v"]), of(["v", "w"]))
+    with pytest.warns(UserWarning, match="code"):
+        assert next(iter(again)).column_names == ["v", "w"]
+
+
+def test_too_many_columns_for_a_position_have_to_come_again():
+    """700 columns are known by a hash: others are an error, and no rows that are wrong in silence."""
+
+    def wide(b):
+        n = 700 if b["id"][0] < 600 else 699
+        return {f"column {i}": b["id"] for i in range(n)}
+
+    ds = of_batches(wide)
+    assert sum(len(b) for b in taken_up(ds, ds, 3)) == sum(len(b) for b in batches_of(ds)) - 150
+    with pytest.raises(exceptions.TypeMismatchError, match="699 columns that differ"):
+        list(taken_up(ds, ds, 15))
 
 
 # ------------------------------------------------------------------------------------- integers with nulls
