@@ -94,6 +94,14 @@ hr_status hr__codec_pack(const hr_codec *c, hr_view in, uint8_t *out, int64_t ca
     return c->pack(in, out, cap, level, n_out, err);
 }
 
+hr_status hr__codec_pack_file(const hr_codec *c, hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out,
+                              hr_error *err)
+{
+    if (!c->pack_file)
+        return hr__codec_pack(c, in, out, cap, level, n_out, err);
+    return c->pack_file(in, out, cap, level, n_out, err);
+}
+
 hr_status hr__codec_stream(const hr_codec *c, hr_source *source, hr_account *account, hr_stream **out, hr_error *err)
 {
     hr_stream *plain;

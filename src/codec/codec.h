@@ -27,7 +27,9 @@ typedef struct hr_codec {
      * after the other are such a file. level 0: the codec's usual one; codecs without levels ignore it. HR_INVALID names a
      * level that the codec does not have. NULL: not in this build. */
     hr_status (*pack)(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err);
-    int64_t (*max_packed_bytes)(int64_t n); /* the `cap` with which n bytes always fit */
+    /* The same, for a file of its own: with a checksum of the bytes, by which readers know damage. NULL: `pack` has one, or there is none. */
+    hr_status (*pack_file)(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err);
+    int64_t (*max_packed_bytes)(int64_t n); /* the `cap` with which n bytes always fit, both ways */
 } hr_codec;
 
 extern const hr_codec *const hr__codecs[]; /* ends with NULL */
@@ -43,6 +45,8 @@ hr_status hr__codec_check(const hr_codec *c, int64_t n_in, int64_t n_out, hr_err
 hr_status hr__codec_block(const hr_codec *c, hr_view in, uint8_t *out, int64_t n_out, hr_error *err) HR_MUST_USE;
 hr_status hr__codec_pack(const hr_codec *c, hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out,
                          hr_error *err) HR_MUST_USE;
+hr_status hr__codec_pack_file(const hr_codec *c, hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out,
+                              hr_error *err) HR_MUST_USE;
 /* The source's bytes, decompressed if `c` is not NULL. Shares the source. */
 hr_status hr__codec_stream(const hr_codec *c, hr_source *source, hr_account *account, hr_stream **out,
                            hr_error *err) HR_MUST_USE;

@@ -124,9 +124,9 @@ static int64_t hadoop_max_packed(int64_t n) { return 8 + lz4_max_packed(n); }
 static const LZ4F_preferences_t usual = { .frameInfo = { .blockSizeID = LZ4F_max64KB,
                                                          .blockMode = LZ4F_blockIndependent } };
 
-static int64_t frame_max_packed(int64_t n) { return (int64_t)LZ4F_compressFrameBound((size_t)n, &usual); }
+static int64_t frame_max_packed(int64_t n) { return (int64_t)LZ4F_compressFrameBound((size_t)n, &usual) + 4; }
 
-static hr_status frame_pack(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
+static hr_status frame(hr_view in, uint8_t *out, int64_t cap, int level, bool checksum, int64_t *n_out, hr_error *err)
 {
     LZ4F_preferences_t how = usual;
     size_t n;
@@ -136,11 +136,22 @@ static hr_status frame_pack(hr_view in, uint8_t *out, int64_t cap, int level, in
         return hr__error_memory(err, "lz4", 16 << 10);
     how.compressionLevel = level;
     how.frameInfo.contentSize = (unsigned long long)in.n;
+    how.frameInfo.contentChecksumFlag = checksum ? LZ4F_contentChecksumEnabled : LZ4F_noContentChecksum;
     n = LZ4F_compressFrame(out, (size_t)cap, in.data, (size_t)in.n, &how);
     if (LZ4F_isError(n))
         return hr_error_set(err, HR_INVALID, "lz4: %s", LZ4F_getErrorName(n));
     *n_out = (int64_t)n;
     return HR_OK;
+}
+
+static hr_status frame_pack(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
+{
+    return frame(in, out, cap, level, false, n_out, err);
+}
+
+static hr_status frame_pack_file(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
+{
+    return frame(in, out, cap, level, true, n_out, err);
 }
 
 static hr_codec_local contexts = HR_CODEC_LOCAL_INIT;
@@ -266,6 +277,7 @@ static hr_status lz4_open(hr_stream *below, const char *name, hr_account *accoun
 #define hadoop_max_packed NULL
 #define frame_block NULL
 #define frame_pack NULL
+#define frame_pack_file NULL
 #define frame_max_packed NULL
 #define lz4_open NULL
 #endif
@@ -297,5 +309,6 @@ const hr_codec hr__codec_lz4_frame = {
     .block = frame_block,
     .stream = lz4_open,
     .pack = frame_pack,
+    .pack_file = frame_pack_file,
     .max_packed_bytes = frame_max_packed,
 };

@@ -151,9 +151,10 @@ static void drop_packer(void *context) { ZSTD_freeCCtx(context); }
 static void init_packers(void) { pthread_key_create(&packers.key, drop_packer); }
 static void *make_packer(void) { return ZSTD_createCCtx(); }
 
-static int64_t zstd_max_packed(int64_t n) { return (int64_t)ZSTD_compressBound((size_t)n); }
+static int64_t zstd_max_packed(int64_t n) { return (int64_t)ZSTD_compressBound((size_t)n) + 4; }
 
-static hr_status zstd_pack(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
+/* A frame. Pages of Parquet have a checksum of their own, what is spilled needs none; a file of its own has the frame's. */
+static hr_status pack(hr_view in, uint8_t *out, int64_t cap, int level, bool checksum, int64_t *n_out, hr_error *err)
 {
     ZSTD_CCtx *context;
     size_t n;
@@ -164,11 +165,25 @@ static hr_status zstd_pack(hr_view in, uint8_t *out, int64_t cap, int level, int
     context = hr__codec_local(&packers, init_packers, make_packer);
     if (!context)
         return hr__error_memory(err, "zstd", (int64_t)sizeof context);
-    n = ZSTD_compressCCtx(context, out, (size_t)cap, in.data, (size_t)in.n, level ? level : ZSTD_CLEVEL_DEFAULT);
+    n = ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level ? level : ZSTD_CLEVEL_DEFAULT);
+    if (!ZSTD_isError(n))
+        n = ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, checksum);
+    if (!ZSTD_isError(n))
+        n = ZSTD_compress2(context, out, (size_t)cap, in.data, (size_t)in.n);
     if (ZSTD_isError(n))
         return hr_error_set(err, HR_NO_MEMORY, "zstd: %s", ZSTD_getErrorName(n));
     *n_out = (int64_t)n;
     return HR_OK;
+}
+
+static hr_status zstd_pack(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
+{
+    return pack(in, out, cap, level, false, n_out, err);
+}
+
+static hr_status zstd_pack_file(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
+{
+    return pack(in, out, cap, level, true, n_out, err);
 }
 
 /* --- streams */
@@ -255,6 +270,7 @@ static hr_status zstd_open(hr_stream *below, const char *name, hr_account *accou
 #define zstd_prefix NULL
 #define zstd_open NULL
 #define zstd_pack NULL
+#define zstd_pack_file NULL
 #define zstd_max_packed NULL
 #endif
 
@@ -269,5 +285,6 @@ const hr_codec hr__codec_zstd = {
     .prefix = zstd_prefix,
     .stream = zstd_open,
     .pack = zstd_pack,
+    .pack_file = zstd_pack_file,
     .max_packed_bytes = zstd_max_packed,
 };

@@ -216,8 +216,8 @@ static hr_status finish_text(text *t, const hr_mem *mem, hr_buffer **out)
     }
     cap = w->codec->max_packed_bytes(plain->n_bytes);
     HR_GO(hr__buffer_new(mem, cap, &packed, t->err));
-    HR_GO(hr__codec_pack(w->codec, (hr_view){ plain->data, plain->n_bytes }, packed->data, cap, (int)w->options.level,
-                         &n, t->err));
+    HR_GO(hr__codec_pack_file(w->codec, (hr_view){ plain->data, plain->n_bytes }, packed->data, cap,
+                              (int)w->options.level, &n, t->err));
     hr__buffer_shrink(packed, n);
     *out = packed;
     packed = NULL; /* moved to the caller */

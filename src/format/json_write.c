@@ -405,8 +405,8 @@ static hr_status pack(const json_writer *w, const hr_mem *mem, hr_piece *out, hr
     hr_status st = HR_OK;
 
     HR_GO(hr__buffer_new(mem, cap, &packed, err));
-    HR_GO(hr__codec_pack(w->codec, (hr_view){ out->bytes->data, out->bytes->n_bytes }, packed->data, cap,
-                         (int)w->options.level, &n, err));
+    HR_GO(hr__codec_pack_file(w->codec, (hr_view){ out->bytes->data, out->bytes->n_bytes }, packed->data, cap,
+                              (int)w->options.level, &n, err));
     hr__buffer_shrink(packed, n);
     hr__buffer_unref(out->bytes);
     out->bytes = packed;
