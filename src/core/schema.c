@@ -137,6 +137,10 @@ void hr__schema_difference(const hr_schema *found, const hr_schema *expected, ch
         hr__type_print(found->fields[i].type, &t);
         hr__text_add(&t, ", expected ");
         hr__type_print(expected->fields[i].type, &t);
+        if (expected->fields[i].type->id == HR_T_NULL)
+            hr__text_add(
+                &t, ": rows before these have no value there, and so no type; give the column its type from the first "
+                    "batch on, for instance as pa.array(values, type)");
     }
     text_to(&t, text, cap);
 }

@@ -69,6 +69,15 @@ done:
     return st;
 }
 
+/* Whoever puts columns under a schema that it had from another table has looked before; else values would be taken for others. */
+static hr_status check_types(const hr_table *t, const hr_schema *schema, int n, hr_error *err)
+{
+    for (int i = 0; i < n; i++)
+        if (i >= t->schema->n || !hr__type_equal(schema->fields[i].type, t->columns[i]->type))
+            return hr_error_set(err, HR_BUG, "column '%s' has another type in its new schema", schema->fields[i].name);
+    return HR_OK;
+}
+
 static hr_status share_columns(const hr_table *t, hr_schema *schema, hr_origin *origin, hr_table **out, hr_error *err)
 {
     HR_TRY(table_new(schema, t->n_rows, origin, out, err));
@@ -91,22 +100,21 @@ hr_status hr__table_with_schema(const hr_table *t, hr_schema *schema, hr_table *
     *out = NULL;
     if (schema->n != t->schema->n)
         return hr_error_set(err, HR_BUG, "a schema of %d columns for a table of %d", schema->n, t->schema->n);
-    for (int i = 0; i < schema->n; i++)
-        if (!hr__type_equal(schema->fields[i].type, t->schema->fields[i].type))
-            return hr_error_set(err, HR_BUG, "column '%s' has another type in its new schema", schema->fields[i].name);
+    HR_TRY(check_types(t, schema, schema->n, err));
     return share_columns(t, schema, t->origin, out, err);
 }
 
 hr_status hr__table_append(const hr_table *t, hr_schema *schema, hr_array *last, hr_origin *origin, hr_table **out,
                            hr_error *err)
 {
-    hr_array **columns = hr__alloc(NULL, (size_t)schema->n * sizeof(hr_array *));
-    hr_status st;
+    hr_array **columns;
+    hr_status st = check_types(t, schema, schema->n - 1, err);
 
     *out = NULL;
+    columns = st ? NULL : hr__alloc(NULL, (size_t)schema->n * sizeof(hr_array *));
     if (!columns) {
         hr__array_unref(last);
-        return hr__error_memory(err, "table", schema->n * (int64_t)sizeof(hr_array *));
+        return st ? st : hr__error_memory(err, "table", schema->n * (int64_t)sizeof(hr_array *));
     }
     for (int i = 0; i < schema->n - 1; i++)
         columns[i] = hr__array_ref(t->columns[i]);
@@ -119,6 +127,7 @@ hr_status hr__table_append(const hr_table *t, hr_schema *schema, hr_array *last,
 hr_status hr__table_first(const hr_table *t, hr_schema *schema, hr_table **out, hr_error *err)
 {
     *out = NULL;
+    HR_TRY(check_types(t, schema, schema->n, err));
     return share_columns(t, schema, NULL, out, err);
 }
 

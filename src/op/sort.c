@@ -32,7 +32,8 @@ typedef struct sort_op {
 typedef struct sort_state {
     hr_mutex lock; /* guards the making of the sorter, by whoever sees the first table */
     hr_sorter *sorter;
-    hr_schema *schema;
+    hr_schema *in;     /* of the first table, and so of all */
+    hr_schema *schema; /* the same, with the key that the front makes */
 } sort_state;
 
 typedef struct front_op {
@@ -84,6 +85,7 @@ static hr_status make_sorter(const sort_op *s, const hr_op_run *run, sort_state 
     }
     options.keys = keys;
     HR_GO(hr__sorter_new(schema, &options, &state->sorter, err));
+    state->in = hr__schema_ref(in);
     state->schema = hr__schema_ref(schema);
 done:
     hr__schema_unref(schema);
@@ -107,9 +109,9 @@ static hr_status check_schema(const sort_state *state, const hr_table *t, hr_err
 {
     char text[600];
 
-    if (t->schema == state->schema || hr__schema_equal(t->schema, state->schema))
+    if (t->schema == state->in || hr__schema_equal(t->schema, state->in))
         return HR_OK;
-    hr__schema_difference(t->schema, state->schema, text, sizeof text);
+    hr__schema_difference(t->schema, state->in, text, sizeof text);
     return hr_error_set(err, HR_TYPE, "tables of one input differ: %s", text);
 }
 
@@ -223,12 +225,12 @@ static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, 
     if (!in->n_rows)
         return HR_OK;
     HR_GO(get_sorter(s, run, in, err));
+    HR_GO(check_schema(state, in, err)); /* before a column is added under the schema of the first */
     HR_GO(hr__sorter_help(state->sorter, space, &did, err));
     if (has_made_key(s))
         HR_GO(with_key(s, run, hr__task_mem(task), state->schema, in, &t, err));
     else
         t = hr_table_ref((hr_table *)in);
-    HR_GO(check_schema(state, t, err));
     HR_GO(hr__sorter_sort(state->sorter, hr__task_mem(task), space, t, &sorted, err));
     if (!sorted->n_rows)
         goto done;
@@ -363,6 +365,7 @@ static void sort_stop(const hr_op *op, hr_op_run *run)
 
     (void)op;
     hr__sorter_free(state->sorter);
+    hr__schema_unref(state->in);
     hr__schema_unref(state->schema);
     hr__mutex_clear(&state->lock);
     hr__free(state);

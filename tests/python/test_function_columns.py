@@ -377,3 +377,126 @@ def test_pandas_own_integers_with_nulls():
         lambda df: df.assign(x=df["x"].astype("Int64") + 1), batch_format="pandas", compute="threads"
     )
     assert ds.to_arrow()["x"].to_pylist() == [None if v is None else v + 1 for v in values]
+
+
+# ------------------------------------------------------------------------------ types that come later
+
+
+def no_values_at_first(b):
+    return {"id": b["id"], "v": [None] * 100 if b["id"][0] < 300 else [f"text {i}" for i in b["id"]]}
+
+
+def numbers_later(b):
+    return {"id": b["id"], "v": [None] * 100 if b["id"][0] < 300 else b["id"]}
+
+
+def typed_at_first(b):
+    return {"id": b["id"], "v": pa.array(no_values_at_first(b)["v"], pa.string())}
+
+
+def fractions_later(b):
+    """NumPy shows integers with nulls as floats: the first batch is taken for integers."""
+    return {"id": b["id"], "v": b["v"] if b["id"][0] < 500 else b["v"] + 0.5}
+
+
+LATER = {
+    "text": (no_values_at_first, [None if i < 300 else f"text {i}" for i in range(N)]),
+    "integers": (numbers_later, [None if i < 300 else i for i in range(N)]),
+    "fractions": (
+        fractions_later,
+        [None if i % 3 == 0 else float(i) if i < 500 else i + 0.5 for i in range(N)],
+    ),
+}
+
+
+def later(fn):
+    values = pa.array([None if i % 3 == 0 else i for i in range(N)], pa.int64())
+    table = pa.table({"id": range(N), "v": values})
+    ds = hd.from_blocks([table.slice(i, 100) for i in range(0, N, 100)])
+    return ds.map_batches(fn, batch_size=100, compute="threads", concurrency=2)
+
+
+def by_id(ds):
+    return [row["v"] for row in sorted(ds.iter_rows(), key=lambda row: row["id"])]
+
+
+def written(kind):
+    def write(ds, folder):
+        getattr(ds, f"write_{kind}")(folder)
+        return by_id(getattr(hd, f"read_{kind}")(str(folder)))
+
+    return write
+
+
+def in_batches(ds, **options):
+    return [x for b in ds.iter_batches(batch_size=77, **options) for x in b["v"].tolist()]
+
+
+def shuffled(ds):
+    batches = ds.iter_batches(batch_size=77, local_shuffle_buffer_size=300, local_shuffle_seed=1)
+    return [
+        v for _, v in sorted(p for b in batches for p in zip(b["id"].tolist(), b["v"].tolist(), strict=True))
+    ]
+
+
+CONSUMERS = {
+    "rows": lambda ds, _: by_id(ds),
+    "arrow": lambda ds, _: ds.to_arrow()["v"].to_pylist(),
+    "pandas": lambda ds, _: ds.to_pandas()["v"].tolist(),
+    "batches": lambda ds, _: in_batches(ds),
+    "pandas batches": lambda ds, _: in_batches(ds, batch_format="pandas"),
+    "torch": lambda ds, _: [
+        x
+        for b in ds.iter_torch_batches(batch_size=77)
+        for x in (b["v"] if isinstance(b["v"], list) else b["v"].tolist())
+    ],
+    "materialize": lambda ds, _: by_id(ds.materialize()),
+    "sort": lambda ds, _: by_id(ds.sort("id")),
+    "sort by it": lambda ds, _: by_id(ds.sort("v")),
+    "shuffle": lambda ds, _: by_id(ds.random_shuffle(seed=1)),
+    "blocks in another order": lambda ds, _: by_id(ds.randomize_block_order(seed=1)),
+    "partitions": lambda ds, _: by_id(ds.repartition(3, keys=["id"])),
+    "repartition": lambda ds, _: by_id(ds.repartition(3)),
+    "group": lambda ds, _: [r["max(v)"] for r in ds.groupby("id").max("v").sort("id").iter_rows()],
+    "groups": lambda ds, _: by_id(
+        ds.groupby("id").map_groups(lambda g: g, batch_format="pyarrow", compute="threads")
+    ),
+    "join": lambda ds, _: by_id(ds.join(hd.range(N), "inner", on=["id"])),
+    "zip": lambda ds, _: by_id(ds.zip(hd.range(N).rename_columns(["k"]))),
+    "union": lambda ds, _: by_id(ds.union(hd.from_items([{"id": N}])))[:N],
+    "a function": lambda ds, _: by_id(ds.map(lambda row: row, compute="threads")),
+    "local shuffle": lambda ds, _: shuffled(ds),
+    "parquet": written("parquet"),
+    "arrow files": written("arrow"),
+    "json": written("json"),
+}
+RIGHT = {"rows", "arrow", "pandas", "batches", "pandas batches", "materialize", "zip"}
+
+
+@pytest.mark.parametrize("name", CONSUMERS)
+@pytest.mark.parametrize("kind", LATER)
+def test_types_that_come_later_are_right_or_an_error(kind, name, tmp_path):
+    """Shuffles and partitions by keys put later rows under the first ones' types: all texts were null,
+    fractions were the bits of their doubles as integers."""
+    fn, expected = LATER[kind]
+    ds = later(fn)
+    assert ds.count() == N
+    try:
+        found = CONSUMERS[name](ds, tmp_path)
+    except exceptions.HeadraceError as error:
+        assert name not in RIGHT
+        assert "'v' is" in str(error) or "'v' (" in str(error)
+        assert isinstance(error, exceptions.TypeMismatchError)
+        return
+    assert [None if x is None or x != x else x for x in found] == expected
+
+
+@pytest.mark.parametrize("name", sorted(CONSUMERS.keys() - {"torch"}))
+def test_a_type_that_the_first_batch_gives(name, tmp_path):
+    """What the error says to do."""
+    with pytest.raises(
+        exceptions.TypeMismatchError, match="give the column its type from the first batch on"
+    ):
+        later(no_values_at_first).sort("id").take_all()
+    found = CONSUMERS[name](later(typed_at_first), tmp_path)
+    assert [None if x != x else x for x in found] == LATER["text"][1]
