@@ -19,7 +19,7 @@ TARGET static void KERNEL(index)(const csv_dialect *d, const uint8_t *data, int6
         if (m.returns) {   /* one before "\n" is nothing: the line ends there */
             if (out)
                 out->returns = true;
-            m.returns &= ~(m.newlines >> 1 | (uint64_t)(data[at + 64] == '\n') << 63);
+            m.returns &= ~(m.newlines >> 1 | (uint64_t)(m.returns >> 63 && data[at + 64] == '\n') << 63);
             m.newlines |= m.returns;
         }
         m.newlines &= live;
