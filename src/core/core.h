@@ -395,7 +395,8 @@ int hr__schema_find(const hr_schema *s, const char *name);     /* -1: none */
 bool hr__schema_equal(const hr_schema *a, const hr_schema *b); /* names, types, order; not metadata, not nullability */
 /* "column 'x' is int64, expected double" for the first difference; call only when unequal. */
 void hr__schema_difference(const hr_schema *found, const hr_schema *expected, char *text, size_t cap);
-void hr__schema_print(const hr_schema *s, hr_text *out); /* one "name: type" a line */
+void hr__schema_print(const hr_schema *s, hr_text *out);           /* one "name: type" a line */
+void hr__schema_names(const hr_schema *s, char *text, size_t cap); /* "'a', 'b', ...", as errors list them; "none" */
 /* HR_INVALID, naming the column and the columns there are. */
 hr_status hr__schema_missing(const hr_schema *s, const char *name, hr_error *err);
 /* The value of `key` in Arrow-encoded metadata (NULL: none), borrowed, with its length. */

@@ -154,22 +154,29 @@ void hr__schema_print(const hr_schema *s, hr_text *out)
     }
 }
 
+void hr__schema_names(const hr_schema *s, char *text, size_t cap)
+{
+    static const char more[] = ", ...";
+    hr_text t = { 0 };
+
+    for (int i = 0; i < s->n && t.n < (int64_t)cap; i++)
+        hr__text_add(&t, "%s'%s'", i ? ", " : "", s->fields[i].name);
+    if (t.n >= (int64_t)cap) {
+        t.n = (int64_t)(cap - sizeof more);
+        hr__text_add_bytes(&t, more, sizeof more - 1);
+    }
+    if (s->n == 0)
+        hr__text_add(&t, "none");
+    text_to(&t, text, cap);
+}
+
 hr_status hr__schema_missing(const hr_schema *s, const char *name, hr_error *err)
 {
     char names[800];
-    hr_text t = { 0 };
 
-    for (int i = 0; i < s->n && t.n < (int64_t)sizeof names; i++)
-        hr__text_add(&t, "%s'%s'", i ? ", " : "", s->fields[i].name);
-    if (t.n >= (int64_t)sizeof names) {
-        static const char more[] = ", ...";
-
-        t.n = (int64_t)(sizeof names - sizeof more);
-        hr__text_add_bytes(&t, more, sizeof more - 1);
-    }
-    text_to(&t, names, sizeof names);
     if (s->n == 0)
         return hr_error_set(err, HR_INVALID, "there is no column '%.100s', nor any other", name);
+    hr__schema_names(s, names, sizeof names);
     return hr_error_set(err, HR_INVALID, "there is no column '%.100s', only %s", name, names);
 }
 

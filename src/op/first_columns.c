@@ -136,17 +136,13 @@ hr_status hr__first_columns_recall(hr_first_columns *f, const char *text, int64_
 
 static hr_status new_column(const hr_schema *first, const char *name, hr_error *err)
 {
-    hr_text t = { 0 };
-    hr_status st;
+    char names[200];
 
-    for (int i = 0; i < first->n && t.n < 200; i++)
-        hr__text_add(&t, "%s'%s'", i ? ", " : "", first->fields[i].name);
-    st = hr_error_set(err, HR_TYPE,
-                      "column '%s' is not in the first batch, whose columns are %s%s: give all columns in every batch, "
-                      "with None where there is no value",
-                      name, t.data ? t.data : "none", t.n >= 200 ? " ..." : "");
-    hr__text_clear(&t);
-    return st;
+    hr__schema_names(first, names, sizeof names);
+    return hr_error_set(err, HR_TYPE,
+                        "column '%s' is not in the first batch, whose columns are %s: give all columns in every batch, "
+                        "with None where there is no value",
+                        name, names);
 }
 
 static hr_status other_type(const hr_field *first, const hr_array *a, int64_t row, hr_error *err)

@@ -88,18 +88,14 @@ done:
 
 static hr_status new_column(const hr_schema *s, const char *name, hr_error *err)
 {
-    hr_text t = { 0 };
-    hr_status st;
+    char names[200];
 
-    for (int i = 0; i < s->n && t.n < 200; i++)
-        hr__text_add(&t, "%s'%s'", i ? ", " : "", s->fields[i].name);
-    st = hr_error_set(
+    hr__schema_names(s, names, sizeof names);
+    return hr_error_set(
         err, HR_TYPE,
-        "union: column '%s' of a function's rows is not in the inputs before it, whose columns are %s%s: put that "
-        "input first, or materialize() it before",
-        name, t.data ? t.data : "none", t.n >= 200 ? " ..." : "");
-    hr__text_clear(&t);
-    return st;
+        "union: column '%s' of a function's rows is not in the inputs before it, whose columns are %s: put "
+        "that input first, or materialize() it before",
+        name, names);
 }
 
 static hr_status unified(const hr_mem *mem, hr_array *a, const hr_field *to, hr_array **out, hr_error *err)
