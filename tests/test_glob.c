@@ -225,6 +225,15 @@ static void test_source(void **state)
     assert_int_equal(n, 2);
     assert_ok(hr__source_read_some(s, text, 80, 4, &n, &err), &err);
     assert_int_equal(n, 0);
+    assert_int_equal(truncate(path, 12), 0);
+    assert_ok(hr__source_read_some(s, text, 8, 4, &n, &err), &err);
+    assert_int_equal(n, 2); /* what is appended is not seen */
+    assert_int_equal(truncate(path, 9), 0);
+    assert_status(hr__source_read_some(s, text, 8, 4, &n, &err), HR_BAD_DATA, &err);
+    assert_contains(err.text, "digits: ends at byte 9, it had 10 bytes when it was opened");
+    temp_file(dir, "digits", "0123456789", 10);
+    hr__source_unref(s);
+    assert_ok(hr__source_open(path, NULL, &s, &err), &err);
     assert_ok(hr__stream_new(s, NULL, &stream, &err), &err);
     hr__source_unref(s);
     assert_ok(hr__stream_read(stream, text, 6, &n, &err), &err);

@@ -146,6 +146,17 @@ done:
 
 static const char *path_of(const file_scan *s, int file) { return hr__paths_name(&s->paths, file); }
 
+/* Fragments, positions and what was told of the files are made of the sizes in the list: another size means other rows. */
+static hr_status check_size(const file_scan *s, int file, const hr_source *source, hr_error *err)
+{
+    int64_t listed = s->paths.items[file].n_bytes;
+
+    if (source->n_bytes == listed)
+        return HR_OK;
+    return hr_error_set(err, HR_BAD_DATA, "%s: has %lld bytes, %lld when it was listed", source->name,
+                        (long long)source->n_bytes, (long long)listed);
+}
+
 static hr_status open_file(file_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     hr_open mine = *how;
@@ -155,6 +166,7 @@ static hr_status open_file(file_scan *s, int file, const hr_open *how, hr_scan_f
     *out = NULL;
     mine.options = s->options;
     HR_GO(hr__source_open(path_of(s, file), how->account, &source, err));
+    HR_GO(check_size(s, file, source, err));
     HR_GO(s->format->open(source, &mine, out, err));
     (*out)->file = file;
 done:

@@ -16,6 +16,9 @@ static hr_status file_read_at(hr_source *base, void *out, int64_t offset, int64_
 
     if (got < 0)
         return hr__error_os(err, got, base->name, "read");
+    if (got < n) /* less than hr__source_read_some asks for: somebody cut the file */
+        return hr_error_set(err, HR_BAD_DATA, "%s: ends at byte %lld, it had %lld bytes when it was opened", base->name,
+                            (long long)(offset + got), (long long)base->n_bytes);
     *n_read = got;
     return HR_OK;
 }

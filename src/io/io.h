@@ -2,7 +2,8 @@
  *
  * A *source* is opened once, never changes, and is read by many threads at the same time (there is no file position).
  * A *stream* belongs to one thread and only goes forward; that is what is left of a source when a codec stands before it.
- * 1. A source's size is the one it had when it was opened; a file cut short afterwards is an error, not a crash.
+ * 1. A source's size is the one it had when it was opened; a file cut short afterwards is an error, not a crash and not an
+ *    early end. What is appended to it afterwards is not seen.
  * 2. Errors name the source, so that callers add only what they know better (row group, column, line).
  * 3. URLs: plain paths and file://; other schemes get HR_UNSUPPORTED until someone writes their source. */
 #ifndef HR_IO_H
@@ -26,7 +27,7 @@ static inline bool hr__view_starts(hr_view v, const char *text)
 
 typedef struct hr_source hr_source;
 typedef struct hr_source_class {
-    /* Up to n bytes from `offset` into out; *n_read < n only where the source ends. Called from any thread. */
+    /* n bytes from `offset` into out, all of them within n_bytes. Fewer are an error, of the class. From any thread. */
     hr_status (*read_at)(hr_source *s, void *out, int64_t offset, int64_t n, int64_t *n_read, hr_error *err);
     void (*ahead)(hr_source *s, int64_t offset, int64_t n); /* NULL: no hint. These bytes will be read soon */
     void (*close)(hr_source *s);                            /* frees what the class added, not `s` */
@@ -50,7 +51,7 @@ void hr__source_unref(hr_source *s); /* NULL is fine */
 
 /* Exactly n bytes; HR_BAD_DATA naming both sizes if the source ends before. */
 hr_status hr__source_read(hr_source *s, void *out, int64_t offset, int64_t n, hr_error *err) HR_MUST_USE;
-/* Up to n bytes. */
+/* Up to n bytes; *n_read < n only where the source ends. */
 hr_status hr__source_read_some(hr_source *s, void *out, int64_t offset, int64_t n, int64_t *n_read,
                                hr_error *err) HR_MUST_USE;
 void hr__source_ahead(hr_source *s, int64_t offset, int64_t n);

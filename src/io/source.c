@@ -56,7 +56,7 @@ hr_status hr__source_read_some(hr_source *s, void *out, int64_t offset, int64_t 
         return hr_error_set(err, HR_BUG, "%s: read of %lld bytes at %lld", s->name, (long long)n, (long long)offset);
     if (n == 0 || offset >= s->n_bytes)
         return HR_OK;
-    return s->cls->read_at(s, out, offset, n, n_read, err);
+    return s->cls->read_at(s, out, offset, HR_MIN(n, s->n_bytes - offset), n_read, err);
 }
 
 hr_status hr__source_read(hr_source *s, void *out, int64_t offset, int64_t n, hr_error *err)
