@@ -267,6 +267,57 @@ static void nested_values(void **state)
     hr__type_unref(pairs);
 }
 
+/* An int64 that no double is was rounded without a word. Slices see their own rows only, and of lists their own items. */
+static void no_double(void **state)
+{
+    const int64_t large = (1ll << 53) + 1, some[] = { 1, large, 1ll << 60, INT64_MIN, 5, -large };
+    hr_type *doubles = list_of(HR_T_LIST, hr__type_simple(HR_T_FLOAT64), 0), *ints,
+            *f64 = hr__type_simple(HR_T_FLOAT64);
+    static const struct {
+        int64_t begin, n;
+        const char *wrong;
+    } cases[] = { { 0, 6, "row 1: no double is 9007199254740993" },
+                  { 1, 1, "row 0: no double is 9007199254740993" },
+                  { 0, 1, NULL },
+                  { 2, 3, NULL },
+                  { 2, 4, "row 3: no double is -9007199254740993" } };
+    hr_array *a = array_of_ints(some, 6), *part, *list, *some_lists, *got;
+    hr_error err = HR_ERROR_INIT;
+    hr_mem mem = { NULL, NULL };
+    hr_buffer *offsets;
+
+    (void)state;
+    ints = list_of(HR_T_LIST, a->type, 0);
+    assert_ok(hr__buffer_new(&mem, 7 * 4, &offsets, &err), &err);
+    for (int i = 0; i <= 6; i++)
+        ((int32_t *)(void *)offsets->data)[i] = i;
+    assert_ok(hr__array_new(ints, 6, 0, (hr_buffer *[3]){ NULL, offsets, NULL }, (hr_array *[]){ hr__array_ref(a) }, 1,
+                            &list, &err),
+              &err);
+    for (int i = 0; i < HR_LEN(cases); i++) {
+        hr_status want = cases[i].wrong ? HR_TYPE : HR_OK;
+
+        assert_ok(hr__array_slice(a, cases[i].begin, cases[i].n, &part, &err), &err);
+        assert_ok(hr__array_slice(list, cases[i].begin, cases[i].n, &some_lists, &err), &err);
+        assert_status(hr__array_unify(&mem, part, f64, &got, &err), want, &err);
+        if (cases[i].wrong)
+            assert_string_equal(err.text, cases[i].wrong);
+        hr__array_unref(got);
+        hr_error_clear(&err);
+        assert_status(hr__array_unify(&mem, some_lists, doubles, &got, &err), want, &err);
+        if (cases[i].wrong)
+            assert_contains(err.text, "no doubles are [");
+        hr__array_unref(got);
+        hr_error_clear(&err);
+        hr__array_unref(part);
+        hr__array_unref(some_lists);
+    }
+    hr__array_unref(list);
+    hr__array_unref(a);
+    hr__type_unref(ints);
+    hr__type_unref(doubles);
+}
+
 static void finer_units(void **state)
 {
     hr_type *s = time_of(HR_T_TIMESTAMP, HR_SECOND, NULL), *ns = time_of(HR_T_TIMESTAMP, HR_NANO, NULL);
@@ -329,8 +380,9 @@ static void faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(types),         cmocka_unit_test(more_types),  cmocka_unit_test(values),
-        cmocka_unit_test(nested_values), cmocka_unit_test(finer_units), cmocka_unit_test(faults),
+        cmocka_unit_test(types),         cmocka_unit_test(more_types), cmocka_unit_test(values),
+        cmocka_unit_test(nested_values), cmocka_unit_test(no_double),  cmocka_unit_test(finer_units),
+        cmocka_unit_test(faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -204,6 +204,14 @@ static hr_type_id promote(hr_type_id a, hr_type_id b)
     return HR_T_INT64;
 }
 
+/* Whether an integer is a double: its odd part has 53 bits at most. */
+static bool is_double(const number *x)
+{
+    uint64_t v = x->id != HR_T_UINT64 && x->i < 0 ? 0 - (uint64_t)x->i : (uint64_t)x->i;
+
+    return v == 0 || v >> __builtin_ctzll(v) <= (uint64_t)1 << 53;
+}
+
 /* The number as type `id`, at p. false: it does not fit. */
 static bool number_put(const number *x, hr_type_id id, uint8_t *p)
 {
@@ -215,7 +223,7 @@ static bool number_put(const number *x, hr_type_id id, uint8_t *p)
         return true;
     }
     switch (id) {
-    case HR_T_FLOAT64: memcpy(p, &d, 8); return true;
+    case HR_T_FLOAT64: memcpy(p, &d, 8); return is_float(x->id) || is_double(x);
     case HR_T_FLOAT32: memcpy(p, &f, 4); return true;
     case HR_T_UINT64: memcpy(p, &x->i, 8); return is_unsigned(x->id) || x->i >= 0;
     case HR_T_INT64: memcpy(p, &x->i, 8); return x->id != HR_T_UINT64;
@@ -251,7 +259,9 @@ static hr_array *build_numbers(pyhr_build *b, PyObject **v, int64_t n, hr_type_i
             if (x.i)
                 hr__bit_set(values->data, i);
         } else if (!number_put(&x, id, values->data + i * bytes)) {
-            pyhr_fail(b, i, "a negative number beside one of more than 63 bits");
+            pyhr_fail(b, i,
+                      id == HR_T_FLOAT64 ? "an integer that no float is, beside floats"
+                                         : "a negative number beside one of more than 63 bits");
             goto failed;
         }
     }

@@ -312,16 +312,9 @@ static hr_status column_type(const hr_type *a, const hr_type *b, hr_type **out, 
 
 static hr_status column_conform(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)
 {
-    int64_t row;
-
     if (!hr__type_is_int(a->type) || !is_double(type))
         return hr__array_conform(mem, a, type, out, err);
-    *out = NULL;
-    if ((row = hr__array_not_exact(a)) < 0)
-        return hr__array_unify(mem, a, type, out, err);
-    if (hr__type_is_unsigned(a->type))
-        return hr_error_set(err, HR_TYPE, "row %" PRId64 ": no double is %" PRIu64, row, hr__array_uint(a, row));
-    return hr_error_set(err, HR_TYPE, "row %" PRId64 ": no double is %" PRId64, row, hr__array_int(a, row));
+    return hr__array_unify(mem, a, type, out, err);
 }
 
 hr_status hr__schema_conform(hr_schema *a, const hr_schema *b, hr_schema **out, hr_error *err)

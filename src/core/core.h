@@ -541,7 +541,7 @@ int64_t hr__array_not_whole(const hr_array *a, const hr_type *type);
 /* Such an array as that type, null where it is NaN or null. */
 hr_status hr__array_of_whole(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out,
                              hr_error *err) HR_MUST_USE;
-int64_t hr__array_not_exact(const hr_array *a); /* of an integer array: the first row that no double can be; -1: none */
+int64_t hr__array_not_exact(const hr_array *a); /* of an integer array: the first row that is beyond 2^53; -1: none */
 
 /* ----------------------------------------------------------------------------------------- tables: origin.c, table.c */
 
@@ -650,7 +650,8 @@ hr_status hr__table_conform(const hr_mem *mem, const hr_table *t, hr_schema *sch
 hr_status hr__type_unify(const hr_type *a, const hr_type *b, hr_type **out, hr_error *err) HR_MUST_USE;
 /* Whether values of `from` can be had as `to`: it is what the two unify to. */
 hr_status hr__type_widens(const hr_type *from, const hr_type *to, bool *out, hr_error *err) HR_MUST_USE;
-/* The array as `type`, which its own widens to. *out is new; values are shared where they can be. */
+/* The array as `type`, which its own widens to. *out is new; values are shared where they can be. HR_TYPE names the row whose
+ * value a double cannot be, or a finer unit of time cannot hold. */
 hr_status hr__array_unify(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out,
                           hr_error *err) HR_MUST_USE;
 

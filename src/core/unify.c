@@ -5,10 +5,12 @@
  *   times, timestamps of one zone and durations: the finer unit · date32 < date64 · decimals of one scale: more digits
  *   structs by the names of their fields (what one lacks is null in it) · lists and maps by their items
  *
- * Every step keeps each value, but that an int64 beyond 2^53 becomes the nearest double, as in SQL. All else (uint64 with
- * a signed integer, a number with text) has no common type: it would be a guess. Functions' tables have narrower
- * rules: conform.c. Values are shared where the layout stays. */
+ * Every step keeps each value: an integer of 64 bits that no double is (above 2^53 most are none) is an error, as in pyarrow. All
+ * else (uint64 with a signed integer, a number with text) has no common type: it would be a guess. Functions' tables have
+ * narrower rules: conform.c. Values are shared where the layout stays. */
 #include "core/core.h"
+
+#include <inttypes.h>
 
 static bool is_list(const hr_type *t) { return t->id == HR_T_LIST || t->id == HR_T_LARGE_LIST; }
 static bool is_signed(hr_type_id id)
@@ -179,6 +181,111 @@ hr_status hr__type_widens(const hr_type *from, const hr_type *to, bool *out, hr_
     return HR_OK;
 }
 
+/* ------------------------------------------------------------------------------------------------------- what is kept */
+
+#define EXACT ((uint64_t)1 << 53) /* up to here each integer is a double */
+#define LOOK_ROWS 1024
+
+/* Whether all of 64 bits are within +-2^53: most are, and then nulls need not be looked at. */
+static bool all_small(const uint8_t *values, int64_t n, bool is_unsigned)
+{
+    uint64_t shift = is_unsigned ? 0 : EXACT, most = EXACT + shift;
+    const uint64_t *v = (const uint64_t *)(const void *)values;
+    bool small = true;
+
+    for (int64_t i = 0; i < n; i++)
+        small &= v[i] + shift <= most;
+    return small;
+}
+
+static bool ints_kept(const hr_array *a, int64_t begin, int64_t n)
+{
+    bool is_unsigned = hr__type_is_unsigned(a->type);
+
+    for (int64_t end = begin + n; begin < end; begin += LOOK_ROWS) {
+        int64_t some = HR_MIN(end - begin, LOOK_ROWS);
+
+        if (all_small((const uint8_t *)hr__array_values(a) + begin * 8, some, is_unsigned))
+            continue;
+        for (int64_t i = begin; i < begin + some; i++) {
+            uint64_t v = hr__array_uint(a, i);
+
+            v = !is_unsigned && (int64_t)v < 0 ? 0 - v : v;
+            if (v && v >> __builtin_ctzll(v) > EXACT && !hr__array_is_null(a, i))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool rows_kept(const hr_array *a, const hr_type *type, int64_t begin, int64_t n);
+
+/* Rows without a null among them. What their children hold elsewhere is nobody's. */
+static bool children_kept(const hr_array *a, const hr_type *type, int64_t begin, int64_t n)
+{
+    int64_t at = a->offset + begin;
+
+    if (a->type->id == HR_T_STRUCT) {
+        for (int i = 0; i < a->n_children; i++) {
+            int to = find_field(type, a->type->children[i].name);
+
+            if (to >= 0 && !rows_kept(a->children[i], type->children[to].type, at, n))
+                return false;
+        }
+        return true;
+    }
+    if (hr__type_is_fixed_list(a->type))
+        return rows_kept(a->children[0], type->children[0].type, at * a->type->width, n * a->type->width);
+    if (hr__type_offset_bytes(a->type) == 4) {
+        const int32_t *o = (const int32_t *)(const void *)a->buffers[1]->data + at;
+        return rows_kept(a->children[0], type->children[0].type, o[0], o[n] - o[0]);
+    } else {
+        const int64_t *o = (const int64_t *)(const void *)a->buffers[1]->data + at;
+        return rows_kept(a->children[0], type->children[0].type, o[0], o[n] - o[0]);
+    }
+}
+
+/* Whether each value of rows [begin, begin + n) is one of `type`, to which a's widens. Only 64 bits as doubles may not be. */
+static bool rows_kept(const hr_array *a, const hr_type *type, int64_t begin, int64_t n)
+{
+    int64_t end = begin + n;
+
+    if (n == 0 || hr__type_equal(a->type, type))
+        return true;
+    if (type->id == HR_T_FLOAT64)
+        return (a->type->id != HR_T_INT64 && a->type->id != HR_T_UINT64) || ints_kept(a, begin, n);
+    if (!a->type->n_children || !type->n_children)
+        return true;
+    while (begin < end) {
+        int64_t stop = a->buffers[0] ? begin : end;
+
+        while (stop < end && !hr__array_is_null(a, stop))
+            stop++;
+        if (stop > begin && !children_kept(a, type, begin, stop - begin))
+            return false;
+        begin = stop + 1;
+    }
+    return true;
+}
+
+static hr_status check_kept(const hr_array *a, const hr_type *type, hr_error *err)
+{
+    int64_t row = 0;
+    hr_text t = { 0 };
+    hr_status st;
+
+    if (rows_kept(a, type, 0, a->length))
+        return HR_OK;
+    while (rows_kept(a, type, row, 1))
+        row++;
+    hr__array_print_some(a, row, 100, &t);
+    st = t.failed                  ? hr__error_memory(err, "unify", 100)
+         : a->type->n_children > 0 ? hr_error_set(err, HR_TYPE, "row %" PRId64 ": no doubles are %s", row, t.data)
+                                   : hr_error_set(err, HR_TYPE, "row %" PRId64 ": no double is %s", row, t.data);
+    hr__text_clear(&t);
+    return st;
+}
+
 /* ------------------------------------------------------------------------------------------------------------- numbers */
 
 #define WIDEN_LOOP(FROM, TO)                                                                                           \
@@ -340,6 +447,8 @@ static hr_status own_offsets(const hr_mem *mem, const hr_array *a, hr_type *type
     return HR_OK;
 }
 
+static hr_status widen(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err);
+
 /* string -> large_string and list -> large_list: other offsets, the same bytes, or a child that is widened itself. */
 static hr_status offsets(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)
 {
@@ -350,7 +459,7 @@ static hr_status offsets(const hr_mem *mem, const hr_array *a, hr_type *type, hr
     HR_GO(own_validity(mem, a, &buffers[0], err));
     HR_GO(own_offsets(mem, a, type, &buffers[1], err));
     if (type->n_children)
-        HR_GO(hr__array_unify(mem, a->children[0], type->children[0].type, &child, err));
+        HR_GO(widen(mem, a->children[0], type->children[0].type, &child, err));
     return hr__array_new(type, a->length, -1, buffers, &child, type->n_children, out, err);
 done:
     for (int i = 0; i < 3; i++)
@@ -373,7 +482,7 @@ static hr_status children(const hr_mem *mem, const hr_array *a, hr_type *type, h
         if (at < 0)
             HR_GO(hr__array_nulls(mem, f->type, a->offset + a->length, &made[i], err));
         else
-            HR_GO(hr__array_unify(mem, a->children[at], f->type, &made[i], err));
+            HR_GO(widen(mem, a->children[at], f->type, &made[i], err));
     }
     st = hr__array_new(type, a->length, -1,
                        (hr_buffer *[3]){ hr__buffer_ref(a->buffers[0]), hr__buffer_ref(a->buffers[1]), NULL }, made,
@@ -398,7 +507,7 @@ static hr_status retyped(const hr_array *a, hr_type *type, hr_array **out, hr_er
     return HR_OK;
 }
 
-hr_status hr__array_unify(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)
+static hr_status widen(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)
 {
     hr_type_id from = a->type->id, to = type->id;
 
@@ -423,4 +532,11 @@ hr_status hr__array_unify(const hr_mem *mem, const hr_array *a, hr_type *type, h
     if (from == to && (is_list(type) || to == HR_T_MAP || to == HR_T_FIXED_LIST || to == HR_T_STRUCT))
         return children(mem, a, type, out, err);
     return hr_error_set(err, HR_BUG, "unify: no way from %s to %s", hr__type_format(a->type), hr__type_format(type));
+}
+
+hr_status hr__array_unify(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)
+{
+    *out = NULL;
+    HR_TRY(check_kept(a, type, err));
+    return widen(mem, a, type, out, err);
 }

@@ -145,7 +145,9 @@ static hr_status rows_of_rest(custom_reader *r, int64_t n, hr_table **out, hr_er
         return hr__error_memory(err, r->file->scan->name, schema->n * (int64_t)sizeof *arrays);
     for (int i = 0; i < schema->n; i++) {
         HR_GO(hr__array_slice(r->rest->columns[r->columns[i]], r->at, n, &part, err));
-        HR_GO(hr__array_unify(&r->mem, part, schema->fields[i].type, &arrays[i], err));
+        st = hr__array_unify(&r->mem, part, schema->fields[i].type, &arrays[i], err);
+        if (st)
+            HR_GO(hr__error_at(err, st, "column '%s', from row %lld on", schema->fields[i].name, (long long)r->row));
         hr__array_unref(part);
         part = NULL;
     }

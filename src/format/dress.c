@@ -55,10 +55,13 @@ static hr_status dressed_column(dressed_reader *r, const hr_table *t, int column
 {
     const hr_field *f = &r->file->base.schema->fields[column];
     int at = r->file->columns[column].inner;
+    hr_coord first = t->origin && t->n_rows ? hr__origin_at(t->origin, 0) : (hr_coord){ 0 };
     hr_status st =
         at < 0 ? constant(r, column, t->n_rows, out, err) : hr__array_unify(&r->mem, t->columns[at], f->type, out, err);
 
-    return st ? hr__error_at(err, st, "%s: column '%s'", r->file->base.name, f->name) : HR_OK;
+    return st ? hr__error_at(err, st, "%s: column '%s', fragment %d, from row %lld on", r->file->base.name, f->name,
+                             (int)first.fragment, (long long)first.row)
+              : HR_OK;
 }
 
 /* The next rows of the file below: few enough for what is added to each. (Rows of no columns come without end.) */

@@ -101,12 +101,14 @@ static hr_status new_column(const hr_schema *s, const char *name, hr_error *err)
 static hr_status unified(const hr_mem *mem, hr_array *a, const hr_field *to, hr_array **out, hr_error *err)
 {
     bool widens = false;
+    hr_status st;
 
     *out = NULL;
     HR_TRY(hr__type_widens(a->type, to->type, &widens, err));
     if (!widens)
         return hr__error_at(err, differs(to, a->type, err), "union");
-    return hr__array_unify(mem, a, to->type, out, err);
+    st = hr__array_unify(mem, a, to->type, out, err);
+    return st ? hr__error_at(err, st, "union: column '%s'", to->name) : HR_OK;
 }
 
 /* `in`: a column that this has and t lacks is one that nobody wants; NULL: it is null. */

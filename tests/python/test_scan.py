@@ -450,3 +450,15 @@ def test_input_files(tmp_path):
     )
     assert hd.read_text(str(tmp_path), partition_filter=lambda files: files[1:]).input_files() == paths[1:]
     assert hd.range(3).input_files() == ds.materialize().input_files() == []
+
+
+def test_integers_that_no_double_is(tmp_path):
+    """Files of int64 behind one of doubles gave 2**60 for 2**60 + 1 without a word. pyarrow refuses, too."""
+    first, second = write(tmp_path / "0.parquet", a=[1.5]), write(tmp_path / "1.parquet", a=[1, 2, 2**60 + 1])
+    said = r"1\.parquet: column 'a', fragment 0, from row 0 on: row 2: no double is 1152921504606846977"
+    with pytest.raises(exceptions.TypeMismatchError, match=said):
+        hd.read_parquet([str(first), str(second)]).take_all()
+    with pytest.raises(exceptions.TypeMismatchError, match=said):
+        hd.read_parquet(str(second), schema=pa.schema([("a", pa.float64())])).take_all()
+    write(second, a=[2**60])
+    assert [r["a"] for r in hd.read_parquet([str(first), str(second)]).take_all()] == [1.5, 2.0**60]

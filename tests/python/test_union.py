@@ -120,3 +120,26 @@ def test_order_and_limits():
     assert ds.take(501)[-1] == {"id": 0, "first": None, "other": None}
     assert found["first"].null_count == 1010
     assert found["other"].to_pylist() == [None] * 1500 + list(range(10))
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("kind", ["number", "list", "struct"])
+def test_integers_that_no_double_is(known, kind):
+    """2^60 + 1 beside doubles was rounded without a word. 2^60 is a double."""
+
+    def table(value):
+        return pa.table({"a": [{"number": value, "list": [value], "struct": {"k": value}}[kind]]})
+
+    for value in (2**60 + 1, -(2**53) - 1):
+        for first, second in ((table(1.5), table(value)), (table(value), table(1.5)))[: 1 + known]:
+            with pytest.raises(exceptions.TypeMismatchError, match=rf"'a': row 0: no doubles? .*{value}"):
+                of(first).union(of(second, known)).take_all()
+    assert of(table(1.5)).union(of(table(2**60), known)).count() == 2
+
+
+def test_python_numbers_that_no_double_is():
+    """from_items() and results of functions rounded them, too."""
+    values = [2**60 + 1, 1.5]
+    assert [r["a"] for r in hd.from_items([{"a": v} for v in values]).take_all()] == values
+    assert hd.range(2).map(lambda r: {"a": values[r["id"]]}).take_all() == [{"a": v} for v in values]
+    assert [r["a"] for r in hd.from_items([{"a": 2**60}, {"a": 1.5}]).take_all()] == [2.0**60, 1.5]
