@@ -142,6 +142,7 @@ static const struct {
     { "s3://bucket/key", HR_UNSUPPORTED, "s3://bucket/key: URLs of scheme 's3' cannot be read yet" },
     { "gs+x://a", HR_UNSUPPORTED, "scheme 'gs+x'" },
     { "file://relative/path", HR_INVALID, "absolute path" },
+    { "file:///a%00b", HR_INVALID, "%00 is no character of a path" }, /* was "/a" */
     { "", HR_INVALID, "an empty path" },
     { "/nowhere/at/all", HR_NOT_FOUND, "/nowhere/at/all: stat" },
     { "/nowhere/*.txt", HR_NOT_FOUND, "/nowhere/*.txt: no file matches" },

@@ -20,6 +20,14 @@ static const listing cases[] = {
     { { "a=__HIVE_DEFAULT_PARTITION__/f" }, "hive", NULL, { NULL }, { NULL }, "a: string: null", HR_OK },
     { { "a=/f", "a=NULL/f" }, "hive", NULL, { NULL }, { NULL }, "a: string:  NULL", HR_OK },
     { { "a%20b=c%2Fd%3d/f" }, "hive", NULL, { NULL }, { NULL }, "a b: string: c/d=", HR_OK },
+    { { "a=1/f", "a%00b=1/f" }, /* was one column 'a' */
+      "hive",
+      NULL,
+      { NULL },
+      { NULL },
+      "a%00b=1/f: folder 'a%00b=': a partition column's name holds a zero byte",
+      HR_BAD_DATA },
+    { { "a=5%00/f" }, "hive", NULL, { "a" }, { "c" }, "a=5%00/f: partition column 'a': '5' is no int8", HR_TYPE },
     { { "a=1=2/f" }, "hive", NULL, { NULL }, { NULL }, "a: string: 1=2", HR_OK },
     { { "=1/x/a=1.parquet" }, "hive", NULL, { NULL }, { NULL }, "", HR_OK }, /* no key; the file's own name */
     { { "a=1/a=2/f" }, "hive", NULL, { NULL }, { NULL }, "a: int64: 2", HR_OK },

@@ -324,6 +324,19 @@ static void test_append(void **state)
     assert_true(run_with_faults(append_once, HR_FAULT_MEMORY) > 3);
 }
 
+/* A name ends at its first zero byte here: 'a\0b' was 'a', as a column that is called so. */
+static void names_with_zero_bytes(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    assert_ok(hr__name_check("a", 1, "a name", &err), &err);
+    assert_ok(hr__name_check(NULL, 0, "a name", &err), &err);
+    assert_int_equal(hr__name_check("a\0b", 3, "a name", &err), HR_BAD_DATA);
+    assert_string_equal(err.text, "a name holds a zero byte: 'a\\0b'");
+    hr_error_clear(&err);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,7 +344,7 @@ int main(void)
         cmocka_unit_test(difference),  cmocka_unit_test(missing),
         cmocka_unit_test(metadata),    cmocka_unit_test(damaged_metadata),
         cmocka_unit_test(tensors),     cmocka_unit_test(other_fields_have_no_storage),
-        cmocka_unit_test(faults),
+        cmocka_unit_test(faults),      cmocka_unit_test(names_with_zero_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

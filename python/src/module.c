@@ -24,13 +24,53 @@ int pyhr_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out)
     return *out ? PyModule_AddType(module, *out) : -1;
 }
 
+/* Raises InvalidArgument, the module's, for one str. */
+static const char *refuse_text(const char *fmt, PyObject *str)
+{
+    PyObject *module = PyImport_ImportModule("headrace._core");
+    PyObject *cls = module ? PyObject_GetAttrString(module, "InvalidArgument") : NULL;
+
+    if (cls)
+        PyErr_Format(cls, fmt, str);
+    Py_XDECREF(cls);
+    Py_XDECREF(module);
+    return NULL;
+}
+
 const char *pyhr_text(PyObject *str)
 {
+    const char *text;
+    Py_ssize_t n = 0;
+
     if (!PyUnicode_Check(str)) {
         PyErr_Format(PyExc_TypeError, "expected str, not %R", (PyObject *)Py_TYPE(str));
         return NULL;
     }
-    return PyUnicode_AsUTF8AndSize(str, NULL);
+    text = PyUnicode_AsUTF8AndSize(str, &n);
+    if (!text && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) {
+        PyErr_Clear();
+        return refuse_text("%R: expected a text that has UTF-8, found a lone surrogate", str);
+    }
+    if (text && memchr(text, 0, (size_t)n))
+        return refuse_text("%R: expected a name, a path or a setting without zero bytes", str);
+    return text;
+}
+
+int pyhr_text_arg(PyObject *str, void *out)
+{
+    const char **text = out;
+
+    return (*text = pyhr_text(str)) ? 1 : 0;
+}
+
+int pyhr_text_or_none(PyObject *str, void *out)
+{
+    const char **text = out;
+
+    if (str != Py_None)
+        return pyhr_text_arg(str, out);
+    *text = NULL;
+    return 1;
 }
 
 int pyhr_texts(PyObject *list, const char *what, const char ***out, int *n, PyObject **keep)

@@ -406,6 +406,15 @@ static PyObject *tables_of_stream(pyhr_state *s, struct ArrowArrayStream *stream
     return list;
 }
 
+int pyhr_check_arrow_names(pyhr_state *s, PyObject *from)
+{
+    PyObject *fn = pyhr_convert(s, "check_arrow_names"), *none = fn ? PyObject_CallFunction(fn, "O", from) : NULL;
+
+    Py_XDECREF(fn);
+    Py_XDECREF(none);
+    return none ? 0 : -1;
+}
+
 PyObject *pyhr_tables_from_arrow(pyhr_state *s, PyObject *from)
 {
     PyObject *made = NULL, *got;
@@ -417,6 +426,8 @@ PyObject *pyhr_tables_from_arrow(pyhr_state *s, PyObject *from)
             Py_CLEAR(made);
         return made;
     }
+    if (pyhr_check_arrow_names(s, from) < 0)
+        return NULL;
     if (PyObject_HasAttrString(from, "__arrow_c_stream__")) {
         struct ArrowArrayStream stream;
 
@@ -531,6 +542,8 @@ hr_array *pyhr_array_from_arrow(pyhr_state *s, PyObject *from)
     hr_array *made = NULL;
     PyObject *got;
 
+    if (pyhr_check_arrow_names(s, from) < 0)
+        return NULL;
     if (PyObject_HasAttrString(from, "__arrow_c_array__")) {
         struct ArrowSchema schema;
         struct ArrowArray array;

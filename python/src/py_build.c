@@ -474,7 +474,7 @@ static int values_of(PyObject **v, int64_t n, PyObject *key, PyObject **out)
 /* The values under `key`, which failed, as pickles; they are looked up again, since items may have been replaced. */
 static hr_array *pickle_values(pyhr_build *b, PyObject **v, int64_t n, PyObject *key)
 {
-    const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+    const char *name = pyhr_text(key);
     PyObject *list = name ? PyList_New((Py_ssize_t)n) : NULL;
     hr_array *made;
 
@@ -533,7 +533,7 @@ static int fields_new(pyhr_build *b, PyObject *keys, hr_array *const *columns, h
         return -1;
     }
     for (int i = 0; i < n; i++) {
-        const char *name = PyUnicode_AsUTF8AndSize(PyList_GetItem(keys, i), NULL);
+        const char *name = pyhr_text(PyList_GetItem(keys, i));
         hr_status st = name ? hr__field_init(&(*out)[i], name, columns[i]->type, true, &err) : HR_OK;
 
         if (!name || st) {
@@ -577,10 +577,12 @@ static hr_array *build_structs(pyhr_build *b, PyObject **v, int64_t n)
     n_columns = build_dicts(b, v, n, keys, false, columns, &key);
     if (n_columns < 0) {
         if (!PyErr_Occurred()) {
+            const char *name = pyhr_text(key);
             char why[sizeof b->why];
 
             memcpy(why, b->why, sizeof why);
-            pyhr_fail(b, b->bad, "field '%.100s': %.250s", PyUnicode_AsUTF8AndSize(key, NULL), why);
+            if (name)
+                pyhr_fail(b, b->bad, "field '%.100s': %.250s", name, why);
         }
         n_columns = 0;
         goto done;
@@ -1075,7 +1077,7 @@ hr_table *pyhr_build_table(pyhr_state *s, const hr_mem *mem, PyObject *columns)
     }
     while (n < n_items) {
         PyObject *pair = PyList_GetItem(items, n), *key = PyTuple_GetItem(pair, 0), *values = PyTuple_GetItem(pair, 1);
-        const char *name = PyUnicode_Check(key) ? PyUnicode_AsUTF8AndSize(key, NULL) : NULL;
+        const char *name = PyUnicode_Check(key) ? pyhr_text(key) : NULL;
         char text[80];
 
         if (!name) {
@@ -1141,7 +1143,7 @@ hr_table *pyhr_build_rows(pyhr_state *s, const hr_mem *mem, PyObject *rows)
     }
     n_columns = build_dicts(&b, v, n, keys, true, columns, &key);
     if (n_columns < 0)
-        raise_why(&b, key ? pyhr_text(key) : "");
+        raise_why(&b, key && !PyErr_Occurred() ? pyhr_text(key) : "");
     else
         made = table_of(&b, keys, columns, n);
 done:

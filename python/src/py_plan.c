@@ -84,20 +84,22 @@ static int maybe_texts(PyObject *list, const char ***out, PyObject **keep)
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *item = PyTuple_GetItem(*keep, i);
 
-        if (item != Py_None && !((*out)[i] = PyUnicode_AsUTF8AndSize(item, NULL)))
+        if (item != Py_None && !((*out)[i] = pyhr_text(item)))
             return -1;
     }
     return (int)n;
 }
 
 /* The struct behind what has __arrow_c_schema__; 1: there is one, 0: None. */
-static int take_schema(PyObject *from, struct ArrowSchema *out)
+static int take_schema(pyhr_state *s, PyObject *from, struct ArrowSchema *out)
 {
     PyObject *capsule;
     int rc;
 
     if (from == Py_None)
         return 0;
+    if (pyhr_check_arrow_names(s, from) < 0)
+        return -1;
     capsule = PyObject_CallMethod(from, "__arrow_c_schema__", NULL);
     if (!capsule)
         return -1;
@@ -144,9 +146,9 @@ static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
     uint64_t seed = 0;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOzOzzOOpOpO", names, &urls, &format, &columns, &ignore,
-                                     &suffixes, &include_paths, &options, &partitioning, &base, &keys, &types, &others,
-                                     &schema, &unify, &shuffle))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOO&OzO&OOpOpO", names, &urls, &format, &columns, &ignore,
+                                     &suffixes, pyhr_text_or_none, &include_paths, &options, &partitioning,
+                                     pyhr_text_or_none, &base, &keys, &types, &others, &schema, &unify, &shuffle))
         return NULL;
     n_types = maybe_texts(types, &type, &keep);
     if (n_types < 0 || texts_get(&url, urls, "paths") < 0 || texts_get(&column, columns, "columns") < 0 ||
@@ -157,7 +159,7 @@ static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
         pyhr_raise_text(s, HR_INVALID, "%d types for %d partition columns", n_types, key.n);
         goto done;
     }
-    rc = take_schema(schema, &given);
+    rc = take_schema(s, schema, &given);
     if (rc < 0)
         goto done;
     o.columns = column.v;
@@ -228,7 +230,7 @@ static PyObject *plan_range(PyObject *cls, PyObject *args)
     long long n, n_blocks = 0;
     hr_status st;
 
-    if (!PyArg_ParseTuple(args, "Ls|L", &n, &name, &n_blocks))
+    if (!PyArg_ParseTuple(args, "LO&|L", &n, pyhr_text_arg, &name, &n_blocks))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     st = hr__plan_range(n, n_blocks, name, &plan, &err);
@@ -371,7 +373,8 @@ static int aggregate_of(PyObject *tuple, hr_aggregate *out, texts *settings)
 {
     PyObject *list = NULL;
 
-    if (!PyArg_ParseTuple(tuple, "szzO", &out->function, &out->column, &out->name, &list) ||
+    if (!PyArg_ParseTuple(tuple, "sO&O&O", &out->function, pyhr_text_or_none, &out->column, pyhr_text_or_none,
+                          &out->name, &list) ||
         texts_get(settings, list, "settings") < 0)
         return -1;
     out->struct_bytes = sizeof *out;
@@ -430,7 +433,8 @@ static PyObject *plan_join(PyObject *op, PyObject *args)
     int kind;
     hr_status st;
 
-    if (!PyArg_ParseTuple(args, "OiOOzz", &right, &kind, &left_keys, &right_keys, &o.left_suffix, &o.right_suffix) ||
+    if (!PyArg_ParseTuple(args, "OiOOO&O&", &right, &kind, &left_keys, &right_keys, pyhr_text_or_none, &o.left_suffix,
+                          pyhr_text_or_none, &o.right_suffix) ||
         !(other = pyhr_plan_of(s, right)))
         return NULL;
     if (texts_get(&left_key, left_keys, "on") < 0 || texts_get(&right_key, right_keys, "right_on") < 0)
@@ -487,7 +491,7 @@ static PyObject *plan_number_rows(PyObject *op, PyObject *arg)
 {
     hr_error err = HR_ERROR_INIT;
     hr_plan *plan = NULL;
-    const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
+    const char *name = pyhr_text(arg);
     hr_status st;
 
     if (!name)
@@ -539,7 +543,8 @@ static PyObject *plan_sample(PyObject *op, PyObject *args, PyObject *kwargs)
     int once = 0;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "dd|Opz", names, &o.from, &o.to, &seed, &once, &o.column) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "dd|OpO&", names, &o.from, &o.to, &seed, &once, pyhr_text_or_none,
+                                     &o.column) ||
         pyhr_seed(seed, &number) < 0)
         return NULL;
     o.seed = seed && seed != Py_None ? &number : NULL;
@@ -577,7 +582,7 @@ static int key_names(PyObject *keys, const char **out, int most)
         return -1;
     }
     for (int i = 0; i < n; i++)
-        if (!(out[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(keys, i), NULL)))
+        if (!(out[i] = pyhr_text(PyTuple_GetItem(keys, i))))
             return -1;
     return n;
 }
@@ -672,7 +677,8 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
         return NULL;
     o.columns = columns;
     if (schema && schema != Py_None) { /* the last that may fail here: hr__op_calls takes it */
-        capsule = PyObject_CallMethod(schema, "__arrow_c_schema__", NULL);
+        capsule =
+            pyhr_check_arrow_names(s, schema) < 0 ? NULL : PyObject_CallMethod(schema, "__arrow_c_schema__", NULL);
         if (!capsule || pyhr_take_schema(capsule, &declared) < 0) {
             Py_XDECREF(capsule);
             PyMem_Free(columns);
@@ -722,8 +728,7 @@ static PyObject *plan_sort(PyObject *op, PyObject *list)
         keys[i].struct_bytes = sizeof *keys;
         keys[i].descending = descending;
         keys[i].nulls_first = nulls_first;
-        if (PyUnicode_Check(key) ? !(keys[i].column = PyUnicode_AsUTF8AndSize(key, NULL))
-                                 : !(keys[i].expr = pyhr_expr_of(s, key)))
+        if (PyUnicode_Check(key) ? !(keys[i].column = pyhr_text(key)) : !(keys[i].expr = pyhr_expr_of(s, key)))
             goto done;
     }
     if (keys) {
@@ -892,8 +897,9 @@ static PyObject *plan_write(PyObject *op, PyObject *args, PyObject *kwargs)
     int single = 0, sync = 0;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "zs|spOLLLzziOO", names, &format, &path, &mode, &single, &partitions,
-                                     &min_rows, &max_rows, &max_bytes, &job, &name_column, &sync, &options, &name))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "zO&|spOLLLO&O&iOO", names, &format, pyhr_text_arg, &path, &mode,
+                                     &single, &partitions, &min_rows, &max_rows, &max_bytes, pyhr_text_or_none, &job,
+                                     pyhr_text_or_none, &name_column, &sync, &options, &name))
         return NULL;
     if (texts_get(&partition, partitions, "partition_cols") < 0 || texts_get(&option, options, "options") < 0 ||
         write_mode(s, mode, &o.mode) < 0)

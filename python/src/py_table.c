@@ -126,9 +126,11 @@ static PyObject *schema_from_arrow(PyObject *cls, PyObject *from)
     struct ArrowSchema in;
     hr_schema *schema = NULL;
     hr_status st;
-    PyObject *capsule =
-        PyCapsule_CheckExact(from) ? Py_NewRef(from) : PyObject_CallMethod(from, "__arrow_c_schema__", NULL);
+    PyObject *capsule;
 
+    if (!PyCapsule_CheckExact(from) && pyhr_check_arrow_names(s, from) < 0)
+        return NULL;
+    capsule = PyCapsule_CheckExact(from) ? Py_NewRef(from) : PyObject_CallMethod(from, "__arrow_c_schema__", NULL);
     if (!capsule)
         return NULL;
     if (pyhr_take_schema(capsule, &in) < 0) {
@@ -272,7 +274,7 @@ static int column_index(const hr_table *t, PyObject *key)
     long i;
 
     if (PyUnicode_Check(key)) {
-        const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+        const char *name = pyhr_text(key);
 
         i = name ? hr_table_column_index(t, name) : -1;
         if (i < 0 && !PyErr_Occurred())
@@ -585,7 +587,7 @@ static PyObject *table_with_column(PyObject *op, PyObject *args)
     int at, n, ragged = 0;
     hr_status st = HR_OK;
 
-    if (!PyArg_ParseTuple(args, "sO|p", &name, &values, &ragged))
+    if (!PyArg_ParseTuple(args, "O&O|p", pyhr_text_arg, &name, &values, &ragged))
         return NULL;
     built = pyhr_build_column(s, &(hr_mem){ 0 }, name, values);
     if (!built)

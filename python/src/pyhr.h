@@ -51,8 +51,11 @@ hr_status pyhr_error_take(pyhr_state *s, hr_error *err);
 
 PyObject *pyhr_convert(pyhr_state *s, const char *name); /* a function of headrace.data.convert; new */
 int pyhr_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out);
-/* Text of a str; borrowed from it. */
+/* Text of a str; borrowed from it. InvalidArgument if it holds a zero byte, at which texts of C end, or has no UTF-8: names, paths
+ * and settings come through here and through its two converters for "O&" (const char **; the second takes None as NULL). */
 const char *pyhr_text(PyObject *str);
+int pyhr_text_arg(PyObject *str, void *out);
+int pyhr_text_or_none(PyObject *str, void *out);
 /* A list (or tuple) of str as an array of borrowed texts, for PyMem_Free. `keep` (new) keeps them alive. */
 int pyhr_texts(PyObject *list, const char *what, const char ***out, int *n, PyObject **keep);
 
@@ -71,6 +74,8 @@ PyObject *pyhr_array_capsule(struct ArrowArray *takes);
 PyObject *pyhr_stream_capsule(struct ArrowArrayStream *takes);
 /* The stream of `tables` (sequence of Table), all of this schema. */
 PyObject *pyhr_tables_stream(pyhr_state *s, hr_schema *schema, PyObject *tables);
+/* InvalidArgument for a name with a zero byte in what has __arrow_c_...__, at which the C structs would cut it. */
+int pyhr_check_arrow_names(pyhr_state *s, PyObject *from);
 /* All tables of what has __arrow_c_stream__ or __arrow_c_array__ (a record batch), as a list of Table. */
 PyObject *pyhr_tables_from_arrow(pyhr_state *s, PyObject *from);
 /* What has __arrow_c_array__ or, in chunks, __arrow_c_stream__, as one array. */

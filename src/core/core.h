@@ -372,6 +372,8 @@ hr_status hr__type_from_format(const char *format, hr_field *children, int n_chi
 uint16_t hr__half_of(double v);
 double hr__half_value(uint16_t h);
 
+/* Names end at a zero byte here: HR_BAD_DATA if one of `n` bytes holds one. what: "a column's name", as the error has it. */
+hr_status hr__name_check(const void *name, int64_t n, const char *what, hr_error *err);
 hr_status hr__field_init(hr_field *f, const char *name, hr_type *type, bool nullable,
                          hr_error *err) HR_MUST_USE; /* shares type */
 hr_status hr__field_copy(hr_field *to, const hr_field *from, hr_error *err) HR_MUST_USE;

@@ -109,6 +109,21 @@ static hr_status type_done(hr_type **t, char *format, hr_error *err)
 
 /* ----------------------------------------------------------------------------------------------------------- fields */
 
+hr_status hr__name_check(const void *name, int64_t n, const char *what, hr_error *err)
+{
+    const char *p = name;
+    hr_text shown = { 0 };
+    hr_status st;
+
+    if (n <= 0 || !memchr(p, 0, (size_t)n))
+        return HR_OK;
+    for (int64_t i = 0; i < HR_MIN(n, 100); i++)
+        hr__text_add_bytes(&shown, p[i] ? &p[i] : "\\0", p[i] ? 1 : 2);
+    st = hr_error_set(err, HR_BAD_DATA, "%s holds a zero byte: '%s'", what, shown.data ? shown.data : "?");
+    hr__text_clear(&shown);
+    return st;
+}
+
 hr_status hr__field_init(hr_field *f, const char *name, hr_type *type, bool nullable, hr_error *err)
 {
     *f = (hr_field){ .nullable = nullable };

@@ -91,6 +91,7 @@ static hr_status take_text(hr_cursor *c, int64_t cap, char **out, hr_error *err)
     *out = NULL;
     if (!hr__wire_take(c, &n, sizeof n) || n < 0 || n > c->end - c->at || n > cap)
         return hr__wire_short("a name", err);
+    HR_TRY(hr__name_check(c->at, n, "link: a name", err));
     if (!(*out = hr__strndup(NULL, (const char *)c->at, (size_t)n)))
         return hr__error_memory(err, "link", n + 1);
     c->at += n;

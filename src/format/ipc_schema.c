@@ -55,12 +55,12 @@ static hr_status no_memory(parse *p, int64_t n) { return hr__error_memory(p->err
 
 static hr_status damaged(parse *p) { return hr_error_set(p->err, HR_BAD_DATA, "the Arrow schema is damaged"); }
 
-/* A text must be UTF-8; one that is not says that all of it is damaged. */
+/* A text must be UTF-8 without zero bytes; one that is not says that all of it is damaged. */
 static hr_view text_of(parse *p, int64_t table, int i)
 {
     hr_view v = hr__flat_text(p->f, table, i);
 
-    p->f->bad = p->f->bad || !hr__utf8_valid(v.data, v.n);
+    p->f->bad = p->f->bad || !hr__utf8_valid(v.data, v.n) || (v.n > 0 && memchr(v.data, 0, (size_t)v.n));
     return v;
 }
 
@@ -185,6 +185,8 @@ static hr_status read_metadata(parse *p, int64_t table, int i, uint8_t **out, in
 
         if (--p->fields_left < 0)
             p->f->bad = true;
+        if (!p->f->bad)
+            HR_GO(hr__name_check(name.data, name.n, "a key of an Arrow schema's metadata", p->err));
         hr__free(key);
         key = hr__strndup(p->account, (const char *)name.data, (size_t)name.n);
         if (!key)
@@ -235,6 +237,7 @@ static hr_status read_field(parse *p, int64_t table, int depth, ipc_field *out)
         return damaged(p);
     HR_TRY(read_fields(p, table, 5, depth + 1, &out->children, &out->n_children));
     name = text_of(p, table, 0);
+    HR_TRY(hr__name_check(name.data, name.n, "a column's name", p->err));
     out->name = hr__strndup(p->account, (const char *)name.data, (size_t)name.n);
     if (!out->name)
         return no_memory(p, name.n);

@@ -126,6 +126,8 @@ static hr_status take_string(cursor *c, char **out, hr_error *err)
     if (c->p >= c->end)
         HR_GO(bad(c, "the string's end", err));
     c->p++;
+    if (memchr(text.data ? text.data : "", 0, (size_t)text.n))
+        HR_GO(bad(c, "a text without a NUL before here", err));
     *out = text.failed ? NULL : hr__strndup(c->account, text.data ? text.data : "", (size_t)text.n);
     if (!*out)
         HR_GO(hr__error_memory(err, c->name, text.n));

@@ -659,6 +659,9 @@ static hr_status read_key_values(parse *p, const pq_slot *in)
             p->m->arrow_schema = value;
             continue;
         }
+        st = hr__name_check(key.data, key.n, "a key of the file's metadata", p->err);
+        if (st)
+            HR_GO(hr__error_at(p->err, st, "%s", p->name));
         if (i >= 256)
             continue; /* setting is quadratic; nobody's schema needs more */
         hr__free(text);

@@ -248,6 +248,7 @@ static hr_status finish_field(build *b, pq_node *n, const pq_element *e, hr_type
 
     if (!name)
         HR_GO(no_memory(b, (size_t)e->name.n));
+    HR_GO(hr__name_check(e->name.data, e->name.n, "a column's name", b->err));
     HR_GO(hr__field_init(&n->field, name, type, nullable, b->err));
     if (origin) {
         HR_GO(hr__field_storage_metadata(origin, &n->field.metadata, &n->field.metadata_bytes, b->err));

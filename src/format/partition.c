@@ -65,7 +65,7 @@ static int count_folders(const char *rest)
     return count;
 }
 
-/* hive: URL-decoded. */
+/* hive: URL-decoded; a value may hold zero bytes. */
 static hr_status set_text(finder *f, const char *data, size_t n, hr_error *err)
 {
     f->text.n = 0;
@@ -73,14 +73,23 @@ static hr_status set_text(finder *f, const char *data, size_t n, hr_error *err)
     if (f->text.failed)
         return hr__error_memory(err, "partitions", (int64_t)n);
     if (f->hive)
-        hr__percent_decode(f->text.data);
-    f->text.n = (int64_t)strlen(f->text.data);
+        f->text.n = hr__percent_decode(f->text.data);
+    return HR_OK;
+}
+
+/* The same for a name. */
+static hr_status set_key(finder *f, const char *path, const char *data, size_t n, hr_error *err)
+{
+    HR_TRY(set_text(f, data, n, err));
+    if (memchr(f->text.data, 0, (size_t)f->text.n))
+        return hr_error_set(err, HR_BAD_DATA, "%s: folder '%.*s=': a partition column's name holds a zero byte", path,
+                            (int)HR_MIN(n, 200), data);
     return HR_OK;
 }
 
 static hr_status add_key(finder *f, const char *path, const char *data, size_t n, hr_error *err)
 {
-    HR_TRY(set_text(f, data, n, err));
+    HR_TRY(set_key(f, path, data, n, err));
     for (int i = 0; i < f->n_keys; i++) {
         if (strcmp(f->keys[i], f->text.data) == 0)
             return HR_OK;
@@ -136,7 +145,7 @@ static hr_status hive_value(finder *f, const char *path, int k, bool *found, hr_
 
         if (!equals)
             continue;
-        HR_TRY(set_text(f, name, (size_t)(equals - name), err));
+        HR_TRY(set_key(f, path, name, (size_t)(equals - name), err));
         if (strcmp(f->text.data, f->keys[k]) == 0) {
             value = equals + 1;
             n_value = (size_t)(name + n - value);
@@ -146,7 +155,7 @@ static hr_status hive_value(finder *f, const char *path, int k, bool *found, hr_
     if (!value)
         return HR_OK;
     HR_TRY(set_text(f, value, n_value, err));
-    *found = strcmp(f->text.data, HIVE_NULL) != 0;
+    *found = f->text.n != sizeof HIVE_NULL - 1 || memcmp(f->text.data, HIVE_NULL, sizeof HIVE_NULL - 1) != 0;
     return HR_OK;
 }
 
@@ -214,7 +223,7 @@ static hr_status infer_type(finder *f, const hr_array *texts, hr_type **out, hr_
         if (hr__array_is_null(texts, i))
             continue;
         HR_TRY(text_at(texts, i, &f->text, err));
-        if (!parse_int(f->text.data, &v)) {
+        if (memchr(f->text.data, 0, (size_t)f->text.n) || !parse_int(f->text.data, &v)) {
             *out = hr__type_ref(hr__type_simple(HR_T_STRING));
             return HR_OK;
         }
@@ -283,6 +292,8 @@ static hr_status add_value(const hr_paths *paths, const char *key, hr_builder *b
             return hr_error_set(err, HR_BAD_DATA, "%s: partition column '%s': its value is not UTF-8", path, key);
         return hr__builder_bytes(b, text, value->n, err);
     }
+    if (memchr(text, 0, (size_t)value->n))
+        return does_not_fit(path, key, text, type, err);
     if (type->id >= HR_T_INT8 && type->id <= HR_T_UINT64 && parse_int(text, &v)) {
         st = hr__builder_int(b, v, err);
     } else if (type->id >= HR_T_FLOAT16 && type->id <= HR_T_FLOAT64) {

@@ -120,6 +120,9 @@ static hr_status entry(hr_source *s, const uint8_t *p, int64_t left, int64_t at,
     m->bytes = load(p + 24, 4);
     m->header_at = load(p + 42, 4);
     wide_sizes(m, p + 46 + name, extra);
+    if (memchr(p + 46, 0, (size_t)name))
+        return hr_error_set(err, HR_BAD_DATA, "%s: zip: byte %lld: the name '%.100s' of a member holds a zero byte",
+                            s->name, (long long)at, (const char *)p + 46);
     m->name = hr__strndup(account, (const char *)p + 46, (size_t)name);
     if (!m->name)
         return hr__error_memory(err, s->name, name);

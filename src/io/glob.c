@@ -30,9 +30,9 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
 }
 
-void hr__percent_decode(char *s)
+int64_t hr__percent_decode(char *s)
 {
-    char *to = s;
+    char *to = s, *begin = s;
 
     for (; *s; s++) {
         if (s[0] == '%' && hex_digit(s[1]) >= 0 && hex_digit(s[2]) >= 0) {
@@ -43,6 +43,7 @@ void hr__percent_decode(char *s)
         }
     }
     *to = 0;
+    return to - begin;
 }
 
 /* Length of "s3" in "s3://bucket"; 0: no scheme. */
@@ -76,8 +77,11 @@ hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_e
     *out = hr__strdup(account, path);
     if (!*out)
         return hr__error_memory(err, url, (int64_t)strlen(path) + 1);
-    if (n > 0 && !is_local)
-        hr__percent_decode(*out);
+    if (n > 0 && !is_local && hr__percent_decode(*out) != (int64_t)strlen(*out)) {
+        hr__free(*out);
+        *out = NULL;
+        return hr_error_set(err, HR_INVALID, "%s: %%00 is no character of a path", url);
+    }
     return HR_OK;
 }
 

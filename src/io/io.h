@@ -147,7 +147,7 @@ hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_opt
                          hr_paths *out, hr_error *err) HR_MUST_USE;
 void hr__paths_clear(hr_paths *p);
 static inline const char *hr__paths_name(const hr_paths *p, int64_t i) { return p->items[i].path; }
-void hr__percent_decode(char *s); /* "a%20b" -> "a b", in place */
+int64_t hr__percent_decode(char *s); /* "a%20b" -> "a b", in place; -> its length, zero bytes of "%00" included */
 /* The local path that a URL means, new: "file:///a%20b" -> "/a b". HR_UNSUPPORTED names another scheme. */
 hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_error *err) HR_MUST_USE;
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import headrace.data as hd
+from headrace.exceptions import TypeMismatchError
 
 DAY, STAMP = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, 2, 3)
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -140,3 +141,51 @@ def test_a_batch_of_few_rows_of_a_shared_call():
             lambda f: {"k": [type(v).__name__ for v in f["x"]]}, batch_format="pandas", batch_size=2
         )
         assert {r["k"] for r in seen.take_all()} == {"date"} | ({"NoneType"} if nulls else set())
+
+
+# value that is the last to fit, and the first that does not; of numpy's units that Arrow lacks
+EDGES = {
+    "M8[Y]": 5_879_610,
+    "M8[M]": 70_555_326,
+    "M8[W]": (2**31 - 1) // 7,
+    "M8[D]": 2**31 - 1,
+    "M8[25h]": (2**63 - 1) // 90_000,
+    "M8[h]": (2**63 - 1) // 3600,
+    "M8[m]": (2**63 - 1) // 60,
+    "m8[W]": (2**63 - 1) // 604_800,
+    "m8[D]": (2**63 - 1) // 86_400,
+    "m8[m]": (2**63 - 1) // 60,
+}
+
+
+@pytest.mark.parametrize("dtype", EDGES)
+def test_times_that_do_not_fit_their_unit_are_refused(dtype):
+    """numpy wraps them: the year 10**14 became another year in silence."""
+    last = EDGES[dtype]
+    for value in (last, -last, 0, 2**63 - 1, last + 1, -last - 2, 10**18):
+        array = np.array([0, value], "i8").view(dtype)
+        if -last <= value <= last:
+            found = hd.from_arrow(hd.from_numpy(array).to_arrow()).to_arrow()["data"].to_numpy()
+            assert (found == array.astype(found.dtype)).all()
+        else:
+            with pytest.raises(TypeMismatchError, match=r"value 1: the time .*-bit number in unit"):
+                hd.from_numpy(array)
+
+
+def test_times_finer_than_nanoseconds_are_not_cut():
+    assert hd.from_numpy(np.array([5000, -5000], "m8[ps]")).to_arrow()["data"].cast("i8").to_pylist() == [
+        5,
+        -5,
+    ]
+    for value in (5001, -5001, -(2**63) + 1):
+        with pytest.raises(TypeMismatchError, match="in unit 'ns'"):
+            hd.from_numpy(np.array([value], "i8").view("m8[ps]"))
+
+
+def test_lists_of_times_of_several_units():
+    """numpy takes the finest unit and wraps what does not fit; such values stay what they are, as pickles."""
+    far, near = np.datetime64(10**14, "Y"), np.datetime64(1, "ns")
+    assert [r["t"] for r in hd.from_items([{"t": far}, {"t": near}]).take_all()] == [far, near]
+    mixed = [np.datetime64(10, "Y"), None, np.datetime64(10, "s")]
+    found = [r["t"] for r in hd.from_items([{"t": v} for v in mixed]).take_all()]
+    assert found == [datetime.datetime(1980, 1, 1), None, datetime.datetime(1970, 1, 1, 0, 0, 10)]

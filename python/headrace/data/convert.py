@@ -10,7 +10,7 @@ import logging
 import pickle
 import sys
 
-from headrace._core import TypeMismatchError
+from headrace._core import InvalidArgument, TypeMismatchError
 
 EPOCH = datetime.datetime(1970, 1, 1)
 EPOCH_DAY = EPOCH.toordinal()
@@ -23,6 +23,31 @@ def _numpy():
     import numpy
 
     return numpy
+
+
+# --------------------------------------------------------------------------------------------------- names
+
+
+def check_arrow_names(data):
+    """Raises InvalidArgument for a name with a zero byte in Arrow data or types: C structs would cut it."""
+    for name in _arrow_names(data):
+        if isinstance(name, str) and "\0" in name:
+            raise InvalidArgument(f"column {name!r}: expected names without zero bytes")
+
+
+def _arrow_names(data):
+    """The columns of a frame, or what pyarrow prints of types (with all names) if it holds a zero byte."""
+    pyarrow = sys.modules.get("pyarrow")
+    kinds = tuple(getattr(pyarrow, k) for k in ("Schema", "DataType", "Field") if hasattr(pyarrow, k))
+    places = data, getattr(data, "schema", None), getattr(data, "type", None)
+    types = next((x for x in places if isinstance(x, kinds)), None)
+    if types is None:
+        columns = getattr(data, "columns", None)
+        return columns if isinstance(columns, list) else ()
+    if not isinstance(types, pyarrow.Schema):
+        return (str(types),)
+    printed = types.to_string(show_field_metadata=False, show_schema_metadata=False)
+    return [*types.names, printed] if "\0" in printed else ()
 
 
 # --------------------------------------------------------------------------------------- columns to objects
@@ -214,7 +239,7 @@ def special(values):
     if np and isinstance(first, (np.datetime64, np.timedelta64)):
         _only(values, type(first), f"{type(first).__name__} values")
         letter = "M" if isinstance(first, np.datetime64) else "m"
-        array, form, valid = _numpy_time(np.array(values, dtype=f"{letter}8"))
+        array, form, valid = _numpy_time(_numpy_times(values, letter))
         valid = np.ones(len(array), bool) if valid is None else valid
         return form, _typed([v if ok else None for v, ok in zip(array.tolist(), valid, strict=True)], form)
     if isinstance(first, datetime.datetime):
@@ -285,6 +310,43 @@ def _decimals(values):
 _WIDE = decimal.Context(prec=200)
 
 
+def _in_unit(array, dtype):
+    """A datetime64 or timedelta64 array in another unit, if its numbers fit: numpy wraps them. Days have 32
+    bits here.
+    """
+    np = _numpy()
+    dtype = np.dtype(dtype)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    made = array.astype(dtype, copy=False)
+    factor = 1
+    if dtype == "M8[D]":  # years and months have no one length
+        low, high = np.array([-(2**31), 2**31 - 1]).view(dtype).astype(array.dtype)  # rounded down
+        low = low if low.astype(dtype).astype("i8") == -(2**31) else low + 1
+    else:
+        span = np.dtype(array.dtype.str.replace("M8", "m8")), np.dtype(dtype.str.replace("M8", "m8"))
+        factor = int(np.array([1]).view(span[0]).astype(span[1]).astype("i8")[0])  # 0: from a finer unit
+        high = np.array([(2**63 - 1) // (factor or 1)]).view(array.dtype)[0]
+        low = np.array([-((2**63 - 1) // (factor or 1))]).view(array.dtype)[0]
+    wrong = (array > high) | (array < low)
+    if not factor:
+        wrong = (made.astype(array.dtype) != array) & ~np.isnat(array)
+    if wrong.any():
+        unit, bits = np.datetime_data(dtype)[0], 32 if dtype == "M8[D]" else 64
+        place, time = int(wrong.argmax()), array[wrong][0]
+        raise TypeMismatchError(f"value {place}: the time {time} is no {bits}-bit number in unit {unit!r}")
+    return made
+
+
+def _numpy_times(values, letter):
+    """A list of datetime64 or timedelta64, or None, as an array; numpy wraps what its unit cannot hold."""
+    np = _numpy()
+    array = np.array(values, dtype=f"{letter}8")
+    if len({v.dtype for v in values if v is not None}) > 1:
+        given = (np.array(["NaT"], array.dtype) if v is None else np.array([v], v.dtype) for v in values)
+        array = np.concatenate([_in_unit(v, array.dtype) for v in given])
+    return array
+
+
 def _numpy_time(array):
     """(values, Arrow format, bool array of what is no NaT or None) of a datetime64 or timedelta64 array."""
     np = _numpy()
@@ -308,8 +370,7 @@ def _numpy_time(array):
         target = "s" if unit == "generic" else target
         if unit in ("Y", "M"):
             raise TypeMismatchError(f"durations in {unit} have no fixed length")
-    if unit != target or count != 1 or not array.dtype.isnative:
-        array = array.astype(f"{letter}8[{target}]")
+    array = _in_unit(array, f"{letter}8[{target}]")
     nat = np.isnat(array)
     valid = ~nat if nat.any() else None
     ints = array.view("i8")
