@@ -182,7 +182,7 @@ static hr_status cut_made_rows(hr_run *r, hr_stage **s, int64_t blocks, hr_error
     if (!blocks)
         return HR_OK;
     HR_TRY(open_stage(r, s, err));
-    HR_TRY(hr__op_rebatch(blocks, false, &op, err));
+    HR_TRY(hr__op_rebatch_blocks(blocks, &op, err));
     st = set_stream(r, *s, op, err);
     own_last(r, op);
     return st;

@@ -404,8 +404,10 @@ static hr_status apply_push(const hr_op *op, hr_task *task, const hr_table *in, 
     } else {
         const hr_mem mem = piece_mem(a, task);
 
-        if (!t->pieces)
+        if (!t->pieces) {
             HR_TRY(hr__pieces_new(a->piece_rows, a->piece_bytes, &mem, &t->pieces, err));
+            hr__pieces_refuse(t->pieces, hr__account_limit(mem.account));
+        }
         HR_TRY(hr__pieces_add(t->pieces, in, err));
         HR_TRY(add_pieces(a, task, t, err));
     }

@@ -179,8 +179,10 @@ static hr_status map_push(const hr_op *op, hr_task *task, const hr_table *in, hr
         return HR_OK;
     if (m->as_is)
         return map_call(m, task, in, err);
-    if (!*pieces)
+    if (!*pieces) {
         HR_TRY(hr__pieces_new(PIECE_ROWS, 0, &mem, pieces, err));
+        hr__pieces_refuse(*pieces, hr__account_limit(mem.account));
+    }
     HR_TRY(hr__pieces_add(*pieces, in, err));
     return map_pieces(m, task, *pieces, false, err);
 }

@@ -237,8 +237,13 @@ hr_status hr__op_project(const char *const *names, const char *const *new_names,
                          hr_error *err) HR_MUST_USE;
 hr_status hr__op_limit(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_number_rows(const char *name, hr_op **out, hr_error *err) HR_MUST_USE;
-/* Tables of exactly n_rows; the state is {rows to skip of the open batch, ordinal of the next batch}. */
+/* Tables of exactly n_rows; the state is {rows to skip of the open batch, ordinal of the next batch}. HR_BUDGET where one alone is
+ * larger than the memory limit, unless it is a slice of one table. */
 hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *err) HR_MUST_USE;
+/* The same as blocks, of which somebody behind makes smaller pieces: of any size. */
+hr_status hr__op_rebatch_blocks(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
+/* HR_BUDGET: rows that are to be one batch take more than the limit. `more`: and are not all of it. */
+hr_status hr__batch_too_large(int64_t n_rows, int64_t n_bytes, int64_t limit, bool more, hr_error *err);
 hr_status hr__op_map(const hr_map_function *fn, const hr_map_options *options, hr_op **out,
                      hr_error *err) HR_MUST_USE;                                               /* takes fn's context */
 hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err) HR_MUST_USE; /* takes fn's context */
@@ -555,6 +560,7 @@ void hr__worker_close(hr_worker *w);
  * function sees never depends on how readers cut their tables. */
 typedef struct hr_pieces hr_pieces;
 hr_status hr__pieces_new(int64_t rows, int64_t bytes, const hr_mem *mem, hr_pieces **out, hr_error *err) HR_MUST_USE;
+void hr__pieces_refuse(hr_pieces *p, int64_t most_bytes); /* one copied together that is larger is HR_BUDGET */
 void hr__pieces_free(hr_pieces *p);
 hr_status hr__pieces_add(hr_pieces *p, const hr_table *t, hr_error *err) HR_MUST_USE;
 /* *out NULL: none complete. `last`: the ticket's end, what is left is complete. *ordinal: the block's number, and from bit 40 on

@@ -29,9 +29,9 @@ typedef struct block {
 
 struct hr_pieces {
     hr_mem mem;
-    int64_t rows, bytes;
-    block block;  /* that of the open piece */
-    int64_t part; /* number of the open piece in its block */
+    int64_t rows, bytes, most_bytes; /* most_bytes 0: no matter */
+    block block;                     /* that of the open piece */
+    int64_t part;                    /* number of the open piece in its block */
     piece open;
     piece *ready; /* a queue: items [head, n_ready) */
     int64_t head, n_ready, cap_ready;
@@ -50,6 +50,8 @@ hr_status hr__pieces_new(int64_t rows, int64_t bytes, const hr_mem *mem, hr_piec
     p->block.number = -1;
     return HR_OK;
 }
+
+void hr__pieces_refuse(hr_pieces *p, int64_t most_bytes) { p->most_bytes = most_bytes; }
 
 static void piece_clear(piece *p)
 {
@@ -222,6 +224,16 @@ hr_status hr__pieces_add(hr_pieces *p, const hr_table *t, hr_error *err)
     return HR_OK;
 }
 
+/* A piece of one table is a slice of what is held anyhow. */
+static hr_status check_piece(const hr_pieces *p, const piece *got, hr_error *err)
+{
+    int64_t bytes = 0;
+
+    for (int64_t i = 0; i < got->n && got->n > 1 && p->most_bytes; i++)
+        bytes += hr__table_bytes_used(got->parts[i]);
+    return bytes > p->most_bytes ? hr__batch_too_large(got->n_rows, bytes, p->most_bytes, false, err) : HR_OK;
+}
+
 hr_status hr__pieces_next(hr_pieces *p, bool last, hr_table **out, int64_t *ordinal, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -234,6 +246,7 @@ hr_status hr__pieces_next(hr_pieces *p, bool last, hr_table **out, int64_t *ordi
         return HR_OK;
     got = p->ready[p->head++];
     *ordinal = got.ordinal;
+    HR_GO(check_piece(p, &got, err));
     if (got.n == 1)
         *out = hr_table_ref(got.parts[0]);
     else

@@ -22,17 +22,19 @@ typedef struct rebatch_op {
     hr_op base;
     int64_t n_rows;
     bool drop_last;
+    bool any_size; /* batches may be larger than the memory limit */
 } rebatch_op;
 
 typedef struct rebatch_state {
     hr_schema *schema; /* of the first table; NULL: none came yet */
     hr_table **parts;  /* counted; rows of the open batch, and behind it what the newest table has left */
     int64_t n_parts, cap_parts;
-    int64_t n_pending; /* rows of all parts */
-    int64_t skip;      /* rows that come in and were emitted by an earlier run */
-    int64_t ordinal;   /* of the open batch */
-    hr_marker *held;   /* waits for the open batch; NULL: none */
-    int64_t held_skip; /* the rows that were missing in the open batch when it came */
+    int64_t n_pending;  /* rows of all parts */
+    int64_t most_bytes; /* that they take: less where the first was shortened */
+    int64_t skip;       /* rows that come in and were emitted by an earlier run */
+    int64_t ordinal;    /* of the open batch */
+    hr_marker *held;    /* waits for the open batch; NULL: none */
+    int64_t held_skip;  /* the rows that were missing in the open batch when it came */
 } rebatch_state;
 
 static hr_status rebatch_state_of(hr_task *task, rebatch_state **out, hr_error *err)
@@ -162,7 +164,36 @@ static hr_status add(rebatch_state *s, hr_task *task, const hr_table *in, hr_err
         HR_TRY(hr_table_slice(in, skip, in->n_rows - skip, &part, err));
     s->parts[s->n_parts++] = part;
     s->n_pending += part->n_rows;
+    s->most_bytes += hr__table_bytes_used(part);
     return HR_OK;
+}
+
+/* Of the first n rows. */
+static hr_status bytes_of(const rebatch_state *s, int64_t n, int64_t *out, hr_error *err)
+{
+    *out = 0;
+    for (int64_t i = 0; i < s->n_parts && n > 0; i++) {
+        hr_table *part = NULL;
+
+        HR_TRY(hr_table_slice(s->parts[i], 0, HR_MIN(n, s->parts[i]->n_rows), &part, err));
+        *out += hr__table_bytes_used(part);
+        n -= part->n_rows;
+        hr_table_unref(part);
+    }
+    return HR_OK;
+}
+
+/* The first n rows, which are to be one batch. A slice of one table takes nothing. */
+static hr_status check_bytes(const hr_op *op, rebatch_state *s, hr_task *task, int64_t n, hr_error *err)
+{
+    int64_t limit = hr__account_limit(hr__task_run(task)->account), bytes;
+
+    if (((const rebatch_op *)op)->any_size || s->most_bytes <= limit || n <= s->parts[0]->n_rows)
+        return HR_OK;
+    HR_TRY(bytes_of(s, n, &bytes, err));
+    if (n == s->n_pending)
+        s->most_bytes = bytes;
+    return bytes <= limit ? HR_OK : hr__batch_too_large(n, bytes, limit, n < ((const rebatch_op *)op)->n_rows, err);
 }
 
 /* The first part loses its first n rows. */
@@ -253,9 +284,13 @@ static hr_status rebatch_push(const hr_op *op, hr_task *task, const hr_table *in
     hr_table_unref(fitting);
     if (st)
         return st;
-    while (s->n_pending >= n && !hr__task_cancelled(task))
+    while (s->n_pending >= n && !hr__task_cancelled(task)) {
+        HR_TRY(check_bytes(op, s, task, n, err));
         HR_TRY(emit(s, task, n, err));
-    return HR_OK;
+    }
+    if (!s->n_pending)
+        s->most_bytes = 0;
+    return check_bytes(op, s, task, s->n_pending, err); /* before more is held for it */
 }
 
 static hr_status rebatch_finish(const hr_op *op, hr_task *task, hr_error *err)
@@ -314,6 +349,21 @@ int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last)
     return r->n_rows;
 }
 
+hr_status hr__batch_too_large(int64_t n_rows, int64_t n_bytes, int64_t limit, bool more, hr_error *err)
+{
+    return hr_error_set(
+        err, HR_BUDGET,
+        "%s%" PRId64 " rows%s take %" PRId64 " bytes, the memory limit is %" PRId64 ": take fewer rows at a time",
+        more ? "" : "a batch: ", n_rows, more ? " of a batch that is to have more" : "", n_bytes, limit);
+}
+
+hr_status hr__op_rebatch_blocks(int64_t n_rows, hr_op **out, hr_error *err)
+{
+    HR_TRY(hr__op_rebatch(n_rows, false, out, err));
+    ((rebatch_op *)*out)->any_size = true;
+    return HR_OK;
+}
+
 hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *err)
 {
     rebatch_op *r = NULL;
@@ -321,7 +371,7 @@ hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *
     *out = NULL;
     if (n_rows < 1)
         return hr_error_set(err, HR_INVALID, "rebatch: batches of %" PRId64 " rows", n_rows);
-    if (!(r = hr__alloc(NULL, sizeof *r)))
+    if (!(r = hr__zalloc(NULL, sizeof *r)))
         return hr__error_memory(err, "rebatch", sizeof *r);
     hr__op_init(&r->base, &hr__rebatch);
     r->n_rows = n_rows;

@@ -5,13 +5,15 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import headrace.data as hd
-from headrace import _core
+from headrace import _core, exceptions
 from headrace.data.expressions import col
 
-pytest.importorskip("pyarrow")
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 
@@ -45,6 +47,40 @@ def test_runs_at_once_share_the_limit():
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(sort, [1_500_000] * 4))
         assert _core.memory_peak() < 3 * limit
+    finally:
+        context.memory_limit_bytes = before
+
+
+def wide(rows, values):
+    return hd.range(rows).map_batches(
+        lambda b: {"x": np.ones((len(b["id"]), values))}, batch_size=100, compute="threads"
+    )
+
+
+def counted(batch):
+    return {"n": [len(batch["x"])]}
+
+
+def test_a_batch_larger_than_the_limit(tmp_path):
+    """Batches of 400 MB passed a limit of 32 MiB without a word."""
+    context = hd.DataContext.get_current()
+    before, limit = context.memory_limit_bytes, 32 << 20
+    context.memory_limit_bytes = limit
+    try:
+        ds = wide(20_000, 1000)  # 8 kB a row
+        said = rf"\d+ rows of a batch that is to have more take \d{{8}} bytes, the memory limit is {limit}"
+        with pytest.raises(exceptions.MemoryLimitError, match=said):
+            ds.map_batches(counted, batch_size=10_000, compute="threads").take_all()
+        with pytest.raises(exceptions.MemoryLimitError, match=said):
+            next(iter(ds.iter_batches(batch_size=10_000)))
+        rows = pa.table({"x": ["x" * 16_000] * 5000})  # 80 MB
+        pq.write_table(rows, tmp_path / "a.parquet")
+        said = rf"a batch: 4096 rows take \d{{8}} bytes, the memory limit is {limit}"
+        with pytest.raises(exceptions.MemoryLimitError, match=said):
+            hd.read_parquet(tmp_path / "a.parquet").map_batches(counted, compute="threads").take_all()
+        fits = ds.map_batches(counted, batch_size=2000, compute="threads").take_all()
+        assert [r["n"] for r in fits] == [2000] * 10
+        assert [len(b["id"]) for b in hd.range(1000).iter_batches(batch_size=10**9)] == [1000]
     finally:
         context.memory_limit_bytes = before
 
