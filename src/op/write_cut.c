@@ -257,25 +257,36 @@ static void add_escaped(hr_text *out, const char *s, int64_t n)
     }
 }
 
-static void add_value(hr_text *out, hr_text *scratch, const hr_array *a, int64_t row)
+/* Readers cannot tell this text from null, however it is escaped. */
+static hr_status unnameable(const char *column, const uint8_t *p, int64_t n, hr_error *err)
+{
+    if (n == (int64_t)strlen(NULL_FOLDER) && memcmp(p, NULL_FOLDER, (size_t)n) == 0)
+        return hr_error_set(err, HR_TYPE, "partition column '%s': the text %s, which is the folder of null", column,
+                            NULL_FOLDER);
+    return HR_OK;
+}
+
+/* Of an empty text nothing: "p=". */
+static hr_status add_value(hr_text *out, hr_text *scratch, const char *column, const hr_array *a, int64_t row,
+                           hr_error *err)
 {
     int64_t n = 0;
     const uint8_t *p;
 
     if (hr__array_is_null(a, row)) {
         hr__text_add(out, NULL_FOLDER);
-        return;
+        return HR_OK;
     }
     if (hr__type_is_bytes(a->type)) {
         p = hr__array_bytes(a, row, &n);
+        HR_TRY(unnameable(column, p, n, err));
         add_escaped(out, (const char *)p, n);
-        if (n == 0)
-            hr__text_add(out, NULL_FOLDER); /* a folder must have a name; Hive does the same */
-        return;
+        return HR_OK;
     }
     scratch->n = 0;
     hr__array_print_value(a, row, scratch);
     add_escaped(out, scratch->data, scratch->n);
+    return HR_OK;
 }
 
 static hr_status folder_of(const hr_write_job *job, const hr_table *t, int64_t row, hr_text *out, hr_text *scratch,
@@ -287,7 +298,8 @@ static hr_status folder_of(const hr_write_job *job, const hr_table *t, int64_t r
             hr__text_add(out, "/");
         add_escaped(out, job->partitions[i], (int64_t)strlen(job->partitions[i]));
         hr__text_add(out, "=");
-        add_value(out, scratch, t->columns[hr__schema_find(t->schema, job->partitions[i])], row);
+        HR_TRY(add_value(out, scratch, job->partitions[i], t->columns[hr__schema_find(t->schema, job->partitions[i])],
+                         row, err));
     }
     return out->failed || scratch->failed ? hr__error_memory(err, "write", out->n) : HR_OK;
 }

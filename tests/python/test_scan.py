@@ -107,13 +107,24 @@ def test_written_partitions_come_back_as_text(tmp_path):
         {"k": 7, "s": "09", "x": 0},
         {"k": None, "s": "a/b=c d", "x": 1},
         {"k": -1, "s": None, "x": 2},
+        {"k": -1, "s": "", "x": 3},  # was null
     ]
     hd.from_items(given).write_parquet(tmp_path, partition_cols=["k", "s"])
     back = {r["x"]: r for r in hd.read_parquet(tmp_path).take_all()}
-    assert [back[x] for x in range(3)] == [r | {"k": None if r["k"] is None else str(r["k"])} for r in given]
+    assert [back[x] for x in range(4)] == [r | {"k": None if r["k"] is None else str(r["k"])} for r in given]
     typed = hd.Partitioning("hive", field_types={"k": int})
     back = {r["x"]: r for r in hd.read_parquet(tmp_path, partitioning=typed).take_all()}
-    assert [back[x] for x in range(3)] == given
+    assert [back[x] for x in range(4)] == given
+    theirs = pyarrow.dataset.dataset(tmp_path, partitioning="hive").to_table().sort_by("x").to_pylist()
+    assert [r["s"] for r in theirs] == ["09", "a/b=c d", None, ""]
+
+
+def test_a_partition_that_no_reader_can_tell_from_null(tmp_path):
+    """It came back as null."""
+    with pytest.raises(exceptions.TypeMismatchError, match="partition column 's': the text __HIVE"):
+        hd.from_items([{"s": "__HIVE_DEFAULT_PARTITION__", "x": 1}]).write_parquet(
+            tmp_path, partition_cols=["s"]
+        )
 
 
 def test_columns_of_partitions(hive):
