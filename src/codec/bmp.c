@@ -1,7 +1,8 @@
 /* bmp.c - BMP, by ourselves: 1 to 32 bits, palettes, bit fields, run lengths; Windows' headers and OS/2's; either way up.
  *
  * A colour of fewer than 8 bits is stretched to 255 without rounding, as Pillow does. Pixels that a run-length file passes
- * over have palette entry 0. */
+ * over have palette entry 0. Palettes that only say "grey" are none, as for Pillow: 8 bits whose entry i is i of each colour,
+ * 1 bit of black and white. */
 #include "codec/pixels.h"
 
 typedef enum { BMP_PLAIN, BMP_RLE8, BMP_RLE4, BMP_FIELDS } bmp_packing;
@@ -14,6 +15,7 @@ typedef struct bmp_header {
     uint32_t masks[4]; /* red, green, blue, alpha; of 16 and 32 bits */
     const uint8_t *palette;
     int n_colours, colour_bytes;
+    bool grey;      /* the palette says what the indices say */
     int64_t pixels; /* where they begin */
 } bmp_header;
 
@@ -52,6 +54,20 @@ static hr_status masks_of(hr_view in, uint32_t header, uint32_t compression, bmp
             return bad(err, "a colour's mask is", h->masks[i]);
     }
     return HR_OK;
+}
+
+static bool palette_is_grey(const bmp_header *h, int n_wanted)
+{
+    if (h->n_colours != n_wanted || (h->bits == 1 ? h->n_colours != 2 : h->bits != 8 || h->n_colours <= 2))
+        return false;
+    for (int i = 0; i < h->n_colours; i++) {
+        const uint8_t *c = h->palette + (size_t)i * (size_t)h->colour_bytes;
+        int v = h->bits == 1 ? i * 255 : i;
+
+        if (c[0] != v || c[1] != v || c[2] != v)
+            return false;
+    }
+    return true;
 }
 
 static hr_status read_header(hr_view in, bmp_header *h, hr_error *err)
@@ -93,6 +109,7 @@ static hr_status read_header(hr_view in, bmp_header *h, hr_error *err)
         h->n_colours = (int)HR_MIN(HR_MIN(n_colours ? (int64_t)n_colours : 256, 1 << h->bits), room / h->colour_bytes);
         if (n_colours > 256)
             return bad(err, "colours:", n_colours);
+        h->grey = palette_is_grey(h, n_colours ? (int)n_colours : 1 << h->bits);
         if (h->pixels == at) /* its writer forgot the palette, which lies before the pixels nevertheless */
             h->pixels += (int64_t)h->n_colours * h->colour_bytes;
     }
@@ -111,7 +128,7 @@ static hr_status bmp_look(hr_view in, bool exif, hr_image_info *out, hr_error *e
     HR_TRY(read_header(in, &h, err));
     out->width = h.width;
     out->height = h.height;
-    out->stored = h.bits >= 16 && h.masks[3] ? HR_PIXELS_RGBA : HR_PIXELS_RGB;
+    out->stored = h.grey ? HR_PIXELS_L : h.bits >= 16 && h.masks[3] ? HR_PIXELS_RGBA : HR_PIXELS_RGB;
     return HR_OK;
 }
 
@@ -130,7 +147,13 @@ static uint8_t stretch(uint32_t v, uint32_t mask)
 static void from_palette(const bmp_header *h, int index, uint8_t *to)
 {
     static const uint8_t none[4];
-    const uint8_t *c = index < h->n_colours ? h->palette + (size_t)index * (size_t)h->colour_bytes : none;
+    const uint8_t *c;
+
+    if (h->grey) {
+        to[0] = (uint8_t)(h->bits == 1 ? index * 255 : index);
+        return;
+    }
+    c = index < h->n_colours ? h->palette + (size_t)index * (size_t)h->colour_bytes : none;
 
     to[0] = c[2];
     to[1] = c[1];
@@ -210,7 +233,7 @@ static hr_status runs(const bmp_header *h, hr_view in, const hr_image_job *job, 
         uint8_t *to = out->data + (h->top_down ? y : h->height - 1 - y) * out->stride;
 
         for (int64_t x = 0; x < h->width; x++)
-            from_palette(h, index->data[y * h->width + x], to + x * 3);
+            from_palette(h, index->data[y * h->width + x], to + x * (h->grey ? 1 : 3));
     }
 done:
     hr__buffer_unref(index);
@@ -254,7 +277,8 @@ hr_status hr__bmp_encode(const hr_image *in, const hr_image_save *how, const hr_
                          hr_error *err)
 {
     int c = hr__pixel_channels(in->mode);
-    int64_t row_bytes = HR_ROUND_UP(in->width * 3, 4), n = 54 + row_bytes * in->height;
+    int64_t at = c == 1 ? 54 + 256 * 4 : 54; /* where pixels begin: grey ones behind their palette */
+    int64_t row_bytes = HR_ROUND_UP(in->width * c, 4), n = at + row_bytes * in->height;
 
     (void)how;
     *out = NULL;
@@ -267,21 +291,23 @@ hr_status hr__bmp_encode(const hr_image *in, const hr_image_save *how, const hr_
     memset((*out)->data, 0, 54);
     memcpy((*out)->data, "BM", 2);
     put32((*out)->data + 2, n);
-    put32((*out)->data + 10, 54);
+    put32((*out)->data + 10, at);
     put32((*out)->data + 14, 40);
     put32((*out)->data + 18, in->width);
     put32((*out)->data + 22, in->height);
     (*out)->data[26] = 1;
-    (*out)->data[28] = 24;
+    (*out)->data[28] = (uint8_t)(8 * c);
+    for (int i = 0; i < 256 && c == 1; i++)
+        put32((*out)->data + 54 + 4 * i, i * 0x10101);
     for (int64_t y = 0; y < in->height; y++) {
         const uint8_t *from = in->data + y * in->stride;
-        uint8_t *to = (*out)->data + 54 + (in->height - 1 - y) * row_bytes;
+        uint8_t *to = (*out)->data + at + (in->height - 1 - y) * row_bytes;
 
         for (int64_t x = 0; x < in->width; x++, from += c) {
-            for (int i = 0; i < 3; i++)
-                *to++ = from[c == 1 ? 0 : 2 - i];
+            for (int i = 0; i < c; i++)
+                *to++ = from[c - 1 - i];
         }
-        memset(to, 0, (size_t)(row_bytes - in->width * 3));
+        memset(to, 0, (size_t)(row_bytes - in->width * c));
     }
     return HR_OK;
 }

@@ -103,7 +103,10 @@ def test_pixels_are_pillows(tmp_path, name, image, how, mode):
 
 
 def test_as_stored(tmp_path):
-    for name, c in (("rgba.png", 4), ("grey.jpg", None), ("la.png", 2), ("rgb.jpg", 3), ("cmyk.jpg", 3)):
+    """Palettes of greys are none: those of BMP files gave three channels."""
+    kinds = {"rgba.png": 4, "grey.jpg": None, "la.png": 2, "rgb.jpg": 3, "cmyk.jpg": 3}
+    kinds |= {"grey.bmp": None, "bit.bmp": None, "palette.bmp": 3, "rgb.bmp": 3}
+    for name, c in kinds.items():
         sample = next(s for s in SAMPLES if s[0] == name)
         assert read(write(tmp_path / name, sample[1])).shape[2:] == (() if c is None else (c,))
 
@@ -295,6 +298,17 @@ def test_written_and_read(tmp_path, kind):
     if kind in ("png", "bmp"):
         for row, f in zip(ds.take_all(), files, strict=True):
             assert (np.array(Image.open(f)) == row["image"]).all()
+
+
+def test_a_grey_bmp_stays_grey(tmp_path):
+    """It was written with 24 bits, and read with three channels."""
+    write(tmp_path / "0.png", Image.fromarray(picture(5, 7)).convert("L"))
+    ds = rd.read_images(str(tmp_path))
+    ds.write_images(str(tmp_path / "out"), "image", file_format="bmp")
+    (path,) = (tmp_path / "out").iterdir()
+    assert Image.open(path).mode == "L"
+    for got in (np.array(Image.open(path)), read(path)):
+        assert (got == ds.take(1)[0]["image"]).all() and got.shape == (5, 7)
 
 
 def planar_tiff(path, planes, extra):
