@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,6 +27,28 @@ hr_status hr__output_place(hr_output *a, const char *path, hr_error *err)
     return HR_OK;
 }
 
+/* A signal that ends us waits until what was begun is gone: files without a name go by themselves, folders do not. */
+static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+static volatile sig_atomic_t asked_to_end; /* the signal */
+
+static void end_soon(int number) { asked_to_end = number; }
+
+static bool is_to_end(void *context)
+{
+    (void)context;
+    return asked_to_end != 0;
+}
+
+/* Those that somebody ignores for us (nohup) stay so. A second one of a kind ends us at once. */
+static void wait_for_signals(void)
+{
+    struct sigaction soon = { .sa_handler = end_soon, .sa_flags = (int)SA_RESETHAND }, now;
+
+    for (int i = 0; i < HR_LEN(signals); i++)
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            sigaction(signals[i], &soon, NULL);
+}
+
 hr_status hr__output_write(hr_output *a, hr_plan *in, const char *path, hr_error *err)
 {
     hr_feed_options how = { .struct_bytes = sizeof how };
@@ -39,7 +62,9 @@ hr_status hr__output_write(hr_output *a, hr_plan *in, const char *path, hr_error
     a->options.partition_columns = (const char *const *)a->write.columns;
     a->options.n_partition_columns = (int)a->write.n_columns;
     HR_GO(hr_plan_write(in, a->to, path, &a->options, &p, err));
+    wait_for_signals();
     HR_GO(hr_feed_open(p, &how, &f, err));
+    hr_feed_set_interrupt(f, is_to_end, NULL);
     for (;;) {
         HR_GO(hr_feed_next(f, &t, err));
         if (!t)
@@ -59,6 +84,11 @@ done:
     hr_table_unref(t);
     hr_feed_close(f);
     hr_plan_unref(p);
+    if (asked_to_end) {
+        fflush(stdout);
+        signal(asked_to_end, SIG_DFL);
+        raise(asked_to_end);
+    }
     return st;
 }
 

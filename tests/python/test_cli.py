@@ -174,6 +174,22 @@ def test_a_dash_is_no_file(folder, tmp_path, monkeypatch):
     assert "files are written under a name" in error and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_command_leaves_nothing(tmp_path, number):
+    """An empty folder stayed. Writing begins when the folder is there; 20 million rows take seconds."""
+    pq.write_table(pa.table({"x": range(200_000)}), tmp_path / "in.parquet")
+    inputs = [str(tmp_path / "in.parquet")] * 100
+    for out in (tmp_path / "a" / "b", tmp_path / "c" / "d.json"):
+        words = [COMMAND, "convert", "--to", "json", *inputs, str(out)]
+        job = subprocess.Popen(words, stdout=subprocess.PIPE)
+        while job.poll() is None and not out.parent.exists():
+            time.sleep(0.01)
+        job.send_signal(number)
+        job.communicate(timeout=120)
+        assert job.returncode == -number
+        assert sorted(os.listdir(tmp_path)) == ["in.parquet"]
+
+
 def test_convert(folder, tmp_path):
     out, _ = headrace("convert", folder, tmp_path / "all.parquet", "-w", "compression=snappy")
     assert out.startswith(f"{tmp_path}/all.parquet\t8 rows\t")
