@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import threading
 from collections import Counter
 
 import numpy as np
@@ -375,3 +376,17 @@ def test_resume_in_zip_and_mix(folder):
         rest = whole.iterator().iter_batches(batch_size=1000)
         rest.load_state_dict(first.state_dict())
         assert [b["id"].tolist() for b in rest] == expected[7:]
+
+
+def test_who_waits_alone_is_told_for_whom(monkeypatch):
+    """Shares that were read one after the other in one thread hung without a word."""
+    monkeypatch.setattr("headrace.data.iterator.WARN_AFTER_S", 0.1)
+    shares = hd.range(100).streaming_split(3, equal=True)
+    waits = threading.Thread(target=lambda: shares[1].close() or list(shares[0].iter_batches()))
+    with pytest.warns(RuntimeWarning, match="rank 0 has waited 0.1 s for rank 2 to begin the epoch"):
+        waits.start()
+        waits.join(2)
+    assert waits.is_alive()
+    assert list(shares[2].iter_batches())
+    waits.join(60)
+    assert not waits.is_alive()

@@ -26,6 +26,7 @@ resuming = lazy_module("headrace.data.resuming")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy: while the engine already reads
 
 ROWS_AT_ONCE = 1024  # rows made into Python objects together
+WARN_AFTER_S = 30  # of a share's wait for the others
 SHARE_ROWS = 4096  # of a share's batches where the consumer does not say
 VERSION = 2  # of states
 
@@ -828,8 +829,22 @@ class SplitOwner:
             inline_calls=[p.inline for p in self.pools if p.inline],
             **DataContext.get_current().run_options(),
         )
-        self._begun = False
+        self._begun = self._warned = False
+        self.asking, self.closed = set(), set()  # ranks that wait for others to begin an epoch; that are gone
         self._end = weakref.finalize(self, _end_split, self.split, self.pools)
+
+    def warn_of_wait(self, rank):
+        """This rank waits in vain, it seems: says once for which others."""
+        others = [str(r) for r in range(self.n) if r not in self.asking | self.closed]
+        if others and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"rank {rank} has waited {WARN_AFTER_S:g} s for {'rank' if len(others) == 1 else 'ranks'} "
+                f"{', '.join(others)} to begin the epoch: all shares of a split have to be read at the same "
+                "time, from threads or processes of their own",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def know_code(self):
         """For positions: what the functions are."""
@@ -870,7 +885,15 @@ class LocalSource:
 
     def begin(self, batch_rows, **request):
         self.owner.begin()
-        return self.split.begin(self.rank, batch_rows, **request)
+        patience = threading.Timer(WARN_AFTER_S, self.owner.warn_of_wait, [self.rank])
+        patience.daemon = True
+        self.owner.asking.add(self.rank)
+        patience.start()
+        try:
+            return self.split.begin(self.rank, batch_rows, **request)
+        finally:
+            patience.cancel()
+            self.owner.asking.discard(self.rank)
 
     def next(self, number=0):
         try:
@@ -899,6 +922,7 @@ class LocalSource:
         return self.split.stats()
 
     def close(self):
+        self.owner.closed.add(self.rank)
         self.split.lost(self.rank)
 
 
