@@ -286,7 +286,8 @@ static void positions_that_do_not_fit(void **state)
     assert_contains(err.text, "batches of 4 rows, this feed makes 5");
     o.batch_rows = 4;
     assert_status(hr_feed_open(q, &o, &f, &err), HR_MISMATCH, &err);
-    assert_contains(err.text, "saved by another plan");
+    assert_contains(err.text,
+                    "saved by another plan: its steps, their order or their arguments, as explain() shows them");
     o.position = "{\"epoch\":";
     assert_status(hr_feed_open(p, &o, &f, &err), HR_INVALID, &err);
     assert_null(f);

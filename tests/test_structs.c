@@ -318,6 +318,7 @@ static void test_views(void **unused)
     hr_column_view v = { .struct_bytes = sizeof v };
 
     (void)unused;
+    assert_int_equal(call_view(NULL, NULL), HR_INVALID); /* it was a crash */
     assert_int_equal(call_view(&v, NULL), HR_OK);
     assert_int_equal(v.value_bytes, 8);
     assert_int_equal(v.struct_bytes, sizeof v);

@@ -3,7 +3,7 @@
 import difflib
 from numbers import Integral, Real
 
-from headrace._core import TypeMismatchError
+from headrace._core import InvalidArgument, TypeMismatchError
 
 
 def nearest(name, known):
@@ -36,6 +36,7 @@ KINDS = {
     "None": (lambda v: v is None, "None"),
     "bool": (_is_bool, "bool"),
     "int": (is_whole, "int"),
+    "count": (lambda v: is_whole(v, 0), "an int of at least 0"),
     "float": (lambda v: isinstance(v, Real) and not isinstance(v, bool), "a number"),
     "str": (lambda v: isinstance(v, str), "str"),
     "texts": (_is_texts, "a list of str"),
@@ -46,11 +47,13 @@ KINDS = {
 
 
 def check(what, value, kind):
-    """The value, a NumPy scalar as Python's; TypeMismatchError, naming `what`, if it is none of the kinds."""
+    """The value, a NumPy scalar as Python's; TypeMismatchError, naming `what`, if it is none of the kinds
+    (InvalidArgument for an integer that is too small)."""
     kinds = kind.split("|")
     if not any(KINDS[k][0](value) for k in kinds):
         words = " or ".join(KINDS[k][1] for k in kinds)
-        raise TypeMismatchError(f"{what}: expected {words}, found {type(value).__name__} {value!r}")
+        error = InvalidArgument if kind == "count" and is_whole(value) else TypeMismatchError
+        raise error(f"{what}: expected {words}, found {type(value).__name__} {value!r}")
     return value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
 
 

@@ -116,7 +116,7 @@ static PyObject *set_num_threads(PyObject *module, PyObject *arg)
     if (n == -1 && PyErr_Occurred())
         return NULL;
     Py_BEGIN_ALLOW_THREADS /* waits for threads that end, and one may be in a function of write_*(filename_provider=) */
-    st = hr_set_num_threads(n < 0 || n > INT32_MAX ? INT32_MAX : (int)n, &err);
+    st = hr_set_num_threads((int)HR_MAX(HR_MIN(n, INT32_MAX), INT32_MIN), &err);
     Py_END_ALLOW_THREADS
     return st ? pyhr_raise(PyModule_GetState(module), st, &err) : Py_NewRef(Py_None);
 }

@@ -969,11 +969,30 @@ static hr_array *pickle_array(pyhr_build *b, PyObject *list)
     return st ? pyhr_raise(b->s, st, &err) : out;
 }
 
+/* The exception that is set, of a text without UTF-8, becomes InvalidArgument with the column's name. */
+static void name_column(pyhr_build *b, const char *name)
+{
+    PyObject *kind, *value, *trace, *text;
+
+    PyErr_Fetch(&kind, &value, &trace);
+    PyErr_NormalizeException(&kind, &value, &trace);
+    text = value ? PyObject_Str(value) : NULL;
+    if (text)
+        PyErr_Format(b->s->errors[hr__status_place(HR_INVALID)], "column '%s': %U", name, text);
+    Py_XDECREF(text);
+    Py_XDECREF(kind);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+}
+
 /* Raises what b->why says about column `name`, if no exception is set. */
 static void raise_why(pyhr_build *b, const char *name)
 {
-    if (PyErr_Occurred())
+    if (PyErr_Occurred()) {
+        if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+            name_column(b, name);
         return;
+    }
     if (b->bad >= 0)
         pyhr_raise_text(b->s, HR_TYPE, "column '%s', row %lld: %s", name, (long long)b->bad, b->why);
     else
@@ -987,8 +1006,10 @@ hr_array *pyhr_build_pickles(pyhr_build *b, const char *name, PyObject *values)
     PyObject *fn, *list = NULL, *kind = NULL, *reason = NULL, *trace = NULL;
     hr_array *made = NULL;
 
-    if (PyErr_Occurred() && !PyErr_ExceptionMatches(b->s->errors[hr__status_place(HR_TYPE)]))
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(b->s->errors[hr__status_place(HR_TYPE)])) {
+        raise_why(b, name);
         return NULL;
+    }
     raise_why(b, name);
     PyErr_Fetch(&kind, &reason, &trace);
     PyErr_NormalizeException(&kind, &reason, &trace);

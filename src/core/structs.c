@@ -71,6 +71,8 @@ hr_status hr__struct_fill(const char *name, void *to, const void *from, size_t n
 {
     size_t n;
 
+    if (!to)
+        return hr_error_set(err, HR_INVALID, "%s is NULL", name);
     memcpy(&n, to, sizeof n);
     if (n == 0 || n > MOST_BYTES || n % sizeof n)
         return hr_error_set(err, HR_INVALID, "%s.struct_bytes is %zu; set it to sizeof(%s)", name, n, name);

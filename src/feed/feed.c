@@ -272,8 +272,11 @@ hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_
     HR_TRY(hr__position_parse(text, out, err));
     hr__plan_digest(plan, digest);
     if (strcmp(digest, out->plan) != 0)
-        HR_FAIL(HR_MISMATCH, "position: it was saved by another plan (its digest is %s, this plan's is %s)", out->plan,
-                digest);
+        HR_FAIL(HR_MISMATCH,
+                "position: it was saved by another plan: its steps, their order or their arguments, as explain() shows "
+                "them, "
+                "differ (its digest is %s, this plan's is %s)",
+                out->plan, digest);
     if (!out->whole)
         HR_FAIL(HR_INVALID, "not a position: it does not say what the plan reads");
     was = extra_int(out->extra, "batch_rows", batch_rows);

@@ -38,10 +38,16 @@ static hr_status find_codec(int codec, const hr_codec **out, hr_error *err)
 
 hr_status pq__cursor_error(const pq_cursor *c, hr_status st, hr_error *err)
 {
+    const char *name = c->file->base.name;
+    size_t n = strlen(name);
+
     if (st == HR_IO) /* names the file itself */
         return st;
-    return hr__error_at(err, st, "%s: row group %d, column '%s', page %d", c->file->base.name, c->group, c->leaf->name,
-                        c->ordinal);
+    if (err && strncmp(err->text, name, n) == 0 && strncmp(err->text + n, ": ", 2) == 0) /* so does who read it */
+        memmove(err->text, err->text + n + 2, strlen(err->text + n + 2) + 1);
+    if (c->ordinal < 0)
+        return hr__error_at(err, st, "%s: row group %d, column '%s', before page 0", name, c->group, c->leaf->name);
+    return hr__error_at(err, st, "%s: row group %d, column '%s', page %d", name, c->group, c->leaf->name, c->ordinal);
 }
 
 /* A buffer of n bytes in place of *b, unless that is large enough. Contents are lost. */

@@ -118,7 +118,7 @@ def test_unknown_names_are_errors(context):
     [
         ("max_errored_blocks", "3", "expected int, found str '3'"),
         ("max_errored_blocks", True, "expected int, found bool True"),
-        ("max_map_retries", 1.5, "expected int, found float 1.5"),
+        ("max_map_retries", 1.5, "expected an int of at least 0, found float 1.5"),
         ("enable_progress_bars", "no", "expected bool, found str 'no'"),
         ("retried_map_errors", "OSError", "expected bool or a list of str, found str 'OSError'"),
         ("retried_map_errors", [OSError], "expected bool or a list of str"),
@@ -138,6 +138,8 @@ def test_values_of_other_types_are_errors(name, value, text, context):
 
 
 def test_wrong_values_are_errors(context):
+    with pytest.raises(exceptions.InvalidArgument, match="threads: -3 asked for"):  # said 2147483647
+        context.num_threads = -3
     for value in (-1, 1 << 64):
         with pytest.raises(exceptions.InvalidArgument, match="DataContext.seed"):
             context.seed = value

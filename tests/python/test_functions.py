@@ -284,7 +284,9 @@ def test_wrong_settings_are_named(context):
     for name, value in (("max_errored_blocks", "1"), ("retried_map_errors", "text")):
         with pytest.raises(exceptions.TypeMismatchError, match=name):
             setattr(context, name, value)
-    context.max_map_retries = -1
+    with pytest.raises(exceptions.InvalidArgument, match="max_map_retries: expected an int of at least 0"):
+        context.max_map_retries = -2
+    context.__dict__["max_map_retries"] = -1
     with pytest.raises(exceptions.InvalidArgument, match="max_map_retries"):
         hd.range(1).map(lambda r: r)
 

@@ -221,10 +221,15 @@ def test_nothing_may_be_spilled(small):
     ("name", "value", "text"),
     [
         ("memory_limit_bytes", "much", "memory_limit_bytes: 'much' is not a number of bytes"),
-        ("memory_limit_bytes", -1, "memory_limit_bytes: -1, expected a number of bytes of at least 1"),
+        ("memory_limit_bytes", -1, "memory_limit_bytes: -1, expected a whole number of bytes of at least 1"),
         ("memory_limit_bytes", 0, "memory_limit_bytes: 0, expected"),
         ("memory_limit_bytes", [], r"memory_limit_bytes: \[\], expected"),
-        ("spill_quota_bytes", -5, "spill_quota_bytes: -5, expected a number of bytes of at least 0"),
+        (
+            "memory_limit_bytes",
+            1.5,
+            "memory_limit_bytes: 1.5, expected a whole number of bytes",
+        ),  # was 1 byte
+        ("spill_quota_bytes", -5, "spill_quota_bytes: -5, expected a whole number of bytes of at least 0"),
         ("spill_quota_bytes", float("nan"), "spill_quota_bytes: nan, expected"),
         ("spill_quota_bytes", True, "spill_quota_bytes: True, expected"),
     ],

@@ -160,6 +160,18 @@ def test_values_keep_their_zero_bytes():
     assert ds.filter(expr=col("a") == "x\0y").take_all() == [{"a": "x\0y"}]
 
 
+def test_surrogates_in_values_name_the_column():
+    """It was a UnicodeEncodeError, of whichever column."""
+    for make in (
+        lambda: hd.from_items([{"a": 1, "s": "x\ud800"}]),
+        lambda: hd.from_items([{"a": 1, "s": {"t": ["x\ud800"]}}]),
+        lambda: hd.range(1).map(lambda r: {"a": 1, "s": "x\ud800"}).take_all(),
+        lambda: hd.range(1).map_batches(lambda b: {"a": [1], "s": ["x\ud800"]}).take_all(),
+    ):
+        with pytest.raises(InvalidArgument, match=r"column 's': .*'\\ud800' in position 1"):
+            make()
+
+
 def test_surrogates_in_names():
     with pytest.raises(InvalidArgument, match="lone surrogate"):
         one().select_columns(["a\udc80"])

@@ -205,3 +205,18 @@ def test_stat(tmp_path):
     text = tmp_path / "a.txt"
     text.write_text("a\nb\n")
     assert stat(text).startswith(f"{text}: 1 fragments\nfragment 0: 4 bytes stored")
+
+
+def test_a_file_that_is_cut_between_groups_is_named_once(tmp_path):
+    """The error had the path twice, and said "page -1"."""
+    path = str(tmp_path / "x.parquet")
+    table = pa.table({"x": np.arange(400_000)})
+    pq.write_table(table, path, row_group_size=100_000, compression=None, use_dictionary=False)
+    place = pq.ParquetFile(path).metadata.row_group(3).column(0).data_page_offset
+    batches = iter(hd.read_parquet(path).iter_batches(batch_size=1000, prefetch_batches=0))
+    next(batches)
+    os.truncate(path, place)
+    with pytest.raises(DataError) as e:
+        list(batches)
+    text = str(e.value)
+    assert text.startswith(f"{path}: row group ") and text.count(path) == 1 and "page -1" not in text, text

@@ -25,7 +25,7 @@ _HONOURED = {
     "enable_progress_bars": (True, "bool"),
     "max_errored_blocks": (0, "int"),
     "retried_map_errors": (False, "bool|texts"),
-    "max_map_retries": (0, "int"),
+    "max_map_retries": (0, "count"),
     "enable_fallback_to_arrow_object_ext_type": (None, "bool|None"),
     "enable_arrow_backed_pandas_conversion": (False, "bool"),
     # of our own
@@ -209,7 +209,7 @@ class DataContext:
 
     @memory_limit_bytes.setter
     def memory_limit_bytes(self, n):
-        _core.set_memory_limit(0 if n is None else bytes_of("memory_limit_bytes", n, 1))
+        _core.set_memory_limit(0 if n is None else bytes_of("memory_limit_bytes", n, 1, whole=True))
 
     @property
     def spill_dir(self):
@@ -230,7 +230,7 @@ class DataContext:
 
     @spill_quota_bytes.setter
     def spill_quota_bytes(self, n):
-        _core.set_spill_quota(-1 if n is None else bytes_of("spill_quota_bytes", n, 0))
+        _core.set_spill_quota(-1 if n is None else bytes_of("spill_quota_bytes", n, 0, whole=True))
 
     @property
     def shuffle_strategy(self):

@@ -10,16 +10,16 @@ INF = float("inf")
 RESOURCES = ("cpu", "gpu", "object_store_memory", "memory")
 
 
-def bytes_of(name, n, least):
-    """A number of bytes, from a number or a text."""
+def bytes_of(name, n, least, whole=False):
+    """A number of bytes, from a number or a text; whole: a fraction is refused, not cut off."""
     if isinstance(n, str):
         try:
             n = _core.parse_bytes(n)
         except _core.InvalidArgument as e:
             raise _core.InvalidArgument(f"{name}: {e}") from None
-    if isinstance(n, bool) or not isinstance(n, Real) or not least <= n < 1 << 63:
+    if isinstance(n, bool) or not isinstance(n, Real) or not least <= n < 1 << 63 or whole and n != int(n):
         raise _core.InvalidArgument(
-            f"{name}: {n!r}, expected a number of bytes of at least {least}, as 268435456 or '256MiB'"
+            f"{name}: {n!r}, expected a whole number of bytes of at least {least}, as 268435456 or '256MiB'"
         )
     return int(n)
 
