@@ -212,7 +212,7 @@ static hr_status on_call(hr_worker *w, hr_message *m, hr_error *err)
     hr_call_place place = { 0 };
     const char *bytes = m->bytes;
     int64_t parts_bytes = m->n_bytes - (int64_t)sizeof place;
-    hr_work *c;
+    hr_work *c = NULL;
 
     if (parts_bytes > 0)
         memcpy(&place, bytes, sizeof place);
