@@ -3,6 +3,7 @@
 #   make quickstart   from nothing to a trained model      make build    the C library, the command, the Python package
 #   make test         everything that has to hold          make format   clang-format and ruff, in place
 #   make bench        ours and its peers, side by side     make fuzz     each fuzz target for FUZZ_SECONDS
+#   make quick AREA=csv    the tests of one area
 #
 # Pieces: deps venv lib py, lint c-asan c-tsan c-clang c-bare c-release c-valgrind py-test. CC, PYTHON, JOBS and pip's settings count.
 
@@ -27,12 +28,12 @@ say = @printf '\033[1m==> %s\033[0m\n' '$(1)'
 # Everything that the package is made of; folders are in the list so that a file that went away counts as well.
 PACKAGE := $(shell find include src python meson.build meson.options pyproject.toml \
              -name __pycache__ -prune -o -not -name '*.pyc' -print 2>/dev/null)
-C_FILES = $(shell find include src python/src tests fuzz examples bench -name '*.[ch]' -not -path '*/data/*' 2>/dev/null)
+C_FILES = $(shell find include src python/src tests fuzz examples bench -name '*.[ch]' -not -path 'tests/data/*' 2>/dev/null)
 PY_FILES = $(wildcard python tests examples bench fuzz docs)
 
 .PHONY: help
 help:
-	@sed -n '3,7s/^# \{0,3\}//p' Makefile
+	@sed -n '3,8s/^# \{0,3\}//p' Makefile
 
 # ---------------------------------------------------------------------------------------------- what others provide
 
@@ -188,8 +189,9 @@ comma := ,
 
 .PHONY: docs
 docs: lib
-	$(call say,option tables of docs/formats)
+	$(call say,option tables of docs/formats$(comma) the list of source files)
 	@$(PY) docs/make_options.py
+	@$(PY) docs/make_files.py
 
 .PHONY: quickstart
 quickstart:
@@ -210,6 +212,21 @@ $(VENV)-bench/.made: requirements/bench.txt
 	@[ -x $(VENV)-bench/bin/python ] || $(PYTHON) -m venv $(VENV)-bench
 	@$(VENV)-bench/bin/python -m pip install -q --disable-pip-version-check -r requirements/bench.txt
 	@touch $@
+
+# One area while developing: a folder of src/ (its C tests under ASan), or a word in the names of tests, C and Python: AREA=csv.
+.PHONY: quick
+quick: venv | $(BUILD)/.dir
+	@[ -n '$(AREA)' ] || { echo 'say what: make quick AREA=data, or AREA=csv'; exit 1; }
+	@$(MAKE) lint
+	@$(call setup,asan,$(DEBUG) -Db_sanitize=address$(comma)undefined)
+	@names=$$(ls tests | sed -n 's/^test_\(.*$(AREA).*\)\.c$$/\1/p'); \
+	if [ -d 'src/$(AREA)' ]; then names='--suite $(AREA)'; fi; \
+	if [ -n "$$names" ]; then \
+	    $(call compile,asan); \
+	    $(MESON) test -C $(BUILD)/asan --no-rebuild --print-errorlogs -t 3 $$names; \
+	fi
+	@files=$$(ls tests/python/test_*$(AREA)*.py 2>/dev/null || true); \
+	if [ -n "$$files" ]; then $(MAKE) py && $(PY) -m pytest -q -n $(PYTEST_JOBS) $$files; fi
 
 .PHONY: fuzz
 fuzz: venv deps-fuzz | $(BUILD)/.dir

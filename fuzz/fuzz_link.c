@@ -2,9 +2,10 @@
  *
  * Input: parts of a uint32 size and bytes. The first is what the peer's shared memory holds, each other one is a
  * packet; with those that bring a segment comes the descriptor of that memory. tests/test_link.c writes such files. */
-#include "core/share.h"
+#include "share/share.h"
 
 #include "require.h"
+#include "share/process_link.h"
 
 #include <fcntl.h>
 

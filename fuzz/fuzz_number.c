@@ -1,5 +1,5 @@
 /* fuzz_number.c - any text as a number, date or time: what is accepted is what the C library reads, and prints back. */
-#include "core/number.h"
+#include "base/number.h"
 
 #include "require.h"
 

@@ -1,5 +1,5 @@
 /* fuzz_tfrecord.c - any bytes as records, and as the payload of a record whose checksums are right. The first byte says which. */
-#include "format/tfrecord.h"
+#include "format/tfrecord/tfrecord.h"
 #include "scan_all.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -2,7 +2,7 @@
  *
  * Each input is copied into a block of just its size, so that a sanitizer sees a read beyond its end. An input that takes
  * more than a few seconds fails: to hang is as bad as to crash. */
-#include "core/core.h"
+#include "data/data.h"
 
 #include <stdio.h>
 #include <stdlib.h>

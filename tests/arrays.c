@@ -1,6 +1,6 @@
 /* arrays.c - what arrays.h promises. */
 #include "arrays.h"
-#include "core/decimal.h"
+#include "base/decimal.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "core/core.h"
+#include "data/data.h"
 
 /* Whether ASan or TSan watches: they are slow, take memory of their own, and do not fork well. */
 #if defined(__has_feature)

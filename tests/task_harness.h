@@ -7,7 +7,7 @@
 #define TASK_HARNESS_H
 
 #include "harness.h"
-#include "op/op.h"
+#include "op/operators.h"
 
 struct hr_marker {
     int64_t at; /* the test's: rows that came before */

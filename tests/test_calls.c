@@ -1,6 +1,7 @@
 /* test_calls.c - functions that Python threads or the consumer serve: order, errors, cancelling, several runs at once. */
-#include "op/calls.h"
+#include "op/call/calls.h"
 #include "task_harness.h"
+#include "op/call.h"
 
 #include <stdlib.h>
 #include <string.h>

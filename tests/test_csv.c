@@ -1,6 +1,6 @@
 /* test_csv.c - CSV files: rows and types, splits at every byte, each kernel, options, errors and where they are. */
 #include "arrays.h"
-#include "format/csv.h"
+#include "format/csv/csv.h"
 #include "format/format.h"
 
 #include <stdio.h>

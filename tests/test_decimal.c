@@ -1,8 +1,8 @@
 /* test_decimal.c - whole numbers of 512 bits against those of 128, and by the laws of arithmetic where these end. */
 #include "harness.h"
 
-#include "core/decimal.h"
-#include "core/number.h"
+#include "base/decimal.h"
+#include "base/number.h"
 
 #include <math.h>
 #include <stdio.h>

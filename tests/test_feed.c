@@ -2,6 +2,7 @@
 #include "harness.h"
 
 #include "feed/feed.h"
+#include "op/call.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* test_first_columns.c - the tables of a function under the columns of its first: what is taken for integers, what is made to fit. */
 #include "arrays.h"
 
-#include "op/calls.h"
+#include "op/call/calls.h"
 
 #include <math.h>
 

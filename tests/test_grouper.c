@@ -2,7 +2,7 @@
 #include "harness.h"
 
 #include "arrays.h"
-#include "op/grouper.h"
+#include "op/group/grouper.h"
 
 #include <math.h>
 

@@ -1,5 +1,6 @@
 /* test_groups.c - whole groups of rows out of tables cut anywhere. */
 #include "task_harness.h"
+#include "op/call.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* test_ipc.c - Arrow IPC: tables of every type written and read again, damaged files, every failure on the way. */
 #include "arrays.h"
-#include "format/ipc.h"
+#include "format/arrow/ipc.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* test_join_keys.c - keys of a join as numbers: equal where they are equal, of values that lie close together and far apart. */
 #include "arrays.h"
 
-#include "core/keys.h"
-#include "op/join.h"
+#include "data/keys.h"
+#include "op/join/join.h"
 
 #include <stdio.h>
 

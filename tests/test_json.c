@@ -1,7 +1,7 @@
 /* test_json.c - JSON: the index by all kernels, layouts, guessed types, what is refused and where, borders of fragments and
  * blocks at every place, typed columns, rows that are left out. */
 #include "arrays.h"
-#include "format/json.h"
+#include "format/json/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* test_keep.c - tables that are kept: the same wherever they lie, and nothing is left when they go. */
 #include "arrays.h"
-#include "format/keep.h"
-#include "format/spill.h"
+#include "format/scan/keep.h"
+#include "format/spill/spill.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,10 @@
  * says. HEADRACE_WRITE_CORPUS=folder: writes the packets of some messages there, as fuzz_link reads them. */
 #include "arrays.h"
 
-#include "core/share.h"
+#include "share/share.h"
+#include "share/process_link.h"
+#include "share/exchange_arena.h"
+#include "op/call.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* test_local_shuffle.c - the order is a function of seed, epoch and windows alone, and from any marker it goes on. */
-#include "op/local_shuffle.h"
+#include "op/order/local_shuffle.h"
 #include "task_harness.h"
 
 #include <inttypes.h>

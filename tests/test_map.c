@@ -1,5 +1,6 @@
 /* test_map.c - C functions over tables: what they see, and what becomes of what they give. */
 #include "task_harness.h"
+#include "op/call.h"
 
 typedef enum mode { SHARE, DOUBLE, TWICE_AS_MANY, NOTHING, FAIL, OTHER_TYPE } mode;
 

@@ -1,5 +1,5 @@
 /* test_mem.c - counted allocation, growing arrays, texts, JSON strings. */
-#include "core/pages.h"
+#include "base/pages.h"
 #include "harness.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* test_number.c - numbers as text: cases, the table of powers made again, and millions of values against strtod and printf. */
 #include "harness.h"
 
-#include "core/number_short.h"
+#include "base/number_short.h"
 
-#include "core/number_powers.h"
+#include "base/number_powers.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* test_order.c - keys of rows: three ways to compare two rows agree, and with the order that is written down here. */
 #include "arrays.h"
-#include "core/keys.h"
+#include "data/keys.h"
 
 static int sign(int v) { return (v > 0) - (v < 0); }
 

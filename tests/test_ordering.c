@@ -3,7 +3,7 @@
 
 #include "exec/exec.h"
 #include "exec/run.h"
-#include "format/spill.h"
+#include "format/spill/spill.h"
 
 #include <stdio.h>
 #include <stdlib.h>

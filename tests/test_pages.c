@@ -1,5 +1,5 @@
 /* test_pages.c - large blocks: classes, the pool of free ones and its limits, forks. */
-#include "core/pages.h"
+#include "base/pages.h"
 #include "harness.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* test_partition.c - columns out of folder names: keys, values, types, and what is refused. */
 #include "arrays.h"
-#include "format/scan.h"
+#include "format/scan/scan.h"
 
 typedef struct listing {
     const char *paths[4];

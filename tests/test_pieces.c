@@ -1,5 +1,6 @@
 /* test_pieces.c - what a function sees does not depend on how readers cut. */
 #include "task_harness.h"
+#include "op/call.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
 /* test_pixels.c - images encoded and decoded again, a part of one, headers that lie, bytes that are cut or flipped; resizing by
  * all kernels; chains. (Files of other makers and Pillow's pixels: tests/python/test_images.py.) */
-#include "codec/image_chain.h"
+#include "image/image_chain.h"
 #include "harness.h"
 
 #ifdef HR_HAVE_JPEG
-#include "codec/jpeg_huffman.h"
+#include "image/jpeg_huffman.h"
 #endif
 
 #include <math.h>

@@ -2,6 +2,9 @@
  *
  * What a worker does with its calls is said by the bytes that it is sent first (see obey). */
 #include "task_harness.h"
+#include "share/process_link.h"
+#include "share/exchange_arena.h"
+#include "op/call.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* test_remembered_columns.c - columns as text for positions: all types come back, damaged texts are refused, too many are a hash. */
 #include "harness.h"
 
-#include "op/op.h"
+#include "op/operators.h"
 
 #include <stdio.h>
 

@@ -5,6 +5,8 @@
 #include "harness.h"
 
 #include "feed/feed.h"
+#include "share/process_link.h"
+#include "op/call.h"
 
 #include <errno.h>
 #include <inttypes.h>

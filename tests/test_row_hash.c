@@ -1,6 +1,6 @@
 /* test_row_hash.c - equal rows have equal hashes, others hardly ever. */
 #include "arrays.h"
-#include "core/keys.h"
+#include "data/keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>

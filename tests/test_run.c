@@ -5,6 +5,7 @@
 
 #include "exec/exec.h"
 #include "exec/run.h"
+#include "op/call.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* test_share.c - arenas: blocks that do not overlap, memory that is used again and given back, in several threads. */
 #include "harness.h"
 
-#include "core/share.h"
+#include "share/share.h"
+#include "share/exchange_arena.h"
 
 #include <sys/wait.h>
 #include <sys/stat.h>

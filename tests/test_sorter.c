@@ -1,6 +1,6 @@
 /* test_sorter.c - rows come out in one order, wherever tables are cut, whatever is spilled, whoever does it. */
 #include "arrays.h"
-#include "op/sorter.h"
+#include "op/order/sorter.h"
 #include "task_harness.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* test_spill.c - tables come back from the disk as they were, or an error says what is wrong. */
 #include "arrays.h"
-#include "format/spill.h"
+#include "format/spill/spill.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -6,6 +6,7 @@
 
 #include "exec/exec.h"
 #include "exec/run.h"
+#include "op/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* test_status.c - texts of statuses, errors: set, placed, moved, cut. */
 #include "harness.h"
+#include "op/call.h"
 
 #include <errno.h>
 #include <stdio.h>

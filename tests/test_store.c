@@ -1,6 +1,6 @@
 /* test_store.c - partitions give what they got, in order, wherever it lay meanwhile. */
 #include "arrays.h"
-#include "op/store.h"
+#include "op/store/store.h"
 #include "task_harness.h"
 
 static char folder[64];

@@ -1,7 +1,7 @@
 /* test_tar.c - tar archives and samples: names, windows of a stream, damage of every byte of a header, faults. */
 #include "arrays.h"
 #include "format/format.h"
-#include "format/tar.h"
+#include "format/tar/tar.h"
 
 #include <stdio.h>
 #include <stdlib.h>

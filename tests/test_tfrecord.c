@@ -1,6 +1,6 @@
 /* test_tfrecord.c - TFRecord files: examples in every layout, tables of every size, what is refused, faults. */
 #include "arrays.h"
-#include "format/tfrecord.h"
+#include "format/tfrecord/tfrecord.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* test_zip.c - zip archives: stored and deflated members, damage at every byte, faults. */
 #include "arrays.h"
-#include "format/zip.h"
+#include "format/numpy/zip.h"
 
 /* Made by Python's zipfile: "a.txt" stored, "b.txt" deflated, both "hello hello hello hello\n". */
 static const uint8_t archive[] = {

@@ -8,6 +8,7 @@
  * headrace.udf.errors makes the exception again, with its own type; it never fails (CallbackError with the text is the last
  * resort). */
 #include "pyhr.h"
+#include "op/call.h"
 
 #include <stdarg.h>
 #include <stdio.h>

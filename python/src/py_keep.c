@@ -1,7 +1,7 @@
-/* py_keep.c - Keep: tables that are kept in memory while there is room, and on disk after that (format/keep.h). */
+/* py_keep.c - Keep: tables that are kept in memory while there is room, and on disk after that (format/scan/keep.h). */
 #include "pyhr.h"
 
-#include "format/keep.h"
+#include "format/scan/keep.h"
 
 typedef struct keep_object {
     PyObject_HEAD hr_keep *keep;

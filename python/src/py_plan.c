@@ -3,6 +3,7 @@
  * Immutable; every constructor checks its arguments against the input's schema, so that an error appears at the line that
  * made it. The GIL is free while files are listed and footers read. */
 #include "pyhr.h"
+#include "op/call.h"
 
 typedef struct plan_object {
     PyObject ob_base;

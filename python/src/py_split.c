@@ -3,6 +3,7 @@
  * A Split is used from one thread per rank; a Ring is one rank's end in another process. Waits as in py_feed.c. Functions that
  * run "inline" are served by whichever rank of this process waits. */
 #include "pyhr.h"
+#include "op/call.h"
 
 typedef struct split_object {
     PyObject ob_base;

@@ -479,7 +479,7 @@ done:
     return made;
 }
 
-/* The tables with one schema: of the first, with what the others know more (core/conform.c). */
+/* The tables with one schema: of the first, with what the others know more (data/conform.c). */
 static PyObject *table_conformed(PyObject *cls, PyObject *list)
 {
     pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);

@@ -4,6 +4,7 @@
  * ("inline") take calls from the same queue: call = calls.take(ms); call.result(table) ...; call.done() or call.fail(). A Call
  * that is dropped without either fails. */
 #include "pyhr.h"
+#include "op/call.h"
 
 /* --------------------------------------------------------------------------------------------------------------- Calls */
 

@@ -8,7 +8,7 @@
 #ifndef HR_CODEC_H
 #define HR_CODEC_H
 
-#include "core/core.h"
+#include "data/data.h"
 #include "io/io.h"
 
 typedef struct hr_codec {

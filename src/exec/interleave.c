@@ -5,7 +5,7 @@
  * local shuffle sees rows of many files at once, also where each file holds rows of one kind.
  *
  * Which files go together depends on their places in the order alone: those from a multiple of HR_FILES_AT_ONCE up to the next. So any
- * place can be returned to. A file of a single row needs no company: it stands alone, and group.c reads many such at once. */
+ * place can be returned to. A file of a single row needs no company: it stands alone, and small_files.c reads many such at once. */
 #include "exec/run.h"
 
 enum { OF_FILES = 3, OF_FRAGMENTS }; /* 1 and 2 are a local shuffle's */

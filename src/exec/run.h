@@ -270,7 +270,7 @@ void hr__stage_close_files(hr_stage *s);
 hr_block hr__stage_block(const hr_stage *s, int place); /* what stands at this place of the order of blocks */
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST_USE;
 
-/* --- group.c: small files that are one row each */
+/* --- small_files.c: small files that are one row each */
 /* How many of the next files one ticket takes, and their bytes in memory. 0: the next one may hold any number of rows. */
 int hr__group_files(const hr_stage *s, int64_t *n_bytes);
 #define HR_GROUP_FILES 64 /* the usual batch of images */
@@ -280,7 +280,6 @@ typedef struct hr_group_tables {
 } hr_group_tables;
 /* The next rows of the ticket's files, in order; of none: the end, or none of them had a row. Errors are in t->err. */
 hr_status hr__group_read(hr_ticket *t, const hr_mem *mem, hr_group_tables *out) HR_MUST_USE;
-void hr__group_clear(hr_group_tables *p);
 
 /* --- build.c: plan -> stages */
 hr_status hr__run_build(hr_run *r, hr_error *err) HR_MUST_USE;

@@ -15,6 +15,7 @@
  *
  * Waking: whatever makes work possible (a step done, a table consumed, bytes given back) calls hr__pool_wake; see pool.c. */
 #include "exec/run.h"
+#include "share/exchange_arena.h"
 
 #define MAX_AHEAD                                                                                                      \
     2 /* tables that a ticket behind the head may have ready: a fragment that cannot be split may give hundreds */

@@ -1,4 +1,4 @@
-/* expr.c - expressions as trees: making, printing, comparing; and the list of the functions that there are.
+/* expr.c - expressions as trees: making, printing, comparing.
  *
  * A tree is immutable and its nodes are counted, so parts are shared freely. Depth and size are bounded where nodes are made:
  * whoever walks a tree may recurse, and `e = e & e`, done sixty times, is an error and not an endless loop. */
@@ -7,12 +7,6 @@
 #include <inttypes.h>
 
 enum { MAX_DEPTH = 1000, MAX_SIZE = 200000 };
-
-/* One table a file; the last entry of each has no name. */
-const hr_expr_function *const hr__expr_tables[] = {
-    hr__fn_compare, hr__fn_logic, hr__fn_arith, hr__fn_math,   hr__fn_choose, hr__fn_set,   hr__fn_cast, hr__fn_string,
-    hr__fn_search,  hr__fn_regex, hr__fn_time,  hr__fn_nested, hr__fn_random, hr__fn_image, NULL,
-};
 
 const hr_expr_function *hr__expr_function(const char *name)
 {

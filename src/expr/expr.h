@@ -19,8 +19,8 @@
 #define HR_EXPR_H
 
 #include "codec/codec.h"
-#include "codec/image_chain.h"
-#include "core/core.h"
+#include "image/image_chain.h"
+#include "data/data.h"
 #include "io/io.h"
 
 typedef enum hr_expr_kind { HR_EXPR_COLUMN, HR_EXPR_LITERAL, HR_EXPR_CALL } hr_expr_kind;

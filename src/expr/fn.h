@@ -7,7 +7,7 @@
 #ifndef HR_EXPR_FN_H
 #define HR_EXPR_FN_H
 
-#include "core/decimal.h"
+#include "base/decimal.h"
 #include "expr/expr.h"
 
 /* --- the functions, by file */
@@ -164,8 +164,6 @@ bool hr__comparing_one(const hr_comparing *c, hr_compare_op op, const hr_array *
                        int64_t j);
 
 /* --- ranges: prune.c */
-hr_range hr__range_anything(void);
-void hr__range_clear(hr_range *r);
 /* The value (one row, of the column's type) is in no row of this column: a bloom filter says so. Never of 0.0, which has two
  * forms that are equal and hash differently. */
 bool hr__range_absent(const hr_pruner *p, const hr_range *column, const hr_array *value);

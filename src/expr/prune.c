@@ -8,12 +8,12 @@
 
 #include <math.h>
 
-hr_range hr__range_anything(void)
+static hr_range range_anything(void)
 {
     return (hr_range){ .truth = HR_CAN_ANY, .can_null = true, .can_nan = true, .can_value = true };
 }
 
-void hr__range_clear(hr_range *r)
+static void range_clear(hr_range *r)
 {
     hr__array_unref(r->least);
     hr__array_unref(r->most);
@@ -150,7 +150,7 @@ hr_truth hr__bound_prune(const hr_bound *b, const hr_pruner *p)
     for (int i = 0; all && inputs && i < b->n_nodes; i++) {
         const hr_node *n = &b->nodes[i];
 
-        all[i] = hr__range_anything();
+        all[i] = range_anything();
         if (!n->used)
             continue;
         if (n->kind == HR_NODE_CONSTANT)
@@ -164,7 +164,7 @@ hr_truth hr__bound_prune(const hr_bound *b, const hr_pruner *p)
     if (all && inputs)
         found = truth_of_range(&all[b->roots[0]]);
     for (int i = 0; all && i < b->n_nodes; i++)
-        hr__range_clear(&all[i]);
+        range_clear(&all[i]);
     hr__free(all);
     hr__free(inputs);
     return found;

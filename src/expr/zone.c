@@ -5,7 +5,7 @@
  * the size, every index against its count. */
 #include "expr/zone.h"
 
-#include "core/number.h"
+#include "base/number.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef HR_EXPR_ZONE_H
 #define HR_EXPR_ZONE_H
 
-#include "core/core.h"
+#include "data/data.h"
 
 typedef struct hr_zone hr_zone; /* immutable; serves many threads */
 

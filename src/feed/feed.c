@@ -291,11 +291,6 @@ done:
     return st;
 }
 
-int64_t hr__position_extra(const hr_position *p, const char *key, int64_t missing)
-{
-    return extra_int(p->extra, key, missing);
-}
-
 /* ----------------------------------------------------------------------------------------------------- opening, closing */
 
 static hr_status append_op(hr_plan **plan, hr_op *takes, hr_error *err)

@@ -40,7 +40,6 @@ typedef struct hr_position_how {
 /* Parses a position and checks that it is of this plan and these files and, if batch_rows >= 0, of such batches. how NULL: zero. */
 hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_rows, const hr_position_how *how,
                                  hr_position *out, hr_error *err) HR_MUST_USE;
-int64_t hr__position_extra(const hr_position *p, const char *key, int64_t missing); /* "batch_rows", "rows" */
 
 /* --- split.c */
 hr_status hr__error_copy(hr_error *to, const hr_error *from); /* with its detail; returns the status */

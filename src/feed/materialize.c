@@ -1,6 +1,6 @@
 /* materialize.c - a plan is run once, and what came out is what another plan reads. */
 #include "feed/feed.h"
-#include "format/keep.h"
+#include "format/scan/keep.h"
 
 hr_status hr_plan_materialize(hr_plan *p, const hr_feed_options *options, hr_plan **out, hr_error *err)
 {

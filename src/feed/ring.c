@@ -26,6 +26,8 @@
  * Locks: server->lock and client->lock are leaves, but for the link's own. */
 #include "feed/feed.h"
 #include "io/poll.h"
+#include "share/process_link.h"
+#include "share/exchange_arena.h"
 
 #include <inttypes.h>
 #include <stdio.h>

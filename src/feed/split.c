@@ -12,6 +12,7 @@
  * Locks: `lock` guards everything but for the feed while `pulling` and the opening of the next. `ready_lock`, after `lock`, is held
  * while ready() runs, so that hr__split_serve can wait for it. */
 #include "feed/feed.h"
+#include "share/exchange_arena.h"
 
 #include <inttypes.h>
 

@@ -1,22 +1,7 @@
-/* format.c - the one list of formats, and what opened files and readers of all formats have in common. */
+/* format.c - formats by name and by a file's first bytes; what opened files and readers of all formats have in common. */
 #include "format/format.h"
 
 #include <strings.h>
-
-/* One line a format: two who add one do not meet. */
-const hr_format *const hr__formats[] = {
-    &hr__format_parquet,    //
-    &hr__format_csv,        //
-    &hr__format_json,       //
-    &hr__format_text,       //
-    &hr__format_binary,     //
-    &hr__format_numpy,      //
-    &hr__format_images,     //
-    &hr__format_tfrecords,  //
-    &hr__format_webdataset, //
-    &hr__format_arrow,      //
-    NULL,
-};
 
 const hr_format *hr__format_by_name(const char *name)
 {

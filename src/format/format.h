@@ -16,8 +16,8 @@
 #define HR_FORMAT_H
 
 #include "codec/codec.h"
-#include "codec/image_chain.h"
-#include "core/core.h"
+#include "image/image_chain.h"
+#include "data/data.h"
 #include "expr/expr.h"
 #include "io/io.h"
 
@@ -207,7 +207,7 @@ const char *hr__scan_file_name(const hr_scan *s, int file); /* borrowed; "memory
  * files (options.unify). *out is new (a reference). */
 hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err) HR_MUST_USE;
 /* Opens file i; readers give the projected columns of the *scan's* schema, in the projection's order. What a file lacks is null,
- * another type is widened to the scan's (core/unify.c) or HR_TYPE: both files, the column, both types. Its origins have file = i.
+ * another type is widened to the scan's (data/unify.c) or HR_TYPE: both files, the column, both types. Its origins have file = i.
  * A file that the filter rules out by what its folders say is not opened: it has no fragments. The first file, if it was
  * opened for the schema, is not parsed again. Of `how` options and schema do not count; with image_steps
  * the image column has the type that they make. */

@@ -9,7 +9,7 @@
 #ifndef HR_IO_H
 #define HR_IO_H
 
-#include "core/core.h"
+#include "data/data.h"
 #include "io/poll.h"
 
 /* Bytes that someone else holds. */

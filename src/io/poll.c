@@ -10,6 +10,7 @@
  * the parent's registrations are the parent's, closing our descriptor of its watch leaves them alone.
  * Lock: poller.lock is a leaf. It is not held while a callback runs. */
 #include "io/poll.h"
+#include "share/process_link.h"
 
 #define TICK_MS 100
 #define WAKE_KEY 0 /* entries are numbered from 1 on */

@@ -6,7 +6,8 @@
 #ifndef HR_POLL_H
 #define HR_POLL_H
 
-#include "core/core.h"
+#include "data/data.h"
+#include "share/process_link.h"
 
 /* Calls fn(context) again and again as long as fd has something to read, or its other end is closed. One call per
  * fd. */

@@ -1,6 +1,7 @@
-/* op.c - what all operators share: the count of references, the states of stream operators as text, the one list. */
-#include "op/op.h"
+/* op.c - what all operators share: the count of references, the states of stream operators as text. */
+#include "op/operators.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #define LEAST_ALLOWANCE (256 << 10)
@@ -123,39 +124,24 @@ bool hr__state_int(const char *state, const char *key, int64_t *out)
     return false;
 }
 
-const hr_op_class *const hr__op_classes[] = {
-    /* one a line, so that lines can be added side by side */
-    /* clang-format off */
-    &hr__project,
-    &hr__limit,
-    &hr__number_rows,
-    &hr__rebatch,
-    &hr__map,
-    &hr__filter,
-    &hr__gather,
-    &hr__blocks,
-    &hr__apply,
-    &hr__write_cut,
-    &hr__write_encode,
-    &hr__write_add,
-    &hr__filter_expr,
-    &hr__with_columns,
-    &hr__local_shuffle,
-    &hr__local_gather,
-    &hr__group,
-    &hr__join,
-    &hr__arrange,
-    &hr__sort,
-    &hr__random_shuffle,
-    &hr__shuffle_blocks,
-    &hr__slice,
-    &hr__zip,
-    &hr__mix,
-    &hr__sample,
-    &hr__block_order,
-    &hr__hash_partition,
-    &hr__repartition,
-    &hr__whole_groups,
-    NULL,
-    /* clang-format on */
-};
+hr_status hr__function_failed(const char *name, hr_status st, hr_error *err)
+{
+    if (!hr__status_is_error(st))
+        st = HR_CALLBACK;
+    if (!err)
+        return st;
+    if (!err->text[0])
+        return hr_error_set(err, st, "%s: failed without saying why", name);
+    err->status = st;
+    if (strncmp(err->text, name, strlen(name)) == 0 && err->text[strlen(name)] == ':')
+        return st; /* it says so already */
+    return hr__error_at(err, st, "%s", name);
+}
+
+hr_status hr__batch_too_large(int64_t n_rows, int64_t n_bytes, int64_t limit, bool more, hr_error *err)
+{
+    return hr_error_set(
+        err, HR_BUDGET,
+        "%s%" PRId64 " rows%s take %" PRId64 " bytes, the memory limit is %" PRId64 ": take fewer rows at a time",
+        more ? "" : "a batch: ", n_rows, more ? " of a batch that is to have more" : "", n_bytes, limit);
+}

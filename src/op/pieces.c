@@ -11,7 +11,7 @@
  *    is the same however the rows are cut, which what a table happens to hold is not.
  *
  * A piece's ordinal is its block's number, and from bit 40 on its number in the block. */
-#include "op/op.h"
+#include "op/call.h"
 
 #define PART_SHIFT 40
 

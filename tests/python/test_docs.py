@@ -77,9 +77,24 @@ def test_links_lead_somewhere(page):
             assert ((ROOT / page).parent / target).exists(), target
 
 
-def test_the_architecture_names_every_source_file():
+def test_the_list_of_source_files_is_made_of_them():
+    make = [sys.executable, ROOT / "docs" / "make_files.py", "--check"]
+    assert subprocess.run(make).returncode == 0, "make docs writes docs/files.md"
+
+
+def test_the_architecture_names_files_that_are_there():
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
-    there = {p.name for p in (ROOT / "src").rglob("*.c")}
-    named = set(re.findall(r"`([a-z_0-9]+\.c)`", text))
-    assert {n for n in there if n not in named and not n.startswith("cmd_")} == set()
-    assert {n for n in named if n not in there} == set()
+    there = {p.name for folder in ("src", "tests") for p in (ROOT / folder).rglob("*.c")}
+    assert set(re.findall(r"`(?:[a-z_]+/)*([a-z_0-9]+\.c)`", text)) <= there
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "src").glob("*/README.md")), ids=lambda p: p.parent.name)
+def test_the_pages_of_folders_name_what_is_there(page):
+    text = page.read_text()
+    there = {p.name for top in ("src", "tests", "fuzz") for p in (ROOT / top).rglob("*") if p.is_file()}
+    named = re.findall(r"`(?:[a-z_]+/)*([a-z_0-9*]+\.(?:c|h|py|md))`", text)
+    assert named and all("*" in n or "NAME" in n or n in there for n in named), set(named) - there
+    words = "\n".join(p.read_text() for p in (ROOT / "src").rglob("*.h"))
+    assert all(name in words for name in re.findall(r"`(hr__?[a-z_]+)`", text))
+    for target in re.findall(r"\]\(([^)#]+)", text):
+        assert (page.parent / target).exists(), target

@@ -6,7 +6,7 @@ A class whose function runs with concurrency=1 sees its batches in the order of 
     state_dict()           what it keeps, for a position to resume from; anything that can be pickled
     load_state_dict(state) on a new instance, before its first batch
 
-What the engine does with that: src/op/turns.c.
+What the engine does with that: src/op/call/turns.c.
 """
 
 import base64

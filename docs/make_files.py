@@ -1,0 +1,85 @@
+"""Writes docs/files.md: each source file and its own first words. `make docs` runs it; a test compares."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = {
+    "base": "memory, texts, numbers, the operating system: knows no column",
+    "data": "types, columns and tables, in Arrow's layout",
+    "data/cdata": "Arrow's C data interface",
+    "share": "what other processes see: shared memory and the sockets over which tables travel",
+    "io": "bytes from somewhere and to somewhere",
+    "codec": "bytes into bytes: compression, encodings of text, checksums",
+    "image": "bytes into pixels, and pixels into others",
+    "expr": "expressions over columns",
+    "expr/fn": "the functions that expressions have",
+    "format": "bytes to tables and back: what all formats share",
+    "format/scan": "what a plan reads",
+    "format/spill": "tables on disk for a while",
+    "format/parquet": "Parquet",
+    "format/csv": "CSV",
+    "format/json": "JSON",
+    "format/arrow": "Arrow IPC",
+    "format/numpy": "NumPy's files, and the zip archives that hold several",
+    "format/tar": "tar archives, and WebDataset's samples in them",
+    "format/tfrecord": "TFRecord",
+    "format/plain": "text, whole files, images",
+    "op": "tables to tables: what an operator is",
+    "op/store": "tables in partitions, on disk if need be",
+    "op/call": "functions of users",
+    "op/rows": "some rows, some columns, several inputs",
+    "op/join": "joins",
+    "op/group": "groups and aggregates",
+    "op/order": "sorts, shuffles, blocks",
+    "op/write": "rows into files",
+    "plan": "what to do, as data, and the rules that rewrite it",
+    "exec": "how it is done: threads, tickets, positions",
+    "feed": "exact batches, for one consumer or many",
+    "cli": "the command `headrace`",
+}
+HEAD = """# Source files
+
+Folders in the order in which data flows; a file sees headers of its own folder and of those before it.
+Each file begins by explaining itself: the table is made of its first words (`make docs`).
+[How they fit together](ARCHITECTURE.md).
+"""
+
+
+def first_words(path):
+    """What stands behind "name.c - " at the top of a file, to the full stop or the end of the paragraph."""
+    text = path.read_text(encoding="utf-8")
+    found = re.match(r"/\* [\w.]+ - (.*?)(?:\.\s|\.?\s*\*/|\n \*\n)", text, re.DOTALL)
+    if not found:
+        raise SystemExit(f"{path}: does not begin with its name, a dash and what it is for")
+    return re.sub(r"\s*\n \*\s*", " ", found.group(1)).strip().rstrip(".").replace("|", "\\|")
+
+
+def page():
+    lines = [HEAD]
+    for name, what in FOLDERS.items():
+        files = sorted(p for p in (ROOT / "src" / name).iterdir() if p.suffix in {".c", ".h"})
+        lines += [f"## `src/{name}/`: {what}", "", "| file | |", "|---|---|"]
+        lines += [f"| `{p.name}` | {first_words(p)} |" for p in files]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main():
+    there = {
+        str(p.relative_to(ROOT / "src"))
+        for p in (ROOT / "src").rglob("*")
+        if p.is_dir() and list(p.glob("*.c"))
+    }
+    if there != set(FOLDERS):
+        raise SystemExit(f"FOLDERS and src/ differ: {sorted(there ^ set(FOLDERS))}")
+    path = ROOT / "docs" / "files.md"
+    if "--check" in sys.argv:
+        return path.read_text(encoding="utf-8") != page()
+    path.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+/* base.h - errors and the macros that pass them on, structs of callers. Everything begins with it.
+ *
+ * Names: hr_ types, hr__ functions shared between our own files. Ownership words (borrows, takes, shares, new) as in headrace.h.
+ * Errors have one funnel: who detects writes the message by HR_FAIL, who passes on may add *where* by hr__error_at. */
+#ifndef HR_BASE_H
+#define HR_BASE_H
+
+#include "base/os.h"
+#include "headrace.h"
+#include "headrace_config.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define HR_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define HR_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define HR_LEN(a) ((int)(sizeof(a) / sizeof((a)[0])))
+#define HR_ROUND_UP(n, to) (((n) + (to) - 1) / (to) * (to))
+
+/* ---------------------------------------------------------------------------------------------------- errors: status.c */
+
+/* HR_TRY returns at once (nothing owned yet); HR_GO and HR_FAIL go to `done` with `st` set. */
+#define HR_TRY(e)                                                                                                      \
+    do {                                                                                                               \
+        hr_status try_ = (e);                                                                                          \
+        if (try_)                                                                                                      \
+            return try_;                                                                                               \
+    } while (0)
+#define HR_GO(e)                                                                                                       \
+    do {                                                                                                               \
+        if ((st = (e)))                                                                                                \
+            goto done;                                                                                                 \
+    } while (0)
+#define HR_FAIL(code, ...)                                                                                             \
+    do {                                                                                                               \
+        st = hr_error_set(err, (code), __VA_ARGS__);                                                                   \
+        goto done;                                                                                                     \
+    } while (0)
+
+/* Puts "where: " before err's text and returns err's status (or st if err is NULL). */
+hr_status hr__error_at(hr_error *err, hr_status st, const char *fmt, ...) HR_PRINTF(3, 4);
+/* An -errno as a status with text "path: what: No such file or directory". ENOENT -> HR_NOT_FOUND, ENOMEM -> HR_NO_MEMORY. */
+hr_status hr__error_os(hr_error *err, int64_t minus_errno, const char *path, const char *what);
+/* Moves *from into *to (to's older content freed; NULL `to` drops it) and resets *from. */
+void hr__error_move(hr_error *to, hr_error *from);
+/* The one text for a refused allocation: "where: no memory for n bytes". */
+hr_status hr__error_memory(hr_error *err, const char *where, int64_t n_bytes);
+
+/* True for a number that is a status; false for HR_OK where it has to be an error. HR_PENDING is none. */
+bool hr__status_is_error(int64_t st);
+/* Statuses are also places in tables: [0, HR__N_STATUS), -1: no status. */
+enum { HR__N_STATUS = 16 };
+int hr__status_place(hr_status st);
+
+/* ------------------------------------------------------------------------------------------ callers' structs: structs.c
+ *
+ * `out`, of n_bytes, becomes what the caller's struct says: its fields, and zero for those that it lacks. HR_INVALID: struct_bytes
+ * is 0, or cannot be a size. HR_UNSUPPORTED: a field that we do not know is set. On failure nothing of the struct is taken. */
+hr_status hr__struct_read(const char *name, const void *from, void *out, size_t n_bytes, hr_error *err) HR_MUST_USE;
+/* The same; read: NULL is all zero, need: NULL is HR_INVALID. */
+hr_status hr__struct_need(const char *name, const void *from, void *out, size_t n_bytes, hr_error *err) HR_MUST_USE;
+/* n of them, one behind the other as the caller's compiler lays them: all with one struct_bytes. */
+hr_status hr__structs_read(const char *name, const void *from, int n, void *out, size_t n_bytes,
+                           hr_error *err) HR_MUST_USE;
+/* The other way: what the caller knows of `from` (NULL: zeros) goes into *to, whose struct_bytes is set. */
+hr_status hr__struct_fill(const char *name, void *to, const void *from, size_t n_bytes, hr_error *err) HR_MUST_USE;
+#define HR_STRUCT_READ(type, from, out) hr__struct_read(#type, (from), (out), sizeof(type), err)
+#define HR_STRUCT_NEED(type, from, out) hr__struct_need(#type, (from), (out), sizeof(type), err)
+#define HR_STRUCTS_READ(type, from, n, out) hr__structs_read(#type, (from), (n), (out), sizeof(type), err)
+
+#endif

@@ -1,0 +1,410 @@
+/* budget.c - who may hold how many bytes, and with how many threads: accounts, admission, the process's settings.
+ *
+ * Accounts form a tree under the root, which is the process. A byte is counted in its account and in every one above, so
+ * that a limit holds for all that is below it. Two ways to be counted:
+ *
+ * 1. Charged: the bytes exist. Never refused; what exceeds a limit is a debt that delays later admissions.
+ * 2. Reserved: work that is about to start says how much it will need. Asked between operator calls, answered yes or no.
+ *    Who gets no is remembered at the level that refused, and the waiter is called when bytes come back there.
+ *
+ * Why ask first instead of watching a high-water mark: when the mark is seen, the bytes exist.
+ *
+ * Free buffers of the pool are resident but no one's: they are part of what the root uses, not of what it refuses for,
+ * since they go when they are in the way: a charge that takes the process over its limit trims the pool.
+ *
+ * Locks: `admission` is a leaf, for reservations only. Charging takes no lock: sums are atomic. A refusal marks its level
+ * and then looks again, a payback subtracts and then looks for the mark, so one of the two sees the other. A new memory limit is
+ * stored before the mark is looked for, in the same way. That each stores one thing and then loads the other only works if all four are
+ * sequentially consistent: with a relaxed or acquire load a CPU (ARM) may load before its own store is seen, and then both
+ * miss the other one and the waiter sleeps for ever. The waiter is called after everything is done, without locks of ours. */
+#include "base/all.h"
+
+#include <stdlib.h>
+
+#define MAX_THREADS 1024
+
+struct hr_account {
+    atomic_int refs;
+    atomic_bool refused; /* somebody waits for bytes of this level */
+    hr_account *parent;  /* NULL: the root */
+    const char *name;
+    _Atomic int64_t used, peak;
+    _Atomic int64_t reserved; /* changed with `admission` held */
+    _Atomic int64_t limit;    /* its own; 0: none (the root: not looked up yet) */
+    _Atomic int64_t spill_written, spill_read;
+};
+
+static hr_account root = { .name = "process" };
+static hr_mutex admission = HR_MUTEX_INIT;
+static pthread_once_t admission_once = PTHREAD_ONCE_INIT;
+static _Atomic(void (*)(void)) waiter;
+static _Atomic int64_t live_blocks;
+static _Atomic int64_t foreign_bytes; /* of root.used, what was not allocated by us */
+
+/* -------------------------------------------------------------------------------------------------------- accounts */
+
+hr_account *hr__account_new(const char *name, hr_account *parent, int64_t limit_bytes)
+{
+    size_t n = strlen(name ? name : "") + 1;
+    hr_account *a = hr__zalloc(NULL, sizeof *a + n);
+
+    if (!a)
+        return NULL;
+    memcpy(a + 1, name ? name : "", n);
+    a->name = (const char *)(a + 1);
+    a->parent = hr__account_ref(parent ? parent : &root);
+    atomic_init(&a->refs, 1);
+    atomic_init(&a->limit, limit_bytes);
+    return a;
+}
+
+hr_account *hr__account_ref(hr_account *a)
+{
+    if (a && a != &root)
+        atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
+    return a;
+}
+
+static void account_drop(hr_account *a, int n)
+{
+    while (a != &root && atomic_fetch_sub_explicit(&a->refs, n, memory_order_acq_rel) == n) {
+        hr_account *parent = a->parent;
+        hr__free(a);
+        a = parent;
+        n = 1;
+    }
+}
+
+void hr__account_unref(hr_account *a)
+{
+    if (a)
+        account_drop(a, 1);
+}
+
+const char *hr__account_name(const hr_account *a) { return a ? a->name : root.name; }
+
+/* The pool's free buffers count in the root only. */
+static int64_t pooled(const hr_account *a) { return a == &root ? hr__pool_bytes() : 0; }
+
+int64_t hr__account_used(const hr_account *a)
+{
+    a = a ? a : &root;
+    return atomic_load(&a->used) + pooled(a);
+}
+
+int64_t hr__account_peak(const hr_account *a)
+{
+    a = a ? a : &root;
+    return HR_MAX(atomic_load(&a->peak), hr__account_used(a)); /* the pool grows by itself where blocks are cut */
+}
+
+void hr__account_spilled(hr_account *a, int64_t written, int64_t was_read)
+{
+    for (a = a ? a : &root; a; a = a->parent) {
+        atomic_fetch_add_explicit(&a->spill_written, written, memory_order_relaxed);
+        atomic_fetch_add_explicit(&a->spill_read, was_read, memory_order_relaxed);
+    }
+}
+
+int64_t hr__account_spill_written(const hr_account *a) { return atomic_load(&(a ? a : &root)->spill_written); }
+int64_t hr__account_spill_read(const hr_account *a) { return atomic_load(&(a ? a : &root)->spill_read); }
+
+/* A level's own limit; INT64_MAX: none. Sequentially consistent: admission looks at it again behind its mark. */
+static int64_t level_limit(const hr_account *a)
+{
+    int64_t limit = atomic_load(&a->limit);
+
+    if (!limit && a == &root)
+        limit = hr_memory_limit(); /* for the first time */
+    return limit > 0 ? limit : INT64_MAX;
+}
+
+int64_t hr__account_limit(const hr_account *a)
+{
+    int64_t limit = INT64_MAX;
+
+    for (a = a ? a : &root; a; a = a->parent)
+        limit = HR_MIN(limit, level_limit(a));
+    return limit;
+}
+
+/* -------------------------------------------------------------------------------------------------------- charging */
+
+static void raise_peak(hr_account *a, int64_t now)
+{
+    int64_t peak = atomic_load_explicit(&a->peak, memory_order_relaxed);
+
+    while (now > peak && !atomic_compare_exchange_weak(&a->peak, &peak, now))
+        ;
+}
+
+static void call_waiter(void)
+{
+    void (*fn)(void) = atomic_load(&waiter);
+
+    if (fn)
+        fn();
+}
+
+/* True once for each refusal of this level. */
+static bool take_refusal(hr_account *a) { return atomic_load(&a->refused) && atomic_exchange(&a->refused, false); }
+
+static void charge(hr_account *a, int64_t n)
+{
+    bool wake = false;
+    int64_t over;
+
+    for (; a; a = a->parent) {
+        int64_t now = atomic_fetch_add(&a->used, n) + n;
+        if (n < 0)
+            wake |= take_refusal(a);
+        else if (a->parent)
+            raise_peak(a, now);
+        else if (hr__pool_bytes() && (over = now + hr__pool_bytes() - hr_memory_limit()) > 0)
+            hr__pool_trim(HR_MAX(0, hr__pool_bytes() - over));
+        if (n >= 0 && !a->parent)
+            raise_peak(a, now + hr__pool_bytes());
+    }
+    if (wake)
+        call_waiter();
+}
+
+void hr__account_add(hr_account *a, int64_t n_bytes, int n_blocks)
+{
+    a = a ? a : &root;
+    atomic_fetch_add_explicit(&live_blocks, n_blocks, memory_order_relaxed);
+    if (n_blocks > 0 && a != &root)
+        atomic_fetch_add_explicit(&a->refs, n_blocks, memory_order_relaxed);
+    charge(a, n_bytes);
+    if (n_blocks < 0)
+        account_drop(a, -n_blocks);
+}
+
+void hr__account_charge(hr_account *a, int64_t n_bytes)
+{
+    atomic_fetch_add(&foreign_bytes, n_bytes);
+    charge(a ? a : &root, n_bytes);
+}
+
+int64_t hr__live_bytes(void) { return atomic_load(&root.used) - atomic_load(&foreign_bytes); }
+int64_t hr__live_blocks(void) { return atomic_load(&live_blocks); }
+
+/* ------------------------------------------------------------------------------------------------------- admission */
+
+static void admission_register(void) { hr__mutex_survives_fork(&admission); }
+
+static void admission_lock(void)
+{
+    pthread_once(&admission_once, admission_register);
+    hr__lock(&admission);
+}
+
+static bool fits(const hr_account *a, int64_t n)
+{
+    int64_t limit = level_limit(a), held = atomic_load(&a->used) + atomic_load(&a->reserved);
+
+    return held <= limit && n <= limit - held;
+}
+
+/* Looks twice: bytes that came back between the first look and the mark would wake nobody. */
+static bool fits_or_refused_locked(hr_account *a, int64_t n)
+{
+    if (fits(a, n))
+        return true;
+    atomic_store(&a->refused, true);
+    return fits(a, n);
+}
+
+bool hr__account_reserve(hr_account *a, int64_t n_bytes, bool force)
+{
+    bool ok = true;
+
+    a = a ? a : &root;
+    admission_lock();
+    for (hr_account *l = a; l && ok && !force; l = l->parent)
+        ok = fits_or_refused_locked(l, n_bytes);
+    for (hr_account *l = a; l && ok; l = l->parent)
+        atomic_fetch_add(&l->reserved, n_bytes);
+    hr__unlock(&admission);
+    return ok;
+}
+
+void hr__account_release(hr_account *a, int64_t n_bytes)
+{
+    bool wake = false;
+
+    admission_lock();
+    for (a = a ? a : &root; a; a = a->parent) {
+        atomic_fetch_sub(&a->reserved, n_bytes);
+        wake |= take_refusal(a);
+    }
+    hr__unlock(&admission);
+    if (wake)
+        call_waiter();
+}
+
+void hr__budget_set_waiter(void (*fn)(void)) { atomic_store(&waiter, fn); }
+
+/* -------------------------------------------------------------------------------------------------- the memory limit */
+
+/* An int of the environment within [1, max]; 0 if unset or wrong. */
+static int env_int(const char *name, int max)
+{
+    const char *text = getenv(name);
+    char *end;
+    long n = text ? strtol(text, &end, 10) : 0;
+
+    return text && end != text && !*end && n >= 1 && n <= max ? (int)n : 0;
+}
+
+/* HR_INVALID only if HEADRACE_MEMORY_LIMIT is set and wrong; *out is the default then, too. */
+static hr_status default_limit(int64_t *out, hr_error *err)
+{
+    const char *text = getenv("HEADRACE_MEMORY_LIMIT");
+    int ranks = env_int("LOCAL_WORLD_SIZE", 1 << 16);
+    int64_t n = 0;
+    hr_status st = text && *text ? hr_parse_bytes(text, &n, err) : HR_OK;
+
+    *out = !st && n > 0 ? n : HR_MAX(1, hr__memory_physical() / 2 / HR_MAX(1, ranks));
+    return st ? hr__error_at(err, st, "HEADRACE_MEMORY_LIMIT") : HR_OK;
+}
+
+int64_t hr_memory_limit(void)
+{
+    int64_t limit = atomic_load_explicit(&root.limit, memory_order_relaxed), none = 0;
+
+    if (limit)
+        return limit;
+    (void)default_limit(&limit, NULL); /* hr_set_memory_limit(0) would tell what is wrong with the variable */
+    return atomic_compare_exchange_strong(&root.limit, &none, limit) ? limit : none;
+}
+
+hr_status hr_set_memory_limit(int64_t n_bytes, hr_error *err)
+{
+    int64_t now;
+
+    if (n_bytes < 0)
+        return hr_error_set(err, HR_INVALID, "memory limit: %lld bytes asked for", (long long)n_bytes);
+    if (n_bytes == 0)
+        HR_TRY(default_limit(&n_bytes, err));
+    atomic_store(&root.limit, n_bytes);
+    now = atomic_load(&root.used);
+    if (now + hr__pool_bytes() > n_bytes)
+        hr__pool_trim(HR_MAX(0, n_bytes - now));
+    if (take_refusal(&root))
+        call_waiter();
+    return HR_OK;
+}
+
+int64_t hr_memory_used(void) { return hr__account_used(&root); }
+int64_t hr_memory_peak(void) { return hr__account_peak(&root); }
+void hr_memory_reset_peak(void) { atomic_store(&root.peak, hr_memory_used()); }
+
+/* --- sizes as people write them. Not by strtod, whose decimal point depends on the locale. */
+
+/* The unit at *s ("", "MiB", "gb", "k", ...), moved behind; 0 if it is none. */
+static int64_t parse_unit(const char **s)
+{
+    static const char prefixes[] = "kmgtp";
+    const char *p = **s ? strchr(prefixes, **s | 0x20) : NULL;
+    int64_t unit = 1;
+
+    if (p) {
+        bool binary = ((*s)[1] | 0x20) == 'i';
+        for (const char *q = prefixes; q <= p; q++)
+            unit *= binary ? 1024 : 1000;
+        *s += binary ? 2 : 1;
+    }
+    if ((**s | 0x20) == 'b')
+        ++*s;
+    return unit;
+}
+
+static const char *skip_blanks(const char *s)
+{
+    while (*s == ' ' || *s == '\t')
+        s++;
+    return s;
+}
+
+static bool parse_bytes(const char *s, int64_t *out)
+{
+    int64_t whole = 0, unit, part = 0, part_of = 1;
+    int digits = 0;
+
+    for (s = skip_blanks(s); *s >= '0' && *s <= '9'; s++, digits++) {
+        if (whole > (INT64_MAX - 9) / 10)
+            return false;
+        whole = whole * 10 + (*s - '0');
+    }
+    if (*s == '.')
+        for (s++; *s >= '0' && *s <= '9'; s++, digits++)
+            if (part_of < 1000000000) { /* further digits are below a byte, or nearly */
+                part = part * 10 + (*s - '0');
+                part_of *= 10;
+            }
+    s = skip_blanks(s);
+    unit = parse_unit(&s);
+    if (!digits || *skip_blanks(s) || (part && unit == 1) || whole > INT64_MAX / 2 / unit)
+        return false;
+    *out = whole * unit + (int64_t)((double)part / (double)part_of * (double)unit + 0.5);
+    return true;
+}
+
+hr_status hr_parse_bytes(const char *text, int64_t *out, hr_error *err)
+{
+    *out = 0;
+    if (!text || !parse_bytes(text, out))
+        return hr_error_set(err, HR_INVALID, "'%s' is not a number of bytes such as 4096, 256MiB or 1.5GB",
+                            text ? text : "");
+    return HR_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------------- threads */
+
+_Thread_local bool hr__is_pool_thread;
+static atomic_int n_threads; /* 0: not looked up yet */
+static _Atomic(void (*)(int)) threads_hook;
+
+/* HR_INVALID only if HEADRACE_NUM_THREADS is set and wrong; *out is the default then, too. */
+static hr_status default_threads(int *out, hr_error *err)
+{
+    const char *text = getenv("HEADRACE_NUM_THREADS");
+    int n = env_int("HEADRACE_NUM_THREADS", MAX_THREADS);
+
+    *out = n ? n : HR_MIN(hr__cpus_allowed(), MAX_THREADS);
+    if (text && *text && !n)
+        return hr_error_set(err, HR_INVALID, "HEADRACE_NUM_THREADS: '%s' is not a number from 1 to %d", text,
+                            MAX_THREADS);
+    return HR_OK;
+}
+
+int hr_num_threads(void)
+{
+    int n = atomic_load_explicit(&n_threads, memory_order_relaxed), none = 0;
+
+    if (n)
+        return n;
+    (void)default_threads(&n, NULL);
+    return atomic_compare_exchange_strong(&n_threads, &none, n) ? n : none;
+}
+
+hr_status hr_set_num_threads(int n, hr_error *err)
+{
+    void (*hook)(int);
+
+    if (n < 0 || n > MAX_THREADS)
+        return hr_error_set(err, HR_INVALID, "threads: %d asked for, allowed are 1 to %d, and 0 for the default", n,
+                            MAX_THREADS);
+    if (hr__is_pool_thread)
+        return hr_error_set(err, HR_INVALID,
+                            "threads: their number cannot be set in a callback, which would wait for its own thread");
+    if (n == 0)
+        HR_TRY(default_threads(&n, err));
+    atomic_store(&n_threads, n);
+    if ((hook = atomic_load(&threads_hook)))
+        hook(n);
+    return HR_OK;
+}
+
+void hr__threads_set_hook(void (*fn)(int n_threads)) { atomic_store(&threads_hook, fn); }

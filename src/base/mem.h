@@ -1,0 +1,64 @@
+/* mem.h - accounts of bytes, and the only way to malloc.
+ *
+ * Every byte for data comes from hr__alloc (small) or hr__buffer_new (pooled) and is charged to an account; accounts form a tree under
+ * the process's one budget. */
+#ifndef HR_MEM_H
+#define HR_MEM_H
+
+#include "base/base.h"
+
+/* An account counts the bytes of one operator or run. Blocks keep their account alive; an account keeps its parent.
+ * All functions are thread-safe. NULL means the process's root account. */
+typedef struct hr_account hr_account;
+
+/* limit_bytes 0: no own limit (its ancestors' hold). `name` is copied. NULL without memory. */
+hr_account *hr__account_new(const char *name, hr_account *parent, int64_t limit_bytes);
+hr_account *hr__account_ref(hr_account *a);
+void hr__account_unref(hr_account *a);
+const char *hr__account_name(const hr_account *a);
+int64_t hr__account_used(const hr_account *a);
+int64_t hr__account_peak(const hr_account *a);
+int64_t hr__account_limit(const hr_account *a); /* the smallest of its own and its ancestors' limits */
+void hr__account_charge(hr_account *a,
+                        int64_t n_bytes); /* memory we did not allocate (a worker's private bytes); n may be < 0 */
+/* Bytes that were written to, or read from, spill files for `a`: counts, in all levels. */
+void hr__account_spilled(hr_account *a, int64_t written, int64_t was_read);
+int64_t hr__account_spill_written(const hr_account *a);
+int64_t hr__account_spill_read(const hr_account *a);
+/* For those who allocate by themselves (mem.c, buffer.c, arena.c): charged, and counted as live. Each block is a reference
+ * on `a`; give back by the negative numbers. Before the memory is asked for, so that the pool makes room first. */
+void hr__account_add(hr_account *a, int64_t n_bytes, int n_blocks);
+
+/* Admission, between operator calls: reserves n bytes if used + reserved + n <= limit at every level; false otherwise, and
+ * then the waiter is called once when bytes come back. `force` (the oldest ticket) always reserves. Give back by release. */
+bool hr__account_reserve(hr_account *a, int64_t n_bytes, bool force);
+void hr__account_release(hr_account *a, int64_t n_bytes);
+/* Called from any thread when bytes came back after a refusal, without locks of ours, but inside of whatever call freed
+ * them: it must not take a lock under which anybody frees. One per process (the scheduler's wake-up). */
+void hr__budget_set_waiter(void (*fn)(void));
+/* Called, without locks, by hr_set_num_threads with the new number. One per process (the scheduler). */
+void hr__threads_set_hook(void (*fn)(int n_threads));
+extern _Thread_local bool
+    hr__is_pool_thread; /* set by exec/pool.c: such a thread must not wait for threads of the pool */
+/* Live blocks and bytes of the whole process, without pooled free buffers: what a test compares before and after. */
+int64_t hr__live_bytes(void);
+int64_t hr__live_blocks(void);
+
+/* Frees pooled buffers down to `keep_bytes`; called when the budget is short. Returns the bytes freed. */
+int64_t hr__pool_trim(int64_t keep_bytes);
+int64_t hr__pool_bytes(void); /* in free pooled buffers */
+
+/* malloc, counted. 16-byte aligned. NULL without memory (or when a fault is armed). n = 0 gives a valid block. */
+void *hr__alloc(hr_account *a, size_t n);
+void *hr__zalloc(hr_account *a, size_t n);
+void *hr__realloc(hr_account *a, void *p, size_t n); /* p NULL: alloc; keeps p's account; on failure p stays */
+void hr__free(void *p);                              /* NULL is fine */
+char *hr__strdup(hr_account *a, const char *s);      /* NULL gives NULL */
+char *hr__strndup(hr_account *a, const char *s, size_t n);
+char *hr__printf(hr_account *a, const char *fmt, ...) HR_PRINTF(2, 3); /* new string; NULL without memory */
+
+/* A growing array: HR_PUSH(&v, item) style is left to the caller; this grows *items to hold at least n of size each,
+ * doubling. Returns false without memory, *items unchanged. */
+bool hr__grow(hr_account *a, void **items, int64_t *cap, int64_t n, size_t item_bytes);
+
+#endif

@@ -1,0 +1,1294 @@
+/* os_linux.c - the operating system, on Linux (glibc or musl).
+ *
+ * Thin: one function for one thing, EINTR tried again, -errno handed back. Three things are more than thin:
+ *
+ * 1. Faults. One atomic word holds the armed kinds, the countdown and "it was hit", so that arming, counting down on many
+ *    threads and disarming need no lock, and exactly one call fails.
+ * 2. Limits of containers. A limit may stand at any level between our cgroup and the mount, in v1 and in v2, and the
+ *    mount may show only a part of the tree. See "the machine" below. No memory is allocated there: the memory limit
+ *    is read on the way into the first allocation.
+ * 3. Anonymous maps from 2 MiB start at a multiple of 2 MiB, so that the kernel can give huge pages: first touch of
+ *    fresh small pages is several times slower than copying. */
+#include "base/all.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The call again as long as a signal interrupts it. */
+#define RETRY(result, call)                                                                                            \
+    do {                                                                                                               \
+        (result) = (call);                                                                                             \
+    } while ((result) < 0 && errno == EINTR)
+
+/* ---------------------------------------------------------------------------------------------------------- faults */
+
+/* Bits 0-3: kinds armed; bit 4: hit; from bit 8: calls still to let pass. */
+enum { FAULT_KINDS = 15, FAULT_HIT = 16, FAULT_ONE = 256 };
+static _Atomic uint64_t fault_word;
+
+bool hr__fault(int kind)
+{
+    uint64_t w = atomic_load_explicit(&fault_word, memory_order_relaxed);
+
+    while (w & (uint64_t)kind & FAULT_KINDS) {
+        uint64_t next = w < FAULT_ONE ? FAULT_HIT : w - FAULT_ONE;
+        if (atomic_compare_exchange_weak(&fault_word, &w, next))
+            return next == FAULT_HIT;
+    }
+    return false;
+}
+
+void hr__fault_arm(int kinds, int64_t after)
+{
+    atomic_store(&fault_word, (uint64_t)after * FAULT_ONE | ((uint64_t)kinds & FAULT_KINDS));
+}
+
+bool hr__fault_hit(void) { return atomic_load(&fault_word) == FAULT_HIT; }
+bool hr__fault_disarm(void) { return atomic_exchange(&fault_word, 0) == FAULT_HIT; }
+
+/* ----------------------------------------------------------------------------------------------------------- clock */
+
+int64_t hr__clock_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* --------------------------------------------------------------------------------------------------------- threads */
+
+/* A lock or condition that fails is a bug of ours that must not go on unseen. */
+static void must(int rc)
+{
+    if (rc)
+        abort();
+}
+
+void hr__mutex_init(hr_mutex *m) { must(pthread_mutex_init(m, NULL)); }
+void hr__mutex_clear(hr_mutex *m) { must(pthread_mutex_destroy(m)); }
+void hr__lock(hr_mutex *m) { must(pthread_mutex_lock(m)); }
+void hr__unlock(hr_mutex *m) { must(pthread_mutex_unlock(m)); }
+
+void hr__cond_init(hr_cond *c)
+{
+    pthread_condattr_t attr;
+
+    must(pthread_condattr_init(&attr));
+    must(pthread_condattr_setclock(&attr, CLOCK_MONOTONIC));
+    must(pthread_cond_init(c, &attr));
+    pthread_condattr_destroy(&attr);
+}
+
+void hr__cond_clear(hr_cond *c) { must(pthread_cond_destroy(c)); }
+void hr__cond_wait(hr_cond *c, hr_mutex *m) { must(pthread_cond_wait(c, m)); }
+void hr__cond_signal(hr_cond *c) { must(pthread_cond_signal(c)); }
+void hr__cond_broadcast(hr_cond *c) { must(pthread_cond_broadcast(c)); }
+
+bool hr__cond_wait_ns(hr_cond *c, hr_mutex *m, int64_t wait_ns)
+{
+    const int64_t longest = (int64_t)1000000000 * 86400 * 3650; /* the sum below must not overflow */
+    int64_t until = hr__clock_ns() + HR_MAX(0, HR_MIN(wait_ns, longest));
+    struct timespec t = { .tv_sec = (time_t)(until / 1000000000), .tv_nsec = (long)(until % 1000000000) };
+    int rc = pthread_cond_timedwait(c, m, &t);
+
+    if (rc == ETIMEDOUT)
+        return false;
+    must(rc);
+    return true;
+}
+
+/* On the starter's stack: it waits until the thread has taken what it needs, so that starting one allocates nothing. */
+typedef struct thread_start {
+    void (*fn)(void *);
+    void *arg;
+    const char *name;
+    hr_mutex lock;
+    hr_cond cond;
+    bool taken;
+} thread_start;
+
+static void *thread_main(void *p)
+{
+    thread_start *s = p;
+    void (*fn)(void *) = s->fn;
+    void *arg = s->arg;
+    char name[16];
+
+    snprintf(name, sizeof name, "%s", s->name);
+    hr__lock(&s->lock);
+    s->taken = true;
+    hr__cond_signal(&s->cond);
+    hr__unlock(&s->lock); /* s is gone from here on */
+    pthread_setname_np(pthread_self(), name);
+    fn(arg);
+    return NULL;
+}
+
+/* Signals go to the program's own threads. A thread's own faults must reach their handlers, or a crash leaves no report. */
+static void signals_of_threads(sigset_t *set)
+{
+    static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
+
+    sigfillset(set);
+    for (int i = 0; i < HR_LEN(own); i++)
+        sigdelset(set, own[i]);
+}
+
+int hr__thread_start(hr_thread *out, const char *name, void (*fn)(void *), void *arg)
+{
+    thread_start s = { .fn = fn, .arg = arg, .name = name };
+    sigset_t blocked, before;
+    int rc;
+
+    hr__mutex_init(&s.lock);
+    hr__cond_init(&s.cond);
+    signals_of_threads(&blocked);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    rc = hr__fault(HR_FAULT_IO) ? EAGAIN : pthread_create(out, NULL, thread_main, &s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    hr__lock(&s.lock);
+    while (!rc && !s.taken)
+        hr__cond_wait(&s.cond, &s.lock);
+    hr__unlock(&s.lock);
+    hr__cond_clear(&s.cond);
+    hr__mutex_clear(&s.lock);
+    return -rc;
+}
+
+void hr__thread_join(hr_thread t) { must(pthread_join(t, NULL)); }
+
+/* --- forks */
+
+static atomic_int cached_pid;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+/* Held from prepare to parent: no lock joins the list in the midst of a fork. */
+static hr_mutex fork_list = HR_MUTEX_INIT;
+static hr_mutex *fork_locks[8];
+
+static void fork_prepare(void)
+{
+    hr__lock(&fork_list);
+    for (int i = 0; i < HR_LEN(fork_locks); i++)
+        if (fork_locks[i])
+            hr__lock(fork_locks[i]);
+}
+
+static void fork_parent(void)
+{
+    for (int i = HR_LEN(fork_locks) - 1; i >= 0; i--)
+        if (fork_locks[i])
+            hr__unlock(fork_locks[i]);
+    hr__unlock(&fork_list);
+}
+
+static void fork_child(void)
+{
+    atomic_store(&cached_pid, 0);
+    fork_parent();
+}
+
+static void fork_register(void) { must(pthread_atfork(fork_prepare, fork_parent, fork_child)); }
+
+void hr__mutex_survives_fork(hr_mutex *m)
+{
+    int i = 0;
+
+    pthread_once(&fork_once, fork_register);
+    hr__lock(&fork_list);
+    while (i < HR_LEN(fork_locks) && fork_locks[i])
+        i++;
+    if (i == HR_LEN(fork_locks))
+        abort(); /* make the list longer */
+    fork_locks[i] = m;
+    hr__unlock(&fork_list);
+}
+
+int hr__pid(void)
+{
+    int pid = atomic_load_explicit(&cached_pid, memory_order_relaxed);
+
+    if (!pid) {
+        pthread_once(&fork_once, fork_register); /* before the store: a child never sees its parent's */
+        pid = (int)getpid();
+        atomic_store(&cached_pid, pid);
+    }
+    return pid;
+}
+
+int hr__uid(void) { return (int)geteuid(); }
+
+/* ----------------------------------------------------------------------------------------------------- the machine
+ *
+ * /proc/self/cgroup says which group we are in, a line for each hierarchy: "0::/a/b" (v2), "4:memory:/a/b" (v1).
+ * /proc/self/mountinfo says where a hierarchy is seen: fields 4 and 5 are the group at the mount's root and the folder,
+ * after " - " come the type and the controllers. The group's folder is mount folder + (group without the mount's root);
+ * where the group is not below the mount's root (another namespace), the mount folder itself is all that we can see. */
+
+/* A text file, line by line, without allocating. Lines longer than the buffer come in pieces. */
+typedef struct line_reader {
+    int fd;
+    int at, n;
+    char buf[4096];
+    char line[4096];
+} line_reader;
+
+static bool lines_open(line_reader *r, const char *root, const char *path)
+{
+    char full[PATH_MAX];
+
+    r->at = r->n = 0;
+    r->fd = -1;
+    if (snprintf(full, sizeof full, "%s%s", root, path) < (int)sizeof full)
+        RETRY(r->fd, open(full, O_RDONLY | O_CLOEXEC));
+    return r->fd >= 0;
+}
+
+/* The next line, without its end; NULL at the end of the file. */
+static char *lines_next(line_reader *r)
+{
+    int n = 0;
+
+    for (;;) {
+        if (r->at == r->n) {
+            ssize_t got;
+            RETRY(got, read(r->fd, r->buf, sizeof r->buf));
+            if (got <= 0)
+                break;
+            r->at = 0;
+            r->n = (int)got;
+        }
+        char c = r->buf[r->at++];
+        if (c == '\n' || n == (int)sizeof r->line - 1) {
+            r->line[n] = 0;
+            return r->line;
+        }
+        r->line[n++] = c;
+    }
+    r->line[n] = 0;
+    return n ? r->line : NULL;
+}
+
+/* The first line of a file of one number; false if there is none ("max", "-1" give false, too). */
+static bool read_line(const char *root, const char *path, char *out, size_t cap)
+{
+    line_reader r;
+    char *line = NULL;
+
+    if (!lines_open(&r, root, path))
+        return false;
+    if ((line = lines_next(&r)))
+        snprintf(out, cap, "%s", line);
+    close(r.fd);
+    return line != NULL;
+}
+
+static bool read_number(const char *root, const char *folder, const char *name, int64_t *out)
+{
+    char path[PATH_MAX], text[64], *end;
+
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return false;
+    if (!read_line(root, path, text, sizeof text))
+        return false;
+    *out = strtoll(text, &end, 10);
+    return end != text && *out >= 0;
+}
+
+/* "a,b,c" has the word b. */
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        if (!strncmp(p, word, n) && (p[n] == 0 || p[n] == ','))
+            return true;
+    return false;
+}
+
+/* Our group in the hierarchy of `controller` ("": v2), as "/a/b". */
+static bool group_of(const char *root, const char *controller, char *out, size_t cap)
+{
+    line_reader r;
+    bool found = false;
+
+    if (!lines_open(&r, root, "/proc/self/cgroup"))
+        return false;
+    for (char *line; !found && (line = lines_next(&r));) {
+        char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
+        if (!group)
+            continue;
+        *group++ = 0;
+        found = *controller ? has_word(names + 1, controller) : !strncmp(line, "0:", 2) && !names[1];
+        if (found)
+            snprintf(out, cap, "%s", group);
+    }
+    close(r.fd);
+    return found;
+}
+
+/* Where that hierarchy is mounted, and which group the mount's root is. */
+static bool mount_of(const char *root, const char *controller, char *top, char *folder, size_t cap)
+{
+    line_reader r;
+    bool found = false;
+
+    if (!lines_open(&r, root, "/proc/self/mountinfo"))
+        return false;
+    for (char *line; !found && (line = lines_next(&r));) {
+        char *type = strstr(line, " - "), *fields[5] = { line }, *options, *at = line;
+        for (int i = 1; at && i < HR_LEN(fields); i++)
+            if ((at = strchr(at, ' ')))
+                *at++ = 0, fields[i] = at;
+        if (!type || !at || !(at = strchr(at, ' ')) || at > type)
+            continue;
+        *at = 0;
+        type += 3;
+        options = strrchr(type, ' ');
+        found = *controller ? !strncmp(type, "cgroup ", 7) && options && has_word(options + 1, controller)
+                            : !strncmp(type, "cgroup2 ", 8);
+        if (found) {
+            snprintf(top, cap, "%s", fields[3]);
+            snprintf(folder, cap, "%s", fields[4]);
+        }
+    }
+    close(r.fd);
+    return found;
+}
+
+/* Lowers *bytes, *cpus to what one group allows. */
+static void limits_of_group(const char *root, const char *group, int64_t *bytes, double *cpus)
+{
+    static const char *const names[] = { "memory.max", "memory.high", "memory.limit_in_bytes" };
+    char path[PATH_MAX], text[64];
+    int64_t n, period = 0;
+
+    for (int i = 0; i < HR_LEN(names); i++)
+        if (read_number(root, group, names[i], &n))
+            *bytes = HR_MIN(*bytes, n);
+    if (read_number(root, group, "cpu.cfs_quota_us", &n) && read_number(root, group, "cpu.cfs_period_us", &period) &&
+        n > 0 && period > 0)
+        *cpus = HR_MIN(*cpus, (double)n / (double)period);
+    if (snprintf(path, sizeof path, "%s/cpu.max", group) < (int)sizeof path &&
+        read_line(root, path, text, sizeof text)) {
+        long long quota = 0, of = 0;
+        if (sscanf(text, "%lld %lld", &quota, &of) == 2 && quota > 0 && of > 0)
+            *cpus = HR_MIN(*cpus, (double)quota / (double)of);
+    }
+}
+
+/* All groups of one hierarchy, from ours up to the mount. */
+static void limits_of_hierarchy(const char *root, const char *controller, int64_t *bytes, double *cpus)
+{
+    char group[PATH_MAX / 2], top[PATH_MAX / 2], path[PATH_MAX];
+    size_t n_top, n_mount;
+
+    if (!group_of(root, controller, group, sizeof group) || !mount_of(root, controller, top, path, sizeof top))
+        return;
+    n_mount = strlen(path);
+    n_top = strcmp(top, "/") ? strlen(top) : 0;
+    if (!strncmp(group, top, n_top) && (group[n_top] == '/' || !group[n_top]) && !strstr(group, "/.."))
+        snprintf(path + n_mount, sizeof path - n_mount, "%s", group + n_top);
+    for (;;) {
+        limits_of_group(root, path, bytes, cpus);
+        char *slash = strrchr(path, '/');
+        if (!slash || (size_t)(slash - path) < n_mount)
+            break;
+        *slash = 0;
+    }
+}
+
+static _Atomic int64_t cgroup_looks;
+
+int64_t hr__cgroup_looks(void) { return atomic_load_explicit(&cgroup_looks, memory_order_relaxed); }
+
+void hr__cgroup_limits(const char *root, int64_t *memory_bytes, double *cpus)
+{
+    double least = 1e9;
+
+    atomic_fetch_add_explicit(&cgroup_looks, 1, memory_order_relaxed);
+    *memory_bytes = INT64_MAX;
+    limits_of_hierarchy(root, "", memory_bytes, &least);
+    limits_of_hierarchy(root, "memory", memory_bytes, &least);
+    limits_of_hierarchy(root, "cpu", memory_bytes, &least);
+    *cpus = least < 1e9 ? least : 0;
+}
+
+/* CPUs in the affinity mask; room for 8,192, as the kernel refuses a mask shorter than its own. */
+static int cpus_of_mask(void)
+{
+    cpu_set_t sets[8];
+
+    return sched_getaffinity(0, sizeof sets, sets) ? 0 : CPU_COUNT_S(sizeof sets, sets);
+}
+
+int hr__cpus_allowed(void)
+{
+    int n = cpus_of_mask();
+    int64_t memory_bytes;
+    double cpus;
+
+    if (n <= 0)
+        n = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    hr__cgroup_limits("", &memory_bytes, &cpus);
+    if (cpus > 0 && cpus < n)
+        n = (int)cpus + (cpus > (int)cpus);
+    return HR_MAX(n, 1);
+}
+
+int64_t hr__memory_page(void)
+{
+    static _Atomic int64_t page;
+    int64_t n = atomic_load_explicit(&page, memory_order_relaxed);
+
+    if (!n) {
+        n = (int64_t)sysconf(_SC_PAGESIZE);
+        atomic_store(&page, n);
+    }
+    return n;
+}
+
+int64_t hr__memory_physical(void)
+{
+    int64_t pages = (int64_t)sysconf(_SC_PHYS_PAGES), limit;
+    double cpus;
+
+    hr__cgroup_limits("", &limit, &cpus);
+    return pages > 0 ? HR_MIN(limit, pages * hr__memory_page()) : HR_MIN(limit, (int64_t)1 << 30);
+}
+
+int64_t hr__memory_resident(void)
+{
+    char text[128];
+    long long size, resident;
+
+    if (!read_line("", "/proc/self/statm", text, sizeof text) || sscanf(text, "%lld %lld", &size, &resident) != 2)
+        return 0;
+    return resident * hr__memory_page();
+}
+
+/* ------------------------------------------------------------------------------------------------------- processes */
+
+/* Up to cap - 1 bytes of a small file, as text; -errno. */
+static int read_small(const char *path, char *out, int64_t cap)
+{
+    int fd = hr__file_open(path);
+    int64_t n = fd < 0 ? fd : hr__file_read_at(fd, out, cap - 1, 0);
+
+    if (fd >= 0)
+        hr__file_close(fd);
+    out[HR_MAX(n, 0)] = 0;
+    return (int)HR_MIN(n, 0);
+}
+
+/* The number of a namespace, "pid:[4026531836]"; -errno. */
+static int add_namespace(hr_hash *h, const char *link)
+{
+    char text[64];
+    ssize_t n = hr__fault(HR_FAULT_IO) ? (errno = EIO, -1) : readlink(link, text, sizeof text - 1);
+
+    if (n < 0)
+        return -errno;
+    text[n] = 0;
+    hr__hash_text(h, text);
+    return 0;
+}
+
+/* When a process began, in ticks since boot as our time namespace counts them; 0: cannot be said. */
+static int64_t start_of(const char *stat_path)
+{
+    char text[1024], *at;
+    long long ticks = 0;
+
+    if (read_small(stat_path, text, sizeof text) < 0 ||
+        !(at = strrchr(text, ')'))) /* behind the name, which may hold any byte */
+        return 0;
+    for (int field = 2; at && field < 22; field++)
+        if ((at = strchr(at, ' ')))
+            at++;
+    return at && sscanf(at, "%lld", &ticks) == 1 ? ticks : 0;
+}
+
+int hr__process_self(hr_process *out)
+{
+    char boot[64];
+    hr_hash h;
+    int rc;
+
+    *out = (hr_process){ 0 };
+    hr__hash_init(&h, 0);
+    if ((rc = read_small("/proc/sys/kernel/random/boot_id", boot, sizeof boot)))
+        return rc;
+    hr__hash_text(&h, boot);
+    if ((rc = add_namespace(&h, "/proc/self/ns/pid")))
+        return rc;
+    if ((rc = add_namespace(&h, "/proc/self/ns/time")) && rc != -ENOENT) /* kernels before 5.6 have none */
+        return rc;
+    *out = (hr_process){ .space = hr__hash_end(&h).lo, .start_ticks = start_of("/proc/self/stat"), .pid = hr__pid() };
+    return 0;
+}
+
+/* /proc may be that of another namespace (unshare --pid without --mount-proc): its numbers are not ours. */
+static bool proc_is_ours(void)
+{
+    char text[32];
+    ssize_t n = readlink("/proc/self", text, sizeof text - 1);
+
+    text[HR_MAX(n, 0)] = 0;
+    return atoi(text) == hr__pid();
+}
+
+bool hr__process_is_gone(const hr_process *p)
+{
+    char path[40];
+    int64_t ticks;
+    hr_process self;
+
+    if (p->pid <= 0 || hr__process_self(&self) || self.space != p->space)
+        return false;
+    if (kill(p->pid, 0)) /* not /proc: with hidepid it does not show processes of others */
+        return errno == ESRCH;
+    if (!p->start_ticks || !proc_is_ours())
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/stat", p->pid);
+    ticks = start_of(path);
+    return ticks && ticks != p->start_ticks;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- files */
+
+#define MAX_IO_BYTES ((int64_t)1 << 30) /* the kernel takes a little less than 2 GiB at once */
+
+int hr__file_open(const char *path)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(fd, open(path, O_RDONLY | O_CLOEXEC));
+    return fd < 0 ? -errno : fd;
+}
+
+int hr__file_create(const char *path)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(fd, open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    return fd < 0 ? -errno : fd;
+}
+
+int64_t hr__file_read_at(int fd, void *out, int64_t n, int64_t offset)
+{
+    int64_t done = 0;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    while (done < n) {
+        ssize_t got;
+        RETRY(got, pread(fd, (char *)out + done, (size_t)HR_MIN(n - done, MAX_IO_BYTES), (off_t)(offset + done)));
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            break;
+        done += got;
+    }
+    return done;
+}
+
+int64_t hr__file_write(int fd, const void *data, int64_t n)
+{
+    int64_t done = 0;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    while (done < n) {
+        ssize_t put;
+        RETRY(put, write(fd, (const char *)data + done, (size_t)HR_MIN(n - done, MAX_IO_BYTES)));
+        if (put < 0)
+            return -errno;
+        done += put;
+    }
+    return done;
+}
+
+int64_t hr__file_write_at(int fd, const void *data, int64_t n, int64_t offset)
+{
+    int64_t done = 0;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    while (done < n) {
+        ssize_t put;
+        RETRY(put,
+              pwrite(fd, (const char *)data + done, (size_t)HR_MIN(n - done, MAX_IO_BYTES), (off_t)(offset + done)));
+        if (put < 0)
+            return -errno;
+        done += put;
+    }
+    return done;
+}
+
+int hr__file_create_unnamed(const char *folder)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(fd, open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+    if (fd >= 0)
+        return fd;
+    return errno == EISDIR || errno == EINVAL ? -EOPNOTSUPP : -errno; /* EISDIR: a kernel or file system without it */
+}
+
+int hr__file_create_scratch(const char *folder)
+{
+    char path[4096];
+    uint64_t name = 0;
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(fd, open(folder, O_RDWR | O_TMPFILE | O_EXCL | O_CLOEXEC, 0600));
+    if (fd >= 0)
+        return fd;
+    if (errno != EISDIR && errno != EINVAL && errno != EOPNOTSUPP)
+        return -errno;
+    if ((fd = hr__random_secret(&name, sizeof name)) < 0)
+        return fd;
+    if (snprintf(path, sizeof path, "%s/.headrace-spill-%016llx", folder, (unsigned long long)name) >= (int)sizeof path)
+        return -ENAMETOOLONG;
+    RETRY(fd, open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (fd < 0)
+        return -errno;
+    (void)unlink(path);
+    return fd;
+}
+
+int hr__file_create_new(const char *path)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(fd, open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    return fd < 0 ? -errno : fd;
+}
+
+int hr__file_link(int fd, const char *path)
+{
+    char from[40];
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
+    return linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW) ? -errno : 0;
+}
+
+int hr__file_rename(const char *from, const char *to, bool replace)
+{
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (replace)
+        return rename(from, to) ? -errno : 0;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -errno;
+    if (link(from, to)) /* a file system without that flag: a second name, then without the first */
+        return -errno;
+    return unlink(from) ? -errno : 0;
+}
+
+int hr__file_remove(const char *path)
+{
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return unlink(path) ? -errno : 0;
+}
+
+int hr__file_sync(int fd)
+{
+    int rc;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(rc, fdatasync(fd));
+    return rc ? -errno : 0;
+}
+
+int hr__file_close_written(int fd)
+{
+    if (hr__fault(HR_FAULT_IO)) {
+        close(fd);
+        return -EIO;
+    }
+    return close(fd) && errno != EINTR ? -errno : 0;
+}
+
+int hr__dir_create(const char *path)
+{
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return mkdir(path, 0777) ? -errno : 0;
+}
+
+int hr__dir_remove(const char *path) { return rmdir(path) ? -errno : 0; }
+
+int hr__files_limit(void)
+{
+    struct rlimit r;
+
+    return getrlimit(RLIMIT_NOFILE, &r) ? 256 : (int)HR_MIN(r.rlim_cur, (rlim_t)1 << 20);
+}
+
+static int stat_done(int rc, const struct stat *s, hr_stat *out)
+{
+    if (rc < 0)
+        return -errno;
+    out->n_bytes = (int64_t)s->st_size;
+    out->mtime_ns = (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec;
+    out->is_dir = S_ISDIR(s->st_mode);
+    out->is_file = S_ISREG(s->st_mode);
+    return 0;
+}
+
+int hr__file_stat(const char *path, hr_stat *out)
+{
+    struct stat s;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return stat_done(stat(path, &s), &s, out);
+}
+
+int hr__file_stat_fd(int fd, hr_stat *out)
+{
+    struct stat s;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return stat_done(fstat(fd, &s), &s, out);
+}
+
+void hr__file_advise(int fd, int64_t offset, int64_t n) { (void)posix_fadvise(fd, offset, n, POSIX_FADV_WILLNEED); }
+
+void hr__file_write_behind(int fd, int64_t offset, int64_t n)
+{
+    (void)sync_file_range(fd, offset, n, SYNC_FILE_RANGE_WRITE);
+}
+
+void hr__file_punch(int fd, int64_t offset, int64_t n)
+{
+    (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)n);
+}
+
+int hr__disk_space(const char *path, int64_t *free_bytes, int64_t *all_bytes)
+{
+    struct statvfs s;
+    int rc;
+
+    *free_bytes = *all_bytes = 0;
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(rc, statvfs(path, &s));
+    if (rc)
+        return -errno;
+    *free_bytes = (int64_t)s.f_bavail * (int64_t)s.f_frsize;
+    *all_bytes = (int64_t)s.f_blocks * (int64_t)s.f_frsize;
+    return 0;
+}
+
+void hr__file_close(int fd)
+{
+    if (fd >= 0)
+        (void)close(fd); /* not again on EINTR: Linux has closed it already */
+}
+
+int hr__file_open_to_lock(const char *path)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(fd, open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    return fd < 0 ? -errno : fd;
+}
+
+/* File systems of one kernel, with one inode for all who see a file. On others a lock may be one that only we see, and then
+ * taking it proves nothing about who wrote the file. */
+static bool locks_are_seen(int fd)
+{
+    static const uint32_t kinds[] = { 0xef53 /* ext2, 3, 4 */,   0x58465342 /* xfs */,
+                                      0x9123683e /* btrfs */,    0x01021994 /* tmpfs */,
+                                      0xf2f52010 /* f2fs */,     0x2fc12fc1 /* zfs */,
+                                      0xca451a4e /* bcachefs */, 0x858458f6 /* ramfs */ };
+    struct statfs s;
+    int rc;
+
+    RETRY(rc, fstatfs(fd, &s));
+    for (int i = 0; rc == 0 && i < HR_LEN(kinds); i++)
+        if ((uint32_t)s.f_type == kinds[i])
+            return true;
+    return false;
+}
+
+int hr__file_lock(int fd)
+{
+    struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    int rc;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (!locks_are_seen(fd))
+        return -EOPNOTSUPP;
+    RETRY(rc, fcntl(fd, F_OFD_SETLK, &whole));
+    return rc == 0 ? 0 : errno == EACCES ? -EAGAIN : -errno;
+}
+
+/* --- folders: the names are gathered in one text, then laid out behind their pointers in one block */
+
+static int dir_read(DIR *d, hr_text *names)
+{
+    int n = 0;
+
+    for (;;) {
+        struct dirent *e;
+        errno = 0;
+        if (!(e = readdir(d)))
+            return errno ? -errno : n;
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        hr__text_add_bytes(names, e->d_name, (int64_t)strlen(e->d_name) + 1);
+        if (names->failed || n == INT_MAX)
+            return -ENOMEM;
+        n++;
+    }
+}
+
+static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* `names` holds n texts, each with its NUL. */
+static char **dir_lay_out(const hr_text *names, int n)
+{
+    size_t head = (size_t)HR_MAX(n, 1) * sizeof(char *);
+    char **list = hr__alloc(NULL, head + (size_t)names->n), *at;
+
+    if (!list)
+        return NULL;
+    at = (char *)list + head;
+    if (names->n)
+        memcpy(at, names->data, (size_t)names->n);
+    for (int i = 0; i < n; i++, at += strlen(at) + 1)
+        list[i] = at;
+    qsort(list, (size_t)n, sizeof *list, compare_names);
+    return list;
+}
+
+int hr__dir_list(const char *path, char ***names)
+{
+    hr_text text = { 0 };
+    DIR *d = NULL;
+    int n;
+
+    *names = NULL;
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (!(d = opendir(path)))
+        return -errno;
+    n = dir_read(d, &text);
+    closedir(d);
+    if (n >= 0 && !(*names = dir_lay_out(&text, n)))
+        n = -ENOMEM;
+    hr__text_clear(&text);
+    return n;
+}
+
+void hr__dir_list_free(char **names, int n)
+{
+    (void)n;
+    hr__free(names);
+}
+
+/* ----------------------------------------------------------------------------------------------------- memory maps */
+
+static size_t round_to_page(size_t n)
+{
+    size_t page = (size_t)hr__memory_page();
+
+    return HR_ROUND_UP(HR_MAX(n, 1), page);
+}
+
+/* Huge pages are not asked for. In a virtual machine that reports its free memory to the host, these are the pages that
+ * the host has taken back: a first sort of 8 M rows took 2.0 s with them, 1.2 s without; later runs, in pages touched before,
+ * took the same. */
+void *hr__map_private(size_t n)
+{
+    void *p;
+
+    if (hr__fault(HR_FAULT_MEMORY) || n > PTRDIFF_MAX / 2)
+        return NULL;
+    p = mmap(NULL, round_to_page(n), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void *hr__map_shared(int fd, size_t n, bool writable)
+{
+    void *p;
+
+    if (hr__fault(HR_FAULT_MEMORY) || n > PTRDIFF_MAX / 2)
+        return NULL;
+    p = mmap(NULL, HR_MAX(n, 1), PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void hr__unmap(void *p, size_t n)
+{
+    if (p)
+        must(munmap(p, round_to_page(n)));
+}
+
+/* --- memfds: sealed against shrinking, or a peer could make our reads of it end in SIGBUS */
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3; without it the kernel may log or refuse */
+#endif
+
+static int memfd_new(const char *name)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd;
+}
+
+int hr__memfd(const char *name, int64_t n)
+{
+    int fd, rc;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if ((fd = memfd_new(name)) < 0)
+        return -errno;
+    RETRY(rc, ftruncate(fd, (off_t)n));
+    if (rc < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) < 0) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+int hr__memfd_grow(int fd, int64_t n)
+{
+    int rc;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(rc, ftruncate(fd, (off_t)n));
+    return rc < 0 ? -errno : 0;
+}
+
+int hr__memfd_check(int fd, int64_t *n_bytes)
+{
+    struct stat s;
+    int seals;
+
+    *n_bytes = 0;
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if ((seals = fcntl(fd, F_GET_SEALS)) < 0 || fstat(fd, &s) < 0)
+        return -errno;
+    if (!(seals & F_SEAL_SHRINK))
+        return -EPERM;
+    *n_bytes = (int64_t)s.st_size;
+    return 0;
+}
+
+void hr__memfd_punch(int fd, int64_t offset, int64_t n)
+{
+    (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)n);
+}
+
+/* --------------------------------------------------------------------------------------------------------- sockets */
+
+enum { MAX_FDS = 253 /* SCM_MAX_FD: the kernel passes no more in one message */, SOCKET_BACKLOG = 128 };
+
+static const int socket_kind = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
+
+int hr__socket_pair(int fds[2])
+{
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return socketpair(AF_UNIX, socket_kind, 0, fds) < 0 ? -errno : 0;
+}
+
+/* The address of an abstract name; its length, or -ENAMETOOLONG. */
+static int socket_address(const char *name, struct sockaddr_un *out)
+{
+    size_t n = strlen(name);
+
+    memset(out, 0, sizeof *out);
+    out->sun_family = AF_UNIX;
+    if (n > sizeof out->sun_path - 1)
+        return -ENAMETOOLONG;
+    memcpy(out->sun_path + 1, name, n);
+    return (int)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+/* A socket on which `act` (bind or connect) was done. */
+static int socket_at(const char *name, int (*act)(int, const struct sockaddr *, socklen_t))
+{
+    struct sockaddr_un address;
+    int n = socket_address(name, &address), fd, rc;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (n < 0)
+        return n;
+    if ((fd = socket(AF_UNIX, socket_kind, 0)) < 0)
+        return -errno;
+    RETRY(rc, act(fd, (struct sockaddr *)&address, (socklen_t)n));
+    if (rc < 0) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+int hr__socket_listen(const char *abstract_name)
+{
+    int fd = socket_at(abstract_name, bind), rc;
+
+    if (fd >= 0 && listen(fd, SOCKET_BACKLOG) < 0) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+int hr__socket_connect(const char *abstract_name) { return socket_at(abstract_name, connect); }
+
+static int peer_of(int fd, int *peer_uid, int *peer_pid)
+{
+    struct ucred peer = { 0 };
+    socklen_t n = sizeof peer;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
+        return -errno;
+    *peer_uid = (int)peer.uid;
+    *peer_pid = (int)peer.pid;
+    return 0;
+}
+
+int hr__socket_peer(int fd, int *peer_uid, int *peer_pid)
+{
+    return hr__fault(HR_FAULT_IO) ? -EIO : peer_of(fd, peer_uid, peer_pid);
+}
+
+int hr__socket_accept(int fd, int *peer_uid, int *peer_pid)
+{
+    int got, rc;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(got, accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (got < 0)
+        return -errno;
+    if ((rc = peer_of(got, peer_uid, peer_pid))) {
+        close(got);
+        return rc;
+    }
+    return got;
+}
+
+void hr__socket_shutdown(int fd) { (void)shutdown(fd, SHUT_RDWR); }
+
+int64_t hr__socket_send(int fd, const void *data, int64_t n, const int *fds, int n_fds)
+{
+    union {
+        char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
+        struct cmsghdr align;
+    } control = { { 0 } };
+    struct iovec part = { (void *)(uintptr_t)data, (size_t)n };
+    struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1 };
+    ssize_t put;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (n_fds < 0 || n_fds > MAX_FDS)
+        return -EINVAL;
+    if (n_fds) {
+        m.msg_control = control.bytes;
+        m.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
+        control.align.cmsg_level = SOL_SOCKET;
+        control.align.cmsg_type = SCM_RIGHTS;
+        control.align.cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
+        memcpy(CMSG_DATA(&control.align), fds, (size_t)n_fds * sizeof(int));
+    }
+    RETRY(put, sendmsg(fd, &m, MSG_NOSIGNAL));
+    return put < 0 ? -errno : put;
+}
+
+/* Moves the descriptors that came with a message into fds; -EMSGSIZE, and all are closed, if they do not fit. -EMFILE:
+ * some were cut off though there was room for them, so this process may have no more. */
+static int socket_take_fds(struct msghdr *m, int *fds, int max_fds, int *n_fds)
+{
+    bool fits = !(m->msg_flags & (MSG_TRUNC | MSG_CTRUNC)), cut;
+    int got[MAX_FDS], n = 0;
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+        int here = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || n + here > MAX_FDS)
+            continue;
+        memcpy(got + n, CMSG_DATA(c), (size_t)here * sizeof(int));
+        n += here;
+    }
+    cut = !(m->msg_flags & MSG_TRUNC) && (m->msg_flags & MSG_CTRUNC) && n < MAX_FDS;
+    fits = fits && n <= max_fds;
+    for (int i = 0; i < n; i++)
+        if (fits)
+            fds[i] = got[i];
+        else
+            close(got[i]);
+    *n_fds = fits ? n : 0;
+    return fits ? 0 : cut ? -EMFILE : -EMSGSIZE;
+}
+
+int64_t hr__socket_recv(int fd, void *out, int64_t cap, int *fds, int max_fds, int *n_fds)
+{
+    union {
+        char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
+        struct cmsghdr align;
+    } control = { { 0 } };
+    struct iovec part = { out, (size_t)cap };
+    struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1 };
+    ssize_t got;
+    int rc;
+
+    *n_fds = 0;
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    m.msg_control = control.bytes;
+    m.msg_controllen = sizeof control.bytes;
+    RETRY(got, recvmsg(fd, &m, MSG_CMSG_CLOEXEC));
+    if (got < 0)
+        return -errno;
+    rc = socket_take_fds(&m, fds, max_fds, n_fds);
+    return rc ? rc : got;
+}
+
+static int wait_for(int fd, short events, int timeout_ms)
+{
+    struct pollfd p = { .fd = fd, .events = events };
+    int64_t until = hr__clock_ns() + (int64_t)timeout_ms * 1000000;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    for (;;) {
+        int rc = poll(&p, 1, timeout_ms);
+        if (rc >= 0)
+            return rc > 0;
+        if (errno != EINTR)
+            return -errno;
+        if (timeout_ms > 0)
+            timeout_ms = (int)HR_MAX(0, (until - hr__clock_ns() + 999999) / 1000000);
+    }
+}
+
+int hr__wait_readable(int fd, int timeout_ms) { return wait_for(fd, POLLIN, timeout_ms); }
+int hr__wait_writable(int fd, int timeout_ms) { return wait_for(fd, POLLOUT, timeout_ms); }
+
+int hr__random_secret(void *out, int n)
+{
+    ssize_t got;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (n < 0 || n > 256) /* up to here the kernel gives all or nothing */
+        return -EINVAL;
+    RETRY(got, getrandom(out, (size_t)n, 0));
+    return got < 0 ? -errno : got < n ? -EIO : 0;
+}
+
+/* --------------------------------------------------------------------------------------------- many descriptors at once */
+
+int hr__watch_new(void)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    fd = epoll_create1(EPOLL_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int hr__watch_add(int watch, int fd, uint64_t key)
+{
+    struct epoll_event e = { .events = EPOLLIN, .data.u64 = key };
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return epoll_ctl(watch, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+}
+
+void hr__watch_remove(int watch, int fd)
+{
+    struct epoll_event e = { 0 };
+
+    (void)epoll_ctl(watch, EPOLL_CTL_DEL, fd, &e);
+}
+
+int hr__watch_wait(int watch, uint64_t *keys, int max_keys, int timeout_ms)
+{
+    struct epoll_event events[64];
+    int n = epoll_wait(watch, events, HR_MIN(max_keys, HR_LEN(events)), timeout_ms);
+
+    if (n < 0)
+        return errno == EINTR ? 0 : -errno;
+    for (int i = 0; i < n; i++)
+        keys[i] = events[i].data.u64;
+    return n;
+}
+
+int hr__event_new(void)
+{
+    int fd;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return fd < 0 ? -errno : fd;
+}
+
+void hr__event_set(int fd) { (void)eventfd_write(fd, 1); }
+
+void hr__event_clear(int fd)
+{
+    eventfd_t n;
+
+    (void)eventfd_read(fd, &n);
+}

@@ -1,0 +1,631 @@
+/* pick.c - rows of several arrays, in any order, as one new array.
+ *
+ * What take is for one array, this is for many that were never copied together: the windows of a shuffle. A *pick* says in 32
+ * bits which part and which row. It goes by column, by width, and once over the bytes, as gather.c does; what is nested becomes
+ * ranges and goes there.
+ *
+ * Random rows of much data are cache misses. Where the CPU gathers eight values at once (AVX-512), it has the more of them on their way,
+ * while they are not too far. Otherwise loads of what is no longer small are announced some rows ahead; and what fits into the
+ * second cache is read from front to back before, if enough of it is wanted, which brings it there several times faster than rows here
+ * and there would. */
+#include "data/pick.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HAVE_X86 1
+#include <immintrin.h>
+#define AVX512 __attribute__((target("avx512f,avx512vl,avx512dq")))
+#endif
+
+#define AHEAD 48               /* rows by which loads are announced */
+#define FAR_BYTES (512 << 10)  /* no longer small */
+#define WARM_BYTES (2 << 20)   /* the second cache of today's CPUs */
+#define GATHER_BYTES (4 << 20) /* up to here gathering is faster; from farther away, loads that are announced */
+#define LINE_BYTES 64
+#define NEAR_ENOUGH (32 << 10) /* less than that is in the cache soon enough */
+
+typedef struct picking {
+    const hr_mem *mem;
+    hr_type *type;
+    hr_array *const *parts;
+    int n_parts;
+    const uint32_t *picks;
+    int64_t n;
+} picking;
+
+static hr_status pick_array(const picking *p, hr_array **out, hr_error *err);
+
+/* See above: of `n_bytes` that all parts have together, `width` a row, part i's at bases[i]. */
+static void warm(const picking *p, int64_t n_bytes, const uint8_t *const *bases, int64_t width)
+{
+    unsigned sum = 0;
+
+    if (n_bytes < NEAR_ENOUGH || n_bytes > WARM_BYTES || p->n < n_bytes / LINE_BYTES / 2)
+        return;
+    for (int i = 0; i < p->n_parts; i++)
+        for (int64_t at = 0; at < p->parts[i]->length * width; at += LINE_BYTES)
+            sum += bases[i][at];
+    __asm__ volatile("" : : "r"(sum)); /* it is wanted, whatever the compiler thinks */
+}
+
+/* What each part starts with; n_parts of `bytes` each. */
+static hr_status new_bases(const picking *p, size_t bytes, void **out, hr_error *err)
+{
+    *out = hr__alloc(p->mem->account, (size_t)p->n_parts * bytes);
+    return *out ? HR_OK : hr__error_memory(err, "pick", p->n_parts * (int64_t)bytes);
+}
+
+static hr_status new_values(const picking *p, int64_t n, int64_t item_bytes, hr_buffer **out, hr_error *err)
+{
+    int64_t n_bytes = 0;
+
+    if (__builtin_mul_overflow(n, item_bytes, &n_bytes))
+        return hr__error_memory(err, "pick", INT64_MAX);
+    return hr__buffer_new(p->mem, n_bytes, out, err);
+}
+
+/* ---------------------------------------------------------------------------------------------------------------- bits */
+
+typedef struct bit_base {
+    const uint8_t *bits; /* NULL: all true */
+    int64_t offset;
+} bit_base;
+
+static hr_status pick_bits(const picking *p, const bit_base *bases, hr_buffer **out, hr_error *err)
+{
+    const uint32_t *picks = p->picks;
+    uint8_t *to;
+
+    HR_TRY(new_values(p, hr__bits_bytes(p->n), 1, out, err));
+    to = (*out)->data;
+    for (int64_t i = 0; i < p->n; i += 8) {
+        int64_t n = HR_MIN(p->n - i, 8);
+        unsigned byte = 0;
+
+        for (int64_t k = 0; k < n; k++) {
+            const bit_base *b = &bases[part_of(picks[i + k])];
+
+            byte |= (unsigned)(!b->bits || hr__bit(b->bits, b->offset + row_of(picks[i + k]))) << k;
+        }
+        to[i >> 3] = (uint8_t)byte;
+    }
+    return HR_OK;
+}
+
+static bool may_be_null(const hr_array *a)
+{
+    return a->buffers[0] && atomic_load_explicit(&a->null_count, memory_order_relaxed) != 0;
+}
+
+/* *out stays NULL if no row is null. */
+static hr_status pick_validity(const picking *p, hr_buffer **out, int64_t *n_null, hr_error *err)
+{
+    hr_status st = HR_OK;
+    bit_base *bases = NULL;
+    bool any = false;
+
+    *n_null = 0;
+    for (int i = 0; i < p->n_parts; i++)
+        any = any || may_be_null(p->parts[i]);
+    if (!any)
+        return HR_OK;
+    HR_GO(new_bases(p, sizeof *bases, (void **)&bases, err));
+    for (int i = 0; i < p->n_parts; i++)
+        bases[i] = (bit_base){ may_be_null(p->parts[i]) ? p->parts[i]->buffers[0]->data : NULL, p->parts[i]->offset };
+    HR_GO(pick_bits(p, bases, out, err));
+    *n_null = p->n - hr__bits_count((*out)->data, 0, p->n);
+    if (*n_null == 0) {
+        hr__buffer_unref(*out);
+        *out = NULL;
+    }
+done:
+    hr__free(bases);
+    return st;
+}
+
+static hr_status pick_bools(const picking *p, hr_buffer **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    bit_base *bases = NULL;
+
+    HR_GO(new_bases(p, sizeof *bases, (void **)&bases, err));
+    for (int i = 0; i < p->n_parts; i++)
+        bases[i] = (bit_base){ p->parts[i]->buffers[1] ? p->parts[i]->buffers[1]->data : NULL, p->parts[i]->offset };
+    st = pick_bits(p, bases, out, err);
+done:
+    hr__free(bases);
+    return st;
+}
+
+/* --------------------------------------------------------------------------------------------------------- fixed width */
+
+typedef struct bytes16 {
+    uint64_t a[2];
+} bytes16;
+typedef struct bytes32 {
+    uint64_t a[4];
+} bytes32;
+
+#define PICK_LOOP(name, value_type)                                                                                    \
+    static void name(uint8_t *to, const uint8_t *const *bases, const uint32_t *picks, int64_t n, bool far)             \
+    {                                                                                                                  \
+        const int64_t width = sizeof(value_type);                                                                      \
+        value_type v;                                                                                                  \
+        int64_t i = 0;                                                                                                 \
+                                                                                                                       \
+        for (; far && i < n - AHEAD; i++) {                                                                            \
+            __builtin_prefetch(bases[part_of(picks[i + AHEAD])] + row_of(picks[i + AHEAD]) * width);                   \
+            memcpy(&v, bases[part_of(picks[i])] + row_of(picks[i]) * width, sizeof v);                                 \
+            memcpy(to + i * width, &v, sizeof v);                                                                      \
+        }                                                                                                              \
+        for (; i < n; i++) {                                                                                           \
+            memcpy(&v, bases[part_of(picks[i])] + row_of(picks[i]) * width, sizeof v);                                 \
+            memcpy(to + i * width, &v, sizeof v);                                                                      \
+        }                                                                                                              \
+    }
+PICK_LOOP(pick_1, uint8_t)
+PICK_LOOP(pick_2, uint16_t)
+PICK_LOOP(pick_4, uint32_t)
+PICK_LOOP(pick_8, uint64_t)
+PICK_LOOP(pick_16, bytes16)
+PICK_LOOP(pick_32, bytes32)
+#undef PICK_LOOP
+
+#if HAVE_X86
+enum { TABLE = 16 }; /* the bases of so many parts lie in two registers */
+
+typedef struct base_table {
+    const uint8_t *const *bases;
+    __m512i low, high;
+    bool all; /* of the parts that there are */
+} base_table;
+
+AVX512 static base_table table_of(const uint8_t *const *bases, int n_parts)
+{
+    unsigned has = n_parts >= TABLE ? (1u << TABLE) - 1 : (1u << n_parts) - 1;
+
+    return (base_table){ .bases = bases,
+                         .low = _mm512_maskz_loadu_epi64((__mmask8)has, bases),
+                         .high = _mm512_maskz_loadu_epi64((__mmask8)(has >> 8), bases + (n_parts > 8 ? 8 : 0)),
+                         .all = n_parts <= TABLE };
+}
+
+/* Where the values of eight picks lie, of 2^log bytes each. */
+AVX512 static inline __m512i places_of(const base_table *t, const uint32_t *picks, unsigned log)
+{
+    __m512i pick = _mm512_cvtepu32_epi64(_mm256_loadu_si256((const __m256i *)(const void *)picks));
+    __m512i part = _mm512_srli_epi64(pick, HR_PICK_BITS);
+    __m512i row = _mm512_and_si512(pick, _mm512_set1_epi64(HR_PICK_ROWS - 1));
+    __m512i base =
+        t->all ? _mm512_permutex2var_epi64(t->low, part, t->high) : _mm512_i64gather_epi64(part, t->bases, 8);
+
+    return _mm512_add_epi64(base, _mm512_slli_epi64(row, log));
+}
+
+AVX512 static void pick_4_avx512(uint8_t *to, const uint8_t *const *bases, int n_parts, const uint32_t *picks,
+                                 int64_t n)
+{
+    base_table t = table_of(bases, n_parts);
+    int64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_si256((__m256i *)(void *)(to + 4 * i),
+                            _mm512_i64gather_epi32(places_of(&t, picks + i, 2), NULL, 1));
+    pick_4(to + 4 * i, bases, picks + i, n - i, false);
+}
+
+AVX512 static void pick_8_avx512(uint8_t *to, const uint8_t *const *bases, int n_parts, const uint32_t *picks,
+                                 int64_t n)
+{
+    base_table t = table_of(bases, n_parts);
+    int64_t i = 0;
+
+    for (; i + 8 <= n; i += 8)
+        _mm512_storeu_si512(to + 8 * i, _mm512_i64gather_epi64(places_of(&t, picks + i, 3), NULL, 1));
+    pick_8(to + 8 * i, bases, picks + i, n - i, false);
+}
+#endif
+
+typedef void pick_fn(uint8_t *to, const uint8_t *const *bases, const uint32_t *picks, int64_t n, bool far);
+typedef void gather_fn(uint8_t *to, const uint8_t *const *bases, int n_parts, const uint32_t *picks, int64_t n);
+
+static const struct {
+    int64_t width;
+    pick_fn *run;
+    gather_fn *gather; /* with HR_CPU_AVX512; NULL: none */
+} pick_loops[] = {
+    { 1, pick_1, NULL },          { 2, pick_2, NULL },
+#if HAVE_X86
+    { 4, pick_4, pick_4_avx512 }, { 8, pick_8, pick_8_avx512 },
+#else
+    { 4, pick_4, NULL },   { 8, pick_8, NULL },
+#endif
+    { 16, pick_16, NULL },        { 32, pick_32, NULL },
+};
+
+static void pick_any_width(uint8_t *to, const uint8_t *const *bases, const picking *p, int64_t width)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        memcpy(to + i * width, bases[part_of(p->picks[i])] + row_of(p->picks[i]) * width, (size_t)width);
+}
+
+/* Values of `width` bytes, part i's first at bases[i]. */
+static hr_status pick_fixed(const picking *p, const uint8_t *const *bases, int64_t width, hr_buffer **out,
+                            hr_error *err)
+{
+    int64_t n_rows = 0;
+    int k = 0;
+
+    HR_TRY(new_values(p, p->n, width, out, err));
+    while (k < HR_LEN(pick_loops) && pick_loops[k].width != width)
+        k++;
+    for (int i = 0; i < p->n_parts; i++)
+        n_rows += p->parts[i]->length;
+    if (k < HR_LEN(pick_loops) && pick_loops[k].gather && n_rows * width <= GATHER_BYTES &&
+        hr__cpu_features() & HR_CPU_AVX512) {
+        pick_loops[k].gather((*out)->data, bases, p->n_parts, p->picks, p->n);
+        return HR_OK;
+    }
+    warm(p, n_rows * width, bases, width);
+    if (k < HR_LEN(pick_loops))
+        pick_loops[k].run((*out)->data, bases, p->picks, p->n, n_rows >= FAR_BYTES / width);
+    else if (width)
+        pick_any_width((*out)->data, bases, p, width);
+    return HR_OK;
+}
+
+static hr_status pick_numbers(const picking *p, hr_buffer **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    const uint8_t **bases = NULL;
+
+    HR_GO(new_bases(p, sizeof *bases, (void **)&bases, err));
+    for (int i = 0; i < p->n_parts; i++)
+        bases[i] = hr__array_values(p->parts[i]);
+    st = pick_fixed(p, bases, hr__type_bytes(p->type), out, err);
+done:
+    hr__free(bases);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------ text and bytes */
+
+typedef struct text_base {
+    const void *offsets; /* of row 0 */
+    const uint8_t *bytes, *end;
+} text_base;
+
+static text_base text_base_of(const hr_array *a)
+{
+    int width = hr__type_offset_bytes(a->type);
+
+    if (a->length == 0 || !a->buffers[1])
+        return (text_base){ NULL, NULL, NULL };
+    return (text_base){ .offsets = a->buffers[1]->data + a->offset * width,
+                        .bytes = a->buffers[2] ? a->buffers[2]->data : NULL,
+                        .end = a->buffers[2] ? a->buffers[2]->data + a->buffers[2]->n_bytes : NULL };
+}
+
+/* The offsets only: bytes lie one after another as the rows do, and are announced. `room` has space for p->n pointers. */
+static void warm_text(const picking *p, const text_base *bases, const uint8_t **room)
+{
+    int width = hr__type_offset_bytes(p->type);
+    int64_t n_rows = 0;
+
+    for (int i = 0; i < p->n_parts; i++)
+        n_rows += p->parts[i]->length;
+    if (p->n_parts > p->n)
+        return;
+    for (int i = 0; i < p->n_parts; i++)
+        room[i] = bases[i].offsets;
+    warm(p, n_rows * width, room, width);
+}
+
+/* New offsets, and where each row's bytes begin. -> how many bytes they are in all. */
+#define TEXT_LOOP(name, offset_type)                                                                                   \
+    static int64_t name(const picking *p, const text_base *bases, offset_type *to, const uint8_t **from)               \
+    {                                                                                                                  \
+        const uint32_t *picks = p->picks;                                                                              \
+        int64_t at = 0;                                                                                                \
+                                                                                                                       \
+        for (int64_t i = 0; i < p->n; i++) {                                                                           \
+            const text_base *b = &bases[part_of(picks[i])];                                                            \
+            const offset_type *row = (const offset_type *)b->offsets + row_of(picks[i]);                               \
+                                                                                                                       \
+            if (i + AHEAD < p->n)                                                                                      \
+                __builtin_prefetch((const offset_type *)bases[part_of(picks[i + AHEAD])].offsets +                     \
+                                   row_of(picks[i + AHEAD]));                                                          \
+            from[i] = b->bytes + row[0];                                                                               \
+            to[i] = (offset_type)at;                                                                                   \
+            at += row[1] - row[0];                                                                                     \
+        }                                                                                                              \
+        to[p->n] = (offset_type)at;                                                                                    \
+        return at;                                                                                                     \
+    }
+TEXT_LOOP(text_32, int32_t)
+TEXT_LOOP(text_64, int64_t)
+#undef TEXT_LOOP
+
+static hr_status too_long(const hr_type *type, int64_t n_bytes, hr_error *err)
+{
+    return hr_error_set(err, HR_BUDGET,
+                        "%lld bytes together in a column of type %s, whose 32-bit offsets end at 2 GiB: use large_%s",
+                        (long long)n_bytes, type->id == HR_T_STRING ? "string" : "binary",
+                        type->id == HR_T_STRING ? "string" : "binary");
+}
+
+static void copy_text(const picking *p, const text_base *bases, const uint8_t *const *from, hr_buffer *const *buffers)
+{
+    int width = hr__type_offset_bytes(p->type);
+    const int32_t *at32 = (const int32_t *)(const void *)buffers[1]->data;
+    const int64_t *at64 = (const int64_t *)(const void *)buffers[1]->data;
+    uint8_t *to = buffers[2]->data, *to_end = to + buffers[2]->n_bytes;
+
+    for (int64_t i = 0; i < p->n; i++) {
+        int64_t n = width == 4 ? at32[i + 1] - at32[i] : at64[i + 1] - at64[i];
+
+        if (i + AHEAD < p->n)
+            __builtin_prefetch(from[i + AHEAD]);
+        if (n <= NEAR_BYTES && to_end - to >= NEAR_BYTES && bases[part_of(p->picks[i])].end - from[i] >= NEAR_BYTES)
+            memcpy(to, from[i], NEAR_BYTES);
+        else if (n)
+            memcpy(to, from[i], (size_t)n);
+        to += n;
+    }
+}
+
+static hr_status pick_text(const picking *p, hr_buffer *buffers[3], hr_error *err)
+{
+    hr_status st = HR_OK;
+    int width = hr__type_offset_bytes(p->type);
+    text_base *bases = NULL;
+    const uint8_t **from = hr__alloc(p->mem->account, (size_t)p->n * sizeof *from);
+    int64_t total;
+
+    if (!from)
+        HR_GO(hr__error_memory(err, "pick", p->n * (int64_t)sizeof *from));
+    HR_GO(new_bases(p, sizeof *bases, (void **)&bases, err));
+    for (int i = 0; i < p->n_parts; i++)
+        bases[i] = text_base_of(p->parts[i]);
+    warm_text(p, bases, from);
+    HR_GO(new_values(p, p->n + 1, width, &buffers[1], err));
+    total = width == 4 ? text_32(p, bases, (int32_t *)(void *)buffers[1]->data, from)
+                       : text_64(p, bases, (int64_t *)(void *)buffers[1]->data, from);
+    if (width == 4 && total > INT32_MAX)
+        HR_GO(too_long(p->type, total, err));
+    HR_GO(hr__buffer_new(p->mem, total, &buffers[2], err));
+    if (total)
+        copy_text(p, bases, from, buffers);
+done:
+    hr__free(bases);
+    hr__free(from);
+    return st;
+}
+
+/* -------------------------------------------------------------------------------------------------------------- nested */
+
+/* Rows of a struct: of each part's children those that its rows have. */
+static hr_status pick_members(const picking *p, hr_array **children, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_array **sliced = hr__zalloc(p->mem->account, (size_t)p->n_parts * sizeof(hr_array *));
+
+    if (!sliced)
+        return hr__error_memory(err, "pick", p->n_parts * (int64_t)sizeof(hr_array *));
+    for (int k = 0; k < p->type->n_children; k++) {
+        picking inner = *p;
+
+        for (int i = 0; i < p->n_parts; i++) {
+            const hr_array *a = p->parts[i];
+
+            hr__array_unref(sliced[i]);
+            sliced[i] = NULL;
+            HR_GO(hr__array_slice(a->children[k], a->offset, a->length, &sliced[i], err));
+        }
+        inner.type = p->type->children[k].type;
+        inner.parts = sliced;
+        HR_GO(pick_array(&inner, &children[k], err));
+    }
+done:
+    for (int i = 0; i < p->n_parts; i++)
+        hr__array_unref(sliced[i]);
+    hr__free(sliced);
+    return st;
+}
+
+/* Fixed lists of plain numbers, an image or an embedding a row, are values of width * value bytes. */
+static bool are_wide_values(const picking *p)
+{
+    if (!hr__type_is_fixed_list(p->type) || hr__type_bytes(p->type->children[0].type) == 0)
+        return false;
+    for (int i = 0; i < p->n_parts; i++)
+        if (p->parts[i]->length && (!p->parts[i]->children[0]->buffers[1] || may_be_null(p->parts[i]->children[0])))
+            return false;
+    return true;
+}
+
+static hr_status pick_wide(const picking *p, hr_array **child, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_type *value = p->type->children[0].type;
+    int64_t value_bytes = hr__type_bytes(value), width = p->type->width, n_values = 0;
+    hr_buffer *buffers[3] = { NULL };
+    const uint8_t **bases = NULL;
+
+    if (__builtin_mul_overflow(p->n, width, &n_values))
+        return hr__error_memory(err, "pick", INT64_MAX);
+    HR_GO(new_bases(p, sizeof *bases, (void **)&bases, err));
+    for (int i = 0; i < p->n_parts; i++) {
+        const hr_array *a = p->parts[i], *values = a->children[0];
+
+        bases[i] = a->length ? values->buffers[1]->data + (values->offset + a->offset * width) * value_bytes : NULL;
+    }
+    HR_GO(pick_fixed(p, bases, width * value_bytes, &buffers[1], err));
+    st = hr__array_new(value, n_values, 0, buffers, NULL, 0, child, err);
+done:
+    hr__free(bases);
+    return st;
+}
+
+/* Lists, maps and other fixed lists: the child's rows are ranges. `buffers[1]` gets offsets where there are any. */
+static hr_status pick_lists(const picking *p, hr_buffer *buffers[3], hr_array **child, hr_error *err)
+{
+    hr_status st = HR_OK;
+    int width = hr__type_offset_bytes(p->type);
+    int64_t n_spans = 0, at = 0;
+    hr_span *spans = hr__alloc(p->mem->account, (size_t)p->n * sizeof *spans);
+
+    if (!spans)
+        HR_GO(hr__error_memory(err, "pick", p->n * (int64_t)sizeof *spans));
+    if (width)
+        HR_GO(new_values(p, p->n + 1, width, &buffers[1], err));
+    for (int64_t i = 0; i <= p->n; i++) {
+        const hr_array *a = i < p->n ? p->parts[part_of(p->picks[i])] : NULL;
+        hr_span s = { .n = 0 };
+
+        if (width == 4)
+            ((int32_t *)(void *)buffers[1]->data)[i] = (int32_t)at;
+        else if (width)
+            ((int64_t *)(void *)buffers[1]->data)[i] = at;
+        if (!a)
+            break;
+        hr__array_range(a, row_of(p->picks[i]), &s.begin, &s.n);
+        s.array = a->children[0];
+        at += s.n;
+        if (s.n)
+            spans[n_spans++] = s;
+    }
+    if (width == 4 && at > INT32_MAX)
+        HR_FAIL(HR_BUDGET,
+                "%lld values together in a column of lists, whose 32-bit offsets end at 2 GiB: use large_list",
+                (long long)at);
+    st = hr__array_gather(p->mem, p->type->children[0].type, spans, n_spans, child, err);
+done:
+    hr__free(spans);
+    return st;
+}
+
+static hr_status pick_nested(const picking *p, hr_buffer *buffers[3], int64_t n_null, hr_array **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    int n = p->type->n_children;
+    hr_array **children = hr__zalloc(p->mem->account, ((size_t)n + 1) * sizeof(hr_array *));
+
+    if (!children)
+        return hr__error_memory(err, "pick", n * (int64_t)sizeof(hr_array *));
+    if (p->type->id == HR_T_STRUCT)
+        HR_GO(pick_members(p, children, err));
+    else if (are_wide_values(p))
+        HR_GO(pick_wide(p, &children[0], err));
+    else
+        HR_GO(pick_lists(p, buffers, &children[0], err));
+    st = hr__array_new(p->type, p->n, n_null, buffers, children, n, out, err);
+    memset(children, 0, (size_t)n * sizeof(hr_array *)); /* both were taken */
+    buffers[0] = buffers[1] = buffers[2] = NULL;
+done:
+    for (int i = 0; i < n; i++)
+        hr__array_unref(children[i]);
+    hr__free(children);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------ arrays, tables */
+
+static hr_status pick_array(const picking *p, hr_array **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_buffer *buffers[3] = { NULL };
+    int64_t n_null = 0;
+
+    if (p->type->id == HR_T_NULL)
+        return hr__array_new(p->type, p->n, p->n, buffers, NULL, 0, out, err);
+    HR_GO(pick_validity(p, &buffers[0], &n_null, err));
+    if (p->type->n_children || p->type->id == HR_T_STRUCT) {
+        HR_GO(pick_nested(p, buffers, n_null, out, err));
+        goto done;
+    }
+    if (hr__type_is_bytes(p->type))
+        HR_GO(pick_text(p, buffers, err));
+    else if (p->type->id == HR_T_BOOL)
+        HR_GO(pick_bools(p, &buffers[1], err));
+    else
+        HR_GO(pick_numbers(p, &buffers[1], err));
+    st = hr__array_new(p->type, p->n, n_null, buffers, NULL, 0, out, err);
+    buffers[0] = buffers[1] = buffers[2] = NULL;
+done:
+    for (int i = 0; i < HR_LEN(buffers); i++)
+        hr__buffer_unref(buffers[i]);
+    return st;
+}
+
+static hr_status check_picks(hr_array *const *parts, int n_parts, const uint32_t *picks, int64_t n, hr_error *err)
+{
+    if (n_parts < 0 || n_parts > HR_PICK_PARTS)
+        return hr_error_set(err, HR_BUG, "pick: of %d parts, at most %d are possible", n_parts, HR_PICK_PARTS);
+    for (int64_t i = 0; i < n; i++)
+        if (part_of(picks[i]) >= (uint32_t)n_parts || row_of(picks[i]) >= parts[part_of(picks[i])]->length)
+            return hr_error_set(err, HR_BUG, "pick: row %lld of part %u of %d", (long long)row_of(picks[i]),
+                                part_of(picks[i]), n_parts);
+    return HR_OK;
+}
+
+hr_status hr__array_pick(const hr_mem *mem, hr_type *type, hr_array *const *parts, int n_parts, const uint32_t *picks,
+                         int64_t n, hr_array **out, hr_error *err)
+{
+    static const hr_mem root_mem;
+    picking p = { mem ? mem : &root_mem, type, parts, n_parts, picks, n };
+
+    *out = NULL;
+    HR_TRY(check_picks(parts, n_parts, picks, n, err));
+    return pick_array(&p, out, err);
+}
+
+hr_status hr__pick_columns(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts, int64_t n,
+                           hr_origin *origin, hr_pick_column_fn *fn, void *context, hr_table **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_array **arrays = hr__alloc(mem->account, ((size_t)n_parts + 1) * sizeof(hr_array *));
+    hr_array **columns = hr__zalloc(mem->account, ((size_t)schema->n + 1) * sizeof(hr_array *));
+
+    *out = NULL;
+    if (!arrays || !columns)
+        HR_GO(hr__error_memory(err, "pick", (n_parts + schema->n) * (int64_t)sizeof(hr_array *)));
+    for (int k = 0; k < schema->n; k++) {
+        for (int i = 0; i < n_parts; i++)
+            arrays[i] = parts[i]->columns[k];
+        st = fn(context, schema->fields[k].type, arrays, &columns[k], err);
+        if (st) {
+            st = hr__error_at(err, st, "column '%s'", schema->fields[k].name);
+            goto done;
+        }
+    }
+    st = hr__table_new(schema, columns, n, origin, out, err);
+    memset(columns, 0, (size_t)schema->n * sizeof(hr_array *)); /* taken */
+    if (!st)
+        (*out)->sole = true;
+done:
+    for (int k = 0; columns && k < schema->n; k++)
+        hr__array_unref(columns[k]);
+    hr__free(columns);
+    hr__free(arrays);
+    return st;
+}
+
+static hr_status pick_column(void *context, hr_type *type, hr_array *const *parts, hr_array **out, hr_error *err)
+{
+    picking *p = context;
+    bool first = !p->parts;
+
+    p->type = type;
+    p->parts = parts;
+    if (first) /* all columns are as long */
+        HR_TRY(check_picks(parts, p->n_parts, p->picks, p->n, err));
+    return pick_array(p, out, err);
+}
+
+hr_status hr__table_pick(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts,
+                         const uint32_t *picks, int64_t n, hr_origin *origin, hr_table **out, hr_error *err)
+{
+    picking p = { mem, NULL, NULL, n_parts, picks, n };
+
+    return hr__pick_columns(mem, schema, parts, n_parts, n, origin, pick_column, &p, out, err);
+}

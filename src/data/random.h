@@ -1,0 +1,18 @@
+/* random.h - random bits as a function of seed, epoch and a row's coordinate; a hash of values. */
+#ifndef HR_RANDOM_H
+#define HR_RANDOM_H
+
+#include "base/hash.h"
+#include "data/table.h"
+
+/* Philox4x32-10 (Salmon et al., SC'11): 128 bits that are a function of key and counter, so that no state exists. */
+hr_bits128 hr__philox(uint64_t key, uint64_t counter_hi, uint64_t counter_lo); /* the published function itself */
+hr_bits128 hr__random_bits(uint64_t seed, uint64_t epoch, uint64_t counter_hi, uint64_t counter_lo);
+hr_bits128 hr__random_coord(uint64_t seed, uint64_t epoch, const hr_coord *c);
+/* Puts v[0..n), n < 2^32, into one of its n! orders, which is a function of `key` and n alone. */
+void hr__random_permute(uint32_t *v, int64_t n, uint64_t key);
+/* The high words of the same for each row of a stretch. */
+void hr__random_rows(uint64_t seed, uint64_t epoch, const hr_run_coords *run, uint64_t *out);
+void hr__array_digest(const hr_array *a, hr_hash *h); /* a column's values: digest.c */
+
+#endif

@@ -1,0 +1,124 @@
+/* small_files.c - small files that are one row each, many to a ticket.
+ *
+ * A ticket for each such file would cost as much as reading it, and what is made of its one row would be copied into a batch
+ * again. Which files are taken together depends on their order and sizes alone, so that a position means the same in any run;
+ * a table may hold fewer of them, as the budget wants it. Where few rows may be wanted, the first tickets are one file each, and
+ * each after these twice as many, so that three rows that a filter leaves do not open 64 files. Files are opened by the thread
+ * that reads them. A file that cannot be read fails its ticket after the rows of those before it. */
+#include "exec/run.h"
+
+#define GROUP_BYTES (8 << 20)
+#define ALONE 4              /* tickets of one file, to begin with */
+#define LARGE_ROW (64 << 10) /* is not copied into a table of many, where it is copied into a batch next */
+
+static int files_at_most(const hr_stage *s)
+{
+    if (!s->begins_small || s->n_taken >= ALONE + 16)
+        return HR_GROUP_FILES;
+    return s->n_taken < ALONE ? 1 : HR_MIN(HR_GROUP_FILES, 2 << (s->n_taken - ALONE));
+}
+
+int hr__group_files(const hr_stage *s, int64_t *n_bytes)
+{
+    int n = 0, n_max = files_at_most(s);
+
+    *n_bytes = 0;
+    if (s->rows_left >= 0 || s->open.n || s->at_fragment || s->at_row)
+        return 0; /* with so many rows wanted at most, and from the middle: one by one */
+    for (; n < n_max && s->at_file + n < hr__scan_n_files(s->scan); n++) {
+        int64_t more = hr__scan_row_bytes(s->scan, hr__stage_file(s, s->at_file + n));
+
+        if (more < 0 || (n > 0 && *n_bytes + more > GROUP_BYTES))
+            break;
+        *n_bytes += more;
+    }
+    return n;
+}
+
+static hr_status read_fragment(hr_ticket *t, hr_scan_file *f, int fragment, const hr_mem *mem, hr_group_tables *p,
+                               int64_t *n_bytes)
+{
+    hr_reader *reader = NULL;
+    hr_table *table = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(f->cls->read(f, fragment, 0, -1, mem, &reader, &t->err));
+    while (true) {
+        HR_GO(hr__reader_next(reader, t->stage->run->step_bytes, &table, &t->err));
+        if (!table)
+            break;
+        if (p->n == HR_GROUP_FILES)
+            HR_GO(hr_error_set(&t->err, HR_BUG, "%s: more than a row", f->name));
+        *n_bytes += hr__table_bytes_used(table);
+        p->tables[p->n++] = table;
+        table = NULL;
+    }
+done:
+    hr_table_unref(table);
+    hr__reader_close(reader);
+    return st;
+}
+
+static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, hr_group_tables *p, int64_t *n_bytes)
+{
+    hr_stage *s = t->stage;
+    hr_scan_file *f = NULL;
+    hr_status st = hr__stage_open(s, place, &f, &t->err);
+
+    for (int i = 0; !st && i < f->n_fragments; i++) {
+        atomic_fetch_add_explicit(&s->fragments_read, 1, memory_order_relaxed);
+        st = read_fragment(t, f, i, mem, p, n_bytes);
+    }
+    hr__scan_file_unref(f);
+    return st;
+}
+
+static bool goes_into_batches(const hr_stage *s)
+{
+    return s->n_ops == 0 && s->stream && hr__op_rebatch_rows(s->stream->run.op, NULL) >= 0;
+}
+
+static void tables_clear(hr_group_tables *p)
+{
+    while (p->n)
+        hr_table_unref(p->tables[--p->n]);
+}
+
+/* The tables as one. */
+static hr_status join(hr_ticket *t, const hr_mem *mem, hr_group_tables *p)
+{
+    hr_error err = HR_ERROR_INIT; /* that of a late one stays */
+    hr_table *whole = NULL;
+    hr_status st = hr__table_concat(mem, NULL, p->tables, p->n, &whole, &err);
+
+    if (st)
+        hr__error_move(&t->err, &err);
+    hr_error_clear(&err);
+    tables_clear(p);
+    if (!st)
+        p->tables[p->n++] = whole;
+    return st;
+}
+
+hr_status hr__group_read(hr_ticket *t, const hr_mem *mem, hr_group_tables *out)
+{
+    hr_status st = t->late; /* of the file behind the rows that were given last */
+    int64_t n_bytes = 0;
+
+    out->n = 0;
+    t->late = HR_OK;
+    while (!st && t->at_file < t->n_files && n_bytes < t->stage->run->step_bytes &&
+           !atomic_load_explicit(&t->stage->run->stop, memory_order_relaxed))
+        st = read_file(t, t->place + t->at_file++, mem, out, &n_bytes);
+    if (st && out->n) {
+        t->late = st;
+        t->at_file = t->n_files;
+        st = HR_OK;
+    }
+    if (!st && out->n > 1 && (n_bytes < LARGE_ROW * out->n || !goes_into_batches(t->stage)))
+        st = join(t, mem, out);
+    if (st)
+        tables_clear(out);
+    t->input_done = t->at_file == t->n_files && !t->late;
+    return st;
+}

@@ -1,0 +1,474 @@
+/* json_write.c - tables as lines of JSON.
+ *
+ * A tree of nodes mirrors the schema, each with its key as it stands in the text, so that a row is a walk over arrays that appends
+ * bytes. Numbers are exact: integers and decimals with all their digits, floats as the shortest text that is read back as
+ * the same. What JSON has no word for: times are ISO 8601 strings, binary is base64, durations are integers of their unit,
+ * maps are objects if their keys are strings, else arrays of {"key", "value"}; NaN and infinities by option.
+ *
+ * A compressed file is its pieces, each compressed by itself, one behind the other: gzip, Zstandard and LZ4 read them as one. */
+#include "base/number.h"
+#include "format/json/json.h"
+
+#include <math.h>
+
+enum { NAN_NULL, NAN_ERROR, NAN_LITERAL };
+
+const hr_option hr__json_write_options[] = {
+    { .name = "compression",
+      .kind = HR_OPT_CHOICE,
+      .at = offsetof(hr_json_write_options, compression),
+      .text = "none gzip zstd lz4",
+      .doc = "of whole files, whose names say so: .json.gz, .json.zst, .json.lz4" },
+    { .name = "compression_level",
+      .kind = HR_OPT_INT,
+      .at = offsetof(hr_json_write_options, level),
+      .doc = "0: the codec's usual one" },
+    { .name = "nan",
+      .kind = HR_OPT_CHOICE,
+      .at = offsetof(hr_json_write_options, nan),
+      .text = "null error literal",
+      .doc = "NaN and infinities: null, refused, or the words NaN, Infinity, -Infinity, which are no JSON" },
+    { 0 },
+};
+
+static const struct {
+    const hr_codec *codec;
+    const char *suffix;
+} compressions[] = { { NULL, ".json" },
+                     { &hr__codec_gzip, ".json.gz" },
+                     { &hr__codec_zstd, ".json.zst" },
+                     { &hr__codec_lz4_frame, ".json.lz4" } };
+
+typedef struct node {
+    const hr_type *type; /* borrowed from the schema */
+    char *key;           /* "name": with its colon; NULL: an item */
+    int64_t key_bytes;
+    int n_children;
+    struct node *children;
+} node;
+
+typedef struct json_writer {
+    hr_writer base;
+    hr_json_write_options options;
+    const hr_codec *codec;
+    hr_schema *schema;
+    node root;
+} json_writer;
+
+/* The text of one piece. */
+typedef struct text {
+    const json_writer *w;
+    const char *column; /* for errors */
+    hr_growbuf g;
+} text;
+
+/* --------------------------------------------------------------------------------------------------------------- bytes */
+
+/* Room for n bytes; where they go. NULL without memory. */
+static inline char *room(text *t, int64_t n, hr_error *err)
+{
+    if ((!t->g.buffer || t->g.buffer->capacity - t->g.buffer->n_bytes < n) && hr__growbuf_reserve(&t->g, n, err))
+        return NULL;
+    return (char *)t->g.buffer->data + t->g.buffer->n_bytes;
+}
+
+static hr_status add(text *t, const void *bytes, int64_t n, hr_error *err)
+{
+    char *to = room(t, n, err);
+
+    if (!to)
+        return HR_NO_MEMORY;
+    memcpy(to, bytes, (size_t)n);
+    t->g.buffer->n_bytes += n;
+    return HR_OK;
+}
+
+static hr_status add_char(text *t, char c, hr_error *err) { return add(t, &c, 1, err); }
+
+static hr_status add_escape(text *t, uint8_t c, hr_error *err)
+{
+    static const char short_ones[32] = { ['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't' };
+    static const char hex[] = "0123456789abcdef";
+    char escape[6] = { '\\', (char)c };
+
+    if (c >= 0x20)
+        return add(t, escape, 2, err);
+    escape[1] = short_ones[c];
+    if (escape[1])
+        return add(t, escape, 2, err);
+    memcpy(escape, "\\u00", 4);
+    escape[4] = hex[c >> 4];
+    escape[5] = hex[c & 15];
+    return add(t, escape, 6, err);
+}
+
+static hr_status add_string(text *t, const uint8_t *p, int64_t n, hr_error *err)
+{
+    int64_t begin = 0;
+
+    HR_TRY(add_char(t, '"', err));
+    for (int64_t i = 0; i < n; i++) {
+        if (p[i] >= 0x20 && p[i] != '"' && p[i] != '\\')
+            continue;
+        HR_TRY(add(t, p + begin, i - begin, err));
+        HR_TRY(add_escape(t, p[i], err));
+        begin = i + 1;
+    }
+    HR_TRY(add(t, p + begin, n - begin, err));
+    return add_char(t, '"', err);
+}
+
+static hr_status add_base64(text *t, const uint8_t *p, int64_t n, hr_error *err)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *to = room(t, (n + 2) / 3 * 4 + 2, err);
+    char *begin = to;
+
+    if (!to)
+        return HR_NO_MEMORY;
+    *to++ = '"';
+    for (int64_t i = 0; i < n; i += 3) {
+        int64_t left = n - i;
+        uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) | (left > 2 ? p[i + 2] : 0);
+
+        *to++ = digits[v >> 18];
+        *to++ = digits[v >> 12 & 63];
+        *to++ = left > 1 ? digits[v >> 6 & 63] : '=';
+        *to++ = left > 2 ? digits[v & 63] : '=';
+    }
+    *to++ = '"';
+    t->g.buffer->n_bytes += to - begin;
+    return HR_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------------------- values */
+
+static hr_status add_float(text *t, const hr_type *type, const uint8_t *p, hr_error *err)
+{
+    char number[HR_NUMBER_CHARS];
+    uint16_t half;
+    float single = 0;
+    double v = 0;
+    int n;
+
+    if (type->id == HR_T_FLOAT64) {
+        memcpy(&v, p, 8);
+    } else if (type->id == HR_T_FLOAT32) {
+        memcpy(&single, p, 4);
+        v = (double)single;
+    } else {
+        memcpy(&half, p, 2);
+        v = hr__half_value(half);
+        single = (float)v;
+    }
+    if (!isfinite(v)) {
+        const char *word = isnan(v) ? "NaN" : v < 0 ? "-Infinity" : "Infinity";
+
+        if (t->w->options.nan == NAN_ERROR)
+            return hr_error_set(err, HR_INVALID,
+                                "column '%s': %s is no JSON; nan=\"null\" or nan=\"literal\" writes it", t->column,
+                                word);
+        if (t->w->options.nan == NAN_NULL)
+            word = "null";
+        return add(t, word, (int64_t)strlen(word), err);
+    }
+    n = type->id == HR_T_FLOAT64 ? hr__print_double(v, number) : hr__print_float(single, number);
+    return add(t, number, n, err);
+}
+
+/* Dates and times, in quotes. */
+static hr_status add_moment(text *t, const hr_array *a, int64_t row, hr_error *err)
+{
+    const hr_type *type = a->type;
+    char quoted[HR_NUMBER_CHARS + 2] = "\"";
+    int64_t v = hr__array_int(a, row), days = v;
+    int n;
+
+    if (type->id == HR_T_TIMESTAMP) {
+        n = hr__print_timestamp(v, type->unit, type->zone != NULL, quoted + 1);
+    } else if (type->id == HR_T_TIME32 || type->id == HR_T_TIME64) {
+        n = hr__print_time(v, type->unit, quoted + 1);
+    } else {
+        if (type->id == HR_T_DATE64)
+            days = v / 86400000 - (v % 86400000 < 0);
+        n = hr__print_date((int32_t)days, quoted + 1);
+    }
+    quoted[n + 1] = '"';
+    return add(t, quoted, n + 2, err);
+}
+
+static hr_status add_interval(text *t, const hr_array *a, int64_t row, hr_error *err)
+{
+    hr_text parts = { 0 };
+    hr_status st;
+
+    hr__text_add(&parts, "\"");
+    hr__array_print_value(a, row, &parts);
+    hr__text_add(&parts, "\"");
+    st =
+        parts.failed || !parts.data ? hr__error_memory(err, "json", HR_NUMBER_CHARS) : add(t, parts.data, parts.n, err);
+    hr__text_clear(&parts);
+    return st;
+}
+
+static hr_status add_decimal(text *t, const hr_array *a, int64_t row, hr_error *err)
+{
+    hr_text number = { 0 };
+    hr_status st;
+
+    hr__array_print_value(a, row, &number);
+    st = number.failed || !number.data ? hr__error_memory(err, "json", HR_NUMBER_CHARS)
+                                       : add(t, number.data, number.n, err);
+    hr__text_clear(&number);
+    return st;
+}
+
+static hr_status add_value(text *t, const node *n, const hr_array *a, int64_t row, hr_error *err);
+
+/* Values [begin, begin + count) as an array; of a tensor by its dimensions from `dim` on. */
+static hr_status add_items(text *t, const node *n, const hr_array *values, int64_t begin, int64_t count, int dim,
+                           hr_error *err)
+{
+    bool nested = n->type->id == HR_T_TENSOR && dim + 1 < n->type->n_dims;
+    int64_t step = 1;
+
+    for (int k = dim + 1; nested && k < n->type->n_dims; k++)
+        step *= n->type->shape[k];
+    HR_TRY(add_char(t, '[', err));
+    for (int64_t i = 0, parts = nested ? n->type->shape[dim] : count; i < parts; i++) {
+        if (i)
+            HR_TRY(add_char(t, ',', err));
+        if (nested)
+            HR_TRY(add_items(t, n, values, begin + i * step, step, dim + 1, err));
+        else
+            HR_TRY(add_value(t, &n->children[0], values, begin + i, err));
+    }
+    return add_char(t, ']', err);
+}
+
+static hr_status add_object(text *t, const node *n, hr_array *const *columns, int64_t row, hr_error *err)
+{
+    HR_TRY(add_char(t, '{', err));
+    for (int i = 0; i < n->n_children; i++) {
+        if (!n->type)
+            t->column = t->w->schema->fields[i].name;
+        if (i)
+            HR_TRY(add_char(t, ',', err));
+        HR_TRY(add(t, n->children[i].key, n->children[i].key_bytes, err));
+        HR_TRY(add_value(t, &n->children[i], columns[i], row, err));
+    }
+    return add_char(t, '}', err);
+}
+
+static hr_status add_map(text *t, const node *n, const hr_array *a, int64_t row, hr_error *err)
+{
+    const node *entry = &n->children[0];
+    const hr_array *entries = a->children[0], *keys = entries->children[0], *values = entries->children[1];
+    int64_t begin, count, length;
+
+    hr__array_range(a, row, &begin, &count);
+    if (!hr__type_is_bytes(keys->type) || keys->type->id == HR_T_BINARY || keys->type->id == HR_T_LARGE_BINARY)
+        return add_items(t, n, entries, begin, count, 0, err);
+    HR_TRY(add_char(t, '{', err));
+    for (int64_t i = begin; i < begin + count; i++) {
+        const uint8_t *key = hr__array_bytes(keys, entries->offset + i, &length);
+
+        if (i > begin)
+            HR_TRY(add_char(t, ',', err));
+        HR_TRY(add_string(t, key, length, err));
+        HR_TRY(add_char(t, ':', err));
+        HR_TRY(add_value(t, &entry->children[1], values, entries->offset + i, err));
+    }
+    return add_char(t, '}', err);
+}
+
+static hr_status add_value(text *t, const node *n, const hr_array *a, int64_t row, hr_error *err)
+{
+    const hr_type *type = n->type;
+    const uint8_t *bytes = NULL;
+    char number[HR_NUMBER_CHARS];
+    int64_t begin, count;
+
+    if (hr__array_is_null(a, row))
+        return add(t, "null", 4, err);
+    if (hr__type_bytes(type))
+        bytes = hr__array_values(a) + row * hr__type_bytes(type);
+    switch (type->id) {
+    case HR_T_BOOL:
+        return hr__bit(a->buffers[1]->data, a->offset + row) ? add(t, "true", 4, err) : add(t, "false", 5, err);
+    case HR_T_INT8:
+    case HR_T_INT16:
+    case HR_T_INT32:
+    case HR_T_INT64:
+    case HR_T_DURATION: return add(t, number, hr__print_int64(hr__array_int(a, row), number), err);
+    case HR_T_UINT8:
+    case HR_T_UINT16:
+    case HR_T_UINT32:
+    case HR_T_UINT64: return add(t, number, hr__print_uint64(hr__array_uint(a, row), number), err);
+    case HR_T_FLOAT16:
+    case HR_T_FLOAT32:
+    case HR_T_FLOAT64: return add_float(t, type, bytes, err);
+    case HR_T_STRING:
+    case HR_T_LARGE_STRING: bytes = hr__array_bytes(a, row, &count); return add_string(t, bytes, count, err);
+    case HR_T_BINARY:
+    case HR_T_LARGE_BINARY:
+    case HR_T_FIXED_BINARY: bytes = hr__array_bytes(a, row, &count); return add_base64(t, bytes, count, err);
+    case HR_T_DECIMAL128:
+    case HR_T_DECIMAL256: return add_decimal(t, a, row, err);
+    case HR_T_STRUCT: return add_object(t, n, a->children, a->offset + row, err);
+    case HR_T_MAP: return add_map(t, n, a, row, err);
+    case HR_T_LIST:
+    case HR_T_LARGE_LIST:
+    case HR_T_FIXED_LIST:
+    case HR_T_TENSOR:
+        hr__array_range(a, row, &begin, &count);
+        return add_items(t, n, a->children[0], begin, count, 0, err);
+    case HR_T_MONTHS:
+    case HR_T_DAY_TIME:
+    case HR_T_MONTH_DAY_NANO: return add_interval(t, a, row, err);
+    default: return add_moment(t, a, row, err);
+    }
+}
+
+/* --------------------------------------------------------------------------------------------------------------- nodes */
+
+static void node_clear(node *n)
+{
+    for (int i = 0; i < n->n_children; i++)
+        node_clear(&n->children[i]);
+    hr__free(n->children);
+    hr__free(n->key);
+}
+
+static hr_status check_names(const hr_field *fields, int n, hr_error *err)
+{
+    for (int i = 0; i < n; i++) {
+        HR_TRY(hr__refuse_pickles("json", &fields[i], err));
+        if (!hr__utf8_valid(fields[i].name, (int64_t)strlen(fields[i].name)))
+            return hr_error_set(err, HR_TYPE, "json: a column's name is not UTF-8");
+        for (int k = 0; k < i; k++)
+            if (strcmp(fields[i].name, fields[k].name) == 0)
+                return hr_error_set(err, HR_TYPE, "json: two columns are named '%s': a key stands once in an object",
+                                    fields[i].name);
+    }
+    return HR_OK;
+}
+
+static hr_status node_children(hr_account *account, node *n, const hr_field *fields, int n_fields, bool named,
+                               hr_error *err);
+
+static hr_status node_init(hr_account *account, node *n, const hr_field *f, bool named, hr_error *err)
+{
+    hr_mem mem = { account, NULL };
+    text key = { .g.mem = &mem };
+    hr_status st = HR_OK;
+
+    n->type = f->type;
+    if (named) {
+        HR_GO(add_string(&key, (const uint8_t *)f->name, (int64_t)strlen(f->name), err));
+        HR_GO(add_char(&key, ':', err));
+        n->key_bytes = key.g.buffer->n_bytes;
+        n->key = hr__strndup(account, (const char *)key.g.buffer->data, (size_t)n->key_bytes);
+        if (!n->key)
+            HR_GO(hr__error_memory(err, "json", n->key_bytes));
+    }
+    HR_GO(node_children(account, n, f->type->children, f->type->n_children, f->type->id == HR_T_STRUCT, err));
+done:
+    hr__growbuf_clear(&key.g);
+    return st;
+}
+
+static hr_status node_children(hr_account *account, node *n, const hr_field *fields, int n_fields, bool named,
+                               hr_error *err)
+{
+    if (n_fields == 0)
+        return HR_OK;
+    if (named)
+        HR_TRY(check_names(fields, n_fields, err));
+    n->children = hr__zalloc(account, (size_t)n_fields * sizeof *n->children);
+    if (!n->children)
+        return hr__error_memory(err, "json", n_fields * (int64_t)sizeof *n->children);
+    for (int i = 0; i < n_fields; i++) {
+        n->n_children++;
+        HR_TRY(node_init(account, &n->children[i], &fields[i], named, err));
+    }
+    return HR_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------------------- writer */
+
+/* The piece's bytes, compressed. */
+static hr_status pack(const json_writer *w, const hr_mem *mem, hr_piece *out, hr_error *err)
+{
+    int64_t cap = w->codec->max_packed_bytes(out->bytes->n_bytes), n = 0;
+    hr_buffer *packed = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__buffer_new(mem, cap, &packed, err));
+    HR_GO(hr__codec_pack_file(w->codec, (hr_view){ out->bytes->data, out->bytes->n_bytes }, packed->data, cap,
+                              (int)w->options.level, &n, err));
+    hr__buffer_shrink(packed, n);
+    hr__buffer_unref(out->bytes);
+    out->bytes = packed;
+    packed = NULL; /* moved into the piece */
+done:
+    hr__buffer_unref(packed);
+    return st;
+}
+
+static hr_status json_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err)
+{
+    const json_writer *w = (const json_writer *)base;
+    text lines = { .w = w, .g.mem = mem };
+    hr_status st = HR_OK;
+
+    for (int64_t i = 0; i < t->n_rows; i++) {
+        HR_GO(add_object(&lines, &w->root, t->columns, i, err));
+        HR_GO(add_char(&lines, '\n', err));
+    }
+    out->n_rows = t->n_rows;
+    HR_GO(hr__growbuf_finish(&lines.g, &out->bytes, err));
+    if (w->codec)
+        HR_GO(pack(w, mem, out, err));
+done:
+    hr__growbuf_clear(&lines.g);
+    return st;
+}
+
+static void json_free(hr_writer *base)
+{
+    json_writer *w = (json_writer *)base;
+
+    node_clear(&w->root);
+    hr__schema_unref(w->schema);
+    hr__free(w);
+}
+
+static const hr_writer_class json_writer_class = { .encode = json_encode, .free = json_free };
+
+hr_status hr__json_create(hr_schema *schema, const void *options, hr_account *account, hr_writer **out, hr_error *err)
+{
+    json_writer *w = hr__zalloc(account, sizeof *w);
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!w)
+        return hr__error_memory(err, "json", sizeof *w);
+    w->options = *(const hr_json_write_options *)options;
+    w->codec = compressions[w->options.compression].codec;
+    w->schema = hr__schema_ref(schema);
+    w->base = (hr_writer){ .cls = &json_writer_class, .suffix = compressions[w->options.compression].suffix };
+    if (w->codec) { /* what is compressed together depends on the rows alone */
+        w->base.piece_rows = 64 << 10;
+        w->base.piece_bytes = 8 << 20;
+    }
+    if (w->codec && !w->codec->pack)
+        HR_FAIL(HR_UNSUPPORTED, "compression %s: this build was made without %s", w->codec->name, w->codec->library);
+    HR_GO(node_children(account, &w->root, schema->fields, schema->n, true, err));
+    *out = &w->base;
+    w = NULL; /* moved to the caller */
+done:
+    if (w)
+        json_free(&w->base);
+    return st;
+}

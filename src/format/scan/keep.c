@@ -1,0 +1,462 @@
+/* keep.c - tables that are kept, in memory and beyond it on disk; keep.h says what is promised.
+ *
+ * A table on disk is a list of parcels of about PARCEL_BYTES, each read whole; a fragment that lies there is one ticket of the
+ * scheduler, read parcel by parcel. Each table keeps the schema it came with: when the scan's says more, it is conformed as it is
+ * read. */
+#include "format/scan/keep.h"
+
+#include "format/scan/scan.h"
+#include "format/spill/spill.h"
+
+#define PARCEL_BYTES (1 << 20)
+
+typedef struct kept {
+    hr_table *table; /* NULL: on disk */
+    hr_schema *schema;
+    hr_spill_place *parcels;
+    int64_t n_parcels;
+    int64_t n_rows, n_bytes;
+    int64_t charged; /* bytes that are not ours: no account tells of them */
+    uint64_t digest; /* of the table, if it is on disk */
+} kept;
+
+struct hr_keep {
+    hr_scan base; /* what it becomes: refs count both */
+    char *name;
+    int64_t memory_bytes, held;
+    bool foreign;      /* tables are others' memory, and of one schema */
+    hr_schema *schema; /* NULL: nothing came yet */
+    kept *items;
+    int64_t n, cap;
+    hr_keep_size size;
+    hr_spill *spill;         /* NULL: nothing is on the disk */
+    _Atomic uint64_t digest; /* of all tables; 0: not made yet */
+};
+
+typedef struct keep_file {
+    hr_scan_file base;
+    hr_keep *keep;
+    int *columns; /* of the keep's schema, as projected */
+} keep_file;
+
+typedef struct keep_reader {
+    hr_reader base;
+    keep_file *file;
+    const kept *from;
+    int fragment;
+    int64_t row, end;
+    int64_t parcel, parcel_row; /* the next one, and the row that it begins with */
+    hr_table *loaded;           /* holds rows from loaded_row on; projected */
+    int64_t loaded_row;
+    hr_mem mem;
+} keep_reader;
+
+/* ------------------------------------------------------------------------------------------------------------- keeping */
+
+static void kept_clear(hr_keep *k, kept *i)
+{
+    for (int64_t p = 0; p < i->n_parcels; p++)
+        hr__spill_forget(k->spill, &i->parcels[p]);
+    hr__free(i->parcels);
+    hr_table_unref(i->table);
+    hr__schema_unref(i->schema);
+    if (i->charged)
+        hr__account_charge(NULL, -i->charged);
+    *i = (kept){ 0 };
+}
+
+static void keep_free(hr_scan *base)
+{
+    hr_keep *k = (hr_keep *)base;
+
+    for (int64_t i = 0; i < k->n; i++)
+        kept_clear(k, &k->items[i]);
+    hr__free(k->items);
+    hr__spill_unref(k->spill);
+    hr__schema_unref(k->schema);
+    hr__free(k->name);
+    hr__free(k);
+}
+
+void hr__keep_free(hr_keep *k)
+{
+    if (k)
+        hr__scan_unref(&k->base);
+}
+
+hr_keep_size hr__keep_size(const hr_keep *k) { return k->size; }
+
+static hr_status check_schema(hr_keep *k, hr_schema *s, hr_error *err)
+{
+    hr_schema *both = NULL;
+    char text[300];
+    hr_status st;
+
+    if (!k->schema) {
+        k->schema = hr__schema_ref(s);
+        return HR_OK;
+    }
+    if (k->schema == s || hr__schema_equal(s, k->schema))
+        return HR_OK;
+    if (k->foreign) {
+        hr__schema_difference(s, k->schema, text, sizeof text);
+        return hr_error_set(err, HR_TYPE, "table %lld: %s", (long long)k->n, text);
+    }
+    st = hr__schema_conform(k->schema, s, &both, err);
+    if (st)
+        return hr__error_at(err, st, "table %lld", (long long)k->n);
+    hr__schema_unref(k->schema);
+    k->schema = both;
+    return HR_OK;
+}
+
+static bool has_room(const hr_keep *k, int64_t n)
+{
+    int64_t limit = hr_memory_limit(), used = hr_memory_used() - hr__pool_bytes();
+
+    return k->held + n <= k->memory_bytes && used <= limit - limit / 4;
+}
+
+static hr_status write_parcels(hr_keep *k, const hr_table *t, kept *i, hr_error *err)
+{
+    int64_t n = HR_MIN(t->n_rows, HR_MAX(1, i->n_bytes / PARCEL_BYTES)), step = (t->n_rows + n - 1) / n;
+
+    if (!k->spill)
+        HR_TRY(hr__spill_new(NULL, k->name, NULL, &k->spill, err));
+    if (!(i->parcels = hr__alloc(NULL, (size_t)n * sizeof *i->parcels)))
+        return hr__error_memory(err, k->name, n * (int64_t)sizeof *i->parcels);
+    for (int64_t at = 0; at < t->n_rows; at += step) {
+        hr_table *some = NULL;
+        hr_status st;
+
+        HR_TRY(hr_table_slice(t, at, HR_MIN(step, t->n_rows - at), &some, err));
+        st = hr__spill_write(k->spill, some, &i->parcels[i->n_parcels], err);
+        hr_table_unref(some);
+        HR_TRY(st);
+        i->n_parcels++;
+    }
+    return HR_OK;
+}
+
+hr_status hr__keep_add(hr_keep *k, hr_table *takes, hr_error *err)
+{
+    kept i = { .schema = hr__schema_ref(takes->schema), .n_rows = takes->n_rows };
+    void *items = k->items;
+    hr_status st = HR_OK;
+
+    HR_GO(check_schema(k, takes->schema, err));
+    if (!takes->n_rows)
+        goto done;
+    if (k->n == INT32_MAX)
+        HR_FAIL(HR_UNSUPPORTED, "%s: more than %d tables", k->name, INT32_MAX);
+    if (!hr__grow(NULL, &items, &k->cap, k->n + 1, sizeof *k->items))
+        HR_GO(hr__error_memory(err, k->name, (k->n + 1) * (int64_t)sizeof *k->items));
+    k->items = items;
+    i.n_bytes = hr__table_bytes_used(takes);
+    if (has_room(k, i.n_bytes)) {
+        i.table = takes;
+        takes = NULL; /* moved into the list */
+        k->held += i.n_bytes;
+        if (k->foreign)
+            hr__account_charge(NULL, i.charged = i.n_bytes);
+    } else {
+        HR_GO(write_parcels(k, takes, &i, err));
+        i.digest = hr__table_digest(takes); /* it is not read again for that */
+        k->size.disk_bytes += i.n_bytes;
+    }
+    k->size.tables++;
+    k->size.rows += i.n_rows;
+    k->size.bytes += i.n_bytes;
+    k->items[k->n++] = i;
+    i = (kept){ 0 }; /* moved */
+done:
+    kept_clear(k, &i);
+    hr_table_unref(takes);
+    return st;
+}
+
+hr_status hr__keep_table(const hr_keep *k, int64_t i, hr_table **out, hr_error *err)
+{
+    *out = NULL;
+    return k->items[i].table ? hr__table_conform(&(hr_mem){ 0 }, k->items[i].table, k->schema, out, err) : HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- reading */
+
+/* Of a table as it was kept, the columns that are wanted, as the scan types them. */
+static hr_status project(const keep_reader *r, const hr_table *t, hr_table **out, hr_error *err)
+{
+    const hr_schema *schema = r->file->base.schema;
+    size_t n_bytes = ((size_t)schema->n + 1) * sizeof(hr_array *);
+    hr_array **columns = hr__zalloc(r->mem.account, n_bytes);
+    hr_table *all = NULL;
+    hr_status st = HR_OK;
+
+    if (!columns)
+        return hr__error_memory(err, r->file->base.name, (int64_t)n_bytes);
+    HR_GO(hr__table_conform(&r->mem, t, r->file->keep->schema, &all, err));
+    for (int i = 0; i < schema->n; i++)
+        columns[i] = hr__array_ref(all->columns[r->file->columns[i]]);
+    st = hr__table_new(r->file->base.schema, columns, t->n_rows, NULL, out, err);
+done:
+    hr_table_unref(all);
+    hr__free(columns);
+    return st;
+}
+
+static hr_status load(keep_reader *r, hr_error *err)
+{
+    hr_table *t = NULL;
+    hr_status st = HR_OK;
+
+    hr_table_unref(r->loaded);
+    r->loaded = NULL;
+    if (r->from->table) {
+        r->loaded_row = 0;
+        return project(r, r->from->table, &r->loaded, err);
+    }
+    while (r->parcel < r->from->n_parcels && r->parcel_row + r->from->parcels[r->parcel].n_rows <= r->row)
+        r->parcel_row += r->from->parcels[r->parcel++].n_rows;
+    HR_GO(hr__spill_read(r->file->keep->spill, &r->from->parcels[r->parcel], &r->mem, r->from->schema, &t, err));
+    r->loaded_row = r->parcel_row;
+    HR_GO(project(r, t, &r->loaded, err));
+done:
+    hr_table_unref(t);
+    return st;
+}
+
+static hr_status keep_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
+{
+    keep_reader *r = (keep_reader *)base;
+    hr_run_coords run = { .first = { .fragment = r->fragment, .row = r->row } };
+    hr_origin *origin = NULL;
+    hr_table *some = NULL;
+    hr_status st = HR_OK;
+    int64_t at, n;
+    double fit;
+
+    *out = NULL;
+    if (r->row == r->end)
+        return HR_OK;
+    if (!r->loaded || r->row >= r->loaded_row + r->loaded->n_rows)
+        HR_TRY(load(r, err));
+    at = r->row - r->loaded_row;
+    n = HR_MIN(r->loaded->n_rows - at, r->end - r->row);
+    fit = (double)max_bytes * (double)r->loaded->n_rows / (double)HR_MAX(hr__table_bytes_used(r->loaded), 1);
+    n = HR_MIN(n, fit < 1 ? 1 : fit > 1e15 ? (int64_t)1e15 : (int64_t)fit);
+    run.n = n;
+    HR_GO(hr_table_slice(r->loaded, at, n, &some, err));
+    HR_GO(hr__origin_new(&run, 1, &origin, err));
+    HR_GO(hr__table_with_origin(some, origin, out, err));
+    r->row += n;
+done:
+    hr__origin_unref(origin);
+    hr_table_unref(some);
+    return st;
+}
+
+static void keep_reader_close(hr_reader *base)
+{
+    keep_reader *r = (keep_reader *)base;
+
+    hr_table_unref(r->loaded);
+    hr__scan_file_unref(&r->file->base);
+    hr__free(r);
+}
+
+static const hr_reader_class keep_reader_class = { keep_next, keep_reader_close };
+
+static hr_status keep_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
+{
+    const keep_file *f = (const keep_file *)base;
+    const kept *i = &f->keep->items[fragment];
+
+    (void)err;
+    *out = (hr_fragment){ .n_rows = i->n_rows, .splittable = i->table != NULL };
+    for (int64_t p = 0; p < i->n_parcels; p++)
+        out->memory_bytes += i->parcels[p].memory_bytes;
+    for (int c = 0; i->table && c < base->schema->n; c++) {
+        int at = hr__schema_find(i->schema, base->schema->fields[c].name);
+
+        out->memory_bytes += at < 0 ? 0 : hr__array_bytes_used(i->table->columns[at]);
+    }
+    out->stored_bytes = out->memory_bytes;
+    return HR_OK;
+}
+
+static hr_status keep_read(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
+                           hr_reader **out, hr_error *err)
+{
+    keep_reader *r = hr__zalloc(mem->account, sizeof *r);
+
+    *out = NULL;
+    if (!r)
+        return hr__error_memory(err, base->name, sizeof *r);
+    r->base.cls = &keep_reader_class;
+    r->file = (keep_file *)hr__scan_file_ref(base);
+    r->from = &r->file->keep->items[fragment];
+    r->fragment = fragment;
+    r->row = HR_MIN(HR_MAX(row_begin, 0), r->from->n_rows);
+    r->end = n_rows < 0 ? r->from->n_rows : r->row + HR_MIN(n_rows, r->from->n_rows - r->row);
+    r->mem = *mem;
+    *out = &r->base;
+    return HR_OK;
+}
+
+static void keep_file_close(hr_scan_file *base)
+{
+    keep_file *f = (keep_file *)base;
+
+    hr__free(f->columns);
+    hr__keep_free(f->keep);
+}
+
+static const hr_scan_file_class keep_file_class = {
+    .fragment = keep_fragment,
+    .read = keep_read,
+    .close = keep_file_close,
+};
+
+/* ------------------------------------------------------------------------------------------------------------ the scan */
+
+static hr_status keep_schema(hr_scan *base, hr_schema **out, hr_error *err)
+{
+    (void)err;
+    *out = hr__schema_ref(((hr_keep *)base)->schema);
+    return HR_OK;
+}
+
+static hr_status keep_open(hr_scan *base, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
+{
+    const hr_projection *projection = how->projection;
+    hr_keep *k = (hr_keep *)base;
+    hr_status st = HR_OK;
+    keep_file *f;
+
+    (void)file;
+    HR_TRY(hr__scan_file_new(&keep_file_class, sizeof *f, HR_MEMORY_NAME, how->account, out, err));
+    f = (keep_file *)*out;
+    f->keep = k;
+    hr__scan_ref(base);
+    HR_GO(hr__scan_project(k->schema, projection, &f->base.schema, err));
+    f->columns = hr__alloc(how->account, ((size_t)f->base.schema->n + 1) * sizeof *f->columns);
+    if (!f->columns)
+        HR_GO(hr__error_memory(err, k->name, f->base.schema->n * (int64_t)sizeof *f->columns));
+    for (int i = 0; i < f->base.schema->n; i++)
+        f->columns[i] = hr__schema_find(k->schema, f->base.schema->fields[i].name);
+    f->base.n_rows = k->size.rows;
+    f->base.n_fragments = (int)k->n;
+done:
+    if (st) {
+        hr__scan_file_unref(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+static hr_status keep_count(hr_scan *base, int64_t *out, hr_error *err)
+{
+    (void)err;
+    *out = ((hr_keep *)base)->size.rows;
+    return HR_OK;
+}
+
+static int64_t keep_guess(const hr_scan *base)
+{
+    int64_t n = ((const hr_keep *)base)->size.rows;
+
+    return n > 0 ? n : -1; /* nothing may have come yet */
+}
+
+static const char *keep_name(const hr_scan *base, int file)
+{
+    (void)base;
+    return file == 0 ? HR_MEMORY_NAME : NULL;
+}
+
+static void keep_describe(const hr_scan *base, hr_text *out)
+{
+    const hr_keep *k = (const hr_keep *)base;
+
+    hr__text_add(out, "memory [%lld table%s, %lld rows", (long long)k->n, k->n == 1 ? "" : "s",
+                 (long long)k->size.rows);
+    if (k->size.disk_bytes)
+        hr__text_add(out, ", %lld of %lld bytes on disk", (long long)k->size.disk_bytes, (long long)k->size.bytes);
+    hr__text_add(out, "]");
+}
+
+static void keep_fingerprint(const hr_scan *base, hr_hash *h)
+{
+    const hr_keep *k = (const hr_keep *)base;
+
+    hr__memory_fingerprint(HR_MEMORY_NAME, k->schema, k->size.rows, h);
+    for (int64_t i = 0; i < k->n; i++)
+        hr__hash_int(h, k->items[i].n_rows);
+    if (!k->n)
+        hr__hash_int(h, 0); /* where there are no rows a scan of tables has one without any */
+}
+
+/* As that of the same tables in a memory_scan. */
+static uint64_t keep_digest(hr_scan *base)
+{
+    hr_keep *k = (hr_keep *)base;
+    uint64_t found = atomic_load_explicit(&k->digest, memory_order_relaxed);
+    hr_hash h;
+
+    if (found)
+        return found;
+    hr__hash_init(&h, 1);
+    for (int64_t i = 0; i < k->n; i++)
+        hr__hash_int(&h, (int64_t)(k->items[i].table ? hr__table_digest(k->items[i].table) : k->items[i].digest));
+    found = hr__memory_digest_end(&h);
+    atomic_store_explicit(&k->digest, found, memory_order_relaxed);
+    return found;
+}
+
+/* What is on the disk is read by parcels. */
+static int64_t keep_floor(const hr_scan *base)
+{
+    return ((const hr_keep *)base)->size.disk_bytes ? 2 * PARCEL_BYTES : 0;
+}
+
+static const hr_scan_class keep_scan_class = {
+    .schema = keep_schema,
+    .open = keep_open,
+    .count = keep_count,
+    .guess_rows = keep_guess,
+    .file_name = keep_name,
+    .describe = keep_describe,
+    .fingerprint = keep_fingerprint,
+    .floor_bytes = keep_floor,
+    .memory_digest = keep_digest,
+    .free = keep_free,
+};
+
+hr_status hr__keep_new(const char *name, int64_t memory_bytes, bool foreign, hr_keep **out, hr_error *err)
+{
+    hr_keep *k = hr__zalloc(NULL, sizeof *k);
+
+    *out = NULL;
+    if (!k)
+        return hr__error_memory(err, name, sizeof *k);
+    k->base.cls = &keep_scan_class;
+    atomic_init(&k->base.refs, 1);
+    k->base.n_files = 1;
+    k->memory_bytes = memory_bytes > 0 ? memory_bytes : hr_memory_limit() / 2;
+    k->foreign = foreign;
+    if (!(k->name = hr__strdup(NULL, name))) {
+        keep_free(&k->base);
+        return hr__error_memory(err, name, (int64_t)strlen(name) + 1);
+    }
+    *out = k;
+    return HR_OK;
+}
+
+hr_status hr__keep_scan(hr_keep *k, hr_scan **out, hr_error *err)
+{
+    *out = NULL;
+    if (!k->schema)
+        return hr_error_set(err, HR_INVALID, "no tables: one at least is needed, if only for its schema");
+    *out = hr__scan_ref(&k->base);
+    return HR_OK;
+}

@@ -1,0 +1,1274 @@
+/* scan.c - scans: what all have in common, and the scan of files.
+ *
+ * A scan of files lists its paths when it is made and opens the first file when its schema is asked for. What was found is
+ * kept, published by one atomic exchange instead of a lock, so that a scan survives a fork at any moment: two threads may
+ * both open it, and one of the two is dropped.
+ *
+ * The schema: as it was asked for, or the first file's, or (unify) that of all files, whose footers are then read by threads. Columns
+ * out of folder names (partition.c) and the path stand behind it. Any file is opened with those of the scan's columns that
+ * it has, and dressed (dress.c) as the scan wants it. Columns that only later files have are never looked at. */
+#include "format/scan/scan.h"
+
+#include <stdlib.h>
+
+#define MAX_CROWD 32
+#define FILES_A_THREAD 16              /* below that a thread costs more than it brings */
+#define ORDER_OF_FILES 0x73656c6966ull /* what the random bits are for */
+/* What is hashed of a file: so many blocks of it. Fewer the more files there are, so that it takes a moment for all of them. */
+#define BLOCKS_OF_ALL_FILES 512
+#define MAX_BLOCKS 32
+#define BLOCK_BYTES (16 << 10)
+#define SMALL_BLOCK_BYTES (4 << 10) /* of two blocks, its ends, where there are many files */
+#define READERS 16                  /* threads: they wait more than they work */
+#define NOT_KNOWN 1                 /* instead of a hash: it cannot be had */
+
+typedef struct scan_types {
+    hr_schema *files, *whole; /* what is asked of files; with the columns of folders and the path */
+    hr_array **folders;       /* of each column of folders, a row a file, of its type in `whole` */
+    int n_folders;
+} scan_types;
+
+typedef struct file_scan {
+    hr_scan base;
+    hr_paths paths;
+    const hr_format *format;
+    void *options;     /* of the format; NULL: it has none */
+    hr_text settings;  /* as given, for the fingerprint */
+    char *path_column; /* NULL: none */
+    hr_partitions partitions;
+    hr_schema *given; /* NULL: none */
+    bool unify;
+    bool shuffle, shuffle_once, has_seed;
+    uint64_t seed;
+    _Atomic(hr_scan_file *) first; /* all of its own columns */
+    _Atomic(scan_types *) types;
+    int64_t shared;                     /* bytes of a path that are the folder of all files */
+    _Atomic(_Atomic uint64_t *) hashes; /* of each file, see hash_file; 0: not made yet. NULL: none is */
+} file_scan;
+
+/* ------------------------------------------------------------------------------------------------------------- common */
+
+hr_scan *hr__scan_ref(hr_scan *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+
+void hr__scan_unref(hr_scan *s)
+{
+    if (s && atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1)
+        s->cls->free(s);
+}
+
+int hr__scan_n_files(const hr_scan *s) { return s->n_files; }
+const char *hr__scan_file_name(const hr_scan *s, int file) { return s->cls->file_name(s, file); }
+hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err)
+{
+    *out = NULL;
+    return s->cls->schema(s, out, err);
+}
+
+hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
+{
+    hr_open mine = *how;
+
+    *out = NULL;
+    if (file < 0 || file >= s->n_files)
+        return hr_error_set(err, HR_BUG, "file %d of a scan of %d", file, s->n_files);
+    if (mine.projection && mine.projection->n < 0)
+        mine.projection = NULL;
+    HR_TRY(s->cls->open(s, file, &mine, out, err));
+    if ((*out)->file != file) /* the first file is shared, and right already */
+        (*out)->file = file;
+    return HR_OK;
+}
+
+hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err)
+{
+    *out = -1;
+    return s->cls->count(s, out, err);
+}
+
+int64_t hr__scan_row_bytes(const hr_scan *s, int file) { return s->cls->row_bytes ? s->cls->row_bytes(s, file) : -1; }
+int64_t hr__scan_guess_rows(const hr_scan *s) { return s->cls->guess_rows ? s->cls->guess_rows(s) : -1; }
+const char *hr__scan_image_column(const hr_scan *s) { return s->cls->image_column ? s->cls->image_column(s) : NULL; }
+void hr__scan_describe(const hr_scan *s, hr_text *out) { s->cls->describe(s, out); }
+void hr__scan_fingerprint(const hr_scan *s, hr_hash *h) { s->cls->fingerprint(s, h); }
+int64_t hr__scan_floor_bytes(const hr_scan *s) { return s->cls->floor_bytes(s); }
+bool hr__scan_orders_files(const hr_scan *s) { return s->cls->order != NULL; }
+int hr__scan_n_inputs(const hr_scan *s) { return s->cls->input ? s->n_files : 0; }
+void hr__scan_input(const hr_scan *s, int i, hr_scan_input *out) { s->cls->input(s, i, out); }
+uint64_t hr__scan_memory_digest(hr_scan *s) { return s->cls->memory_digest ? s->cls->memory_digest(s) : 0; }
+
+hr_status hr__scan_input_hashes(hr_scan *s, int begin, int end, uint64_t *out, hr_error *err)
+{
+    return s->cls->input_hashes(s, begin, end, out, err);
+}
+
+hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err)
+{
+    *out = NULL;
+    return s->cls->order ? s->cls->order(s, seed, epoch, out, err) : HR_OK;
+}
+
+/* Position of a projected name in the schema; HR_INVALID with the names there are. */
+static hr_status column_at(const hr_schema *s, const char *name, int *out, hr_error *err)
+{
+    *out = hr__schema_find(s, name);
+    return *out < 0 ? hr__schema_missing(s, name, err) : HR_OK;
+}
+
+hr_status hr__scan_project(hr_schema *all, const hr_projection *projection, hr_schema **out, hr_error *err)
+{
+    hr_field *fields = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!projection) {
+        *out = hr__schema_ref(all);
+        return HR_OK;
+    }
+    fields = hr__alloc(NULL, (size_t)projection->n * sizeof *fields);
+    if (!fields)
+        return hr__error_memory(err, "projection", projection->n * (int64_t)sizeof *fields);
+    for (int i = 0; i < projection->n; i++) {
+        int at;
+
+        HR_GO(column_at(all, projection->names[i], &at, err));
+        fields[i] = all->fields[at]; /* borrowed */
+    }
+    HR_GO(hr__schema_new(fields, projection->n, out, err));
+done:
+    hr__free(fields);
+    return st;
+}
+
+/* -------------------------------------------------------------------------------------------------------------- files */
+
+static const char *path_of(const file_scan *s, int file) { return hr__paths_name(&s->paths, file); }
+
+/* Fragments, positions and what was told of the files are made of the sizes in the list: another size means other rows. */
+static hr_status check_size(const file_scan *s, int file, const hr_source *source, hr_error *err)
+{
+    int64_t listed = s->paths.items[file].n_bytes;
+
+    if (source->n_bytes == listed)
+        return HR_OK;
+    return hr_error_set(err, HR_BAD_DATA, "%s: has %lld bytes, %lld when it was listed", source->name,
+                        (long long)source->n_bytes, (long long)listed);
+}
+
+static hr_status open_file(file_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
+{
+    hr_open mine = *how;
+    hr_source *source = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    mine.options = s->options;
+    HR_GO(hr__source_open(path_of(s, file), how->account, &source, err));
+    HR_GO(check_size(s, file, source, err));
+    HR_GO(s->format->open(source, &mine, out, err));
+    (*out)->file = file;
+done:
+    hr__source_unref(source);
+    return st;
+}
+
+/* The first file, opened once. Borrowed from the scan. */
+static hr_status first_file(file_scan *s, hr_scan_file **out, hr_error *err)
+{
+    hr_scan_file *none = NULL;
+
+    *out = atomic_load_explicit(&s->first, memory_order_acquire);
+    if (*out)
+        return HR_OK;
+    HR_TRY(open_file(s, 0, &(hr_open){ 0 }, out, err));
+    if (!atomic_compare_exchange_strong(&s->first, &none, *out)) { /* another thread was faster */
+        hr__scan_file_unref(*out);
+        *out = none;
+    }
+    return HR_OK;
+}
+
+/* --- all files at once */
+
+/* Threads of their own, which take file after file: reading 10,000 footers one by one would take as long as reading the data. */
+typedef struct crowd {
+    file_scan *s;
+    hr_status (*look)(file_scan *s, int file, void *context, hr_error *err);
+    void *context;
+    atomic_int next;
+    hr_mutex lock;
+    int failed; /* the first file that could not be opened, whichever thread saw it; the end of the files: none */
+    hr_status st;
+    hr_error err;
+} crowd;
+
+static void crowd_work(void *arg)
+{
+    crowd *c = arg;
+
+    while (true) {
+        int file = atomic_fetch_add(&c->next, 1);
+        hr_error mine = HR_ERROR_INIT;
+        hr_status st;
+        bool over;
+
+        hr__lock(&c->lock);
+        over = file >= c->failed;
+        hr__unlock(&c->lock);
+        if (over)
+            return;
+        st = c->look(c->s, file, c->context, &mine);
+        if (!st)
+            continue;
+        hr__lock(&c->lock);
+        if (file < c->failed) {
+            c->failed = file;
+            c->st = st;
+            hr__error_move(&c->err, &mine);
+        }
+        hr__unlock(&c->lock);
+        hr_error_clear(&mine);
+    }
+}
+
+/* Files [first, end), by up to n_threads. */
+static hr_status each_file(file_scan *s, int first, int end, int n_threads,
+                           hr_status (*look)(file_scan *s, int file, void *context, hr_error *err), void *context,
+                           hr_error *err)
+{
+    crowd c = { .s = s, .look = look, .context = context, .failed = end, .err = HR_ERROR_INIT };
+    int n = HR_MIN(HR_MIN(n_threads, MAX_CROWD), (end - first) / FILES_A_THREAD), started = 0;
+    hr_thread threads[MAX_CROWD];
+
+    atomic_init(&c.next, first);
+    hr__mutex_init(&c.lock);
+    while (started < n - 1 && hr__thread_start(&threads[started], "hr-footers", crowd_work, &c) >= 0)
+        started++;
+    crowd_work(&c); /* also what threads that did not start would have done */
+    for (int i = 0; i < started; i++)
+        hr__thread_join(threads[i]);
+    hr__mutex_clear(&c.lock);
+    if (c.st)
+        hr__error_move(err, &c.err);
+    return c.st;
+}
+
+/* --- the schema */
+
+static hr_status type_differs(const char *path, const hr_field *found, const char *other, const hr_field *expected,
+                              const char *hint, hr_error *err)
+{
+    hr_text a = { 0 }, b = { 0 };
+    hr_status st;
+
+    hr__type_print(found->type, &a);
+    hr__type_print(expected->type, &b);
+    st = hr_error_set(err, HR_TYPE, "%s: column '%s' is %s, in %s it is %s%s", path, found->name, a.data ? a.data : "?",
+                      other, b.data ? b.data : "?", hint);
+    hr__text_clear(&a);
+    hr__text_clear(&b);
+    return st;
+}
+
+/* The columns of all files, as they are put together. */
+typedef struct merger {
+    hr_field *fields;
+    int *from; /* of each, the file that its type was last changed by */
+    int64_t n, cap, from_cap;
+} merger;
+
+static hr_status merge_field(const file_scan *s, merger *m, int file, const hr_field *f, hr_error *err)
+{
+    hr_type *both = NULL;
+    hr_field *mine = NULL;
+
+    for (int64_t i = 0; i < m->n && !mine; i++) {
+        if (strcmp(m->fields[i].name, f->name) != 0)
+            continue;
+        mine = &m->fields[i];
+        HR_TRY(hr__type_unify(mine->type, f->type, &both, err));
+        if (!both)
+            return type_differs(path_of(s, file), f, path_of(s, m->from[i]), mine, "", err);
+        if (!hr__type_equal(both, mine->type))
+            m->from[i] = file;
+        hr__type_unref(mine->type);
+        mine->type = both;
+        mine->nullable = true;
+    }
+    if (mine)
+        return HR_OK;
+    if (!hr__grow(NULL, (void **)&m->fields, &m->cap, m->n + 1, sizeof *m->fields) ||
+        !hr__grow(NULL, (void **)&m->from, &m->from_cap, m->n + 1, sizeof *m->from))
+        return hr__error_memory(err, path_of(s, file), (m->n + 1) * (int64_t)sizeof *m->fields);
+    HR_TRY(hr__field_copy(&m->fields[m->n], f, err));
+    m->fields[m->n].nullable = true;
+    m->from[m->n++] = file;
+    return HR_OK;
+}
+
+static hr_status note_schema(file_scan *s, int file, void *context, hr_error *err)
+{
+    hr_schema **schemas = context;
+    hr_scan_file *f = NULL;
+
+    HR_TRY(open_file(s, file, &(hr_open){ 0 }, &f, err));
+    schemas[file] = hr__schema_ref(hr__schema_equal(f->schema, schemas[0]) ? schemas[0] : f->schema);
+    hr__scan_file_unref(f);
+    return HR_OK;
+}
+
+static hr_status unify_files(file_scan *s, hr_schema **out, hr_error *err)
+{
+    hr_schema **schemas = hr__zalloc(NULL, (size_t)s->base.n_files * sizeof *schemas);
+    hr_scan_file *first;
+    hr_status st = HR_OK;
+    merger m = { 0 };
+
+    if (!schemas)
+        return hr__error_memory(err, "schemas", s->base.n_files * (int64_t)sizeof *schemas);
+    HR_GO(first_file(s, &first, err));
+    schemas[0] = hr__schema_ref(first->schema);
+    HR_GO(each_file(s, 1, s->base.n_files, hr_num_threads(), note_schema, schemas, err));
+    for (int i = 0; i < s->base.n_files; i++) {
+        for (int k = 0; k < schemas[i]->n && (i == 0 || schemas[i] != schemas[i - 1]); k++)
+            HR_GO(merge_field(s, &m, i, &schemas[i]->fields[k], err));
+    }
+    HR_GO(hr__schema_new(m.fields, (int)m.n, out, err));
+done:
+    for (int i = 0; i < s->base.n_files; i++)
+        hr__schema_unref(schemas[i]);
+    for (int64_t i = 0; i < m.n; i++)
+        hr__field_clear(&m.fields[i]);
+    hr__free(m.fields);
+    hr__free(m.from);
+    hr__free(schemas);
+    return st;
+}
+
+static int partition_at(const file_scan *s, const char *name)
+{
+    for (int i = 0; i < s->partitions.n; i++) {
+        if (strcmp(s->partitions.fields[i].name, name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static bool is_path(const file_scan *s, const char *name)
+{
+    return s->path_column && strcmp(name, s->path_column) == 0;
+}
+
+static hr_status path_is_taken(const file_scan *s, const hr_schema *files, hr_error *err)
+{
+    int at = s->path_column ? hr__schema_find(files, s->path_column) : -1;
+
+    if (s->path_column && partition_at(s, s->path_column) >= 0)
+        return hr_error_set(err, HR_INVALID, "%s: folders have a column '%s': include_paths needs another name",
+                            path_of(s, 0), s->path_column);
+    if (at < 0 || (s->given && files->fields[at].type->id == HR_T_STRING))
+        return HR_OK;
+    return hr_error_set(err, HR_INVALID, "%s: has a column '%s' of its own: include_paths needs another name",
+                        path_of(s, 0), s->path_column);
+}
+
+/* Column `at` of folders, where the files have one of that name: of their type, unless the caller gives one. */
+static hr_field folder_field(const file_scan *s, int at, const hr_field *own)
+{
+    hr_field f = s->partitions.fields[at];
+
+    if (!s->partitions.given[at] && own->type->id != HR_T_NULL)
+        f.type = own->type;
+    return f;
+}
+
+/* The files' columns, those of folders (in the place of a column of that name, or behind), and the path. */
+static hr_status whole_schema(const file_scan *s, hr_schema *files, hr_schema **out, hr_error *err)
+{
+    hr_field *fields, path = { 0 };
+    hr_status st = HR_OK;
+    int n = files->n;
+
+    HR_TRY(path_is_taken(s, files, err));
+    if (s->partitions.n == 0 && !s->path_column) {
+        *out = hr__schema_ref(files);
+        return HR_OK;
+    }
+    fields = hr__alloc(NULL, ((size_t)n + (size_t)s->partitions.n + 1) * sizeof *fields); /* borrowed ones */
+    if (!fields)
+        return hr__error_memory(err, "schema", (n + s->partitions.n + 1) * (int64_t)sizeof *fields);
+    for (int i = 0; i < n; i++) {
+        int at = partition_at(s, files->fields[i].name);
+
+        fields[i] = at >= 0 ? folder_field(s, at, &files->fields[i]) : files->fields[i];
+    }
+    for (int i = 0; i < s->partitions.n; i++) {
+        if (hr__schema_find(files, s->partitions.fields[i].name) < 0)
+            fields[n++] = s->partitions.fields[i];
+    }
+    if (s->path_column && hr__schema_find(files, s->path_column) < 0) {
+        HR_GO(hr__field_init(&path, s->path_column, hr__type_simple(HR_T_STRING), false, err));
+        fields[n++] = path;
+    }
+    HR_GO(hr__schema_new(fields, n, out, err));
+done:
+    hr__field_clear(&path);
+    hr__free(fields);
+    return st;
+}
+
+static void types_free(scan_types *t)
+{
+    if (t) {
+        hr__schema_unref(t->files);
+        hr__schema_unref(t->whole);
+        for (int i = 0; t->folders && i < t->n_folders; i++)
+            hr__array_unref(t->folders[i]);
+        hr__free(t->folders);
+    }
+    hr__free(t);
+}
+
+static hr_status find_folders(const file_scan *s, scan_types *t, hr_error *err)
+{
+    t->n_folders = s->partitions.n;
+    t->folders = hr__zalloc(NULL, ((size_t)t->n_folders + 1) * sizeof *t->folders);
+    if (!t->folders)
+        return hr__error_memory(err, "partitions", t->n_folders * (int64_t)sizeof *t->folders);
+    for (int i = 0; i < t->n_folders; i++) {
+        int at = hr__schema_find(t->whole, s->partitions.fields[i].name);
+
+        HR_TRY(hr__partitions_as(&s->partitions, &s->paths, i, t->whole->fields[at].type, &t->folders[i], err));
+    }
+    return HR_OK;
+}
+
+static hr_status find_types(file_scan *s, scan_types *out, hr_error *err)
+{
+    hr_scan_file *first;
+
+    if (s->given) {
+        out->files = hr__schema_ref(s->given);
+    } else if (s->unify) {
+        HR_TRY(unify_files(s, &out->files, err));
+    } else {
+        HR_TRY(first_file(s, &first, err));
+        out->files = hr__schema_ref(first->schema);
+    }
+    HR_TRY(whole_schema(s, out->files, &out->whole, err));
+    return find_folders(s, out, err);
+}
+
+/* Found once, as the first file is opened once. Borrowed from the scan. */
+static hr_status types_of(file_scan *s, const scan_types **out, hr_error *err)
+{
+    scan_types *found = atomic_load_explicit(&s->types, memory_order_acquire), *none = NULL;
+    hr_status st;
+
+    if (!found) {
+        found = hr__zalloc(NULL, sizeof *found);
+        if (!found)
+            return hr__error_memory(err, "schema", sizeof *found);
+        st = find_types(s, found, err);
+        if (st) {
+            types_free(found);
+            return st;
+        }
+        if (!atomic_compare_exchange_strong(&s->types, &none, found)) { /* another thread was faster */
+            types_free(found);
+            found = none;
+        }
+    }
+    *out = found;
+    return HR_OK;
+}
+
+static hr_status files_schema(hr_scan *base, hr_schema **out, hr_error *err)
+{
+    const scan_types *types;
+
+    HR_TRY(types_of((file_scan *)base, &types, err));
+    *out = hr__schema_ref(types->whole);
+    return HR_OK;
+}
+
+/* --- one file */
+
+/* What is wanted of a file: the scan's columns as projected, and the names of those that are the file's own. */
+typedef struct wanted {
+    hr_schema *schema;
+    hr_projection own;
+    const char **names;
+} wanted;
+
+static void wanted_clear(wanted *w)
+{
+    hr__schema_unref(w->schema);
+    hr__free(w->names);
+}
+
+static hr_status find_wanted(const file_scan *s, const scan_types *types, const hr_projection *projection, wanted *out,
+                             hr_error *err)
+{
+    HR_TRY(hr__scan_project(types->whole, projection, &out->schema, err));
+    out->names = hr__alloc(NULL, ((size_t)out->schema->n + 1) * sizeof *out->names);
+    if (!out->names)
+        return hr__error_memory(err, "projection", out->schema->n * (int64_t)sizeof *out->names);
+    for (int i = 0; i < out->schema->n; i++) {
+        const char *name = out->schema->fields[i].name;
+
+        if (!is_path(s, name) && partition_at(s, name) < 0)
+            out->names[out->own.n++] = name;
+    }
+    out->own.names = out->names;
+    return HR_OK;
+}
+
+/* The file has not all columns: it is opened with those that it has. */
+static hr_status open_part(file_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
+{
+    hr_open mine = *how;
+    hr_projection part = { 0, NULL };
+    hr_scan_file *all = NULL;
+    const char **names = NULL;
+    hr_status st = HR_OK;
+    bool any = false;
+
+    mine.projection = NULL;
+    mine.filter = NULL;
+    HR_GO(open_file(s, file, &mine, &all, err));
+    for (int i = 0; i < how->schema->n; i++)
+        any = any || hr__schema_find(all->schema, how->schema->fields[i].name) >= 0;
+    if (!any && !s->unify && !s->given)
+        HR_FAIL(HR_TYPE, "%s: has none of the columns of %s ('%s', ...)", path_of(s, file), path_of(s, 0),
+                how->schema->fields[0].name);
+    names = hr__alloc(NULL, ((size_t)how->projection->n + 1) * sizeof *names);
+    if (!names)
+        HR_GO(hr__error_memory(err, path_of(s, file), how->projection->n * (int64_t)sizeof *names));
+    for (int i = 0; i < how->projection->n; i++) {
+        if (hr__schema_find(all->schema, how->projection->names[i]) >= 0)
+            names[part.n++] = how->projection->names[i];
+    }
+    part.names = names;
+    mine.projection = &part;
+    mine.options = s->options;
+    HR_GO(all->cls->project ? all->cls->project(all, &mine, out, err) : open_file(s, file, &mine, out, err));
+done:
+    hr__free(names);
+    hr__scan_file_unref(all);
+    return st;
+}
+
+static hr_status open_own(file_scan *s, int file, const hr_open *how, bool all, hr_scan_file **out, hr_error *err)
+{
+    hr_scan_file *first = s->given || file > 0 ? NULL : atomic_load_explicit(&s->first, memory_order_acquire);
+    hr_open mine = *how;
+    hr_status st;
+
+    if (!first || s->unify) {
+        st = open_file(s, file, how, out, err);
+        if (st == HR_NOT_FOUND) { /* a column: the file itself can be opened, or this says so */
+            hr_error_clear(err);
+            st = open_part(s, file, how, out, err);
+        }
+        return st;
+    }
+    if (all && !first->cls->project && !how->image_steps) {
+        *out = hr__scan_file_ref(first);
+        return HR_OK;
+    }
+    if (all)
+        mine.projection = NULL;
+    mine.options = s->options;
+    return first->cls->project ? first->cls->project(first, &mine, out, err) : open_file(s, 0, &mine, out, err);
+}
+
+/* Where column `at` of what is wanted stands in the file, checked. -1: it is not there. */
+static hr_status own_column(const file_scan *s, int file, const hr_scan_file *f, const hr_field *want, int at, int *out,
+                            hr_error *err)
+{
+    hr_type *both = NULL;
+    hr_status st = HR_OK;
+    bool widens, unifies;
+
+    *out = at < f->schema->n && !strcmp(f->schema->fields[at].name, want->name)
+               ? at
+               : hr__schema_find(f->schema, want->name);
+    if (*out < 0)
+        return HR_OK;
+    HR_GO(hr__type_widens(f->schema->fields[*out].type, want->type, &widens, err));
+    if (widens)
+        goto done;
+    HR_GO(hr__type_unify(want->type, f->schema->fields[*out].type, &both, err));
+    unifies = both != NULL;
+    st = type_differs(path_of(s, file), &f->schema->fields[*out], s->given ? "the schema" : path_of(s, 0), want,
+                      unifies ? " (unify=\"all\" finds a type for both)" : "", err);
+done:
+    hr__type_unref(both);
+    return st;
+}
+
+/* Images have the type that the reader's steps make, which says so. */
+static hr_status want_images(const file_scan *s, const hr_scan_file *f, wanted *w, hr_error *err)
+{
+    hr_schema *old = w->schema;
+    const char *name = s->format->image_column(s->options);
+    int from = hr__schema_find(f->schema, name), to = hr__schema_find(old, name);
+    hr_field *fields;
+    hr_status st;
+
+    if (from < 0 || to < 0)
+        return HR_OK;
+    fields = hr__alloc(NULL, (size_t)old->n * sizeof *fields); /* borrowed ones */
+    if (!fields)
+        return hr__error_memory(err, f->name, old->n * (int64_t)sizeof *fields);
+    memcpy(fields, old->fields, (size_t)old->n * sizeof *fields);
+    fields[to].type = f->schema->fields[from].type;
+    st = hr__schema_new(fields, old->n, &w->schema, err);
+    hr__free(fields);
+    if (st)
+        w->schema = old;
+    else
+        hr__schema_unref(old);
+    return st;
+}
+
+static bool same_columns(const hr_scan_file *f, const wanted *w)
+{
+    return w->own.n == w->schema->n && hr__schema_equal(f->schema, w->schema);
+}
+
+static hr_status add_constant(const file_scan *s, const scan_types *types, int file, const char *name, hr_dress *out,
+                              hr_error *err)
+{
+    int at = partition_at(s, name);
+    hr_builder *b = NULL;
+    hr_status st = HR_OK;
+
+    if (at >= 0)
+        return hr__array_slice(types->folders[at], file, 1, &out->value, err);
+    HR_GO(hr__builder_new(NULL, hr__type_simple(HR_T_STRING), &b, err));
+    HR_GO(hr__builder_bytes(b, path_of(s, file), (int64_t)strlen(path_of(s, file)), err));
+    HR_GO(hr__builder_finish(b, &out->value, err));
+done:
+    hr__builder_free(b);
+    return st;
+}
+
+/* Takes f, even on failure. */
+static hr_status dress(const file_scan *s, const scan_types *types, int file, hr_scan_file *f, const wanted *w,
+                       hr_account *account, hr_scan_file **out, hr_error *err)
+{
+    hr_dress *columns = NULL;
+    hr_status st = HR_OK;
+    int n = w->schema->n, n_own = 0;
+
+    if (same_columns(f, w)) {
+        *out = f;
+        return HR_OK;
+    }
+    columns = hr__zalloc(NULL, ((size_t)n + 1) * sizeof *columns);
+    if (!columns)
+        HR_GO(hr__error_memory(err, path_of(s, file), n * (int64_t)sizeof *columns));
+    for (int i = 0; i < n; i++) {
+        const hr_field *want = &w->schema->fields[i];
+
+        columns[i].inner = -1;
+        if (is_path(s, want->name) || partition_at(s, want->name) >= 0)
+            HR_GO(add_constant(s, types, file, want->name, &columns[i], err));
+        else
+            HR_GO(own_column(s, file, f, want, n_own++, &columns[i].inner, err));
+    }
+    st = hr__scan_dress(f, w->schema, columns, account, out, err);
+    f = NULL; /* taken */
+done:
+    for (int i = 0; columns && i < n; i++)
+        hr__array_unref(columns[i].value);
+    hr__free(columns);
+    hr__scan_file_unref(f);
+    return st;
+}
+
+/* --- filters */
+
+/* A file, for the question whether a filter can be true in it: columns of folders and the path have one value there. */
+typedef struct one_file {
+    const file_scan *s;
+    const scan_types *types;
+    int file;
+    hr_dress value; /* the last one asked for */
+} one_file;
+
+static bool value_bounds(void *context, const char *column, hr_bounds *out)
+{
+    one_file *f = context;
+    bool is_null;
+
+    if (!is_path(f->s, column) && partition_at(f->s, column) < 0)
+        return false;
+    hr__array_unref(f->value.value);
+    f->value.value = NULL;
+    if (add_constant(f->s, f->types, f->file, column, &f->value, NULL))
+        return false;
+    is_null = hr__array_is_null(f->value.value, 0);
+    *out = (hr_bounds){ .n_rows = 1, .null_count = is_null };
+    if (!is_null)
+        out->least = out->most = f->value.value;
+    return true;
+}
+
+/* No row of the file can pass: it need not be opened. */
+static bool ruled_out(const file_scan *s, const scan_types *types, int file, hr_expr *filter)
+{
+    one_file f = { .s = s, .types = types, .file = file };
+    hr_pruner pruner = { .context = &f, .bounds = value_bounds };
+    hr_bound *bound = NULL;
+    bool never;
+
+    if (!filter || (s->partitions.n == 0 && !s->path_column))
+        return false;
+    if (hr__expr_bind_filter(filter, types->whole, &bound, NULL) || !bound)
+        return false;
+    never = hr__bound_prune(bound, &pruner) == HR_TRUTH_NEVER;
+    hr__bound_free(bound);
+    hr__array_unref(f.value.value);
+    return never;
+}
+
+typedef struct own_terms {
+    const file_scan *s;
+    hr_expr *all;
+} own_terms;
+
+static hr_status add_own_term(void *context, hr_expr *term, hr_error *err)
+{
+    own_terms *t = context;
+    const char **names = NULL;
+    hr_expr *both = NULL;
+    bool own = true;
+    int n = 0;
+
+    HR_TRY(hr__expr_columns(term, &names, &n, err));
+    for (int i = 0; i < n; i++)
+        own = own && !is_path(t->s, names[i]) && partition_at(t->s, names[i]) < 0;
+    hr__free(names);
+    if (!own)
+        return HR_OK;
+    HR_TRY(hr__expr_and(t->all, term, &both, err));
+    hr_expr_unref(t->all);
+    t->all = both;
+    return HR_OK;
+}
+
+/* Of a filter the terms that are over the file's own columns: one that folders hide has other values there. */
+static hr_status own_filter(const file_scan *s, hr_expr *filter, hr_expr **out, hr_error *err)
+{
+    own_terms t = { .s = s };
+    hr_status st = filter ? hr__expr_each_term(filter, add_own_term, &t, err) : HR_OK;
+
+    if (st)
+        hr_expr_unref(t.all);
+    else
+        *out = t.all;
+    return st;
+}
+
+/* A filter over values of other types than the scan's may mean something else (an integer's division). */
+static bool other_types(const hr_scan_file *f, const wanted *w)
+{
+    for (int i = 0; i < f->schema->n; i++) {
+        int at = hr__schema_find(w->schema, f->schema->fields[i].name);
+
+        if (at >= 0 && !hr__type_equal(f->schema->fields[i].type, w->schema->fields[at].type))
+            return true;
+    }
+    return false;
+}
+
+static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
+{
+    file_scan *s = (file_scan *)base;
+    const scan_types *types;
+    hr_open mine = *how;
+    hr_scan_file *f = NULL;
+    hr_expr *filter = NULL;
+    wanted w = { 0 };
+    bool all = !how->projection && s->partitions.n == 0;
+    hr_status st = HR_OK;
+
+    HR_GO(types_of(s, &types, err));
+    HR_GO(find_wanted(s, types, how->projection, &w, err));
+    if (ruled_out(s, types, file, how->filter)) {
+        HR_GO(hr__scan_file_empty(path_of(s, file), w.schema, how->account, out, err));
+        goto done;
+    }
+    HR_GO(own_filter(s, how->filter, &filter, err));
+    mine.projection = &w.own;
+    mine.schema = types->files;
+    mine.declared = s->given != NULL;
+    mine.filter = filter;
+    HR_GO(open_own(s, file, &mine, all, &f, err));
+    if (filter && other_types(f, &w)) {
+        hr__scan_file_unref(f);
+        f = NULL;
+        mine.filter = NULL;
+        HR_GO(open_own(s, file, &mine, all, &f, err));
+    }
+    if (f->file != file)
+        f->file = file; /* its origins carry the number, whatever stands before it */
+    if (how->image_steps && (st = want_images(s, f, &w, err))) {
+        hr__scan_file_unref(f);
+        goto done;
+    }
+    st = dress(s, types, file, f, &w, how->account, out, err);
+done:
+    hr_expr_unref(filter);
+    wanted_clear(&w);
+    return st;
+}
+
+/* --- what is known of all files */
+
+static hr_status add_rows(file_scan *s, int file, void *context, hr_error *err)
+{
+    static const hr_projection nothing = { 0, NULL };
+    _Atomic int64_t *sum = context;
+    hr_scan_file *f = NULL;
+    int64_t rows, before;
+
+    HR_TRY(open_file(s, file, &(hr_open){ .projection = &nothing }, &f, err));
+    rows = f->n_rows;
+    hr__scan_file_unref(f);
+    before = atomic_load(sum);
+    do {
+        if (before < 0)
+            return HR_OK;
+        if (rows > INT64_MAX - before)
+            return hr_error_set(err, HR_BAD_DATA, "%s: more than 2^63 rows", path_of(s, file));
+    } while (!atomic_compare_exchange_weak(sum, &before, rows < 0 ? -1 : before + rows));
+    return HR_OK;
+}
+
+static hr_status files_count(hr_scan *base, int64_t *out, hr_error *err)
+{
+    file_scan *s = (file_scan *)base;
+    hr_scan_file *first = atomic_load_explicit(&s->first, memory_order_acquire);
+    _Atomic int64_t sum = 0;
+
+    if (first)
+        atomic_store(&sum, first->n_rows);
+    else
+        HR_TRY(add_rows(s, 0, &sum, err));
+    if (atomic_load(&sum) >= 0) /* if the first does not know, the others need not be asked */
+        HR_TRY(each_file(s, 1, base->n_files, hr_num_threads(), add_rows, &sum, err));
+    *out = atomic_load(&sum);
+    return HR_OK;
+}
+
+typedef struct place {
+    uint64_t key;
+    int32_t file;
+} place;
+
+static int by_key(const void *a, const void *b)
+{
+    const place *x = a, *y = b;
+
+    return x->key != y->key ? (x->key < y->key ? -1 : 1) : (x->file > y->file) - (x->file < y->file);
+}
+
+static hr_status files_order(const hr_scan *base, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err)
+{
+    const file_scan *s = (const file_scan *)base;
+    int n = base->n_files;
+    place *places;
+
+    if (!s->shuffle)
+        return HR_OK;
+    places = hr__alloc(NULL, (size_t)n * sizeof *places);
+    *out = hr__alloc(NULL, (size_t)n * sizeof **out);
+    if (!places || !*out) {
+        hr__free(places);
+        hr__free(*out);
+        *out = NULL;
+        return hr__error_memory(err, "order of files", n * (int64_t)sizeof *places);
+    }
+    for (int i = 0; i < n; i++)
+        places[i] = (place){ hr__random_bits(s->has_seed ? s->seed : seed, s->shuffle_once ? 0 : (uint64_t)epoch,
+                                             ORDER_OF_FILES, (uint64_t)i)
+                                 .lo,
+                             i };
+    qsort(places, (size_t)n, sizeof *places, by_key);
+    for (int i = 0; i < n; i++)
+        (*out)[i] = places[i].file;
+    hr__free(places);
+    return HR_OK;
+}
+
+static int64_t files_row_bytes(const hr_scan *base, int file)
+{
+    const file_scan *s = (const file_scan *)base;
+    int64_t n = s->paths.items[file].n_bytes;
+
+    return s->format->row_growth && n >= 0 && n < INT32_MAX ? n * s->format->row_growth : -1;
+}
+
+#define TEXT_ROW_BYTES 50 /* of a file that does not say how many rows it has */
+
+static int64_t files_guess_rows(const hr_scan *base)
+{
+    const file_scan *s = (const file_scan *)base;
+    const hr_scan_file *first = atomic_load_explicit(&s->first, memory_order_acquire);
+    double sum = 0;
+
+    for (int i = 0; i < base->n_files; i++)
+        sum += s->paths.items[i].n_bytes > 0 ? (double)s->paths.items[i].n_bytes : 0;
+    if (!first || first->n_rows < 0 || s->paths.items[0].n_bytes <= 0)
+        return sum > 0 ? (int64_t)(sum / TEXT_ROW_BYTES) : -1;
+    return (int64_t)((double)first->n_rows * sum / (double)s->paths.items[0].n_bytes);
+}
+
+static const char *files_image_column(const hr_scan *base)
+{
+    const file_scan *s = (const file_scan *)base;
+    const char *name = s->format->image_column ? s->format->image_column(s->options) : NULL;
+
+    return name && !s->given && partition_at(s, name) < 0 && !is_path(s, name) ? name : NULL;
+}
+
+static const char *files_name(const hr_scan *base, int file)
+{
+    return file >= 0 && file < base->n_files ? path_of((const file_scan *)base, file) : NULL;
+}
+
+static void add_size(hr_text *out, int64_t n)
+{
+    if (n < 1000)
+        hr__text_add(out, "%lld bytes", (long long)n);
+    else if (n < 1000000)
+        hr__text_add(out, "%.1f kB", (double)n / 1e3);
+    else if (n < 1000000000)
+        hr__text_add(out, "%.1f MB", (double)n / 1e6);
+    else
+        hr__text_add(out, "%.1f GB", (double)n / 1e9);
+}
+
+static void files_describe(const hr_scan *base, hr_text *out)
+{
+    const file_scan *s = (const file_scan *)base;
+    int64_t n_bytes = 0;
+
+    for (int i = 0; i < base->n_files; i++)
+        n_bytes += s->paths.items[i].n_bytes;
+    hr__text_add(out, "read_%s [%d file%s, ", s->format->name, base->n_files, base->n_files == 1 ? "" : "s");
+    add_size(out, n_bytes);
+    hr__text_add(out, "] %s%s", path_of(s, 0), base->n_files > 1 ? " ..." : "");
+    for (int i = 0; i < s->partitions.n; i++)
+        hr__text_add(out, "%s%s", i ? ", " : " partitions=", s->partitions.fields[i].name);
+    hr__text_add(out, "%s%s%s", s->given ? " schema=given" : "", s->unify ? " unify=all" : "",
+                 s->shuffle ? " shuffle=files" : "");
+}
+
+static void files_fingerprint(const hr_scan *base, hr_hash *h)
+{
+    const file_scan *s = (const file_scan *)base;
+    hr_text schema = { 0 };
+
+    hr__hash_text(h, "files");
+    hr__hash_text(h, s->format->name);
+    hr__hash_text(h, s->settings.data);
+    hr__hash_text(h, s->path_column);
+    for (int i = 0; i < s->partitions.n; i++) {
+        hr__hash_text(h, s->partitions.fields[i].name);
+        hr__hash_text(h, hr__type_format(s->partitions.fields[i].type));
+        hr__array_digest(s->partitions.values[i], h); /* names below the folder that all share do not tell */
+    }
+    if (s->given) {
+        hr__schema_print(s->given, &schema);
+        hr__hash_text(h, schema.data);
+    }
+    hr__text_clear(&schema);
+    if (s->unify || s->given || s->shuffle || s->partitions.n)
+        hr__hash_int(h, s->unify + 2 * s->shuffle + 4 * s->shuffle_once + 8 * s->has_seed + 16 * (s->given != NULL));
+    if (s->has_seed)
+        hr__hash_int(h, (int64_t)s->seed);
+}
+
+/* --- what positions keep of files */
+
+/* Bytes of the paths that are the folder which all files lie in, with its '/'. */
+static int64_t shared_folder(const hr_paths *p)
+{
+    const char *first = p->items[0].path, *slash = strrchr(first, '/');
+    int64_t n = slash ? slash + 1 - first : 0;
+
+    for (int64_t i = 1; i < p->n && n > 0; i++) {
+        const char *path = p->items[i].path;
+        int64_t k = 0;
+
+        while (k < n && path[k] == first[k])
+            k++;
+        while (k > 0 && first[k - 1] != '/')
+            k--;
+        n = k;
+    }
+    return n;
+}
+
+static void files_input(const hr_scan *base, int i, hr_scan_input *out)
+{
+    const file_scan *s = (const file_scan *)base;
+
+    *out = (hr_scan_input){ path_of(s, i) + s->shared, s->paths.items[i].n_bytes, s->paths.items[i].mtime_ns };
+}
+
+/* Where block i of a file's n begins. All of a small file is in its blocks. */
+static int64_t block_at(int64_t n_bytes, int i, int n, int64_t block)
+{
+    return n_bytes <= n * block ? i * block : (int64_t)((double)(n_bytes - block) * i / (n - 1));
+}
+
+static hr_status hash_blocks(hr_source *source, int n, int64_t block, uint64_t *out, hr_error *err)
+{
+    uint8_t bytes[BLOCK_BYTES];
+    hr_hash h;
+
+    hr__hash_init(&h, 1);
+    hr__hash_int(&h, source->n_bytes);
+    for (int i = 0; i < n; i++) {
+        int64_t got = 0;
+
+        HR_TRY(hr__source_read_some(source, bytes, block_at(source->n_bytes, i, n, block), block, &got, err));
+        if (!got)
+            break;
+        hr__hash_add(&h, bytes, (size_t)got);
+    }
+    *out = HR_MAX(hr__hash_end(&h).lo, NOT_KNOWN + 1);
+    return HR_OK;
+}
+
+/* Fills its place in s->hashes. What cannot be read is not known, and no error: whether it matters shows who compares. */
+static hr_status hash_file(file_scan *s, int file, void *context, hr_error *err)
+{
+    _Atomic uint64_t *place = (_Atomic uint64_t *)context + file;
+    const hr_path *listed = &s->paths.items[file];
+    int n_files = s->base.n_files, n = HR_MAX(2, HR_MIN(MAX_BLOCKS, BLOCKS_OF_ALL_FILES / n_files));
+    hr_source *source = NULL;
+    uint64_t found = NOT_KNOWN;
+    hr_status st;
+
+    if (atomic_load_explicit(place, memory_order_relaxed))
+        return HR_OK;
+    st = hr__source_open(listed->path, NULL, &source, err);
+    if (!st && source->n_bytes == listed->n_bytes && source->mtime_ns == listed->mtime_ns)
+        st = hash_blocks(source, n, n_files > BLOCKS_OF_ALL_FILES ? SMALL_BLOCK_BYTES : BLOCK_BYTES, &found, err);
+    hr__source_unref(source);
+    if (st == HR_NO_MEMORY)
+        return st;
+    if (st)
+        hr_error_clear(err);
+    atomic_store_explicit(place, found, memory_order_relaxed);
+    return HR_OK;
+}
+
+/* One place for each file, made by the first who asks. */
+static hr_status hashes_of(file_scan *s, _Atomic uint64_t **out, hr_error *err)
+{
+    _Atomic uint64_t *none = NULL, *made;
+
+    *out = atomic_load_explicit(&s->hashes, memory_order_acquire);
+    if (*out)
+        return HR_OK;
+    made = hr__zalloc(NULL, (size_t)s->base.n_files * sizeof *made);
+    if (!made)
+        return hr__error_memory(err, "hashes of files", s->base.n_files * (int64_t)sizeof *made);
+    *out = made;
+    if (!atomic_compare_exchange_strong(&s->hashes, &none, made)) { /* another thread was faster */
+        hr__free((void *)made);
+        *out = none;
+    }
+    return HR_OK;
+}
+
+static bool all_hashed(_Atomic uint64_t *hashes, int begin, int end)
+{
+    while (begin < end && atomic_load_explicit(&hashes[begin], memory_order_relaxed))
+        begin++;
+    return begin == end;
+}
+
+static hr_status files_hashes(hr_scan *base, int begin, int end, uint64_t *out, hr_error *err)
+{
+    file_scan *s = (file_scan *)base;
+    _Atomic uint64_t *hashes;
+
+    if (base->n_files > HR_MAX_HASHED_FILES) {
+        memset(out, 0, (size_t)(end - begin) * sizeof *out);
+        return HR_OK;
+    }
+    HR_TRY(hashes_of(s, &hashes, err));
+    if (!all_hashed(hashes, begin, end))
+        HR_TRY(each_file(s, begin, end, READERS, hash_file, (void *)hashes, err));
+    for (int i = begin; i < end; i++) {
+        uint64_t found = atomic_load_explicit(&hashes[i], memory_order_relaxed);
+
+        out[i - begin] = found == NOT_KNOWN ? 0 : found;
+    }
+    return HR_OK;
+}
+
+/* A morsel's output and what it is decoded from; small files need no more than some copies of themselves. */
+static int64_t files_floor(const hr_scan *base)
+{
+    const file_scan *s = (const file_scan *)base;
+    int64_t most = 0;
+
+    for (int i = 0; i < base->n_files; i++)
+        most = HR_MAX(most, s->paths.items[i].n_bytes);
+    return HR_MIN(most, 1 << 20) * 4 + (64 << 10);
+}
+
+static void files_free(hr_scan *base)
+{
+    file_scan *s = (file_scan *)base;
+
+    hr__scan_file_unref(atomic_load(&s->first));
+    hr__free((void *)atomic_load(&s->hashes));
+    types_free(atomic_load(&s->types));
+    hr__partitions_clear(&s->partitions);
+    hr__schema_unref(s->given);
+    if (s->options && s->format->options)
+        hr__options_clear(s->format->options, s->options);
+    hr__free(s->options);
+    hr__text_clear(&s->settings);
+    hr__free(s->path_column);
+    hr__paths_clear(&s->paths);
+    hr__free(s);
+}
+
+static const hr_scan_class file_scan_class = { files_schema,    files_open,         files_count,
+                                               files_name,      files_describe,     files_fingerprint,
+                                               files_floor,     files_order,        files_free,
+                                               files_row_bytes, files_image_column, files_guess_rows,
+                                               files_input,     files_hashes,       NULL };
+
+/* ------------------------------------------------------------------------------------------------------------- making */
+
+static hr_status unknown_format(const char *path, const char *name, hr_error *err)
+{
+    char known[200] = "";
+
+    for (const hr_format *const *f = hr__formats; *f; f++) {
+        strncat(known, f == hr__formats ? "" : ", ", sizeof known - strlen(known) - 1);
+        strncat(known, (*f)->name, sizeof known - strlen(known) - 1);
+    }
+    if (name)
+        return hr_error_set(err, HR_INVALID, "format '%s' is unknown, there are %s", name, known);
+    return hr_error_set(err, HR_INVALID, "%s: neither its name nor its first bytes tell its format; there are %s", path,
+                        known);
+}
+
+static hr_status find_format(file_scan *s, const char *name, hr_error *err)
+{
+    hr_source *source = NULL;
+    hr_status st = HR_OK;
+    uint8_t head[64];
+    int64_t n = 0;
+
+    s->format = name ? hr__format_by_name(name) : hr__format_guess(path_of(s, 0), (hr_view){ 0 });
+    if (s->format)
+        return HR_OK;
+    if (name)
+        return unknown_format(NULL, name, err);
+    HR_GO(hr__source_open(path_of(s, 0), NULL, &source, err));
+    HR_GO(hr__source_read_some(source, head, 0, sizeof head, &n, err));
+    s->format = hr__format_guess(path_of(s, 0), (hr_view){ head, n });
+    if (!s->format)
+        HR_GO(unknown_format(path_of(s, 0), NULL, err));
+done:
+    hr__source_unref(source);
+    return st;
+}
+
+static hr_status set_options(file_scan *s, const hr_read_options *options, hr_error *err)
+{
+    static const hr_option nothing[] = { { 0 } };
+    const hr_option *table = s->format->options ? s->format->options : nothing;
+
+    s->options = hr__zalloc(NULL, HR_MAX(s->format->options_bytes, 1));
+    if (!s->options)
+        return hr__error_memory(err, s->format->name, (int64_t)s->format->options_bytes);
+    if (s->format->options)
+        hr__options_default(table, s->options);
+    if (!options)
+        return HR_OK;
+    for (int i = 0; i < options->n_format_options; i++)
+        hr__text_add(&s->settings, "%s\n", options->format_options[i]);
+    if (s->settings.failed)
+        return hr__error_memory(err, s->format->name, s->settings.n);
+    return hr__options_parse(table, options->format_options, options->n_format_options, s->options, err);
+}
+
+/* The options that every format has. */
+static hr_status set_common(file_scan *s, const hr_read_options *o, hr_error *err)
+{
+    if (o->include_paths) {
+        s->path_column = hr__strdup(NULL, o->include_paths);
+        if (!s->path_column)
+            return hr__error_memory(err, "scan", (int64_t)strlen(o->include_paths));
+    }
+    s->unify = o->unify;
+    s->shuffle = o->shuffle_files;
+    s->shuffle_once = o->shuffle_once;
+    s->has_seed = o->shuffle_seed != NULL;
+    s->seed = o->shuffle_seed ? *o->shuffle_seed : 0;
+    return o->partitioning ? hr__partitions_find(&s->paths, o, s->given, &s->partitions, err) : HR_OK;
+}
+
+static hr_status take_schema(const hr_read_options *o, hr_schema **out, hr_error *err)
+{
+    if (!o || !o->schema)
+        return HR_OK;
+    return hr__schema_import(o->schema, out, err);
+}
+
+hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *format, const hr_read_options *options,
+                             hr_scan **out, hr_error *err)
+{
+    hr_paths_options listing = { 0 };
+    file_scan *s = hr__zalloc(NULL, sizeof *s);
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!s) {
+        if (options && options->schema && options->schema->release)
+            options->schema->release(options->schema);
+        return hr__error_memory(err, "scan", sizeof *s);
+    }
+    s->base.cls = &file_scan_class;
+    atomic_init(&s->base.refs, 1);
+    HR_GO(take_schema(options, &s->given, err));
+    if (options)
+        listing = (hr_paths_options){ options->ignore_missing_paths, options->suffixes, options->n_suffixes };
+    HR_GO(hr__paths_list(urls, n_urls, &listing, NULL, &s->paths, err));
+    if (s->paths.n == 0)
+        HR_FAIL(HR_NOT_FOUND, "%s%s: no files there", n_urls > 0 ? urls[0] : "no path given",
+                n_urls > 1 ? ", ..." : "");
+    if (s->paths.n > INT32_MAX)
+        HR_FAIL(HR_UNSUPPORTED, "%lld files in one scan", (long long)s->paths.n);
+    s->base.n_files = (int)s->paths.n;
+    s->shared = shared_folder(&s->paths);
+    HR_GO(find_format(s, format, err));
+    HR_GO(set_options(s, options, err));
+    if (options)
+        HR_GO(set_common(s, options, err));
+    *out = &s->base;
+    s = NULL; /* moved to the caller */
+done:
+    if (s)
+        files_free(&s->base);
+    return st;
+}

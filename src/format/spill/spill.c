@@ -1,0 +1,830 @@
+/* spill.c - tables on disk for a while; spill.h says what is promised.
+ *
+ * A parcel is
+ *
+ *   head    magic, checksum of what follows up to the end of the parcel, the parcel's own offset and number of rows
+ *   nodes   of each array, depth first: its length, nulls, and up to three parts: where its bytes are, and as how many
+ *   packed  parts that were compressed, one after the other
+ *   raw     parts as they are, each at a multiple of 64 bytes
+ *
+ * 1. Reading asks for one block of memory: the raw parts are read into it from the disk, packed ones unpacked behind them, and
+ *    arrays are slices of it. So what is not compressed is copied once by us.
+ * 2. Lengths are stored instead of offsets: they compress well, and a table's rows need not begin at 0.
+ * 3. Whether to compress a part is asked of a few kilobytes of its middle. A random column costs only that.
+ * 4. Places are handed out by one counter and are whole pages of the file, so that a parcel that is read leaves a hole.
+ * 5. What was written is handed to the disk early if it is much beside the machine's (or control group's) memory: dirty pages count there. */
+#include "format/spill/spill.h"
+
+#include "codec/codec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define MAGIC 0x4c505348 /* "HSPL" */
+#define FILE_PAGE 4096
+#define ALIGN 64
+#define LEAST_PACKED 256               /* smaller parts are not worth it */
+#define TRY_BYTES (16 << 10)           /* of a large part, to see whether it compresses */
+#define WRITE_BEHIND (16 << 20)        /* bytes that are handed to the disk together */
+#define MEMORY_NS INT64_C(10000000000) /* how long the size of the memory is believed */
+#define MOST_PACKED (1 << 30)          /* larger parts stay as they are */
+
+typedef struct parcel_head {
+    uint32_t magic, crc;
+    int64_t at, n_rows, n_nodes, packed_bytes, raw_bytes,
+        plain_bytes; /* plain: what the packed ones become, each at its 64 bytes */
+} parcel_head;
+
+enum { PART_NONE, PART_PACKED, PART_RAW };
+typedef struct parcel_part {
+    int64_t n_bytes; /* as it is */
+    int64_t at;      /* in packed, or raw */
+    int64_t stored;  /* bytes there */
+    int64_t how;
+} parcel_part;
+
+typedef struct parcel_node {
+    int64_t length, n_null;
+    parcel_part parts[3];
+} parcel_node;
+
+struct hr_spill {
+    atomic_int refs;
+    int pid;
+    hr_account *account;
+    char *folder, *name;
+    int64_t quota;       /* < 0: none */
+    hr_mutex lock;       /* guards the opening of the file */
+    _Atomic int fd;      /* -1: not yet */
+    _Atomic int64_t end; /* of the file */
+    _Atomic int64_t behind;
+    _Atomic int64_t written, was_read, plain, live;
+};
+
+static _Atomic int64_t live_bytes; /* of all stores */
+
+int64_t hr__spill_live(void) { return atomic_load_explicit(&live_bytes, memory_order_relaxed); }
+
+/* ---------------------------------------------------------------------------------------------------------- settings */
+
+static struct {
+    hr_mutex lock;
+    char *folder;           /* NULL: the default */
+    _Atomic int64_t quota1; /* one more than what was set; 0: the default */
+} settings = { .lock = HR_MUTEX_INIT };
+
+static const char *default_folder(void)
+{
+    static const char *const names[] = { "HEADRACE_SPILL_DIR", "TMPDIR" };
+
+    for (int i = 0; i < HR_LEN(names); i++) {
+        const char *text = getenv(names[i]);
+        if (text && *text)
+            return text;
+    }
+    return "/tmp";
+}
+
+static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
+static void settings_register(void) { hr__mutex_survives_fork(&settings.lock); }
+
+static void settings_lock(void)
+{
+    pthread_once(&settings_once, settings_register);
+    hr__lock(&settings.lock);
+}
+
+hr_status hr_spill_dir(char **out, hr_error *err)
+{
+    settings_lock();
+    *out = hr__strdup(NULL, settings.folder ? settings.folder : default_folder());
+    hr__unlock(&settings.lock);
+    return *out ? HR_OK : hr__error_memory(err, "spill folder", 1);
+}
+
+static hr_status no_file(const char *folder, int64_t minus_errno, hr_error *err)
+{
+    return hr__error_os(err, minus_errno, folder, "cannot make a spill file (HEADRACE_SPILL_DIR says where)");
+}
+
+hr_status hr_set_spill_dir(const char *folder, hr_error *err)
+{
+    char *copy = NULL, *old;
+    int fd;
+
+    if (folder) {
+        if ((fd = hr__file_create_scratch(folder)) < 0)
+            return no_file(folder, fd, err);
+        hr__file_close(fd);
+        if (!(copy = hr__strdup(NULL, folder)))
+            return hr__error_memory(err, "spill folder", (int64_t)strlen(folder) + 1);
+    }
+    settings_lock();
+    old = settings.folder;
+    settings.folder = copy;
+    hr__unlock(&settings.lock);
+    hr__free(old);
+    return HR_OK;
+}
+
+/* What the variable says; < 0: nothing. */
+static hr_status default_quota(int64_t *out, hr_error *err)
+{
+    const char *text = getenv("HEADRACE_SPILL_QUOTA");
+    hr_status st = text && *text ? hr_parse_bytes(text, out, err) : HR_OK;
+
+    if (st || !text || !*text)
+        *out = -1;
+    return st ? hr__error_at(err, st, "HEADRACE_SPILL_QUOTA") : HR_OK;
+}
+
+static hr_status read_quota(int64_t *out, hr_error *err)
+{
+    int64_t set = atomic_load(&settings.quota1);
+
+    *out = set - 1;
+    return set ? HR_OK : default_quota(out, err);
+}
+
+hr_status hr_set_spill_quota(int64_t n_bytes, hr_error *err)
+{
+    int64_t from_variable;
+
+    if (n_bytes < 0)
+        HR_TRY(default_quota(&from_variable, err));
+    atomic_store(&settings.quota1, n_bytes < 0 ? 0 : HR_MIN(n_bytes, INT64_MAX - 1) + 1);
+    return HR_OK;
+}
+
+int64_t hr_spill_quota(void)
+{
+    int64_t n;
+
+    return read_quota(&n, NULL) ? -1 : n;
+}
+
+int64_t hr_spill_used(void) { return hr__spill_live(); }
+
+/* ------------------------------------------------------------------------------------------------------------ a store */
+
+hr_status hr__spill_new(const char *folder, const char *name, hr_account *account, hr_spill **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_spill *s = hr__zalloc(account, sizeof *s);
+
+    *out = NULL;
+    if (!s)
+        return hr__error_memory(err, "spill", sizeof *s);
+    atomic_init(&s->refs, 1);
+    atomic_init(&s->fd, -1);
+    s->pid = hr__pid();
+    hr__mutex_init(&s->lock);
+    s->account = hr__account_ref(account);
+    HR_GO(read_quota(&s->quota, err));
+    if (folder)
+        s->folder = hr__strdup(NULL, folder);
+    else
+        HR_GO(hr_spill_dir(&s->folder, err));
+    s->name = hr__strdup(account, name);
+    if (!s->folder || !s->name)
+        HR_FAIL(HR_NO_MEMORY, "%s: no memory for a spill store", name);
+    *out = s;
+    s = NULL;
+done:
+    hr__spill_unref(s);
+    return st;
+}
+
+hr_spill *hr__spill_ref(hr_spill *s)
+{
+    if (s)
+        atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+
+static void count_live(hr_spill *s, int64_t n)
+{
+    atomic_fetch_add_explicit(&s->live, n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&live_bytes, n, memory_order_relaxed);
+}
+
+void hr__spill_unref(hr_spill *s)
+{
+    hr_account *account;
+
+    if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    hr__file_close(atomic_load(&s->fd));
+    count_live(s, -atomic_load(&s->live));
+    hr__mutex_clear(&s->lock);
+    hr__free(s->folder);
+    hr__free(s->name);
+    account = s->account;
+    hr__free(s);
+    hr__account_unref(account);
+}
+
+hr_spill_counts hr__spill_counts(const hr_spill *s)
+{
+    return (hr_spill_counts){ .written_bytes = atomic_load(&s->written),
+                              .read_bytes = atomic_load(&s->was_read),
+                              .plain_bytes = atomic_load(&s->plain),
+                              .live_bytes = atomic_load(&s->live) };
+}
+
+/* ------------------------------------------------------------------------------------------------------------- parts */
+
+/* A parcel being made. */
+typedef struct making {
+    hr_mem mem;
+    parcel_node *nodes;
+    int64_t n_nodes, cap_nodes;
+    hr_growbuf packed; /* room for head and nodes is left before it, at the end */
+    struct raw_part {
+        const void *data;  /* borrowed, or */
+        hr_buffer *buffer; /* made */
+        int64_t n_bytes;
+    } *raw;
+    int64_t n_raw, cap_raw, raw_bytes, plain_bytes;
+} making;
+
+static void making_clear(making *m)
+{
+    for (int64_t i = 0; i < m->n_raw; i++)
+        hr__buffer_unref(m->raw[i].buffer);
+    hr__free(m->raw);
+    hr__free(m->nodes);
+    hr__growbuf_clear(&m->packed);
+}
+
+#ifdef HR_HAVE_LZ4
+static const hr_codec *const codec = &hr__codec_lz4;
+#else
+static const hr_codec *const codec = NULL;
+#endif
+
+/* Appends the part, compressed, to m->packed; *stored 0 and nothing is added if that does not pay. */
+static hr_status pack(making *m, const void *data, int64_t n, int64_t *stored, hr_error *err)
+{
+    int64_t room = codec->max_packed_bytes(n), used = m->packed.buffer ? m->packed.buffer->n_bytes : 0;
+    const hr_view in = { data, n };
+
+    *stored = 0;
+    HR_TRY(hr__growbuf_reserve(&m->packed, room, err));
+    if (n > 4 * TRY_BYTES) { /* room is more than enough for the try */
+        hr_view some = { (const uint8_t *)data + (n / 2) / ALIGN * ALIGN, TRY_BYTES };
+        int64_t n_some = 0;
+
+        HR_TRY(codec->pack(some, m->packed.buffer->data + used, room, 0, &n_some, err));
+        if (n_some > TRY_BYTES / 8 * 7)
+            return HR_OK;
+    }
+    HR_TRY(codec->pack(in, m->packed.buffer->data + used, room, 0, stored, err));
+    if (*stored > n / 8 * 7)
+        *stored = 0;
+    m->packed.buffer->n_bytes += *stored;
+    return HR_OK;
+}
+
+/* Takes `made`, even on failure; NULL: data is borrowed until the parcel is written. */
+static hr_status part_add(making *m, const void *data, hr_buffer *made, int64_t n, parcel_part *out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    void *raw = m->raw;
+    int64_t stored = 0, at = m->packed.buffer ? m->packed.buffer->n_bytes : 0;
+
+    data = made ? made->data : data;
+    if (codec && n >= LEAST_PACKED && n <= MOST_PACKED)
+        HR_GO(pack(m, data, n, &stored, err));
+    if (stored) {
+        *out = (parcel_part){ .n_bytes = n, .at = at, .stored = stored, .how = PART_PACKED };
+        m->plain_bytes += HR_ROUND_UP(n, ALIGN);
+        goto done;
+    }
+    if (!hr__grow(m->mem.account, &raw, &m->cap_raw, m->n_raw + 1, sizeof *m->raw))
+        HR_FAIL(HR_NO_MEMORY, "spill: no memory for a part");
+    m->raw = raw;
+    m->raw[m->n_raw++] = (struct raw_part){ data, made, n };
+    made = NULL;
+    *out = (parcel_part){ .n_bytes = n, .at = m->raw_bytes, .stored = n, .how = PART_RAW };
+    m->raw_bytes += HR_ROUND_UP(n, ALIGN);
+done:
+    hr__buffer_unref(made);
+    return st;
+}
+
+static hr_status bits_add(making *m, const hr_buffer *bits, int64_t begin, int64_t n, parcel_part *out, hr_error *err)
+{
+    int64_t n_bytes = hr__bits_bytes(n);
+    hr_buffer *b = NULL;
+
+    if (begin % 8 == 0)
+        return part_add(m, bits->data + begin / 8, NULL, n_bytes, out, err);
+    HR_TRY(hr__buffer_new(&m->mem, n_bytes, &b, err));
+    b->data[n_bytes - 1] = 0;
+    hr__bits_copy(b->data, 0, bits->data, begin, n);
+    return part_add(m, NULL, b, n_bytes, out, err);
+}
+
+/* Lengths of rows; *first and *n_values: the range that they cover. */
+static hr_status lengths_add(making *m, const hr_array *a, int64_t begin, int64_t n, int64_t *first, int64_t *n_values,
+                             parcel_part *out, hr_error *err)
+{
+    int width = hr__type_offset_bytes(a->type);
+    hr_buffer *b = NULL;
+
+    HR_TRY(hr__buffer_new(&m->mem, n * width, &b, err));
+    if (width == 4) {
+        const int32_t *from = (const int32_t *)(const void *)a->buffers[1]->data + a->offset + begin;
+        int32_t *to = (int32_t *)(void *)b->data;
+
+        for (int64_t i = 0; i < n; i++)
+            to[i] = from[i + 1] - from[i];
+        *first = from[0];
+        *n_values = from[n] - from[0];
+    } else {
+        const int64_t *from = (const int64_t *)(const void *)a->buffers[1]->data + a->offset + begin;
+        int64_t *to = (int64_t *)(void *)b->data;
+
+        for (int64_t i = 0; i < n; i++)
+            to[i] = from[i + 1] - from[i];
+        *first = from[0];
+        *n_values = from[n] - from[0];
+    }
+    return part_add(m, NULL, b, n * width, out, err);
+}
+
+static hr_status array_add(making *m, const hr_array *a, int64_t begin, int64_t n, hr_error *err);
+
+/* Rows [begin, begin + n) of a, n > 0; not its validity. */
+static hr_status values_add(making *m, const hr_array *a, int64_t begin, int64_t n, int64_t node, hr_error *err)
+{
+    int64_t first = 0, n_values = 0, width = hr__type_bytes(a->type);
+    parcel_part part = { 0 };
+
+    if (hr__type_offset_bytes(a->type)) {
+        HR_TRY(lengths_add(m, a, begin, n, &first, &n_values, &part, err));
+        m->nodes[node].parts[1] = part;
+        if (a->n_children)
+            return array_add(m, a->children[0], first, n_values, err);
+        if (n_values)
+            HR_TRY(part_add(m, a->buffers[2]->data + first, NULL, n_values, &part, err));
+        m->nodes[node].parts[2] = n_values ? part : (parcel_part){ 0 };
+        return HR_OK;
+    }
+    if (hr__type_is_fixed_list(a->type))
+        return array_add(m, a->children[0], (a->offset + begin) * a->type->width, n * a->type->width, err);
+    if (a->type->id == HR_T_STRUCT) {
+        for (int i = 0; i < a->n_children; i++)
+            HR_TRY(array_add(m, a->children[i], a->offset + begin, n, err));
+        return HR_OK;
+    }
+    if (a->type->id == HR_T_BOOL)
+        HR_TRY(bits_add(m, a->buffers[1], a->offset + begin, n, &part, err));
+    else if (width)
+        HR_TRY(part_add(m, a->buffers[1]->data + (a->offset + begin) * width, NULL, n * width, &part, err));
+    m->nodes[node].parts[1] = part;
+    return HR_OK;
+}
+
+static hr_status array_add(making *m, const hr_array *a, int64_t begin, int64_t n, hr_error *err)
+{
+    void *nodes = m->nodes;
+    int64_t node = m->n_nodes;
+    parcel_part part = { 0 };
+
+    if (!hr__grow(m->mem.account, &nodes, &m->cap_nodes, node + 1, sizeof *m->nodes))
+        return hr_error_set(err, HR_NO_MEMORY, "spill: no memory for a column");
+    m->nodes = nodes;
+    m->nodes[m->n_nodes++] = (parcel_node){ .length = n };
+    if (n == 0 || a->type->id == HR_T_NULL) {
+        m->nodes[node].n_null = n;
+        return HR_OK;
+    }
+    if (a->buffers[0] && atomic_load_explicit(&a->null_count, memory_order_relaxed) != 0) {
+        m->nodes[node].n_null = n - hr__bits_count(a->buffers[0]->data, a->offset + begin, n);
+        if (m->nodes[node].n_null)
+            HR_TRY(bits_add(m, a->buffers[0], a->offset + begin, n, &part, err));
+        m->nodes[node].parts[0] = part;
+    }
+    return values_add(m, a, begin, n, node, err);
+}
+
+/* ------------------------------------------------------------------------------------------------------------- space */
+
+static hr_status no_space(const hr_spill *s, int64_t n, const char *what, int64_t there, const char *change,
+                          hr_error *err)
+{
+    return hr_error_set(
+        err, HR_DISK_FULL,
+        "%s: spill folder '%s': %lld bytes are needed now, beside %lld that lie there already; %s is %lld bytes: "
+        "set %s",
+        s->name, s->folder, (long long)n, (long long)atomic_load(&s->live), what, (long long)there, change);
+}
+
+/* Where no quota is set, a fiftieth of the disk is left to others, or 256 MiB if that is less. */
+static hr_status check_disk(const hr_spill *s, int64_t n, hr_error *err)
+{
+    int64_t left = 0, all = 0, reserve;
+    int rc = hr__disk_space(s->folder, &left, &all);
+
+    if (rc)
+        return hr__error_os(err, rc, s->folder, "free space");
+    reserve = HR_MIN(all / 50, 256 << 20);
+    if (left - reserve >= n)
+        return HR_OK;
+    return no_space(s, n, "free, beside a reserve,", HR_MAX(left - reserve, 0),
+                    "HEADRACE_SPILL_DIR to a folder on a larger disk, or a larger memory limit", err);
+}
+
+static hr_status claim(hr_spill *s, int64_t n, hr_error *err)
+{
+    int64_t all = atomic_fetch_add_explicit(&live_bytes, n, memory_order_relaxed) + n;
+
+    atomic_fetch_add_explicit(&s->live, n, memory_order_relaxed);
+    if (s->quota >= 0 && all > s->quota) {
+        count_live(s, -n);
+        return no_space(s, n, "the quota of the process", s->quota, "HEADRACE_SPILL_QUOTA higher", err);
+    }
+    if (s->quota < 0) {
+        hr_status st = check_disk(s, n, err);
+        if (st)
+            count_live(s, -n);
+        return st;
+    }
+    return HR_OK;
+}
+
+static hr_status open_file(hr_spill *s, int *out, hr_error *err)
+{
+    int fd = atomic_load_explicit(&s->fd, memory_order_acquire);
+
+    if (fd < 0) {
+        hr__lock(&s->lock);
+        if ((fd = atomic_load(&s->fd)) < 0 && (fd = hr__file_create_scratch(s->folder)) >= 0)
+            atomic_store_explicit(&s->fd, fd, memory_order_release);
+        hr__unlock(&s->lock);
+    }
+    *out = fd;
+    if (fd >= 0)
+        return HR_OK;
+    return hr__error_at(err, no_file(s->folder, fd, err), "%s", s->name);
+}
+
+/* The machine's memory, or our control group's, as it was not long ago: limits are changed seldom, and reading them takes some ten files. */
+static int64_t memory_about(void)
+{
+    static _Atomic int64_t bytes, until_ns;
+    int64_t now = hr__clock_ns(), until = atomic_load_explicit(&until_ns, memory_order_relaxed);
+
+    if (now >= until && atomic_compare_exchange_strong(&until_ns, &until, now + MEMORY_NS))
+        atomic_store(&bytes, hr__memory_physical());
+    return atomic_load(
+        &bytes); /* 0 for who comes while another thread looks for the first time: then much is written early */
+}
+
+/* Lets the disk begin with what was written, once that is much: it would be in the way of others' memory. */
+static void write_behind(hr_spill *s, int fd, int64_t end)
+{
+    int64_t behind = atomic_load_explicit(&s->behind, memory_order_relaxed);
+
+    if (end - behind < WRITE_BEHIND || atomic_load(&s->live) < memory_about() / 8)
+        return;
+    if (atomic_compare_exchange_strong(&s->behind, &behind, end))
+        hr__file_write_behind(fd, behind, end - behind);
+}
+
+static hr_status put(hr_spill *s, const hr_buffer *b, int64_t n, int64_t at, hr_error *err)
+{
+    int64_t wrote;
+    int fd = -1;
+
+    HR_TRY(open_file(s, &fd, err));
+    wrote = hr__file_write_at(fd, b->data, b->n_bytes, at);
+    if (wrote == b->n_bytes) {
+        write_behind(s, fd, at + n);
+        return HR_OK;
+    }
+    hr__file_punch(fd, at, n);
+    if (wrote == -ENOSPC || wrote == -EDQUOT) {
+        int64_t left = 0, all = 0;
+
+        (void)hr__disk_space(s->folder, &left, &all);
+        return no_space(s, n, "free", left, "HEADRACE_SPILL_DIR to a folder on a larger disk, or a larger memory limit",
+                        err);
+    }
+    hr__error_os(err, wrote < 0 ? wrote : -EIO, s->folder, "writing a spill file");
+    return hr__error_at(err, err ? err->status : HR_IO, "%s", s->name);
+}
+
+/* ------------------------------------------------------------------------------------------------------------- write */
+
+/* The parcel as it lies on the disk, but for its head. */
+static hr_status join(const making *m, hr_buffer **out, int64_t *head_bytes, hr_error *err)
+{
+    int64_t nodes = m->n_nodes * (int64_t)sizeof *m->nodes, packed = m->packed.buffer ? m->packed.buffer->n_bytes : 0;
+    uint8_t *to;
+
+    *head_bytes = HR_ROUND_UP((int64_t)sizeof(parcel_head) + nodes + packed, ALIGN);
+    HR_TRY(hr__buffer_new(&m->mem, *head_bytes + m->raw_bytes, out, err));
+    to = (*out)->data + sizeof(parcel_head);
+    if (nodes)
+        memcpy(to, m->nodes, (size_t)nodes);
+    to += nodes;
+    if (packed)
+        memcpy(to, m->packed.buffer->data, (size_t)packed);
+    to += packed;
+    memset(to, 0, (size_t)((*out)->data + *head_bytes - to));
+    to = (*out)->data + *head_bytes;
+    for (int64_t i = 0; i < m->n_raw; i++) {
+        int64_t n = m->raw[i].n_bytes;
+
+        memcpy(to, m->raw[i].buffer ? m->raw[i].buffer->data : m->raw[i].data, (size_t)n);
+        memset(to + n, 0, (size_t)(HR_ROUND_UP(n, ALIGN) - n));
+        to += HR_ROUND_UP(n, ALIGN);
+    }
+    return HR_OK;
+}
+
+static uint32_t checksum(const uint8_t *parcel, int64_t n)
+{
+    return hr__crc32c(0, parcel + offsetof(parcel_head, at), n - (int64_t)offsetof(parcel_head, at));
+}
+
+hr_status hr__spill_write(hr_spill *s, const hr_table *t, hr_spill_place *out, hr_error *err)
+{
+    making m = { .mem = { .account = s->account } };
+    int64_t head_bytes = 0, n = 0, at;
+    parcel_head head = { .magic = MAGIC };
+    hr_buffer *whole = NULL;
+    hr_status st = HR_OK;
+
+    m.packed.mem = &m.mem;
+    *out = (hr_spill_place){ 0 };
+    for (int i = 0; i < t->schema->n; i++)
+        HR_GO(array_add(&m, t->columns[i], 0, t->n_rows, err));
+    HR_GO(join(&m, &whole, &head_bytes, err));
+    n = HR_ROUND_UP(whole->n_bytes, FILE_PAGE);
+    HR_GO(claim(s, n, err));
+    at = atomic_fetch_add_explicit(&s->end, n, memory_order_relaxed);
+    head.at = at;
+    head.n_rows = t->n_rows;
+    head.n_nodes = m.n_nodes;
+    head.packed_bytes = m.packed.buffer ? m.packed.buffer->n_bytes : 0;
+    head.raw_bytes = m.raw_bytes;
+    head.plain_bytes = m.plain_bytes;
+    memcpy(whole->data, &head, sizeof head);
+    head.crc = checksum(whole->data, whole->n_bytes);
+    memcpy(whole->data, &head, sizeof head);
+    if ((st = put(s, whole, n, at, err))) {
+        count_live(s, -n);
+        goto done;
+    }
+    *out = (hr_spill_place){ .at = at,
+                             .n_bytes = whole->n_bytes,
+                             .n_rows = t->n_rows,
+                             .memory_bytes = m.raw_bytes + m.plain_bytes,
+                             .head_bytes = head_bytes };
+    atomic_fetch_add_explicit(&s->written, whole->n_bytes, memory_order_relaxed);
+    hr__account_spilled(s->account, whole->n_bytes, 0);
+    atomic_fetch_add_explicit(&s->plain, m.raw_bytes + m.plain_bytes, memory_order_relaxed);
+done:
+    hr__buffer_unref(whole);
+    making_clear(&m);
+    return st;
+}
+
+void hr__spill_forget(hr_spill *s, const hr_spill_place *p)
+{
+    int64_t n = HR_ROUND_UP(p->n_bytes, FILE_PAGE);
+
+    if (!n || s->pid != hr__pid()) /* a forked child has the parent's file: it may read there */
+        return;
+    hr__file_punch(atomic_load_explicit(&s->fd, memory_order_acquire), p->at, n);
+    count_live(s, -n);
+}
+
+/* -------------------------------------------------------------------------------------------------------------- read */
+
+/* A parcel being read. */
+typedef struct taking {
+    const hr_mem *mem;
+    const parcel_node *nodes;
+    int64_t n_nodes, next;
+    const uint8_t *packed;
+    int64_t packed_bytes, raw_bytes, unpacked; /* the last: bytes of the block that are filled */
+    hr_buffer *block;                          /* raw parts, then unpacked ones */
+} taking;
+
+static hr_status damaged(hr_error *err, const char *what)
+{
+    return hr_error_set(err, HR_BAD_DATA, "%s; the file was changed, or the disk is damaged", what);
+}
+
+/* *out NULL if there is no such part. Its size must be `want`; < 0: any. */
+static hr_status part_read(taking *t, const parcel_part *p, int64_t want, hr_buffer **out, hr_error *err)
+{
+    int64_t at = p->at;
+
+    *out = NULL;
+    if (p->how == PART_NONE)
+        return HR_OK;
+    if (p->n_bytes < 0 || p->at < 0 || p->stored < 0 || (want >= 0 && p->n_bytes != want))
+        return damaged(err, "a part of another size than its rows need");
+    if (p->how == PART_RAW) {
+        if (p->at > t->raw_bytes || p->n_bytes > t->raw_bytes - p->at)
+            return damaged(err, "a part beyond the parcel");
+        return hr__buffer_slice(t->block, at, p->n_bytes, out, err);
+    }
+    at = t->unpacked;
+    if (!codec || p->at > t->packed_bytes || p->stored > t->packed_bytes - p->at || p->n_bytes > t->block->n_bytes - at)
+        return damaged(err, "a packed part beyond the parcel");
+    HR_TRY(hr__codec_block(codec, (hr_view){ t->packed + p->at, p->stored }, t->block->data + at, p->n_bytes, err));
+    t->unpacked += HR_ROUND_UP(p->n_bytes, ALIGN);
+    return hr__buffer_slice(t->block, at, p->n_bytes, out, err);
+}
+
+/* Lengths become offsets, in a buffer of its own: there is one more of them. */
+static hr_status offsets_read(taking *t, const parcel_node *node, int width, int64_t *n_values, hr_buffer **out,
+                              hr_error *err)
+{
+    hr_buffer *lengths = NULL;
+    hr_status st = HR_OK;
+    int64_t at = 0;
+
+    *out = NULL;
+    HR_GO(part_read(t, &node->parts[1], node->length * width, &lengths, err));
+    if (!lengths) {
+        st = damaged(err, "lengths are missing");
+        goto done;
+    }
+    HR_GO(hr__buffer_new(t->mem, (node->length + 1) * width, out, err));
+    if (width == 4) {
+        const int32_t *from = (const int32_t *)(const void *)lengths->data;
+        int32_t *to = (int32_t *)(void *)(*out)->data;
+
+        for (int64_t i = 0; i < node->length; at += from[i++])
+            to[i] = (int32_t)at;
+        to[node->length] = (int32_t)at;
+    } else {
+        const int64_t *from = (const int64_t *)(const void *)lengths->data;
+        int64_t *to = (int64_t *)(void *)(*out)->data;
+
+        for (int64_t i = 0; i < node->length; at += from[i++])
+            to[i] = at;
+        to[node->length] = at;
+    }
+    *n_values = at;
+done:
+    hr__buffer_unref(lengths);
+    return st;
+}
+
+static hr_status array_read(taking *t, hr_type *type, hr_array **out, hr_error *err);
+
+static hr_status buffers_read(taking *t, const hr_type *type, const parcel_node *node, hr_buffer *buffers[3],
+                              hr_error *err)
+{
+    int width = hr__type_offset_bytes(type);
+    int64_t n_values = 0;
+
+    HR_TRY(part_read(t, &node->parts[0], hr__bits_bytes(node->length), &buffers[0], err));
+    if (width) {
+        HR_TRY(offsets_read(t, node, width, &n_values, &buffers[1], err));
+        if (type->n_children)
+            return HR_OK;
+        HR_TRY(part_read(t, &node->parts[2], n_values, &buffers[2], err));
+        return buffers[2] ? HR_OK : hr__buffer_slice(t->block, 0, 0, &buffers[2], err);
+    }
+    if (type->n_children || type->id == HR_T_STRUCT)
+        return HR_OK;
+    HR_TRY(part_read(t, &node->parts[1],
+                     type->id == HR_T_BOOL ? hr__bits_bytes(node->length) : node->length * hr__type_bytes(type),
+                     &buffers[1], err));
+    return buffers[1] ? HR_OK : hr__buffer_slice(t->block, 0, 0, &buffers[1], err);
+}
+
+static hr_status nested_read(taking *t, hr_type *type, const parcel_node *node, hr_buffer *buffers[3], hr_array **out,
+                             hr_error *err)
+{
+    size_t n_bytes = (size_t)HR_MAX(1, type->n_children) * sizeof(hr_array *);
+    hr_array **children = hr__zalloc(t->mem->account, n_bytes);
+    hr_status st = HR_OK;
+
+    if (!children)
+        return hr__error_memory(err, "spill", (int64_t)n_bytes);
+    for (int i = 0; i < type->n_children; i++)
+        HR_GO(array_read(t, type->children[i].type, &children[i], err));
+    st = hr__array_new(type, node->length, node->n_null, buffers, children, type->n_children, out, err);
+    memset(children, 0, n_bytes); /* both were taken */
+    buffers[0] = buffers[1] = buffers[2] = NULL;
+done:
+    for (int i = 0; i < type->n_children; i++)
+        hr__array_unref(children[i]);
+    hr__free(children);
+    return st;
+}
+
+static hr_status array_read(taking *t, hr_type *type, hr_array **out, hr_error *err)
+{
+    hr_buffer *buffers[3] = { NULL, NULL, NULL };
+    const parcel_node *node = t->nodes + t->next;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (t->next++ >= t->n_nodes || node->length < 0)
+        return damaged(err, "fewer columns than expected");
+    if (node->length == 0 || type->id == HR_T_NULL)
+        return hr__array_nulls(t->mem, type, node->length, out, err);
+    HR_GO(buffers_read(t, type, node, buffers, err));
+    if (type->n_children || type->id == HR_T_STRUCT) {
+        st = nested_read(t, type, node, buffers, out, err);
+        goto done;
+    }
+    st = hr__array_new(type, node->length, node->n_null, buffers, NULL, 0, out, err);
+    buffers[0] = buffers[1] = buffers[2] = NULL;
+done:
+    for (int i = 0; i < 3; i++)
+        hr__buffer_unref(buffers[i]);
+    return st;
+}
+
+/* Both parts of the parcel from the disk, checked by its sum. The block is larger than the raw parts: what is unpacked goes
+ * behind them. */
+static hr_status load(hr_spill *s, const hr_spill_place *p, const hr_mem *mem, hr_buffer **front, hr_buffer **block,
+                      hr_error *err)
+{
+    int fd = atomic_load_explicit(&s->fd, memory_order_acquire);
+    int64_t raw = p->n_bytes - p->head_bytes, got;
+    const hr_mem scratch = { .account = s->account };
+    parcel_head head;
+    uint32_t crc;
+
+    HR_TRY(hr__buffer_new(&scratch, p->head_bytes, front, err));
+    HR_TRY(hr__buffer_new(mem, p->memory_bytes, block, err));
+    got = hr__file_read_at(fd, (*front)->data, p->head_bytes, p->at);
+    if (got == p->head_bytes && raw)
+        got = hr__file_read_at(fd, (*block)->data, raw, p->at + p->head_bytes);
+    if (got < 0)
+        return hr__error_os(err, got, s->folder, "reading a spill file");
+    if (got != (raw ? raw : p->head_bytes))
+        return damaged(err, "the file ends early");
+    memcpy(&head, (*front)->data, sizeof head);
+    crc = hr__crc32c(checksum((*front)->data, p->head_bytes), (*block)->data, raw);
+    if (head.magic != MAGIC || head.crc != crc)
+        return damaged(err, "checksum does not match");
+    if (head.at != p->at || head.n_rows != p->n_rows || head.raw_bytes != raw ||
+        head.raw_bytes + head.plain_bytes != p->memory_bytes ||
+        (int64_t)sizeof head + head.n_nodes * (int64_t)sizeof(parcel_node) + head.packed_bytes > p->head_bytes)
+        return damaged(err, "another parcel lies there");
+    atomic_fetch_add_explicit(&s->was_read, p->n_bytes, memory_order_relaxed);
+    hr__account_spilled(mem->account ? mem->account : s->account, 0, p->n_bytes);
+    return HR_OK;
+}
+
+static hr_status columns_read(taking *t, hr_schema *schema, int64_t n_rows, hr_table **out, hr_error *err)
+{
+    size_t n_bytes = (size_t)HR_MAX(1, schema->n) * sizeof(hr_array *);
+    hr_array **columns = hr__zalloc(t->mem->account, n_bytes);
+    hr_status st = HR_OK;
+
+    if (!columns)
+        return hr__error_memory(err, "spill", (int64_t)n_bytes);
+    for (int i = 0; i < schema->n; i++)
+        HR_GO(array_read(t, schema->fields[i].type, &columns[i], err));
+    st = hr__table_new(schema, columns, n_rows, NULL, out, err);
+    memset(columns, 0, n_bytes);
+done:
+    for (int i = 0; i < schema->n; i++)
+        hr__array_unref(columns[i]);
+    hr__free(columns);
+    return st;
+}
+
+hr_status hr__spill_read(hr_spill *s, const hr_spill_place *p, const hr_mem *mem, hr_schema *schema, hr_table **out,
+                         hr_error *err)
+{
+    hr_buffer *front = NULL, *block = NULL;
+    hr_status st = HR_OK;
+    parcel_head head;
+    taking t;
+
+    *out = NULL;
+    HR_GO(load(s, p, mem, &front, &block, err));
+    memcpy(&head, front->data, sizeof head);
+    t = (taking){ .mem = mem,
+                  .nodes = (const parcel_node *)(const void *)(front->data + sizeof head),
+                  .n_nodes = head.n_nodes,
+                  .packed = front->data + sizeof head + head.n_nodes * (int64_t)sizeof(parcel_node),
+                  .packed_bytes = head.packed_bytes,
+                  .raw_bytes = head.raw_bytes,
+                  .unpacked = head.raw_bytes,
+                  .block = block };
+    st = columns_read(&t, schema, p->n_rows, out, err);
+done:
+    hr__buffer_unref(front);
+    hr__buffer_unref(block);
+    return st ? hr__error_at(err, st, "%s: spill file in '%s', %lld bytes at %lld", s->name, s->folder,
+                             (long long)p->n_bytes, (long long)p->at)
+              : HR_OK;
+}

@@ -1,0 +1,902 @@
+/* apply.c - a function that runs elsewhere: in worker processes, in Python threads, or in the consumer's own.
+ *
+ * Rows are cut into batches: pieces of the source as for map.c, each table as it is, or groups (groups.c). One call is one
+ * batch, or several where batches are short; a few calls at a time become a group of calls, the task is suspended, and the
+ * thread goes on with other tickets. `resumed` emits the results by the order of the batches: those of a generator as they come,
+ * others when the calls before are done; then it submits the next group. A push of many rows thus gives its first results
+ * soon, and never holds the results of more than a group. How many servers there are, how fast each is, and how many
+ * batches travel together decides nothing but time: each batch has random bits of its own, and results have the coordinates
+ * of the batch that they are of.
+ *
+ * The function's first table in canonical order says what its columns are (first_columns.c): until it is there, only the ticket that is
+ * first gives anything. It goes into positions, since whoever goes on from there sees another table first.
+ * A function that makes a column of some others (call_columns.c) is sent those alone; the rest of the piece waits here for the result.
+ * A filter's function says which rows to keep, and what goes on are the input's own columns: its rows need not travel back.
+ *
+ * A class of one instance sees its batches in the order of the rows (turns.c): the operator says when all calls of a ticket are there.
+ * What its finish() gives comes behind all other rows, by the stage's last ticket. Its state is saved before the first batch behind
+ * a marker; a marker whose ticket has no batch goes no further. */
+#include "op/call/calls.h"
+#include "share/exchange_arena.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PIECE_ROWS 4096
+#define MIN_GROUP 2 /* calls: what one server has in hand, and one more */
+#define MAX_GROUP 16
+#define CALL_NS (2 * INT64_C(1000000)) /* batches travel together that take so long, as far as is known */
+#define GROUPS_NS (10 * CALL_NS)       /* groups likewise: there may be many small ones */
+#define GROUPED_ROWS 4096              /* of groups that travel together, about */
+#define GROUPED_PARTS 2048
+
+typedef struct apply_op {
+    hr_op base;
+    hr_calls *calls;
+    hr_function rules; /* name and schema are owned */
+    char *name;
+    char *qualified;
+    bool as_is;
+    int64_t piece_rows, piece_bytes;
+    int64_t max_parts, max_errored;
+    char **keys; /* of groups; NULL: none */
+    int n_keys;
+    hr_call_columns columns;
+    hr_calls_class of_class;
+    bool filter;
+    bool inline_calls;
+    bool shows_doubles;
+} apply_op;
+
+typedef struct apply_task {
+    hr_pieces *pieces;
+    hr_groups *groups;
+    hr_call_group *group; /* what is waited for; NULL: nothing */
+    bool last;            /* the ticket has no more input */
+    bool complete;        /* and all of it is in calls */
+    bool turn_done;       /* those were submitted, and the queue was told */
+    bool finishing;       /* the last call of all is among them */
+    hr_call *saves;       /* the call that says with what state it began; NULL: none, or it has. Only to compare */
+    int64_t n_calls;      /* so far */
+    int64_t *part_rows;   /* how many rows each batch of the call that is collected has given */
+    int64_t at_part;      /* the last that gave any */
+    uint8_t *keep;        /* a filter's: of the call that is collected, n_kept rows are known */
+    int64_t n_kept;
+} apply_task;
+
+/* ---------------------------------------------------------------------------------------------------- runs and tasks */
+
+static hr_status apply_start(const hr_op *op, hr_op_run *run, hr_error *err)
+{
+    const apply_op *a = (const apply_op *)op;
+
+    if (!(run->state = hr__zalloc(run->account, sizeof(hr_calls_run))))
+        return hr__error_memory(err, a->name, sizeof(hr_calls_run));
+    hr__calls_run_begin(a->calls, run->state, &a->of_class);
+    return HR_OK;
+}
+
+/* "<bytes>:<columns><state of the instance>" */
+static void apply_remember(const hr_op *op, const hr_op_run *run, const char *state, hr_text *out)
+{
+    const hr_calls_run *r = run->state;
+    bool settled = atomic_load_explicit(&run->settled, memory_order_acquire);
+    const char *columns = settled && r->first.remembered.text ? r->first.remembered.text : "";
+
+    (void)op;
+    if (*columns || state)
+        hr__text_add(out, "%zu:%s%s", strlen(columns), columns, state ? state : "");
+}
+
+static hr_status apply_restore(const hr_op *op, hr_op_run *run, const char *state, hr_error *err)
+{
+    const apply_op *a = (const apply_op *)op;
+    hr_calls_run *r = run->state;
+    char *columns = NULL;
+    unsigned long n = strtoul(state, &columns, 10);
+    bool known = false;
+
+    if (*columns++ != ':' || n > strlen(columns))
+        return hr_error_set(err, HR_INVALID, "position: what it says of %s is damaged", a->name);
+    if (n && !run->other_code)
+        HR_TRY(hr__first_columns_recall(&r->first, columns, (int64_t)n, &known, err));
+    if (known)
+        atomic_store_explicit(&run->settled, true, memory_order_release);
+    return columns[n] ? hr__calls_run_restore(a->calls, r, columns + n, err) : HR_OK;
+}
+
+static void apply_cancel(const hr_op *op, hr_op_run *run)
+{
+    if (run->state)
+        hr__calls_run_cancel(((const apply_op *)op)->calls, run->state);
+}
+
+static void apply_stop(const hr_op *op, hr_op_run *run)
+{
+    if (run->state) {
+        hr__calls_run_end(((const apply_op *)op)->calls, run->state);
+        hr__first_columns_clear(&((hr_calls_run *)run->state)->first);
+    }
+    hr__free(run->state);
+    run->state = NULL;
+}
+
+static hr_status apply_task_of(const apply_op *a, hr_task *task, apply_task **out, hr_error *err)
+{
+    void **slot = hr__task_state(task);
+
+    if (!*slot && !(*slot = hr__zalloc(hr__task_run(task)->account, sizeof **out)))
+        return hr__error_memory(err, a->name, sizeof **out);
+    *out = *slot;
+    return HR_OK;
+}
+
+static void apply_task_clear(const hr_op *op, hr_task *task)
+{
+    apply_task *t = *hr__task_state(task);
+
+    (void)op;
+    if (!t)
+        return;
+    hr__pieces_free(t->pieces);
+    hr__groups_free(t->groups);
+    hr__group_free(t->group);
+    hr__free(t->part_rows);
+    hr__free(t->keep);
+    hr__free(t);
+    *hr__task_state(task) = NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ batches into calls */
+
+/* The random bits are made of the batch's first coordinate and not of its ordinal: the former is the same after a resume
+ * whether or not anybody counted the batches before. */
+static hr_call_place place_of(hr_task *task, const hr_table *in, int64_t row, int64_t ordinal)
+{
+    const hr_op_run *run = hr__task_run(task);
+    hr_call_place p;
+    hr_bits128 key;
+    hr_hash h;
+
+    memset(&p, 0, sizeof p); /* it travels as it is, padding and all */
+    p.run = ((const hr_calls_run *)run->state)->id;
+    p.seed = run->seed;
+    p.epoch = run->epoch;
+    p.op_index = run->index;
+    p.ordinal = ordinal;
+    p.limit_bytes = hr__account_limit(run->account);
+    p.begin = in->origin ? hr__origin_at(in->origin, row) : hr__task_begin(task);
+    hr__hash_init(&h, 0);
+    hr__hash_int(&h, p.op_index);
+    hr__hash_add(&h, &p.begin, sizeof p.begin);
+    key = hr__hash_end(&h);
+    p.random = hr__random_bits(p.seed, (uint64_t)p.epoch, key.hi, key.lo).lo;
+    return p;
+}
+
+/* Where pieces go that are made of several tables: to whom reads them, if that is all of them. */
+static hr_mem piece_mem(const apply_op *a, hr_task *task)
+{
+    return (hr_mem){ hr__task_run(task)->account, a->columns.made ? NULL : hr__calls_arena(a->calls) };
+}
+
+static uint32_t flags_of(const apply_op *a, hr_task *task, const apply_task *t)
+{
+    uint32_t flags = a->of_class.at_a_time ? HR_CALL_IN_ORDER : 0;
+
+    if (a->of_class.saves && t->n_calls == 0 && hr__task_marked(task))
+        flags |= HR_CALL_SAVE;
+    return flags | (t->finishing ? HR_CALL_LAST : 0);
+}
+
+/* Input for worker processes is put into their arena here, on a pool thread: sending it is then a matter of a few hundred
+ * bytes, which the poller's only thread can do for all. Takes parts, whose rows and ordinals are set. */
+static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_table *whole, hr_call_part *parts,
+                          int64_t n_parts, hr_error *err)
+{
+    const hr_mem mem = { hr__task_run(task)->account, hr__calls_arena(a->calls) };
+    hr_call_place place = place_of(task, whole, 0, parts[0].ordinal);
+    int64_t row = 0;
+    hr_status st = HR_OK;
+    hr_table *in = whole, *some = NULL, *copy = NULL;
+
+    place.flags = flags_of(a, task, t);
+    for (int64_t i = 0; i < n_parts; i++) {
+        parts[i].random = place_of(task, in, row, parts[i].ordinal).random;
+        row += parts[i].n_rows;
+    }
+    if (!t->group)
+        HR_GO(hr__group_new(a->calls, mem.account, &t->group, err));
+    if (a->columns.made) {
+        HR_GO(hr__call_columns_input(&a->columns, whole, &some, err));
+        in = some;
+    }
+    if (mem.arena && !hr__table_in_arena(in, mem.arena))
+        HR_GO(hr__table_concat(&mem, in->schema, &in, 1, &copy, err));
+    st = hr__group_add(t->group, copy ? copy : in, some ? whole : NULL, &place, parts, n_parts, hr__task_turn(task),
+                       t->n_calls++, err);
+    parts = NULL;
+    if (!st && (place.flags & HR_CALL_SAVE))
+        t->saves = t->group->items[t->group->n - 1];
+done:
+    hr__free(parts);
+    hr_table_unref(some);
+    hr_table_unref(copy);
+    return st;
+}
+
+static hr_status add_table(const apply_op *a, hr_task *task, apply_task *t, const hr_table *in, hr_error *err)
+{
+    hr_call_part *part = hr__zalloc(NULL, sizeof *part);
+
+    if (!part)
+        return hr__error_memory(err, a->name, sizeof *part);
+    part->n_rows = in->n_rows;
+    part->ordinal = hr__task_ordinal(task);
+    return add_call(a, task, t, (hr_table *)in, part, 1, err);
+}
+
+/* How many batches a call should have now: few enough that none waits long for the others, or where there are few of them. */
+static int64_t parts_wanted(const apply_op *a)
+{
+    int64_t ns = a->max_parts > 1 ? hr__calls_part_ns(a->calls) : 0;
+
+    return ns ? HR_MAX(1, HR_MIN(a->max_parts, (a->keys ? GROUPS_NS : CALL_NS) / ns)) : 1;
+}
+
+/* Up to n_max pieces as one table; *out NULL: there is none. */
+static hr_status take_pieces(const apply_op *a, apply_task *t, const hr_mem *mem, int64_t n_max, hr_table **out,
+                             hr_call_part **parts, int64_t *n, hr_error *err)
+{
+    hr_table **tables = hr__zalloc(NULL, (size_t)n_max * sizeof(hr_table *));
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    *n = 0;
+    if (!(*parts = hr__zalloc(NULL, (size_t)n_max * sizeof **parts)) || !tables) {
+        st = hr__error_memory(err, a->name, n_max * (int64_t)sizeof **parts);
+        goto done;
+    }
+    while (*n < n_max) {
+        HR_GO(hr__pieces_next(t->pieces, t->last, &tables[*n], &(*parts)[*n].ordinal, err));
+        if (!tables[*n])
+            break;
+        (*parts)[*n].n_rows = tables[*n]->n_rows;
+        ++*n;
+    }
+    if (*n == 1)
+        *out = hr_table_ref(tables[0]);
+    else if (*n)
+        HR_GO(hr__table_concat(mem, tables[0]->schema, tables, (int)*n, out, err));
+done:
+    for (int64_t i = 0; tables && i < *n; i++)
+        hr_table_unref(tables[i]);
+    hr__free(tables);
+    if (st || !*out) {
+        hr__free(*parts);
+        *parts = NULL;
+    }
+    return st;
+}
+
+/* The next group of calls of complete pieces or groups; none: no group. */
+static hr_status add_pieces(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
+{
+    const hr_mem mem = piece_mem(a, task);
+    int n_max = HR_MAX(MIN_GROUP, HR_MIN(MAX_GROUP, 2 * hr__calls_n_servers(a->calls)));
+
+    while (!t->group || t->group->n < n_max) {
+        hr_table *piece = NULL;
+        hr_call_part *parts = NULL;
+        int64_t n = 0;
+        hr_status st;
+
+        if (t->groups)
+            HR_TRY(hr__groups_next(t->groups, t->last, parts_wanted(a), &piece, &parts, &n, err));
+        else
+            HR_TRY(take_pieces(a, t, &mem, parts_wanted(a), &piece, &parts, &n, err));
+        if (!piece) {
+            t->complete = t->last;
+            return HR_OK;
+        }
+        st = add_call(a, task, t, piece, parts, n, err);
+        hr_table_unref(piece);
+        HR_TRY(st);
+    }
+    return HR_OK;
+}
+
+/* A row without columns, from which the rows of finish() are made. */
+static hr_status last_input(hr_task *task, hr_table **out, hr_error *err)
+{
+    const hr_run_coords row = { { .instance = hr__task_run(task)->last_instance }, 1, false };
+    hr_schema *schema = NULL;
+    hr_origin *origin = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__schema_new(NULL, 0, &schema, err));
+    HR_GO(hr__origin_new(&row, 1, &origin, err));
+    HR_GO(hr__table_new(schema, NULL, 1, origin, out, err));
+done:
+    hr__schema_unref(schema);
+    hr__origin_unref(origin);
+    return st;
+}
+
+/* The last call of all: for what the instance has left. */
+static hr_status add_last(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
+{
+    hr_table *row = NULL;
+    hr_status st;
+
+    t->finishing = true;
+    HR_TRY(last_input(task, &row, err));
+    st = add_table(a, task, t, row, err);
+    hr_table_unref(row);
+    return st;
+}
+
+/* The next group of calls, behind the ticket's last one that of finish(). */
+static hr_status add_next(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
+{
+    if (t->pieces || t->groups)
+        HR_TRY(add_pieces(a, task, t, err));
+    else
+        t->complete = t->last;
+    return t->complete && !t->finishing && a->of_class.finishes && hr__task_closes(task) ? add_last(a, task, t, err)
+                                                                                         : HR_OK;
+}
+
+/* Suspends the task until there is something of its group to collect. */
+static hr_status await(hr_task *task, apply_task *t, hr_error *err)
+{
+    hr_resume *resume = NULL;
+
+    HR_TRY(hr__task_suspend(task, &resume, err));
+    if (!hr__group_wait(t->group, resume)) /* it is resumed at once */
+        hr__resume(resume, HR_OK, NULL);
+    return HR_PENDING;
+}
+
+static void notify(const apply_op *a, const hr_op_run *run)
+{
+    if (a->inline_calls && run->notify)
+        run->notify(run->notify_context);
+}
+
+static hr_status submit(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
+{
+    hr_op_run *run = hr__task_run(task);
+    bool all = a->of_class.at_a_time && t->complete && !t->turn_done;
+    hr_status st;
+
+    if (t->group && (st = hr__group_submit(t->group, run->state, err)))
+        return hr__function_failed(a->name, st, err);
+    if (all) {
+        t->turn_done = true;
+        HR_TRY(hr__calls_turn_done(a->calls, run->state, hr__task_turn(task), err));
+    }
+    if (t->group || all)
+        notify(a, run);
+    return t->group ? await(task, t, err) : HR_OK;
+}
+
+static hr_status apply_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    const apply_op *a = (const apply_op *)op;
+    apply_task *t = NULL;
+
+    if (in->n_rows == 0)
+        return HR_OK;
+    HR_TRY(apply_task_of(a, task, &t, err));
+    if (a->of_class.at_a_time)
+        t->last = hr__task_last(task);
+    if (a->keys) {
+        if (!t->groups)
+            HR_TRY(hr__groups_new((const char *const *)a->keys, a->n_keys, GROUPED_ROWS,
+                                  hr__table_bytes_wanted(hr__account_limit(hr__task_run(task)->account)),
+                                  a->max_errored ? 1 : GROUPED_PARTS, hr__task_run(task)->account, &t->groups, err));
+        HR_TRY(hr__groups_add(t->groups, in, err));
+        HR_TRY(add_pieces(a, task, t, err));
+    } else if (a->as_is) {
+        HR_TRY(add_table(a, task, t, in, err));
+        t->complete = t->last;
+    } else {
+        const hr_mem mem = piece_mem(a, task);
+
+        if (!t->pieces) {
+            HR_TRY(hr__pieces_new(a->piece_rows, a->piece_bytes, &mem, &t->pieces, err));
+            hr__pieces_refuse(t->pieces, hr__account_limit(mem.account));
+        }
+        HR_TRY(hr__pieces_add(t->pieces, in, err));
+        HR_TRY(add_pieces(a, task, t, err));
+    }
+    return submit(a, task, t, err);
+}
+
+static hr_status apply_finish(const hr_op *op, hr_task *task, hr_error *err)
+{
+    const apply_op *a = (const apply_op *)op;
+    apply_task *t = *hr__task_state(task);
+
+    if (a->of_class.at_a_time)
+        HR_TRY(apply_task_of(a, task, &t, err));
+    else if (!t || (!t->pieces && !t->groups))
+        return HR_OK;
+    t->last = true;
+    HR_TRY(add_next(a, task, t, err));
+    if (a->of_class.saves && t->n_calls == 0)
+        hr__task_save(task, NULL);
+    return submit(a, task, t, err);
+}
+
+/* ---------------------------------------------------------------------------------------------------- results into rows */
+
+/* Adds one result of a filter to the rows that are known; false: it is not what it should be. */
+static bool unpack_keep(apply_task *t, const hr_table *found, int64_t n_rows)
+{
+    const hr_array *a = found->schema->n == 1 ? found->columns[0] : NULL;
+
+    if (!a || a->type->id != HR_T_BOOL || t->n_kept + found->n_rows > n_rows)
+        return false;
+    for (int64_t i = 0; i < found->n_rows; i++)
+        t->keep[t->n_kept + i] = !hr__array_is_null(a, i) && hr__bit(a->buffers[1]->data, a->offset + i);
+    t->n_kept += found->n_rows;
+    return true;
+}
+
+static hr_status kept_results(const apply_op *a, hr_task *task, apply_task *t, const hr_call *call, hr_results *r,
+                              bool done, hr_error *err)
+{
+    const hr_table *in = call->input;
+    hr_status st = HR_OK;
+    hr_table *out = NULL;
+
+    if (!t->keep && !(t->keep = hr__alloc(hr__task_run(task)->account, (size_t)in->n_rows)))
+        return hr__error_memory(err, a->name, in->n_rows);
+    for (int64_t i = 0; i < r->n; i++)
+        if (!unpack_keep(t, r->items[i].table, in->n_rows))
+            done = true, t->n_kept = -1;
+    if (!done)
+        return HR_OK;
+    if (t->n_kept != in->n_rows)
+        HR_FAIL(HR_CALLBACK, "%s: did not give one boolean for each of %" PRId64 " rows", a->name, in->n_rows);
+    HR_GO(hr__table_keep(hr__task_mem(task), in, t->keep, &out, err));
+    if (out)
+        HR_GO(hr__task_emit(task, &out, err));
+done:
+    hr_table_unref(out);
+    return st;
+}
+
+/* Row at which batch `part` begins. */
+static int64_t part_begin(const hr_call *call, int64_t part)
+{
+    int64_t row = 0;
+
+    for (int64_t i = 0; i < part; i++)
+        row += call->parts[i].n_rows;
+    return row;
+}
+
+/* A table of results as it goes on: rows [at, at + n) of it are of batch `part`. Several batches, each without a promise, are
+ * one table with coordinates of all. */
+static hr_status coordinates(const apply_op *a, apply_task *t, const hr_call *call, const hr_result *r, hr_origin **out,
+                             hr_error *err)
+{
+    int64_t n_runs = HR_MAX(r->n_counts, 1), row = part_begin(call, r->part);
+    hr_run_coords *runs = hr__zalloc(NULL, (size_t)n_runs * sizeof *runs);
+    int64_t n = 0;
+    hr_status st = HR_OK;
+
+    if (!runs)
+        return hr__error_memory(err, a->name, n_runs * (int64_t)sizeof *runs);
+    for (int64_t i = 0; i < n_runs; i++) {
+        int64_t part = r->part + i, n_rows = r->counts ? r->counts[i] : r->table->n_rows;
+        hr_coord first = hr__origin_at(call->input->origin, row);
+
+        first.ordinal += t->part_rows[part];
+        t->part_rows[part] += n_rows;
+        if (n_rows)
+            runs[n++] = (hr_run_coords){ first, n_rows, true };
+        row += call->parts[part].n_rows;
+    }
+    st = hr__origin_new(runs, n, out, err);
+    hr__free(runs);
+    return st;
+}
+
+/* Whether it says what batches it is of, and those are in order. */
+static bool makes_sense(apply_task *t, const hr_call *call, const hr_result *r)
+{
+    int64_t n = 0, last = r->part + HR_MAX(r->n_counts, 1) - 1;
+
+    if (r->part < t->at_part || last >= call->n_parts)
+        return false;
+    for (int64_t i = 0; i < r->n_counts; i++) {
+        if (r->counts[i] < 0)
+            return false;
+        n += r->counts[i];
+    }
+    t->at_part = last;
+    return !r->counts || n == r->table->n_rows;
+}
+
+/* A promise of a row for a row is kept by each batch. */
+static hr_status check_promise(const apply_op *a, const apply_task *t, const hr_call *call, bool done, hr_error *err)
+{
+    for (int64_t i = 0; a->rules.one_to_one && i < call->n_parts; i++)
+        if (t->part_rows[i] > call->parts[i].n_rows ||
+            (t->part_rows[i] < call->parts[i].n_rows && (done || i < t->at_part)))
+            return hr_error_set(err, HR_CALLBACK, "%s: gave %" PRId64 " rows for a batch of %" PRId64, a->name,
+                                t->part_rows[i], call->parts[i].n_rows);
+    return HR_OK;
+}
+
+/* The first table says what all are to be like: whoever comes before it is known waits for its turn. */
+static bool needs_first(const apply_op *a) { return !a->filter && !a->rules.schema; }
+
+static bool may_emit(const apply_op *a, hr_task *task)
+{
+    return !needs_first(a) || atomic_load_explicit(&hr__task_run(task)->settled, memory_order_acquire) ||
+           hr__task_is_first(task);
+}
+
+/* `r` as it was collected, of which *table is what goes on: replaced. */
+static hr_status fit_to_first(const apply_op *a, hr_task *task, const hr_call *call, const hr_result *r,
+                              hr_table **table, hr_error *err)
+{
+    hr_op_run *run = hr__task_run(task);
+    hr_first_columns *first = &((hr_calls_run *)run->state)->first;
+    hr_shown shown = { .in = a->shows_doubles ? call->input : NULL, .begin = part_begin(call, r->part) };
+    hr_table *fitting = NULL;
+    hr_text where = { 0 };
+    hr_status st;
+
+    if (!atomic_load_explicit(&run->settled, memory_order_acquire)) {
+        shown.n = part_begin(call, r->part + HR_MAX(r->n_counts, 1)) - shown.begin;
+        HR_TRY(hr__first_columns_set(first, hr__task_mem(task), *table, &shown, err));
+        atomic_store_explicit(&run->settled, true, memory_order_release);
+    }
+    st = hr__first_columns_fit(first, hr__task_mem(task), *table, &fitting, err);
+    if (st == HR_TYPE && (*table)->origin) {
+        hr__task_where(task, (*table)->origin, &where);
+        st = where.data && !where.failed ? hr__error_at(err, st, "%s", where.data) : st;
+        hr__text_clear(&where);
+    }
+    HR_TRY(st);
+    hr_table_unref(*table);
+    *table = fitting;
+    return HR_OK;
+}
+
+static hr_status emit_result(const apply_op *a, hr_task *task, apply_task *t, const hr_call *call, hr_result *r,
+                             hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_origin *origin = NULL;
+    hr_table *typed = NULL, *out = NULL;
+    int64_t before = part_begin(call, r->part);
+
+    if (!makes_sense(t, call, r))
+        HR_FAIL(HR_CALLBACK, "%s: a result of batch %" PRId64 " of %" PRId64, a->name, r->part, call->n_parts);
+    if (r->table->n_rows == 0)
+        goto done;
+    if (a->rules.one_to_one)
+        before += t->part_rows[r->part];
+    HR_GO(coordinates(a, t, call, r, &origin, err));
+    HR_GO(check_promise(a, t, call, false, err));
+    HR_GO(hr__function_result(&a->rules, call->input, before, r->table, &typed, err));
+    if (call->whole) {
+        HR_GO(hr__call_columns_join(&a->columns, call->whole, before, typed, &out, err));
+    } else if (a->rules.one_to_one) {
+        out = typed;
+        typed = NULL;
+    } else
+        HR_GO(hr__table_with_origin(typed, origin, &out, err));
+    if (needs_first(a))
+        HR_GO(fit_to_first(a, task, call, r, &out, err));
+    HR_GO(hr__task_emit(task, &out, err));
+done:
+    hr__origin_unref(origin);
+    hr_table_unref(typed);
+    hr_table_unref(out);
+    return st;
+}
+
+static hr_status emit_results(const apply_op *a, hr_task *task, apply_task *t, const hr_call *call, hr_results *r,
+                              bool done, hr_error *err)
+{
+    if (!t->part_rows &&
+        !(t->part_rows = hr__zalloc(hr__task_run(task)->account, (size_t)call->n_parts * sizeof *t->part_rows)))
+        return hr__error_memory(err, a->name, call->n_parts * (int64_t)sizeof *t->part_rows);
+    for (int64_t i = 0; i < r->n; i++)
+        HR_TRY(emit_result(a, task, t, call, &r->items[i], err));
+    return done ? check_promise(a, t, call, true, err) : HR_OK;
+}
+
+/* The function failed: the run does, or its batch is left out. */
+static hr_status failed(const apply_op *a, hr_task *task, hr_call *call, hr_error *err)
+{
+    hr_calls_run *run = hr__task_run(task)->state;
+    hr_text where = { 0 };
+    hr_status st = call->st;
+    bool its_own = st == HR_CALLBACK || call->n_deaths > 0;
+
+    if (call->place.flags & HR_CALL_LAST)
+        hr__text_add(&where, "finish()");
+    else if (its_own && call->input->origin)
+        hr__task_where(task, call->input->origin, &where);
+    if (its_own && !(a->of_class.keeps && call->n_deaths)) {
+        int64_t n = hr__calls_count_errored(a->calls, run);
+
+        if (a->max_errored < 0 || n <= a->max_errored) {
+            hr__calls_left_out(a->calls, call, where.data ? where.data : "");
+            hr__text_clear(&where);
+            return HR_OK;
+        }
+    }
+    hr__error_move(err, &call->err);
+    if (where.data && !where.failed && err)
+        st = hr__error_at(err, st, "%s", where.data);
+    hr__text_clear(&where);
+    return hr__function_failed(a->name, st, err);
+}
+
+static void next_call(apply_task *t)
+{
+    hr__free(t->part_rows);
+    hr__free(t->keep);
+    t->part_rows = NULL;
+    t->keep = NULL;
+    t->n_kept = t->at_part = 0;
+}
+
+/* What the ticket's first call said of the instance's state goes with the ticket's marker. */
+static void save(hr_task *task, apply_task *t, hr_call *call)
+{
+    char *state;
+
+    if (t->saves != call)
+        return;
+    state = hr__call_take_saved(call);
+    hr__task_save(task, state);
+    hr__free(state);
+    t->saves = NULL;
+}
+
+/* Emits what can be collected now. *all: the group is through. */
+static hr_status collect(const apply_op *a, hr_task *task, apply_task *t, bool *all, hr_error *err)
+{
+    hr_call_group *g = t->group;
+    bool done = true;
+
+    while (g->next < g->n && done) {
+        hr_call *call = g->items[g->next];
+        hr_results r;
+        bool again;
+        hr_status st;
+
+        done = hr__group_collect(g, &r, &again);
+        if (again)
+            notify(a, hr__task_run(task));
+        save(task, t, call);
+        if (done && call->st && !call->streams && call->n_parts == 1)
+            st = HR_OK; /* what it gave before it failed is half of something */
+        else
+            st = a->filter ? kept_results(a, task, t, call, &r, done && !call->st, err)
+                           : emit_results(a, task, t, call, &r, done && !call->st, err);
+        hr__results_clear(&r);
+        HR_TRY(st);
+        if (done && call->st)
+            HR_TRY(failed(a, task, call, err));
+        if (done)
+            next_call(t);
+    }
+    *all = done;
+    return HR_OK;
+}
+
+static hr_status apply_resumed(const hr_op *op, hr_task *task, hr_error *err)
+{
+    const apply_op *a = (const apply_op *)op;
+    apply_task *t = *hr__task_state(task);
+    bool all = false;
+
+    if (hr__group_cancelled(t->group))
+        return hr_error_set(err, HR_CANCELLED, "%s: the run was stopped", a->name);
+    if (!may_emit(a, task)) {
+        hr__task_await_turn(task);
+        return HR_PENDING;
+    }
+    HR_TRY(collect(a, task, t, &all, err));
+    if (all) {
+        hr__group_free(t->group);
+        t->group = NULL;
+    }
+    if (!all || t->pieces || t->groups)
+        hr__task_more(task); /* the next, when these results have gone on */
+    return HR_OK;
+}
+
+static hr_status apply_more(const hr_op *op, hr_task *task, hr_error *err)
+{
+    const apply_op *a = (const apply_op *)op;
+    apply_task *t = *hr__task_state(task);
+
+    if (t->group)
+        return await(task, t, err);
+    HR_TRY(add_next(a, task, t, err));
+    return submit(a, task, t, err);
+}
+
+/* ------------------------------------------------------------------------------------------------------ the operator */
+
+static hr_status apply_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
+{
+    const apply_op *a = (const apply_op *)op;
+
+    *out = NULL;
+    if (a->columns.made && in && a->rules.schema)
+        return hr__call_columns_schema(&a->columns, in, a->rules.schema, out, err);
+    if (!a->columns.made)
+        *out = hr__schema_ref(a->filter ? (hr_schema *)in : a->rules.schema);
+    return HR_OK;
+}
+
+static hr_status apply_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err)
+{
+    (void)input;
+    return hr__call_columns_needs(&((const apply_op *)op)->columns, wanted, n, out, err);
+}
+
+static void apply_describe(const hr_op *op, hr_text *out) { hr__text_add(out, "%s", ((const apply_op *)op)->name); }
+
+static void apply_fingerprint(const hr_op *op, hr_hash *h)
+{
+    const apply_op *a = (const apply_op *)op;
+
+    hr__hash_text(h, a->name);
+    hr__hash_text(h, a->qualified);
+    hr__hash_int(h, a->as_is);
+    hr__hash_int(h, a->as_is ? 0 : a->piece_rows);
+    hr__hash_int(h, a->as_is ? 0 : a->piece_bytes);
+    hr__hash_int(h, op->one_to_one);
+    hr__hash_int(h, a->filter);
+    for (int i = 0; i < a->n_keys; i++)
+        hr__hash_text(h, a->keys[i]);
+    hr__call_columns_fingerprint(&a->columns, h);
+    if (a->of_class.keeps)
+        hr__hash_int(h, a->of_class.finishes + 2 * a->of_class.saves);
+}
+
+static void apply_stats(const hr_op *op, const hr_op_run *run, hr_text *out)
+{
+    hr__calls_stats(((const apply_op *)op)->calls, run->state, out);
+}
+
+static void apply_free(hr_op *op)
+{
+    apply_op *a = (apply_op *)op;
+
+    hr__calls_unref(a->calls);
+    hr__schema_unref(a->rules.schema);
+    for (int i = 0; i < a->n_keys; i++)
+        hr__free(a->keys[i]);
+    hr__free(a->keys);
+    hr__call_columns_clear(&a->columns);
+    hr__free(a->name);
+    hr__free(a->qualified);
+    hr__free(a);
+}
+
+const hr_op_class hr__apply = {
+    .name = "apply",
+    .doc = "a function over tables, in other processes or Python threads",
+    .kind = HR_OP_MAP,
+    .schema = apply_schema,
+    .needs = apply_needs,
+    .start = apply_start,
+    .cancel = apply_cancel,
+    .stop = apply_stop,
+    .push = apply_push,
+    .resumed = apply_resumed,
+    .more = apply_more,
+    .finish = apply_finish,
+    .task_clear = apply_task_clear,
+    .restore_run = apply_restore,
+    .remember = apply_remember,
+    .describe = apply_describe,
+    .stats = apply_stats,
+    .fingerprint = apply_fingerprint,
+    .free = apply_free,
+};
+
+static hr_status copy_keys(apply_op *a, const hr_calls_options *o, hr_error *err)
+{
+    if (o->n_group_keys <= 0)
+        return HR_OK;
+    if (!(a->keys = hr__zalloc(NULL, (size_t)o->n_group_keys * sizeof *a->keys)))
+        return hr__error_memory(err, a->name, o->n_group_keys);
+    for (; a->n_keys < o->n_group_keys; a->n_keys++)
+        if (!(a->keys[a->n_keys] = hr__strdup(NULL, o->group_keys[a->n_keys])))
+            return hr__error_memory(err, a->name, 100);
+    return HR_OK;
+}
+
+hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    const char *name = o->name ? o->name : "function";
+    apply_op *a = NULL;
+    hr_schema *schema = NULL;
+
+    *out = NULL;
+    if (o->schema)
+        HR_GO(hr__schema_import(o->schema, &schema, err));
+    if (o->made && (!o->one_to_one || o->filter || o->n_group_keys > 0))
+        HR_FAIL(HR_INVALID, "%s: makes column '%s': a row for a row, not by groups", name, o->made);
+    if (o->of_class.finishes && (o->filter || o->one_to_one || !o->of_class.at_a_time))
+        HR_FAIL(HR_INVALID, "%s: finish() gives rows of its own, behind those of one instance", name);
+    if (o->piece_rows < 0 || o->piece_bytes < 0)
+        HR_FAIL(HR_INVALID, "%s: pieces of %" PRId64 " rows, %" PRId64 " bytes", name, o->piece_rows, o->piece_bytes);
+    if (!(a = hr__zalloc(NULL, sizeof *a))) {
+        st = hr__error_memory(err, name, sizeof *a);
+        goto done;
+    }
+    hr__op_init(&a->base, &hr__apply);
+    a->calls = hr__calls_ref(calls);
+    if (!(a->name = hr__strdup(NULL, name)) || (o->qualified && !(a->qualified = hr__strdup(NULL, o->qualified)))) {
+        st = hr__error_memory(err, name, sizeof *a);
+        goto done;
+    }
+    HR_GO(copy_keys(a, o, err));
+    HR_GO(hr__call_columns_init(&a->columns, o, err));
+    a->rules = (hr_function){ a->name, schema, o->one_to_one && !o->filter };
+    a->base.one_to_one = a->rules.one_to_one && !o->max_errored; /* some rows may be left out */
+    schema = NULL;
+    a->as_is = o->batch_rows != 0;
+    a->piece_rows = o->piece_rows ? o->piece_rows : PIECE_ROWS;
+    a->piece_bytes = o->piece_bytes;
+    a->base.piece_rows = a->as_is || a->keys ? 0 : a->piece_rows;
+    a->of_class = o->of_class;
+    a->base.in_order = a->of_class.at_a_time > 0;
+    a->base.closes = a->of_class.finishes;
+    a->filter = o->filter;
+    a->inline_calls = o->inline_calls;
+    a->shows_doubles = o->shows_doubles;
+    a->max_errored = o->max_errored;
+    a->max_parts = o->max_errored ? 1 : a->keys ? GROUPED_PARTS : o->max_parts; /* what is left out is one batch */
+    if (o->max_errored)
+        hr__calls_forgive(calls);
+    *out = &a->base;
+    a = NULL;
+done:
+    hr__schema_unref(schema);
+    if (a)
+        apply_free(&a->base);
+    return st;
+}
+
+bool hr__op_code(const hr_op *op, char out[17])
+{
+    if (op->cls != &hr__apply)
+        return false;
+    hr__calls_code(((const apply_op *)op)->calls, out);
+    if (strlen(out) != 16)
+        snprintf(out, 17, "----------------");
+    return true;
+}
+
+const char *hr__op_made_column(const hr_op *op)
+{
+    return op->cls == &hr__apply && op->one_to_one ? ((const apply_op *)op)->columns.made : NULL;
+}
+
+hr_arena *hr__op_input_arena(const hr_op *op)
+{
+    const apply_op *a = (const apply_op *)op;
+
+    return op->cls == &hr__apply && !a->columns.made ? hr__calls_arena(a->calls) : NULL;
+}

@@ -1,0 +1,258 @@
+/* aggregate.c - aggregates as arguments, bound to a column, and the lists that those of values are made of. */
+#include "op/group/aggregate.h"
+
+#include "op/operators.h"
+
+static const char *name_of(const hr_agg *a) { return a->own ? hr__own_name(a->own) : a->cls->name; }
+
+static const hr_agg_class *find_class(const char *name)
+{
+    const hr_agg_class *tables[] = { hr__agg_fixed, hr__agg_values };
+
+    for (int t = 0; t < HR_LEN(tables); t++)
+        for (const hr_agg_class *c = tables[t]; c->name; c++)
+            if (!strcmp(c->name, name))
+                return c;
+    return NULL;
+}
+
+const char *hr__aggregate_at(int i, const char **doc)
+{
+    const hr_agg_class *tables[] = { hr__agg_fixed, hr__agg_values };
+
+    for (int t = 0; t < HR_LEN(tables); t++)
+        for (const hr_agg_class *c = tables[t]; c->name; c++)
+            if (i-- == 0) {
+                *doc = c->doc;
+                return c->name;
+            }
+    return NULL;
+}
+
+hr_status hr__agg_init(hr_agg *out, const hr_aggregate *from, hr_error *err)
+{
+    hr_status st = HR_OK;
+
+    *out = (hr_agg){ 0 };
+    if (from->own)
+        out->cls = &hr__agg_own;
+    else if (!from->function || !(out->cls = find_class(from->function)))
+        return hr_error_set(err, HR_NOT_FOUND, "aggregate: no function '%s'", from->function ? from->function : "");
+    hr__options_default(out->cls->options, &out->options);
+    HR_GO(hr__options_parse(out->cls->options, from->settings, from->n_settings, &out->options, err));
+    if (from->column && !(out->column = hr__strdup(NULL, from->column)))
+        HR_GO(hr__error_memory(err, "aggregate", 64));
+    if (from->name)
+        out->name = hr__strdup(NULL, from->name);
+    else
+        out->name = hr__printf(NULL, "%s(%s)", from->function ? from->function : out->cls->name,
+                               from->column ? from->column : "");
+    if (!out->name)
+        HR_GO(hr__error_memory(err, "aggregate", 64));
+    if (from->own)
+        HR_GO(hr__own_new(from->function, from->own, &out->own, err)); /* last: takes the context */
+done:
+    if (st)
+        hr__agg_clear(out);
+    return st;
+}
+
+void hr__agg_clear(hr_agg *a)
+{
+    if (a->cls)
+        hr__options_clear(a->cls->options, &a->options);
+    hr__own_unref(a->own);
+    hr__free(a->column);
+    hr__free(a->name);
+    hr__type_unref(a->result);
+    hr__type_unref(a->state);
+    *a = (hr_agg){ 0 };
+}
+
+static hr_status state_type(hr_agg *a, hr_error *err)
+{
+    hr_field item = { 0 };
+    hr_status st;
+
+    if (a->state_bytes)
+        return hr__type_fixed_binary(a->state_bytes, &a->state, err);
+    HR_TRY(hr__field_init(&item, "item", a->input, true, err));
+    st = hr__type_list(HR_T_LARGE_LIST, &item, 0, &a->state, err);
+    hr__field_clear(&item);
+    return st;
+}
+
+hr_status hr__agg_bind(const hr_agg *a, const hr_schema *in, hr_agg *out, hr_error *err)
+{
+    int column = a->column ? hr__schema_find(in, a->column) : -1;
+    hr_status st = HR_OK;
+
+    *out = (hr_agg){ .cls = a->cls, .own = a->own ? hr__own_ref(a->own) : NULL, .options = a->options };
+    out->options.quantiles = NULL; /* not shared: a text */
+    if (a->options.quantiles && !(out->options.quantiles = hr__strdup(NULL, a->options.quantiles)))
+        HR_GO(hr__error_memory(err, "aggregate", 64));
+    if ((a->column && !(out->column = hr__strdup(NULL, a->column))) || !(out->name = hr__strdup(NULL, a->name)))
+        HR_GO(hr__error_memory(err, "aggregate", 64));
+    if (a->column && column < 0) {
+        st = hr__error_at(err, hr__schema_missing(in, a->column, err), "%s", name_of(a));
+        goto done;
+    }
+    out->input = column >= 0 ? in->fields[column].type : NULL;
+    HR_GO(a->cls->bind(out, err));
+    HR_GO(state_type(out, err));
+done:
+    if (st)
+        hr__agg_clear(out);
+    return st;
+}
+
+hr_status hr__agg_refuse(const hr_agg *a, const char *expected, hr_error *err)
+{
+    hr_text type = { 0 };
+    hr_status st;
+
+    if (a->input)
+        hr__type_print(a->input, &type);
+    st = hr_error_set(err, HR_TYPE, "%s: column '%s' is %s, expected %s", a->cls->name, a->column ? a->column : "",
+                      type.data ? type.data : "not given", expected);
+    hr__text_clear(&type);
+    return st;
+}
+
+void hr__agg_describe(const hr_agg *a, hr_text *out)
+{
+    const char *name = name_of(a);
+
+    hr__text_add(out, "%s(%s)", name, a->column ? a->column : "");
+    if (strncmp(a->name, name, strlen(name)) != 0)
+        hr__text_add(out, " as %s", a->name);
+}
+
+void hr__agg_fingerprint(const hr_agg *a, hr_hash *h)
+{
+    hr__hash_text(h, name_of(a));
+    hr__hash_int(h, !!a->own);
+    hr__hash_text(h, a->column);
+    hr__hash_text(h, a->name);
+    hr__hash_int(h, a->options.ignore_nulls);
+    hr__hash_int(h, a->options.ddof);
+    hr__hash_int(h, a->options.k);
+    hr__hash_add(h, &a->options.q, sizeof a->options.q);
+    hr__hash_text(h, a->options.quantiles);
+}
+
+hr_status hr__agg_update(const hr_agg *a, const hr_table *t, int column, const uint32_t *ids, void *states,
+                         hr_error *err)
+{
+    if (a->own)
+        return hr__own_update(a, t, column, ids, states, err);
+    a->cls->update(a, column >= 0 ? t->columns[column] : NULL, 0, t->n_rows, ids, states);
+    return HR_OK;
+}
+
+hr_status hr__agg_merge(const hr_agg *a, const void *from, int64_t n, const uint32_t *ids, void *states, hr_error *err)
+{
+    if (a->own)
+        return hr__own_merge(a, from, n, ids, states, err);
+    a->cls->merge(a, from, n, ids, states);
+    return HR_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------------------- lists */
+
+/* Lists over `values`, of which list g has those between ends[g - 1] and ends[g]; the ends' buffer has a 0 in front. Takes both. */
+static hr_status new_lists(const hr_agg *a, hr_buffer *offsets, hr_array *values, int64_t n, hr_array **out,
+                           hr_error *err)
+{
+    hr_buffer *buffers[3] = { NULL, offsets, NULL };
+
+    return hr__array_new(a->state, n, 0, buffers, &values, 1, out, err);
+}
+
+/* Turns counts at at[1 + g] into the places where group g begins, at[g]; fills `order` by `place`, and leaves offsets. */
+typedef struct by_group {
+    hr_buffer *offsets; /* n_groups + 1 */
+    int64_t *next;      /* where the next of a group goes */
+    int64_t *order;
+    int64_t n;
+} by_group;
+
+static void by_group_clear(by_group *b)
+{
+    hr__buffer_unref(b->offsets);
+    hr__free(b->next);
+    hr__free(b->order);
+}
+
+/* counts[g] are in offsets[g + 1]. */
+static hr_status by_group_begin(by_group *b, int64_t n_groups, hr_account *account, hr_error *err)
+{
+    int64_t *at = (int64_t *)b->offsets->data;
+
+    for (int64_t g = 0; g < n_groups; g++)
+        at[g + 1] += at[g];
+    b->n = at[n_groups];
+    b->next = hr__alloc(account, (size_t)(n_groups + 1) * sizeof *b->next);
+    b->order = hr__alloc(account, (size_t)(b->n + 1) * sizeof *b->order);
+    if (!b->next || !b->order)
+        return hr__error_memory(err, "aggregate", (b->n + n_groups) * 8);
+    memcpy(b->next, at, (size_t)(n_groups + 1) * sizeof *b->next);
+    return HR_OK;
+}
+
+static hr_status zero_offsets(by_group *b, int64_t n_groups, const hr_mem *mem, hr_error *err)
+{
+    HR_TRY(hr__buffer_new(mem, (n_groups + 1) * 8, &b->offsets, err));
+    memset(b->offsets->data, 0, (size_t)(n_groups + 1) * 8);
+    return HR_OK;
+}
+
+hr_status hr__agg_lists(const hr_agg *a, const hr_array *in, int64_t begin, int64_t n, const uint32_t *ids,
+                        int64_t n_groups, const hr_mem *mem, hr_array **out, hr_error *err)
+{
+    bool skip = a->options.ignore_nulls && hr__array_null_count(in);
+    by_group b = { 0 };
+    hr_array *values = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(zero_offsets(&b, n_groups, mem, err));
+    for (int64_t i = 0; i < n; i++)
+        ((int64_t *)b.offsets->data)[ids[i] + 1] += !(skip && hr__array_is_null(in, begin + i));
+    HR_GO(by_group_begin(&b, n_groups, mem->account, err));
+    for (int64_t i = 0; i < n; i++)
+        if (!(skip && hr__array_is_null(in, begin + i)))
+            b.order[b.next[ids[i]]++] = begin + i;
+    HR_GO(hr__array_take(mem, in, b.order, 8, b.n, &values, err));
+    st = new_lists(a, b.offsets, values, n_groups, out, err);
+    b.offsets = NULL;
+done:
+    by_group_clear(&b);
+    return st;
+}
+
+hr_status hr__agg_join_lists(const hr_agg *a, const hr_array *lists, const uint32_t *ids, int64_t n_groups,
+                             const hr_mem *mem, hr_array **out, hr_error *err)
+{
+    by_group b = { 0 };
+    hr_array *values = NULL;
+    hr_status st = HR_OK;
+    int64_t begin, some;
+
+    HR_GO(zero_offsets(&b, n_groups, mem, err));
+    for (int64_t i = 0; i < lists->length; i++) {
+        hr__array_range(lists, i, &begin, &some);
+        ((int64_t *)b.offsets->data)[ids[i] + 1] += some;
+    }
+    HR_GO(by_group_begin(&b, n_groups, mem->account, err));
+    for (int64_t i = 0; i < lists->length; i++) {
+        hr__array_range(lists, i, &begin, &some);
+        for (int64_t j = 0; j < some; j++)
+            b.order[b.next[ids[i]]++] = begin + j;
+    }
+    HR_GO(hr__array_take(mem, lists->children[0], b.order, 8, b.n, &values, err));
+    st = new_lists(a, b.offsets, values, n_groups, out, err);
+    b.offsets = NULL;
+done:
+    by_group_clear(&b);
+    return st;
+}

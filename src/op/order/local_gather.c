@@ -1,0 +1,100 @@
+/* local_gather.c - rows in a random order within windows: the rows themselves.
+ *
+ * A lot says where each of its rows lies; they are copied column by column. The last permutation of a leaf is drawn here. */
+#include "op/order/local_shuffle.h"
+
+/* Parts that came before a table whose types said more. *part is replaced by one that the caller owns, or stays and *owned is NULL. */
+static hr_status fit(const hr_mem *mem, hr_schema *schema, hr_table **part, hr_table **owned, hr_error *err)
+{
+    *owned = NULL;
+    if ((*part)->schema == schema || hr__schema_equal((*part)->schema, schema))
+        return HR_OK;
+    HR_TRY(hr__table_conform(mem, *part, schema, owned, err));
+    *part = *owned;
+    return HR_OK;
+}
+
+/* The rows of a lot whose order is still to be drawn. */
+static hr_status permuted(const hr_mem *mem, const hr_lot *lot, hr_table *const *parts, int n_parts, hr_origin *origin,
+                          hr_table **out, hr_error *err)
+{
+    uint32_t *order = hr__alloc(mem->account, (size_t)lot->n * sizeof *order);
+    hr_status st;
+
+    if (!order)
+        return hr__error_memory(err, "local_shuffle", lot->n * (int64_t)sizeof *order);
+    for (int64_t i = 0; i < lot->n; i++)
+        order[i] = (uint32_t)i;
+    hr__random_permute(order, lot->n, lot->key);
+    st = hr__table_pick_runs(mem, lot->schema, parts, n_parts, lot->picks, order, lot->n, origin, out, err);
+    hr__free(order);
+    return st;
+}
+
+static hr_status gather_lot(const hr_mem *mem, const hr_lot *lot, hr_origin *origin, hr_table **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    int64_t n_before = lot->before ? lot->before->n_parts : 0, n_parts = n_before + lot->after->n_parts, n_owned = 0;
+    hr_table **parts = hr__alloc(mem->account, (size_t)n_parts * sizeof *parts);
+    hr_table **owned = hr__zalloc(mem->account, (size_t)n_parts * sizeof *owned);
+
+    if (!parts || !owned)
+        HR_GO(hr__error_memory(err, "local_shuffle", n_parts * (int64_t)sizeof *parts));
+    for (; n_owned < n_parts; n_owned++) {
+        parts[n_owned] = n_owned < n_before ? lot->before->parts[n_owned] : lot->after->parts[n_owned - n_before];
+        HR_GO(fit(mem, lot->schema, &parts[n_owned], &owned[n_owned], err));
+    }
+    if (lot->drawn)
+        st = hr__table_pick(mem, lot->schema, parts, (int)n_parts, lot->picks, lot->n, origin, out, err);
+    else
+        st = permuted(mem, lot, parts, (int)n_parts, origin, out, err);
+done:
+    for (int64_t i = 0; i < n_owned; i++)
+        hr_table_unref(owned[i]);
+    hr__free(owned);
+    hr__free(parts);
+    return st;
+}
+
+static hr_status gather_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    const hr_lot *lot = hr__lot_of(in);
+    hr_status st = HR_OK;
+    hr_table *out = NULL;
+
+    (void)op;
+    if (!lot)
+        HR_FAIL(HR_BUG, "local_gather: a table that is no lot of a local_shuffle");
+    HR_GO(gather_lot(hr__task_mem(task), lot, in->origin, &out, err));
+    HR_GO(hr__task_emit(task, &out, err));
+done:
+    hr_table_unref(out);
+    return st;
+}
+
+static void gather_free(hr_op *op) { hr__free(op); }
+
+const hr_op_class hr__local_gather = {
+    .name = "local_gather",
+    .doc = "rows in a random order within windows: the rows themselves",
+    .kind = HR_OP_MAP,
+    .one_to_one = true,
+    .new_rows = true,
+    .same_rows = true,
+    .needs = hr__same_needs,
+    .schema = hr__kept_schema,
+    .push = gather_push,
+    .free = gather_free,
+};
+
+hr_status hr__op_local_gather(hr_op **out, hr_error *err)
+{
+    hr_op *op = hr__alloc(NULL, sizeof *op);
+
+    *out = NULL;
+    if (!op)
+        return hr__error_memory(err, "local_shuffle", sizeof *op);
+    hr__op_init(op, &hr__local_gather);
+    *out = op;
+    return HR_OK;
+}

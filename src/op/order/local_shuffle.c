@@ -1,0 +1,641 @@
+/* local_shuffle.c - rows in a random order that never needs more than two windows of them: which row comes when.
+ *
+ * Two layers of permutations over the rows as they come in, W of them a window, H = W / 2:
+ *
+ *   rows           0 . . . . . . . W . . . . . . .2W . . . . . . .3W
+ *   first layer   [   window 0   ][   window 1   ][   window 2   ]
+ *   second layer  [  0  ][   window 1    ][    window 2   ][  3 ...      over the result of the first
+ *
+ * so that a row can move by up to a window and a half, forwards and backwards, and no border keeps rows apart. Each permutation is
+ * a function of (seed, epoch, layer, number of the window) and of the window's length, which only the last ones do not know
+ * beforehand: nothing depends on how tables were cut, on threads or on memory, and each epoch has an order of its own.
+ *
+ * Windows from MANY_ROWS on are more than a cache holds. There the first layer permutes groups of 16 neighbours: the second takes
+ * them apart, but needs half of the window's cache lines instead of all of them. And a window that is more than a leaf is, in the second
+ * layer, permuted by groups first, and then row by row within each leaf of it, since a leaf is what one copies at a time. That makes
+ * batches of rows that lie sorted by class a few hundredths less even than chance (docs/shuffling.md has the figures).
+ *
+ * What comes out of the second layer's window k needs the first layer's windows k - 1 and k. So rows wait by *chunks*: a window,
+ * or as many small ones as make a table worth its while. When a chunk is full, all that it and the one before it determine goes on:
+ * lots of moderate size, mere lists of rows; local_gather.c makes tables of them. A lot that is a leaf is left undrawn: its rows are still
+ * near each other, which gathering them makes use of (data/pick_runs.c). Both
+ * layers permute such lists, so that a row is copied once. A lot shares the chunks, and so their rows live
+ * until the last of them was copied.
+ *
+ * Markers. To go on behind what chunk c completed, one needs the rows from the start of chunk c on. So the newest marker at or
+ * before that place is held until then; the state says how many rows lie between, and c. Whoever starts there collects chunk c,
+ * emits nothing, and goes on with chunk c + 1: two chunks are read for the first row.
+ *
+ * Rows that come out are new ones, numbered through. */
+#include "op/order/local_shuffle.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define MAX_WINDOW_ROWS (INT64_C(1) << 29)
+#define LEAST_CHUNK_ROWS 16384
+#define LOT_ROWS 131072 /* many: a column that was brought into the cache serves all of them */
+#define LEAF_ROWS 131072
+#define MANY_ROWS 65536
+#define GROUP_ROWS 16
+#define LOT_BYTES (8 << 20)
+#define SMALL_PARTS                                                                                                    \
+    512 /* a part of less than 1/512 of a chunk is small: such are copied together, so that picks can number them */
+
+typedef struct shuffle_op {
+    hr_op base;
+    int64_t window_rows;
+    bool has_seed;
+    uint64_t seed;
+} shuffle_op;
+
+typedef struct shuffle_state {
+    hr_schema *schema; /* of what came so far; NULL: nothing did */
+    int64_t window, half, chunk_rows;
+    int64_t chunk; /* number of the chunk that is being filled */
+    hr_chunk *before, *filling;
+    int64_t before_bytes, filling_bytes;
+    int64_t n_small, small_rows; /* the last so many parts of `filling` are small */
+    int64_t skip;                /* rows that come in and lie before the first chunk that is wanted */
+    bool begins;                 /* restored: what the first chunk completes was emitted by an earlier run */
+    hr_marker *mark, *mark_next; /* the newest at or before the start of `filling`; of the chunk after it. NULL: none */
+    int64_t mark_skip, mark_next_row;
+} shuffle_state;
+
+/* ------------------------------------------------------------------------------------------------------ chunks and lots */
+
+static hr_chunk *chunk_ref(hr_chunk *c)
+{
+    if (c)
+        atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    return c;
+}
+
+static void chunk_unref(hr_chunk *c)
+{
+    if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (int64_t i = 0; i < c->n_parts; i++)
+        hr_table_unref(c->parts[i]);
+    hr__free(c->parts);
+    hr__free(c->order);
+    hr__free(c);
+}
+
+static void lot_free(void *p)
+{
+    hr_lot *lot = p;
+
+    if (!lot)
+        return;
+    chunk_unref(lot->before);
+    chunk_unref(lot->after);
+    hr__schema_unref(lot->schema);
+    hr__free(lot->picks);
+    hr__free(lot);
+}
+
+/* Room for n rows of these chunks. */
+static hr_status lot_new(shuffle_state *s, hr_account *account, int64_t n, hr_lot **out, hr_error *err)
+{
+    hr_lot *lot = hr__zalloc(account, sizeof *lot);
+
+    *out = lot;
+    if (!lot || !(lot->picks = hr__alloc(account, (size_t)n * sizeof *lot->picks)))
+        return hr__error_memory(err, "local_shuffle", n * (int64_t)sizeof *lot->picks);
+    lot->n = n;
+    lot->before = chunk_ref(s->before);
+    lot->after = chunk_ref(s->filling);
+    lot->schema = hr__schema_ref(s->schema);
+    return HR_OK;
+}
+
+/* The column has as many nulls as the lot has rows; its spare buffer holds the lot. Takes it, even on failure. */
+static hr_status lot_table(hr_lot *takes, hr_coord first, int64_t n_bytes, hr_table **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    int64_t n = takes->n;
+    hr_buffer *buffers[3] = { NULL };
+    hr_type *type = hr__type_simple(HR_T_NULL);
+    hr_array *column = NULL;
+    hr_field field = { 0 };
+    hr_schema *schema = NULL;
+    hr_origin *origin = NULL;
+
+    HR_GO(hr__field_init(&field, "lot", type, true, err));
+    HR_GO(hr__schema_new(&field, 1, &schema, err));
+    HR_GO(hr__origin_new(&(hr_run_coords){ .first = first, .n = n }, 1, &origin, err));
+    HR_GO(hr__buffer_wrap(takes, (int64_t)sizeof *takes, lot_free, takes, &buffers[1], err));
+    takes = NULL;
+    HR_GO(hr__array_new(type, n, n, buffers, NULL, 0, &column, err));
+    HR_GO(hr__table_new(schema, &column, n, origin, out, err));
+    (*out)->cargo_bytes = n_bytes;
+done:
+    lot_free(takes);
+    hr__origin_unref(origin);
+    hr__schema_unref(schema);
+    hr__field_clear(&field);
+    return st;
+}
+
+hr_lot *hr__lot_of(const hr_table *t)
+{
+    if (t->schema->n != 1 || t->columns[0]->type->id != HR_T_NULL || !t->columns[0]->buffers[1])
+        return NULL;
+    return (hr_lot *)(void *)t->columns[0]->buffers[1]->data;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- the state */
+
+static hr_status state_of(const hr_op *op, hr_task *task, shuffle_state **out, hr_error *err)
+{
+    const shuffle_op *o = (const shuffle_op *)op;
+    void **slot = hr__task_state(task);
+    shuffle_state *s = *slot;
+
+    if (!s) {
+        if (!(s = *slot = hr__zalloc(hr__task_run(task)->account, sizeof *s)))
+            return hr__error_memory(err, "local_shuffle", sizeof *s);
+        s->window = o->window_rows;
+        s->half = s->window / 2;
+        if (s->window >= MANY_ROWS)
+            s->half -= s->half % GROUP_ROWS;
+        s->chunk_rows = (LEAST_CHUNK_ROWS + s->window - 1) / s->window * s->window;
+    }
+    *out = s;
+    return HR_OK;
+}
+
+static void shuffle_task_clear(const hr_op *op, hr_task *task)
+{
+    shuffle_state *s = *hr__task_state(task);
+
+    (void)op;
+    if (!s)
+        return;
+    chunk_unref(s->before);
+    chunk_unref(s->filling);
+    hr__schema_unref(s->schema);
+    hr__marker_drop(s->mark);
+    hr__marker_drop(s->mark_next);
+    hr__free(s);
+    *hr__task_state(task) = NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- markers */
+
+static hr_status shuffle_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
+{
+    shuffle_state *s = NULL;
+    hr_status st = state_of(op, task, &s, err);
+    int64_t in_chunk = s && s->filling ? s->filling->n_rows : 0;
+
+    if (st) {
+        hr__marker_drop(takes);
+    } else if (in_chunk == 0) {
+        hr__marker_drop(s->mark);
+        s->mark = takes;
+        s->mark_skip = s->skip; /* rows to come before the chunk's first */
+    } else {
+        hr__marker_drop(s->mark_next);
+        s->mark_next = takes;
+        s->mark_next_row = in_chunk;
+    }
+    return st;
+}
+
+/* All that chunk `number` completes is out. */
+static void pass_mark(shuffle_state *s, hr_task *task, int64_t number)
+{
+    char text[100];
+    hr_marker *m = s->mark;
+
+    s->mark = NULL;
+    if (!m)
+        return;
+    snprintf(text, sizeof text, "chunk=%" PRId64 " skip=%" PRId64, number, s->mark_skip);
+    hr__task_pass(task, m, text);
+}
+
+static hr_status shuffle_restore(const hr_op *op, hr_task *task, const char *state, hr_error *err)
+{
+    shuffle_state *s = NULL;
+    int64_t chunk = -1, skip = -1;
+
+    if (!hr__state_int(state, "chunk", &chunk) || !hr__state_int(state, "skip", &skip) ||
+        chunk > INT64_MAX / 2 / MAX_WINDOW_ROWS)
+        return hr_error_set(err, HR_INVALID, "local_shuffle: '%s' is not a position in windows of %" PRId64 " rows",
+                            state, ((const shuffle_op *)op)->window_rows);
+    HR_TRY(state_of(op, task, &s, err));
+    s->chunk = chunk;
+    s->skip = skip;
+    s->begins = true;
+    return HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- drawing */
+
+enum { FIRST_LAYER = 1, SECOND_LAYER, LEAVES = 16 /* and so on, one for each leaf of a window */ };
+
+static uint64_t key_of(const hr_op *op, hr_task *task, int64_t layer, int64_t window)
+{
+    const shuffle_op *o = (const shuffle_op *)op;
+    const hr_op_run *run = hr__task_run(task);
+
+    return hr__random_bits(o->has_seed ? o->seed : run->seed, (uint64_t)run->epoch, (uint64_t)layer, (uint64_t)window)
+        .lo;
+}
+
+/* Groups of rows[0, n) into another order, each as it is; the last one may be shorter. */
+static hr_status permute_groups(hr_account *account, uint32_t *rows, int64_t n, uint64_t key, hr_error *err)
+{
+    int64_t n_groups = (n + GROUP_ROWS - 1) / GROUP_ROWS, at = 0;
+    uint32_t *room = hr__alloc(account, (size_t)(n_groups + n) * sizeof *room), *from = room + n_groups;
+
+    if (!room)
+        return hr__error_memory(err, "local_shuffle", (n_groups + n) * (int64_t)sizeof *room);
+    memcpy(from, rows, (size_t)n * sizeof *rows);
+    for (int64_t i = 0; i < n_groups; i++)
+        room[i] = (uint32_t)i;
+    hr__random_permute(room, n_groups, key);
+    for (int64_t i = 0; i < n_groups; i++) {
+        int64_t begin = (int64_t)room[i] * GROUP_ROWS, some = HR_MIN(GROUP_ROWS, n - begin);
+
+        memcpy(rows + at, from + begin, (size_t)some * sizeof *rows);
+        at += some;
+    }
+    hr__free(room);
+    return HR_OK;
+}
+
+/* The first layer, over the rows that the chunk has. */
+static hr_status draw_chunk(const hr_op *op, hr_task *task, shuffle_state *s, hr_error *err)
+{
+    hr_account *account = hr__task_run(task)->account;
+    hr_chunk *c = s->filling;
+    int64_t at = 0, windows = s->chunk_rows / s->window;
+
+    if (!(c->order = hr__alloc(account, (size_t)c->n_rows * sizeof *c->order)))
+        return hr__error_memory(err, "local_shuffle", c->n_rows * (int64_t)sizeof *c->order);
+    for (int64_t i = 0; i < c->n_parts; i++)
+        for (int64_t row = 0; row < c->parts[i]->n_rows; row++)
+            c->order[at++] = (uint32_t)i << HR_PICK_BITS | (uint32_t)row;
+    for (int64_t k = 0; k * s->window < c->n_rows; k++) {
+        int64_t begin = k * s->window, n = HR_MIN(s->window, c->n_rows - begin);
+        uint64_t key = key_of(op, task, FIRST_LAYER, s->chunk * windows + k);
+
+        if (s->window >= MANY_ROWS)
+            HR_TRY(permute_groups(account, c->order + begin, n, key, err));
+        else
+            hr__random_permute(c->order + begin, n, key);
+    }
+    return HR_OK;
+}
+
+/* Of the window's second layer, or of its leaf i, if it has several. */
+static uint64_t leaf_key(const hr_op *op, hr_task *task, int64_t window, int64_t i, int64_t n_leaves)
+{
+    return key_of(op, task, n_leaves > 1 ? LEAVES + i : SECOND_LAYER, window);
+}
+
+/* One window of the second layer. Not `drawn`: but for the order within leaves. */
+static hr_status draw_window(const hr_op *op, hr_task *task, int64_t window, uint32_t *rows, int64_t n, bool drawn,
+                             hr_error *err)
+{
+    int64_t n_leaves = (n + LEAF_ROWS - 1) / LEAF_ROWS, each = (n + n_leaves - 1) / n_leaves;
+
+    if (n_leaves > 1)
+        HR_TRY(permute_groups(hr__task_run(task)->account, rows, n, key_of(op, task, SECOND_LAYER, window), err));
+    if (!drawn)
+        return HR_OK;
+    for (int64_t i = 0, at = 0; i < n_leaves; i++, at += each)
+        hr__random_permute(rows + at, HR_MIN(each, n - at), leaf_key(op, task, window, i, n_leaves));
+    return HR_OK;
+}
+
+/* The second layer's window of a row. */
+static int64_t window_at(const shuffle_state *s, int64_t row)
+{
+    return row < s->half ? 0 : 1 + (row - s->half) / s->window;
+}
+
+/* Rows [begin, end) of the result: those that the first layer put there, in the order of the second. `end` is a border of the second
+ * layer's windows or the end of all rows. */
+static hr_status draw_result(const hr_op *op, hr_task *task, const shuffle_state *s, int64_t begin, int64_t end,
+                             bool drawn, uint32_t *out, hr_error *err)
+{
+    int64_t first = s->chunk * s->chunk_rows; /* row of `filling` */
+    int64_t n_before = s->before ? HR_MAX(first - begin, 0) : 0;
+    uint32_t first_part = s->before ? (uint32_t)s->before->n_parts << HR_PICK_BITS : 0;
+
+    if (n_before)
+        memcpy(out, s->before->order + (s->chunk_rows - n_before), (size_t)n_before * sizeof *out);
+    for (int64_t i = n_before; i < end - begin; i++)
+        out[i] = s->filling->order[begin - first + i] + first_part;
+    while (begin < end) {
+        int64_t k = window_at(s, begin), stop = HR_MIN(end, s->half + k * s->window);
+
+        HR_TRY(draw_window(op, task, k, out, stop - begin, drawn, err));
+        out += stop - begin;
+        begin = stop;
+    }
+    return HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- emitting */
+
+static int64_t lot_rows(const shuffle_state *s, hr_task *task)
+{
+    int64_t most = HR_MIN(LOT_BYTES, hr__account_limit(hr__task_run(task)->account) / 32);
+    int64_t n_rows = s->filling->n_rows + (s->before ? s->before->n_rows : 0);
+    int64_t row_bytes = (s->before_bytes + s->filling_bytes) / HR_MAX(n_rows, 1) + 1, n = LOT_ROWS;
+
+    while (n > 1 && n * row_bytes > most)
+        n /= 2;
+    return n;
+}
+
+/* `key` NULL: they are drawn. */
+static hr_status emit_lot(shuffle_state *s, hr_task *task, const uint32_t *picks, int64_t at, int64_t n,
+                          const uint64_t *key, hr_error *err)
+{
+    hr_status st = HR_OK;
+    int64_t n_rows = s->filling->n_rows + (s->before ? s->before->n_rows : 0);
+    int64_t n_bytes = (s->before_bytes + s->filling_bytes) / HR_MAX(n_rows, 1) * n;
+    hr_coord first = { .row = at };
+    hr_lot *lot = NULL;
+    hr_table *t = NULL;
+
+    HR_GO(lot_new(s, hr__task_run(task)->account, n, &lot, err));
+    memcpy(lot->picks, picks, (size_t)n * sizeof *picks);
+    lot->drawn = !key;
+    lot->key = key ? *key : 0;
+    st = lot_table(lot, first, n_bytes, &t, err);
+    lot = NULL;
+    HR_GO(st);
+    HR_GO(hr__task_emit(task, &t, err));
+done:
+    lot_free(lot);
+    return st;
+}
+
+/* Rows [begin, end) of the result, which `before` and `filling` determine. */
+static hr_status emit(const hr_op *op, hr_task *task, shuffle_state *s, int64_t begin, int64_t end, hr_error *err)
+{
+    hr_status st = HR_OK;
+    int64_t most = lot_rows(s, task);
+    int64_t n_lots = (end - begin + most - 1) / most, each = (end - begin + n_lots - 1) / HR_MAX(n_lots, 1);
+    int64_t window = window_at(s, begin);
+    /* Lots are leaves then, whose rows are near each other as long as they are not drawn: local_gather.c does that. */
+    bool drawn = end - begin <= LEAF_ROWS || most != LEAF_ROWS || window_at(s, end - 1) != window;
+    uint32_t *picks = hr__alloc(hr__task_run(task)->account, (size_t)(end - begin) * sizeof *picks);
+
+    if (!picks)
+        return hr__error_memory(err, "local_shuffle", (end - begin) * (int64_t)sizeof *picks);
+    HR_GO(draw_result(op, task, s, begin, end, drawn, picks, err));
+    for (int64_t at = begin, n; at < end && !hr__task_cancelled(task); at += n) {
+        uint64_t key = leaf_key(op, task, window, (at - begin) / each, n_lots);
+
+        n = HR_MIN(each, end - at); /* as equal as can be: then buffers that were given back fit */
+        HR_GO(emit_lot(s, task, picks + (at - begin), at, n, drawn ? NULL : &key, err));
+    }
+done:
+    hr__free(picks);
+    return st;
+}
+
+/* The place in the result up to which chunks before `number` determine it. */
+static int64_t settled(const shuffle_state *s, int64_t number)
+{
+    return number == 0 ? 0 : number * s->chunk_rows - (s->window - s->half);
+}
+
+static hr_status close_small_parts(shuffle_state *s, hr_task *task, hr_error *err)
+{
+    hr_chunk *c = s->filling;
+    hr_table *one = NULL, **first = c->parts + (c->n_parts - s->n_small);
+
+    if (s->n_small > 1) {
+        HR_TRY(hr__table_concat(hr__task_mem(task), s->schema, first, (int)s->n_small, &one, err));
+        for (int64_t i = 0; i < s->n_small; i++)
+            hr_table_unref(first[i]);
+        first[0] = one;
+        c->n_parts -= s->n_small - 1;
+    }
+    s->n_small = s->small_rows = 0;
+    return HR_OK;
+}
+
+/* `filling` has all its rows: emits what it completes, and begins the next. */
+static hr_status next_chunk(const hr_op *op, hr_task *task, shuffle_state *s, hr_error *err)
+{
+    HR_TRY(close_small_parts(s, task, err));
+    HR_TRY(draw_chunk(op, task, s, err));
+    if (!s->begins) {
+        HR_TRY(emit(op, task, s, settled(s, s->chunk), settled(s, s->chunk + 1), err));
+        pass_mark(s, task, s->chunk);
+    }
+    s->begins = false;
+    chunk_unref(s->before);
+    s->before = s->filling;
+    s->before_bytes = s->filling_bytes;
+    s->filling = NULL;
+    s->filling_bytes = 0;
+    s->chunk++;
+    if (s->mark_next) {
+        hr__marker_drop(s->mark);
+        s->mark = s->mark_next;
+        s->mark_skip = s->chunk_rows - s->mark_next_row;
+        s->mark_next = NULL;
+    } else if (s->mark) {
+        s->mark_skip += s->chunk_rows; /* it was not passed: the first chunk of a run that was restored */
+    }
+    return HR_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------------- what comes in */
+
+/* Tables of functions may know their types better and better (data/conform.c). Parts that are there are left as they are, since
+ * other threads copy from them; local_gather.c makes them fit. */
+static hr_status settle_schema(shuffle_state *s, const hr_table *in, hr_error *err)
+{
+    hr_schema *both = NULL;
+    hr_status st = HR_OK;
+
+    if (!s->schema)
+        s->schema = hr__schema_ref(in->schema);
+    if (s->schema == in->schema || hr__schema_equal(s->schema, in->schema))
+        return HR_OK;
+    st = hr__schema_conform(s->schema, in->schema, &both, err);
+    if (st == HR_TYPE)
+        return hr__error_at(err, st, "local_shuffle: a table differs from the first one");
+    if (st)
+        return st;
+    hr__schema_unref(s->schema);
+    s->schema = both;
+    return HR_OK;
+}
+
+static hr_status too_much(const shuffle_state *s, int64_t limit, hr_error *err)
+{
+    return hr_error_set(err, HR_BUDGET,
+                        "local_shuffle: %" PRId64 " rows take %" PRId64 " bytes, the memory limit is %" PRId64
+                        "; windows of %" PRId64 " rows need twice their bytes: take smaller ones",
+                        s->filling->n_rows + (s->before ? s->before->n_rows : 0), s->before_bytes + s->filling_bytes,
+                        limit, s->window);
+}
+
+/* Takes `part`, rows of the chunk that is being filled, even on failure. */
+static hr_status add_part(shuffle_state *s, hr_task *task, hr_table *part, hr_error *err)
+{
+    hr_account *account = hr__task_run(task)->account;
+    int64_t limit = hr__account_limit(account), small = s->chunk_rows / SMALL_PARTS;
+    hr_chunk *c = s->filling;
+
+    if (!c) {
+        if (!(c = s->filling = hr__zalloc(account, sizeof *c))) {
+            hr_table_unref(part);
+            return hr__error_memory(err, "local_shuffle", sizeof *c);
+        }
+        atomic_init(&c->refs, 1);
+    }
+    if (!hr__grow(account, (void **)&c->parts, &c->cap_parts, c->n_parts + 1, sizeof *c->parts)) {
+        hr_table_unref(part);
+        return hr__error_memory(err, "local_shuffle", (c->n_parts + 1) * (int64_t)sizeof *c->parts);
+    }
+    c->parts[c->n_parts++] = part;
+    c->n_rows += part->n_rows;
+    s->filling_bytes += hr__table_bytes_used(part);
+    if (limit > 0 && s->before_bytes + s->filling_bytes > limit)
+        return too_much(s, limit, err);
+    if (part->n_rows >= small) {
+        hr_table *last = c->parts[--c->n_parts]; /* not one of the small ones before it */
+        hr_status st = close_small_parts(s, task, err);
+
+        c->parts[c->n_parts++] = last;
+        return st;
+    }
+    s->n_small++;
+    s->small_rows += part->n_rows;
+    return s->small_rows >= small ? close_small_parts(s, task, err) : HR_OK;
+}
+
+static hr_status shuffle_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    shuffle_state *s = NULL;
+    hr_table *fitting = NULL;
+    hr_status st = HR_OK;
+    int64_t at;
+
+    HR_TRY(state_of(op, task, &s, err));
+    HR_GO(settle_schema(s, in, err));
+    HR_GO(hr__table_conform(hr__task_mem(task), in, s->schema, &fitting, err));
+    at = HR_MIN(s->skip, in->n_rows);
+    s->skip -= at;
+    while (at < in->n_rows && !hr__task_cancelled(task)) {
+        int64_t room = s->chunk_rows - (s->filling ? s->filling->n_rows : 0);
+        int64_t n = HR_MIN(HR_MIN(room, HR_PICK_ROWS), in->n_rows - at);
+        hr_table *part = NULL;
+
+        HR_GO(hr_table_slice(fitting, at, n, &part, err));
+        HR_GO(add_part(s, task, part, err));
+        at += n;
+        if (n == room)
+            HR_GO(next_chunk(op, task, s, err));
+    }
+done:
+    hr_table_unref(fitting);
+    return st;
+}
+
+/* All rows are there: what was not settled goes out. */
+static hr_status shuffle_finish(const hr_op *op, hr_task *task, hr_error *err)
+{
+    shuffle_state *s = *hr__task_state(task);
+    int64_t begin, end;
+
+    if (!s || (!s->before && !s->filling))
+        return HR_OK;
+    begin = settled(s, s->chunk);
+    if (!s->filling) { /* the last chunk was full */
+        s->filling = s->before;
+        s->filling_bytes = s->before_bytes;
+        s->before = NULL;
+        s->before_bytes = 0;
+        s->chunk--;
+    } else if (s->begins) {
+        return hr_error_set(err, HR_MISMATCH, "local_shuffle: the input ends in chunk %" PRId64 ", before its position",
+                            s->chunk);
+    } else {
+        HR_TRY(close_small_parts(s, task, err));
+        HR_TRY(draw_chunk(op, task, s, err));
+    }
+    end = s->chunk * s->chunk_rows + s->filling->n_rows;
+    return begin < end ? emit(op, task, s, begin, end, err) : HR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- the operator */
+
+static void shuffle_describe(const hr_op *op, hr_text *out)
+{
+    const shuffle_op *o = (const shuffle_op *)op;
+
+    hr__text_add(out, "local_shuffle(%" PRId64, o->window_rows);
+    if (o->has_seed)
+        hr__text_add(out, ", seed=%" PRIu64, o->seed);
+    hr__text_add(out, ")");
+}
+
+static void shuffle_fingerprint(const hr_op *op, hr_hash *h)
+{
+    const shuffle_op *o = (const shuffle_op *)op;
+
+    hr__hash_int(h, 2); /* which way of drawing: a position goes on with the one that it began with */
+    hr__hash_int(h, o->window_rows);
+    hr__hash_int(h, o->has_seed);
+    hr__hash_int(h, (int64_t)o->seed);
+}
+
+static void shuffle_free(hr_op *op) { hr__free(op); }
+
+const hr_op_class hr__local_shuffle = {
+    .name = "local_shuffle",
+    .doc = "rows in a random order within windows: which",
+    .kind = HR_OP_STREAM,
+    .same_rows = true,
+    .needs = hr__same_needs,
+    .schema = hr__kept_schema,
+    .push = shuffle_push,
+    .finish = shuffle_finish,
+    .task_clear = shuffle_task_clear,
+    .marker = shuffle_marker,
+    .restore = shuffle_restore,
+    .describe = shuffle_describe,
+    .fingerprint = shuffle_fingerprint,
+    .free = shuffle_free,
+};
+
+hr_shuffle_seed hr__op_local_shuffle_seed(const hr_op *op)
+{
+    const shuffle_op *o = (const shuffle_op *)op;
+
+    return (hr_shuffle_seed){ .own = o->has_seed, .seed = o->seed };
+}
+
+hr_status hr__op_local_shuffle(int64_t window_rows, const uint64_t *seed, hr_op **out, hr_error *err)
+{
+    shuffle_op *o;
+
+    *out = NULL;
+    if (window_rows < 1 || window_rows > MAX_WINDOW_ROWS)
+        return hr_error_set(err, HR_INVALID, "local_shuffle: windows of %" PRId64 " rows; expected 1 to %" PRId64,
+                            window_rows, MAX_WINDOW_ROWS);
+    if (!(o = hr__zalloc(NULL, sizeof *o)))
+        return hr__error_memory(err, "local_shuffle", sizeof *o);
+    hr__op_init(&o->base, &hr__local_shuffle);
+    o->window_rows = window_rows;
+    o->has_seed = seed != NULL;
+    o->seed = seed ? *seed : 0;
+    *out = &o->base;
+    return HR_OK;
+}

@@ -1,0 +1,109 @@
+/* sorter_parts.h - what the files of the external sort share. Private to sorter*.c.
+ *
+ *   sorter.c         the whole: tables come in, what is held and what goes to the disk, pieces come out
+ *   sorter_runs.c    runs, and jobs: several of them written as one, in slices that any thread does
+ *   sorter_merge.c   runs read as one, in order
+ *   sorter_cuts.c    places in the order, and which of them make parts of about the same size
+ *
+ * A *cut* is a place in the whole order: the prefix of a key, its first bytes if the prefix may not be all of it, and, where the whole
+ * key is there, run and row to tell equal keys apart. So cuts divide rows evenly, however many have the same key.
+ *
+ * Locks: `lock` guards the list of jobs and what is counted in them, and the bound of what is still wanted. Nobody waits for a slice that another thread does: a job is
+ * done when its last slice is, and until the end nobody needs to know. */
+#ifndef HR_SORTER_PARTS_H
+#define HR_SORTER_PARTS_H
+
+#include "op/order/sorter.h"
+
+typedef struct hr_cut {
+    uint64_t words[HR_ORDER_WORDS];
+    uint8_t *bytes; /* NULL: the words are all */
+    int64_t n_bytes;
+    bool whole; /* all of the key */
+    int64_t run, row;
+    int64_t weight; /* of a sample: rows that it stands for */
+} hr_cut;
+
+typedef struct hr_sort_page {
+    hr_spill_place place;
+    int64_t first_row; /* in the run */
+    hr_cut first;
+} hr_sort_page;
+
+typedef struct hr_sort_run {
+    hr_table *table; /* in memory, or */
+    hr_sort_page *pages;
+    int64_t n_pages, cap;
+    int64_t n_rows, n_bytes; /* bytes: as in memory */
+} hr_sort_run;
+
+/* A run to be made of others. */
+typedef struct hr_sort_job {
+    struct hr_sort_job *next;
+    hr_sort_run **inputs; /* they are the job's */
+    int64_t n_inputs;
+    hr_sort_run *target;
+    hr_cut *cuts; /* n_slices - 1 */
+    int64_t n_slices, next_slice, n_done;
+    hr_sort_run *slices; /* what came out, pages only */
+    int64_t n_bytes;
+} hr_sort_job;
+
+struct hr_sorter {
+    hr_account *account;
+    const char *name;
+    hr_schema *schema, *visible; /* of tables in, and out */
+    hr_order *order;
+    hr_spill *spill;
+    int64_t allowance, page_bytes, fan;
+    int64_t may_hold; /* the allowance, or what there is of it now */
+    int64_t n_parts;  /* 0: pieces are cut where they are about equal */
+    int64_t n_first;  /* 0: all rows are wanted */
+    hr_sort_run **runs;
+    int64_t n_runs, cap_runs;
+    int64_t held;      /* bytes of runs in memory that are in no job */
+    int64_t held_rows; /* theirs */
+    hr_table **pool;
+    int64_t n_pool, cap_pool, pool_bytes;
+    hr_sort_space space; /* of whoever adds */
+    hr_mutex lock;
+    hr_sort_job *jobs; /* not all of whose slices are done */
+    int64_t n_rows, n_bytes, n_passes;
+    bool has_bound; /* so many rows as are wanted are not above this prefix; guarded by the lock */
+    uint64_t bound[HR_ORDER_WORDS];
+    hr_cut *cuts; /* n_pieces - 1 */
+    int64_t n_pieces;
+};
+
+/* --- sorter_cuts.c: places in the whole order ------------------------------------------------------------------- */
+
+void hr__cut_clear(hr_cut *c);
+void hr__cuts_free(hr_cut *cuts, int64_t n); /* NULL is fine */
+/* The place of a row of a table, without run and row. */
+hr_status hr__cut_at(const hr_sorter *s, const hr_table *t, int64_t row, hr_cut *out, hr_error *err) HR_MUST_USE;
+int hr__compare_places(int64_t run_a, int64_t row_a, int64_t run_b, int64_t row_b);
+/* Cuts of keys that are too long stand before all rows that begin so. */
+int hr__compare_cuts(const hr_sorter *s, const hr_cut *a, const hr_cut *b);
+/* The first of rows [begin, end) of t that does not stand before the cut. Row i of t is row first_place + i of run `run`. */
+hr_status hr__cut_find(const hr_sorter *s, const hr_table *t, int64_t begin, int64_t end, int64_t run,
+                       int64_t first_place, const hr_cut *c, int64_t *out, hr_error *err) HR_MUST_USE;
+/* *n: how many about equal parts are wanted; becomes how many there are. *out: the cuts between them. */
+hr_status hr__choose_cuts(hr_sorter *s, hr_sort_run **runs, int64_t n_runs, int64_t *n, hr_cut **out,
+                          hr_error *err) HR_MUST_USE;
+
+/* --- sorter_merge.c: several runs read as one ------------------------------------------------------------------- */
+
+/* Rows of the runs between two cuts (NULL: none; borrowed, as the runs are). space NULL: one of its own. `chunk` > 0: tables of about so
+ * many bytes; 0: as they come. */
+hr_status hr__merge_open(hr_sorter *s, hr_sort_run **runs, int64_t n_runs, const hr_cut *lower, const hr_cut *upper,
+                         hr_schema *schema, const hr_mem *mem, hr_sort_space *space, int64_t chunk, hr_reader **out,
+                         hr_error *err) HR_MUST_USE;
+
+/* --- sorter_runs.c: runs, and those that are written ------------------------------------------------------------ */
+
+void hr__sort_run_free(hr_sorter *s, hr_sort_run *r); /* NULL is fine */
+void hr__sort_job_free(hr_sorter *s, hr_sort_job *j);
+/* Runs [from, from + n) are to become one on disk, in their place: hr__sorter_help does it, slice by slice. */
+hr_status hr__sorter_start_job(hr_sorter *s, int64_t from, int64_t n, int64_t slice_bytes, hr_error *err) HR_MUST_USE;
+
+#endif

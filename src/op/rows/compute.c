@@ -1,0 +1,394 @@
+/* compute.c - columns and filters by expressions.
+ *
+ * An expression is bound once for each schema that a thread meets (in a run that is one), and once when the plan is made, so that
+ * an unknown column or a wrong type is an error at the line that made it. with_columns hands its input's columns through. */
+#include "op/operators.h"
+
+typedef struct compute_op {
+    hr_op base;
+    int n;
+    char **names; /* NULL: a filter, of one expression */
+    hr_expr **exprs;
+    char **gives; /* n_gives: a filter's columns that go on; the others are there for its expression only */
+    int n_gives;  /* < 0: all */
+} compute_op;
+
+/* A thread's last input schema, and what was bound to it. */
+typedef struct compute_thread {
+    hr_schema *in, *out;
+    hr_bound *bound;
+} compute_thread;
+
+static bool is_filter(const compute_op *c) { return !c->names; }
+
+/* ------------------------------------------------------------------------------------------------------- schemas */
+
+static hr_status check_filter(const compute_op *c, const hr_bound *b, hr_error *err)
+{
+    hr_text text = { 0 }, type = { 0 };
+    hr_status st;
+
+    if (hr__bound_type(b)->id == HR_T_BOOL)
+        return HR_OK;
+    hr__expr_print(c->exprs[0], &text);
+    hr__type_print(hr__bound_type(b), &type);
+    st = hr_error_set(err, HR_TYPE, "filter: %.300s is %s, expected bool", text.data ? text.data : "?",
+                      type.data ? type.data : "?");
+    hr__text_clear(&text);
+    hr__text_clear(&type);
+    return st;
+}
+
+/* The input's fields, and the computed ones in their places. *out is new. */
+static hr_status computed_schema(const compute_op *c, const hr_bound *b, const hr_schema *in, hr_schema **out,
+                                 hr_error *err)
+{
+    hr_field *fields = hr__zalloc(NULL, ((size_t)in->n + (size_t)c->n + 1) * sizeof *fields);
+    int n = in->n;
+    hr_status st;
+
+    if (!fields)
+        return hr__error_memory(err, "with_columns", (in->n + c->n) * (int64_t)sizeof *fields);
+    if (in->n)
+        memcpy(fields, in->fields, (size_t)in->n * sizeof *fields); /* borrowed: hr__schema_new copies */
+    for (int i = 0; i < c->n; i++) {
+        int at = hr__schema_find(in, c->names[i]);
+
+        fields[at >= 0 ? at : n++] =
+            (hr_field){ .name = c->names[i], .type = hr__bound_type_of(b, i), .nullable = true };
+    }
+    st = hr__schema_new(fields, n, out, err);
+    hr__free(fields);
+    return st;
+}
+
+static bool goes_on(const compute_op *c, const char *name)
+{
+    for (int i = 0; i < c->n_gives; i++)
+        if (!strcmp(c->gives[i], name))
+            return true;
+    return c->n_gives < 0;
+}
+
+/* What a filter gives of its input. *out is new. */
+static hr_status filtered_schema(const compute_op *c, hr_schema *in, hr_schema **out, hr_error *err)
+{
+    hr_field *fields;
+    int n = 0;
+    hr_status st;
+
+    if (c->n_gives < 0) {
+        *out = hr__schema_ref(in);
+        return HR_OK;
+    }
+    if (!(fields = hr__zalloc(NULL, ((size_t)in->n + 1) * sizeof *fields)))
+        return hr__error_memory(err, "filter", in->n * (int64_t)sizeof *fields);
+    for (int i = 0; i < in->n; i++)
+        if (goes_on(c, in->fields[i].name))
+            fields[n++] = in->fields[i]; /* borrowed: hr__schema_new copies */
+    st = hr__schema_new(fields, n, out, err);
+    hr__free(fields);
+    return st;
+}
+
+static hr_status resolve(const compute_op *c, hr_schema *in, compute_thread *t, hr_error *err)
+{
+    HR_TRY(hr__exprs_bind(c->exprs, c->n, in, &t->bound, err));
+    t->in = hr__schema_ref(in);
+    if (!is_filter(c))
+        return computed_schema(c, t->bound, in, &t->out, err);
+    HR_TRY(check_filter(c, t->bound, err));
+    return filtered_schema(c, in, &t->out, err);
+}
+
+static void thread_forget(compute_thread *t)
+{
+    hr__schema_unref(t->in);
+    hr__schema_unref(t->out);
+    hr__bound_free(t->bound);
+    *t = (compute_thread){ 0 };
+}
+
+static hr_status compute_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
+{
+    const compute_op *c = (const compute_op *)op;
+    compute_thread t = { 0 };
+    hr_status st = resolve(c, (hr_schema *)in, &t, err);
+
+    if (!st)
+        *out = hr__schema_ref(t.out);
+    thread_forget(&t);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------- running */
+
+static void compute_thread_clear(const hr_op *op, hr_op_run *run, void *thread_state)
+{
+    (void)op;
+    (void)run;
+    thread_forget(thread_state);
+    hr__free(thread_state);
+}
+
+static hr_status thread_for(const compute_op *c, hr_task *task, hr_schema *in, compute_thread **out, hr_error *err)
+{
+    void **slot = hr__task_thread_state(task);
+    compute_thread *t = *slot;
+    hr_status st;
+
+    if (!t && !(t = *slot = hr__zalloc(hr__task_run(task)->account, sizeof *t)))
+        return hr__error_memory(err, c->base.cls->name, sizeof *t);
+    *out = t;
+    if (t->in && (t->in == in || hr__schema_equal(t->in, in)))
+        return HR_OK;
+    thread_forget(t);
+    if ((st = resolve(c, in, t, err)))
+        thread_forget(t);
+    return st;
+}
+
+static hr_eval how_in(hr_task *task, const hr_mem *mem)
+{
+    const hr_op_run *run = hr__task_run(task);
+
+    return (hr_eval){ .mem = mem, .seed = run->seed, .epoch = run->epoch, .op_index = run->index };
+}
+
+/* The columns that go on, of all rows. *out is new. */
+static hr_status narrowed(const compute_op *c, const compute_thread *t, const hr_table *in, hr_table **out,
+                          hr_error *err)
+{
+    hr_array **columns;
+    int n = 0;
+    hr_status st;
+
+    if (c->n_gives < 0) {
+        *out = hr_table_ref((hr_table *)in);
+        return HR_OK;
+    }
+    if (!(columns = hr__zalloc(NULL, ((size_t)in->schema->n + 1) * sizeof(hr_array *))))
+        return hr__error_memory(err, "filter", in->schema->n * (int64_t)sizeof(hr_array *));
+    for (int i = 0; i < in->schema->n; i++)
+        if (goes_on(c, in->schema->fields[i].name))
+            columns[n++] = hr__array_ref(in->columns[i]);
+    st = hr__table_new(t->out, columns, in->n_rows, in->origin, out, err);
+    hr__free(columns);
+    return st;
+}
+
+static hr_status filter_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    const hr_mem mem = { .account = hr__task_run(task)->account };
+    const hr_eval how = how_in(task, &mem);
+    compute_thread *t = NULL;
+    hr_table *some = NULL, *out = NULL;
+    uint8_t *keep = NULL;
+    int64_t n_kept = 0;
+    hr_status st = HR_OK;
+
+    if (in->n_rows == 0)
+        return HR_OK;
+    HR_GO(thread_for((const compute_op *)op, task, in->schema, &t, err));
+    if (!(keep = hr__alloc(mem.account, (size_t)in->n_rows)))
+        HR_GO(hr__error_memory(err, "filter", in->n_rows));
+    HR_GO(hr__bound_keep(t->bound, &how, in, keep, &n_kept, err));
+    HR_GO(narrowed((const compute_op *)op, t, in, &some, err));
+    HR_GO(hr__table_keep(hr__task_mem(task), some, keep, &out, err));
+    if (out)
+        HR_GO(hr__task_emit(task, &out, err));
+done:
+    hr_table_unref(some);
+    hr_table_unref(out);
+    hr__free(keep);
+    return st;
+}
+
+static hr_status columns_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    const compute_op *c = (const compute_op *)op;
+    const hr_eval how = how_in(task, hr__task_mem(task));
+    compute_thread *t = NULL;
+    hr_array **made = NULL, **columns = NULL;
+    hr_table *out = NULL;
+    int n = in->schema->n;
+    hr_status st = HR_OK;
+
+    HR_GO(thread_for(c, task, in->schema, &t, err));
+    made = hr__zalloc(how.mem->account, ((size_t)c->n + 1) * sizeof(hr_array *));
+    columns = hr__zalloc(how.mem->account, ((size_t)n + (size_t)c->n + 1) * sizeof(hr_array *));
+    if (!made || !columns)
+        HR_GO(hr__error_memory(err, "with_columns", (n + c->n) * (int64_t)sizeof(hr_array *)));
+    HR_GO(hr__bound_eval_all(t->bound, &how, in, made, err));
+    for (int i = 0; i < c->n; i++) {
+        int at = hr__schema_find(in->schema, c->names[i]);
+
+        columns[at >= 0 ? at : n++] = made[i];
+    }
+    for (int i = 0; i < in->schema->n; i++)
+        if (!columns[i])
+            columns[i] = hr__array_ref(in->columns[i]);
+    HR_GO(hr__table_new(t->out, columns, in->n_rows, in->origin, &out, err)); /* takes the arrays, even on failure */
+    HR_GO(hr__task_emit(task, &out, err));
+done:
+    hr_table_unref(out);
+    hr__free(columns);
+    hr__free(made);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------- the operators */
+
+static void filter_describe(const hr_op *op, hr_text *out)
+{
+    hr__text_add(out, "filter(");
+    hr__expr_print(((const compute_op *)op)->exprs[0], out);
+    hr__text_add(out, ")");
+}
+
+static void columns_describe(const hr_op *op, hr_text *out)
+{
+    const compute_op *c = (const compute_op *)op;
+
+    hr__text_add(out, "with_columns(");
+    for (int i = 0; i < c->n; i++) {
+        hr__text_add(out, "%s%s = ", i ? ", " : "", c->names[i]);
+        hr__expr_print(c->exprs[i], out);
+    }
+    hr__text_add(out, ")");
+}
+
+static void compute_fingerprint(const hr_op *op, hr_hash *h)
+{
+    const compute_op *c = (const compute_op *)op;
+
+    hr__hash_int(h, c->n);
+    for (int i = 0; i < c->n; i++) {
+        hr__hash_text(h, c->names ? c->names[i] : NULL);
+        hr__expr_fingerprint(c->exprs[i], h);
+    }
+}
+
+static void compute_free(hr_op *op)
+{
+    compute_op *c = (compute_op *)op;
+
+    for (int i = 0; i < c->n; i++) {
+        if (c->names)
+            hr__free(c->names[i]);
+        hr_expr_unref(c->exprs[i]);
+    }
+    for (int i = 0; i < c->n_gives; i++)
+        hr__free(c->gives[i]);
+    hr__free(c->gives);
+    hr__free(c->names);
+    hr__free(c->exprs);
+    hr__free(c);
+}
+
+const hr_op_class hr__filter_expr = {
+    .name = "filter_expr",
+    .doc = "the rows for which an expression is true",
+    .kind = HR_OP_MAP,
+    .row_local = true,
+    .schema = compute_schema,
+    .push = filter_push,
+    .thread_clear = compute_thread_clear,
+    .describe = filter_describe,
+    .fingerprint = compute_fingerprint,
+    .free = compute_free,
+};
+
+const hr_op_class hr__with_columns = {
+    .name = "with_columns",
+    .doc = "all columns, and some that are computed from them",
+    .kind = HR_OP_MAP,
+    .one_to_one = true,
+    .row_local = true,
+    .schema = compute_schema,
+    .push = columns_push,
+    .thread_clear = compute_thread_clear,
+    .describe = columns_describe,
+    .fingerprint = compute_fingerprint,
+    .free = compute_free,
+};
+
+static hr_status compute_new(const hr_op_class *cls, const char *const *names, hr_expr *const *exprs, int n,
+                             hr_op **out, hr_error *err)
+{
+    compute_op *c = hr__zalloc(NULL, sizeof *c);
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!c)
+        return hr__error_memory(err, cls->name, sizeof *c);
+    hr__op_init(&c->base, cls);
+    c->n_gives = -1;
+    if (!(c->exprs = hr__zalloc(NULL, ((size_t)n + 1) * sizeof(hr_expr *))) ||
+        (names && !(c->names = hr__zalloc(NULL, ((size_t)n + 1) * sizeof *c->names))))
+        HR_GO(hr__error_memory(err, cls->name, n * (int64_t)sizeof(hr_expr *)));
+    for (int i = 0; i < n; i++) {
+        c->exprs[c->n++] = hr_expr_ref(exprs[i]);
+        if (names && !(c->names[i] = hr__strdup(NULL, names[i])))
+            HR_GO(hr__error_memory(err, cls->name, (int64_t)strlen(names[i])));
+    }
+    *out = &c->base;
+    c = NULL; /* moved to the caller */
+done:
+    if (c)
+        compute_free(&c->base);
+    return st;
+}
+
+hr_status hr__op_filter_expr(hr_expr *e, hr_op **out, hr_error *err)
+{
+    return compute_new(&hr__filter_expr, NULL, &e, 1, out, err);
+}
+
+hr_status hr__op_filter_giving(hr_expr *e, const char *const *names, int n, hr_op **out, hr_error *err)
+{
+    compute_op *c;
+    hr_status st = HR_OK;
+
+    HR_TRY(hr__op_filter_expr(e, out, err));
+    c = (compute_op *)*out;
+    c->n_gives = 0;
+    if (!(c->gives = hr__zalloc(NULL, ((size_t)n + 1) * sizeof *c->gives)))
+        HR_GO(hr__error_memory(err, "filter", n * (int64_t)sizeof *c->gives));
+    for (; c->n_gives < n; c->n_gives++)
+        if (!(c->gives[c->n_gives] = hr__strdup(NULL, names[c->n_gives])))
+            HR_GO(hr__error_memory(err, "filter", (int64_t)strlen(names[c->n_gives])));
+    return HR_OK;
+done:
+    compute_free(*out);
+    *out = NULL;
+    return st;
+}
+
+hr_status hr__op_with_columns(const char *const *names, hr_expr *const *exprs, int n, hr_op **out, hr_error *err)
+{
+    *out = NULL;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++)
+            if (!strcmp(names[i], names[j]))
+                return hr_error_set(err, HR_INVALID, "with_columns: '%s' is given twice", names[i]);
+    return compute_new(&hr__with_columns, names, exprs, n, out, err);
+}
+
+hr_expr *hr__op_filter_predicate(const hr_op *op)
+{
+    return op->cls == &hr__filter_expr ? ((const compute_op *)op)->exprs[0] : NULL;
+}
+
+int hr__op_computed(const hr_op *op, const char *const **names, hr_expr *const **exprs)
+{
+    const compute_op *c = (const compute_op *)op;
+
+    if (op->cls != &hr__with_columns)
+        return -1;
+    if (names)
+        *names = (const char *const *)c->names;
+    if (exprs)
+        *exprs = c->exprs;
+    return c->n;
+}

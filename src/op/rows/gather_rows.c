@@ -1,0 +1,51 @@
+/* gather_rows.c - tables in contiguous memory of their own, for those who write into batches or share them with a process.
+ *
+ * What a rebatch or a gather copied together is such a table already (`sole`) and goes on as it is, if it lies where it is
+ * wanted: in the run's arena, when another process reads it. */
+#include "op/operators.h"
+#include "share/exchange_arena.h"
+
+/* -------------------------------------------------------------------------------------------------- the operator */
+
+static hr_status gather_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    const hr_mem *mem = hr__task_mem(task);
+    hr_table *one = (hr_table *)in;
+    hr_status st = HR_OK;
+    hr_table *out = NULL;
+
+    (void)op;
+    if (in->sole && (!mem->arena || hr__table_in_arena(in, mem->arena)))
+        out = hr_table_ref(one);
+    else
+        HR_GO(hr__table_concat(mem, in->schema, &one, 1, &out, err));
+    HR_GO(hr__task_emit(task, &out, err));
+done:
+    hr_table_unref(out);
+    return st;
+}
+
+static void gather_free(hr_op *op) { hr__free(op); }
+
+const hr_op_class hr__gather = {
+    .name = "gather",
+    .doc = "tables in contiguous memory of their own",
+    .kind = HR_OP_MAP,
+    .one_to_one = true,
+    .row_local = true,
+    .schema = hr__kept_schema,
+    .push = gather_push,
+    .free = gather_free,
+};
+
+hr_status hr__op_gather(hr_op **out, hr_error *err)
+{
+    hr_op *op = hr__alloc(NULL, sizeof *op);
+
+    *out = NULL;
+    if (!op)
+        return hr__error_memory(err, "gather", sizeof *op);
+    hr__op_init(op, &hr__gather);
+    *out = op;
+    return HR_OK;
+}

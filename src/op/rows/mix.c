@@ -1,0 +1,325 @@
+/* mix.c - rows of several inputs in proportion of weights, exact by row.
+ *
+ * Each row comes from the input that is the furthest behind its share of the rows so far: the one with the largest
+ *
+ *     weight * rows of all - rows of this one
+ *
+ * of equals from the one of the larger weight, then from the first. So after any number of rows each input has its share to within
+ * one row, and the order is a function of the weights and of the inputs' rows alone. Nothing is decided before it is known which
+ * inputs have ended: an input of which no row waits is asked first.
+ *
+ * Runs of choices are collected as picks (data/pick.c): each row is copied once. */
+#include "op/rows/waiting.h"
+
+#include <math.h>
+
+#define MAX_ROWS 16384 /* of a table that comes out */
+
+typedef struct mix_op {
+    hr_op base;
+    int n;
+    bool drop;
+    double *weights; /* their sum is 1 */
+} mix_op;
+
+typedef struct mix_state {
+    hr_waiting *inputs;
+    int64_t *given; /* rows of each so far */
+    hr_schema *schema;
+    int64_t n_rows;
+    bool over;
+    /* the table that is being made: picks of parts; part_of: of each input's first table, -1: it is none yet */
+    hr_table **parts;
+    int64_t n_parts, cap_parts;
+    int64_t *part_of;
+    uint32_t *picks;
+    int64_t n_picks;
+} mix_state;
+
+static hr_status state_of(const hr_op *op, hr_task *task, mix_state **out, hr_error *err)
+{
+    size_t n = (size_t)((const mix_op *)op)->n;
+    hr_account *account = hr__task_run(task)->account;
+    mix_state *s = *hr__task_state(task);
+
+    if (!s) {
+        if (!(s = *hr__task_state(task) = hr__zalloc(account, sizeof *s)))
+            return hr__error_memory(err, "mix", sizeof *s);
+        s->inputs = hr__zalloc(account, n * sizeof *s->inputs);
+        s->given = hr__zalloc(account, n * sizeof *s->given);
+        s->part_of = hr__zalloc(account, n * sizeof *s->part_of);
+        s->picks = hr__alloc(account, MAX_ROWS * sizeof *s->picks);
+        for (size_t i = 0; s->part_of && i < n; i++)
+            s->part_of[i] = -1;
+    }
+    *out = s;
+    return s->inputs && s->given && s->part_of && s->picks
+               ? HR_OK
+               : hr__error_memory(err, "mix", (int64_t)(n * sizeof(void *)));
+}
+
+static void drop_parts(mix_state *s)
+{
+    while (s->n_parts)
+        hr_table_unref(s->parts[--s->n_parts]);
+    s->n_picks = 0;
+}
+
+static void mix_task_clear(const hr_op *op, hr_task *task)
+{
+    mix_state *s = *hr__task_state(task);
+
+    if (!s)
+        return;
+    for (int i = 0; s->inputs && i < ((const mix_op *)op)->n; i++)
+        hr__waiting_clear(&s->inputs[i]);
+    drop_parts(s);
+    hr__schema_unref(s->schema);
+    hr__free(s->inputs);
+    hr__free(s->given);
+    hr__free(s->part_of);
+    hr__free(s->picks);
+    hr__free(s->parts);
+    hr__free(s);
+    *hr__task_state(task) = NULL;
+}
+
+static hr_status mix_schema_of(const hr_op *op, hr_schema *const *ins, int n, hr_schema **out, hr_error *err)
+{
+    (void)op;
+    (void)n;
+    (void)err;
+    *out = hr__schema_ref(ins[0]); /* the plan saw to it that they are equal */
+    return HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ choosing */
+
+/* Of which input the next row is. -1: that is known only when rows, or the end, of input *wait came; *over: there is none. */
+static int choose(const mix_op *o, const mix_state *s, int *wait, bool *over)
+{
+    int best = -1;
+    double most = 0;
+
+    *over = false;
+    for (int i = 0; i < o->n; i++)
+        if (s->inputs[i].n_rows == 0 && !s->inputs[i].ended) {
+            *wait = i;
+            return -1;
+        }
+    for (int i = 0; i < o->n; i++) {
+        double behind = o->weights[i] * (double)s->n_rows - (double)s->given[i];
+
+        if (s->inputs[i].n_rows == 0) {
+            *over = *over || !o->drop;
+            continue;
+        }
+        if (best < 0 || behind > most || (behind == most && o->weights[i] > o->weights[best])) {
+            best = i;
+            most = behind;
+        }
+    }
+    *over = *over || best < 0;
+    return *over ? -1 : best;
+}
+
+/* What was chosen so far goes out as a table. */
+static hr_status emit(const mix_op *o, mix_state *s, hr_task *task, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_run_coords coords = { .first = { .row = s->n_rows - s->n_picks }, .n = s->n_picks };
+    hr_origin *origin = NULL;
+    hr_table *t = NULL;
+
+    if (s->n_picks == 0)
+        return HR_OK;
+    HR_GO(hr__origin_new(&coords, 1, &origin, err));
+    HR_GO(hr__table_pick(hr__task_mem(task), s->schema, s->parts, (int)s->n_parts, s->picks, s->n_picks, origin, &t,
+                         err));
+    HR_GO(hr__task_emit(task, &t, err));
+    drop_parts(s);
+    for (int i = 0; i < o->n; i++)
+        s->part_of[i] = -1;
+done:
+    hr__origin_unref(origin);
+    hr_table_unref(t);
+    return st;
+}
+
+/* The next row of input i. */
+static hr_status pick(mix_state *s, hr_task *task, int i, hr_error *err)
+{
+    hr_waiting *w = &s->inputs[i];
+
+    if (s->part_of[i] < 0) {
+        if (!hr__grow(hr__task_run(task)->account, (void **)&s->parts, &s->cap_parts, s->n_parts + 1, sizeof *s->parts))
+            return hr__error_memory(err, "mix", (s->n_parts + 1) * (int64_t)sizeof *s->parts);
+        s->parts[s->n_parts] = hr_table_ref(hr__waiting_first(w));
+        s->part_of[i] = s->n_parts++;
+    }
+    s->picks[s->n_picks++] = (uint32_t)s->part_of[i] << HR_PICK_BITS | (uint32_t)w->at;
+    if (hr__waiting_left(w) == 1)
+        s->part_of[i] = -1;
+    hr__waiting_take(w, 1);
+    s->given[i]++;
+    s->n_rows++;
+    return HR_OK;
+}
+
+/* As many rows as can be decided. */
+static hr_status go_on(const mix_op *o, mix_state *s, hr_task *task, hr_error *err)
+{
+    int wait = 0, i;
+
+    while ((i = choose(o, s, &wait, &s->over)) >= 0 && !hr__task_cancelled(task)) {
+        HR_TRY(pick(s, task, i, err));
+        if (s->n_picks == MAX_ROWS || s->n_parts == HR_PICK_PARTS)
+            HR_TRY(emit(o, s, task, err));
+    }
+    HR_TRY(emit(o, s, task, err));
+    if (s->over)
+        hr__task_enough(task);
+    else
+        hr__task_want(task, wait);
+    return HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------- what comes in */
+
+/* All inputs' tables have one schema, or nearly: later ones are made to fit, and those that wait if a later one knows more. */
+static hr_status settle_schema(const mix_op *o, mix_state *s, hr_task *task, const hr_table *in, hr_error *err)
+{
+    hr_schema *both = NULL;
+    hr_status st = HR_OK;
+
+    if (!s->schema)
+        s->schema = hr__schema_ref(in->schema);
+    if (s->schema == in->schema || hr__schema_equal(s->schema, in->schema))
+        return HR_OK;
+    st = hr__schema_conform(s->schema, in->schema, &both, err);
+    if (st == HR_TYPE)
+        return hr__error_at(err, st, "mix: a table of input %d differs from the first one", hr__task_input(task));
+    HR_GO(st);
+    for (int i = 0; i < o->n; i++)
+        for (int64_t k = 0; k < s->inputs[i].n; k++) {
+            hr_table **t = &s->inputs[i].tables[s->inputs[i].head + k], *fitting = NULL;
+
+            HR_GO(hr__table_conform(hr__task_mem(task), *t, both, &fitting, err));
+            hr_table_unref(*t);
+            *t = fitting;
+        }
+    hr__schema_unref(s->schema);
+    s->schema = both;
+    both = NULL;
+done:
+    hr__schema_unref(both);
+    return st;
+}
+
+static hr_status add(mix_state *s, hr_task *task, const hr_table *in, hr_error *err)
+{
+    hr_waiting *w = &s->inputs[hr__task_input(task)];
+
+    for (int64_t at = 0, n; at < in->n_rows; at += n) { /* parts that picks can number */
+        hr_table *part = NULL;
+        hr_status st;
+
+        n = HR_MIN(in->n_rows - at, HR_PICK_ROWS);
+        HR_TRY(hr_table_slice(in, at, n, &part, err));
+        st = hr__waiting_add(w, hr__task_run(task)->account, part, err);
+        hr_table_unref(part);
+        HR_TRY(st);
+    }
+    return HR_OK;
+}
+
+static hr_status mix_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    const mix_op *o = (const mix_op *)op;
+    hr_table *fitting = NULL;
+    mix_state *s = NULL;
+    hr_status st;
+
+    HR_TRY(state_of(op, task, &s, err));
+    if (s->over)
+        return HR_OK;
+    HR_TRY(settle_schema(o, s, task, in, err));
+    HR_TRY(hr__table_conform(hr__task_mem(task), in, s->schema, &fitting, err));
+    st = add(s, task, fitting, err);
+    hr_table_unref(fitting);
+    return st ? st : go_on(o, s, task, err);
+}
+
+static hr_status mix_ended(const hr_op *op, hr_task *task, int input, hr_error *err)
+{
+    mix_state *s = NULL;
+
+    HR_TRY(state_of(op, task, &s, err));
+    s->inputs[input].ended = true;
+    return s->over ? HR_OK : go_on((const mix_op *)op, s, task, err);
+}
+
+/* -------------------------------------------------------------------------------------------------------- the operator */
+
+static void mix_describe(const hr_op *op, hr_text *out)
+{
+    const mix_op *o = (const mix_op *)op;
+
+    hr__text_add(out, "mix(");
+    for (int i = 0; i < o->n; i++)
+        hr__text_add(out, "%s%.3g", i ? ", " : "", o->weights[i]);
+    hr__text_add(out, "%s)", o->drop ? ", to the longest" : "");
+}
+
+static void mix_fingerprint(const hr_op *op, hr_hash *h)
+{
+    const mix_op *o = (const mix_op *)op;
+
+    hr__hash_int(h, o->drop);
+    hr__hash_add(h, o->weights, (size_t)o->n * sizeof *o->weights);
+}
+
+static void mix_free(hr_op *op)
+{
+    hr__free(((mix_op *)op)->weights);
+    hr__free(op);
+}
+
+const hr_op_class hr__mix = {
+    .name = "mix",
+    .doc = "rows of several inputs in proportion of weights",
+    .kind = HR_OP_STREAM,
+    .inputs = HR_INPUTS_CHOSEN,
+    .schema_of = mix_schema_of,
+    .needs = hr__same_needs,
+    .push = mix_push,
+    .ended = mix_ended,
+    .task_clear = mix_task_clear,
+    .describe = mix_describe,
+    .fingerprint = mix_fingerprint,
+    .free = mix_free,
+};
+
+hr_status hr__op_mix(const double *weights, int n, bool drop, hr_op **out, hr_error *err)
+{
+    double sum = 0;
+    mix_op *o;
+
+    *out = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!(weights[i] > 0) || isinf(weights[i]))
+            return hr_error_set(err, HR_INVALID, "mix: weight %d is %g; all must be above 0", i, weights[i]);
+        sum += weights[i];
+    }
+    if (!(o = hr__zalloc(NULL, sizeof *o)) || !(o->weights = hr__alloc(NULL, (size_t)n * sizeof *o->weights))) {
+        hr__free(o);
+        return hr__error_memory(err, "mix", n * (int64_t)sizeof *o->weights);
+    }
+    hr__op_init(&o->base, &hr__mix);
+    o->n = n;
+    o->drop = drop;
+    for (int i = 0; i < n; i++)
+        o->weights[i] = weights[i] / sum;
+    *out = &o->base;
+    return HR_OK;
+}

@@ -1,0 +1,373 @@
+/* rebatch.c - the same rows in tables of exactly n rows, whatever the cuts of the tables that come in.
+ *
+ * Rows wait in `parts`, in order, until they make a batch. A batch that lies in one table is a slice of it; only one that
+ * crosses a border is copied together.
+ *
+ * Where a marker falls into an open batch (p of its n rows came before, p > 0) these p rows are held back, so that the
+ * marker must wait until the batch is out. Whoever starts there gets the batch's other n - p rows first, which were
+ * emitted already: the state says to skip them. While several markers wait in one batch the newest replaces the others,
+ * since it says more. With nothing pending a marker passes at once.
+ *
+ *   rows      . . . . . . . . . . . .      n = 5; marker M falls behind row 7
+ *   batches   [0 . . . .][1 . M . . .][2   passes behind batch 1, with skip=3 ordinal=2
+ *
+ * All tables must be of one schema, or nearly (data/conform.c). This is the place where a function that gives int64 first and
+ * double later is found out: in canonical order, so that the message is the same with any number of threads. */
+#include "op/operators.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+typedef struct rebatch_op {
+    hr_op base;
+    int64_t n_rows;
+    bool drop_last;
+    bool any_size; /* batches may be larger than the memory limit */
+} rebatch_op;
+
+typedef struct rebatch_state {
+    hr_schema *schema; /* of the first table; NULL: none came yet */
+    hr_table **parts;  /* counted; rows of the open batch, and behind it what the newest table has left */
+    int64_t n_parts, cap_parts;
+    int64_t n_pending;  /* rows of all parts */
+    int64_t most_bytes; /* that they take: less where the first was shortened */
+    int64_t skip;       /* rows that come in and were emitted by an earlier run */
+    int64_t ordinal;    /* of the open batch */
+    hr_marker *held;    /* waits for the open batch; NULL: none */
+    int64_t held_skip;  /* the rows that were missing in the open batch when it came */
+} rebatch_state;
+
+static hr_status rebatch_state_of(hr_task *task, rebatch_state **out, hr_error *err)
+{
+    void **slot = hr__task_state(task);
+
+    if (!*slot && !(*slot = hr__zalloc(hr__task_run(task)->account, sizeof **out)))
+        return hr__error_memory(err, "rebatch", sizeof **out);
+    *out = *slot;
+    return HR_OK;
+}
+
+static void rebatch_task_clear(const hr_op *op, hr_task *task)
+{
+    rebatch_state *s = *hr__task_state(task);
+
+    (void)op;
+    if (!s)
+        return;
+    for (int64_t i = 0; i < s->n_parts; i++)
+        hr_table_unref(s->parts[i]);
+    hr__free(s->parts);
+    hr__schema_unref(s->schema);
+    hr__marker_drop(s->held);
+    hr__free(s);
+    *hr__task_state(task) = NULL;
+}
+
+/* ----------------------------------------------------------------------------------------------------- the markers */
+
+static void pass(hr_task *task, hr_marker *takes, int64_t skip, int64_t ordinal)
+{
+    char text[80];
+
+    snprintf(text, sizeof text, "skip=%" PRId64 " ordinal=%" PRId64, skip, ordinal);
+    hr__task_pass(task, takes, text);
+}
+
+/* The open batch is out (or will never be): what waited for it goes on. */
+static void pass_held(rebatch_state *s, hr_task *task)
+{
+    hr_marker *m = s->held;
+
+    s->held = NULL;
+    if (m)
+        pass(task, m, s->held_skip, s->ordinal);
+}
+
+static hr_status rebatch_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
+{
+    rebatch_state *s = NULL;
+    hr_status st = rebatch_state_of(task, &s, err);
+
+    if (st) {
+        hr__marker_drop(takes);
+        return st;
+    }
+    if (s->n_pending == 0) {
+        pass(task, takes, s->skip, s->ordinal);
+        return HR_OK;
+    }
+    hr__marker_drop(s->held);
+    s->held = takes;
+    s->held_skip = ((const rebatch_op *)op)->n_rows - s->n_pending;
+    return HR_OK;
+}
+
+static hr_status rebatch_restore(const hr_op *op, hr_task *task, const char *state, hr_error *err)
+{
+    rebatch_state *s = NULL;
+    int64_t skip = -1, ordinal = -1, n = ((const rebatch_op *)op)->n_rows;
+
+    if (!hr__state_int(state, "skip", &skip) || !hr__state_int(state, "ordinal", &ordinal) || skip >= n)
+        return hr_error_set(err, HR_INVALID, "rebatch: '%s' is not a position in batches of %" PRId64 " rows", state,
+                            n);
+    HR_TRY(rebatch_state_of(task, &s, err));
+    s->skip = skip;
+    s->ordinal = ordinal;
+    return HR_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------------- the rows */
+
+/* The schema that this table and those before it have in common: what waits is made to fit if `in` knows more of it. */
+static hr_status check_schema(rebatch_state *s, hr_task *task, const hr_table *in, hr_error *err)
+{
+    hr_schema *both = NULL;
+    hr_status st = HR_OK;
+
+    if (!s->schema)
+        s->schema = hr__schema_ref(in->schema);
+    if (s->schema == in->schema || hr__schema_equal(s->schema, in->schema))
+        return HR_OK;
+    st = hr__schema_conform(s->schema, in->schema, &both, err);
+    if (st == HR_TYPE)
+        return hr__error_at(err, st, "rebatch: a table differs from the first one");
+    HR_GO(st);
+    for (int64_t i = 0; both != s->schema && i < s->n_parts; i++) {
+        hr_table *part = NULL;
+
+        HR_GO(hr__table_conform(hr__task_mem(task), s->parts[i], both, &part, err));
+        hr_table_unref(s->parts[i]);
+        s->parts[i] = part;
+    }
+    hr__schema_unref(s->schema);
+    s->schema = both;
+    both = NULL;
+done:
+    hr__schema_unref(both);
+    return st;
+}
+
+/* Adds rows of `in`, but for those to be skipped. */
+static hr_status add(rebatch_state *s, hr_task *task, const hr_table *in, hr_error *err)
+{
+    int64_t skip = HR_MIN(s->skip, in->n_rows);
+    hr_table *part = NULL;
+
+    s->skip -= skip;
+    if (skip == in->n_rows)
+        return HR_OK;
+    if (!hr__grow(hr__task_run(task)->account, (void **)&s->parts, &s->cap_parts, s->n_parts + 1, sizeof *s->parts))
+        return hr__error_memory(err, "rebatch", (s->n_parts + 1) * (int64_t)sizeof *s->parts);
+    if (skip == 0)
+        part = hr_table_ref((hr_table *)in);
+    else
+        HR_TRY(hr_table_slice(in, skip, in->n_rows - skip, &part, err));
+    s->parts[s->n_parts++] = part;
+    s->n_pending += part->n_rows;
+    s->most_bytes += hr__table_bytes_used(part);
+    return HR_OK;
+}
+
+/* Of the first n rows. */
+static hr_status bytes_of(const rebatch_state *s, int64_t n, int64_t *out, hr_error *err)
+{
+    *out = 0;
+    for (int64_t i = 0; i < s->n_parts && n > 0; i++) {
+        hr_table *part = NULL;
+
+        HR_TRY(hr_table_slice(s->parts[i], 0, HR_MIN(n, s->parts[i]->n_rows), &part, err));
+        *out += hr__table_bytes_used(part);
+        n -= part->n_rows;
+        hr_table_unref(part);
+    }
+    return HR_OK;
+}
+
+/* The first n rows, which are to be one batch. A slice of one table takes nothing. */
+static hr_status check_bytes(const hr_op *op, rebatch_state *s, hr_task *task, int64_t n, hr_error *err)
+{
+    int64_t limit = hr__account_limit(hr__task_run(task)->account), bytes;
+
+    if (((const rebatch_op *)op)->any_size || s->most_bytes <= limit || n <= s->parts[0]->n_rows)
+        return HR_OK;
+    HR_TRY(bytes_of(s, n, &bytes, err));
+    if (n == s->n_pending)
+        s->most_bytes = bytes;
+    return bytes <= limit ? HR_OK : hr__batch_too_large(n, bytes, limit, n < ((const rebatch_op *)op)->n_rows, err);
+}
+
+/* The first part loses its first n rows. */
+static hr_status shorten(rebatch_state *s, int64_t n, hr_error *err)
+{
+    hr_table *rest = NULL, *first = s->parts[0];
+
+    if (n < first->n_rows)
+        HR_TRY(hr_table_slice(first, n, first->n_rows - n, &rest, err));
+    hr_table_unref(first);
+    if (rest)
+        s->parts[0] = rest;
+    else
+        memmove(s->parts, s->parts + 1, (size_t)--s->n_parts * sizeof *s->parts);
+    s->n_pending -= n;
+    return HR_OK;
+}
+
+/* n rows from the front, which the first part holds: shared. */
+static hr_status take_slice(rebatch_state *s, int64_t n, hr_table **out, hr_error *err)
+{
+    if (n == s->parts[0]->n_rows)
+        *out = hr_table_ref(s->parts[0]);
+    else
+        HR_TRY(hr_table_slice(s->parts[0], 0, n, out, err));
+    return shorten(s, n, err);
+}
+
+/* All parts but what lies behind n rows in the last one: copied together. */
+static hr_status take_copy(rebatch_state *s, hr_task *task, int64_t n, hr_table **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    int64_t i_last = s->n_parts - 1;
+    int64_t n_behind = s->n_pending - n;
+    hr_table *last = s->parts[i_last], *head = NULL, *tail = NULL;
+
+    if (n_behind) {
+        HR_GO(hr_table_slice(last, 0, last->n_rows - n_behind, &head, err));
+        HR_GO(hr_table_slice(last, last->n_rows - n_behind, n_behind, &tail, err));
+        s->parts[i_last] = head;
+    }
+    st = hr__table_concat(hr__task_mem(task), s->schema, s->parts, (int)s->n_parts, out, err);
+    s->parts[i_last] = last;
+    if (st)
+        goto done;
+    for (int64_t i = 0; i < s->n_parts; i++)
+        hr_table_unref(s->parts[i]);
+    s->n_parts = 0;
+    if (tail)
+        s->parts[s->n_parts++] = tail;
+    s->n_pending = n_behind;
+    tail = NULL;
+done:
+    hr_table_unref(head);
+    hr_table_unref(tail);
+    return st;
+}
+
+/* Emits the open batch, of n rows. */
+static hr_status emit(rebatch_state *s, hr_task *task, int64_t n, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_table *batch = NULL;
+
+    if (n <= s->parts[0]->n_rows)
+        HR_GO(take_slice(s, n, &batch, err));
+    else
+        HR_GO(take_copy(s, task, n, &batch, err));
+    HR_GO(hr__task_emit(task, &batch, err));
+    s->ordinal++;
+    pass_held(s, task);
+done:
+    hr_table_unref(batch);
+    return st;
+}
+
+static hr_status rebatch_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    int64_t n = ((const rebatch_op *)op)->n_rows;
+    rebatch_state *s = NULL;
+    hr_table *fitting = NULL;
+    hr_status st = HR_OK;
+
+    HR_TRY(rebatch_state_of(task, &s, err));
+    HR_TRY(check_schema(s, task, in, err));
+    HR_TRY(hr__table_conform(hr__task_mem(task), in, s->schema, &fitting, err));
+    st = add(s, task, fitting, err);
+    hr_table_unref(fitting);
+    if (st)
+        return st;
+    while (s->n_pending >= n && !hr__task_cancelled(task)) {
+        HR_TRY(check_bytes(op, s, task, n, err));
+        HR_TRY(emit(s, task, n, err));
+    }
+    if (!s->n_pending)
+        s->most_bytes = 0;
+    return check_bytes(op, s, task, s->n_pending, err); /* before more is held for it */
+}
+
+static hr_status rebatch_finish(const hr_op *op, hr_task *task, hr_error *err)
+{
+    rebatch_state *s = *hr__task_state(task);
+
+    if (!s)
+        return HR_OK;
+    if (s->n_pending && !((const rebatch_op *)op)->drop_last)
+        HR_TRY(emit(s, task, s->n_pending, err));
+    pass_held(s, task);
+    return HR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------------- the operator */
+
+static void rebatch_describe(const hr_op *op, hr_text *out)
+{
+    const rebatch_op *r = (const rebatch_op *)op;
+
+    hr__text_add(out, "rebatch(%" PRId64 "%s)", r->n_rows, r->drop_last ? ", drop_last" : "");
+}
+
+static void rebatch_fingerprint(const hr_op *op, hr_hash *h)
+{
+    hr__hash_int(h, ((const rebatch_op *)op)->n_rows);
+    hr__hash_int(h, ((const rebatch_op *)op)->drop_last);
+}
+
+static void rebatch_free(hr_op *op) { hr__free(op); }
+
+/* Not one_to_one, though no row changes: whether a limit stands above or below decides where batches begin. */
+const hr_op_class hr__rebatch = {
+    .name = "rebatch",
+    .doc = "the same rows in tables of exactly n rows",
+    .kind = HR_OP_STREAM,
+    .schema = hr__kept_schema,
+    .push = rebatch_push,
+    .finish = rebatch_finish,
+    .task_clear = rebatch_task_clear,
+    .marker = rebatch_marker,
+    .restore = rebatch_restore,
+    .describe = rebatch_describe,
+    .fingerprint = rebatch_fingerprint,
+    .free = rebatch_free,
+};
+
+int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last)
+{
+    const rebatch_op *r = (const rebatch_op *)op;
+
+    if (op->cls != &hr__rebatch)
+        return -1;
+    if (drop_last)
+        *drop_last = r->drop_last;
+    return r->n_rows;
+}
+
+hr_status hr__op_rebatch_blocks(int64_t n_rows, hr_op **out, hr_error *err)
+{
+    HR_TRY(hr__op_rebatch(n_rows, false, out, err));
+    ((rebatch_op *)*out)->any_size = true;
+    return HR_OK;
+}
+
+hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *err)
+{
+    rebatch_op *r = NULL;
+
+    *out = NULL;
+    if (n_rows < 1)
+        return hr_error_set(err, HR_INVALID, "rebatch: batches of %" PRId64 " rows", n_rows);
+    if (!(r = hr__zalloc(NULL, sizeof *r)))
+        return hr__error_memory(err, "rebatch", sizeof *r);
+    hr__op_init(&r->base, &hr__rebatch);
+    r->n_rows = n_rows;
+    r->drop_last = drop_last;
+    *out = &r->base;
+    return HR_OK;
+}

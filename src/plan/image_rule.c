@@ -1,0 +1,175 @@
+/* image_rule.c - steps on images move into the reader that decodes them.
+ *
+ * Where a column is computed by image functions of a scan's images, and nobody else looks at those, the reader can do both at
+ * once: it then decodes only what the steps keep (image/image_chain.h). What is random stays the same, being a function of
+ * the run's seed and epoch and of the row's coordinate. The expression keeps its place; in it the scan's column stands for
+ * what the functions were.
+ *
+ * The way down from the expression to the scan leads through operators that let the column through unseen. One that drops
+ * rows may not have protected the steps from an image that they refuse, so those must not be able to. */
+#include "plan/plan.h"
+
+/* How often e reads the column. */
+static int64_t reads(const hr_expr *e, const char *column)
+{
+    int64_t n = e->kind == HR_EXPR_COLUMN && !strcmp(e->name, column);
+
+    for (int i = 0; i < e->n_args; i++)
+        n += reads(e->args[i], column);
+    return n;
+}
+
+/* The first and largest part of e that is image functions of a column; NULL: none. */
+static hr_expr *steps_in(hr_expr *e, hr_image_chain *steps, const char **column)
+{
+    hr_expr *found = NULL;
+
+    if (hr__expr_image_steps(e, steps, column))
+        return e;
+    for (int i = 0; i < e->n_args && !found; i++)
+        found = steps_in(e->args[i], steps, column);
+    return found;
+}
+
+/* An image can have a number of channels that normalize has no values for. */
+static bool may_refuse(const hr_image_chain *c)
+{
+    const hr_image_step *last = &c->steps[c->n - 1];
+
+    return last->kind == HR_STEP_NORMALIZE && HR_MAX(last->n_mean, last->n_std) > 1;
+}
+
+/* What the column is called below the operator; NULL: the operator looks at it, or makes it, or gives it twice. */
+static const char *below_project(const hr_op *op, int n, const char *column)
+{
+    const char *const *inputs, *const *outputs, *found = NULL;
+    int times = 0;
+
+    hr__op_project_inputs(op, &inputs);
+    hr__op_project_outputs(op, &outputs);
+    for (int i = 0; i < n; i++)
+        if (!strcmp(outputs[i], column))
+            found = inputs[i];
+    for (int i = 0; i < n && found; i++)
+        times += !strcmp(inputs[i], found);
+    return times == 1 ? found : NULL;
+}
+
+static const char *below(const hr_op *op, const char *column, const hr_image_chain *steps)
+{
+    hr_expr *predicate = hr__op_filter_predicate(op), *const * exprs;
+    const char *const *names;
+    int n = hr__op_project_inputs(op, NULL);
+
+    if (n >= 0)
+        return below_project(op, n, column);
+    if (predicate)
+        return may_refuse(steps) || reads(predicate, column) ? NULL : column;
+    if ((n = hr__op_computed(op, &names, &exprs)) >= 0) {
+        if (hr__has_name(names, n, column))
+            return NULL;
+        for (int i = 0; i < n; i++)
+            if (reads(exprs[i], column))
+                return NULL;
+        return column;
+    }
+    return hr__op_limit_rows(op) >= 0 || hr__op_rebatch_rows(op, NULL) >= 0 ? column : NULL;
+}
+
+/* The scan's name for the column, if its readers can do the steps. */
+static const char *way_to_scan(const hr_plan *p, const char *column, const hr_image_chain *steps)
+{
+    const char *images;
+
+    for (; column && p->kind == HR_PLAN_OP; p = p->inputs[0])
+        column = below(p->op, column, steps);
+    images = column && p->kind == HR_PLAN_SCAN ? hr__scan_image_column(p->scan) : NULL;
+    return images && !strcmp(images, column) ? images : NULL;
+}
+
+/* A node's columns, and which of them are wanted. */
+typedef struct computed {
+    const char *const *names, *const *wanted;
+    hr_expr *const *exprs;
+    int n, n_wanted;
+} computed;
+
+static bool is_wanted(const computed *c, const char *name)
+{
+    return c->n_wanted < 0 || hr__has_name(c->wanted, c->n_wanted, name);
+}
+
+/* Nobody sees the column but one place in one of the expressions. */
+static bool is_seen_once(const computed *c, const char *column)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < c->n; i++)
+        if (is_wanted(c, c->names[i]))
+            n += reads(c->exprs[i], column);
+    return n == 1 && (hr__has_name(c->names, c->n, column) || !is_wanted(c, column));
+}
+
+/* The node's expressions without the i-th, or with what is left of it. */
+static hr_status what_is_left(const computed *c, int i, const hr_expr *part, const char *column, hr_op **out,
+                              hr_error *err)
+{
+    const char **names = hr__alloc(NULL, ((size_t)c->n + 1) * sizeof *names);
+    hr_expr **exprs = hr__alloc(NULL, ((size_t)c->n + 1) * sizeof *exprs), *name = NULL, *rest = NULL;
+    bool gone = c->exprs[i] == part && !strcmp(c->names[i], column); /* the column goes through as it is */
+    hr_status st = HR_OK;
+    int n = 0;
+
+    if (!names || !exprs)
+        HR_GO(hr__error_memory(err, "plan", c->n * (int64_t)sizeof *exprs));
+    HR_GO(hr_expr_column(column, &name, err));
+    HR_GO(hr__expr_replace(c->exprs[i], part, name, &rest, err));
+    for (int k = 0; k < c->n; k++) {
+        names[n] = c->names[k];
+        exprs[n] = k == i ? rest : c->exprs[k];
+        n += k != i || !gone;
+    }
+    st = hr__op_with_columns(names, exprs, n, out, err);
+done:
+    hr_expr_unref(name);
+    hr_expr_unref(rest);
+    hr__free(names);
+    hr__free(exprs);
+    return st;
+}
+
+/* `images`: the scan's name of `column`. */
+static hr_status split(const computed *c, int i, hr_expr *part, const char *column, const char *images, hr_expr **out,
+                       hr_op **op, hr_error *err)
+{
+    hr_status st;
+
+    HR_TRY(hr__expr_rename(part, &column, &images, 1, out, err));
+    st = what_is_left(c, i, part, column, op, err);
+    if (st) {
+        hr_expr_unref(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+hr_status hr__image_rule(const hr_plan *p, const char *const *columns, int n, hr_expr **images, hr_op **op,
+                         hr_error *err)
+{
+    computed c = { .wanted = columns, .n_wanted = n };
+    hr_image_chain steps;
+
+    *images = NULL;
+    *op = NULL;
+    c.n = hr__op_computed(p->op, &c.names, &c.exprs);
+    for (int i = 0; i < c.n; i++) {
+        const char *column, *below;
+        hr_expr *part = is_wanted(&c, c.names[i]) ? steps_in(c.exprs[i], &steps, &column) : NULL;
+
+        if (!part || steps.n > HR_OPEN_MAX_STEPS || steps.steps[0].kind == HR_STEP_DECODE || !is_seen_once(&c, column))
+            continue;
+        if ((below = way_to_scan(p->inputs[0], column, &steps)))
+            return split(&c, i, part, column, below, images, op, err);
+    }
+    return HR_OK;
+}

@@ -1,0 +1,490 @@
+/* link.c - one end of a socket over which tables travel between two processes.
+ *
+ * Sending. Columns that are not in shared memory are copied into the arena. What the message refers to is its *cargo*;
+ * it gets a slot, whose number and sequence number go along. Segments that the peer does not map yet go first, each
+ * with its descriptor. Then the packet is queued, and the queue goes out as far as the socket takes it. The peer may wait
+ * for what stays behind while we wait for the peer: who cannot call us until then has on_backlog called (io/poll.c).
+ *
+ * Receiving. Buffers of a received table map the peer's memory and share one *hold*. When the last of them goes, on
+ * whatever thread, the hold is queued and leaves as RELEASE(slot, seq); the peer drops its cargo. A hold is the node of
+ * that queue itself: giving back needs no memory and cannot fail.
+ *
+ * The end. Contents of held tables must not change, so a block may be used again only when nobody reads it:
+ * 1. A peer that died (the socket ends) reads no more. Its cargo is dropped, the blocks are free.
+ * 2. A peer that closed its end while it held tables has said BYE first: they are retired (arena.c), then dropped. If
+ *    BYE does not fit into the socket, the end is not shown before the last table went.
+ * 3. We close while the peer holds tables: likewise.
+ * A send that fails (EPIPE) does not know which it is: cargo stays until the end was read, or until we close.
+ *
+ * Locks: send_lock, so that messages leave in the order of their schemas; recv_lock, for one reader; link->lock within
+ * both, a leaf. Nothing is freed under link->lock, it goes into a `trash` that is emptied afterwards: freeing may call
+ * anybody, a link too. Nothing waits under any of them, so that a thread that waits in hr__link_recv holds up no
+ * other. */
+#include "share/link.h"
+#include "share/process_link.h"
+#include "share/exchange_arena.h"
+
+#include <errno.h>
+
+#define SLICE_MS 100
+#define BACKLOG_SLICE_MS 5 /* while packets are queued: the socket may take them soon */
+#define IN_BYTES 65536
+#define MAX_DRAIN 4096 /* packets; the socket holds some hundred */
+
+hr_status hr__link_not_ours(const hr_link *l, hr_error *err)
+{
+    return hr_error_set(err, HR_PEER, "link: it belongs to process %d, not to its child %d", l->pid, hr__pid());
+}
+
+hr_status hr__link_gone(hr_error *err)
+{
+    return hr_error_set(err, HR_PEER, "link: the other process has closed its end or died");
+}
+
+hr_status hr__link_closed(hr_error *err) { return hr_error_set(err, HR_PEER, "link: it was closed"); }
+
+void hr__link_part_unref(hr_link *l)
+{
+    if (atomic_fetch_sub_explicit(&l->parts, 1, memory_order_acq_rel) > 1)
+        return;
+    hr__file_close(l->fd);
+    hr__file_close(l->in_fd);
+    for (int64_t i = 0; i < l->n_known; i++)
+        hr__segment_unref(l->known[i]);
+    hr__free(l->known);
+    hr__free(l->slots);
+    for (int i = 0; i < HR_WIRE_SCHEMAS; i++) {
+        hr__schema_unref(l->schemas[i].schema);
+        hr__text_clear(&l->schemas[i].bytes);
+    }
+    hr__peer_clear(&l->peer);
+    hr__free(l->in);
+    hr__mutex_clear(&l->send_lock);
+    hr__mutex_clear(&l->recv_lock);
+    hr__mutex_clear(&l->lock);
+    hr__arena_unref(l->mem.arena);
+    hr__account_unref(l->account);
+    hr__free(l);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ holds */
+
+static void link_hold_new(void *owner)
+{
+    hr_link *l = owner;
+
+    atomic_fetch_add_explicit(&l->parts, 1, memory_order_relaxed);
+    atomic_fetch_add(&l->n_holds, 1);
+}
+
+/* The last buffer of a received message went. */
+static void link_hold_gone(hr_hold *h)
+{
+    hr_link *l = h->owner;
+    hr_trash t = { 0 };
+    bool tells;
+
+    if (!hr__link_is_ours(l)) { /* in a forked child: our parent has one, too */
+        hr__free(h);
+        return;
+    }
+    hr__lock(&l->lock);
+    h->next = NULL;
+    if (h->voided || l->closed || l->broken) {
+        t.holds = h;
+    } else {
+        *l->released_end = h;
+        l->released_end = &h->next;
+        hr__link_flush_locked(l, &t);
+    }
+    if (atomic_fetch_sub(&l->n_holds, 1) == 1 && l->kept_open)
+        hr__socket_shutdown(l->fd);
+    tells = hr__link_tells_locked(l);
+    hr__unlock(&l->lock);
+    hr__trash_empty(&t);
+    if (tells)
+        hr__link_tell(l);
+    hr__link_part_unref(l);
+}
+
+/* --- columns of ours that come back */
+
+typedef struct search {
+    uint64_t segment;
+    int64_t offset, n;
+    hr_buffer *found; /* counted; the whole of it */
+} search;
+
+static void search_buffer(void *context, hr_buffer *b)
+{
+    search *s = context;
+    hr_buffer *root = b->kind == HR_BUFFER_SLICE ? b->owner : b;
+    int64_t at = 0;
+    const hr_segment *segment = s->found ? NULL : hr__buffer_segment(root, &at);
+
+    if (segment && segment->id == s->segment && s->offset >= at && s->n <= root->n_bytes &&
+        s->offset - at <= root->n_bytes - s->n)
+        s->found = hr__buffer_ref(root);
+}
+
+static hr_status link_own(void *owner, uint64_t segment, int64_t offset, int64_t n, hr_buffer **out, hr_error *err)
+{
+    hr_link *l = owner;
+    search s = { segment, offset, n, NULL };
+    int64_t at = 0;
+    hr_status st = HR_OK;
+
+    hr__lock(&l->lock);
+    for (int64_t i = l->n_slots; i-- > 0 && !s.found;)
+        for (int k = 0; l->slots[i].seq && k < l->slots[i].cargo->n && !s.found; k++)
+            hr__array_buffers(l->slots[i].cargo->columns[k], search_buffer, &s);
+    hr__unlock(&l->lock);
+    if (!s.found)
+        return hr_error_set(err, HR_BAD_DATA, "link: %lld bytes of segment %llu come back that the peer does not hold",
+                            (long long)n, (unsigned long long)segment);
+    (void)hr__buffer_segment(s.found, &at);
+    if (at == offset && n == s.found->n_bytes) {
+        *out = s.found;
+        return HR_OK;
+    }
+    st = hr__buffer_slice(s.found, offset - at, n, out, err);
+    hr__buffer_unref(s.found);
+    return st;
+}
+
+/* --------------------------------------------------------------------------------------------------- making, ending */
+
+hr_status hr__link_new(int fd, hr_account *account, hr_arena *arena, hr_link **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_link *l = hr__zalloc(account, sizeof *l);
+    uint64_t *in = hr__alloc(account, IN_BYTES);
+
+    *out = NULL;
+    if (!l || !in) {
+        st = hr__error_memory(err, "link", IN_BYTES);
+        goto done;
+    }
+    if (!arena)
+        HR_GO(hr__arena_new(account, "link", &l->mem.arena, err));
+    else
+        l->mem.arena = hr__arena_ref(arena);
+    atomic_init(&l->users, 1);
+    atomic_init(&l->parts, 1);
+    l->fd = fd;
+    l->in_fd = -1;
+    l->pid = hr__pid();
+    l->account = l->mem.account = hr__account_ref(account);
+    hr__peer_init(&l->peer, account);
+    l->peer.owner = l;
+    l->peer.hold_new = link_hold_new;
+    l->peer.hold_gone = link_hold_gone;
+    l->peer.own = link_own;
+    hr__mutex_init(&l->send_lock);
+    hr__mutex_init(&l->recv_lock);
+    hr__mutex_init(&l->lock);
+    l->out_end = &l->out;
+    l->released_end = &l->released;
+    l->free_slot = -1;
+    l->in = in;
+    *out = l;
+    return HR_OK;
+done:
+    hr__free(in);
+    hr__free(l);
+    hr__file_close(fd);
+    return st;
+}
+
+hr_link *hr__link_ref(hr_link *l)
+{
+    if (l)
+        atomic_fetch_add_explicit(&l->users, 1, memory_order_relaxed);
+    return l;
+}
+
+void hr__link_unref(hr_link *l)
+{
+    if (!l || atomic_fetch_sub_explicit(&l->users, 1, memory_order_acq_rel) > 1)
+        return;
+    if (!hr__link_is_ours(l)) {
+        hr__file_close(l->fd); /* only that: its locks may never be let go here */
+        return;
+    }
+    hr__link_close(l);
+    hr__link_part_unref(l);
+}
+
+int hr__link_fd(const hr_link *l) { return l->fd; }
+
+int64_t hr__link_outstanding(const hr_link *l)
+{
+    hr_mutex *lock = (hr_mutex *)&l->lock;
+    int64_t n;
+
+    if (!hr__link_is_ours(l))
+        return 0;
+    hr__lock(lock);
+    n = l->n_tables;
+    hr__unlock(lock);
+    return n;
+}
+
+void hr__message_clear(hr_message *m)
+{
+    hr__free(m->bytes);
+    hr_table_unref(m->table);
+    *m = (hr_message){ 0 };
+}
+
+/* -------------------------------------------------------------------------------------------------------- receiving */
+
+/* The peer dropped what it got in these slots. */
+static hr_status on_release(hr_link *l, const hr_incoming *in, hr_error *err)
+{
+    hr_trash t = { 0 };
+    hr_status st = HR_OK;
+
+    hr__lock(&l->lock);
+    for (int i = 0; i < in->n_released && !st; i++) {
+        hr_released r = in->released[i];
+        hr_slot *s = r.slot < l->n_slots ? &l->slots[r.slot] : NULL;
+        if (!s || !s->seq || s->seq != r.seq) {
+            st = hr_error_set(err, HR_BAD_DATA, "link: message %llu is released, but not held",
+                              (unsigned long long)r.seq);
+            break;
+        }
+        s->cargo->next = t.cargo;
+        t.cargo = s->cargo;
+        l->n_tables -= s->cargo->table;
+        *s = (hr_slot){ .next_free = l->free_slot };
+        l->free_slot = r.slot;
+    }
+    hr__unlock(&l->lock);
+    hr__trash_empty(&t);
+    return st;
+}
+
+/* The socket ended. */
+static void on_end(hr_link *l)
+{
+    hr_trash t = { 0 };
+
+    hr__lock(&l->lock);
+    l->ended = l->broken = true;
+    t.retire = l->peer_holds;
+    hr__link_drop_all_locked(l, &t);
+    hr__unlock(&l->lock);
+    hr__trash_empty(&t);
+}
+
+static void set_flag(hr_link *l, bool *flag)
+{
+    hr__lock(&l->lock);
+    *flag = true;
+    hr__unlock(&l->lock);
+}
+
+/* A packet into l->in, unless one is there. HR_PENDING: none has come. */
+static hr_status read_packet(hr_link *l, hr_error *err)
+{
+    int n_fds = 0;
+
+    for (int again = 0; l->n_in <= 0; again++) {
+        int64_t n = hr__socket_recv(l->fd, l->in, IN_BYTES, &l->in_fd, 1, &n_fds);
+        if (n == -EAGAIN)
+            return HR_PENDING;
+        if (n == -ECONNRESET && again < 2) { /* it did not read all that we sent; what it sent follows */
+            set_flag(l, &l->broken);
+            continue;
+        }
+        if (n == 0 || n == -ECONNRESET) {
+            on_end(l);
+            return hr__link_gone(err);
+        }
+        if (n == -EMSGSIZE)
+            return hr_error_set(err, HR_BAD_DATA, "link: a packet of over %d bytes, or no room for a descriptor",
+                                IN_BYTES);
+        if (n < 0)
+            return hr__error_os(err, n, "link", n == -EMFILE ? "take the descriptor that came" : "receive");
+        l->n_in = n;
+    }
+    return HR_OK;
+}
+
+/* Forgets the packet in l->in. */
+static void drop_packet(hr_link *l)
+{
+    hr__file_close(l->in_fd);
+    l->in_fd = -1;
+    l->n_in = 0;
+}
+
+/* One packet. recv_lock is held. */
+static hr_status recv_packet(hr_link *l, hr_incoming *in, hr_error *err)
+{
+    hr_status st;
+
+    *in = (hr_incoming){ 0 };
+    HR_TRY(read_packet(l, err));
+    st = hr__peer_packet(&l->peer, l->in, l->n_in, &l->in_fd, in, err);
+    if (st == HR_NO_MEMORY)
+        return st; /* the packet stays */
+    if (!st && in->what == HR_PACKET_RELEASE)
+        st = on_release(l, in, err);
+    if (!st && in->what == HR_PACKET_BYE)
+        set_flag(l, &l->peer_holds);
+    drop_packet(l);
+    return st;
+}
+
+/* Packets until a message has come. */
+static hr_status recv_message(hr_link *l, hr_message *out, hr_error *err)
+{
+    hr_incoming in;
+    hr_status st;
+
+    hr__link_flush_now(l);
+    hr__lock(&l->recv_lock);
+    do {
+        hr__lock(&l->lock);
+        st = l->closed ? hr__link_closed(err) : l->ended ? hr__link_gone(err) : HR_OK;
+        hr__unlock(&l->lock);
+        if (!st)
+            st = recv_packet(l, &in, err);
+    } while (!st && in.what != HR_PACKET_MESSAGE);
+    hr__unlock(&l->recv_lock);
+    if (st)
+        return st;
+    *out = in.message;
+    if (out->table && (st = hr__table_check(out->table, false, err))) {
+        hr__message_clear(out); /* the packet is gone: whatever it was, there is no second try */
+        st = hr_error_set(err, HR_BAD_DATA, "link: %s", err ? err->text : "a damaged table");
+    }
+    return st;
+}
+
+static bool has_backlog(hr_link *l)
+{
+    bool has;
+
+    hr__lock(&l->lock);
+    has = !l->broken && (l->out || l->released);
+    hr__unlock(&l->lock);
+    return has;
+}
+
+hr_status hr__link_recv(hr_link *l, int timeout_ms, hr_message *out, hr_error *err)
+{
+    int64_t until = hr__clock_ns() + (int64_t)timeout_ms * 1000000;
+
+    *out = (hr_message){ 0 };
+    if (!hr__link_is_ours(l))
+        return hr__link_not_ours(l, err);
+    for (;;) {
+        hr_status st = recv_message(l, out, err);
+        int64_t left = timeout_ms < 0 ? SLICE_MS : timeout_ms ? (until - hr__clock_ns() + 999999) / 1000000 : 0;
+        int rc;
+
+        if (st && st != HR_PENDING && st != HR_NO_MEMORY && st != HR_PEER)
+            hr__link_close(l); /* what follows cannot be trusted */
+        if (st != HR_PENDING || left <= 0)
+            return st;
+        rc = hr__wait_readable(l->fd, (int)HR_MIN(left, has_backlog(l) ? BACKLOG_SLICE_MS : SLICE_MS));
+        if (rc < 0)
+            return hr__error_os(err, rc, "link", "wait");
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------------------- patience */
+
+#define PATIENCE_NS 2000000000LL
+#define NAP_MS 5
+
+/* Waits a little, unless it has waited for long. *until: 0 at first. */
+static bool nap(int64_t *until)
+{
+    int64_t now = hr__clock_ns();
+
+    *until = *until ? *until : now + PATIENCE_NS;
+    if (now >= *until)
+        return false;
+    (void)hr__wait_readable(-1, NAP_MS); /* no descriptor: only the time */
+    return true;
+}
+
+hr_status hr__link_send_patiently(hr_link *l, uint32_t kind, uint64_t tag, const void *bytes, int64_t n_bytes,
+                                  const hr_table *table, hr_error *err)
+{
+    int64_t until = 0;
+    hr_status st;
+
+    do {
+        hr_error_clear(err);
+        st = hr__link_send(l, kind, tag, bytes, n_bytes, table, err);
+    } while (st == HR_NO_MEMORY && nap(&until));
+    return st;
+}
+
+hr_status hr__link_recv_patiently(hr_link *l, int timeout_ms, hr_message *out, hr_error *err)
+{
+    int64_t until = 0;
+    hr_status st;
+
+    do {
+        hr_error_clear(err);
+        st = hr__link_recv(l, timeout_ms, out, err);
+    } while (st == HR_NO_MEMORY && nap(&until));
+    return st;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- closing */
+
+/* Reads what has come, for what it says about the peer: releases, BYE, the end. Messages are dropped. */
+static void drain(hr_link *l)
+{
+    hr_incoming in;
+    hr_status st = HR_OK;
+
+    hr__lock(&l->recv_lock);
+    for (int i = 0; i < MAX_DRAIN && !st; i++) {
+        st = recv_packet(l, &in, NULL);
+        hr__message_clear(&in.message);
+    }
+    hr__unlock(&l->recv_lock);
+}
+
+/* Says BYE if the peer's tables are still read here. False if that cannot be said now. */
+static bool say_bye_locked(hr_link *l)
+{
+    hr_packet_head bye = hr__packet_head(HR_PACKET_BYE);
+
+    return l->broken || !atomic_load(&l->n_holds) || hr__link_put_locked(l, &bye, sizeof bye, NULL) || l->broken;
+}
+
+void hr__link_close(hr_link *l)
+{
+    hr_trash t = { 0 };
+    bool first;
+
+    if (!hr__link_is_ours(l))
+        return;
+    hr__lock(&l->lock);
+    hr__link_flush_locked(l, &t);
+    first = !l->closed;
+    l->closed = true;
+    hr__unlock(&l->lock);
+    hr__trash_empty(&t);
+    if (!first)
+        return;
+    drain(l);
+    hr__lock(&l->lock);
+    t.retire = l->peer_holds || !l->ended;
+    hr__link_drop_all_locked(l, &t);
+    if (say_bye_locked(l))
+        hr__socket_shutdown(l->fd);
+    else
+        l->kept_open = true;
+    hr__unlock(&l->lock);
+    hr__trash_empty(&t);
+}

@@ -1,0 +1,107 @@
+/* link.h - the inside of a link, for link.c and link_send.c; link.c explains it. */
+#ifndef HR_LINK_H
+#define HR_LINK_H
+
+#include "share/share.h"
+#include "share/process_link.h"
+
+/* What a message refers to, kept until the peer releases it. */
+typedef struct hr_cargo {
+    struct hr_cargo *next;
+    bool table;
+    hr_buffer *body; /* NULL: was in the packet */
+    int n;
+    hr_array *columns[];
+} hr_cargo;
+
+typedef struct hr_slot {
+    uint64_t seq; /* 0: free */
+    hr_cargo *cargo;
+    int64_t next_free;
+} hr_slot;
+
+typedef struct hr_packet {
+    struct hr_packet *next;
+    hr_segment *segment; /* its descriptor goes along; counted */
+    int64_t n;
+    uint64_t data[];
+} hr_packet;
+
+typedef struct hr_known_schema {
+    hr_schema *schema;
+    hr_text bytes;
+} hr_known_schema;
+
+/* What is to be freed when no lock is held. */
+typedef struct hr_trash {
+    hr_packet *packets;
+    hr_cargo *cargo;
+    hr_hold *holds;
+    hr_segment **known; /* references */
+    int64_t n_known;
+    hr_segment *gone[16]; /* references */
+    int n_gone;
+    bool retire; /* the cargo's segments first */
+} hr_trash;
+
+struct hr_link {
+    atomic_int users; /* references by hr__link_ref */
+    atomic_int parts; /* 1 for all users, 1 for each hold, 1 while told */
+    atomic_int n_holds;
+    int fd;
+    int pid;
+    hr_account *account;
+    hr_mem mem; /* where copies go */
+    hr_peer peer;
+    bool (*on_backlog)(hr_link *l); /* NULL: nobody is told */
+
+    hr_mutex send_lock; /* guards what follows */
+    hr_known_schema schemas[HR_WIRE_SCHEMAS];
+    int next_schema;
+
+    hr_mutex recv_lock; /* guards what follows */
+    uint64_t *in;       /* IN_BYTES */
+    int64_t n_in;       /* > 0: a packet that is still to be decoded */
+    int in_fd;          /* that came with it */
+
+    hr_mutex lock;   /* guards what follows */
+    bool closed;     /* by us */
+    bool broken;     /* nothing can be sent */
+    int64_t why;     /* -errno of the send that failed */
+    bool ended;      /* nothing will come */
+    bool peer_holds; /* it said BYE: it closed, but still reads what it was given */
+    bool kept_open;  /* closed, but the end is not shown yet */
+    bool told;       /* on_backlog was called, hr__link_settled not yet: that is a part */
+    hr_packet *out, **out_end;
+    hr_hold *released, **released_end;
+    hr_segment **known; /* that the peer maps */
+    int64_t n_known, cap_known;
+    uint64_t gone_seen;
+    hr_slot *slots;
+    int64_t n_slots, cap_slots, free_slot; /* free_slot < 0: none */
+    uint64_t last_seq;
+    int64_t n_tables;
+};
+
+static inline bool hr__link_is_ours(const hr_link *l) { return l->pid == hr__pid(); }
+
+/* --- link.c. HR_PEER, and why */
+hr_status hr__link_not_ours(const hr_link *l, hr_error *err);
+hr_status hr__link_closed(hr_error *err);
+hr_status hr__link_gone(hr_error *err);
+void hr__link_part_unref(hr_link *l);
+
+/* --- link_send.c */
+void hr__trash_empty(hr_trash *t);
+/* All cargo, and what was still to be sent. */
+void hr__link_drop_all_locked(hr_link *l, hr_trash *t);
+/* Sends one packet now; true if the socket took it. `s` (NULL: none): its descriptor goes along. */
+bool hr__link_put_locked(hr_link *l, const void *data, int64_t n, const hr_segment *s);
+/* Sends what is queued as far as the socket takes it. */
+void hr__link_flush_locked(hr_link *l, hr_trash *t);
+void hr__link_flush_now(hr_link *l);
+/* Is on_backlog to be called, by hr__link_tell without the lock? */
+bool hr__link_tells_locked(hr_link *l);
+void hr__link_tell(hr_link *l);
+
+#endif

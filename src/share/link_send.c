@@ -1,0 +1,525 @@
+/* link_send.c - what goes out of a link: messages, releases, what was given back. See link.c.
+ *
+ * A message is a *draft* until it is queued: columns are placed or copied, the schema looked up, packets made, all
+ * without link->lock. Queueing cannot fail, so that slots, segments that the peer knows, and the order of packets are
+ * always in step. Messages go before releases: the peer may wait for
+ * a message, but only its memory for a release. */
+#include "share/link.h"
+#include "share/process_link.h"
+#include "share/exchange_arena.h"
+
+#include <errno.h>
+
+#define MAX_KIND 0x8000
+#define MAX_SLOTS (1 << 24)
+#define SLICE_MS 100
+
+/* ---------------------------------------------------------------------------------------------------------- freeing */
+
+static void retire_buffer(void *context, hr_buffer *b)
+{
+    int64_t offset;
+    hr_segment *s = hr__buffer_segment(b, &offset);
+
+    (void)context;
+    if (s)
+        hr__segment_retire(s);
+}
+
+static void cargo_free(hr_cargo *c, bool retire)
+{
+    if (!c)
+        return;
+    if (retire && c->body)
+        retire_buffer(NULL, c->body);
+    for (int i = 0; i < c->n && retire; i++)
+        if (c->columns[i])
+            hr__array_buffers(c->columns[i], retire_buffer, NULL);
+    for (int i = 0; i < c->n; i++)
+        hr__array_unref(c->columns[i]);
+    hr__buffer_unref(c->body);
+    hr__free(c);
+}
+
+static void packet_free(hr_packet *p)
+{
+    if (p)
+        hr__segment_unref(p->segment);
+    hr__free(p);
+}
+
+void hr__trash_empty(hr_trash *t)
+{
+    for (hr_packet *p; (p = t->packets);) {
+        t->packets = p->next;
+        packet_free(p);
+    }
+    for (hr_cargo *c; (c = t->cargo);) {
+        t->cargo = c->next;
+        cargo_free(c, t->retire);
+    }
+    for (hr_hold *h; (h = t->holds);) {
+        t->holds = h->next;
+        hr__free(h);
+    }
+    while (t->n_gone)
+        hr__segment_unref(t->gone[--t->n_gone]);
+    while (t->n_known)
+        hr__segment_unref(t->known[--t->n_known]);
+    hr__free(t->known);
+    t->known = NULL;
+}
+
+void hr__link_drop_all_locked(hr_link *l, hr_trash *t)
+{
+    for (int64_t i = 0; i < l->n_slots; i++)
+        if (l->slots[i].seq) {
+            l->slots[i].cargo->next = t->cargo;
+            t->cargo = l->slots[i].cargo;
+        }
+    l->n_slots = l->n_tables = 0;
+    l->free_slot = -1;
+    *l->out_end = t->packets;
+    t->packets = l->out;
+    l->out = NULL;
+    l->out_end = &l->out;
+    *l->released_end = t->holds;
+    t->holds = l->released;
+    l->released = NULL;
+    l->released_end = &l->released;
+    t->known = l->known;
+    t->n_known = l->n_known;
+    l->known = NULL;
+    l->n_known = l->cap_known = 0;
+}
+
+/* ----------------------------------------------------------------------------------------- what goes out, lock held */
+
+/* Nothing more can be sent. If that is not because the peer is gone, it must not wait for us, and may go on reading. */
+static void break_locked(hr_link *l, int64_t why)
+{
+    l->broken = true;
+    l->why = why;
+    if (why == -EPIPE || why == -ECONNRESET)
+        return;
+    l->peer_holds = true;
+    hr__socket_shutdown(l->fd);
+}
+
+/* Such a failure goes by: the peer reads, or picks up the descriptors that are in flight. */
+static bool is_passing(int64_t rc) { return rc == -EAGAIN || rc == -ENOBUFS || rc == -ENOMEM || rc == -ETOOMANYREFS; }
+
+bool hr__link_put_locked(hr_link *l, const void *data, int64_t n, const hr_segment *s)
+{
+    int64_t rc = hr__socket_send(l->fd, data, n, s ? &s->fd : NULL, s ? 1 : 0);
+
+    if (rc < 0 && !is_passing(rc))
+        break_locked(l, rc);
+    return rc >= 0;
+}
+
+static bool put_releases_locked(hr_link *l, hr_trash *t)
+{
+    while (l->released && !l->broken) {
+        hr_packet_release r = { .head = hr__packet_head(HR_PACKET_RELEASE) };
+        hr_hold *last = NULL;
+        for (hr_hold *h = l->released; h && r.n < HR_RELEASED_MOST; last = h, h = h->next)
+            r.items[r.n++] = (hr_released){ .seq = h->seq, .slot = h->slot };
+        if (!hr__link_put_locked(l, &r, (int64_t)(offsetof(hr_packet_release, items) + r.n * sizeof r.items[0]), NULL))
+            return false;
+        hr_hold *first = l->released;
+        if (!(l->released = last->next))
+            l->released_end = &l->released;
+        last->next = t->holds;
+        t->holds = first;
+    }
+    return true;
+}
+
+/* Tells the peer which segments were given back. One that is still to be sent to it is not among them: its blocks are
+ * cargo. */
+static void put_forgets_locked(hr_link *l, hr_trash *t)
+{
+    uint64_t now = hr__segments_gone();
+
+    if (l->gone_seen == now)
+        return;
+    for (int64_t i = 0; i < l->n_known;) {
+        hr_segment *s = l->known[i];
+        hr_packet_forget f = { .head = hr__packet_head(HR_PACKET_FORGET), .id = s->id };
+        if (!atomic_load(&s->gone)) {
+            i++;
+            continue;
+        }
+        if (t->n_gone == HR_LEN(t->gone) || !hr__link_put_locked(l, &f, sizeof f, NULL))
+            return; /* later */
+        l->known[i] = l->known[--l->n_known];
+        t->gone[t->n_gone++] = s;
+    }
+    l->gone_seen = now;
+}
+
+void hr__link_flush_locked(hr_link *l, hr_trash *t)
+{
+    if (l->broken || l->closed)
+        return;
+    while (l->out && hr__link_put_locked(l, l->out->data, l->out->n, l->out->segment)) {
+        hr_packet *p = l->out;
+        if (!(l->out = p->next))
+            l->out_end = &l->out;
+        p->next = t->packets;
+        t->packets = p;
+    }
+    if (put_releases_locked(l, t) && !l->out && !l->broken)
+        put_forgets_locked(l, t);
+}
+
+void hr__link_flush_now(hr_link *l)
+{
+    hr_trash t = { 0 };
+
+    hr__lock(&l->lock);
+    hr__link_flush_locked(l, &t);
+    hr__unlock(&l->lock);
+    hr__trash_empty(&t);
+}
+
+void hr__link_set_backlog(hr_link *l, bool (*fn)(hr_link *l)) { l->on_backlog = fn; }
+
+bool hr__link_tells_locked(hr_link *l)
+{
+    if (!l->on_backlog || l->told || l->broken || l->closed || (!l->out && !l->released))
+        return false;
+    atomic_fetch_add_explicit(&l->parts, 1, memory_order_relaxed);
+    return l->told = true;
+}
+
+static void untell(hr_link *l)
+{
+    hr__lock(&l->lock);
+    l->told = false;
+    hr__unlock(&l->lock);
+    hr__link_part_unref(l);
+}
+
+void hr__link_tell(hr_link *l)
+{
+    if (!l->on_backlog(l))
+        untell(l); /* the next send or release tries again */
+}
+
+void hr__link_settled(hr_link *l)
+{
+    bool again;
+
+    hr__lock(&l->lock);
+    l->told = false;
+    again = hr__link_tells_locked(l); /* meanwhile */
+    hr__unlock(&l->lock);
+    if (again)
+        hr__link_tell(l);
+    hr__link_part_unref(l);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- sending */
+
+/* A message on its way into the queue. */
+typedef struct draft {
+    hr_wire wire;    /* columns, and segments of all that is referred to */
+    hr_cargo *cargo; /* NULL: the packet is all */
+    hr_text schema_bytes;
+    hr_schema *schema;
+    int schema_slot;
+    bool schema_new;
+    hr_packet *message;
+    hr_packet *segments; /* one for each segment that the peer may not know */
+} draft;
+
+static void draft_clear(draft *d)
+{
+    hr__wire_clear(&d->wire);
+    cargo_free(d->cargo, false);
+    hr__text_clear(&d->schema_bytes);
+    packet_free(d->message);
+    for (hr_packet *p; (p = d->segments);) {
+        d->segments = p->next;
+        packet_free(p);
+    }
+}
+
+static hr_packet *packet_new(hr_link *l, int64_t n)
+{
+    hr_packet *p = hr__zalloc(l->account, sizeof *p + (size_t)n);
+
+    if (p)
+        p->n = n;
+    return p;
+}
+
+static hr_status draft_cargo(hr_link *l, draft *d, int n, hr_error *err)
+{
+    if (!d->cargo && !(d->cargo = hr__zalloc(l->account, sizeof *d->cargo + (size_t)n * sizeof(hr_array *))))
+        return hr__error_memory(err, "link", n);
+    d->cargo->n = n;
+    return HR_OK;
+}
+
+static hr_status draft_table(hr_link *l, draft *d, const hr_table *t, hr_error *err)
+{
+    d->wire.bytes.account = d->schema_bytes.account = l->account;
+    d->wire.sole = true;
+    d->wire.alone = t->sole && atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
+    HR_TRY(draft_cargo(l, d, t->schema->n, err));
+    d->cargo->table = true;
+    for (int i = 0; i < t->schema->n; i++) {
+        hr_status st = hr__wire_column(&d->wire, &l->peer, &l->mem, t->columns[i], &d->cargo->columns[i], err);
+        if (st)
+            return hr__error_at(err, st, "column '%s'", t->schema->fields[i].name);
+    }
+    d->schema = t->schema;
+    return HR_OK;
+}
+
+/* Which number the schema has; schema_bytes stays empty if the peer knows it. send_lock is held. */
+static hr_status draft_schema(hr_link *l, draft *d, hr_error *err)
+{
+    for (int i = 0; i < HR_WIRE_SCHEMAS; i++)
+        if (l->schemas[i].schema == d->schema) {
+            d->schema_slot = i;
+            return HR_OK;
+        }
+    HR_TRY(hr__wire_schema(d->schema, &d->schema_bytes, err));
+    for (int i = 0; i < HR_WIRE_SCHEMAS; i++) {
+        const hr_text *have = &l->schemas[i].bytes;
+        if (l->schemas[i].schema && have->n == d->schema_bytes.n &&
+            !memcmp(have->data, d->schema_bytes.data, (size_t)have->n)) {
+            d->schema_slot = i;
+            hr__text_clear(&d->schema_bytes);
+            return HR_OK;
+        }
+    }
+    d->schema_slot = l->next_schema;
+    d->schema_new = true;
+    return HR_OK;
+}
+
+/* It was queued. */
+static void learn_schema(hr_link *l, draft *d)
+{
+    hr_known_schema *k = &l->schemas[d->schema_slot];
+
+    if (!d->schema_new)
+        return;
+    hr__schema_unref(k->schema);
+    hr__text_clear(&k->bytes);
+    k->schema = hr__schema_ref(d->schema);
+    k->bytes = d->schema_bytes;
+    d->schema_bytes = (hr_text){ 0 };
+    l->next_schema = (l->next_schema + 1) % HR_WIRE_SCHEMAS;
+}
+
+static void put_body(uint8_t *to, const draft *d, const void *bytes, int64_t n_bytes)
+{
+    if (d->schema_bytes.n)
+        memcpy(to, d->schema_bytes.data, (size_t)d->schema_bytes.n);
+    to += d->schema_bytes.n;
+    if (d->wire.bytes.n)
+        memcpy(to, d->wire.bytes.data, (size_t)d->wire.bytes.n);
+    to += d->wire.bytes.n;
+    if (n_bytes)
+        memcpy(to, bytes, (size_t)n_bytes);
+}
+
+/* The message's packet; what does not fit goes into a block. */
+static hr_status draft_packet(hr_link *l, draft *d, hr_packet_message *m, const void *bytes, hr_error *err)
+{
+    const int64_t n_head = sizeof *m;
+    int64_t n = m->n_schema + m->n_columns_bytes + m->n_bytes;
+    bool outside = n > HR_PACKET_BYTES - n_head;
+
+    if (outside) {
+        hr_segment *s;
+        HR_TRY(draft_cargo(l, d, d->cargo ? d->cargo->n : 0, err));
+        HR_TRY(hr__arena_buffer(l->mem.arena, n, &d->cargo->body, err));
+        put_body(d->cargo->body->data, d, bytes, m->n_bytes);
+        s = hr__buffer_segment(d->cargo->body, &m->offset);
+        HR_TRY(hr__wire_segment(&d->wire, s, err));
+        m->segment = s->id;
+        m->flags |= HR_MESSAGE_OUTSIDE;
+    }
+    if (d->cargo)
+        m->flags |= HR_MESSAGE_HELD;
+    if (!(d->message = packet_new(l, n_head + (outside ? 0 : n))))
+        return hr__error_memory(err, "link", n_head + n);
+    memcpy(d->message->data, m, sizeof *m);
+    if (!outside)
+        put_body((uint8_t *)d->message->data + n_head, d, bytes, m->n_bytes);
+    return HR_OK;
+}
+
+/* Packets for all segments, since only the lock tells which of them the peer knows. */
+static hr_status draft_segments(hr_link *l, draft *d, hr_error *err)
+{
+    for (int64_t i = 0; i < d->wire.n_segments; i++) {
+        hr_segment *s = d->wire.segments[i];
+        hr_packet_segment head = { .head = hr__packet_head(HR_PACKET_SEGMENT), .id = s->id, .n_bytes = s->n_bytes };
+        hr_packet *p = packet_new(l, sizeof head);
+        if (!p)
+            return hr__error_memory(err, "link", sizeof head);
+        memcpy(p->data, &head, sizeof head);
+        p->segment = hr__segment_ref(s);
+        p->next = d->segments;
+        d->segments = p;
+    }
+    return HR_OK;
+}
+
+static bool knows_locked(const hr_link *l, const hr_segment *s)
+{
+    for (int64_t i = l->n_known; i-- > 0;)
+        if (l->known[i] == s)
+            return true;
+    return false;
+}
+
+/* Room for all that queue_locked adds. */
+static hr_status room_locked(hr_link *l, const draft *d, hr_error *err)
+{
+    void *slots = l->slots, *known = l->known;
+    bool ok = l->free_slot >= 0 || hr__grow(l->account, &slots, &l->cap_slots, l->n_slots + 1, sizeof *l->slots);
+
+    l->slots = slots;
+    ok = ok && hr__grow(l->account, &known, &l->cap_known, l->n_known + d->wire.n_segments, sizeof *l->known);
+    l->known = known;
+    if (l->free_slot < 0 && l->n_slots == MAX_SLOTS)
+        return hr_error_set(err, HR_BUDGET, "link: the peer holds %d messages", MAX_SLOTS);
+    return ok ? HR_OK : hr__error_memory(err, "link", sizeof *l->slots);
+}
+
+static void append_locked(hr_link *l, hr_packet *p)
+{
+    p->next = NULL;
+    *l->out_end = p;
+    l->out_end = &p->next;
+}
+
+static void slot_locked(hr_link *l, draft *d, hr_packet_message *m)
+{
+    int64_t i = l->free_slot;
+
+    if (!d->cargo)
+        return;
+    if (i >= 0)
+        l->free_slot = l->slots[i].next_free;
+    else
+        i = l->n_slots++;
+    l->slots[i] = (hr_slot){ .seq = ++l->last_seq, .cargo = d->cargo };
+    l->n_tables += d->cargo->table;
+    d->cargo = NULL;
+    m->slot = (uint32_t)i;
+    m->seq = l->last_seq;
+}
+
+/* Cannot fail. */
+static void queue_locked(hr_link *l, draft *d)
+{
+    for (hr_packet **at = &d->segments, *p; (p = *at);) {
+        if (knows_locked(l, p->segment)) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        l->known[l->n_known++] = hr__segment_ref(p->segment);
+        append_locked(l, p);
+    }
+    slot_locked(l, d, (hr_packet_message *)(void *)d->message->data);
+    append_locked(l, d->message);
+    d->message = NULL;
+}
+
+static hr_status state_locked(const hr_link *l, hr_error *err)
+{
+    if (l->closed)
+        return hr__link_closed(err);
+    if (l->broken && l->why && l->why != -EPIPE && l->why != -ECONNRESET)
+        return hr__error_os(err, l->why, "link", "send");
+    return l->broken || l->ended ? hr__link_gone(err) : HR_OK;
+}
+
+static hr_status enqueue(hr_link *l, draft *d, bool *tells, hr_error *err)
+{
+    hr_trash t = { 0 };
+    hr_status st;
+
+    hr__lock(&l->lock);
+    if (!(st = state_locked(l, err)) && !(st = room_locked(l, d, err))) {
+        queue_locked(l, d);
+        hr__link_flush_locked(l, &t);
+        *tells = hr__link_tells_locked(l);
+        st = state_locked(l, err);
+    }
+    hr__unlock(&l->lock);
+    hr__trash_empty(&t);
+    return st;
+}
+
+hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *bytes, int64_t n_bytes,
+                        const hr_table *table, hr_error *err)
+{
+    hr_status st = HR_OK;
+    draft d = { 0 };
+    bool tells = false;
+    hr_packet_message m = { .head = hr__packet_head(HR_PACKET_MESSAGE), .kind = kind, .tag = tag };
+
+    if (!hr__link_is_ours(l))
+        return hr__link_not_ours(l, err);
+    if (kind >= MAX_KIND || n_bytes < 0)
+        return hr_error_set(err, HR_INVALID, "link: a message of kind %u with %lld bytes", kind, (long long)n_bytes);
+    if (table)
+        HR_GO(draft_table(l, &d, table, err));
+    hr__lock(&l->send_lock);
+    if (table)
+        st = draft_schema(l, &d, err);
+    m.flags = table ? HR_MESSAGE_TABLE | (d.wire.sole ? HR_MESSAGE_SOLE : 0) : 0;
+    m.schema = (uint32_t)d.schema_slot;
+    m.n_schema = d.schema_bytes.n;
+    m.n_columns_bytes = d.wire.bytes.n;
+    m.n_bytes = n_bytes;
+    m.n_rows = table ? table->n_rows : 0;
+    if (!st && !(st = draft_packet(l, &d, &m, bytes, err)) && !(st = draft_segments(l, &d, err)) &&
+        !(st = enqueue(l, &d, &tells, err)))
+        learn_schema(l, &d);
+    hr__unlock(&l->send_lock);
+    if (tells)
+        hr__link_tell(l);
+done:
+    draft_clear(&d);
+    return st;
+}
+
+hr_status hr__link_flush(hr_link *l, int timeout_ms, hr_error *err)
+{
+    int64_t until = hr__clock_ns() + (int64_t)timeout_ms * 1000000;
+
+    if (!hr__link_is_ours(l))
+        return hr__link_not_ours(l, err);
+    for (;;) {
+        int64_t left;
+        bool empty;
+        hr_status st;
+        int rc;
+
+        hr__link_flush_now(l);
+        hr__lock(&l->lock);
+        st = state_locked(l, err);
+        empty = !l->out && !l->released;
+        hr__unlock(&l->lock);
+        if (st || empty)
+            return st;
+        left = timeout_ms < 0 ? SLICE_MS : (until - hr__clock_ns() + 999999) / 1000000;
+        if (left <= 0)
+            return HR_PENDING;
+        if ((rc = hr__wait_writable(l->fd, (int)HR_MIN(left, SLICE_MS))) < 0)
+            return hr__error_os(err, rc, "link", "wait");
+    }
+}

@@ -1,0 +1,170 @@
+/* share.h - what arena.c, wire.c, link.c and listener.c know of each other. Nobody else includes it.
+ *
+ * arena.c                  segments of shared memory, blocks in them wire.c, wire_schema.c    packets: what a table
+ * looks like between processes, and what one end knows of the other link.c, link_send.c      the socket: sending,
+ * receiving, giving back listener.c               how two ends meet
+ *
+ * A *segment* is a memfd. Its number is unique in the process that made it and is never used again. A *hold* is what
+ * keeps a received message's memory: one for all of its buffers. */
+#ifndef HR_SHARE_H
+#define HR_SHARE_H
+
+#include "data/data.h"
+#include "share/process_link.h"
+
+/* ------------------------------------------------------------------------------------------------ our side: arena.c */
+
+typedef struct hr_segment {
+    atomic_int refs; /* the arena's, and one for each link whose peer maps it */
+    uint64_t id;
+    int64_t n_bytes;
+    uint8_t *data;
+    int fd;
+    atomic_bool gone; /* given back: peers may forget it */
+    hr_arena *arena;  /* not counted. What follows is arena.c's */
+    struct hr_segment *next;
+    struct hr_block *first;
+    int64_t n_used, charged;
+    bool retired;
+} hr_segment;
+
+hr_segment *hr__segment_ref(hr_segment *s);
+void hr__segment_unref(hr_segment *s);
+uint64_t hr__segments_gone(void); /* grows whenever a segment is given back */
+/* Where b's bytes are, if in an arena of this process, slices too; else NULL. Borrowed from b. */
+hr_segment *hr__buffer_segment(const hr_buffer *b, int64_t *offset);
+/* No block of it is used again: a peer goes on reading there that cannot tell us when it is done. Its pages are freed
+ * when nobody maps them. */
+void hr__segment_retire(hr_segment *s);
+
+/* -------------------------------------------------------------------------------------------------- packets: wire.c */
+
+#define HR_PACKET_BYTES 60000 /* at most; the rest goes into a block */
+#define HR_WIRE_SCHEMAS 64    /* that both ends remember */
+
+enum { HR_PACKET_MESSAGE = 1, HR_PACKET_SEGMENT, HR_PACKET_RELEASE, HR_PACKET_FORGET, HR_PACKET_BYE };
+
+typedef struct hr_packet_head {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t what;
+} hr_packet_head;
+
+enum {
+    HR_MESSAGE_TABLE = 1,
+    HR_MESSAGE_SOLE = 2,    /* the table's memory is the receiver's to write */
+    HR_MESSAGE_HELD = 4,    /* has a slot: a RELEASE is expected */
+    HR_MESSAGE_OUTSIDE = 8, /* the body is in a block */
+};
+/* The body is [schema] [columns] [bytes]. */
+typedef struct hr_packet_message {
+    hr_packet_head head;
+    uint32_t kind, flags;
+    uint64_t tag, seq;
+    uint32_t slot, schema; /* schema: which of HR_WIRE_SCHEMAS */
+    int64_t n_schema;      /* 0: known */
+    int64_t n_columns_bytes;
+    int64_t n_bytes, n_rows;
+    uint64_t segment; /* of the body, if outside */
+    int64_t offset;
+} hr_packet_message;
+
+typedef struct hr_packet_segment { /* brings a descriptor */
+    hr_packet_head head;
+    uint64_t id;
+    int64_t n_bytes;
+} hr_packet_segment;
+
+typedef struct hr_released {
+    uint64_t seq;
+    uint32_t slot;
+    uint32_t spare;
+} hr_released;
+#define HR_RELEASED_MOST 128
+typedef struct hr_packet_release {
+    hr_packet_head head;
+    uint32_t n;
+    uint32_t spare;
+    hr_released items[HR_RELEASED_MOST]; /* n are sent */
+} hr_packet_release;
+
+typedef struct hr_packet_forget {
+    hr_packet_head head;
+    uint64_t id;
+} hr_packet_forget;
+
+hr_packet_head hr__packet_head(int what);
+
+/* Keeps a message's memory on the sender's side; a reference for each buffer. */
+typedef struct hr_hold {
+    atomic_int refs;
+    bool voided; /* nobody is to be told */
+    uint32_t slot;
+    uint64_t seq;
+    void *owner;
+    void (*gone)(struct hr_hold *h); /* the last reference went: takes h */
+    struct hr_hold *next;
+} hr_hold;
+
+typedef struct hr_map hr_map; /* a mapped segment of the peer's */
+
+/* What one end knows of the other. Thread-safe but for hr__peer_packet, one call at a time. */
+typedef struct hr_peer {
+    hr_account *account; /* borrowed */
+    hr_mutex lock;       /* a leaf; guards maps */
+    hr_map **maps;
+    int64_t n_maps, cap_maps;
+    hr_schema *schemas[HR_WIRE_SCHEMAS];
+    void *owner; /* of holds; not NULL */
+    void (*hold_new)(void *owner);
+    void (*hold_gone)(hr_hold *h);
+    /* The peer returns memory of ours: *out is new, and must lie in what the peer holds. */
+    hr_status (*own)(void *owner, uint64_t segment, int64_t offset, int64_t n, hr_buffer **out, hr_error *err);
+} hr_peer;
+
+void hr__peer_init(hr_peer *p, hr_account *account);
+void hr__peer_clear(hr_peer *p);
+
+/* What a packet said. */
+typedef struct hr_incoming {
+    int what;
+    hr_message message;          /* MESSAGE; its table is not checked yet */
+    const hr_released *released; /* RELEASE: in the packet */
+    int n_released;
+} hr_incoming;
+/* Decodes one packet; nothing in it is trusted. *fd (-1: none came) is taken if it is used, and then -1. `data` is
+ * aligned to 8. HR_NO_MEMORY: may be tried again; HR_BAD_DATA: whoever sent this is damaged. */
+hr_status hr__peer_packet(hr_peer *p, const void *data, int64_t n, int *fd, hr_incoming *out,
+                          hr_error *err) HR_MUST_USE;
+
+/* What is to be sent of a table, and what it needs. */
+typedef struct hr_wire {
+    hr_text bytes;
+    hr_segment **segments; /* counted */
+    int64_t n_segments, cap_segments;
+    bool alone; /* set before: the table is sole, and the sender its only holder */
+    bool sole;  /* set before; stays as long as nobody else uses what was added */
+} hr_wire;
+void hr__wire_clear(hr_wire *w);
+/* Adds it if it is not there. Shares. */
+hr_status hr__wire_segment(hr_wire *w, hr_segment *s, hr_error *err) HR_MUST_USE;
+/* Adds a column. *sent is new: `a` itself if it lies where the peer can read it, else a copy in mem->arena. */
+hr_status hr__wire_column(hr_wire *w, hr_peer *p, const hr_mem *mem, hr_array *a, hr_array **sent,
+                          hr_error *err) HR_MUST_USE;
+
+/* Visits the buffers of an array and of all below it. */
+void hr__array_buffers(const hr_array *a, void (*fn)(void *context, hr_buffer *b), void *context);
+
+/* ---------------------------------------------------------------------------------------------------- wire_schema.c */
+
+/* What is left to read. */
+typedef struct hr_cursor {
+    const uint8_t *at, *end;
+} hr_cursor;
+bool hr__wire_take(hr_cursor *c, void *out, int64_t n);    /* false: there are not so many */
+hr_status hr__wire_short(const char *what, hr_error *err); /* "... is cut short" */
+
+hr_status hr__wire_schema(const hr_schema *s, hr_text *out, hr_error *err) HR_MUST_USE;    /* appends */
+hr_status hr__wire_read_schema(hr_cursor all, hr_schema **out, hr_error *err) HR_MUST_USE; /* *out is new */
+
+#endif

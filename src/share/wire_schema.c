@@ -1,0 +1,216 @@
+/* wire_schema.c - schemas as bytes, for wire.c.
+ *
+ *   schema   fields; int64 n, metadata
+ *   fields   int32 n, field * n
+ *   field    int32 n, name; int32 n, Arrow format; int32 flags (nullable, keys sorted, pickles); int64 n, metadata; fields
+ *
+ * Tensors travel as their storage with its metadata, as in Arrow. What is read is not trusted: counts are limited by
+ * the bytes that are there, nesting by HR_MAX_DEPTH, and metadata has to be whole, since it is handed out as it is. */
+#include "share/share.h"
+
+#define MAX_FIELDS (1 << 20)
+#define MIN_FIELD_BYTES 24
+
+/* The pairs are as many as the count says, and end where the bytes end: others will trust it. */
+static bool metadata_valid(const uint8_t *m, int64_t n_bytes)
+{
+    const char *key, *value;
+    int64_t at = 0, n_key, n_value;
+    int32_t n;
+
+    if (n_bytes < (int64_t)sizeof n)
+        return false;
+    memcpy(&n, m, sizeof n);
+    for (int32_t i = 0; i < n; i++)
+        if (!hr__metadata_next(m, n_bytes, &at, &key, &n_key, &value, &n_value))
+            return false;
+    return n >= 0 && HR_MAX(at, (int64_t)sizeof n) == n_bytes;
+}
+
+/* ----------------------------------------------------------------------------------------------------- schemas, out */
+
+enum { FIELD_NULLABLE = 1, FIELD_SORTED = 2, FIELD_PICKLED = 4 };
+
+static void put_int32(hr_text *out, int64_t v)
+{
+    int32_t v32 = (int32_t)v;
+
+    hr__text_add_bytes(out, &v32, sizeof v32);
+}
+
+static void put_text(hr_text *out, const char *s)
+{
+    put_int32(out, (int64_t)strlen(s));
+    hr__text_add_bytes(out, s, (int64_t)strlen(s));
+}
+
+/* Metadata that is damaged has no keys, and the peer would not take it. */
+static void put_metadata(hr_text *out, const uint8_t *m, int64_t n)
+{
+    n = m && metadata_valid(m, n) ? n : 0;
+    hr__text_add_bytes(out, &n, sizeof n);
+    hr__text_add_bytes(out, m, n);
+}
+
+static hr_status put_field(const hr_field *f, hr_text *out, hr_error *err)
+{
+    const hr_type *t = f->type;
+    int n_children = t->id == HR_T_TENSOR ? 1 : t->n_children;
+    uint8_t *metadata = NULL;
+    int64_t n_metadata = 0;
+
+    HR_TRY(hr__field_storage_metadata(f, &metadata, &n_metadata, err));
+    put_text(out, f->name);
+    put_text(out, hr__type_format(t));
+    put_int32(out, (f->nullable ? FIELD_NULLABLE : 0) | (t->keys_sorted ? FIELD_SORTED : 0) |
+                       (t->pickled ? FIELD_PICKLED : 0));
+    put_metadata(out, metadata, n_metadata);
+    hr__free(metadata);
+    put_int32(out, n_children);
+    for (int i = 0; i < n_children; i++)
+        HR_TRY(put_field(&t->children[i], out, err));
+    return HR_OK;
+}
+
+hr_status hr__wire_schema(const hr_schema *s, hr_text *out, hr_error *err)
+{
+    put_int32(out, s->n);
+    for (int i = 0; i < s->n; i++)
+        HR_TRY(put_field(&s->fields[i], out, err));
+    put_metadata(out, s->metadata, s->metadata_bytes);
+    return out->failed ? hr__error_memory(err, "link", out->n) : HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------ schemas, in */
+
+/* A new string of `cap` bytes at most. */
+static hr_status take_text(hr_cursor *c, int64_t cap, char **out, hr_error *err)
+{
+    int32_t n = 0;
+
+    *out = NULL;
+    if (!hr__wire_take(c, &n, sizeof n) || n < 0 || n > c->end - c->at || n > cap)
+        return hr__wire_short("a name", err);
+    HR_TRY(hr__name_check(c->at, n, "link: a name", err));
+    if (!(*out = hr__strndup(NULL, (const char *)c->at, (size_t)n)))
+        return hr__error_memory(err, "link", n + 1);
+    c->at += n;
+    return HR_OK;
+}
+
+static hr_status take_metadata(hr_cursor *c, uint8_t **out, int64_t *n_bytes, hr_error *err)
+{
+    int64_t n = 0;
+
+    *out = NULL;
+    *n_bytes = 0;
+    if (!hr__wire_take(c, &n, sizeof n) || n < 0 || n > c->end - c->at)
+        return hr__wire_short("metadata", err);
+    if (!n)
+        return HR_OK;
+    if (!metadata_valid(c->at, n))
+        return hr_error_set(err, HR_BAD_DATA, "link: damaged metadata of %lld bytes", (long long)n);
+    if (!(*out = hr__alloc(NULL, (size_t)n)))
+        return hr__error_memory(err, "link", n);
+    (void)hr__wire_take(c, *out, n);
+    *n_bytes = n;
+    return HR_OK;
+}
+
+static hr_status take_fields(hr_cursor *c, int depth, hr_field **out, int *n_out, hr_error *err);
+
+static void fields_free(hr_field *f, int n)
+{
+    for (int i = 0; i < n; i++)
+        hr__field_clear(&f[i]);
+    hr__free(f);
+}
+
+/* The rest of a field, whose name and format were read. */
+static hr_status take_type(hr_cursor *c, const char *format, int depth, hr_field *f, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_field *children = NULL;
+    int32_t flags = 0;
+    int n = 0;
+
+    if (!hr__wire_take(c, &flags, sizeof flags))
+        return hr__wire_short("a field", err);
+    f->nullable = flags & FIELD_NULLABLE;
+    HR_GO(take_metadata(c, &f->metadata, &f->metadata_bytes, err));
+    HR_GO(take_fields(c, depth + 1, &children, &n, err));
+    if ((st = hr__type_from_format(format, children, n, &f->type, err))) {
+        if (st != HR_NO_MEMORY)
+            st = hr_error_set(err, HR_BAD_DATA, "link: a field of type '%.40s' with %d children", format, n);
+        goto done;
+    }
+    if (f->type->id == HR_T_MAP)
+        f->type->keys_sorted = flags & FIELD_SORTED;
+    HR_GO(hr__field_from_storage(f, err));
+    if ((flags & FIELD_PICKLED) &&
+        hr__field_is_marked_pickle(f)) /* a link's ends belong to one run: they trust each other */
+        HR_GO(hr__field_become_pickle(f, err));
+done:
+    fields_free(children, n);
+    return st;
+}
+
+static hr_status take_field(hr_cursor *c, int depth, hr_field *f, hr_error *err)
+{
+    hr_status st = HR_OK;
+    char *format = NULL;
+
+    HR_GO(take_text(c, INT32_MAX, &f->name, err));
+    HR_GO(take_text(c, 1024, &format, err));
+    st = take_type(c, format, depth, f, err);
+done:
+    hr__free(format);
+    return st;
+}
+
+static hr_status take_fields(hr_cursor *c, int depth, hr_field **out, int *n_out, hr_error *err)
+{
+    int32_t n = 0;
+
+    *out = NULL;
+    *n_out = 0;
+    if (!hr__wire_take(c, &n, sizeof n) || n < 0 || n > MAX_FIELDS || n > (c->end - c->at) / MIN_FIELD_BYTES)
+        return hr__wire_short("a list of fields", err);
+    if (depth > HR_MAX_DEPTH)
+        return hr_error_set(err, HR_BAD_DATA, "link: types are nested more than %d deep", HR_MAX_DEPTH);
+    if (!n)
+        return HR_OK;
+    if (!(*out = hr__zalloc(NULL, (size_t)n * sizeof **out)))
+        return hr__error_memory(err, "link", n);
+    for (*n_out = 0; *n_out < n;) {
+        hr_status st = take_field(c, depth, &(*out)[(*n_out)++], err);
+        if (st) {
+            fields_free(*out, *n_out);
+            *out = NULL;
+            *n_out = 0;
+            return st;
+        }
+    }
+    return HR_OK;
+}
+
+hr_status hr__wire_read_schema(hr_cursor c, hr_schema **out, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_schema *s = NULL;
+    hr_field *fields = NULL;
+    int n = 0;
+
+    *out = NULL;
+    HR_GO(take_fields(&c, 0, &fields, &n, err));
+    HR_GO(hr__schema_new(fields, n, &s, err));
+    HR_GO(take_metadata(&c, &s->metadata, &s->metadata_bytes, err));
+    if (c.at != c.end)
+        HR_FAIL(HR_BAD_DATA, "link: %lld bytes follow a schema", (long long)(c.end - c.at));
+    *out = s;
+    s = NULL;
+done:
+    hr__schema_unref(s);
+    fields_free(fields, n);
+    return st;
+}

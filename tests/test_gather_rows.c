@@ -1,0 +1,61 @@
+/* test_gather_rows.c - tables in contiguous memory of their own. */
+#include "task_harness.h"
+
+static void test_copies_what_is_shared(void **unused)
+{
+    hr_table *whole = numbers(0, 100), *in = slice(whole, 13, 50), *out;
+    hr_error err = HR_ERROR_INIT;
+    hr_op *op = NULL;
+    rig r = { 0 };
+
+    (void)unused;
+    assert_ok(hr__op_gather(&op, &err), &err);
+    assert_ok(rig_open(&r, op, NULL, &err), &err);
+    assert_ok(rig_push(&r, in, &err), &err);
+    out = rig_table(&r, 0);
+    assert_true(out->sole);
+    assert_true(tables_equal(in, out));
+    assert_int_equal(out->columns[1]->offset, 0);
+    assert_ptr_not_equal(out->columns[0]->buffers[1], in->columns[0]->buffers[1]);
+    assert_ok(rig_push(&r, out, &err), &err); /* is so already */
+    assert_ptr_equal(rig_table(&r, 1), out);
+    rig_close(&r);
+    hr__op_unref(op);
+    hr_table_unref(in);
+    hr_table_unref(whole);
+}
+
+static hr_status one_run(void *context, hr_error *err)
+{
+    hr_table *in = context;
+    hr_status st = HR_OK;
+    hr_op *op = NULL;
+    rig r = { 0 };
+
+    HR_GO(hr__op_gather(&op, err));
+    HR_GO(rig_open(&r, op, NULL, err));
+    HR_GO(rig_run(&r, &in, 1, err));
+done:
+    rig_close(&r);
+    hr__op_unref(op);
+    return st;
+}
+
+static void test_faults(void **unused)
+{
+    hr_table *in = numbers(0, 30);
+
+    (void)unused;
+    run_with_faults_on(one_run, in, HR_FAULT_MEMORY);
+    hr_table_unref(in);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_copies_what_is_shared),
+        cmocka_unit_test(test_faults),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
