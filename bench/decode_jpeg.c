@@ -2,8 +2,8 @@
  *
  *     decode_jpeg THREADS FILE...
  *
- * All files lie in memory before the clock starts. Each thread keeps one decompressor and takes the next file; rows of all
- * pixels come out as RGB, into the same few rows again and again. Prints seconds. */
+ * All files lie in memory before the clock starts. Each thread keeps one decompressor and takes the next file; rows of
+ * all pixels come out as RGB, into the same few rows again and again. Prints seconds. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -41,8 +41,8 @@ FOLDERS = {
 }
 HEAD = """# Source files
 
-Folders in the order in which data flows; a file sees headers of its own folder and of those before it.
-Each file begins by explaining itself: the table is made of its first words (`make docs`).
+Folders in the order in which data flows; a file sees headers of its own folder and of those before
+it. Each file begins by explaining itself: the table is made of its first words (`make docs`).
 [How they fit together](ARCHITECTURE.md).
 """
 

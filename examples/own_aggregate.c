@@ -2,7 +2,8 @@
  *
  *     cc own_aggregate.c $(pkg-config --cflags --libs headrace) -o own_aggregate
  *
- * A group's state says what was first, last, and the largest gap so far: so states of rows that follow each other can be merged. */
+ * A group's state says what was first, last, and the largest gap so far: so states of rows that follow each other can
+ * be merged. */
 #include <headrace.h>
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* fuzz_codec.c - any bytes as a compressed block or stream: the first byte picks the codec, two more the announced size.
+/* fuzz_codec.c - any bytes as a compressed block or stream: the first byte picks the codec, two more the announced
+ * size.
  *
  * Our own decoders (Snappy, LZ4) need it most, but what stands around the libraries' can be wrong just as well. */
 #include "codec/codec.h"
@@ -9,8 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* An LZ4 block may copy from distance 0, which the format forbids and liblz4 lets pass: what comes out is then whatever lay
- * in the buffer, and differs from call to call. (A checksum is what finds such damage.) */
+/* An LZ4 block may copy from distance 0, which the format forbids and liblz4 lets pass: what comes out is then whatever
+ * lay in the buffer, and differs from call to call. (A checksum is what finds such damage.) */
 static bool copies_itself(hr_view in)
 {
     const uint8_t *p = in.data, *end = in.data + in.n;

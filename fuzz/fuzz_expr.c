@@ -1,5 +1,5 @@
-/* fuzz_expr.c - any bytes as an expression: put together, bound to a table of every type, evaluated. What it gives for all rows is
- * what it gives for pieces of them, and where one row fails, the whole does.
+/* fuzz_expr.c - any bytes as an expression: put together, bound to a table of every type, evaluated. What it gives for
+ * all rows is what it gives for pieces of them, and where one row fails, the whole does.
  *
  * The bytes are a program for a stack: columns, constants, and calls of any function with any settings. */
 #include "expr/fn.h"
@@ -39,7 +39,7 @@ static void must(hr_status st, const hr_error *err)
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 static hr_array *text_column(hr_error *err)
 {
@@ -104,7 +104,7 @@ static hr_table *make_table(void)
     return out;
 }
 
-/* -------------------------------------------------------------------------------------------------------- the program */
+/* ------------------------------------------------------------------------------------------------------ the program */
 
 typedef struct program {
     const uint8_t *p, *end;
@@ -221,7 +221,7 @@ static void run(program *g)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------ what holds */
+/* ------------------------------------------------------------------------------------------------------- what holds */
 
 static void same_rows(const hr_array *whole, int64_t begin, const hr_array *piece)
 {

@@ -1,4 +1,5 @@
-/* fuzz_image.c - any bytes as an image file. The first byte says which mode, whether it is cropped, and if EXIF counts. */
+/* fuzz_image.c - any bytes as an image file. The first byte says which mode, whether it is cropped, and if EXIF
+ * counts. */
 #include "image/image_chain.h"
 
 #include <stdio.h>

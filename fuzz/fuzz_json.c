@@ -1,4 +1,5 @@
-/* fuzz_json.c - any bytes as JSON: lines, arrays, sequences. The first byte chooses options and the size of blocks and fragments. */
+/* fuzz_json.c - any bytes as JSON: lines, arrays, sequences. The first byte chooses options and the size of blocks and
+ * fragments. */
 #include "format/json/json.h"
 #include "scan_all.h"
 

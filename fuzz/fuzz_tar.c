@@ -1,4 +1,5 @@
-/* fuzz_tar.c - any bytes as a tar archive of samples; checksums of headers are made right first, unless the first byte says no. */
+/* fuzz_tar.c - any bytes as a tar archive of samples; checksums of headers are made right first, unless the first byte
+ * says no. */
 #include "scan_all.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

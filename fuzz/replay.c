@@ -1,7 +1,7 @@
 /* replay.c - runs a fuzz target over files, as an ordinary test: fuzz_NAME FILE_OR_FOLDER...
  *
- * Each input is copied into a block of just its size, so that a sanitizer sees a read beyond its end. An input that takes
- * more than a few seconds fails: to hang is as bad as to crash. */
+ * Each input is copied into a block of just its size, so that a sanitizer sees a read beyond its end. An input that
+ * takes more than a few seconds fails: to hang is as bad as to crash. */
 #include "data/data.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
-/* scan_all.h - for fuzz targets of formats: opens the bytes as a file, reads all of it in several ways, checks the tables.
+/* scan_all.h - for fuzz targets of formats: opens the bytes as a file, reads all of it in several ways, checks the
+ * tables.
  *
- * What is read must be valid Arrow data, whole readers and readers of parts must agree about the rows, and nothing may be
- * left allocated. How much is read is limited: a few bytes can rightly describe a million rows. */
+ * What is read must be valid Arrow data, whole readers and readers of parts must agree about the rows, and nothing may
+ * be left allocated. How much is read is limited: a few bytes can rightly describe a million rows. */
 #ifndef SCAN_ALL_H
 #define SCAN_ALL_H
 

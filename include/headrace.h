@@ -9,14 +9,15 @@
  *     hr_feed_open(p, NULL, &f, &err);
  *     while (!hr_feed_next(f, &t, &err) && t) { ...; hr_table_unref(t); }
  *
- * Conventions. A function that can fail returns hr_status and writes its text into `err` (NULL: unwanted).
- * Ownership words: an argument is *borrowed* until the call returns, *taken* from the caller, or *shared* (the callee
- * adds a counted reference); a result written through `out` is *new*, the caller's to release. On failure `*out` is
- * left NULL. Objects may be used from any thread; a hr_feed by one thread at a time. Strings are UTF-8.
- * Structs of options, of functions and of what is asked for begin with `struct_bytes` = sizeof the struct that the caller was
- * compiled with; zero elsewhere is the default. HR_INVALID: struct_bytes is 0. HR_UNSUPPORTED: the caller's struct is larger than
- * that of the library which runs, and a field that the library does not know is set. A call that refuses a struct for its size
- * takes nothing of it. Of an array of structs all have the same struct_bytes. Only what is declared here is exported. */
+ * Conventions. A function that can fail returns hr_status and writes its text into `err` (NULL: unwanted). Ownership
+ * words: an argument is *borrowed* until the call returns, *taken* from the caller, or *shared* (the callee adds a
+ * counted reference); a result written through `out` is *new*, the caller's to release. On failure `*out` is left NULL.
+ * Objects may be used from any thread; a hr_feed by one thread at a time. Strings are UTF-8. Structs of options, of
+ * functions and of what is asked for begin with `struct_bytes` = sizeof the struct that the caller was compiled with;
+ * zero elsewhere is the default. HR_INVALID: struct_bytes is 0. HR_UNSUPPORTED: the caller's struct is larger than that
+ * of the library which runs, and a field that the library does not know is set. A call that refuses a struct for its
+ * size takes nothing of it. Of an array of structs all have the same struct_bytes. Only what is declared here is
+ * exported. */
 #ifndef HEADRACE_H
 #define HEADRACE_H
 
@@ -77,9 +78,9 @@ HR_API const char *hr_status_text(hr_status st);
 /* Its name, e.g. "HR_BAD_DATA"; static, never NULL. */
 HR_API const char *hr_status_name(hr_status st);
 
-/* What went wrong, on the caller's stack; its size is part of the ABI. `text` is one line that names the place and both numbers.
- * `detail` (NULL unless status is HR_CALLBACK) is an opaque blob owned by the error, set by whoever ran user code
- * (Python: the pickled exception); hr_error_clear() frees it. */
+/* What went wrong, on the caller's stack; its size is part of the ABI. `text` is one line that names the place and both
+ * numbers. `detail` (NULL unless status is HR_CALLBACK) is an opaque blob owned by the error, set by whoever ran user
+ * code (Python: the pickled exception); hr_error_clear() frees it. */
 typedef struct hr_error {
     hr_status status;
     char text[1000];
@@ -90,12 +91,13 @@ typedef struct hr_error {
 
 /* Frees the detail and sets `err` back to HR_ERROR_INIT. NULL is fine. */
 HR_API void hr_error_clear(hr_error *err);
-/* Fills `err` (frees an older detail; NULL is fine) and returns `st`, so that callbacks can `return hr_error_set(...)`. */
+/* Fills `err` (frees an older detail; NULL is fine) and returns `st`, so that callbacks can `return
+ * hr_error_set(...)`. */
 HR_API hr_status hr_error_set(hr_error *err, hr_status st, const char *fmt, ...) HR_PRINTF(3, 4);
 /* Copies `n_bytes` at `detail` into `err`. Borrows. NULL `err` is fine; without memory the detail is left out. */
 HR_API void hr_error_set_detail(hr_error *err, const void *detail, size_t n_bytes);
 
-/* ------------------------------------------------------------------------------------ Arrow C data and stream structs */
+/* ---------------------------------------------------------------------------------- Arrow C data and stream structs */
 /* Copied as the Arrow specification intends: https://arrow.apache.org/docs/format/CDataInterface.html */
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
@@ -141,10 +143,11 @@ struct ArrowArrayStream {
 };
 #endif
 
-/* ------------------------------------------------------------------------------------------------ process-wide settings */
+/* -------------------------------------------------------------------------------------------- process-wide settings */
 
-/* Number of pool threads. n = 0: the default, min(CPUs of the affinity mask, ceil(cgroup cpu.max)), or HEADRACE_NUM_THREADS.
- * HR_INVALID above 1024, and in a callback. Takes effect at once: waits for threads that have to end. */
+/* Number of pool threads. n = 0: the default, min(CPUs of the affinity mask, ceil(cgroup cpu.max)), or
+ * HEADRACE_NUM_THREADS. HR_INVALID above 1024, and in a callback. Takes effect at once: waits for threads that have to
+ * end. */
 HR_API HR_MUST_USE hr_status hr_set_num_threads(int n, hr_error *err);
 HR_API int hr_num_threads(void);
 /* The process's memory limit for data. 0: the default, half of the smaller of physical memory and the cgroup's limit,
@@ -156,21 +159,23 @@ HR_API int64_t hr_memory_limit(void);
 HR_API int64_t hr_memory_used(void);
 HR_API int64_t hr_memory_peak(void);
 HR_API void hr_memory_reset_peak(void);
-/* Where data lies for a while that does not fit into memory: files without a name, gone with what they are for, and with the process.
- * NULL: the default, HEADRACE_SPILL_DIR, else TMPDIR, else /tmp. For what begins to spill from now on. A folder in which no file can
- * be made is an error here. */
+/* Where data lies for a while that does not fit into memory: files without a name, gone with what they are for, and
+ * with the process. NULL: the default, HEADRACE_SPILL_DIR, else TMPDIR, else /tmp. For what begins to spill from now
+ * on. A folder in which no file can be made is an error here. */
 HR_API HR_MUST_USE hr_status hr_set_spill_dir(const char *folder, hr_error *err);
 HR_API HR_MUST_USE hr_status hr_spill_dir(char **out, hr_error *err); /* *out is new: hr_string_free() */
-/* How many bytes may lie there at once, of all runs of the process. < 0: the default, HEADRACE_SPILL_QUOTA ("20GB"), or if that is not
- * set, all of the disk but for a fiftieth (256 MiB at most). 0: nothing may be spilled. HR_DISK_FULL tells when it is not enough. */
+/* How many bytes may lie there at once, of all runs of the process. < 0: the default, HEADRACE_SPILL_QUOTA ("20GB"), or
+ * if that is not set, all of the disk but for a fiftieth (256 MiB at most). 0: nothing may be spilled. HR_DISK_FULL
+ * tells when it is not enough. */
 HR_API HR_MUST_USE hr_status hr_set_spill_quota(int64_t n_bytes, hr_error *err);
 HR_API int64_t hr_spill_quota(void); /* < 0: none */
 /* Bytes that lie there now. */
 HR_API int64_t hr_spill_used(void);
-/* Parses "256MiB", "1.5GB", "4096": HR_INVALID with the text otherwise. k/M/G/T are powers of 1000, Ki/Mi/... of 1024. */
+/* Parses "256MiB", "1.5GB", "4096": HR_INVALID with the text otherwise. k/M/G/T are powers of 1000, Ki/Mi/... of
+ * 1024. */
 HR_API HR_MUST_USE hr_status hr_parse_bytes(const char *text, int64_t *out, hr_error *err);
 
-/* -------------------------------------------------------------------------------------------------------------- tables */
+/* ----------------------------------------------------------------------------------------------------------- tables */
 
 typedef struct hr_table hr_table; /* immutable rows of named, typed columns; counted */
 
@@ -185,14 +190,15 @@ HR_API HR_MUST_USE hr_status hr_table_slice(const hr_table *t, int64_t begin, in
 /* Exports `t` as a struct array and its schema; either may be NULL. Shares: the exported structs hold references. */
 HR_API HR_MUST_USE hr_status hr_table_export(const hr_table *t, struct ArrowSchema *schema, struct ArrowArray *array,
                                              hr_error *err);
-/* A table from a struct array (a record batch). Takes both structs, even on failure; buffers are not copied. The lengths
- * of buffers are trusted, as the interface demands; offsets are checked for order, and values that their type cannot have (a decimal with
- * more digits, a time beyond the day, a date64 within one, a null as a map's key) are HR_BAD_DATA. */
+/* A table from a struct array (a record batch). Takes both structs, even on failure; buffers are not copied. The
+ * lengths of buffers are trusted, as the interface demands; offsets are checked for order, and values that their type
+ * cannot have (a decimal with more digits, a time beyond the day, a date64 within one, a null as a map's key) are
+ * HR_BAD_DATA. */
 HR_API HR_MUST_USE hr_status hr_table_import(struct ArrowSchema *schema, struct ArrowArray *array, hr_table **out,
                                              hr_error *err);
 
-/* A flat view of a fixed-width column: `data` points at its first row, `validity` (NULL: no nulls) is an LSB bitmap whose
- * first row is bit `validity_bit`. `format` is the Arrow format string ("l" int64, "g" double, ...). */
+/* A flat view of a fixed-width column: `data` points at its first row, `validity` (NULL: no nulls) is an LSB bitmap
+ * whose first row is bit `validity_bit`. `format` is the Arrow format string ("l" int64, "g" double, ...). */
 typedef struct hr_column_view {
     size_t struct_bytes; /* set by the caller */
     const char *format;
@@ -209,7 +215,7 @@ HR_API HR_MUST_USE hr_status hr_table_column_view(const hr_table *t, int column,
 /* Text of the value at (row, column), as `headrace head` prints it; at most cap - 1 bytes and a NUL. */
 HR_API void hr_table_print_value(const hr_table *t, int64_t row, int column, char *text, size_t cap);
 
-/* --------------------------------------------------------------------------------------------------------------- plans */
+/* ------------------------------------------------------------------------------------------------------------ plans */
 
 typedef struct hr_plan hr_plan; /* an immutable tree of what to do; counted */
 
@@ -226,20 +232,23 @@ typedef struct hr_read_options {
     const char *include_paths;         /* name of a string column that gets each row's file, NULL: none */
     const char *const *format_options; /* n_format_options strings "name=value", by the format's option table */
     int n_format_options;
-    /* Columns from folder names: "hive" (folders "key=value") or "dir" (folder k below the base is column partition_names[k], or none if
-     * that is NULL); NULL: none. partition_base: only folders below it count; NULL: all (dir: the last ones). partition_types: of each
-     * name an Arrow format ("l", "u", ...) or NULL; without one the type is that of the files' column of this name, and if they have
-     * none int64 if all values are, else string (partition_text: always string). hive: names NULL means all keys. */
+    /* Columns from folder names: "hive" (folders "key=value") or "dir" (folder k below the base is column
+     * partition_names[k], or none if that is NULL); NULL: none. partition_base: only folders below it count; NULL: all
+     * (dir: the last ones). partition_types: of each name an Arrow format ("l", "u", ...) or NULL; without one the type
+     * is that of the files' column of this name, and if they have none int64 if all values are, else string
+     * (partition_text: always string). hive: names NULL means all keys. */
     const char *partitioning;
     const char *partition_base;
     const char *const *partition_names; /* n_partition_names */
     const char *const *partition_types; /* n_partition_names, NULL: none given */
     int n_partition_names;
-    /* The schema of what is read: columns that a file lacks are null, others of it are not read, types are widened (null < T, int <
-     * wider int < float ...). Taken, even on failure. NULL: the first file's, or with `unify` that of all files. */
+    /* The schema of what is read: columns that a file lacks are null, others of it are not read, types are widened
+     * (null < T, int < wider int < float ...). Taken, even on failure. NULL: the first file's, or with `unify` that of
+     * all files. */
     struct ArrowSchema *schema;
     bool unify;
-    /* Files in an order that is a function of (seed, epoch): the run's, or shuffle_seed; shuffle_once: the same in each epoch. */
+    /* Files in an order that is a function of (seed, epoch): the run's, or shuffle_seed; shuffle_once: the same in each
+     * epoch. */
     bool shuffle_files;
     bool shuffle_once;
     const uint64_t *shuffle_seed; /* NULL: the run's */
@@ -247,9 +256,9 @@ typedef struct hr_read_options {
     bool partition_others; /* hive: partition_names only gives types; keys that it does not name are columns as well */
 } hr_read_options;
 
-/* Reads files: paths, folders (all their files, depth first by name) or glob patterns, in that order. A later file's column that is
- * missing is null, one of another type is widened to the schema's if that loses nothing, else HR_TYPE names both files.
- * `format` is a name of `headrace formats` ("parquet", "text"), or NULL: by suffix and first bytes.
+/* Reads files: paths, folders (all their files, depth first by name) or glob patterns, in that order. A later file's
+ * column that is missing is null, one of another type is widened to the schema's if that loses nothing, else HR_TYPE
+ * names both files. `format` is a name of `headrace formats` ("parquet", "text"), or NULL: by suffix and first bytes.
  * Paths are listed now; footers are read when needed. HR_NOT_FOUND names the path. */
 HR_API HR_MUST_USE hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format,
                                           const hr_read_options *options, hr_plan **out, hr_error *err);
@@ -257,13 +266,13 @@ HR_API HR_MUST_USE hr_status hr_plan_read(const char *const *urls, int n_urls, c
 HR_API HR_MUST_USE hr_status hr_plan_tables(hr_table *const *tables, int n_tables, hr_plan **out, hr_error *err);
 /* The int64 column `name` of 0 .. n-1, computed as it is read. */
 HR_API HR_MUST_USE hr_status hr_plan_range(int64_t n, const char *name, hr_plan **out, hr_error *err);
-/* A foreign Arrow stream. Takes it (even on failure). It is pulled once, now, by one thread; its tables are kept as they come, so
- * that the plan can be run again: in memory up to half of the memory limit, then in the spill folder. */
+/* A foreign Arrow stream. Takes it (even on failure). It is pulled once, now, by one thread; its tables are kept as
+ * they come, so that the plan can be run again: in memory up to half of the memory limit, then in the spill folder. */
 HR_API HR_MUST_USE hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_plan **out, hr_error *err);
 
-/* A source of your own: n_fragments pieces in one order, each an Arrow stream that is opened when its turn comes. All functions
- * are called on any pool thread, for several fragments at the same time; one stream is used by one thread at a time. They
- * should not wait long: the thread is one of those that do all work. */
+/* A source of your own: n_fragments pieces in one order, each an Arrow stream that is opened when its turn comes. All
+ * functions are called on any pool thread, for several fragments at the same time; one stream is used by one thread at
+ * a time. They should not wait long: the thread is one of those that do all work. */
 typedef struct hr_source_functions {
     size_t struct_bytes;
     const char *name;    /* for explain() and errors; copied */
@@ -273,8 +282,8 @@ typedef struct hr_source_functions {
     int n_fragments;
     /* The columns of all fragments, a struct's schema. Called once, when the plan is made. */
     hr_status (*schema)(void *context, struct ArrowSchema *out, hr_error *err);
-    /* The rows of a fragment: a stream of struct arrays with at least these columns; others are left out, narrower types widened.
-     * The same rows each time, in each epoch; it may be closed before its end. */
+    /* The rows of a fragment: a stream of struct arrays with at least these columns; others are left out, narrower
+     * types widened. The same rows each time, in each epoch; it may be closed before its end. */
     hr_status (*read)(void *context, int fragment, const char *const *columns, int n_columns,
                       struct ArrowArrayStream *out, hr_error *err);
     int64_t (*n_rows)(void *context, int fragment); /* exactly; NULL, or -1: known only by reading */
@@ -298,8 +307,8 @@ HR_API HR_MUST_USE hr_status hr_expr_literal(struct ArrowSchema *type, struct Ar
 HR_API HR_MUST_USE hr_status hr_expr_int(int64_t v, hr_expr **out, hr_error *err);
 HR_API HR_MUST_USE hr_status hr_expr_double(double v, hr_expr **out, hr_error *err);
 HR_API HR_MUST_USE hr_status hr_expr_string(const char *v, hr_expr **out, hr_error *err);
-/* A function of a fixed list (`headrace functions`): "add", "less", "and", "is_in", "cast", ... `settings`: n_settings strings
- * "name=value" by its options. Shares args. HR_NOT_FOUND names the function. */
+/* A function of a fixed list (`headrace functions`): "add", "less", "and", "is_in", "cast", ... `settings`: n_settings
+ * strings "name=value" by its options. Shares args. HR_NOT_FOUND names the function. */
 HR_API HR_MUST_USE hr_status hr_expr_call(const char *function, hr_expr *const *args, int n_args,
                                           const char *const *settings, int n_settings, hr_expr **out, hr_error *err);
 HR_API HR_MUST_USE hr_status hr_expr_print(const hr_expr *e, char **out,
@@ -308,21 +317,24 @@ HR_API HR_MUST_USE hr_status hr_expr_print(const hr_expr *e, char **out,
 /* The rows for which the expression is true (not those for which it is null). Where the input is a reader that has
  * statistics, what they rule out is not read. Shares e. */
 HR_API HR_MUST_USE hr_status hr_plan_filter_expr(hr_plan *in, hr_expr *e, hr_plan **out, hr_error *err);
-/* All columns, and `names[i]` = exprs[i] behind them, or in the place of a column of that name. All see the input's columns. */
+/* All columns, and `names[i]` = exprs[i] behind them, or in the place of a column of that name. All see the input's
+ * columns. */
 HR_API HR_MUST_USE hr_status hr_plan_with_columns(hr_plan *in, const char *const *names, hr_expr *const *exprs, int n,
                                                   hr_plan **out, hr_error *err);
 
-/* An aggregate of one's own. Each group has a state of state_bytes (65,536 at most) that can be copied as bytes: it travels between
- * threads and goes to the disk; it is aligned to 8 if state_bytes is a multiple of 8. A state of no rows is zero bytes. Row i of
- * `rows`, or state i of `from`, belongs to the group whose state lies at `states` + groups[i] * state_bytes. Callbacks run on pool
- * threads, several at once, never two on the same states; they return a status and say why by hr_error_set(). */
+/* An aggregate of one's own. Each group has a state of state_bytes (65,536 at most) that can be copied as bytes: it
+ * travels between threads and goes to the disk; it is aligned to 8 if state_bytes is a multiple of 8. A state of no
+ * rows is zero bytes. Row i of `rows`, or state i of `from`, belongs to the group whose state lies at `states` +
+ * groups[i] * state_bytes. Callbacks run on pool threads, several at once, never two on the same states; they return a
+ * status and say why by hr_error_set(). */
 typedef struct hr_aggregate_function {
     size_t struct_bytes;
     void *context; /* shared by all threads, freed with context_free (may be NULL) when the last plan goes */
     void (*context_free)(void *context);
     int state_bytes;
     const char *result_type; /* "float64": of fixed width */
-    /* Adds rows, borrowed: of the column hr_aggregate.column alone, or without one of all columns. In canonical order. */
+    /* Adds rows, borrowed: of the column hr_aggregate.column alone, or without one of all columns. In canonical
+     * order. */
     hr_status (*update)(void *context, const hr_table *rows, const uint32_t *groups, void *states, hr_error *err);
     /* Adds n states to others, the earlier rows' first. */
     hr_status (*merge)(void *context, const void *from, int64_t n, const uint32_t *groups, void *states, hr_error *err);
@@ -330,18 +342,20 @@ typedef struct hr_aggregate_function {
     hr_status (*result)(void *context, const void *states, int64_t n, void *values, uint8_t *valid, hr_error *err);
 } hr_aggregate_function;
 
-/* What a group's rows are made into: a function of a fixed list (`headrace functions`: "sum", "mean", "quantile", ...) of a column
- * (NULL: of rows, as for "count"), with settings "name=value". `name` of the result NULL: "sum(x)". */
+/* What a group's rows are made into: a function of a fixed list (`headrace functions`: "sum", "mean", "quantile", ...)
+ * of a column (NULL: of rows, as for "count"), with settings "name=value". `name` of the result NULL: "sum(x)". */
 typedef struct hr_aggregate {
     size_t struct_bytes;
     const char *function, *column, *name;
     const char *const *settings; /* n_settings */
     int n_settings;
-    /* Instead: one's own; then `function` is its name in explain() and errors. Copied; its context is taken, even on failure. */
+    /* Instead: one's own; then `function` is its name in explain() and errors. Copied; its context is taken, even on
+     * failure. */
     const hr_aggregate_function *own;
 } hr_aggregate;
-/* One row for all rows with equal keys (null is a key, NaN is one, -0.0 is 0.0), in the order of the keys, nulls last; without keys
- * one row of all. Held in memory: the groups' partial results; what does not fit into half of the limit goes to the disk. */
+/* One row for all rows with equal keys (null is a key, NaN is one, -0.0 is 0.0), in the order of the keys, nulls last;
+ * without keys one row of all. Held in memory: the groups' partial results; what does not fit into half of the limit
+ * goes to the disk. */
 HR_API HR_MUST_USE hr_status hr_plan_group(hr_plan *in, const char *const *keys, int n_keys, const hr_aggregate *aggs,
                                            int n_aggs, hr_plan **out, hr_error *err);
 
@@ -361,17 +375,20 @@ typedef struct hr_join_options {
     int n_keys;
     const char *left_suffix, *right_suffix; /* for columns that both sides have, but for keys; NULL: none */
 } hr_join_options;
-/* Rows of `left` and `right` that have equal keys (a null equals nothing), side by side: left columns, then right ones without keys. In
- * the order of the left rows, those of one in the order of the right rows; then, of right and full joins, the right rows without a
- * partner. The right side is held in memory if it fits into an eighth of the limit; else both go to the disk by parts. */
+/* Rows of `left` and `right` that have equal keys (a null equals nothing), side by side: left columns, then right ones
+ * without keys. In the order of the left rows, those of one in the order of the right rows; then, of right and full
+ * joins, the right rows without a partner. The right side is held in memory if it fits into an eighth of the limit;
+ * else both go to the disk by parts. */
 HR_API HR_MUST_USE hr_status hr_plan_join(hr_plan *left, hr_plan *right, const hr_join_options *options, hr_plan **out,
                                           hr_error *err);
 
 /* The first n rows. */
 HR_API HR_MUST_USE hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err);
-/* All columns, and `name`, an int64 that counts the rows from 0 in their order. HR_INVALID if there is such a column. */
+/* All columns, and `name`, an int64 that counts the rows from 0 in their order. HR_INVALID if there is such a
+ * column. */
 HR_API HR_MUST_USE hr_status hr_plan_number_rows(hr_plan *in, const char *name, hr_plan **out, hr_error *err);
-/* Rows [begin, end), counted from 0; end INT64_MAX: to the last. What lies before is not read where files say how many rows they have. */
+/* Rows [begin, end), counted from 0; end INT64_MAX: to the last. What lies before is not read where files say how many
+ * rows they have. */
 HR_API HR_MUST_USE hr_status hr_plan_slice(hr_plan *in, int64_t begin, int64_t end, hr_plan **out, hr_error *err);
 typedef struct hr_sample_options {
     size_t struct_bytes;
@@ -379,36 +396,39 @@ typedef struct hr_sample_options {
     const uint64_t *seed; /* borrowed; NULL: the run's */
     bool once;            /* the same rows in each epoch */
     const char *
-        column; /* the number is the hash of this column's value, whatever the seed; NULL: it belongs to the row's place */
+        /* the number is the hash of this column's value, whatever the seed; NULL: it belongs to the row's place */
+        column;
 } hr_sample_options;
 /* Rows by chance. Samples of one plan and seed whose ranges do not meet have no row in common. */
 HR_API HR_MUST_USE hr_status hr_plan_sample(hr_plan *in, const hr_sample_options *options, hr_plan **out,
                                             hr_error *err);
-/* The columns of all inputs side by side: row i of each. A name that is there already gets "_1", "_2", ... All must have as many
- * rows: HR_INVALID, at the end of the run, says how many each has. */
+/* The columns of all inputs side by side: row i of each. A name that is there already gets "_1", "_2", ... All must
+ * have as many rows: HR_INVALID, at the end of the run, says how many each has. */
 HR_API HR_MUST_USE hr_status hr_plan_zip(hr_plan *const *ins, int n, hr_plan **out, hr_error *err);
 typedef enum hr_mix_end {
     HR_MIX_SHORTEST,    /* the first input that has given all its rows ends it */
     HR_MIX_LONGEST_DROP /* an input that has given all is left out; the last one ends it */
 } hr_mix_end;
-/* Rows of the inputs, which have one schema (HR_TYPE), in proportion of their n weights (> 0): each row comes from the input that is
- * the furthest behind its share, of equals from the one of the larger weight, then from the first. */
+/* Rows of the inputs, which have one schema (HR_TYPE), in proportion of their n weights (> 0): each row comes from the
+ * input that is the furthest behind its share, of equals from the one of the larger weight, then from the first. */
 HR_API HR_MUST_USE hr_status hr_plan_mix(hr_plan *const *ins, int n, const double *weights, hr_mix_end when,
                                          hr_plan **out, hr_error *err);
-/* All rows of ins[0], then ins[1], ...: the columns of the first, then those that only others have, null where an input lacks them, of
- * types that hold the values of all (HR_TYPE names a column for which there is none). The same plan may stand there twice. */
+/* All rows of ins[0], then ins[1], ...: the columns of the first, then those that only others have, null where an input
+ * lacks them, of types that hold the values of all (HR_TYPE names a column for which there is none). The same plan may
+ * stand there twice. */
 HR_API HR_MUST_USE hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan **out, hr_error *err);
 /* The same rows, in tables of exactly n_rows each (the last may be short; dropped if drop_last). */
 HR_API HR_MUST_USE hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan **out, hr_error *err);
 
-/* The rows in a random order, each at most 1.5 * window_rows away from its place: two layers of permutations, of windows and of
- * windows shifted by half of one, which are functions of (seed, epoch, number of the window). About 2 * window_rows rows are held
- * in memory (HR_BUDGET if they do not fit), each is copied once. seed NULL: the run's. HR_INVALID: 1 row to 2^29. */
+/* The rows in a random order, each at most 1.5 * window_rows away from its place: two layers of permutations, of
+ * windows and of windows shifted by half of one, which are functions of (seed, epoch, number of the window). About 2 *
+ * window_rows rows are held in memory (HR_BUDGET if they do not fit), each is copied once. seed NULL: the run's.
+ * HR_INVALID: 1 row to 2^29. */
 HR_API HR_MUST_USE hr_status hr_plan_local_shuffle(hr_plan *in, int64_t window_rows, const uint64_t *seed,
                                                    hr_plan **out, hr_error *err);
 
-/* What rows are ordered by: a column, or an expression over columns (then `column` is ignored). Nulls, and NaN before them, stand at
- * the end whether descending or not; with nulls_first at the beginning. */
+/* What rows are ordered by: a column, or an expression over columns (then `column` is ignored). Nulls, and NaN before
+ * them, stand at the end whether descending or not; with nulls_first at the beginning. */
 typedef struct hr_sort_key {
     size_t struct_bytes;
     const char *column;
@@ -416,9 +436,9 @@ typedef struct hr_sort_key {
     bool descending;
     bool nulls_first;
 } hr_sort_key;
-/* All rows, ordered by the first key, then the second, ...; rows with equal keys keep their order. Numbers, times, text (by bytes),
- * binary, bool and decimals have an order: HR_TYPE names a column that has none. All rows are held: in memory up to half of the limit,
- * else as sorted runs in the spill folder. */
+/* All rows, ordered by the first key, then the second, ...; rows with equal keys keep their order. Numbers, times, text
+ * (by bytes), binary, bool and decimals have an order: HR_TYPE names a column that has none. All rows are held: in
+ * memory up to half of the limit, else as sorted runs in the spill folder. */
 HR_API HR_MUST_USE hr_status hr_plan_sort(hr_plan *in, const hr_sort_key *keys, int n, hr_plan **out, hr_error *err);
 
 typedef struct hr_shuffle_options {
@@ -426,13 +446,15 @@ typedef struct hr_shuffle_options {
     const uint64_t *seed; /* borrowed; NULL: the run's */
     bool once;            /* the same order in each epoch */
 } hr_shuffle_options;
-/* All rows in a random order, which is a function of seed, epoch and where each row came from. Held as by hr_plan_sort. */
+/* All rows in a random order, which is a function of seed, epoch and where each row came from. Held as by
+ * hr_plan_sort. */
 HR_API HR_MUST_USE hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffle_options *options, hr_plan **out,
                                                     hr_error *err);
 
-/* Blocks (pieces of files, tables in memory) in a random order: files, and the pieces of each. Read so from the start, nothing is held.
- * That goes through maps, filters, projections and unions, to files and to hr_plan_repartition, whose tables come in a random order. Behind
- * anything else, as a limit, blocks are 256 rows that are next to each other in their source, and all rows are held as by hr_plan_sort. */
+/* Blocks (pieces of files, tables in memory) in a random order: files, and the pieces of each. Read so from the start,
+ * nothing is held. That goes through maps, filters, projections and unions, to files and to hr_plan_repartition, whose
+ * tables come in a random order. Behind anything else, as a limit, blocks are 256 rows that are next to each other in
+ * their source, and all rows are held as by hr_plan_sort. */
 HR_API HR_MUST_USE hr_status hr_plan_randomize_block_order(hr_plan *in, const hr_shuffle_options *options,
                                                            hr_plan **out, hr_error *err);
 
@@ -443,14 +465,16 @@ typedef struct hr_repartition_options {
     int n_keys;
     bool sort; /* with keys: each table is in the order of the keys */
 } hr_repartition_options;
-/* The same rows in n_blocks tables of equal size, but for one row, in their order; options NULL: no others. Tables that would have no
- * rows do not come. All rows are held as by hr_plan_sort; each table comes whole, so it has to fit into memory. */
+/* The same rows in n_blocks tables of equal size, but for one row, in their order; options NULL: no others. Tables that
+ * would have no rows do not come. All rows are held as by hr_plan_sort; each table comes whole, so it has to fit into
+ * memory. */
 HR_API HR_MUST_USE hr_status hr_plan_repartition(hr_plan *in, int64_t n_blocks, const hr_repartition_options *options,
                                                  hr_plan **out, hr_error *err);
 
-/* A function over tables, run on pool threads, several tables at once. `state_new` (may be NULL) makes one state per pool
- * thread in use, for one run; which tables it sees, and in what order, is luck, and no position has it. `call` borrows `in` and
- * sets *out to a new table (or shares `in`), or to NULL for "no rows"; `state_free` ends it. `context` is shared by all threads and freed with `context_free` when the last plan goes. */
+/* A function over tables, run on pool threads, several tables at once. `state_new` (may be NULL) makes one state per
+ * pool thread in use, for one run; which tables it sees, and in what order, is luck, and no position has it. `call`
+ * borrows `in` and sets *out to a new table (or shares `in`), or to NULL for "no rows"; `state_free` ends it. `context`
+ * is shared by all threads and freed with `context_free` when the last plan goes. */
 typedef struct hr_map_function {
     size_t struct_bytes;
     const char *name; /* for explain() and errors; copied */
@@ -463,8 +487,8 @@ typedef struct hr_map_function {
 
 typedef struct hr_map_options {
     size_t struct_bytes;
-    /* > 0: each call gets exactly that many rows in canonical order, but for the last; 0: up to 4,096 rows, counted from
-     * the start of each source fragment, whatever the number of threads. */
+    /* > 0: each call gets exactly that many rows in canonical order, but for the last; 0: up to 4,096 rows, counted
+     * from the start of each source fragment, whatever the number of threads. */
     int64_t batch_rows;
     /* The schema of what comes out. Taken, NULL: that of the first table that comes out. */
     struct ArrowSchema *schema;
@@ -508,31 +532,34 @@ typedef struct hr_write_options {
     int sync; /* 0: the system writes to disk when it likes; 1: before files get names; 2: and folders */
     const char *const *format_options; /* n_format_options strings "name=value", by the format's write options */
     int n_format_options;
-    /* The name of file number `index` (in order, from 0), at most cap - 1 bytes and a NUL; NULL: "JOB_000000_000000.suffix".
-     * Called by one thread at a time, on a thread of the pool. `context` is freed with the plan, and also after an error. */
+    /* The name of file number `index` (in order, from 0), at most cap - 1 bytes and a NUL; NULL:
+     * "JOB_000000_000000.suffix". Called by one thread at a time, on a thread of the pool. `context` is freed with the
+     * plan, and also after an error. */
     hr_status (*name)(void *context, int64_t index, const char *suffix, char *out, size_t cap, hr_error *err);
     void *name_context;
     void (*name_context_free)(void *context);
 } hr_write_options;
 
-/* Writes all rows of `in` as files of a format into the folder `path`, when it is run; its rows are the files: path (string),
- * rows, bytes (int64). Files appear when all of them are complete: a run that fails or is stopped leaves nothing. What stands
- * in a file depends on the rows alone. `format` NULL: by the suffix of `path`. HR_INVALID, HR_TYPE name what cannot be written. */
+/* Writes all rows of `in` as files of a format into the folder `path`, when it is run; its rows are the files: path
+ * (string), rows, bytes (int64). Files appear when all of them are complete: a run that fails or is stopped leaves
+ * nothing. What stands in a file depends on the rows alone. `format` NULL: by the suffix of `path`. HR_INVALID, HR_TYPE
+ * name what cannot be written. */
 HR_API HR_MUST_USE hr_status hr_plan_write(hr_plan *in, const char *format, const char *path,
                                            const hr_write_options *options, hr_plan **out, hr_error *err);
 
-/* The schema. Reads the first file's footer or rows if it must, and runs a map without declared schema on its first rows. */
+/* The schema. Reads the first file's footer or rows if it must, and runs a map without declared schema on its first
+ * rows. */
 HR_API HR_MUST_USE hr_status hr_plan_schema(hr_plan *p, struct ArrowSchema *out, hr_error *err);
 /* The number of rows, from metadata alone where that is possible (*exact_known false and *out -1 otherwise). */
 HR_API HR_MUST_USE hr_status hr_plan_count(hr_plan *p, int64_t *out, bool *exact_known, hr_error *err);
 /* The plan as text, one node a line, before and after the rewriting rules; no I/O. *out is new: hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err);
 HR_API void hr_string_free(char *s);
-/* 128-bit fingerprint of nodes, arguments, files (path below the folder that all share, size) and function names, as 32 hex digits and
- * NUL. */
+/* 128-bit fingerprint of nodes, arguments, files (path below the folder that all share, size) and function names, as 32
+ * hex digits and NUL. */
 HR_API HR_MUST_USE hr_status hr_plan_fingerprint(hr_plan *p, char out[33], hr_error *err);
 
-/* --------------------------------------------------------------------------------------------------------------- feeds */
+/* ------------------------------------------------------------------------------------------------------------ feeds */
 
 typedef struct hr_feed hr_feed; /* one epoch of a running plan */
 
@@ -558,19 +585,21 @@ typedef struct hr_feed_options {
 HR_API HR_MUST_USE hr_status hr_feed_open(hr_plan *p, const hr_feed_options *options, hr_feed **out, hr_error *err);
 /* The next table; *out is new, NULL at the end. Waits; wakes every 100 ms to ask `hr_feed_set_interrupt`'s function. */
 HR_API HR_MUST_USE hr_status hr_feed_next(hr_feed *f, hr_table **out, hr_error *err);
-/* `check` returns true to make a waiting hr_feed_next return HR_CANCELLED (Python: a signal came). Called without locks. */
+/* `check` returns true to make a waiting hr_feed_next return HR_CANCELLED (Python: a signal came). Called without
+ * locks. */
 HR_API void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *context);
 /* Where the consumer is: after the last table that hr_feed_next returned. JSON text of at most 4 kB; *out is new:
- * hr_string_free(). HR_MISMATCH on reopening means that plan, files or tables in memory changed: names below the folder that all files
- * share, sizes and contents count, and times only where contents are not known. The first call reads some blocks of each file. */
+ * hr_string_free(). HR_MISMATCH on reopening means that plan, files or tables in memory changed: names below the folder
+ * that all files share, sizes and contents count, and times only where contents are not known. The first call reads
+ * some blocks of each file. */
 HR_API HR_MUST_USE hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err);
 /* What was done so far, as JSON: per operator rows, bytes, busy_ns, wait_ns, peak_bytes; files and fragments opened. */
 HR_API HR_MUST_USE hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err);
 /* Stops the run wherever it is and waits for its tasks; tables handed out stay valid. NULL is fine. */
 HR_API void hr_feed_close(hr_feed *f);
-/* Runs `p` once, with these options (NULL: the defaults), and keeps its rows: *out is a plan that reads them from there, as often as it
- * is run, in the same tables and order. They stay in memory up to half of the memory limit; what comes after lies in the spill
- * folder until the plan goes. HR_DISK_FULL if it does not fit there. */
+/* Runs `p` once, with these options (NULL: the defaults), and keeps its rows: *out is a plan that reads them from
+ * there, as often as it is run, in the same tables and order. They stay in memory up to half of the memory limit; what
+ * comes after lies in the spill folder until the plan goes. HR_DISK_FULL if it does not fit there. */
 HR_API HR_MUST_USE hr_status hr_plan_materialize(hr_plan *p, const hr_feed_options *options, hr_plan **out,
                                                  hr_error *err);
 /* The rest of the feed as an Arrow stream. Takes `f`, even on failure. */

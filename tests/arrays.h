@@ -17,7 +17,8 @@ hr_table *random_table(uint64_t *state, hr_type *const *types, int n_types, int6
 void append_value(hr_builder *b, const hr_array *a, int64_t i);
 hr_builder *builder_of(hr_type *type);
 hr_array *finish(hr_builder *b); /* frees b */
-/* The same values, in the text of hr__array_print_value; n_rows rows from `begin`, separated by blanks. Valid until the next. */
+/* The same values, in the text of hr__array_print_value; n_rows rows from `begin`, separated by blanks. Valid until the
+ * next. */
 const char *values_text(const hr_array *a);
 const char *type_text(const hr_type *t);
 /* int64 and string arrays from C values; NULL and INT64_MIN are nulls. */

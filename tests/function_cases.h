@@ -1,7 +1,7 @@
 /* function_cases.h - a function of expressions, what goes in and what comes out, as a line of text.
  *
- * An argument is its type and its rows, "int32: 1|null|-3"; rows are read as a cast from text reads them. "=string: x" is a
- * constant. Lists, which no cast makes, are "list<int32>: 1,2|null|": items separated by commas. */
+ * An argument is its type and its rows, "int32: 1|null|-3"; rows are read as a cast from text reads them. "=string: x"
+ * is a constant. Lists, which no cast makes, are "list<int32>: 1,2|null|": items separated by commas. */
 #ifndef FUNCTION_CASES_H
 #define FUNCTION_CASES_H
 
@@ -15,7 +15,8 @@ typedef struct function_case {
     hr_status st;
 } function_case;
 
-/* Every case: what it gives, over the rows and over a slice of longer columns, and that each failure inside is survived. */
+/* Every case: what it gives, over the rows and over a slice of longer columns, and that each failure inside is
+ * survived. */
 void check_function_cases(const function_case *cases, int n);
 
 #endif

@@ -1,7 +1,7 @@
 /* harness.h - what C tests share: cmocka, faults, threads, repeatable random numbers, a temporary folder.
  *
- * A test program is a table of cases and a few functions that walk it. `run_with_faults` asks the hard question: does the
- * code survive the failure of every single allocation and system call it makes? */
+ * A test program is a table of cases and a few functions that walk it. `run_with_faults` asks the hard question: does
+ * the code survive the failure of every single allocation and system call it makes? */
 #ifndef HARNESS_H
 #define HARNESS_H
 
@@ -30,8 +30,8 @@ int repeats(int n);
 /* Bits for `kinds`, beside HR_FAULT_MEMORY and HR_FAULT_IO. */
 enum { MAY_RECOVER = 0x100 /* the code may answer HR_OK although a call failed: a hint, a cache, a detail left out */ };
 
-/* Runs fn with call 0 failing, then 1, 2, ..., until a run in which nothing fails. fn makes all that it needs, and frees it.
- * Fails the test unless each failing run
+/* Runs fn with call 0 failing, then 1, 2, ..., until a run in which nothing fails. fn makes all that it needs, and
+ * frees it. Fails the test unless each failing run
  *   - returns a status other than HR_OK (see MAY_RECOVER), the same as in err, with a text,
  *   - leaves as many live blocks and bytes as before,
  * and unless the runs before and after, without a fault, give HR_OK. At least one call must have been hit: a test of

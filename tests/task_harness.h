@@ -1,8 +1,8 @@
 /* task_harness.h - one operator alone: a tiny serial stand-in for the scheduler.
  *
- * Implements what op.h lets an operator do with its task, by calling it straight away: push, wait if it was suspended, resumed.
- * What comes out is kept in order, tables and markers. The harness's own memory is plain malloc, so that neither faults nor
- * counts of live memory see it. */
+ * Implements what op.h lets an operator do with its task, by calling it straight away: push, wait if it was suspended,
+ * resumed. What comes out is kept in order, tables and markers. The harness's own memory is plain malloc, so that
+ * neither faults nor counts of live memory see it. */
 #ifndef TASK_HARNESS_H
 #define TASK_HARNESS_H
 

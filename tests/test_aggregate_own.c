@@ -1,4 +1,5 @@
-/* test_aggregate_own.c - aggregates of a user's own in real runs: as the built-in ones, in memory and from disk; contexts are freed once. */
+/* test_aggregate_own.c - aggregates of a user's own in real runs: as the built-in ones, in memory and from disk;
+ * contexts are freed once. */
 #include "harness.h"
 
 #include "exec/exec.h"
@@ -84,7 +85,8 @@ static hr_aggregate_function own_of(context *c)
 
 #define SIZED .struct_bytes = sizeof(hr_aggregate)
 
-/* id, key = id % keys; groups of key, with own aggregates of a column and of whole rows, whose last column is the key. */
+/* id, key = id % keys; groups of key, with own aggregates of a column and of whole rows, whose last column is the
+ * key. */
 static hr_status plan_of(int64_t rows, int64_t keys, context *c, hr_plan **out, hr_error *err)
 {
     const hr_aggregate_function own = own_of(c);

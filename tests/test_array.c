@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ------------------------------------------------------------------------------------------------------ slices, counts */
+/* --------------------------------------------------------------------------------------------------- slices, counts */
 
 static void slices(void **state)
 {
@@ -69,7 +69,7 @@ static void bytes_used(void **state)
     hr__array_unref(a);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- checks */
+/* ----------------------------------------------------------------------------------------------------------- checks */
 
 /* Offsets of a list<int8> of three rows with four values, and what the check says of them. */
 static const struct {
@@ -273,7 +273,7 @@ static void utf8_by_row(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------ equality */
+/* --------------------------------------------------------------------------------------------------------- equality */
 
 static void equality(void **state)
 {
@@ -326,7 +326,7 @@ static void equality_of_floats(void **state)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------------- texts */
+/* ------------------------------------------------------------------------------------------------------------ texts */
 
 static const struct {
     const char *format;
@@ -572,9 +572,10 @@ static void long_values_end_early(void **state)
     hr__type_unref(t);
 }
 
-/* --------------------------------------------------------------------------------------------------------- dense lists */
+/* ------------------------------------------------------------------------------------------------------ dense lists */
 
-/* Lists of int8 by their lengths; -1: a null list; -2: a list of one null. The array begins with a row that is cut off. */
+/* Lists of int8 by their lengths; -1: a null list; -2: a list of one null. The array begins with a row that is cut
+ * off. */
 static const struct {
     int lengths[4], n;
     bool is_dense;
@@ -744,7 +745,8 @@ static void images_of_one_channel(void **state)
     assert_no_leak(before);
 }
 
-/* Rows of a tensor, also of a slice, are ragged ones of the same values; what is no tensor, or has nulls, is refused. */
+/* Rows of a tensor, also of a slice, are ragged ones of the same values; what is no tensor, or has nulls, is
+ * refused. */
 static void tensors_as_ragged(void **state)
 {
     live_memory before = live_now();

@@ -1,5 +1,5 @@
-/* test_arrow.c - the Arrow C data interface: there and back for every type; foreign arrays in every encoding that is decoded;
- * damaged ones; who releases what, and when. */
+/* test_arrow.c - the Arrow C data interface: there and back for every type; foreign arrays in every encoding that is
+ * decoded; damaged ones; who releases what, and when. */
 #include "arrays.h"
 
 #include <stdio.h>
@@ -149,7 +149,7 @@ static void moved_children(void **state)
     assert_no_leak(before);
 }
 
-/* ---------------------------------------------------------------------------------------------------- foreign arrays */
+/* --------------------------------------------------------------------------------------------------- foreign arrays */
 
 static atomic_int n_released;
 
@@ -496,7 +496,7 @@ static void nested_encodings(void **state)
     assert_imports(&runs, "list<x: string>", "[\"ccc\"] [\"ccc\"] [\"a\", \"bb\"]");
 }
 
-/* ------------------------------------------------------------------------------------------------ what producers leave out */
+/* ----------------------------------------------------------------------------------------- what producers leave out */
 
 static void empty_arrays_of_null_buffers(void **state)
 {
@@ -567,7 +567,7 @@ static void null_counts(void **state)
     }
 }
 
-/* -------------------------------------------------------------------------------------------------------------- damage */
+/* ----------------------------------------------------------------------------------------------------------- damage */
 
 typedef struct family {
     node top, text, numbers, list, items;
@@ -776,7 +776,7 @@ static void random_contents(void **state)
     assert_in_range(n_ok, 800, 19000);
 }
 
-/* --------------------------------------------------------------------------------------------------------- who releases */
+/* ----------------------------------------------------------------------------------------------------- who releases */
 
 static void released_with_the_last_column(void **state)
 {

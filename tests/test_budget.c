@@ -169,8 +169,8 @@ static void root_admission(void **state)
     assert_ok(hr_set_memory_limit(0, &err), &err);
 }
 
-/* Threads reserve under a limit and sleep until the waiter wakes them. A wake-up that is lost hangs the test; a reservation
- * too many is seen. */
+/* Threads reserve under a limit and sleep until the waiter wakes them. A wake-up that is lost hangs the test; a
+ * reservation too many is seen. */
 enum { THREADS = 4, ROUNDS = 3000, ROOM = 2 };
 
 static struct crowd {
@@ -321,7 +321,8 @@ static void sizes_of_people(void **state)
     assert_int_equal(hr_parse_bytes(NULL, &(int64_t){ 0 }, &err), HR_INVALID);
 }
 
-/* What a fresh child says whose environment is `name`=`value`: limit or threads, and the status of setting the default. */
+/* What a fresh child says whose environment is `name`=`value`: limit or threads, and the status of setting the
+ * default. */
 static int64_t child_says(const char *name, const char *value, bool threads, hr_status *st)
 {
     struct {

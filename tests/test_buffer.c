@@ -354,7 +354,8 @@ static int64_t naive_count(const uint8_t *bits, int64_t begin, int64_t n)
     return ones;
 }
 
-/* One case: all three functions against loops, in blocks that are just large enough, so that ASan sees a byte too far. */
+/* One case: all three functions against loops, in blocks that are just large enough, so that ASan sees a byte too
+ * far. */
 static void bits_case(uint64_t *random, int64_t from, int64_t to, int64_t n)
 {
     size_t from_bytes = (size_t)hr__bits_bytes(from + n), to_bytes = (size_t)hr__bits_bytes(to + n);

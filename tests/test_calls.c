@@ -1,4 +1,5 @@
-/* test_calls.c - functions that Python threads or the consumer serve: order, errors, cancelling, several runs at once. */
+/* test_calls.c - functions that Python threads or the consumer serve: order, errors, cancelling, several runs at
+ * once. */
 #include "op/call/calls.h"
 #include "task_harness.h"
 #include "op/call.h"
@@ -62,7 +63,8 @@ static void give_in_three(hr_call *call, const hr_table *in)
     }
 }
 
-/* The first row of each batch, doubled; none of those of more than six rows. As one table, and with its batches' rows. */
+/* The first row of each batch, doubled; none of those of more than six rows. As one table, and with its batches'
+ * rows. */
 static void give_by_parts(hr_call *call, const hr_table *in, bool wrong)
 {
     const hr_call_part *parts;
@@ -196,7 +198,7 @@ static void end_inline(rig *r, server *s)
     hr__calls_unref(s->calls);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- results */
+/* ---------------------------------------------------------------------------------------------------------- results */
 
 static void check_doubled(const rig *r, const hr_table *in)
 {
@@ -377,7 +379,7 @@ static void test_groups(void **unused)
     hr_table_unref(in);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ streams */
+/* ---------------------------------------------------------------------------------------------------------- streams */
 
 /* A consumer's thread that serves generators of `length` tables; it keeps those that it paused. */
 typedef struct streamer {
@@ -543,8 +545,8 @@ static hr_call *take_one(hr_calls *calls, uint64_t server)
     return call;
 }
 
-/* Calls of a run are served in the order of its rows, in whatever order they were queued; a call of another run has its place
- * among them by its arrival; one that goes on comes first, but for those before it. */
+/* Calls of a run are served in the order of its rows, in whatever order they were queued; a call of another run has its
+ * place among them by its arrival; one that goes on comes first, but for those before it. */
 static void test_order_of_rows(void **unused)
 {
     static const struct {
@@ -631,7 +633,7 @@ static void test_whom_a_paused_call_lets_by(void **unused)
     hr_table_unref(in);
 }
 
-/* --------------------------------------------------------------------------------------------------------- one instance */
+/* ----------------------------------------------------------------------------------------------------- one instance */
 
 static hr_call_group *group_in_order(hr_calls *calls, hr_calls_run *run, hr_table *in, int64_t turn, int n)
 {
@@ -652,8 +654,8 @@ static void assert_nothing_to_take(hr_calls *calls)
     assert_int_equal(hr__calls_take(calls, 1, 0, &call, NULL), HR_PENDING);
 }
 
-/* The story: calls of a later ticket were queued first, and an idle server took them, so that a class that carries rows over saw
- * batches in an order that depended on luck. */
+/* The story: calls of a later ticket were queued first, and an idle server took them, so that a class that carries rows
+ * over saw batches in an order that depended on luck. */
 static void test_turns(void **unused)
 {
     const hr_calls_class how = { .instances = true, .at_a_time = 1 };
@@ -725,7 +727,8 @@ static void test_turns(void **unused)
     assert_no_leak(before);
 }
 
-/* The last call comes behind all batches, once, also where there were none; what it gives has coordinates of its own. */
+/* The last call comes behind all batches, once, also where there were none; what it gives has coordinates of its
+ * own. */
 static void test_the_last_call(void **unused)
 {
     const hr_calls_options o = { .of_class = { .instances = true, .at_a_time = 1, .keeps = true, .finishes = true } };
@@ -750,7 +753,8 @@ static void test_the_last_call(void **unused)
     assert_no_leak(before);
 }
 
-/* A state goes with the marker before the rows of which it knows nothing yet; without calls, or without a state, no marker goes. */
+/* A state goes with the marker before the rows of which it knows nothing yet; without calls, or without a state, no
+ * marker goes. */
 static void test_saved_states(void **unused)
 {
     const hr_calls_options o = { .of_class = { .instances = true, .at_a_time = 1, .keeps = true, .saves = true } };
@@ -779,7 +783,7 @@ static void test_saved_states(void **unused)
     assert_no_leak(before);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- errors */
+/* ----------------------------------------------------------------------------------------------------------- errors */
 
 /* Batches that fail are left out, as many as may. */
 static void test_left_out(void **unused)
@@ -1079,7 +1083,7 @@ static void test_refusals(void **unused)
     hr_error_clear(&err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- threads */
+/* ---------------------------------------------------------------------------------------------------------- threads */
 
 typedef struct one_run {
     server *server;
@@ -1164,7 +1168,7 @@ static void test_take_waits(void **unused)
     hr_error_clear(&err);
 }
 
-/* --------------------------------------------------------------------------------------------------- runs that end early */
+/* ---------------------------------------------------------------------------------------------- runs that end early */
 
 typedef struct interrupted {
     server server;
@@ -1310,7 +1314,7 @@ static void test_forked_child(void **unused)
     hr_table_unref(in);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- places */
+/* ----------------------------------------------------------------------------------------------------------- places */
 
 typedef struct seen {
     server server;
@@ -1379,7 +1383,7 @@ static void test_places(void **unused)
     hr_table_unref(in);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- faults */
+/* ----------------------------------------------------------------------------------------------------------- faults */
 
 static void serve_or_fail(rig *r)
 {

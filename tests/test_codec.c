@@ -34,7 +34,7 @@ static const char hello[] = "hello hello hello hello\n";
 
 #define BYTES(s) { (const uint8_t *)(s), (int64_t)sizeof(s) - 1 }
 
-/* ------------------------------------------------------------------------------------------------------------- blocks */
+/* ----------------------------------------------------------------------------------------------------------- blocks */
 
 static const struct {
     const char *codec;
@@ -251,10 +251,10 @@ static void test_guess(void **state)
     assert_null(hr__codec_by_name("none"));
 }
 
-/* ------------------------------------------------------------------------------------------------------------ packing */
+/* ---------------------------------------------------------------------------------------------------------- packing */
 
-/* libzstd before 1.5.6 decodes blocks whose reserved bits are set, so that damaged pages were rows. Some frames that differ from a
- * sound one by a bit are such. */
+/* libzstd before 1.5.6 decodes blocks whose reserved bits are set, so that damaged pages were rows. Some frames that
+ * differ from a sound one by a bit are such. */
 static void test_zstd_blocks(void **state)
 {
     static uint8_t in[300 << 10], packed[310 << 10], out[300 << 10];
@@ -365,7 +365,8 @@ static void test_pack(void **state)
     free(in);
 }
 
-/* Files of our own gave other rows where a bit of them was changed: frames of zstd and lz4 have no checksum unless asked for one. */
+/* Files of our own gave other rows where a bit of them was changed: frames of zstd and lz4 have no checksum unless
+ * asked for one. */
 static void test_files_have_checksums(void **state)
 {
     static const char *const names[] = { "zstd", "lz4_frame", "gzip" };
@@ -414,7 +415,7 @@ static void test_pack_faults(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------ streams */
+/* ---------------------------------------------------------------------------------------------------------- streams */
 
 /* All of a stream, `piece` bytes at a time; counts in *n, checks that they are hellos. */
 static hr_status drain(const char *codec, const uint8_t *data, int64_t n_data, int64_t piece, int64_t *n, hr_error *err)
@@ -499,7 +500,8 @@ static void test_streams(void **state)
     assert_no_leak(before);
 }
 
-/* Many members: their borders fall on every place of the input buffer. Then the same, cut at every byte of the last one. */
+/* Many members: their borders fall on every place of the input buffer. Then the same, cut at every byte of the last
+ * one. */
 static void test_members(void **state)
 {
     static const struct {

@@ -1,4 +1,5 @@
-/* test_combine.c - zip, mix, slices and local shuffles in real runs: rows, coordinates, functions by blocks, ends, and faults. */
+/* test_combine.c - zip, mix, slices and local shuffles in real runs: rows, coordinates, functions by blocks, ends, and
+ * faults. */
 #include "harness.h"
 
 #include "exec/exec.h"

@@ -122,7 +122,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- cases */
+/* ------------------------------------------------------------------------------------------------------------ cases */
 
 static const struct {
     const char *data, *setting, *want; /* types, then rows; or the error's text */
@@ -226,7 +226,7 @@ static void known_cases(void **state)
     }
 }
 
-/* ---------------------------------------------------------------------------------- the same rows, however it is split */
+/* ------------------------------------------------------------------------------- the same rows, however it is split */
 
 /* Rows by a reader written another way: byte by byte, for a file of strings without a header. */
 static void read_slowly(const char *s, int64_t n, result *out)

@@ -1,4 +1,5 @@
-/* test_dense.c - columns with nulls as columns with NaN and NaT, compared row by row, for every type, slice and length. */
+/* test_dense.c - columns with nulls as columns with NaN and NaT, compared row by row, for every type, slice and
+ * length. */
 #include "arrays.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
-/* test_eval.c - every function over every type that it takes: a row alone gives what it gives among others, slices give what
- * copies give, constants what columns of them give; what comes out is well-formed; and every call that fails is survived. */
+/* test_eval.c - every function over every type that it takes: a row alone gives what it gives among others, slices give
+ * what copies give, constants what columns of them give; what comes out is well-formed; and every call that fails is
+ * survived. */
 #include "arrays.h"
 #include "expr/fn.h"
 

@@ -1,5 +1,5 @@
-/* test_expr.c - expressions as trees: making, printing, comparing, taking apart; and that every call that fails is survived,
- * from the tree to the rows. */
+/* test_expr.c - expressions as trees: making, printing, comparing, taking apart; and that every call that fails is
+ * survived, from the tree to the rows. */
 #include "arrays.h"
 #include "expr/expr.h"
 

@@ -548,7 +548,8 @@ done:
 static void faults(void **state)
 {
     (void)state;
-    /* Pool threads meet the same faults in another order each time, and may be through with theirs when none is asked for. */
+    /* Pool threads meet the same faults in another order each time, and may be through with theirs when none is asked
+     * for. */
     run_with_faults(some_batches, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER);
 }
 

@@ -1,4 +1,5 @@
-/* test_first_columns.c - the tables of a function under the columns of its first: what is taken for integers, what is made to fit. */
+/* test_first_columns.c - the tables of a function under the columns of its first: what is taken for integers, what is
+ * made to fit. */
 #include "arrays.h"
 
 #include "op/call/calls.h"

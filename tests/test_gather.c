@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ------------------------------------------------------------------------------------------- compared with the slow way */
+/* --------------------------------------------------------------------------------------- compared with the slow way */
 
 static void random_takes(void **state)
 {
@@ -145,7 +145,7 @@ static void nulls_of_every_type(void **state)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------- single cases */
+/* ----------------------------------------------------------------------------------------------------- single cases */
 
 static void validity_is_dropped_where_nothing_is_null(void **state)
 {
@@ -288,7 +288,7 @@ static void short_text_at_the_end(void **state)
     }
 }
 
-/* -------------------------------------------------------------------------------------------------------- faults, threads */
+/* -------------------------------------------------------------------------------------------------- faults, threads */
 
 static hr_status take_and_concat(void *context, hr_error *err)
 {

@@ -7,8 +7,8 @@
 
 #define N_KEYS 3
 
-/* One value of column c (0 double, 1 string, 2 list<int32>, 3 the row) of a row of run `run`. Rows of a run differ in the signs of
- * NaN and of zero, and agree nevertheless. */
+/* One value of column c (0 double, 1 string, 2 list<int32>, 3 the row) of a row of run `run`. Rows of a run differ in
+ * the signs of NaN and of zero, and agree nevertheless. */
 static void add_value(hr_builder *b, int c, int run, int64_t row)
 {
     double sign = row % 2 ? 1 : -1;

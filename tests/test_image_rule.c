@@ -1,4 +1,5 @@
-/* test_image_rule.c - image functions that move into the reader: which plans, what comes out, and every failure on the way. */
+/* test_image_rule.c - image functions that move into the reader: which plans, what comes out, and every failure on the
+ * way. */
 #include "harness.h"
 
 #include "exec/exec.h"
@@ -147,7 +148,8 @@ static void assert_same(hr_plan *a, hr_plan *b, const char *name_of_b)
     }
 }
 
-/* In place of the images, or under another name where those are dropped; with a size of the reader's own, or without. */
+/* In place of the images, or under another name where those are dropped; with a size of the reader's own, or
+ * without. */
 static void test_values(void **state)
 {
     const char *const sizes[] = { NULL, "height=30" };

@@ -1,4 +1,5 @@
-/* test_inputs.c - what positions know of files: moved, touched, rewritten, many; tables in memory; texts that were changed. */
+/* test_inputs.c - what positions know of files: moved, touched, rewritten, many; tables in memory; texts that were
+ * changed. */
 #include "harness.h"
 
 #include "exec/run.h"
@@ -92,8 +93,8 @@ static hr_status load(const char *name, const char *at, bool moved, hr_error *er
     return st;
 }
 
-/* A file that was written anew with other values, of the same size: found by its time and then its contents; and where somebody set the
- * time back, by its contents alone. `touch` changes nothing. */
+/* A file that was written anew with other values, of the same size: found by its time and then its contents; and where
+ * somebody set the time back, by its contents alone. `touch` changes nothing. */
 static void test_rewritten(void **state)
 {
     hr_error err = HR_ERROR_INIT;
@@ -234,7 +235,8 @@ static void test_blocks(void **state)
 
 /* ------------------------------------------------------------------------------------------------- changed texts */
 
-/* Every change of a text is found; and with a checksum that fits, which only a forger makes, there is a status, and no more. */
+/* Every change of a text is found; and with a checksum that fits, which only a forger makes, there is a status, and no
+ * more. */
 static void test_changed_texts(void **state)
 {
     uint64_t random = 7;

@@ -97,7 +97,8 @@ done:
     return st;
 }
 
-/* Pickles come back from a file as binary, with the mark that they were some: who reads them there does not know who wrote them. */
+/* Pickles come back from a file as binary, with the mark that they were some: who reads them there does not know who
+ * wrote them. */
 static void check_untrusted(const hr_table *back, const hr_table *t)
 {
     const hr_field *f = &back->schema->fields[0];
@@ -405,7 +406,8 @@ static void body_elsewhere(patient *p)
 static void one_block_twice(patient *p) { memcpy(p->data + block_place(p, 1), p->data + block_place(p, 0), 24); }
 static void a_block_less(patient *p) { put(p, block_place(p, 0) - 4, 1, 4); }
 
-/* Each was read as other rows, or as none, without a word; Arrow's own reader refuses the first group with full validation. */
+/* Each was read as other rows, or as none, without a word; Arrow's own reader refuses the first group with full
+ * validation. */
 static void test_what_accounts_for_itself(void **unused)
 {
     static const struct {
@@ -470,7 +472,8 @@ static void test_what_accounts_for_itself(void **unused)
     hr_table_unref(t);
 }
 
-/* An order of bytes that is neither was taken for big-endian, and a schema without its list of fields for one of none. */
+/* An order of bytes that is neither was taken for big-endian, and a schema without its list of fields for one of
+ * none. */
 static void test_schemas_that_are_none(void **unused)
 {
     (void)unused;

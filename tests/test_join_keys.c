@@ -1,4 +1,5 @@
-/* test_join_keys.c - keys of a join as numbers: equal where they are equal, of values that lie close together and far apart. */
+/* test_join_keys.c - keys of a join as numbers: equal where they are equal, of values that lie close together and far
+ * apart. */
 #include "arrays.h"
 
 #include "data/keys.h"
@@ -190,8 +191,8 @@ static void many_keys(void **state)
     hr__free(ids);
 }
 
-/* Keys that come again, and rows without one, in so many rows that slots are in regions; then keys of one region alone, which are more than
- * it holds. */
+/* Keys that come again, and rows without one, in so many rows that slots are in regions; then keys of one region alone,
+ * which are more than it holds. */
 static void large_tables(void **state)
 {
     static const int column[] = { 0 };

@@ -1,5 +1,5 @@
-/* test_json.c - JSON: the index by all kernels, layouts, guessed types, what is refused and where, borders of fragments and
- * blocks at every place, typed columns, rows that are left out. */
+/* test_json.c - JSON: the index by all kernels, layouts, guessed types, what is refused and where, borders of fragments
+ * and blocks at every place, typed columns, rows that are left out. */
 #include "arrays.h"
 #include "format/json/json.h"
 
@@ -335,7 +335,7 @@ static void test_depth(void **state)
     free(data);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- borders */
+/* ---------------------------------------------------------------------------------------------------------- borders */
 
 static const char lines[] = "{\"a\": 1, \"b\": \"x\\\"y\"}\r\n\n{\"a\": 22, \"b\": \"\xc3\xa4{\\\\\"}\n"
                             "{\"b\": \"\", \"a\": 333}\n \r\n{\"a\": null}{\"a\":4}\n{\"a\":5,\"b\":\"[\\\\\\\"\"}";
@@ -401,7 +401,7 @@ static void test_rows(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------- typed columns */
+/* ---------------------------------------------------------------------------------------------------- typed columns */
 
 static hr_schema *schema_of(const char *name, hr_type *type)
 {
@@ -576,7 +576,7 @@ static void test_columns(void **state)
     hr__schema_unref(s);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- index */
+/* ------------------------------------------------------------------------------------------------------------ index */
 
 /* The plain one, byte after byte. */
 static int64_t index_slowly(const uint8_t *p, int64_t n, bool newlines, uint32_t *out, int64_t *control)
@@ -636,7 +636,7 @@ static void test_index(void **state)
     free(data);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- writing */
+/* ---------------------------------------------------------------------------------------------------------- writing */
 
 /* The table's lines; NULL after an error. */
 static hr_buffer *write_lines(const hr_table *t, const char *const *settings, int n_settings, hr_error *err)
@@ -691,7 +691,8 @@ static void check_round_trip(hr_type *type, uint64_t *random, int64_t n_rows, co
     hr_table_unref(t);
 }
 
-/* What a text has no room for: days with hours, structs without keys below lists of width 0, more digits than a decimal's. */
+/* What a text has no room for: days with hours, structs without keys below lists of width 0, more digits than a
+ * decimal's. */
 static bool comes_back(const hr_type *t)
 {
     if (hr__type_has_pickles(t)) /* an error: test_objects.py */
@@ -770,7 +771,7 @@ static void test_texts(void **state)
     }
 }
 
-/* -------------------------------------------------------------------------------------------------------------- faults */
+/* ----------------------------------------------------------------------------------------------------------- faults */
 
 static hr_status read_with_faults(void *context, hr_error *err)
 {

@@ -1,4 +1,5 @@
-/* test_keyed.c - groups and joins in real runs: the same result for any threads, cuts and memory; nothing is lost when anything fails.
+/* test_keyed.c - groups and joins in real runs: the same result for any threads, cuts and memory; nothing is lost when
+ * anything fails.
  *
  * The rows are made so that what comes out can be counted: key i % KEYS, value i. */
 #include "harness.h"
@@ -227,8 +228,8 @@ static void test_joins(void **state)
     }
 }
 
-/* The left side is the smaller one, and comes first: keys several times on either side, some on one alone. In 1 MiB neither
- * side fits. */
+/* The left side is the smaller one, and comes first: keys several times on either side, some on one alone. In 1 MiB
+ * neither side fits. */
 static hr_status make_turned(int64_t cut, hr_plan **out, hr_error *err)
 {
     hr_plan *left = NULL, *right = NULL;
@@ -323,7 +324,8 @@ static void test_large_right(void **state)
     hr_plan_unref(right);
 }
 
-/* Two keys of 18,000 right rows each: neither fits into the share of 2 MiB, nor does what comes out for one left row. */
+/* Two keys of 18,000 right rows each: neither fits into the share of 2 MiB, nor does what comes out for one left
+ * row. */
 static hr_status make_skewed(int64_t cut, hr_plan **out, hr_error *err)
 {
     hr_plan *left = NULL, *right = NULL;

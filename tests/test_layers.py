@@ -157,6 +157,29 @@ def wrong_folders():
             yield f"{folder.relative_to(ROOT)}: {n} files, {MOST_FILES} at most"
 
 
+def prose(text):
+    """(number, line) of a page, without code, tables and what is no prose."""
+    in_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and not line.startswith("    ") and not line.lstrip().startswith("|"):
+            yield number, line
+
+
+def wrong_lines():
+    """C has 120 columns, pages 100; Python's lines are ruff's."""
+    for top in ("include", "src", "python/src", "tests", "fuzz", "examples", "bench"):
+        for path in sorted(p for p in (ROOT / top).rglob("*") if p.suffix in {".c", ".h"}):
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                if len(line) > 120:
+                    yield f"{path.relative_to(ROOT)}:{number}: {len(line)} columns, 120 at most"
+    for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.md")]):
+        for number, line in prose(path.read_text(encoding="utf-8")):
+            if len(line) > 100:
+                yield f"{path.relative_to(ROOT)}:{number}: {len(line)} columns, 100 at most"
+
+
 def wrong_exports(library):
     text = subprocess.run(
         ["nm", "-D", "--defined-only", str(library)], check=True, capture_output=True, text=True
@@ -182,6 +205,10 @@ def test_file_names():
     assert list(wrong_names()) == []
 
 
+def test_lines():
+    assert list(wrong_lines()) == []
+
+
 def test_folders():
     assert list(wrong_folders()) == []
 
@@ -205,7 +232,7 @@ def test_only_hr_is_exported():
 
 
 def main():
-    wrong = [*wrong_includes(), *wrong_names(), *wrong_folders()]
+    wrong = [*wrong_includes(), *wrong_names(), *wrong_folders(), *wrong_lines()]
     if built("libheadrace.so"):
         wrong += wrong_exports(built("libheadrace.so"))
     if built("libheadrace_engine.a"):

@@ -171,7 +171,8 @@ static int64_t same_places(const hr_table *a, const hr_table *b)
     return n;
 }
 
-/* Seed and epoch each give another order; a seed of its own is independent of the run's; windows cross each other's borders. */
+/* Seed and epoch each give another order; a seed of its own is independent of the run's; windows cross each other's
+ * borders. */
 static void test_seeds(void **unused)
 {
     enum { ROWS = 20000, WINDOW = 2000 };
@@ -209,7 +210,8 @@ static void test_order_that_stays(void **unused)
     hr_table_unref(in);
 }
 
-/* Nor that of windows of several leaves, whether each comes as one lot, which is drawn where it is gathered, or as several. */
+/* Nor that of windows of several leaves, whether each comes as one lot, which is drawn where it is gathered, or as
+ * several. */
 static void test_large_order_that_stays(void **unused)
 {
     enum { ROWS = 280000 };
@@ -325,7 +327,8 @@ static void test_resume(void **unused)
     }
 }
 
-/* A marker goes on when all that it would give again is out, and says where: never more than two chunks before the rows to come. */
+/* A marker goes on when all that it would give again is out, and says where: never more than two chunks before the rows
+ * to come. */
 static void test_marker_states(void **unused)
 {
     hr_table *in = numbers(0, 70000), *a = slice(in, 0, 10000), *b = slice(in, 10000, 30000),

@@ -1,4 +1,5 @@
-/* test_npy.c - NumPy's files: rows of every block size and from every row, orders and types, headers that lie, faults. */
+/* test_npy.c - NumPy's files: rows of every block size and from every row, orders and types, headers that lie,
+ * faults. */
 #include "arrays.h"
 #include "format/format.h"
 

@@ -1,4 +1,5 @@
-/* test_number.c - numbers as text: cases, the table of powers made again, and millions of values against strtod and printf. */
+/* test_number.c - numbers as text: cases, the table of powers made again, and millions of values against strtod and
+ * printf. */
 #include "harness.h"
 
 #include "base/number_short.h"
@@ -25,7 +26,7 @@ static const uint8_t *slack(const char *text, char fill)
 
 static bool same_double(double a, double b) { return memcmp(&a, &b, 8) == 0 || (isnan(a) && isnan(b)); }
 
-/* ------------------------------------------------------------------------------------------------------------ integers */
+/* --------------------------------------------------------------------------------------------------------- integers */
 
 static void integers(void **state)
 {
@@ -96,7 +97,7 @@ static void random_integers(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------- doubles */
+/* ---------------------------------------------------------------------------------------------------------- doubles */
 
 /* 2^64-based integers, little end first: to make the table of powers again. */
 #define WORDS 40
@@ -508,7 +509,7 @@ static void prints(void **state)
     assert_string_equal(text, "16777216.0");
 }
 
-/* --------------------------------------------------------------------------------------------------- dates and times */
+/* -------------------------------------------------------------------------------------------------- dates and times */
 
 static void dates(void **state)
 {

@@ -249,7 +249,8 @@ static void test_widths(void **unused)
     }
 }
 
-/* Before a text, numbers whose last bytes look like a text's end, up to behind the prefix: it was said to be all of the key. */
+/* Before a text, numbers whose last bytes look like a text's end, up to behind the prefix: it was said to be all of the
+ * key. */
 static void test_numbers_before_texts(void **unused)
 {
     static const hr_type_id second[] = { HR_T_INT8, HR_T_INT16, HR_T_INT32, HR_T_INT64 };

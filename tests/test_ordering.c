@@ -1,4 +1,5 @@
-/* test_ordering.c - sort, shuffle, repartition and block order as plans: whole passes, in memory and spilled, with everything failing in turn. */
+/* test_ordering.c - sort, shuffle, repartition and block order as plans: whole passes, in memory and spilled, with
+ * everything failing in turn. */
 #include "harness.h"
 
 #include "exec/exec.h"

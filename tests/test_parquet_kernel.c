@@ -1,5 +1,5 @@
-/* test_parquet_kernel.c - each form of each inner loop that this CPU can run, compared with loops of one value at a time: all
- * widths, lengths of 0 to 200, any alignment, and not a byte written too many. */
+/* test_parquet_kernel.c - each form of each inner loop that this CPU can run, compared with loops of one value at a
+ * time: all widths, lengths of 0 to 200, any alignment, and not a byte written too many. */
 #include "format/parquet/parquet_kernel.h"
 #include "harness.h"
 

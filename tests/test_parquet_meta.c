@@ -1,5 +1,5 @@
-/* test_parquet_meta.c - Thrift, footers, page headers, offset indexes, the embedded Arrow schema: what is read of them, and
- * that no byte of them can do harm. */
+/* test_parquet_meta.c - Thrift, footers, page headers, offset indexes, the embedded Arrow schema: what is read of them,
+ * and that no byte of them can do harm. */
 #include "arrays.h"
 #include "format/parquet/parquet.h"
 
@@ -8,7 +8,7 @@
 
 #define BYTES(s) (const uint8_t *)(s), (int64_t)sizeof(s) - 1
 
-/* ------------------------------------------------------------------------------------------------------------- Thrift */
+/* ----------------------------------------------------------------------------------------------------------- Thrift */
 
 static const struct {
     const uint8_t *data;
@@ -111,7 +111,7 @@ static void test_lists(void **state)
     assert_string_equal(t.wrong, "a list has elements of another type");
 }
 
-/* ------------------------------------------------------------------------------------------------------- page headers */
+/* ----------------------------------------------------------------------------------------------------- page headers */
 
 static void test_pages(void **state)
 {
@@ -161,7 +161,7 @@ static void test_index(void **state)
     assert_null(places);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- footers */
+/* ---------------------------------------------------------------------------------------------------------- footers */
 
 static uint8_t *read_file(const char *name, int64_t *n)
 {
@@ -285,10 +285,10 @@ static void test_faults(void **state)
     run_with_faults_on(parse_with_faults, "nested_plain.parquet", HR_FAULT_MEMORY);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- trees */
+/* ------------------------------------------------------------------------------------------------------------ trees */
 
-/* A tree as text: name, then ? * or ! (optional, repeated, required), then for a leaf i (int32) or s (string), for a group L
- * (list), M (map) or nothing, and [children]. */
+/* A tree as text: name, then ? * or ! (optional, repeated, required), then for a leaf i (int32) or s (string), for a
+ * group L (list), M (map) or nothing, and [children]. */
 typedef struct tree {
     pq_element elements[400];
     pq_meta meta;
@@ -490,7 +490,7 @@ static void test_leaves(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the embedded schema */
+/* ---------------------------------------------------------------------------------------------- the embedded schema */
 
 static void test_arrow_schema(void **state)
 {

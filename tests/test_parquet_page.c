@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* ------------------------------------------------------------------------------------------------------- runs, written */
+/* ---------------------------------------------------------------------------------------------------- runs, written */
 
 /* 1 .. most, but no more than are left. HR_MIN would draw twice. */
 static int64_t some_of(uint64_t *random, int64_t most, int64_t left)
@@ -160,7 +160,7 @@ static void test_bit_packed(void **state)
         assert_int_equal(got[i], i);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- levels */
+/* ----------------------------------------------------------------------------------------------------------- levels */
 
 /* What tracks and validity should be, entry by entry. */
 typedef struct slow {
@@ -336,8 +336,8 @@ static void check_levels(uint64_t *random, const shape *s)
     free(r.data);
 }
 
-/* One entry of a page is changed into one that no column can have: the entry itself, or the one after it, is an error, also where
- * it stands in a run and where it is the last of a page. */
+/* One entry of a page is changed into one that no column can have: the entry itself, or the one after it, is an error,
+ * also where it stands in a run and where it is the last of a page. */
 static void check_malformed(uint64_t *random, const shape *s)
 {
     static uint32_t def[3000], rep[3000];
@@ -402,7 +402,7 @@ static void test_levels(void **state)
     assert_no_leak(before);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- values */
+/* ----------------------------------------------------------------------------------------------------------- values */
 
 /* Values of a fixed width by dictionary and plain, read and skipped in pieces. */
 static void check_values(uint64_t *random, int width, int64_t n_dict)
@@ -556,7 +556,7 @@ static void test_texts(void **state)
     hr_error_clear(&err);
 }
 
-/* ------------------------------------------------------------------------------------------------------- differences */
+/* ------------------------------------------------------------------------------------------------------ differences */
 
 static uint64_t zigzag(int64_t v) { return (uint64_t)v << 1 ^ (uint64_t)(v >> 63); }
 

@@ -1,7 +1,8 @@
-/* test_parquet_prune.c - a reader with a filter: which rows it leaves, what it counts, and that a fault leaves none behind.
+/* test_parquet_prune.c - a reader with a filter: which rows it leaves, what it counts, and that a fault leaves none
+ * behind.
  *
- * The file has rows 0 .. 149 in row groups of 100, pages of 10; `even` holds even numbers and has a bloom filter. Another has `text`:
- * by dictionary but for the last rows of each row group. */
+ * The file has rows 0 .. 149 in row groups of 100, pages of 10; `even` holds even numbers and has a bloom filter.
+ * Another has `text`: by dictionary but for the last rows of each row group. */
 #include "format/parquet/parquet.h"
 #include "harness.h"
 

@@ -16,7 +16,7 @@ static const char *data_path(const char *name)
     return path;
 }
 
-/* ------------------------------------------------------------------------------------------- the rules of make_parquet.py */
+/* ------------------------------------------------------------------------------------- the rules of make_parquet.py */
 
 #define DO(e) assert_ok((e), &err)
 
@@ -289,7 +289,7 @@ static hr_array *expected(const rule *r, hr_type *type, int begin, int n)
     return finish(b);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ reading */
+/* ---------------------------------------------------------------------------------------------------------- reading */
 
 static hr_scan_file *open_file(const char *path, const hr_projection *projection)
 {
@@ -582,7 +582,7 @@ static void test_threads(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------- faults */
+/* ----------------------------------------------------------------------------------------------------------- faults */
 
 static hr_status read_with_faults(void *context, hr_error *err)
 {
@@ -627,7 +627,7 @@ static void test_faults(void **state)
     }
 }
 
-/* ---------------------------------------------------------------------------------------------- files that are made here */
+/* ----------------------------------------------------------------------------------------- files that are made here */
 
 /* Thrift's compact protocol, written. */
 typedef struct writer {
@@ -958,7 +958,8 @@ static const spec specs[] = {
       .text = "a decimal of more than 40 digits" },
     { "text in a number", .physical = PQ_INT32, .converted = 1, .n_values = 1, .page = BYTES("\1\0\0\0"),
       .st = HR_BAD_DATA, .text = "logical type string does not fit INT32" },
-    /* Pages and footers that do not account for themselves. Damage that still decodes was read as other rows in silence. */
+    /* Pages and footers that do not account for themselves. Damage that still decodes was read as other rows in
+     * silence. */
     { "plain values left over", .physical = PQ_INT64, .n_values = 1, .page = BYTES(I64("\1") I64("\2")),
       .st = HR_BAD_DATA, .text = "page 0: 8 bytes are left over after the page's 1 values" },
     { "booleans left over", .physical = PQ_BOOLEAN, .n_values = 8, .page = BYTES("\1\2"), .st = HR_BAD_DATA,
@@ -1103,7 +1104,8 @@ static void test_specs(void **state)
     }
 }
 
-/* Every byte of a small file set to some other values, and the file cut at every byte: nothing but a status may come of it. */
+/* Every byte of a small file set to some other values, and the file cut at every byte: nothing but a status may come of
+ * it. */
 static void test_damage(void **state)
 {
     static const uint8_t other[] = { 0, 1, 0x7f, 0x80, 0xff };

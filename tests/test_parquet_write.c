@@ -1,4 +1,5 @@
-/* test_parquet_write.c - random tables of all types, written and read again; every failure on the way leaves nothing. */
+/* test_parquet_write.c - random tables of all types, written and read again; every failure on the way leaves
+ * nothing. */
 #include "arrays.h"
 #include "format/parquet/parquet_write.h"
 

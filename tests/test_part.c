@@ -1,7 +1,8 @@
 /* test_part.c - of hidden files only those of writers that have ended are removed, whatever container these ran in.
  *
- * The story: a file counted as left over if its boot id was ours and /proc did not show its process. Containers of one host
- * have one boot id and numbers of processes of their own, so that a job in one removed the files of a job in another. */
+ * The story: a file counted as left over if its boot id was ours and /proc did not show its process. Containers of one
+ * host have one boot id and numbers of processes of their own, so that a job in one removed the files of a job in
+ * another. */
 #include "harness.h"
 #include "io/io.h"
 
@@ -123,7 +124,8 @@ static void test_names(void **unused)
 
 /* --- containers */
 
-/* The first process of a new pid namespace runs fn(arg), in a process of its own there if `second`. -> its pid here; 0: not permitted */
+/* The first process of a new pid namespace runs fn(arg), in a process of its own there if `second`. -> its pid here; 0:
+ * not permitted */
 static pid_t in_container(void (*fn)(int), int arg, bool second)
 {
     int pipes[2];
@@ -211,7 +213,8 @@ static void pipes_close(void)
     }
 }
 
-/* The writer's pid namespace ends with its first process, and nobody waits for that one: this does, through its lock. */
+/* The writer's pid namespace ends with its first process, and nobody waits for that one: this does, through its
+ * lock. */
 static void end_container(pid_t first)
 {
     char byte;

@@ -114,7 +114,8 @@ static void random_stretches(void **state)
 
 static void without_kernels(void **state) { run_without_kernels(random_stretches, state); }
 
-/* The last row of a part and the first of the next have picks that follow each other, if parts are as long as can be. */
+/* The last row of a part and the first of the next have picks that follow each other, if parts are as long as can
+ * be. */
 static void parts_end(void **state)
 {
     enum { AROUND = 40 };

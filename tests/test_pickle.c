@@ -1,4 +1,5 @@
-/* test_pickle.c - plain values as pickles: their bytes, which Python reads in tests/python/test_objects.py, and all faults. */
+/* test_pickle.c - plain values as pickles: their bytes, which Python reads in tests/python/test_objects.py, and all
+ * faults. */
 #include "arrays.h"
 
 #define PROTOCOL "\x80\x03"

@@ -1,5 +1,5 @@
-/* test_pixels.c - images encoded and decoded again, a part of one, headers that lie, bytes that are cut or flipped; resizing by
- * all kernels; chains. (Files of other makers and Pillow's pixels: tests/python/test_images.py.) */
+/* test_pixels.c - images encoded and decoded again, a part of one, headers that lie, bytes that are cut or flipped;
+ * resizing by all kernels; chains. (Files of other makers and Pillow's pixels: tests/python/test_images.py.) */
 #include "image/image_chain.h"
 #include "harness.h"
 
@@ -295,7 +295,7 @@ static void test_headers_that_lie(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------ resizing */
+/* --------------------------------------------------------------------------------------------------------- resizing */
 
 static void test_kernels_agree(void **state)
 {
@@ -376,7 +376,7 @@ static void test_flat(void **state)
     }
 }
 
-/* -------------------------------------------------------------------------------------------------------------- chains */
+/* ----------------------------------------------------------------------------------------------------------- chains */
 
 static hr_image_chain recipe(int which, hr_error *err)
 {

@@ -1,4 +1,5 @@
-/* test_plan.c - plans as data: checks when a node is made, schemas, counts, explain, fingerprints, and what the rules push down. */
+/* test_plan.c - plans as data: checks when a node is made, schemas, counts, explain, fingerprints, and what the rules
+ * push down. */
 #include "harness.h"
 
 #include "exec/exec.h"

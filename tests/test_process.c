@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ------------------------------------------------------------------------------------------------ in the worker process */
+/* -------------------------------------------------------------------------------------------- in the worker process */
 
 static const char *program; /* argv[0]: under valgrind /proc/self/exe is valgrind */
 
@@ -163,7 +163,8 @@ static void note_run(const char *word, const hr_work *todo)
     }
 }
 
-/* The words: runs FILE, state (its run's instance has one), double, three, odd, same, stream N, once (the first worker dies: there is a file), slow MS, number (how many calls came so far; slow behind six), random (the place's low bits),
+/* The words: runs FILE, state (its run's instance has one), double, three, odd, same, stream N, once (the first worker
+ * dies: there is a file), slow MS, number (how many calls came so far; slow behind six), random (the place's low bits),
  * raise X, die X (at the batch that begins with x = X). */
 static hr_status obey(hr_worker *w, const char *word, const hr_table *in, const hr_call_place *place, int n_calls,
                       hr_error *err)
@@ -245,7 +246,7 @@ static int work(int fd)
     return st == HR_OK ? 0 : st == HR_PEER ? 3 : 4;
 }
 
-/* ---------------------------------------------------------------------------------------------------- keeping workers */
+/* -------------------------------------------------------------------------------------------------- keeping workers */
 
 typedef struct keeper {
     hr_calls *calls;
@@ -350,7 +351,7 @@ static void check_doubled(const rig *r, const hr_table *in)
     hr_table_unref(all);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- results */
+/* ---------------------------------------------------------------------------------------------------------- results */
 
 static void test_any_number_of_workers(void **unused)
 {
@@ -600,7 +601,7 @@ static void test_one_column_of_a_wide_table(void **unused)
     assert_settles(before);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- errors */
+/* ----------------------------------------------------------------------------------------------------------- errors */
 
 static void test_exceptions(void **unused)
 {
@@ -809,7 +810,7 @@ static void test_killed_at_random(void **unused)
     hr_table_unref(in);
 }
 
-/* --------------------------------------------------------------------------------------------------- runs that end early */
+/* ---------------------------------------------------------------------------------------------- runs that end early */
 
 static void cancel_soon(rig *r)
 {
@@ -921,7 +922,7 @@ static void test_close_midway(void **unused)
     assert_settles(before);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ streams */
+/* ---------------------------------------------------------------------------------------------------------- streams */
 
 /* Generators of any length, in order, and paused where they give more than is collected. */
 static void test_streams(void **unused)
@@ -985,7 +986,7 @@ static void test_streams_that_nobody_wants(void **unused)
     hr_table_unref(in);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ retries */
+/* ---------------------------------------------------------------------------------------------------------- retries */
 
 typedef struct replacer {
     keeper *k;
@@ -1055,8 +1056,8 @@ static void test_done_again(void **unused)
     hr_table_unref(in);
 }
 
-/* What a dead worker was about is left out, if it may be; the rest is done by the next, whether the dead one had it already
- * or it waited (depth 1). */
+/* What a dead worker was about is left out, if it may be; the rest is done by the next, whether the dead one had it
+ * already or it waited (depth 1). */
 static void check_left_out(int depth, hr_table *in)
 {
     live_memory before = live_now();
@@ -1093,7 +1094,7 @@ static void test_left_out(void **unused)
     hr_table_unref(in);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- instances */
+/* -------------------------------------------------------------------------------------------------------- instances */
 
 static void assert_file_becomes(const char *path, const char *want)
 {
@@ -1111,8 +1112,8 @@ static void assert_file_becomes(const char *path, const char *want)
     assert_string_equal(found, want);
 }
 
-/* A worker hears of the beginning and the end of each run, in their order among its calls. One that comes later hears of those that
- * are there. */
+/* A worker hears of the beginning and the end of each run, in their order among its calls. One that comes later hears
+ * of those that are there. */
 static void test_workers_hear_of_runs(void **unused)
 {
     const hr_calls_options o = { .of_class = { .instances = true, .ahead = 1, .at_a_time = 1 } };
@@ -1260,7 +1261,7 @@ static void test_idle_workers_end(void **unused)
     assert_settles(before);
 }
 
-/* --------------------------------------------------------------------------------------------------- damaged processes */
+/* ------------------------------------------------------------------------------------------------ damaged processes */
 
 /* Ends of the talk that say what they should not. */
 static void test_senseless_messages(void **unused)
@@ -1336,7 +1337,7 @@ static void test_keeper_gone(void **unused)
     assert_settles(before);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- faults */
+/* ----------------------------------------------------------------------------------------------------------- faults */
 
 static hr_status run_with_a_fault(void *context, hr_error *err)
 {
@@ -1372,7 +1373,7 @@ static void test_faults(void **unused)
     unref_all(parts, 2);
 }
 
-/* --------------------------------------------------------------------------------------------- a worker in this process */
+/* ----------------------------------------------------------------------------------------- a worker in this process */
 
 static void give_many(rig *r)
 {

@@ -1,7 +1,8 @@
-/* test_prune.c - what a predicate can be where only bounds are known, against what it is: random predicates over random rows.
+/* test_prune.c - what a predicate can be where only bounds are known, against what it is: random predicates over random
+ * rows.
  *
- * The one rule: NEVER means that no row is kept, ALWAYS that all are. And so that a test of "always MAYBE" would not pass:
- * with exact bounds many are told apart. */
+ * The one rule: NEVER means that no row is kept, ALWAYS that all are. And so that a test of "always MAYBE" would not
+ * pass: with exact bounds many are told apart. */
 #include "arrays.h"
 #include "expr/fn.h"
 

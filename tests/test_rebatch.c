@@ -80,7 +80,8 @@ static void check_tail(const rig *whole, int from, const rig *tail)
     assert_int_equal(rig_tables(tail), n);
 }
 
-/* Pushes the rows of `in` from `at` on in random parts, with markers at random places; parts are cut there, as tickets are. */
+/* Pushes the rows of `in` from `at` on in random parts, with markers at random places; parts are cut there, as tickets
+ * are. */
 static void push_with_markers(rig *r, const hr_table *in, int64_t at, uint64_t *random)
 {
     hr_error err = HR_ERROR_INIT;

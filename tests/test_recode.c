@@ -1,4 +1,5 @@
-/* test_recode.c - text in other encodings: every name and way to cut it, wrong bytes, ends in the middle of a character. */
+/* test_recode.c - text in other encodings: every name and way to cut it, wrong bytes, ends in the middle of a
+ * character. */
 #include "codec/codec.h"
 #include "harness.h"
 

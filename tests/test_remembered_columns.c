@@ -1,4 +1,5 @@
-/* test_remembered_columns.c - columns as text for positions: all types come back, damaged texts are refused, too many are a hash. */
+/* test_remembered_columns.c - columns as text for positions: all types come back, damaged texts are refused, too many
+ * are a hash. */
 #include "harness.h"
 
 #include "op/operators.h"

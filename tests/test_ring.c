@@ -1,7 +1,7 @@
 /* test_ring.c - ranks in other processes: what they get, and what is heard when one of them, or the server, is killed.
  *
- * The program starts itself again: `test_ring client ADDRESS RANK MODE` is a rank, `test_ring server N_RANKS` feeds some.
- * Ranks that only ask are threads of the test. */
+ * The program starts itself again: `test_ring client ADDRESS RANK MODE` is a rank, `test_ring server N_RANKS` feeds
+ * some. Ranks that only ask are threads of the test. */
 #include "harness.h"
 
 #include "feed/feed.h"

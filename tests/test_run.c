@@ -292,8 +292,8 @@ static hr_plan *failing_plan(int64_t *bad)
     return q;
 }
 
-/* An error goes the way of its rows: it once overtook those that were still in the stages below, and even ended a limit that
- * had no need of the bad row. */
+/* An error goes the way of its rows: it once overtook those that were still in the stages below, and even ended a limit
+ * that had no need of the bad row. */
 static void test_error_does_not_overtake(void **state)
 {
     int64_t bad = 20000;
@@ -408,8 +408,8 @@ static hr_status note_rows(void *context, void *state, const hr_table *in, hr_ta
     return HR_OK;
 }
 
-/* What a function sees must not depend on how readers cut, and that depends on the budget; also behind limits and unions, whose
- * tickets are tables as some reader cut them. */
+/* What a function sees must not depend on how readers cut, and that depends on the budget; also behind limits and
+ * unions, whose tickets are tables as some reader cut them. */
 static void test_pieces_behind_a_limit(void **state)
 {
     static const int64_t limits[] = { 0, 9000001, 20000003 };
@@ -449,7 +449,8 @@ static int64_t cpu_ms_of_a_rest(int ms)
     return (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000;
 }
 
-/* While the consumer is away the threads sleep: tickets with output that cannot go on were once stepped again and again. */
+/* While the consumer is away the threads sleep: tickets with output that cannot go on were once stepped again and
+ * again. */
 static void test_threads_sleep_when_nobody_takes(void **state)
 {
     hr_plan *p = map_plan(range_plan(40000000), add_slowly, true);
@@ -808,7 +809,8 @@ static void change_threads(void *stop)
         assert_int_equal(hr_set_num_threads(2 + i % 6, NULL), HR_OK);
 }
 
-/* A callback that set the number of threads joined its own thread: an abort, or a wait for ever. Others may set it meanwhile. */
+/* A callback that set the number of threads joined its own thread: an abort, or a wait for ever. Others may set it
+ * meanwhile. */
 static void test_threads_set_in_a_callback(void **state)
 {
     setting s = { 0 };

@@ -40,7 +40,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ reading */
+/* ---------------------------------------------------------------------------------------------------------- reading */
 
 /* All rows of a scan, or of its projection; max_bytes for each table. */
 static hr_status read_scan(hr_scan *s, const hr_projection *projection, int64_t max_bytes, hr_table **out,
@@ -103,7 +103,7 @@ static const char *in_dir(const char *name)
     return paths[next];
 }
 
-/* -------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static void test_text_files(void **state)
 {
@@ -319,11 +319,12 @@ static void test_faults(void **state)
     run_with_faults_on(files_with_faults, texts, HR_FAULT_MEMORY | HR_FAULT_IO);
 }
 
-/* -------------------------------------------------------------------------------------------- many files, one schema */
+/* ------------------------------------------------------------------------------------------- many files, one schema */
 
 static void schema_of(hr_schema *s, struct ArrowSchema *out) { assert_ok(hr__schema_export(s, out, NULL), NULL); }
 
-/* Text files whose folders have keys: columns of one value, in any order, cut small; nothing but them; rows know their file. */
+/* Text files whose folders have keys: columns of one value, in any order, cut small; nothing but them; rows know their
+ * file. */
 static void test_dressed(void **state)
 {
     static const char *const want[] = { "path", "k", "text", "day" };
@@ -532,7 +533,7 @@ static void test_crowd(void **state)
     assert_ok(hr_set_num_threads(0, &err), &err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- memory */
+/* ----------------------------------------------------------------------------------------------------------- memory */
 
 static hr_table *some_table(uint64_t *random, int64_t n)
 {

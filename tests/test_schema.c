@@ -151,7 +151,8 @@ static void metadata(void **state)
     assert_int_equal(n, 0);
 }
 
-/* Every cut and every changed byte: no key is found that was not there, nothing is read outside (the sanitizer says). */
+/* Every cut and every changed byte: no key is found that was not there, nothing is read outside (the sanitizer
+ * says). */
 static void damaged_metadata(void **state)
 {
     uint8_t *m = NULL, *copy;

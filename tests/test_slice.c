@@ -1,5 +1,5 @@
-/* test_slice.c - ranges of rows whatever the cuts, from any marker, and with rows that a reader left out. Samples beside it: which
- * rows are kept does not depend on cuts, and ranges that do not meet have no row in common. */
+/* test_slice.c - ranges of rows whatever the cuts, from any marker, and with rows that a reader left out. Samples
+ * beside it: which rows are kept does not depend on cuts, and ranges that do not meet have no row in common. */
 #include "task_harness.h"
 
 #include <stdlib.h>

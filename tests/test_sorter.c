@@ -300,7 +300,8 @@ static void test_spilled(void **unused)
     assert_true(passes > 0);
 }
 
-/* The first k rows, of which the rest is dropped: at once, now and then, where memory is short, or not at all since k rows do not fit. */
+/* The first k rows, of which the rest is dropped: at once, now and then, where memory is short, or not at all since k
+ * rows do not fit. */
 static void test_first(void **unused)
 {
     static const int64_t wanted[] = { 1, 7, 300, 1500, 8000, 9000 };
@@ -406,7 +407,8 @@ static int64_t read_within_estimates(hr_sorter *s, int64_t n_pieces)
     return next;
 }
 
-/* Pages of all runs became sure at once, and were sorted and given in one step: 10 GB in 256 MiB took 293 MB of memory. */
+/* Pages of all runs became sure at once, and were sorted and given in one step: 10 GB in 256 MiB took 293 MB of
+ * memory. */
 static void test_estimates(void **unused)
 {
     enum { TABLES = 32, ROWS = 32 << 10 };

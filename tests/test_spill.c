@@ -133,7 +133,8 @@ static hr_table *large_table(int64_t n, bool random_values)
     return t;
 }
 
-/* Large parts are compressed where that pays, a slice costs its own bytes, and what was read or forgotten frees the disk. */
+/* Large parts are compressed where that pays, a slice costs its own bytes, and what was read or forgotten frees the
+ * disk. */
 static void test_sizes(void **unused)
 {
     hr_spill *s = store();

@@ -1,7 +1,7 @@
 /* test_stages.c - operators that keep everything, that have a front, and that have several inputs, in a real run.
  *
- * The operators here are made for this: they keep or choose by rules whose result can be said beforehand, so that what the scheduler
- * owes them (order, pieces, turns, ends, errors in their place) is checked row by row. */
+ * The operators here are made for this: they keep or choose by rules whose result can be said beforehand, so that what
+ * the scheduler owes them (order, pieces, turns, ends, errors in their place) is checked row by row. */
 #include "harness.h"
 
 #include "exec/exec.h"
@@ -197,7 +197,8 @@ static hr_status keep_plan(hr_plan *in, int64_t rows, bool front, bool fail, hr_
     return hr__plan_op(in, &op->base, out, err);
 }
 
-/* --- several inputs. turns: the rows of each input, in turn. weave: a row of each, as long as the first one lasts, by choice */
+/* --- several inputs. turns: the rows of each input, in turn. weave: a row of each, as long as the first one lasts, by
+ * choice */
 
 typedef struct weave_state {
     int64_t seen[2], ended;
@@ -345,8 +346,8 @@ static hr_plan *range_plan(int64_t n)
     return p;
 }
 
-/* Runs p: the values that come out follow each other from 0, and again from 0 after `wrap` (0: never). -> how many; coordinates are
- * of source `instance` and numbered through. */
+/* Runs p: the values that come out follow each other from 0, and again from 0 after `wrap` (0: never). -> how many;
+ * coordinates are of source `instance` and numbered through. */
 static hr_status run_counting(hr_plan *p, int threads, int64_t wrap, int32_t instance, int64_t *n, hr_error *err)
 {
     hr_run_options o = { .num_threads = threads, .prefetch = 2 };

@@ -133,7 +133,8 @@ static void test_pages(void **unused)
     hr_table_unref(large);
 }
 
-/* Rows by the top bits of their hashes, each part in its order, none with coordinates, and what a store gives of one part. */
+/* Rows by the top bits of their hashes, each part in its order, none with coordinates, and what a store gives of one
+ * part. */
 static hr_status deal_all(void *context, hr_error *err)
 {
     enum { PARTS = 16 };

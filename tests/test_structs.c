@@ -1,7 +1,8 @@
 /* test_structs.c - every struct that a call of headrace.h takes may be of an older or a newer caller; its size says so.
  *
- * The story: some calls never read struct_bytes. Zero meant an error in one, "all of it" in the second, and "nothing of it" in the third:
- * a write that was asked to overwrite ran with the default mode. tests/python/test_header.py checks that the table is complete. */
+ * The story: some calls never read struct_bytes. Zero meant an error in one, "all of it" in the second, and "nothing of
+ * it" in the third: a write that was asked to overwrite ran with the default mode. tests/python/test_header.py checks
+ * that the table is complete. */
 #include "harness.h"
 
 #include <stdio.h>
@@ -224,8 +225,8 @@ static const struct row {
     ROW(hr_column_view, hr_table_column_view, call_view, view, UPTO(hr_column_view, data), HR_OK),
 };
 
-/* A caller's struct of n bytes, that says it has `says`; what lies behind the known fields is `behind`. On the heap, exactly as large, so
- * that ASan sees a read beyond it. */
+/* A caller's struct of n bytes, that says it has `says`; what lies behind the known fields is `behind`. On the heap,
+ * exactly as large, so that ASan sees a read beyond it. */
 static hr_status call_with(const struct row *r, size_t n, size_t says, char behind, hr_error *err)
 {
     char *p = malloc(n);

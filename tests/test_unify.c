@@ -267,7 +267,8 @@ static void nested_values(void **state)
     hr__type_unref(pairs);
 }
 
-/* An int64 that no double is was rounded without a word. Slices see their own rows only, and of lists their own items. */
+/* An int64 that no double is was rounded without a word. Slices see their own rows only, and of lists their own
+ * items. */
 static void no_double(void **state)
 {
     const int64_t large = (1ll << 53) + 1, some[] = { 1, large, 1ll << 60, INT64_MIN, 5, -large };

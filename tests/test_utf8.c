@@ -1,4 +1,5 @@
-/* test_utf8.c - UTF-8: cases, all short sequences by a decoder written another way, and each kernel like the scalar one. */
+/* test_utf8.c - UTF-8: cases, all short sequences by a decoder written another way, and each kernel like the scalar
+ * one. */
 #include "harness.h"
 
 static const struct {

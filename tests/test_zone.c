@@ -1,4 +1,5 @@
-/* test_zone.c - time zones: offsets at changes and by rules, local times that are there twice or not at all, files cut anywhere. */
+/* test_zone.c - time zones: offsets at changes and by rules, local times that are there twice or not at all, files cut
+ * anywhere. */
 #include "expr/zone.h"
 #include "harness.h"
 

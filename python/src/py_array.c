@@ -1,12 +1,13 @@
 /* py_array.c - arrays as columns, by the buffer protocol.
  *
- * An array of n dimensions is a column of its first dimension's length: fixed width (n = 1) or tensors (n > 1). A list of arrays
- * becomes tensors if all have one shape of two or more dimensions, else lists: rows of one dimension stay lists even where they
- * are equally long, because the next table's may not be (and lists of equal length are dense in batches anyway). Values are copied,
- * once, into memory of the caller's choice (a worker's arena), so that nobody can change them later. */
+ * An array of n dimensions is a column of its first dimension's length: fixed width (n = 1) or tensors (n > 1). A list
+ * of arrays becomes tensors if all have one shape of two or more dimensions, else lists: rows of one dimension stay
+ * lists even where they are equally long, because the next table's may not be (and lists of equal length are dense in
+ * batches anyway). Values are copied, once, into memory of the caller's choice (a worker's arena), so that nobody can
+ * change them later. */
 #include "py_build.h"
 
-/* --------------------------------------------------------------------------------------------------------- small makers */
+/* ----------------------------------------------------------------------------------------------------- small makers */
 
 hr_buffer *pyhr_buffer(pyhr_build *b, int64_t n_bytes)
 {
@@ -49,10 +50,10 @@ int pyhr_validity(pyhr_build *b, PyObject *const *v, int64_t n, hr_buffer **out)
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------- buffers' formats */
+/* ------------------------------------------------------------------------------------------------- buffers' formats */
 
-/* What a buffer's values are: an id of fixed width (or bool), or a code: 'O' objects, 's' bytes, 'w' UCS-4 text, '>' big-endian,
- * 'X' anything else. */
+/* What a buffer's values are: an id of fixed width (or bool), or a code: 'O' objects, 's' bytes, 'w' UCS-4 text, '>'
+ * big-endian, 'X' anything else. */
 char pyhr_format_of(const Py_buffer *view, hr_type_id *id)
 {
     static const hr_type_id ints[] = { [1] = HR_T_INT8, [2] = HR_T_INT16, [4] = HR_T_INT32, [8] = HR_T_INT64 };
@@ -364,7 +365,7 @@ hr_array *pyhr_list_array(pyhr_build *b, int64_t n, hr_buffer *validity, hr_buff
     return made;
 }
 
-/* --------------------------------------------------------------------------------------------------------- arrays in lists */
+/* -------------------------------------------------------------------------------------------------- arrays in lists */
 
 typedef struct arrays {
     Py_buffer *views; /* obj NULL: a null row */

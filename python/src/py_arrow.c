@@ -1,13 +1,14 @@
 /* py_arrow.c - in and out by Arrow's C structs, as PyCapsules.
  *
- * What comes in shares the foreign memory. Its release may run Python code (pyarrow's does, for numpy memory), so it must run
- * on a Python thread: the arrays are wrapped, and what the engine's threads drop is left in a list for Python's. */
+ * What comes in shares the foreign memory. Its release may run Python code (pyarrow's does, for numpy memory), so it
+ * must run on a Python thread: the arrays are wrapped, and what the engine's threads drop is left in a list for
+ * Python's. */
 #include "pyhr.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-/* ------------------------------------------------------------------- what foreign threads leave for Python's threads */
+/* ------------------------------------------------------------------ what foreign threads leave for Python's threads */
 
 typedef struct left {
     struct left *next;
@@ -103,7 +104,7 @@ void pyhr_drain_free(pyhr_drain *d)
     drain_unref(d);
 }
 
-/* --------------------------------------------------------------------------------------------------- Arrow's capsules */
+/* ------------------------------------------------------------------------------------------------- Arrow's capsules */
 
 static void schema_capsule_free(PyObject *capsule)
 {
@@ -244,7 +245,7 @@ int pyhr_take_stream(PyObject *capsule, struct ArrowArrayStream *out)
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------- tables as a stream, and back */
+/* ------------------------------------------------------------------------------------- tables as a stream, and back */
 
 /* A stream over tables that are there already. */
 typedef struct table_stream {
@@ -461,7 +462,7 @@ PyObject *pyhr_tables_from_arrow(pyhr_state *s, PyObject *from)
     return NULL;
 }
 
-/* ---------------------------------------------------------------------------------------------------- one column, not rows */
+/* --------------------------------------------------------------------------------------------- one column, not rows */
 
 /* An array that is no record batch; takes `array`, borrows `schema`. */
 static hr_array *array_of_structs(pyhr_state *s, struct ArrowSchema *schema, struct ArrowArray *array)

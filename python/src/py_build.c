@@ -1,11 +1,12 @@
 /* py_build.c - Python objects as columns and tables: lists by looking at every value.
  *
- * A list's type is found in one pass over its values: None, bool, int, float, str, bytes, list, dict, arrays, and what convert
- * knows (dates, times, decimals, anything with __array__). Integers and floats mix to the wider type; anything else that does
- * not agree is an error naming column, row and both types. What has no buffer that we can read (numpy's dates, torch tensors,
- * pandas' arrays) is first made plain by headrace.data.convert.
+ * A list's type is found in one pass over its values: None, bool, int, float, str, bytes, list, dict, arrays, and what
+ * convert knows (dates, times, decimals, anything with __array__). Integers and floats mix to the wider type; anything
+ * else that does not agree is an error naming column, row and both types. What has no buffer that we can read (numpy's
+ * dates, torch tensors, pandas' arrays) is first made plain by headrace.data.convert.
  *
- * A column of a table that has no type, but is a sequence, becomes one of pickles, if headrace.data.convert finds that it may. */
+ * A column of a table that has no type, but is a sequence, becomes one of pickles, if headrace.data.convert finds that
+ * it may. */
 #include "py_build.h"
 
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 
 enum { K_NULL = 1, K_NUMBER = 2, K_TEXT = 4, K_BYTES = 8, K_LIST = 16, K_DICT = 32, K_ARRAY = 64, K_SPECIAL = 128 };
 
-/* -------------------------------------------------------------------------------------------------------------- errors */
+/* ----------------------------------------------------------------------------------------------------------- errors */
 
 int pyhr_fail(pyhr_build *b, int64_t bad, const char *fmt, ...)
 {
@@ -66,7 +67,7 @@ static hr_array *retype(pyhr_build *b, hr_array *a, const char *format)
     return st ? pyhr_raise(b->s, st, &err) : made;
 }
 
-/* ----------------------------------------------------------------------------------------------------- numbers in lists */
+/* ------------------------------------------------------------------------------------------------- numbers in lists */
 
 typedef struct number {
     hr_type_id id;
@@ -273,7 +274,7 @@ failed:
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------- text and bytes in lists */
+/* ------------------------------------------------------------------------------------------ text and bytes in lists */
 
 static hr_array *build_bytes(pyhr_build *b, PyObject **v, int64_t n, bool text)
 {
@@ -328,7 +329,7 @@ failed:
     return NULL;
 }
 
-/* --------------------------------------------------------------------------------------------------------- lists in lists */
+/* --------------------------------------------------------------------------------------------------- lists in lists */
 
 /* Which row of `offsets` item `at` lies in. */
 static int64_t row_of(const hr_buffer *offsets, int64_t n, int64_t at)
@@ -394,7 +395,7 @@ done:
     return made;
 }
 
-/* --------------------------------------------------------------------------------------------------------- dicts in lists */
+/* --------------------------------------------------------------------------------------------------- dicts in lists */
 
 /* Keys of some dicts, in order of first appearance. */
 typedef struct found_keys {
@@ -489,8 +490,8 @@ static hr_array *pickle_values(pyhr_build *b, PyObject **v, int64_t n, PyObject 
     return made;
 }
 
-/* A column for each key. -> their number; -1: failed, with *key that of the failing one (borrowed from keys). pickle: a column that
- * has no type may be of pickles. */
+/* A column for each key. -> their number; -1: failed, with *key that of the failing one (borrowed from keys). pickle: a
+ * column that has no type may be of pickles. */
 static Py_ssize_t build_dicts(pyhr_build *b, PyObject **v, int64_t n, PyObject *keys, bool pickle, hr_array **columns,
                               PyObject **key)
 {
@@ -608,7 +609,7 @@ done:
     return made;
 }
 
-/* ------------------------------------------------------------------------------------------------------ what a list holds */
+/* ------------------------------------------------------------------------------------------------ what a list holds */
 
 typedef struct seen {
     int kinds;
@@ -834,7 +835,7 @@ hr_array *pyhr_build_converted(pyhr_build *b, const char *name, PyObject **v, in
     return made;
 }
 
-/* ------------------------------------------------------------------------------------------------------- a whole column */
+/* --------------------------------------------------------------------------------------------------- a whole column */
 
 /* convert.plain(values) -> (array or list, Arrow format or None, bool array of what is not null or None) */
 static hr_array *build_plain(pyhr_build *b, PyObject *values)
@@ -881,8 +882,8 @@ static hr_array *build_plain(pyhr_build *b, PyObject *values)
     return made;
 }
 
-/* A column of pandas of any objects: pandas offers Arrow's protocol for it as well, but pyarrow does not know all of them, and makes
- * lists of sets. */
+/* A column of pandas of any objects: pandas offers Arrow's protocol for it as well, but pyarrow does not know all of
+ * them, and makes lists of sets. */
 static bool is_objects(PyObject *values)
 {
     PyObject *type = pyhr_is_named(values, "Series") ? PyObject_GetAttrString(values, "dtype") : NULL;
@@ -999,8 +1000,9 @@ static void raise_why(pyhr_build *b, const char *name)
         pyhr_raise_text(b->s, HR_TYPE, "column '%s': %s", name, b->why);
 }
 
-/* What build_values could not do, for the reason in b->why or in the exception: convert.pickled(values, name, why) gives the pickle
- * of each value as bytes, None for None, NotImplemented if the values have none. NULL: an exception. */
+/* What build_values could not do, for the reason in b->why or in the exception: convert.pickled(values, name, why)
+ * gives the pickle of each value as bytes, None for None, NotImplemented if the values have none. NULL: an
+ * exception. */
 hr_array *pyhr_build_pickles(pyhr_build *b, const char *name, PyObject *values)
 {
     PyObject *fn, *list = NULL, *kind = NULL, *reason = NULL, *trace = NULL;

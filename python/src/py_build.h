@@ -1,7 +1,8 @@
-/* py_build.h - what the files that make columns of Python objects share: py_build.c (lists, tables) and py_array.c (arrays).
+/* py_build.h - what the files that make columns of Python objects share: py_build.c (lists, tables) and py_array.c
+ * (arrays).
  *
- * Errors: a function that returns NULL or -1 has either set an exception, or written b->why and b->bad (the item), which the
- * callers above translate into their own item, up to the row. */
+ * Errors: a function that returns NULL or -1 has either set an exception, or written b->why and b->bad (the item),
+ * which the callers above translate into their own item, up to the row. */
 #ifndef PY_BUILD_H
 #define PY_BUILD_H
 
@@ -37,8 +38,8 @@ hr_array *pyhr_array(pyhr_build *b, hr_type *type, int64_t n, hr_buffer *validit
                      hr_array **children, int n_children);
 /* Bits, 1 where the item is not None; *out NULL if none is. */
 int pyhr_validity(pyhr_build *b, PyObject *const *v, int64_t n, hr_buffer **out);
-/* What a buffer's values are: an id of fixed width (or bool), or a code: 'O' objects, 's' bytes, 'w' UCS-4 text, '>' big-endian,
- * 'X' anything else. */
+/* What a buffer's values are: an id of fixed width (or bool), or a code: 'O' objects, 's' bytes, 'w' UCS-4 text, '>'
+ * big-endian, 'X' anything else. */
 char pyhr_format_of(const Py_buffer *view, hr_type_id *id);
 /* Both take all; offsets are 64-bit ones, and become 32-bit ones where these suffice. */
 hr_array *pyhr_bytes_array(pyhr_build *b, bool text, int64_t n, hr_buffer *validity, hr_buffer *offsets, hr_growbuf *g);

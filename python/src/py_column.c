@@ -1,9 +1,9 @@
 /* py_column.c - Column: one column by the buffer protocol.
  *
- * It works where the rows are *dense*: fixed width and nothing null, or lists and tensors whose rows all have one shape.
- * Booleans are unpacked into bytes of the column's own; dates and times are exported as their integers, and `time` says which
- * numpy type that is ("M8[us]"). Buffers are read-only unless asked for otherwise and the table is the only holder of its
- * memory (hr_table.sole). */
+ * It works where the rows are *dense*: fixed width and nothing null, or lists and tensors whose rows all have one
+ * shape. Booleans are unpacked into bytes of the column's own; dates and times are exported as their integers, and
+ * `time` says which numpy type that is ("M8[us]"). Buffers are read-only unless asked for otherwise and the table is
+ * the only holder of its memory (hr_table.sole). */
 #include "pyhr.h"
 
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* py_error.c - the one place where a hr_status becomes a Python exception, and back.
  *
- * The exceptions are made here, once for each module object; headrace/exceptions.py gives them their documented names, so
- * that they can be pickled. Each is a HeadraceError and, where Python has a class for the same thing, that class too:
- * `except FileNotFoundError` catches NotFoundError.
+ * The exceptions are made here, once for each module object; headrace/exceptions.py gives them their documented names,
+ * so that they can be pickled. Each is a HeadraceError and, where Python has a class for the same thing, that class
+ * too: `except FileNotFoundError` catches NotFoundError.
  *
- * A function of the user's that raises comes as HR_CALLBACK with a detail: the pickled exception and its traceback as text.
- * headrace.udf.errors makes the exception again, with its own type; it never fails (CallbackError with the text is the last
- * resort). */
+ * A function of the user's that raises comes as HR_CALLBACK with a detail: the pickled exception and its traceback as
+ * text. headrace.udf.errors makes the exception again, with its own type; it never fails (CallbackError with the text
+ * is the last resort). */
 #include "pyhr.h"
 #include "op/call.h"
 

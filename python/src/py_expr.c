@@ -1,7 +1,7 @@
 /* py_expr.c - Expr: an expression over columns, as the engine has it.
  *
- * headrace.data.expressions wraps it: there are the operators and the names that users see; here is how a tree is made, looked
- * at and pickled. Immutable. */
+ * headrace.data.expressions wraps it: there are the operators and the names that users see; here is how a tree is made,
+ * looked at and pickled. Immutable. */
 #include "pyhr.h"
 
 #include "expr/fn.h"
@@ -69,7 +69,7 @@ static void expr_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- making */
+/* ----------------------------------------------------------------------------------------------------------- making */
 
 static PyObject *expr_column(PyObject *cls, PyObject *arg)
 {
@@ -190,7 +190,7 @@ done:
     return made;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- looking */
+/* ---------------------------------------------------------------------------------------------------------- looking */
 
 static PyObject *expr_text(PyObject *op)
 {
@@ -314,7 +314,7 @@ static PyObject *expr_eval(PyObject *op, PyObject *arg)
     return st ? pyhr_raise(s, st, &err) : pyhr_column(s, a, NULL, false);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- pickling */
+/* --------------------------------------------------------------------------------------------------------- pickling */
 
 /* A literal as a Table of one row, which can be pickled. */
 static PyObject *literal_table(pyhr_state *s, const hr_expr *e)
@@ -409,7 +409,7 @@ static PyObject *expr_reduce(PyObject *op, PyObject *none)
     }
 }
 
-/* -------------------------------------------------------------------------------------------- the functions there are */
+/* ------------------------------------------------------------------------------------------ the functions there are */
 
 static PyObject *options_text(const hr_option *table)
 {

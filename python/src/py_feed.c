@@ -1,8 +1,10 @@
 /* py_feed.c - Feed: one pass over a running plan.
  *
- * next() waits without the GIL, at most 100 ms at a time, then looks at signals. Functions that run "inline" are served here,
- * between two waits, on the consumer's own thread. One thread at a time may wait in next(); close() from another thread makes it
- * stop. Statistics and positions are asked for without the GIL as well; a close() meanwhile is done by the last who is in a call. A feed belongs to the process that opened it: a forked child gets an error, and leaves the run alone. */
+ * next() waits without the GIL, at most 100 ms at a time, then looks at signals. Functions that run "inline" are served
+ * here, between two waits, on the consumer's own thread. One thread at a time may wait in next(); close() from another
+ * thread makes it stop. Statistics and positions are asked for without the GIL as well; a close() meanwhile is done by
+ * the last who is in a call. A feed belongs to the process that opened it: a forked child gets an error, and leaves the
+ * run alone. */
 #include "pyhr.h"
 
 #include <errno.h>
@@ -19,7 +21,7 @@ typedef struct feed_object {
     int pid;
 } feed_object;
 
-/* ------------------------------------------------------------------------------------------------------------- options */
+/* ---------------------------------------------------------------------------------------------------------- options */
 
 /* Takes kwargs[name] out, as a new reference; NULL without an exception: it is not there, or None. */
 static PyObject *take_argument(PyObject *kwargs, const char *name)
@@ -112,7 +114,7 @@ static int no_more(PyObject *kwargs)
     return 0;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- life */
+/* ------------------------------------------------------------------------------------------------------------- life */
 
 static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
 {
@@ -249,7 +251,7 @@ static int feed_check(pyhr_state *s, feed_object *self)
     return 0;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- rows */
+/* ------------------------------------------------------------------------------------------------------------- rows */
 
 /* The next table; NULL without an exception: the end. */
 static hr_table *feed_take(PyObject *op, bool *failed)
@@ -454,7 +456,7 @@ static PyObject *feed_exit(PyObject *op, PyObject *args)
     return feed_close(op, NULL);
 }
 
-/* -------------------------------------------------------------------------------------------------- as an Arrow stream */
+/* ----------------------------------------------------------------------------------------------- as an Arrow stream */
 
 typedef struct feed_stream {
     PyObject *feed, *owner;

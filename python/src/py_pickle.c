@@ -1,10 +1,11 @@
 /* py_pickle.c - a Table or a Schema as a pickle: plain tuples of numbers and bytes.
  *
- * A schema is (format, name, metadata, flags, (children)), an array (length, offset, nulls, (3 buffers), (children)). Only the
- * bytes of the rows travel: slices are made contiguous first. Origins are not kept. */
+ * A schema is (format, name, metadata, flags, (children)), an array (length, offset, nulls, (3 buffers), (children)).
+ * Only the bytes of the rows travel: slices are made contiguous first. Origins are not kept. */
 #include "pyhr.h"
 
-/* A schema as (format, name, metadata, flags, (children)), an array as (length, null_count, (3 buffers), (children)). */
+/* A schema as (format, name, metadata, flags, (children)), an array as (length, null_count, (3 buffers),
+ * (children)). */
 static PyObject *pickled_schema(const struct ArrowSchema *schema)
 {
     int64_t n_meta = 0;

@@ -1,7 +1,7 @@
 /* py_plan.c - Plan: what to read and what to do with it.
  *
- * Immutable; every constructor checks its arguments against the input's schema, so that an error appears at the line that
- * made it. The GIL is free while files are listed and footers read. */
+ * Immutable; every constructor checks its arguments against the input's schema, so that an error appears at the line
+ * that made it. The GIL is free while files are listed and footers read. */
 #include "pyhr.h"
 #include "op/call.h"
 
@@ -48,7 +48,7 @@ static void plan_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- leaves */
+/* ----------------------------------------------------------------------------------------------------------- leaves */
 
 /* Arguments that are lists of texts, kept alive together. */
 typedef struct texts {
@@ -270,7 +270,7 @@ done:
     return made;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ operators */
+/* -------------------------------------------------------------------------------------------------------- operators */
 
 static hr_status join_union(hr_plan **plans, int n, void *context, hr_plan **out, hr_error *err)
 {
@@ -627,7 +627,8 @@ static PyObject *plan_whole_groups(PyObject *op, PyObject *keys)
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
-/* (instances ahead, calls at a time, whether it has finish(), whether it has a state) of a function that may remember. */
+/* (instances ahead, calls at a time, whether it has finish(), whether it has a state) of a function that may
+ * remember. */
 static int class_options(PyObject *given, hr_calls_class *out)
 {
     int finishes, saves;
@@ -705,7 +706,7 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     return plan_made(s, st, plan, &err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- ordering */
+/* --------------------------------------------------------------------------------------------------------- ordering */
 
 /* sort(keys): a list of (column or Expr, descending, nulls_first). */
 static PyObject *plan_sort(PyObject *op, PyObject *list)
@@ -810,7 +811,7 @@ done:
     return made;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- writing */
+/* ---------------------------------------------------------------------------------------------------------- writing */
 
 /* name(index, suffix) -> str. Called by the thread that opens files, with the GIL for that moment. */
 static hr_status call_name(void *context, int64_t index, const char *suffix, char *out, size_t cap, hr_error *err)
@@ -931,7 +932,7 @@ done:
     return made;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- looking */
+/* ---------------------------------------------------------------------------------------------------------- looking */
 
 static PyObject *plan_schema(PyObject *op, PyObject *none)
 {

@@ -42,7 +42,7 @@ PyObject *pyhr_row_dicts(PyObject *module, PyObject *args)
     return rows;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ their bytes */
+/* ------------------------------------------------------------------------------------------------------ their bytes */
 
 static Py_ssize_t added(Py_ssize_t a, Py_ssize_t b) { return b < PY_SSIZE_T_MAX - a ? a + b : PY_SSIZE_T_MAX; }
 

@@ -1,7 +1,7 @@
 /* py_split.c - Split, RingServer, Ring: one order dealt to N consumers, in this process or in others.
  *
- * A Split is used from one thread per rank; a Ring is one rank's end in another process. Waits as in py_feed.c. Functions that
- * run "inline" are served by whichever rank of this process waits. */
+ * A Split is used from one thread per rank; a Ring is one rank's end in another process. Waits as in py_feed.c.
+ * Functions that run "inline" are served by whichever rank of this process waits. */
 #include "pyhr.h"
 #include "op/call.h"
 
@@ -60,7 +60,7 @@ static PyObject *text_taken(pyhr_state *s, hr_status st, char *text, hr_error *e
     return made;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- Split */
+/* ------------------------------------------------------------------------------------------------------------ Split */
 
 static int tail_from(pyhr_state *s, const char *text, hr_split_tail *out)
 {
@@ -458,7 +458,7 @@ static PyType_Spec split_spec = {
     .slots = split_slots,
 };
 
-/* ---------------------------------------------------------------------------------------------------------- RingServer */
+/* ------------------------------------------------------------------------------------------------------- RingServer */
 
 typedef struct server_object {
     PyObject ob_base;
@@ -577,7 +577,7 @@ static PyType_Spec server_spec = {
     .slots = server_slots,
 };
 
-/* ---------------------------------------------------------------------------------------------------------------- Ring */
+/* ------------------------------------------------------------------------------------------------------------- Ring */
 
 typedef struct ring_object {
     PyObject ob_base;
@@ -633,7 +633,8 @@ static hr_ring *ring_of(PyObject *op)
     return self->ring;
 }
 
-/* Repeats `call`, which gives a status, without the GIL, until it is not HR_PENDING; leaves HR_PENDING if a signal raised. */
+/* Repeats `call`, which gives a status, without the GIL, until it is not HR_PENDING; leaves HR_PENDING if a signal
+ * raised. */
 #define RING_WAIT(op, st, call)                                                                                        \
     do {                                                                                                               \
         ((ring_object *)(op))->busy = true;                                                                            \

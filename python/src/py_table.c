@@ -1,10 +1,10 @@
 /* py_table.c - Table and Schema: rows as Python and others see them.
  *
- * A Table crosses by protocol: __arrow_c_schema__, __arrow_c_array__ and __arrow_c_stream__ share its buffers, and its columns
- * have the buffer protocol (py_column.c). */
+ * A Table crosses by protocol: __arrow_c_schema__, __arrow_c_array__ and __arrow_c_stream__ share its buffers, and its
+ * columns have the buffer protocol (py_column.c). */
 #include "pyhr.h"
 
-/* -------------------------------------------------------------------------------------------------------------- Schema */
+/* ----------------------------------------------------------------------------------------------------------- Schema */
 
 typedef struct schema_object {
     PyObject ob_base;
@@ -175,7 +175,7 @@ static PyType_Spec schema_spec = {
     .slots = schema_slots,
 };
 
-/* --------------------------------------------------------------------------------------------------------------- Table */
+/* ------------------------------------------------------------------------------------------------------------ Table */
 
 typedef struct table_object {
     PyObject ob_base;
@@ -330,8 +330,8 @@ static int flat_column(pyhr_state *s, PyObject **col, bool fill, bool *flat, boo
     return pyhr_column_flat(s, filled, flat, may_write);
 }
 
-/* {name: dense(column) if the column is dense and no time, else other(column)}: a batch as arrays, in one call. With `fill`
- * numbers with nulls are made dense first. */
+/* {name: dense(column) if the column is dense and no time, else other(column)}: a batch as arrays, in one call. With
+ * `fill` numbers with nulls are made dense first. */
 static PyObject *table_batch(PyObject *op, PyObject *args)
 {
     const hr_table *t = ((table_object *)op)->table;

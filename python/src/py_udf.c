@@ -1,12 +1,12 @@
 /* py_udf.c - functions of the user's: Calls, the queue; Call, one of its entries; Worker, the other process's end.
  *
- * Worker processes are served by the engine's poller and never seen here, once added. Threads and the consumer's own thread
- * ("inline") take calls from the same queue: call = calls.take(ms); call.result(table) ...; call.done() or call.fail(). A Call
- * that is dropped without either fails. */
+ * Worker processes are served by the engine's poller and never seen here, once added. Threads and the consumer's own
+ * thread ("inline") take calls from the same queue: call = calls.take(ms); call.result(table) ...; call.done() or
+ * call.fail(). A Call that is dropped without either fails. */
 #include "pyhr.h"
 #include "op/call.h"
 
-/* --------------------------------------------------------------------------------------------------------------- Calls */
+/* ------------------------------------------------------------------------------------------------------------ Calls */
 
 typedef struct calls_object {
     PyObject ob_base;
@@ -314,7 +314,7 @@ static PyType_Spec calls_spec = {
     .slots = calls_slots,
 };
 
-/* ---------------------------------------------------------------------------------------------------------------- Call */
+/* ------------------------------------------------------------------------------------------------------------- Call */
 
 static void call_end(call_object *self, hr_status st, hr_error *err)
 {
@@ -450,7 +450,8 @@ static void result_clear(result_args *a)
         PyBuffer_Release(&a->counts);
 }
 
-/* Takes the call out of its object while it is used without the GIL: for others it has ended. NULL: it has, an exception. */
+/* Takes the call out of its object while it is used without the GIL: for others it has ended. NULL: it has, an
+ * exception. */
 static hr_call *call_hold(call_object *self, result_args *a)
 {
     hr_call *call = self->call;
@@ -664,7 +665,7 @@ int pyhr_serve(pyhr_state *s, PyObject *inline_calls)
     return 0;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- Worker */
+/* ----------------------------------------------------------------------------------------------------------- Worker */
 
 typedef struct worker_object {
     PyObject ob_base;
@@ -749,8 +750,8 @@ static PyObject *worker_init(PyObject *op, PyObject *none)
     return made;
 }
 
-/* (kind, tag, Table, place, parts, state) with kind 1 a call, 2 go on with a paused one, 3 drop it, 4 run `tag` begins, 5 it has ended;
- * None: the end; False: nothing now. */
+/* (kind, tag, Table, place, parts, state) with kind 1 a call, 2 go on with a paused one, 3 drop it, 4 run `tag` begins,
+ * 5 it has ended; None: the end; False: nothing now. */
 static PyObject *worker_next(PyObject *op, PyObject *args)
 {
     pyhr_state *s = pyhr_state_of(op);

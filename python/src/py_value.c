@@ -1,7 +1,7 @@
 /* py_value.c - values as Python objects.
  *
- * Made here, for every type; only dates, times, decimals and pickled objects ask headrace.data.convert for a maker, once a
- * column. Strings that come again and again are made once: a small cache by their bytes. */
+ * Made here, for every type; only dates, times, decimals and pickled objects ask headrace.data.convert for a maker,
+ * once a column. Strings that come again and again are made once: a small cache by their bytes. */
 #include "pyhr.h"
 
 #include <math.h>

@@ -4,12 +4,15 @@
  *
  * 1. A hr_status becomes an exception in py_error.c and nowhere else.
  * 2. What can wait or take long runs without the GIL. Waits last 100 ms at most, then signals are looked at.
- * 3. Pool threads do not take the GIL, with one exception: write_*(filename_provider=) is asked for a name by the thread that
- *    opens the file (py_plan.c). So nobody waits for a pool thread with the GIL. Python objects that the engine holds (imported Arrow arrays) are not released by
- *    the thread that drops them: they go to a list (pyhr_drain), emptied by the next Python thread that comes by.
- * 4. A borrowed reference, or a pointer into an object, is not held while code of the user's may run: __index__ of an argument,
- *    a method of a value, a signal handler, another thread where the GIL is free. What may be closed meanwhile is held by a count.
- * 5. A function that returns PyObject * or a pointer returns NULL with an exception set when it fails; one that returns int, -1. */
+ * 3. Pool threads do not take the GIL, with one exception: write_*(filename_provider=) is asked for a name by the
+ *    thread that opens the file (py_plan.c). So nobody waits for a pool thread with the GIL. Python objects that the
+ *    engine holds (imported Arrow arrays) are not released by the thread that drops them: they go to a list
+ *    (pyhr_drain), emptied by the next Python thread that comes by.
+ * 4. A borrowed reference, or a pointer into an object, is not held while code of the user's may run: __index__ of an
+ *    argument, a method of a value, a signal handler, another thread where the GIL is free. What may be closed
+ *    meanwhile is held by a count.
+ * 5. A function that returns PyObject * or a pointer returns NULL with an exception set when it fails; one that returns
+ * int, -1. */
 #ifndef PYHR_H
 #define PYHR_H
 
@@ -44,15 +47,17 @@ int pyhr_errors_add(PyObject *module, pyhr_state *s);
 void *pyhr_raise(pyhr_state *s, hr_status st, hr_error *err);
 /* Raises with a text of our own, as printf. */
 void *pyhr_raise_text(pyhr_state *s, hr_status st, const char *fmt, ...) HR_PRINTF(3, 4);
-/* The exception that is set as an error for the engine, with the pickled exception as its detail; no exception is left. */
+/* The exception that is set as an error for the engine, with the pickled exception as its detail; no exception is
+ * left. */
 hr_status pyhr_error_take(pyhr_state *s, hr_error *err);
 
 /* --- module.c */
 
 PyObject *pyhr_convert(pyhr_state *s, const char *name); /* a function of headrace.data.convert; new */
 int pyhr_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out);
-/* Text of a str; borrowed from it. InvalidArgument if it holds a zero byte, at which texts of C end, or has no UTF-8: names, paths
- * and settings come through here and through its two converters for "O&" (const char **; the second takes None as NULL). */
+/* Text of a str; borrowed from it. InvalidArgument if it holds a zero byte, at which texts of C end, or has no UTF-8:
+ * names, paths and settings come through here and through its two converters for "O&" (const char **; the second takes
+ * None as NULL). */
 const char *pyhr_text(PyObject *str);
 int pyhr_text_arg(PyObject *str, void *out);
 int pyhr_text_or_none(PyObject *str, void *out);
@@ -146,15 +151,15 @@ int pyhr_keep_types(PyObject *module, pyhr_state *s);
 
 int pyhr_udf_types(PyObject *module, pyhr_state *s);
 hr_calls *pyhr_calls_of(pyhr_state *s, PyObject *op); /* borrowed */
-/* Serves the calls that wait: `inline_calls` is a tuple of (Calls, handler); handler(call) ends or pauses each call. -> 1: some
- * may still wait; 0: none did; -1: an exception. */
+/* Serves the calls that wait: `inline_calls` is a tuple of (Calls, handler); handler(call) ends or pauses each call. ->
+ * 1: some may still wait; 0: none did; -1: an exception. */
 int pyhr_serve(pyhr_state *s, PyObject *inline_calls);
 
 /* --- py_feed.c */
 
 int pyhr_feed_types(PyObject *module, pyhr_state *s);
-/* Fills options from keyword arguments (batch_rows, drop_last, prefetch, epoch, seed, any_order, num_threads, memory_limit,
- * position, trace_path); texts are borrowed from them. Removes what it took from `kwargs`, a dict. */
+/* Fills options from keyword arguments (batch_rows, drop_last, prefetch, epoch, seed, any_order, num_threads,
+ * memory_limit, position, trace_path); texts are borrowed from them. Removes what it took from `kwargs`, a dict. */
 int pyhr_seed(PyObject *v, uint64_t *out); /* NULL and None are 0; -1 with an exception */
 int pyhr_feed_options(PyObject *kwargs, hr_feed_options *out);
 /* The tuple of (Calls, handler) that `arg` (NULL, None or any sequence) gives; new. */

@@ -1,7 +1,8 @@
 /* base.h - errors and the macros that pass them on, structs of callers. Everything begins with it.
  *
- * Names: hr_ types, hr__ functions shared between our own files. Ownership words (borrows, takes, shares, new) as in headrace.h.
- * Errors have one funnel: who detects writes the message by HR_FAIL, who passes on may add *where* by hr__error_at. */
+ * Names: hr_ types, hr__ functions shared between our own files. Ownership words (borrows, takes, shares, new) as in
+ * headrace.h. Errors have one funnel: who detects writes the message by HR_FAIL, who passes on may add *where* by
+ * hr__error_at. */
 #ifndef HR_BASE_H
 #define HR_BASE_H
 
@@ -17,7 +18,7 @@
 #define HR_LEN(a) ((int)(sizeof(a) / sizeof((a)[0])))
 #define HR_ROUND_UP(n, to) (((n) + (to) - 1) / (to) * (to))
 
-/* ---------------------------------------------------------------------------------------------------- errors: status.c */
+/* ------------------------------------------------------------------------------------------------- errors: status.c */
 
 /* HR_TRY returns at once (nothing owned yet); HR_GO and HR_FAIL go to `done` with `st` set. */
 #define HR_TRY(e)                                                                                                      \
@@ -39,7 +40,8 @@
 
 /* Puts "where: " before err's text and returns err's status (or st if err is NULL). */
 hr_status hr__error_at(hr_error *err, hr_status st, const char *fmt, ...) HR_PRINTF(3, 4);
-/* An -errno as a status with text "path: what: No such file or directory". ENOENT -> HR_NOT_FOUND, ENOMEM -> HR_NO_MEMORY. */
+/* An -errno as a status with text "path: what: No such file or directory". ENOENT -> HR_NOT_FOUND, ENOMEM ->
+ * HR_NO_MEMORY. */
 hr_status hr__error_os(hr_error *err, int64_t minus_errno, const char *path, const char *what);
 /* Moves *from into *to (to's older content freed; NULL `to` drops it) and resets *from. */
 void hr__error_move(hr_error *to, hr_error *from);
@@ -52,10 +54,11 @@ bool hr__status_is_error(int64_t st);
 enum { HR__N_STATUS = 16 };
 int hr__status_place(hr_status st);
 
-/* ------------------------------------------------------------------------------------------ callers' structs: structs.c
+/* ----------------------------------------------------------------------------------------- callers' structs: structs.c
  *
- * `out`, of n_bytes, becomes what the caller's struct says: its fields, and zero for those that it lacks. HR_INVALID: struct_bytes
- * is 0, or cannot be a size. HR_UNSUPPORTED: a field that we do not know is set. On failure nothing of the struct is taken. */
+ * `out`, of n_bytes, becomes what the caller's struct says: its fields, and zero for those that it lacks. HR_INVALID:
+ * struct_bytes is 0, or cannot be a size. HR_UNSUPPORTED: a field that we do not know is set. On failure nothing of the
+ * struct is taken. */
 hr_status hr__struct_read(const char *name, const void *from, void *out, size_t n_bytes, hr_error *err) HR_MUST_USE;
 /* The same; read: NULL is all zero, need: NULL is HR_INVALID. */
 hr_status hr__struct_need(const char *name, const void *from, void *out, size_t n_bytes, hr_error *err) HR_MUST_USE;

@@ -1,22 +1,23 @@
 /* budget.c - who may hold how many bytes, and with how many threads: accounts, admission, the process's settings.
  *
- * Accounts form a tree under the root, which is the process. A byte is counted in its account and in every one above, so
- * that a limit holds for all that is below it. Two ways to be counted:
+ * Accounts form a tree under the root, which is the process. A byte is counted in its account and in every one above,
+ * so that a limit holds for all that is below it. Two ways to be counted:
  *
  * 1. Charged: the bytes exist. Never refused; what exceeds a limit is a debt that delays later admissions.
- * 2. Reserved: work that is about to start says how much it will need. Asked between operator calls, answered yes or no.
- *    Who gets no is remembered at the level that refused, and the waiter is called when bytes come back there.
+ * 2. Reserved: work that is about to start says how much it will need. Asked between operator calls, answered yes or
+ *    no. Who gets no is remembered at the level that refused, and the waiter is called when bytes come back there.
  *
  * Why ask first instead of watching a high-water mark: when the mark is seen, the bytes exist.
  *
  * Free buffers of the pool are resident but no one's: they are part of what the root uses, not of what it refuses for,
  * since they go when they are in the way: a charge that takes the process over its limit trims the pool.
  *
- * Locks: `admission` is a leaf, for reservations only. Charging takes no lock: sums are atomic. A refusal marks its level
- * and then looks again, a payback subtracts and then looks for the mark, so one of the two sees the other. A new memory limit is
- * stored before the mark is looked for, in the same way. That each stores one thing and then loads the other only works if all four are
- * sequentially consistent: with a relaxed or acquire load a CPU (ARM) may load before its own store is seen, and then both
- * miss the other one and the waiter sleeps for ever. The waiter is called after everything is done, without locks of ours. */
+ * Locks: `admission` is a leaf, for reservations only. Charging takes no lock: sums are atomic. A refusal marks its
+ * level and then looks again, a payback subtracts and then looks for the mark, so one of the two sees the other. A new
+ * memory limit is stored before the mark is looked for, in the same way. That each stores one thing and then loads the
+ * other only works if all four are sequentially consistent: with a relaxed or acquire load a CPU (ARM) may load before
+ * its own store is seen, and then both miss the other one and the waiter sleeps for ever. The waiter is called after
+ * everything is done, without locks of ours. */
 #include "base/all.h"
 
 #include <stdlib.h>
@@ -245,7 +246,7 @@ void hr__account_release(hr_account *a, int64_t n_bytes)
 
 void hr__budget_set_waiter(void (*fn)(void)) { atomic_store(&waiter, fn); }
 
-/* -------------------------------------------------------------------------------------------------- the memory limit */
+/* ------------------------------------------------------------------------------------------------- the memory limit */
 
 /* An int of the environment within [1, max]; 0 if unset or wrong. */
 static int env_int(const char *name, int max)

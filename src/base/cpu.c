@@ -40,7 +40,8 @@ static unsigned cpu_detect(void)
     return f;
 }
 
-/* The bits that the list allows; what it names wrongly allows nothing, so that a typing error shows as slowness only. */
+/* The bits that the list allows; what it names wrongly allows nothing, so that a typing error shows as slowness
+ * only. */
 static unsigned cpu_mask(const char *list)
 {
     unsigned mask = 0;

@@ -1,5 +1,5 @@
-/* decimal.c - see decimal.h: schoolbook arithmetic on words of 32 bits, and division by Knuth's algorithm D (The Art of Computer
- * Programming, volume 2, 4.3.1). */
+/* decimal.c - see decimal.h: schoolbook arithmetic on words of 32 bits, and division by Knuth's algorithm D (The Art of
+ * Computer Programming, volume 2, 4.3.1). */
 #include "base/decimal.h"
 
 #include "base/number_short.h"
@@ -9,7 +9,7 @@
 
 enum { W = HR_WIDE_WORDS };
 
-/* ------------------------------------------------------------------------------------------------- in and out of bytes */
+/* ---------------------------------------------------------------------------------------------- in and out of bytes */
 
 static void trim(hr_wide *v, int n)
 {
@@ -70,7 +70,7 @@ void hr__wide_store(const hr_wide *v, int bytes, uint8_t *out)
     memcpy(out, w, (size_t)bytes);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- magnitudes */
+/* ------------------------------------------------------------------------------------------------------- magnitudes */
 
 static int magnitude_order(const hr_wide *a, const hr_wide *b)
 {
@@ -229,7 +229,7 @@ bool hr__wide_has_digits(const hr_wide *v, int digits)
     return magnitude_order(v, &end) < 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ division */
+/* --------------------------------------------------------------------------------------------------------- division */
 
 /* v / by in place; -> the rest. */
 static uint32_t divide_small(hr_wide *v, uint32_t by)
@@ -245,7 +245,8 @@ static uint32_t divide_small(hr_wide *v, uint32_t by)
     return (uint32_t)rest;
 }
 
-/* One digit of the quotient: u[0 .. n] less q * v[0 .. n - 1], where q is what the first digits say, or one less, or two. */
+/* One digit of the quotient: u[0 .. n] less q * v[0 .. n - 1], where q is what the first digits say, or one less, or
+ * two. */
 static uint32_t quotient_digit(uint32_t *u, const uint32_t *v, int n)
 {
     const uint64_t top = (uint64_t)u[n] << 32 | u[n - 1];
@@ -326,7 +327,7 @@ void hr__wide_divide(const hr_wide *a, const hr_wide *b, hr_wide *quotient, hr_w
         *rest = r;
 }
 
-/* ---------------------------------------------------------------------------------------------------- text and doubles */
+/* ------------------------------------------------------------------------------------------------- text and doubles */
 
 int hr__wide_print(const hr_wide *v, int exponent, char out[HR_WIDE_CHARS])
 {

@@ -1,7 +1,9 @@
 /* decimal.h - whole numbers of 512 bits, for decimals: sign and magnitude, exact.
  *
- * A decimal is a whole number and a scale, of 38 digits (16 bytes) or 76 (32 bytes). What is between two of them and the result
- * - a product, or one of them brought to the other's scale - has up to 154 digits, and so fits here: nothing in between is lost,
+ * A decimal is a whole number and a scale, of 38 digits (16 bytes) or 76 (32 bytes). What is between two of them and
+ * the result
+ * - a product, or one of them brought to the other's scale - has up to 154 digits, and so fits here: nothing in between
+ * is lost,
  * and only the result has to be looked at (hr__wide_has_digits). */
 #ifndef HR_CORE_DECIMAL_H
 #define HR_CORE_DECIMAL_H
@@ -69,8 +71,8 @@ int hr__wide_print(const hr_wide *v, int exponent, char out[HR_WIDE_CHARS]);
 double hr__wide_double(const hr_wide *v, int exponent);
 /* The whole number nearest to v * 10^digits, half-way to the even one. false: not finite, or more than 512 bits. */
 bool hr__wide_of_double(double v, int digits, hr_wide *out);
-/* A decimal number as text ("-12.50", "1e3") as a whole number of 10^-digits. false: it is none, or too large. *lost: there are
- * digits behind these, which are cut off. */
+/* A decimal number as text ("-12.50", "1e3") as a whole number of 10^-digits. false: it is none, or too large. *lost:
+ * there are digits behind these, which are cut off. */
 bool hr__wide_parse(const uint8_t *p, int64_t n, int digits, hr_wide *out, bool *lost);
 
 #endif

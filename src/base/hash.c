@@ -1,7 +1,8 @@
 /* hash.c - a 128-bit hash, for fingerprints, groups and joins: MurmurHash3_x64_128 by Austin Appleby (public domain).
  *
- * One add and the end give exactly the published value, but for a seed of 64 bits. There is no buffer between adds: each
- * add is a part of its own, whose end (the total so far) is mixed in before the next. All words are read little-endian. */
+ * One add and the end give exactly the published value, but for a seed of 64 bits. There is no buffer between adds:
+ * each add is a part of its own, whose end (the total so far) is mixed in before the next. All words are read
+ * little-endian. */
 #include "base/all.h"
 
 static const uint64_t c1 = 0x87C37B91114253D5, c2 = 0x4CF5AD432745937F;

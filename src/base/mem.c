@@ -1,4 +1,5 @@
-/* mem.c - memory counted, charged to an account, able to fail on request; the only caller of malloc. Growing arrays, texts.
+/* mem.c - memory counted, charged to an account, able to fail on request; the only caller of malloc. Growing arrays,
+ * texts.
  *
  * A block begins with 16 bytes: its account and its size. So hr__free() needs no more than the pointer, a block may be
  * freed by any thread long after the operator that made it, and it keeps its account alive until then. What is charged
@@ -264,7 +265,8 @@ void hr__text_add(hr_text *t, const char *fmt, ...)
     t->n += n;
 }
 
-/* Bytes of the UTF-8 character at s (which ends with NUL), 0 if it is none: overlong, a surrogate, cut, above 10FFFF. */
+/* Bytes of the UTF-8 character at s (which ends with NUL), 0 if it is none: overlong, a surrogate, cut, above
+ * 10FFFF. */
 static int utf8_length(const unsigned char *s)
 {
     int n = 1;

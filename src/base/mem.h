@@ -1,7 +1,7 @@
 /* mem.h - accounts of bytes, and the only way to malloc.
  *
- * Every byte for data comes from hr__alloc (small) or hr__buffer_new (pooled) and is charged to an account; accounts form a tree under
- * the process's one budget. */
+ * Every byte for data comes from hr__alloc (small) or hr__buffer_new (pooled) and is charged to an account; accounts
+ * form a tree under the process's one budget. */
 #ifndef HR_MEM_H
 #define HR_MEM_H
 
@@ -25,12 +25,14 @@ void hr__account_charge(hr_account *a,
 void hr__account_spilled(hr_account *a, int64_t written, int64_t was_read);
 int64_t hr__account_spill_written(const hr_account *a);
 int64_t hr__account_spill_read(const hr_account *a);
-/* For those who allocate by themselves (mem.c, buffer.c, arena.c): charged, and counted as live. Each block is a reference
- * on `a`; give back by the negative numbers. Before the memory is asked for, so that the pool makes room first. */
+/* For those who allocate by themselves (mem.c, buffer.c, arena.c): charged, and counted as live. Each block is a
+ * reference on `a`; give back by the negative numbers. Before the memory is asked for, so that the pool makes room
+ * first. */
 void hr__account_add(hr_account *a, int64_t n_bytes, int n_blocks);
 
-/* Admission, between operator calls: reserves n bytes if used + reserved + n <= limit at every level; false otherwise, and
- * then the waiter is called once when bytes come back. `force` (the oldest ticket) always reserves. Give back by release. */
+/* Admission, between operator calls: reserves n bytes if used + reserved + n <= limit at every level; false otherwise,
+ * and then the waiter is called once when bytes come back. `force` (the oldest ticket) always reserves. Give back by
+ * release. */
 bool hr__account_reserve(hr_account *a, int64_t n_bytes, bool force);
 void hr__account_release(hr_account *a, int64_t n_bytes);
 /* Called from any thread when bytes came back after a refusal, without locks of ours, but inside of whatever call freed

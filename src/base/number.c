@@ -1,11 +1,11 @@
 /* number.c - numbers and times as text, both ways.
  *
- * Integers: eight digits a step by arithmetic inside one 64-bit word. Doubles: a short decimal is one exact multiplication or
- * division (Clinger, PLDI'90); others are a product with 128 bits of a power of five (Eisel and Lemire, "Number parsing at a
- * gigabyte per second", 2021; that 128 bits always suffice: Mushtak and Lemire, 2023). Of more than 19 digits the product is taken
- * for both neighbours, and only where they differ strtod decides, with up to 780 digits, which is all that can matter.
- * Printing: Schubfach (Giulietti, "The Schubfach way to render doubles", 2020) with the same table. The calendar is that of Hinnant
- * ("chrono-compatible low-level date algorithms"). */
+ * Integers: eight digits a step by arithmetic inside one 64-bit word. Doubles: a short decimal is one exact
+ * multiplication or division (Clinger, PLDI'90); others are a product with 128 bits of a power of five (Eisel and
+ * Lemire, "Number parsing at a gigabyte per second", 2021; that 128 bits always suffice: Mushtak and Lemire, 2023). Of
+ * more than 19 digits the product is taken for both neighbours, and only where they differ strtod decides, with up to
+ * 780 digits, which is all that can matter. Printing: Schubfach (Giulietti, "The Schubfach way to render doubles",
+ * 2020) with the same table. The calendar is that of Hinnant ("chrono-compatible low-level date algorithms"). */
 #include "base/number_short.h"
 
 #include "base/number_powers.h"
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ------------------------------------------------------------------------------------------------------------- digits */
+/* ----------------------------------------------------------------------------------------------------------- digits */
 
 static inline uint64_t load8(const uint8_t *p)
 {
@@ -117,7 +117,7 @@ bool hr__parse_int64(const uint8_t *p, int64_t n, int64_t *out)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ decimals to binary */
+/* ----------------------------------------------------------------------------------------------- decimals to binary */
 
 /* What distinguishes double from float. */
 typedef struct binary_kind {
@@ -413,7 +413,7 @@ bool hr__parse_float(const uint8_t *p, int64_t n, bool lax, float *out)
     return true;
 }
 
-/* --------------------------------------------------------------------------------------------------- dates and times */
+/* -------------------------------------------------------------------------------------------------- dates and times */
 
 int64_t hr__days_of(int64_t year, int month, int day)
 {
@@ -559,7 +559,7 @@ bool hr__parse_timestamp(const uint8_t *p, int64_t n, hr_unit unit, int64_t *out
            !__builtin_add_overflow(seconds, fraction, out);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- printing */
+/* --------------------------------------------------------------------------------------------------------- printing */
 
 static const char digit_pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
                                   "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
@@ -597,7 +597,8 @@ int hr__print_int64(int64_t v, char *out)
     return (v < 0) + hr__print_uint64(v < 0 ? 0 - (uint64_t)v : (uint64_t)v, out + (v < 0));
 }
 
-/* 10^k, its first 128 bits rounded up, times `factor`: the bits from 2^128 on, the last of which also says that bits were lost. */
+/* 10^k, its first 128 bits rounded up, times `factor`: the bits from 2^128 on, the last of which also says that bits
+ * were lost. */
 static uint64_t times_power(int k, uint64_t factor)
 {
     const uint64_t *power = powers_of_5[k - MIN_POWER];

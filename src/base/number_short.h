@@ -1,7 +1,9 @@
-/* number_short.h - numbers as they nearly always stand, parsed in line: what is refused here, number.h's functions look at.
+/* number_short.h - numbers as they nearly always stand, parsed in line: what is refused here, number.h's functions look
+ * at.
  *
- * A column of numbers has few lengths but many: a loop over digits ends at another place each time, and the CPU guesses wrong.
- * So three groups of eight digits are always taken, whatever the length, as arithmetic on 64-bit words; empty ones add nothing. */
+ * A column of numbers has few lengths but many: a loop over digits ends at another place each time, and the CPU guesses
+ * wrong. So three groups of eight digits are always taken, whatever the length, as arithmetic on 64-bit words; empty
+ * ones add nothing. */
 #ifndef HR_NUMBER_SHORT_H
 #define HR_NUMBER_SHORT_H
 
@@ -16,7 +18,8 @@ extern const double hr__exact_powers_of_10[23];
 double hr__decimal_double(uint64_t w, int64_t q);
 float hr__decimal_float(uint64_t w, int64_t q);
 
-/* n of 0 to 8 digits, right-aligned behind zeros: the value of each byte. *bad collects high bits where no digit stands. Reads eight. */
+/* n of 0 to 8 digits, right-aligned behind zeros: the value of each byte. *bad collects high bits where no digit
+ * stands. Reads eight. */
 static inline uint64_t hr__digit_values(const uint8_t *p, int64_t n, uint64_t *bad)
 {
     uint64_t v;

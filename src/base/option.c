@@ -1,7 +1,7 @@
 /* option.c - option tables: defaults, "name=value" texts, what the help shows. Read alike by C, the command and Python.
  *
- * A TEXT option that was not set points at its default in the table; one that was set is a copy. So defaults cannot fail,
- * and hr__options_clear() frees what is not the default. A setting given twice: the last one counts. */
+ * A TEXT option that was not set points at its default in the table; one that was set is a copy. So defaults cannot
+ * fail, and hr__options_clear() frees what is not the default. A setting given twice: the last one counts. */
 #include "base/all.h"
 
 #include <errno.h>

@@ -13,7 +13,8 @@ typedef enum hr_option_kind {
     HR_OPT_TEXT,
     HR_OPT_CHOICE
 } hr_option_kind;
-/* One line of an option table; the table ends with a zero entry. Defaults, checks, `headrace formats`, and docstrings come from it. */
+/* One line of an option table; the table ends with a zero entry. Defaults, checks, `headrace formats`, and docstrings
+ * come from it. */
 typedef struct hr_option {
     const char *name;
     hr_option_kind kind;

@@ -1,8 +1,8 @@
 /* os.h - the only door to the operating system: threads, clock, files, memory maps, sockets' file descriptors.
  *
- * os_linux.c implements it. Every call that can fail for reasons outside the program asks hr__fault() first, so that tests
- * can make each of them fail in turn. Errors are returned as -errno (negative), results as >= 0, so that the caller, who
- * knows the file's name, writes the message. */
+ * os_linux.c implements it. Every call that can fail for reasons outside the program asks hr__fault() first, so that
+ * tests can make each of them fail in turn. Errors are returned as -errno (negative), results as >= 0, so that the
+ * caller, who knows the file's name, writes the message. */
 #ifndef HR_OS_H
 #define HR_OS_H
 
@@ -41,15 +41,16 @@ int hr__thread_start(hr_thread *out, const char *name, void (*fn)(void *), void 
 void hr__thread_join(hr_thread t);
 int hr__pid(void); /* cached; corrected in a forked child */
 int hr__uid(void);
-/* A process among all that share a file system. Containers of one host share the kernel's boot id but not the numbers of
- * processes, so `space` is a hash of the boot id and of the namespaces that pid and start_ticks are counted in. */
+/* A process among all that share a file system. Containers of one host share the kernel's boot id but not the numbers
+ * of processes, so `space` is a hash of the boot id and of the namespaces that pid and start_ticks are counted in. */
 typedef struct hr_process {
     uint64_t space;
     int64_t start_ticks; /* since boot; 0: not known */
     int pid;
 } hr_process;
 int hr__process_self(hr_process *out); /* 0; -errno where /proc does not say: `out` is zero */
-/* True only if it is certain: a process of our own space whose number nobody has, or a process that began at another time. */
+/* True only if it is certain: a process of our own space whose number nobody has, or a process that began at another
+ * time. */
 bool hr__process_is_gone(const hr_process *p);
 /* From now on nobody holds `m` (a static leaf lock, eight at most) while the process forks: the child can use it. */
 void hr__mutex_survives_fork(hr_mutex *m);
@@ -59,8 +60,8 @@ int hr__cpus_allowed(void);        /* min(affinity mask, ceil(cgroup cpu.max)), 
 int64_t hr__memory_physical(void); /* min(physical memory, cgroup v2/v1 limit), bytes; looked up each time */
 int64_t hr__memory_resident(void); /* of this process, bytes */
 int64_t hr__memory_page(void);
-/* What the cgroups of the process allow; INT64_MAX and 0 (CPUs): no limit. `root`: "" for this machine, or a folder that
- * stands for it (tests). v1 and v2, all levels from our own group up to the mount. */
+/* What the cgroups of the process allow; INT64_MAX and 0 (CPUs): no limit. `root`: "" for this machine, or a folder
+ * that stands for it (tests). v1 and v2, all levels from our own group up to the mount. */
 void hr__cgroup_limits(const char *root, int64_t *memory_bytes, double *cpus);
 int64_t hr__cgroup_looks(void); /* how often that was asked for: some ten files each time */
 
@@ -98,9 +99,9 @@ void hr__file_punch(int fd, int64_t offset, int64_t n);        /* gives disk spa
 int hr__disk_space(const char *path, int64_t *free_bytes, int64_t *all_bytes);
 void hr__file_close(int fd);
 int hr__file_open_to_lock(const char *path); /* of a file that is there, no link; -> fd */
-/* A lock on the whole file, which belongs to the descriptor and its copies in forked children, and goes with the last of them.
- * 0: it is ours now. -EAGAIN: another descriptor has it. -EOPNOTSUPP: a file system where locks prove nothing, since not
- * all who see the file go through one kernel (NFS, FUSE) or one inode (overlays). */
+/* A lock on the whole file, which belongs to the descriptor and its copies in forked children, and goes with the last
+ * of them. 0: it is ours now. -EAGAIN: another descriptor has it. -EOPNOTSUPP: a file system where locks prove nothing,
+ * since not all who see the file go through one kernel (NFS, FUSE) or one inode (overlays). */
 int hr__file_lock(int fd);
 /* Names in a folder, sorted by byte value, without "." and ".."; *names for hr__dir_list_free(). -> count */
 int hr__dir_list(const char *path, char ***names);

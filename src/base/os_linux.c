@@ -2,8 +2,8 @@
  *
  * Thin: one function for one thing, EINTR tried again, -errno handed back. Three things are more than thin:
  *
- * 1. Faults. One atomic word holds the armed kinds, the countdown and "it was hit", so that arming, counting down on many
- *    threads and disarming need no lock, and exactly one call fails.
+ * 1. Faults. One atomic word holds the armed kinds, the countdown and "it was hit", so that arming, counting down on
+ *    many threads and disarming need no lock, and exactly one call fails.
  * 2. Limits of containers. A limit may stand at any level between our cgroup and the mount, in v1 and in v2, and the
  *    mount may show only a part of the tree. See "the machine" below. No memory is allocated there: the memory limit
  *    is read on the way into the first allocation.
@@ -144,7 +144,8 @@ static void *thread_main(void *p)
     return NULL;
 }
 
-/* Signals go to the program's own threads. A thread's own faults must reach their handlers, or a crash leaves no report. */
+/* Signals go to the program's own threads. A thread's own faults must reach their handlers, or a crash leaves no
+ * report. */
 static void signals_of_threads(sigset_t *set)
 {
     static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
@@ -835,8 +836,8 @@ int hr__file_open_to_lock(const char *path)
     return fd < 0 ? -errno : fd;
 }
 
-/* File systems of one kernel, with one inode for all who see a file. On others a lock may be one that only we see, and then
- * taking it proves nothing about who wrote the file. */
+/* File systems of one kernel, with one inode for all who see a file. On others a lock may be one that only we see, and
+ * then taking it proves nothing about who wrote the file. */
 static bool locks_are_seen(int fd)
 {
     static const uint32_t kinds[] = { 0xef53 /* ext2, 3, 4 */,   0x58465342 /* xfs */,
@@ -940,8 +941,8 @@ static size_t round_to_page(size_t n)
 }
 
 /* Huge pages are not asked for. In a virtual machine that reports its free memory to the host, these are the pages that
- * the host has taken back: a first sort of 8 M rows took 2.0 s with them, 1.2 s without; later runs, in pages touched before,
- * took the same. */
+ * the host has taken back: a first sort of 8 M rows took 2.0 s with them, 1.2 s without; later runs, in pages touched
+ * before, took the same. */
 void *hr__map_private(size_t n)
 {
     void *p;
@@ -1234,7 +1235,7 @@ int hr__random_secret(void *out, int n)
     return got < 0 ? -errno : got < n ? -EIO : 0;
 }
 
-/* --------------------------------------------------------------------------------------------- many descriptors at once */
+/* ----------------------------------------------------------------------------------------- many descriptors at once */
 
 int hr__watch_new(void)
 {

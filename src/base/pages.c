@@ -1,17 +1,17 @@
 /* pages.c - large blocks: maps whose sizes are one of a few classes, and the pool of free ones.
  *
- * Behind buffers (buffer.c) and large blocks of hr__alloc (mem.c). A block is a map of its own, whose size is one of a few
- * classes (powers of two in quarter steps), so that a freed map fits the next request. Free maps wait in the pool, the
- * newest of a class is taken first: its pages are in memory, perhaps in the cache, while the first touch of fresh pages
- * costs several times a copy.
+ * Behind buffers (buffer.c) and large blocks of hr__alloc (mem.c). A block is a map of its own, whose size is one of a
+ * few classes (powers of two in quarter steps), so that a freed map fits the next request. Free maps wait in the pool,
+ * the newest of a class is taken first: its pages are in memory, perhaps in the cache, while the first touch of fresh
+ * pages costs several times a copy.
  *
  * The pool's bytes belong to no account but are resident, so that the process counts them (budget.c), and the oldest go
  *   - when a charge would take the process over its limit,
  *   - when they exceed max(64 MiB, limit / 8), or limit / 4.
  * A block is first taken from the pool's sum, then charged, and the other way back: the peak is never counted too high.
  *
- * Lock: pool.lock is a leaf. Nothing is mapped, unmapped or charged while it is held. Under AddressSanitizer free blocks
- * are poisoned, so that a late reader is caught although the memory stays ours. */
+ * Lock: pool.lock is a leaf. Nothing is mapped, unmapped or charged while it is held. Under AddressSanitizer free
+ * blocks are poisoned, so that a late reader is caught although the memory stays ours. */
 #include "base/pages.h"
 
 #include "base/poison.h"

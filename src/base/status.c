@@ -111,7 +111,7 @@ void hr_error_set_detail(hr_error *err, const void *detail, size_t n_bytes)
     err->detail_bytes = copy ? n_bytes : 0;
 }
 
-/* ------------------------------------------------------------------------------------------------- between our files */
+/* ------------------------------------------------------------------------------------------------ between our files */
 
 hr_status hr__error_at(hr_error *err, hr_status st, const char *fmt, ...)
 {

@@ -1,8 +1,9 @@
 /* structs.c - structs of callers that may have been compiled with an older or a newer headrace.h.
  *
- * A struct of the public header begins with the size that its caller knows. A field may be added at the end of a struct, and its
- * zero is the default. So what the caller lacks is zero here, and what we lack must be zero there, or the caller asks for something
- * that this library cannot do. A function reads a struct once, into one of its own, before it looks at any field. */
+ * A struct of the public header begins with the size that its caller knows. A field may be added at the end of a
+ * struct, and its zero is the default. So what the caller lacks is zero here, and what we lack must be zero there, or
+ * the caller asks for something that this library cannot do. A function reads a struct once, into one of its own,
+ * before it looks at any field. */
 #include "base/all.h"
 
 #define MOST_BYTES 4096 /* no struct has so many: the caller's memory was not set to anything */

@@ -1,10 +1,10 @@
 /* utf8.c - is this UTF-8? Text columns ask it of every byte they read.
  *
  * Scalar: 32 bytes of ASCII at a step, other characters by the table of well-formed sequences of the Unicode standard.
- * AVX2: three look-ups by half a byte each, of the byte before and the byte itself, whose common bits name what is wrong with
- * the pair; what remains is that third and fourth bytes stand where they must (J. Keiser, D. Lemire: Validating UTF-8 in
- * less than one instruction per byte, 2020). It does not say where the error is; nobody asks. NEON: the same, 16 bytes at a
- * time. */
+ * AVX2: three look-ups by half a byte each, of the byte before and the byte itself, whose common bits name what is
+ * wrong with the pair; what remains is that third and fourth bytes stand where they must (J. Keiser, D. Lemire:
+ * Validating UTF-8 in less than one instruction per byte, 2020). It does not say where the error is; nobody asks. NEON:
+ * the same, 16 bytes at a time. */
 #include "base/all.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -15,7 +15,7 @@
 #include <arm_neon.h>
 #endif
 
-/* -------------------------------------------------------------------------------------------------------------- scalar */
+/* ----------------------------------------------------------------------------------------------------------- scalar */
 
 /* Bytes of the sequence at p, 0 if it is malformed. */
 static int sequence_length(const uint8_t *p, int64_t n)
@@ -80,7 +80,7 @@ enum {
 };
 #endif
 
-/* ---------------------------------------------------------------------------------------------------------------- AVX2 */
+/* ------------------------------------------------------------------------------------------------------------- AVX2 */
 
 #ifdef HAVE_AVX2
 #define AVX2 __attribute__((target("avx2")))
@@ -130,7 +130,8 @@ AVX2 static __m256i wrong_bytes(__m256i now, __m256i last)
     return _mm256_xor_si256(goes_on, wrong_pairs(now, BEFORE(now, last, 1)));
 }
 
-/* Blocks of 32 bytes; the rest is filled up with zeros, before which a sequence that is not complete shows as too short. */
+/* Blocks of 32 bytes; the rest is filled up with zeros, before which a sequence that is not complete shows as too
+ * short. */
 AVX2 static bool valid_avx2(const uint8_t *p, int64_t n)
 {
     __m256i last = _mm256_setzero_si256(), wrong = last;
@@ -153,7 +154,7 @@ AVX2 static bool valid_avx2(const uint8_t *p, int64_t n)
 }
 #endif
 
-/* ---------------------------------------------------------------------------------------------------------------- NEON */
+/* ------------------------------------------------------------------------------------------------------------- NEON */
 
 #ifdef HAVE_NEON
 static uint8x16_t wrong_pairs(uint8x16_t now, uint8x16_t before)
@@ -243,7 +244,7 @@ static bool valid_neon(const uint8_t *p, int64_t n)
 }
 #endif
 
-/* ------------------------------------------------------------------------------------------------------------ the choice */
+/* ------------------------------------------------------------------------------------------------------- the choice */
 
 static const struct {
     unsigned needs;

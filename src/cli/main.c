@@ -1,8 +1,8 @@
 /* main.c - the headrace command: finds the subcommand, and what all of them share.
  *
- * Exit status: 0, 1 after an error, 2 after a wrong call; errors are one line on standard error. A reader that goes away
- * (`headrace head FILE | head -1`) ends us quietly by SIGPIPE, whatever our parent made of that signal; a full disk is
- * an error, found when standard output is flushed. */
+ * Exit status: 0, 1 after an error, 2 after a wrong call; errors are one line on standard error. A reader that goes
+ * away (`headrace head FILE | head -1`) ends us quietly by SIGPIPE, whatever our parent made of that signal; a full
+ * disk is an error, found when standard output is flushed. */
 #include "cli/cli.h"
 
 #include <errno.h>

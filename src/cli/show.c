@@ -1,7 +1,7 @@
 /* show.c - rows as text: an aligned table for people, JSON lines for programs.
  *
- * Files are not trusted: whatever bytes a cell holds, the table prints one line a row, no control characters and nothing
- * but valid UTF-8. Both forms append to a hr_text, which remembers by itself when memory ran out. */
+ * Files are not trusted: whatever bytes a cell holds, the table prints one line a row, no control characters and
+ * nothing but valid UTF-8. Both forms append to a hr_text, which remembers by itself when memory ran out. */
 #include "cli/cli.h"
 
 #include <inttypes.h>

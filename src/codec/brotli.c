@@ -1,5 +1,5 @@
-/* brotli.c - Brotli by libbrotlidec and libbrotlienc: blocks, as Parquet has them, and streams (.br), which are only read. A
- * file is one stream; it has no magic bytes, so that only its suffix tells. */
+/* brotli.c - Brotli by libbrotlidec and libbrotlienc: blocks, as Parquet has them, and streams (.br), which are only
+ * read. A file is one stream; it has no magic bytes, so that only its suffix tells. */
 #include "codec/codec.h"
 
 #ifdef HR_HAVE_BROTLI

@@ -23,11 +23,12 @@ typedef struct hr_codec {
     hr_status (*prefix)(hr_view in, uint8_t *out, int64_t n_out, int64_t *n_made, hr_error *err);
     /* Takes `below`, even on failure. NULL: not in this build. `name`: for errors, borrowed while the stream lives. */
     hr_status (*stream)(hr_stream *below, const char *name, hr_account *account, hr_stream **out, hr_error *err);
-    /* Compresses to one whole block of *n_out <= cap bytes; where a file of its own exists (gzip, zstd, lz4_frame), blocks one
-     * after the other are such a file. level 0: the codec's usual one; codecs without levels ignore it. HR_INVALID names a
-     * level that the codec does not have. NULL: not in this build. */
+    /* Compresses to one whole block of *n_out <= cap bytes; where a file of its own exists (gzip, zstd, lz4_frame),
+     * blocks one after the other are such a file. level 0: the codec's usual one; codecs without levels ignore it.
+     * HR_INVALID names a level that the codec does not have. NULL: not in this build. */
     hr_status (*pack)(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err);
-    /* The same, for a file of its own: with a checksum of the bytes, by which readers know damage. NULL: `pack` has one, or there is none. */
+    /* The same, for a file of its own: with a checksum of the bytes, by which readers know damage. NULL: `pack` has
+     * one, or there is none. */
     hr_status (*pack_file)(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err);
     int64_t (*max_packed_bytes)(int64_t n); /* the `cap` with which n bytes always fit, both ways */
 } hr_codec;
@@ -51,8 +52,8 @@ hr_status hr__codec_pack_file(const hr_codec *c, hr_view in, uint8_t *out, int64
 hr_status hr__codec_stream(const hr_codec *c, hr_source *source, hr_account *account, hr_stream **out,
                            hr_error *err) HR_MUST_USE;
 
-/* Text of this encoding ("latin-1", "utf-16", as users write it) becomes UTF-8: recode.c. Takes `below`, even on failure. HR_INVALID
- * names an encoding that is not known. `name`: for errors, borrowed while the stream lives. */
+/* Text of this encoding ("latin-1", "utf-16", as users write it) becomes UTF-8: recode.c. Takes `below`, even on
+ * failure. HR_INVALID names an encoding that is not known. `name`: for errors, borrowed while the stream lives. */
 hr_status hr__recode_stream(hr_stream *takes_below, const char *encoding, const char *name, hr_account *account,
                             hr_stream **out, hr_error *err) HR_MUST_USE;
 bool hr__encoding_is_utf8(const char *name); /* "utf-8", "UTF8", ... */

@@ -1,4 +1,5 @@
-/* gzip.c - gzip and zlib framing of deflate: whole blocks, both ways, by libdeflate, streams by ISA-L, each by zlib if that is missing.
+/* gzip.c - gzip and zlib framing of deflate: whole blocks, both ways, by libdeflate, streams by ISA-L, each by zlib if
+ * that is missing.
  *
  * A gzip file is one member or several, one after the other (what `cat a.gz b.gz` makes, and parallel compressors).
  * Padding with zeros after the last member is ignored, as gzip does. */

@@ -1,7 +1,7 @@
 /* lz4.c - LZ4 by liblz4: raw blocks, as Parquet has them, and frames, as .lz4 files and Arrow IPC have them.
  *
- * Parquet's first LZ4 codec was meant to be a raw block and became Hadoop's framing of it in most files: each block with two
- * big-endian lengths before, of what it makes and of what it takes. */
+ * Parquet's first LZ4 codec was meant to be a raw block and became Hadoop's framing of it in most files: each block
+ * with two big-endian lengths before, of what it makes and of what it takes. */
 #include "codec/codec.h"
 
 #ifdef HR_HAVE_LZ4

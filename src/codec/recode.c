@@ -1,8 +1,9 @@
 /* recode.c - text in other encodings becomes UTF-8, as a stream before a stream: libc's iconv.
  *
- * Names are what users write: "latin-1", "utf_16_le", "cp1252". iconv knows them by other spellings, so several are tried. A byte
- * order mark of "utf-16" and "utf-32" is taken by iconv; the one of "utf-8-sig" is left out here. Bytes that mean nothing in the
- * encoding are an error that says where they stand, and so is an end in the middle of a character. */
+ * Names are what users write: "latin-1", "utf_16_le", "cp1252". iconv knows them by other spellings, so several are
+ * tried. A byte order mark of "utf-16" and "utf-32" is taken by iconv; the one of "utf-8-sig" is left out here. Bytes
+ * that mean nothing in the encoding are an error that says where they stand, and so is an end in the middle of a
+ * character. */
 #include "codec/codec.h"
 
 #include <ctype.h>

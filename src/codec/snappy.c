@@ -1,9 +1,9 @@
 /* snappy.c - Snappy's raw blocks, as Parquet has them: our own code, since the format is short and libsnappy is C++.
  *
- * A block is its length, then elements that a tag byte begins: literal bytes, or a copy of up to 64 bytes that stand up to
- * 4 GiB before (compressors use 64 KiB). Most elements are short, and what takes the time is to branch on each and to copy
- * few bytes. So, while 64 bytes of room are left on both sides, copies move whole 16-byte words beyond what is asked; the
- * last bytes of a block go the careful way. There is no file of Snappy on its own. */
+ * A block is its length, then elements that a tag byte begins: literal bytes, or a copy of up to 64 bytes that stand up
+ * to 4 GiB before (compressors use 64 KiB). Most elements are short, and what takes the time is to branch on each and
+ * to copy few bytes. So, while 64 bytes of room are left on both sides, copies move whole 16-byte words beyond what is
+ * asked; the last bytes of a block go the careful way. There is no file of Snappy on its own. */
 #include "codec/codec.h"
 
 #define ROOM 64 /* bytes that loose copies may touch behind the place they are asked for */
@@ -32,7 +32,8 @@ static inline void copy_loose(uint8_t *out, uint32_t offset, uint32_t n)
             memcpy(out + i, from + i, 8);
         return;
     }
-    /* A pattern shorter than a word: one word is spelled out, then words come from the multiple of it that is as long. */
+    /* A pattern shorter than a word: one word is spelled out, then words come from the multiple of it that is as
+     * long. */
     for (uint32_t i = 0; i < 8; i++)
         out[i] = from[i];
     offset *= 7 / offset + 1;
@@ -162,8 +163,8 @@ static hr_status snappy_prefix(hr_view v, uint8_t *out, int64_t n_out, int64_t *
 
 /* --- packing
  *
- * One pass, 64 KiB at a time, so that places fit 16 bits: a table says where four bytes with this hash stood last. The longer
- * nothing repeats, the larger the steps, so that bytes which do not compress cost little. */
+ * One pass, 64 KiB at a time, so that places fit 16 bits: a table says where four bytes with this hash stood last. The
+ * longer nothing repeats, the larger the steps, so that bytes which do not compress cost little. */
 
 #define SPAN (64 << 10)
 #define TABLE_BITS 13

@@ -1,8 +1,8 @@
 /* zstd.c - Zstandard by libzstd: blocks (one frame or several, one after the other) and streams.
  *
- * Frames without a checksum, which is what Parquet's writers make, are checked beyond what libzstd before 1.5.6 does: it
- * decodes blocks whose header has reserved bits, or which have bytes behind a section that says it is empty. No writer makes
- * such blocks, but damage does (check_frames).
+ * Frames without a checksum, which is what Parquet's writers make, are checked beyond what libzstd before 1.5.6 does:
+ * it decodes blocks whose header has reserved bits, or which have bytes behind a section that says it is empty. No
+ * writer makes such blocks, but damage does (check_frames).
  *
  * The window of a stream is what its writer chose, up to libzstd's default limit of 128 MiB; blocks need none, they are
  * decoded in place. */
@@ -153,7 +153,8 @@ static void *make_packer(void) { return ZSTD_createCCtx(); }
 
 static int64_t zstd_max_packed(int64_t n) { return (int64_t)ZSTD_compressBound((size_t)n) + 4; }
 
-/* A frame. Pages of Parquet have a checksum of their own, what is spilled needs none; a file of its own has the frame's. */
+/* A frame. Pages of Parquet have a checksum of their own, what is spilled needs none; a file of its own has the
+ * frame's. */
 static hr_status pack(hr_view in, uint8_t *out, int64_t cap, int level, bool checksum, int64_t *n_out, hr_error *err)
 {
     ZSTD_CCtx *context;

@@ -1,14 +1,14 @@
 /* array.c - one column of values: making, slicing, checking, looking at it.
  *
- * An array is a type, a range of rows (offset, length) and counted buffers in Arrow's layout. It never changes after it was
- * made, but for two things that are functions of its contents: the counted references and the null count, which is counted
- * when first asked for. Two threads may count at the same time; both store the same number.
+ * An array is a type, a range of rows (offset, length) and counted buffers in Arrow's layout. It never changes after it
+ * was made, but for two things that are functions of its contents: the counted references and the null count, which is
+ * counted when first asked for. Two threads may count at the same time; both store the same number.
  *
- * Data from outside (files, other processes, the C data interface) passes hr__array_check once; all other code trusts it.
- * The check is by ranges of rows, not by buffers, so that what lies behind a slice may be anything. */
+ * Data from outside (files, other processes, the C data interface) passes hr__array_check once; all other code trusts
+ * it. The check is by ranges of rows, not by buffers, so that what lies behind a slice may be anything. */
 #include "data/data.h"
 
-/* --------------------------------------------------------------------------------------------------- making, sharing */
+/* -------------------------------------------------------------------------------------------------- making, sharing */
 
 hr_status hr__array_new(hr_type *type, int64_t length, int64_t null_count, hr_buffer *const buffers[3],
                         hr_array *const *children, int n_children, hr_array **out, hr_error *err)
@@ -86,7 +86,7 @@ int64_t hr__array_null_count(const hr_array *a)
     return n;
 }
 
-/* ----------------------------------------------------------------------------------------------------- one row's value */
+/* -------------------------------------------------------------------------------------------------- one row's value */
 
 static bool is_text(const hr_type *t) { return t->id == HR_T_STRING || t->id == HR_T_LARGE_STRING; }
 /* Offset number i, counted from the array's first row. */
@@ -127,7 +127,7 @@ void hr__array_range(const hr_array *a, int64_t i, int64_t *begin, int64_t *n)
     *n = offset_at(a, width, i + 1) - *begin;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- checks */
+/* ----------------------------------------------------------------------------------------------------------- checks */
 
 static hr_status bad_size(const char *what, int64_t found, int64_t needed, hr_error *err)
 {
@@ -200,7 +200,8 @@ static hr_status check_offsets(const hr_array *a, int width, int64_t limit, hr_e
     return HR_OK;
 }
 
-/* All at once: the text is well-formed, and each row begins where a character does. Else by row, since nulls may hold anything. */
+/* All at once: the text is well-formed, and each row begins where a character does. Else by row, since nulls may hold
+ * anything. */
 static hr_status check_text(const hr_array *a, int width, hr_error *err)
 {
     int64_t first = offset_at(a, width, 0), last = offset_at(a, width, a->length), n = 0;
@@ -275,7 +276,7 @@ hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err)
     return width ? check_offsets(a, width, a->children[0]->length, err) : HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------- bytes used */
+/* ------------------------------------------------------------------------------------------------------- bytes used */
 
 static int64_t range_bytes(const hr_array *a, int64_t begin, int64_t n)
 {
@@ -316,7 +317,7 @@ bool hr__array_sole(const hr_array *a)
 
 int64_t hr__array_bytes_used(const hr_array *a) { return range_bytes(a, 0, a->length); }
 
-/* ----------------------------------------------------------------------------------------------------------- equality */
+/* --------------------------------------------------------------------------------------------------------- equality */
 
 static bool same_double(double a, double b) { return a == b || (a != a && b != b); }
 
@@ -408,7 +409,7 @@ bool hr__array_equal(const hr_array *a, const hr_array *b)
     return a->length == b->length && hr__type_equal(a->type, b->type) && ranges_equal(a, 0, b, 0, a->length);
 }
 
-/* ------------------------------------------------------------------------------------------------------- dense lists */
+/* ------------------------------------------------------------------------------------------------------ dense lists */
 
 static bool range_has_nulls(const hr_array *a, int64_t begin, int64_t n)
 {

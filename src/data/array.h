@@ -4,8 +4,8 @@
 
 #include "data/type.h"
 
-/* One column, Arrow layout, immutable, counted. Row i of the array is element offset + i of its buffers (and, for struct,
- * fixed list and tensor, of its children, as Arrow says). Buffers:
+/* One column, Arrow layout, immutable, counted. Row i of the array is element offset + i of its buffers (and, for
+ * struct, fixed list and tensor, of its children, as Arrow says). Buffers:
  *   null: none · bool, fixed width: [0] validity [1] values · string, binary: [0] validity [1] offsets [2] bytes
  *   list, map: [0] validity [1] offsets · struct, fixed list, tensor: [0] validity.
  * A validity buffer of NULL means that no row is null. An offsets buffer may be NULL only if length is 0. */
@@ -21,13 +21,15 @@ struct hr_array {
     hr_array **children;
 };
 
-/* Shares type; takes buffers (three, NULL where none) and children, even on failure. Lengths are the caller's to be right. */
+/* Shares type; takes buffers (three, NULL where none) and children, even on failure. Lengths are the caller's to be
+ * right. */
 hr_status hr__array_new(hr_type *type, int64_t length, int64_t null_count, hr_buffer *const buffers[3],
                         hr_array *const *children, int n_children, hr_array **out, hr_error *err) HR_MUST_USE;
 hr_array *hr__array_ref(hr_array *a);
 void hr__array_unref(hr_array *a);
 hr_status hr__array_slice(const hr_array *a, int64_t begin, int64_t n, hr_array **out, hr_error *err) HR_MUST_USE;
-/* Full structural check for data from outside: buffer sizes and alignment, offsets in order and in range, children's lengths, UTF-8 if asked. */
+/* Full structural check for data from outside: buffer sizes and alignment, offsets in order and in range, children's
+ * lengths, UTF-8 if asked. */
 hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err) HR_MUST_USE;
 /* Of a checked array: values that its type does not allow (times beyond the day, null keys; if `exact`, decimals of
  * more digits than their precision: Arrow for Java wrote such, and its golden files have them). */
@@ -42,8 +44,8 @@ static inline const uint8_t *hr__array_values(const hr_array *a)
 {
     return a->buffers[1] ? a->buffers[1]->data + a->offset * hr__type_bytes(a->type) : NULL;
 }
-/* Row i of an array of integers, dates, times or durations, of 1 to 8 bytes; undefined for a null. _int extends the sign, _uint
- * gives the bits as they are stored. */
+/* Row i of an array of integers, dates, times or durations, of 1 to 8 bytes; undefined for a null. _int extends the
+ * sign, _uint gives the bits as they are stored. */
 static inline int64_t hr__array_int(const hr_array *a, int64_t i)
 {
     int bytes = hr__type_bytes(a->type);
@@ -74,11 +76,12 @@ int64_t hr__array_bytes_used(const hr_array *a);
 /* Rows idx[0..n) as a new contiguous array (int32 or int64 by idx_bytes 4 or 8; -1: a null). */
 hr_status hr__array_take(const hr_mem *mem, const hr_array *a, const void *idx, int idx_bytes, int64_t n,
                          hr_array **out, hr_error *err) HR_MUST_USE;
-/* The same rows of several: out[i] is new; on failure some are, the others NULL, and *failed (NULL is fine) says which one failed. */
+/* The same rows of several: out[i] is new; on failure some are, the others NULL, and *failed (NULL is fine) says which
+ * one failed. */
 hr_status hr__arrays_take(const hr_mem *mem, hr_array *const *arrays, int n_arrays, const void *idx, int idx_bytes,
                           int64_t n, hr_array **out, int *failed, hr_error *err) HR_MUST_USE;
-/* Rows of all parts, one after the other, contiguous, offset 0 (parts: same type; n = 0 needs `type`). HR_BUDGET text names
- * 2 GiB if 32-bit offsets would overflow. n_parts = 1 also makes the slice contiguous. Parallel-safe. */
+/* Rows of all parts, one after the other, contiguous, offset 0 (parts: same type; n = 0 needs `type`). HR_BUDGET text
+ * names 2 GiB if 32-bit offsets would overflow. n_parts = 1 also makes the slice contiguous. Parallel-safe. */
 hr_status hr__array_concat(const hr_mem *mem, hr_type *type, hr_array *const *parts, int n_parts, hr_array **out,
                            hr_error *err) HR_MUST_USE;
 /* The same for parts of arrays: rows [begin, begin + n) of each; array NULL: n nulls. */
@@ -88,8 +91,8 @@ typedef struct hr_span {
 } hr_span;
 hr_status hr__array_gather(const hr_mem *mem, hr_type *type, const hr_span *spans, int64_t n_spans, hr_array **out,
                            hr_error *err) HR_MUST_USE;
-/* pick.c: rows of up to HR_PICK_PARTS arrays, of at most HR_PICK_ROWS rows each, in any order. A pick is the number of a part, shifted
- * up by HR_PICK_BITS, and the number of a row of it. */
+/* pick.c: rows of up to HR_PICK_PARTS arrays, of at most HR_PICK_ROWS rows each, in any order. A pick is the number of
+ * a part, shifted up by HR_PICK_BITS, and the number of a row of it. */
 #define HR_PICK_BITS 20
 #define HR_PICK_ROWS (1 << HR_PICK_BITS)
 #define HR_PICK_PARTS (1 << (32 - HR_PICK_BITS))
@@ -104,22 +107,24 @@ void hr__array_print_value(const hr_array *a, int64_t row, hr_text *out);
 /* The same, but stops soon after max_bytes: values can be images. */
 void hr__array_print_some(const hr_array *a, int64_t row, int64_t max_bytes, hr_text *out);
 /* Lists (nested too) whose rows are all valid and all of one length: fills shape[0..*n_dims) and *values (borrowed) and
- * *begin (first value in it) so that rows are dense; false if ragged, null inside, or values not fixed-width.
- * For tensor and fixed list it always succeeds when nothing is null; for ragged tensors if all shapes are equal (of images of one
- * channel these are height and width). For plain fixed-width columns n_dims = 0. Booleans
- * count as fixed width: `values` is then an array of bits. */
+ * *begin (first value in it) so that rows are dense; false if ragged, null inside, or values not fixed-width. For
+ * tensor and fixed list it always succeeds when nothing is null; for ragged tensors if all shapes are equal (of images
+ * of one channel these are height and width). For plain fixed-width columns n_dims = 0. Booleans count as fixed width:
+ * `values` is then an array of bits. */
 bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values,
                      int64_t *begin);
 
-/* The rows of a tensor, none of them null, as ragged tensors that share its values: for columns whose other rows may have other
- * shapes. HR_TYPE if it is none. *out is new. */
+/* The rows of a tensor, none of them null, as ragged tensors that share its values: for columns whose other rows may
+ * have other shapes. HR_TYPE if it is none. *out is new. */
 hr_status hr__array_as_ragged(const hr_mem *mem, const hr_array *a, hr_array **out, hr_error *err) HR_MUST_USE;
 
-/* Whether values of this type have a NaN or a NaT to say "none" with, once integers are float64 and dates 64 bits wide. */
+/* Whether values of this type have a NaN or a NaT to say "none" with, once integers are float64 and dates 64 bits
+ * wide. */
 bool hr__array_can_fill(const hr_type *t);
 /* The same rows without nulls: NaN in their place, integers as float64; NaT of dates and times, which come as int64. */
 hr_status hr__array_fill_nulls(const hr_mem *mem, const hr_array *a, hr_array **out, hr_error *err) HR_MUST_USE;
-/* The first row of a double array that is no value of this integer type, NaN and null being its null; -1: all are. Up to 2^53. */
+/* The first row of a double array that is no value of this integer type, NaN and null being its null; -1: all are. Up
+ * to 2^53. */
 int64_t hr__array_not_whole(const hr_array *a, const hr_type *type);
 /* Such an array as that type, null where it is NaN or null. */
 hr_status hr__array_of_whole(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out,

@@ -1,8 +1,9 @@
 /* array_values.c - are a column's values such as its type allows?
  *
  * hr__array_check looks at what memory safety hangs on: sizes, offsets, lengths. Here is what is left over that Arrow's
- * specification says of values, and that damaged bytes break: a decimal has no more digits than its precision, a time of
- * day lies within a day, a date64 is a whole number of days, the keys of a map are not null. Nulls may hold anything. */
+ * specification says of values, and that damaged bytes break: a decimal has no more digits than its precision, a time
+ * of day lies within a day, a date64 is a whole number of days, the keys of a map are not null. Nulls may hold
+ * anything. */
 #include "base/decimal.h"
 #include "data/data.h"
 

@@ -1,7 +1,7 @@
 /* buffer.c - counted bytes: small ones, large ones, slices, foreign ones; growing ones; bitmaps.
  *
- * Small buffers (below 64 KiB) are one hr__alloc: malloc keeps such blocks warm by itself. Larger ones are a struct and a
- * block of pages, from the pool (pages.c). */
+ * Small buffers (below 64 KiB) are one hr__alloc: malloc keeps such blocks warm by itself. Larger ones are a struct and
+ * a block of pages, from the pool (pages.c). */
 #include "base/pages.h"
 #include "data/buffer.h"
 
@@ -139,8 +139,8 @@ void hr__buffer_unref(hr_buffer *b)
         buffer_free(b);
 }
 
-/* Moves b's bytes into a free block of class c, or cuts its map where such a block would end. Needs no memory, cannot fail.
- * The copy is preferred: the large block goes back warm, to whoever asks for as much next. */
+/* Moves b's bytes into a free block of class c, or cuts its map where such a block would end. Needs no memory, cannot
+ * fail. The copy is preferred: the large block goes back warm, to whoever asks for as much next. */
 static void pooled_shrink(hr_buffer *b, int c)
 {
     int was = hr__pages_class(b->capacity), to = c;
@@ -226,7 +226,8 @@ void hr__growbuf_clear(hr_growbuf *g)
 
 /* ------------------------------------------------------------------------------------------------------------ bits
  *
- * Words of 64 bits in the middle, single bits or bytes at the ends. No byte outside [begin, begin + n) is read or changed:
+ * Words of 64 bits in the middle, single bits or bytes at the ends. No byte outside [begin, begin + n) is read or
+ * changed:
  * bitmaps end where foreign memory ends. */
 
 static void store_le(uint8_t *p, uint64_t w) { memcpy(p, &w, 8); }

@@ -7,7 +7,8 @@
 
 typedef struct hr_arena hr_arena; /* memory that other processes can map: below */
 
-/* Where new bytes go. The plan decides it when an operator starts: arena non-NULL means "another process will read it". */
+/* Where new bytes go. The plan decides it when an operator starts: arena non-NULL means "another process will read
+ * it". */
 typedef struct hr_mem {
     hr_account *account;
     hr_arena *arena;
@@ -72,7 +73,8 @@ typedef struct hr_growbuf {
 hr_status hr__growbuf_reserve(hr_growbuf *g, int64_t n_more,
                               hr_error *err) HR_MUST_USE; /* room for n_more after n_bytes */
 hr_status hr__growbuf_add(hr_growbuf *g, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
-/* What was built, shrunk, with its slack; *out is new, of no bytes if nothing was added; g is empty. On failure g stays. */
+/* What was built, shrunk, with its slack; *out is new, of no bytes if nothing was added; g is empty. On failure g
+ * stays. */
 hr_status hr__growbuf_finish(hr_growbuf *g, hr_buffer **out, hr_error *err) HR_MUST_USE;
 void hr__growbuf_clear(hr_growbuf *g);
 

@@ -1,9 +1,9 @@
 /* builder.c - arrays value by value: for tests, text, JSON and Python objects.
  *
  * A builder mirrors its type: one for each child. Lists and structs are built bottom up: the children first, then
- * hr__builder_end closes the row. A null row adds what the layout asks for below it (a null to each child of a struct, as many
- * as the width says to a fixed list's), so that children are always in step.
- * Validity is made when the first null comes. After a failed call a builder is only good for hr__builder_free. */
+ * hr__builder_end closes the row. A null row adds what the layout asks for below it (a null to each child of a struct,
+ * as many as the width says to a fixed list's), so that children are always in step. Validity is made when the first
+ * null comes. After a failed call a builder is only good for hr__builder_free. */
 #include "data/data.h"
 
 #include <stdio.h>
@@ -61,7 +61,7 @@ int64_t hr__builder_rows(const hr_builder *b) { return b->n_rows; }
 
 hr_builder *hr__builder_child(hr_builder *b, int i) { return i >= 0 && i < b->n_children ? b->children[i] : NULL; }
 
-/* ------------------------------------------------------------------------------------------------------- rows, any type */
+/* --------------------------------------------------------------------------------------------------- rows, any type */
 
 /* Room for bit number i of a bitmap, which is set to `value`. */
 static hr_status add_bit(hr_growbuf *g, int64_t i, bool value, hr_error *err)
@@ -173,7 +173,7 @@ hr_status hr__builder_end(hr_builder *b, hr_error *err)
     return add_row(b, true, err);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- flat values */
+/* ------------------------------------------------------------------------------------------------------ flat values */
 
 static hr_status out_of_range(const hr_builder *b, const char *number, hr_error *err)
 {
@@ -290,7 +290,7 @@ hr_status hr__builder_bytes(hr_builder *b, const void *data, int64_t n, hr_error
     return add_row(b, true, err);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- finish */
+/* ----------------------------------------------------------------------------------------------------------- finish */
 
 /* Moves a buffer out of its builder, an empty one if there is none: arrays have all their buffers. */
 static hr_status move_buffer(hr_growbuf *g, int64_t least_bytes, hr_buffer **out, hr_error *err)

@@ -1,14 +1,17 @@
 /* conform.c - tables of one column set whose types nearly agree, made to agree.
  *
- * A function's tables are made one by one, and what a column's type is may not show in all of them: a column of None alone
- * has the type null, empty lists have no item type, arrays that happen to have one shape are tensors in one table and
- * lists of lists in the next. These differences are of the representation, not of what the user meant, so they are mended:
+ * A function's tables are made one by one, and what a column's type is may not show in all of them: a column of None
+ * alone has the type null, empty lists have no item type, arrays that happen to have one shape are tensors in one table
+ * and lists of lists in the next. These differences are of the representation, not of what the user meant, so they are
+ * mended:
  *
- *   null + T -> T (in lists and structs too) · tensor of n dimensions + n-fold list -> n-fold list · other order of columns
+ *   null + T -> T (in lists and structs too) · tensor of n dimensions + n-fold list -> n-fold list · other order of
+ *     columns
  *   Python objects + plain values (pickle.c) -> Python objects · as columns: integers + double -> double (up to 2^53)
  *
- * Everything else is an error that names both. That integers come before doubles is one, too, of a function's own tables, as a type that
- * changed silently in the middle of an epoch would be worse: op/call/first_columns.c. Values are shared where the layout stays. */
+ * Everything else is an error that names both. That integers come before doubles is one, too, of a function's own
+ * tables, as a type that changed silently in the middle of an epoch would be worse: op/call/first_columns.c. Values are
+ * shared where the layout stays. */
 #include "data/data.h"
 
 #include <inttypes.h>
@@ -115,7 +118,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ arrays */
+/* ----------------------------------------------------------------------------------------------------------- arrays */
 
 /* Takes the buffers and the child. */
 static hr_status list_made(hr_type *type, int64_t n, hr_buffer *validity, hr_buffer *offsets, hr_array *takes_child,
@@ -288,7 +291,7 @@ hr_status hr__array_conform(const hr_mem *mem, const hr_array *a, hr_type *type,
     return st;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- schemas */
+/* ---------------------------------------------------------------------------------------------------------- schemas */
 
 static hr_status differ(const hr_schema *found, const hr_schema *wanted, hr_error *err)
 {

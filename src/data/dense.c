@@ -1,8 +1,9 @@
-/* dense.c - numbers and times without nulls: NaN or NaT stands where a row is null, as numpy users expect; and integers back again.
+/* dense.c - numbers and times without nulls: NaN or NaT stands where a row is null, as numpy users expect; and integers
+ * back again.
  *
- * Integers become float64, as nothing in them could say "none"; dates and times become the 64-bit integers of which the least
- * is NaT. Everything is converted in one loop that knows no nulls, then the few or many nulls are written over, found by the
- * zeros of 64 bits of the bitmap at a time. */
+ * Integers become float64, as nothing in them could say "none"; dates and times become the 64-bit integers of which the
+ * least is NaT. Everything is converted in one loop that knows no nulls, then the few or many nulls are written over,
+ * found by the zeros of 64 bits of the bitmap at a time. */
 #include "data/data.h"
 
 #define CONVERT(name, from_type, to_type)                                                                              \
@@ -99,7 +100,7 @@ hr_status hr__array_fill_nulls(const hr_mem *mem, const hr_array *a, hr_array **
                          err);
 }
 
-/* ------------------------------------------------------------------------------------------------- and back: whole numbers */
+/* ------------------------------------------------------------------------------------------ and back: whole numbers */
 
 #define EXACT 9007199254740992.0 /* 2^53: up to here each integer is a double */
 

@@ -1,7 +1,7 @@
 /* digest.c - a hash of a table's values, by which a position knows data in memory again.
  *
- * Equal rows give equal digests, wherever their buffers begin and whatever stands under a null. Columns without nulls go in as the
- * bytes they are, at the speed of memory; the others by the hash of each row (row_hash.c). */
+ * Equal rows give equal digests, wherever their buffers begin and whatever stands under a null. Columns without nulls
+ * go in as the bytes they are, at the speed of memory; the others by the hash of each row (row_hash.c). */
 #include "data/keys.h"
 
 #define ROWS_AT_ONCE 512

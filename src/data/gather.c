@@ -2,11 +2,11 @@
  *
  * Every shuffle, sort, batch and join ends here, so it goes by column, by width, and once over the bytes.
  *
- * 1. Everything nested is ranges. The child of a list, taken row by row, is a list of ranges of the old child; so take needs
- *    loops only for flat columns, and hands nested ones to gather. Neighbouring ranges are joined on the way.
+ * 1. Everything nested is ranges. The child of a list, taken row by row, is a list of ranges of the old child; so take
+ *    needs loops only for flat columns, and hands nested ones to gather. Neighbouring ranges are joined on the way.
  * 2. A range without array stands for nulls: rows that a join did not find, and the place of such rows in children.
- * 3. Validity is made only if an input may have nulls, and dropped again if none of the rows taken is null; so results know
- *    their null count.
+ * 3. Validity is made only if an input may have nulls, and dropped again if none of the rows taken is null; so results
+ *    know their null count.
  * 4. Loads go by memcpy of constant size: foreign values may lie at any address.
  * 5. Offsets of 32 bits may overflow when rows come together. That is HR_BUDGET, like other things that are too large.
  * Contents of rows that are null: zero, or what the input had there. */
@@ -64,7 +64,7 @@ static hr_status new_values(const hr_mem *mem, int64_t n, int64_t item_bytes, hr
     return hr__buffer_new(mem, n_bytes, out, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ validity */
+/* --------------------------------------------------------------------------------------------------------- validity */
 
 static bool may_be_null(const hr_array *a)
 {
@@ -114,7 +114,7 @@ static hr_status gather_validity(const hr_mem *mem, const hr_span *spans, int64_
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------- gather, flat types */
+/* ----------------------------------------------------------------------------------------------- gather, flat types */
 
 static hr_status gather_fixed(const hr_mem *mem, int width, const hr_span *spans, int64_t n_spans, int64_t n,
                               hr_buffer **out, hr_error *err)
@@ -246,7 +246,7 @@ static hr_status gather_bytes(const hr_mem *mem, const hr_type *type, const hr_s
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ gather, nested types */
+/* --------------------------------------------------------------------------------------------- gather, nested types */
 
 /* Adds rows to a list of spans, joined with the last one where they follow it. */
 static void span_add(hr_span *spans, int64_t *n_spans, const hr_array *a, int64_t begin, int64_t n)
@@ -405,7 +405,7 @@ hr_status hr__array_nulls(const hr_mem *mem, hr_type *type, int64_t n, hr_array 
     return hr__array_gather(mem, type, &span, 1, out, err);
 }
 
-/* ---------------------------------------------------------------------------------------------------- take, flat types */
+/* ------------------------------------------------------------------------------------------------- take, flat types */
 
 /* Rows to take: elements base + idx[i] of the array, none where idx[i] < 0. */
 typedef struct rows {
@@ -426,7 +426,8 @@ typedef struct bytes32 {
     uint64_t w[4];
 } bytes32;
 
-/* One loop for each width and kind of index. `from` is the value of idx 0, which is there; -1 reads it as well, for nothing. */
+/* One loop for each width and kind of index. `from` is the value of idx 0, which is there; -1 reads it as well, for
+ * nothing. */
 #define TAKE_LOOP(name, value_type, idx_type)                                                                          \
     static void name(uint8_t *to, const uint8_t *from, const idx_type *idx, int64_t n, bool far, bool has_null)        \
     {                                                                                                                  \
@@ -641,7 +642,7 @@ static hr_status take_bytes(const hr_mem *mem, const hr_array *a, const rows *in
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------- take, nested types */
+/* ----------------------------------------------------------------------------------------------- take, nested types */
 
 static hr_status take_rows(const hr_mem *mem, const hr_array *a, const rows *r, hr_array **out, hr_error *err);
 

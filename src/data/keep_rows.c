@@ -1,10 +1,11 @@
 /* keep_rows.c - the rows of a table that somebody wants to keep, with their coordinates.
  *
- * All kept: the same table goes on. A single range of at least half of the rows is shared; what is left of others is copied together, so
- * that a few rows do not hold the memory of many. */
+ * All kept: the same table goes on. A single range of at least half of the rows is shared; what is left of others is
+ * copied together, so that a few rows do not hold the memory of many. */
 #include "data/table.h"
 
-/* How many, and the first and last of them. No branches in the loops over all rows: which rows are kept is hard to guess. */
+/* How many, and the first and last of them. No branches in the loops over all rows: which rows are kept is hard to
+ * guess. */
 static int64_t count_kept(const uint8_t *keep, int64_t n, int64_t *first, int64_t *last)
 {
     int64_t kept = 0;

@@ -1,7 +1,7 @@
 /* keys.h - rows compared by some of their columns: in order (order.c), or only as equal (row_hash.c).
  *
- * Order. A row's key is a string of bytes that memcmp puts into the wanted order. Each column gives a flag byte (value, NaN,
- * null) and, for a value, its bytes:
+ * Order. A row's key is a string of bytes that memcmp puts into the wanted order. Each column gives a flag byte (value,
+ * NaN, null) and, for a value, its bytes:
  *
  *   integers, dates, times      big-endian, sign flipped
  *   floats                      the sign-magnitude bits made unsigned; -0.0 is 0.0
@@ -10,11 +10,11 @@
  *   bool, fixed binary          as they are
  *
  * "descending" turns the bytes of values over, not the flag: nulls, and NaN between them and the numbers, stand where
- * `nulls_first` says, at the end by default, in both directions, as in Arrow, pandas and Ray.
- * Nobody makes whole keys if it can be helped: the first one or two words of each, which are numbers to compare, mostly decide.
+ * `nulls_first` says, at the end by default, in both directions, as in Arrow, pandas and Ray. Nobody makes whole keys
+ * if it can be helped: the first one or two words of each, which are numbers to compare, mostly decide.
  *
- * Hashes. Rows whose values are equal have equal hashes: -0.0 is 0.0, NaN is NaN, null is null. Any type, nested ones too. They are
- * the same on all machines, so that what is dealt by them is. */
+ * Hashes. Rows whose values are equal have equal hashes: -0.0 is 0.0, NaN is NaN, null is null. Any type, nested ones
+ * too. They are the same on all machines, so that what is dealt by them is. */
 #ifndef HR_KEYS_H
 #define HR_KEYS_H
 
@@ -49,8 +49,8 @@ bool hr__type_is_groupable(const hr_type *t);
 hr_status hr__order_new(const hr_schema *schema, const hr_order_key *keys, int n, hr_account *account, hr_order **out,
                         hr_error *err) HR_MUST_USE;
 void hr__order_free(hr_order *o); /* NULL is fine */
-/* The first o->words words of the keys of rows [begin, begin + n): word w of row i becomes out[i * o->words + w]. A smaller word
- * 0 is a smaller key; then word 1. Equal prefixes decide if o->exact. */
+/* The first o->words words of the keys of rows [begin, begin + n): word w of row i becomes out[i * o->words + w]. A
+ * smaller word 0 is a smaller key; then word 1. Equal prefixes decide if o->exact. */
 void hr__order_prefixes(const hr_order *o, const hr_table *t, int64_t begin, int64_t n, uint64_t *out);
 /* Rows that have this prefix, all of it, have equal keys. */
 static inline bool hr__order_decides(const hr_order *o, const uint64_t *prefix)
@@ -65,8 +65,8 @@ void hr__order_bytes(const hr_order *o, const hr_table *t, int64_t row, hr_text 
 /* 64-bit hashes of rows [begin, begin + n) over n_columns columns of t (`columns` NULL: the first n_columns). */
 void hr__rows_hash(const hr_table *t, const int *columns, int n_columns, int64_t begin, int64_t n, uint64_t *out);
 void hr__values_hash(const hr_array *a, int64_t begin, int64_t n, uint64_t *out); /* the same of one column */
-/* Rows i of a and j of b have equal values in a's columns ca[k] and b's columns cb[k], which have equal types: nulls are
- * equal, NaN is NaN, -0.0 is 0.0. */
+/* Rows i of a and j of b have equal values in a's columns ca[k] and b's columns cb[k], which have equal types: nulls
+ * are equal, NaN is NaN, -0.0 is 0.0. */
 bool hr__rows_equal(const hr_table *a, const int *ca, int64_t i, const hr_table *b, const int *cb, int64_t j,
                     int n_columns);
 

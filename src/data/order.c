@@ -1,10 +1,10 @@
 /* order.c - keys of rows, as bytes that memcmp orders (see keys.h).
  *
- * A column of fixed width has as many bytes for a null or NaN as for a value, zeros, so that the next column's place is known; a text
- * ends where it ends. Prefixes are made column by column: word w holds bytes 8w to 8w + 7 of the key, the first one highest.
- * They stop within the first text: what stands behind it would have another place in each row. Behind its end the prefix is filled
- * with what ends it, which no text has twice in a row: so two such bytes at the end of a prefix say that the text is all in it, if
- * both can only be the text's. */
+ * A column of fixed width has as many bytes for a null or NaN as for a value, zeros, so that the next column's place is
+ * known; a text ends where it ends. Prefixes are made column by column: word w holds bytes 8w to 8w + 7 of the key, the
+ * first one highest. They stop within the first text: what stands behind it would have another place in each row.
+ * Behind its end the prefix is filled with what ends it, which no text has twice in a row: so two such bytes at the end
+ * of a prefix say that the text is all in it, if both can only be the text's. */
 #include "data/keys.h"
 
 enum { FLAGS = 3, WIDEST = 32 /* decimal256 */ };
@@ -85,7 +85,7 @@ hr_status hr__order_new(const hr_schema *schema, const hr_order_key *keys, int n
 
 void hr__order_free(hr_order *o) { hr__free(o); }
 
-/* ------------------------------------------------------------------------------------------------------------ values */
+/* ----------------------------------------------------------------------------------------------------------- values */
 
 /* What stands at the flag: a value, NaN, null. */
 enum { VALUE, NOT_A_NUMBER, MISSING };
@@ -155,7 +155,7 @@ static const uint8_t *wide_bytes(const hr_array *a, int64_t i, uint8_t out[WIDES
     return out;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- prefixes */
+/* --------------------------------------------------------------------------------------------------------- prefixes */
 
 /* Where a column's bytes go in the prefixes. */
 typedef struct slot {
@@ -333,7 +333,7 @@ void hr__order_prefixes(const hr_order *o, const hr_table *t, int64_t begin, int
     }
 }
 
-/* -------------------------------------------------------------------------------------------------------- whole keys */
+/* ------------------------------------------------------------------------------------------------------- whole keys */
 
 static void add_text(const hr_array *a, int64_t row, uint8_t turn, hr_text *out)
 {
@@ -394,7 +394,7 @@ void hr__order_bytes(const hr_order *o, const hr_table *t, int64_t row, hr_text 
         add_key(&o->keys[i], t->columns[o->keys[i].column], row, out);
 }
 
-/* --------------------------------------------------------------------------------------------------------- comparing */
+/* -------------------------------------------------------------------------------------------------------- comparing */
 
 static int compare_text(const hr_array *a, int64_t i, const hr_array *b, int64_t j)
 {

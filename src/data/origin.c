@@ -1,8 +1,9 @@
 /* origin.c - the coordinates of a table's rows.
  *
- * Almost every table is a piece of one fragment, so almost every origin is one *stretch* of rows that follow each other, which
- * lies in the origin itself. What a filter leaves of that is rows here and there: one stretch too, with a *pick* of four bytes
- * for each row, how far it lies behind the first. What a shuffle leaves is up to a stretch a row. Look-up is a binary search.
+ * Almost every table is a piece of one fragment, so almost every origin is one *stretch* of rows that follow each
+ * other, which lies in the origin itself. What a filter leaves of that is rows here and there: one stretch too, with a
+ * *pick* of four bytes for each row, how far it lies behind the first. What a shuffle leaves is up to a stretch a row.
+ * Look-up is a binary search.
  *
  * A stretch of a single row counts by row. A row that came from nowhere (index -1 in take) has every field -1. */
 #include "data/data.h"
@@ -48,7 +49,7 @@ static hr_coord coord_at(const hr_origin *o, const stretch *s, int64_t j)
     return c;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- making */
+/* ----------------------------------------------------------------------------------------------------------- making */
 
 static bool same_fragment(const hr_coord *a, const hr_coord *b)
 {
@@ -139,7 +140,8 @@ static hr_status append(maker *m, const stretch *s, hr_error *err)
     return HR_OK;
 }
 
-/* n rows from `first` on. picks: how far they lie apart, whatever the first of these is; NULL: they follow each other. */
+/* n rows from `first` on. picks: how far they lie apart, whatever the first of these is; NULL: they follow each
+ * other. */
 static hr_status maker_add(maker *m, hr_coord first, int64_t n, bool by_ordinal, const uint32_t *picks, hr_error *err)
 {
     stretch *last = m->n == 0 ? NULL : m->more ? &m->more[m->n - 1] : &m->one;
@@ -237,7 +239,7 @@ void hr__origin_unref(hr_origin *o)
     hr__free(o);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- looking */
+/* ---------------------------------------------------------------------------------------------------------- looking */
 
 int64_t hr__origin_rows(const hr_origin *o) { return o->n_rows; }
 int64_t hr__origin_stretches(const hr_origin *o) { return o->n; }
@@ -320,7 +322,7 @@ int64_t hr__origin_in_block(const hr_origin *o, int64_t row, int64_t block_rows)
     return n;
 }
 
-/* --------------------------------------------------------------------------------------------------- origins of origins */
+/* ----------------------------------------------------------------------------------------------- origins of origins */
 
 hr_status hr__origin_slice(const hr_origin *o, int64_t begin, int64_t n, hr_origin **out, hr_error *err)
 {
@@ -387,8 +389,8 @@ static int64_t index_at(const void *idx, int idx_bytes, int64_t i)
 /* Indexes that rise within one stretch, looked at so many at a time. */
 #define RISING 256
 
-/* The first of idx[i .. n), all of stretch s, as long as they rise (by ordinal: follow each other); -> how many, and how far
- * each lies behind the first of them. */
+/* The first of idx[i .. n), all of stretch s, as long as they rise (by ordinal: follow each other); -> how many, and
+ * how far each lies behind the first of them. */
 static int64_t rising(const hr_origin *o, const stretch *s, const void *idx, int idx_bytes, int64_t i, int64_t n,
                       uint32_t distance[RISING])
 {

@@ -1,13 +1,13 @@
 /* pick.c - rows of several arrays, in any order, as one new array.
  *
- * What take is for one array, this is for many that were never copied together: the windows of a shuffle. A *pick* says in 32
- * bits which part and which row. It goes by column, by width, and once over the bytes, as gather.c does; what is nested becomes
- * ranges and goes there.
+ * What take is for one array, this is for many that were never copied together: the windows of a shuffle. A *pick* says
+ * in 32 bits which part and which row. It goes by column, by width, and once over the bytes, as gather.c does; what is
+ * nested becomes ranges and goes there.
  *
- * Random rows of much data are cache misses. Where the CPU gathers eight values at once (AVX-512), it has the more of them on their way,
- * while they are not too far. Otherwise loads of what is no longer small are announced some rows ahead; and what fits into the
- * second cache is read from front to back before, if enough of it is wanted, which brings it there several times faster than rows here
- * and there would. */
+ * Random rows of much data are cache misses. Where the CPU gathers eight values at once (AVX-512), it has the more of
+ * them on their way, while they are not too far. Otherwise loads of what is no longer small are announced some rows
+ * ahead; and what fits into the second cache is read from front to back before, if enough of it is wanted, which brings
+ * it there several times faster than rows here and there would. */
 #include "data/pick.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -63,7 +63,7 @@ static hr_status new_values(const picking *p, int64_t n, int64_t item_bytes, hr_
     return hr__buffer_new(p->mem, n_bytes, out, err);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- bits */
+/* ------------------------------------------------------------------------------------------------------------- bits */
 
 typedef struct bit_base {
     const uint8_t *bits; /* NULL: all true */
@@ -136,7 +136,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------- fixed width */
+/* ------------------------------------------------------------------------------------------------------ fixed width */
 
 typedef struct bytes16 {
     uint64_t a[2];
@@ -287,7 +287,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------ text and bytes */
+/* --------------------------------------------------------------------------------------------------- text and bytes */
 
 typedef struct text_base {
     const void *offsets; /* of row 0 */
@@ -305,7 +305,8 @@ static text_base text_base_of(const hr_array *a)
                         .end = a->buffers[2] ? a->buffers[2]->data + a->buffers[2]->n_bytes : NULL };
 }
 
-/* The offsets only: bytes lie one after another as the rows do, and are announced. `room` has space for p->n pointers. */
+/* The offsets only: bytes lie one after another as the rows do, and are announced. `room` has space for p->n
+ * pointers. */
 static void warm_text(const picking *p, const text_base *bases, const uint8_t **room)
 {
     int width = hr__type_offset_bytes(p->type);
@@ -401,7 +402,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- nested */
+/* ----------------------------------------------------------------------------------------------------------- nested */
 
 /* Rows of a struct: of each part's children those that its rows have. */
 static hr_status pick_members(const picking *p, hr_array **children, hr_error *err)
@@ -528,7 +529,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------ arrays, tables */
+/* --------------------------------------------------------------------------------------------------- arrays, tables */
 
 static hr_status pick_array(const picking *p, hr_array **out, hr_error *err)
 {

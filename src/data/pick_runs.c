@@ -1,9 +1,10 @@
-/* pick_runs.c - rows of several arrays in two steps: stretches of rows first, which are brought together, then row by row.
+/* pick_runs.c - rows of several arrays in two steps: stretches of rows first, which are brought together, then row by
+ * row.
  *
- * What pick.c does where rows are far apart costs a cache miss a value, and, from some megabytes on, a walk through page tables too. An
- * order in which rows come by stretches (a shuffle's first layer moves 16 neighbours at a time) can do better: copied stretch by
- * stretch into a room that the second cache holds, one after the other as they lie, values are then taken from there in any order. That
- * is twice the copies at a fraction of the waiting.
+ * What pick.c does where rows are far apart costs a cache miss a value, and, from some megabytes on, a walk through
+ * page tables too. An order in which rows come by stretches (a shuffle's first layer moves 16 neighbours at a time) can
+ * do better: copied stretch by stretch into a room that the second cache holds, one after the other as they lie, values
+ * are then taken from there in any order. That is twice the copies at a fraction of the waiting.
  *
  * It goes by column. Numbers and text without nulls go this way; all others as pick.c does it. */
 #include "data/pick.h"
@@ -35,7 +36,7 @@ typedef struct picking {
     uint32_t *ordered; /* the picks in their order, made when first asked for */
 } picking;
 
-/* ----------------------------------------------------------------------------------------------------------- stretches */
+/* -------------------------------------------------------------------------------------------------------- stretches */
 
 /* How many of picks[0, n) follow each other in one part. */
 static uint32_t run_rows(const uint32_t *picks, int64_t n)
@@ -75,7 +76,7 @@ static hr_status find_runs(const hr_mem *mem, hr_table *const *parts, int n_part
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- numbers */
+/* ---------------------------------------------------------------------------------------------------------- numbers */
 
 #define NUMBER_LOOPS(bits)                                                                                             \
     static void collect_##bits(const picking *p, const uint8_t *const *bases, uint8_t *to)                             \
@@ -188,7 +189,7 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- text */
+/* ------------------------------------------------------------------------------------------------------------- text */
 
 /* All text of the stretches, one after the other. */
 typedef struct text_room {
@@ -313,7 +314,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- tables */
+/* ----------------------------------------------------------------------------------------------------------- tables */
 
 static bool may_be_null(const hr_array *a)
 {

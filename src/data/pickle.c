@@ -1,8 +1,9 @@
 /* pickle.c - plain values as Python's pickles.
  *
- * A function's column may hold objects that no type fits in one table (hr__type_pickled) and nothing but integers in the next. That one
- * becomes pickles too, and that is made here: the few opcodes of protocol 3 that numbers, text, bytes, lists and dicts take, dates
- * and times by the constructors of `datetime`. What is None in Python is a null, not a pickle of it.
+ * A function's column may hold objects that no type fits in one table (hr__type_pickled) and nothing but integers in
+ * the next. That one becomes pickles too, and that is made here: the few opcodes of protocol 3 that numbers, text,
+ * bytes, lists and dicts take, dates and times by the constructors of `datetime`. What is None in Python is a null, not
+ * a pickle of it.
  *
  * There is no way back: pickles are read by Python alone. */
 #include "data/data.h"

@@ -1,9 +1,9 @@
 /* print.c - values as text, for people: `headrace head`, messages, tests.
  *
- * A value on its own is plain (a string without quotes); inside lists and structs it is JSON-like. Numbers have as many digits
- * as it takes to read the same number back. Times are those of UTC, with a Z if the type has a zone. Bytes that are no
- * printable text come as \xHH, so that one value is one line whatever it holds.
- * A limit ends the text early, because a value may be an image and nobody reads its second thousand bytes. */
+ * A value on its own is plain (a string without quotes); inside lists and structs it is JSON-like. Numbers have as many
+ * digits as it takes to read the same number back. Times are those of UTC, with a Z if the type has a zone. Bytes that
+ * are no printable text come as \xHH, so that one value is one line whatever it holds. A limit ends the text early,
+ * because a value may be an image and nobody reads its second thousand bytes. */
 #include "data/data.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ typedef struct printer {
 
 static bool is_full(const printer *p) { return p->out->n >= p->end || p->out->failed; }
 
-/* ------------------------------------------------------------------------------------------------------------- numbers */
+/* ---------------------------------------------------------------------------------------------------------- numbers */
 
 static void print_unsigned(printer *p, const hr_array *a, int64_t i)
 {
@@ -125,9 +125,10 @@ static void print_decimal(printer *p, const hr_array *a, int64_t i)
                      "0000000000000000000000000000000000000000000000000000000000000000000000000000", digits);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- times */
+/* ------------------------------------------------------------------------------------------------------------ times */
 
-/* The day `days` after 1970-01-01 in the Gregorian calendar (H. Hinnant, chrono-compatible low-level date algorithms). */
+/* The day `days` after 1970-01-01 in the Gregorian calendar (H. Hinnant, chrono-compatible low-level date
+ * algorithms). */
 static void print_day(printer *p, int64_t days)
 {
     int64_t z = days + 719468, era = (z >= 0 ? z : z - 146096) / 146097;
@@ -193,7 +194,7 @@ static void print_interval(printer *p, const hr_array *a, int64_t i)
         hr__text_add(p->out, "%dM %dD %lldns", (int)part[0], (int)part[1], (long long)ns);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- bytes */
+/* ------------------------------------------------------------------------------------------------------------ bytes */
 
 /* How many bytes of text at s can be shown as they are: a printable character; 0: none. */
 static int64_t plain_bytes(const uint8_t *s, int64_t n, bool as_text)
@@ -227,7 +228,7 @@ static void print_bytes(printer *p, const uint8_t *s, int64_t n, bool as_text, b
     hr__text_add(p->out, quoted ? "\"" : "");
 }
 
-/* --------------------------------------------------------------------------------------------------------------- nested */
+/* ----------------------------------------------------------------------------------------------------------- nested */
 
 static void print_value(printer *p, const hr_array *a, int64_t i, bool inside);
 

@@ -1,8 +1,8 @@
 /* row_hash.c - a 64-bit hash for each row over some columns, and whether two rows are equal (see keys.h).
  *
- * Column by column: what came out for the columns before goes in with the next value, by one multiplication whose two halves are
- * folded together (as in wyhash, Wang Yi, public domain). Bytes go in as such words, 16 at a time, the last ones
- * overlapping, so that short texts take two loads. Integers go in by their value, whatever their width. */
+ * Column by column: what came out for the columns before goes in with the next value, by one multiplication whose two
+ * halves are folded together (as in wyhash, Wang Yi, public domain). Bytes go in as such words, 16 at a time, the last
+ * ones overlapping, so that short texts take two loads. Integers go in by their value, whatever their width. */
 #include "data/keys.h"
 
 bool hr__type_is_groupable(const hr_type *t)
@@ -107,7 +107,7 @@ static uint64_t add_value(uint64_t h, const hr_array *a, int64_t i)
     return add_bytes(h, hr__array_values(a) + i * width, width);
 }
 
-/* ------------------------------------------------------------------------------------------------------- whole columns */
+/* ---------------------------------------------------------------------------------------------------- whole columns */
 
 #define HASH_LOOP(name, value_type)                                                                                    \
     static void name(const hr_array *a, int64_t begin, int64_t n, uint64_t *out)                                       \
@@ -189,7 +189,7 @@ void hr__values_hash(const hr_array *a, int64_t begin, int64_t n, uint64_t *out)
         hash_column(a, begin, n, out);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- equality */
+/* --------------------------------------------------------------------------------------------------------- equality */
 
 bool hr__rows_equal(const hr_table *a, const int *ca, int64_t i, const hr_table *b, const int *cb, int64_t j,
                     int n_columns)

@@ -1,9 +1,10 @@
 /* schema.c - schemas, and the metadata of fields.
  *
- * Metadata is kept as Arrow's C data interface has it: int32 count, then for each pair int32 length and bytes of key and of
- * value, in the machine's byte order, unaligned. It is carried, not understood, but for one key: a field whose metadata says
- * `arrow.fixed_shape_tensor` or `arrow.variable_shape_tensor` is a tensor. Inside these are types of their own (HR_T_TENSOR,
- * hr__type_ragged) and the extension's two keys are gone; hr__field_from_storage and hr__field_storage_metadata are the way in and out, for the C data interface and for files alike.
+ * Metadata is kept as Arrow's C data interface has it: int32 count, then for each pair int32 length and bytes of key
+ * and of value, in the machine's byte order, unaligned. It is carried, not understood, but for one key: a field whose
+ * metadata says `arrow.fixed_shape_tensor` or `arrow.variable_shape_tensor` is a tensor. Inside these are types of
+ * their own (HR_T_TENSOR, hr__type_ragged) and the extension's two keys are gone; hr__field_from_storage and
+ * hr__field_storage_metadata are the way in and out, for the C data interface and for files alike.
  *
  * Metadata from outside may be damaged: every walk is bounded by its size, and damaged metadata has no keys. */
 #include "data/data.h"
@@ -271,7 +272,7 @@ hr_status hr__metadata_set(uint8_t **metadata, int64_t *n_bytes, const char *key
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------- tensors in their storage */
+/* ----------------------------------------------------------------------------------------- tensors in their storage */
 
 static const char name_key[] = "ARROW:extension:name";
 static const char data_key[] = "ARROW:extension:metadata";
@@ -336,8 +337,8 @@ static bool json_ints(json *j, int64_t out[HR_MAX_DIMS], int *n)
     return json_take(j, ']');
 }
 
-/* {"shape": [...]}, maybe with a "permutation" that leaves the order as it is (pyarrow writes that). Another permutation and names
- * of dimensions have no place in HR_T_TENSOR. */
+/* {"shape": [...]}, maybe with a "permutation" that leaves the order as it is (pyarrow writes that). Another
+ * permutation and names of dimensions have no place in HR_T_TENSOR. */
 static bool parse_shape(const char *text, int64_t n_text, int64_t shape[HR_MAX_DIMS], int *n_dims)
 {
     json j = { text, text + n_text };

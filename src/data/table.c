@@ -1,8 +1,8 @@
 /* table.c - immutable rows: a schema, a column for each field, and where the rows came from.
  *
- * A table is one block with its column pointers inside; everything else is shared by counted references, so that slicing,
- * renaming and passing on never copy data. What copies (take, concat) marks its result as `sole`, and hr__table_claim what
- * nobody else has: no other table has its buffers, and so the last holder may write into them. */
+ * A table is one block with its column pointers inside; everything else is shared by counted references, so that
+ * slicing, renaming and passing on never copy data. What copies (take, concat) marks its result as `sole`, and
+ * hr__table_claim what nobody else has: no other table has its buffers, and so the last holder may write into them. */
 #include "data/data.h"
 
 /* A table without columns yet, which the caller fills. */
@@ -69,7 +69,8 @@ done:
     return st;
 }
 
-/* Whoever puts columns under a schema that it had from another table has looked before; else values would be taken for others. */
+/* Whoever puts columns under a schema that it had from another table has looked before; else values would be taken for
+ * others. */
 static hr_status check_types(const hr_table *t, const hr_schema *schema, int n, hr_error *err)
 {
     for (int i = 0; i < n; i++)
@@ -131,7 +132,7 @@ hr_status hr__table_first(const hr_table *t, hr_schema *schema, hr_table **out, 
     return share_columns(t, schema, NULL, out, err);
 }
 
-/* ---------------------------------------------------------------------------------------------------- slice, take, concat */
+/* ---------------------------------------------------------------------------------------------- slice, take, concat */
 
 hr_status hr_table_slice(const hr_table *t, int64_t begin, int64_t n, hr_table **out, hr_error *err)
 {
@@ -253,7 +254,7 @@ hr_status hr__table_empty(hr_schema *schema, hr_table **out, hr_error *err)
     return hr__table_concat(NULL, schema, NULL, 0, out, err);
 }
 
-/* -------------------------------------------------------------------------------------------------------- looking at it */
+/* ---------------------------------------------------------------------------------------------------- looking at it */
 
 hr_status hr__table_check(const hr_table *t, bool check_utf8, hr_error *err)
 {

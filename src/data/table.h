@@ -4,8 +4,9 @@
 
 #include "data/array.h"
 
-/* A row's coordinate: where in the sources it came from. Compared field by field in this order, it is the canonical order
- * of a source's rows. It never depends on threads, morsels or ranks, and is what seeds and positions are made of. */
+/* A row's coordinate: where in the sources it came from. Compared field by field in this order, it is the canonical
+ * order of a source's rows. It never depends on threads, morsels or ranks, and is what seeds and positions are made
+ * of. */
 typedef struct hr_coord {
     int32_t instance; /* which source of the plan, in canonical order: union(ds, ds) has two */
     int32_t file;
@@ -71,8 +72,8 @@ hr_status hr__table_take(const hr_mem *mem, const hr_table *t, const void *idx, 
 hr_status hr__table_pick(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts,
                          const uint32_t *picks, int64_t n, hr_origin *origin, hr_table **out,
                          hr_error *err) HR_MUST_USE;
-/* The same of picks[order[i]]: order has each of [0, n) once. It pays where picks of rows that follow each other stand together, 16 and more,
- * and rows are far apart otherwise. */
+/* The same of picks[order[i]]: order has each of [0, n) once. It pays where picks of rows that follow each other stand
+ * together, 16 and more, and rows are far apart otherwise. */
 hr_status hr__table_pick_runs(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts,
                               const uint32_t *picks, const uint32_t *order, int64_t n, hr_origin *origin,
                               hr_table **out, hr_error *err) HR_MUST_USE;

@@ -5,8 +5,8 @@
  *
  * 1. Text is that of pyarrow, because that is what users compare it with.
  * 2. Nesting is bounded where types are made (HR_MAX_DEPTH), so that whoever walks a type may recurse.
- * 3. What names a list's items ("item", "element") or a map's entries is a writer's habit, not a part of the type: equality
- *    ignores it. Nullability is ignored as well: it is a promise about rows, not about layout. */
+ * 3. What names a list's items ("item", "element") or a map's entries is a writer's habit, not a part of the type:
+ *    equality ignores it. Nullability is ignored as well: it is a promise about rows, not about layout. */
 #include "data/data.h"
 
 #include <math.h>
@@ -449,7 +449,7 @@ void hr__type_print(const hr_type *t, hr_text *out)
     hr__text_add(out, t->id == HR_T_FIXED_LIST ? ">[%d]" : ">", (int)t->width);
 }
 
-/* -------------------------------------------------------------------------------------------- Arrow's format strings */
+/* ------------------------------------------------------------------------------------------- Arrow's format strings */
 
 /* The whole of `text` as a decimal number; false if it is none. */
 static bool parse_int32(const char *text, const char *stop, int32_t *out)
@@ -564,7 +564,7 @@ hr_status hr__type_from_format(const char *format, hr_field *children, int n_chi
     return hr_error_set(err, HR_UNSUPPORTED, "format '%s' is not supported", format);
 }
 
-/* ------------------------------------------------------------------------------------------------------ half precision */
+/* --------------------------------------------------------------------------------------------------- half precision */
 
 uint16_t hr__half_of(double v)
 {

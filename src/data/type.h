@@ -86,20 +86,22 @@ hr_type *hr__type_simple(hr_type_id id); /* a singleton; never NULL for ids with
 hr_status hr__type_unit(hr_type_id id, hr_unit unit, const char *zone, hr_type **out, hr_error *err) HR_MUST_USE;
 hr_status hr__type_fixed_binary(int32_t width, hr_type **out, hr_error *err) HR_MUST_USE;
 hr_status hr__type_decimal(hr_type_id id, int32_t precision, int32_t scale, hr_type **out, hr_error *err) HR_MUST_USE;
-/* LIST, LARGE_LIST, FIXED_LIST (width), MAP (child must be struct of two). Shares the child's type; copies the field. */
+/* LIST, LARGE_LIST, FIXED_LIST (width), MAP (child must be struct of two). Shares the child's type; copies the
+ * field. */
 hr_status hr__type_list(hr_type_id id, const hr_field *child, int32_t width, hr_type **out, hr_error *err) HR_MUST_USE;
 hr_status hr__type_struct(const hr_field *fields, int n, hr_type **out, hr_error *err) HR_MUST_USE;
 hr_status hr__type_tensor(hr_type *value, const int64_t *shape, int n_dims, hr_type **out, hr_error *err) HR_MUST_USE;
-/* Tensors whose shape differs from row to row: struct<data: list<value>, shape: fixed_size_list<int32>[n_dims]>. All that
- * knows structs knows them. Outside they are `arrow.variable_shape_tensor`. */
+/* Tensors whose shape differs from row to row: struct<data: list<value>, shape: fixed_size_list<int32>[n_dims]>. All
+ * that knows structs knows them. Outside they are `arrow.variable_shape_tensor`. */
 hr_status hr__type_ragged(hr_type *value, int n_dims, hr_type **out, hr_error *err) HR_MUST_USE;
-/* Images (height, width, channels), of which one with a single channel is (height, width) for whoever looks at rows: grey images,
- * as Pillow has them. Outside the dimensions have these names. */
+/* Images (height, width, channels), of which one with a single channel is (height, width) for whoever looks at rows:
+ * grey images, as Pillow has them. Outside the dimensions have these names. */
 hr_status hr__type_ragged_image(hr_type *value, hr_type **out, hr_error *err) HR_MUST_USE;
 static inline bool hr__type_is_ragged(const hr_type *t) { return t->id == HR_T_STRUCT && t->n_dims > 0; }
-/* Python objects, each as its pickle: large_binary that nobody looks into but Python. All that moves binary moves them. They are
- * neither compared nor computed with, and only bytes that this process or its workers pickled are ever of this type: outside it is
- * binary marked as `headrace.pickle`, which from a file stays binary, since unpickling runs what the bytes say. */
+/* Python objects, each as its pickle: large_binary that nobody looks into but Python. All that moves binary moves them.
+ * They are neither compared nor computed with, and only bytes that this process or its workers pickled are ever of this
+ * type: outside it is binary marked as `headrace.pickle`, which from a file stays binary, since unpickling runs what
+ * the bytes say. */
 hr_type *hr__type_pickled(void); /* a singleton */
 /* Whether it holds such values, at any depth. */
 bool hr__type_has_pickles(const hr_type *t);
@@ -113,7 +115,8 @@ int hr__type_align(const hr_type *t);                    /* values lie at multip
 int hr__type_offset_bytes(const hr_type *t); /* 4 or 8 for what has offsets (string, binary, list, map), else 0 */
 /* string, binary and their large ones */
 static inline bool hr__type_is_bytes(const hr_type *t) { return t->id >= HR_T_STRING && t->id <= HR_T_LARGE_BINARY; }
-/* Spans of calendar time, whose parts do not add up: months, days, parts of a day. They are passed on, not computed with. */
+/* Spans of calendar time, whose parts do not add up: months, days, parts of a day. They are passed on, not computed
+ * with. */
 static inline bool hr__type_is_int(const hr_type *t) { return t->id >= HR_T_INT8 && t->id <= HR_T_UINT64; }
 static inline bool hr__type_is_unsigned(const hr_type *t)
 {
@@ -132,7 +135,8 @@ static inline bool hr__type_is_fixed_list(const hr_type *t) { return t->id == HR
 const char *
 hr__type_format(const hr_type *t); /* Arrow's format string, borrowed: "tsu:UTC", "+w:3" (tensors as well) */
 void hr__type_print(const hr_type *t, hr_text *out); /* "list<item: int64>", "timestamp[us, tz=UTC]", as pyarrow */
-/* A type from such a text (not struct and map), or from names as NumPy has them: "float32", "str". HR_INVALID shows the text. */
+/* A type from such a text (not struct and map), or from names as NumPy has them: "float32", "str". HR_INVALID shows the
+ * text. */
 hr_status hr__type_parse(const char *text, hr_type **out, hr_error *err) HR_MUST_USE;
 /* Borrows the children. HR_UNSUPPORTED names the format. */
 hr_status hr__type_from_format(const char *format, hr_field *children, int n_children, hr_type **out,
@@ -142,7 +146,8 @@ hr_status hr__type_from_format(const char *format, hr_field *children, int n_chi
 uint16_t hr__half_of(double v);
 double hr__half_value(uint16_t h);
 
-/* Names end at a zero byte here: HR_BAD_DATA if one of `n` bytes holds one. what: "a column's name", as the error has it. */
+/* Names end at a zero byte here: HR_BAD_DATA if one of `n` bytes holds one. what: "a column's name", as the error has
+ * it. */
 hr_status hr__name_check(const void *name, int64_t n, const char *what, hr_error *err);
 hr_status hr__field_init(hr_field *f, const char *name, hr_type *type, bool nullable,
                          hr_error *err) HR_MUST_USE; /* shares type */
@@ -176,17 +181,20 @@ const char *hr__metadata_get(const uint8_t *metadata, int64_t n_bytes, const cha
 /* The pair at *at (0: the first), borrowed; false at the end and where the metadata is damaged. */
 bool hr__metadata_next(const uint8_t *metadata, int64_t n_bytes, int64_t *at, const char **key, int64_t *n_key,
                        const char **value, int64_t *n_value);
-/* Sets `key` in *metadata (replaced: hr__alloc'ed or NULL); value NULL takes it out. Only while nothing else uses it. */
+/* Sets `key` in *metadata (replaced: hr__alloc'ed or NULL); value NULL takes it out. Only while nothing else uses
+ * it. */
 hr_status hr__metadata_set(uint8_t **metadata, int64_t *n_bytes, const char *key, const void *value, int64_t n_value,
                            hr_error *err) HR_MUST_USE;
 /* Outside, a tensor is a fixed list with the metadata of `arrow.fixed_shape_tensor`, a ragged one a struct with that of
- * `arrow.variable_shape_tensor`. A field just read: if so marked (and without permutation, names of dimensions but those of images, or a shape
- * that is partly uniform) its type becomes that tensor's and the two keys go; else it stays as it is. */
+ * `arrow.variable_shape_tensor`. A field just read: if so marked (and without permutation, names of dimensions but
+ * those of images, or a shape that is partly uniform) its type becomes that tensor's and the two keys go; else it stays
+ * as it is. */
 hr_status hr__field_from_storage(hr_field *f, hr_error *err) HR_MUST_USE;
 /* A field that was just read and is marked as pickles, and what it becomes if its bytes are known to be ours. */
 bool hr__field_is_marked_pickle(const hr_field *f);
 hr_status hr__field_become_pickle(hr_field *f, hr_error *err) HR_MUST_USE;
-/* The metadata to write for f: its own and, for a tensor or pickles, the extension's. *out is new (hr__free), NULL if none. */
+/* The metadata to write for f: its own and, for a tensor or pickles, the extension's. *out is new (hr__free), NULL if
+ * none. */
 hr_status hr__field_storage_metadata(const hr_field *f, uint8_t **out, int64_t *n_bytes, hr_error *err) HR_MUST_USE;
 
 #endif

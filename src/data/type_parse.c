@@ -1,6 +1,7 @@
 /* type_parse.c - a type from its text: what hr__type_print gives, and the names that other libraries use for the same.
  *
- *     int64  uint8  float  float32  double  str  bool  binary  date32[day]  timestamp[us, tz=UTC]  duration[ms]  time64[ns]
+ *     int64  uint8  float  float32  double  str  bool  binary  date32[day]  timestamp[us, tz=UTC]  duration[ms] 
+ *     time64[ns]
  *     decimal128(10, 2)  fixed_size_binary[16]  list<int64>  list<item: int64>  fixed_size_list<float>[3]  ...
  *
  * Blanks between words do not count. Struct and map types are not read: nobody writes them by hand. */

@@ -1,13 +1,14 @@
 /* unify.c - the types of one column in many files, and values of the one as the other: the one place of these rules.
  *
- *   null < T · int < wider int < float (what 24 bits hold: float, else double) · unsigned < wider signed · float < double
+ *   null < T · int < wider int < float (what 24 bits hold: float, else double) · unsigned < wider signed
+ *   float < double
  *   string < large_string, binary < large_binary, list < large_list, fixed list or tensor < list
  *   times, timestamps of one zone and durations: the finer unit · date32 < date64 · decimals of one scale: more digits
  *   structs by the names of their fields (what one lacks is null in it) · lists and maps by their items
  *
- * Every step keeps each value: an integer of 64 bits that no double is (above 2^53 most are none) is an error, as in pyarrow. All
- * else (uint64 with a signed integer, a number with text) has no common type: it would be a guess. Functions' tables have
- * narrower rules: conform.c. Values are shared where the layout stays. */
+ * Every step keeps each value: an integer of 64 bits that no double is (above 2^53 most are none) is an error, as in
+ * pyarrow. All else (uint64 with a signed integer, a number with text) has no common type: it would be a guess.
+ * Functions' tables have narrower rules: conform.c. Values are shared where the layout stays. */
 #include "data/data.h"
 
 #include <inttypes.h>
@@ -26,7 +27,7 @@ static bool is_float(hr_type_id id) { return id >= HR_T_FLOAT16 && id <= HR_T_FL
 
 static hr_type *shared(const hr_type *t) { return hr__type_ref((hr_type *)(uintptr_t)t); }
 
-/* --------------------------------------------------------------------------------------------------------------- types */
+/* ------------------------------------------------------------------------------------------------------------ types */
 
 /* HR_T_NULL: none. */
 static hr_type_id unify_ints(hr_type_id a, hr_type_id b)
@@ -181,7 +182,7 @@ hr_status hr__type_widens(const hr_type *from, const hr_type *to, bool *out, hr_
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------- what is kept */
+/* ----------------------------------------------------------------------------------------------------- what is kept */
 
 #define EXACT ((uint64_t)1 << 53) /* up to here each integer is a double */
 #define LOOK_ROWS 1024
@@ -245,7 +246,8 @@ static bool children_kept(const hr_array *a, const hr_type *type, int64_t begin,
     }
 }
 
-/* Whether each value of rows [begin, begin + n) is one of `type`, to which a's widens. Only 64 bits as doubles may not be. */
+/* Whether each value of rows [begin, begin + n) is one of `type`, to which a's widens. Only 64 bits as doubles may not
+ * be. */
 static bool rows_kept(const hr_array *a, const hr_type *type, int64_t begin, int64_t n)
 {
     int64_t end = begin + n;
@@ -286,7 +288,7 @@ static hr_status check_kept(const hr_array *a, const hr_type *type, hr_error *er
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- numbers */
+/* ---------------------------------------------------------------------------------------------------------- numbers */
 
 #define WIDEN_LOOP(FROM, TO)                                                                                           \
     for (int64_t i = 0; i < n; i++)                                                                                    \
@@ -375,7 +377,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- times */
+/* ------------------------------------------------------------------------------------------------------------ times */
 
 /* By how much a value grows: 86,400,000 for a date32 as date64, 1000 for each finer unit. */
 static int64_t time_factor(const hr_type *from, const hr_type *to)
@@ -421,7 +423,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- nested */
+/* ----------------------------------------------------------------------------------------------------------- nested */
 
 /* The offsets of the rows of a alone as 32 or 64 bits: of a fixed list they are made. */
 static hr_status own_offsets(const hr_mem *mem, const hr_array *a, hr_type *type, hr_buffer **out, hr_error *err)
@@ -467,7 +469,8 @@ done:
     return st;
 }
 
-/* Of the same layout: the rows stay where they are, children are widened in the order of `type`, by name for structs. */
+/* Of the same layout: the rows stay where they are, children are widened in the order of `type`, by name for
+ * structs. */
 static hr_status children(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)
 {
     hr_array **made = hr__zalloc(NULL, ((size_t)type->n_children + 1) * sizeof *made);

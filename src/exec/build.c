@@ -1,8 +1,8 @@
 /* build.c - a plan as stages.
  *
- * Map operators join the stage before them; a stream or block operator closes its stage; a union, or an operator of several inputs,
- * opens one with several. What an operator gives in pieces is the next stage's to take.
- * Operators and sources are numbered in post-order, which is canonical: seeds and positions use these numbers. */
+ * Map operators join the stage before them; a stream or block operator closes its stage; a union, or an operator of
+ * several inputs, opens one with several. What an operator gives in pieces is the next stage's to take. Operators and
+ * sources are numbered in post-order, which is canonical: seeds and positions use these numbers. */
 #include "exec/run.h"
 
 static hr_status new_op(hr_run *r, hr_op *op, hr_op_state **out, hr_error *err)
@@ -144,7 +144,8 @@ static hr_status open_stage(hr_run *r, hr_stage **s, hr_error *err)
     return HR_OK;
 }
 
-/* What operator `op` wants to have run on its input before it sees it: at the end of stage *s, or of a new one behind it. */
+/* What operator `op` wants to have run on its input before it sees it: at the end of stage *s, or of a new one behind
+ * it. */
 static hr_status add_front(hr_run *r, const hr_plan *p, int input, hr_stage **s, hr_op_state **out, hr_error *err)
 {
     const hr_op *op = p->op;
@@ -188,8 +189,8 @@ static hr_status cut_made_rows(hr_run *r, hr_stage **s, int64_t blocks, hr_error
     return st;
 }
 
-/* The scans from stage `first` on that are to be narrowed by what this operator has. An operator may stand at several places of a plan:
- * the scans of the others have theirs, or are not there yet. */
+/* The scans from stage `first` on that are to be narrowed by what this operator has. An operator may stand at several
+ * places of a plan: the scans of the others have theirs, or are not there yet. */
 static void tell_scans(hr_run *r, int first, const hr_op_run *run)
 {
     for (int i = first; i < r->n_stages; i++) {
@@ -281,7 +282,8 @@ static hr_status build(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr
     return build_op(r, p, blocks, out, err);
 }
 
-/* Tickets in the air: enough to keep all threads busy while the head is finished; more where tickets wait for other processes. */
+/* Tickets in the air: enough to keep all threads busy while the head is finished; more where tickets wait for other
+ * processes. */
 static int window_cap(const hr_run *r, const hr_stage *s, int n_threads)
 {
     bool waits = false;
@@ -299,8 +301,8 @@ static bool is_cut_by_limit(const hr_run *r)
     return false;
 }
 
-/* Whatever a reader cut must reach stage `s` as whole blocks of the source: cut so where the tables are read, unless they are
- * made anew on the way. */
+/* Whatever a reader cut must reach stage `s` as whole blocks of the source: cut so where the tables are read, unless
+ * they are made anew on the way. */
 static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error *err)
 {
     hr_op *op = NULL;
@@ -350,8 +352,8 @@ static hr_status use_arena(hr_run *r, hr_arena *arena, hr_error *err)
     return HR_OK;
 }
 
-/* What reaches operator `i` of stage `s` (n_ops: its end) is to be written to `arena`, where another process can read it: by the last
- * operator before it that makes new columns, and by those between, which copy where they must. */
+/* What reaches operator `i` of stage `s` (n_ops: its end) is to be written to `arena`, where another process can read
+ * it: by the last operator before it that makes new columns, and by those between, which copy where they must. */
 static void write_to(hr_run *r, hr_stage *s, int i, hr_arena *arena)
 {
     while (--i >= 0) {

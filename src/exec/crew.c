@@ -1,8 +1,9 @@
 /* crew.c - the parts of one operator's call, done by all threads that have a hand free.
  *
- * A call that no other work of the run can go on without (the table of a join's right side) is cut into parts by its operator. They
- * wait in the run's list; the calling thread does them one after the other, and threads that come by do so too, before anything else.
- * The caller then waits for those that others have begun: they run, and wait for nothing, so that this takes as long as one part. */
+ * A call that no other work of the run can go on without (the table of a join's right side) is cut into parts by its
+ * operator. They wait in the run's list; the calling thread does them one after the other, and threads that come by do
+ * so too, before anything else. The caller then waits for those that others have begun: they run, and wait for nothing,
+ * so that this takes as long as one part. */
 #include "exec/run.h"
 
 struct hr_crew {

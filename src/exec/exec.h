@@ -1,8 +1,8 @@
 /* exec.h - runs a plan: the scheduler, markers, counters.
  *
- * A plan is an immutable tree. A run cuts it into *stages*: a leaf reads a scan, each stage does its map operators on many
- * tickets at once and then, serially and in canonical order, the stream operator at its end, whose tables are the next
- * stage's tickets. See sched.c. */
+ * A plan is an immutable tree. A run cuts it into *stages*: a leaf reads a scan, each stage does its map operators on
+ * many tickets at once and then, serially and in canonical order, the stream operator at its end, whose tables are the
+ * next stage's tickets. See sched.c. */
 #ifndef HR_EXEC_H
 #define HR_EXEC_H
 
@@ -29,7 +29,8 @@ hr_status hr__marker_add(hr_marker *m, int op_index, const char *text, int64_t n
 hr_status hr__marker_set(hr_marker *m, int op_index, const char *text, hr_error *err) HR_MUST_USE;
 const char *hr__marker_state(const hr_marker *m, int op_index); /* borrowed; NULL: the marker did not come by it */
 /* {"v":2,"epoch":0,"plan":"<32 hex>","at":[instance,file,fragment,row],"ops":{"2":"..."},"discard":1024,"extra":{...},
- * "code":"...","files":3,"names":"<16 hex>","sizes":"...","memory":"...","groups":"...","sum":"<16 hex, of all before>"} */
+ * "code":"...","files":3,"names":"<16 hex>","sizes":"...","memory":"...","groups":"...","sum":"<16 hex, of all
+ * before>"} */
 typedef struct hr_position {
     int64_t epoch;
     uint64_t seed;
@@ -64,7 +65,8 @@ typedef struct hr_run_options {
     const hr_marker *from; /* borrowed; NULL: the start */
     bool other_code;       /* `from` was saved with other functions, or other code of theirs */
     hr_arena *
-        arena; /* non-NULL: what comes out is read by another process (hr__op_gather as the last operator writes there) */
+        /* non-NULL: what comes out is read by another process (hr__op_gather as the last operator writes there) */
+        arena;
     const char *trace_path;
     void (*ready)(
         void *context); /* a table, the end, an error or an inline call waits; called without locks; NULL: none */
@@ -72,8 +74,8 @@ typedef struct hr_run_options {
 } hr_run_options;
 hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out,
                         hr_error *err) HR_MUST_USE; /* rewrites p first */
-/* *out NULL with HR_OK: the end. HR_PENDING: nothing within timeout_ms (< 0: no limit; 0: do not wait), or an inline call waits to
- * be served. *marker (may be NULL; new) is the newest marker that lies before *out. */
+/* *out NULL with HR_OK: the end. HR_PENDING: nothing within timeout_ms (< 0: no limit; 0: do not wait), or an inline
+ * call waits to be served. *marker (may be NULL; new) is the newest marker that lies before *out. */
 hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **marker, hr_error *err) HR_MUST_USE;
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
 void hr__run_cancel(hr_run *r); /* wakes everybody; hr__run_next gives HR_CANCELLED */

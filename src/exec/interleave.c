@@ -1,11 +1,13 @@
 /* interleave.c - the files that a leaf has open, and the order of their blocks.
  *
- * One file is open at a time, and its fragments come as they are numbered. If blocks are to come in a random order, HR_FILES_AT_ONCE
- * of them are opened together, in the (random) order of files, and the fragments of all are permuted as one list: so a window of a
- * local shuffle sees rows of many files at once, also where each file holds rows of one kind.
+ * One file is open at a time, and its fragments come as they are numbered. If blocks are to come in a random order,
+ * HR_FILES_AT_ONCE of them are opened together, in the (random) order of files, and the fragments of all are permuted
+ * as one list: so a window of a local shuffle sees rows of many files at once, also where each file holds rows of one
+ * kind.
  *
- * Which files go together depends on their places in the order alone: those from a multiple of HR_FILES_AT_ONCE up to the next. So any
- * place can be returned to. A file of a single row needs no company: it stands alone, and small_files.c reads many such at once. */
+ * Which files go together depends on their places in the order alone: those from a multiple of HR_FILES_AT_ONCE up to
+ * the next. So any place can be returned to. A file of a single row needs no company: it stands alone, and
+ * small_files.c reads many such at once. */
 #include "exec/run.h"
 
 enum { OF_FILES = 3, OF_FRAGMENTS }; /* 1 and 2 are a local shuffle's */
@@ -53,7 +55,7 @@ hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *e
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------ files together */
+/* --------------------------------------------------------------------------------------------------- files together */
 
 static bool stands_alone(const hr_stage *s, int place)
 {

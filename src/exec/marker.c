@@ -1,11 +1,11 @@
 /* marker.c - where a run can be taken up again, and its text form.
  *
  * A marker says "just before this row of this source" and, for each stream operator below, what it remembered when the
- * marker came by (see op.h). A position adds what the consumer took after it, and what the plan reads and runs (inputs.c). The text
- * is JSON of at most 4 kB, what the columns of functions are (16 KiB each at most), and what instances of users' classes keep (1 MiB
- * each at most); it is parsed by a small strict reader
- * of our own, since it comes from users' checkpoints. It ends with a checksum: a number that is another one would skip rows
- * without a word. */
+ * marker came by (see op.h). A position adds what the consumer took after it, and what the plan reads and runs
+ * (inputs.c). The text is JSON of at most 4 kB, what the columns of functions are (16 KiB each at most), and what
+ * instances of users' classes keep (1 MiB each at most); it is parsed by a small strict reader of our own, since it
+ * comes from users' checkpoints. It ends with a checksum: a number that is another one would skip rows without a
+ * word. */
 #include "exec/exec.h"
 
 #include <inttypes.h>

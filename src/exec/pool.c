@@ -1,14 +1,13 @@
 /* pool.c - the process's threads, shared by all runs.
  *
- * A thread looks for work in run after run (hr__run_work), each time beginning behind the run that gave it the last, and
- * sleeps when a whole round found none. A wake-up is a counter and, if anybody sleeps, a signal: a thread that is about to
- * sleep sees that the counter moved. A thread that found work wakes one more before it starts, so that as many threads run as
- * there is work.
+ * A thread looks for work in run after run (hr__run_work), each time beginning behind the run that gave it the last,
+ * and sleeps when a whole round found none. A wake-up is a counter and, if anybody sleeps, a signal: a thread that is
+ * about to sleep sees that the counter moved. A thread that found work wakes one more before it starts, so that as many
+ * threads run as there is work.
  *
- * Locks: `resize` (who starts and ends threads; guards n_threads and threads; waits for threads that end, so that no thread of the pool
- * takes it), then a run's lock, then `lock`, a leaf:
- * hr__pool_wake may be called with a run's lock held, and from any free. Threads belong to one process id: a forked child
- * starts with an empty pool. */
+ * Locks: `resize` (who starts and ends threads; guards n_threads and threads; waits for threads that end, so that no
+ * thread of the pool takes it), then a run's lock, then `lock`, a leaf: hr__pool_wake may be called with a run's lock
+ * held, and from any free. Threads belong to one process id: a forked child starts with an empty pool. */
 #include "exec/run.h"
 
 #include <stdlib.h>
@@ -77,8 +76,8 @@ static hr_run *run_behind(uint64_t id)
     return r;
 }
 
-/* One piece of work of any run, the first behind *last in turn. One run at a time: a closing run waits for those who look at it, and
- * must not wait for another run's work. Called and left with the lock. */
+/* One piece of work of any run, the first behind *last in turn. One run at a time: a closing run waits for those who
+ * look at it, and must not wait for another run's work. Called and left with the lock. */
 static bool work_once(int thread, uint64_t *last)
 {
     uint64_t at = *last, end = UINT64_MAX;
@@ -172,7 +171,8 @@ hr_status hr__pool_attach(hr_run *r, hr_error *err)
     hr_status st = HR_OK;
 
     pthread_once(&once, init);
-    if (!hr__is_pool_thread) { /* a callback that opens a feed: threads are there, and `resize` may be held by who waits for this one */
+    /* a callback that opens a feed: threads are there, and `resize` may be held by who waits for this one */
+    if (!hr__is_pool_thread) {
         hr__lock(&pool.resize);
         st = start_threads(hr_num_threads(), err);
         hr__unlock(&pool.resize);

@@ -1,8 +1,8 @@
 /* run.c - one run from start to close, as its consumer sees it.
  *
  * start: rewrite, build the stages, check that the floors fit the budget, start the operators, seek, join the pool.
- * close: leave the pool, make suspended tickets come back (cancel), wait until nobody is inside, then free from the front to the back.
- * The struct itself lives until the last hr_resume is gone. */
+ * close: leave the pool, make suspended tickets come back (cancel), wait until nobody is inside, then free from the
+ * front to the back. The struct itself lives until the last hr_resume is gone. */
 #include "exec/run.h"
 
 #include <inttypes.h>

@@ -4,9 +4,10 @@
  *                                            +-> [stream op] --+
  *                            (many at once)     (serially, in canonical order: "draining")
  *
- * Locks: run->lock guards everything in hr_run, stage and ticket but for what the thread that runs a ticket (state RUNNING) or drains
- * a stage (draining) owns alone meanwhile: the ticket's reader, inboxes, operator states; the stage's stream task and pass_marker.
- * pool->lock and run->lock are never held together; both are leaves but for the budget's own. */
+ * Locks: run->lock guards everything in hr_run, stage and ticket but for what the thread that runs a ticket (state
+ * RUNNING) or drains a stage (draining) owns alone meanwhile: the ticket's reader, inboxes, operator states; the
+ * stage's stream task and pass_marker. pool->lock and run->lock are never held together; both are leaves but for the
+ * budget's own. */
 #ifndef HR_EXEC_RUN_H
 #define HR_EXEC_RUN_H
 
@@ -163,7 +164,8 @@ struct hr_stage {
     hr_ticket **window;   /* tickets head_seq .. next_seq-1, by seq % window_cap */
     int window_cap, window_limit;
     bool
-        begins_small; /* few rows may be wanted of it: its window starts at one ticket, and those hold few files at first */
+        /* few rows may be wanted of it: its window starts at one ticket, and those hold few files at first */
+        begins_small;
     int64_t head_seq, next_seq;
     bool draining;
     bool cut; /* somebody downstream wants no more */
@@ -241,7 +243,8 @@ bool hr__run_work(hr_run *r, int thread);
 hr_status hr__ticket_new(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
 void hr__ticket_free(hr_ticket *t);
 void hr__tickets_free(hr_ticket *t); /* t and all that hang on its next_dropped; NULL is fine */
-/* Runs until something came out, the input needs another step, it is suspended (HR_PENDING), done or failed. Sets t->st. Lock not held. */
+/* Runs until something came out, the input needs another step, it is suspended (HR_PENDING), done or failed. Sets
+ * t->st. Lock not held. */
 hr_status hr__ticket_step(hr_ticket *t, int thread);
 bool hr__ticket_finished(const hr_ticket *t);
 /* Coordinates of that source; 0: as they are. Replaces *table, which is the caller's also on failure. */
@@ -271,7 +274,8 @@ hr_block hr__stage_block(const hr_stage *s, int place); /* what stands at this p
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST_USE;
 
 /* --- small_files.c: small files that are one row each */
-/* How many of the next files one ticket takes, and their bytes in memory. 0: the next one may hold any number of rows. */
+/* How many of the next files one ticket takes, and their bytes in memory. 0: the next one may hold any number of
+ * rows. */
 int hr__group_files(const hr_stage *s, int64_t *n_bytes);
 #define HR_GROUP_FILES 64 /* the usual batch of images */
 typedef struct hr_group_tables {

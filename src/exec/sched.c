@@ -1,19 +1,24 @@
 /* sched.c - takes work serially, runs it in parallel, passes it on in canonical order.
  *
- * A thread that comes by does the first of these that can be done, looking at the stages from the last to the first, so that what is
- * begun is finished before more is begun:
+ * A thread that comes by does the first of these that can be done, looking at the stages from the last to the first, so
+ * that what is begun is finished before more is begun:
  *   help   an operator's call has parts that any thread may do (crew.c)
  *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread a stage)
  *   step   a ticket that is ready goes on, if the budget admits it, the oldest first
- *   take   a new ticket is made, from the scan, from what the stage before passed on, or of a piece of what a block operator holds, if
- *          the window has room; and a last one without rows, behind all others, where an operator wants it (hr_op.closes)
+ *   take   a new ticket is made, from the scan, from what the stage before passed on, or of a piece of what a block
+ *          operator holds, if the window has room; and a last one without rows, behind all others, where an operator
+ *          wants it (hr_op.closes)
  *
- * Rules. 1. Admission: a step asks the run's account for its estimate; between operator calls only, so that no thread waits for memory.
- * 2. The oldest ticket of a stage is never refused while everything below it stands empty: what it gives is what the others wait for,
- *    so a run always moves, in whatever budget. 3. Errors are kept in their ticket and reach the consumer in canonical order: rows
- *    before them come out first. 4. Who has had enough cuts everything above: tickets that run are dropped when they come back.
+ * Rules.
+ * 1. Admission: a step asks the run's account for its estimate; between operator calls only, so that no thread waits
+ *    for memory.
+ * 2. The oldest ticket of a stage is never refused while everything below it stands empty: what it gives is what the
+ *    others wait for, so a run always moves, in whatever budget.
+ * 3. Errors are kept in their ticket and reach the consumer in canonical order: rows before them come out first.
+ * 4. Who has had enough cuts everything above: tickets that run are dropped when they come back.
  *
- * Waking: whatever makes work possible (a step done, a table consumed, bytes given back) calls hr__pool_wake; see pool.c. */
+ * Waking: whatever makes work possible (a step done, a table consumed, bytes given back) calls hr__pool_wake; see
+ * pool.c. */
 #include "exec/run.h"
 #include "share/exchange_arena.h"
 
@@ -92,8 +97,8 @@ static bool downstream_idle(const hr_stage *s)
     return s->run->out.n == 0 && !s->draining;
 }
 
-/* What lies in arenas is charged to their owners, which outlive runs; it counts for those that write there. Of bytes that come
- * back there no account tells, but whoever gives them back takes or resumes something next. */
+/* What lies in arenas is charged to their owners, which outlive runs; it counts for those that write there. Of bytes
+ * that come back there no account tells, but whoever gives them back takes or resumes something next. */
 static int64_t arena_bytes(const hr_run *r)
 {
     int64_t n = 0;
@@ -147,8 +152,8 @@ static bool source_exhausted(const hr_stage *s)
     return true;
 }
 
-/* A union's later input may be read ahead only when nothing of the inputs before it is left to read; of an operator that takes
- * them in turn, not even then; of one that chooses, all. */
+/* A union's later input may be read ahead only when nothing of the inputs before it is left to read; of an operator
+ * that takes them in turn, not even then; of one that chooses, all. */
 static bool is_its_turn(const hr_stage *s)
 {
     const hr_run *r = s->run;
@@ -487,8 +492,9 @@ static hr_status drain_ticket(hr_stage *s, hr_ticket *t, int thread, hr_queue *g
     return HR_OK;
 }
 
-/* The stage ends with an error. What came before it is still on its way through the stages below: the error follows it, and is
- * forgotten where somebody has had enough before. Nothing above, and no later input of a union, is wanted any more. */
+/* The stage ends with an error. What came before it is still on its way through the stages below: the error follows it,
+ * and is forgotten where somebody has had enough before. Nothing above, and no later input of a union, is wanted any
+ * more. */
 static void fail_stage_locked(hr_stage *s, hr_status st, hr_error *moved, hr_queue *garbage)
 {
     hr_run *r = s->run;

@@ -1,10 +1,11 @@
 /* small_files.c - small files that are one row each, many to a ticket.
  *
- * A ticket for each such file would cost as much as reading it, and what is made of its one row would be copied into a batch
- * again. Which files are taken together depends on their order and sizes alone, so that a position means the same in any run;
- * a table may hold fewer of them, as the budget wants it. Where few rows may be wanted, the first tickets are one file each, and
- * each after these twice as many, so that three rows that a filter leaves do not open 64 files. Files are opened by the thread
- * that reads them. A file that cannot be read fails its ticket after the rows of those before it. */
+ * A ticket for each such file would cost as much as reading it, and what is made of its one row would be copied into a
+ * batch again. Which files are taken together depends on their order and sizes alone, so that a position means the same
+ * in any run; a table may hold fewer of them, as the budget wants it. Where few rows may be wanted, the first tickets
+ * are one file each, and each after these twice as many, so that three rows that a filter leaves do not open 64 files.
+ * Files are opened by the thread that reads them. A file that cannot be read fails its ticket after the rows of those
+ * before it. */
 #include "exec/run.h"
 
 #define GROUP_BYTES (8 << 20)

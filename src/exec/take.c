@@ -1,8 +1,8 @@
 /* take.c - the next ticket of a leaf: which rows of which fragment, in canonical order.
  *
- * One thread at a time walks a scan (stage->taking); opening a file, which may read a footer, happens without the lock, while
- * others decode. A fragment that may be split is cut at multiples of BLOCK_ROWS; how long a cut is depends on the budget, which is
- * why nothing else may depend on the cuts. */
+ * One thread at a time walks a scan (stage->taking); opening a file, which may read a footer, happens without the lock,
+ * while others decode. A fragment that may be split is cut at multiples of BLOCK_ROWS; how long a cut is depends on the
+ * budget, which is why nothing else may depend on the cuts. */
 #include "exec/run.h"
 
 #define BLOCK_ROWS 4096
@@ -124,8 +124,8 @@ done:
     return st;
 }
 
-/* Leaves out rows at the beginning that the slice behind the stage would drop: whole fragments, and of one that may be split, whole
- * blocks. */
+/* Leaves out rows at the beginning that the slice behind the stage would drop: whole fragments, and of one that may be
+ * split, whole blocks. */
 static hr_status skip_rows(hr_stage *s, hr_error *err)
 {
     int64_t left = s->skip_rows;
@@ -158,7 +158,8 @@ static hr_status skip_rows(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
-/* What operators above say of the rows that they want: it is this scan's turn, so that their other inputs have ended. */
+/* What operators above say of the rows that they want: it is this scan's turn, so that their other inputs have
+ * ended. */
 static hr_status ask_partners(hr_stage *s, hr_error *err)
 {
     hr_expr *more = NULL, *both = NULL;

@@ -1,8 +1,8 @@
 /* task.c - what an operator may do: emit, suspend, pass a marker, ask where it is (declared in op.h).
  *
  * Operators never call each other. What one emits lies in the inbox of the next (or in the ticket's output, or, from a
- * stream operator, in the stage's staged queue) until the scheduler's thread carries it on, so that a suspended operator
- * finds its input again and the stack stays flat. */
+ * stream operator, in the stage's staged queue) until the scheduler's thread carries it on, so that a suspended
+ * operator finds its input again and the stack stays flat. */
 #include "exec/run.h"
 
 #include <inttypes.h>
@@ -266,7 +266,8 @@ void hr__task_await_turn(hr_task *task)
     t->resume_early = true;
 }
 
-/* HR_STALL=name:50ms (or *:50ms) delays an operator's calls by up to that time, so that tests see tickets overtake each other. */
+/* HR_STALL=name:50ms (or *:50ms) delays an operator's calls by up to that time, so that tests see tickets overtake each
+ * other. */
 int64_t hr__op_stall_ns(const char *name)
 {
     const char *v = getenv("HR_STALL");

@@ -1,7 +1,7 @@
 /* ticket.c - one ticket's way: its input, then the map operators of its stage, depth first.
  *
- * A step ends as soon as something came out, so that the scheduler can drain it, look at the budget and notice a cancellation
- * between operator calls. What waits in inboxes keeps its place. */
+ * A step ends as soon as something came out, so that the scheduler can drain it, look at the budget and notice a
+ * cancellation between operator calls. What waits in inboxes keeps its place. */
 #include "exec/run.h"
 
 #include <inttypes.h>
@@ -269,7 +269,8 @@ static hr_status resume_op(hr_ticket *t, int thread)
     return st ? at_op(t, st, t->stage->ops[i]->run.op) : call_op(t, i, thread, RESUMED, NULL);
 }
 
-/* What has been made from item `first` on: often nobody else has any of it, and whoever wants batches of his own need not copy. */
+/* What has been made from item `first` on: often nobody else has any of it, and whoever wants batches of his own need
+ * not copy. */
 static void claim_tables(hr_queue *q, int64_t first)
 {
     for (int64_t i = first; i < q->n; i++) {

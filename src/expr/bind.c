@@ -1,15 +1,16 @@
 /* bind.c - trees become lists: names are looked up, types and casts are fixed, constants computed, equal parts shared.
  *
- * A bound expression is a list of nodes, each behind those that it needs, so that evaluation is one loop. A node that equals an
- * earlier one (the same function of the same nodes) is that one. What a function made of its inputs may go unused (a function
- * that swallowed its argument's own call): only what a result needs is marked, and only that is evaluated. */
+ * A bound expression is a list of nodes, each behind those that it needs, so that evaluation is one loop. A node that
+ * equals an earlier one (the same function of the same nodes) is that one. What a function made of its inputs may go
+ * unused (a function that swallowed its argument's own call): only what a result needs is marked, and only that is
+ * evaluated. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
 
 enum { MAX_ROUNDS = 1000 }; /* a function that swallows takes at least one call a round, and trees are not deeper */
 
-/* --------------------------------------------------------------------------------------------------------------- nodes */
+/* ------------------------------------------------------------------------------------------------------------ nodes */
 
 static void call_reset(hr_bound_call *call, const hr_expr_function *f)
 {
@@ -110,7 +111,7 @@ hr_status hr__constant_rows(const hr_mem *mem, const hr_array *a, int64_t n, hr_
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- calls */
+/* ------------------------------------------------------------------------------------------------------------ calls */
 
 static hr_status call_alloc(hr_bound_call *call, int n, hr_error *err)
 {
@@ -328,7 +329,7 @@ static hr_status bind_expr(hr_bound *b, const hr_expr *e, int *out, hr_error *er
     return bind_call(b, e, out, err);
 }
 
-/* --------------------------------------------------------------------------------------------------------- the whole */
+/* -------------------------------------------------------------------------------------------------------- the whole */
 
 static void use_node(hr_bound *b, int at, int by)
 {

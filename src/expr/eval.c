@@ -1,7 +1,7 @@
 /* eval.c - a bound expression over a table: one loop over its nodes, and what functions need to make arrays.
  *
- * A value that no later node needs is dropped at once, so that a long expression holds few arrays at a time. Nothing here is
- * kept between calls: one bound expression serves many threads. */
+ * A value that no later node needs is dropped at once, so that a long expression holds few arrays at a time. Nothing
+ * here is kept between calls: one bound expression serves many threads. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
@@ -143,7 +143,7 @@ hr_status hr__eval_validity(const hr_eval *how, hr_array *const *args, int n_arg
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------- evaluation */
+/* ------------------------------------------------------------------------------------------------------- evaluation */
 
 typedef struct evaluation {
     const hr_bound *b;

@@ -1,7 +1,7 @@
 /* expr.c - expressions as trees: making, printing, comparing.
  *
- * A tree is immutable and its nodes are counted, so parts are shared freely. Depth and size are bounded where nodes are made:
- * whoever walks a tree may recurse, and `e = e & e`, done sixty times, is an error and not an endless loop. */
+ * A tree is immutable and its nodes are counted, so parts are shared freely. Depth and size are bounded where nodes are
+ * made: whoever walks a tree may recurse, and `e = e & e`, done sixty times, is an error and not an endless loop. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@ const hr_expr_function *hr__expr_function(const char *name)
     return NULL;
 }
 
-/* -------------------------------------------------------------------------------------------------------- making nodes */
+/* ----------------------------------------------------------------------------------------------------- making nodes */
 
 static hr_status expr_new(hr_expr_kind kind, hr_expr **out, hr_error *err)
 {
@@ -155,7 +155,7 @@ hr_status hr_expr_string(const char *v, hr_expr **out, hr_error *err)
     return literal_of(HR_T_STRING, add_string, v, false, out, err);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- calls */
+/* ------------------------------------------------------------------------------------------------------------ calls */
 
 static hr_status set_args(hr_expr *e, hr_expr *const *args, int n, hr_error *err)
 {
@@ -220,7 +220,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------ walking a tree */
+/* --------------------------------------------------------------------------------------------------- walking a tree */
 
 static bool has_name(const char *const *names, int n, const char *name)
 {
@@ -336,7 +336,7 @@ hr_status hr__expr_each_term(hr_expr *e, hr_status (*fn)(void *context, hr_expr 
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ as text */
+/* ---------------------------------------------------------------------------------------------------------- as text */
 
 static bool is_infix(const hr_expr *e)
 {
@@ -432,7 +432,7 @@ hr_status hr_expr_print(const hr_expr *e, char **out, hr_error *err)
     return HR_OK;
 }
 
-/* ---------------------------------------------------------------------------------------------- fingerprint, equality */
+/* -------------------------------------------------------------------------------------------- fingerprint, equality */
 
 static void hash_literal(const hr_expr *e, hr_hash *h)
 {

@@ -3,15 +3,18 @@
  *   hr_expr   an immutable, counted tree: column by name, literal, call of a named function with arguments and options.
  *             Built by the C API and Python, printed by explain(), part of a plan's fingerprint.
  *   hr_bound  the same for one schema: names are resolved, types and casts are fixed, constants folded, equal parts
- *             computed once. An error here (unknown column, wrong type) is the user's and is raised where the plan is made.
+ *             computed once. An error here (unknown column, wrong type) is the user's and is raised where the plan is
+ *             made.
  *   eval      a table in, an array out. One bound expression serves many threads.
  *
- * Functions live in const tables, one table a file (fn_*.c), listed in expr.c. Nulls: a function of a null is null, but for the
- * boolean ones (SQL's three-valued logic), is_null, is_in and what says otherwise. Integer overflow is an error naming the
- * operator and the row; division by zero is null for integers and IEEE for floats. NaN is unequal to all, itself too.
+ * Functions live in const tables, one table a file (fn_*.c), listed in expr.c. Nulls: a function of a null is null, but
+ * for the boolean ones (SQL's three-valued logic), is_null, is_in and what says otherwise. Integer overflow is an error
+ * naming the operator and the row; division by zero is null for integers and IEEE for floats. NaN is unequal to all,
+ * itself too.
  *
- * Literals that were plain numbers (hr_expr_int, hr_expr_double) are *weak*: they take the type of what they are used with,
- * where it holds their value, so that float32 * 2.0 is float32. Other literals have the type that they were given.
+ * Literals that were plain numbers (hr_expr_int, hr_expr_double) are *weak*: they take the type of what they are used
+ * with, where it holds their value, so that float32 * 2.0 is float32. Other literals have the type that they were
+ * given.
  *
  * Push-down: a reader that knows something of a range of rows (statistics, an index, a bloom filter) asks
  * hr__expr_prune() whether a predicate can be true there. */
@@ -53,10 +56,10 @@ typedef struct hr_eval {
     int op_index; /* of the operator: enters seeds */
 } hr_eval;
 
-/* A call being bound. The function's bind sets `type` (a new reference) and may set `state`; it may ask for an input to be
- * cast, by setting casts[i]; it may also replace `inputs` (and lower n_inputs): a function that swallows its argument's own call
- * (image operators fuse so) takes that call's arguments instead. Then it is bound once more, from a clean call, with these
- * inputs and their types, until it leaves them as they are. */
+/* A call being bound. The function's bind sets `type` (a new reference) and may set `state`; it may ask for an input to
+ * be cast, by setting casts[i]; it may also replace `inputs` (and lower n_inputs): a function that swallows its
+ * argument's own call (image operators fuse so) takes that call's arguments instead. Then it is bound once more, from a
+ * clean call, with these inputs and their types, until it leaves them as they are. */
 typedef struct hr_bound_call {
     const hr_expr *expr;
     int n_inputs;
@@ -89,16 +92,20 @@ struct hr_expr_function {
     const hr_option *options; /* NULL: none */
     size_t options_bytes;
     bool
-        row_random; /* depends on the row's coordinate: never folded, never merged with an equal one, never pushed down */
+        /* depends on the row's coordinate: never folded, never merged with an equal one, never pushed down */
+        row_random;
     bool takes_objects;   /* an input may be a column of Python objects: only whether they are null is looked at */
     bool takes_constants; /* eval gets inputs that are constants as one row; else they are expanded to n_rows */
-    /* Checks argument types, sets the result's. NULL bind is not allowed. Errors are the user's: HR_TYPE, HR_INVALID. */
+    /* Checks argument types, sets the result's. NULL bind is not allowed. Errors are the user's: HR_TYPE,
+     * HR_INVALID. */
     hr_status (*bind)(hr_bound_call *call, hr_error *err);
-    /* args[n_inputs], each n_rows long, constants expanded. *out is new, of call->type. An error should name the row. */
+    /* args[n_inputs], each n_rows long, constants expanded. *out is new, of call->type. An error should name the
+     * row. */
     hr_status (*eval)(const hr_bound_call *call, const hr_eval *how, hr_array *const *args, hr_array **out,
                       hr_error *err);
     void (*state_free)(void *state); /* NULL: hr__free */
-    /* What it gives for inputs in these ranges; `out` is "anything" when called. NULL: anything. No error: it leaves out as it is. */
+    /* What it gives for inputs in these ranges; `out` is "anything" when called. NULL: anything. No error: it leaves
+     * out as it is. */
     void (*range)(const hr_bound_call *call, const struct hr_pruner *p, const hr_range *inputs, hr_range *out);
 };
 
@@ -119,8 +126,8 @@ hr_status hr__expr_rename(hr_expr *e, const char *const *names, const char *cons
                           hr_error *err) HR_MUST_USE;
 /* The tree with `with` where `part`, one of its nodes, stands. Shares both. *out is new. */
 hr_status hr__expr_replace(hr_expr *e, const hr_expr *part, hr_expr *with, hr_expr **out, hr_error *err) HR_MUST_USE;
-/* Calls of image functions on each other, and in the end on a column: their steps, and its name (borrowed). false: it is
- * something else. */
+/* Calls of image functions on each other, and in the end on a column: their steps, and its name (borrowed). false: it
+ * is something else. */
 bool hr__expr_image_steps(const hr_expr *e, hr_image_chain *out, const char **column);
 /* a & b; either may be NULL. Shares both. *out is new, NULL if both are. */
 hr_status hr__expr_and(hr_expr *a, hr_expr *b, hr_expr **out, hr_error *err) HR_MUST_USE;
@@ -132,8 +139,8 @@ hr_status hr__expr_each_term(hr_expr *e, hr_status (*fn)(void *context, hr_expr 
 hr_status hr__expr_bind(hr_expr *e, hr_schema *schema, hr_bound **out, hr_error *err) HR_MUST_USE;
 /* Several that are evaluated together: what they share is computed once. */
 hr_status hr__exprs_bind(hr_expr *const *es, int n, hr_schema *schema, hr_bound **out, hr_error *err) HR_MUST_USE;
-/* For readers: of a pushed-down filter the terms that can be bound to a file's schema, as one predicate; *out NULL: there are
- * none (columns that the file does not have, other types). Fails only for memory. */
+/* For readers: of a pushed-down filter the terms that can be bound to a file's schema, as one predicate; *out NULL:
+ * there are none (columns that the file does not have, other types). Fails only for memory. */
 hr_status hr__expr_bind_filter(hr_expr *filter, hr_schema *schema, hr_bound **out, hr_error *err) HR_MUST_USE;
 void hr__bound_free(hr_bound *b);           /* NULL is fine */
 hr_type *hr__bound_type(const hr_bound *b); /* borrowed; of several, the first */
@@ -163,11 +170,13 @@ typedef struct hr_pruner {
     void *context;
     /* false: nothing is known. `column` is a top-level name; what is put into *out stays valid until the next call. */
     bool (*bounds)(void *context, const char *column, hr_bounds *out);
-    /* Bloom filter: false only if no row of the range has this value (one row, of the column's type). NULL: cannot tell. */
+    /* Bloom filter: false only if no row of the range has this value (one row, of the column's type). NULL: cannot
+     * tell. */
     bool (*may_contain)(void *context, const char *column, const hr_array *value);
 } hr_pruner;
 typedef enum hr_truth { HR_TRUTH_NEVER, HR_TRUTH_MAYBE, HR_TRUTH_ALWAYS } hr_truth;
-/* Whether the predicate can hold for a row of the range, or holds for all. MAYBE if in doubt. `b`: bound to the file's schema. */
+/* Whether the predicate can hold for a row of the range, or holds for all. MAYBE if in doubt. `b`: bound to the file's
+ * schema. */
 hr_truth hr__bound_prune(const hr_bound *b, const hr_pruner *p);
 
 #endif

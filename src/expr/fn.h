@@ -1,9 +1,10 @@
-/* fn.h - what the files of src/expr share and nobody else sees: bound expressions from inside, and what functions need in common.
+/* fn.h - what the files of src/expr share and nobody else sees: bound expressions from inside, and what functions need
+ * in common.
  *
- * A function file is a table of functions, the types that each accepts (bind), loops over values (eval), and what it makes of
- * ranges of values (range, for push-down). Loops run over all rows, null or not: what lies under a null is some value and the
- * result there is never looked at. Only where a value can be wrong (overflow, a text that is no number) does a second loop look
- * whether a wrong one was valid. */
+ * A function file is a table of functions, the types that each accepts (bind), loops over values (eval), and what it
+ * makes of ranges of values (range, for push-down). Loops run over all rows, null or not: what lies under a null is
+ * some value and the result there is never looked at. Only where a value can be wrong (overflow, a text that is no
+ * number) does a second loop look whether a wrong one was valid. */
 #ifndef HR_EXPR_FN_H
 #define HR_EXPR_FN_H
 
@@ -50,8 +51,8 @@ hr_status hr__constant_rows(const hr_mem *mem, const hr_array *a, int64_t n, hr_
 
 /* Where a row stands, for messages: "row 17", with file and fragment where they are known. */
 const char *hr__eval_place(const hr_eval *how, int64_t row, char text[96]);
-/* The rows that are valid in all of the arrays (of n rows, or constants of one): *out NULL if all are, *all_null if a constant is
- * null. *out is new, its first row is bit 0. */
+/* The rows that are valid in all of the arrays (of n rows, or constants of one): *out NULL if all are, *all_null if a
+ * constant is null. *out is new, its first row is bit 0. */
 hr_status hr__eval_validity(const hr_eval *how, hr_array *const *args, int n_args, hr_buffer **out, bool *all_null,
                             hr_error *err) HR_MUST_USE;
 /* An array of type with these buffers (validity, values, more), which are taken, even on failure. */
@@ -61,7 +62,8 @@ hr_status hr__eval_array(hr_type *type, int64_t n, hr_buffer *validity, hr_buffe
 hr_status hr__eval_bits(const hr_eval *how, int64_t n, hr_buffer **out, hr_error *err) HR_MUST_USE;
 /* 8 rows a byte: bytes[i] is 0 or 1; n is rounded up, so both have room for it. */
 void hr__pack_bits(const uint8_t *bytes, int64_t n, uint8_t *bits);
-/* The bits of a bitmap from `bit` on, as bytes from bit 0 on: `data` itself if it starts at a byte, else a copy in *copy (hr__free). */
+/* The bits of a bitmap from `bit` on, as bytes from bit 0 on: `data` itself if it starts at a byte, else a copy in
+ * *copy (hr__free). */
 hr_status hr__aligned_bits(const hr_eval *how, const uint8_t *data, int64_t bit, int64_t n, const uint8_t **out,
                            uint8_t **copy, hr_error *err) HR_MUST_USE;
 static inline bool hr__is_valid(const hr_buffer *validity, int64_t i)
@@ -76,11 +78,11 @@ static inline bool hr__type_is_signed(const hr_type *t)
 }
 static inline bool hr__type_is_float(const hr_type *t) { return t->id >= HR_T_FLOAT16 && t->id <= HR_T_FLOAT64; }
 static inline bool hr__type_is_number(const hr_type *t) { return hr__type_is_int(t) || hr__type_is_float(t); }
-/* The type in which two numbers of the call meet, by the rules of NumPy with weak literals; NULL: they are not both numbers, or
- * (uint64 with a signed one) no type holds both. A singleton. */
+/* The type in which two numbers of the call meet, by the rules of NumPy with weak literals; NULL: they are not both
+ * numbers, or (uint64 with a signed one) no type holds both. A singleton. */
 hr_type *hr__call_common_number(const hr_bound_call *call, int a, int b);
-/* The one type that holds the inputs from `first` on, by the same rules (and those of unify.c for what is no number); asks for the
- * casts. *out is new. HR_TYPE if there is none. */
+/* The one type that holds the inputs from `first` on, by the same rules (and those of unify.c for what is no number);
+ * asks for the casts. *out is new. HR_TYPE if there is none. */
 hr_status hr__call_common(hr_bound_call *call, int first, hr_type **out, hr_error *err) HR_MUST_USE;
 /* Asks for input i as `type`, unless it is that. */
 void hr__call_cast(hr_bound_call *call, int i, hr_type *type);
@@ -157,15 +159,16 @@ typedef enum hr_compare_op {
     HR_GREATER_EQUAL
 } hr_compare_op;
 typedef struct hr_comparing hr_comparing; /* how values of two types are compared */
-/* How inputs a and b of the call are to be compared: asks for casts. *out is new (hr__free). HR_TYPE if they cannot be. */
+/* How inputs a and b of the call are to be compared: asks for casts. *out is new (hr__free). HR_TYPE if they cannot
+ * be. */
 hr_status hr__comparing_bind(hr_bound_call *call, int a, int b, hr_comparing **out, hr_error *err) HR_MUST_USE;
 /* One value with one value, both valid. */
 bool hr__comparing_one(const hr_comparing *c, hr_compare_op op, const hr_array *a, int64_t i, const hr_array *b,
                        int64_t j);
 
 /* --- ranges: prune.c */
-/* The value (one row, of the column's type) is in no row of this column: a bloom filter says so. Never of 0.0, which has two
- * forms that are equal and hash differently. */
+/* The value (one row, of the column's type) is in no row of this column: a bloom filter says so. Never of 0.0, which
+ * has two forms that are equal and hash differently. */
 bool hr__range_absent(const hr_pruner *p, const hr_range *column, const hr_array *value);
 
 #endif

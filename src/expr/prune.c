@@ -1,9 +1,9 @@
 /* prune.c - what a predicate can be in a range of rows of which only bounds are known.
  *
- * One pass over the nodes of a bound expression, as in evaluation, but each value is a range: least and most, whether nulls or NaN
- * may occur; a boolean is the set of what it can be (false, null, true). A range may be wider than the truth, never narrower,
- * so what is not known (a function without a `range`, a bound that does not fit) is "anything". Functions know their own ranges;
- * comparisons of bounds are made by the very code that compares rows. */
+ * One pass over the nodes of a bound expression, as in evaluation, but each value is a range: least and most, whether
+ * nulls or NaN may occur; a boolean is the set of what it can be (false, null, true). A range may be wider than the
+ * truth, never narrower, so what is not known (a function without a `range`, a bound that does not fit) is "anything".
+ * Functions know their own ranges; comparisons of bounds are made by the very code that compares rows. */
 #include "expr/fn.h"
 
 #include <math.h>

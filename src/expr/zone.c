@@ -1,8 +1,8 @@
 /* zone.c - time zones by the system's database (TZif files, RFC 8536) and fixed offsets.
  *
- * A file lists the instants at which the offset changed, and ends with a rule (POSIX TZ) for all time after the last of them. The
- * folder is TZDIR, or /usr/share/zoneinfo. Files are the system's, and yet read like foreign ones: every count is checked against
- * the size, every index against its count. */
+ * A file lists the instants at which the offset changed, and ends with a rule (POSIX TZ) for all time after the last of
+ * them. The folder is TZDIR, or /usr/share/zoneinfo. Files are the system's, and yet read like foreign ones: every
+ * count is checked against the size, every index against its count. */
 #include "expr/zone.h"
 
 #include "base/number.h"
@@ -37,7 +37,7 @@ struct hr_zone {
     rule_day start, stop;
 };
 
-/* ---------------------------------------------------------------------------------------------------------- the rule */
+/* --------------------------------------------------------------------------------------------------------- the rule */
 
 typedef struct cursor {
     const char *p, *end;
@@ -193,7 +193,7 @@ static void rule_at(const hr_zone *z, int64_t t, hr_zone_span *out)
                            summer ? z->summer.name : z->standard.name };
 }
 
-/* ------------------------------------------------------------------------------------------------------------ the file */
+/* --------------------------------------------------------------------------------------------------------- the file */
 
 static uint32_t big32(const uint8_t *p)
 {
@@ -394,7 +394,7 @@ void hr__zone_free(hr_zone *z)
     hr__free(z);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ asking */
+/* ----------------------------------------------------------------------------------------------------------- asking */
 
 void hr__zone_at(const hr_zone *z, int64_t t, hr_zone_span *span)
 {

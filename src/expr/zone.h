@@ -13,8 +13,8 @@ typedef struct hr_zone_span {
     const char *name;   /* "CET"; borrowed from the zone */
 } hr_zone_span;
 
-/* By its name, "Europe/Berlin", in the system's database, or an offset, "+05:30". NULL, "" and "UTC": UTC. HR_NOT_FOUND says where it
- * was looked for. */
+/* By its name, "Europe/Berlin", in the system's database, or an offset, "+05:30". NULL, "" and "UTC": UTC. HR_NOT_FOUND
+ * says where it was looked for. */
 hr_status hr__zone_new(const char *name, hr_zone **out, hr_error *err) HR_MUST_USE;
 /* From the bytes of a file of the database (TZif, RFC 8536). HR_BAD_DATA. */
 hr_status hr__zone_parse(const uint8_t *data, int64_t n, hr_zone **out, hr_error *err) HR_MUST_USE;

@@ -1,17 +1,18 @@
 /* feed.c - one epoch of a plan as tables of exact sizes, and where its consumer is.
  *
- * A feed is a run (exec/) of the plan with a local shuffle if it is asked for, with hr__op_rebatch and, where the batches must be somebody's own, hr__op_gather at
- * its end. What it adds is the consumer's side: waiting that can be interrupted, and positions.
+ * A feed is a run (exec/) of the plan with a local shuffle if it is asked for, with hr__op_rebatch and, where the
+ * batches must be somebody's own, hr__op_gather at its end. What it adds is the consumer's side: waiting that can be
+ * interrupted, and positions.
  *
- * 1. A position is what the consumer has *taken*, not what was prefetched: the newest marker that lies before it, and how
- *    many rows were taken since. Going on there, the run starts at the marker and the first rows are discarded.
+ * 1. A position is what the consumer has *taken*, not what was prefetched: the newest marker that lies before it, and
+ *    how many rows were taken since. Going on there, the run starts at the marker and the first rows are discarded.
  * 2. Markers are kept with the number of the row before which they lie, counted from where this feed began (a restored
- *    marker lies before the rows to discard, so its number is negative). A plain consumer needs the newest marker only; a split,
- *    whose ranks lag behind what it took, keeps older ones until it says that they are forgotten.
- * 3. The digest in a position is that of the plan without what the feed adds; what the feed adds is compared on its own, so
- *    that the message can name both. What the plan reads is hashed when a position is first asked for.
- * Locks: `lock` guards marks and counters, since positions and stats may be asked for while another thread is in hr__feed_next. It
- * is a leaf. */
+ *    marker lies before the rows to discard, so its number is negative). A plain consumer needs the newest marker only;
+ *    a split, whose ranks lag behind what it took, keeps older ones until it says that they are forgotten.
+ * 3. The digest in a position is that of the plan without what the feed adds; what the feed adds is compared on its
+ *    own, so that the message can name both. What the plan reads is hashed when a position is first asked for.
+ * Locks: `lock` guards marks and counters, since positions and stats may be asked for while another thread is in
+ * hr__feed_next. It is a leaf. */
 #include "feed/feed.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ struct hr_feed {
     bool other_code; /* it goes on from a position that was saved with other functions */
 };
 
-/* ------------------------------------------------------------------------------------------------------------- marks */
+/* ------------------------------------------------------------------------------------------------------------ marks */
 
 /* A new mark; unless positions are kept, it takes the place of all older ones. Takes m, even on failure. */
 static hr_status marks_add(hr_feed *f, hr_marker *m, int64_t row, hr_error *err)
@@ -105,7 +106,7 @@ void hr__feed_forget(hr_feed *f, int64_t row)
     hr__unlock(&f->lock);
 }
 
-/* --------------------------------------------------------------------------------------------------------- positions */
+/* -------------------------------------------------------------------------------------------------------- positions */
 
 /* The integer member `key` of a flat JSON object of ours; `missing` if it is not there. */
 static int64_t extra_int(const char *extra, const char *key, int64_t missing)
@@ -132,7 +133,8 @@ static void print_extra(const hr_feed *f, int64_t row, char *text, size_t cap)
     snprintf(text + n, cap - (size_t)n, "}");
 }
 
-/* The batches and the local shuffle of a position are those of the feed. The start of an epoch is that of any batches. */
+/* The batches and the local shuffle of a position are those of the feed. The start of an epoch is that of any
+ * batches. */
 static hr_status batches_fit(const hr_feed *f, const hr_position *p, hr_error *err)
 {
     const hr_feed_options *o = &f->options;
@@ -291,7 +293,7 @@ done:
     return st;
 }
 
-/* ----------------------------------------------------------------------------------------------------- opening, closing */
+/* ------------------------------------------------------------------------------------------------- opening, closing */
 
 static hr_status append_op(hr_plan **plan, hr_op *takes, hr_error *err)
 {
@@ -458,9 +460,10 @@ void hr_feed_close(hr_feed *f)
 hr_run *hr__feed_run(hr_feed *f) { return f->run; }
 int64_t hr__feed_epoch(const hr_feed *f) { return f->options.epoch; }
 
-/* ------------------------------------------------------------------------------------------------------------ tables */
+/* ----------------------------------------------------------------------------------------------------------- tables */
 
-/* Takes note of a table that came out of the run, and drops of it what a position says was taken. *t may become NULL. */
+/* Takes note of a table that came out of the run, and drops of it what a position says was taken. *t may become
+ * NULL. */
 static hr_status feed_count(hr_feed *f, hr_table **t, hr_error *err)
 {
     int64_t n_rows = hr_table_rows(*t), drop = HR_MIN(f->discard_rows, n_rows);
@@ -563,7 +566,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------- Arrow stream */
+/* ----------------------------------------------------------------------------------------------------- Arrow stream */
 
 typedef struct feed_stream {
     hr_feed *feed;

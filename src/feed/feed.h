@@ -25,8 +25,8 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
 hr_run *hr__feed_run(hr_feed *f); /* borrowed; NULL: the position was the end of its epoch */
 int64_t hr__feed_epoch(const hr_feed *f);
 int64_t hr__feed_rows(hr_feed *f); /* returned so far */
-/* The position before row `row` (< 0: the next one) of those that this feed returned. Not whole: for this process, to be made whole if it is given out
- * (hr__position_make_whole), which reads some of each file. */
+/* The position before row `row` (< 0: the next one) of those that this feed returned. Not whole: for this process, to
+ * be made whole if it is given out (hr__position_make_whole), which reads some of each file. */
 hr_status hr__feed_position_bare(hr_feed *f, int64_t row, hr_position *out, hr_error *err) HR_MUST_USE;
 hr_status hr__feed_position_at(hr_feed *f, int64_t row, bool whole, char **out, hr_error *err) HR_MUST_USE;
 void hr__feed_forget(hr_feed *f, int64_t row); /* positions before `row` will not be asked for */
@@ -35,9 +35,11 @@ typedef struct hr_position_how {
     bool moved;  /* hr_feed_options.moved */
     bool strict; /* hr_feed_options.strict */
     char **
-        differs; /* names of functions whose code is another one than then; new (hr__free), NULL: none is. NULL: not wanted */
+        /* names of functions whose code is another one than then; new (hr__free), NULL: none is. NULL: not wanted */
+        differs;
 } hr_position_how;
-/* Parses a position and checks that it is of this plan and these files and, if batch_rows >= 0, of such batches. how NULL: zero. */
+/* Parses a position and checks that it is of this plan and these files and, if batch_rows >= 0, of such batches. how
+ * NULL: zero. */
 hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_rows, const hr_position_how *how,
                                  hr_position *out, hr_error *err) HR_MUST_USE;
 
@@ -58,40 +60,45 @@ typedef struct hr_split_request {
     char extra[256]; /* what else must be alike, compared as text */
 } hr_split_request;
 
-/* equal: after the last full step, one short step of floor(rest/N) rows a rank (none if 0, or if drop_last); at most N-1 rows
- * are lost, and reported by stats. uneven: the rest is dealt as it falls. pad: rows are repeated to fill the step and the column
- * "__pad__"... is reserved for a later version: HR_UNSUPPORTED. Shares p. options: seed, epoch of the first pass, threads, limits, any_order. */
+/* equal: after the last full step, one short step of floor(rest/N) rows a rank (none if 0, or if drop_last); at most
+ * N-1 rows are lost, and reported by stats. uneven: the rest is dealt as it falls. pad: rows are repeated to fill the
+ * step and the column "__pad__"... is reserved for a later version: HR_UNSUPPORTED. Shares p. options: seed, epoch of
+ * the first pass, threads, limits, any_order. */
 hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out,
                         hr_error *err) HR_MUST_USE;
 hr_split *hr__split_ref(hr_split *s);
 void hr__split_unref(hr_split *s);
 int hr__split_n_ranks(const hr_split *s);
-/* Rank r begins an epoch: waits (in timeout_ms slices: HR_PENDING) until all ranks that are still there have asked for the same one. */
+/* Rank r begins an epoch: waits (in timeout_ms slices: HR_PENDING) until all ranks that are still there have asked for
+ * the same one. */
 hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int timeout_ms, hr_error *err) HR_MUST_USE;
 /* The number of the pass that the rank began last. */
 int64_t hr__split_pass(hr_split *s, int rank);
-/* Rank r's next batch. *out NULL: the end of its epoch. HR_PENDING as above. HR_PEER: another rank died or raised: names it.
- * HR_INVALID: the rank is in another pass than `pass` (0: any) by now. */
+/* Rank r's next batch. *out NULL: the end of its epoch. HR_PENDING as above. HR_PEER: another rank died or raised:
+ * names it. HR_INVALID: the rank is in another pass than `pass` (0: any) by now. */
 hr_status hr__split_next(hr_split *s, int rank, int64_t pass, int timeout_ms, hr_table **out,
                          hr_error *err) HR_MUST_USE;
 /* Rank r leaves this epoch early: its batches are dropped, the others go on. */
 void hr__split_leave(hr_split *s, int rank);
 /* Rank r is gone for good; error (borrowed; NULL: just closed) reaches the others as HR_PEER with its text. */
 void hr__split_lost(hr_split *s, int rank, const hr_error *why);
-/* The one global position: steps that every rank has taken. HR_MISMATCH, naming rank and step, if ranks are at different steps. */
+/* The one global position: steps that every rank has taken. HR_MISMATCH, naming rank and step, if ranks are at
+ * different steps. */
 hr_status hr__split_position(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
 /* Before an epoch begins: go on from there. */
 hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err) HR_MUST_USE;
 hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
-    HR_MUST_USE; /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank (since it asked for the epoch), run */
+    /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank (since it asked for the epoch), run */
+    HR_MUST_USE;
 void hr__split_close(hr_split *s); /* wakes everybody: HR_CANCELLED; ends the run */
 hr_status hr__split_schema(hr_split *s, hr_schema **out, hr_error *err) HR_MUST_USE;
 
-/* What the ring needs beside. Batches of coming epochs lie in `arena` (shared), and `ready` is called, from any thread, whenever a
- * call that gave HR_PENDING may have more to say; it must not call the split. NULLs: no more; then none is in progress. */
+/* What the ring needs beside. Batches of coming epochs lie in `arena` (shared), and `ready` is called, from any thread,
+ * whenever a call that gave HR_PENDING may have more to say; it must not call the split. NULLs: no more; then none is
+ * in progress. */
 void hr__split_serve(hr_split *s, hr_arena *arena, void (*ready)(void *context), void *context);
-/* As hr__split_next, but the step counts as taken only when hr__split_taken says so (steps taken in this epoch, by then), and the
- * end as reached by hr__split_finish. */
+/* As hr__split_next, but the step counts as taken only when hr__split_taken says so (steps taken in this epoch, by
+ * then), and the end as reached by hr__split_finish. */
 hr_status hr__split_next_ahead(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
 void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns);
 void hr__split_finish(hr_split *s, int rank);
@@ -99,9 +106,9 @@ void hr__split_join(hr_split *s, int rank); /* a rank that was closed is there a
 
 /* --- ring.c: a split's ranks in other processes */
 typedef struct hr_ring_server hr_ring_server;
-/* Listens on an abstract socket; *address is "name:token" for hr__ring_connect; new, hr_string_free(). Serves several splits by
- * index. Shares the splits. Batches of ring ranks lie in an arena charged to the run. A rank's process that dies
- * is hr__split_lost for the split. */
+/* Listens on an abstract socket; *address is "name:token" for hr__ring_connect; new, hr_string_free(). Serves several
+ * splits by index. Shares the splits. Batches of ring ranks lie in an arena charged to the run. A rank's process that
+ * dies is hr__split_lost for the split. */
 hr_status hr__ring_serve(hr_split *const *splits, int n, hr_ring_server **out, char **address,
                          hr_error *err) HR_MUST_USE;
 void hr__ring_stop(hr_ring_server *s); /* ends all connections; NULL is fine */
@@ -109,8 +116,8 @@ void hr__ring_stop(hr_ring_server *s); /* ends all connections; NULL is fine */
 typedef struct hr_ring hr_ring; /* the client: one rank of one split */
 hr_status hr__ring_connect(const char *address, int split, int rank, int timeout_ms, hr_ring **out,
                            hr_error *err) HR_MUST_USE;
-/* The same calls as on a split, over the wire; a batch stays valid as long as it is held. HR_BUDGET names the number of batches held
- * if the server could not make another within the limit. */
+/* The same calls as on a split, over the wire; a batch stays valid as long as it is held. HR_BUDGET names the number of
+ * batches held if the server could not make another within the limit. */
 hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, hr_error *err) HR_MUST_USE;
 hr_status hr__ring_next(hr_ring *r, int64_t pass, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
 int64_t hr__ring_pass(hr_ring *r);

@@ -1,9 +1,9 @@
 /* ring.c - the ranks of splits in other processes.
  *
- * The server hands batches ahead: each connection has prefetch + 1 credits, a batch on its way or waiting at the client takes one,
- * and the client gives it back when its consumer takes the batch. Bytes lie in the server's exchange arena, written there
- * by the run's last operator; what travels are descriptors. A block is free again when the client dropped the batch, so a
- * batch is valid as long as it is held, and what clients hold is what the arena grows by.
+ * The server hands batches ahead: each connection has prefetch + 1 credits, a batch on its way or waiting at the client
+ * takes one, and the client gives it back when its consumer takes the batch. Bytes lie in the server's exchange arena,
+ * written there by the run's last operator; what travels are descriptors. A block is free again when the client dropped
+ * the batch, so a batch is valid as long as it is held, and what clients hold is what the arena grows by.
  *
  *   client                                server
  *   HELLO split, rank, pid          ->                            once; the token is the listener's affair
@@ -19,11 +19,11 @@
  *
  * A socket that ends without BYE is a rank that died: the kernel tells at once, and the split tells the other ranks.
  *
- * Threads: one dispatcher a server does all the work but schemas, which may need a run of the plan; nothing else here has
- * locks but the wake-up. The poller and the
- * splits (when a batch came out of a run) only set a flag and wake it. The poller calls as long as there is something to
- * read, so it is told to look away until the dispatcher has read. In the client the thread that waits receives for all.
- * Locks: server->lock and client->lock are leaves, but for the link's own. */
+ * Threads: one dispatcher a server does all the work but schemas, which may need a run of the plan; nothing else here
+ * has locks but the wake-up. The poller and the splits (when a batch came out of a run) only set a flag and wake it.
+ * The poller calls as long as there is something to read, so it is told to look away until the dispatcher has read. In
+ * the client the thread that waits receives for all. Locks: server->lock and client->lock are leaves, but for the
+ * link's own. */
 #include "feed/feed.h"
 #include "io/poll.h"
 #include "share/process_link.h"
@@ -131,7 +131,7 @@ struct hr_ring_server {
     hr_thread asker;
 };
 
-/* ---------------------------------------------------------------------------------------------------- errors as bytes */
+/* -------------------------------------------------------------------------------------------------- errors as bytes */
 
 /* Status, text, detail, one after the other. */
 static hr_status send_error(hr_link *l, uint32_t kind, uint64_t tag, const hr_error *what)
@@ -173,7 +173,7 @@ static hr_status read_error(const hr_message *m, hr_error *err)
     return (hr_status)status;
 }
 
-/* --------------------------------------------------------------------------------------------------- server: wake-up */
+/* -------------------------------------------------------------------------------------------------- server: wake-up */
 
 static void server_wake(void *context)
 {
@@ -213,7 +213,7 @@ static void watch_again(watched *w)
     }
 }
 
-/* -------------------------------------------------------------------------------------------- server: one connection */
+/* ------------------------------------------------------------------------------------------- server: one connection */
 
 static void conn_free(conn *c)
 {
@@ -526,7 +526,7 @@ static void conn_receive(conn *c)
         c->dead = true;
 }
 
-/* ------------------------------------------------------------------------------------------- server: begin and batches */
+/* ---------------------------------------------------------------------------------------- server: begin and batches */
 
 static void conn_failed(conn *c, const hr_error *e)
 {
@@ -620,7 +620,7 @@ static void serve_all(hr_ring_server *s)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------- server: its life */
+/* ------------------------------------------------------------------------------------------------- server: its life */
 
 /* Who cannot be let in, for want of descriptors maybe, goes on knocking: then the door is not watched for a tick. */
 static void server_accept(hr_ring_server *s)
@@ -778,7 +778,7 @@ void hr__ring_stop(hr_ring_server *s)
     hr__free(s);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ client */
+/* ----------------------------------------------------------------------------------------------------------- client */
 
 /* A question on its way, on the asking thread's stack. */
 typedef struct question {
@@ -875,8 +875,8 @@ static void file_message_locked(hr_ring *r, hr_message *m)
     }
 }
 
-/* Receives a message, or waits for the thread that does. HR_PENDING: the time is up. HR_NO_MEMORY: there was none for a while; the
- * message stays where it is, and the caller may ask again. */
+/* Receives a message, or waits for the thread that does. HR_PENDING: the time is up. HR_NO_MEMORY: there was none for a
+ * while; the message stays where it is, and the caller may ask again. */
 static hr_status ring_wait_locked(hr_ring *r, int timeout_ms, int64_t until, hr_error *err)
 {
     int64_t left = timeout_ms < 0 ? 1000000000LL : until - hr__clock_ns();

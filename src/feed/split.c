@@ -1,16 +1,21 @@
 /* split.c - one feed dealt to N ranks by step.
  *
- * Step s of rank r is rows [(s*N + r)*B, +B) of the epoch, so a feed of batches of B rows is dealt round robin. There is no thread
- * here: whichever rank finds its queue empty pulls from the feed for all (one at a time), the others wait for what it deals.
+ * Step s of rank r is rows [(s*N + r)*B, +B) of the epoch, so a feed of batches of B rows is dealt round robin. There
+ * is no thread here: whichever rank finds its queue empty pulls from the feed for all (one at a time), the others wait
+ * for what it deals.
  *
- * 1. An epoch begins when every rank that is still there has asked for one with the same arguments, and is a feed of its own.
- * 2. A step is released when all its parts exist, to all ranks at once; what is left at the end is dealt by the tail's rule.
- * 3. No rank gets more than prefetch + 1 steps before the slowest: the next step is not pulled until that one has taken its part.
- * 4. A rank that leaves, or is closed, gives up its parts and holds up nobody; one that is lost with an error ends the split.
- * 5. What a rank has *taken* may lag behind what was handed to it (the ring hands ahead). Positions speak of what was taken; the
- *    feed keeps its markers back to the slowest rank.
- * Locks: `lock` guards everything but for the feed while `pulling` and the opening of the next. `ready_lock`, after `lock`, is held
- * while ready() runs, so that hr__split_serve can wait for it. */
+ * 1. An epoch begins when every rank that is still there has asked for one with the same arguments, and is a feed of
+ * its own.
+ * 2. A step is released when all its parts exist, to all ranks at once; what is left at the end is dealt by the tail's
+ * rule.
+ * 3. No rank gets more than prefetch + 1 steps before the slowest: the next step is not pulled until that one has taken
+ * its part.
+ * 4. A rank that leaves, or is closed, gives up its parts and holds up nobody; one that is lost with an error ends the
+ * split.
+ * 5. What a rank has *taken* may lag behind what was handed to it (the ring hands ahead). Positions speak of what was
+ *    taken; the feed keeps its markers back to the slowest rank.
+ * Locks: `lock` guards everything but for the feed while `pulling` and the opening of the next. `ready_lock`, after
+ * `lock`, is held while ready() runs, so that hr__split_serve can wait for it. */
 #include "feed/feed.h"
 #include "share/exchange_arena.h"
 
@@ -81,7 +86,7 @@ struct hr_split {
     void *ready_context;
 };
 
-/* ------------------------------------------------------------------------------------------------------------ helpers */
+/* ---------------------------------------------------------------------------------------------------------- helpers */
 
 hr_status hr__error_copy(hr_error *to, const hr_error *from)
 {
@@ -165,7 +170,7 @@ static void feed_drop_locked(hr_split *s)
     changed_locked(s);
 }
 
-/* ------------------------------------------------------------------------------------------------- making and freeing */
+/* ----------------------------------------------------------------------------------------------- making and freeing */
 
 static void split_free(hr_split *s)
 {
@@ -280,7 +285,7 @@ void hr__split_close(hr_split *s)
     hr__unlock(&s->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ dealing */
+/* ---------------------------------------------------------------------------------------------------------- dealing */
 
 /* The table as rank r's part of the next step; takes it. */
 static void deal_locked(hr_split *s, int rank, hr_table *takes)
@@ -371,7 +376,8 @@ static void tail_uneven_locked(hr_split *s)
     s->n_steps++;
 }
 
-/* Takes one batch from the feed and deals it. The lock is let go meanwhile. HR_PENDING: nothing came; everything else is noted in s. */
+/* Takes one batch from the feed and deals it. The lock is let go meanwhile. HR_PENDING: nothing came; everything else
+ * is noted in s. */
 static hr_status pull_locked(hr_split *s, int timeout_ms)
 {
     hr_error e = HR_ERROR_INIT;
@@ -577,7 +583,7 @@ hr_status hr__split_next(hr_split *s, int rank, int64_t pass, int timeout_ms, hr
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- epochs */
+/* ----------------------------------------------------------------------------------------------------------- epochs */
 
 static bool requests_equal(const hr_split_request *a, const hr_split_request *b)
 {
@@ -857,7 +863,7 @@ void hr__split_join(hr_split *s, int rank)
     hr__unlock(&s->lock);
 }
 
-/* --------------------------------------------------------------------------------------------------------- positions */
+/* -------------------------------------------------------------------------------------------------------- positions */
 
 /* The start of the next epoch, or what was restored and not begun. */
 static hr_status position_between_locked(hr_split *s, char **out, hr_error *err)
@@ -975,7 +981,7 @@ hr_status hr__split_restore(hr_split *s, const char *position, const hr_position
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- stats */
+/* ------------------------------------------------------------------------------------------------------------ stats */
 
 static void print_ranks(const hr_split *s, const char *name, size_t at, hr_text *t)
 {

@@ -1,4 +1,5 @@
-/* format.c - formats by name and by a file's first bytes; what opened files and readers of all formats have in common. */
+/* format.c - formats by name and by a file's first bytes; what opened files and readers of all formats have in
+ * common. */
 #include "format/format.h"
 
 #include <strings.h>

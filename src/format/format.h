@@ -3,15 +3,17 @@
  * A *format* (parquet, text, ...) knows one kind of file. A *scan* is a source of rows for the scheduler: files of one
  * format, tables in memory, a range of numbers. It is a list of files, each a list of *fragments* (a row group, a byte
  * range, one table) in one canonical order; that order and the row's number in its fragment make the row's coordinate.
- * A *reader* decodes rows [begin, begin + n) of one fragment into tables. Nothing here knows threads: the scheduler calls
- * readers of different fragments (or different row ranges of one) from different threads at the same time.
+ * A *reader* decodes rows [begin, begin + n) of one fragment into tables. Nothing here knows threads: the scheduler
+ * calls readers of different fragments (or different row ranges of one) from different threads at the same time.
  *
  * Rules that the scheduler builds on:
  * 1. What fragments a file has depends on the file alone (never on threads, memory or morsel size).
- * 2. A fragment whose n_rows is known and `splittable` can be read from any row at a cost that does not grow much with it.
- * 3. A reader's tables may break anywhere; their rows are in order and none is missing. Each has an origin (instance 0).
- * 4. A reader's memory beside its output is bounded by what it holds of one page per column, or 1 MiB; of CSV, by one fragment of
- *    at most 8 MiB and its index. All from `mem`. */
+ * 2. A fragment whose n_rows is known and `splittable` can be read from any row at a cost that does not grow much with
+ * it.
+ * 3. A reader's tables may break anywhere; their rows are in order and none is missing. Each has an origin (instance
+ * 0).
+ * 4. A reader's memory beside its output is bounded by what it holds of one page per column, or 1 MiB; of CSV, by one
+ *    fragment of at most 8 MiB and its index. All from `mem`. */
 #ifndef HR_FORMAT_H
 #define HR_FORMAT_H
 
@@ -55,16 +57,16 @@ typedef struct hr_skipped {
 typedef struct hr_open {
     const void *options;             /* the format's, with defaults filled; outlives the file. NULL: it has none */
     const hr_projection *projection; /* NULL: all columns */
-    /* Rows for which this is not true may be left out (not must): the reader may skip what statistics or an index rule out.
-     * Rows that do come out keep their coordinates. Columns of it need not be projected. NULL: all rows. */
+    /* Rows for which this is not true may be left out (not must): the reader may skip what statistics or an index rule
+     * out. Rows that do come out keep their coordinates. Columns of it need not be projected. NULL: all rows. */
     hr_expr *filter;
     bool loose; /* who asks can tell such rows as quickly: only what statistics rule out is worth leaving out */
-    /* The scan's schema, where it is known: what a format without types of its own (CSV, JSON) is to read the columns as.
-     * NULL: infer. A value that does not fit is an error naming file, line, column, expected and found. */
+    /* The scan's schema, where it is known: what a format without types of its own (CSV, JSON) is to read the columns
+     * as. NULL: infer. A value that does not fit is an error naming file, line, column, expected and found. */
     hr_schema *schema;
     bool declared; /* the caller said it; else it is what was inferred of other files */
-    /* What becomes of the images of the format's image_column before they come out: steps without decode, of which there is
-     * one at least. NULL: nothing. `dice`: seed, epoch and source instance of those that are random. */
+    /* What becomes of the images of the format's image_column before they come out: steps without decode, of which
+     * there is one at least. NULL: nothing. `dice`: seed, epoch and source instance of those that are random. */
     const hr_image_chain *image_steps;
     hr_image_dice dice;
     hr_account *account;
@@ -74,15 +76,16 @@ typedef struct hr_open {
 /* One opened file. Made by a format; immutable once open, so that threads share it. Formats embed this struct first. */
 typedef struct hr_scan_file_class {
     hr_status (*fragment)(hr_scan_file *f, int fragment, hr_fragment *out, hr_error *err);
-    /* Rows [row_begin, row_begin + n_rows) of a fragment (n_rows < 0: to its end). mem: where the tables' buffers go. */
+    /* Rows [row_begin, row_begin + n_rows) of a fragment (n_rows < 0: to its end). mem: where the tables' buffers
+     * go. */
     hr_status (*read)(hr_scan_file *f, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
                       hr_reader **out, hr_error *err);
     /* NULL: no hint. Tells the system that this fragment will be read soon. */
     void (*ahead)(hr_scan_file *f, int fragment);
     /* The same file with other columns, without reading it again. NULL: the file is opened anew. */
     hr_status (*project)(hr_scan_file *f, const hr_open *how, hr_scan_file **out, hr_error *err);
-    /* NULL: nothing to say beyond rows and bytes. What the file keeps of a fragment, or, for -1, of itself: whole lines, for
-     * people (headrace stat). */
+    /* NULL: nothing to say beyond rows and bytes. What the file keeps of a fragment, or, for -1, of itself: whole
+     * lines, for people (headrace stat). */
     hr_status (*describe)(hr_scan_file *f, int fragment, hr_text *out, hr_error *err);
     void (*close)(hr_scan_file *f); /* frees what the class added, not `f`; may see a file that is not whole */
 } hr_scan_file_class;
@@ -117,9 +120,9 @@ void hr__count_bad(hr_skipped *skipped, int64_t n); /* rows were left out; NULL:
 
 /* --- writers
  *
- * Rows become bytes in two steps: `encode` turns a table into a *piece* (a row group, some lines, some records), on any thread and
- * for many tables at once; `add` appends pieces to a file, serially and in order. So encoding uses all threads, and what stands
- * in a file depends on the rows alone. */
+ * Rows become bytes in two steps: `encode` turns a table into a *piece* (a row group, some lines, some records), on any
+ * thread and for many tables at once; `add` appends pieces to a file, serially and in order. So encoding uses all
+ * threads, and what stands in a file depends on the rows alone. */
 
 /* Encoded rows. The writer's own until it was added. */
 typedef struct hr_piece {
@@ -161,12 +164,14 @@ typedef struct hr_format {
     size_t options_bytes;     /* sizeof its options struct */
     int (*bid)(
         hr_view
-            head); /* bits of the head that match, the most certain format wins; looks, never consumes. NULL: by suffix only */
-    /* Opens a file: reads what is needed to know schema and fragments (a footer). Shares source. `options`: of `options`
-     * above, with defaults filled; outlives the file. HR_INVALID names a projected column that is not there. */
+            /* bits of the head that match, the most certain format wins; looks, never consumes. NULL: by suffix only */
+            head);
+    /* Opens a file: reads what is needed to know schema and fragments (a footer). Shares source. `options`: of
+     * `options` above, with defaults filled; outlives the file. HR_INVALID names a projected column that is not
+     * there. */
     hr_status (*open)(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err);
-    /* Begins a family of files of one schema: see hr_writer. NULL: this format is only read. `options`: of write_options, with
-     * defaults filled; copied if needed. HR_TYPE names a column that cannot be written. */
+    /* Begins a family of files of one schema: see hr_writer. NULL: this format is only read. `options`: of
+     * write_options, with defaults filled; copied if needed. HR_TYPE names a column that cannot be written. */
     const hr_option *write_options; /* NULL: none */
     size_t write_options_bytes;
     hr_status (*create)(hr_schema *schema, const void *options, hr_account *account, hr_writer **out, hr_error *err);
@@ -193,8 +198,8 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
 hr_status hr__scan_new_tables(hr_table *const *tables, int n, hr_scan **out, hr_error *err) HR_MUST_USE;
 /* In so many fragments of equal size, but for the last; n_blocks 0: fragments of 1 Mi rows. */
 hr_status hr__scan_new_range(int64_t n, int64_t n_blocks, const char *name, hr_scan **out, hr_error *err) HR_MUST_USE;
-/* Takes the stream; pulls all of it now, on the caller's thread; each batch that has rows is one fragment. They are kept as keep.h
- * says: what does not fit into half of the memory limit goes to the disk. */
+/* Takes the stream; pulls all of it now, on the caller's thread; each batch that has rows is one fragment. They are
+ * kept as keep.h says: what does not fit into half of the memory limit goes to the disk. */
 hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr_error *err) HR_MUST_USE;
 /* A user's own source: see hr_plan_source. Takes the context, even on failure. */
 hr_status hr__scan_new_source(const hr_source_functions *functions, hr_scan **out, hr_error *err) HR_MUST_USE;
@@ -203,22 +208,22 @@ void hr__scan_unref(hr_scan *s);
 
 int hr__scan_n_files(const hr_scan *s);
 const char *hr__scan_file_name(const hr_scan *s, int file); /* borrowed; "memory", "range" for those */
-/* Schema of all columns (with those of folders and the path): as asked for, of the first file, which is opened for it once, or of all
- * files (options.unify). *out is new (a reference). */
+/* Schema of all columns (with those of folders and the path): as asked for, of the first file, which is opened for it
+ * once, or of all files (options.unify). *out is new (a reference). */
 hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err) HR_MUST_USE;
-/* Opens file i; readers give the projected columns of the *scan's* schema, in the projection's order. What a file lacks is null,
- * another type is widened to the scan's (data/unify.c) or HR_TYPE: both files, the column, both types. Its origins have file = i.
- * A file that the filter rules out by what its folders say is not opened: it has no fragments. The first file, if it was
- * opened for the schema, is not parsed again. Of `how` options and schema do not count; with image_steps
- * the image column has the type that they make. */
+/* Opens file i; readers give the projected columns of the *scan's* schema, in the projection's order. What a file lacks
+ * is null, another type is widened to the scan's (data/unify.c) or HR_TYPE: both files, the column, both types. Its
+ * origins have file = i. A file that the filter rules out by what its folders say is not opened: it has no fragments.
+ * The first file, if it was opened for the schema, is not parsed again. Of `how` options and schema do not count; with
+ * image_steps the image column has the type that they make. */
 hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err) HR_MUST_USE;
 bool hr__scan_orders_files(const hr_scan *s); /* it reads files, in an order that may be random */
 /* The order in which files are read in this epoch, file numbers, *out new (hr__free); NULL: as they are numbered. */
 hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err) HR_MUST_USE;
 /* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */
 hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
-/* About how many rows there are, by what is known without I/O: the files' sizes and how many rows the first one had for its own. -1:
- * nothing is. */
+/* About how many rows there are, by what is known without I/O: the files' sizes and how many rows the first one had for
+ * its own. -1: nothing is. */
 int64_t hr__scan_guess_rows(const hr_scan *s);
 /* The column of images on which its readers do hr_open.image_steps, borrowed; NULL: there is none. */
 const char *hr__scan_image_column(const hr_scan *s);
@@ -234,9 +239,9 @@ typedef struct hr_scan_input {
 } hr_scan_input;
 int hr__scan_n_inputs(const hr_scan *s); /* its files; 0: it reads none */
 void hr__scan_input(const hr_scan *s, int i, hr_scan_input *out);
-/* Hashes of what stands in files [begin, end): of blocks of each, from its first to its last, the same ones whenever the scan has as
- * many files. They are read once. 0: not known, since the file is another one than was listed, cannot be read, or since the
- * scan has more than HR_MAX_HASHED_FILES. */
+/* Hashes of what stands in files [begin, end): of blocks of each, from its first to its last, the same ones whenever
+ * the scan has as many files. They are read once. 0: not known, since the file is another one than was listed, cannot
+ * be read, or since the scan has more than HR_MAX_HASHED_FILES. */
 #define HR_MAX_HASHED_FILES 16384
 hr_status hr__scan_input_hashes(hr_scan *s, int begin, int end, uint64_t *out, hr_error *err) HR_MUST_USE;
 /* A hash of the tables in memory, all of their values; 0: it has none. Made once. */

@@ -23,7 +23,8 @@ hr_status hr__window_open(hr_window *w, hr_source *source, const hr_codec *codec
 void hr__window_clear(hr_window *w);
 static inline const uint8_t *hr__window_data(const hr_window *w) { return w->buffer ? w->buffer->data + w->pos : NULL; }
 static inline int64_t hr__window_left(const hr_window *w) { return w->has - w->pos; }
-/* Has `want` bytes at hand unless the file ends; asks for up to `most`. What is asked for is believed only as far as bytes come. */
+/* Has `want` bytes at hand unless the file ends; asks for up to `most`. What is asked for is believed only as far as
+ * bytes come. */
 hr_status hr__window_fill(hr_window *w, int64_t want, int64_t most, hr_error *err) HR_MUST_USE;
 /* Passes over n bytes. *n_passed < n: the file ends there. */
 hr_status hr__window_skip(hr_window *w, int64_t n, int64_t *n_passed, hr_error *err) HR_MUST_USE;

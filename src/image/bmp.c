@@ -1,8 +1,9 @@
-/* bmp.c - BMP, by ourselves: 1 to 32 bits, palettes, bit fields, run lengths; Windows' headers and OS/2's; either way up.
+/* bmp.c - BMP, by ourselves: 1 to 32 bits, palettes, bit fields, run lengths; Windows' headers and OS/2's; either way
+ * up.
  *
- * A colour of fewer than 8 bits is stretched to 255 without rounding, as Pillow does. Pixels that a run-length file passes
- * over have palette entry 0. Palettes that only say "grey" are none, as for Pillow: 8 bits whose entry i is i of each colour,
- * 1 bit of black and white. */
+ * A colour of fewer than 8 bits is stretched to 255 without rounding, as Pillow does. Pixels that a run-length file
+ * passes over have palette entry 0. Palettes that only say "grey" are none, as for Pillow: 8 bits whose entry i is i of
+ * each colour, 1 bit of black and white. */
 #include "image/pixels.h"
 
 typedef enum { BMP_PLAIN, BMP_RLE8, BMP_RLE4, BMP_FIELDS } bmp_packing;
@@ -132,7 +133,7 @@ static hr_status bmp_look(hr_view in, bool exif, hr_image_info *out, hr_error *e
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ decoding */
+/* --------------------------------------------------------------------------------------------------------- decoding */
 
 static uint8_t stretch(uint32_t v, uint32_t mask)
 {
@@ -265,7 +266,7 @@ static hr_status bmp_decode(hr_view in, const hr_image_info *info, hr_image_job 
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ encoding */
+/* --------------------------------------------------------------------------------------------------------- encoding */
 
 static void put32(uint8_t *p, int64_t v)
 {

@@ -1,6 +1,7 @@
 /* gif.c - the first frame of a GIF, on its canvas: giflib finds the frame and its codes, pixels are made here.
  *
- * What the frame does not cover has the transparent colour, with alpha 0 where alpha is asked for, or else the first one. */
+ * What the frame does not cover has the transparent colour, with alpha 0 where alpha is asked for, or else the first
+ * one. */
 #include "image/pixels.h"
 
 static bool gif_bid(hr_view in) { return hr__view_starts(in, "GIF87a") || hr__view_starts(in, "GIF89a"); }
@@ -86,7 +87,7 @@ static void paint(uint8_t *to, const ColorMapObject *map, int index, int clear)
     to[3] = index == clear ? 0 : 255;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- LZW */
+/* -------------------------------------------------------------------------------------------------------------- LZW */
 
 #define MAX_CODES 4096
 
@@ -162,7 +163,7 @@ static hr_status unpack(GifFileType *gif, int size, table *t, uint8_t *out, int6
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- frames */
+/* ----------------------------------------------------------------------------------------------------------- frames */
 
 /* Paints rows of the frame, as they come, which are `n_made` pixels. */
 static void paint_rows(const GifImageDesc *d, const ColorMapObject *map, int clear, const uint8_t *pixels,

@@ -1,12 +1,12 @@
 /* image_chain.c - see image_chain.h.
  *
- * A plan is a list of stages, each a crop, a resize, and a crop of its result; a step joins the last stage if it can. The
- * usual recipes are one stage: crop and resize; resize and crop. A second resize is a second stage. */
+ * A plan is a list of stages, each a crop, a resize, and a crop of its result; a step joins the last stage if it can.
+ * The usual recipes are one stage: crop and resize; resize and crop. A second resize is a second stage. */
 #include "image/image_chain.h"
 
 #include <math.h>
 
-/* -------------------------------------------------------------------------------------------------------------- chains */
+/* ----------------------------------------------------------------------------------------------------------- chains */
 
 static hr_status check_step(const hr_image_step *s, hr_error *err)
 {
@@ -129,7 +129,7 @@ hr_status hr__image_chain_type(const hr_image_chain *c, const hr_type *in, hr_ty
                            err);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- dice */
+/* ------------------------------------------------------------------------------------------------------------- dice */
 
 typedef struct dice {
     uint64_t seed;
@@ -190,7 +190,7 @@ static void random_box(dice *d, const hr_image_step *s, int64_t w, int64_t h, in
     box[1] = (h - box[3]) / 2;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ planning */
+/* --------------------------------------------------------------------------------------------------------- planning */
 
 static int64_t out_w(const hr_image_stage *s) { return s->pad_w ? s->pad_w : s->out_w; }
 static int64_t out_h(const hr_image_stage *s) { return s->pad_w ? s->pad_h : s->out_h; }
@@ -356,10 +356,10 @@ hr_status hr__image_plan_pixels(const hr_image_chain *c, const uint8_t *pixels, 
     return finish_plan(out, dice, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- running */
+/* ---------------------------------------------------------------------------------------------------------- running */
 
-/* How many times smaller a JPEG may come out of its decoder so that the reduction that remains is at least twofold: what
- * a filter sees then differs little from the pixels themselves. */
+/* How many times smaller a JPEG may come out of its decoder so that the reduction that remains is at least twofold:
+ * what a filter sees then differs little from the pixels themselves. */
 static int shrink_of(const hr_image_plan *p)
 {
     const hr_image_stage *s = &p->stages[0];
@@ -372,7 +372,8 @@ static int shrink_of(const hr_image_plan *p)
     return shrink;
 }
 
-/* The pixels that the first stage takes, or all. `into`: where they are to lie, if nothing has to be done to them; or NULL. */
+/* The pixels that the first stage takes, or all. `into`: where they are to lie, if nothing has to be done to them; or
+ * NULL. */
 static hr_status get_pixels(const hr_image_plan *p, const hr_mem *mem, uint8_t *into, hr_image *out, int *shrink,
                             hr_error *err)
 {

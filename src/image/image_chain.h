@@ -1,10 +1,12 @@
 /* image_chain.h - what is done to one image, from its file's bytes to the tensor of a batch, as one pass.
  *
- * A chain is a list of steps: decode, resize, center_crop, random_resized_crop, random_flip, normalize. It is planned for each
- * image from the image's header alone: crops, mirroring and what resizing sees are followed back through the steps, so
- * that just the needed region is decoded, and only what is needed of it is resized; normalizing happens as pixels are stored.
+ * A chain is a list of steps: decode, resize, center_crop, random_resized_crop, random_flip, normalize. It is planned
+ * for each image from the image's header alone: crops, mirroring and what resizing sees are followed back through the
+ * steps, so that just the needed region is decoded, and only what is needed of it is resized; normalizing happens as
+ * pixels are stored.
  *
- * What is random is a function of (seed, epoch, coordinate of the row), and of the step's own seed and place among those. */
+ * What is random is a function of (seed, epoch, coordinate of the row), and of the step's own seed and place among
+ * those. */
 #ifndef HR_IMAGE_CHAIN_H
 #define HR_IMAGE_CHAIN_H
 
@@ -49,8 +51,8 @@ typedef struct hr_image_chain {
 
 /* Appends a step. HR_INVALID: where it cannot stand, or with numbers that make no sense. */
 hr_status hr__image_chain_add(hr_image_chain *c, const hr_image_step *step, hr_error *err) HR_MUST_USE;
-/* The type of what comes out: a tensor if all its rows have one shape, else a ragged one. Grey images are (height, width), but
- * planar ones, and those made of a column whose images have a third dimension of 1. `in`: of the column it
+/* The type of what comes out: a tensor if all its rows have one shape, else a ragged one. Grey images are (height,
+ * width), but planar ones, and those made of a column whose images have a third dimension of 1. `in`: of the column it
  * is applied to; NULL or binary: the bytes of images. HR_TYPE if that holds no images. */
 hr_status hr__image_chain_type(const hr_image_chain *c, const hr_type *in, hr_type **out, hr_error *err) HR_MUST_USE;
 
@@ -95,7 +97,8 @@ hr_status hr__image_plan_run(const hr_image_plan *p, hr_account *scratch, uint8_
 /* The same into a buffer of its own; what needs nothing but decoding is decoded there. */
 hr_status hr__image_plan_make(const hr_image_plan *p, const hr_mem *mem, hr_buffer **out, hr_error *err) HR_MUST_USE;
 
-/* A column of images of different sizes being made: image_rows.c. `mem` and `type` (ragged, of 3 dimensions) are borrowed. */
+/* A column of images of different sizes being made: image_rows.c. `mem` and `type` (ragged, of 3 dimensions) are
+ * borrowed. */
 typedef struct hr_image_rows {
     hr_growbuf values, ends, shapes;
     const hr_type *type;

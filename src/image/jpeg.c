@@ -1,13 +1,13 @@
 /* jpeg.c - JPEG by libjpeg-turbo's libjpeg API: baseline and progressive, grey, YCbCr, RGB, CMYK and YCCK.
  *
  * The library reports errors by longjmp, which here never leaves the function that called setjmp. Each image gets a
- * decompressor of its own (half a microsecond): one that is used again keeps the tables of the image before, and a damaged
- * image that lacks its own would be decoded by those. Only the rows and the columns (whole MCUs) that
- * are wanted come out: rows above are skipped, rows below are not even entropy-decoded. Huffman codes of baseline images are
- * decoded by jpeg_huffman.c.
+ * decompressor of its own (half a microsecond): one that is used again keeps the tables of the image before, and a
+ * damaged image that lacks its own would be decoded by those. Only the rows and the columns (whole MCUs) that are
+ * wanted come out: rows above are skipped, rows below are not even entropy-decoded. Huffman codes of baseline images
+ * are decoded by jpeg_huffman.c.
  *
- * The library fills what a truncated file lacks with grey and warns; for us the end of the file inside of an image is an
- * error. Other complaints (a wrong code, a marker too early) are warnings, as they are for Pillow. */
+ * The library fills what a truncated file lacks with grey and warns; for us the end of the file inside of an image is
+ * an error. Other complaints (a wrong code, a marker too early) are warnings, as they are for Pillow. */
 #include "codec/codec.h"
 #include "image/pixels.h"
 
@@ -26,7 +26,7 @@ static bool jpeg_bid(hr_view in) { return hr__view_starts(in, "\xff\xd8\xff"); }
 
 #define MAX_SCANS 500 /* a progressive file can ask for any number of passes over all of its pixels */
 
-/* ------------------------------------------------------------------------------------------------------------- looking */
+/* ---------------------------------------------------------------------------------------------------------- looking */
 
 static hr_pixel_mode mode_of_components(int n)
 {
@@ -69,7 +69,7 @@ static hr_status jpeg_look(hr_view in, bool exif, hr_image_info *out, hr_error *
     return hr_error_set(err, HR_BAD_DATA, "jpeg: no frame header in %lld bytes", (long long)in.n);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- library */
+/* ---------------------------------------------------------------------------------------------------------- library */
 
 typedef struct context {
     struct jpeg_decompress_struct jpeg;
@@ -213,7 +213,7 @@ static void begin(context *c, hr_view in, bool truncated_ok)
     c->jpeg.progress = &c->progress;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ decoding */
+/* --------------------------------------------------------------------------------------------------------- decoding */
 
 /* The header; how the pixels are to come out. */
 static hr_status start(context *c, const hr_image_info *info, const hr_image_job *job, hr_pixel_mode *mode,
@@ -242,7 +242,8 @@ static hr_status start(context *c, const hr_image_info *info, const hr_image_job
     return HR_OK;
 }
 
-/* The wanted region in the shrunken image, widened by what upsampling looks at beside its pixels: whole MCUs from the left. */
+/* The wanted region in the shrunken image, widened by what upsampling looks at beside its pixels: whole MCUs from the
+ * left. */
 static void region_of(context *c, const hr_image_job *job, int64_t *x, int64_t *y, int64_t *w, int64_t *h)
 {
     int64_t shrink = HR_MAX(job->shrink, 1), width = c->jpeg.output_width, height = c->jpeg.output_height;
@@ -343,7 +344,7 @@ static hr_status jpeg_decode(hr_view in, const hr_image_info *info, hr_image_job
     return decode(c, in, info, job, out, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ encoding */
+/* --------------------------------------------------------------------------------------------------------- encoding */
 
 typedef struct writer {
     struct jpeg_compress_struct jpeg;

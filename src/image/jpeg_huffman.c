@@ -73,7 +73,7 @@ void hr__jpeg_huffman_free(hr_jpeg_huffman *h)
     free(h);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- tables */
+/* ----------------------------------------------------------------------------------------------------------- tables */
 
 /* The number that n bits mean: those with a 0 in front are negative. */
 static inline int extended(int v, int n) { return v < 1 << (n - 1) ? v - (1 << n) + 1 : v; }
@@ -148,7 +148,7 @@ static bool make(codes *c, const JHUFF_TBL *from, bool is_dc)
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- bits */
+/* ------------------------------------------------------------------------------------------------------------- bits */
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -207,7 +207,7 @@ INLINE int symbol_of(reader *r, const codes *c, const look *l)
     return found & 255;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- blocks */
+/* ----------------------------------------------------------------------------------------------------------- blocks */
 
 INLINE bool decode_dc(reader *r, const codes *c, int *last)
 {

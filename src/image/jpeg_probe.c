@@ -1,8 +1,9 @@
 /* jpeg_probe.c - is the library that runs laid out as the header says that we were compiled with?
  *
- * jpeg_huffman.c puts a function of its own into libjpeg-turbo's private struct jpeg_entropy_decoder and reads one field of struct
- * jpeg_input_controller. libjpeg checks its version and its public structs (jpeg_CreateDecompress), not these. No function tells the
- * version of libjpeg-turbo, and versions of one number differ between distributions; so the places are tried out, once a process:
+ * jpeg_huffman.c puts a function of its own into libjpeg-turbo's private struct jpeg_entropy_decoder and reads one
+ * field of struct jpeg_input_controller. libjpeg checks its version and its public structs (jpeg_CreateDecompress), not
+ * these. No function tells the version of libjpeg-turbo, and versions of one number differ between distributions; so
+ * the places are tried out, once a process:
  *
  * 1. What stands at the place of decode_mcu is a pointer into the library's code.
  * 2. A function put there is called once for each group of blocks, and the picture is the same as without it.

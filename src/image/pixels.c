@@ -1,7 +1,7 @@
 /* pixels.c - the list of image kinds, their limits, and what is done to pixels after decoding: modes and orientation.
  *
- * Conversions are Pillow's, bit for bit: grey is (19595 R + 38470 G + 7471 B + 32768) >> 16, ink is subtracted from white
- * with rounding, and alpha is dropped without blending. */
+ * Conversions are Pillow's, bit for bit: grey is (19595 R + 38470 G + 7471 B + 32768) >> 16, ink is subtracted from
+ * white with rounding, and alpha is dropped without blending. */
 #include "image/pixels.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ hr_status hr__image_new(const hr_mem *mem, hr_pixel_mode mode, int64_t width, in
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- looking */
+/* ---------------------------------------------------------------------------------------------------------- looking */
 
 static hr_status unknown(hr_view in, hr_error *err)
 {
@@ -131,7 +131,7 @@ int hr__exif_orientation(hr_view v)
     return 1;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- conversion */
+/* ------------------------------------------------------------------------------------------------------- conversion */
 
 static uint8_t grey_of(const uint8_t *p)
 {
@@ -197,7 +197,7 @@ hr_status hr__image_convert(const hr_mem *mem, hr_image *i, hr_pixel_mode mode, 
     return HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------- orientation */
+/* ------------------------------------------------------------------------------------------------------ orientation */
 
 hr_status hr__image_orient(const hr_mem *mem, hr_image *i, int how, hr_error *err)
 {

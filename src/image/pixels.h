@@ -1,12 +1,12 @@
 /* pixels.h - compressed pixels -> pixels, and pixels -> other sizes and types.
  *
- * Each kind of image is one file around one library (JPEG, PNG, WebP, GIF, TIFF) or of our own (BMP). A library that this build
- * lacks leaves its kind in the list without functions, so that its files are recognised and refused by name.
+ * Each kind of image is one file around one library (JPEG, PNG, WebP, GIF, TIFF) or of our own (BMP). A library that
+ * this build lacks leaves its kind in the list without functions, so that its files are recognised and refused by name.
  *
- * 1. What a header says is a stranger's word: hr__image_look() reads width and height without allocating, and refuses more
- *    pixels than the limit, or than so many bytes of that kind can become.
- * 2. Pixels are 8 bits a value, rows from the top, channels together (height, width, channels). What is stored otherwise is
- *    brought there as Pillow's convert() does, but that the high byte of 16 bits counts for grey as well.
+ * 1. What a header says is a stranger's word: hr__image_look() reads width and height without allocating, and refuses
+ *    more pixels than the limit, or than so many bytes of that kind can become.
+ * 2. Pixels are 8 bits a value, rows from the top, channels together (height, width, channels). What is stored
+ *    otherwise is brought there as Pillow's convert() does, but that the high byte of 16 bits counts for grey as well.
  * 3. Of several frames or pages the first is decoded, on its canvas.
  * 4. Messages have no file name in them: the caller knows it. */
 #ifndef HR_PIXELS_H
@@ -64,8 +64,8 @@ struct hr_image_job {
     int64_t x, y, w, h;
     int shrink; /* 0 or 1: none; 2, 4, 8: each side so many times smaller (rounded up). Only if the kind can_shrink */
     bool truncated_ok; /* a file that ends early gives grey or black for what is missing */
-    /* Not NULL: where the pixels are to lie if they become exactly so many bytes of `mode` without a conversion. The image has
-     * no buffer then. */
+    /* Not NULL: where the pixels are to lie if they become exactly so many bytes of `mode` without a conversion. The
+     * image has no buffer then. */
     uint8_t *into;
     int64_t into_bytes;
     bool library_only; /* nothing of our own in place of the library's parts (tests) */
@@ -78,7 +78,8 @@ struct hr_image_codec {
     bool can_shrink, can_crop;
     int64_t max_ratio; /* pixels that a byte can become; 0: any number */
     bool (*bid)(hr_view in);
-    /* Fills width, height, stored. Reads the header only. NULL: not in this build. `exif`: fill the orientation as well. */
+    /* Fills width, height, stored. Reads the header only. NULL: not in this build. `exif`: fill the orientation as
+     * well. */
     hr_status (*look)(hr_view in, bool exif, hr_image_info *out, hr_error *err);
     /* Any mode that is at hand: hr__image_decode converts. The limits were checked. */
     hr_status (*decode)(hr_view in, const hr_image_info *info, hr_image_job *job, hr_image *out, hr_error *err);

@@ -1,8 +1,8 @@
 /* png.c - PNG by libpng, with its memory counted as ours.
  *
- * libpng reports errors by longjmp, which never leaves the function that called setjmp. Bits, palettes and 16-bit values are
- * brought to 8 bits by its own transformations. The pixels of an animated PNG are those of its default image. Checksums of
- * all chunks in front of and between the pixels count. */
+ * libpng reports errors by longjmp, which never leaves the function that called setjmp. Bits, palettes and 16-bit
+ * values are brought to 8 bits by its own transformations. The pixels of an animated PNG are those of its default
+ * image. Checksums of all chunks in front of and between the pixels count. */
 #include "image/pixels.h"
 
 #define SIGNATURE "\x89PNG\r\n\x1a\n"
@@ -194,7 +194,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ encoding */
+/* --------------------------------------------------------------------------------------------------------- encoding */
 
 typedef struct writer {
     reader base; /* for its error functions */

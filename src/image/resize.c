@@ -1,19 +1,19 @@
 /* resize.c - see resize.h.
  *
- * 1. For each column of the result: which source columns it sees, with weights of 14 bits whose sum is exactly 1; the same for
- *    rows. Mirroring is only another order of columns.
+ * 1. For each column of the result: which source columns it sees, with weights of 14 bits whose sum is exactly 1; the
+ *    same for rows. Mirroring is only another order of columns.
  * 2. Horizontal pass, for the rows that the result sees: 8 bits in, 8 bits out, four rows at a time.
  * 3. Vertical pass: a row of the result in 8 bits, then scaled, converted and stored where it belongs.
  *
- * The loops over pixels are in resize_kernels.c, once for each kind of CPU. All forms give the same, but that a float may
- * differ by rounding in its last bit, and a filter with negative weights where its sum is a tie. */
+ * The loops over pixels are in resize_kernels.c, once for each kind of CPU. All forms give the same, but that a float
+ * may differ by rounding in its last bit, and a filter with negative weights where its sum is a tie. */
 #include "image/resize.h"
 
 #include "image/resize_kernels.h"
 
 #include <math.h>
 
-/* ------------------------------------------------------------------------------------------------------------- weights */
+/* ---------------------------------------------------------------------------------------------------------- weights */
 
 static double sinc(double x)
 {
@@ -88,8 +88,8 @@ static void weigh(hr_axis *a, int64_t i, int64_t at, hr_image_filter f, double b
     fix_weights(w, a->fixed + i * a->room, n, a->room);
 }
 
-/* Places [from, from + n) of `full`, each the source pixel that it lies in. Summed up, as Pillow does: borders between two pixels
- * then fall to the same side. */
+/* Places [from, from + n) of `full`, each the source pixel that it lies in. Summed up, as Pillow does: borders between
+ * two pixels then fall to the same side. */
 static void weigh_nearest(hr_axis *a, int64_t from, int64_t n, int64_t full, bool flip, double begin, double scale,
                           int64_t size)
 {
@@ -120,7 +120,7 @@ static void weigh_all(hr_axis *a, int64_t from, int64_t n, int64_t full, bool fl
         weigh(a, i, flip ? full - 1 - from - i : from + i, f, begin, scale, size);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- sinks */
+/* ------------------------------------------------------------------------------------------------------------ sinks */
 
 static uint16_t brain_of(float v)
 {
@@ -198,7 +198,7 @@ void hr__pixel_sink_blank(const hr_pixel_sink *to, int channels)
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------------- all of it */
+/* -------------------------------------------------------------------------------------------------------- all of it */
 
 /* All scratch memory in one piece, in this order. */
 typedef struct work {

@@ -1,7 +1,7 @@
 /* resize.h - pixels of one size -> pixels of another, of another type and layout, in one go.
  *
- * The filters are Pillow's: separable, antialiased (their support grows with the reduction), rounded to 8 bits between the
- * horizontal and the vertical pass. What comes out is within 1/255 of what Pillow's resize() gives. */
+ * The filters are Pillow's: separable, antialiased (their support grows with the reduction), rounded to 8 bits between
+ * the horizontal and the vertical pass. What comes out is within 1/255 of what Pillow's resize() gives. */
 #ifndef HR_RESIZE_H
 #define HR_RESIZE_H
 

@@ -1,15 +1,15 @@
 /* resize_kernels.c - see resize_kernels.h.
  *
- * scalar    plain loops: what the others have to agree with
- * AVX2      four source pixels at a time, for four rows with the same weights
- * AVX-512   with VBMI, which picks any bytes out of 64: four neighbours of the result at a time, two weights a step, and
+ * scalar plain loops: what the others have to agree with AVX2 four source pixels at a time, for four rows with the same
+ * weights AVX-512 with VBMI, which picks any bytes out of 64: four neighbours of the result at a time, two weights a
+ * step, and
  *           nothing to add up across lanes
  * NEON      four source pixels at a time */
 #include "image/resize_kernels.h"
 
 #define HALF (HR_WEIGHT_ONE / 2)
 
-/* -------------------------------------------------------------------------------------------------------------- scalar */
+/* ----------------------------------------------------------------------------------------------------------- scalar */
 
 static uint8_t clip(int v) { return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v); }
 
@@ -91,7 +91,7 @@ static void halves_scalar(const float *from, uint16_t *to, int64_t n)
         to[i] = hr__half_of((double)from[i]);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- windows */
+/* ---------------------------------------------------------------------------------------------------------- windows */
 
 int64_t hr__windows_bytes(int64_t n, int64_t room, int channels)
 {
@@ -152,7 +152,7 @@ void hr__windows_fill(hr_windows *w, uint8_t *at, const hr_axis *a, int64_t widt
     w->n = groups;
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- x86 */
+/* -------------------------------------------------------------------------------------------------------------- x86 */
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -395,7 +395,7 @@ VBMI static void planes_vbmi(const uint8_t *from, int channels, const float *sca
 }
 #endif
 
-/* --------------------------------------------------------------------------------------------------------------- table */
+/* ------------------------------------------------------------------------------------------------------------ table */
 
 static const hr_resize_kernels table[] = {
 #if defined(__x86_64__)

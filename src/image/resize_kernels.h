@@ -1,7 +1,7 @@
 /* resize_kernels.h - the loops of resize.c over pixels, in the form that this CPU runs best.
  *
- * Values are 8 bits, weights of 14 bits whose sum is exactly 1, so that all forms give the same; filters with negative weights go
- * through floats (`precise`), since rounding a weight changes them more. */
+ * Values are 8 bits, weights of 14 bits whose sum is exactly 1, so that all forms give the same; filters with negative
+ * weights go through floats (`precise`), since rounding a weight changes them more. */
 #ifndef HR_RESIZE_KERNELS_H
 #define HR_RESIZE_KERNELS_H
 
@@ -21,8 +21,8 @@ typedef struct hr_axis {
     int64_t room;
 } hr_axis;
 
-/* The same for four neighbours of the result at once: a window of 64 source bytes that holds all they see, and, for each two
- * weights, which of its bytes belong to each value. */
+/* The same for four neighbours of the result at once: a window of 64 source bytes that holds all they see, and, for
+ * each two weights, which of its bytes belong to each value. */
 #define HR_WINDOW_BYTES 64
 typedef struct hr_window {
     int64_t at;   /* byte in the source row */

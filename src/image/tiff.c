@@ -1,8 +1,8 @@
 /* tiff.c - the first page of a TIFF by libtiff.
  *
- * Strips and tiles are read as they are and brought to 8 bits here, as Pillow does: what lies in one plane, of 1 to 16 bits
- * (grey also of 32 bits and floating), grey, palette, RGB and CMYK; YCbCr if it is JPEG, where the library converts. All
- * else goes through TIFFReadRGBAImage, whose pixels may differ from Pillow's in the last bit. */
+ * Strips and tiles are read as they are and brought to 8 bits here, as Pillow does: what lies in one plane, of 1 to 16
+ * bits (grey also of 32 bits and floating), grey, palette, RGB and CMYK; YCbCr if it is JPEG, where the library
+ * converts. All else goes through TIFFReadRGBAImage, whose pixels may differ from Pillow's in the last bit. */
 #include "image/pixels.h"
 
 static bool tiff_bid(hr_view in)
@@ -104,7 +104,7 @@ static hr_status failed(const input *i, hr_error *err)
     return hr_error_set(err, HR_BAD_DATA, "tiff: %s", i->text[0] ? i->text : "damaged data");
 }
 
-/* ------------------------------------------------------------------------------------------------------------- looking */
+/* ---------------------------------------------------------------------------------------------------------- looking */
 
 typedef struct page {
     uint32_t width, height;
@@ -195,7 +195,8 @@ static hr_status tiff_look(hr_view in, bool exif, hr_image_info *out, hr_error *
     out->stored = p.mode == HR_PIXELS_CMYK ? HR_PIXELS_RGB : p.mode;
     if (exif && TIFFGetField(t, TIFFTAG_ORIENTATION, &how) && how >= 1 && how <= 8)
         out->orientation = how;
-    /* Fax codes make a blank row of a bit; else a bit becomes a pixel, or deflate, the best of them, makes 1,032 of one. */
+    /* Fax codes make a blank row of a bit; else a bit becomes a pixel, or deflate, the best of them, makes 1,032 of
+     * one. */
     if (p.compression != COMPRESSION_CCITTFAX3 && p.compression != COMPRESSION_CCITTFAX4 &&
         p.compression != COMPRESSION_CCITTRLE &&
         (int64_t)p.width * p.height / (p.compression == COMPRESSION_NONE ? 8 : 8 * 1032) > in.n)
@@ -205,7 +206,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ decoding */
+/* --------------------------------------------------------------------------------------------------------- decoding */
 
 static uint8_t clip(int64_t v) { return (uint8_t)HR_MAX(0, HR_MIN(v, 255)); }
 

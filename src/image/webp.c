@@ -1,5 +1,5 @@
-/* webp.c - WebP by libwebp: lossy and lossless, with and without alpha; of an animation the first frame, by libwebpdemux, on
- * its canvas. */
+/* webp.c - WebP by libwebp: lossy and lossless, with and without alpha; of an animation the first frame, by
+ * libwebpdemux, on its canvas. */
 #include "image/pixels.h"
 
 static bool webp_bid(hr_view in)
@@ -116,7 +116,7 @@ static hr_status webp_decode(hr_view in, const hr_image_info *info, hr_image_job
     return rc == VP8_STATUS_OK ? HR_OK : failed(rc, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ encoding */
+/* --------------------------------------------------------------------------------------------------------- encoding */
 
 hr_status hr__webp_encode(const hr_image *in, const hr_image_save *how, const hr_mem *mem, hr_buffer **out,
                           hr_error *err)

@@ -1,7 +1,8 @@
 /* file.c - a local file, read by pread: no position, no mapping.
  *
  * Why not mmap: a file cut short by someone else would be a SIGBUS in the middle of a kernel, and page faults hide the
- * time that reading takes. A pread from the page cache costs one copy, which is cheaper than decoding what it brings. */
+ * time that reading takes. A pread from the page cache costs one copy, which is cheaper than decoding what it
+ * brings. */
 #include "io/io.h"
 
 typedef struct file_source {

@@ -1,8 +1,8 @@
 /* glob.c - paths, folders and patterns -> one list of files with their sizes.
  *
- * Order: urls as given; what one url stands for is sorted by path, byte by byte, whatever the file system's order is. That
- * is depth first by name, a folder's name counting with its '/'. Ray sorts the same way, and the order is part of every
- * row's coordinate, so that it must not change.
+ * Order: urls as given; what one url stands for is sorted by path, byte by byte, whatever the file system's order is.
+ * That is depth first by name, a folder's name counting with its '/'. Ray sorts the same way, and the order is part of
+ * every row's coordinate, so that it must not change.
  * 1. A path that exists is taken literally, also if it has '*' or '[' in it.
  * 2. Patterns: `*`, `?`, `[abc]`, `[a-z]`, `[!a]` within a name; `**` is any number of folders. A folder that matches
  *    stands for its files.

@@ -1,9 +1,9 @@
 /* io.h - bytes from somewhere: sources that are read at any place, streams that are read once, and lists of files.
  *
- * A *source* is opened once, never changes, and is read by many threads at the same time (there is no file position).
- * A *stream* belongs to one thread and only goes forward; that is what is left of a source when a codec stands before it.
- * 1. A source's size is the one it had when it was opened; a file cut short afterwards is an error, not a crash and not an
- *    early end. What is appended to it afterwards is not seen.
+ * A *source* is opened once, never changes, and is read by many threads at the same time (there is no file position). A
+ * *stream* belongs to one thread and only goes forward; that is what is left of a source when a codec stands before it.
+ * 1. A source's size is the one it had when it was opened; a file cut short afterwards is an error, not a crash and not
+ *    an early end. What is appended to it afterwards is not seen.
  * 2. Errors name the source, so that callers add only what they know better (row group, column, line).
  * 3. URLs: plain paths and file://; other schemes get HR_UNSUPPORTED until someone writes their source. */
 #ifndef HR_IO_H
@@ -82,13 +82,15 @@ void hr__stream_close(hr_stream *s); /* NULL is fine */
 
 /* --- sinks: sink.c
  *
- * A file being written. It appears under its name whole, by `commit`, or not at all: until then its bytes stand in a file without a
- * name (O_TMPFILE), or, where the file system has none, in a hidden one beside it. Belongs to one thread at a time. */
+ * A file being written. It appears under its name whole, by `commit`, or not at all: until then its bytes stand in a
+ * file without a name (O_TMPFILE), or, where the file system has none, in a hidden one beside it. Belongs to one thread
+ * at a time. */
 
 typedef struct hr_sink hr_sink;
 /* When a file's bytes are on the disk: whenever the system likes; before it has its name; and its name, too. */
 typedef enum hr_sync { HR_SYNC_NONE, HR_SYNC_DATA, HR_SYNC_ALL } hr_sync;
-/* Makes missing folders. `replace`: an existing file is replaced by commit; else commit fails with HR_IO saying that it exists. */
+/* Makes missing folders. `replace`: an existing file is replaced by commit; else commit fails with HR_IO saying that it
+ * exists. */
 hr_status hr__sink_open(const char *url, bool replace, hr_account *account, hr_sink **out, hr_error *err) HR_MUST_USE;
 hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n,
                          hr_error *err) HR_MUST_USE; /* buffered; names the file */
@@ -100,7 +102,8 @@ hr_status hr__sink_commit(hr_sink *takes,
                           hr_error *err) HR_MUST_USE; /* takes it, even on failure; then nothing is left */
 void hr__sink_drop(hr_sink *takes);                   /* nothing is left of it; NULL is fine */
 /* For those who write many files and name all of them at the end. finish: no more is written; its memory goes, its
- * descriptor stays. park: the descriptor goes, too, and the file has a hidden name until then, with a lease if leases is not NULL. */
+ * descriptor stays. park: the descriptor goes, too, and the file has a hidden name until then, with a lease if leases
+ * is not NULL. */
 typedef struct hr_leases hr_leases;
 hr_status hr__sink_finish(hr_sink *s, hr_sync sync, hr_error *err) HR_MUST_USE;
 hr_status hr__sink_park(hr_sink *s, hr_leases *leases, hr_error *err) HR_MUST_USE;
@@ -142,7 +145,8 @@ typedef struct hr_paths_options {
 } hr_paths_options;
 
 /* Files of all urls, in the order of the urls; within a folder or pattern sorted by path, byte by byte (as Ray does).
- * Hidden files and folders (names that begin with '.' or '_') are left out unless named. `out` is cleared on failure. */
+ * Hidden files and folders (names that begin with '.' or '_') are left out unless named. `out` is cleared on
+ * failure. */
 hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_options *options, hr_account *account,
                          hr_paths *out, hr_error *err) HR_MUST_USE;
 void hr__paths_clear(hr_paths *p);

@@ -3,15 +3,15 @@
  *   .headrace-<space>-<pid>-<start>-<lease>-<n>.part     a file
  *   .headrace-<space>-<pid>-<start>-<lease>.lease        an empty file; its writer holds a lock on it
  *
- * Processes, containers of one host and machines share folders. hr__part_sweep() removes a file only if one of these proves
- * that the writer has ended; every other file stays:
+ * Processes, containers of one host and machines share folders. hr__part_sweep() removes a file only if one of these
+ * proves that the writer has ended; every other file stays:
  *
- * 1. The lease lies in the folder and nobody holds its lock. The lock goes with the process, whatever its container, and after
- *    a new start of the machine. Only file systems whose locks all see have leases (hr__file_lock).
+ * 1. The lease lies in the folder and nobody holds its lock. The lock goes with the process, whatever its container,
+ *    and after a new start of the machine. Only file systems whose locks all see have leases (hr__file_lock).
  * 2. The writer's space is ours (hr_process: boot id, pid and time namespace), and its process is gone.
  *
- * A lease has its lock before it has its name, and loses its name while it has the lock: whoever finds it without a lock
- * finds a writer that was killed. Of two sweeps at once, one holds the lock and the other one leaves the files. */
+ * A lease has its lock before it has its name, and loses its name while it has the lock: whoever finds it without a
+ * lock finds a writer that was killed. Of two sweeps at once, one holds the lock and the other one leaves the files. */
 #include "io/io.h"
 
 #include <errno.h>
@@ -153,9 +153,10 @@ uint64_t hr__lease_of(hr_leases *l, const char *folder)
     return made->id;
 }
 
-/* ------------------------------------------------------------------------------------------------------ what is left */
+/* ----------------------------------------------------------------------------------------------------- what is left */
 
-/* The lease of the names that a sweep has come to: they follow each other, the lease's own name behind those of its files. */
+/* The lease of the names that a sweep has come to: they follow each other, the lease's own name behind those of its
+ * files. */
 typedef struct found {
     char *path; /* of the lease */
     int fd, rc; /* rc: of its lock */

@@ -1,8 +1,8 @@
 /* sink.c - a file being written: whole under its name, or not at all.
  *
- * Until commit the bytes stand in a file without a name (O_TMPFILE), which the kernel forgets when we end, however we end.
- * A file system that has none (NFS, some overlays) gets a hidden name beside the final one. Since only link and rename
- * give a file its name, whoever lists the folder sees all of it or nothing.
+ * Until commit the bytes stand in a file without a name (O_TMPFILE), which the kernel forgets when we end, however we
+ * end. A file system that has none (NFS, some overlays) gets a hidden name beside the final one. Since only link and
+ * rename give a file its name, whoever lists the folder sees all of it or nothing.
  *
  * 1. A hidden name says who made it (part.c). The next that writes there removes what a killed process left behind.
  * 2. Bytes are collected up to BUFFER_BYTES; larger pieces go to the system as they are.
@@ -339,7 +339,8 @@ static hr_status sync_folder(const char *folder, hr_error *err)
     return rc < 0 ? hr__error_os(err, rc, folder, "sync") : HR_OK;
 }
 
-/* An unnamed file gets its name by a link; where it is to replace another, by way of a hidden one, since only a rename replaces. */
+/* An unnamed file gets its name by a link; where it is to replace another, by way of a hidden one, since only a rename
+ * replaces. */
 static hr_status settle(hr_sink *s, const char *path, hr_error *err)
 {
     int rc;

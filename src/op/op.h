@@ -9,30 +9,31 @@
  *
  *   start(run) { push(task, table)* finish(task) }* pieces(task) { read(run, piece) }* stop(run)
  *
- * What a BLOCK operator holds at its end comes out in *pieces*: the scheduler makes a ticket of each, reads several at the same time
- * and passes their tables on in the order of the pieces, behind what push and finish emitted. Their rows are new ones, numbered
- * through: coordinate (0, 0, 0, place in the whole output), whatever the pieces.
+ * What a BLOCK operator holds at its end comes out in *pieces*: the scheduler makes a ticket of each, reads several at
+ * the same time and passes their tables on in the order of the pieces, behind what push and finish emitted. Their rows
+ * are new ones, numbered through: coordinate (0, 0, 0, place in the whole output), whatever the pieces.
  *
- * A *front* is a map operator that another one wants to have run on the tickets of its input, in parallel, before it sees the tables
- * itself; the two share the run's state of the operator (hr_op_run.partner).
+ * A *front* is a map operator that another one wants to have run on the tickets of its input, in parallel, before it
+ * sees the tables itself; the two share the run's state of the operator (hr_op_run.partner).
  *
- * Several inputs. IN_TURN: input 0 to its end, then input 1; nothing of an input is read before those in front of it have ended. An
- * operator may say that it begins with another one (first_input).
- * CHOSEN: the operator says which input it wants to see next (hr__task_want); the others wait with full windows. What comes out are
- * new rows, as of a BLOCK operator.
+ * Several inputs. IN_TURN: input 0 to its end, then input 1; nothing of an input is read before those in front of it
+ * have ended. An operator may say that it begins with another one (first_input). CHOSEN: the operator says which input
+ * it wants to see next (hr__task_want); the others wait with full windows. What comes out are new rows, as of a BLOCK
+ * operator.
  *
  * A *ticket* is a piece of the input in canonical order (a row range of a fragment; one table of the stage before).
- * Input is borrowed. Output is emitted by hr__task_emit. Every emitted table has an origin; an operator that keeps rows keeps
- * their coordinates, one that makes new rows says from which (hr__origin_made).
+ * Input is borrowed. Output is emitted by hr__task_emit. Every emitted table has an origin; an operator that keeps rows
+ * keeps their coordinates, one that makes new rows says from which (hr__origin_made).
  *
- * HR_PENDING. An operator whose result comes from elsewhere (a worker process) calls hr__task_suspend, hands the hr_resume to
- * whoever will complete it, and returns HR_PENDING from push or finish: the thread goes on with other work, the ticket is
- * parked. hr__resume, from any thread, brings it back: the scheduler then calls `resumed` on a pool thread.
+ * HR_PENDING. An operator whose result comes from elsewhere (a worker process) calls hr__task_suspend, hands the
+ * hr_resume to whoever will complete it, and returns HR_PENDING from push or finish: the thread goes on with other
+ * work, the ticket is parked. hr__resume, from any thread, brings it back: the scheduler then calls `resumed` on a pool
+ * thread.
  *
- * Markers. A position to resume from is a *marker*: "just before this ticket of this source", plus what each stream operator
- * remembered when it came by. Markers flow through the run between tables. A stream operator passes a marker on
- * when no row that came before it is still held back, with its state as text: restored with that state and fed with the rows
- * from the marker on, it emits exactly what it would have emitted after the marker. */
+ * Markers. A position to resume from is a *marker*: "just before this ticket of this source", plus what each stream
+ * operator remembered when it came by. Markers flow through the run between tables. A stream operator passes a marker
+ * on when no row that came before it is still held back, with its state as text: restored with that state and fed with
+ * the rows from the marker on, it emits exactly what it would have emitted after the marker. */
 #ifndef HR_OP_H
 #define HR_OP_H
 
@@ -67,8 +68,8 @@ struct hr_op_run {
     void *notify_context;
 };
 
-/* op.c. What an operator may hold now: its allowance or, where the process has little left, a share of it that is fair to all
- * that hold rows, of all runs. */
+/* op.c. What an operator may hold now: its allowance or, where the process has little left, a share of it that is fair
+ * to all that hold rows, of all runs. */
 int64_t hr__op_allowance(const hr_op_run *run);
 /* About what a table should have at most that is made for a function or by it, in a run with this limit. */
 int64_t hr__table_bytes_wanted(int64_t limit_bytes);
@@ -76,7 +77,8 @@ void hr__op_holds(int n); /* so many more, or fewer, may hold rows */
 
 typedef enum hr_op_inputs { HR_INPUTS_ONE, HR_INPUTS_IN_TURN, HR_INPUTS_CHOSEN } hr_op_inputs;
 
-/* The columns of an input that an operator needs: names borrowed from the operator, or from those that are wanted of it. */
+/* The columns of an input that an operator needs: names borrowed from the operator, or from those that are wanted of
+ * it. */
 typedef struct hr_needs {
     const char **names;
     int n; /* < 0: all */
@@ -96,24 +98,27 @@ typedef struct hr_op_class {
     bool one_to_one; /* same rows, same order, same coordinates: limits and discards move above it */
     bool same_rows;  /* as many rows out as in, whatever their order: counts are known above it */
     bool
-        new_rows; /* a map whose rows are numbered through, as a BLOCK operator's are (it stands behind one that did so) */
+        /* a map whose rows are numbered through, as a BLOCK operator's are (it stands behind one that did so) */
+        new_rows;
     bool filter_below; /* rows that are taken out of its output may as well be taken out of its input (a sort) */
     hr_op_inputs inputs;
     bool row_local; /* each output row depends on one input row only (fragments may be permuted above it) */
-    /* Output schema for an input schema. *out NULL with HR_OK: known only when the first table came out. Any error is a user's. */
+    /* Output schema for an input schema. *out NULL with HR_OK: known only when the first table came out. Any error is a
+     * user's. */
     hr_status (*schema)(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err);
     /* The same of an operator with several inputs, all known. */
     hr_status (*schema_of)(const hr_op *op, hr_schema *const *ins, int n, hr_schema **out, hr_error *err);
-    /* What it needs of an input if `wanted` (n < 0: all) is wanted of its output. `out` is "none" when called. NULL: all. */
+    /* What it needs of an input if `wanted` (n < 0: all) is wanted of its output. `out` is "none" when called. NULL:
+     * all. */
     hr_status (*needs)(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err);
-    /* IN_TURN: the input to begin with; rows[i]: about how many rows input i has, -1: unknown. What comes out is the same, whichever it is.
-     * NULL: 0. */
+    /* IN_TURN: the input to begin with; rows[i]: about how many rows input i has, -1: unknown. What comes out is the
+     * same, whichever it is. NULL: 0. */
     int (*first_input)(const hr_op *op, const int64_t *rows);
-    /* Rows of this input matter only beside rows of those that come before it which have the same values in so many columns, keys[0 ..),
-     * borrowed. 0 or NULL: there is no such rule. */
+    /* Rows of this input matter only beside rows of those that come before it which have the same values in so many
+     * columns, keys[0 ..), borrowed. 0 or NULL: there is no such rule. */
     int (*partner_keys)(const hr_op *op, int input, const char *const **keys);
-    /* In a run, when the inputs before it have ended: what is true of `column`, in which key k stands by now, for all rows that have a
-     * partner. *out is new, NULL: nothing is known. */
+    /* In a run, when the inputs before it have ended: what is true of `column`, in which key k stands by now, for all
+     * rows that have a partner. *out is new, NULL: nothing is known. */
     hr_status (*partner_filter)(const hr_op *op, const hr_op_run *run, int key, const char *column, hr_expr **out,
                                 hr_error *err);
     /* first_input: that of the run. *out is new, NULL: none */
@@ -126,8 +131,8 @@ typedef struct hr_op_class {
     hr_status (*push)(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err);
     /* After hr__resume: may emit, suspend again (HR_PENDING), or fail. Results are where the completer put them. */
     hr_status (*resumed)(const hr_op *op, hr_task *task, hr_error *err);
-    /* After hr__task_more: called when all that this operator emitted has gone through the operators behind it, before it
-     * gets more input. May emit, suspend and ask for more again. NULL: hr__task_more is never called. */
+    /* After hr__task_more: called when all that this operator emitted has gone through the operators behind it, before
+     * it gets more input. May emit, suspend and ask for more again. NULL: hr__task_more is never called. */
     hr_status (*more)(const hr_op *op, hr_task *task, hr_error *err);
     /* The ticket's (MAP) or all input's (STREAM, BLOCK) end. NULL: nothing to do. */
     hr_status (*finish)(const hr_op *op, hr_task *task, hr_error *err);
@@ -135,20 +140,22 @@ typedef struct hr_op_class {
                        hr_error *err); /* of several inputs: no more of this one */
     /* After finish: how many pieces there are. NULL: none. */
     hr_status (*pieces)(const hr_op *op, hr_task *task, int64_t *n, hr_error *err);
-    /* The tables of a piece, read by one thread; several pieces at the same time. *estimate: bytes that one step may make, and what
-     * the piece takes meanwhile, at first what a reader's step makes. */
+    /* The tables of a piece, read by one thread; several pieces at the same time. *estimate: bytes that one step may
+     * make, and what the piece takes meanwhile, at first what a reader's step makes. */
     hr_status (*read)(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
                       int64_t *estimate, hr_error *err);
     void (*task_clear)(const hr_op *op,
                        hr_task *task); /* frees *hr__task_state; runs always, also after errors. NULL: hr__free */
     void (*thread_clear)(const hr_op *op, hr_op_run *run, void *thread_state); /* NULL: none */
-    /* STREAM: see Markers; NULL: they end here. `pass` by hr__task_pass now or, at latest, from a later push or finish. */
+    /* STREAM: see Markers; NULL: they end here. `pass` by hr__task_pass now or, at latest, from a later push or
+     * finish. */
     hr_status (*marker)(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err);
     hr_status (*restore)(const hr_op *op, hr_task *task, const char *state, hr_error *err); /* before the first push */
-    /* MAP: the same for one that adds its state to markers (hr__task_save). Before the first ticket. NULL: it adds none. */
+    /* MAP: the same for one that adds its state to markers (hr__task_save). Before the first ticket. NULL: it adds
+     * none. */
     hr_status (*restore_run)(const hr_op *op, hr_op_run *run, const char *state, hr_error *err);
-    /* MAP: what every marker that goes by has to say of the run, in `out`; nothing: no more than it has. state: what hr__task_save added,
-     * NULL: nothing; it is replaced. NULL: it has nothing to say. */
+    /* MAP: what every marker that goes by has to say of the run, in `out`; nothing: no more than it has. state: what
+     * hr__task_save added, NULL: nothing; it is replaced. NULL: it has nothing to say. */
     void (*remember)(const hr_op *op, const hr_op_run *run, const char *state, hr_text *out);
     int64_t (*floor_bytes)(const hr_op *op);         /* least memory beside one table in and out; NULL: 0 */
     void (*describe)(const hr_op *op, hr_text *out); /* "limit(5)"; NULL: the name */
@@ -164,7 +171,8 @@ struct hr_op {
     atomic_int refs;
     bool one_to_one; /* of this one: init copies the class's, constructors may set it (a map that promises it) */
     int64_t
-        piece_rows; /* > 0: a function over pieces (pieces.c): its tickets must hold whole blocks of so many source rows */
+        /* > 0: a function over pieces (pieces.c): its tickets must hold whole blocks of so many source rows */
+        piece_rows;
     bool in_order; /* MAP: it remembers rows that came before: their number and order below it stay as they are */
     bool closes;   /* MAP: its stage has one more ticket, without rows, behind all others (hr__task_closes) */
 };

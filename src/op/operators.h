@@ -10,8 +10,8 @@ hr_status hr__op_project(const char *const *names, const char *const *new_names,
                          hr_error *err) HR_MUST_USE;
 hr_status hr__op_limit(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_number_rows(const char *name, hr_op **out, hr_error *err) HR_MUST_USE;
-/* Tables of exactly n_rows; the state is {rows to skip of the open batch, ordinal of the next batch}. HR_BUDGET where one alone is
- * larger than the memory limit, unless it is a slice of one table. */
+/* Tables of exactly n_rows; the state is {rows to skip of the open batch, ordinal of the next batch}. HR_BUDGET where
+ * one alone is larger than the memory limit, unless it is a slice of one table. */
 hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *err) HR_MUST_USE;
 /* The same as blocks, of which somebody behind makes smaller pieces: of any size. */
 hr_status hr__op_rebatch_blocks(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
@@ -20,22 +20,25 @@ hr_status hr__batch_too_large(int64_t n_rows, int64_t n_bytes, int64_t limit, bo
 hr_status hr__op_map(const hr_map_function *fn, const hr_map_options *options, hr_op **out,
                      hr_error *err) HR_MUST_USE;                                               /* takes fn's context */
 hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err) HR_MUST_USE; /* takes fn's context */
-/* The rows for which e is true; all columns and computed ones (see headrace.h). Shared. HR_TYPE and HR_INVALID come from `schema`. */
+/* The rows for which e is true; all columns and computed ones (see headrace.h). Shared. HR_TYPE and HR_INVALID come
+ * from `schema`. */
 hr_status hr__op_filter_expr(hr_expr *e, hr_op **out, hr_error *err) HR_MUST_USE;
 /* The same, but only these columns go on, as far as there are such, in the input's order. Copies the names. */
 hr_status hr__op_filter_giving(hr_expr *e, const char *const *names, int n, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_with_columns(const char *const *names, hr_expr *const *exprs, int n, hr_op **out,
                               hr_error *err) HR_MUST_USE;
-/* One row for all rows with the same keys. `schema` of the input, NULL: not known yet. Groups come out in no order that is promised. */
+/* One row for all rows with the same keys. `schema` of the input, NULL: not known yet. Groups come out in no order that
+ * is promised. */
 hr_status hr__op_group(const hr_schema *schema, const char *const *keys, int n_keys, const hr_aggregate *aggs,
                        int n_aggs, hr_op **out, hr_error *err) HR_MUST_USE;
 /* Frees the contexts of aggregates [begin, n) of a user's own, which nobody has taken over. */
 void hr__aggregates_drop(const hr_aggregate *aggs, int begin, int n);
-/* Inputs: the right side, then the left one. Schemas NULL: not known yet. What comes out may need hr__op_arrange behind it. */
+/* Inputs: the right side, then the left one. Schemas NULL: not known yet. What comes out may need hr__op_arrange behind
+ * it. */
 hr_status hr__op_join(hr_schema *left, hr_schema *right, const hr_join_options *options, hr_op **out,
                       hr_error *err) HR_MUST_USE;
-/* Tables whose last column HR_PLACE_COLUMN says the place of each row among all (their schema's metadata: how many places there are)
- * lose it and come in its order; those without pass as they are. */
+/* Tables whose last column HR_PLACE_COLUMN says the place of each row among all (their schema's metadata: how many
+ * places there are) lose it and come in its order; those without pass as they are. */
 #define HR_PLACE_COLUMN "\001place"
 hr_status hr__op_arrange(hr_op **out, hr_error *err) HR_MUST_USE;
 /* The aggregate functions there are, from 0: name and what it gives; NULL: no more. */
@@ -47,7 +50,8 @@ typedef struct hr_sort_column {
     bool descending, nulls_first;
 } hr_sort_column;
 hr_status hr__op_sort(const hr_sort_column *keys, int n, int n_hidden, hr_op **out, hr_error *err) HR_MUST_USE;
-/* The same sort or random_shuffle, of which only so many rows at the beginning are wanted: the others may not come. NULL: op is neither. */
+/* The same sort or random_shuffle, of which only so many rows at the beginning are wanted: the others may not come.
+ * NULL: op is neither. */
 hr_status hr__op_sort_first(const hr_op *op, int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 /* Rows with equal keys into the same of n_parts tables, by their hash; `sorted`: each in the order of the keys. */
 hr_status hr__op_hash_partition(const hr_sort_column *keys, int n, int64_t n_parts, bool sorted, hr_op **out,
@@ -64,15 +68,17 @@ typedef struct hr_shuffle_seed {
 uint64_t hr__shuffle_seed_of(const hr_shuffle_seed *seed, const hr_op_run *run, uint64_t *epoch);
 void hr__shuffle_fingerprint(const hr_shuffle_seed *seed, hr_hash *h);
 hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_error *err) HR_MUST_USE;
-/* Rows r with the same r / block_rows in a fragment of the source stay together and in order; such blocks come in random order. */
+/* Rows r with the same r / block_rows in a fragment of the source stay together and in order; such blocks come in
+ * random order. */
 hr_status hr__op_shuffle_blocks(const hr_shuffle_seed *seed, int64_t block_rows, hr_op **out,
                                 hr_error *err) HR_MUST_USE;
 /* --- block_order.c */
 hr_status hr__op_block_order(const hr_shuffle_seed *seed, hr_op **out, hr_error *err) HR_MUST_USE;
-/* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal length stay lists. */
+/* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal
+ * length stay lists. */
 hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
-/* The same rows, cut as functions' pieces of n_rows are (blocks.c says where that is needed: above a limit or union that feeds a
- * function by pieces). */
+/* The same rows, cut as functions' pieces of n_rows are (blocks.c says where that is needed: above a limit or union
+ * that feeds a function by pieces). */
 hr_status hr__op_blocks(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 /* A function in worker processes or Python threads: rows to `calls`. */
 typedef struct hr_calls hr_calls;
@@ -89,21 +95,24 @@ typedef struct hr_calls_options {
     const char *name;      /* "map_batches(augment)", for explain() and errors; copied */
     const char *qualified; /* "module.qualname", for the fingerprint; copied */
     int64_t
-        batch_rows; /* 0: batches of up to `piece_rows` by source coordinate; < 0: each input table is one batch (after a rebatch) */
+        /* 0: batches of up to `piece_rows` by source coordinate; < 0: each input table is one batch (after a
+         * rebatch) */
+        batch_rows;
     int64_t piece_rows;  /* default 4,096 */
     int64_t piece_bytes; /* > 0: pieces are also cut where they pass so many bytes (per-row functions: 8 MiB) */
     bool one_to_one; /* as in hr_map_options; the result must have as many rows as the input (HR_CALLBACK otherwise) */
     bool
-        filter; /* the result is one boolean column "keep" of the input's rows; what is kept are the input's own columns */
+        /* the result is one boolean column "keep" of the input's rows; what is kept are the input's own columns */
+        filter;
     int64_t max_parts;   /* > 1: so many batches may travel as one call, where calls are short */
     int64_t max_errored; /* batches that may fail in a run and are left out; < 0: any number */
     const char *const
         *group_keys; /* n_group_keys > 0: a batch is a group, rows that follow each other and agree in these columns
                                     * (copied); batch_rows and piece_rows do not count */
     int n_group_keys;
-    const char *
-        made; /* the function makes this column (copied), one_to_one, of `columns` alone: only those go to it, and all columns of
-                       * the input go on, with this one behind them. NULL: it gets all, and its results go on as they are */
+    /* The function makes this column (copied), one_to_one, of `columns` alone: only those go to it, and all columns of
+     * the input go on, with this one behind them. NULL: it gets all, and its results go on as they are. */
+    const char *made;
     const char *const *columns; /* n_columns (copied) */
     int n_columns;
     bool shows_doubles; /* integers with nulls are shown to the function as doubles, as NumPy and pandas have them */
@@ -114,27 +123,28 @@ typedef struct hr_calls_options {
 hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out,
                        hr_error *err) HR_MUST_USE; /* shares calls */
 
-/* --- union_columns.c: rows under the columns of `known`. `in`: of the input's, before the union; NULL: behind it. !settled: the columns of
- * the first table come first. Shares the schemas. */
+/* --- union_columns.c: rows under the columns of `known`. `in`: of the input's, before the union; NULL: behind it.
+ * !settled: the columns of the first table come first. Shares the schemas. */
 hr_status hr__op_union_columns(hr_schema *in, hr_schema *known, bool settled, hr_op **out, hr_error *err) HR_MUST_USE;
-/* All columns of a, then those that only b has, of types that hold the values of both. HR_TYPE names a column for which there is none. */
+/* All columns of a, then those that only b has, of types that hold the values of both. HR_TYPE names a column for which
+ * there is none. */
 hr_status hr__schema_unify(const hr_schema *a, const hr_schema *b, hr_schema **out, hr_error *err) HR_MUST_USE;
 /* --- sample.c. depth: how many samples stand below */
 hr_status hr__op_sample(const hr_sample_options *options, int depth, hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- slice.c: rows [begin, end); end INT64_MAX: to the last */
 hr_status hr__op_slice(int64_t begin, int64_t end, hr_op **out, hr_error *err) HR_MUST_USE;
-/* --- side_by_side.c (zip): the columns of all inputs side by side, row by row. `schemas`: of the inputs, where known (borrowed, NULLs else). HR_INVALID at
- * the end of the run if they have not all as many rows. */
+/* --- side_by_side.c (zip): the columns of all inputs side by side, row by row. `schemas`: of the inputs, where known
+ * (borrowed, NULLs else). HR_INVALID at the end of the run if they have not all as many rows. */
 hr_status hr__op_zip(hr_schema *const *schemas, int n, hr_op **out, hr_error *err) HR_MUST_USE;
-/* --- mix.c: rows of the inputs, in the proportion of the weights (n; > 0). drop: an input that has ended is left out, until all have;
- * else the first end ends it. */
+/* --- mix.c: rows of the inputs, in the proportion of the weights (n; > 0). drop: an input that has ended is left out,
+ * until all have; else the first end ends it. */
 hr_status hr__op_mix(const double *weights, int n, bool drop, hr_op **out, hr_error *err) HR_MUST_USE;
-/* --- local_shuffle.c, local_gather.c: a local shuffle is both, one after the other. `seed` (borrowed) NULL: the run's. HR_INVALID: windows
- * of less than one row, or too large ones. */
+/* --- local_shuffle.c, local_gather.c: a local shuffle is both, one after the other. `seed` (borrowed) NULL: the run's.
+ * HR_INVALID: windows of less than one row, or too large ones. */
 hr_status hr__op_local_shuffle(int64_t window_rows, const uint64_t *seed, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_local_gather(hr_op **out, hr_error *err) HR_MUST_USE;
-/* --- write_job.c, write_cut.c, write_encode.c, write_add.c: rows into files, in three steps (write.h). *out: the operators, in the
- * order in which rows pass them. `schema`: of the rows; NULL: that of the first table. */
+/* --- write_job.c, write_cut.c, write_encode.c, write_add.c: rows into files, in three steps (write.h). *out: the
+ * operators, in the order in which rows pass them. `schema`: of the rows; NULL: that of the first table. */
 hr_status hr__op_write(hr_schema *schema, const hr_format *format, const char *path, const hr_write_options *options,
                        hr_op *out[3], hr_error *err) HR_MUST_USE;
 /* There are files where `path` says (a folder that holds any but hidden ones, or the file itself). */
@@ -174,7 +184,8 @@ extern const hr_op_class hr__sort, hr__random_shuffle, hr__shuffle_blocks, hr__h
 
 /* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
 hr_arena *hr__op_input_arena(const hr_op *op);
-/* States of stream operators are words "key=number": false if it is not there. ("ordinal" is a rebatch's next batch.) */
+/* States of stream operators are words "key=number": false if it is not there. ("ordinal" is a rebatch's next
+ * batch.) */
 bool hr__state_int(const char *state, const char *key, int64_t *out);
 
 /* --- remembered_columns.c: what the first rows of a run said of its columns, for positions */
@@ -187,7 +198,8 @@ typedef struct hr_remembered {
 void hr__remembered_clear(hr_remembered *m);
 /* marks: of each column, NULL: none. HR_TYPE: others are expected. */
 hr_status hr__remembered_set(hr_remembered *m, const hr_schema *s, const bool *marks, hr_error *err) HR_MUST_USE;
-/* n bytes of what `text` was. *out and *marks (hr__free) are new; NULL: the columns are not known yet. HR_INVALID: it is damaged. */
+/* n bytes of what `text` was. *out and *marks (hr__free) are new; NULL: the columns are not known yet. HR_INVALID: it
+ * is damaged. */
 hr_status hr__remembered_recall(hr_remembered *m, const char *text, int64_t n, hr_schema **out, bool **marks,
                                 hr_error *err) HR_MUST_USE;
 

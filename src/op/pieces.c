@@ -5,10 +5,10 @@
  * random draw), and must not depend on readers. So the cuts here are a function of the sequence of rows alone:
  *
  * 1. A new block begins a new piece.
- * 2. Inside a block a piece ends when it has `rows` rows (one source row may have become many), or where the next row would
- *    bring it over `bytes`; each is counted from the piece's first row, hence in the end from the block's.
- * 3. The bytes of rows are what they would take if each stood alone: widths, lengths, offsets, no validity bits. That sum
- *    is the same however the rows are cut, which what a table happens to hold is not.
+ * 2. Inside a block a piece ends when it has `rows` rows (one source row may have become many), or where the next row
+ *    would bring it over `bytes`; each is counted from the piece's first row, hence in the end from the block's.
+ * 3. The bytes of rows are what they would take if each stood alone: widths, lengths, offsets, no validity bits. That
+ *    sum is the same however the rows are cut, which what a table happens to hold is not.
  *
  * A piece's ordinal is its block's number, and from bit 40 on its number in the block. */
 #include "op/call.h"

@@ -1,8 +1,9 @@
 /* remembered_columns.c - what the first rows of a run said of its columns, as text for positions.
  *
- * Whoever goes on from a position sees other rows first, which may lack columns or have them in other types. So the columns are part of the
- * position: "<mark of each column, 0 or 1>;<base64 of the schema as wire_schema.c has it>". Of columns whose text would be too long for
- * a position there is "#<hash>": then the first rows that come have to say the same, or it is an error. */
+ * Whoever goes on from a position sees other rows first, which may lack columns or have them in other types. So the
+ * columns are part of the position: "<mark of each column, 0 or 1>;<base64 of the schema as wire_schema.c has it>". Of
+ * columns whose text would be too long for a position there is "#<hash>": then the first rows that come have to say the
+ * same, or it is an error. */
 #include "share/share.h"
 #include "op/operators.h"
 

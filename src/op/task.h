@@ -1,7 +1,7 @@
 /* task.h - what an operator may do with its task.
  *
- * The seam: operators call these, the scheduler above (exec/task.c, crew.c, marker.c) has them. No other call points up, and
- * tests/test_layers.py reads the names here. */
+ * The seam: operators call these, the scheduler above (exec/task.c, crew.c, marker.c) has them. No other call points
+ * up, and tests/test_layers.py reads the names here. */
 #ifndef HR_TASK_H
 #define HR_TASK_H
 
@@ -17,8 +17,8 @@ void **hr__task_state(hr_task *task);               /* this operator's, of this 
 void **
 hr__task_thread_state(hr_task *task); /* this operator's, of the calling pool thread in this run; NULL at first */
 hr_op_run *hr__task_run(hr_task *task);
-/* Of a serial call (push, ended, finish, pieces): fn(context, 0 .. n-1), in any order, on this thread and on those that have nothing else
- * to do; comes back when all are done, or with the error of one. task NULL: on this thread alone. */
+/* Of a serial call (push, ended, finish, pieces): fn(context, 0 .. n-1), in any order, on this thread and on those that
+ * have nothing else to do; comes back when all are done, or with the error of one. task NULL: on this thread alone. */
 typedef hr_status hr_part_fn(void *context, int64_t i, hr_error *err);
 hr_status hr__task_share(hr_task *task, int64_t n, hr_part_fn *fn, void *context, hr_error *err) HR_MUST_USE;
 const hr_mem *hr__task_mem(hr_task *task);    /* where output goes: the run's account, and its arena if to_process */
@@ -30,8 +30,8 @@ int64_t hr__task_turn(const hr_task *task); /* of the ticket, among those of its
 /* MAP, in push: the ticket has no more input for this operator. False: it may have. */
 bool hr__task_last(const hr_task *task);
 bool hr__task_closes(const hr_task *task); /* MAP: all rows of the run have come by this operator; see hr_op.closes */
-/* MAP: a marker lies before the ticket's rows. The operator adds its state as of there by hr__task_save, before it emits
- * anything of the ticket. state NULL: it has none, and the marker goes no further. Borrowed. */
+/* MAP: a marker lies before the ticket's rows. The operator adds its state as of there by hr__task_save, before it
+ * emits anything of the ticket. state NULL: it has none, and the marker goes no further. Borrowed. */
 bool hr__task_marked(const hr_task *task);
 void hr__task_save(hr_task *task, const char *state);
 /* "rows 0 to 4095 of a.parquet, row group 3": where n rows from `begin` on came from. */
@@ -41,8 +41,8 @@ void hr__marker_drop(hr_marker *m); /* instead of passing it: a newer one says m
 
 /* Whether all tickets of the stage before this one have given all they give. */
 bool hr__task_is_first(const hr_task *task);
-/* The ticket goes on when it is the first, or the operator's run is settled; then `resumed` is called. The operator returns HR_PENDING
- * next. MAP only, of a class with `resumed`. */
+/* The ticket goes on when it is the first, or the operator's run is settled; then `resumed` is called. The operator
+ * returns HR_PENDING next. MAP only, of a class with `resumed`. */
 void hr__task_await_turn(hr_task *task);
 
 /* Suspends the task: the operator must return HR_PENDING next. *out is new; complete it exactly once, by hr__resume. */

@@ -1,12 +1,12 @@
 /* image_rule.c - steps on images move into the reader that decodes them.
  *
- * Where a column is computed by image functions of a scan's images, and nobody else looks at those, the reader can do both at
- * once: it then decodes only what the steps keep (image/image_chain.h). What is random stays the same, being a function of
- * the run's seed and epoch and of the row's coordinate. The expression keeps its place; in it the scan's column stands for
- * what the functions were.
+ * Where a column is computed by image functions of a scan's images, and nobody else looks at those, the reader can do
+ * both at once: it then decodes only what the steps keep (image/image_chain.h). What is random stays the same, being a
+ * function of the run's seed and epoch and of the row's coordinate. The expression keeps its place; in it the scan's
+ * column stands for what the functions were.
  *
- * The way down from the expression to the scan leads through operators that let the column through unseen. One that drops
- * rows may not have protected the steps from an image that they refuse, so those must not be able to. */
+ * The way down from the expression to the scan leads through operators that let the column through unseen. One that
+ * drops rows may not have protected the steps from an image that they refuse, so those must not be able to. */
 #include "plan/plan.h"
 
 /* How often e reads the column. */

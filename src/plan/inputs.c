@@ -1,15 +1,16 @@
 /* inputs.c - what a plan reads and which code it runs, as a position keeps it, so that other rows are found out.
  *
- * A position has to hold for a set of any number of files in about a kilobyte, to be made without reading them all, and to know them
- * again on another mount, or after `touch`.
+ * A position has to hold for a set of any number of files in about a kilobyte, to be made without reading them all, and
+ * to know them again on another mount, or after `touch`.
  *
  * 1. Files are named below the folder that all files of their scan share: where that folder lies does not count.
- * 2. The files of all scans of the plan are one list, cut into at most HR_INPUT_GROUPS groups of neighbours. Of each group a position
- *    has a hash of the files' sizes and times, and one of their contents (some blocks of each file: format/scan/scan.c).
+ * 2. The files of all scans of the plan are one list, cut into at most HR_INPUT_GROUPS groups of neighbours. Of each
+ *    group a position has a hash of the files' sizes and times, and one of their contents (some blocks of each file:
+ *    format/scan/scan.c).
  * 3. When it is loaded, a group whose times are the same is the same. Otherwise its contents decide. Of up to
  *    VERIFIED_FILES files the contents are compared in any case, since that takes no time.
- * 4. Tables in memory are compared by all of their values. Functions are compared by hashes of their code that whoever made them gave
- *    (hr__calls_set_code): what differs there is told, and only an error if it is asked for. */
+ * 4. Tables in memory are compared by all of their values. Functions are compared by hashes of their code that whoever
+ *    made them gave (hr__calls_set_code): what differs there is told, and only an error if it is asked for. */
 #include "op/call.h"
 #include "plan/plan.h"
 
@@ -146,7 +147,7 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- comparing */
+/* -------------------------------------------------------------------------------------------------------- comparing */
 
 static const char *file_name(const scan_list *l, int64_t file)
 {
@@ -231,9 +232,10 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- code */
+/* ------------------------------------------------------------------------------------------------------------- code */
 
-/* Function number i of the plan, inputs first: adds to `out` (HR_CODE_DIGITS digits each; the last one stands for all beyond). */
+/* Function number i of the plan, inputs first: adds to `out` (HR_CODE_DIGITS digits each; the last one stands for all
+ * beyond). */
 static void add_code(const hr_plan *p, char *out, int *n)
 {
     char code[HR_CODE_DIGITS + 1];

@@ -1,8 +1,8 @@
 /* plan.c - what to do, as data: an immutable tree of scans, operators and unions.
  *
- * A node is checked when it is made, as far as its input's schema is known without running a function; what lies below a
- * function without a declared schema is checked when the first table comes out. Building a plan does no I/O but for the first
- * file's footer, and that only when a check needs it. */
+ * A node is checked when it is made, as far as its input's schema is known without running a function; what lies below
+ * a function without a declared schema is checked when the first table comes out. Building a plan does no I/O but for
+ * the first file's footer, and that only when a check needs it. */
 #include "plan/plan.h"
 
 #include <inttypes.h>
@@ -53,7 +53,8 @@ void hr_plan_unref(hr_plan *p)
     hr__free(p);
 }
 
-/* A node like `p` over other inputs (taken references are the caller's to give up). Shares scan, operator and schema. */
+/* A node like `p` over other inputs (taken references are the caller's to give up). Shares scan, operator and
+ * schema. */
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err)
 {
     HR_TRY(plan_new(p->kind, p->n_inputs, out, err));

@@ -1,11 +1,13 @@
-/* plan.h - what to do, as data: an immutable tree of scans, operators and unions; the rules that rewrite it; what it reads. */
+/* plan.h - what to do, as data: an immutable tree of scans, operators and unions; the rules that rewrite it; what it
+ * reads. */
 #ifndef HR_PLAN_H
 #define HR_PLAN_H
 
 #include "op/operators.h"
 
 /* --- plan.c */
-/* Of a scan: rows are wanted only if their value of this column is key `key` of a row that operator `op`, above, has by then. */
+/* Of a scan: rows are wanted only if their value of this column is key `key` of a row that operator `op`, above, has by
+ * then. */
 typedef struct hr_partner {
     const hr_op *op; /* the plan's */
     int key;
@@ -22,7 +24,8 @@ struct hr_plan {
     bool random_blocks; /* SCAN, set by rules: its files, and the fragments of each, in a random order, by block_seed */
     hr_shuffle_seed block_seed;
     int64_t
-        skip_rows; /* SCAN, set by rules: so many at its beginning are not needed, as far as it can tell without reading */
+        /* SCAN, set by rules: so many at its beginning are not needed, as far as it can tell without reading */
+        skip_rows;
     hr_expr *filter; /* SCAN, set by rules: rows for which it is not true are not needed (NULL: all are) */
     hr_expr
         *images; /* SCAN, set by rules: what its image column is to be made of, image functions of it (NULL: nothing) */
@@ -39,7 +42,8 @@ struct hr_plan {
 hr_status hr__plan_scan(hr_scan *scan, hr_plan **out, hr_error *err) HR_MUST_USE; /* shares */
 /* hr_plan_range in blocks (hr__scan_new_range). */
 hr_status hr__plan_range(int64_t n, int64_t n_blocks, const char *name, hr_plan **out, hr_error *err) HR_MUST_USE;
-/* Checks the operator against the input's schema where that is known without running a function. Shares in; takes op, even on failure. */
+/* Checks the operator against the input's schema where that is known without running a function. Shares in; takes op,
+ * even on failure. */
 hr_status hr__plan_op(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* The same for an operator of several inputs. */
 hr_status hr__plan_op_n(hr_plan *const *ins, int n, hr_op *op, hr_plan **out, hr_error *err) HR_MUST_USE;
@@ -48,9 +52,9 @@ hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_er
 /* The schema if it is known without running functions; opens the first file if need be. *out NULL: late. */
 hr_status hr__plan_schema_early(hr_plan *p, hr_schema **out, hr_error *err) HR_MUST_USE;
 void hr__plan_learn_schema(hr_plan *p, hr_schema *s); /* a run saw the first table of `p` */
-/* image_rule.c: of a node that computes columns, of whose output `columns` are wanted (n < 0: all): image functions on a scan's
- * images that nobody else sees are the reader's. *images: those, of the scan's column; *op: what is left to compute. NULL: nothing
- * is to be done; else both are new. */
+/* image_rule.c: of a node that computes columns, of whose output `columns` are wanted (n < 0: all): image functions on
+ * a scan's images that nobody else sees are the reader's. *images: those, of the scan's column; *op: what is left to
+ * compute. NULL: nothing is to be done; else both are new. */
 hr_status hr__image_rule(const hr_plan *p, const char *const *columns, int n, hr_expr **images, hr_op **op,
                          hr_error *err) HR_MUST_USE;
 /* rules.c: whether one of n names is that. */
@@ -74,7 +78,8 @@ typedef struct hr_inputs {
 } hr_inputs;
 /* contents: also hashes of what stands in files and tables, which are read for that unless they were before. */
 hr_status hr__inputs_of(hr_plan *p, bool contents, hr_inputs *out, hr_error *err) HR_MUST_USE;
-/* HR_MISMATCH says what differs. moved: neither names nor times of files count, and contents only as far as they are known. */
+/* HR_MISMATCH says what differs. moved: neither names nor times of files count, and contents only as far as they are
+ * known. */
 hr_status hr__inputs_check(hr_plan *p, const hr_inputs *saved, bool moved, hr_error *err) HR_MUST_USE;
 /* What is known of the code of the plan's functions, HR_CODE_DIGITS characters each; '-': nothing. */
 void hr__plan_code(const hr_plan *p, char out[HR_MAX_CODES * HR_CODE_DIGITS + 1]);

@@ -1,6 +1,8 @@
-/* plan_order.c - nodes that put all rows in another order or into other tables: sort, random_shuffle, block order, repartition.
+/* plan_order.c - nodes that put all rows in another order or into other tables: sort, random_shuffle, block order,
+ * repartition.
  *
- * A sort key is a column, or an expression: that becomes a hidden column behind the others, which the sort drops again. */
+ * A sort key is a column, or an expression: that becomes a hidden column behind the others, which the sort drops
+ * again. */
 #include "plan/plan.h"
 #include "expr/expr.h"
 

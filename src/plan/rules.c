@@ -1,14 +1,14 @@
 /* rules.c - rewrites of a plan that change what it costs, never what it gives.
  *
- * One walk from the top carries down what is wanted of the input: which columns (a projection narrows them, a function wants
- * all), how many rows at most (a limit says so; whatever keeps every row passes that on), and for which rows at all (a filter by
- * an expression says so, in terms of the columns that stand there: renames are undone, terms over computed columns stay
- * behind). A scan takes all three; a sort keeps no more rows than are wanted of it. Operators stay where they are: a limit above a shortened scan still counts and a filter
- * above a reader that skips still filters, so that a rule that is too timid costs time, not rows. So do the keys of a join's first
- * input go down the other, for a scan to leave out what is beyond them, when they are known; which input comes first is said here, by
- * how many rows there may be of each. Computed columns that
- * nobody looks at are not computed, and functions that make such are not called; what is computed of images alone, their reader does
- * (image_rule.c). */
+ * One walk from the top carries down what is wanted of the input: which columns (a projection narrows them, a function
+ * wants all), how many rows at most (a limit says so; whatever keeps every row passes that on), and for which rows at
+ * all (a filter by an expression says so, in terms of the columns that stand there: renames are undone, terms over
+ * computed columns stay behind). A scan takes all three; a sort keeps no more rows than are wanted of it. Operators
+ * stay where they are: a limit above a shortened scan still counts and a filter above a reader that skips still
+ * filters, so that a rule that is too timid costs time, not rows. So do the keys of a join's first input go down the
+ * other, for a scan to leave out what is beyond them, when they are known; which input comes first is said here, by how
+ * many rows there may be of each. Computed columns that nobody looks at are not computed, and functions that make such
+ * are not called; what is computed of images alone, their reader does (image_rule.c). */
 #include "plan/plan.h"
 
 typedef struct wanted {
@@ -94,7 +94,8 @@ static hr_status want_columns_of(step *s, const hr_expr *e, hr_error *err)
     return st;
 }
 
-/* All that is wanted of a filter's output, and what it looks at. What is only looked at does not go on: it need not be copied. */
+/* All that is wanted of a filter's output, and what it looks at. What is only looked at does not go on: it need not be
+ * copied. */
 static hr_status columns_of_filter(step *s, const wanted *w, hr_expr *predicate, hr_error *err)
 {
     if (w->n_columns < 0)
@@ -279,7 +280,7 @@ static hr_status filter_of_input(step *s, const hr_op *op, const wanted *w, hr_e
     return st;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- the walk */
+/* --------------------------------------------------------------------------------------------------------- the walk */
 
 static hr_status rewrite(hr_plan *p, const wanted *w, hr_plan **out, hr_error *err);
 
@@ -310,7 +311,8 @@ static void order_of_blocks(const hr_op *op, wanted *w)
     }
 }
 
-/* The operator that gives only the first of its rows, or its blocks in another order, if nobody wants more or minds. NULL: as it is. */
+/* The operator that gives only the first of its rows, or its blocks in another order, if nobody wants more or minds.
+ * NULL: as it is. */
 static hr_status other_order(const hr_op *op, const wanted *w, hr_op **out, hr_error *err)
 {
     *out = NULL;
@@ -380,7 +382,8 @@ static hr_status add_partners(const hr_op *op, int input, wanted *w, hr_error *e
 
 #define FILTER_KEEPS 4 /* one row of so many: nobody knows */
 
-/* About how many rows p gives; -1: nobody knows. Functions are taken to give a row for a row, joins those of their left side. */
+/* About how many rows p gives; -1: nobody knows. Functions are taken to give a row for a row, joins those of their left
+ * side. */
 static int64_t guess_rows(const hr_plan *p)
 {
     int64_t sum = 0, begin, end;

@@ -264,8 +264,8 @@ static int64_t touch_locked(const block *b)
     return more;
 }
 
-/* A block for n bytes; *charge: to be charged for it. NULL: *spare says whether a spare block is what is missing, or else
- * space. */
+/* A block for n bytes; *charge: to be charged for it. NULL: *spare says whether a spare block is what is missing, or
+ * else space. */
 static block *take_locked(hr_arena *a, int64_t n, bool *spare, int64_t *charge)
 {
     block *b = find_locked(a, n);

@@ -2,8 +2,9 @@
  *
  * Sending. Columns that are not in shared memory are copied into the arena. What the message refers to is its *cargo*;
  * it gets a slot, whose number and sequence number go along. Segments that the peer does not map yet go first, each
- * with its descriptor. Then the packet is queued, and the queue goes out as far as the socket takes it. The peer may wait
- * for what stays behind while we wait for the peer: who cannot call us until then has on_backlog called (io/poll.c).
+ * with its descriptor. Then the packet is queued, and the queue goes out as far as the socket takes it. The peer may
+ * wait for what stays behind while we wait for the peer: who cannot call us until then has on_backlog called
+ * (io/poll.c).
  *
  * Receiving. Buffers of a received table map the peer's memory and share one *hold*. When the last of them goes, on
  * whatever thread, the hold is queued and leaves as RELEASE(slot, seq); the peer drops its cargo. A hold is the node of
@@ -396,7 +397,7 @@ hr_status hr__link_recv(hr_link *l, int timeout_ms, hr_message *out, hr_error *e
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------------- patience */
+/* --------------------------------------------------------------------------------------------------------- patience */
 
 #define PATIENCE_NS 2000000000LL
 #define NAP_MS 5

@@ -2,7 +2,8 @@
  *
  *   schema   fields; int64 n, metadata
  *   fields   int32 n, field * n
- *   field    int32 n, name; int32 n, Arrow format; int32 flags (nullable, keys sorted, pickles); int64 n, metadata; fields
+ *   field    int32 n, name; int32 n, Arrow format; int32 flags (nullable, keys sorted, pickles); int64 n, metadata;
+ *            fields
  *
  * Tensors travel as their storage with its metadata, as in Arrow. What is read is not trusted: counts are limited by
  * the bytes that are there, nesting by HR_MAX_DEPTH, and metadata has to be whole, since it is handed out as it is. */

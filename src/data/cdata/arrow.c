@@ -1,10 +1,11 @@
-/* arrow.c - out through the Arrow C data interface, and schemas both ways: https://arrow.apache.org/docs/format/CDataInterface.html
+/* arrow.c - out through the Arrow C data interface, and schemas both ways:
+ * https://arrow.apache.org/docs/format/CDataInterface.html
  *
- * Each exported node holds its own references (a schema: copies of text), so that a consumer may move children out and release
- * them in any order, on any thread.
+ * Each exported node holds its own references (a schema: copies of text), so that a consumer may move children out and
+ * release them in any order, on any thread.
  *
- * A foreign schema is trusted as far as its pointers go; all numbers and texts in it are checked. Encodings that we decode
- * (arrow_import.c) have the type of what they decode to. */
+ * A foreign schema is trusted as far as its pointers go; all numbers and texts in it are checked. Encodings that we
+ * decode (arrow_import.c) have the type of what they decode to. */
 #include "data/cdata/arrow.h"
 
 #include <pthread.h>
@@ -13,10 +14,11 @@
 
 static const uint8_t zeros[64] __attribute__((aligned(64))); /* stands for buffers without bytes */
 
-/* ---------------------------------------------------------------------------------------------------------- Python objects */
+/* --------------------------------------------------------------------------------------------------- Python objects */
 
-/* Pickles run code when they are read. So only those are taken for what they say they are that this process gave away itself,
- * to pyarrow say, and that come back: they carry words that nobody else can know. From files, which lack them, they are binary. */
+/* Pickles run code when they are read. So only those are taken for what they say they are that this process gave away
+ * itself, to pyarrow say, and that come back: they carry words that nobody else can know. From files, which lack them,
+ * they are binary. */
 static char secret_words[2 * 16 + 1];
 static pthread_once_t secret_once = PTHREAD_ONCE_INIT;
 
@@ -47,7 +49,7 @@ static bool has_secret(const hr_field *f)
     return words && n == sizeof secret_words - 1 && memcmp(words, secret_words, (size_t)n) == 0 && secret_words[0];
 }
 
-/* ------------------------------------------------------------------------------------------------------ schemas, outward */
+/* ------------------------------------------------------------------------------------------------- schemas, outward */
 
 typedef struct schema_node {
     char *format, *name;
@@ -150,7 +152,7 @@ hr_status hr__schema_export(const hr_schema *s, struct ArrowSchema *out, hr_erro
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------- schemas, inward */
+/* -------------------------------------------------------------------------------------------------- schemas, inward */
 
 static hr_status import_field(const struct ArrowSchema *s, int depth, hr_field *out, hr_error *err);
 
@@ -346,7 +348,7 @@ hr_status hr__schema_import(struct ArrowSchema *in, hr_schema **out, hr_error *e
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------- arrays, outward */
+/* -------------------------------------------------------------------------------------------------- arrays, outward */
 
 typedef struct array_node {
     hr_array *array;

@@ -1,15 +1,15 @@
 /* arrow_import.c - arrays in through the Arrow C data interface.
  *
- * Buffers are not copied. The foreign ArrowArray moves into a counted `foreign`; each buffer that wraps its memory holds a
- * reference, and the last one calls release, on whatever thread that is. Copied after all: values at addresses that their type
- * does not allow.
+ * Buffers are not copied. The foreign ArrowArray moves into a counted `foreign`; each buffer that wraps its memory
+ * holds a reference, and the last one calls release, on whatever thread that is. Copied after all: values at addresses
+ * that their type does not allow.
  *
- * What Arrow encodes and we do not is decoded on the way: dictionaries, views, list views, run ends, decimals below 128 bits.
- * Views become large_string and large_binary, because what they point at may exceed 2 GiB.
+ * What Arrow encodes and we do not is decoded on the way: dictionaries, views, list views, run ends, decimals below 128
+ * bits. Views become large_string and large_binary, because what they point at may exceed 2 GiB.
  *
- * What is trusted: that pointers point at as many bytes as the interface demands. All else is checked, first what is needed to
- * compute those sizes (lengths, numbers of buffers and children), in the end everything by hr__array_check. Arrays without
- * rows are made anew, since producers leave NULL everywhere in them. Unions are HR_UNSUPPORTED. */
+ * What is trusted: that pointers point at as many bytes as the interface demands. All else is checked, first what is
+ * needed to compute those sizes (lengths, numbers of buffers and children), in the end everything by hr__array_check.
+ * Arrays without rows are made anew, since producers leave NULL everywhere in them. Unions are HR_UNSUPPORTED. */
 #include "data/cdata/arrow.h"
 
 #define MAX_RUN_ROWS (1 << 26) /* of an array with run ends, once it is decoded */
@@ -200,7 +200,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------ arrays that are decoded */
+/* ------------------------------------------------------------------------------------------ arrays that are decoded */
 
 /* Integer i of a C array by its format: c C s S i I l L. Beyond int64: -2, which is out of every range. */
 static int64_t index_at(const void *data, char format, int64_t i)
@@ -394,8 +394,8 @@ static void run_rows(const struct ArrowArray *a, const struct ArrowArray *ends, 
     }
 }
 
-/* Before memory is asked for so many rows: there is a value for each run, runs end one behind the other, and the last one
- * behind all rows. */
+/* Before memory is asked for so many rows: there is a value for each run, runs end one behind the other, and the last
+ * one behind all rows. */
 static hr_status check_runs(const struct ArrowArray *a, const struct ArrowArray *ends, char format, int64_t n_values,
                             hr_error *err)
 {
@@ -510,7 +510,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- tables */
+/* ----------------------------------------------------------------------------------------------------------- tables */
 
 /* The top of a record batch: a struct array, none of whose rows may be null. */
 static hr_status check_top(const struct ArrowArray *a, const struct ArrowSchema *s, hr_error *err)

@@ -8,7 +8,8 @@ hr_status hr__schema_export(const hr_schema *s, struct ArrowSchema *out, hr_erro
 hr_status hr__schema_import(struct ArrowSchema *in, hr_schema **out, hr_error *err) HR_MUST_USE; /* takes in */
 hr_status hr__type_export(const hr_type *t, struct ArrowSchema *out, hr_error *err) HR_MUST_USE;
 hr_status hr__array_export(hr_array *a, struct ArrowArray *out, hr_error *err) HR_MUST_USE; /* shares a */
-/* Takes `in`, even on failure. Dictionary-encoded, string_view, list_view and run-end arrays are decoded into plain ones. */
+/* Takes `in`, even on failure. Dictionary-encoded, string_view, list_view and run-end arrays are decoded into plain
+ * ones. */
 hr_status hr__array_import(struct ArrowArray *in, struct ArrowSchema *schema_borrowed, hr_array **out,
                            hr_error *err) HR_MUST_USE;
 

@@ -1,10 +1,12 @@
 /* arith_decimal.c - + - * / // % and negation of decimals, and decimals of 32 bytes for fn_math.c.
  *
- * The type of a result is the one that Arrow's kernels give; where that has more digits than the type can have (Arrow refuses), it
- * has as many as it can, and a value that needs more is an error that names the row. Integers are decimals without places, plain
- * constants with as many digits as they have. / is cut off behind its places, as Arrow's; a division by 0 is null, as elsewhere.
+ * The type of a result is the one that Arrow's kernels give; where that has more digits than the type can have (Arrow
+ * refuses), it has as many as it can, and a value that needs more is an error that names the row. Integers are decimals
+ * without places, plain constants with as many digits as they have. / is cut off behind its places, as Arrow's; a
+ * division by 0 is null, as elsewhere.
  *
- * Rows of 16 bytes whose numbers stay small are computed with the machine's 128 bits, all else exactly by base/decimal.h. */
+ * Rows of 16 bytes whose numbers stay small are computed with the machine's 128 bits, all else exactly by
+ * base/decimal.h. */
 #include "base/decimal.h"
 #include "expr/fn.h"
 
@@ -14,7 +16,7 @@ typedef enum outcome { FINE, OVERFLOW, BY_ZERO } outcome;
 
 enum { MOST_SCALE = 1000 }; /* of a type that is computed with: so that sums of scales stay small */
 
-/* ------------------------------------------------------------------------------------------------------------- binding */
+/* ---------------------------------------------------------------------------------------------------------- binding */
 
 typedef struct shape {
     int64_t precision, scale;
@@ -126,7 +128,7 @@ hr_status hr__decimal_arith_bind(hr_bound_call *call, hr_arith_op op, hr_error *
     return hr__type_decimal(s->machine, s->digits, (int32_t)result.scale, &call->type, err);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- 128 bits */
+/* --------------------------------------------------------------------------------------------------------- 128 bits */
 
 typedef struct narrow {
     int128 end[2], ten[2], end_out; /* of each operand: the first number with too many digits, and its factor */
@@ -184,7 +186,7 @@ static inline bool narrow_row(hr_arith_op op, const narrow *c, const uint8_t *a,
     return is_within(v, c->end_out);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- any bits */
+/* --------------------------------------------------------------------------------------------------------- any bits */
 
 static outcome wide_divide(hr_arith_op op, hr_wide *l, const hr_wide *r, hr_wide *out)
 {
@@ -229,7 +231,7 @@ static outcome wide_row(hr_arith_op op, const hr_arith_state *s, const hr_array 
     return FINE;
 }
 
-/* --------------------------------------------------------------------------------------------------------- whole columns */
+/* ---------------------------------------------------------------------------------------------------- whole columns */
 
 typedef struct running {
     const hr_bound_call *call;
@@ -320,7 +322,7 @@ void hr__decimal_negate(const hr_array *a, int64_t n, uint8_t *out)
     }
 }
 
-/* ----------------------------------------------------------------------------------------------------------- rounding */
+/* --------------------------------------------------------------------------------------------------------- rounding */
 
 bool hr__decimal_round(hr_rounding how, const uint8_t *in, int bytes, int zeros, int digits, uint8_t *out)
 {

@@ -1,8 +1,10 @@
-/* cast_decimal.c - casts to decimals, from integers, floats, text and other decimals, and from decimals to integers and floats.
+/* cast_decimal.c - casts to decimals, from integers, floats, text and other decimals, and from decimals to integers and
+ * floats.
  *
- * Exact where both sides can be: digits that the new type has no place for are refused, as are too many in front of the point;
- * with safe=false digits behind the point are cut off, integers keep their low bits, and what does not fit at all is null. A
- * float becomes the nearest decimal of its exact value, half-way to the even digit, and a decimal the nearest float. */
+ * Exact where both sides can be: digits that the new type has no place for are refused, as are too many in front of the
+ * point; with safe=false digits behind the point are cut off, integers keep their low bits, and what does not fit at
+ * all is null. A float becomes the nearest decimal of its exact value, half-way to the even digit, and a decimal the
+ * nearest float. */
 #include "base/decimal.h"
 #include "base/number_short.h"
 #include "expr/fn.h"
@@ -149,7 +151,7 @@ hr_status hr__cast_to_decimal(const hr_bound_call *call, const hr_eval *how, con
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------------- from decimals */
+/* ---------------------------------------------------------------------------------------------------- from decimals */
 
 /* Low bits are what an unsafe cast keeps. -> whether these are all. */
 static bool put_int(const hr_type *to, const hr_wide *v, uint8_t *out)

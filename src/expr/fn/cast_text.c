@@ -1,14 +1,15 @@
 /* cast_text.c - casts from and to text: numbers, booleans, dates, times.
  *
- * The text is the whole value, without blanks around it; base/number.h says what numbers and times look like. Booleans are
- * true and false (in any case) or 1 and 0. A time with a zone fits only a type with a zone; one without is taken as UTC there. */
+ * The text is the whole value, without blanks around it; base/number.h says what numbers and times look like. Booleans
+ * are true and false (in any case) or 1 and 0. A time with a zone fits only a type with a zone; one without is taken as
+ * UTC there. */
 #include "base/number.h"
 #include "expr/fn.h"
 
 #include <inttypes.h>
 #include <strings.h>
 
-/* ------------------------------------------------------------------------------------------------------------ from text */
+/* -------------------------------------------------------------------------------------------------------- from text */
 
 /* Stores what the text says at `out`; false: it is no such value. */
 typedef bool parse_fn(const hr_type *t, const uint8_t *p, int64_t n, void *out);
@@ -191,7 +192,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- to text */
+/* ---------------------------------------------------------------------------------------------------------- to text */
 
 /* The text of row i; `out` has room for HR_NUMBER_CHARS. -> bytes, -1: by way of hr__array_print_value */
 static int print_at(const hr_array *a, int64_t i, char *out)

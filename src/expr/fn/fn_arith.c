@@ -1,10 +1,11 @@
 /* fn_arith.c - + - * / // % and negation, with Python's meaning of // and %.
  *
- * Operands meet in one type first (casts that the binder puts in); then it is one loop. Integer results that do not fit are an
- * error: the loop gathers "some value overflowed", and only then is it asked whether that value was valid. / is always a
- * division of floats. // and % of integers by zero are null; floats follow IEEE.
+ * Operands meet in one type first (casts that the binder puts in); then it is one loop. Integer results that do not fit
+ * are an error: the loop gathers "some value overflowed", and only then is it asked whether that value was valid. / is
+ * always a division of floats. // and % of integers by zero are null; floats follow IEEE.
  *
- * Decimals are arith_decimal.c's. Times: timestamp - timestamp, timestamp +- duration, duration +- duration, duration * integer, in the finer of the units. */
+ * Decimals are arith_decimal.c's. Times: timestamp - timestamp, timestamp +- duration, duration +- duration, duration *
+ * integer, in the finer of the units. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
@@ -26,7 +27,7 @@
 /* -> whether all results fit (and no divisor was 0). A constant operand has step 0. */
 typedef bool arith_fn(const void *a, const void *b, int64_t step_a, int64_t step_b, int64_t n, void *out);
 
-/* ------------------------------------------------------------------------------------------------------------- kernels */
+/* ---------------------------------------------------------------------------------------------------------- kernels */
 
 /* Three loops, so that each can be vectorised: arrays, a constant on the right, a constant on the left. */
 #define LOOPS(T, ...)                                                                                                  \
@@ -92,8 +93,8 @@ INTS(HR_X)
 #undef HR_X
 #pragma GCC diagnostic pop
 
-/* By a constant of 2 or more, without the machine's division: times the reciprocal, which is wrong by one at most, as what it leaves
- * over shows. Doubles hold the values up to 2^52; larger ones are divided. */
+/* By a constant of 2 or more, without the machine's division: times the reciprocal, which is wrong by one at most, as
+ * what it leaves over shows. Doubles hold the values up to 2^52; larger ones are divided. */
 #define HR_X(name, T)                                                                                                  \
     static void by_constant_##name(const T *a, T d, int64_t n, bool quotient, T *y)                                    \
     {                                                                                                                  \
@@ -164,7 +165,7 @@ static arith_fn *const kernels[HR_N_TYPES][HR_N_ARITH_OPS] = {
 
 static const char *const op_signs[HR_N_ARITH_OPS] = { "+", "-", "*", "/", "//", "%" };
 
-/* ---------------------------------------------------------------------------------------------------------- evaluation */
+/* ------------------------------------------------------------------------------------------------------- evaluation */
 
 static bool is_int(hr_type_id id) { return id >= HR_T_INT8 && id <= HR_T_UINT64; }
 
@@ -283,7 +284,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- binding */
+/* ---------------------------------------------------------------------------------------------------------- binding */
 
 static hr_status set_machine(hr_bound_call *call, hr_type_id id, hr_type *type, hr_error *err)
 {
@@ -410,7 +411,7 @@ static hr_status arith_bind(hr_arith_op op, hr_bound_call *call, hr_error *err)
     return hr__call_type_error(call, "numbers expected; a cast may help", err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- negation */
+/* --------------------------------------------------------------------------------------------------------- negation */
 
 static hr_status negate_bind(hr_bound_call *call, hr_error *err)
 {
@@ -466,7 +467,7 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 #define HR_ARITH(name, op)                                                                                             \
     static hr_status name##_bind(hr_bound_call *call, hr_error *err) { return arith_bind(op, call, err); }             \

@@ -1,11 +1,13 @@
 /* fn_cast.c - values as another type; and which types meet where two are used together.
  *
- * A cast is safe unless told otherwise: a value that does not fit is an error that names the row and the value. With safe=false
- * integers keep their low bits, what cannot be converted at all (NaN or 1e300 as an integer, a text that is no number) is null,
- * and times lose what their unit cannot hold. Integers become the nearest float, doubles the nearest float32, always.
+ * A cast is safe unless told otherwise: a value that does not fit is an error that names the row and the value. With
+ * safe=false integers keep their low bits, what cannot be converted at all (NaN or 1e300 as an integer, a text that is
+ * no number) is null, and times lose what their unit cannot hold. Integers become the nearest float, doubles the
+ * nearest float32, always.
  *
- * The plan of a cast is a short list of steps over machine types, found when it is bound: numbers convert by one loop a pair of
- * types, and a second loop says whether any value did not fit; only then is it asked which, and whether it was valid. */
+ * The plan of a cast is a short list of steps over machine types, found when it is bound: numbers convert by one loop a
+ * pair of types, and a second loop says whether any value did not fit; only then is it asked which, and whether it was
+ * valid. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
@@ -56,9 +58,10 @@ typedef struct cast_state {
     bool floors; /* a part of a day is no loss */
 } cast_state;
 
-/* ------------------------------------------------------------------------------------------------------------ numbers */
+/* ---------------------------------------------------------------------------------------------------------- numbers */
 
-/* Unsigned arithmetic is modulo 2^n, and conversion to a signed type keeps the bits. A float out of range would be undefined. */
+/* Unsigned arithmetic is modulo 2^n, and conversion to a signed type keeps the bits. A float out of range would be
+ * undefined. */
 #define LOW_i8 -128.0
 #define LOW_u8 0.0
 #define LOW_i16 -32768.0
@@ -172,7 +175,7 @@ static bool number_of(hr_type_id id, enum number *out)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------ what did not fit */
+/* ------------------------------------------------------------------------------------------------- what did not fit */
 
 hr_status hr__cast_refuse(const hr_bound_call *call, const hr_eval *how, const hr_array *a, int64_t row, hr_error *err)
 {
@@ -228,7 +231,7 @@ static hr_status look_closer(const hr_bound_call *call, const hr_eval *how, cons
     return HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- loops */
+/* ------------------------------------------------------------------------------------------------------------ loops */
 
 static hr_status run_number(const hr_bound_call *call, const hr_eval *how, const hr_array *a, const uint8_t *values,
                             hr_buffer **validity, hr_buffer **out, hr_error *err)
@@ -492,7 +495,7 @@ static hr_status cast_eval(const hr_bound_call *call, const hr_eval *how, hr_arr
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- binding */
+/* ---------------------------------------------------------------------------------------------------------- binding */
 
 /* Nanoseconds of one tick; 0: no time. Families do not mix: 1 dates and timestamps, 2 times of day, 3 durations. */
 static int64_t tick_of(const hr_type *t, int *family)
@@ -612,7 +615,7 @@ static hr_status cast_bind(hr_bound_call *call, hr_error *err)
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- ranges */
+/* ----------------------------------------------------------------------------------------------------------- ranges */
 
 /* Casts that keep the order keep bounds. Not those that wrap, or make nulls. */
 static bool is_monotone(const cast_state *s, const hr_type *from, const hr_type *to)
@@ -738,7 +741,8 @@ hr_type *hr__call_common_number(const hr_bound_call *call, int a, int b)
     return common_of_types(x, y);
 }
 
-/* The numbers of the call from input `first` on, those that are not weak first. NULL: no type holds them all, or there are none. */
+/* The numbers of the call from input `first` on, those that are not weak first. NULL: no type holds them all, or there
+ * are none. */
 static hr_type *common_of_numbers(const hr_bound_call *call, int first)
 {
     hr_type *common = NULL;
@@ -781,8 +785,8 @@ static bool cast_exists(const hr_type *from, const hr_type *to)
 static bool is_exact(const hr_type *t) { return hr__type_is_int(t) || hr__type_is_decimal(t); }
 static bool is_numeric(const hr_type *t) { return hr__type_is_number(t) || hr__type_is_decimal(t); }
 
-/* Decimals, and integers beside them: as many digits on both sides of the point as one of them has; beside floats double. *out is
- * new, NULL with HR_OK: that would be too many. */
+/* Decimals, and integers beside them: as many digits on both sides of the point as one of them has; beside floats
+ * double. *out is new, NULL with HR_OK: that would be too many. */
 static hr_status common_of_decimals(const hr_bound_call *call, int first, hr_type **out, hr_error *err)
 {
     int64_t whole = 0, scale = 0;
@@ -810,7 +814,8 @@ static hr_status common_of_decimals(const hr_bound_call *call, int first, hr_typ
                             out, err);
 }
 
-/* What the types of the inputs from `first` on unify to; *out is new, NULL with HR_OK: there is none that casts lead to. */
+/* What the types of the inputs from `first` on unify to; *out is new, NULL with HR_OK: there is none that casts lead
+ * to. */
 static hr_status common_of_any(const hr_bound_call *call, int first, hr_type **out, hr_error *err)
 {
     hr_type *common = hr__type_simple(HR_T_NULL), *wider = NULL;

@@ -1,13 +1,13 @@
 /* fn_choose.c - one of several values: if_else, coalesce, least, greatest.
  *
- * First it is found which input each row takes; then values are fetched: of fixed width in one loop an input, of any other
- * type by joining the inputs and taking rows of that. No input is evaluated lazily: what would be an error is one, even in
- * rows that take another input. */
+ * First it is found which input each row takes; then values are fetched: of fixed width in one loop an input, of any
+ * other type by joining the inputs and taking rows of that. No input is evaluated lazily: what would be an error is
+ * one, even in rows that take another input. */
 #include "expr/fn.h"
 
 enum { NOBODY = 0xFF, MOST_INPUTS = 250 };
 
-/* ------------------------------------------------------------------------------------------------------------ fetching */
+/* --------------------------------------------------------------------------------------------------------- fetching */
 
 #define HR_X(T)                                                                                                        \
     static void fetch_##T(const uint8_t *which, uint8_t who, const void *from, bool constant, int64_t n, void *to)     \
@@ -135,7 +135,7 @@ static hr_status check_count(const hr_bound_call *call, hr_error *err)
                         call->n_inputs, MOST_INPUTS);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- which one */
+/* -------------------------------------------------------------------------------------------------------- which one */
 
 static hr_status if_else_bind(hr_bound_call *call, hr_error *err)
 {
@@ -263,7 +263,7 @@ static hr_status greatest_eval(const hr_bound_call *call, const hr_eval *how, hr
     return extreme_eval(HR_GREATER, call, how, args, out, err);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 #define HR_ENTRY(fn, binder, least, most, text)                                                                        \
     {                                                                                                                  \

@@ -1,9 +1,10 @@
 /* fn_compare.c - == != < <= > >= over every type that has an order.
  *
- * How two types meet is found once, when the call is bound (hr_comparing); what runs then is one loop over values of one machine
- * type, which the compiler vectorises, into bytes of 0 and 1 that are packed into bits. Exact where no machine type holds
- * both: int64 with uint64, times of different units, decimals of different scales. Integers and floats meet as doubles.
- * Floats are IEEE's: NaN is unequal to everything and neither less nor greater. Strings and binary compare by bytes. */
+ * How two types meet is found once, when the call is bound (hr_comparing); what runs then is one loop over values of
+ * one machine type, which the compiler vectorises, into bytes of 0 and 1 that are packed into bits. Exact where no
+ * machine type holds both: int64 with uint64, times of different units, decimals of different scales. Integers and
+ * floats meet as doubles. Floats are IEEE's: NaN is unequal to everything and neither less nor greater. Strings and
+ * binary compare by bytes. */
 #include "expr/fn.h"
 
 #include <math.h>
@@ -41,7 +42,7 @@ struct hr_comparing {
     int32_t digits_a, digits_b; /* DECIMAL: powers of ten to the greater scale */
 };
 
-/* ------------------------------------------------------------------------------------------------------------ kernels */
+/* ---------------------------------------------------------------------------------------------------------- kernels */
 
 typedef void number_fn(const void *a, const void *b, int64_t n, uint8_t *out);
 
@@ -249,7 +250,7 @@ bool hr__comparing_one(const hr_comparing *c, hr_compare_op op, const hr_array *
     return found;
 }
 
-/* ------------------------------------------------------------------------------------------------------- whole arrays */
+/* ----------------------------------------------------------------------------------------------------- whole arrays */
 
 static void numbers_run(how_kind how, hr_compare_op op, const hr_array *a, const hr_array *b, bool constant, int64_t n,
                         uint8_t *bits)
@@ -396,7 +397,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- binding */
+/* ---------------------------------------------------------------------------------------------------------- binding */
 
 static how_kind how_of_number(hr_type_id id)
 {
@@ -544,7 +545,7 @@ static hr_status compare_bind(hr_bound_call *call, hr_error *err)
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- ranges */
+/* ----------------------------------------------------------------------------------------------------------- ranges */
 
 /* Whether it is known that `op` holds between the two ends (not if one is not known). */
 static bool surely(const hr_comparing *c, hr_compare_op op, const hr_array *a, const hr_array *b)
@@ -613,7 +614,7 @@ static void compare_range(hr_compare_op op, const hr_bound_call *call, const hr_
     out->truth = can;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 #define HR_COMPARE(name, op)                                                                                           \
     static hr_status name##_eval(const hr_bound_call *call, const hr_eval *how, hr_array *const *args, hr_array **out, \

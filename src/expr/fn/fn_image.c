@@ -1,7 +1,8 @@
 /* fn_image.c - functions of images: decode, resize, crops, mirroring, normalizing.
  *
  * Each takes images and settings and gives images, and takes in its argument's own call if that is one of them: what is
- * evaluated is the outermost call alone, on the innermost argument, as one pass for each image (image/image_chain.h). */
+ * evaluated is the outermost call alone, on the innermost argument, as one pass for each image
+ * (image/image_chain.h). */
 #include "image/image_chain.h"
 #include "expr/fn.h"
 
@@ -61,7 +62,7 @@ static const hr_option normalize_table[] = {
     { 0 },
 };
 
-/* ------------------------------------------------------------------------------------------------------------- binding */
+/* ---------------------------------------------------------------------------------------------------------- binding */
 
 /* "0.5" or "0.5,0.4,0.3" */
 static hr_status numbers(const char *what, const char *text, double out[4], int *n, hr_error *err)
@@ -161,7 +162,7 @@ bool hr__expr_image_steps(const hr_expr *e, hr_image_chain *out, const char **co
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- evaluation */
+/* ------------------------------------------------------------------------------------------------------- evaluation */
 
 /* Plans row i of the column. */
 static hr_status plan_row(const hr_image_chain *chain, const hr_eval *how, const hr_array *a, int64_t i,
@@ -293,7 +294,7 @@ done:
     return st;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 #define IMAGE_FUNCTION(function_name, table, random, text)                                                             \
     { .name = function_name,                                                                                           \

@@ -1,8 +1,8 @@
 /* fn_logic.c - and, or, xor, not with SQL's nulls, and what asks for nulls and NaN.
  *
- * A null is "not known": false and null is false, true or null is true, everything else with a null is null. All by whole bytes
- * of bits: a value and a validity bit a row. What lies under a null may be anything; the formulas see to it that a known result
- * never depends on it. */
+ * A null is "not known": false and null is false, true or null is true, everything else with a null is null. All by
+ * whole bytes of bits: a value and a validity bit a row. What lies under a null may be anything; the formulas see to it
+ * that a known result never depends on it. */
 #include "expr/fn.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static void bits_clear(bits *b)
     hr__free(b->valid_copy);
 }
 
-/* --------------------------------------------------------------------------------------------------------- and, or, xor */
+/* ----------------------------------------------------------------------------------------------------- and, or, xor */
 
 typedef enum logic { AND, OR, XOR } logic;
 
@@ -151,7 +151,7 @@ HR_LOGIC(and, AND)
 HR_LOGIC(or, OR)
 HR_LOGIC(xor, XOR)
 
-/* ---------------------------------------------------------------------------------------------------------------- not */
+/* -------------------------------------------------------------------------------------------------------------- not */
 
 static hr_status not_eval(const hr_bound_call *call, const hr_eval *how, hr_array *const *args, hr_array **out,
                           hr_error *err)
@@ -190,7 +190,7 @@ static void not_range(const hr_bound_call *call, const hr_pruner *p, const hr_ra
     out->truth = (t & HR_CAN_NULL) | (t & HR_CAN_TRUE ? HR_CAN_FALSE : 0u) | (t & HR_CAN_FALSE ? HR_CAN_TRUE : 0u);
 }
 
-/* ----------------------------------------------------------------------------------------------------- null, not null */
+/* --------------------------------------------------------------------------------------------------- null, not null */
 
 static hr_status null_bind(hr_bound_call *call, hr_error *err)
 {
@@ -257,7 +257,7 @@ static void is_not_null_range(const hr_bound_call *call, const hr_pruner *p, con
     not_range(call, p, &opposite, out);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- NaN */
+/* -------------------------------------------------------------------------------------------------------------- NaN */
 
 static hr_status nan_bind(hr_bound_call *call, hr_error *err)
 {
@@ -308,7 +308,7 @@ static void is_nan_range(const hr_bound_call *call, const hr_pruner *p, const hr
         (in->can_nan ? HR_CAN_TRUE : 0u) | (in->can_value ? HR_CAN_FALSE : 0u) | (in->can_null ? HR_CAN_NULL : 0u);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 #define HR_ENTRY(fn, sign, n, binder, text)                                                                            \
     {                                                                                                                  \

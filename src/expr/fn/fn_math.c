@@ -1,8 +1,9 @@
 /* fn_math.c - functions of numbers: rounding, sign, powers, logarithms, angles.
  *
- * Results are those of Arrow's kernels: integers become doubles where a result need not be whole (and for ceil, floor, trunc),
- * float stays float, and what has no value (ln(-1), asin(2)) is NaN or infinite, not an error. Decimals are rounded as decimals
- * and are doubles elsewhere; halves compute as float. Integer results that do not fit are errors, as everywhere.
+ * Results are those of Arrow's kernels: integers become doubles where a result need not be whole (and for ceil, floor,
+ * trunc), float stays float, and what has no value (ln(-1), asin(2)) is NaN or infinite, not an error. Decimals are
+ * rounded as decimals and are doubles elsewhere; halves compute as float. Integer results that do not fit are errors,
+ * as everywhere.
  *
  * round() goes to the nearest, ties to even, at `ndigits` places after the point, before it where that is negative. */
 #include "base/decimal.h"
@@ -27,7 +28,7 @@ struct math_state {
     int zeros, digits; /* of decimals of 32 bytes: unit and end as powers of ten */
 };
 
-/* ------------------------------------------------------------------------------------------------------------- kernels */
+/* ---------------------------------------------------------------------------------------------------------- kernels */
 
 #define KERNEL(name, what, T, R, ...)                                                                                  \
     static bool what##_##name(const math_state *s, const void *in, int64_t n, void *out)                               \
@@ -234,7 +235,7 @@ static bool sign_wide(const math_state *s, const void *in, int64_t n, void *out)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- binding */
+/* ---------------------------------------------------------------------------------------------------------- binding */
 
 typedef enum result_kind {
     AS_FLOAT, /* float stays, all else is double */
@@ -322,7 +323,7 @@ static hr_status math_bind(hr_bound_call *call, result_kind kind, kernel_row ker
     return HR_OK;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- evaluation */
+/* ------------------------------------------------------------------------------------------------------- evaluation */
 
 static hr_status refuse(const hr_bound_call *call, const hr_eval *how, const hr_array *a, int64_t row, hr_error *err)
 {
@@ -378,7 +379,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- power */
+/* ------------------------------------------------------------------------------------------------------------ power */
 
 typedef struct power_state {
     hr_type_id machine;
@@ -505,7 +506,7 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 #define FLOATS(fn) [HR_T_FLOAT32] = fn##_f32, [HR_T_FLOAT64] = fn##_f64
 #define INTS(fn)                                                                                                       \

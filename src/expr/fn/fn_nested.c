@@ -1,13 +1,13 @@
 /* fn_nested.c - lists, structs, maps and tensors: their parts, and lists made of lists.
  *
  * Parts are shared with the column they are of, where that can be: a struct's field, a map's keys. What picks items
- * (slices, sorting) makes a list of their positions and takes them. A null list gives a null; an item that is not there is null.
- * Fixed-size lists and tensors of one dimension are lists here. */
+ * (slices, sorting) makes a list of their positions and takes them. A null list gives a null; an item that is not there
+ * is null. Fixed-size lists and tensors of one dimension are lists here. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
 
-/* ------------------------------------------------------------------------------------------------------------- binding */
+/* ---------------------------------------------------------------------------------------------------------- binding */
 
 static bool is_list(const hr_type *t)
 {
@@ -41,7 +41,7 @@ static void items_of(const hr_array *a, int64_t i, int64_t *begin, int64_t *n)
         *n = 0;
 }
 
-/* --------------------------------------------------------------------------------------------- lists of picked items */
+/* -------------------------------------------------------------------------------------------- lists of picked items */
 
 typedef struct picking {
     const hr_eval *how;
@@ -105,7 +105,7 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- list_len */
+/* --------------------------------------------------------------------------------------------------------- list_len */
 
 static hr_status list_len_bind(hr_bound_call *call, hr_error *err)
 {
@@ -151,7 +151,7 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- list_get */
+/* --------------------------------------------------------------------------------------------------------- list_get */
 
 typedef struct get_options {
     int64_t index;
@@ -199,7 +199,7 @@ static hr_status list_get_eval(const hr_bound_call *call, const hr_eval *how, hr
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------- list_slice */
+/* ------------------------------------------------------------------------------------------------------- list_slice */
 
 typedef struct slice_options {
     int64_t start, stop, step;
@@ -291,7 +291,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------- list_sort */
+/* -------------------------------------------------------------------------------------------------------- list_sort */
 
 typedef struct sort_options {
     bool descending, nulls_first;
@@ -423,7 +423,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------ list_flatten */
+/* ----------------------------------------------------------------------------------------------------- list_flatten */
 
 static hr_status list_flatten_bind(hr_bound_call *call, hr_error *err)
 {
@@ -475,7 +475,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------- arr_to_list */
+/* ------------------------------------------------------------------------------------------------------ arr_to_list */
 
 /* A tensor's or fixed list's values as lists, from dimension `dim` on. *out is new. */
 static hr_status list_type_of(const hr_type *t, int dim, hr_type **out, hr_error *err)
@@ -564,7 +564,7 @@ static hr_status arr_to_list_eval(const hr_bound_call *call, const hr_eval *how,
     return nested_lists(how, args[0], call->type, 0, how->n_rows, validity, out, err);
 }
 
-/* -------------------------------------------------------------------------------------------------------- struct_field */
+/* ----------------------------------------------------------------------------------------------------- struct_field */
 
 typedef struct field_options {
     char *name;
@@ -665,7 +665,7 @@ static hr_status struct_field_eval(const hr_bound_call *call, const hr_eval *how
     return field_of(how, args[0], field_at(args[0]->type, call->expr->options), how->n_rows, out, err);
 }
 
-/* ---------------------------------------------------------------------------------------------------- keys and values */
+/* -------------------------------------------------------------------------------------------------- keys and values */
 
 /* Maps, and lists of structs of two fields or more. */
 static hr_status entries_bind(hr_bound_call *call, int part, hr_error *err)
@@ -712,7 +712,7 @@ static hr_status entries_eval(const hr_bound_call *call, const hr_eval *how, con
 HR_ENTRIES(map_keys, 0)
 HR_ENTRIES(map_values, 1)
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 #define HR_ENTRY(fn, text, ...)                                                                                        \
     { .name = #fn, .doc = text, .min_args = 1, .max_args = 1, .bind = fn##_bind, .eval = fn##_eval, __VA_ARGS__ }

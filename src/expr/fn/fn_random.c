@@ -1,7 +1,9 @@
-/* fn_random.c - random numbers and identifiers: functions of a row's coordinate, so that neither threads nor tables matter.
+/* fn_random.c - random numbers and identifiers: functions of a row's coordinate, so that neither threads nor tables
+ * matter.
  *
- * random() depends on the run's seed and the epoch, or on a seed of its own. `stream` tells calls of one program apart: two with
- * the same one are alike. uuid() depends on nothing but its own seed and the row, so that a row keeps its identifier. */
+ * random() depends on the run's seed and the epoch, or on a seed of its own. `stream` tells calls of one program apart:
+ * two with the same one are alike. uuid() depends on nothing but its own seed and the row, so that a row keeps its
+ * identifier. */
 #include "expr/fn/text_rows.h"
 
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* fn_regex.c - patterns in text: matching, finding, counting, replacing, splitting, extracting; and what ignores case.
  *
- * Results are those of Arrow's *_regex kernels: places are bytes; a replacement is \0 to \9 and text; a match of nothing is not
- * replaced where a match ended just before, and separates nothing. LIKE patterns become regular expressions here too, as does a
- * literal text whose case is not to count. The texts of a column are checked to be UTF-8 once, before the library sees them. */
+ * Results are those of Arrow's *_regex kernels: places are bytes; a replacement is \0 to \9 and text; a match of
+ * nothing is not replaced where a match ended just before, and separates nothing. LIKE patterns become regular
+ * expressions here too, as does a literal text whose case is not to count. The texts of a column are checked to be
+ * UTF-8 once, before the library sees them. */
 #include "expr/fn/regex.h"
 #include "expr/fn/text_rows.h"
 
@@ -37,7 +38,7 @@ static void state_free(void *state)
     hr__free(s);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- binding */
+/* ---------------------------------------------------------------------------------------------------------- binding */
 
 /* A LIKE pattern as a regular expression: % is any text, _ any character, \ takes the next one as it is. */
 static hr_status like_to_regex(hr_view like, hr_text *out, hr_error *err)
@@ -171,7 +172,7 @@ static hr_status like_bind(hr_bound_call *call, hr_error *err)
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- evaluation */
+/* ------------------------------------------------------------------------------------------------------- evaluation */
 
 typedef struct matching {
     const regex_state *s;
@@ -425,7 +426,7 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 static hr_status str_match_regex_eval(const hr_bound_call *call, const hr_eval *how, hr_array *const *args,
                                       hr_array **out, hr_error *err)

@@ -1,8 +1,8 @@
 /* fn_search.c - a text in a text: where it begins, ends, stands; how often; replaced, and as a separator.
  *
- * Bytes are looked for: valid UTF-8 is never found inside of a character. As in Arrow, places are bytes. Where case is not to
- * count, the text becomes a literal regular expression (fn_regex.c). `contains` looks through the bytes of all rows at once, which
- * pays where few have the text, and asks only of what is found in which row it lies. */
+ * Bytes are looked for: valid UTF-8 is never found inside of a character. As in Arrow, places are bytes. Where case is
+ * not to count, the text becomes a literal regular expression (fn_regex.c). `contains` looks through the bytes of all
+ * rows at once, which pays where few have the text, and asks only of what is found in which row it lies. */
 #include "expr/fn/regex.h"
 #include "expr/fn/text_rows.h"
 
@@ -25,7 +25,7 @@ static const uint8_t *look_for(const uint8_t *p, int64_t n, hr_view text)
     return text.n > n ? NULL : memmem(p, (size_t)n, text.data, (size_t)text.n);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- binding */
+/* ---------------------------------------------------------------------------------------------------------- binding */
 
 static hr_status search_bind(hr_bound_call *call, unsigned regex_flags, hr_error *err)
 {
@@ -74,7 +74,7 @@ static hr_status place_bind(hr_bound_call *call, hr_error *err)
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------------- truths, places */
+/* --------------------------------------------------------------------------------------------------- truths, places */
 
 static bool starts_with(void *context, const uint8_t *p, int64_t n)
 {
@@ -202,7 +202,7 @@ static hr_status str_count_eval(const hr_bound_call *call, const hr_eval *how, h
     return hr__map_int(call, how, args[0], count, call->state, out, err);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- replacing */
+/* -------------------------------------------------------------------------------------------------------- replacing */
 
 static hr_status replace_row(void *context, const uint8_t *p, int64_t n, hr_writer *out, hr_error *err)
 {
@@ -240,7 +240,7 @@ static hr_status str_replace_eval(const hr_bound_call *call, const hr_eval *how,
     return hr__map_text(call, how, args[0], replace_row, call->state, 0, out, err);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- splitting */
+/* -------------------------------------------------------------------------------------------------------- splitting */
 
 /* A separator in p[0, n): *begin < 0: none. */
 typedef void separator_fn(const search_state *s, const uint8_t *p, int64_t n, int64_t *begin, int64_t *end);
@@ -403,7 +403,7 @@ static hr_status str_split_whitespace_eval(const hr_bound_call *call, const hr_e
     return hr__map_list(call, how, args[0], split_row, &x, out, err);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 #define MOST_SETTING(called)                                                                                           \
     { .name = called,                                                                                                  \

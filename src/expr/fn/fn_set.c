@@ -1,8 +1,9 @@
 /* fn_set.c - is_in and not_in: whether a value is one of many.
  *
- * The values are a constant list. They are cast to the column's type when the call is bound, those that it cannot hold are left
- * out (no row can have them), and the rest goes into a hash table with open addressing; a few are simply tried in turn. As in
- * Arrow (and unlike SQL) the result is never null: a null is in the list if the list has a null. NaN is in no list. */
+ * The values are a constant list. They are cast to the column's type when the call is bound, those that it cannot hold
+ * are left out (no row can have them), and the rest goes into a hash table with open addressing; a few are simply tried
+ * in turn. As in Arrow (and unlike SQL) the result is never null: a null is in the list if the list has a null. NaN is
+ * in no list. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
@@ -32,7 +33,7 @@ static void state_free(void *state)
     hr__free(s);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- keys */
+/* ------------------------------------------------------------------------------------------------------------- keys */
 
 /* n values as numbers that are equal where the values are; 0.0 and -0.0 are. */
 static void load_keys(const hr_array *a, int64_t begin, int64_t n, uint64_t *out)
@@ -115,7 +116,7 @@ static uint32_t hash_bytes(const uint8_t *p, int64_t n)
     return (uint32_t)(h >> 32);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 /* The slot of value i of a: where it is, or the free one where it belongs. */
 static uint32_t slot_of_bytes(const set_state *s, const uint8_t *p, int64_t n)
@@ -226,7 +227,7 @@ static hr_status set_eval(bool want, const hr_bound_call *call, const hr_eval *h
     return hr__eval_array(call->type, how->n_rows, NULL, bits, NULL, out, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- binding */
+/* ---------------------------------------------------------------------------------------------------------- binding */
 
 /* Values as `type`, those that fit; nulls stay null. Tried all together first. *out is new. */
 static hr_status cast_values(const hr_array *values, hr_type *type, hr_array **out, hr_error *err)
@@ -376,7 +377,7 @@ static hr_status set_bind(hr_bound_call *call, hr_error *err)
     return find_values(call, s, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- ranges */
+/* ----------------------------------------------------------------------------------------------------------- ranges */
 
 static bool can_hold(const set_state *s, const hr_pruner *p, const hr_range *in, int64_t i)
 {
@@ -414,7 +415,7 @@ static void set_range(bool want, const hr_bound_call *call, const hr_pruner *p, 
         (can_true ? (want ? HR_CAN_TRUE : HR_CAN_FALSE) : 0u) | (can_false ? (want ? HR_CAN_FALSE : HR_CAN_TRUE) : 0u);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 #define HR_SET(name, want)                                                                                             \
     static hr_status name##_eval(const hr_bound_call *call, const hr_eval *how, hr_array *const *args, hr_array **out, \

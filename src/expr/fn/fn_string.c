@@ -1,8 +1,8 @@
 /* fn_string.c - text by characters: length, case, classes, trimming, padding, slices, repeating.
  *
- * Results are those of Arrow's utf8_ kernels. Lengths, places and widths count characters (code points), but for byte_len. What needs
- * to know more of a character than that it is one (case, classes, blanks) comes from unicode.c; a build without utf8proc
- * refuses texts beyond ASCII there, and says so. Text that is all ASCII takes a way by bytes. */
+ * Results are those of Arrow's utf8_ kernels. Lengths, places and widths count characters (code points), but for
+ * byte_len. What needs to know more of a character than that it is one (case, classes, blanks) comes from unicode.c; a
+ * build without utf8proc refuses texts beyond ASCII there, and says so. Text that is all ASCII takes a way by bytes. */
 #include "expr/fn/text_rows.h"
 
 #include <inttypes.h>
@@ -38,7 +38,7 @@ static hr_status check_known(const hr_bound_call *call, const hr_eval *how, cons
                         call->expr->function->name);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- lengths */
+/* ---------------------------------------------------------------------------------------------------------- lengths */
 
 static int64_t count_chars(void *context, const uint8_t *p, int64_t n)
 {
@@ -74,7 +74,7 @@ static hr_status str_byte_len_eval(const hr_bound_call *call, const hr_eval *how
     return hr__map_int(call, how, args[0], count_bytes, NULL, out, err);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- case */
+/* ------------------------------------------------------------------------------------------------------------- case */
 
 /* Of character c, the i-th; `cased`: the one before was a letter with a case. */
 typedef uint32_t recase_fn(uint32_t c, int64_t i, bool cased);
@@ -206,7 +206,7 @@ HR_RECASE(capitalize)
 HR_RECASE(title)
 HR_RECASE(swapcase)
 
-/* ------------------------------------------------------------------------------------------------------------- classes */
+/* ---------------------------------------------------------------------------------------------------------- classes */
 
 /* Each character is of the class, and there is one. */
 static bool all_are(void *context, const uint8_t *p, int64_t n)
@@ -294,7 +294,7 @@ HR_CLASS(title, is_title, HR_CHAR_TITLE)
 HR_CLASS(printable, all_printable, HR_CHAR_PRINTABLE)
 HR_CLASS(ascii, is_ascii, 0)
 
-/* ------------------------------------------------------------------------------------------------------------ trimming */
+/* --------------------------------------------------------------------------------------------------------- trimming */
 
 /* The characters that go are those of `text`, or blanks where that has none (NULL). */
 static bool goes(const string_state *s, uint32_t c)
@@ -351,7 +351,7 @@ static hr_status strip_eval(const hr_bound_call *call, const hr_eval *how, hr_ar
     return hr__map_text(call, how, args[0], strip, &s, 0, out, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- padding */
+/* ---------------------------------------------------------------------------------------------------------- padding */
 
 typedef struct width_options {
     int64_t width;
@@ -434,7 +434,7 @@ static hr_status pad_eval(const hr_bound_call *call, const hr_eval *how, hr_arra
                         HR_MIN(rows * s.width * s.text.n, 1 << 20), out, err);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- slices */
+/* ----------------------------------------------------------------------------------------------------------- slices */
 
 typedef struct slice_options {
     int64_t start, stop, step;
@@ -562,7 +562,7 @@ static hr_status replace_slice_eval(const hr_bound_call *call, const hr_eval *ho
     return hr__map_text(call, how, args[0], replace_slice, call->state, 0, out, err);
 }
 
-/* -------------------------------------------------------------------------------------------------- repeating, reversing */
+/* --------------------------------------------------------------------------------------------- repeating, reversing */
 
 typedef struct repeat_options {
     int64_t n;
@@ -627,7 +627,7 @@ static hr_status str_reverse_eval(const hr_bound_call *call, const hr_eval *how,
     return hr__map_text(call, how, args[0], reverse, NULL, 0, out, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------- concatenation */
+/* ---------------------------------------------------------------------------------------------------- concatenation */
 
 /* `+` of texts: bound and run by fn_arith.c. */
 hr_status hr__concat_bind(hr_bound_call *call, hr_error *err) { return hr__call_common(call, 0, &call->type, err); }
@@ -669,7 +669,7 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 #define HR_ENTRY(fn, n, most, binder, evaluator, text, ...)                                                            \
     { .name = #fn,                                                                                                     \

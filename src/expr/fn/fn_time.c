@@ -1,9 +1,9 @@
 /* fn_time.c - dates and times: their parts, as text, and rounded to units of the calendar.
  *
- * A timestamp with a time zone is looked at in its zone (zone.c), one without as it stands. Results are those of Arrow's
- * kernels: parts are int64, Monday is day 0 of the week, weeks are ISO's and begin on Monday; rounding goes to the nearest
- * multiple, up from the middle. Where clocks are set back, a time that is there twice means the first; rounding to what is shorter
- * than a day never changes the offset. */
+ * A timestamp with a time zone is looked at in its zone (zone.c), one without as it stands. Results are those of
+ * Arrow's kernels: parts are int64, Monday is day 0 of the week, weeks are ISO's and begin on Monday; rounding goes to
+ * the nearest multiple, up from the middle. Where clocks are set back, a time that is there twice means the first;
+ * rounding to what is shorter than a day never changes the offset. */
 #include "base/number.h"
 #include "expr/fn/text_rows.h"
 #include "expr/zone.h"
@@ -80,7 +80,7 @@ static void time_free(void *state)
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
-/* ------------------------------------------------------------------------------------------------------------- binding */
+/* ---------------------------------------------------------------------------------------------------------- binding */
 
 static bool has_date(const hr_type *t)
 {
@@ -144,7 +144,7 @@ static moment moment_of(const time_state *s, int64_t t, hr_zone_span *span)
     return m;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- parts */
+/* ------------------------------------------------------------------------------------------------------------ parts */
 
 static int weekday_of(int64_t day) { return (int)(((day + 3) % 7 + 7) % 7); } /* 0: Monday; 1970 began on a Thursday */
 
@@ -273,7 +273,7 @@ static hr_status dt_date_eval(const hr_bound_call *call, const hr_eval *how, hr_
     return each(call, how, args[0], day_of, out, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ rounding */
+/* --------------------------------------------------------------------------------------------------------- rounding */
 
 typedef struct round_options {
     int unit;
@@ -417,7 +417,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- as text */
+/* ---------------------------------------------------------------------------------------------------------- as text */
 
 typedef struct strftime_options {
     char *format;
@@ -590,7 +590,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- ranges */
+/* ----------------------------------------------------------------------------------------------------------- ranges */
 
 /* Years, days and rounded times keep the order, where no zone sets clocks back. */
 static void time_range(const hr_bound_call *call, const hr_pruner *p, const hr_range *in, hr_range *out)
@@ -612,7 +612,7 @@ static void time_range(const hr_bound_call *call, const hr_pruner *p, const hr_r
         out->most = NULL;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the table */
+/* -------------------------------------------------------------------------------------------------------- the table */
 
 #define HR_X(name, dates, times)                                                                                       \
     static hr_status dt_##name##_bind(hr_bound_call *call, hr_error *err)                                              \

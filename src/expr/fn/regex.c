@@ -1,8 +1,9 @@
 /* regex.c - regular expressions by PCRE2, in the dialect that RE2 (Arrow's library) has in common with it.
  *
- * \d, \w and \s are ASCII, a dot is any character but a newline, $ is the very end of the text. What RE2 does not know (look-around,
- * references back) works as well; so that no text can make a pattern run for ever, steps and memory are limited. Compiled
- * patterns are shared by threads, what a match writes to is a matcher's. PCRE2's memory is ours: counted, and able to fail. */
+ * \d, \w and \s are ASCII, a dot is any character but a newline, $ is the very end of the text. What RE2 does not know
+ * (look-around, references back) works as well; so that no text can make a pattern run for ever, steps and memory are
+ * limited. Compiled patterns are shared by threads, what a match writes to is a matcher's. PCRE2's memory is ours:
+ * counted, and able to fail. */
 #include "expr/fn/regex.h"
 
 #ifdef HR_HAVE_PCRE2

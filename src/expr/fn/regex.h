@@ -25,8 +25,8 @@ const char *hr__regex_group_name(const hr_regex *r, int g);
 
 hr_status hr__matcher_new(const hr_regex *r, hr_matcher **out, hr_error *err) HR_MUST_USE;
 void hr__matcher_free(hr_matcher *m);
-/* The first match of p[from, n): what is before `from` counts for anchors. *begin < 0: none. Texts have to be UTF-8 where the regex
- * is. HR_BAD_DATA: more steps than are allowed. */
+/* The first match of p[from, n): what is before `from` counts for anchors. *begin < 0: none. Texts have to be UTF-8
+ * where the regex is. HR_BAD_DATA: more steps than are allowed. */
 hr_status hr__matcher_find(hr_matcher *m, const uint8_t *p, int64_t n, int64_t from, int64_t *begin, int64_t *end,
                            hr_error *err) HR_MUST_USE;
 /* A column of truths, places or counts: what `call` has for a type; rows of `a` are checked to be UTF-8 first. */

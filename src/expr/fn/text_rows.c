@@ -1,7 +1,7 @@
 /* text_rows.c - columns of text, read row by row and made row by row.
  *
- * Functions see only rows that are valid; a null row is an empty one of the result. Results of a column with 32-bit offsets have
- * such offsets again, and one that would pass 2 GiB is an error that says so. */
+ * Functions see only rows that are valid; a null row is an empty one of the result. Results of a column with 32-bit
+ * offsets have such offsets again, and one that would pass 2 GiB is an error that says so. */
 #include "expr/fn/text_rows.h"
 
 #include <inttypes.h>
@@ -22,7 +22,7 @@ hr_rows hr__rows_of(const hr_array *a)
     return r;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- writing */
+/* ---------------------------------------------------------------------------------------------------------- writing */
 
 hr_status hr__writer_open(hr_writer *w, const hr_eval *how, hr_type *type, int64_t n_rows, int64_t n_bytes,
                           hr_error *err)
@@ -87,7 +87,7 @@ void hr__writer_clear(hr_writer *w)
     w->offsets = NULL;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- arguments */
+/* -------------------------------------------------------------------------------------------------------- arguments */
 
 hr_status hr__bind_text(hr_bound_call *call, bool binary, hr_error *err)
 {
@@ -128,7 +128,7 @@ hr_status hr__list_of_text(const hr_type *text, hr_type **out, hr_error *err)
     return hr__type_list(HR_T_LIST, &item, 0, out, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- mapping */
+/* ---------------------------------------------------------------------------------------------------------- mapping */
 
 hr_status hr__at_row(const hr_eval *how, int64_t row, hr_status st, hr_error *err)
 {

@@ -1,4 +1,5 @@
-/* text_rows.h - columns of text, read row by row and made row by row: what the functions of strings share. Inside of src/expr only. */
+/* text_rows.h - columns of text, read row by row and made row by row: what the functions of strings share. Inside of
+ * src/expr only. */
 #ifndef HR_EXPR_TEXT_ROWS_H
 #define HR_EXPR_TEXT_ROWS_H
 
@@ -80,7 +81,8 @@ hr_type *hr__length_type(const hr_type *text);
 typedef hr_status hr_text_to_text(void *context, const uint8_t *p, int64_t n, hr_writer *out, hr_error *err);
 typedef bool hr_text_to_bool(void *context, const uint8_t *p, int64_t n);
 typedef int64_t hr_text_to_int(void *context, const uint8_t *p, int64_t n);
-/* The column that such a function makes of args[0]; an error is told with its row. `grow`: bytes expected beyond those that come in. */
+/* The column that such a function makes of args[0]; an error is told with its row. `grow`: bytes expected beyond those
+ * that come in. */
 hr_status hr__map_text(const hr_bound_call *call, const hr_eval *how, const hr_array *a, hr_text_to_text *fn,
                        void *context, int64_t grow, hr_array **out, hr_error *err) HR_MUST_USE;
 hr_status hr__map_bool(const hr_bound_call *call, const hr_eval *how, const hr_array *a, hr_text_to_bool *fn,
@@ -90,7 +92,8 @@ hr_status hr__map_int(const hr_bound_call *call, const hr_eval *how, const hr_ar
 /* "row 3 of ...: " before an error's text. */
 hr_status hr__at_row(const hr_eval *how, int64_t row, hr_status st, hr_error *err);
 
-/* Lists of texts: `fn` appends the items of a row, each ended by hr__writer_end_row. type: list or large_list of a text. */
+/* Lists of texts: `fn` appends the items of a row, each ended by hr__writer_end_row. type: list or large_list of a
+ * text. */
 hr_status hr__map_list(const hr_bound_call *call, const hr_eval *how, const hr_array *a, hr_text_to_text *fn,
                        void *context, hr_array **out, hr_error *err) HR_MUST_USE;
 /* list<string>, of large ones list<large_string>; *out is new. */

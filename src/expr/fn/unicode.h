@@ -1,7 +1,8 @@
 /* unicode.h - what functions of text know of characters: case, classes, UTF-8. Inside of src/expr only.
  *
- * Beyond ASCII it is utf8proc's knowledge; a build without it knows only ASCII (hr__unicode_known), and functions that would need
- * more say so. Case mapping is of single characters (no "ss" for "ß"), classes are those of Arrow's utf8_ kernels. */
+ * Beyond ASCII it is utf8proc's knowledge; a build without it knows only ASCII (hr__unicode_known), and functions that
+ * would need more say so. Case mapping is of single characters (no "ss" for "ß"), classes are those of Arrow's utf8_
+ * kernels. */
 #ifndef HR_EXPR_UNICODE_H
 #define HR_EXPR_UNICODE_H
 
@@ -26,7 +27,8 @@ unsigned hr__unicode_class(uint32_t c);
 uint32_t hr__unicode_upper(uint32_t c);
 uint32_t hr__unicode_lower(uint32_t c);
 
-/* The character at p, of n bytes at least one; *bytes: how many it takes. What is no UTF-8 is a character of one byte. */
+/* The character at p, of n bytes at least one; *bytes: how many it takes. What is no UTF-8 is a character of one
+ * byte. */
 static inline uint32_t hr__utf8_next(const uint8_t *p, int64_t n, int *bytes)
 {
     *bytes = 1;

@@ -1,15 +1,15 @@
 /* flatbuffer.h - the little of FlatBuffers that Arrow's messages need: a reader that believes nothing, and a builder.
  *
- * The format (https://flatbuffers.dev/internals): a table begins with the distance back to its vtable, which says where each field
- * stands; strings, vectors and tables are referred to by their distance ahead. Parts can be shared, so that a small buffer can
- * describe a huge tree: whoever walks one counts its steps. */
+ * The format (https://flatbuffers.dev/internals): a table begins with the distance back to its vtable, which says where
+ * each field stands; strings, vectors and tables are referred to by their distance ahead. Parts can be shared, so that
+ * a small buffer can describe a huge tree: whoever walks one counts its steps. */
 #ifndef HR_FLATBUFFER_H
 #define HR_FLATBUFFER_H
 
 #include "io/io.h"
 
-/* --- reading. A place is an offset from `data`; 0 stands for "not there". The first access beyond the end sets `bad`; what is
- * read from then on is 0. */
+/* --- reading. A place is an offset from `data`; 0 stands for "not there". The first access beyond the end sets `bad`;
+ * what is read from then on is 0. */
 typedef struct hr_flat {
     const uint8_t *data;
     int64_t n;
@@ -65,12 +65,12 @@ struct hr_flat_table {
     int n_union;                 /* tables of its union field */
     const hr_flat_table *const *members;
 };
-/* HR_BAD_DATA names the table and the field. Beyond what FlatBuffers' own verifier sees (bounds, alignment, ends of texts):
- * fields lie within their table, and no two in one place. *root: the table. */
+/* HR_BAD_DATA names the table and the field. Beyond what FlatBuffers' own verifier sees (bounds, alignment, ends of
+ * texts): fields lie within their table, and no two in one place. *root: the table. */
 hr_status hr__flat_verify(hr_flat *f, const hr_flat_table *type, int64_t *root, hr_error *err) HR_MUST_USE;
 
-/* --- building, from the end to the beginning: parts before what refers to them. A part is named by its distance from the end. A
- * failed allocation sets `failed`, and all that follows does nothing. */
+/* --- building, from the end to the beginning: parts before what refers to them. A part is named by its distance from
+ * the end. A failed allocation sets `failed`, and all that follows does nothing. */
 #define HR_FLAT_FIELDS 8
 typedef struct hr_flat_builder {
     hr_account *account;

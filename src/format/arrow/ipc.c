@@ -1,8 +1,10 @@
-/* ipc.c - Arrow IPC: the file format (Feather V2) and the stream format, which begin differently and hold the same messages.
+/* ipc.c - Arrow IPC: the file format (Feather V2) and the stream format, which begin differently and hold the same
+ * messages.
  *
- * A record batch is a fragment; where each stands is known when the file is open: from a file's footer, of a stream by walking
- * its messages, whose bodies are passed over. Dictionaries are read when a column first needs them, and kept; in a stream, one
- * may be replaced or extended (a delta) between record batches, so that each batch sees what came before it. */
+ * A record batch is a fragment; where each stands is known when the file is open: from a file's footer, of a stream by
+ * walking its messages, whose bodies are passed over. Dictionaries are read when a column first needs them, and kept;
+ * in a stream, one may be replaced or extended (a delta) between record batches, so that each batch sees what came
+ * before it. */
 #include "format/arrow/ipc.h"
 
 #include <stdlib.h>
@@ -64,7 +66,7 @@ typedef struct ipc_file {
     ipc_values *values; /* dictionaries.n; guarded by lock */
 } ipc_file;
 
-/* ------------------------------------------------------------------------------------------------------------ messages */
+/* --------------------------------------------------------------------------------------------------------- messages */
 
 /* A message's flatbuffer in memory. */
 typedef struct message {
@@ -232,7 +234,7 @@ static hr_status add_message(ipc_file *f, message *m, ipc_block *b, hr_error *er
                         (int)m->kind);
 }
 
-/* ---------------------------------------------------------------------------------------------------- file and stream */
+/* -------------------------------------------------------------------------------------------------- file and stream */
 
 static hr_status read_schema(ipc_file *f, hr_flat *flat, int64_t table, hr_error *err)
 {
@@ -244,8 +246,8 @@ static hr_status read_schema(ipc_file *f, hr_flat *flat, int64_t table, hr_error
     return st ? hr__error_at(err, st, "%s", f->base.name) : HR_OK;
 }
 
-/* What may stand behind the end of a stream: zeros, up to a boundary. Anything else is a part that nobody would read, as
- * where zeros stand over a message's length, or where a stream follows another. */
+/* What may stand behind the end of a stream: zeros, up to a boundary. Anything else is a part that nobody would read,
+ * as where zeros stand over a message's length, or where a stream follows another. */
 static hr_status check_end(const ipc_file *f, int64_t at, hr_error *err)
 {
     int64_t n = f->source->n_bytes - at, n_read;
@@ -322,8 +324,9 @@ done:
     return st;
 }
 
-/* Where the stream within a file begins: behind the magic, and zeros up to a boundary. 0: no message with a continuation
- * stands there (Polars writes the schema without its length, and Arrow before 0.15 wrote no continuation). */
+/* Where the stream within a file begins: behind the magic, and zeros up to a boundary. 0: no message with a
+ * continuation stands there (Polars writes the schema without its length, and Arrow before 0.15 wrote no
+ * continuation). */
 static hr_status stream_begin(ipc_file *f, int64_t *at, hr_error *err)
 {
     uint8_t head[ALIGN_BYTES + 4];
@@ -373,8 +376,8 @@ static int by_place(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* All messages that the footer names, in the order of the file: none twice, none within another, and behind the last one
- * none that it does not name. */
+/* All messages that the footer names, in the order of the file: none twice, none within another, and behind the last
+ * one none that it does not name. */
 static hr_status check_blocks(ipc_file *f, int64_t footer_at, hr_error *err)
 {
     int64_t n = f->dictionaries.n + f->batches.n, end = 8, length;
@@ -443,7 +446,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------- dictionaries */
+/* ----------------------------------------------------------------------------------------------------- dictionaries */
 
 typedef struct lookup {
     ipc_file *f;
@@ -571,7 +574,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- readers */
+/* ---------------------------------------------------------------------------------------------------------- readers */
 
 typedef struct ipc_reader {
     hr_reader base;
@@ -621,8 +624,8 @@ done:
     return st;
 }
 
-/* A batch is read whole. What cannot be within the limit is said before it is read; how far a compressed one grows is not
- * known then. */
+/* A batch is read whole. What cannot be within the limit is said before it is read; how far a compressed one grows is
+ * not known then. */
 static hr_status check_room(const ipc_reader *r, hr_error *err)
 {
     const ipc_file *f = r->file;
@@ -682,7 +685,7 @@ static hr_status ipc_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr
 
 static const hr_reader_class ipc_reader_class = { ipc_next, ipc_reader_close };
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static hr_status ipc_read(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
                           hr_reader **out, hr_error *err)

@@ -1,10 +1,10 @@
 /* ipc_body.c - the buffers of a record batch as arrays.
  *
- * A message lists, field by field and depth first, a node (rows, nulls) for each field and the buffers that its layout has. One
- * column's buffers lie together in the body: they are read in one piece, taken apart, decompressed and put into the right byte
- * order; then the C data interface's structs are set up over them, and hr__array_import does the rest (dictionaries, views, run
- * ends become plain arrays there). What that interface trusts is checked here: that each buffer has as many bytes as the
- * rows, and the offsets in it, demand. */
+ * A message lists, field by field and depth first, a node (rows, nulls) for each field and the buffers that its layout
+ * has. One column's buffers lie together in the body: they are read in one piece, taken apart, decompressed and put
+ * into the right byte order; then the C data interface's structs are set up over them, and hr__array_import does the
+ * rest (dictionaries, views, run ends become plain arrays there). What that interface trusts is checked here: that each
+ * buffer has as many bytes as the rows, and the offsets in it, demand. */
 #include "format/arrow/ipc.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define NODE_BYTES 16
 #define BUFFER_BYTES 16
 
-/* ------------------------------------------------------------------------------------------------------------- batches */
+/* ---------------------------------------------------------------------------------------------------------- batches */
 
 static hr_status batch_codec(hr_flat *f, int64_t table, ipc_batch *out, hr_error *err)
 {
@@ -81,7 +81,7 @@ hr_status ipc__batch_read(hr_flat *f, int64_t table, int64_t body_at, int64_t bo
     return check_buffers(out, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- layouts */
+/* ---------------------------------------------------------------------------------------------------------- layouts */
 
 typedef enum layout {
     L_NONE,      /* no buffers: null, run ends */
@@ -166,7 +166,7 @@ static int buffers_of(layout l)
     return n[l];
 }
 
-/* --------------------------------------------------------------------------------------------------------- one column */
+/* ------------------------------------------------------------------------------------------------------- one column */
 
 /* What a tree of ArrowArrays points into; freed by its root's release. */
 typedef struct holder {

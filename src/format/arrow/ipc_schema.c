@@ -1,7 +1,7 @@
 /* ipc_schema.c - Arrow schemas as IPC messages, both ways.
  *
- * Reading keeps what a field says of its encoding (dictionary, views, run ends), since its buffers follow from that; types as
- * the rest of the engine has them come out of the C struct that is made of it. */
+ * Reading keeps what a field says of its encoding (dictionary, views, run ends), since its buffers follow from that;
+ * types as the rest of the engine has them come out of the C struct that is made of it. */
 #include "data/cdata/arrow.h"
 #include "format/arrow/ipc.h"
 

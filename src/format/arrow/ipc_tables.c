@@ -1,4 +1,5 @@
-/* ipc_tables.c - the tables of Arrow's messages, as Message.fbs, Schema.fbs and File.fbs have them, for hr__flat_verify. */
+/* ipc_tables.c - the tables of Arrow's messages, as Message.fbs, Schema.fbs and File.fbs have them, for
+ * hr__flat_verify. */
 #include "format/arrow/ipc.h"
 
 #define NUMBER(bytes_) { HR_FLAT_NUMBER, bytes_, NULL }

@@ -1,8 +1,8 @@
-/* ipc_write.c - Arrow IPC, written: a piece is a whole record batch message, so that encoding (copying, compressing) runs on all
- * threads, and a file is its beginning, pieces, and a footer that says where they stand.
+/* ipc_write.c - Arrow IPC, written: a piece is a whole record batch message, so that encoding (copying, compressing)
+ * runs on all threads, and a file is its beginning, pieces, and a footer that says where they stand.
  *
- * Buffers are padded to 64 bytes, as the specification recommends; a compressed one is preceded by its length. Dictionaries
- * are not made. */
+ * Buffers are padded to 64 bytes, as the specification recommends; a compressed one is preceded by its length.
+ * Dictionaries are not made. */
 #include "format/arrow/ipc.h"
 
 #define PIECE_ROWS (64 << 10)
@@ -33,7 +33,7 @@ typedef struct ipc_writer {
     bool is_stream;
 } ipc_writer;
 
-/* ------------------------------------------------------------------------------------------------------------ encoding */
+/* --------------------------------------------------------------------------------------------------------- encoding */
 
 typedef struct pair {
     int64_t a, b;
@@ -239,7 +239,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 /* As in the footer's list: with padding behind the second. */
 typedef struct written {

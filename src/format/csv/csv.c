@@ -1,16 +1,17 @@
 /* csv.c - comma-separated values: files of rows of text, with quotes.
  *
- * A plain file is cut into fragments of equal bytes, whatever stands there; a row belongs to the fragment that its first byte is in.
- * Quotes may hide newlines, so whether a fragment begins inside of quotes depends on all bytes before it. Each fragment is a
- * function from the four states of the automaton (csv_index.c) to themselves; what is known of the functions is kept in a table
- * of the open file, and they are chained: the split is exact, in any order and on any threads. What a quote means where escapes or
- * comments are allowed is not such a function of four states: those files, and compressed or recoded ones, are one fragment.
+ * A plain file is cut into fragments of equal bytes, whatever stands there; a row belongs to the fragment that its
+ * first byte is in. Quotes may hide newlines, so whether a fragment begins inside of quotes depends on all bytes before
+ * it. Each fragment is a function from the four states of the automaton (csv_index.c) to themselves; what is known of
+ * the functions is kept in a table of the open file, and they are chained: the split is exact, in any order and on any
+ * threads. What a quote means where escapes or comments are allowed is not such a function of four states: those files,
+ * and compressed or recoded ones, are one fragment.
  *
- * A reader guesses the state in which its fragment begins from the bytes around, which is nearly always right, indexes the
- * whole fragment with it (csv_index.c), and so knows the function for that state, which those behind it wait for; then it asks for
- * the true state, and if it was another, does it again. Rows (csv_rows.c) become tables of a size that fits a cache, column by
- * column (csv_column.c). Where a fragment is large, or the file is one, blocks take the place of fragments, and the functions are
- * made by a pass of their own. */
+ * A reader guesses the state in which its fragment begins from the bytes around, which is nearly always right, indexes
+ * the whole fragment with it (csv_index.c), and so knows the function for that state, which those behind it wait for;
+ * then it asks for the true state, and if it was another, does it again. Rows (csv_rows.c) become tables of a size that
+ * fits a cache, column by column (csv_column.c). Where a fragment is large, or the file is one, blocks take the place
+ * of fragments, and the functions are made by a pass of their own. */
 #include "format/csv/csv.h"
 
 #include <stdio.h>
@@ -233,7 +234,8 @@ static hr_status begin_state(csv_shared *s, int fragment, csv_state *out, hr_err
     return HR_OK;
 }
 
-/* Where fragments are not indexed as a whole: the function of one's own is made first, since those behind it wait for it. */
+/* Where fragments are not indexed as a whole: the function of one's own is made first, since those behind it wait for
+ * it. */
 static hr_status begin_state_alone(csv_shared *s, int fragment, csv_state *out, hr_error *err)
 {
     csv_state guess, to;
@@ -248,7 +250,7 @@ static hr_status begin_state_alone(csv_shared *s, int fragment, csv_state *out, 
     return begin_state(s, fragment, out, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ readers */
+/* ---------------------------------------------------------------------------------------------------------- readers */
 
 static void csv_close_reader(hr_reader *base)
 {
@@ -335,7 +337,8 @@ static void drop_front(csv_reader *r, int64_t used)
         memmove(r->block->data, r->block->data + used, (size_t)r->n);
 }
 
-/* Passes over the row in which the fragment begins. The block then begins with a row of ours, or the reader is finished. */
+/* Passes over the row in which the fragment begins. The block then begins with a row of ours, or the reader is
+ * finished. */
 static hr_status skip_to_row(csv_reader *r, int64_t most, hr_error *err)
 {
     csv_state state = r->state;
@@ -484,7 +487,8 @@ static hr_status index_block(csv_reader *r, int64_t begin, int64_t end, csv_stat
     return HR_OK;
 }
 
-/* The same of a fragment that stands in the block with the byte before it, and begins within a row: that is passed over. */
+/* The same of a fragment that stands in the block with the byte before it, and begins within a row: that is passed
+ * over. */
 static hr_status index_fragment(csv_reader *r, hr_error *err)
 {
     const csv_dialect *d = &r->s->values.dialect;
@@ -683,7 +687,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------- the file's head */
+/* -------------------------------------------------------------------------------------------------- the file's head */
 
 static void shared_unref(csv_shared *s)
 {
@@ -786,8 +790,8 @@ static hr_status head_index(csv_head *h)
     return HR_OK;
 }
 
-/* The first row from `at` on that counts: its fields are ends [*first, *first + *n); *begin: where it begins, from `at`. *n 0: there
- * is none. */
+/* The first row from `at` on that counts: its fields are ends [*first, *first + *n); *begin: where it begins, from
+ * `at`. *n 0: there is none. */
 static hr_status head_row(csv_head *h, int64_t *first, int64_t *n, int64_t *begin)
 {
     for (;;) {
@@ -932,7 +936,7 @@ static hr_status head_skip_rows(csv_head *h, int64_t n_rows)
     return HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------- the types */
+/* -------------------------------------------------------------------------------------------------------- the types */
 
 static hr_status not_readable(const csv_shared *s, int column, const hr_type *type, hr_error *err)
 {
@@ -1047,7 +1051,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static hr_status csv_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
 {

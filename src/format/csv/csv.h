@@ -1,4 +1,5 @@
-/* csv.h - the parts of the CSV reader: what csv.c, csv_index.c, csv_rows.c, csv_column.c, csv_infer.c and csv_encoding.c share. */
+/* csv.h - the parts of the CSV reader: what csv.c, csv_index.c, csv_rows.c, csv_column.c, csv_infer.c and
+ * csv_encoding.c share. */
 #ifndef HR_CSV_H
 #define HR_CSV_H
 
@@ -36,11 +37,12 @@ typedef struct csv_dialect {
     uint8_t delimiter, quote, escape, comment; /* 0: none */
     bool double_quote;
     bool
-        plain; /* no escape, no comments, quotes doubled: the kernels know it; else the automaton does it byte by byte */
+        /* no escape, no comments, quotes doubled: the kernels know it; else the automaton does it byte by byte */
+        plain;
 } csv_dialect;
 
-/* Between two bytes. BEGIN: behind a delimiter; ROW: behind a line's end; CLOSED: behind a quote inside of quotes, which
- * closed them unless another follows. Kernels give BEGIN for ROW. */
+/* Between two bytes. BEGIN: behind a delimiter; ROW: behind a line's end; CLOSED: behind a quote inside of quotes,
+ * which closed them unless another follows. Kernels give BEGIN for ROW. */
 typedef enum csv_state {
     CSV_BEGIN,
     CSV_UNQUOTED,
@@ -59,8 +61,8 @@ typedef struct csv_ends {
     bool returns;  /* there was a "\r" */
 } csv_ends;
 
-/* Ends of fields in data[0, n): positions of delimiters and of newlines outside of quotes. HR_SLACK bytes behind can be read;
- * data[n] says whether a "\r" at the end stands before "\n". `out` NULL: only the state. */
+/* Ends of fields in data[0, n): positions of delimiters and of newlines outside of quotes. HR_SLACK bytes behind can be
+ * read; data[n] says whether a "\r" at the end stands before "\n". `out` NULL: only the state. */
 void hr__csv_index(const csv_dialect *d, const uint8_t *data, int64_t n, csv_state *state, csv_ends *out);
 void hr__csv_index_by(unsigned cpu, const csv_dialect *d, const uint8_t *data, int64_t n, csv_state *state,
                       csv_ends *out);
@@ -114,9 +116,10 @@ typedef struct csv_cutter {
     int64_t starts_cap, ends_cap;
 } csv_cutter;
 void hr__csv_cutter_clear(csv_cutter *c);
-/* data[begin, ...), which begins with a row, as rows that begin before `limit`. `index` has the ends behind `begin`; those of
- * the rows are taken off it, but stay what `out` points to. *used: up to where there are rows, or lines that count for none.
- * HR_BAD_DATA without a text (where `ragged` says) for a row of a wrong number of fields. May write to `index`. */
+/* data[begin, ...), which begins with a row, as rows that begin before `limit`. `index` has the ends behind `begin`;
+ * those of the rows are taken off it, but stay what `out` points to. *used: up to where there are rows, or lines that
+ * count for none. HR_BAD_DATA without a text (where `ragged` says) for a row of a wrong number of fields. May write to
+ * `index`. */
 hr_status hr__csv_cut(csv_cutter *c, const uint8_t *data, int64_t begin, int64_t limit, csv_ends *index, csv_rows *out,
                       int64_t *used, csv_ragged *ragged, hr_error *err) HR_MUST_USE;
 
@@ -149,7 +152,8 @@ typedef struct csv_values {
 } csv_values;
 bool hr__csv_plain_values(const csv_values *v);
 
-/* The text of a field without quotes and escapes: p itself or, if something had to go, in `scratch` (room for n + HR_SLACK). */
+/* The text of a field without quotes and escapes: p itself or, if something had to go, in `scratch` (room for n +
+ * HR_SLACK). */
 const uint8_t *hr__csv_unquote(const csv_dialect *d, const uint8_t *p, int64_t *n, uint8_t *scratch);
 /* Whether the text (without quotes) is a value of the type. */
 bool hr__csv_fits(const csv_values *v, const hr_type *type, const uint8_t *p, int64_t n);

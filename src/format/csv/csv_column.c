@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* --------------------------------------------------------------------------------------------------------------- words */
+/* ------------------------------------------------------------------------------------------------------------ words */
 
 hr_status hr__csv_words_init(csv_words *w, const char *text, hr_error *err)
 {
@@ -46,7 +46,7 @@ bool hr__csv_words_match(const csv_words *w, const uint8_t *p, int64_t n)
     return false;
 }
 
-/* ------------------------------------------------------------------------------------------------------- text of a field */
+/* -------------------------------------------------------------------------------------------------- text of a field */
 
 /* What the automaton of csv_index.c passes over: quotes that open and close, escapes. */
 static int64_t strip(const csv_dialect *d, const uint8_t *p, int64_t n, uint8_t *out)
@@ -81,7 +81,7 @@ const uint8_t *hr__csv_unquote(const csv_dialect *d, const uint8_t *p, int64_t *
     return scratch;
 }
 
-/* -------------------------------------------------------------------------------------------------------- single values */
+/* ---------------------------------------------------------------------------------------------------- single values */
 
 static inline void trim(const uint8_t **p, int64_t *n)
 {
@@ -163,7 +163,8 @@ static const uint8_t *pointed(const csv_values *v, const uint8_t *p, int64_t n, 
     return out;
 }
 
-/* Without what pyarrow takes beside the grammar of number.h: blanks, "+", "nan(...)". false: no number can stand there. */
+/* Without what pyarrow takes beside the grammar of number.h: blanks, "+", "nan(...)". false: no number can stand
+ * there. */
 static bool plain_double(const uint8_t **p, int64_t *n, bool *is_nan)
 {
     trim(p, n);
@@ -253,7 +254,7 @@ bool hr__csv_readable(const hr_type *type)
            type->id == HR_T_TIME64 || type->id == HR_T_TIMESTAMP;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- columns */
+/* ---------------------------------------------------------------------------------------------------------- columns */
 
 typedef struct column {
     const csv_values *v;
@@ -315,8 +316,8 @@ static inline hr_status text_of(column *c, int64_t row, bool nulls, const uint8_
     return HR_OK;
 }
 
-/* One loop over all rows. `quick`: the bytes as they stand are a value, which it has stored; tried where such bytes can mean
- * nothing else. `body` ends with whether the text was taken, and has stored the value. */
+/* One loop over all rows. `quick`: the bytes as they stand are a value, which it has stored; tried where such bytes can
+ * mean nothing else. `body` ends with whether the text was taken, and has stored the value. */
 #define EACH_VALUE(quick, body)                                                                                        \
     const uint32_t *end = c->rows->ends + c->index, *starts = c->rows->starts;                                         \
     int64_t n_rows = c->rows->n_rows, stride = c->rows->n_columns;                                                     \
@@ -476,7 +477,7 @@ static hr_status read_fixed(column *c, uint8_t *values)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------------- strings */
+/* ---------------------------------------------------------------------------------------------------------- strings */
 
 /* Both ends have slack: short texts go in one step. */
 static inline void copy_text(uint8_t *to, const uint8_t *p, int64_t n)

@@ -1,4 +1,5 @@
-/* csv_index.c - where fields and rows end: the automaton of quotes, and kernels that do what it does 64 bytes at a time. */
+/* csv_index.c - where fields and rows end: the automaton of quotes, and kernels that do what it does 64 bytes at a
+ * time. */
 #include "format/csv/csv.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -9,7 +10,7 @@
 #include <arm_neon.h>
 #endif
 
-/* ------------------------------------------------------------------------------------------------------ the automaton */
+/* ---------------------------------------------------------------------------------------------------- the automaton */
 
 static inline csv_state walk_outside(const csv_dialect *d, uint8_t c, csv_state s, bool newline, bool *end)
 {
@@ -70,7 +71,7 @@ uint64_t hr__csv_walk(const csv_dialect *d, const uint8_t *p, int64_t n, csv_sta
     return ends;
 }
 
-/* ---------------------------------------------------------------------------------------------------- what kernels share */
+/* ----------------------------------------------------------------------------------------------- what kernels share */
 
 typedef struct csv_masks {
     uint64_t quotes, delimiters, newlines, returns;
@@ -118,7 +119,7 @@ static inline uint64_t between_by_shifts(uint64_t q)
     return q;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- scalar */
+/* ----------------------------------------------------------------------------------------------------------- scalar */
 
 /* The bytes of a word that equal c, as eight bits. */
 static inline uint64_t equal_bytes(uint64_t word, uint8_t c)
@@ -127,7 +128,8 @@ static inline uint64_t equal_bytes(uint64_t word, uint8_t c)
 
     x = ~(((x & 0x7F7F7F7F7F7F7F7F) + 0x7F7F7F7F7F7F7F7F) | x | 0x7F7F7F7F7F7F7F7F); /* high bits */
     x >>=
-        7; /* brought together by shifts, of which memcheck knows that bytes behind the data decide nothing before them */
+        /* brought together by shifts, of which memcheck knows that bytes behind the data decide nothing before them */
+        7;
     x = (x | x >> 7) & 0x0003000300030003;
     x = (x | x >> 14) & 0x0000000F0000000F;
     return (x | x >> 28) & 0xFF;
@@ -161,7 +163,7 @@ static inline uint64_t between_scalar(uint64_t q) { return q ? between_by_shifts
 #undef KERNEL
 #undef TARGET
 
-/* ------------------------------------------------------------------------------------------------------ AVX2, AVX-512 */
+/* ---------------------------------------------------------------------------------------------------- AVX2, AVX-512 */
 
 #ifdef HAVE_X86
 #define TARGET __attribute__((target("avx2,pclmul,bmi,bmi2,popcnt")))
@@ -237,7 +239,7 @@ TARGET static inline void take_avx512(csv_ends *out, uint32_t at, uint64_t ends,
 #undef TARGET
 #endif
 
-/* ---------------------------------------------------------------------------------------------------------------- NEON */
+/* ------------------------------------------------------------------------------------------------------------- NEON */
 
 #ifdef HAVE_NEON
 #define TARGET
@@ -272,7 +274,7 @@ static inline uint64_t between_neon(uint64_t q) { return q ? between_by_shifts(q
 #undef TARGET
 #endif
 
-/* ---------------------------------------------------------------------------------------------------------- the choice */
+/* ------------------------------------------------------------------------------------------------------- the choice */
 
 static const struct {
     unsigned needs;

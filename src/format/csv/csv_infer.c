@@ -2,7 +2,8 @@
 #include "base/number_short.h"
 #include "format/csv/csv.h"
 
-/* In the order in which they are tried; a value that one does not take moves on to the next that takes all before it. */
+/* In the order in which they are tried; a value that one does not take moves on to the next that takes all before
+ * it. */
 enum { NULLS, INT64, BOOL, DATE, TIME, SECONDS, SECONDS_UTC, NANOS, NANOS_UTC, DOUBLE, STRING, BINARY, N_KINDS };
 
 static hr_status make_type(int kind, hr_type **out, hr_error *err)

@@ -1,8 +1,8 @@
-/* csv_kernel.h - where the fields of 64 bytes at a time end: included by csv_index.c once for each instruction set, with
- * KERNEL(name) and TARGET defined, KERNEL(masks), KERNEL(between) and KERNEL(take) made.
+/* csv_kernel.h - where the fields of 64 bytes at a time end: included by csv_index.c once for each instruction set,
+ * with KERNEL(name) and TARGET defined, KERNEL(masks), KERNEL(between) and KERNEL(take) made.
  *
- * `between` is the carry-less product of the quotes' bits with all ones: the text inside of quotes, if each opening quote
- * stands where one may. Where one does not, the automaton itself goes over these 64 bytes. */
+ * `between` is the carry-less product of the quotes' bits with all ones: the text inside of quotes, if each opening
+ * quote stands where one may. Where one does not, the automaton itself goes over these 64 bytes. */
 
 TARGET static void KERNEL(index)(const csv_dialect *d, const uint8_t *data, int64_t n, csv_state *state, csv_ends *out)
 {

@@ -1,7 +1,8 @@
 /* csv_rows.c - from ends of fields to a rectangle of them.
  *
- * Nearly always every n-th end is that of a line, and there is nothing to do but to note where rows begin. Otherwise the rows are
- * copied one by one: lines that count for none left out, rows of another length filled up, cut or refused. */
+ * Nearly always every n-th end is that of a line, and there is nothing to do but to note where rows begin. Otherwise
+ * the rows are copied one by one: lines that count for none left out, rows of another length filled up, cut or
+ * refused. */
 #include "format/csv/csv.h"
 
 #define MAX_CELLS (1 << 22) /* of copied rows in one block: what is filled up is not bounded by the bytes */
@@ -58,7 +59,8 @@ static bool strip_returns(const csv_cutter *c, const uint8_t *data, uint32_t *en
     return true;
 }
 
-/* If every n-th end is a newline, and no other: notes where rows begin. Does not look at the data if no "\r" is there. */
+/* If every n-th end is a newline, and no other: notes where rows begin. Does not look at the data if no "\r" is
+ * there. */
 static bool cut_rectangle(csv_cutter *c, const uint8_t *data, int64_t begin, int64_t limit, csv_ends *index,
                           csv_rows *out, int64_t *used)
 {

@@ -1,9 +1,9 @@
 /* csv_write.c - tables as CSV.
  *
- * A piece is some rows as text, so that rows are made into text on all threads; a file is its header and pieces. A text is quoted
- * where it has to be: if it holds a delimiter, a quote or the end of a line, is empty, or reads like the text for nulls.
- * Numbers are exact, times ISO 8601, durations integers of their unit. Nested and binary columns are refused, since nobody could
- * read them back.
+ * A piece is some rows as text, so that rows are made into text on all threads; a file is its header and pieces. A text
+ * is quoted where it has to be: if it holds a delimiter, a quote or the end of a line, is empty, or reads like the text
+ * for nulls. Numbers are exact, times ISO 8601, durations integers of their unit. Nested and binary columns are
+ * refused, since nobody could read them back.
  *
  * A compressed file is its header and pieces, each compressed by itself: gzip, Zstandard and LZ4 read them as one. */
 #include "base/number.h"
@@ -73,7 +73,7 @@ typedef struct text {
     hr_error *err;
 } text;
 
-/* --------------------------------------------------------------------------------------------------------------- bytes */
+/* ------------------------------------------------------------------------------------------------------------ bytes */
 
 static hr_status add(text *t, const void *bytes, int64_t n)
 {
@@ -125,7 +125,7 @@ static hr_status add_string(text *t, const char *column, const uint8_t *p, int64
     return needed || w->options.quoting == QUOTE_ALL ? add_quoted(t, p, n) : add(t, p, n);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- values */
+/* ----------------------------------------------------------------------------------------------------------- values */
 
 static int print_float(const hr_array *a, int64_t row, char *out)
 {
@@ -199,7 +199,7 @@ static hr_status add_value(text *t, const char *column, const hr_array *a, int64
     return add(t, out, print_value(a, row, out));
 }
 
-/* -------------------------------------------------------------------------------------------------------------- writer */
+/* ----------------------------------------------------------------------------------------------------------- writer */
 
 /* What was made, compressed if it is to be; new. */
 static hr_status finish_text(text *t, const hr_mem *mem, hr_buffer **out)

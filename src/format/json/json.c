@@ -1,12 +1,12 @@
 /* json.c - JSON: a row is an object, its keys are the columns; lines of them, an array of them, or one after another.
  *
- * A plain file of lines is cut into fragments of FRAGMENT_BYTES, a line belongs to the fragment that its first byte is in (see
- * text.c); everything else is one fragment. Types are guessed once, when the first file of a scan is opened (json_schema.c); the
- * others are read as the scan's schema says. Reading is two passes over blocks that stay in the cache: where brackets and
- * quotes are (json_index.c), then along them straight into columns (json_build.c).
+ * A plain file of lines is cut into fragments of FRAGMENT_BYTES, a line belongs to the fragment that its first byte is
+ * in (see text.c); everything else is one fragment. Types are guessed once, when the first file of a scan is opened
+ * (json_schema.c); the others are read as the scan's schema says. Reading is two passes over blocks that stay in the
+ * cache: where brackets and quotes are (json_index.c), then along them straight into columns (json_build.c).
  *
- * Where the same thing can go wrong later than the schema was made, nothing is lost silently: a value of another type and a key
- * that is no column are errors by default, and name file, line and column. */
+ * Where the same thing can go wrong later than the schema was made, nothing is lost silently: a value of another type
+ * and a key that is no column are errors by default, and name file, line and column. */
 #include "format/json/json.h"
 
 int64_t hr__json_fragment_bytes = 4 << 20;
@@ -70,7 +70,7 @@ typedef struct json_reader {
     bool reserved;
 } json_reader;
 
-/* -------------------------------------------------------------------------------------------------------------- reader */
+/* ----------------------------------------------------------------------------------------------------------- reader */
 
 static void json_close_reader(hr_reader *base)
 {
@@ -183,7 +183,7 @@ static hr_status json_next(hr_reader *base, int64_t max_bytes, hr_table **out, h
 
 static const hr_reader_class json_reader_class = { json_next, json_close_reader };
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static bool is_cut(const json_file *f) { return !f->head.codec && f->head.layout == HR_JSON_LINES; }
 

@@ -1,4 +1,5 @@
-/* json.h - what the json*.c files share: an index of a text's structure, rows cut out of a file, guessed types, columns.
+/* json.h - what the json*.c files share: an index of a text's structure, rows cut out of a file, guessed types,
+ * columns.
  *
  *   json_index.c   text -> places of brackets, commas, colons, quotes, first bytes of numbers and words (and newlines)
  *   json_rows.c    file -> blocks of bytes with their index, and in them the beginning of each row
@@ -78,7 +79,8 @@ void hr__json_rows_clear(hr_json_rows *r);
 hr_status hr__json_rows_next(hr_json_rows *r, bool *more, bool *skippable, hr_error *err) HR_MUST_USE;
 void hr__json_rows_parsed(hr_json_rows *r, int64_t token); /* the row ended before this token */
 void hr__json_rows_skip(hr_json_rows *r);                  /* the row is bad: go on behind it */
-/* "a.json: line 3, column 7: " before what fmt says; `at` is a place in the block. Reads the file again to count its lines. */
+/* "a.json: line 3, column 7: " before what fmt says; `at` is a place in the block. Reads the file again to count its
+ * lines. */
 hr_status hr__json_error(const hr_json_rows *r, int64_t at, hr_error *err, hr_status st, const char *fmt, ...)
     HR_PRINTF(5, 6);
 /* Line of byte `at` of the file; *column from 1. 0 if that cannot be found out. */
@@ -90,8 +92,8 @@ extern int64_t hr__json_block_bytes, hr__json_fragment_bytes; /* changed by test
 
 /* --- json_build.c: strings and numbers */
 
-/* The bytes between two quotes, escapes resolved, into `out`, which has room for n. -> bytes; -1: *bad is the place of what is wrong,
- * counted from p. */
+/* The bytes between two quotes, escapes resolved, into `out`, which has room for n. -> bytes; -1: *bad is the place of
+ * what is wrong, counted from p. */
 int64_t hr__json_unescape(const uint8_t *p, int64_t n, uint8_t *out, int64_t *bad);
 
 typedef enum hr_json_number_kind {
@@ -129,8 +131,8 @@ typedef struct hr_json_columns hr_json_columns;
 hr_status hr__json_columns_new(const hr_mem *mem, hr_schema *all, hr_schema *given, const hr_json_options *options,
                                hr_json_columns **out, hr_error *err) HR_MUST_USE;
 void hr__json_columns_free(hr_json_columns *c);
-/* Adds the row at r->token, and tells r where it ended. After an error the row is not there; *of_row: it is the row's fault,
- * and err has no text yet: hr__json_columns_error writes it. */
+/* Adds the row at r->token, and tells r where it ended. After an error the row is not there; *of_row: it is the row's
+ * fault, and err has no text yet: hr__json_columns_error writes it. */
 hr_status hr__json_columns_add(hr_json_columns *c, hr_json_rows *r, bool *of_row, hr_error *err) HR_MUST_USE;
 hr_status hr__json_columns_error(const hr_json_columns *c, const hr_json_rows *r, hr_error *err);
 int64_t hr__json_columns_rows(const hr_json_columns *c);

@@ -1,12 +1,13 @@
 /* json_build.c - rows of JSON straight into columns.
  *
- * A column mirrors its type: one for each child. A row is read along its tokens (json_index.c), so a string's end is known before
- * it is looked at, and what no column wants is passed over by brackets alone. Keys come in the order of the row before in most
- * files: each key remembers which one came behind it, and is compared with that first; else a hash table of the names.
+ * A column mirrors its type: one for each child. A row is read along its tokens (json_index.c), so a string's end is
+ * known before it is looked at, and what no column wants is passed over by brackets alone. Keys come in the order of
+ * the row before in most files: each key remembers which one came behind it, and is compared with that first; else a
+ * hash table of the names.
  *
- * Validity is made when the first null comes, as all ones up to the capacity, so that only nulls write to it; rows that are taken
- * back (a row is bad) write their ones again. A row that fails leaves columns of different lengths: `truncate` makes them
- * equal, since every column knows where its row n begins. */
+ * Validity is made when the first null comes, as all ones up to the capacity, so that only nulls write to it; rows that
+ * are taken back (a row is bad) write their ones again. A row that fails leaves columns of different lengths:
+ * `truncate` makes them equal, since every column knows where its row n begins. */
 #include "base/number.h"
 #include "format/json/json_value.h"
 
@@ -92,7 +93,7 @@ static const uint64_t head_masks[9] = {
     0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 };
 
-/* -------------------------------------------------------------------------------------------------------------- errors */
+/* ----------------------------------------------------------------------------------------------------------- errors */
 
 /* The row is wrong at byte `at` of the block. The text is written here, the place where somebody wants it. */
 static hr_status HR_PRINTF(5, 6) bad(parser *p, int64_t at, const column *c, hr_status st, const char *fmt, ...)
@@ -156,7 +157,7 @@ static hr_status expected(parser *p, const column *c, int64_t at, const char *mo
 
 #define HINT_SCHEMA "; schema= or a larger sample_bytes= gives the column another type"
 
-/* ------------------------------------------------------------------------------------------------------------- columns */
+/* ---------------------------------------------------------------------------------------------------------- columns */
 
 static kind kind_of(const hr_type *t)
 {
@@ -370,7 +371,7 @@ static int64_t column_bytes(const column *c)
 
 int64_t hr__json_columns_bytes(const hr_json_columns *c) { return column_bytes(&c->root); }
 
-/* -------------------------------------------------------------------------------------------------------------- growing */
+/* ---------------------------------------------------------------------------------------------------------- growing */
 
 static hr_status widen(const hr_mem *mem, hr_buffer **b, int64_t used, int64_t want, hr_error *err)
 {
@@ -474,7 +475,7 @@ static void truncate_to(column *c, int64_t n)
 
 void hr__json_columns_drop(hr_json_columns *c) { truncate_to(&c->root, 0); }
 
-/* --------------------------------------------------------------------------------------------------------------- nulls */
+/* ------------------------------------------------------------------------------------------------------------ nulls */
 
 static hr_status add_null(parser *p, column *c, hr_error *err)
 {
@@ -508,7 +509,7 @@ static hr_status add_null(parser *p, column *c, hr_error *err)
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------- single values */
+/* ---------------------------------------------------------------------------------------------------- single values */
 
 static bool is_word(const uint8_t *p, const char *word, int n)
 {
@@ -775,7 +776,8 @@ static void times_ten(uint32_t v[8], unsigned digit)
     }
 }
 
-/* A decimal, scaled, as a little-endian number of eight words; false: it has more digits than the type, or than its scale. */
+/* A decimal, scaled, as a little-endian number of eight words; false: it has more digits than the type, or than its
+ * scale. */
 static bool parse_decimal(const uint8_t *p, const hr_json_number *n, const hr_type *t, uint32_t v[8])
 {
     const uint8_t *end = p + n->length;
@@ -841,7 +843,7 @@ static hr_status boolean(parser *p, column *c, int64_t at, hr_error *err)
     return HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------- lists and objects */
+/* ------------------------------------------------------------------------------------------------ lists and objects */
 
 static hr_status value(parser *p, column *c, hr_error *err);
 
@@ -1199,7 +1201,7 @@ hr_status hr__json_columns_add(hr_json_columns *c, hr_json_rows *r, bool *of_row
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- finish */
+/* ----------------------------------------------------------------------------------------------------------- finish */
 
 static hr_status finish_column(const hr_mem *mem, column *c, hr_array **out, hr_error *err);
 

@@ -4,10 +4,11 @@
  * D. Lemire: Parsing Gigabytes of JSON per Second, 2019):
  *   escaped   bytes behind a run of backslashes of odd length: the carry of an addition finds the runs' ends
  *   strings   quotes that are not escaped; prefix XOR of them (a carry-less product by all ones) is "within a string"
- *   classes   brackets, comma and colon, and white space: one look-up by the low half of a byte each, compared with the byte
+ *   classes   brackets, comma and colon, and white space: one look-up by the low half of a byte each, compared with
+ *             the byte
  *   values    the first byte of each run of other bytes outside of strings
- * Unlike there, closing quotes are places too, so that a string's length is known without looking at it, and newlines can be.
- * AVX2 with PCLMUL, NEON, and plain C; all three give the same. */
+ * Unlike there, closing quotes are places too, so that a string's length is known without looking at it, and newlines
+ * can be. AVX2 with PCLMUL, NEON, and plain C; all three give the same. */
 #include "format/json/json.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -90,7 +91,7 @@ static uint64_t prefix_xor(uint64_t x)
     return x;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- plain C */
+/* ---------------------------------------------------------------------------------------------------------- plain C */
 
 enum { BACKSLASH = 1, QUOTE = 2, OPERATOR = 4, BLANK = 8, NEWLINE = 16 };
 
@@ -130,7 +131,7 @@ static uint32_t *index_scalar(const uint8_t *p, int64_t begin, int64_t end, uint
     return out;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- AVX2, PCLMUL */
+/* ----------------------------------------------------------------------------------------------------- AVX2, PCLMUL */
 
 #ifdef HAVE_AVX2
 #define AVX2 __attribute__((target("avx2,bmi,bmi2,popcnt,pclmul")))
@@ -180,7 +181,7 @@ AVX2 static uint32_t *index_avx2(const uint8_t *p, int64_t begin, int64_t end, u
 }
 #endif
 
-/* ---------------------------------------------------------------------------------------------------------------- NEON */
+/* ------------------------------------------------------------------------------------------------------------- NEON */
 
 #ifdef HAVE_NEON
 /* A bit for each of 64 bytes that are all ones or zero. */
@@ -225,7 +226,7 @@ static uint32_t *index_neon(const uint8_t *p, int64_t begin, int64_t end, uint64
 }
 #endif
 
-/* ------------------------------------------------------------------------------------------------------------ the choice */
+/* ------------------------------------------------------------------------------------------------------- the choice */
 
 /* data[0, end - begin) stands at `begin`; the length is a multiple of 64. -> behind the last place written. */
 typedef uint32_t *index_fn(const uint8_t *data, int64_t begin, int64_t end, uint64_t newlines, carry *c, uint32_t *out);

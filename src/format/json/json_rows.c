@@ -1,13 +1,13 @@
 /* json_rows.c - a file's bytes, block by block, and where in them each row begins.
  *
- * Three layouts. LINES: a newline never stands within a row; so a file can be cut anywhere, a line belongs to the fragment that its
- * first byte is in (as in text.c), and what is wrong with a line is over with it. ARRAY: one array, whose elements are the
- * rows. SEQUENCE: objects one after another, each over as many lines as it likes. The last two are read from the beginning
- * to the end, an element is looked at when all of it is in the block.
+ * Three layouts. LINES: a newline never stands within a row; so a file can be cut anywhere, a line belongs to the
+ * fragment that its first byte is in (as in text.c), and what is wrong with a line is over with it. ARRAY: one array,
+ * whose elements are the rows. SEQUENCE: objects one after another, each over as many lines as it likes. The last two
+ * are read from the beginning to the end, an element is looked at when all of it is in the block.
  *
- * A block is read behind what the last one left over, and indexed whole. Where its index shows a raw control character in a
- * string (most often: a string that is not closed, so that all behind it is turned inside out) or where bytes are not UTF-8,
- * LINES go on carefully: each line is indexed and checked by itself. */
+ * A block is read behind what the last one left over, and indexed whole. Where its index shows a raw control character
+ * in a string (most often: a string that is not closed, so that all behind it is turned inside out) or where bytes are
+ * not UTF-8, LINES go on carefully: each line is indexed and checked by itself. */
 #include "format/json/json.h"
 
 #include <stdarg.h>
@@ -21,7 +21,7 @@ int64_t hr__json_block_bytes = 256 << 10; /* with its index it stays in the seco
 
 enum { BEFORE_ARRAY, FIRST_ELEMENT, BEHIND_ELEMENT, NEXT_ELEMENT, BEHIND_ARRAY };
 
-/* -------------------------------------------------------------------------------------------------------------- errors */
+/* ----------------------------------------------------------------------------------------------------------- errors */
 
 static hr_status open_stream(const hr_json_file *f, hr_account *account, hr_stream **out, hr_error *err)
 {
@@ -93,7 +93,7 @@ static hr_status bad_utf8(const hr_json_rows *r, int64_t begin, int64_t end, hr_
     return hr__json_error(r, at, err, HR_BAD_DATA, "0x%02x is not UTF-8", at < end ? p[at] : 0);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- blocks */
+/* ----------------------------------------------------------------------------------------------------------- blocks */
 
 static hr_status fill(hr_json_rows *r, int64_t want, hr_error *err)
 {
@@ -134,7 +134,8 @@ static void drop_bytes(hr_json_rows *r, int64_t n)
     r->token = r->tokens.n = 0;
 }
 
-/* Where whole lines of ours end in the block, whose bytes from `from` on are new. Sets `last` behind the last of ours. */
+/* Where whole lines of ours end in the block, whose bytes from `from` on are new. Sets `last` behind the last of
+ * ours. */
 static void find_lines(hr_json_rows *r, int64_t from)
 {
     uint8_t *p = r->buffer->data, *newline;
@@ -201,7 +202,7 @@ static hr_status next_part(hr_json_rows *r, hr_error *err)
     return hr__json_index(&r->mem, r->buffer->data, 0, r->n, false, &r->tokens, err);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- lines */
+/* ------------------------------------------------------------------------------------------------------------ lines */
 
 /* The next line by itself; its tokens are the block's. */
 static hr_status next_line(hr_json_rows *r, bool *skippable, hr_error *err)
@@ -241,7 +242,7 @@ static hr_status next_of_lines(hr_json_rows *r, bool *more, bool *skippable, hr_
     }
 }
 
-/* ------------------------------------------------------------------------------------------------- arrays and sequences */
+/* --------------------------------------------------------------------------------------------- arrays and sequences */
 
 /* The token behind the value that begins at `token`; -1 if it goes on behind the block. */
 static int64_t value_end(const hr_json_rows *r, int64_t token)
@@ -351,7 +352,7 @@ static hr_status next_value(hr_json_rows *r, bool *more, hr_error *err)
     return HR_OK;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- rows */
+/* ------------------------------------------------------------------------------------------------------------- rows */
 
 hr_status hr__json_rows_open(const hr_json_file *file, hr_account *account, int64_t begin, int64_t end,
                              hr_json_rows *out, hr_error *err)
@@ -391,7 +392,7 @@ void hr__json_rows_skip(hr_json_rows *r)
         r->token++;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- layout */
+/* ----------------------------------------------------------------------------------------------------------- layout */
 
 /* What a line that begins with '{' says of the layout; *says false: nothing, it is an empty object. */
 static hr_status layout_of(const uint8_t *p, int64_t newline, hr_account *account, int *out, bool *says, hr_error *err)
@@ -422,8 +423,8 @@ static int64_t skip_blanks(const hr_json_rows *r, int64_t at)
     return at;
 }
 
-/* The next line of the head that is not blank: from *begin to *newline; NULL: it begins with another byte than '{', or is too
- * long, or the last one without an end. */
+/* The next line of the head that is not blank: from *begin to *newline; NULL: it begins with another byte than '{', or
+ * is too long, or the last one without an end. */
 static hr_status line_of_head(hr_json_rows *r, int64_t *begin, const uint8_t **newline, hr_error *err)
 {
     for (*newline = NULL;;) {

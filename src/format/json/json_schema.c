@@ -1,11 +1,13 @@
 /* json_schema.c - types of a file that names none, guessed from its first rows.
  *
- * What each place of the rows holds is noted in a tree: a node for the row, each key, each array's items. Facts only grow: null
- * and T are T, integers and numbers with fractions are double, objects have all keys of all rows, in the order in which they
- * came. A string and a number in one place are an error that names both places: no type holds both without loss.
+ * What each place of the rows holds is noted in a tree: a node for the row, each key, each array's items. Facts only
+ * grow: null and T are T, integers and numbers with fractions are double, objects have all keys of all rows, in the
+ * order in which they came. A string and a number in one place are an error that names both places: no type holds both
+ * without loss.
  *
- * Strings that are all dates or times of whole seconds, all with a zone or all without, are timestamps, as in pyarrow.json.
- * Integers are int64, or uint64 where none is negative; what fits neither is an error, or double, or text, by option. */
+ * Strings that are all dates or times of whole seconds, all with a zone or all without, are timestamps, as in
+ * pyarrow.json. Integers are int64, or uint64 where none is negative; what fits neither is an error, or double, or
+ * text, by option. */
 #include "base/number.h"
 #include "format/json/json_value.h"
 
@@ -50,7 +52,7 @@ typedef struct guesser {
     bool of_row; /* the error is the row's fault */
 } guesser;
 
-/* --------------------------------------------------------------------------------------------------------------- nodes */
+/* ------------------------------------------------------------------------------------------------------------ nodes */
 
 static void guess_free(guess *g)
 {
@@ -157,7 +159,7 @@ static guess *add_field(guesser *p, guess *g, const char *name, int64_t n)
     return field;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- errors */
+/* ----------------------------------------------------------------------------------------------------------- errors */
 
 static void add_path(const guess *g, hr_text *out)
 {
@@ -212,7 +214,7 @@ static hr_status conflict(guesser *p, const guess *g, int fact, int64_t at, hr_e
     return refuse(p, g, at, HR_TYPE, what, err);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- facts */
+/* ------------------------------------------------------------------------------------------------------------ facts */
 
 static hr_status add_fact(guesser *p, guess *g, int fact, hr_error *err)
 {
@@ -395,7 +397,7 @@ static hr_status guess_value(guesser *p, guess *g, int depth, hr_error *err)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------------- types */
+/* ------------------------------------------------------------------------------------------------------------ types */
 
 /* An integer that is neither int64 nor uint64 together with the others. */
 static hr_status big_integer(guesser *p, const guess *g, hr_error *err)
@@ -496,7 +498,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- sample */
+/* ----------------------------------------------------------------------------------------------------------- sample */
 
 /* One row. */
 static hr_status guess_row(guesser *p, hr_json_rows *r, guess *root, hr_error *err)

@@ -1,8 +1,8 @@
 /* json_value.c - single values of a JSON text: strings with escapes, numbers, words for messages.
  *
- * Strict (RFC 8259): no leading zeros, no "1." or ".5", only the escapes that it names; half a surrogate pair is refused, since
- * no UTF-8 can say it. A number with up to 19 digits and a small power of ten is computed here, exactly (W. Clinger: How to
- * Read Floating Point Numbers Accurately, 1990); base/number.h does the rest. */
+ * Strict (RFC 8259): no leading zeros, no "1." or ".5", only the escapes that it names; half a surrogate pair is
+ * refused, since no UTF-8 can say it. A number with up to 19 digits and a small power of ten is computed here, exactly
+ * (W. Clinger: How to Read Floating Point Numbers Accurately, 1990); base/number.h does the rest. */
 #include "base/number.h"
 #include "format/json/json_value.h"
 
@@ -11,7 +11,7 @@ const uint8_t hr__json_class[256] = {
     ['{'] = 1,  ['}'] = 1,  ['['] = 1,  [']'] = 1, ['"'] = 1,
 };
 
-/* ------------------------------------------------------------------------------------------------------------- strings */
+/* ---------------------------------------------------------------------------------------------------------- strings */
 
 /* Four hexadecimal digits; -1. */
 static int hex4(const uint8_t *p, const uint8_t *end)
@@ -105,7 +105,7 @@ int64_t hr__json_unescape(const uint8_t *p, int64_t n, uint8_t *out, int64_t *ba
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------- numbers */
+/* ---------------------------------------------------------------------------------------------------------- numbers */
 
 void hr__json_number(const uint8_t *p, hr_json_number *out) { hr__json_scan_number(p, out); }
 

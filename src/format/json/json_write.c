@@ -1,11 +1,13 @@
 /* json_write.c - tables as lines of JSON.
  *
- * A tree of nodes mirrors the schema, each with its key as it stands in the text, so that a row is a walk over arrays that appends
- * bytes. Numbers are exact: integers and decimals with all their digits, floats as the shortest text that is read back as
- * the same. What JSON has no word for: times are ISO 8601 strings, binary is base64, durations are integers of their unit,
- * maps are objects if their keys are strings, else arrays of {"key", "value"}; NaN and infinities by option.
+ * A tree of nodes mirrors the schema, each with its key as it stands in the text, so that a row is a walk over arrays
+ * that appends bytes. Numbers are exact: integers and decimals with all their digits, floats as the shortest text that
+ * is read back as the same. What JSON has no word for: times are ISO 8601 strings, binary is base64, durations are
+ * integers of their unit, maps are objects if their keys are strings, else arrays of {"key", "value"}; NaN and
+ * infinities by option.
  *
- * A compressed file is its pieces, each compressed by itself, one behind the other: gzip, Zstandard and LZ4 read them as one. */
+ * A compressed file is its pieces, each compressed by itself, one behind the other: gzip, Zstandard and LZ4 read them
+ * as one. */
 #include "base/number.h"
 #include "format/json/json.h"
 
@@ -62,7 +64,7 @@ typedef struct text {
     hr_growbuf g;
 } text;
 
-/* --------------------------------------------------------------------------------------------------------------- bytes */
+/* ------------------------------------------------------------------------------------------------------------ bytes */
 
 /* Room for n bytes; where they go. NULL without memory. */
 static inline char *room(text *t, int64_t n, hr_error *err)
@@ -141,7 +143,7 @@ static hr_status add_base64(text *t, const uint8_t *p, int64_t n, hr_error *err)
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- values */
+/* ----------------------------------------------------------------------------------------------------------- values */
 
 static hr_status add_float(text *t, const hr_type *type, const uint8_t *p, hr_error *err)
 {
@@ -330,7 +332,7 @@ static hr_status add_value(text *t, const node *n, const hr_array *a, int64_t ro
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------------- nodes */
+/* ------------------------------------------------------------------------------------------------------------ nodes */
 
 static void node_clear(node *n)
 {
@@ -395,7 +397,7 @@ static hr_status node_children(hr_account *account, node *n, const hr_field *fie
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- writer */
+/* ----------------------------------------------------------------------------------------------------------- writer */
 
 /* The piece's bytes, compressed. */
 static hr_status pack(const json_writer *w, const hr_mem *mem, hr_piece *out, hr_error *err)

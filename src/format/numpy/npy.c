@@ -1,12 +1,12 @@
 /* npy.c - NumPy's files: .npy, one array, and .npz, a zip archive of arrays. Rows are slices along the first axis.
  *
- * The array of a .npy file is the column `data`, a structured array has a column for each field. Fragments are so many rows as
- * begin in FRAGMENT_BYTES, and may be read from any row. What is in C order and in the machine's byte order is read straight
- * into the table's memory; in Fortran order each column of the file is read apart, and scattered.
+ * The array of a .npy file is the column `data`, a structured array has a column for each field. Fragments are so many
+ * rows as begin in FRAGMENT_BYTES, and may be read from any row. What is in C order and in the machine's byte order is
+ * read straight into the table's memory; in Fortran order each column of the file is read apart, and scattered.
  *
- * The arrays of an .npz file are columns named like its members, which must have one length. A file is one fragment, since
- * members may be compressed; they are read side by side as streams, so that a member's checksum is known to be right only at its
- * end. A member in Fortran order is read as a whole first. */
+ * The arrays of an .npz file are columns named like its members, which must have one length. A file is one fragment,
+ * since members may be compressed; they are read side by side as streams, so that a member's checksum is known to be
+ * right only at its end. A member in Fortran order is read as a whole first. */
 #include "format/numpy/npy.h"
 #include "format/numpy/zip.h"
 
@@ -35,7 +35,7 @@ typedef struct npy_file {
     int64_t row_bytes; /* of all arrays that are read */
 } npy_file;
 
-/* ------------------------------------------------------------------------------------------------------------- readers */
+/* ---------------------------------------------------------------------------------------------------------- readers */
 
 /* One array being read. */
 typedef struct npy_input {
@@ -251,7 +251,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static hr_status npy_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
 {

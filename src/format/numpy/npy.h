@@ -30,7 +30,8 @@ typedef struct npy_field {
     int64_t row_items;
 } npy_field;
 
-/* What stands before the data. A record is one element of the array, a row all records of one index of the first axis. */
+/* What stands before the data. A record is one element of the array, a row all records of one index of the first
+ * axis. */
 typedef struct npy_header {
     hr_account *account;
     int64_t data_at; /* bytes of the header itself */
@@ -58,14 +59,15 @@ hr_status npy__header_parse(npy_header *h, const uint8_t *p, int64_t n, int64_t 
                             hr_account *account, hr_error *err) HR_MUST_USE;
 void npy__header_clear(npy_header *h);
 
-/* n rows in C order in `raw` as a column of the field's type. `raw` may be NULL only if the rows have no bytes. `name`, `row`:
- * the file and the first row, for errors. */
+/* n rows in C order in `raw` as a column of the field's type. `raw` may be NULL only if the rows have no bytes. `name`,
+ * `row`: the file and the first row, for errors. */
 hr_status npy__column(const npy_header *h, const npy_field *f, const char *name, int64_t row, hr_buffer *raw, int64_t n,
                       const hr_mem *mem, hr_array **out, hr_error *err) HR_MUST_USE;
 /* Whether the raw rows are already the column's values, so that they are to be read into memory of the table's. */
 bool npy__is_values(const npy_header *h, const npy_field *f);
-/* Column-major records into rows: `from` holds columns [first, first + n_columns) of the file's, `stride` records of each, of
- * which n are wanted; `to` gets them at their places in n rows. A column is what has one index but for the first axis. */
+/* Column-major records into rows: `from` holds columns [first, first + n_columns) of the file's, `stride` records of
+ * each, of which n are wanted; `to` gets them at their places in n rows. A column is what has one index but for the
+ * first axis. */
 void npy__scatter(const npy_header *h, const uint8_t *from, int64_t stride, int64_t first, int64_t n_columns, int64_t n,
                   uint8_t *to);
 

@@ -1,9 +1,11 @@
-/* npy_header.c - the header of a .npy file: a Python dict as text, with the type of a record, the order of axes, the shape.
+/* npy_header.c - the header of a .npy file: a Python dict as text, with the type of a record, the order of axes, the
+ * shape.
  *
  *     "\x93NUMPY" major minor length {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }
  *
- * The length has 2 bytes in version 1 and 4 in versions 2 and 3; the text is Latin-1 before version 3, then UTF-8. `descr` is the text of
- * a type, or a list of (name, type) and (name, type, shape) for structured arrays. Only this much of Python's grammar is read. */
+ * The length has 2 bytes in version 1 and 4 in versions 2 and 3; the text is Latin-1 before version 3, then UTF-8.
+ * `descr` is the text of a type, or a list of (name, type) and (name, type, shape) for structured arrays. Only this
+ * much of Python's grammar is read. */
 #include "format/numpy/npy.h"
 
 #define MAX_FIELDS 10000

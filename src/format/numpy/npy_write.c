@@ -1,7 +1,8 @@
 /* npy_write.c - a column as .npy files: rows along the first axis.
  *
- * Rows of numbers, booleans and times, of tensors of them, or of lists of equal length; a null, or a row of another length, is an
- * error. The header says how many rows there are, so that it is written last, over the room that was left for it. */
+ * Rows of numbers, booleans and times, of tensors of them, or of lists of equal length; a null, or a row of another
+ * length, is an error. The header says how many rows there are, so that it is written last, over the room that was left
+ * for it. */
 #include "format/numpy/npy.h"
 
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* zip.c - zip archives: the directory at the end, and members as streams.
  *
- * Sizes come from the central directory (local headers may leave them out), also in the wide form of zip64. A deflated member
- * is given to the gzip codec with the header and the trailer that gzip would have written around it, so that length and checksum
- * are checked there; a stored one is summed here. What stands twice (names, methods, sizes, checksums) has to agree. */
+ * Sizes come from the central directory (local headers may leave them out), also in the wide form of zip64. A deflated
+ * member is given to the gzip codec with the header and the trailer that gzip would have written around it, so that
+ * length and checksum are checked there; a stored one is summed here. What stands twice (names, methods, sizes,
+ * checksums) has to agree. */
 #include "format/numpy/zip.h"
 
 #include <stdlib.h>
@@ -135,8 +136,8 @@ static hr_status entry(hr_source *s, const uint8_t *p, int64_t left, int64_t at,
     return HR_OK;
 }
 
-/* What the member's own header says must be what the directory does: its name, how it is stored and, unless they are left
- * to a record behind the data (bit 3), its checksum and sizes. */
+/* What the member's own header says must be what the directory does: its name, how it is stored and, unless they are
+ * left to a record behind the data (bit 3), its checksum and sizes. */
 static hr_status check_header(hr_source *s, const zip_member *m, hr_error *err)
 {
     uint8_t p[LOCAL_BYTES], *name = NULL;
@@ -239,7 +240,7 @@ void zip__list_clear(zip_list *l)
     *l = (zip_list){ 0 };
 }
 
-/* ------------------------------------------------------------------------------------------------------------- members */
+/* ---------------------------------------------------------------------------------------------------------- members */
 
 typedef struct member_stream {
     hr_stream base;

@@ -19,10 +19,12 @@ typedef struct zip_list {
     int64_t n;
 } zip_list;
 
-/* The central directory. Members that are encrypted or compressed by another method are HR_UNSUPPORTED when they are opened. */
+/* The central directory. Members that are encrypted or compressed by another method are HR_UNSUPPORTED when they are
+ * opened. */
 hr_status zip__list(hr_source *source, hr_account *account, zip_list *out, hr_error *err) HR_MUST_USE;
 void zip__list_clear(zip_list *l);
-/* A member's bytes. Its end is reported only after length and CRC-32 were found right. Borrows m while the stream lives. */
+/* A member's bytes. Its end is reported only after length and CRC-32 were found right. Borrows m while the stream
+ * lives. */
 hr_status zip__stream(hr_source *source, const zip_member *m, hr_account *account, hr_stream **out,
                       hr_error *err) HR_MUST_USE;
 

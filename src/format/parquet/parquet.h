@@ -201,7 +201,7 @@ typedef struct pq_page {
 /* Header at `bytes`; *n_used its length. HR_PENDING: more bytes are needed to tell. */
 hr_status pq__page_parse(hr_view bytes, pq_page *out, int64_t *n_used, hr_error *err) HR_MUST_USE;
 
-/* --------------------------------------------------------------------------- what is known of pages: parquet_index.c */
+/* -------------------------------------------------------------------------- what is known of pages: parquet_index.c */
 
 typedef struct pq_place {
     int64_t offset;  /* of the page's header in the file */
@@ -243,8 +243,8 @@ hr_status pq__page_stats_parse(hr_buffer *bytes, int64_t n_pages, hr_account *ac
 void pq__page_stats_clear(pq_page_stats *p);
 
 uint64_t pq__xxh64(const void *data, int64_t n); /* XXH64 with seed 0 */
-/* False only if the bloom filter at `at` in the source rules out a value of this hash. What cannot be read or is of an unknown
- * kind rules out nothing. */
+/* False only if the bloom filter at `at` in the source rules out a value of this hash. What cannot be read or is of an
+ * unknown kind rules out nothing. */
 bool pq__bloom_may_have(hr_source *s, int64_t at, uint64_t hash);
 
 /* ----------------------------------------------------------------------------------------- schema: parquet_schema.c */
@@ -310,14 +310,15 @@ hr_status pq__arrow_schema_parse(hr_view base64, hr_account *account, hr_schema 
 
 /* ----------------------------------------------------------------------------------------- bounds: parquet_index.c */
 
-/* Whether least and most of a column mean something: not of every type, and of the old fields only for signed numbers. */
+/* Whether least and most of a column mean something: not of every type, and of the old fields only for signed
+ * numbers. */
 bool pq__has_order(const pq_meta *m, const pq_leaf *l, const hr_type *type, bool deprecated);
 /* A stored bound as an array of one row. *out NULL: it is no valid value. */
 hr_status pq__bound_decode(const pq_leaf *l, hr_type *type, hr_view v, bool is_most, hr_account *account,
                            hr_array **out, hr_error *err) HR_MUST_USE;
 bool pq__is_float_special(const hr_type *t, const uint8_t *p); /* NaN, or one of two equal zeros */
 
-/* ----------------------------------------------------------------------------------- RLE and bit-packing: parquet_page.c */
+/* ------------------------------------------------------------------------------ RLE and bit-packing: parquet_page.c */
 
 /* A stream of small integers in runs. Reading beyond its bytes sets `bad`; the values are zeros then. */
 typedef struct pq_runs {
@@ -336,15 +337,15 @@ void pq__runs_init(pq_runs *r, const uint8_t *at, const uint8_t *end, int width)
 /* Makes r->left > 0 if there is another run; false: none. */
 bool pq__runs_next(pq_runs *r);
 void pq__runs_skip(pq_runs *r, int64_t n);
-/* Whether the stream ends behind the n values that were taken from it: no run goes on, but for what fills up the last group
- * of packed ones, and no byte is left over but for what this writer pads with (PQ_PADS_*). */
+/* Whether the stream ends behind the n values that were taken from it: no run goes on, but for what fills up the last
+ * group of packed ones, and no byte is left over but for what this writer pads with (PQ_PADS_*). */
 bool pq__runs_ended(const pq_runs *r, int64_t n, unsigned padding);
 void pq__runs_u8(pq_runs *r, uint8_t *out, int64_t n);
 void pq__runs_u32(pq_runs *r, uint32_t *out, int64_t n);
 /* The deprecated encoding BIT_PACKED (most significant bit first): n values as bytes. */
 void pq__bit_packed_u8(const uint8_t *at, int width, uint8_t *out, int64_t n);
 
-/* ----------------------------------------------------------------------------------------------- values: parquet_page.c */
+/* ------------------------------------------------------------------------------------------- values: parquet_page.c */
 
 #define PQ_BLOCK 1024 /* values handled at once where they pass through a small array */
 
@@ -380,8 +381,8 @@ typedef struct pq_delta {
 hr_status pq__delta_init(pq_delta *d, int bits, hr_view in, hr_view *rest, hr_error *err) HR_MUST_USE;
 hr_status pq__delta_read(pq_delta *d, int64_t *out, int64_t n, hr_error *err) HR_MUST_USE;
 
-/* The values of one page, one after the other, nulls left out. Borrows the page's bytes and the dictionary. A zeroed one may
- * be initialised again and again; what it holds is freed by clear. */
+/* The values of one page, one after the other, nulls left out. Borrows the page's bytes and the dictionary. A zeroed
+ * one may be initialised again and again; what it holds is freed by clear. */
 typedef struct pq_values {
     const pq_leaf *leaf;
     const pq_dict *dict; /* NULL: not by dictionary */
@@ -404,19 +405,21 @@ void pq__values_clear(pq_values *v);
 hr_status pq__values_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err) HR_MUST_USE;
 /* n booleans into bits [at, at + n). */
 hr_status pq__values_bits(pq_values *v, uint8_t *bits, int64_t at, int64_t n, hr_error *err) HR_MUST_USE;
-/* *n <= PQ_BLOCK byte arrays; HR_SLACK bytes after each can be read. *sum: their bytes. Borrowed from page, dictionary or v,
- * until v is used again. *n: how many there are, fewer (one at least) if they are large and had to be put together. */
+/* *n <= PQ_BLOCK byte arrays; HR_SLACK bytes after each can be read. *sum: their bytes. Borrowed from page, dictionary
+ * or v, until v is used again. *n: how many there are, fewer (one at least) if they are large and had to be put
+ * together. */
 hr_status pq__values_views(pq_values *v, hr_view *out, int64_t *n, int64_t *sum, hr_error *err) HR_MUST_USE;
 /* n numbers of values in v->dict, which is there. */
 hr_status pq__values_codes(pq_values *v, uint32_t *out, int64_t n, hr_error *err) HR_MUST_USE;
 hr_status pq__values_skip(pq_values *v, int64_t n, hr_error *err) HR_MUST_USE;
-/* After n values, all that the page's levels announce: HR_BAD_DATA if the page has more, or bytes that belong to none. */
+/* After n values, all that the page's levels announce: HR_BAD_DATA if the page has more, or bytes that belong to
+ * none. */
 hr_status pq__values_end(const pq_values *v, int64_t n, unsigned padding, hr_error *err) HR_MUST_USE;
 bool pq__is_ascii(const uint8_t *p, int64_t n);
 /* One stored value -> an Arrow value of l->width bytes; for kinds of fixed width. False: it is none. */
 bool pq__value_convert(const pq_leaf *l, hr_view stored, uint8_t *out);
 
-/* ---------------------------------------------------------------------------------------------- levels: parquet_levels.c */
+/* ----------------------------------------------------------------------------------------- levels: parquet_levels.c */
 
 /* A validity bitmap being built; no bitmap exists before the first null. */
 typedef struct pq_bits {
@@ -461,7 +464,7 @@ hr_status pq__levels_end(const pq_levels *lv, unsigned padding, hr_error *err) H
 /* How many of a page's n repetition levels are zero, that is, begin a row. Uses the stream up. */
 hr_status pq__count_rows(pq_runs *rep, int64_t n, int64_t *rows, hr_error *err) HR_MUST_USE;
 
-/* ------------------------------------------------------------------------------------------------ pages: parquet_pages.c */
+/* ------------------------------------------------------------------------------------------- pages: parquet_pages.c */
 
 /* Where the pages of one column chunk stand, as far as anyone needed to know. */
 typedef struct pq_directory {
@@ -556,21 +559,21 @@ typedef struct pq_cursor {
 hr_status pq__cursor_init(pq_cursor *c, pq_file *f, int group, int leaf, hr_account *account,
                           hr_error *err) HR_MUST_USE;
 void pq__cursor_clear(pq_cursor *c);
-/* Goes to the page in which row `row` of the row group begins; *first is the first row that begins in it. Entries that go
- * on with the row before may come first. A cursor that has read that page, or a later one, stays: *first is -1. from: the
- * row at which it stands, for the counters. row_end: rows from there on are not wanted for now. */
+/* Goes to the page in which row `row` of the row group begins; *first is the first row that begins in it. Entries that
+ * go on with the row before may come first. A cursor that has read that page, or a later one, stays: *first is -1.
+ * from: the row at which it stands, for the counters. row_end: rows from there on are not wanted for now. */
 hr_status pq__cursor_seek(pq_cursor *c, int64_t from, int64_t row, int64_t row_end, int64_t *first,
                           hr_error *err) HR_MUST_USE;
-/* The next data page: levels and values are set up. *more false: there is none. Of a page all entries must have been taken and their
- * values been read or skipped, and pq__cursor_page_end called. */
+/* The next data page: levels and values are set up. *more false: there is none. Of a page all entries must have been
+ * taken and their values been read or skipped, and pq__cursor_page_end called. */
 hr_status pq__cursor_next(pq_cursor *c, bool *more, hr_error *err) HR_MUST_USE;
-/* After the last value of a page: what its header announces must have come, and its bytes must be used up. The error is without
- * place. */
+/* After the last value of a page: what its header announces must have come, and its bytes must be used up. The error is
+ * without place. */
 hr_status pq__cursor_page_end(const pq_cursor *c, hr_error *err) HR_MUST_USE;
 /* Of a column chunk's first data page, uncompressed; reads no more than its header. */
 hr_status pq__first_page_bytes(pq_file *f, int group, int leaf, int64_t *out, hr_error *err) HR_MUST_USE;
-/* Where a page has been read to its end: passes over the pages that lie within the next *rows rows, unread if possible, and
- * takes their rows from *rows. */
+/* Where a page has been read to its end: passes over the pages that lie within the next *rows rows, unread if possible,
+ * and takes their rows from *rows. */
 hr_status pq__cursor_pass(pq_cursor *c, int64_t *rows, hr_error *err) HR_MUST_USE;
 /* Adds the place to an error: "a.parquet: row group 7, column 'label', page 3". */
 hr_status pq__cursor_error(const pq_cursor *c, hr_status st, hr_error *err);
@@ -592,21 +595,22 @@ hr_status pq__verify_page(pq_verify *v, int page, int64_t entries, int64_t nulls
 hr_status pq__verify_chunk(const pq_verify *v, hr_error *err) HR_MUST_USE;
 void pq__verify_free(pq_verify *v); /* NULL is fine */
 
-/* ---------------------------------------------------------------------------------------------- columns: parquet_column.c */
+/* ---------------------------------------------------------------------------------------- columns: parquet_column.c */
 
 /* One projected column of one row group, read forward. */
 typedef struct pq_column pq_column;
-/* Rows from rows.begin on; those from rows.end on will not be wanted soon. `from`: what rows.begin was before a filter moved
- * it, for the counters. Shares nothing: the file must outlive it. */
+/* Rows from rows.begin on; those from rows.end on will not be wanted soon. `from`: what rows.begin was before a filter
+ * moved it, for the counters. Shares nothing: the file must outlive it. */
 hr_status pq__column_new(pq_file *f, int group, int node, int64_t from, pq_range rows, const hr_mem *mem,
                          pq_column **out, hr_error *err) HR_MUST_USE;
 /* Goes on to row `row`; rows from row_end on will not be wanted soon. */
 hr_status pq__column_seek(pq_column *c, int64_t row, int64_t row_end, hr_error *err) HR_MUST_USE;
-/* The first n > 0 rows of these ranges, which stand in order at or after the column's place; or fewer (one at least) if their
- * bytes would much exceed max_bytes. What lies between is passed over. */
+/* The first n > 0 rows of these ranges, which stand in order at or after the column's place; or fewer (one at least) if
+ * their bytes would much exceed max_bytes. What lies between is passed over. */
 hr_status pq__column_read(pq_column *c, const pq_range *ranges, int64_t n, int64_t max_bytes, hr_array **out,
                           hr_error *err) HR_MUST_USE;
-/* Whether it is text, and no part of anything. Only such a column has codes: the numbers of its rows' values in a dictionary. */
+/* Whether it is text, and no part of anything. Only such a column has codes: the numbers of its rows' values in a
+ * dictionary. */
 bool pq__column_has_codes(const pq_column *c);
 /* The dictionary of the page that comes next, borrowed; *out NULL: it has none. */
 hr_status pq__column_dict(pq_column *c, const pq_dict **out, hr_error *err) HR_MUST_USE;

@@ -2,12 +2,14 @@
  *
  * Each leaf under the column is read on its own: levels first (parquet_levels.c), then as many values as they announce,
  * straight into the buffer that the array will have. Values are dense in the file; where rows are null they are spread
- * afterwards, backwards and in place. The first leaf below a list or struct also builds that node's offsets and validity.
- * Then the arrays are put together as the schema's tree says; parts that disagree about their lengths are malformed.
+ * afterwards, backwards and in place. The first leaf below a list or struct also builds that node's offsets and
+ * validity. Then the arrays are put together as the schema's tree says; parts that disagree about their lengths are
+ * malformed.
  *
- * A batch is asked for in rows, but memory is what counts: estimates come from metadata, which may be wrong or lie. So a
- * leaf stops early, at the end of a row, when it has twice the bytes that were wanted; with several leaves in a column the
- * others go back and read as few rows. What one row may take is limited by what the file brings for it (MAX_EXPANSION). */
+ * A batch is asked for in rows, but memory is what counts: estimates come from metadata, which may be wrong or lie. So
+ * a leaf stops early, at the end of a row, when it has twice the bytes that were wanted; with several leaves in a
+ * column the others go back and read as few rows. What one row may take is limited by what the file brings for it
+ * (MAX_EXPANSION). */
 #include "format/parquet/parquet.h"
 #include "format/parquet/parquet_kernel.h"
 
@@ -43,7 +45,7 @@ struct pq_column {
     part parts[];
 };
 
-/* ------------------------------------------------------------------------------------------------------------ spreading */
+/* -------------------------------------------------------------------------------------------------------- spreading */
 
 static void spread_bits(uint8_t *bits, int64_t begin, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at)
 {
@@ -56,7 +58,7 @@ static void spread_bits(uint8_t *bits, int64_t begin, int64_t n, int64_t n_value
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------------- values */
+/* ----------------------------------------------------------------------------------------------------------- values */
 
 /* Room for n more items of `size` bytes; with the first, for all that are expected. */
 static hr_status room(part *p, hr_growbuf *g, int64_t n, int64_t size, hr_error *err)
@@ -99,7 +101,8 @@ static inline void copy_loose(uint8_t *out, const uint8_t *in, int64_t n)
         memcpy(out + 16, in + 16, (size_t)(n - 16));
 }
 
-/* Views [0, n) behind the bytes, and the ends of slots, beginning with slot s, up to the one of the last view. -> next slot */
+/* Views [0, n) behind the bytes, and the ends of slots, beginning with slot s, up to the one of the last view. -> next
+ * slot */
 static inline __attribute__((always_inline)) int64_t add_views(part *p, const hr_view *views, int64_t n, int64_t s,
                                                                const uint8_t *valid, int64_t at, const int w)
 {
@@ -145,7 +148,8 @@ static int64_t offset_at(const part *p, int64_t i)
     return v32;
 }
 
-/* The texts of slots [s, p->valid.n), whose bytes begin at `from`. Valid as a whole and cut only between characters: valid. */
+/* The texts of slots [s, p->valid.n), whose bytes begin at `from`. Valid as a whole and cut only between characters:
+ * valid. */
 static hr_status check_text(const part *p, int64_t s, int64_t from, hr_error *err)
 {
     const uint8_t *bytes = p->bytes.buffer->data;
@@ -216,7 +220,7 @@ static hr_status add_values(part *p, const pq_take *t, hr_error *err)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------- rows of a leaf */
+/* --------------------------------------------------------------------------------------------------- rows of a leaf */
 
 static void clear_output(part *p)
 {
@@ -399,7 +403,7 @@ static hr_status open_part(pq_column *c, part *p, int leaf, int64_t row, hr_erro
     return st ? pq__cursor_error(&p->cursor, st, err) : seek_part(c, p, row, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- assembly */
+/* --------------------------------------------------------------------------------------------------------- assembly */
 
 static hr_status lengths_differ(const pq_column *c, const pq_node *n, int64_t found, int64_t expected, hr_error *err)
 {
@@ -557,7 +561,7 @@ static hr_status build(pq_column *c, const pq_node *n, hr_array **out, hr_error 
     return n->def_item > 0 ? build_list(c, n, k, out, err) : build_struct(c, n, k, out, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- columns */
+/* ---------------------------------------------------------------------------------------------------------- columns */
 
 static void count_tracks(pq_column *c, const pq_node *n)
 {
@@ -650,8 +654,8 @@ void pq__column_free(pq_column *c)
     hr__free(c);
 }
 
-/* How many slots the next n rows will have. Only a guess, for the first allocation: so it is kept within what the chunk's
- * bytes make likely, and metadata that lies gets no memory by it. */
+/* How many slots the next n rows will have. Only a guess, for the first allocation: so it is kept within what the
+ * chunk's bytes make likely, and metadata that lies gets no memory by it. */
 static void expect_slots(const pq_column *c, part *p, int64_t n, int64_t cap)
 {
     double n_rows = (double)HR_MAX(c->file->meta->groups[c->group].n_rows, 1), width = HR_MAX(p->leaf->width, 1);
@@ -811,7 +815,7 @@ hr_status pq__column_end(pq_column *c, hr_error *err)
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- estimates */
+/* -------------------------------------------------------------------------------------------------------- estimates */
 
 static double leaf_bytes(const pq_chunk *chunk, const pq_leaf *l)
 {

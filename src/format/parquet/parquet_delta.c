@@ -1,8 +1,9 @@
 /* parquet_delta.c - DELTA_BINARY_PACKED: integers as differences, in blocks of miniblocks of their own bit width.
  *
- * The same stream also holds lengths: of byte arrays (DELTA_LENGTH_BYTE_ARRAY), and of the prefixes that neighbours share
- * (DELTA_BYTE_ARRAY). There the bytes follow the stream, so its end must be known before its first value is used:
- * pq__delta_init walks over the blocks' headers, which costs next to nothing, and nothing is ever held but where we are.
+ * The same stream also holds lengths: of byte arrays (DELTA_LENGTH_BYTE_ARRAY), and of the prefixes that neighbours
+ * share (DELTA_BYTE_ARRAY). There the bytes follow the stream, so its end must be known before its first value is used:
+ * pq__delta_init walks over the blocks' headers, which costs next to nothing, and nothing is ever held but where we
+ * are.
  *
  * All sums wrap around, as the format demands. Miniblocks that no value reaches have a width byte and no bits. */
 #include "format/parquet/parquet.h"

@@ -1,12 +1,13 @@
 /* parquet_index.c - what a file says of its values without them: statistics, page indexes, bloom filters.
  *
- * All of it is a help and none is needed: what is missing, damaged or of an unknown kind is as if it were not there. What is
- * there is believed, as the format asks: bounds may be wider than the truth (long texts are cut), never narrower. They are
- * used as far as their order is defined: not of INT96 and INTERVAL; the old fields min and max only of signed numbers; none
- * that is NaN; a zero may stand for the other one, too; a text that was cut within a character is not used.
+ * All of it is a help and none is needed: what is missing, damaged or of an unknown kind is as if it were not there.
+ * What is there is believed, as the format asks: bounds may be wider than the truth (long texts are cut), never
+ * narrower. They are used as far as their order is defined: not of INT96 and INTERVAL; the old fields min and max only
+ * of signed numbers; none that is NaN; a zero may stand for the other one, too; a text that was cut within a character
+ * is not used.
  *
- * A bloom filter is a header and blocks of 32 bytes. A value can only be in one of them, so a question costs two small reads
- * whatever the filter's size. */
+ * A bloom filter is a header and blocks of 32 bytes. A value can only be in one of them, so a question costs two small
+ * reads whatever the filter's size. */
 #include "format/parquet/parquet.h"
 
 #include <math.h>
@@ -348,7 +349,7 @@ void pq__page_stats_clear(pq_page_stats *p)
     *p = (pq_page_stats){ 0 };
 }
 
-/* ----------------------------------------------------------------------------------------------------- bloom filters */
+/* ---------------------------------------------------------------------------------------------------- bloom filters */
 
 #define P1 0x9E3779B185EBCA87ull
 #define P2 0xC2B2AE3D27D4EB4Full

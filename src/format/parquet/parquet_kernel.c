@@ -1,13 +1,13 @@
 /* parquet_kernel.c - the inner loops, and the choice between their forms.
  *
  * What was measured decides which form a table has; see the notes at each. Three ideas recur:
- * - Unpacking: a shuffle brings the bytes that each value lies in into its lane, a shift by lanes and a mask do the rest.
- *   Controls depend on the width alone and are made once a call.
- * - Spreading: going backwards, the next values are loaded whole and moved apart by a permutation that follows from 8 or 16 bits
- *   of the bitmap.
- * - Splitting and joining streams of bytes: zipping the two halves of a sequence of 2^b bytes turns the bits of each byte's
- *   number left by one place. A value's number and a byte's place in it are such bits: 16 values of w bytes are joined
- *   by log2(w) such steps, and split by four. */
+ * - Unpacking: a shuffle brings the bytes that each value lies in into its lane, a shift by lanes and a mask do the
+ *   rest. Controls depend on the width alone and are made once a call.
+ * - Spreading: going backwards, the next values are loaded whole and moved apart by a permutation that follows from 8
+ *   or 16 bits of the bitmap.
+ * - Splitting and joining streams of bytes: zipping the two halves of a sequence of 2^b bytes turns the bits of each
+ *   byte's number left by one place. A value's number and a byte's place in it are such bits: 16 values of w bytes are
+ *   joined by log2(w) such steps, and split by four. */
 #include "format/parquet/parquet_kernel.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -31,7 +31,7 @@ static INLINE uint64_t bits64(const uint8_t *bits, int64_t at)
     return shift ? hr__load_le64(p) >> shift | (uint64_t)p[8] << (64 - shift) : hr__load_le64(p);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- scalar */
+/* ----------------------------------------------------------------------------------------------------------- scalar */
 
 /* 8 values are `w` bytes: with w known to the compiler, shifts and offsets are constants. */
 static INLINE void unpack8_u32(const uint8_t *p, uint32_t *out, const int w)
@@ -66,9 +66,11 @@ static INLINE void unpack8_u64(const uint8_t *p, uint64_t *out, const int w)
 
 /* clang-format off */
 #define EACH_8(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
-#define EACH_32(X) EACH_8(X) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) \
+#define EACH_32(X) EACH_8(X) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) \
+    X(22) X(23) X(24) \
     X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32)
-#define EACH_64(X) EACH_32(X) X(33) X(34) X(35) X(36) X(37) X(38) X(39) X(40) X(41) X(42) X(43) X(44) X(45) X(46) X(47) \
+#define EACH_64(X) EACH_32(X) X(33) X(34) X(35) X(36) X(37) X(38) X(39) X(40) X(41) X(42) X(43) X(44) X(45) \
+    X(46) X(47) \
     X(48) X(49) X(50) X(51) X(52) X(53) X(54) X(55) X(56) X(57) X(58) X(59) X(60) X(61) X(62) X(63) X(64)
 /* clang-format on */
 
@@ -127,7 +129,8 @@ GATHER(gather_8_scalar, uint64_t)
         (p)[i] = (type)((p)[j] & (type)(0 - bit));                                                                     \
     }
 
-/* From the end, so that no value is overwritten before it has moved. WORD does 64 slots that are neither all there nor less. */
+/* From the end, so that no value is overwritten before it has moved. WORD does 64 slots that are neither all there nor
+ * less. */
 #define SPREAD(name, target, type, WORD)                                                                               \
     target static void name(uint8_t *data, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at)              \
     {                                                                                                                  \
@@ -196,10 +199,10 @@ static void split_scalar(const uint8_t *in, int w, uint8_t *out, int64_t stride,
             out[k * stride + i] = in[i * w + k];
 }
 
-/* ----------------------------------------------------------------------------------------------------- zipping of bytes */
+/* ------------------------------------------------------------------------------------------------- zipping of bytes */
 
-/* `width` values at a time. A register of more than 16 bytes is so many problems of 16 values side by side: it loads from
- * `lanes` places that are 16 values apart, or from one stream as it stands. */
+/* `width` values at a time. A register of more than 16 bytes is so many problems of 16 values side by side: it loads
+ * from `lanes` places that are 16 values apart, or from one stream as it stands. */
 #define ZIP_JOIN(name, target, reg, lanes, load, store_lanes, low, high)                                               \
     target static INLINE int64_t name##_of(const uint8_t *in, int64_t stride, const int w, uint8_t *out, int64_t n)    \
     {                                                                                                                  \
@@ -267,7 +270,7 @@ static void split_scalar(const uint8_t *in, int w, uint8_t *out, int64_t stride,
     }
 
 #ifdef HAVE_X86
-/* -------------------------------------------------------------------------------------------------------------- SSE 4.2 */
+/* ---------------------------------------------------------------------------------------------------------- SSE 4.2 */
 
 #define LOAD_16(p) _mm_loadu_si128((const __m128i *)(const void *)(p))
 #define STORE_16(p, v) _mm_storeu_si128((__m128i *)(void *)(p), (v))
@@ -276,7 +279,7 @@ static void split_scalar(const uint8_t *in, int w, uint8_t *out, int64_t stride,
 ZIP_JOIN(join_sse, SSE42, __m128i, 1, LOAD_16, STORE_16_APART, _mm_unpacklo_epi8, _mm_unpackhi_epi8)
 ZIP_SPLIT(split_sse, SSE42, __m128i, 1, LOAD_16_APART, STORE_16, _mm_unpacklo_epi8, _mm_unpackhi_epi8)
 
-/* ----------------------------------------------------------------------------------------------------------------- AVX2 */
+/* ------------------------------------------------------------------------------------------------------------- AVX2 */
 
 #define LOAD_32(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
 #define STORE_32(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), (v))
@@ -356,7 +359,8 @@ AVX2 static void unpack_u64_avx2(const uint8_t *in, int width, uint64_t *out, in
     }
 }
 
-/* Lanes of 16 bits, in which a value lies wherever it begins; a product shifts them left until it stands in the upper byte. */
+/* Lanes of 16 bits, in which a value lies wherever it begins; a product shifts them left until it stands in the upper
+ * byte. */
 AVX2 static void unpack_u8_avx2(const uint8_t *in, int width, uint8_t *out, int64_t n_groups)
 {
     const __m128i bit = _mm_mullo_epi16(_mm_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7), _mm_set1_epi16((short)width));
@@ -424,7 +428,8 @@ AVX2 static bool gather_8_avx2(const uint8_t *dict, int64_t n_dict, const uint32
     return _mm_movemask_epi8(same) == 0xffff && gather_8_scalar(dict, n_dict, index + i, out + 8 * i, n - i);
 }
 
-/* Lane k gets item number "ones below bit k", or zero: 8 bits as 8 bytes of all ones, into which 0, 1, 2 ... are dealt. */
+/* Lane k gets item number "ones below bit k", or zero: 8 bits as 8 bytes of all ones, into which 0, 1, 2 ... are
+ * dealt. */
 AVX2 static INLINE __m256i spread_8_lanes(const uint8_t *from, uint64_t bits)
 {
     uint64_t ones = _pdep_u64(bits, 0x0101010101010101u) * 255, ranks = _pdep_u64(0x0706050403020100u, ones);
@@ -461,7 +466,7 @@ AVX2 static INLINE uint64_t at_least_64_avx2(const uint8_t *level, uint8_t least
 }
 AT_LEAST(at_least_avx2, AVX2, at_least_64_avx2)
 
-/* -------------------------------------------------------------------------------------------------------------- AVX-512 */
+/* ---------------------------------------------------------------------------------------------------------- AVX-512 */
 
 #define LOAD_64(p) _mm512_loadu_si512((const void *)(p))
 #define STORE_64(p, v) _mm512_storeu_si512((void *)(p), (v))
@@ -527,7 +532,7 @@ SPREAD(spread_8_avx512, AVX512, uint64_t, SPREAD_8_AVX512)
 #endif
 
 #ifdef HAVE_NEON
-/* ----------------------------------------------------------------------------------------------------------------- NEON */
+/* ------------------------------------------------------------------------------------------------------------- NEON */
 
 #define STORE_NEON_APART(p, apart, v) vst1q_u8((p), (v))
 #define LOAD_NEON_APART(p, apart) vld1q_u8(p)
@@ -653,7 +658,7 @@ static INLINE uint64_t at_least_64_neon(const uint8_t *level, uint8_t least)
 AT_LEAST(at_least_neon, , at_least_64_neon)
 #endif
 
-/* ------------------------------------------------------------------------------------------------------------ the choice */
+/* ------------------------------------------------------------------------------------------------------- the choice */
 
 static const pq_kernels kernels[] = {
 #ifdef HAVE_X86

@@ -1,16 +1,16 @@
 /* parquet_levels.c - definition and repetition levels -> validity bitmaps and list offsets, for any nesting.
  *
- * Each entry of a column has a repetition level r (which list it goes on with; 0: it begins a row) and a definition level d
- * (how much of the path to the value exists). With `rep` and `def_*` of a node (parquet_schema.c):
+ * Each entry of a column has a repetition level r (which list it goes on with; 0: it begins a row) and a definition
+ * level d (how much of the path to the value exists). With `rep` and `def_*` of a node (parquet_schema.c):
  *     the node gets a slot    if r <= rep and d >= def_slot
  *     the slot is valid       if d >= def_valid
  *     a list gets an item     if r <= rep + 1 and d >= def_item
- * The leaf gets a slot if d >= its def_slot and a value if d == max_def. So every node can be built on its own from the same
- * two arrays, one short loop each; a leaf's slots and the items of the list around it are counted by the same condition,
- * which is why malformed levels never give offsets that point outside.
+ * The leaf gets a slot if d >= its def_slot and a value if d == max_def. So every node can be built on its own from the
+ * same two arrays, one short loop each; a leaf's slots and the items of the list around it are counted by the same
+ * condition, which is why malformed levels never give offsets that point outside.
  *
- * Malformed levels are an error all the same: no level is above its maximum, and an entry that goes on with a list (r > 0)
- * is an item of it and follows an item of it: d >= def_items[r], of this entry and of the one before.
+ * Malformed levels are an error all the same: no level is above its maximum, and an entry that goes on with a list (r >
+ * 0) is an item of it and follows an item of it: d >= def_items[r], of this entry and of the one before.
  *
  * Most levels are runs, and runs are never spelled out:
  * 1. A flat column's bit-packed levels of one bit *are* the validity bitmap; a run of ones costs nothing at all.

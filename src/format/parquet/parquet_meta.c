@@ -3,9 +3,9 @@
  * Only what every reader uses is kept; statistics, encodings per column and the like are skipped over and read from the
  * footer's bytes when someone asks (parquet_index.c). These bytes stay, and names point into them.
  *
- * Bounds. A list is believed if its elements could stand in the bytes that are left, counted with the fewest bytes that a
- * valid element needs; so the tables made from a footer are at most some 30 times as large as the footer is. Nesting of
- * what is skipped is limited. Places and sizes of column chunks are checked against the file here, once. */
+ * Bounds. A list is believed if its elements could stand in the bytes that are left, counted with the fewest bytes that
+ * a valid element needs; so the tables made from a footer are at most some 30 times as large as the footer is. Nesting
+ * of what is skipped is limited. Places and sizes of column chunks are checked against the file here, once. */
 #include "format/parquet/parquet.h"
 
 #define MAX_SKIP_DEPTH 32
@@ -684,7 +684,8 @@ static bool is_writer(hr_view writer, const char *name)
     return writer.n >= n && memcmp(writer.data, name, (size_t)n) == 0;
 }
 
-/* Whether the footer's "NAME version A.B.C ..." is of that program before `fixed`. Without a version it is older than any. */
+/* Whether the footer's "NAME version A.B.C ..." is of that program before `fixed`. Without a version it is older than
+ * any. */
 static bool writer_before(hr_view writer, const char *name, const int fixed[3])
 {
     static const char then[] = " version ";
@@ -742,7 +743,8 @@ static hr_status check_chunks(const parse *p)
     return HR_OK;
 }
 
-/* ColumnOrder is a union: field 1 says that statistics are ordered as the type is, which is all that is defined so far. */
+/* ColumnOrder is a union: field 1 says that statistics are ordered as the type is, which is all that is defined so
+ * far. */
 static hr_status read_orders(parse *p, const pq_slot *in)
 {
     int64_t n = pq__thrift_list(&p->t, in, PQ_T_STRUCT, 1);

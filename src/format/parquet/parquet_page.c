@@ -2,12 +2,12 @@
  * parquet_delta.c) and split into streams of bytes.
  *
  * Values go to where the array will have them; only indices pass through a small array. One function per inner loop, so
- * that each can get a faster sibling. All loops may read up to HR_SLACK bytes after a page's end and trust nothing else:
- * counts are checked against bytes before the loop, indices against the dictionary after each block.
+ * that each can get a faster sibling. All loops may read up to HR_SLACK bytes after a page's end and trust nothing
+ * else: counts are checked against bytes before the loop, indices against the dictionary after each block.
  *
- * A page whose bytes do not suffice is an error when values are asked for that are not there, not before. A page that has
- * given all that its levels announce must have no more, nor bytes left over (pq__values_end): without checksums that is
- * how damage is seen which still decodes. */
+ * A page whose bytes do not suffice is an error when values are asked for that are not there, not before. A page that
+ * has given all that its levels announce must have no more, nor bytes left over (pq__values_end): without checksums
+ * that is how damage is seen which still decodes. */
 #include "format/parquet/parquet.h"
 #include "base/decimal.h"
 #include "format/parquet/parquet_kernel.h"
@@ -389,7 +389,7 @@ static hr_status plain_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------ dictionaries */
+/* ----------------------------------------------------------------------------------------------------- dictionaries */
 
 bool pq__is_ascii(const uint8_t *p, int64_t n)
 {
@@ -632,7 +632,7 @@ static hr_status dict_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum,
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------- differences, split bytes */
+/* ----------------------------------------------------------------------------------------- differences, split bytes */
 
 #define SPELLED_BYTES (16 << 20) /* texts put together at once, unless one alone is longer */
 
@@ -766,7 +766,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------ values of a page */
+/* ------------------------------------------------------------------------------------------------- values of a page */
 
 static const char *encoding_name(int encoding)
 {

@@ -1,16 +1,17 @@
 /* parquet_pages.c - one column chunk as a sequence of pages: read, checked, decompressed, levels and values set up.
  *
  * A cursor reads the file through a window of its own, window_bytes or one page, whichever is more; a page that is
- * compressed needs a second buffer. Both are kept from page to page: that is all the memory a column needs beside what it
- * puts out, apart from its dictionary.
+ * compressed needs a second buffer. Both are kept from page to page: that is all the memory a column needs beside what
+ * it puts out, apart from its dictionary.
  *
- * To begin in the middle of a row group, a cursor must know in which page a row begins. The offset index says it, if the
- * file has one. Otherwise headers are read one after another, bodies skipped; only for repeated columns in pages of version
- * 1 must the repetition levels be decoded to count rows (of zstd, only a page's beginning is decompressed for that). What
- * was found is kept in the open file, a pq_directory per column chunk, so that the next reader begins where this one ended.
+ * To begin in the middle of a row group, a cursor must know in which page a row begins. The offset index says it, if
+ * the file has one. Otherwise headers are read one after another, bodies skipped; only for repeated columns in pages of
+ * version 1 must the repetition levels be decoded to count rows (of zstd, only a page's beginning is decompressed for
+ * that). What was found is kept in the open file, a pq_directory per column chunk, so that the next reader begins where
+ * this one ended.
  *
- * Locks: file->lock (pointers, held for moments) and directory->lock (held while pages are looked through). Nobody takes
- * the first while holding the second. */
+ * Locks: file->lock (pointers, held for moments) and directory->lock (held while pages are looked through). Nobody
+ * takes the first while holding the second. */
 #include "format/parquet/parquet.h"
 
 #define WINDOW_BYTES (256 << 10)
@@ -21,7 +22,7 @@
 #define MAX_PAGE_RATIO 1024
 #define MAX_HEADER_BYTES (64 << 20) /* statistics of long texts make headers long, but not that long */
 
-/* ------------------------------------------------------------------------------------------------------------ codecs */
+/* ----------------------------------------------------------------------------------------------------------- codecs */
 
 static hr_status find_codec(int codec, const hr_codec **out, hr_error *err)
 {
@@ -34,7 +35,7 @@ static hr_status find_codec(int codec, const hr_codec **out, hr_error *err)
     return *out ? hr__codec_check(*out, 0, 0, err) : HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ window */
+/* ----------------------------------------------------------------------------------------------------------- window */
 
 hr_status pq__cursor_error(const pq_cursor *c, hr_status st, hr_error *err)
 {
@@ -60,8 +61,8 @@ static hr_status ensure(const hr_mem *mem, hr_buffer **b, int64_t n, hr_error *e
     return hr__buffer_new(mem, n, b, err);
 }
 
-/* Makes bytes [at, at + n) of the file readable at *out, HR_SLACK bytes more without a fault; reads `want` >= n if it must
- * read and the chunk is that long. */
+/* Makes bytes [at, at + n) of the file readable at *out, HR_SLACK bytes more without a fault; reads `want` >= n if it
+ * must read and the chunk is that long. */
 static hr_status view(pq_cursor *c, int64_t at, int64_t n, int64_t want, const uint8_t **out, hr_error *err)
 {
     hr_buffer *old = NULL;
@@ -120,9 +121,10 @@ static hr_status read_header(pq_cursor *c, int64_t peek, hr_error *err)
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- pages */
+/* ------------------------------------------------------------------------------------------------------------ pages */
 
-/* What the header says of a compressed page is only believed as far as the codec could do it; a very large page less. */
+/* What the header says of a compressed page is only believed as far as the codec could do it; a very large page
+ * less. */
 static hr_status check_size(const pq_cursor *c, int64_t n_in, int64_t n_out, hr_error *err)
 {
     if (n_out > FREE_PAGE_BYTES && n_out / MAX_PAGE_RATIO > n_in)
@@ -155,7 +157,8 @@ static hr_status check_room(const pq_cursor *c, bool compressed, hr_error *err)
                         (long long)needed, (long long)limit);
 }
 
-/* The page's bytes after the header; moves c->at behind them. skip: bytes at its beginning that are never compressed. */
+/* The page's bytes after the header; moves c->at behind them. skip: bytes at its beginning that are never
+ * compressed. */
 static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view *head, hr_view *body, hr_error *err)
 {
     const pq_page *p = &c->page;
@@ -255,7 +258,7 @@ static hr_status open_v2(pq_cursor *c, hr_error *err)
     return pq__values_init(&c->values, c->leaf, c->dict, p->encoding, body, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------ dictionaries */
+/* ----------------------------------------------------------------------------------------------------- dictionaries */
 
 /* The dictionary that another reader of this row group has made, if any. */
 static pq_dict *shared_dict(pq_cursor *c)
@@ -334,7 +337,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- cursor */
+/* ----------------------------------------------------------------------------------------------------------- cursor */
 
 hr_status pq__cursor_init(pq_cursor *c, pq_file *f, int group, int leaf, hr_account *account, hr_error *err)
 {
@@ -496,8 +499,8 @@ done:
     return st;
 }
 
-/* Of repeated columns only pages of version 2 say how many rows they have. A row may begin in one page and go on in the next,
- * so that those of repeated columns are never passed over here. */
+/* Of repeated columns only pages of version 2 say how many rows they have. A row may begin in one page and go on in the
+ * next, so that those of repeated columns are never passed over here. */
 hr_status pq__cursor_pass(pq_cursor *c, int64_t *rows, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -528,7 +531,7 @@ hr_status pq__cursor_pass(pq_cursor *c, int64_t *rows, hr_error *err)
     return HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------- directories */
+/* ------------------------------------------------------------------------------------------------------ directories */
 
 static void directory_free(pq_directory *d)
 {

@@ -1,8 +1,9 @@
 /* parquet_prune.c - which rows of a row group a filter may leave, by what the file says of its values.
  *
- * First the row group as a whole: statistics, then bloom filters. If it stays in doubt and its columns have page indexes, the
- * same question is asked for each range of rows that lies within one page of every column of the filter. What is left is a
- * selection: ranges of rows, in order. It is worked out by the first reader of a row group and kept in the open file.
+ * First the row group as a whole: statistics, then bloom filters. If it stays in doubt and its columns have page
+ * indexes, the same question is asked for each range of rows that lies within one page of every column of the filter.
+ * What is left is a selection: ranges of rows, in order. It is worked out by the first reader of a row group and kept
+ * in the open file.
  *
  * Only top-level columns that are no lists, structs or maps are known here. */
 #include "format/parquet/parquet.h"
@@ -27,7 +28,7 @@ typedef struct look {
     known *columns;
 } look;
 
-/* ---------------------------------------------------------------------------------------------------------- questions */
+/* -------------------------------------------------------------------------------------------------------- questions */
 
 static bool is_float(const hr_type *t)
 {
@@ -219,7 +220,7 @@ static void load_pages(look *lk, known *k)
     hr__buffer_unref(bytes);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- selections */
+/* ------------------------------------------------------------------------------------------------------- selections */
 
 static hr_status add_range(pq_selection *s, hr_account *account, int64_t begin, int64_t end, hr_error *err)
 {

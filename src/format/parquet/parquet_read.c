@@ -1,15 +1,15 @@
 /* parquet_read.c - the Parquet format: files, row groups as fragments, readers.
  *
- * A fragment is a row group. A reader of rows [begin, begin + n) opens each projected column at `begin` (parquet_pages.c
- * knows the page) and hands out tables of as many rows as fit max_bytes by an estimate that is corrected as it goes.
- * A column may give fewer rows than were asked for (parquet_column.c says when). Then the table ends there, and what other
- * columns have read beyond is kept and given first next time: an array is cheap to cut.
+ * A fragment is a row group. A reader of rows [begin, begin + n) opens each projected column at `begin`
+ * (parquet_pages.c knows the page) and hands out tables of as many rows as fit max_bytes by an estimate that is
+ * corrected as it goes. A column may give fewer rows than were asked for (parquet_column.c says when). Then the table
+ * ends there, and what other columns have read beyond is kept and given first next time: an array is cheap to cut.
  *
- * Under a filter a reader knows which ranges of rows may matter (parquet_prune.c). Tables end where a range ends; then all
- * columns go on to the next one, passing over pages as far as they can. Within a range a second reader, the scout, goes ahead
- * with the filter's columns alone, and the others decode only rows for which the filter is true, with gaps of a few rows: who
- * filters behind drops these. Where most rows are kept, the scout is sent home. A scout of one column of text by dictionary asks the
- * filter once for each value of the dictionary, and decodes no text. */
+ * Under a filter a reader knows which ranges of rows may matter (parquet_prune.c). Tables end where a range ends; then
+ * all columns go on to the next one, passing over pages as far as they can. Within a range a second reader, the scout,
+ * goes ahead with the filter's columns alone, and the others decode only rows for which the filter is true, with gaps
+ * of a few rows: who filters behind drops these. Where most rows are kept, the scout is sent home. A scout of one
+ * column of text by dictionary asks the filter once for each value of the dictionary, and decodes no text. */
 #include "format/parquet/parquet_write.h"
 
 #define SPLIT_BYTES (4 << 20) /* smaller row groups are not worth finding a place in, */
@@ -32,12 +32,12 @@ static const hr_option parquet_option_table[] = {
     { 0 },
 };
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static hr_status file_new(hr_source *source, pq_meta *meta, const hr_open *how, hr_scan_file **out, hr_error *err);
 
-/* Whether to begin in the middle of a row group would mean to read the same large page again and again: some writers put all
- * into one. What cannot be read will be an error when it is. */
+/* Whether to begin in the middle of a row group would mean to read the same large page again and again: some writers
+ * put all into one. What cannot be read will be an error when it is. */
 static bool has_large_pages(pq_file *f, int fragment)
 {
     for (int i = 0; i < f->schema->n_leaves; i++) {
@@ -176,7 +176,7 @@ const hr_format hr__format_parquet = {
     .create = pw__create,
 };
 
-/* ------------------------------------------------------------------------------------------------------------- readers */
+/* ---------------------------------------------------------------------------------------------------------- readers */
 
 #define SCOUT_BYTES (256 << 10) /* of the filter's columns, looked at at once */
 #define LEAST_GAP 24            /* rows between two that are wanted, which are not worth passing over */
@@ -276,7 +276,7 @@ static hr_status give(pq_reader *r, int i, int64_t n, hr_array **out, hr_error *
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------------- wanted rows */
+/* ------------------------------------------------------------------------------------------------------ wanted rows */
 
 static hr_status add_wanted(pq_reader *r, int64_t begin, int64_t end, hr_error *err)
 {
@@ -387,7 +387,8 @@ static hr_status add_kept(pq_reader *r, const uint8_t *keep, int64_t n, hr_error
     return HR_OK;
 }
 
-/* The values of a dictionary as a column of this type, and a null behind them. *out NULL: they are too many bytes for it. */
+/* The values of a dictionary as a column of this type, and a null behind them. *out NULL: they are too many bytes for
+ * it. */
 static hr_status dictionary_column(const pq_dict *d, hr_type *type, const hr_mem *mem, hr_array **out, hr_error *err)
 {
     const uint32_t *ends = (const uint32_t *)(const void *)d->values->data;
@@ -419,7 +420,8 @@ done:
     return st;
 }
 
-/* Asks the filter about each value of the dictionary. Sets no_codes where that is of no use: there are too many, or it cannot say. */
+/* Asks the filter about each value of the dictionary. Sets no_codes where that is of no use: there are too many, or it
+ * cannot say. */
 static hr_status ask_dictionary(pq_reader *r, const pq_dict *d, hr_error *err)
 {
     hr_schema *schema = r->scout->file->base.schema;
@@ -446,8 +448,8 @@ done:
     return st;
 }
 
-/* The next rows, of which the scout reads only which values of the dictionary they have. Sets no_codes where that does not go on;
- * the scout then stands at r->row. */
+/* The next rows, of which the scout reads only which values of the dictionary they have. Sets no_codes where that does
+ * not go on; the scout then stands at r->row. */
 static hr_status scout_codes(pq_reader *r, hr_error *err)
 {
     pq_reader *s = r->scout;
@@ -477,7 +479,8 @@ static hr_status scout_codes(pq_reader *r, hr_error *err)
     return add_kept(r, keep, n, err);
 }
 
-/* The scout's next rows. A filter that cannot be evaluated is left to who filters behind: all rows of the range go there. */
+/* The scout's next rows. A filter that cannot be evaluated is left to who filters behind: all rows of the range go
+ * there. */
 static hr_status scout_rows(pq_reader *r, hr_error *err)
 {
     pq_filter *filter = r->file->filter;
@@ -549,7 +552,7 @@ static hr_status look_further(pq_reader *r, int64_t max_bytes, hr_error *err)
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- tables */
+/* ----------------------------------------------------------------------------------------------------------- tables */
 
 /* At the row group's end the chunks must end, too. */
 static hr_status check_end(pq_reader *r, hr_error *err)

@@ -1,15 +1,15 @@
 /* parquet_schema.c - the tree of stored columns -> Arrow columns, typed as Arrow's own reader types them.
  *
- * Parquet stores only leaves. How often and how deep a value is repeated or missing is told by two numbers at each value
- * (Dremel's levels); this file works out, for every node, at which levels it exists:
+ * Parquet stores only leaves. How often and how deep a value is repeated or missing is told by two numbers at each
+ * value (Dremel's levels); this file works out, for every node, at which levels it exists:
  *     def_slot   there is a place for it (the innermost list around it has an item here)
  *     def_valid  ... and it is not null
  *     def_item   ... and, for a list, it is not empty
  *
- * Lists come in the three-level form (group LIST { repeated group { element } }) and in older forms with two levels or one;
- * the rules of the format's specification tell them apart by name and number of children.
- * The embedded Arrow schema restores what Parquet cannot say: time zones, durations, 64-bit offsets, fixed sizes,
- * extension types. It is applied where its shape agrees, field by field, and ignored elsewhere. */
+ * Lists come in the three-level form (group LIST { repeated group { element } }) and in older forms with two levels or
+ * one; the rules of the format's specification tell them apart by name and number of children. The embedded Arrow
+ * schema restores what Parquet cannot say: time zones, durations, 64-bit offsets, fixed sizes, extension types. It is
+ * applied where its shape agrees, field by field, and ignored elsewhere. */
 #include "format/parquet/parquet.h"
 
 #include <stdio.h>
@@ -332,7 +332,8 @@ done:
     return st;
 }
 
-/* n's only child is made: n becomes a list of it. `outer` is the levels around it; the list itself is valid at def_valid. */
+/* n's only child is made: n becomes a list of it. `outer` is the levels around it; the list itself is valid at
+ * def_valid. */
 static hr_status finish_list(build *b, pq_node *n, const pq_element *e, levels outer, int def_valid, bool nullable,
                              const hr_field *origin)
 {
@@ -515,8 +516,8 @@ done:
 
 /* ---------------------------------------------------------------------------------------------------------- columns */
 
-/* Where each top-level column begins. Walks the tree by counting, without recursion; after it every element's children are
- * known to be there. */
+/* Where each top-level column begins. Walks the tree by counting, without recursion; after it every element's children
+ * are known to be there. */
 typedef struct top {
     int element, column;
 } top;
@@ -584,7 +585,8 @@ static hr_status missing_column(build *b, const top *tops, const char *name)
     return st;
 }
 
-/* The embedded schema's field for top-level column i, if it speaks of as many columns: names may have been changed since. */
+/* The embedded schema's field for top-level column i, if it speaks of as many columns: names may have been changed
+ * since. */
 static const hr_field *origin_of(const pq_meta *m, const hr_schema *arrow, int i)
 {
     return arrow && arrow->n == m->elements[0].n_children ? &arrow->fields[i] : NULL;

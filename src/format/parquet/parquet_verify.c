@@ -1,9 +1,9 @@
-/* parquet_verify.c - values against what the file says of them: least and greatest values and nulls of column chunks, and of
- * pages where there is a page index. Only the option verify asks for it: it costs a look at every value, and finds damage that
- * no checksum covers, or writers that are wrong.
+/* parquet_verify.c - values against what the file says of them: least and greatest values and nulls of column chunks,
+ * and of pages where there is a page index. Only the option verify asks for it: it costs a look at every value, and
+ * finds damage that no checksum covers, or writers that are wrong.
  *
- * Bounds count where filters would use them (pq__has_order): not of INT96 and intervals, not of an order that nobody has defined.
- * NaN is within all bounds, both zeros are equal, and bounds that were cut are still bounds. */
+ * Bounds count where filters would use them (pq__has_order): not of INT96 and intervals, not of an order that nobody
+ * has defined. NaN is within all bounds, both zeros are equal, and bounds that were cut are still bounds. */
 #include "base/decimal.h"
 #include "format/parquet/parquet.h"
 

@@ -1,9 +1,9 @@
 /* parquet_write.c - Parquet files, written: the schema, row groups as pieces, the footer.
  *
- * A row group is encoded by one thread, as bytes that stand in the file as they are; only their place is not known until they
- * are added. At the end come the page indexes and the footer. Everything is nullable but the keys of maps: what a later table
- * holds need not be known when the file begins. The Arrow schema is embedded, so that what Parquet cannot say (time zones,
- * durations, 64-bit offsets, fixed sizes, tensors) comes back. */
+ * A row group is encoded by one thread, as bytes that stand in the file as they are; only their place is not known
+ * until they are added. At the end come the page indexes and the footer. Everything is nullable but the keys of maps:
+ * what a later table holds need not be known when the file begins. The Arrow schema is embedded, so that what Parquet
+ * cannot say (time zones, durations, 64-bit offsets, fixed sizes, tensors) comes back. */
 #include "format/arrow/ipc.h"
 #include "format/parquet/parquet_write.h"
 
@@ -518,7 +518,7 @@ static hr_status parquet_add(const hr_writer *w, void *file, hr_sink *sink, hr_p
     return HR_OK;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- indexes */
+/* ---------------------------------------------------------------------------------------------------------- indexes */
 
 static void put_offset_index(pw_thrift *t, const pw_chunk *c)
 {
@@ -592,7 +592,7 @@ static hr_status put_indexes(pw_file *f, hr_sink *sink, hr_growbuf *bytes, hr_er
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ footer */
+/* ----------------------------------------------------------------------------------------------------------- footer */
 
 /* Booleans are one byte in bounds, as PLAIN has them. */
 static void put_statistics(pw_thrift *t, const pw_leaf *l, const pw_chunk *c)
@@ -762,7 +762,7 @@ static void parquet_file_clear(const hr_writer *w, void *file)
     hr__free(f->groups);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ writer */
+/* ----------------------------------------------------------------------------------------------------------- writer */
 
 static void parquet_free(hr_writer *base)
 {

@@ -9,7 +9,7 @@
 
 #include "format/parquet/parquet.h"
 
-/* ------------------------------------------------------------------------------------------------ options: parquet_write.c */
+/* ----------------------------------------------------------------------------------------- options: parquet_write.c */
 
 typedef struct pw_options {
     int codec; /* pw__codec */
@@ -22,7 +22,7 @@ extern const hr_option pw__options[];
 hr_status pw__create(hr_schema *schema, const void *options, hr_account *account, hr_writer **out,
                      hr_error *err) HR_MUST_USE;
 
-/* ---------------------------------------------------------------------------------------- bytes: parquet_write_values.c */
+/* ------------------------------------------------------------------------------------ bytes: parquet_write_values.c */
 
 /* Thrift's compact protocol. `last` is the id of the field before, kept by whoever nests. */
 typedef struct pw_thrift {
@@ -73,7 +73,7 @@ hr_status pw__dict_make(const pw_values *v, int64_t max_bytes, const hr_mem *mem
                         hr_error *err) HR_MUST_USE;
 void pw__dict_clear(pw_dict *d);
 
-/* ---------------------------------------------------------------------------------------- levels: parquet_write_levels.c */
+/* ----------------------------------------------------------------------------------- levels: parquet_write_levels.c */
 
 /* A stored column: where it is in the schema's tree. */
 typedef struct pw_leaf {
@@ -108,7 +108,7 @@ hr_status pw__levels_make(const pw_leaf *l, const hr_array *column, const hr_mem
                           hr_error *err) HR_MUST_USE;
 void pw__levels_clear(pw_levels *l);
 
-/* ----------------------------------------------------------------------------------------- chunks: parquet_write_chunk.c */
+/* ------------------------------------------------------------------------------------ chunks: parquet_write_chunk.c */
 
 /* Bounds of values. Bytes are cut to PW_BOUND; `*_exact` says whether they were. */
 #define PW_BOUND 64

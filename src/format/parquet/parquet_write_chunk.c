@@ -1,13 +1,13 @@
 /* parquet_write_chunk.c - one column of a row group as pages.
  *
  * 1. The leaf's values, nulls left out, become an array as Parquet stores them: mostly they are that already.
- * 2. The encoding is one for the whole chunk, the smallest by a sample of its values, encoded and compressed each way that the
- *    type knows: from the values alone, so that the same rows give the same bytes. A dictionary is made of the whole chunk,
- *    and given up as soon as most values are new or it exceeds MAX_DICT.
- * 3. Pages begin with rows, so that an index can tell where a row is. Only a row of more than MAX_PAGE is broken, and then
- *    there is no index.
- * 4. Bounds: NaN counts for nothing, and a page of nothing else has none; zeros have the sign that keeps the other zero inside;
- *    long bytes are cut to PW_BOUND, texts between characters, upper bounds raised in their last one. */
+ * 2. The encoding is one for the whole chunk, the smallest by a sample of its values, encoded and compressed each way
+ *    that the type knows: from the values alone, so that the same rows give the same bytes. A dictionary is made of the
+ *    whole chunk, and given up as soon as most values are new or it exceeds MAX_DICT.
+ * 3. Pages begin with rows, so that an index can tell where a row is. Only a row of more than MAX_PAGE is broken, and
+ *    then there is no index.
+ * 4. Bounds: NaN counts for nothing, and a page of nothing else has none; zeros have the sign that keeps the other zero
+ *    inside; long bytes are cut to PW_BOUND, texts between characters, upper bounds raised in their last one. */
 #include "base/decimal.h"
 #include "format/parquet/parquet_write.h"
 
@@ -330,7 +330,8 @@ static int64_t cut_text(hr_view v, bool is_text)
     return n;
 }
 
-/* Raises the last character of p[0, n) that has a next one of as many bytes. -> the length with it; 0: there is none. */
+/* Raises the last character of p[0, n) that has a next one of as many bytes. -> the length with it; 0: there is
+ * none. */
 static int64_t raise_text(uint8_t *p, int64_t n)
 {
     static const uint32_t most[] = { 0, 0x7f, 0x7ff, 0xffff, 0x10ffff };
@@ -467,7 +468,7 @@ static void join_bounds(const writing *w, pw_bounds *all, const pw_bounds *page,
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------- encodings */
+/* -------------------------------------------------------------------------------------------------------- encodings */
 
 static hr_status encode(writing *w, int encoding, int64_t begin, int64_t n, hr_growbuf *out)
 {
@@ -597,7 +598,7 @@ static hr_status choose_encoding(writing *w)
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- pages */
+/* ------------------------------------------------------------------------------------------------------------ pages */
 
 typedef struct page_head {
     int type, encoding;

@@ -1,13 +1,14 @@
 /* parquet_write_levels.c - a nested column as Dremel's levels.
  *
- * Walks from the top-level column to one leaf. A *slot* is an entry of the leaf's stream; at the beginning there is one for
- * each row. At each type on the way
+ * Walks from the top-level column to one leaf. A *slot* is an entry of the leaf's stream; at the beginning there is one
+ * for each row. At each type on the way
  *   what can be null   slots whose value is there go one definition level up, the others end
- *   a list             slots with items become as many slots, one level up, which repeat it but for the first; others end
+ *   a list             slots with items become as many slots, one level up, which repeat it but for the first; others
+ *                      end
  *   a struct           nothing changes but the array
- * What is alive after that stands one after another in *spans* of the array in hand, in the order of the slots. Spans are few
- * where lists are whole: a column of lists of numbers is one span, and not a value of it is touched here.
- * All that is stored is nullable, but for the keys of maps. */
+ * What is alive after that stands one after another in *spans* of the array in hand, in the order of the slots. Spans
+ * are few where lists are whole: a column of lists of numbers is one span, and not a value of it is touched here. All
+ * that is stored is nullable, but for the keys of maps. */
 #include "format/parquet/parquet_write.h"
 
 typedef struct walk {

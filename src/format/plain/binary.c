@@ -1,7 +1,7 @@
 /* binary.c - whole files, one row a file, column `bytes`.
  *
- * A file is one fragment of one row. Its bytes are what stands in it: compressed files are not decompressed. `bytes` is binary, whose
- * offsets end at 2 GiB; larger files need large=true, which makes it large_binary. */
+ * A file is one fragment of one row. Its bytes are what stands in it: compressed files are not decompressed. `bytes` is
+ * binary, whose offsets end at 2 GiB; larger files need large=true, which makes it large_binary. */
 #include "format/format.h"
 
 typedef struct binary_options {

@@ -1,10 +1,10 @@
 /* image.c - files that are one image each: one row, column `image`.
  *
- * What a row holds is what a chain (image/image_chain.h) makes of the file's bytes: decode, resize if a size is given, and steps that
- * the plan had behind the reader (hr_open.image_steps).
- * With a size and a mode all rows have one shape, and the column is a tensor. With a size alone the first file's channels are
- * those of all (fixed_shape), and an image of others is an error. Otherwise the column is ragged. Nothing of a file but that first one
- * is read when it is opened: the type is known without, and thousands of files are opened one after the other by one thread.
+ * What a row holds is what a chain (image/image_chain.h) makes of the file's bytes: decode, resize if a size is given,
+ * and steps that the plan had behind the reader (hr_open.image_steps). With a size and a mode all rows have one shape,
+ * and the column is a tensor. With a size alone the first file's channels are those of all (fixed_shape), and an image
+ * of others is an error. Otherwise the column is ragged. Nothing of a file but that first one is read when it is
+ * opened: the type is known without, and thousands of files are opened one after the other by one thread.
  *
  * Written, a row becomes a file. */
 #include "image/image_chain.h"
@@ -84,7 +84,7 @@ typedef struct image_reader {
     bool ended;
 } image_reader;
 
-/* ------------------------------------------------------------------------------------------------------------- reading */
+/* ---------------------------------------------------------------------------------------------------------- reading */
 
 /* The one row of a column of images of any size. */
 static hr_status ragged_row(const image_reader *r, const hr_image_plan *p, hr_array **out, hr_error *err)
@@ -213,7 +213,7 @@ static hr_status image_read(hr_scan_file *base, int fragment, int64_t row_begin,
     return HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 /* How large it becomes is not known without reading it; JPEG, the usual one, grows about twelvefold. */
 static hr_status image_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
@@ -302,8 +302,8 @@ done:
     return st;
 }
 
-/* The type of images of one size whose channels are those of this file; it stays ragged where the file does not tell: its row will
- * say why. */
+/* The type of images of one size whose channels are those of this file; it stays ragged where the file does not tell:
+ * its row will say why. */
 static hr_status look_at_file(image_file *f, hr_account *account, hr_error *err)
 {
     hr_image_chain chain = f->chain;
@@ -372,7 +372,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- writing */
+/* ---------------------------------------------------------------------------------------------------------- writing */
 
 typedef struct image_write_options {
     char *column;

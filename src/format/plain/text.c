@@ -1,13 +1,13 @@
 /* text.c - text files, one row a line, column `text`.
  *
  * A plain file is cut into fragments of FRAGMENT_BYTES, whatever its lines are; a line belongs to the fragment that its
- * first byte is in. So a reader begins behind the first newline at or after the byte before its fragment, and ends with the
- * line that crosses its end: no line is lost or read twice, and no fragment needs to know another. A fragment without a
- * newline owns no line but perhaps the first of the file, and is left after its own bytes: files without newlines cost
- * their size once. A file that is compressed or not in UTF-8 is one fragment, read as a stream.
+ * first byte is in. So a reader begins behind the first newline at or after the byte before its fragment, and ends with
+ * the line that crosses its end: no line is lost or read twice, and no fragment needs to know another. A fragment
+ * without a newline owns no line but perhaps the first of the file, and is left after its own bytes: files without
+ * newlines cost their size once. A file that is compressed or not in UTF-8 is one fragment, read as a stream.
  *
- * Lines are cut in place: the reader fills a buffer, closes the gaps where newlines stood, and that buffer is the column.
- * A line ends with "\n" or "\r\n"; the last one may end with the file. */
+ * Lines are cut in place: the reader fills a buffer, closes the gaps where newlines stood, and that buffer is the
+ * column. A line ends with "\n" or "\r\n"; the last one may end with the file. */
 #include "format/format.h"
 
 #define FRAGMENT_BYTES (4 << 20)
@@ -59,7 +59,7 @@ typedef struct text_reader {
     int64_t line; /* where the rest begins, in the file */
 } text_reader;
 
-/* ------------------------------------------------------------------------------------------------------------- readers */
+/* ---------------------------------------------------------------------------------------------------------- readers */
 
 static void text_close_reader(hr_reader *base)
 {
@@ -271,7 +271,7 @@ done:
 
 static const hr_reader_class text_reader_class = { text_next, text_close_reader };
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static hr_status open_stream(const text_file *f, hr_account *account, hr_stream **out, hr_error *err)
 {

@@ -1,8 +1,8 @@
 /* custom_scan.c - a scan over a user's own source: the functions of hr_plan_source.
  *
- * One file of as many fragments as the user says. A fragment is an Arrow stream that the user opens; the pool thread that reads the
- * fragment pulls it, one batch at a time. Batches are not copied; those larger than asked for are given in slices. Going on in the
- * middle of a fragment reads it from its beginning and leaves rows out. */
+ * One file of as many fragments as the user says. A fragment is an Arrow stream that the user opens; the pool thread
+ * that reads the fragment pulls it, one batch at a time. Batches are not copied; those larger than asked for are given
+ * in slices. Going on in the middle of a fragment reads it from its beginning and leaves rows out. */
 #include "format/scan/scan.h"
 
 #define UNKNOWN_BYTES (1 << 20) /* taken for a fragment whose size nobody tells */
@@ -31,7 +31,7 @@ typedef struct custom_reader {
     hr_mem mem;
 } custom_reader;
 
-/* ------------------------------------------------------------------------------------------------------------- readers */
+/* ---------------------------------------------------------------------------------------------------------- readers */
 
 static void custom_reader_close(hr_reader *base)
 {
@@ -203,7 +203,7 @@ static hr_status custom_next(hr_reader *base, int64_t max_bytes, hr_table **out,
 
 static const hr_reader_class custom_reader_class = { custom_next, custom_reader_close };
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static hr_status custom_read(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
                              hr_reader **out, hr_error *err)
@@ -247,7 +247,7 @@ static const hr_scan_file_class custom_file_class = {
     .close = custom_close,
 };
 
-/* ---------------------------------------------------------------------------------------------------------------- scan */
+/* ------------------------------------------------------------------------------------------------------------- scan */
 
 static hr_status custom_schema(hr_scan *base, hr_schema **out, hr_error *err)
 {

@@ -1,8 +1,9 @@
-/* dress.c - a file's columns dressed as the scan wants them: in its order, widened to its types (data/unify.c), null where the
- * file has none, and with columns that are one value for the whole file (its path, what its folders' names say).
+/* dress.c - a file's columns dressed as the scan wants them: in its order, widened to its types (data/unify.c), null
+ * where the file has none, and with columns that are one value for the whole file (its path, what its folders' names
+ * say).
  *
- * The file below is opened with the columns that it has; this one stands before it. A column of one value is made once for a
- * reader's longest table, and tables share slices of it. */
+ * The file below is opened with the columns that it has; this one stands before it. A column of one value is made once
+ * for a reader's longest table, and tables share slices of it. */
 #include "format/scan/scan.h"
 
 typedef struct dressed_file {

@@ -1,8 +1,8 @@
 /* keep.c - tables that are kept, in memory and beyond it on disk; keep.h says what is promised.
  *
- * A table on disk is a list of parcels of about PARCEL_BYTES, each read whole; a fragment that lies there is one ticket of the
- * scheduler, read parcel by parcel. Each table keeps the schema it came with: when the scan's says more, it is conformed as it is
- * read. */
+ * A table on disk is a list of parcels of about PARCEL_BYTES, each read whole; a fragment that lies there is one ticket
+ * of the scheduler, read parcel by parcel. Each table keeps the schema it came with: when the scan's says more, it is
+ * conformed as it is read. */
 #include "format/scan/keep.h"
 
 #include "format/scan/scan.h"
@@ -51,7 +51,7 @@ typedef struct keep_reader {
     hr_mem mem;
 } keep_reader;
 
-/* ------------------------------------------------------------------------------------------------------------- keeping */
+/* ---------------------------------------------------------------------------------------------------------- keeping */
 
 static void kept_clear(hr_keep *k, kept *i)
 {
@@ -181,7 +181,7 @@ hr_status hr__keep_table(const hr_keep *k, int64_t i, hr_table **out, hr_error *
     return k->items[i].table ? hr__table_conform(&(hr_mem){ 0 }, k->items[i].table, k->schema, out, err) : HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- reading */
+/* ---------------------------------------------------------------------------------------------------------- reading */
 
 /* Of a table as it was kept, the columns that are wanted, as the scan types them. */
 static hr_status project(const keep_reader *r, const hr_table *t, hr_table **out, hr_error *err)
@@ -317,7 +317,7 @@ static const hr_scan_file_class keep_file_class = {
     .close = keep_file_close,
 };
 
-/* ------------------------------------------------------------------------------------------------------------ the scan */
+/* --------------------------------------------------------------------------------------------------------- the scan */
 
 static hr_status keep_schema(hr_scan *base, hr_schema **out, hr_error *err)
 {

@@ -40,7 +40,7 @@ static int64_t range_fragments(int64_t n_rows, int64_t fragment_rows)
     return n_rows / fragment_rows + (n_rows % fragment_rows != 0);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- readers */
+/* ---------------------------------------------------------------------------------------------------------- readers */
 
 static hr_status table_column(const memory_reader *r, int column, int64_t n, hr_array **out, hr_error *err)
 {
@@ -108,7 +108,7 @@ static void memory_reader_close(hr_reader *base)
 
 static const hr_reader_class memory_reader_class = { memory_next, memory_reader_close };
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static hr_status memory_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
 {
@@ -171,7 +171,7 @@ static const hr_scan_file_class memory_file_class = {
     .close = memory_file_close,
 };
 
-/* --------------------------------------------------------------------------------------------------------------- scans */
+/* ------------------------------------------------------------------------------------------------------------ scans */
 
 static hr_status memory_schema(hr_scan *base, hr_schema **out, hr_error *err)
 {
@@ -384,7 +384,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- streams */
+/* ---------------------------------------------------------------------------------------------------------- streams */
 
 hr_status hr__arrow_stream_error(struct ArrowArrayStream *stream, int rc, hr_error *err)
 {

@@ -1,14 +1,15 @@
 /* partition.c - columns that stand in folder names, not in files.
  *
- * hive: folders "key=value", anywhere in the path below the base; keys in the order in which paths show them, a path without one
- * of them has a null there. Keys and values are URL-decoded; __HIVE_DEFAULT_PARTITION__ is null, an empty value is an empty text.
- * dir: the folders below the base are the values of the given names, as they stand, as many as there are names; without a base
- * the last ones. A file directly in the base has nulls; a name that is NULL leaves its folder out.
+ * hive: folders "key=value", anywhere in the path below the base; keys in the order in which paths show them, a path
+ * without one of them has a null there. Keys and values are URL-decoded; __HIVE_DEFAULT_PARTITION__ is null, an empty
+ * value is an empty text. dir: the folders below the base are the values of the given names, as they stand, as many as
+ * there are names; without a base the last ones. A file directly in the base has nulls; a name that is NULL leaves its
+ * folder out.
  *
- * A column's type is what the caller gives, else string (partition_text), or int64 if all its values in all paths are such and
- * string otherwise: the type is known when the plan is made, without opening a file. Only where the files have a column of the
- * same name and the caller gives no type, the column gets the files' type later (hr__partitions_as, scan.c).
- * Each column is one array with a row a file; the texts of the folders are kept beside it. */
+ * A column's type is what the caller gives, else string (partition_text), or int64 if all its values in all paths are
+ * such and string otherwise: the type is known when the plan is made, without opening a file. Only where the files have
+ * a column of the same name and the caller gives no type, the column gets the files' type later (hr__partitions_as,
+ * scan.c). Each column is one array with a row a file; the texts of the folders are kept beside it. */
 #include "expr/expr.h"
 #include "format/scan/scan.h"
 

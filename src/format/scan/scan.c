@@ -1,12 +1,13 @@
 /* scan.c - scans: what all have in common, and the scan of files.
  *
- * A scan of files lists its paths when it is made and opens the first file when its schema is asked for. What was found is
- * kept, published by one atomic exchange instead of a lock, so that a scan survives a fork at any moment: two threads may
- * both open it, and one of the two is dropped.
+ * A scan of files lists its paths when it is made and opens the first file when its schema is asked for. What was found
+ * is kept, published by one atomic exchange instead of a lock, so that a scan survives a fork at any moment: two
+ * threads may both open it, and one of the two is dropped.
  *
- * The schema: as it was asked for, or the first file's, or (unify) that of all files, whose footers are then read by threads. Columns
- * out of folder names (partition.c) and the path stand behind it. Any file is opened with those of the scan's columns that
- * it has, and dressed (dress.c) as the scan wants it. Columns that only later files have are never looked at. */
+ * The schema: as it was asked for, or the first file's, or (unify) that of all files, whose footers are then read by
+ * threads. Columns out of folder names (partition.c) and the path stand behind it. Any file is opened with those of the
+ * scan's columns that it has, and dressed (dress.c) as the scan wants it. Columns that only later files have are never
+ * looked at. */
 #include "format/scan/scan.h"
 
 #include <stdlib.h>
@@ -14,7 +15,8 @@
 #define MAX_CROWD 32
 #define FILES_A_THREAD 16              /* below that a thread costs more than it brings */
 #define ORDER_OF_FILES 0x73656c6966ull /* what the random bits are for */
-/* What is hashed of a file: so many blocks of it. Fewer the more files there are, so that it takes a moment for all of them. */
+/* What is hashed of a file: so many blocks of it. Fewer the more files there are, so that it takes a moment for all of
+ * them. */
 #define BLOCKS_OF_ALL_FILES 512
 #define MAX_BLOCKS 32
 #define BLOCK_BYTES (16 << 10)
@@ -46,7 +48,7 @@ typedef struct file_scan {
     _Atomic(_Atomic uint64_t *) hashes; /* of each file, see hash_file; 0: not made yet. NULL: none is */
 } file_scan;
 
-/* ------------------------------------------------------------------------------------------------------------- common */
+/* ----------------------------------------------------------------------------------------------------------- common */
 
 hr_scan *hr__scan_ref(hr_scan *s)
 {
@@ -143,11 +145,12 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static const char *path_of(const file_scan *s, int file) { return hr__paths_name(&s->paths, file); }
 
-/* Fragments, positions and what was told of the files are made of the sizes in the list: another size means other rows. */
+/* Fragments, positions and what was told of the files are made of the sizes in the list: another size means other
+ * rows. */
 static hr_status check_size(const file_scan *s, int file, const hr_source *source, hr_error *err)
 {
     int64_t listed = s->paths.items[file].n_bytes;
@@ -193,7 +196,8 @@ static hr_status first_file(file_scan *s, hr_scan_file **out, hr_error *err)
 
 /* --- all files at once */
 
-/* Threads of their own, which take file after file: reading 10,000 footers one by one would take as long as reading the data. */
+/* Threads of their own, which take file after file: reading 10,000 footers one by one would take as long as reading the
+ * data. */
 typedef struct crowd {
     file_scan *s;
     hr_status (*look)(file_scan *s, int file, void *context, hr_error *err);
@@ -1050,7 +1054,8 @@ static hr_status hash_blocks(hr_source *source, int n, int64_t block, uint64_t *
     return HR_OK;
 }
 
-/* Fills its place in s->hashes. What cannot be read is not known, and no error: whether it matters shows who compares. */
+/* Fills its place in s->hashes. What cannot be read is not known, and no error: whether it matters shows who
+ * compares. */
 static hr_status hash_file(file_scan *s, int file, void *context, hr_error *err)
 {
     _Atomic uint64_t *place = (_Atomic uint64_t *)context + file;
@@ -1155,7 +1160,7 @@ static const hr_scan_class file_scan_class = { files_schema,    files_open,     
                                                files_row_bytes, files_image_column, files_guess_rows,
                                                files_input,     files_hashes,       NULL };
 
-/* ------------------------------------------------------------------------------------------------------------- making */
+/* ----------------------------------------------------------------------------------------------------------- making */
 
 static hr_status unknown_format(const char *path, const char *name, hr_error *err)
 {

@@ -7,12 +7,13 @@
  *   packed  parts that were compressed, one after the other
  *   raw     parts as they are, each at a multiple of 64 bytes
  *
- * 1. Reading asks for one block of memory: the raw parts are read into it from the disk, packed ones unpacked behind them, and
- *    arrays are slices of it. So what is not compressed is copied once by us.
+ * 1. Reading asks for one block of memory: the raw parts are read into it from the disk, packed ones unpacked behind
+ *    them, and arrays are slices of it. So what is not compressed is copied once by us.
  * 2. Lengths are stored instead of offsets: they compress well, and a table's rows need not begin at 0.
  * 3. Whether to compress a part is asked of a few kilobytes of its middle. A random column costs only that.
  * 4. Places are handed out by one counter and are whole pages of the file, so that a parcel that is read leaves a hole.
- * 5. What was written is handed to the disk early if it is much beside the machine's (or control group's) memory: dirty pages count there. */
+ * 5. What was written is handed to the disk early if it is much beside the machine's (or control group's) memory: dirty
+ * pages count there. */
 #include "format/spill/spill.h"
 
 #include "codec/codec.h"
@@ -65,7 +66,7 @@ static _Atomic int64_t live_bytes; /* of all stores */
 
 int64_t hr__spill_live(void) { return atomic_load_explicit(&live_bytes, memory_order_relaxed); }
 
-/* ---------------------------------------------------------------------------------------------------------- settings */
+/* --------------------------------------------------------------------------------------------------------- settings */
 
 static struct {
     hr_mutex lock;
@@ -165,7 +166,7 @@ int64_t hr_spill_quota(void)
 
 int64_t hr_spill_used(void) { return hr__spill_live(); }
 
-/* ------------------------------------------------------------------------------------------------------------ a store */
+/* ---------------------------------------------------------------------------------------------------------- a store */
 
 hr_status hr__spill_new(const char *folder, const char *name, hr_account *account, hr_spill **out, hr_error *err)
 {
@@ -232,7 +233,7 @@ hr_spill_counts hr__spill_counts(const hr_spill *s)
                               .live_bytes = atomic_load(&s->live) };
 }
 
-/* ------------------------------------------------------------------------------------------------------------- parts */
+/* ------------------------------------------------------------------------------------------------------------ parts */
 
 /* A parcel being made. */
 typedef struct making {
@@ -410,7 +411,7 @@ static hr_status array_add(making *m, const hr_array *a, int64_t begin, int64_t 
     return values_add(m, a, begin, n, node, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- space */
+/* ------------------------------------------------------------------------------------------------------------ space */
 
 static hr_status no_space(const hr_spill *s, int64_t n, const char *what, int64_t there, const char *change,
                           hr_error *err)
@@ -471,7 +472,8 @@ static hr_status open_file(hr_spill *s, int *out, hr_error *err)
     return hr__error_at(err, no_file(s->folder, fd, err), "%s", s->name);
 }
 
-/* The machine's memory, or our control group's, as it was not long ago: limits are changed seldom, and reading them takes some ten files. */
+/* The machine's memory, or our control group's, as it was not long ago: limits are changed seldom, and reading them
+ * takes some ten files. */
 static int64_t memory_about(void)
 {
     static _Atomic int64_t bytes, until_ns;
@@ -517,7 +519,7 @@ static hr_status put(hr_spill *s, const hr_buffer *b, int64_t n, int64_t at, hr_
     return hr__error_at(err, err ? err->status : HR_IO, "%s", s->name);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- write */
+/* ------------------------------------------------------------------------------------------------------------ write */
 
 /* The parcel as it lies on the disk, but for its head. */
 static hr_status join(const making *m, hr_buffer **out, int64_t *head_bytes, hr_error *err)
@@ -604,7 +606,7 @@ void hr__spill_forget(hr_spill *s, const hr_spill_place *p)
     count_live(s, -n);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- read */
+/* ------------------------------------------------------------------------------------------------------------- read */
 
 /* A parcel being read. */
 typedef struct taking {
@@ -749,8 +751,8 @@ done:
     return st;
 }
 
-/* Both parts of the parcel from the disk, checked by its sum. The block is larger than the raw parts: what is unpacked goes
- * behind them. */
+/* Both parts of the parcel from the disk, checked by its sum. The block is larger than the raw parts: what is unpacked
+ * goes behind them. */
 static hr_status load(hr_spill *s, const hr_spill_place *p, const hr_mem *mem, hr_buffer **front, hr_buffer **block,
                       hr_error *err)
 {

@@ -1,13 +1,14 @@
 /* spill.h - tables that lie on disk for a while, because they do not fit into memory.
  *
  * A store is one file without a name in the spill folder: HEADRACE_SPILL_DIR, else TMPDIR, else /tmp. It is made when
- * the first table comes, and is gone with the store, or with the process, however that ends; so two runs cannot collide.
+ * the first table comes, and is gone with the store, or with the process, however that ends; so two runs cannot
+ * collide.
  *
- * 1. A table is written as one parcel at a place of its own: checksummed, buffers compressed where that pays (LZ4), only the
- *    bytes of its rows. Any types. Its origin is not kept.
- * 2. What all stores of the process have on disk is counted under one quota, HEADRACE_SPILL_QUOTA ("20GB"). Without one, a part of
- *    the disk stays free (a fiftieth, 256 MiB at most). Above it, or where the disk is full, HR_DISK_FULL says which folder, how much was needed, how much
- *    there is, and which variable to set.
+ * 1. A table is written as one parcel at a place of its own: checksummed, buffers compressed where that pays (LZ4),
+ *    only the bytes of its rows. Any types. Its origin is not kept.
+ * 2. What all stores of the process have on disk is counted under one quota, HEADRACE_SPILL_QUOTA ("20GB"). Without
+ *    one, a part of the disk stays free (a fiftieth, 256 MiB at most). Above it, or where the disk is full,
+ *    HR_DISK_FULL says which folder, how much was needed, how much there is, and which variable to set.
  * 3. All functions are thread-safe; parcels are written and read by several threads at once. */
 #ifndef HR_SPILL_H
 #define HR_SPILL_H
@@ -24,7 +25,8 @@ typedef struct hr_spill_place {
     int64_t head_bytes;   /* of n_bytes: what is not values as they are */
 } hr_spill_place;
 
-/* No file yet. `folder` NULL: as above. `name` (copied) is for errors: "sort". HR_INVALID: HEADRACE_SPILL_QUOTA is no size. */
+/* No file yet. `folder` NULL: as above. `name` (copied) is for errors: "sort". HR_INVALID: HEADRACE_SPILL_QUOTA is no
+ * size. */
 hr_status hr__spill_new(const char *folder, const char *name, hr_account *account, hr_spill **out,
                         hr_error *err) HR_MUST_USE;
 hr_spill *hr__spill_ref(hr_spill *s);

@@ -1,9 +1,10 @@
 /* tar.c - tar archives: ustar, pax and GNU, as a walk over headers.
  *
- * A member is a header of 512 bytes and its data, filled up to 512. Before it there may be headers that only describe it: a
- * long name (GNU, type L) or a list of "length key=value\n" (pax, type x), whose `path` and `size` count here. Numbers are octal
- * texts, or binary with the first bit set. Each header's checksum is verified. A block of zeros is the end, behind which nothing
- * but zeros may stand, and so is the end of the file where a header would be. Which types have data is as Python's tarfile sees it. Sparse members are refused. */
+ * A member is a header of 512 bytes and its data, filled up to 512. Before it there may be headers that only describe
+ * it: a long name (GNU, type L) or a list of "length key=value\n" (pax, type x), whose `path` and `size` count here.
+ * Numbers are octal texts, or binary with the first bit set. Each header's checksum is verified. A block of zeros is
+ * the end, behind which nothing but zeros may stand, and so is the end of the file where a header would be. Which types
+ * have data is as Python's tarfile sees it. Sparse members are refused. */
 #include "format/tar/tar.h"
 
 #define BLOCK 512
@@ -181,8 +182,8 @@ static int64_t window_bytes(const tar_walk *t)
     return t->passes_most && !t->window.stream ? SMALL_WINDOW_BYTES : HR_WINDOW_BYTES;
 }
 
-/* Behind a block of zeros there is nothing but zeros: what else stands there belongs to members that nobody would read, as where
- * zeros stand over a header, or where an archive follows another. A newline may end the file. */
+/* Behind a block of zeros there is nothing but zeros: what else stands there belongs to members that nobody would read,
+ * as where zeros stand over a header, or where an archive follows another. A newline may end the file. */
 static hr_status check_end(tar_walk *t, hr_error *err)
 {
     int64_t end = t->window.at, n;

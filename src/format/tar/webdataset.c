@@ -1,13 +1,14 @@
 /* webdataset.c - tar archives of samples: a row for each run of members of one key, a column for each suffix.
  *
- * A member "train/0001.seg.png" is of the key "train/0001" and the suffix "seg.png": the name up to the first dot behind its
- * last slash, and the rest in lower case. Members without either are passed over, and so are folders, links, and names that
- * begin as "__x__". Members of a sample stand one after the other.
+ * A member "train/0001.seg.png" is of the key "train/0001" and the suffix "seg.png": the name up to the first dot
+ * behind its last slash, and the rest in lower case. Members without either are passed over, and so are folders, links,
+ * and names that begin as "__x__". Members of a sample stand one after the other.
  *
- * Opening a plain archive walks its headers (data are passed over): columns are all suffixes of the first archive, sorted;
- * fragments begin at the first sample that begins FRAGMENT_BYTES (less, if images are decoded) behind the last one's begin. A compressed archive is one
- * fragment; its suffixes are those of the first `sample` bytes. A reader walks the same headers again, and reads data into the
- * columns, without a copy where they are long; where little is wanted of the archive, it reads little more. */
+ * Opening a plain archive walks its headers (data are passed over): columns are all suffixes of the first archive,
+ * sorted; fragments begin at the first sample that begins FRAGMENT_BYTES (less, if images are decoded) behind the last
+ * one's begin. A compressed archive is one fragment; its suffixes are those of the first `sample` bytes. A reader walks
+ * the same headers again, and reads data into the columns, without a copy where they are long; where little is wanted
+ * of the archive, it reads little more. */
 #include "image/image_chain.h"
 #include "base/number.h"
 #include "format/format.h"
@@ -72,7 +73,7 @@ typedef struct wds_file {
     int64_t cap_parts;
 } wds_file;
 
-/* ------------------------------------------------------------------------------------------------------------- samples */
+/* ---------------------------------------------------------------------------------------------------------- samples */
 
 /* A member's name in two. */
 typedef struct wds_name {
@@ -83,7 +84,8 @@ typedef struct wds_name {
 
 static void name_clear(wds_name *n) { hr__text_clear(&n->text); }
 
-/* Whether it has both, and is no "__x__". The last slash before a dot that has something before it counts: "a/.b" is "a/", "b". */
+/* Whether it has both, and is no "__x__". The last slash before a dot that has something before it counts: "a/.b" is
+ * "a/", "b". */
 static hr_status split_name(wds_name *out, const tar_member *m, const char *file, bool *is_part, hr_error *err)
 {
     const char *slash = memrchr(m->name, '/', (size_t)m->n_name), *dot, *begin = slash ? slash + 1 : m->name;
@@ -183,7 +185,7 @@ static hr_status add_suffix(wds_file *f, const char *name, wds_kind kind, hr_err
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- readers */
+/* ---------------------------------------------------------------------------------------------------------- readers */
 
 /* A column being made: offsets and bytes, or numbers. */
 typedef struct wds_column {
@@ -525,7 +527,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static hr_status wds_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
 {

@@ -1,9 +1,9 @@
 /* webdataset_write.c - rows as samples in tar archives: a member KEY.COLUMN for each value of a row.
  *
- * The key is the column `__key__`; without one it is where the row came from (file-fragment-row), so that it does not depend on
- * how the work was cut. Text and bytes are written as they are, integers, booleans and floats as text; nulls are left out. Other
- * columns that begin with "__" say where a sample was read, and are not written. Headers are ustar's, with GNU's extension for long
- * names, and nothing in them depends on the day or the user. */
+ * The key is the column `__key__`; without one it is where the row came from (file-fragment-row), so that it does not
+ * depend on how the work was cut. Text and bytes are written as they are, integers, booleans and floats as text; nulls
+ * are left out. Other columns that begin with "__" say where a sample was read, and are not written. Headers are
+ * ustar's, with GNU's extension for long names, and nothing in them depends on the day or the user. */
 #include "base/number.h"
 #include "format/tar/tar.h"
 
@@ -24,7 +24,7 @@ typedef struct members {
     hr_error *err;
 } members;
 
-/* ------------------------------------------------------------------------------------------------------------ headers */
+/* ---------------------------------------------------------------------------------------------------------- headers */
 
 /* n octal digits; what does not fit as GNU's binary number. */
 static void put_size(char *field, int n, int64_t v)
@@ -82,7 +82,7 @@ static hr_status add_member(members *m, const char *name, int64_t n_name, const 
     return add_padded(m, data, n);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- values */
+/* ----------------------------------------------------------------------------------------------------------- values */
 
 static bool can_write(const hr_type *t)
 {
@@ -155,7 +155,7 @@ static hr_status add_sample(members *m, const hr_table *t, int64_t row, hr_text 
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- writer */
+/* ----------------------------------------------------------------------------------------------------------- writer */
 
 static hr_status wds_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err)
 {

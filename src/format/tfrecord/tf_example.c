@@ -1,10 +1,11 @@
 /* tf_example.c - tf.train.Example as columns: a walk over protobuf's wire format, without a library.
  *
- *     Example { 1: Features { 1: repeated map entry { 1: key, 2: Feature { 1: BytesList | 2: FloatList | 3: Int64List } } } }
+ *     Example { 1: Features { 1: repeated map entry { 1: key, 2: Feature { 1: BytesList | 2: FloatList | 3: Int64List
+ *         } } } }
  *
  * each list { 1: repeated value }, floats and integers packed into one field or not. Unknown fields are passed over, as
- * protobuf demands; of a key that stands twice the last counts. A row is made in two steps: the record's features are found and
- * noted by column, then each column takes its value, so that a missing one is a null.
+ * protobuf demands; of a key that stands twice the last counts. A row is made in two steps: the record's features are
+ * found and noted by column, then each column takes its value, so that a missing one is a null.
  *
  * A column is a value if no record seen so far had two of them, else a list. */
 #include "format/tfrecord/tfrecord.h"
@@ -33,7 +34,8 @@ static bool varint(wire *w, uint64_t *out)
     return false;
 }
 
-/* The next field: its number and type, the bytes of one with a length. false: malformed. Others than lengths are passed over. */
+/* The next field: its number and type, the bytes of one with a length. false: malformed. Others than lengths are passed
+ * over. */
 static bool field(wire *w, uint64_t *number, int *type, wire *bytes)
 {
     uint64_t tag, n;
@@ -170,7 +172,7 @@ static int64_t count_values(tf_kind kind, wire w)
     return n;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ features */
+/* --------------------------------------------------------------------------------------------------------- features */
 
 void tf__features_clear(tf_features *f)
 {
@@ -370,7 +372,7 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- rows */
+/* ------------------------------------------------------------------------------------------------------------- rows */
 
 /* A column being made. */
 typedef struct maker {

@@ -1,8 +1,8 @@
 /* tf_write.c - rows as TFRecord files of tf.train.Example.
  *
- * Columns of integers and booleans become int64 lists, of floats float lists (32 bits: the format knows no others), of text and
- * bytes bytes lists; a list or a tensor is a feature of all its values, a null is left out. Record: length, its checksum, the
- * Example, its checksum; https://www.tensorflow.org/tutorials/load_data/tfrecord. */
+ * Columns of integers and booleans become int64 lists, of floats float lists (32 bits: the format knows no others), of
+ * text and bytes bytes lists; a list or a tensor is a feature of all its values, a null is left out. Record: length,
+ * its checksum, the Example, its checksum; https://www.tensorflow.org/tutorials/load_data/tfrecord. */
 #include "format/tfrecord/tfrecord.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ typedef struct tf_row {
     int64_t row; /* of the piece */
 } tf_row;
 
-/* ---------------------------------------------------------------------------------------------------------- protobuf */
+/* --------------------------------------------------------------------------------------------------------- protobuf */
 
 static int put_varint(uint64_t v, uint8_t out[10])
 {
@@ -57,7 +57,7 @@ static hr_status add_field(hr_growbuf *g, uint8_t tag, const void *data, int64_t
     return n ? hr__growbuf_add(g, data, n, err) : HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- values */
+/* ----------------------------------------------------------------------------------------------------------- values */
 
 static bool is_list(const hr_type *t)
 {
@@ -190,7 +190,7 @@ static hr_status add_feature(tf_row *r, const char *column, const hr_array *a, i
     return add_field(&r->features, 0x0a, r->entry.buffer->data, length_of(&r->entry), r->err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ records */
+/* ---------------------------------------------------------------------------------------------------------- records */
 
 static hr_status add_record(tf_row *r, hr_growbuf *out)
 {

@@ -2,12 +2,12 @@
  *
  *     uint64 length | masked CRC-32C of it | payload | masked CRC-32C of it
  *
- * Opening a plain file walks all lengths (large reads, payloads of more than a window are passed over), which checks that the
- * file is whole and cuts it into fragments: one begins at the first record that lies FRAGMENT_BYTES behind the last one's
- * begin. A compressed file is one fragment.
+ * Opening a plain file walks all lengths (large reads, payloads of more than a window are passed over), which checks
+ * that the file is whole and cuts it into fragments: one begins at the first record that lies FRAGMENT_BYTES behind the
+ * last one's begin. A compressed file is one fragment.
  *
- * Examples have no schema. Which features there are, and which of them are lists, is found in the records of the first file's
- * first `sample` bytes, or said by tf_schema. Later files are read as the first. */
+ * Examples have no schema. Which features there are, and which of them are lists, is found in the records of the first
+ * file's first `sample` bytes, or said by tf_schema. Later files are read as the first. */
 #include "format/tfrecord/tfrecord.h"
 
 #define FRAGMENT_BYTES (4 << 20)
@@ -45,7 +45,7 @@ static const hr_option tf_option_table[] = {
     { 0 },
 };
 
-/* ------------------------------------------------------------------------------------------------------------- records */
+/* ---------------------------------------------------------------------------------------------------------- records */
 
 uint32_t tf__masked_crc(const void *data, int64_t n)
 {
@@ -146,7 +146,7 @@ hr_status tf__skip(tf_records *r, bool *found, hr_error *err)
     return hr__window_skip(w, n + TF_FRAME_BYTES, &n, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- readers */
+/* ---------------------------------------------------------------------------------------------------------- readers */
 
 typedef struct tf_file {
     hr_scan_file base;
@@ -316,7 +316,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static hr_status tf_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
 {

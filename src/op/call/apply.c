@@ -1,21 +1,22 @@
 /* apply.c - a function that runs elsewhere: in worker processes, in Python threads, or in the consumer's own.
  *
- * Rows are cut into batches: pieces of the source as for map.c, each table as it is, or groups (groups.c). One call is one
- * batch, or several where batches are short; a few calls at a time become a group of calls, the task is suspended, and the
- * thread goes on with other tickets. `resumed` emits the results by the order of the batches: those of a generator as they come,
- * others when the calls before are done; then it submits the next group. A push of many rows thus gives its first results
- * soon, and never holds the results of more than a group. How many servers there are, how fast each is, and how many
- * batches travel together decides nothing but time: each batch has random bits of its own, and results have the coordinates
- * of the batch that they are of.
+ * Rows are cut into batches: pieces of the source as for map.c, each table as it is, or groups (groups.c). One call is
+ * one batch, or several where batches are short; a few calls at a time become a group of calls, the task is suspended,
+ * and the thread goes on with other tickets. `resumed` emits the results by the order of the batches: those of a
+ * generator as they come, others when the calls before are done; then it submits the next group. A push of many rows
+ * thus gives its first results soon, and never holds the results of more than a group. How many servers there are, how
+ * fast each is, and how many batches travel together decides nothing but time: each batch has random bits of its own,
+ * and results have the coordinates of the batch that they are of.
  *
- * The function's first table in canonical order says what its columns are (first_columns.c): until it is there, only the ticket that is
- * first gives anything. It goes into positions, since whoever goes on from there sees another table first.
- * A function that makes a column of some others (call_columns.c) is sent those alone; the rest of the piece waits here for the result.
- * A filter's function says which rows to keep, and what goes on are the input's own columns: its rows need not travel back.
+ * The function's first table in canonical order says what its columns are (first_columns.c): until it is there, only
+ * the ticket that is first gives anything. It goes into positions, since whoever goes on from there sees another table
+ * first. A function that makes a column of some others (call_columns.c) is sent those alone; the rest of the piece
+ * waits here for the result. A filter's function says which rows to keep, and what goes on are the input's own columns:
+ * its rows need not travel back.
  *
- * A class of one instance sees its batches in the order of the rows (turns.c): the operator says when all calls of a ticket are there.
- * What its finish() gives comes behind all other rows, by the stage's last ticket. Its state is saved before the first batch behind
- * a marker; a marker whose ticket has no batch goes no further. */
+ * A class of one instance sees its batches in the order of the rows (turns.c): the operator says when all calls of a
+ * ticket are there. What its finish() gives comes behind all other rows, by the stage's last ticket. Its state is saved
+ * before the first batch behind a marker; a marker whose ticket has no batch goes no further. */
 #include "op/call/calls.h"
 #include "share/exchange_arena.h"
 
@@ -65,7 +66,7 @@ typedef struct apply_task {
     int64_t n_kept;
 } apply_task;
 
-/* ---------------------------------------------------------------------------------------------------- runs and tasks */
+/* --------------------------------------------------------------------------------------------------- runs and tasks */
 
 static hr_status apply_start(const hr_op *op, hr_op_run *run, hr_error *err)
 {
@@ -148,10 +149,10 @@ static void apply_task_clear(const hr_op *op, hr_task *task)
     *hr__task_state(task) = NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ batches into calls */
+/* ----------------------------------------------------------------------------------------------- batches into calls */
 
-/* The random bits are made of the batch's first coordinate and not of its ordinal: the former is the same after a resume
- * whether or not anybody counted the batches before. */
+/* The random bits are made of the batch's first coordinate and not of its ordinal: the former is the same after a
+ * resume whether or not anybody counted the batches before. */
 static hr_call_place place_of(hr_task *task, const hr_table *in, int64_t row, int64_t ordinal)
 {
     const hr_op_run *run = hr__task_run(task);
@@ -190,8 +191,8 @@ static uint32_t flags_of(const apply_op *a, hr_task *task, const apply_task *t)
     return flags | (t->finishing ? HR_CALL_LAST : 0);
 }
 
-/* Input for worker processes is put into their arena here, on a pool thread: sending it is then a matter of a few hundred
- * bytes, which the poller's only thread can do for all. Takes parts, whose rows and ordinals are set. */
+/* Input for worker processes is put into their arena here, on a pool thread: sending it is then a matter of a few
+ * hundred bytes, which the poller's only thread can do for all. Takes parts, whose rows and ordinals are set. */
 static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_table *whole, hr_call_part *parts,
                           int64_t n_parts, hr_error *err)
 {
@@ -237,7 +238,8 @@ static hr_status add_table(const apply_op *a, hr_task *task, apply_task *t, cons
     return add_call(a, task, t, (hr_table *)in, part, 1, err);
 }
 
-/* How many batches a call should have now: few enough that none waits long for the others, or where there are few of them. */
+/* How many batches a call should have now: few enough that none waits long for the others, or where there are few of
+ * them. */
 static int64_t parts_wanted(const apply_op *a)
 {
     int64_t ns = a->max_parts > 1 ? hr__calls_part_ns(a->calls) : 0;
@@ -431,7 +433,7 @@ static hr_status apply_finish(const hr_op *op, hr_task *task, hr_error *err)
     return submit(a, task, t, err);
 }
 
-/* ---------------------------------------------------------------------------------------------------- results into rows */
+/* ------------------------------------------------------------------------------------------------ results into rows */
 
 /* Adds one result of a filter to the rows that are known; false: it is not what it should be. */
 static bool unpack_keep(apply_task *t, const hr_table *found, int64_t n_rows)
@@ -480,8 +482,8 @@ static int64_t part_begin(const hr_call *call, int64_t part)
     return row;
 }
 
-/* A table of results as it goes on: rows [at, at + n) of it are of batch `part`. Several batches, each without a promise, are
- * one table with coordinates of all. */
+/* A table of results as it goes on: rows [at, at + n) of it are of batch `part`. Several batches, each without a
+ * promise, are one table with coordinates of all. */
 static hr_status coordinates(const apply_op *a, apply_task *t, const hr_call *call, const hr_result *r, hr_origin **out,
                              hr_error *err)
 {
@@ -731,7 +733,7 @@ static hr_status apply_more(const hr_op *op, hr_task *task, hr_error *err)
     return submit(a, task, t, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------ the operator */
+/* ----------------------------------------------------------------------------------------------------- the operator */
 
 static hr_status apply_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
 {

@@ -1,7 +1,8 @@
-/* call_columns.c - a function that makes a column of some others: it is sent those alone, and the rest of the rows wait for it.
+/* call_columns.c - a function that makes a column of some others: it is sent those alone, and the rest of the rows wait
+ * for it.
  *
- * A wide column that the function does not use is thus neither put where worker processes can read it nor, unless somebody behind
- * wants it, read at all. */
+ * A wide column that the function does not use is thus neither put where worker processes can read it nor, unless
+ * somebody behind wants it, read at all. */
 #include "op/call/calls.h"
 
 #include <string.h>

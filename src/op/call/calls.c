@@ -3,9 +3,9 @@
  * Servers in this process (Python threads, the consumer between two batches) come and take: hr__calls_take, then
  * hr__call_done. Worker processes are brought their calls (process.c). Both may be there at once.
  *
- * Order. Calls of a run are served in the order of its rows, whichever thread was first to queue its own; those of several
- * runs in the order of their arrival. Results have none: a group's operator collects them by index. If
- * several calls of a group fail, the first by index counts, whichever failed first; those behind it that still wait are not
+ * Order. Calls of a run are served in the order of its rows, whichever thread was first to queue its own; those of
+ * several runs in the order of their arrival. Results have none: a group's operator collects them by index. If several
+ * calls of a group fail, the first by index counts, whichever failed first; those behind it that still wait are not
  * served any more, unless failures are forgiven. */
 #include "op/call/calls.h"
 
@@ -14,7 +14,7 @@
 
 #define LONG_NS (5 * INT64_C(1000000)) /* of calls each of which is worth waking somebody */
 
-/* -------------------------------------------------------------------------------------------------- the queue itself */
+/* ------------------------------------------------------------------------------------------------- the queue itself */
 
 hr_status hr__calls_new(const char *name, hr_calls **out, hr_error *err)
 {
@@ -121,7 +121,7 @@ void hr__calls_measured(hr_calls *c, int64_t private_bytes)
     hr__unlock(&c->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- lists */
+/* ------------------------------------------------------------------------------------------------------------ lists */
 
 void hr__call_list_add(hr_call_list *l, hr_call *call, hr_call *next)
 {
@@ -202,7 +202,7 @@ static hr_call *pop_locked(hr_calls *c, uint64_t server)
     return call;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- results */
+/* ---------------------------------------------------------------------------------------------------------- results */
 
 static void result_clear(hr_result *r)
 {
@@ -254,7 +254,7 @@ hr_resume *hr__call_add_locked(hr_call *call, hr_result *takes)
     return call->streams ? hr__group_ready_locked(call->group) : NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ groups */
+/* ----------------------------------------------------------------------------------------------------------- groups */
 
 hr_status hr__group_new(hr_calls *c, hr_account *account, hr_call_group **out, hr_error *err)
 {
@@ -562,7 +562,7 @@ void hr__calls_close(hr_calls *c)
     hr__workers_close(c);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- failures */
+/* --------------------------------------------------------------------------------------------------------- failures */
 
 int64_t hr__calls_count_errored(hr_calls *c, hr_calls_run *run)
 {
@@ -625,7 +625,7 @@ void hr__call_requeue_locked(hr_call *call)
     wait_locked(call, true);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- servers */
+/* ---------------------------------------------------------------------------------------------------------- servers */
 
 hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call **out, hr_error *err)
 {

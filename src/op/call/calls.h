@@ -8,19 +8,19 @@
  *   process.c  worker processes, served by the poller's thread
  *   worker.c   the worker process's side of the socket
  *
- * A *group* is what one suspended task waits for: some calls made of its input. The operator takes results by the order of
- * the calls: all of the first, then those of the next. It is woken when that can go on: when the group is done, when a call
- * that streams has given something and it is its turn, or, where calls take long, when the next one is done. A group that goes,
- * or whose run is cancelled, lets go of its calls: those that wait are dropped, and those being served become *orphans*, whose
- * results are thrown away when they come. So nobody ever waits for user code that nobody wants.
+ * A *group* is what one suspended task waits for: some calls made of its input. The operator takes results by the order
+ * of the calls: all of the first, then those of the next. It is woken when that can go on: when the group is done, when
+ * a call that streams has given something and it is its turn, or, where calls take long, when the next one is done. A
+ * group that goes, or whose run is cancelled, lets go of its calls: those that wait are dropped, and those being served
+ * become *orphans*, whose results are thrown away when they come. So nobody ever waits for user code that nobody wants.
  *
- * A call that *streams* (a generator's) is *paused* when it has given so much that nobody has collected. Its server then may
- * serve others, but of the same run only such as come before it in order: so each server holds little that waits for its turn,
- * and the call whose turn it is always finds a server.
+ * A call that *streams* (a generator's) is *paused* when it has given so much that nobody has collected. Its server
+ * then may serve others, but of the same run only such as come before it in order: so each server holds little that
+ * waits for its turn, and the call whose turn it is always finds a server.
  *
- * Who owns a call: its group, from hr__group_add on; an orphan, whoever serves it.
- * Locks: calls->lock guards all of hr_calls, groups and calls, results too. It is a leaf: nothing is called with it held but
- * the budget's counters and condition variables. Functions ending in _locked expect it held. */
+ * Who owns a call: its group, from hr__group_add on; an orphan, whoever serves it. Locks: calls->lock guards all of
+ * hr_calls, groups and calls, results too. It is a leaf: nothing is called with it held but the budget's counters and
+ * condition variables. Functions ending in _locked expect it held. */
 #ifndef HR_OP_CALLS_H
 #define HR_OP_CALLS_H
 
@@ -32,7 +32,8 @@ typedef struct hr_calls_worker hr_calls_worker;
 
 typedef enum hr_call_state { HR_CALL_NEW, HR_CALL_WAITING, HR_CALL_TAKEN, HR_CALL_PAUSED, HR_CALL_DONE } hr_call_state;
 
-/* What a call may have given that nobody collected, before it is paused: so many tables, or the bytes of two that are wanted. */
+/* What a call may have given that nobody collected, before it is paused: so many tables, or the bytes of two that are
+ * wanted. */
 #define HR_AHEAD_TABLES 64
 static inline int64_t hr__ahead_bytes(const hr_call_place *p) { return 2 * hr__table_bytes_wanted(p->limit_bytes); }
 
@@ -95,7 +96,8 @@ void hr__call_list_remove(hr_call_list *l, hr_call *call);
 typedef struct hr_first_columns {
     hr_schema *schema;
     bool *
-        guessed; /* of each column: it was doubles, which are taken for the integers that the function was shown as such */
+        /* of each column: it was doubles, which are taken for the integers that the function was shown as such */
+        guessed;
     hr_remembered remembered;
 } hr_first_columns;
 
@@ -175,10 +177,11 @@ hr_status hr__group_add(hr_call_group *g, hr_table *input, hr_table *whole, cons
                         hr_call_part *parts, int64_t n_parts, int64_t turn, int64_t number, hr_error *err) HR_MUST_USE;
 /* Queues the calls. HR_CANCELLED, HR_PEER, HR_INVALID: they are not served. */
 hr_status hr__group_submit(hr_call_group *g, hr_calls_run *run, hr_error *err) HR_MUST_USE;
-/* Takes what call g->next has given since; *out is the caller's (hr__results_clear). -> it is done, as call->st says: g->next
- * is the next one now. *again: a server in this process has to be told that it may go on. */
+/* Takes what call g->next has given since; *out is the caller's (hr__results_clear). -> it is done, as call->st says:
+ * g->next is the next one now. *again: a server in this process has to be told that it may go on. */
 bool hr__group_collect(hr_call_group *g, hr_results *out, bool *again);
-/* Nothing to collect: `takes` is completed when there is, maybe before this returns. False: there is already; takes nothing. */
+/* Nothing to collect: `takes` is completed when there is, maybe before this returns. False: there is already; takes
+ * nothing. */
 bool hr__group_wait(hr_call_group *g, hr_resume *takes);
 bool hr__group_cancelled(hr_call_group *g);
 void hr__group_free(hr_call_group *g); /* NULL is fine; see orphans */
@@ -227,14 +230,16 @@ hr_status hr__call_columns_input(const hr_call_columns *c, const hr_table *in, h
 /* The columns of `whole` and, behind them, the one of `found`. HR_CALLBACK: it is not the one that is made. */
 hr_status hr__call_columns_schema(const hr_call_columns *c, const hr_schema *whole, const hr_schema *found,
                                   hr_schema **out, hr_error *err) HR_MUST_USE;
-/* The rows of `whole` from `begin` on with the column that was made of them; `found` has its origin. HR_CALLBACK: it is not that. */
+/* The rows of `whole` from `begin` on with the column that was made of them; `found` has its origin. HR_CALLBACK: it is
+ * not that. */
 hr_status hr__call_columns_join(const hr_call_columns *c, const hr_table *whole, int64_t begin, const hr_table *found,
                                 hr_table **out, hr_error *err) HR_MUST_USE;
 hr_status hr__call_columns_needs(const hr_call_columns *c, const char *const *wanted, int n, hr_needs *out,
                                  hr_error *err) HR_MUST_USE;
 void hr__call_columns_fingerprint(const hr_call_columns *c, hr_hash *h);
 
-/* --- first_columns.c. Rows [begin, begin + n) of `in` (NULL: none) were shown to a function, integers with nulls as doubles. */
+/* --- first_columns.c. Rows [begin, begin + n) of `in` (NULL: none) were shown to a function, integers with nulls as
+ * doubles. */
 typedef struct hr_shown {
     const hr_table *in;
     int64_t begin, n;

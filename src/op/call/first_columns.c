@@ -1,16 +1,19 @@
 /* first_columns.c - the tables of a function under the columns of its first one.
  *
- * A function without a declared schema says with its first table, in canonical order, what its columns are; until that is there, no
- * other table goes on (apply.c). Those that come after it are made to fit, each by itself, so that threads decide nothing:
+ * A function without a declared schema says with its first table, in canonical order, what its columns are; until that
+ * is there, no other table goes on (apply.c). Those that come after it are made to fit, each by itself, so that threads
+ * decide nothing:
  *
- * 1. A column that a table lacks is null in it. A column that the first table lacks is an error: rows that went on have none.
- * 2. Integers where the first table has doubles become doubles. Doubles where it has integers become integers, null where they are NaN,
- *    if all of them are whole (up to 2^53, where all integers are doubles); else they are an error.
+ * 1. A column that a table lacks is null in it. A column that the first table lacks is an error: rows that went on have
+ * none.
+ * 2. Integers where the first table has doubles become doubles. Doubles where it has integers become integers, null
+ *    where they are NaN, if all of them are whole (up to 2^53, where all integers are doubles); else they are an error.
  * 3. What only nearly differs (null and T, tensors and lists) stays as the table has it if that says more: conform.c.
  *
- * NumPy and pandas know no integers with nulls: the function is shown doubles with NaN. A column of the first table that holds what it
- * was shown, or is as long, as often NaN and whole, is those integers again. That is a guess: if a later table has fractions
- * there, its column stays doubles, and whoever puts tables together makes all of them doubles. */
+ * NumPy and pandas know no integers with nulls: the function is shown doubles with NaN. A column of the first table
+ * that holds what it was shown, or is as long, as often NaN and whole, is those integers again. That is a guess: if a
+ * later table has fractions there, its column stays doubles, and whoever puts tables together makes all of them
+ * doubles. */
 #include "op/call/calls.h"
 
 #include <inttypes.h>
@@ -25,7 +28,7 @@ void hr__first_columns_clear(hr_first_columns *f)
     *f = (hr_first_columns){ 0 };
 }
 
-/* -------------------------------------------------------------------------------------------------- what was it shown? */
+/* ----------------------------------------------------------------------------------------------- what was it shown? */
 
 static double double_at(const hr_array *a, int64_t i) { return ((const double *)(const void *)hr__array_values(a))[i]; }
 
@@ -92,7 +95,7 @@ static hr_type *integers_of(const hr_array *given, const char *name, const hr_sh
                                                                                                         : NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------------ the first table */
+/* -------------------------------------------------------------------------------------------------- the first table */
 
 hr_status hr__first_columns_set(hr_first_columns *f, const hr_mem *mem, const hr_table *t, const hr_shown *shown,
                                 hr_error *err)
@@ -132,7 +135,7 @@ hr_status hr__first_columns_recall(hr_first_columns *f, const char *text, int64_
     return HR_OK;
 }
 
-/* ----------------------------------------------------------------------------------------------------- those that follow */
+/* ------------------------------------------------------------------------------------------------ those that follow */
 
 static hr_status new_column(const hr_schema *first, const char *name, hr_error *err)
 {

@@ -1,9 +1,10 @@
 /* groups.c - whole groups of rows, for functions that see one at a time.
  *
- * Rows that follow each other are of one group if they agree in the key columns; whoever is above has put them next to each
- * other. A group may lie across tables, and is complete when another begins or the input ends. Many small ones are handed
- * out together, as one table and the number of rows of each. The cuts between those: a hand-out ends with the group that brings it to
- * `rows` rows, to about `bytes` bytes, or to `n_groups` groups. Whoever wants fewer groups gets those in front. */
+ * Rows that follow each other are of one group if they agree in the key columns; whoever is above has put them next to
+ * each other. A group may lie across tables, and is complete when another begins or the input ends. Many small ones are
+ * handed out together, as one table and the number of rows of each. The cuts between those: a hand-out ends with the
+ * group that brings it to `rows` rows, to about `bytes` bytes, or to `n_groups` groups. Whoever wants fewer groups gets
+ * those in front. */
 #include "op/call.h"
 
 typedef struct span {
@@ -231,7 +232,7 @@ hr_status hr__groups_add(hr_groups *g, const hr_table *t, hr_error *err)
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------- handing out */
+/* ------------------------------------------------------------------------------------------------------ handing out */
 
 /* The first `rows` rows as one table. */
 static hr_status join(hr_groups *g, int64_t rows, hr_table **out, hr_error *err)

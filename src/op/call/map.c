@@ -1,9 +1,9 @@
 /* map.c - a C function over tables, on pool threads, with a state for each thread that calls it.
  *
- * What the function sees does not depend on threads or readers: either pieces of the source (pieces.c), or each table as
- * it is, which a rebatch above has cut. What it gives back is checked against the declared schema, and gets coordinates:
- * those of the input if the function promises one row for one, else new ones made from the batch's first (op.h: origins).
- * The second half of that is shared with functions in other processes (apply.c). */
+ * What the function sees does not depend on threads or readers: either pieces of the source (pieces.c), or each table
+ * as it is, which a rebatch above has cut. What it gives back is checked against the declared schema, and gets
+ * coordinates: those of the input if the function promises one row for one, else new ones made from the batch's first
+ * (op.h: origins). The second half of that is shared with functions in other processes (apply.c). */
 #include "op/call.h"
 
 #include <inttypes.h>
@@ -22,7 +22,7 @@ typedef struct map_thread {
     void *state; /* the function's */
 } map_thread;
 
-/* --------------------------------------------------------------------------------- what a function gave: also apply.c */
+/* ------------------------------------------------------------------------------- what a function gave: also apply.c */
 
 static hr_status result_origin(const hr_function *f, const hr_table *in, int64_t n_before, int64_t n, hr_origin **out,
                                hr_error *err)

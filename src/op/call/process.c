@@ -1,9 +1,9 @@
 /* process.c - worker processes that serve a queue of calls; this file is their keeper's side, worker.c theirs.
  *
- * Each worker is at the other end of a link. It has one call that it runs and, where calls are short, one more that waits in
- * its socket, so that it never idles while a result travels. Long calls are given out one by one: what waits behind one could
- * have been begun by another worker. Calls go to the worker that has the fewest. Input lies in one arena that all workers map,
- * results in the worker's own: what is sent are descriptors.
+ * Each worker is at the other end of a link. It has one call that it runs and, where calls are short, one more that
+ * waits in its socket, so that it never idles while a result travels. Long calls are given out one by one: what waits
+ * behind one could have been begun by another worker. Calls go to the worker that has the fewest. Input lies in one
+ * arena that all workers map, results in the worker's own: what is sent are descriptors.
  *
  *   INIT bytes            ->                    once
  *   CALL tag place table  ->
@@ -16,13 +16,13 @@
  *                         <-  DONE tag status
  *   END                   ->                    then the worker closes its end
  *
- * Threads. The poller's thread alone receives and declares workers lost, so that what a worker sent before it died counts.
- * Any thread sends: it picks a call and a worker under the lock, and sends without it, owning nothing but references; if
- * the send fails because the worker is gone, the poller will hear of that too.
+ * Threads. The poller's thread alone receives and declares workers lost, so that what a worker sent before it died
+ * counts. Any thread sends: it picks a call and a worker under the lock, and sends without it, owning nothing but
+ * references; if the send fails because the worker is gone, the poller will hear of that too.
  *
- * A worker that died fails the call that it ran, or has it done again by another (hr__calls_configure); those that it had not
- * begun are given to others. It is not replaced here; who starts workers decides that, and says so by hr__calls_expect.
- * With none left and none expected, all calls fail. A worker that was told to end stays here until it
+ * A worker that died fails the call that it ran, or has it done again by another (hr__calls_configure); those that it
+ * had not begun are given to others. It is not replaced here; who starts workers decides that, and says so by
+ * hr__calls_expect. With none left and none expected, all calls fail. A worker that was told to end stays here until it
  * closes its end: it may still read input. Whoever waits for its answers is told at once. */
 #include "op/call/calls.h"
 
@@ -56,7 +56,7 @@ struct hr_calls_worker {
     int64_t lost_ns; /* when */
 };
 
-/* -------------------------------------------------------------------------------------------------------- the workers */
+/* ------------------------------------------------------------------------------------------------------ the workers */
 
 static void worker_unref(hr_calls_worker *w)
 {
@@ -182,7 +182,7 @@ void hr__workers_clear(hr_calls *c)
     hr_error_clear(&c->lost_why);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- sending */
+/* ---------------------------------------------------------------------------------------------------------- sending */
 
 /* What a thread holds while it sends without the lock. */
 typedef struct sending {
@@ -471,7 +471,7 @@ void hr__workers_close(hr_calls *c)
         ;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- receiving */
+/* -------------------------------------------------------------------------------------------------------- receiving */
 
 /* The bytes of a DONE. */
 static hr_status done_parse(const hr_message *m, hr_status *st, hr_error *what)
@@ -494,7 +494,8 @@ static hr_status done_parse(const hr_message *m, hr_status *st, hr_error *what)
     return HR_OK;
 }
 
-/* Learns how long calls take. A worker's first one of a run does not count: it may have been starting, or made an instance. */
+/* Learns how long calls take. A worker's first one of a run does not count: it may have been starting, or made an
+ * instance. */
 static void count_done_locked(hr_calls_worker *w, const hr_call *call)
 {
     hr_calls *c = w->calls;
@@ -643,8 +644,8 @@ static bool expect_one_locked(hr_calls *c)
     return true;
 }
 
-/* Takes a call of a worker that died. Which one it ran is known: the first that it got, unless it had several at a time. NULL:
- * it had none, or the one is done again. */
+/* Takes a call of a worker that died. Which one it ran is known: the first that it got, unless it had several at a
+ * time. NULL: it had none, or the one is done again. */
 static hr_call *next_mourner_locked(hr_calls_worker *w, bool *first)
 {
     hr_calls *c = w->calls;
@@ -774,7 +775,7 @@ static void worker_ready(void *context)
     hr_error_clear(&err);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- a new one */
+/* -------------------------------------------------------------------------------------------------------- a new one */
 
 /* Among the workers, but without calls yet. */
 static hr_status list(hr_calls_worker *w, hr_error *err)

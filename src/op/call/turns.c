@@ -1,23 +1,25 @@
 /* turns.c - one operator's calls in one run: instances of a class, and whose turn it is.
  *
- * A server makes an *instance* of a user's class for each run, and lets go of it when the run has ended; processes and threads
- * live on. They are told by numbers of runs, which are never used again.
+ * A server makes an *instance* of a user's class for each run, and lets go of it when the run has ended; processes and
+ * threads live on. They are told by numbers of runs, which are never used again.
  *
- * With one instance (hr_calls_class.at_a_time) calls begin in the order of the rows: a ticket's calls in the order of their numbers,
- * tickets in the order of their turns. Several threads queue calls, so that those of a later ticket may be there first. A call
- * may begin when
+ * With one instance (hr_calls_class.at_a_time) calls begin in the order of the rows: a ticket's calls in the order of
+ * their numbers, tickets in the order of their turns. Several threads queue calls, so that those of a later ticket may
+ * be there first. A call may begin when
  *   1. the operator has said of all tickets before its own that all their calls are there (hr__calls_turn_done),
  *   2. it is the first of its run that waits,
- *   3. not too many have begun and not ended: a worker does its calls one after the other, a server in this process has one,
+ *   3. not too many have begun and not ended: a worker does its calls one after the other, a server in this process
+ *      has one,
  *   4. the one before it is on its way to the worker: several threads send.
  *
- * An instance lives in one worker. Where what it holds are rows (finish(), state_dict()) and that worker dies, the run has lost them:
- * its calls fail from there on, and nothing is done again by an instance that knows nothing of the rows before. */
+ * An instance lives in one worker. Where what it holds are rows (finish(), state_dict()) and that worker dies, the run
+ * has lost them: its calls fail from there on, and nothing is done again by an instance that knows nothing of the rows
+ * before. */
 #include "op/call/calls.h"
 
 #include <inttypes.h>
 
-/* --------------------------------------------------------------------------------------------------------------- runs */
+/* ------------------------------------------------------------------------------------------------------------- runs */
 
 void hr__calls_run_begin(hr_calls *c, hr_calls_run *run, const hr_calls_class *how)
 {
@@ -110,7 +112,7 @@ hr_status hr__run_refusal_locked(const hr_calls_run *run, hr_error *err)
     return run->lost.status ? hr_error_set(err, run->lost.status, "%s", run->lost.text) : HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- turns */
+/* ------------------------------------------------------------------------------------------------------------ turns */
 
 /* The ticket after `turn` is the next, unless that is known of it, too. */
 static void advance_locked(hr_calls_run *run)
@@ -207,7 +209,7 @@ void hr__call_end_locked(hr_call *call)
         hr__cond_broadcast(&call->calls->arrived);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- states */
+/* ----------------------------------------------------------------------------------------------------------- states */
 
 const char *hr__call_state(const hr_call *call) { return call->loads; }
 

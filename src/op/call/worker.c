@@ -1,9 +1,11 @@
-/* worker.c - a worker process's side of its link: calls come in, results and a status go out. See process.c for the talk.
+/* worker.c - a worker process's side of its link: calls come in, results and a status go out. See process.c for the
+ * talk.
  *
  * One thread uses it, in a loop. Before each call it reads whatever has come meanwhile, so that a call whose run was
- * cancelled is answered unseen. What is told of runs keeps its place among the calls. Several calls may be open at a time: functions that await, and generators that were paused
- * because they gave more than anybody collects. Results lie in an arena of this process, which the other one maps: what was built
- * with hr__worker_mem is sent without a copy, anything else is copied once by the link. */
+ * cancelled is answered unseen. What is told of runs keeps its place among the calls. Several calls may be open at a
+ * time: functions that await, and generators that were paused because they gave more than anybody collects. Results lie
+ * in an arena of this process, which the other one maps: what was built with hr__worker_mem is sent without a copy,
+ * anything else is copied once by the link. */
 #include "op/call/calls.h"
 
 #include "io/poll.h"
@@ -90,7 +92,7 @@ static open_call *find_open(hr_worker *w, uint64_t tag)
     return NULL;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- answering */
+/* -------------------------------------------------------------------------------------------------------- answering */
 
 static hr_status send_done(hr_worker *w, uint64_t tag, hr_status result, const hr_error *what, hr_error *err)
 {
@@ -186,7 +188,7 @@ hr_status hr__worker_done(hr_worker *w, uint64_t tag, hr_status st, const hr_err
     return HR_OK;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- listening */
+/* -------------------------------------------------------------------------------------------------------- listening */
 
 /* One more in the queue, all zero. */
 static hr_status queue(hr_worker *w, hr_work_kind kind, uint64_t tag, hr_work **out, hr_error *err)

@@ -158,9 +158,10 @@ hr_status hr__agg_merge(const hr_agg *a, const void *from, int64_t n, const uint
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- lists */
+/* ------------------------------------------------------------------------------------------------------------ lists */
 
-/* Lists over `values`, of which list g has those between ends[g - 1] and ends[g]; the ends' buffer has a 0 in front. Takes both. */
+/* Lists over `values`, of which list g has those between ends[g - 1] and ends[g]; the ends' buffer has a 0 in front.
+ * Takes both. */
 static hr_status new_lists(const hr_agg *a, hr_buffer *offsets, hr_array *values, int64_t n, hr_array **out,
                            hr_error *err)
 {
@@ -169,7 +170,8 @@ static hr_status new_lists(const hr_agg *a, hr_buffer *offsets, hr_array *values
     return hr__array_new(a->state, n, 0, buffers, &values, 1, out, err);
 }
 
-/* Turns counts at at[1 + g] into the places where group g begins, at[g]; fills `order` by `place`, and leaves offsets. */
+/* Turns counts at at[1 + g] into the places where group g begins, at[g]; fills `order` by `place`, and leaves
+ * offsets. */
 typedef struct by_group {
     hr_buffer *offsets; /* n_groups + 1 */
     int64_t *next;      /* where the next of a group goes */

@@ -1,12 +1,12 @@
 /* aggregate.h - what groups are made into: one value of many rows. Private to src/op.
  *
- * Two families. Of *fixed* state are those whose partial result for a group is a few numbers (count, sum, mean, std, min and max of
- * numbers): states lie side by side, update and merge are loops over rows with their groups' numbers. Those of *values* (quantile,
- * unique, list, min of text, ...) keep the values themselves: a partial result is a list for each group, and what is done with
- * them is done for all groups at once.
+ * Two families. Of *fixed* state are those whose partial result for a group is a few numbers (count, sum, mean, std,
+ * min and max of numbers): states lie side by side, update and merge are loops over rows with their groups' numbers.
+ * Those of *values* (quantile, unique, list, min of text, ...) keep the values themselves: a partial result is a list
+ * for each group, and what is done with them is done for all groups at once.
  *
- * In tables that travel, a fixed state is a fixed_size_binary of its bytes, a list is a large_list. Merging is by rows in canonical
- * order, so that sums of floats do not depend on threads. */
+ * In tables that travel, a fixed state is a fixed_size_binary of its bytes, a list is a large_list. Merging is by rows
+ * in canonical order, so that sums of floats do not depend on threads. */
 #ifndef HR_AGGREGATE_H
 #define HR_AGGREGATE_H
 
@@ -25,7 +25,8 @@ typedef struct hr_agg_class {
     const char *name; /* "sum" */
     const char *doc;
     const hr_option *options;
-    /* Sets a->result, and a->state_bytes or, for values, a->item. HR_TYPE unless the column (a->input; NULL: rows) can be used. */
+    /* Sets a->result, and a->state_bytes or, for values, a->item. HR_TYPE unless the column (a->input; NULL: rows) can
+     * be used. */
     hr_status (*bind)(hr_agg *a, hr_error *err);
     /* fixed: rows [begin, begin + n) of `in` belong to groups ids[0 .. n) */
     void (*update)(const hr_agg *a, const hr_array *in, int64_t begin, int64_t n, const uint32_t *ids, void *states);

@@ -1,8 +1,9 @@
-/* aggregate_fixed.c - aggregates whose partial result is a few numbers: counts, sums, means, deviations, least and greatest numbers.
+/* aggregate_fixed.c - aggregates whose partial result is a few numbers: counts, sums, means, deviations, least and
+ * greatest numbers.
  *
- * Values are first brought to int64 or double, a batch at a time, then added to their groups: so there is one loop for each
- * aggregate and not one for each type. Sums of integers have 128 bits and refuse to be told in 64 if they do not fit; std is by
- * Welford's recurrence, merged by that of Chan, Golub and LeVeque (1979), in canonical order. */
+ * Values are first brought to int64 or double, a batch at a time, then added to their groups: so there is one loop for
+ * each aggregate and not one for each type. Sums of integers have 128 bits and refuse to be told in 64 if they do not
+ * fit; std is by Welford's recurrence, merged by that of Chan, Golub and LeVeque (1979), in canonical order. */
 #include "base/decimal.h"
 #include "op/group/aggregate.h"
 
@@ -110,7 +111,7 @@ static const uint8_t *validity_of(const hr_array *a)
         }                                                                                                              \
     } while (0)
 
-/* ------------------------------------------------------------------------------------------------------------ results */
+/* ---------------------------------------------------------------------------------------------------------- results */
 
 /* A column of results, all valid so far. */
 typedef struct results {
@@ -172,7 +173,7 @@ static void put_double(const hr_type *t, void *values, int64_t i, double v)
         ((uint16_t *)values)[i] = hr__half_of(v);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- count */
+/* ------------------------------------------------------------------------------------------------------------ count */
 
 typedef struct count_state {
     int64_t n;
@@ -215,7 +216,7 @@ static hr_status count_result(const hr_agg *a, const void *states, int64_t n, co
     return results_array(a, &r, n, out, err);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- sum */
+/* -------------------------------------------------------------------------------------------------------------- sum */
 
 typedef struct sum_state {
     union {
@@ -436,7 +437,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------- mean and std */
+/* ----------------------------------------------------------------------------------------------------- mean and std */
 
 typedef struct moments {
     int64_t n, nulls;
@@ -568,7 +569,7 @@ static hr_status std_result(const hr_agg *a, const void *states, int64_t n, cons
     return moments_result(a, states, n, mem, out, true, err);
 }
 
-/* -------------------------------------------------------------------------------------------- least, greatest, abs_max */
+/* ----------------------------------------------------------------------------------------- least, greatest, abs_max */
 
 typedef struct extreme {
     union {
@@ -688,7 +689,7 @@ static void abs_max_update(const hr_agg *a, const hr_array *in, int64_t begin, i
                  (v[i] = TURN(a->input, v[i]), g->v.i = !g->n++ || v[i] > g->v.i ? v[i] : g->v.i));
 }
 
-/* ---------------------------------------------------------------------------------------------------------- percentages */
+/* ------------------------------------------------------------------------------------------------------ percentages */
 
 typedef struct part_state {
     int64_t n, of;
@@ -759,7 +760,7 @@ static hr_status part_result(const hr_agg *a, const void *states, int64_t n, con
     return results_array(a, &r, n, out, err);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- the list */
+/* --------------------------------------------------------------------------------------------------------- the list */
 
 #define IGNORE_NULLS(value_)                                                                                           \
     { "ignore_nulls", HR_OPT_BOOL, offsetof(hr_aggregate_options, ignore_nulls),        0, 0,                          \

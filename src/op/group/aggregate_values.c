@@ -1,8 +1,9 @@
-/* aggregate_values.c - aggregates that need the values themselves: quantiles, distinct values, lists, least and greatest text.
+/* aggregate_values.c - aggregates that need the values themselves: quantiles, distinct values, lists, least and
+ * greatest text.
  *
- * What comes in is a list of values for each group. `shorten` drops those that cannot matter (of equal ones all but the first, all but
- * the least), for all lists at once, so that partial results stay small where they can; `finish` makes the result.
- * The approximate ones of Ray are exact here. */
+ * What comes in is a list of values for each group. `shorten` drops those that cannot matter (of equal ones all but the
+ * first, all but the least), for all lists at once, so that partial results stay small where they can; `finish` makes
+ * the result. The approximate ones of Ray are exact here. */
 #include "op/group/aggregate.h"
 
 #include "data/keys.h"
@@ -69,7 +70,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------ min, max of text */
+/* ------------------------------------------------------------------------------------------------- min, max of text */
 
 static hr_status extreme_bind(hr_agg *a, const hr_agg_class *of_numbers, hr_error *err)
 {
@@ -149,7 +150,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- lists */
+/* ------------------------------------------------------------------------------------------------------------ lists */
 
 static hr_status list_bind(hr_agg *a, hr_error *err)
 {
@@ -164,10 +165,10 @@ static hr_status list_finish(const hr_agg *a, const hr_array *lists, const hr_me
     return share(lists, out);
 }
 
-/* ------------------------------------------------------------------------------------------------------ distinct values */
+/* -------------------------------------------------------------------------------------------------- distinct values */
 
-/* The values of each list by what they equal: *ids (new, hr__free) of each value of the child from the first list's on; numbers rise
- * with first sights, so that a value is the first of its kind if its number was not there before. */
+/* The values of each list by what they equal: *ids (new, hr__free) of each value of the child from the first list's on;
+ * numbers rise with first sights, so that a value is the first of its kind if its number was not there before. */
 static hr_status number_values(const hr_array *lists, const hr_mem *mem, uint32_t **ids, int64_t *n_kinds,
                                hr_error *err)
 {
@@ -354,7 +355,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------- the k most frequent */
+/* ---------------------------------------------------------------------------------------------- the k most frequent */
 
 /* large_list<struct<COLUMN: T, count: int64>>, as Ray names them. */
 static hr_status top_bind(hr_agg *a, hr_error *err)
@@ -440,7 +441,7 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- quantiles */
+/* -------------------------------------------------------------------------------------------------------- quantiles */
 
 static bool is_plain_number(const hr_type *t) { return t->id >= HR_T_INT8 && t->id <= HR_T_FLOAT64; }
 
@@ -495,7 +496,8 @@ static int64_t longest(const hr_array *lists)
 
 #define SORT_BELOW 64
 
-/* Brings v[k] where it would stand in order, smaller ones before it: Hoare's quickselect, with a sort where it goes badly. */
+/* Brings v[k] where it would stand in order, smaller ones before it: Hoare's quickselect, with a sort where it goes
+ * badly. */
 static void select_value(double *v, int64_t n, int64_t k)
 {
     for (int rounds = 0; n > SORT_BELOW; rounds++) {
@@ -664,7 +666,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- the list */
+/* --------------------------------------------------------------------------------------------------------- the list */
 
 #define IGNORE_NULLS(value_)                                                                                           \
     { "ignore_nulls", HR_OPT_BOOL, offsetof(hr_aggregate_options, ignore_nulls), 0, 0, value_, NULL, "leave nulls out" }

@@ -1,14 +1,15 @@
 /* fold.c - rows -> partial results -> results, for all aggregates of a group-by at once.
  *
- * A partial result is a table: a row a group, its key columns, and for each aggregate a column of states (aggregate.h). A fold
- * holds the states of all groups seen so far and adds partial results to them. Lists of values are not merged as they come but kept
- * with their groups' numbers, and joined when they have become twice as many: so each value is moved a few times at most. */
+ * A partial result is a table: a row a group, its key columns, and for each aggregate a column of states (aggregate.h).
+ * A fold holds the states of all groups seen so far and adds partial results to them. Lists of values are not merged as
+ * they come but kept with their groups' numbers, and joined when they have become twice as many: so each value is moved
+ * a few times at most. */
 #include "op/group/fold.h"
 
 #define COMPACT_BYTES (4 << 20)
 #define PROBE_ROWS 2048
 
-/* ----------------------------------------------------------------------------------------------------------- grouping */
+/* --------------------------------------------------------------------------------------------------------- grouping */
 
 static hr_status key_places(hr_grouping *g, const hr_schema *in, const char *const *keys, hr_error *err)
 {
@@ -102,7 +103,7 @@ void hr__grouping_free(hr_grouping *g)
     hr__free(g);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ partial */
+/* ---------------------------------------------------------------------------------------------------------- partial */
 
 static void unref_columns(hr_array **columns, int n)
 {
@@ -165,8 +166,8 @@ static void row_groups_clear(row_groups *r)
     hr__free(r->hashes);
 }
 
-/* Do the first rows nearly all have keys of their own? Then so have the others, and looking each up gains nothing: whoever merges
- * partial results does it again. A function of the rows alone, as sums of floats depend on it. */
+/* Do the first rows nearly all have keys of their own? Then so have the others, and looking each up gains nothing:
+ * whoever merges partial results does it again. A function of the rows alone, as sums of floats depend on it. */
 static hr_status are_distinct(const hr_grouping *g, const hr_table *rows, row_groups *r, bool *out, hr_error *err)
 {
     *out = false;
@@ -256,10 +257,10 @@ hr_status hr__grouping_hashes(const hr_grouping *g, const hr_table *partial, hr_
     return HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- fold */
+/* ------------------------------------------------------------------------------------------------------------- fold */
 
-/* The lists of one aggregate, in the order in which they came, each with its group's number. Of aggregates of distinct values the
- * pairs of group and value instead, each once. */
+/* The lists of one aggregate, in the order in which they came, each with its group's number. Of aggregates of distinct
+ * values the pairs of group and value instead, each once. */
 typedef struct lists {
     hr_grouper *seen; /* the pairs; NULL: none yet, or it is not such an aggregate */
     hr_schema *pair;

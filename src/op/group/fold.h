@@ -21,7 +21,8 @@ hr_status hr__grouping_new(const hr_schema *in, const char *const *keys, int n_k
                            hr_grouping **out, hr_error *err) HR_MUST_USE;
 void hr__grouping_free(hr_grouping *g); /* NULL is fine */
 
-/* The partial results of rows, in the order in which groups are first seen; hashes (may be NULL) is new: one of each, hr__free. */
+/* The partial results of rows, in the order in which groups are first seen; hashes (may be NULL) is new: one of each,
+ * hr__free. */
 hr_status hr__grouping_partial(const hr_grouping *g, const hr_table *rows, const hr_mem *mem, hr_table **out,
                                uint64_t **hashes, hr_error *err) HR_MUST_USE;
 /* Hashes of the keys of partial results, *out new. */

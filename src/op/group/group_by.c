@@ -1,14 +1,16 @@
 /* group_by.c - rows with equal keys become one row, with aggregates of the others' values.
  *
- * 1. The front works on canonical chunks of CHUNK_ROWS source rows, in parallel: a chunk's rows become a partial result (fold.h), a
- *    row for each group of the chunk. Chunks are cut by coordinates, and in pieces by the bytes of their rows, so that sums of floats are
- *    the same whatever threads and tables.
+ * 1. The front works on canonical chunks of CHUNK_ROWS source rows, in parallel: a chunk's rows become a partial result
+ *    (fold.h), a row for each group of the chunk. Chunks are cut by coordinates, and in pieces by the bytes of their
+ *    rows, so that sums of floats are the same whatever threads and tables.
  * 2. The operator sees partial results in canonical order and merges them as they come, as long as groups are few.
- * 3. When they are many it *deals* instead: rows of partial results go to one of PARTS partitions by the hash of their keys, which
- *    the fronts sort them by from then on. Partitions spill (store.h); what had been merged goes in front of the rest.
- *    Each partition is a piece, merged when it is read. One that would not fit is dealt again, by other bits of the hash.
+ * 3. When they are many it *deals* instead: rows of partial results go to one of PARTS partitions by the hash of their
+ *    keys, which the fronts sort them by from then on. Partitions spill (store.h); what had been merged goes in front
+ *    of the rest. Each partition is a piece, merged when it is read. One that would not fit is dealt again, by other
+ *    bits of the hash.
  *
- * The order of groups is not told: a sort behind it makes one. Without keys there is one group, and one row even of no rows. */
+ * The order of groups is not told: a sort behind it makes one. Without keys there is one group, and one row even of no
+ * rows. */
 #include "op/group/fold.h"
 #include "op/call.h"
 #include "op/store/store.h"
@@ -70,7 +72,7 @@ static hr_status group_needs(const hr_op *op, int input, const char *const *want
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- the run */
+/* ---------------------------------------------------------------------------------------------------------- the run */
 
 static hr_status group_start(const hr_op *op, hr_op_run *run, hr_error *err)
 {
@@ -114,9 +116,10 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- dealing */
+/* ---------------------------------------------------------------------------------------------------------- dealing */
 
-/* A partial result as the front sends it when it was dealt: with a last column that says of each row which partition. */
+/* A partial result as the front sends it when it was dealt: with a last column that says of each row which
+ * partition. */
 static hr_status with_parts(const hr_table *t, const int64_t *begins, const hr_mem *mem, hr_table **out, hr_error *err)
 {
     hr_type *type = hr__type_simple(HR_T_UINT8);
@@ -136,7 +139,7 @@ done:
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- front */
+/* ------------------------------------------------------------------------------------------------------------ front */
 
 static void front_clear(const hr_op *op, hr_task *task)
 {
@@ -256,7 +259,7 @@ static hr_status group_front(const hr_op *op, int input, int first_input, hr_op 
     return HR_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------- partial results come */
+/* --------------------------------------------------------------------------------------------- partial results come */
 
 /* A partial result, not yet dealt, into the store. */
 static hr_status deal_into_store(group_run *g, const hr_table *partial, hr_account *account, hr_error *err)
@@ -351,8 +354,8 @@ static hr_status group_push(const hr_op *op, hr_task *task, const hr_table *in, 
     return HR_OK;
 }
 
-/* What stands for the input's schema where nobody knows it, since no row came: the columns that are aggregated, as numbers, of
- * which every function makes what it makes of none. *out is new. */
+/* What stands for the input's schema where nobody knows it, since no row came: the columns that are aggregated, as
+ * numbers, of which every function makes what it makes of none. *out is new. */
 static hr_status assumed_schema(const group_op *o, hr_schema **out, hr_error *err)
 {
     hr_field *fields = hr__zalloc(NULL, ((size_t)o->n_aggs + 1) * sizeof *fields);
@@ -417,7 +420,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- pieces */
+/* ----------------------------------------------------------------------------------------------------------- pieces */
 
 static hr_status group_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
 {
@@ -577,7 +580,7 @@ static hr_status group_read(const hr_op *op, hr_op_run *run, int64_t piece, cons
     return HR_OK;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the operator */
+/* ----------------------------------------------------------------------------------------------------- the operator */
 
 static void group_describe(const hr_op *op, hr_text *out)
 {

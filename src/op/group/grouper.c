@@ -1,12 +1,13 @@
 /* grouper.c - a table of keys by hash: open addressing, the keys themselves in columns.
  *
- * A row's key is looked for by its hash: slots hold a number and the hash, so that keys are compared almost only where they are
- * equal. Keys are kept as columns of their own, since the tables that they came in are gone: fixed-width values
- * side by side, text as bytes and offsets; they are the result's key columns as they are.
+ * A row's key is looked for by its hash: slots hold a number and the hash, so that keys are compared almost only where
+ * they are equal. Keys are kept as columns of their own, since the tables that they came in are gone: fixed-width
+ * values side by side, text as bytes and offsets; they are the result's key columns as they are.
  *
- * Where all columns of a key fit into 64 bits, nulls included, or it is one column of 64 bits, that word is hashed and compared instead
- * (`packed`): most keys are like this. A run of rows is worked on in steps, column by column: words or hashes of BATCH rows, then look-ups. Floats are made
- * canonical first (-0.0 is 0.0, one NaN), so that what is equal has equal bytes. */
+ * Where all columns of a key fit into 64 bits, nulls included, or it is one column of 64 bits, that word is hashed and
+ * compared instead (`packed`): most keys are like this. A run of rows is worked on in steps, column by column: words or
+ * hashes of BATCH rows, then look-ups. Floats are made canonical first (-0.0 is 0.0, one NaN), so that what is equal
+ * has equal bytes. */
 #include "op/group/grouper.h"
 
 #include "data/keys.h"
@@ -74,7 +75,7 @@ int64_t hr__grouper_bytes(const hr_grouper *g)
     return n;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ making */
+/* ----------------------------------------------------------------------------------------------------------- making */
 
 static int width_of(const hr_type *t)
 {
@@ -182,7 +183,7 @@ void hr__grouper_free(hr_grouper *g)
     hr__free(g);
 }
 
-/* ------------------------------------------------------------------------------------------------------- rows as words */
+/* ---------------------------------------------------------------------------------------------------- rows as words */
 
 static uint64_t mix(uint64_t x)
 {
@@ -277,7 +278,7 @@ static void rows_keys(const hr_grouper *g, const hr_table *t, const int *columns
         hashes[i] = mix(words[i]);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- comparing */
+/* -------------------------------------------------------------------------------------------------------- comparing */
 
 /* Foreign memory may end at the last byte. */
 static bool has_slack(const hr_buffer *b)
@@ -371,7 +372,7 @@ static bool key_equals(const hr_grouper *g, int64_t id, const key_view *views, i
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- adding */
+/* ----------------------------------------------------------------------------------------------------------- adding */
 
 /* Room for n more keys, but for the bytes of text. */
 static hr_status make_room(hr_grouper *g, int64_t n, hr_error *err)
@@ -520,7 +521,7 @@ void hr__grouper_hash(const hr_grouper *g, const hr_table *t, int64_t begin, int
         rows_keys(g, t, columns, begin + i, HR_MIN(BATCH, n - i), words, out + i);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ columns */
+/* ---------------------------------------------------------------------------------------------------------- columns */
 
 static hr_status key_validity(const hr_grouper *g, const key_column *k, const hr_mem *mem, hr_buffer **out,
                               hr_error *err)

@@ -5,11 +5,12 @@
 #include "data/keys.h"
 #include "data/data.h"
 
-/* Numbers 0, 1, 2, ... in the order in which keys are first seen. Not thread-safe. Null is a key like others, NaN is NaN, -0.0 is
- * 0.0. At most 2^32 - 2 keys. */
+/* Numbers 0, 1, 2, ... in the order in which keys are first seen. Not thread-safe. Null is a key like others, NaN is
+ * NaN, -0.0 is 0.0. At most 2^32 - 2 keys. */
 typedef struct hr_grouper hr_grouper;
 
-/* Of these columns of tables of the schema; HR_TYPE names one that cannot be a key. n_columns = 0: all rows have one key. */
+/* Of these columns of tables of the schema; HR_TYPE names one that cannot be a key. n_columns = 0: all rows have one
+ * key. */
 hr_status hr__grouper_new(const hr_schema *schema, const int *columns, int n_columns, hr_account *account,
                           hr_grouper **out, hr_error *err) HR_MUST_USE;
 void hr__grouper_free(hr_grouper *g); /* NULL is fine */

@@ -1,16 +1,16 @@
 /* join.c - rows of two inputs that have equal keys, side by side.
  *
- * The order is that of the left rows, those of one left row in the order of the right ones; then, of right and full joins, the right
- * rows that nobody had, in their order. A null in a key equals nothing, as in SQL.
+ * The order is that of the left rows, those of one left row in the order of the right ones; then, of right and full
+ * joins, the right rows that nobody had, in their order. A null in a key equals nothing, as in SQL.
  *
- * 1. Input 0, the right side, is kept. As long as it fits into the allowance it becomes a table of keys (join_table.c) when it has
- *    ended, and the left side streams: its rows are looked up in the front, in parallel, and go on at once.
- *    Where the left side is known to be the smaller one, it is the other way round: it comes first, is kept and looked up, and the right
- *    rows that have a partner are kept beside it (join_turned.c).
- * 2. If what is kept does not fit, both sides are *dealt* to partitions by the hash of their keys, which spill (store.h). Each partition is a
- *    piece (join_part.c). What comes out then carries a last column, its row's
- *    `place`: the number of the left row, or behind all of these that of the right one; arrange.c, right behind, brings
- *    the order back. */
+ * 1. Input 0, the right side, is kept. As long as it fits into the allowance it becomes a table of keys (join_table.c)
+ *    when it has ended, and the left side streams: its rows are looked up in the front, in parallel, and go on at once.
+ *    Where the left side is known to be the smaller one, it is the other way round: it comes first, is kept and looked
+ *    up, and the right rows that have a partner are kept beside it (join_turned.c).
+ * 2. If what is kept does not fit, both sides are *dealt* to partitions by the hash of their keys, which spill
+ *    (store.h). Each partition is a piece (join_part.c). What comes out then carries a last column, its row's `place`:
+ *    the number of the left row, or behind all of these that of the right one; arrange.c, right behind, brings the
+ *    order back. */
 #include "op/join/join.h"
 
 #include "data/keys.h"
@@ -63,7 +63,7 @@ static hr_join_names names_of(const join_op *o)
                             .right_suffix = o->right_suffix };
 }
 
-/* ------------------------------------------------------------------------------------------------------------- columns */
+/* ---------------------------------------------------------------------------------------------------------- columns */
 
 static hr_status join_schema(const hr_op *op, hr_schema *const *ins, int n, hr_schema **out, hr_error *err)
 {
@@ -111,8 +111,8 @@ static hr_status join_needs(const hr_op *op, int input, const char *const *wante
     return HR_OK;
 }
 
-/* What stands for the schema of a side where nobody knows it, since no row of it came: its keys, of the types of the other side's.
- * *out is new. */
+/* What stands for the schema of a side where nobody knows it, since no row of it came: its keys, of the types of the
+ * other side's. *out is new. */
 static hr_status assumed_schema(char *const *keys, char *const *other_keys, int n, const hr_schema *other,
                                 hr_schema **out, hr_error *err)
 {
@@ -171,7 +171,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- the run */
+/* ---------------------------------------------------------------------------------------------------------- the run */
 
 static hr_status join_start(const hr_op *op, hr_op_run *run, hr_error *err)
 {
@@ -221,7 +221,7 @@ static void join_stop(const hr_op *op, hr_op_run *run)
     hr__free(j);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- dealing */
+/* ---------------------------------------------------------------------------------------------------------- dealing */
 
 /* Rows of t, numbered from `first` on, into the partitions of a store. */
 static hr_status deal_rows(hr_store *store, hr_schema *dealt, const hr_table *t, const int *keys, int n_keys,
@@ -344,7 +344,7 @@ static hr_status deal_turned(const join_op *o, join_run *j, hr_op_run *run, hr_e
     return st;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- front */
+/* ------------------------------------------------------------------------------------------------------------ front */
 
 typedef struct front_op {
     hr_op base;
@@ -482,7 +482,7 @@ static hr_status join_front(const hr_op *op, int input, int first_input, hr_op *
     return HR_OK;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- tables come */
+/* ------------------------------------------------------------------------------------------------------ tables come */
 
 /* Keeps a table as long as there is room for it. */
 static hr_status keep(const join_op *o, join_run *j, deal_fn *deal, int64_t most, const hr_table *in, hr_op_run *run,
@@ -688,7 +688,7 @@ static hr_status join_ended(const hr_op *op, hr_task *task, int input, hr_error 
     return j->turns ? end_left(o, j, task, err) : end_right(o, j, task, err);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- pieces */
+/* ----------------------------------------------------------------------------------------------------------- pieces */
 
 static bool keeps_right(hr_join_kind kind) { return kind == HR_JOIN_RIGHT || kind == HR_JOIN_FULL; }
 
@@ -807,7 +807,7 @@ static hr_status join_read(const hr_op *op, hr_op_run *run, int64_t piece, const
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ partners */
+/* --------------------------------------------------------------------------------------------------------- partners */
 
 static int join_partner_keys(const hr_op *op, int input, const char *const **keys)
 {
@@ -873,7 +873,7 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the operator */
+/* ----------------------------------------------------------------------------------------------------- the operator */
 
 static const char *const kind_names[] = {
     "inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"

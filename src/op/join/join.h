@@ -50,13 +50,15 @@ void hr__join_bound_free(hr_join_bound *b); /* NULL is fine */
 typedef struct hr_join_keys hr_join_keys;
 #define HR_NO_KEY UINT32_MAX
 #define HR_JOIN_MAX_ROWS (1 << 29) /* of one such table */
-/* Of all rows of t, which must stay, by all threads that have nothing else to do (task NULL: by this one); ids[i]: the number of row i's key, of hr__join_keys_n(); rows of one key have one number. */
+/* Of all rows of t, which must stay, by all threads that have nothing else to do (task NULL: by this one); ids[i]: the
+ * number of row i's key, of hr__join_keys_n(); rows of one key have one number. */
 hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns, hr_task *task, hr_account *account,
                             uint32_t *ids, hr_join_keys **out, hr_error *err) HR_MUST_USE;
 void hr__join_keys_free(hr_join_keys *k); /* NULL is fine */
 int64_t hr__join_keys_n(const hr_join_keys *k);
 bool hr__join_keys_gaps(const hr_join_keys *k); /* numbers that no row has may be found */
-/* Rows of the least and the greatest value of an array of integers, dates or times; false: there is none, or it is of another type. */
+/* Rows of the least and the greatest value of an array of integers, dates or times; false: there is none, or it is of
+ * another type. */
 bool hr__join_extremes(const hr_array *a, int64_t *least, int64_t *most);
 /* Of n rows of a table, from `begin` on: columns of the types that the keys had. Thread-safe. */
 void hr__join_keys_find(const hr_join_keys *k, const hr_table *t, const int *columns, int64_t begin, int64_t n,
@@ -66,8 +68,8 @@ bool hr__join_is_integer(const hr_type *t);
 /* Rows with a null in these columns have no key. */
 void hr__join_no_nulls(const hr_table *t, const int *columns, int n_columns, int64_t begin, int64_t n, uint32_t *ids);
 
-/* join_hash.c: the same by hash, of less than 2^29 rows; a key's number is that of the first row that has it. Of rows with a null find
- * may tell anything. Shares the memory of `rows`, which must stay. */
+/* join_hash.c: the same by hash, of less than 2^29 rows; a key's number is that of the first row that has it. Of rows
+ * with a null find may tell anything. Shares the memory of `rows`, which must stay. */
 typedef struct hr_join_hash hr_join_hash;
 hr_status hr__join_hash_new(const hr_table *rows, const int *columns, int n_columns, hr_task *task, hr_account *account,
                             uint32_t *ids, hr_join_hash **out, hr_error *err) HR_MUST_USE;
@@ -95,8 +97,8 @@ typedef struct hr_join_table {
 hr_status hr__join_table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_task *task, hr_account *account,
                              hr_join_table **out, hr_error *err) HR_MUST_USE;
 void hr__join_table_free(hr_join_table *t); /* NULL is fine */
-/* The same by numbers below n_numbers that its rows have. hit (borrowed): which numbers any row had, is then what counts; NULL: those of
- * the rows. Takes rows and ids, even on failure. */
+/* The same by numbers below n_numbers that its rows have. hit (borrowed): which numbers any row had, is then what
+ * counts; NULL: those of the rows. Takes rows and ids, even on failure. */
 hr_status hr__join_table_numbered(const int *keys, int n_keys, hr_table *takes_rows, uint32_t *takes_ids,
                                   int64_t n_numbers, const _Atomic uint8_t *hit, hr_account *account,
                                   hr_join_table **out, hr_error *err) HR_MUST_USE;
@@ -117,17 +119,18 @@ hr_status hr__join_walk_known(hr_join_walk *w, const hr_join_table *t, const hr_
                               hr_error *err) HR_MUST_USE;
 int64_t hr__join_walk_rows(const hr_join_walk *w, hr_join_kind kind, const hr_join_table *t); /* that it makes in all */
 void hr__join_walk_end(hr_join_walk *w);
-/* The next rows, some 64 thousand of them; *out is new, of bound->out and without origin, NULL at the end. lefts (may be NULL, new,
- * hr__free): which left row each is of. */
+/* The next rows, some 64 thousand of them; *out is new, of bound->out and without origin, NULL at the end. lefts (may
+ * be NULL, new, hr__free): which left row each is of. */
 hr_status hr__join_walk_next(hr_join_walk *w, const hr_join_bound *b, const hr_join_table *t, const hr_mem *mem,
                              hr_table **out, int32_t **lefts, hr_error *err) HR_MUST_USE;
 /* Sets bit first + i of each left row i that has a partner. */
 void hr__join_walk_mark(const hr_join_walk *w, const hr_join_table *t, uint8_t *bits, int64_t first);
-/* Of a left table whose rows' bits, from `first` on, say which ever had a partner: the rows that come out for that, or for having had
- * none. *out NULL: none; t: any. lefts as above. */
+/* Of a left table whose rows' bits, from `first` on, say which ever had a partner: the rows that come out for that, or
+ * for having had none. *out NULL: none; t: any. lefts as above. */
 hr_status hr__join_rest(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, const uint8_t *bits,
                         int64_t first, const hr_mem *mem, hr_table **out, int32_t **lefts, hr_error *err) HR_MUST_USE;
-/* The right rows that no left row had, from *row on, some 64 thousand; *row moves. *out NULL: no more. rights as lefts above. */
+/* The right rows that no left row had, from *row on, some 64 thousand; *row moves. *out NULL: no more. rights as lefts
+ * above. */
 hr_status hr__join_unmatched(const hr_join_bound *b, const hr_join_table *t, int64_t *row, const hr_mem *mem,
                              hr_table **out, int32_t **rights, hr_error *err) HR_MUST_USE;
 
@@ -150,7 +153,8 @@ hr_status hr__join_turned_new(hr_join_kind kind, const int *keys, int n_keys, hr
                               hr_account *account, hr_join_turned **out, hr_error *err) HR_MUST_USE;
 void hr__join_turned_free(hr_join_turned *t); /* NULL is fine */
 hr_status hr__join_schema_with_numbers(const hr_schema *s, hr_schema **out, hr_error *err) HR_MUST_USE;
-/* What is to be kept of a right table, with its numbers as last column, which `numbered` has. *out is new, NULL: nothing. Thread-safe. */
+/* What is to be kept of a right table, with its numbers as last column, which `numbered` has. *out is new, NULL:
+ * nothing. Thread-safe. */
 hr_status hr__join_turned_find(hr_join_turned *t, const hr_table *right, const int *keys, hr_schema *numbered,
                                const hr_mem *mem, hr_table **out, hr_error *err) HR_MUST_USE;
 /* All that was kept of the right side as a table by the left side's numbers. schema: without them. */

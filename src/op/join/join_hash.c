@@ -1,12 +1,13 @@
 /* join_hash.c - rows by the hash of some of their columns: the first row of each key.
  *
- * Slots of 4 bytes in open addressing: the number of a row and, above it, as many bits of its hash as are left. So a table of a
- * million rows takes 8 MB; a key that is not there is told by these bits alone. Keys are not copied, rows are compared where they
- * stand. A look-up is three reads from memory that nobody has touched before (slot, place of the value, value): steps of BATCH rows
- * ask for all of one kind before they look at the first.
+ * Slots of 4 bytes in open addressing: the number of a row and, above it, as many bits of its hash as are left. So a
+ * table of a million rows takes 8 MB; a key that is not there is told by these bits alone. Keys are not copied, rows
+ * are compared where they stand. A look-up is three reads from memory that nobody has touched before (slot, place of
+ * the value, value): steps of BATCH rows ask for all of one kind before they look at the first.
  *
- * The slots of a large table are cut into regions, by bits of the hash; rows are listed by region, chunk by chunk; each region
- * is filled by one thread, which takes its rows in their order: so the first row of a key is the same whichever thread comes first. */
+ * The slots of a large table are cut into regions, by bits of the hash; rows are listed by region, chunk by chunk; each
+ * region is filled by one thread, which takes its rows in their order: so the first row of a key is the same whichever
+ * thread comes first. */
 #include "data/keys.h"
 #include "op/join/join.h"
 
@@ -68,7 +69,7 @@ static inline uint32_t next_slot(const hr_join_hash *h, uint32_t at, uint32_t ta
     }
 }
 
-/* -------------------------------------------------------------------------------------------------------------- values */
+/* ----------------------------------------------------------------------------------------------------------- values */
 
 static inline bool same_bytes(const uint8_t *x, const uint8_t *y, int64_t n)
 {
@@ -94,7 +95,7 @@ static const uint8_t *bytes_of(const hr_array *a) { return a->buffers[2] ? a->bu
 
 static bool is_text(const hr_array *a) { return a->type->id == HR_T_STRING || a->type->id == HR_T_BINARY; }
 
-/* --------------------------------------------------------------------------------------------------------------- making */
+/* ----------------------------------------------------------------------------------------------------------- making */
 
 typedef struct making {
     hr_join_hash *h;
@@ -378,7 +379,7 @@ void hr__join_hash_free(hr_join_hash *h)
     hr__free(h);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- looking up */
+/* ------------------------------------------------------------------------------------------------------- looking up */
 
 /* Rows whose slots look right: row `begin + at[i]` may have the key of row[i]. */
 typedef struct candidates {

@@ -1,8 +1,9 @@
 /* join_keys.c - the keys of a join's looked-up side, numbered.
  *
- * A key of one column of integers, dates or times whose values lie close together (most identifiers do) needs no hash: its number is
- * found in an array, by value (`dense`). Where no two rows have the same one, that is the number of the row; else it is the value's
- * distance from the least. All others are hashed (join_hash.c): the number is that of the first row that has the key. */
+ * A key of one column of integers, dates or times whose values lie close together (most identifiers do) needs no hash:
+ * its number is found in an array, by value (`dense`). Where no two rows have the same one, that is the number of the
+ * row; else it is the value's distance from the least. All others are hashed (join_hash.c): the number is that of the
+ * first row that has the key. */
 #include "op/join/join.h"
 
 #define DENSE_VALUES 8 /* so many places of the array, of 4 bytes, for each row: no more than a hash table takes */

@@ -1,15 +1,16 @@
 /* join_part.c - the join of a left and a right partition, of sides that were too much to be held.
  *
- * The right rows become a table of keys, the left rows go past it, table by table. If the right ones are more than the operator's share
- * of the memory, be it for one key alone, they are taken in *rounds*, as many as fit at a time, and the left rows are read again for
- * each. Whether a left row has a partner is then known after the last round: a bit for each says so, and those that come out for
- * having one, or none, do so at the end. What comes out carries the places of its rows (see join.c): they bring it into order. */
+ * The right rows become a table of keys, the left rows go past it, table by table. If the right ones are more than the
+ * operator's share of the memory, be it for one key alone, they are taken in *rounds*, as many as fit at a time, and
+ * the left rows are read again for each. Whether a left row has a partner is then known after the last round: a bit for
+ * each says so, and those that come out for having one, or none, do so at the end. What comes out carries the places of
+ * its rows (see join.c): they bring it into order. */
 #include "op/join/join.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* ------------------------------------------------------------------------------------------------------------- places */
+/* ----------------------------------------------------------------------------------------------------------- places */
 
 hr_status hr__join_with_places(const hr_table *t, hr_schema *schema, hr_buffer *places, hr_table **out, hr_error *err)
 {
@@ -44,7 +45,7 @@ static const int64_t *places_of(const hr_table *t)
     return (const int64_t *)(const void *)hr__array_values(t->columns[t->schema->n - 1]);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- reading */
+/* ---------------------------------------------------------------------------------------------------------- reading */
 
 typedef enum phase { LOAD, LEFT, UNMATCHED, REST, DONE } phase;
 

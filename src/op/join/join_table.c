@@ -1,7 +1,9 @@
-/* join_table.c - the side of a join that is looked up: its rows by key, and what the rows of the other side make of them.
+/* join_table.c - the side of a join that is looked up: its rows by key, and what the rows of the other side make of
+ * them.
  *
- * Rows of one key stand together in `order`, found by the key's number. A left table becomes pairs (left row, right row or
- * none), and the pairs a table, column by column; where the pairs are just the left rows, their columns are shared. */
+ * Rows of one key stand together in `order`, found by the key's number. A left table becomes pairs (left row, right row
+ * or none), and the pairs a table, column by column; where the pairs are just the left rows, their columns are
+ * shared. */
 #include "op/join/join.h"
 
 #define STEP_ROWS 65536
@@ -44,8 +46,9 @@ static hr_status table_new(const int *keys, int n_keys, hr_table *takes_rows, hr
     return HR_OK;
 }
 
-/* Rows of one key as a list, where their numbers stood: the first row stays the first, each other is put right behind it, the last of all
- * at first. So when a row's turn comes, what stands there is its key's number, below it, or if it is the first one itself or the next. */
+/* Rows of one key as a list, where their numbers stood: the first row stays the first, each other is put right behind
+ * it, the last of all at first. So when a row's turn comes, what stands there is its key's number, below it, or if it
+ * is the first one itself or the next. */
 static void chain_by_key(uint32_t *ids, int64_t n)
 {
     for (int64_t i = n - 1; i >= 0; i--) {
@@ -165,7 +168,7 @@ void hr__join_table_free(hr_join_table *t)
     hr__free(t);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- pairs */
+/* ------------------------------------------------------------------------------------------------------------ pairs */
 
 typedef struct pairs {
     int32_t *left, *right; /* rows; -1: none. NULL: left is 0, 1, ... of the whole table; right is not wanted */
@@ -236,7 +239,7 @@ static hr_status table_of_pairs(const hr_join_bound *b, const hr_join_table *t, 
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- walk */
+/* ------------------------------------------------------------------------------------------------------------- walk */
 
 hr_status hr__join_walk_begin(hr_join_walk *w, const hr_join_bound *b, const hr_join_table *t, const hr_table *left,
                               hr_error *err)

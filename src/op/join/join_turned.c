@@ -1,10 +1,11 @@
 /* join_turned.c - a join whose left side is the smaller one, so that it is the side that is looked up.
  *
  * 1. The left side is kept, and its keys are numbered (join_keys.c).
- * 2. The right rows are looked up in them as they come, in parallel: those with a partner are kept with the number of their key, the
- *    others are forgotten, but where they come out alone. Of semi and anti joins only which numbers there were is kept.
- * 3. When all have come, the kept right rows become a table by these numbers (join_table.c), in which each left row, whose number is
- *    known since 1., finds its partners: a piece for so many left rows, in their order. */
+ * 2. The right rows are looked up in them as they come, in parallel: those with a partner are kept with the number of
+ *    their key, the others are forgotten, but where they come out alone. Of semi and anti joins only which numbers
+ *    there were is kept.
+ * 3. When all have come, the kept right rows become a table by these numbers (join_table.c), in which each left row,
+ *    whose number is known since 1., finds its partners: a piece for so many left rows, in their order. */
 #include "op/join/join.h"
 
 #define PIECE_ROWS 65536
@@ -63,7 +64,7 @@ void hr__join_turned_free(hr_join_turned *t)
     hr__free(t);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- right rows */
+/* ------------------------------------------------------------------------------------------------------- right rows */
 
 hr_status hr__join_schema_with_numbers(const hr_schema *s, hr_schema **out, hr_error *err)
 {
@@ -148,7 +149,7 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- table */
+/* ------------------------------------------------------------------------------------------------------------ table */
 
 static hr_status numbers_of(hr_join_turned *t, const hr_table *kept, uint32_t **out, hr_error *err)
 {
@@ -218,7 +219,7 @@ hr_status hr__join_turned_count(hr_join_turned *t, const hr_join_table *right, h
     return HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- pieces */
+/* ----------------------------------------------------------------------------------------------------------- pieces */
 
 typedef struct turned_reader {
     hr_reader base;

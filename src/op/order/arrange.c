@@ -1,9 +1,10 @@
 /* arrange.c - rows that come with their places are brought into that order.
  *
- * What a join gives of partitions is in the order of the partitions. Its rows carry the place that they have among all (several may
- * share one: they stay in the order in which they came). They are dealt to ranges of places, which spill (store.h), and each range
- * is a piece. One with more rows than fit (a key that both sides have many times) is dealt again, to smaller ranges; the rows of a
- * single place need no order, and go on table by table. Tables without places are in order already: they go on as they come. */
+ * What a join gives of partitions is in the order of the partitions. Its rows carry the place that they have among all
+ * (several may share one: they stay in the order in which they came). They are dealt to ranges of places, which spill
+ * (store.h), and each range is a piece. One with more rows than fit (a key that both sides have many times) is dealt
+ * again, to smaller ranges; the rows of a single place need no order, and go on table by table. Tables without places
+ * are in order already: they go on as they come. */
 #include "op/operators.h"
 #include "op/store/store.h"
 
@@ -65,8 +66,8 @@ static const int64_t *places_of(const hr_table *t)
     return (const int64_t *)hr__array_values(t->columns[t->schema->n - 1]);
 }
 
-/* Rows of t to the ranges of `step` places each, of n, that begin at `first`; n_rows (may be NULL) is added to. Places rise within a
- * table of a join but for where its right rows begin: so it is a few stretches of each range. */
+/* Rows of t to the ranges of `step` places each, of n, that begin at `first`; n_rows (may be NULL) is added to. Places
+ * rise within a table of a join but for where its right rows begin: so it is a few stretches of each range. */
 static hr_status deal_places(hr_store *store, const hr_table *t, int64_t first, int64_t step, int n, int64_t *n_rows,
                              hr_error *err)
 {

@@ -1,9 +1,10 @@
 /* block_order.c - blocks of the source (fragments of files, tables in memory) in a random order.
  *
- * The operator does nothing: the plan's rules (plan/rules.c) have the scans below read their files, and the fragments of each, in an
- * order that is a function of seed and epoch (exec/take.c), and a repartition() below give its blocks in such an order. That is possible
- * only where no row's fate depends on those before it, below: through map operators and unions. Behind anything else, a limit say, rows
- * are held and shuffled in blocks instead (sort.c); plan_order.c chooses. */
+ * The operator does nothing: the plan's rules (plan/rules.c) have the scans below read their files, and the fragments
+ * of each, in an order that is a function of seed and epoch (exec/take.c), and a repartition() below give its blocks in
+ * such an order. That is possible only where no row's fate depends on those before it, below: through map operators and
+ * unions. Behind anything else, a limit say, rows are held and shuffled in blocks instead (sort.c); plan_order.c
+ * chooses. */
 #include "op/operators.h"
 
 #include <inttypes.h>

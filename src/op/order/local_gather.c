@@ -1,9 +1,11 @@
 /* local_gather.c - rows in a random order within windows: the rows themselves.
  *
- * A lot says where each of its rows lies; they are copied column by column. The last permutation of a leaf is drawn here. */
+ * A lot says where each of its rows lies; they are copied column by column. The last permutation of a leaf is drawn
+ * here. */
 #include "op/order/local_shuffle.h"
 
-/* Parts that came before a table whose types said more. *part is replaced by one that the caller owns, or stays and *owned is NULL. */
+/* Parts that came before a table whose types said more. *part is replaced by one that the caller owns, or stays and
+ * *owned is NULL. */
 static hr_status fit(const hr_mem *mem, hr_schema *schema, hr_table **part, hr_table **owned, hr_error *err)
 {
     *owned = NULL;

@@ -6,25 +6,27 @@
  *   first layer   [   window 0   ][   window 1   ][   window 2   ]
  *   second layer  [  0  ][   window 1    ][    window 2   ][  3 ...      over the result of the first
  *
- * so that a row can move by up to a window and a half, forwards and backwards, and no border keeps rows apart. Each permutation is
- * a function of (seed, epoch, layer, number of the window) and of the window's length, which only the last ones do not know
- * beforehand: nothing depends on how tables were cut, on threads or on memory, and each epoch has an order of its own.
+ * so that a row can move by up to a window and a half, forwards and backwards, and no border keeps rows apart. Each
+ * permutation is a function of (seed, epoch, layer, number of the window) and of the window's length, which only the
+ * last ones do not know beforehand: nothing depends on how tables were cut, on threads or on memory, and each epoch has
+ * an order of its own.
  *
- * Windows from MANY_ROWS on are more than a cache holds. There the first layer permutes groups of 16 neighbours: the second takes
- * them apart, but needs half of the window's cache lines instead of all of them. And a window that is more than a leaf is, in the second
- * layer, permuted by groups first, and then row by row within each leaf of it, since a leaf is what one copies at a time. That makes
- * batches of rows that lie sorted by class a few hundredths less even than chance (docs/shuffling.md has the figures).
+ * Windows from MANY_ROWS on are more than a cache holds. There the first layer permutes groups of 16 neighbours: the
+ * second takes them apart, but needs half of the window's cache lines instead of all of them. And a window that is more
+ * than a leaf is, in the second layer, permuted by groups first, and then row by row within each leaf of it, since a
+ * leaf is what one copies at a time. That makes batches of rows that lie sorted by class a few hundredths less even
+ * than chance (docs/shuffling.md has the figures).
  *
- * What comes out of the second layer's window k needs the first layer's windows k - 1 and k. So rows wait by *chunks*: a window,
- * or as many small ones as make a table worth its while. When a chunk is full, all that it and the one before it determine goes on:
- * lots of moderate size, mere lists of rows; local_gather.c makes tables of them. A lot that is a leaf is left undrawn: its rows are still
- * near each other, which gathering them makes use of (data/pick_runs.c). Both
- * layers permute such lists, so that a row is copied once. A lot shares the chunks, and so their rows live
- * until the last of them was copied.
+ * What comes out of the second layer's window k needs the first layer's windows k - 1 and k. So rows wait by *chunks*:
+ * a window, or as many small ones as make a table worth its while. When a chunk is full, all that it and the one before
+ * it determine goes on: lots of moderate size, mere lists of rows; local_gather.c makes tables of them. A lot that is a
+ * leaf is left undrawn: its rows are still near each other, which gathering them makes use of (data/pick_runs.c). Both
+ * layers permute such lists, so that a row is copied once. A lot shares the chunks, and so their rows live until the
+ * last of them was copied.
  *
- * Markers. To go on behind what chunk c completed, one needs the rows from the start of chunk c on. So the newest marker at or
- * before that place is held until then; the state says how many rows lie between, and c. Whoever starts there collects chunk c,
- * emits nothing, and goes on with chunk c + 1: two chunks are read for the first row.
+ * Markers. To go on behind what chunk c completed, one needs the rows from the start of chunk c on. So the newest
+ * marker at or before that place is held until then; the state says how many rows lie between, and c. Whoever starts
+ * there collects chunk c, emits nothing, and goes on with chunk c + 1: two chunks are read for the first row.
  *
  * Rows that come out are new ones, numbered through. */
 #include "op/order/local_shuffle.h"
@@ -62,7 +64,7 @@ typedef struct shuffle_state {
     int64_t mark_skip, mark_next_row;
 } shuffle_state;
 
-/* ------------------------------------------------------------------------------------------------------ chunks and lots */
+/* -------------------------------------------------------------------------------------------------- chunks and lots */
 
 static hr_chunk *chunk_ref(hr_chunk *c)
 {
@@ -145,7 +147,7 @@ hr_lot *hr__lot_of(const hr_table *t)
     return (hr_lot *)(void *)t->columns[0]->buffers[1]->data;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- the state */
+/* -------------------------------------------------------------------------------------------------------- the state */
 
 static hr_status state_of(const hr_op *op, hr_task *task, shuffle_state **out, hr_error *err)
 {
@@ -182,7 +184,7 @@ static void shuffle_task_clear(const hr_op *op, hr_task *task)
     *hr__task_state(task) = NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- markers */
+/* ---------------------------------------------------------------------------------------------------------- markers */
 
 static hr_status shuffle_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
 {
@@ -233,7 +235,7 @@ static hr_status shuffle_restore(const hr_op *op, hr_task *task, const char *sta
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- drawing */
+/* ---------------------------------------------------------------------------------------------------------- drawing */
 
 enum { FIRST_LAYER = 1, SECOND_LAYER, LEAVES = 16 /* and so on, one for each leaf of a window */ };
 
@@ -319,8 +321,8 @@ static int64_t window_at(const shuffle_state *s, int64_t row)
     return row < s->half ? 0 : 1 + (row - s->half) / s->window;
 }
 
-/* Rows [begin, end) of the result: those that the first layer put there, in the order of the second. `end` is a border of the second
- * layer's windows or the end of all rows. */
+/* Rows [begin, end) of the result: those that the first layer put there, in the order of the second. `end` is a border
+ * of the second layer's windows or the end of all rows. */
 static hr_status draw_result(const hr_op *op, hr_task *task, const shuffle_state *s, int64_t begin, int64_t end,
                              bool drawn, uint32_t *out, hr_error *err)
 {
@@ -342,7 +344,7 @@ static hr_status draw_result(const hr_op *op, hr_task *task, const shuffle_state
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- emitting */
+/* --------------------------------------------------------------------------------------------------------- emitting */
 
 static int64_t lot_rows(const shuffle_state *s, hr_task *task)
 {
@@ -453,10 +455,10 @@ static hr_status next_chunk(const hr_op *op, hr_task *task, shuffle_state *s, hr
     return HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------- what comes in */
+/* ---------------------------------------------------------------------------------------------------- what comes in */
 
-/* Tables of functions may know their types better and better (data/conform.c). Parts that are there are left as they are, since
- * other threads copy from them; local_gather.c makes them fit. */
+/* Tables of functions may know their types better and better (data/conform.c). Parts that are there are left as they
+ * are, since other threads copy from them; local_gather.c makes them fit. */
 static hr_status settle_schema(shuffle_state *s, const hr_table *in, hr_error *err)
 {
     hr_schema *both = NULL;
@@ -574,7 +576,7 @@ static hr_status shuffle_finish(const hr_op *op, hr_task *task, hr_error *err)
     return begin < end ? emit(op, task, s, begin, end, err) : HR_OK;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- the operator */
+/* ----------------------------------------------------------------------------------------------------- the operator */
 
 static void shuffle_describe(const hr_op *op, hr_text *out)
 {

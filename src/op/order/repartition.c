@@ -1,8 +1,9 @@
-/* repartition.c - the same rows in the same order, in n tables of equal size: block k of n is rows [k N / n, (k + 1) N / n) of N.
- * Where blocks may come in any order and a seed says in which (randomize_block_order behind it), they come so.
+/* repartition.c - the same rows in the same order, in n tables of equal size: block k of n is rows [k N / n, (k + 1) N
+ * / n) of N. Where blocks may come in any order and a seed says in which (randomize_block_order behind it), they come
+ * so.
  *
- * N is known at the end only, so all rows are held: tables as they came, and above the allowance parcels on disk, each with the number
- * of its first row. A block is put together when it is read, from what lies in its range. */
+ * N is known at the end only, so all rows are held: tables as they came, and above the allowance parcels on disk, each
+ * with the number of its first row. A block is put together when it is read, from what lies in its range. */
 #include "format/spill/spill.h"
 #include "op/operators.h"
 

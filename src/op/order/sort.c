@@ -1,16 +1,18 @@
 /* sort.c - all rows in another order: by columns (sort), by random numbers that are a function of where a row came from
- * (random_shuffle: of each row; shuffle_blocks: of rows that are neighbours), or by the hash of some columns (hash_partition: rows of equal
- * keys into one of n tables).
+ * (random_shuffle: of each row; shuffle_blocks: of rows that are neighbours), or by the hash of some columns
+ * (hash_partition: rows of equal keys into one of n tables).
  *
  * The work is sorter.c's; here are its faces. Tables are put into order of their own by the front, on all threads, then
  * collected in canonical order; pieces of the whole order are merged when they are read.
  *
- * A shuffle is a sort by a hidden column: 64 bits for each row, the high ones of hr__random_coord of (seed, epoch, coordinate). Rows
- * with equal bits (two of a billion rows have them with a probability of one in forty) stay in canonical order. So the order depends on
- * nothing but seed, epoch and the coordinates of the rows. Blocks are shuffled in the same way: rows of a block, so many that are next to
- * each other in a fragment of the source, have the bits of its first row, and so stay together and in order.
+ * A shuffle is a sort by a hidden column: 64 bits for each row, the high ones of hr__random_coord of (seed, epoch,
+ * coordinate). Rows with equal bits (two of a billion rows have them with a probability of one in forty) stay in
+ * canonical order. So the order depends on nothing but seed, epoch and the coordinates of the rows. Blocks are shuffled
+ * in the same way: rows of a block, so many that are next to each other in a fragment of the source, have the bits of
+ * its first row, and so stay together and in order.
  *
- * Partitions are a sort, too, by a hidden column that says into which of them a row goes, and then, if that is wanted, by the keys. */
+ * Partitions are a sort, too, by a hidden column that says into which of them a row goes, and then, if that is wanted,
+ * by the keys. */
 #include "data/keys.h"
 #include "op/operators.h"
 #include "op/order/sorter.h"
@@ -46,7 +48,7 @@ static bool is_shuffle(const sort_op *s) { return s->n_keys == 0; }
 /* Rows are ordered by a column that the front makes. */
 static bool has_made_key(const sort_op *s) { return is_shuffle(s) || s->n_parts; }
 
-/* ----------------------------------------------------------------------------------------------------- the first table */
+/* -------------------------------------------------------------------------------------------------- the first table */
 
 static hr_status find_keys(const sort_op *s, const hr_schema *schema, hr_order_key *keys, hr_error *err)
 {
@@ -115,7 +117,7 @@ static hr_status check_schema(const sort_state *state, const hr_table *t, hr_err
     return hr_error_set(err, HR_TYPE, "tables of one input differ: %s", text);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- front */
+/* ------------------------------------------------------------------------------------------------------------ front */
 
 /* Rows of one block have the bits of its first row. */
 static void block_bits(uint64_t seed, uint64_t epoch, int64_t block_rows, hr_run_coords rows, uint64_t *to)
@@ -305,7 +307,7 @@ static hr_status sort_front(const hr_op *op, int input, int first_input, hr_op *
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------- the operator */
+/* ----------------------------------------------------------------------------------------------------- the operator */
 
 static hr_status sort_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
 {

@@ -1,9 +1,11 @@
 /* sort_rows.c - rows of one or several tables into order (see sort_rows.h).
  *
- * 1. The prefixes of all rows say which bits differ at all; the 64 bits from the first such one on become the items' keys. Flags
- *    that are the same for all rows, the sign of what is never negative, the letters that all texts begin with cost nothing.
- * 2. Radix, from the lowest digit up, but only over the highest bits of the keys, as many as tell n random rows apart. What is
- *    still out of order then stands in short groups of equal high bits: insertion, or the same again for a group that is long.
+ * 1. The prefixes of all rows say which bits differ at all; the 64 bits from the first such one on become the items'
+ *    keys. Flags that are the same for all rows, the sign of what is never negative, the letters that all texts begin
+ *    with cost nothing.
+ * 2. Radix, from the lowest digit up, but only over the highest bits of the keys, as many as tell n random rows apart.
+ *    What is still out of order then stands in short groups of equal high bits: insertion, or the same again for a
+ *    group that is long.
  * 3. Rows with equal keys, where that is not yet all, are sorted once more, by the prefix's bits behind those.
  * 4. Where a whole prefix is equal and not all of the key, rows are merged by comparing them. */
 #include "op/order/sort_rows.h"
@@ -38,7 +40,7 @@ static hr_status room(hr_sort_space *s, int64_t n, hr_error *err)
     return HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- radix */
+/* ------------------------------------------------------------------------------------------------------------ radix */
 
 static bool is_sorted(const hr_sort_item *items, int64_t n)
 {
@@ -122,7 +124,7 @@ static void radix(hr_sort_item *items, hr_sort_item *spare, int64_t n)
         finish_groups(items, spare, n, shift);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- compare */
+/* ---------------------------------------------------------------------------------------------------------- compare */
 
 static bool after(const hr_order *o, const hr_sort_range *r, const hr_sort_item *a, const hr_sort_item *b)
 {
@@ -154,7 +156,7 @@ static void merge_sort(const hr_order *o, const hr_sort_range *r, hr_sort_item *
     memcpy(items + at, spare + i, (size_t)(half - i) * sizeof *items);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ the keys */
+/* --------------------------------------------------------------------------------------------------------- the keys */
 
 static hr_status room_for_bases(hr_sort_space *s, int n_ranges, hr_error *err)
 {
@@ -289,7 +291,7 @@ hr_status hr__sort_not_above(hr_sort_space *s, const hr_order *o, const hr_table
     return HR_OK;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- pick */
+/* ------------------------------------------------------------------------------------------------------------- pick */
 
 int64_t hr__sort_parts(int64_t n_rows) { return n_rows / HR_PICK_ROWS + 1; }
 

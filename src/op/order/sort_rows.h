@@ -1,8 +1,8 @@
 /* sort_rows.h - rows of one or several tables into order. Private to src/op.
  *
- * An *item* is a row with the 64 bits of its key that decide most: those from the first bit on in which any two of the rows
- * differ. Items are sorted by these bits by radix, stable; where they are equal, by the rest of the prefix, and where that does not
- * decide either, rows are compared. */
+ * An *item* is a row with the 64 bits of its key that decide most: those from the first bit on in which any two of the
+ * rows differ. Items are sorted by these bits by radix, stable; where they are equal, by the rest of the prefix, and
+ * where that does not decide either, rows are compared. */
 #ifndef HR_SORT_ROWS_H
 #define HR_SORT_ROWS_H
 

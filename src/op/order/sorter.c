@@ -1,4 +1,5 @@
-/* sorter.c - an external sort (see sorter.h): what comes in, what is held, what comes out. sorter_parts.h says what else there is. */
+/* sorter.c - an external sort (see sorter.h): what comes in, what is held, what comes out. sorter_parts.h says what
+ * else there is. */
 #include "op/order/sorter_parts.h"
 
 enum {
@@ -92,7 +93,7 @@ void hr__sorter_free(hr_sorter *s)
     hr__account_unref(account);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- in */
+/* --------------------------------------------------------------------------------------------------------------- in */
 
 /* The best of t by what is known so far; new. */
 static hr_status not_above_bound(hr_sorter *s, const hr_mem *mem, hr_sort_space *space, const hr_table *bare,
@@ -350,7 +351,7 @@ hr_status hr__sorter_add(hr_sorter *s, hr_table *takes, hr_error *err)
     return HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- end */
+/* -------------------------------------------------------------------------------------------------------------- end */
 
 static hr_status finish_jobs(hr_sorter *s, hr_error *err)
 {

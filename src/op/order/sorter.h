@@ -1,18 +1,20 @@
 /* sorter.h - an external sort: what `sort` and `random_shuffle` have in common. Private to src/op.
  *
- * Tables come in order of their own (sorted by several threads), and are kept as *runs* in the order in which they came. Above half of
- * the allowance all runs in memory are merged into one on disk, a list of *pages*, of which the first row's key stays in memory. At
- * the end the order is cut into pieces by keys taken from samples; each piece merges its share of every run.
+ * Tables come in order of their own (sorted by several threads), and are kept as *runs* in the order in which they
+ * came. Above half of the allowance all runs in memory are merged into one on disk, a list of *pages*, of which the
+ * first row's key stays in memory. At the end the order is cut into pieces by keys taken from samples; each piece
+ * merges its share of every run.
  *
  *   runs in memory     piece = rows between two cuts, of each run; sorted together, picked once
  *   runs on disk       the same, but page by page: what is sure to come before all that is not loaded yet is given
  *
- * Where only the first k rows are wanted, tables are cut to k rows, runs in memory are merged into one of k rows whenever they
- * have twice as many, and the prefix of the k-th row keeps rows above it from being sorted at all. If k rows are too many for memory,
- * they go to the disk as all rows would.
+ * Where only the first k rows are wanted, tables are cut to k rows, runs in memory are merged into one of k rows
+ * whenever they have twice as many, and the prefix of the k-th row keeps rows above it from being sorted at all. If k
+ * rows are too many for memory, they go to the disk as all rows would.
  *
- * The order is (key, run, place in the run), so it is stable, and nothing of it depends on where it is cut, on what was spilled, or on
- * who did it. Writing a run is cut into slices which whoever comes by does: threads with tables to sort help (hr__sorter_help). */
+ * The order is (key, run, place in the run), so it is stable, and nothing of it depends on where it is cut, on what was
+ * spilled, or on who did it. Writing a run is cut into slices which whoever comes by does: threads with tables to sort
+ * help (hr__sorter_help). */
 #ifndef HR_SORTER_H
 #define HR_SORTER_H
 
@@ -31,7 +33,8 @@ typedef struct hr_sorter_options {
     /* > 0: the first key is a bare uint64 of values below this, and each value is a piece, of one table. */
     int64_t n_parts;
     int64_t
-        n_first; /* > 0: only so many rows at the beginning of the order are wanted; more may come out. Not with n_parts */
+        /* > 0: only so many rows at the beginning of the order are wanted; more may come out. Not with n_parts */
+        n_first;
     hr_account *account;
 } hr_sorter_options;
 
@@ -40,7 +43,8 @@ hr_status hr__sorter_new(hr_schema *schema, const hr_sorter_options *options, hr
                          hr_error *err) HR_MUST_USE;
 void hr__sorter_free(hr_sorter *s); /* NULL is fine */
 
-/* Any thread. A table in order, of memory of its own or the same one; with n_first, without rows that are surely not wanted. */
+/* Any thread. A table in order, of memory of its own or the same one; with n_first, without rows that are surely not
+ * wanted. */
 hr_status hr__sorter_sort(hr_sorter *s, const hr_mem *mem, hr_sort_space *space, const hr_table *t, hr_table **out,
                           hr_error *err) HR_MUST_USE;
 /* Any thread: does a part of what is to be written, if anything is. */

@@ -1,4 +1,5 @@
-/* sorter_cuts.c - places in the whole order of an external sort, and where to cut it into parts (see sorter_parts.h). */
+/* sorter_cuts.c - places in the whole order of an external sort, and where to cut it into parts (see
+ * sorter_parts.h). */
 #include "op/order/sorter_parts.h"
 
 enum {

@@ -1,7 +1,8 @@
 /* sorter_merge.c - runs of an external sort, read as one (see sorter_parts.h).
  *
- * Each run shows some rows: a page of those on disk, a window of those in memory. Of all that are shown, those are sure that come before
- * everything which no run shows yet; they are sorted together and given, and runs that have nothing left to show load more. */
+ * Each run shows some rows: a page of those on disk, a window of those in memory. Of all that are shown, those are sure
+ * that come before everything which no run shows yet; they are sorted together and given, and runs that have nothing
+ * left to show load more. */
 #include "op/order/sorter_parts.h"
 
 /* A share of one run, as far as it is loaded: rows [at, end) of the table. */
@@ -214,8 +215,8 @@ static int64_t take_sure(merge *m, bound b, int64_t *most)
     return n;
 }
 
-/* What this step gives. Where runs are alike their pages end at about the same key, and all that is shown is sure at once: then
- * the bound moves down within the run that has most. */
+/* What this step gives. Where runs are alike their pages end at about the same key, and all that is shown is sure at
+ * once: then the bound moves down within the run that has most. */
 static void choose_step(merge *m)
 {
     int64_t i, n = take_sure(m, find_bound(m), &i), before = INT64_MAX;
@@ -270,7 +271,8 @@ static hr_status merge_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_
     return HR_OK;
 }
 
-/* What comes first of the share, as one table of about m->chunk bytes: whoever works ahead may have few tables ready. */
+/* What comes first of the share, as one table of about m->chunk bytes: whoever works ahead may have few tables
+ * ready. */
 static hr_status merge_chunk(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
 {
     merge *m = (merge *)r;

@@ -5,11 +5,13 @@
  *   sorter_merge.c   runs read as one, in order
  *   sorter_cuts.c    places in the order, and which of them make parts of about the same size
  *
- * A *cut* is a place in the whole order: the prefix of a key, its first bytes if the prefix may not be all of it, and, where the whole
- * key is there, run and row to tell equal keys apart. So cuts divide rows evenly, however many have the same key.
+ * A *cut* is a place in the whole order: the prefix of a key, its first bytes if the prefix may not be all of it, and,
+ * where the whole key is there, run and row to tell equal keys apart. So cuts divide rows evenly, however many have the
+ * same key.
  *
- * Locks: `lock` guards the list of jobs and what is counted in them, and the bound of what is still wanted. Nobody waits for a slice that another thread does: a job is
- * done when its last slice is, and until the end nobody needs to know. */
+ * Locks: `lock` guards the list of jobs and what is counted in them, and the bound of what is still wanted. Nobody
+ * waits for a slice that another thread does: a job is done when its last slice is, and until the end nobody needs to
+ * know. */
 #ifndef HR_SORTER_PARTS_H
 #define HR_SORTER_PARTS_H
 
@@ -84,7 +86,8 @@ hr_status hr__cut_at(const hr_sorter *s, const hr_table *t, int64_t row, hr_cut 
 int hr__compare_places(int64_t run_a, int64_t row_a, int64_t run_b, int64_t row_b);
 /* Cuts of keys that are too long stand before all rows that begin so. */
 int hr__compare_cuts(const hr_sorter *s, const hr_cut *a, const hr_cut *b);
-/* The first of rows [begin, end) of t that does not stand before the cut. Row i of t is row first_place + i of run `run`. */
+/* The first of rows [begin, end) of t that does not stand before the cut. Row i of t is row first_place + i of run
+ * `run`. */
 hr_status hr__cut_find(const hr_sorter *s, const hr_table *t, int64_t begin, int64_t end, int64_t run,
                        int64_t first_place, const hr_cut *c, int64_t *out, hr_error *err) HR_MUST_USE;
 /* *n: how many about equal parts are wanted; becomes how many there are. *out: the cuts between them. */
@@ -93,8 +96,8 @@ hr_status hr__choose_cuts(hr_sorter *s, hr_sort_run **runs, int64_t n_runs, int6
 
 /* --- sorter_merge.c: several runs read as one ------------------------------------------------------------------- */
 
-/* Rows of the runs between two cuts (NULL: none; borrowed, as the runs are). space NULL: one of its own. `chunk` > 0: tables of about so
- * many bytes; 0: as they come. */
+/* Rows of the runs between two cuts (NULL: none; borrowed, as the runs are). space NULL: one of its own. `chunk` > 0:
+ * tables of about so many bytes; 0: as they come. */
 hr_status hr__merge_open(hr_sorter *s, hr_sort_run **runs, int64_t n_runs, const hr_cut *lower, const hr_cut *upper,
                          hr_schema *schema, const hr_mem *mem, hr_sort_space *space, int64_t chunk, hr_reader **out,
                          hr_error *err) HR_MUST_USE;

@@ -1,7 +1,8 @@
 /* compute.c - columns and filters by expressions.
  *
- * An expression is bound once for each schema that a thread meets (in a run that is one), and once when the plan is made, so that
- * an unknown column or a wrong type is an error at the line that made it. with_columns hands its input's columns through. */
+ * An expression is bound once for each schema that a thread meets (in a run that is one), and once when the plan is
+ * made, so that an unknown column or a wrong type is an error at the line that made it. with_columns hands its input's
+ * columns through. */
 #include "op/operators.h"
 
 typedef struct compute_op {

@@ -1,7 +1,8 @@
-/* gather_rows.c - tables in contiguous memory of their own, for those who write into batches or share them with a process.
+/* gather_rows.c - tables in contiguous memory of their own, for those who write into batches or share them with a
+ * process.
  *
- * What a rebatch or a gather copied together is such a table already (`sole`) and goes on as it is, if it lies where it is
- * wanted: in the run's arena, when another process reads it. */
+ * What a rebatch or a gather copied together is such a table already (`sole`) and goes on as it is, if it lies where it
+ * is wanted: in the run's arena, when another process reads it. */
 #include "op/operators.h"
 #include "share/exchange_arena.h"
 

@@ -4,9 +4,9 @@
  *
  *     weight * rows of all - rows of this one
  *
- * of equals from the one of the larger weight, then from the first. So after any number of rows each input has its share to within
- * one row, and the order is a function of the weights and of the inputs' rows alone. Nothing is decided before it is known which
- * inputs have ended: an input of which no row waits is asked first.
+ * of equals from the one of the larger weight, then from the first. So after any number of rows each input has its
+ * share to within one row, and the order is a function of the weights and of the inputs' rows alone. Nothing is decided
+ * before it is known which inputs have ended: an input of which no row waits is asked first.
  *
  * Runs of choices are collected as picks (data/pick.c): each row is copied once. */
 #include "op/rows/waiting.h"
@@ -93,9 +93,10 @@ static hr_status mix_schema_of(const hr_op *op, hr_schema *const *ins, int n, hr
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ choosing */
+/* --------------------------------------------------------------------------------------------------------- choosing */
 
-/* Of which input the next row is. -1: that is known only when rows, or the end, of input *wait came; *over: there is none. */
+/* Of which input the next row is. -1: that is known only when rows, or the end, of input *wait came; *over: there is
+ * none. */
 static int choose(const mix_op *o, const mix_state *s, int *wait, bool *over)
 {
     int best = -1;
@@ -184,9 +185,10 @@ static hr_status go_on(const mix_op *o, mix_state *s, hr_task *task, hr_error *e
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------- what comes in */
+/* ---------------------------------------------------------------------------------------------------- what comes in */
 
-/* All inputs' tables have one schema, or nearly: later ones are made to fit, and those that wait if a later one knows more. */
+/* All inputs' tables have one schema, or nearly: later ones are made to fit, and those that wait if a later one knows
+ * more. */
 static hr_status settle_schema(const mix_op *o, mix_state *s, hr_task *task, const hr_table *in, hr_error *err)
 {
     hr_schema *both = NULL;
@@ -259,7 +261,7 @@ static hr_status mix_ended(const hr_op *op, hr_task *task, int input, hr_error *
     return s->over ? HR_OK : go_on((const mix_op *)op, s, task, err);
 }
 
-/* -------------------------------------------------------------------------------------------------------- the operator */
+/* ----------------------------------------------------------------------------------------------------- the operator */
 
 static void mix_describe(const hr_op *op, hr_text *out)
 {

@@ -1,4 +1,5 @@
-/* number_rows.c - a column of int64 that counts the rows from 0. A stream operator, since a row's number is a matter of order. */
+/* number_rows.c - a column of int64 that counts the rows from 0. A stream operator, since a row's number is a matter of
+ * order. */
 #include "op/operators.h"
 
 #include <inttypes.h>

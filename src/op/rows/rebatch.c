@@ -1,7 +1,7 @@
 /* rebatch.c - the same rows in tables of exactly n rows, whatever the cuts of the tables that come in.
  *
- * Rows wait in `parts`, in order, until they make a batch. A batch that lies in one table is a slice of it; only one that
- * crosses a border is copied together.
+ * Rows wait in `parts`, in order, until they make a batch. A batch that lies in one table is a slice of it; only one
+ * that crosses a border is copied together.
  *
  * Where a marker falls into an open batch (p of its n rows came before, p > 0) these p rows are held back, so that the
  * marker must wait until the batch is out. Whoever starts there gets the batch's other n - p rows first, which were
@@ -11,8 +11,9 @@
  *   rows      . . . . . . . . . . . .      n = 5; marker M falls behind row 7
  *   batches   [0 . . . .][1 . M . . .][2   passes behind batch 1, with skip=3 ordinal=2
  *
- * All tables must be of one schema, or nearly (data/conform.c). This is the place where a function that gives int64 first and
- * double later is found out: in canonical order, so that the message is the same with any number of threads. */
+ * All tables must be of one schema, or nearly (data/conform.c). This is the place where a function that gives int64
+ * first and double later is found out: in canonical order, so that the message is the same with any number of
+ * threads. */
 #include "op/operators.h"
 
 #include <inttypes.h>

@@ -1,8 +1,9 @@
 /* sample.c - rows by chance: each is kept if a number that belongs to it, from 0 to 1, lies in a range.
  *
- * The number is random bits of the row's coordinate (and of seed, epoch, and how many samples stand below in the plan, so that a
- * sample of a sample is one), or the hash of a column's value. So which rows are kept does not depend on threads or cuts, and two
- * samples of ranges that do not meet have no row in common: that is what a split into training and test rows is. */
+ * The number is random bits of the row's coordinate (and of seed, epoch, and how many samples stand below in the plan,
+ * so that a sample of a sample is one), or the hash of a column's value. So which rows are kept does not depend on
+ * threads or cuts, and two samples of ranges that do not meet have no row in common: that is what a split into training
+ * and test rows is. */
 #include "data/keys.h"
 #include "op/operators.h"
 

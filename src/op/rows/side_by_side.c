@@ -1,13 +1,14 @@
 /* side_by_side.c - the columns of several inputs side by side: row i of each makes row i.
  *
- * Tables are cut where one of them ends; columns are shared, never copied. The input that has the fewest rows waiting is asked next,
- * so that little waits.
+ * Tables are cut where one of them ends; columns are shared, never copied. The input that has the fewest rows waiting
+ * is asked next, so that little waits.
  *
- * Names. The columns of the first input keep theirs; one of a later input whose name is taken gets "_1", or "_2", ... as Ray does
- * it. Where the schemas are known when the plan is made, names are settled there, and columns that nobody wants are not read; else the
- * first tables settle them.
+ * Names. The columns of the first input keep theirs; one of a later input whose name is taken gets "_1", or "_2", ...
+ * as Ray does it. Where the schemas are known when the plan is made, names are settled there, and columns that nobody
+ * wants are not read; else the first tables settle them.
  *
- * If an input ends before another, the others are read to their ends too, so that the error can say how many rows each has. */
+ * If an input ends before another, the others are read to their ends too, so that the error can say how many rows each
+ * has. */
 #include "op/rows/waiting.h"
 
 #include <inttypes.h>
@@ -37,7 +38,7 @@ typedef struct zip_state {
     bool uneven;
 } zip_state;
 
-/* --------------------------------------------------------------------------------------------------------------- names */
+/* ------------------------------------------------------------------------------------------------------------ names */
 
 static void names_free(input_names *names, int n)
 {
@@ -162,7 +163,7 @@ static hr_status zip_needs(const hr_op *op, int input, const char *const *wanted
     return HR_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- state */
+/* ------------------------------------------------------------------------------------------------------------ state */
 
 static hr_status state_of(const hr_op *op, hr_task *task, zip_state **out, hr_error *err)
 {
@@ -201,7 +202,7 @@ static void zip_task_clear(const hr_op *op, hr_task *task)
     *hr__task_state(task) = NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- the rows */
+/* --------------------------------------------------------------------------------------------------------- the rows */
 
 /* s->schema for the tables that wait first. */
 static hr_status settle_schema(const zip_op *o, zip_state *s, hr_error *err)
@@ -330,7 +331,7 @@ static hr_status zip_finish(const hr_op *op, hr_task *task, hr_error *err)
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------- the operator */
+/* ----------------------------------------------------------------------------------------------------- the operator */
 
 static void zip_describe(const hr_op *op, hr_text *out) { hr__text_add(out, "zip(%d)", ((const zip_op *)op)->n); }
 static void zip_fingerprint(const hr_op *op, hr_hash *h) { hr__hash_int(h, ((const zip_op *)op)->n); }

@@ -1,7 +1,7 @@
 /* slice.c - rows [begin, end) of the input. A stream operator, since numbers of rows are a matter of order.
  *
- * Where a reader knows how many rows its fragments have, it leaves out those before `begin` itself (rules.c, take.c) and says how
- * many they were (hr_op_run.skipped_rows), before the first row or marker comes. */
+ * Where a reader knows how many rows its fragments have, it leaves out those before `begin` itself (rules.c, take.c)
+ * and says how many they were (hr_op_run.skipped_rows), before the first row or marker comes. */
 #include "op/operators.h"
 
 #include <inttypes.h>

@@ -1,12 +1,13 @@
 /* union_columns.c - tables of several inputs, one after another, under one schema: unions.
  *
- * The columns are those of the first input, then the new ones of the second, and so on; a column has the type that holds the values of
- * all (data/unify.c). What an input lacks is null. Two places:
+ * The columns are those of the first input, then the new ones of the second, and so on; a column has the type that
+ * holds the values of all (data/unify.c). What an input lacks is null. Two places:
  *
  * 1. Before the union, behind an input whose schema is known and differs. Then all is settled when the plan is made.
- * 2. Behind the union, where the schema of an input is known only when rows come (a function's). If that is the first input, the first
- *    table of all, in canonical order, says what its columns are, to which those of the known inputs are added; other tables
- *    wait for that; positions say it again. Inputs behind it whose schemas are not known may lack columns, but cannot add any: rows have gone on without. */
+ * 2. Behind the union, where the schema of an input is known only when rows come (a function's). If that is the first
+ *    input, the first table of all, in canonical order, says what its columns are, to which those of the known inputs
+ *    are added; other tables wait for that; positions say it again. Inputs behind it whose schemas are not known may
+ *    lack columns, but cannot add any: rows have gone on without. */
 #include "op/operators.h"
 
 #include <inttypes.h>
@@ -15,7 +16,8 @@ typedef struct union_op {
     hr_op base;
     hr_schema *in; /* of the input, where the operator stands before the union; NULL: behind it */
     hr_schema *
-        known; /* what all tables are to be like; behind a union whose first input is not known, what is added to that */
+        /* what all tables are to be like; behind a union whose first input is not known, what is added to that */
+        known;
     bool settled; /* `known` is all there is */
 } union_op;
 
@@ -151,7 +153,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ running */
+/* ---------------------------------------------------------------------------------------------------------- running */
 
 static hr_status union_start(const hr_op *op, hr_op_run *run, hr_error *err)
 {
@@ -258,7 +260,7 @@ static void union_task_clear(const hr_op *op, hr_task *task)
     *hr__task_state(task) = NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------------- the operator */
+/* ----------------------------------------------------------------------------------------------------- the operator */
 
 static hr_status union_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
 {

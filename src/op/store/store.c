@@ -1,7 +1,7 @@
 /* store.c - tables in partitions, which go to the disk when there are too many of them (see store.h).
  *
- * A partition is a list of items, each a table or a place. Spilling writes what a partition has in memory and puts places there
- * instead: one item then stands for several, and the list is shifted together. */
+ * A partition is a list of items, each a table or a place. Spilling writes what a partition has in memory and puts
+ * places there instead: one item then stands for several, and the list is shifted together. */
 #include "op/store/store.h"
 
 typedef struct item {
@@ -110,7 +110,7 @@ int64_t hr__store_held(const hr_store *s) { return s->held; }
 
 hr_store_size hr__store_size(const hr_store *s, int part_number) { return s->parts[part_number].size; }
 
-/* --------------------------------------------------------------------------------------------------------------- spill */
+/* ------------------------------------------------------------------------------------------------------------ spill */
 
 /* Places that are written, in place of items of a partition: made whole before anything changes. */
 typedef struct written {
@@ -238,7 +238,7 @@ hr_status hr__store_spill(hr_store *s, int64_t keep_bytes, hr_error *err)
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- dealing */
+/* ---------------------------------------------------------------------------------------------------------- dealing */
 
 hr_status hr__deal(const hr_table *t, const uint64_t *hashes, int shift, int n_parts, const hr_mem *mem,
                    int64_t *begins, hr_table **out, hr_error *err)
@@ -283,7 +283,7 @@ hr_status hr__store_add_dealt(hr_store *s, const hr_table *t, const int64_t *beg
     return HR_OK;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- read */
+/* ------------------------------------------------------------------------------------------------------------- read */
 
 hr_status hr__store_next(hr_store_cursor *c, const hr_mem *mem, hr_table **out, hr_error *err)
 {

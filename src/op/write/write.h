@@ -4,8 +4,8 @@
  *   write_encode  MAP     a parcel's rows become the format's pieces, on all threads
  *   write_add     STREAM  pieces into files, in order; at the end all files get their names
  *
- * So threads see only how fast it goes. A parcel travels as a table of one row, whose only value is the parcel itself: tables
- * are what the scheduler passes on, counts and drops. */
+ * So threads see only how fast it goes. A parcel travels as a table of one row, whose only value is the parcel itself:
+ * tables are what the scheduler passes on, counts and drops. */
 #ifndef HR_OP_WRITE_H
 #define HR_OP_WRITE_H
 

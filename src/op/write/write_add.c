@@ -1,9 +1,9 @@
 /* write_add.c - pieces into files, in order, and at the end their names.
  *
- * No file has a name before all are complete: a run that fails, is stopped or killed leaves nothing (io/sink.c). Until then a
- * finished file is a descriptor; beyond MAX_HELD of them, hidden files. At the end (`commit`) the files get their names one
- * after another; if one cannot, those that have theirs lose it again. Files that an overwrite replaces go last: whoever lists
- * the folder at that moment can see old and new ones together, but never too few.
+ * No file has a name before all are complete: a run that fails, is stopped or killed leaves nothing (io/sink.c). Until
+ * then a finished file is a descriptor; beyond MAX_HELD of them, hidden files. At the end (`commit`) the files get
+ * their names one after another; if one cannot, those that have theirs lose it again. Files that an overwrite replaces
+ * go last: whoever lists the folder at that moment can see old and new ones together, but never too few.
  *
  * A file is open as long as pieces for it come. With partition columns at most MAX_OPEN files are; then the one that
  * got nothing for the longest time ends, and its folder's next piece begins another. */
@@ -53,7 +53,7 @@ typedef struct add_state {
     bool committed;
 } add_state;
 
-/* ---------------------------------------------------------------------------------------------------------- the state */
+/* -------------------------------------------------------------------------------------------------------- the state */
 
 static void open_file_clear(const add_state *s, open_file *f)
 {
@@ -126,7 +126,7 @@ static hr_status add_state_of(const hr_op *op, hr_task *task, add_state **out, h
     return name_job(job, s, err);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 static hr_status file_name(const hr_write_job *job, const add_state *s, const char *given, char *out, size_t cap,
                            hr_error *err)
@@ -339,7 +339,7 @@ static hr_status add_push(const hr_op *op, hr_task *task, const hr_table *in, hr
     return HR_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- the end */
+/* ---------------------------------------------------------------------------------------------------------- the end */
 
 static int by_index(const void *a, const void *b)
 {
@@ -464,7 +464,7 @@ static hr_status add_finish(const hr_op *op, hr_task *task, hr_error *err)
     return commit(job, s, err);
 }
 
-/* -------------------------------------------------------------------------------------------------------- the operator */
+/* ----------------------------------------------------------------------------------------------------- the operator */
 
 static hr_status add_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
 {

@@ -1,11 +1,12 @@
 /* write_cut.c - rows into parcels: what one piece of a file is made of.
  *
- * A parcel ends by its rows, by its bytes, or where a file must end, counted from the first row on: never where a reader or a
- * thread happened to cut. Bytes are counted in bits from what the rows hold (fixed widths, differences of offsets), so that a
- * sum over parts is that of the whole; numbers that the writer widens count as it has them. Rows are not copied here: a parcel holds slices.
+ * A parcel ends by its rows, by its bytes, or where a file must end, counted from the first row on: never where a
+ * reader or a thread happened to cut. Bytes are counted in bits from what the rows hold (fixed widths, differences of
+ * offsets), so that a sum over parts is that of the whole; numbers that the writer widens count as it has them. Rows
+ * are not copied here: a parcel holds slices.
  *
- * With partition columns there is a group of rows for each folder. What all groups hold together is bounded by MAX_WAITING
- * (less where the memory limit is small): beyond, the fullest group gives a parcel before its time. */
+ * With partition columns there is a group of rows for each folder. What all groups hold together is bounded by
+ * MAX_WAITING (less where the memory limit is small): beyond, the fullest group gives a parcel before its time. */
 #include "op/write/write.h"
 
 #include <inttypes.h>
@@ -102,7 +103,7 @@ static int64_t rows_within(const hr_table *t, int64_t bits, int64_t n_max, int l
     return low;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- parcels */
+/* ---------------------------------------------------------------------------------------------------------- parcels */
 
 static hr_status emit_group(cut_state *s, group *g, hr_task *task, hr_error *err)
 {
@@ -182,7 +183,7 @@ done:
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ groups */
+/* ----------------------------------------------------------------------------------------------------------- groups */
 
 static uint64_t folder_hash(const char *folder)
 {
@@ -435,7 +436,7 @@ done:
     return st;
 }
 
-/* -------------------------------------------------------------------------------------------------------- the operator */
+/* ----------------------------------------------------------------------------------------------------- the operator */
 
 static hr_status cut_start(const hr_write_job *job, cut_state *s, hr_task *task, const hr_schema *schema, hr_error *err)
 {

@@ -167,7 +167,8 @@ static hr_status copy_texts(hr_write_job *job, const hr_write_options *o, hr_err
     return HR_OK;
 }
 
-/* The format's options. A single file whose name says that it is compressed, is, if its format compresses whole files. */
+/* The format's options. A single file whose name says that it is compressed, is, if its format compresses whole
+ * files. */
 static hr_status parse_options(hr_write_job *job, const char *path, const hr_write_options *o, hr_error *err)
 {
     const hr_codec *codec = o->single_file ? hr__codec_by_suffix(path) : NULL;
