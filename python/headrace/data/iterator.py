@@ -319,8 +319,9 @@ class _Pass:
     def _begin(self):
         self.under, _ = self.iterable._begin()
 
-    def _take(self):
-        return self.under.next()
+    def _taker(self):
+        """What gives the next table; asked for once a pass, since there may be 100,000 batches a second."""
+        return self.under.next
 
     def _next_table(self):
         if self.superseded:
@@ -332,6 +333,7 @@ class _Pass:
         try:
             if self.under is None:
                 self._begin()
+                self._take = self._taker()
                 self.active = True
             table = None if self.ended else self._take()  # close() may have come meanwhile
         except BaseException as e:
@@ -407,7 +409,10 @@ class _SharedBatchPass(_BatchPass):
     def _begin(self):
         self.under, self.at = self.iterable._begin(self.share)
 
-    def _take(self):
+    def _taker(self):
+        return self._next_of_share
+
+    def _next_of_share(self):
         while (table := self.under.next()) is not None:
             self.at += 1
             if (self.at - 1) % self.share.of == self.share.number:
