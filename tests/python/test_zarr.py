@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import headrace.data as hd
-from headrace.exceptions import DataError, InvalidArgument, NotFoundError
+from headrace.exceptions import DataError, InvalidArgument, NotFoundError, UnsupportedError
 
 zarr = pytest.importorskip("zarr")
 
@@ -36,6 +36,20 @@ def test_group(tmp_path):
     g.create_array("z", shape=(3,), chunks=(3,), dtype="i8")
     with pytest.raises(InvalidArgument, match="g.zarr: first axes differ"):
         hd.read_zarr(str(tmp_path / "g.zarr"))
+
+
+@pytest.mark.parametrize("kind", ["M8", "m8"])
+def test_times_finer_than_nanoseconds(tmp_path, kind):
+    """They were cut to nanoseconds; the error that came then did not name the store."""
+    path = str(tmp_path / "t.zarr")
+    a = zarr.create_array(path, shape=(3,), chunks=(3,), dtype=f"{kind}[ps]")
+    a[:] = np.array([5000, "NaT", -(2**62) // 1000 * 1000], f"{kind}[ps]")
+    made = column(hd.read_zarr(path))
+    assert made.dtype == f"{kind}[ns]" and made.view("i8")[0] == 5 and np.isnat(made[1])
+    assert made.view("i8")[2] == -(2**62) // 1000
+    a[2] = np.array(7, f"{kind}[ps]")
+    with pytest.raises(UnsupportedError, match="t.zarr: the time .*7.* is no whole number of nanoseconds"):
+        hd.read_zarr(path).take_all()
 
 
 def test_missing_chunks_are_fill_values(tmp_path):

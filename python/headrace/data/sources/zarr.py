@@ -51,7 +51,20 @@ def _plain(values, path):
         return values.tolist()
     if kind == "V":
         raise UnsupportedError(f"{path}: values of type {values.dtype}")
-    return np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
+    values = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
+    return _nanoseconds(values, path) if kind in "mM" else values
+
+
+def _nanoseconds(times, path):
+    """Times of a finer unit in nanoseconds, which is the finest that a column has; others as they are."""
+    unit = np.datetime_data(times.dtype)[0]
+    if unit not in ("ps", "fs", "as"):
+        return times
+    made = times.astype(f"{times.dtype.kind}8[ns]")
+    wrong = (made.astype(times.dtype) != times) & ~np.isnat(times)
+    if wrong.any():
+        raise UnsupportedError(f"{path}: the time {times[wrong][0]} is no whole number of nanoseconds")
+    return made
 
 
 def _check_shards(path, array, begin, end):
