@@ -3,7 +3,7 @@
 #   make quickstart   from nothing to a trained model      make build    the C library, the command, the Python package
 #   make test         everything that has to hold          make format   clang-format and ruff, in place
 #   make bench        ours and its peers, side by side     make fuzz     each fuzz target for FUZZ_SECONDS
-#   make quick AREA=csv    the tests of one area
+#   make quick AREA=csv    the tests of one area     make check-format NAME=csv   what a format lacks
 #
 # Pieces: deps venv lib py, lint c-asan c-tsan c-clang c-bare c-release c-valgrind py-test. CC, PYTHON, JOBS and pip's settings count.
 
@@ -186,6 +186,11 @@ py-test: lib py
 comma := ,
 
 # ---------------------------------------------------------------------------------------------- the rest
+
+# What a format lacks of the places in docs/adding-a-format.md; without NAME, what any lacks.
+.PHONY: check-format
+check-format: venv
+	@$(PY) tests/check_format.py $(NAME)
 
 .PHONY: docs
 docs: lib

@@ -1,7 +1,8 @@
 """Writes the tables of docs/ from those that the engine has: `make docs`.
 
 Between `<!-- options NAME -->` (or `<!-- write options NAME -->`) and `<!-- end -->` stands what
-`headrace formats NAME` prints, behind `<!-- functions -->` what `headrace functions` does.
+`headrace formats NAME` prints, behind `<!-- functions -->` what `headrace functions` does, and behind
+`<!-- formats -->` what `headrace formats` does, with a link to each format's page.
 `--check` changes nothing and fails where a page differs, which the tests do.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 MARKED = re.compile(r"(<!-- (write options|options) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+FORMATS = re.compile(r"(<!-- formats -->\n).*?(<!-- end -->)", re.DOTALL)
 FUNCTIONS = re.compile(r"(<!-- functions -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -55,7 +57,24 @@ def functions(command):
     return "\n".join(rows) + "\n"
 
 
+def formats(command):
+    """What `headrace formats` prints, as a Markdown table. A page is the one with the format's options."""
+    done = subprocess.run([command, "formats"], capture_output=True, text=True, check=True)
+    pages = {m[3]: p.name for p in HERE.glob("formats/*.md") for m in MARKED.finditer(p.read_text())}
+    rows = ["| format | suffixes | contents |", "|---|---|---|"]
+    for line in done.stdout.splitlines():
+        name, *suffixes, doc = re.split(r"  +", line, maxsplit=2)
+        cells = [
+            f"`{name}`",
+            *(suffixes or [""]),
+            f"[{doc}](formats/{pages[name]})" if name in pages else doc,
+        ]
+        rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
 def rewritten(text, command):
+    text = FORMATS.sub(lambda m: m[1] + formats(command) + m[2], text)
     text = FUNCTIONS.sub(lambda m: m[1] + functions(command) + m[2], text)
     return MARKED.sub(lambda m: m[1] + table(printed(command, m[3]).get(m[2], [])) + m[4], text)
 
@@ -68,7 +87,7 @@ def main():
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
     stale = []
-    for page in [HERE / "expressions.md", *sorted(HERE.glob("formats/*.md"))]:
+    for page in [HERE / "expressions.md", HERE / "reading.md", *sorted(HERE.glob("formats/*.md"))]:
         old = page.read_text()
         new = rewritten(old, args.command)
         if new != old:

@@ -177,11 +177,22 @@ typedef struct hr_format {
     hr_status (*create)(hr_schema *schema, const void *options, hr_account *account, hr_writer **out, hr_error *err);
 } hr_format;
 
-extern const hr_format hr__format_csv;
-extern const hr_format hr__format_parquet, hr__format_json, hr__format_text, hr__format_binary, hr__format_numpy,
-    hr__format_tfrecords, hr__format_webdataset;
-extern const hr_format hr__format_images;
-extern const hr_format hr__format_arrow;
+/* All formats, one line each: FORMAT(x) declares hr__format_x and lists it. Where only suffixes tell, the first one
+ * that has the suffix wins. */
+#define HR_FORMATS(FORMAT)                                                                                             \
+    FORMAT(parquet)                                                                                                    \
+    FORMAT(csv)                                                                                                        \
+    FORMAT(json)                                                                                                       \
+    FORMAT(text)                                                                                                       \
+    FORMAT(binary)                                                                                                     \
+    FORMAT(numpy)                                                                                                      \
+    FORMAT(images)                                                                                                     \
+    FORMAT(tfrecords)                                                                                                  \
+    FORMAT(webdataset)                                                                                                 \
+    FORMAT(arrow)
+
+#define HR_FORMAT_DECLARED(name) extern const hr_format hr__format_##name;
+HR_FORMATS(HR_FORMAT_DECLARED)
 extern const hr_format *const hr__formats[];           /* ends with NULL */
 const hr_format *hr__format_by_name(const char *name); /* NULL: none */
 const hr_format *hr__format_guess(const char *path,

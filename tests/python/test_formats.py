@@ -1,0 +1,38 @@
+"""Every format has all that docs/adding-a-format.md asks for, and what is missing is named."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[1] / "check_format.py"
+spec = importlib.util.spec_from_file_location("check_format", SCRIPT)
+check_format = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(check_format)
+FORMATS = check_format.formats()
+
+
+def test_all_formats_are_found():
+    listed = check_format.re.findall(
+        r"^ +FORMAT\((\w+)\)", check_format.read(check_format.ROOT / "src/format/format.h"), check_format.re.M
+    )
+    assert sorted(f.variable.removeprefix("hr__format_") for f in FORMATS) == sorted(listed)
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.name)
+def test_nothing_is_missing(form):
+    assert check_format.missing(form) == []
+
+
+def test_exceptions_are_needed():
+    assert check_format.stale() == []
+
+
+@pytest.mark.parametrize("place", check_format.PLACES)
+def test_a_format_that_is_nowhere_lacks_each_place(place):
+    if place == "test of the writer":
+        table = "    .create = nothing,\n"
+    else:
+        table = ""
+    nowhere = check_format.Format("nosuch", "hr__format_nosuch", check_format.ROOT / "src/format/no.c", table)
+    assert check_format.PLACES[place](nowhere)
