@@ -8,8 +8,10 @@
 #include "op/call.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -844,9 +846,49 @@ static void test_threads_set_in_a_callback(void **state)
     assert_ok(hr_set_num_threads(n, &err), &err);
 }
 
+/* --- the run's lock knows its owner in debug builds */
+
+static hr_run lock_run;
+
+/* A child asserts that it holds the lock, after a wait; it has let go of it unless has_lock. Returns the status of
+ * waitpid. */
+static int lock_status(bool has_lock)
+{
+    int status = 0;
+    pid_t child = fork();
+
+    if (child == 0) {
+        signal(SIGABRT, SIG_DFL);
+        hr__mutex_init(&lock_run.lock);
+        hr__cond_init(&lock_run.idle);
+        hr__run_lock(&lock_run);
+        hr__run_wait_ns(&lock_run, &lock_run.idle, 1000);
+        if (!has_lock)
+            hr__run_unlock(&lock_run);
+        hr__assert_locked(&lock_run);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static void test_lock_has_an_owner(void **state)
+{
+    int without = lock_status(false);
+
+    (void)state;
+    assert_int_equal(lock_status(true), 0);
+#ifdef NDEBUG
+    assert_int_equal(without, 0);
+#else
+    assert_true(WIFSIGNALED(without) && WTERMSIG(without) == SIGABRT);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lock_has_an_owner),
         cmocka_unit_test(test_threads_set_in_a_callback),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_any_order_loses_nothing),

@@ -15,17 +15,18 @@ struct hr_crew {
     hr_error err;
 };
 
-/* Does the next part. Called and left with the lock held. */
-static void do_part(hr_run *r, hr_crew *c)
+/* Does the next part, without the lock. */
+static void do_part_relocks(hr_run *r, hr_crew *c)
 {
     int64_t i = c->at++;
     hr_error err = HR_ERROR_INIT;
     hr_status st;
 
+    hr__assert_locked(r);
     c->busy++;
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     st = c->fn(c->context, i, &err);
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     if (st && !c->st) {
         c->st = st;
         hr__error_move(&c->err, &err);
@@ -51,10 +52,10 @@ void hr__crew_help(hr_run *r)
 {
     hr_crew *c;
 
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     while ((c = open_crew(r)))
-        do_part(r, c);
-    hr__unlock(&r->lock);
+        do_part_relocks(r, c);
+    hr__run_unlock(r);
 }
 
 static void leave_locked(hr_run *r, hr_crew *c)
@@ -77,18 +78,18 @@ hr_status hr__task_share(hr_task *task, int64_t n, hr_part_fn *fn, void *context
             st = fn(context, i, err);
         return st;
     }
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     c.next = r->crews;
     r->crews = &c;
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     hr__pool_wake();
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     while (c.at < c.n)
-        do_part(r, &c);
+        do_part_relocks(r, &c);
     while (c.busy)
-        hr__cond_wait(&r->crew_done, &r->lock);
+        hr__run_wait(r, &r->crew_done);
     leave_locked(r, &c);
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     if (c.st)
         hr__error_move(err, &c.err);
     hr_error_clear(&c.err);

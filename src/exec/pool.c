@@ -5,9 +5,9 @@
  * about to sleep sees that the counter moved. A thread that found work wakes one more before it starts, so that as many
  * threads run as there is work.
  *
- * Locks: `resize` (who starts and ends threads; guards n_threads and threads; waits for threads that end, so that no
- * thread of the pool takes it), then a run's lock, then `lock`, a leaf: hr__pool_wake may be called with a run's lock
- * held, and from any free. Threads belong to one process id: a forked child starts with an empty pool. */
+ * Locks: run.h has their order. pool.resize guards n_threads and threads; pool.lock guards the list of runs and the
+ * sleeping threads. hr__pool_wake may be called with a run's lock held, and by any free. Threads belong to one process
+ * id: a forked child starts with an empty pool. */
 #include "exec/run.h"
 
 #include <stdlib.h>
@@ -77,8 +77,8 @@ static hr_run *run_behind(uint64_t id)
 }
 
 /* One piece of work of any run, the first behind *last in turn. One run at a time: a closing run waits for those who
- * look at it, and must not wait for another run's work. Called and left with the lock. */
-static bool work_once(int thread, uint64_t *last)
+ * look at it, and must not wait for another run's work. */
+static bool work_once_relocks(int thread, uint64_t *last)
 {
     uint64_t at = *last, end = UINT64_MAX;
     bool did = false;
@@ -115,7 +115,7 @@ static void thread_main(void *arg)
     while (!pool.stopping && thread < pool.n_wanted) {
         long long seen = atomic_load(&pool.generation);
 
-        if (work_once(thread, &last))
+        if (work_once_relocks(thread, &last))
             continue;
         atomic_fetch_add(&pool.n_idle, 1);
         if (atomic_load(&pool.generation) == seen && !pool.stopping && thread < pool.n_wanted)

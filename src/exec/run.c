@@ -6,6 +6,7 @@
 #include "exec/run.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #define MAX_STEP_BYTES (4 << 20)
 #define MIN_STEP_BYTES (256 << 10)
@@ -25,14 +26,57 @@ void hr__run_unref(hr_run *r)
     hr__free(r);
 }
 
+/* --- the lock */
+
+#ifndef NDEBUG
+static _Thread_local char self; /* its address stands for the thread */
+
+void hr__run_lock(hr_run *r)
+{
+    hr__lock(&r->lock);
+    atomic_store_explicit(&r->lock_owner, &self, memory_order_relaxed);
+}
+
+void hr__run_unlock(hr_run *r)
+{
+    hr__assert_locked(r);
+    atomic_store_explicit(&r->lock_owner, NULL, memory_order_relaxed);
+    hr__unlock(&r->lock);
+}
+
+void hr__run_wait(hr_run *r, hr_cond *c)
+{
+    hr__assert_locked(r);
+    atomic_store_explicit(&r->lock_owner, NULL, memory_order_relaxed);
+    hr__cond_wait(c, &r->lock);
+    atomic_store_explicit(&r->lock_owner, &self, memory_order_relaxed);
+}
+
+void hr__run_wait_ns(hr_run *r, hr_cond *c, int64_t ns)
+{
+    hr__assert_locked(r);
+    atomic_store_explicit(&r->lock_owner, NULL, memory_order_relaxed);
+    (void)hr__cond_wait_ns(c, &r->lock, ns);
+    atomic_store_explicit(&r->lock_owner, &self, memory_order_relaxed);
+}
+
+void hr__assert_locked(const hr_run *r)
+{
+    if (atomic_load_explicit(&r->lock_owner, memory_order_relaxed) != &self)
+        abort();
+}
+#endif
+
 void hr__run_tell_locked(hr_run *r)
 {
+    hr__assert_locked(r);
     r->tell = true;
     hr__cond_broadcast(&r->consumer);
 }
 
 void hr__run_fail_locked(hr_run *r, hr_status st, hr_error *moved)
 {
+    hr__assert_locked(r);
     if (!r->st) {
         r->st = st;
         hr__error_move(&r->err, moved);
@@ -48,10 +92,10 @@ static void notify(void *context)
 {
     hr_run *r = context;
 
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     r->inline_waiting = true;
     hr__cond_broadcast(&r->consumer);
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     if (r->options.ready)
         r->options.ready(r->options.ready_context);
 }
@@ -225,9 +269,9 @@ static void wait_for_news(hr_run *r, int timeout_ms)
 
     while (!has_news(r) && (timeout_ms < 0 || left > 0)) {
         if (timeout_ms < 0)
-            hr__cond_wait(&r->consumer, &r->lock);
+            hr__run_wait(r, &r->consumer);
         else
-            hr__cond_wait_ns(&r->consumer, &r->lock, left);
+            hr__run_wait_ns(r, &r->consumer, left);
         left = (int64_t)timeout_ms * 1000000 - (hr__clock_ns() - begin);
     }
     r->consumer_wait_ns += hr__clock_ns() - begin;
@@ -262,12 +306,12 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
     if (marker)
         *marker = NULL;
     HR_TRY(check_pid(r, err));
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     if (timeout_ms != 0)
         wait_for_news(r, timeout_ms);
     st = next_locked(r, &item, err);
     has_room = r->out.n < r->options.prefetch;
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     if (item.table && has_room)
         hr__pool_wake();
     *out = item.table;
@@ -282,11 +326,11 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
 
 void hr__run_cancel(hr_run *r)
 {
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     r->cancelled = true;
     atomic_store(&r->stop, true);
     hr__cond_broadcast(&r->consumer);
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     if (r->options.ready)
         r->options.ready(r->options.ready_context);
 }
@@ -300,15 +344,15 @@ static void cancel_ops(hr_run *r)
 
 static void wait_until_idle(hr_run *r)
 {
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     while (r->n_active || r->n_pending) {
-        hr__unlock(&r->lock);
+        hr__run_unlock(r);
         cancel_ops(r); /* again: a ticket that was running may have been suspended meanwhile */
-        hr__lock(&r->lock);
+        hr__run_lock(r);
         if (r->n_active || r->n_pending)
-            hr__cond_wait_ns(&r->idle, &r->lock, 10000000);
+            hr__run_wait_ns(r, &r->idle, 10000000);
     }
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
 }
 
 static void free_op(hr_run *r, hr_op_state *o)
@@ -353,9 +397,9 @@ void hr__run_close(hr_run *r)
     if (r->pid != hr__pid())
         return; /* a forked child: its threads are not here; the memory is the parent's copy */
     hr__run_cancel(r);
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     r->closed = true;
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     cancel_ops(r);
     hr__pool_detach(r);
     wait_until_idle(r);
@@ -382,7 +426,7 @@ void hr__run_close(hr_run *r)
 
 void hr__run_counts(hr_run *r, hr_run_counts *out)
 {
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     *out = r->counts;
     for (int i = 0; i < r->n_stages; i++) {
         out->files_opened += r->stages[i]->files_opened;
@@ -394,7 +438,7 @@ void hr__run_counts(hr_run *r, hr_run_counts *out)
         out->bloom_hits += r->stages[i]->skipped.blooms;
         out->bad_rows += r->stages[i]->skipped.bad;
     }
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
 }
 
 static void print_spill(const hr_account *a, hr_text *out)
@@ -427,10 +471,10 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
     int64_t read_ns = 0, first_ns, wait_ns;
 
     hr__run_counts(r, &c);
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     first_ns = r->first_table_ns;
     wait_ns = r->consumer_wait_ns;
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     for (int i = 0; i < r->n_stages; i++)
         read_ns += r->stages[i]->read_ns;
     hr__text_add(out, "{\"seconds\":%.6f,\"first_table_seconds\":%.6f,\"consumer_wait_seconds\":%.6f",

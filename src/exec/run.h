@@ -4,10 +4,27 @@
  *                                            +-> [stream op] --+
  *                            (many at once)     (serially, in canonical order: "draining")
  *
- * Locks: run->lock guards everything in hr_run, stage and ticket but for what the thread that runs a ticket (state
- * RUNNING) or drains a stage (draining) owns alone meanwhile: the ticket's reader, inboxes, operator states; the
- * stage's stream task and pass_marker. pool->lock and run->lock are never held together; both are leaves but for the
- * budget's own. */
+ * Locks. run->lock guards everything in hr_run, hr_stage and hr_ticket. Two threads own a part without it: the thread
+ * that runs a ticket (state RUNNING) owns the ticket's reader, inboxes and operator states; the thread that drains a
+ * stage (`draining`) owns the stage's stream task and pass_marker.
+ *
+ * The order of locks; a thread that holds one takes only locks to its right:
+ *
+ *   pool.resize  ->  run->lock  ->  one leaf: admission (budget.c), or the pages' lock (pages.c), or pool.lock (pool.c)
+ *
+ *   pool.resize   whoever holds it joins pool threads, which take run->lock: so no pool thread takes pool.resize
+ *   run->lock     of one run; no thread holds two. A step is admitted, an item is allocated or freed under it, and
+ *                 bytes that come back call hr__pool_wake
+ *   admission     nothing is called while it is held; the waiter (hr__pool_wake) is called behind it
+ *   pool.lock     nothing is called while it is held; hr__run_work runs without it
+ *
+ * Locks of those above (split->lock, then feed->lock) come before run->lock: hr__run_stats takes it. No operator, no
+ * reader and no options.ready is called with run->lock held. One thing may be freed under it: a table for which a queue
+ * has no memory (hr__queue_push takes it, even on failure).
+ *
+ * Names: X_locked is called and left with run->lock held and keeps it. X_relocks is called and left with it held, and
+ * lets go of it in between: what the caller knew of the run may have changed. Debug builds know the owner of the lock
+ * (hr__run_lock) and abort in hr__assert_locked; release builds (NDEBUG) have neither. */
 #ifndef HR_EXEC_RUN_H
 #define HR_EXEC_RUN_H
 
@@ -187,7 +204,10 @@ struct hr_run {
     hr_plan *plan; /* rewritten */
     hr_run_options options;
     hr_account *account;
-    hr_mutex lock;
+    hr_mutex lock; /* by hr__run_lock alone */
+#ifndef NDEBUG
+    _Atomic(const void *) lock_owner; /* stands for the thread that holds `lock`; NULL: none does */
+#endif
     hr_cond consumer;      /* out changed, the end, an error, an inline call */
     hr_cond idle;          /* n_active became 0 */
     hr_cond crew_done;     /* nobody is at a part of some crew any more */
@@ -222,6 +242,22 @@ struct hr_run {
     bool in_pool;
     int pool_users; /* pool threads that look at it now; under the pool's lock */
 };
+
+/* --- run.c: run->lock */
+#ifdef NDEBUG
+static inline void hr__run_lock(hr_run *r) { hr__lock(&r->lock); }
+static inline void hr__run_unlock(hr_run *r) { hr__unlock(&r->lock); }
+static inline void hr__run_wait(hr_run *r, hr_cond *c) { hr__cond_wait(c, &r->lock); }
+static inline void hr__run_wait_ns(hr_run *r, hr_cond *c, int64_t ns) { (void)hr__cond_wait_ns(c, &r->lock, ns); }
+static inline void hr__assert_locked(const hr_run *r) { (void)r; }
+#else
+void hr__run_lock(hr_run *r);
+void hr__run_unlock(hr_run *r);
+void hr__run_wait(hr_run *r, hr_cond *c); /* lets go of the lock while it waits */
+void hr__run_wait_ns(hr_run *r, hr_cond *c, int64_t ns);
+void hr__assert_locked(const hr_run *r); /* this thread holds the lock, or the process aborts */
+#endif
+static inline void hr__assert_stage_locked(const hr_stage *s) { hr__assert_locked(s->run); }
 
 /* --- pool.c: the process's threads */
 int hr__pool_slots(void); /* more than any thread's number */

@@ -185,8 +185,9 @@ static bool can_take(const hr_stage *s)
     return s->scan ? !s->source_done && is_its_turn(s) : s->in.n > 0 || pieces_left(s);
 }
 
-static work choose(hr_run *r)
+static work choose_locked(hr_run *r)
 {
+    hr__assert_locked(r);
     if (hr__crew_waits(r))
         return (work){ .kind = HELP };
     for (int i = r->n_stages - 1; i >= 0; i--) {
@@ -240,6 +241,7 @@ static void remove_ticket(hr_stage *s, hr_ticket *t)
 /* Nothing of `s` is wanted any more. Tickets that are elsewhere are dropped when they come back. */
 static void cut_stage_locked(hr_stage *s, hr_queue *garbage)
 {
+    hr__assert_stage_locked(s);
     s->cut = true;
     s->at_piece = s->n_pieces;
     for (int64_t q = s->head_seq; q < s->next_seq; q++) {
@@ -274,6 +276,7 @@ static bool feeds(const hr_stage *from, const hr_stage *to)
 
 static void cut_above_locked(hr_stage *s, hr_queue *garbage)
 {
+    hr__assert_stage_locked(s);
     for (int i = 0; i < s->run->n_stages; i++)
         if (feeds(s->run->stages[i], s) && !s->run->stages[i]->cut)
             cut_stage_locked(s->run->stages[i], garbage);
@@ -324,6 +327,7 @@ static hr_status deliver_locked(hr_stage *s, hr_queue *garbage, hr_error *err)
     hr_queue *to = s->next ? &s->next->in : &r->out;
     hr_item item;
 
+    hr__assert_stage_locked(s);
     while (hr__queue_pop(&s->staged, &item)) {
         if (!s->next && item.table) {
             r->counts.tables_out++;
@@ -343,6 +347,7 @@ static hr_status end_stage_locked(hr_stage *s, hr_error *err)
 {
     hr_item end = { .input = s->input_of_next, .ends = true };
 
+    hr__assert_stage_locked(s);
     s->ended = true;
     if (!s->next) {
         s->run->out_ended = true;
@@ -370,6 +375,7 @@ static void turn_locked(hr_stage *s)
 {
     int i;
 
+    hr__assert_stage_locked(s);
     if (!tells_inputs(s))
         return;
     i = s->wanted % s->n_inputs;
@@ -378,30 +384,32 @@ static void turn_locked(hr_stage *s)
     s->current_input = s->wanted = i;
 }
 
-/* The operator saw the last table of an input. Called and left with the lock held. */
-static hr_status end_input(hr_stage *s, int input, int thread, hr_error *err)
+/* The operator saw the last table of an input. */
+static hr_status end_input_relocks(hr_stage *s, int input, int thread, hr_error *err)
 {
     const hr_op *op = s->stream->run.op;
     hr_status st = HR_OK;
 
+    hr__assert_stage_locked(s);
     s->input_ended[input] = true;
     s->wanted = input + 1;
-    hr__unlock(&s->run->lock);
+    hr__run_unlock(s->run);
     s->stream_task.thread = thread;
     s->input = input;
     if (op->cls->ended && !s->enough)
         st = op->cls->ended(op, &s->stream_task, input, err);
-    hr__lock(&s->run->lock);
+    hr__run_lock(s->run);
     return st;
 }
 
 /* The stage has no more input: the stream operator gives its last. */
-static hr_status finish_stage(hr_stage *s, int thread, hr_queue *garbage, hr_error *err)
+static hr_status finish_stage_relocks(hr_stage *s, int thread, hr_queue *garbage, hr_error *err)
 {
     hr_run *r = s->run;
     hr_status st = s->cut ? HR_OK : s->in_st;
     int64_t n_pieces = 0;
 
+    hr__assert_stage_locked(s);
     if (st) { /* all rows before the error have gone on: now it does */
         hr__error_move(err, &s->in_err);
         return st;
@@ -410,13 +418,13 @@ static hr_status finish_stage(hr_stage *s, int thread, hr_queue *garbage, hr_err
         const hr_op *op = s->stream->run.op;
 
         s->stream_finished = true;
-        hr__unlock(&r->lock);
+        hr__run_unlock(r);
         s->stream_task.thread = thread;
         if (op->cls->finish)
             st = op->cls->finish(op, &s->stream_task, err);
         if (!st && !s->enough)
             st = ask_pieces(s, &n_pieces, err);
-        hr__lock(&r->lock);
+        hr__run_lock(r);
         HR_TRY(st);
     }
     HR_TRY(deliver_locked(s, garbage, err));
@@ -446,8 +454,8 @@ static hr_marker *remember(const hr_stage *s, hr_marker *takes)
     return takes;
 }
 
-/* Passes on one thing of ticket `t`. Called and left with the lock held. */
-static hr_status drain_ticket(hr_stage *s, hr_ticket *t, int thread, hr_queue *garbage, hr_error *err)
+/* Passes on one thing of ticket `t`. */
+static hr_status drain_ticket_relocks(hr_stage *s, hr_ticket *t, int thread, hr_queue *garbage, hr_error *err)
 {
     hr_run *r = s->run;
     hr_marker *marker = NULL;
@@ -455,6 +463,7 @@ static hr_status drain_ticket(hr_stage *s, hr_ticket *t, int thread, hr_queue *g
     hr_status st;
     bool ended = false;
 
+    hr__assert_stage_locked(s);
     if (!t->before_passed) {
         t->before_passed = true;
         marker = t->before;
@@ -478,11 +487,11 @@ static hr_status drain_ticket(hr_stage *s, hr_ticket *t, int thread, hr_queue *g
         return HR_OK;
     if (ended) {
         hr__marker_drop(marker);
-        HR_TRY(end_input(s, s->input, thread, err));
+        HR_TRY(end_input_relocks(s, s->input, thread, err));
     } else {
-        hr__unlock(&r->lock);
+        hr__run_unlock(r);
         st = pass(s, thread, remember(s, marker), item.table, err);
-        hr__lock(&r->lock);
+        hr__run_lock(r);
         HR_TRY(st);
     }
     turn_locked(s);
@@ -499,6 +508,7 @@ static void fail_stage_locked(hr_stage *s, hr_status st, hr_error *moved, hr_que
 {
     hr_run *r = s->run;
 
+    hr__assert_stage_locked(s);
     if (!s->next || r->options.any_order) {
         hr__run_fail_locked(r, st, moved);
         return;
@@ -521,12 +531,12 @@ static void drain(hr_stage *s, int thread)
     hr_ticket *dropped, *t;
     hr_status st = HR_OK;
 
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     while (!st && !r->st && !r->cancelled && !s->ended && next_accepts(s)) {
         if ((t = drainable(s)))
-            st = drain_ticket(s, t, thread, &garbage, &err);
+            st = drain_ticket_relocks(s, t, thread, &garbage, &err);
         else if (!has_tickets(s) && !s->taking && inputs_done(s))
-            st = finish_stage(s, thread, &garbage, &err);
+            st = finish_stage_relocks(s, thread, &garbage, &err);
         else
             break;
     }
@@ -535,7 +545,7 @@ static void drain(hr_stage *s, int thread)
         fail_stage_locked(s, st, &err, &garbage);
     dropped = r->dropped;
     r->dropped = NULL;
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     hr__tickets_free(dropped);
     hr__queue_clear(&garbage);
     hr_error_clear(&err);
@@ -547,6 +557,7 @@ static void settle_locked(hr_ticket *t, hr_status st)
 {
     hr_run *r = t->stage->run;
 
+    hr__assert_locked(r);
     if (st == HR_PENDING && !t->resume_early) {
         t->state = HR_TICKET_PENDING;
         t->pending_since = hr__clock_ns();
@@ -569,10 +580,10 @@ static void step(work *w, int thread)
     bool drop;
 
     hr__account_release(r->account, w->reserved);
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     settle_locked(t, st);
     drop = t->dropped && t->state != HR_TICKET_PENDING;
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     if (drop)
         hr__ticket_free(t);
 }
@@ -581,6 +592,7 @@ static void step(work *w, int thread)
 
 static void add_ticket_locked(hr_stage *s, hr_ticket *t)
 {
+    hr__assert_stage_locked(s);
     t->seq = s->next_seq++;
     *slot(s, t->seq) = t;
     s->run->counts.tickets++;
@@ -589,6 +601,7 @@ static void add_ticket_locked(hr_stage *s, hr_ticket *t)
 /* Puts a ticket that the taking thread made, or the error that it met, into the window. */
 static void took_locked(hr_stage *s, hr_ticket *t, hr_status st, hr_error *err)
 {
+    hr__assert_stage_locked(s);
     s->taking = false;
     if (st && !t) {
         s->source_done = true;
@@ -614,13 +627,13 @@ static void take(hr_stage *s)
         t->state = HR_TICKET_DONE;
         hr__error_move(&t->err, &err);
     }
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     if (st)
         s->source_done = true;
     took_locked(s, t, st, &err);
     dropped = r->dropped;
     r->dropped = NULL;
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     hr__tickets_free(dropped);
     hr_error_clear(&err);
 }
@@ -640,6 +653,7 @@ static void fill_locked(hr_stage *s, hr_ticket *t, const hr_item *item)
 
 static void begin_piece_locked(hr_stage *s, hr_ticket *t)
 {
+    hr__assert_stage_locked(s);
     t->pieces_of = s->pieces_of;
     t->piece = s->at_piece++;
     t->begin = (hr_coord){ .instance = s->pieces_of->instance };
@@ -655,10 +669,10 @@ static void next(hr_stage *s)
     hr_item item = { 0 };
     hr_status st = hr__ticket_new(s, &t, &err);
 
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     if (!st && !hr__queue_pop(&s->in, &item) && !pieces_left(s)) { /* cut meanwhile */
         s->taking = false;
-        hr__unlock(&r->lock);
+        hr__run_unlock(r);
         hr__ticket_free(t);
         return;
     }
@@ -667,7 +681,7 @@ static void next(hr_stage *s)
     else if (!st)
         begin_piece_locked(s, t);
     took_locked(s, t, st, &err);
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     hr_error_clear(&err);
 }
 
@@ -681,10 +695,10 @@ static void close_stage(hr_stage *s)
 
     if (!st)
         t->closes = t->input_done = true;
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     s->closed = true;
     took_locked(s, t, st, &err);
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     hr_error_clear(&err);
 }
 
@@ -693,12 +707,12 @@ bool hr__run_work(hr_run *r, int thread)
     work w = { NOTHING, NULL, NULL, 0 };
     bool tell;
 
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     if (!r->closed && !r->cancelled && !r->st && thread < r->n_slots &&
         (r->options.num_threads <= 0 || r->n_active < r->options.num_threads))
-        w = choose(r);
+        w = choose_locked(r);
     r->n_active += w.kind != NOTHING;
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     if (!w.kind)
         return false;
     hr__pool_wake(); /* one more thread may find work beside this */
@@ -714,12 +728,12 @@ bool hr__run_work(hr_run *r, int thread)
         close_stage(w.stage);
     else
         next(w.stage);
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     tell = r->tell;
     r->tell = false;
     if (--r->n_active == 0)
         hr__cond_broadcast(&r->idle);
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     if (tell && r->options.ready)
         r->options.ready(r->options.ready_context);
     hr__pool_wake(); /* what this made possible */

@@ -230,7 +230,7 @@ void hr__resume(hr_resume *takes, hr_status st, hr_error *moved)
     hr_ticket *t = takes->ticket;
     hr_op_state *op = t->stage->ops[takes->place];
 
-    hr__lock(&r->lock);
+    hr__run_lock(r);
     t->resumed = takes->place;
     if (st) {
         t->resume_st = st;
@@ -247,7 +247,7 @@ void hr__resume(hr_resume *takes, hr_status st, hr_error *moved)
             hr__cond_broadcast(&r->idle);
     } else
         t->resume_early = true;
-    hr__unlock(&r->lock);
+    hr__run_unlock(r);
     hr_error_clear(moved);
     hr__free(takes);
     hr__pool_wake();

@@ -877,7 +877,7 @@ static void file_message_locked(hr_ring *r, hr_message *m)
 
 /* Receives a message, or waits for the thread that does. HR_PENDING: the time is up. HR_NO_MEMORY: there was none for a
  * while; the message stays where it is, and the caller may ask again. */
-static hr_status ring_wait_locked(hr_ring *r, int timeout_ms, int64_t until, hr_error *err)
+static hr_status ring_wait_relocks(hr_ring *r, int timeout_ms, int64_t until, hr_error *err)
 {
     int64_t left = timeout_ms < 0 ? 1000000000LL : until - hr__clock_ns();
     hr_error e = HR_ERROR_INIT;
@@ -953,7 +953,7 @@ static hr_status ring_greet(hr_ring *r, const hello *h, int timeout_ms, int64_t 
     hr__lock(&r->lock);
     ring_send_locked(r, HELLO, 0, h, sizeof *h);
     while (!st && !r->welcome && !r->dead_st)
-        st = ring_wait_locked(r, timeout_ms, until, err);
+        st = ring_wait_relocks(r, timeout_ms, until, err);
     if (r->dead_st)
         st = ring_dead_locked_error(r, err);
     else if (st == HR_PENDING)
@@ -1032,7 +1032,7 @@ hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, 
         ring_send_locked(r, BEGIN, r->pass, &wanted, sizeof wanted);
     }
     while (!st && r->asked && !r->dead_st)
-        st = ring_wait_locked(r, timeout_ms, until, err);
+        st = ring_wait_relocks(r, timeout_ms, until, err);
     r->wait_ns += hr__clock_ns() - begin;
     if (r->asked && r->dead_st)
         st = ring_dead_locked_error(r, err);
@@ -1078,7 +1078,7 @@ hr_status hr__ring_next(hr_ring *r, int64_t pass, int timeout_ms, hr_table **out
     if (!r->in)
         HR_FAIL(r->dead_st ? r->dead_st : HR_INVALID, "%s", r->dead_st ? r->dead_err.text : "ring: no pass was begun");
     while (!st && (!pass || pass == (int64_t)r->pass) && r->n == 0 && !r->end_came && !r->pass_st && !r->dead_st)
-        st = ring_wait_locked(r, timeout_ms, until, err);
+        st = ring_wait_relocks(r, timeout_ms, until, err);
     if (pass && pass != (int64_t)r->pass)
         HR_FAIL(HR_INVALID, "a new iteration of this share has ended this one");
     r->wait_ns += hr__clock_ns() - begin;
@@ -1130,7 +1130,7 @@ static hr_status ring_ask(hr_ring *r, uint32_t kind, const char *text, int timeo
     r->questions = &q;
     ring_send_locked(r, kind, q.tag, text, text ? (int64_t)strlen(text) : 0);
     while (!st && !q.answered && !r->dead_st)
-        st = ring_wait_locked(r, timeout_ms, until, err);
+        st = ring_wait_relocks(r, timeout_ms, until, err);
     for (question **at = &r->questions; *at; at = &(*at)->next)
         if (*at == &q) {
             *at = q.next;

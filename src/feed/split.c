@@ -14,8 +14,9 @@
  * split.
  * 5. What a rank has *taken* may lag behind what was handed to it (the ring hands ahead). Positions speak of what was
  *    taken; the feed keeps its markers back to the slowest rank.
- * Locks: `lock` guards everything but for the feed while `pulling` and the opening of the next. `ready_lock`, after
- * `lock`, is held while ready() runs, so that hr__split_serve can wait for it. */
+ * Locks: `lock` guards everything but the feed while `pulling` and the opening of the next feed. `ready_lock`, after
+ * `lock`, is held while ready() runs, so that hr__split_serve can wait for it. X_locked keeps `lock`; X_relocks lets go
+ * of it in between. */
 #include "feed/feed.h"
 #include "share/exchange_arena.h"
 
@@ -147,8 +148,8 @@ static void parts_drop_locked(hr_split *s)
         hr_table_unref(s->parts[--s->n_parts]);
 }
 
-/* Nobody is in the epoch any more: ends its feed. The lock is let go meanwhile. */
-static void feed_drop_locked(hr_split *s)
+/* Nobody is in the epoch any more: ends its feed. */
+static void feed_drop_relocks(hr_split *s)
 {
     hr_feed *f = s->feed;
     hr_arena *arena = s->feed_arena;
@@ -280,7 +281,7 @@ void hr__split_close(hr_split *s)
     if (s->feed && s->pulling && hr__feed_run(s->feed))
         hr__run_cancel(hr__feed_run(s->feed)); /* whoever pulls comes back, and then drops the feed */
     else
-        feed_drop_locked(s);
+        feed_drop_relocks(s);
     changed_locked(s);
     hr__unlock(&s->lock);
 }
@@ -376,9 +377,9 @@ static void tail_uneven_locked(hr_split *s)
     s->n_steps++;
 }
 
-/* Takes one batch from the feed and deals it. The lock is let go meanwhile. HR_PENDING: nothing came; everything else
+/* Takes one batch from the feed and deals it. HR_PENDING: nothing came; everything else
  * is noted in s. */
-static hr_status pull_locked(hr_split *s, int timeout_ms)
+static hr_status pull_relocks(hr_split *s, int timeout_ms)
 {
     hr_error e = HR_ERROR_INIT;
     hr_table *t = NULL;
@@ -409,7 +410,7 @@ static hr_status pull_locked(hr_split *s, int timeout_ms)
         hr__error_move(&s->feed_err, &e);
     }
     hr_error_clear(&e);
-    feed_drop_locked(s); /* all may have left meanwhile */
+    feed_drop_relocks(s); /* all may have left meanwhile */
     changed_locked(s);
     return st;
 }
@@ -432,7 +433,7 @@ static hr_status check_alive_locked(hr_split *s, hr_error *err)
 }
 
 /* Waits until something changes; false: the time is up. */
-static bool wait_locked(hr_split *s, int timeout_ms, int64_t until)
+static bool wait_relocks(hr_split *s, int timeout_ms, int64_t until)
 {
     int64_t left = until - hr__clock_ns();
 
@@ -452,11 +453,11 @@ static int64_t deadline(int timeout_ms)
 }
 
 /* Pulls for at most one slice. HR_PENDING: the caller's time is up, or an inline call is to be served. */
-static hr_status pull_slice_locked(hr_split *s, int64_t until)
+static hr_status pull_slice_relocks(hr_split *s, int64_t until)
 {
     int64_t begin = hr__clock_ns(), left_ms = until == INT64_MAX ? PULL_MS : (until - begin + 999999) / 1000000;
     int slice = (int)HR_MAX(0, HR_MIN(left_ms, PULL_MS));
-    hr_status st = pull_locked(s, slice);
+    hr_status st = pull_relocks(s, slice);
     int64_t now = hr__clock_ns();
 
     if (st != HR_PENDING)
@@ -502,9 +503,9 @@ static hr_status next_of_pass(hr_split *s, int rank, int64_t pass, int timeout_m
         if (st != HR_PENDING)
             break;
         if (!s->pulling && s->n_steps <= slowest_locked(s) + s->agreed.prefetch) {
-            if (pull_slice_locked(s, until) == HR_PENDING)
+            if (pull_slice_relocks(s, until) == HR_PENDING)
                 break;
-        } else if (!wait_locked(s, timeout_ms, until)) {
+        } else if (!wait_relocks(s, timeout_ms, until)) {
             break;
         }
     }
@@ -557,7 +558,7 @@ void hr__split_finish(hr_split *s, int rank)
         r->taken = r->handed;
         r->finished = true;
         r->state = RANK_OUT;
-        feed_drop_locked(s);
+        feed_drop_relocks(s);
     }
     changed_locked(s);
     hr__unlock(&s->lock);
@@ -662,8 +663,8 @@ static hr_status queues_locked(hr_split *s, hr_error *err)
     return HR_OK;
 }
 
-/* Opens the feed of the next epoch; the lock is let go meanwhile. */
-static hr_status open_feed_locked(hr_split *s, hr_error *err)
+/* Opens the feed of the next epoch. */
+static hr_status open_feed_relocks(hr_split *s, hr_error *err)
 {
     hr_feed_options o = s->options;
     uint64_t shuffle_seed = s->agreed.shuffle_seed;
@@ -704,7 +705,7 @@ static hr_status open_feed_locked(hr_split *s, hr_error *err)
 }
 
 /* All have asked: begins the epoch, or answers all with the reason why not. */
-static void begin_epoch_locked(hr_split *s)
+static void begin_epoch_relocks(hr_split *s)
 {
     hr_error e = HR_ERROR_INIT;
     hr_status st;
@@ -714,7 +715,7 @@ static void begin_epoch_locked(hr_split *s)
     if (!st)
         st = queues_locked(s, &e);
     if (!st)
-        st = open_feed_locked(s, &e);
+        st = open_feed_relocks(s, &e);
     s->opening = false;
     if (!st) {
         s->ended = false;
@@ -739,11 +740,11 @@ static void begin_epoch_locked(hr_split *s)
         r->wait_ns = hr__clock_ns() - r->asked_ns;
     }
     hr_error_clear(&e);
-    feed_drop_locked(s); /* whoever asked may be gone by now */
+    feed_drop_relocks(s); /* whoever asked may be gone by now */
     changed_locked(s);
 }
 
-static void leave_locked(hr_split *s, split_rank *r)
+static void leave_relocks(hr_split *s, split_rank *r)
 {
     if (r->state == RANK_IN || r->state == RANK_ASKED) {
         r->state = RANK_OUT;
@@ -751,7 +752,7 @@ static void leave_locked(hr_split *s, split_rank *r)
         r->answered = false;
         if (r->queue)
             queue_drop_locked(s, r);
-        feed_drop_locked(s);
+        feed_drop_relocks(s);
     }
     changed_locked(s);
 }
@@ -802,7 +803,7 @@ hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int 
         return hr_error_set(err, HR_INVALID, "split: rank %d was closed", rank);
     }
     if (r->state == RANK_IN && !r->answered)
-        leave_locked(s, r); /* a new pass while the last was not at its end */
+        leave_relocks(s, r); /* a new pass while the last was not at its end */
     if (r->state == RANK_OUT) {
         r->state = RANK_ASKED;
         r->pass++;
@@ -821,8 +822,8 @@ hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int 
         if (st != HR_PENDING)
             break;
         if (!s->opening && !s->pulling && !s->feed && all_asked_locked(s))
-            begin_epoch_locked(s);
-        else if (!wait_locked(s, timeout_ms, until))
+            begin_epoch_relocks(s);
+        else if (!wait_relocks(s, timeout_ms, until))
             break;
     }
     hr__unlock(&s->lock);
@@ -834,7 +835,7 @@ void hr__split_leave(hr_split *s, int rank)
     if (rank < 0 || rank >= s->n_ranks)
         return;
     hr__lock(&s->lock);
-    leave_locked(s, &s->ranks[rank]);
+    leave_relocks(s, &s->ranks[rank]);
     hr__unlock(&s->lock);
 }
 
@@ -843,7 +844,7 @@ void hr__split_lost(hr_split *s, int rank, const hr_error *why)
     if (rank < 0 || rank >= s->n_ranks)
         return;
     hr__lock(&s->lock);
-    leave_locked(s, &s->ranks[rank]);
+    leave_relocks(s, &s->ranks[rank]);
     s->ranks[rank].state = RANK_GONE;
     if (why && !s->lost_st) {
         s->lost_st = HR_PEER;
