@@ -88,6 +88,25 @@ def test_the_architecture_names_files_that_are_there():
     assert set(re.findall(r"`(?:[a-z_]+/)*([a-z_0-9]+\.c)`", text)) <= there
 
 
+def test_the_glossary_names_what_is_there():
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    sources = [p for top in ("src", "include", "python") for p in (ROOT / top).rglob("*.[chp]*")]
+    words = "\n".join(p.read_text() for p in sources if p.suffix in {".c", ".h", ".py", ".pyi"})
+    files = {p.name for p in sources}
+    known = set(re.findall(r"\w+", words))
+    rows = "\n".join(re.findall(r"^\|.*\|$", text, re.MULTILINE))
+    named = re.findall(r"`([\w./]+)`", rows)
+    assert named
+    for name in named:
+        last = name.rsplit("/", 1)[-1]
+        if name.endswith((".c", ".py")):
+            assert last in files, name
+        elif "/" in name:
+            assert (ROOT / "src" / name).is_dir(), name
+        else:
+            assert set(name.split(".")) <= known | {"headrace", "udf"}, name
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "src").glob("*/README.md")), ids=lambda p: p.parent.name)
 def test_the_pages_of_folders_name_what_is_there(page):
     text = page.read_text()
