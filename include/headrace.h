@@ -9,15 +9,30 @@
  *     hr_feed_open(p, NULL, &f, &err);
  *     while (!hr_feed_next(f, &t, &err) && t) { ...; hr_table_unref(t); }
  *
- * Conventions. A function that can fail returns hr_status and writes its text into `err` (NULL: unwanted). Ownership
- * words: an argument is *borrowed* until the call returns, *taken* from the caller, or *shared* (the callee adds a
- * counted reference); a result written through `out` is *new*, the caller's to release. On failure `*out` is left NULL.
- * Objects may be used from any thread; a hr_feed by one thread at a time. Strings are UTF-8. Structs of options, of
- * functions and of what is asked for begin with `struct_bytes` = sizeof the struct that the caller was compiled with;
- * zero elsewhere is the default. HR_INVALID: struct_bytes is 0. HR_UNSUPPORTED: the caller's struct is larger than that
- * of the library which runs, and a field that the library does not know is set. A call that refuses a struct for its
- * size takes nothing of it. Of an array of structs all have the same struct_bytes. Only what is declared here is
- * exported. */
+ * Status. A function that can fail returns hr_status and writes its text into `err` (NULL: unwanted). On failure
+ * `*out` is NULL.
+ *
+ * Ownership. An argument is *borrowed* until the call returns, *taken* from the caller, or *shared*: the callee adds a
+ * counted reference. A result in `*out` is *new*: the caller releases it. An object that a call takes is gone even when
+ * the call fails. Exception: a call takes nothing when it refuses a NULL argument (HR_INVALID names the argument) or
+ * the size of a struct.
+ *
+ * Threads. Any thread may use any object. One thread at a time may call hr_feed_next and hr_feed_close of one feed.
+ *
+ * Structs. A struct of options or of functions begins with `struct_bytes` = sizeof the struct that the caller was
+ * compiled with. In every other field zero is the default. HR_INVALID: struct_bytes is 0. HR_UNSUPPORTED: the caller's
+ * struct is larger than the library's, and a field that the library does not know is set. All structs of one array have
+ * the same struct_bytes.
+ *
+ * Callbacks. The engine calls a caller's functions without holding a lock. Functions of a plan (hr_map_function,
+ * hr_filter_function, hr_aggregate_function, hr_source_functions, hr_write_options.name) run on threads of the pool,
+ * several at once unless their comment says otherwise. They must not block: the pool has one thread per CPU, and a
+ * thread that waits does no other work. They may build plans and may open feeds, but a callback that waits for a feed
+ * hangs when no other pool thread is left. They may call every hr_set_* but hr_set_num_threads, which gives
+ * HR_INVALID. `context_free` runs on the thread that drops the last reference. hr_feed_set_interrupt's function
+ * runs on the thread that waits in hr_feed_next, and may block.
+ *
+ * Text is UTF-8. The library exports only what this file declares. */
 #ifndef HEADRACE_H
 #define HEADRACE_H
 
@@ -78,16 +93,18 @@ HR_API const char *hr_status_text(hr_status st);
 /* Its name, e.g. "HR_BAD_DATA"; static, never NULL. */
 HR_API const char *hr_status_name(hr_status st);
 
-/* What went wrong, on the caller's stack; its size is part of the ABI. `text` is one line that names the place and both
- * numbers. `detail` (NULL unless status is HR_CALLBACK) is an opaque blob owned by the error, set by whoever ran user
- * code (Python: the pickled exception); hr_error_clear() frees it. */
+/* What went wrong. It lies on the caller's stack, so its size is part of the ABI and never changes: a later version
+ * gives a meaning to `reserved`, which is zero today. `text` is one line that names the place and both numbers.
+ * `detail` is NULL unless the status is HR_CALLBACK: bytes that the failed function attached (Python: the pickled
+ * exception). The error owns them; hr_error_clear() frees them. */
 typedef struct hr_error {
     hr_status status;
     char text[1000];
     void *detail;
     size_t detail_bytes;
+    uint64_t reserved[4];
 } hr_error;
-#define HR_ERROR_INIT { HR_OK, { 0 }, NULL, 0 }
+#define HR_ERROR_INIT { HR_OK, { 0 }, NULL, 0, { 0 } }
 
 /* Frees the detail and sets `err` back to HR_ERROR_INIT. NULL is fine. */
 HR_API void hr_error_clear(hr_error *err);
@@ -270,9 +287,9 @@ HR_API HR_MUST_USE hr_status hr_plan_range(int64_t n, const char *name, hr_plan 
  * they come, so that the plan can be run again: in memory up to half of the memory limit, then in the spill folder. */
 HR_API HR_MUST_USE hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_plan **out, hr_error *err);
 
-/* A source of your own: n_fragments pieces in one order, each an Arrow stream that is opened when its turn comes. All
- * functions are called on any pool thread, for several fragments at the same time; one stream is used by one thread at
- * a time. They should not wait long: the thread is one of those that do all work. */
+/* A source of your own: n_fragments pieces in one order, each an Arrow stream that is opened when its turn comes. Pool
+ * threads call the functions, for several fragments at once; one thread at a time uses one stream. They must not
+ * block (Callbacks, above). */
 typedef struct hr_source_functions {
     size_t struct_bytes;
     const char *name;    /* for explain() and errors; copied */
@@ -507,7 +524,8 @@ typedef struct hr_filter_function {
     void (*context_free)(void *context);
     hr_status (*call)(void *context, const hr_table *in, uint8_t *keep, hr_error *err);
 } hr_filter_function;
-HR_API HR_MUST_USE hr_status hr_plan_filter(hr_plan *in, const hr_filter_function *fn, hr_plan **out, hr_error *err);
+HR_API HR_MUST_USE hr_status hr_plan_filter_function(hr_plan *in, const hr_filter_function *fn, hr_plan **out,
+                                                     hr_error *err);
 
 /* What becomes of files that are there, when files are written. */
 typedef enum hr_write_mode {
@@ -516,6 +534,13 @@ typedef enum hr_write_mode {
     HR_WRITE_OVERWRITE, /* they go, when all new ones are complete */
     HR_WRITE_IGNORE     /* nothing is written if there are any */
 } hr_write_mode;
+
+/* What reaches the disk before a write is complete. */
+typedef enum hr_sync {
+    HR_SYNC_NONE, /* no fsync; the kernel writes back in its own time */
+    HR_SYNC_DATA, /* fsync of each file before it gets its name */
+    HR_SYNC_ALL   /* the same, and fsync of the folders */
+} hr_sync;
 
 typedef struct hr_write_options {
     size_t struct_bytes;
@@ -529,7 +554,7 @@ typedef struct hr_write_options {
     int64_t max_file_bytes;    /* a file ends when it has so many; 0: the default, 512 MiB; < 0: no limit */
     const char *job;           /* how names begin; NULL: random, so that no other job has it */
     const char *name_column;   /* where each row is a file (images): the string column with its name; NULL: numbers */
-    int sync; /* 0: the system writes to disk when it likes; 1: before files get names; 2: and folders */
+    hr_sync sync;              /* default HR_SYNC_NONE */
     const char *const *format_options; /* n_format_options strings "name=value", by the format's write options */
     int n_format_options;
     /* The name of file number `index` (in order, from 0), at most cap - 1 bytes and a NUL; NULL:
@@ -550,8 +575,8 @@ HR_API HR_MUST_USE hr_status hr_plan_write(hr_plan *in, const char *format, cons
 /* The schema. Reads the first file's footer or rows if it must, and runs a map without declared schema on its first
  * rows. */
 HR_API HR_MUST_USE hr_status hr_plan_schema(hr_plan *p, struct ArrowSchema *out, hr_error *err);
-/* The number of rows, from metadata alone where that is possible (*exact_known false and *out -1 otherwise). */
-HR_API HR_MUST_USE hr_status hr_plan_count(hr_plan *p, int64_t *out, bool *exact_known, hr_error *err);
+/* The number of rows that metadata alone gives; -1: only a run finds it out. */
+HR_API HR_MUST_USE hr_status hr_plan_count(hr_plan *p, int64_t *out, hr_error *err);
 /* The plan as text, one node a line, before and after the rewriting rules; no I/O. *out is new: hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err);
 HR_API void hr_string_free(char *s);

@@ -71,7 +71,7 @@ static hr_plan *plan_of_many(void)
     hr_error err = HR_ERROR_INIT;
     hr_plan *a = plan_of_tables(sizes, HR_LEN(sizes)), *b = NULL, *both[2], *u = NULL, *p = NULL;
 
-    assert_ok(hr_plan_filter(a, &keep, &b, &err), &err);
+    assert_ok(hr_plan_filter_function(a, &keep, &b, &err), &err);
     both[0] = b;
     both[1] = a;
     assert_ok(hr_plan_union(both, 2, &u, &err), &err);

@@ -37,14 +37,13 @@ static hr_status materialize(int64_t n, int64_t limit, bool on_disk, hr_error *e
     hr_feed_options options = { .struct_bytes = sizeof options, .memory_limit = limit };
     hr_plan *p = NULL, *q = NULL;
     int64_t counted = 0;
-    bool known = false;
     char *text = NULL;
     hr_status st;
 
     HR_GO(hr_plan_range(n, "x", &p, err));
     HR_GO(hr_plan_materialize(p, &options, &q, err));
-    HR_GO(hr_plan_count(q, &counted, &known, err));
-    assert_true(known);
+    HR_GO(hr_plan_count(q, &counted, err));
+    assert_true(counted >= 0);
     assert_int_equal(counted, n);
     HR_GO(hr_plan_explain(q, &text, err));
     assert_contains(text, "memory [");

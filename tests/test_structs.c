@@ -126,7 +126,7 @@ CALL(call_block_order, hr_plan_randomize_block_order(range, p, &made, err))
 CALL(call_repartition, hr_plan_repartition(range, 4, p, &made, err))
 CALL(call_map_function, hr_plan_map(range, p, NULL, &made, err))
 CALL(call_map_options, hr_plan_map(range, &map_function, p, &made, err))
-CALL(call_filter, hr_plan_filter(range, p, &made, err))
+CALL(call_filter, hr_plan_filter_function(range, p, &made, err))
 CALL(call_write, hr_plan_write(range, "csv", in_dir("out"), p, &made, err))
 CALL(call_materialize, hr_plan_materialize(range, p, &made, err))
 CALL(call_sort, hr_plan_sort(range, p, 1, &made, err))
@@ -215,7 +215,7 @@ static const struct row {
         HR_OK),
     ROW(hr_map_function, hr_plan_map, call_map_function, map, UPTO(hr_map_function, state_free), HR_INVALID),
     ROW(hr_map_options, hr_plan_map, call_map_options, map_options, UPTO(hr_map_options, batch_rows), HR_OK),
-    ROW(hr_filter_function, hr_plan_filter, call_filter, filter, sizeof filter, HR_INVALID),
+    ROW(hr_filter_function, hr_plan_filter_function, call_filter, filter, sizeof filter, HR_INVALID),
     ROW(hr_write_options, hr_plan_write, call_write, write_options, UPTO(hr_write_options, partition_columns), HR_OK),
     ROW(hr_feed_options, hr_feed_open, call_feed, feed, UPTO(hr_feed_options, batch_rows), HR_OK),
     ROW(hr_feed_options, hr_plan_materialize, call_materialize, feed, UPTO(hr_feed_options, batch_rows), HR_OK),
@@ -348,7 +348,7 @@ static void test_enumerations(void **unused)
     assert_status(hr_plan_write(range, "csv", in_dir("out"), &w, &made, &err), HR_INVALID, &err);
     assert_contains(err.text, "mode 7");
     w.mode = HR_WRITE_APPEND;
-    w.sync = 9;
+    w.sync = (hr_sync)9;
     assert_status(hr_plan_write(range, "csv", in_dir("out"), &w, &made, &err), HR_INVALID, &err);
     assert_contains(err.text, "sync 9");
     assert_status(hr_plan_join(range, range, &j, &made, &err), HR_INVALID, &err);

@@ -914,7 +914,7 @@ static PyObject *plan_write(PyObject *op, PyObject *args, PyObject *kwargs)
     o.max_file_bytes = max_bytes;
     o.job = job;
     o.name_column = name_column;
-    o.sync = sync;
+    o.sync = (hr_sync)sync;
     o.format_options = option.v;
     o.n_format_options = option.n;
     if (name != Py_None) {
@@ -955,16 +955,15 @@ static PyObject *plan_count(PyObject *op, PyObject *none)
     hr_error err = HR_ERROR_INIT;
     hr_plan *plan = ((plan_object *)op)->plan;
     int64_t n = -1;
-    bool known = false;
     hr_status st;
 
     (void)none;
     Py_BEGIN_ALLOW_THREADS
-    st = hr_plan_count(plan, &n, &known, &err);
+    st = hr_plan_count(plan, &n, &err);
     Py_END_ALLOW_THREADS
     if (st)
         return pyhr_raise(pyhr_state_of(op), st, &err);
-    return known ? PyLong_FromLongLong(n) : Py_NewRef(Py_None);
+    return n >= 0 ? PyLong_FromLongLong(n) : Py_NewRef(Py_None);
 }
 
 static PyObject *plan_explain(PyObject *op, PyObject *none)

@@ -48,6 +48,13 @@ void hr__error_move(hr_error *to, hr_error *from);
 /* The one text for a refused allocation: "where: no memory for n bytes". */
 hr_status hr__error_memory(hr_error *err, const char *where, int64_t n_bytes);
 
+/* The first line of a public function: HR_INVALID names the function and the argument that is NULL. */
+#define HR_NEED(...)                                                                                                   \
+    HR_TRY(hr__need(__func__, #__VA_ARGS__, (const void *const[]){ __VA_ARGS__ },                                      \
+                    HR_LEN(((const void *const[]){ __VA_ARGS__ })), err))
+hr_status hr__need(const char *function, const char *names, const void *const *pointers, int n,
+                   hr_error *err) HR_MUST_USE;
+
 /* True for a number that is a status; false for HR_OK where it has to be an error. HR_PENDING is none. */
 bool hr__status_is_error(int64_t st);
 /* Statuses are also places in tables: [0, HR__N_STATUS), -1: no status. */

@@ -354,6 +354,8 @@ static bool parse_bytes(const char *s, int64_t *out)
 
 hr_status hr_parse_bytes(const char *text, int64_t *out, hr_error *err)
 {
+    HR_NEED(text, out);
+
     *out = 0;
     if (!text || !parse_bytes(text, out))
         return hr_error_set(err, HR_INVALID, "'%s' is not a number of bytes such as 4096, 256MiB or 1.5GB",

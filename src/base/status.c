@@ -113,6 +113,18 @@ void hr_error_set_detail(hr_error *err, const void *detail, size_t n_bytes)
 
 /* ------------------------------------------------------------------------------------------------ between our files */
 
+hr_status hr__need(const char *function, const char *names, const void *const *pointers, int n, hr_error *err)
+{
+    for (int i = 0; i < n; i++) {
+        size_t length = strcspn(names, ",");
+
+        if (!pointers[i])
+            return hr_error_set(err, HR_INVALID, "%s: argument '%.*s' is NULL", function, (int)length, names);
+        names += length + strspn(names + length, ", ");
+    }
+    return HR_OK;
+}
+
 hr_status hr__error_at(hr_error *err, hr_status st, const char *fmt, ...)
 {
     char text[sizeof err->text];

@@ -33,10 +33,8 @@ done:
 
 static hr_status count_rows(hr_plan *p, int64_t *out, hr_error *err)
 {
-    bool known = false;
-
-    HR_TRY(hr_plan_count(p, out, &known, err));
-    return known ? HR_OK : count_by_reading(p, out, err);
+    HR_TRY(hr_plan_count(p, out, err));
+    return *out >= 0 ? HR_OK : count_by_reading(p, out, err);
 }
 
 static int count_run(const hr_command *cmd, int argc, char **argv)

@@ -136,6 +136,8 @@ hr_status hr__table_first(const hr_table *t, hr_schema *schema, hr_table **out, 
 
 hr_status hr_table_slice(const hr_table *t, int64_t begin, int64_t n, hr_table **out, hr_error *err)
 {
+    HR_NEED(t, out);
+
     hr_status st = HR_OK;
     hr_table *part = NULL;
 
@@ -304,6 +306,8 @@ static hr_status check_column(const hr_table *t, int column, hr_error *err)
 
 hr_status hr_table_column_view(const hr_table *t, int column, hr_column_view *out, hr_error *err)
 {
+    HR_NEED(t, out);
+
     hr_column_view v = { 0 };
     hr_text type = { 0 };
     hr_status st;

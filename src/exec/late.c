@@ -36,6 +36,8 @@ hr_status hr__plan_schema(hr_plan *p, hr_schema **out, hr_error *err)
 
 hr_status hr_plan_schema(hr_plan *p, struct ArrowSchema *out, hr_error *err)
 {
+    HR_NEED(p, out);
+
     hr_schema *s = NULL;
     hr_status st;
 

@@ -60,6 +60,8 @@ void hr_expr_unref(hr_expr *e)
 
 hr_status hr_expr_column(const char *name, hr_expr **out, hr_error *err)
 {
+    HR_NEED(name, out);
+
     HR_TRY(expr_new(HR_EXPR_COLUMN, out, err));
     if (((*out)->name = hr__strdup(NULL, name)))
         return HR_OK;
@@ -86,6 +88,8 @@ done:
 
 hr_status hr_expr_literal(struct ArrowSchema *type, struct ArrowArray *value, hr_expr **out, hr_error *err)
 {
+    HR_NEED(type, value, out);
+
     hr_array *a = NULL;
     hr_status st = hr__array_import(value, type, &a, err);
 
@@ -142,16 +146,22 @@ static hr_status add_string(hr_builder *b, const void *v, hr_error *err)
 
 hr_status hr_expr_int(int64_t v, hr_expr **out, hr_error *err)
 {
+    HR_NEED(out);
+
     return literal_of(HR_T_INT64, add_int, &v, true, out, err);
 }
 
 hr_status hr_expr_double(double v, hr_expr **out, hr_error *err)
 {
+    HR_NEED(out);
+
     return literal_of(HR_T_FLOAT64, add_double, &v, true, out, err);
 }
 
 hr_status hr_expr_string(const char *v, hr_expr **out, hr_error *err)
 {
+    HR_NEED(v, out);
+
     return literal_of(HR_T_STRING, add_string, v, false, out, err);
 }
 
@@ -194,6 +204,8 @@ static hr_status set_settings(hr_expr *e, const char *const *settings, int n, hr
 hr_status hr_expr_call(const char *function, hr_expr *const *args, int n_args, const char *const *settings,
                        int n_settings, hr_expr **out, hr_error *err)
 {
+    HR_NEED(function, out);
+
     const hr_expr_function *f = hr__expr_function(function);
     hr_expr *e = NULL;
     hr_status st = HR_OK;
@@ -420,6 +432,8 @@ void hr__expr_print(const hr_expr *e, hr_text *out)
 
 hr_status hr_expr_print(const hr_expr *e, char **out, hr_error *err)
 {
+    HR_NEED(e, out);
+
     hr_text t = { 0 };
 
     *out = NULL;

@@ -227,6 +227,8 @@ done:
 
 hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err)
 {
+    HR_NEED(f, out);
+
     return hr__feed_position_at(f, -1, true, out, err);
 }
 
@@ -440,6 +442,8 @@ done:
 
 hr_status hr_feed_open(hr_plan *p, const hr_feed_options *options, hr_feed **out, hr_error *err)
 {
+    HR_NEED(p, out);
+
     return hr__feed_open(p, options, NULL, out, err);
 }
 
@@ -524,6 +528,8 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
 
 hr_status hr_feed_next(hr_feed *f, hr_table **out, hr_error *err)
 {
+    HR_NEED(f, out);
+
     for (;;) {
         hr_status st = hr__feed_next(f, INTERRUPT_MS, out, err);
 
@@ -542,6 +548,8 @@ void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *conte
 
 hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err)
 {
+    HR_NEED(f, out);
+
     hr_text t = { 0 }, run = { 0 };
     hr_status st = HR_OK;
 
@@ -643,6 +651,8 @@ static void stream_release(struct ArrowArrayStream *stream)
 
 hr_status hr_feed_export(hr_feed *f, struct ArrowArrayStream *out, hr_error *err)
 {
+    HR_NEED(f, out);
+
     feed_stream *s = hr__zalloc(NULL, sizeof *s);
 
     *out = (struct ArrowArrayStream){ 0 };

@@ -4,6 +4,8 @@
 
 hr_status hr_plan_materialize(hr_plan *p, const hr_feed_options *options, hr_plan **out, hr_error *err)
 {
+    HR_NEED(p, out);
+
     hr_feed_options o;
     int64_t limit;
     hr_schema *schema = NULL;

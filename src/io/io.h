@@ -88,7 +88,6 @@ void hr__stream_close(hr_stream *s); /* NULL is fine */
 
 typedef struct hr_sink hr_sink;
 /* When a file's bytes are on the disk: whenever the system likes; before it has its name; and its name, too. */
-typedef enum hr_sync { HR_SYNC_NONE, HR_SYNC_DATA, HR_SYNC_ALL } hr_sync;
 /* Makes missing folders. `replace`: an existing file is replaced by commit; else commit fails with HR_IO saying that it
  * exists. */
 hr_status hr__sink_open(const char *url, bool replace, hr_account *account, hr_sink **out, hr_error *err) HR_MUST_USE;

@@ -89,6 +89,8 @@ static hr_status take_scan(hr_status st, hr_scan *scan, hr_plan **out, hr_error 
 hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format, const hr_read_options *options,
                        hr_plan **out, hr_error *err)
 {
+    HR_NEED(urls, out);
+
     hr_read_options o;
     hr_scan *s = NULL;
     hr_status st;
@@ -108,6 +110,8 @@ hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format, 
 
 hr_status hr_plan_tables(hr_table *const *tables, int n_tables, hr_plan **out, hr_error *err)
 {
+    HR_NEED(tables, out);
+
     hr_scan *s = NULL;
     hr_status st = hr__scan_new_tables(tables, n_tables, &s, err);
 
@@ -124,11 +128,15 @@ hr_status hr__plan_range(int64_t n, int64_t n_blocks, const char *name, hr_plan 
 
 hr_status hr_plan_range(int64_t n, const char *name, hr_plan **out, hr_error *err)
 {
+    HR_NEED(name, out);
+
     return hr__plan_range(n, 0, name, out, err);
 }
 
 hr_status hr_plan_source(const hr_source_functions *functions, hr_plan **out, hr_error *err)
 {
+    HR_NEED(out);
+
     hr_source_functions f;
     hr_scan *s = NULL;
     hr_status st;
@@ -141,6 +149,8 @@ hr_status hr_plan_source(const hr_source_functions *functions, hr_plan **out, hr
 
 hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_plan **out, hr_error *err)
 {
+    HR_NEED(stream, out);
+
     hr_scan *s = NULL;
     hr_status st = hr__scan_new_stream(stream, &s, err);
 
@@ -192,6 +202,8 @@ static hr_status add_checked_op(hr_plan *in, hr_status st, hr_op *op, hr_plan **
 hr_status hr_plan_project(hr_plan *in, const char *const *names, const char *const *new_names, int n, hr_plan **out,
                           hr_error *err)
 {
+    HR_NEED(in, out);
+
     hr_op *op = NULL;
     hr_status st = hr__op_project(names, new_names, n, &op, err);
 
@@ -200,6 +212,8 @@ hr_status hr_plan_project(hr_plan *in, const char *const *names, const char *con
 
 hr_status hr_plan_filter_expr(hr_plan *in, hr_expr *e, hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, e, out);
+
     hr_op *op = NULL;
     hr_status st = hr__op_filter_expr(e, &op, err);
 
@@ -209,6 +223,8 @@ hr_status hr_plan_filter_expr(hr_plan *in, hr_expr *e, hr_plan **out, hr_error *
 hr_status hr_plan_with_columns(hr_plan *in, const char *const *names, hr_expr *const *exprs, int n, hr_plan **out,
                                hr_error *err)
 {
+    HR_NEED(in, out);
+
     hr_op *op = NULL;
     hr_status st = hr__op_with_columns(names, exprs, n, &op, err);
 
@@ -258,6 +274,8 @@ done:
 hr_status hr_plan_group(hr_plan *in, const char *const *keys, int n_keys, const hr_aggregate *aggs, int n_aggs,
                         hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, out);
+
     hr_aggregate_function *owns = NULL;
     hr_aggregate *own = NULL;
     hr_schema *schema = NULL;
@@ -289,6 +307,8 @@ hr_status hr_plan_group(hr_plan *in, const char *const *keys, int n_keys, const 
 
 hr_status hr_plan_join(hr_plan *left, hr_plan *right, const hr_join_options *options, hr_plan **out, hr_error *err)
 {
+    HR_NEED(left, right, out);
+
     hr_schema *l = NULL, *r = NULL;
     hr_plan *ins[2] = { right, left }, *joined = NULL;
     hr_join_options o;
@@ -314,6 +334,8 @@ done:
 
 hr_status hr_plan_number_rows(hr_plan *in, const char *name, hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, name, out);
+
     hr_op *op = NULL;
     hr_status st = hr__op_number_rows(name, &op, err);
 
@@ -322,6 +344,8 @@ hr_status hr_plan_number_rows(hr_plan *in, const char *name, hr_plan **out, hr_e
 
 hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, out);
+
     hr_op *op = NULL;
     hr_status st = hr__op_limit(n, &op, err);
 
@@ -330,6 +354,8 @@ hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err)
 
 hr_status hr_plan_slice(hr_plan *in, int64_t begin, int64_t end, hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, out);
+
     hr_op *op = NULL;
     hr_status st = hr__op_slice(begin, end, &op, err);
 
@@ -338,6 +364,8 @@ hr_status hr_plan_slice(hr_plan *in, int64_t begin, int64_t end, hr_plan **out, 
 
 hr_status hr_plan_sample(hr_plan *in, const hr_sample_options *options, hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, out);
+
     hr_sample_options all;
     hr_op *op = NULL;
     int depth = 0;
@@ -353,6 +381,8 @@ hr_status hr_plan_sample(hr_plan *in, const hr_sample_options *options, hr_plan 
 
 hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, out);
+
     hr_op *op = NULL;
     hr_status st = hr__op_rebatch(n_rows, drop_last, &op, err);
 
@@ -361,6 +391,8 @@ hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan *
 
 hr_status hr_plan_local_shuffle(hr_plan *in, int64_t window_rows, const uint64_t *seed, hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, out);
+
     hr_op *op = NULL;
     hr_plan *lots = NULL;
     hr_status st = hr__op_local_shuffle(window_rows, seed, &op, err);
@@ -377,6 +409,8 @@ hr_status hr_plan_local_shuffle(hr_plan *in, int64_t window_rows, const uint64_t
 hr_status hr_plan_map(hr_plan *in, const hr_map_function *fn, const hr_map_options *options, hr_plan **out,
                       hr_error *err)
 {
+    HR_NEED(in, out);
+
     hr_map_function f;
     hr_map_options o;
     hr_op *op = NULL;
@@ -399,8 +433,10 @@ done:
     return st;
 }
 
-hr_status hr_plan_filter(hr_plan *in, const hr_filter_function *fn, hr_plan **out, hr_error *err)
+hr_status hr_plan_filter_function(hr_plan *in, const hr_filter_function *fn, hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, out);
+
     hr_filter_function f;
     hr_op *op = NULL;
     hr_status st;
@@ -438,6 +474,8 @@ done:
 hr_status hr_plan_write(hr_plan *in, const char *format, const char *path, const hr_write_options *options,
                         hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, path, out);
+
     hr_status st = HR_OK;
     hr_write_options all;
     const hr_format *f = format ? hr__format_by_name(format) : NULL;
@@ -574,6 +612,8 @@ static hr_status like_all(hr_plan *in, hr_schema *schema, hr_schema *all, hr_pla
 
 hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan **out, hr_error *err)
 {
+    HR_NEED(ins, out);
+
     hr_schema **schemas = NULL, *all = NULL;
     hr_plan *made = NULL;
     hr_op *op = NULL;
@@ -607,6 +647,8 @@ done:
 
 hr_status hr_plan_zip(hr_plan *const *ins, int n, hr_plan **out, hr_error *err)
 {
+    HR_NEED(ins, out);
+
     hr_schema **schemas = NULL;
     hr_op *op = NULL;
     hr_status st = HR_OK;
@@ -628,6 +670,8 @@ done:
 
 hr_status hr_plan_mix(hr_plan *const *ins, int n, const double *weights, hr_mix_end when, hr_plan **out, hr_error *err)
 {
+    HR_NEED(ins, weights, out);
+
     hr_op *op = NULL;
 
     *out = NULL;
@@ -822,12 +866,11 @@ static hr_status count(hr_plan *p, int64_t *out, hr_error *err)
     }
 }
 
-hr_status hr_plan_count(hr_plan *p, int64_t *out, bool *exact_known, hr_error *err)
+hr_status hr_plan_count(hr_plan *p, int64_t *out, hr_error *err)
 {
-    HR_TRY(count(p, out, err));
-    if (exact_known)
-        *exact_known = *out >= 0;
-    return HR_OK;
+    HR_NEED(p, out);
+
+    return count(p, out, err);
 }
 
 /* --- text and fingerprint */
@@ -875,6 +918,8 @@ static void print_node(const hr_plan *p, int depth, hr_text *out)
 
 hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err)
 {
+    HR_NEED(p, out);
+
     hr_text t = { 0 };
     hr_plan *rewritten = NULL;
     hr_status st = HR_OK;
@@ -930,6 +975,8 @@ void hr__plan_digest(const hr_plan *p, char out[33])
 
 hr_status hr_plan_fingerprint(hr_plan *p, char out[33], hr_error *err)
 {
+    HR_NEED(p, out);
+
     hr_inputs inputs;
     hr_hash h;
 

@@ -94,6 +94,8 @@ static hr_status resolve_keys(const hr_sort_key *keys, int n, const hr_schema *s
 
 hr_status hr_plan_sort(hr_plan *in, const hr_sort_key *keys, int n, hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, keys, out);
+
     hr_sort_key *own = NULL;
     hr_sort_column *columns = NULL;
     hr_schema *schema = NULL;
@@ -150,6 +152,8 @@ static hr_status seed_of(const hr_shuffle_options *options, hr_shuffle_seed *out
 
 hr_status hr_plan_randomize_block_order(hr_plan *in, const hr_shuffle_options *options, hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, out);
+
     hr_shuffle_seed seed;
     hr_op *op = NULL;
 
@@ -164,6 +168,8 @@ hr_status hr_plan_randomize_block_order(hr_plan *in, const hr_shuffle_options *o
 
 hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffle_options *options, hr_plan **out, hr_error *err)
 {
+    HR_NEED(in, out);
+
     hr_shuffle_seed seed;
     hr_op *op = NULL;
 
@@ -192,6 +198,8 @@ static hr_status by_keys(hr_plan *in, int64_t n_blocks, const hr_repartition_opt
 hr_status hr_plan_repartition(hr_plan *in, int64_t n_blocks, const hr_repartition_options *options, hr_plan **out,
                               hr_error *err)
 {
+    HR_NEED(in, out);
+
     const uint64_t seed = 0;
     hr_shuffle_options once = { .struct_bytes = sizeof once, .seed = &seed, .once = true };
     hr_repartition_options o;

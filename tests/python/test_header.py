@@ -37,3 +37,11 @@ def test_statuses_have_numbers():
     numbers = re.findall(r"X\((HR_\w+), (\d+), ", TEXT)
     assert numbers[0] == ("HR_OK", "0") and numbers[-1] == ("HR_BUG", "255")
     assert len({n for _, n in numbers}) == len(numbers) == 16
+
+
+def test_every_out_is_checked():
+    """tests/test_public_api.c calls each function that has an `out` with NULL in its place."""
+    text = (ROOT / "tests" / "test_public_api.c").read_text()
+    refused = set(re.findall(r'REFUSES\("out", (hr_\w+),', text))
+    with_out = {name for name, arguments in CALLS if re.search(r"\bout(\[\d+\])?(,|$)", arguments.strip())}
+    assert len(with_out) > 40 and refused == with_out

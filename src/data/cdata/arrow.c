@@ -424,6 +424,8 @@ hr_status hr__array_export(hr_array *a, struct ArrowArray *out, hr_error *err)
 
 hr_status hr_table_export(const hr_table *t, struct ArrowSchema *schema, struct ArrowArray *array, hr_error *err)
 {
+    HR_NEED(t);
+
     hr_status st = HR_OK;
 
     if (schema)

@@ -579,6 +579,8 @@ done:
 
 hr_status hr_table_import(struct ArrowSchema *schema, struct ArrowArray *array, hr_table **out, hr_error *err)
 {
+    HR_NEED(schema, array, out);
+
     hr_status st = HR_OK;
     foreign *owner = NULL;
     hr_schema *imported = NULL;

@@ -97,6 +97,8 @@ static void settings_lock(void)
 
 hr_status hr_spill_dir(char **out, hr_error *err)
 {
+    HR_NEED(out);
+
     settings_lock();
     *out = hr__strdup(NULL, settings.folder ? settings.folder : default_folder());
     hr__unlock(&settings.lock);

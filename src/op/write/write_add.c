@@ -251,7 +251,7 @@ static hr_status end_file(const hr_write_job *job, add_state *s, int64_t i, hr_e
     f->sink = NULL;
     open_file_clear(s, f);
     s->open[i] = s->open[--s->n_open];
-    HR_TRY(hr__sink_finish(d->sink, (hr_sync)job->settings.sync, err));
+    HR_TRY(hr__sink_finish(d->sink, job->settings.sync, err));
     return hold(s, d, err);
 }
 

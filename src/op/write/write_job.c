@@ -147,8 +147,8 @@ static hr_status check_options(const hr_format *format, const char *path, const 
                             o->min_rows_per_file, o->max_rows_per_file);
     if (o->single_file && (o->n_partition_columns || o->max_rows_per_file))
         return hr_error_set(err, HR_INVALID, "%s: a single file has no folders and no limit of rows", path);
-    if (o->sync < HR_SYNC_NONE || o->sync > HR_SYNC_ALL)
-        return hr_error_set(err, HR_INVALID, "%s: sync %d, expected 0, 1 or 2", path, o->sync);
+    if ((int)o->sync < HR_SYNC_NONE || o->sync > HR_SYNC_ALL)
+        return hr_error_set(err, HR_INVALID, "%s: sync %d, expected 0, 1 or 2", path, (int)o->sync);
     return HR_OK;
 }
 
