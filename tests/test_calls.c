@@ -942,7 +942,7 @@ static void test_made_column(void **unused)
         o.batch_rows = i < 4 ? 0 : -1;
         assert_ok(hr__calls_new("map(f)", &s.calls, &err), &err);
         op = operator_of(s.calls, o);
-        assert_null(hr__op_input_arena(op));
+        assert_null(op->cls->input_arena(op));
         assert_ok(rig_open(&r, op, NULL, &err), &err);
         assert_ok(rig_run(&r, parts, n, &err), &err);
         check_made(&r, in);

@@ -24,7 +24,7 @@ static void test_cases(void **unused)
         rig r = { 0 };
 
         assert_ok(hr__op_limit(cases[c].limit, &op, &err), &err);
-        assert_int_equal(hr__op_limit_rows(op), cases[c].limit);
+        assert_true(op->cuts && op->cut_begin == 0 && op->cut_end == cases[c].limit);
         assert_ok(rig_open(&r, op, NULL, &err), &err);
         for (int i = 0; i < cases[c].n_tables && !r.enough; i++) {
             hr_table *t = numbers(at, cases[c].rows[i]);

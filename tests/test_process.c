@@ -544,7 +544,7 @@ static void test_input_in_the_arena(void **unused)
     (void)unused;
     keep(&k, 1, "slow 20");
     op = operator_of(k.calls, (hr_calls_options){ .batch_rows = -1 });
-    mem = (hr_mem){ NULL, hr__op_input_arena(op) };
+    mem = (hr_mem){ NULL, op->cls->input_arena(op) };
     assert_non_null(mem.arena);
     assert_ok(hr__table_concat(&mem, in->schema, &in, 1, &there, &err), &err);
     assert_true(hr__table_in_arena(there, mem.arena));
@@ -579,7 +579,7 @@ static void test_one_column_of_a_wide_table(void **unused)
     op = operator_of(
         k.calls,
         (hr_calls_options){ .made = "y", .columns = only_x, .n_columns = 1, .one_to_one = true, .batch_rows = -1 });
-    assert_null(hr__op_input_arena(op));
+    assert_null(op->cls->input_arena(op));
     assert_ok(rig_open(&r, op, NULL, &err), &err);
     r.while_suspended = see_arena;
     r.context = k.calls;

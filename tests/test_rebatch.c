@@ -203,13 +203,12 @@ static void test_refusals(void **unused)
     hr_error err = HR_ERROR_INIT;
     hr_op *op = NULL, *swap = NULL;
     rig r = { 0 }, q = { 0 };
-    bool drop_last = false;
 
     (void)unused;
     assert_status(hr__op_rebatch(0, false, &op, &err), HR_INVALID, &err);
     assert_ok(hr__op_rebatch(5, true, &op, &err), &err);
-    assert_int_equal(hr__op_rebatch_rows(op, &drop_last), 5);
-    assert_true(drop_last);
+    assert_int_equal(op->table_rows, 5);
+    assert_true(op->drops_rest);
     assert_ok(rig_open(&r, op, NULL, &err), &err);
     for (int i = 0; i < HR_LEN(bad); i++)
         assert_status(rig_restore(&r, bad[i], &err), HR_INVALID, &err);

@@ -101,8 +101,8 @@ static hr_status add_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
     hr_op_state *o;
 
     HR_TRY(new_op(r, op, &o, err));
-    if (hr__op_computed(op, NULL, NULL) == 0 || hr__op_block_order_seed(op))
-        return HR_OK; /* the reader does it by now: it has a number, and nothing to do */
+    if (op->idle)
+        return HR_OK; /* it has a number, and nothing to do */
     if (!hr__grow(r->account, (void **)&s->ops, &cap, s->n_ops + 1, sizeof(hr_op_state *)))
         return hr__error_memory(err, "run", 64);
     s->ops[s->n_ops++] = o;
@@ -265,7 +265,7 @@ static hr_status build_op(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out,
         return build_maker(r, p, blocks, out, err);
     if (cls->new_rows)
         return build_numbered(r, p, blocks, out, err);
-    blocks = hr__op_rebatch_rows(p->op, NULL) >= 0 ? 0 : HR_MAX(blocks, p->op->piece_rows);
+    blocks = p->op->table_rows ? 0 : HR_MAX(blocks, p->op->piece_rows);
     HR_TRY(build(r, p->inputs[0], blocks, &s, err));
     HR_TRY(open_stage(r, &s, err));
     *out = s;
@@ -293,10 +293,10 @@ static int window_cap(const hr_run *r, const hr_stage *s, int n_threads)
     return waits ? 4 * n_threads + 8 : 2 * n_threads + (r->options.arena ? 4 : 2);
 }
 
-static bool is_cut_by_limit(const hr_run *r)
+static bool takes_few_rows(const hr_run *r)
 {
     for (int i = 0; i < r->n_ops; i++)
-        if (!strcmp(r->ops[i]->run.op->cls->name, "limit"))
+        if (r->ops[i]->run.op->cls->takes_few_rows)
             return true;
     return false;
 }
@@ -310,8 +310,7 @@ static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error 
     for (int i = 0; i < r->n_stages; i++) {
         hr_stage *up = r->stages[i];
 
-        if (up->next != s ||
-            (up->stream && (up->stream->instance || hr__op_rebatch_rows(up->stream->run.op, NULL) >= 0)))
+        if (up->next != s || (up->stream && (up->stream->instance || up->stream->run.op->table_rows)))
             continue;
         up->block_rows = HR_MAX(up->block_rows, rows);
         if (!up->scan) {
@@ -361,7 +360,7 @@ static void write_to(hr_run *r, hr_stage *s, int i, hr_arena *arena)
 
         o->run.to_process = true;
         o->run.arena = o->mem.arena = arena;
-        if (hr__op_project_inputs(o->run.op, NULL) < 0)
+        if (!o->run.op->cls->shares_columns)
             return;
     }
     s->arena = arena;
@@ -382,7 +381,8 @@ static hr_status place_outputs(hr_run *r, hr_stage *last, hr_error *err)
 {
     for (int k = 0; k < r->n_stages; k++)
         for (int i = 0; i < r->stages[k]->n_ops; i++) {
-            hr_arena *arena = hr__op_input_arena(r->stages[k]->ops[i]->run.op);
+            const hr_op *op = r->stages[k]->ops[i]->run.op;
+            hr_arena *arena = op->cls->input_arena ? op->cls->input_arena(op) : NULL;
 
             if (arena) {
                 HR_TRY(use_arena(r, arena, err));
@@ -405,7 +405,7 @@ static bool is_read_whole(const hr_stage *s)
     for (; s; s = s->next) {
         const hr_op_class *cls = s->stream ? s->stream->run.op->cls : NULL;
 
-        if (cls && (cls->kind == HR_OP_BLOCK || cls == &hr__limit))
+        if (cls && (cls->kind == HR_OP_BLOCK || cls->takes_few_rows))
             return cls->kind == HR_OP_BLOCK;
     }
     return false;
@@ -418,7 +418,7 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
 
     HR_TRY(build(r, r->plan, 0, &last, err));
     HR_TRY(protect_pieces(r, err));
-    r->has_limit = is_cut_by_limit(r);
+    r->has_limit = takes_few_rows(r);
     for (int i = 0; i < r->n_stages; i++) {
         hr_stage *s = r->stages[i];
 

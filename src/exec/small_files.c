@@ -76,7 +76,7 @@ static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, hr_group_
 
 static bool goes_into_batches(const hr_stage *s)
 {
-    return s->n_ops == 0 && s->stream && hr__op_rebatch_rows(s->stream->run.op, NULL) >= 0;
+    return s->n_ops == 0 && s->stream && s->stream->run.op->table_rows > 0;
 }
 
 static void tables_clear(hr_group_tables *p)

@@ -274,6 +274,15 @@ hr_status hr__expr_columns(const hr_expr *e, const char ***names, int *n, hr_err
     return st;
 }
 
+int64_t hr__expr_reads(const hr_expr *e, const char *column)
+{
+    int64_t n = e->kind == HR_EXPR_COLUMN && !strcmp(e->name, column);
+
+    for (int i = 0; i < e->n_args; i++)
+        n += hr__expr_reads(e->args[i], column);
+    return n;
+}
+
 bool hr__expr_row_random(const hr_expr *e)
 {
     if (e->kind == HR_EXPR_CALL && e->function->row_random)

@@ -114,7 +114,8 @@ const hr_expr_function *hr__expr_function(const char *name); /* NULL: none */
 
 /* The columns an expression reads, each once, in order of first use; borrowed names. *names is new (hr__free). */
 hr_status hr__expr_columns(const hr_expr *e, const char ***names, int *n, hr_error *err) HR_MUST_USE;
-void hr__expr_print(const hr_expr *e, hr_text *out); /* "(col('x') > 3) & is_null(col('y'))" */
+int64_t hr__expr_reads(const hr_expr *e, const char *column); /* how often e reads the column */
+void hr__expr_print(const hr_expr *e, hr_text *out);          /* "(col('x') > 3) & is_null(col('y'))" */
 void hr__expr_fingerprint(const hr_expr *e, hr_hash *h);
 bool hr__expr_equal(const hr_expr *a, const hr_expr *b);
 

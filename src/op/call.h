@@ -13,8 +13,6 @@ hr_status hr__calls_new(const char *name, hr_calls **out, hr_error *err) HR_MUST
  * code. */
 void hr__calls_set_code(hr_calls *c, const char *code);
 void hr__calls_code(hr_calls *c, char out[17]);
-bool hr__op_code(const hr_op *op,
-                 char out[17]); /* of the function that op calls ('-': not known); false: it calls none */
 hr_calls *hr__calls_ref(hr_calls *c);
 void hr__calls_unref(hr_calls *c);
 /* Server side, any thread without engine locks. HR_PENDING: none in timeout_ms; HR_CANCELLED: closed for good. *out is

@@ -8,11 +8,13 @@
 
 void hr__op_init(hr_op *op, const hr_op_class *cls)
 {
-    op->cls = cls;
-    op->one_to_one = cls->one_to_one;
-    op->piece_rows = 0;
-    op->in_order = op->closes = false;
+    *op = (hr_op){ .cls = cls, .one_to_one = cls->one_to_one };
     atomic_init(&op->refs, 1);
+}
+
+const char *hr__op_column_below(const hr_op *op, const char *column)
+{
+    return op->cls->column_below ? op->cls->column_below(op, column) : column;
 }
 
 hr_op *hr__op_ref(hr_op *op)

@@ -91,18 +91,52 @@ hr_status hr__kept_schema(const hr_op *op, const hr_schema *in, hr_schema **out,
 hr_status hr__same_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
                          hr_error *err) HR_MUST_USE;
 
+/* Of random orders. */
+typedef struct hr_shuffle_seed {
+    bool own;  /* `seed`; else the run's */
+    bool once; /* the same in each epoch */
+    uint64_t seed;
+} hr_shuffle_seed;
+
+/* Which blocks of the source an operator puts in a random order. ALL includes the blocks of repartition() below it. */
+typedef enum hr_blocks { HR_BLOCKS_AS_THEY_ARE, HR_BLOCKS_OF_FILES, HR_BLOCKS_ALL } hr_blocks;
+
 typedef struct hr_op_class {
     const char *name;
     const char *doc;
     hr_op_kind kind;
+
+    /* Traits. Rules (plan/) and the builder of a run (exec/build.c) ask these and the traits in hr_op, never which
+     * operator it is. False, 0 and NULL promise nothing: no rule then moves anything past the operator. */
     bool one_to_one; /* same rows, same order, same coordinates: limits and discards move above it */
-    bool same_rows;  /* as many rows out as in, whatever their order: counts are known above it */
-    bool
-        /* a map whose rows are numbered through, as a BLOCK operator's are (it stands behind one that did so) */
-        new_rows;
-    bool filter_below; /* rows that are taken out of its output may as well be taken out of its input (a sort) */
+    bool same_rows;  /* as many rows out as in, in any order: counts are known above it */
+    bool new_rows;   /* a map that numbers its rows through, as a BLOCK operator does (it stands behind one) */
     hr_op_inputs inputs;
-    bool row_local; /* each output row depends on one input row only (fragments may be permuted above it) */
+    bool row_local;      /* each output row depends on one input row only (fragments may be permuted above it) */
+    bool filter_below;   /* a filter above it may run below it, over the columns that column_below names (a sort) */
+    bool images_below;   /* image functions above it may run below it, on columns that it does not look at */
+    bool shares_columns; /* a map whose output columns are its input's: it writes none */
+    bool takes_few_rows; /* it may end long before its input: windows of the stages before it begin small */
+    bool draws_by_depth; /* it draws a number for each row by coordinate, another one for each such operator below */
+    /* The input's name of a column of the output; NULL: the operator makes the column. NULL function: the same name. */
+    const char *(*column_below)(const hr_op *op, const char *column);
+    /* Whether it does more with a column of its input than to hand it on once. NULL: it does not. */
+    bool (*looks_at)(const hr_op *op, const char *column);
+    /* The same operator that gives, of its output, only the wanted columns. *out is new, NULL: this one already does.
+     * NULL: it gives all. */
+    hr_status (*narrow)(const hr_op *op, const char *const *wanted, int n, hr_op **out, hr_error *err);
+    /* The columns that it computes by expressions, from its input's other columns; how many. Borrowed. NULL: none. */
+    int (*computed)(const hr_op *op, const char *const **names, hr_expr *const **exprs);
+    /* The same operator that gives only the first n_rows of its output. *out is new. NULL: there is none. */
+    hr_status (*first_rows)(const hr_op *op, int64_t n_rows, hr_op **out, hr_error *err);
+    /* The same operator that gives its blocks in a random order. *out is new. NULL: there is none; of a STREAM or BLOCK
+     * operator this means that the order of its rows has a meaning. */
+    hr_status (*permuted)(const hr_op *op, const hr_shuffle_seed *seed, hr_op **out, hr_error *err);
+    /* The arena in which other processes want its input, borrowed; NULL: none. NULL function: none. */
+    hr_arena *(*input_arena)(const hr_op *op);
+    /* What identifies the code of the function that it calls, 16 characters ('-': not known). NULL: it calls none. */
+    void (*code)(const hr_op *op, char out[17]);
+
     /* Output schema for an input schema. *out NULL with HR_OK: known only when the first table came out. Any error is a
      * user's. */
     hr_status (*schema)(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err);
@@ -169,14 +203,24 @@ typedef struct hr_op_class {
 struct hr_op {
     const hr_op_class *cls;
     atomic_int refs;
-    bool one_to_one; /* of this one: init copies the class's, constructors may set it (a map that promises it) */
-    int64_t
-        /* > 0: a function over pieces (pieces.c): its tickets must hold whole blocks of so many source rows */
-        piece_rows;
-    bool in_order; /* MAP: it remembers rows that came before: their number and order below it stay as they are */
-    bool closes;   /* MAP: its stage has one more ticket, without rows, behind all others (hr__task_closes) */
+
+    /* Traits of this one operator, set by its constructor. Pointers are borrowed from the operator. */
+    bool one_to_one;    /* init copies the class's; a map may promise it */
+    bool idle;          /* MAP: it has nothing to do in a run, the reader does it: it only has a number there */
+    bool in_order;      /* MAP: it remembers rows that came before: their number and order below it stay as they are */
+    bool closes;        /* MAP: its stage has one more ticket, without rows, behind all others (hr__task_closes) */
+    int64_t piece_rows; /* > 0: a function over pieces (pieces.c): its tickets hold whole blocks of so many rows */
+    bool cuts;          /* of its input only the rows [cut_begin, cut_end) go on */
+    int64_t cut_begin, cut_end; /* cut_end < 0: to the last row */
+    int64_t table_rows;         /* > 0: the same rows, in tables of exactly so many */
+    bool drops_rest;            /* of those the last table, where it has fewer rows */
+    hr_expr *predicate;         /* the rows for which it is true go on; NULL: the operator is no such filter */
+    const char *made;           /* all that it does is to make this column; NULL: more than that */
+    hr_blocks blocks;           /* that come in a random order, by blocks_seed */
+    hr_shuffle_seed blocks_seed;
 };
-void hr__op_init(hr_op *op, const hr_op_class *cls); /* refs 1 */
+void hr__op_init(hr_op *op, const hr_op_class *cls);                  /* refs 1; no traits but the class's */
+const char *hr__op_column_below(const hr_op *op, const char *column); /* see hr_op_class.column_below */
 hr_op *hr__op_ref(hr_op *op);
 void hr__op_unref(hr_op *op);
 

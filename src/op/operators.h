@@ -50,20 +50,12 @@ typedef struct hr_sort_column {
     bool descending, nulls_first;
 } hr_sort_column;
 hr_status hr__op_sort(const hr_sort_column *keys, int n, int n_hidden, hr_op **out, hr_error *err) HR_MUST_USE;
-/* The same sort or random_shuffle, of which only so many rows at the beginning are wanted: the others may not come.
- * NULL: op is neither. */
-hr_status hr__op_sort_first(const hr_op *op, int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 /* Rows with equal keys into the same of n_parts tables, by their hash; `sorted`: each in the order of the keys. */
 hr_status hr__op_hash_partition(const hr_sort_column *keys, int n, int64_t n_parts, bool sorted, hr_op **out,
                                 hr_error *err) HR_MUST_USE;
 /* The same rows in so many tables of about equal size. */
 hr_status hr__op_repartition(int64_t n_blocks, hr_op **out, hr_error *err) HR_MUST_USE;
 /* All rows in random order. */
-typedef struct hr_shuffle_seed {
-    bool own;  /* `seed`; else the run's */
-    bool once; /* the same in each epoch */
-    uint64_t seed;
-} hr_shuffle_seed;
 /* Of a run: the seed itself, and the epoch (0 for all where they are alike). op.c */
 uint64_t hr__shuffle_seed_of(const hr_shuffle_seed *seed, const hr_op_run *run, uint64_t *epoch);
 void hr__shuffle_fingerprint(const hr_shuffle_seed *seed, hr_hash *h);
@@ -151,30 +143,6 @@ hr_status hr__op_write(hr_schema *schema, const hr_format *format, const char *p
 hr_status hr__write_exists(const char *path, bool *out, hr_error *err) HR_MUST_USE;
 hr_status hr__write_schema(hr_schema **out, hr_error *err) HR_MUST_USE; /* of the rows that a write gives */
 
-/* What the plan's rules ask. */
-int64_t hr__op_limit_rows(const hr_op *op); /* limit.c; -1: not a limit */
-int hr__op_project_inputs(const hr_op *op,
-                          const char *const **names); /* project.c; borrowed input names, -1: not a project */
-void hr__op_project_outputs(const hr_op *op,
-                            const char *const **names); /* of a project: as many, under their new names */
-int hr__op_union_columns_in(const hr_op *op,
-                            const hr_schema **in); /* how many columns it has before a union; -1: not that */
-/* The same that gives only those of these columns that it has. */
-hr_status hr__op_union_columns_giving(const hr_op *op, const char *const *names, int n, hr_op **out,
-                                      hr_error *err) HR_MUST_USE;
-int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last);   /* rebatch.c; -1: not a rebatch */
-const hr_shuffle_seed *hr__op_block_order_seed(const hr_op *op); /* block_order.c; NULL: another operator */
-/* repartition.c. One whose blocks come in random order. *out NULL: `op` is another operator. */
-hr_status hr__op_repartition_permuted(const hr_op *op, const hr_shuffle_seed *seed, hr_op **out,
-                                      hr_error *err) HR_MUST_USE;
-hr_shuffle_seed hr__op_local_shuffle_seed(const hr_op *op);            /* local_shuffle.c; of one */
-bool hr__op_slice_rows(const hr_op *op, int64_t *begin, int64_t *end); /* slice.c; false: not a slice */
-hr_expr *hr__op_filter_predicate(const hr_op *op); /* compute.c; borrowed, NULL: not a filter by expression */
-int hr__op_computed(const hr_op *op, const char *const **names,
-                    hr_expr *const **exprs); /* compute.c; -1: computes no columns */
-const char *
-hr__op_made_column(const hr_op *op); /* apply.c; borrowed: all it does is to make this column; NULL: more than that */
-
 extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__blocks, hr__apply,
     hr__write_cut, hr__write_encode, hr__write_add;
 extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, hr__local_gather;
@@ -182,8 +150,6 @@ extern const hr_op_class hr__group, hr__join, hr__arrange;
 extern const hr_op_class hr__number_rows, hr__slice, hr__zip, hr__mix, hr__sample, hr__block_order;
 extern const hr_op_class hr__sort, hr__random_shuffle, hr__shuffle_blocks, hr__hash_partition, hr__repartition;
 
-/* The arena in which a function's worker processes want their input; NULL: it has none. Borrowed from op. */
-hr_arena *hr__op_input_arena(const hr_op *op);
 /* States of stream operators are words "key=number": false if it is not there. ("ordinal" is a rebatch's next
  * batch.) */
 bool hr__state_int(const char *state, const char *key, int64_t *out);

@@ -9,16 +9,6 @@
  * drops rows may not have protected the steps from an image that they refuse, so those must not be able to. */
 #include "plan/plan.h"
 
-/* How often e reads the column. */
-static int64_t reads(const hr_expr *e, const char *column)
-{
-    int64_t n = e->kind == HR_EXPR_COLUMN && !strcmp(e->name, column);
-
-    for (int i = 0; i < e->n_args; i++)
-        n += reads(e->args[i], column);
-    return n;
-}
-
 /* The first and largest part of e that is image functions of a column; NULL: none. */
 static hr_expr *steps_in(hr_expr *e, hr_image_chain *steps, const char **column)
 {
@@ -39,41 +29,14 @@ static bool may_refuse(const hr_image_chain *c)
     return last->kind == HR_STEP_NORMALIZE && HR_MAX(last->n_mean, last->n_std) > 1;
 }
 
-/* What the column is called below the operator; NULL: the operator looks at it, or makes it, or gives it twice. */
-static const char *below_project(const hr_op *op, int n, const char *column)
-{
-    const char *const *inputs, *const *outputs, *found = NULL;
-    int times = 0;
-
-    hr__op_project_inputs(op, &inputs);
-    hr__op_project_outputs(op, &outputs);
-    for (int i = 0; i < n; i++)
-        if (!strcmp(outputs[i], column))
-            found = inputs[i];
-    for (int i = 0; i < n && found; i++)
-        times += !strcmp(inputs[i], found);
-    return times == 1 ? found : NULL;
-}
-
+/* What the column is called below the operator; NULL: the operator looks at it, or makes it. */
 static const char *below(const hr_op *op, const char *column, const hr_image_chain *steps)
 {
-    hr_expr *predicate = hr__op_filter_predicate(op), *const * exprs;
-    const char *const *names;
-    int n = hr__op_project_inputs(op, NULL);
+    const char *name = op->cls->images_below ? hr__op_column_below(op, column) : NULL;
 
-    if (n >= 0)
-        return below_project(op, n, column);
-    if (predicate)
-        return may_refuse(steps) || reads(predicate, column) ? NULL : column;
-    if ((n = hr__op_computed(op, &names, &exprs)) >= 0) {
-        if (hr__has_name(names, n, column))
-            return NULL;
-        for (int i = 0; i < n; i++)
-            if (reads(exprs[i], column))
-                return NULL;
-        return column;
-    }
-    return hr__op_limit_rows(op) >= 0 || hr__op_rebatch_rows(op, NULL) >= 0 ? column : NULL;
+    if (!name || (op->predicate && may_refuse(steps)))
+        return NULL;
+    return op->cls->looks_at && op->cls->looks_at(op, name) ? NULL : name;
 }
 
 /* The scan's name for the column, if its readers can do the steps. */
@@ -106,7 +69,7 @@ static bool is_seen_once(const computed *c, const char *column)
 
     for (int i = 0; i < c->n; i++)
         if (is_wanted(c, c->names[i]))
-            n += reads(c->exprs[i], column);
+            n += hr__expr_reads(c->exprs[i], column);
     return n == 1 && (hr__has_name(c->names, c->n, column) || !is_wanted(c, column));
 }
 
@@ -161,7 +124,8 @@ hr_status hr__image_rule(const hr_plan *p, const char *const *columns, int n, hr
 
     *images = NULL;
     *op = NULL;
-    c.n = hr__op_computed(p->op, &c.names, &c.exprs);
+    if (p->op->cls->computed)
+        c.n = p->op->cls->computed(p->op, &c.names, &c.exprs);
     for (int i = 0; i < c.n; i++) {
         const char *column, *below;
         hr_expr *part = is_wanted(&c, c.names[i]) ? steps_in(c.exprs[i], &steps, &column) : NULL;

@@ -11,7 +11,6 @@
  *    VERIFIED_FILES files the contents are compared in any case, since that takes no time.
  * 4. Tables in memory are compared by all of their values. Functions are compared by hashes of their code that whoever
  *    made them gave (hr__calls_set_code): what differs there is told, and only an error if it is asked for. */
-#include "op/call.h"
 #include "plan/plan.h"
 
 #include <inttypes.h>
@@ -243,8 +242,9 @@ static void add_code(const hr_plan *p, char *out, int *n)
 
     for (int i = 0; i < p->n_inputs; i++)
         add_code(p->inputs[i], out, n);
-    if (p->kind != HR_PLAN_OP || !hr__op_code(p->op, code))
+    if (p->kind != HR_PLAN_OP || !p->op->cls->code)
         return;
+    p->op->cls->code(p->op, code);
     place = out + HR_MIN(*n, HR_MAX_CODES - 1) * HR_CODE_DIGITS;
     if (*n >= HR_MAX_CODES) {
         hr_hash h;
@@ -280,8 +280,9 @@ static void compare_code(const hr_plan *p, const char *now, code_check *c)
 
     for (int i = 0; i < p->n_inputs; i++)
         compare_code(p->inputs[i], now, c);
-    if (p->kind != HR_PLAN_OP || !hr__op_code(p->op, code))
+    if (p->kind != HR_PLAN_OP || !p->op->cls->code)
         return;
+    p->op->cls->code(p->op, code);
     was = c->saved + HR_MIN(c->n, HR_MAX_CODES - 1) * HR_CODE_DIGITS;
     now += HR_MIN(c->n, HR_MAX_CODES - 1) * HR_CODE_DIGITS;
     c->n++;

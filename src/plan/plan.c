@@ -374,7 +374,7 @@ hr_status hr_plan_sample(hr_plan *in, const hr_sample_options *options, hr_plan 
     *out = NULL;
     HR_TRY(HR_STRUCT_NEED(hr_sample_options, options, &all));
     for (const hr_plan *p = in; p; p = p->n_inputs ? p->inputs[0] : NULL)
-        depth += p->op && p->op->cls == &hr__sample;
+        depth += p->op && p->op->cls->draws_by_depth;
     st = hr__op_sample(&all, depth, &op, err);
     return add_checked_op(in, st, op, out, err);
 }
@@ -792,7 +792,7 @@ static hr_status early(hr_plan *p, hr_schema **out, hr_error *err)
     return st;
 }
 
-static hr_schema *known_schema(hr_plan *p)
+hr_schema *hr__plan_known_schema(hr_plan *p)
 {
     hr_schema *s;
 
@@ -812,7 +812,7 @@ void hr__plan_learn_schema(hr_plan *p, hr_schema *s)
 
 hr_status hr__plan_schema_early(hr_plan *p, hr_schema **out, hr_error *err)
 {
-    if ((*out = known_schema(p)))
+    if ((*out = hr__plan_known_schema(p)))
         return HR_OK;
     HR_TRY(early(p, out, err));
     if (*out)
@@ -824,7 +824,8 @@ hr_status hr__plan_schema_early(hr_plan *p, hr_schema **out, hr_error *err)
 
 static hr_status count(hr_plan *p, int64_t *out, hr_error *err)
 {
-    int64_t n, begin, end, sum = 0;
+    const hr_op *op = p->op;
+    int64_t n, sum = 0;
 
     *out = -1;
     if (p->kind == HR_PLAN_SCAN) {
@@ -842,28 +843,15 @@ static hr_status count(hr_plan *p, int64_t *out, hr_error *err)
         *out = sum;
         return HR_OK;
     }
-    if (hr__op_limit_rows(p->op) >= 0) {
-        HR_TRY(count(p->inputs[0], &n, err));
-        *out = n < 0 ? -1 : HR_MIN(n, hr__op_limit_rows(p->op));
+    if (!op->cuts && !op->one_to_one && !op->cls->same_rows && !op->table_rows)
         return HR_OK;
-    }
-    if (hr__op_slice_rows(p->op, &begin, &end)) {
-        HR_TRY(count(p->inputs[0], &n, err));
-        *out = n < 0 ? -1 : HR_MAX(0, HR_MIN(n, end) - begin);
-        return HR_OK;
-    }
-    if (p->op->one_to_one || p->op->cls->same_rows) {
-        return count(p->inputs[0], out, err);
-    } else {
-        bool drop_last = false;
-        int64_t rows = hr__op_rebatch_rows(p->op, &drop_last);
-
-        if (rows < 0)
-            return HR_OK;
-        HR_TRY(count(p->inputs[0], &n, err));
-        *out = n >= 0 && drop_last ? n / rows * rows : n;
-        return HR_OK;
-    }
+    HR_TRY(count(p->inputs[0], &n, err));
+    if (n >= 0 && op->cuts)
+        n = HR_MAX(0, (op->cut_end < 0 ? n : HR_MIN(n, op->cut_end)) - op->cut_begin);
+    if (n >= 0 && op->drops_rest)
+        n = n / op->table_rows * op->table_rows;
+    *out = n;
+    return HR_OK;
 }
 
 hr_status hr_plan_count(hr_plan *p, int64_t *out, hr_error *err)

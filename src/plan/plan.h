@@ -14,6 +14,23 @@ typedef struct hr_partner {
     char *column;
 } hr_partner;
 #define HR_MAX_PARTNERS 8
+/* What rules.c does to plans; see there. */
+typedef enum hr_rule {
+    HR_RULE_COLUMNS,
+    HR_RULE_NARROW,
+    HR_RULE_UNCALLED,
+    HR_RULE_ROWS,
+    HR_RULE_SKIP,
+    HR_RULE_FIRST_ROWS,
+    HR_RULE_FILTER,
+    HR_RULE_PARTNERS,
+    HR_RULE_FIRST_INPUT,
+    HR_RULE_BLOCKS,
+    HR_RULE_PERMUTED,
+    HR_RULE_IMAGES,
+    HR_N_RULES
+} hr_rule;
+extern const char *const hr__rule_names[HR_N_RULES];
 typedef enum hr_plan_kind { HR_PLAN_SCAN, HR_PLAN_OP, HR_PLAN_UNION } hr_plan_kind;
 struct hr_plan {
     atomic_int refs;
@@ -31,6 +48,7 @@ struct hr_plan {
         *images; /* SCAN, set by rules: what its image column is to be made of, image functions of it (NULL: nothing) */
     hr_partner partners[HR_MAX_PARTNERS]; /* SCAN, set by rules: for such rows alone */
     int n_partners;
+    unsigned rules;  /* set by rules: 1 << hr_rule of those that fired here */
     hr_op *op;       /* OP */
     int first_input; /* of several that come in turn, set by rules: the one to begin with */
     hr_plan **inputs;
@@ -51,6 +69,7 @@ hr_status hr__plan_op_n(hr_plan *const *ins, int n, hr_op *op, hr_plan **out, hr
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* The schema if it is known without running functions; opens the first file if need be. *out NULL: late. */
 hr_status hr__plan_schema_early(hr_plan *p, hr_schema **out, hr_error *err) HR_MUST_USE;
+hr_schema *hr__plan_known_schema(hr_plan *p);         /* new; NULL: not known, or nobody asked yet */
 void hr__plan_learn_schema(hr_plan *p, hr_schema *s); /* a run saw the first table of `p` */
 /* image_rule.c: of a node that computes columns, of whose output `columns` are wanted (n < 0: all): image functions on
  * a scan's images that nobody else sees are the reader's. *images: those, of the scan's column; *op: what is left to
@@ -61,6 +80,7 @@ hr_status hr__image_rule(const hr_plan *p, const char *const *columns, int n, hr
 bool hr__has_name(const char *const *names, int n, const char *name);
 /* rules.c: projection, filter, limit and steps on images into the scan. *out is new. */
 hr_status hr__plan_rewrite(hr_plan *p, hr_plan **out, hr_error *err) HR_MUST_USE;
+unsigned hr__plan_rules(const hr_plan *p); /* rules.c; of a rewritten one: 1 << hr_rule of those that fired */
 /* plan.c: nodes and arguments, without what is read, as 32 hex digits. */
 void hr__plan_digest(const hr_plan *p, char out[33]);
 

@@ -134,7 +134,7 @@ static bool keeps_order(const hr_plan *p)
     if (p->op && p->op->in_order)
         return true;
     if (p->op && p->op->cls->kind != HR_OP_MAP)
-        return p->op->cls != &hr__repartition;
+        return !p->op->cls->permuted;
     for (int i = 0; i < p->n_inputs; i++)
         if (keeps_order(p->inputs[i]))
             return true;

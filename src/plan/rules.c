@@ -1,15 +1,35 @@
-/* rules.c - rewrites of a plan that change what it costs, never what it gives.
+/* rules.c - the rules that rewrite a plan: they change what it costs, never what it gives.
  *
- * One walk from the top carries down what is wanted of the input: which columns (a projection narrows them, a function
- * wants all), how many rows at most (a limit says so; whatever keeps every row passes that on), and for which rows at
- * all (a filter by an expression says so, in terms of the columns that stand there: renames are undone, terms over
- * computed columns stay behind). A scan takes all three; a sort keeps no more rows than are wanted of it. Operators
- * stay where they are: a limit above a shortened scan still counts and a filter above a reader that skips still
- * filters, so that a rule that is too timid costs time, not rows. So do the keys of a join's first input go down the
- * other, for a scan to leave out what is beyond them, when they are known; which input comes first is said here, by how
- * many rows there may be of each. Computed columns that nobody looks at are not computed, and functions that make such
- * are not called; what is computed of images alone, their reader does (image_rule.c). */
+ * One walk from the top carries down what is wanted of the input: which columns, how many rows at most, and for which
+ * rows at all. Each operator says by its traits (op/op.h) what of that it passes on to its input; this file never asks
+ * which operator it is. Operators stay where they are: a limit above a shortened scan still counts and a filter above a
+ * reader that skips still filters. So a rule that is too timid costs time, not rows.
+ *
+ * The rules (hr_rule in plan.h), each counted in the `rules` of the node that it changed:
+ *   columns      a scan reads only the columns that somebody wants
+ *   narrow       an operator gives only the columns that somebody wants (hr_op_class.narrow)
+ *   uncalled     a function whose one column nobody wants goes out of the plan (hr_op.made)
+ *   rows         a scan stops at the last row that a limit lets through (hr_op.cuts)
+ *   skip         a scan leaves out the first rows, which a slice drops
+ *   first_rows   a sort gives only the rows that a limit above it lets through (hr_op_class.first_rows)
+ *   filter       a scan gets the terms of filters that hold for its own columns; terms over computed columns stay
+ *   partners     a scan of a join's later input gets the keys of the earlier one (hr_op_class.partner_keys)
+ *   first_input  a join begins with the input that has fewer rows (hr_op_class.first_input)
+ *   blocks       a scan reads its blocks in the random order that an operator above wants (hr_op.blocks)
+ *   permuted     repartition() gives its blocks in such an order (hr_op_class.permuted)
+ *   images       a reader of images does the image functions above it (image_rule.c)
+ * A new rule needs a line here and in hr_rule, and a case in tests/test_rules.c: a plan on which it fires, and one near
+ * it on which it must not. HEADRACE_RULES=strict makes a rewritten plan with other columns than the plan an error. */
 #include "plan/plan.h"
+
+#include <stdlib.h>
+
+const char *const hr__rule_names[HR_N_RULES] = {
+    "columns", "narrow",   "uncalled",    "rows",   "skip",     "first_rows",
+    "filter",  "partners", "first_input", "blocks", "permuted", "images",
+};
+
+static void fire(hr_plan *p, hr_rule rule) { p->rules |= 1u << rule; }
 
 typedef struct wanted {
     int n_columns; /* < 0: all */
@@ -33,10 +53,9 @@ typedef struct wanted {
 /* What one step makes of it; owns what it had to make anew. */
 typedef struct step {
     wanted below;
-    hr_op *op;          /* in place of the plan's; NULL: that one */
-    hr_expr *images;    /* below.images, if they begin here */
-    const char **names; /* below.columns, borrowed texts */
-    int64_t cap;
+    hr_op *op;       /* in place of the plan's; NULL: that one */
+    hr_expr *images; /* below.images, if they begin here */
+    unsigned fired;  /* rules, as in hr_plan.rules */
 } step;
 
 static hr_status set_columns(hr_plan *p, const wanted *w, hr_error *err)
@@ -71,185 +90,64 @@ bool hr__has_name(const char *const *names, int n, const char *name)
     return false;
 }
 
-static hr_status want(step *s, const char *name, hr_error *err)
+/* The operator gives only the columns that are wanted of it. */
+static hr_status narrow(step *s, const hr_op *op, const wanted *w, hr_error *err)
 {
-    if (hr__has_name(s->names, s->below.n_columns, name))
+    hr_op *some = NULL;
+
+    if (w->n_columns < 0 || !op->cls->narrow)
         return HR_OK;
-    if (!hr__grow(NULL, (void **)&s->names, &s->cap, s->below.n_columns + 1, sizeof *s->names))
-        return hr__error_memory(err, "plan", (s->below.n_columns + 1) * (int64_t)sizeof *s->names);
-    s->names[s->below.n_columns++] = name;
-    s->below.columns = s->names;
+    HR_TRY(op->cls->narrow(op, w->columns, w->n_columns, &some, err));
+    if (!some)
+        return HR_OK;
+    hr__op_unref(s->op);
+    s->op = some;
+    s->fired |= 1u << HR_RULE_NARROW;
     return HR_OK;
-}
-
-static hr_status want_columns_of(step *s, const hr_expr *e, hr_error *err)
-{
-    const char **names = NULL;
-    int n = 0;
-    hr_status st = hr__expr_columns(e, &names, &n, err);
-
-    for (int i = 0; i < n && !st; i++)
-        st = want(s, names[i], err);
-    hr__free(names);
-    return st;
-}
-
-/* All that is wanted of a filter's output, and what it looks at. What is only looked at does not go on: it need not be
- * copied. */
-static hr_status columns_of_filter(step *s, const wanted *w, hr_expr *predicate, hr_error *err)
-{
-    if (w->n_columns < 0)
-        return HR_OK;
-    s->below.n_columns = 0;
-    for (int i = 0; i < w->n_columns; i++)
-        HR_TRY(want(s, w->columns[i], err));
-    HR_TRY(want_columns_of(s, predicate, err));
-    if (s->below.n_columns == w->n_columns)
-        return HR_OK;
-    return hr__op_filter_giving(predicate, w->columns, w->n_columns, &s->op, err);
-}
-
-/* Of a projection those that are wanted of it. */
-static hr_status columns_of_project(step *s, const wanted *w, const hr_op *op, hr_error *err)
-{
-    const char *const *inputs = NULL, *const *outputs = NULL, **kept = NULL;
-    int n = hr__op_project_inputs(op, &inputs), n_kept = 0;
-    hr_status st = HR_OK;
-
-    hr__op_project_outputs(op, &outputs);
-    s->below.columns = inputs;
-    s->below.n_columns = n;
-    if (w->n_columns < 0)
-        return HR_OK;
-    if (!(kept = hr__alloc(NULL, (2 * (size_t)n + 1) * sizeof *kept)))
-        return hr__error_memory(err, "plan", n * (int64_t)sizeof *kept);
-    s->below.n_columns = 0;
-    for (int i = 0; i < n; i++) {
-        if (!hr__has_name(w->columns, w->n_columns, outputs[i]))
-            continue;
-        HR_GO(want(s, inputs[i], err));
-        kept[n_kept] = inputs[i];
-        kept[n + n_kept++] = outputs[i];
-    }
-    if (n_kept < n)
-        st = hr__op_project(kept, kept + n, n_kept, &s->op, err);
-done:
-    hr__free(kept);
-    return st;
-}
-
-/* Of the computed columns those that are wanted; of the input what they need and what is handed through. */
-static hr_status columns_of_computed(step *s, const wanted *w, const char *const *names, hr_expr *const *exprs, int n,
-                                     hr_error *err)
-{
-    const char **kept_names = NULL;
-    hr_expr **kept = NULL;
-    hr_op *op = NULL;
-    hr_status st = HR_OK;
-    int n_kept = 0;
-
-    if (w->n_columns < 0)
-        return HR_OK;
-    kept_names = hr__alloc(NULL, ((size_t)n + 1) * sizeof *kept_names);
-    kept = hr__alloc(NULL, ((size_t)n + 1) * sizeof(hr_expr *));
-    if (!kept_names || !kept)
-        HR_GO(hr__error_memory(err, "plan", n * (int64_t)sizeof *kept));
-    s->below.n_columns = 0;
-    for (int i = 0; i < w->n_columns; i++)
-        if (!hr__has_name(names, n, w->columns[i]))
-            HR_GO(want(s, w->columns[i], err));
-    for (int i = 0; i < n; i++)
-        if (hr__has_name(w->columns, w->n_columns, names[i])) {
-            HR_GO(want_columns_of(s, exprs[i], err));
-            kept_names[n_kept] = names[i];
-            kept[n_kept++] = exprs[i];
-        }
-    if (n_kept < n) {
-        st = hr__op_with_columns(kept_names, kept, n_kept, &op, err);
-        hr__op_unref(s->op); /* which had those that were kept */
-        s->op = op;
-    }
-done:
-    hr__free(kept_names);
-    hr__free(kept);
-    return st;
-}
-
-/* Of what makes an input like the others of its union: what is wanted, as far as the input has it. */
-static hr_status columns_of_union(step *s, const wanted *w, const hr_op *op, const hr_schema *in, hr_error *err)
-{
-    if (w->n_columns < 0)
-        return HR_OK;
-    s->below.n_columns = 0;
-    for (int i = 0; i < w->n_columns; i++)
-        if (hr__schema_find(in, w->columns[i]) >= 0)
-            HR_TRY(want(s, w->columns[i], err));
-    return hr__op_union_columns_giving(op, w->columns, w->n_columns, &s->op, err);
 }
 
 /* -------------------------------------------------------------------------------------------------------- filters */
 
 /* Terms of a filter on their way below an operator. */
 typedef struct terms {
-    hr_expr *all;                /* what was let through so far, owned */
-    const char *const *allowed;  /* only over these columns; NULL: any */
-    const char *const *renamed;  /* which become these */
-    const char *const *computed; /* not over these */
-    int n;
+    hr_expr *all; /* what was let through so far, owned */
+    const hr_op *op;
 } terms;
 
 static hr_status pass_term(void *context, hr_expr *term, hr_error *err)
 {
     terms *t = context;
     hr_expr *below = NULL, *both = NULL;
-    const char **names = NULL;
+    const char **names = NULL, **names_below = NULL;
     int n = 0;
     bool passes = !hr__expr_row_random(term);
     hr_status st = HR_OK;
 
     HR_GO(hr__expr_columns(term, &names, &n, err));
-    for (int i = 0; i < n; i++)
-        passes = passes && (!t->allowed || hr__has_name(t->allowed, t->n, names[i])) &&
-                 (!t->computed || !hr__has_name(t->computed, t->n, names[i]));
+    if (!(names_below = hr__alloc(NULL, ((size_t)n + 1) * sizeof *names_below)))
+        HR_GO(hr__error_memory(err, "plan", n * (int64_t)sizeof *names_below));
+    for (int i = 0; i < n && passes; i++)
+        passes = (names_below[i] = hr__op_column_below(t->op, names[i])) != NULL;
     if (!passes)
         goto done;
-    HR_GO(hr__expr_rename(term, t->allowed, t->renamed, t->allowed ? t->n : 0, &below, err));
+    HR_GO(hr__expr_rename(term, names, names_below, n, &below, err));
     HR_GO(hr__expr_and(t->all, below, &both, err));
     hr_expr_unref(t->all);
     t->all = both;
 done:
     hr_expr_unref(below);
     hr__free(names);
+    hr__free(names_below);
     return st;
-}
-
-/* Which terms an operator lets through; false: none. */
-static bool lets_through(const hr_op *op, terms *t)
-{
-    const char *const *inputs = NULL, *const *outputs = NULL, *const *computed = NULL;
-    int n_project = hr__op_project_inputs(op, &inputs), n_computed = hr__op_computed(op, &computed, NULL);
-
-    *t = (terms){ 0 };
-    if (n_project >= 0) {
-        hr__op_project_outputs(op, &outputs);
-        *t = (terms){ .allowed = outputs, .renamed = inputs, .n = n_project };
-    } else if (n_computed >= 0) {
-        *t = (terms){ .computed = computed, .n = n_computed };
-    } else if (!hr__op_filter_predicate(op) && !op->cls->filter_below) {
-        return false; /* a limit counts all rows, a function sees all */
-    }
-    return true;
 }
 
 /* The partners of w's rows are those of the input's, by the columns that go through. */
 static hr_status partners_of_input(step *s, const hr_op *op, const wanted *w, hr_error *err)
 {
-    terms t;
-
     s->below.n_partners = 0;
-    for (int i = 0; i < w->n_partners; i++) {
-        if (!lets_through(op, &t))
-            return HR_OK;
+    for (int i = 0; i < w->n_partners && op->cls->filter_below; i++) {
+        terms t = { .op = op };
+
         HR_TRY(pass_term(&t, w->partners[i].column, err));
         if (!t.all)
             continue;
@@ -262,15 +160,14 @@ static hr_status partners_of_input(step *s, const hr_op *op, const wanted *w, hr
 /* What of w's filter, and the operator's own, holds below the operator. */
 static hr_status filter_of_input(step *s, const hr_op *op, const wanted *w, hr_error *err)
 {
-    hr_expr *predicate = hr__op_filter_predicate(op);
     hr_status st = HR_OK;
-    terms t;
+    terms t = { .op = op };
 
     s->below.filter = NULL;
-    if (!lets_through(op, &t))
+    if (!op->cls->filter_below)
         return HR_OK;
-    if (predicate)
-        st = hr__expr_each_term(predicate, pass_term, &t, err);
+    if (op->predicate)
+        st = hr__expr_each_term(op->predicate, pass_term, &t, err);
     if (!st && w->filter)
         st = hr__expr_each_term(w->filter, pass_term, &t, err);
     if (st)
@@ -291,79 +188,61 @@ static void step_clear(step *s)
         hr_expr_unref(s->below.partners[i].column);
     hr_expr_unref(s->images);
     hr__op_unref(s->op);
-    hr__free(s->names);
 }
 
 /* Blocks come in a random order below what says so, as far as operators do not look at rows before their own. */
 static void order_of_blocks(const hr_op *op, wanted *w)
 {
-    const hr_shuffle_seed *seed = hr__op_block_order_seed(op);
-
     if (op->cls->kind != HR_OP_MAP || op->in_order)
         w->any_blocks = false;
-    if (op->cls == &hr__local_shuffle) {
-        w->any_blocks = w->only_files = true;
-        w->block_seed = hr__op_local_shuffle_seed(op);
-    } else if (seed) {
-        w->any_blocks = true;
-        w->only_files = false;
-        w->block_seed = *seed;
-    }
+    if (op->blocks == HR_BLOCKS_AS_THEY_ARE)
+        return;
+    w->any_blocks = true;
+    w->only_files = op->blocks == HR_BLOCKS_OF_FILES;
+    w->block_seed = op->blocks_seed;
 }
 
-/* The operator that gives only the first of its rows, or its blocks in another order, if nobody wants more or minds.
- * NULL: as it is. */
-static hr_status other_order(const hr_op *op, const wanted *w, hr_op **out, hr_error *err)
+/* The operator that gives only the first of its rows, or its blocks in another order, if nobody wants more or minds. */
+static hr_status other_order(step *s, const hr_op *op, const wanted *w, hr_error *err)
 {
-    *out = NULL;
-    if (w->any_blocks && !w->only_files)
-        HR_TRY(hr__op_repartition_permuted(op, &w->block_seed, out, err));
-    return !*out && w->rows >= 0 && !w->filter ? hr__op_sort_first(op, w->rows, out, err) : HR_OK;
+    if (w->any_blocks && !w->only_files && op->cls->permuted) {
+        s->fired |= 1u << HR_RULE_PERMUTED;
+        return op->cls->permuted(op, &w->block_seed, &s->op, err);
+    }
+    if (w->rows < 0 || w->filter || !op->cls->first_rows)
+        return HR_OK;
+    s->fired |= 1u << HR_RULE_FIRST_ROWS;
+    return op->cls->first_rows(op, w->rows, &s->op, err);
+}
+
+/* How many rows of its input an operator's rows need, and how many before them it drops. */
+static void rows_of_input(const hr_op *op, const wanted *w, wanted *below)
+{
+    below->skip = op->cuts ? op->cut_begin : op->one_to_one && !op->in_order ? w->skip : 0;
+    if (!op->cuts)
+        below->rows = op->one_to_one ? w->rows : -1;
+    else if (w->rows >= 0 && (op->cut_end < 0 || w->rows < op->cut_end - op->cut_begin))
+        below->rows = op->cut_begin + w->rows;
+    else
+        below->rows = op->cut_end;
 }
 
 static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error *err)
 {
-    const char *const *names = NULL;
-    hr_expr *const *exprs = NULL;
-    const hr_schema *in;
-    int n_computed;
-    int64_t limit = hr__op_limit_rows(p->op), begin, end;
-
     s->below = *w;
     s->below.filter = NULL; /* those are not ours */
     s->below.n_partners = 0;
-    s->below.skip = p->op->one_to_one && !p->op->in_order ? w->skip : 0;
+    s->below.n_columns = -1; /* of one without `needs`: it sees every column. Else see rewrite_input */
+    rows_of_input(p->op, w, &s->below);
     order_of_blocks(p->op, &s->below);
     HR_TRY(filter_of_input(s, p->op, w, err));
     HR_TRY(partners_of_input(s, p->op, w, err));
-    if (hr__op_project_inputs(p->op, NULL) >= 0)
-        return columns_of_project(s, w, p->op, err);
-    if (limit >= 0) {
-        s->below.rows = w->rows < 0 ? limit : HR_MIN(w->rows, limit);
-        return HR_OK;
-    }
-    if (hr__op_slice_rows(p->op, &begin, &end)) {
-        s->below.rows = w->rows >= 0 && w->rows < end - begin ? begin + w->rows : end < INT64_MAX ? end : -1;
-        s->below.skip = begin;
-        return HR_OK;
-    }
-    HR_TRY(other_order(p->op, w, &s->op, err));
-    if (!p->op->one_to_one)
-        s->below.rows = -1;
-    if (hr__op_filter_predicate(p->op))
-        return columns_of_filter(s, w, hr__op_filter_predicate(p->op), err);
-    if (hr__op_computed(p->op, NULL, NULL) >= 0) {
+    HR_TRY(other_order(s, p->op, w, err));
+    if (p->op->cls->computed)
         HR_TRY(hr__image_rule(p, w->columns, w->n_columns, &s->images, &s->op, err));
-        if (s->images)
-            s->below.images = s->images;
-        n_computed = hr__op_computed(s->op ? s->op : p->op, &names, &exprs);
-        return columns_of_computed(s, w, names, exprs, n_computed, err);
-    }
-    if (hr__op_union_columns_in(p->op, &in) >= 0)
-        return columns_of_union(s, w, p->op, in, err);
-    if (hr__op_rebatch_rows(p->op, NULL) < 0)
-        s->below.n_columns = -1; /* a function sees every column */
-    return HR_OK;
+    if (s->images)
+        s->below.images = s->images;
+    return narrow(s, s->op ? s->op : p->op, w, err);
 }
 
 /* The keys of an operator's partners, as columns of the input: behind those of `w`, which stay the caller's. */
@@ -386,7 +265,7 @@ static hr_status add_partners(const hr_op *op, int input, wanted *w, hr_error *e
  * side. */
 static int64_t guess_rows(const hr_plan *p)
 {
-    int64_t sum = 0, begin, end;
+    int64_t sum = 0;
 
     if (p->kind == HR_PLAN_SCAN)
         return hr__scan_guess_rows(p->scan);
@@ -399,11 +278,9 @@ static int64_t guess_rows(const hr_plan *p)
     }
     if (p->kind == HR_PLAN_UNION)
         return sum;
-    if (hr__op_limit_rows(p->op) >= 0)
-        return HR_MIN(sum, hr__op_limit_rows(p->op));
-    if (hr__op_slice_rows(p->op, &begin, &end))
-        return HR_MAX(0, HR_MIN(sum, end) - begin);
-    return hr__op_filter_predicate(p->op) ? sum / FILTER_KEEPS : sum;
+    if (p->op->cuts)
+        return HR_MAX(0, (p->op->cut_end < 0 ? sum : HR_MIN(sum, p->op->cut_end)) - p->op->cut_begin);
+    return p->op->predicate ? sum / FILTER_KEEPS : sum;
 }
 
 #define MAX_ASKED 8
@@ -419,18 +296,18 @@ static int first_input(const hr_plan *p)
     return p->op->cls->first_input(p->op, rows);
 }
 
-/* What an operator that says so itself needs of one of its inputs. */
-static hr_status rewrite_input(const hr_plan *p, int i, int first, const wanted *w, const wanted *below, hr_plan **out,
-                               hr_error *err)
+/* Input i of `p`, of which operator `op` (the plan's, or the step's in place of it) needs what it says. */
+static hr_status rewrite_input(const hr_plan *p, const hr_op *op, int i, int first, const wanted *w,
+                               const wanted *below, hr_plan **out, hr_error *err)
 {
     hr_needs needs = { 0 };
     wanted of_it = *below;
     int n_partners = below->n_partners;
     hr_status st = HR_OK;
 
-    if (p->kind != HR_PLAN_OP || !p->op->cls->needs)
+    if (p->kind != HR_PLAN_OP || !op->cls->needs)
         return rewrite(p->inputs[i], below, out, err);
-    HR_GO(p->op->cls->needs(p->op, i, w->columns, w->n_columns, &needs, err));
+    HR_GO(op->cls->needs(op, i, w->columns, w->n_columns, &needs, err));
     of_it.columns = needs.names;
     of_it.n_columns = needs.n;
     if (i != first)
@@ -441,6 +318,20 @@ done:
         hr_expr_unref(of_it.partners[k].column);
     hr__free(needs.names);
     return st;
+}
+
+static void count_rules_of_scan(hr_plan *p)
+{
+    const bool fired[HR_N_RULES] = {
+        [HR_RULE_COLUMNS] = p->columns.n >= 0,  [HR_RULE_ROWS] = p->limit_rows >= 0,
+        [HR_RULE_SKIP] = p->skip_rows > 0,      [HR_RULE_FILTER] = p->filter != NULL,
+        [HR_RULE_PARTNERS] = p->n_partners > 0, [HR_RULE_BLOCKS] = p->random_blocks,
+        [HR_RULE_IMAGES] = p->images != NULL,
+    };
+
+    for (int i = 0; i < HR_N_RULES; i++)
+        if (fired[i])
+            fire(p, (hr_rule)i);
 }
 
 static hr_status rewrite_scan(hr_plan *p, const wanted *w, hr_error *err)
@@ -458,48 +349,57 @@ static hr_status rewrite_scan(hr_plan *p, const wanted *w, hr_error *err)
         p->n_partners++;
     }
     p->images = hr_expr_ref(w->images);
-    return w->n_columns >= 0 ? set_columns(p, w, err) : HR_OK;
+    if (w->n_columns >= 0)
+        HR_TRY(set_columns(p, w, err));
+    count_rules_of_scan(p);
+    return HR_OK;
 }
 
 static bool makes_what_nobody_wants(const hr_plan *p, const wanted *w)
 {
-    const char *made = p->kind == HR_PLAN_OP ? hr__op_made_column(p->op) : NULL;
+    const char *made = p->kind == HR_PLAN_OP ? p->op->made : NULL;
 
-    for (int i = 0; made && i < w->n_columns; i++)
-        if (!strcmp(w->columns[i], made))
-            return false;
-    return made && w->n_columns >= 0;
+    return made && w->n_columns >= 0 && !hr__has_name(w->columns, w->n_columns, made);
+}
+
+static hr_status rewrite_node(hr_plan *p, const wanted *w, step *s, hr_plan **ins, hr_plan **out, hr_error *err)
+{
+    int first = first_input(p);
+    const hr_op *op;
+
+    if (p->kind == HR_PLAN_OP)
+        HR_TRY(step_below(p, w, s, err));
+    op = s->op ? s->op : p->op;
+    for (int i = 0; i < p->n_inputs; i++)
+        HR_TRY(rewrite_input(p, op, i, first, w, p->kind == HR_PLAN_OP ? &s->below : w, &ins[i], err));
+    HR_TRY(hr__plan_like(p, ins, out, err));
+    (*out)->first_input = first;
+    (*out)->rules = s->fired;
+    if (first)
+        fire(*out, HR_RULE_FIRST_INPUT);
+    if (s->op) {
+        hr__op_unref((*out)->op);
+        (*out)->op = s->op;
+        s->op = NULL; /* moved into the plan */
+    }
+    return p->kind == HR_PLAN_SCAN ? rewrite_scan(*out, w, err) : HR_OK;
 }
 
 static hr_status rewrite(hr_plan *p, const wanted *w, hr_plan **out, hr_error *err)
 {
-    hr_plan **ins = hr__zalloc(NULL, ((size_t)p->n_inputs + 1) * sizeof(hr_plan *));
-    hr_status st = HR_OK;
+    hr_plan **ins;
     step s = { 0 };
-    int first = 0;
+    hr_status st;
 
     *out = NULL;
-    if (!ins)
-        return hr__error_memory(err, "plan", 64);
     if (makes_what_nobody_wants(p, w)) {
-        hr__free(ins);
-        return rewrite(p->inputs[0], w, out, err);
+        HR_TRY(rewrite(p->inputs[0], w, out, err));
+        fire(*out, HR_RULE_UNCALLED);
+        return HR_OK;
     }
-    if (p->kind == HR_PLAN_OP)
-        HR_GO(step_below(p, w, &s, err));
-    first = first_input(p);
-    for (int i = 0; i < p->n_inputs; i++)
-        HR_GO(rewrite_input(p, i, first, w, p->kind == HR_PLAN_OP ? &s.below : w, &ins[i], err));
-    HR_GO(hr__plan_like(p, ins, out, err));
-    (*out)->first_input = first;
-    if (s.op) {
-        hr__op_unref((*out)->op);
-        (*out)->op = s.op;
-        s.op = NULL; /* moved into the plan */
-    }
-    if (p->kind == HR_PLAN_SCAN)
-        st = rewrite_scan(*out, w, err);
-done:
+    if (!(ins = hr__zalloc(NULL, ((size_t)p->n_inputs + 1) * sizeof(hr_plan *))))
+        return hr__error_memory(err, "plan", 64);
+    st = rewrite_node(p, w, &s, ins, out, err);
     step_clear(&s);
     for (int i = 0; i < p->n_inputs; i++)
         hr_plan_unref(ins[i]);
@@ -511,9 +411,53 @@ done:
     return st;
 }
 
+unsigned hr__plan_rules(const hr_plan *p)
+{
+    unsigned fired = p->rules;
+
+    for (int i = 0; i < p->n_inputs; i++)
+        fired |= hr__plan_rules(p->inputs[i]);
+    return fired;
+}
+
+static bool is_strict(void)
+{
+    const char *text = getenv("HEADRACE_RULES");
+
+    return text && !strcmp(text, "strict");
+}
+
+/* Where the plan's columns are known (nothing is opened for that), the rewritten one's are the same. */
+static hr_status check_columns(hr_plan *p, hr_plan *rewritten, hr_error *err)
+{
+    hr_schema *want = hr__plan_known_schema(p), *found = NULL;
+    char text[300];
+    hr_status st = HR_OK;
+
+    if (!want)
+        return HR_OK;
+    HR_GO(hr__plan_schema_early(rewritten, &found, err));
+    if (!found || hr__schema_equal(want, found))
+        goto done;
+    hr__schema_difference(found, want, text, sizeof text);
+    HR_FAIL(HR_BUG, "a rule changed the columns of a plan: %s (rules that fired: %#x)", text,
+            hr__plan_rules(rewritten));
+done:
+    hr__schema_unref(want);
+    hr__schema_unref(found);
+    return st;
+}
+
 hr_status hr__plan_rewrite(hr_plan *p, hr_plan **out, hr_error *err)
 {
     wanted all = { .n_columns = -1, .rows = -1 };
+    hr_status st;
 
-    return rewrite(p, &all, out, err);
+    HR_TRY(rewrite(p, &all, out, err));
+    if (is_strict() && (st = check_columns(p, *out, err))) {
+        hr_plan_unref(*out);
+        *out = NULL;
+        return st;
+    }
+    return HR_OK;
 }

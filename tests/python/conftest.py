@@ -1,8 +1,12 @@
 """What the tests of functions share."""
 
+import os
+
 import pytest
 
 import headrace.data as hd
+
+os.environ.setdefault("HEADRACE_RULES", "strict")  # a rule that changes a plan's columns is an error
 
 
 @pytest.fixture(params=["processes", "threads", "inline"])

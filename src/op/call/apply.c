@@ -753,6 +753,20 @@ static hr_status apply_needs(const hr_op *op, int input, const char *const *want
     return hr__call_columns_needs(&((const apply_op *)op)->columns, wanted, n, out, err);
 }
 
+static void apply_code(const hr_op *op, char out[17])
+{
+    hr__calls_code(((const apply_op *)op)->calls, out);
+    if (strlen(out) != 16)
+        snprintf(out, 17, "----------------");
+}
+
+static hr_arena *apply_input_arena(const hr_op *op)
+{
+    const apply_op *a = (const apply_op *)op;
+
+    return a->columns.made ? NULL : hr__calls_arena(a->calls);
+}
+
 static void apply_describe(const hr_op *op, hr_text *out) { hr__text_add(out, "%s", ((const apply_op *)op)->name); }
 
 static void apply_fingerprint(const hr_op *op, hr_hash *h)
@@ -799,6 +813,8 @@ const hr_op_class hr__apply = {
     .kind = HR_OP_MAP,
     .schema = apply_schema,
     .needs = apply_needs,
+    .input_arena = apply_input_arena,
+    .code = apply_code,
     .start = apply_start,
     .cancel = apply_cancel,
     .stop = apply_stop,
@@ -872,6 +888,7 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     a->max_parts = o->max_errored ? 1 : a->keys ? GROUPED_PARTS : o->max_parts; /* what is left out is one batch */
     if (o->max_errored)
         hr__calls_forgive(calls);
+    a->base.made = a->base.one_to_one ? a->columns.made : NULL;
     *out = &a->base;
     a = NULL;
 done:
@@ -879,26 +896,4 @@ done:
     if (a)
         apply_free(&a->base);
     return st;
-}
-
-bool hr__op_code(const hr_op *op, char out[17])
-{
-    if (op->cls != &hr__apply)
-        return false;
-    hr__calls_code(((const apply_op *)op)->calls, out);
-    if (strlen(out) != 16)
-        snprintf(out, 17, "----------------");
-    return true;
-}
-
-const char *hr__op_made_column(const hr_op *op)
-{
-    return op->cls == &hr__apply && op->one_to_one ? ((const apply_op *)op)->columns.made : NULL;
-}
-
-hr_arena *hr__op_input_arena(const hr_op *op)
-{
-    const apply_op *a = (const apply_op *)op;
-
-    return op->cls == &hr__apply && !a->columns.made ? hr__calls_arena(a->calls) : NULL;
 }

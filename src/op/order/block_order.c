@@ -58,11 +58,6 @@ const hr_op_class hr__block_order = {
     .free = order_free,
 };
 
-const hr_shuffle_seed *hr__op_block_order_seed(const hr_op *op)
-{
-    return op->cls == &hr__block_order ? &((const block_order_op *)op)->seed : NULL;
-}
-
 hr_status hr__op_block_order(const hr_shuffle_seed *seed, hr_op **out, hr_error *err)
 {
     block_order_op *o;
@@ -71,7 +66,9 @@ hr_status hr__op_block_order(const hr_shuffle_seed *seed, hr_op **out, hr_error 
     if (!(o = hr__zalloc(NULL, sizeof *o)))
         return hr__error_memory(err, "randomize_block_order", sizeof *o);
     hr__op_init(&o->base, &hr__block_order);
-    o->seed = *seed;
+    o->base.idle = true;
+    o->base.blocks = HR_BLOCKS_ALL;
+    o->seed = o->base.blocks_seed = *seed;
     *out = &o->base;
     return HR_OK;
 }

@@ -617,13 +617,6 @@ const hr_op_class hr__local_shuffle = {
     .free = shuffle_free,
 };
 
-hr_shuffle_seed hr__op_local_shuffle_seed(const hr_op *op)
-{
-    const shuffle_op *o = (const shuffle_op *)op;
-
-    return (hr_shuffle_seed){ .own = o->has_seed, .seed = o->seed };
-}
-
 hr_status hr__op_local_shuffle(int64_t window_rows, const uint64_t *seed, hr_op **out, hr_error *err)
 {
     shuffle_op *o;
@@ -638,6 +631,8 @@ hr_status hr__op_local_shuffle(int64_t window_rows, const uint64_t *seed, hr_op 
     o->window_rows = window_rows;
     o->has_seed = seed != NULL;
     o->seed = seed ? *seed : 0;
+    o->base.blocks = HR_BLOCKS_OF_FILES;
+    o->base.blocks_seed = (hr_shuffle_seed){ .own = o->has_seed, .seed = o->seed };
     *out = &o->base;
     return HR_OK;
 }

@@ -289,6 +289,14 @@ static void repartition_fingerprint(const hr_op *op, hr_hash *h)
 
 static void repartition_free(hr_op *op) { hr__free(op); }
 
+static hr_status repartition_permuted(const hr_op *op, const hr_shuffle_seed *seed, hr_op **out, hr_error *err)
+{
+    HR_TRY(hr__op_repartition(((const repartition_op *)op)->n_blocks, out, err));
+    ((repartition_op *)*out)->permuted = true;
+    ((repartition_op *)*out)->seed = *seed;
+    return HR_OK;
+}
+
 const hr_op_class hr__repartition = {
     .name = "repartition",
     .doc = "the same rows in so many tables",
@@ -297,6 +305,7 @@ const hr_op_class hr__repartition = {
     .filter_below = false, /* sizes are of all rows */
     .schema = hr__kept_schema,
     .needs = hr__same_needs,
+    .permuted = repartition_permuted,
     .start = repartition_start,
     .stop = repartition_stop,
     .push = repartition_push,
@@ -319,16 +328,5 @@ hr_status hr__op_repartition(int64_t n_blocks, hr_op **out, hr_error *err)
     hr__op_init(&r->base, &hr__repartition);
     r->n_blocks = n_blocks;
     *out = &r->base;
-    return HR_OK;
-}
-
-hr_status hr__op_repartition_permuted(const hr_op *op, const hr_shuffle_seed *seed, hr_op **out, hr_error *err)
-{
-    *out = NULL;
-    if (op->cls != &hr__repartition)
-        return HR_OK;
-    HR_TRY(hr__op_repartition(((const repartition_op *)op)->n_blocks, out, err));
-    ((repartition_op *)*out)->permuted = true;
-    ((repartition_op *)*out)->seed = *seed;
     return HR_OK;
 }

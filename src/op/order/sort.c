@@ -498,6 +498,23 @@ static void sort_free(hr_op *op)
     hr__free(s);
 }
 
+static hr_status sort_new(const hr_op_class *cls, const hr_sort_column *keys, int n, sort_op **out, hr_error *err);
+
+static hr_status sort_first_rows(const hr_op *op, int64_t n_rows, hr_op **out, hr_error *err)
+{
+    const sort_op *of = (const sort_op *)op;
+    sort_op *s;
+
+    *out = NULL;
+    HR_TRY(sort_new(op->cls, of->keys, of->n_keys, &s, err));
+    s->n_hidden = of->n_hidden;
+    s->seed = of->seed;
+    s->block_rows = of->block_rows;
+    s->n_first = HR_MAX(1, n_rows);
+    *out = &s->base;
+    return HR_OK;
+}
+
 /* What they have in common. */
 #define REORDERS                                                                                                       \
     .kind = HR_OP_BLOCK, .same_rows = true, .schema = sort_schema, .needs = sort_needs, .front = sort_front,           \
@@ -508,6 +525,7 @@ const hr_op_class hr__sort = {
     .name = "sort",
     .doc = "all rows, ordered by columns",
     .filter_below = true,
+    .first_rows = sort_first_rows,
     .describe = sort_describe,
     .fingerprint = sort_fingerprint,
     REORDERS,
@@ -516,6 +534,7 @@ const hr_op_class hr__sort = {
 const hr_op_class hr__random_shuffle = {
     .name = "random_shuffle",
     .doc = "all rows, in random order",
+    .first_rows = sort_first_rows,
     .describe = shuffle_describe,
     .fingerprint = shuffle_fingerprint,
     REORDERS,
@@ -524,6 +543,7 @@ const hr_op_class hr__random_shuffle = {
 const hr_op_class hr__shuffle_blocks = {
     .name = "shuffle_blocks",
     .doc = "all rows, blocks of neighbours in random order",
+    .first_rows = sort_first_rows,
     .describe = blocks_describe,
     .fingerprint = shuffle_fingerprint,
     REORDERS,
@@ -625,21 +645,4 @@ hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_err
 hr_status hr__op_shuffle_blocks(const hr_shuffle_seed *seed, int64_t block_rows, hr_op **out, hr_error *err)
 {
     return shuffle_new(&hr__shuffle_blocks, seed, block_rows, out, err);
-}
-
-hr_status hr__op_sort_first(const hr_op *op, int64_t n_rows, hr_op **out, hr_error *err)
-{
-    const sort_op *of = (const sort_op *)op;
-    sort_op *s;
-
-    *out = NULL;
-    if (op->cls != &hr__sort && op->cls != &hr__random_shuffle && op->cls != &hr__shuffle_blocks)
-        return HR_OK;
-    HR_TRY(sort_new(op->cls, of->keys, of->n_keys, &s, err));
-    s->n_hidden = of->n_hidden;
-    s->seed = of->seed;
-    s->block_rows = of->block_rows;
-    s->n_first = HR_MAX(1, n_rows);
-    *out = &s->base;
-    return HR_OK;
 }

@@ -238,6 +238,122 @@ done:
     return st;
 }
 
+/* -------------------------------------------------------------------------------------------------------- traits */
+
+static bool has_name(const char *const *names, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(names[i], name))
+            return true;
+    return false;
+}
+
+static hr_status need_columns_of(const hr_expr *e, hr_needs *out, hr_error *err)
+{
+    const char **names = NULL;
+    int n = 0;
+    hr_status st = hr__expr_columns(e, &names, &n, err);
+
+    for (int i = 0; i < n && !st; i++)
+        st = hr__needs_add(out, names[i], err);
+    hr__free(names);
+    return st;
+}
+
+static bool compute_looks_at(const hr_op *op, const char *column)
+{
+    const compute_op *c = (const compute_op *)op;
+
+    for (int i = 0; i < c->n; i++)
+        if (hr__expr_reads(c->exprs[i], column))
+            return true;
+    return false;
+}
+
+/* All that is wanted of a filter's output, and what its predicate reads. */
+static hr_status filter_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
+                              hr_error *err)
+{
+    HR_TRY(hr__same_needs(op, input, wanted, n, out, err));
+    return n < 0 ? HR_OK : need_columns_of(op->predicate, out, err);
+}
+
+/* What only the predicate reads does not go on: it need not be copied. */
+static hr_status filter_narrow(const hr_op *op, const char *const *wanted, int n, hr_op **out, hr_error *err)
+{
+    const char **names = NULL;
+    bool reads_more = false;
+    int n_names = 0;
+
+    *out = NULL;
+    HR_TRY(hr__expr_columns(op->predicate, &names, &n_names, err));
+    for (int i = 0; i < n_names; i++)
+        reads_more = reads_more || !has_name(wanted, n, names[i]);
+    hr__free(names);
+    return reads_more ? hr__op_filter_giving(op->predicate, wanted, n, out, err) : HR_OK;
+}
+
+static bool is_computed(const compute_op *c, const char *name)
+{
+    return has_name((const char *const *)c->names, c->n, name);
+}
+
+/* Of the input what is handed through, and what the wanted expressions read. */
+static hr_status columns_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
+                               hr_error *err)
+{
+    const compute_op *c = (const compute_op *)op;
+
+    (void)input;
+    out->n = HR_MIN(n, 0);
+    for (int i = 0; i < n; i++)
+        if (!is_computed(c, wanted[i]))
+            HR_TRY(hr__needs_add(out, wanted[i], err));
+    for (int i = 0; i < c->n && n >= 0; i++)
+        if (has_name(wanted, n, c->names[i]))
+            HR_TRY(need_columns_of(c->exprs[i], out, err));
+    return HR_OK;
+}
+
+/* Without the expressions that nobody wants. */
+static hr_status columns_narrow(const hr_op *op, const char *const *wanted, int n, hr_op **out, hr_error *err)
+{
+    const compute_op *c = (const compute_op *)op;
+    const char **names = hr__alloc(NULL, ((size_t)c->n + 1) * sizeof *names);
+    hr_expr **exprs = hr__alloc(NULL, ((size_t)c->n + 1) * sizeof(hr_expr *));
+    hr_status st = HR_OK;
+    int n_kept = 0;
+
+    *out = NULL;
+    if (!names || !exprs)
+        HR_GO(hr__error_memory(err, "plan", c->n * (int64_t)sizeof *exprs));
+    for (int i = 0; i < c->n; i++)
+        if (has_name(wanted, n, c->names[i])) {
+            names[n_kept] = c->names[i];
+            exprs[n_kept++] = c->exprs[i];
+        }
+    if (n_kept < c->n)
+        st = hr__op_with_columns(names, exprs, n_kept, out, err);
+done:
+    hr__free(names);
+    hr__free(exprs);
+    return st;
+}
+
+static const char *columns_column_below(const hr_op *op, const char *column)
+{
+    return is_computed((const compute_op *)op, column) ? NULL : column;
+}
+
+static int columns_computed(const hr_op *op, const char *const **names, hr_expr *const **exprs)
+{
+    const compute_op *c = (const compute_op *)op;
+
+    *names = (const char *const *)c->names;
+    *exprs = c->exprs;
+    return c->n;
+}
+
 /* ------------------------------------------------------------------------------------------------- the operators */
 
 static void filter_describe(const hr_op *op, hr_text *out)
@@ -292,6 +408,11 @@ const hr_op_class hr__filter_expr = {
     .doc = "the rows for which an expression is true",
     .kind = HR_OP_MAP,
     .row_local = true,
+    .filter_below = true,
+    .images_below = true,
+    .looks_at = compute_looks_at,
+    .needs = filter_needs,
+    .narrow = filter_narrow,
     .schema = compute_schema,
     .push = filter_push,
     .thread_clear = compute_thread_clear,
@@ -306,6 +427,13 @@ const hr_op_class hr__with_columns = {
     .kind = HR_OP_MAP,
     .one_to_one = true,
     .row_local = true,
+    .filter_below = true,
+    .images_below = true,
+    .column_below = columns_column_below,
+    .looks_at = compute_looks_at,
+    .needs = columns_needs,
+    .narrow = columns_narrow,
+    .computed = columns_computed,
     .schema = compute_schema,
     .push = columns_push,
     .thread_clear = compute_thread_clear,
@@ -333,6 +461,8 @@ static hr_status compute_new(const hr_op_class *cls, const char *const *names, h
         if (names && !(c->names[i] = hr__strdup(NULL, names[i])))
             HR_GO(hr__error_memory(err, cls->name, (int64_t)strlen(names[i])));
     }
+    c->base.predicate = names ? NULL : c->exprs[0];
+    c->base.idle = names && n == 0;
     *out = &c->base;
     c = NULL; /* moved to the caller */
 done:
@@ -374,22 +504,4 @@ hr_status hr__op_with_columns(const char *const *names, hr_expr *const *exprs, i
             if (!strcmp(names[i], names[j]))
                 return hr_error_set(err, HR_INVALID, "with_columns: '%s' is given twice", names[i]);
     return compute_new(&hr__with_columns, names, exprs, n, out, err);
-}
-
-hr_expr *hr__op_filter_predicate(const hr_op *op)
-{
-    return op->cls == &hr__filter_expr ? ((const compute_op *)op)->exprs[0] : NULL;
-}
-
-int hr__op_computed(const hr_op *op, const char *const **names, hr_expr *const **exprs)
-{
-    const compute_op *c = (const compute_op *)op;
-
-    if (op->cls != &hr__with_columns)
-        return -1;
-    if (names)
-        *names = (const char *const *)c->names;
-    if (exprs)
-        *exprs = c->exprs;
-    return c->n;
 }

@@ -90,7 +90,10 @@ const hr_op_class hr__limit = {
     .name = "limit",
     .doc = "the first n rows",
     .kind = HR_OP_STREAM,
+    .images_below = true,
+    .takes_few_rows = true,
     .schema = hr__kept_schema,
+    .needs = hr__same_needs,
     .push = limit_push,
     .marker = limit_marker,
     .restore = limit_restore,
@@ -98,8 +101,6 @@ const hr_op_class hr__limit = {
     .fingerprint = limit_fingerprint,
     .free = limit_free,
 };
-
-int64_t hr__op_limit_rows(const hr_op *op) { return op->cls == &hr__limit ? ((const limit_op *)op)->n_rows : -1; }
 
 hr_status hr__op_limit(int64_t n_rows, hr_op **out, hr_error *err)
 {
@@ -112,6 +113,8 @@ hr_status hr__op_limit(int64_t n_rows, hr_op **out, hr_error *err)
         return hr__error_memory(err, "limit", sizeof *l);
     hr__op_init(&l->base, &hr__limit);
     l->n_rows = n_rows;
+    l->base.cuts = true;
+    l->base.cut_end = n_rows;
     *out = &l->base;
     return HR_OK;
 }

@@ -160,12 +160,83 @@ static void project_free(hr_op *op)
     hr__free(p);
 }
 
+/* ------------------------------------------------------------------------------------------------------- traits */
+
+static bool is_wanted(const char *const *wanted, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(wanted[i], name))
+            return true;
+    return n < 0;
+}
+
+static hr_status project_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
+                               hr_error *err)
+{
+    const project_op *p = (const project_op *)op;
+
+    (void)input;
+    for (int i = 0; i < p->n; i++)
+        if (is_wanted(wanted, n, p->new_names[i]))
+            HR_TRY(hr__needs_add(out, p->names[i], err));
+    return HR_OK;
+}
+
+static hr_status project_narrow(const hr_op *op, const char *const *wanted, int n, hr_op **out, hr_error *err)
+{
+    const project_op *p = (const project_op *)op;
+    const char **kept = hr__alloc(NULL, (2 * (size_t)p->n + 1) * sizeof *kept);
+    hr_status st = HR_OK;
+    int n_kept = 0;
+
+    *out = NULL;
+    if (!kept)
+        return hr__error_memory(err, "plan", p->n * (int64_t)sizeof *kept);
+    for (int i = 0; i < p->n; i++)
+        if (is_wanted(wanted, n, p->new_names[i])) {
+            kept[n_kept] = p->names[i];
+            kept[p->n + n_kept++] = p->new_names[i];
+        }
+    if (n_kept < p->n)
+        st = hr__op_project(kept, kept + p->n, n_kept, out, err);
+    hr__free(kept);
+    return st;
+}
+
+static const char *project_column_below(const hr_op *op, const char *column)
+{
+    const project_op *p = (const project_op *)op;
+
+    for (int i = 0; i < p->n; i++)
+        if (!strcmp(p->new_names[i], column))
+            return p->names[i];
+    return NULL;
+}
+
+/* It gives the column twice. */
+static bool project_looks_at(const hr_op *op, const char *column)
+{
+    const project_op *p = (const project_op *)op;
+    int times = 0;
+
+    for (int i = 0; i < p->n; i++)
+        times += !strcmp(p->names[i], column);
+    return times > 1;
+}
+
 const hr_op_class hr__project = {
     .name = "project",
     .doc = "some columns, in a new order, under new names",
     .kind = HR_OP_MAP,
     .one_to_one = true,
     .row_local = true,
+    .filter_below = true,
+    .images_below = true,
+    .shares_columns = true,
+    .column_below = project_column_below,
+    .looks_at = project_looks_at,
+    .needs = project_needs,
+    .narrow = project_narrow,
     .schema = project_schema,
     .push = project_push,
     .thread_clear = project_thread_clear,
@@ -185,22 +256,6 @@ static hr_status names_copy(const char *const *names, int n, char ***out, hr_err
         if (!(copy[i] = hr__strdup(NULL, names[i])))
             return hr__error_memory(err, "project", (int64_t)strlen(names[i]));
     return HR_OK;
-}
-
-int hr__op_project_inputs(const hr_op *op, const char *const **names)
-{
-    const project_op *p = (const project_op *)op;
-
-    if (op->cls != &hr__project)
-        return -1;
-    if (names)
-        *names = (const char *const *)p->names;
-    return p->n;
-}
-
-void hr__op_project_outputs(const hr_op *op, const char *const **names)
-{
-    *names = (const char *const *)((const project_op *)op)->new_names;
 }
 
 hr_status hr__op_project(const char *const *names, const char *const *new_names, int n, hr_op **out, hr_error *err)

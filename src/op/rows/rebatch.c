@@ -328,7 +328,9 @@ const hr_op_class hr__rebatch = {
     .name = "rebatch",
     .doc = "the same rows in tables of exactly n rows",
     .kind = HR_OP_STREAM,
+    .images_below = true,
     .schema = hr__kept_schema,
+    .needs = hr__same_needs,
     .push = rebatch_push,
     .finish = rebatch_finish,
     .task_clear = rebatch_task_clear,
@@ -338,17 +340,6 @@ const hr_op_class hr__rebatch = {
     .fingerprint = rebatch_fingerprint,
     .free = rebatch_free,
 };
-
-int64_t hr__op_rebatch_rows(const hr_op *op, bool *drop_last)
-{
-    const rebatch_op *r = (const rebatch_op *)op;
-
-    if (op->cls != &hr__rebatch)
-        return -1;
-    if (drop_last)
-        *drop_last = r->drop_last;
-    return r->n_rows;
-}
 
 hr_status hr__op_rebatch_blocks(int64_t n_rows, hr_op **out, hr_error *err)
 {
@@ -367,8 +358,8 @@ hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *
     if (!(r = hr__zalloc(NULL, sizeof *r)))
         return hr__error_memory(err, "rebatch", sizeof *r);
     hr__op_init(&r->base, &hr__rebatch);
-    r->n_rows = n_rows;
-    r->drop_last = drop_last;
+    r->n_rows = r->base.table_rows = n_rows;
+    r->drop_last = r->base.drops_rest = drop_last;
     *out = &r->base;
     return HR_OK;
 }

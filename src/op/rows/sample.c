@@ -136,6 +136,7 @@ const hr_op_class hr__sample = {
     .doc = "rows by chance",
     .kind = HR_OP_MAP,
     .row_local = true,
+    .draws_by_depth = true,
     .schema = sample_schema,
     .needs = sample_needs,
     .push = sample_push,

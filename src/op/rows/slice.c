@@ -112,15 +112,6 @@ const hr_op_class hr__slice = {
     .free = slice_free,
 };
 
-bool hr__op_slice_rows(const hr_op *op, int64_t *begin, int64_t *end)
-{
-    if (op->cls != &hr__slice)
-        return false;
-    *begin = ((const slice_op *)op)->begin;
-    *end = ((const slice_op *)op)->end;
-    return true;
-}
-
 hr_status hr__op_slice(int64_t begin, int64_t end, hr_op **out, hr_error *err)
 {
     slice_op *o;
@@ -133,6 +124,9 @@ hr_status hr__op_slice(int64_t begin, int64_t end, hr_op **out, hr_error *err)
     hr__op_init(&o->base, &hr__slice);
     o->begin = begin;
     o->end = end;
+    o->base.cuts = true;
+    o->base.cut_begin = begin;
+    o->base.cut_end = end < INT64_MAX ? end : -1;
     *out = &o->base;
     return HR_OK;
 }

@@ -300,12 +300,54 @@ static void union_free(hr_op *op)
     hr__free(u);
 }
 
+/* What is wanted, as far as the input has it. Behind a union all columns: which there are, the first rows say. */
+static hr_status union_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err)
+{
+    const union_op *u = (const union_op *)op;
+
+    (void)input;
+    out->n = u->in && n >= 0 ? 0 : -1;
+    for (int i = 0; i < n && u->in; i++)
+        if (hr__schema_find(u->in, wanted[i]) >= 0)
+            HR_TRY(hr__needs_add(out, wanted[i], err));
+    return HR_OK;
+}
+
+static hr_status union_narrow(const hr_op *op, const char *const *wanted, int n, hr_op **out, hr_error *err)
+{
+    const union_op *u = (const union_op *)op;
+    hr_field *fields = hr__zalloc(NULL, ((size_t)u->known->n + 1) * sizeof *fields);
+    hr_schema *some = NULL;
+    hr_status st = HR_OK;
+    int n_fields = 0;
+
+    *out = NULL;
+    if (!fields)
+        return hr__error_memory(err, "union", u->known->n * (int64_t)sizeof *fields);
+    if (!u->in)
+        goto done;
+    for (int i = 0; i < u->known->n; i++)
+        for (int k = 0; k < n; k++)
+            if (!strcmp(u->known->fields[i].name, wanted[k])) {
+                fields[n_fields++] = u->known->fields[i]; /* borrowed: hr__schema_new copies */
+                break;
+            }
+    HR_GO(hr__schema_new(fields, n_fields, &some, err));
+    st = hr__op_union_columns(u->in, some, true, out, err);
+done:
+    hr__free(fields);
+    hr__schema_unref(some);
+    return st;
+}
+
 const hr_op_class hr__union_columns = {
     .name = "columns",
     .doc = "tables of several inputs under one schema",
     .kind = HR_OP_MAP,
     .one_to_one = true,
     .row_local = true,
+    .needs = union_needs,
+    .narrow = union_narrow,
     .schema = union_schema,
     .start = union_start,
     .stop = union_stop,
@@ -332,39 +374,4 @@ hr_status hr__op_union_columns(hr_schema *in, hr_schema *known, bool settled, hr
     u->settled = settled;
     *out = &u->base;
     return HR_OK;
-}
-
-int hr__op_union_columns_in(const hr_op *op, const hr_schema **in)
-{
-    const union_op *u = (const union_op *)op;
-
-    if (op->cls != &hr__union_columns || !u->in)
-        return -1;
-    *in = u->in;
-    return u->in->n;
-}
-
-hr_status hr__op_union_columns_giving(const hr_op *op, const char *const *names, int n, hr_op **out, hr_error *err)
-{
-    const union_op *u = (const union_op *)op;
-    hr_field *fields = hr__zalloc(NULL, ((size_t)u->known->n + 1) * sizeof *fields);
-    hr_schema *some = NULL;
-    hr_status st = HR_OK;
-    int n_fields = 0;
-
-    *out = NULL;
-    if (!fields)
-        return hr__error_memory(err, "union", u->known->n * (int64_t)sizeof *fields);
-    for (int i = 0; i < u->known->n; i++)
-        for (int k = 0; k < n; k++)
-            if (!strcmp(u->known->fields[i].name, names[k])) {
-                fields[n_fields++] = u->known->fields[i]; /* borrowed: hr__schema_new copies */
-                break;
-            }
-    HR_GO(hr__schema_new(fields, n_fields, &some, err));
-    st = hr__op_union_columns(u->in, some, true, out, err);
-done:
-    hr__free(fields);
-    hr__schema_unref(some);
-    return st;
 }
