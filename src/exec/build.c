@@ -41,7 +41,7 @@ static hr_status new_stage(hr_run *r, hr_stage **out, hr_error *err)
     r->cap_stages = (int)cap;
     s->run = r;
     s->index = r->n_stages;
-    s->rows_left = -1;
+    s->leaf.rows_left = -1;
     r->stages[r->n_stages++] = s;
     *out = s;
     return HR_OK;
@@ -50,7 +50,7 @@ static hr_status new_stage(hr_run *r, hr_stage **out, hr_error *err)
 static void connect(hr_stage *from, hr_stage *to)
 {
     from->next = to;
-    from->input_of_next = to->n_inputs++;
+    from->input_of_next = to->in.n_inputs++;
 }
 
 /* `blocks`: a function above counts blocks of so many rows, 0: none does. */
@@ -62,18 +62,18 @@ static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err
 
     HR_TRY(new_stage(r, out, err));
     (*out)->scan = p->scan;
-    (*out)->columns = p->columns;
-    (*out)->filter = p->filter;
-    (*out)->partners = p->partners;
-    (*out)->n_partners = p->n_partners;
-    if (p->images && !hr__expr_image_steps(p->images, &(*out)->image_steps, &column))
+    (*out)->leaf.columns = p->columns;
+    (*out)->leaf.filter = p->filter;
+    (*out)->leaf.partners = p->partners;
+    (*out)->leaf.n_partners = p->n_partners;
+    if (p->images && !hr__expr_image_steps(p->images, &(*out)->leaf.image_steps, &column))
         return hr_error_set(err, HR_BUG, "a reader of images is given what are no steps");
-    (*out)->rows_left = p->limit_rows;
-    (*out)->skip_rows = p->skip_rows;
-    (*out)->random_blocks = p->random_blocks;
-    (*out)->block_seed = p->block_seed.own ? p->block_seed.seed : r->options.seed;
-    (*out)->block_epoch = p->block_seed.once ? 0 : (uint64_t)r->options.epoch;
-    (*out)->instance = r->n_instances++;
+    (*out)->leaf.rows_left = p->limit_rows;
+    (*out)->leaf.skip_rows = p->skip_rows;
+    (*out)->order.random_blocks = p->random_blocks;
+    (*out)->order.seed = p->block_seed.own ? p->block_seed.seed : r->options.seed;
+    (*out)->order.epoch = p->block_seed.once ? 0 : (uint64_t)r->options.epoch;
+    (*out)->leaf.instance = r->n_instances++;
     return HR_OK;
 }
 
@@ -136,7 +136,7 @@ static hr_status open_stage(hr_run *r, hr_stage **s, hr_error *err)
 {
     hr_stage *next;
 
-    if (!(*s)->stream)
+    if (!(*s)->gate.stream)
         return HR_OK;
     HR_TRY(new_stage(r, &next, err));
     connect(*s, next);
@@ -169,8 +169,8 @@ done:
 
 static hr_status set_stream(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
 {
-    HR_TRY(new_op(r, op, &s->stream, err));
-    hr__task_init(&s->stream_task, s, NULL, s->stream, 0);
+    HR_TRY(new_op(r, op, &s->gate.stream, err));
+    hr__task_init(&s->gate.task, s, NULL, s->gate.stream, 0);
     return HR_OK;
 }
 
@@ -196,9 +196,9 @@ static void tell_scans(hr_run *r, int first, const hr_op_run *run)
     for (int i = first; i < r->n_stages; i++) {
         hr_stage *s = r->stages[i];
 
-        for (int k = 0; k < s->n_partners; k++)
-            if (s->partners[k].op == run->op && !s->partner_runs[k])
-                s->partner_runs[k] = run;
+        for (int k = 0; k < s->leaf.n_partners; k++)
+            if (s->leaf.partners[k].op == run->op && !s->leaf.partner_runs[k])
+                s->leaf.partner_runs[k] = run;
     }
 }
 
@@ -218,19 +218,19 @@ static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **o
         HR_GO(add_front(r, p, i, &ins[i], &fronts[i], err));
     }
     s = ins[0];
-    if (n > 1 || s->stream)
+    if (n > 1 || s->gate.stream)
         HR_GO(new_stage(r, &s, err));
     for (int i = 0; i < n && s != ins[0]; i++)
         connect(ins[i], s);
-    if (p->op->cls->inputs != HR_INPUTS_ONE && !(s->input_ended = hr__zalloc(r->account, (size_t)n)))
+    if (p->op->cls->inputs != HR_INPUTS_ONE && !(s->in.ended = hr__zalloc(r->account, (size_t)n)))
         HR_GO(hr__error_memory(err, "run", n));
     HR_GO(set_stream(r, s, p->op, err));
-    s->stream->instance = r->n_instances++;
-    s->current_input = s->wanted = s->stream->run.first_input = p->first_input;
-    tell_scans(r, n_before, &s->stream->run);
+    s->gate.stream->instance = r->n_instances++;
+    s->in.current = s->gate.wanted = s->gate.stream->run.first_input = p->first_input;
+    tell_scans(r, n_before, &s->gate.stream->run);
     for (int i = 0; i < n; i++)
         if (fronts[i])
-            fronts[i]->run.partner = &s->stream->run;
+            fronts[i]->run.partner = &s->gate.stream->run;
     if (p->op->cls->pieces)
         HR_GO(open_stage(r, &s, err));
     HR_GO(cut_made_rows(r, &s, blocks, err));
@@ -310,9 +310,9 @@ static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error 
     for (int i = 0; i < r->n_stages; i++) {
         hr_stage *up = r->stages[i];
 
-        if (up->next != s || (up->stream && (up->stream->instance || up->stream->run.op->table_rows)))
+        if (up->next != s || (up->gate.stream && (up->gate.stream->instance || up->gate.stream->run.op->table_rows)))
             continue;
-        up->block_rows = HR_MAX(up->block_rows, rows);
+        up->leaf.block_rows = HR_MAX(up->leaf.block_rows, rows);
         if (!up->scan) {
             HR_TRY(cut_into_blocks(r, up, rows, err));
             continue;
@@ -332,7 +332,7 @@ static hr_status protect_pieces(hr_run *r, hr_error *err)
 
         for (int i = 0; i < s->n_ops; i++)
             rows = HR_MAX(rows, s->ops[i]->run.op->piece_rows);
-        s->block_rows = HR_MAX(s->block_rows, rows);
+        s->leaf.block_rows = HR_MAX(s->leaf.block_rows, rows);
         if (rows && !s->scan)
             HR_TRY(cut_into_blocks(r, s, rows, err));
     }
@@ -363,15 +363,15 @@ static void write_to(hr_run *r, hr_stage *s, int i, hr_arena *arena)
         if (!o->run.op->cls->shares_columns)
             return;
     }
-    s->arena = arena;
+    s->leaf.arena = arena;
     for (int k = 0; k < r->n_stages; k++) {
         hr_stage *up = r->stages[k];
 
-        if (up->next != s || (up->stream && up->stream->run.op->cls->kind == HR_OP_BLOCK))
+        if (up->next != s || (up->gate.stream && up->gate.stream->run.op->cls->kind == HR_OP_BLOCK))
             continue;
-        if (up->stream) {
-            up->stream->run.to_process = true;
-            up->stream->run.arena = up->stream->mem.arena = arena;
+        if (up->gate.stream) {
+            up->gate.stream->run.to_process = true;
+            up->gate.stream->run.arena = up->gate.stream->mem.arena = arena;
         }
         write_to(r, up, up->n_ops, arena);
     }
@@ -389,7 +389,7 @@ static hr_status place_outputs(hr_run *r, hr_stage *last, hr_error *err)
                 write_to(r, r->stages[k], i, arena);
             }
         }
-    if (r->options.arena && last->n_ops && !last->stream) { /* the gather that the feed put there */
+    if (r->options.arena && last->n_ops && !last->gate.stream) { /* the gather that the feed put there */
         hr_op_state *o = last->ops[last->n_ops - 1];
 
         o->run.to_process = true;
@@ -403,7 +403,7 @@ static hr_status place_outputs(hr_run *r, hr_stage *last, hr_error *err)
 static bool is_read_whole(const hr_stage *s)
 {
     for (; s; s = s->next) {
-        const hr_op_class *cls = s->stream ? s->stream->run.op->cls : NULL;
+        const hr_op_class *cls = s->gate.stream ? s->gate.stream->run.op->cls : NULL;
 
         if (cls && (cls->kind == HR_OP_BLOCK || cls->takes_few_rows))
             return cls->kind == HR_OP_BLOCK;
@@ -422,12 +422,12 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
     for (int i = 0; i < r->n_stages; i++) {
         hr_stage *s = r->stages[i];
 
-        s->window_cap = window_cap(r, s, n_threads);
-        s->begins_small = (r->has_limit && !is_read_whole(s)) || r->options.careful;
-        s->window_limit = s->begins_small ? 1 : s->window_cap;
-        s->window = hr__zalloc(r->account, (size_t)s->window_cap * sizeof(hr_ticket *));
-        if (!s->window)
-            return hr__error_memory(err, "run", s->window_cap * (int64_t)sizeof(hr_ticket *));
+        s->window.cap = window_cap(r, s, n_threads);
+        s->window.begins_small = (r->has_limit && !is_read_whole(s)) || r->options.careful;
+        s->window.limit = s->window.begins_small ? 1 : s->window.cap;
+        s->window.tickets = hr__zalloc(r->account, (size_t)s->window.cap * sizeof(hr_ticket *));
+        if (!s->window.tickets)
+            return hr__error_memory(err, "run", s->window.cap * (int64_t)sizeof(hr_ticket *));
     }
     return place_outputs(r, last, err);
 }

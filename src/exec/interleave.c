@@ -20,38 +20,39 @@ static int32_t *random_order(const hr_stage *s, int n, uint64_t what, uint64_t w
     for (int i = 0; order && i < n; i++)
         order[i] = i;
     if (order)
-        hr__random_permute((uint32_t *)order, n, hr__random_bits(s->block_seed, s->block_epoch, what, which).lo);
+        hr__random_permute((uint32_t *)order, n, hr__random_bits(s->order.seed, s->order.epoch, what, which).lo);
     return order;
 }
 
-int hr__stage_file(const hr_stage *s, int place) { return s->order ? s->order[place] : place; }
+int hr__stage_file(const hr_stage *s, int place) { return s->order.files ? s->order.files[place] : place; }
 
 hr_status hr__stage_order_files(hr_stage *s, hr_error *err)
 {
     int n = hr__scan_n_files(s->scan);
 
-    if (s->ordered)
+    if (s->order.known)
         return HR_OK;
-    HR_TRY(hr__scan_order(s->scan, s->run->options.seed, s->run->options.epoch, &s->order, err));
-    if (s->random_blocks && !s->order && n > 1 && !(s->order = random_order(s, n, OF_FILES, (uint32_t)s->instance)))
-        return hr__error_memory(err, "order of files", n * (int64_t)sizeof *s->order);
-    s->ordered = true;
+    HR_TRY(hr__scan_order(s->scan, s->run->options.seed, s->run->options.epoch, &s->order.files, err));
+    if (s->order.random_blocks && !s->order.files && n > 1 &&
+        !(s->order.files = random_order(s, n, OF_FILES, (uint32_t)s->leaf.instance)))
+        return hr__error_memory(err, "order of files", n * (int64_t)sizeof *s->order.files);
+    s->order.known = true;
     return HR_OK;
 }
 
 hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *err)
 {
     const hr_run_options *o = &s->run->options;
-    const hr_open how = { .projection = &s->columns,
-                          .filter = s->filter,
-                          .loose = s->loose,
-                          .image_steps = s->image_steps.n ? &s->image_steps : NULL,
-                          .dice = { .seed = o->seed, .epoch = o->epoch, .at = { .instance = s->instance } },
+    const hr_open how = { .projection = &s->leaf.columns,
+                          .filter = s->leaf.filter,
+                          .loose = s->leaf.loose,
+                          .image_steps = s->leaf.image_steps.n ? &s->leaf.image_steps : NULL,
+                          .dice = { .seed = o->seed, .epoch = o->epoch, .at = { .instance = s->leaf.instance } },
                           .account = s->run->account,
-                          .skipped = &s->skipped };
+                          .skipped = &s->counts.skipped };
 
     HR_TRY(hr__scan_open(s->scan, hr__stage_file(s, place), &how, out, err));
-    atomic_fetch_add_explicit(&s->files_opened, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->counts.files_opened, 1, memory_order_relaxed);
     return HR_OK;
 }
 
@@ -59,7 +60,7 @@ hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *e
 
 static bool stands_alone(const hr_stage *s, int place)
 {
-    return !s->random_blocks || hr__scan_row_bytes(s->scan, hr__stage_file(s, place)) >= 0;
+    return !s->order.random_blocks || hr__scan_row_bytes(s->scan, hr__stage_file(s, place)) >= 0;
 }
 
 /* Place of the first file of those that are open together with that at `place`. */
@@ -83,7 +84,7 @@ static int files_from(const hr_stage *s, int place)
 
 void hr__stage_close_files(hr_stage *s)
 {
-    hr_open_files *o = &s->open;
+    hr_open_files *o = &s->at.open;
 
     while (o->n)
         hr__scan_file_unref(o->files[--o->n]);
@@ -94,16 +95,16 @@ void hr__stage_close_files(hr_stage *s)
 
 hr_status hr__stage_open_files(hr_stage *s, hr_error *err)
 {
-    int n = files_from(s, s->at_file);
-    uint64_t which = (uint64_t)(uint32_t)s->instance << 32 | (uint32_t)hr__stage_file(s, s->at_file);
-    hr_open_files *o = &s->open;
+    int n = files_from(s, s->at.file);
+    uint64_t which = (uint64_t)(uint32_t)s->leaf.instance << 32 | (uint32_t)hr__stage_file(s, s->at.file);
+    hr_open_files *o = &s->at.open;
     hr_status st = HR_OK;
 
     for (; o->n < n; o->n++) {
-        HR_GO(hr__stage_open(s, s->at_file + o->n, &o->files[o->n], err));
+        HR_GO(hr__stage_open(s, s->at.file + o->n, &o->files[o->n], err));
         o->n_blocks += o->files[o->n]->n_fragments;
     }
-    if (s->random_blocks && o->n_blocks > 1 && !(o->order = random_order(s, o->n_blocks, OF_FRAGMENTS, which)))
+    if (s->order.random_blocks && o->n_blocks > 1 && !(o->order = random_order(s, o->n_blocks, OF_FRAGMENTS, which)))
         st = hr__error_memory(err, "order of blocks", o->n_blocks * (int64_t)sizeof *o->order);
 done:
     if (st)
@@ -113,10 +114,10 @@ done:
 
 hr_block hr__stage_block(const hr_stage *s, int place)
 {
-    hr_block b = { .fragment = s->open.order ? s->open.order[place] : place };
+    hr_block b = { .fragment = s->at.open.order ? s->at.open.order[place] : place };
 
-    while (b.fragment >= s->open.files[b.file]->n_fragments)
-        b.fragment -= s->open.files[b.file++]->n_fragments;
+    while (b.fragment >= s->at.open.files[b.file]->n_fragments)
+        b.fragment -= s->at.open.files[b.file++]->n_fragments;
     return b;
 }
 
@@ -125,14 +126,14 @@ hr_status hr__stage_open_at(hr_stage *s, int place, int fragment, hr_error *err)
     int n_before;
     hr_block b = { 0 };
 
-    s->at_file = first_with(s, place);
-    n_before = place - s->at_file;
+    s->at.file = first_with(s, place);
+    n_before = place - s->at.file;
     HR_TRY(hr__stage_open_files(s, err));
-    for (s->at_fragment = 0; s->at_fragment < s->open.n_blocks; s->at_fragment++) {
-        b = hr__stage_block(s, s->at_fragment);
+    for (s->at.block = 0; s->at.block < s->at.open.n_blocks; s->at.block++) {
+        b = hr__stage_block(s, s->at.block);
         if (b.file == n_before && b.fragment == fragment)
             return HR_OK;
     }
     return hr_error_set(err, HR_MISMATCH, "position: fragment %d of %d in %s", fragment,
-                        s->open.files[n_before]->n_fragments, s->open.files[n_before]->name);
+                        s->at.open.files[n_before]->n_fragments, s->at.open.files[n_before]->name);
 }

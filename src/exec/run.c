@@ -173,7 +173,7 @@ static hr_status restore_maps(hr_stage *s, const hr_marker *m, hr_error *err)
 static bool is_wanted(const hr_run *r, const hr_stage *s, int32_t instance)
 {
     if (s->scan)
-        return s->instance >= instance;
+        return s->leaf.instance >= instance;
     for (int i = 0; i < r->n_stages; i++)
         if (r->stages[i]->next == s && is_wanted(r, r->stages[i], instance))
             return true;
@@ -186,24 +186,24 @@ static hr_status seek(hr_run *r, const hr_marker *m, hr_error *err)
         return hr_error_set(err, HR_MISMATCH, "position: source %d of %d", m->at.instance, r->n_instances);
     for (int i = 0; i < r->n_stages; i++) {
         hr_stage *s = r->stages[i];
-        const char *state = s->stream ? hr__marker_state(m, s->stream->run.index) : NULL;
+        const char *state = s->gate.stream ? hr__marker_state(m, s->gate.stream->run.index) : NULL;
 
         if (!is_wanted(r, s, m->at.instance)) {
             s->ended = true;
             if (s->next) {
-                s->next->current_input++;
-                s->next->n_ended++;
+                s->next->in.current++;
+                s->next->in.n_ended++;
             }
             continue;
         }
-        if (s->scan && s->instance == m->at.instance)
+        if (s->scan && s->leaf.instance == m->at.instance)
             HR_TRY(hr__stage_seek(s, &m->at, err));
         HR_TRY(restore_maps(s, m, err));
         if (!state)
             continue;
-        HR_TRY(s->stream->run.op->cls->restore(s->stream->run.op, &s->stream_task, state, err));
+        HR_TRY(s->gate.stream->run.op->cls->restore(s->gate.stream->run.op, &s->gate.task, state, err));
         if (s->next)
-            (void)hr__state_int(state, "ordinal", &s->next->n_taken); /* tables are numbered on */
+            (void)hr__state_int(state, "ordinal", &s->next->window.n_taken); /* tables are numbered on */
     }
     return HR_OK;
 }
@@ -374,18 +374,18 @@ static void free_op(hr_run *r, hr_op_state *o)
 
 static void free_stage(hr_stage *s)
 {
-    for (int64_t q = s->head_seq; s->window && q < s->next_seq; q++)
-        hr__ticket_free(s->window[q % s->window_cap]);
-    hr__task_end(&s->stream_task);
-    hr__queue_clear(&s->in);
-    hr__queue_clear(&s->staged);
-    hr__marker_drop(s->pass_marker);
-    hr_error_clear(&s->in_err);
+    for (int64_t q = s->window.head_seq; s->window.tickets && q < s->window.next_seq; q++)
+        hr__ticket_free(s->window.tickets[q % s->window.cap]);
+    hr__task_end(&s->gate.task);
+    hr__queue_clear(&s->in.items);
+    hr__queue_clear(&s->gate.staged);
+    hr__marker_drop(s->gate.marker);
+    hr_error_clear(&s->in.err);
     hr__stage_close_files(s);
-    hr__free(s->order);
-    hr_expr_unref(s->own_filter);
-    hr__free(s->input_ended);
-    hr__free(s->window);
+    hr__free(s->order.files);
+    hr_expr_unref(s->leaf.own_filter);
+    hr__free(s->in.ended);
+    hr__free(s->window.tickets);
     hr__free(s->ops);
     hr__free(s);
 }
@@ -429,14 +429,14 @@ void hr__run_counts(hr_run *r, hr_run_counts *out)
     hr__run_lock(r);
     *out = r->counts;
     for (int i = 0; i < r->n_stages; i++) {
-        out->files_opened += r->stages[i]->files_opened;
-        out->fragments_read += r->stages[i]->fragments_read;
-        out->rows_read += r->stages[i]->rows_read;
-        out->fragments_skipped += r->stages[i]->skipped.fragments;
-        out->rows_skipped += r->stages[i]->skipped.rows;
-        out->pages_skipped += r->stages[i]->skipped.pages;
-        out->bloom_hits += r->stages[i]->skipped.blooms;
-        out->bad_rows += r->stages[i]->skipped.bad;
+        out->files_opened += r->stages[i]->counts.files_opened;
+        out->fragments_read += r->stages[i]->counts.fragments_read;
+        out->rows_read += r->stages[i]->counts.rows_read;
+        out->fragments_skipped += r->stages[i]->counts.skipped.fragments;
+        out->rows_skipped += r->stages[i]->counts.skipped.rows;
+        out->pages_skipped += r->stages[i]->counts.skipped.pages;
+        out->bloom_hits += r->stages[i]->counts.skipped.blooms;
+        out->bad_rows += r->stages[i]->counts.skipped.bad;
     }
     hr__run_unlock(r);
 }
@@ -476,7 +476,7 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
     wait_ns = r->consumer_wait_ns;
     hr__run_unlock(r);
     for (int i = 0; i < r->n_stages; i++)
-        read_ns += r->stages[i]->read_ns;
+        read_ns += r->stages[i]->counts.read_ns;
     hr__text_add(out, "{\"seconds\":%.6f,\"first_table_seconds\":%.6f,\"consumer_wait_seconds\":%.6f",
                  (double)(hr__clock_ns() - r->started_ns) / 1e9, (double)first_ns / 1e9, (double)wait_ns / 1e9);
     hr__text_add(out,

@@ -6,7 +6,7 @@
  *
  * Locks. run->lock guards everything in hr_run, hr_stage and hr_ticket. Two threads own a part without it: the thread
  * that runs a ticket (state RUNNING) owns the ticket's reader, inboxes and operator states; the thread that drains a
- * stage (`draining`) owns the stage's stream task and pass_marker.
+ * stage (gate.draining) owns the rest of the stage's gate.
  *
  * The order of locks; a thread that holds one takes only locks to its right:
  *
@@ -130,72 +130,103 @@ typedef struct hr_block {
     int file, fragment; /* file: the how manieth of the open ones */
 } hr_block;
 
-struct hr_stage {
-    hr_run *run;
-    int index;
-    hr_stage *next; /* NULL: the output queue */
-    int input_of_next;
-    /* leaf */
-    hr_scan *scan;
+/* What a leaf reads, as the plan's rules and the operators behind it narrowed it. */
+typedef struct hr_leaf {
     hr_projection columns;
     hr_expr *filter;            /* borrowed from the plan, or own_filter; NULL: none */
     const hr_partner *partners; /* borrowed from the plan: whose keys narrow it, once they are known */
     int n_partners;
     const hr_op_run *partner_runs[HR_MAX_PARTNERS];
-    hr_expr *own_filter;        /* with what they say */
-    bool loose;                 /* it is only what they say */
-    hr_image_chain image_steps; /* that its readers do; of none, there are none */
-    int32_t instance;
-    int at_file,
-        at_fragment; /* the next ticket: place in the order of files of the first open one, place in that of blocks */
-    int32_t *order;  /* of files, in this epoch; NULL: as they are numbered */
-    bool random_blocks; /* so that it is a random one, and that of blocks: */
-    uint64_t block_seed, block_epoch;
-    bool ordered; /* that is known */
-    int64_t at_row;
-    int64_t block_rows; /* its tickets hold whole blocks of so many rows, and of BLOCK_ROWS */
-    int64_t rows_left;  /* of a pushed-down limit; < 0: none */
-    int64_t
-        skip_rows; /* that are not wanted at its beginning: left out where fragments say how many they have; 0: done */
-    hr_open_files open;
-    hr_fragment fragment; /* at_fragment of them, if `asked` */
+    hr_expr *own_filter;        /* the plan's filter and the partners' */
+    bool loose;                 /* the filter is the partners' alone: readers may leave rows in that do not pass it */
+    hr_image_chain image_steps; /* the image steps that its readers do; n == 0: none */
+    int32_t instance;           /* number of the source in the coordinates of its rows */
+    int64_t block_rows;         /* its tickets hold whole blocks of so many rows, and of BLOCK_ROWS */
+    int64_t rows_left;          /* of a pushed-down limit; < 0: none */
+    int64_t skip_rows;          /* at its beginning, left out where fragments say how many rows they have; 0: done */
+    hr_arena *arena;            /* where readers write; NULL: private memory */
+    bool done;                  /* no more tickets come out of the scan */
+} hr_leaf;
+
+/* The order of a leaf's files and blocks in this epoch (interleave.c). */
+typedef struct hr_leaf_order {
+    bool known;
+    int32_t *files;     /* NULL: as they are numbered */
+    bool random_blocks; /* files and blocks come in a random order, of: */
+    uint64_t seed, epoch;
+} hr_leaf_order;
+
+/* The next ticket of a leaf. The thread that takes it (window.taking) owns this. */
+typedef struct hr_leaf_place {
+    int file;             /* place of the first open file in the order of files */
+    int block;            /* place in the order of the open files' blocks */
+    int64_t row;          /* in the fragment */
+    hr_open_files open;   /* the files that are read now */
+    hr_fragment fragment; /* the one at `block`, if `asked` */
     bool asked;
-    hr_arena *arena; /* where readers write; NULL: private memory */
-    bool taking;     /* a thread is making the next ticket, without the lock */
-    bool source_done;
-    /* other stages */
-    hr_queue in;
-    int n_inputs, current_input; /* the one that may deliver now */
-    int n_ended;                 /* of its inputs */
+} hr_leaf_place;
+
+/* What comes in, unless the stage is a leaf. */
+typedef struct hr_stage_input {
+    hr_queue items;
+    int n_inputs;
+    int current; /* the input that may deliver now */
+    int n_ended;
+    uint8_t *ended; /* of each input, where an operator of several inputs is told; else NULL */
+    hr_status st;   /* why the input ended, if not by its end: goes on when all before it has */
+    hr_error err;
     hr_op_state *pieces_of; /* the operator before it, once that has given its last and pieces are left; NULL: none */
     int64_t n_pieces, at_piece;
-    /* both */
-    hr_op_state **ops; /* map operators */
-    int n_ops;
-    bool closes, closed; /* one of them wants a last ticket without rows; that was made */
-    hr_op_state *stream; /* NULL: none */
-    hr_task stream_task;
-    int input;            /* which the table at hand is of; the draining thread's */
-    int wanted;           /* the input that the operator chose; the draining thread's */
-    uint8_t *input_ended; /* of each input of such an operator */
-    hr_ticket **window;   /* tickets head_seq .. next_seq-1, by seq % window_cap */
-    int window_cap, window_limit;
-    bool
-        /* few rows may be wanted of it: its window starts at one ticket, and those hold few files at first */
-        begins_small;
+} hr_stage_input;
+
+/* The tickets in the air: numbers head_seq .. next_seq - 1. */
+typedef struct hr_window {
+    hr_ticket **tickets; /* by seq % cap; NULL: drained already */
+    int cap;
+    int limit;         /* of tickets at a time; grows up to cap */
+    bool begins_small; /* few rows may be wanted: limit starts at one ticket, and those hold few files at first */
     int64_t head_seq, next_seq;
+    int64_t n_taken; /* tickets made, the canonical number of the next */
+    bool taking;     /* a thread makes the next ticket, without the lock */
+} hr_window;
+
+/* What goes out: in canonical order, one thread at a time (`draining`), through the stream operator. That thread owns
+ * all of it but for `draining`. */
+typedef struct hr_gate {
+    hr_op_state *stream; /* NULL: tables go on as they are */
+    hr_task task;        /* the stream operator's */
     bool draining;
-    bool cut; /* somebody downstream wants no more */
-    bool stream_finished;
-    hr_status in_st; /* why its input ended, if not by its end: goes on when all before it has */
-    hr_error in_err;
-    bool ended;             /* everything was passed on */
-    hr_marker *pass_marker; /* for the next item that goes downstream */
-    int64_t n_taken;        /* tickets made, canonical numbers of the next */
+    int input;         /* which the table at hand is of */
+    int wanted;        /* the input that the operator chose */
+    bool enough;       /* the stream operator wants no more */
+    bool finished;     /* its `finish` was called */
+    hr_queue staged;   /* emitted, not yet downstream */
+    hr_marker *marker; /* for the next item that goes downstream */
+} hr_gate;
+
+typedef struct hr_stage_counts {
     atomic_llong files_opened, fragments_read, rows_read, read_ns;
     hr_skipped skipped; /* what its readers left out */
-    hr_queue staged;    /* emitted by the draining thread, not yet downstream */
-    bool enough;        /* its stream operator wants no more; the draining thread's */
+} hr_stage_counts;
+
+struct hr_stage {
+    hr_run *run;
+    int index;
+    hr_stage *next; /* NULL: the output queue */
+    int input_of_next;
+    hr_scan *scan; /* borrowed from the plan; NULL: the stage is no leaf */
+    hr_leaf leaf;
+    hr_leaf_order order;
+    hr_leaf_place at;
+    hr_stage_input in;
+    hr_window window;
+    hr_op_state **ops; /* map operators */
+    int n_ops;
+    bool closes, closed; /* a map operator wants a last ticket without rows; it was made */
+    hr_gate gate;
+    bool cut;   /* somebody downstream wants no more */
+    bool ended; /* everything was passed on */
+    hr_stage_counts counts;
 };
 
 struct hr_run {

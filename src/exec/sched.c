@@ -1,24 +1,50 @@
-/* sched.c - takes work serially, runs it in parallel, passes it on in canonical order.
+/* sched.c - what a pool thread does next for a run: takes work serially, runs it in parallel, passes it on in canonical
+ * order.
  *
- * A thread that comes by does the first of these that can be done, looking at the stages from the last to the first, so
- * that what is begun is finished before more is begun:
- *   help   an operator's call has parts that any thread may do (crew.c)
+ * The life of a ticket. Everything but what happens in RUNNING happens with run->lock held:
+ *
+ *      take(), next(), close_stage(): a new ticket enters its stage's window, with the next number
+ *        |
+ *        |                +--------------------------------------------------------------+
+ *        v                v                                                              |
+ *      READY  ----->  RUNNING  ----->  settle_locked() asks what the step returned:      |
+ *        ^    choose_   |  hr__ticket_step() on one thread: an operator call, a read     |
+ *        |    locked()  |                                                                |
+ *        |              +-- HR_OK, and there is more to do ---------------> READY -------+
+ *        |              +-- HR_PENDING, and hr__resume() came already ----> READY
+ *        |              +-- HR_PENDING -----------------------------------> PENDING
+ *        |              +-- HR_OK and finished, or an error --------------> DONE
+ *        |                                                                     |
+ *        +-- hr__resume(), by any thread -- PENDING                            |
+ *                                                                              v
+ *      drain(), one thread a stage, passes on the output of READY, PENDING and DONE tickets; a DONE ticket without
+ *      output leaves the window for run->dropped, and whoever lets go of the lock next frees it.
+ *
+ *      take() with an error: a new ticket is DONE at once, so that the error waits for its turn.
+ *      cut_stage_locked(): all tickets leave the window. READY and DONE go to run->dropped; RUNNING and PENDING are
+ *      marked `dropped`: step() frees the first when it comes back, hr__resume() puts the second on run->dropped.
+ *
+ * Any output that waits keeps a READY ticket at the head from its next step: what it gave is drained first.
+ *
+ * A thread that comes by does the first of these that can be done. It looks at the stages from the last to the first,
+ * so that what is begun is finished before more is begun:
+ *   help   an operator's call has shares that any thread may do (crew.c)
  *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread a stage)
- *   step   a ticket that is ready goes on, if the budget admits it, the oldest first
- *   take   a new ticket is made, from the scan, from what the stage before passed on, or of a piece of what a block
- *          operator holds, if the window has room; and a last one without rows, behind all others, where an operator
- *          wants it (hr_op.closes)
+ *   step   the oldest ticket that is ready goes on, if the budget admits it
+ *   take   a new ticket is made if the window has room: from the scan, from what the stage before passed on, or of a
+ *          piece of what a block operator holds; and behind all others one without rows, where an operator wants it
+ *          (hr_op.closes)
  *
  * Rules.
- * 1. Admission: a step asks the run's account for its estimate; between operator calls only, so that no thread waits
+ * 1. Admission: a step asks the run's account for its estimate, between operator calls only, so that no thread waits
  *    for memory.
- * 2. The oldest ticket of a stage is never refused while everything below it stands empty: what it gives is what the
- *    others wait for, so a run always moves, in whatever budget.
- * 3. Errors are kept in their ticket and reach the consumer in canonical order: rows before them come out first.
- * 4. Who has had enough cuts everything above: tickets that run are dropped when they come back.
+ * 2. The oldest ticket of a stage is never refused while everything below it stands empty: the others wait for what it
+ *    gives. So a run always moves, in whatever budget.
+ * 3. An error stays in its ticket and reaches the consumer in canonical order: rows before it come out first.
+ * 4. A stage that has enough cuts everything above it; tickets that run are dropped when they come back.
  *
  * Waking: whatever makes work possible (a step done, a table consumed, bytes given back) calls hr__pool_wake; see
- * pool.c. */
+ * pool.c. Locks and names (_locked, _relocks): see run.h. */
 #include "exec/run.h"
 #include "share/exchange_arena.h"
 
@@ -33,27 +59,30 @@ typedef struct work {
     int64_t reserved;
 } work;
 
-static hr_ticket **slot(hr_stage *s, int64_t seq) { return &s->window[seq % s->window_cap]; }
+static hr_ticket **slot(hr_stage *s, int64_t seq) { return &s->window.tickets[seq % s->window.cap]; }
 
-static bool has_tickets(const hr_stage *s) { return s->head_seq < s->next_seq; }
+static bool has_tickets(const hr_stage *s) { return s->window.head_seq < s->window.next_seq; }
 
-static bool pieces_left(const hr_stage *s) { return s->at_piece < s->n_pieces; }
+static bool pieces_left(const hr_stage *s) { return s->in.at_piece < s->in.n_pieces; }
 
 /* No more rows will come. */
 static bool rows_done(const hr_stage *s)
 {
     if (s->scan)
-        return s->source_done;
-    return s->in.n == 0 && (s->in_st || (s->n_ended >= s->n_inputs && !pieces_left(s)));
+        return s->leaf.done;
+    return s->in.items.n == 0 && (s->in.st || (s->in.n_ended >= s->in.n_inputs && !pieces_left(s)));
 }
 
 /* All its rows were taken, and an operator wants a last ticket. */
-static bool wants_to_close(const hr_stage *s) { return s->closes && !s->closed && !s->in_st && rows_done(s); }
+static bool wants_to_close(const hr_stage *s) { return s->closes && !s->closed && !s->in.st && rows_done(s); }
 
 static bool inputs_done(const hr_stage *s) { return s->cut || (rows_done(s) && !wants_to_close(s)); }
 
 /* Its operator has several inputs, which is told of the end of each. */
-static bool tells_inputs(const hr_stage *s) { return s->stream && s->stream->run.op->cls->inputs != HR_INPUTS_ONE; }
+static bool tells_inputs(const hr_stage *s)
+{
+    return s->gate.stream && s->gate.stream->run.op->cls->inputs != HR_INPUTS_ONE;
+}
 
 /* --- what may be done */
 
@@ -63,16 +92,16 @@ static bool next_accepts(const hr_stage *s)
 
     if (!s->next)
         return r->out.n < HR_MAX(1, r->options.prefetch);
-    return s->input_of_next == s->next->current_input && s->next->in.n < 2 * s->next->window_limit;
+    return s->input_of_next == s->next->in.current && s->next->in.items.n < 2 * s->next->window.limit;
 }
 
 /* The ticket whose output may be passed on now; NULL: none. */
 static hr_ticket *drainable(hr_stage *s)
 {
     bool any = s->run->options.any_order && !tells_inputs(s);
-    int64_t last = any ? s->next_seq : HR_MIN(s->next_seq, s->head_seq + 1);
+    int64_t last = any ? s->window.next_seq : HR_MIN(s->window.next_seq, s->window.head_seq + 1);
 
-    for (int64_t q = s->head_seq; q < last; q++) {
+    for (int64_t q = s->window.head_seq; q < last; q++) {
         hr_ticket *t = *slot(s, q);
 
         if (t && t->state != HR_TICKET_RUNNING && (t->out.n || t->state == HR_TICKET_DONE))
@@ -83,18 +112,18 @@ static hr_ticket *drainable(hr_stage *s)
 
 static bool can_drain(hr_stage *s)
 {
-    if (s->draining || s->ended || !next_accepts(s))
+    if (s->gate.draining || s->ended || !next_accepts(s))
         return false;
-    return drainable(s) || (!has_tickets(s) && !s->taking && inputs_done(s));
+    return drainable(s) || (!has_tickets(s) && !s->window.taking && inputs_done(s));
 }
 
 /* Everything between `s` and the consumer is empty: only `s` can move the run. */
 static bool downstream_idle(const hr_stage *s)
 {
     for (const hr_stage *d = s->next; d; d = d->next)
-        if (has_tickets(d) || d->in.n || d->draining)
+        if (has_tickets(d) || d->in.items.n || d->gate.draining)
             return false;
-    return s->run->out.n == 0 && !s->draining;
+    return s->run->out.n == 0 && !s->gate.draining;
 }
 
 /* What lies in arenas is charged to their owners, which outlive runs; it counts for those that write there. Of bytes
@@ -110,7 +139,7 @@ static int64_t arena_bytes(const hr_run *r)
 
 static bool admit(hr_stage *s, hr_ticket *t, int64_t *reserved)
 {
-    bool force = t->seq == s->head_seq && downstream_idle(s);
+    bool force = t->seq == s->window.head_seq && downstream_idle(s);
 
     *reserved = t->estimate;
     if (!force &&
@@ -121,14 +150,14 @@ static bool admit(hr_stage *s, hr_ticket *t, int64_t *reserved)
 
 static hr_ticket *ready_ticket(hr_stage *s, int64_t *reserved)
 {
-    for (int64_t q = s->head_seq; q < s->next_seq; q++) {
+    for (int64_t q = s->window.head_seq; q < s->window.next_seq; q++) {
         hr_ticket *t = *slot(s, q);
 
         if (!t || t->state != HR_TICKET_READY)
             continue;
-        if (t->out.n && (q == s->head_seq || s->run->options.any_order || t->out.n >= MAX_AHEAD))
+        if (t->out.n && (q == s->window.head_seq || s->run->options.any_order || t->out.n >= MAX_AHEAD))
             continue; /* what it gave must be drained first */
-        t->is_first = q == s->head_seq;
+        t->is_first = q == s->window.head_seq;
         if (t->awaits && !t->is_first && !atomic_load_explicit(&t->awaits->run.settled, memory_order_acquire))
             continue;
         return admit(s, t, reserved) ? t : NULL;
@@ -143,7 +172,7 @@ static bool source_exhausted(const hr_stage *s)
     if (s->ended || s->cut)
         return true;
     if (s->scan)
-        return s->source_done;
+        return s->leaf.done;
     if (pieces_left(s))
         return false;
     for (int i = 0; i < r->n_stages; i++)
@@ -159,10 +188,10 @@ static bool is_its_turn(const hr_stage *s)
     const hr_run *r = s->run;
 
     for (; s->next; s = s->next) {
-        if (s->input_of_next == s->next->current_input)
+        if (s->input_of_next == s->next->in.current)
             continue;
         if (tells_inputs(s->next)) {
-            if (s->next->stream->run.op->cls->inputs == HR_INPUTS_IN_TURN)
+            if (s->next->gate.stream->run.op->cls->inputs == HR_INPUTS_IN_TURN)
                 return false;
             continue;
         }
@@ -178,11 +207,11 @@ static bool is_its_turn(const hr_stage *s)
 
 static bool can_take(const hr_stage *s)
 {
-    if (s->cut || s->taking || s->next_seq - s->head_seq >= s->window_limit)
+    if (s->cut || s->window.taking || s->window.next_seq - s->window.head_seq >= s->window.limit)
         return false;
     if (wants_to_close(s))
         return true;
-    return s->scan ? !s->source_done && is_its_turn(s) : s->in.n > 0 || pieces_left(s);
+    return s->scan ? !s->leaf.done && is_its_turn(s) : s->in.items.n > 0 || pieces_left(s);
 }
 
 static work choose_locked(hr_run *r)
@@ -197,13 +226,13 @@ static work choose_locked(hr_run *r)
         if (s->ended)
             continue;
         if (can_drain(s)) {
-            s->draining = true;
+            s->gate.draining = true;
             w.kind = DRAIN;
         } else if ((w.ticket = ready_ticket(s, &w.reserved))) {
             w.ticket->state = HR_TICKET_RUNNING;
             w.kind = STEP;
         } else if (can_take(s)) {
-            s->taking = true;
+            s->window.taking = true;
             w.kind = wants_to_close(s) ? CLOSE : s->scan ? TAKE : NEXT;
         }
         if (w.kind)
@@ -218,17 +247,17 @@ static work choose_locked(hr_run *r)
 static bool downstream_waits(const hr_stage *s)
 {
     for (const hr_stage *d = s->next; d; d = d->next)
-        if (has_tickets(d) || d->in.n)
+        if (has_tickets(d) || d->in.items.n)
             return false;
     return true;
 }
 
 static void window_advance(hr_stage *s)
 {
-    while (has_tickets(s) && !*slot(s, s->head_seq)) {
-        s->head_seq++;
-        if (s->window_limit < s->window_cap && downstream_waits(s))
-            s->window_limit = HR_MIN(s->window_cap, s->window_limit * 2);
+    while (has_tickets(s) && !*slot(s, s->window.head_seq)) {
+        s->window.head_seq++;
+        if (s->window.limit < s->window.cap && downstream_waits(s))
+            s->window.limit = HR_MIN(s->window.cap, s->window.limit * 2);
     }
 }
 
@@ -243,8 +272,8 @@ static void cut_stage_locked(hr_stage *s, hr_queue *garbage)
 {
     hr__assert_stage_locked(s);
     s->cut = true;
-    s->at_piece = s->n_pieces;
-    for (int64_t q = s->head_seq; q < s->next_seq; q++) {
+    s->in.at_piece = s->in.n_pieces;
+    for (int64_t q = s->window.head_seq; q < s->window.next_seq; q++) {
         hr_ticket *t = *slot(s, q);
 
         if (!t)
@@ -256,11 +285,11 @@ static void cut_stage_locked(hr_stage *s, hr_queue *garbage)
             s->run->dropped = t;
         }
     }
-    s->head_seq = s->next_seq;
-    while (s->in.n) {
+    s->window.head_seq = s->window.next_seq;
+    while (s->in.items.n) {
         hr_item item;
 
-        hr__queue_pop(&s->in, &item);
+        hr__queue_pop(&s->in.items, &item);
         if (hr__queue_push(garbage, s->run->account, item, NULL))
             continue; /* without memory for the list it was freed right here */
     }
@@ -285,33 +314,33 @@ static void cut_above_locked(hr_stage *s, hr_queue *garbage)
 /* Through the stream operator, if there is one. Lock not held. Takes both. */
 static hr_status pass(hr_stage *s, int thread, hr_marker *marker, hr_table *table, hr_error *err)
 {
-    hr_op_state *o = s->stream;
+    hr_op_state *o = s->gate.stream;
     int64_t begin_ns;
     hr_status st = HR_OK;
 
     if (!o) {
         if (marker) {
-            hr__marker_drop(s->pass_marker);
-            s->pass_marker = marker;
+            hr__marker_drop(s->gate.marker);
+            s->gate.marker = marker;
         }
         if (table) {
-            hr_item item = { .table = table, .marker = s->pass_marker };
+            hr_item item = { .table = table, .marker = s->gate.marker };
 
-            s->pass_marker = NULL;
-            st = hr__queue_push(&s->staged, s->run->account, item, err);
+            s->gate.marker = NULL;
+            st = hr__queue_push(&s->gate.staged, s->run->account, item, err);
         }
         return st;
     }
-    s->stream_task.thread = thread;
+    s->gate.task.thread = thread;
     if (marker && o->run.op->cls->marker)
-        HR_GO(o->run.op->cls->marker(o->run.op, &s->stream_task, marker, err));
+        HR_GO(o->run.op->cls->marker(o->run.op, &s->gate.task, marker, err));
     else
         hr__marker_drop(marker);
-    if (!table || s->enough)
+    if (!table || s->gate.enough)
         goto done;
     hr__op_stall(o);
     begin_ns = hr__clock_ns();
-    st = o->run.op->cls->push(o->run.op, &s->stream_task, table, err);
+    st = o->run.op->cls->push(o->run.op, &s->gate.task, table, err);
     atomic_fetch_add_explicit(&o->rows_in, table->n_rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&o->calls, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&o->busy_ns, hr__clock_ns() - begin_ns, memory_order_relaxed);
@@ -324,11 +353,11 @@ done:
 static hr_status deliver_locked(hr_stage *s, hr_queue *garbage, hr_error *err)
 {
     hr_run *r = s->run;
-    hr_queue *to = s->next ? &s->next->in : &r->out;
+    hr_queue *to = s->next ? &s->next->in.items : &r->out;
     hr_item item;
 
     hr__assert_stage_locked(s);
-    while (hr__queue_pop(&s->staged, &item)) {
+    while (hr__queue_pop(&s->gate.staged, &item)) {
         if (!s->next && item.table) {
             r->counts.tables_out++;
             r->counts.rows_out += item.table->n_rows;
@@ -354,20 +383,20 @@ static hr_status end_stage_locked(hr_stage *s, hr_error *err)
         hr__run_tell_locked(s->run);
         return HR_OK;
     }
-    s->next->n_ended++;
+    s->next->in.n_ended++;
     if (tells_inputs(s->next))
-        return s->next->cut ? HR_OK : hr__queue_push(&s->next->in, s->run->account, end, err);
-    s->next->current_input++;
+        return s->next->cut ? HR_OK : hr__queue_push(&s->next->in.items, s->run->account, end, err);
+    s->next->in.current++;
     return HR_OK;
 }
 
 /* What the operator keeps in pieces is the next stage's to take. Lock not held. */
 static hr_status ask_pieces(hr_stage *s, int64_t *n, hr_error *err)
 {
-    const hr_op *op = s->stream->run.op;
+    const hr_op *op = s->gate.stream->run.op;
 
     *n = 0;
-    return op->cls->pieces ? op->cls->pieces(op, &s->stream_task, n, err) : HR_OK;
+    return op->cls->pieces ? op->cls->pieces(op, &s->gate.task, n, err) : HR_OK;
 }
 
 /* Several inputs: the next one is the one that was chosen, or if that has ended any other. */
@@ -378,26 +407,26 @@ static void turn_locked(hr_stage *s)
     hr__assert_stage_locked(s);
     if (!tells_inputs(s))
         return;
-    i = s->wanted % s->n_inputs;
-    for (int k = 0; k < s->n_inputs && s->input_ended[i]; k++)
-        i = (i + 1) % s->n_inputs;
-    s->current_input = s->wanted = i;
+    i = s->gate.wanted % s->in.n_inputs;
+    for (int k = 0; k < s->in.n_inputs && s->in.ended[i]; k++)
+        i = (i + 1) % s->in.n_inputs;
+    s->in.current = s->gate.wanted = i;
 }
 
 /* The operator saw the last table of an input. */
 static hr_status end_input_relocks(hr_stage *s, int input, int thread, hr_error *err)
 {
-    const hr_op *op = s->stream->run.op;
+    const hr_op *op = s->gate.stream->run.op;
     hr_status st = HR_OK;
 
     hr__assert_stage_locked(s);
-    s->input_ended[input] = true;
-    s->wanted = input + 1;
+    s->in.ended[input] = true;
+    s->gate.wanted = input + 1;
     hr__run_unlock(s->run);
-    s->stream_task.thread = thread;
-    s->input = input;
-    if (op->cls->ended && !s->enough)
-        st = op->cls->ended(op, &s->stream_task, input, err);
+    s->gate.task.thread = thread;
+    s->gate.input = input;
+    if (op->cls->ended && !s->gate.enough)
+        st = op->cls->ended(op, &s->gate.task, input, err);
     hr__run_lock(s->run);
     return st;
 }
@@ -406,31 +435,31 @@ static hr_status end_input_relocks(hr_stage *s, int input, int thread, hr_error 
 static hr_status finish_stage_relocks(hr_stage *s, int thread, hr_queue *garbage, hr_error *err)
 {
     hr_run *r = s->run;
-    hr_status st = s->cut ? HR_OK : s->in_st;
+    hr_status st = s->cut ? HR_OK : s->in.st;
     int64_t n_pieces = 0;
 
     hr__assert_stage_locked(s);
     if (st) { /* all rows before the error have gone on: now it does */
-        hr__error_move(err, &s->in_err);
+        hr__error_move(err, &s->in.err);
         return st;
     }
-    if (s->stream && !s->stream_finished) {
-        const hr_op *op = s->stream->run.op;
+    if (s->gate.stream && !s->gate.finished) {
+        const hr_op *op = s->gate.stream->run.op;
 
-        s->stream_finished = true;
+        s->gate.finished = true;
         hr__run_unlock(r);
-        s->stream_task.thread = thread;
+        s->gate.task.thread = thread;
         if (op->cls->finish)
-            st = op->cls->finish(op, &s->stream_task, err);
-        if (!st && !s->enough)
+            st = op->cls->finish(op, &s->gate.task, err);
+        if (!st && !s->gate.enough)
             st = ask_pieces(s, &n_pieces, err);
         hr__run_lock(r);
         HR_TRY(st);
     }
     HR_TRY(deliver_locked(s, garbage, err));
     if (n_pieces && !s->next->cut) {
-        s->next->pieces_of = s->stream;
-        s->next->n_pieces = n_pieces;
+        s->next->in.pieces_of = s->gate.stream;
+        s->next->in.n_pieces = n_pieces;
     }
     return end_stage_locked(s, err);
 }
@@ -469,7 +498,7 @@ static hr_status drain_ticket_relocks(hr_stage *s, hr_ticket *t, int thread, hr_
         marker = t->before;
         t->before = NULL;
     }
-    s->input = t->input;
+    s->gate.input = t->input;
     if (!hr__queue_pop(&t->out, &item) && t->state == HR_TICKET_DONE) {
         st = t->st;
         ended = t->ends;
@@ -487,7 +516,7 @@ static hr_status drain_ticket_relocks(hr_stage *s, hr_ticket *t, int thread, hr_
         return HR_OK;
     if (ended) {
         hr__marker_drop(marker);
-        HR_TRY(end_input_relocks(s, s->input, thread, err));
+        HR_TRY(end_input_relocks(s, s->gate.input, thread, err));
     } else {
         hr__run_unlock(r);
         st = pass(s, thread, remember(s, marker), item.table, err);
@@ -496,7 +525,7 @@ static hr_status drain_ticket_relocks(hr_stage *s, hr_ticket *t, int thread, hr_
     }
     turn_locked(s);
     HR_TRY(deliver_locked(s, garbage, err));
-    if (s->enough && !s->cut)
+    if (s->gate.enough && !s->cut)
         cut_above_locked(s, garbage);
     return HR_OK;
 }
@@ -513,9 +542,9 @@ static void fail_stage_locked(hr_stage *s, hr_status st, hr_error *moved, hr_que
         hr__run_fail_locked(r, st, moved);
         return;
     }
-    if (!s->next->cut && !s->next->in_st) {
-        s->next->in_st = st;
-        hr__error_move(&s->next->in_err, moved);
+    if (!s->next->cut && !s->next->in.st) {
+        s->next->in.st = st;
+        hr__error_move(&s->next->in.err, moved);
     }
     for (int i = 0; i < r->n_stages; i++)
         if (r->stages[i] != s->next && feeds(r->stages[i], s->next) && !r->stages[i]->cut)
@@ -535,12 +564,12 @@ static void drain(hr_stage *s, int thread)
     while (!st && !r->st && !r->cancelled && !s->ended && next_accepts(s)) {
         if ((t = drainable(s)))
             st = drain_ticket_relocks(s, t, thread, &garbage, &err);
-        else if (!has_tickets(s) && !s->taking && inputs_done(s))
+        else if (!has_tickets(s) && !s->window.taking && inputs_done(s))
             st = finish_stage_relocks(s, thread, &garbage, &err);
         else
             break;
     }
-    s->draining = false;
+    s->gate.draining = false;
     if (st)
         fail_stage_locked(s, st, &err, &garbage);
     dropped = r->dropped;
@@ -593,7 +622,7 @@ static void step(work *w, int thread)
 static void add_ticket_locked(hr_stage *s, hr_ticket *t)
 {
     hr__assert_stage_locked(s);
-    t->seq = s->next_seq++;
+    t->seq = s->window.next_seq++;
     *slot(s, t->seq) = t;
     s->run->counts.tickets++;
 }
@@ -602,12 +631,12 @@ static void add_ticket_locked(hr_stage *s, hr_ticket *t)
 static void took_locked(hr_stage *s, hr_ticket *t, hr_status st, hr_error *err)
 {
     hr__assert_stage_locked(s);
-    s->taking = false;
+    s->window.taking = false;
     if (st && !t) {
-        s->source_done = true;
+        s->leaf.done = true;
         hr__run_fail_locked(s->run, st, err); /* not even a ticket to carry the error */
     } else if (!t)
-        s->source_done = true;
+        s->leaf.done = true;
     else if (s->cut) {
         t->next_dropped = s->run->dropped;
         s->run->dropped = t;
@@ -629,7 +658,7 @@ static void take(hr_stage *s)
     }
     hr__run_lock(r);
     if (st)
-        s->source_done = true;
+        s->leaf.done = true;
     took_locked(s, t, st, &err);
     dropped = r->dropped;
     r->dropped = NULL;
@@ -647,17 +676,17 @@ static void fill_locked(hr_stage *s, hr_ticket *t, const hr_item *item)
     if (item->ends)
         return;
     t->begin = item->table->origin ? hr__origin_at(item->table->origin, 0) : (hr_coord){ 0 };
-    t->ordinal = s->n_taken++;
+    t->ordinal = s->window.n_taken++;
     t->estimate = hr__table_bytes_used(item->table);
 }
 
 static void begin_piece_locked(hr_stage *s, hr_ticket *t)
 {
     hr__assert_stage_locked(s);
-    t->pieces_of = s->pieces_of;
-    t->piece = s->at_piece++;
-    t->begin = (hr_coord){ .instance = s->pieces_of->instance };
-    t->ordinal = s->n_taken++;
+    t->pieces_of = s->in.pieces_of;
+    t->piece = s->in.at_piece++;
+    t->begin = (hr_coord){ .instance = s->in.pieces_of->instance };
+    t->ordinal = s->window.n_taken++;
     t->estimate = s->run->step_bytes + s->run->step_bytes / 2;
 }
 
@@ -670,8 +699,8 @@ static void next(hr_stage *s)
     hr_status st = hr__ticket_new(s, &t, &err);
 
     hr__run_lock(r);
-    if (!st && !hr__queue_pop(&s->in, &item) && !pieces_left(s)) { /* cut meanwhile */
-        s->taking = false;
+    if (!st && !hr__queue_pop(&s->in.items, &item) && !pieces_left(s)) { /* cut meanwhile */
+        s->window.taking = false;
         hr__run_unlock(r);
         hr__ticket_free(t);
         return;

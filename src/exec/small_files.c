@@ -14,9 +14,9 @@
 
 static int files_at_most(const hr_stage *s)
 {
-    if (!s->begins_small || s->n_taken >= ALONE + 16)
+    if (!s->window.begins_small || s->window.n_taken >= ALONE + 16)
         return HR_GROUP_FILES;
-    return s->n_taken < ALONE ? 1 : HR_MIN(HR_GROUP_FILES, 2 << (s->n_taken - ALONE));
+    return s->window.n_taken < ALONE ? 1 : HR_MIN(HR_GROUP_FILES, 2 << (s->window.n_taken - ALONE));
 }
 
 int hr__group_files(const hr_stage *s, int64_t *n_bytes)
@@ -24,10 +24,10 @@ int hr__group_files(const hr_stage *s, int64_t *n_bytes)
     int n = 0, n_max = files_at_most(s);
 
     *n_bytes = 0;
-    if (s->rows_left >= 0 || s->open.n || s->at_fragment || s->at_row)
+    if (s->leaf.rows_left >= 0 || s->at.open.n || s->at.block || s->at.row)
         return 0; /* with so many rows wanted at most, and from the middle: one by one */
-    for (; n < n_max && s->at_file + n < hr__scan_n_files(s->scan); n++) {
-        int64_t more = hr__scan_row_bytes(s->scan, hr__stage_file(s, s->at_file + n));
+    for (; n < n_max && s->at.file + n < hr__scan_n_files(s->scan); n++) {
+        int64_t more = hr__scan_row_bytes(s->scan, hr__stage_file(s, s->at.file + n));
 
         if (more < 0 || (n > 0 && *n_bytes + more > GROUP_BYTES))
             break;
@@ -67,7 +67,7 @@ static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, hr_group_
     hr_status st = hr__stage_open(s, place, &f, &t->err);
 
     for (int i = 0; !st && i < f->n_fragments; i++) {
-        atomic_fetch_add_explicit(&s->fragments_read, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&s->counts.fragments_read, 1, memory_order_relaxed);
         st = read_fragment(t, f, i, mem, p, n_bytes);
     }
     hr__scan_file_unref(f);
@@ -76,7 +76,7 @@ static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, hr_group_
 
 static bool goes_into_batches(const hr_stage *s)
 {
-    return s->n_ops == 0 && s->stream && s->stream->run.op->table_rows > 0;
+    return s->n_ops == 0 && s->gate.stream && s->gate.stream->run.op->table_rows > 0;
 }
 
 static void tables_clear(hr_group_tables *p)

@@ -9,48 +9,48 @@
 
 static void next_fragment(hr_stage *s)
 {
-    s->at_fragment++;
-    s->at_row = 0;
-    s->asked = false;
+    s->at.block++;
+    s->at.row = 0;
+    s->at.asked = false;
 }
 
 /* How many rows from at_row one ticket takes; -1: to the fragment's end, which is not known. */
 static int64_t rows_of_ticket(const hr_stage *s)
 {
-    const hr_fragment *f = &s->fragment;
-    int64_t rest = f->n_rows - s->at_row, want, row_bytes;
+    const hr_fragment *f = &s->at.fragment;
+    int64_t rest = f->n_rows - s->at.row, want, row_bytes;
 
     if (f->n_rows < 0)
         return -1;
     if (f->splittable && f->memory_bytes > 2 * s->run->step_bytes) {
-        int64_t block = HR_MAX(BLOCK_ROWS, s->block_rows);
+        int64_t block = HR_MAX(BLOCK_ROWS, s->leaf.block_rows);
 
         row_bytes = HR_MAX(1, f->memory_bytes / HR_MAX(1, f->n_rows));
         want = HR_MAX(block, HR_MIN(s->run->step_bytes * 2, INT64_C(1) << 40) / row_bytes / block * block);
-        rest = HR_MIN(rest, want - s->at_row % block);
+        rest = HR_MIN(rest, want - s->at.row % block);
     }
-    return s->rows_left < 0 ? rest : HR_MIN(rest, s->rows_left);
+    return s->leaf.rows_left < 0 ? rest : HR_MIN(rest, s->leaf.rows_left);
 }
 
-static hr_block block_at_hand(const hr_stage *s) { return hr__stage_block(s, s->at_fragment); }
+static hr_block block_at_hand(const hr_stage *s) { return hr__stage_block(s, s->at.block); }
 
 /* Opens the next files if none are open. */
 static hr_status open_next(hr_stage *s, hr_error *err)
 {
-    while (s->at_file < hr__scan_n_files(s->scan)) {
+    while (s->at.file < hr__scan_n_files(s->scan)) {
         int n;
 
-        if (!s->open.n) {
+        if (!s->at.open.n) {
             HR_TRY(hr__stage_open_files(s, err));
-            s->asked = false;
+            s->at.asked = false;
         }
-        if (s->at_fragment < s->open.n_blocks)
+        if (s->at.block < s->at.open.n_blocks)
             return HR_OK;
-        n = s->open.n;
+        n = s->at.open.n;
         hr__stage_close_files(s);
-        s->at_file += n;
-        s->at_fragment = 0;
-        s->at_row = 0;
+        s->at.file += n;
+        s->at.block = 0;
+        s->at.row = 0;
     }
     return HR_OK;
 }
@@ -60,9 +60,9 @@ static hr_status ask_fragment(hr_stage *s, hr_error *err)
 {
     hr_block b = block_at_hand(s);
 
-    if (!s->asked)
-        HR_TRY(s->open.files[b.file]->cls->fragment(s->open.files[b.file], b.fragment, &s->fragment, err));
-    s->asked = true;
+    if (!s->at.asked)
+        HR_TRY(s->at.open.files[b.file]->cls->fragment(s->at.open.files[b.file], b.fragment, &s->at.fragment, err));
+    s->at.asked = true;
     return HR_OK;
 }
 
@@ -71,11 +71,11 @@ static void announce(const hr_stage *s)
 {
     hr_block b;
 
-    if (s->at_fragment + 2 >= s->open.n_blocks)
+    if (s->at.block + 2 >= s->at.open.n_blocks)
         return;
-    b = hr__stage_block(s, s->at_fragment + 2);
-    if (s->open.files[b.file]->cls->ahead)
-        s->open.files[b.file]->cls->ahead(s->open.files[b.file], b.fragment);
+    b = hr__stage_block(s, s->at.block + 2);
+    if (s->at.open.files[b.file]->cls->ahead)
+        s->at.open.files[b.file]->cls->ahead(s->at.open.files[b.file], b.fragment);
 }
 
 static hr_status make_ticket(hr_stage *s, int64_t n_rows, hr_ticket **out, hr_error *err)
@@ -85,16 +85,16 @@ static hr_status make_ticket(hr_stage *s, int64_t n_rows, hr_ticket **out, hr_er
     hr_status st = HR_OK;
 
     HR_GO(hr__ticket_new(s, &t, err));
-    t->file = hr__scan_file_ref(s->open.files[b.file]);
+    t->file = hr__scan_file_ref(s->at.open.files[b.file]);
     t->fragment = b.fragment;
-    t->row_begin = s->at_row;
+    t->row_begin = s->at.row;
     t->n_rows = n_rows;
-    t->begin = (hr_coord){ .instance = s->instance,
-                           .file = hr__stage_file(s, s->at_file + b.file),
+    t->begin = (hr_coord){ .instance = s->leaf.instance,
+                           .file = hr__stage_file(s, s->at.file + b.file),
                            .fragment = t->fragment,
-                           .row = s->at_row };
-    t->ordinal = s->at_row / BLOCK_ROWS;
-    t->estimate = HR_MIN(s->fragment.memory_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
+                           .row = s->at.row };
+    t->ordinal = s->at.row / BLOCK_ROWS;
+    t->estimate = HR_MIN(s->at.fragment.memory_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
     HR_GO(hr__marker_new(t->begin, &t->before, err));
     announce(s);
     *out = t;
@@ -111,12 +111,12 @@ static hr_status make_group(hr_stage *s, int n_files, int64_t n_bytes, hr_ticket
     hr_status st = HR_OK;
 
     HR_GO(hr__ticket_new(s, &t, err));
-    t->place = s->at_file;
+    t->place = s->at.file;
     t->n_files = n_files;
-    t->begin = (hr_coord){ .instance = s->instance, .file = hr__stage_file(s, s->at_file) };
+    t->begin = (hr_coord){ .instance = s->leaf.instance, .file = hr__stage_file(s, s->at.file) };
     t->estimate = HR_MIN(n_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
     HR_GO(hr__marker_new(t->begin, &t->before, err));
-    s->at_file += n_files;
+    s->at.file += n_files;
     *out = t;
     t = NULL;
 done:
@@ -128,33 +128,33 @@ done:
  * split, whole blocks. */
 static hr_status skip_rows(hr_stage *s, hr_error *err)
 {
-    int64_t left = s->skip_rows;
+    int64_t left = s->leaf.skip_rows;
 
     HR_TRY(hr__stage_order_files(s, err));
     while (left > 0) {
         int64_t n;
 
         HR_TRY(open_next(s, err));
-        if (!s->open.n)
+        if (!s->at.open.n)
             break;
         HR_TRY(ask_fragment(s, err));
-        n = s->fragment.n_rows;
-        if (n < 0 || (n > left && !s->fragment.splittable))
+        n = s->at.fragment.n_rows;
+        if (n < 0 || (n > left && !s->at.fragment.splittable))
             break;
         if (n > left) {
-            int64_t block = HR_MAX(BLOCK_ROWS, s->block_rows);
+            int64_t block = HR_MAX(BLOCK_ROWS, s->leaf.block_rows);
 
-            s->at_row = left / block * block;
-            left -= s->at_row;
+            s->at.row = left / block * block;
+            left -= s->at.row;
             break;
         }
         left -= n;
         next_fragment(s);
     }
-    atomic_store(&s->stream->run.skipped_rows, s->skip_rows - left);
-    if (s->rows_left >= 0)
-        s->rows_left = HR_MAX(0, s->rows_left - (s->skip_rows - left));
-    s->skip_rows = 0;
+    atomic_store(&s->gate.stream->run.skipped_rows, s->leaf.skip_rows - left);
+    if (s->leaf.rows_left >= 0)
+        s->leaf.rows_left = HR_MAX(0, s->leaf.rows_left - (s->leaf.skip_rows - left));
+    s->leaf.skip_rows = 0;
     return HR_OK;
 }
 
@@ -165,24 +165,24 @@ static hr_status ask_partners(hr_stage *s, hr_error *err)
     hr_expr *more = NULL, *both = NULL;
     hr_status st = HR_OK;
 
-    if (s->n_partners)
-        s->loose = !s->filter;
-    for (int i = 0; i < s->n_partners && !st; i++) {
-        const hr_partner *p = &s->partners[i];
+    if (s->leaf.n_partners)
+        s->leaf.loose = !s->leaf.filter;
+    for (int i = 0; i < s->leaf.n_partners && !st; i++) {
+        const hr_partner *p = &s->leaf.partners[i];
 
-        if (!s->partner_runs[i])
+        if (!s->leaf.partner_runs[i])
             continue;
-        HR_TRY(p->op->cls->partner_filter(p->op, s->partner_runs[i], p->key, p->column, &more, err));
+        HR_TRY(p->op->cls->partner_filter(p->op, s->leaf.partner_runs[i], p->key, p->column, &more, err));
         if (!more)
             continue;
-        st = hr__expr_and(s->filter, more, &both, err);
+        st = hr__expr_and(s->leaf.filter, more, &both, err);
         hr_expr_unref(more);
         if (!st) {
-            hr_expr_unref(s->own_filter);
-            s->filter = s->own_filter = both;
+            hr_expr_unref(s->leaf.own_filter);
+            s->leaf.filter = s->leaf.own_filter = both;
         }
     }
-    s->n_partners = 0;
+    s->leaf.n_partners = 0;
     return st;
 }
 
@@ -190,9 +190,9 @@ hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
 {
     *out = NULL;
     HR_TRY(ask_partners(s, err));
-    if (s->skip_rows > 0 && s->stream)
+    if (s->leaf.skip_rows > 0 && s->gate.stream)
         HR_TRY(skip_rows(s, err));
-    while (s->rows_left != 0) {
+    while (s->leaf.rows_left != 0) {
         int64_t n, n_rows;
         int n_files;
 
@@ -200,24 +200,24 @@ hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
         if ((n_files = hr__group_files(s, &n)) > 0)
             return make_group(s, n_files, n, out, err);
         HR_TRY(open_next(s, err));
-        if (!s->open.n)
+        if (!s->at.open.n)
             return HR_OK;
         HR_TRY(ask_fragment(s, err));
-        n_rows = s->fragment.n_rows;
-        if (n_rows >= 0 && s->at_row >= n_rows) {
+        n_rows = s->at.fragment.n_rows;
+        if (n_rows >= 0 && s->at.row >= n_rows) {
             next_fragment(s);
             continue;
         }
         n = rows_of_ticket(s);
         HR_TRY(make_ticket(s, n, out, err));
-        if (s->at_row == 0)
-            atomic_fetch_add_explicit(&s->fragments_read, 1, memory_order_relaxed);
-        if (s->rows_left > 0 && n >= 0)
-            s->rows_left -= n;
-        if (n < 0 || s->at_row + n >= n_rows)
+        if (s->at.row == 0)
+            atomic_fetch_add_explicit(&s->counts.fragments_read, 1, memory_order_relaxed);
+        if (s->leaf.rows_left > 0 && n >= 0)
+            s->leaf.rows_left -= n;
+        if (n < 0 || s->at.row + n >= n_rows)
             next_fragment(s);
         else
-            s->at_row += n;
+            s->at.row += n;
         return HR_OK;
     }
     return HR_OK;
@@ -232,13 +232,13 @@ hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err)
     HR_TRY(hr__stage_order_files(s, err));
     while (place < n_files && hr__stage_file(s, place) != at->file)
         place++;
-    s->at_file = place;
-    s->at_fragment = at->fragment;
-    if (s->random_blocks && place < n_files)
+    s->at.file = place;
+    s->at.block = at->fragment;
+    if (s->order.random_blocks && place < n_files)
         HR_TRY(hr__stage_open_at(s, place, at->fragment, err));
-    s->asked = false;
-    s->at_row = at->row;
-    s->skip_rows = 0;
-    s->rows_left = -1; /* the limit operator, restored too, knows better */
+    s->at.asked = false;
+    s->at.row = at->row;
+    s->leaf.skip_rows = 0;
+    s->leaf.rows_left = -1; /* the limit operator, restored too, knows better */
     return HR_OK;
 }

@@ -67,7 +67,7 @@ hr_status hr__check_rows(const hr_table *t, const hr_account *account, hr_error 
 hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err)
 {
     hr_item item = { .table = *takes };
-    hr_queue *to = &task->stage->staged;
+    hr_queue *to = &task->stage->gate.staged;
     hr_status st;
 
     *takes = NULL;
@@ -87,8 +87,8 @@ hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err)
     atomic_fetch_add_explicit(&task->op->rows_out, item.table->n_rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&task->op->bytes_out, hr__table_bytes_used(item.table), memory_order_relaxed);
     if (!task->ticket) {
-        item.marker = task->stage->pass_marker;
-        task->stage->pass_marker = NULL;
+        item.marker = task->stage->gate.marker;
+        task->stage->gate.marker = NULL;
     } else if (task->place + 1 < task->stage->n_ops)
         to = &task->ticket->tasks[task->place + 1].inbox;
     else
@@ -101,12 +101,12 @@ void hr__task_more(hr_task *task) { task->more = true; }
 void hr__task_enough(hr_task *task)
 {
     if (!task->ticket)
-        task->stage->enough = true; /* the draining thread acts on it */
+        task->stage->gate.enough = true; /* the draining thread acts on it */
 }
 
-int hr__task_input(const hr_task *task) { return task->stage->input; }
+int hr__task_input(const hr_task *task) { return task->stage->gate.input; }
 
-void hr__task_want(hr_task *task, int input) { task->stage->wanted = input; }
+void hr__task_want(hr_task *task, int input) { task->stage->gate.wanted = input; }
 
 void **hr__task_state(hr_task *task) { return &task->state; }
 
@@ -128,7 +128,7 @@ int64_t hr__task_ordinal(const hr_task *task) { return task->ticket ? task->tick
 static const hr_stage *source_of(const hr_run *r, int32_t instance)
 {
     for (int i = 0; i < r->n_stages; i++)
-        if (r->stages[i]->scan && r->stages[i]->instance == instance)
+        if (r->stages[i]->scan && r->stages[i]->leaf.instance == instance)
             return r->stages[i];
     return NULL;
 }
@@ -165,8 +165,8 @@ void hr__task_pass(hr_task *task, hr_marker *takes, const char *state)
         hr__marker_drop(takes);
         return;
     }
-    hr__marker_drop(s->pass_marker);
-    s->pass_marker = takes;
+    hr__marker_drop(s->gate.marker);
+    s->gate.marker = takes;
 }
 
 bool hr__task_last(const hr_task *task)

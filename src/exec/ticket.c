@@ -114,7 +114,7 @@ static hr_status read_piece(hr_ticket *t, const hr_mem *mem, hr_table **out)
 /* Takes the table, even on failure. */
 static hr_status give_read(hr_ticket *t, hr_table *table)
 {
-    int32_t instance = t->pieces_of ? t->pieces_of->instance : t->stage->instance;
+    int32_t instance = t->pieces_of ? t->pieces_of->instance : t->stage->leaf.instance;
     const char *name = t->pieces_of ? t->pieces_of->run.op->cls->name : t->file ? t->file->name : "a file";
     hr_status st = hr__check_rows(table, t->stage->run->account, &t->err);
 
@@ -123,7 +123,7 @@ static hr_status give_read(hr_ticket *t, hr_table *table)
     else
         st = hr__number_instance(&table, instance, &t->err);
     if (!st)
-        atomic_fetch_add_explicit(t->pieces_of ? &t->pieces_of->rows_out : &t->stage->rows_read, table->n_rows,
+        atomic_fetch_add_explicit(t->pieces_of ? &t->pieces_of->rows_out : &t->stage->counts.rows_read, table->n_rows,
                                   memory_order_relaxed);
     if (!st && table->n_rows)
         return give(t, table);
@@ -134,7 +134,7 @@ static hr_status give_read(hr_ticket *t, hr_table *table)
 static hr_status read_more(hr_ticket *t, int thread)
 {
     hr_stage *s = t->stage;
-    hr_mem mem = { s->run->account, s->arena };
+    hr_mem mem = { s->run->account, s->leaf.arena };
     int64_t begin_ns = hr__clock_ns(), n_rows = 0;
     hr_group_tables found = { .n = 0 };
     hr_status st = HR_OK;
@@ -158,7 +158,7 @@ static hr_status read_more(hr_ticket *t, int thread)
     if (found.n && !st)
         hr__trace_span(s->run->trace, t->pieces_of ? t->pieces_of->run.op->cls->name : "read", thread, begin_ns,
                        hr__clock_ns(), n_rows);
-    atomic_fetch_add_explicit(t->pieces_of ? &t->pieces_of->busy_ns : &s->read_ns, hr__clock_ns() - begin_ns,
+    atomic_fetch_add_explicit(t->pieces_of ? &t->pieces_of->busy_ns : &s->counts.read_ns, hr__clock_ns() - begin_ns,
                               memory_order_relaxed);
     return st;
 }
