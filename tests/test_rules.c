@@ -364,12 +364,28 @@ static void test_strict_finds_a_bad_trait(void **unused)
     hr_plan_unref(in);
 }
 
+/* A suffix that a name has stays, though the column that it clashes with is not read. */
+static void test_narrowed_join_keeps_its_names(void **unused)
+{
+    static const char *const keys[] = { "id" }, *const wanted[] = { "x_right" };
+    hr_join_options o = { .struct_bytes = sizeof o, .left_keys = keys, .n_keys = 1, .right_suffix = "_right" };
+    hr_plan *left = compute(range(9), "x", "id"), *right = compute(range(9), "x", "id"), *p = NULL, *top = NULL;
+    hr_error err = HR_ERROR_INIT;
+
+    (void)unused;
+    assert_ok(hr_plan_join(left, right, &o, &p, &err), &err);
+    assert_ok(hr_plan_project(p, wanted, NULL, 1, &top, &err), &err);
+    check(HR_RULE_NARROW, top, true, 9);
+    hr_plan_unref(p);
+    hr_plan_unref(left);
+    hr_plan_unref(right);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_rule_has_a_case),
-        cmocka_unit_test(test_rules_fire),
-        cmocka_unit_test(test_rules_do_not_fire_beside),
+        cmocka_unit_test(test_each_rule_has_a_case),     cmocka_unit_test(test_rules_fire),
+        cmocka_unit_test(test_rules_do_not_fire_beside), cmocka_unit_test(test_narrowed_join_keeps_its_names),
         cmocka_unit_test(test_strict_finds_a_bad_trait),
     };
 

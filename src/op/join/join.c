@@ -75,8 +75,9 @@ static hr_status join_schema(const hr_op *op, hr_schema *const *ins, int n, hr_s
 
     (void)n;
     *out = NULL;
-    HR_GO(hr__join_layout(o->kind, &names, ins[1], ins[0], &l, err));
-    HR_GO(hr__join_bind(l, &names, ins[1], ins[0], &b, err));
+    if (!o->layout) /* else the names are settled, though inputs may come with fewer columns */
+        HR_GO(hr__join_layout(o->kind, &names, ins[1], ins[0], &l, err));
+    HR_GO(hr__join_bind(o->layout ? o->layout : l, &names, ins[1], ins[0], &b, err));
     *out = hr__schema_ref(b->out);
 done:
     hr__join_layout_free(l);
