@@ -8,8 +8,8 @@
 
 #define MAX_PARTS 60
 
-/* What local_gather makes of a lot; new. */
-static hr_status gathered(const hr_table *lot, hr_table **out, hr_error *err)
+/* What local_gather makes of a pick list; new. */
+static hr_status gathered(const hr_table *list, hr_table **out, hr_error *err)
 {
     hr_status st = HR_OK;
     hr_op *op = NULL;
@@ -17,7 +17,7 @@ static hr_status gathered(const hr_table *lot, hr_table **out, hr_error *err)
 
     HR_GO(hr__op_local_gather(&op, err));
     HR_GO(rig_open(&r, op, NULL, err));
-    HR_GO(rig_push(&r, lot, err));
+    HR_GO(rig_push(&r, list, err));
     HR_GO(rig_finish(&r, err));
     *out = hr_table_ref(rig_table(&r, 0));
 done:
@@ -210,8 +210,8 @@ static void test_order_that_stays(void **unused)
     hr_table_unref(in);
 }
 
-/* Nor that of windows of several leaves, whether each comes as one lot, which is drawn where it is gathered, or as
- * several. */
+/* Nor that of windows of several leaves, whether each comes as one pick list, which is drawn where it is gathered, or
+ * as several. */
 static void test_large_order_that_stays(void **unused)
 {
     enum { ROWS = 280000 };
@@ -227,7 +227,7 @@ static void test_large_order_that_stays(void **unused)
         hr_error err = HR_ERROR_INIT;
         char text[40];
         hr_bits128 sum;
-        int n_lots;
+        int n_lists;
         hr_hash h;
         rig r = { 0 };
 
@@ -235,10 +235,10 @@ static void test_large_order_that_stays(void **unused)
         r.run.account = account;
         assert_ok(rig_push(&r, in, &err), &err);
         assert_ok(rig_finish(&r, &err), &err);
-        n_lots = rig_tables(&r);
+        n_lists = rig_tables(&r);
         out[k] = rows_of(&r, 0);
         assert_int_equal(out[k]->n_rows, ROWS);
-        assert_true(k ? n_lots > 8 : n_lots <= 4);
+        assert_true(k ? n_lists > 8 : n_lists <= 4);
         hr__hash_init(&h, 0);
         for (int64_t i = 0; i < ROWS; i++)
             hr__hash_int(&h, x_at(out[k], i));
@@ -380,10 +380,12 @@ static void test_small_tables(void **unused)
     }
     assert_int_equal(rig_finish(&r, NULL), HR_OK);
     for (int i = 0; i < r.n_out; i++) {
-        const hr_lot *lot = r.out[i].table ? hr__lot_of(r.out[i].table) : NULL;
+        hr_payload *list = NULL;
 
-        if (lot)
-            assert_in_range(lot->after->n_parts, 1, 1100);
+        if (r.out[i].table) {
+            assert_ok(hr__table_payload(r.out[i].table, &hr__pick_list_class, &list, NULL), NULL);
+            assert_in_range(((hr_pick_list *)list)->after->n_parts, 1, 1100);
+        }
     }
     got = rows_of(&r, 0);
     assert_true(tables_equal(got, want));

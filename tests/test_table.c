@@ -413,6 +413,75 @@ static void faults(void **state)
     hr_table_unref(t);
 }
 
+/* A payload stays with the rows when their origin changes, and nobody takes it for another one. */
+typedef struct note {
+    hr_payload base;
+    int *n_freed;
+} note;
+
+static int64_t note_bytes(const hr_payload *p)
+{
+    (void)p;
+    return 1000;
+}
+
+static void note_free(hr_payload *p)
+{
+    ++*((note *)p)->n_freed;
+    hr__free(p);
+}
+
+static const hr_payload_class note_class = { "a note", note_bytes, note_free };
+static const hr_payload_class other_class = { "another note", note_bytes, note_free };
+
+static hr_status carry(void *context, hr_error *err)
+{
+    int n_freed = 0, *before = context;
+    note *n = hr__zalloc(NULL, sizeof *n);
+    hr_table *t = NULL, *moved = NULL, *half = NULL;
+    hr_payload *found = NULL;
+    hr_origin *origin = NULL;
+    hr_status st = HR_OK;
+
+    if (!n)
+        return hr__error_memory(err, "note", sizeof *n);
+    n->n_freed = &n_freed;
+    HR_GO(hr__origin_made((hr_coord){ .row = 5 }, 4, &origin, err));
+    st = hr__table_of_payload(&n->base, &note_class, 4, NULL, &t, err);
+    n = NULL; /* taken */
+    HR_GO(st);
+    HR_GO(hr__table_with_origin(t, origin, &moved, err));
+    HR_GO(hr_table_slice(moved, 1, 2, &half, err));
+    HR_GO(hr__table_payload(moved, &note_class, &found, err));
+    assert_ptr_equal(((note *)found)->n_freed, &n_freed);
+    assert_true(hr__table_bytes_used(moved) >= 1000 && hr__table_bytes_used(half) < 1000);
+    assert_int_equal(hr__table_payload(moved, &other_class, &found, NULL), HR_BUG);
+    assert_null(found);
+    assert_int_equal(hr__table_payload(half, &note_class, &found, NULL), HR_BUG);
+    hr_table_unref(t);
+    t = NULL;
+    assert_int_equal(n_freed, 0);
+    ++*before;
+done:
+    hr__free(n);
+    hr__origin_unref(origin);
+    hr_table_unref(t);
+    hr_table_unref(moved);
+    hr_table_unref(half);
+    if (!st)
+        assert_int_equal(n_freed, 1);
+    return st;
+}
+
+static void test_payload(void **unused)
+{
+    int n = 0;
+
+    (void)unused;
+    assert_true(run_with_faults_on(carry, &n, HR_FAULT_MEMORY) > 3);
+    assert_true(n > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +498,7 @@ int main(void)
         cmocka_unit_test(columns_outside),
         cmocka_unit_test(printed_values),
         cmocka_unit_test(faults),
+        cmocka_unit_test(test_payload),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

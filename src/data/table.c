@@ -30,6 +30,19 @@ hr_table *hr_table_ref(hr_table *t)
     return t;
 }
 
+static hr_payload *payload_ref(hr_payload *p)
+{
+    if (p)
+        atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+    return p;
+}
+
+static void payload_unref(hr_payload *p)
+{
+    if (p && atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) == 1)
+        p->cls->free(p);
+}
+
 void hr_table_unref(hr_table *t)
 {
     if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) > 1)
@@ -38,6 +51,7 @@ void hr_table_unref(hr_table *t)
         hr__array_unref(t->columns[i]); /* NULL where a constructor failed half-way */
     hr__schema_unref(t->schema);
     hr__origin_unref(t->origin);
+    payload_unref(t->payload);
     hr__free(t);
 }
 
@@ -84,6 +98,36 @@ static hr_status share_columns(const hr_table *t, hr_schema *schema, hr_origin *
     HR_TRY(table_new(schema, t->n_rows, origin, out, err));
     for (int i = 0; i < schema->n; i++)
         (*out)->columns[i] = hr__array_ref(t->columns[i]);
+    (*out)->payload = payload_ref(t->payload);
+    return HR_OK;
+}
+
+hr_status hr__table_of_payload(hr_payload *takes, const hr_payload_class *cls, int64_t n_rows, hr_origin *origin,
+                               hr_table **out, hr_error *err)
+{
+    hr_schema *none = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    takes->cls = cls;
+    atomic_init(&takes->refs, 1);
+    HR_GO(hr__schema_new(NULL, 0, &none, err));
+    HR_GO(hr__table_new(none, NULL, n_rows, origin, out, err));
+    (*out)->payload = takes;
+    takes = NULL;
+done:
+    hr__schema_unref(none);
+    payload_unref(takes);
+    return st;
+}
+
+hr_status hr__table_payload(const hr_table *t, const hr_payload_class *cls, hr_payload **out, hr_error *err)
+{
+    *out = NULL;
+    if (!t->payload || t->payload->cls != cls)
+        return hr_error_set(err, HR_BUG, "a table has %s%s where %s is expected",
+                            t->payload ? "payload " : "no payload", t->payload ? t->payload->cls->name : "", cls->name);
+    *out = t->payload;
     return HR_OK;
 }
 
@@ -279,7 +323,7 @@ hr_status hr__table_check(const hr_table *t, bool check_utf8, hr_error *err)
 
 int64_t hr__table_bytes_used(const hr_table *t)
 {
-    int64_t sum = t->cargo_bytes;
+    int64_t sum = t->payload ? t->payload->cls->bytes(t->payload) : 0;
 
     for (int i = 0; i < t->schema->n; i++)
         sum += hr__array_bytes_used(t->columns[i]);

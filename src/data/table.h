@@ -44,19 +44,38 @@ hr_status hr__origin_made(hr_coord first, int64_t n, hr_origin **out, hr_error *
 /* The same, every instance field replaced. */
 hr_status hr__origin_instance(const hr_origin *o, int32_t instance, hr_origin **out, hr_error *err) HR_MUST_USE;
 
+/* What rows carry beside columns: a C struct of an operator, for the operator behind it. Embedded first in that
+ * struct. A payload belongs to tables; asking a table for a payload of another class is HR_BUG. */
+typedef struct hr_payload hr_payload;
+typedef struct hr_payload_class {
+    const char *name;
+    int64_t (*bytes)(const hr_payload *p); /* of memory, counted by hr__table_bytes_used */
+    void (*free)(hr_payload *p);
+} hr_payload_class;
+struct hr_payload {
+    const hr_payload_class *cls;
+    atomic_int refs; /* tables that have it */
+};
+
 struct hr_table {
     atomic_int refs;
     int64_t n_rows;
     hr_schema *schema;
-    hr_array **columns; /* schema->n */
-    hr_origin *origin;  /* NULL: unknown (a table from outside, before a plan reads it) */
-    int64_t
-        cargo_bytes; /* what its rows carry beside the columns (a writer's parcels): counted by hr__table_bytes_used */
-    bool sole;       /* made for one consumer: its buffers may be written by the last holder */
+    hr_array **columns;  /* schema->n */
+    hr_origin *origin;   /* NULL: unknown (a table from outside, before a plan reads it) */
+    hr_payload *payload; /* NULL: none */
+    bool sole;           /* made for one consumer: its buffers may be written by the last holder */
 };
 /* Shares schema and origin; takes the arrays, even on failure. Checks that each has n_rows (HR_BUG otherwise). */
 hr_status hr__table_new(hr_schema *schema, hr_array *const *columns, int64_t n_rows, hr_origin *origin, hr_table **out,
                         hr_error *err) HR_MUST_USE;
+/* n_rows rows without columns, and their payload. Shares the origin; takes the payload, even on failure. Slices and
+ * copies of rows have no payload; tables that differ in their origin or schema alone share it. */
+hr_status hr__table_of_payload(hr_payload *takes, const hr_payload_class *cls, int64_t n_rows, hr_origin *origin,
+                               hr_table **out, hr_error *err) HR_MUST_USE;
+/* The payload of t, of this class; HR_BUG: t has none, or one of another class. Borrowed. */
+hr_status hr__table_payload(const hr_table *t, const hr_payload_class *cls, hr_payload **out,
+                            hr_error *err) HR_MUST_USE;
 /* The same columns with another origin. */
 hr_status hr__table_with_origin(const hr_table *t, hr_origin *origin, hr_table **out, hr_error *err) HR_MUST_USE;
 /* The same columns under another schema of the same types (renames). */

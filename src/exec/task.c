@@ -56,7 +56,7 @@ hr_status hr__check_rows(const hr_table *t, const hr_account *account, hr_error 
 {
     int64_t limit = hr__account_limit(account), bytes;
 
-    if (t->cargo_bytes) /* rows of a writer's own, one a piece of a file: they carry many of the user's */
+    if (t->payload) /* one such row stands for many of the user's */
         return HR_OK;
     if (!(bytes = large_row(t, limit)))
         return HR_OK;

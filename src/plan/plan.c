@@ -394,15 +394,15 @@ hr_status hr_plan_local_shuffle(hr_plan *in, int64_t window_rows, const uint64_t
     HR_NEED(in, out);
 
     hr_op *op = NULL;
-    hr_plan *lots = NULL;
+    hr_plan *lists = NULL;
     hr_status st = hr__op_local_shuffle(window_rows, seed, &op, err);
 
     *out = NULL;
-    HR_TRY(add_op(in, st, op, &lots, err));
+    HR_TRY(add_op(in, st, op, &lists, err));
     op = NULL;
     st = hr__op_local_gather(&op, err);
-    st = add_op(lots, st, op, out, err);
-    hr_plan_unref(lots);
+    st = add_op(lists, st, op, out, err);
+    hr_plan_unref(lists);
     return st;
 }
 

@@ -1,7 +1,7 @@
 /* local_gather.c - rows in a random order within windows: the rows themselves.
  *
- * A lot says where each of its rows lies; they are copied column by column. The last permutation of a leaf is drawn
- * here. */
+ * A pick list says where each of its rows lies; they are copied column by column. The last permutation of a leaf is
+ * drawn here. */
 #include "op/order/local_shuffle.h"
 
 /* Parts that came before a table whose types said more. *part is replaced by one that the caller owns, or stays and
@@ -16,40 +16,40 @@ static hr_status fit(const hr_mem *mem, hr_schema *schema, hr_table **part, hr_t
     return HR_OK;
 }
 
-/* The rows of a lot whose order is still to be drawn. */
-static hr_status permuted(const hr_mem *mem, const hr_lot *lot, hr_table *const *parts, int n_parts, hr_origin *origin,
-                          hr_table **out, hr_error *err)
+/* The rows of a pick list whose order is still to be drawn. */
+static hr_status permuted(const hr_mem *mem, const hr_pick_list *list, hr_table *const *parts, int n_parts,
+                          hr_origin *origin, hr_table **out, hr_error *err)
 {
-    uint32_t *order = hr__alloc(mem->account, (size_t)lot->n * sizeof *order);
+    uint32_t *order = hr__alloc(mem->account, (size_t)list->n * sizeof *order);
     hr_status st;
 
     if (!order)
-        return hr__error_memory(err, "local_shuffle", lot->n * (int64_t)sizeof *order);
-    for (int64_t i = 0; i < lot->n; i++)
+        return hr__error_memory(err, "local_shuffle", list->n * (int64_t)sizeof *order);
+    for (int64_t i = 0; i < list->n; i++)
         order[i] = (uint32_t)i;
-    hr__random_permute(order, lot->n, lot->key);
-    st = hr__table_pick_runs(mem, lot->schema, parts, n_parts, lot->picks, order, lot->n, origin, out, err);
+    hr__random_permute(order, list->n, list->key);
+    st = hr__table_pick_runs(mem, list->schema, parts, n_parts, list->picks, order, list->n, origin, out, err);
     hr__free(order);
     return st;
 }
 
-static hr_status gather_lot(const hr_mem *mem, const hr_lot *lot, hr_origin *origin, hr_table **out, hr_error *err)
+static hr_status gather(const hr_mem *mem, const hr_pick_list *list, hr_origin *origin, hr_table **out, hr_error *err)
 {
     hr_status st = HR_OK;
-    int64_t n_before = lot->before ? lot->before->n_parts : 0, n_parts = n_before + lot->after->n_parts, n_owned = 0;
+    int64_t n_before = list->before ? list->before->n_parts : 0, n_parts = n_before + list->after->n_parts, n_owned = 0;
     hr_table **parts = hr__alloc(mem->account, (size_t)n_parts * sizeof *parts);
     hr_table **owned = hr__zalloc(mem->account, (size_t)n_parts * sizeof *owned);
 
     if (!parts || !owned)
         HR_GO(hr__error_memory(err, "local_shuffle", n_parts * (int64_t)sizeof *parts));
     for (; n_owned < n_parts; n_owned++) {
-        parts[n_owned] = n_owned < n_before ? lot->before->parts[n_owned] : lot->after->parts[n_owned - n_before];
-        HR_GO(fit(mem, lot->schema, &parts[n_owned], &owned[n_owned], err));
+        parts[n_owned] = n_owned < n_before ? list->before->parts[n_owned] : list->after->parts[n_owned - n_before];
+        HR_GO(fit(mem, list->schema, &parts[n_owned], &owned[n_owned], err));
     }
-    if (lot->drawn)
-        st = hr__table_pick(mem, lot->schema, parts, (int)n_parts, lot->picks, lot->n, origin, out, err);
+    if (list->drawn)
+        st = hr__table_pick(mem, list->schema, parts, (int)n_parts, list->picks, list->n, origin, out, err);
     else
-        st = permuted(mem, lot, parts, (int)n_parts, origin, out, err);
+        st = permuted(mem, list, parts, (int)n_parts, origin, out, err);
 done:
     for (int64_t i = 0; i < n_owned; i++)
         hr_table_unref(owned[i]);
@@ -60,14 +60,13 @@ done:
 
 static hr_status gather_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
-    const hr_lot *lot = hr__lot_of(in);
+    hr_payload *list = NULL;
     hr_status st = HR_OK;
     hr_table *out = NULL;
 
     (void)op;
-    if (!lot)
-        HR_FAIL(HR_BUG, "local_gather: a table that is no lot of a local_shuffle");
-    HR_GO(gather_lot(hr__task_mem(task), lot, in->origin, &out, err));
+    HR_GO(hr__table_payload(in, &hr__pick_list_class, &list, err));
+    HR_GO(gather(hr__task_mem(task), (const hr_pick_list *)list, in->origin, &out, err));
     HR_GO(hr__task_emit(task, &out, err));
 done:
     hr_table_unref(out);

@@ -19,10 +19,10 @@
  *
  * What comes out of the second layer's window k needs the first layer's windows k - 1 and k. So rows wait by *chunks*:
  * a window, or as many small ones as make a table worth its while. When a chunk is full, all that it and the one before
- * it determine goes on: lots of moderate size, mere lists of rows; local_gather.c makes tables of them. A lot that is a
+ * it determine goes on: *pick lists* of moderate size; local_gather.c makes tables of them. A pick list that is a
  * leaf is left undrawn: its rows are still near each other, which gathering them makes use of (data/pick_runs.c). Both
- * layers permute such lists, so that a row is copied once. A lot shares the chunks, and so their rows live until the
- * last of them was copied.
+ * layers permute such lists, so that a row is copied once. A pick list shares the chunks, and so their rows live until
+ * the last of them was copied.
  *
  * Markers. To go on behind what chunk c completed, one needs the rows from the start of chunk c on. So the newest
  * marker at or before that place is held until then; the state says how many rows lie between, and c. Whoever starts
@@ -36,7 +36,7 @@
 
 #define MAX_WINDOW_ROWS (INT64_C(1) << 29)
 #define LEAST_CHUNK_ROWS 16384
-#define LOT_ROWS 131072 /* many: a column that was brought into the cache serves all of them */
+#define PICK_LIST_ROWS 131072 /* many: a column that was brought into the cache serves all of them */
 #define LEAF_ROWS 131072
 #define MANY_ROWS 65536
 #define GROUP_ROWS 16
@@ -64,7 +64,7 @@ typedef struct shuffle_state {
     int64_t mark_skip, mark_next_row;
 } shuffle_state;
 
-/* -------------------------------------------------------------------------------------------------- chunks and lots */
+/* -------------------------------------------------------------------------------------------- chunks and pick lists */
 
 static hr_chunk *chunk_ref(hr_chunk *c)
 {
@@ -84,67 +84,38 @@ static void chunk_unref(hr_chunk *c)
     hr__free(c);
 }
 
-static void lot_free(void *p)
+static void pick_list_free(hr_payload *p)
 {
-    hr_lot *lot = p;
+    hr_pick_list *list = (hr_pick_list *)p;
 
-    if (!lot)
+    if (!list)
         return;
-    chunk_unref(lot->before);
-    chunk_unref(lot->after);
-    hr__schema_unref(lot->schema);
-    hr__free(lot->picks);
-    hr__free(lot);
+    chunk_unref(list->before);
+    chunk_unref(list->after);
+    hr__schema_unref(list->schema);
+    hr__free(list->picks);
+    hr__free(list);
 }
+
+static int64_t pick_list_bytes(const hr_payload *p) { return ((const hr_pick_list *)p)->n_bytes; }
+
+const hr_payload_class hr__pick_list_class = { .name = "a pick list",
+                                               .bytes = pick_list_bytes,
+                                               .free = pick_list_free };
 
 /* Room for n rows of these chunks. */
-static hr_status lot_new(shuffle_state *s, hr_account *account, int64_t n, hr_lot **out, hr_error *err)
+static hr_status pick_list_new(shuffle_state *s, hr_account *account, int64_t n, hr_pick_list **out, hr_error *err)
 {
-    hr_lot *lot = hr__zalloc(account, sizeof *lot);
+    hr_pick_list *list = hr__zalloc(account, sizeof *list);
 
-    *out = lot;
-    if (!lot || !(lot->picks = hr__alloc(account, (size_t)n * sizeof *lot->picks)))
-        return hr__error_memory(err, "local_shuffle", n * (int64_t)sizeof *lot->picks);
-    lot->n = n;
-    lot->before = chunk_ref(s->before);
-    lot->after = chunk_ref(s->filling);
-    lot->schema = hr__schema_ref(s->schema);
+    *out = list;
+    if (!list || !(list->picks = hr__alloc(account, (size_t)n * sizeof *list->picks)))
+        return hr__error_memory(err, "local_shuffle", n * (int64_t)sizeof *list->picks);
+    list->n = n;
+    list->before = chunk_ref(s->before);
+    list->after = chunk_ref(s->filling);
+    list->schema = hr__schema_ref(s->schema);
     return HR_OK;
-}
-
-/* The column has as many nulls as the lot has rows; its spare buffer holds the lot. Takes it, even on failure. */
-static hr_status lot_table(hr_lot *takes, hr_coord first, int64_t n_bytes, hr_table **out, hr_error *err)
-{
-    hr_status st = HR_OK;
-    int64_t n = takes->n;
-    hr_buffer *buffers[3] = { NULL };
-    hr_type *type = hr__type_simple(HR_T_NULL);
-    hr_array *column = NULL;
-    hr_field field = { 0 };
-    hr_schema *schema = NULL;
-    hr_origin *origin = NULL;
-
-    HR_GO(hr__field_init(&field, "lot", type, true, err));
-    HR_GO(hr__schema_new(&field, 1, &schema, err));
-    HR_GO(hr__origin_new(&(hr_run_coords){ .first = first, .n = n }, 1, &origin, err));
-    HR_GO(hr__buffer_wrap(takes, (int64_t)sizeof *takes, lot_free, takes, &buffers[1], err));
-    takes = NULL;
-    HR_GO(hr__array_new(type, n, n, buffers, NULL, 0, &column, err));
-    HR_GO(hr__table_new(schema, &column, n, origin, out, err));
-    (*out)->cargo_bytes = n_bytes;
-done:
-    lot_free(takes);
-    hr__origin_unref(origin);
-    hr__schema_unref(schema);
-    hr__field_clear(&field);
-    return st;
-}
-
-hr_lot *hr__lot_of(const hr_table *t)
-{
-    if (t->schema->n != 1 || t->columns[0]->type->id != HR_T_NULL || !t->columns[0]->buffers[1])
-        return NULL;
-    return (hr_lot *)(void *)t->columns[0]->buffers[1]->data;
 }
 
 /* -------------------------------------------------------------------------------------------------------- the state */
@@ -346,11 +317,11 @@ static hr_status draw_result(const hr_op *op, hr_task *task, const shuffle_state
 
 /* --------------------------------------------------------------------------------------------------------- emitting */
 
-static int64_t lot_rows(const shuffle_state *s, hr_task *task)
+static int64_t pick_list_rows(const shuffle_state *s, hr_task *task)
 {
     int64_t most = HR_MIN(LOT_BYTES, hr__account_limit(hr__task_run(task)->account) / 32);
     int64_t n_rows = s->filling->n_rows + (s->before ? s->before->n_rows : 0);
-    int64_t row_bytes = (s->before_bytes + s->filling_bytes) / HR_MAX(n_rows, 1) + 1, n = LOT_ROWS;
+    int64_t row_bytes = (s->before_bytes + s->filling_bytes) / HR_MAX(n_rows, 1) + 1, n = PICK_LIST_ROWS;
 
     while (n > 1 && n * row_bytes > most)
         n /= 2;
@@ -358,26 +329,30 @@ static int64_t lot_rows(const shuffle_state *s, hr_task *task)
 }
 
 /* `key` NULL: they are drawn. */
-static hr_status emit_lot(shuffle_state *s, hr_task *task, const uint32_t *picks, int64_t at, int64_t n,
-                          const uint64_t *key, hr_error *err)
+static hr_status emit_pick_list(shuffle_state *s, hr_task *task, const uint32_t *picks, int64_t at, int64_t n,
+                                const uint64_t *key, hr_error *err)
 {
     hr_status st = HR_OK;
     int64_t n_rows = s->filling->n_rows + (s->before ? s->before->n_rows : 0);
     int64_t n_bytes = (s->before_bytes + s->filling_bytes) / HR_MAX(n_rows, 1) * n;
-    hr_coord first = { .row = at };
-    hr_lot *lot = NULL;
+    hr_pick_list *list = NULL;
+    hr_origin *origin = NULL;
     hr_table *t = NULL;
 
-    HR_GO(lot_new(s, hr__task_run(task)->account, n, &lot, err));
-    memcpy(lot->picks, picks, (size_t)n * sizeof *picks);
-    lot->drawn = !key;
-    lot->key = key ? *key : 0;
-    st = lot_table(lot, first, n_bytes, &t, err);
-    lot = NULL;
+    HR_GO(pick_list_new(s, hr__task_run(task)->account, n, &list, err));
+    memcpy(list->picks, picks, (size_t)n * sizeof *picks);
+    list->drawn = !key;
+    list->key = key ? *key : 0;
+    list->n_bytes = n_bytes;
+    HR_GO(hr__origin_new(&(hr_run_coords){ .first = { .row = at }, .n = n }, 1, &origin, err));
+    st = hr__table_of_payload(&list->base, &hr__pick_list_class, n, origin, &t, err);
+    list = NULL;
     HR_GO(st);
     HR_GO(hr__task_emit(task, &t, err));
 done:
-    lot_free(lot);
+    hr__origin_unref(origin);
+    if (list)
+        pick_list_free(&list->base);
     return st;
 }
 
@@ -385,10 +360,11 @@ done:
 static hr_status emit(const hr_op *op, hr_task *task, shuffle_state *s, int64_t begin, int64_t end, hr_error *err)
 {
     hr_status st = HR_OK;
-    int64_t most = lot_rows(s, task);
-    int64_t n_lots = (end - begin + most - 1) / most, each = (end - begin + n_lots - 1) / HR_MAX(n_lots, 1);
+    int64_t most = pick_list_rows(s, task);
+    int64_t n_lists = (end - begin + most - 1) / most, each = (end - begin + n_lists - 1) / HR_MAX(n_lists, 1);
     int64_t window = window_at(s, begin);
-    /* Lots are leaves then, whose rows are near each other as long as they are not drawn: local_gather.c does that. */
+    /* Pick lists are leaves then, whose rows are near each other as long as they are not drawn: local_gather.c does
+     * that. */
     bool drawn = end - begin <= LEAF_ROWS || most != LEAF_ROWS || window_at(s, end - 1) != window;
     uint32_t *picks = hr__alloc(hr__task_run(task)->account, (size_t)(end - begin) * sizeof *picks);
 
@@ -396,10 +372,10 @@ static hr_status emit(const hr_op *op, hr_task *task, shuffle_state *s, int64_t 
         return hr__error_memory(err, "local_shuffle", (end - begin) * (int64_t)sizeof *picks);
     HR_GO(draw_result(op, task, s, begin, end, drawn, picks, err));
     for (int64_t at = begin, n; at < end && !hr__task_cancelled(task); at += n) {
-        uint64_t key = leaf_key(op, task, window, (at - begin) / each, n_lots);
+        uint64_t key = leaf_key(op, task, window, (at - begin) / each, n_lists);
 
         n = HR_MIN(each, end - at); /* as equal as can be: then buffers that were given back fit */
-        HR_GO(emit_lot(s, task, picks + (at - begin), at, n, drawn ? NULL : &key, err));
+        HR_GO(emit_pick_list(s, task, picks + (at - begin), at, n, drawn ? NULL : &key, err));
     }
 done:
     hr__free(picks);

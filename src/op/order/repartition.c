@@ -2,14 +2,14 @@
  * / n) of N. Where blocks may come in any order and a seed says in which (randomize_block_order behind it), they come
  * so.
  *
- * N is known at the end only, so all rows are held: tables as they came, and above the allowance parcels on disk, each
+ * N is known at the end only, so all rows are held: tables as they came, and above the allowance chunks on disk, each
  * with the number of its first row. A block is put together when it is read, from what lies in its range. */
 #include "format/spill/spill.h"
 #include "op/operators.h"
 
 #include <inttypes.h>
 
-#define PARCEL_BYTES (1 << 20)
+#define CHUNK_BYTES (1 << 20)
 
 typedef struct repartition_op {
     hr_op base;
@@ -76,11 +76,11 @@ static hr_status add(repartition_state *s, hr_account *account, stretch item, hr
     return HR_OK;
 }
 
-/* The table that stands for the parcels that are made of it, one after the other. */
+/* The table that stands for the chunks that are made of it, one after the other. */
 static hr_status spill_table(repartition_state *s, hr_account *account, const stretch *from, hr_error *err)
 {
-    int64_t n_parcels = HR_MAX(1, hr__table_bytes_used(from->table) / PARCEL_BYTES);
-    int64_t step = (from->n + n_parcels - 1) / n_parcels;
+    int64_t n_chunks = HR_MAX(1, hr__table_bytes_used(from->table) / CHUNK_BYTES);
+    int64_t step = (from->n + n_chunks - 1) / n_chunks;
 
     for (int64_t at = 0; at < from->n; at += step) {
         stretch item = { .first = from->first + at, .n = HR_MIN(step, from->n - at) };
@@ -266,7 +266,7 @@ static hr_status repartition_read(const hr_op *op, hr_op_run *run, int64_t piece
     r->begin = begin_of(block, n_blocks, s->n_rows);
     r->end = begin_of(block + 1, n_blocks, s->n_rows);
     r->first = s->order ? s->places[piece] : r->begin;
-    *estimate = 2 * (n_bytes / n_blocks) + PARCEL_BYTES;
+    *estimate = 2 * (n_bytes / n_blocks) + CHUNK_BYTES;
     *out = &r->base;
     return HR_OK;
 }

@@ -133,8 +133,8 @@ static hr_status write_table(hr_store *s, written *w, const hr_table *t, hr_erro
 
 static hr_status write_cut(hr_store *s, written *w, const hr_table *t, hr_error *err)
 {
-    int64_t n_bytes = hr__table_bytes_used(t), n_parcels = HR_MAX(1, n_bytes / HR_STORE_PAGE);
-    int64_t step = (t->n_rows + n_parcels - 1) / n_parcels;
+    int64_t n_bytes = hr__table_bytes_used(t), n_chunks = HR_MAX(1, n_bytes / HR_STORE_PAGE);
+    int64_t step = (t->n_rows + n_chunks - 1) / n_chunks;
 
     for (int64_t at = 0; at < t->n_rows; at += step) {
         hr_table *some = NULL;
@@ -169,7 +169,7 @@ done:
     return st;
 }
 
-/* How many items from `at` on are tables that make one parcel together. */
+/* How many items from `at` on are tables that make one chunk together. */
 static int64_t group_of(const part *p, int64_t at)
 {
     int64_t n = 1, n_bytes = hr__table_bytes_used(p->items[at].table);

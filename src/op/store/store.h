@@ -7,7 +7,7 @@
  * 1. One thread at a time adds and spills. When that is over, partitions may be read by several threads, each by one at
  * a time.
  * 2. The store decides nothing: its user looks at hr__store_held() and calls hr__store_spill(), which takes the largest
- *    partitions whole; neighbours are joined into parcels of about HR_STORE_PAGE bytes, larger tables are cut into
+ *    partitions whole; neighbours are joined into chunks of about HR_STORE_PAGE bytes, larger tables are cut into
  *    such.
  * 3. Origins are not kept on disk; who needs coordinates puts them into columns. */
 #ifndef HR_STORE_H

@@ -1,11 +1,10 @@
 /* write.h - what the three operators that write files share.
  *
- *   write_cut     STREAM  rows into *parcels*: of exactly so many rows, or so many bytes, of one folder
- *   write_encode  MAP     a parcel's rows become the format's pieces, on all threads
+ *   write_cut     STREAM  rows into *chunks*: of exactly so many rows, or so many bytes, of one folder
+ *   write_encode  MAP     a chunk's rows become the format's pieces, on all threads: an *encoded chunk*
  *   write_add     STREAM  pieces into files, in order; at the end all files get their names
  *
- * So threads see only how fast it goes. A parcel travels as a table of one row, whose only value is the parcel itself:
- * tables are what the scheduler passes on, counts and drops. */
+ * So the number of threads decides only the speed. A chunk travels as the payload of a table of one row. */
 #ifndef HR_OP_WRITE_H
 #define HR_OP_WRITE_H
 
@@ -30,7 +29,8 @@ hr_status hr__write_job_writer(hr_write_job *job, const hr_schema *schema, const
 /* The schema that the job settled on; NULL: none yet. Borrowed. */
 hr_schema *hr__write_job_schema(hr_write_job *job);
 
-typedef struct hr_parcel {
+typedef struct hr_write_chunk {
+    hr_payload base;
     char *folder; /* "a=1/b=x", below the job's path; NULL: the job's path itself */
     int64_t n_rows, n_bytes;
     hr_table **parts; /* rows, before they are encoded; columns that are written, and the name column */
@@ -38,11 +38,11 @@ typedef struct hr_parcel {
     hr_piece *pieces; /* and after */
     char **names;     /* of the pieces' files, where each is one; NULL: numbers */
     int64_t n_pieces;
-} hr_parcel;
-/* A table of one row around it. Takes the parcel, even on failure. */
-hr_status hr__parcel_table(hr_account *account, hr_parcel *takes, hr_table **out, hr_error *err) HR_MUST_USE;
-hr_parcel *hr__parcel_of(const hr_table *t); /* borrowed */
-void hr__parcel_free(hr_parcel *p);
+} hr_write_chunk;
+/* A table of one row with the chunk as its payload. Takes the chunk, even on failure. */
+hr_status hr__write_chunk_table(hr_write_chunk *takes, hr_table **out, hr_error *err) HR_MUST_USE;
+hr_status hr__write_chunk_of(const hr_table *t, hr_write_chunk **out, hr_error *err) HR_MUST_USE; /* borrowed */
+void hr__write_chunk_free(hr_write_chunk *c);                                                     /* NULL is fine */
 
 /* An operator of the job. */
 typedef struct hr_write_op {

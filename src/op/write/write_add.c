@@ -287,8 +287,9 @@ static hr_status make_room(const hr_write_job *job, add_state *s, hr_error *err)
     return end_file(job, s, oldest, err);
 }
 
-/* The file that the parcel's rows go to. */
-static hr_status file_for(const hr_write_job *job, add_state *s, const hr_parcel *p, open_file **out, hr_error *err)
+/* The file that the chunk's rows go to. */
+static hr_status file_for(const hr_write_job *job, add_state *s, const hr_write_chunk *p, open_file **out,
+                          hr_error *err)
 {
     int64_t i = find_open(s, p->folder);
 
@@ -322,10 +323,11 @@ static hr_status add_piece(add_state *s, open_file *f, hr_piece *p, hr_error *er
 static hr_status add_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     const hr_write_job *job = hr__write_job_of(op);
-    hr_parcel *p = hr__parcel_of(in);
+    hr_write_chunk *p = NULL;
     add_state *s = NULL;
     open_file *f = NULL;
 
+    HR_TRY(hr__write_chunk_of(in, &p, err));
     HR_TRY(add_state_of(op, task, &s, err));
     for (int64_t i = 0; i < p->n_pieces; i++) {
         if (s->writer->file_for_each_row)

@@ -1,12 +1,12 @@
-/* write_cut.c - rows into parcels: what one piece of a file is made of.
+/* write_cut.c - rows into chunks: what one piece of a file is made of.
  *
- * A parcel ends by its rows, by its bytes, or where a file must end, counted from the first row on: never where a
+ * A chunk ends by its rows, by its bytes, or where a file must end, counted from the first row on: never where a
  * reader or a thread happened to cut. Bytes are counted in bits from what the rows hold (fixed widths, differences of
  * offsets), so that a sum over parts is that of the whole; numbers that the writer widens count as it has them. Rows
- * are not copied here: a parcel holds slices.
+ * are not copied here: a chunk holds slices.
  *
  * With partition columns there is a group of rows for each folder. What all groups hold together is bounded by
- * MAX_WAITING (less where the memory limit is small): beyond, the fullest group gives a parcel before its time. */
+ * MAX_WAITING (less where the memory limit is small): beyond, the fullest group gives a chunk before its time. */
 #include "op/write/write.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #define DEFAULT_BYTES ((int64_t)4 << 20)
 #define MAX_WAITING ((int64_t)256 << 20)
 #define LIMIT_PARTS                                                                                                    \
-    16 /* of the memory limit, one is a parcel at most: encoding takes several times its bytes, on each thread */
+    16 /* of the memory limit, one is a chunk at most: encoding takes several times its bytes, on each thread */
 #define BLOCK_ROWS                                                                                                     \
     4096 /* dealt to folders at once, counted from the first row: what is full first depends on rows alone */
 #define NULL_FOLDER "__HIVE_DEFAULT_PARTITION__"
@@ -38,7 +38,7 @@ typedef struct cut_state {
     int64_t *slots; /* hash table: 1 + group; 0: free */
     int64_t n_slots;
     int64_t waiting_bits, max_waiting_bits;
-    int64_t n_parcels;
+    int64_t n_chunks;
     hr_table **block; /* with partitions: rows of a block that is not whole yet */
     int64_t n_block, cap_block, block_rows;
 } cut_state;
@@ -103,17 +103,17 @@ static int64_t rows_within(const hr_table *t, int64_t bits, int64_t n_max, int l
     return low;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- parcels */
+/* ----------------------------------------------------------------------------------------------------------- chunks */
 
 static hr_status emit_group(cut_state *s, group *g, hr_task *task, hr_error *err)
 {
     hr_status st = HR_OK;
     hr_account *account = hr__task_run(task)->account;
-    hr_parcel *p = hr__zalloc(account, sizeof *p);
+    hr_write_chunk *p = hr__zalloc(account, sizeof *p);
     hr_table *made = NULL;
 
     if (!p || (g->folder && !(p->folder = hr__strdup(account, g->folder)))) {
-        hr__parcel_free(p);
+        hr__write_chunk_free(p);
         return hr__error_memory(err, "write", sizeof *p);
     }
     p->n_rows = g->n_rows;
@@ -123,8 +123,8 @@ static hr_status emit_group(cut_state *s, group *g, hr_task *task, hr_error *err
     s->waiting_bits -= g->n_bits;
     g->parts = NULL;
     g->n_parts = g->cap_parts = g->n_rows = g->n_bits = 0;
-    HR_TRY(hr__parcel_table(account, p, &made, err));
-    s->n_parcels++;
+    HR_TRY(hr__write_chunk_table(p, &made, err));
+    s->n_chunks++;
     st = hr__task_emit(task, &made, err);
     hr_table_unref(made);
     return st;
@@ -142,7 +142,7 @@ static hr_status hold(cut_state *s, group *g, hr_task *task, hr_table *t, int64_
     return HR_OK;
 }
 
-/* Rows for a group, and the parcels that they make full. */
+/* Rows for a group, and the chunks that they make full. */
 static hr_status add_rows(cut_state *s, group *g, hr_task *task, hr_table *t, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -554,7 +554,7 @@ static hr_status emit_empty(const hr_op *op, hr_task *task, hr_error *err)
     hr_write_job *job = hr__write_job_of(op);
     hr_schema *schema = hr__write_job_schema(job);
     hr_account *account = hr__task_run(task)->account;
-    hr_parcel *p = NULL;
+    hr_write_chunk *p = NULL;
     hr_table *made = NULL;
 
     if (!schema || job->n_partitions || job->writer->file_for_each_row)
@@ -564,13 +564,13 @@ static hr_status emit_empty(const hr_op *op, hr_task *task, hr_error *err)
         HR_GO(hr__error_memory(err, "write", sizeof *p));
     HR_GO(hr__table_empty(schema, &p->parts[0], err));
     p->n_parts = 1;
-    st = hr__parcel_table(account, p, &made, err);
+    st = hr__write_chunk_table(p, &made, err);
     p = NULL;
     HR_GO(st);
     HR_GO(hr__task_emit(task, &made, err));
 done:
     hr_table_unref(made);
-    hr__parcel_free(p);
+    hr__write_chunk_free(p);
     return st;
 }
 
@@ -583,7 +583,7 @@ static hr_status cut_finish(const hr_op *op, hr_task *task, hr_error *err)
     for (int64_t i = 0; s && i < s->n_groups; i++)
         if (s->groups[i]->n_rows)
             HR_TRY(emit_group(s, s->groups[i], task, err));
-    return s && s->n_parcels ? HR_OK : emit_empty(op, task, err);
+    return s && s->n_chunks ? HR_OK : emit_empty(op, task, err);
 }
 
 static void cut_task_clear(const hr_op *op, hr_task *task)

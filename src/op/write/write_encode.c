@@ -1,8 +1,8 @@
-/* write_encode.c - a parcel's rows become pieces of a file: the work of writing, on all threads. */
+/* write_encode.c - a chunk's rows become pieces of a file: the work of writing, on all threads. */
 #include "op/write/write.h"
 
 /* All rows in one table, contiguous; a single part is shared. */
-static hr_status gather_rows(const hr_mem *mem, const hr_parcel *in, hr_table **out, hr_error *err)
+static hr_status gather_rows(const hr_mem *mem, const hr_write_chunk *in, hr_table **out, hr_error *err)
 {
     if (in->n_parts == 1) {
         *out = hr_table_ref(in->parts[0]);
@@ -61,7 +61,7 @@ static hr_status file_name(const hr_array *names, int64_t row, char **out, hr_er
 }
 
 static hr_status encode_rows(const hr_writer *w, const hr_mem *mem, const hr_table *t, const hr_array *names,
-                             hr_parcel *out, hr_error *err)
+                             hr_write_chunk *out, hr_error *err)
 {
     hr_status st = HR_OK;
 
@@ -91,14 +91,14 @@ static hr_status encode_push(const hr_op *op, hr_task *task, const hr_table *in,
 {
     hr_status st = HR_OK;
     hr_write_job *job = hr__write_job_of(op);
-    const hr_writer *w = job->writer; /* set before the first parcel was made */
-    const hr_parcel *from = hr__parcel_of(in);
+    const hr_writer *w = job->writer; /* set before the first chunk was made */
     hr_account *account = hr__task_run(task)->account;
-    hr_parcel *to = hr__zalloc(account, sizeof *to);
+    hr_write_chunk *from = NULL, *to = NULL;
     hr_table *rows = NULL, *written = NULL, *made = NULL;
     const hr_array *names = NULL;
 
-    if (!to ||
+    HR_TRY(hr__write_chunk_of(in, &from, err));
+    if (!(to = hr__zalloc(account, sizeof *to)) ||
         !(to->pieces = hr__zalloc(account, (w->file_for_each_row ? (size_t)from->n_rows : 1) * sizeof(hr_piece))))
         HR_GO(hr__error_memory(err, "write", from->n_rows));
     if (from->folder && !(to->folder = hr__strdup(account, from->folder)))
@@ -109,7 +109,7 @@ static hr_status encode_push(const hr_op *op, hr_task *task, const hr_table *in,
     HR_GO(encode_rows(w, hr__task_mem(task), written, names, to, err));
     for (int64_t i = 0; i < to->n_pieces; i++)
         to->n_bytes += to->pieces[i].bytes ? to->pieces[i].bytes->n_bytes : 0;
-    st = hr__parcel_table(account, to, &made, err);
+    st = hr__write_chunk_table(to, &made, err);
     to = NULL;
     HR_GO(st);
     HR_GO(hr__task_emit(task, &made, err));
@@ -117,7 +117,7 @@ done:
     hr_table_unref(made);
     hr_table_unref(written);
     hr_table_unref(rows);
-    hr__parcel_free(to);
+    hr__write_chunk_free(to);
     return st;
 }
 

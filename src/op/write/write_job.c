@@ -1,4 +1,4 @@
-/* write_job.c - what is to be written, and the parcels in which rows travel there. */
+/* write_job.c - what is to be written, and the chunks in which rows travel there. */
 #include "op/write/write.h"
 
 #include <inttypes.h>
@@ -216,64 +216,53 @@ done:
     return st;
 }
 
-/* --- parcels */
+/* --- chunks */
 
-void hr__parcel_free(hr_parcel *p)
+void hr__write_chunk_free(hr_write_chunk *c)
 {
-    if (!p)
+    if (!c)
         return;
-    for (int64_t i = 0; i < p->n_parts; i++)
-        hr_table_unref(p->parts[i]);
-    for (int64_t i = 0; i < p->n_pieces; i++)
-        hr__piece_clear(&p->pieces[i]);
-    for (int64_t i = 0; p->names && i < p->n_pieces; i++)
-        hr__free(p->names[i]);
-    hr__free(p->names);
-    hr__free(p->pieces);
-    hr__free(p->parts);
-    hr__free(p->folder);
-    hr__free(p);
+    for (int64_t i = 0; i < c->n_parts; i++)
+        hr_table_unref(c->parts[i]);
+    for (int64_t i = 0; i < c->n_pieces; i++)
+        hr__piece_clear(&c->pieces[i]);
+    for (int64_t i = 0; c->names && i < c->n_pieces; i++)
+        hr__free(c->names[i]);
+    hr__free(c->names);
+    hr__free(c->pieces);
+    hr__free(c->parts);
+    hr__free(c->folder);
+    hr__free(c);
 }
 
-static void release_parcel(void *p) { hr__parcel_free(p); }
+static int64_t chunk_bytes(const hr_payload *p) { return ((const hr_write_chunk *)p)->n_bytes; }
 
-/* The column's values are the struct itself: whoever holds the table holds the parcel. */
-hr_status hr__parcel_table(hr_account *account, hr_parcel *takes, hr_table **out, hr_error *err)
+static void chunk_free(hr_payload *p) { hr__write_chunk_free((hr_write_chunk *)p); }
+
+static const hr_payload_class chunk_class = { .name = "a write chunk", .bytes = chunk_bytes, .free = chunk_free };
+
+hr_status hr__write_chunk_table(hr_write_chunk *takes, hr_table **out, hr_error *err)
 {
-    hr_status st = HR_OK;
-    hr_buffer *buffers[3] = { NULL };
-    hr_type *type = NULL;
-    hr_array *array = NULL;
-    hr_field field = { 0 };
-    hr_schema *schema = NULL;
     hr_origin *origin = NULL;
+    hr_status st = hr__origin_made((hr_coord){ 0 }, 1, &origin, err);
 
-    (void)account;
     *out = NULL;
-    HR_GO(hr__type_fixed_binary((int32_t)sizeof *takes, &type, err));
-    HR_GO(hr__field_init(&field, "parcel", type, false, err));
-    HR_GO(hr__schema_new(&field, 1, &schema, err));
-    HR_GO(hr__origin_made((hr_coord){ 0 }, 1, &origin, err));
-    HR_GO(hr__buffer_wrap(takes, (int64_t)sizeof *takes, release_parcel, takes, &buffers[1], err));
-    st = hr__array_new(type, 1, 0, buffers, NULL, 0, &array, err);
-    if (st) {
-        takes = NULL;
-        goto done;
-    }
-    st = hr__table_new(schema, &array, 1, origin, out, err);
-    if (!st)
-        (*out)->cargo_bytes = takes->n_bytes;
-    takes = NULL;
-done:
-    hr__parcel_free(takes);
+    if (st)
+        hr__write_chunk_free(takes);
+    else
+        st = hr__table_of_payload(&takes->base, &chunk_class, 1, origin, out, err);
     hr__origin_unref(origin);
-    hr__schema_unref(schema);
-    hr__field_clear(&field);
-    hr__type_unref(type);
     return st;
 }
 
-hr_parcel *hr__parcel_of(const hr_table *t) { return (hr_parcel *)(void *)t->columns[0]->buffers[1]->data; }
+hr_status hr__write_chunk_of(const hr_table *t, hr_write_chunk **out, hr_error *err)
+{
+    hr_payload *p = NULL;
+    hr_status st = hr__table_payload(t, &chunk_class, &p, err);
+
+    *out = (hr_write_chunk *)p;
+    return st;
+}
 
 /* --- the operators */
 
