@@ -218,7 +218,8 @@ $(VENV)-bench/.made: requirements/bench.txt
 	@$(VENV)-bench/bin/python -m pip install -q --disable-pip-version-check -r requirements/bench.txt
 	@touch $@
 
-# One area while developing: a folder of src/ (its C tests under ASan), or a word in the names of tests, C and Python: AREA=csv.
+# One area while developing: a folder of src/ (its C tests under ASan), or a word in the names of tests, C and Python:
+# AREA=csv. meson builds only what these tests need.
 .PHONY: quick
 quick: venv | $(BUILD)/.dir
 	@[ -n '$(AREA)' ] || { echo 'say what: make quick AREA=data, or AREA=csv'; exit 1; }
@@ -226,10 +227,7 @@ quick: venv | $(BUILD)/.dir
 	@$(call setup,asan,$(DEBUG) -Db_sanitize=address$(comma)undefined)
 	@names=$$(ls tests | sed -n 's/^test_\(.*$(AREA).*\)\.c$$/\1/p'); \
 	if [ -d 'src/$(AREA)' ]; then names='--suite $(AREA)'; fi; \
-	if [ -n "$$names" ]; then \
-	    $(call compile,asan); \
-	    $(MESON) test -C $(BUILD)/asan --no-rebuild --print-errorlogs -t 3 $$names; \
-	fi
+	if [ -n "$$names" ]; then $(MESON) test -C $(BUILD)/asan --print-errorlogs -t 3 $$names; fi
 	@files=$$(ls tests/python/test_*$(AREA)*.py 2>/dev/null || true); \
 	if [ -n "$$files" ]; then $(MAKE) py && $(PY) -m pytest -q -n $(PYTEST_JOBS) $$files; fi
 
