@@ -49,7 +49,7 @@ void **hr__task_state(hr_task *task) { return &task->state; }
 void **hr__task_thread_state(hr_task *task) { return &task->thread_state; }
 hr_op_run *hr__task_run(hr_task *task) { return &task->rig->run; }
 const hr_mem *hr__task_mem(hr_task *task) { return &task->rig->mem; }
-hr_status hr__task_share(hr_task *task, int64_t n, hr_part_fn *fn, void *context, hr_error *err)
+hr_status hr__task_share(hr_task *task, int64_t n, hr_share_fn *fn, void *context, hr_error *err)
 {
     (void)task;
     for (int64_t i = 0; i < n; i++)

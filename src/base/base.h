@@ -78,4 +78,7 @@ hr_status hr__struct_fill(const char *name, void *to, const void *from, size_t n
 #define HR_STRUCT_NEED(type, from, out) hr__struct_need(#type, (from), (out), sizeof(type), err)
 #define HR_STRUCTS_READ(type, from, n, out) hr__structs_read(#type, (from), (n), (out), sizeof(type), err)
 
+/* One of n shares of a call that several threads do: number i. */
+typedef hr_status hr_share_fn(void *context, int64_t i, hr_error *err);
+
 #endif

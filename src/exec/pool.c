@@ -1,14 +1,14 @@
 /* pool.c - the process's threads, shared by all runs.
  *
- * A thread looks for work in run after run (hr__run_work), each time beginning behind the run that gave it the last,
- * and sleeps when a whole round found none. A wake-up is a counter and, if anybody sleeps, a signal: a thread that is
- * about to sleep sees that the counter moved. A thread that found work wakes one more before it starts, so that as many
- * threads run as there is work.
+ * A client (pool.h) is a run, or a call in shares. A thread looks for work in client after client, each time beginning
+ * behind the client that gave it the last, and sleeps when a whole round found none. A wake-up is a counter and, if a
+ * thread sleeps, a signal: a thread that is about to sleep sees that the counter moved. A client whose work was found
+ * wakes one more thread before it starts, so that as many threads run as there is work.
  *
- * Locks: run.h has their order. pool.resize guards n_threads and threads; pool.lock guards the list of runs and the
+ * Locks: run.h has their order. pool.resize guards n_threads and threads; pool.lock guards the list of clients and the
  * sleeping threads. hr__pool_wake may be called with a run's lock held, and by any free. Threads belong to one process
  * id: a forked child starts with an empty pool. */
-#include "exec/run.h"
+#include "exec/pool.h"
 
 #include <stdlib.h>
 
@@ -18,14 +18,13 @@ static struct {
     hr_mutex resize;
     hr_mutex lock;
     hr_cond work;
-    hr_cond left; /* a run's pool_users became 0 */
-    hr_run *runs;
-    uint64_t n_runs; /* ever attached: the newest one's id */
+    hr_cond left; /* a client's users became 0 */
+    hr_pool_client *clients;
+    uint64_t n_clients; /* ever attached: the newest one's id */
     int n_threads;
     int n_wanted;
     atomic_int n_idle;
     atomic_llong generation;
-    bool stopping;
     hr_thread threads[MAX_THREADS];
 } pool;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -36,9 +35,8 @@ static void after_fork(void)
     hr__mutex_init(&pool.lock);
     hr__cond_init(&pool.work);
     hr__cond_init(&pool.left);
-    pool.runs = NULL;
+    pool.clients = NULL;
     pool.n_threads = 0;
-    pool.stopping = false;
     atomic_store(&pool.n_idle, 0);
 }
 
@@ -67,38 +65,38 @@ void hr__pool_wake(void)
     }
 }
 
-static hr_run *run_behind(uint64_t id)
+static hr_pool_client *client_behind(uint64_t id)
 {
-    hr_run *r = pool.runs;
+    hr_pool_client *c = pool.clients;
 
-    while (r && r->pool_id <= id)
-        r = r->pool_next;
-    return r;
+    while (c && c->id <= id)
+        c = c->next;
+    return c;
 }
 
-/* One piece of work of any run, the first behind *last in turn. One run at a time: a closing run waits for those who
- * look at it, and must not wait for another run's work. */
+/* One piece of work of any client, the first behind *last in turn. One client at a time: a client that leaves waits for
+ * the threads that look at it, and must not wait for another client's work. */
 static bool work_once_relocks(int thread, uint64_t *last)
 {
     uint64_t at = *last, end = UINT64_MAX;
     bool did = false;
 
     while (!did) {
-        hr_run *r = run_behind(at);
+        hr_pool_client *c = client_behind(at);
 
-        if ((!r && end == *last) || (r && r->pool_id > end))
+        if ((!c && end == *last) || (c && c->id > end))
             return false;
-        if (!r) { /* from the beginning, to where we began */
+        if (!c) { /* from the beginning, to where we began */
             end = *last;
             at = 0;
             continue;
         }
-        at = r->pool_id;
-        r->pool_users++;
+        at = c->id;
+        c->users++;
         hr__unlock(&pool.lock);
-        did = hr__run_work(r, thread);
+        did = c->work(c->context, thread);
         hr__lock(&pool.lock);
-        if (--r->pool_users == 0)
+        if (--c->users == 0)
             hr__cond_broadcast(&pool.left);
     }
     *last = at;
@@ -112,13 +110,13 @@ static void thread_main(void *arg)
 
     hr__is_pool_thread = true;
     hr__lock(&pool.lock);
-    while (!pool.stopping && thread < pool.n_wanted) {
+    while (thread < pool.n_wanted) {
         long long seen = atomic_load(&pool.generation);
 
         if (work_once_relocks(thread, &last))
             continue;
         atomic_fetch_add(&pool.n_idle, 1);
-        if (atomic_load(&pool.generation) == seen && !pool.stopping && thread < pool.n_wanted)
+        if (atomic_load(&pool.generation) == seen && thread < pool.n_wanted)
             hr__cond_wait(&pool.work, &pool.lock);
         atomic_fetch_sub(&pool.n_idle, 1);
     }
@@ -165,13 +163,13 @@ static void threads_changed(int n_wanted)
     hr__unlock(&pool.resize);
 }
 
-hr_status hr__pool_attach(hr_run *r, hr_error *err)
+hr_status hr__pool_attach(hr_pool_client *c, hr_error *err)
 {
-    hr_run **end = &pool.runs;
+    hr_pool_client **end = &pool.clients;
     hr_status st = HR_OK;
 
     pthread_once(&once, init);
-    /* a callback that opens a feed: threads are there, and `resize` may be held by who waits for this one */
+    /* On a pool thread (a callback opens a feed) threads are there, and `resize` may be held by who joins this one. */
     if (!hr__is_pool_thread) {
         hr__lock(&pool.resize);
         st = start_threads(hr_num_threads(), err);
@@ -179,28 +177,28 @@ hr_status hr__pool_attach(hr_run *r, hr_error *err)
     }
     HR_TRY(st);
     hr__lock(&pool.lock);
-    r->pool_id = ++pool.n_runs;
-    r->pool_next = NULL;
+    c->id = ++pool.n_clients;
+    c->next = NULL;
     while (*end)
-        end = &(*end)->pool_next;
-    *end = r;
-    r->in_pool = true;
+        end = &(*end)->next;
+    *end = c;
+    c->attached = true;
     hr__unlock(&pool.lock);
     hr__pool_wake();
     return HR_OK;
 }
 
-void hr__pool_detach(hr_run *r)
+void hr__pool_detach(hr_pool_client *c)
 {
     pthread_once(&once, init);
     hr__lock(&pool.lock);
-    for (hr_run **p = &pool.runs; r->in_pool && *p; p = &(*p)->pool_next)
-        if (*p == r) {
-            *p = r->pool_next;
+    for (hr_pool_client **p = &pool.clients; c->attached && *p; p = &(*p)->next)
+        if (*p == c) {
+            *p = c->next;
             break;
         }
-    r->in_pool = false;
-    while (r->pool_users)
+    c->attached = false;
+    while (c->users)
         hr__cond_wait(&pool.left, &pool.lock);
     hr__unlock(&pool.lock);
 }

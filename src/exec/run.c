@@ -19,7 +19,7 @@ void hr__run_unref(hr_run *r)
         return;
     hr__cond_clear(&r->consumer);
     hr__cond_clear(&r->idle);
-    hr__cond_clear(&r->crew_done);
+    hr__cond_clear(&r->shares_done);
     hr__mutex_clear(&r->lock);
     hr_error_clear(&r->err);
     hr__account_unref(r->account);
@@ -227,7 +227,8 @@ static hr_status init(hr_run *r, hr_plan *p, const hr_run_options *options, hr_e
     HR_TRY(start_ops(r, err));
     if (options->from)
         HR_TRY(seek(r, options->from, err));
-    return hr__pool_attach(r, err);
+    r->client = (hr_pool_client){ .work = hr__run_work, .context = r };
+    return hr__pool_attach(&r->client, err);
 }
 
 hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out, hr_error *err)
@@ -242,7 +243,7 @@ hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out,
     hr__mutex_init(&r->lock);
     hr__cond_init(&r->consumer);
     hr__cond_init(&r->idle);
-    hr__cond_init(&r->crew_done);
+    hr__cond_init(&r->shares_done);
     if ((st = init(r, p, options, err))) {
         hr__run_close(r);
         return st;
@@ -401,7 +402,7 @@ void hr__run_close(hr_run *r)
     r->closed = true;
     hr__run_unlock(r);
     cancel_ops(r);
-    hr__pool_detach(r);
+    hr__pool_detach(&r->client);
     wait_until_idle(r);
     hr__tickets_free(r->dropped);
     for (int i = 0; i < r->n_stages; i++)

@@ -29,6 +29,7 @@
 #define HR_EXEC_RUN_H
 
 #include "exec/exec.h"
+#include "exec/pool.h"
 
 /* --- queue.c: tables with the markers before them */
 typedef struct hr_item {
@@ -239,11 +240,11 @@ struct hr_run {
 #ifndef NDEBUG
     _Atomic(const void *) lock_owner; /* stands for the thread that holds `lock`; NULL: none does */
 #endif
-    hr_cond consumer;      /* out changed, the end, an error, an inline call */
-    hr_cond idle;          /* n_active became 0 */
-    hr_cond crew_done;     /* nobody is at a part of some crew any more */
-    struct hr_crew *crews; /* crew.c: calls of which others may do parts */
-    hr_stage **stages;     /* upstream before downstream */
+    hr_cond consumer;               /* out changed, the end, an error, an inline call */
+    hr_cond idle;                   /* n_active became 0 */
+    hr_cond shares_done;            /* no thread runs a share of some call any more */
+    struct hr_parallel_call *calls; /* parallel_call.c: calls of which other threads may do shares */
+    hr_stage **stages;              /* upstream before downstream */
     int n_stages, cap_stages;
     hr_op_state **ops; /* by canonical index */
     int n_ops, cap_ops;
@@ -268,10 +269,7 @@ struct hr_run {
     struct hr_trace *trace;
     hr_arena **arenas; /* in which it writes beside its account; borrowed from operators and options */
     int64_t n_arenas, cap_arenas;
-    hr_run *pool_next; /* the pool's list, in the order of pool_id */
-    uint64_t pool_id;
-    bool in_pool;
-    int pool_users; /* pool threads that look at it now; under the pool's lock */
+    hr_pool_client client;
 };
 
 /* --- run.c: run->lock */
@@ -290,21 +288,13 @@ void hr__assert_locked(const hr_run *r); /* this thread holds the lock, or the p
 #endif
 static inline void hr__assert_stage_locked(const hr_stage *s) { hr__assert_locked(s->run); }
 
-/* --- pool.c: the process's threads */
-int hr__pool_slots(void); /* more than any thread's number */
-hr_status hr__pool_attach(hr_run *r, hr_error *err) HR_MUST_USE;
-void hr__pool_detach(hr_run *r); /* waits until no thread looks at r; cancel it first */
-void hr__pool_wake(void);
-void hr__pool_shutdown(void); /* ends all threads (tests, before they look for leaks); the next run starts new ones */
-
-/* --- crew.c */
-typedef struct hr_crew hr_crew;
-bool hr__crew_waits(const hr_run *r); /* there are parts to be done. Lock held */
-void hr__crew_help(hr_run *r);        /* does parts as long as there are any. Lock not held */
+/* --- parallel_call.c */
+typedef struct hr_parallel_call hr_parallel_call;
+bool hr__has_shares_locked(const hr_run *r); /* shares of a call wait for a thread */
+void hr__do_shares(hr_run *r);               /* does shares as long as there are any. Lock not held */
 
 /* --- sched.c */
-/* Does one piece of work for `r`, if there is any. Called by pool threads without locks. */
-bool hr__run_work(hr_run *r, int thread);
+bool hr__run_work(void *run, int thread); /* the work of a run, as a client of the pool */
 
 /* --- ticket.c: one ticket's way through its stage's map operators */
 hr_status hr__ticket_new(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;

@@ -28,7 +28,7 @@
  *
  * A thread that comes by does the first of these that can be done. It looks at the stages from the last to the first,
  * so that what is begun is finished before more is begun:
- *   help   an operator's call has shares that any thread may do (crew.c)
+ *   help   an operator's call has shares that any thread may do (parallel_call.c)
  *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread a stage)
  *   step   the oldest ticket that is ready goes on, if the budget admits it
  *   take   a new ticket is made if the window has room: from the scan, from what the stage before passed on, or of a
@@ -217,7 +217,7 @@ static bool can_take(const hr_stage *s)
 static work choose_locked(hr_run *r)
 {
     hr__assert_locked(r);
-    if (hr__crew_waits(r))
+    if (hr__has_shares_locked(r))
         return (work){ .kind = HELP };
     for (int i = r->n_stages - 1; i >= 0; i--) {
         hr_stage *s = r->stages[i];
@@ -731,8 +731,9 @@ static void close_stage(hr_stage *s)
     hr_error_clear(&err);
 }
 
-bool hr__run_work(hr_run *r, int thread)
+bool hr__run_work(void *run, int thread)
 {
+    hr_run *r = run;
     work w = { NOTHING, NULL, NULL, 0 };
     bool tell;
 
@@ -746,7 +747,7 @@ bool hr__run_work(hr_run *r, int thread)
         return false;
     hr__pool_wake(); /* one more thread may find work beside this */
     if (w.kind == HELP)
-        hr__crew_help(r);
+        hr__do_shares(r);
     else if (w.kind == DRAIN)
         drain(w.stage, thread);
     else if (w.kind == STEP)

@@ -231,6 +231,11 @@ hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file *
 bool hr__scan_orders_files(const hr_scan *s); /* it reads files, in an order that may be random */
 /* The order in which files are read in this epoch, file numbers, *out new (hr__free); NULL: as they are numbered. */
 hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err) HR_MUST_USE;
+/* Threads for work on many files, lent by exec (exec/parallel_call.c) when the library is loaded: fn(context, 0 .. n-1)
+ * by up to n_threads, in any order; comes back when all are done, or with the error of the lowest i that failed.
+ * `waits`: fn waits for disks more than it computes. Nothing lent: scans do all on the calling thread. */
+typedef hr_status hr_each(int64_t n, int n_threads, bool waits, hr_share_fn *fn, void *context, hr_error *err);
+void hr__scan_lend(hr_each *each);
 /* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */
 hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
 /* About how many rows there are, by what is known without I/O: the files' sizes and how many rows the first one had for

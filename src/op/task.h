@@ -1,7 +1,7 @@
 /* task.h - what an operator may do with its task.
  *
- * The seam: operators call these, the scheduler above (exec/task.c, crew.c, marker.c) has them. No other call points
- * up, and tests/test_layers.py reads the names here. */
+ * The seam: operators call these, the scheduler above (exec/task.c, parallel_call.c, marker.c) has them. No other call
+ * points up, and tests/test_layers.py reads the names here. */
 #ifndef HR_TASK_H
 #define HR_TASK_H
 
@@ -18,9 +18,9 @@ void **
 hr__task_thread_state(hr_task *task); /* this operator's, of the calling pool thread in this run; NULL at first */
 hr_op_run *hr__task_run(hr_task *task);
 /* Of a serial call (push, ended, finish, pieces): fn(context, 0 .. n-1), in any order, on this thread and on those that
- * have nothing else to do; comes back when all are done, or with the error of one. task NULL: on this thread alone. */
-typedef hr_status hr_part_fn(void *context, int64_t i, hr_error *err);
-hr_status hr__task_share(hr_task *task, int64_t n, hr_part_fn *fn, void *context, hr_error *err) HR_MUST_USE;
+ * have nothing else to do; comes back when all are done, or with the
+ * error of the lowest i that failed. task NULL: on this thread alone. */
+hr_status hr__task_share(hr_task *task, int64_t n, hr_share_fn *fn, void *context, hr_error *err) HR_MUST_USE;
 const hr_mem *hr__task_mem(hr_task *task);    /* where output goes: the run's account, and its arena if to_process */
 bool hr__task_cancelled(const hr_task *task); /* long loops look here */
 /* Of the ticket: its first coordinate and number in its stage, canonical. */

@@ -4,15 +4,14 @@
  * is kept, published by one atomic exchange instead of a lock, so that a scan survives a fork at any moment: two
  * threads may both open it, and one of the two is dropped.
  *
- * The schema: as it was asked for, or the first file's, or (unify) that of all files, whose footers are then read by
- * threads. Columns out of folder names (partition.c) and the path stand behind it. Any file is opened with those of the
- * scan's columns that it has, and dressed (dress.c) as the scan wants it. Columns that only later files have are never
- * looked at. */
+ * The schema: as it was asked for, or the first file's, or (unify) that of all files, whose footers the pool's
+ * threads read. Columns out of folder names (partition.c) and the path stand behind it. Any file is opened with those
+ * of the scan's columns that it has, and dressed (dress.c) as the scan wants it. Columns that only later files have are
+ * never looked at. */
 #include "format/scan/scan.h"
 
 #include <stdlib.h>
 
-#define MAX_CROWD 32
 #define FILES_A_THREAD 16              /* below that a thread costs more than it brings */
 #define ORDER_OF_FILES 0x73656c6966ull /* what the random bits are for */
 /* What is hashed of a file: so many blocks of it. Fewer the more files there are, so that it takes a moment for all of
@@ -196,68 +195,40 @@ static hr_status first_file(file_scan *s, hr_scan_file **out, hr_error *err)
 
 /* --- all files at once */
 
-/* Threads of their own, which take file after file: reading 10,000 footers one by one would take as long as reading the
- * data. */
-typedef struct crowd {
+static _Atomic(hr_each *) lent; /* see hr__scan_lend */
+
+void hr__scan_lend(hr_each *each) { atomic_store(&lent, each); }
+
+typedef hr_status look_fn(file_scan *s, int file, void *context, hr_error *err);
+
+typedef struct files_call {
     file_scan *s;
-    hr_status (*look)(file_scan *s, int file, void *context, hr_error *err);
+    int first;
+    look_fn *look;
     void *context;
-    atomic_int next;
-    hr_mutex lock;
-    int failed; /* the first file that could not be opened, whichever thread saw it; the end of the files: none */
-    hr_status st;
-    hr_error err;
-} crowd;
+} files_call;
 
-static void crowd_work(void *arg)
+static hr_status look_at(void *context, int64_t i, hr_error *err)
 {
-    crowd *c = arg;
+    const files_call *c = context;
 
-    while (true) {
-        int file = atomic_fetch_add(&c->next, 1);
-        hr_error mine = HR_ERROR_INIT;
-        hr_status st;
-        bool over;
-
-        hr__lock(&c->lock);
-        over = file >= c->failed;
-        hr__unlock(&c->lock);
-        if (over)
-            return;
-        st = c->look(c->s, file, c->context, &mine);
-        if (!st)
-            continue;
-        hr__lock(&c->lock);
-        if (file < c->failed) {
-            c->failed = file;
-            c->st = st;
-            hr__error_move(&c->err, &mine);
-        }
-        hr__unlock(&c->lock);
-        hr_error_clear(&mine);
-    }
+    return c->look(c->s, c->first + (int)i, c->context, err);
 }
 
-/* Files [first, end), by up to n_threads. */
-static hr_status each_file(file_scan *s, int first, int end, int n_threads,
-                           hr_status (*look)(file_scan *s, int file, void *context, hr_error *err), void *context,
+/* Files [first, end), by up to n_threads: reading 10,000 footers one by one would take as long as reading the data. The
+ * error is that of the first file that has one. */
+static hr_status each_file(file_scan *s, int first, int end, int n_threads, bool waits, look_fn *look, void *context,
                            hr_error *err)
 {
-    crowd c = { .s = s, .look = look, .context = context, .failed = end, .err = HR_ERROR_INIT };
-    int n = HR_MIN(HR_MIN(n_threads, MAX_CROWD), (end - first) / FILES_A_THREAD), started = 0;
-    hr_thread threads[MAX_CROWD];
+    files_call c = { s, first, look, context };
+    hr_each *each = atomic_load(&lent);
+    int n = HR_MIN(n_threads, (end - first) / FILES_A_THREAD);
 
-    atomic_init(&c.next, first);
-    hr__mutex_init(&c.lock);
-    while (started < n - 1 && hr__thread_start(&threads[started], "hr-footers", crowd_work, &c) >= 0)
-        started++;
-    crowd_work(&c); /* also what threads that did not start would have done */
-    for (int i = 0; i < started; i++)
-        hr__thread_join(threads[i]);
-    hr__mutex_clear(&c.lock);
-    if (c.st)
-        hr__error_move(err, &c.err);
-    return c.st;
+    if (each && n > 1)
+        return each(end - first, n, waits, look_at, &c, err);
+    for (int i = first; i < end; i++)
+        HR_TRY(look(s, i, context, err));
+    return HR_OK;
 }
 
 /* --- the schema */
@@ -335,7 +306,7 @@ static hr_status unify_files(file_scan *s, hr_schema **out, hr_error *err)
         return hr__error_memory(err, "schemas", s->base.n_files * (int64_t)sizeof *schemas);
     HR_GO(first_file(s, &first, err));
     schemas[0] = hr__schema_ref(first->schema);
-    HR_GO(each_file(s, 1, s->base.n_files, hr_num_threads(), note_schema, schemas, err));
+    HR_GO(each_file(s, 1, s->base.n_files, hr_num_threads(), false, note_schema, schemas, err));
     for (int i = 0; i < s->base.n_files; i++) {
         for (int k = 0; k < schemas[i]->n && (i == 0 || schemas[i] != schemas[i - 1]); k++)
             HR_GO(merge_field(s, &m, i, &schemas[i]->fields[k], err));
@@ -867,7 +838,7 @@ static hr_status files_count(hr_scan *base, int64_t *out, hr_error *err)
     else
         HR_TRY(add_rows(s, 0, &sum, err));
     if (atomic_load(&sum) >= 0) /* if the first does not know, the others need not be asked */
-        HR_TRY(each_file(s, 1, base->n_files, hr_num_threads(), add_rows, &sum, err));
+        HR_TRY(each_file(s, 1, base->n_files, hr_num_threads(), false, add_rows, &sum, err));
     *out = atomic_load(&sum);
     return HR_OK;
 }
@@ -1116,7 +1087,7 @@ static hr_status files_hashes(hr_scan *base, int begin, int end, uint64_t *out, 
     }
     HR_TRY(hashes_of(s, &hashes, err));
     if (!all_hashed(hashes, begin, end))
-        HR_TRY(each_file(s, begin, end, READERS, hash_file, (void *)hashes, err));
+        HR_TRY(each_file(s, begin, end, READERS, true, hash_file, (void *)hashes, err));
     for (int i = begin; i < end; i++) {
         uint64_t found = atomic_load_explicit(&hashes[i], memory_order_relaxed);
 
