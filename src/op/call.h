@@ -91,11 +91,6 @@ int64_t hr__calls_errored(hr_calls *c, hr_error *first);
  * succeeds is one of them. n < 0: so many will not come after all; if nobody is left, waiting calls fail with HR_PEER
  * and `why` (borrowed; NULL: unknown). */
 void hr__calls_expect(hr_calls *c, int n, const hr_error *why);
-/* Asked when a worker was lost, for how: fills text ("killed by signal 9") and returns true, or false: not known yet,
- * ask again, in 100 ms, for half a second. Called on the poller's thread, without locks: it must not wait for anything,
- * a GIL included. */
-typedef bool hr_calls_lost_fn(void *context, int pid, char *text, size_t cap);
-void hr__calls_set_lost(hr_calls *c, hr_calls_lost_fn *fn, void *context); /* context lives as long as c */
 /* Where its workers want their input: made when first asked for, NULL: no workers, or no memory. Borrowed. */
 hr_arena *hr__calls_arena(hr_calls *c);
 void hr__calls_close(hr_calls *c); /* workers are told to end, waiting calls fail HR_CANCELLED, takers wake */

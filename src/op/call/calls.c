@@ -344,7 +344,7 @@ static void done_locked(hr_call *call, hr_status st, hr_error *moved)
 static hr_status refusal_locked(const hr_calls *c, hr_error *err)
 {
     if (c->closed)
-        return hr_error_set(err, HR_CANCELLED, "no more calls are served");
+        return hr_error_set(err, HR_CANCELLED, "cancelled: the function pool was closed");
     if (hr__calls_unserved_locked(c))
         return hr_error_set(err, HR_PEER, "%s", c->lost_why.text[0] ? c->lost_why.text : "no worker process");
     return HR_OK;
@@ -381,10 +381,10 @@ hr_status hr__group_submit(hr_call_group *g, hr_calls_run *run, hr_error *err)
 }
 
 /* What a paused call gave was collected: it may go on. */
-static bool go_on(hr_calls *c, hr_call *call)
+static bool go_on_relocks(hr_calls *c, hr_call *call)
 {
     if (call->worker) {
-        hr__worker_go_on(c, call);
+        hr__worker_go_on_relocks(c, call);
         return false;
     }
     hr__call_list_remove(&c->paused, call);
@@ -406,7 +406,7 @@ bool hr__group_collect(hr_call_group *g, hr_results *out, bool *again)
     done = call->state == HR_CALL_DONE;
     g->next += done;
     if (call->state == HR_CALL_PAUSED)
-        *again = go_on(c, call);
+        *again = go_on_relocks(c, call);
     hr__unlock(&c->lock);
     return done;
 }
@@ -658,7 +658,8 @@ hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call *
     *out = call;
     if (call)
         return HR_OK;
-    return closed ? hr_error_set(err, HR_CANCELLED, "%s: no more calls are served", c->name) : HR_PENDING;
+    return closed ? hr_error_set(err, HR_CANCELLED, "%s: cancelled: the function pool was closed", c->name)
+                  : HR_PENDING;
 }
 
 const hr_table *hr__call_input(const hr_call *call) { return call->input; }
@@ -731,7 +732,8 @@ void hr__call_pause(hr_call *takes)
     call->in_hand = false;
     orphan = !call->group;
     if (!orphan && c->closed) {
-        done_locked(call, HR_CANCELLED, (hr_error_set(&err, HR_CANCELLED, "no more calls are served"), &err));
+        done_locked(call, HR_CANCELLED,
+                    (hr_error_set(&err, HR_CANCELLED, "cancelled: the function pool was closed"), &err));
         r = hr__group_ready_locked(call->group);
     } else if (!orphan) {
         call->resumes = true;

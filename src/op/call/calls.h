@@ -1,4 +1,4 @@
-/* calls.h - the parts of a queue of calls, for the six files that share them and nobody else:
+/* calls.h - what the files share that queue calls of functions and serve them. Private to op/call.
  *
  *   apply.c    the operator: rows -> a group of calls -> suspended -> results
  *   call_columns.c  a column made of some columns: what goes to the function, and how its result comes to the rest
@@ -8,19 +8,51 @@
  *   process.c  worker processes, served by the poller's thread
  *   worker.c   the worker process's side of the socket
  *
- * A *group* is what one suspended task waits for: some calls made of its input. The operator takes results by the order
- * of the calls: all of the first, then those of the next. It is woken when that can go on: when the group is done, when
- * a call that streams has given something and it is its turn, or, where calls take long, when the next one is done. A
- * group that goes, or whose run is cancelled, lets go of its calls: those that wait are dropped, and those being served
- * become *orphans*, whose results are thrown away when they come. So nobody ever waits for user code that nobody wants.
+ * A *group* is the calls that one suspended task waits for. The operator collects results in the order of the calls:
+ * all of the first, then those of the next. hr__resume wakes it when it can go on: when the group is done, when a call
+ * that streams has given something and it is its turn, or, where calls take long, when the next call is done.
  *
- * A call that *streams* (a generator's) is *paused* when it has given so much that nobody has collected. Its server
- * then may serve others, but of the same run only such as come before it in order: so each server holds little that
- * waits for its turn, and the call whose turn it is always finds a server.
+ * The states of a call (hr_call_state):
  *
- * Who owns a call: its group, from hr__group_add on; an orphan, whoever serves it. Locks: calls->lock guards all of
- * hr_calls, groups and calls, results too. It is a leaf: nothing is called with it held but the budget's counters and
- * condition variables. Functions ending in _locked expect it held. */
+ *   NEW --> WAITING --> TAKEN --> DONE
+ *              ^  ^      |  ^
+ *              |  +------+  |
+ *              |         v  |
+ *              +------ PAUSED
+ *
+ *   NEW to WAITING      hr__group_submit
+ *   WAITING to TAKEN    a worker gets it (process.c: assign), or a server in this process (hr__calls_take)
+ *   TAKEN to DONE       the server is done (hr__call_done)
+ *   TAKEN to PAUSED     it has given much that nobody has collected (hr__call_pause, a worker's PAUSED)
+ *   PAUSED to TAKEN     that was collected, and a worker has the call: MORE is sent
+ *   PAUSED to WAITING   that was collected, and a server in this process had it: only that one may take it again
+ *   TAKEN to WAITING    its worker died, and the call is done again (hr__call_requeue_locked)
+ *   WAITING, PAUSED to DONE   refused, the run was cancelled, or a call before it failed; not PAUSED by a worker
+ *
+ *   WAITING is in hr_calls.waiting. TAKEN and PAUSED are in hr_calls_worker.had of a worker; of a server in this
+ *   process TAKEN is in no list, PAUSED in hr_calls.paused.
+ *
+ * A call that *streams* (a generator's) is paused when it has given so much that nobody has collected. Its server
+ * then may serve other calls, but of the same run only those before it in order. So a server holds few results that
+ * wait for their turn, and the call whose turn it is always finds a server.
+ *
+ * When a group is freed, calls that wait are freed with it; calls that are TAKEN, or PAUSED by a worker, become
+ * *orphans* (hr_call.group NULL): the server's results are dropped, and hr__call_done frees the call. So no thread
+ * waits for user code whose result nobody wants.
+ *
+ * The states of a worker (process.c):
+ *
+ *   expected --hr__calls_add_worker--> listed --open_up--> open --END is sent--> ending --it closes its end--> gone
+ *                                        |                  |                                                   ^
+ *                                        +------------------+---------------it died-----------------------------+
+ *
+ *   Only an open worker gets calls. `gone`: the poller saw the end of the socket; reap() takes the worker out of the
+ *   list, and its calls are WAITING again or DONE with HR_PEER.
+ *
+ * Who owns a call: its group, from hr__group_add on; an orphan belongs to its server. Locks: calls->lock guards all of
+ * hr_calls, groups and calls, results too. It is a leaf: a thread that holds it calls only the budget's counters and
+ * condition variables. Functions ending in _locked expect the lock held; those ending in _relocks let go of it and
+ * take it again, so that what the caller read before may have changed. */
 #ifndef HR_OP_CALLS_H
 #define HR_OP_CALLS_H
 
@@ -166,8 +198,6 @@ struct hr_calls {
     int64_t call_ns;   /* how long a worker takes for a call, smoothed; 0: not known */
     hr_arena *arena;   /* what travels to workers; NULL: not made yet */
     hr_error lost_why; /* how the last worker went */
-    hr_calls_lost_fn *lost;
-    void *lost_context;
 };
 
 /* --- groups (calls.c) */
@@ -274,7 +304,7 @@ void hr__workers_drop(hr_calls *c);     /* tells workers of orphans */
 void hr__workers_close(hr_calls *c);
 void hr__workers_clear(hr_calls *c); /* the last part went */
 /* A paused call of a worker's goes on; called with the lock, which it lets go for a while. */
-void hr__worker_go_on(hr_calls *c, hr_call *call);
+void hr__worker_go_on_relocks(hr_calls *c, hr_call *call);
 void hr__worker_forget_locked(hr_call *call); /* it is done: out of its worker's list */
 
 /* --- messages. Numbers in the machine's own layout: both ends are one program on one machine. */

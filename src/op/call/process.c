@@ -35,7 +35,6 @@
 
 #define MAX_OUT 2                        /* calls that a worker has at a time */
 #define SHORT_NS (20 * INT64_C(1000000)) /* of calls that a worker may have two of; a result travels in some 50 us */
-#define ASK_NS (500 * INT64_C(1000000))  /* so long we ask how a worker died */
 
 struct hr_calls_worker {
     hr_calls *calls; /* a part's reference */
@@ -51,9 +50,8 @@ struct hr_calls_worker {
     int n_out;        /* of them TAKEN */
     int64_t busy_ns;  /* since when it runs what it runs */
     int64_t n_done;
-    uint64_t run;    /* of the call that it did last */
-    hr_error lost;   /* how it went, as far as is known */
-    int64_t lost_ns; /* when */
+    uint64_t run;  /* of the call that it did last */
+    hr_error lost; /* how it went */
 };
 
 /* ------------------------------------------------------------------------------------------------------ the workers */
@@ -144,14 +142,6 @@ void hr__calls_expect(hr_calls *c, int n, const hr_error *why)
                      why && why->text[0] ? why->text : "none could be started");
     hr__unlock(&c->lock);
     hr__calls_refuse(c);
-}
-
-void hr__calls_set_lost(hr_calls *c, hr_calls_lost_fn *fn, void *context)
-{
-    hr__lock(&c->lock);
-    c->lost = fn;
-    c->lost_context = context;
-    hr__unlock(&c->lock);
 }
 
 hr_arena *hr__calls_arena(hr_calls *c)
@@ -371,7 +361,7 @@ void hr__workers_tell_run(hr_calls *c, hr_calls_run *run, uint32_t kind, int mos
     hr__free(links);
 }
 
-void hr__worker_go_on(hr_calls *c, hr_call *call)
+void hr__worker_go_on_relocks(hr_calls *c, hr_call *call)
 {
     hr_calls_worker *w = call->worker;
     hr_link *link = hr__link_ref(w->link);
@@ -452,7 +442,7 @@ static bool next_to_fail(hr_calls *c)
     hr__unlock(&c->lock);
     if (!call)
         return false;
-    hr_error_set(&err, HR_CANCELLED, "no more calls are served");
+    hr_error_set(&err, HR_CANCELLED, "cancelled: the function pool was closed");
     hr__call_done(call, HR_CANCELLED, &err);
     return true;
 }
@@ -529,13 +519,13 @@ static hr_status result_parse(hr_message *m, hr_result *out)
 }
 
 /* A worker keeps a call aside. It goes on at once if all was collected meanwhile. */
-static hr_resume *paused_locked(hr_calls_worker *w, hr_call *call)
+static hr_resume *paused_relocks(hr_calls_worker *w, hr_call *call)
 {
     call->state = HR_CALL_PAUSED;
     w->n_out--;
     w->busy_ns = hr__clock_ns();
     if (!unwanted(call) && call->results.n == 0) {
-        hr__worker_go_on(w->calls, call);
+        hr__worker_go_on_relocks(w->calls, call);
         return NULL;
     }
     return call->group ? hr__group_ready_locked(call->group) : NULL;
@@ -574,7 +564,7 @@ static hr_status call_message(hr_calls_worker *w, hr_message *m)
     if (!call || call->state != HR_CALL_TAKEN) {
         st = w->ending ? HR_OK : HR_INVALID;
     } else if (m->kind == HR_MSG_PAUSED) {
-        r = paused_locked(w, call);
+        r = paused_relocks(w, call);
     } else {
         call->streams |= m->kind == HR_MSG_STREAM;
         r = hr__call_add_locked(call, &found);
@@ -646,7 +636,7 @@ static bool expect_one_locked(hr_calls *c)
 
 /* Takes a call of a worker that died. Which one it ran is known: the first that it got, unless it had several at a
  * time. NULL: it had none, or the one is done again. */
-static hr_call *next_mourner_locked(hr_calls_worker *w, bool *first)
+static hr_call *next_of_dead_locked(hr_calls_worker *w, bool *first)
 {
     hr_calls *c = w->calls;
     hr_call *call = w->had.first;
@@ -663,7 +653,7 @@ static hr_call *next_mourner_locked(hr_calls_worker *w, bool *first)
     if (!expect_one_locked(c))
         return call; /* nobody will come */
     hr__call_requeue_locked(call);
-    return next_mourner_locked(w, first);
+    return next_of_dead_locked(w, first);
 }
 
 /* A waiting call of a run whose instance is lost. */
@@ -678,8 +668,8 @@ static hr_call *next_of_lost_locked(hr_calls *c)
     return call;
 }
 
-/* It is out of the list, and what it had fails, or is done again. */
-static void bury(hr_calls_worker *w)
+/* A worker that is gone leaves the list; its calls fail, or are done again. */
+static void reap(hr_calls_worker *w)
 {
     hr_calls *c = w->calls;
     hr_call *call;
@@ -692,7 +682,7 @@ static void bury(hr_calls_worker *w)
         hr_error_set(&c->lost_why, HR_PEER, "no worker process is left; %s", w->lost.text);
     if (!w->ending && c->tolerant) /* before anybody hears of it, who may queue more */
         (void)expect_one_locked(c);
-    while ((call = next_mourner_locked(w, &first)) || (call = next_of_lost_locked(c))) {
+    while ((call = next_of_dead_locked(w, &first)) || (call = next_of_lost_locked(c))) {
         hr_error err = HR_ERROR_INIT;
         bool lost = call->group && call->run->lost.status;
 
@@ -709,36 +699,7 @@ static void bury(hr_calls_worker *w)
     worker_unref(w);
 }
 
-/* Whoever started it may know how it went, or will in a moment. */
-static bool ask_how(hr_calls_worker *w)
-{
-    hr_calls *c = w->calls;
-    hr_calls_lost_fn *fn;
-    void *context;
-    char how[400] = "";
-
-    hr__lock(&c->lock);
-    fn = w->ending ? NULL : c->lost;
-    context = c->lost_context;
-    hr__unlock(&c->lock);
-    if (fn && !fn(context, w->pid, how, sizeof how))
-        return false;
-    if (how[0])
-        hr_error_set(&w->lost, w->lost.status, "%s: %s", w->lost.text, how);
-    return true;
-}
-
-static void ask_again(void *context)
-{
-    hr_calls_worker *w = context;
-
-    if (!ask_how(w) && hr__clock_ns() < w->lost_ns + ASK_NS)
-        return;
-    hr__poller_tick_remove(ask_again, w);
-    bury(w);
-}
-
-/* It will send no more: what it had fails with st, once it is known how it went. */
+/* The worker will send no more: its calls fail with st, or are done again. */
 static void worker_lost(hr_calls_worker *w, hr_status st, const char *what)
 {
     hr__poller_remove(hr__link_fd(w->link));
@@ -746,10 +707,8 @@ static void worker_lost(hr_calls_worker *w, hr_status st, const char *what)
     w->open = false;
     w->gone = true;
     hr__unlock(&w->calls->lock);
-    w->lost_ns = hr__clock_ns();
     hr_error_set(&w->lost, st, "worker process %d %s", w->pid, what);
-    if (ask_how(w) || hr__poller_tick_add(ask_again, w, NULL))
-        bury(w);
+    reap(w);
 }
 
 /* On the poller's thread: something came, or the end. */
@@ -793,7 +752,7 @@ static hr_status list(hr_calls_worker *w, hr_error *err)
         c->workers = w;
     }
     hr__unlock(&c->lock);
-    return closed ? hr_error_set(err, HR_CANCELLED, "%s: no more calls are served", c->name) : HR_OK;
+    return closed ? hr_error_set(err, HR_CANCELLED, "%s: cancelled: the function pool was closed", c->name) : HR_OK;
 }
 
 /* Runs that began before it came, as far as they want more instances ahead. Up to n of them; -> how many. */
