@@ -47,7 +47,7 @@ const hr_op_class hr__join_right_front = { .name = "join, right side",
                                            .push = front_push,
                                            .free = hr__join_front_free };
 
-/* ------------------------------------------------------------------------------------------------------- the operator */
+/* ----------------------------------------------------------------------------------------------------- the operator */
 
 static hr_status left_take(const hr_join_op *o, hr_join_run *j, hr_task *task, int input, const hr_table *in,
                            hr_error *err)

@@ -1,8 +1,8 @@
 /* join_mode_right.c - a join whose right side is held and looked up.
  *
- * The right side comes first. Its tables are held; when it has ended, they become a table of keys (join_table.c). The left
- * side streams: the front looks its rows up, in parallel, and what it found goes on at once, numbered. Right rows that no
- * left row had come out as parts at the end. If the right side does not fit, the mode becomes dealt. */
+ * The right side comes first. Its tables are held; when it has ended, they become a table of keys (join_table.c). The
+ * left side streams: the front looks its rows up, in parallel, and what it found goes on at once, numbered. Right rows
+ * that no left row had come out as parts at the end. If the right side does not fit, the mode becomes dealt. */
 #include "op/join/join_modes.h"
 
 /* ------------------------------------------------------------------------------------------------------------ front */
@@ -81,7 +81,7 @@ const hr_op_class hr__join_left_front = { .name = "join, left side",
                                           .task_clear = front_clear,
                                           .free = hr__join_front_free };
 
-/* ------------------------------------------------------------------------------------------------------- the operator */
+/* ----------------------------------------------------------------------------------------------------- the operator */
 
 /* Rows that the front found, numbered. */
 static hr_status emit_found(hr_join_run *j, hr_task *task, const hr_table *in, hr_error *err)

@@ -1,9 +1,9 @@
 /* join_modes.h - how a join runs: three modes behind one interface.
  *
- *   mode   taken when                                             held                        what comes out
- *   right  the join begins so, unless the next line holds         right side, by key          at once, as left rows come
- *   left   the left side has at most half the right one's rows    left side, right partners   parts, at the end
- *   dealt  what is held passes the allowance, in either mode      nothing: partitions spill   parts, at the end
+ *   mode   taken when                                            held                       what comes out
+ *   right  the join begins so, unless the next line holds        right side, by key         at once, as left rows come
+ *   left   the left side has at most half the right one's rows   left side, right partners  parts, at the end
+ *   dealt  what is held passes the allowance, in either mode     nothing: partitions spill  parts, at the end
  *
  * The plan's rules choose between the first two (join_first_input); hr__join_begin_dealing changes to the third, once.
  * Calls of a mode are serial but for `read`. Private to src/op/join. */
