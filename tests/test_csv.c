@@ -1,126 +1,9 @@
 /* test_csv.c - CSV files: rows and types, splits at every byte, each kernel, options, errors and where they are. */
-#include "arrays.h"
+#include "file_rows.h"
 #include "format/csv/csv.h"
-#include "format/format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-/* What a file gives: cells joined by "|", rows by "\n"; nulls are "~". */
-typedef struct result {
-    char *text;
-    int64_t n, cap;
-} result;
-
-static void add(result *r, const char *s, int64_t n)
-{
-    if (r->n + n + 2 > r->cap) {
-        r->cap = (r->n + n + 2) * 2;
-        r->text = realloc(r->text, (size_t)r->cap);
-    }
-    memcpy(r->text + r->n, s, (size_t)n);
-    r->n += n;
-    r->text[r->n] = 0;
-}
-
-static void add_table(result *r, const hr_table *t)
-{
-    for (int64_t i = 0; i < t->n_rows; i++) {
-        for (int k = 0; k < t->schema->n; k++) {
-            hr_text text = { 0 };
-
-            add(r, "|", k > 0);
-            if (hr__array_is_null(t->columns[k], i))
-                hr__text_add(&text, "~");
-            else if (hr__type_is_bytes(t->columns[k]->type)) {
-                int64_t n;
-                const uint8_t *s = hr__array_bytes(t->columns[k], i, &n);
-
-                hr__text_add_bytes(&text, s, n);
-            } else
-                hr__array_print_value(t->columns[k], i, &text);
-            add(r, text.data ? text.data : "", text.n);
-            hr__text_clear(&text);
-        }
-        add(r, "\n", 1);
-    }
-}
-
-static hr_status read_fragment(hr_scan_file *f, int fragment, int64_t row, int64_t n, int64_t max_bytes, result *out,
-                               hr_error *err)
-{
-    hr_mem mem = { NULL, NULL };
-    hr_reader *r = NULL;
-    hr_table *t = NULL;
-    hr_status st = HR_OK;
-
-    HR_GO(f->cls->read(f, fragment, row, n, &mem, &r, err));
-    for (;;) {
-        HR_GO(hr__reader_next(r, max_bytes, &t, err));
-        if (!t)
-            break;
-        HR_GO(hr__table_check(t, true, err));
-        assert_true(t->n_rows > 0);
-        assert_int_equal(hr__origin_at(t->origin, 0).row, row);
-        assert_int_equal(hr__origin_at(t->origin, 0).fragment, fragment);
-        row += t->n_rows;
-        if (out)
-            add_table(out, t);
-        hr_table_unref(t);
-        t = NULL;
-    }
-done:
-    hr_table_unref(t);
-    hr__reader_close(r);
-    return st;
-}
-
-typedef struct request {
-    const char *name;
-    const void *data;
-    int64_t n;
-    const char *settings[8];
-    int64_t max_bytes;
-    bool backwards; /* fragments from the last to the first */
-    bool schema;    /* the types come first */
-    result *out;
-} request;
-
-static hr_status read_file(void *context, hr_error *err)
-{
-    const request *q = context;
-    const hr_format *format = &hr__format_csv;
-    csv_options options;
-    hr_source *source = NULL;
-    hr_scan_file *f = NULL;
-    hr_text types = { 0 };
-    hr_status st = HR_OK;
-    int n = 0;
-
-    hr__options_default(format->options, &options);
-    while (n < HR_LEN(q->settings) && q->settings[n])
-        n++;
-    HR_GO(hr__options_parse(format->options, q->settings, n, &options, err));
-    HR_GO(hr__source_new_memory(q->name ? q->name : "a.csv", q->data, q->n, NULL, &source, err));
-    HR_GO(format->open(source, &(hr_open){ .options = &options }, &f, err));
-    if (q->schema && q->out) {
-        for (int i = 0; i < f->schema->n; i++) {
-            hr__text_add(&types, "%s%s:", i ? " " : "", f->schema->fields[i].name);
-            hr__type_print(f->schema->fields[i].type, &types);
-        }
-        hr__text_add(&types, "\n");
-        add(q->out, types.data, types.n);
-    }
-    for (int i = 0; i < f->n_fragments; i++)
-        HR_GO(read_fragment(f, q->backwards ? f->n_fragments - 1 - i : i, 0, -1, q->max_bytes ? q->max_bytes : 1 << 20,
-                            q->out, err));
-done:
-    hr__text_clear(&types);
-    hr__scan_file_unref(f);
-    hr__source_unref(source);
-    hr__options_clear(format->options, &options);
-    return st;
-}
 
 /* ------------------------------------------------------------------------------------------------------------ cases */
 
@@ -206,13 +89,14 @@ static void known_cases(void **state)
     for (int i = 0; i < HR_LEN(cases); i++) {
         live_memory before = live_now();
         hr_error err = HR_ERROR_INIT;
-        result r = { 0 };
-        request q = { .data = cases[i].data,
-                      .n = (int64_t)strlen(cases[i].data),
-                      .settings = { cases[i].setting },
-                      .schema = true,
-                      .out = &r };
-        hr_status st = read_file(&q, &err);
+        file_rows r = { 0 };
+        file_request q = { .format = &hr__format_csv,
+                           .data = cases[i].data,
+                           .n = (int64_t)strlen(cases[i].data),
+                           .settings = { cases[i].setting },
+                           .schema = true,
+                           .out = &r };
+        hr_status st = file_read(&q, &err);
         const char *got = st ? err.text : r.text ? r.text : "";
 
         if (st ? strstr(got, cases[i].want) == NULL : strcmp(got, cases[i].want) != 0) {
@@ -229,7 +113,7 @@ static void known_cases(void **state)
 /* ------------------------------------------------------------------------------- the same rows, however it is split */
 
 /* Rows by a reader written another way: byte by byte, for a file of strings without a header. */
-static void read_slowly(const char *s, int64_t n, result *out)
+static void read_slowly(const char *s, int64_t n, file_rows *out)
 {
     int64_t row = out->n;
     bool quoted = false, literal = false, first = true;
@@ -240,7 +124,7 @@ static void read_slowly(const char *s, int64_t n, result *out)
 
         if (quoted) {
             if (c == '"' && i + 1 < n && s[i + 1] == '"') {
-                add(out, "\"", 1);
+                file_rows_add(out, "\"", 1);
                 i += 2;
                 continue;
             }
@@ -248,30 +132,30 @@ static void read_slowly(const char *s, int64_t n, result *out)
                 quoted = false;
                 literal = true;
             } else {
-                add(out, &c, 1);
+                file_rows_add(out, &c, 1);
             }
         } else if (c == '"' && !literal) {
             quoted = true;
             first = false;
         } else if (c == ',') {
-            add(out, "|", 1);
+            file_rows_add(out, "|", 1);
             literal = first = false;
         } else if (c == '\n' || c == '\r') {
             if (out->n > row || !first)
-                add(out, "\n", 1);
+                file_rows_add(out, "\n", 1);
             i += c == '\r' && i + 1 < n && s[i + 1] == '\n';
             row = out->n;
             literal = false;
             first = true;
         } else {
-            add(out, &c, 1);
+            file_rows_add(out, &c, 1);
             literal = true;
             first = false;
         }
         i++;
     }
     if (out->n > row || !first)
-        add(out, "\n", 1);
+        file_rows_add(out, "\n", 1);
 }
 
 /* Rows of two fields, some with quotes that hold anything, some with stray ones. */
@@ -314,21 +198,21 @@ static void all_splits(void **state)
     (void)state;
     for (int round = 0; round < (SANITIZED ? 10 : 60); round++) {
         int64_t n = random_rows(&seed, data, round % 3 ? 400 : sizeof data);
-        result want = { 0 };
+        file_rows want = { 0 };
 
         read_slowly(data, n, &want);
         for (int each = 1; each < n + 2; each += each < 100 ? 1 : 37) {
             for (int blocks = 0; blocks < 2; blocks++) { /* fragments as a whole, and block by block */
-                result got = { 0 };
+                file_rows got = { 0 };
                 hr_error err = HR_ERROR_INIT;
-                request q = { .data = data, .n = n, .out = &got, .max_bytes = 1 };
+                file_request q = { .format = &hr__format_csv, .data = data, .n = n, .out = &got, .max_bytes = 1 };
 
                 snprintf(fragment, sizeof fragment, "fragment_bytes=%d", each);
                 q.settings[0] = fragment;
                 q.settings[1] = "header=none";
                 q.settings[2] = "default_type=string";
                 q.settings[3] = blocks ? "ragged=fit" : NULL; /* none is */
-                assert_ok(read_file(&q, &err), &err);
+                assert_ok(file_read(&q, &err), &err);
                 if (strcmp(got.text, want.text) != 0)
                     fail_msg("round %d, fragments of %d bytes:\n%s\ngot\n%s\nwant\n%s", round, each, data, got.text,
                              want.text);
@@ -346,19 +230,21 @@ static void many_tables(void **state)
     static char data[60000];
     uint64_t seed = 14;
     int64_t n = random_rows(&seed, data, sizeof data);
-    result want = { 0 };
+    file_rows want = { 0 };
 
     (void)state;
     read_slowly(data, n, &want);
     for (int i = 0; i < HR_LEN(sizes) * 3; i++) {
-        result got = { 0 };
+        file_rows got = { 0 };
         hr_error err = HR_ERROR_INIT;
-        request q = { .data = data, .n = n, .out = &got, .max_bytes = 1 + i / HR_LEN(sizes) * 7000 };
+        file_request q = {
+            .format = &hr__format_csv, .data = data, .n = n, .out = &got, .max_bytes = 1 + i / HR_LEN(sizes) * 7000
+        };
 
         q.settings[0] = sizes[i % HR_LEN(sizes)];
         q.settings[1] = "header=none";
         q.settings[2] = "default_type=string";
-        assert_ok(read_file(&q, &err), &err);
+        assert_ok(file_read(&q, &err), &err);
         assert_int_equal(got.n, want.n);
         assert_memory_equal(got.text, want.text, (size_t)want.n);
         free(got.text);
@@ -370,11 +256,14 @@ static void many_tables(void **state)
 static void ragged_pairs(void **state)
 {
     static const char data[] = "a,b\n1\n2\n3,4,5,6\n";
-    request q = { .data = data, .n = sizeof data - 1, .settings = { "fragment_bytes=8", "default_type=string" } };
+    file_request q = { .format = &hr__format_csv,
+                       .data = data,
+                       .n = sizeof data - 1,
+                       .settings = { "fragment_bytes=8", "default_type=string" } };
     hr_error err = HR_ERROR_INIT;
 
     (void)state;
-    assert_int_equal(read_file(&q, &err), HR_BAD_DATA);
+    assert_int_equal(file_read(&q, &err), HR_BAD_DATA);
     assert_string_equal(err.text, "a.csv: line 2: 2 fields expected, found 1: 1");
 }
 
@@ -383,19 +272,20 @@ static void any_order(void **state)
 {
     uint64_t seed = 12;
     char data[2000];
-    result rows[2] = { { 0 }, { 0 } };
+    file_rows rows[2] = { { 0 }, { 0 } };
     hr_error err = HR_ERROR_INIT;
     int64_t n = random_rows(&seed, data, sizeof data);
 
     (void)state;
     for (int backwards = 0; backwards < 2; backwards++) {
-        request q = { .data = data,
-                      .n = n,
-                      .out = &rows[backwards],
-                      .backwards = backwards,
-                      .settings = { "fragment_bytes=50", "header=none", "default_type=string" } };
+        file_request q = { .format = &hr__format_csv,
+                           .data = data,
+                           .n = n,
+                           .out = &rows[backwards],
+                           .backwards = backwards,
+                           .settings = { "fragment_bytes=50", "header=none", "default_type=string" } };
 
-        assert_ok(read_file(&q, &err), &err);
+        assert_ok(file_read(&q, &err), &err);
     }
     assert_int_equal(rows[0].n, rows[1].n);
     assert_string_not_equal(rows[0].text, rows[1].text);
@@ -444,45 +334,38 @@ static void row_ranges(void **state)
 {
     static const char data[] = "a,b\n1,x\n2,y\n3,\"z\n\"\n4,w\n5,v\n";
     hr_error err = HR_ERROR_INIT;
-    hr_source *source = NULL;
-    hr_scan_file *f = NULL;
-    csv_options options;
+    file_rows r = { 0 };
+    file_request q = { .format = &hr__format_csv, .data = data, .n = sizeof data - 1, .max_bytes = 1, .out = &r };
+    file_opened f;
 
     (void)state;
-    hr__options_default(hr__csv_options, &options);
-    assert_ok(hr__source_new_memory("a.csv", data, sizeof data - 1, NULL, &source, &err), &err);
-    assert_ok(hr__format_csv.open(source, &(hr_open){ .options = &options }, &f, &err), &err);
+    assert_ok(file_open(&q, &f, &err), &err);
     for (int64_t begin = 0; begin < 6; begin++) {
         for (int64_t n = 0; n < 7; n++) {
-            result r = { 0 };
-            int64_t rows = 0;
-
-            assert_ok(read_fragment(f, 0, begin, n, 1, &r, &err), &err);
-            for (int64_t i = 0; i < r.n; i++)
-                rows += r.text[i] == '\n' && r.text[HR_MAX(i, 1) - 1] != 'z';
-            assert_int_equal(rows, HR_MIN(HR_MAX(5 - begin, 0), n));
-            if (rows)
+            r.n = r.n_rows = 0;
+            assert_ok(file_read_rows(&f, 0, begin, n, &err), &err);
+            assert_int_equal(r.n_rows, HR_MIN(HR_MAX(5 - begin, 0), n));
+            if (r.n_rows)
                 assert_int_equal(r.text[0], '1' + begin);
-            free(r.text);
         }
     }
-    hr__scan_file_unref(f);
-    hr__source_unref(source);
-    hr__options_clear(hr__csv_options, &options);
+    file_close(&f);
+    free(r.text);
 }
 
 static void with_faults(void **state)
 {
     static const char data[] = "a,b,c\n1,\"x\"\"y\",\n2,y,1.5\n,\"z\n\",2\n4,w,3\n";
-    request q = { .data = data,
-                  .n = sizeof data - 1,
-                  .settings = { "fragment_bytes=9", "dtypes=a:int32", "null_values=NA,,x" } };
+    file_request q = { .format = &hr__format_csv,
+                       .data = data,
+                       .n = sizeof data - 1,
+                       .settings = { "fragment_bytes=9", "dtypes=a:int32", "null_values=NA,,x" } };
 
     (void)state;
-    run_with_faults_on(read_file, &q, HR_FAULT_MEMORY | HR_FAULT_IO);
+    run_with_faults_on(file_read, &q, HR_FAULT_MEMORY | HR_FAULT_IO);
     q.settings[0] = "ragged=fit";
     q.settings[1] = "encoding=latin1";
-    run_with_faults_on(read_file, &q, HR_FAULT_MEMORY | HR_FAULT_IO);
+    run_with_faults_on(file_read, &q, HR_FAULT_MEMORY | HR_FAULT_IO);
 }
 
 /* Where an error is: line, column, byte, in a later fragment as well. */
@@ -491,20 +374,22 @@ static void places(void **state)
     hr_error err = HR_ERROR_INIT;
     char data[20000];
     int n = snprintf(data, sizeof data, "id,x\r\n");
-    request q = { .data = data, .settings = { "infer_bytes=100", "fragment_bytes=1000" } };
+    file_request q = { .format = &hr__format_csv,
+                       .data = data,
+                       .settings = { "infer_bytes=100", "fragment_bytes=1000" } };
 
     (void)state;
     for (int i = 0; i < 1000; i++)
         n += snprintf(data + n, sizeof data - (size_t)n, "%d,\"%d\"\r\n", i, i);
     n += snprintf(data + n, sizeof data - (size_t)n, "1000,seven\r\n");
     q.n = n;
-    assert_status(read_file(&q, &err), HR_BAD_DATA, &err);
+    assert_status(file_read(&q, &err), HR_BAD_DATA, &err);
     assert_contains(err.text, "a.csv: line 1002, column 'x': int64 expected, found 'seven' (byte ");
     hr_error_clear(&err);
     q.settings[2] = "dtypes=x:string";
-    assert_ok(read_file(&q, &err), &err);
+    assert_ok(file_read(&q, &err), &err);
     memset(data + 9000, '"', 1); /* a quote that is never closed, and does not stand where one opens: text */
-    assert_ok(read_file(&q, &err), &err);
+    assert_ok(file_read(&q, &err), &err);
 }
 
 /* A row of any length is read, up to the limit. */
@@ -512,7 +397,10 @@ static void long_rows(void **state)
 {
     static char data[3 << 20];
     hr_error err = HR_ERROR_INIT;
-    request q = { .data = data, .n = sizeof data, .settings = { "fragment_bytes=100000", "dtypes=a:string" } };
+    file_request q = { .format = &hr__format_csv,
+                       .data = data,
+                       .n = sizeof data,
+                       .settings = { "fragment_bytes=100000", "dtypes=a:string" } };
 
     (void)state;
     memset(data, 'x', sizeof data);
@@ -520,9 +408,9 @@ static void long_rows(void **state)
     memcpy(data + sizeof data - 5, "\"\n2\n", 4);
     for (size_t i = 100; i < sizeof data - 100; i += 1000)
         data[i] = '\n';
-    assert_ok(read_file(&q, &err), &err);
+    assert_ok(file_read(&q, &err), &err);
     q.settings[2] = "max_line_bytes=100000";
-    assert_status(read_file(&q, &err), HR_UNSUPPORTED, &err);
+    assert_status(file_read(&q, &err), HR_UNSUPPORTED, &err);
     assert_contains(err.text, "a.csv: line 3: a row of more than max_line_bytes, 100000; is a quote missing?");
     hr_error_clear(&err);
 }

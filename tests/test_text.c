@@ -1,6 +1,5 @@
 /* test_text.c - text files: lines and their ends, fragments and who owns a line, compression, wrong bytes. */
-#include "arrays.h"
-#include "format/format.h"
+#include "file_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,89 +10,25 @@
     "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\x48\xcd\xc9\xc9\x57\xc8\x40\x27\xb9\x00\x00\x88\x59\x0b\x18\x00\x00" \
     "\x00"
 
-/* What a file gives: its lines joined by "|", and in how many tables. */
-typedef struct result {
-    char *text;
-    int64_t n, cap;
-    int64_t n_rows;
-} result;
-
-static void add(result *r, const uint8_t *s, int64_t n)
+/* Each line is followed by "|". */
+static file_request request(const char *name, const void *data, int64_t n, bool drop, int64_t max_bytes, file_rows *out)
 {
-    if (r->n + n + 2 > r->cap) {
-        r->cap = (r->n + n + 2) * 2;
-        r->text = realloc(r->text, (size_t)r->cap);
-    }
-    memcpy(r->text + r->n, s, (size_t)n);
-    r->n += n;
-    r->text[r->n++] = '|';
-    r->text[r->n] = 0;
-    r->n_rows++;
+    return (file_request){ .format = &hr__format_text,
+                           .name = name,
+                           .data = data,
+                           .n = n,
+                           .settings = { drop ? "drop_empty_lines=true" : "drop_empty_lines=false" },
+                           .max_bytes = max_bytes,
+                           .row_end = '|',
+                           .out = out };
 }
 
-static hr_status read_fragment(hr_scan_file *f, int fragment, int64_t row, int64_t n, int64_t max_bytes, result *out,
-                               hr_error *err)
-{
-    hr_mem mem = { NULL, NULL };
-    hr_reader *r = NULL;
-    hr_table *t = NULL;
-    hr_status st = HR_OK;
-
-    HR_GO(f->cls->read(f, fragment, row, n, &mem, &r, err));
-    for (;;) {
-        HR_GO(hr__reader_next(r, max_bytes, &t, err));
-        if (!t)
-            break;
-        HR_GO(hr__table_check(t, true, err));
-        assert_true(t->n_rows > 0);
-        assert_int_equal(hr__origin_at(t->origin, 0).row, row);
-        assert_int_equal(hr__origin_at(t->origin, 0).fragment, fragment);
-        row += t->n_rows;
-        for (int64_t i = 0; out && i < t->n_rows; i++) {
-            int64_t length;
-            const uint8_t *s = hr__array_bytes(t->columns[0], i, &length);
-
-            add(out, s, length);
-        }
-        hr_table_unref(t);
-        t = NULL;
-    }
-done:
-    hr_table_unref(t);
-    hr__reader_close(r);
-    return st;
-}
-
-static hr_status open_text(const char *name, const void *data, int64_t n, bool drop, hr_scan_file **out, hr_error *err)
-{
-    static uint64_t options[2][8]; /* two structs of options, as the scan would hold them */
-    const char *setting = drop ? "drop_empty_lines=true" : "drop_empty_lines=false";
-    const hr_format *format = &hr__format_text;
-    hr_source *source = NULL;
-    hr_status st = HR_OK;
-
-    assert_true(format->options_bytes <= sizeof options[0]);
-    hr__options_default(format->options, options[drop]);
-    HR_GO(hr__options_parse(format->options, &setting, 1, options[drop], err));
-    HR_GO(hr__source_new_memory(name, data, n, NULL, &source, err));
-    HR_GO(format->open(source, &(hr_open){ .options = options[drop] }, out, err));
-done:
-    hr__source_unref(source);
-    return st;
-}
-
-static hr_status read_text(const char *name, const void *data, int64_t n, bool drop, int64_t max_bytes, result *out,
+static hr_status read_text(const char *name, const void *data, int64_t n, bool drop, int64_t max_bytes, file_rows *out,
                            hr_error *err)
 {
-    hr_scan_file *f = NULL;
-    hr_status st = HR_OK;
+    file_request q = request(name, data, n, drop, max_bytes, out);
 
-    HR_GO(open_text(name, data, n, drop, &f, err));
-    for (int i = 0; i < f->n_fragments; i++)
-        HR_GO(read_fragment(f, i, 0, -1, max_bytes, out, err));
-done:
-    hr__scan_file_unref(f);
-    return st;
+    return file_read(&q, err);
 }
 
 #define BYTES(s) s, (int)sizeof(s) - 1
@@ -140,7 +75,7 @@ static void test_lines(void **state)
     for (int i = 0; i < HR_LEN(cases); i++) {
         for (int k = 0; k < HR_LEN(sizes); k++) {
             hr_error err = HR_ERROR_INIT;
-            result r = { 0 };
+            file_rows r = { 0 };
 
             if (cases[i].n && cases[i].data[0] == 0x1f && !hr__codec_gzip.stream)
                 continue; /* not in this build */
@@ -164,7 +99,7 @@ static void test_fragments(void **state)
     int64_t n = 2 * (int64_t)FRAGMENT + 777777, at = 0;
     char *data = malloc((size_t)n);
     uint64_t random = 7;
-    result want = { 0 };
+    file_rows want = { 0 };
 
     (void)state;
     while (at < n) { /* lines of x, lines around a border of one byte */
@@ -181,12 +116,14 @@ static void test_fragments(void **state)
     for (int64_t begin = 0; begin < n;) {
         char *newline = memchr(data + begin, '\n', (size_t)(n - begin));
 
-        add(&want, (const uint8_t *)data + begin, newline - data - begin);
+        file_rows_add(&want, data + begin, newline - data - begin + 1);
+        want.text[want.n - 1] = '|';
+        want.n_rows++;
         begin = newline - data + 1;
     }
     for (int k = 0; k < HR_LEN(sizes); k++) {
         hr_error err = HR_ERROR_INIT;
-        result r = { 0 };
+        file_rows r = { 0 };
 
         assert_ok(read_text("a.txt", data, n, false, sizes[k], &r, &err), &err);
         assert_int_equal(r.n_rows, want.n_rows);
@@ -207,7 +144,7 @@ static void test_borders(void **state)
     (void)state;
     for (int64_t shift = 0; shift < m + 2; shift++) {
         hr_error err = HR_ERROR_INIT;
-        result r = { 0 };
+        file_rows r = { 0 };
 
         memset(data, 'x', (size_t)n);
         data[FRAGMENT - m - 1] = '\n';
@@ -225,20 +162,21 @@ static void test_no_newline(void **state)
     int64_t n = 3 * (int64_t)FRAGMENT + 5;
     char *data = malloc((size_t)n);
     hr_error err = HR_ERROR_INIT;
-    hr_scan_file *f = NULL;
-    result r = { 0 };
+    file_rows r = { 0 };
+    file_request q = request("a.txt", data, n, true, 1 << 20, &r);
+    file_opened f;
 
     (void)state;
     memset(data, 'x', (size_t)n);
-    assert_ok(open_text("a.txt", data, n, true, &f, &err), &err);
-    assert_int_equal(f->n_fragments, 4);
-    assert_ok(read_fragment(f, 0, 0, -1, 1 << 20, &r, &err), &err);
+    assert_ok(file_open(&q, &f, &err), &err);
+    assert_int_equal(f.file->n_fragments, 4);
+    assert_ok(file_read_rows(&f, 0, 0, -1, &err), &err);
     assert_int_equal(r.n_rows, 1);
     assert_int_equal(r.n, n + 1);
     for (int i = 1; i < 4; i++)
-        assert_ok(read_fragment(f, i, 0, -1, 1 << 20, &r, &err), &err);
+        assert_ok(file_read_rows(&f, i, 0, -1, &err), &err);
     assert_int_equal(r.n_rows, 1);
-    hr__scan_file_unref(f);
+    file_close(&f);
     free(r.text);
     free(data);
 }
@@ -256,13 +194,14 @@ static void test_rows(void **state)
     for (int i = 0; i < HR_LEN(parts); i++) {
         for (int64_t max_bytes = 1; max_bytes < 1000000; max_bytes *= 100) {
             hr_error err = HR_ERROR_INIT;
-            hr_scan_file *f = NULL;
-            result r = { 0 };
+            file_rows r = { 0 };
+            file_request q = request("a.txt", data, sizeof data - 1, true, max_bytes, &r);
+            file_opened f;
 
-            assert_ok(open_text("a.txt", data, sizeof data - 1, true, &f, &err), &err);
-            assert_ok(read_fragment(f, 0, parts[i].row, parts[i].n, max_bytes, &r, &err), &err);
+            assert_ok(file_open(&q, &f, &err), &err);
+            assert_ok(file_read_rows(&f, 0, parts[i].row, parts[i].n, &err), &err);
             assert_string_equal(r.text ? r.text : "", parts[i].want);
-            hr__scan_file_unref(f);
+            file_close(&f);
             free(r.text);
         }
     }

@@ -183,6 +183,7 @@ typedef struct hr_format {
     FORMAT(parquet)                                                                                                    \
     FORMAT(csv)                                                                                                        \
     FORMAT(json)                                                                                                       \
+    FORMAT(fwf)                                                                                                        \
     FORMAT(text)                                                                                                       \
     FORMAT(binary)                                                                                                     \
     FORMAT(numpy)                                                                                                      \

@@ -15,6 +15,7 @@ import tarfile
 
 import google_crc32c
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
@@ -356,6 +357,28 @@ def test_csv(tmp_path, name):
 def test_csv_of_ours(tmp_path):
     data = written_by_us(numbers(120), tmp_path, "write_csv")
     bench("csv, ours", ours_of(hd.read_csv, tmp_path / "a.csv"), read_csv, data)
+
+
+# ------------------------------------------------------------------------------------------------ fixed width
+
+
+def read_fwf(data):
+    table = pd.read_fwf(io.BytesIO(data), widths=[8, 12, 14], encoding="utf-8", encoding_errors="strict")
+    return pa.Table.from_pandas(table)
+
+
+def fixed_width():
+    rows = [f"{i:8}{i / 7:12.6f}{f'Zürich {i}':>14}" for i in range(100)]
+    return "\n".join([f"{'n':>8}{'x':>12}{'place':>14}", *rows, ""]).encode()
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_fwf(tmp_path, suffix):
+    data, theirs = fixed_width(), read_fwf
+    if suffix:
+        data, theirs = gzip.compress(data), lambda d: read_fwf(gzip.decompress(d))
+    ours = ours_of(hd.read_fwf, tmp_path / f"a.fwf{suffix}", widths=[8, 12, 14])
+    bench(f"fwf{suffix}", ours, theirs, data, n=2 * N, covered=bool(suffix))
 
 
 # ------------------------------------------------------------------------------------------------ JSON

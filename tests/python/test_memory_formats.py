@@ -109,6 +109,16 @@ def json_lines():
     return "".join(json.dumps(row) + "\n" for row in TABLE.slice(0, 20_000).to_pylist()).encode()
 
 
+def make_fwf(path):
+    lines = b"".join(b"%12d  %-20.6f%-24s\n" % (i, i / 7, b"text number %d" % i) for i in range(10_000))
+    return 10_000 * repeat(path, lines)
+
+
+def make_fwf_gz(path):
+    lines = b"".join(b"%12d  %-20.6f%-24s\n" % (i, i / 7, b"text number %d" % i) for i in range(10_000))
+    return 10_000 * repeat(path, lines, opened=lambda p, m: gzip.open(p, m, 1))
+
+
 def make_json(path):
     return 20_000 * repeat(path, json_lines())
 
@@ -234,6 +244,8 @@ CASES = [
     ("read_arrow", "a.arrows", make_arrow_stream, {}, 1024),
     ("read_csv", "a.csv", make_csv, {}, 1024),
     ("read_csv", "a.csv.gz", make_csv_gz, {}, 1024),
+    ("read_fwf", "a.fwf", make_fwf, {"widths": [14, 20, 24], "header": False}, 1024),
+    ("read_fwf", "a.fwf.gz", make_fwf_gz, {"widths": [14, 20, 24], "header": False}, 1024),
     ("read_json", "a.jsonl", make_json, {}, 1024),
     ("read_json", "a.jsonl.gz", make_json_gz, {}, 1024),
     ("read_json", "a.json", make_json_array, {}, 1024),

@@ -1,5 +1,6 @@
 """The keyword arguments that all readers of files share mean the same for each of them."""
 
+import functools
 import gzip
 import os
 import pickle
@@ -55,10 +56,17 @@ def write_webdataset(path, values):
     hd.from_items(rows).write_webdataset(path, single_file=True)
 
 
-# reader: (suffix, function that writes integers, function that gets them back out of a row)
+# reader: (suffix, function that writes integers, function that gets them back out of a row; arguments, if it
+# needs some)
 READERS = {
     "read_parquet": ("parquet", lambda p, v: pq.write_table(pa.table({"x": v}), p), lambda r: [r["x"]]),
     "read_csv": ("csv", lambda p, v: p.write_text("x\n" + "".join(f"{i}\n" for i in v)), lambda r: [r["x"]]),
+    "read_fwf": (
+        "fwf",
+        lambda p, v: p.write_text("x   \n" + "".join(f"{i:4}\n" for i in v)),
+        lambda r: [r["x"]],
+        {"widths": [4]},
+    ),
     "read_json": (
         "json",
         lambda p, v: p.write_text("".join(f'{{"x":{i}}}' for i in v)),
@@ -79,14 +87,22 @@ READERS = {
 }
 
 
-ALL_FILES = ("read_csv", "read_text", "read_binary_files", "read_arrow", "read_tfrecords", "read_webdataset")
-DECOMPRESSED = ("read_csv", "read_json", "read_text", "read_tfrecords", "read_webdataset")
+ALL_FILES = (
+    "read_csv",
+    "read_fwf",
+    "read_text",
+    "read_binary_files",
+    "read_arrow",
+    "read_tfrecords",
+    "read_webdataset",
+)
+DECOMPRESSED = ("read_csv", "read_fwf", "read_json", "read_text", "read_tfrecords", "read_webdataset")
 
 
 @pytest.fixture(params=READERS)
 def kind(request, tmp_path):
     """(reader, folder, file names, values of a dataset): kind=a|b below the folder, two files each."""
-    suffix, write, values = READERS[request.param]
+    suffix, write, values, *needed = READERS[request.param]
     names = []
     for n, where in enumerate(["kind=a/0", "kind=a/1", "kind=b/0", "kind=__HIVE_DEFAULT_PARTITION__/1"]):
         path = tmp_path / "in" / f"{where}.{suffix}"
@@ -94,6 +110,8 @@ def kind(request, tmp_path):
         write(path, [10 * n, 10 * n + 1])
         names.append(str(path))
     reader = getattr(hd, request.param)
+    if needed:
+        reader = functools.update_wrapper(functools.partial(reader, **needed[0]), reader)
 
     def read(ds):
         return [v for row in ds.iter_rows() for v in values(row)]

@@ -6,7 +6,7 @@ order that does not depend on threads, processes or memory.
 
 from headrace.data.combining import MixStoppingCondition
 from headrace.data.context import DataContext, ExecutionOptions, ExecutionResources
-from headrace.data.csv_files import read_csv
+from headrace.data.csv_files import read_csv, read_fwf
 from headrace.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, Schema, TaskPoolStrategy
 from headrace.data.datasource.datasource import BlockMetadata, Datasource, ReadTask, read_datasource
 from headrace.data.datasource.partitioning import (
@@ -106,6 +106,7 @@ __all__ = [
     "read_datasource",
     "read_delta",
     "read_feather",
+    "read_fwf",
     "read_hdf5",
     "read_iceberg",
     "read_images",

@@ -1,4 +1,6 @@
-"""read_csv: the keyword arguments of CSV, ours and pyarrow's, as settings of the engine's reader."""
+"""read_csv and read_fwf: the keyword arguments of CSV, ours and pyarrow's, and of text of fixed width, as
+settings of the engine's readers.
+"""
 
 from typing import Unpack
 
@@ -179,3 +181,67 @@ def read_csv(
     if "encoding" in o:
         o["encoding"] = o["encoding"].lower()
     return read_files("read_csv", "csv", paths, columns=o.pop("columns", None), options=o, **common)
+
+
+def _spans(colspecs):
+    """[(0, 8), (8, None)] as the engine's colspecs."""
+    if isinstance(colspecs, str):
+        raise UnsupportedError(
+            f"read_fwf: colspecs={colspecs!r}: places are not inferred; give them, or widths"
+        )
+    try:
+        return ",".join(f"{begin or 0}:{'' if end is None else end}" for begin, end in colspecs)
+    except (TypeError, ValueError):
+        raise TypeMismatchError(
+            f"read_fwf: colspecs: expected a list of (begin, end), not {colspecs!r}"
+        ) from None
+
+
+def read_fwf(
+    paths,
+    *,
+    colspecs=None,
+    widths=None,
+    columns=None,
+    names=None,
+    header=None,
+    dtypes=None,
+    fill=None,
+    null_values=None,
+    strings_can_be_null=None,
+    true_values=None,
+    false_values=None,
+    decimal_point=None,
+    skip_rows=None,
+    ignore_empty_lines=None,
+    encoding=None,
+    infer_bytes=None,
+    fragment_bytes=None,
+    **common: Unpack[FileArguments],
+):
+    """A row for each line of text of fixed width, as pandas.read_fwf reads it: each column is a range of
+    characters. Compressed files are decompressed.
+
+    colspecs: a list of (begin, end) in characters from 0, end None: to the line's end. widths: instead, the
+    characters of each column, one after the other. One of the two is needed: places are never inferred.
+    fill: the characters that are stripped at both ends of a field (blanks and tabs; pandas calls it
+    delimiter). names: of the columns; then the first line is a row unless header=True. header=False without
+    names: f0, f1, ... columns: names, in this order; others are not parsed. A field that its line does not
+    reach is null; what stands outside of all columns is passed over. Types and the other options are those
+    of read_csv. DataError names file, line, column, its characters, the type and the text.
+    """
+    o = dict(
+        colspecs=None if colspecs is None else _spans(colspecs),
+        widths=None if widths is None else _listed(widths),
+        names=None if names is None else _listed(names),
+        header=("first" if header else "none") if isinstance(header, bool) else header,
+        null_values=None if null_values is None else _words(null_values),
+        true_values=None if true_values is None else _words(true_values),
+        false_values=None if false_values is None else _words(false_values),
+        fill=fill, decimal_point=decimal_point, strings_can_be_null=strings_can_be_null,
+        skip_rows=skip_rows, ignore_empty_lines=ignore_empty_lines, encoding=encoding,
+        infer_bytes=infer_bytes, fragment_bytes=fragment_bytes,
+    )  # fmt: skip
+    if dtypes is not None:
+        o["dtypes"], o["default_type"] = _types("read_fwf", dtypes)
+    return read_files("read_fwf", "fwf", paths, columns=columns, options=o, **common)

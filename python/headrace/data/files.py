@@ -19,7 +19,7 @@ EXTENSIONS = {
     "numpy": ["npy", "npz"],
     "images": ["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"],
 }
-DECOMPRESSED = ("csv", "json", "text", "tfrecords", "webdataset")  # by what a file's first bytes say
+DECOMPRESSED = ("csv", "fwf", "json", "text", "tfrecords", "webdataset")  # by what a file's first bytes say
 
 
 class FileArguments(TypedDict, total=False):
