@@ -1,6 +1,6 @@
 /* fuzz_parquet.c - any bytes as a Parquet file: all of it, its description, and what filters leave of it. Also the
  * parsers alone, which a damaged footer would hide. */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_read.h"
 #include "scan_all.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

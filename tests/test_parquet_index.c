@@ -1,5 +1,5 @@
 /* test_parquet_index.c - the hash of bloom filters, their blocks, column indexes; and what is damaged of them. */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_read.h"
 #include "harness.h"
 
 #include <stdlib.h>

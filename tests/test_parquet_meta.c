@@ -1,7 +1,7 @@
 /* test_parquet_meta.c - Thrift, footers, page headers, offset indexes, the embedded Arrow schema: what is read of them,
  * and that no byte of them can do harm. */
 #include "arrays.h"
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_meta.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* test_parquet_page.c - runs, bit widths, levels and values against slow and obvious versions, over random input. */
 #include "arrays.h"
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_page.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  *
  * The file has rows 0 .. 149 in row groups of 100, pages of 10; `even` holds even numbers and has a bloom filter.
  * Another has `text`: by dictionary but for the last rows of each row group. */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_read.h"
 #include "harness.h"
 
 #include <stdio.h>

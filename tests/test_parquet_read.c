@@ -1,6 +1,6 @@
 /* test_parquet_read.c - whole Parquet files: the same table stored in many ways, and small files that lie. */
 #include "arrays.h"
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_read.h"
 
 #include <stdio.h>
 #include <stdlib.h>

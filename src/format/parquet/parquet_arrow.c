@@ -3,7 +3,7 @@
  * What is not understood is left out (the field's type becomes null, which restores nothing): the Parquet types suffice
  * to read every value. A damaged message is an error: without it columns would change their types in silence. */
 #include "format/arrow/ipc.h"
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_meta.h"
 
 /* The table of the schema in a message; 0: it is none. */
 static int64_t find_schema(hr_flat *f, hr_error *err)

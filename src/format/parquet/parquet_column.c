@@ -10,7 +10,7 @@
  * a leaf stops early, at the end of a row, when it has twice the bytes that were wanted; with several leaves in a
  * column the others go back and read as few rows. What one row may take is limited by what the file brings for it
  * (MAX_EXPANSION). */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_read.h"
 #include "format/parquet/parquet_kernel.h"
 
 #define STEP_ENTRIES (64 << 10)     /* levels of lists handled before their values: small arrays stay in the cache */

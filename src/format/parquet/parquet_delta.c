@@ -6,7 +6,7 @@
  * are.
  *
  * All sums wrap around, as the format demands. Miniblocks that no value reaches have a width byte and no bits. */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_page.h"
 #include "format/parquet/parquet_kernel.h"
 
 #define MAX_BLOCK (1 << 16) /* values; writers use 128 */

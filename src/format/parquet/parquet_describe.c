@@ -2,7 +2,7 @@
  *
  * Of each row group every stored column on a line: type, codec, encodings, bytes in the file and before compression,
  * nulls, least and most value as far as their order means something, and which indexes there are. */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_read.h"
 
 #define MAX_BOUND_BYTES 24 /* of a least or most value that are shown */
 

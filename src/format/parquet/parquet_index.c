@@ -8,7 +8,7 @@
  *
  * A bloom filter is a header and blocks of 32 bytes. A value can only be in one of them, so a question costs two small
  * reads whatever the filter's size. */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_page.h"
 
 #include <math.h>
 

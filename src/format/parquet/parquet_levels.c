@@ -16,7 +16,7 @@
  * 1. A flat column's bit-packed levels of one bit *are* the validity bitmap; a run of ones costs nothing at all.
  * 2. Long lists are runs of r == max_rep: they only add to the innermost list's items.
  * What is left goes in blocks of PQ_BLOCK entries. */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_page.h"
 #include "format/parquet/parquet_kernel.h"
 
 #define FEW 64 /* entries that are not worth turning into bits */

@@ -6,7 +6,7 @@
  * Bounds. A list is believed if its elements could stand in the bytes that are left, counted with the fewest bytes that
  * a valid element needs; so the tables made from a footer are at most some 30 times as large as the footer is. Nesting
  * of what is skipped is limited. Places and sizes of column chunks are checked against the file here, once. */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_meta.h"
 
 #define MAX_SKIP_DEPTH 32
 #define TAIL_BYTES (64 << 10) /* read at once from the file's end: holds most footers whole */

@@ -8,7 +8,7 @@
  * A page whose bytes do not suffice is an error when values are asked for that are not there, not before. A page that
  * has given all that its levels announce must have no more, nor bytes left over (pq__values_end): without checksums
  * that is how damage is seen which still decodes. */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_page.h"
 #include "base/decimal.h"
 #include "format/parquet/parquet_kernel.h"
 

@@ -12,7 +12,7 @@
  *
  * Locks: file->lock (pointers, held for moments) and directory->lock (held while pages are looked through). Nobody
  * takes the first while holding the second. */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_read.h"
 
 #define WINDOW_BYTES (256 << 10)
 #define ALL_WINDOWS_BYTES (8 << 20)   /* of a reader with many columns: each gets its part of them, */

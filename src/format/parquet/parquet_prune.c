@@ -6,7 +6,7 @@
  * in the open file.
  *
  * Only top-level columns that are no lists, structs or maps are known here. */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_read.h"
 
 typedef struct known {
     const pq_leaf *leaf; /* NULL: nothing is known of this column */

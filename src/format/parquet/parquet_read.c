@@ -10,6 +10,7 @@
  * goes ahead with the filter's columns alone, and the others decode only rows for which the filter is true, with gaps
  * of a few rows: who filters behind drops these. Where most rows are kept, the scout is sent home. A scout of one
  * column of text by dictionary asks the filter once for each value of the dictionary, and decodes no text. */
+#include "format/parquet/parquet_read.h"
 #include "format/parquet/parquet_write.h"
 
 #define SPLIT_BYTES (4 << 20) /* smaller row groups are not worth finding a place in, */

@@ -10,7 +10,7 @@
  * one; the rules of the format's specification tell them apart by name and number of children. The embedded Arrow
  * schema restores what Parquet cannot say: time zones, durations, 64-bit offsets, fixed sizes, extension types. It is
  * applied where its shape agrees, field by field, and ignored elsewhere. */
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_meta.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
  * Bounds count where filters would use them (pq__has_order): not of INT96 and intervals, not of an order that nobody
  * has defined. NaN is within all bounds, both zeros are equal, and bounds that were cut are still bounds. */
 #include "base/decimal.h"
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_read.h"
 
 #define MAX_VALUE_BYTES 64 /* of a text, in an error */
 

@@ -7,7 +7,7 @@
 #ifndef HR_PARQUET_WRITE_H
 #define HR_PARQUET_WRITE_H
 
-#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_page.h"
 
 /* ----------------------------------------------------------------------------------------- options: parquet_write.c */
 
