@@ -14,17 +14,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int n_holds;
+static int n_message_refs;
 
-static void hold_new(void *owner)
+static void message_ref_new(void *owner)
 {
     (void)owner;
-    n_holds++;
+    n_message_refs++;
 }
 
-static void hold_gone(hr_hold *h)
+static void message_ref_gone(hr_message_ref *h)
 {
-    n_holds--;
+    n_message_refs--;
     hr__free(h);
 }
 
@@ -122,8 +122,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     hr__peer_init(&p, NULL);
     p.owner = &p;
-    p.hold_new = hold_new;
-    p.hold_gone = hold_gone;
+    p.message_ref_new = message_ref_new;
+    p.message_ref_gone = message_ref_gone;
     p.own = own;
     if (next_part(&data, &size, &part, &n)) {
         n = HR_MIN(n, (uint32_t)SEGMENT_BYTES);
@@ -134,7 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             one_packet(&p, part, n, fd);
     }
     hr__peer_clear(&p);
-    REQUIRE(n_holds == 0);
+    REQUIRE(n_message_refs == 0);
     REQUIRE(hr__live_blocks() == blocks);
     return 0;
 }

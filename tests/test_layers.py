@@ -147,6 +147,28 @@ def wrong_calls(library):
             yield f"{path.relative_to(ROOT)}: {name} is in {where}, which src/{folder_of(path)} does not see"
 
 
+# Folders whose files call each other in one direction only: of two files at most one calls the other.
+ONE_WAY = {"exec", "feed", "share"}
+
+
+def wrong_circles(library):
+    """Nothing of a library that is older than these sources: it says how the calls went before."""
+    mine = [p for p in sources() if folder_of(p) in ONE_WAY]
+    if max(p.stat().st_mtime for p in mine) > library.stat().st_mtime:
+        return
+    defined, taken = symbols(library)
+    calls = {}
+    for path, names in taken.items():
+        for name in names:
+            target = defined.get(name)
+            if target not in (None, path) and folder_of(path) == folder_of(target) in ONE_WAY:
+                calls.setdefault((path, target), name)
+    for (path, target), name in calls.items():
+        back = calls.get((target, path))
+        if back and path < target:
+            yield f"{path.relative_to(ROOT)} calls {name} of {target.name}, which calls back: {back}"
+
+
 MOST_FILES = 32
 
 
@@ -222,6 +244,15 @@ def test_calls_point_up():
     assert list(wrong_calls(library)) == []
 
 
+def test_no_circles():
+    library = built("libheadrace_engine.a")
+    if library is None:
+        import pytest
+
+        pytest.skip("no library is built")
+    assert list(wrong_circles(library)) == []
+
+
 def test_only_hr_is_exported():
     library = built("libheadrace.so")
     if library is None:
@@ -237,6 +268,7 @@ def main():
         wrong += wrong_exports(built("libheadrace.so"))
     if built("libheadrace_engine.a"):
         wrong += wrong_calls(built("libheadrace_engine.a"))
+        wrong += wrong_circles(built("libheadrace_engine.a"))
     for line in wrong:
         print(line)
     print(f"layers: {len(list(sources()))} files, {len(wrong)} wrong")

@@ -1552,9 +1552,38 @@ static void write_corpus(const char *folder)
     }
 }
 
+/* ------------------------------------------------------------------------------------------------ reading what came */
+
+/* Each error names what is read, the place, what was expected and what is there; a read that fails moves nothing. */
+static void test_reader(void **state)
+{
+    const int32_t numbers[] = { 7, -1, 3 };
+    hr_wire_reader r = hr__wire_reader("a list", numbers, sizeof numbers);
+    hr_error err = HR_ERROR_INIT;
+    const uint8_t *bytes;
+    int64_t wide = 0;
+    int32_t n = 0;
+
+    (void)state;
+    assert_ok(hr__wire_get_int32(&r, "the count", 0, 7, &n, &err), &err);
+    assert_int_equal(n, 7);
+    assert_int_equal(hr__wire_get_int32(&r, "the size", 0, 9, &n, &err), HR_BAD_DATA);
+    assert_string_equal(err.text, "link: a list: before byte 8: the size is -1, expected 0 to 9");
+    assert_int_equal(hr__wire_get_int64(&r, "the offset", 0, 9, &wide, &err), HR_BAD_DATA);
+    assert_string_equal(err.text, "link: a list: byte 8: the offset takes 8 bytes, 4 are left");
+    assert_int_equal(hr__wire_get_bytes(&r, "a name", -1, &bytes, &err), HR_BAD_DATA);
+    assert_int_equal(hr__wire_get_end(&r, &err), HR_BAD_DATA);
+    assert_string_equal(err.text, "link: a list: ends at byte 8, 4 bytes follow");
+    assert_ok(hr__wire_get_struct(&r, "the rest", &n, sizeof n, &err), &err);
+    assert_int_equal(n, 3);
+    assert_ok(hr__wire_get_end(&r, &err), &err);
+    hr_error_clear(&err);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reader),
         cmocka_unit_test(bytes_of_all_sizes_travel),
         cmocka_unit_test(waiting_has_a_limit),
         cmocka_unit_test(tables_of_every_type_survive),

@@ -272,7 +272,7 @@ struct hr_run {
     hr_pool_client client;
 };
 
-/* --- run.c: run->lock */
+/* --- run_state.c: run->lock */
 #ifdef NDEBUG
 static inline void hr__run_lock(hr_run *r) { hr__lock(&r->lock); }
 static inline void hr__run_unlock(hr_run *r) { hr__unlock(&r->lock); }
@@ -304,9 +304,10 @@ void hr__tickets_free(hr_ticket *t); /* t and all that hang on its next_dropped;
  * t->st. Lock not held. */
 hr_status hr__ticket_step(hr_ticket *t, int thread);
 bool hr__ticket_finished(const hr_ticket *t);
+
+/* --- task.c */
 /* Coordinates of that source; 0: as they are. Replaces *table, which is the caller's also on failure. */
 hr_status hr__number_instance(hr_table **table, int32_t instance, hr_error *err) HR_MUST_USE;
-/* --- task.c */
 void hr__task_init(hr_task *task, hr_stage *s, hr_ticket *t, hr_op_state *op, int place);
 void hr__task_end(hr_task *task); /* task_clear and inbox */
 /* HR_BUDGET if a single row takes more than the limit: nothing could be done with it. */

@@ -64,6 +64,23 @@ hr_status hr__check_rows(const hr_table *t, const hr_account *account, hr_error 
                         (long long)limit);
 }
 
+hr_status hr__number_instance(hr_table **table, int32_t instance, hr_error *err)
+{
+    hr_origin *o = NULL;
+    hr_table *t = NULL;
+    hr_status st = HR_OK;
+
+    if (!instance || !(*table)->origin)
+        return HR_OK;
+    HR_GO(hr__origin_instance((*table)->origin, instance, &o, err));
+    HR_GO(hr__table_with_origin(*table, o, &t, err));
+    hr_table_unref(*table);
+    *table = t;
+done:
+    hr__origin_unref(o);
+    return st;
+}
+
 hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err)
 {
     hr_item item = { .table = *takes };

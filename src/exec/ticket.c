@@ -60,23 +60,6 @@ static hr_status give(hr_ticket *t, hr_table *takes)
     return hr__queue_push(to, t->stage->run->account, (hr_item){ .table = takes }, &t->err);
 }
 
-hr_status hr__number_instance(hr_table **table, int32_t instance, hr_error *err)
-{
-    hr_origin *o = NULL;
-    hr_table *t = NULL;
-    hr_status st = HR_OK;
-
-    if (!instance || !(*table)->origin)
-        return HR_OK;
-    HR_GO(hr__origin_instance((*table)->origin, instance, &o, err));
-    HR_GO(hr__table_with_origin(*table, o, &t, err));
-    hr_table_unref(*table);
-    *table = t;
-done:
-    hr__origin_unref(o);
-    return st;
-}
-
 static hr_status read_fragment(hr_ticket *t, const hr_mem *mem, hr_table **out)
 {
     if (!t->reader)

@@ -82,7 +82,7 @@ static hr_status read_schema(const char *text, int64_t n, hr_schema **out, hr_er
         return hr__error_memory(err, "columns", n);
     if (n_bytes < 0)
         HR_GO(damaged(err));
-    st = hr__wire_read_schema((hr_cursor){ bytes, bytes + n_bytes }, out, err);
+    st = hr__wire_read_schema(hr__wire_reader("a schema", bytes, n_bytes), out, err);
     if (st && st != HR_NO_MEMORY)
         st = damaged(err);
 done:

@@ -1,26 +1,26 @@
 /* link.c - one end of a socket over which tables travel between two processes.
  *
- * Sending. Columns that are not in shared memory are copied into the arena. What the message refers to is its *cargo*;
- * it gets a slot, whose number and sequence number go along. Segments that the peer does not map yet go first, each
+ * Sending. Columns that are not in shared memory are copied into the arena. hr_sent_message keeps what a message refers
+ * to; it has a slot, whose number and sequence number travel. Segments that the peer does not map yet go first, each
  * with its descriptor. Then the packet is queued, and the queue goes out as far as the socket takes it. The peer may
- * wait for what stays behind while we wait for the peer: who cannot call us until then has on_backlog called
+ * wait for what stays behind while we wait for the peer: on_backlog is called for who cannot call us until then
  * (io/poll.c).
  *
- * Receiving. Buffers of a received table map the peer's memory and share one *hold*. When the last of them goes, on
- * whatever thread, the hold is queued and leaves as RELEASE(slot, seq); the peer drops its cargo. A hold is the node of
- * that queue itself: giving back needs no memory and cannot fail.
+ * Receiving. Buffers of a received table map the peer's memory and share one hr_message_ref. The thread that drops the
+ * last of them queues the message_ref, which leaves as RELEASE(slot, seq); the peer then drops its hr_sent_message. The
+ * message_ref is the node of that queue itself: giving back needs no memory and cannot fail.
  *
- * The end. Contents of held tables must not change, so a block may be used again only when nobody reads it:
- * 1. A peer that died (the socket ends) reads no more. Its cargo is dropped, the blocks are free.
- * 2. A peer that closed its end while it held tables has said BYE first: they are retired (arena.c), then dropped. If
- *    BYE does not fit into the socket, the end is not shown before the last table went.
- * 3. We close while the peer holds tables: likewise.
- * A send that fails (EPIPE) does not know which it is: cargo stays until the end was read, or until we close.
+ * The end. The contents of tables that the peer has must not change, so a block is used again only when nobody reads
+ * it: 1. A peer that died (the socket ends) reads no more. What was sent to it is dropped, the blocks are free. 2. A
+ * peer that closed its end while it had tables has said BYE first: their segments are retired (arena.c), then
+ * what was sent is dropped. If BYE does not fit into the socket, the peer shows the end only when its last table went.
+ * 3. We close while the peer has tables: likewise. A send that fails (EPIPE) does not know which it is: what was sent
+ * stays until the end was read, or until we close.
  *
  * Locks: send_lock, so that messages leave in the order of their schemas; recv_lock, for one reader; link->lock within
- * both, a leaf. Nothing is freed under link->lock, it goes into a `trash` that is emptied afterwards: freeing may call
- * anybody, a link too. Nothing waits under any of them, so that a thread that waits in hr__link_recv holds up no
- * other. */
+ * both, a leaf. Nothing is freed under link->lock: it goes into a hr_pending_free, which the thread frees behind the
+ * lock, since freeing may call anybody, a link too. Nothing waits under any of them, so that a thread that waits in
+ * hr__link_recv holds up no other. */
 #include "share/link.h"
 #include "share/process_link.h"
 #include "share/exchange_arena.h"
@@ -32,57 +32,21 @@
 #define IN_BYTES 65536
 #define MAX_DRAIN 4096 /* packets; the socket holds some hundred */
 
-hr_status hr__link_not_ours(const hr_link *l, hr_error *err)
-{
-    return hr_error_set(err, HR_PEER, "link: it belongs to process %d, not to its child %d", l->pid, hr__pid());
-}
+/* ----------------------------------------------------------------------------------------------------- message refs */
 
-hr_status hr__link_gone(hr_error *err)
-{
-    return hr_error_set(err, HR_PEER, "link: the other process has closed its end or died");
-}
-
-hr_status hr__link_closed(hr_error *err) { return hr_error_set(err, HR_PEER, "link: it was closed"); }
-
-void hr__link_part_unref(hr_link *l)
-{
-    if (atomic_fetch_sub_explicit(&l->parts, 1, memory_order_acq_rel) > 1)
-        return;
-    hr__file_close(l->fd);
-    hr__file_close(l->in_fd);
-    for (int64_t i = 0; i < l->n_known; i++)
-        hr__segment_unref(l->known[i]);
-    hr__free(l->known);
-    hr__free(l->slots);
-    for (int i = 0; i < HR_WIRE_SCHEMAS; i++) {
-        hr__schema_unref(l->schemas[i].schema);
-        hr__text_clear(&l->schemas[i].bytes);
-    }
-    hr__peer_clear(&l->peer);
-    hr__free(l->in);
-    hr__mutex_clear(&l->send_lock);
-    hr__mutex_clear(&l->recv_lock);
-    hr__mutex_clear(&l->lock);
-    hr__arena_unref(l->mem.arena);
-    hr__account_unref(l->account);
-    hr__free(l);
-}
-
-/* ------------------------------------------------------------------------------------------------------------ holds */
-
-static void link_hold_new(void *owner)
+static void link_ref_new(void *owner)
 {
     hr_link *l = owner;
 
     atomic_fetch_add_explicit(&l->parts, 1, memory_order_relaxed);
-    atomic_fetch_add(&l->n_holds, 1);
+    atomic_fetch_add(&l->n_message_refs, 1);
 }
 
 /* The last buffer of a received message went. */
-static void link_hold_gone(hr_hold *h)
+static void link_ref_gone(hr_message_ref *h)
 {
     hr_link *l = h->owner;
-    hr_trash t = { 0 };
+    hr_pending_free t = { 0 };
     bool tells;
 
     if (!hr__link_is_ours(l)) { /* in a forked child: our parent has one, too */
@@ -92,17 +56,17 @@ static void link_hold_gone(hr_hold *h)
     hr__lock(&l->lock);
     h->next = NULL;
     if (h->voided || l->closed || l->broken) {
-        t.holds = h;
+        t.message_refs = h;
     } else {
         *l->released_end = h;
         l->released_end = &h->next;
         hr__link_flush_locked(l, &t);
     }
-    if (atomic_fetch_sub(&l->n_holds, 1) == 1 && l->kept_open)
+    if (atomic_fetch_sub(&l->n_message_refs, 1) == 1 && l->kept_open)
         hr__socket_shutdown(l->fd);
     tells = hr__link_tells_locked(l);
     hr__unlock(&l->lock);
-    hr__trash_empty(&t);
+    hr__free_pending(&t);
     if (tells)
         hr__link_tell(l);
     hr__link_part_unref(l);
@@ -137,8 +101,8 @@ static hr_status link_own(void *owner, uint64_t segment, int64_t offset, int64_t
 
     hr__lock(&l->lock);
     for (int64_t i = l->n_slots; i-- > 0 && !s.found;)
-        for (int k = 0; l->slots[i].seq && k < l->slots[i].cargo->n && !s.found; k++)
-            hr__array_buffers(l->slots[i].cargo->columns[k], search_buffer, &s);
+        for (int k = 0; l->slots[i].seq && k < l->slots[i].sent->n && !s.found; k++)
+            hr__array_buffers(l->slots[i].sent->columns[k], search_buffer, &s);
     hr__unlock(&l->lock);
     if (!s.found)
         return hr_error_set(err, HR_BAD_DATA, "link: %lld bytes of segment %llu come back that the peer does not hold",
@@ -178,8 +142,8 @@ hr_status hr__link_new(int fd, hr_account *account, hr_arena *arena, hr_link **o
     l->account = l->mem.account = hr__account_ref(account);
     hr__peer_init(&l->peer, account);
     l->peer.owner = l;
-    l->peer.hold_new = link_hold_new;
-    l->peer.hold_gone = link_hold_gone;
+    l->peer.message_ref_new = link_ref_new;
+    l->peer.message_ref_gone = link_ref_gone;
     l->peer.own = link_own;
     hr__mutex_init(&l->send_lock);
     hr__mutex_init(&l->recv_lock);
@@ -231,52 +195,50 @@ int64_t hr__link_outstanding(const hr_link *l)
     return n;
 }
 
-void hr__message_clear(hr_message *m)
-{
-    hr__free(m->bytes);
-    hr_table_unref(m->table);
-    *m = (hr_message){ 0 };
-}
-
 /* -------------------------------------------------------------------------------------------------------- receiving */
 
 /* The peer dropped what it got in these slots. */
 static hr_status on_release(hr_link *l, const hr_incoming *in, hr_error *err)
 {
-    hr_trash t = { 0 };
+    hr_wire_reader items = in->released;
+    hr_pending_free t = { 0 };
     hr_status st = HR_OK;
 
     hr__lock(&l->lock);
-    for (int i = 0; i < in->n_released && !st; i++) {
-        hr_released r = in->released[i];
-        hr_slot *s = r.slot < l->n_slots ? &l->slots[r.slot] : NULL;
+    while (hr__wire_left(&items)) {
+        hr_released r;
+        hr_slot *s;
+        if ((st = hr__wire_get_struct(&items, "a message", &r, sizeof r, err)))
+            break;
+        s = r.slot < l->n_slots ? &l->slots[r.slot] : NULL;
         if (!s || !s->seq || s->seq != r.seq) {
-            st = hr_error_set(err, HR_BAD_DATA, "link: message %llu is released, but not held",
-                              (unsigned long long)r.seq);
+            st = hr_error_set(err, HR_BAD_DATA,
+                              "link: message %llu in slot %u is released; the peer holds message %llu there (0: none)",
+                              (unsigned long long)r.seq, r.slot, (unsigned long long)(s ? s->seq : 0));
             break;
         }
-        s->cargo->next = t.cargo;
-        t.cargo = s->cargo;
-        l->n_tables -= s->cargo->table;
+        s->sent->next = t.sent;
+        t.sent = s->sent;
+        l->n_tables -= s->sent->table;
         *s = (hr_slot){ .next_free = l->free_slot };
         l->free_slot = r.slot;
     }
     hr__unlock(&l->lock);
-    hr__trash_empty(&t);
+    hr__free_pending(&t);
     return st;
 }
 
 /* The socket ended. */
 static void on_end(hr_link *l)
 {
-    hr_trash t = { 0 };
+    hr_pending_free t = { 0 };
 
     hr__lock(&l->lock);
     l->ended = l->broken = true;
-    t.retire = l->peer_holds;
+    t.retire = l->peer_reads;
     hr__link_drop_all_locked(l, &t);
     hr__unlock(&l->lock);
-    hr__trash_empty(&t);
+    hr__free_pending(&t);
 }
 
 static void set_flag(hr_link *l, bool *flag)
@@ -334,7 +296,7 @@ static hr_status recv_packet(hr_link *l, hr_incoming *in, hr_error *err)
     if (!st && in->what == HR_PACKET_RELEASE)
         st = on_release(l, in, err);
     if (!st && in->what == HR_PACKET_BYE)
-        set_flag(l, &l->peer_holds);
+        set_flag(l, &l->peer_reads);
     drop_packet(l);
     return st;
 }
@@ -359,8 +321,8 @@ static hr_status recv_message(hr_link *l, hr_message *out, hr_error *err)
         return st;
     *out = in.message;
     if (out->table && (st = hr__table_check(out->table, false, err))) {
-        hr__message_clear(out); /* the packet is gone: whatever it was, there is no second try */
-        st = hr_error_set(err, HR_BAD_DATA, "link: %s", err ? err->text : "a damaged table");
+        hr__message_clear(out);
+        st = hr__error_at(err, st, "link"); /* HR_BAD_DATA */
     }
     return st;
 }
@@ -460,12 +422,12 @@ static bool say_bye_locked(hr_link *l)
 {
     hr_packet_head bye = hr__packet_head(HR_PACKET_BYE);
 
-    return l->broken || !atomic_load(&l->n_holds) || hr__link_put_locked(l, &bye, sizeof bye, NULL) || l->broken;
+    return l->broken || !atomic_load(&l->n_message_refs) || hr__link_put_locked(l, &bye, sizeof bye, NULL) || l->broken;
 }
 
 void hr__link_close(hr_link *l)
 {
-    hr_trash t = { 0 };
+    hr_pending_free t = { 0 };
     bool first;
 
     if (!hr__link_is_ours(l))
@@ -475,17 +437,17 @@ void hr__link_close(hr_link *l)
     first = !l->closed;
     l->closed = true;
     hr__unlock(&l->lock);
-    hr__trash_empty(&t);
+    hr__free_pending(&t);
     if (!first)
         return;
     drain(l);
     hr__lock(&l->lock);
-    t.retire = l->peer_holds || !l->ended;
+    t.retire = l->peer_reads || !l->ended;
     hr__link_drop_all_locked(l, &t);
     if (say_bye_locked(l))
         hr__socket_shutdown(l->fd);
     else
         l->kept_open = true;
     hr__unlock(&l->lock);
-    hr__trash_empty(&t);
+    hr__free_pending(&t);
 }

@@ -6,17 +6,17 @@
 #include "share/process_link.h"
 
 /* What a message refers to, kept until the peer releases it. */
-typedef struct hr_cargo {
-    struct hr_cargo *next;
+typedef struct hr_sent_message {
+    struct hr_sent_message *next;
     bool table;
     hr_buffer *body; /* NULL: was in the packet */
     int n;
     hr_array *columns[];
-} hr_cargo;
+} hr_sent_message;
 
 typedef struct hr_slot {
     uint64_t seq; /* 0: free */
-    hr_cargo *cargo;
+    hr_sent_message *sent;
     int64_t next_free;
 } hr_slot;
 
@@ -33,21 +33,21 @@ typedef struct hr_known_schema {
 } hr_known_schema;
 
 /* What is to be freed when no lock is held. */
-typedef struct hr_trash {
+typedef struct hr_pending_free {
     hr_packet *packets;
-    hr_cargo *cargo;
-    hr_hold *holds;
+    hr_sent_message *sent;
+    hr_message_ref *message_refs;
     hr_segment **known; /* references */
     int64_t n_known;
     hr_segment *gone[16]; /* references */
     int n_gone;
-    bool retire; /* the cargo's segments first */
-} hr_trash;
+    bool retire; /* the segments of `sent` first */
+} hr_pending_free;
 
 struct hr_link {
     atomic_int users; /* references by hr__link_ref */
-    atomic_int parts; /* 1 for all users, 1 for each hold, 1 while told */
-    atomic_int n_holds;
+    atomic_int parts; /* 1 for all users, 1 for each message_ref, 1 while on_backlog works */
+    atomic_int n_message_refs;
     int fd;
     int pid;
     hr_account *account;
@@ -69,11 +69,11 @@ struct hr_link {
     bool broken;     /* nothing can be sent */
     int64_t why;     /* -errno of the send that failed */
     bool ended;      /* nothing will come */
-    bool peer_holds; /* it said BYE: it closed, but still reads what it was given */
+    bool peer_reads; /* it said BYE: it closed, but still reads what it was given */
     bool kept_open;  /* closed, but the end is not shown yet */
     bool told;       /* on_backlog was called, hr__link_settled not yet: that is a part */
     hr_packet *out, **out_end;
-    hr_hold *released, **released_end;
+    hr_message_ref *released, **released_end;
     hr_segment **known; /* that the peer maps */
     int64_t n_known, cap_known;
     uint64_t gone_seen;
@@ -85,20 +85,20 @@ struct hr_link {
 
 static inline bool hr__link_is_ours(const hr_link *l) { return l->pid == hr__pid(); }
 
-/* --- link.c. HR_PEER, and why */
+/* --- link_life.c: HR_PEER, and why */
 hr_status hr__link_not_ours(const hr_link *l, hr_error *err);
 hr_status hr__link_closed(hr_error *err);
 hr_status hr__link_gone(hr_error *err);
-void hr__link_part_unref(hr_link *l);
+void hr__link_part_unref(hr_link *l); /* the last part frees the link */
 
 /* --- link_send.c */
-void hr__trash_empty(hr_trash *t);
-/* All cargo, and what was still to be sent. */
-void hr__link_drop_all_locked(hr_link *l, hr_trash *t);
+void hr__free_pending(hr_pending_free *t);
+/* All sent messages, and what is still queued. */
+void hr__link_drop_all_locked(hr_link *l, hr_pending_free *t);
 /* Sends one packet now; true if the socket took it. `s` (NULL: none): its descriptor goes along. */
 bool hr__link_put_locked(hr_link *l, const void *data, int64_t n, const hr_segment *s);
 /* Sends what is queued as far as the socket takes it. */
-void hr__link_flush_locked(hr_link *l, hr_trash *t);
+void hr__link_flush_locked(hr_link *l, hr_pending_free *t);
 void hr__link_flush_now(hr_link *l);
 /* Is on_backlog to be called, by hr__link_tell without the lock? */
 bool hr__link_tells_locked(hr_link *l);

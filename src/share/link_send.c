@@ -1,9 +1,8 @@
 /* link_send.c - what goes out of a link: messages, releases, what was given back. See link.c.
  *
  * A message is a *draft* until it is queued: columns are placed or copied, the schema looked up, packets made, all
- * without link->lock. Queueing cannot fail, so that slots, segments that the peer knows, and the order of packets are
- * always in step. Messages go before releases: the peer may wait for
- * a message, but only its memory for a release. */
+ * without link->lock. Queueing cannot fail, so that slots, segments that the peer knows, and the order of packets stay
+ * in step. Messages go before releases: the peer may wait for a message, but only its memory waits for a release. */
 #include "share/link.h"
 #include "share/process_link.h"
 #include "share/exchange_arena.h"
@@ -26,7 +25,7 @@ static void retire_buffer(void *context, hr_buffer *b)
         hr__segment_retire(s);
 }
 
-static void cargo_free(hr_cargo *c, bool retire)
+static void sent_free(hr_sent_message *c, bool retire)
 {
     if (!c)
         return;
@@ -48,18 +47,18 @@ static void packet_free(hr_packet *p)
     hr__free(p);
 }
 
-void hr__trash_empty(hr_trash *t)
+void hr__free_pending(hr_pending_free *t)
 {
     for (hr_packet *p; (p = t->packets);) {
         t->packets = p->next;
         packet_free(p);
     }
-    for (hr_cargo *c; (c = t->cargo);) {
-        t->cargo = c->next;
-        cargo_free(c, t->retire);
+    for (hr_sent_message *c; (c = t->sent);) {
+        t->sent = c->next;
+        sent_free(c, t->retire);
     }
-    for (hr_hold *h; (h = t->holds);) {
-        t->holds = h->next;
+    for (hr_message_ref *h; (h = t->message_refs);) {
+        t->message_refs = h->next;
         hr__free(h);
     }
     while (t->n_gone)
@@ -70,12 +69,12 @@ void hr__trash_empty(hr_trash *t)
     t->known = NULL;
 }
 
-void hr__link_drop_all_locked(hr_link *l, hr_trash *t)
+void hr__link_drop_all_locked(hr_link *l, hr_pending_free *t)
 {
     for (int64_t i = 0; i < l->n_slots; i++)
         if (l->slots[i].seq) {
-            l->slots[i].cargo->next = t->cargo;
-            t->cargo = l->slots[i].cargo;
+            l->slots[i].sent->next = t->sent;
+            t->sent = l->slots[i].sent;
         }
     l->n_slots = l->n_tables = 0;
     l->free_slot = -1;
@@ -83,8 +82,8 @@ void hr__link_drop_all_locked(hr_link *l, hr_trash *t)
     t->packets = l->out;
     l->out = NULL;
     l->out_end = &l->out;
-    *l->released_end = t->holds;
-    t->holds = l->released;
+    *l->released_end = t->message_refs;
+    t->message_refs = l->released;
     l->released = NULL;
     l->released_end = &l->released;
     t->known = l->known;
@@ -102,7 +101,7 @@ static void break_locked(hr_link *l, int64_t why)
     l->why = why;
     if (why == -EPIPE || why == -ECONNRESET)
         return;
-    l->peer_holds = true;
+    l->peer_reads = true;
     hr__socket_shutdown(l->fd);
 }
 
@@ -118,27 +117,27 @@ bool hr__link_put_locked(hr_link *l, const void *data, int64_t n, const hr_segme
     return rc >= 0;
 }
 
-static bool put_releases_locked(hr_link *l, hr_trash *t)
+static bool put_releases_locked(hr_link *l, hr_pending_free *t)
 {
     while (l->released && !l->broken) {
         hr_packet_release r = { .head = hr__packet_head(HR_PACKET_RELEASE) };
-        hr_hold *last = NULL;
-        for (hr_hold *h = l->released; h && r.n < HR_RELEASED_MOST; last = h, h = h->next)
+        hr_message_ref *last = NULL;
+        for (hr_message_ref *h = l->released; h && r.n < HR_RELEASED_MOST; last = h, h = h->next)
             r.items[r.n++] = (hr_released){ .seq = h->seq, .slot = h->slot };
         if (!hr__link_put_locked(l, &r, (int64_t)(offsetof(hr_packet_release, items) + r.n * sizeof r.items[0]), NULL))
             return false;
-        hr_hold *first = l->released;
+        hr_message_ref *first = l->released;
         if (!(l->released = last->next))
             l->released_end = &l->released;
-        last->next = t->holds;
-        t->holds = first;
+        last->next = t->message_refs;
+        t->message_refs = first;
     }
     return true;
 }
 
-/* Tells the peer which segments were given back. One that is still to be sent to it is not among them: its blocks are
- * cargo. */
-static void put_forgets_locked(hr_link *l, hr_trash *t)
+/* Tells the peer which segments were given back. One whose descriptor is still queued is not among them: a sent message
+ * keeps its blocks. */
+static void put_forgets_locked(hr_link *l, hr_pending_free *t)
 {
     uint64_t now = hr__segments_gone();
 
@@ -159,7 +158,7 @@ static void put_forgets_locked(hr_link *l, hr_trash *t)
     l->gone_seen = now;
 }
 
-void hr__link_flush_locked(hr_link *l, hr_trash *t)
+void hr__link_flush_locked(hr_link *l, hr_pending_free *t)
 {
     if (l->broken || l->closed)
         return;
@@ -176,12 +175,12 @@ void hr__link_flush_locked(hr_link *l, hr_trash *t)
 
 void hr__link_flush_now(hr_link *l)
 {
-    hr_trash t = { 0 };
+    hr_pending_free t = { 0 };
 
     hr__lock(&l->lock);
     hr__link_flush_locked(l, &t);
     hr__unlock(&l->lock);
-    hr__trash_empty(&t);
+    hr__free_pending(&t);
 }
 
 void hr__link_set_backlog(hr_link *l, bool (*fn)(hr_link *l)) { l->on_backlog = fn; }
@@ -225,8 +224,8 @@ void hr__link_settled(hr_link *l)
 
 /* A message on its way into the queue. */
 typedef struct draft {
-    hr_wire wire;    /* columns, and segments of all that is referred to */
-    hr_cargo *cargo; /* NULL: the packet is all */
+    hr_wire wire;          /* columns, and segments of all that is referred to */
+    hr_sent_message *sent; /* NULL: the packet is all */
     hr_text schema_bytes;
     hr_schema *schema;
     int schema_slot;
@@ -238,7 +237,7 @@ typedef struct draft {
 static void draft_clear(draft *d)
 {
     hr__wire_clear(&d->wire);
-    cargo_free(d->cargo, false);
+    sent_free(d->sent, false);
     hr__text_clear(&d->schema_bytes);
     packet_free(d->message);
     for (hr_packet *p; (p = d->segments);) {
@@ -256,11 +255,11 @@ static hr_packet *packet_new(hr_link *l, int64_t n)
     return p;
 }
 
-static hr_status draft_cargo(hr_link *l, draft *d, int n, hr_error *err)
+static hr_status draft_sent(hr_link *l, draft *d, int n, hr_error *err)
 {
-    if (!d->cargo && !(d->cargo = hr__zalloc(l->account, sizeof *d->cargo + (size_t)n * sizeof(hr_array *))))
+    if (!d->sent && !(d->sent = hr__zalloc(l->account, sizeof *d->sent + (size_t)n * sizeof(hr_array *))))
         return hr__error_memory(err, "link", n);
-    d->cargo->n = n;
+    d->sent->n = n;
     return HR_OK;
 }
 
@@ -269,10 +268,10 @@ static hr_status draft_table(hr_link *l, draft *d, const hr_table *t, hr_error *
     d->wire.bytes.account = d->schema_bytes.account = l->account;
     d->wire.sole = true;
     d->wire.alone = t->sole && atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
-    HR_TRY(draft_cargo(l, d, t->schema->n, err));
-    d->cargo->table = true;
+    HR_TRY(draft_sent(l, d, t->schema->n, err));
+    d->sent->table = true;
     for (int i = 0; i < t->schema->n; i++) {
-        hr_status st = hr__wire_column(&d->wire, &l->peer, &l->mem, t->columns[i], &d->cargo->columns[i], err);
+        hr_status st = hr__wire_column(&d->wire, &l->peer, &l->mem, t->columns[i], &d->sent->columns[i], err);
         if (st)
             return hr__error_at(err, st, "column '%s'", t->schema->fields[i].name);
     }
@@ -339,15 +338,15 @@ static hr_status draft_packet(hr_link *l, draft *d, hr_packet_message *m, const 
 
     if (outside) {
         hr_segment *s;
-        HR_TRY(draft_cargo(l, d, d->cargo ? d->cargo->n : 0, err));
-        HR_TRY(hr__arena_buffer(l->mem.arena, n, &d->cargo->body, err));
-        put_body(d->cargo->body->data, d, bytes, m->n_bytes);
-        s = hr__buffer_segment(d->cargo->body, &m->offset);
+        HR_TRY(draft_sent(l, d, d->sent ? d->sent->n : 0, err));
+        HR_TRY(hr__arena_buffer(l->mem.arena, n, &d->sent->body, err));
+        put_body(d->sent->body->data, d, bytes, m->n_bytes);
+        s = hr__buffer_segment(d->sent->body, &m->offset);
         HR_TRY(hr__wire_segment(&d->wire, s, err));
         m->segment = s->id;
         m->flags |= HR_MESSAGE_OUTSIDE;
     }
-    if (d->cargo)
+    if (d->sent)
         m->flags |= HR_MESSAGE_HELD;
     if (!(d->message = packet_new(l, n_head + (outside ? 0 : n))))
         return hr__error_memory(err, "link", n_head + n);
@@ -407,15 +406,15 @@ static void slot_locked(hr_link *l, draft *d, hr_packet_message *m)
 {
     int64_t i = l->free_slot;
 
-    if (!d->cargo)
+    if (!d->sent)
         return;
     if (i >= 0)
         l->free_slot = l->slots[i].next_free;
     else
         i = l->n_slots++;
-    l->slots[i] = (hr_slot){ .seq = ++l->last_seq, .cargo = d->cargo };
-    l->n_tables += d->cargo->table;
-    d->cargo = NULL;
+    l->slots[i] = (hr_slot){ .seq = ++l->last_seq, .sent = d->sent };
+    l->n_tables += d->sent->table;
+    d->sent = NULL;
     m->slot = (uint32_t)i;
     m->seq = l->last_seq;
 }
@@ -448,7 +447,7 @@ static hr_status state_locked(const hr_link *l, hr_error *err)
 
 static hr_status enqueue(hr_link *l, draft *d, bool *tells, hr_error *err)
 {
-    hr_trash t = { 0 };
+    hr_pending_free t = { 0 };
     hr_status st;
 
     hr__lock(&l->lock);
@@ -459,7 +458,7 @@ static hr_status enqueue(hr_link *l, draft *d, bool *tells, hr_error *err)
         st = state_locked(l, err);
     }
     hr__unlock(&l->lock);
-    hr__trash_empty(&t);
+    hr__free_pending(&t);
     return st;
 }
 

@@ -1,11 +1,42 @@
-/* share.h - what arena.c, wire.c, link.c and listener.c know of each other. Nobody else includes it.
+/* share.h - the trust boundary: what arena.c, wire.c, link.c and listener.c know of each other. Beside them
+ * op/remembered_columns.c includes it: it keeps schemas as wire_schema.c writes them.
  *
- * arena.c                  segments of shared memory, blocks in them wire.c, wire_schema.c    packets: what a table
- * looks like between processes, and what one end knows of the other link.c, link_send.c      the socket: sending,
- * receiving, giving back listener.c               how two ends meet
+ *   arena.c                  segments of shared memory, and blocks in them
+ *   wire_reader.c            reads what a peer sent: typed, bounded, errors that name the place
+ *   wire.c, wire_schema.c    packets: what a table looks like between processes, and what one end knows of the other
+ *   link.c, link_send.c      the socket: receiving; sending and giving back
+ *   listener.c               how two ends meet
  *
- * A *segment* is a memfd. Its number is unique in the process that made it and is never used again. A *hold* is what
- * keeps a received message's memory: one for all of its buffers. */
+ * A *segment* is a memfd. Its number is unique in the process that made it and is never used again. A *message_ref*
+ * keeps a received message's memory: one for all of its buffers.
+ *
+ * Threat model
+ * ------------
+ * Who can reach us. The address of a listener is visible to every process of the machine. The kernel names the user of
+ * the other end (both ends compare it with their own), and the first packet must be the token, 16 random bytes. So a
+ * peer is a process of the same user that knows the token: in practice our own worker or trainer, perhaps of another
+ * version, perhaps damaged by the user's code. Before the token came it is a guest: at most 32, for 10 seconds each.
+ *
+ * What a peer may do to us, and what we do then:
+ *   send any bytes, in packets of any kind and order    every field is read by hr_wire_reader and compared with what is
+ * there: HR_BAD_DATA names place, value and limits; the link closes
+ * name any segment, offset, size                      the range must lie in a segment whose descriptor came, with slack
+ *   send any descriptor                                 it must be a memfd, sealed against shrinking (no SIGBUS later),
+ *                                                       of the size that the packet says; others are closed
+ *   send any values                                     hr__table_check: offsets, lengths, null counts, lists, keys.
+ *                                                       Not: whether text is UTF-8
+ *   send a schema that is too deep, wide or long        nesting and counts are limited by the bytes that are there
+ *   release messages that it does not hold, or twice    HR_BAD_DATA: slot and number must match
+ *   return memory of ours that it was never given       HR_BAD_DATA: only memory of a message that it holds is found
+ * read slowly, or not at all                          nothing waits for it: packets are queued, memory is its own debt
+ * keep tables for ever                                their blocks stay charged to us; the ring limits how many it gets
+ *   die at any moment                                   the kernel ends the socket; its tables become free
+ *   close while it still reads                          it says BYE: those segments are retired, never written again
+ *
+ * What is trusted. A peer maps our segments and could write there, and may change its own after they were checked: only
+ * schemas and column descriptions are copied before they are read. Columns of pickles are taken as pickles: whoever
+ * loads them runs what the peer sent. Against a malicious process of the same user nothing of this helps; it could as
+ * well attach a debugger. */
 #ifndef HR_SHARE_H
 #define HR_SHARE_H
 
@@ -36,6 +67,32 @@ hr_segment *hr__buffer_segment(const hr_buffer *b, int64_t *offset);
 /* No block of it is used again: a peer goes on reading there that cannot tell us when it is done. Its pages are freed
  * when nobody maps them. */
 void hr__segment_retire(hr_segment *s);
+
+/* ---------------------------------------------------------------------------------------------------- wire_reader.c */
+
+/* What is left to read of bytes that a peer sent. Every error is HR_BAD_DATA and names the place, what was expected and
+ * what was found. `what`: the thing that is read, with its article. */
+typedef struct hr_wire_reader {
+    const char *name; /* of the whole, with its article: "a schema" */
+    const uint8_t *begin, *at, *end;
+} hr_wire_reader;
+
+hr_wire_reader hr__wire_reader(const char *name, const void *data, int64_t n_bytes);
+static inline int64_t hr__wire_left(const hr_wire_reader *r) { return r->end - r->at; }
+/* The next n bytes, borrowed from what is read. */
+hr_status hr__wire_get_bytes(hr_wire_reader *r, const char *what, int64_t n, const uint8_t **out,
+                             hr_error *err) HR_MUST_USE;
+/* A struct of n bytes, as the sender laid it: its fields are the caller's to check. */
+hr_status hr__wire_get_struct(hr_wire_reader *r, const char *what, void *out, int64_t n, hr_error *err) HR_MUST_USE;
+/* Numbers within [min, max]. */
+hr_status hr__wire_get_int32(hr_wire_reader *r, const char *what, int64_t min, int64_t max, int32_t *out,
+                             hr_error *err) HR_MUST_USE;
+hr_status hr__wire_get_int64(hr_wire_reader *r, const char *what, int64_t min, int64_t max, int64_t *out,
+                             hr_error *err) HR_MUST_USE;
+/* `what`, which was read just now, is v. HR_OK within [min, max]. */
+hr_status hr__wire_check(const hr_wire_reader *r, const char *what, int64_t v, int64_t min, int64_t max,
+                         hr_error *err) HR_MUST_USE;
+hr_status hr__wire_get_end(const hr_wire_reader *r, hr_error *err) HR_MUST_USE; /* nothing is left */
 
 /* -------------------------------------------------------------------------------------------------- packets: wire.c */
 
@@ -96,15 +153,15 @@ typedef struct hr_packet_forget {
 hr_packet_head hr__packet_head(int what);
 
 /* Keeps a message's memory on the sender's side; a reference for each buffer. */
-typedef struct hr_hold {
+typedef struct hr_message_ref {
     atomic_int refs;
     bool voided; /* nobody is to be told */
     uint32_t slot;
     uint64_t seq;
     void *owner;
-    void (*gone)(struct hr_hold *h); /* the last reference went: takes h */
-    struct hr_hold *next;
-} hr_hold;
+    void (*gone)(struct hr_message_ref *h); /* the last reference went: takes h */
+    struct hr_message_ref *next;
+} hr_message_ref;
 
 typedef struct hr_map hr_map; /* a mapped segment of the peer's */
 
@@ -115,9 +172,9 @@ typedef struct hr_peer {
     hr_map **maps;
     int64_t n_maps, cap_maps;
     hr_schema *schemas[HR_WIRE_SCHEMAS];
-    void *owner; /* of holds; not NULL */
-    void (*hold_new)(void *owner);
-    void (*hold_gone)(hr_hold *h);
+    void *owner; /* of message_refs; not NULL */
+    void (*message_ref_new)(void *owner);
+    void (*message_ref_gone)(hr_message_ref *h);
     /* The peer returns memory of ours: *out is new, and must lie in what the peer holds. */
     hr_status (*own)(void *owner, uint64_t segment, int64_t offset, int64_t n, hr_buffer **out, hr_error *err);
 } hr_peer;
@@ -128,9 +185,8 @@ void hr__peer_clear(hr_peer *p);
 /* What a packet said. */
 typedef struct hr_incoming {
     int what;
-    hr_message message;          /* MESSAGE; its table is not checked yet */
-    const hr_released *released; /* RELEASE: in the packet */
-    int n_released;
+    hr_message message;      /* MESSAGE; its table is not checked yet */
+    hr_wire_reader released; /* RELEASE: hr_released after hr_released, in the packet */
 } hr_incoming;
 /* Decodes one packet; nothing in it is trusted. *fd (-1: none came) is taken if it is used, and then -1. `data` is
  * aligned to 8. HR_NO_MEMORY: may be tried again; HR_BAD_DATA: whoever sent this is damaged. */
@@ -157,14 +213,7 @@ void hr__array_buffers(const hr_array *a, void (*fn)(void *context, hr_buffer *b
 
 /* ---------------------------------------------------------------------------------------------------- wire_schema.c */
 
-/* What is left to read. */
-typedef struct hr_cursor {
-    const uint8_t *at, *end;
-} hr_cursor;
-bool hr__wire_take(hr_cursor *c, void *out, int64_t n);    /* false: there are not so many */
-hr_status hr__wire_short(const char *what, hr_error *err); /* "... is cut short" */
-
-hr_status hr__wire_schema(const hr_schema *s, hr_text *out, hr_error *err) HR_MUST_USE;    /* appends */
-hr_status hr__wire_read_schema(hr_cursor all, hr_schema **out, hr_error *err) HR_MUST_USE; /* *out is new */
+hr_status hr__wire_schema(const hr_schema *s, hr_text *out, hr_error *err) HR_MUST_USE;       /* appends */
+hr_status hr__wire_read_schema(hr_wire_reader r, hr_schema **out, hr_error *err) HR_MUST_USE; /* *out is new */
 
 #endif

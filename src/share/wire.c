@@ -9,9 +9,8 @@
  * A buffer is a segment's number, an offset and a size. The receiver mapped the segment when its descriptor came. A
  * buffer may also be the receiver's own: what was received and goes back is not copied, but named.
  *
- * Everything received is checked before it is used: sizes, numbers, ranges, alignment here, then what the values mean
- * by hr__table_check. That is a guard against damaged peers. It is none against a malicious one of the same user, who
- * may change shared bytes after they were checked (and could as well attach a debugger). */
+ * hr_wire_reader reads everything that is received, and every size, number, range and alignment is checked here before
+ * it is used; hr__table_check checks what the values mean. share.h has the threat model. */
 #include "share/share.h"
 #include "share/process_link.h"
 
@@ -26,19 +25,11 @@ hr_packet_head hr__packet_head(int what)
     return (hr_packet_head){ .magic = MAGIC, .version = VERSION, .what = (uint16_t)what };
 }
 
-bool hr__wire_take(hr_cursor *c, void *out, int64_t n)
+void hr__message_clear(hr_message *m)
 {
-    if (n < 0 || c->end - c->at < n)
-        return false;
-    if (n)
-        memcpy(out, c->at, (size_t)n);
-    c->at += n;
-    return true;
-}
-
-hr_status hr__wire_short(const char *what, hr_error *err)
-{
-    return hr_error_set(err, HR_BAD_DATA, "link: %s is cut short", what);
+    hr__free(m->bytes);
+    hr_table_unref(m->table);
+    *m = (hr_message){ 0 };
 }
 
 /* ---------------------------------------------------------------------------------------------------- columns, both */
@@ -99,7 +90,7 @@ struct hr_map {
 };
 
 typedef struct peer_buffer {
-    hr_buffer base; /* .owner: the hold; .place: the offset in the segment */
+    hr_buffer base; /* .owner: the message_ref; .place: the offset in the segment */
     hr_map *map;
 } peer_buffer;
 
@@ -324,15 +315,15 @@ hr_status hr__wire_column(hr_wire *w, hr_peer *p, const hr_mem *mem, hr_array *a
 /* A table that is being read. */
 typedef struct reading {
     hr_peer *peer;
-    hr_hold *hold;
-    hr_cursor at;
+    hr_message_ref *ref;
+    hr_wire_reader at;
     bool sole;
 } reading;
 
 static void peer_buffer_free(hr_buffer *b)
 {
     peer_buffer *pb = (peer_buffer *)b;
-    hr_hold *h = b->owner;
+    hr_message_ref *h = b->owner;
 
     map_unref(pb->map);
     hr__free(pb);
@@ -360,11 +351,11 @@ static hr_status peer_buffer_new(const reading *r, const wire_buffer *w, hr_buff
     b->base.kind = HR_BUFFER_PEER;
     b->base.cls = &peer_class;
     b->base.account = r->peer->account;
-    b->base.owner = r->hold;
+    b->base.owner = r->ref;
     b->base.place = w->offset;
     b->map = m;
     m = NULL;
-    atomic_fetch_add_explicit(&r->hold->refs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->ref->refs, 1, memory_order_relaxed);
     *out = &b->base;
 done:
     map_unref(m);
@@ -375,17 +366,18 @@ static hr_status take_buffer(reading *r, const hr_type *t, int i, bool own, hr_b
 {
     wire_buffer w;
 
-    if (!hr__wire_take(&r->at, &w, sizeof w))
-        return hr__wire_short("a column", err);
+    HR_TRY(hr__wire_get_struct(&r->at, "a buffer", &w, sizeof w, err));
     if (w.n_bytes == 0)
         return hr__buffer_new(&(hr_mem){ .account = r->peer->account }, 0, out, err);
     if (w.offset % alignment(t, i))
-        return hr_error_set(err, HR_BAD_DATA, "link: values at offset %lld, not a multiple of %lld",
+        return hr_error_set(err, HR_BAD_DATA, "link: buffer %d of a column begins at %lld, not a multiple of %lld", i,
                             (long long)w.offset, (long long)alignment(t, i));
     if (!own)
         return peer_buffer_new(r, &w, out, err);
-    if (!r->peer->own || w.n_bytes < 0 || w.offset < 0)
-        return hr_error_set(err, HR_BAD_DATA, "link: a column that was never sent comes back");
+    if (!r->peer->own)
+        return hr_error_set(err, HR_BAD_DATA, "link: a column says that it was ours; nothing was sent to this peer");
+    HR_TRY(hr__wire_check(&r->at, "the size of a buffer", w.n_bytes, 0, INT64_MAX, err));
+    HR_TRY(hr__wire_check(&r->at, "the offset of a buffer", w.offset, 0, INT64_MAX, err));
     return r->peer->own(r->peer->owner, w.segment, w.offset, w.n_bytes, out, err);
 }
 
@@ -394,7 +386,7 @@ static hr_status take_buffers(reading *r, const hr_type *t, uint32_t bits, hr_bu
     uint32_t known = (1u << n_buffers(t)) - 1;
 
     if (bits & ~(known | known << 4) || (bits >> 4) & ~bits)
-        return hr_error_set(err, HR_BAD_DATA, "link: a column with buffers %#x, its type has %#x", bits, known);
+        return hr_error_set(err, HR_BAD_DATA, "link: a column has buffers %#x, its type has %#x", bits, known);
     for (int i = 0; i < 3; i++)
         if (bits >> i & 1)
             HR_TRY(take_buffer(r, t, i, bits >> (i + 4) & 1, &out[i], err));
@@ -411,11 +403,10 @@ static hr_status take_array(reading *r, hr_type *t, hr_array **out, hr_error *er
     int n = 0;
 
     *out = NULL;
-    if (!hr__wire_take(&r->at, &w, sizeof w))
-        return hr__wire_short("a column", err);
-    if (w.length < 0 || w.offset < 0 || w.null_count < -1 || w.null_count > w.length)
-        return hr_error_set(err, HR_BAD_DATA, "link: a column of %lld rows from %lld on, %lld of them null",
-                            (long long)w.length, (long long)w.offset, (long long)w.null_count);
+    HR_TRY(hr__wire_get_struct(&r->at, "a column", &w, sizeof w, err));
+    HR_TRY(hr__wire_check(&r->at, "the length of a column", w.length, 0, INT64_MAX, err));
+    HR_TRY(hr__wire_check(&r->at, "the offset of a column", w.offset, 0, INT64_MAX, err));
+    HR_TRY(hr__wire_check(&r->at, "the null count of a column", w.null_count, -1, w.length, err));
     HR_GO(take_buffers(r, t, w.buffers, buffers, err));
     if (t->n_children && !(children = hr__zalloc(r->peer->account, (size_t)t->n_children * sizeof *children))) {
         st = hr__error_memory(err, "link", t->n_children);
@@ -440,16 +431,14 @@ done:
 static hr_status take_columns(reading *r, hr_schema *s, int64_t n_rows, hr_array **columns, hr_error *err)
 {
     if (n_rows < 0)
-        return hr_error_set(err, HR_BAD_DATA, "link: a table of %lld rows", (long long)n_rows);
+        return hr_error_set(err, HR_BAD_DATA, "link: a message says that its table has %lld rows", (long long)n_rows);
     for (int i = 0; i < s->n; i++) {
         HR_TRY(take_array(r, s->fields[i].type, &columns[i], err));
         if (columns[i]->length != n_rows)
             return hr_error_set(err, HR_BAD_DATA, "link: column %d has %lld rows, the table %lld", i,
                                 (long long)columns[i]->length, (long long)n_rows);
     }
-    if (r->at.at != r->at.end)
-        return hr_error_set(err, HR_BAD_DATA, "link: %lld bytes follow a table", (long long)(r->at.end - r->at.at));
-    return HR_OK;
+    return hr__wire_get_end(&r->at, err);
 }
 
 static hr_status take_table(reading *r, hr_schema *s, int64_t n_rows, hr_table **out, hr_error *err)
@@ -489,9 +478,11 @@ static hr_status body_open(hr_peer *p, const hr_packet_message *m, const uint8_t
     if (m->n_schema < 0 || m->n_columns_bytes < 0 || m->n_bytes < 0 ||
         __builtin_add_overflow(m->n_schema, m->n_columns_bytes, &n_head) ||
         __builtin_add_overflow(n_head, m->n_bytes, &n))
-        return hr_error_set(err, HR_BAD_DATA, "link: a message with a size that is none");
+        return hr_error_set(err, HR_BAD_DATA,
+                            "link: a message says %lld bytes of schema, %lld of columns, %lld of its own",
+                            (long long)m->n_schema, (long long)m->n_columns_bytes, (long long)m->n_bytes);
     if ((m->flags & HR_MESSAGE_OUTSIDE ? 0 : n) != n_after)
-        return hr_error_set(err, HR_BAD_DATA, "link: a message of %lld bytes in a packet with %lld", (long long)n,
+        return hr_error_set(err, HR_BAD_DATA, "link: a message says %lld bytes, its packet has %lld", (long long)n,
                             (long long)n_after);
     if (!(m->flags & HR_MESSAGE_OUTSIDE))
         return HR_OK;
@@ -519,7 +510,7 @@ static hr_status learn_schema(hr_peer *p, const hr_packet_message *m, const uint
     if (m->schema >= HR_WIRE_SCHEMAS || (!m->n_schema && !p->schemas[m->schema]))
         return hr_error_set(err, HR_BAD_DATA, "link: schema %u was never sent", m->schema);
     if (m->n_schema) {
-        HR_TRY(hr__wire_read_schema((hr_cursor){ data, data + m->n_schema }, &s, err));
+        HR_TRY(hr__wire_read_schema(hr__wire_reader("a schema", data, m->n_schema), &s, err));
         hr__schema_unref(p->schemas[m->schema]);
         p->schemas[m->schema] = s;
     }
@@ -527,9 +518,9 @@ static hr_status learn_schema(hr_peer *p, const hr_packet_message *m, const uint
     return HR_OK;
 }
 
-static hr_status hold_new(hr_peer *p, const hr_packet_message *m, hr_hold **out, hr_error *err)
+static hr_status message_ref_new(hr_peer *p, const hr_packet_message *m, hr_message_ref **out, hr_error *err)
 {
-    hr_hold *h = hr__zalloc(p->account, sizeof *h);
+    hr_message_ref *h = hr__zalloc(p->account, sizeof *h);
 
     if (!h)
         return hr__error_memory(err, "link", sizeof *h);
@@ -537,26 +528,27 @@ static hr_status hold_new(hr_peer *p, const hr_packet_message *m, hr_hold **out,
     h->slot = m->slot;
     h->seq = m->seq;
     h->owner = p->owner;
-    h->gone = p->hold_gone;
-    p->hold_new(p->owner);
+    h->gone = p->message_ref_gone;
+    p->message_ref_new(p->owner);
     *out = h;
     return HR_OK;
 }
 
-static hr_status take_message(hr_peer *p, const hr_packet_message *m, const body *b, hr_hold *hold, hr_message *out,
-                              hr_error *err)
+static hr_status take_message(hr_peer *p, const hr_packet_message *m, const body *b, hr_message_ref *ref,
+                              hr_message *out, hr_error *err)
 {
     const uint8_t *head = b->copy ? b->copy : b->data;
     hr_schema *schema = NULL;
 
     if (m->flags & HR_MESSAGE_TABLE) {
-        reading r = {
-            p, hold, { head + m->n_schema, head + m->n_schema + m->n_columns_bytes }, m->flags & HR_MESSAGE_SOLE
-        };
+        reading r = { p, ref, hr__wire_reader("a table", head + m->n_schema, m->n_columns_bytes),
+                      m->flags & HR_MESSAGE_SOLE };
         HR_TRY(learn_schema(p, m, head, &schema, err));
         HR_TRY(take_table(&r, schema, m->n_rows, &out->table, err));
     } else if (m->n_schema || m->n_columns_bytes) {
-        return hr_error_set(err, HR_BAD_DATA, "link: columns in a message without a table");
+        return hr_error_set(err, HR_BAD_DATA,
+                            "link: a message without a table says %lld bytes of schema, %lld of columns",
+                            (long long)m->n_schema, (long long)m->n_columns_bytes);
     }
     out->kind = m->kind;
     out->tag = m->tag;
@@ -570,37 +562,37 @@ static hr_status take_message(hr_peer *p, const hr_packet_message *m, const body
     return HR_OK;
 }
 
-static hr_status packet_message(hr_peer *p, const uint8_t *data, int64_t n, hr_incoming *out, hr_error *err)
+static hr_status packet_message(hr_peer *p, hr_wire_reader r, hr_incoming *out, hr_error *err)
 {
     hr_status st = HR_OK;
     hr_packet_message m;
     body b = { 0 };
-    hr_hold *hold = NULL;
+    hr_message_ref *ref = NULL;
 
-    if (n < (int64_t)sizeof m)
-        return hr__wire_short("a message", err);
-    memcpy(&m, data, sizeof m);
+    HR_TRY(hr__wire_get_struct(&r, "its head", &m, sizeof m, err));
     if (m.flags > 15 || (m.flags & (HR_MESSAGE_TABLE | HR_MESSAGE_OUTSIDE) && !(m.flags & HR_MESSAGE_HELD)))
-        return hr_error_set(err, HR_BAD_DATA, "link: a message with flags %#x", m.flags);
-    HR_GO(body_open(p, &m, data + sizeof m, n - (int64_t)sizeof m, &b, err));
+        return hr_error_set(err, HR_BAD_DATA,
+                            "link: a message has flags %#x; a table or an outer body needs HELD, 0xf is the most",
+                            m.flags);
+    HR_GO(body_open(p, &m, r.at, hr__wire_left(&r), &b, err));
     if (m.flags & HR_MESSAGE_HELD)
-        HR_GO(hold_new(p, &m, &hold, err));
-    HR_GO(take_message(p, &m, &b, hold, &out->message, err));
+        HR_GO(message_ref_new(p, &m, &ref, err));
+    HR_GO(take_message(p, &m, &b, ref, &out->message, err));
 done:
     body_close(&b);
-    if (hold) {
-        hold->voided = st != HR_OK; /* it will be read again, or never */
+    if (ref) {
+        ref->voided = st != HR_OK; /* it will be read again, or never */
         if (st)
             hr__message_clear(&out->message);
-        if (atomic_fetch_sub_explicit(&hold->refs, 1, memory_order_acq_rel) == 1)
-            hold->gone(hold);
+        if (atomic_fetch_sub_explicit(&ref->refs, 1, memory_order_acq_rel) == 1)
+            ref->gone(ref);
     }
     return st;
 }
 
 /* ------------------------------------------------------------------------------------------------ other packets, in */
 
-static hr_status packet_segment(hr_peer *p, const uint8_t *data, int64_t n, int *fd, hr_error *err)
+static hr_status packet_segment(hr_peer *p, hr_wire_reader r, int *fd, hr_error *err)
 {
     hr_packet_segment s;
     hr_map *m = NULL;
@@ -608,18 +600,18 @@ static hr_status packet_segment(hr_peer *p, const uint8_t *data, int64_t n, int 
     hr_status st;
     int rc;
 
-    if (n != sizeof s)
-        return hr__wire_short("a segment", err);
-    memcpy(&s, data, sizeof s);
+    HR_TRY(hr__wire_get_struct(&r, "its body", &s, sizeof s, err));
+    HR_TRY(hr__wire_get_end(&r, err));
     if (*fd < 0)
-        return hr_error_set(err, HR_BAD_DATA, "link: segment %llu without a descriptor", (unsigned long long)s.id);
+        return hr_error_set(err, HR_BAD_DATA, "link: segment %llu came without a descriptor", (unsigned long long)s.id);
     if ((rc = hr__memfd_check(*fd, &found)))
         return rc == -EPERM || rc == -EINVAL
-                   ? hr_error_set(err, HR_BAD_DATA, "link: segment %llu can shrink", (unsigned long long)s.id)
+                   ? hr_error_set(err, HR_BAD_DATA, "link: segment %llu is no memory file, or can shrink",
+                                  (unsigned long long)s.id)
                    : hr__error_os(err, rc, "link", "a segment");
     if (!s.id || s.n_bytes <= 0 || s.n_bytes != found)
-        return hr_error_set(err, HR_BAD_DATA, "link: segment %llu of %lld bytes has %lld", (unsigned long long)s.id,
-                            (long long)s.n_bytes, (long long)found);
+        return hr_error_set(err, HR_BAD_DATA, "link: segment %llu: the packet says %lld bytes, the descriptor has %lld",
+                            (unsigned long long)s.id, (long long)s.n_bytes, (long long)found);
     HR_TRY(map_new(p->account, s.id, s.n_bytes, *fd, &m, err));
     if ((st = map_add(p, m, err))) {
         map_unref(m);
@@ -630,14 +622,13 @@ static hr_status packet_segment(hr_peer *p, const uint8_t *data, int64_t n, int 
     return HR_OK;
 }
 
-static hr_status packet_forget(hr_peer *p, const uint8_t *data, int64_t n, hr_error *err)
+static hr_status packet_forget(hr_peer *p, hr_wire_reader r, hr_error *err)
 {
     hr_packet_forget f;
     hr_map *gone = NULL;
 
-    if (n != sizeof f)
-        return hr__wire_short("a packet", err);
-    memcpy(&f, data, sizeof f);
+    HR_TRY(hr__wire_get_struct(&r, "its body", &f, sizeof f, err));
+    HR_TRY(hr__wire_get_end(&r, err));
     hr__lock(&p->lock);
     for (int64_t i = 0; i < p->n_maps; i++)
         if (p->maps[i]->id == f.id) {
@@ -652,36 +643,39 @@ static hr_status packet_forget(hr_peer *p, const uint8_t *data, int64_t n, hr_er
     return HR_OK;
 }
 
-static hr_status packet_release(const uint8_t *data, int64_t n, hr_incoming *out, hr_error *err)
+static hr_status packet_release(hr_wire_reader r, hr_incoming *out, hr_error *err)
 {
-    const int64_t n_head = offsetof(hr_packet_release, items);
-    const hr_packet_release *r = (const void *)data;
+    const uint8_t *items;
+    hr_packet_release head;
+    int64_t n_bytes;
 
-    if (n < n_head || r->n > HR_RELEASED_MOST || n - n_head != r->n * (int64_t)sizeof(hr_released))
-        return hr__wire_short("a release", err);
-    out->released = r->items;
-    out->n_released = (int)r->n;
-    return HR_OK;
+    HR_TRY(hr__wire_get_struct(&r, "its head", &head, offsetof(hr_packet_release, items), err));
+    HR_TRY(hr__wire_check(&r, "the number of messages", head.n, 0, HR_RELEASED_MOST, err));
+    n_bytes = head.n * (int64_t)sizeof(hr_released);
+    HR_TRY(hr__wire_get_bytes(&r, "the list of messages", n_bytes, &items, err));
+    out->released = hr__wire_reader("a release packet", items, n_bytes);
+    return hr__wire_get_end(&r, err);
 }
 
 hr_status hr__peer_packet(hr_peer *p, const void *data, int64_t n, int *fd, hr_incoming *out, hr_error *err)
 {
+    hr_wire_reader r = hr__wire_reader("a packet", data, n);
     hr_packet_head h;
 
     *out = (hr_incoming){ 0 };
-    if (n < (int64_t)sizeof h)
-        return hr__wire_short("a packet", err);
-    memcpy(&h, data, sizeof h);
+    HR_TRY(hr__wire_get_struct(&r, "its head", &h, sizeof h, err));
     if (h.magic != MAGIC || h.version != VERSION)
         return hr_error_set(err, HR_BAD_DATA, "link: a packet of protocol %08x version %u, expected %08x version %u",
                             h.magic, h.version, MAGIC, VERSION);
     out->what = h.what;
     switch (h.what) {
-    case HR_PACKET_MESSAGE: return packet_message(p, data, n, out, err);
-    case HR_PACKET_SEGMENT: return packet_segment(p, data, n, fd, err);
-    case HR_PACKET_RELEASE: return packet_release(data, n, out, err);
-    case HR_PACKET_FORGET: return packet_forget(p, data, n, err);
+    case HR_PACKET_MESSAGE: return packet_message(p, hr__wire_reader("a message packet", data, n), out, err);
+    case HR_PACKET_SEGMENT: return packet_segment(p, hr__wire_reader("a segment packet", data, n), fd, err);
+    case HR_PACKET_RELEASE: return packet_release(hr__wire_reader("a release packet", data, n), out, err);
+    case HR_PACKET_FORGET: return packet_forget(p, hr__wire_reader("a forget packet", data, n), err);
     case HR_PACKET_BYE: return HR_OK;
-    default: return hr_error_set(err, HR_BAD_DATA, "link: a packet of unknown kind %u", h.what);
+    default:
+        return hr_error_set(err, HR_BAD_DATA, "link: a packet of kind %u, expected %d to %d", h.what, HR_PACKET_MESSAGE,
+                            HR_PACKET_BYE);
     }
 }

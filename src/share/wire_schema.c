@@ -85,40 +85,41 @@ hr_status hr__wire_schema(const hr_schema *s, hr_text *out, hr_error *err)
 /* ------------------------------------------------------------------------------------------------------ schemas, in */
 
 /* A new string of `cap` bytes at most. */
-static hr_status take_text(hr_cursor *c, int64_t cap, char **out, hr_error *err)
+static hr_status take_text(hr_wire_reader *r, int64_t cap, char **out, hr_error *err)
 {
+    const uint8_t *name;
     int32_t n = 0;
 
     *out = NULL;
-    if (!hr__wire_take(c, &n, sizeof n) || n < 0 || n > c->end - c->at || n > cap)
-        return hr__wire_short("a name", err);
-    HR_TRY(hr__name_check(c->at, n, "link: a name", err));
-    if (!(*out = hr__strndup(NULL, (const char *)c->at, (size_t)n)))
-        return hr__error_memory(err, "link", n + 1);
-    c->at += n;
-    return HR_OK;
+    HR_TRY(hr__wire_get_int32(r, "the length of a name", 0, cap, &n, err));
+    HR_TRY(hr__wire_get_bytes(r, "a name", n, &name, err));
+    HR_TRY(hr__name_check(name, n, "link: a name", err));
+    *out = hr__strndup(NULL, (const char *)name, (size_t)n);
+    return *out ? HR_OK : hr__error_memory(err, "link", n + 1);
 }
 
-static hr_status take_metadata(hr_cursor *c, uint8_t **out, int64_t *n_bytes, hr_error *err)
+static hr_status take_metadata(hr_wire_reader *r, uint8_t **out, int64_t *n_bytes, hr_error *err)
 {
+    const uint8_t *pairs;
     int64_t n = 0;
 
     *out = NULL;
     *n_bytes = 0;
-    if (!hr__wire_take(c, &n, sizeof n) || n < 0 || n > c->end - c->at)
-        return hr__wire_short("metadata", err);
+    HR_TRY(hr__wire_get_int64(r, "the size of metadata", 0, INT64_MAX, &n, err));
+    HR_TRY(hr__wire_get_bytes(r, "metadata", n, &pairs, err));
     if (!n)
         return HR_OK;
-    if (!metadata_valid(c->at, n))
-        return hr_error_set(err, HR_BAD_DATA, "link: damaged metadata of %lld bytes", (long long)n);
+    if (!metadata_valid(pairs, n))
+        return hr_error_set(err, HR_BAD_DATA, "link: a schema: byte %lld: metadata of %lld bytes is damaged",
+                            (long long)(pairs - r->begin), (long long)n);
     if (!(*out = hr__alloc(NULL, (size_t)n)))
         return hr__error_memory(err, "link", n);
-    (void)hr__wire_take(c, *out, n);
+    memcpy(*out, pairs, (size_t)n);
     *n_bytes = n;
     return HR_OK;
 }
 
-static hr_status take_fields(hr_cursor *c, int depth, hr_field **out, int *n_out, hr_error *err);
+static hr_status take_fields(hr_wire_reader *r, int depth, hr_field **out, int *n_out, hr_error *err);
 
 static void fields_free(hr_field *f, int n)
 {
@@ -128,18 +129,17 @@ static void fields_free(hr_field *f, int n)
 }
 
 /* The rest of a field, whose name and format were read. */
-static hr_status take_type(hr_cursor *c, const char *format, int depth, hr_field *f, hr_error *err)
+static hr_status take_type(hr_wire_reader *r, const char *format, int depth, hr_field *f, hr_error *err)
 {
     hr_status st = HR_OK;
     hr_field *children = NULL;
     int32_t flags = 0;
     int n = 0;
 
-    if (!hr__wire_take(c, &flags, sizeof flags))
-        return hr__wire_short("a field", err);
+    HR_TRY(hr__wire_get_int32(r, "the flags of a field", INT32_MIN, INT32_MAX, &flags, err));
     f->nullable = flags & FIELD_NULLABLE;
-    HR_GO(take_metadata(c, &f->metadata, &f->metadata_bytes, err));
-    HR_GO(take_fields(c, depth + 1, &children, &n, err));
+    HR_GO(take_metadata(r, &f->metadata, &f->metadata_bytes, err));
+    HR_GO(take_fields(r, depth + 1, &children, &n, err));
     if ((st = hr__type_from_format(format, children, n, &f->type, err))) {
         if (st != HR_NO_MEMORY)
             st = hr_error_set(err, HR_BAD_DATA, "link: a field of type '%.40s' with %d children", format, n);
@@ -156,27 +156,27 @@ done:
     return st;
 }
 
-static hr_status take_field(hr_cursor *c, int depth, hr_field *f, hr_error *err)
+static hr_status take_field(hr_wire_reader *r, int depth, hr_field *f, hr_error *err)
 {
     hr_status st = HR_OK;
     char *format = NULL;
 
-    HR_GO(take_text(c, INT32_MAX, &f->name, err));
-    HR_GO(take_text(c, 1024, &format, err));
-    st = take_type(c, format, depth, f, err);
+    HR_GO(take_text(r, INT32_MAX, &f->name, err));
+    HR_GO(take_text(r, 1024, &format, err));
+    st = take_type(r, format, depth, f, err);
 done:
     hr__free(format);
     return st;
 }
 
-static hr_status take_fields(hr_cursor *c, int depth, hr_field **out, int *n_out, hr_error *err)
+static hr_status take_fields(hr_wire_reader *r, int depth, hr_field **out, int *n_out, hr_error *err)
 {
     int32_t n = 0;
 
     *out = NULL;
     *n_out = 0;
-    if (!hr__wire_take(c, &n, sizeof n) || n < 0 || n > MAX_FIELDS || n > (c->end - c->at) / MIN_FIELD_BYTES)
-        return hr__wire_short("a list of fields", err);
+    HR_TRY(hr__wire_get_int32(r, "the number of fields", 0, MAX_FIELDS, &n, err));
+    HR_TRY(hr__wire_check(r, "the number of fields", n, 0, hr__wire_left(r) / MIN_FIELD_BYTES, err));
     if (depth > HR_MAX_DEPTH)
         return hr_error_set(err, HR_BAD_DATA, "link: types are nested more than %d deep", HR_MAX_DEPTH);
     if (!n)
@@ -184,7 +184,7 @@ static hr_status take_fields(hr_cursor *c, int depth, hr_field **out, int *n_out
     if (!(*out = hr__zalloc(NULL, (size_t)n * sizeof **out)))
         return hr__error_memory(err, "link", n);
     for (*n_out = 0; *n_out < n;) {
-        hr_status st = take_field(c, depth, &(*out)[(*n_out)++], err);
+        hr_status st = take_field(r, depth, &(*out)[(*n_out)++], err);
         if (st) {
             fields_free(*out, *n_out);
             *out = NULL;
@@ -195,7 +195,7 @@ static hr_status take_fields(hr_cursor *c, int depth, hr_field **out, int *n_out
     return HR_OK;
 }
 
-hr_status hr__wire_read_schema(hr_cursor c, hr_schema **out, hr_error *err)
+hr_status hr__wire_read_schema(hr_wire_reader r, hr_schema **out, hr_error *err)
 {
     hr_status st = HR_OK;
     hr_schema *s = NULL;
@@ -203,11 +203,10 @@ hr_status hr__wire_read_schema(hr_cursor c, hr_schema **out, hr_error *err)
     int n = 0;
 
     *out = NULL;
-    HR_GO(take_fields(&c, 0, &fields, &n, err));
+    HR_GO(take_fields(&r, 0, &fields, &n, err));
     HR_GO(hr__schema_new(fields, n, &s, err));
-    HR_GO(take_metadata(&c, &s->metadata, &s->metadata_bytes, err));
-    if (c.at != c.end)
-        HR_FAIL(HR_BAD_DATA, "link: %lld bytes follow a schema", (long long)(c.end - c.at));
+    HR_GO(take_metadata(&r, &s->metadata, &s->metadata_bytes, err));
+    HR_GO(hr__wire_get_end(&r, err));
     *out = s;
     s = NULL;
 done:

@@ -1,0 +1,82 @@
+/* run_state.c - what all files of exec/ ask of a run: its lock, its references, its news for the consumer. */
+#include "exec/run.h"
+
+#include <stdlib.h>
+
+/* --- references: the consumer's, and one for each hr_resume */
+
+void hr__run_ref(hr_run *r) { atomic_fetch_add(&r->refs, 1); }
+
+void hr__run_unref(hr_run *r)
+{
+    if (!r || atomic_fetch_sub(&r->refs, 1) != 1)
+        return;
+    hr__cond_clear(&r->consumer);
+    hr__cond_clear(&r->idle);
+    hr__cond_clear(&r->shares_done);
+    hr__mutex_clear(&r->lock);
+    hr_error_clear(&r->err);
+    hr__account_unref(r->account);
+    hr__free(r);
+}
+
+/* --- the lock */
+
+#ifndef NDEBUG
+static _Thread_local char self; /* its address stands for the thread */
+
+void hr__run_lock(hr_run *r)
+{
+    hr__lock(&r->lock);
+    atomic_store_explicit(&r->lock_owner, &self, memory_order_relaxed);
+}
+
+void hr__run_unlock(hr_run *r)
+{
+    hr__assert_locked(r);
+    atomic_store_explicit(&r->lock_owner, NULL, memory_order_relaxed);
+    hr__unlock(&r->lock);
+}
+
+void hr__run_wait(hr_run *r, hr_cond *c)
+{
+    hr__assert_locked(r);
+    atomic_store_explicit(&r->lock_owner, NULL, memory_order_relaxed);
+    hr__cond_wait(c, &r->lock);
+    atomic_store_explicit(&r->lock_owner, &self, memory_order_relaxed);
+}
+
+void hr__run_wait_ns(hr_run *r, hr_cond *c, int64_t ns)
+{
+    hr__assert_locked(r);
+    atomic_store_explicit(&r->lock_owner, NULL, memory_order_relaxed);
+    (void)hr__cond_wait_ns(c, &r->lock, ns);
+    atomic_store_explicit(&r->lock_owner, &self, memory_order_relaxed);
+}
+
+void hr__assert_locked(const hr_run *r)
+{
+    if (atomic_load_explicit(&r->lock_owner, memory_order_relaxed) != &self)
+        abort();
+}
+#endif
+
+/* --- news for the consumer */
+
+void hr__run_tell_locked(hr_run *r)
+{
+    hr__assert_locked(r);
+    r->tell = true;
+    hr__cond_broadcast(&r->consumer);
+}
+
+void hr__run_fail_locked(hr_run *r, hr_status st, hr_error *moved)
+{
+    hr__assert_locked(r);
+    if (!r->st) {
+        r->st = st;
+        hr__error_move(&r->err, moved);
+        atomic_store(&r->stop, true);
+    }
+    hr__run_tell_locked(r);
+}
