@@ -1,17 +1,39 @@
 /* csv.c - comma-separated values: files of rows of text, with quotes.
  *
- * A plain file is cut into fragments of equal bytes, whatever stands there; a row belongs to the fragment that its
- * first byte is in. Quotes may hide newlines, so whether a fragment begins inside of quotes depends on all bytes before
- * it. Each fragment is a function from the four states of the automaton (csv_index.c) to themselves; what is known of
- * the functions is kept in a table of the open file, and they are chained: the split is exact, in any order and on any
- * threads. What a quote means where escapes or comments are allowed is not such a function of four states: those files,
- * and compressed or recoded ones, are one fragment.
+ * A plain file is fragments of equal bytes, whatever stands there; a row belongs to the fragment that its first byte is
+ * in. Quotes may hide newlines, so all bytes before a fragment decide whether it begins inside of quotes. Each fragment
+ * is a function from the four states of the automaton (csv_index.c) to themselves. csv_shared keeps what is known of
+ * these functions, and begin_state() chains them: the split is exact, in any order and on any threads. Escapes and
+ * comments need more than four states: such files, and compressed or recoded ones, are one fragment.
  *
- * A reader guesses the state in which its fragment begins from the bytes around, which is nearly always right, indexes
- * the whole fragment with it (csv_index.c), and so knows the function for that state, which those behind it wait for;
- * then it asks for the true state, and if it was another, does it again. Rows (csv_rows.c) become tables of a size that
- * fits a cache, column by column (csv_column.c). Where a fragment is large, or the file is one, blocks take the place
- * of fragments, and the functions are made by a pass of their own. */
+ * Which function runs in which path:
+ *
+ *   open       new_shared, read_head: names (head_row, take_names), types that are given (given_types) or inferred from
+ *              the first rows (infer_types: hr__csv_cut, hr__csv_infer); split_fragments; make_file
+ *   project    csv_project makes another view of the same csv_shared; it opens the file anew only if a type is missing
+ *
+ *   a reader   whole fragment                               block by block
+ *     when     several fragments of 8 MiB at most, quotes   one fragment, larger ones, no quotes, short rows filled up,
+ *              (may_be_whole)                               empty lines kept
+ *     begins   start_reader only seeks                      begin_state_alone: make_function reads the fragment for its
+ *                                                           function first, since others wait for it; then skip_to_row
+ *                                                           walks (hr__csv_walk) to the first row
+ *     reads    next_block: all of it at once                next_block: 512 KiB; more if a row is longer (fill)
+ *     indexes  index_fragment guesses the state from two    index_block
+ *              bytes, indexes, notes the function, asks
+ *              begin_state for the true state, and indexes
+ *              again if the guess was wrong
+ *     both     csv_next: next_rows, cut_rows, make_table
+ *
+ *   step       fast path                                    else
+ *     fields   a kernel of csv_index.c, 64 bytes a step     index_walking, byte by byte: escapes, comments, quotes that
+ *                                                           are not doubled
+ *     rows     cut_rectangle: every n-th end is a newline   cut_by_row: ragged rows, empty lines, comments
+ *     values   `quick` of EACH_VALUE (csv_column.c): the    text_of unquotes and looks for null; take_*() reads what
+ *              bytes are the value                          pyarrow reads as well
+ *     types    pass_numbers (csv_infer.c)                   all_fit, type after type
+ *
+ * line_of, ragged_error and value_error run only for errors, and may read the file once more. */
 #include "format/csv/csv.h"
 
 #include <stdio.h>

@@ -1,13 +1,37 @@
 /* json_build.c - rows of JSON straight into columns.
  *
- * A column mirrors its type: one for each child. A row is read along its tokens (json_index.c), so a string's end is
- * known before it is looked at, and what no column wants is passed over by brackets alone. Keys come in the order of
- * the row before in most files: each key remembers which one came behind it, and is compared with that first; else a
- * hash table of the names.
+ * A column mirrors its type: it has a child for each child of the type. The parser walks along a row's tokens
+ * (json_index.c), so it knows where a string ends before it looks at the string, and passes over by brackets what no
+ * column wants. Keys come in the order of the row before in most files: each key remembers which one came behind it
+ * (`follows`), and member() compares that one first; else it asks a hash table of the names.
  *
- * Validity is made when the first null comes, as all ones up to the capacity, so that only nulls write to it; rows that
- * are taken back (a row is bad) write their ones again. A row that fails leaves columns of different lengths:
- * `truncate` makes them equal, since every column knows where its row n begins. */
+ * One row, the second of its table. The columns are id: int64, tags: list<string>, s: string; the file has x as well,
+ * which nobody wants. The first row was {"id": 5, "tags": [], "s": "hey"}.
+ *
+ *     {"id": 7, "tags": ["a", "bc"], "x": {"y": 1}}
+ *     01  4567  8                                      ...: tokens are places of brackets, commas, colons, both quotes
+ *                                                      of a string, and first bytes of numbers and words; 27 in all
+ *
+ *     before                   root.n 1, id.n 1 [5]; tags.n 1, offsets [0 0], item.n 0; s.n 1, offsets [0 3] "hey"
+ *     token 0   {     object   room for a row in root; root.objects 2
+ *           1   "id"  member   root.first_key is id: no look-up. id.seen 2: a second "id" would be an error
+ *           4   7     integer  put_bits: id.n 2 [5 7]
+ *           5   ,     member_end
+ *           6   "tags" member  id.follows is tags: no look-up
+ *           9   [     list     items: string for "a" (10, 11), string for "bc" (13, 14): item.n 2, [0 1 3] "abc"
+ *          15   ]              tags.n 2, offsets [0 0 2]
+ *          16   ,     member_end
+ *          17   "x"   member   tags.follows is s, as in the first row: find_key finds x; tags.follows = x
+ *          20   {     skip_value to token 26: x.column is NULL
+ *          26   }     member_end: the object ends
+ *                     missing_keys: two of three columns were seen; s.n is not above root.n, so add_null: the first
+ *                              null makes s.validity, all ones, and clears its bit 1; s.n 2, offsets [0 3 3]
+ *                     object   root.n 2
+ *     after                    hr__json_rows_parsed: the row ended before token 27
+ *
+ * Were x wrong, say {"y": 1], id and tags would have two rows and s one. truncate_to(root, 1) takes all of them back to
+ * one row, since every column knows where its row n begins. The first null makes a validity bitmap, all ones up to the
+ * capacity, so that only nulls write to it; truncate_to writes the ones of rows that it takes back. */
 #include "base/number.h"
 #include "format/json/json_value.h"
 
