@@ -3,6 +3,7 @@
  *
  * Our own decoders (Snappy, LZ4) need it most, but what stands around the libraries' can be wrong just as well. */
 #include "codec/codec.h"
+#include "codec/zstd_check.h"
 
 #include "require.h"
 
@@ -72,6 +73,20 @@ static void try_stream(const hr_codec *c, hr_view in)
     hr_error_clear(&err);
 }
 
+/* The check of frames: what headers show is a part of all, and pieces show the same as the whole. */
+static void try_zstd_check(hr_view in)
+{
+    hr_zstd_check *c = hr__zstd_check_new(NULL);
+    bool headers = hr__zstd_is_sound(in, false), pieces = true;
+
+    REQUIRE(c);
+    REQUIRE(headers || !hr__zstd_is_sound(in, true));
+    for (int64_t at = 0; pieces && at < in.n; at += 37)
+        pieces = hr__zstd_check_next(c, in.data + at, HR_MIN(37, in.n - at));
+    REQUIRE(pieces == headers);
+    hr__zstd_check_free(c);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const hr_codec *c;
@@ -85,6 +100,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     try_block(c, in, data[1] | data[2] << 8);
     if (c->stream)
         try_stream(c, in);
+    if (c == &hr__codec_zstd)
+        try_zstd_check(in);
     REQUIRE(hr__live_blocks() == blocks);
     return 0;
 }

@@ -80,10 +80,17 @@ hr_status hr__codec_check(const hr_codec *c, int64_t n_in, int64_t n_out, hr_err
     return HR_OK;
 }
 
-hr_status hr__codec_block(const hr_codec *c, hr_view in, uint8_t *out, int64_t n_out, hr_error *err)
+hr_status hr__codec_block_verified(const hr_codec *c, hr_codec_verify verify, hr_view in, uint8_t *out, int64_t n_out,
+                                   hr_error *err)
 {
     HR_TRY(hr__codec_check(c, in.n, n_out, err));
-    return c->block(in, out, n_out, err);
+    HR_TRY(c->block(in, out, n_out, err));
+    return verify && c->check ? c->check(in, verify == HR_VERIFY_ALL, err) : HR_OK;
+}
+
+hr_status hr__codec_block(const hr_codec *c, hr_view in, uint8_t *out, int64_t n_out, hr_error *err)
+{
+    return hr__codec_block_verified(c, HR_VERIFY_HEADERS, in, out, n_out, err);
 }
 
 hr_status hr__codec_pack(const hr_codec *c, hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out,

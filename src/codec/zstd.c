@@ -1,12 +1,12 @@
 /* zstd.c - Zstandard by libzstd: blocks (one frame or several, one after the other) and streams.
  *
- * Frames without a checksum, which is what Parquet's writers make, are checked beyond what libzstd before 1.5.6 does:
- * it decodes blocks whose header has reserved bits, or which have bytes behind a section that says it is empty. No
- * writer makes such blocks, but damage does (check_frames).
+ * Frames without a checksum, which is what Parquet's writers make, show damage where a block contradicts itself.
+ * libzstd decodes some such blocks; zstd_check.c finds them.
  *
  * The window of a stream is what its writer chose, up to libzstd's default limit of 128 MiB; blocks need none, they are
  * decoded in place. */
 #include "codec/codec.h"
+#include "codec/zstd_check.h"
 
 #ifdef HR_HAVE_ZSTD
 #include <zstd.h>
@@ -17,85 +17,14 @@ static void drop(void *context) { ZSTD_freeDCtx(context); }
 static void init(void) { pthread_key_create(&contexts.key, drop); }
 static void *make(void) { return ZSTD_createDCtx(); }
 
-static uint32_t load_le(const uint8_t *p, int n)
+/* Before 1.5.6 libzstd decodes blocks whose headers are malformed. */
+static bool is_old(void) { return ZSTD_versionNumber() < 10506; }
+
+static hr_status damaged(hr_error *err) { return hr_error_set(err, HR_BAD_DATA, "zstd: a block is malformed"); }
+
+static hr_status zstd_check(hr_view in, bool all, hr_error *err)
 {
-    uint32_t v = 0;
-
-    for (int i = 0; i < n; i++)
-        v |= (uint32_t)p[i] << (8 * i);
-    return v;
-}
-
-/* Bytes of a compressed block's literals section, with its header; -1: they are more than the block's n. */
-static int64_t literals_bytes(const uint8_t *p, int64_t n)
-{
-    int type = p[0] & 3, format = p[0] >> 2 & 3, header;
-    int64_t stored;
-
-    if (type < 2) { /* raw, or one byte repeated */
-        header = format == 1 ? 2 : format == 3 ? 3 : 1;
-        if (n < header)
-            return -1;
-        stored = type == 1 ? 1 : load_le(p, header) >> (header == 1 ? 3 : 4);
-    } else {
-        int bits = format < 2 ? 10 : format == 2 ? 14 : 18;
-        uint64_t v;
-
-        header = format < 2 ? 3 : format == 2 ? 4 : 5;
-        if (n < header)
-            return -1;
-        v = load_le(p, HR_MIN(header, 4)) | (uint64_t)(header == 5 ? p[4] : 0) << 32;
-        stored = (int64_t)(v >> (4 + bits) & ((1u << bits) - 1));
-    }
-    return header + stored <= n ? header + stored : -1;
-}
-
-/* Whether a compressed block's sequences section begins as one may. What is cut short is left to the decoder. */
-static bool block_is_sound(const uint8_t *p, int64_t n)
-{
-    int64_t at = n > 0 ? literals_bytes(p, n) : -1, n_seq;
-
-    if (at < 0 || at == n)
-        return true;
-    n_seq = p[at++];
-    if (n_seq >= 128 && at < n)
-        n_seq = n_seq == 255 ? n_seq : (n_seq - 128) << 8 | p[at];
-    at += p[at - 1] == 255 ? 2 : p[at - 1] >= 128;
-    if (at > n)
-        return true;
-    return n_seq == 0 ? at == n : at == n || (p[at] & 3) == 0;
-}
-
-/* Whether all blocks of all frames begin as they may. */
-static bool frames_are_sound(hr_view in)
-{
-    const uint8_t *p = in.data, *end = in.data + in.n;
-
-    while (end - p >= 5 && load_le(p, 4) == ZSTD_MAGICNUMBER) {
-        static const int id_bytes[] = { 0, 1, 2, 4 }, size_bytes[] = { 0, 2, 4, 8 };
-        int flags = p[4];
-        bool last = false;
-
-        p += 5 + !(flags & 0x20) + id_bytes[flags & 3] + (flags >> 6 || !(flags & 0x20) ? size_bytes[flags >> 6] : 1);
-        while (!last) {
-            uint32_t header;
-            int64_t n;
-
-            if (end - p < 3)
-                return true;
-            header = load_le(p, 3);
-            last = header & 1;
-            n = (header >> 1 & 3) == 1 ? 1 : header >> 3;
-            p += 3;
-            if (n > end - p)
-                return true;
-            if ((header >> 1 & 3) == 2 && !block_is_sound(p, n))
-                return false;
-            p += n;
-        }
-        p += flags & 4 ? 4 : 0;
-    }
-    return true;
+    return (all || is_old()) && !hr__zstd_is_sound(in, all) ? damaged(err) : HR_OK;
 }
 
 static hr_status zstd_block(hr_view in, uint8_t *out, int64_t n_out, hr_error *err)
@@ -107,8 +36,6 @@ static hr_status zstd_block(hr_view in, uint8_t *out, int64_t n_out, hr_error *e
 
     if (says != ZSTD_CONTENTSIZE_UNKNOWN && says != ZSTD_CONTENTSIZE_ERROR && says > (unsigned long long)n_out)
         return hr_error_set(err, HR_BAD_DATA, "zstd: makes %llu bytes, %lld are announced", says, (long long)n_out);
-    if (!frames_are_sound(in))
-        return hr_error_set(err, HR_BAD_DATA, "zstd: a block's header is malformed");
     context = hr__codec_local(&contexts, init, make);
     if (!context)
         return hr__error_memory(err, "zstd", (int64_t)sizeof context);
@@ -140,7 +67,7 @@ static hr_status zstd_prefix(hr_view in, uint8_t *out, int64_t n_out, int64_t *n
     }
     ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
     *n_made = (int64_t)to.pos;
-    return HR_OK;
+    return zstd_check((hr_view){ in.data, (int64_t)from.pos }, false, err);
 }
 
 /* --- packing */
@@ -196,6 +123,7 @@ typedef struct zstd_stream {
     hr_stream *below;
     const char *name;
     ZSTD_DCtx *context;
+    hr_zstd_check *check; /* NULL: libzstd needs none */
     ZSTD_inBuffer in;
     bool below_ended;
     bool in_frame; /* a frame was begun and not ended */
@@ -209,6 +137,8 @@ static hr_status refill(zstd_stream *s, hr_error *err)
     HR_TRY(hr__stream_read(s->below, s->bytes, IN_BYTES, &n, err));
     s->in = (ZSTD_inBuffer){ s->bytes, (size_t)n, 0 };
     s->below_ended = n < IN_BYTES;
+    if (s->check && !hr__zstd_check_next(s->check, s->bytes, n))
+        return hr__error_at(err, damaged(err), "%s", s->name);
     return HR_OK;
 }
 
@@ -242,6 +172,7 @@ static void zstd_close(hr_stream *base)
     zstd_stream *s = (zstd_stream *)base;
 
     ZSTD_freeDCtx(s->context);
+    hr__zstd_check_free(s->check);
     hr__stream_close(s->below);
     hr__free(s);
 }
@@ -263,11 +194,16 @@ static hr_status zstd_open(hr_stream *below, const char *name, hr_account *accou
         zstd_close(&s->base);
         return hr__error_memory(err, name, (int64_t)sizeof s->context);
     }
+    if (is_old() && !(s->check = hr__zstd_check_new(account))) {
+        zstd_close(&s->base);
+        return hr__error_memory(err, name, HR_ZSTD_CHECK_BYTES);
+    }
     *out = &s->base;
     return HR_OK;
 }
 #else
 #define zstd_block NULL
+#define zstd_check NULL
 #define zstd_prefix NULL
 #define zstd_open NULL
 #define zstd_pack NULL
@@ -283,6 +219,7 @@ const hr_codec hr__codec_zstd = {
     .library = "libzstd",
     .max_ratio = 32 << 10,
     .block = zstd_block,
+    .check = zstd_check,
     .prefix = zstd_prefix,
     .stream = zstd_open,
     .pack = zstd_pack,

@@ -90,6 +90,24 @@ def test_parquet(writer, tmp_path):
     assert pages.counts["excused"] <= pages.total / 50  # see by_other_zstd
 
 
+def test_parquet_verified(tmp_path):
+    """Pages of zstd without a checksum: verify=True refuses whatever pyarrow refuses, with any libzstd."""
+    usual, verified = parquet.ours(tmp_path / "a.parquet"), parquet.ours(tmp_path / "b.parquet", verify=True)
+    shared = []
+    for read in (usual, verified):
+        total = Report("pages")
+        for _, name, make, covered in parquet.files():
+            if "zstd" in name and not covered:
+                data = make()
+                within = (4, parquet.data_end(data))
+                excuse = parquet.by_other_zstd if read is usual else None
+                options = {"name": name, "within": within, "excuse": excuse}
+                total.add(run_cases(read, parquet.read_theirs, data, cases(25, 400), **options))
+        total.check()
+        shared.append(total.counts["shared"])
+    assert shared[1] < shared[0] * 2 / 3
+
+
 def test_a_fashion_mnist_file_with_50_bytes_of_ones(tmp_path):
     """A file without checksums: a run of indices became longer than its page, and 755 images others."""
     data = bytearray((EXAMPLES / "fashion_mnist_train.parquet").read_bytes())

@@ -167,7 +167,7 @@ IPC = {
 @pytest.mark.parametrize("name", IPC)
 def test_arrow(tmp_path, name):
     ours = ours_of(hd.read_arrow, tmp_path / "a.arrow", check_values="all")
-    bench(name, ours, as_old_zstd(read_ipc), IPC[name]())
+    bench(name, ours, read_ipc, IPC[name]())
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_arrow(tmp_path, name):
 def test_arrow_of_ours(tmp_path, options):
     data = written_by_us(nested(), tmp_path, "write_arrow", **options)
     ours = ours_of(hd.read_arrow, tmp_path / "a.arrow", check_values="all")
-    bench(f"ours {options}", ours, as_old_zstd(read_ipc), data)
+    bench(f"ours {options}", ours, read_ipc, data)
 
 
 # ------------------------------------------------------------------------------------------------ NumPy

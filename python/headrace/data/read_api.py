@@ -44,8 +44,8 @@ def read_parquet(
     not there, unless ignore_missing_paths. verify_checksums: compare the checksums of pages, where a file has
     them; DataError names the page. verify: compare values with the statistics of the file, where it has some:
     least and greatest values and nulls of row groups and pages; DataError names the column, the value and
-    the bound. skip_paths: files that are left out. use_threads and batch_size, pyarrow's, are accepted: the
-    engine sees to both.
+    the bound. It also follows each bit stream of zstd pages that have no checksum. skip_paths: files that
+    are left out. use_threads and batch_size, pyarrow's, are accepted: the engine sees to both.
     """
     for name, given in (
         ("tensor_column_schema", tensor_column_schema),

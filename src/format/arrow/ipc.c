@@ -27,7 +27,9 @@ static const hr_option ipc_option_table[] = {
       .text = "usual all none",
       .doc =
           "values that their types do not allow are errors; usual: but decimals may have more digits than they should, "
-          "as those of old writers have; none: times of day, dates and keys of maps may be anything as well" },
+          "as those of old writers have; all: these too, and each bit stream of buffers compressed by zstd must end "
+          "where "
+          "it should; none: times of day, dates and keys of maps may be anything as well" },
     { 0 },
 };
 

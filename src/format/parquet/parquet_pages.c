@@ -132,11 +132,13 @@ static hr_status check_size(const pq_cursor *c, int64_t n_in, int64_t n_out, hr_
     return hr__codec_check(c->codec, n_in, n_out, err);
 }
 
+static bool is_summed(const pq_cursor *c) { return c->page.has_crc && c->file->check_crc; }
+
 static hr_status check_crc(const pq_cursor *c, const uint8_t *data, hr_error *err)
 {
     uint32_t found;
 
-    if (!c->page.has_crc || !c->file->check_crc)
+    if (!is_summed(c))
         return HR_OK;
     found = hr__crc32(0, data, c->page.stored_bytes);
     if (found == c->page.crc)
@@ -164,6 +166,7 @@ static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view 
     const pq_page *p = &c->page;
     int64_t n_in = p->stored_bytes - skip, n_out = p->memory_bytes - skip;
     const uint8_t *data;
+    hr_codec_verify verify;
 
     if (n_in < 0 || n_out < 0)
         return hr_error_set(err, HR_BAD_DATA, "%lld bytes of levels in a page of %lld, uncompressed %lld",
@@ -183,7 +186,8 @@ static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view 
         return HR_OK;
     HR_TRY(check_size(c, n_in, n_out, err));
     HR_TRY(ensure(&c->mem, &c->plain, n_out, err));
-    HR_TRY(hr__codec_block(c->codec, *body, c->plain->data, n_out, err));
+    verify = is_summed(c) ? HR_VERIFY_NONE : c->file->verify ? HR_VERIFY_ALL : HR_VERIFY_HEADERS;
+    HR_TRY(hr__codec_block_verified(c->codec, verify, *body, c->plain->data, n_out, err));
     *body = (hr_view){ c->plain->data, n_out };
     return HR_OK;
 }

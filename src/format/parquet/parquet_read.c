@@ -29,7 +29,9 @@ static const hr_option parquet_option_table[] = {
     { .name = "verify",
       .kind = HR_OPT_BOOL,
       .at = offsetof(parquet_options, verify),
-      .doc = "compare values with the statistics of the file: least and greatest ones, nulls" },
+      .doc = "compare values with the statistics of the file: least and greatest ones, nulls; and follow each bit "
+             "stream of "
+             "zstd pages that have no checksum" },
     { 0 },
 };
 

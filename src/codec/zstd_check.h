@@ -1,0 +1,18 @@
+/* zstd_check.h - checks of Zstandard frames beyond those of libzstd; zstd_check.c says which. */
+#ifndef HR_ZSTD_CHECK_H
+#define HR_ZSTD_CHECK_H
+
+#include "io/io.h"
+
+/* Whether the blocks of `in` are sound. True also for a frame that is cut, and for what is no frame.
+ * all: follow each bit stream, which takes about as long as to decompress; else only the headers of blocks. */
+bool hr__zstd_is_sound(hr_view in, bool all);
+
+/* The headers of blocks, of frames that arrive in pieces. */
+typedef struct hr_zstd_check hr_zstd_check;
+#define HR_ZSTD_CHECK_BYTES (140 << 10)                                  /* about */
+hr_zstd_check *hr__zstd_check_new(hr_account *account);                  /* NULL without memory */
+bool hr__zstd_check_next(hr_zstd_check *c, const uint8_t *p, int64_t n); /* the bytes behind those of the last call */
+void hr__zstd_check_free(hr_zstd_check *c);                              /* NULL is fine */
+
+#endif
