@@ -67,7 +67,7 @@ static void test_verified(void **state)
     hr_error_clear(&err);
 }
 
-/* ------------------------------------------------------------------------------------------------------ sound frames */
+/* ----------------------------------------------------------------------------------------------------- sound frames */
 
 /* Frames in pieces of any length, as a stream brings them. */
 static bool is_sound_in_pieces(const uint8_t *p, int64_t n, uint64_t *random)
@@ -85,7 +85,7 @@ static bool is_sound_in_pieces(const uint8_t *p, int64_t n, uint64_t *random)
     return ok;
 }
 
-/* Texts, numbers, runs, copies from near and far, noise: so that blocks have tables of all four kinds, repeated ones
+/* Texts, numbers, runs, copies, noise: blocks have tables of all four kinds, repeated ones
  * too, literals of one stream and four, and blocks that are raw, or a run. */
 static int64_t fill(uint8_t *p, int64_t n, uint64_t *random)
 {
