@@ -4,7 +4,7 @@
  * some. Ranks that only ask are threads of the test. */
 #include "harness.h"
 
-#include "feed/feed.h"
+#include "feed/ring.h"
 #include "share/process_link.h"
 #include "op/call.h"
 

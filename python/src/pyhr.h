@@ -22,7 +22,7 @@
 #endif
 #include <Python.h>
 
-#include "feed/feed.h"
+#include "feed/ring.h"
 
 typedef struct pyhr_drain pyhr_drain;
 

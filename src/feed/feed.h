@@ -2,7 +2,7 @@
  *
  * feed.c   hr_feed: a run plus exact batches (hr__op_rebatch, hr__op_gather appended to the plan), discards, position.
  * split.c  one feed dealt to N consumers by step: step s of rank r is rows [(s*N + r)*B, +B) of the epoch.
- * ring.c   a split served to processes over links: batches lie in an exchange arena, descriptors travel by socket. */
+ * ring.h   a split served to processes over links: batches lie in an exchange arena, descriptors travel by socket. */
 #ifndef HR_FEED_H
 #define HR_FEED_H
 
@@ -103,31 +103,5 @@ hr_status hr__split_next_ahead(hr_split *s, int rank, int timeout_ms, hr_table *
 void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns);
 void hr__split_finish(hr_split *s, int rank);
 void hr__split_join(hr_split *s, int rank); /* a rank that was closed is there again */
-
-/* --- ring.c: a split's ranks in other processes */
-typedef struct hr_ring_server hr_ring_server;
-/* Listens on an abstract socket; *address is "name:token" for hr__ring_connect; new, hr_string_free(). Serves several
- * splits by index. Shares the splits. Batches of ring ranks lie in an arena charged to the run. A rank's process that
- * dies is hr__split_lost for the split. */
-hr_status hr__ring_serve(hr_split *const *splits, int n, hr_ring_server **out, char **address,
-                         hr_error *err) HR_MUST_USE;
-void hr__ring_stop(hr_ring_server *s); /* ends all connections; NULL is fine */
-
-typedef struct hr_ring hr_ring; /* the client: one rank of one split */
-hr_status hr__ring_connect(const char *address, int split, int rank, int timeout_ms, hr_ring **out,
-                           hr_error *err) HR_MUST_USE;
-/* The same calls as on a split, over the wire; a batch stays valid as long as it is held. HR_BUDGET names the number of
- * batches held if the server could not make another within the limit. */
-hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, hr_error *err) HR_MUST_USE;
-hr_status hr__ring_next(hr_ring *r, int64_t pass, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
-int64_t hr__ring_pass(hr_ring *r);
-void hr__ring_leave(hr_ring *r);
-hr_status hr__ring_position(hr_ring *r, int timeout_ms, char **out, hr_error *err) HR_MUST_USE; /* asks the server */
-hr_status hr__ring_restore(hr_ring *r, const char *position, const hr_position_how *how, int timeout_ms,
-                           hr_error *err) HR_MUST_USE;
-hr_status hr__ring_schema(hr_ring *r, int timeout_ms, hr_schema **out, hr_error *err) HR_MUST_USE;
-hr_status hr__ring_stats(hr_ring *r, int timeout_ms, char **out, hr_error *err) HR_MUST_USE;
-void hr__ring_fail(hr_ring *r, const char *why); /* tells the server that this rank raised */
-void hr__ring_close(hr_ring *r);
 
 #endif

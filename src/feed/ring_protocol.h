@@ -1,0 +1,86 @@
+/* ring_protocol.h - what a ring's server and clients say to each other: kinds of messages and their layouts.
+ *
+ *   client                                server
+ *   HELLO split, rank, pid          ->                            once; the listener checks the token before
+ *                                   <-    WELCOME | REFUSED
+ *   BEGIN request                   ->                            tag: number of the pass, in all messages of it
+ *                                   <-    BEGUN | FAILED
+ *                                   <-    BATCH table ... END | FAILED
+ *   TAKEN steps, wait               ->                            gives a credit back
+ *   FINISHED steps, wait            ->                            the same, behind END
+ *   LEAVE                           ->                            batches on their way are dropped by their tag
+ *   ASK_POSITION | ASK_RESTORE text | ASK_SCHEMA | ASK_STATS
+ *                                   ->                            tag: number of the question
+ *                                   <-    ANSWER | REFUSED
+ *   FAIL text, BYE                  ->
+ *
+ * Credits: a connection has prefetch + 1. A batch that is on its way or waits at the client takes one; the client gives
+ * it back (TAKEN) when its consumer takes the batch. A socket that ends without BYE is a rank that died. */
+#ifndef HR_RING_PROTOCOL_H
+#define HR_RING_PROTOCOL_H
+
+#include "feed/feed.h"
+#include "share/process_link.h"
+
+#define HR_RING_PROTOCOL 2 /* version; both ends must have the same */
+
+enum {
+    HR_RING_HELLO = 1,
+    HR_RING_WELCOME,
+    HR_RING_REFUSED,
+    HR_RING_BEGIN,
+    HR_RING_BEGUN,
+    HR_RING_FAILED,
+    HR_RING_BATCH,
+    HR_RING_END,
+    HR_RING_TAKEN,
+    HR_RING_FINISHED,
+    HR_RING_LEAVE,
+    HR_RING_ASK_POSITION,
+    HR_RING_ASK_RESTORE,
+    HR_RING_ASK_SCHEMA,
+    HR_RING_ASK_STATS,
+    HR_RING_ANSWER,
+    HR_RING_FAIL,
+    HR_RING_BYE
+};
+
+/* What travels: structs without padding. The receiver checks every field. */
+typedef struct hr_ring_hello {
+    int32_t split, rank, pid, version;
+} hr_ring_hello;
+
+/* A hr_split_request. */
+typedef struct hr_ring_request {
+    int64_t batch_rows, shuffle_rows;
+    uint64_t shuffle_seed;
+    int32_t prefetch;
+    uint8_t drop_last, own_memory, has_shuffle_seed; /* 0 or 1 */
+    uint8_t zero;
+    char extra[sizeof((hr_split_request *)NULL)->extra]; /* zeros behind its end */
+} hr_ring_request;
+#define HR_RING_MOST_PREFETCH (1 << 20)
+
+typedef struct hr_ring_taken {
+    int64_t n_steps, wait_ns;
+} hr_ring_taken;
+_Static_assert(sizeof(hr_ring_hello) == 16 && sizeof(hr_ring_request) == 32 + 256 && sizeof(hr_ring_taken) == 16,
+               "no padding");
+
+/* HR_INVALID: q is none that can travel. */
+hr_status hr__ring_put_request(const hr_split_request *q, hr_ring_request *out, hr_error *err) HR_MUST_USE;
+/* false: the message is damaged. */
+bool hr__ring_get_hello(const hr_message *m, hr_ring_hello *out) HR_MUST_USE;
+bool hr__ring_get_request(const hr_message *m, hr_split_request *out) HR_MUST_USE;
+bool hr__ring_get_taken(const hr_message *m, hr_ring_taken *out) HR_MUST_USE;
+
+/* An error as bytes: status, text with its NUL, detail. */
+hr_status hr__ring_send_error(hr_link *l, uint32_t kind, uint64_t tag, const hr_error *what) HR_MUST_USE;
+hr_status hr__ring_read_error(const hr_message *m, hr_error *err); /* returns the status, an error in any case */
+
+/* ASK_RESTORE: how the position is taken up is one digit before it. *out is new (hr__free). NULL: no memory. */
+char *hr__ring_put_restore(const char *position, const hr_position_how *how);
+/* The position, borrowed from `text`; how->differs stays. */
+const char *hr__ring_get_restore(const char *text, hr_position_how *how);
+
+#endif

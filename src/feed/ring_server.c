@@ -1,0 +1,644 @@
+/* ring_server.c - serves splits to ranks in other processes.
+ *
+ * The server sends batches ahead, as far as a connection's credits go (ring_protocol.h). Bytes lie in the server's
+ * exchange arena, where the run's last operator wrote them; descriptors travel. A block is free again when the client
+ * dropped the batch, so a batch is valid as long as it is held, and the arena grows by what clients hold.
+ *
+ * Threads: one dispatcher a server does all the work but schemas, which may need a run of the plan (a thread of their
+ * own answers them). The poller and the splits (when a batch came out of a run) only set a flag and wake the
+ * dispatcher. The poller calls as long as there is something to read, so it looks away until the dispatcher has read.
+ * Locks: server->lock is a leaf. */
+#include "feed/ring.h"
+#include "feed/ring_protocol.h"
+#include "io/poll.h"
+#include "share/exchange_arena.h"
+
+#include <inttypes.h>
+
+#define TICK_MS 100            /* the dispatcher looks at all connections so often even if nobody woke it */
+#define HELLO_NS 10000000000LL /* a connection without a HELLO by then is closed */
+
+/* A descriptor that the poller watches, until it has something to read. */
+typedef struct watched {
+    struct hr_ring_server *server;
+    int fd;
+    bool on; /* the server's lock guards it */
+} watched;
+
+typedef struct conn {
+    struct hr_ring_server *server;
+    struct conn *next;
+    hr_link *link;
+    watched watch;
+    int pid;
+    int64_t since_ns;
+    hr_split *split; /* NULL: has not said hello */
+    int rank;
+    uint64_t pass;
+    hr_split_request request;
+    bool asked; /* HR_RING_BEGIN came, no answer yet */
+    bool in;    /* batches may be sent */
+    int64_t sent, taken;
+    bool bye; /* nothing is to be said when it ends */
+    bool dead;
+} conn;
+
+/* Asks for a schema: a run of the plan, maybe, with the user's functions, which the dispatcher must not wait for. */
+typedef struct schema_ask {
+    struct schema_ask *next;
+    hr_link *link;
+    hr_split *split;
+    uint64_t tag;
+} schema_ask;
+
+struct hr_ring_server {
+    hr_split **splits;
+    int n_splits;
+    hr_account *account;
+    hr_arena *arena;
+    hr_listener *listener;
+    watched door;
+    int64_t door_ns; /* the dispatcher's: closed until then */
+    hr_thread thread;
+    bool running;
+    conn *conns;   /* the dispatcher's */
+    hr_mutex lock; /* guards what follows */
+    hr_cond wake;
+    bool awake, stop;
+    schema_ask *asks;
+    bool asking; /* there is a thread that answers them */
+    bool asked;  /* the dispatcher's: `asker` is to be joined */
+    hr_thread asker;
+};
+
+/* ---------------------------------------------------------------------------------------------------------- wake-up */
+
+static void server_wake(void *context)
+{
+    hr_ring_server *s = context;
+
+    hr__lock(&s->lock);
+    s->awake = true;
+    hr__cond_signal(&s->wake);
+    hr__unlock(&s->lock);
+}
+
+/* On the poller's thread. */
+static void watch_fired(void *context)
+{
+    watched *w = context;
+
+    hr__poller_remove(w->fd);
+    hr__lock(&w->server->lock);
+    w->on = false;
+    hr__unlock(&w->server->lock);
+    server_wake(w->server);
+}
+
+/* After all was read. Without memory, the next tick tries again. */
+static void watch_again(watched *w)
+{
+    bool on;
+
+    hr__lock(&w->server->lock);
+    on = w->on;
+    w->on = true;
+    hr__unlock(&w->server->lock);
+    if (!on && hr__poller_add(w->fd, watch_fired, w, NULL)) {
+        hr__lock(&w->server->lock);
+        w->on = false;
+        hr__unlock(&w->server->lock);
+    }
+}
+
+/* --------------------------------------------------------------------------------------------------- one connection */
+
+static void conn_free(conn *c)
+{
+    hr__poller_remove(c->watch.fd);
+    hr__link_close(c->link);
+    hr__link_unref(c->link);
+    hr__split_unref(c->split);
+    hr__free(c);
+}
+
+/* The peer is gone, or misbehaves (`what`). */
+static void conn_lost(conn *c, const char *what)
+{
+    hr_error e = HR_ERROR_INIT;
+
+    c->dead = true;
+    if (!c->split)
+        return;
+    hr_error_set(&e, HR_PEER, "its process (pid %d) %s", c->pid, what);
+    hr__split_lost(c->split, c->rank, c->bye ? NULL : &e);
+    hr_error_clear(&e);
+}
+
+static void conn_check(conn *c, hr_status st)
+{
+    if (st == HR_PEER)
+        conn_lost(c, "died");
+    else if (st == HR_NO_MEMORY)
+        conn_lost(c, "could not be served: out of memory");
+    else if (st)
+        conn_lost(c, "could not be served");
+}
+
+static void conn_refuse(conn *c, uint64_t tag, hr_status st, const char *text)
+{
+    hr_error e = HR_ERROR_INIT;
+
+    hr_error_set(&e, st, "%s", text);
+    conn_check(c, hr__ring_send_error(c->link, HR_RING_REFUSED, tag, &e));
+    hr_error_clear(&e);
+}
+
+static void on_hello(conn *c, const hr_message *m)
+{
+    hr_ring_server *s = c->server;
+    hr_ring_hello h;
+
+    if (c->split || !hr__ring_get_hello(m, &h)) {
+        conn_lost(c, "sent a wrong hello");
+        return;
+    }
+    c->pid = h.pid;
+    if (h.version != HR_RING_PROTOCOL) {
+        conn_refuse(c, 0, HR_MISMATCH, "the server is of another version of headrace");
+        return;
+    }
+    if (h.split < 0 || h.split >= s->n_splits || h.rank < 0 || h.rank >= hr__split_n_ranks(s->splits[h.split])) {
+        conn_refuse(c, 0, HR_INVALID, "no such split or rank");
+        return;
+    }
+    for (conn *o = s->conns; o; o = o->next)
+        if (o->split == s->splits[h.split] && o->rank == h.rank && !o->dead) {
+            conn_refuse(c, 0, HR_INVALID, "this rank is connected already");
+            return;
+        }
+    c->split = hr__split_ref(s->splits[h.split]);
+    c->rank = h.rank;
+    hr__split_join(c->split, c->rank);
+    conn_check(c, hr__link_send_patiently(c->link, HR_RING_WELCOME, 0, NULL, 0, NULL, NULL));
+}
+
+static void on_begin(conn *c, const hr_message *m)
+{
+    hr_split_request q;
+
+    if (!hr__ring_get_request(m, &q)) {
+        conn_lost(c, "sent a wrong request");
+        return;
+    }
+    if (c->asked || c->in)
+        hr__split_leave(c->split, c->rank);
+    c->request = q;
+    c->pass = m->tag;
+    c->asked = true;
+    c->in = false;
+}
+
+static void on_taken(conn *c, const hr_message *m)
+{
+    hr_ring_taken t;
+
+    if (m->tag != c->pass)
+        return; /* of a pass that was left */
+    if (!hr__ring_get_taken(m, &t)) {
+        conn_lost(c, "sent damaged messages");
+        return;
+    }
+    c->taken = HR_MIN(HR_MAX(c->taken, t.n_steps), c->sent);
+    hr__split_taken(c->split, c->rank, c->taken, t.wait_ns);
+    if (m->kind == HR_RING_FINISHED)
+        hr__split_finish(c->split, c->rank);
+}
+
+static void on_fail(conn *c, const hr_message *m)
+{
+    hr_error e = HR_ERROR_INIT;
+
+    hr_error_set(&e, HR_PEER, "%.*s", (int)HR_MIN(m->n_bytes, 900), m->bytes ? (const char *)m->bytes : "");
+    hr__split_lost(c->split, c->rank, &e);
+    c->bye = true;
+    c->in = c->asked = false;
+    hr_error_clear(&e);
+}
+
+static void ask_free(schema_ask *a)
+{
+    hr__link_unref(a->link);
+    hr__split_unref(a->split);
+    hr__free(a);
+}
+
+static schema_ask *next_ask(hr_ring_server *s)
+{
+    schema_ask *a;
+
+    hr__lock(&s->lock);
+    if ((a = s->stop ? NULL : s->asks))
+        s->asks = a->next;
+    else
+        s->asking = false;
+    hr__unlock(&s->lock);
+    return a;
+}
+
+/* The asker's thread, one question after the other: the first answer makes the others quick. */
+static void answer_schemas(void *context)
+{
+    hr_ring_server *s = context;
+
+    for (schema_ask *a; (a = next_ask(s)); ask_free(a)) {
+        hr_error e = HR_ERROR_INIT;
+        hr_schema *schema = NULL;
+        hr_table *table = NULL;
+        hr_status st = hr__split_schema(a->split, &schema, &e);
+
+        if (!st)
+            st = hr__table_empty(schema, &table, &e);
+        if (st)
+            st = hr__ring_send_error(a->link, HR_RING_REFUSED, a->tag, &e);
+        else
+            st = hr__link_send_patiently(a->link, HR_RING_ANSWER, a->tag, NULL, 0, table, NULL);
+        if (st)
+            hr__link_close(a->link); /* the dispatcher hears of it */
+        hr_table_unref(table);
+        hr__schema_unref(schema);
+        hr_error_clear(&e);
+    }
+}
+
+static hr_status start_asker(hr_ring_server *s)
+{
+    bool asking;
+
+    hr__lock(&s->lock);
+    asking = s->asking;
+    s->asking = true;
+    hr__unlock(&s->lock);
+    if (asking)
+        return HR_OK;
+    if (s->asked)
+        hr__thread_join(s->asker);
+    s->asked = hr__thread_start(&s->asker, "hr-ring-schema", answer_schemas, s) >= 0;
+    if (s->asked)
+        return HR_OK;
+    hr__lock(&s->lock);
+    s->asking = false;
+    hr__unlock(&s->lock);
+    return HR_NO_MEMORY;
+}
+
+static void on_ask_schema(conn *c, const hr_message *m)
+{
+    hr_ring_server *s = c->server;
+    schema_ask *a = hr__alloc(s->account, sizeof *a);
+
+    if (!a) {
+        conn_refuse(c, m->tag, HR_NO_MEMORY, "ring: no memory to ask for the schema");
+        return;
+    }
+    *a = (schema_ask){ .link = hr__link_ref(c->link), .split = hr__split_ref(c->split), .tag = m->tag };
+    hr__lock(&s->lock);
+    a->next = s->asks;
+    s->asks = a;
+    hr__unlock(&s->lock);
+    if (start_asker(s)) {
+        hr__lock(&s->lock);
+        s->asks = a->next; /* nobody else takes any */
+        hr__unlock(&s->lock);
+        ask_free(a);
+        conn_refuse(c, m->tag, HR_NO_MEMORY, "ring: no thread to ask for the schema");
+    }
+}
+
+static hr_status on_restore(conn *c, const char *text, char **differs, hr_error *err)
+{
+    hr_position_how how = { .differs = differs };
+    const char *position = hr__ring_get_restore(text, &how);
+
+    return hr__split_restore(c->split, position, &how, err);
+}
+
+static void on_ask(conn *c, const hr_message *m)
+{
+    hr_error e = HR_ERROR_INIT;
+    char *text = NULL;
+    hr_status st;
+
+    if (m->kind == HR_RING_ASK_POSITION)
+        st = hr__split_position(c->split, &text, &e);
+    else if (m->kind == HR_RING_ASK_STATS)
+        st = hr__split_stats(c->split, &text, &e);
+    else
+        st = on_restore(c, m->bytes ? m->bytes : "", &text, &e);
+    if (st)
+        st = hr__ring_send_error(c->link, HR_RING_REFUSED, m->tag, &e);
+    else
+        st = hr__link_send_patiently(c->link, HR_RING_ANSWER, m->tag, text, text ? (int64_t)strlen(text) : 0, NULL,
+                                     NULL);
+    conn_check(c, st);
+    hr_string_free(text);
+    hr_error_clear(&e);
+}
+
+static void on_message(conn *c, const hr_message *m)
+{
+    if (m->kind != HR_RING_HELLO && !c->split) {
+        c->dead = true; /* not one of ours */
+        return;
+    }
+    switch (m->kind) {
+    case HR_RING_HELLO: on_hello(c, m); break;
+    case HR_RING_BEGIN: on_begin(c, m); break;
+    case HR_RING_TAKEN:
+    case HR_RING_FINISHED: on_taken(c, m); break;
+    case HR_RING_LEAVE:
+        c->asked = c->in = false;
+        hr__split_leave(c->split, c->rank);
+        break;
+    case HR_RING_ASK_POSITION:
+    case HR_RING_ASK_RESTORE:
+    case HR_RING_ASK_STATS: on_ask(c, m); break;
+    case HR_RING_ASK_SCHEMA: on_ask_schema(c, m); break;
+    case HR_RING_FAIL: on_fail(c, m); break;
+    case HR_RING_BYE:
+        c->bye = true;
+        conn_lost(c, "said goodbye");
+        break;
+    default: conn_lost(c, "sent an unknown message"); break;
+    }
+}
+
+static void conn_receive(conn *c)
+{
+    while (!c->dead) {
+        hr_message m = { 0 };
+        hr_status st = hr__link_recv(c->link, 0, &m, NULL);
+
+        if (st == HR_PENDING || st == HR_NO_MEMORY) /* without memory, the next tick tries again */
+            break;
+        if (st)
+            conn_lost(c, st == HR_PEER ? "died" : "sent damaged messages");
+        else
+            on_message(c, &m);
+        hr__message_clear(&m);
+    }
+    if (!c->split && !c->dead && hr__clock_ns() - c->since_ns > HELLO_NS)
+        c->dead = true;
+}
+
+/* ------------------------------------------------------------------------------------------------ begin and batches */
+
+static void conn_failed(conn *c, const hr_error *e)
+{
+    c->asked = c->in = false;
+    conn_check(c, hr__ring_send_error(c->link, HR_RING_FAILED, c->pass, e));
+}
+
+static void conn_begin(conn *c)
+{
+    hr_error e = HR_ERROR_INIT;
+    hr_status st = hr__split_begin(c->split, c->rank, &c->request, 0, &e);
+
+    if (st && st != HR_PENDING)
+        conn_failed(c, &e);
+    if (!st) {
+        c->asked = false;
+        c->in = true;
+        c->sent = c->taken = 0;
+        conn_check(c, hr__link_send_patiently(c->link, HR_RING_BEGUN, c->pass, NULL, 0, NULL, NULL));
+    }
+    hr_error_clear(&e);
+}
+
+/* Is more held, here and by clients, than the limit allows? Then batches are handed out one by one. */
+static bool over_limit(const hr_ring_server *s)
+{
+    int64_t limit = hr__account_limit(s->account);
+
+    return limit > 0 && hr__arena_used(s->arena) > limit;
+}
+
+/* May this client be sent another batch, as far as its credits go? */
+static bool conn_has_credit(const conn *c)
+{
+    int64_t ahead = c->sent - c->taken;
+
+    return ahead == 0 || (ahead <= c->request.prefetch && !over_limit(c->server));
+}
+
+/* HR_BUDGET if this client holds so many batches that another one would pass the limit. */
+static hr_status conn_admit(const conn *c, hr_error *err)
+{
+    int64_t held = hr__link_outstanding(c->link) - (c->sent - c->taken);
+
+    if (held <= c->request.prefetch + 2 || !over_limit(c->server))
+        return HR_OK;
+    return hr_error_set(err, HR_BUDGET,
+                        "rank %d holds %" PRId64 " batches; all that are held need %" PRId64
+                        " bytes, the memory limit is %" PRId64 ": drop batches, or copy what is to be kept",
+                        c->rank, held, hr__arena_used(c->server->arena), hr__account_limit(c->server->account));
+}
+
+/* One batch, the end, or an error to the client. false: nothing now. */
+static bool conn_batch(conn *c)
+{
+    hr_error e = HR_ERROR_INIT;
+    hr_table *t = NULL;
+    hr_status st = conn_admit(c, &e);
+
+    if (!st)
+        st = hr__split_next_ahead(c->split, c->rank, 0, &t, &e);
+    if (st == HR_PENDING)
+        return false;
+    if (st) {
+        conn_failed(c, &e);
+    } else if (t) {
+        c->sent++;
+        conn_check(c, hr__link_send_patiently(c->link, HR_RING_BATCH, c->pass, NULL, 0, t, NULL));
+    } else {
+        c->in = false;
+        conn_check(c, hr__link_send_patiently(c->link, HR_RING_END, c->pass, NULL, 0, NULL, NULL));
+    }
+    hr_table_unref(t);
+    hr_error_clear(&e);
+    return true;
+}
+
+/* Round robin, one batch each, until nobody gets any. */
+static void serve_all(hr_ring_server *s)
+{
+    bool again = true;
+
+    while (again) {
+        again = false;
+        for (conn *c = s->conns; c; c = c->next) {
+            if (c->asked && !c->dead)
+                conn_begin(c);
+            if (c->in && !c->dead && conn_has_credit(c))
+                again = conn_batch(c) || again;
+        }
+    }
+}
+
+/* --------------------------------------------------------------------------------------------------------- its life */
+
+/* Who cannot be let in, for want of descriptors maybe, goes on knocking: then the door is not watched for a tick. */
+static void server_accept(hr_ring_server *s)
+{
+    if (hr__clock_ns() < s->door_ns)
+        return;
+    for (;;) {
+        hr_link *link = NULL;
+        conn *c;
+        hr_status st = hr__listener_accept(s->listener, s->account, s->arena, &link, NULL);
+
+        if (st == HR_PENDING)
+            break;
+        if (st) {
+            s->door_ns = hr__clock_ns() + TICK_MS * 1000000LL;
+            return;
+        }
+        c = hr__zalloc(s->account, sizeof *c);
+        if (!c) {
+            hr__link_close(link);
+            hr__link_unref(link);
+            break;
+        }
+        c->server = s;
+        c->link = link;
+        c->since_ns = hr__clock_ns();
+        c->next = s->conns;
+        c->watch = (watched){ s, hr__link_fd(link), false };
+        s->conns = c;
+    }
+    watch_again(&s->door);
+}
+
+static void free_dead(hr_ring_server *s)
+{
+    for (conn **at = &s->conns; *at;) {
+        conn *c = *at;
+
+        if (!c->dead) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        conn_free(c);
+    }
+}
+
+static void server_main(void *context)
+{
+    hr_ring_server *s = context;
+
+    for (;;) {
+        bool stop;
+
+        hr__lock(&s->lock);
+        if (!s->awake && !s->stop)
+            hr__cond_wait_ns(&s->wake, &s->lock, TICK_MS * 1000000LL);
+        s->awake = false;
+        stop = s->stop;
+        hr__unlock(&s->lock);
+        if (stop)
+            break;
+        server_accept(s);
+        for (conn *c = s->conns; c; c = c->next) {
+            conn_receive(c);
+            if (!c->dead)
+                watch_again(&c->watch);
+        }
+        serve_all(s);
+        free_dead(s);
+    }
+}
+
+hr_status hr__ring_serve(hr_split *const *splits, int n, hr_ring_server **out, char **address, hr_error *err)
+{
+    hr_status st = HR_OK;
+    hr_ring_server *s = NULL;
+    int bad;
+
+    *out = NULL;
+    *address = NULL;
+    s = hr__zalloc(NULL, sizeof *s);
+    if (!s)
+        return hr__error_memory(err, "ring", sizeof *s);
+    hr__mutex_init(&s->lock);
+    hr__cond_init(&s->wake);
+    s->account = hr__account_new("ring", NULL, 0);
+    s->splits = hr__zalloc(s->account, (size_t)HR_MAX(n, 1) * sizeof *s->splits);
+    if (!s->account || !s->splits)
+        HR_FAIL(HR_NO_MEMORY, "ring: no memory for %d splits", n);
+    for (; s->n_splits < n; s->n_splits++)
+        s->splits[s->n_splits] = hr__split_ref(splits[s->n_splits]);
+    HR_GO(hr__arena_new(s->account, "ring", &s->arena, err));
+    HR_GO(hr__listener_open(NULL, &s->listener, err));
+    *address = hr__strdup(NULL, hr__listener_address(s->listener));
+    if (!*address)
+        HR_FAIL(HR_NO_MEMORY, "ring: no memory for the address");
+    s->door = (watched){ s, hr__listener_fd(s->listener), false };
+    s->awake = true; /* at its first look round the dispatcher has the door watched */
+    for (int i = 0; i < n; i++)
+        hr__split_serve(s->splits[i], s->arena, server_wake, s);
+    bad = hr__thread_start(&s->thread, "hr-ring", server_main, s);
+    if (bad < 0) {
+        st = hr__error_os(err, bad, "ring", "start a thread");
+        goto done;
+    }
+    s->running = true;
+    *out = s;
+    s = NULL;
+done:
+    if (s) {
+        hr__ring_stop(s);
+        hr_string_free(*address);
+        *address = NULL;
+    }
+    return st;
+}
+
+void hr__ring_stop(hr_ring_server *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->n_splits; i++)
+        hr__split_serve(s->splits[i], NULL, NULL, NULL);
+    if (s->running) {
+        hr__lock(&s->lock);
+        s->stop = true;
+        hr__cond_signal(&s->wake);
+        hr__unlock(&s->lock);
+        hr__thread_join(s->thread);
+        hr__poller_remove(s->door.fd);
+    }
+    if (s->asked)
+        hr__thread_join(s->asker);
+    for (schema_ask *a; (a = s->asks);) {
+        s->asks = a->next;
+        ask_free(a);
+    }
+    while (s->conns) {
+        conn *c = s->conns;
+
+        s->conns = c->next;
+        if (c->split)
+            hr__split_lost(c->split, c->rank, NULL);
+        conn_free(c);
+    }
+    hr__listener_close(s->listener);
+    for (int i = 0; i < s->n_splits; i++)
+        hr__split_unref(s->splits[i]);
+    hr__free(s->splits);
+    hr__arena_unref(s->arena);
+    hr__account_unref(s->account);
+    hr__cond_clear(&s->wake);
+    hr__mutex_clear(&s->lock);
+    hr__free(s);
+}
