@@ -1,30 +1,54 @@
-/* split.c - one feed dealt to N ranks by step.
+/* split.c - one feed, dealt to N ranks by step.
  *
  * Step s of rank r is rows [(s*N + r)*B, +B) of the epoch, so a feed of batches of B rows is dealt round robin. There
- * is no thread here: whichever rank finds its queue empty pulls from the feed for all (one at a time), the others wait
+ * is no thread here: the rank that finds its queue empty pulls from the feed for all (one at a time), the others wait
  * for what it deals.
  *
- * 1. An epoch begins when every rank that is still there has asked for one with the same arguments, and is a feed of
- * its own.
- * 2. A step is released when all its parts exist, to all ranks at once; what is left at the end is dealt by the tail's
- * rule.
- * 3. No rank gets more than prefetch + 1 steps before the slowest: the next step is not pulled until that one has taken
- * its part.
- * 4. A rank that leaves, or is closed, gives up its parts and holds up nobody; one that is lost with an error ends the
- * split.
+ * The phases of an epoch. A rank that calls moves the split on; RELOCKS: without the lock.
+ *
+ *      BETWEEN  ranks ask (hr__split_begin)
+ *       ^   |
+ *       |   |  every rank that is there has asked: begin_epoch_relocks()
+ *       |   v
+ *       | OPENING  one rank opens the feed, RELOCKS
+ *       |   |  |
+ *       |<--+  |  not opened: all ranks get the error
+ *       |      v  opened: all ranks are in
+ *       |    DEALING  a rank whose queue is empty pulls, if the slowest rank is near enough: pull_relocks()
+ *       |      |  ^
+ *       |      v  |  a batch came (batch_came_locked() releases full steps), or nothing within the time
+ *       |    PULLING  one rank is in hr__feed_next, RELOCKS
+ *       |      |  |
+ *       |      |  +---> ENDED   the feed has no more: feed_ended_locked() dealt the rest by the tail's rule
+ *       |      +------> FAILED  ranks get feed_err behind what is queued: feed_failed_locked()
+ *       |
+ *       +-- DEALING, ENDED, FAILED: the last rank has left, or the split is closed: feed_drop_relocks()
+ *
+ * Rules.
+ * 1. An epoch begins when every rank that is still there has asked for one with the same arguments. It has a feed of
+ *    its own.
+ * 2. A step is released when all its shares exist, to all ranks at once. The tail's rule deals what is left at the end.
+ * 3. No rank gets more than prefetch + 1 steps before the slowest: nobody pulls the next step until the slowest rank
+ *    has taken its share.
+ * 4. A rank that leaves, or is closed, gives up its shares and holds up nobody; one that is lost with an error ends the
+ *    split.
  * 5. What a rank has *taken* may lag behind what was handed to it (the ring hands ahead). Positions speak of what was
  *    taken; the feed keeps its markers back to the slowest rank.
- * Locks: `lock` guards everything but the feed while `pulling` and the opening of the next feed. `ready_lock`, after
+ *
+ * Locks: `lock` guards everything but the feed while it is PULLING, and the opening of the next. `ready_lock`, after
  * `lock`, is held while ready() runs, so that hr__split_serve can wait for it. X_locked keeps `lock`; X_relocks lets go
  * of it in between. */
 #include "feed/feed.h"
 #include "share/exchange_arena.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #define PULL_MS 100                       /* a rank that pulls looks around so often */
 #define MAX_PREFETCH 4096                 /* steps; a typing error must not ask for terabytes */
 #define MAX_BATCH_ROWS (INT64_C(1) << 40) /* rows of all ranks' steps are to be counted without overflow */
+
+typedef enum split_phase { BETWEEN, OPENING, DEALING, PULLING, ENDED, FAILED } split_phase;
 
 typedef enum rank_state {
     RANK_OUT,   /* in no epoch */
@@ -68,8 +92,7 @@ struct hr_split {
     hr_inputs inputs;     /* what the plan reads; once somebody wanted a position */
     bool inputs_known;
     hr_split_request agreed;
-    bool opening, pulling;
-    bool ended;       /* the feed has no more */
+    split_phase phase;
     hr_table **parts; /* of the step being put together */
     int n_parts;
     int cap_queue;
@@ -114,6 +137,25 @@ static void changed_locked(hr_split *s)
     split_tell(s);
 }
 
+/* Every change of phase, as the diagram draws it. */
+static void enter_locked(hr_split *s, split_phase to)
+{
+#ifndef NDEBUG
+    static const unsigned from[] = {
+        [BETWEEN] = 1u << OPENING | 1u << DEALING | 1u << ENDED | 1u << FAILED,
+        [OPENING] = 1u << BETWEEN,
+        [DEALING] = 1u << OPENING | 1u << PULLING,
+        [PULLING] = 1u << DEALING,
+        [ENDED] = 1u << PULLING,
+        [FAILED] = 1u << PULLING,
+    };
+
+    if (!(from[to] >> s->phase & 1))
+        abort();
+#endif
+    s->phase = to;
+}
+
 static bool anyone_in_locked(const hr_split *s)
 {
     for (int r = 0; r < s->n_ranks; r++)
@@ -148,15 +190,16 @@ static void parts_drop_locked(hr_split *s)
         hr_table_unref(s->parts[--s->n_parts]);
 }
 
-/* Nobody is in the epoch any more: ends its feed. */
+/* No rank is in the epoch any more: ends its feed, BETWEEN. */
 static void feed_drop_relocks(hr_split *s)
 {
     hr_feed *f = s->feed;
     hr_arena *arena = s->feed_arena;
     char *stats = NULL;
 
-    if (!f || s->pulling || s->opening || (anyone_in_locked(s) && !s->closed))
+    if (s->phase == BETWEEN || s->phase == OPENING || s->phase == PULLING || (anyone_in_locked(s) && !s->closed))
         return;
+    enter_locked(s, BETWEEN);
     s->feed = NULL;
     s->feed_arena = NULL;
     parts_drop_locked(s);
@@ -278,7 +321,7 @@ void hr__split_close(hr_split *s)
 {
     hr__lock(&s->lock);
     s->closed = true;
-    if (s->feed && s->pulling && hr__feed_run(s->feed))
+    if (s->phase == PULLING && hr__feed_run(s->feed))
         hr__run_cancel(hr__feed_run(s->feed)); /* whoever pulls comes back, and then drops the feed */
     else
         feed_drop_relocks(s);
@@ -377,38 +420,60 @@ static void tail_uneven_locked(hr_split *s)
     s->n_steps++;
 }
 
-/* Takes one batch from the feed and deals it. HR_PENDING: nothing came; everything else
- * is noted in s. */
+/* DEALING: a batch is the next rank's share of the step that is put together. */
+static hr_status batch_came_locked(hr_split *s, hr_table *takes, hr_error *err)
+{
+    if (s->n_parts == s->n_ranks) {
+        hr_table_unref(takes);
+        return hr_error_set(err, HR_BUG, "split: a batch came behind a short one");
+    }
+    s->parts[s->n_parts++] = takes;
+    if (s->n_parts == s->n_ranks && hr_table_rows(takes) == s->agreed.batch_rows)
+        release_step_locked(s);
+    return HR_OK;
+}
+
+/* ENDED: what is left makes the last step. */
+static hr_status feed_ended_locked(hr_split *s, hr_error *err)
+{
+    if (s->tail == HR_TAIL_EQUAL)
+        return tail_equal_locked(s, err);
+    tail_uneven_locked(s);
+    return HR_OK;
+}
+
+/* FAILED: ranks get the error behind what is queued. */
+static void feed_failed_locked(hr_split *s, hr_status st, hr_error *moved)
+{
+    s->feed_st = st;
+    hr__error_move(&s->feed_err, moved);
+}
+
+/* DEALING, then PULLING: takes one batch from the feed and deals it. HR_PENDING: nothing came; everything else is in
+ * the split. */
 static hr_status pull_relocks(hr_split *s, int timeout_ms)
 {
     hr_error e = HR_ERROR_INIT;
     hr_table *t = NULL;
     hr_feed *f = s->feed;
+    split_phase then = DEALING;
     hr_status st;
 
-    s->pulling = true;
+    enter_locked(s, PULLING);
     hr__unlock(&s->lock);
     st = hr__feed_next(f, timeout_ms, &t, &e);
     hr__lock(&s->lock);
-    s->pulling = false;
-    if (!st && t && s->n_parts == s->n_ranks) {
-        hr_table_unref(t);
-        st = hr_error_set(&e, HR_BUG, "split: a batch after a short one");
-    } else if (!st && t) {
-        s->parts[s->n_parts++] = t;
-        if (s->n_parts == s->n_ranks && hr_table_rows(t) == s->agreed.batch_rows)
-            release_step_locked(s);
+    if (!st && t) {
+        st = batch_came_locked(s, t, &e);
     } else if (!st) {
-        s->ended = true;
-        if (s->tail == HR_TAIL_EQUAL)
-            st = tail_equal_locked(s, &e);
-        else
-            tail_uneven_locked(s);
+        then = ENDED;
+        st = feed_ended_locked(s, &e);
     }
-    if (st && st != HR_PENDING && !s->feed_st) {
-        s->feed_st = st;
-        hr__error_move(&s->feed_err, &e);
+    if (st && st != HR_PENDING) {
+        then = FAILED;
+        feed_failed_locked(s, st, &e);
     }
+    enter_locked(s, then);
     hr_error_clear(&e);
     feed_drop_relocks(s); /* all may have left meanwhile */
     changed_locked(s);
@@ -478,7 +543,7 @@ static hr_status take_locked(hr_split *s, split_rank *r, hr_table **out, hr_erro
     }
     if (s->feed_st)
         return hr__error_copy(err, &s->feed_err);
-    return s->ended ? HR_OK : HR_PENDING;
+    return s->phase == ENDED ? HR_OK : HR_PENDING;
 }
 
 /* pass: that the caller is in; 0: whichever there is. Two of a rank would otherwise share its rows between them. */
@@ -502,7 +567,7 @@ static hr_status next_of_pass(hr_split *s, int rank, int64_t pass, int timeout_m
             st = take_locked(s, r, out, err);
         if (st != HR_PENDING)
             break;
-        if (!s->pulling && s->n_steps <= slowest_locked(s) + s->agreed.prefetch) {
+        if (s->phase == DEALING && s->n_steps <= slowest_locked(s) + s->agreed.prefetch) {
             if (pull_slice_relocks(s, until) == HR_PENDING)
                 break;
         } else if (!wait_relocks(s, timeout_ms, until)) {
@@ -539,7 +604,7 @@ void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns)
     r->wait_ns = wait_ns;
     if (n_steps > r->taken && n_steps <= r->handed) {
         r->taken = n_steps;
-        if (s->feed && !s->opening)
+        if (s->feed)
             hr__feed_forget(s->feed, row_of_step(s, slowest_locked(s)));
     }
     changed_locked(s);
@@ -554,7 +619,7 @@ void hr__split_finish(hr_split *s, int rank)
         return;
     r = &s->ranks[rank];
     hr__lock(&s->lock);
-    if (r->state == RANK_IN && s->ended) {
+    if (r->state == RANK_IN && s->phase == ENDED) {
         r->taken = r->handed;
         r->finished = true;
         r->state = RANK_OUT;
@@ -663,7 +728,7 @@ static hr_status queues_locked(hr_split *s, hr_error *err)
     return HR_OK;
 }
 
-/* Opens the feed of the next epoch. */
+/* OPENING: opens the feed of the next epoch. */
 static hr_status open_feed_relocks(hr_split *s, hr_error *err)
 {
     hr_feed_options o = s->options;
@@ -704,21 +769,20 @@ static hr_status open_feed_relocks(hr_split *s, hr_error *err)
     return HR_OK;
 }
 
-/* All have asked: begins the epoch, or answers all with the reason why not. */
+/* BETWEEN, then OPENING: all have asked. Begins the epoch, or answers all with the reason why not. */
 static void begin_epoch_relocks(hr_split *s)
 {
     hr_error e = HR_ERROR_INIT;
     hr_status st;
 
-    s->opening = true;
+    enter_locked(s, OPENING);
     st = agree_locked(s, &e);
     if (!st)
         st = queues_locked(s, &e);
     if (!st)
         st = open_feed_relocks(s, &e);
-    s->opening = false;
+    enter_locked(s, st ? BETWEEN : DEALING);
     if (!st) {
-        s->ended = false;
         s->n_steps = s->lost_rows = 0;
         s->feed_st = HR_OK;
         hr_error_clear(&s->feed_err);
@@ -811,7 +875,7 @@ hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int 
         r->answered = false;
         r->asked_ns = hr__clock_ns();
     }
-    if (r->state == RANK_ASKED && !s->opening) {
+    if (r->state == RANK_ASKED && s->phase != OPENING) {
         r->request = *q;
         r->request.prefetch = HR_MAX(q->prefetch, 0);
     }
@@ -821,7 +885,7 @@ hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int 
             st = answer_locked(r, err);
         if (st != HR_PENDING)
             break;
-        if (!s->opening && !s->pulling && !s->feed && all_asked_locked(s))
+        if (s->phase == BETWEEN && all_asked_locked(s))
             begin_epoch_relocks(s);
         else if (!wait_relocks(s, timeout_ms, until))
             break;
@@ -883,7 +947,7 @@ static hr_status position_between_locked(hr_split *s, char **out, hr_error *err)
 /* Rank r has nothing more to take in this epoch. */
 static bool at_end_locked(const hr_split *s, const split_rank *r)
 {
-    return r->finished || (s->ended && r->state == RANK_IN && r->n == 0 && r->taken == r->handed);
+    return r->finished || (s->phase == ENDED && r->state == RANK_IN && r->n == 0 && r->taken == r->handed);
 }
 
 /* All ranks that did not leave the epoch: true if they are at its end; else *step is where all of them are. */
@@ -966,7 +1030,7 @@ hr_status hr__split_restore(hr_split *s, const char *position, const hr_position
     if (!copy)
         st = hr__error_memory(err, "position", (int64_t)strlen(position));
     hr__lock(&s->lock);
-    if (!st && (s->feed || s->opening))
+    if (!st && s->phase != BETWEEN)
         st = hr_error_set(err, HR_INVALID,
                           "position: an epoch is running; restore before it begins, or leave it on all ranks");
     if (!st) {
