@@ -1,23 +1,24 @@
 /* headrace.h - the whole public C API of Headrace, a streaming data feed for model training.
  *
- * The way of a row: a *plan* says what to read and what to do with it (no I/O happens while it is built, but
- * for the schema of the first file when a check needs it); a *feed* runs the plan and hands out tables; a *split*
- * runs one plan for N consumers.
+ * The way of a row: a *plan* says what to read and what to do with it (no I/O happens while it is built, but for the
+ * schema of the first file when a check needs it); a *feed* runs the plan and hands out tables; a *split* runs one plan
+ * for N consumers.
  *
  *     hr_plan *p = NULL; hr_feed *f = NULL; hr_table *t = NULL; hr_error err = HR_ERROR_INIT;
  *     hr_plan_read(urls, 1, "parquet", NULL, &p, &err);
  *     hr_feed_open(p, NULL, &f, &err);
  *     while (!hr_feed_next(f, &t, &err) && t) { ...; hr_table_unref(t); }
  *
- * Status. A function that can fail returns hr_status and writes its text into `err` (NULL: unwanted). On failure
- * `*out` is NULL.
+ * Status. A function that can fail returns hr_status and writes its text into `err` (NULL: unwanted). On failure `*out`
+ * is NULL.
  *
  * Ownership. An argument is *borrowed* until the call returns, *taken* from the caller, or *shared*: the callee adds a
  * counted reference. A result in `*out` is *new*: the caller releases it. An object that a call takes is gone even when
  * the call fails. Exception: a call takes nothing when it refuses a NULL argument (HR_INVALID names the argument) or
  * the size of a struct.
  *
- * Threads. Any thread may use any object. One thread at a time may call hr_feed_next and hr_feed_close of one feed.
+ * Threads. Any thread may use any object. One thread at a time may call hr_feed_next, hr_feed_next_within and
+ * hr_feed_close of one feed.
  *
  * Structs. A struct of options or of functions begins with `struct_bytes` = sizeof the struct that the caller was
  * compiled with. In every other field zero is the default. HR_INVALID: struct_bytes is 0. HR_UNSUPPORTED: the caller's
@@ -28,9 +29,9 @@
  * hr_filter_function, hr_aggregate_function, hr_source_functions, hr_write_options.name) run on threads of the pool,
  * several at once unless their comment says otherwise. They must not block: the pool has one thread per CPU, and a
  * thread that waits does no other work. They may build plans and may open feeds, but a callback that waits for a feed
- * hangs when no other pool thread is left. They may call every hr_set_* but hr_set_num_threads, which gives
- * HR_INVALID. `context_free` runs on the thread that drops the last reference. hr_feed_set_interrupt's function
- * runs on the thread that waits in hr_feed_next, and may block.
+ * hangs when no other pool thread is left. They may call every hr_set_* but hr_set_num_threads, which gives HR_INVALID,
+ * as hr_shutdown does. `context_free` runs on the thread that drops the last reference. hr_feed_set_interrupt's
+ * function runs on the thread that waits in hr_feed_next, and may block.
  *
  * Text is UTF-8. The library exports only what this file declares. */
 #ifndef HEADRACE_H
@@ -61,7 +62,7 @@ extern "C" {
 /* The version of the library that runs, as "0.1.0"; static. */
 HR_API const char *hr_version(void);
 
-/* ---------------------------------------------------------------------------------------------- status and errors */
+/* ------------------------------------------------------------------------------------------------ status and errors */
 
 /* name, number, text. Numbers never change: they stand in messages between processes, and in programs. */
 #define HR_STATUS_LIST(X)                                                                                              \
@@ -192,6 +193,16 @@ HR_API int64_t hr_spill_used(void);
  * 1024. */
 HR_API HR_MUST_USE hr_status hr_parse_bytes(const char *text, int64_t *out, hr_error *err);
 
+/* Ends the threads of the pool and gives free buffers back to the system. HR_INVALID: a feed is open, or the caller is
+ * a callback. The library stays usable: the next feed starts threads anew. Settings stay. */
+HR_API HR_MUST_USE hr_status hr_shutdown(hr_error *err);
+
+typedef enum hr_log_level { HR_LOG_INFO, HR_LOG_WARNING } hr_log_level;
+/* `log` gets a line for each event that no status reports: a variable of the environment that is wrong, a pool that has
+ * fewer threads than set, a position whose functions changed. NULL, the default: nobody gets them. Any thread calls it,
+ * one at a time; it must not call the library. The older function does not run any more when hr_set_log returns. */
+HR_API void hr_set_log(void (*log)(void *context, hr_log_level level, const char *text), void *context);
+
 /* ----------------------------------------------------------------------------------------------------------- tables */
 
 typedef struct hr_table hr_table; /* immutable rows of named, typed columns; counted */
@@ -229,8 +240,30 @@ typedef struct hr_column_view {
 /* Borrowed from `t`. HR_TYPE if the column is not of fixed width (boolean counts as such: value_bytes
  * 0, `data` is a bitmap whose first row is bit `validity_bit`). */
 HR_API HR_MUST_USE hr_status hr_table_column_view(const hr_table *t, int column, hr_column_view *out, hr_error *err);
-/* Text of the value at (row, column), as `headrace head` prints it; at most cap - 1 bytes and a NUL. */
-HR_API void hr_table_print_value(const hr_table *t, int64_t row, int column, char *text, size_t cap);
+/* A view of a text or binary column. The bytes of row i are data[offsets[i]] up to data[offsets[i + 1]];
+ * offsets are int32_t or int64_t, by offset_bytes. `validity` is that of hr_column_view. */
+typedef struct hr_text_view {
+    size_t struct_bytes; /* set by the caller */
+    const char *data;
+    const void *offsets; /* n_rows + 1; NULL: there are no rows */
+    int offset_bytes;    /* 4 or 8 */
+    bool is_text;        /* UTF-8; false: binary */
+    const uint8_t *validity;
+    int64_t validity_bit;
+    int64_t n_rows;
+    int64_t null_count;
+} hr_text_view;
+/* Borrowed from `t`. HR_TYPE: the column is neither text nor binary. */
+HR_API HR_MUST_USE hr_status hr_table_text_view(const hr_table *t, int column, hr_text_view *out, hr_error *err);
+/* The bytes of one row, without a NUL behind them; NULL: a null, or no such row. */
+HR_API const char *hr_text_at(const hr_text_view *v, int64_t row, int64_t *n_bytes);
+/* Rows [begin, begin + n) as JSON, one object a line. NaN and infinities are null, bytes are base64, times and decimals
+ * are strings, a map is a list of {"key", "value"}. *out is new: hr_string_free(). */
+HR_API HR_MUST_USE hr_status hr_table_print_json(const hr_table *t, int64_t begin, int64_t n, char **out,
+                                                 hr_error *err);
+/* Writes the text of the value at (row, column), as `headrace head` prints it: at most cap - 1 bytes and a NUL, cut
+ * between two characters. Returns the number of bytes; cap - 4 or more: the text may be cut. */
+HR_API int64_t hr_table_print_value(const hr_table *t, int64_t row, int column, char *text, size_t cap);
 
 /* ------------------------------------------------------------------------------------------------------------ plans */
 
@@ -330,6 +363,11 @@ HR_API HR_MUST_USE hr_status hr_expr_call(const char *function, hr_expr *const *
                                           const char *const *settings, int n_settings, hr_expr **out, hr_error *err);
 HR_API HR_MUST_USE hr_status hr_expr_print(const hr_expr *e, char **out,
                                            hr_error *err); /* *out is new: hr_string_free() */
+
+/* An expression from its text: "a > 1 and not is_null(b)", "col('any name') * 2", "cast(x, to='int32')", "is_in(k, [1,
+ * 2])". A name is a column; & and | are `and` and `or`. hr_expr_print()'s texts can be parsed, unless a long constant
+ * is cut. HR_INVALID names the character and what it expected, HR_NOT_FOUND a function. */
+HR_API HR_MUST_USE hr_status hr_expr_parse(const char *text, hr_expr **out, hr_error *err);
 
 /* The rows for which the expression is true (not those for which it is null). Where the input is a reader that has
  * statistics, what they rule out is not read. Shares e. */
@@ -575,6 +613,13 @@ HR_API HR_MUST_USE hr_status hr_plan_write(hr_plan *in, const char *format, cons
 /* The schema. Reads the first file's footer or rows if it must, and runs a map without declared schema on its first
  * rows. */
 HR_API HR_MUST_USE hr_status hr_plan_schema(hr_plan *p, struct ArrowSchema *out, hr_error *err);
+/* The same as text: one "name: type" a line. *out is new: hr_string_free(). */
+HR_API HR_MUST_USE hr_status hr_plan_print_schema(hr_plan *p, char **out, hr_error *err);
+/* The number of files that a plan of one input reads; 0: tables in memory. HR_INVALID: the plan has several inputs. */
+HR_API HR_MUST_USE hr_status hr_plan_files(hr_plan *p, int *out, hr_error *err);
+/* What the metadata of file i says: rows, fragments, encodings, sizes, least and greatest values, as lines of text.
+ * *out is new: hr_string_free(). */
+HR_API HR_MUST_USE hr_status hr_plan_describe_file(hr_plan *p, int i, char **out, hr_error *err);
 /* The number of rows that metadata alone gives; -1: only a run finds it out. */
 HR_API HR_MUST_USE hr_status hr_plan_count(hr_plan *p, int64_t *out, hr_error *err);
 /* The plan as text, one node a line, before and after the rewriting rules; no I/O. *out is new: hr_string_free(). */
@@ -610,6 +655,14 @@ typedef struct hr_feed_options {
 HR_API HR_MUST_USE hr_status hr_feed_open(hr_plan *p, const hr_feed_options *options, hr_feed **out, hr_error *err);
 /* The next table; *out is new, NULL at the end. Waits; wakes every 100 ms to ask `hr_feed_set_interrupt`'s function. */
 HR_API HR_MUST_USE hr_status hr_feed_next(hr_feed *f, hr_table **out, hr_error *err);
+/* As hr_feed_next; HR_PENDING: no table came within timeout_ms (0: does not wait; < 0: no limit). */
+HR_API HR_MUST_USE hr_status hr_feed_next_within(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err);
+/* A descriptor for poll(): readable when hr_feed_next_within(f, 0, ...) may give something else than HR_PENDING. Do not
+ * read from it. The feed owns it and closes it. */
+HR_API HR_MUST_USE hr_status hr_feed_descriptor(hr_feed *f, int *out, hr_error *err);
+/* Stops the run, from any thread: hr_feed_next returns HR_CANCELLED at once, and from then on. The feed stays to be
+ * closed. NULL is fine. */
+HR_API void hr_feed_cancel(hr_feed *f);
 /* `check` returns true to make a waiting hr_feed_next return HR_CANCELLED (Python: a signal came). Called without
  * locks. */
 HR_API void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *context);
@@ -618,6 +671,21 @@ HR_API void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void
  * that all files share, sizes and contents count, and times only where contents are not known. The first call reads
  * some blocks of each file. */
 HR_API HR_MUST_USE hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err);
+typedef struct hr_progress {
+    size_t struct_bytes;
+    int64_t files_opened;
+    int64_t rows_read;                /* from files and other sources */
+    int64_t bad_rows;                 /* that readers left out (option on_error) */
+    int64_t rows_taken, tables_taken; /* by the consumer, since the feed began */
+    int64_t wait_ns;                  /* that the consumer waited */
+    int64_t memory_bytes;             /* of data, in the whole process */
+} hr_progress;
+/* What the feed did so far. Any thread may ask. */
+HR_API HR_MUST_USE hr_status hr_feed_progress(hr_feed *f, hr_progress *out, hr_error *err);
+/* Calls `progress` at most every interval_ms, on the consumer's thread, while that is in hr_feed_next: also when no
+ * table comes. NULL: nobody is called. */
+HR_API void hr_feed_set_progress(hr_feed *f, void (*progress)(void *context, const hr_progress *done), void *context,
+                                 int interval_ms);
 /* What was done so far, as JSON: per operator rows, bytes, busy_ns, wait_ns, peak_bytes; files and fragments opened. */
 HR_API HR_MUST_USE hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err);
 /* Stops the run wherever it is and waits for its tasks; tables handed out stay valid. NULL is fine. */
@@ -629,6 +697,79 @@ HR_API HR_MUST_USE hr_status hr_plan_materialize(hr_plan *p, const hr_feed_optio
                                                  hr_error *err);
 /* The rest of the feed as an Arrow stream. Takes `f`, even on failure. */
 HR_API HR_MUST_USE hr_status hr_feed_export(hr_feed *f, struct ArrowArrayStream *out, hr_error *err);
+
+/* ----------------------------------------------------------------------------------------------------------- splits */
+
+/* One feed for N consumers of this process ("ranks"), each with a thread of its own. Step s of rank r is rows
+ * [(s*N + r)*B, +B) of the epoch, B = batch_rows. All ranks make the same number of steps, and no rank gets more than
+ * prefetch + 1 steps before the slowest. Counted; any thread may use it, one thread at a time for one rank. */
+typedef struct hr_split hr_split;
+
+/* What becomes of the rows behind the last full step. */
+typedef enum hr_split_tail {
+    HR_TAIL_EQUAL,  /* one short step with as many rows for each rank; at most N - 1 rows are left out (stats) */
+    HR_TAIL_UNEVEN, /* rank 0 gets the first batch, then rank 1, ...; the last ranks may get none */
+    HR_TAIL_PAD     /* HR_UNSUPPORTED in this version */
+} hr_split_tail;
+
+/* Shares p. Of `options` batch_rows (> 0), drop_last, prefetch and shuffle_* are those of every rank; `epoch` is the
+ * first one, and each pass counts on. `position` is one of hr_split_position. */
+HR_API HR_MUST_USE hr_status hr_split_open(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options,
+                                           hr_split **out, hr_error *err);
+HR_API hr_split *hr_split_ref(hr_split *s);
+HR_API void hr_split_unref(hr_split *s); /* NULL is fine */
+HR_API int hr_split_ranks(const hr_split *s);
+/* Rank `rank` begins the next epoch: waits until every rank has begun it. HR_PENDING: not all came within timeout_ms
+ * (0: does not wait; < 0: no limit); call it again. A thread that serves several ranks waits for none: timeout_ms 0. */
+HR_API HR_MUST_USE hr_status hr_split_begin(hr_split *s, int rank, int timeout_ms, hr_error *err);
+/* That rank's next batch; *out is new, NULL at the end of its epoch. HR_PENDING as above. HR_PEER: another rank was
+ * lost; the text names it. */
+HR_API HR_MUST_USE hr_status hr_split_next(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err);
+/* The rank gives up the rest of its epoch; the others go on. */
+HR_API void hr_split_leave(hr_split *s, int rank);
+/* The rank is gone for good. why: the others get HR_PEER with this text; NULL: they go on without it. */
+HR_API void hr_split_lost(hr_split *s, int rank, const char *why);
+/* Where all ranks are, one text for all. HR_MISMATCH names two ranks that have taken different numbers of steps. *out
+ * is new: hr_string_free(). */
+HR_API HR_MUST_USE hr_status hr_split_position(hr_split *s, char **out, hr_error *err);
+/* The next hr_split_begin goes on from there. HR_INVALID: an epoch is running. */
+HR_API HR_MUST_USE hr_status hr_split_restore(hr_split *s, const char *position, hr_error *err);
+/* As JSON: ranks, epoch, steps, rows of each rank, rows left out, wait_ns of each rank, and the run's. *out is new:
+ * hr_string_free(). */
+HR_API HR_MUST_USE hr_status hr_split_stats(hr_split *s, char **out, hr_error *err);
+/* Ends the run; ranks that wait get HR_CANCELLED. References stay valid. NULL is fine. */
+HR_API void hr_split_close(hr_split *s);
+
+/* -------------------------------------------------------------------------------- what there is: formats, functions */
+
+typedef struct hr_format_info {
+    size_t struct_bytes; /* set by the caller */
+    const char *name;
+    const char *suffixes; /* of file names, separated by blanks */
+    const char *doc;
+    bool can_write;
+} hr_format_info;
+/* Format number i, from 0; its texts are static. HR_NOT_FOUND: there are fewer. */
+HR_API HR_MUST_USE hr_status hr_format_at(int i, hr_format_info *out, hr_error *err);
+/* The name of the format whose suffix ends the path, also before that of a compression; static. NULL: none. */
+HR_API const char *hr_format_of_path(const char *path);
+typedef enum hr_direction { HR_READ, HR_WRITE } hr_direction;
+/* The options of a format, one "name=default  doc" a line. HR_NOT_FOUND: no such format; HR_UNSUPPORTED: it has no
+ * writer. *out is new: hr_string_free(). */
+HR_API HR_MUST_USE hr_status hr_format_options(const char *format, hr_direction direction, char **out, hr_error *err);
+
+typedef struct hr_function_info {
+    size_t struct_bytes; /* set by the caller */
+    const char *name;
+    const char *symbol; /* "+"; NULL: it is called by its name */
+    const char *doc;
+    int min_args, max_args; /* max < 0: any number */
+    bool is_aggregate;      /* for hr_aggregate; else for hr_expr_call */
+} hr_function_info;
+/* Function number i, from 0, aggregates last; its texts are static. HR_NOT_FOUND: there are fewer. */
+HR_API HR_MUST_USE hr_status hr_function_at(int i, hr_function_info *out, hr_error *err);
+/* The settings of a function of expressions, as hr_format_options. */
+HR_API HR_MUST_USE hr_status hr_function_options(const char *function, char **out, hr_error *err);
 
 #ifdef __cplusplus
 }

@@ -119,6 +119,21 @@ def wrong_names():
         seen[path.name] = here
 
 
+def wrong_command(build):
+    """The command is a user of the library: it sees headrace.h, its own headers, and no hr__ symbol."""
+    for path in sources():
+        if layer_of(path) == "cli":
+            for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
+                if name != "cli/cli.h":
+                    yield f'{path.relative_to(ROOT)}: #include "{name}": the command sees <headrace.h> alone'
+    objects = sorted((build / "src" / "cli" / "headrace.p").glob("*.o")) if build else []
+    for path in objects:
+        text = subprocess.run(["nm", "-u", str(path)], check=True, capture_output=True, text=True).stdout
+        for name in text.split():
+            if name.startswith("hr__"):
+                yield f"src/cli/{path.stem}: {name}: the command calls what headrace.h declares"
+
+
 def symbols(library):
     """(file -> names that it defines, file -> names that it takes from others) of the library's objects."""
     by_object = {str(p.relative_to(ROOT)).replace("/", "_") + ".o": p for p in sources()}
@@ -253,6 +268,11 @@ def test_no_circles():
     assert list(wrong_circles(library)) == []
 
 
+def test_the_command_lives_on_the_public_header():
+    library = built("libheadrace_engine.a")
+    assert list(wrong_command(library and library.parent)) == []
+
+
 def test_only_hr_is_exported():
     library = built("libheadrace.so")
     if library is None:
@@ -264,6 +284,8 @@ def test_only_hr_is_exported():
 
 def main():
     wrong = [*wrong_includes(), *wrong_names(), *wrong_folders(), *wrong_lines()]
+    library = built("libheadrace_engine.a")
+    wrong += wrong_command(library and library.parent)
     if built("libheadrace.so"):
         wrong += wrong_exports(built("libheadrace.so"))
     if built("libheadrace_engine.a"):

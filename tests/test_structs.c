@@ -159,6 +159,48 @@ static hr_status call_view(const void *p, hr_error *err)
     return st;
 }
 
+static hr_status call_text_view(const void *p, hr_error *err)
+{
+    hr_plan *in = NULL;
+    hr_table *t = NULL;
+    hr_feed *f = NULL;
+    const char *url = in_dir("in");
+    hr_status st;
+
+    assert_int_equal(hr_plan_read(&url, 1, "text", NULL, &in, NULL), HR_OK);
+    assert_int_equal(hr_feed_open(in, NULL, &f, NULL), HR_OK);
+    assert_int_equal(hr_feed_next(f, &t, NULL), HR_OK);
+    st = hr_table_text_view(t, 0, (void *)(uintptr_t)p, err);
+    hr_table_unref(t);
+    hr_feed_close(f);
+    hr_plan_unref(in);
+    return st;
+}
+
+static hr_status call_progress(const void *p, hr_error *err)
+{
+    hr_feed *f = NULL;
+    hr_status st;
+
+    assert_int_equal(hr_feed_open(range, NULL, &f, NULL), HR_OK);
+    st = hr_feed_progress(f, (void *)(uintptr_t)p, err);
+    hr_feed_close(f);
+    return st;
+}
+
+static hr_status call_format(const void *p, hr_error *err) { return hr_format_at(0, (void *)(uintptr_t)p, err); }
+static hr_status call_function(const void *p, hr_error *err) { return hr_function_at(0, (void *)(uintptr_t)p, err); }
+
+static hr_status call_split(const void *p, hr_error *err)
+{
+    hr_split *s = NULL;
+    hr_status st = hr_split_open(range, 2, HR_TAIL_EQUAL, p, &s, err);
+
+    assert_int_equal(s != NULL, st == HR_OK);
+    hr_split_unref(s);
+    return st;
+}
+
 /* --- the table. `least`: what the shortest struct holds that means something; all behind it has a default. */
 
 static const hr_read_options read_options = { .struct_bytes = sizeof read_options, .include_paths = "path" };
@@ -194,6 +236,10 @@ static const hr_aggregate_function own = { .struct_bytes = sizeof own,
                                            .merge = add_states,
                                            .result = results };
 static const hr_column_view view = { .struct_bytes = sizeof view };
+static const hr_text_view text_view = { .struct_bytes = sizeof text_view };
+static const hr_progress progress = { .struct_bytes = sizeof progress };
+static const hr_format_info format = { .struct_bytes = sizeof format };
+static const hr_function_info function = { .struct_bytes = sizeof function };
 
 #define ROW(type, name, call, from, least, null) { #type, #name, call, &from, sizeof(type), least, null }
 #define UPTO(type, field) offsetof(type, field)
@@ -222,7 +268,12 @@ static const struct row {
     ROW(hr_sort_key, hr_plan_sort, call_sort, sort, UPTO(hr_sort_key, expr), HR_INVALID),
     ROW(hr_aggregate, hr_plan_group, call_group, aggregate, UPTO(hr_aggregate, column), HR_INVALID),
     ROW(hr_aggregate_function, hr_plan_group, call_own, own, sizeof own, HR_NOT_FOUND /* no function "mine" */),
+    ROW(hr_feed_options, hr_split_open, call_split, feed, UPTO(hr_feed_options, drop_last), HR_INVALID),
     ROW(hr_column_view, hr_table_column_view, call_view, view, UPTO(hr_column_view, data), HR_OK),
+    ROW(hr_text_view, hr_table_text_view, call_text_view, text_view, UPTO(hr_text_view, offsets), HR_OK),
+    ROW(hr_progress, hr_feed_progress, call_progress, progress, UPTO(hr_progress, rows_read), HR_OK),
+    ROW(hr_format_info, hr_format_at, call_format, format, UPTO(hr_format_info, suffixes), HR_OK),
+    ROW(hr_function_info, hr_function_at, call_function, function, UPTO(hr_function_info, doc), HR_OK),
 };
 
 /* A caller's struct of n bytes, that says it has `says`; what lies behind the known fields is `behind`. On the heap,
@@ -242,6 +293,13 @@ static hr_status call_with(const struct row *r, size_t n, size_t says, char behi
     return st;
 }
 
+/* The call writes the struct. */
+static bool is_filled(const struct row *r)
+{
+    return r->call == call_view || r->call == call_text_view || r->call == call_progress || r->call == call_format ||
+           r->call == call_function;
+}
+
 static void test_sizes(void **unused)
 {
     hr_error err = HR_ERROR_INIT;
@@ -249,7 +307,7 @@ static void test_sizes(void **unused)
     (void)unused;
     for (int i = 0; i < HR_LEN(rows); i++) {
         const struct row *r = &rows[i];
-        bool fills = r->call == call_view;
+        bool fills = is_filled(r);
         live_memory before = live_now();
         int freed = n_freed, owns = r->from == &source || r->from == &map || r->from == &filter || r->from == &own;
 

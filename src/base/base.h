@@ -55,6 +55,9 @@ hr_status hr__error_memory(hr_error *err, const char *where, int64_t n_bytes);
 hr_status hr__need(const char *function, const char *names, const void *const *pointers, int n,
                    hr_error *err) HR_MUST_USE;
 
+/* log.c: one line to the function that hr_set_log set. The caller may hold locks. */
+void hr__log(hr_log_level level, const char *fmt, ...) HR_PRINTF(2, 3);
+
 /* True for a number that is a status; false for HR_OK where it has to be an error. HR_PENDING is none. */
 bool hr__status_is_error(int64_t st);
 /* Statuses are also places in tables: [0, HR__N_STATUS), -1: no status. */

@@ -270,13 +270,25 @@ static hr_status default_limit(int64_t *out, hr_error *err)
     return st ? hr__error_at(err, st, "HEADRACE_MEMORY_LIMIT") : HR_OK;
 }
 
+/* The default; what is wrong with the variable goes to the log, since nobody waits for a status. */
+static int64_t first_limit(void)
+{
+    hr_error err = HR_ERROR_INIT;
+    int64_t limit;
+
+    if (default_limit(&limit, &err))
+        hr__log(HR_LOG_WARNING, "%s; the limit is %lld bytes", err.text, (long long)limit);
+    hr_error_clear(&err);
+    return limit;
+}
+
 int64_t hr_memory_limit(void)
 {
     int64_t limit = atomic_load_explicit(&root.limit, memory_order_relaxed), none = 0;
 
     if (limit)
         return limit;
-    (void)default_limit(&limit, NULL); /* hr_set_memory_limit(0) would tell what is wrong with the variable */
+    limit = first_limit();
     return atomic_compare_exchange_strong(&root.limit, &none, limit) ? limit : none;
 }
 
@@ -382,13 +394,24 @@ static hr_status default_threads(int *out, hr_error *err)
     return HR_OK;
 }
 
+static int first_threads(void)
+{
+    hr_error err = HR_ERROR_INIT;
+    int n;
+
+    if (default_threads(&n, &err))
+        hr__log(HR_LOG_WARNING, "%s; the pool has %d", err.text, n);
+    hr_error_clear(&err);
+    return n;
+}
+
 int hr_num_threads(void)
 {
     int n = atomic_load_explicit(&n_threads, memory_order_relaxed), none = 0;
 
     if (n)
         return n;
-    (void)default_threads(&n, NULL);
+    n = first_threads();
     return atomic_compare_exchange_strong(&n_threads, &none, n) ? n : none;
 }
 

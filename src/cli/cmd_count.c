@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const struct option long_options[] = { HR_INPUT_LONG, { 0 } };
+static const struct option long_options[] = { INPUT_LONG, { 0 } };
 
 /* For formats that do not write it down: rows without columns, which cost the least. */
 static hr_status count_by_reading(hr_plan *p, int64_t *out, hr_error *err)
@@ -37,41 +37,41 @@ static hr_status count_rows(hr_plan *p, int64_t *out, hr_error *err)
     return *out >= 0 ? HR_OK : count_by_reading(p, out, err);
 }
 
-static int count_run(const hr_command *cmd, int argc, char **argv)
+static int count_run(const command *cmd, int argc, char **argv)
 {
     hr_error err = HR_ERROR_INIT;
-    hr_input in = { 0 };
+    input in = { 0 };
     hr_plan *p = NULL;
     int64_t n_rows = 0;
     int status = 0, option;
 
     optind = 0;
-    while (!status && (option = getopt_long(argc, argv, HR_INPUT_SHORT, long_options, NULL)) != -1) {
+    while (!status && (option = getopt_long(argc, argv, INPUT_SHORT, long_options, NULL)) != -1) {
         if (option == 'h') {
-            status = hr__cli_help(cmd);
+            status = cli_help(cmd);
             goto done;
         }
-        if (!hr__input_option(&in, option, optarg))
-            status = HR_EXIT_MISUSED;
+        if (!input_option(&in, option, optarg))
+            status = EXIT_MISUSED;
     }
     if (!status && optind == argc)
-        status = hr__cli_misused(cmd, "which file?");
+        status = cli_misused(cmd, "which file?");
     if (status)
         goto done;
-    if (hr__input_plan(&in, argc, argv, &p, &err) || count_rows(p, &n_rows, &err))
-        status = hr__cli_failed(&err);
+    if (input_plan(&in, argc, argv, &p, &err) || count_rows(p, &n_rows, &err))
+        status = cli_failed(&err);
     else
         printf("%" PRId64 "\n", n_rows);
 done:
     hr_plan_unref(p);
-    hr__input_clear(&in);
+    input_clear(&in);
     return status;
 }
 
-const hr_command hr__cmd_count = {
+const command cmd_count = {
     .name = "count",
     .args = "[OPTION]... FILE...",
     .doc = "The number of rows in all files together, from their metadata where that tells it",
-    .more = HR_INPUT_HELP,
+    .more = INPUT_HELP,
     .run = count_run,
 };

@@ -5,66 +5,82 @@
 
 static const struct option long_options[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
 
+/* Format number i; false: there are fewer. */
+static bool format_at(int i, hr_format_info *out)
+{
+    *out = (hr_format_info){ .struct_bytes = sizeof *out };
+    return hr_format_at(i, out, NULL) == HR_OK;
+}
+
+static int wider(int width, const char *text) { return (int)strlen(text) > width ? (int)strlen(text) : width; }
+
 static void print_all(void)
 {
     int name_width = 0, suffix_width = 0;
+    hr_format_info f;
 
-    for (int i = 0; hr__formats[i]; i++) {
-        name_width = HR_MAX(name_width, (int)strlen(hr__formats[i]->name));
-        suffix_width = HR_MAX(suffix_width, (int)strlen(hr__formats[i]->suffixes));
+    for (int i = 0; format_at(i, &f); i++) {
+        name_width = wider(name_width, f.name);
+        suffix_width = wider(suffix_width, f.suffixes);
     }
-    for (int i = 0; hr__formats[i]; i++)
-        printf("%-*s  %-*s  %s\n", name_width, hr__formats[i]->name, suffix_width, hr__formats[i]->suffixes,
-               hr__formats[i]->doc);
+    for (int i = 0; format_at(i, &f); i++)
+        printf("%-*s  %-*s  %s\n", name_width, f.name, suffix_width, f.suffixes, f.doc);
+}
+
+static hr_status no_format(const char *name, hr_error *err)
+{
+    char names[500] = "";
+    size_t n = 0;
+    hr_format_info f;
+
+    for (int i = 0; format_at(i, &f) && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, " %s", f.name);
+    return hr_error_set(err, HR_NOT_FOUND, "no format '%s'; there are:%s", name, names);
+}
+
+static hr_status print_options(const char *title, const char *format, hr_direction direction, hr_error *err)
+{
+    char *text = NULL;
+
+    HR_TRY(hr_format_options(format, direction, &text, err));
+    printf("%s:%s%s", title, *text ? "\n" : " none\n", text);
+    hr_string_free(text);
+    return HR_OK;
 }
 
 static hr_status print_one(const char *name, hr_error *err)
 {
-    const hr_format *format = hr__format_by_name(name);
-    hr_text text = { 0 };
-    hr_status st = HR_OK;
+    hr_format_info f;
 
-    if (!format) {
-        for (int i = 0; hr__formats[i]; i++)
-            hr__text_add(&text, " %s", hr__formats[i]->name);
-        HR_FAIL(HR_NOT_FOUND, "no format '%s'; there are:%s", name, text.data ? text.data : "");
+    for (int i = 0;; i++) {
+        if (!format_at(i, &f))
+            return no_format(name, err);
+        if (!strcmp(f.name, name))
+            break;
     }
-    printf("%s: %s\nsuffixes: %s\n", format->name, format->doc, format->suffixes);
-    if (format->options)
-        hr__options_print(format->options, &text);
-    if (text.failed)
-        HR_FAIL(HR_NO_MEMORY, "no memory for the text of the options");
-    printf("options:%s%s", text.n ? "\n" : " none\n", text.n ? text.data : "");
-    hr__text_clear(&text);
-    if (format->write_options)
-        hr__options_print(format->write_options, &text);
-    if (text.failed)
-        HR_FAIL(HR_NO_MEMORY, "no memory for the text of the options");
-    if (format->create)
-        printf("write options:%s%s", text.n ? "\n" : " none\n", text.n ? text.data : "");
-done:
-    hr__text_clear(&text);
-    return st;
+    printf("%s: %s\nsuffixes: %s\n", f.name, f.doc, f.suffixes);
+    HR_TRY(print_options("options", f.name, HR_READ, err));
+    return f.can_write ? print_options("write options", f.name, HR_WRITE, err) : HR_OK;
 }
 
-static int formats_run(const hr_command *cmd, int argc, char **argv)
+static int formats_run(const command *cmd, int argc, char **argv)
 {
     hr_error err = HR_ERROR_INIT;
     int option;
 
     optind = 0;
     while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
-        return option == 'h' ? hr__cli_help(cmd) : HR_EXIT_MISUSED;
+        return option == 'h' ? cli_help(cmd) : EXIT_MISUSED;
     if (argc - optind > 1)
-        return hr__cli_misused(cmd, "one name at most, not '%s'", argv[optind + 1]);
+        return cli_misused(cmd, "one name at most, not '%s'", argv[optind + 1]);
     if (optind == argc)
         print_all();
     else if (print_one(argv[optind], &err))
-        return hr__cli_failed(&err);
+        return cli_failed(&err);
     return 0;
 }
 
-const hr_command hr__cmd_formats = {
+const command cmd_formats = {
     .name = "formats",
     .args = "[NAME]",
     .doc = "The formats that can be read; with a name, that format's options and their defaults",

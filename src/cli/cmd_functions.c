@@ -1,99 +1,116 @@
 /* cmd_functions.c - headrace functions: what expressions can call, from the tables that the engine looks them up in. */
 #include "cli/cli.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 static const struct option long_options[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
 
-/* "a + b", "~a", "is_in(a, b)", "cast(a, to=, safe=)" */
-static void print_usage(const hr_expr_function *f, hr_text *out)
+/* The function of that number; false: there are fewer. */
+static bool function_at(int i, hr_function_info *out)
+{
+    *out = (hr_function_info){ .struct_bytes = sizeof *out };
+    return hr_function_at(i, out, NULL) == HR_OK;
+}
+
+/* Appends to a usage of `cap` bytes; what does not fit is cut. */
+static void add(char *usage, size_t cap, const char *fmt, ...) HR_PRINTF(3, 4);
+static void add(char *usage, size_t cap, const char *fmt, ...)
+{
+    size_t n = strlen(usage);
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(usage + n, cap - n, fmt, args);
+    va_end(args);
+}
+
+/* "a + b", "~a", "is_in(a, b)", "cast(a, to=, safe=)"; options: lines "name=default  doc". */
+static void print_usage(const hr_function_info *f, const char *options, char *usage, size_t cap)
 {
     static const char letters[] = "abcdefgh";
     int n = f->max_args < 0 ? f->min_args : f->max_args;
     bool first = n == 0;
 
+    *usage = 0;
     if (f->symbol && n == 2) {
-        hr__text_add(out, "a %s b", f->symbol);
+        add(usage, cap, "a %s b", f->symbol);
         return;
     }
     if (f->symbol) {
-        hr__text_add(out, "%sa", f->symbol);
+        add(usage, cap, "%sa", f->symbol);
         return;
     }
-    hr__text_add(out, "%s(", f->name);
+    add(usage, cap, "%s(", f->name);
     for (int i = 0; i < n; i++)
-        hr__text_add(out, "%s%c", i ? ", " : "", letters[i % 8]);
+        add(usage, cap, "%s%c", i ? ", " : "", letters[i % 8]);
     if (f->max_args < 0)
-        hr__text_add(out, "%s...", n ? ", " : "");
-    for (const hr_option *o = f->options; o && o->name; o++, first = false)
-        hr__text_add(out, "%s%s=", first ? "" : ", ", o->name);
-    hr__text_add(out, ")");
+        add(usage, cap, "%s...", n ? ", " : "");
+    for (; *options; options += strcspn(options, "\n") + 1, first = false) {
+        char name[64] = "";
+
+        memcpy(name, options, strcspn(options, "=") % sizeof name);
+        add(usage, cap, "%s%s=", first ? "" : ", ", name);
+    }
+    add(usage, cap, ")");
 }
 
-static hr_status print_one(const hr_expr_function *f, hr_error *err)
+static hr_status print_one(const hr_function_info *f, hr_error *err)
 {
-    hr_text text = { 0 };
-    hr_status st = HR_OK;
+    char *options = NULL, usage[200];
 
-    hr__text_add(&text, "%s: %s\nusage: ", f->name, f->doc);
-    print_usage(f, &text);
-    hr__text_add(&text, "\noptions:%s", f->options ? "\n" : " none\n");
-    hr__options_print(f->options, &text);
-    if (text.failed)
-        HR_FAIL(HR_NO_MEMORY, "no memory for the text of '%s'", f->name);
-    fputs(text.data, stdout);
-done:
-    hr__text_clear(&text);
-    return st;
+    HR_TRY(hr_function_options(f->name, &options, err));
+    print_usage(f, options, usage, sizeof usage);
+    printf("%s: %s\nusage: %s\noptions:%s%s", f->name, f->doc, usage, *options ? "\n" : " none\n", options);
+    hr_string_free(options);
+    return HR_OK;
 }
 
 static hr_status print_all(hr_error *err)
 {
-    hr_text usage = { 0 };
-    const char *name, *doc;
-    hr_status st = HR_OK;
+    hr_function_info f;
+    int i;
 
-    for (int i = 0; hr__expr_tables[i]; i++)
-        for (const hr_expr_function *f = hr__expr_tables[i]; f->name; f++) {
-            usage.n = 0;
-            print_usage(f, &usage);
-            if (usage.failed)
-                HR_FAIL(HR_NO_MEMORY, "no memory for the text of '%s'", f->name);
-            printf("%-16s  %-32s  %s\n", f->name, usage.data, f->doc);
-        }
+    for (i = 0; function_at(i, &f) && !f.is_aggregate; i++) {
+        char *options = NULL, usage[200];
+
+        HR_TRY(hr_function_options(f.name, &options, err));
+        print_usage(&f, options, usage, sizeof usage);
+        hr_string_free(options);
+        printf("%-16s  %-32s  %s\n", f.name, usage, f.doc);
+    }
     printf("\naggregates (headrace group):\n");
-    for (int i = 0; (name = hr__aggregate_at(i, &doc)); i++)
-        printf("%-16s  %s\n", name, doc);
-done:
-    hr__text_clear(&usage);
-    return st;
+    for (; function_at(i, &f); i++)
+        printf("%-16s  %s\n", f.name, f.doc);
+    return HR_OK;
 }
 
 static hr_status print_named(const char *name, hr_error *err)
 {
-    const hr_expr_function *f = hr__expr_function(name);
+    hr_function_info f;
 
-    if (!f)
-        return hr_error_set(err, HR_NOT_FOUND, "no function '%s'; headrace functions lists what there is", name);
-    return print_one(f, err);
+    for (int i = 0; function_at(i, &f); i++)
+        if (!f.is_aggregate && !strcmp(f.name, name))
+            return print_one(&f, err);
+    return hr_error_set(err, HR_NOT_FOUND, "no function '%s'; headrace functions lists what there is", name);
 }
 
-static int functions_run(const hr_command *cmd, int argc, char **argv)
+static int functions_run(const command *cmd, int argc, char **argv)
 {
     hr_error err = HR_ERROR_INIT;
     int option;
 
     optind = 0;
     while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
-        return option == 'h' ? hr__cli_help(cmd) : HR_EXIT_MISUSED;
+        return option == 'h' ? cli_help(cmd) : EXIT_MISUSED;
     if (argc - optind > 1)
-        return hr__cli_misused(cmd, "one name at most, not '%s'", argv[optind + 1]);
+        return cli_misused(cmd, "one name at most, not '%s'", argv[optind + 1]);
     if (optind == argc ? print_all(&err) : print_named(argv[optind], &err))
-        return hr__cli_failed(&err);
+        return cli_failed(&err);
     return 0;
 }
 
-const hr_command hr__cmd_functions = {
+const command cmd_functions = {
     .name = "functions",
     .args = "[NAME]",
     .doc = "The functions of expressions; with a name, that function's options and their defaults",

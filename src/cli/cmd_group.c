@@ -3,12 +3,10 @@
  * An aggregate is written as it is called: "mean(fare)", "count()", "quantile(dist, q=0.9) as far". */
 #include "cli/cli.h"
 
+#include <stdlib.h>
+
 static const struct option long_options[] = {
-    { "key", required_argument, NULL, 'k' },
-    { "agg", required_argument, NULL, 'a' },
-    HR_OUTPUT_LONG,
-    HR_INPUT_LONG,
-    { 0 },
+    { "key", required_argument, NULL, 'k' }, { "agg", required_argument, NULL, 'a' }, OUTPUT_LONG, INPUT_LONG, { 0 },
 };
 
 #define MAX_SETTINGS 4
@@ -19,7 +17,7 @@ typedef struct aggregate_text {
 } aggregate_text;
 
 typedef struct group_args {
-    hr_input keys;
+    input keys;
     hr_aggregate *aggs;
     aggregate_text *texts;
     int64_t n, cap_aggs, cap_texts;
@@ -77,41 +75,37 @@ static hr_status parse(aggregate_text *t, const char *whole, hr_aggregate *out, 
 
 static hr_status add_aggregate(group_args *a, const char *text, hr_error *err)
 {
-    void *aggs = a->aggs, *texts = a->texts;
     hr_status st;
 
-    if (!hr__grow(NULL, &aggs, &a->cap_aggs, a->n + 1, sizeof *a->aggs))
-        return hr__error_memory(err, "--agg", a->n);
-    a->aggs = aggs;
-    if (!hr__grow(NULL, &texts, &a->cap_texts, a->n + 1, sizeof *a->texts))
-        return hr__error_memory(err, "--agg", a->n);
-    a->texts = texts;
-    a->texts[a->n] = (aggregate_text){ .text = hr__strdup(NULL, text) };
+    if (!cli_grow(&a->aggs, &a->cap_aggs, a->n + 1, sizeof *a->aggs) ||
+        !cli_grow(&a->texts, &a->cap_texts, a->n + 1, sizeof *a->texts))
+        return cli_no_memory(err, "--agg", a->n);
+    a->texts[a->n] = (aggregate_text){ .text = strdup(text) };
     if (!a->texts[a->n].text)
-        return hr__error_memory(err, "--agg", (int64_t)strlen(text));
+        return cli_no_memory(err, "--agg", (int64_t)strlen(text));
     st = parse(&a->texts[a->n], text, &a->aggs[a->n], err);
     a->n++;
     return st;
 }
 
-static int group_option(const hr_command *cmd, void *context, int option, char *value)
+static int group_option(const command *cmd, void *context, int option, char *value)
 {
     group_args *a = context;
     hr_error err = HR_ERROR_INIT;
 
     (void)cmd;
     switch (option) {
-    case 'k': return hr__input_columns(&a->keys, value, &err) ? hr__cli_failed(&err) : 0;
-    case 'a': return add_aggregate(a, value, &err) ? hr__cli_failed(&err) : 0;
+    case 'k': return input_columns(&a->keys, value, &err) ? cli_failed(&err) : 0;
+    case 'a': return add_aggregate(a, value, &err) ? cli_failed(&err) : 0;
     default: return -1;
     }
 }
 
-static int group_check(const hr_command *cmd, void *context)
+static int group_check(const command *cmd, void *context)
 {
     const group_args *a = context;
 
-    return a->n || a->keys.n_columns ? 0 : hr__cli_misused(cmd, "what of which groups? --key and --agg say it");
+    return a->n || a->keys.n_columns ? 0 : cli_misused(cmd, "what of which groups? --key and --agg say it");
 }
 
 static hr_status group_plan(void *context, hr_plan *in, hr_plan **out, hr_error *err)
@@ -124,32 +118,32 @@ static hr_status group_plan(void *context, hr_plan *in, hr_plan **out, hr_error 
                          err);
 }
 
-static int group_run(const hr_command *cmd, int argc, char **argv)
+static int group_run(const command *cmd, int argc, char **argv)
 {
     group_args a = { 0 };
-    const hr_rewrite r = { .short_options = "k:a:" HR_OUTPUT_SHORT HR_INPUT_SHORT,
-                           .long_options = long_options,
-                           .context = &a,
-                           .option = group_option,
-                           .check = group_check,
-                           .plan = group_plan };
-    int status = hr__rewrite_run(cmd, &r, argc, argv);
+    const rewrite r = { .short_options = "k:a:" OUTPUT_SHORT INPUT_SHORT,
+                        .long_options = long_options,
+                        .context = &a,
+                        .option = group_option,
+                        .check = group_check,
+                        .plan = group_plan };
+    int status = rewrite_run(cmd, &r, argc, argv);
 
-    hr__input_clear(&a.keys);
+    input_clear(&a.keys);
     for (int64_t i = 0; i < a.n; i++)
-        hr__free(a.texts[i].text);
-    hr__free(a.texts);
-    hr__free(a.aggs);
+        free(a.texts[i].text);
+    free(a.texts);
+    free(a.aggs);
     return status;
 }
 
-const hr_command hr__cmd_group = {
+const command cmd_group = {
     .name = "group",
     .args = "[OPTION]... --key A,... --agg 'mean(X)' IN... OUT",
     .doc = "A row for rows of equal keys, of files of any format and size",
     .more = "  -k, --key A,B            the columns whose values make a group; without any, all rows are one\n"
             "  -a, --agg 'mean(X)'      what of a group's rows: a function, a column, settings and a name, as in\n"
             "                           'quantile(X, q=0.9) as far'; may be repeated. headrace functions lists "
-            "them\n" HR_OUTPUT_HELP HR_INPUT_HELP,
+            "them\n" OUTPUT_HELP INPUT_HELP,
     .run = group_run,
 };

@@ -7,8 +7,8 @@ static const struct option long_options[] = {
     { "fraction", required_argument, NULL, 'p' },
     { "rows", required_argument, NULL, 'n' },
     { "seed", required_argument, NULL, 's' },
-    HR_OUTPUT_LONG,
-    HR_INPUT_LONG,
+    OUTPUT_LONG,
+    INPUT_LONG,
     { 0 },
 };
 
@@ -18,32 +18,32 @@ typedef struct sample_args {
     int64_t n_rows;  /* < 0: a fraction */
 } sample_args;
 
-static int sample_option(const hr_command *cmd, void *context, int option, char *value)
+static int sample_option(const command *cmd, void *context, int option, char *value)
 {
     sample_args *a = context;
     char *end = NULL;
 
     switch (option) {
-    case 's': return hr__cli_seed(cmd, value, &a->seed);
+    case 's': return cli_seed(cmd, value, &a->seed);
     case 'p':
         a->fraction = strtod(value, &end);
         if (*end || end == value || !(a->fraction >= 0 && a->fraction <= 1))
-            return hr__cli_misused(cmd, "--fraction %s: expected a number from 0 to 1", value);
+            return cli_misused(cmd, "--fraction %s: expected a number from 0 to 1", value);
         return 0;
     case 'n':
         a->n_rows = strtoll(value, &end, 10);
         if (*end || end == value || a->n_rows < 0)
-            return hr__cli_misused(cmd, "--rows %s: expected a number of rows", value);
+            return cli_misused(cmd, "--rows %s: expected a number of rows", value);
         return 0;
     default: return -1;
     }
 }
 
-static int sample_check(const hr_command *cmd, void *context)
+static int sample_check(const command *cmd, void *context)
 {
     const sample_args *a = context;
 
-    return (a->fraction < 0) != (a->n_rows < 0) ? 0 : hr__cli_misused(cmd, "how many: --fraction, or --rows?");
+    return (a->fraction < 0) != (a->n_rows < 0) ? 0 : cli_misused(cmd, "how many: --fraction, or --rows?");
 }
 
 /* So many rows are the first of a shuffle. */
@@ -64,25 +64,25 @@ static hr_status sample_plan(void *context, hr_plan *in, hr_plan **out, hr_error
     return st;
 }
 
-static int sample_run(const hr_command *cmd, int argc, char **argv)
+static int sample_run(const command *cmd, int argc, char **argv)
 {
     sample_args a = { .fraction = -1, .n_rows = -1 };
-    const hr_rewrite r = { .short_options = "p:n:s:" HR_OUTPUT_SHORT HR_INPUT_SHORT,
-                           .long_options = long_options,
-                           .context = &a,
-                           .option = sample_option,
-                           .check = sample_check,
-                           .plan = sample_plan };
+    const rewrite r = { .short_options = "p:n:s:" OUTPUT_SHORT INPUT_SHORT,
+                        .long_options = long_options,
+                        .context = &a,
+                        .option = sample_option,
+                        .check = sample_check,
+                        .plan = sample_plan };
 
-    return hr__rewrite_run(cmd, &r, argc, argv);
+    return rewrite_run(cmd, &r, argc, argv);
 }
 
-const hr_command hr__cmd_sample = {
+const command cmd_sample = {
     .name = "sample",
     .args = "[OPTION]... --fraction P|--rows N IN... OUT",
     .doc = "Some rows of files, by chance",
     .more = "  -p, --fraction P         each row with this probability, in their order\n"
             "  -n, --rows N             so many rows, in a random order\n"
-            "  -s, --seed N             another number, other rows; 0 if none is given\n" HR_OUTPUT_HELP HR_INPUT_HELP,
+            "  -s, --seed N             another number, other rows; 0 if none is given\n" OUTPUT_HELP INPUT_HELP,
     .run = sample_run,
 };

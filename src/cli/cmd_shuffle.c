@@ -3,14 +3,14 @@
 
 static const struct option long_options[] = {
     { "seed", required_argument, NULL, 's' },
-    HR_OUTPUT_LONG,
-    HR_INPUT_LONG,
+    OUTPUT_LONG,
+    INPUT_LONG,
     { 0 },
 };
 
-static int shuffle_option(const hr_command *cmd, void *context, int option, char *value)
+static int shuffle_option(const command *cmd, void *context, int option, char *value)
 {
-    return option == 's' ? hr__cli_seed(cmd, value, context) : -1;
+    return option == 's' ? cli_seed(cmd, value, context) : -1;
 }
 
 static hr_status shuffle_plan(void *context, hr_plan *in, hr_plan **out, hr_error *err)
@@ -20,23 +20,22 @@ static hr_status shuffle_plan(void *context, hr_plan *in, hr_plan **out, hr_erro
     return hr_plan_random_shuffle(in, &how, out, err);
 }
 
-static int shuffle_run(const hr_command *cmd, int argc, char **argv)
+static int shuffle_run(const command *cmd, int argc, char **argv)
 {
     uint64_t seed = 0;
-    const hr_rewrite r = { .short_options = "s:" HR_OUTPUT_SHORT HR_INPUT_SHORT,
-                           .long_options = long_options,
-                           .context = &seed,
-                           .option = shuffle_option,
-                           .plan = shuffle_plan };
+    const rewrite r = { .short_options = "s:" OUTPUT_SHORT INPUT_SHORT,
+                        .long_options = long_options,
+                        .context = &seed,
+                        .option = shuffle_option,
+                        .plan = shuffle_plan };
 
-    return hr__rewrite_run(cmd, &r, argc, argv);
+    return rewrite_run(cmd, &r, argc, argv);
 }
 
-const hr_command hr__cmd_shuffle = {
+const command cmd_shuffle = {
     .name = "shuffle",
     .args = "[OPTION]... IN... OUT",
     .doc = "Files of any format and size, in a random order",
-    .more =
-        "  -s, --seed N             another number, another order; 0 if none is given\n" HR_OUTPUT_HELP HR_INPUT_HELP,
+    .more = "  -s, --seed N             another number, another order; 0 if none is given\n" OUTPUT_HELP INPUT_HELP,
     .run = shuffle_run,
 };

@@ -9,15 +9,15 @@ static const struct option long_options[] = {
     { "reverse", no_argument, NULL, 'r' },
     { "nulls-first", no_argument, NULL, OPTION_NULLS_FIRST },
     { "rows", required_argument, NULL, 'n' },
-    HR_OUTPUT_LONG,
-    HR_INPUT_LONG,
+    OUTPUT_LONG,
+    INPUT_LONG,
     { 0 },
 };
 
 typedef struct sort_args {
     hr_sort_key *keys; /* names are those of `names` */
     int64_t n, cap;
-    hr_input names;
+    input names;
     bool reverse, nulls_first; /* of all keys */
     int64_t n_rows;            /* < 0: all */
 } sort_args;
@@ -26,12 +26,10 @@ typedef struct sort_args {
 static hr_status add_keys(sort_args *a, const char *text, hr_error *err)
 {
     int64_t from = a->names.n_columns;
-    void *keys = a->keys;
 
-    HR_TRY(hr__input_columns(&a->names, text, err));
-    if (!hr__grow(NULL, &keys, &a->cap, a->names.n_columns, sizeof *a->keys))
-        return hr__error_memory(err, "--key", a->names.n_columns);
-    a->keys = keys;
+    HR_TRY(input_columns(&a->names, text, err));
+    if (!cli_grow(&a->keys, &a->cap, a->names.n_columns, sizeof *a->keys))
+        return cli_no_memory(err, "--key", a->names.n_columns);
     for (int64_t i = from; i < a->names.n_columns; i++) {
         char *end = strrchr(a->names.columns[i], ':');
         bool falls = end && !strcmp(end, ":desc");
@@ -43,28 +41,28 @@ static hr_status add_keys(sort_args *a, const char *text, hr_error *err)
     return HR_OK;
 }
 
-static int sort_option(const hr_command *cmd, void *context, int option, char *value)
+static int sort_option(const command *cmd, void *context, int option, char *value)
 {
     sort_args *a = context;
     hr_error err = HR_ERROR_INIT;
     char *end = NULL;
 
     switch (option) {
-    case 'k': return add_keys(a, value, &err) ? hr__cli_failed(&err) : 0;
+    case 'k': return add_keys(a, value, &err) ? cli_failed(&err) : 0;
     case 'r': a->reverse = true; return 0;
     case OPTION_NULLS_FIRST: a->nulls_first = true; return 0;
     case 'n':
         a->n_rows = strtoll(value, &end, 10);
         if (*end || end == value || a->n_rows < 0)
-            return hr__cli_misused(cmd, "--rows %s: expected a number of rows", value);
+            return cli_misused(cmd, "--rows %s: expected a number of rows", value);
         return 0;
     default: return -1;
     }
 }
 
-static int sort_check(const hr_command *cmd, void *context)
+static int sort_check(const command *cmd, void *context)
 {
-    return ((sort_args *)context)->n ? 0 : hr__cli_misused(cmd, "by which column? --key says it");
+    return ((sort_args *)context)->n ? 0 : cli_misused(cmd, "by which column? --key says it");
 }
 
 static hr_status sort_plan(void *context, hr_plan *in, hr_plan **out, hr_error *err)
@@ -87,30 +85,29 @@ static hr_status sort_plan(void *context, hr_plan *in, hr_plan **out, hr_error *
     return st;
 }
 
-static int sort_run(const hr_command *cmd, int argc, char **argv)
+static int sort_run(const command *cmd, int argc, char **argv)
 {
     sort_args a = { .n_rows = -1 };
-    const hr_rewrite r = { .short_options = "k:rn:" HR_OUTPUT_SHORT HR_INPUT_SHORT,
-                           .long_options = long_options,
-                           .context = &a,
-                           .option = sort_option,
-                           .check = sort_check,
-                           .plan = sort_plan };
-    int status = hr__rewrite_run(cmd, &r, argc, argv);
+    const rewrite r = { .short_options = "k:rn:" OUTPUT_SHORT INPUT_SHORT,
+                        .long_options = long_options,
+                        .context = &a,
+                        .option = sort_option,
+                        .check = sort_check,
+                        .plan = sort_plan };
+    int status = rewrite_run(cmd, &r, argc, argv);
 
-    hr__input_clear(&a.names);
-    hr__free(a.keys);
+    input_clear(&a.names);
+    free(a.keys);
     return status;
 }
 
-const hr_command hr__cmd_sort = {
+const command cmd_sort = {
     .name = "sort",
     .args = "[OPTION]... --key A[:desc],... IN... OUT",
     .doc = "Files of any format and size, ordered by columns",
     .more = "  -k, --key A,B:desc       the columns that decide, the first one first; may be repeated\n"
             "  -r, --reverse            every key the other way round\n"
             "      --nulls-first        nulls at the beginning; else they stand at the end\n"
-            "  -n, --rows N             only the first N rows of that order; no more are kept\n" HR_OUTPUT_HELP
-                HR_INPUT_HELP,
+            "  -n, --rows N             only the first N rows of that order; no more are kept\n" OUTPUT_HELP INPUT_HELP,
     .run = sort_run,
 };

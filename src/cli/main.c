@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const hr_command *const commands[] = { &hr__cmd_schema,  &hr__cmd_head,    &hr__cmd_count,    &hr__cmd_stat,
-                                              &hr__cmd_convert, &hr__cmd_sort,    &hr__cmd_shuffle,  &hr__cmd_sample,
-                                              &hr__cmd_group,   &hr__cmd_formats, &hr__cmd_functions };
+static const command *const commands[] = { &cmd_schema,  &cmd_head,    &cmd_count,    &cmd_stat,
+                                           &cmd_convert, &cmd_sort,    &cmd_shuffle,  &cmd_sample,
+                                           &cmd_group,   &cmd_formats, &cmd_functions };
 
 /* File names may hold anything; a message stays one line, and a terminal gets no orders. */
 static void print_error(const char *where, const char *text)
@@ -24,14 +24,14 @@ static void print_error(const char *where, const char *text)
     fputc('\n', stderr);
 }
 
-int hr__cli_failed(hr_error *err)
+int cli_failed(hr_error *err)
 {
     print_error("headrace", err->text[0] ? err->text : hr_status_text(err->status));
     hr_error_clear(err);
-    return HR_EXIT_FAILED;
+    return EXIT_FAILED;
 }
 
-int hr__cli_misused(const hr_command *cmd, const char *fmt, ...)
+int cli_misused(const command *cmd, const char *fmt, ...)
 {
     char where[64], text[500];
     va_list args;
@@ -41,20 +41,40 @@ int hr__cli_misused(const hr_command *cmd, const char *fmt, ...)
     va_end(args);
     snprintf(where, sizeof where, "headrace%s%s", cmd ? " " : "", cmd ? cmd->name : "");
     print_error(where, text);
-    return HR_EXIT_MISUSED;
+    return EXIT_MISUSED;
 }
 
-int hr__cli_help(const hr_command *cmd)
+int cli_help(const command *cmd)
 {
     printf("usage: headrace %s %s\n\n%s.\n\n%s", cmd->name, cmd->args, cmd->doc, cmd->more);
     return 0;
+}
+
+hr_status cli_no_memory(hr_error *err, const char *what, int64_t n_bytes)
+{
+    return hr_error_set(err, HR_NO_MEMORY, "%s: no memory for %lld bytes", what, (long long)n_bytes);
+}
+
+bool cli_grow(void *items, int64_t *cap, int64_t n, size_t item_bytes)
+{
+    int64_t more = *cap < 8 ? 8 : 2 * *cap;
+    void *grown;
+
+    if (n <= *cap)
+        return true;
+    memcpy(&grown, items, sizeof grown);
+    if (!(grown = realloc(grown, (size_t)(more < n ? n : more) * item_bytes)))
+        return false;
+    memcpy(items, &grown, sizeof grown);
+    *cap = more < n ? n : more;
+    return true;
 }
 
 static int help(void)
 {
     puts("usage: headrace COMMAND [OPTION]... [FILE]...\n\n"
          "Looks into the files that feed a training: files, folders, or glob patterns.\n");
-    for (int i = 0; i < HR_LEN(commands); i++)
+    for (int i = 0; i < LEN(commands); i++)
         printf("  %-9s %s\n", commands[i]->name, commands[i]->doc);
     puts("\n  headrace COMMAND --help tells a command's options, headrace --version the version.\n\n"
          "environment:\n"
@@ -84,7 +104,7 @@ static bool set_memory(const char *value)
     return false;
 }
 
-bool hr__input_option(hr_input *in, int option, char *value)
+bool input_option(input *in, int option, char *value)
 {
     if (option == 'm')
         return set_memory(value);
@@ -94,7 +114,7 @@ bool hr__input_option(hr_input *in, int option, char *value)
     }
     if (option != 'o')
         return false;
-    if (!hr__grow(NULL, (void **)&in->settings, &in->cap_settings, in->n_settings + 1, sizeof *in->settings)) {
+    if (!cli_grow(&in->settings, &in->cap_settings, in->n_settings + 1, sizeof *in->settings)) {
         print_error("headrace", "no memory for an option");
         return false;
     }
@@ -102,15 +122,15 @@ bool hr__input_option(hr_input *in, int option, char *value)
     return true;
 }
 
-hr_status hr__input_columns(hr_input *in, const char *text, hr_error *err)
+hr_status input_columns(input *in, const char *text, hr_error *err)
 {
     for (;; text++) {
         size_t n = strcspn(text, ",");
-        char *name = hr__strndup(NULL, text, n);
+        char *name = strndup(text, n);
 
-        if (!name || !hr__grow(NULL, (void **)&in->columns, &in->cap_columns, in->n_columns + 1, sizeof *in->columns)) {
-            hr__free(name);
-            return hr__error_memory(err, "--columns", (int64_t)n + 1);
+        if (!name || !cli_grow(&in->columns, &in->cap_columns, in->n_columns + 1, sizeof *in->columns)) {
+            free(name);
+            return cli_no_memory(err, "--columns", (int64_t)n + 1);
         }
         in->columns[in->n_columns++] = name;
         text += n;
@@ -119,7 +139,7 @@ hr_status hr__input_columns(hr_input *in, const char *text, hr_error *err)
     }
 }
 
-hr_status hr__input_plan(const hr_input *in, int argc, char **argv, hr_plan **out, hr_error *err)
+hr_status input_plan(const input *in, int argc, char **argv, hr_plan **out, hr_error *err)
 {
     hr_read_options options = { .struct_bytes = sizeof options };
 
@@ -130,13 +150,13 @@ hr_status hr__input_plan(const hr_input *in, int argc, char **argv, hr_plan **ou
     return hr_plan_read((const char *const *)argv + optind, argc - optind, in->format, &options, out, err);
 }
 
-void hr__input_clear(hr_input *in)
+void input_clear(input *in)
 {
     for (int64_t i = 0; i < in->n_columns; i++)
-        hr__free(in->columns[i]);
-    hr__free(in->columns);
-    hr__free(in->settings);
-    *in = (hr_input){ 0 };
+        free(in->columns[i]);
+    free(in->columns);
+    free(in->settings);
+    *in = (input){ 0 };
 }
 
 /* ------------------------------------------------------------------------------------------------------------ main */
@@ -145,31 +165,30 @@ void hr__input_clear(hr_input *in)
 static hr_status check_environment(hr_error *err)
 {
     const char *limit = getenv("HEADRACE_MEMORY_LIMIT"), *threads = getenv("HEADRACE_NUM_THREADS");
-    hr_status st = HR_OK;
     int64_t n_bytes;
     char *end = NULL;
     long n;
 
     if (limit && *limit && hr_parse_bytes(limit, &n_bytes, err))
-        return hr__error_at(err, HR_INVALID, "HEADRACE_MEMORY_LIMIT");
+        return hr_error_set(err, HR_INVALID, "HEADRACE_MEMORY_LIMIT: %s", err->text);
     HR_TRY(hr_set_spill_quota(-1, err));
     if (threads && *threads) {
         errno = 0;
         n = strtol(threads, &end, 10);
         if (errno || *end || n < 1 || n > 1024)
-            HR_FAIL(HR_INVALID, "HEADRACE_NUM_THREADS: '%s', expected a number from 1 to 1024", threads);
+            return hr_error_set(err, HR_INVALID, "HEADRACE_NUM_THREADS: '%s', expected a number from 1 to 1024",
+                                threads);
     }
-done:
-    return st;
+    return HR_OK;
 }
 
-static int run_command(const hr_command *cmd, int argc, char **argv)
+static int run_command(const command *cmd, int argc, char **argv)
 {
     hr_error err = HR_ERROR_INIT;
     char name[64];
 
     if (check_environment(&err))
-        return hr__cli_failed(&err);
+        return cli_failed(&err);
     snprintf(name, sizeof name, "headrace %s", cmd->name);
     argv[0] = name; /* what getopt_long calls us in its messages */
     return cmd->run(cmd, argc, argv);
@@ -180,17 +199,17 @@ static int dispatch(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : NULL;
 
     if (!what)
-        return hr__cli_misused(NULL, "which command? headrace --help lists them");
+        return cli_misused(NULL, "which command? headrace --help lists them");
     if (!strcmp(what, "--help") || !strcmp(what, "-h") || !strcmp(what, "help"))
         return help();
     if (!strcmp(what, "--version")) {
         printf("headrace %s\n", hr_version());
         return 0;
     }
-    for (int i = 0; i < HR_LEN(commands); i++)
+    for (int i = 0; i < LEN(commands); i++)
         if (!strcmp(what, commands[i]->name))
             return run_command(commands[i], argc - 1, argv + 1);
-    return hr__cli_misused(NULL, "no command '%s'; headrace --help lists them", what);
+    return cli_misused(NULL, "no command '%s'; headrace --help lists them", what);
 }
 
 int main(int argc, char **argv)
@@ -201,7 +220,7 @@ int main(int argc, char **argv)
     status = dispatch(argc, argv);
     if (fflush(stdout) || ferror(stdout)) {
         print_error("headrace: standard output", strerror(errno));
-        status = HR_EXIT_FAILED;
+        status = EXIT_FAILED;
     }
     return status;
 }

@@ -6,23 +6,34 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+
+/* The name as the library has it; NULL: there is no such format. */
+static const char *format_named(const char *name)
+{
+    hr_format_info info = { .struct_bytes = sizeof info };
+
+    for (int i = 0; !hr_format_at(i, &info, NULL); i++)
+        if (!strcmp(info.name, name))
+            return info.name;
+    return NULL;
+}
 
 /* OUT is a file's name if it ends as files of the format do, and the files' folder otherwise. */
-hr_status hr__output_place(hr_output *a, const char *path, hr_error *err)
+hr_status output_place(output *a, const char *path, hr_error *err)
 {
-    const hr_format *by_suffix = hr__format_guess(path, (hr_view){ NULL, 0 });
-    const hr_format *format = a->to ? hr__format_by_name(a->to) : by_suffix;
-    hr_stat info;
+    const char *by_suffix = hr_format_of_path(path), *to = a->to ? format_named(a->to) : by_suffix;
+    struct stat info;
 
     if (strcmp(path, "-") == 0)
         return hr_error_set(err, HR_INVALID, "-: files are written under a name; headrace head --json prints rows");
-    if (!format && a->to)
+    if (!to && a->to)
         return hr_error_set(err, HR_INVALID, "--to %s: no such format; headrace formats lists them", a->to);
-    if (!format)
+    if (!to)
         return hr_error_set(err, HR_INVALID, "%s: no format has files of this suffix; name one by --to", path);
-    a->to = format->name;
+    a->to = to;
     a->folder = a->folder || !by_suffix || a->options.max_rows_per_file || a->write.n_columns ||
-                path[strlen(path) - 1] == '/' || (hr__file_stat(path, &info) == 0 && info.is_dir);
+                path[strlen(path) - 1] == '/' || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
     a->options.single_file = !a->folder;
     return HR_OK;
 }
@@ -44,12 +55,31 @@ static void wait_for_signals(void)
 {
     struct sigaction soon = { .sa_handler = end_soon, .sa_flags = (int)SA_RESETHAND }, now;
 
-    for (int i = 0; i < HR_LEN(signals); i++)
+    for (int i = 0; i < LEN(signals); i++)
         if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
             sigaction(signals[i], &soon, NULL);
 }
 
-hr_status hr__output_write(hr_output *a, hr_plan *in, const char *path, hr_error *err)
+/* What a written table says: a file a line. */
+static hr_status print_files(const hr_table *t, hr_error *err)
+{
+    hr_text_view names = { .struct_bytes = sizeof names };
+    hr_column_view counts[2] = { { .struct_bytes = sizeof *counts }, { .struct_bytes = sizeof *counts } };
+
+    HR_TRY(hr_table_text_view(t, 0, &names, err));
+    for (int k = 0; k < 2; k++)
+        HR_TRY(hr_table_column_view(t, k + 1, &counts[k], err));
+    for (int64_t i = 0; i < names.n_rows; i++) {
+        int64_t n;
+        const char *name = hr_text_at(&names, i, &n);
+
+        printf("%.*s\t%" PRId64 " rows\t%" PRId64 " bytes\n", (int)n, name ? name : "",
+               ((const int64_t *)counts[0].data)[i], ((const int64_t *)counts[1].data)[i]);
+    }
+    return HR_OK;
+}
+
+hr_status output_write(output *a, hr_plan *in, const char *path, hr_error *err)
 {
     hr_feed_options how = { .struct_bytes = sizeof how };
     hr_status st = HR_OK;
@@ -69,14 +99,7 @@ hr_status hr__output_write(hr_output *a, hr_plan *in, const char *path, hr_error
         HR_GO(hr_feed_next(f, &t, err));
         if (!t)
             break;
-        for (int64_t i = 0; i < t->n_rows; i++) {
-            int64_t n = 0, numbers[2];
-            const uint8_t *name = hr__array_bytes(t->columns[0], i, &n);
-
-            for (int k = 0; k < 2; k++)
-                memcpy(&numbers[k], hr__array_values(t->columns[k + 1]) + 8 * i, 8);
-            printf("%.*s\t%" PRId64 " rows\t%" PRId64 " bytes\n", (int)n, (const char *)name, numbers[0], numbers[1]);
-        }
+        HR_GO(print_files(t, err));
         hr_table_unref(t);
         t = NULL;
     }
@@ -92,28 +115,28 @@ done:
     return st;
 }
 
-int hr__output_option(const hr_command *cmd, hr_output *a, int option, char *value)
+int output_option(const command *cmd, output *a, int option, char *value)
 {
     hr_error err = HR_ERROR_INIT;
     char *end = NULL;
 
     switch (option) {
-    case HR_OUTPUT_TO: a->to = value; return 0;
-    case HR_OUTPUT_OVERWRITE: a->options.mode = HR_WRITE_OVERWRITE; return 0;
-    case HR_OUTPUT_FOLDER: a->folder = true; return 0;
-    case 'w': return hr__input_option(&a->write, 'o', value) ? 0 : HR_EXIT_MISUSED;
-    case HR_OUTPUT_PARTITION: return hr__input_columns(&a->write, value, &err) ? hr__cli_failed(&err) : 0;
-    case HR_OUTPUT_ROWS:
+    case OUTPUT_TO: a->to = value; return 0;
+    case OUTPUT_OVERWRITE: a->options.mode = HR_WRITE_OVERWRITE; return 0;
+    case OUTPUT_FOLDER: a->folder = true; return 0;
+    case 'w': return input_option(&a->write, 'o', value) ? 0 : EXIT_MISUSED;
+    case OUTPUT_PARTITION: return input_columns(&a->write, value, &err) ? cli_failed(&err) : 0;
+    case OUTPUT_ROWS:
         a->options.max_rows_per_file = strtoll(value, &end, 10);
         if (*end || a->options.max_rows_per_file < 1)
-            return hr__cli_misused(cmd, "--max-rows-per-file %s: expected a number of rows", value);
+            return cli_misused(cmd, "--max-rows-per-file %s: expected a number of rows", value);
         return 0;
     default: return -1;
     }
 }
 
 /* One option, of the command, of what is read, or of what is written. */
-static int read_option(const hr_command *cmd, const hr_rewrite *r, hr_input *in, hr_output *out, int option)
+static int read_option(const command *cmd, const rewrite *r, input *in, output *out, int option)
 {
     hr_error err = HR_ERROR_INIT;
     int status = r->option ? r->option(cmd, r->context, option, optarg) : -1;
@@ -121,64 +144,63 @@ static int read_option(const hr_command *cmd, const hr_rewrite *r, hr_input *in,
     if (status >= 0)
         return status;
     if (option == 'c')
-        return hr__input_columns(in, optarg, &err) ? hr__cli_failed(&err) : 0;
-    status = hr__output_option(cmd, out, option, optarg);
+        return input_columns(in, optarg, &err) ? cli_failed(&err) : 0;
+    status = output_option(cmd, out, option, optarg);
     if (status >= 0)
         return status;
-    return hr__input_option(in, option, optarg) ? 0 : HR_EXIT_MISUSED;
+    return input_option(in, option, optarg) ? 0 : EXIT_MISUSED;
 }
 
-static hr_status rewrite_files(const hr_rewrite *r, const hr_input *in, hr_output *out, int argc, char **argv,
-                               hr_error *err)
+static hr_status rewrite_files(const rewrite *r, const input *in, output *out, int argc, char **argv, hr_error *err)
 {
     hr_plan *p = NULL, *made = NULL;
     hr_status st = HR_OK;
 
-    HR_GO(hr__output_place(out, argv[argc - 1], err));
-    HR_GO(hr__input_plan(in, argc - 1, argv, &p, err));
+    HR_GO(output_place(out, argv[argc - 1], err));
+    HR_GO(input_plan(in, argc - 1, argv, &p, err));
     if (r->plan)
         HR_GO(r->plan(r->context, p, &made, err));
-    HR_GO(hr__output_write(out, made ? made : p, argv[argc - 1], err));
+    HR_GO(output_write(out, made ? made : p, argv[argc - 1], err));
 done:
     hr_plan_unref(made);
     hr_plan_unref(p);
     return st;
 }
 
-int hr__rewrite_run(const hr_command *cmd, const hr_rewrite *r, int argc, char **argv)
+int rewrite_run(const command *cmd, const rewrite *r, int argc, char **argv)
 {
-    hr_output out = { .options = { .struct_bytes = sizeof(hr_write_options), .mode = HR_WRITE_CREATE } };
+    output out = { .options = { .struct_bytes = sizeof(hr_write_options), .mode = HR_WRITE_CREATE } };
     hr_error err = HR_ERROR_INIT;
-    hr_input in = { 0 };
+    input in = { 0 };
     int status = 0, option;
 
     optind = 0;
     while (!status && (option = getopt_long(argc, argv, r->short_options, r->long_options, NULL)) != -1) {
         if (option == 'h') {
-            status = hr__cli_help(cmd);
+            status = cli_help(cmd);
             goto done;
         }
         status = read_option(cmd, r, &in, &out, option);
     }
     if (!status && argc - optind < 2)
-        status = hr__cli_misused(cmd, "from which file, to which?");
+        status = cli_misused(cmd, "from which file, to which?");
     if (!status && r->check)
         status = r->check(cmd, r->context);
     if (!status && rewrite_files(r, &in, &out, argc, argv, &err))
-        status = hr__cli_failed(&err);
+        status = cli_failed(&err);
 done:
-    hr__input_clear(&in);
-    hr__input_clear(&out.write);
+    input_clear(&in);
+    input_clear(&out.write);
     return status;
 }
 
-int hr__cli_seed(const hr_command *cmd, const char *value, uint64_t *out)
+int cli_seed(const command *cmd, const char *value, uint64_t *out)
 {
     char *end = NULL;
 
     errno = 0;
     *out = strtoull(value, &end, 10);
     if (*value < '0' || *value > '9' || *end || errno)
-        return hr__cli_misused(cmd, "--seed %s: expected a number from 0 to 2^64 - 1", value);
+        return cli_misused(cmd, "--seed %s: expected a number from 0 to 2^64 - 1", value);
     return 0;
 }

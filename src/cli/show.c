@@ -1,343 +1,180 @@
-/* show.c - rows as text: an aligned table for people, JSON lines for programs.
+/* show.c - rows as a table for people: columns side by side, one line a row.
  *
  * Files are not trusted: whatever bytes a cell holds, the table prints one line a row, no control characters and
- * nothing but valid UTF-8. Both forms append to a hr_text, which remembers by itself when memory ran out. */
+ * nothing but valid UTF-8. Everything goes to standard output, whose errors main() reports. */
 #include "cli/cli.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* ------------------------------------------------------------------------------------------------------------ table */
-
-static bool is_number(const hr_type *t)
+/* Integers, floats, decimals: they stand at the right. */
+static bool is_number(const struct ArrowSchema *column)
 {
-    return (t->id >= HR_T_INT8 && t->id <= HR_T_FLOAT64) || t->id == HR_T_DECIMAL128 || t->id == HR_T_DECIMAL256;
+    const char *f = column->format;
+
+    return !column->dictionary && ((f[0] && !f[1] && strchr("cCsSiIlLefg", f[0])) || !strncmp(f, "d:", 2));
 }
+
+static bool is_continuation(uint8_t c) { return (c & 0xc0) == 0x80; }
 
 /* Bytes of the valid UTF-8 character at s[0 .. n), 0 if there is none. */
 static int character_bytes(const uint8_t *s, int64_t n)
 {
-    int bytes = s[0] < 0x80 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    int bytes = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
 
-    return bytes <= n && hr__utf8_valid(s, bytes) ? bytes : 0;
+    if (bytes > n)
+        return 0;
+    for (int i = 1; i < bytes; i++)
+        if (!is_continuation(s[i]))
+            return 0;
+    if (bytes == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0)))
+        return 0; /* longer than it must be; a surrogate */
+    if (bytes == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90)))
+        return 0; /* longer than it must be; above U+10FFFF */
+    return bytes;
 }
 
 /* U+0000 to U+001F and U+007F to U+009F. */
 static bool is_control(const uint8_t *s) { return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0); }
 
-/* Appends what may be shown of `s`, at most `width` characters (0: all). Returns their number. */
-static int add_cell(hr_text *out, const char *s, int64_t n, int width)
+/* Puts what may be shown of `s` into g->cell, at most g->width characters (0: all). Returns their number. A cell has no
+ * more bytes than `s`, and three for the ellipsis. */
+static int clean_cell(grid *g, const char *s, int64_t n)
 {
-    int64_t last = 0; /* where the last character that fits begins, in *out */
+    int64_t last = 0; /* where the last character that fits begins, in the cell */
     int n_chars = 0;
 
+    g->n_cell = 0;
     for (int64_t i = 0; i < n; n_chars++) {
         const uint8_t *at = (const uint8_t *)s + i;
         int bytes = character_bytes(at, n - i);
 
-        if (width && n_chars == width) { /* one too many: the last gives its place away */
-            out->n = last;
-            hr__text_add(out, "\u2026");
+        if (g->width && n_chars == g->width) { /* one too many: the last gives its place away */
+            memcpy(g->cell + last, "\u2026", 3);
+            g->n_cell = last + 3;
             return n_chars;
         }
-        last = out->n;
-        if (bytes && !is_control(at))
-            hr__text_add_bytes(out, at, bytes);
-        else
-            hr__text_add(out, "%c", *at == '\n' || *at == '\t' ? ' ' : '?');
-        i += HR_MAX(bytes, 1);
+        last = g->n_cell;
+        if (bytes && !is_control(at)) {
+            memcpy(g->cell + g->n_cell, at, (size_t)bytes);
+            g->n_cell += bytes;
+        } else {
+            g->cell[g->n_cell++] = *at == '\n' || *at == '\t' ? ' ' : '?';
+        }
+        i += bytes ? bytes : 1;
     }
     return n_chars;
 }
 
-/* Puts the value's text, cut and clean, into g->cell. Returns its characters. */
-static int print_cell(hr_grid *g, const hr_array *a, int64_t row)
+static hr_status grow_cells(grid *g, int64_t cap, hr_error *err)
 {
-    g->raw.n = g->cell.n = 0;
-    hr__array_print_some(a, row, g->width ? 4 * (int64_t)g->width + 8 : INT64_MAX, &g->raw);
-    g->cell.failed = g->cell.failed || g->raw.failed;
-    return add_cell(&g->cell, g->raw.data, g->raw.n, g->width);
-}
+    char *raw = realloc(g->raw, (size_t)cap), *cell;
 
-static int print_name(hr_grid *g, const hr_field *f)
-{
-    g->cell.n = 0;
-    return add_cell(&g->cell, f->name, (int64_t)strlen(f->name), g->width);
-}
-
-static void put_cell(hr_grid *g, int column, int n_columns, int n_chars, bool right, hr_text *out)
-{
-    bool last = column == n_columns - 1;
-    int pad = HR_MAX(g->widths[column] - n_chars, 0);
-
-    if (column)
-        hr__text_add(out, "  ");
-    if (right)
-        hr__text_add(out, "%*s", pad, "");
-    if (g->cell.n)
-        hr__text_add_bytes(out, g->cell.data, g->cell.n);
-    if (!right && !last)
-        hr__text_add(out, "%*s", pad, "");
-    if (last)
-        hr__text_add(out, "\n");
-    out->failed = out->failed || g->cell.failed;
-}
-
-hr_status hr__grid_init(hr_grid *g, const hr_schema *s, int width, hr_error *err)
-{
-    g->width = width;
-    g->widths = hr__zalloc(NULL, sizeof *g->widths * (size_t)HR_MAX(s->n, 1));
-    if (!g->widths)
-        return hr__error_memory(err, "table", (int64_t)sizeof *g->widths * s->n);
-    for (int c = 0; c < s->n; c++)
-        g->widths[c] = print_name(g, &s->fields[c]);
+    if (raw)
+        g->raw = raw;
+    cell = raw ? realloc(g->cell, (size_t)cap + 3) : NULL;
+    if (!cell)
+        return cli_no_memory(err, "a cell", cap);
+    g->cell = cell;
+    g->cap = cap;
     return HR_OK;
 }
 
-void hr__grid_clear(hr_grid *g)
+/* Puts the value's text, cut and clean, into g->cell; *n_chars: its characters. */
+static hr_status print_cell(grid *g, const hr_table *t, int64_t row, int column, int *n_chars, hr_error *err)
 {
-    hr__text_clear(&g->raw);
-    hr__text_clear(&g->cell);
-    hr__free(g->widths);
-    *g = (hr_grid){ 0 };
-}
+    int64_t n = hr_table_print_value(t, row, column, g->raw, (size_t)g->cap);
 
-void hr__grid_fit(hr_grid *g, const hr_table *t)
-{
-    for (int c = 0; c < t->schema->n; c++)
-        for (int64_t row = 0; row < t->n_rows; row++)
-            g->widths[c] = HR_MAX(g->widths[c], print_cell(g, t->columns[c], row));
-}
-
-void hr__grid_head(hr_grid *g, const hr_schema *s, hr_text *out)
-{
-    for (int c = 0; c < s->n; c++)
-        put_cell(g, c, s->n, print_name(g, &s->fields[c]), is_number(s->fields[c].type), out);
-}
-
-void hr__grid_rows(hr_grid *g, const hr_table *t, hr_text *out)
-{
-    for (int64_t row = 0; row < t->n_rows && !out->failed; row++)
-        for (int c = 0; c < t->schema->n; c++)
-            put_cell(g, c, t->schema->n, print_cell(g, t->columns[c], row), is_number(t->columns[c]->type), out);
-}
-
-/* ------------------------------------------------------------------------------------------------------------- JSON */
-
-static void json_value(const hr_array *a, int64_t i, hr_text *out);
-
-/* The shortest of the texts that read back as the same value. */
-static void json_number(double v, bool is_float32, hr_text *out)
-{
-    int most = is_float32 ? 9 : 17;
-    char text[40];
-
-    if (!isfinite(v)) {
-        hr__text_add(out, "null");
-        return;
+    while (!g->width && n >= g->cap - 4) {
+        HR_TRY(grow_cells(g, 2 * g->cap, err));
+        n = hr_table_print_value(t, row, column, g->raw, (size_t)g->cap);
     }
-    for (int digits = is_float32 ? 6 : 15; digits <= most; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (is_float32 ? strtof(text, NULL) == (float)v : strtod(text, NULL) == v)
-            break;
-    }
-    hr__text_add(out, "%s", text);
+    *n_chars = clean_cell(g, g->raw, n);
+    return HR_OK;
 }
 
-static double half_value(uint16_t bits)
+static hr_status print_name(grid *g, int column, int *n_chars, hr_error *err)
 {
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double v = exponent == 31  ? (fraction ? NAN : INFINITY)
-               : exponent == 0 ? ldexp(fraction, -24)
-                               : ldexp(1024 + fraction, exponent - 25);
+    const char *name = g->schema->children[column]->name;
+    int64_t n = (int64_t)strlen(name);
 
-    return bits & 0x8000 ? -v : v;
+    if (n > g->cap)
+        HR_TRY(grow_cells(g, n, err));
+    *n_chars = clean_cell(g, name, n);
+    return HR_OK;
 }
 
-static void json_base64(const uint8_t *data, int64_t n, hr_text *out)
+static void put_cell(const grid *g, int column, int n_chars)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    bool last = column == g->n_columns - 1, right = is_number(g->schema->children[column]);
+    int pad = g->widths[column] > n_chars ? g->widths[column] - n_chars : 0;
 
-    hr__text_add(out, "\"");
-    for (int64_t i = 0; i < n; i += 3) {
-        uint32_t bits =
-            (uint32_t)data[i] << 16 | (i + 1 < n ? (uint32_t)data[i + 1] << 8 : 0) | (i + 2 < n ? data[i + 2] : 0u);
-        char four[4] = { digits[bits >> 18], digits[bits >> 12 & 63], i + 1 < n ? digits[bits >> 6 & 63] : '=',
-                         i + 2 < n ? digits[bits & 63] : '=' };
-
-        hr__text_add_bytes(out, four, 4);
-    }
-    hr__text_add(out, "\"");
+    if (column)
+        fputs("  ", stdout);
+    if (right)
+        printf("%*s", pad, "");
+    fwrite(g->cell, 1, (size_t)g->n_cell, stdout);
+    if (!right && !last)
+        printf("%*s", pad, "");
+    if (last)
+        putchar('\n');
 }
 
-/* hr__text_add_json() takes no NUL bytes; values may have them. */
-static void json_string(const uint8_t *s, int64_t n, hr_text *out)
+hr_status grid_init(grid *g, const struct ArrowSchema *schema, int width, hr_error *err)
 {
-    hr__text_add(out, "\"");
-    for (int64_t i = 0; i < n;) {
-        int bytes = character_bytes(s + i, n - i);
-
-        if (!bytes)
-            hr__text_add(out, "\\ufffd");
-        else if (s[i] < 0x20 || s[i] == 0x7f)
-            hr__text_add(out, "\\u%04x", s[i]);
-        else if (s[i] == '"' || s[i] == '\\')
-            hr__text_add(out, "\\%c", s[i]);
-        else
-            hr__text_add_bytes(out, s + i, bytes);
-        i += HR_MAX(bytes, 1);
-    }
-    hr__text_add(out, "\"");
+    g->schema = schema;
+    g->n_columns = (int)schema->n_children;
+    g->width = width;
+    g->widths = calloc((size_t)g->n_columns + 1, sizeof *g->widths);
+    if (!g->widths)
+        return cli_no_memory(err, "the widths of columns", g->n_columns);
+    HR_TRY(grow_cells(g, width ? 4 * (int64_t)width + 9 : 256, err));
+    for (int c = 0; c < g->n_columns; c++)
+        HR_TRY(print_name(g, c, &g->widths[c], err));
+    return HR_OK;
 }
 
-/* As `headrace head` prints it, between quotes. */
-static void json_printed(const hr_array *a, int64_t i, hr_text *out)
+void grid_clear(grid *g)
 {
-    hr_text text = { 0 };
-
-    hr__array_print_value(a, i, &text);
-    out->failed = out->failed || text.failed;
-    hr__text_add_json(out, text.data ? text.data : "");
-    hr__text_clear(&text);
+    free(g->raw);
+    free(g->cell);
+    free(g->widths);
+    *g = (grid){ 0 };
 }
 
-static void json_list(const hr_array *values, int64_t begin, int64_t n, hr_text *out)
+hr_status grid_fit(grid *g, const hr_table *t, hr_error *err)
 {
-    hr__text_add(out, "[");
-    for (int64_t j = begin; j < begin + n && !out->failed; j++) {
-        if (j > begin)
-            hr__text_add(out, ",");
-        json_value(values, j, out);
-    }
-    hr__text_add(out, "]");
-}
+    for (int c = 0; c < g->n_columns; c++)
+        for (int64_t row = 0; row < hr_table_rows(t); row++) {
+            int n_chars;
 
-/* One list a dimension; `begin` moves on by the values used. */
-static void json_tensor(const hr_type *type, int dim, const hr_array *values, int64_t *begin, hr_text *out)
-{
-    int64_t n = type->shape[dim];
-
-    if (dim + 1 >= type->n_dims) {
-        json_list(values, *begin, n, out);
-        *begin += n;
-        return;
-    }
-    hr__text_add(out, "[");
-    for (int64_t j = 0; j < n && !out->failed; j++) {
-        if (j)
-            hr__text_add(out, ",");
-        json_tensor(type, dim + 1, values, begin, out);
-    }
-    hr__text_add(out, "]");
-}
-
-static void json_struct(const hr_array *a, int64_t i, hr_text *out)
-{
-    hr__text_add(out, "{");
-    for (int c = 0; c < a->n_children; c++) {
-        if (c)
-            hr__text_add(out, ",");
-        hr__text_add_json(out, a->type->children[c].name);
-        hr__text_add(out, ":");
-        json_value(a->children[c], a->offset + i, out);
-    }
-    hr__text_add(out, "}");
-}
-
-static void json_fixed(const hr_array *a, int64_t i, hr_text *out)
-{
-    const uint8_t *at = hr__array_values(a) + i * hr__type_bytes(a->type);
-    union {
-        int8_t i8;
-        uint8_t u8;
-        int16_t i16;
-        uint16_t u16;
-        int32_t i32;
-        uint32_t u32;
-        int64_t i64;
-        uint64_t u64;
-        float f32;
-        double f64;
-    } v;
-
-    memcpy(&v, at, (size_t)hr__type_bytes(a->type));
-    switch (a->type->id) {
-    case HR_T_INT8: hr__text_add(out, "%d", v.i8); break;
-    case HR_T_UINT8: hr__text_add(out, "%u", v.u8); break;
-    case HR_T_INT16: hr__text_add(out, "%d", v.i16); break;
-    case HR_T_UINT16: hr__text_add(out, "%u", v.u16); break;
-    case HR_T_INT32: hr__text_add(out, "%" PRId32, v.i32); break;
-    case HR_T_UINT32: hr__text_add(out, "%" PRIu32, v.u32); break;
-    case HR_T_INT64: hr__text_add(out, "%" PRId64, v.i64); break;
-    case HR_T_UINT64: hr__text_add(out, "%" PRIu64, v.u64); break;
-    case HR_T_FLOAT16: json_number(half_value(v.u16), true, out); break;
-    case HR_T_FLOAT32: json_number(v.f32, true, out); break;
-    default: json_number(v.f64, false, out); break;
-    }
-}
-
-static void json_value(const hr_array *a, int64_t i, hr_text *out)
-{
-    const uint8_t *bytes;
-    int64_t begin, n;
-
-    if (hr__array_is_null(a, i)) {
-        hr__text_add(out, "null");
-        return;
-    }
-    switch (a->type->id) {
-    case HR_T_BOOL: hr__text_add(out, hr__bit(a->buffers[1]->data, a->offset + i) ? "true" : "false"); break;
-    case HR_T_INT8:
-    case HR_T_UINT8:
-    case HR_T_INT16:
-    case HR_T_UINT16:
-    case HR_T_INT32:
-    case HR_T_UINT32:
-    case HR_T_INT64:
-    case HR_T_UINT64:
-    case HR_T_FLOAT16:
-    case HR_T_FLOAT32:
-    case HR_T_FLOAT64: json_fixed(a, i, out); break;
-    case HR_T_STRING:
-    case HR_T_LARGE_STRING:
-        bytes = hr__array_bytes(a, i, &n);
-        json_string(bytes, n, out);
-        break;
-    case HR_T_BINARY:
-    case HR_T_LARGE_BINARY:
-    case HR_T_FIXED_BINARY:
-        bytes = hr__array_bytes(a, i, &n);
-        json_base64(bytes, n, out);
-        break;
-    case HR_T_LIST:
-    case HR_T_LARGE_LIST:
-    case HR_T_FIXED_LIST:
-    case HR_T_MAP:
-        hr__array_range(a, i, &begin, &n);
-        json_list(a->children[0], begin, n, out);
-        break;
-    case HR_T_TENSOR:
-        hr__array_range(a, i, &begin, &n);
-        json_tensor(a->type, 0, a->children[0], &begin, out);
-        break;
-    case HR_T_STRUCT: json_struct(a, i, out); break;
-    default: json_printed(a, i, out); break;
-    }
-}
-
-void hr__show_json(const hr_table *t, hr_text *out)
-{
-    for (int64_t row = 0; row < t->n_rows && !out->failed; row++) {
-        hr__text_add(out, "{");
-        for (int c = 0; c < t->schema->n; c++) {
-            if (c)
-                hr__text_add(out, ",");
-            hr__text_add_json(out, t->schema->fields[c].name);
-            hr__text_add(out, ":");
-            json_value(t->columns[c], row, out);
+            HR_TRY(print_cell(g, t, row, c, &n_chars, err));
+            if (n_chars > g->widths[c])
+                g->widths[c] = n_chars;
         }
-        hr__text_add(out, "}\n");
+    return HR_OK;
+}
+
+hr_status grid_head(grid *g, hr_error *err)
+{
+    for (int c = 0; c < g->n_columns; c++) {
+        int n_chars;
+
+        HR_TRY(print_name(g, c, &n_chars, err));
+        put_cell(g, c, n_chars);
     }
+    return HR_OK;
+}
+
+hr_status grid_rows(grid *g, const hr_table *t, hr_error *err)
+{
+    for (int64_t row = 0; row < hr_table_rows(t); row++)
+        for (int c = 0; c < g->n_columns; c++) {
+            int n_chars;
+
+            HR_TRY(print_cell(g, t, row, c, &n_chars, err));
+            put_cell(g, c, n_chars);
+        }
+    return HR_OK;
 }

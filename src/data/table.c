@@ -381,16 +381,16 @@ hr_status hr_table_column_view(const hr_table *t, int column, hr_column_view *ou
     return hr__struct_fill("hr_column_view", out, &v, sizeof v, err);
 }
 
-void hr_table_print_value(const hr_table *t, int64_t row, int column, char *text, size_t cap)
+int64_t hr_table_print_value(const hr_table *t, int64_t row, int column, char *text, size_t cap)
 {
     hr_text value = { 0 };
     int64_t n;
 
     if (cap == 0)
-        return;
+        return 0;
     text[0] = '\0';
     if (check_column(t, column, NULL) || row < 0 || row >= t->n_rows)
-        return;
+        return 0;
     hr__array_print_some(t->columns[column], row, (int64_t)cap, &value);
     n = HR_MIN(value.n, (int64_t)cap - 1);
     while (n > 0 && n < value.n && ((uint8_t)value.data[n] & 0xC0) == 0x80)
@@ -399,4 +399,5 @@ void hr_table_print_value(const hr_table *t, int64_t row, int column, char *text
         memcpy(text, value.data, (size_t)n);
     text[n] = '\0';
     hr__text_clear(&value);
+    return n;
 }

@@ -46,3 +46,23 @@ hr_status hr_plan_schema(hr_plan *p, struct ArrowSchema *out, hr_error *err)
     hr__schema_unref(s);
     return st;
 }
+
+hr_status hr_plan_print_schema(hr_plan *p, char **out, hr_error *err)
+{
+    HR_NEED(p, out);
+
+    hr_schema *s = NULL;
+    hr_text text = { 0 };
+
+    *out = NULL;
+    HR_TRY(hr__plan_schema(p, &s, err));
+    hr__text_add_bytes(&text, "", 0);
+    hr__schema_print(s, &text);
+    hr__schema_unref(s);
+    if (text.failed) {
+        hr__text_clear(&text);
+        return hr__error_memory(err, "schema", text.n);
+    }
+    *out = text.data;
+    return HR_OK;
+}

@@ -137,6 +137,8 @@ static void end_threads(int keep)
 /* With `resize`, without the lock. */
 static hr_status start_threads(int n, hr_error *err)
 {
+    int missing = 0;
+
     hr__lock(&pool.lock);
     pool.n_wanted = n = HR_MIN(MAX_THREADS, HR_MAX(1, n));
     hr__unlock(&pool.lock);
@@ -146,10 +148,14 @@ static hr_status start_threads(int n, hr_error *err)
 
         if (rc < 0 && i == 0)
             return hr__error_os(err, rc, "thread pool", "start");
-        if (rc < 0)
+        if (rc < 0) {
+            missing = rc;
             break; /* fewer will do */
+        }
         pool.n_threads++;
     }
+    if (missing)
+        hr__log(HR_LOG_WARNING, "thread pool: %d of %d threads start: %s", pool.n_threads, n, strerror(-missing));
     return HR_OK;
 }
 
@@ -201,6 +207,24 @@ void hr__pool_detach(hr_pool_client *c)
     while (c->users)
         hr__cond_wait(&pool.left, &pool.lock);
     hr__unlock(&pool.lock);
+}
+
+hr_status hr_shutdown(hr_error *err)
+{
+    bool busy;
+
+    if (hr__is_pool_thread)
+        return hr_error_set(err, HR_INVALID, "shutdown: called in a callback, which would wait for its own thread");
+    pthread_once(&once, init);
+    hr__lock(&pool.lock);
+    busy = pool.runs != NULL;
+    hr__unlock(&pool.lock);
+    if (busy)
+        return hr_error_set(err, HR_INVALID, "shutdown: a feed is open; close it first");
+    hr__pool_shutdown();
+    hr__poller_stop();
+    (void)hr__pool_trim(0);
+    return HR_OK;
 }
 
 void hr__pool_shutdown(void)

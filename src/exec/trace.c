@@ -65,8 +65,10 @@ static void write_spans(hr_trace *t)
     hr_text text = { .account = t->account };
     int fd = hr__file_create(t->path);
 
-    if (fd < 0)
-        return; /* a trace is an aid: the run itself went well */
+    if (fd < 0) { /* a trace is an aid: the run itself went well */
+        hr__log(HR_LOG_WARNING, "%s: the trace cannot be written: %s", t->path, strerror(-fd));
+        return;
+    }
     hr__text_add(&text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"spans_lost\":%" PRId64 "},\"traceEvents\":[\n",
                  t->n_lost);
     for (int64_t i = 0; i < t->n && !text.failed; i++) {

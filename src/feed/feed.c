@@ -43,8 +43,12 @@ struct hr_feed {
     uint64_t shuffle_seed; /* what options.shuffle_seed points to */
     bool (*interrupt)(void *context);
     void *interrupt_context;
-    int64_t discard_rows; /* still to be dropped */
-    hr_status failed;     /* rows that had come were lost: no more come, since those behind them would hide it */
+    void (*progress)(void *context, const hr_progress *done);
+    void *progress_context;
+    int64_t progress_ns, progressed_ns; /* how often it is called, and when it was last; the consumer's thread's */
+    atomic_int event;                   /* hr_feed_descriptor; -1: nobody asked for it */
+    int64_t discard_rows;               /* still to be dropped */
+    hr_status failed; /* rows that had come were lost: no more come, since those behind them would hide it */
 
     hr_mutex lock;
     mark *marks;
@@ -256,6 +260,8 @@ static hr_status code_fits(hr_plan *plan, hr_position *p, const hr_position_how 
     if (how->differs) {
         *how->differs = differs;
         differs = NULL;
+    } else if (differs) {
+        hr__log(HR_LOG_WARNING, "position: the code or the data of %s changed since it was saved", differs);
     }
 done:
     hr__free(differs);
@@ -369,6 +375,16 @@ static hr_status options_check(const hr_feed_options *o, hr_error *err)
     return HR_OK;
 }
 
+/* A table, the end or an error waits. From any thread, without locks. */
+static void feed_ready(void *context)
+{
+    hr_feed *f = context;
+    int fd = atomic_load(&f->event);
+
+    if (fd >= 0)
+        hr__event_set(fd);
+}
+
 static hr_status feed_start(hr_feed *f, const hr_feed_extra *extra, const hr_marker *from, hr_error *err)
 {
     hr_run_options o = {
@@ -383,8 +399,8 @@ static hr_status feed_start(hr_feed *f, const hr_feed_extra *extra, const hr_mar
         .other_code = f->other_code,
         .arena = extra->arena,
         .trace_path = f->options.trace_path,
-        .ready = extra->ready,
-        .ready_context = extra->ready_context,
+        .ready = extra->ready ? extra->ready : feed_ready,
+        .ready_context = extra->ready ? extra->ready_context : f,
     };
 
     return hr__run_start(f->whole, &o, &f->run, err);
@@ -406,6 +422,7 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     if (!f)
         return hr__error_memory(err, "feed", sizeof *f);
     hr__mutex_init(&f->lock);
+    atomic_init(&f->event, -1);
     f->pid = hr__pid();
     f->plan = hr_plan_ref(p);
     f->options = own;
@@ -452,6 +469,8 @@ void hr_feed_close(hr_feed *f)
     if (!f)
         return;
     hr__run_close(f->run);
+    if (atomic_load(&f->event) >= 0)
+        hr__file_close(atomic_load(&f->event));
     for (int64_t i = 0; i < f->n_marks; i++)
         hr__marker_drop(f->marks[i].marker);
     hr__free(f->marks);
@@ -526,18 +545,115 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
     return HR_OK;
 }
 
+static void fill_progress(hr_feed *f, hr_progress *out)
+{
+    hr_run_counts c = { 0 };
+
+    *out = (hr_progress){ .struct_bytes = sizeof *out };
+    if (f->run)
+        hr__run_counts(f->run, &c);
+    out->files_opened = c.files_opened;
+    out->rows_read = c.rows_read;
+    out->bad_rows = c.bad_rows;
+    hr__lock(&f->lock);
+    out->rows_taken = HR_MAX(f->run_rows, 0);
+    out->tables_taken = f->n_tables;
+    out->wait_ns = f->wait_ns;
+    hr__unlock(&f->lock);
+    out->memory_bytes = hr_memory_used();
+}
+
+static void tell_progress(hr_feed *f)
+{
+    int64_t now = hr__clock_ns();
+    hr_progress done;
+
+    if (!f->progress || now - f->progressed_ns < f->progress_ns)
+        return;
+    f->progressed_ns = now;
+    fill_progress(f, &done);
+    f->progress(f->progress_context, &done);
+}
+
+/* One wait of at most INTERRUPT_MS. HR_PENDING: nothing came yet. */
+static hr_status next_slice(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err)
+{
+    int fd = atomic_load(&f->event);
+    hr_status st;
+
+    if (fd >= 0)
+        hr__event_clear(fd); /* before the look: what comes from now on sets it again */
+    st = hr__feed_next(f, timeout_ms, out, err);
+    if (fd >= 0 && st != HR_PENDING)
+        hr__event_set(fd); /* more may wait behind this one */
+    tell_progress(f);
+    if (st == HR_PENDING && f->interrupt && f->interrupt(f->interrupt_context))
+        return hr_error_set(err, HR_CANCELLED, "interrupted while waiting for data");
+    return st;
+}
+
 hr_status hr_feed_next(hr_feed *f, hr_table **out, hr_error *err)
 {
     HR_NEED(f, out);
 
-    for (;;) {
-        hr_status st = hr__feed_next(f, INTERRUPT_MS, out, err);
+    return hr_feed_next_within(f, -1, out, err);
+}
 
-        if (st != HR_PENDING)
+hr_status hr_feed_next_within(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err)
+{
+    HR_NEED(f, out);
+
+    int64_t until = hr__clock_ns() + (int64_t)timeout_ms * 1000000;
+
+    for (;;) {
+        int64_t left = timeout_ms < 0 ? INTERRUPT_MS : (until - hr__clock_ns() + 999999) / 1000000;
+        hr_status st = next_slice(f, (int)HR_MAX(0, HR_MIN(left, INTERRUPT_MS)), out, err);
+
+        if (st != HR_PENDING || (timeout_ms >= 0 && hr__clock_ns() >= until))
             return st;
-        if (f->interrupt && f->interrupt(f->interrupt_context))
-            return hr_error_set(err, HR_CANCELLED, "interrupted while waiting for data");
     }
+}
+
+hr_status hr_feed_descriptor(hr_feed *f, int *out, hr_error *err)
+{
+    HR_NEED(f, out);
+
+    int fd = atomic_load(&f->event);
+
+    *out = -1;
+    if (fd < 0) {
+        if ((fd = hr__event_new()) < 0)
+            return hr__error_os(err, fd, "feed", "cannot make an event descriptor");
+        hr__event_set(fd); /* something may wait already */
+        atomic_store(&f->event, fd);
+    }
+    *out = fd;
+    return HR_OK;
+}
+
+void hr_feed_cancel(hr_feed *f)
+{
+    if (f && f->run && f->pid == hr__pid())
+        hr__run_cancel(f->run);
+}
+
+hr_status hr_feed_progress(hr_feed *f, hr_progress *out, hr_error *err)
+{
+    HR_NEED(f, out);
+
+    hr_progress done;
+
+    fill_progress(f, &done);
+    return hr__struct_fill("hr_progress", out, &done, sizeof done, err);
+}
+
+void hr_feed_set_progress(hr_feed *f, void (*progress)(void *context, const hr_progress *done), void *context,
+                          int interval_ms)
+{
+    f->progress = progress;
+    f->progress_context = context;
+    f->progress_ns = (int64_t)HR_MAX(interval_ms, 0) * 1000000;
+    f->progressed_ns = hr__clock_ns();
 }
 
 void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *context)

@@ -45,9 +45,6 @@ hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_
 
 /* --- split.c */
 hr_status hr__error_copy(hr_error *to, const hr_error *from); /* with its detail; returns the status */
-typedef struct hr_split hr_split;                             /* counted; thread-safe */
-
-typedef enum hr_split_tail { HR_TAIL_EQUAL, HR_TAIL_UNEVEN, HR_TAIL_PAD } hr_split_tail;
 /* What a rank wants of an epoch; all ranks must agree but for nothing (HR_MISMATCH names each rank's values). */
 typedef struct hr_split_request {
     int64_t batch_rows; /* B >= 1 */
@@ -69,6 +66,7 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
 hr_split *hr__split_ref(hr_split *s);
 void hr__split_unref(hr_split *s);
 int hr__split_n_ranks(const hr_split *s);
+hr_split_request *hr__split_usual(hr_split *s); /* what hr_split_begin asks for; set before any rank begins */
 /* Rank r begins an epoch: waits (in timeout_ms slices: HR_PENDING) until all ranks that are still there have asked for
  * the same one. */
 hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int timeout_ms, hr_error *err) HR_MUST_USE;

@@ -76,6 +76,7 @@ struct hr_split {
     hr_plan *plan;
     int n_ranks;
     hr_split_tail tail;
+    hr_split_request usual; /* what hr_split_begin asks for */
     hr_feed_options options;
     hr_mutex lock;
     hr_cond changed;
@@ -299,6 +300,8 @@ void hr__split_unref(hr_split *s)
 }
 
 int hr__split_n_ranks(const hr_split *s) { return s->n_ranks; }
+
+hr_split_request *hr__split_usual(hr_split *s) { return &s->usual; }
 
 void hr__split_serve(hr_split *s, hr_arena *arena, void (*ready)(void *context), void *context)
 {

@@ -11,6 +11,7 @@ CALLS = re.findall(r"HR_API[^;]*?\b(hr_\w+)\(([^;]*?)\)(?: HR_\w+(?:\(.*?\))?)?;
 
 def structs_of(arguments):
     """The open structs that a call takes, and those that they point to."""
+    arguments = re.sub(r"\(\*\w+\)\([^)]*\)", "", arguments)  # what a callback gets is the library's own
     found = [s for s in re.findall(r"\b(hr_\w+) \*", arguments) if s in OPEN and s != "hr_error"]
     for name in found:
         found += [
