@@ -194,9 +194,10 @@ check-format: venv
 
 .PHONY: docs
 docs: lib
-	$(call say,option tables of docs/formats$(comma) the list of source files)
+	$(call say,option tables of docs/formats$(comma) the list of source files$(comma) the reference of the C API)
 	@$(PY) docs/make_options.py
 	@$(PY) docs/make_files.py
+	@$(PY) docs/make_reference.py
 
 .PHONY: quickstart
 quickstart:

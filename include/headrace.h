@@ -59,10 +59,10 @@ extern "C" {
 #define HR_PRINTF(f, a)
 #endif
 
+/* ------------------------------------------------------------------------------------------------ status and errors */
+
 /* The version of the library that runs, as "0.1.0"; static. */
 HR_API const char *hr_version(void);
-
-/* ------------------------------------------------------------------------------------------------ status and errors */
 
 /* name, number, text. Numbers never change: they stand in messages between processes, and in programs. */
 #define HR_STATUS_LIST(X)                                                                                              \

@@ -9,6 +9,7 @@
  * sleeping threads. hr__pool_wake may be called with a run's lock held, and by any free. Threads belong to one process
  * id: a forked child starts with an empty pool. */
 #include "exec/pool.h"
+#include "io/poll.h"
 
 #include <stdlib.h>
 
@@ -217,7 +218,7 @@ hr_status hr_shutdown(hr_error *err)
         return hr_error_set(err, HR_INVALID, "shutdown: called in a callback, which would wait for its own thread");
     pthread_once(&once, init);
     hr__lock(&pool.lock);
-    busy = pool.runs != NULL;
+    busy = pool.clients != NULL;
     hr__unlock(&pool.lock);
     if (busy)
         return hr_error_set(err, HR_INVALID, "shutdown: a feed is open; close it first");

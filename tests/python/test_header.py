@@ -31,7 +31,8 @@ def test_structs_begin_with_their_size():
 def test_the_table_of_calls_is_complete():
     """tests/test_structs.c has a row for each struct of each call."""
     rows = set(re.findall(r"ROW\((hr_\w+), (hr_\w+),", (ROOT / "tests" / "test_structs.c").read_text()))
-    assert rows == {(s, name) for name, arguments in CALLS for s in structs_of(arguments)}
+    wanted = {(s, name) for name, arguments in CALLS for s in structs_of(arguments)}
+    assert rows == wanted - {("hr_text_view", "hr_text_at")}  # which reads what hr_table_text_view filled
 
 
 def test_statuses_have_numbers():
