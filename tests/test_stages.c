@@ -336,6 +336,28 @@ static hr_status two_plan(hr_plan *a, hr_plan *b, const hr_op_class *cls, hr_pla
     return hr__plan_op_n(ins, 2, op, out, err);
 }
 
+/* --- a stream operator that fails in the middle of a table */
+
+#define GOOD_ROWS 1230
+
+static hr_status tens_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
+{
+    hr_table *part = NULL;
+
+    (void)op;
+    for (int64_t i = 0; i < in->n_rows; i += 10) {
+        if (value_at(in, i) >= GOOD_ROWS)
+            return hr_error_set(err, HR_BAD_DATA, "no tens");
+        HR_TRY(hr_table_slice((hr_table *)in, i, HR_MIN(10, in->n_rows - i), &part, err));
+        HR_TRY(hr__task_emit(task, &part, err));
+    }
+    return HR_OK;
+}
+
+static const hr_op_class tens_class = {
+    .name = "tens", .kind = HR_OP_STREAM, .schema = keep_schema, .push = tens_push, .free = free_op
+};
+
 /* --- running */
 
 static hr_plan *range_plan(int64_t n)
@@ -537,6 +559,33 @@ done:
     return st;
 }
 
+/* What an operator emitted before its error was once lost if it was in the same call: how many rows came then depended
+ * on how long the reader's tables were. */
+static void test_rows_before_an_error(void **state)
+{
+    hr_plan *in = range_plan(100000), *p = NULL, *q = NULL;
+    hr_op *op = hr__zalloc(NULL, sizeof *op);
+    hr_error err = HR_ERROR_INIT;
+    int64_t n;
+
+    (void)state;
+    hr__op_init(op, &tens_class);
+    assert_ok(hr__plan_op(in, op, &p, NULL), NULL);
+    for (int threads = 1; threads <= 4; threads *= 2) {
+        assert_int_equal(run_counting(p, threads, 0, -1, &n, &err), HR_BAD_DATA);
+        assert_int_equal(n, GOOD_ROWS);
+        assert_non_null(strstr(err.text, "no tens"));
+        hr_error_clear(&err);
+    }
+    assert_ok(two_plan(p, in, &turns_class, &q, NULL), NULL); /* and through one more stage */
+    assert_int_equal(run_counting(q, 2, 0, -1, &n, &err), HR_BAD_DATA);
+    assert_int_equal(n, GOOD_ROWS);
+    hr_error_clear(&err);
+    hr_plan_unref(q);
+    hr_plan_unref(p);
+    hr_plan_unref(in);
+}
+
 static void test_faults(void **state)
 {
     (void)state;
@@ -594,7 +643,8 @@ int main(void)
         cmocka_unit_test(test_many_arenas),     cmocka_unit_test(test_pieces_in_order),
         cmocka_unit_test(test_inputs_in_turn),  cmocka_unit_test(test_inputs_chosen),
         cmocka_unit_test(test_nested),          cmocka_unit_test(test_blocks_of_made_rows),
-        cmocka_unit_test(test_errors_and_ends), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_errors_and_ends), cmocka_unit_test(test_rows_before_an_error),
+        cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, end_pool);

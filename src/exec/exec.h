@@ -14,7 +14,7 @@ hr_status hr__plan_schema(hr_plan *p, hr_schema **out, hr_error *err) HR_MUST_US
 
 /* --- marker.c: positions */
 struct hr_marker {
-    hr_coord at; /* the first row that comes after; its source instance, file, fragment, row */
+    hr_coord at; /* the row before which it lies: source instance, file, fragment, row */
     int n_states, cap_states;
     struct {
         int op_index;
@@ -57,7 +57,7 @@ typedef struct hr_run hr_run;
 typedef struct hr_run_options {
     int64_t epoch;
     uint64_t seed;
-    bool any_order;
+    bool any_order;        /* drain whatever is complete: no canonical order, no positions */
     int num_threads;       /* 0: all */
     int64_t memory_limit;  /* 0: the process's */
     int prefetch;          /* tables wanted in the output queue */
@@ -79,7 +79,8 @@ hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out,
 hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **marker, hr_error *err) HR_MUST_USE;
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
 void hr__run_cancel(hr_run *r); /* wakes everybody; hr__run_next gives HR_CANCELLED */
-void hr__run_close(hr_run *r);  /* waits for running tasks, forgets suspended ones; NULL is fine */
+void hr__run_close(hr_run *r);  /* cancels; waits until running tasks ended and every
+                                * suspended ticket was resumed (hr_op_class.cancel). NULL is fine */
 
 /* Counters that tests and stats read. */
 typedef struct hr_run_counts {

@@ -4,9 +4,10 @@
  *                                            +-> [stream op] --+
  *                            (many at once)     (serially, in canonical order: "draining")
  *
- * Locks. run->lock guards everything in hr_run, hr_stage and hr_ticket. Two threads own a part without it: the thread
- * that runs a ticket (state RUNNING) owns the ticket's reader, inboxes and operator states; the thread that drains a
- * stage (gate.draining) owns the rest of the stage's gate.
+ * Locks. run->lock guards everything in hr_run, hr_stage and hr_ticket. Three threads own a part without it:
+ * the thread that runs a ticket (state RUNNING) owns the ticket's reader, inboxes and operator states; the thread that
+ * drains a stage (gate.draining) owns the rest of the stage's gate; the thread that takes the next ticket of a leaf
+ * (window.taking) owns the leaf's `at` and `order`.
  *
  * The order of locks; a thread that holds one takes only locks to its right:
  *
@@ -33,7 +34,7 @@
 
 /* --- queue.c: tables with the markers before them */
 typedef struct hr_item {
-    hr_table *table;   /* NULL: nothing but a marker */
+    hr_table *table;   /* NULL: `ends` is set. A marker never goes without a table */
     hr_marker *marker; /* lies before the table; NULL: none */
     int input;         /* of a stage of several inputs: which one it is of */
     bool ends;         /* no table: that input has ended */
@@ -93,9 +94,10 @@ struct hr_ticket {
     int fragment;
     int64_t row_begin, n_rows;
     hr_reader *reader;
-    int place, n_files, at_file; /* n_files > 0: instead, so many files from this place of the order on, one row each */
-    hr_status late;              /* what `err` holds, for after the rows that were read before it */
-    hr_op_state *pieces_of;      /* another: the operator of which it reads a piece; NULL: none */
+    /* n_files > 0: no fragment, but files [place, place + n_files) of the order, one row each */
+    int place, n_files, at_file;
+    hr_status late;         /* what `err` holds, for after the rows that were read before it */
+    hr_op_state *pieces_of; /* another: the operator of which it reads a piece; NULL: none */
     int64_t piece;
     hr_table *in; /* other stages */
     int input;    /* which the table is of */
@@ -107,7 +109,7 @@ struct hr_ticket {
     /* the way through the map operators */
     hr_task *tasks;
     bool is_first;       /* the oldest of its stage, when it was taken to be run */
-    hr_op_state *awaits; /* it goes on when it is, or this operator is settled; NULL: at once */
+    hr_op_state *awaits; /* NULL, or: it is stepped only when it is the oldest, or this operator is settled */
     int n_finished;      /* operators whose finish has run */
     int resumed;         /* operator to call `resumed` for; -1: none */
     hr_status resume_st; /* with what it was resumed */
@@ -128,7 +130,7 @@ typedef struct hr_open_files {
 } hr_open_files;
 
 typedef struct hr_block {
-    int file, fragment; /* file: the how manieth of the open ones */
+    int file, fragment; /* file: index among the open files */
 } hr_block;
 
 /* What a leaf reads, as the plan's rules and the operators behind it narrowed it. */
@@ -174,7 +176,7 @@ typedef struct hr_stage_input {
     int current; /* the input that may deliver now */
     int n_ended;
     uint8_t *ended; /* of each input, where an operator of several inputs is told; else NULL */
-    hr_status st;   /* why the input ended, if not by its end: goes on when all before it has */
+    hr_status st;   /* an error that ended the input; it goes downstream after all tables that precede it */
     hr_error err;
     hr_op_state *pieces_of; /* the operator before it, once that has given its last and pieces are left; NULL: none */
     int64_t n_pieces, at_piece;
@@ -225,7 +227,7 @@ struct hr_stage {
     int n_ops;
     bool closes, closed; /* a map operator wants a last ticket without rows; it was made */
     hr_gate gate;
-    bool cut;   /* somebody downstream wants no more */
+    bool cut;   /* no more rows of it are wanted, by its own operator or by one downstream */
     bool ended; /* everything was passed on */
     hr_stage_counts counts;
 };
@@ -241,7 +243,7 @@ struct hr_run {
     _Atomic(const void *) lock_owner; /* stands for the thread that holds `lock`; NULL: none does */
 #endif
     hr_cond consumer;               /* out changed, the end, an error, an inline call */
-    hr_cond idle;                   /* n_active became 0 */
+    hr_cond idle;                   /* n_active or n_pending became 0 */
     hr_cond shares_done;            /* no thread runs a share of some call any more */
     struct hr_parallel_call *calls; /* parallel_call.c: calls of which other threads may do shares */
     hr_stage **stages;              /* upstream before downstream */
@@ -253,7 +255,7 @@ struct hr_run {
     int n_slots;        /* thread slots: threads are numbered below it */
     int64_t step_bytes; /* what one reader step aims at */
     hr_queue out;
-    hr_ticket *dropped; /* to be freed by whoever leaves the lock next */
+    hr_ticket *dropped; /* freed by the next drain() or take(), or by hr__run_close */
     bool out_ended;
     bool inline_waiting;
     bool tell; /* options.ready is to be called by the thread that is at work */
@@ -262,7 +264,7 @@ struct hr_run {
     atomic_bool stop; /* cancelled, closed or failed: tasks look at it without the lock */
     hr_status st;     /* the run's end, if not the good one */
     hr_error err;
-    int n_active;  /* threads inside hr__run_work */
+    int n_active;  /* threads that do work for it */
     int n_pending; /* tickets in state PENDING */
     int64_t started_ns, consumer_wait_ns, first_table_ns;
     hr_run_counts counts; /* tickets, tables_out, rows_out; the rest is summed from the stages */
@@ -315,7 +317,7 @@ hr_status hr__check_rows(const hr_table *t, const hr_account *account, hr_error 
 void hr__op_stall(hr_op_state *op);
 int64_t hr__op_stall_ns(const char *name);
 
-/* --- take.c: the next ticket of a leaf. *out NULL: the source is done. Lock not held; stage->taking is set. */
+/* --- take.c: the next ticket of a leaf. *out NULL: the source is done. Lock not held; stage->window.taking is set. */
 hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
 
 /* --- interleave.c ------------------------------------------------------------------------------------------------- */

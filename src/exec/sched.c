@@ -1,7 +1,8 @@
 /* sched.c - what a pool thread does next for a run: takes work serially, runs it in parallel, passes it on in canonical
  * order.
  *
- * The life of a ticket. Everything but what happens in RUNNING happens with run->lock held:
+ * The life of a ticket. A ticket changes its state with run->lock held. Four things run without the lock: the step
+ * itself, the making of a ticket (window.taking), the stream operator (gate.draining), and frees.
  *
  *      take(), next(), close_stage(): a new ticket enters its stage's window, with the next number
  *        |
@@ -11,26 +12,31 @@
  *        ^    choose_   |  hr__ticket_step() on one thread: an operator call, a read     |
  *        |    locked()  |                                                                |
  *        |              +-- HR_OK, and there is more to do ---------------> READY -------+
- *        |              +-- HR_PENDING, and hr__resume() came already ----> READY
+ *        |              +-- HR_PENDING, and hr__resume() came already, or
+ *        |              |   hr__task_await_turn() was called ------------> READY
  *        |              +-- HR_PENDING -----------------------------------> PENDING
  *        |              +-- HR_OK and finished, or an error --------------> DONE
  *        |                                                                     |
  *        +-- hr__resume(), by any thread -- PENDING                            |
  *                                                                              v
  *      drain(), one thread a stage, passes on the output of READY, PENDING and DONE tickets; a DONE ticket without
- *      output leaves the window for run->dropped, and whoever lets go of the lock next frees it.
+ *      output leaves the window for run->dropped; the next drain() or take(), or hr__run_close(), frees it.
  *
  *      take() with an error: a new ticket is DONE at once, so that the error waits for its turn.
  *      cut_stage_locked(): all tickets leave the window. READY and DONE go to run->dropped; RUNNING and PENDING are
  *      marked `dropped`: step() frees the first when it comes back, hr__resume() puts the second on run->dropped.
+ *      A cut does not cancel calls that are under way.
  *
- * Any output that waits keeps a READY ticket at the head from its next step: what it gave is drained first.
+ * A READY ticket is not stepped while output of it waits at the head of the window, while MAX_AHEAD tables of it wait
+ * behind the head, or while it awaits its turn (hr__task_await_turn: until it is the oldest, or its
+ * operator is settled).
  *
- * A thread that comes by does the first of these that can be done. It looks at the stages from the last to the first,
- * so that what is begun is finished before more is begun:
+ * What a thread does. Shares of a parallel call come first. Then, for each stage from the last to the first: drain,
+ * else step, else take; so work in progress ends before new work begins. One drain goes on until the next stage is full
+ * or nothing is left, one step ends with the first output, one take makes one ticket:
  *   help   an operator's call has shares that any thread may do (parallel_call.c)
  *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread a stage)
- *   step   the oldest ticket that is ready goes on, if the budget admits it
+ *   step   the oldest READY ticket goes on, if the budget admits it; never a younger one instead
  *   take   a new ticket is made if the window has room: from the scan, from what the stage before passed on, or of a
  *          piece of what a block operator holds; and behind all others one without rows, where an operator wants it
  *          (hr_op.closes)
@@ -38,10 +44,17 @@
  * Rules.
  * 1. Admission: a step asks the run's account for its estimate, between operator calls only, so that no thread waits
  *    for memory.
- * 2. The oldest ticket of a stage is never refused while everything below it stands empty: the others wait for what it
- *    gives. So a run always moves, in whatever budget.
- * 3. An error stays in its ticket and reaches the consumer in canonical order: rows before it come out first.
- * 4. A stage that has enough cuts everything above it; tickets that run are dropped when they come back.
+ * 2. The oldest ticket of a stage is never refused while everything downstream of the stage is empty: the others wait
+ *    for its output. So a run moves in any budget.
+ * 3. An error ends its ticket, then its stage. It waits in the next stage's in.st until all tables before it have gone
+ *    on, and so on to run->st. Rows that a stream or block operator still holds at that time are not delivered. A cut
+ *    stage forgets the error.
+ * 4. A stage that has enough cuts itself and everything upstream. Its stream operator still gets `finish`.
+ * 5. Back pressure. A stage drains only while the next stage's queue has fewer than 2 x its window's limit of items, or
+ *    the output queue fewer than `prefetch` tables. Then its DONE tickets stay, its window fills and `take` stops, and
+ *    so on up to the scan.
+ * 6. With options.any_order tickets are drained as they complete, an error ends the run at once, and there are no
+ *    markers.
  *
  * Waking: whatever makes work possible (a step done, a table consumed, bytes given back) calls hr__pool_wake; see
  * pool.c. Locks and names (_locked, _relocks): see run.h. */
@@ -569,9 +582,11 @@ static void drain(hr_stage *s, int thread)
         else
             break;
     }
-    s->gate.draining = false;
-    if (st)
+    if (st && !deliver_locked(s, &garbage, NULL)) /* an operator fails behind what it emitted in the same call */
         fail_stage_locked(s, st, &err, &garbage);
+    else if (st)
+        hr__run_fail_locked(r, st, &err);
+    s->gate.draining = false;
     dropped = r->dropped;
     r->dropped = NULL;
     hr__run_unlock(r);

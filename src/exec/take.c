@@ -1,6 +1,6 @@
 /* take.c - the next ticket of a leaf: which rows of which fragment, in canonical order.
  *
- * One thread at a time walks a scan (stage->taking); opening a file, which may read a footer, happens without the lock,
+ * One thread at a time walks a scan (window.taking); opening a file, which may read a footer, happens without the lock,
  * while others decode. A fragment that may be split is cut at multiples of BLOCK_ROWS; how long a cut is depends on the
  * budget, which is why nothing else may depend on the cuts. */
 #include "exec/run.h"

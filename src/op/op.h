@@ -1,6 +1,7 @@
 /* op.h - tables to tables: what an operator is.
  *
- * An operator does not know its neighbours, time itself, print, lock, or wait. The scheduler (exec/) calls it:
+ * An operator does not know its neighbours, time itself, print, or wait. State that its tickets share has a lock of its
+ * own, a leaf. The scheduler (exec/) calls it:
  *
  *   kind    task          push is called                         state lives in
  *   MAP     one a ticket  for different tickets at the same time  the task (per ticket), the thread slot, the run
@@ -98,7 +99,7 @@ typedef struct hr_shuffle_seed {
     uint64_t seed;
 } hr_shuffle_seed;
 
-/* Which blocks of the source an operator puts in a random order. ALL includes the blocks of repartition() below it. */
+/* Which blocks of the source an operator puts in a random order. ALL includes the blocks of repartition() upstream. */
 typedef enum hr_blocks { HR_BLOCKS_AS_THEY_ARE, HR_BLOCKS_OF_FILES, HR_BLOCKS_ALL } hr_blocks;
 
 typedef struct hr_op_class {
@@ -108,16 +109,16 @@ typedef struct hr_op_class {
 
     /* Traits. Rules (plan/) and the builder of a run (exec/build.c) ask these and the traits in hr_op, never which
      * operator it is. False, 0 and NULL promise nothing: no rule then moves anything past the operator. */
-    bool one_to_one; /* same rows, same order, same coordinates: limits and discards move above it */
-    bool same_rows;  /* as many rows out as in, in any order: counts are known above it */
+    bool one_to_one; /* same rows, same order, same coordinates: limits and discards may move upstream past it */
+    bool same_rows;  /* as many rows out as in, in any order: counts are known downstream of it */
     bool new_rows;   /* a map that numbers its rows through, as a BLOCK operator does (it stands behind one) */
     hr_op_inputs inputs;
-    bool row_local;      /* each output row depends on one input row only (fragments may be permuted above it) */
-    bool filter_below;   /* a filter above it may run below it, over the columns that column_below names (a sort) */
-    bool images_below;   /* image functions above it may run below it, on columns that it does not look at */
+    bool row_local;      /* each output row depends on one input row only (fragments may be permuted upstream of it) */
+    bool filter_below;   /* a filter downstream may run upstream, over the columns that column_below names (a sort) */
+    bool images_below;   /* image functions downstream may run upstream of it, on columns that it does not look at */
     bool shares_columns; /* a map whose output columns are its input's: it writes none */
     bool takes_few_rows; /* it may end long before its input: windows of the stages before it begin small */
-    bool draws_by_depth; /* it draws a number for each row by coordinate, another one for each such operator below */
+    bool draws_by_depth; /* it draws a number for each row by coordinate, another one for each such operator upstream */
     /* The input's name of a column of the output; NULL: the operator makes the column. NULL function: the same name. */
     const char *(*column_below)(const hr_op *op, const char *column);
     /* Whether it does more with a column of its input than to hand it on once. NULL: it does not. */
@@ -207,7 +208,7 @@ struct hr_op {
     /* Traits of this one operator, set by its constructor. Pointers are borrowed from the operator. */
     bool one_to_one;    /* init copies the class's; a map may promise it */
     bool idle;          /* MAP: it has nothing to do in a run, the reader does it: it only has a number there */
-    bool in_order;      /* MAP: it remembers rows that came before: their number and order below it stay as they are */
+    bool in_order;      /* MAP: it remembers rows that came before: their number and order upstream stay as they are */
     bool closes;        /* MAP: its stage has one more ticket, without rows, behind all others (hr__task_closes) */
     int64_t piece_rows; /* > 0: a function over pieces (pieces.c): its tickets hold whole blocks of so many rows */
     bool cuts;          /* of its input only the rows [cut_begin, cut_end) go on */

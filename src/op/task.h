@@ -12,7 +12,7 @@ hr_status hr__task_emit(hr_task *task, hr_table **takes,
 void hr__task_more(hr_task *task);                  /* there is more to emit of what was pushed: see `more` */
 int hr__task_input(const hr_task *task);            /* of several inputs: the one that the pushed table is of */
 void hr__task_want(hr_task *task, int input);       /* CHOSEN: the one to come next; one that has ended is none */
-void hr__task_enough(hr_task *task);                /* no more input is wanted; upstream may stop */
+void hr__task_enough(hr_task *task);                /* STREAM, BLOCK: no more input is wanted */
 void **hr__task_state(hr_task *task);               /* this operator's, of this task; NULL at first */
 void **
 hr__task_thread_state(hr_task *task); /* this operator's, of the calling pool thread in this run; NULL at first */
@@ -39,7 +39,7 @@ void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out);
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state); /* STREAM only; state borrowed, NULL: none */
 void hr__marker_drop(hr_marker *m); /* instead of passing it: a newer one says more. NULL is fine */
 
-/* Whether all tickets of the stage before this one have given all they give. */
+/* Whether this ticket is the oldest of its stage: all output of earlier tickets has gone on. */
 bool hr__task_is_first(const hr_task *task);
 /* The ticket goes on when it is the first, or the operator's run is settled; then `resumed` is called. The operator
  * returns HR_PENDING next. MAP only, of a class with `resumed`. */
