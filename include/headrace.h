@@ -1,7 +1,7 @@
 /* headrace.h - the whole public C API of Headrace, a streaming data feed for model training.
  *
- * The way of a row: a *plan* says what to read and what to do with it (no I/O happens while it is built, but for the
- * schema of the first file when a check needs it); a *feed* runs the plan and hands out tables; a *split* runs one plan
+ * A *plan* says what to read and what to do with the rows. Building a plan reads nothing but the schema of the first
+ * file, and that only when a check needs the schema. A *feed* runs the plan and returns tables. A *split* runs one plan
  * for N consumers.
  *
  *     hr_plan *p = NULL; hr_feed *f = NULL; hr_table *t = NULL; hr_error err = HR_ERROR_INIT;
@@ -68,12 +68,12 @@ HR_API const char *hr_version(void);
 #define HR_STATUS_LIST(X)                                                                                              \
     X(HR_OK, 0, "ok")                                                                                                  \
     X(HR_NO_MEMORY, 1, "out of memory")     /* the system refused an allocation */                                     \
-    X(HR_BUDGET, 2, "memory limit")         /* the work cannot be done within the memory limit */                      \
-    X(HR_INVALID, 3, "invalid argument")    /* a wrong call or option; the caller can mend it */                       \
+    X(HR_BUDGET, 2, "memory limit")         /* the work needs more than the memory limit */                            \
+    X(HR_INVALID, 3, "invalid argument")    /* a wrong call or option */                                               \
     X(HR_TYPE, 4, "wrong type")             /* a column's type does not fit */                                         \
-    X(HR_NOT_FOUND, 5, "not found")         /* a file that is not there */                                             \
+    X(HR_NOT_FOUND, 5, "not found")         /* no such file, format or function */                                     \
     X(HR_BAD_DATA, 6, "malformed data")     /* the input's bytes are wrong */                                          \
-    X(HR_IO, 7, "input/output error")       /* the system said so */                                                   \
+    X(HR_IO, 7, "input/output error")       /* a system call failed */                                                 \
     X(HR_DISK_FULL, 8, "disk full")         /* no space, or no quota, for what is written */                           \
     X(HR_UNSUPPORTED, 9, "not supported")   /* well-formed, but not known to this build */                             \
     X(HR_CALLBACK, 10, "a function raised") /* user code failed; hr_error.detail may carry its exception */            \
@@ -116,7 +116,7 @@ HR_API hr_status hr_error_set(hr_error *err, hr_status st, const char *fmt, ...)
 HR_API void hr_error_set_detail(hr_error *err, const void *detail, size_t n_bytes);
 
 /* ---------------------------------------------------------------------------------- Arrow C data and stream structs */
-/* Copied as the Arrow specification intends: https://arrow.apache.org/docs/format/CDataInterface.html */
+/* The text of the Arrow specification: https://arrow.apache.org/docs/format/CDataInterface.html */
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
 
@@ -163,44 +163,44 @@ struct ArrowArrayStream {
 
 /* -------------------------------------------------------------------------------------------- process-wide settings */
 
-/* Number of pool threads. n = 0: the default, min(CPUs of the affinity mask, ceil(cgroup cpu.max)), or
- * HEADRACE_NUM_THREADS. HR_INVALID above 1024, and in a callback. Takes effect at once: waits for threads that have to
- * end. */
+/* The number of pool threads. 0: the default, HEADRACE_NUM_THREADS, else the smaller of the CPUs in the affinity mask
+ * and ceil(cgroup cpu.max). HR_INVALID: more than 1024, or the caller is a callback. The call waits for the threads
+ * that end. */
 HR_API HR_MUST_USE hr_status hr_set_num_threads(int n, hr_error *err);
 HR_API int hr_num_threads(void);
-/* The process's memory limit for data. 0: the default, half of the smaller of physical memory and the cgroup's limit,
- * divided by LOCAL_WORLD_SIZE, or HEADRACE_MEMORY_LIMIT ("256MiB", "2GB", plain bytes). */
+/* The process's memory limit for data, in bytes. 0: the default, HEADRACE_MEMORY_LIMIT ("256MiB", "2GB", plain bytes),
+ * else half of the smaller of physical memory and the cgroup's limit, divided by LOCAL_WORLD_SIZE. */
 HR_API HR_MUST_USE hr_status hr_set_memory_limit(int64_t n_bytes, hr_error *err);
 HR_API int64_t hr_memory_limit(void);
-/* Bytes held now for data, and the most since the process began (or since hr_memory_reset_peak). Pooled free
- * buffers are counted: they are resident. */
+/* Bytes of data in memory now, and their maximum since the process began or since hr_memory_reset_peak. Free buffers in
+ * the pool count, because they are resident. */
 HR_API int64_t hr_memory_used(void);
 HR_API int64_t hr_memory_peak(void);
 HR_API void hr_memory_reset_peak(void);
-/* Where data lies for a while that does not fit into memory: files without a name, gone with what they are for, and
- * with the process. NULL: the default, HEADRACE_SPILL_DIR, else TMPDIR, else /tmp. For what begins to spill from now
- * on. A folder in which no file can be made is an error here. */
+/* The folder of spill files, which hold data that does not fit into memory. The files have no name: they go with their
+ * run and with the process. NULL: the default, HEADRACE_SPILL_DIR, else TMPDIR, else /tmp. Runs that have begun to
+ * spill keep their folder. The call fails if it cannot make a file in the folder. */
 HR_API HR_MUST_USE hr_status hr_set_spill_dir(const char *folder, hr_error *err);
 HR_API HR_MUST_USE hr_status hr_spill_dir(char **out, hr_error *err); /* *out is new: hr_string_free() */
-/* How many bytes may lie there at once, of all runs of the process. < 0: the default, HEADRACE_SPILL_QUOTA ("20GB"), or
- * if that is not set, all of the disk but for a fiftieth (256 MiB at most). 0: nothing may be spilled. HR_DISK_FULL
- * tells when it is not enough. */
+/* The maximum of bytes in spill files, of all runs of the process together. < 0: the default, HEADRACE_SPILL_QUOTA
+ * ("20GB"), else the whole disk but for a reserve of 2 % (256 MiB at most). 0: no run may spill. A run that needs more
+ * fails with HR_DISK_FULL. */
 HR_API HR_MUST_USE hr_status hr_set_spill_quota(int64_t n_bytes, hr_error *err);
 HR_API int64_t hr_spill_quota(void); /* < 0: none */
-/* Bytes that lie there now. */
+/* Bytes in spill files now. */
 HR_API int64_t hr_spill_used(void);
-/* Parses "256MiB", "1.5GB", "4096": HR_INVALID with the text otherwise. k/M/G/T are powers of 1000, Ki/Mi/... of
- * 1024. */
+/* Parses "256MiB", "1.5GB", "4096". k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti are powers of 1024. HR_INVALID names
+ * the text. */
 HR_API HR_MUST_USE hr_status hr_parse_bytes(const char *text, int64_t *out, hr_error *err);
 
-/* Ends the threads of the pool and gives free buffers back to the system. HR_INVALID: a feed is open, or the caller is
- * a callback. The library stays usable: the next feed starts threads anew. Settings stay. */
+/* Ends the threads of the pool and returns free buffers to the system. The library stays usable: the next feed starts
+ * threads again, and settings stay. HR_INVALID: a feed is open, or the caller is a callback. */
 HR_API HR_MUST_USE hr_status hr_shutdown(hr_error *err);
 
 typedef enum hr_log_level { HR_LOG_INFO, HR_LOG_WARNING } hr_log_level;
-/* `log` gets a line for each event that no status reports: a variable of the environment that is wrong, a pool that has
- * fewer threads than set, a position whose functions changed. NULL, the default: nobody gets them. Any thread calls it,
- * one at a time; it must not call the library. The older function does not run any more when hr_set_log returns. */
+/* `log` gets a line for each event that no status reports: an environment variable with a wrong value, a pool with
+ * fewer threads than set, a position whose functions changed. NULL, the default: no log. Any thread calls `log`, one at
+ * a time; `log` must not call the library. When hr_set_log returns, the older function no longer runs. */
 HR_API void hr_set_log(void (*log)(void *context, hr_log_level level, const char *text), void *context);
 
 /* ----------------------------------------------------------------------------------------------------------- tables */
@@ -218,10 +218,10 @@ HR_API HR_MUST_USE hr_status hr_table_slice(const hr_table *t, int64_t begin, in
 /* Exports `t` as a struct array and its schema; either may be NULL. Shares: the exported structs hold references. */
 HR_API HR_MUST_USE hr_status hr_table_export(const hr_table *t, struct ArrowSchema *schema, struct ArrowArray *array,
                                              hr_error *err);
-/* A table from a struct array (a record batch). Takes both structs, even on failure; buffers are not copied. The
- * lengths of buffers are trusted, as the interface demands; offsets are checked for order, and values that their type
- * cannot have (a decimal with more digits, a time beyond the day, a date64 within one, a null as a map's key) are
- * HR_BAD_DATA. */
+/* A table from a struct array (a record batch). Takes both structs, even on failure. The table shares the buffers. The
+ * caller guarantees the lengths of the buffers, as the interface demands. HR_BAD_DATA: offsets that decrease, or a
+ * value that its type cannot have (a decimal with too many digits, a time beyond the day, a date64 within a day, a null
+ * key of a map). */
 HR_API HR_MUST_USE hr_status hr_table_import(struct ArrowSchema *schema, struct ArrowArray *array, hr_table **out,
                                              hr_error *err);
 
@@ -237,8 +237,8 @@ typedef struct hr_column_view {
     int64_t null_count;
     int value_bytes;
 } hr_column_view;
-/* Borrowed from `t`. HR_TYPE if the column is not of fixed width (boolean counts as such: value_bytes
- * 0, `data` is a bitmap whose first row is bit `validity_bit`). */
+/* The view borrows from `t`. A boolean column has value_bytes 0, and `data` is a bitmap whose first row is bit
+ * `validity_bit`. HR_TYPE: the values have no fixed width. */
 HR_API HR_MUST_USE hr_status hr_table_column_view(const hr_table *t, int column, hr_column_view *out, hr_error *err);
 /* A view of a text or binary column. The bytes of row i are data[offsets[i]] up to data[offsets[i + 1]];
  * offsets are int32_t or int64_t, by offset_bytes. `validity` is that of hr_column_view. */
@@ -253,7 +253,7 @@ typedef struct hr_text_view {
     int64_t n_rows;
     int64_t null_count;
 } hr_text_view;
-/* Borrowed from `t`. HR_TYPE: the column is neither text nor binary. */
+/* The view borrows from `t`. HR_TYPE: the column is neither text nor binary. */
 HR_API HR_MUST_USE hr_status hr_table_text_view(const hr_table *t, int column, hr_text_view *out, hr_error *err);
 /* The bytes of one row, without a NUL behind them; NULL: a null, or no such row. */
 HR_API const char *hr_text_at(const hr_text_view *v, int64_t row, int64_t *n_bytes);
@@ -276,48 +276,47 @@ typedef struct hr_read_options {
     size_t struct_bytes;
     const char *const *columns; /* NULL: all; else n_columns names, read in this order */
     int n_columns;
-    bool ignore_missing_paths;   /* a path that is not there is left out */
-    const char *const *suffixes; /* only files of folders that end so (".parquet"); NULL: all but hidden ones */
+    bool ignore_missing_paths;   /* leaves missing paths out */
+    const char *const *suffixes; /* of the files that folders give (".parquet"); NULL: all but hidden files */
     int n_suffixes;
-    const char *include_paths;         /* name of a string column that gets each row's file, NULL: none */
+    const char *include_paths;         /* the name of a string column with each row's file; NULL: none */
     const char *const *format_options; /* n_format_options strings "name=value", by the format's option table */
     int n_format_options;
-    /* Columns from folder names: "hive" (folders "key=value") or "dir" (folder k below the base is column
-     * partition_names[k], or none if that is NULL); NULL: none. partition_base: only folders below it count; NULL: all
-     * (dir: the last ones). partition_types: of each name an Arrow format ("l", "u", ...) or NULL; without one the type
-     * is that of the files' column of this name, and if they have none int64 if all values are, else string
-     * (partition_text: always string). hive: names NULL means all keys. */
+    /* Columns from folder names. NULL: none. "hive": folders "key=value"; partition_names NULL: all keys. "dir":
+     * folder k below the base is column partition_names[k]; a NULL name makes no column. partition_base: only
+     * folders below it count; NULL: all (dir: the last ones). partition_types: an Arrow format ("l", "u", ...) for
+     * each name, or NULL. A column without a type has the type of the files' column of this name; if there is none,
+     * int64 when every value is an integer and partition_text is false, else string. */
     const char *partitioning;
     const char *partition_base;
     const char *const *partition_names; /* n_partition_names */
     const char *const *partition_types; /* n_partition_names, NULL: none given */
     int n_partition_names;
-    /* The schema of what is read: columns that a file lacks are null, others of it are not read, types are widened
-     * (null < T, int < wider int < float ...). Taken, even on failure. NULL: the first file's, or with `unify` that of
-     * all files. */
+    /* The schema of the rows. A column that a file lacks is null; a column that the schema lacks is not read; types are
+     * widened (null < T, int < wider int < float ...). Taken, even on failure. NULL: the first file's schema, or with
+     * `unify` the common schema of all files. */
     struct ArrowSchema *schema;
     bool unify;
-    /* Files in an order that is a function of (seed, epoch): the run's, or shuffle_seed; shuffle_once: the same in each
-     * epoch. */
+    /* The order of files is a function of the seed and the epoch. shuffle_once: every epoch has the same order. */
     bool shuffle_files;
     bool shuffle_once;
     const uint64_t *shuffle_seed; /* NULL: the run's */
-    bool partition_text;          /* partition columns whose type nobody gives are text: "09" stays "09" */
-    bool partition_others; /* hive: partition_names only gives types; keys that it does not name are columns as well */
+    bool partition_text;          /* partition columns without a type are strings: "09" stays "09" */
+    bool partition_others;        /* hive: keys that partition_names lacks are columns as well */
 } hr_read_options;
 
-/* Reads files: paths, folders (all their files, depth first by name) or glob patterns, in that order. A later file's
- * column that is missing is null, one of another type is widened to the schema's if that loses nothing, else HR_TYPE
- * names both files. `format` is a name of `headrace formats` ("parquet", "text"), or NULL: by suffix and first bytes.
- * Paths are listed now; footers are read when needed. HR_NOT_FOUND names the path. */
+/* Reads files: paths, folders (all their files, depth first by name) or glob patterns, in that order. A column that a
+ * later file lacks is null. A column of another type is widened to the schema's type if that loses nothing; otherwise
+ * HR_TYPE names both files. `format` is a name of `headrace formats` ("parquet", "text"); NULL: the suffix and the
+ * first bytes decide. The call lists the paths; the run reads the footers. HR_NOT_FOUND names the path. */
 HR_API HR_MUST_USE hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format,
                                           const hr_read_options *options, hr_plan **out, hr_error *err);
-/* Tables in memory, in this order; all of one schema (HR_TYPE otherwise). Shares the tables. */
+/* Tables in memory, in this order. Shares the tables. HR_TYPE: their schemas differ. */
 HR_API HR_MUST_USE hr_status hr_plan_tables(hr_table *const *tables, int n_tables, hr_plan **out, hr_error *err);
 /* The int64 column `name` of 0 .. n-1, computed as it is read. */
 HR_API HR_MUST_USE hr_status hr_plan_range(int64_t n, const char *name, hr_plan **out, hr_error *err);
-/* A foreign Arrow stream. Takes it (even on failure). It is pulled once, now, by one thread; its tables are kept as
- * they come, so that the plan can be run again: in memory up to half of the memory limit, then in the spill folder. */
+/* The rows of an Arrow stream. Takes the stream, even on failure. The call reads the whole stream and keeps its tables,
+ * so that the plan can run several times: in memory up to half of the memory limit, then in the spill folder. */
 HR_API HR_MUST_USE hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_plan **out, hr_error *err);
 
 /* A source of your own: n_fragments pieces in one order, each an Arrow stream that is opened when its turn comes. Pool
@@ -326,19 +325,20 @@ HR_API HR_MUST_USE hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_
 typedef struct hr_source_functions {
     size_t struct_bytes;
     const char *name;    /* for explain() and errors; copied */
-    const char *version; /* part of the plan's fingerprint: another text when the rows are others; copied, NULL: none */
+    const char *version; /* a part of the plan's fingerprint; change it when the rows change; copied; NULL: none */
     void *context;
     void (*context_free)(void *context); /* when the last plan goes; NULL: nothing to do */
     int n_fragments;
     /* The columns of all fragments, a struct's schema. Called once, when the plan is made. */
     hr_status (*schema)(void *context, struct ArrowSchema *out, hr_error *err);
-    /* The rows of a fragment: a stream of struct arrays with at least these columns; others are left out, narrower
-     * types widened. The same rows each time, in each epoch; it may be closed before its end. */
+    /* The rows of a fragment: a stream of struct arrays with at least these columns. The engine ignores other columns
+     * and widens narrower types. The rows must be the same in every call. The engine may close the stream before its
+     * end. */
     hr_status (*read)(void *context, int fragment, const char *const *columns, int n_columns,
                       struct ArrowArrayStream *out, hr_error *err);
-    int64_t (*n_rows)(void *context, int fragment); /* exactly; NULL, or -1: known only by reading */
-    int64_t (*n_bytes)(void *context,
-                       int fragment); /* about, in memory, of one batch or of all; NULL: 1 MiB is assumed */
+    int64_t (*n_rows)(void *context, int fragment); /* the exact number; NULL, or -1: unknown */
+    /* An estimate of the bytes in memory of one batch, or of the fragment; NULL: 1 MiB. */
+    int64_t (*n_bytes)(void *context, int fragment);
 } hr_source_functions;
 /* Copies *functions; takes the context, even on failure. */
 HR_API HR_MUST_USE hr_status hr_plan_source(const hr_source_functions *functions, hr_plan **out, hr_error *err);
@@ -346,7 +346,7 @@ HR_API HR_MUST_USE hr_status hr_plan_source(const hr_source_functions *functions
 /* Column `names[i]` of the input becomes column i, called `new_names[i]` (new_names NULL: the same names). */
 HR_API HR_MUST_USE hr_status hr_plan_project(hr_plan *in, const char *const *names, const char *const *new_names, int n,
                                              hr_plan **out, hr_error *err);
-/* Expressions over columns: immutable trees, counted. They have no types until they stand in a plan. */
+/* Expressions over columns: immutable trees, counted. A plan gives them their types. */
 typedef struct hr_expr hr_expr;
 HR_API hr_expr *hr_expr_ref(hr_expr *e);
 HR_API void hr_expr_unref(hr_expr *e); /* NULL is fine */
@@ -369,36 +369,35 @@ HR_API HR_MUST_USE hr_status hr_expr_print(const hr_expr *e, char **out,
  * is cut. HR_INVALID names the character and what it expected, HR_NOT_FOUND a function. */
 HR_API HR_MUST_USE hr_status hr_expr_parse(const char *text, hr_expr **out, hr_error *err);
 
-/* The rows for which the expression is true (not those for which it is null). Where the input is a reader that has
- * statistics, what they rule out is not read. Shares e. */
+/* The rows for which the expression is true; a row for which it is null is left out. A reader that has statistics skips
+ * what they rule out. Shares e. */
 HR_API HR_MUST_USE hr_status hr_plan_filter_expr(hr_plan *in, hr_expr *e, hr_plan **out, hr_error *err);
-/* All columns, and `names[i]` = exprs[i] behind them, or in the place of a column of that name. All see the input's
- * columns. */
+/* All columns, and behind them `names[i]` = exprs[i], or in the place of a column of that name. Every expression reads
+ * the input's columns. */
 HR_API HR_MUST_USE hr_status hr_plan_with_columns(hr_plan *in, const char *const *names, hr_expr *const *exprs, int n,
                                                   hr_plan **out, hr_error *err);
 
-/* An aggregate of one's own. Each group has a state of state_bytes (65,536 at most) that can be copied as bytes: it
- * travels between threads and goes to the disk; it is aligned to 8 if state_bytes is a multiple of 8. A state of no
- * rows is zero bytes. Row i of `rows`, or state i of `from`, belongs to the group whose state lies at `states` +
- * groups[i] * state_bytes. Callbacks run on pool threads, several at once, never two on the same states; they return a
- * status and say why by hr_error_set(). */
+/* A caller's own aggregate. Each group has a state of state_bytes (65,536 at most). The engine copies states as bytes,
+ * between threads and to the disk; a state is aligned to 8 if state_bytes is a multiple of 8. The state of no rows is
+ * all zero. Row i of `rows`, or state i of `from`, belongs to the state at `states` + groups[i] * state_bytes.
+ * Callbacks run on pool threads, several at once, never two on the same states; they return a status and its text by
+ * hr_error_set(). */
 typedef struct hr_aggregate_function {
     size_t struct_bytes;
     void *context; /* shared by all threads, freed with context_free (may be NULL) when the last plan goes */
     void (*context_free)(void *context);
     int state_bytes;
     const char *result_type; /* "float64": of fixed width */
-    /* Adds rows, borrowed: of the column hr_aggregate.column alone, or without one of all columns. In canonical
-     * order. */
+    /* Adds rows (borrowed) in canonical order: of hr_aggregate.column alone, or without one of all columns. */
     hr_status (*update)(void *context, const hr_table *rows, const uint32_t *groups, void *states, hr_error *err);
-    /* Adds n states to others, the earlier rows' first. */
+    /* Adds n states to others, in the order of the rows. */
     hr_status (*merge)(void *context, const void *from, int64_t n, const uint32_t *groups, void *states, hr_error *err);
-    /* values[i], of result_type, from state i; valid[i] is 1, and is set to 0 for a null. */
+    /* Sets values[i], of result_type, from state i. valid[i] is 1; the function sets it to 0 for a null. */
     hr_status (*result)(void *context, const void *states, int64_t n, void *values, uint8_t *valid, hr_error *err);
 } hr_aggregate_function;
 
-/* What a group's rows are made into: a function of a fixed list (`headrace functions`: "sum", "mean", "quantile", ...)
- * of a column (NULL: of rows, as for "count"), with settings "name=value". `name` of the result NULL: "sum(x)". */
+/* One result for each group: a function of the list that `headrace functions` prints ("sum", "mean", "quantile", ...),
+ * over a column (NULL: over rows, as "count"), with settings "name=value". `name` is the result's; NULL: "sum(x)". */
 typedef struct hr_aggregate {
     size_t struct_bytes;
     const char *function, *column, *name;
@@ -408,9 +407,9 @@ typedef struct hr_aggregate {
      * failure. */
     const hr_aggregate_function *own;
 } hr_aggregate;
-/* One row for all rows with equal keys (null is a key, NaN is one, -0.0 is 0.0), in the order of the keys, nulls last;
- * without keys one row of all. Held in memory: the groups' partial results; what does not fit into half of the limit
- * goes to the disk. */
+/* One row for all rows with equal keys, in the order of the keys, nulls last; without keys one row for all rows. Null
+ * and NaN are keys; -0.0 equals 0.0. The partial results of the groups stay in memory up to half of the limit, then in
+ * the spill folder. */
 HR_API HR_MUST_USE hr_status hr_plan_group(hr_plan *in, const char *const *keys, int n_keys, const hr_aggregate *aggs,
                                            int n_aggs, hr_plan **out, hr_error *err);
 
@@ -428,62 +427,62 @@ typedef struct hr_join_options {
     const char *const *left_keys;
     const char *const *right_keys; /* NULL: the same names */
     int n_keys;
-    const char *left_suffix, *right_suffix; /* for columns that both sides have, but for keys; NULL: none */
+    const char *left_suffix, *right_suffix; /* for columns, other than keys, that both sides have; NULL: none */
 } hr_join_options;
-/* Rows of `left` and `right` that have equal keys (a null equals nothing), side by side: left columns, then right ones
- * without keys. In the order of the left rows, those of one in the order of the right rows; then, of right and full
- * joins, the right rows without a partner. The right side is held in memory if it fits into an eighth of the limit;
- * else both go to the disk by parts. */
+/* Rows of `left` and `right` with equal keys, side by side: the left columns, then the right columns without the keys.
+ * A null equals nothing. The order is that of the left rows; partners of one left row have the order of the right rows.
+ * A right or full join appends the right rows without a partner. The right side stays in memory if it fits into an
+ * eighth of the limit; otherwise both sides go to the spill folder in partitions. */
 HR_API HR_MUST_USE hr_status hr_plan_join(hr_plan *left, hr_plan *right, const hr_join_options *options, hr_plan **out,
                                           hr_error *err);
 
 /* The first n rows. */
 HR_API HR_MUST_USE hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err);
-/* All columns, and `name`, an int64 that counts the rows from 0 in their order. HR_INVALID if there is such a
- * column. */
+/* All columns, and `name`, an int64 that counts the rows from 0 in their order. HR_INVALID: the input has a column of
+ * this name. */
 HR_API HR_MUST_USE hr_status hr_plan_number_rows(hr_plan *in, const char *name, hr_plan **out, hr_error *err);
-/* Rows [begin, end), counted from 0; end INT64_MAX: to the last. What lies before is not read where files say how many
- * rows they have. */
+/* Rows [begin, end), counted from 0; end INT64_MAX: to the last. A reader that knows the number of rows of its
+ * fragments skips those before `begin`. */
 HR_API HR_MUST_USE hr_status hr_plan_slice(hr_plan *in, int64_t begin, int64_t end, hr_plan **out, hr_error *err);
 typedef struct hr_sample_options {
     size_t struct_bytes;
-    double from, to;      /* each row has a random number of [0, 1): those from `from` on, below `to`, are kept */
+    double from, to;      /* each row has a random number in [0, 1); rows with from <= number < to are kept */
     const uint64_t *seed; /* borrowed; NULL: the run's */
     bool once;            /* the same rows in each epoch */
-    const char *
-        /* the number is the hash of this column's value, whatever the seed; NULL: it belongs to the row's place */
-        column;
+    /* The number is a hash of this column's value, for any seed. NULL: a function of the seed and the row's
+     * coordinate. */
+    const char *column;
 } hr_sample_options;
-/* Rows by chance. Samples of one plan and seed whose ranges do not meet have no row in common. */
+/* A random sample of rows. Samples of one plan with one seed and disjoint ranges have no row in common. */
 HR_API HR_MUST_USE hr_status hr_plan_sample(hr_plan *in, const hr_sample_options *options, hr_plan **out,
                                             hr_error *err);
-/* The columns of all inputs side by side: row i of each. A name that is there already gets "_1", "_2", ... All must
- * have as many rows: HR_INVALID, at the end of the run, says how many each has. */
+/* The columns of all inputs side by side: row i of each. A repeated name gets "_1", "_2", ... All inputs must have the
+ * same number of rows; otherwise the run ends with HR_INVALID, which names the numbers. */
 HR_API HR_MUST_USE hr_status hr_plan_zip(hr_plan *const *ins, int n, hr_plan **out, hr_error *err);
 typedef enum hr_mix_end {
-    HR_MIX_SHORTEST,    /* the first input that has given all its rows ends it */
-    HR_MIX_LONGEST_DROP /* an input that has given all is left out; the last one ends it */
+    HR_MIX_SHORTEST,    /* the mix ends with the first input that ends */
+    HR_MIX_LONGEST_DROP /* the mix goes on without an input that ended, until the last one ends */
 } hr_mix_end;
-/* Rows of the inputs, which have one schema (HR_TYPE), in proportion of their n weights (> 0): each row comes from the
- * input that is the furthest behind its share, of equals from the one of the larger weight, then from the first. */
+/* Rows of the inputs in proportion to their n weights (> 0). Each row comes from the input that is furthest behind its
+ * share; among equals from the one with the larger weight, then from the first. HR_TYPE: the schemas differ. */
 HR_API HR_MUST_USE hr_status hr_plan_mix(hr_plan *const *ins, int n, const double *weights, hr_mix_end when,
                                          hr_plan **out, hr_error *err);
-/* All rows of ins[0], then ins[1], ...: the columns of the first, then those that only others have, null where an input
- * lacks them, of types that hold the values of all (HR_TYPE names a column for which there is none). The same plan may
- * stand there twice. */
+/* All rows of ins[0], then of ins[1], ... The columns are those of the first input, then those that only others have; a
+ * column that an input lacks is null there. A column's type holds the values of all inputs; HR_TYPE names a column for
+ * which no such type exists. One plan may be several of the inputs. */
 HR_API HR_MUST_USE hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan **out, hr_error *err);
-/* The same rows, in tables of exactly n_rows each (the last may be short; dropped if drop_last). */
+/* The same rows, in tables of exactly n_rows each. The last table may be short; drop_last leaves it out. */
 HR_API HR_MUST_USE hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan **out, hr_error *err);
 
-/* The rows in a random order, each at most 1.5 * window_rows away from its place: two layers of permutations, of
- * windows and of windows shifted by half of one, which are functions of (seed, epoch, number of the window). About 2 *
- * window_rows rows are held in memory (HR_BUDGET if they do not fit), each is copied once. seed NULL: the run's.
- * HR_INVALID: 1 row to 2^29. */
+/* The rows in a random order, each at most 1.5 * window_rows away from its place. Two layers of permutations, of
+ * windows and of windows shifted by half a window, are functions of (seed, epoch, number of the window). About 2 *
+ * window_rows rows stay in memory; HR_BUDGET: they do not fit. seed NULL: the run's. window_rows is 1 to 2^29;
+ * otherwise HR_INVALID. */
 HR_API HR_MUST_USE hr_status hr_plan_local_shuffle(hr_plan *in, int64_t window_rows, const uint64_t *seed,
                                                    hr_plan **out, hr_error *err);
 
-/* What rows are ordered by: a column, or an expression over columns (then `column` is ignored). Nulls, and NaN before
- * them, stand at the end whether descending or not; with nulls_first at the beginning. */
+/* One key of an order: a column, or an expression (then `column` is ignored). NaN and then nulls come last, also in a
+ * descending order; nulls_first puts them first. */
 typedef struct hr_sort_key {
     size_t struct_bytes;
     const char *column;
@@ -491,9 +490,9 @@ typedef struct hr_sort_key {
     bool descending;
     bool nulls_first;
 } hr_sort_key;
-/* All rows, ordered by the first key, then the second, ...; rows with equal keys keep their order. Numbers, times, text
- * (by bytes), binary, bool and decimals have an order: HR_TYPE names a column that has none. All rows are held: in
- * memory up to half of the limit, else as sorted runs in the spill folder. */
+/* All rows, ordered by the first key, then by the second, ...; rows with equal keys keep their order. Numbers, times,
+ * text (by bytes), binary, bool and decimals have an order; HR_TYPE names a column without one. The rows stay in memory
+ * up to half of the limit, then as sorted runs in the spill folder. */
 HR_API HR_MUST_USE hr_status hr_plan_sort(hr_plan *in, const hr_sort_key *keys, int n, hr_plan **out, hr_error *err);
 
 typedef struct hr_shuffle_options {
@@ -501,35 +500,34 @@ typedef struct hr_shuffle_options {
     const uint64_t *seed; /* borrowed; NULL: the run's */
     bool once;            /* the same order in each epoch */
 } hr_shuffle_options;
-/* All rows in a random order, which is a function of seed, epoch and where each row came from. Held as by
- * hr_plan_sort. */
+/* All rows in a random order, a function of the seed, the epoch and the coordinates of the rows. It keeps the rows as
+ * hr_plan_sort does. */
 HR_API HR_MUST_USE hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffle_options *options, hr_plan **out,
                                                     hr_error *err);
 
-/* Blocks (pieces of files, tables in memory) in a random order: files, and the pieces of each. Read so from the start,
- * nothing is held. That goes through maps, filters, projections and unions, to files and to hr_plan_repartition, whose
- * tables come in a random order. Behind anything else, as a limit, blocks are 256 rows that are next to each other in
- * their source, and all rows are held as by hr_plan_sort. */
+/* Blocks (fragments of files, tables in memory) in a random order: the files, and the fragments of each. Readers and
+ * hr_plan_repartition deliver their blocks in that order, also through maps, filters, projections and unions, so that
+ * nothing is kept. Behind any other step, for example a limit, a block is 256 neighbouring rows of the source, and
+ * the rows are kept as hr_plan_sort does. */
 HR_API HR_MUST_USE hr_status hr_plan_randomize_block_order(hr_plan *in, const hr_shuffle_options *options,
                                                            hr_plan **out, hr_error *err);
 
 typedef struct hr_repartition_options {
     size_t struct_bytes;
-    bool shuffle;            /* each table gets rows of everywhere: the order is a random one, the same in each epoch */
-    const char *const *keys; /* n_keys columns: rows with equal values come into the same table, by hash; NULL: none */
+    bool shuffle;            /* rows in a random order, the same in each epoch */
+    const char *const *keys; /* n_keys columns: rows with equal values are in one table, by hash; NULL: none */
     int n_keys;
-    bool sort; /* with keys: each table is in the order of the keys */
+    bool sort; /* with keys: each table has the order of the keys */
 } hr_repartition_options;
-/* The same rows in n_blocks tables of equal size, but for one row, in their order; options NULL: no others. Tables that
- * would have no rows do not come. All rows are held as by hr_plan_sort; each table comes whole, so it has to fit into
- * memory. */
+/* The same rows in n_blocks tables whose sizes differ by one row at most, in their order. Empty tables are left out.
+ * The rows are kept as hr_plan_sort does; each table must fit into memory. options NULL: the defaults. */
 HR_API HR_MUST_USE hr_status hr_plan_repartition(hr_plan *in, int64_t n_blocks, const hr_repartition_options *options,
                                                  hr_plan **out, hr_error *err);
 
-/* A function over tables, run on pool threads, several tables at once. `state_new` (may be NULL) makes one state per
- * pool thread in use, for one run; which tables it sees, and in what order, is luck, and no position has it. `call`
- * borrows `in` and sets *out to a new table (or shares `in`), or to NULL for "no rows"; `state_free` ends it. `context`
- * is shared by all threads and freed with `context_free` when the last plan goes. */
+/* A function over tables. Pool threads call it, for several tables at once. `state_new` (may be NULL) makes one state
+ * for each pool thread of a run, and `state_free` frees it; a state sees an unpredictable choice of the tables, and
+ * positions do not contain it. `call` borrows `in` and sets *out to a new table, to `in` with a new reference, or to
+ * NULL for "no rows". All threads share `context`; `context_free` frees it with the last plan. */
 typedef struct hr_map_function {
     size_t struct_bytes;
     const char *name; /* for explain() and errors; copied */
@@ -545,16 +543,16 @@ typedef struct hr_map_options {
     /* > 0: each call gets exactly that many rows in canonical order, but for the last; 0: up to 4,096 rows, counted
      * from the start of each source fragment, whatever the number of threads. */
     int64_t batch_rows;
-    /* The schema of what comes out. Taken, NULL: that of the first table that comes out. */
+    /* The schema of the result. Taken. NULL: that of the first table that the function returns. */
     struct ArrowSchema *schema;
-    /* One row in, one row out, in order: keeps each row's coordinate, and a limit below may move above. */
+    /* The function returns one row for each row, in order. Rows keep their coordinates; a limit can move before it. */
     bool one_to_one;
 } hr_map_options;
 /* Copies *fn; takes its context, even on failure. */
 HR_API HR_MUST_USE hr_status hr_plan_map(hr_plan *in, const hr_map_function *fn, const hr_map_options *options,
                                          hr_plan **out, hr_error *err);
 
-/* Which rows to keep: `call` fills keep[0 .. n_rows-1] with 0 or 1. */
+/* The rows to keep: `call` fills keep[0 .. n_rows-1] with 0 or 1. */
 typedef struct hr_filter_function {
     size_t struct_bytes;
     const char *name;
@@ -565,12 +563,12 @@ typedef struct hr_filter_function {
 HR_API HR_MUST_USE hr_status hr_plan_filter_function(hr_plan *in, const hr_filter_function *fn, hr_plan **out,
                                                      hr_error *err);
 
-/* What becomes of files that are there, when files are written. */
+/* What a write does with files that exist already. */
 typedef enum hr_write_mode {
-    HR_WRITE_APPEND,    /* they stay; new names are made that nobody has */
-    HR_WRITE_CREATE,    /* HR_IO if there are any */
-    HR_WRITE_OVERWRITE, /* they go, when all new ones are complete */
-    HR_WRITE_IGNORE     /* nothing is written if there are any */
+    HR_WRITE_APPEND,    /* keeps them; new files have unused names */
+    HR_WRITE_CREATE,    /* fails with HR_IO if there are any */
+    HR_WRITE_OVERWRITE, /* removes them when all new files are complete */
+    HR_WRITE_IGNORE     /* writes nothing if there are any */
 } hr_write_mode;
 
 /* What reaches the disk before a write is complete. */
@@ -583,34 +581,34 @@ typedef enum hr_sync {
 typedef struct hr_write_options {
     size_t struct_bytes;
     hr_write_mode mode;
-    bool single_file; /* `path` is the file's own name, not that of a folder; "x.csv.gz" is compressed as it says */
-    /* Columns whose values name folders, "a=1/b=x"; they are not written into the files. */
+    bool single_file; /* `path` is a file, not a folder; "x.csv.gz" is compressed by gzip */
+    /* Columns whose values name folders, "a=1/b=x"; the files do not contain them. */
     const char *const *partition_columns;
     int n_partition_columns;
-    int64_t min_rows_per_file; /* a file ends by its bytes only when it has so many rows */
-    int64_t max_rows_per_file; /* 0: no limit */
-    int64_t max_file_bytes;    /* a file ends when it has so many; 0: the default, 512 MiB; < 0: no limit */
-    const char *job;           /* how names begin; NULL: random, so that no other job has it */
-    const char *name_column;   /* where each row is a file (images): the string column with its name; NULL: numbers */
-    hr_sync sync;              /* default HR_SYNC_NONE */
+    int64_t min_rows_per_file;         /* max_file_bytes does not end a file with fewer rows */
+    int64_t max_rows_per_file;         /* 0: no limit */
+    int64_t max_file_bytes;            /* a file ends at this size; 0: the default, 512 MiB; < 0: no limit */
+    const char *job;                   /* the beginning of file names; NULL: a random one */
+    const char *name_column;           /* formats of one row a file (images): the column of names; NULL: numbers */
+    hr_sync sync;                      /* default HR_SYNC_NONE */
     const char *const *format_options; /* n_format_options strings "name=value", by the format's write options */
     int n_format_options;
-    /* The name of file number `index` (in order, from 0), at most cap - 1 bytes and a NUL; NULL:
-     * "JOB_000000_000000.suffix". Called by one thread at a time, on a thread of the pool. `context` is freed with the
+    /* Writes the name of file number `index` (from 0, in order) to `out`: at most cap - 1 bytes and a NUL. NULL:
+     * names "JOB_000000_000000.suffix". One pool thread at a time calls it. name_context_free runs with the last
      * plan, and also after an error. */
     hr_status (*name)(void *context, int64_t index, const char *suffix, char *out, size_t cap, hr_error *err);
     void *name_context;
     void (*name_context_free)(void *context);
 } hr_write_options;
 
-/* Writes all rows of `in` as files of a format into the folder `path`, when it is run; its rows are the files: path
- * (string), rows, bytes (int64). Files appear when all of them are complete: a run that fails or is stopped leaves
- * nothing. What stands in a file depends on the rows alone. `format` NULL: by the suffix of `path`. HR_INVALID, HR_TYPE
- * name what cannot be written. */
+/* A run of this plan writes all rows of `in` as files of a format into the folder `path`. The plan's own rows are the
+ * files: path (string), rows, bytes (int64). Files appear when all of them are complete: a run that fails or stops
+ * leaves nothing. The contents of a file depend on the rows alone. `format` NULL: the suffix of `path` decides.
+ * HR_INVALID and HR_TYPE name what the format cannot hold. */
 HR_API HR_MUST_USE hr_status hr_plan_write(hr_plan *in, const char *format, const char *path,
                                            const hr_write_options *options, hr_plan **out, hr_error *err);
 
-/* The schema. Reads the first file's footer or rows if it must, and runs a map without declared schema on its first
+/* The schema. The call may read the first file's footer or rows; it runs a map without a declared schema on the first
  * rows. */
 HR_API HR_MUST_USE hr_status hr_plan_schema(hr_plan *p, struct ArrowSchema *out, hr_error *err);
 /* The same as text: one "name: type" a line. *out is new: hr_string_free(). */
@@ -635,41 +633,40 @@ typedef struct hr_feed hr_feed; /* one epoch of a running plan */
 
 typedef struct hr_feed_options {
     size_t struct_bytes;
-    int64_t batch_rows; /* > 0: tables of exactly so many rows; 0: tables as they come */
-    bool drop_last;     /* a short last batch is left out */
-    int prefetch;       /* batches kept ready; 0: the default, 2; < 0: none beyond the one being made */
-    int64_t epoch;      /* counts passes; enters every seed */
+    int64_t batch_rows; /* > 0: tables of exactly this many rows; 0: tables of any size */
+    bool drop_last;     /* leaves a short last batch out */
+    int prefetch;       /* batches ready ahead of the consumer; 0: the default, 2; < 0: none */
+    int64_t epoch;      /* the number of the pass; a part of every seed */
     uint64_t seed;
-    bool any_order;         /* emit as completed (DataContext.execution_options.preserve_order=False) */
-    int num_threads;        /* at most so many pool threads for this run; 0: all */
-    int64_t memory_limit;   /* bytes for this run; 0: the process's limit */
-    const char *position;   /* text from hr_feed_position, to go on from there; NULL: from the start */
-    const char *trace_path; /* write a Chrome trace there when the feed closes; NULL: none */
-    int64_t shuffle_rows;   /* > 0: rows come in a random order within windows of so many: hr_plan_local_shuffle */
+    bool any_order;               /* tables in the order in which they are complete; such a feed has no position */
+    int num_threads;              /* the maximum of pool threads for this run; 0: all */
+    int64_t memory_limit;         /* bytes for this run; 0: the process's limit */
+    const char *position;         /* text from hr_feed_position, to go on from there; NULL: from the start */
+    const char *trace_path;       /* hr_feed_close writes a Chrome trace there; NULL: none */
+    int64_t shuffle_rows;         /* > 0: window_rows of a local shuffle, see hr_plan_local_shuffle */
     const uint64_t *shuffle_seed; /* of that order, borrowed; NULL: `seed` */
-    bool moved; /* with `position`: files may have other names and times, as long as their contents are the same ones */
-    bool strict; /* with `position`: functions whose code is another one than then are HR_MISMATCH */
+    bool moved;  /* with `position`: files may have other names and times if their contents are the same */
+    bool strict; /* with `position`: functions whose code changed are HR_MISMATCH, not a warning */
 } hr_feed_options;
 
-/* Starts running `p`. Shares it. HR_BUDGET, with the number, if the limit is below what the plan needs. */
+/* Starts a run of `p`. Shares p. HR_BUDGET: the limit is below the plan's minimum, which the text names. */
 HR_API HR_MUST_USE hr_status hr_feed_open(hr_plan *p, const hr_feed_options *options, hr_feed **out, hr_error *err);
-/* The next table; *out is new, NULL at the end. Waits; wakes every 100 ms to ask `hr_feed_set_interrupt`'s function. */
+/* Waits for the next table. *out is new; NULL: the end. The wait asks hr_feed_set_interrupt's function every 100 ms. */
 HR_API HR_MUST_USE hr_status hr_feed_next(hr_feed *f, hr_table **out, hr_error *err);
 /* As hr_feed_next; HR_PENDING: no table came within timeout_ms (0: does not wait; < 0: no limit). */
 HR_API HR_MUST_USE hr_status hr_feed_next_within(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err);
 /* A descriptor for poll(): readable when hr_feed_next_within(f, 0, ...) may give something else than HR_PENDING. Do not
  * read from it. The feed owns it and closes it. */
 HR_API HR_MUST_USE hr_status hr_feed_descriptor(hr_feed *f, int *out, hr_error *err);
-/* Stops the run, from any thread: hr_feed_next returns HR_CANCELLED at once, and from then on. The feed stays to be
- * closed. NULL is fine. */
+/* Stops the run. Any thread may call it while the feed is open: hr_feed_next returns HR_CANCELLED at once, and from
+ * then on. The caller still closes the feed. NULL is fine. */
 HR_API void hr_feed_cancel(hr_feed *f);
-/* `check` returns true to make a waiting hr_feed_next return HR_CANCELLED (Python: a signal came). Called without
- * locks. */
+/* hr_feed_next, while it waits, calls `check`; true makes hr_feed_next return HR_CANCELLED (Python: a signal came). */
 HR_API void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *context);
-/* Where the consumer is: after the last table that hr_feed_next returned. JSON text of at most 4 kB; *out is new:
- * hr_string_free(). HR_MISMATCH on reopening means that plan, files or tables in memory changed: names below the folder
- * that all files share, sizes and contents count, and times only where contents are not known. The first call reads
- * some blocks of each file. */
+/* The place behind the last table that hr_feed_next returned, as JSON text of at most 4 kB. *out is new:
+ * hr_string_free(). hr_feed_open gives HR_MISMATCH when the plan, the files or the tables in memory changed since. It
+ * compares the files' names below their common folder, sizes and contents, and times only where contents are unknown.
+ * The first call reads some blocks of each file. */
 HR_API HR_MUST_USE hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err);
 typedef struct hr_progress {
     size_t struct_bytes;
@@ -682,17 +679,17 @@ typedef struct hr_progress {
 } hr_progress;
 /* What the feed did so far. Any thread may ask. */
 HR_API HR_MUST_USE hr_status hr_feed_progress(hr_feed *f, hr_progress *out, hr_error *err);
-/* Calls `progress` at most every interval_ms, on the consumer's thread, while that is in hr_feed_next: also when no
- * table comes. NULL: nobody is called. */
+/* hr_feed_next calls `progress` on the consumer's thread, at most every interval_ms, also while no table comes. NULL:
+ * no calls. */
 HR_API void hr_feed_set_progress(hr_feed *f, void (*progress)(void *context, const hr_progress *done), void *context,
                                  int interval_ms);
 /* What was done so far, as JSON: per operator rows, bytes, busy_ns, wait_ns, peak_bytes; files and fragments opened. */
 HR_API HR_MUST_USE hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err);
-/* Stops the run wherever it is and waits for its tasks; tables handed out stay valid. NULL is fine. */
+/* Stops the run and waits for its tasks. Tables that the consumer has stay valid. NULL is fine. */
 HR_API void hr_feed_close(hr_feed *f);
-/* Runs `p` once, with these options (NULL: the defaults), and keeps its rows: *out is a plan that reads them from
- * there, as often as it is run, in the same tables and order. They stay in memory up to half of the memory limit; what
- * comes after lies in the spill folder until the plan goes. HR_DISK_FULL if it does not fit there. */
+/* Runs `p` once, with these options (NULL: the defaults), and keeps its tables: *out is a plan that reads them, in the
+ * same order in every run. The tables stay in memory up to half of the memory limit; the rest lies in the spill folder
+ * until the plan goes. HR_DISK_FULL: the rest does not fit there. */
 HR_API HR_MUST_USE hr_status hr_plan_materialize(hr_plan *p, const hr_feed_options *options, hr_plan **out,
                                                  hr_error *err);
 /* The rest of the feed as an Arrow stream. Takes `f`, even on failure. */
