@@ -153,7 +153,7 @@ c-tsan: venv | $(BUILD)/.dir
 
 # Memcheck over the tests of what is copied, as structs or as bytes, to disks and to other processes: uninitialised bytes there are seen by
 # nothing else. Not a part of `make test`: ten minutes. -O0 and plain kernels, or memcheck sees mistakes in exact code.
-VALGRIND_TESTS := array buffer gather table link share pickle sink part spill keep ipc writers csv json tar parquet_page parquet_write \
+VALGRIND_TESTS := array buffer gather table link share pickle sink part spill_file materialized ipc writers csv json tar parquet_page parquet_write \
                   store sorter process calls ring split structs write
 c-valgrind: venv | $(BUILD)/.dir
 	$(call say,C tests: valgrind)

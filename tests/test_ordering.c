@@ -4,7 +4,7 @@
 
 #include "exec/exec.h"
 #include "exec/run.h"
-#include "format/spill/spill.h"
+#include "format/spill/spill_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -325,7 +325,7 @@ static void schema_of(hr_schema *s, struct ArrowSchema *out) { assert_ok(hr__sch
 
 /* Text files whose folders have keys: columns of one value, in any order, cut small; nothing but them; rows know their
  * file. */
-static void test_dressed(void **state)
+static void test_file_columns(void **state)
 {
     static const char *const want[] = { "path", "k", "text", "day" };
     hr_read_options options = { .struct_bytes = sizeof options, .include_paths = "path", .partitioning = "hive" };
@@ -469,7 +469,7 @@ static void test_orders(void **state)
     hr__scan_unref(s);
 }
 
-static hr_status dressed_with_faults(void *context, hr_error *err)
+static hr_status add_columns_with_faults(void *context, hr_error *err)
 {
     hr_read_options options = {
         .struct_bytes = sizeof options, .include_paths = "path", .partitioning = "hive", .unify = true
@@ -489,15 +489,15 @@ done:
     return st;
 }
 
-static void test_dressed_faults(void **state)
+static void test_file_columns_with_faults(void **state)
 {
     const char *texts[] = { in_dir("hive/day=3/k=a/f.txt"), in_dir("hive/day=4/f.txt") };
     const char *files[] = { data_path("flat_plain.parquet"), data_path("no_id.parquet") };
 
     (void)state;
-    run_with_faults_on(dressed_with_faults, texts, HR_FAULT_MEMORY | HR_FAULT_IO);
+    run_with_faults_on(add_columns_with_faults, texts, HR_FAULT_MEMORY | HR_FAULT_IO);
     /* that a column is missing is no error here, whether its text could be written or not */
-    run_with_faults_on(dressed_with_faults, files, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER);
+    run_with_faults_on(add_columns_with_faults, files, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER);
 }
 
 /* More files than one thread is for: counted and unified by several, and the first broken one is named. */
@@ -749,12 +749,15 @@ static void test_memory_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text_files), cmocka_unit_test(test_parquet_files), cmocka_unit_test(test_schemas),
-        cmocka_unit_test(test_wrong),      cmocka_unit_test(test_fingerprints),  cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_faults),     cmocka_unit_test(test_dressed),       cmocka_unit_test(test_unified),
-        cmocka_unit_test(test_given),      cmocka_unit_test(test_orders),        cmocka_unit_test(test_dressed_faults),
-        cmocka_unit_test(test_crowd),      cmocka_unit_test(test_tables),        cmocka_unit_test(test_tables_disagree),
-        cmocka_unit_test(test_range),      cmocka_unit_test(test_stream),        cmocka_unit_test(test_memory_faults),
+        cmocka_unit_test(test_text_files),      cmocka_unit_test(test_parquet_files),
+        cmocka_unit_test(test_schemas),         cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_fingerprints),    cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_faults),          cmocka_unit_test(test_file_columns),
+        cmocka_unit_test(test_unified),         cmocka_unit_test(test_given),
+        cmocka_unit_test(test_orders),          cmocka_unit_test(test_file_columns_with_faults),
+        cmocka_unit_test(test_crowd),           cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_tables_disagree), cmocka_unit_test(test_range),
+        cmocka_unit_test(test_stream),          cmocka_unit_test(test_memory_faults),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

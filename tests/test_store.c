@@ -48,11 +48,11 @@ static void test_random(void **unused)
         kept want[PARTS] = { 0 }, got = { 0 };
         hr_error err = HR_ERROR_INIT;
         hr_table *first = numbers(0, 1);
-        hr_spill *spill = NULL;
+        hr_spill_file *spill = NULL;
         hr_store *s = NULL;
         int64_t at = 0;
 
-        assert_ok(hr__spill_new(folder, "test", NULL, &spill, &err), &err);
+        assert_ok(hr__spill_file_new(folder, "test", NULL, &spill, &err), &err);
         assert_ok(hr__store_new(PARTS, first->schema, spill, NULL, &s, &err), &err);
         for (int i = 0; i < 60; i++) {
             int drawn = (int)random_below(&random, 2 * PARTS), part = HR_MIN(drawn, PARTS - 1);
@@ -65,7 +65,7 @@ static void test_random(void **unused)
             if (random_below(&random, 4) == 0 && n) {
                 hr_spill_place p;
 
-                assert_ok(hr__spill_write(spill, t, &p, &err), &err);
+                assert_ok(hr__spill_file_write(spill, t, &p, &err), &err);
                 assert_ok(hr__store_add_place(s, part, &p, &err), &err);
                 hr_table_unref(t);
             } else {
@@ -92,11 +92,11 @@ static void test_random(void **unused)
                 unref_all(got.tables, got.n);
             }
         }
-        assert_int_equal(hr__spill_counts(spill).live_bytes, 0); /* drained */
+        assert_int_equal(hr__spill_file_counts(spill).live_bytes, 0); /* drained */
         for (int p = 0; p < PARTS; p++)
             unref_all(want[p].tables, want[p].n);
         hr__store_free(s);
-        hr__spill_unref(spill);
+        hr__spill_file_unref(spill);
         hr_table_unref(first);
         assert_no_leak(before);
     }
@@ -108,11 +108,11 @@ static void test_pages(void **unused)
     hr_table *small = numbers(0, 10), *large = numbers(0, 200000);
     hr_error err = HR_ERROR_INIT;
     kept got = { 0 };
-    hr_spill *spill = NULL;
+    hr_spill_file *spill = NULL;
     hr_store *s = NULL;
 
     (void)unused;
-    assert_ok(hr__spill_new(folder, "test", NULL, &spill, &err), &err);
+    assert_ok(hr__spill_file_new(folder, "test", NULL, &spill, &err), &err);
     assert_ok(hr__store_new(2, small->schema, spill, NULL, &s, &err), &err);
     for (int i = 0; i < 100; i++)
         assert_ok(hr__store_add(s, 0, hr_table_ref(small), &err), &err);
@@ -128,7 +128,7 @@ static void test_pages(void **unused)
         assert_true(hr__table_bytes_used(got.tables[i]) < HR_STORE_PAGE * 5 / 4);
     unref_all(got.tables, got.n);
     hr__store_free(s);
-    hr__spill_unref(spill);
+    hr__spill_file_unref(spill);
     hr_table_unref(small);
     hr_table_unref(large);
 }
@@ -142,7 +142,7 @@ static hr_status deal_all(void *context, hr_error *err)
     hr_table *t = context, *dealt = NULL, *one = NULL;
     uint64_t *hashes = hr__alloc(NULL, (size_t)t->n_rows * sizeof *hashes);
     int64_t begins[PARTS + 1];
-    hr_spill *spill = NULL;
+    hr_spill_file *spill = NULL;
     hr_store *s = NULL;
     hr_status st = HR_OK;
 
@@ -159,7 +159,7 @@ static hr_status deal_all(void *context, hr_error *err)
             assert_int_equal(x_at(dealt, i) * 7 % PARTS, p);
             assert_true(i == begins[p] || x_at(dealt, i - 1) < x_at(dealt, i));
         }
-    HR_GO(hr__spill_new(folder, "test", NULL, &spill, err));
+    HR_GO(hr__spill_file_new(folder, "test", NULL, &spill, err));
     HR_GO(hr__store_new(PARTS, t->schema, spill, NULL, &s, err));
     HR_GO(hr__store_add_dealt(s, dealt, begins, PARTS, err));
     HR_GO(hr__store_load(s, 5, &mem, &one, err));
@@ -169,7 +169,7 @@ done:
     hr_table_unref(one);
     hr_table_unref(dealt);
     hr__store_free(s);
-    hr__spill_unref(spill);
+    hr__spill_file_unref(spill);
     hr__free(hashes);
     return st;
 }
@@ -190,11 +190,11 @@ static hr_status use_store(void *context, hr_error *err)
 {
     hr_table *t = context;
     hr_store *s = NULL;
-    hr_spill *spill = NULL;
+    hr_spill_file *spill = NULL;
     hr_status st = HR_OK;
     kept got = { 0 };
 
-    HR_GO(hr__spill_new(folder, "test", NULL, &spill, err));
+    HR_GO(hr__spill_file_new(folder, "test", NULL, &spill, err));
     HR_GO(hr__store_new(2, t->schema, spill, NULL, &s, err));
     for (int i = 0; i < 6; i++) {
         HR_GO(hr__store_add(s, i % 2, hr_table_ref(t), err));
@@ -209,9 +209,9 @@ static hr_status use_store(void *context, hr_error *err)
 done:
     unref_all(got.tables, got.n);
     hr__store_free(s);
-    if (spill && hr__spill_counts(spill).live_bytes)
+    if (spill && hr__spill_file_counts(spill).live_bytes)
         fail_msg("something is left on the disk");
-    hr__spill_unref(spill);
+    hr__spill_file_unref(spill);
     return st;
 }
 

@@ -1,10 +1,11 @@
-/* py_keep.c - Keep: tables that are kept in memory while there is room, and on disk after that (format/scan/keep.h). */
+/* py_keep.c - Keep: tables that are kept in memory while there is room, and on disk after that
+ * (format/scan/materialized.h). */
 #include "pyhr.h"
 
-#include "format/scan/keep.h"
+#include "format/scan/materialized.h"
 
 typedef struct keep_object {
-    PyObject_HEAD hr_keep *keep;
+    PyObject_HEAD hr_materialized *keep;
 } keep_object;
 
 static PyObject *keep_make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -15,18 +16,18 @@ static PyObject *keep_make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     const char *name;
     long long memory_bytes = 0;
     keep_object *self;
-    hr_keep *keep;
+    hr_materialized *keep;
     hr_status st;
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|L", names, &name, &memory_bytes))
         return NULL;
-    if ((st = hr__keep_new(name, memory_bytes, false, &keep, &err)))
+    if ((st = hr__materialized_new(name, memory_bytes, false, &keep, &err)))
         return pyhr_raise(s, st, &err);
     self = (keep_object *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (self)
         self->keep = keep;
     else
-        hr__keep_free(keep);
+        hr__materialized_free(keep);
     return (PyObject *)self;
 }
 
@@ -35,7 +36,7 @@ static void keep_dealloc(PyObject *op)
     PyTypeObject *type = Py_TYPE(op);
 
     Py_BEGIN_ALLOW_THREADS /* closes a file that may be large */
-    hr__keep_free(((keep_object *)op)->keep);
+    hr__materialized_free(((keep_object *)op)->keep);
     Py_END_ALLOW_THREADS((freefunc)PyType_GetSlot(type, Py_tp_free))
     (op);
     Py_DECREF(type);
@@ -51,15 +52,15 @@ static PyObject *keep_add(PyObject *op, PyObject *arg)
     if (!t)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    st = hr__keep_add(((keep_object *)op)->keep, hr_table_ref(t), &err);
+    st = hr__materialized_add(((keep_object *)op)->keep, hr_table_ref(t), &err);
     Py_END_ALLOW_THREADS
     return st ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
 }
 
 static PyObject *keep_tables(PyObject *op, PyObject *none)
 {
-    const hr_keep *k = ((keep_object *)op)->keep;
-    hr_keep_size size = hr__keep_size(k);
+    const hr_materialized *k = ((keep_object *)op)->keep;
+    hr_materialized_size size = hr__materialized_size(k);
     PyObject *list = PyList_New((Py_ssize_t)size.tables);
     pyhr_state *s = pyhr_state_of(op);
     hr_error err = HR_ERROR_INIT;
@@ -71,7 +72,7 @@ static PyObject *keep_tables(PyObject *op, PyObject *none)
         hr_status st;
 
         Py_BEGIN_ALLOW_THREADS
-        st = hr__keep_table(k, i, &t, &err);
+        st = hr__materialized_table(k, i, &t, &err);
         Py_END_ALLOW_THREADS
         made = st ? pyhr_raise(s, st, &err) : pyhr_table(s, t);
         if (!made || PyList_SetItem(list, (Py_ssize_t)i, made) < 0)
@@ -90,7 +91,7 @@ static PyObject *keep_plan(PyObject *op, PyObject *none)
 
     (void)none;
     Py_BEGIN_ALLOW_THREADS
-    st = hr__keep_scan(((keep_object *)op)->keep, &scan, &err);
+    st = hr__materialized_scan(((keep_object *)op)->keep, &scan, &err);
     if (!st)
         st = hr__plan_scan(scan, &plan, &err);
     hr__scan_unref(scan);
@@ -101,25 +102,25 @@ static PyObject *keep_plan(PyObject *op, PyObject *none)
 static PyObject *keep_num_tables(PyObject *op, void *none)
 {
     (void)none;
-    return PyLong_FromLongLong(hr__keep_size(((keep_object *)op)->keep).tables);
+    return PyLong_FromLongLong(hr__materialized_size(((keep_object *)op)->keep).tables);
 }
 
 static PyObject *keep_num_rows(PyObject *op, void *none)
 {
     (void)none;
-    return PyLong_FromLongLong(hr__keep_size(((keep_object *)op)->keep).rows);
+    return PyLong_FromLongLong(hr__materialized_size(((keep_object *)op)->keep).rows);
 }
 
 static PyObject *keep_nbytes(PyObject *op, void *none)
 {
     (void)none;
-    return PyLong_FromLongLong(hr__keep_size(((keep_object *)op)->keep).bytes);
+    return PyLong_FromLongLong(hr__materialized_size(((keep_object *)op)->keep).bytes);
 }
 
 static PyObject *keep_disk_bytes(PyObject *op, void *none)
 {
     (void)none;
-    return PyLong_FromLongLong(hr__keep_size(((keep_object *)op)->keep).disk_bytes);
+    return PyLong_FromLongLong(hr__materialized_size(((keep_object *)op)->keep).disk_bytes);
 }
 
 static PyMethodDef keep_methods[] = {

@@ -211,7 +211,7 @@ hr_status hr__scan_new_tables(hr_table *const *tables, int n, hr_scan **out, hr_
 /* In so many fragments of equal size, but for the last; n_blocks 0: fragments of 1 Mi rows. */
 hr_status hr__scan_new_range(int64_t n, int64_t n_blocks, const char *name, hr_scan **out, hr_error *err) HR_MUST_USE;
 /* Takes the stream; pulls all of it now, on the caller's thread; each batch that has rows is one fragment. They are
- * kept as keep.h says: what does not fit into half of the memory limit goes to the disk. */
+ * kept as materialized.h says: what does not fit into half of the memory limit goes to the disk. */
 hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr_error *err) HR_MUST_USE;
 /* A user's own source: see hr_plan_source. Takes the context, even on failure. */
 hr_status hr__scan_new_source(const hr_source_functions *functions, hr_scan **out, hr_error *err) HR_MUST_USE;

@@ -217,7 +217,7 @@ def test_data_in_memory(make, other):
 
 
 def test_memory_is_the_same_however_it_is_stored():
-    """(On disk: test_keep.c.)"""
+    """(On disk: test_materialized.c.)"""
     whole = pa.table({"x": np.arange(40_000), "s": [f"{i}" if i % 7 else None for i in range(40_000)]})
     state = state_after(hd.from_arrow(whole))
     assert n_rows(rest(hd.from_arrow(pa.concat_tables([whole, whole]).slice(40_000)), state)) == 39_980

@@ -1,8 +1,8 @@
-/* memory_scan.c - scans without files: tables, a range of numbers, a foreign stream whose tables are kept (keep.h).
+/* memory_scan.c - scans without files: tables, a range of numbers, a foreign stream (materialized.h keeps its tables).
  *
  * All are one file of fragments whose rows any reader can begin with. Tables are handed out as slices that share their
  * buffers, a range is computed as it is read. */
-#include "format/scan/keep.h"
+#include "format/scan/materialized.h"
 #include "format/scan/scan.h"
 
 #define RANGE_FRAGMENT (1 << 20) /* rows, if nobody says how many */
@@ -412,7 +412,7 @@ hr_status hr__arrow_stream_next(struct ArrowArrayStream *stream, const struct Ar
 }
 
 /* Which columns there are, if no batch comes. */
-static hr_status add_empty(hr_keep *k, struct ArrowSchema *schema, hr_error *err)
+static hr_status add_empty(hr_materialized *k, struct ArrowSchema *schema, hr_error *err)
 {
     struct ArrowSchema lent = *schema;
     hr_schema *imported = NULL;
@@ -422,7 +422,7 @@ static hr_status add_empty(hr_keep *k, struct ArrowSchema *schema, hr_error *err
     lent.release = hr__arrow_schema_keep;
     HR_GO(hr__schema_import(&lent, &imported, err));
     HR_GO(hr__table_empty(imported, &t, err));
-    st = hr__keep_add(k, t, err);
+    st = hr__materialized_add(k, t, err);
 done:
     hr__schema_unref(imported);
     return st;
@@ -431,7 +431,7 @@ done:
 hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr_error *err)
 {
     struct ArrowSchema schema = { 0 };
-    hr_keep *k = NULL;
+    hr_materialized *k = NULL;
     hr_status st = HR_OK;
     int rc;
 
@@ -439,7 +439,7 @@ hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr
     rc = stream->get_schema(stream, &schema);
     if (rc)
         HR_GO(hr__arrow_stream_error(stream, rc, err));
-    HR_GO(hr__keep_new(HR_MEMORY_NAME, 0, true, &k, err));
+    HR_GO(hr__materialized_new(HR_MEMORY_NAME, 0, true, &k, err));
     HR_GO(add_empty(k, &schema, err));
     for (;;) {
         hr_table *t;
@@ -447,11 +447,11 @@ hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr
         HR_GO(hr__arrow_stream_next(stream, &schema, &t, err));
         if (!t)
             break;
-        HR_GO(hr__keep_add(k, t, err));
+        HR_GO(hr__materialized_add(k, t, err));
     }
-    st = hr__keep_scan(k, out, err);
+    st = hr__materialized_scan(k, out, err);
 done:
-    hr__keep_free(k);
+    hr__materialized_free(k);
     if (schema.release)
         schema.release(&schema);
     stream->release(stream);

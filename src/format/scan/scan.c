@@ -1,31 +1,30 @@
 /* scan.c - scans: what all have in common, and the scan of files.
  *
- * A scan of files lists its paths when it is made and opens the first file when its schema is asked for. What was found
- * is kept, published by one atomic exchange instead of a lock, so that a scan survives a fork at any moment: two
- * threads may both open it, and one of the two is dropped.
+ * A scan of files lists its paths when it is made, and opens the first file when somebody asks for its schema. It keeps
+ * what it finds. One atomic exchange publishes that, not a lock, so that a scan survives a fork at any moment: two
+ * threads may both open the file, and one result is dropped.
  *
- * The schema: as it was asked for, or the first file's, or (unify) that of all files, whose footers the pool's
- * threads read. Columns out of folder names (partition.c) and the path stand behind it. Any file is opened with those
- * of the scan's columns that it has, and dressed (dress.c) as the scan wants it. Columns that only later files have are
- * never looked at. */
+ * The schema is the caller's, or the first file's, or (unify) that of all files, whose footers the pool's threads read.
+ * Behind it stand the columns of folder names (partition.c) and the path. hr__scan_open opens a file with those of the
+ * scan's columns that the file has, and add_file_columns.c adds the others. Nobody looks at columns that only later
+ * files have. */
 #include "format/scan/scan.h"
 
 #include <stdlib.h>
 
-#define FILES_A_THREAD 16              /* below that a thread costs more than it brings */
-#define ORDER_OF_FILES 0x73656c6966ull /* what the random bits are for */
-/* What is hashed of a file: so many blocks of it. Fewer the more files there are, so that it takes a moment for all of
- * them. */
+#define FILES_A_THREAD 16              /* with fewer, a thread costs more than it gains */
+#define ORDER_OF_FILES 0x73656c6966ull /* the purpose of the random bits */
+/* A hash of a file reads some blocks of it: the fewer, the more files there are, so that all of them take a moment. */
 #define BLOCKS_OF_ALL_FILES 512
 #define MAX_BLOCKS 32
 #define BLOCK_BYTES (16 << 10)
-#define SMALL_BLOCK_BYTES (4 << 10) /* of two blocks, its ends, where there are many files */
-#define READERS 16                  /* threads: they wait more than they work */
-#define NOT_KNOWN 1                 /* instead of a hash: it cannot be had */
+#define SMALL_BLOCK_BYTES (4 << 10) /* where there are many files: two blocks, the ends */
+#define READERS 16                  /* threads, which wait more than they work */
+#define NOT_KNOWN 1                 /* in the place of a hash: the file could not be read */
 
 typedef struct scan_types {
-    hr_schema *files, *whole; /* what is asked of files; with the columns of folders and the path */
-    hr_array **folders;       /* of each column of folders, a row a file, of its type in `whole` */
+    hr_schema *files, *whole; /* the columns of files; and with those of folders and the path */
+    hr_array **folders;       /* for each column of folders an array: a row for each file, of the type in `whole` */
     int n_folders;
 } scan_types;
 
@@ -41,10 +40,10 @@ typedef struct file_scan {
     bool unify;
     bool shuffle, shuffle_once, has_seed;
     uint64_t seed;
-    _Atomic(hr_scan_file *) first; /* all of its own columns */
+    _Atomic(hr_scan_file *) first; /* the first file, with all of its columns */
     _Atomic(scan_types *) types;
-    int64_t shared;                     /* bytes of a path that are the folder of all files */
-    _Atomic(_Atomic uint64_t *) hashes; /* of each file, see hash_file; 0: not made yet. NULL: none is */
+    int64_t shared;                     /* bytes of the folder that all paths begin with */
+    _Atomic(_Atomic uint64_t *) hashes; /* by file, see hash_file; 0: not made yet; NULL: none is made */
 } file_scan;
 
 /* ----------------------------------------------------------------------------------------------------------- common */
@@ -148,8 +147,7 @@ done:
 
 static const char *path_of(const file_scan *s, int file) { return hr__paths_name(&s->paths, file); }
 
-/* Fragments, positions and what was told of the files are made of the sizes in the list: another size means other
- * rows. */
+/* Fragments, positions and estimates come from the sizes in the list: a file of another size has other rows. */
 static hr_status check_size(const file_scan *s, int file, const hr_source *source, hr_error *err)
 {
     int64_t listed = s->paths.items[file].n_bytes;
@@ -248,10 +246,10 @@ static hr_status type_differs(const char *path, const hr_field *found, const cha
     return st;
 }
 
-/* The columns of all files, as they are put together. */
+/* The columns of all files seen so far. */
 typedef struct merger {
     hr_field *fields;
-    int *from; /* of each, the file that its type was last changed by */
+    int *from; /* for each column, the file that changed its type last */
     int64_t n, cap, from_cap;
 } merger;
 
@@ -350,7 +348,7 @@ static hr_status path_is_taken(const file_scan *s, const hr_schema *files, hr_er
                         path_of(s, 0), s->path_column);
 }
 
-/* Column `at` of folders, where the files have one of that name: of their type, unless the caller gives one. */
+/* The type of column `at` of folders where files have a column of that name: theirs, unless the caller gives one. */
 static hr_field folder_field(const file_scan *s, int at, const hr_field *own)
 {
     hr_field f = s->partitions.fields[at];
@@ -472,7 +470,7 @@ static hr_status files_schema(hr_scan *base, hr_schema **out, hr_error *err)
 
 /* --- one file */
 
-/* What is wanted of a file: the scan's columns as projected, and the names of those that are the file's own. */
+/* The projected columns of the scan, and the names of those that a file itself can have. */
 typedef struct wanted {
     hr_schema *schema;
     hr_projection own;
@@ -502,7 +500,7 @@ static hr_status find_wanted(const file_scan *s, const scan_types *types, const 
     return HR_OK;
 }
 
-/* The file has not all columns: it is opened with those that it has. */
+/* The file lacks some columns: opens it with those that it has. */
 static hr_status open_part(file_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     hr_open mine = *how;
@@ -545,7 +543,7 @@ static hr_status open_own(file_scan *s, int file, const hr_open *how, bool all, 
 
     if (!first || s->unify) {
         st = open_file(s, file, how, out, err);
-        if (st == HR_NOT_FOUND) { /* a column: the file itself can be opened, or this says so */
+        if (st == HR_NOT_FOUND) { /* of a column; or of the file, which the next call says */
             hr_error_clear(err);
             st = open_part(s, file, how, out, err);
         }
@@ -561,7 +559,7 @@ static hr_status open_own(file_scan *s, int file, const hr_open *how, bool all, 
     return first->cls->project ? first->cls->project(first, &mine, out, err) : open_file(s, 0, &mine, out, err);
 }
 
-/* Where column `at` of what is wanted stands in the file, checked. -1: it is not there. */
+/* The file's column for wanted column `at`, after a check of its type. -1: the file has none. */
 static hr_status own_column(const file_scan *s, int file, const hr_scan_file *f, const hr_field *want, int at, int *out,
                             hr_error *err)
 {
@@ -586,7 +584,7 @@ done:
     return st;
 }
 
-/* Images have the type that the reader's steps make, which says so. */
+/* An image column has the type that the reader's steps make. */
 static hr_status want_images(const file_scan *s, const hr_scan_file *f, wanted *w, hr_error *err)
 {
     hr_schema *old = w->schema;
@@ -616,8 +614,8 @@ static bool same_columns(const hr_scan_file *f, const wanted *w)
     return w->own.n == w->schema->n && hr__schema_equal(f->schema, w->schema);
 }
 
-static hr_status add_constant(const file_scan *s, const scan_types *types, int file, const char *name, hr_dress *out,
-                              hr_error *err)
+static hr_status add_constant(const file_scan *s, const scan_types *types, int file, const char *name,
+                              hr_file_column *out, hr_error *err)
 {
     int at = partition_at(s, name);
     hr_builder *b = NULL;
@@ -634,10 +632,10 @@ done:
 }
 
 /* Takes f, even on failure. */
-static hr_status dress(const file_scan *s, const scan_types *types, int file, hr_scan_file *f, const wanted *w,
-                       hr_account *account, hr_scan_file **out, hr_error *err)
+static hr_status add_file_columns(const file_scan *s, const scan_types *types, int file, hr_scan_file *f,
+                                  const wanted *w, hr_account *account, hr_scan_file **out, hr_error *err)
 {
-    hr_dress *columns = NULL;
+    hr_file_column *columns = NULL;
     hr_status st = HR_OK;
     int n = w->schema->n, n_own = 0;
 
@@ -657,7 +655,7 @@ static hr_status dress(const file_scan *s, const scan_types *types, int file, hr
         else
             HR_GO(own_column(s, file, f, want, n_own++, &columns[i].inner, err));
     }
-    st = hr__scan_dress(f, w->schema, columns, account, out, err);
+    st = hr__scan_add_file_columns(f, w->schema, columns, account, out, err);
     f = NULL; /* taken */
 done:
     for (int i = 0; columns && i < n; i++)
@@ -669,12 +667,12 @@ done:
 
 /* --- filters */
 
-/* A file, for the question whether a filter can be true in it: columns of folders and the path have one value there. */
+/* A file, about which a filter is asked: columns of folders and the path have one value in it. */
 typedef struct one_file {
     const file_scan *s;
     const scan_types *types;
     int file;
-    hr_dress value; /* the last one asked for */
+    hr_file_column value; /* of the last column that was looked up */
 } one_file;
 
 static bool value_bounds(void *context, const char *column, hr_bounds *out)
@@ -695,7 +693,7 @@ static bool value_bounds(void *context, const char *column, hr_bounds *out)
     return true;
 }
 
-/* No row of the file can pass: it need not be opened. */
+/* Whether no row of the file can pass the filter, so that nobody has to open it. */
 static bool ruled_out(const file_scan *s, const scan_types *types, int file, hr_expr *filter)
 {
     one_file f = { .s = s, .types = types, .file = file };
@@ -738,7 +736,8 @@ static hr_status add_own_term(void *context, hr_expr *term, hr_error *err)
     return HR_OK;
 }
 
-/* Of a filter the terms that are over the file's own columns: one that folders hide has other values there. */
+/* The terms of a filter over the file's own columns. A column of folders hides one of the file's, whose values may
+ * differ. */
 static hr_status own_filter(const file_scan *s, hr_expr *filter, hr_expr **out, hr_error *err)
 {
     own_terms t = { .s = s };
@@ -793,12 +792,12 @@ static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan
         HR_GO(open_own(s, file, &mine, all, &f, err));
     }
     if (f->file != file)
-        f->file = file; /* its origins carry the number, whatever stands before it */
+        f->file = file; /* origins carry the number of the scan's file */
     if (how->image_steps && (st = want_images(s, f, &w, err))) {
         hr__scan_file_unref(f);
         goto done;
     }
-    st = dress(s, types, file, f, &w, how->account, out, err);
+    st = add_file_columns(s, types, file, f, &w, how->account, out, err);
 done:
     hr_expr_unref(filter);
     wanted_clear(&w);
@@ -837,7 +836,7 @@ static hr_status files_count(hr_scan *base, int64_t *out, hr_error *err)
         atomic_store(&sum, first->n_rows);
     else
         HR_TRY(add_rows(s, 0, &sum, err));
-    if (atomic_load(&sum) >= 0) /* if the first does not know, the others need not be asked */
+    if (atomic_load(&sum) >= 0) /* where the first file does not know, others do not either */
         HR_TRY(each_file(s, 1, base->n_files, hr_num_threads(), false, add_rows, &sum, err));
     *out = atomic_load(&sum);
     return HR_OK;
@@ -891,7 +890,7 @@ static int64_t files_row_bytes(const hr_scan *base, int file)
     return s->format->row_growth && n >= 0 && n < INT32_MAX ? n * s->format->row_growth : -1;
 }
 
-#define TEXT_ROW_BYTES 50 /* of a file that does not say how many rows it has */
+#define TEXT_ROW_BYTES 50 /* the guess for a file that does not say how many rows it has */
 
 static int64_t files_guess_rows(const hr_scan *base)
 {
@@ -974,7 +973,7 @@ static void files_fingerprint(const hr_scan *base, hr_hash *h)
 
 /* --- what positions keep of files */
 
-/* Bytes of the paths that are the folder which all files lie in, with its '/'. */
+/* Bytes of the folder that all files lie in, with its '/': every path begins with it. */
 static int64_t shared_folder(const hr_paths *p)
 {
     const char *first = p->items[0].path, *slash = strrchr(first, '/');
@@ -1000,7 +999,7 @@ static void files_input(const hr_scan *base, int i, hr_scan_input *out)
     *out = (hr_scan_input){ path_of(s, i) + s->shared, s->paths.items[i].n_bytes, s->paths.items[i].mtime_ns };
 }
 
-/* Where block i of a file's n begins. All of a small file is in its blocks. */
+/* Where block i of n begins in the file. The blocks of a small file cover it. */
 static int64_t block_at(int64_t n_bytes, int i, int n, int64_t block)
 {
     return n_bytes <= n * block ? i * block : (int64_t)((double)(n_bytes - block) * i / (n - 1));
@@ -1025,8 +1024,8 @@ static hr_status hash_blocks(hr_source *source, int n, int64_t block, uint64_t *
     return HR_OK;
 }
 
-/* Fills its place in s->hashes. What cannot be read is not known, and no error: whether it matters shows who
- * compares. */
+/* Fills the file's place in s->hashes. A file that cannot be read is NOT_KNOWN, which is no error: who compares hashes
+ * decides whether it matters. */
 static hr_status hash_file(file_scan *s, int file, void *context, hr_error *err)
 {
     _Atomic uint64_t *place = (_Atomic uint64_t *)context + file;
@@ -1050,7 +1049,7 @@ static hr_status hash_file(file_scan *s, int file, void *context, hr_error *err)
     return HR_OK;
 }
 
-/* One place for each file, made by the first who asks. */
+/* The array of hashes, one for each file; the first caller makes it. */
 static hr_status hashes_of(file_scan *s, _Atomic uint64_t **out, hr_error *err)
 {
     _Atomic uint64_t *none = NULL, *made;
@@ -1096,7 +1095,7 @@ static hr_status files_hashes(hr_scan *base, int begin, int end, uint64_t *out, 
     return HR_OK;
 }
 
-/* A morsel's output and what it is decoded from; small files need no more than some copies of themselves. */
+/* A ticket's output and what it is decoded from; small files need a few times their size. */
 static int64_t files_floor(const hr_scan *base)
 {
     const file_scan *s = (const file_scan *)base;
@@ -1188,7 +1187,7 @@ static hr_status set_options(file_scan *s, const hr_read_options *options, hr_er
     return hr__options_parse(table, options->format_options, options->n_format_options, s->options, err);
 }
 
-/* The options that every format has. */
+/* The options that all formats share. */
 static hr_status set_common(file_scan *s, const hr_read_options *o, hr_error *err)
 {
     if (o->include_paths) {

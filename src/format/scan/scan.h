@@ -62,15 +62,15 @@ hr_status hr__partitions_as(const hr_partitions *p, const hr_paths *paths, int k
                             hr_error *err) HR_MUST_USE;
 void hr__partitions_clear(hr_partitions *p);
 
-/* --- dress.c: a file before which the columns that the scan wants are put */
-typedef struct hr_dress {
+/* --- add_file_columns.c: a file with the columns that the scan wants */
+typedef struct hr_file_column {
     int inner;       /* column of the file below, widened to the schema's type; < 0: none */
-    hr_array *value; /* then: one row, for all rows of the file; NULL: null */
-} hr_dress;
+    hr_array *value; /* if inner < 0: one row, the value in all rows of the file; NULL: null */
+} hr_file_column;
 /* Takes the file, even on failure. Shares schema and values. */
-hr_status hr__scan_dress(hr_scan_file *takes_inner, hr_schema *schema, const hr_dress *columns, hr_account *account,
-                         hr_scan_file **out, hr_error *err) HR_MUST_USE;
-/* A file of which nothing is wanted: no fragments. */
+hr_status hr__scan_add_file_columns(hr_scan_file *takes_inner, hr_schema *schema, const hr_file_column *columns,
+                                    hr_account *account, hr_scan_file **out, hr_error *err) HR_MUST_USE;
+/* A file without fragments: nobody wants any of its rows. */
 hr_status hr__scan_file_empty(const char *name, hr_schema *schema, hr_account *account, hr_scan_file **out,
                               hr_error *err) HR_MUST_USE;
 

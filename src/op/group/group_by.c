@@ -38,7 +38,7 @@ typedef struct group_run {
     hr_grouping *grouping;
     atomic_bool dealing;
     hr_fold *fold;
-    hr_spill *spill;
+    hr_spill_file *spill;
     hr_store *store;
 } group_run;
 
@@ -95,7 +95,7 @@ static void group_stop(const hr_op *op, hr_op_run *run)
         return;
     hr__fold_free(g->fold);
     hr__store_free(g->store);
-    hr__spill_unref(g->spill);
+    hr__spill_file_unref(g->spill);
     hr__grouping_free(g->grouping);
     hr__mutex_clear(&g->lock);
     hr__free(g);
@@ -287,7 +287,7 @@ static hr_status begin_dealing(group_run *g, hr_op_run *run, hr_error *err)
     hr_status st = HR_OK;
 
     atomic_store(&g->dealing, true);
-    HR_GO(hr__spill_new(NULL, "group", run->account, &g->spill, err));
+    HR_GO(hr__spill_file_new(NULL, "group", run->account, &g->spill, err));
     HR_GO(hr__store_new(PARTS, g->grouping->partial, g->spill, run->account, &g->store, err));
     if (g->fold && hr__fold_n(g->fold)) {
         HR_GO(hr__fold_partial(g->fold, &mem, &so_far, err));

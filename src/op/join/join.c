@@ -84,7 +84,7 @@ static void join_stop(const hr_op *op, hr_op_run *run)
     hr__schema_unref(j->left_first.numbered);
     hr__store_free(j->dealt.right);
     hr__store_free(j->dealt.left);
-    hr__spill_unref(j->dealt.spill);
+    hr__spill_file_unref(j->dealt.spill);
     hr__join_bound_free(j->bound);
     hr__join_layout_free(j->layout);
     hr__schema_unref(j->left);

@@ -92,7 +92,7 @@ static hr_status deal(const hr_join_op *o, hr_join_run *j, int input, const hr_t
 hr_status hr__join_begin_dealing(const hr_join_op *o, hr_join_run *j, int input, hr_op_run *run, hr_error *err)
 {
     j->mode = &hr__join_mode_dealt;
-    HR_TRY(hr__spill_new(NULL, "join", run->account, &j->dealt.spill, err));
+    HR_TRY(hr__spill_file_new(NULL, "join", run->account, &j->dealt.spill, err));
     for (int64_t i = 0; i < j->held.n; i++) {
         HR_TRY(deal(o, j, input, j->held.tables[i], run, err));
         hr_table_unref(j->held.tables[i]);

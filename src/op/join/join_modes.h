@@ -65,7 +65,7 @@ struct hr_join_run {
         hr_schema *numbered;   /* of the right tables that were looked up in it */
     } left_first;
     struct {
-        hr_spill *spill;
+        hr_spill_file *spill;
         hr_store *right, *left;
         hr_schema *right_schema, *left_schema; /* with the column `place` */
         hr_join_parts parts;                   /* the same, when they are read */

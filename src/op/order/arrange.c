@@ -18,7 +18,7 @@
 typedef struct arrange_run {
     hr_schema *in, *out; /* with places, and without */
     int64_t step;        /* places a range */
-    hr_spill *spill;
+    hr_spill_file *spill;
     hr_store *store;
     int64_t n_rows[RANGES + 1]; /* of each range; then, before it */
 } arrange_run;
@@ -38,7 +38,7 @@ static void arrange_stop(const hr_op *op, hr_op_run *run)
     if (!a)
         return;
     hr__store_free(a->store);
-    hr__spill_unref(a->spill);
+    hr__spill_file_unref(a->spill);
     hr__schema_unref(a->in);
     hr__schema_unref(a->out);
     hr__free(a);
@@ -57,7 +57,7 @@ static hr_status begin(arrange_run *a, hr_schema *in, hr_op_run *run, hr_error *
     a->step = HR_MAX(1, (n_places + RANGES - 1) / RANGES);
     a->in = hr__schema_ref(in);
     HR_TRY(hr__schema_new(in->fields, in->n - 1, &a->out, err));
-    HR_TRY(hr__spill_new(NULL, "arrange", run->account, &a->spill, err));
+    HR_TRY(hr__spill_file_new(NULL, "arrange", run->account, &a->spill, err));
     return hr__store_new(RANGES, in, a->spill, run->account, &a->store, err);
 }
 

@@ -4,7 +4,7 @@
  *
  * N is known at the end only, so all rows are held: tables as they came, and above the allowance chunks on disk, each
  * with the number of its first row. A block is put together when it is read, from what lies in its range. */
-#include "format/spill/spill.h"
+#include "format/spill/spill_file.h"
 #include "op/operators.h"
 
 #include <inttypes.h>
@@ -26,7 +26,7 @@ typedef struct stretch {
 } stretch;
 
 typedef struct repartition_state {
-    hr_spill *spill;
+    hr_spill_file *spill;
     hr_schema *schema;
     stretch *items;
     int64_t n, cap;
@@ -46,7 +46,7 @@ static void repartition_stop(const hr_op *op, hr_op_run *run)
     hr__free(s->items);
     hr__free(s->order);
     hr__free(s->places);
-    hr__spill_unref(s->spill);
+    hr__spill_file_unref(s->spill);
     hr__schema_unref(s->schema);
     hr__free(s);
     run->state = NULL;
@@ -60,7 +60,7 @@ static hr_status repartition_start(const hr_op *op, hr_op_run *run, hr_error *er
     if (!s)
         return hr__error_memory(err, op->cls->name, sizeof *s);
     run->state = s;
-    if ((st = hr__spill_new(NULL, op->cls->name, run->account, &s->spill, err)))
+    if ((st = hr__spill_file_new(NULL, op->cls->name, run->account, &s->spill, err)))
         repartition_stop(op, run);
     return st;
 }
@@ -88,7 +88,7 @@ static hr_status spill_table(repartition_state *s, hr_account *account, const st
         hr_status st;
 
         HR_TRY(hr_table_slice(from->table, at, item.n, &part, err));
-        st = hr__spill_write(s->spill, part, &item.place, err);
+        st = hr__spill_file_write(s->spill, part, &item.place, err);
         hr_table_unref(part);
         HR_TRY(st);
         HR_TRY(add(s, account, item, err));
@@ -192,7 +192,7 @@ static hr_status part_of_block(const block_reader *r, const stretch *item, hr_ta
 
     *out = NULL;
     if (begin < end && !t)
-        st = hr__spill_read(r->state->spill, &item->place, &r->mem, r->state->schema, &t, err);
+        st = hr__spill_file_read(r->state->spill, &item->place, &r->mem, r->state->schema, &t, err);
     if (!st && begin < end)
         st = hr_table_slice(t, begin - item->first, end - begin, out, err);
     hr_table_unref(t);

@@ -55,7 +55,7 @@ hr_status hr__sorter_new(hr_schema *schema, const hr_sorter_options *options, hr
     s->schema = hr__schema_ref(schema);
     HR_GO(visible_schema(s, options->n_hidden, err));
     HR_GO(hr__order_new(schema, options->keys, options->n_keys, s->account, &s->order, err));
-    HR_GO(hr__spill_new(NULL, s->name, s->account, &s->spill, err));
+    HR_GO(hr__spill_file_new(NULL, s->name, s->account, &s->spill, err));
     *out = s;
     s = NULL;
 done:
@@ -84,7 +84,7 @@ void hr__sorter_free(hr_sorter *s)
     hr__cuts_free(s->cuts, s->n_pieces - 1);
     hr__sort_space_clear(&s->space);
     hr__order_free(s->order);
-    hr__spill_unref(s->spill);
+    hr__spill_file_unref(s->spill);
     hr__schema_unref(s->schema);
     hr__schema_unref(s->visible);
     hr__mutex_clear(&s->lock);
@@ -469,5 +469,5 @@ hr_sorter_counts hr__sorter_counts(const hr_sorter *s)
                                .n_runs = s->n_runs,
                                .n_spilled_runs = count_disk(s),
                                .n_passes = s->n_passes,
-                               .spill = hr__spill_counts(s->spill) };
+                               .spill = hr__spill_file_counts(s->spill) };
 }

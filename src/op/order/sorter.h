@@ -19,7 +19,7 @@
 #define HR_SORTER_H
 
 #include "format/format.h"
-#include "format/spill/spill.h"
+#include "format/spill/spill_file.h"
 #include "op/order/sort_rows.h"
 
 typedef struct hr_sorter hr_sorter;

@@ -74,7 +74,7 @@ static hr_status load_page(merge *m, int64_t i, hr_error *err)
     hr_sort_page *p = &c->run->pages[c->page];
     bool is_last = c->page == c->last_page;
 
-    HR_TRY(hr__spill_read(m->sorter->spill, &p->place, &m->mem, m->sorter->schema, &c->table, err));
+    HR_TRY(hr__spill_file_read(m->sorter->spill, &p->place, &m->mem, m->sorter->schema, &c->table, err));
     c->place = p->first_row;
     c->at = 0;
     c->limit = c->table->n_rows;
@@ -121,7 +121,7 @@ static void drop_page(merge *m, cursor *c)
     if (!c->run->table && c->table && c->whole_page) {
         hr_sort_page *p = &c->run->pages[c->page - 1];
 
-        hr__spill_forget(m->sorter->spill, &p->place);
+        hr__spill_file_forget(m->sorter->spill, &p->place);
         p->place.n_bytes = 0; /* nobody else reads a page that is all ours */
     }
     hr_table_unref(c->table);

@@ -56,7 +56,7 @@ struct hr_sorter {
     const char *name;
     hr_schema *schema, *visible; /* of tables in, and out */
     hr_order *order;
-    hr_spill *spill;
+    hr_spill_file *spill;
     int64_t allowance, page_bytes, fan;
     int64_t may_hold; /* the allowance, or what there is of it now */
     int64_t n_parts;  /* 0: pieces are cut where they are about equal */

@@ -10,7 +10,7 @@ void hr__sort_run_free(hr_sorter *s, hr_sort_run *r)
         return;
     hr_table_unref(r->table);
     for (int64_t i = 0; i < r->n_pages; i++) {
-        hr__spill_forget(s->spill, &r->pages[i].place);
+        hr__spill_file_forget(s->spill, &r->pages[i].place);
         hr__cut_clear(&r->pages[i].first);
     }
     hr__free(r->pages);
@@ -23,7 +23,7 @@ void hr__sort_job_free(hr_sorter *s, hr_sort_job *j)
         hr__sort_run_free(s, j->inputs[i]);
     for (int64_t i = 0; j->slices && i < j->n_slices; i++) {
         for (int64_t p = 0; p < j->slices[i].n_pages; p++) {
-            hr__spill_forget(s->spill, &j->slices[i].pages[p].place);
+            hr__spill_file_forget(s->spill, &j->slices[i].pages[p].place);
             hr__cut_clear(&j->slices[i].pages[p].first);
         }
         hr__free(j->slices[i].pages);
@@ -45,7 +45,7 @@ static hr_status add_page(hr_sorter *s, hr_sort_run *to, const hr_table *t, hr_e
         return hr__error_memory(err, s->name, (to->n_pages + 1) * (int64_t)sizeof *to->pages);
     to->pages = pages;
     HR_TRY(hr__cut_at(s, t, 0, &p.first, err));
-    if (hr__spill_write(s->spill, t, &p.place, err)) {
+    if (hr__spill_file_write(s->spill, t, &p.place, err)) {
         hr_status st = err ? err->status : HR_IO;
 
         hr__cut_clear(&p.first);

@@ -19,13 +19,13 @@ typedef struct part {
 struct hr_store {
     hr_account *account;
     hr_schema *schema;
-    hr_spill *spill;
+    hr_spill_file *spill;
     int64_t held;
     int n_parts;
     part parts[];
 };
 
-hr_status hr__store_new(int n_parts, hr_schema *schema, hr_spill *spill, hr_account *account, hr_store **out,
+hr_status hr__store_new(int n_parts, hr_schema *schema, hr_spill_file *spill, hr_account *account, hr_store **out,
                         hr_error *err)
 {
     size_t n_bytes = sizeof(hr_store) + (size_t)n_parts * sizeof(part);
@@ -36,7 +36,7 @@ hr_status hr__store_new(int n_parts, hr_schema *schema, hr_spill *spill, hr_acco
         return hr__error_memory(err, "store", (int64_t)n_bytes);
     s->account = hr__account_ref(account);
     s->schema = hr__schema_ref(schema);
-    s->spill = hr__spill_ref(spill);
+    s->spill = hr__spill_file_ref(spill);
     s->n_parts = n_parts;
     *out = s;
     return HR_OK;
@@ -45,7 +45,7 @@ hr_status hr__store_new(int n_parts, hr_schema *schema, hr_spill *spill, hr_acco
 static void item_clear(hr_store *s, item *i)
 {
     hr_table_unref(i->table);
-    hr__spill_forget(s->spill, &i->place);
+    hr__spill_file_forget(s->spill, &i->place);
     *i = (item){ 0 };
 }
 
@@ -61,7 +61,7 @@ void hr__store_free(hr_store *s)
         hr__free(s->parts[p].items);
     }
     hr__schema_unref(s->schema);
-    hr__spill_unref(s->spill);
+    hr__spill_file_unref(s->spill);
     account = s->account;
     hr__free(s);
     hr__account_unref(account);
@@ -126,7 +126,7 @@ static hr_status write_table(hr_store *s, written *w, const hr_table *t, hr_erro
     if (!hr__grow(s->account, &items, &w->cap, w->n + 1, sizeof *w->items))
         return hr__error_memory(err, "store", (w->n + 1) * (int64_t)sizeof *w->items);
     w->items = items;
-    HR_TRY(hr__spill_write(s->spill, t, &place, err));
+    HR_TRY(hr__spill_file_write(s->spill, t, &place, err));
     w->items[w->n++] = (item){ .place = place, .fresh = true };
     return HR_OK;
 }
@@ -299,7 +299,7 @@ hr_status hr__store_next(hr_store_cursor *c, const hr_mem *mem, hr_table **out, 
     if (i->table)
         *out = hr_table_ref(i->table);
     else
-        HR_TRY(hr__spill_read(c->store->spill, &i->place, mem, c->store->schema, out, err));
+        HR_TRY(hr__spill_file_read(c->store->spill, &i->place, mem, c->store->schema, out, err));
     if (c->drain)
         item_clear(c->store, i);
     c->at++;

@@ -1,8 +1,8 @@
 /* store.h - tables in partitions, which go to the disk when there are too many of them.
  *
  * What an operator deals its input to (by hash, by range) and reads back partition by partition. Each partition is a
- * list of tables in the order in which they were added, in memory or spilled (format/spill/spill.h), and is given in
- * this order whatever was spilled.
+ * list of tables in the order in which they were added, in memory or in a spill file (format/spill/spill_file.h). They
+ * come back in this order, wherever they lay.
  *
  * 1. One thread at a time adds and spills. When that is over, partitions may be read by several threads, each by one at
  * a time.
@@ -13,13 +13,13 @@
 #ifndef HR_STORE_H
 #define HR_STORE_H
 
-#include "format/spill/spill.h"
+#include "format/spill/spill_file.h"
 
 #define HR_STORE_PAGE (1 << 20)
 
 typedef struct hr_store hr_store;
 /* Shares spill and schema. */
-hr_status hr__store_new(int n_parts, hr_schema *schema, hr_spill *spill, hr_account *account, hr_store **out,
+hr_status hr__store_new(int n_parts, hr_schema *schema, hr_spill_file *spill, hr_account *account, hr_store **out,
                         hr_error *err) HR_MUST_USE;
 void hr__store_free(hr_store *s); /* what is still on disk is forgotten. NULL is fine */
 /* At the end of a partition. Takes t, even on failure. Tables of no rows are dropped. */

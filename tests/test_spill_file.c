@@ -1,6 +1,6 @@
-/* test_spill.c - tables come back from the disk as they were, or an error says what is wrong. */
+/* test_spill_file.c - tables come back from the disk as they were, or an error says what is wrong. */
 #include "arrays.h"
-#include "format/spill/spill.h"
+#include "format/spill/spill_file.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -42,12 +42,12 @@ static int spill_descriptor(void)
     return -1;
 }
 
-static hr_spill *store(void)
+static hr_spill_file *store(void)
 {
-    hr_spill *s = NULL;
+    hr_spill_file *s = NULL;
     hr_error err = HR_ERROR_INIT;
 
-    assert_ok(hr__spill_new(folder, "test", NULL, &s, &err), &err);
+    assert_ok(hr__spill_file_new(folder, "test", NULL, &s, &err), &err);
     return s;
 }
 
@@ -63,7 +63,7 @@ static void check_same(const hr_table *a, const hr_table *b)
 static void test_types(void **unused)
 {
     live_memory before = live_now();
-    hr_spill *s = store();
+    hr_spill_file *s = store();
     hr_mem mem = { 0 };
     uint64_t random = 31;
     hr_error err = HR_ERROR_INIT;
@@ -81,24 +81,24 @@ static void test_types(void **unused)
             assert_ok(hr_table_slice(t, i ? begin : 0, i ? random_below(&random, t->n_rows - begin + 1) : t->n_rows,
                                      &in[i], &err),
                       &err);
-            assert_ok(hr__spill_write(s, in[i], &places[i], &err), &err);
+            assert_ok(hr__spill_file_write(s, in[i], &places[i], &err), &err);
             assert_int_equal(places[i].n_rows, in[i]->n_rows);
             hr_table_unref(t);
         }
         for (int i = 4; i-- > 0;) {
-            assert_ok(hr__spill_read(s, &places[i], &mem, in[i]->schema, &out, &err), &err);
+            assert_ok(hr__spill_file_read(s, &places[i], &mem, in[i]->schema, &out, &err), &err);
             assert_ok(hr__table_check(out, false, &err), &err);
             check_same(out, in[i]);
-            hr__spill_forget(s, &places[i]);
+            hr__spill_file_forget(s, &places[i]);
             hr_table_unref(out);
             hr_table_unref(in[i]);
         }
         hr__type_unref(type);
     }
-    assert_int_equal(hr__spill_counts(s).live_bytes, 0);
-    assert_true(hr__spill_counts(s).read_bytes == hr__spill_counts(s).written_bytes);
+    assert_int_equal(hr__spill_file_counts(s).live_bytes, 0);
+    assert_true(hr__spill_file_counts(s).read_bytes == hr__spill_file_counts(s).written_bytes);
     assert_int_equal(files_in(folder), 0);
-    hr__spill_unref(s);
+    hr__spill_file_unref(s);
     assert_int_equal(hr__spill_live(), 0);
     assert_no_leak(before);
 }
@@ -137,7 +137,7 @@ static hr_table *large_table(int64_t n, bool random_values)
  * disk. */
 static void test_sizes(void **unused)
 {
-    hr_spill *s = store();
+    hr_spill_file *s = store();
     hr_mem mem = { 0 };
     hr_error err = HR_ERROR_INIT;
 
@@ -147,41 +147,41 @@ static void test_sizes(void **unused)
         hr_spill_place whole, small;
 
         assert_ok(hr_table_slice(t, 1000, 100, &part, &err), &err);
-        assert_ok(hr__spill_write(s, t, &whole, &err), &err);
-        assert_ok(hr__spill_write(s, part, &small, &err), &err);
+        assert_ok(hr__spill_file_write(s, t, &whole, &err), &err);
+        assert_ok(hr__spill_file_write(s, part, &small, &err), &err);
         assert_true(small.n_bytes < 8000);
         assert_in_range(whole.memory_bytes, hr__table_bytes_used(t) * 9 / 10, hr__table_bytes_used(t) * 11 / 10);
 #ifdef HR_HAVE_LZ4
         if (!random)
             assert_true(whole.n_bytes < hr__table_bytes_used(t) / 2);
 #endif
-        assert_ok(hr__spill_read(s, &whole, &mem, t->schema, &out, &err), &err);
+        assert_ok(hr__spill_file_read(s, &whole, &mem, t->schema, &out, &err), &err);
         check_same(out, t);
         hr_table_unref(out);
-        assert_ok(hr__spill_read(s, &small, &mem, t->schema, &out, &err), &err);
+        assert_ok(hr__spill_file_read(s, &small, &mem, t->schema, &out, &err), &err);
         check_same(out, part);
         hr_table_unref(out);
-        hr__spill_forget(s, &whole);
-        assert_int_equal(hr__spill_counts(s).live_bytes, HR_ROUND_UP(small.n_bytes, 4096));
-        hr__spill_forget(s, &small);
+        hr__spill_file_forget(s, &whole);
+        assert_int_equal(hr__spill_file_counts(s).live_bytes, HR_ROUND_UP(small.n_bytes, 4096));
+        hr__spill_file_forget(s, &small);
         hr_table_unref(part);
         hr_table_unref(t);
     }
-    hr__spill_unref(s);
+    hr__spill_file_unref(s);
 }
 
 static void test_damage(void **unused)
 {
     hr_table *t = large_table(300, true), *out = NULL;
     hr_error err = HR_ERROR_INIT;
-    hr_spill *s = store();
+    hr_spill_file *s = store();
     hr_spill_place p, other;
     hr_mem mem = { 0 };
     int fd;
 
     (void)unused;
-    assert_ok(hr__spill_write(s, t, &other, &err), &err);
-    assert_ok(hr__spill_write(s, t, &p, &err), &err);
+    assert_ok(hr__spill_file_write(s, t, &other, &err), &err);
+    assert_ok(hr__spill_file_write(s, t, &p, &err), &err);
     fd = spill_descriptor();
     for (int64_t at = 0; at < p.n_bytes; at += at < 600 ? 1 : 37) {
         uint8_t byte, flipped;
@@ -189,19 +189,19 @@ static void test_damage(void **unused)
         assert_int_equal(pread(fd, &byte, 1, p.at + at), 1);
         flipped = byte ^ (uint8_t)(1 << at % 8);
         assert_int_equal(pwrite(fd, &flipped, 1, p.at + at), 1);
-        assert_status(hr__spill_read(s, &p, &mem, t->schema, &out, &err), HR_BAD_DATA, &err);
+        assert_status(hr__spill_file_read(s, &p, &mem, t->schema, &out, &err), HR_BAD_DATA, &err);
         assert_null(out);
         assert_int_equal(pwrite(fd, &byte, 1, p.at + at), 1);
     }
     assert_contains(err.text, folder);
     assert_contains(err.text, "checksum does not match");
-    assert_ok(hr__spill_read(s, &p, &mem, t->schema, &out, &err), &err);
+    assert_ok(hr__spill_file_read(s, &p, &mem, t->schema, &out, &err), &err);
     check_same(out, t);
     hr_table_unref(out);
     assert_int_equal(ftruncate(fd, p.at + p.n_bytes - 1), 0);
-    assert_status(hr__spill_read(s, &p, &mem, t->schema, &out, &err), HR_BAD_DATA, &err);
+    assert_status(hr__spill_file_read(s, &p, &mem, t->schema, &out, &err), HR_BAD_DATA, &err);
     hr_error_clear(&err);
-    hr__spill_unref(s);
+    hr__spill_file_unref(s);
     hr_table_unref(t);
 }
 
@@ -209,28 +209,28 @@ static void test_quota(void **unused)
 {
     hr_table *t = large_table(5000, true);
     hr_error err = HR_ERROR_INIT;
-    hr_spill *s = NULL, *second = NULL;
+    hr_spill_file *s = NULL, *second = NULL;
     hr_spill_place p, q;
 
     (void)unused;
     setenv("HEADRACE_SPILL_QUOTA", "lots", 1);
-    assert_status(hr__spill_new(folder, "sort", NULL, &s, &err), HR_INVALID, &err);
+    assert_status(hr__spill_file_new(folder, "sort", NULL, &s, &err), HR_INVALID, &err);
     assert_contains(err.text, "HEADRACE_SPILL_QUOTA");
     setenv("HEADRACE_SPILL_QUOTA", "300kB", 1);
-    assert_ok(hr__spill_new(folder, "sort", NULL, &s, &err), &err);
-    assert_ok(hr__spill_new(folder, "join", NULL, &second, &err), &err);
-    assert_ok(hr__spill_write(s, t, &p, &err), &err);
-    assert_status(hr__spill_write(second, t, &q, &err), HR_DISK_FULL, &err); /* one quota for both */
+    assert_ok(hr__spill_file_new(folder, "sort", NULL, &s, &err), &err);
+    assert_ok(hr__spill_file_new(folder, "join", NULL, &second, &err), &err);
+    assert_ok(hr__spill_file_write(s, t, &p, &err), &err);
+    assert_status(hr__spill_file_write(second, t, &q, &err), HR_DISK_FULL, &err); /* one quota for both */
     assert_contains(err.text, "join: spill folder");
     assert_contains(err.text, folder);
     assert_contains(err.text, "300000 bytes");
     assert_contains(err.text, "HEADRACE_SPILL_QUOTA");
-    assert_int_equal(hr__spill_counts(second).live_bytes, 0);
-    hr__spill_forget(s, &p);
-    assert_ok(hr__spill_write(second, t, &q, &err), &err);
+    assert_int_equal(hr__spill_file_counts(second).live_bytes, 0);
+    hr__spill_file_forget(s, &p);
+    assert_ok(hr__spill_file_write(second, t, &q, &err), &err);
     unsetenv("HEADRACE_SPILL_QUOTA");
-    hr__spill_unref(s);
-    hr__spill_unref(second);
+    hr__spill_file_unref(s);
+    hr__spill_file_unref(second);
     assert_int_equal(hr__spill_live(), 0);
     hr_error_clear(&err);
     hr_table_unref(t);
@@ -240,24 +240,24 @@ static void test_folders(void **unused)
 {
     hr_table *t = large_table(10, true);
     hr_error err = HR_ERROR_INIT;
-    hr_spill *s = NULL;
+    hr_spill_file *s = NULL;
     hr_spill_place p;
 
     (void)unused;
-    assert_ok(hr__spill_new("/no/such/folder", "sort", NULL, &s, &err), &err);
-    assert_int_not_equal(hr__spill_write(s, t, &p, &err), HR_OK);
+    assert_ok(hr__spill_file_new("/no/such/folder", "sort", NULL, &s, &err), &err);
+    assert_int_not_equal(hr__spill_file_write(s, t, &p, &err), HR_OK);
     assert_contains(err.text, "/no/such/folder");
-    hr__spill_unref(s);
+    hr__spill_file_unref(s);
     setenv("HEADRACE_SPILL_DIR", "/no/such/folder either", 1);
-    assert_ok(hr__spill_new(NULL, "sort", NULL, &s, &err), &err);
-    assert_int_not_equal(hr__spill_write(s, t, &p, &err), HR_OK);
+    assert_ok(hr__spill_file_new(NULL, "sort", NULL, &s, &err), &err);
+    assert_int_not_equal(hr__spill_file_write(s, t, &p, &err), HR_OK);
     assert_contains(err.text, "/no/such/folder either");
-    hr__spill_unref(s);
+    hr__spill_file_unref(s);
     setenv("HEADRACE_SPILL_DIR", folder, 1);
-    assert_ok(hr__spill_new(NULL, "sort", NULL, &s, &err), &err);
-    assert_ok(hr__spill_write(s, t, &p, &err), &err);
+    assert_ok(hr__spill_file_new(NULL, "sort", NULL, &s, &err), &err);
+    assert_ok(hr__spill_file_write(s, t, &p, &err), &err);
     assert_true(spill_descriptor() >= 0);
-    hr__spill_unref(s);
+    hr__spill_file_unref(s);
     unsetenv("HEADRACE_SPILL_DIR");
     hr_error_clear(&err);
     hr_table_unref(t);
@@ -276,9 +276,9 @@ static void test_killed(void **unused)
     if ((child = fork()) == 0) {
         hr_table *t = large_table(10, true);
         hr_spill_place p;
-        hr_spill *s = store();
+        hr_spill_file *s = store();
 
-        if (hr__spill_write(s, t, &p, NULL) == HR_OK && write(ready[1], "x", 1) == 1)
+        if (hr__spill_file_write(s, t, &p, NULL) == HR_OK && write(ready[1], "x", 1) == 1)
             for (;;)
                 pause();
         _exit(1);
@@ -293,7 +293,7 @@ static void test_killed(void **unused)
 }
 
 typedef struct shared {
-    hr_spill *spill;
+    hr_spill_file *spill;
     hr_table *table;
 } shared;
 
@@ -306,12 +306,13 @@ static void use_store(void *arg, int thread)
         hr_table *part = NULL, *out = NULL;
         hr_spill_place p;
 
-        if (hr_table_slice(x->table, 50 * thread + i, 200, &part, NULL) || hr__spill_write(x->spill, part, &p, NULL) ||
-            hr__spill_read(x->spill, &p, &mem, part->schema, &out, NULL) ||
+        if (hr_table_slice(x->table, 50 * thread + i, 200, &part, NULL) ||
+            hr__spill_file_write(x->spill, part, &p, NULL) ||
+            hr__spill_file_read(x->spill, &p, &mem, part->schema, &out, NULL) ||
             !hr__array_equal(part->columns[0], out->columns[0]) || !hr__array_equal(part->columns[1], out->columns[1]))
             abort();
         if (i % 2)
-            hr__spill_forget(x->spill, &p);
+            hr__spill_file_forget(x->spill, &p);
         hr_table_unref(part);
         hr_table_unref(out);
     }
@@ -323,7 +324,7 @@ static void test_threads(void **unused)
 
     (void)unused;
     run_threads(4, use_store, &x);
-    hr__spill_unref(x.spill);
+    hr__spill_file_unref(x.spill);
     hr_table_unref(x.table);
     assert_int_equal(hr__spill_live(), 0);
 }
@@ -332,17 +333,17 @@ static hr_status there_and_back(void *context, hr_error *err)
 {
     hr_table *in = context, *out = NULL;
     hr_status st = HR_OK;
-    hr_spill *s = NULL;
+    hr_spill_file *s = NULL;
     hr_spill_place p;
     hr_mem mem = { 0 };
 
-    HR_GO(hr__spill_new(folder, "test", NULL, &s, err));
-    HR_GO(hr__spill_write(s, in, &p, err));
-    HR_GO(hr__spill_read(s, &p, &mem, in->schema, &out, err));
+    HR_GO(hr__spill_file_new(folder, "test", NULL, &s, err));
+    HR_GO(hr__spill_file_write(s, in, &p, err));
+    HR_GO(hr__spill_file_read(s, &p, &mem, in->schema, &out, err));
     check_same(in, out);
 done:
     hr_table_unref(out);
-    hr__spill_unref(s);
+    hr__spill_file_unref(s);
     if (hr__spill_live())
         fail_msg("%lld bytes are still counted", (long long)hr__spill_live());
     return st;
@@ -381,18 +382,18 @@ static void test_memory_is_looked_up_seldom(void **unused)
     hr_type *type = hr__type_simple(HR_T_INT64);
     hr_spill_place places[PARCELS];
     hr_error err = HR_ERROR_INIT;
-    hr_spill *s = store();
+    hr_spill_file *s = store();
     uint64_t random = 5;
     hr_table *t = random_table(&random, &type, 1, ROWS);
     int64_t looks = hr__cgroup_looks();
 
     (void)unused;
     for (int i = 0; i < PARCELS; i++)
-        assert_ok(hr__spill_write(s, t, &places[i], &err), &err);
-    assert_true(hr__spill_counts(s).written_bytes > 32 << 20);
+        assert_ok(hr__spill_file_write(s, t, &places[i], &err), &err);
+    assert_true(hr__spill_file_counts(s).written_bytes > 32 << 20);
     assert_true(hr__cgroup_looks() - looks < 10);
     hr_table_unref(t);
-    hr__spill_unref(s);
+    hr__spill_file_unref(s);
 }
 
 int main(void)

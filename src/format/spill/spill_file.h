@@ -1,4 +1,4 @@
-/* spill.h - tables that lie on disk for a while, because they do not fit into memory.
+/* spill_file.h - tables that lie on disk for a while, because they do not fit into memory.
  *
  * A store is one file without a name in the spill folder: HEADRACE_SPILL_DIR, else TMPDIR, else /tmp. It is made when
  * the first table comes, and is gone with the store, or with the process, however that ends; so two runs cannot
@@ -10,12 +10,12 @@
  *    one, a part of the disk stays free (a fiftieth, 256 MiB at most). Above it, or where the disk is full,
  *    HR_DISK_FULL says which folder, how much was needed, how much there is, and which variable to set.
  * 3. All functions are thread-safe; parcels are written and read by several threads at once. */
-#ifndef HR_SPILL_H
-#define HR_SPILL_H
+#ifndef HR_SPILL_FILE_H
+#define HR_SPILL_FILE_H
 
 #include "data/data.h"
 
-typedef struct hr_spill hr_spill;
+typedef struct hr_spill_file hr_spill_file;
 
 /* Where a parcel lies. A value: copied at will, forgotten once. */
 typedef struct hr_spill_place {
@@ -27,24 +27,24 @@ typedef struct hr_spill_place {
 
 /* No file yet. `folder` NULL: as above. `name` (copied) is for errors: "sort". HR_INVALID: HEADRACE_SPILL_QUOTA is no
  * size. */
-hr_status hr__spill_new(const char *folder, const char *name, hr_account *account, hr_spill **out,
-                        hr_error *err) HR_MUST_USE;
-hr_spill *hr__spill_ref(hr_spill *s);
-void hr__spill_unref(hr_spill *s); /* the last one: the file goes, with all places. NULL is fine */
+hr_status hr__spill_file_new(const char *folder, const char *name, hr_account *account, hr_spill_file **out,
+                             hr_error *err) HR_MUST_USE;
+hr_spill_file *hr__spill_file_ref(hr_spill_file *s);
+void hr__spill_file_unref(hr_spill_file *s); /* the last one: the file goes, with all places. NULL is fine */
 /* Borrows t. On failure nothing of it stays on disk. */
-hr_status hr__spill_write(hr_spill *s, const hr_table *t, hr_spill_place *out, hr_error *err) HR_MUST_USE;
+hr_status hr__spill_file_write(hr_spill_file *s, const hr_table *t, hr_spill_place *out, hr_error *err) HR_MUST_USE;
 /* The table at a place, whose schema the caller knows. HR_BAD_DATA: the file was changed behind our back. */
-hr_status hr__spill_read(hr_spill *s, const hr_spill_place *p, const hr_mem *mem, hr_schema *schema, hr_table **out,
-                         hr_error *err) HR_MUST_USE;
+hr_status hr__spill_file_read(hr_spill_file *s, const hr_spill_place *p, const hr_mem *mem, hr_schema *schema,
+                              hr_table **out, hr_error *err) HR_MUST_USE;
 /* Gives its disk space back. */
-void hr__spill_forget(hr_spill *s, const hr_spill_place *p);
+void hr__spill_file_forget(hr_spill_file *s, const hr_spill_place *p);
 
 typedef struct hr_spill_counts {
     int64_t written_bytes, read_bytes; /* so far, on disk */
     int64_t plain_bytes;               /* what was written, uncompressed */
     int64_t live_bytes;                /* on disk now */
 } hr_spill_counts;
-hr_spill_counts hr__spill_counts(const hr_spill *s);
+hr_spill_counts hr__spill_file_counts(const hr_spill_file *s);
 int64_t hr__spill_live(void); /* of all stores of the process */
 
 #endif

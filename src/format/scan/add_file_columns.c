@@ -1,27 +1,26 @@
-/* dress.c - a file's columns dressed as the scan wants them: in its order, widened to its types (data/unify.c), null
- * where the file has none, and with columns that are one value for the whole file (its path, what its folders' names
- * say).
+/* add_file_columns.c - a file with the columns that the scan wants: in its order, widened to its types (data/unify.c),
+ * null where the file has none, and with columns that have one value for the whole file (its path, its folders' names).
  *
- * The file below is opened with the columns that it has; this one stands before it. A column of one value is made once
- * for a reader's longest table, and tables share slices of it. */
+ * A full_file stands before the file below, which is open with the columns that it has. A reader makes a column of one
+ * value once, for its longest table; tables share slices of it. */
 #include "format/scan/scan.h"
 
-typedef struct dressed_file {
+typedef struct full_file {
     hr_scan_file base;
     hr_scan_file *inner;
-    hr_dress *columns; /* base.schema->n */
-    int64_t row_bytes; /* what a row takes more than in the file below, about */
-} dressed_file;
+    hr_file_column *columns; /* base.schema->n */
+    int64_t row_bytes;       /* about what a row takes more than in the file below */
+} full_file;
 
-typedef struct dressed_reader {
+typedef struct full_reader {
     hr_reader base;
-    dressed_file *file;
+    full_file *file;
     hr_reader *inner;
-    hr_array **constants; /* of each column, as long as the longest table so far; NULL: none yet */
+    hr_array **constants; /* by column, as long as the longest table so far; NULL: none yet */
     hr_table *rest;       /* of the file below: given from row `at` on */
     int64_t at;
     hr_mem mem;
-} dressed_reader;
+} full_reader;
 
 /* The value of row 0 of `value`, n times; without a value, nulls. */
 static hr_status repeat(const hr_mem *mem, hr_type *type, const hr_array *value, int64_t n, hr_array **out,
@@ -39,7 +38,7 @@ static hr_status repeat(const hr_mem *mem, hr_type *type, const hr_array *value,
     return st;
 }
 
-static hr_status constant(dressed_reader *r, int column, int64_t n, hr_array **out, hr_error *err)
+static hr_status constant(full_reader *r, int column, int64_t n, hr_array **out, hr_error *err)
 {
     hr_array **kept = &r->constants[column];
     hr_type *type = r->file->base.schema->fields[column].type;
@@ -52,7 +51,7 @@ static hr_status constant(dressed_reader *r, int column, int64_t n, hr_array **o
     return hr__array_slice(*kept, 0, n, out, err);
 }
 
-static hr_status dressed_column(dressed_reader *r, const hr_table *t, int column, hr_array **out, hr_error *err)
+static hr_status full_column(full_reader *r, const hr_table *t, int column, hr_array **out, hr_error *err)
 {
     const hr_field *f = &r->file->base.schema->fields[column];
     int at = r->file->columns[column].inner;
@@ -66,7 +65,7 @@ static hr_status dressed_column(dressed_reader *r, const hr_table *t, int column
 }
 
 /* The next rows of the file below: few enough for what is added to each. (Rows of no columns come without end.) */
-static hr_status next_rows(dressed_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
+static hr_status next_rows(full_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
 {
     int64_t most = HR_MAX(max_bytes / HR_MAX(r->file->row_bytes, 1), 1), n;
 
@@ -91,9 +90,9 @@ static hr_status next_rows(dressed_reader *r, int64_t max_bytes, hr_table **out,
     return HR_OK;
 }
 
-static hr_status dressed_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
+static hr_status full_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
 {
-    dressed_reader *r = (dressed_reader *)base;
+    full_reader *r = (full_reader *)base;
     int n = r->file->base.schema->n;
     hr_array **arrays = NULL;
     hr_table *t = NULL;
@@ -106,7 +105,7 @@ static hr_status dressed_next(hr_reader *base, int64_t max_bytes, hr_table **out
     if (!arrays)
         HR_GO(hr__error_memory(err, r->file->base.name, n * (int64_t)sizeof *arrays));
     for (int i = 0; i < n; i++)
-        HR_GO(dressed_column(r, t, i, &arrays[i], err));
+        HR_GO(full_column(r, t, i, &arrays[i], err));
     st = hr__table_new(r->file->base.schema, arrays, t->n_rows, t->origin, out, err);
     memset(arrays, 0, (size_t)n * sizeof *arrays); /* taken */
 done:
@@ -117,9 +116,9 @@ done:
     return st;
 }
 
-static void dressed_reader_close(hr_reader *base)
+static void full_reader_close(hr_reader *base)
 {
-    dressed_reader *r = (dressed_reader *)base;
+    full_reader *r = (full_reader *)base;
 
     hr__reader_close(r->inner);
     hr_table_unref(r->rest);
@@ -130,19 +129,19 @@ static void dressed_reader_close(hr_reader *base)
     hr__free(r);
 }
 
-static const hr_reader_class dressed_reader_class = { dressed_next, dressed_reader_close };
+static const hr_reader_class full_reader_class = { full_next, full_reader_close };
 
-static hr_status dressed_read(hr_scan_file *base, int fragment, int64_t row, int64_t n, const hr_mem *mem,
-                              hr_reader **out, hr_error *err)
+static hr_status full_read(hr_scan_file *base, int fragment, int64_t row, int64_t n, const hr_mem *mem, hr_reader **out,
+                           hr_error *err)
 {
-    dressed_file *f = (dressed_file *)base;
-    dressed_reader *r = hr__zalloc(mem->account, sizeof *r);
+    full_file *f = (full_file *)base;
+    full_reader *r = hr__zalloc(mem->account, sizeof *r);
     hr_status st = HR_OK;
 
     *out = NULL;
     if (!r)
         return hr__error_memory(err, base->name, sizeof *r);
-    r->base.cls = &dressed_reader_class;
+    r->base.cls = &full_reader_class;
     r->mem = *mem;
     r->file = f;
     hr__scan_file_ref(base);
@@ -154,13 +153,13 @@ static hr_status dressed_read(hr_scan_file *base, int fragment, int64_t row, int
     r = NULL; /* moved to the caller */
 done:
     if (r)
-        dressed_reader_close(&r->base);
+        full_reader_close(&r->base);
     return st;
 }
 
-static hr_status dressed_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
+static hr_status full_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
 {
-    dressed_file *f = (dressed_file *)base;
+    full_file *f = (full_file *)base;
 
     HR_TRY(f->inner->cls->fragment(f->inner, fragment, out, err));
     if (out->n_rows > 0 && f->row_bytes < (INT64_MAX - out->memory_bytes) / out->n_rows)
@@ -168,17 +167,17 @@ static hr_status dressed_fragment(hr_scan_file *base, int fragment, hr_fragment 
     return HR_OK;
 }
 
-static void dressed_ahead(hr_scan_file *base, int fragment)
+static void full_ahead(hr_scan_file *base, int fragment)
 {
-    dressed_file *f = (dressed_file *)base;
+    full_file *f = (full_file *)base;
 
     if (f->inner->cls->ahead)
         f->inner->cls->ahead(f->inner, fragment);
 }
 
-static void dressed_close(hr_scan_file *base)
+static void full_close(hr_scan_file *base)
 {
-    dressed_file *f = (dressed_file *)base;
+    full_file *f = (full_file *)base;
 
     for (int i = 0; f->columns && base->schema && i < base->schema->n; i++)
         hr__array_unref(f->columns[i].value);
@@ -186,14 +185,14 @@ static void dressed_close(hr_scan_file *base)
     hr__scan_file_unref(f->inner);
 }
 
-static const hr_scan_file_class dressed_file_class = {
-    .fragment = dressed_fragment,
-    .read = dressed_read,
-    .ahead = dressed_ahead,
-    .close = dressed_close,
+static const hr_scan_file_class full_file_class = {
+    .fragment = full_fragment,
+    .read = full_read,
+    .ahead = full_ahead,
+    .close = full_close,
 };
 
-static int64_t more_bytes(const hr_scan_file *inner, const hr_field *f, const hr_dress *c)
+static int64_t more_bytes(const hr_scan_file *inner, const hr_field *f, const hr_file_column *c)
 {
     if (c->value)
         return hr__array_bytes_used(c->value);
@@ -202,16 +201,16 @@ static int64_t more_bytes(const hr_scan_file *inner, const hr_field *f, const hr
     return HR_MAX(hr__type_bytes(f->type), hr__type_offset_bytes(f->type));
 }
 
-hr_status hr__scan_dress(hr_scan_file *takes_inner, hr_schema *schema, const hr_dress *columns, hr_account *account,
-                         hr_scan_file **out, hr_error *err)
+hr_status hr__scan_add_file_columns(hr_scan_file *takes_inner, hr_schema *schema, const hr_file_column *columns,
+                                    hr_account *account, hr_scan_file **out, hr_error *err)
 {
     hr_scan_file *inner = takes_inner;
     hr_status st = HR_OK;
-    dressed_file *f;
+    full_file *f;
 
     *out = NULL;
-    HR_GO(hr__scan_file_new(&dressed_file_class, sizeof *f, inner->name, account, out, err));
-    f = (dressed_file *)*out;
+    HR_GO(hr__scan_file_new(&full_file_class, sizeof *f, inner->name, account, out, err));
+    f = (full_file *)*out;
     f->columns = hr__zalloc(account, ((size_t)schema->n + 1) * sizeof *f->columns);
     if (!f->columns)
         HR_GO(hr__error_memory(err, inner->name, schema->n * (int64_t)sizeof *f->columns));

@@ -1,12 +1,12 @@
-/* keep.c - tables that are kept, in memory and beyond it on disk; keep.h says what is promised.
+/* materialized.c - tables that are kept for several passes; materialized.h has the contract.
  *
  * A table on disk is a list of parcels of about PARCEL_BYTES, each read whole; a fragment that lies there is one ticket
  * of the scheduler, read parcel by parcel. Each table keeps the schema it came with: when the scan's says more, it is
  * conformed as it is read. */
-#include "format/scan/keep.h"
+#include "format/scan/materialized.h"
 
 #include "format/scan/scan.h"
-#include "format/spill/spill.h"
+#include "format/spill/spill_file.h"
 
 #define PARCEL_BYTES (1 << 20)
 
@@ -20,7 +20,7 @@ typedef struct kept {
     uint64_t digest; /* of the table, if it is on disk */
 } kept;
 
-struct hr_keep {
+struct hr_materialized {
     hr_scan base; /* what it becomes: refs count both */
     char *name;
     int64_t memory_bytes, held;
@@ -28,14 +28,14 @@ struct hr_keep {
     hr_schema *schema; /* NULL: nothing came yet */
     kept *items;
     int64_t n, cap;
-    hr_keep_size size;
-    hr_spill *spill;         /* NULL: nothing is on the disk */
+    hr_materialized_size size;
+    hr_spill_file *spill;    /* NULL: nothing is on the disk */
     _Atomic uint64_t digest; /* of all tables; 0: not made yet */
 };
 
 typedef struct keep_file {
     hr_scan_file base;
-    hr_keep *keep;
+    hr_materialized *keep;
     int *columns; /* of the keep's schema, as projected */
 } keep_file;
 
@@ -53,10 +53,10 @@ typedef struct keep_reader {
 
 /* ---------------------------------------------------------------------------------------------------------- keeping */
 
-static void kept_clear(hr_keep *k, kept *i)
+static void kept_clear(hr_materialized *k, kept *i)
 {
     for (int64_t p = 0; p < i->n_parcels; p++)
-        hr__spill_forget(k->spill, &i->parcels[p]);
+        hr__spill_file_forget(k->spill, &i->parcels[p]);
     hr__free(i->parcels);
     hr_table_unref(i->table);
     hr__schema_unref(i->schema);
@@ -67,26 +67,26 @@ static void kept_clear(hr_keep *k, kept *i)
 
 static void keep_free(hr_scan *base)
 {
-    hr_keep *k = (hr_keep *)base;
+    hr_materialized *k = (hr_materialized *)base;
 
     for (int64_t i = 0; i < k->n; i++)
         kept_clear(k, &k->items[i]);
     hr__free(k->items);
-    hr__spill_unref(k->spill);
+    hr__spill_file_unref(k->spill);
     hr__schema_unref(k->schema);
     hr__free(k->name);
     hr__free(k);
 }
 
-void hr__keep_free(hr_keep *k)
+void hr__materialized_free(hr_materialized *k)
 {
     if (k)
         hr__scan_unref(&k->base);
 }
 
-hr_keep_size hr__keep_size(const hr_keep *k) { return k->size; }
+hr_materialized_size hr__materialized_size(const hr_materialized *k) { return k->size; }
 
-static hr_status check_schema(hr_keep *k, hr_schema *s, hr_error *err)
+static hr_status check_schema(hr_materialized *k, hr_schema *s, hr_error *err)
 {
     hr_schema *both = NULL;
     char text[300];
@@ -110,19 +110,19 @@ static hr_status check_schema(hr_keep *k, hr_schema *s, hr_error *err)
     return HR_OK;
 }
 
-static bool has_room(const hr_keep *k, int64_t n)
+static bool has_room(const hr_materialized *k, int64_t n)
 {
     int64_t limit = hr_memory_limit(), used = hr_memory_used() - hr__pool_bytes();
 
     return k->held + n <= k->memory_bytes && used <= limit - limit / 4;
 }
 
-static hr_status write_parcels(hr_keep *k, const hr_table *t, kept *i, hr_error *err)
+static hr_status write_parcels(hr_materialized *k, const hr_table *t, kept *i, hr_error *err)
 {
     int64_t n = HR_MIN(t->n_rows, HR_MAX(1, i->n_bytes / PARCEL_BYTES)), step = (t->n_rows + n - 1) / n;
 
     if (!k->spill)
-        HR_TRY(hr__spill_new(NULL, k->name, NULL, &k->spill, err));
+        HR_TRY(hr__spill_file_new(NULL, k->name, NULL, &k->spill, err));
     if (!(i->parcels = hr__alloc(NULL, (size_t)n * sizeof *i->parcels)))
         return hr__error_memory(err, k->name, n * (int64_t)sizeof *i->parcels);
     for (int64_t at = 0; at < t->n_rows; at += step) {
@@ -130,7 +130,7 @@ static hr_status write_parcels(hr_keep *k, const hr_table *t, kept *i, hr_error 
         hr_status st;
 
         HR_TRY(hr_table_slice(t, at, HR_MIN(step, t->n_rows - at), &some, err));
-        st = hr__spill_write(k->spill, some, &i->parcels[i->n_parcels], err);
+        st = hr__spill_file_write(k->spill, some, &i->parcels[i->n_parcels], err);
         hr_table_unref(some);
         HR_TRY(st);
         i->n_parcels++;
@@ -138,7 +138,7 @@ static hr_status write_parcels(hr_keep *k, const hr_table *t, kept *i, hr_error 
     return HR_OK;
 }
 
-hr_status hr__keep_add(hr_keep *k, hr_table *takes, hr_error *err)
+hr_status hr__materialized_add(hr_materialized *k, hr_table *takes, hr_error *err)
 {
     kept i = { .schema = hr__schema_ref(takes->schema), .n_rows = takes->n_rows };
     void *items = k->items;
@@ -175,7 +175,7 @@ done:
     return st;
 }
 
-hr_status hr__keep_table(const hr_keep *k, int64_t i, hr_table **out, hr_error *err)
+hr_status hr__materialized_table(const hr_materialized *k, int64_t i, hr_table **out, hr_error *err)
 {
     *out = NULL;
     return k->items[i].table ? hr__table_conform(&(hr_mem){ 0 }, k->items[i].table, k->schema, out, err) : HR_OK;
@@ -217,7 +217,7 @@ static hr_status load(keep_reader *r, hr_error *err)
     }
     while (r->parcel < r->from->n_parcels && r->parcel_row + r->from->parcels[r->parcel].n_rows <= r->row)
         r->parcel_row += r->from->parcels[r->parcel++].n_rows;
-    HR_GO(hr__spill_read(r->file->keep->spill, &r->from->parcels[r->parcel], &r->mem, r->from->schema, &t, err));
+    HR_GO(hr__spill_file_read(r->file->keep->spill, &r->from->parcels[r->parcel], &r->mem, r->from->schema, &t, err));
     r->loaded_row = r->parcel_row;
     HR_GO(project(r, t, &r->loaded, err));
 done:
@@ -308,7 +308,7 @@ static void keep_file_close(hr_scan_file *base)
     keep_file *f = (keep_file *)base;
 
     hr__free(f->columns);
-    hr__keep_free(f->keep);
+    hr__materialized_free(f->keep);
 }
 
 static const hr_scan_file_class keep_file_class = {
@@ -322,14 +322,14 @@ static const hr_scan_file_class keep_file_class = {
 static hr_status keep_schema(hr_scan *base, hr_schema **out, hr_error *err)
 {
     (void)err;
-    *out = hr__schema_ref(((hr_keep *)base)->schema);
+    *out = hr__schema_ref(((hr_materialized *)base)->schema);
     return HR_OK;
 }
 
 static hr_status keep_open(hr_scan *base, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     const hr_projection *projection = how->projection;
-    hr_keep *k = (hr_keep *)base;
+    hr_materialized *k = (hr_materialized *)base;
     hr_status st = HR_OK;
     keep_file *f;
 
@@ -357,13 +357,13 @@ done:
 static hr_status keep_count(hr_scan *base, int64_t *out, hr_error *err)
 {
     (void)err;
-    *out = ((hr_keep *)base)->size.rows;
+    *out = ((hr_materialized *)base)->size.rows;
     return HR_OK;
 }
 
 static int64_t keep_guess(const hr_scan *base)
 {
-    int64_t n = ((const hr_keep *)base)->size.rows;
+    int64_t n = ((const hr_materialized *)base)->size.rows;
 
     return n > 0 ? n : -1; /* nothing may have come yet */
 }
@@ -376,7 +376,7 @@ static const char *keep_name(const hr_scan *base, int file)
 
 static void keep_describe(const hr_scan *base, hr_text *out)
 {
-    const hr_keep *k = (const hr_keep *)base;
+    const hr_materialized *k = (const hr_materialized *)base;
 
     hr__text_add(out, "memory [%lld table%s, %lld rows", (long long)k->n, k->n == 1 ? "" : "s",
                  (long long)k->size.rows);
@@ -387,7 +387,7 @@ static void keep_describe(const hr_scan *base, hr_text *out)
 
 static void keep_fingerprint(const hr_scan *base, hr_hash *h)
 {
-    const hr_keep *k = (const hr_keep *)base;
+    const hr_materialized *k = (const hr_materialized *)base;
 
     hr__memory_fingerprint(HR_MEMORY_NAME, k->schema, k->size.rows, h);
     for (int64_t i = 0; i < k->n; i++)
@@ -399,7 +399,7 @@ static void keep_fingerprint(const hr_scan *base, hr_hash *h)
 /* As that of the same tables in a memory_scan. */
 static uint64_t keep_digest(hr_scan *base)
 {
-    hr_keep *k = (hr_keep *)base;
+    hr_materialized *k = (hr_materialized *)base;
     uint64_t found = atomic_load_explicit(&k->digest, memory_order_relaxed);
     hr_hash h;
 
@@ -416,7 +416,7 @@ static uint64_t keep_digest(hr_scan *base)
 /* What is on the disk is read by parcels. */
 static int64_t keep_floor(const hr_scan *base)
 {
-    return ((const hr_keep *)base)->size.disk_bytes ? 2 * PARCEL_BYTES : 0;
+    return ((const hr_materialized *)base)->size.disk_bytes ? 2 * PARCEL_BYTES : 0;
 }
 
 static const hr_scan_class keep_scan_class = {
@@ -432,9 +432,10 @@ static const hr_scan_class keep_scan_class = {
     .free = keep_free,
 };
 
-hr_status hr__keep_new(const char *name, int64_t memory_bytes, bool foreign, hr_keep **out, hr_error *err)
+hr_status hr__materialized_new(const char *name, int64_t memory_bytes, bool foreign, hr_materialized **out,
+                               hr_error *err)
 {
-    hr_keep *k = hr__zalloc(NULL, sizeof *k);
+    hr_materialized *k = hr__zalloc(NULL, sizeof *k);
 
     *out = NULL;
     if (!k)
@@ -452,7 +453,7 @@ hr_status hr__keep_new(const char *name, int64_t memory_bytes, bool foreign, hr_
     return HR_OK;
 }
 
-hr_status hr__keep_scan(hr_keep *k, hr_scan **out, hr_error *err)
+hr_status hr__materialized_scan(hr_materialized *k, hr_scan **out, hr_error *err)
 {
     *out = NULL;
     if (!k->schema)

@@ -1,4 +1,4 @@
-/* spill.c - tables on disk for a while; spill.h says what is promised.
+/* spill_file.c - tables on disk for a while; spill_file.h says what is promised.
  *
  * A parcel is
  *
@@ -14,7 +14,7 @@
  * 4. Places are handed out by one counter and are whole pages of the file, so that a parcel that is read leaves a hole.
  * 5. What was written is handed to the disk early if it is much beside the machine's (or control group's) memory: dirty
  * pages count there. */
-#include "format/spill/spill.h"
+#include "format/spill/spill_file.h"
 
 #include "codec/codec.h"
 
@@ -49,7 +49,7 @@ typedef struct parcel_node {
     parcel_part parts[3];
 } parcel_node;
 
-struct hr_spill {
+struct hr_spill_file {
     atomic_int refs;
     int pid;
     hr_account *account;
@@ -170,10 +170,11 @@ int64_t hr_spill_used(void) { return hr__spill_live(); }
 
 /* ---------------------------------------------------------------------------------------------------------- a store */
 
-hr_status hr__spill_new(const char *folder, const char *name, hr_account *account, hr_spill **out, hr_error *err)
+hr_status hr__spill_file_new(const char *folder, const char *name, hr_account *account, hr_spill_file **out,
+                             hr_error *err)
 {
     hr_status st = HR_OK;
-    hr_spill *s = hr__zalloc(account, sizeof *s);
+    hr_spill_file *s = hr__zalloc(account, sizeof *s);
 
     *out = NULL;
     if (!s)
@@ -194,24 +195,24 @@ hr_status hr__spill_new(const char *folder, const char *name, hr_account *accoun
     *out = s;
     s = NULL;
 done:
-    hr__spill_unref(s);
+    hr__spill_file_unref(s);
     return st;
 }
 
-hr_spill *hr__spill_ref(hr_spill *s)
+hr_spill_file *hr__spill_file_ref(hr_spill_file *s)
 {
     if (s)
         atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
     return s;
 }
 
-static void count_live(hr_spill *s, int64_t n)
+static void count_live(hr_spill_file *s, int64_t n)
 {
     atomic_fetch_add_explicit(&s->live, n, memory_order_relaxed);
     atomic_fetch_add_explicit(&live_bytes, n, memory_order_relaxed);
 }
 
-void hr__spill_unref(hr_spill *s)
+void hr__spill_file_unref(hr_spill_file *s)
 {
     hr_account *account;
 
@@ -227,7 +228,7 @@ void hr__spill_unref(hr_spill *s)
     hr__account_unref(account);
 }
 
-hr_spill_counts hr__spill_counts(const hr_spill *s)
+hr_spill_counts hr__spill_file_counts(const hr_spill_file *s)
 {
     return (hr_spill_counts){ .written_bytes = atomic_load(&s->written),
                               .read_bytes = atomic_load(&s->was_read),
@@ -415,7 +416,7 @@ static hr_status array_add(making *m, const hr_array *a, int64_t begin, int64_t 
 
 /* ------------------------------------------------------------------------------------------------------------ space */
 
-static hr_status no_space(const hr_spill *s, int64_t n, const char *what, int64_t there, const char *change,
+static hr_status no_space(const hr_spill_file *s, int64_t n, const char *what, int64_t there, const char *change,
                           hr_error *err)
 {
     return hr_error_set(
@@ -426,7 +427,7 @@ static hr_status no_space(const hr_spill *s, int64_t n, const char *what, int64_
 }
 
 /* Where no quota is set, a fiftieth of the disk is left to others, or 256 MiB if that is less. */
-static hr_status check_disk(const hr_spill *s, int64_t n, hr_error *err)
+static hr_status check_disk(const hr_spill_file *s, int64_t n, hr_error *err)
 {
     int64_t left = 0, all = 0, reserve;
     int rc = hr__disk_space(s->folder, &left, &all);
@@ -440,7 +441,7 @@ static hr_status check_disk(const hr_spill *s, int64_t n, hr_error *err)
                     "HEADRACE_SPILL_DIR to a folder on a larger disk, or a larger memory limit", err);
 }
 
-static hr_status claim(hr_spill *s, int64_t n, hr_error *err)
+static hr_status claim(hr_spill_file *s, int64_t n, hr_error *err)
 {
     int64_t all = atomic_fetch_add_explicit(&live_bytes, n, memory_order_relaxed) + n;
 
@@ -458,7 +459,7 @@ static hr_status claim(hr_spill *s, int64_t n, hr_error *err)
     return HR_OK;
 }
 
-static hr_status open_file(hr_spill *s, int *out, hr_error *err)
+static hr_status open_file(hr_spill_file *s, int *out, hr_error *err)
 {
     int fd = atomic_load_explicit(&s->fd, memory_order_acquire);
 
@@ -488,7 +489,7 @@ static int64_t memory_about(void)
 }
 
 /* Lets the disk begin with what was written, once that is much: it would be in the way of others' memory. */
-static void write_behind(hr_spill *s, int fd, int64_t end)
+static void write_behind(hr_spill_file *s, int fd, int64_t end)
 {
     int64_t behind = atomic_load_explicit(&s->behind, memory_order_relaxed);
 
@@ -498,7 +499,7 @@ static void write_behind(hr_spill *s, int fd, int64_t end)
         hr__file_write_behind(fd, behind, end - behind);
 }
 
-static hr_status put(hr_spill *s, const hr_buffer *b, int64_t n, int64_t at, hr_error *err)
+static hr_status put(hr_spill_file *s, const hr_buffer *b, int64_t n, int64_t at, hr_error *err)
 {
     int64_t wrote;
     int fd = -1;
@@ -555,7 +556,7 @@ static uint32_t checksum(const uint8_t *parcel, int64_t n)
     return hr__crc32c(0, parcel + offsetof(parcel_head, at), n - (int64_t)offsetof(parcel_head, at));
 }
 
-hr_status hr__spill_write(hr_spill *s, const hr_table *t, hr_spill_place *out, hr_error *err)
+hr_status hr__spill_file_write(hr_spill_file *s, const hr_table *t, hr_spill_place *out, hr_error *err)
 {
     making m = { .mem = { .account = s->account } };
     int64_t head_bytes = 0, n = 0, at;
@@ -598,7 +599,7 @@ done:
     return st;
 }
 
-void hr__spill_forget(hr_spill *s, const hr_spill_place *p)
+void hr__spill_file_forget(hr_spill_file *s, const hr_spill_place *p)
 {
     int64_t n = HR_ROUND_UP(p->n_bytes, FILE_PAGE);
 
@@ -755,8 +756,8 @@ done:
 
 /* Both parts of the parcel from the disk, checked by its sum. The block is larger than the raw parts: what is unpacked
  * goes behind them. */
-static hr_status load(hr_spill *s, const hr_spill_place *p, const hr_mem *mem, hr_buffer **front, hr_buffer **block,
-                      hr_error *err)
+static hr_status load(hr_spill_file *s, const hr_spill_place *p, const hr_mem *mem, hr_buffer **front,
+                      hr_buffer **block, hr_error *err)
 {
     int fd = atomic_load_explicit(&s->fd, memory_order_acquire);
     int64_t raw = p->n_bytes - p->head_bytes, got;
@@ -805,8 +806,8 @@ done:
     return st;
 }
 
-hr_status hr__spill_read(hr_spill *s, const hr_spill_place *p, const hr_mem *mem, hr_schema *schema, hr_table **out,
-                         hr_error *err)
+hr_status hr__spill_file_read(hr_spill_file *s, const hr_spill_place *p, const hr_mem *mem, hr_schema *schema,
+                              hr_table **out, hr_error *err)
 {
     hr_buffer *front = NULL, *block = NULL;
     hr_status st = HR_OK;

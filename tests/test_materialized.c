@@ -1,7 +1,7 @@
-/* test_keep.c - tables that are kept: the same wherever they lie, and nothing is left when they go. */
+/* test_materialized.c - tables that are kept: the same wherever they lie, and nothing is left when they go. */
 #include "arrays.h"
-#include "format/scan/keep.h"
-#include "format/spill/spill.h"
+#include "format/scan/materialized.h"
+#include "format/spill/spill_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,12 +70,12 @@ done:
     return st;
 }
 
-static hr_status keep_all(const int *which, int n, int64_t memory_bytes, hr_keep **out, hr_error *err)
+static hr_status keep_all(const int *which, int n, int64_t memory_bytes, hr_materialized **out, hr_error *err)
 {
-    hr_status st = hr__keep_new("test", memory_bytes, false, out, err);
+    hr_status st = hr__materialized_new("test", memory_bytes, false, out, err);
 
     for (int i = 0; i < n && !st; i++)
-        st = hr__keep_add(*out, hr_table_ref(tables[which[i]]), err);
+        st = hr__materialized_add(*out, hr_table_ref(tables[which[i]]), err);
     return st;
 }
 
@@ -101,7 +101,7 @@ static void test_anywhere(void **state)
     for (int m = 0; m < HR_LEN(memory); m++) {
         hr_error err = HR_ERROR_INIT;
         hr_scan_file *f = NULL, *g = NULL;
-        hr_keep *k = NULL;
+        hr_materialized *k = NULL;
         hr_scan *s = NULL;
         hr_hash h;
         hr_bits128 print;
@@ -109,11 +109,11 @@ static void test_anywhere(void **state)
         int64_t n = 0;
 
         assert_ok(keep_all(three, HR_LEN(three), memory[m], &k, &err), &err);
-        assert_int_equal(hr__keep_size(k).tables, 4);
-        assert_int_equal(hr__keep_size(k).disk_bytes == 0, m == 0);
+        assert_int_equal(hr__materialized_size(k).tables, 4);
+        assert_int_equal(hr__materialized_size(k).disk_bytes == 0, m == 0);
         assert_int_equal(hr__spill_live() == 0, m == 0);
-        assert_ok(hr__keep_scan(k, &s, &err), &err);
-        hr__keep_free(k); /* the scan holds it */
+        assert_ok(hr__materialized_scan(k, &s, &err), &err);
+        hr__materialized_free(k); /* the scan holds it */
         assert_ok(hr__scan_count(s, &n, &err), &err);
         assert_int_equal(n, 300 + 1 + 5000 + 77);
         assert_string_equal(hr__scan_file_name(s, 0), "memory");
@@ -164,13 +164,13 @@ static void test_parcels(void **state)
     live_memory before = live_now();
     hr_error err = HR_ERROR_INIT;
     hr_scan_file *f = NULL;
-    hr_keep *k = NULL;
+    hr_materialized *k = NULL;
     hr_scan *s = NULL;
     hr_table *got = NULL, *part = NULL;
 
     (void)state;
     assert_ok(keep_all(only, 1, 1, &k, &err), &err);
-    assert_ok(hr__keep_scan(k, &s, &err), &err);
+    assert_ok(hr__materialized_scan(k, &s, &err), &err);
     assert_ok(hr__scan_open(s, 0, &(hr_open){ 0 }, &f, &err), &err);
     assert_ok(read_rows(f, 0, 0, -1, 300 << 10, &got, &err), &err);
     check_same(got, tables[2], 0, 0);
@@ -182,7 +182,7 @@ static void test_parcels(void **state)
     hr_table_unref(part);
     hr__scan_file_unref(f);
     hr__scan_unref(s);
-    hr__keep_free(k);
+    hr__materialized_free(k);
     assert_no_leak(before);
 }
 
@@ -190,22 +190,22 @@ static void test_wrong(void **state)
 {
     static const int mixed[] = { 0, 2 };
     hr_error err = HR_ERROR_INIT;
-    hr_keep *k = NULL;
+    hr_materialized *k = NULL;
     hr_scan *s = NULL;
 
     (void)state;
-    assert_ok(hr__keep_new("test", 0, false, &k, &err), &err);
-    assert_status(hr__keep_scan(k, &s, &err), HR_INVALID, &err);
-    hr__keep_free(k);
+    assert_ok(hr__materialized_new("test", 0, false, &k, &err), &err);
+    assert_status(hr__materialized_scan(k, &s, &err), HR_INVALID, &err);
+    hr__materialized_free(k);
     assert_status(keep_all(mixed, 2, 1, &k, &err), HR_TYPE, &err);
     assert_contains(err.text, "table 1");
-    hr__keep_free(k);
+    hr__materialized_free(k);
     hr_error_clear(&err);
     assert_ok(hr_set_spill_quota(0, &err), &err);
     assert_int_equal(hr_spill_quota(), 0);
     assert_status(keep_all(three, HR_LEN(three), 1, &k, &err), HR_DISK_FULL, &err);
     assert_contains(err.text, "the quota of the process is 0 bytes");
-    hr__keep_free(k);
+    hr__materialized_free(k);
     assert_int_equal(hr_spill_used(), 0);
     assert_ok(hr_set_spill_quota(-1, &err), &err);
     assert_int_equal(hr_spill_quota(), -1);
@@ -242,13 +242,13 @@ static void test_settings(void **state)
 static hr_status with_faults(hr_error *err)
 {
     hr_scan_file *f = NULL;
-    hr_keep *k = NULL;
+    hr_materialized *k = NULL;
     hr_scan *s = NULL;
     hr_table *got = NULL;
     hr_status st;
 
     HR_GO(keep_all(three, HR_LEN(three), 40 << 10, &k, err));
-    HR_GO(hr__keep_scan(k, &s, err));
+    HR_GO(hr__materialized_scan(k, &s, err));
     HR_GO(hr__scan_open(s, 0, &(hr_open){ 0 }, &f, err));
     for (int i = 0; i < f->n_fragments; i++) {
         HR_GO(read_rows(f, i, 0, -1, 1 << 20, &got, err));
@@ -259,7 +259,7 @@ done:
     hr_table_unref(got);
     hr__scan_file_unref(f);
     hr__scan_unref(s);
-    hr__keep_free(k);
+    hr__materialized_free(k);
     assert_int_equal(hr__spill_live(), 0);
     return st;
 }
