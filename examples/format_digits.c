@@ -187,7 +187,8 @@ done:
 
 /* --- 4. writing: `encode` runs on many threads at once, so all it makes goes into the piece */
 
-static hr_status digits_encode(const hr_writer *w, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err)
+static hr_status digits_encode(const hr_writer *w, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out,
+                               hr_error *err)
 {
     hr_growbuf text = { .mem = mem };
     hr_status st = HR_OK;
@@ -249,7 +250,7 @@ static hr_status copy_text(const char *text, int64_t max_bytes, hr_growbuf *out,
     hr_reader *r = NULL;
     hr_writer *w = NULL;
     hr_table *t = NULL;
-    hr_piece piece = { 0 };
+    hr_encoded_chunk piece = { 0 };
     hr_status st = HR_OK;
 
     HR_GO(hr__source_new_memory("a.digits", text, (int64_t)strlen(text), NULL, &source, err));
@@ -263,12 +264,12 @@ static hr_status copy_text(const char *text, int64_t max_bytes, hr_growbuf *out,
         HR_GO(hr__table_check(t, true, err));
         HR_GO(w->cls->encode(w, out->mem, t, &piece, err));
         HR_GO(hr__growbuf_add(out, piece.bytes->data, piece.bytes->n_bytes, err));
-        hr__piece_clear(&piece);
+        hr__encoded_chunk_clear(&piece);
         hr_table_unref(t);
         t = NULL;
     }
 done:
-    hr__piece_clear(&piece);
+    hr__encoded_chunk_clear(&piece);
     hr_table_unref(t);
     hr__reader_close(r);
     if (w)

@@ -524,16 +524,16 @@ static void test_cancelled_streams(void **unused)
 }
 
 /* A group of `n` calls of the ticket with this turn. */
-static hr_call_group *group_of(hr_calls *calls, hr_calls_run *run, hr_table *in, int64_t turn, int n)
+static hr_call_batch *group_of(hr_calls *calls, hr_calls_run *run, hr_table *in, int64_t turn, int n)
 {
-    hr_call_group *g = NULL;
+    hr_call_batch *g = NULL;
 
-    assert_ok(hr__group_new(calls, NULL, &g, NULL), NULL);
+    assert_ok(hr__call_batch_new(calls, NULL, &g, NULL), NULL);
     for (int i = 0; i < n; i++)
-        assert_ok(
-            hr__group_add(g, in, NULL, &(hr_call_place){ 0 }, hr__zalloc(NULL, sizeof(hr_call_part)), 1, turn, i, NULL),
-            NULL);
-    assert_ok(hr__group_submit(g, run, NULL), NULL);
+        assert_ok(hr__call_batch_add(g, in, NULL, &(hr_call_place){ 0 }, hr__zalloc(NULL, sizeof(hr_call_part)), 1,
+                                     turn, i, NULL),
+                  NULL);
+    assert_ok(hr__call_batch_submit(g, run, NULL), NULL);
     return g;
 }
 
@@ -561,7 +561,7 @@ static void test_order_of_rows(void **unused)
     hr_table *in = numbers(0, 1);
     hr_calls *calls = NULL;
     hr_calls_run runs[2] = { { 0 } };
-    hr_call_group *groups[HR_LEN(queued)], *late;
+    hr_call_batch *groups[HR_LEN(queued)], *late;
     hr_call *call;
 
     (void)unused;
@@ -585,11 +585,11 @@ static void test_order_of_rows(void **unused)
         hr__call_done(late->items[0], HR_OK, NULL);
         assert_ptr_equal(take_one(calls, 1), call);
         hr__call_done(call, HR_OK, NULL);
-        hr__group_free(late);
+        hr__call_batch_free(late);
     }
     assert_int_equal(hr__calls_n_waiting(calls), 0);
     for (int i = 0; i < HR_LEN(queued); i++)
-        hr__group_free(groups[i]);
+        hr__call_batch_free(groups[i]);
     hr__calls_unref(calls);
     hr_table_unref(in);
     assert_no_leak(before);
@@ -602,7 +602,7 @@ static void test_whom_a_paused_call_lets_by(void **unused)
     hr_error err = HR_ERROR_INIT;
     hr_calls *calls = NULL;
     hr_calls_run run = { 0 };
-    hr_call_group *groups[3] = { NULL };
+    hr_call_batch *groups[3] = { NULL };
     hr_call *first, *got = NULL;
 
     (void)unused;
@@ -611,16 +611,16 @@ static void test_whom_a_paused_call_lets_by(void **unused)
         hr_call_part *part = hr__zalloc(NULL, sizeof *part);
         hr_call_place place = { 0 };
 
-        assert_ok(hr__group_new(calls, NULL, &groups[i], &err), &err);
-        assert_ok(hr__group_add(groups[i], in, NULL, &place, part, 1, (i + 1) % 3, 0, &err), &err);
+        assert_ok(hr__call_batch_new(calls, NULL, &groups[i], &err), &err);
+        assert_ok(hr__call_batch_add(groups[i], in, NULL, &place, part, 1, (i + 1) % 3, 0, &err), &err);
     }
-    assert_ok(hr__group_submit(groups[0], &run, &err), &err);
+    assert_ok(hr__call_batch_submit(groups[0], &run, &err), &err);
     assert_ok(hr__calls_take(calls, 7, 0, &first, &err), &err);
     assert_int_equal(hr__call_stream(first, made(in, 1), NULL), HR_GO_ON);
     hr__call_pause(first);
-    assert_ok(hr__group_submit(groups[1], &run, &err), &err);
+    assert_ok(hr__call_batch_submit(groups[1], &run, &err), &err);
     assert_int_equal(hr__calls_take(calls, 7, 0, &got, &err), HR_PENDING);
-    assert_ok(hr__group_submit(groups[2], &run, &err), &err);
+    assert_ok(hr__call_batch_submit(groups[2], &run, &err), &err);
     assert_ok(hr__calls_take(calls, 7, 0, &got, &err), &err); /* the one before it */
     assert_ptr_equal(got, groups[2]->items[0]);
     hr__call_done(got, HR_OK, NULL);
@@ -628,22 +628,23 @@ static void test_whom_a_paused_call_lets_by(void **unused)
     assert_ptr_equal(got, groups[1]->items[0]);
     hr__call_done(got, HR_OK, NULL);
     for (int i = 0; i < 3; i++)
-        hr__group_free(groups[i]);
+        hr__call_batch_free(groups[i]);
     hr__calls_unref(calls);
     hr_table_unref(in);
 }
 
 /* ----------------------------------------------------------------------------------------------------- one instance */
 
-static hr_call_group *group_in_order(hr_calls *calls, hr_calls_run *run, hr_table *in, int64_t turn, int n)
+static hr_call_batch *group_in_order(hr_calls *calls, hr_calls_run *run, hr_table *in, int64_t turn, int n)
 {
     const hr_call_place place = { .run = run->id, .flags = HR_CALL_IN_ORDER };
-    hr_call_group *g = NULL;
+    hr_call_batch *g = NULL;
 
-    assert_ok(hr__group_new(calls, NULL, &g, NULL), NULL);
+    assert_ok(hr__call_batch_new(calls, NULL, &g, NULL), NULL);
     for (int i = 0; i < n; i++)
-        assert_ok(hr__group_add(g, in, NULL, &place, hr__zalloc(NULL, sizeof(hr_call_part)), 1, turn, i, NULL), NULL);
-    assert_ok(hr__group_submit(g, run, NULL), NULL);
+        assert_ok(hr__call_batch_add(g, in, NULL, &place, hr__zalloc(NULL, sizeof(hr_call_part)), 1, turn, i, NULL),
+                  NULL);
+    assert_ok(hr__call_batch_submit(g, run, NULL), NULL);
     return g;
 }
 
@@ -663,7 +664,7 @@ static void test_turns(void **unused)
     hr_table *in = numbers(0, 1);
     hr_calls *calls = NULL;
     hr_calls_run run = { 0 }, other = { 0 };
-    hr_call_group *groups[4], *free_one;
+    hr_call_batch *groups[4], *free_one;
     hr_call *call;
 
     (void)unused;
@@ -698,7 +699,7 @@ static void test_turns(void **unused)
         hr_results got;
         bool again;
 
-        assert_false(hr__group_collect(groups[0], &got, &again));
+        assert_false(hr__call_batch_collect(groups[0], &got, &again));
         assert_true(again);
         hr__results_clear(&got);
     }
@@ -717,8 +718,8 @@ static void test_turns(void **unused)
     hr__call_done(call, HR_OK, NULL);
     assert_true(hr__calls_runs(calls, run.id));
     for (int i = 0; i < 4; i++)
-        hr__group_free(groups[i]);
-    hr__group_free(free_one);
+        hr__call_batch_free(groups[i]);
+    hr__call_batch_free(free_one);
     hr__calls_run_end(calls, &run);
     hr__calls_run_end(calls, &other);
     assert_false(hr__calls_runs(calls, 1));

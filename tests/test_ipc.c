@@ -31,7 +31,7 @@ static hr_status write_table(const hr_table *t, const ipc_write_options *o, hr_e
     hr_writer *w = NULL;
     hr_sink *sink = NULL;
     void *file = NULL;
-    hr_piece piece = { 0 };
+    hr_encoded_chunk piece = { 0 };
     hr_mem mem = { 0 };
     hr_status st = HR_OK;
 
@@ -43,13 +43,13 @@ static hr_status write_table(const hr_table *t, const ipc_write_options *o, hr_e
     for (int i = 0; i < 2; i++) {
         HR_GO(w->cls->encode(w, &mem, t, &piece, err));
         HR_GO(w->cls->add(w, file, sink, &piece, err));
-        hr__piece_clear(&piece);
+        hr__encoded_chunk_clear(&piece);
     }
     HR_GO(w->cls->finish(w, file, sink, err));
     st = hr__sink_commit(sink, err);
     sink = NULL;
 done:
-    hr__piece_clear(&piece);
+    hr__encoded_chunk_clear(&piece);
     if (file)
         w->cls->file_clear(w, file);
     hr__free(file);

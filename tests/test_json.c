@@ -644,7 +644,7 @@ static hr_buffer *write_lines(const hr_table *t, const char *const *settings, in
     hr_json_write_options options;
     hr_mem mem = { NULL, NULL };
     hr_writer *w = NULL;
-    hr_piece piece = { 0 };
+    hr_encoded_chunk piece = { 0 };
     hr_buffer *out = NULL;
 
     hr__options_default(hr__format_json.write_options, &options);
@@ -654,7 +654,7 @@ static hr_buffer *write_lines(const hr_table *t, const char *const *settings, in
         assert_int_equal(piece.n_rows, t->n_rows);
         out = hr__buffer_ref(piece.bytes);
     }
-    hr__piece_clear(&piece);
+    hr__encoded_chunk_clear(&piece);
     if (w)
         w->cls->free(w);
     return out;

@@ -13,7 +13,8 @@
 
 /* --- a format of our own: one number a line, a head, and a foot with the count */
 
-static hr_status digits_encode(const hr_writer *w, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err)
+static hr_status digits_encode(const hr_writer *w, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out,
+                               hr_error *err)
 {
     const int64_t *v = (const int64_t *)(const void *)hr__array_values(t->columns[0]);
     char line[32];
@@ -37,7 +38,7 @@ static hr_status digits_begin(const hr_writer *w, void *file, hr_sink *sink, hr_
     return hr__sink_write(sink, "[\n", 2, err);
 }
 
-static hr_status digits_add(const hr_writer *w, void *file, hr_sink *sink, hr_piece *p, hr_error *err)
+static hr_status digits_add(const hr_writer *w, void *file, hr_sink *sink, hr_encoded_chunk *p, hr_error *err)
 {
     (void)w;
     *(int64_t *)file += p->n_rows;

@@ -66,7 +66,7 @@ typedef struct job {
 
 static hr_status add_piece(const hr_writer *w, void *file, hr_sink *sink, const hr_table *t, hr_error *err)
 {
-    hr_piece piece = { 0 };
+    hr_encoded_chunk piece = { 0 };
     hr_mem mem = { 0 };
     hr_status st = HR_OK;
 
@@ -76,7 +76,7 @@ static hr_status add_piece(const hr_writer *w, void *file, hr_sink *sink, const 
     else if (piece.bytes)
         HR_GO(hr__sink_write(sink, piece.bytes->data, piece.bytes->n_bytes, err));
 done:
-    hr__piece_clear(&piece);
+    hr__encoded_chunk_clear(&piece);
     return st;
 }
 

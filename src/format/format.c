@@ -117,10 +117,10 @@ void hr__count_bad(hr_skipped *skipped, int64_t n)
         atomic_fetch_add_explicit(&skipped->bad, n, memory_order_relaxed);
 }
 
-void hr__piece_clear(hr_piece *p)
+void hr__encoded_chunk_clear(hr_encoded_chunk *p)
 {
     hr__buffer_unref(p->bytes);
     if (p->notes && p->notes_free)
         p->notes_free(p->notes);
-    *p = (hr_piece){ 0 };
+    *p = (hr_encoded_chunk){ 0 };
 }

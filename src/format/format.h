@@ -120,24 +120,25 @@ void hr__count_bad(hr_skipped *skipped, int64_t n); /* rows were left out; NULL:
 
 /* --- writers
  *
- * Rows become bytes in two steps: `encode` turns a table into a *piece* (a row group, some lines, some records), on any
- * thread and for many tables at once; `add` appends pieces to a file, serially and in order. So encoding uses all
- * threads, and what stands in a file depends on the rows alone. */
+ * Rows become bytes in two steps: `encode` turns a table into an *encoded chunk* (a row group, some lines, some
+ * records), on any thread and for many tables at once; `add` appends chunks to a file, serially and in order. So
+ * encoding uses all threads, and what stands in a file depends on the rows alone. */
 
 /* Encoded rows. The writer's own until it was added. */
-typedef struct hr_piece {
+typedef struct hr_encoded_chunk {
     hr_buffer *bytes; /* to be written as they are; NULL: none */
     int64_t n_rows;
     void *notes; /* the format's: what its footer needs to know; NULL: none */
     void (*notes_free)(void *notes);
-} hr_piece;
-void hr__piece_clear(hr_piece *p);
+} hr_encoded_chunk;
+void hr__encoded_chunk_clear(hr_encoded_chunk *p);
 
 typedef struct hr_writer_class {
     size_t file_bytes; /* of the state of one open file: zeroed before `begin` */
-    hr_status (*encode)(const hr_writer *w, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err);
+    hr_status (*encode)(const hr_writer *w, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out, hr_error *err);
     hr_status (*begin)(const hr_writer *w, void *file, hr_sink *sink, hr_error *err); /* NULL: nothing before */
-    hr_status (*add)(const hr_writer *w, void *file, hr_sink *sink, hr_piece *p, hr_error *err); /* NULL: the bytes */
+    hr_status (*add)(const hr_writer *w, void *file, hr_sink *sink, hr_encoded_chunk *p,
+                     hr_error *err);                                                   /* NULL: the bytes */
     hr_status (*finish)(const hr_writer *w, void *file, hr_sink *sink, hr_error *err); /* NULL: nothing behind */
     void (*file_clear)(const hr_writer *w, void *file); /* NULL: nothing to free; runs always */
     void (*free)(hr_writer *w);                         /* frees all of it */
@@ -147,10 +148,10 @@ typedef struct hr_writer_class {
 struct hr_writer {
     const hr_writer_class *cls;
     const char *suffix;     /* of file names: ".parquet", ".csv.gz" */
-    int64_t piece_rows;     /* a table for `encode` has so many rows (but the last of a file); 0: any number */
-    int64_t piece_bytes;    /* > 0: and is cut where it passes so many bytes, or what a small memory limit allows */
+    int64_t chunk_rows;     /* a table for `encode` has so many rows (but the last of a file); 0: any number */
+    int64_t chunk_bytes;    /* > 0: and is cut where it passes so many bytes, or what a small memory limit allows */
     int value_bytes;        /* a number that takes fewer counts as so many, since `encode` makes that of it; 0: none */
-    bool file_for_each_row; /* images: `encode` gets one row, and the file is that piece */
+    bool file_for_each_row; /* images: `encode` gets one row, and the file is that chunk */
 };
 
 typedef struct hr_format {

@@ -183,7 +183,7 @@ typedef struct batch_sizes {
     int64_t message_bytes, body_bytes;
 } batch_sizes;
 
-static hr_status join(encode *e, hr_view message, hr_piece *out)
+static hr_status join(encode *e, hr_view message, hr_encoded_chunk *out)
 {
     batch_sizes *sizes = hr__alloc(e->mem->account, sizeof *sizes);
     hr_buffer *head = NULL, *whole = NULL;
@@ -210,7 +210,8 @@ done:
     return st;
 }
 
-static hr_status ipc_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err)
+static hr_status ipc_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out,
+                            hr_error *err)
 {
     const ipc_writer *w = (const ipc_writer *)base;
     hr_mem scratch = { mem->account, NULL };
@@ -269,7 +270,7 @@ static hr_status ipc_begin(const hr_writer *base, void *file, hr_sink *sink, hr_
     return st;
 }
 
-static hr_status ipc_add(const hr_writer *base, void *file, hr_sink *sink, hr_piece *p, hr_error *err)
+static hr_status ipc_add(const hr_writer *base, void *file, hr_sink *sink, hr_encoded_chunk *p, hr_error *err)
 {
     const ipc_writer *w = (const ipc_writer *)base;
     const batch_sizes *sizes = p->notes;
@@ -350,7 +351,7 @@ hr_status ipc__create(hr_schema *schema, const void *options, hr_account *accoun
                             codecs[o->compression]->name);
     if (!(w = hr__zalloc(account, sizeof *w)))
         return hr__error_memory(err, "arrow", sizeof *w);
-    w->base = (hr_writer){ .cls = &ipc_writer_class, .piece_rows = PIECE_ROWS, .piece_bytes = PIECE_BYTES };
+    w->base = (hr_writer){ .cls = &ipc_writer_class, .chunk_rows = PIECE_ROWS, .chunk_bytes = PIECE_BYTES };
     w->is_stream = o->stream;
     w->base.suffix = w->is_stream ? ".arrows" : ".arrow";
     w->codec = codecs[o->compression];

@@ -227,7 +227,8 @@ done:
     return st;
 }
 
-static hr_status csv_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err)
+static hr_status csv_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out,
+                            hr_error *err)
 {
     const csv_writer *w = (const csv_writer *)base;
     text rows = { .w = w, .g.mem = mem, .err = err };
@@ -321,8 +322,8 @@ hr_status hr__csv_create(hr_schema *schema, const void *options, hr_account *acc
         return hr__error_memory(err, "csv", sizeof *w);
     w->base = (hr_writer){ .cls = &csv_writer_class, .suffix = compressions[o->compression].suffix };
     if (codec) {
-        w->base.piece_rows = 64 << 10;
-        w->base.piece_bytes = 16 << 20;
+        w->base.chunk_rows = 64 << 10;
+        w->base.chunk_bytes = 16 << 20;
     }
     w->options = *o;
     w->options.null_text = hr__strdup(account, o->null_text ? o->null_text : "");

@@ -400,7 +400,7 @@ static hr_status node_children(hr_account *account, node *n, const hr_field *fie
 /* ----------------------------------------------------------------------------------------------------------- writer */
 
 /* The piece's bytes, compressed. */
-static hr_status pack(const json_writer *w, const hr_mem *mem, hr_piece *out, hr_error *err)
+static hr_status pack(const json_writer *w, const hr_mem *mem, hr_encoded_chunk *out, hr_error *err)
 {
     int64_t cap = w->codec->max_packed_bytes(out->bytes->n_bytes), n = 0;
     hr_buffer *packed = NULL;
@@ -418,7 +418,8 @@ done:
     return st;
 }
 
-static hr_status json_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err)
+static hr_status json_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out,
+                             hr_error *err)
 {
     const json_writer *w = (const json_writer *)base;
     text lines = { .w = w, .g.mem = mem };
@@ -461,8 +462,8 @@ hr_status hr__json_create(hr_schema *schema, const void *options, hr_account *ac
     w->schema = hr__schema_ref(schema);
     w->base = (hr_writer){ .cls = &json_writer_class, .suffix = compressions[w->options.compression].suffix };
     if (w->codec) { /* what is compressed together depends on the rows alone */
-        w->base.piece_rows = 64 << 10;
-        w->base.piece_bytes = 8 << 20;
+        w->base.chunk_rows = 64 << 10;
+        w->base.chunk_bytes = 8 << 20;
     }
     if (w->codec && !w->codec->pack)
         HR_FAIL(HR_UNSUPPORTED, "compression %s: this build was made without %s", w->codec->name, w->codec->library);

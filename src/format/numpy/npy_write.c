@@ -97,7 +97,8 @@ static void copy_values(const hr_array *values, int64_t begin, int64_t n, uint8_
         out[i] = hr__bit(values->buffers[1]->data, values->offset + begin + i);
 }
 
-static hr_status npy_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err)
+static hr_status npy_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out,
+                            hr_error *err)
 {
     const npy_writer *w = (const npy_writer *)base;
     const hr_array *a = t->columns[0], *values;
@@ -142,7 +143,7 @@ static void print_shape(const npy_shape *s, char *out, size_t cap)
     snprintf(out + n, cap - (size_t)n, ")");
 }
 
-static hr_status npy_add(const hr_writer *base, void *file, hr_sink *sink, hr_piece *p, hr_error *err)
+static hr_status npy_add(const hr_writer *base, void *file, hr_sink *sink, hr_encoded_chunk *p, hr_error *err)
 {
     const npy_shape *shape = p->notes;
     npy_out *out = file;

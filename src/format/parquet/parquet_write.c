@@ -458,7 +458,7 @@ static void group_free(void *notes)
     hr__free(g);
 }
 
-static hr_status parquet_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_piece *out,
+static hr_status parquet_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out,
                                 hr_error *err)
 {
     const pw_writer *w = (const pw_writer *)base;
@@ -494,7 +494,7 @@ static hr_status parquet_begin(const hr_writer *w, void *file, hr_sink *sink, hr
     return hr__sink_write(sink, "PAR1", 4, err);
 }
 
-static hr_status parquet_add(const hr_writer *w, void *file, hr_sink *sink, hr_piece *p, hr_error *err)
+static hr_status parquet_add(const hr_writer *w, void *file, hr_sink *sink, hr_encoded_chunk *p, hr_error *err)
 {
     pw_file *f = file;
     pw_group *g = p->notes;

@@ -447,7 +447,8 @@ static hr_status pixels_of(const hr_array *a, hr_image *out, hr_error *err)
     return HR_OK;
 }
 
-static hr_status image_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err)
+static hr_status image_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out,
+                              hr_error *err)
 {
     const image_writer *w = (const image_writer *)base;
     const char *name = t->schema->fields[w->column].name;

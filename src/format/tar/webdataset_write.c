@@ -157,7 +157,8 @@ static hr_status add_sample(members *m, const hr_table *t, int64_t row, hr_text 
 
 /* ----------------------------------------------------------------------------------------------------------- writer */
 
-static hr_status wds_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err)
+static hr_status wds_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out,
+                            hr_error *err)
 {
     members m = { .w = (const wds_writer *)base, .g.mem = mem, .err = err };
     hr_text name = { .account = mem->account };
@@ -217,7 +218,7 @@ hr_status wds__create(hr_schema *schema, const void *options, hr_account *accoun
     }
     if (!(w = hr__zalloc(account, sizeof *w)))
         return hr__error_memory(err, "webdataset", sizeof *w);
-    w->base = (hr_writer){ .cls = &wds_writer_class, .suffix = ".tar", .piece_bytes = 64 << 20 };
+    w->base = (hr_writer){ .cls = &wds_writer_class, .suffix = ".tar", .chunk_bytes = 64 << 20 };
     w->account = account ? hr__account_ref(account) : NULL;
     w->schema = hr__schema_ref(schema);
     w->key = hr__schema_find(schema, "__key__");

@@ -209,7 +209,8 @@ static hr_status add_record(tf_row *r, hr_growbuf *out)
     return hr__growbuf_add(out, &crc, 4, r->err);
 }
 
-static hr_status tf_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_piece *out, hr_error *err)
+static hr_status tf_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out,
+                           hr_error *err)
 {
     const tf_writer *w = (const tf_writer *)base;
     hr_mem scratch = { mem->account, NULL };

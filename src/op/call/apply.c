@@ -53,7 +53,7 @@ typedef struct apply_op {
 typedef struct apply_task {
     hr_pieces *pieces;
     hr_groups *groups;
-    hr_call_group *group; /* what is waited for; NULL: nothing */
+    hr_call_batch *group; /* what is waited for; NULL: nothing */
     bool last;            /* the ticket has no more input */
     bool complete;        /* and all of it is in calls */
     bool turn_done;       /* those were submitted, and the queue was told */
@@ -142,7 +142,7 @@ static void apply_task_clear(const hr_op *op, hr_task *task)
         return;
     hr__pieces_free(t->pieces);
     hr__groups_free(t->groups);
-    hr__group_free(t->group);
+    hr__call_batch_free(t->group);
     hr__free(t->part_rows);
     hr__free(t->keep);
     hr__free(t);
@@ -208,15 +208,15 @@ static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_ta
         row += parts[i].n_rows;
     }
     if (!t->group)
-        HR_GO(hr__group_new(a->calls, mem.account, &t->group, err));
+        HR_GO(hr__call_batch_new(a->calls, mem.account, &t->group, err));
     if (a->columns.made) {
         HR_GO(hr__call_columns_input(&a->columns, whole, &some, err));
         in = some;
     }
     if (mem.arena && !hr__table_in_arena(in, mem.arena))
         HR_GO(hr__table_concat(&mem, in->schema, &in, 1, &copy, err));
-    st = hr__group_add(t->group, copy ? copy : in, some ? whole : NULL, &place, parts, n_parts, hr__task_turn(task),
-                       t->n_calls++, err);
+    st = hr__call_batch_add(t->group, copy ? copy : in, some ? whole : NULL, &place, parts, n_parts,
+                            hr__task_turn(task), t->n_calls++, err);
     parts = NULL;
     if (!st && (place.flags & HR_CALL_SAVE))
         t->saves = t->group->items[t->group->n - 1];
@@ -356,7 +356,7 @@ static hr_status await(hr_task *task, apply_task *t, hr_error *err)
     hr_resume *resume = NULL;
 
     HR_TRY(hr__task_suspend(task, &resume, err));
-    if (!hr__group_wait(t->group, resume)) /* it is resumed at once */
+    if (!hr__call_batch_wait(t->group, resume)) /* it is resumed at once */
         hr__resume(resume, HR_OK, NULL);
     return HR_PENDING;
 }
@@ -373,7 +373,7 @@ static hr_status submit(const apply_op *a, hr_task *task, apply_task *t, hr_erro
     bool all = a->of_class.at_a_time && t->complete && !t->turn_done;
     hr_status st;
 
-    if (t->group && (st = hr__group_submit(t->group, run->state, err)))
+    if (t->group && (st = hr__call_batch_submit(t->group, run->state, err)))
         return hr__function_failed(a->name, st, err);
     if (all) {
         t->turn_done = true;
@@ -671,7 +671,7 @@ static void save(hr_task *task, apply_task *t, hr_call *call)
 /* Emits what can be collected now. *all: the group is through. */
 static hr_status collect(const apply_op *a, hr_task *task, apply_task *t, bool *all, hr_error *err)
 {
-    hr_call_group *g = t->group;
+    hr_call_batch *g = t->group;
     bool done = true;
 
     while (g->next < g->n && done) {
@@ -680,7 +680,7 @@ static hr_status collect(const apply_op *a, hr_task *task, apply_task *t, bool *
         bool again;
         hr_status st;
 
-        done = hr__group_collect(g, &r, &again);
+        done = hr__call_batch_collect(g, &r, &again);
         if (again)
             notify(a, hr__task_run(task));
         save(task, t, call);
@@ -706,7 +706,7 @@ static hr_status apply_resumed(const hr_op *op, hr_task *task, hr_error *err)
     apply_task *t = *hr__task_state(task);
     bool all = false;
 
-    if (hr__group_cancelled(t->group))
+    if (hr__call_batch_cancelled(t->group))
         return hr_error_set(err, HR_CANCELLED, "%s: the run was stopped", a->name);
     if (!may_emit(a, task)) {
         hr__task_await_turn(task);
@@ -714,7 +714,7 @@ static hr_status apply_resumed(const hr_op *op, hr_task *task, hr_error *err)
     }
     HR_TRY(collect(a, task, t, &all, err));
     if (all) {
-        hr__group_free(t->group);
+        hr__call_batch_free(t->group);
         t->group = NULL;
     }
     if (!all || t->pieces || t->groups)

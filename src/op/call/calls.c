@@ -61,16 +61,16 @@ void hr__calls_unref(hr_calls *c)
     if (!c || atomic_fetch_sub_explicit(&c->users, 1, memory_order_acq_rel) > 1 || c->pid != hr__pid())
         return;
     hr__calls_close(c);
-    hr__calls_part_end(c);
+    hr__calls_inner_unref(c);
 }
 
-hr_calls *hr__calls_part(hr_calls *c)
+hr_calls *hr__calls_inner_ref(hr_calls *c)
 {
     atomic_fetch_add_explicit(&c->parts, 1, memory_order_relaxed);
     return c;
 }
 
-void hr__calls_part_end(hr_calls *c)
+void hr__calls_inner_unref(hr_calls *c)
 {
     if (atomic_fetch_sub_explicit(&c->parts, 1, memory_order_acq_rel) > 1)
         return;
@@ -231,7 +231,7 @@ static void call_free(hr_call *call)
     hr__free(call->loads);
     hr__free(call->saved);
     hr__free(call);
-    hr__calls_part_end(c);
+    hr__calls_inner_unref(c);
 }
 
 hr_resume *hr__call_add_locked(hr_call *call, hr_result *takes)
@@ -251,14 +251,14 @@ hr_resume *hr__call_add_locked(hr_call *call, hr_result *takes)
     r->n_bytes += hr__table_bytes_used(takes->table);
     r->items[r->n++] = *takes;
     *takes = (hr_result){ 0 };
-    return call->streams ? hr__group_ready_locked(call->group) : NULL;
+    return call->streams ? hr__call_batch_ready_locked(call->group) : NULL;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- groups */
 
-hr_status hr__group_new(hr_calls *c, hr_account *account, hr_call_group **out, hr_error *err)
+hr_status hr__call_batch_new(hr_calls *c, hr_account *account, hr_call_batch **out, hr_error *err)
 {
-    hr_call_group *g = hr__zalloc(account, sizeof *g);
+    hr_call_batch *g = hr__zalloc(account, sizeof *g);
 
     *out = g;
     if (!g)
@@ -267,8 +267,8 @@ hr_status hr__group_new(hr_calls *c, hr_account *account, hr_call_group **out, h
     return HR_OK;
 }
 
-hr_status hr__group_add(hr_call_group *g, hr_table *input, hr_table *whole, const hr_call_place *place,
-                        hr_call_part *parts, int64_t n_parts, int64_t turn, int64_t number, hr_error *err)
+hr_status hr__call_batch_add(hr_call_batch *g, hr_table *input, hr_table *whole, const hr_call_place *place,
+                             hr_call_part *parts, int64_t n_parts, int64_t turn, int64_t number, hr_error *err)
 {
     hr_call *call;
 
@@ -277,7 +277,7 @@ hr_status hr__group_add(hr_call_group *g, hr_table *input, hr_table *whole, cons
         hr__free(parts);
         return hr__error_memory(err, g->calls->name, sizeof *call);
     }
-    call->calls = hr__calls_part(g->calls);
+    call->calls = hr__calls_inner_ref(g->calls);
     call->group = g;
     call->index = g->n;
     call->input = hr_table_ref(input);
@@ -292,7 +292,7 @@ hr_status hr__group_add(hr_call_group *g, hr_table *input, hr_table *whole, cons
     return HR_OK;
 }
 
-static bool is_readable(const hr_call_group *g)
+static bool is_readable(const hr_call_batch *g)
 {
     bool each = g->calls->call_ns >= LONG_NS;
 
@@ -309,7 +309,7 @@ static bool is_readable(const hr_call_group *g)
     return true;
 }
 
-hr_resume *hr__group_ready_locked(hr_call_group *g)
+hr_resume *hr__call_batch_ready_locked(hr_call_batch *g)
 {
     hr_resume *r = g->resume;
 
@@ -322,7 +322,7 @@ hr_resume *hr__group_ready_locked(hr_call_group *g)
 /* It has ended, as `st` says, and is in no list. Those behind a failed one need not be done. */
 static void done_locked(hr_call *call, hr_status st, hr_error *moved)
 {
-    hr_call_group *g = call->group;
+    hr_call_batch *g = call->group;
 
     if (!st && call->incomplete)
         st = hr_error_set(moved, HR_NO_MEMORY, "no memory for its results");
@@ -350,7 +350,7 @@ static hr_status refusal_locked(const hr_calls *c, hr_error *err)
     return HR_OK;
 }
 
-hr_status hr__group_submit(hr_call_group *g, hr_calls_run *run, hr_error *err)
+hr_status hr__call_batch_submit(hr_call_batch *g, hr_calls_run *run, hr_error *err)
 {
     hr_calls *c = g->calls;
     hr_status st;
@@ -392,7 +392,7 @@ static bool go_on_relocks(hr_calls *c, hr_call *call)
     return true;
 }
 
-bool hr__group_collect(hr_call_group *g, hr_results *out, bool *again)
+bool hr__call_batch_collect(hr_call_batch *g, hr_results *out, bool *again)
 {
     hr_calls *c = g->calls;
     hr_call *call = g->items[g->next];
@@ -411,7 +411,7 @@ bool hr__group_collect(hr_call_group *g, hr_results *out, bool *again)
     return done;
 }
 
-bool hr__group_cancelled(hr_call_group *g)
+bool hr__call_batch_cancelled(hr_call_batch *g)
 {
     bool cancelled;
 
@@ -421,7 +421,7 @@ bool hr__group_cancelled(hr_call_group *g)
     return cancelled;
 }
 
-bool hr__group_wait(hr_call_group *g, hr_resume *takes)
+bool hr__call_batch_wait(hr_call_batch *g, hr_resume *takes)
 {
     hr_calls *c = g->calls;
     bool waits;
@@ -455,7 +455,7 @@ static bool let_go_locked(hr_call *call)
     return false;
 }
 
-void hr__group_free(hr_call_group *g)
+void hr__call_batch_free(hr_call_batch *g)
 {
     hr_calls *c;
     bool orphans = false;
@@ -485,7 +485,7 @@ void hr__group_free(hr_call_group *g)
 }
 
 /* What nobody has begun, or nobody goes on with, is done. */
-static void drop_waiting_locked(hr_call_group *g)
+static void drop_waiting_locked(hr_call_batch *g)
 {
     for (int i = 0; i < g->n; i++) {
         hr_call *call = g->items[i];
@@ -501,7 +501,7 @@ static void drop_waiting_locked(hr_call_group *g)
 
 void hr__calls_run_cancel(hr_calls *c, hr_calls_run *run)
 {
-    hr_call_group *g;
+    hr_call_batch *g;
 
     hr__lock(&c->lock);
     run->cancelled = true;
@@ -540,7 +540,7 @@ void hr__calls_refuse(hr_calls *c)
             break; /* by a server in this process, which is there */
         hr__call_list_remove(l, call);
         done_locked(call, st, &err);
-        r = hr__group_ready_locked(call->group);
+        r = hr__call_batch_ready_locked(call->group);
         hr__unlock(&c->lock);
         if (r)
             hr__resume(r, HR_OK, NULL); /* the operator reports it behind the results before it */
@@ -734,7 +734,7 @@ void hr__call_pause(hr_call *takes)
     if (!orphan && c->closed) {
         done_locked(call, HR_CANCELLED,
                     (hr_error_set(&err, HR_CANCELLED, "cancelled: the function pool was closed"), &err));
-        r = hr__group_ready_locked(call->group);
+        r = hr__call_batch_ready_locked(call->group);
     } else if (!orphan) {
         call->resumes = true;
         if (call->results.n == 0) { /* all was collected meanwhile */
@@ -742,7 +742,7 @@ void hr__call_pause(hr_call *takes)
         } else {
             call->state = HR_CALL_PAUSED;
             hr__call_list_add(&c->paused, call, NULL);
-            r = hr__group_ready_locked(call->group);
+            r = hr__call_batch_ready_locked(call->group);
         }
     }
     hr__unlock(&c->lock);
@@ -800,7 +800,7 @@ void hr__call_done(hr_call *takes, hr_status st, hr_error *moved)
     orphan = !call->group;
     if (!orphan) {
         done_locked(call, st, &err);
-        r = hr__group_ready_locked(call->group);
+        r = hr__call_batch_ready_locked(call->group);
     }
     hr__unlock(&c->lock);
     if (orphan)

@@ -63,7 +63,7 @@ static void worker_unref(hr_calls_worker *w)
     if (w->link)
         hr__link_close(w->link);
     hr__link_unref(w->link);
-    hr__calls_part_end(w->calls);
+    hr__calls_inner_unref(w->calls);
     hr__free(w);
 }
 
@@ -528,7 +528,7 @@ static hr_resume *paused_relocks(hr_calls_worker *w, hr_call *call)
         hr__worker_go_on_relocks(w->calls, call);
         return NULL;
     }
-    return call->group ? hr__group_ready_locked(call->group) : NULL;
+    return call->group ? hr__call_batch_ready_locked(call->group) : NULL;
 }
 
 static hr_status done_message(hr_calls_worker *w, hr_message *m)
@@ -615,7 +615,7 @@ static hr_status on_message(hr_calls_worker *w, hr_message *m, hr_error *err)
 /* One before it in its group failed, and that is not forgiven: nobody will look at this one. */
 static bool is_moot_locked(const hr_call *call)
 {
-    const hr_call_group *g = call->group;
+    const hr_call_batch *g = call->group;
 
     for (int i = 0; i < call->index && !call->calls->tolerant; i++)
         if (g->items[i]->state == HR_CALL_DONE && g->items[i]->st)
@@ -808,7 +808,7 @@ hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, i
         return hr__error_memory(err, c->name, sizeof *w);
     }
     atomic_init(&w->refs, 1);
-    w->calls = hr__calls_part(c);
+    w->calls = hr__calls_inner_ref(c);
     w->pid = pid;
     HR_GO(hr__link_new(fd, c->account, hr__calls_arena(c), &w->link, err));
     hr__link_set_backlog(w->link, hr__poller_flush);

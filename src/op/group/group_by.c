@@ -5,15 +5,15 @@
  *    rows, so that sums of floats are the same whatever threads and tables.
  * 2. The operator sees partial results in canonical order and merges them as they come, as long as groups are few.
  * 3. When they are many it *deals* instead: rows of partial results go to one of PARTS partitions by the hash of their
- *    keys, which the fronts sort them by from then on. Partitions spill (store.h); what had been merged goes in front
- *    of the rest. Each partition is a piece, merged when it is read. One that would not fit is dealt again, by other
- *    bits of the hash.
+ *    keys, which the fronts sort them by from then on. Partitions spill (partition_store.h); what had been merged goes
+ *    in front of the rest. Each partition is a piece, merged when it is read. One that would not fit is dealt again, by
+ *    other bits of the hash.
  *
  * The order of groups is not told: a sort behind it makes one. Without keys there is one group, and one row even of no
  * rows. */
 #include "op/group/fold.h"
 #include "op/call.h"
-#include "op/store/store.h"
+#include "op/store/partition_store.h"
 
 #include <inttypes.h>
 
@@ -39,7 +39,7 @@ typedef struct group_run {
     atomic_bool dealing;
     hr_fold *fold;
     hr_spill_file *spill;
-    hr_store *store;
+    hr_partition_store *store;
 } group_run;
 
 static hr_status group_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
@@ -94,7 +94,7 @@ static void group_stop(const hr_op *op, hr_op_run *run)
     if (!g)
         return;
     hr__fold_free(g->fold);
-    hr__store_free(g->store);
+    hr__partition_store_free(g->store);
     hr__spill_file_unref(g->spill);
     hr__grouping_free(g->grouping);
     hr__mutex_clear(&g->lock);
@@ -272,7 +272,7 @@ static hr_status deal_into_store(group_run *g, const hr_table *partial, hr_accou
 
     HR_GO(hr__grouping_hashes(g->grouping, partial, account, &hashes, err));
     HR_GO(hr__deal(partial, hashes, 56, PARTS, &mem, begins, &dealt, err));
-    st = hr__store_add_dealt(g->store, dealt, begins, PARTS, err);
+    st = hr__partition_store_add_dealt(g->store, dealt, begins, PARTS, err);
 done:
     hr__free(hashes);
     hr_table_unref(dealt);
@@ -288,7 +288,7 @@ static hr_status begin_dealing(group_run *g, hr_op_run *run, hr_error *err)
 
     atomic_store(&g->dealing, true);
     HR_GO(hr__spill_file_new(NULL, "group", run->account, &g->spill, err));
-    HR_GO(hr__store_new(PARTS, g->grouping->partial, g->spill, run->account, &g->store, err));
+    HR_GO(hr__partition_store_new(PARTS, g->grouping->partial, g->spill, run->account, &g->store, err));
     if (g->fold && hr__fold_n(g->fold)) {
         HR_GO(hr__fold_partial(g->fold, &mem, &so_far, err));
         HR_GO(deal_into_store(g, so_far, run->account, err));
@@ -316,7 +316,7 @@ static hr_status store_dealt(group_run *g, const hr_table *in, hr_error *err)
             row++;
     }
     begins[PARTS] = row;
-    st = hr__store_add_dealt(g->store, t, begins, PARTS, err);
+    st = hr__partition_store_add_dealt(g->store, t, begins, PARTS, err);
     hr_table_unref(t);
     return st;
 }
@@ -349,8 +349,8 @@ static hr_status group_push(const hr_op *op, hr_task *task, const hr_table *in, 
         HR_TRY(store_dealt(g, in, err));
     else
         HR_TRY(deal_into_store(g, in, run->account, err));
-    if (hr__store_held(g->store) > hr__op_allowance(run))
-        return hr__store_spill(g->store, 0, err); /* all: their tables share memory */
+    if (hr__partition_store_held(g->store) > hr__op_allowance(run))
+        return hr__partition_store_spill(g->store, 0, err); /* all: their tables share memory */
     return HR_OK;
 }
 
@@ -434,7 +434,7 @@ static hr_status group_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_err
 
 /* Partitions to be read, a stack: one that is too large is replaced by its parts. */
 typedef struct level {
-    hr_store *store; /* owned, but for the first */
+    hr_partition_store *store; /* owned, but for the first */
     int part, n_parts;
     int shift; /* bits of the hash by which its parts would be dealt again */
 } level;
@@ -453,13 +453,13 @@ static void group_close(hr_reader *r)
     group_reader *g = (group_reader *)r;
 
     for (int i = 1; i < g->n_levels; i++)
-        hr__store_free(g->levels[i].store);
+        hr__partition_store_free(g->levels[i].store);
     hr__free(g);
 }
 
 static int64_t part_bytes(const level *l)
 {
-    hr_store_size s = hr__store_size(l->store, l->part);
+    hr_partition_store_size s = hr__partition_store_size(l->store, l->part);
 
     return s.memory_bytes + s.disk_bytes;
 }
@@ -468,7 +468,7 @@ static int64_t part_bytes(const level *l)
 static hr_status deal_again(group_reader *g, hr_error *err)
 {
     level *top = &g->levels[g->n_levels - 1], *sub = top + 1;
-    hr_store_cursor c = { .store = top->store, .part = top->part, .drain = true };
+    hr_partition_store_cursor c = { .store = top->store, .part = top->part, .drain = true };
     const hr_mem mem = { .account = g->account };
     int64_t begins[SUB_PARTS + 1];
     hr_table *t = NULL, *dealt = NULL;
@@ -476,17 +476,17 @@ static hr_status deal_again(group_reader *g, hr_error *err)
     hr_status st = HR_OK;
 
     *sub = (level){ .n_parts = SUB_PARTS, .shift = top->shift - 4 };
-    HR_TRY(hr__store_new(SUB_PARTS, g->run->grouping->partial, g->run->spill, g->account, &sub->store, err));
+    HR_TRY(hr__partition_store_new(SUB_PARTS, g->run->grouping->partial, g->run->spill, g->account, &sub->store, err));
     g->n_levels++;
     do {
-        HR_GO(hr__store_next(&c, &mem, &t, err));
+        HR_GO(hr__partition_store_next(&c, &mem, &t, err));
         if (!t)
             break;
         HR_GO(hr__grouping_hashes(g->run->grouping, t, g->account, &hashes, err));
         HR_GO(hr__deal(t, hashes, top->shift, SUB_PARTS, &mem, begins, &dealt, err));
-        HR_GO(hr__store_add_dealt(sub->store, dealt, begins, SUB_PARTS, err));
-        if (hr__store_held(sub->store) > g->most)
-            HR_GO(hr__store_spill(sub->store, 0, err));
+        HR_GO(hr__partition_store_add_dealt(sub->store, dealt, begins, SUB_PARTS, err));
+        if (hr__partition_store_held(sub->store) > g->most)
+            HR_GO(hr__partition_store_spill(sub->store, 0, err));
         hr_table_unref(t);
         hr_table_unref(dealt);
         hr__free(hashes);
@@ -504,7 +504,7 @@ done:
 static hr_status fold_part(group_reader *g, hr_table **out, hr_error *err)
 {
     level *top = &g->levels[g->n_levels - 1];
-    hr_store_cursor c = { .store = top->store, .part = top->part, .drain = true };
+    hr_partition_store_cursor c = { .store = top->store, .part = top->part, .drain = true };
     const hr_mem mem = { .account = g->account };
     hr_origin *origin = NULL;
     hr_table *t = NULL, *all = NULL;
@@ -514,7 +514,7 @@ static hr_status fold_part(group_reader *g, hr_table **out, hr_error *err)
     HR_GO(hr__fold_new(g->run->grouping, g->account, &fold, err));
     do {
         hr_table_unref(t);
-        HR_GO(hr__store_next(&c, &mem, &t, err));
+        HR_GO(hr__partition_store_next(&c, &mem, &t, err));
         if (t)
             HR_GO(hr__fold_add(fold, t, err));
     } while (t);
@@ -542,7 +542,7 @@ static hr_status group_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_
 
         if (top->part >= top->n_parts) {
             if (--g->n_levels)
-                hr__store_free(top->store);
+                hr__partition_store_free(top->store);
             if (g->n_levels)
                 g->levels[g->n_levels - 1].part++;
             continue;

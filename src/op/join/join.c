@@ -82,8 +82,8 @@ static void join_stop(const hr_op *op, hr_op_run *run)
     hr__join_table_free(j->table);
     hr__join_turned_free(j->left_first.found);
     hr__schema_unref(j->left_first.numbered);
-    hr__store_free(j->dealt.right);
-    hr__store_free(j->dealt.left);
+    hr__partition_store_free(j->dealt.right);
+    hr__partition_store_free(j->dealt.left);
     hr__spill_file_unref(j->dealt.spill);
     hr__join_bound_free(j->bound);
     hr__join_layout_free(j->layout);

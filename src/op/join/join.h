@@ -4,7 +4,7 @@
 
 #include "data/keys.h"
 #include "op/operators.h"
-#include "op/store/store.h"
+#include "op/store/partition_store.h"
 
 /* A column of what comes out. */
 typedef struct hr_join_column {
@@ -177,7 +177,7 @@ hr_status hr__join_schema_with_places(const hr_schema *s, int64_t n_places, hr_s
 /* Both sides, dealt to the same partitions by the hash of their keys. Borrowed. */
 typedef struct hr_join_parts {
     const hr_join_bound *bound;
-    hr_store *left, *right; /* left NULL: there are no rows */
+    hr_partition_store *left, *right; /* left NULL: there are no rows */
     hr_schema *right_dealt;
     int64_t n_left, n_right; /* rows of all */
     int64_t share;           /* bytes of right rows that may be held at a time */

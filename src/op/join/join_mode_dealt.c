@@ -1,13 +1,13 @@
 /* join_mode_dealt.c - a join whose sides do not fit: both are dealt to partitions.
  *
  * hr__join_begin_dealing changes the mode, in the middle of either side: what was held, and all rows that come, go to
- * HR_JOIN_PARTS partitions by the hash of their keys, and spill (store.h). Each partition is a part of what comes out
- * (join_part.c). Its rows carry a last column, their `place`: the number of the left row, or behind all of these that
- * of the right one; arrange.c, right behind, brings the order back. */
+ * HR_JOIN_PARTS partitions by the hash of their keys, and spill (partition_store.h). Each partition is a part of what
+ * comes out (join_part.c). Its rows carry a last column, their `place`: the number of the left row, or behind all of
+ * these that of the right one; arrange.c, right behind, brings the order back. */
 #include "op/join/join_modes.h"
 
 /* Rows of t, numbered from `first` on, into the partitions of a store. */
-static hr_status deal_rows(hr_store *store, hr_schema *dealt, const hr_table *t, const int *keys, int n_keys,
+static hr_status deal_rows(hr_partition_store *store, hr_schema *dealt, const hr_table *t, const int *keys, int n_keys,
                            int64_t first, hr_account *account, hr_error *err)
 {
     const hr_mem mem = { .account = account };
@@ -27,7 +27,7 @@ static hr_status deal_rows(hr_store *store, hr_schema *dealt, const hr_table *t,
     places = NULL;
     HR_GO(st);
     HR_GO(hr__deal(placed, hashes, 56, HR_JOIN_PARTS, &mem, begins, &sorted, err));
-    st = hr__store_add_dealt(store, sorted, begins, HR_JOIN_PARTS, err);
+    st = hr__partition_store_add_dealt(store, sorted, begins, HR_JOIN_PARTS, err);
 done:
     hr__buffer_unref(places);
     hr_table_unref(placed);
@@ -37,9 +37,9 @@ done:
 }
 
 /* The store's tables are slices of each other's memory: all go, or none. */
-static hr_status spill_if_much(hr_store *s, int64_t most, hr_error *err)
+static hr_status spill_if_much(hr_partition_store *s, int64_t most, hr_error *err)
 {
-    return hr__store_held(s) > most ? hr__store_spill(s, 0, err) : HR_OK;
+    return hr__partition_store_held(s) > most ? hr__partition_store_spill(s, 0, err) : HR_OK;
 }
 
 static hr_status right_store(hr_join_run *j, hr_schema *schema, hr_op_run *run, hr_error *err)
@@ -47,7 +47,8 @@ static hr_status right_store(hr_join_run *j, hr_schema *schema, hr_op_run *run, 
     if (j->dealt.right)
         return HR_OK;
     HR_TRY(hr__join_schema_with_places(schema, -1, &j->dealt.right_schema, err));
-    return hr__store_new(HR_JOIN_PARTS, j->dealt.right_schema, j->dealt.spill, run->account, &j->dealt.right, err);
+    return hr__partition_store_new(HR_JOIN_PARTS, j->dealt.right_schema, j->dealt.spill, run->account, &j->dealt.right,
+                                   err);
 }
 
 static hr_status deal_right(const hr_join_op *o, hr_join_run *j, const hr_table *in, hr_op_run *run, hr_error *err)
@@ -76,7 +77,8 @@ static hr_status deal_left(const hr_join_op *o, hr_join_run *j, const hr_table *
 
     if (!j->dealt.left) {
         HR_TRY(hr__join_schema_with_places(t->schema, -1, &j->dealt.left_schema, err));
-        HR_TRY(hr__store_new(HR_JOIN_PARTS, j->dealt.left_schema, j->dealt.spill, run->account, &j->dealt.left, err));
+        HR_TRY(hr__partition_store_new(HR_JOIN_PARTS, j->dealt.left_schema, j->dealt.spill, run->account,
+                                       &j->dealt.left, err));
     }
     HR_TRY(hr__join_key_columns(t->schema, o->left_keys, o->n_keys, keys, err));
     HR_TRY(deal_rows(j->dealt.left, j->dealt.left_schema, t, keys, o->n_keys, j->n_left, run->account, err));

@@ -66,7 +66,7 @@ struct hr_join_run {
     } left_first;
     struct {
         hr_spill_file *spill;
-        hr_store *right, *left;
+        hr_partition_store *right, *left;
         hr_schema *right_schema, *left_schema; /* with the column `place` */
         hr_join_parts parts;                   /* the same, when they are read */
     } dealt;

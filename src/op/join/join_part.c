@@ -58,7 +58,7 @@ typedef struct part_reader {
     hr_join_bound round; /* the join of one round: what is borrowed is parts->bound's */
     phase phase;
     int64_t n_right, n_loaded; /* rows of the partition; of the rounds so far */
-    hr_store_cursor right, left;
+    hr_partition_store_cursor right, left;
     hr_join_table *table;            /* of the round */
     int64_t *places;                 /* of its rows */
     int64_t row;                     /* of those, for what nobody had */
@@ -110,7 +110,7 @@ static hr_status load_tables(part_reader *r, hr_table **out, hr_error *err)
 
     *out = NULL;
     while (!r->had || n_bytes < r->parts->share) {
-        HR_GO(hr__store_next(&r->right, &mem, &t, err));
+        HR_GO(hr__partition_store_next(&r->right, &mem, &t, err));
         if (!t)
             break;
         if (!hr__grow(r->account, (void **)&tables, &cap, n + 1, sizeof *tables)) {
@@ -158,7 +158,7 @@ static hr_status next_left(part_reader *r, hr_error *err)
         r->first_left += r->left_rows->n_rows;
     forget_left(r);
     if (r->parts->left)
-        HR_TRY(hr__store_next(&r->left, &mem, &r->left_rows, err));
+        HR_TRY(hr__partition_store_next(&r->left, &mem, &r->left_rows, err));
     return r->left_rows ? hr__table_first(r->left_rows, r->parts->bound->left_in, &r->walk_rows, err) : HR_OK;
 }
 
@@ -283,7 +283,7 @@ static hr_status begin_rounds(part_reader *r, int64_t n_left, hr_error *err)
 hr_status hr__join_part_read(const hr_join_parts *p, int part, hr_account *account, const hr_mem *mem, hr_reader **out,
                              int64_t *estimate, hr_error *err)
 {
-    hr_store_size right = hr__store_size(p->right, part), left = { 0 };
+    hr_partition_store_size right = hr__partition_store_size(p->right, part), left = { 0 };
     int64_t n_bytes = right.memory_bytes + right.disk_bytes;
     part_reader *r = hr__zalloc(account, sizeof *r);
     hr_status st = HR_OK;
@@ -292,21 +292,21 @@ hr_status hr__join_part_read(const hr_join_parts *p, int part, hr_account *accou
     if (!r)
         return hr__error_memory(err, "join", sizeof *r);
     if (p->left)
-        left = hr__store_size(p->left, part);
+        left = hr__partition_store_size(p->left, part);
     r->base.cls = &part_reading;
     r->parts = p;
     r->account = account;
     r->mem = *mem;
     r->round = *p->bound;
     r->n_right = right.rows;
-    r->right = (hr_store_cursor){ .store = p->right, .part = part, .drain = true };
-    r->left = (hr_store_cursor){ .store = p->left, .part = part };
+    r->right = (hr_partition_store_cursor){ .store = p->right, .part = part, .drain = true };
+    r->left = (hr_partition_store_cursor){ .store = p->left, .part = part };
     if (!left.rows && !keeps_right(p->bound->kind))
         r->phase = DONE;
     else if (n_bytes > p->share)
         HR_GO(begin_rounds(r, left.rows, err));
     HR_GO(hr__join_schema_with_places(p->bound->out, p->n_left + p->n_right, &r->out, err));
-    *estimate = HR_MAX(*estimate, 2 * HR_MIN(n_bytes, p->share + HR_STORE_PAGE) + left.rows / 8);
+    *estimate = HR_MAX(*estimate, 2 * HR_MIN(n_bytes, p->share + HR_PARTITION_STORE_PAGE) + left.rows / 8);
     *out = &r->base;
     r = NULL;
 done:

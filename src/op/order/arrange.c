@@ -2,11 +2,11 @@
  *
  * What a join gives of partitions is in the order of the partitions. Its rows carry the place that they have among all
  * (several may share one: they stay in the order in which they came). They are dealt to ranges of places, which spill
- * (store.h), and each range is a piece. One with more rows than fit (a key that both sides have many times) is dealt
- * again, to smaller ranges; the rows of a single place need no order, and go on table by table. Tables without places
- * are in order already: they go on as they come. */
+ * (partition_store.h), and each range is a piece. One with more rows than fit (a key that both sides have many times)
+ * is dealt again, to smaller ranges; the rows of a single place need no order, and go on table by table. Tables without
+ * places are in order already: they go on as they come. */
 #include "op/operators.h"
-#include "op/store/store.h"
+#include "op/store/partition_store.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ typedef struct arrange_run {
     hr_schema *in, *out; /* with places, and without */
     int64_t step;        /* places a range */
     hr_spill_file *spill;
-    hr_store *store;
+    hr_partition_store *store;
     int64_t n_rows[RANGES + 1]; /* of each range; then, before it */
 } arrange_run;
 
@@ -37,7 +37,7 @@ static void arrange_stop(const hr_op *op, hr_op_run *run)
     (void)op;
     if (!a)
         return;
-    hr__store_free(a->store);
+    hr__partition_store_free(a->store);
     hr__spill_file_unref(a->spill);
     hr__schema_unref(a->in);
     hr__schema_unref(a->out);
@@ -58,7 +58,7 @@ static hr_status begin(arrange_run *a, hr_schema *in, hr_op_run *run, hr_error *
     a->in = hr__schema_ref(in);
     HR_TRY(hr__schema_new(in->fields, in->n - 1, &a->out, err));
     HR_TRY(hr__spill_file_new(NULL, "arrange", run->account, &a->spill, err));
-    return hr__store_new(RANGES, in, a->spill, run->account, &a->store, err);
+    return hr__partition_store_new(RANGES, in, a->spill, run->account, &a->store, err);
 }
 
 static const int64_t *places_of(const hr_table *t)
@@ -68,8 +68,8 @@ static const int64_t *places_of(const hr_table *t)
 
 /* Rows of t to the ranges of `step` places each, of n, that begin at `first`; n_rows (may be NULL) is added to. Places
  * rise within a table of a join but for where its right rows begin: so it is a few stretches of each range. */
-static hr_status deal_places(hr_store *store, const hr_table *t, int64_t first, int64_t step, int n, int64_t *n_rows,
-                             hr_error *err)
+static hr_status deal_places(hr_partition_store *store, const hr_table *t, int64_t first, int64_t step, int n,
+                             int64_t *n_rows, hr_error *err)
 {
     const int64_t *places = places_of(t);
     hr_table *part = NULL;
@@ -83,7 +83,7 @@ static hr_status deal_places(hr_store *store, const hr_table *t, int64_t first, 
         HR_TRY(hr_table_slice(t, i, k - i, &part, err));
         if (n_rows)
             n_rows[range] += k - i;
-        HR_TRY(hr__store_add(store, (int)range, part, err));
+        HR_TRY(hr__partition_store_add(store, (int)range, part, err));
     }
     return HR_OK;
 }
@@ -102,7 +102,8 @@ static hr_status arrange_push(const hr_op *op, hr_task *task, const hr_table *in
     if (!a->store)
         HR_TRY(begin(a, in->schema, run, err));
     HR_TRY(deal_places(a->store, in, 0, a->step, RANGES, a->n_rows, err));
-    return hr__store_held(a->store) > hr__op_allowance(run) ? hr__store_spill(a->store, 0, err) : HR_OK;
+    return hr__partition_store_held(a->store) > hr__op_allowance(run) ? hr__partition_store_spill(a->store, 0, err)
+                                                                      : HR_OK;
 }
 
 static hr_status arrange_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
@@ -124,11 +125,11 @@ static hr_status arrange_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_e
 
 /* Ranges of places, and which is next. */
 typedef struct level {
-    hr_store *store;
+    hr_partition_store *store;
     int64_t first, step; /* places: where range 0 begins, and how many each has */
     int at, end;         /* ranges */
     bool streaming;      /* the one at hand goes on table by table: */
-    hr_store_cursor tables;
+    hr_partition_store_cursor tables;
 } level;
 
 typedef struct arrange_reader {
@@ -147,7 +148,7 @@ static void arrange_close(hr_reader *base)
     arrange_reader *r = (arrange_reader *)base;
 
     for (int i = 1; i < LEVELS; i++)
-        hr__store_free(r->levels[i].store);
+        hr__partition_store_free(r->levels[i].store);
     hr__free(r);
 }
 
@@ -248,7 +249,7 @@ static hr_status give_range(arrange_reader *r, level *l, hr_table **out, hr_erro
     int64_t *order = NULL;
     hr_status st = HR_OK;
 
-    HR_GO(hr__store_load(l->store, l->at++, &(hr_mem){ .account = r->account }, &rows, err));
+    HR_GO(hr__partition_store_load(l->store, l->at++, &(hr_mem){ .account = r->account }, &rows, err));
     HR_GO(order_of(rows, r->account, &order, err));
     st = give_rows(r, rows, order, out, err);
 done:
@@ -263,7 +264,7 @@ static hr_status give_table(arrange_reader *r, level *l, hr_table **out, hr_erro
     hr_table *rows = NULL;
     hr_status st;
 
-    HR_TRY(hr__store_next(&l->tables, &(hr_mem){ .account = r->account }, &rows, err));
+    HR_TRY(hr__partition_store_next(&l->tables, &(hr_mem){ .account = r->account }, &rows, err));
     if (!rows) {
         l->streaming = false;
         l->at++;
@@ -277,22 +278,22 @@ static hr_status give_table(arrange_reader *r, level *l, hr_table **out, hr_erro
 /* The range at hand to smaller ones: a level more. */
 static hr_status deal_again(arrange_reader *r, level *l, hr_error *err)
 {
-    hr_store_cursor c = { .store = l->store, .part = l->at, .drain = true };
+    hr_partition_store_cursor c = { .store = l->store, .part = l->at, .drain = true };
     level *below = &r->levels[r->depth];
     hr_table *t = NULL;
     hr_status st = HR_OK;
 
     *below = (level){ .first = l->first + l->at * l->step, .step = (l->step + SMALLER - 1) / SMALLER, .end = SMALLER };
-    HR_TRY(hr__store_new(SMALLER, r->run->in, r->run->spill, r->account, &below->store, err));
+    HR_TRY(hr__partition_store_new(SMALLER, r->run->in, r->run->spill, r->account, &below->store, err));
     for (;;) {
-        HR_TRY(hr__store_next(&c, &(hr_mem){ .account = r->account }, &t, err));
+        HR_TRY(hr__partition_store_next(&c, &(hr_mem){ .account = r->account }, &t, err));
         if (!t)
             break;
         st = deal_places(below->store, t, below->first, below->step, SMALLER, NULL, err);
         hr_table_unref(t);
         HR_TRY(st);
-        if (hr__store_held(below->store) > r->share)
-            HR_TRY(hr__store_spill(below->store, 0, err));
+        if (hr__partition_store_held(below->store) > r->share)
+            HR_TRY(hr__partition_store_spill(below->store, 0, err));
     }
     l->at++;
     r->depth++;
@@ -307,13 +308,14 @@ static hr_status arrange_next(hr_reader *reader, int64_t max_bytes, hr_table **o
     *out = NULL;
     while (!*out && r->depth > 0) {
         level *l = &r->levels[r->depth - 1];
-        hr_store_size size = l->at < l->end ? hr__store_size(l->store, l->at) : (hr_store_size){ 0 };
+        hr_partition_store_size size =
+            l->at < l->end ? hr__partition_store_size(l->store, l->at) : (hr_partition_store_size){ 0 };
 
         if (l->streaming) {
             HR_TRY(give_table(r, l, out, err));
         } else if (l->at >= l->end) {
             if (--r->depth > 0) {
-                hr__store_free(l->store);
+                hr__partition_store_free(l->store);
                 l->store = NULL;
             }
         } else if (!size.rows) {
@@ -324,7 +326,7 @@ static hr_status arrange_next(hr_reader *reader, int64_t max_bytes, hr_table **o
             HR_TRY(deal_again(r, l, err));
         } else {
             l->streaming = true;
-            l->tables = (hr_store_cursor){ .store = l->store, .part = l->at, .drain = true };
+            l->tables = (hr_partition_store_cursor){ .store = l->store, .part = l->at, .drain = true };
         }
     }
     return HR_OK;
@@ -336,7 +338,7 @@ static hr_status arrange_read(const hr_op *op, hr_op_run *run, int64_t piece, co
                               int64_t *estimate, hr_error *err)
 {
     arrange_run *a = run->state;
-    hr_store_size size = hr__store_size(a->store, (int)piece);
+    hr_partition_store_size size = hr__partition_store_size(a->store, (int)piece);
     arrange_reader *r = hr__zalloc(run->account, sizeof *r);
 
     (void)op;
@@ -350,7 +352,7 @@ static hr_status arrange_read(const hr_op *op, hr_op_run *run, int64_t piece, co
     r->row = a->n_rows[piece];
     r->levels[0] = (level){ .store = a->store, .step = a->step, .at = (int)piece, .end = (int)piece + 1 };
     r->depth = 1;
-    *estimate = HR_MAX(*estimate, 3 * HR_MIN(size.memory_bytes + size.disk_bytes, r->share + HR_STORE_PAGE));
+    *estimate = HR_MAX(*estimate, 3 * HR_MIN(size.memory_bytes + size.disk_bytes, r->share + HR_PARTITION_STORE_PAGE));
     *out = &r->base;
     return HR_OK;
 }

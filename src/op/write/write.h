@@ -1,8 +1,8 @@
 /* write.h - what the three operators that write files share.
  *
  *   write_cut     STREAM  rows into *chunks*: of exactly so many rows, or so many bytes, of one folder
- *   write_encode  MAP     a chunk's rows become the format's pieces, on all threads: an *encoded chunk*
- *   write_add     STREAM  pieces into files, in order; at the end all files get their names
+ *   write_encode  MAP     a chunk's rows become bytes of the format, an *encoded chunk*, on all threads
+ *   write_add     STREAM  encoded chunks into files, in order; at the end all files get their names
  *
  * So the number of threads decides only the speed. A chunk travels as the payload of a table of one row. */
 #ifndef HR_OP_WRITE_H
@@ -35,9 +35,9 @@ typedef struct hr_write_chunk {
     int64_t n_rows, n_bytes;
     hr_table **parts; /* rows, before they are encoded; columns that are written, and the name column */
     int64_t n_parts, cap_parts;
-    hr_piece *pieces; /* and after */
-    char **names;     /* of the pieces' files, where each is one; NULL: numbers */
-    int64_t n_pieces;
+    hr_encoded_chunk *encoded; /* and after */
+    char **names;              /* of the encoded chunks' files, where each is one; NULL: numbers */
+    int64_t n_encoded;
 } hr_write_chunk;
 /* A table of one row with the chunk as its payload. Takes the chunk, even on failure. */
 hr_status hr__write_chunk_table(hr_write_chunk *takes, hr_table **out, hr_error *err) HR_MUST_USE;

@@ -1,12 +1,12 @@
-/* write_add.c - pieces into files, in order, and at the end their names.
+/* write_add.c - encoded chunks into files, in order, and at the end their names.
  *
  * No file has a name before all are complete: a run that fails, is stopped or killed leaves nothing (io/sink.c). Until
  * then a finished file is a descriptor; beyond MAX_HELD of them, hidden files. At the end (`commit`) the files get
  * their names one after another; if one cannot, those that have theirs lose it again. Files that an overwrite replaces
  * go last: whoever lists the folder at that moment can see old and new ones together, but never too few.
  *
- * A file is open as long as pieces for it come. With partition columns at most MAX_OPEN files are; then the one that
- * got nothing for the longest time ends, and its folder's next piece begins another. */
+ * A file is open as long as chunks for it come. With partition columns at most MAX_OPEN files are; then the one that
+ * got nothing for the longest time ends, and its folder's next chunk begins another. */
 #include "op/write/write.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ typedef struct open_file {
     void *state; /* the format's */
     char *folder;
     int64_t index, n_rows;
-    int64_t used; /* clock of the last piece */
+    int64_t used; /* clock of the last chunk */
 } open_file;
 
 /* A finished one, without its name yet. */
@@ -306,7 +306,7 @@ static hr_status file_for(const hr_write_job *job, add_state *s, const hr_write_
     return HR_OK;
 }
 
-static hr_status add_piece(add_state *s, open_file *f, hr_piece *p, hr_error *err)
+static hr_status add_encoded(add_state *s, open_file *f, hr_encoded_chunk *p, hr_error *err)
 {
     const hr_writer *w = s->writer;
     int64_t n = p->n_rows;
@@ -316,7 +316,7 @@ static hr_status add_piece(add_state *s, open_file *f, hr_piece *p, hr_error *er
     else if (p->bytes)
         HR_TRY(hr__sink_write(f->sink, p->bytes->data, p->bytes->n_bytes, err));
     f->n_rows += n;
-    hr__piece_clear(p);
+    hr__encoded_chunk_clear(p);
     return HR_OK;
 }
 
@@ -329,12 +329,12 @@ static hr_status add_push(const hr_op *op, hr_task *task, const hr_table *in, hr
 
     HR_TRY(hr__write_chunk_of(in, &p, err));
     HR_TRY(add_state_of(op, task, &s, err));
-    for (int64_t i = 0; i < p->n_pieces; i++) {
+    for (int64_t i = 0; i < p->n_encoded; i++) {
         if (s->writer->file_for_each_row)
             HR_TRY(begin_file(job, s, p->folder, p->names ? p->names[i] : NULL, &f, err));
         else
             HR_TRY(file_for(job, s, p, &f, err));
-        HR_TRY(add_piece(s, f, &p->pieces[i], err));
+        HR_TRY(add_encoded(s, f, &p->encoded[i], err));
         if (s->writer->file_for_each_row)
             HR_TRY(end_file(job, s, s->n_open - 1, err));
     }

@@ -1,4 +1,4 @@
-/* write_cut.c - rows into chunks: what one piece of a file is made of.
+/* write_cut.c - rows into chunks: what one encoded chunk of a file is made of.
  *
  * A chunk ends by its rows, by its bytes, or where a file must end, counted from the first row on: never where a
  * reader or a thread happened to cut. Bytes are counted in bits from what the rows hold (fixed widths, differences of
@@ -32,7 +32,7 @@ typedef struct group {
 
 typedef struct cut_state {
     const hr_writer *writer;
-    int64_t piece_rows, piece_bits, file_rows;
+    int64_t chunk_rows, chunk_bits, file_rows;
     group **groups;
     int64_t n_groups, cap_groups;
     int64_t *slots; /* hash table: 1 + group; 0: free */
@@ -149,19 +149,19 @@ static hr_status add_rows(cut_state *s, group *g, hr_task *task, hr_table *t, hr
     hr_table *left = hr_table_ref(t), *head = NULL, *tail = NULL;
 
     while (left->n_rows) {
-        int64_t room = s->piece_rows - g->n_rows, n, bits;
+        int64_t room = s->chunk_rows - g->n_rows, n, bits;
 
         if (s->file_rows)
             room = HR_MIN(room, s->file_rows - g->file_rows);
         n = HR_MIN(room, left->n_rows);
         bits = table_bits(left, 0, n, s->writer->value_bytes);
-        if (g->n_rows && g->n_bits + bits > s->piece_bits &&
-            g->n_bits + table_bits(left, 0, 1, s->writer->value_bytes) > s->piece_bits) {
+        if (g->n_rows && g->n_bits + bits > s->chunk_bits &&
+            g->n_bits + table_bits(left, 0, 1, s->writer->value_bytes) > s->chunk_bits) {
             HR_GO(emit_group(s, g, task, err)); /* not one more row fits */
             continue;
         }
-        if (g->n_bits + bits > s->piece_bits) {
-            n = rows_within(left, s->piece_bits - g->n_bits, n, s->writer->value_bytes);
+        if (g->n_bits + bits > s->chunk_bits) {
+            n = rows_within(left, s->chunk_bits - g->n_bits, n, s->writer->value_bytes);
             bits = table_bits(left, 0, n, s->writer->value_bytes);
         }
         HR_GO(hr_table_slice(left, 0, n, &head, err));
@@ -171,7 +171,7 @@ static hr_status add_rows(cut_state *s, group *g, hr_task *task, hr_table *t, hr
         hr_table_unref(left);
         left = tail;
         head = tail = NULL;
-        if (g->n_rows == s->piece_rows || g->n_bits >= s->piece_bits || (s->file_rows && g->file_rows == s->file_rows))
+        if (g->n_rows == s->chunk_rows || g->n_bits >= s->chunk_bits || (s->file_rows && g->file_rows == s->file_rows))
             HR_GO(emit_group(s, g, task, err));
         if (s->file_rows && g->file_rows == s->file_rows)
             g->file_rows = 0;
@@ -443,12 +443,12 @@ static hr_status cut_start(const hr_write_job *job, cut_state *s, hr_task *task,
     const hr_write_options *o = &job->settings;
 
     HR_TRY(hr__write_job_writer((hr_write_job *)job, schema, &s->writer, err));
-    s->piece_rows = s->writer->piece_rows > 0 ? s->writer->piece_rows : DEFAULT_ROWS;
-    s->piece_bits = 8 * (s->writer->piece_bytes > 0  ? s->writer->piece_bytes
-                         : s->writer->piece_rows > 0 ? INT64_MAX / 16
+    s->chunk_rows = s->writer->chunk_rows > 0 ? s->writer->chunk_rows : DEFAULT_ROWS;
+    s->chunk_bits = 8 * (s->writer->chunk_bytes > 0  ? s->writer->chunk_bytes
+                         : s->writer->chunk_rows > 0 ? INT64_MAX / 16
                                                      : DEFAULT_BYTES);
     s->file_rows = s->writer->file_for_each_row ? 0 : o->max_rows_per_file;
-    s->piece_bits = HR_MIN(s->piece_bits, HR_MAX(8, hr__account_limit(hr__task_run(task)->account) / LIMIT_PARTS * 8));
+    s->chunk_bits = HR_MIN(s->chunk_bits, HR_MAX(8, hr__account_limit(hr__task_run(task)->account) / LIMIT_PARTS * 8));
     s->max_waiting_bits = 8 * HR_MIN(MAX_WAITING, hr__account_limit(hr__task_run(task)->account) / 4);
     return HR_OK;
 }
@@ -640,7 +640,7 @@ static void cut_describe(const hr_op *op, hr_text *out)
 
 const hr_op_class hr__write_cut = {
     .name = "cut",
-    .doc = "rows as a file's pieces will hold them",
+    .doc = "rows as a file's encoded chunks will hold them",
     .kind = HR_OP_STREAM,
     .schema = cut_schema,
     .push = cut_push,

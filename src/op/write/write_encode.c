@@ -1,4 +1,4 @@
-/* write_encode.c - a chunk's rows become pieces of a file: the work of writing, on all threads. */
+/* write_encode.c - a chunk's rows become encoded chunks: the work of writing, on all threads. */
 #include "op/write/write.h"
 
 /* All rows in one table, contiguous; a single part is shared. */
@@ -66,8 +66,8 @@ static hr_status encode_rows(const hr_writer *w, const hr_mem *mem, const hr_tab
     hr_status st = HR_OK;
 
     if (!w->file_for_each_row) {
-        HR_TRY(w->cls->encode(w, mem, t, &out->pieces[0], err));
-        out->n_pieces = 1;
+        HR_TRY(w->cls->encode(w, mem, t, &out->encoded[0], err));
+        out->n_encoded = 1;
         return HR_OK;
     }
     if (names && !(out->names = hr__zalloc(NULL, (size_t)t->n_rows * sizeof *out->names)))
@@ -76,9 +76,9 @@ static hr_status encode_rows(const hr_writer *w, const hr_mem *mem, const hr_tab
         hr_table *row = NULL;
 
         HR_TRY(hr_table_slice(t, i, 1, &row, err));
-        st = w->cls->encode(w, mem, row, &out->pieces[i], err);
+        st = w->cls->encode(w, mem, row, &out->encoded[i], err);
         hr_table_unref(row);
-        out->n_pieces = i + 1;
+        out->n_encoded = i + 1;
         if (!st && names)
             st = file_name(names, i, &out->names[i], err);
         if (st)
@@ -99,7 +99,8 @@ static hr_status encode_push(const hr_op *op, hr_task *task, const hr_table *in,
 
     HR_TRY(hr__write_chunk_of(in, &from, err));
     if (!(to = hr__zalloc(account, sizeof *to)) ||
-        !(to->pieces = hr__zalloc(account, (w->file_for_each_row ? (size_t)from->n_rows : 1) * sizeof(hr_piece))))
+        !(to->encoded =
+              hr__zalloc(account, (w->file_for_each_row ? (size_t)from->n_rows : 1) * sizeof(hr_encoded_chunk))))
         HR_GO(hr__error_memory(err, "write", from->n_rows));
     if (from->folder && !(to->folder = hr__strdup(account, from->folder)))
         HR_GO(hr__error_memory(err, "write", (int64_t)strlen(from->folder)));
@@ -107,8 +108,8 @@ static hr_status encode_push(const hr_op *op, hr_task *task, const hr_table *in,
     HR_GO(gather_rows(hr__task_mem(task), from, &rows, err));
     HR_GO(written_columns(job, rows, &written, &names, err));
     HR_GO(encode_rows(w, hr__task_mem(task), written, names, to, err));
-    for (int64_t i = 0; i < to->n_pieces; i++)
-        to->n_bytes += to->pieces[i].bytes ? to->pieces[i].bytes->n_bytes : 0;
+    for (int64_t i = 0; i < to->n_encoded; i++)
+        to->n_bytes += to->encoded[i].bytes ? to->encoded[i].bytes->n_bytes : 0;
     st = hr__write_chunk_table(to, &made, err);
     to = NULL;
     HR_GO(st);

@@ -224,12 +224,12 @@ void hr__write_chunk_free(hr_write_chunk *c)
         return;
     for (int64_t i = 0; i < c->n_parts; i++)
         hr_table_unref(c->parts[i]);
-    for (int64_t i = 0; i < c->n_pieces; i++)
-        hr__piece_clear(&c->pieces[i]);
-    for (int64_t i = 0; c->names && i < c->n_pieces; i++)
+    for (int64_t i = 0; i < c->n_encoded; i++)
+        hr__encoded_chunk_clear(&c->encoded[i]);
+    for (int64_t i = 0; c->names && i < c->n_encoded; i++)
         hr__free(c->names[i]);
     hr__free(c->names);
-    hr__free(c->pieces);
+    hr__free(c->encoded);
     hr__free(c->parts);
     hr__free(c->folder);
     hr__free(c);

@@ -1,6 +1,6 @@
-/* test_store.c - partitions give what they got, in order, wherever it lay meanwhile. */
+/* test_partition_store.c - partitions give what they got, in order, wherever it lay meanwhile. */
 #include "arrays.h"
-#include "op/store/store.h"
+#include "op/store/partition_store.h"
 #include "task_harness.h"
 
 static char folder[64];
@@ -12,16 +12,16 @@ typedef struct kept {
 
 static hr_table *rows_of(kept *k) { return k->n ? join(k->tables, k->n) : NULL; }
 
-static hr_status read_part(hr_store *s, int part, bool drain, kept *out, hr_error *err)
+static hr_status read_part(hr_partition_store *s, int part, bool drain, kept *out, hr_error *err)
 {
-    hr_store_cursor c = { .store = s, .part = part, .drain = drain };
+    hr_partition_store_cursor c = { .store = s, .part = part, .drain = drain };
     hr_mem mem = { 0 };
 
     out->n = 0;
     for (;;) {
         hr_table *t = NULL;
 
-        HR_TRY(hr__store_next(&c, &mem, &t, err));
+        HR_TRY(hr__partition_store_next(&c, &mem, &t, err));
         if (!t)
             return HR_OK;
         out->tables[out->n++] = t;
@@ -49,11 +49,11 @@ static void test_random(void **unused)
         hr_error err = HR_ERROR_INIT;
         hr_table *first = numbers(0, 1);
         hr_spill_file *spill = NULL;
-        hr_store *s = NULL;
+        hr_partition_store *s = NULL;
         int64_t at = 0;
 
         assert_ok(hr__spill_file_new(folder, "test", NULL, &spill, &err), &err);
-        assert_ok(hr__store_new(PARTS, first->schema, spill, NULL, &s, &err), &err);
+        assert_ok(hr__partition_store_new(PARTS, first->schema, spill, NULL, &s, &err), &err);
         for (int i = 0; i < 60; i++) {
             int drawn = (int)random_below(&random, 2 * PARTS), part = HR_MIN(drawn, PARTS - 1);
             int64_t n = random_below(&random, 10) ? random_below(&random, 50) : random_below(&random, 20000);
@@ -66,16 +66,16 @@ static void test_random(void **unused)
                 hr_spill_place p;
 
                 assert_ok(hr__spill_file_write(spill, t, &p, &err), &err);
-                assert_ok(hr__store_add_place(s, part, &p, &err), &err);
+                assert_ok(hr__partition_store_add_place(s, part, &p, &err), &err);
                 hr_table_unref(t);
             } else {
-                assert_ok(hr__store_add(s, part, t, &err), &err);
+                assert_ok(hr__partition_store_add(s, part, t, &err), &err);
             }
             if (random_below(&random, 8) == 0) {
                 int64_t keep = random_below(&random, 200000);
 
-                assert_ok(hr__store_spill(s, keep, &err), &err);
-                assert_true(hr__store_held(s) <= keep);
+                assert_ok(hr__partition_store_spill(s, keep, &err), &err);
+                assert_true(hr__partition_store_held(s) <= keep);
             }
         }
         for (int pass = 0; pass < 2; pass++) {
@@ -83,7 +83,7 @@ static void test_random(void **unused)
                 hr_table *a = rows_of(&want[p]), *b;
                 int64_t rows = a ? a->n_rows : 0;
 
-                assert_int_equal(hr__store_size(s, p).rows, rows);
+                assert_int_equal(hr__partition_store_size(s, p).rows, rows);
                 assert_ok(read_part(s, p, pass == 1, &got, &err), &err);
                 b = rows_of(&got);
                 assert_true(!a == !b && (!a || same_values(a, b)));
@@ -95,7 +95,7 @@ static void test_random(void **unused)
         assert_int_equal(hr__spill_file_counts(spill).live_bytes, 0); /* drained */
         for (int p = 0; p < PARTS; p++)
             unref_all(want[p].tables, want[p].n);
-        hr__store_free(s);
+        hr__partition_store_free(s);
         hr__spill_file_unref(spill);
         hr_table_unref(first);
         assert_no_leak(before);
@@ -109,25 +109,25 @@ static void test_pages(void **unused)
     hr_error err = HR_ERROR_INIT;
     kept got = { 0 };
     hr_spill_file *spill = NULL;
-    hr_store *s = NULL;
+    hr_partition_store *s = NULL;
 
     (void)unused;
     assert_ok(hr__spill_file_new(folder, "test", NULL, &spill, &err), &err);
-    assert_ok(hr__store_new(2, small->schema, spill, NULL, &s, &err), &err);
+    assert_ok(hr__partition_store_new(2, small->schema, spill, NULL, &s, &err), &err);
     for (int i = 0; i < 100; i++)
-        assert_ok(hr__store_add(s, 0, hr_table_ref(small), &err), &err);
-    assert_ok(hr__store_add(s, 1, hr_table_ref(large), &err), &err);
-    assert_ok(hr__store_spill(s, 0, &err), &err);
+        assert_ok(hr__partition_store_add(s, 0, hr_table_ref(small), &err), &err);
+    assert_ok(hr__partition_store_add(s, 1, hr_table_ref(large), &err), &err);
+    assert_ok(hr__partition_store_spill(s, 0, &err), &err);
     assert_ok(read_part(s, 0, false, &got, &err), &err);
     assert_int_equal(got.n, 1);
     assert_int_equal(got.tables[0]->n_rows, 1000);
     unref_all(got.tables, got.n);
     assert_ok(read_part(s, 1, false, &got, &err), &err);
-    assert_true(got.n >= hr__table_bytes_used(large) / HR_STORE_PAGE);
+    assert_true(got.n >= hr__table_bytes_used(large) / HR_PARTITION_STORE_PAGE);
     for (int i = 0; i < got.n; i++)
-        assert_true(hr__table_bytes_used(got.tables[i]) < HR_STORE_PAGE * 5 / 4);
+        assert_true(hr__table_bytes_used(got.tables[i]) < HR_PARTITION_STORE_PAGE * 5 / 4);
     unref_all(got.tables, got.n);
-    hr__store_free(s);
+    hr__partition_store_free(s);
     hr__spill_file_unref(spill);
     hr_table_unref(small);
     hr_table_unref(large);
@@ -143,7 +143,7 @@ static hr_status deal_all(void *context, hr_error *err)
     uint64_t *hashes = hr__alloc(NULL, (size_t)t->n_rows * sizeof *hashes);
     int64_t begins[PARTS + 1];
     hr_spill_file *spill = NULL;
-    hr_store *s = NULL;
+    hr_partition_store *s = NULL;
     hr_status st = HR_OK;
 
     if (!hashes)
@@ -160,15 +160,15 @@ static hr_status deal_all(void *context, hr_error *err)
             assert_true(i == begins[p] || x_at(dealt, i - 1) < x_at(dealt, i));
         }
     HR_GO(hr__spill_file_new(folder, "test", NULL, &spill, err));
-    HR_GO(hr__store_new(PARTS, t->schema, spill, NULL, &s, err));
-    HR_GO(hr__store_add_dealt(s, dealt, begins, PARTS, err));
-    HR_GO(hr__store_load(s, 5, &mem, &one, err));
+    HR_GO(hr__partition_store_new(PARTS, t->schema, spill, NULL, &s, err));
+    HR_GO(hr__partition_store_add_dealt(s, dealt, begins, PARTS, err));
+    HR_GO(hr__partition_store_load(s, 5, &mem, &one, err));
     assert_int_equal(one->n_rows, begins[6] - begins[5]);
     assert_int_equal(x_at(one, 0), x_at(dealt, begins[5]));
 done:
     hr_table_unref(one);
     hr_table_unref(dealt);
-    hr__store_free(s);
+    hr__partition_store_free(s);
     hr__spill_file_unref(spill);
     hr__free(hashes);
     return st;
@@ -189,26 +189,26 @@ static void test_dealing(void **unused)
 static hr_status use_store(void *context, hr_error *err)
 {
     hr_table *t = context;
-    hr_store *s = NULL;
+    hr_partition_store *s = NULL;
     hr_spill_file *spill = NULL;
     hr_status st = HR_OK;
     kept got = { 0 };
 
     HR_GO(hr__spill_file_new(folder, "test", NULL, &spill, err));
-    HR_GO(hr__store_new(2, t->schema, spill, NULL, &s, err));
+    HR_GO(hr__partition_store_new(2, t->schema, spill, NULL, &s, err));
     for (int i = 0; i < 6; i++) {
-        HR_GO(hr__store_add(s, i % 2, hr_table_ref(t), err));
+        HR_GO(hr__partition_store_add(s, i % 2, hr_table_ref(t), err));
         if (i % 3 == 2)
-            HR_GO(hr__store_spill(s, 0, err));
+            HR_GO(hr__partition_store_spill(s, 0, err));
     }
-    HR_GO(hr__store_add(s, 0, hr_table_ref(t), err));
+    HR_GO(hr__partition_store_add(s, 0, hr_table_ref(t), err));
     HR_GO(read_part(s, 0, true, &got, err));
     for (int i = 0, rows = 0; i < got.n; rows += (int)got.tables[i++]->n_rows)
         if (i == got.n - 1)
             assert_int_equal(rows + got.tables[i]->n_rows, 4 * t->n_rows);
 done:
     unref_all(got.tables, got.n);
-    hr__store_free(s);
+    hr__partition_store_free(s);
     if (spill && hr__spill_file_counts(spill).live_bytes)
         fail_msg("something is left on the disk");
     hr__spill_file_unref(spill);

@@ -1,8 +1,9 @@
-/* store.c - tables in partitions, which go to the disk when there are too many of them (see store.h).
+/* partition_store.c - tables in partitions, which go to the disk when there are too many of them (see
+ * partition_store.h).
  *
  * A partition is a list of items, each a table or a place. Spilling writes what a partition has in memory and puts
  * places there instead: one item then stands for several, and the list is shifted together. */
-#include "op/store/store.h"
+#include "op/store/partition_store.h"
 
 typedef struct item {
     hr_table *table; /* NULL: on disk, or given away */
@@ -13,10 +14,10 @@ typedef struct item {
 typedef struct part {
     item *items;
     int64_t n, cap;
-    hr_store_size size;
+    hr_partition_store_size size;
 } part;
 
-struct hr_store {
+struct hr_partition_store {
     hr_account *account;
     hr_schema *schema;
     hr_spill_file *spill;
@@ -25,11 +26,11 @@ struct hr_store {
     part parts[];
 };
 
-hr_status hr__store_new(int n_parts, hr_schema *schema, hr_spill_file *spill, hr_account *account, hr_store **out,
-                        hr_error *err)
+hr_status hr__partition_store_new(int n_parts, hr_schema *schema, hr_spill_file *spill, hr_account *account,
+                                  hr_partition_store **out, hr_error *err)
 {
-    size_t n_bytes = sizeof(hr_store) + (size_t)n_parts * sizeof(part);
-    hr_store *s = hr__zalloc(account, n_bytes);
+    size_t n_bytes = sizeof(hr_partition_store) + (size_t)n_parts * sizeof(part);
+    hr_partition_store *s = hr__zalloc(account, n_bytes);
 
     *out = NULL;
     if (!s)
@@ -42,14 +43,14 @@ hr_status hr__store_new(int n_parts, hr_schema *schema, hr_spill_file *spill, hr
     return HR_OK;
 }
 
-static void item_clear(hr_store *s, item *i)
+static void item_clear(hr_partition_store *s, item *i)
 {
     hr_table_unref(i->table);
     hr__spill_file_forget(s->spill, &i->place);
     *i = (item){ 0 };
 }
 
-void hr__store_free(hr_store *s)
+void hr__partition_store_free(hr_partition_store *s)
 {
     hr_account *account;
 
@@ -67,7 +68,7 @@ void hr__store_free(hr_store *s)
     hr__account_unref(account);
 }
 
-static hr_status add_item(hr_store *s, part *p, item i, hr_error *err)
+static hr_status add_item(hr_partition_store *s, part *p, item i, hr_error *err)
 {
     void *items = p->items;
 
@@ -80,7 +81,7 @@ static hr_status add_item(hr_store *s, part *p, item i, hr_error *err)
     return HR_OK;
 }
 
-hr_status hr__store_add(hr_store *s, int part_number, hr_table *takes, hr_error *err)
+hr_status hr__partition_store_add(hr_partition_store *s, int part_number, hr_table *takes, hr_error *err)
 {
     part *p = &s->parts[part_number];
     int64_t rows = takes->n_rows, n_bytes = hr__table_bytes_used(takes);
@@ -96,7 +97,8 @@ hr_status hr__store_add(hr_store *s, int part_number, hr_table *takes, hr_error 
     return HR_OK;
 }
 
-hr_status hr__store_add_place(hr_store *s, int part_number, const hr_spill_place *place, hr_error *err)
+hr_status hr__partition_store_add_place(hr_partition_store *s, int part_number, const hr_spill_place *place,
+                                        hr_error *err)
 {
     part *p = &s->parts[part_number];
 
@@ -106,9 +108,12 @@ hr_status hr__store_add_place(hr_store *s, int part_number, const hr_spill_place
     return HR_OK;
 }
 
-int64_t hr__store_held(const hr_store *s) { return s->held; }
+int64_t hr__partition_store_held(const hr_partition_store *s) { return s->held; }
 
-hr_store_size hr__store_size(const hr_store *s, int part_number) { return s->parts[part_number].size; }
+hr_partition_store_size hr__partition_store_size(const hr_partition_store *s, int part_number)
+{
+    return s->parts[part_number].size;
+}
 
 /* ------------------------------------------------------------------------------------------------------------ spill */
 
@@ -118,7 +123,7 @@ typedef struct written {
     int64_t n, cap;
 } written;
 
-static hr_status write_table(hr_store *s, written *w, const hr_table *t, hr_error *err)
+static hr_status write_table(hr_partition_store *s, written *w, const hr_table *t, hr_error *err)
 {
     void *items = w->items;
     hr_spill_place place;
@@ -131,9 +136,9 @@ static hr_status write_table(hr_store *s, written *w, const hr_table *t, hr_erro
     return HR_OK;
 }
 
-static hr_status write_cut(hr_store *s, written *w, const hr_table *t, hr_error *err)
+static hr_status write_cut(hr_partition_store *s, written *w, const hr_table *t, hr_error *err)
 {
-    int64_t n_bytes = hr__table_bytes_used(t), n_chunks = HR_MAX(1, n_bytes / HR_STORE_PAGE);
+    int64_t n_bytes = hr__table_bytes_used(t), n_chunks = HR_MAX(1, n_bytes / HR_PARTITION_STORE_PAGE);
     int64_t step = (t->n_rows + n_chunks - 1) / n_chunks;
 
     for (int64_t at = 0; at < t->n_rows; at += step) {
@@ -149,7 +154,7 @@ static hr_status write_cut(hr_store *s, written *w, const hr_table *t, hr_error 
 }
 
 /* Items [from, to) are tables. */
-static hr_status write_joined(hr_store *s, written *w, const item *items, int64_t n, hr_error *err)
+static hr_status write_joined(hr_partition_store *s, written *w, const item *items, int64_t n, hr_error *err)
 {
     const hr_mem mem = { .account = s->account };
     hr_table **tables, *all = NULL;
@@ -176,14 +181,14 @@ static int64_t group_of(const part *p, int64_t at)
 
     while (at + n < p->n && p->items[at + n].table) {
         n_bytes += hr__table_bytes_used(p->items[at + n].table);
-        if (n_bytes > HR_STORE_PAGE)
+        if (n_bytes > HR_PARTITION_STORE_PAGE)
             break;
         n++;
     }
     return n;
 }
 
-static hr_status spill_part(hr_store *s, part *p, hr_error *err)
+static hr_status spill_part(hr_partition_store *s, part *p, hr_error *err)
 {
     written w = { 0 };
     hr_status st = HR_OK;
@@ -225,7 +230,7 @@ done:
     return st;
 }
 
-hr_status hr__store_spill(hr_store *s, int64_t keep_bytes, hr_error *err)
+hr_status hr__partition_store_spill(hr_partition_store *s, int64_t keep_bytes, hr_error *err)
 {
     while (s->held > keep_bytes) {
         part *most = &s->parts[0];
@@ -270,7 +275,8 @@ done:
     return st;
 }
 
-hr_status hr__store_add_dealt(hr_store *s, const hr_table *t, const int64_t *begins, int n_parts, hr_error *err)
+hr_status hr__partition_store_add_dealt(hr_partition_store *s, const hr_table *t, const int64_t *begins, int n_parts,
+                                        hr_error *err)
 {
     for (int p = 0; p < n_parts; p++) {
         hr_table *part = NULL;
@@ -278,14 +284,14 @@ hr_status hr__store_add_dealt(hr_store *s, const hr_table *t, const int64_t *beg
         if (begins[p] == begins[p + 1])
             continue;
         HR_TRY(hr_table_slice(t, begins[p], begins[p + 1] - begins[p], &part, err));
-        HR_TRY(hr__store_add(s, p, part, err));
+        HR_TRY(hr__partition_store_add(s, p, part, err));
     }
     return HR_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- read */
 
-hr_status hr__store_next(hr_store_cursor *c, const hr_mem *mem, hr_table **out, hr_error *err)
+hr_status hr__partition_store_next(hr_partition_store_cursor *c, const hr_mem *mem, hr_table **out, hr_error *err)
 {
     part *p = &c->store->parts[c->part];
     item *i;
@@ -306,16 +312,16 @@ hr_status hr__store_next(hr_store_cursor *c, const hr_mem *mem, hr_table **out, 
     return HR_OK;
 }
 
-hr_status hr__store_load(hr_store *s, int part, const hr_mem *mem, hr_table **out, hr_error *err)
+hr_status hr__partition_store_load(hr_partition_store *s, int part, const hr_mem *mem, hr_table **out, hr_error *err)
 {
-    hr_store_cursor c = { .store = s, .part = part, .drain = true };
+    hr_partition_store_cursor c = { .store = s, .part = part, .drain = true };
     hr_table **tables = NULL, *t = NULL;
     int64_t n = 0, cap = 0;
     hr_status st = HR_OK;
 
     *out = NULL;
     for (;;) {
-        HR_GO(hr__store_next(&c, mem, &t, err));
+        HR_GO(hr__partition_store_next(&c, mem, &t, err));
         if (!t)
             break;
         if (!hr__grow(s->account, (void **)&tables, &cap, n + 1, sizeof *tables)) {
