@@ -55,12 +55,12 @@ bool cli_grow(void *items, int64_t *cap, int64_t n, size_t item_bytes) HR_MUST_U
     { "format", required_argument, NULL, 'f' }, { "option", required_argument, NULL, 'o' },                            \
         { "memory", required_argument, NULL, 'm' }, { "help", no_argument, NULL, 'h' }
 #define INPUT_HELP                                                                                                     \
-    "  -f, --format NAME        the files' format; else by suffix and first bytes\n"                                   \
+    "  -f, --format NAME        the files' format; default: by suffix and first bytes\n"                               \
     "  -o, --option NAME=VALUE  an option of the format, see headrace formats NAME; may be repeated\n"                 \
-    "  -m, --memory BYTES       for data, as 256MiB or 2GB; default: half of the memory there is\n"                    \
+    "  -m, --memory BYTES       the limit for data, as 256MiB or 2GB; default: half of the memory\n"                   \
     "  -h, --help               this text\n"
 
-/* What was asked to be read. All-zero is empty; strings are those of argv, but for the columns. */
+/* The input of a command. All zero is empty; strings are those of argv, but for the columns. */
 typedef struct input {
     const char *format;
     const char **settings;
@@ -89,13 +89,13 @@ enum { OUTPUT_TO = 256, OUTPUT_PARTITION, OUTPUT_ROWS, OUTPUT_OVERWRITE, OUTPUT_
         "folder", no_argument, NULL, OUTPUT_FOLDER                                                                     \
     }
 #define OUTPUT_HELP                                                                                                    \
-    "      --to FORMAT          what to write; else by OUT's suffix\n"                                                 \
-    "  -w, --write-option NAME=VALUE  an option of what is written; may be repeated\n"                                 \
+    "      --to FORMAT          the format of OUT; default: by its suffix\n"                                           \
+    "  -w, --write-option NAME=VALUE  an option of the written format; may be repeated\n"                              \
     "  -c, --columns A,B        only these columns, in this order; may be repeated\n"                                  \
     "      --partition A,B      a folder for each value of these columns\n"                                            \
-    "      --max-rows-per-file N  files of at most so many rows, in the folder OUT\n"                                  \
+    "      --max-rows-per-file N  the maximum of rows in each file of the folder OUT\n"                                \
     "      --folder             OUT is a folder, whatever its suffix\n"                                                \
-    "      --overwrite          what is there is replaced when all is written; else that is an error\n"
+    "      --overwrite          replaces existing files when all rows are written; default: an error\n"
 
 typedef struct output {
     const char *to;
@@ -103,13 +103,13 @@ typedef struct output {
     hr_write_options options;
     bool folder;
 } output;
-/* -1: none of these options; else the exit status, 0: go on. */
+/* -1: not one of these options; else the exit status, 0: go on. */
 int output_option(const command *cmd, output *a, int option, char *value);
 hr_status output_place(output *a, const char *path, hr_error *err) HR_MUST_USE;
 /* Writes all rows, and a line for each file to standard output. */
 hr_status output_write(output *a, hr_plan *in, const char *path, hr_error *err) HR_MUST_USE;
 
-/* A command "IN... OUT": what it has of its own. Hooks may be NULL. */
+/* The parts of a command "IN... OUT" that differ. Hooks may be NULL. */
 typedef struct rewrite {
     const char *short_options;
     const struct option *long_options;

@@ -13,7 +13,7 @@ static int convert_run(const command *cmd, int argc, char **argv)
 const command cmd_convert = {
     .name = "convert",
     .args = "[OPTION]... IN... OUT",
-    .doc = "Files of any format as a file, or a folder of files, of another",
+    .doc = "Writes the rows of files as a file, or a folder of files, of another format",
     .more = OUTPUT_HELP INPUT_HELP,
     .run = convert_run,
 };

@@ -6,7 +6,7 @@
 
 static const struct option long_options[] = { INPUT_LONG, { 0 } };
 
-/* For formats that do not write it down: rows without columns, which cost the least. */
+/* For formats without a number of rows in their metadata: reads rows without columns, which costs the least. */
 static hr_status count_by_reading(hr_plan *p, int64_t *out, hr_error *err)
 {
     hr_feed_options options = { .struct_bytes = sizeof options, .any_order = true };
@@ -55,7 +55,7 @@ static int count_run(const command *cmd, int argc, char **argv)
             status = EXIT_MISUSED;
     }
     if (!status && optind == argc)
-        status = cli_misused(cmd, "which file?");
+        status = cli_misused(cmd, "no FILE is given");
     if (status)
         goto done;
     if (input_plan(&in, argc, argv, &p, &err) || count_rows(p, &n_rows, &err))
@@ -71,7 +71,7 @@ done:
 const command cmd_count = {
     .name = "count",
     .args = "[OPTION]... FILE...",
-    .doc = "The number of rows in all files together, from their metadata where that tells it",
+    .doc = "Prints the number of rows in all files, from their metadata where possible",
     .more = INPUT_HELP,
     .run = count_run,
 };

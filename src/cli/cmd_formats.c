@@ -35,7 +35,7 @@ static hr_status no_format(const char *name, hr_error *err)
 
     for (int i = 0; format_at(i, &f) && n < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, " %s", f.name);
-    return hr_error_set(err, HR_NOT_FOUND, "no format '%s'; there are:%s", name, names);
+    return hr_error_set(err, HR_NOT_FOUND, "no format '%s'; the formats are:%s", name, names);
 }
 
 static hr_status print_options(const char *title, const char *format, hr_direction direction, hr_error *err)
@@ -72,7 +72,7 @@ static int formats_run(const command *cmd, int argc, char **argv)
     while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
         return option == 'h' ? cli_help(cmd) : EXIT_MISUSED;
     if (argc - optind > 1)
-        return cli_misused(cmd, "one name at most, not '%s'", argv[optind + 1]);
+        return cli_misused(cmd, "'%s': expected one NAME at most", argv[optind + 1]);
     if (optind == argc)
         print_all();
     else if (print_one(argv[optind], &err))
@@ -83,7 +83,7 @@ static int formats_run(const command *cmd, int argc, char **argv)
 const command cmd_formats = {
     .name = "formats",
     .args = "[NAME]",
-    .doc = "The formats that can be read; with a name, that format's options and their defaults",
+    .doc = "Lists the formats; with a name, lists that format's options and their defaults",
     .more = "  -h, --help               this text\n",
     .run = formats_run,
 };

@@ -92,7 +92,7 @@ static hr_status print_named(const char *name, hr_error *err)
     for (int i = 0; function_at(i, &f); i++)
         if (!f.is_aggregate && !strcmp(f.name, name))
             return print_one(&f, err);
-    return hr_error_set(err, HR_NOT_FOUND, "no function '%s'; headrace functions lists what there is", name);
+    return hr_error_set(err, HR_NOT_FOUND, "no function '%s'; headrace functions lists them", name);
 }
 
 static int functions_run(const command *cmd, int argc, char **argv)
@@ -104,7 +104,7 @@ static int functions_run(const command *cmd, int argc, char **argv)
     while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
         return option == 'h' ? cli_help(cmd) : EXIT_MISUSED;
     if (argc - optind > 1)
-        return cli_misused(cmd, "one name at most, not '%s'", argv[optind + 1]);
+        return cli_misused(cmd, "'%s': expected one NAME at most", argv[optind + 1]);
     if (optind == argc ? print_all(&err) : print_named(argv[optind], &err))
         return cli_failed(&err);
     return 0;
@@ -113,7 +113,7 @@ static int functions_run(const command *cmd, int argc, char **argv)
 const command cmd_functions = {
     .name = "functions",
     .args = "[NAME]",
-    .doc = "The functions of expressions; with a name, that function's options and their defaults",
+    .doc = "Lists the functions of expressions; with a name, lists that function's options and their defaults",
     .more = "  -h, --help               this text\n",
     .run = functions_run,
 };

@@ -105,7 +105,7 @@ static int group_check(const command *cmd, void *context)
 {
     const group_args *a = context;
 
-    return a->n || a->keys.n_columns ? 0 : cli_misused(cmd, "what of which groups? --key and --agg say it");
+    return a->n || a->keys.n_columns ? 0 : cli_misused(cmd, "no --key and no --agg is given");
 }
 
 static hr_status group_plan(void *context, hr_plan *in, hr_plan **out, hr_error *err)
@@ -140,9 +140,9 @@ static int group_run(const command *cmd, int argc, char **argv)
 const command cmd_group = {
     .name = "group",
     .args = "[OPTION]... --key A,... --agg 'mean(X)' IN... OUT",
-    .doc = "A row for rows of equal keys, of files of any format and size",
-    .more = "  -k, --key A,B            the columns whose values make a group; without any, all rows are one\n"
-            "  -a, --agg 'mean(X)'      what of a group's rows: a function, a column, settings and a name, as in\n"
+    .doc = "Writes one row for all rows with equal keys, of files of any format and size",
+    .more = "  -k, --key A,B            the columns whose values make a group; default: all rows are one group\n"
+            "  -a, --agg 'mean(X)'      one result for each group: a function, a column, settings and a name, as in\n"
             "                           'quantile(X, q=0.9) as far'; may be repeated. headrace functions lists "
             "them\n" OUTPUT_HELP INPUT_HELP,
     .run = group_run,

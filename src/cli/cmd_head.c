@@ -7,7 +7,7 @@
 
 #define DEFAULT_ROWS 10
 #define DEFAULT_WIDTH 40
-#define PIECE_ROWS 1000 /* so much is text at a time, however long the head */
+#define PIECE_ROWS 1000 /* rows that are text at the same time */
 
 enum { OPTION_WIDTH = 256 };
 static const struct option long_options[] = {
@@ -129,7 +129,7 @@ static int head_run(const command *cmd, int argc, char **argv)
         }
     }
     if (!status && optind == argc)
-        status = cli_misused(cmd, "which file?");
+        status = cli_misused(cmd, "no FILE is given");
     if (!status && (input_plan(&in, argc, argv, &p, &err) || print_rows(p, &args, &err)))
         status = cli_failed(&err);
 done:
@@ -141,10 +141,10 @@ done:
 const command cmd_head = {
     .name = "head",
     .args = "[OPTION]... FILE...",
-    .doc = "The first rows, as a table or as JSON lines",
-    .more = "  -n, --rows N             how many; default 10\n"
+    .doc = "Prints the first rows, as a table or as JSON lines",
+    .more = "  -n, --rows N             the number of rows; default 10\n"
             "  -c, --columns A,B        only these columns, in this order; may be repeated\n"
             "  -j, --json               one JSON object a line\n"
-            "      --width N            cut cells of the table to N characters; default 40, 0: never\n" INPUT_HELP,
+            "      --width N            cuts cells of the table to N characters; default 40; 0: no cut\n" INPUT_HELP,
     .run = head_run,
 };

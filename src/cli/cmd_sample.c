@@ -1,4 +1,4 @@
-/* cmd_sample.c - headrace sample: some rows of files, by chance. */
+/* cmd_sample.c - headrace sample: a random sample of the rows of files. */
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -43,10 +43,10 @@ static int sample_check(const command *cmd, void *context)
 {
     const sample_args *a = context;
 
-    return (a->fraction < 0) != (a->n_rows < 0) ? 0 : cli_misused(cmd, "how many: --fraction, or --rows?");
+    return (a->fraction < 0) != (a->n_rows < 0) ? 0 : cli_misused(cmd, "give --fraction or --rows, one of them");
 }
 
-/* So many rows are the first of a shuffle. */
+/* --rows N takes the first N rows of a shuffle. */
 static hr_status sample_plan(void *context, hr_plan *in, hr_plan **out, hr_error *err)
 {
     const sample_args *a = context;
@@ -80,9 +80,9 @@ static int sample_run(const command *cmd, int argc, char **argv)
 const command cmd_sample = {
     .name = "sample",
     .args = "[OPTION]... --fraction P|--rows N IN... OUT",
-    .doc = "Some rows of files, by chance",
-    .more = "  -p, --fraction P         each row with this probability, in their order\n"
-            "  -n, --rows N             so many rows, in a random order\n"
-            "  -s, --seed N             another number, other rows; 0 if none is given\n" OUTPUT_HELP INPUT_HELP,
+    .doc = "Writes a random sample of the rows of files",
+    .more = "  -p, --fraction P         keeps each row with this probability, in order\n"
+            "  -n, --rows N             writes N rows, in a random order\n"
+            "  -s, --seed N             the seed of the sample; default 0\n" OUTPUT_HELP INPUT_HELP,
     .run = sample_run,
 };

@@ -32,7 +32,7 @@ static int schema_run(const command *cmd, int argc, char **argv)
             status = EXIT_MISUSED;
     }
     if (!status && optind == argc)
-        status = cli_misused(cmd, "which file?");
+        status = cli_misused(cmd, "no FILE is given");
     if (!status && (input_plan(&in, argc, argv, &p, &err) || print_schema(p, &err)))
         status = cli_failed(&err);
 done:
@@ -44,7 +44,7 @@ done:
 const command cmd_schema = {
     .name = "schema",
     .args = "[OPTION]... FILE...",
-    .doc = "Names and types of the columns, those of the first file",
+    .doc = "Prints the names and types of the first file's columns",
     .more = INPUT_HELP,
     .run = schema_run,
 };

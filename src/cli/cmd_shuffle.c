@@ -35,7 +35,7 @@ static int shuffle_run(const command *cmd, int argc, char **argv)
 const command cmd_shuffle = {
     .name = "shuffle",
     .args = "[OPTION]... IN... OUT",
-    .doc = "Files of any format and size, in a random order",
-    .more = "  -s, --seed N             another number, another order; 0 if none is given\n" OUTPUT_HELP INPUT_HELP,
+    .doc = "Writes the rows of files of any format and size in a random order",
+    .more = "  -s, --seed N             the seed of the order; default 0\n" OUTPUT_HELP INPUT_HELP,
     .run = shuffle_run,
 };

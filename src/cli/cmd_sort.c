@@ -62,7 +62,7 @@ static int sort_option(const command *cmd, void *context, int option, char *valu
 
 static int sort_check(const command *cmd, void *context)
 {
-    return ((sort_args *)context)->n ? 0 : cli_misused(cmd, "by which column? --key says it");
+    return ((sort_args *)context)->n ? 0 : cli_misused(cmd, "no --key is given");
 }
 
 static hr_status sort_plan(void *context, hr_plan *in, hr_plan **out, hr_error *err)
@@ -104,10 +104,11 @@ static int sort_run(const command *cmd, int argc, char **argv)
 const command cmd_sort = {
     .name = "sort",
     .args = "[OPTION]... --key A[:desc],... IN... OUT",
-    .doc = "Files of any format and size, ordered by columns",
-    .more = "  -k, --key A,B:desc       the columns that decide, the first one first; may be repeated\n"
-            "  -r, --reverse            every key the other way round\n"
-            "      --nulls-first        nulls at the beginning; else they stand at the end\n"
-            "  -n, --rows N             only the first N rows of that order; no more are kept\n" OUTPUT_HELP INPUT_HELP,
+    .doc = "Writes the rows of files of any format and size, ordered by columns",
+    .more = "  -k, --key A,B:desc       the keys of the order, the first one decides first; may be repeated\n"
+            "  -r, --reverse            reverses the order of every key\n"
+            "      --nulls-first        puts nulls first; default: last\n"
+            "  -n, --rows N             writes only the first N rows of that order, and keeps no more\n" OUTPUT_HELP
+                INPUT_HELP,
     .run = sort_run,
 };

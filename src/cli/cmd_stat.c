@@ -1,4 +1,4 @@
-/* cmd_stat.c - headrace stat: what files keep of their contents, read from metadata alone.
+/* cmd_stat.c - headrace stat: the metadata of files; it reads no rows.
  *
  * A line for the file, what its format says of it, then a line for each fragment and what the format says of that. */
 #include "cli/cli.h"
@@ -7,7 +7,7 @@
 
 static const struct option long_options[] = { INPUT_LONG, { 0 } };
 
-/* Terminals obey what is below a blank; names and values come from strangers. */
+/* A terminal obeys bytes below a blank, and names and values are not trusted. */
 static void print_clean(const char *text)
 {
     for (; *text; text++) {
@@ -53,7 +53,7 @@ static int stat_run(const command *cmd, int argc, char **argv)
             status = EXIT_MISUSED;
     }
     if (!status && optind == argc)
-        status = cli_misused(cmd, "which file?");
+        status = cli_misused(cmd, "no FILE is given");
     if (!status && print_files(&in, argc, argv, &err))
         status = cli_failed(&err);
 done:
@@ -64,7 +64,7 @@ done:
 const command cmd_stat = {
     .name = "stat",
     .args = "[OPTION]... FILE...",
-    .doc = "What the files keep of their contents: fragments, encodings, sizes, least and most values",
+    .doc = "Prints the metadata of files: fragments, encodings, sizes, least and greatest values",
     .more = INPUT_HELP,
     .run = stat_run,
 };

@@ -1,8 +1,8 @@
-/* main.c - the headrace command: finds the subcommand, and what all of them share.
+/* main.c - the headrace command: finds the subcommand, and has what all of them share.
  *
- * Exit status: 0, 1 after an error, 2 after a wrong call; errors are one line on standard error. A reader that goes
- * away (`headrace head FILE | head -1`) ends us quietly by SIGPIPE, whatever our parent made of that signal; a full
- * disk is an error, found when standard output is flushed. */
+ * Exit status: 0, 1 after an error, 2 after a wrong call. An error is one line on standard error. When the reader of
+ * standard output ends (`headrace head FILE | head -1`), SIGPIPE ends the command without a message, whatever the
+ * parent set for that signal. main() flushes standard output, so that a full disk is an error. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static const command *const commands[] = { &cmd_schema,  &cmd_head,    &cmd_coun
                                            &cmd_convert, &cmd_sort,    &cmd_shuffle,  &cmd_sample,
                                            &cmd_group,   &cmd_formats, &cmd_functions };
 
-/* File names may hold anything; a message stays one line, and a terminal gets no orders. */
+/* A file name may have any byte. A message stays one line, and a terminal gets no control characters. */
 static void print_error(const char *where, const char *text)
 {
     fprintf(stderr, "%s: ", where);
@@ -73,15 +73,15 @@ bool cli_grow(void *items, int64_t *cap, int64_t n, size_t item_bytes)
 static int help(void)
 {
     puts("usage: headrace COMMAND [OPTION]... [FILE]...\n\n"
-         "Looks into the files that feed a training: files, folders, or glob patterns.\n");
+         "Shows, converts, sorts, shuffles, samples and groups the rows of files, folders and glob patterns.\n");
     for (int i = 0; i < LEN(commands); i++)
         printf("  %-9s %s\n", commands[i]->name, commands[i]->doc);
-    puts("\n  headrace COMMAND --help tells a command's options, headrace --version the version.\n\n"
+    puts("\n  headrace COMMAND --help prints the options of a command, headrace --version the version.\n\n"
          "environment:\n"
-         "  HEADRACE_NUM_THREADS     threads that read; default: the CPUs that we may use\n"
+         "  HEADRACE_NUM_THREADS     threads that read; default: the CPUs that the process may use\n"
          "  HEADRACE_MEMORY_LIMIT    bytes for data, as 256MiB or 2GB; default: half of the memory\n"
-         "  HEADRACE_SPILL_DIR       where data lies that does not fit into that; default: TMPDIR, /tmp\n"
-         "  HEADRACE_SPILL_QUOTA     bytes that may lie there; default: all but a fiftieth of the disk");
+         "  HEADRACE_SPILL_DIR       the folder of data that does not fit into memory; default: TMPDIR, /tmp\n"
+         "  HEADRACE_SPILL_QUOTA     the maximum of bytes in that folder; default: the disk but for 2 %");
     return 0;
 }
 
@@ -94,7 +94,7 @@ static bool set_memory(const char *value)
     hr_status st = hr_parse_bytes(value, &n_bytes, &err);
 
     if (!st && n_bytes < 1)
-        st = hr_error_set(&err, HR_INVALID, "'%s' is no memory to work in", value);
+        st = hr_error_set(&err, HR_INVALID, "'%s': expected 1 byte or more", value);
     if (!st)
         st = hr_set_memory_limit(n_bytes, &err);
     if (!st)
@@ -161,7 +161,7 @@ void input_clear(input *in)
 
 /* ------------------------------------------------------------------------------------------------------------ main */
 
-/* The library falls back to its defaults where a variable cannot be understood; someone who types it wants to know. */
+/* The library uses its default and logs a warning when a variable is wrong; the command fails. */
 static hr_status check_environment(hr_error *err)
 {
     const char *limit = getenv("HEADRACE_MEMORY_LIMIT"), *threads = getenv("HEADRACE_NUM_THREADS");
@@ -199,7 +199,7 @@ static int dispatch(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : NULL;
 
     if (!what)
-        return cli_misused(NULL, "which command? headrace --help lists them");
+        return cli_misused(NULL, "no COMMAND is given; headrace --help lists them");
     if (!strcmp(what, "--help") || !strcmp(what, "-h") || !strcmp(what, "help"))
         return help();
     if (!strcmp(what, "--version")) {

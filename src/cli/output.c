@@ -1,4 +1,4 @@
-/* output.c - what the commands share that write files: their options, and where OUT is. */
+/* output.c - what the commands that write files share: their options, and the place of OUT. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -26,11 +26,12 @@ hr_status output_place(output *a, const char *path, hr_error *err)
     struct stat info;
 
     if (strcmp(path, "-") == 0)
-        return hr_error_set(err, HR_INVALID, "-: files are written under a name; headrace head --json prints rows");
+        return hr_error_set(err, HR_INVALID,
+                            "-: OUT is the name of a file or folder; headrace head --json prints rows");
     if (!to && a->to)
         return hr_error_set(err, HR_INVALID, "--to %s: no such format; headrace formats lists them", a->to);
     if (!to)
-        return hr_error_set(err, HR_INVALID, "%s: no format has files of this suffix; name one by --to", path);
+        return hr_error_set(err, HR_INVALID, "%s: no format has files of this suffix; --to names one", path);
     a->to = to;
     a->folder = a->folder || !by_suffix || a->options.max_rows_per_file || a->write.n_columns ||
                 path[strlen(path) - 1] == '/' || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
@@ -38,7 +39,8 @@ hr_status output_place(output *a, const char *path, hr_error *err)
     return HR_OK;
 }
 
-/* A signal that ends us waits until what was begun is gone: files without a name go by themselves, folders do not. */
+/* A signal that ends the command is delayed until the run has removed what it began: the kernel removes files without
+ * a name, but not folders. */
 static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 static volatile sig_atomic_t asked_to_end; /* the signal */
 
@@ -50,7 +52,7 @@ static bool is_to_end(void *context)
     return asked_to_end != 0;
 }
 
-/* Those that somebody ignores for us (nohup) stay so. A second one of a kind ends us at once. */
+/* A signal that the parent ignores (nohup) stays ignored. A second signal of a kind ends the command at once. */
 static void wait_for_signals(void)
 {
     struct sigaction soon = { .sa_handler = end_soon, .sa_flags = (int)SA_RESETHAND }, now;
@@ -183,7 +185,7 @@ int rewrite_run(const command *cmd, const rewrite *r, int argc, char **argv)
         status = read_option(cmd, r, &in, &out, option);
     }
     if (!status && argc - optind < 2)
-        status = cli_misused(cmd, "from which file, to which?");
+        status = cli_misused(cmd, "expected IN... and OUT");
     if (!status && r->check)
         status = r->check(cmd, r->context);
     if (!status && rewrite_files(r, &in, &out, argc, argv, &err))

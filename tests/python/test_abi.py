@@ -41,3 +41,14 @@ def test_the_library_exports_what_the_header_declares():
     ).stdout
     exported = {line.split()[-1].split("@")[0] for line in text.splitlines()}
     assert exported == set(make_abi.functions(make_abi.source()))
+
+
+def test_pkg_config_asks_for_no_other_package():
+    """The shared library needs no headers of zstd; headrace-static.pc names what a static one needs."""
+    build = Path(os.environ.get("HEADRACE_LIB", ROOT / "build" / "release" / "libheadrace.so")).parent
+    files = [build / "meson-private" / name for name in ("headrace.pc", "headrace-static.pc")]
+    if not all(f.exists() for f in files):
+        pytest.skip("no shared library is built")
+    shared, static = (f.read_text() for f in files)
+    assert "-lheadrace" in shared and "Requires" not in shared and "private" not in shared
+    assert "Requires: " in static
