@@ -79,7 +79,7 @@ static const struct {
     { { 0, 1, 4, 4 }, NULL },
     { { 1, 1, 2, 3 }, NULL },
     { { 0, 2, 1, 4 }, "row 1: offset 1 comes after 2" },
-    { { 0, 1, 2, 5 }, "offsets from 0 to 5, there are 4" },
+    { { 0, 1, 2, 5 }, "offsets from 0 to 5, found 4" },
     { { -1, 1, 2, 3 }, "offsets from -1" },
     { { 0, INT32_MAX, INT32_MIN, 4 }, "row 1" },
 };

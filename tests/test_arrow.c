@@ -273,17 +273,17 @@ static void dictionaries(void **state)
     assert_refused(&n, HR_BAD_DATA, "row 0: index");
     node_init(&n, "f", 1, 2, NULL, beyond, NULL);
     node_dictionary(&n, &values);
-    assert_refused(&n, HR_BAD_DATA, "indices of format 'f'");
+    assert_refused(&n, HR_BAD_DATA, "have the format 'f', expected");
     node_init(&n, "c", 1, 2, NULL, NULL, NULL);
     node_dictionary(&n, &values);
     assert_refused(&n, HR_BAD_DATA, "no buffer for 1 indices");
     node_init(&n, "c", 4, 2, NULL, i8, NULL);
     node_dictionary(&n, &values);
     n.a.dictionary = NULL;
-    assert_refused(&n, HR_BAD_DATA, "without its dictionary");
+    assert_refused(&n, HR_BAD_DATA, "lacks the dictionary of its schema");
     node_init(&n, "c", 4, 2, NULL, i8, NULL);
     n.a.dictionary = &values.a;
-    assert_refused(&n, HR_BAD_DATA, "the schema does not know");
+    assert_refused(&n, HR_BAD_DATA, "a dictionary, the schema has none");
     node_init(&n, "c", 0, 2, NULL, NULL, NULL);
     node_dictionary(&n, &values);
     assert_imports(&n, "string", "");
@@ -414,10 +414,10 @@ static void run_ends(void **state)
         static const uint8_t not_the_last = 0x03;
         static const char *const parts[] = { "run 1 ends at 1, the one before at 2",
                                              "run 0 ends at -5, the one before at 0",
-                                             "ends at row 6, there are 7 rows",
-                                             "ends at row 0, there are 6 rows",
+                                             "ends at row 6, expected 7 rows",
+                                             "ends at row 0, expected 6 rows",
                                              "4 runs of 3 values",
-                                             "ends of runs that are null" };
+                                             "some run ends are null" };
 
         node_init(&ends, "i",
                   i == 3   ? 0
@@ -447,10 +447,10 @@ static void run_ends(void **state)
     node_init(&n, "+r", 6, 0, NULL, NULL, NULL);
     node_child(&n, &ends);
     node_child(&n, &values);
-    assert_refused(&n, HR_BAD_DATA, "run ends of format 'f'");
+    assert_refused(&n, HR_BAD_DATA, "the run ends have the format 'f'");
     node_init(&n, "+r", 6, 0, NULL, NULL, NULL);
     node_child(&n, &values);
-    assert_refused(&n, HR_BAD_DATA, "2 are expected");
+    assert_refused(&n, HR_BAD_DATA, ", expected 2");
     node_init(&ends, "i", 3, 2, NULL, NULL, NULL);
     node_init(&n, "+r", 6, 0, NULL, NULL, NULL);
     node_child(&n, &ends);
@@ -661,20 +661,20 @@ static const struct {
     { column_schema_missing, HR_BAD_DATA, "column ''" },
     { fewer_buffers, HR_BAD_DATA, "column 'text': 2 buffers, format 'u' has 3" },
     { no_buffers, HR_BAD_DATA, "column 'text'" },
-    { no_offsets, HR_BAD_DATA, "column 'text': no buffer where 16 bytes are needed" },
-    { no_data, HR_BAD_DATA, "column 'text': no buffer where 6 bytes are needed" },
+    { no_offsets, HR_BAD_DATA, "column 'text': a buffer is missing, expected 16 bytes" },
+    { no_data, HR_BAD_DATA, "column 'text': a buffer is missing, expected 6 bytes" },
     { negative_length, HR_BAD_DATA, "-3 rows" },
     { negative_offset, HR_BAD_DATA, "from row -1" },
     { overflowing_offset, HR_BAD_DATA, "column 'text'" },
     { short_column, HR_BAD_DATA, "column 'text': 2 rows, the table has 3" },
-    { short_items, HR_BAD_DATA, "column 'list': offsets from 0 to 6, there are 5 values" },
+    { short_items, HR_BAD_DATA, "column 'list': offsets from 0 to 6, found 5 values" },
     { large_top_offset, HR_BAD_DATA, "3 rows, the table has 4" },
     { not_a_struct, HR_TYPE, "'+l'" },
     { released_schema, HR_INVALID, "ArrowSchema was released" },
     { dictionary_at_the_top, HR_TYPE, "'+s'" },
     { falling_offsets, HR_BAD_DATA, "column 'text': row 1: offset 1 comes after 3" },
     { negative_offsets, HR_BAD_DATA, "column 'text': the last offset is -6" },
-    { null_rows, HR_UNSUPPORTED, "1 of 3 rows are null" },
+    { null_rows, HR_UNSUPPORTED, "1 of 3 rows of the table are null" },
     { flat_with_child, HR_BAD_DATA, "column 'text': format 'u' with 1 children" },
     { metadata_of_negative_size, HR_BAD_DATA, "column 'text': metadata" },
     { self_nesting, HR_UNSUPPORTED, "levels" },

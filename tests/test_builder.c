@@ -123,7 +123,7 @@ static void bytes(void **state)
     assert_ok(hr__builder_bytes(b, "abcd", 4, &err), &err);
     assert_ok(hr__builder_null(b, &err), &err);
     assert_status(hr__builder_bytes(b, "abc", 3, &err), HR_TYPE, &err);
-    assert_contains(err.text, "3 bytes, the column's have 4");
+    assert_contains(err.text, "a value of 3 bytes, expected 4");
     assert_status(hr__builder_int(b, 3, &err), HR_TYPE, &err);
     a = finish(b);
     assert_string_equal(values_text(a), "abcd null");
@@ -147,7 +147,7 @@ static void rows_that_do_not_fit(void **state)
     (void)state;
     assert_ok(hr__builder_double(hr__builder_child(b, 0), 1.0, &err), &err);
     assert_status(hr__builder_end(b, &err), HR_TYPE, &err);
-    assert_contains(err.text, "row 0 has 1 values, the type 3");
+    assert_contains(err.text, "row 0 has 1 values, expected 3");
     hr__builder_free(b);
     b = builder_of(person);
     assert_ok(hr__builder_int(hr__builder_child(b, 0), 1, &err), &err);

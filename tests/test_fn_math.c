@@ -27,7 +27,7 @@ static const function_case cases[] = {
     { "asin", { 0 }, { "double: 2" }, "double: nan", HR_OK },
     { "acos", { 0 }, { "double: 1" }, "double: 0.0", HR_OK },
     { "atan", { 0 }, { "double: 0" }, "double: 0.0", HR_OK },
-    { "exp", { 0 }, { "string: a" }, "exp of string: a number expected", HR_TYPE },
+    { "exp", { 0 }, { "string: a" }, "exp of string: expected a number", HR_TYPE },
     { "power", { 0 }, { "int32: 2|-3|null", "int32: 10|3|1" }, "int32: 1024 -27 null", HR_OK },
     { "power", { 0 }, { "int32: 2|0", "=int32: 31" }, "row 0: 2 to the power of 31 does not fit int32", HR_BAD_DATA },
     { "power", { 0 }, { "int64: 2", "=int64: -1" }, "2 to the power of -1 does not fit int64", HR_BAD_DATA },

@@ -3,7 +3,7 @@
 
 static const function_case cases[] = {
     { "list_len", { 0 }, { "list<int32>: 3,1,2|null||5" }, "int32: 3 null 0 1", HR_OK },
-    { "list_len", { 0 }, { "int8: 1" }, "list_len of int8: a list expected", HR_TYPE },
+    { "list_len", { 0 }, { "int8: 1" }, "list_len of int8: expected a list", HR_TYPE },
     { "list_get", { "index=1" }, { "list<int32>: 3,1,2|null||5" }, "int32: 1 null null null", HR_OK },
     { "list_get", { "index=-1" }, { "list<int32>: 3,1,2|null||5" }, "int32: 2 null null 5", HR_OK },
     { "list_get", { "index=0" }, { "list<string>: a,b|null" }, "string: a null", HR_OK },
@@ -26,8 +26,8 @@ static const function_case cases[] = {
       { "list<string>: b,null,a" },
       "list<item: string>: [null, \"a\", \"b\"]",
       HR_OK },
-    { "list_flatten", { 0 }, { "list<int32>: 3,1,2|null||5" }, "a list of lists expected", HR_TYPE },
-    { "struct_field", { "name=a" }, { "list<int32>: 3,1,2|null||5" }, "a struct expected", HR_TYPE },
+    { "list_flatten", { 0 }, { "list<int32>: 3,1,2|null||5" }, "expected a list of lists", HR_TYPE },
+    { "struct_field", { "name=a" }, { "list<int32>: 3,1,2|null||5" }, "expected a struct", HR_TYPE },
     { "map_keys", { 0 }, { "list<int32>: 3,1,2|null||5" }, "a map, or a list of structs", HR_TYPE },
     { "arr_to_list", { 0 }, { "list<int32>: 3,1,2|null||5" }, "list<item: int32>: [3, 1, 2] null [] [5]", HR_OK },
 };

@@ -106,7 +106,7 @@ static const struct {
     { "level=", "found ''", HR_INVALID },
     { "lines=3", "no option 'lines'; there are: header, delimiter, rows", HR_INVALID },
     { "row=3", "no option 'row'", HR_INVALID },
-    { "header", "name=value expected", HR_INVALID },
+    { "header", "expected name=value", HR_INVALID },
     { "=3", "no option ''", HR_INVALID },
 };
 

@@ -269,8 +269,8 @@ static void test_headers_that_lie(void **state)
         const char *text;
     } cases[] = {
 #define BYTES(s) { (const uint8_t *)(s), (int64_t)sizeof(s) - 1 }
-        { BYTES(""), "an empty file is no image" },
-        { BYTES("\x89Pxx"), "it begins with 89 50 78 78" },
+        { BYTES(""), "the file is empty, expected an image" },
+        { BYTES("\x89Pxx"), "found a file that begins with 89 50 78 78" },
         { BYTES("BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\0\0\1\0\0\0\1\0\1\0\x18\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
                 "\0\0\0"
                 "\0\0"),

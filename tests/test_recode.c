@@ -58,7 +58,7 @@ static const struct {
     { "cp1252", "abc\x81", 4, "in: byte 3: 0x81 is not cp1252", HR_BAD_DATA },
     { "utf-16-le", "a\0b", 3, "in: byte 2: 0x62 is not utf-16-le", HR_BAD_DATA },
     { "utf-16-le", "a\0\x3d\xd8", 4, "in: byte 2: 0x3d... is not utf-16-le", HR_BAD_DATA },
-    { "rot13", "a", 1, "in: encoding 'rot13' is not known to this system", HR_INVALID },
+    { "rot13", "a", 1, "in: this system does not know the encoding 'rot13'", HR_INVALID },
 };
 
 typedef struct job {

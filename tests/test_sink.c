@@ -270,7 +270,7 @@ static void test_refusals(void **unused)
     (void)unused;
     temp_file(dir, "file", "x", 1);
     assert_status(hr__sink_open(at("file/x"), false, NULL, &s, &err), HR_IO, &err);
-    assert_contains(err.text, "a folder is wanted");
+    assert_contains(err.text, "expected a folder, found the file");
     assert_status(hr__sink_open(at("sub/"), false, NULL, &s, &err), HR_INVALID, &err);
     assert_status(hr__sink_open("s3://bucket/x", false, NULL, &s, &err), HR_UNSUPPORTED, &err);
     assert_ok(hr__sink_open(at("y"), false, NULL, &s, &err), &err);

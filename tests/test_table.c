@@ -256,7 +256,7 @@ static void checks(void **state)
     (void)state;
     t->columns[0] = other;
     assert_status(hr__table_check(t, true, &err), HR_BAD_DATA, &err);
-    assert_contains(err.text, "column 'c0': not of the type");
+    assert_contains(err.text, "column 'c0': its type differs");
     assert_int_equal(hr__array_slice(good, 0, 2, &part, NULL), HR_OK);
     t->columns[0] = part;
     assert_status(hr__table_check(t, true, &err), HR_BAD_DATA, &err);
@@ -265,7 +265,7 @@ static void checks(void **state)
     atomic_store(&part->null_count, 2);
     t->columns[0] = part;
     assert_status(hr__table_check(t, true, &err), HR_BAD_DATA, &err);
-    assert_contains(err.text, "column 'c0': 0 rows are null, 2 are declared");
+    assert_contains(err.text, "column 'c0': 0 rows are null, expected 2");
     t->columns[0] = good;
     assert_ok(hr__table_check(t, true, &err), &err);
     hr__array_unref(part);

@@ -341,7 +341,7 @@ static void finer_units(void **state)
     assert_ok(hr__array_new(s, 1, 0, (hr_buffer *[3]){ NULL, hr__buffer_ref(a->buffers[1]) }, NULL, 0, &times, NULL),
               NULL);
     assert_status(hr__array_unify(&mem, times, ns, &got, &err), HR_TYPE, &err);
-    assert_contains(err.text, "row 0: the time 99999999999 does not fit a finer unit");
+    assert_contains(err.text, "row 0: the time 99999999999 does not fit the finer unit");
     hr__array_unref(times);
     hr__array_unref(a);
     hr__type_unref(s);

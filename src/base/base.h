@@ -1,8 +1,8 @@
 /* base.h - errors and the macros that pass them on, structs of callers. Everything begins with it.
  *
  * Names: hr_ types, hr__ functions shared between our own files. Ownership words (borrows, takes, shares, new) as in
- * headrace.h. Errors have one funnel: who detects writes the message by HR_FAIL, who passes on may add *where* by
- * hr__error_at. */
+ * headrace.h. Errors have one funnel: the function that detects an error writes its text by HR_FAIL, a function that
+ * passes it on may add *where* by hr__error_at. */
 #ifndef HR_BASE_H
 #define HR_BASE_H
 
@@ -40,7 +40,7 @@
 
 /* Puts "where: " before err's text and returns err's status (or st if err is NULL). */
 hr_status hr__error_at(hr_error *err, hr_status st, const char *fmt, ...) HR_PRINTF(3, 4);
-/* An -errno as a status with text "path: what: No such file or directory". ENOENT -> HR_NOT_FOUND, ENOMEM ->
+/* Sets the status and the text of an -errno: "path: what: No such file or directory". ENOENT -> HR_NOT_FOUND, ENOMEM ->
  * HR_NO_MEMORY. */
 hr_status hr__error_os(hr_error *err, int64_t minus_errno, const char *path, const char *what);
 /* Moves *from into *to (to's older content freed; NULL `to` drops it) and resets *from. */
@@ -58,24 +58,24 @@ hr_status hr__need(const char *function, const char *names, const void *const *p
 /* log.c: one line to the function that hr_set_log set. The caller may hold locks. */
 void hr__log(hr_log_level level, const char *fmt, ...) HR_PRINTF(2, 3);
 
-/* True for a number that is a status; false for HR_OK where it has to be an error. HR_PENDING is none. */
+/* True if the number is the status of an error: not HR_OK, not HR_PENDING. */
 bool hr__status_is_error(int64_t st);
-/* Statuses are also places in tables: [0, HR__N_STATUS), -1: no status. */
+/* The index of a status in tables: [0, HR__N_STATUS); -1: the number is no status. */
 enum { HR__N_STATUS = 16 };
 int hr__status_place(hr_status st);
 
 /* ----------------------------------------------------------------------------------------- callers' structs: structs.c
  *
- * `out`, of n_bytes, becomes what the caller's struct says: its fields, and zero for those that it lacks. HR_INVALID:
+ * Copies the caller's struct into `out` of n_bytes; fields that the caller's struct lacks become zero. HR_INVALID:
  * struct_bytes is 0, or cannot be a size. HR_UNSUPPORTED: a field that we do not know is set. On failure nothing of the
  * struct is taken. */
 hr_status hr__struct_read(const char *name, const void *from, void *out, size_t n_bytes, hr_error *err) HR_MUST_USE;
-/* The same; read: NULL is all zero, need: NULL is HR_INVALID. */
+/* The same, but a NULL struct is HR_INVALID; hr__struct_read takes NULL for all zero. */
 hr_status hr__struct_need(const char *name, const void *from, void *out, size_t n_bytes, hr_error *err) HR_MUST_USE;
-/* n of them, one behind the other as the caller's compiler lays them: all with one struct_bytes. */
+/* An array of n structs as the caller's compiler lays it out: all have the same struct_bytes. */
 hr_status hr__structs_read(const char *name, const void *from, int n, void *out, size_t n_bytes,
                            hr_error *err) HR_MUST_USE;
-/* The other way: what the caller knows of `from` (NULL: zeros) goes into *to, whose struct_bytes is set. */
+/* The other way: copies the fields of `from` (NULL: zeros) that the caller's *to has; to->struct_bytes is set. */
 hr_status hr__struct_fill(const char *name, void *to, const void *from, size_t n_bytes, hr_error *err) HR_MUST_USE;
 #define HR_STRUCT_READ(type, from, out) hr__struct_read(#type, (from), (out), sizeof(type), err)
 #define HR_STRUCT_NEED(type, from, out) hr__struct_need(#type, (from), (out), sizeof(type), err)

@@ -1,4 +1,4 @@
-/* base64.c - bytes as text (RFC 4648): schemas in footers and positions. */
+/* base64.c - bytes as text by RFC 4648, for schemas in footers and for positions. */
 #include "base/all.h"
 
 void hr__text_add_base64(hr_text *out, const uint8_t *p, int64_t n)

@@ -4,9 +4,9 @@
 
 #include "base/base.h"
 
-/* Columns are Arrow's in memory, files and messages are little-endian, and kernels look at bytes of words: all of it is
- * written for little-endian machines alone. Files of the other order (npy '>f4', Arrow IPC, decimals of Parquet) are
- * swapped when they are read. */
+/* The code runs on little-endian machines alone: columns have Arrow's layout in memory, files and messages are
+ * little-endian, and kernels read the bytes of words. Readers swap the bytes of big-endian files (npy '>f4', Arrow IPC,
+ * decimals of Parquet). */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headrace runs on little-endian machines");
 
 #define HR_SLACK 64 /* readable bytes after the end of every buffer that we allocate; data is 64-byte aligned */

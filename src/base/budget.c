@@ -1,23 +1,23 @@
-/* budget.c - who may hold how many bytes, and with how many threads: accounts, admission, the process's settings.
+/* budget.c - accounts of bytes, admission of work, and the process's memory limit and number of threads.
  *
- * Accounts form a tree under the root, which is the process. A byte is counted in its account and in every one above,
- * so that a limit holds for all that is below it. Two ways to be counted:
+ * Accounts form a tree under the root, which is the process. An account counts its own bytes and those of all accounts
+ * below it, so its limit holds for all of them. Bytes are counted in two ways:
  *
- * 1. Charged: the bytes exist. Never refused; what exceeds a limit is a debt that delays later admissions.
- * 2. Reserved: work that is about to start says how much it will need. Asked between operator calls, answered yes or
- *    no. Who gets no is remembered at the level that refused, and the waiter is called when bytes come back there.
+ * 1. Charged: the bytes exist. A charge is never refused; bytes above a limit are a debt that delays later admissions.
+ * 2. Reserved: work that is about to start announces how much it will need. The scheduler reserves between operator
+ * calls and gets yes or no. The level that refuses marks itself, and calls the waiter when bytes come back to it.
  *
- * Why ask first instead of watching a high-water mark: when the mark is seen, the bytes exist.
+ * Why reserve first instead of watching a high-water mark: when the mark is reached, the bytes exist.
  *
- * Free buffers of the pool are resident but no one's: they are part of what the root uses, not of what it refuses for,
- * since they go when they are in the way: a charge that takes the process over its limit trims the pool.
+ * Free buffers of the pool are resident but belong to no account. The root counts them as used but refuses nothing
+ * because of them: a charge that takes the process over its limit trims the pool.
  *
  * Locks: `admission` is a leaf, for reservations only. Charging takes no lock: sums are atomic. A refusal marks its
- * level and then looks again, a payback subtracts and then looks for the mark, so one of the two sees the other. A new
- * memory limit is stored before the mark is looked for, in the same way. That each stores one thing and then loads the
- * other only works if all four are sequentially consistent: with a relaxed or acquire load a CPU (ARM) may load before
- * its own store is seen, and then both miss the other one and the waiter sleeps for ever. The waiter is called after
- * everything is done, without locks of ours. */
+ * level and then reads the sum again; a release subtracts from the sum and then reads the mark; so at least one of the
+ * two sees the other. A new memory limit is stored before the mark is read, for the same reason. All four accesses have
+ * to be sequentially consistent: with a relaxed or acquire load a CPU (ARM) may load before its own store is visible,
+ * both sides miss each other, and the waiter sleeps for ever. The waiter is called last, without any lock of the
+ * engine. */
 #include "base/all.h"
 
 #include <stdlib.h>
@@ -110,7 +110,7 @@ void hr__account_spilled(hr_account *a, int64_t written, int64_t was_read)
 int64_t hr__account_spill_written(const hr_account *a) { return atomic_load(&(a ? a : &root)->spill_written); }
 int64_t hr__account_spill_read(const hr_account *a) { return atomic_load(&(a ? a : &root)->spill_read); }
 
-/* A level's own limit; INT64_MAX: none. Sequentially consistent: admission looks at it again behind its mark. */
+/* A level's own limit; INT64_MAX: none. Sequentially consistent: admission reads it again after it set its mark. */
 static int64_t level_limit(const hr_account *a)
 {
     int64_t limit = atomic_load(&a->limit);
@@ -207,7 +207,7 @@ static bool fits(const hr_account *a, int64_t n)
     return held <= limit && n <= limit - held;
 }
 
-/* Looks twice: bytes that came back between the first look and the mark would wake nobody. */
+/* Checks twice: bytes that came back between the first check and the mark would wake nobody. */
 static bool fits_or_refused_locked(hr_account *a, int64_t n)
 {
     if (fits(a, n))
@@ -258,7 +258,7 @@ static int env_int(const char *name, int max)
     return text && end != text && !*end && n >= 1 && n <= max ? (int)n : 0;
 }
 
-/* HR_INVALID only if HEADRACE_MEMORY_LIMIT is set and wrong; *out is the default then, too. */
+/* HR_INVALID only if HEADRACE_MEMORY_LIMIT is set and malformed; *out is the default in that case, too. */
 static hr_status default_limit(int64_t *out, hr_error *err)
 {
     const char *text = getenv("HEADRACE_MEMORY_LIMIT");
@@ -297,7 +297,8 @@ hr_status hr_set_memory_limit(int64_t n_bytes, hr_error *err)
     int64_t now;
 
     if (n_bytes < 0)
-        return hr_error_set(err, HR_INVALID, "memory limit: %lld bytes asked for", (long long)n_bytes);
+        return hr_error_set(err, HR_INVALID, "memory limit: found %lld bytes, expected 0 (the default) or more",
+                            (long long)n_bytes);
     if (n_bytes == 0)
         HR_TRY(default_limit(&n_bytes, err));
     atomic_store(&root.limit, n_bytes);
@@ -315,7 +316,7 @@ void hr_memory_reset_peak(void) { atomic_store(&root.peak, hr_memory_used()); }
 
 /* --- sizes as people write them. Not by strtod, whose decimal point depends on the locale. */
 
-/* The unit at *s ("", "MiB", "gb", "k", ...), moved behind; 0 if it is none. */
+/* The bytes of the unit at *s ("", "MiB", "gb", "k", ...), which moves behind it; 0: no unit stands there. */
 static int64_t parse_unit(const char **s)
 {
     static const char prefixes[] = "kmgtp";
@@ -352,7 +353,7 @@ static bool parse_bytes(const char *s, int64_t *out)
     }
     if (*s == '.')
         for (s++; *s >= '0' && *s <= '9'; s++, digits++)
-            if (part_of < 1000000000) { /* further digits are below a byte, or nearly */
+            if (part_of < 1000000000) { /* further digits are less than a byte */
                 part = part * 10 + (*s - '0');
                 part_of *= 10;
             }
@@ -381,7 +382,7 @@ _Thread_local bool hr__is_pool_thread;
 static atomic_int n_threads; /* 0: not looked up yet */
 static _Atomic(void (*)(int)) threads_hook;
 
-/* HR_INVALID only if HEADRACE_NUM_THREADS is set and wrong; *out is the default then, too. */
+/* HR_INVALID only if HEADRACE_NUM_THREADS is set and malformed; *out is the default in that case, too. */
 static hr_status default_threads(int *out, hr_error *err)
 {
     const char *text = getenv("HEADRACE_NUM_THREADS");
@@ -420,11 +421,11 @@ hr_status hr_set_num_threads(int n, hr_error *err)
     void (*hook)(int);
 
     if (n < 0 || n > MAX_THREADS)
-        return hr_error_set(err, HR_INVALID, "threads: %d asked for, allowed are 1 to %d, and 0 for the default", n,
+        return hr_error_set(err, HR_INVALID, "threads: found %d, expected 1 to %d, or 0 for the default", n,
                             MAX_THREADS);
     if (hr__is_pool_thread)
         return hr_error_set(err, HR_INVALID,
-                            "threads: their number cannot be set in a callback, which would wait for its own thread");
+                            "threads: a callback cannot set their number, it would wait for its own thread");
     if (n == 0)
         HR_TRY(default_threads(&n, err));
     atomic_store(&n_threads, n);

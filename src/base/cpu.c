@@ -40,8 +40,7 @@ static unsigned cpu_detect(void)
     return f;
 }
 
-/* The bits that the list allows; what it names wrongly allows nothing, so that a typing error shows as slowness
- * only. */
+/* The bits that the list allows. An unknown name allows nothing: a typing error costs speed only. */
 static unsigned cpu_mask(const char *list)
 {
     unsigned mask = 0;

@@ -35,7 +35,7 @@ hr_wide hr__wide_int(int64_t v)
     return out;
 }
 
-/* n words as their opposite in two's complement. */
+/* Negates n words in two's complement. */
 static void complement(uint32_t *w, int n)
 {
     uint64_t carry = 1;
@@ -89,7 +89,7 @@ int hr__wide_order(const hr_wide *a, const hr_wide *b)
     return a->negative ? magnitude_order(b, a) : magnitude_order(a, b);
 }
 
-/* The greater magnitude and the less; -> whether it fits. */
+/* Adds the smaller magnitude to the greater. false: the sum does not fit. */
 static bool add_magnitudes(const hr_wide *a, const hr_wide *b, hr_wide *out)
 {
     const int n = a->n;

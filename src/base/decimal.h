@@ -1,10 +1,8 @@
 /* decimal.h - whole numbers of 512 bits, for decimals: sign and magnitude, exact.
  *
- * A decimal is a whole number and a scale, of 38 digits (16 bytes) or 76 (32 bytes). What is between two of them and
- * the result
- * - a product, or one of them brought to the other's scale - has up to 154 digits, and so fits here: nothing in between
- * is lost,
- * and only the result has to be looked at (hr__wide_has_digits). */
+ * A decimal is a whole number and a scale, of 38 digits (16 bytes) or 76 (32 bytes). Intermediate values (a product, or
+ * one decimal at the other's scale) have up to 154 digits and fit here: no digit is lost in between, and only the
+ * result has to be checked (hr__wide_has_digits). */
 #ifndef HR_CORE_DECIMAL_H
 #define HR_CORE_DECIMAL_H
 
@@ -31,11 +29,11 @@ typedef struct hr_wide {
 
 hr_wide hr__wide_int(int64_t v);
 hr_wide hr__wide_uint(uint64_t v);
-/* From 16 or 32 bytes of two's complement, least first; and back: the low bytes of it. */
+/* From 16 or 32 bytes of two's complement, least significant first; and back: the low bytes of the value. */
 hr_wide hr__wide_load(const uint8_t *p, int bytes);
 void hr__wide_store(const hr_wide *v, int bytes, uint8_t *out);
 
-/* Has at most so many decimal digits (0 to 154). */
+/* True if v has at most `digits` decimal digits (0 to 154). */
 bool hr__wide_has_digits(const hr_wide *v, int digits);
 int hr__wide_order(const hr_wide *a, const hr_wide *b); /* < 0, 0, > 0 */
 
@@ -49,10 +47,10 @@ static inline void hr__wide_negate(hr_wide *v) { v->negative = v->n && !v->negat
 void hr__wide_divide(const hr_wide *a, const hr_wide *b, hr_wide *quotient, hr_wide *rest);
 hr_wide hr__wide_power_of_ten(int digits); /* 0 to 154 */
 
-/* The greatest number of so many digits, as far as 16 bytes go. */
+/* The greatest number of `digits` digits, up to what 16 bytes hold. */
 static inline int128 hr__most_of_digits(int digits) { return hr__power_of_ten(HR_MIN(digits, 38)) - 1; }
 
-/* Has a decimal of 16 or 32 bytes at most so many digits? `most`: hr__most_of_digits(digits). */
+/* True if a decimal of 16 or 32 bytes has at most `digits` digits. `most`: hr__most_of_digits(digits). */
 static inline bool hr__decimal_fits(const uint8_t *p, int bytes, int digits, int128 most)
 {
     hr_wide v;
@@ -71,8 +69,8 @@ int hr__wide_print(const hr_wide *v, int exponent, char out[HR_WIDE_CHARS]);
 double hr__wide_double(const hr_wide *v, int exponent);
 /* The whole number nearest to v * 10^digits, half-way to the even one. false: not finite, or more than 512 bits. */
 bool hr__wide_of_double(double v, int digits, hr_wide *out);
-/* A decimal number as text ("-12.50", "1e3") as a whole number of 10^-digits. false: it is none, or too large. *lost:
- * there are digits behind these, which are cut off. */
+/* A decimal number as text ("-12.50", "1e3") as a whole number of 10^-digits. false: the text is no number, or the
+ * number is too large. *lost: further digits follow and are cut off. */
 bool hr__wide_parse(const uint8_t *p, int64_t n, int digits, hr_wide *out, bool *lost);
 
 #endif

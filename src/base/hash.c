@@ -1,7 +1,7 @@
 /* hash.c - a 128-bit hash, for fingerprints, groups and joins: MurmurHash3_x64_128 by Austin Appleby (public domain).
  *
  * One add and the end give exactly the published value, but for a seed of 64 bits. There is no buffer between adds:
- * each add is a part of its own, whose end (the total so far) is mixed in before the next. All words are read
+ * each add is hashed on its own, and its end (the total so far) is mixed in before the next. All words are read
  * little-endian. */
 #include "base/all.h"
 

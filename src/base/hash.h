@@ -9,7 +9,7 @@ typedef struct hr_bits128 {
 } hr_bits128;
 
 /* 128-bit hash of bytes, for fingerprints and keys; stable across machines and versions: MurmurHash3_x64_128 (Appleby).
- * Each add is a part of its own: adding "ab", then "c", is not adding "abc". Not for secrets. */
+ * Each add is hashed on its own: adding "ab", then "c", differs from adding "abc". Not for secrets. */
 typedef struct hr_hash {
     uint64_t a, b, n;
 } hr_hash;

@@ -1,13 +1,12 @@
-/* mem.c - memory counted, charged to an account, able to fail on request; the only caller of malloc. Growing arrays,
- * texts.
+/* mem.c - the only caller of malloc: blocks charged to an account, growing arrays, texts.
  *
- * A block begins with 16 bytes: its account and its size. So hr__free() needs no more than the pointer, a block may be
- * freed by any thread long after the operator that made it, and it keeps its account alive until then. What is charged
- * is the block with its head; what malloc itself adds is not seen.
+ * A block begins with 16 bytes: its account and its size. So hr__free() needs only the pointer, any thread may free a
+ * block long after the operator that made it has ended, and the block keeps its account alive until then. The charge is
+ * the block with its head, without what malloc adds. Tests make an allocation fail by hr__fault().
  *
- * Blocks from 256 KiB on are blocks of pages, from the pool (pages.c), and charged as such: malloc would keep most of
- * what they give back, which nobody would count, where the pool is counted and goes when it is in the way. Under
- * AddressSanitizer what is behind their end is poisoned, as malloc would do it. */
+ * Blocks from 256 KiB on come from the pool of pages (pages.c) and are charged as such: malloc would keep most of the
+ * freed memory, uncounted, while the pool is counted and trimmed when memory is short. Under AddressSanitizer the bytes
+ * behind their end are poisoned, as malloc does. */
 #include "base/pages.h"
 
 #include "base/poison.h"
@@ -21,7 +20,7 @@
 
 typedef struct block {
     alignas(16) hr_account *account;
-    uint64_t n : 56;    /* bytes asked for */
+    uint64_t n : 56;    /* requested bytes */
     uint64_t pages : 8; /* class + 1 of a block of pages, 0: malloc's */
 } block;
 
@@ -30,7 +29,7 @@ _Static_assert(sizeof(block) == 16 && sizeof(block) <= HR_PAGES_SLACK, "blocks a
 static block *block_of(void *p) { return (block *)p - 1; }
 static int64_t block_bytes(size_t n) { return (int64_t)(n + sizeof(block)); }
 
-/* Whether n is a size at all, and today is not the day to fail. */
+/* Whether n is a possible size, and no fault is armed. */
 static bool may_alloc(size_t n) { return n <= PTRDIFF_MAX - sizeof(block) && !hr__fault(HR_FAULT_MEMORY); }
 
 /* --- large ones */
@@ -70,7 +69,7 @@ static void large_free(block *b)
     hr__pages_free(b->account, b, b->pages - 1);
 }
 
-/* Whether n bytes may stay where they are: they fit, and leave less than half of it empty. */
+/* Whether n bytes may stay in this block: they fit, and fill more than half of it. */
 static bool large_holds(const block *b, size_t n)
 {
     int64_t has = hr__pages_bytes(b->pages - 1);
@@ -118,7 +117,7 @@ static void small_free(block *b)
     int64_t n = block_bytes(b->n);
 
     free(b);
-    hr__account_add(a, -n, -1); /* last: whoever is woken by it finds the memory free */
+    hr__account_add(a, -n, -1); /* last: the waiter that it wakes finds the memory free */
 }
 
 /* --- both */
@@ -133,7 +132,7 @@ static void *alloc(hr_account *a, size_t n, bool zero)
 void *hr__alloc(hr_account *a, size_t n) { return alloc(a, n, false); }
 void *hr__zalloc(hr_account *a, size_t n) { return alloc(a, n, true); }
 
-/* To where blocks of n bytes are. */
+/* Moves a block to the allocator for blocks of n bytes. */
 static void *block_move(block *b, size_t n)
 {
     void *p = n < LARGE_BYTES ? small_alloc(b->account, n, false) : large_alloc(b->account, n, false);
@@ -265,8 +264,7 @@ void hr__text_add(hr_text *t, const char *fmt, ...)
     t->n += n;
 }
 
-/* Bytes of the UTF-8 character at s (which ends with NUL), 0 if it is none: overlong, a surrogate, cut, above
- * 10FFFF. */
+/* Bytes of the UTF-8 character at s (which ends with NUL); 0: malformed (overlong, a surrogate, cut, above 10FFFF). */
 static int utf8_length(const unsigned char *s)
 {
     int n = 1;
@@ -282,7 +280,7 @@ static int utf8_length(const unsigned char *s)
     return n;
 }
 
-/* The letter after the backslash; 0: the byte has no short form. */
+/* The letter of the escape, as 'n' of "\n"; 0: the byte has no short form. */
 static char json_letter(unsigned char c)
 {
     static const char bytes[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";

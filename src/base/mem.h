@@ -11,7 +11,7 @@
  * All functions are thread-safe. NULL means the process's root account. */
 typedef struct hr_account hr_account;
 
-/* limit_bytes 0: no own limit (its ancestors' hold). `name` is copied. NULL without memory. */
+/* limit_bytes 0: no limit of its own (its ancestors' limits hold). `name` is copied. NULL without memory. */
 hr_account *hr__account_new(const char *name, hr_account *parent, int64_t limit_bytes);
 hr_account *hr__account_ref(hr_account *a);
 void hr__account_unref(hr_account *a);
@@ -21,13 +21,12 @@ int64_t hr__account_peak(const hr_account *a);
 int64_t hr__account_limit(const hr_account *a); /* the smallest of its own and its ancestors' limits */
 void hr__account_charge(hr_account *a,
                         int64_t n_bytes); /* memory we did not allocate (a worker's private bytes); n may be < 0 */
-/* Bytes that were written to, or read from, spill files for `a`: counts, in all levels. */
+/* Counts bytes that were written to, or read from, spill files for `a`, at all levels. */
 void hr__account_spilled(hr_account *a, int64_t written, int64_t was_read);
 int64_t hr__account_spill_written(const hr_account *a);
 int64_t hr__account_spill_read(const hr_account *a);
-/* For those who allocate by themselves (mem.c, buffer.c, arena.c): charged, and counted as live. Each block is a
- * reference on `a`; give back by the negative numbers. Before the memory is asked for, so that the pool makes room
- * first. */
+/* For the allocators (mem.c, buffer.c, arena.c): charges the bytes and counts them as live. Each block is a reference
+ * on `a`; negative numbers give back. Call it before the allocation, so that the pool makes room first. */
 void hr__account_add(hr_account *a, int64_t n_bytes, int n_blocks);
 
 /* Admission, between operator calls: reserves n bytes if used + reserved + n <= limit at every level; false otherwise,
@@ -35,18 +34,20 @@ void hr__account_add(hr_account *a, int64_t n_bytes, int n_blocks);
  * release. */
 bool hr__account_reserve(hr_account *a, int64_t n_bytes, bool force);
 void hr__account_release(hr_account *a, int64_t n_bytes);
-/* Called from any thread when bytes came back after a refusal, without locks of ours, but inside of whatever call freed
- * them: it must not take a lock under which anybody frees. One per process (the scheduler's wake-up). */
+/* fn is called from any thread when bytes came back after a refusal. The caller holds no lock of the engine, but stands
+ * inside the call that freed the bytes: fn must not take a lock under which anybody frees. One per process (the
+ * scheduler's wake-up). */
 void hr__budget_set_waiter(void (*fn)(void));
-/* Called, without locks, by hr_set_num_threads with the new number. One per process (the scheduler). */
+/* hr_set_num_threads calls fn with the new number, without locks. One per process (the scheduler). */
 void hr__threads_set_hook(void (*fn)(int n_threads));
 extern _Thread_local bool
-    hr__is_pool_thread; /* set by exec/pool.c: such a thread must not wait for threads of the pool */
+    hr__is_pool_thread; /* set by exec/pool.c on its threads, which must not wait for threads of the pool */
 /* Live blocks and bytes of the whole process, without pooled free buffers: what a test compares before and after. */
 int64_t hr__live_bytes(void);
 int64_t hr__live_blocks(void);
 
-/* Frees pooled buffers down to `keep_bytes`; called when the budget is short. Returns the bytes freed. */
+/* Frees pooled buffers until at most `keep_bytes` are left; called when the budget is short. Returns the freed
+ * bytes. */
 int64_t hr__pool_trim(int64_t keep_bytes);
 int64_t hr__pool_bytes(void); /* in free pooled buffers */
 
@@ -59,8 +60,8 @@ char *hr__strdup(hr_account *a, const char *s);      /* NULL gives NULL */
 char *hr__strndup(hr_account *a, const char *s, size_t n);
 char *hr__printf(hr_account *a, const char *fmt, ...) HR_PRINTF(2, 3); /* new string; NULL without memory */
 
-/* A growing array: HR_PUSH(&v, item) style is left to the caller; this grows *items to hold at least n of size each,
- * doubling. Returns false without memory, *items unchanged. */
+/* Grows the array *items so that it holds at least n items of item_bytes; doubles. false: no memory, *items is
+ * unchanged. */
 bool hr__grow(hr_account *a, void **items, int64_t *cap, int64_t n, size_t item_bytes);
 
 #endif

@@ -2,10 +2,11 @@
  *
  * Integers: eight digits a step by arithmetic inside one 64-bit word. Doubles: a short decimal is one exact
  * multiplication or division (Clinger, PLDI'90); others are a product with 128 bits of a power of five (Eisel and
- * Lemire, "Number parsing at a gigabyte per second", 2021; that 128 bits always suffice: Mushtak and Lemire, 2023). Of
- * more than 19 digits the product is taken for both neighbours, and only where they differ strtod decides, with up to
- * 780 digits, which is all that can matter. Printing: Schubfach (Giulietti, "The Schubfach way to render doubles",
- * 2020) with the same table. The calendar is that of Hinnant ("chrono-compatible low-level date algorithms"). */
+ * Lemire, "Number parsing at a gigabyte per second", 2021; that 128 bits always suffice: Mushtak and Lemire, 2023).
+ * With more than 19 digits the product is computed for both neighbours; where they differ strtod decides, with up to
+ * 780 digits, and no digit behind those can matter. Printing: Schubfach (Giulietti, "The Schubfach way to render
+ * doubles", 2020) with the same table. The calendar is that of Hinnant ("chrono-compatible low-level date
+ * algorithms"). */
 #include "base/number_short.h"
 
 #include "base/number_powers.h"
@@ -119,10 +120,10 @@ bool hr__parse_int64(const uint8_t *p, int64_t n, int64_t *out)
 
 /* ----------------------------------------------------------------------------------------------- decimals to binary */
 
-/* What distinguishes double from float. */
+/* The constants in which double and float differ. */
 typedef struct binary_kind {
     int mantissa_bits;      /* stored ones */
-    int min_exponent;       /* what the stored exponent 0 means, less one */
+    int min_exponent;       /* the exponent that the stored 0 means, less one */
     int max_exponent;       /* stored, of infinity */
     int even_min, even_max; /* powers of ten for which a product can be halfway between two */
 } binary_kind;
@@ -158,7 +159,7 @@ static inline uint64_t round_decimal(uint64_t w, int64_t q, const binary_kind *k
     shift = upper + 64 - k->mantissa_bits - 3;
     mantissa = high >> shift;
     exponent = (int)(((152170 + 65536) * q) >> 16) + 63 + upper - lz - k->min_exponent;
-    if (exponent <= 0) { /* subnormal, or nothing */
+    if (exponent <= 0) { /* subnormal, or zero */
         if (-exponent + 1 >= 64)
             return 0;
         mantissa >>= -exponent + 1;
@@ -178,17 +179,17 @@ static inline uint64_t round_decimal(uint64_t w, int64_t q, const binary_kind *k
     return (mantissa & ~((uint64_t)1 << k->mantissa_bits)) | (uint64_t)exponent << k->mantissa_bits;
 }
 
-/* A decimal as it stands: sign, w * 10^exponent. */
+/* A parsed decimal: sign, w * 10^exponent. */
 typedef struct decimal {
     bool negative;
     bool more; /* w holds the first 19 digits only, and others follow that may matter */
     uint64_t w;
     int64_t exponent;
-    const uint8_t *digits; /* `more`: where the first nonzero digit stands */
+    const uint8_t *digits; /* `more`: the first nonzero digit */
     const uint8_t *end;    /* behind the last digit; a point may stand between */
 } decimal;
 
-/* Digits from p on into *w (modulo 2^64). -> behind them. */
+/* Reads the digits from p on into *w (modulo 2^64). -> the first byte behind them. */
 static inline const uint8_t *take_digits(const uint8_t *p, const uint8_t *end, uint64_t *w)
 {
     while (end - p >= 8 && are_digits(load8(p))) {
@@ -200,7 +201,7 @@ static inline const uint8_t *take_digits(const uint8_t *p, const uint8_t *end, u
     return p;
 }
 
-/* The exponent behind 'e'; saturated where it makes any number of digits infinite or zero. NULL: there is none. */
+/* Reads the exponent behind 'e'; saturates where any number of digits becomes infinite or zero. NULL: no exponent. */
 static const uint8_t *take_exponent(const uint8_t *p, const uint8_t *end, int64_t *exponent)
 {
     bool negative = p < end && *p == '-';
@@ -215,7 +216,7 @@ static const uint8_t *take_exponent(const uint8_t *p, const uint8_t *end, int64_
     return p;
 }
 
-/* More than 19 digits: w is made again of the first 19, zeros in front not counted. */
+/* With more than 19 digits, computes w again from the first 19, without leading zeros. */
 static void cut_digits(decimal *d, const uint8_t *p)
 {
     int n = 0;
@@ -230,7 +231,7 @@ static void cut_digits(decimal *d, const uint8_t *p)
         if (n < 19) {
             d->w = d->w * 10 + (*p - '0');
         } else {
-            d->exponent++; /* which was that of all digits */
+            d->exponent++; /* it was the exponent of all digits */
             d->more = true;
         }
         n++;
@@ -271,9 +272,9 @@ static bool scan_decimal(const uint8_t *p, const uint8_t *end, bool lax, decimal
 }
 
 #define MAX_DIGITS                                                                                                     \
-    780 /* 767 digits tell two neighbours and their middle apart; of more, only whether any is not zero matters */
+    780 /* 767 digits distinguish two neighbours and their middle; of further digits, only "any is not zero" matters */
 
-/* The decimal for strtod: digits, no point (which would depend on the locale), an exponent. */
+/* Writes the decimal for strtod: digits, no point (it depends on the locale), an exponent. */
 static void write_decimal(const decimal *d, char text[MAX_DIGITS + 40])
 {
     bool rest = false;
@@ -289,7 +290,7 @@ static void write_decimal(const decimal *d, char text[MAX_DIGITS + 40])
     }
     if (rest)
         text[n++] = '1';
-    snprintf(text + n, 40, "e%lld", (long long)(d->exponent - (n - 19))); /* it was that of the first 19 digits */
+    snprintf(text + n, 40, "e%lld", (long long)(d->exponent - (n - 19))); /* that of the first 19 digits */
 }
 
 /* The words, without sign. */
@@ -377,7 +378,7 @@ static float decimal_float(const decimal *d)
     return float_of((uint32_t)bits);
 }
 
-/* What a short decimal may not be where JSON's grammar holds: "01", ".5", "5.". */
+/* The short decimals that JSON's grammar refuses: "01", ".5", "5.". */
 static inline bool is_strict(const uint8_t *p, int64_t n)
 {
     bool whole = p[n - 1] != '.';
@@ -508,7 +509,7 @@ bool hr__parse_time(const uint8_t *p, int64_t n, hr_unit unit, int64_t *out)
     return true;
 }
 
-/* Takes 'Z' or +hh[[:]mm] off the end of a time; *offset: seconds east. */
+/* Cuts 'Z' or +hh[[:]mm] off the end of a time; *offset: seconds east. */
 static int64_t take_zone(const uint8_t *p, int64_t n, int64_t *offset, int *zone)
 {
     int64_t at = n;
@@ -551,7 +552,7 @@ bool hr__parse_timestamp(const uint8_t *p, int64_t n, hr_unit unit, int64_t *out
             return false;
     }
     seconds += days * 86400 - offset;
-    if (seconds < 0 && fraction > 0) { /* so that the product alone fits wherever the sum does */
+    if (seconds < 0 && fraction > 0) { /* the product fits wherever the sum fits */
         seconds++;
         fraction -= unit_per_second[unit];
     }
@@ -597,15 +598,15 @@ int hr__print_int64(int64_t v, char *out)
     return (v < 0) + hr__print_uint64(v < 0 ? 0 - (uint64_t)v : (uint64_t)v, out + (v < 0));
 }
 
-/* 10^k, its first 128 bits rounded up, times `factor`: the bits from 2^128 on, the last of which also says that bits
- * were lost. */
+/* 10^k, its first 128 bits rounded up, times `factor`: the bits from 2^128 on, the last bit is also set if bits were
+ * lost. */
 static uint64_t times_power(int k, uint64_t factor)
 {
     const uint64_t *power = powers_of_5[k - MIN_POWER];
     __uint128_t g = (__uint128_t)power[0] << 64 | power[1], low, high;
 
     if (k < -27 || k > 55)
-        g++; /* the table's were cut off */
+        g++; /* the table's numbers were cut off */
     low = (__uint128_t)(uint64_t)g * factor;
     high = (__uint128_t)(uint64_t)(g >> 64) * factor + (uint64_t)(low >> 64);
     return (uint64_t)(high >> 64) | ((uint64_t)high > 1);
@@ -684,7 +685,7 @@ static int print_decimal(uint64_t digits, int exponent, char *out)
     return n + 1;
 }
 
-/* What is no number of its own: zero, infinite, not a number. -> 0: it is one. */
+/* Prints zero, infinity and nan. -> 0: the number is none of these. */
 static int print_special(bool negative, bool is_nan, bool is_inf, char *out)
 {
     const char *text = is_nan ? "nan" : is_inf ? "-inf" : "-0.0";
@@ -743,7 +744,7 @@ static int print_day(int64_t days, char *out)
     return at + 6;
 }
 
-/* hh:mm:ss[.f], the fraction as short as it is whole. */
+/* hh:mm:ss[.f], with the shortest exact fraction. */
 static int print_clock(int64_t seconds, int64_t fraction, hr_unit unit, char *out)
 {
     int n = (int)unit * 3;
@@ -782,7 +783,7 @@ int hr__print_time(int64_t v, hr_unit unit, char *out)
 {
     int64_t seconds = floor_div(v, unit_per_second[unit]);
 
-    if (seconds < 0 || seconds >= 360000) /* no time of day; a column may hold it all the same */
+    if (seconds < 0 || seconds >= 360000) /* no time of day, but a column may hold it */
         return hr__print_int64(v, out);
     return print_clock(seconds, floor_rest(v, unit_per_second[unit]), unit, out);
 }

@@ -1,6 +1,6 @@
-/* number.h - numbers and times as text, both ways: what CSV, JSON and casts share. Exact: a double is the nearest one
- * to the decimal that stands there, and is printed so that it is read back as the same. No locale. The text need not
- * end with a NUL; HR_SLACK bytes behind it can be read (may be anything). */
+/* number.h - numbers and times as text, both ways: what CSV, JSON and casts share. Exact: a parsed double is the
+ * nearest one to the decimal, and a printed double reads back as the same. No locale. The text need not end with a NUL;
+ * HR_SLACK bytes behind it must be readable, with any content. */
 #ifndef HR_NUMBER_H
 #define HR_NUMBER_H
 
@@ -8,8 +8,8 @@
 
 typedef enum hr_unit { HR_SECOND, HR_MILLI, HR_MICRO, HR_NANO } hr_unit;
 
-/* The whole text is one number; no blanks around it. false: it is not, or does not fit. A sign may stand before: '-'
- * only for int64 and double ('+' is refused, as JSON does). Leading zeros are fine. */
+/* The whole text is one number, without blanks. false: it is no number, or does not fit. A '-' may stand before an
+ * int64 or a double; '+' is refused, as in JSON. Leading zeros are fine. */
 bool hr__parse_int64(const uint8_t *p, int64_t n, int64_t *out);
 bool hr__parse_uint64(const uint8_t *p, int64_t n, uint64_t *out);
 /* JSON's grammar, and also: leading zeros, ".5", "5.", "inf", "infinity", "nan" in any case where `lax`. Too large is
@@ -18,9 +18,9 @@ bool hr__parse_double(const uint8_t *p, int64_t n, bool lax, double *out);
 bool hr__parse_float(const uint8_t *p, int64_t n, bool lax, float *out); /* the nearest float: rounded once */
 /* "2026-11-21"; days since 1970-01-01. */
 bool hr__parse_date(const uint8_t *p, int64_t n, int32_t *days);
-/* ISO 8601: date, 'T' or a blank, hh[:mm[:ss[.fffffffff]]], then nothing, 'Z', or +hh[[:]mm]. Value in `unit` since
- * 1970 UTC; false if the fraction has more digits than the unit, or the value does not fit. *zone: 0 none was given, 1
- * it was (and is applied). Date alone is midnight. */
+/* ISO 8601: date, 'T' or a blank, hh[:mm[:ss[.fffffffff]]], then nothing, 'Z', or +hh[[:]mm]. The value is in `unit`
+ * since 1970 UTC. false: the fraction has more digits than the unit, or the value does not fit. *zone: 1 if the text
+ * has a zone, which is applied; else 0. A date alone is midnight. */
 bool hr__parse_timestamp(const uint8_t *p, int64_t n, hr_unit unit, int64_t *out, int *zone);
 /* "hh:mm[:ss[.f]]", in `unit` since midnight. */
 bool hr__parse_time(const uint8_t *p, int64_t n, hr_unit unit, int64_t *out);
@@ -33,7 +33,7 @@ void hr__date_of(int64_t days, int64_t *year, int *month, int *day);
 #define HR_NUMBER_CHARS 40
 int hr__print_int64(int64_t v, char *out);
 int hr__print_uint64(uint64_t v, char *out);
-/* The shortest that reads back the same, as Python's repr: "inf", "-inf", "nan", "1.0", "1e+16", "1e-05". */
+/* The shortest text that reads back the same, as Python's repr: "inf", "-inf", "nan", "1.0", "1e+16", "1e-05". */
 int hr__print_double(double v, char *out);
 int hr__print_float(float v, char *out);
 int hr__print_date(int32_t days, char *out);

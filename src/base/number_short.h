@@ -1,9 +1,8 @@
-/* number_short.h - numbers as they nearly always stand, parsed in line: what is refused here, number.h's functions look
- * at.
+/* number_short.h - short numbers, parsed in line. What these functions refuse, those of number.h parse.
  *
- * A column of numbers has few lengths but many: a loop over digits ends at another place each time, and the CPU guesses
- * wrong. So three groups of eight digits are always taken, whatever the length, as arithmetic on 64-bit words; empty
- * ones add nothing. */
+ * The numbers of a column differ in length: a loop over digits ends at another place each time, and the CPU mispredicts
+ * the branch. So the code always takes three groups of eight digits, as arithmetic on 64-bit words; empty groups add
+ * nothing. */
 #ifndef HR_NUMBER_SHORT_H
 #define HR_NUMBER_SHORT_H
 
@@ -18,8 +17,8 @@ extern const double hr__exact_powers_of_10[23];
 double hr__decimal_double(uint64_t w, int64_t q);
 float hr__decimal_float(uint64_t w, int64_t q);
 
-/* n of 0 to 8 digits, right-aligned behind zeros: the value of each byte. *bad collects high bits where no digit
- * stands. Reads eight. */
+/* The values of n (0 to 8) digits, right-aligned behind zeros, a byte each. *bad collects a high bit for each byte that
+ * is no digit. Reads eight bytes. */
 static inline uint64_t hr__digit_values(const uint8_t *p, int64_t n, uint64_t *bad)
 {
     uint64_t v;
@@ -31,14 +30,14 @@ static inline uint64_t hr__digit_values(const uint8_t *p, int64_t n, uint64_t *b
     return v;
 }
 
-/* Eight values of digits as a number, the first in the lowest byte. */
+/* The number of eight digit values, the first in the lowest byte. */
 static inline uint64_t hr__sum_digits(uint64_t v)
 {
     v = v * 10 + (v >> 8);
     return ((v & 0x000000FF000000FF) * 0x000F424000000064 + (v >> 16 & 0x000000FF000000FF) * 0x0000271000000001) >> 32;
 }
 
-/* [-]digits, 16 of them at most. */
+/* [-]digits, at most 16. */
 static inline bool hr__short_int64(const uint8_t *p, int64_t n, int64_t *out)
 {
     bool negative = *p == '-';
@@ -58,7 +57,7 @@ static inline bool hr__short_int64(const uint8_t *p, int64_t n, int64_t *out)
 typedef struct hr__short_decimal {
     uint64_t w;
     int64_t n_fraction; /* the number is w / 10^n_fraction, */
-    int64_t n_digits;   /* written with so many digits, or one less, 19 at most */
+    int64_t n_digits;   /* written with n_digits digits, or one less, at most 19 */
     bool negative;
 } hr__short_decimal;
 
@@ -108,7 +107,7 @@ static inline bool hr__short_double(const uint8_t *p, int64_t n, double *out)
     v = d.n_digits <= 15 ? (double)(int64_t)d.w / hr__exact_powers_of_10[d.n_fraction]
                          : hr__decimal_double(d.w, -d.n_fraction);
     memcpy(&bits, &v, 8);
-    bits |= (uint64_t)d.negative << 63; /* no branch: signs of a column are often as tossed coins */
+    bits |= (uint64_t)d.negative << 63; /* no branch: the signs of a column are often random */
     memcpy(out, &bits, 8);
     return true;
 }

@@ -1,7 +1,7 @@
-/* option.c - option tables: defaults, "name=value" texts, what the help shows. Read alike by C, the command and Python.
+/* option.c - option tables: defaults, "name=value" texts, the help text. C, the command and Python read them alike.
  *
- * A TEXT option that was not set points at its default in the table; one that was set is a copy. So defaults cannot
- * fail, and hr__options_clear() frees what is not the default. A setting given twice: the last one counts. */
+ * A TEXT option that is not set points at its default in the table; one that is set is a copy. So setting the defaults
+ * cannot fail, and hr__options_clear() frees only copies. Of two settings of one option the last counts. */
 #include "base/all.h"
 
 #include <errno.h>
@@ -85,7 +85,7 @@ static bool parse_double(const char *s, double *out)
     return end != copy && !*end && isfinite(*out);
 }
 
-/* "," or an escape that shells and files cannot show: "\t"; "" is the byte 0, which readers take for "none". */
+/* "," or an escape such as "\t", for bytes that are hard to type; "" is the byte 0, which readers take for "none". */
 static bool parse_char(const char *s, char *out)
 {
     static const char letters[] = "tnr0\\", bytes[] = "\t\n\r\0\\";
@@ -118,7 +118,7 @@ static bool in_range(const hr_option *o, double v)
     return (o->min == 0 && o->max == 0) || (v >= o->min && v <= o->max);
 }
 
-/* Stores what `s` says; false: it is not of o's kind, or out of its range. */
+/* Stores the value of `s`; false: it is not of o's kind, or out of o's range. */
 static bool parse_value(const hr_option *o, const char *s, void *field)
 {
     int64_t n;
@@ -190,7 +190,7 @@ static hr_status parse_setting(const hr_option *table, const char *setting, void
     size_t n = strcspn(setting, "=");
 
     if (!setting[n])
-        return hr_error_set(err, HR_INVALID, "option '%s': name=value expected", setting);
+        return hr_error_set(err, HR_INVALID, "option '%s': expected name=value", setting);
     for (const hr_option *o = table; o && o->name; o++) {
         const char *value = setting + n + 1;
         if (strlen(o->name) != n || strncmp(o->name, setting, n))
@@ -233,7 +233,7 @@ static void print_choice(const hr_option *o, hr_text *out)
     hr__text_add(out, "%.*s (of %s)", (int)strcspn(p, " "), p, o->text);
 }
 
-/* Whole units only, so that the text parses to the same number. */
+/* Uses whole units only, so that the text parses to the same number. */
 static void print_bytes(int64_t n, hr_text *out)
 {
     static const char *const units[] = { "", "KiB", "MiB", "GiB", "TiB" };

@@ -1,4 +1,4 @@
-/* option.h - options as tables, read alike by C, the command and Python. */
+/* option.h - options as tables, which C, the command and Python read alike. */
 #ifndef HR_OPTION_H
 #define HR_OPTION_H
 
@@ -24,9 +24,10 @@ typedef struct hr_option {
     const char *text; /* default of TEXT; CHOICE: the names, separated by blanks */
     const char *doc;
 } hr_option;
-/* A table of NULL is one without options. */
+/* A NULL table has no options. */
 void hr__options_default(const hr_option *table, void *options);
-/* "name=value" strings into `options`; HR_INVALID names the option, its kind and what was found. TEXT is copied. */
+/* "name=value" strings into `options`; HR_INVALID names the option, its kind and the text that was found. TEXT is
+ * copied. */
 hr_status hr__options_parse(const hr_option *table, const char *const *settings, int n, void *options,
                             hr_error *err) HR_MUST_USE;
 void hr__options_clear(const hr_option *table, void *options);

@@ -1,8 +1,8 @@
 /* os.h - the only door to the operating system: threads, clock, files, memory maps, sockets' file descriptors.
  *
  * os_linux.c implements it. Every call that can fail for reasons outside the program asks hr__fault() first, so that
- * tests can make each of them fail in turn. Errors are returned as -errno (negative), results as >= 0, so that the
- * caller, who knows the file's name, writes the message. */
+ * tests can make each of them fail in turn. Functions return errors as -errno (negative) and results as >= 0; the
+ * caller knows the file's name and writes the message. */
 #ifndef HR_OS_H
 #define HR_OS_H
 
@@ -15,7 +15,7 @@
 enum { HR_FAULT_MEMORY = 1, HR_FAULT_IO = 2 };
 bool hr__fault(int kind);                     /* true: fail now */
 void hr__fault_arm(int kinds, int64_t after); /* fail the call number `after` (0: the next) of these kinds, once */
-bool hr__fault_hit(void);                     /* true: the armed call was reached, that is, something did fail */
+bool hr__fault_hit(void);                     /* true: the armed call was reached and failed */
 bool hr__fault_disarm(void);                  /* the same, and off */
 
 /* --- clock */
@@ -36,23 +36,24 @@ void hr__cond_wait(hr_cond *c, hr_mutex *m);
 bool hr__cond_wait_ns(hr_cond *c, hr_mutex *m, int64_t wait_ns); /* false: timed out */
 void hr__cond_signal(hr_cond *c);
 void hr__cond_broadcast(hr_cond *c);
-/* Signals are blocked in it, but those of its own faults. -errno on failure. */
+/* The thread blocks all signals but those of its own faults. -errno on failure. */
 int hr__thread_start(hr_thread *out, const char *name, void (*fn)(void *), void *arg);
 void hr__thread_join(hr_thread t);
 int hr__pid(void); /* cached; corrected in a forked child */
 int hr__uid(void);
-/* A process among all that share a file system. Containers of one host share the kernel's boot id but not the numbers
- * of processes, so `space` is a hash of the boot id and of the namespaces that pid and start_ticks are counted in. */
+/* Names a process among all processes that share a file system. Containers of one host share the kernel's boot id but
+ * not the numbers of processes, so `space` is a hash of the boot id and of the namespaces of pid and start_ticks. */
 typedef struct hr_process {
     uint64_t space;
     int64_t start_ticks; /* since boot; 0: not known */
     int pid;
 } hr_process;
-int hr__process_self(hr_process *out); /* 0; -errno where /proc does not say: `out` is zero */
-/* True only if it is certain: a process of our own space whose number nobody has, or a process that began at another
+int hr__process_self(hr_process *out); /* 0; -errno if /proc lacks it: `out` is zero */
+/* True only if it is certain: p is of our own space, and no process has its pid, or one that started at another
  * time. */
 bool hr__process_is_gone(const hr_process *p);
-/* From now on nobody holds `m` (a static leaf lock, eight at most) while the process forks: the child can use it. */
+/* From now on no thread holds `m` (a static leaf lock, at most eight of them) while the process forks: the child can
+ * use it. */
 void hr__mutex_survives_fork(hr_mutex *m);
 
 /* --- the machine */
@@ -60,10 +61,10 @@ int hr__cpus_allowed(void);        /* min(affinity mask, ceil(cgroup cpu.max)), 
 int64_t hr__memory_physical(void); /* min(physical memory, cgroup v2/v1 limit), bytes; looked up each time */
 int64_t hr__memory_resident(void); /* of this process, bytes */
 int64_t hr__memory_page(void);
-/* What the cgroups of the process allow; INT64_MAX and 0 (CPUs): no limit. `root`: "" for this machine, or a folder
- * that stands for it (tests). v1 and v2, all levels from our own group up to the mount. */
+/* The limits of the process's cgroups; INT64_MAX (bytes) and 0 (CPUs): no limit. `root`: "" for this machine, or a
+ * folder that tests use instead. Reads v1 and v2, all levels from our own group up to the mount. */
 void hr__cgroup_limits(const char *root, int64_t *memory_bytes, double *cpus);
-int64_t hr__cgroup_looks(void); /* how often that was asked for: some ten files each time */
+int64_t hr__cgroup_looks(void); /* how often hr__cgroup_limits ran: it reads some ten files */
 
 /* --- files: -errno on failure */
 typedef struct hr_stat {
@@ -79,29 +80,28 @@ int64_t hr__file_read_at(int fd, void *out, int64_t n,
 int64_t hr__file_write(int fd, const void *data, int64_t n); /* whole n */
 int64_t hr__file_write_at(int fd, const void *data, int64_t n, int64_t offset); /* whole n */
 int hr__file_create_unnamed(const char *folder); /* O_TMPFILE; -EOPNOTSUPP: this file system has none. -> fd */
-int hr__file_create_scratch(
-    const char *folder);                     /* to read and write, without a name from the start or at once; -> fd */
-int hr__file_create_new(const char *path);   /* -EEXIST if it is there; -> fd */
-int hr__file_link(int fd, const char *path); /* a name for an unnamed file; -EEXIST if it is there */
+int hr__file_create_scratch(const char *folder); /* to read and write; has no name, or loses it at once; -> fd */
+int hr__file_create_new(const char *path);       /* -EEXIST if it is there; -> fd */
+int hr__file_link(int fd, const char *path);     /* a name for an unnamed file; -EEXIST if it is there */
 int hr__file_rename(const char *from, const char *to, bool replace); /* -EEXIST unless `replace` */
 int hr__file_remove(const char *path);
 int hr__file_sync(int fd);          /* contents and size are on the disk */
-int hr__file_close_written(int fd); /* closes, and says what the system found out late */
+int hr__file_close_written(int fd); /* closes; reports errors that the system found late */
 int hr__dir_create(const char *path);
 int hr__dir_remove(const char *path); /* only an empty one */
 int hr__files_limit(void);            /* descriptors that this process may have */
 int hr__file_stat(const char *path, hr_stat *out);
 int hr__file_stat_fd(int fd, hr_stat *out);
 void hr__file_advise(int fd, int64_t offset, int64_t n);       /* will need; a hint, cannot fail */
-void hr__file_write_behind(int fd, int64_t offset, int64_t n); /* may go to the disk now; a hint, waits for nothing */
-void hr__file_punch(int fd, int64_t offset, int64_t n);        /* gives disk space back, where that can be done */
-/* Of the file system that a file or folder lies in: bytes that we may still write, and all. */
+void hr__file_write_behind(int fd, int64_t offset, int64_t n); /* starts write-back; a hint, waits for nothing */
+void hr__file_punch(int fd, int64_t offset, int64_t n);        /* gives disk space back, if the file system can */
+/* Free bytes (those that we may write) and all bytes of the file system that holds a file or folder. */
 int hr__disk_space(const char *path, int64_t *free_bytes, int64_t *all_bytes);
 void hr__file_close(int fd);
-int hr__file_open_to_lock(const char *path); /* of a file that is there, no link; -> fd */
-/* A lock on the whole file, which belongs to the descriptor and its copies in forked children, and goes with the last
- * of them. 0: it is ours now. -EAGAIN: another descriptor has it. -EOPNOTSUPP: a file system where locks prove nothing,
- * since not all who see the file go through one kernel (NFS, FUSE) or one inode (overlays). */
+int hr__file_open_to_lock(const char *path); /* the file exists and is no link; -> fd */
+/* Locks the whole file. The lock belongs to the descriptor and its copies in forked children, and goes with the last of
+ * them. 0: locked. -EAGAIN: another descriptor has the lock. -EOPNOTSUPP: locks of this file system prove nothing,
+ * since other processes see the file through another kernel (NFS, FUSE) or another inode (overlays). */
 int hr__file_lock(int fd);
 /* Names in a folder, sorted by byte value, without "." and ".."; *names for hr__dir_list_free(). -> count */
 int hr__dir_list(const char *path, char ***names);
@@ -128,15 +128,14 @@ int hr__wait_readable(int fd, int timeout_ms); /* 1 readable or closed, 0 timed 
 int hr__wait_writable(int fd, int timeout_ms);
 int hr__socket_peer(int fd, int *peer_uid, int *peer_pid); /* SO_PEERCRED */
 void hr__socket_shutdown(
-    int fd); /* both ends see the end now, whoever else has the descriptor; what was sent arrives */
-int hr__random_secret(void *out, int n); /* at most 256 bytes that nobody can guess; 0 */
+    int fd); /* both ends see the end now, even if others have the descriptor; sent bytes still arrive */
+int hr__random_secret(void *out, int n); /* at most 256 random bytes; 0 */
 
 /* --- many descriptors at once: a watch is a descriptor itself. -errno on failure. */
-int hr__watch_new(void); /* -> fd, CLOEXEC */
-int hr__watch_add(int watch, int fd,
-                  uint64_t key);          /* level-triggered: reported as long as there is something to read */
-void hr__watch_remove(int watch, int fd); /* before fd is closed: a forked child may have it, too */
-/* Keys of readable or closed ones. -> their number, 0: timed out. timeout_ms < 0: no limit */
+int hr__watch_new(void);                            /* -> fd, CLOEXEC */
+int hr__watch_add(int watch, int fd, uint64_t key); /* level-triggered: reported while there are bytes to read */
+void hr__watch_remove(int watch, int fd);           /* call it before you close fd: a forked child may have fd, too */
+/* Keys of the descriptors that are readable or closed. -> their number; 0: timed out. timeout_ms < 0: no limit. */
 int hr__watch_wait(int watch, uint64_t *keys, int max_keys, int timeout_ms);
 int hr__event_new(void); /* -> fd, CLOEXEC; readable from set to clear */
 void hr__event_set(int fd);

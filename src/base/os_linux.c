@@ -1,14 +1,12 @@
 /* os_linux.c - the operating system, on Linux (glibc or musl).
  *
- * Thin: one function for one thing, EINTR tried again, -errno handed back. Three things are more than thin:
+ * Thin: each function wraps one call, repeats it on EINTR, and returns -errno. Two things are more than thin:
  *
  * 1. Faults. One atomic word holds the armed kinds, the countdown and "it was hit", so that arming, counting down on
  *    many threads and disarming need no lock, and exactly one call fails.
  * 2. Limits of containers. A limit may stand at any level between our cgroup and the mount, in v1 and in v2, and the
- *    mount may show only a part of the tree. See "the machine" below. No memory is allocated there: the memory limit
- *    is read on the way into the first allocation.
- * 3. Anonymous maps from 2 MiB start at a multiple of 2 MiB, so that the kernel can give huge pages: first touch of
- *    fresh small pages is several times slower than copying. */
+ * mount may show only a part of the tree. See "the machine" below. That code allocates nothing: the first allocation
+ * reads the memory limit. */
 #include "base/all.h"
 
 #include <dirent.h>
@@ -33,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The call again as long as a signal interrupts it. */
+/* Repeats the call while a signal interrupts it. */
 #define RETRY(result, call)                                                                                            \
     do {                                                                                                               \
         (result) = (call);                                                                                             \
@@ -41,7 +39,7 @@
 
 /* ---------------------------------------------------------------------------------------------------------- faults */
 
-/* Bits 0-3: kinds armed; bit 4: hit; from bit 8: calls still to let pass. */
+/* Bits 0-3: armed kinds; bit 4: hit; from bit 8: calls that still pass. */
 enum { FAULT_KINDS = 15, FAULT_HIT = 16, FAULT_ONE = 256 };
 static _Atomic uint64_t fault_word;
 
@@ -77,7 +75,7 @@ int64_t hr__clock_ns(void)
 
 /* --------------------------------------------------------------------------------------------------------- threads */
 
-/* A lock or condition that fails is a bug of ours that must not go on unseen. */
+/* A lock or condition that fails is a bug of ours: the process ends. */
 static void must(int rc)
 {
     if (rc)
@@ -117,7 +115,8 @@ bool hr__cond_wait_ns(hr_cond *c, hr_mutex *m, int64_t wait_ns)
     return true;
 }
 
-/* On the starter's stack: it waits until the thread has taken what it needs, so that starting one allocates nothing. */
+/* Lies on the starter's stack: the starter waits until the thread has copied it, so that starting a thread allocates
+ * nothing. */
 typedef struct thread_start {
     void (*fn)(void *);
     void *arg;
@@ -144,7 +143,7 @@ static void *thread_main(void *p)
     return NULL;
 }
 
-/* Signals go to the program's own threads. A thread's own faults must reach their handlers, or a crash leaves no
+/* Signals go to the program's own threads. A thread's own faults must reach the handlers, or a crash leaves no
  * report. */
 static void signals_of_threads(sigset_t *set)
 {
@@ -182,7 +181,7 @@ void hr__thread_join(hr_thread t) { must(pthread_join(t, NULL)); }
 
 static atomic_int cached_pid;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-/* Held from prepare to parent: no lock joins the list in the midst of a fork. */
+/* Held from `prepare` to `parent`: no lock joins the list during a fork. */
 static hr_mutex fork_list = HR_MUTEX_INIT;
 static hr_mutex *fork_locks[8];
 
@@ -240,12 +239,12 @@ int hr__uid(void) { return (int)geteuid(); }
 
 /* ----------------------------------------------------------------------------------------------------- the machine
  *
- * /proc/self/cgroup says which group we are in, a line for each hierarchy: "0::/a/b" (v2), "4:memory:/a/b" (v1).
- * /proc/self/mountinfo says where a hierarchy is seen: fields 4 and 5 are the group at the mount's root and the folder,
- * after " - " come the type and the controllers. The group's folder is mount folder + (group without the mount's root);
- * where the group is not below the mount's root (another namespace), the mount folder itself is all that we can see. */
+ * /proc/self/cgroup names our group, a line for each hierarchy: "0::/a/b" (v2), "4:memory:/a/b" (v1).
+ * /proc/self/mountinfo names the mount of a hierarchy: fields 4 and 5 are the group at the mount's root and the folder;
+ * after " - " come the type and the controllers. The group's folder is the mount folder + (group without the mount's
+ * root); where the group is not below the mount's root (another namespace), we see only the mount folder itself. */
 
-/* A text file, line by line, without allocating. Lines longer than the buffer come in pieces. */
+/* A text file, line by line, without allocation. Lines longer than the buffer are cut into several. */
 typedef struct line_reader {
     int fd;
     int at, n;
@@ -289,7 +288,7 @@ static char *lines_next(line_reader *r)
     return n ? r->line : NULL;
 }
 
-/* The first line of a file of one number; false if there is none ("max", "-1" give false, too). */
+/* The number in the first line of a file; false: no number ("max" and "-1" give false, too). */
 static bool read_line(const char *root, const char *path, char *out, size_t cap)
 {
     line_reader r;
@@ -315,7 +314,7 @@ static bool read_number(const char *root, const char *folder, const char *name, 
     return end != text && *out >= 0;
 }
 
-/* "a,b,c" has the word b. */
+/* Whether "a,b,c" has the word "b". */
 static bool has_word(const char *list, const char *word)
 {
     size_t n = strlen(word);
@@ -347,7 +346,7 @@ static bool group_of(const char *root, const char *controller, char *out, size_t
     return found;
 }
 
-/* Where that hierarchy is mounted, and which group the mount's root is. */
+/* The folder where that hierarchy is mounted, and the group of the mount's root. */
 static bool mount_of(const char *root, const char *controller, char *top, char *folder, size_t cap)
 {
     line_reader r;
@@ -376,7 +375,7 @@ static bool mount_of(const char *root, const char *controller, char *top, char *
     return found;
 }
 
-/* Lowers *bytes, *cpus to what one group allows. */
+/* Lowers *bytes and *cpus to the limits of one group. */
 static void limits_of_group(const char *root, const char *group, int64_t *bytes, double *cpus)
 {
     static const char *const names[] = { "memory.max", "memory.high", "memory.limit_in_bytes" };
@@ -514,14 +513,14 @@ static int add_namespace(hr_hash *h, const char *link)
     return 0;
 }
 
-/* When a process began, in ticks since boot as our time namespace counts them; 0: cannot be said. */
+/* When a process started, in ticks since boot as our time namespace counts them; 0: unknown. */
 static int64_t start_of(const char *stat_path)
 {
     char text[1024], *at;
     long long ticks = 0;
 
     if (read_small(stat_path, text, sizeof text) < 0 ||
-        !(at = strrchr(text, ')'))) /* behind the name, which may hold any byte */
+        !(at = strrchr(text, ')'))) /* behind the name, which may contain any byte */
         return 0;
     for (int field = 2; at && field < 22; field++)
         if ((at = strchr(at, ' ')))
@@ -548,7 +547,7 @@ int hr__process_self(hr_process *out)
     return 0;
 }
 
-/* /proc may be that of another namespace (unshare --pid without --mount-proc): its numbers are not ours. */
+/* /proc may belong to another namespace (unshare --pid without --mount-proc): its numbers are not ours. */
 static bool proc_is_ours(void)
 {
     char text[32];
@@ -566,7 +565,7 @@ bool hr__process_is_gone(const hr_process *p)
 
     if (p->pid <= 0 || hr__process_self(&self) || self.space != p->space)
         return false;
-    if (kill(p->pid, 0)) /* not /proc: with hidepid it does not show processes of others */
+    if (kill(p->pid, 0)) /* not /proc: with hidepid it hides processes of others */
         return errno == ESRCH;
     if (!p->start_ticks || !proc_is_ours())
         return false;
@@ -716,7 +715,7 @@ int hr__file_rename(const char *from, const char *to, bool replace)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -errno;
-    if (link(from, to)) /* a file system without that flag: a second name, then without the first */
+    if (link(from, to)) /* a file system without that flag: links a second name, then removes the first */
         return -errno;
     return unlink(from) ? -errno : 0;
 }
@@ -836,8 +835,8 @@ int hr__file_open_to_lock(const char *path)
     return fd < 0 ? -errno : fd;
 }
 
-/* File systems of one kernel, with one inode for all who see a file. On others a lock may be one that only we see, and
- * then taking it proves nothing about who wrote the file. */
+/* File systems of one kernel, where all processes see a file through one inode. On others only we may see a lock, and
+ * taking it proves nothing about the writer of the file. */
 static bool locks_are_seen(int fd)
 {
     static const uint32_t kinds[] = { 0xef53 /* ext2, 3, 4 */,   0x58465342 /* xfs */,
@@ -940,9 +939,9 @@ static size_t round_to_page(size_t n)
     return HR_ROUND_UP(HR_MAX(n, 1), page);
 }
 
-/* Huge pages are not asked for. In a virtual machine that reports its free memory to the host, these are the pages that
- * the host has taken back: a first sort of 8 M rows took 2.0 s with them, 1.2 s without; later runs, in pages touched
- * before, took the same. */
+/* Does not request huge pages. In a virtual machine that reports its free memory to the host, the host has taken those
+ * pages back: a first sort of 8 M rows took 2.0 s with them and 1.2 s without; later runs, in touched pages, took the
+ * same. */
 void *hr__map_private(size_t n)
 {
     void *p;
@@ -1058,7 +1057,7 @@ static int socket_address(const char *name, struct sockaddr_un *out)
     return (int)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
-/* A socket on which `act` (bind or connect) was done. */
+/* A new socket after `act` (bind or connect). */
 static int socket_at(const char *name, int (*act)(int, const struct sockaddr *, socklen_t))
 {
     struct sockaddr_un address;
@@ -1154,8 +1153,8 @@ int64_t hr__socket_send(int fd, const void *data, int64_t n, const int *fds, int
     return put < 0 ? -errno : put;
 }
 
-/* Moves the descriptors that came with a message into fds; -EMSGSIZE, and all are closed, if they do not fit. -EMFILE:
- * some were cut off though there was room for them, so this process may have no more. */
+/* Moves the descriptors that came with a message into fds. -EMSGSIZE: they do not fit; all are closed. -EMFILE: the
+ * kernel cut some off though there was room: this process may have no more descriptors. */
 static int socket_take_fds(struct msghdr *m, int *fds, int max_fds, int *n_fds)
 {
     bool fits = !(m->msg_flags & (MSG_TRUNC | MSG_CTRUNC)), cut;
@@ -1229,7 +1228,7 @@ int hr__random_secret(void *out, int n)
 
     if (hr__fault(HR_FAULT_IO))
         return -EIO;
-    if (n < 0 || n > 256) /* up to here the kernel gives all or nothing */
+    if (n < 0 || n > 256) /* up to 256 bytes the kernel gives all or nothing */
         return -EINVAL;
     RETRY(got, getrandom(out, (size_t)n, 0));
     return got < 0 ? -errno : got < n ? -EIO : 0;

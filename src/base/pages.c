@@ -1,17 +1,17 @@
-/* pages.c - large blocks: maps whose sizes are one of a few classes, and the pool of free ones.
+/* pages.c - large blocks, each a memory map of one of a few size classes, and the pool of free ones.
  *
- * Behind buffers (buffer.c) and large blocks of hr__alloc (mem.c). A block is a map of its own, whose size is one of a
- * few classes (powers of two in quarter steps), so that a freed map fits the next request. Free maps wait in the pool,
- * the newest of a class is taken first: its pages are in memory, perhaps in the cache, while the first touch of fresh
- * pages costs several times a copy.
+ * Buffers (buffer.c) and large blocks of hr__alloc (mem.c) lie in them. A block is a map of its own; the sizes are
+ * powers of two in quarter steps, so that a freed map fits the next request. Free maps wait in the pool. The newest map
+ * of a class is reused first: its pages are in memory, perhaps in the cache, while the first touch of fresh pages costs
+ * several times a copy.
  *
- * The pool's bytes belong to no account but are resident, so that the process counts them (budget.c), and the oldest go
+ * The pool's bytes belong to no account but are resident. The process counts them (budget.c), and frees the oldest
  *   - when a charge would take the process over its limit,
- *   - when they exceed max(64 MiB, limit / 8), or limit / 4.
- * A block is first taken from the pool's sum, then charged, and the other way back: the peak is never counted too high.
+ *   - when they exceed max(64 MiB, limit / 8), or limit / 4. A block is subtracted from the pool's sum before it is
+ * charged, and discharged before it is added: the peak is never too high.
  *
  * Lock: pool.lock is a leaf. Nothing is mapped, unmapped or charged while it is held. Under AddressSanitizer free
- * blocks are poisoned, so that a late reader is caught although the memory stays ours. */
+ * blocks are poisoned, so that a use after free is reported although the map stays. */
 #include "base/pages.h"
 
 #include "base/poison.h"
@@ -33,7 +33,7 @@ int hr__pages_class(int64_t n)
 
 int64_t hr__pages_bytes(int c) { return (int64_t)(4 + c % 4) << (CLASS_0_LOG - 2 + c / 4); }
 
-/* Whole pages, and one more for the slack. */
+/* Whole pages, and one page for the slack. */
 int64_t hr__pages_charged(int c)
 {
     int64_t page = hr__memory_page();
@@ -118,7 +118,7 @@ static void unlink_locked(free_block *f)
     atomic_fetch_sub(&pool.n_bytes, hr__pages_charged(f->class));
 }
 
-/* Takes the oldest blocks out until at most `keep` bytes are left: a chain by `next`. */
+/* Takes the oldest blocks out until at most `keep` bytes are left; returns them as a chain by `next`. */
 static free_block *pool_evict_locked(int64_t keep)
 {
     free_block *out = NULL;
@@ -194,7 +194,7 @@ void hr__pages_put(void *p, int c)
     chain_unmap(f);
 }
 
-/* All zero. What the kernel refuses may be in the pool; a failure that a test asked for is not mended. */
+/* A new map, all zero. When the kernel refuses, trims the pool and tries again; an injected fault is not retried. */
 static void *block_map(int c)
 {
     void *p = hr__map_private((size_t)hr__pages_charged(c));

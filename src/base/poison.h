@@ -1,4 +1,4 @@
-/* poison.h - free memory that stays ours: under AddressSanitizer a late reader of it is caught all the same. */
+/* poison.h - marks free memory of the pools, so that AddressSanitizer reports its use. */
 #ifndef HR_POISON_H
 #define HR_POISON_H
 

@@ -1,8 +1,9 @@
 /* status.c - status codes, errors, the version.
  *
- * One funnel: hr_error_set() is the only function that writes a new text. A text is one line of valid length: control
- * bytes (a newline in a file's name, a byte of a damaged file) become blanks, and what does not fit ends in "...", cut
- * between two UTF-8 characters. The text is formatted beside `err` first, since an argument may be err->text itself. */
+ * One funnel: hr_error_set() is the only function that writes a new text. A text is one line: control bytes (a newline
+ * in a file's name, a byte of a damaged file) become blanks, and a text that is too long is cut between two UTF-8
+ * characters and ends in "...". The text is formatted into a local buffer first, since an argument may be err->text
+ * itself. */
 #include "base/all.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ static const struct {
 };
 _Static_assert(HR_LEN(statuses) == HR__N_STATUS, "the number of statuses");
 
-/* Numbers follow each other, but for the last. */
+/* Numbers follow each other, except the last. */
 static int place_of(int64_t st)
 {
     int last = HR__N_STATUS - 1;
@@ -49,7 +50,7 @@ const char *hr_status_name(hr_status st)
 
 /* ----------------------------------------------------------------------------------------------------------- texts */
 
-/* Where to cut s so that at most `cap` bytes stay and no character is split. */
+/* The length at which to cut s: at most `cap` bytes stay and no character is split. */
 static size_t utf8_cut(const char *s, size_t cap)
 {
     size_t n = cap;
@@ -59,7 +60,7 @@ static size_t utf8_cut(const char *s, size_t cap)
     return n;
 }
 
-/* Makes `text`, of which vsnprintf wanted `wanted` bytes, the one line that an error shows. */
+/* Makes one line of `text`, which vsnprintf cut if `wanted` exceeds its room. */
 static void text_tidy(char *text, size_t cap, int wanted)
 {
     if (wanted < 0)
@@ -134,7 +135,7 @@ hr_status hr__error_at(hr_error *err, hr_status st, const char *fmt, ...)
     if (!err)
         return st;
     if (!err->status)
-        err->status = st; /* the callee kept silent: the place is better than nothing */
+        err->status = st; /* the callee set no error: the place is better than nothing */
     va_start(args, fmt);
     n = vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
@@ -146,7 +147,7 @@ hr_status hr__error_at(hr_error *err, hr_status st, const char *fmt, ...)
     return err->status;
 }
 
-/* Of an -errno; kept few, since a caller decides by status and a person reads the text. */
+/* The status of an -errno. Few, since a program decides by status and a person reads the text. */
 static hr_status status_of_errno(int64_t minus_errno)
 {
     switch (-minus_errno) {

@@ -1,12 +1,12 @@
-/* structs.c - structs of callers that may have been compiled with an older or a newer headrace.h.
+/* structs.c - reads structs of callers that were compiled with an older or a newer headrace.h.
  *
- * A struct of the public header begins with the size that its caller knows. A field may be added at the end of a
- * struct, and its zero is the default. So what the caller lacks is zero here, and what we lack must be zero there, or
- * the caller asks for something that this library cannot do. A function reads a struct once, into one of its own,
- * before it looks at any field. */
+ * A struct of the public header begins with the size that its caller knows. New fields are added at the end of a
+ * struct, and zero is their default. So a field that the caller lacks is zero here, and a field that this library lacks
+ * must be zero there: otherwise the caller uses a feature that this library does not have. A function copies a struct
+ * once, before it reads any field. */
 #include "base/all.h"
 
-#define MOST_BYTES 4096 /* no struct has so many: the caller's memory was not set to anything */
+#define MOST_BYTES 4096 /* larger than any struct: the caller did not initialize its memory */
 
 static hr_status check(const char *name, const void *from, size_t known, hr_error *err)
 {
@@ -17,7 +17,7 @@ static hr_status check(const char *name, const void *from, size_t known, hr_erro
     if (n == 0)
         return hr_error_set(err, HR_INVALID, "%s.struct_bytes is 0; set it to sizeof(%s)", name, name);
     if (n > MOST_BYTES || n % sizeof n)
-        return hr_error_set(err, HR_INVALID, "%s.struct_bytes is %zu, which is no size of it; set it to sizeof(%s)",
+        return hr_error_set(err, HR_INVALID, "%s.struct_bytes is %zu, which is no possible size; set it to sizeof(%s)",
                             name, n, name);
     for (size_t i = known; i < n; i++)
         if (bytes[i])

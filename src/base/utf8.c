@@ -1,10 +1,10 @@
-/* utf8.c - is this UTF-8? Text columns ask it of every byte they read.
+/* utf8.c - checks that bytes are UTF-8; readers of text columns check every byte.
  *
  * Scalar: 32 bytes of ASCII at a step, other characters by the table of well-formed sequences of the Unicode standard.
- * AVX2: three look-ups by half a byte each, of the byte before and the byte itself, whose common bits name what is
- * wrong with the pair; what remains is that third and fourth bytes stand where they must (J. Keiser, D. Lemire:
- * Validating UTF-8 in less than one instruction per byte, 2020). It does not say where the error is; nobody asks. NEON:
- * the same, 16 bytes at a time. */
+ * AVX2: three look-ups by half a byte, of the byte before and the byte itself; their common bits name the error of the
+ * pair. A second check finds third and fourth bytes that are missing (J. Keiser, D. Lemire: Validating UTF-8 in less
+ * than one instruction per byte, 2020). The result does not name the place of the error; no caller needs it. NEON: the
+ * same, 16 bytes at a time. */
 #include "base/all.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -90,7 +90,7 @@ enum {
 /* The 32 bytes that end k bytes before the end of `now`. */
 #define BEFORE(now, last, k) _mm256_alignr_epi8((now), _mm256_permute2x128_si256((last), (now), 0x21), 16 - (k))
 
-/* Bits where the pairs (byte before, byte) of a block are wrong. */
+/* Bits for the malformed pairs (byte before, byte) of a block. */
 AVX2 static __m256i wrong_pairs(__m256i now, __m256i before)
 {
     const __m256i low_half = _mm256_set1_epi8(0x0F);
@@ -120,7 +120,7 @@ AVX2 static __m256i wrong_pairs(__m256i now, __m256i before)
                             _mm256_shuffle_epi8(by_second_high, second_high));
 }
 
-/* Non-zero bytes where the block is wrong, given the block before it. */
+/* Non-zero bytes where the block is malformed, given the block before it. */
 AVX2 static __m256i wrong_bytes(__m256i now, __m256i last)
 {
     __m256i third = _mm256_subs_epu8(BEFORE(now, last, 2), _mm256_set1_epi8(0xE0 - 0x80)); /* high bit: must go on */
@@ -130,13 +130,12 @@ AVX2 static __m256i wrong_bytes(__m256i now, __m256i last)
     return _mm256_xor_si256(goes_on, wrong_pairs(now, BEFORE(now, last, 1)));
 }
 
-/* Blocks of 32 bytes; the rest is filled up with zeros, before which a sequence that is not complete shows as too
- * short. */
+/* Takes blocks of 32 bytes; the last is filled with zeros, before which an incomplete sequence is too short. */
 AVX2 static bool valid_avx2(const uint8_t *p, int64_t n)
 {
     __m256i last = _mm256_setzero_si256(), wrong = last;
     uint8_t rest[32] = { 0 };
-    bool plain = true; /* the block before is ASCII: so nothing goes on into this one */
+    bool plain = true; /* the block before is ASCII: no sequence continues into this one */
 
     for (; n >= 32; p += 32, n -= 32) {
         __m256i now = _mm256_loadu_si256((const __m256i *)(const void *)p);

@@ -1,12 +1,12 @@
-/* brotli.c - Brotli by libbrotlidec and libbrotlienc: blocks, as Parquet has them, and streams (.br), which are only
- * read. A file is one stream; it has no magic bytes, so that only its suffix tells. */
+/* brotli.c - Brotli by libbrotlidec and libbrotlienc: reads and writes blocks, as in Parquet, and reads streams (.br).
+ * A file is one stream without magic bytes: only its suffix identifies it. */
 #include "codec/codec.h"
 
 #ifdef HR_HAVE_BROTLI
 #include <brotli/decode.h>
 #include <brotli/encode.h>
 
-/* A decoder has no reset and its tables are allocated anew for each block; that is small beside the decoding. */
+/* A decoder has no reset, so each block allocates its tables anew; that takes little time beside the decoding. */
 static BrotliDecoderState *decoder_new(void)
 {
     return hr__fault(HR_FAULT_MEMORY) ? NULL : BrotliDecoderCreateInstance(NULL, NULL, NULL);
@@ -17,7 +17,7 @@ static hr_status wrong(BrotliDecoderState *d, hr_error *err)
     return hr_error_set(err, HR_BAD_DATA, "brotli: %s", BrotliDecoderErrorString(BrotliDecoderGetErrorCode(d)));
 }
 
-/* Up to n_out bytes from the beginning. *ended: the stream ended there. */
+/* Decodes up to n_out bytes from the beginning. *ended: the stream ended there. */
 static hr_status decode(hr_view in, uint8_t *out, int64_t n_out, int64_t *n_made, bool *ended, size_t *rest,
                         hr_error *err)
 {
@@ -50,11 +50,13 @@ static hr_status brotli_block(hr_view in, uint8_t *out, int64_t n_out, hr_error 
 
     HR_TRY(decode(in, out, n_out, &n, &ended, &rest, err));
     if (!ended && rest > 0)
-        return hr_error_set(err, HR_BAD_DATA, "brotli: makes more than the %lld bytes announced", (long long)n_out);
-    if (!ended || n != n_out)
-        return hr_error_set(err, HR_BAD_DATA, "brotli: makes %lld bytes, %lld are announced", (long long)n,
+        return hr_error_set(err, HR_BAD_DATA, "brotli: the block has more bytes than the expected %lld",
                             (long long)n_out);
-    return rest ? hr_error_set(err, HR_BAD_DATA, "brotli: %lld bytes are left over", (long long)rest) : HR_OK;
+    if (!ended || n != n_out)
+        return hr_error_set(err, HR_BAD_DATA, "brotli: the block has %lld bytes, expected %lld", (long long)n,
+                            (long long)n_out);
+    return rest ? hr_error_set(err, HR_BAD_DATA, "brotli: %lld bytes follow the end of the block", (long long)rest)
+                : HR_OK;
 }
 
 static hr_status brotli_prefix(hr_view in, uint8_t *out, int64_t n_out, int64_t *n_made, hr_error *err)
@@ -152,7 +154,7 @@ static hr_status brotli_open(hr_stream *below, const char *name, hr_account *acc
     return HR_OK;
 }
 
-#define USUAL_QUALITY 5 /* the library's own is 11, which is a hundred times as slow */
+#define USUAL_QUALITY 5 /* the library's default is 11, which takes a hundred times as long */
 
 static int64_t brotli_max_packed(int64_t n) { return (int64_t)BrotliEncoderMaxCompressedSize((size_t)n) + 16; }
 
@@ -161,7 +163,7 @@ static hr_status brotli_pack(hr_view in, uint8_t *out, int64_t cap, int level, i
     size_t n = (size_t)cap;
 
     if (level < BROTLI_MIN_QUALITY || level > BROTLI_MAX_QUALITY)
-        return hr_error_set(err, HR_INVALID, "brotli: level is %d, %d to %d exist", level, BROTLI_MIN_QUALITY,
+        return hr_error_set(err, HR_INVALID, "brotli: level is %d, expected %d to %d", level, BROTLI_MIN_QUALITY,
                             BROTLI_MAX_QUALITY);
     if (hr__fault(HR_FAULT_MEMORY) || !BrotliEncoderCompress(level ? level : USUAL_QUALITY, BROTLI_DEFAULT_WINDOW,
                                                              BROTLI_MODE_GENERIC, (size_t)in.n, in.data, &n, out))
@@ -177,7 +179,7 @@ static hr_status brotli_pack(hr_view in, uint8_t *out, int64_t cap, int level, i
 #define brotli_open NULL
 #endif
 
-/* A copy may be of 16 MiB and takes a few bytes. */
+/* A copy of 16 MiB takes a few bytes. */
 const hr_codec hr__codec_brotli = {
     .name = "brotli",
     .suffixes = "br",

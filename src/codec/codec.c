@@ -1,9 +1,9 @@
-/* codec.c - the one list of codecs, and what they share. */
+/* codec.c - the list of codecs, and the code that they share. */
 #include "codec/codec.h"
 
 #include <strings.h>
 
-/* Known by name, so that a file says what it needs; their own files come with the issue on formats. */
+/* Codecs without code: known by name, so that an error can name what the file needs. */
 static const hr_codec lzo = { .name = "lzo", .library = "lzo" };
 static const hr_codec bzip2 = { .name = "bzip2", .suffixes = "bz2", .magic = "BZh", .library = "bzip2" };
 static const hr_codec xz = { .name = "xz",
@@ -67,7 +67,7 @@ const hr_codec *hr__codec_guess(const char *path, hr_view head)
 
 static hr_status missing(const hr_codec *c, hr_error *err)
 {
-    return hr_error_set(err, HR_UNSUPPORTED, "compressed by %s: this build is without %s", c->name, c->library);
+    return hr_error_set(err, HR_UNSUPPORTED, "compressed by %s: this build lacks %s", c->name, c->library);
 }
 
 hr_status hr__codec_check(const hr_codec *c, int64_t n_in, int64_t n_out, hr_error *err)
@@ -75,7 +75,7 @@ hr_status hr__codec_check(const hr_codec *c, int64_t n_in, int64_t n_out, hr_err
     if (!c->block)
         return missing(c, err);
     if (n_in < 0 || n_out < 0 || n_out / c->max_ratio > n_in)
-        return hr_error_set(err, HR_BAD_DATA, "%lld bytes of %s cannot become %lld", (long long)n_in, c->name,
+        return hr_error_set(err, HR_BAD_DATA, "%lld bytes of %s cannot decompress to %lld", (long long)n_in, c->name,
                             (long long)n_out);
     return HR_OK;
 }
@@ -97,7 +97,7 @@ hr_status hr__codec_pack(const hr_codec *c, hr_view in, uint8_t *out, int64_t ca
                          hr_error *err)
 {
     if (!c->pack)
-        return hr_error_set(err, HR_UNSUPPORTED, "compressing by %s: this build is without %s", c->name, c->library);
+        return hr_error_set(err, HR_UNSUPPORTED, "compressing by %s: this build lacks %s", c->name, c->library);
     return c->pack(in, out, cap, level, n_out, err);
 }
 
@@ -134,6 +134,6 @@ void *hr__codec_local(hr_codec_local *l, void (*init)(void), void *(*make)(void)
         return context;
     context = make();
     if (context)
-        pthread_setspecific(l->key, context); /* can fail only for memory: then this one lives on unused */
+        pthread_setspecific(l->key, context); /* fails only without memory; the stream then stays open, unused */
     return context;
 }

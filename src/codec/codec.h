@@ -1,10 +1,10 @@
-/* codec.h - compressed bytes <-> bytes: whole blocks of known size, and streams before a source.
+/* codec.h - compression and decompression: whole blocks of known size, and streams over a source.
  *
- * Each codec is one file around one library. A library that this build lacks leaves its codec in the table without
- * functions, so that a file compressed by it is recognised and refused by name.
- * 1. A block says how large it becomes, and what it says is a stranger's word: hr__codec_block() refuses what the codec
- *    could never reach (see max_ratio) before the caller's buffer is asked for by hr__codec_check().
- * 2. A decoding context is kept for each thread and freed with it. */
+ * Each codec is one file around one library. If this build lacks a library, its codec stays in the table without
+ * functions, so that an error can name the codec of a file.
+ * 1. The stored size of a block is untrusted input: hr__codec_check() refuses a size that the codec can never reach
+ *    (see max_ratio), before the caller allocates the buffer.
+ * 2. Each thread has its own decoding context, freed when the thread ends. */
 #ifndef HR_CODEC_H
 #define HR_CODEC_H
 
@@ -13,38 +13,39 @@
 
 typedef struct hr_codec {
     const char *name;
-    const char *suffixes; /* separated by blanks, without dots; NULL: never a file of its own */
-    const char *magic;    /* a file begins with these bytes; NULL: no such sign */
-    const char *library;  /* what a build must have found to know it */
-    int64_t max_ratio;    /* no valid block grows by more than this */
-    /* Exactly n_out bytes. NULL: not in this build. Messages have no place in them: the caller knows it. */
+    const char *suffixes; /* separated by blanks, without dots; NULL: no files of its own */
+    const char *magic;    /* the first bytes of a file; NULL: none */
+    const char *library;  /* the library that the build needs */
+    int64_t max_ratio;    /* no valid block grows by a larger factor */
+    /* Decodes to exactly n_out bytes. NULL: not in this build. The caller adds the place to an error. */
     hr_status (*block)(hr_view in, uint8_t *out, int64_t n_out, hr_error *err);
     /* HR_BAD_DATA: the block contradicts itself, and `block` may not see it. all: also what takes as long as `block`.
      * NULL: `block` sees every contradiction. */
     hr_status (*check)(hr_view in, bool all, hr_error *err);
-    /* Up to n_out bytes from the block's beginning; *n_made < n_out only if there are no more. NULL: all or nothing. */
+    /* Decodes up to n_out bytes from the block's beginning; *n_made < n_out only if the block has no more. NULL: whole
+     * blocks only. */
     hr_status (*prefix)(hr_view in, uint8_t *out, int64_t n_out, int64_t *n_made, hr_error *err);
     /* Takes `below`, even on failure. NULL: not in this build. `name`: for errors, borrowed while the stream lives. */
     hr_status (*stream)(hr_stream *below, const char *name, hr_account *account, hr_stream **out, hr_error *err);
-    /* Compresses to one whole block of *n_out <= cap bytes; where a file of its own exists (gzip, zstd, lz4_frame),
-     * blocks one after the other are such a file. level 0: the codec's usual one; codecs without levels ignore it.
-     * HR_INVALID names a level that the codec does not have. NULL: not in this build. */
+    /* Compresses to one whole block of *n_out <= cap bytes. For codecs with files of their own (gzip, zstd, lz4_frame),
+     * consecutive blocks are such a file. level 0: the codec's default; codecs without levels ignore it. HR_INVALID
+     * names a level that the codec does not have. NULL: not in this build. */
     hr_status (*pack)(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err);
-    /* The same, for a file of its own: with a checksum of the bytes, by which readers know damage. NULL: `pack` has
-     * one, or there is none. */
+    /* The same, for a file: with a checksum, by which readers detect damage. NULL: `pack` writes one, or the codec has
+     * none. */
     hr_status (*pack_file)(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err);
-    int64_t (*max_packed_bytes)(int64_t n); /* the `cap` with which n bytes always fit, both ways */
+    int64_t (*max_packed_bytes)(int64_t n); /* the `cap` that always suffices for n bytes, for pack and pack_file */
 } hr_codec;
 
 extern const hr_codec *const hr__codecs[]; /* ends with NULL */
 extern const hr_codec hr__codec_zstd, hr__codec_snappy, hr__codec_gzip, hr__codec_brotli;
-extern const hr_codec hr__codec_lz4, hr__codec_lz4_hadoop; /* raw blocks, as Parquet has them */
+extern const hr_codec hr__codec_lz4, hr__codec_lz4_hadoop; /* raw blocks, as in Parquet */
 extern const hr_codec hr__codec_lz4_frame;                 /* .lz4 files, Arrow IPC */
 
 const hr_codec *hr__codec_by_name(const char *name);             /* NULL: none */
 const hr_codec *hr__codec_by_suffix(const char *path);           /* NULL: none */
-const hr_codec *hr__codec_guess(const char *path, hr_view head); /* by magic, then by suffix; NULL: not compressed */
-/* HR_UNSUPPORTED if the codec is not in this build; HR_BAD_DATA if no block of n_in bytes can become n_out. */
+const hr_codec *hr__codec_guess(const char *path, hr_view head); /* NULL: not compressed */
+/* HR_UNSUPPORTED if the codec is not in this build; HR_BAD_DATA if no block of n_in bytes can decompress to n_out. */
 hr_status hr__codec_check(const hr_codec *c, int64_t n_in, int64_t n_out, hr_error *err) HR_MUST_USE;
 hr_status hr__codec_block(const hr_codec *c, hr_view in, uint8_t *out, int64_t n_out, hr_error *err) HR_MUST_USE;
 /* hr__codec_block with as much of c->check as the caller wants. NONE: a checksum of the bytes was compared. HEADERS:
@@ -60,13 +61,14 @@ hr_status hr__codec_pack_file(const hr_codec *c, hr_view in, uint8_t *out, int64
 hr_status hr__codec_stream(const hr_codec *c, hr_source *source, hr_account *account, hr_stream **out,
                            hr_error *err) HR_MUST_USE;
 
-/* Text of this encoding ("latin-1", "utf-16", as users write it) becomes UTF-8: recode.c. Takes `below`, even on
- * failure. HR_INVALID names an encoding that is not known. `name`: for errors, borrowed while the stream lives. */
+/* A stream that turns text in this encoding ("latin-1", "utf-16", as users write it) into UTF-8: recode.c. Takes
+ * `below`, even on failure. HR_INVALID names an unknown encoding. `name`: for errors, borrowed while the stream
+ * lives. */
 hr_status hr__recode_stream(hr_stream *takes_below, const char *encoding, const char *name, hr_account *account,
                             hr_stream **out, hr_error *err) HR_MUST_USE;
 bool hr__encoding_is_utf8(const char *name); /* "utf-8", "UTF8", ... */
 
-/* For the codecs: a context per thread. `make` is called where a thread has none, `drop` when the thread ends. */
+/* For the codecs: a context per thread. The first use in a thread calls `make`, the thread's end calls `drop`. */
 typedef struct hr_codec_local {
     pthread_once_t once;
     pthread_key_t key;
@@ -74,10 +76,10 @@ typedef struct hr_codec_local {
 #define HR_CODEC_LOCAL_INIT { PTHREAD_ONCE_INIT, 0 }
 void *hr__codec_local(hr_codec_local *l, void (*init)(void), void *(*make)(void)); /* NULL without memory */
 
-/* Checksums, crc.c: of what was summed before (0: nothing) followed by n bytes. */
+/* Checksums, crc.c: continues `crc` (0: the start) with n bytes. */
 uint32_t hr__crc32(uint32_t crc, const void *data, int64_t n);
 uint32_t hr__crc32c(uint32_t crc, const void *data, int64_t n);
-/* The same in plain C, or with these CPU features: for tests. */
+/* The same in plain C, or with the given CPU features, for tests. */
 uint32_t hr__crc32_by(unsigned cpu, uint32_t crc, const void *data, int64_t n);
 uint32_t hr__crc32c_by(unsigned cpu, uint32_t crc, const void *data, int64_t n);
 

@@ -1,9 +1,9 @@
 /* crc.c - checksums of formats: CRC-32 (zip, gzip) and CRC-32C (TFRecord).
  *
- * Eight bytes a step through eight tables, which are made once. CRC-32C uses the machine's instruction where there is
- * one: in three independent streams, since the instruction takes three cycles but can begin every cycle; two tables
- * then move the first streams' sums past the bytes of the others (a linear map of 32 bits, applied byte by byte).
- * CRC-32 is libdeflate's where the build has it. */
+ * Takes eight bytes a step through eight tables, which are made once. CRC-32C uses the CPU's instruction if it exists:
+ * in three independent streams, since the instruction takes three cycles but can start every cycle; two tables then
+ * move the first streams' sums past the bytes of the others (a linear map of 32 bits, applied byte by byte). CRC-32 is
+ * libdeflate's if the build has it. */
 #include "codec/codec.h"
 
 #if defined(HR_HAVE_DEFLATE)
@@ -15,7 +15,7 @@
 
 #define POLY_32 0xedb88320u /* bits reversed */
 #define POLY_32C 0x82f63b78u
-#define STREAM_BYTES 1024 /* of each of the three */
+#define STREAM_BYTES 1024 /* of each of the three streams */
 
 typedef struct crc_table {
     uint32_t of[8][256];

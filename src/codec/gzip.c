@@ -1,8 +1,8 @@
-/* gzip.c - gzip and zlib framing of deflate: whole blocks, both ways, by libdeflate, streams by ISA-L, each by zlib if
- * that is missing.
+/* gzip.c - gzip and zlib framing of deflate: whole blocks by libdeflate, streams by ISA-L, each by zlib if the library
+ * is missing.
  *
- * A gzip file is one member or several, one after the other (what `cat a.gz b.gz` makes, and parallel compressors).
- * Padding with zeros after the last member is ignored, as gzip does. */
+ * A gzip file has one or several consecutive members (`cat a.gz b.gz` and parallel compressors make several). Zeros
+ * after the last member are ignored, as gzip does. */
 #include "codec/codec.h"
 
 #if defined(HR_HAVE_DEFLATE)
@@ -36,7 +36,7 @@ static void drop(void *context) { libdeflate_free_decompressor(context); }
 static void init(void) { pthread_key_create(&contexts.key, drop); }
 static void *make(void) { return libdeflate_alloc_decompressor(); }
 
-/* One member; says how much it took and made. */
+/* Decodes one member; *took and *made are the bytes that it consumed and produced. */
 static hr_status one_member(hr_view in, uint8_t *out, int64_t n_out, size_t *took, size_t *made, hr_error *err)
 {
     struct libdeflate_decompressor *d = hr__codec_local(&contexts, init, make);
@@ -48,7 +48,8 @@ static hr_status one_member(hr_view in, uint8_t *out, int64_t n_out, size_t *too
              ? libdeflate_gzip_decompress_ex(d, in.data, (size_t)in.n, out, (size_t)n_out, took, made)
              : libdeflate_zlib_decompress_ex(d, in.data, (size_t)in.n, out, (size_t)n_out, took, made);
     if (rc == LIBDEFLATE_INSUFFICIENT_SPACE)
-        return hr_error_set(err, HR_BAD_DATA, "gzip: makes more than the %lld bytes announced", (long long)n_out);
+        return hr_error_set(err, HR_BAD_DATA, "gzip: the block has more bytes than the expected %lld",
+                            (long long)n_out);
     return rc == LIBDEFLATE_SUCCESS ? HR_OK : hr_error_set(err, HR_BAD_DATA, "gzip: malformed block");
 }
 
@@ -69,7 +70,8 @@ static hr_status one_member(hr_view in, uint8_t *out, int64_t n_out, size_t *too
     *made = z.total_out;
     inflateEnd(&z);
     if (rc == Z_BUF_ERROR && z.avail_out == 0)
-        return hr_error_set(err, HR_BAD_DATA, "gzip: makes more than the %lld bytes announced", (long long)n_out);
+        return hr_error_set(err, HR_BAD_DATA, "gzip: the block has more bytes than the expected %lld",
+                            (long long)n_out);
     return rc == Z_STREAM_END ? HR_OK : hr_error_set(err, HR_BAD_DATA, "gzip: malformed block");
 }
 
@@ -88,10 +90,10 @@ static hr_status gzip_block(hr_view in, uint8_t *out, int64_t n_out, hr_error *e
         in = (hr_view){ in.data + took, in.n - (int64_t)took };
     } while (is_gzip(in.data, in.n));
     if (n != n_out)
-        return hr_error_set(err, HR_BAD_DATA, "gzip: makes %lld bytes, %lld are announced", (long long)n,
+        return hr_error_set(err, HR_BAD_DATA, "gzip: the block has %lld bytes, expected %lld", (long long)n,
                             (long long)n_out);
     if (!only_zeros(in.data, in.n))
-        return hr_error_set(err, HR_BAD_DATA, "gzip: %lld bytes are left over", (long long)in.n);
+        return hr_error_set(err, HR_BAD_DATA, "gzip: %lld bytes follow the end of the block", (long long)in.n);
     return HR_OK;
 }
 #else
@@ -106,7 +108,7 @@ static hr_status gzip_block(hr_view in, uint8_t *out, int64_t n_out, hr_error *e
 #define MAX_LEVEL 12
 
 static hr_codec_local packers = HR_CODEC_LOCAL_INIT;
-static _Thread_local int packer_level; /* that this thread's compressor was made for */
+static _Thread_local int packer_level; /* the level of this thread's compressor */
 
 static void drop_packer(void *context) { libdeflate_free_compressor(context); }
 static void init_packers(void) { pthread_key_create(&packers.key, drop_packer); }
@@ -143,7 +145,8 @@ static hr_status pack_member(hr_view in, uint8_t *out, int64_t cap, int level, i
     int rc;
 
     if (in.n > INT32_MAX || cap > UINT32_MAX)
-        return hr_error_set(err, HR_UNSUPPORTED, "gzip: %lld bytes at once, zlib takes 2 GiB", (long long)in.n);
+        return hr_error_set(err, HR_UNSUPPORTED, "gzip: a block has %lld bytes, zlib takes at most 2 GiB",
+                            (long long)in.n);
     if (hr__fault(HR_FAULT_MEMORY) || deflateInit2(&z, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
         return hr__error_memory(err, "gzip", (int64_t)sizeof z);
     rc = deflate(&z, Z_FINISH);
@@ -157,10 +160,10 @@ static hr_status pack_member(hr_view in, uint8_t *out, int64_t cap, int level, i
 static hr_status gzip_pack(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)
 {
     if (level < 0 || level > MAX_LEVEL)
-        return hr_error_set(err, HR_INVALID, "gzip: level is %d, 1 to %d exist", level, MAX_LEVEL);
+        return hr_error_set(err, HR_INVALID, "gzip: level is %d, expected 1 to %d", level, MAX_LEVEL);
     HR_TRY(pack_member(in, out, cap, level ? level : USUAL_LEVEL, n_out, err));
     if (*n_out == 0)
-        return hr_error_set(err, HR_NO_MEMORY, "gzip: %lld bytes do not fit into %lld", (long long)in.n,
+        return hr_error_set(err, HR_NO_MEMORY, "gzip: %lld bytes do not fit into a block of %lld", (long long)in.n,
                             (long long)cap);
     return HR_OK;
 }
@@ -180,9 +183,9 @@ typedef struct gzip_stream {
     hr_stream *below;
     const char *name;
     bool below_ended;
-    bool in_member; /* begun and not ended */
-    bool padding;   /* zeros came after a member: nothing but zeros may follow */
-    int64_t at, n;  /* of bytes: what is not used yet */
+    bool in_member; /* inside a member */
+    bool padding;   /* zeros followed a member: only zeros may follow */
+    int64_t at, n;  /* the unused part of bytes */
     uint8_t bytes[IN_BYTES];
 #if defined(HR_HAVE_ISAL)
     struct inflate_state state;
@@ -191,7 +194,7 @@ typedef struct gzip_stream {
 #endif
 } gzip_stream;
 
-/* Gives the decoder what there is: *made bytes come out, *ended at a member's end. Moves s->at. */
+/* Feeds the decoder with the unused bytes: it produces *made bytes; *ended: a member ended. Moves s->at. */
 #if defined(HR_HAVE_ISAL)
 
 static hr_status engine_begin(gzip_stream *s, hr_error *err)
@@ -268,7 +271,7 @@ static hr_status refill(gzip_stream *s, hr_error *err)
     return HR_OK;
 }
 
-/* Between members: the next one, padding, or the end. */
+/* Between members: expects the next one, padding, or the end. */
 static hr_status next_member(gzip_stream *s, bool *more, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -285,7 +288,7 @@ static hr_status next_member(gzip_stream *s, bool *more, hr_error *err)
         s->padding = true;
         for (;; s->at = s->n) {
             if (!only_zeros(s->bytes + s->at, s->n - s->at))
-                HR_FAIL(HR_BAD_DATA, "%s: gzip: a member is expected, found 0x%02x", s->name, s->bytes[s->at]);
+                HR_FAIL(HR_BAD_DATA, "%s: gzip: expected a member, found 0x%02x", s->name, s->bytes[s->at]);
             if (s->below_ended)
                 break;
             s->at = s->n;
@@ -318,7 +321,7 @@ static hr_status gzip_read(hr_stream *base, void *out, int64_t n, int64_t *n_rea
             engine_end(s);
             s->in_member = false;
         } else if (*n_read == 0 && s->at == had && s->below_ended) {
-            return hr_error_set(err, HR_BAD_DATA, "%s: gzip: the last member is cut short", s->name);
+            return hr_error_set(err, HR_BAD_DATA, "%s: gzip: the last member is incomplete", s->name);
         }
     }
     return HR_OK;

@@ -1,7 +1,7 @@
-/* lz4.c - LZ4 by liblz4: raw blocks, as Parquet has them, and frames, as .lz4 files and Arrow IPC have them.
+/* lz4.c - LZ4 by liblz4: raw blocks, as in Parquet, and frames, as in .lz4 files and Arrow IPC.
  *
- * Parquet's first LZ4 codec was meant to be a raw block and became Hadoop's framing of it in most files: each block
- * with two big-endian lengths before, of what it makes and of what it takes. */
+ * Parquet's first LZ4 codec is Hadoop's framing of raw blocks in most files: two big-endian lengths stand before each
+ * block, of its decompressed and of its compressed bytes. Some files have a raw block instead. */
 #include "codec/codec.h"
 
 #ifdef HR_HAVE_LZ4
@@ -15,14 +15,15 @@ static hr_status lz4_block(hr_view v, uint8_t *out, int64_t n_out, hr_error *err
     int n;
 
     if (v.n > INT32_MAX || n_out > INT32_MAX)
-        return hr_error_set(err, HR_BAD_DATA, "lz4: a block of %lld bytes for %lld", (long long)v.n, (long long)n_out);
+        return hr_error_set(err, HR_BAD_DATA, "lz4: %lld bytes cannot decompress to %lld, a block has at most 2 GiB",
+                            (long long)v.n, (long long)n_out);
     if (v.n == 0 && n_out == 0)
         return HR_OK;
     n = LZ4_decompress_safe((const char *)v.data, (char *)(out ? out : &nothing), (int)v.n, (int)n_out);
     if (n < 0)
         return hr_error_set(err, HR_BAD_DATA, "lz4: malformed block");
     if (n != n_out)
-        return hr_error_set(err, HR_BAD_DATA, "lz4: makes %d bytes, %lld are announced", n, (long long)n_out);
+        return hr_error_set(err, HR_BAD_DATA, "lz4: the block has %d bytes, expected %lld", n, (long long)n_out);
     return HR_OK;
 }
 
@@ -32,7 +33,8 @@ static hr_status lz4_prefix(hr_view v, uint8_t *out, int64_t n_out, int64_t *n_m
 
     *n_made = 0;
     if (v.n > INT32_MAX || n_out > INT32_MAX)
-        return hr_error_set(err, HR_BAD_DATA, "lz4: a block of %lld bytes for %lld", (long long)v.n, (long long)n_out);
+        return hr_error_set(err, HR_BAD_DATA, "lz4: %lld bytes cannot decompress to %lld, a block has at most 2 GiB",
+                            (long long)v.n, (long long)n_out);
     n = LZ4_decompress_safe_partial((const char *)v.data, (char *)out, (int)v.n, (int)n_out, (int)n_out);
     if (n < 0)
         return hr_error_set(err, HR_BAD_DATA, "lz4: malformed block");
@@ -45,7 +47,7 @@ static int64_t big_endian(const uint8_t *p)
     return (int64_t)p[0] << 24 | (int64_t)p[1] << 16 | (int64_t)p[2] << 8 | p[3];
 }
 
-/* Whether v is blocks with lengths that fit v and n_out exactly. Raw blocks hardly ever look so. */
+/* Whether v is a sequence of blocks whose lengths fit v and n_out exactly. Raw blocks hardly ever do. */
 static bool is_framed(hr_view v, int64_t n_out)
 {
     while (v.n >= 8) {
@@ -80,7 +82,7 @@ static int64_t lz4_max_packed(int64_t n) { return n + n / 255 + 16; }
 static hr_status check_level(int level, hr_error *err)
 {
     return level < 0 || level > LZ4HC_CLEVEL_MAX
-               ? hr_error_set(err, HR_INVALID, "lz4: level is %d, 1 to %d exist", level, LZ4HC_CLEVEL_MAX)
+               ? hr_error_set(err, HR_INVALID, "lz4: level is %d, expected 1 to %d", level, LZ4HC_CLEVEL_MAX)
                : HR_OK;
 }
 
@@ -90,14 +92,15 @@ static hr_status lz4_pack(hr_view in, uint8_t *out, int64_t cap, int level, int6
 
     HR_TRY(check_level(level, err));
     if (in.n > LZ4_MAX_INPUT_SIZE)
-        return hr_error_set(err, HR_UNSUPPORTED, "lz4: a block of %lld bytes, %d are the most", (long long)in.n,
+        return hr_error_set(err, HR_UNSUPPORTED, "lz4: a block has %lld bytes, expected at most %d", (long long)in.n,
                             LZ4_MAX_INPUT_SIZE);
     if (hr__fault(HR_FAULT_MEMORY))
         return hr__error_memory(err, "lz4", 16 << 10);
     n = level < LZ4HC_CLEVEL_MIN ? LZ4_compress_default((const char *)in.data, (char *)out, (int)in.n, room)
                                  : LZ4_compress_HC((const char *)in.data, (char *)out, (int)in.n, room, level);
     if (n <= 0)
-        return hr_error_set(err, HR_INVALID, "lz4: %lld bytes do not fit into %lld", (long long)in.n, (long long)cap);
+        return hr_error_set(err, HR_INVALID, "lz4: %lld bytes do not fit into a block of %lld", (long long)in.n,
+                            (long long)cap);
     *n_out = n;
     return HR_OK;
 }
@@ -107,7 +110,8 @@ static hr_status hadoop_pack(hr_view in, uint8_t *out, int64_t cap, int level, i
     int64_t n = 0;
 
     if (cap < 8)
-        return hr_error_set(err, HR_INVALID, "lz4: %lld bytes do not fit into %lld", (long long)in.n, (long long)cap);
+        return hr_error_set(err, HR_INVALID, "lz4: %lld bytes do not fit into a block of %lld", (long long)in.n,
+                            (long long)cap);
     HR_TRY(lz4_pack(in, out + 8, cap - 8, level, &n, err));
     for (int i = 0; i < 4; i++) {
         out[i] = (uint8_t)(in.n >> (24 - 8 * i));
@@ -165,7 +169,7 @@ static void *make(void)
     return LZ4F_isError(LZ4F_createDecompressionContext(&c, LZ4F_VERSION)) ? NULL : c;
 }
 
-/* Frames one after the other, n_out bytes in all. */
+/* Decodes consecutive frames, n_out bytes in all. */
 static hr_status frame_block(hr_view in, uint8_t *out, int64_t n_out, hr_error *err)
 {
     LZ4F_dctx *context = hr__codec_local(&contexts, init, make);
@@ -185,12 +189,13 @@ static hr_status frame_block(hr_view in, uint8_t *out, int64_t n_out, hr_error *
         n += (int64_t)made;
         in = (hr_view){ in.data + took, in.n - (int64_t)took };
         if (took == 0 && made == 0)
-            return hr_error_set(err, HR_BAD_DATA, "lz4: makes more than the %lld bytes announced", (long long)n_out);
+            return hr_error_set(err, HR_BAD_DATA, "lz4: the frames have more bytes than the expected %lld",
+                                (long long)n_out);
     }
     if (hint != 0)
-        return hr_error_set(err, HR_BAD_DATA, "lz4: the last frame is cut short");
+        return hr_error_set(err, HR_BAD_DATA, "lz4: the last frame is incomplete");
     if (n != n_out)
-        return hr_error_set(err, HR_BAD_DATA, "lz4: makes %lld bytes, %lld are announced", (long long)n,
+        return hr_error_set(err, HR_BAD_DATA, "lz4: the frames have %lld bytes, expected %lld", (long long)n,
                             (long long)n_out);
     return HR_OK;
 }
@@ -203,8 +208,8 @@ typedef struct lz4_stream {
     const char *name;
     LZ4F_dctx *context;
     bool below_ended;
-    bool in_frame; /* a frame was begun and not ended */
-    int64_t at, n; /* of bytes: what is not used yet */
+    bool in_frame; /* inside a frame */
+    int64_t at, n; /* the unused part of bytes */
     uint8_t bytes[IN_BYTES];
 } lz4_stream;
 
@@ -228,7 +233,7 @@ static hr_status lz4_read(hr_stream *base, void *out, int64_t n, int64_t *n_read
         if (LZ4F_isError(hint))
             return hr_error_set(err, HR_BAD_DATA, "%s: lz4: %s", s->name, LZ4F_getErrorName(hint));
         if (made == 0 && took == 0 && s->below_ended)
-            return hr_error_set(err, HR_BAD_DATA, "%s: lz4: the last frame is cut short", s->name);
+            return hr_error_set(err, HR_BAD_DATA, "%s: lz4: the last frame is incomplete", s->name);
         s->at += (int64_t)took;
         s->in_frame = hint != 0;
         *n_read = (int64_t)made;
@@ -282,7 +287,7 @@ static hr_status lz4_open(hr_stream *below, const char *name, hr_account *accoun
 #define lz4_open NULL
 #endif
 
-/* A length byte stands for 255. */
+/* A length byte counts 255. */
 const hr_codec hr__codec_lz4 = {
     .name = "lz4",
     .library = "liblz4",

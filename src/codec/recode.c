@@ -1,9 +1,9 @@
-/* recode.c - text in other encodings becomes UTF-8, as a stream before a stream: libc's iconv.
+/* recode.c - a stream that turns text in another encoding into UTF-8, by libc's iconv.
  *
- * Names are what users write: "latin-1", "utf_16_le", "cp1252". iconv knows them by other spellings, so several are
- * tried. A byte order mark of "utf-16" and "utf-32" is taken by iconv; the one of "utf-8-sig" is left out here. Bytes
- * that mean nothing in the encoding are an error that says where they stand, and so is an end in the middle of a
- * character. */
+ * Names are what users write: "latin-1", "utf_16_le", "cp1252". iconv spells them differently, so the code tries
+ * several spellings. iconv consumes the byte order mark of "utf-16" and "utf-32"; this code skips the one of
+ * "utf-8-sig". Bytes that are invalid in the encoding are an error that names their place, and so is an end in the
+ * middle of a character. */
 #include "codec/codec.h"
 
 #include <ctype.h>
@@ -20,10 +20,10 @@ typedef struct recode_stream {
     const char *name;
     char encoding[MAX_NAME];
     iconv_t state;
-    int64_t offset; /* of bytes[at] in what comes from below */
+    int64_t offset; /* the offset of bytes[at] in the stream below */
     int64_t at, n;
     bool below_ended;
-    bool flushed; /* iconv has given what it held back */
+    bool flushed; /* iconv has returned its last bytes */
     char bytes[IN_BYTES];
     int64_t given, n_ready; /* of `ready`: UTF-8 */
     char ready[IN_BYTES];
@@ -97,7 +97,7 @@ static hr_status malformed(const recode_stream *s, hr_error *err)
                         (unsigned char)s->bytes[s->at], s->n - s->at > 1 ? "..." : "", s->encoding);
 }
 
-/* Fills `ready`, if there is anything left. */
+/* Fills `ready`, unless the stream has ended. */
 static hr_status convert(recode_stream *s, hr_error *err)
 {
     char *to = s->ready;
@@ -154,7 +154,7 @@ hr_status hr__recode_stream(hr_stream *takes_below, const char *encoding, const 
     strncpy(s->encoding, encoding, MAX_NAME - 1);
     s->state = open_state(encoding);
     if (s->state == (iconv_t)-1)
-        HR_FAIL(HR_INVALID, "%s: encoding '%s' is not known to this system", name, encoding);
+        HR_FAIL(HR_INVALID, "%s: this system does not know the encoding '%s'", name, encoding);
     *out = &s->base;
     s = NULL; /* moved to the caller */
 done:

@@ -1,17 +1,17 @@
-/* snappy.c - Snappy's raw blocks, as Parquet has them: our own code, since the format is short and libsnappy is C++.
+/* snappy.c - Snappy's raw blocks, as in Parquet. Our own code, since the format is short and libsnappy is C++.
  *
- * A block is its length, then elements that a tag byte begins: literal bytes, or a copy of up to 64 bytes that stand up
- * to 4 GiB before (compressors use 64 KiB). Most elements are short, and what takes the time is to branch on each and
- * to copy few bytes. So, while 64 bytes of room are left on both sides, copies move whole 16-byte words beyond what is
- * asked; the last bytes of a block go the careful way. There is no file of Snappy on its own. */
+ * A block is its length, then elements, each with a tag byte: literal bytes, or a copy of up to 64 bytes from up to 4
+ * GiB before (compressors use 64 KiB). Most elements are short, and the branch on each and the short copies take the
+ * time. So, while both sides have 64 bytes of room, copies move whole 16-byte words and may write beyond the element; a
+ * careful loop decodes the last bytes of a block. Snappy has no files of its own. */
 #include "codec/codec.h"
 
-#define ROOM 64 /* bytes that loose copies may touch behind the place they are asked for */
+#define ROOM 64 /* bytes that a fast copy may touch behind its end */
 
 static uint32_t load16(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
 static uint32_t load32(const uint8_t *p) { return load16(p) | load16(p + 2) << 16; }
 
-/* n <= 64 bytes from `offset` before, which may overlap. Writes up to ROOM bytes. */
+/* Copies n <= 64 bytes from `offset` before; the ranges may overlap. Writes up to ROOM bytes. */
 static inline void copy_loose(uint8_t *out, uint32_t offset, uint32_t n)
 {
     const uint8_t *from = out - offset;
@@ -32,8 +32,8 @@ static inline void copy_loose(uint8_t *out, uint32_t offset, uint32_t n)
             memcpy(out + i, from + i, 8);
         return;
     }
-    /* A pattern shorter than a word: one word is spelled out, then words come from the multiple of it that is as
-     * long. */
+    /* A pattern shorter than a word: writes one word of it, then copies words from a multiple of the pattern's length
+     * before. */
     for (uint32_t i = 0; i < 8; i++)
         out[i] = from[i];
     offset *= 7 / offset + 1;
@@ -47,7 +47,7 @@ static void copy_exact(uint8_t *out, uint32_t offset, uint32_t n)
         out[i] = (out + i)[-(int64_t)offset];
 }
 
-/* Length of a literal that is longer than 60 bytes: in `k` bytes at `in`. */
+/* The length of a literal longer than 60 bytes: `k` bytes at `in`. */
 static uint64_t literal_length(const uint8_t *in, uint32_t k)
 {
     uint64_t n = 0;
@@ -57,7 +57,7 @@ static uint64_t literal_length(const uint8_t *in, uint32_t k)
     return n + 1;
 }
 
-/* Where the output ends; NULL: malformed. `part`: output that does not fit is cut off, instead of being an error. */
+/* Returns the end of the output; NULL: malformed. `part`: cuts off output that does not fit, instead of an error. */
 static uint8_t *decode(const uint8_t *in, const uint8_t *end, uint8_t *out, uint8_t *out_end, bool part)
 {
     uint8_t *at = out;
@@ -118,7 +118,7 @@ static uint8_t *decode(const uint8_t *in, const uint8_t *end, uint8_t *out, uint
     return at;
 }
 
-/* The length that a block begins with; moves *in behind it. */
+/* Reads the length at the beginning of a block; moves *in behind it. */
 static hr_status read_length(const uint8_t **in, const uint8_t *end, int64_t *n, hr_error *err)
 {
     bool more = true;
@@ -140,7 +140,7 @@ static hr_status snappy_block(hr_view v, uint8_t *out, int64_t n_out, hr_error *
 
     HR_TRY(read_length(&in, end, &n, err));
     if (n != n_out)
-        return hr_error_set(err, HR_BAD_DATA, "snappy: makes %lld bytes, %lld are announced", (long long)n,
+        return hr_error_set(err, HR_BAD_DATA, "snappy: the block has %lld bytes, expected %lld", (long long)n,
                             (long long)n_out);
     if (decode(in, end, out, out + n_out, false) != out + n_out)
         return hr_error_set(err, HR_BAD_DATA, "snappy: malformed block of %lld bytes", (long long)v.n);
@@ -163,8 +163,8 @@ static hr_status snappy_prefix(hr_view v, uint8_t *out, int64_t n_out, int64_t *
 
 /* --- packing
  *
- * One pass, 64 KiB at a time, so that places fit 16 bits: a table says where four bytes with this hash stood last. The
- * longer nothing repeats, the larger the steps, so that bytes which do not compress cost little. */
+ * One pass, 64 KiB at a time, so that offsets fit 16 bits: a table maps a hash of four bytes to their last offset. The
+ * longer nothing repeats, the larger the steps, so that incompressible bytes cost little. */
 
 #define SPAN (64 << 10)
 #define TABLE_BITS 13
@@ -204,7 +204,7 @@ static uint8_t *put_copy(uint8_t *at, uint32_t offset, uint32_t n)
     return at;
 }
 
-/* How many bytes from a and b on are equal; b < end comes later. */
+/* The number of equal bytes from a and b on; b < end is the later one. */
 static uint32_t alike(const uint8_t *a, const uint8_t *b, const uint8_t *end)
 {
     const uint8_t *begin = b;
@@ -230,7 +230,7 @@ static uint32_t slot_of(uint32_t word) { return word * 2654435761U >> (32 - TABL
 
 static uint8_t *pack_span(const uint8_t *in, uint32_t n, uint8_t *at, uint16_t *table)
 {
-    const uint8_t *end = in + n, *p = in + 1, *plain = in; /* plain: what is not put yet */
+    const uint8_t *end = in + n, *p = in + 1, *plain = in; /* the bytes that are not written yet */
 
     if (n < 16)
         return put_literal(at, in, n);
@@ -266,8 +266,8 @@ static hr_status snappy_pack(hr_view in, uint8_t *out, int64_t cap, int level, i
 
     (void)level;
     if (in.n > UINT32_MAX || cap < snappy_max_packed(in.n))
-        return hr_error_set(err, HR_INVALID, "snappy: a block of %lld bytes, %lld for the output", (long long)in.n,
-                            (long long)cap);
+        return hr_error_set(err, HR_INVALID, "snappy: a block has %lld bytes, the output room for %lld",
+                            (long long)in.n, (long long)cap);
     for (uint64_t n = (uint64_t)in.n;; n >>= 7) {
         *at++ = (uint8_t)((n & 0x7f) | (n > 0x7f ? 0x80 : 0));
         if (n <= 0x7f)

@@ -1,11 +1,11 @@
-/* array.c - one column of values: making, slicing, checking, looking at it.
+/* array.c - one column of values: constructors, slices, checks and access to single values.
  *
- * An array is a type, a range of rows (offset, length) and counted buffers in Arrow's layout. It never changes after it
- * was made, but for two things that are functions of its contents: the counted references and the null count, which is
- * counted when first asked for. Two threads may count at the same time; both store the same number.
+ * An array is a type, a range of rows (offset, length) and counted buffers in Arrow's layout. It never changes after
+ * its construction, except the reference count and the null count, which the first request computes. Two threads may
+ * compute it at the same time; both store the same number.
  *
  * Data from outside (files, other processes, the C data interface) passes hr__array_check once; all other code trusts
- * it. The check is by ranges of rows, not by buffers, so that what lies behind a slice may be anything. */
+ * it. The check covers the array's range of rows, not whole buffers: bytes outside a slice may have any content. */
 #include "data/data.h"
 
 /* -------------------------------------------------------------------------------------------------- making, sharing */
@@ -131,11 +131,11 @@ void hr__array_range(const hr_array *a, int64_t i, int64_t *begin, int64_t *n)
 
 static hr_status bad_size(const char *what, int64_t found, int64_t needed, hr_error *err)
 {
-    return hr_error_set(err, HR_BAD_DATA, "%s of %lld bytes, %lld are needed", what, (long long)found,
+    return hr_error_set(err, HR_BAD_DATA, "%s: %lld bytes, expected at least %lld", what, (long long)found,
                         (long long)needed);
 }
 
-/* Buffer b holds at least n items of so many bytes, at an address where such items may lie: loops rely on it. */
+/* Buffer b holds at least n items of item_bytes and is aligned for them: loops rely on it. */
 static hr_status check_items(const hr_buffer *b, const char *what, int64_t n, int64_t item_bytes, int64_t align_bytes,
                              hr_error *err)
 {
@@ -146,8 +146,7 @@ static hr_status check_items(const hr_buffer *b, const char *what, int64_t n, in
     if (found < needed)
         return bad_size(what, found, needed, err);
     if (needed && (uintptr_t)b->data % (uintptr_t)align_bytes != 0)
-        return hr_error_set(err, HR_BAD_DATA, "%s at an address that is no multiple of %lld", what,
-                            (long long)align_bytes);
+        return hr_error_set(err, HR_BAD_DATA, "%s: its address is no multiple of %lld", what, (long long)align_bytes);
     return HR_OK;
 }
 
@@ -165,12 +164,12 @@ static hr_status check_nulls(const hr_array *a, hr_error *err)
         found = a->length - hr__bits_count(a->buffers[0]->data, a->offset, a->length);
     }
     if (known >= 0 && known != found)
-        return hr_error_set(err, HR_BAD_DATA, "%lld rows are null, %lld are declared", (long long)found,
-                            (long long)known);
+        return hr_error_set(err, HR_BAD_DATA, "%lld rows are null, expected %lld", (long long)found, (long long)known);
     return HR_OK;
 }
 
-/* Offsets are in order and within [0, limit]. One pass without branches, then one to find the culprit. */
+/* Checks that offsets are in order and within [0, limit]. One pass without branches; a second one finds the wrong
+ * row. */
 static hr_status check_offsets(const hr_array *a, int width, int64_t limit, hr_error *err)
 {
     bool falls = false;
@@ -194,14 +193,14 @@ static hr_status check_offsets(const hr_array *a, int width, int64_t limit, hr_e
             return hr_error_set(err, HR_BAD_DATA, "row %lld: offset %lld comes after %lld", (long long)i,
                                 (long long)offset_at(a, width, i + 1), (long long)offset_at(a, width, i));
     if (offset_at(a, width, 0) < 0 || offset_at(a, width, a->length) > limit)
-        return hr_error_set(err, HR_BAD_DATA, "offsets from %lld to %lld, there are %lld %s",
+        return hr_error_set(err, HR_BAD_DATA, "offsets from %lld to %lld, found %lld %s",
                             (long long)offset_at(a, width, 0), (long long)offset_at(a, width, a->length),
                             (long long)limit, hr__type_is_bytes(a->type) ? "bytes" : "values");
     return HR_OK;
 }
 
-/* All at once: the text is well-formed, and each row begins where a character does. Else by row, since nulls may hold
- * anything. */
+/* Checks all rows at once: the text is well-formed and each row begins at a character. If not, checks row by row, since
+ * nulls may have any content. */
 static hr_status check_text(const hr_array *a, int width, hr_error *err)
 {
     int64_t first = offset_at(a, width, 0), last = offset_at(a, width, a->length), n = 0;
@@ -235,8 +234,8 @@ static hr_status check_child(const hr_array *a, int i, int64_t needed, bool chec
     if (!child || !hr__type_equal(child->type, a->type->children[i].type))
         return hr_error_set(err, HR_BAD_DATA, "'%s': the values have another type", name);
     if (child->length < needed)
-        return hr_error_set(err, HR_BAD_DATA, "'%s': %lld values, %lld are needed", name, (long long)child->length,
-                            (long long)needed);
+        return hr_error_set(err, HR_BAD_DATA, "'%s': %lld values, expected at least %lld", name,
+                            (long long)child->length, (long long)needed);
     st = hr__array_check(child, check_utf8, err);
     return st ? hr__error_at(err, st, "'%s'", name) : HR_OK;
 }
@@ -246,7 +245,7 @@ static hr_status check_children(const hr_array *a, bool check_utf8, hr_error *er
     int64_t needed = a->offset + a->length;
 
     if (a->n_children != a->type->n_children)
-        return hr_error_set(err, HR_BAD_DATA, "%d children, the type has %d", a->n_children, (int)a->type->n_children);
+        return hr_error_set(err, HR_BAD_DATA, "%d children, expected %d", a->n_children, (int)a->type->n_children);
     if (hr__type_is_fixed_list(a->type) && __builtin_mul_overflow(needed, (int64_t)a->type->width, &needed))
         return hr_error_set(err, HR_BAD_DATA, "%lld rows of %d values", (long long)a->length, (int)a->type->width);
     if (hr__type_offset_bytes(a->type))
@@ -432,7 +431,7 @@ static int64_t common_length(const hr_array *a, int64_t begin, int64_t n)
     return length;
 }
 
-/* Rows of a ragged tensor that all have one shape, whose values are one behind the other. */
+/* Whether rows of a ragged tensor have one shape and contiguous values. */
 static bool ragged_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS], const hr_array **values,
                          int64_t *begin)
 {

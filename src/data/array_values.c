@@ -1,15 +1,14 @@
-/* array_values.c - are a column's values such as its type allows?
+/* array_values.c - checks that the values of a column are values of its type.
  *
- * hr__array_check looks at what memory safety hangs on: sizes, offsets, lengths. Here is what is left over that Arrow's
- * specification says of values, and that damaged bytes break: a decimal has no more digits than its precision, a time
- * of day lies within a day, a date64 is a whole number of days, the keys of a map are not null. Nulls may hold
- * anything. */
+ * hr__array_check checks what memory safety needs: sizes, offsets, lengths. This file checks Arrow's rules for values,
+ * which damaged bytes break: a decimal has no more digits than its precision, a time of day lies within a day, a date64
+ * is a whole number of days, the keys of a map are not null. Nulls may have any content. */
 #include "base/decimal.h"
 #include "data/data.h"
 
 static const int64_t units_a_day[] = { 86400, 86400000, 86400000000, 86400000000000 };
 
-/* Each: the row of the first value that cannot be; -1: none. */
+/* Each returns the row of the first value that is not allowed; -1: none. */
 
 static int64_t bad_decimal128(const hr_array *a)
 {
@@ -78,7 +77,7 @@ static const char *check_numbers(const hr_array *a, bool exact, int64_t *row)
     }
 }
 
-/* Entries of a map, and the keys in them. */
+/* Checks the entries of a map and their keys. */
 static hr_status check_map(const hr_array *a, hr_error *err)
 {
     const hr_array *entries = a->children[0];
@@ -88,7 +87,7 @@ static hr_status check_map(const hr_array *a, hr_error *err)
     return HR_OK;
 }
 
-/* With the value: of times the number, since there is no text for it. */
+/* Adds the value to the error; for times the number, since the value has no text. */
 static hr_status bad_value(const hr_array *a, int64_t row, const char *what, hr_error *err)
 {
     hr_text t = { 0 };

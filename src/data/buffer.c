@@ -1,7 +1,7 @@
-/* buffer.c - counted bytes: small ones, large ones, slices, foreign ones; growing ones; bitmaps.
+/* buffer.c - counted bytes (small, large, slices, foreign), growing bytes, and bitmaps.
  *
- * Small buffers (below 64 KiB) are one hr__alloc: malloc keeps such blocks warm by itself. Larger ones are a struct and
- * a block of pages, from the pool (pages.c). */
+ * A small buffer (below 64 KiB) is one hr__alloc: malloc reuses warm blocks of this size. A larger one is a struct and
+ * a block of pages from the pool (pages.c). */
 #include "base/pages.h"
 #include "data/buffer.h"
 
@@ -100,8 +100,8 @@ hr_status hr__buffer_slice(hr_buffer *b, int64_t begin, int64_t n, hr_buffer **o
 
     *out = NULL;
     if (begin < 0 || n < 0 || begin > b->n_bytes || n > b->n_bytes - begin)
-        return hr_error_set(err, HR_INVALID, "buffer: bytes %lld and %lld more of %lld", (long long)begin, (long long)n,
-                            (long long)b->n_bytes);
+        return hr_error_set(err, HR_INVALID, "buffer: %lld bytes from byte %lld, found %lld", (long long)begin,
+                            (long long)n, (long long)b->n_bytes);
     if (!(s = head_new(b->account, 0, HR_BUFFER_SLICE)))
         return hr__error_memory(err, "buffer", sizeof *s);
     s->data = n ? b->data + begin : b->data; /* data may be NULL in foreign buffers of no bytes */
@@ -139,8 +139,8 @@ void hr__buffer_unref(hr_buffer *b)
         buffer_free(b);
 }
 
-/* Moves b's bytes into a free block of class c, or cuts its map where such a block would end. Needs no memory, cannot
- * fail. The copy is preferred: the large block goes back warm, to whoever asks for as much next. */
+/* Moves b's bytes into a free block of class c, or cuts its map where a block of class c ends. Needs no memory, cannot
+ * fail. The copy comes first: it returns the large block warm to the pool. */
 static void pooled_shrink(hr_buffer *b, int c)
 {
     int was = hr__pages_class(b->capacity), to = c;
@@ -162,7 +162,7 @@ void hr__buffer_shrink(hr_buffer *b, int64_t n_bytes)
 {
     b->n_bytes = n_bytes;
     if (b->kind == HR_BUFFER_WRAP || b->kind == HR_BUFFER_SLICE)
-        return; /* what follows is not ours */
+        return; /* the bytes that follow are not ours */
     if (b->kind == HR_BUFFER_ARENA)
         b->cls->shrink(b, n_bytes);
     if (b->kind == HR_BUFFER_POOLED && hr__pages_bytes(hr__pages_class(n_bytes)) <= b->capacity / 2)
@@ -226,13 +226,12 @@ void hr__growbuf_clear(hr_growbuf *g)
 
 /* ------------------------------------------------------------------------------------------------------------ bits
  *
- * Words of 64 bits in the middle, single bits or bytes at the ends. No byte outside [begin, begin + n) is read or
- * changed:
- * bitmaps end where foreign memory ends. */
+ * Words of 64 bits in the middle, single bits or bytes at the ends. The functions touch no byte outside [begin, begin +
+ * n): a bitmap may end where foreign memory ends. */
 
 static void store_le(uint8_t *p, uint64_t w) { memcpy(p, &w, 8); }
 
-/* Up to 8 bits from any bit on, in the low bits; touches the second byte only if they reach it. */
+/* Returns up to 8 bits from any bit on, in the low bits; reads the second byte only if they reach it. */
 static unsigned few_bits(const uint8_t *bits, int64_t at, int n)
 {
     const uint8_t *p = bits + (at >> 3);
@@ -276,7 +275,7 @@ static int64_t count_words_scalar(const uint8_t *p, int64_t n_words)
 static int64_t count_words(const uint8_t *p, int64_t n_words)
 {
 #if defined(__x86_64__)
-    if (hr__cpu_features() & HR_CPU_SSE42) /* which came after popcnt */
+    if (hr__cpu_features() & HR_CPU_SSE42) /* AVX2 came after popcnt */
         return count_words_popcnt(p, n_words);
 #endif
     return count_words_scalar(p, n_words);
@@ -299,7 +298,8 @@ int64_t hr__bits_count(const uint8_t *bits, int64_t begin, int64_t n)
     return ones;
 }
 
-/* Whole words to a byte boundary; -> bits done. A shifted word reads a ninth byte, which holds bits that are wanted. */
+/* Copies whole words to a byte boundary; -> the number of bits. A shifted word reads a ninth byte, which holds bits of
+ * the range. */
 static int64_t copy_words(uint8_t *to, const uint8_t *from, int shift, int64_t n)
 {
     int64_t words = n / 64;

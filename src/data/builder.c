@@ -1,9 +1,9 @@
-/* builder.c - arrays value by value: for tests, text, JSON and Python objects.
+/* builder.c - builds arrays value by value, for tests, text, JSON and Python objects.
  *
- * A builder mirrors its type: one for each child. Lists and structs are built bottom up: the children first, then
- * hr__builder_end closes the row. A null row adds what the layout asks for below it (a null to each child of a struct,
- * as many as the width says to a fixed list's), so that children are always in step. Validity is made when the first
- * null comes. After a failed call a builder is only good for hr__builder_free. */
+ * A builder mirrors its type and has a builder for each child. Lists and structs are built bottom up: the children
+ * first, then hr__builder_end closes the row. A null row adds the values below it that the layout requires (a null to
+ * each child of a struct, `width` nulls to the child of a fixed list), so that children are always in step. The first
+ * null makes the validity bitmap. After a failed call only hr__builder_free may follow. */
 #include "data/data.h"
 
 #include <stdio.h>
@@ -63,7 +63,7 @@ hr_builder *hr__builder_child(hr_builder *b, int i) { return i >= 0 && i < b->n_
 
 /* --------------------------------------------------------------------------------------------------- rows, any type */
 
-/* Room for bit number i of a bitmap, which is set to `value`. */
+/* Makes room for bit i of a bitmap and sets it to `value`. */
 static hr_status add_bit(hr_growbuf *g, int64_t i, bool value, hr_error *err)
 {
     static const uint8_t zero;
@@ -75,7 +75,7 @@ static hr_status add_bit(hr_growbuf *g, int64_t i, bool value, hr_error *err)
     return HR_OK;
 }
 
-/* The validity of rows so far, none of which is null. */
+/* Makes the validity bitmap of the rows so far, none of which is null. */
 static hr_status begin_validity(hr_builder *b, hr_error *err)
 {
     int64_t n_bytes = hr__bits_bytes(b->n_rows);
@@ -99,7 +99,7 @@ static hr_status add_row(hr_builder *b, bool valid, hr_error *err)
     return HR_OK;
 }
 
-/* The offset after the row that is being added, and before the first row a zero. */
+/* Adds the offset behind the new row; before the first row also a zero. */
 static hr_status add_offset(hr_builder *b, int64_t end, hr_error *err)
 {
     int width = hr__type_offset_bytes(b->type);
@@ -107,8 +107,8 @@ static hr_status add_offset(hr_builder *b, int64_t end, hr_error *err)
     int32_t end32 = (int32_t)end;
 
     if (width == 4 && end > INT32_MAX)
-        return hr_error_set(err, HR_BUDGET, "%lld %s in one column, whose 32-bit offsets end at 2 GiB", (long long)end,
-                            hr__type_is_bytes(b->type) ? "bytes" : "values");
+        return hr_error_set(err, HR_BUDGET, "a column would have %lld %s, its 32-bit offsets end at 2 GiB",
+                            (long long)end, hr__type_is_bytes(b->type) ? "bytes" : "values");
     if (b->n_rows == 0)
         HR_TRY(hr__growbuf_add(&b->main, &zero, width, err));
     return hr__growbuf_add(&b->main, width == 4 ? (const void *)&end32 : (const void *)&end, width, err);
@@ -150,7 +150,7 @@ static hr_status wrong_type(const hr_builder *b, const char *what, hr_error *err
     hr_status st;
 
     hr__type_print(b->type, &t);
-    st = hr_error_set(err, HR_TYPE, "%s does not go into a column of type %s", what, t.data ? t.data : "?");
+    st = hr_error_set(err, HR_TYPE, "%s does not fit a column of type %s", what, t.data ? t.data : "?");
     hr__text_clear(&t);
     return st;
 }
@@ -167,7 +167,7 @@ hr_status hr__builder_end(hr_builder *b, hr_error *err)
         return wrong_type(b, "a list", err);
     for (int i = 0; i < b->n_children; i++)
         if (b->children[i]->n_rows != (b->n_rows + 1) * width)
-            return hr_error_set(err, HR_TYPE, "'%s': row %lld has %lld values, the type %lld",
+            return hr_error_set(err, HR_TYPE, "'%s': row %lld has %lld values, expected %lld",
                                 b->type->children[i].name, (long long)b->n_rows,
                                 (long long)(b->children[i]->n_rows - b->n_rows * width), (long long)width);
     return add_row(b, true, err);
@@ -186,7 +186,7 @@ static hr_status out_of_range(const hr_builder *b, const char *number, hr_error 
     return st;
 }
 
-/* Smallest and largest integer that the type holds, largest as unsigned; false if it holds none. */
+/* The smallest and the largest (unsigned) integer of the type; false: the type has no integers. */
 static bool integer_range(const hr_type *t, int64_t *least, uint64_t *most)
 {
     int bits = 8 * hr__type_bytes(t);
@@ -211,7 +211,7 @@ static bool integer_range(const hr_type *t, int64_t *least, uint64_t *most)
     }
 }
 
-/* The low bytes of `bits`: signed and unsigned numbers alike. */
+/* Adds the low bytes of `bits`, for signed and unsigned numbers. */
 static hr_status add_integer(hr_builder *b, uint64_t bits, hr_error *err)
 {
     uint8_t v8 = (uint8_t)bits;
@@ -284,18 +284,17 @@ hr_status hr__builder_bytes(hr_builder *b, const void *data, int64_t n, hr_error
     if (width == 0 && b->type->id != HR_T_FIXED_BINARY)
         return wrong_type(b, "a string of bytes", err);
     if (n != width)
-        return hr_error_set(err, HR_TYPE, "a value of %lld bytes, the column's have %lld", (long long)n,
-                            (long long)width);
+        return hr_error_set(err, HR_TYPE, "a value of %lld bytes, expected %lld", (long long)n, (long long)width);
     HR_TRY(hr__growbuf_add(&b->main, data, n, err));
     return add_row(b, true, err);
 }
 
 /* ----------------------------------------------------------------------------------------------------------- finish */
 
-/* Moves a buffer out of its builder, an empty one if there is none: arrays have all their buffers. */
+/* Moves the buffer out of its builder, an empty buffer if it has none: an array has all its buffers. */
 static hr_status move_buffer(hr_growbuf *g, int64_t least_bytes, hr_buffer **out, hr_error *err)
 {
-    if (!g->buffer && least_bytes) /* offsets of no rows */
+    if (!g->buffer && least_bytes) /* the offsets of a column without rows */
         HR_TRY(add_zeros(g, least_bytes, err));
     return hr__growbuf_finish(g, out, err);
 }
@@ -326,7 +325,7 @@ hr_status hr__builder_finish(hr_builder *b, hr_array **out, hr_error *err)
         HR_GO(hr__builder_finish(b->children[n], &children[n], err));
     HR_GO(finish_buffers(b, buffers, err));
     st = hr__array_new(b->type, b->n_rows, b->n_nulls, buffers, children, b->n_children, out, err);
-    buffers[0] = buffers[1] = buffers[2] = NULL; /* both were taken */
+    buffers[0] = buffers[1] = buffers[2] = NULL; /* the call took both */
     n = 0;
     b->n_rows = b->n_nulls = 0;
 done:

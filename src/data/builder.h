@@ -1,4 +1,4 @@
-/* builder.h - arrays built value by value. */
+/* builder.h - builds arrays value by value. */
 #ifndef HR_BUILDER_H
 #define HR_BUILDER_H
 
@@ -15,8 +15,8 @@ hr_status hr__builder_uint(hr_builder *b, uint64_t v, hr_error *err) HR_MUST_USE
 hr_status hr__builder_double(hr_builder *b, double v, hr_error *err) HR_MUST_USE; /* any float type */
 hr_status hr__builder_bytes(hr_builder *b, const void *data, int64_t n,
                             hr_error *err) HR_MUST_USE; /* string, binary, fixed binary, any fixed width as its bytes */
-/* For list-like: append the items to child 0, then call `hr__builder_end` once a row; struct: one value to each child,
- * then end. */
+/* Lists: append the items to child 0, then call hr__builder_end once a row. Structs: append one value to each child,
+ * then call it. */
 hr_builder *hr__builder_child(hr_builder *b, int i);
 hr_status hr__builder_end(hr_builder *b, hr_error *err) HR_MUST_USE;
 int64_t hr__builder_rows(const hr_builder *b);

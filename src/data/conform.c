@@ -1,16 +1,15 @@
-/* conform.c - tables of one column set whose types nearly agree, made to agree.
+/* conform.c - makes the types of a function's tables agree where they differ in representation only.
  *
- * A function's tables are made one by one, and what a column's type is may not show in all of them: a column of None
- * alone has the type null, empty lists have no item type, arrays that happen to have one shape are tensors in one table
- * and lists of lists in the next. These differences are of the representation, not of what the user meant, so they are
- * mended:
+ * A function makes its tables one by one, and a single table may not show the type of a column: a column of None alone
+ * has the type null, empty lists have no item type, arrays of one shape are tensors in one table and, with other
+ * shapes, lists of lists in the next. The user meant one type, so these differences are resolved:
  *
  *   null + T -> T (in lists and structs too) · tensor of n dimensions + n-fold list -> n-fold list · other order of
  *     columns
  *   Python objects + plain values (pickle.c) -> Python objects · as columns: integers + double -> double (up to 2^53)
  *
- * Everything else is an error that names both. That integers come before doubles is one, too, of a function's own
- * tables, as a type that changed silently in the middle of an epoch would be worse: op/call/first_columns.c. Values are
+ * Everything else is an error that names both types. Integers before doubles in a function's own tables are an error,
+ * too: a type that changed silently in the middle of an epoch would be worse (op/call/first_columns.c). Values are
  * shared where the layout stays. */
 #include "data/data.h"
 
@@ -18,7 +17,7 @@
 
 static bool is_list(const hr_type *t) { return t->id == HR_T_LIST || t->id == HR_T_LARGE_LIST; }
 
-/* The list type that says the same as a tensor: n_dims deep. */
+/* The list type that is equivalent to a tensor: n_dims deep. */
 static hr_status list_of_tensor(const hr_type *t, hr_type_id id, hr_type **out, hr_error *err)
 {
     hr_type *inner = hr__type_ref(t->children[0].type);
@@ -128,7 +127,7 @@ static hr_status list_made(hr_type *type, int64_t n, hr_buffer *validity, hr_buf
                          err);
 }
 
-/* n + 1 offsets 0, step, 2 * step ... as wide as a list of type `id` wants them. */
+/* n + 1 offsets 0, step, 2 * step ... of the width that a list of type `id` has. */
 static hr_status even_offsets(const hr_mem *mem, hr_type_id id, int64_t n, int64_t step, hr_buffer **out, hr_error *err)
 {
     int bytes = id == HR_T_LIST ? 4 : 8;
@@ -136,7 +135,7 @@ static hr_status even_offsets(const hr_mem *mem, hr_type_id id, int64_t n, int64
 
     *out = NULL;
     if (__builtin_mul_overflow(n, step, &end) || (bytes == 4 && end > INT32_MAX))
-        return hr_error_set(err, HR_BUDGET, "a list of more than 2 GiB values in one table");
+        return hr_error_set(err, HR_BUDGET, "a list column would have more than 2 Gi values in one table");
     HR_TRY(hr__buffer_new(mem, (n + 1) * bytes, out, err));
     for (int64_t i = 0; i <= n; i++) {
         int64_t wide = i * step;
@@ -147,20 +146,20 @@ static hr_status even_offsets(const hr_mem *mem, hr_type_id id, int64_t n, int64
     return HR_OK;
 }
 
-/* Tensors as lists of lists ...: the values stay, offsets are made for each dimension, the last first. */
+/* Tensors as lists of lists: the values stay; each dimension gets offsets, the last dimension first. */
 static hr_status array_of_tensor(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)
 {
     const hr_type *levels[HR_MAX_DIMS], *t = type;
     hr_array *values = NULL, *made = NULL, *next = NULL;
     hr_buffer *offsets = NULL, *validity = NULL;
     int n_dims = a->type->n_dims;
-    int64_t lists[HR_MAX_DIMS]; /* how many there are of each dimension */
+    int64_t lists[HR_MAX_DIMS]; /* the number of lists of each dimension */
     hr_status st = HR_OK;
 
     *out = NULL;
     for (int d = 0; d < n_dims; d++, t = t->children[0].type) {
         if (!is_list(t))
-            return hr_error_set(err, HR_BUG, "conform: a tensor of %d dimensions is no list of them", n_dims);
+            return hr_error_set(err, HR_BUG, "conform: a tensor of %d dimensions does not match the lists", n_dims);
         levels[d] = t;
         lists[d] = d ? lists[d - 1] * a->type->shape[d - 1] : a->length;
     }
@@ -190,7 +189,7 @@ done:
     return st;
 }
 
-/* 32-bit offsets as 64-bit ones, of the rows of a alone: from element a->offset on. */
+/* 32-bit offsets as 64-bit ones, for the rows of `a` alone: from element a->offset on. */
 static hr_status widened(const hr_mem *mem, const hr_array *a, hr_buffer **out, hr_error *err)
 {
     *out = NULL;
@@ -207,7 +206,7 @@ static hr_status widened(const hr_mem *mem, const hr_array *a, hr_buffer **out, 
     return HR_OK;
 }
 
-/* The same rows with other children (taken), and maybe wider offsets. */
+/* The same rows with other children (taken), perhaps with wider offsets. */
 static hr_status nested(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array *const *children, hr_array **out,
                         hr_error *err)
 {
@@ -303,7 +302,7 @@ static hr_status differ(const hr_schema *found, const hr_schema *wanted, hr_erro
 
 static bool is_double(const hr_type *t) { return t->id == HR_T_FLOAT64; }
 
-/* As hr__type_conform, of two columns. */
+/* hr__type_conform for two columns. */
 static hr_status column_type(const hr_type *a, const hr_type *b, hr_type **out, hr_error *err)
 {
     if ((hr__type_is_int(a) && is_double(b)) || (is_double(a) && hr__type_is_int(b))) {

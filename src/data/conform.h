@@ -1,4 +1,4 @@
-/* conform.h - types that nearly agree, and the types of one column in many files. */
+/* conform.h - the rules by which types that differ become one: of a function's tables, of a column in many files. */
 #ifndef HR_CONFORM_H
 #define HR_CONFORM_H
 
@@ -11,14 +11,13 @@
 hr_status hr__type_conform(const hr_type *a, const hr_type *b, hr_type **out, hr_error *err) HR_MUST_USE;
 /* Whether values of the type can be pickled here: pickle.c. */
 bool hr__type_can_pickle(const hr_type *t);
-/* Such values as Python's pickle would have them, of hr__type_pickled. */
+/* Those values as Python's pickle writes them, of type hr__type_pickled. */
 hr_status hr__array_pickle(const hr_mem *mem, const hr_array *a, hr_array **out, hr_error *err) HR_MUST_USE;
-/* The array as `type`, which hr__type_conform of its own and others gave. *out is new; values are shared where they can
- * be. */
+/* The array as `type`, a result of hr__type_conform for its own type. *out is new; values are shared where possible. */
 hr_status hr__array_conform(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out,
                             hr_error *err) HR_MUST_USE;
-/* The schema that tables of both can have, columns in the order of a; a itself if it will do. HR_TYPE says what
- * differs. */
+/* The schema that holds tables of both, with the columns in the order of a; a itself if it fits. HR_TYPE names the
+ * difference. */
 hr_status hr__schema_conform(hr_schema *a, const hr_schema *b, hr_schema **out, hr_error *err) HR_MUST_USE;
 hr_status hr__table_conform(const hr_mem *mem, const hr_table *t, hr_schema *schema, hr_table **out,
                             hr_error *err) HR_MUST_USE;
@@ -28,10 +27,10 @@ hr_status hr__table_conform(const hr_mem *mem, const hr_table *t, hr_schema *sch
 /* The least type that holds the values of both, by the rules at the top of unify.c; *out is new, NULL with HR_OK:
  * none. */
 hr_status hr__type_unify(const hr_type *a, const hr_type *b, hr_type **out, hr_error *err) HR_MUST_USE;
-/* Whether values of `from` can be had as `to`: it is what the two unify to. */
+/* Whether `to` holds all values of `from`: the two unify to it. */
 hr_status hr__type_widens(const hr_type *from, const hr_type *to, bool *out, hr_error *err) HR_MUST_USE;
-/* The array as `type`, which its own widens to. *out is new; values are shared where they can be. HR_TYPE names the row
- * whose value a double cannot be, or a finer unit of time cannot hold. */
+/* The array as `type`, to which its own type widens. *out is new; values are shared where possible. HR_TYPE names the
+ * row whose value a double, or a finer unit of time, cannot hold. */
 hr_status hr__array_unify(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out,
                           hr_error *err) HR_MUST_USE;
 

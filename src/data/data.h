@@ -1,4 +1,4 @@
-/* data.h - all of base and data in one line: what the folders above include. */
+/* data.h - all headers of base and data in one line; the folders above include it. */
 #ifndef HR_DATA_H
 #define HR_DATA_H
 

@@ -1,9 +1,8 @@
-/* dense.c - numbers and times without nulls: NaN or NaT stands where a row is null, as numpy users expect; and integers
- * back again.
+/* dense.c - numbers and times with NaN or NaT in place of nulls, as numpy users expect, and integers back again.
  *
- * Integers become float64, as nothing in them could say "none"; dates and times become the 64-bit integers of which the
- * least is NaT. Everything is converted in one loop that knows no nulls, then the few or many nulls are written over,
- * found by the zeros of 64 bits of the bitmap at a time. */
+ * Integers become float64, since no integer means null; dates and times become 64-bit integers, of which the least is
+ * NaT. One loop converts all values and ignores nulls; a second one finds the nulls by the zero bits of the bitmap, 64
+ * at a time, and overwrites them. */
 #include "data/data.h"
 
 #define CONVERT(name, from_type, to_type)                                                                              \
@@ -32,7 +31,7 @@ CONVERT(same_8, uint64_t, uint64_t)
 #define NAN_64 0x7ff8000000000000u
 #define NAT_64 0x8000000000000000u
 
-/* to NULL: no numbers, and no times that numpy has. */
+/* to NULL: neither numbers nor times that numpy has. */
 static const struct {
     void (*convert)(const uint8_t *from, uint8_t *to, int64_t n);
     hr_type_id to;
@@ -56,7 +55,7 @@ static const struct {
     [HR_T_DURATION] = { same_8, HR_T_INT64, 8, NAT_64 },
 };
 
-/* The nulls among n <= 64 bits at `at`, as ones. */
+/* The nulls among n <= 64 rows at bit `at`, as ones. */
 static uint64_t nulls_of(const uint8_t *valid, int64_t at, int64_t n)
 {
     uint8_t bits[8] = { 0 };
@@ -104,7 +103,7 @@ hr_status hr__array_fill_nulls(const hr_mem *mem, const hr_array *a, hr_array **
 
 #define EXACT 9007199254740992.0 /* 2^53: up to here each integer is a double */
 
-/* The values of an integer type that are doubles, too. */
+/* The range of an integer type whose values are doubles, too. */
 static void exact_range(hr_type_id id, double *least, double *most)
 {
     switch (id) {

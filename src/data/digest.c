@@ -1,7 +1,7 @@
-/* digest.c - a hash of a table's values, by which a position knows data in memory again.
+/* digest.c - a hash of a table's values, by which a position recognizes data in memory.
  *
- * Equal rows give equal digests, wherever their buffers begin and whatever stands under a null. Columns without nulls
- * go in as the bytes they are, at the speed of memory; the others by the hash of each row (row_hash.c). */
+ * Equal rows have equal digests, wherever their buffers begin and whatever bytes lie under a null. Columns without
+ * nulls are hashed as bytes, at the speed of memory; the others by the hash of each row (row_hash.c). */
 #include "data/keys.h"
 
 #define ROWS_AT_ONCE 512
@@ -16,7 +16,7 @@ static int64_t child_range(const hr_array *a, int64_t begin, int64_t n, int64_t 
     return last + n_last - *first;
 }
 
-/* Whether these rows can go in as bytes: no null at any depth, and nothing that is stored as bits. */
+/* Whether these rows can be hashed as bytes: no null at any depth, no bits. */
 static bool is_plain(const hr_array *a, int64_t begin, int64_t n)
 {
     int64_t first;
@@ -38,7 +38,7 @@ static bool is_plain(const hr_array *a, int64_t begin, int64_t n)
     return is_plain(a->children[0], first, n);
 }
 
-/* How many bytes or values each row has; they begin at *first. -> all of them */
+/* Stores the number of bytes or values of each row; they begin at *first. -> the sum */
 static int64_t add_lengths(const hr_array *a, int64_t begin, int64_t n, int64_t *first, hr_hash *h)
 {
     const bool wide = hr__type_offset_bytes(a->type) == 8;

@@ -1,20 +1,20 @@
-/* gather.c - new arrays out of rows of old ones: concat (ranges of rows) and take (rows one by one).
+/* gather.c - new arrays from rows of old ones: concat (ranges of rows) and take (rows one by one).
  *
- * Every shuffle, sort, batch and join ends here, so it goes by column, by width, and once over the bytes.
+ * Every shuffle, sort, batch and join ends here, so the code works by column, by width, and reads the bytes once.
  *
- * 1. Everything nested is ranges. The child of a list, taken row by row, is a list of ranges of the old child; so take
- *    needs loops only for flat columns, and hands nested ones to gather. Neighbouring ranges are joined on the way.
- * 2. A range without array stands for nulls: rows that a join did not find, and the place of such rows in children.
- * 3. Validity is made only if an input may have nulls, and dropped again if none of the rows taken is null; so results
- *    know their null count.
- * 4. Loads go by memcpy of constant size: foreign values may lie at any address.
- * 5. Offsets of 32 bits may overflow when rows come together. That is HR_BUDGET, like other things that are too large.
+ * 1. Nested columns work by ranges. The child of a list, taken row by row, is a list of ranges of the old child; so
+ *    take has loops for flat columns only, and passes nested ones to gather. Adjacent ranges are merged.
+ * 2. A range without array means nulls: the rows that a join did not find, and their values in children.
+ * 3. The result gets a validity bitmap only if an input may have nulls, and drops it if no row is null; so results know
+ *    their null count.
+ * 4. Loads are memcpy of constant size: foreign values may lie at any address.
+ * 5. Offsets of 32 bits may overflow when rows come together: HR_BUDGET, as for other results that are too large.
  * Contents of rows that are null: zero, or what the input had there. */
 #include "data/data.h"
 
 #define NEAR_BYTES 16 /* text up to this length is copied by one load and store, where both sides have room for it */
-#define AHEAD 32      /* rows by which loads are announced; random rows of a large column are cache misses */
-#define FAR_BYTES (1 << 20) /* a column from this size on is large: below it, announcing costs more than it brings */
+#define AHEAD 32      /* rows by which the prefetch is ahead; random rows of a large column are cache misses */
+#define FAR_BYTES (1 << 20) /* a column from this size on is large: below it, a prefetch costs more than it gains */
 
 static const hr_mem root_mem;
 
@@ -27,7 +27,7 @@ static const int64_t *offsets64(const hr_array *a)
     return (const int64_t *)(const void *)a->buffers[1]->data + a->offset;
 }
 
-/* Where the bytes or values of rows [begin, begin + n) lie. */
+/* The range of bytes or values of rows [begin, begin + n). */
 static void value_range(const hr_array *a, int width, int64_t begin, int64_t n, int64_t *first, int64_t *n_values)
 {
     *first = *n_values = 0;
@@ -45,12 +45,13 @@ static hr_status check_values(const hr_type *type, int width, int64_t n_values, 
     if (width != 4 || n_values <= INT32_MAX)
         return HR_OK;
     hr__type_print(type, &t);
-    st = hr_error_set(err, HR_BUDGET,
-                      "%lld %s together in a column of type %s, whose 32-bit offsets end at 2 GiB: use large_%s",
-                      (long long)n_values, hr__type_is_bytes(type) ? "bytes" : "values", t.data ? t.data : "?",
-                      type->id == HR_T_STRING   ? "string"
-                      : type->id == HR_T_BINARY ? "binary"
-                                                : "list");
+    st = hr_error_set(
+        err, HR_BUDGET,
+        "%lld %s together exceed the 2 GiB that 32-bit offsets reach, in a column of type %s: use large_%s",
+        (long long)n_values, hr__type_is_bytes(type) ? "bytes" : "values", t.data ? t.data : "?",
+        type->id == HR_T_STRING   ? "string"
+        : type->id == HR_T_BINARY ? "binary"
+                                  : "list");
     hr__text_clear(&t);
     return st;
 }
@@ -79,7 +80,7 @@ static hr_status new_bits(const hr_mem *mem, int64_t n, hr_buffer **out, hr_erro
     return HR_OK;
 }
 
-/* Counts; no buffer if nothing is null after all. */
+/* Counts the nulls; drops the buffer if no row is null. */
 static void settle_validity(hr_buffer **validity, int64_t n, int64_t *n_null)
 {
     *n_null = *validity ? n - hr__bits_count((*validity)->data, 0, n) : 0;
@@ -154,7 +155,7 @@ static hr_status gather_bits(const hr_mem *mem, const hr_span *spans, int64_t n_
     return HR_OK;
 }
 
-/* Offsets of the rows of all spans, written after to[0]: those of the input, moved. */
+/* Writes the offsets of the rows of all spans behind to[0]: those of the input, shifted. */
 static void move_offsets32(int32_t *to, const hr_span *spans, int64_t n_spans)
 {
     int32_t at = 0;
@@ -248,7 +249,7 @@ static hr_status gather_bytes(const hr_mem *mem, const hr_type *type, const hr_s
 
 /* --------------------------------------------------------------------------------------------- gather, nested types */
 
-/* Adds rows to a list of spans, joined with the last one where they follow it. */
+/* Adds rows to a list of spans; extends the last span if they follow it. */
 static void span_add(hr_span *spans, int64_t *n_spans, const hr_array *a, int64_t begin, int64_t n)
 {
     hr_span *last = spans + *n_spans - 1;
@@ -319,7 +320,7 @@ static hr_status gather_nested(const hr_mem *mem, hr_type *type, const hr_span *
         HR_GO(gather_offsets(mem, type, spans, n_spans, n, &n_values, &buffers[1], err));
     HR_GO(gather_children(mem, type, spans, n_spans, children, err));
     st = hr__array_new(type, n, n_null, buffers, children, type->n_children, out, err);
-    memset(children, 0, n_bytes); /* both were taken */
+    memset(children, 0, n_bytes); /* the call took both */
     buffers[0] = buffers[1] = buffers[2] = NULL;
 done:
     for (int i = 0; i < type->n_children; i++)
@@ -390,7 +391,7 @@ hr_status hr__array_concat(const hr_mem *mem, hr_type *type, hr_array *const *pa
         spans[i] = (hr_span){ parts[i], 0, parts[i]->length };
     }
     if (!type)
-        HR_FAIL(HR_BUG, "concat: neither parts nor type");
+        HR_FAIL(HR_BUG, "concat: no arrays, and no type");
     HR_GO(hr__array_gather(mem, type, spans, n_parts, out, err));
 done:
     if (spans != few)
@@ -407,13 +408,13 @@ hr_status hr__array_nulls(const hr_mem *mem, hr_type *type, int64_t n, hr_array 
 
 /* ------------------------------------------------------------------------------------------------- take, flat types */
 
-/* Rows to take: elements base + idx[i] of the array, none where idx[i] < 0. */
+/* Rows to take: elements base + idx[i] of the array; idx[i] < 0: null. */
 typedef struct rows {
     const int32_t *idx32; /* one of the two */
     const int64_t *idx64;
     int64_t n;
-    int64_t n_source; /* rows to choose from; 0: all of idx is -1, and there may be no buffers to look at */
-    int64_t base;     /* what a parent's offset adds */
+    int64_t n_source; /* rows of the source; 0: all of idx is -1, and the array may have no buffers */
+    int64_t base;     /* the offset of the parent */
     bool has_null;    /* some idx is negative */
 } rows;
 
@@ -426,8 +427,8 @@ typedef struct bytes32 {
     uint64_t w[4];
 } bytes32;
 
-/* One loop for each width and kind of index. `from` is the value of idx 0, which is there; -1 reads it as well, for
- * nothing. */
+/* One loop for each width and kind of index. `from` is the value of idx 0, which exists; -1 reads it, too, without
+ * effect. */
 #define TAKE_LOOP(name, value_type, idx_type)                                                                          \
     static void name(uint8_t *to, const uint8_t *from, const idx_type *idx, int64_t n, bool far, bool has_null)        \
     {                                                                                                                  \
@@ -512,11 +513,11 @@ static hr_status take_fixed(const hr_mem *mem, const uint8_t *values, int64_t wi
     return HR_OK;
 }
 
-/* Bits by row, false where there is none; bits NULL: all true. */
+/* Takes bits by row, false where idx is negative; bits NULL: all true. */
 static hr_status take_bits(const hr_mem *mem, const uint8_t *bits, int64_t offset, const rows *in, hr_buffer **out,
                            hr_error *err)
 {
-    const rows r = *in; /* a copy of our own, so that storing bytes cannot change it */
+    const rows r = *in; /* a local copy, so that storing bytes cannot change it */
     uint8_t *to;
 
     HR_TRY(new_bits(mem, r.n, out, err));
@@ -583,7 +584,7 @@ static int64_t take_offsets64(int64_t *to, const int64_t *from, const rows r)
     return at;
 }
 
-/* *n_values is what the rows come to, which for 32 bits may be too much. */
+/* *n_values is the sum over the rows, which 32 bits may not hold. */
 static hr_status take_offsets(const hr_mem *mem, const hr_array *a, const rows *r, hr_buffer **out, int64_t *n_values,
                               hr_error *err)
 {
@@ -602,7 +603,7 @@ static hr_status take_offsets(const hr_mem *mem, const hr_array *a, const rows *
     return check_values(a->type, width, *n_values, err);
 }
 
-/* Copies n bytes; may write up to NEAR_BYTES where that is within [.., to_end), and read so within [.., from_end). */
+/* Copies n bytes; may write NEAR_BYTES if that stays before to_end, and read NEAR_BYTES before from_end. */
 static inline void copy_near(uint8_t *to, const uint8_t *to_end, const uint8_t *from, const uint8_t *from_end,
                              int64_t n)
 {
@@ -646,7 +647,7 @@ static hr_status take_bytes(const hr_mem *mem, const hr_array *a, const rows *in
 
 static hr_status take_rows(const hr_mem *mem, const hr_array *a, const rows *r, hr_array **out, hr_error *err);
 
-/* Lists: the child's rows are ranges. */
+/* Lists: gathers the child by ranges. */
 static hr_status take_list(const hr_mem *mem, const hr_array *a, const rows *r, hr_buffer *buffers[3], hr_array **child,
                            hr_error *err)
 {
@@ -677,7 +678,7 @@ done:
     return st;
 }
 
-/* Fixed lists of plain numbers, an image or an embedding a row: as values of width * value bytes. */
+/* Fixed lists of plain numbers (an image or an embedding a row) are values of width * value bytes. */
 static bool is_wide_value(const hr_array *a)
 {
     return hr__type_is_fixed_list(a->type) && hr__type_bytes(a->children[0]->type) > 0 && a->children[0]->buffers[1] &&
@@ -723,7 +724,7 @@ static hr_status take_nested(const hr_mem *mem, const hr_array *a, const rows *r
         return hr__error_memory(err, "take", (int64_t)n_bytes);
     HR_GO(take_children(mem, a, r, buffers, children, err));
     st = hr__array_new(a->type, r->n, n_null, buffers, children, a->n_children, out, err);
-    memset(children, 0, n_bytes); /* both were taken */
+    memset(children, 0, n_bytes); /* the call took both */
     buffers[0] = buffers[1] = buffers[2] = NULL;
 done:
     for (int i = 0; i < a->n_children; i++)
@@ -761,7 +762,7 @@ done:
     return st;
 }
 
-/* Looks at the numbers once; *most: the greatest, -1: there is none. */
+/* Reads the row numbers once; *most: the greatest; -1: all are negative. */
 static bool rows_of(const void *idx, int idx_bytes, int64_t n, rows *out, int64_t *least, int64_t *most)
 {
     int32_t least32 = 0, most32 = -1;
@@ -794,7 +795,7 @@ static hr_status take_from(const hr_mem *mem, const hr_array *a, const rows *r, 
     rows mine = *r;
 
     if (!good || most >= a->length)
-        return hr_error_set(err, HR_BUG, "take: rows %lld to %lld, of %lld", (long long)least, (long long)most,
+        return hr_error_set(err, HR_BUG, "take: rows %lld to %lld, found %lld rows", (long long)least, (long long)most,
                             (long long)a->length);
     mine.n_source = a->length;
     return take_rows(mem ? mem : &root_mem, a, &mine, out, err);

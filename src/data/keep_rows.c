@@ -1,11 +1,11 @@
-/* keep_rows.c - the rows of a table that somebody wants to keep, with their coordinates.
+/* keep_rows.c - the rows of a table that a mask selects, with their coordinates.
  *
- * All kept: the same table goes on. A single range of at least half of the rows is shared; what is left of others is
- * copied together, so that a few rows do not hold the memory of many. */
+ * All rows: the result is the same table. A single range of at least half of the rows is a slice; other rows are
+ * copied, so that a few rows do not hold the memory of many. */
 #include "data/table.h"
 
-/* How many, and the first and last of them. No branches in the loops over all rows: which rows are kept is hard to
- * guess. */
+/* Counts the rows, and finds the first and the last. The loops over all rows have no branches: a CPU cannot predict the
+ * mask. */
 static int64_t count_kept(const uint8_t *keep, int64_t n, int64_t *first, int64_t *last)
 {
     int64_t kept = 0;
@@ -22,7 +22,7 @@ static int64_t count_kept(const uint8_t *keep, int64_t n, int64_t *first, int64_
     return kept;
 }
 
-/* The row behind the last that is kept is written, too, and then not counted. */
+/* Also writes the row behind the last selected one, which does not count. */
 static hr_status take_kept(const hr_mem *mem, const hr_table *in, const uint8_t *keep, int64_t n_kept, hr_table **out,
                            hr_error *err)
 {

@@ -1,20 +1,20 @@
 /* order.c - keys of rows, as bytes that memcmp orders (see keys.h).
  *
- * A column of fixed width has as many bytes for a null or NaN as for a value, zeros, so that the next column's place is
- * known; a text ends where it ends. Prefixes are made column by column: word w holds bytes 8w to 8w + 7 of the key, the
- * first one highest. They stop within the first text: what stands behind it would have another place in each row.
- * Behind its end the prefix is filled with what ends it, which no text has twice in a row: so two such bytes at the end
- * of a prefix say that the text is all in it, if both can only be the text's. */
+ * A column of fixed width has zeros for a null or NaN, as many bytes as for a value, so that the next column's place is
+ * fixed; a text has its own length. Prefixes are made column by column: word w holds bytes 8w to 8w + 7 of the key, the
+ * first one highest. They stop within the first text, since the bytes behind it have another place in each row. Behind
+ * the text's end the prefix is filled with the text's end byte, which no text has twice in a row: two end bytes at the
+ * end of a prefix mean that it holds the whole text, if both can only belong to the text. */
 #include "data/keys.h"
 
 enum { FLAGS = 3, WIDEST = 32 /* decimal256 */ };
 
 bool hr__type_is_orderable(const hr_type *t)
 {
-    return t->id <= HR_T_DECIMAL256 && !t->pickled; /* the list of types has what follows them behind */
+    return t->id <= HR_T_DECIMAL256 && !t->pickled; /* the entries are in the order of the types */
 }
 
-/* Bytes of a value in the key, without its flag; 0: as many as there are (text). */
+/* Bytes of a value in the key, without its flag; 0: it varies (text). */
 static int64_t key_width(const hr_type *t)
 {
     if (t->id == HR_T_BOOL)
@@ -87,7 +87,7 @@ void hr__order_free(hr_order *o) { hr__free(o); }
 
 /* ----------------------------------------------------------------------------------------------------------- values */
 
-/* What stands at the flag: a value, NaN, null. */
+/* The flag byte: a value, NaN, null. */
 enum { VALUE, NOT_A_NUMBER, MISSING };
 
 static uint8_t flag_of(const hr_order_key *k, int what) { return (uint8_t)(k->nulls_first ? 2 - what : what); }
@@ -118,7 +118,7 @@ static bool is_unsigned(const hr_type *t)
     return t->id == HR_T_UINT8 || t->id == HR_T_UINT16 || t->id == HR_T_UINT32 || t->id == HR_T_UINT64;
 }
 
-/* A value of at most eight bytes as a number of so many bytes, which orders as the values do. */
+/* A value of at most eight bytes as a number of `bytes` bytes, in the order of the values. */
 static inline uint64_t ordered(const hr_array *a, int64_t i, bool *nan)
 {
     int width = hr__type_bytes(a->type);
@@ -136,12 +136,12 @@ static inline uint64_t ordered(const hr_array *a, int64_t i, bool *nan)
     }
 }
 
-static bool is_small(const hr_type *t) /* what `ordered` knows */
+static bool is_small(const hr_type *t) /* the types that `ordered` knows */
 {
     return t->id == HR_T_BOOL || (hr__type_bytes(t) > 0 && hr__type_bytes(t) <= 8 && t->id != HR_T_FIXED_BINARY);
 }
 
-/* Bytes of a wide value of fixed width, as they are compared; the value's own or `out`. */
+/* The bytes of a wide value of fixed width in comparable form; the value's own bytes or `out`. */
 static const uint8_t *wide_bytes(const hr_array *a, int64_t i, uint8_t out[WIDEST])
 {
     int width = hr__type_bytes(a->type);
@@ -157,13 +157,13 @@ static const uint8_t *wide_bytes(const hr_array *a, int64_t i, uint8_t out[WIDES
 
 /* --------------------------------------------------------------------------------------------------------- prefixes */
 
-/* Where a column's bytes go in the prefixes. */
+/* The place of a column's bytes in the prefixes. */
 typedef struct slot {
     uint64_t *out;
     int words;
     int64_t at; /* of the flag byte in the key */
     const hr_order_key *key;
-    bool nulls; /* there may be some */
+    bool nulls; /* the column may have nulls */
 } slot;
 
 static inline void put_byte(const slot *s, int64_t i, int64_t at, uint8_t b)
@@ -178,7 +178,7 @@ static inline void put_flag(const slot *s, int64_t i, uint8_t b)
         put_byte(s, i, s->at, b);
 }
 
-/* The highest bytes of `left` at a place of the key. */
+/* Puts the highest bytes of `left` at a place of the key. */
 static inline void put_word(const slot *s, int64_t i, int64_t at, uint64_t left)
 {
     uint64_t *to = s->out + i * s->words + at / 8;
@@ -191,7 +191,8 @@ static inline void put_word(const slot *s, int64_t i, int64_t at, uint64_t left)
         to[1] |= left << (64 - shift);
 }
 
-/* One loop a type. VALUE_OF(v, nan): the stored bits as an ordered number; `turn`: what descending turns over. */
+/* One loop a type. VALUE_OF(v, nan): the stored bits as an ordered number; `turn`: the bits that "descending"
+ * inverts. */
 #define PREFIX_LOOP(name, bits_type, VALUE_OF)                                                                         \
     static void name(const slot *s, const hr_array *a, int64_t begin, int64_t n)                                       \
     {                                                                                                                  \
@@ -248,7 +249,7 @@ static prefix_loop *loop_of(const hr_type *t)
     }
 }
 
-/* Up to `room` bytes of a text as it stands in the key; -> how many. */
+/* Writes up to `room` bytes of a text as in the key; -> their number. */
 static int64_t escape(const uint8_t *p, int64_t n, uint8_t turn, uint8_t *out, int64_t room)
 {
     int64_t at = 0;
@@ -288,7 +289,7 @@ static void prefix_text(const slot *s, const hr_array *a, int64_t begin, int64_t
     }
 }
 
-/* Booleans, and what is wider than eight bytes. */
+/* Booleans, and values wider than eight bytes. */
 static void prefix_any(const slot *s, const hr_array *a, int64_t begin, int64_t n)
 {
     int64_t width = key_width(a->type), at = s->at + flag_bytes(s->key), room = HR_MIN(width, 8 * s->words - at);

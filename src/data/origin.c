@@ -1,11 +1,10 @@
 /* origin.c - the coordinates of a table's rows.
  *
- * Almost every table is a piece of one fragment, so almost every origin is one *stretch* of rows that follow each
- * other, which lies in the origin itself. What a filter leaves of that is rows here and there: one stretch too, with a
- * *pick* of four bytes for each row, how far it lies behind the first. What a shuffle leaves is up to a stretch a row.
- * Look-up is a binary search.
+ * Almost every table is a range of one fragment, so almost every origin is one *stretch* of consecutive rows, which
+ * lies in the origin itself. A filter leaves scattered rows: one stretch, with a *pick* of four bytes for each row, its
+ * distance from the first. A shuffle leaves up to one stretch a row. Look-up is a binary search.
  *
- * A stretch of a single row counts by row. A row that came from nowhere (index -1 in take) has every field -1. */
+ * A stretch of a single row counts by row. A row without source (index -1 in take) has -1 in every field. */
 #include "data/data.h"
 
 /* Rows of one fragment: of one ordinal, or of one source row and successive ordinals. */
@@ -13,7 +12,7 @@ typedef struct stretch {
     hr_coord first;
     int64_t n;
     int64_t start;   /* its first row in the table */
-    int64_t picks;   /* row j is first.row + the origin's picks[picks + j], which never fall; -1: first.row + j */
+    int64_t picks;   /* row j is first.row + the origin's picks[picks + j], which never decrease; -1: first.row + j */
     bool by_ordinal; /* row j is first.ordinal + j; no picks */
 } stretch;
 
@@ -25,15 +24,15 @@ struct hr_origin {
     stretch one;
 };
 
-/* Stretches as they come; the first lies here until there is a second. */
+/* Stretches in the order in which they are added; the first lies here until a second one comes. */
 typedef struct maker {
     stretch one;
-    stretch *more; /* all of them, once there are two */
+    stretch *more; /* all stretches, from the second on */
     uint32_t *picks;
     int64_t n, cap, n_rows, n_picks, cap_picks;
 } maker;
 
-/* Rows are picked where stretches would be shorter: so many picks take as much memory as a stretch, or little more. */
+/* Stretches shorter than this become picks: this number of picks takes about the memory of a stretch. */
 #define SHORT 16
 
 static const hr_coord nowhere = { -1, -1, -1, -1, -1, -1 };
@@ -56,7 +55,7 @@ static bool same_fragment(const hr_coord *a, const hr_coord *b)
     return a->fragment == b->fragment && a->file == b->file && a->instance == b->instance;
 }
 
-/* Lets *s go on with `next`, of the same fragment and neither with picks, if that is what comes after it. */
+/* Extends *s by `next` if `next` follows it. Both are of one fragment and have no picks. */
 static bool join_plain(stretch *s, const stretch *next)
 {
     const hr_coord *a = &s->first, *b = &next->first;
@@ -85,8 +84,8 @@ static hr_status room_for_picks(maker *m, int64_t n, hr_error *err)
     return HR_OK;
 }
 
-/* There is room. Picks of n rows, the first of which lies `first` behind the stretch's. from: what they are elsewhere;
- * NULL: rows that follow each other. */
+/* Adds the picks of n rows, the first of them `first` behind the first of the stretch; m has room. from: picks to copy;
+ * NULL: consecutive rows. */
 static void add_picks(maker *m, const uint32_t *from, int64_t n, int64_t first)
 {
     uint32_t *to = m->picks + m->n_picks, more = (uint32_t)first - (from ? from[0] : 0);
@@ -96,7 +95,7 @@ static void add_picks(maker *m, const uint32_t *from, int64_t n, int64_t first)
     m->n_picks += n;
 }
 
-/* Whether the rows of `next`, of the same fragment, can be picks behind those of *s. */
+/* Whether the rows of `next`, of the same fragment, can be appended to *s as picks. */
 static bool may_pick(const maker *m, const stretch *s, const stretch *next, const uint32_t *picks)
 {
     int64_t distance = next->first.row - s->first.row;
@@ -140,8 +139,7 @@ static hr_status append(maker *m, const stretch *s, hr_error *err)
     return HR_OK;
 }
 
-/* n rows from `first` on. picks: how far they lie apart, whatever the first of these is; NULL: they follow each
- * other. */
+/* Adds n rows from `first` on. picks: their distances, relative to picks[0]; NULL: consecutive rows. */
 static hr_status maker_add(maker *m, hr_coord first, int64_t n, bool by_ordinal, const uint32_t *picks, hr_error *err)
 {
     stretch *last = m->n == 0 ? NULL : m->more ? &m->more[m->n - 1] : &m->one;
@@ -244,7 +242,7 @@ void hr__origin_unref(hr_origin *o)
 int64_t hr__origin_rows(const hr_origin *o) { return o->n_rows; }
 int64_t hr__origin_stretches(const hr_origin *o) { return o->n; }
 
-/* The stretch that holds the row; `hint` is one that may hold it, or lie just before. */
+/* The stretch that holds the row; `hint` is a stretch that may hold it or lie just before it. */
 static int64_t find(const hr_origin *o, int64_t row, int64_t hint)
 {
     int64_t low = 0, high = o->n - 1;
@@ -288,7 +286,7 @@ hr_run_coords hr__origin_run(const hr_origin *o, int64_t row)
     return run;
 }
 
-/* How many rows of a stretch from its row j on lie before the fragment's row `end`. */
+/* The number of rows of a stretch, from its row j on, before the fragment's row `end`. */
 static int64_t rows_before(const hr_origin *o, const stretch *s, int64_t j, int64_t end)
 {
     int64_t n = 0, limit = end - s->first.row;
@@ -331,7 +329,7 @@ hr_status hr__origin_slice(const hr_origin *o, int64_t begin, int64_t n, hr_orig
 
     *out = NULL;
     if (begin < 0 || n < 0 || begin > o->n_rows - n)
-        HR_FAIL(HR_BUG, "origin: %lld rows from row %lld, there are %lld", (long long)n, (long long)begin,
+        HR_FAIL(HR_BUG, "origin: %lld rows from row %lld, found %lld", (long long)n, (long long)begin,
                 (long long)o->n_rows);
     for (int64_t k = n > 0 ? find(o, begin, 0) : 0; n > 0; k++) {
         const stretch *s = &o->items[k];
@@ -386,11 +384,11 @@ static int64_t index_at(const void *idx, int idx_bytes, int64_t i)
     return idx_bytes == 4 ? ((const int32_t *)idx)[i] : ((const int64_t *)idx)[i];
 }
 
-/* Indexes that rise within one stretch, looked at so many at a time. */
+/* The number of indexes that are compared at a time. */
 #define RISING 256
 
-/* The first of idx[i .. n), all of stretch s, as long as they rise (by ordinal: follow each other); -> how many, and
- * how far each lies behind the first of them. */
+/* The leading indexes of idx[i .. n) that lie in stretch s and rise (by ordinal: are consecutive); -> their number, and
+ * the distance of each from the first. */
 static int64_t rising(const hr_origin *o, const stretch *s, const void *idx, int idx_bytes, int64_t i, int64_t n,
                       uint32_t distance[RISING])
 {

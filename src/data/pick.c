@@ -1,13 +1,13 @@
 /* pick.c - rows of several arrays, in any order, as one new array.
  *
- * What take is for one array, this is for many that were never copied together: the windows of a shuffle. A *pick* says
- * in 32 bits which part and which row. It goes by column, by width, and once over the bytes, as gather.c does; what is
- * nested becomes ranges and goes there.
+ * As `take`, but from many arrays, which need no copy into one: the windows of a shuffle. A *pick* of 32 bits names an
+ * array and a row. The code works by column, by width, and reads the bytes once, as gather.c; nested columns become
+ * ranges and go there.
  *
- * Random rows of much data are cache misses. Where the CPU gathers eight values at once (AVX-512), it has the more of
- * them on their way, while they are not too far. Otherwise loads of what is no longer small are announced some rows
- * ahead; and what fits into the second cache is read from front to back before, if enough of it is wanted, which brings
- * it there several times faster than rows here and there would. */
+ * Random rows of much data are cache misses. A CPU that gathers eight values at once (AVX-512) has more of the loads in
+ * flight, while the data are not too far. Otherwise the code prefetches some rows ahead, unless the data are small.
+ * Data that fit the second-level cache are read from front to back first if enough of their rows are picked: that loads
+ * the cache several times faster than scattered rows would. */
 #include "data/pick.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -16,12 +16,12 @@
 #define AVX512 __attribute__((target("avx512f,avx512vl,avx512dq")))
 #endif
 
-#define AHEAD 48               /* rows by which loads are announced */
-#define FAR_BYTES (512 << 10)  /* no longer small */
-#define WARM_BYTES (2 << 20)   /* the second cache of today's CPUs */
-#define GATHER_BYTES (4 << 20) /* up to here gathering is faster; from farther away, loads that are announced */
+#define AHEAD 48               /* rows by which the prefetch is ahead */
+#define FAR_BYTES (512 << 10)  /* larger data are prefetched */
+#define WARM_BYTES (2 << 20)   /* the second-level cache of today's CPUs */
+#define GATHER_BYTES (4 << 20) /* up to here a gather is faster; beyond it, a prefetch */
 #define LINE_BYTES 64
-#define NEAR_ENOUGH (32 << 10) /* less than that is in the cache soon enough */
+#define NEAR_ENOUGH (32 << 10) /* less data than this get into the cache soon enough */
 
 typedef struct picking {
     const hr_mem *mem;
@@ -34,7 +34,7 @@ typedef struct picking {
 
 static hr_status pick_array(const picking *p, hr_array **out, hr_error *err);
 
-/* See above: of `n_bytes` that all parts have together, `width` a row, part i's at bases[i]. */
+/* Reads data ahead, see the head of this file: the parts have n_bytes together, `width` a row, part i's at bases[i]. */
 static void warm(const picking *p, int64_t n_bytes, const uint8_t *const *bases, int64_t width)
 {
     unsigned sum = 0;
@@ -44,10 +44,10 @@ static void warm(const picking *p, int64_t n_bytes, const uint8_t *const *bases,
     for (int i = 0; i < p->n_parts; i++)
         for (int64_t at = 0; at < p->parts[i]->length * width; at += LINE_BYTES)
             sum += bases[i][at];
-    __asm__ volatile("" : : "r"(sum)); /* it is wanted, whatever the compiler thinks */
+    __asm__ volatile("" : : "r"(sum)); /* keeps the compiler from dropping the reads */
 }
 
-/* What each part starts with; n_parts of `bytes` each. */
+/* Room for an entry of `bytes` for each of n_parts parts. */
 static hr_status new_bases(const picking *p, size_t bytes, void **out, hr_error *err)
 {
     *out = hr__alloc(p->mem->account, (size_t)p->n_parts * bytes);
@@ -171,12 +171,12 @@ PICK_LOOP(pick_32, bytes32)
 #undef PICK_LOOP
 
 #if HAVE_X86
-enum { TABLE = 16 }; /* the bases of so many parts lie in two registers */
+enum { TABLE = 16 }; /* the bases of 16 parts lie in two registers */
 
 typedef struct base_table {
     const uint8_t *const *bases;
     __m512i low, high;
-    bool all; /* of the parts that there are */
+    bool all; /* of the existing parts */
 } base_table;
 
 AVX512 static base_table table_of(const uint8_t *const *bases, int n_parts)
@@ -189,7 +189,7 @@ AVX512 static base_table table_of(const uint8_t *const *bases, int n_parts)
                          .all = n_parts <= TABLE };
 }
 
-/* Where the values of eight picks lie, of 2^log bytes each. */
+/* The addresses of the values of eight picks, of 2^log bytes each. */
 AVX512 static inline __m512i places_of(const base_table *t, const uint32_t *picks, unsigned log)
 {
     __m512i pick = _mm512_cvtepu32_epi64(_mm256_loadu_si256((const __m256i *)(const void *)picks));
@@ -305,8 +305,7 @@ static text_base text_base_of(const hr_array *a)
                         .end = a->buffers[2] ? a->buffers[2]->data + a->buffers[2]->n_bytes : NULL };
 }
 
-/* The offsets only: bytes lie one after another as the rows do, and are announced. `room` has space for p->n
- * pointers. */
+/* Computes the offsets only; prefetches the bytes. `room` has space for p->n pointers. */
 static void warm_text(const picking *p, const text_base *bases, const uint8_t **room)
 {
     int width = hr__type_offset_bytes(p->type);
@@ -321,7 +320,7 @@ static void warm_text(const picking *p, const text_base *bases, const uint8_t **
     warm(p, n_rows * width, room, width);
 }
 
-/* New offsets, and where each row's bytes begin. -> how many bytes they are in all. */
+/* Computes the new offsets, and where each row's bytes begin. -> the number of all bytes. */
 #define TEXT_LOOP(name, offset_type)                                                                                   \
     static int64_t name(const picking *p, const text_base *bases, offset_type *to, const uint8_t **from)               \
     {                                                                                                                  \
@@ -348,10 +347,11 @@ TEXT_LOOP(text_64, int64_t)
 
 static hr_status too_long(const hr_type *type, int64_t n_bytes, hr_error *err)
 {
-    return hr_error_set(err, HR_BUDGET,
-                        "%lld bytes together in a column of type %s, whose 32-bit offsets end at 2 GiB: use large_%s",
-                        (long long)n_bytes, type->id == HR_T_STRING ? "string" : "binary",
-                        type->id == HR_T_STRING ? "string" : "binary");
+    return hr_error_set(
+        err, HR_BUDGET,
+        "%lld bytes together exceed the 2 GiB that 32-bit offsets reach, in a column of type %s: use large_%s",
+        (long long)n_bytes, type->id == HR_T_STRING ? "string" : "binary",
+        type->id == HR_T_STRING ? "string" : "binary");
 }
 
 static void copy_text(const picking *p, const text_base *bases, const uint8_t *const *from, hr_buffer *const *buffers)
@@ -404,7 +404,7 @@ done:
 
 /* ----------------------------------------------------------------------------------------------------------- nested */
 
-/* Rows of a struct: of each part's children those that its rows have. */
+/* Structs: picks the same rows of the children. */
 static hr_status pick_members(const picking *p, hr_array **children, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -467,7 +467,7 @@ done:
     return st;
 }
 
-/* Lists, maps and other fixed lists: the child's rows are ranges. `buffers[1]` gets offsets where there are any. */
+/* Lists, maps and other fixed lists: gathers the child by ranges. Lists and maps get offsets in buffers[1]. */
 static hr_status pick_lists(const picking *p, hr_buffer *buffers[3], hr_array **child, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -497,7 +497,7 @@ static hr_status pick_lists(const picking *p, hr_buffer *buffers[3], hr_array **
     }
     if (width == 4 && at > INT32_MAX)
         HR_FAIL(HR_BUDGET,
-                "%lld values together in a column of lists, whose 32-bit offsets end at 2 GiB: use large_list",
+                "%lld values together exceed the 2 Gi that 32-bit offsets reach, in a column of lists: use large_list",
                 (long long)at);
     st = hr__array_gather(p->mem, p->type->children[0].type, spans, n_spans, child, err);
 done:
@@ -520,7 +520,7 @@ static hr_status pick_nested(const picking *p, hr_buffer *buffers[3], int64_t n_
     else
         HR_GO(pick_lists(p, buffers, &children[0], err));
     st = hr__array_new(p->type, p->n, n_null, buffers, children, n, out, err);
-    memset(children, 0, (size_t)n * sizeof(hr_array *)); /* both were taken */
+    memset(children, 0, (size_t)n * sizeof(hr_array *)); /* the call took both */
     buffers[0] = buffers[1] = buffers[2] = NULL;
 done:
     for (int i = 0; i < n; i++)
@@ -561,7 +561,7 @@ done:
 static hr_status check_picks(hr_array *const *parts, int n_parts, const uint32_t *picks, int64_t n, hr_error *err)
 {
     if (n_parts < 0 || n_parts > HR_PICK_PARTS)
-        return hr_error_set(err, HR_BUG, "pick: of %d parts, at most %d are possible", n_parts, HR_PICK_PARTS);
+        return hr_error_set(err, HR_BUG, "pick: %d parts, expected at most %d", n_parts, HR_PICK_PARTS);
     for (int64_t i = 0; i < n; i++)
         if (part_of(picks[i]) >= (uint32_t)n_parts || row_of(picks[i]) >= parts[part_of(picks[i])]->length)
             return hr_error_set(err, HR_BUG, "pick: row %lld of part %u of %d", (long long)row_of(picks[i]),
@@ -618,7 +618,7 @@ static hr_status pick_column(void *context, hr_type *type, hr_array *const *part
 
     p->type = type;
     p->parts = parts;
-    if (first) /* all columns are as long */
+    if (first) /* all columns have the same length */
         HR_TRY(check_picks(parts, p->n_parts, p->picks, p->n, err));
     return pick_array(p, out, err);
 }

@@ -1,12 +1,11 @@
-/* pick_runs.c - rows of several arrays in two steps: stretches of rows first, which are brought together, then row by
- * row.
+/* pick_runs.c - rows of several arrays in two steps: copies runs of rows together, then takes the rows one by one.
  *
- * What pick.c does where rows are far apart costs a cache miss a value, and, from some megabytes on, a walk through
- * page tables too. An order in which rows come by stretches (a shuffle's first layer moves 16 neighbours at a time) can
- * do better: copied stretch by stretch into a room that the second cache holds, one after the other as they lie, values
- * are then taken from there in any order. That is twice the copies at a fraction of the waiting.
+ * For rows that are far apart, pick.c costs a cache miss a value and, from some megabytes on, a walk through the page
+ * tables. An order in which rows come in runs (a shuffle's first layer moves 16 neighbours at a time) allows better:
+ * the code copies the runs into a room that fits the second-level cache, and takes the values from there in any order.
+ * That is twice the copies at a fraction of the waiting time.
  *
- * It goes by column. Numbers and text without nulls go this way; all others as pick.c does it. */
+ * It works by column. Numbers and text without nulls take this way; all other columns take that of pick.c. */
 #include "data/pick.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -16,10 +15,10 @@
 #endif
 
 #define RUN_ROWS 16
-#define AHEAD 16     /* stretches by which loads are announced */
-#define LEAST_RUNS 4 /* rows a stretch on average: with fewer it does not pay */
+#define AHEAD 16     /* runs by which the prefetch is ahead */
+#define LEAST_RUNS 4 /* rows a run on average: with fewer it does not pay */
 
-/* Rows that follow each other in one part. */
+/* Consecutive rows of one part. */
 typedef struct stretch {
     uint32_t pick; /* the first */
     uint32_t n;    /* 1 .. RUN_ROWS */
@@ -33,12 +32,12 @@ typedef struct picking {
     int64_t n_runs;
     const uint32_t *picks, *order;
     int64_t n;
-    uint32_t *ordered; /* the picks in their order, made when first asked for */
+    uint32_t *ordered; /* the picks in their order, made at the first request */
 } picking;
 
 /* -------------------------------------------------------------------------------------------------------- stretches */
 
-/* How many of picks[0, n) follow each other in one part. */
+/* The number of leading picks of picks[0, n) that are consecutive rows of one part. */
 static uint32_t run_rows(const uint32_t *picks, int64_t n)
 {
     uint32_t first = picks[0], most = (uint32_t)HR_MIN(n, HR_MIN(RUN_ROWS, HR_PICK_ROWS - row_of(first))), k = 1;
@@ -56,7 +55,7 @@ static uint32_t run_rows(const uint32_t *picks, int64_t n)
     return k;
 }
 
-/* *out is new: as many as *n. */
+/* *out is new: *n runs. */
 static hr_status find_runs(const hr_mem *mem, hr_table *const *parts, int n_parts, const uint32_t *picks, int64_t n,
                            stretch **out, int64_t *n_runs, hr_error *err)
 {
@@ -152,7 +151,7 @@ static const struct {
 #endif
 };
 
-/* Which of them; -1: none. */
+/* The index of the run; -1: none. */
 static int number_loop(const hr_type *type)
 {
     int64_t width = type->n_children || type->id == HR_T_BOOL ? 0 : hr__type_bytes(type);
@@ -191,7 +190,7 @@ done:
 
 /* ------------------------------------------------------------------------------------------------------------- text */
 
-/* All text of the stretches, one after the other. */
+/* The text of all runs, one after the other. */
 typedef struct text_room {
     uint32_t *starts; /* n + 1 */
     uint8_t *bytes;   /* with NEAR_BYTES of room behind them */
@@ -211,7 +210,7 @@ static int64_t offset_at(const hr_array *a, int64_t row)
                                                : ((const int64_t *)(const void *)offsets)[a->offset + row];
 }
 
-/* Bytes that all stretches have. */
+/* The bytes of all runs. */
 static int64_t text_bytes(const picking *p)
 {
     int64_t sum = 0;
@@ -323,7 +322,7 @@ static bool may_be_null(const hr_array *a)
 
 static bool has_text(const hr_array *a) { return a->length == 0 || a->buffers[1]; }
 
-/* Whether the column goes by stretches. *n_bytes: of text. */
+/* Whether the column goes by runs. *n_bytes: of text. */
 static bool by_runs(const picking *p, const hr_type *type, int64_t *n_bytes)
 {
     bool is_text = hr__type_is_bytes(type);

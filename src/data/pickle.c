@@ -1,11 +1,10 @@
-/* pickle.c - plain values as Python's pickles.
+/* pickle.c - writes plain values as Python's pickles.
  *
- * A function's column may hold objects that no type fits in one table (hr__type_pickled) and nothing but integers in
- * the next. That one becomes pickles too, and that is made here: the few opcodes of protocol 3 that numbers, text,
- * bytes, lists and dicts take, dates and times by the constructors of `datetime`. What is None in Python is a null, not
- * a pickle of it.
+ * A function's column may hold objects without a common type in one table (hr__type_pickled) and only integers in the
+ * next. This file turns the second into pickles, too, by the few opcodes of protocol 3 for numbers, text, bytes, lists
+ * and dicts, and by the constructors of `datetime` for dates and times. Python's None is a null, not a pickle of None.
  *
- * There is no way back: pickles are read by Python alone. */
+ * Only Python reads pickles. */
 #include "data/data.h"
 
 #define MICROS_A_DAY INT64_C(86400000000)
@@ -59,7 +58,7 @@ static void put_bytes(hr_text *out, int op, const uint8_t *p, int64_t n)
     hr__text_add_bytes(out, p, n);
 }
 
-/* The day `days` after 1970-01-01 in the Gregorian calendar; false: not within the years that Python has. */
+/* The day `days` after 1970-01-01 in the Gregorian calendar; false: outside the years that Python has. */
 static bool put_day(hr_text *out, int64_t days)
 {
     int64_t z = days + 719468, era = (z >= 0 ? z : z - 146096) / 146097;
@@ -149,7 +148,7 @@ static double float_value(const hr_array *a, int64_t i)
     }
 }
 
-/* false: there is no such value in Python. */
+/* false: Python has no such value. */
 static bool put_value(hr_text *out, const hr_array *a, int64_t i)
 {
     const uint8_t *p;
@@ -221,7 +220,7 @@ hr_status hr__array_pickle(const hr_mem *mem, const hr_array *a, hr_array **out,
         text.n = 0;
         hr__text_add_bytes(&text, "\x80\x03", 2); /* protocol 3: the first with bytes */
         if (!put_value(&text, a, i))
-            HR_FAIL(HR_TYPE, "row %lld: a value that Python has no object for", (long long)i);
+            HR_FAIL(HR_TYPE, "row %lld: Python has no object for the value", (long long)i);
         put_byte(&text, '.');
         if (text.failed)
             HR_GO(hr__error_memory(err, "pickle", text.n));

@@ -1,9 +1,9 @@
 /* print.c - values as text, for people: `headrace head`, messages, tests.
  *
  * A value on its own is plain (a string without quotes); inside lists and structs it is JSON-like. Numbers have as many
- * digits as it takes to read the same number back. Times are those of UTC, with a Z if the type has a zone. Bytes that
- * are no printable text come as \xHH, so that one value is one line whatever it holds. A limit ends the text early,
- * because a value may be an image and nobody reads its second thousand bytes. */
+ * digits as reading the same number back takes. Times are in UTC, with a Z if the type has a zone. Bytes that are no
+ * printable text become \xHH, so that a value is always one line. A limit ends the text early: a value may be an image,
+ * and nobody reads its second thousand bytes. */
 #include "data/data.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static void print_unsigned(printer *p, const hr_array *a, int64_t i)
     hr__text_add(p->out, "%llu", (unsigned long long)hr__array_uint(a, i));
 }
 
-/* The number that the type makes of v. */
+/* The value v as a number of the type. */
 static double rounded(hr_type_id id, double v)
 {
     if (id == HR_T_FLOAT16)
@@ -32,7 +32,7 @@ static double rounded(hr_type_id id, double v)
     return id == HR_T_FLOAT32 ? (double)(float)v : v;
 }
 
-/* The fewest digits, from `least` on, that read back as the same number; "1.0" rather than "1". */
+/* The fewest digits, from `least` on, that read back as the same number; "1.0", not "1". */
 static void print_double(printer *p, double v, int least, hr_type_id id)
 {
     char text[40];
@@ -176,7 +176,7 @@ static void print_time(printer *p, const hr_array *a, int64_t i)
     }
 }
 
-/* "14M", "3D 5ms", "1M 3D 5ns": the parts do not add up. */
+/* "14M", "3D 5ms", "1M 3D 5ns": units do not convert into each other. */
 static void print_interval(printer *p, const hr_array *a, int64_t i)
 {
     const uint8_t *at = hr__array_values(a) + i * hr__type_bytes(a->type);
@@ -196,7 +196,7 @@ static void print_interval(printer *p, const hr_array *a, int64_t i)
 
 /* ------------------------------------------------------------------------------------------------------------ bytes */
 
-/* How many bytes of text at s can be shown as they are: a printable character; 0: none. */
+/* The bytes of the printable character at s; 0: none. */
 static int64_t plain_bytes(const uint8_t *s, int64_t n, bool as_text)
 {
     int64_t length = s[0] < 0x80 ? 1 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
@@ -232,7 +232,7 @@ static void print_bytes(printer *p, const uint8_t *s, int64_t n, bool as_text, b
 
 static void print_value(printer *p, const hr_array *a, int64_t i, bool inside);
 
-/* Values [begin, begin + n) in brackets; shape: the dimensions that they fill, outermost first. */
+/* Prints values [begin, begin + n) in brackets; shape: their dimensions, outermost first. */
 static void print_items(printer *p, const hr_array *values, int64_t begin, int64_t n, const int64_t *shape, int n_dims)
 {
     int64_t n_items = n_dims > 1 ? shape[0] : n, n_each = n_dims > 1 && n_items ? n / n_items : 1;

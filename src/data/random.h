@@ -5,11 +5,11 @@
 #include "base/hash.h"
 #include "data/table.h"
 
-/* Philox4x32-10 (Salmon et al., SC'11): 128 bits that are a function of key and counter, so that no state exists. */
+/* Philox4x32-10 (Salmon et al., SC'11): 128 bits as a function of key and counter, without state. */
 hr_bits128 hr__philox(uint64_t key, uint64_t counter_hi, uint64_t counter_lo); /* the published function itself */
 hr_bits128 hr__random_bits(uint64_t seed, uint64_t epoch, uint64_t counter_hi, uint64_t counter_lo);
 hr_bits128 hr__random_coord(uint64_t seed, uint64_t epoch, const hr_coord *c);
-/* Puts v[0..n), n < 2^32, into one of its n! orders, which is a function of `key` and n alone. */
+/* Permutes v[0..n), n < 2^32; the order is a function of `key` and n alone. */
 void hr__random_permute(uint32_t *v, int64_t n, uint64_t key);
 /* The high words of the same for each row of a stretch. */
 void hr__random_rows(uint64_t seed, uint64_t epoch, const hr_run_coords *run, uint64_t *out);

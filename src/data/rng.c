@@ -1,15 +1,16 @@
-/* rng.c - random bits as a function of (seed, epoch, where): no state, so that order and threads cannot matter.
+/* rng.c - random bits as a function of (seed, epoch, coordinate): without state, so independent of order and threads.
  *
  * Philox4x32-10: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11. The
  * counter's words are, from the lowest, those of counter_lo and counter_hi; the key's those of `key`; the result's
  * those of lo and hi.
  *
- * A coordinate has more bits than the counter. Row and ordinal are the counter; what is the same for a whole fragment
- * goes into the key, with seed and epoch, by the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA'14), a bijection,
- * applied once a word. Two of a million fragments share a key with probability 3e-8, and then only rows of equal number
- * in them get equal bits, which every user breaks by coordinate.
+ * A coordinate has more bits than the counter. Row and ordinal are the counter. The fields that are the same for a
+ * whole fragment are mixed into the key, with seed and epoch, by the finaliser of SplitMix64 (Steele, Lea, Flood,
+ * OOPSLA'14), a bijection, once a word. Two of a million fragments share a key with probability 3e-8; then rows of
+ * equal number get equal bits, and every user breaks the tie by coordinate.
  *
- * These functions must never change: positions and published results depend on them. tests/test_rng.c holds values. */
+ * These functions must never change: positions and published results depend on them. tests/test_rng.c has their
+ * values. */
 #include "data/data.h"
 
 static void philox_round(uint32_t x[4], uint32_t k0, uint32_t k1)
@@ -58,11 +59,11 @@ hr_bits128 hr__random_coord(uint64_t seed, uint64_t epoch, const hr_coord *c)
     return hr__philox(mix(key ^ (uint32_t)c->fragment), (uint64_t)c->ordinal, (uint64_t)c->row);
 }
 
-/* The high half of a * n: a number below n, all of them equally likely but for n in 2^64. n < 2^32. */
+/* The high half of a * n: a number below n; all are equally likely up to n / 2^64. n < 2^32. */
 static uint64_t scaled(uint64_t a, uint64_t n) { return ((a >> 32) * n + ((a & UINT32_MAX) * n >> 32)) >> 32; }
 
-/* Fisher and Yates from the end; the choice among `left` is a function of key and `left`. Choices are made some at a
- * time, so that where they lead can be asked for before it is needed. */
+/* Fisher and Yates from the end; the choice among `left` is a function of key and `left`. The code makes several
+ * choices ahead, so that it can prefetch their targets. */
 void hr__random_permute(uint32_t *v, int64_t n, uint64_t key)
 {
     enum { AT_ONCE = 32 };

@@ -1,8 +1,8 @@
-/* row_hash.c - a 64-bit hash for each row over some columns, and whether two rows are equal (see keys.h).
+/* row_hash.c - a 64-bit hash of each row over some columns, and the equality of two rows (see keys.h).
  *
- * Column by column: what came out for the columns before goes in with the next value, by one multiplication whose two
- * halves are folded together (as in wyhash, Wang Yi, public domain). Bytes go in as such words, 16 at a time, the last
- * ones overlapping, so that short texts take two loads. Integers go in by their value, whatever their width. */
+ * Column by column: one multiplication, whose two halves are folded together (as in wyhash, Wang Yi, public domain),
+ * mixes the hash of the columns before with the next value. Bytes are hashed as 64-bit words, 16 bytes at a time, the
+ * last ones overlapping, so that short texts take two loads. Integers of any width are hashed by value. */
 #include "data/keys.h"
 
 bool hr__type_is_groupable(const hr_type *t)

@@ -1,12 +1,12 @@
 /* schema.c - schemas, and the metadata of fields.
  *
- * Metadata is kept as Arrow's C data interface has it: int32 count, then for each pair int32 length and bytes of key
- * and of value, in the machine's byte order, unaligned. It is carried, not understood, but for one key: a field whose
- * metadata says `arrow.fixed_shape_tensor` or `arrow.variable_shape_tensor` is a tensor. Inside these are types of
- * their own (HR_T_TENSOR, hr__type_ragged) and the extension's two keys are gone; hr__field_from_storage and
- * hr__field_storage_metadata are the way in and out, for the C data interface and for files alike.
+ * Metadata has the layout of Arrow's C data interface: int32 count, then for each pair int32 length and bytes of key
+ * and of value, in the machine's byte order, unaligned. The engine passes it on and interprets one key: a field whose
+ * metadata names `arrow.fixed_shape_tensor` or `arrow.variable_shape_tensor` is a tensor. Tensors are types of their
+ * own inside (HR_T_TENSOR, hr__type_ragged), without the extension's two keys; hr__field_from_storage and
+ * hr__field_storage_metadata convert on the way in and out, for the C data interface and for files.
  *
- * Metadata from outside may be damaged: every walk is bounded by its size, and damaged metadata has no keys. */
+ * Metadata from outside may be damaged: its size bounds every walk, and damaged metadata has no keys. */
 #include "data/data.h"
 
 #include <stdio.h>
@@ -210,7 +210,7 @@ bool hr__metadata_next(const uint8_t *metadata, int64_t n_bytes, int64_t *at, co
     if (!metadata)
         return false;
     if (*at == 0)
-        *at = 4; /* the count; the size says it as well */
+        *at = 4; /* the count, which follows from the size, too */
     return read_bytes(metadata, n_bytes, at, key, n_key) && read_bytes(metadata, n_bytes, at, value, n_value);
 }
 
@@ -280,9 +280,9 @@ static const char tensor_name[] = "arrow.fixed_shape_tensor";
 static const char ragged_name[] = "arrow.variable_shape_tensor";
 static const char image_text[] = "{\"dim_names\":[\"height\",\"width\",\"channels\"]}"; /* hr__type_ragged_image */
 static const char pickle_name[] =
-    "headrace.pickle"; /* goes out; what comes in is arrow.c's and wire_schema.c's to trust */
+    "headrace.pickle"; /* for export; arrow.c and wire_schema.c decide what to trust on import */
 
-/* A cursor over JSON of one level: what the extension's writers make, {"shape":[2,3],"dim_names":["H","W"]}. */
+/* A cursor over JSON of one level, as writers of the extension make it: {"shape":[2,3],"dim_names":["H","W"]}. */
 typedef struct json {
     const char *at, *end;
 } json;
@@ -297,7 +297,7 @@ static bool json_take(json *j, char c)
     return true;
 }
 
-/* The string's text without its quotes, escapes as they stand. */
+/* The text of the string without its quotes; escapes stay. */
 static bool json_string(json *j, const char **text, int64_t *n)
 {
     if (!json_take(j, '"'))
@@ -337,8 +337,8 @@ static bool json_ints(json *j, int64_t out[HR_MAX_DIMS], int *n)
     return json_take(j, ']');
 }
 
-/* {"shape": [...]}, maybe with a "permutation" that leaves the order as it is (pyarrow writes that). Another
- * permutation and names of dimensions have no place in HR_T_TENSOR. */
+/* Reads {"shape": [...]}, perhaps with the identity as "permutation" (pyarrow writes it). HR_T_TENSOR has no other
+ * permutation and no names of dimensions. */
 static bool parse_shape(const char *text, int64_t n_text, int64_t shape[HR_MAX_DIMS], int *n_dims)
 {
     json j = { text, text + n_text };
@@ -365,7 +365,7 @@ static bool parse_shape(const char *text, int64_t n_text, int64_t shape[HR_MAX_D
     return has_shape && (!n_order || n_order == *n_dims) && json_take(&j, '}');
 }
 
-/* The ragged tensor that the field is marked as; *out NULL: none that we know. */
+/* The ragged tensor that the field's metadata names; *out NULL: none, or an unknown one. */
 static hr_status ragged_of(const hr_field *f, const char *text, int64_t n_text, hr_type **out, hr_error *err)
 {
     const hr_type *t = f->type, *data, *shape;

@@ -1,11 +1,11 @@
-/* table.c - immutable rows: a schema, a column for each field, and where the rows came from.
+/* table.c - immutable rows: a schema, a column for each field, and the origin of the rows.
  *
- * A table is one block with its column pointers inside; everything else is shared by counted references, so that
- * slicing, renaming and passing on never copy data. What copies (take, concat) marks its result as `sole`, and
- * hr__table_claim what nobody else has: no other table has its buffers, and so the last holder may write into them. */
+ * A table is one block with its column pointers inside; everything else is shared by counted references, so slices and
+ * renames never copy data. A function that copies (take, concat) marks its result as `sole`, and hr__table_claim marks
+ * a table whose buffers nobody else has: the last holder of a sole table may write into its buffers. */
 #include "data/data.h"
 
-/* A table without columns yet, which the caller fills. */
+/* A table without columns; the caller fills it. */
 static hr_status table_new(hr_schema *schema, int64_t n_rows, hr_origin *origin, hr_table **out, hr_error *err)
 {
     size_t n_bytes = sizeof(hr_table) + (size_t)schema->n * sizeof(hr_array *);
@@ -48,7 +48,7 @@ void hr_table_unref(hr_table *t)
     if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) > 1)
         return;
     for (int i = 0; i < t->schema->n; i++)
-        hr__array_unref(t->columns[i]); /* NULL where a constructor failed half-way */
+        hr__array_unref(t->columns[i]); /* NULL if a constructor failed half-way */
     hr__schema_unref(t->schema);
     hr__origin_unref(t->origin);
     payload_unref(t->payload);
@@ -74,7 +74,7 @@ hr_status hr__table_new(hr_schema *schema, hr_array *const *columns, int64_t n_r
             HR_FAIL(HR_BUG, "column '%s': %lld rows, the table has %lld", schema->fields[i].name,
                     (long long)columns[i]->length, (long long)n_rows);
     if (origin && hr__origin_rows(origin) != n_rows)
-        HR_FAIL(HR_BUG, "the origin of %lld rows in a table of %lld", (long long)hr__origin_rows(origin),
+        HR_FAIL(HR_BUG, "the origin of %lld rows, expected %lld as in the table", (long long)hr__origin_rows(origin),
                 (long long)n_rows);
     *out = t;
     t = NULL;
@@ -83,8 +83,8 @@ done:
     return st;
 }
 
-/* Whoever puts columns under a schema that it had from another table has looked before; else values would be taken for
- * others. */
+/* A caller that puts columns under another table's schema must check the types before: values of another type would be
+ * misread. */
 static hr_status check_types(const hr_table *t, const hr_schema *schema, int n, hr_error *err)
 {
     for (int i = 0; i < n; i++)
@@ -135,7 +135,7 @@ hr_status hr__table_with_origin(const hr_table *t, hr_origin *origin, hr_table *
 {
     *out = NULL;
     if (origin && hr__origin_rows(origin) != t->n_rows)
-        return hr_error_set(err, HR_BUG, "the origin of %lld rows for a table of %lld",
+        return hr_error_set(err, HR_BUG, "the origin of %lld rows, expected %lld as in the table",
                             (long long)hr__origin_rows(origin), (long long)t->n_rows);
     return share_columns(t, t->schema, origin, out, err);
 }
@@ -144,7 +144,7 @@ hr_status hr__table_with_schema(const hr_table *t, hr_schema *schema, hr_table *
 {
     *out = NULL;
     if (schema->n != t->schema->n)
-        return hr_error_set(err, HR_BUG, "a schema of %d columns for a table of %d", schema->n, t->schema->n);
+        return hr_error_set(err, HR_BUG, "the schema has %d columns, the table %d", schema->n, t->schema->n);
     HR_TRY(check_types(t, schema, schema->n, err));
     return share_columns(t, schema, t->origin, out, err);
 }
@@ -212,7 +212,7 @@ void hr__table_claim(hr_table *t)
 
     for (int i = 0; sole && i < t->schema->n; i++)
         sole = hr__array_sole(t->columns[i]);
-    if (sole) /* who else has it may be reading it */
+    if (sole) /* another holder may be reading it */
         t->sole = true;
 }
 
@@ -268,7 +268,7 @@ hr_status hr__table_concat(const hr_mem *mem, hr_schema *schema, hr_table *const
 
     *out = NULL;
     if (!schema && n_parts == 0)
-        HR_FAIL(HR_BUG, "concat: neither parts nor schema");
+        HR_FAIL(HR_BUG, "concat: no tables, and no schema");
     schema = schema ? schema : parts[0]->schema;
     HR_GO(check_parts(schema, parts, n_parts, &n_rows, &has_origin, err));
     arrays = hr__alloc(mem ? mem->account : NULL, n_bytes);
@@ -311,7 +311,7 @@ hr_status hr__table_check(const hr_table *t, bool check_utf8, hr_error *err)
             return hr_error_set(err, HR_BAD_DATA, "column '%s': %lld rows, the table has %lld",
                                 t->schema->fields[i].name, (long long)a->length, (long long)t->n_rows);
         if (!hr__type_equal(a->type, t->schema->fields[i].type))
-            return hr_error_set(err, HR_BAD_DATA, "column '%s': not of the type in the schema",
+            return hr_error_set(err, HR_BAD_DATA, "column '%s': its type differs from the schema's",
                                 t->schema->fields[i].name);
         HR_TRY(at_column(t->schema, i, hr__array_check(a, check_utf8, err), err));
     }
@@ -345,7 +345,7 @@ static hr_status check_column(const hr_table *t, int column, hr_error *err)
 {
     if (column >= 0 && column < t->schema->n)
         return HR_OK;
-    return hr_error_set(err, HR_INVALID, "column %d of a table with %d", column, t->schema->n);
+    return hr_error_set(err, HR_INVALID, "no column %d; the table has %d columns", column, t->schema->n);
 }
 
 hr_status hr_table_column_view(const hr_table *t, int column, hr_column_view *out, hr_error *err)
@@ -394,7 +394,7 @@ int64_t hr_table_print_value(const hr_table *t, int64_t row, int column, char *t
     hr__array_print_some(t->columns[column], row, (int64_t)cap, &value);
     n = HR_MIN(value.n, (int64_t)cap - 1);
     while (n > 0 && n < value.n && ((uint8_t)value.data[n] & 0xC0) == 0x80)
-        n--; /* never half a character */
+        n--; /* never cuts a character */
     if (n)
         memcpy(text, value.data, (size_t)n);
     text[n] = '\0';

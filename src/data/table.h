@@ -1,19 +1,18 @@
-/* table.h - rows: a schema, a column for each field, and the coordinates that the rows came from. */
+/* table.h - rows: a schema, a column for each field, and the coordinates of the rows. */
 #ifndef HR_TABLE_H
 #define HR_TABLE_H
 
 #include "data/array.h"
 
-/* A row's coordinate: where in the sources it came from. Compared field by field in this order, it is the canonical
- * order of a source's rows. It never depends on threads, morsels or ranks, and is what seeds and positions are made
- * of. */
+/* A row's coordinate: its place in the sources. Field by field, in this order, it defines the canonical order of a
+ * source's rows. It never depends on threads or ranks. Seeds and positions are made from it. */
 typedef struct hr_coord {
     int32_t instance; /* which source of the plan, in canonical order: union(ds, ds) has two */
     int32_t file;
     int32_t fragment;
     int32_t spare;   /* zero */
     int64_t row;     /* in the fragment */
-    int64_t ordinal; /* among the rows that one source row became (flat_map, generators) */
+    int64_t ordinal; /* among the rows made from one source row (flat_map, generators) */
 } hr_coord;
 
 /* Coordinates that follow each other. Row j has `first` with row + j (by_ordinal false) or ordinal + j (true). */
@@ -29,19 +28,19 @@ hr_status hr__origin_new(const hr_run_coords *runs, int64_t n_runs, hr_origin **
 hr_origin *hr__origin_ref(hr_origin *o);
 void hr__origin_unref(hr_origin *o);
 int64_t hr__origin_rows(const hr_origin *o);
-int64_t hr__origin_stretches(const hr_origin *o); /* as how many it is stored, each with picks or without */
-/* The rows from `row` on that follow each other, as far as its stretch goes. */
+int64_t hr__origin_stretches(const hr_origin *o); /* the number of stored stretches, with and without picks */
+/* The consecutive rows from `row` on, up to the end of its stretch. */
 hr_run_coords hr__origin_run(const hr_origin *o, int64_t row);
-/* How many rows from `row` on are of its block: of the same instance, file, fragment and source row / block_rows. */
+/* The number of rows from `row` on in the same block: same instance, file, fragment and source row / block_rows. */
 int64_t hr__origin_in_block(const hr_origin *o, int64_t row, int64_t block_rows);
 hr_coord hr__origin_at(const hr_origin *o, int64_t row); /* binary search */
 hr_status hr__origin_slice(const hr_origin *o, int64_t begin, int64_t n, hr_origin **out, hr_error *err) HR_MUST_USE;
 hr_status hr__origin_concat(hr_origin *const *parts, int n, hr_origin **out, hr_error *err) HR_MUST_USE;
 hr_status hr__origin_take(const hr_origin *o, const void *idx, int idx_bytes, int64_t n, hr_origin **out,
                           hr_error *err) HR_MUST_USE;
-/* n rows made of the rows that begin at `first`: ordinals first.ordinal, +1, ... */
+/* n rows made from the source row `first`: ordinals first.ordinal, +1, ... */
 hr_status hr__origin_made(hr_coord first, int64_t n, hr_origin **out, hr_error *err) HR_MUST_USE;
-/* The same, every instance field replaced. */
+/* The same with another instance in every coordinate. */
 hr_status hr__origin_instance(const hr_origin *o, int32_t instance, hr_origin **out, hr_error *err) HR_MUST_USE;
 
 /* What rows carry beside columns: a C struct of an operator, for the operator behind it. Embedded first in that
@@ -64,7 +63,7 @@ struct hr_table {
     hr_array **columns;  /* schema->n */
     hr_origin *origin;   /* NULL: unknown (a table from outside, before a plan reads it) */
     hr_payload *payload; /* NULL: none */
-    bool sole;           /* made for one consumer: its buffers may be written by the last holder */
+    bool sole;           /* made for one consumer: the last holder may write into its buffers */
 };
 /* Shares schema and origin; takes the arrays, even on failure. Checks that each has n_rows (HR_BUG otherwise). */
 hr_status hr__table_new(hr_schema *schema, hr_array *const *columns, int64_t n_rows, hr_origin *origin, hr_table **out,
@@ -80,7 +79,7 @@ hr_status hr__table_payload(const hr_table *t, const hr_payload_class *cls, hr_p
 hr_status hr__table_with_origin(const hr_table *t, hr_origin *origin, hr_table **out, hr_error *err) HR_MUST_USE;
 /* The same columns under another schema of the same types (renames). */
 hr_status hr__table_with_schema(const hr_table *t, hr_schema *schema, hr_table **out, hr_error *err) HR_MUST_USE;
-/* The columns of t and one more, which is taken, even on failure, under a schema of hr__schema_append. */
+/* The columns of t and one more (taken, even on failure), under a schema of hr__schema_append. */
 hr_status hr__table_append(const hr_table *t, hr_schema *schema, hr_array *last, hr_origin *origin, hr_table **out,
                            hr_error *err) HR_MUST_USE;
 /* The first schema->n columns of t, without an origin. */
@@ -91,8 +90,8 @@ hr_status hr__table_take(const hr_mem *mem, const hr_table *t, const void *idx, 
 hr_status hr__table_pick(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts,
                          const uint32_t *picks, int64_t n, hr_origin *origin, hr_table **out,
                          hr_error *err) HR_MUST_USE;
-/* The same of picks[order[i]]: order has each of [0, n) once. It pays where picks of rows that follow each other stand
- * together, 16 and more, and rows are far apart otherwise. */
+/* The same for picks[order[i]]; order is a permutation of [0, n). It pays where the picks have runs of 16 and more
+ * consecutive rows, and the runs are far apart. */
 hr_status hr__table_pick_runs(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts,
                               const uint32_t *picks, const uint32_t *order, int64_t n, hr_origin *origin,
                               hr_table **out, hr_error *err) HR_MUST_USE;
@@ -102,9 +101,9 @@ hr_status hr__table_concat(const hr_mem *mem, hr_schema *schema, hr_table *const
 hr_status hr__table_empty(hr_schema *schema, hr_table **out, hr_error *err) HR_MUST_USE;
 hr_status hr__table_check(const hr_table *t, bool check_utf8, hr_error *err) HR_MUST_USE;
 int64_t hr__table_bytes_used(const hr_table *t);
-/* A hash of the rows' values: digest.c. Equal rows have equal ones, however they are stored. */
+/* A hash of the rows' values: digest.c. Equal rows have equal hashes, however they are stored. */
 uint64_t hr__table_digest(const hr_table *t);
-/* By its only holder: sets `sole` if nobody else has any of its columns. */
+/* The only holder calls it: sets `sole` if nobody else has any of its columns. */
 void hr__table_claim(hr_table *t);
 
 /* The rows with keep[i] != 0. *out is new, NULL if there are none. */

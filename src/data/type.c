@@ -1,12 +1,12 @@
 /* type.c - logical types and fields.
  *
- * A type is immutable and counted; it is compared by value. Types without parameters are static singletons, for which
- * counting does nothing, so that columns of plain numbers never touch a shared cache line for their type's sake.
+ * A type is immutable and counted; it is compared by value. Types without parameters are static singletons, whose
+ * references are not counted, so that columns of plain numbers never write a shared cache line.
  *
- * 1. Text is that of pyarrow, because that is what users compare it with.
- * 2. Nesting is bounded where types are made (HR_MAX_DEPTH), so that whoever walks a type may recurse.
- * 3. What names a list's items ("item", "element") or a map's entries is a writer's habit, not a part of the type:
- *    equality ignores it. Nullability is ignored as well: it is a promise about rows, not about layout. */
+ * 1. The text of a type is pyarrow's, because users compare it with that.
+ * 2. Constructors bound the nesting (HR_MAX_DEPTH), so that code that walks a type may recurse.
+ * 3. The name of a list's items ("item", "element") or a map's entries is a writer's habit, not a part of the type:
+ *    equality ignores it. Equality ignores nullability, too: it is a promise about rows, not about layout. */
 #include "data/data.h"
 
 #include <math.h>
@@ -56,9 +56,8 @@ hr_status hr__refuse_pickles(const char *what, const hr_field *f, hr_error *err)
     if (!hr__type_has_pickles(f->type))
         return HR_OK;
     hr__type_print(f->type, &type);
-    hr_error_set(err, HR_TYPE,
-                 "%s: column '%s' is %s: Python objects, of which only Python functions can make something", what,
-                 f->name, type.data ? type.data : "?");
+    hr_error_set(err, HR_TYPE, "%s: column '%s' is %s: only Python functions can read Python objects", what, f->name,
+                 type.data ? type.data : "?");
     hr__text_clear(&type);
     return HR_TYPE;
 }
@@ -96,7 +95,7 @@ void hr__type_unref(hr_type *t)
     hr__free(t);
 }
 
-/* The last step of a constructor: *t has its parameters and gets its format string, or goes. */
+/* The last step of a constructor: *t has its parameters and gets its format string; on failure it is freed. */
 static hr_status type_done(hr_type **t, char *format, hr_error *err)
 {
     (*t)->format = format;
@@ -185,7 +184,7 @@ hr_status hr__type_fixed_binary(int32_t width, hr_type **out, hr_error *err)
 {
     *out = NULL;
     if (width < 0)
-        return hr_error_set(err, HR_INVALID, "fixed_size_binary of %d bytes", (int)width);
+        return hr_error_set(err, HR_INVALID, "fixed_size_binary has %d bytes, expected 0 or more", (int)width);
     HR_TRY(type_new(HR_T_FIXED_BINARY, 0, out, err));
     (*out)->width = width;
     return type_done(out, hr__printf(NULL, "w:%d", (int)width), err);
@@ -199,7 +198,7 @@ hr_status hr__type_decimal(hr_type_id id, int32_t precision, int32_t scale, hr_t
     if (id != HR_T_DECIMAL128 && id != HR_T_DECIMAL256)
         return hr_error_set(err, HR_INVALID, "type %d is not a decimal", (int)id);
     if (precision < 1 || precision > most)
-        return hr_error_set(err, HR_INVALID, "%s of %d digits, 1 to %d are possible", types[id].name, (int)precision,
+        return hr_error_set(err, HR_INVALID, "%s has %d digits, expected 1 to %d", types[id].name, (int)precision,
                             (int)most);
     HR_TRY(type_new(id, 0, out, err));
     (*out)->precision = precision;
@@ -228,7 +227,7 @@ static hr_status type_nested(hr_type_id id, const hr_field *fields, int n, hr_ty
 
     for (int i = 0; i < n; i++)
         if (type_depth(fields[i].type) >= HR_MAX_DEPTH)
-            HR_FAIL(HR_UNSUPPORTED, "a type of over %d levels", HR_MAX_DEPTH);
+            HR_FAIL(HR_UNSUPPORTED, "a type has more than %d levels", HR_MAX_DEPTH);
     HR_GO(type_new(id, n, &t, err));
     for (int i = 0; i < n; i++)
         HR_GO(hr__field_copy(&t->children[i], &fields[i], err));
@@ -247,7 +246,7 @@ hr_status hr__type_list(hr_type_id id, const hr_field *child, int32_t width, hr_
     if (id == HR_T_MAP && (child->type->id != HR_T_STRUCT || child->type->n_children != 2))
         return hr_error_set(err, HR_INVALID, "the entries of a map are no struct of key and value");
     if (id == HR_T_FIXED_LIST && width < 0)
-        return hr_error_set(err, HR_INVALID, "fixed_size_list of %d values", (int)width);
+        return hr_error_set(err, HR_INVALID, "fixed_size_list has %d values, expected 0 or more", (int)width);
     HR_TRY(type_nested(id, child, 1, out, err));
     if (id != HR_T_FIXED_LIST)
         return HR_OK;
@@ -276,8 +275,7 @@ hr_status hr__type_ragged(hr_type *value, int n_dims, hr_type **out, hr_error *e
 
     *out = NULL;
     if (n_dims < 1 || n_dims > HR_MAX_DIMS)
-        return hr_error_set(err, HR_UNSUPPORTED, "a tensor of %d dimensions, 1 to %d are possible", n_dims,
-                            HR_MAX_DIMS);
+        return hr_error_set(err, HR_UNSUPPORTED, "a tensor has %d dimensions, expected 1 to %d", n_dims, HR_MAX_DIMS);
     HR_GO(hr__field_init(&item, "item", value, true, err));
     HR_GO(hr__type_list(HR_T_LIST, &item, 0, &data, err));
     HR_GO(hr__field_init(&size, "item", hr__type_simple(HR_T_INT32), true, err));
@@ -304,11 +302,12 @@ hr_status hr__type_tensor(hr_type *value, const int64_t *shape, int n_dims, hr_t
 
     *out = NULL;
     if (n_dims < 0 || n_dims > HR_MAX_DIMS)
-        return hr_error_set(err, HR_UNSUPPORTED, "a tensor of %d dimensions, at most %d are possible", n_dims,
+        return hr_error_set(err, HR_UNSUPPORTED, "a tensor has %d dimensions, expected at most %d", n_dims,
                             HR_MAX_DIMS);
     for (int i = 0; i < n_dims; i++)
         if (shape[i] < 0 || __builtin_mul_overflow(width, shape[i], &width) || width > INT32_MAX)
-            return hr_error_set(err, HR_UNSUPPORTED, "a tensor with dimension %d of %lld", i, (long long)shape[i]);
+            return hr_error_set(err, HR_UNSUPPORTED, "dimension %d of a tensor is %lld: negative, or too large", i,
+                                (long long)shape[i]);
     HR_GO(hr__field_init(&item, "item", value, true, err));
     HR_GO(type_nested(HR_T_TENSOR, &item, 1, out, err));
     (*out)->width = (int32_t)width;
@@ -537,7 +536,7 @@ static hr_status from_nested(const char *format, hr_field *children, int n_child
     if (!format[1] || !strchr("lLmw", format[1]) || (format[1] != 'w' && format[2]))
         return hr_error_set(err, HR_UNSUPPORTED, "format '%s' is not supported", format);
     if (n_children != 1)
-        return hr_error_set(err, HR_BAD_DATA, "format '%s' with %d children, 1 is expected", format, n_children);
+        return hr_error_set(err, HR_BAD_DATA, "format '%s' has %d children, expected 1", format, n_children);
     if (id == HR_T_MAP && (children->type->id != HR_T_STRUCT || children->type->n_children != 2))
         return hr_error_set(err, HR_BAD_DATA, "the entries of a map are no struct of key and value");
     return hr__type_list(id, children, width, out, err);
@@ -549,7 +548,7 @@ hr_status hr__type_from_format(const char *format, hr_field *children, int n_chi
     if (format[0] == '+')
         return from_nested(format, children, n_children, out, err);
     if (n_children)
-        return hr_error_set(err, HR_BAD_DATA, "format '%s' with %d children, none is expected", format, n_children);
+        return hr_error_set(err, HR_BAD_DATA, "format '%s' has %d children, expected none", format, n_children);
     for (int i = 0; i < HR_N_TYPES; i++)
         if (types[i].format && strcmp(types[i].format, format) == 0) {
             *out = hr__type_simple((hr_type_id)i);

@@ -52,11 +52,11 @@ typedef enum hr_type_id {
 } hr_type_id;
 
 #define HR_MAX_DIMS 8
-#define HR_MAX_DEPTH 64 /* nesting of types; deeper input is refused */
+#define HR_MAX_DEPTH 64 /* levels of nesting; deeper input is an error */
 
 typedef struct hr_type hr_type;
 typedef struct hr_field {
-    char *name; /* never NULL; valid UTF-8 is not promised */
+    char *name; /* never NULL; may be invalid UTF-8 */
     hr_type *type;
     bool nullable;
     uint8_t *metadata; /* Arrow's encoding (int32 count, then int32-sized keys and values), NULL: none */
@@ -91,19 +91,19 @@ hr_status hr__type_decimal(hr_type_id id, int32_t precision, int32_t scale, hr_t
 hr_status hr__type_list(hr_type_id id, const hr_field *child, int32_t width, hr_type **out, hr_error *err) HR_MUST_USE;
 hr_status hr__type_struct(const hr_field *fields, int n, hr_type **out, hr_error *err) HR_MUST_USE;
 hr_status hr__type_tensor(hr_type *value, const int64_t *shape, int n_dims, hr_type **out, hr_error *err) HR_MUST_USE;
-/* Tensors whose shape differs from row to row: struct<data: list<value>, shape: fixed_size_list<int32>[n_dims]>. All
- * that knows structs knows them. Outside they are `arrow.variable_shape_tensor`. */
+/* Tensors whose shape differs from row to row: struct<data: list<value>, shape: fixed_size_list<int32>[n_dims]>. Code
+ * for structs works on them. Outside they are `arrow.variable_shape_tensor`. */
 hr_status hr__type_ragged(hr_type *value, int n_dims, hr_type **out, hr_error *err) HR_MUST_USE;
-/* Images (height, width, channels), of which one with a single channel is (height, width) for whoever looks at rows:
- * grey images, as Pillow has them. Outside the dimensions have these names. */
+/* Images (height, width, channels). The rows of an image with one channel have the shape (height, width), as grey
+ * images have in Pillow. Outside the dimensions have these names. */
 hr_status hr__type_ragged_image(hr_type *value, hr_type **out, hr_error *err) HR_MUST_USE;
 static inline bool hr__type_is_ragged(const hr_type *t) { return t->id == HR_T_STRUCT && t->n_dims > 0; }
-/* Python objects, each as its pickle: large_binary that nobody looks into but Python. All that moves binary moves them.
- * They are neither compared nor computed with, and only bytes that this process or its workers pickled are ever of this
- * type: outside it is binary marked as `headrace.pickle`, which from a file stays binary, since unpickling runs what
- * the bytes say. */
+/* Python objects, each as its pickle: large_binary that only Python reads. Code that moves binary moves them; no code
+ * compares them or computes with them. Only bytes that this process or its workers pickled have this type. Outside it
+ * is binary marked as `headrace.pickle`, and stays binary when it comes from a file, since unpickling runs code in the
+ * bytes. */
 hr_type *hr__type_pickled(void); /* a singleton */
-/* Whether it holds such values, at any depth. */
+/* Whether the type holds pickles, at any depth. */
 bool hr__type_has_pickles(const hr_type *t);
 /* HR_TYPE if it does: "WHAT: column 'x' is ...: WHY". */
 hr_status hr__refuse_pickles(const char *what, const hr_field *f, hr_error *err) HR_MUST_USE;
@@ -115,8 +115,8 @@ int hr__type_align(const hr_type *t);                    /* values lie at multip
 int hr__type_offset_bytes(const hr_type *t); /* 4 or 8 for what has offsets (string, binary, list, map), else 0 */
 /* string, binary and their large ones */
 static inline bool hr__type_is_bytes(const hr_type *t) { return t->id >= HR_T_STRING && t->id <= HR_T_LARGE_BINARY; }
-/* Spans of calendar time, whose parts do not add up: months, days, parts of a day. They are passed on, not computed
- * with. */
+/* Spans of calendar time: months, days, parts of a day, which do not convert into each other. The engine passes them on
+ * and does not compute with them. */
 static inline bool hr__type_is_int(const hr_type *t) { return t->id >= HR_T_INT8 && t->id <= HR_T_UINT64; }
 static inline bool hr__type_is_unsigned(const hr_type *t)
 {
@@ -135,8 +135,7 @@ static inline bool hr__type_is_fixed_list(const hr_type *t) { return t->id == HR
 const char *
 hr__type_format(const hr_type *t); /* Arrow's format string, borrowed: "tsu:UTC", "+w:3" (tensors as well) */
 void hr__type_print(const hr_type *t, hr_text *out); /* "list<item: int64>", "timestamp[us, tz=UTC]", as pyarrow */
-/* A type from such a text (not struct and map), or from names as NumPy has them: "float32", "str". HR_INVALID shows the
- * text. */
+/* A type from that text (except struct and map), or from NumPy's names: "float32", "str". HR_INVALID shows the text. */
 hr_status hr__type_parse(const char *text, hr_type **out, hr_error *err) HR_MUST_USE;
 /* Borrows the children. HR_UNSUPPORTED names the format. */
 hr_status hr__type_from_format(const char *format, hr_field *children, int n_children, hr_type **out,
@@ -146,15 +145,14 @@ hr_status hr__type_from_format(const char *format, hr_field *children, int n_chi
 uint16_t hr__half_of(double v);
 double hr__half_value(uint16_t h);
 
-/* Names end at a zero byte here: HR_BAD_DATA if one of `n` bytes holds one. what: "a column's name", as the error has
- * it. */
+/* Names end at a zero byte: HR_BAD_DATA if one of the n bytes is zero. what: "a column's name", for the error. */
 hr_status hr__name_check(const void *name, int64_t n, const char *what, hr_error *err);
 hr_status hr__field_init(hr_field *f, const char *name, hr_type *type, bool nullable,
                          hr_error *err) HR_MUST_USE; /* shares type */
 hr_status hr__field_copy(hr_field *to, const hr_field *from, hr_error *err) HR_MUST_USE;
 void hr__field_clear(hr_field *f);
 
-/* Named, typed columns. Immutable, counted. Names may repeat (files have that); look-up gives the first. */
+/* Named, typed columns. Immutable, counted. Names may repeat, as in files; look-up finds the first. */
 typedef struct hr_schema {
     atomic_int refs;
     int n;
@@ -173,24 +171,25 @@ bool hr__schema_equal(const hr_schema *a, const hr_schema *b); /* names, types, 
 /* "column 'x' is int64, expected double" for the first difference; call only when unequal. */
 void hr__schema_difference(const hr_schema *found, const hr_schema *expected, char *text, size_t cap);
 void hr__schema_print(const hr_schema *s, hr_text *out);           /* one "name: type" a line */
-void hr__schema_names(const hr_schema *s, char *text, size_t cap); /* "'a', 'b', ...", as errors list them; "none" */
-/* HR_INVALID, naming the column and the columns there are. */
+void hr__schema_names(const hr_schema *s, char *text, size_t cap); /* "'a', 'b', ...", for errors; "none" */
+/* HR_INVALID that names the column and the existing columns. */
 hr_status hr__schema_missing(const hr_schema *s, const char *name, hr_error *err);
 /* The value of `key` in Arrow-encoded metadata (NULL: none), borrowed, with its length. */
 const char *hr__metadata_get(const uint8_t *metadata, int64_t n_bytes, const char *key, int64_t *n_value);
 /* The pair at *at (0: the first), borrowed; false at the end and where the metadata is damaged. */
 bool hr__metadata_next(const uint8_t *metadata, int64_t n_bytes, int64_t *at, const char **key, int64_t *n_key,
                        const char **value, int64_t *n_value);
-/* Sets `key` in *metadata (replaced: hr__alloc'ed or NULL); value NULL takes it out. Only while nothing else uses
- * it. */
+/* Sets `key` in *metadata (replaced: hr__alloc'ed or NULL); value NULL removes the key. Only while nobody else uses
+ * *metadata. */
 hr_status hr__metadata_set(uint8_t **metadata, int64_t *n_bytes, const char *key, const void *value, int64_t n_value,
                            hr_error *err) HR_MUST_USE;
-/* Outside, a tensor is a fixed list with the metadata of `arrow.fixed_shape_tensor`, a ragged one a struct with that of
- * `arrow.variable_shape_tensor`. A field just read: if so marked (and without permutation, names of dimensions but
- * those of images, or a shape that is partly uniform) its type becomes that tensor's and the two keys go; else it stays
- * as it is. */
+/* Outside, a tensor is a fixed list with the metadata of `arrow.fixed_shape_tensor`, a ragged tensor a struct with that
+ * of `arrow.variable_shape_tensor`. If a field that was just read has this metadata, its type becomes the tensor and
+ * the two keys are removed. The field stays as it is if the metadata has a permutation, names of dimensions other than
+ * those of images, or a partly uniform shape. */
 hr_status hr__field_from_storage(hr_field *f, hr_error *err) HR_MUST_USE;
-/* A field that was just read and is marked as pickles, and what it becomes if its bytes are known to be ours. */
+/* Whether a field that was just read is marked as pickles; the second makes it one, if its bytes are known to be
+ * ours. */
 bool hr__field_is_marked_pickle(const hr_field *f);
 hr_status hr__field_become_pickle(hr_field *f, hr_error *err) HR_MUST_USE;
 /* The metadata to write for f: its own and, for a tensor or pickles, the extension's. *out is new (hr__free), NULL if

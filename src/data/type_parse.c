@@ -1,10 +1,10 @@
-/* type_parse.c - a type from its text: what hr__type_print gives, and the names that other libraries use for the same.
+/* type_parse.c - a type from its text: the text of hr__type_print, and the names of other libraries.
  *
- *     int64  uint8  float  float32  double  str  bool  binary  date32[day]  timestamp[us, tz=UTC]  duration[ms] 
+ *     int64  uint8  float  float32  double  str  bool  binary  date32[day]  timestamp[us, tz=UTC]  duration[ms]
  *     time64[ns]
  *     decimal128(10, 2)  fixed_size_binary[16]  list<int64>  list<item: int64>  fixed_size_list<float>[3]  ...
  *
- * Blanks between words do not count. Struct and map types are not read: nobody writes them by hand. */
+ * Blanks between words do not count. The parser does not read struct and map types: nobody writes them by hand. */
 #include "data/data.h"
 
 #include <ctype.h>

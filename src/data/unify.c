@@ -1,4 +1,5 @@
-/* unify.c - the types of one column in many files, and values of the one as the other: the one place of these rules.
+/* unify.c - the common type of one column in many files, and the conversion of values to it; no other file has these
+ * rules.
  *
  *   null < T · int < wider int < float (what 24 bits hold: float, else double) · unsigned < wider signed
  *   float < double
@@ -6,9 +7,9 @@
  *   times, timestamps of one zone and durations: the finer unit · date32 < date64 · decimals of one scale: more digits
  *   structs by the names of their fields (what one lacks is null in it) · lists and maps by their items
  *
- * Every step keeps each value: an integer of 64 bits that no double is (above 2^53 most are none) is an error, as in
- * pyarrow. All else (uint64 with a signed integer, a number with text) has no common type: it would be a guess.
- * Functions' tables have narrower rules: conform.c. Values are shared where the layout stays. */
+ * Every step keeps each value: a 64-bit integer that no double equals (most above 2^53) is an error, as in pyarrow.
+ * Other pairs (uint64 with a signed integer, a number with text) have no common type: it would be a guess. The rules
+ * for functions' tables are narrower: conform.c. Values are shared where the layout stays. */
 #include "data/data.h"
 
 #include <inttypes.h>
@@ -99,7 +100,7 @@ static int find_field(const hr_type *t, const char *name)
     return -1;
 }
 
-/* a's fields, then those that only b has. */
+/* The fields of a, then those that only b has. */
 static hr_status unify_structs(const hr_type *a, const hr_type *b, hr_type **out, hr_error *err)
 {
     hr_field *fields = hr__zalloc(NULL, ((size_t)a->n_children + (size_t)b->n_children + 1) * sizeof *fields);
@@ -187,7 +188,7 @@ hr_status hr__type_widens(const hr_type *from, const hr_type *to, bool *out, hr_
 #define EXACT ((uint64_t)1 << 53) /* up to here each integer is a double */
 #define LOOK_ROWS 1024
 
-/* Whether all of 64 bits are within +-2^53: most are, and then nulls need not be looked at. */
+/* Whether all 64-bit values are within +-2^53: most are, and then nulls need no check. */
 static bool all_small(const uint8_t *values, int64_t n, bool is_unsigned)
 {
     uint64_t shift = is_unsigned ? 0 : EXACT, most = EXACT + shift;
@@ -221,7 +222,7 @@ static bool ints_kept(const hr_array *a, int64_t begin, int64_t n)
 
 static bool rows_kept(const hr_array *a, const hr_type *type, int64_t begin, int64_t n);
 
-/* Rows without a null among them. What their children hold elsewhere is nobody's. */
+/* Runs of rows without nulls; only their values in the children count. */
 static bool children_kept(const hr_array *a, const hr_type *type, int64_t begin, int64_t n)
 {
     int64_t at = a->offset + begin;
@@ -246,8 +247,8 @@ static bool children_kept(const hr_array *a, const hr_type *type, int64_t begin,
     }
 }
 
-/* Whether each value of rows [begin, begin + n) is one of `type`, to which a's widens. Only 64 bits as doubles may not
- * be. */
+/* Whether `type`, to which a's type widens, has each value of rows [begin, begin + n). Only 64-bit integers as doubles
+ * may lack. */
 static bool rows_kept(const hr_array *a, const hr_type *type, int64_t begin, int64_t n)
 {
     int64_t end = begin + n;
@@ -316,7 +317,7 @@ static double half_or_int(hr_type_id id, const void *from, int64_t i)
                               : ((const uint8_t *)from)[i];
 }
 
-/* Values of types that unify gives for these; false: no such pair. Nulls hold any value, which is converted, too. */
+/* Converts the values of one type to a wider one; false: no such pair. The bytes under nulls are converted, too. */
 static bool widen_values(hr_type_id from_id, const void *from, hr_type_id to_id, void *to, int64_t n)
 {
     if (from_id == HR_T_FLOAT16 || to_id == HR_T_FLOAT16) {
@@ -345,7 +346,7 @@ static bool widen_values(hr_type_id from_id, const void *from, hr_type_id to_id,
     }
 }
 
-/* Validity of the rows of a alone, from bit 0 on; *out NULL: none are null. */
+/* The validity of a's own rows, from bit 0 on; *out NULL: no row is null. */
 static hr_status own_validity(const hr_mem *mem, const hr_array *a, hr_buffer **out, hr_error *err)
 {
     *out = NULL;
@@ -369,7 +370,7 @@ static hr_status numbers(const hr_mem *mem, const hr_array *a, hr_type *type, hr
     HR_GO(own_validity(mem, a, &buffers[0], err));
     HR_GO(hr__buffer_new(mem, a->length * hr__type_bytes(type), &buffers[1], err));
     if (!widen_values(a->type->id, hr__array_values(a), type->id, buffers[1]->data, a->length))
-        HR_FAIL(HR_BUG, "unify: no way between these types");
+        HR_FAIL(HR_BUG, "unify: one type does not widen to the other");
     return hr__array_new(type, a->length, -1, buffers, NULL, 0, out, err);
 done:
     hr__buffer_unref(buffers[0]);
@@ -379,7 +380,7 @@ done:
 
 /* ------------------------------------------------------------------------------------------------------------ times */
 
-/* By how much a value grows: 86,400,000 for a date32 as date64, 1000 for each finer unit. */
+/* The factor of a value: 86,400,000 for a date32 as date64, 1000 for each finer unit. */
 static int64_t time_factor(const hr_type *from, const hr_type *to)
 {
     int64_t factor = 1;
@@ -410,7 +411,7 @@ static hr_status times(const hr_mem *mem, const hr_array *a, hr_type *type, hr_a
         int64_t v = hr__array_is_null(a, i) ? 0 : time_value(a->type, values, i), wide;
 
         if (__builtin_mul_overflow(v, factor, &wide))
-            HR_FAIL(HR_TYPE, "row %lld: the time %lld does not fit a finer unit", (long long)i, (long long)v);
+            HR_FAIL(HR_TYPE, "row %lld: the time %lld does not fit the finer unit", (long long)i, (long long)v);
         if (hr__type_bytes(type) == 4)
             ((int32_t *)(void *)buffers[1]->data)[i] = (int32_t)wide;
         else
@@ -425,14 +426,14 @@ done:
 
 /* ----------------------------------------------------------------------------------------------------------- nested */
 
-/* The offsets of the rows of a alone as 32 or 64 bits: of a fixed list they are made. */
+/* The offsets of a's own rows as 32 or 64 bits; for a fixed list, computed. */
 static hr_status own_offsets(const hr_mem *mem, const hr_array *a, hr_type *type, hr_buffer **out, hr_error *err)
 {
     int from = hr__type_offset_bytes(a->type), to = hr__type_offset_bytes(type);
 
     *out = NULL;
     if (!from && to == 4 && (a->offset + a->length) * a->type->width > INT32_MAX)
-        return hr_error_set(err, HR_BUDGET, "lists of more than 2 Gi values in one table");
+        return hr_error_set(err, HR_BUDGET, "a list column would have more than 2 Gi values in one table");
     HR_TRY(hr__buffer_new(mem, (a->length + 1) * to, out, err));
     for (int64_t i = 0; i <= a->length; i++) {
         int64_t v = from ? 0 : (a->offset + i) * a->type->width;
@@ -451,7 +452,7 @@ static hr_status own_offsets(const hr_mem *mem, const hr_array *a, hr_type *type
 
 static hr_status widen(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err);
 
-/* string -> large_string and list -> large_list: other offsets, the same bytes, or a child that is widened itself. */
+/* string -> large_string and list -> large_list: other offsets and the same bytes, or a widened child. */
 static hr_status offsets(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)
 {
     hr_buffer *buffers[3] = { NULL, NULL, hr__type_is_bytes(type) ? hr__buffer_ref(a->buffers[2]) : NULL };
@@ -469,8 +470,7 @@ done:
     return st;
 }
 
-/* Of the same layout: the rows stay where they are, children are widened in the order of `type`, by name for
- * structs. */
+/* The same layout: the rows stay; children are widened in the order of `type`, by name for structs. */
 static hr_status children(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)
 {
     hr_array **made = hr__zalloc(NULL, ((size_t)type->n_children + 1) * sizeof *made);
@@ -534,7 +534,7 @@ static hr_status widen(const hr_mem *mem, const hr_array *a, hr_type *type, hr_a
         return offsets(mem, a, type, out, err);
     if (from == to && (is_list(type) || to == HR_T_MAP || to == HR_T_FIXED_LIST || to == HR_T_STRUCT))
         return children(mem, a, type, out, err);
-    return hr_error_set(err, HR_BUG, "unify: no way from %s to %s", hr__type_format(a->type), hr__type_format(type));
+    return hr_error_set(err, HR_BUG, "unify: %s does not widen to %s", hr__type_format(a->type), hr__type_format(type));
 }
 
 hr_status hr__array_unify(const hr_mem *mem, const hr_array *a, hr_type *type, hr_array **out, hr_error *err)

@@ -1,14 +1,13 @@
-/* bind.c - trees become lists: names are looked up, types and casts are fixed, constants computed, equal parts shared.
+/* bind.c - binds trees to a schema: looks up names, fixes types and casts, computes constants, shares equal parts.
  *
- * A bound expression is a list of nodes, each behind those that it needs, so that evaluation is one loop. A node that
- * equals an earlier one (the same function of the same nodes) is that one. What a function made of its inputs may go
- * unused (a function that swallowed its argument's own call): only what a result needs is marked, and only that is
- * evaluated. */
+ * A bound expression is a list of nodes, each behind the nodes that it needs, so that evaluation is one loop. Equal
+ * nodes (the same function of the same nodes) are one node. A node may be unused, after a function absorbed its
+ * argument's call: the binder marks the nodes that a result needs, and only those are evaluated. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
 
-enum { MAX_ROUNDS = 1000 }; /* a function that swallows takes at least one call a round, and trees are not deeper */
+enum { MAX_ROUNDS = 1000 }; /* a function absorbs at least one call a round, and trees are not deeper */
 
 /* ------------------------------------------------------------------------------------------------------------ nodes */
 
@@ -128,7 +127,7 @@ static hr_status call_alloc(hr_bound_call *call, int n, hr_error *err)
     return HR_OK;
 }
 
-/* What the call knows of input i, which is node `at`. */
+/* Tells the call the type and the constant of input i, node `at`. */
 static void describe_input(const hr_bound *b, hr_bound_call *call, int i, int at)
 {
     const hr_node *n = &b->nodes[at];
@@ -141,7 +140,7 @@ static void describe_input(const hr_bound *b, hr_bound_call *call, int i, int at
 static bool same_settings(const hr_expr *a, const hr_expr *b)
 {
     if (!a || !b)
-        return a == b; /* casts of the binder's own have no expression, and are told apart by their types */
+        return a == b; /* the binder's own casts have no expression; their types distinguish them */
     if (a->n_settings != b->n_settings)
         return false;
     for (int i = 0; i < a->n_settings; i++)
@@ -158,7 +157,7 @@ static bool same_call(const hr_node *a, const hr_node *b)
            (a->call.expr == b->call.expr || !a->call.expr || a->call.expr->n_args == b->call.expr->n_args);
 }
 
-/* A function that swallowed calls is more than its inputs: equal only if the whole trees are. */
+/* A function that absorbed calls depends on more than its inputs: equal only if the whole trees are. */
 static bool same_trees(const hr_node *a, const hr_node *b)
 {
     const hr_expr *x = a->call.expr, *y = b->call.expr;
@@ -203,7 +202,7 @@ static bool is_folded(const hr_bound *b, const hr_node *n, bool *weak)
     return n->call.n_inputs > 0 && !n->function->row_random;
 }
 
-/* A complete call: an equal node that is there, its value, or a new node. Takes *n. */
+/* Adds a complete call: an equal existing node, its constant value, or a new node. Takes *n. */
 static hr_status add_call(hr_bound *b, hr_node *n, int *out, hr_error *err)
 {
     hr_array *value = NULL;
@@ -245,7 +244,7 @@ done:
 
 static hr_status bind_expr(hr_bound *b, const hr_expr *e, int *out, hr_error *err);
 
-/* Of Python objects one can say whether they are null. */
+/* Expressions can only test Python objects for null. */
 static hr_status check_input(const hr_bound *b, const hr_node *n, int input, hr_error *err)
 {
     const hr_node *in = &b->nodes[input];
@@ -255,7 +254,7 @@ static hr_status check_input(const hr_bound *b, const hr_node *n, int input, hr_
     return hr__refuse_pickles(n->function->name, &b->schema->fields[in->column], err);
 }
 
-/* One round: binds the inputs and then the function to them. *again: it wants other inputs. */
+/* One round: binds the inputs, then the function. *again: the function replaced its inputs. */
 static hr_status bind_round(hr_bound *b, hr_node *n, bool *again, hr_error *err)
 {
     hr_bound_call *call = &n->call;
@@ -305,13 +304,13 @@ static hr_status bind_call(hr_bound *b, const hr_expr *e, int *out, hr_error *er
     memcpy(n.call.inputs, e->args, (size_t)e->n_args * sizeof *n.call.inputs);
     while (again) {
         if (++rounds > MAX_ROUNDS)
-            HR_FAIL(HR_BUG, "%s: its inputs change for ever", e->function->name);
+            HR_FAIL(HR_BUG, "%s: the function never stops replacing its inputs", e->function->name);
         HR_GO(bind_round(b, &n, &again, err));
         if (again)
             call_reset(&n.call, n.function);
     }
     if (!n.call.type)
-        HR_FAIL(HR_BUG, "%s: bound without a type", e->function->name);
+        HR_FAIL(HR_BUG, "%s: bind set no type", e->function->name);
     HR_GO(apply_casts(b, &n, err));
     n.type = hr__type_ref(n.call.type);
     return add_call(b, &n, out, err);
@@ -339,7 +338,7 @@ static void use_node(hr_bound *b, int at, int by)
     n->last_use = HR_MAX(n->last_use, by);
 }
 
-/* Marks what the results need, from the last node to the first; lists the columns. */
+/* Marks the nodes that the results need, from the last to the first; lists the columns. */
 static hr_status mark_used(hr_bound *b, hr_error *err)
 {
     for (int i = 0; i < b->n_exprs; i++)
@@ -414,7 +413,7 @@ int hr__bound_columns(const hr_bound *b, const int **columns)
 
 typedef struct fitting {
     hr_schema *schema;
-    hr_expr *all; /* of the terms that fit */
+    hr_expr *all; /* the conjunction of the terms that can be bound */
 } fitting;
 
 static hr_status add_if_it_fits(void *context, hr_expr *term, hr_error *err)

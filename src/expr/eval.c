@@ -1,7 +1,8 @@
-/* eval.c - a bound expression over a table: one loop over its nodes, and what functions need to make arrays.
+/* eval.c - evaluates a bound expression over a table by one loop over its nodes; helpers by which functions make
+ * arrays.
  *
- * A value that no later node needs is dropped at once, so that a long expression holds few arrays at a time. Nothing
- * here is kept between calls: one bound expression serves many threads. */
+ * A value that no later node needs is freed at once, so that a long expression holds few arrays at a time. Evaluation
+ * keeps no state between calls: one bound expression serves many threads. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
@@ -114,7 +115,7 @@ hr_status hr__eval_validity(const hr_eval *how, hr_array *const *args, int n_arg
         const hr_array *a = args[i];
 
         if (a->type->id == HR_T_NULL || (a->length == 1 && hr__array_is_null(a, 0))) {
-            *all_null = true; /* of a single row this is true as well */
+            *all_null = true; /* also true for a single row */
             break;
         }
         if (a->length != how->n_rows || !a->buffers[0] || hr__array_null_count(a) == 0)
@@ -148,7 +149,7 @@ hr_status hr__eval_validity(const hr_eval *how, hr_array *const *args, int n_arg
 typedef struct evaluation {
     const hr_bound *b;
     hr_eval how;
-    hr_array **values; /* of each node; NULL: not there (a constant that nobody wanted expanded) */
+    hr_array **values; /* the value of each node; NULL: none (a constant that no node needs expanded) */
     hr_array **args;   /* for one call */
 } evaluation;
 
@@ -246,7 +247,7 @@ hr_status hr__bound_eval(const hr_bound *b, const hr_eval *how, const hr_table *
     return hr__bound_eval_all(b, how, t, out, err);
 }
 
-/* keep[i] = bit i of `bits`, and of `valid` where that is not NULL. -> how many are 1 */
+/* keep[i] = bit i of `bits`, and of `valid` if that is not NULL. -> the number of ones */
 static int64_t spread_bits(const uint8_t *bits, const uint8_t *valid, int64_t n, uint8_t *keep)
 {
     int64_t kept = 0, i = 0;
@@ -276,7 +277,7 @@ hr_status hr__bound_keep(const hr_bound *b, const hr_eval *how, const hr_table *
     *n_kept = 0;
     mine.n_rows = t->n_rows;
     if (hr__bound_type(b)->id != HR_T_BOOL)
-        HR_FAIL(HR_TYPE, "a filter has to be bool, not %s", hr__type_format(hr__bound_type(b)));
+        HR_FAIL(HR_TYPE, "a filter is of type %s, expected bool", hr__type_format(hr__bound_type(b)));
     HR_GO(hr__bound_eval(b, how, t, &a, err));
     if (t->n_rows == 0)
         goto done;

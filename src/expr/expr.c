@@ -1,7 +1,7 @@
-/* expr.c - expressions as trees: making, printing, comparing.
+/* expr.c - expressions as trees: constructors, text, comparison.
  *
- * A tree is immutable and its nodes are counted, so parts are shared freely. Depth and size are bounded where nodes are
- * made: whoever walks a tree may recurse, and `e = e & e`, done sixty times, is an error and not an endless loop. */
+ * A tree is immutable and its nodes are counted, so trees share parts. Constructors bound depth and size: code that
+ * walks a tree may recurse, and `e = e & e`, sixty times, is an error and not an endless loop. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
@@ -108,7 +108,7 @@ hr_status hr_expr_literal(struct ArrowSchema *type, struct ArrowArray *value, hr
     return st;
 }
 
-/* A literal of one value that `add` appends. */
+/* A literal of one value, which `add` appends. */
 static hr_status literal_of(hr_type_id id, hr_status (*add)(hr_builder *b, const void *v, hr_error *err), const void *v,
                             bool weak, hr_expr **out, hr_error *err)
 {
@@ -177,7 +177,7 @@ static hr_status set_args(hr_expr *e, hr_expr *const *args, int n, hr_error *err
         e->size += args[i]->size;
     }
     if (e->depth > MAX_DEPTH)
-        return hr_error_set(err, HR_INVALID, "%s: the expression is nested more than %d deep", e->function->name,
+        return hr_error_set(err, HR_INVALID, "%s: the expression is nested more than %d levels deep", e->function->name,
                             MAX_DEPTH);
     if (e->size > MAX_SIZE)
         return hr_error_set(err, HR_INVALID, "%s: the expression has more than %d parts", e->function->name, MAX_SIZE);
@@ -212,7 +212,7 @@ hr_status hr_expr_call(const char *function, hr_expr *const *args, int n_args, c
 
     *out = NULL;
     if (!f)
-        HR_FAIL(HR_NOT_FOUND, "no function '%s'; `headrace functions` lists what there is", function);
+        HR_FAIL(HR_NOT_FOUND, "no function '%s'; `headrace functions` lists the functions", function);
     if (n_args < f->min_args || (f->max_args >= 0 && n_args > f->max_args))
         HR_FAIL(HR_INVALID, "%s: %d arguments, expected %d%s", f->name, n_args, f->min_args,
                 f->max_args == f->min_args ? ""
@@ -293,11 +293,11 @@ bool hr__expr_row_random(const hr_expr *e)
     return false;
 }
 
-/* What becomes of a tree's nodes. */
+/* How to rewrite the nodes of a tree. */
 typedef struct exchange {
-    const char *const *names, *const *new_names; /* columns, and as what they are called then */
+    const char *const *names, *const *new_names; /* columns, and their new names */
     int n;
-    const hr_expr *part; /* this very node becomes `with`; NULL: none does */
+    const hr_expr *part; /* this node becomes `with`; NULL: none */
     hr_expr *with;
 } exchange;
 
@@ -490,7 +490,7 @@ void hr__expr_fingerprint(const hr_expr *e, hr_hash *h)
         hr__expr_fingerprint(e->args[i], h);
 }
 
-/* By bits where there are bits: 0.0 and -0.0 are different literals. */
+/* Compares the bits of numbers: 0.0 and -0.0 are different literals. */
 bool hr__literal_equal(const hr_array *a, const hr_array *b)
 {
     int n = hr__type_bytes(a->type);

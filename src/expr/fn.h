@@ -1,10 +1,9 @@
-/* fn.h - what the files of src/expr share and nobody else sees: bound expressions from inside, and what functions need
- * in common.
+/* fn.h - shared by the files of src/expr alone: the inside of bound expressions, and helpers of functions.
  *
  * A function file is a table of functions, the types that each accepts (bind), loops over values (eval), and what it
- * makes of ranges of values (range, for push-down). Loops run over all rows, null or not: what lies under a null is
- * some value and the result there is never looked at. Only where a value can be wrong (overflow, a text that is no
- * number) does a second loop look whether a wrong one was valid. */
+ * makes of ranges of values (range, for push-down). Loops run over all rows, nulls too: a null has some value under it,
+ * and nobody reads the result there. If a value can be wrong (overflow, a text that is no number), a second loop checks
+ * whether a wrong one was valid. */
 #ifndef HR_EXPR_FN_H
 #define HR_EXPR_FN_H
 
@@ -28,10 +27,10 @@ typedef struct hr_node {
     hr_array *value;                  /* CONSTANT: one row */
     bool weak;                        /* CONSTANT: a plain number */
     const hr_expr_function *function; /* CALL */
-    hr_bound_call call;               /* of a cast that the binder put in, `expr` is NULL */
+    hr_bound_call call;               /* `expr` is NULL for a cast that the binder added */
     int *inputs;                      /* nodes, call.n_inputs */
     bool used;
-    int last_use; /* the last node that needs it; INT32_MAX: it is a result */
+    int last_use; /* the last node that needs this one; INT32_MAX: it is a result */
 } hr_node;
 struct hr_bound {
     hr_expr **exprs;
@@ -41,29 +40,29 @@ struct hr_bound {
     hr_node *nodes;
     int n_nodes;
     int64_t cap_nodes;
-    int *columns; /* that are read, ascending */
+    int *columns; /* columns that the nodes read, ascending */
     int n_columns;
 };
-/* n rows of the one of `a`. */
+/* The single row of `a`, n times. */
 hr_status hr__constant_rows(const hr_mem *mem, const hr_array *a, int64_t n, hr_array **out, hr_error *err) HR_MUST_USE;
 
 /* --- eval.c */
 
-/* Where a row stands, for messages: "row 17", with file and fragment where they are known. */
+/* The place of a row for error texts: "row 17", with file and fragment if they are known. */
 const char *hr__eval_place(const hr_eval *how, int64_t row, char text[96]);
-/* The rows that are valid in all of the arrays (of n rows, or constants of one): *out NULL if all are, *all_null if a
- * constant is null. *out is new, its first row is bit 0. */
+/* The validity of rows that are valid in all of the arrays (of n rows, or constants of one): *out NULL if all rows are;
+ * *all_null if a constant is null. *out is new, its first row is bit 0. */
 hr_status hr__eval_validity(const hr_eval *how, hr_array *const *args, int n_args, hr_buffer **out, bool *all_null,
                             hr_error *err) HR_MUST_USE;
-/* An array of type with these buffers (validity, values, more), which are taken, even on failure. */
+/* An array of `type` with these buffers (validity, values, more). Takes them, even on failure. */
 hr_status hr__eval_array(hr_type *type, int64_t n, hr_buffer *validity, hr_buffer *values, hr_buffer *more,
                          hr_array **out, hr_error *err) HR_MUST_USE;
 /* A bitmap of n bits (zeroed slack bits), first bit 0. */
 hr_status hr__eval_bits(const hr_eval *how, int64_t n, hr_buffer **out, hr_error *err) HR_MUST_USE;
-/* 8 rows a byte: bytes[i] is 0 or 1; n is rounded up, so both have room for it. */
+/* Packs 8 rows into a byte: bytes[i] is 0 or 1. Rounds n up; both have room for it. */
 void hr__pack_bits(const uint8_t *bytes, int64_t n, uint8_t *bits);
-/* The bits of a bitmap from `bit` on, as bytes from bit 0 on: `data` itself if it starts at a byte, else a copy in
- * *copy (hr__free). */
+/* The bits of a bitmap from `bit` on, starting at bit 0: `data` itself if `bit` starts a byte, else a copy in *copy
+ * (hr__free). */
 hr_status hr__aligned_bits(const hr_eval *how, const uint8_t *data, int64_t bit, int64_t n, const uint8_t **out,
                            uint8_t **copy, hr_error *err) HR_MUST_USE;
 static inline bool hr__is_valid(const hr_buffer *validity, int64_t i)
@@ -78,28 +77,28 @@ static inline bool hr__type_is_signed(const hr_type *t)
 }
 static inline bool hr__type_is_float(const hr_type *t) { return t->id >= HR_T_FLOAT16 && t->id <= HR_T_FLOAT64; }
 static inline bool hr__type_is_number(const hr_type *t) { return hr__type_is_int(t) || hr__type_is_float(t); }
-/* The type in which two numbers of the call meet, by the rules of NumPy with weak literals; NULL: they are not both
- * numbers, or (uint64 with a signed one) no type holds both. A singleton. */
+/* The common type of two numbers of the call, by NumPy's rules with weak literals; NULL: one is no number, or no type
+ * holds both (uint64 with a signed one). A singleton. */
 hr_type *hr__call_common_number(const hr_bound_call *call, int a, int b);
-/* The one type that holds the inputs from `first` on, by the same rules (and those of unify.c for what is no number);
- * asks for the casts. *out is new. HR_TYPE if there is none. */
+/* The type that holds the inputs from `first` on, by the same rules, and those of unify.c for other types; sets the
+ * casts. *out is new. HR_TYPE: no such type. */
 hr_status hr__call_common(hr_bound_call *call, int first, hr_type **out, hr_error *err) HR_MUST_USE;
-/* Asks for input i as `type`, unless it is that. */
+/* Sets the cast of input i to `type`, unless it has this type. */
 void hr__call_cast(hr_bound_call *call, int i, hr_type *type);
 /* "add: int64 and string: numbers expected": HR_TYPE, naming the function and the types of its inputs. */
 hr_status hr__call_type_error(const hr_bound_call *call, const char *expected, hr_error *err);
 const hr_expr_function *hr__cast_function(void);
-/* Makes a clean call one of `cast`, without an expression. HR_TYPE if there is no such cast. */
+/* Turns a clean call into one of `cast`, without an expression. HR_TYPE: no such cast. */
 hr_status hr__cast_bind_to(hr_bound_call *call, const hr_type *from, hr_type *to, bool safe, hr_error *err) HR_MUST_USE;
 
 /* The error for a value that the cast's type does not hold. */
 hr_status hr__cast_refuse(const hr_bound_call *call, const hr_eval *how, const hr_array *a, int64_t row, hr_error *err);
-/* A validity that one may write, first bit 0; made of *validity (NULL: all are valid), which it replaces. */
+/* Replaces *validity (NULL: all rows are valid) by a writable copy, whose first row is bit 0. */
 hr_status hr__own_validity(const hr_eval *how, hr_buffer **validity, hr_error *err) HR_MUST_USE;
 
 /* --- casts from and to text: cast_text.c */
-bool hr__cast_parses(const hr_type *to);   /* there is a way from text */
-bool hr__cast_prints(const hr_type *from); /* and to it */
+bool hr__cast_parses(const hr_type *to);   /* whether a cast from text exists */
+bool hr__cast_prints(const hr_type *from); /* and one to text */
 hr_status hr__cast_from_text(const hr_bound_call *call, const hr_eval *how, const hr_array *a, bool safe,
                              hr_buffer **validity, hr_buffer **out, hr_error *err) HR_MUST_USE;
 hr_status hr__cast_to_text(const hr_bound_call *call, const hr_eval *how, const hr_array *a, const hr_buffer *validity,
@@ -120,11 +119,11 @@ typedef enum hr_arith_op {
     HR_MODULO,
     HR_N_ARITH_OPS
 } hr_arith_op;
-/* The bound call: which machine type computes. Of texts there is none. */
+/* The bound call: the machine type that computes; none for texts. */
 typedef struct hr_arith_state {
     hr_type_id machine;
-    int up[2], digits_in[2]; /* of decimals: each operand's places more, and digits before */
-    int digits;              /* that the result has at most */
+    int up[2], digits_in[2]; /* of decimals: the places to add to each operand, and the digits before */
+    int digits;              /* the most digits of the result */
     bool narrow;             /* 128 bits hold each of the operands */
 } hr_arith_state;
 /* "row 3: 99.9 + 0.1 does not fit decimal128(3, 1)"; `at`: the places of the operands in args. */
@@ -133,13 +132,13 @@ hr_status hr__arith_overflow(const hr_bound_call *call, hr_arith_op op, const hr
 
 /* --- decimals: arith_decimal.c, for fn_arith.c and fn_math.c */
 hr_status hr__decimal_arith_bind(hr_bound_call *call, hr_arith_op op, hr_error *err) HR_MUST_USE;
-/* Into `out`, of the call's type; divisions by 0 become nulls. */
+/* Computes into `out`, of the call's type; divisions by 0 become nulls. */
 hr_status hr__decimal_arith(const hr_bound_call *call, hr_arith_op op, const hr_eval *how, hr_array *const *args,
                             hr_buffer **validity, uint8_t *out, hr_error *err) HR_MUST_USE;
-int hr__digits_of_int(const hr_type *t); /* that the type has at most, as Arrow counts them */
+int hr__digits_of_int(const hr_type *t); /* the most digits of the type, as Arrow counts them */
 void hr__decimal_negate(const hr_array *a, int64_t n, uint8_t *out);
 typedef enum hr_rounding { HR_ROUND_FLOOR, HR_ROUND_CEIL, HR_ROUND_TRUNC, HR_ROUND_NEAREST } hr_rounding;
-/* To a multiple of 10^zeros. false: it has more than `digits` then. */
+/* Rounds to a multiple of 10^zeros. false: the result has more than `digits` digits. */
 bool hr__decimal_round(hr_rounding how, const uint8_t *in, int bytes, int zeros, int digits, uint8_t *out);
 
 /* --- casts to and from decimals: cast_decimal.c */
@@ -158,17 +157,16 @@ typedef enum hr_compare_op {
     HR_GREATER,
     HR_GREATER_EQUAL
 } hr_compare_op;
-typedef struct hr_comparing hr_comparing; /* how values of two types are compared */
-/* How inputs a and b of the call are to be compared: asks for casts. *out is new (hr__free). HR_TYPE if they cannot
- * be. */
+typedef struct hr_comparing hr_comparing; /* how to compare values of two types */
+/* Finds how to compare inputs a and b of the call; sets casts. *out is new (hr__free). HR_TYPE: they do not compare. */
 hr_status hr__comparing_bind(hr_bound_call *call, int a, int b, hr_comparing **out, hr_error *err) HR_MUST_USE;
-/* One value with one value, both valid. */
+/* Compares one value with one value, both valid. */
 bool hr__comparing_one(const hr_comparing *c, hr_compare_op op, const hr_array *a, int64_t i, const hr_array *b,
                        int64_t j);
 
 /* --- ranges: prune.c */
-/* The value (one row, of the column's type) is in no row of this column: a bloom filter says so. Never of 0.0, which
- * has two forms that are equal and hash differently. */
+/* Whether a bloom filter shows that no row of this column has the value (one row, of the column's type). Never for 0.0,
+ * whose two forms are equal and hash differently. */
 bool hr__range_absent(const hr_pruner *p, const hr_range *column, const hr_array *value);
 
 #endif

@@ -1,9 +1,9 @@
-/* prune.c - what a predicate can be in a range of rows of which only bounds are known.
+/* prune.c - decides from bounds of the columns whether a predicate can be true in a range of rows.
  *
- * One pass over the nodes of a bound expression, as in evaluation, but each value is a range: least and most, whether
- * nulls or NaN may occur; a boolean is the set of what it can be (false, null, true). A range may be wider than the
- * truth, never narrower, so what is not known (a function without a `range`, a bound that does not fit) is "anything".
- * Functions know their own ranges; comparisons of bounds are made by the very code that compares rows. */
+ * One pass over the nodes of a bound expression, as in evaluation, but each value is a range: the least and the
+ * greatest value, and whether nulls or NaN may occur; for a boolean, the set of its possible values (false, null,
+ * true). A range may be wider than the truth, never narrower, so an unknown one (a function without `range`, a bound
+ * that does not fit) is "anything". Functions compute their own ranges; the code that compares rows compares bounds. */
 #include "expr/fn.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static void range_clear(hr_range *r)
     *r = (hr_range){ 0 };
 }
 
-/* As a double; 1 for what is no float. */
+/* The value as a double; 1 for other types. */
 static double float_value(const hr_array *a)
 {
     uint16_t h;
@@ -71,7 +71,7 @@ static void range_of_constant(const hr_array *a, hr_range *out)
     }
 }
 
-/* A bound that can be used: one valid row of the column's type, no NaN. */
+/* Whether a bound is usable: one valid row of the column's type, no NaN. */
 static hr_array *usable(const hr_array *a, const hr_type *type)
 {
     if (!a || a->length != 1 || !hr__type_equal(a->type, type) || hr__array_is_null(a, 0) || is_nan(a))
@@ -104,7 +104,7 @@ static void range_of_column(const hr_bound *b, const hr_node *n, const hr_pruner
         out->truth = (out->can_null ? HR_CAN_NULL : 0u) | truth_of(out->least);
 }
 
-/* Booleans are told by `truth`; the other fields say the same, for functions that take any type. */
+/* `truth` has the range of a boolean; sets the other fields accordingly, for functions of any type. */
 static void agree(const hr_node *n, hr_range *r)
 {
     if (n->type->id == HR_T_BOOL) {

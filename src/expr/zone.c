@@ -1,8 +1,8 @@
-/* zone.c - time zones by the system's database (TZif files, RFC 8536) and fixed offsets.
+/* zone.c - time zones from the system's database (TZif files, RFC 8536), and fixed offsets.
  *
  * A file lists the instants at which the offset changed, and ends with a rule (POSIX TZ) for all time after the last of
- * them. The folder is TZDIR, or /usr/share/zoneinfo. Files are the system's, and yet read like foreign ones: every
- * count is checked against the size, every index against its count. */
+ * them. The folder is TZDIR, or /usr/share/zoneinfo. The code does not trust the system's files: it checks every count
+ * against the size, and every index against its count. */
 #include "expr/zone.h"
 
 #include "base/number.h"
@@ -18,7 +18,7 @@ enum { MOST_BYTES = 1 << 20, HEADER = 44, NAME_BYTES = 16, DAY = 86400 };
 typedef struct rule_day {
     char kind; /* 'M': month, week, day of the week; 'J': day 1 to 365 without 29 February; 'D': day 0 to 365 */
     int month, week, day;
-    int32_t seconds; /* of local time, from midnight; below 0 or beyond a day, too */
+    int32_t seconds; /* of local time, from midnight; may be negative or beyond a day */
 } rule_day;
 
 typedef struct offset_type {
@@ -61,7 +61,7 @@ static int take_int(cursor *c, int most)
     for (; peek(c) >= '0' && peek(c) <= '9' && digits < 6; c->p++, digits++)
         v = v * 10 + (*c->p - '0');
     c->bad = c->bad || digits == 0 || v > most;
-    return v > most ? most : v; /* what is computed with it fits, though it is refused */
+    return v > most ? most : v; /* a refused number still does not overflow the computation */
 }
 
 /* "CET" or "<+0330>" */
@@ -120,10 +120,10 @@ static rule_day take_day(cursor *c)
     return d;
 }
 
-/* Local times are looked for so far from where they would be in UTC. */
+/* The search for a local time covers this distance from the same time in UTC. */
 static bool is_offset(int32_t seconds) { return seconds >= -2 * DAY && seconds <= 2 * DAY; }
 
-/* "CET-1CEST,M3.5.0,M10.5.0/3"; offsets there are west of UTC. */
+/* "CET-1CEST,M3.5.0,M10.5.0/3"; its offsets count west of UTC. */
 static bool parse_rule(hr_zone *z, const char *text, int64_t n)
 {
     cursor c = { text, text + n, false };
@@ -176,7 +176,7 @@ static void rule_at(const hr_zone *z, int64_t t, hr_zone_span *out)
 
     if (z->has_summer && t > -FAR && t < FAR) {
         hr__date_of(days, &year, &month, &day);
-        for (int64_t y = year - 2; y <= year + 2; y++) /* days have up to 167 hours more, either way */
+        for (int64_t y = year - 2; y <= year + 2; y++) /* a time of day may be 167 hours before or after the day */
             for (int k = 0; k < 2; k++) {
                 int64_t at =
                     k ? rule_time(&z->stop, y) - z->summer.offset : rule_time(&z->start, y) - z->standard.offset;
@@ -209,7 +209,7 @@ typedef struct counts {
     int64_t utc, std, leap, times, types, chars;
 } counts;
 
-/* Bytes of the block behind a header; < 0: there is none. */
+/* The bytes of the block behind a header; < 0: no header. */
 static int64_t block_size(const uint8_t *p, int64_t n, int time_bytes, counts *c)
 {
     int64_t size;
@@ -236,7 +236,7 @@ static hr_status parse_types(hr_zone *z, const uint8_t *types, const counts *c, 
 
         z->types[i].offset = (int32_t)big32(p);
         if (at >= c->chars || !is_offset(z->types[i].offset))
-            return bad_zone(err, "an offset that cannot be");
+            return bad_zone(err, "an offset is out of range");
         while (n < NAME_BYTES - 1 && at + n < c->chars && chars[at + n]) {
             z->types[i].name[n] = (char)chars[at + n];
             n++;
@@ -260,7 +260,7 @@ static hr_status parse_block(hr_zone *z, const uint8_t *p, int time_bytes, const
         z->times[i] = big_time(p + i * time_bytes, time_bytes);
         z->which[i] = which[i];
         if (which[i] >= z->n_types || (i && z->times[i] <= z->times[i - 1]))
-            return bad_zone(err, "changes that are out of order");
+            return bad_zone(err, "the changes are out of order");
     }
     return parse_types(z, types, c, err);
 }
@@ -283,14 +283,14 @@ hr_status hr__zone_parse(const uint8_t *data, int64_t n, hr_zone **out, hr_error
         data += HEADER + size;
         time_bytes = 8;
         if ((size = block_size(data, end - data, 8, &c)) < 0)
-            HR_GO(bad_zone(err, "no second block"));
+            HR_GO(bad_zone(err, "it lacks the second block"));
     }
     HR_GO(parse_block(z, data + HEADER, time_bytes, &c, err));
     data += HEADER + size;
     if (time_bytes == 8 && end - data > 2 && data[0] == '\n') {
         footer = memchr(data + 1, '\n', (size_t)(end - data - 1));
         if (!footer || (footer > data + 1 && !parse_rule(z, (const char *)data + 1, footer - data - 1)))
-            HR_GO(bad_zone(err, "a rule that cannot be read"));
+            HR_GO(bad_zone(err, "its rule is malformed"));
     }
     *out = z;
     z = NULL; /* moved to the caller */
@@ -299,7 +299,7 @@ done:
     return st;
 }
 
-/* "+05:30", "-0800", "+02"; false: it is no offset */
+/* "+05:30", "-0800", "+02"; false: the text is no offset */
 static bool parse_offset(const char *name, hr_zone *z)
 {
     const char *digits = name + 1;
@@ -320,7 +320,7 @@ static bool parse_offset(const char *name, hr_zone *z)
     return hours < 24 && minutes < 60;
 }
 
-/* A name is a path below the database: no other file may be meant. */
+/* A name is a path below the database: refuses names of other files. */
 static bool is_name(const char *name)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+-/";
@@ -341,7 +341,7 @@ static hr_status read_file(const char *path, hr_zone **out, hr_error *err)
     if ((n = hr__file_stat_fd(fd, &info)) < 0)
         HR_GO(hr__error_os(err, n, path, "time zone"));
     if (info.is_dir || info.n_bytes > MOST_BYTES)
-        HR_FAIL(HR_NOT_FOUND, "%s: no time zone", path);
+        HR_FAIL(HR_NOT_FOUND, "%s: not a time zone", path);
     if (!(data = hr__alloc(NULL, (size_t)info.n_bytes + 1)))
         HR_GO(hr__error_memory(err, path, info.n_bytes));
     if ((n = hr__file_read_at(fd, data, info.n_bytes, 0)) < 0)
@@ -374,7 +374,7 @@ hr_status hr__zone_new(const char *name, hr_zone **out, hr_error *err)
     if (!folder || !folder[0])
         folder = "/usr/share/zoneinfo";
     if (!is_name(name) || strlen(folder) > 300)
-        return hr_error_set(err, HR_NOT_FOUND, "time zone '%.80s': no such name", name);
+        return hr_error_set(err, HR_NOT_FOUND, "time zone '%.80s': this is no name of a zone", name);
     snprintf(path, sizeof path, "%s/%s", folder, name);
     st = read_file(path, out, err);
     if (st == HR_NOT_FOUND)
@@ -408,7 +408,7 @@ void hr__zone_at(const hr_zone *z, int64_t t, hr_zone_span *span)
             span->begin = HR_MAX(span->begin, z->times[z->n_times - 1]);
         return;
     }
-    while (low < high) { /* the first change behind t */
+    while (low < high) { /* the first change after t */
         int64_t middle = low + (high - low) / 2;
 
         if (z->times[middle] <= t)
@@ -428,7 +428,7 @@ int64_t hr__zone_instant(const hr_zone *z, int64_t local, hr_zone_span *span)
 
     if (local < INT64_MIN + 4 * DAY || local > INT64_MAX - 4 * DAY)
         return local;
-    hr__zone_at(z, local - 2 * DAY, &before); /* surely earlier: no offset is that large */
+    hr__zone_at(z, local - 2 * DAY, &before); /* certainly earlier: no offset is that large */
     while (local - before.offset >= before.end) {
         int64_t change = before.end;
 

@@ -1,9 +1,9 @@
-/* bmp.c - BMP, by ourselves: 1 to 32 bits, palettes, bit fields, run lengths; Windows' headers and OS/2's; either way
- * up.
+/* bmp.c - BMP in our own code: 1 to 32 bits, palettes, bit fields, run lengths, headers of Windows and OS/2, both
+ * directions.
  *
- * A colour of fewer than 8 bits is stretched to 255 without rounding, as Pillow does. Pixels that a run-length file
- * passes over have palette entry 0. Palettes that only say "grey" are none, as for Pillow: 8 bits whose entry i is i of
- * each colour, 1 bit of black and white. */
+ * A colour of fewer than 8 bits is stretched to 255 without rounding, as in Pillow. Pixels that a run-length file skips
+ * have palette entry 0. As in Pillow, a palette that maps each index to the same grey counts as none: 8 bits whose
+ * entry i is i of each colour, 1 bit of black and white. */
 #include "image/pixels.h"
 
 typedef enum { BMP_PLAIN, BMP_RLE8, BMP_RLE4, BMP_FIELDS } bmp_packing;
@@ -16,8 +16,8 @@ typedef struct bmp_header {
     uint32_t masks[4]; /* red, green, blue, alpha; of 16 and 32 bits */
     const uint8_t *palette;
     int n_colours, colour_bytes;
-    bool grey;      /* the palette says what the indices say */
-    int64_t pixels; /* where they begin */
+    bool grey;      /* the palette maps each index to the same grey */
+    int64_t pixels; /* the offset of the pixels */
 } bmp_header;
 
 static bool bmp_bid(hr_view in)
@@ -34,7 +34,7 @@ static hr_status bad(hr_error *err, const char *what, int64_t v)
     return hr_error_set(err, HR_BAD_DATA, "bmp: %s %lld", what, (long long)v);
 }
 
-/* The colour masks of 16 and 32 bits: in the header, behind a short one, or as usual. */
+/* The colour masks of 16 and 32 bits: in the header, behind a short header, or the defaults. */
 static hr_status masks_of(hr_view in, uint32_t header, uint32_t compression, bmp_header *h, hr_error *err)
 {
     static const uint32_t usual[2][4] = { { 0x7c00, 0x3e0, 0x1f, 0 }, { 0xff0000, 0xff00, 0xff, 0 } };
@@ -48,7 +48,7 @@ static hr_status masks_of(hr_view in, uint32_t header, uint32_t compression, bmp
         return bad(err, "the header is cut off after byte", in.n);
     for (int i = 0; i < n; i++)
         h->masks[i] = u32(in.data + 54 + 4 * (size_t)i);
-    for (int i = 0; i < 4; i++) { /* one run of bits each */
+    for (int i = 0; i < 4; i++) { /* each mask is one run of bits */
         uint32_t m = h->masks[i] ? h->masks[i] >> __builtin_ctz(h->masks[i]) : 0;
 
         if (m & (m + 1))
@@ -111,7 +111,7 @@ static hr_status read_header(hr_view in, bmp_header *h, hr_error *err)
         if (n_colours > 256)
             return bad(err, "colours:", n_colours);
         h->grey = palette_is_grey(h, n_colours ? (int)n_colours : 1 << h->bits);
-        if (h->pixels == at) /* its writer forgot the palette, which lies before the pixels nevertheless */
+        if (h->pixels == at) /* the header lacks the palette, which still lies before the pixels */
             h->pixels += (int64_t)h->n_colours * h->colour_bytes;
     }
     if (h->pixels < at || h->pixels > in.n)
@@ -181,7 +181,7 @@ static void plain_row(const bmp_header *h, const uint8_t *from, uint8_t *to, int
     }
 }
 
-/* Run lengths -> palette indices, rows from the bottom. */
+/* Decodes run lengths into palette indices, rows from the bottom. */
 static hr_status unpack(const bmp_header *h, hr_view in, uint8_t *index, bool truncated_ok, hr_error *err)
 {
     int64_t at = h->pixels, x = 0, y = 0;
@@ -217,7 +217,7 @@ static hr_status unpack(const bmp_header *h, hr_view in, uint8_t *index, bool tr
         }
     }
     if (y < h->height && !truncated_ok)
-        return hr_error_set(err, HR_BAD_DATA, "bmp: the file ends inside of the image");
+        return hr_error_set(err, HR_BAD_DATA, "bmp: the file ends inside the image");
     return HR_OK;
 }
 
@@ -252,7 +252,7 @@ static hr_status bmp_decode(hr_view in, const hr_image_info *info, hr_image_job 
     if (h.packing == BMP_RLE8 || h.packing == BMP_RLE4)
         return runs(&h, in, job, out, err);
     if (in.n - h.pixels < row_bytes * (h.height - 1) + (h.width * h.bits + 7) / 8 && !job->truncated_ok)
-        return hr_error_set(err, HR_BAD_DATA, "bmp: %lld bytes of pixels, the header says %lld",
+        return hr_error_set(err, HR_BAD_DATA, "bmp: %lld bytes of pixels, expected %lld by the header",
                             (long long)(in.n - h.pixels), (long long)(row_bytes * h.height));
     memset(out->data, 0, job->truncated_ok ? (size_t)(out->stride * out->height) : 0);
     for (int64_t y = 0; y < h.height; y++) {
@@ -278,15 +278,15 @@ hr_status hr__bmp_encode(const hr_image *in, const hr_image_save *how, const hr_
                          hr_error *err)
 {
     int c = hr__pixel_channels(in->mode);
-    int64_t at = c == 1 ? 54 + 256 * 4 : 54; /* where pixels begin: grey ones behind their palette */
+    int64_t at = c == 1 ? 54 + 256 * 4 : 54; /* the offset of the pixels; grey ones lie behind their palette */
     int64_t row_bytes = HR_ROUND_UP(in->width * c, 4), n = at + row_bytes * in->height;
 
     (void)how;
     *out = NULL;
     if (c % 2 == 0)
-        return hr_error_set(err, HR_TYPE, "bmp: holds 1 or 3 channels, not %d", c);
+        return hr_error_set(err, HR_TYPE, "bmp: the image has %d channels, expected 1 or 3", c);
     if (n > UINT32_MAX)
-        return hr_error_set(err, HR_TYPE, "bmp: %lld x %lld pixels are more than 4 GiB", (long long)in->width,
+        return hr_error_set(err, HR_TYPE, "bmp: %lld x %lld pixels exceed 4 GiB", (long long)in->width,
                             (long long)in->height);
     HR_TRY(hr__buffer_new(mem, n, out, err));
     memset((*out)->data, 0, 54);
@@ -315,7 +315,7 @@ hr_status hr__bmp_encode(const hr_image *in, const hr_image_save *how, const hr_
 
 const hr_image_codec hr__image_bmp = {
     .name = "bmp",
-    .max_ratio = 1024, /* runs of 255 pixels in two bytes; jumps can pass over more, but nobody writes files of them */
+    .max_ratio = 1024, /* runs of 255 pixels in two bytes; jumps can skip more, but no writer makes files of jumps */
     .bid = bmp_bid,
     .look = bmp_look,
     .decode = bmp_decode,

@@ -1,7 +1,6 @@
-/* gif.c - the first frame of a GIF, on its canvas: giflib finds the frame and its codes, pixels are made here.
+/* gif.c - the first frame of a GIF on its canvas: giflib finds the frame and its codes, this file decodes the pixels.
  *
- * What the frame does not cover has the transparent colour, with alpha 0 where alpha is asked for, or else the first
- * one. */
+ * The area outside the frame has the transparent colour (alpha 0 in modes with alpha), or else the first colour. */
 #include "image/pixels.h"
 
 static bool gif_bid(hr_view in) { return hr__view_starts(in, "GIF87a") || hr__view_starts(in, "GIF89a"); }
@@ -13,7 +12,8 @@ static hr_status gif_look(hr_view in, bool exif, hr_image_info *out, hr_error *e
 {
     (void)exif; /* a GIF has none */
     if (in.n < 13)
-        return hr_error_set(err, HR_BAD_DATA, "gif: %lld bytes are no header", (long long)in.n);
+        return hr_error_set(err, HR_BAD_DATA, "gif: the file has %lld bytes, which is less than a header",
+                            (long long)in.n);
     out->width = in.data[6] | in.data[7] << 8;
     out->height = in.data[8] | in.data[9] << 8;
     out->stored = HR_PIXELS_RGB;
@@ -42,12 +42,12 @@ static hr_status failed(int code, hr_error *err)
     if (code == D_GIF_ERR_NOT_ENOUGH_MEM)
         return hr_error_set(err, HR_NO_MEMORY, "gif: no memory");
     return hr_error_set(err, HR_BAD_DATA, "gif: %s",
-                        code == D_GIF_ERR_READ_FAILED ? "the file ends inside of the image"
+                        code == D_GIF_ERR_READ_FAILED ? "the file ends inside the image"
                         : text                        ? text
                                                       : "damaged data");
 }
 
-/* Goes to the first frame; *clear: the transparent colour's number, -1 if there is none. */
+/* Goes to the first frame; *clear: the number of the transparent colour, -1: none. */
 static hr_status to_frame(GifFileType *gif, int *clear, hr_error *err)
 {
     GifRecordType kind;
@@ -60,7 +60,7 @@ static hr_status to_frame(GifFileType *gif, int *clear, hr_error *err)
         if (DGifGetRecordType(gif, &kind) == GIF_ERROR)
             return failed(gif->Error, err);
         if (kind == TERMINATE_RECORD_TYPE)
-            return hr_error_set(err, HR_BAD_DATA, "gif: no frame");
+            return hr_error_set(err, HR_BAD_DATA, "gif: the file has no frame");
         if (kind == IMAGE_DESC_RECORD_TYPE)
             return DGifGetImageDesc(gif) == GIF_ERROR ? failed(gif->Error, err) : HR_OK;
         if (kind != EXTENSION_RECORD_TYPE)
@@ -91,14 +91,14 @@ static void paint(uint8_t *to, const ColorMapObject *map, int index, int clear)
 
 #define MAX_CODES 4096
 
-/* What codes stand for. giflib finds the codes; its own decoder makes pixels also of codes that do not exist. */
+/* The strings of the codes. giflib finds the codes; its own decoder also makes pixels from codes that do not exist. */
 typedef struct table {
     uint16_t before[MAX_CODES]; /* the string without its last pixel */
     uint8_t last[MAX_CODES], first[MAX_CODES];
     int clear, n; /* codes below `clear` are pixels */
 } table;
 
-/* The string of a code to `out`; of which `room` pixels are left, and what is beyond them is left out. -> its length */
+/* Writes the string of a code to `out`, at most `room` pixels of it. -> its length */
 static int put_string(const table *t, int code, uint8_t *out, int64_t room)
 {
     int n = 1;
@@ -115,7 +115,7 @@ static int put_string(const table *t, int code, uint8_t *out, int64_t room)
     return n;
 }
 
-/* The code that comes next stands for `before` and the first pixel of `code`, which may be that code itself. */
+/* Defines the next code: the string of `before` and the first pixel of `code`, which may be the new code itself. */
 static void add_string(table *t, int before, int code)
 {
     int head = code == t->n ? before : code;
@@ -127,14 +127,14 @@ static void add_string(table *t, int before, int code)
     t->last[t->n++] = head < t->clear ? (uint8_t)head : t->first[head];
 }
 
-/* n pixels; *n_made: how many there are, less where the file ends. `size`: bits of a pixel's code. */
+/* Decodes n pixels; *n_made: their number, less if the file ends. `size`: bits of a pixel's code. */
 static hr_status unpack(GifFileType *gif, int size, table *t, uint8_t *out, int64_t n, int64_t *n_made, hr_error *err)
 {
     int before = -1, code, made;
 
     *n_made = 0;
     if (size < 1 || size > 8)
-        return hr_error_set(err, HR_BAD_DATA, "gif: codes of %d bits, 1 to 8 are possible", size);
+        return hr_error_set(err, HR_BAD_DATA, "gif: a code has %d bits, expected 1 to 8", size);
     t->clear = 1 << size;
     t->n = t->clear + 2;
     while (*n_made < n) {
@@ -165,7 +165,7 @@ static hr_status unpack(GifFileType *gif, int size, table *t, uint8_t *out, int6
 
 /* ----------------------------------------------------------------------------------------------------------- frames */
 
-/* Paints rows of the frame, as they come, which are `n_made` pixels. */
+/* Paints the rows of the frame in stored order, `n_made` pixels. */
 static void paint_rows(const GifImageDesc *d, const ColorMapObject *map, int clear, const uint8_t *pixels,
                        int64_t n_made, hr_image *out)
 {
@@ -194,7 +194,7 @@ static hr_status frame(GifFileType *gif, int size, int clear, bool truncated_ok,
 
     if (d->Left < 0 || d->Top < 0 || d->Width < 0 || d->Height < 0 || d->Left + d->Width > out->width ||
         d->Top + d->Height > out->height)
-        return hr_error_set(err, HR_BAD_DATA, "gif: a frame of %d x %d at %d, %d is not inside of %lld x %lld",
+        return hr_error_set(err, HR_BAD_DATA, "gif: a frame of %d x %d at %d, %d exceeds the canvas of %lld x %lld",
                             d->Width, d->Height, d->Left, d->Top, (long long)out->width, (long long)out->height);
     HR_TRY(hr__buffer_new(mem, (int64_t)sizeof(table) + n, &work, err));
     st = unpack(gif, size, (table *)(void *)work->data, work->data + sizeof(table), n, &n_made, err);
@@ -224,7 +224,7 @@ static hr_status gif_decode(hr_view in, const hr_image_info *info, hr_image_job 
     HR_GO(hr__image_room(job, HR_PIXELS_RGBA, info->width, info->height, out, err));
     for (int64_t i = 0; i < info->width * info->height; i++)
         paint(out->data + i * 4, gif->Image.ColorMap ? gif->Image.ColorMap : gif->SColorMap, HR_MAX(clear, 0), clear);
-    /* the byte that was read last says how many bits a code has */
+    /* the last byte is the number of bits of a code */
     HR_GO(frame(gif, in.data[from.at - 1], clear, job->truncated_ok, &scratch, out, err));
 done:
     DGifCloseFile(gif, &code);
@@ -235,7 +235,7 @@ done:
 const hr_image_codec hr__image_gif = {
     .name = "gif",
     .library = "giflib",
-    .max_ratio = 4096, /* a code of 12 bits stands for at most 4,096 pixels */
+    .max_ratio = 4096, /* a code of 12 bits has at most 4,096 pixels */
     .bid = gif_bid,
 #ifdef HR_HAVE_GIF
     .look = gif_look,

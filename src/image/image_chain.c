@@ -1,7 +1,7 @@
 /* image_chain.c - see image_chain.h.
  *
- * A plan is a list of stages, each a crop, a resize, and a crop of its result; a step joins the last stage if it can.
- * The usual recipes are one stage: crop and resize; resize and crop. A second resize is a second stage. */
+ * A plan is a list of stages, each a crop, a resize, and a crop of the result; a step becomes a part of the last stage
+ * if possible. The usual recipes are one stage: crop and resize; resize and crop. A second resize is a second stage. */
 #include "image/image_chain.h"
 
 #include <math.h>
@@ -16,21 +16,25 @@ static hr_status check_step(const hr_image_step *s, hr_error *err)
                             (long long)s->w);
     if (s->kind == HR_STEP_RANDOM_CROP && !(s->scale[0] > 0 && s->scale[0] <= s->scale[1] && s->scale[1] <= 1 &&
                                             s->ratio[0] > 0 && s->ratio[0] <= s->ratio[1] && s->ratio[1] < 1e6))
-        return hr_error_set(err, HR_INVALID,
-                            "random_resized_crop: scale %g to %g, ratio %g to %g; 0 < low <= high, scale at most 1",
-                            s->scale[0], s->scale[1], s->ratio[0], s->ratio[1]);
+        return hr_error_set(
+            err, HR_INVALID,
+            "random_resized_crop: scale %g to %g, ratio %g to %g; expected 0 < low <= high, scale at most 1",
+            s->scale[0], s->scale[1], s->ratio[0], s->ratio[1]);
     if (s->kind == HR_STEP_RANDOM_FLIP && !(s->p >= 0 && s->p <= 1))
         return hr_error_set(err, HR_INVALID, "random_flip: p is %g, expected 0 to 1", s->p);
     if (s->kind != HR_STEP_NORMALIZE)
         return HR_OK;
     for (int i = 0; i < s->n_std; i++) {
         if (!(fabs(s->std[i]) > 0) || !isfinite(s->std[i]))
-            return hr_error_set(err, HR_INVALID, "normalize: std[%d] is %g", i, s->std[i]);
+            return hr_error_set(err, HR_INVALID, "normalize: std[%d] is %g, expected a finite number other than 0", i,
+                                s->std[i]);
     }
     if (s->n_mean > 1 && s->n_std > 1 && s->n_mean != s->n_std)
-        return hr_error_set(err, HR_INVALID, "normalize: %d means and %d standard deviations", s->n_mean, s->n_std);
+        return hr_error_set(err, HR_INVALID,
+                            "normalize: %d means and %d standard deviations, expected equal numbers, or one of either",
+                            s->n_mean, s->n_std);
     if (s->type == HR_PIXEL_UINT8)
-        return hr_error_set(err, HR_INVALID, "normalize: dtype uint8; float32, float16 or bfloat16 is possible");
+        return hr_error_set(err, HR_INVALID, "normalize: dtype is uint8, expected float32, float16 or bfloat16");
     return HR_OK;
 }
 
@@ -54,7 +58,7 @@ static const hr_image_step *normalize_of(const hr_image_chain *c)
 
 static bool is_uint8(const hr_type *t) { return t->id == HR_T_UINT8; }
 
-/* Which sizes are known before any image was seen; -1 where they are not. *flat: grey ones have two dimensions. */
+/* The sizes that are known before any image is read; -1: unknown. *flat: grey images have two dimensions. */
 static hr_status shape_before(const hr_image_chain *c, const hr_type *in, int64_t *h, int64_t *w, int *channels,
                               bool *flat, hr_error *err)
 {
@@ -138,7 +142,7 @@ typedef struct dice {
     hr_bits128 bits;
 } dice;
 
-/* In [0, 1). Each step has numbers of its own, whatever others draw. */
+/* A number in [0, 1). Each step has its own numbers, independent of those that other steps draw. */
 static double draw(dice *d)
 {
     uint64_t v;
@@ -203,7 +207,7 @@ static hr_image_stage *new_stage(hr_image_plan *p, int64_t w, int64_t h)
     return s;
 }
 
-/* The last stage, if what follows can join it. */
+/* The last stage, if the next step can become a part of it. */
 static hr_image_stage *open_stage(hr_image_plan *p)
 {
     hr_image_stage *s = &p->stages[p->n_stages - 1];
@@ -211,7 +215,7 @@ static hr_image_stage *open_stage(hr_image_plan *p)
     return s->pad_w ? new_stage(p, s->pad_w, s->pad_h) : s;
 }
 
-/* Keeps box x, y, w, h of what the stage makes. */
+/* Crops the result of the stage to the box x, y, w, h. */
 static void crop(hr_image_stage *s, int64_t x, int64_t y, int64_t w, int64_t h)
 {
     if (s->resized) {
@@ -239,7 +243,7 @@ static void resize(hr_image_plan *p, const hr_image_step *step)
     s->filter = step->filter;
 }
 
-/* The middle; an image that is smaller gets an even border of zeros, as in torchvision. */
+/* Crops to the middle; a smaller image gets an even border of zeros, as in torchvision. */
 static void center_crop(hr_image_plan *p, const hr_image_step *step)
 {
     hr_image_stage *s = open_stage(p);
@@ -267,7 +271,7 @@ static void random_crop(hr_image_plan *p, const hr_image_step *step, dice *d)
     resize(p, step);
 }
 
-/* Mirroring what a stage makes: its part of the result is counted from the other side. */
+/* Mirrors the result of a stage: counts its part of the result from the other side. */
 static void flip(hr_image_plan *p)
 {
     hr_image_stage *s = open_stage(p);
@@ -278,8 +282,7 @@ static void flip(hr_image_plan *p)
 
 static void plan_steps(hr_image_plan *p, const hr_image_dice *of)
 {
-    int n_random =
-        0; /* a step's place among the random ones: whether the chain begins with decoding does not change it */
+    int n_random = 0; /* the index among the random steps; a decode step at the beginning does not change it */
 
     new_stage(p, p->in_w, p->in_h);
     for (int i = 0; i < p->chain->n; i++) {
@@ -358,8 +361,8 @@ hr_status hr__image_plan_pixels(const hr_image_chain *c, const uint8_t *pixels, 
 
 /* ---------------------------------------------------------------------------------------------------------- running */
 
-/* How many times smaller a JPEG may come out of its decoder so that the reduction that remains is at least twofold:
- * what a filter sees then differs little from the pixels themselves. */
+/* The factor by which the JPEG decoder may shrink, so that a reduction of at least two remains: the filter's input then
+ * differs little from the pixels. */
 static int shrink_of(const hr_image_plan *p)
 {
     const hr_image_stage *s = &p->stages[0];
@@ -372,7 +375,7 @@ static int shrink_of(const hr_image_plan *p)
     return shrink;
 }
 
-/* The pixels that the first stage takes, or all. `into`: where they are to lie, if nothing has to be done to them; or
+/* Decodes the pixels that the first stage takes, or all. `into`: the place of the result, if no stage follows; or
  * NULL. */
 static hr_status get_pixels(const hr_image_plan *p, const hr_mem *mem, uint8_t *into, hr_image *out, int *shrink,
                             hr_error *err)
@@ -404,7 +407,7 @@ static hr_status get_pixels(const hr_image_plan *p, const hr_mem *mem, uint8_t *
     return hr__image_orient(mem, out, p->info.orientation, err);
 }
 
-/* A stage's result into a sink. */
+/* Writes the result of a stage into a sink. */
 static hr_status run_stage(const hr_image_stage *s, const hr_image *in, int shrink, const hr_pixel_sink *to,
                            hr_account *scratch, hr_error *err)
 {
@@ -427,7 +430,7 @@ static hr_status run_stage(const hr_image_stage *s, const hr_image *in, int shri
                       .flip = s->flip,
                       .filter = s->resized ? s->filter : HR_FILTER_NEAREST };
 
-    if (shrink == 1) { /* filters see nothing outside of the box, as if it had been cut out */
+    if (shrink == 1) { /* filters see no pixel outside the box, as after a crop */
         r.data += (s->y - in->y) * in->stride + (s->x - in->x) * r.channels;
         r.width = s->w;
         r.height = s->h;
@@ -459,7 +462,7 @@ static hr_pixel_sink sink_of(const hr_image_plan *p, uint8_t *out)
     return to;
 }
 
-/* Nothing but pixels as they are. */
+/* The chain stores the pixels unchanged. */
 static bool is_plain(const hr_image_plan *p)
 {
     const hr_image_stage *s = &p->stages[0];

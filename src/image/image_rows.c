@@ -1,7 +1,7 @@
-/* image_rows.c - images of different sizes, one behind the other, as a column of ragged tensors. */
+/* image_rows.c - builds a column of ragged tensors from images of different sizes. */
 #include "image/image_chain.h"
 
-/* A row of no values ends where the one before it does. */
+/* A row without values ends where the row before it ends. */
 static const int32_t zeros[3];
 
 void hr__image_rows_begin(hr_image_rows *r, const hr_mem *mem, const hr_type *type)
@@ -37,7 +37,7 @@ hr_status hr__image_rows_add(hr_image_rows *r, const hr_image_plan *p, hr_accoun
     int64_t at = hr__image_rows_bytes(r), end = (at + p->n_bytes) / value_bytes;
 
     if (end > INT32_MAX)
-        return hr_error_set(err, HR_BUDGET, "images of more than 2 GiB values in one table");
+        return hr_error_set(err, HR_BUDGET, "the images of a table have more than 2 Gi values");
     HR_TRY(hr__growbuf_reserve(&r->values, p->n_bytes, err));
     HR_TRY(hr__image_plan_run(p, scratch, r->values.buffer->data + at, err));
     r->values.buffer->n_bytes = at + p->n_bytes;

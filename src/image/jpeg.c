@@ -1,13 +1,12 @@
 /* jpeg.c - JPEG by libjpeg-turbo's libjpeg API: baseline and progressive, grey, YCbCr, RGB, CMYK and YCCK.
  *
- * The library reports errors by longjmp, which here never leaves the function that called setjmp. Each image gets a
- * decompressor of its own (half a microsecond): one that is used again keeps the tables of the image before, and a
- * damaged image that lacks its own would be decoded by those. Only the rows and the columns (whole MCUs) that are
- * wanted come out: rows above are skipped, rows below are not even entropy-decoded. Huffman codes of baseline images
- * are decoded by jpeg_huffman.c.
+ * The library reports errors by longjmp, which never leaves the function that called setjmp. Each image gets a new
+ * decompressor (half a microsecond): a reused one keeps the tables of the image before, and would decode a damaged
+ * image without tables by them. Only the needed rows and columns (whole MCUs) are decoded: rows above are skipped, rows
+ * below are not even entropy-decoded. jpeg_huffman.c decodes the Huffman codes of baseline images.
  *
- * The library fills what a truncated file lacks with grey and warns; for us the end of the file inside of an image is
- * an error. Other complaints (a wrong code, a marker too early) are warnings, as they are for Pillow. */
+ * The library fills the missing part of a truncated file with grey and warns; here the end of the file inside an image
+ * is an error. Other complaints (a wrong code, an early marker) are warnings, as in Pillow. */
 #include "codec/codec.h"
 #include "image/pixels.h"
 
@@ -24,7 +23,7 @@ static bool jpeg_bid(hr_view in) { return hr__view_starts(in, "\xff\xd8\xff"); }
 
 #include <jerror.h>
 
-#define MAX_SCANS 500 /* a progressive file can ask for any number of passes over all of its pixels */
+#define MAX_SCANS 500 /* a progressive file can demand any number of passes over all of its pixels */
 
 /* ---------------------------------------------------------------------------------------------------------- looking */
 
@@ -46,7 +45,7 @@ static hr_status jpeg_look(hr_view in, bool exif, hr_image_info *out, hr_error *
         int marker = p[at + 1], n;
 
         if (p[at] != 0xff || marker == 0xff || marker == 0 || (marker >= 0xd0 && marker <= 0xd8) || marker == 1) {
-            at++; /* the library, too, looks for the next marker */
+            at++; /* the library also searches for the next marker */
             continue;
         }
         n = p[at + 2] << 8 | p[at + 3];
@@ -57,7 +56,8 @@ static hr_status jpeg_look(hr_view in, bool exif, hr_image_info *out, hr_error *
             out->width = p[at + 7] << 8 | p[at + 8];
             out->stored = mode_of_components(p[at + 9]);
             if (!out->stored)
-                return hr_error_set(err, HR_UNSUPPORTED, "jpeg: %d components, known are 1, 3 and 4", p[at + 9]);
+                return hr_error_set(err, HR_UNSUPPORTED, "jpeg: the image has %d components, expected 1, 3 or 4",
+                                    p[at + 9]);
             return HR_OK;
         }
         if (marker == 0xd9 || marker == 0xda)
@@ -78,11 +78,11 @@ typedef struct context {
     struct jpeg_progress_mgr progress;
     jmp_buf back;
     char text[JMSG_LENGTH_MAX];
-    bool truncated;    /* it asked for bytes beyond the end */
-    bool truncated_ok; /* and may */
+    bool truncated;    /* it read beyond the end */
+    bool truncated_ok; /* and may do so */
     bool no_memory;
-    hr_jpeg_huffman *huffman; /* NULL: libjpeg's alone */
-    bool damaged;             /* that one gave up: libjpeg's is to see the image from its beginning */
+    hr_jpeg_huffman *huffman; /* NULL: libjpeg's own */
+    bool damaged;             /* our decoder gave up: libjpeg's decodes the image from its beginning */
 } context;
 
 static context *context_of(j_common_ptr j) { return j->client_data; }
@@ -133,7 +133,7 @@ static boolean source_fill(j_decompress_ptr j)
 
     c->truncated = true;
     if (!c->truncated_ok) {
-        snprintf(c->text, sizeof c->text, "the file ends inside of the image");
+        snprintf(c->text, sizeof c->text, "the file ends inside the image");
         longjmp(c->back, 1);
     }
     j->src->next_input_byte = end;
@@ -162,7 +162,7 @@ static void drop(void *p)
     context *c = p;
 
     hr__jpeg_huffman_free(c->huffman);
-    free(c); /* not counted: it is the thread's, not a run's */
+    free(c); /* not charged: it belongs to the thread, not to a run */
 }
 static void init(void) { pthread_key_create(&contexts.key, drop); }
 
@@ -215,7 +215,7 @@ static void begin(context *c, hr_view in, bool truncated_ok)
 
 /* --------------------------------------------------------------------------------------------------------- decoding */
 
-/* The header; how the pixels are to come out. */
+/* Reads the header, and sets the form of the pixels. */
 static hr_status start(context *c, const hr_image_info *info, const hr_image_job *job, hr_pixel_mode *mode,
                        hr_error *err)
 {
@@ -242,8 +242,7 @@ static hr_status start(context *c, const hr_image_info *info, const hr_image_job
     return HR_OK;
 }
 
-/* The wanted region in the shrunken image, widened by what upsampling looks at beside its pixels: whole MCUs from the
- * left. */
+/* The needed region in the shrunken image, plus the neighbours that upsampling reads: whole MCUs from the left. */
 static void region_of(context *c, const hr_image_job *job, int64_t *x, int64_t *y, int64_t *w, int64_t *h)
 {
     int64_t shrink = HR_MAX(job->shrink, 1), width = c->jpeg.output_width, height = c->jpeg.output_height;
@@ -296,7 +295,7 @@ static hr_status rows(context *c, hr_image *out, hr_error *err)
             at[i] = out->data + (y + i) * out->stride;
         y += jpeg_read_scanlines(&c->jpeg, at, (JDIMENSION)n);
     }
-    /* Behind the last row the library may still find that bytes are missing, if all of them were wanted. */
+    /* If all rows were decoded, the library may find missing bytes behind the last row. */
     if (c->jpeg.output_scanline == c->jpeg.output_height)
         jpeg_finish_decompress(&c->jpeg);
     return HR_OK;
@@ -318,7 +317,7 @@ static hr_status decode(context *c, hr_view in, const hr_image_info *info, hr_im
     out->x = at.x;
     out->y = at.y;
     HR_GO(rows(c, out, err));
-    if (mode == HR_PIXELS_CMYK) { /* stored inverted, as Adobe does and all others after it */
+    if (mode == HR_PIXELS_CMYK) { /* stored inverted, as Adobe and all other writers do */
         for (int64_t i = 0; i < out->stride * out->height; i++)
             out->data[i] = (uint8_t)~out->data[i];
     }
@@ -393,9 +392,10 @@ hr_status hr__jpeg_encode(const hr_image *in, const hr_image_save *how, const hr
 
     *out = NULL;
     if (in->mode != HR_PIXELS_L && in->mode != HR_PIXELS_RGB)
-        return hr_error_set(err, HR_TYPE, "jpeg: holds 1 or 3 channels, not %d", hr__pixel_channels(in->mode));
+        return hr_error_set(err, HR_TYPE, "jpeg: the image has %d channels, expected 1 or 3",
+                            hr__pixel_channels(in->mode));
     if (in->width > JPEG_MAX_DIMENSION || in->height > JPEG_MAX_DIMENSION)
-        return hr_error_set(err, HR_TYPE, "jpeg: %lld x %lld pixels, a side has at most %ld", (long long)in->width,
+        return hr_error_set(err, HR_TYPE, "jpeg: %lld x %lld pixels, expected at most %ld a side", (long long)in->width,
                             (long long)in->height, (long)JPEG_MAX_DIMENSION);
     w.jpeg.err = jpeg_std_error(&w.errors);
     w.errors.error_exit = on_write_error;
@@ -417,7 +417,7 @@ hr_status hr__jpeg_encode(const hr_image *in, const hr_image_save *how, const hr
 {
     (void)in, (void)how, (void)mem;
     *out = NULL;
-    return hr_error_set(err, HR_UNSUPPORTED, "a jpeg image: this build is without libjpeg-turbo");
+    return hr_error_set(err, HR_UNSUPPORTED, "a jpeg image: this build lacks libjpeg-turbo");
 }
 #endif
 
@@ -426,7 +426,7 @@ const hr_image_codec hr__image_jpeg = {
     .library = "libjpeg-turbo",
     .can_shrink = true,
     .can_crop = true,
-    .max_ratio = 8192, /* a block of 64 pixels needs some part of a bit, chroma less */
+    .max_ratio = 8192, /* a block of 64 pixels needs a fraction of a bit, chroma less */
     .bid = jpeg_bid,
 #ifdef HR_HAVE_JPEG
     .look = jpeg_look,

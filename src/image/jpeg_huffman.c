@@ -9,39 +9,39 @@
 #if defined(LIBJPEG_TURBO_VERSION_NUMBER) && __has_include(<jpegint.h>)
 #include <jpegint.h>
 
-#define LOOK 11              /* bits that a table is asked for */
-#define END 64               /* so many coefficients to go on: the block has no more */
-#define BEHIND 4096          /* zeros behind the data: more than one group of blocks can take */
-#define MOST_BYTES (4 << 20) /* of a scan; larger ones are libjpeg's, so that a thread keeps no more */
+#define LOOK 11              /* bits of an index into a table */
+#define END 64               /* a step of this many coefficients: the block has no more */
+#define BEHIND 4096          /* zeros behind the data: more than one group of blocks can consume */
+#define MOST_BYTES (4 << 20) /* of a scan; libjpeg decodes larger ones, so that a thread keeps no more memory */
 
-/* What the next bits say: one coefficient or two, or less. */
+/* The meaning of the next bits: one coefficient, two, or none. */
 typedef struct look {
-    uint8_t n_bits; /* that this takes; with NOT_ALL: of the code alone, 0 if that has more than LOOK */
-    uint8_t first;  /* coefficients to go on, and the value there; with NOT_ALL: the symbol stands in `value` */
-    uint8_t second; /* from there on to the second; 0: there is none, and its value is the first's */
+    uint8_t n_bits; /* bits consumed; with NOT_ALL: by the code alone, 0 if it has more than LOOK bits */
+    uint8_t first;  /* the step to the coefficient, and its value; with NOT_ALL: `value` is the symbol */
+    uint8_t second; /* the step to the second one; 0: none, and its value is the first's */
     uint8_t not_all;
-    int16_t value, next; /* the second's */
+    int16_t value, next; /* the second value */
 } look;
 
 typedef struct codes {
-    JHUFF_TBL from; /* what it was made of */
+    JHUFF_TBL from; /* its source */
     bool made;
     look look[1 << LOOK];
     int32_t most[18];   /* the greatest code of each length; -1: none */
-    int32_t offset[18]; /* from a code of that length to the place of its symbol */
+    int32_t offset[18]; /* the distance from a code of that length to the index of its symbol */
 } codes;
 
-/* Passed by value, so that a loop has it in registers. */
+/* Passed by value, so that a loop keeps it in registers. */
 typedef struct reader {
     const uint8_t *at;
-    uint64_t bits; /* from the top */
-    int n;         /* of them that count */
+    uint64_t bits; /* from the highest bit on */
+    int n;         /* valid bits */
 } reader;
 
 struct hr_jpeg_huffman {
     void (*trouble)(j_decompress_ptr j);
     codes dc[NUM_HUFF_TBLS], ac[NUM_HUFF_TBLS];
-    uint8_t *bytes; /* of a scan, as they were before 0x00 was put behind each 0xff */
+    uint8_t *bytes; /* the bytes of a scan, without the 0x00 that follows each 0xff */
     size_t room;
     /* of this image */
     const uint8_t *end;
@@ -50,7 +50,7 @@ struct hr_jpeg_huffman {
     JBLOCK nowhere;
 };
 
-/* Place in a block of the coefficients as they are stored. */
+/* The place of each stored coefficient in a block. */
 static const uint8_t natural[64] = { 0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
                                      12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
                                      35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
@@ -58,8 +58,7 @@ static const uint8_t natural[64] = { 0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32,
 
 hr_jpeg_huffman *hr__jpeg_huffman_new(void (*trouble)(j_decompress_ptr j))
 {
-    hr_jpeg_huffman *h = hr__jpeg_layout_is_known() ? calloc(1, sizeof *h)
-                                                    : NULL; /* not counted: it is a thread's, as the decompressor is */
+    hr_jpeg_huffman *h = hr__jpeg_layout_is_known() ? calloc(1, sizeof *h) : NULL; /* not charged: it is the thread's */
 
     if (h)
         h->trouble = trouble;
@@ -75,10 +74,10 @@ void hr__jpeg_huffman_free(hr_jpeg_huffman *h)
 
 /* ----------------------------------------------------------------------------------------------------------- tables */
 
-/* The number that n bits mean: those with a 0 in front are negative. */
+/* The number of n bits: negative if the first bit is 0. */
 static inline int extended(int v, int n) { return v < 1 << (n - 1) ? v - (1 << n) + 1 : v; }
 
-/* What LOOK bits say that begin with a code of `length` for `symbol`. */
+/* Fills the entries of all LOOK bits that begin with a code of `length` for `symbol`. */
 static look look_of(uint32_t bits, int length, int symbol, bool is_dc)
 {
     int n = symbol & 15, run = is_dc ? 0 : symbol >> 4, rest = LOOK - length;
@@ -98,7 +97,7 @@ static look look_of(uint32_t bits, int length, int symbol, bool is_dc)
     return l;
 }
 
-/* Where the bits behind one coefficient say the next one whole, both are told at once. */
+/* Adds the second coefficient to entries whose bits contain it whole. */
 static void pair(look *all)
 {
     look one[1 << LOOK];
@@ -115,7 +114,7 @@ static void pair(look *all)
     }
 }
 
-/* false: no codes at all, or not of this kind. */
+/* false: no codes, or not of this kind. */
 static bool make(codes *c, const JHUFF_TBL *from, bool is_dc)
 {
     int code = 0, place = 0;
@@ -152,7 +151,7 @@ static bool make(codes *c, const JHUFF_TBL *from, bool is_dc)
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* 56 bits at least. Does not look where the data end: there are zeros behind them. */
+/* Loads at least 56 bits. Needs no check for the end of the data: zeros follow. */
 INLINE void fill(reader *r)
 {
     uint64_t v;
@@ -170,7 +169,7 @@ INLINE void drop(reader *r, int n)
     r->n -= n;
 }
 
-/* The number that the next n bits, at least one, mean. */
+/* The number of the next n bits, at least one. */
 INLINE int number(reader *r, int n)
 {
     int v = (int)(r->bits >> (64 - n));
@@ -179,7 +178,7 @@ INLINE int number(reader *r, int n)
     return extended(v, n);
 }
 
-/* The symbol of a code that the table does not know, and from bit 8 on its length; -1: there is no such code. */
+/* The symbol of a code that the table lacks, and from bit 8 on its length; -1: no such code. */
 static __attribute__((noinline)) int long_code(const codes *c, int bits)
 {
     for (int length = 1; length <= 16; length++) {
@@ -191,7 +190,7 @@ static __attribute__((noinline)) int long_code(const codes *c, int bits)
     return -1;
 }
 
-/* The symbol of one code alone, which is taken. -1: there is none. */
+/* Consumes one code and returns its symbol; -1: no such code. */
 INLINE int symbol_of(reader *r, const codes *c, const look *l)
 {
     int found;
@@ -229,7 +228,7 @@ INLINE bool decode_dc(reader *r, const codes *c, int *last)
     return *last >= INT16_MIN && *last <= INT16_MAX;
 }
 
-/* A coefficient alone. *k: -1 if it was none, 64 or more at the block's end. */
+/* Decodes one coefficient. *k: -1 if the code is wrong, 64 or more at the block's end. */
 INLINE void decode_one(reader *r, const codes *c, JCOEF *block, int *k)
 {
     int symbol, n;
@@ -250,7 +249,7 @@ INLINE void decode_one(reader *r, const codes *c, JCOEF *block, int *k)
     }
 }
 
-/* Four looks take at most 44 of the 56 bits that there are. */
+/* Four look-ups consume at most 44 of the 56 bits. */
 INLINE bool decode_ac(reader *r, const codes *c, JCOEF *block)
 {
     int k = 1;
@@ -260,7 +259,7 @@ INLINE bool decode_ac(reader *r, const codes *c, JCOEF *block)
         for (int i = 0; i < 4; i++) {
             const look *l = &c->look[r->bits >> (64 - LOOK)];
 
-            if (__builtin_expect(l->not_all || k + l->first == 63, 0)) { /* no second one behind the last */
+            if (__builtin_expect(l->not_all || k + l->first == 63, 0)) { /* no second one follows the last */
                 decode_one(r, c, block, &k);
                 break;
             }
@@ -299,7 +298,7 @@ static bool decode_blocks(hr_jpeg_huffman *h, j_decompress_ptr j, JBLOCKROW *blo
     return r.at - r.n / 8 <= h->end;
 }
 
-/* In place of libjpeg's: one group of blocks, which are zero. NULL: they are passed over. */
+/* Replaces libjpeg's function: decodes one group of blocks, which are zero. A NULL block is skipped. */
 static boolean decode_group(j_decompress_ptr j, JBLOCKROW *blocks)
 {
     hr_jpeg_huffman *h = hr__jpeg_huffman_of(j);
@@ -322,7 +321,7 @@ static bool make_room(hr_jpeg_huffman *h, size_t n)
     return true;
 }
 
-/* The data up to the next marker, which has to be there; the source then stands before that. */
+/* Copies the data up to the next marker, which must exist; the source then stands before the marker. */
 static bool take_scan(hr_jpeg_huffman *h, j_decompress_ptr j)
 {
     const uint8_t *from = j->src->next_input_byte, *end = from + j->src->bytes_in_buffer, *ff;

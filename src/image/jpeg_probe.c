@@ -1,15 +1,15 @@
-/* jpeg_probe.c - is the library that runs laid out as the header says that we were compiled with?
+/* jpeg_probe.c - checks that the running libjpeg has the struct layout of the header of our build.
  *
  * jpeg_huffman.c puts a function of its own into libjpeg-turbo's private struct jpeg_entropy_decoder and reads one
  * field of struct jpeg_input_controller. libjpeg checks its version and its public structs (jpeg_CreateDecompress), not
- * these. No function tells the version of libjpeg-turbo, and versions of one number differ between distributions; so
- * the places are tried out, once a process:
+ * these. No function returns the version of libjpeg-turbo, and builds of one version differ between distributions; so
+ * the code tries the places out, once a process:
  *
- * 1. What stands at the place of decode_mcu is a pointer into the library's code.
- * 2. A function put there is called once for each group of blocks, and the picture is the same as without it.
- * 3. What stands at the place of has_multiple_scans says 0 of a baseline file, and 1 of a progressive one.
+ * 1. The field at the place of decode_mcu is a pointer into the library's code.
+ * 2. The library calls a function put there once for each group of blocks, and the picture is the same as without it.
+ * 3. The field at the place of has_multiple_scans is 0 for a baseline file, and 1 for a progressive one.
  *
- * Where any of this is not so, libjpeg decodes alone. */
+ * If any of these fails, libjpeg decodes alone. */
 #include "data/data.h"
 
 #ifdef HR_HAVE_JPEG
@@ -21,12 +21,12 @@
 #include <stdlib.h>
 
 enum { WIDTH = 40, HEIGHT = 24, GROUPS = WIDTH / 8 * (HEIGHT / 8) };
-#define NEAR ((uintptr_t)64 << 20) /* functions of one library are not farther apart */
+#define NEAR ((uintptr_t)64 << 20) /* functions of one library lie within this distance */
 
 typedef boolean decode_fn(j_decompress_ptr j, JBLOCKROW *blocks);
 
 typedef struct probe {
-    struct jpeg_error_mgr errors; /* first: libjpeg knows its address */
+    struct jpeg_error_mgr errors; /* first: libjpeg has its address */
     jmp_buf failed;
     decode_fn *own; /* the library's */
     int n_calls;
@@ -50,7 +50,7 @@ static void errors_of(probe *p)
     p->errors.emit_message = on_message;
 }
 
-/* A grey picture as a file, which is malloc's. false: it cannot be made. */
+/* A grey picture as a file from malloc. false: the library cannot make it. */
 static bool encode(bool progressive, unsigned char **out, unsigned long *n)
 {
     struct jpeg_compress_struct j;
@@ -88,7 +88,7 @@ static bool encode(bool progressive, unsigned char **out, unsigned long *n)
 
 static bool is_near(uintptr_t x, uintptr_t y) { return (x > y ? x - y : y - x) < NEAR; }
 
-/* Our function in the place of the library's. false: no function stands there. */
+/* Replaces the library's function by ours. false: the field is no function. */
 static bool hook(probe *p, j_decompress_ptr j, const hr_jpeg_layout *at)
 {
     char *place = (char *)j->entropy + at->decode_mcu;
@@ -109,7 +109,7 @@ static int scans_of(j_decompress_ptr j, const hr_jpeg_layout *at)
     return v;
 }
 
-/* The picture of a file. *scans: what stands at the place of has_multiple_scans; -1: not always the same. */
+/* Decodes a file. *scans: the field at the place of has_multiple_scans; -1: it changes. */
 static bool decode(const unsigned char *bytes, unsigned long n, const hr_jpeg_layout *at, bool hooked, int *n_calls,
                    int *scans, unsigned char *pixels)
 {

@@ -1,6 +1,6 @@
-/* pixels.c - the list of image kinds, their limits, and what is done to pixels after decoding: modes and orientation.
+/* pixels.c - the list of image kinds, their limits, and the conversion of decoded pixels: modes and orientation.
  *
- * Conversions are Pillow's, bit for bit: grey is (19595 R + 38470 G + 7471 B + 32768) >> 16, ink is subtracted from
+ * Conversions equal Pillow's, bit for bit: grey is (19595 R + 38470 G + 7471 B + 32768) >> 16, ink is subtracted from
  * white with rounding, and alpha is dropped without blending. */
 #include "image/pixels.h"
 
@@ -33,10 +33,11 @@ static hr_status unknown(hr_view in, hr_error *err)
     char head[8 * 3 + 1] = "";
 
     if (in.n == 0)
-        return hr_error_set(err, HR_BAD_DATA, "an empty file is no image");
+        return hr_error_set(err, HR_BAD_DATA, "the file is empty, expected an image");
     for (int i = 0; i < 8 && i < in.n; i++)
         snprintf(head + i * 3, 4, " %02x", in.data[i]);
-    return hr_error_set(err, HR_BAD_DATA, "no JPEG, PNG, WebP, GIF, BMP or TIFF: it begins with%s", head);
+    return hr_error_set(err, HR_BAD_DATA,
+                        "expected a JPEG, PNG, WebP, GIF, BMP or TIFF, found a file that begins with%s", head);
 }
 
 hr_status hr__image_room(const hr_image_job *job, hr_pixel_mode mode, int64_t width, int64_t height, hr_image *out,
@@ -69,7 +70,7 @@ hr_status hr__image_look(hr_view in, bool exif, int64_t max_pixels, hr_image_inf
     if (!c)
         return unknown(in, err);
     if (!c->look)
-        return hr_error_set(err, HR_UNSUPPORTED, "a %s image: this build is without %s", c->name, c->library);
+        return hr_error_set(err, HR_UNSUPPORTED, "a %s image: this build lacks %s", c->name, c->library);
     HR_TRY(c->look(in, exif, out, err));
     out->codec = c;
     if (out->width < 1 || out->height < 1 || out->width > INT32_MAX / 8 || out->height > INT32_MAX / 8)
@@ -156,7 +157,7 @@ static void cmyk_row(const uint8_t *from, uint8_t *to, int64_t n)
     }
 }
 
-/* One row: grey or colour, with or without alpha. */
+/* Converts one row: grey or colour, with or without alpha. */
 static void convert_row(const uint8_t *from, int n_from, uint8_t *to, int n_to, int64_t n)
 {
     for (int64_t i = 0; i < n; i++, from += n_from, to += n_to) {

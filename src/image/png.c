@@ -1,8 +1,8 @@
-/* png.c - PNG by libpng, with its memory counted as ours.
+/* png.c - PNG by libpng, whose memory is charged to our account.
  *
- * libpng reports errors by longjmp, which never leaves the function that called setjmp. Bits, palettes and 16-bit
- * values are brought to 8 bits by its own transformations. The pixels of an animated PNG are those of its default
- * image. Checksums of all chunks in front of and between the pixels count. */
+ * libpng reports errors by longjmp, which never leaves the function that called setjmp. libpng's own transformations
+ * turn bits, palettes and 16-bit values into 8 bits. An animated PNG gives its default image. The checksums of all
+ * chunks before and between the pixels must be right. */
 #include "image/pixels.h"
 
 #define SIGNATURE "\x89PNG\r\n\x1a\n"
@@ -15,15 +15,14 @@ static bool png_bid(hr_view in) { return in.n >= 8 && memcmp(in.data, SIGNATURE,
 
 #include <png.h>
 
-#define MAX_CHUNK_BYTES                                                                                                \
-    (64 << 20) /* of what a text or profile chunk may become when inflated; those are not read at all */
+#define MAX_CHUNK_BYTES (64 << 20) /* the limit for an inflated text or profile chunk; we read none of them */
 
 static uint32_t big(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* The first chunk of this name: its data and length; NULL: there is none before the end. */
+/* The data and length of the first chunk of this name; NULL: none before the end. */
 static const uint8_t *find_chunk(hr_view in, const char *name, uint32_t *n)
 {
     for (int64_t at = 8; at + 12 <= in.n; at += 12 + (int64_t)*n) {
@@ -44,12 +43,12 @@ static hr_status png_look(hr_view in, bool exif, hr_image_info *out, hr_error *e
     uint32_t n;
 
     if (in.n < 33 || memcmp(in.data + 12, "IHDR", 4) != 0)
-        return hr_error_set(err, HR_BAD_DATA, "png: byte 12: no header chunk");
+        return hr_error_set(err, HR_BAD_DATA, "png: byte 12: expected the header chunk (IHDR)");
     out->width = big(p);
     out->height = big(p + 4);
     out->stored = p[9] < 7 ? modes[p[9]] : HR_PIXELS_STORED;
     if (!out->stored)
-        return hr_error_set(err, HR_BAD_DATA, "png: colour type %d", p[9]);
+        return hr_error_set(err, HR_BAD_DATA, "png: colour type is %d, expected 0, 2, 3, 4 or 6", p[9]);
     if (p[9] == 3 && find_chunk(in, "tRNS", &n))
         out->stored = HR_PIXELS_RGBA;
     if (exif && (p = find_chunk(in, "eXIf", &n)))
@@ -104,7 +103,7 @@ static void on_read(png_structp png, png_bytep out, size_t n)
 
     if ((int64_t)n > r->in.n - r->at) {
         r->truncated = true;
-        snprintf(r->text, sizeof r->text, "the file ends inside of the image");
+        snprintf(r->text, sizeof r->text, "the file ends inside the image");
         longjmp(r->back, 1);
     }
     memcpy(out, r->in.data + r->at, n);
@@ -118,7 +117,7 @@ static hr_status failed(reader *r, hr_error *err)
     return hr_error_set(err, HR_BAD_DATA, "png: byte %lld: %s", (long long)r->at, r->text);
 }
 
-/* Reads the header and says what rows are to look like. */
+/* Reads the header, and sets the form of the rows. */
 static hr_status start(reader *r, const hr_image_info *info, hr_pixel_mode want, hr_pixel_mode *mode, hr_error *err)
 {
     int type, bits;
@@ -130,7 +129,7 @@ static hr_status start(reader *r, const hr_image_info *info, hr_pixel_mode want,
     png_set_chunk_malloc_max(r->png, MAX_CHUNK_BYTES);
     png_set_crc_action(r->png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
     png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
-    png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, /* we have no use for them, and they can be bombs */
+    png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, /* unused, and possibly decompression bombs */
                                 (png_const_bytep) "zTXt\0iTXt\0tEXt\0iCCP\0sPLT\0hIST", 6);
     png_set_read_fn(r->png, r, on_read);
     png_read_info(r->png, r->info);
@@ -260,14 +259,14 @@ hr_status hr__png_encode(const hr_image *in, const hr_image_save *how, const hr_
 {
     (void)in, (void)how, (void)mem;
     *out = NULL;
-    return hr_error_set(err, HR_UNSUPPORTED, "a png image: this build is without libpng");
+    return hr_error_set(err, HR_UNSUPPORTED, "a png image: this build lacks libpng");
 }
 #endif
 
 const hr_image_codec hr__image_png = {
     .name = "png",
     .library = "libpng",
-    .max_ratio = 1032 * 8, /* deflate makes 1,032 bytes of one, and a byte holds 8 pixels */
+    .max_ratio = 1032 * 8, /* deflate expands a byte to 1,032, and a byte holds 8 pixels */
     .bid = png_bid,
 #ifdef HR_HAVE_PNG
     .look = png_look,

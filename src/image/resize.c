@@ -1,12 +1,12 @@
 /* resize.c - see resize.h.
  *
- * 1. For each column of the result: which source columns it sees, with weights of 14 bits whose sum is exactly 1; the
- *    same for rows. Mirroring is only another order of columns.
- * 2. Horizontal pass, for the rows that the result sees: 8 bits in, 8 bits out, four rows at a time.
- * 3. Vertical pass: a row of the result in 8 bits, then scaled, converted and stored where it belongs.
+ * 1. For each column of the result: its source columns, with weights of 14 bits whose sum is exactly 1; the same for
+ *    rows. Mirroring is only another order of columns.
+ * 2. Horizontal pass, for the source rows that the result needs: 8 bits in, 8 bits out, four rows at a time.
+ * 3. Vertical pass: computes a row of the result in 8 bits, then scales, converts and stores it.
  *
- * The loops over pixels are in resize_kernels.c, once for each kind of CPU. All forms give the same, but that a float
- * may differ by rounding in its last bit, and a filter with negative weights where its sum is a tie. */
+ * The loops over pixels are in resize_kernels.c, once for each kind of CPU. All forms give the same pixels, with two
+ * exceptions: a float may differ in its last bit, and a filter with negative weights where its sum is a tie. */
 #include "image/resize.h"
 
 #include "image/resize_kernels.h"
@@ -53,7 +53,7 @@ static int64_t room_of(hr_image_filter f, double box, int64_t full)
     return HR_ROUND_UP((int64_t)ceil(support_of(f) * scale) * 2 + 1, HR_WEIGHT_PAD);
 }
 
-/* Rounds to 14 bits; what is missing from 1 goes to the heaviest. */
+/* Rounds to 14 bits, and adds the difference from 1 to the largest weight. */
 static void fix_weights(const float *w, int16_t *fixed, int n, int64_t room)
 {
     int sum = 0, heaviest = 0;
@@ -68,7 +68,7 @@ static void fix_weights(const float *w, int16_t *fixed, int n, int64_t room)
         fixed[k] = 0;
 }
 
-/* One place: as Pillow's precompute_coeffs, so that weights agree. */
+/* The weights of one pixel of the result, computed as in Pillow's precompute_coeffs, so that they agree. */
 static void weigh(hr_axis *a, int64_t i, int64_t at, hr_image_filter f, double begin, double scale, int64_t size)
 {
     double wide = HR_MAX(scale, 1), support = support_of(f) * wide, centre = begin + ((double)at + 0.5) * scale,
@@ -88,8 +88,8 @@ static void weigh(hr_axis *a, int64_t i, int64_t at, hr_image_filter f, double b
     fix_weights(w, a->fixed + i * a->room, n, a->room);
 }
 
-/* Places [from, from + n) of `full`, each the source pixel that it lies in. Summed up, as Pillow does: borders between
- * two pixels then fall to the same side. */
+/* The nearest filter: the source pixel of each of [from, from + n). Adds up the steps as Pillow does, so that borders
+ * between two pixels fall to the same side. */
 static void weigh_nearest(hr_axis *a, int64_t from, int64_t n, int64_t full, bool flip, double begin, double scale,
                           int64_t size)
 {
@@ -127,10 +127,10 @@ static uint16_t brain_of(float v)
     uint32_t bits;
 
     memcpy(&bits, &v, 4);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* to the nearest, ties to even; v is a number */
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* rounds to nearest even; v is a number */
 }
 
-/* n floats to where they belong, in the sink's type. */
+/* Stores n floats in the sink's type. */
 static void store(const hr_resize_kernels *k, const hr_pixel_sink *to, const float *v, int64_t place, int64_t n)
 {
     uint16_t *half = (uint16_t *)(void *)to->out + place;
@@ -159,7 +159,7 @@ static void put_bytes(const hr_pixel_sink *to, const uint8_t *v, int64_t row, in
     }
 }
 
-/* Row y of the result, w pixels with their channels together. `spare` holds w * channels floats. */
+/* Stores row y of the result, w pixels with their channels together. `spare` holds w * channels floats. */
 static void put_row(const hr_resize_kernels *k, const hr_pixel_sink *to, const uint8_t *v, int64_t y, int64_t w,
                     int channels, float *spare)
 {
@@ -200,7 +200,7 @@ void hr__pixel_sink_blank(const hr_pixel_sink *to, int channels)
 
 /* -------------------------------------------------------------------------------------------------------- all of it */
 
-/* All scratch memory in one piece, in this order. */
+/* All scratch memory is one block, in this order. */
 typedef struct work {
     const hr_resize_kernels *best;
     hr_buffer *buffer;
@@ -208,7 +208,7 @@ typedef struct work {
     hr_windows windows;
     float *spare;
     uint8_t *row;
-    uint8_t *middle; /* what the horizontal pass gives: rows [top, top + rows) of the source */
+    uint8_t *middle; /* the output of the horizontal pass: rows [top, top + rows) of the source */
     int64_t top, rows, middle_stride;
 } work;
 
@@ -239,7 +239,7 @@ static hr_status work_new(const hr_resample *r, hr_account *account, work *k, hr
 {
     int64_t rx = room_of(r->filter, r->box_w, r->full_w), ry = room_of(r->filter, r->box_h, r->full_h);
     int64_t row = r->w * r->channels, scale = (int64_t)ceil(r->box_h / (double)r->full_h) + 1;
-    int64_t rows = HR_MIN(r->height, (r->h + 1) * scale + 2 * ry + 2); /* what h rows can see */
+    int64_t rows = HR_MIN(r->height, (r->h + 1) * scale + 2 * ry + 2); /* the most source rows that h rows need */
     int64_t n_windows = k->best->gather && !is_precise(r->filter) ? hr__windows_bytes(r->w, rx, r->channels) : 0;
     int64_t n = axis_bytes(r->w, rx) + axis_bytes(r->h, ry) + n_windows + row * 5 + HR_ROW_PAD + 64 * 4;
     uint8_t *at;
@@ -260,10 +260,10 @@ static hr_status work_new(const hr_resample *r, hr_account *account, work *k, hr
     return HR_OK;
 }
 
-/* The horizontal pass for rows [y, y + n), n at most four: a row that is missing is the last one once more. */
+/* The horizontal pass for rows [y, y + n), n at most four; the last row replaces a missing one. */
 static void across_rows(const work *k, const hr_resample *r, int64_t y, int64_t n)
 {
-    bool safe = (r->height - y - n) * r->stride >= 32; /* the last rows may have nothing readable behind them */
+    bool safe = (r->height - y - n) * r->stride >= 32; /* the bytes behind the last rows may be unreadable */
     const hr_resize_kernels *best = safe ? k->best : hr__resize_kernels(0);
     const uint8_t *from[HR_ROWS_AT_ONCE];
     uint8_t *to[HR_ROWS_AT_ONCE];
@@ -304,7 +304,8 @@ hr_status hr__image_resample_by(unsigned cpu, const hr_resample *r, const hr_pix
         bottom = HR_MAX(bottom, k.y.first[i] + k.y.count[i]);
     }
     if (bottom - k.top > k.rows)
-        HR_FAIL(HR_BUG, "resize: %lld rows are seen, room for %lld", (long long)(bottom - k.top), (long long)k.rows);
+        HR_FAIL(HR_BUG, "resize: the result needs %lld rows, the scratch memory has room for %lld",
+                (long long)(bottom - k.top), (long long)k.rows);
     for (int64_t y = k.top; y < bottom; y += HR_ROWS_AT_ONCE)
         across_rows(&k, r, y, HR_MIN(HR_ROWS_AT_ONCE, bottom - y));
     for (int64_t i = 0; i < r->h; i++) {

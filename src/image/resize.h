@@ -1,7 +1,7 @@
-/* resize.h - pixels of one size -> pixels of another, of another type and layout, in one go.
+/* resize.h - resizes pixels, and converts their type and layout, in one pass.
  *
  * The filters are Pillow's: separable, antialiased (their support grows with the reduction), rounded to 8 bits between
- * the horizontal and the vertical pass. What comes out is within 1/255 of what Pillow's resize() gives. */
+ * the horizontal and the vertical pass. The result differs from that of Pillow's resize() by at most 1/255. */
 #ifndef HR_RESIZE_H
 #define HR_RESIZE_H
 
@@ -18,14 +18,14 @@ typedef enum hr_image_filter { /* names: see HR_IMAGE_FILTERS */
 } hr_image_filter;
 #define HR_IMAGE_FILTERS "nearest box bilinear hamming bicubic lanczos area"
 
-/* Which part of which pixels is brought to what size, and which part of that is made. */
+/* The source pixels, the size that they are resized to, and the part of the result that is computed. */
 typedef struct hr_resample {
-    const uint8_t *data; /* first pixel of what is at hand */
+    const uint8_t *data; /* the first pixel of the available source */
     int64_t stride, width, height;
     int channels;
-    double box_x, box_y, box_w, box_h; /* the part of it that becomes the result */
+    double box_x, box_y, box_w, box_h; /* the box of the source that becomes the result */
     int64_t full_w, full_h;            /* size of the result */
-    int64_t x, y, w, h;                /* the part of it that is made; after mirroring */
+    int64_t x, y, w, h;                /* the part of the result that is computed; after mirroring */
     bool flip;                         /* mirrored, left to right */
     hr_image_filter filter;
 } hr_resample;
@@ -37,7 +37,7 @@ static inline int hr__pixel_type_bytes(hr_pixel_type t)
     return t == HR_PIXEL_UINT8 ? 1 : t == HR_PIXEL_FLOAT32 ? 4 : 2;
 }
 
-/* Where a result goes: its pixel (x, y) is (at_x + x, at_y + y) of an image of width x height at `out`. */
+/* The destination: pixel (x, y) of the result is (at_x + x, at_y + y) of an image of width x height at `out`. */
 typedef struct hr_pixel_sink {
     uint8_t *out;
     int64_t width, height, at_x, at_y;
@@ -48,10 +48,10 @@ typedef struct hr_pixel_sink {
 
 hr_status hr__image_resample(const hr_resample *r, const hr_pixel_sink *to, hr_account *scratch,
                              hr_error *err) HR_MUST_USE;
-/* The same by kernels that need only these CPU features: for tests. */
+/* The same by kernels that need only these CPU features, for tests. */
 hr_status hr__image_resample_by(unsigned cpu, const hr_resample *r, const hr_pixel_sink *to, hr_account *scratch,
                                 hr_error *err) HR_MUST_USE;
-/* What a value of 0 becomes, in all of the sink's image: what lies around an image that is smaller than its place. */
+/* Fills the sink's image with the value of 0: the border around an image that is smaller than its place. */
 void hr__pixel_sink_blank(const hr_pixel_sink *to, int channels);
 
 #endif

@@ -102,7 +102,7 @@ int64_t hr__windows_bytes(int64_t n, int64_t room, int channels)
     return groups * ((int64_t)sizeof(hr_window) + steps * 128) + 128;
 }
 
-/* Four places, whose values are four lanes of 32 bits each: [c0 c1 c2 c3] of place 0, of place 1, ... */
+/* Four pixels of the result, each with four lanes of 32 bits: [c0 c1 c2 c3] of pixel 0, of pixel 1, ... */
 static bool fill_group(hr_windows *w, const hr_axis *a, int64_t group, int64_t width)
 {
     uint8_t *order = w->order + group * w->steps * 64;
@@ -161,7 +161,7 @@ void hr__windows_fill(hr_windows *w, uint8_t *at, const hr_axis *a, int64_t widt
 
 static __m128i load16(const void *p) { return _mm_loadu_si128(p); }
 
-/* Which bytes of four pixels become pairs of 16-bit values: pixels 0 and 1 in the low half, 2 and 3 in the high. */
+/* The bytes of four pixels that become pairs of 16-bit values: pixels 0 and 1 in the low half, 2 and 3 in the high. */
 AVX2 static __m256i pairs_of_pixels(int channels)
 {
     uint8_t order[32];
@@ -179,7 +179,7 @@ AVX2 static inline __m128i both_halves(__m256i v)
     return _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
 }
 
-/* What is written beyond a pixel is the next one's, or beyond the row. */
+/* The bytes that are written beyond a pixel belong to the next one, or lie beyond the row. */
 AVX2 static inline void put4(uint8_t *to, int v) { memcpy(to, &v, 4); }
 
 AVX2 static void across_avx2(const hr_axis *a, const uint8_t *const *from, uint8_t *const *to, int channels)
@@ -252,7 +252,7 @@ AVX2 static void precise_avx2(const hr_axis *a, const uint8_t *const *from, uint
         precise_row_avx2(a, from[r], to[r], channels);
 }
 
-/* Two rows become pairs of 16-bit values, which are multiplied and added at once. */
+/* Two rows become pairs of 16-bit values, which one instruction multiplies and adds. */
 AVX2 static void down_avx2(const uint8_t *from, int64_t stride, const int16_t *weights, int count, uint8_t *to,
                            int64_t n)
 {

@@ -1,8 +1,8 @@
 /* tiff.c - the first page of a TIFF by libtiff.
  *
- * Strips and tiles are read as they are and brought to 8 bits here, as Pillow does: what lies in one plane, of 1 to 16
- * bits (grey also of 32 bits and floating), grey, palette, RGB and CMYK; YCbCr if it is JPEG, where the library
- * converts. All else goes through TIFFReadRGBAImage, whose pixels may differ from Pillow's in the last bit. */
+ * The code reads stored strips and tiles and converts them to 8 bits, as Pillow does: grey, palette, RGB and CMYK of 1
+ * to 16 bits in one plane (grey also of 32 bits and floats); YCbCr if it is JPEG, which the library converts. Other
+ * images go through TIFFReadRGBAImage, whose pixels may differ from Pillow's in the last bit. */
 #include "image/pixels.h"
 
 static bool tiff_bid(hr_view in)
@@ -17,7 +17,7 @@ static bool tiff_bid(hr_view in)
 
 #include <tiffio.h>
 
-#define MAX_ALLOC_BYTES (INT64_C(1) << 30) /* by the library at once */
+#define MAX_ALLOC_BYTES (INT64_C(1) << 30) /* in one allocation of the library */
 
 typedef struct input {
     hr_view in;
@@ -110,7 +110,7 @@ typedef struct page {
     uint32_t width, height;
     uint16_t bits, samples, photometric, planar, format, compression;
     uint16_t n_extra, extra; /* the first of the extra samples */
-    bool plain;              /* we do it; else the library's RGBA interface */
+    bool plain;              /* our code decodes it; else the library's RGBA interface */
     hr_pixel_mode mode;
 } page;
 
@@ -147,14 +147,15 @@ static hr_pixel_mode mode_of(const page *p, bool *plain)
     return alpha ? HR_PIXELS_RGBA : HR_PIXELS_RGB;
 }
 
-/* Each strip or tile has a place. The library takes 0 for one that lacks, where the file's header stands. */
+/* Checks that each strip or tile has an offset. The library uses 0, the place of the file's header, for a missing
+ * one. */
 static hr_status check_places(TIFF *t, hr_error *err)
 {
     uint32_t n = TIFFIsTiled(t) ? TIFFNumberOfTiles(t) : TIFFNumberOfStrips(t);
 
     for (uint32_t k = 0; k < n; k++)
         if (TIFFGetStrileByteCount(t, k) && !TIFFGetStrileOffset(t, k))
-            return hr_error_set(err, HR_BAD_DATA, "tiff: strip or tile %u of %u has no place", k, n);
+            return hr_error_set(err, HR_BAD_DATA, "tiff: strip or tile %u of %u has no offset", k, n);
     return HR_OK;
 }
 
@@ -175,7 +176,7 @@ static hr_status read_page(TIFF *t, const input *i, page *p, hr_error *err)
     p->extra = p->n_extra ? extra[0] : 0;
     p->mode = mode_of(p, &p->plain);
     if (!TIFFIsCODECConfigured(p->compression))
-        return hr_error_set(err, HR_UNSUPPORTED, "tiff: compression %d is not known to this libtiff", p->compression);
+        return hr_error_set(err, HR_UNSUPPORTED, "tiff: this libtiff does not know compression %d", p->compression);
     return check_places(t, err);
 }
 
@@ -195,8 +196,8 @@ static hr_status tiff_look(hr_view in, bool exif, hr_image_info *out, hr_error *
     out->stored = p.mode == HR_PIXELS_CMYK ? HR_PIXELS_RGB : p.mode;
     if (exif && TIFFGetField(t, TIFFTAG_ORIENTATION, &how) && how >= 1 && how <= 8)
         out->orientation = how;
-    /* Fax codes make a blank row of a bit; else a bit becomes a pixel, or deflate, the best of them, makes 1,032 of
-     * one. */
+    /* In fax codes a bit can be a blank row; in other files a bit is a pixel, or deflate, the densest, expands a byte
+     * to 1,032. */
     if (p.compression != COMPRESSION_CCITTFAX3 && p.compression != COMPRESSION_CCITTFAX4 &&
         p.compression != COMPRESSION_CCITTRLE &&
         (int64_t)p.width * p.height / (p.compression == COMPRESSION_NONE ? 8 : 8 * 1032) > in.n)
@@ -210,7 +211,7 @@ done:
 
 static uint8_t clip(int64_t v) { return (uint8_t)HR_MAX(0, HR_MIN(v, 255)); }
 
-/* One value of a grey pixel of 16 or 32 bits. */
+/* One value of a grey pixel of 16 or 32 bits, as 8 bits. */
 static uint8_t wide_grey(const page *p, const uint8_t *from, int64_t x)
 {
     if (p->bits == 16) {
@@ -231,7 +232,7 @@ static uint8_t wide_grey(const page *p, const uint8_t *from, int64_t x)
     return clip(v);
 }
 
-/* n pixels of one row, from whichever bits. */
+/* Converts n pixels of one row from any number of bits. */
 static void unpack(TIFF *t, const page *p, const uint8_t *from, uint8_t *to, int64_t n)
 {
     int channels = hr__pixel_channels(p->mode);
@@ -270,13 +271,13 @@ static void unpack(TIFF *t, const page *p, const uint8_t *from, uint8_t *to, int
     }
 }
 
-/* How a strip or tile is stored: samples of a pixel side by side, or each in a plane of its own. */
+/* The layout of a strip or tile: the samples of a pixel side by side, or each in its own plane. */
 typedef struct layout {
     bool tiled;
     int n_planes;            /* 1: side by side */
-    int64_t n_bytes;         /* of one as stored: of one plane */
-    int64_t row_bytes;       /* once samples are side by side */
-    hr_buffer *part, *plane; /* the samples side by side; a plane, if they are not stored so */
+    int64_t n_bytes;         /* of a stored part: of one plane */
+    int64_t row_bytes;       /* with samples side by side */
+    hr_buffer *part, *plane; /* the samples side by side; room for a plane, if they are stored in planes */
 } layout;
 
 static hr_status layout_init(TIFF *t, const page *p, const hr_mem *mem, layout *l, hr_error *err)
@@ -286,7 +287,7 @@ static hr_status layout_init(TIFF *t, const page *p, const hr_mem *mem, layout *
     l->n_bytes = l->tiled ? TIFFTileSize(t) : TIFFStripSize(t);
     l->row_bytes = (l->tiled ? TIFFTileRowSize(t) : TIFFScanlineSize(t)) * l->n_planes;
     if (l->n_bytes <= 0 || l->row_bytes <= 0 || l->n_bytes > MAX_ALLOC_BYTES / l->n_planes)
-        return hr_error_set(err, HR_BAD_DATA, "tiff: a part of %lld bytes", (long long)l->n_bytes);
+        return hr_error_set(err, HR_BAD_DATA, "tiff: a strip or tile has %lld bytes", (long long)l->n_bytes);
     HR_TRY(hr__buffer_new(mem, l->n_bytes * l->n_planes, &l->part, err));
     return l->n_planes > 1 ? hr__buffer_new(mem, l->n_bytes, &l->plane, err) : HR_OK;
 }
@@ -306,7 +307,7 @@ static int64_t read_stored(TIFF *t, const layout *l, uint32_t x, uint32_t y, int
                     : TIFFReadEncodedStrip(t, TIFFComputeStrip(t, y, s), to, (tmsize_t)l->n_bytes);
 }
 
-/* The strip or tile at (x, y) into l->part; -> bytes that came, < 0: damaged. What did not come is zero. */
+/* Reads the strip or tile at (x, y) into l->part; -> the number of bytes, < 0: damaged. Missing bytes are zero. */
 static int64_t read_part(TIFF *t, const page *p, const layout *l, uint32_t x, uint32_t y)
 {
     int64_t least = INT64_MAX, width = p->bits / 8;

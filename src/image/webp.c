@@ -1,5 +1,5 @@
-/* webp.c - WebP by libwebp: lossy and lossless, with and without alpha; of an animation the first frame, by
- * libwebpdemux, on its canvas. */
+/* webp.c - WebP by libwebp: lossy and lossless, with and without alpha, and the first frame of an animation by
+ * libwebpdemux. */
 #include "image/pixels.h"
 
 static bool webp_bid(hr_view in)
@@ -41,9 +41,9 @@ static const char *text_of(VP8StatusCode rc)
 {
     switch (rc) {
     case VP8_STATUS_OUT_OF_MEMORY: return "out of memory";
-    case VP8_STATUS_UNSUPPORTED_FEATURE: return "a feature that libwebp does not know";
+    case VP8_STATUS_UNSUPPORTED_FEATURE: return "libwebp does not know a feature of the file";
     case VP8_STATUS_NOT_ENOUGH_DATA:
-    case VP8_STATUS_SUSPENDED: return "the file ends inside of the image";
+    case VP8_STATUS_SUSPENDED: return "the file ends inside the image";
     default: return "damaged data";
     }
 }
@@ -95,7 +95,7 @@ static hr_status webp_decode(hr_view in, const hr_image_info *info, hr_image_job
     VP8StatusCode rc;
 
     if (!WebPInitDecoderConfig(&config))
-        return hr_error_set(err, HR_UNSUPPORTED, "webp: libwebp is of another version");
+        return hr_error_set(err, HR_UNSUPPORTED, "webp: the running libwebp has another version than the build's");
     rc = WebPGetFeatures(in.data, (size_t)in.n, &config.input);
     if (rc != VP8_STATUS_OK)
         return failed(rc, err);
@@ -129,11 +129,11 @@ hr_status hr__webp_encode(const hr_image *in, const hr_image_save *how, const hr
 
     *out = NULL;
     if (c == 2)
-        return hr_error_set(err, HR_TYPE, "webp: holds 1, 3 or 4 channels, not 2");
+        return hr_error_set(err, HR_TYPE, "webp: the image has 2 channels, expected 1, 3 or 4");
     if (in->width > WEBP_MAX_DIMENSION || in->height > WEBP_MAX_DIMENSION)
-        return hr_error_set(err, HR_TYPE, "webp: %lld x %lld pixels, a side has at most %d", (long long)in->width,
+        return hr_error_set(err, HR_TYPE, "webp: %lld x %lld pixels, expected at most %d a side", (long long)in->width,
                             (long long)in->height, WEBP_MAX_DIMENSION);
-    if (c == 1) { /* it has no grey */
+    if (c == 1) { /* WebP has no grey */
         hr_image view = *in;
 
         hr__buffer_ref(view.buffer);
@@ -164,7 +164,7 @@ hr_status hr__webp_encode(const hr_image *in, const hr_image_save *how, const hr
 {
     (void)in, (void)how, (void)mem;
     *out = NULL;
-    return hr_error_set(err, HR_UNSUPPORTED, "a webp image: this build is without libwebp");
+    return hr_error_set(err, HR_UNSUPPORTED, "a webp image: this build lacks libwebp");
 }
 #endif
 

@@ -1,8 +1,7 @@
 /* file.c - a local file, read by pread: no position, no mapping.
  *
- * Why not mmap: a file cut short by someone else would be a SIGBUS in the middle of a kernel, and page faults hide the
- * time that reading takes. A pread from the page cache costs one copy, which is cheaper than decoding what it
- * brings. */
+ * Why not mmap: a file that someone else truncates would be a SIGBUS in the middle of a kernel, and page faults hide
+ * the time of reading. A pread from the page cache costs one copy, which is cheaper than the decoding of its bytes. */
 #include "io/io.h"
 
 typedef struct file_source {
@@ -17,9 +16,9 @@ static hr_status file_read_at(hr_source *base, void *out, int64_t offset, int64_
 
     if (got < 0)
         return hr__error_os(err, got, base->name, "read");
-    if (got < n) /* less than hr__source_read_some asks for: somebody cut the file */
-        return hr_error_set(err, HR_BAD_DATA, "%s: ends at byte %lld, it had %lld bytes when it was opened", base->name,
-                            (long long)(offset + got), (long long)base->n_bytes);
+    if (got < n) /* less than hr__source_read_some requests: the file was truncated */
+        return hr_error_set(err, HR_BAD_DATA, "%s: the file ends at byte %lld, it had %lld bytes when it was opened",
+                            base->name, (long long)(offset + got), (long long)base->n_bytes);
     *n_read = got;
     return HR_OK;
 }
@@ -49,11 +48,11 @@ hr_status hr__file_source_open(const char *path, hr_account *account, hr_source 
         goto done;
     }
     if (!info.is_file)
-        HR_FAIL(HR_INVALID, "%s: %s, a file is wanted", path, info.is_dir ? "is a folder" : "is not a regular file");
+        HR_FAIL(HR_INVALID, "%s: expected a file, found %s", path, info.is_dir ? "a folder" : "something else");
     HR_GO(hr__source_new(&file_class, sizeof(file_source), path, info.n_bytes, account, out, err));
     ((file_source *)*out)->fd = fd;
     (*out)->mtime_ns = info.mtime_ns;
-    fd = -1; /* moved into the source */
+    fd = -1; /* the source has it now */
 done:
     if (fd >= 0)
         hr__file_close(fd);

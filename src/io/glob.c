@@ -1,12 +1,12 @@
-/* glob.c - paths, folders and patterns -> one list of files with their sizes.
+/* glob.c - turns paths, folders and patterns into one list of files with their sizes.
  *
- * Order: urls as given; what one url stands for is sorted by path, byte by byte, whatever the file system's order is.
- * That is depth first by name, a folder's name counting with its '/'. Ray sorts the same way, and the order is part of
- * every row's coordinate, so that it must not change.
- * 1. A path that exists is taken literally, also if it has '*' or '[' in it.
+ * Order: the urls as given; the files of one url are sorted by path, byte by byte, whatever the file system's order is.
+ * That is depth first by name, where a folder's name includes its '/'. Ray sorts the same way. The order is part of
+ * every row's coordinate, so it must not change.
+ * 1. A path that exists is no pattern, even if it contains '*' or '['.
  * 2. Patterns: `*`, `?`, `[abc]`, `[a-z]`, `[!a]` within a name; `**` is any number of folders. A folder that matches
  *    stands for its files.
- * 3. Hidden names are found only by a pattern that writes their first character out. */
+ * 3. A pattern finds hidden names only if it spells out their first character. */
 #include "io/io.h"
 
 #include <ctype.h>
@@ -60,12 +60,13 @@ hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_e
 {
     size_t n = scheme_length(url);
     const char *path = url;
-    bool is_local = n == 5 && strncasecmp(url, "local", n) == 0; /* Ray's word for "on this machine" */
+    bool is_local = n == 5 && strncasecmp(url, "local", n) == 0; /* Ray's scheme for files of this machine */
 
     *out = NULL;
     if (n > 0) {
         if (!is_local && !(n == 4 && strncasecmp(url, "file", n) == 0))
-            return hr_error_set(err, HR_UNSUPPORTED, "%s: URLs of scheme '%.*s' cannot be read yet", url, (int)n, url);
+            return hr_error_set(err, HR_UNSUPPORTED, "%s: headrace does not read URLs of scheme '%.*s' yet", url,
+                                (int)n, url);
         path = url + n + 3;
         if (strncasecmp(path, "localhost/", 10) == 0)
             path += 9;
@@ -73,21 +74,21 @@ hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_e
             return hr_error_set(err, HR_INVALID, "%s: a file URL needs an absolute path, as in file:///data", url);
     }
     if (!path[0])
-        return hr_error_set(err, HR_INVALID, "an empty path");
+        return hr_error_set(err, HR_INVALID, "a path is empty, expected a file, a folder or a pattern");
     *out = hr__strdup(account, path);
     if (!*out)
         return hr__error_memory(err, url, (int64_t)strlen(path) + 1);
     if (n > 0 && !is_local && hr__percent_decode(*out) != (int64_t)strlen(*out)) {
         hr__free(*out);
         *out = NULL;
-        return hr_error_set(err, HR_INVALID, "%s: %%00 is no character of a path", url);
+        return hr_error_set(err, HR_INVALID, "%s: a path cannot contain %%00", url);
     }
     return HR_OK;
 }
 
 /* --- one name against one pattern */
 
-/* The code point at *s, which moves on; a byte that is not UTF-8 stands for itself. */
+/* The code point at *s, which advances; a byte that is not UTF-8 counts as itself. */
 static unsigned next_char(const char **s, const char *end)
 {
     const unsigned char *p = (const unsigned char *)*s;
@@ -106,7 +107,8 @@ static unsigned next_char(const char **s, const char *end)
     return c;
 }
 
-/* `p` stands behind '['; on a match of the form it moves behind ']'. A '[' that is never closed is itself. */
+/* `p` is behind '['; if the set is well-formed, p moves behind ']'. A '[' that is never closed is an ordinary
+ * character. */
 static bool match_class(const char **p, const char *end, unsigned c, bool *matches)
 {
     const char *s = *p;
@@ -141,7 +143,7 @@ static bool match_name(const char *p, const char *p_end, const char *s)
         bool matches = false;
 
         if (p < p_end && *p == '*') {
-            star = ++p; /* try with nothing first, widen when the rest does not match */
+            star = ++p; /* tries nothing first, takes more while the rest does not match */
             star_s = s;
             continue;
         }
@@ -214,13 +216,13 @@ static char *join(listing *l, const char *folder, const char *name, size_t n)
 
 static hr_status links_loop(listing *l, const char *path)
 {
-    return hr_error_set(l->err, HR_INVALID, "%.300s...: folders without an end: does a link in it lead back to it?",
-                        path);
+    return hr_error_set(l->err, HR_INVALID,
+                        "%.300s...: the folders nest too deeply; a link may lead back to a folder above it", path);
 }
 
 typedef hr_status entry_fn(listing *l, const char *path, const hr_stat *info, const char *pattern, int depth);
 
-/* Calls fn for the entries of a folder that fit [name, name_end) (NULL: all but hidden ones) and still exist. */
+/* Calls fn for the entries of a folder that match [name, name_end) (NULL: all except hidden ones) and still exist. */
 static hr_status each_entry(listing *l, const char *folder, const char *name, const char *name_end, entry_fn *fn,
                             const char *pattern, int depth)
 {
@@ -246,7 +248,7 @@ static hr_status each_entry(listing *l, const char *folder, const char *name, co
             HR_GO(no_memory(l, folder));
         rc = hr__file_stat(path, &info);
         if (rc == -ENOENT)
-            continue; /* a link to nowhere, or a file that went away meanwhile */
+            continue; /* a broken link, or a file that was removed meanwhile */
         if (rc == -ELOOP)
             HR_GO(links_loop(l, path));
         if (rc < 0)
@@ -268,7 +270,7 @@ static hr_status take_all(listing *l, const char *path, const hr_stat *info, con
     return info->is_file && suffix_fits(l->options, path) ? add_file(l, path, info) : HR_OK;
 }
 
-/* What a whole pattern matched: a file (any suffix), or a folder. */
+/* Adds the match of a whole pattern: a file (of any suffix), or the files of a folder. */
 static hr_status take_match(listing *l, const char *path, const hr_stat *info, const char *pattern, int depth)
 {
     if (info->is_file)
@@ -283,7 +285,7 @@ static hr_status expand_folder(listing *l, const char *path, const hr_stat *info
     return info->is_dir ? expand(l, path, pattern, depth) : HR_OK;
 }
 
-/* A name without wildcards in a pattern: no listing. */
+/* A name without wildcards in a pattern needs no listing. */
 static hr_status expand_literal(listing *l, const char *folder, const char *name, size_t n, const char *rest, int depth)
 {
     hr_status st = HR_OK;
@@ -304,7 +306,7 @@ done:
     return st;
 }
 
-/* Files that `pattern` (relative) stands for below `folder`. */
+/* Adds the files below `folder` that match `pattern` (relative). */
 static hr_status expand(listing *l, const char *folder, const char *pattern, int depth)
 {
     size_t n = strcspn(pattern, "/");
@@ -326,7 +328,7 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const hr_path *)a)->path, ((const hr_path *)b)->path);
 }
 
-/* Sorts what one url gave; `**` can find a file twice. */
+/* Sorts the files of one url; `**` can find a file twice. */
 static void sort_from(hr_paths *p, int64_t begin)
 {
     int64_t n = begin;
@@ -355,7 +357,7 @@ static hr_status list_url(listing *l, const char *url)
     HR_GO(hr__path_of_url(url, l->out->account, &path, err));
     rc = hr__file_stat(path, &info);
     if (rc >= 0 && !info.is_dir) {
-        HR_GO(add_file(l, path, &info)); /* what is no regular file is refused when it is opened */
+        HR_GO(add_file(l, path, &info)); /* opening a file that is not regular is an error */
     } else if (rc >= 0) {
         HR_GO(take_all(l, path, &info, NULL, 0));
     } else if ((rc == -ENOENT || rc == -ENOTDIR) && has_pattern(path, strlen(path))) {

@@ -1,18 +1,18 @@
-/* io.h - bytes from somewhere: sources that are read at any place, streams that are read once, and lists of files.
+/* io.h - sources (read at any offset), streams (read once, forwards), sinks (files being written) and lists of files.
  *
  * A *source* is opened once, never changes, and is read by many threads at the same time (there is no file position). A
- * *stream* belongs to one thread and only goes forward; that is what is left of a source when a codec stands before it.
- * 1. A source's size is the one it had when it was opened; a file cut short afterwards is an error, not a crash and not
- *    an early end. What is appended to it afterwards is not seen.
- * 2. Errors name the source, so that callers add only what they know better (row group, column, line).
- * 3. URLs: plain paths and file://; other schemes get HR_UNSUPPORTED until someone writes their source. */
+ * *stream* belongs to one thread and only goes forward; a source behind a codec is a stream.
+ * 1. A source keeps the size that it had when it was opened. A file that is truncated afterwards is an error, not a
+ *    crash and not an early end. Bytes that are appended afterwards are ignored.
+ * 2. Errors name the source; callers add the place within it (row group, column, line).
+ * 3. URLs: plain paths and file://; other schemes are HR_UNSUPPORTED until they have a source. */
 #ifndef HR_IO_H
 #define HR_IO_H
 
 #include "data/data.h"
 #include "io/poll.h"
 
-/* Bytes that someone else holds. */
+/* Bytes that someone else owns. */
 typedef struct hr_view {
     const uint8_t *data;
     int64_t n;
@@ -27,9 +27,10 @@ static inline bool hr__view_starts(hr_view v, const char *text)
 
 typedef struct hr_source hr_source;
 typedef struct hr_source_class {
-    /* n bytes from `offset` into out, all of them within n_bytes. Fewer are an error, of the class. From any thread. */
+    /* Reads n bytes from `offset` into out; the range lies within n_bytes. The class reports fewer bytes as an error.
+     * Any thread. */
     hr_status (*read_at)(hr_source *s, void *out, int64_t offset, int64_t n, int64_t *n_read, hr_error *err);
-    void (*ahead)(hr_source *s, int64_t offset, int64_t n); /* NULL: no hint. These bytes will be read soon */
+    void (*ahead)(hr_source *s, int64_t offset, int64_t n); /* a hint: these bytes will be read soon; NULL: ignored */
     void (*close)(hr_source *s);                            /* frees what the class added, not `s` */
 } hr_source_class;
 
@@ -41,22 +42,22 @@ struct hr_source {
     int64_t mtime_ns; /* likewise; 0: not known */
 };
 
-/* A path or URL, by its scheme. HR_NOT_FOUND, HR_IO, HR_UNSUPPORTED name it. Folders are HR_INVALID. */
+/* Opens a path or a URL. HR_NOT_FOUND, HR_IO and HR_UNSUPPORTED name it. A folder is HR_INVALID. */
 hr_status hr__source_open(const char *url, hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
-/* Borrows the bytes until the last reference goes. */
+/* Borrows the bytes until the last reference is released. */
 hr_status hr__source_new_memory(const char *name, const void *data, int64_t n_bytes, hr_account *account,
                                 hr_source **out, hr_error *err) HR_MUST_USE;
 hr_source *hr__source_ref(hr_source *s);
 void hr__source_unref(hr_source *s); /* NULL is fine */
 
-/* Exactly n bytes; HR_BAD_DATA naming both sizes if the source ends before. */
+/* Reads exactly n bytes; HR_BAD_DATA names both sizes if the source ends earlier. */
 hr_status hr__source_read(hr_source *s, void *out, int64_t offset, int64_t n, hr_error *err) HR_MUST_USE;
 /* Up to n bytes; *n_read < n only where the source ends. */
 hr_status hr__source_read_some(hr_source *s, void *out, int64_t offset, int64_t n, int64_t *n_read,
                                hr_error *err) HR_MUST_USE;
 void hr__source_ahead(hr_source *s, int64_t offset, int64_t n);
 
-/* For classes: makes the common part. `bytes`: sizeof the class's struct, whose first member is the hr_source. */
+/* For classes: makes a source. `bytes`: sizeof the class's struct, whose first member is the hr_source. */
 hr_status hr__source_new(const hr_source_class *cls, size_t bytes, const char *name, int64_t n_bytes,
                          hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
 /* file.c */
@@ -66,7 +67,7 @@ hr_status hr__file_source_open(const char *path, hr_account *account, hr_source 
 
 typedef struct hr_stream hr_stream;
 typedef struct hr_stream_class {
-    /* Up to n > 0 bytes; *n_read 0: the end. Fewer than n do not mean the end. */
+    /* Reads up to n > 0 bytes; *n_read 0: the end. Fewer than n bytes do not mean the end. */
     hr_status (*read)(hr_stream *s, void *out, int64_t n, int64_t *n_read, hr_error *err);
     void (*close)(hr_stream *s); /* frees all of it */
 } hr_stream_class;
@@ -76,53 +77,52 @@ struct hr_stream {
 
 /* The source's bytes from its beginning. Shares the source. */
 hr_status hr__stream_new(hr_source *source, hr_account *account, hr_stream **out, hr_error *err) HR_MUST_USE;
-/* Fills `out` unless the stream ends: *n_read < n means that it has ended. */
+/* Fills `out` unless the stream ends: *n_read < n means that it ended. */
 hr_status hr__stream_read(hr_stream *s, void *out, int64_t n, int64_t *n_read, hr_error *err) HR_MUST_USE;
 void hr__stream_close(hr_stream *s); /* NULL is fine */
 
 /* --- sinks: sink.c
  *
- * A file being written. It appears under its name whole, by `commit`, or not at all: until then its bytes stand in a
- * file without a name (O_TMPFILE), or, where the file system has none, in a hidden one beside it. Belongs to one thread
- * at a time. */
+ * A file being written. `commit` gives the complete file its name; until then its bytes are in a file without a name
+ * (O_TMPFILE) or, where the file system has none, in a hidden file beside it. A sink belongs to one thread at a
+ * time. */
 
 typedef struct hr_sink hr_sink;
-/* When a file's bytes are on the disk: whenever the system likes; before it has its name; and its name, too. */
-/* Makes missing folders. `replace`: an existing file is replaced by commit; else commit fails with HR_IO saying that it
+/* Makes missing folders. `replace`: commit replaces an existing file; else commit fails with HR_IO if the file
  * exists. */
 hr_status hr__sink_open(const char *url, bool replace, hr_account *account, hr_sink **out, hr_error *err) HR_MUST_USE;
 hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n,
                          hr_error *err) HR_MUST_USE; /* buffered; names the file */
-/* Over bytes written before (a header that is known at the end). */
+/* Overwrites earlier bytes (a header that is complete only at the end). */
 hr_status hr__sink_write_at(hr_sink *s, int64_t at, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
-int64_t hr__sink_bytes(const hr_sink *s); /* written so far: where the next byte goes */
+int64_t hr__sink_bytes(const hr_sink *s); /* bytes so far: the offset of the next one */
 const char *hr__sink_name(const hr_sink *s);
 hr_status hr__sink_commit(hr_sink *takes,
-                          hr_error *err) HR_MUST_USE; /* takes it, even on failure; then nothing is left */
-void hr__sink_drop(hr_sink *takes);                   /* nothing is left of it; NULL is fine */
-/* For those who write many files and name all of them at the end. finish: no more is written; its memory goes, its
- * descriptor stays. park: the descriptor goes, too, and the file has a hidden name until then, with a lease if leases
+                          hr_error *err) HR_MUST_USE; /* takes it, even on failure, which leaves no file */
+void hr__sink_drop(hr_sink *takes);                   /* leaves no file; NULL is fine */
+/* For writers of many files that name all of them at the end. finish: ends the writing and frees the memory; the
+ * descriptor stays. park: also closes the descriptor; the file has a hidden name until commit, with a lease if leases
  * is not NULL. */
 typedef struct hr_leases hr_leases;
 hr_status hr__sink_finish(hr_sink *s, hr_sync sync, hr_error *err) HR_MUST_USE;
 hr_status hr__sink_park(hr_sink *s, hr_leases *leases, hr_error *err) HR_MUST_USE;
-/* Commit under this name, of the same folder. Takes s, borrows path. */
+/* Commits under this name, in the same folder. Takes s, borrows path. */
 hr_status hr__sink_commit_as(hr_sink *takes, const char *path, hr_error *err) HR_MUST_USE;
-/* Makes a folder and those above it. *made (new; NULL: it was there): the first that was not there. */
+/* Makes a folder and those above it. *made (new; NULL: the folder existed): the first one that was missing. */
 hr_status hr__folder_make(const char *path, hr_account *account, char **made, hr_error *err) HR_MUST_USE;
-/* Removes `path` and the folders above it up to `made`, as far as they are empty. made NULL: nothing. */
+/* Removes `path` and the folders above it up to `made`, while they are empty. made NULL: removes nothing. */
 void hr__folder_unmake(const char *path, const char *made);
 
 /* --- hidden names: part.c
  *
- * A lease proves that a job's hidden files are in use: sweeps of other containers leave them as long as it is held. */
+ * A lease proves that a job's hidden files are in use: sweeps of other containers leave them while the job holds it. */
 
 hr_leases *hr__leases_new(hr_account *account);          /* NULL: no memory */
 void hr__leases_free(hr_leases *l);                      /* after the job's files; NULL is fine */
-uint64_t hr__lease_of(hr_leases *l, const char *folder); /* 0: there can be none */
-/* A new hidden name in `folder` that nobody else makes; leases NULL: without a lease. NULL: no memory. */
+uint64_t hr__lease_of(hr_leases *l, const char *folder); /* 0: the folder cannot have one */
+/* A new hidden name in `folder`, unique among all processes; leases NULL: without a lease. NULL: no memory. */
 char *hr__part_name(const char *folder, hr_leases *leases, hr_account *account);
-/* Removes hidden files of writers that have certainly ended. Never fails. */
+/* Removes the hidden files of writers that have certainly ended. Never fails. */
 void hr__part_sweep(const char *folder);
 
 /* --- lists of files: glob.c */
@@ -138,20 +138,20 @@ typedef struct hr_paths {
 } hr_paths;
 
 typedef struct hr_paths_options {
-    bool ignore_missing;         /* a path that is not there is left out */
-    const char *const *suffixes; /* only files of folders that end so, upper or lower case; NULL: all but hidden ones */
+    bool ignore_missing;         /* skips a path that does not exist */
+    const char *const *suffixes; /* of files in folders, in any case; NULL: all except hidden ones */
     int n_suffixes;
 } hr_paths_options;
 
-/* Files of all urls, in the order of the urls; within a folder or pattern sorted by path, byte by byte (as Ray does).
- * Hidden files and folders (names that begin with '.' or '_') are left out unless named. `out` is cleared on
- * failure. */
+/* The files of all urls, in the order of the urls; within a folder or pattern sorted by path, byte by byte (as in Ray).
+ * Hidden files and folders (names that begin with '.' or '_') are skipped unless a url names them. On failure `out` is
+ * cleared. */
 hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_options *options, hr_account *account,
                          hr_paths *out, hr_error *err) HR_MUST_USE;
 void hr__paths_clear(hr_paths *p);
 static inline const char *hr__paths_name(const hr_paths *p, int64_t i) { return p->items[i].path; }
 int64_t hr__percent_decode(char *s); /* "a%20b" -> "a b", in place; -> its length, zero bytes of "%00" included */
-/* The local path that a URL means, new: "file:///a%20b" -> "/a b". HR_UNSUPPORTED names another scheme. */
+/* The local path of a URL, new: "file:///a%20b" -> "/a b". HR_UNSUPPORTED names another scheme. */
 hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_error *err) HR_MUST_USE;
 
 #endif

@@ -1,6 +1,6 @@
-/* memory.c - a source over bytes that someone holds: for tests, fuzzing and data that came by another way.
+/* memory.c - a source over bytes in memory: for tests, fuzzing and data that are no file.
  *
- * It asks hr__fault() like a file would, so that a test can make any read fail without a file system. */
+ * It calls hr__fault() as a file does, so that a test can make any read fail without a file system. */
 #include "io/io.h"
 
 typedef struct memory_source {

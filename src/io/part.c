@@ -1,17 +1,17 @@
-/* part.c - hidden names of files that are being written, and the end of those whose writer has ended.
+/* part.c - hidden names of files that are being written, and the removal of those whose writer has ended.
  *
  *   .headrace-<space>-<pid>-<start>-<lease>-<n>.part     a file
  *   .headrace-<space>-<pid>-<start>-<lease>.lease        an empty file; its writer holds a lock on it
  *
- * Processes, containers of one host and machines share folders. hr__part_sweep() removes a file only if one of these
- * proves that the writer has ended; every other file stays:
+ * Processes, containers of one host, and machines share folders. hr__part_sweep() removes a file only if one of two
+ * facts proves that the writer has ended; every other file stays:
  *
- * 1. The lease lies in the folder and nobody holds its lock. The lock goes with the process, whatever its container,
- *    and after a new start of the machine. Only file systems whose locks all see have leases (hr__file_lock).
+ * 1. The lease lies in the folder and nobody holds its lock. The lock ends with the process, in any container, and with
+ *    a restart of the machine. Only file systems where every process sees the locks have leases (hr__file_lock).
  * 2. The writer's space is ours (hr_process: boot id, pid and time namespace), and its process is gone.
  *
- * A lease has its lock before it has its name, and loses its name while it has the lock: whoever finds it without a
- * lock finds a writer that was killed. Of two sweeps at once, one holds the lock and the other one leaves the files. */
+ * A lease is locked before it gets its name, and loses its name while it is locked: a lease with a name and without a
+ * lock belongs to a killed writer. Of two sweeps at once, one holds the lock and the other one leaves the files. */
 #include "io/io.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #define HIDDEN ".headrace-"
 #define PART ".part"
 #define LEASE ".lease"
-#define MAX_LEASES 16 /* a descriptor each; files of further folders have none */
+#define MAX_LEASES 16 /* a descriptor each; files in further folders have no lease */
 
 /* ----------------------------------------------------------------------------------------------------------- names */
 
@@ -31,7 +31,7 @@ static char *owner_name(const char *folder, uint64_t lease, hr_account *account)
     size_t n = strlen(folder);
     hr_process self;
 
-    (void)hr__process_self(&self); /* zero where nothing is known: rule 2 never holds then */
+    (void)hr__process_self(&self); /* zero if unknown: rule 2 never applies then */
     return hr__printf(account, "%s%s" HIDDEN "%016" PRIx64 "-%d-%" PRId64 "-%016" PRIx64, folder,
                       n > 0 && folder[n - 1] != '/' ? "/" : "", self.space, self.pid, self.start_ticks, lease);
 }
@@ -43,7 +43,7 @@ char *hr__part_name(const char *folder, hr_leases *leases, hr_account *account)
     uint64_t n = atomic_fetch_add(&next, 1), random = 0;
 
     if (owner && strstr(owner, HIDDEN "0000000000000000-0-") && !hr__random_secret(&random, sizeof random))
-        n = random; /* another such process may count as we do */
+        n = random; /* another process with such a name may use the same numbers */
     if (owner)
         name = hr__printf(account, "%s-%" PRIu64 PART, owner, n);
     hr__free(owner);
@@ -98,7 +98,7 @@ hr_leases *hr__leases_new(hr_account *account)
 
 static void lease_clear(struct lease *l)
 {
-    if (l->path && hr__file_remove(l->path) == -EIO) /* before the lock goes */
+    if (l->path && hr__file_remove(l->path) == -EIO) /* before the lock is released */
         (void)hr__file_remove(l->path);
     if (l->fd >= 0)
         hr__file_close(l->fd);
@@ -113,7 +113,7 @@ void hr__leases_free(hr_leases *l)
     hr__free(l);
 }
 
-/* Locks first, then names. false: no lease can be had there. */
+/* Locks the file before it gets its name. false: the folder cannot have a lease. */
 static bool lease_take(struct lease *l, hr_account *account)
 {
     char *owner = NULL;
@@ -148,14 +148,14 @@ uint64_t hr__lease_of(hr_leases *l, const char *folder)
         if (made->fd >= 0)
             hr__file_close(made->fd);
         made->fd = -1;
-        made->id = 0; /* remembered: it is not tried for every file */
+        made->id = 0; /* remembered, so that not every file tries again */
     }
     return made->id;
 }
 
 /* ----------------------------------------------------------------------------------------------------- what is left */
 
-/* The lease of the names that a sweep has come to: they follow each other, the lease's own name behind those of its
+/* The lease of the current names of a sweep: they are consecutive, and the lease's own name follows those of its
  * files. */
 typedef struct found {
     char *path; /* of the lease */

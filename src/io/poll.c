@@ -1,14 +1,14 @@
-/* poll.c - the poller's thread.
+/* poll.c - the poller: one thread that waits for many descriptors.
  *
- * What is waited for is a list of entries: descriptors, and ticks, whose fd is -1. Each has a number that is never used
- * again and comes back with the event, so that an event which was on its way when its entry was removed finds nothing.
+ * The poller has a list of entries: descriptors, and ticks, whose fd is -1. Each entry has a number that is never used
+ * again and comes back with the event; an event that arrives after its entry was removed finds no entry.
  *
- * Removing waits while the entry's callback runs, unless it is the poller's thread that removes. Nothing else waits. A
+ * A removal waits while the entry's callback runs, unless the poller's thread itself removes. Nothing else waits. A
  * thread that was never stopped ends with the process.
  *
- * Forks: the lock survives (os.h). The child finds another pid in the state, closes what it inherited, and begins anew;
- * the parent's registrations are the parent's, closing our descriptor of its watch leaves them alone.
- * Lock: poller.lock is a leaf. It is not held while a callback runs. */
+ * Forks: the lock survives (os.h). The child finds another pid in the state, closes the inherited descriptors, and
+ * starts anew; it closes only its copy of the parent's watch, so the parent's registrations stay. Lock: poller.lock is
+ * a leaf. It is not held while a callback runs. */
 #include "io/poll.h"
 #include "share/process_link.h"
 
@@ -26,14 +26,14 @@ typedef struct entry {
 static struct {
     hr_mutex lock;
     hr_cond idle; /* a callback has returned */
-    int pid;      /* whose thread it is; 0: there is none */
+    int pid;      /* the process of the thread; 0: no thread */
     int watch, wake;
     hr_thread thread;
     bool stop;
     entry *entries;
     int n_ticks;
     uint64_t last_id;
-    entry running; /* whose callback runs; id 0: none. It may have been removed */
+    entry running; /* the entry whose callback runs; id 0: none. It may be removed already */
 } poller = { .lock = HR_MUTEX_INIT };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -53,7 +53,7 @@ static void entries_free(entry *e)
     }
 }
 
-/* No thread from now on. -> entries to be freed. */
+/* Ends the state of the thread. -> the entries; the caller frees them. */
 static entry *forget_locked(void)
 {
     entry *e = poller.entries;
@@ -68,7 +68,7 @@ static entry *forget_locked(void)
     return e;
 }
 
-/* In a forked child, forgets what was the parent's. */
+/* In a forked child, forgets the parent's state. */
 static void poller_lock(void)
 {
     entry *old = NULL;
@@ -203,13 +203,13 @@ void hr__poller_stop(void)
 
 /* ------------------------------------------------------------------------------------------------- adding, removing */
 
-/* What is waited for has its name by its fd, a tick by function and context. */
+/* The fd identifies a descriptor, function and context identify a tick. */
 static bool is_called(const entry *e, int fd, void (*fn)(void *), const void *context)
 {
     return e->fd == fd && (fd >= 0 || (e->fn == fn && e->context == context));
 }
 
-/* Its place in the list. */
+/* The entry's place in the list. */
 static entry **find_locked(int fd, void (*fn)(void *), const void *context)
 {
     entry **at = &poller.entries;
@@ -219,7 +219,7 @@ static entry **find_locked(int fd, void (*fn)(void *), const void *context)
     return at;
 }
 
-/* Links e in, and begins to wait for it. */
+/* Adds e to the list, and starts to wait for it. */
 static int add_locked(entry *e)
 {
     int rc = start_locked();

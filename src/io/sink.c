@@ -1,12 +1,13 @@
-/* sink.c - a file being written: whole under its name, or not at all.
+/* sink.c - a file being written, which appears under its name only when it is complete.
  *
- * Until commit the bytes stand in a file without a name (O_TMPFILE), which the kernel forgets when we end, however we
- * end. A file system that has none (NFS, some overlays) gets a hidden name beside the final one. Since only link and
- * rename give a file its name, whoever lists the folder sees all of it or nothing.
+ * Until commit the bytes are in a file without a name (O_TMPFILE), which the kernel removes when the process ends in
+ * any way. A file system without such files (NFS, some overlays) gets a hidden name beside the final one. Only link and
+ * rename give a file its name, so a reader of the folder sees the whole file or nothing.
  *
- * 1. A hidden name says who made it (part.c). The next that writes there removes what a killed process left behind.
- * 2. Bytes are collected up to BUFFER_BYTES; larger pieces go to the system as they are.
- * 3. After an error a sink can only be dropped. */
+ * 1. A hidden name identifies its process (part.c). The next writer in the folder removes the files of killed
+ *    processes.
+ * 2. The sink collects up to BUFFER_BYTES; larger writes go directly to the system.
+ * 3. After an error only hr__sink_drop may follow. */
 #include "io/io.h"
 
 #include <errno.h>
@@ -19,8 +20,8 @@
 struct hr_sink {
     hr_account *account;
     char *path;    /* the final name */
-    char *hidden;  /* the name until then; NULL: it has none */
-    char *made;    /* the first folder that was not there; NULL: all were */
+    char *hidden;  /* the hidden name; NULL: none */
+    char *made;    /* the first folder that was missing; NULL: none was */
     uint8_t *data; /* BUFFER_BYTES, n_buffered of them used; NULL: finished */
     int64_t n_buffered, n_bytes;
     int fd;
@@ -37,7 +38,7 @@ static int64_t folder_length(const char *path)
     return slash ? HR_MAX(slash - path, 1) : 0;
 }
 
-/* Makes `path` if it is not there. -> 1 made, 0 was there */
+/* Makes the folder `path` if it is missing. -> 1 made, 0 existed */
 static int make_one(const char *path)
 {
     hr_stat info;
@@ -63,14 +64,14 @@ hr_status hr__folder_make(const char *path, hr_account *account, char **made, hr
         return hr__error_memory(err, path, (int64_t)strlen(path));
     while (n > 1 && p[n - 1] == '/')
         p[--n] = 0;
-    for (at = n; at > 0;) { /* back to what is there */
+    for (at = n; at > 0;) { /* back to the first folder that exists */
         char c = p[at];
 
         p[at] = 0;
         rc = hr__file_stat(p, &info);
         p[at] = c;
         if (rc == 0 && !info.is_dir)
-            HR_FAIL(HR_IO, "%s: '%.*s' is a file, a folder is wanted", path, (int)at, p);
+            HR_FAIL(HR_IO, "%s: expected a folder, found the file '%.*s'", path, (int)at, p);
         if (rc == 0)
             break;
         if (rc != -ENOENT)
@@ -82,7 +83,7 @@ hr_status hr__folder_make(const char *path, hr_account *account, char **made, hr
         if (at == 0 && p[0] == '/')
             break;
     }
-    while (at < n) { /* and forth */
+    while (at < n) { /* and forth, making folders */
         char c;
 
         while (p[at] == '/')
@@ -123,7 +124,7 @@ void hr__folder_unmake(const char *path, const char *made)
         p[--n] = 0;
     for (; n >= n_made && n > 0; n = (size_t)folder_length(p)) {
         p[n] = 0;
-        if (hr__dir_remove(p) && n == strlen(path)) /* the deepest may be missing, if it was never made */
+        if (hr__dir_remove(p) && n == strlen(path)) /* the deepest may be missing if it was never made */
             continue;
         if (n == n_made)
             break;
@@ -165,7 +166,7 @@ void hr__sink_drop(hr_sink *takes)
     if (!takes)
         return;
     if (takes->hidden && hr__file_remove(takes->hidden) == -EIO)
-        (void)hr__file_remove(takes->hidden); /* once more: it is all that would be left */
+        (void)hr__file_remove(takes->hidden); /* tries once more, since the file would stay */
     if (takes->made) {
         takes->path[folder_length(takes->path)] = 0;
         hr__folder_unmake(takes->path, takes->made);
@@ -202,7 +203,7 @@ hr_status hr__sink_open(const char *url, bool replace, hr_account *account, hr_s
     s->replace = replace;
     HR_GO(hr__path_of_url(url, account, &s->path, err));
     if (s->path[strlen(s->path) - 1] == '/')
-        HR_FAIL(HR_INVALID, "%s: names a folder, a file is wanted", s->path);
+        HR_FAIL(HR_INVALID, "%s: expected the name of a file, found the name of a folder", s->path);
     folder = folder_of(s->path, account);
     s->data = hr__alloc(account, BUFFER_BYTES);
     if (!folder || !s->data)
@@ -248,7 +249,7 @@ hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n, hr_error *err)
     if (n == 0)
         return HR_OK;
     if (!s->data)
-        return hr_error_set(err, HR_BUG, "%s: is written to after its end", s->path);
+        return hr_error_set(err, HR_BUG, "%s: a write after the end of the file", s->path);
     if (s->n_buffered + n > BUFFER_BYTES)
         HR_TRY(flush(s, err));
     if (n >= BUFFER_BYTES / 2 && s->n_buffered == 0) {
@@ -264,7 +265,7 @@ hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n, hr_error *err)
 hr_status hr__sink_write_at(hr_sink *s, int64_t at, const void *data, int64_t n, hr_error *err)
 {
     if (at < 0 || n < 0 || at > s->n_bytes - n)
-        return hr_error_set(err, HR_BUG, "%s: %" PRId64 " bytes at %" PRId64 " of %" PRId64 " are written again",
+        return hr_error_set(err, HR_BUG, "%s: a write of %" PRId64 " bytes at %" PRId64 ", the file has %" PRId64 "",
                             s->path, n, at, s->n_bytes);
     HR_TRY(flush(s, err));
     return put(s, data, n, at, err);
@@ -290,7 +291,7 @@ hr_status hr__sink_finish(hr_sink *s, hr_sync sync, hr_error *err)
     return rc < 0 ? hr__error_os(err, rc, s->path, "sync") : HR_OK;
 }
 
-/* Closes: some file systems say only now that there is no space. */
+/* Closes the file: some file systems report only now that they have no space. */
 static hr_status close_file(hr_sink *s, hr_error *err)
 {
     int rc = s->fd >= 0 ? hr__file_close_written(s->fd) : 0;
@@ -326,7 +327,7 @@ hr_status hr__sink_park(hr_sink *s, hr_leases *leases, hr_error *err)
 static hr_status name_error(const char *path, int rc, hr_error *err)
 {
     if (rc == -EEXIST)
-        return hr_error_set(err, HR_IO, "%s: exists already, and is not to be replaced", path);
+        return hr_error_set(err, HR_IO, "%s: the file exists already, and the options forbid replacing it", path);
     return hr__error_os(err, rc, path, "name the file");
 }
 
@@ -339,7 +340,7 @@ static hr_status sync_folder(const char *folder, hr_error *err)
     return rc < 0 ? hr__error_os(err, rc, folder, "sync") : HR_OK;
 }
 
-/* An unnamed file gets its name by a link; where it is to replace another, by way of a hidden one, since only a rename
+/* Names an unnamed file by a link. To replace another file it takes a hidden name first, since only a rename
  * replaces. */
 static hr_status settle(hr_sink *s, const char *path, hr_error *err)
 {
@@ -382,8 +383,7 @@ done:
         return HR_OK;
     }
     if (named && !takes->replace)
-        (void)hr__file_remove(
-            path); /* what the system could not keep must not be found; what it replaced is gone anyway */
+        (void)hr__file_remove(path); /* removes the file that the system could not store; the replaced file is lost */
     hr__sink_drop(takes);
     return st;
 }

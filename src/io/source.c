@@ -1,4 +1,4 @@
-/* source.c - what all sources and plain streams have in common: counted references, exact reads, the way from a URL. */
+/* source.c - the common part of all sources and plain streams: counted references, exact reads, opening by URL. */
 #include "io/io.h"
 
 hr_status hr__source_new(const hr_source_class *cls, size_t bytes, const char *name, int64_t n_bytes,
@@ -65,7 +65,7 @@ hr_status hr__source_read(hr_source *s, void *out, int64_t offset, int64_t n, hr
 
     HR_TRY(hr__source_read_some(s, out, offset, n, &n_read, err));
     if (n_read < n)
-        return hr_error_set(err, HR_BAD_DATA, "%s: ends at byte %lld, %lld bytes are wanted at %lld", s->name,
+        return hr_error_set(err, HR_BAD_DATA, "%s: the file ends at byte %lld, expected %lld bytes at %lld", s->name,
                             (long long)(offset + n_read), (long long)n, (long long)offset);
     return HR_OK;
 }
@@ -84,7 +84,7 @@ typedef struct plain_stream {
     int64_t at;
 } plain_stream;
 
-#define AHEAD_BYTES (4 << 20) /* how far the system is asked to read before us */
+#define AHEAD_BYTES (4 << 20) /* the read-ahead that the stream requests */
 
 static hr_status plain_read(hr_stream *base, void *out, int64_t n, int64_t *n_read, hr_error *err)
 {

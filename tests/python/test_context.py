@@ -138,7 +138,7 @@ def test_values_of_other_types_are_errors(name, value, text, context):
 
 
 def test_wrong_values_are_errors(context):
-    with pytest.raises(exceptions.InvalidArgument, match="threads: -3 asked for"):  # said 2147483647
+    with pytest.raises(exceptions.InvalidArgument, match="threads: found -3"):  # said 2147483647
         context.num_threads = -3
     for value in (-1, 1 << 64):
         with pytest.raises(exceptions.InvalidArgument, match="DataContext.seed"):

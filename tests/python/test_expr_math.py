@@ -208,7 +208,7 @@ def test_choices_meet_in_one_type():
     with pytest.raises(TypeMismatchError, match="coalesce of int8 and string: no one type"):
         coalesce_it = hd.from_arrow(table).with_column("x", coalesce(col("i"), "a"))
         assert coalesce_it is None
-    with pytest.raises(TypeMismatchError, match="if_else of int8.*a bool expected first"):
+    with pytest.raises(TypeMismatchError, match="if_else of int8.*expected a bool as the first argument"):
         hd.from_arrow(table).with_column("x", if_else(col("i"), 1, 2))
 
 

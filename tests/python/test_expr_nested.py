@@ -202,17 +202,17 @@ def test_errors_are_at_the_line():
     table = pa.table({"l": [[1]], "s": [{"a": 1}], "n": [1], "p": [[{"k": 1}]]})
     ds = hd.from_arrow(table)
     for expr, error, text in (
-        (lambda: col("n").list.len(), TypeMismatchError, "list_len of int64: a list expected"),
-        (lambda: col("l").struct["a"], TypeMismatchError, "a struct expected"),
+        (lambda: col("n").list.len(), TypeMismatchError, "list_len of int64: expected a list"),
+        (lambda: col("l").struct["a"], TypeMismatchError, "expected a struct"),
         (lambda: col("s").struct["b"], InvalidArgument, "no field 'b'; there are a"),
         (lambda: col("s").struct[3], InvalidArgument, "no field 3; there are 1"),
         (lambda: col("s").struct[-1], InvalidArgument, "expected 0 or more"),
         (lambda: col("l").list["a"], TypeMismatchError, "expected an integer, not str"),
         (lambda: col("l").list.sort("up"), InvalidArgument, "expected 'ascending' or 'descending'"),
-        (lambda: col("l").list.flatten(), TypeMismatchError, "a list of lists expected"),
+        (lambda: col("l").list.flatten(), TypeMismatchError, "expected a list of lists"),
         (lambda: col("p").map.keys(), TypeMismatchError, "a list of structs of a key and a value"),
         (lambda: col("n").arr.to_list(), TypeMismatchError, "a fixed-size list, a tensor or a list"),
-        (lambda: col("s").list.sort(), TypeMismatchError, "a list expected"),
+        (lambda: col("s").list.sort(), TypeMismatchError, "expected a list"),
         (lambda: col("p").list.sort(), TypeMismatchError, "do not compare"),
     ):
         with pytest.raises(error, match=text):

@@ -118,7 +118,7 @@ def test_types(expr, want):
         (lambda d: d.with_column("r", col("x") + col("s")), TypeMismatchError, "add of int8 and string"),
         (lambda d: d.filter(expr=col("x") + 1), TypeMismatchError, "expected bool"),
         (lambda d: d.filter(expr=col("x") == col("s")), TypeMismatchError, "equal of int8 and string"),
-        (lambda d: d.filter(expr=col("b") & col("x")), TypeMismatchError, "bool expected"),
+        (lambda d: d.filter(expr=col("b") & col("x")), TypeMismatchError, "expected bool"),
         (lambda d: d.filter(expr="x >"), InvalidArgument, "expression 'x >'"),
         (lambda d: d.filter(expr="x + (lambda: 3)"), InvalidArgument, "column 6: Lambda"),
         (lambda d: d.filter(expr="__import__('os')"), InvalidArgument, "only col"),

@@ -267,7 +267,7 @@ def test_damage(tmp_path):
     (tmp_path / "b.jpg").write_bytes(good.getvalue()[:700])
     (tmp_path / "c.png").write_bytes(b"no image")
     (tmp_path / "d.gif").write_bytes(b"")
-    for name, text in (("b.jpg", "ends inside"), ("c.png", "begins with 6e 6f"), ("d.gif", "empty file")):
+    for name, text in (("b.jpg", "ends inside"), ("c.png", "begins with 6e 6f"), ("d.gif", "file is empty")):
         with pytest.raises(DataError, match=f"{name}.*{text}"):
             read(tmp_path / name)
     ds = rd.read_images(str(tmp_path), mode="RGB", on_error="skip", include_paths=True)
@@ -493,7 +493,7 @@ def test_a_tiff_without_places(tmp_path):
     at = data.index(struct.pack("<HHI", 273, 4, 1))
     path = tmp_path / "a.tiff"
     path.write_bytes(data[: at + 4] + bytes(8) + data[at + 12 :])
-    with pytest.raises(DataError, match="a.tiff: tiff: strip or tile 0 of 1 has no place"):
+    with pytest.raises(DataError, match="a.tiff: tiff: strip or tile 0 of 1 has no offset"):
         rd.read_images(str(path)).take_all()
     with pytest.raises(OSError):
         Image.open(path)

@@ -89,7 +89,7 @@ def test_paths(tmp_path):
         hd.read_parquet(path + "\0nope")
     with pytest.raises(InvalidArgument, match=r"\\x00nope"):
         hd.read_parquet(path, columns=["a\0nope"])
-    with pytest.raises(InvalidArgument, match="%00 is no character of a path"):
+    with pytest.raises(InvalidArgument, match="a path cannot contain %00"):
         hd.read_parquet(f"file://{path}%00nope")
     with pytest.raises(InvalidArgument, match=r"out\\x00x"):
         one().write_parquet(str(tmp_path / "out\0x"))

@@ -1,11 +1,11 @@
-/* arrow.c - out through the Arrow C data interface, and schemas both ways:
+/* arrow.c - exports tables by the Arrow C data interface, and schemas both ways:
  * https://arrow.apache.org/docs/format/CDataInterface.html
  *
  * Each exported node holds its own references (a schema: copies of text), so that a consumer may move children out and
  * release them in any order, on any thread.
  *
- * A foreign schema is trusted as far as its pointers go; all numbers and texts in it are checked. Encodings that we
- * decode (arrow_import.c) have the type of what they decode to. */
+ * The code trusts the pointers of a foreign schema and checks all numbers and texts in it. An encoded column
+ * (arrow_import.c) has the type that it decodes to. */
 #include "data/cdata/arrow.h"
 
 #include <pthread.h>
@@ -16,9 +16,9 @@ static const uint8_t zeros[64] __attribute__((aligned(64))); /* stands for buffe
 
 /* --------------------------------------------------------------------------------------------------- Python objects */
 
-/* Pickles run code when they are read. So only those are taken for what they say they are that this process gave away
- * itself, to pyarrow say, and that come back: they carry words that nobody else can know. From files, which lack them,
- * they are binary. */
+/* Pickles run code when they are read. So an imported column is one of pickles only if this process exported it before
+ * (to pyarrow, for instance): its metadata has a secret that nobody else knows. Columns from files lack the secret and
+ * are binary. */
 static char secret_words[2 * 16 + 1];
 static pthread_once_t secret_once = PTHREAD_ONCE_INIT;
 
@@ -27,7 +27,7 @@ static void secret_make(void)
     uint8_t raw[16];
 
     if (hr__random_secret(raw, sizeof raw) != 0)
-        return; /* no words: nothing comes back as objects */
+        return; /* no secret: nothing is imported as objects */
     for (int i = 0; i < 16; i++)
         snprintf(secret_words + 2 * (ptrdiff_t)i, 3, "%02x", raw[i]);
 }
@@ -156,7 +156,7 @@ hr_status hr__schema_export(const hr_schema *s, struct ArrowSchema *out, hr_erro
 
 static hr_status import_field(const struct ArrowSchema *s, int depth, hr_field *out, hr_error *err);
 
-/* The size of metadata, which only its contents say. */
+/* The size of metadata, computed from its contents. */
 static hr_status metadata_size(const char *m, int64_t *n_bytes, hr_error *err)
 {
     int32_t n_pairs = 0, n = 0;
@@ -169,7 +169,7 @@ static hr_status metadata_size(const char *m, int64_t *n_bytes, hr_error *err)
     for (int64_t i = 0; i < 2 * (int64_t)n_pairs; i++) {
         memcpy(&n, m + at, sizeof n);
         if (n < 0)
-            return hr_error_set(err, HR_BAD_DATA, "metadata with a text of %d bytes", (int)n);
+            return hr_error_set(err, HR_BAD_DATA, "metadata: a text has %d bytes, expected 0 or more", (int)n);
         at += (int64_t)sizeof n + n;
     }
     *n_bytes = n_pairs > 0 ? at : 0;
@@ -196,9 +196,9 @@ static hr_status check_schema_node(const struct ArrowSchema *s, int depth, hr_er
     if (!s || !s->format)
         return hr_error_set(err, HR_BAD_DATA, "an ArrowSchema without format");
     if (depth > HR_MAX_DEPTH)
-        return hr_error_set(err, HR_UNSUPPORTED, "a type of over %d levels", HR_MAX_DEPTH);
+        return hr_error_set(err, HR_UNSUPPORTED, "a type has more than %d levels", HR_MAX_DEPTH);
     if (s->n_children < 0 || s->n_children > INT32_MAX || (s->n_children && !s->children))
-        return hr_error_set(err, HR_BAD_DATA, "format '%s' with %lld children, or none at all", s->format,
+        return hr_error_set(err, HR_BAD_DATA, "format '%s' has %lld children, or their array is missing", s->format,
                             (long long)s->n_children);
     return HR_OK;
 }
@@ -207,7 +207,7 @@ static hr_status need_children(const struct ArrowSchema *s, int64_t n, hr_error 
 {
     if (s->n_children == n)
         return HR_OK;
-    return hr_error_set(err, HR_BAD_DATA, "format '%s' with %lld children, %lld are expected", s->format,
+    return hr_error_set(err, HR_BAD_DATA, "format '%s' has %lld children, expected %lld", s->format,
                         (long long)s->n_children, (long long)n);
 }
 
@@ -226,7 +226,7 @@ static hr_status import_small_decimal_type(const char *format, hr_type **out, hr
     long precision = strtol(format + 2, &end, 10), scale = *end == ',' ? strtol(end + 1, &end, 10) : 0;
 
     if (*end != ',' || precision < 1 || precision > 18 || scale < INT32_MIN || scale > INT32_MAX)
-        return hr_error_set(err, HR_BAD_DATA, "decimal format '%s'", format);
+        return hr_error_set(err, HR_BAD_DATA, "decimal format '%s' is malformed", format);
     return hr__type_decimal(HR_T_DECIMAL128, (int32_t)precision, (int32_t)scale, out, err);
 }
 
@@ -238,7 +238,8 @@ static hr_status import_runs_type(const struct ArrowSchema *s, int depth, hr_typ
     HR_TRY(need_children(s, 2, err));
     HR_TRY(check_schema_node(s->children[0], depth, err));
     if (strlen(s->children[0]->format) != 1 || !strchr("sil", s->children[0]->format[0]))
-        return hr_error_set(err, HR_BAD_DATA, "run ends of format '%s'", s->children[0]->format);
+        return hr_error_set(err, HR_BAD_DATA, "the run ends have the format '%s', expected 's', 'i' or 'l'",
+                            s->children[0]->format);
     return import_type(s->children[1], depth + 1, out, err);
 }
 
@@ -276,7 +277,9 @@ static hr_status import_type(const struct ArrowSchema *s, int depth, hr_type **o
     HR_TRY(check_schema_node(s, depth, err));
     if (s->dictionary) {
         if (strlen(s->format) != 1 || !strchr("cCsSiIlL", s->format[0]))
-            return hr_error_set(err, HR_BAD_DATA, "a dictionary with indices of format '%s'", s->format);
+            return hr_error_set(err, HR_BAD_DATA,
+                                "the indices of a dictionary have the format '%s', expected that of an integer",
+                                s->format);
         return import_type(s->dictionary, depth + 1, out, err);
     }
     if (strcmp(s->format, "vu") == 0 || strcmp(s->format, "vz") == 0) {
@@ -327,7 +330,7 @@ hr_status hr__arrow_schema(const struct ArrowSchema *s, hr_schema **out, hr_erro
 
     *out = NULL;
     if (s->release && s->format && (strcmp(s->format, "+s") != 0 || s->dictionary))
-        HR_FAIL(HR_TYPE, "import: a table needs a schema of format '+s', this is '%s'", s->format);
+        HR_FAIL(HR_TYPE, "import: the schema of a table has the format '%s', expected '+s'", s->format);
     HR_GO(hr__arrow_field(s, &top, err));
     HR_GO(hr__schema_new(top.type->children, top.type->n_children, &schema, err));
     schema->metadata = top.metadata; /* moved */
@@ -352,7 +355,7 @@ hr_status hr__schema_import(struct ArrowSchema *in, hr_schema **out, hr_error *e
 
 typedef struct array_node {
     hr_array *array;
-    hr_table *table; /* at the top of a table, which has no array of its own */
+    hr_table *table; /* the top of a table, which has no array */
     const void *buffers[3];
     struct ArrowArray **pointers;
     struct ArrowArray *children;

@@ -1,18 +1,19 @@
-/* arrow_import.c - arrays in through the Arrow C data interface.
+/* arrow_import.c - imports arrays by the Arrow C data interface.
  *
  * Buffers are not copied. The foreign ArrowArray moves into a counted `foreign`; each buffer that wraps its memory
- * holds a reference, and the last one calls release, on whatever thread that is. Copied after all: values at addresses
- * that their type does not allow.
+ * holds a reference, and the last one calls release, on its own thread. Exception: values at addresses that their type
+ * does not allow are copied.
  *
- * What Arrow encodes and we do not is decoded on the way: dictionaries, views, list views, run ends, decimals below 128
- * bits. Views become large_string and large_binary, because what they point at may exceed 2 GiB.
+ * Encodings that the engine lacks are decoded: dictionaries, views, list views, run ends, decimals below 128 bits.
+ * Views become large_string and large_binary, because their bytes may exceed 2 GiB.
  *
- * What is trusted: that pointers point at as many bytes as the interface demands. All else is checked, first what is
- * needed to compute those sizes (lengths, numbers of buffers and children), in the end everything by hr__array_check.
- * Arrays without rows are made anew, since producers leave NULL everywhere in them. Unions are HR_UNSUPPORTED. */
+ * The code trusts that pointers point at as many bytes as the interface demands. It checks everything else: first the
+ * numbers from which those sizes follow (lengths, numbers of buffers and children), in the end everything by
+ * hr__array_check. An array without rows is replaced by a new one, since producers leave NULL pointers in it. Unions
+ * are HR_UNSUPPORTED. */
 #include "data/cdata/arrow.h"
 
-#define MAX_RUN_ROWS (1 << 26) /* of an array with run ends, once it is decoded */
+#define MAX_RUN_ROWS (1 << 26) /* of a decoded array with run ends */
 
 static const hr_mem root_mem;
 static const uint8_t zeros[64] __attribute__((aligned(64))); /* stands for buffers without bytes */
@@ -50,7 +51,7 @@ static hr_status foreign_new(struct ArrowArray *in, foreign **out, hr_error *err
     return HR_OK;
 }
 
-/* n items at `data` as a buffer; copied if they lie where no value of align_bytes may lie. */
+/* n items at `data` as a buffer; copied if they are not aligned to align_bytes. */
 static hr_status wrap(foreign *owner, const void *data, int64_t n, int64_t item_bytes, int64_t align_bytes,
                       hr_buffer **out, hr_error *err)
 {
@@ -59,7 +60,7 @@ static hr_status wrap(foreign *owner, const void *data, int64_t n, int64_t item_
     if (__builtin_mul_overflow(n, item_bytes, &n_bytes))
         return hr_error_set(err, HR_BAD_DATA, "%lld values of %lld bytes", (long long)n, (long long)item_bytes);
     if (!data && n_bytes)
-        return hr_error_set(err, HR_BAD_DATA, "no buffer where %lld bytes are needed", (long long)n_bytes);
+        return hr_error_set(err, HR_BAD_DATA, "a buffer is missing, expected %lld bytes", (long long)n_bytes);
     if (!data)
         return hr__buffer_wrap(zeros, 0, NULL, NULL, out, err);
     if ((uintptr_t)data % (uintptr_t)align_bytes != 0)
@@ -69,7 +70,7 @@ static hr_status wrap(foreign *owner, const void *data, int64_t n, int64_t item_
     return HR_OK;
 }
 
-/* Lengths and numbers of things, before anything is looked at. */
+/* Checks the lengths and numbers, before the code reads any buffer. */
 static hr_status check_array_node(const struct ArrowArray *a, const struct ArrowSchema *s, int64_t n_buffers,
                                   hr_error *err)
 {
@@ -87,8 +88,8 @@ static hr_status check_array_node(const struct ArrowArray *a, const struct Arrow
                             (long long)n_buffers);
     if (!a->dictionary != !s->dictionary)
         return hr_error_set(err, HR_BAD_DATA, "format '%s' %s", s->format,
-                            a->dictionary ? "with a dictionary that the schema does not know"
-                                          : "without its dictionary");
+                            a->dictionary ? "has a dictionary, the schema has none"
+                                          : "lacks the dictionary of its schema");
     return HR_OK;
 }
 
@@ -99,7 +100,7 @@ static bool is_null(const struct ArrowArray *a, int64_t i)
     return has_nulls(a) && !hr__bit(a->buffers[0], a->offset + i);
 }
 
-/* The validity of rows that are decoded, as bits of our own, from bit 0. */
+/* The validity of decoded rows, as our own bits, from bit 0. */
 static hr_status copy_validity(const struct ArrowArray *a, hr_buffer **out, int64_t *n_null, hr_error *err)
 {
     *n_null = 0;
@@ -115,7 +116,7 @@ static hr_status copy_validity(const struct ArrowArray *a, hr_buffer **out, int6
 static hr_status import_array(foreign *owner, const struct ArrowArray *a, const struct ArrowSchema *s, hr_type *type,
                               hr_array **out, hr_error *err);
 
-/* The same, checked; what is decoded further must be sound. */
+/* The same, checked: the next decoder relies on it. */
 static hr_status import_checked(foreign *owner, const struct ArrowArray *a, const struct ArrowSchema *s, hr_type *type,
                                 hr_array **out, hr_error *err)
 {
@@ -128,7 +129,7 @@ static hr_status import_checked(foreign *owner, const struct ArrowArray *a, cons
     return st;
 }
 
-/* Offsets, and the bytes that they say there are. */
+/* The offsets, and the bytes that they span. */
 static hr_status import_offsets(foreign *owner, const struct ArrowArray *a, const hr_type *type, hr_buffer *buffers[3],
                                 hr_error *err)
 {
@@ -162,7 +163,7 @@ static hr_status import_buffers(foreign *owner, const struct ArrowArray *a, cons
     return HR_OK;
 }
 
-/* What both have: buffers are wrapped, children imported. */
+/* The common case: wraps the buffers, imports the children. */
 static hr_status import_plain(foreign *owner, const struct ArrowArray *a, const struct ArrowSchema *s, hr_type *type,
                               hr_array **out, hr_error *err)
 {
@@ -187,7 +188,7 @@ static hr_status import_plain(foreign *owner, const struct ArrowArray *a, const 
         }
     }
     st = hr__array_new(type, a->length, buffers[0] ? -1 : 0, buffers, children, n_children, out, err);
-    buffers[0] = buffers[1] = buffers[2] = NULL; /* both were taken */
+    buffers[0] = buffers[1] = buffers[2] = NULL; /* the call took both */
     n = 0;
     if (!st)
         (*out)->offset = a->offset;
@@ -251,7 +252,7 @@ done:
     return st;
 }
 
-/* What a view says twice: the first bytes of a long one stand in it as well, behind a short one are zeros. */
+/* Checks the redundant bytes of a view: a long one repeats its first bytes, a short one ends in zeros. */
 static bool view_agrees(const uint8_t *view, const uint8_t *data, int64_t n)
 {
     static const uint8_t zeros_behind[12];
@@ -344,7 +345,8 @@ static hr_status list_view_spans(const struct ArrowArray *a, const hr_type *type
             return hr_error_set(err, HR_BAD_DATA, "row %lld: %lld values from value %lld, of %lld", (long long)i,
                                 (long long)spans[i].n, (long long)spans[i].begin, (long long)values->length);
         if (__builtin_add_overflow(at, spans[i].n, &at) || (width == 4 && at > INT32_MAX))
-            return hr_error_set(err, HR_BUDGET, "row %lld: over 2 GiB of values in a list with 32-bit offsets",
+            return hr_error_set(err, HR_BUDGET,
+                                "row %lld: the values of a list exceed the 2 Gi that 32-bit offsets reach",
                                 (long long)i);
     }
     return HR_OK;
@@ -371,7 +373,7 @@ static hr_status import_list_views(foreign *owner, const struct ArrowArray *a, c
     HR_GO(list_view_spans(a, type, values, spans, buffers[1]->data, err));
     HR_GO(hr__array_gather(&root_mem, type->children[0].type, spans, a->length, &child, err));
     st = hr__array_new(type, a->length, n_null, buffers, &child, 1, out, err);
-    buffers[0] = buffers[1] = NULL; /* both were taken */
+    buffers[0] = buffers[1] = NULL; /* the call took both */
     child = NULL;
 done:
     for (int i = 0; i < 3; i++)
@@ -382,7 +384,7 @@ done:
     return st;
 }
 
-/* For each row the number of its run, of checked ones: run k ends before row ends[k]. */
+/* The number of the run of each row: run k ends before row ends[k]. The ends are checked. */
 static void run_rows(const struct ArrowArray *a, const struct ArrowArray *ends, char format, int32_t *idx)
 {
     int64_t run = 0;
@@ -394,8 +396,8 @@ static void run_rows(const struct ArrowArray *a, const struct ArrowArray *ends, 
     }
 }
 
-/* Before memory is asked for so many rows: there is a value for each run, runs end one behind the other, and the last
- * one behind all rows. */
+/* Checked before the allocation for the rows: each run has a value, the ends rise, and the last one lies behind all
+ * rows. */
 static hr_status check_runs(const struct ArrowArray *a, const struct ArrowArray *ends, char format, int64_t n_values,
                             hr_error *err)
 {
@@ -403,7 +405,7 @@ static hr_status check_runs(const struct ArrowArray *a, const struct ArrowArray 
 
     if (ends->buffers[0] && ends->null_count != 0 &&
         hr__bits_count(ends->buffers[0], ends->offset, ends->length) != ends->length)
-        return hr_error_set(err, HR_BAD_DATA, "ends of runs that are null");
+        return hr_error_set(err, HR_BAD_DATA, "some run ends are null");
     if (n_values < ends->length)
         return hr_error_set(err, HR_BAD_DATA, "%lld runs of %lld values", (long long)ends->length, (long long)n_values);
     for (int64_t i = 0; i < ends->length; i++) {
@@ -416,7 +418,7 @@ static hr_status check_runs(const struct ArrowArray *a, const struct ArrowArray 
     }
     if (a->length == 0 || last >= a->offset + a->length)
         return HR_OK;
-    return hr_error_set(err, HR_BAD_DATA, "the last of %lld runs ends at row %lld, there are %lld rows",
+    return hr_error_set(err, HR_BAD_DATA, "the last of %lld runs ends at row %lld, expected %lld rows",
                         (long long)ends->length, (long long)last, (long long)(a->offset + a->length));
 }
 
@@ -431,8 +433,8 @@ static hr_status import_runs(foreign *owner, const struct ArrowArray *a, const s
     HR_GO(check_array_node(a->children[0], s->children[0], 2, err));
     if (a->children[0]->length && !a->children[0]->buffers[1])
         HR_FAIL(HR_BAD_DATA, "no buffer for %lld run ends", (long long)a->children[0]->length);
-    if (a->length > MAX_RUN_ROWS) /* two numbers can stand for any number of rows */
-        HR_FAIL(HR_UNSUPPORTED, "%lld rows with run ends in one array, at most %d are possible", (long long)a->length,
+    if (a->length > MAX_RUN_ROWS) /* two numbers can declare any number of rows */
+        HR_FAIL(HR_UNSUPPORTED, "an array with run ends has %lld rows, expected at most %d", (long long)a->length,
                 MAX_RUN_ROWS);
     HR_GO(check_runs(a, a->children[0], s->children[0]->format[0], a->children[1] ? a->children[1]->length : 0, err));
     HR_GO(import_checked(owner, a->children[1], s->children[1], type, &values, err));
@@ -521,7 +523,7 @@ static hr_status check_top(const struct ArrowArray *a, const struct ArrowSchema 
     if (a->n_buffers > 0 && a->buffers && has_nulls(a))
         n_null = a->length - hr__bits_count(a->buffers[0], a->offset, a->length);
     if (n_null)
-        return hr_error_set(err, HR_UNSUPPORTED, "import: %lld of %lld rows are null as a whole", (long long)n_null,
+        return hr_error_set(err, HR_UNSUPPORTED, "import: %lld of %lld rows of the table are null", (long long)n_null,
                             (long long)a->length);
     return HR_OK;
 }

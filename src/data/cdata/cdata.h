@@ -1,4 +1,4 @@
-/* cdata.h - out and in through Arrow's C data interface. */
+/* cdata.h - exports and imports tables by Arrow's C data interface. */
 #ifndef HR_CDATA_H
 #define HR_CDATA_H
 
@@ -8,8 +8,7 @@ hr_status hr__schema_export(const hr_schema *s, struct ArrowSchema *out, hr_erro
 hr_status hr__schema_import(struct ArrowSchema *in, hr_schema **out, hr_error *err) HR_MUST_USE; /* takes in */
 hr_status hr__type_export(const hr_type *t, struct ArrowSchema *out, hr_error *err) HR_MUST_USE;
 hr_status hr__array_export(hr_array *a, struct ArrowArray *out, hr_error *err) HR_MUST_USE; /* shares a */
-/* Takes `in`, even on failure. Dictionary-encoded, string_view, list_view and run-end arrays are decoded into plain
- * ones. */
+/* Takes `in`, even on failure. Decodes dictionaries, views, list views and run ends into plain arrays. */
 hr_status hr__array_import(struct ArrowArray *in, struct ArrowSchema *schema_borrowed, hr_array **out,
                            hr_error *err) HR_MUST_USE;
 

@@ -1,11 +1,11 @@
 /* arith_decimal.c - + - * / // % and negation of decimals, and decimals of 32 bytes for fn_math.c.
  *
- * The type of a result is the one that Arrow's kernels give; where that has more digits than the type can have (Arrow
- * refuses), it has as many as it can, and a value that needs more is an error that names the row. Integers are decimals
- * without places, plain constants with as many digits as they have. / is cut off behind its places, as Arrow's; a
- * division by 0 is null, as elsewhere.
+ * The type of a result is that of Arrow's kernels. Where Arrow refuses, because the type would need too many digits, it
+ * has the most digits, and a value that needs more is an error that names the row. Integers count as decimals without
+ * places, plain constants have as many digits as they need. / cuts off behind its places, as Arrow; a division by 0 is
+ * null, as elsewhere.
  *
- * Rows of 16 bytes whose numbers stay small are computed with the machine's 128 bits, all else exactly by
+ * Rows of 16 bytes with small numbers are computed with the machine's 128 bits, all others exactly by
  * base/decimal.h. */
 #include "base/decimal.h"
 #include "expr/fn.h"
@@ -14,7 +14,7 @@ __extension__ typedef unsigned __int128 uint128;
 
 typedef enum outcome { FINE, OVERFLOW, BY_ZERO } outcome;
 
-enum { MOST_SCALE = 1000 }; /* of a type that is computed with: so that sums of scales stay small */
+enum { MOST_SCALE = 1000 }; /* the largest scale of an operand, so that sums of scales stay small */
 
 /* ---------------------------------------------------------------------------------------------------------- binding */
 
@@ -47,7 +47,7 @@ static shape shape_of(const hr_bound_call *call, int i)
     return s;
 }
 
-/* What Arrow says of the two; more digits than there can be, perhaps. */
+/* Arrow's type for the two, perhaps with more digits than a decimal can have. */
 static shape result_shape(hr_arith_op op, shape a, shape b)
 {
     const int64_t scale = HR_MAX(a.scale, b.scale), whole = HR_MAX(a.precision - a.scale, b.precision - b.scale);
@@ -66,7 +66,7 @@ static shape result_shape(hr_arith_op op, shape a, shape b)
     }
 }
 
-/* By how many places the operands are scaled up before they meet. */
+/* The number of places by which each operand is scaled up first. */
 static void set_scaling(hr_arith_state *s, hr_arith_op op, shape a, shape b, shape result)
 {
     const int64_t scale = HR_MAX(a.scale, b.scale);
@@ -107,12 +107,12 @@ hr_status hr__decimal_arith_bind(hr_bound_call *call, hr_arith_op op, hr_error *
 
     for (int i = 0; i < 2; i++)
         if (in[i].scale > MOST_SCALE || in[i].scale < -MOST_SCALE)
-            return hr__call_type_error(call, "a decimal of fewer places expected; a cast may help", err);
+            return hr__call_type_error(call, "expected a decimal of fewer places; a cast may help", err);
     if (result.scale > most || result.precision - result.scale > 10000) {
-        hr__text_add(&why,
-                     "the result would have %d places, and there is room for %d; cast to fewer digits, to "
-                     "decimal256 or to double",
-                     (int)result.scale, most);
+        hr__text_add(
+            &why,
+            "the result would have %d places, expected at most %d; cast to fewer digits, to decimal256 or to double",
+            (int)result.scale, most);
         st = hr__call_type_error(call, why.failed ? "too many places" : why.data, err);
         hr__text_clear(&why);
         return st;
@@ -131,7 +131,7 @@ hr_status hr__decimal_arith_bind(hr_bound_call *call, hr_arith_op op, hr_error *
 /* --------------------------------------------------------------------------------------------------------- 128 bits */
 
 typedef struct narrow {
-    int128 end[2], ten[2], end_out; /* of each operand: the first number with too many digits, and its factor */
+    int128 end[2], ten[2], end_out; /* for each operand: the least number with too many digits, and its factor */
 } narrow;
 
 static inline int128 load_narrow(const uint8_t *p)
@@ -150,7 +150,7 @@ static inline int128 quotient_of(int128 l, int128 r)
     return is_small(l) && is_small(r) && r != -1 ? (int64_t)l / (int64_t)r : l / r;
 }
 
-/* true: done. false: the wide way is to be taken. */
+/* true: done. false: the caller computes with wide numbers. */
 static inline bool narrow_row(hr_arith_op op, const narrow *c, const uint8_t *a, const uint8_t *b, uint8_t *out)
 {
     int128 l = load_narrow(a), r = load_narrow(b), v;
@@ -162,7 +162,7 @@ static inline bool narrow_row(hr_arith_op op, const narrow *c, const uint8_t *a,
         r *= c->ten[1];
     }
     switch (op) {
-    case HR_ADD: v = (int128)((uint128)l + (uint128)r); break; /* below 2 * 10^38: what wraps is not within 10^38 */
+    case HR_ADD: v = (int128)((uint128)l + (uint128)r); break; /* below 2 * 10^38: a wrapped sum is not within 10^38 */
     case HR_SUBTRACT: v = (int128)((uint128)l - (uint128)r); break;
     case HR_MULTIPLY:
         if (!is_small(l) || !is_small(r))
@@ -175,7 +175,7 @@ static inline bool narrow_row(hr_arith_op op, const narrow *c, const uint8_t *a,
         v = quotient_of(l, r);
         if (op == HR_DIVIDE)
             break;
-        l -= v * r; /* the rest, with the sign of l */
+        l -= v * r; /* the remainder, with the sign of l */
         if (l != 0 && (l < 0) != (r < 0)) {
             v--;
             l += r;
@@ -286,7 +286,7 @@ static inline hr_status run_rows(running *x, hr_arith_op op, hr_error *err)
 
 static hr_status run_op(running *x, hr_arith_op op, hr_error *err)
 {
-    switch (op) { /* a loop for each: the row's switch is decided when it is compiled */
+    switch (op) { /* a loop for each operator: the compiler resolves the switch of a row */
     case HR_ADD: return run_rows(x, HR_ADD, err);
     case HR_SUBTRACT: return run_rows(x, HR_SUBTRACT, err);
     case HR_MULTIPLY: return run_rows(x, HR_MULTIPLY, err);

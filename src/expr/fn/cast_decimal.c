@@ -1,18 +1,18 @@
 /* cast_decimal.c - casts to decimals, from integers, floats, text and other decimals, and from decimals to integers and
  * floats.
  *
- * Exact where both sides can be: digits that the new type has no place for are refused, as are too many in front of the
- * point; with safe=false digits behind the point are cut off, integers keep their low bits, and what does not fit at
- * all is null. A float becomes the nearest decimal of its exact value, half-way to the even digit, and a decimal the
+ * Exact where both types allow it: a value with more digits than the new type has, on either side of the point, is an
+ * error. With safe=false digits behind the point are cut off, integers keep their low bits, and values that do not fit
+ * are null. A float becomes the nearest decimal of its exact value, half-way to the even digit, and a decimal the
  * nearest float. */
 #include "base/decimal.h"
 #include "base/number_short.h"
 #include "expr/fn.h"
 
-/* A value on its way. lost: digits behind the point were cut off. false: no such value. */
+/* Converts a value. lost: digits behind the point were cut off. false: no such value. */
 typedef bool read_fn(const hr_array *a, int64_t i, int scale, hr_wide *out, bool *lost);
 
-/* v * 10^places; cut off where that is negative. */
+/* v * 10^places; cuts digits off if places is negative. */
 static bool rescale(hr_wide *v, int64_t places, bool *lost)
 {
     hr_wide unit, rest;
@@ -80,7 +80,7 @@ static read_fn *reader_of(const hr_type *t)
                                     : read_text;
 }
 
-/* A row that has no value of the new type: an error, or null. */
+/* Handles a row without a value of the new type: an error, or null. */
 static hr_status refuse(const hr_bound_call *call, const hr_eval *how, const hr_array *a, int64_t i, bool safe,
                         hr_buffer **validity, bool *own, hr_error *err)
 {
@@ -97,7 +97,7 @@ static hr_status refuse(const hr_bound_call *call, const hr_eval *how, const hr_
 
 typedef struct narrow {
     bool can;
-    int128 ten, end_in, end_out; /* the factor; the first numbers with too many digits, of both sides */
+    int128 ten, end_in, end_out; /* the factor; the least numbers with too many digits, of both types */
 } narrow;
 
 static narrow narrow_of(const hr_type *from, const hr_type *to)
@@ -153,7 +153,7 @@ hr_status hr__cast_to_decimal(const hr_bound_call *call, const hr_eval *how, con
 
 /* ---------------------------------------------------------------------------------------------------- from decimals */
 
-/* Low bits are what an unsafe cast keeps. -> whether these are all. */
+/* Stores the low bits, which an unsafe cast keeps. -> whether they are the whole number. */
 static bool put_int(const hr_type *to, const hr_wide *v, uint8_t *out)
 {
     const int bytes = hr__type_bytes(to);

@@ -1,8 +1,8 @@
-/* cast_text.c - casts from and to text: numbers, booleans, dates, times.
+/* cast_text.c - casts of numbers, booleans, dates and times from and to text.
  *
- * The text is the whole value, without blanks around it; base/number.h says what numbers and times look like. Booleans
- * are true and false (in any case) or 1 and 0. A time with a zone fits only a type with a zone; one without is taken as
- * UTC there. */
+ * The text is the whole value, without blanks around it; base/number.h defines the text of numbers and times. Booleans
+ * are true and false (in any case) or 1 and 0. A time with a zone fits only a type with a zone; a time without one
+ * counts as UTC there. */
 #include "base/number.h"
 #include "expr/fn.h"
 
@@ -11,7 +11,7 @@
 
 /* -------------------------------------------------------------------------------------------------------- from text */
 
-/* Stores what the text says at `out`; false: it is no such value. */
+/* Stores the value of the text at `out`; false: the text is no such value. */
 typedef bool parse_fn(const hr_type *t, const uint8_t *p, int64_t n, void *out);
 
 #define HR_SIGNED(name, T, least, most)                                                                                \
@@ -135,7 +135,7 @@ static parse_fn *parser_of(const hr_type *t)
 
 bool hr__cast_parses(const hr_type *to) { return parser_of(to); }
 
-/* The parsers may read behind the text: one at the end of a buffer that others made (no slack) is copied first. */
+/* The parsers may read behind the text: a text at the end of a foreign buffer (without slack) is copied first. */
 static const uint8_t *with_slack(const hr_array *a, const uint8_t *p, int64_t n, uint8_t *copy, int64_t cap)
 {
     const hr_buffer *b = a->buffers[2];
@@ -148,7 +148,7 @@ static const uint8_t *with_slack(const hr_array *a, const uint8_t *p, int64_t n,
     return copy;
 }
 
-enum { LONGEST = 448 }; /* no number or time is longer, but for zeros */
+enum { LONGEST = 448 }; /* no number or time is longer, except by zeros */
 
 hr_status hr__cast_from_text(const hr_bound_call *call, const hr_eval *how, const hr_array *a, bool safe,
                              hr_buffer **validity, hr_buffer **out, hr_error *err)
@@ -194,7 +194,7 @@ done:
 
 /* ---------------------------------------------------------------------------------------------------------- to text */
 
-/* The text of row i; `out` has room for HR_NUMBER_CHARS. -> bytes, -1: by way of hr__array_print_value */
+/* The text of row i; `out` has room for HR_NUMBER_CHARS. -> bytes; -1: use hr__array_print_value */
 static int print_at(const hr_array *a, int64_t i, char *out)
 {
     const uint8_t *p = a->type->id == HR_T_BOOL ? NULL : hr__array_values(a) + i * hr__type_bytes(a->type);
@@ -245,7 +245,8 @@ hr_status hr__cast_to_text(const hr_bound_call *call, const hr_eval *how, const 
         int64_t n = 0;
 
         if (at > INT32_MAX && !wide)
-            HR_FAIL(HR_UNSUPPORTED, "cast: more than 2 GiB of text in one column of 32-bit offsets");
+            HR_FAIL(HR_UNSUPPORTED,
+                    "cast: the result has more than 2 GiB of text, the limit of a column with 32-bit offsets");
         if (wide)
             ((int64_t *)(void *)(*offsets)->data)[i] = at;
         else

@@ -1,11 +1,11 @@
 /* fn_arith.c - + - * / // % and negation, with Python's meaning of // and %.
  *
- * Operands meet in one type first (casts that the binder puts in); then it is one loop. Integer results that do not fit
- * are an error: the loop gathers "some value overflowed", and only then is it asked whether that value was valid. / is
- * always a division of floats. // and % of integers by zero are null; floats follow IEEE.
+ * The binder casts the operands to one type first; then one loop computes. Integer results that do not fit are an
+ * error: the loop notes "some value overflowed", and a second loop checks whether that value was valid. / is always a
+ * division of floats. // and % of integers by zero are null; floats follow IEEE.
  *
- * Decimals are arith_decimal.c's. Times: timestamp - timestamp, timestamp +- duration, duration +- duration, duration *
- * integer, in the finer of the units. */
+ * arith_decimal.c computes decimals. Times: timestamp - timestamp, timestamp +- duration, duration +- duration,
+ * duration * integer, in the finer of the units. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@
     X(f32, float, f)                                                                                                   \
     X(f64, double, )
 
-/* -> whether all results fit (and no divisor was 0). A constant operand has step 0. */
+/* -> whether all results fit and no divisor was 0. A constant operand has step 0. */
 typedef bool arith_fn(const void *a, const void *b, int64_t step_a, int64_t step_b, int64_t n, void *out);
 
 /* ---------------------------------------------------------------------------------------------------------- kernels */
@@ -63,7 +63,7 @@ typedef bool arith_fn(const void *a, const void *b, int64_t step_a, int64_t step
     static bool what##_##name(const void *pa, const void *pb, int64_t step_a, int64_t step_b, int64_t n, void *out)    \
         LOOPS(T, __VA_ARGS__)
 
-/* Rounds down, where C rounds towards zero. A divisor of 0 and the one quotient that does not fit are told by `bad`. */
+/* Rounds down, where C rounds towards zero. `bad` notes a divisor of 0, and the one quotient that does not fit. */
 #define DIVISION(T, quotient)                                                                                          \
     {                                                                                                                  \
         const bool minus = (T) - 1 < 0 && r == (T) - 1;                                                                \
@@ -93,8 +93,8 @@ INTS(HR_X)
 #undef HR_X
 #pragma GCC diagnostic pop
 
-/* By a constant of 2 or more, without the machine's division: times the reciprocal, which is wrong by one at most, as
- * what it leaves over shows. Doubles hold the values up to 2^52; larger ones are divided. */
+/* Divides by a constant of 2 or more without the machine's division: multiplies by the reciprocal, which is wrong by at
+ * most one, as the remainder shows. Doubles hold values up to 2^52; larger ones are divided. */
 #define HR_X(name, T)                                                                                                  \
     static void by_constant_##name(const T *a, T d, int64_t n, bool quotient, T *y)                                    \
     {                                                                                                                  \
@@ -107,7 +107,7 @@ INTS(HR_X)
                                                                                                                        \
             q -= m < 0;                                                                                                \
             m += m < 0 ? d : 0;                                                                                        \
-            q -= m < 0; /* rounded towards zero, and wrong by one */                                                   \
+            q -= m < 0; /* rounded towards zero, and off by one */                                                     \
             m += m < 0 ? d : 0;                                                                                        \
             q += m >= d;                                                                                               \
             m -= m >= d ? d : 0;                                                                                       \
@@ -118,7 +118,7 @@ HR_X(i32, int32_t)
 HR_X(i64, int64_t)
 #undef HR_X
 
-/* As Python's divmod: the remainder has the divisor's sign, the quotient is the whole number that goes with it. */
+/* As Python's divmod: the remainder has the divisor's sign, the quotient is the matching whole number. */
 static double floor_quotient(double l, double r)
 {
     double m, q;
@@ -197,7 +197,7 @@ hr_status hr__arith_overflow(const hr_bound_call *call, hr_arith_op op, const hr
     return st;
 }
 
-/* Some row was bad: a division by zero is null there, an overflow an error, unless the row is null anyway. */
+/* Handles bad rows: a division by zero becomes null, an overflow is an error, unless the row is null. */
 static hr_status look_closer(const hr_bound_call *call, hr_arith_op op, const hr_eval *how, hr_array *const *args,
                              const uint8_t *values[2], const int64_t step[2], hr_buffer **validity, hr_error *err)
 {
@@ -228,7 +228,7 @@ static hr_status look_closer(const hr_bound_call *call, hr_arith_op op, const hr
     return HR_OK;
 }
 
-/* Whether it was a division of int32 or int64 by such a constant, which is done then. */
+/* Computes a division of int32 or int64 by a constant of 2 or more; false: it is another one. */
 static bool by_constant(hr_arith_op op, hr_type_id machine, const uint8_t *const values[2], const int64_t step[2],
                         int64_t n, void *out)
 {
@@ -298,7 +298,7 @@ static hr_status set_machine(hr_bound_call *call, hr_type_id id, hr_type *type, 
     return HR_OK;
 }
 
-/* Halves compute as float32; uint64 with a signed integer as int64, if the value fits. */
+/* The type that computes: float32 for halves; int64 for uint64 with a signed integer, if the value fits. */
 static hr_type *machine_type(hr_type *t)
 {
     if (!t)
@@ -319,7 +319,7 @@ static hr_status bind_numbers(hr_bound_call *call, hr_arith_op op, hr_error *err
 
 static bool is_numeric(const hr_type *t) { return hr__type_is_number(t) || hr__type_is_decimal(t); }
 
-/* One is a decimal; beside a float it is a double. */
+/* One operand is a decimal; with a float it becomes a double. */
 static hr_status bind_decimals(hr_bound_call *call, hr_arith_op op, hr_error *err)
 {
     if (!hr__type_is_float(call->input_types[0]) && !hr__type_is_float(call->input_types[1]))
@@ -345,7 +345,7 @@ static hr_unit unit_of(const hr_type *t)
     return t->id == HR_T_DATE32 ? HR_SECOND : t->id == HR_T_DATE64 ? HR_MILLI : t->unit;
 }
 
-/* Both are times, + or -. */
+/* Binds + or - of two times. */
 static hr_status bind_times(hr_bound_call *call, hr_arith_op op, hr_error *err)
 {
     const hr_type *x = call->input_types[0], *y = call->input_types[1];
@@ -356,7 +356,7 @@ static hr_status bind_times(hr_bound_call *call, hr_arith_op op, hr_error *err)
 
     if ((op == HR_ADD && !span_x && !span_y) || (op == HR_SUBTRACT && span_x && !span_y) ||
         (op != HR_ADD && op != HR_SUBTRACT) || (!span_x && !span_y && !x->zone != !y->zone))
-        return hr__call_type_error(call, "not defined for these times", err);
+        return hr__call_type_error(call, "these times have no such operation", err);
     HR_GO(time_in(x, unit, &a, err));
     HR_GO(time_in(y, unit, &b, err));
     HR_GO(hr__type_unit(HR_T_DURATION, unit, NULL, &span, err));
@@ -377,7 +377,7 @@ static hr_status bind_span(hr_bound_call *call, hr_arith_op op, hr_error *err)
 
     if (call->input_types[span]->id != HR_T_DURATION || !hr__type_is_int(call->input_types[1 - span]) ||
         !(op == HR_MULTIPLY || (op == HR_FLOOR_DIVIDE && span == 0)))
-        return hr__call_type_error(call, "not defined for these types", err);
+        return hr__call_type_error(call, "these types have no such operation", err);
     hr__call_cast(call, 1 - span, hr__type_simple(HR_T_INT64));
     return set_machine(call, HR_T_INT64, call->input_types[span], err);
 }
@@ -408,7 +408,7 @@ static hr_status arith_bind(hr_arith_op op, hr_bound_call *call, hr_error *err)
         return bind_span(call, op, err);
     if (op == HR_ADD && (hr__type_is_bytes(t[0]) || hr__type_is_bytes(t[1])))
         return hr__concat_bind(call, err);
-    return hr__call_type_error(call, "numbers expected; a cast may help", err);
+    return hr__call_type_error(call, "expected numbers; a cast may help", err);
 }
 
 /* --------------------------------------------------------------------------------------------------------- negation */
@@ -419,7 +419,7 @@ static hr_status negate_bind(hr_bound_call *call, hr_error *err)
 
     if (t->id != HR_T_NULL && !hr__type_is_signed(t) && !hr__type_is_float(t) && !hr__type_is_decimal(t) &&
         t->id != HR_T_DURATION)
-        return hr__call_type_error(call, "a signed number expected; a cast may help", err);
+        return hr__call_type_error(call, "expected a signed number; a cast may help", err);
     if (t->id == HR_T_FLOAT16) {
         t = hr__type_simple(HR_T_FLOAT32);
         hr__call_cast(call, 0, t);
@@ -496,12 +496,12 @@ HR_ARITH(modulo, HR_MODULO)
     }
 
 const hr_expr_function hr__fn_arith[] = {
-    HR_ENTRY(add, "+", 2, "the sum; timestamp + duration as well; texts, one after the other"),
+    HR_ENTRY(add, "+", 2, "the sum, of timestamp and duration too; of texts the concatenation"),
     HR_ENTRY(subtract, "-", 2, "the difference; of two timestamps a duration"),
     HR_ENTRY(multiply, "*", 2, "the product"),
     HR_ENTRY(divide, "/", 2, "the quotient as a float; of integers a double; of decimals a decimal"),
     HR_ENTRY(floor_divide, "//", 2, "the quotient rounded down; null for an integer divided by 0"),
     HR_ENTRY(modulo, "%", 2, "the remainder, with the sign of the divisor; null for an integer modulo 0"),
-    HR_ENTRY(negate, "-", 1, "the opposite number"),
+    HR_ENTRY(negate, "-", 1, "the number with the opposite sign"),
     { 0 },
 };

@@ -1,13 +1,11 @@
-/* fn_cast.c - values as another type; and which types meet where two are used together.
+/* fn_cast.c - casts to another type, and the common type of operands of different types.
  *
- * A cast is safe unless told otherwise: a value that does not fit is an error that names the row and the value. With
- * safe=false integers keep their low bits, what cannot be converted at all (NaN or 1e300 as an integer, a text that is
- * no number) is null, and times lose what their unit cannot hold. Integers become the nearest float, doubles the
- * nearest float32, always.
+ * A cast is safe by default: a value that does not fit is an error that names the row and the value. With safe=false
+ * integers keep their low bits, values without any equivalent (NaN or 1e300 as an integer, a text that is no number)
+ * become null, and times are cut to their unit. Integers always become the nearest float, doubles the nearest float32.
  *
- * The plan of a cast is a short list of steps over machine types, found when it is bound: numbers convert by one loop a
- * pair of types, and a second loop says whether any value did not fit; only then is it asked which, and whether it was
- * valid. */
+ * A bound cast is a short list of steps over machine types. One loop for each pair of types converts numbers, a second
+ * one detects that some value did not fit; only then a third one finds which, and whether it was valid. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
@@ -40,9 +38,9 @@ typedef enum cast_kind {
     CAST_TO_BOOL,
     CAST_FROM_BOOL,
     CAST_TO_HALF,
-    CAST_FROM_HALF, /* by way of double */
+    CAST_FROM_HALF, /* through double */
     CAST_BYTES,     /* string, binary and their large ones */
-    CAST_SCALE,     /* times: times `mul`, or by `div`, from and to 4 or 8 bytes */
+    CAST_SCALE,     /* times: multiplied by `mul` or divided by `div`, from and to 4 or 8 bytes */
     CAST_TO_DECIMAL,
     CAST_FROM_DECIMAL, /* to integers and floats */
     CAST_PARSE,
@@ -55,13 +53,13 @@ typedef struct cast_state {
     bool safe;
     bool check_utf8;
     int64_t mul, div;
-    bool floors; /* a part of a day is no loss */
+    bool floors; /* cutting a part of a day is no error */
 } cast_state;
 
 /* ---------------------------------------------------------------------------------------------------------- numbers */
 
-/* Unsigned arithmetic is modulo 2^n, and conversion to a signed type keeps the bits. A float out of range would be
- * undefined. */
+/* Unsigned arithmetic is modulo 2^n, and conversion to a signed type keeps the bits. Conversion of a float out of range
+ * would be undefined. */
 #define LOW_i8 -128.0
 #define LOW_u8 0.0
 #define LOW_i16 -32768.0
@@ -93,9 +91,10 @@ typedef struct cast_state {
 #define IS_FLOAT_f32 1
 #define IS_FLOAT_f64 1
 
-/* The value is one that the integer type holds: whole and in range. */
+/* The integer type holds the value: it is whole and in range. */
 #define FITS_FLOAT(v, A, b, B) ((double)(v) >= LOW_##b && (double)(v) < END_##b && (A)(B)(v) == (v))
-/* After truncation it is in range: what an unsafe cast gives. (The least int64, less 1, is itself as a double.) */
+/* The truncated value is in range, as an unsafe cast needs. (The least int64 minus 1 is the least int64 as a
+ * double.) */
 #define IN_RANGE(v, b) (((double)(v) > LOW_##b - 1 || (double)(v) == LOW_##b) && (double)(v) < END_##b)
 
 #define CONVERT(a, A, b, B)                                                                                            \
@@ -138,7 +137,7 @@ typedef struct cast_state {
 NUMBERS(CONVERT_TO_ALL)
 #pragma GCC diagnostic pop
 
-/* convert; whether all fit; whether one can be converted at all. By source and target. */
+/* convert; whether all values fit; whether one value can be converted at all. By source and target. */
 static const struct {
     void (*convert)(const void *from, void *to, int64_t n);
     bool (*fits)(const void *from, int64_t n);
@@ -206,7 +205,8 @@ hr_status hr__own_validity(const hr_eval *how, hr_buffer **validity, hr_error *e
     return HR_OK;
 }
 
-/* Some value did not fit: was it valid? Safe: an error for the first. Not safe: null where it cannot be converted. */
+/* Handles values that did not fit, if they are valid. Safe: an error for the first. Not safe: null if it cannot be
+ * converted. */
 static hr_status look_closer(const hr_bound_call *call, const hr_eval *how, const hr_array *a, const uint8_t *values,
                              hr_buffer **validity, hr_error *err)
 {
@@ -260,7 +260,7 @@ static hr_status run_to_bool(const hr_bound_call *call, const hr_eval *how, cons
     for (int64_t i = 0; i < how->n_rows; i += 1024) {
         int64_t m = HR_MIN(1024, how->n_rows - i);
 
-        numbers[s->from][N_f64].convert(values + i * bytes, wide, m); /* no integer but 0 rounds to 0 */
+        numbers[s->from][N_f64].convert(values + i * bytes, wide, m); /* only the integer 0 rounds to 0 */
         for (int64_t k = 0; k < m; k++)
             block[k] = wide[k] != 0;
         hr__pack_bits(block, m, (*out)->data + i / 8);
@@ -285,7 +285,7 @@ static hr_status run_from_bool(const hr_bound_call *call, const hr_eval *how, co
     return HR_OK;
 }
 
-/* Halves as doubles, then as whatever. */
+/* Halves to doubles, then to the target. */
 static hr_status run_from_half(const hr_bound_call *call, const hr_eval *how, const hr_array *a, hr_buffer **validity,
                                hr_buffer **out, hr_error *err)
 {
@@ -344,7 +344,9 @@ static hr_status other_offsets(const hr_eval *how, const hr_array *a, const hr_t
         const int64_t *from = (const int64_t *)(const void *)a->buffers[1]->data + a->offset;
 
         if (from[how->n_rows] > INT32_MAX)
-            return hr_error_set(err, HR_UNSUPPORTED, "cast: more than 2 GiB of text in one column of 32-bit offsets");
+            return hr_error_set(
+                err, HR_UNSUPPORTED,
+                "cast: the result has more than 2 GiB of text, the limit of a column with 32-bit offsets");
         conv_i64_i32(from, (*out)->data, how->n_rows + 1);
     }
     return HR_OK;
@@ -407,7 +409,7 @@ static int64_t time_at(const uint8_t *values, int bytes, int64_t i)
     return v64;
 }
 
-/* v in the other unit; false: it does not fit, or something is lost. */
+/* v in the other unit; false: it does not fit, or loses a fraction. */
 static bool rescale(const cast_state *s, int to_bytes, int64_t v, int64_t *out)
 {
     bool fits = !__builtin_mul_overflow(v, s->mul, out);
@@ -584,7 +586,7 @@ hr_status hr__cast_bind_to(hr_bound_call *call, const hr_type *from, hr_type *to
         return HR_OK;
     hr__type_print(from, &a);
     hr__type_print(to, &b);
-    st = hr_error_set(err, HR_TYPE, "cast: no way from %s to %s", a.data ? a.data : "?", b.data ? b.data : "?");
+    st = hr_error_set(err, HR_TYPE, "cast: %s cannot be cast to %s", a.data ? a.data : "?", b.data ? b.data : "?");
     hr__text_clear(&a);
     hr__text_clear(&b);
     return st;
@@ -617,7 +619,7 @@ static hr_status cast_bind(hr_bound_call *call, hr_error *err)
 
 /* ----------------------------------------------------------------------------------------------------------- ranges */
 
-/* Casts that keep the order keep bounds. Not those that wrap, or make nulls. */
+/* Casts that keep the order keep bounds; casts that wrap or make nulls do not. */
 static bool is_monotone(const cast_state *s, const hr_type *from, const hr_type *to)
 {
     if (s->kind == CAST_NOTHING)
@@ -694,7 +696,7 @@ static hr_type *signed_of(int bits)
     return hr__type_simple(bits <= 8 ? HR_T_INT8 : bits <= 16 ? HR_T_INT16 : bits <= 32 ? HR_T_INT32 : HR_T_INT64);
 }
 
-/* NumPy's, but for uint64 with a signed one, where NumPy leaves the integers: NULL. */
+/* NumPy's common type; NULL for uint64 with a signed integer, where NumPy takes a float. */
 static hr_type *common_of_types(hr_type *a, hr_type *b)
 {
     if (a->id == b->id)
@@ -716,7 +718,7 @@ static hr_type *common_of_types(hr_type *a, hr_type *b)
     return signed_of(2 * (hr__type_is_unsigned(a) ? int_bits(a) : int_bits(b)));
 }
 
-/* The weak number has a value that `type` holds (floats hold all). */
+/* Whether `type` holds the value of the weak number (floats hold all). */
 static bool holds_weak(const hr_type *type, const hr_array *value)
 {
     enum number to;
@@ -741,8 +743,8 @@ hr_type *hr__call_common_number(const hr_bound_call *call, int a, int b)
     return common_of_types(x, y);
 }
 
-/* The numbers of the call from input `first` on, those that are not weak first. NULL: no type holds them all, or there
- * are none. */
+/* The common type of the numbers of the call from input `first` on; weak ones come last. NULL: no type holds them all,
+ * or the call has none. */
 static hr_type *common_of_numbers(const hr_bound_call *call, int first)
 {
     hr_type *common = NULL;
@@ -785,8 +787,8 @@ static bool cast_exists(const hr_type *from, const hr_type *to)
 static bool is_exact(const hr_type *t) { return hr__type_is_int(t) || hr__type_is_decimal(t); }
 static bool is_numeric(const hr_type *t) { return hr__type_is_number(t) || hr__type_is_decimal(t); }
 
-/* Decimals, and integers beside them: as many digits on both sides of the point as one of them has; beside floats
- * double. *out is new, NULL with HR_OK: that would be too many. */
+/* Decimals with integers: as many digits on each side of the point as the largest operand has; with floats double. *out
+ * is new; NULL with HR_OK: that would be too many digits. */
 static hr_status common_of_decimals(const hr_bound_call *call, int first, hr_type **out, hr_error *err)
 {
     int64_t whole = 0, scale = 0;
@@ -814,8 +816,7 @@ static hr_status common_of_decimals(const hr_bound_call *call, int first, hr_typ
                             out, err);
 }
 
-/* What the types of the inputs from `first` on unify to; *out is new, NULL with HR_OK: there is none that casts lead
- * to. */
+/* The type to which those of the inputs from `first` on unify; *out is new; NULL with HR_OK: none that casts reach. */
 static hr_status common_of_any(const hr_bound_call *call, int first, hr_type **out, hr_error *err)
 {
     hr_type *common = hr__type_simple(HR_T_NULL), *wider = NULL;
@@ -846,14 +847,14 @@ hr_status hr__call_common(hr_bound_call *call, int first, hr_type **out, hr_erro
         *out = hr__type_ref(number ? number : hr__type_simple(HR_T_NULL));
         for (int i = first; !number && i < call->n_inputs; i++)
             if (call->input_types[i]->id != HR_T_NULL)
-                *out = hr__type_simple(HR_T_INT64); /* uint64 with a signed one: the value decides */
+                *out = hr__type_simple(HR_T_INT64); /* uint64 with a signed integer: the value decides */
     } else {
         if (all_are(call, first, is_numeric))
             HR_TRY(common_of_decimals(call, first, out, err));
         else
             HR_TRY(common_of_any(call, first, out, err));
         if (!*out)
-            return hr__call_type_error(call, "no one type holds them; a cast may help", err);
+            return hr__call_type_error(call, "no type holds all of them; a cast may help", err);
     }
     for (int i = first; i < call->n_inputs; i++)
         hr__call_cast(call, i, *out);

@@ -1,8 +1,8 @@
 /* fn_choose.c - one of several values: if_else, coalesce, least, greatest.
  *
- * First it is found which input each row takes; then values are fetched: of fixed width in one loop an input, of any
- * other type by joining the inputs and taking rows of that. No input is evaluated lazily: what would be an error is
- * one, even in rows that take another input. */
+ * The code first finds the input that each row takes, then fetches the values: fixed widths by one loop an input, other
+ * types by joining the inputs and taking rows of the result. No input is lazy: an error in an input is an error, even
+ * in rows that take another input. */
 #include "expr/fn.h"
 
 enum { NOBODY = 0xFF, MOST_INPUTS = 250 };
@@ -43,7 +43,7 @@ static void fetch(const uint8_t *which, uint8_t who, const hr_array *a, bool con
 
 static bool is_constant(const hr_bound_call *call, int i) { return call->constants[i] != NULL; }
 
-/* Row i is valid if the input that it takes is valid there. */
+/* Row i is valid if its chosen input is valid in that row. */
 static hr_status chosen_validity(const hr_bound_call *call, const hr_eval *how, hr_array *const *args,
                                  const uint8_t *which, hr_buffer **out, hr_error *err)
 {
@@ -105,7 +105,7 @@ done:
     return st;
 }
 
-/* Takes `which`. Inputs from `first` on are those that are chosen from. */
+/* Takes `which`. The choice is among the inputs from `first` on. */
 static hr_status choose(const hr_bound_call *call, const hr_eval *how, hr_array *const *args, int first, uint8_t *which,
                         hr_array **out, hr_error *err)
 {
@@ -131,7 +131,7 @@ static hr_status check_count(const hr_bound_call *call, hr_error *err)
 {
     if (call->n_inputs <= MOST_INPUTS)
         return HR_OK;
-    return hr_error_set(err, HR_INVALID, "%s: %d arguments, %d are the most", call->expr->function->name,
+    return hr_error_set(err, HR_INVALID, "%s: %d arguments, expected at most %d", call->expr->function->name,
                         call->n_inputs, MOST_INPUTS);
 }
 
@@ -142,7 +142,7 @@ static hr_status if_else_bind(hr_bound_call *call, hr_error *err)
     if (call->input_types[0]->id == HR_T_NULL)
         hr__call_cast(call, 0, hr__type_simple(HR_T_BOOL));
     else if (call->input_types[0]->id != HR_T_BOOL)
-        return hr__call_type_error(call, "a bool expected first", err);
+        return hr__call_type_error(call, "expected a bool as the first argument", err);
     return hr__call_common(call, 1, &call->type, err);
 }
 
@@ -220,7 +220,7 @@ static hr_status extreme_bind(hr_bound_call *call, hr_error *err)
     return st;
 }
 
-/* A number before NaN, NaN before null. */
+/* Prefers a number to NaN, and NaN to null. */
 static bool is_better(const hr_bound_call *call, hr_compare_op op, const hr_array *a, int64_t i, const hr_array *b,
                       int64_t k)
 {
@@ -277,9 +277,9 @@ static hr_status greatest_eval(const hr_bound_call *call, const hr_eval *how, hr
     }
 
 const hr_expr_function hr__fn_choose[] = {
-    HR_ENTRY(if_else, if_else_bind, 3, 3, "the second where the first is true, the third where it is false"),
-    HR_ENTRY(coalesce, coalesce_bind, 1, -1, "the first that is not null"),
-    HR_ENTRY(least, extreme_bind, 1, -1, "the least that is not null; NaN only if nothing else is there"),
-    HR_ENTRY(greatest, extreme_bind, 1, -1, "the greatest that is not null; NaN only if nothing else is there"),
+    HR_ENTRY(if_else, if_else_bind, 3, 3, "b where a is true, c where a is false"),
+    HR_ENTRY(coalesce, coalesce_bind, 1, -1, "the first value that is not null"),
+    HR_ENTRY(least, extreme_bind, 1, -1, "the least value that is not null; NaN only if no number is there"),
+    HR_ENTRY(greatest, extreme_bind, 1, -1, "the greatest value that is not null; NaN only if no number is there"),
     { 0 },
 };

@@ -1,9 +1,9 @@
-/* fn_compare.c - == != < <= > >= over every type that has an order.
+/* fn_compare.c - the comparisons == != < <= > >= of every type that has an order.
  *
- * How two types meet is found once, when the call is bound (hr_comparing); what runs then is one loop over values of
- * one machine type, which the compiler vectorises, into bytes of 0 and 1 that are packed into bits. Exact where no
- * machine type holds both: int64 with uint64, times of different units, decimals of different scales. Integers and
- * floats meet as doubles. Floats are IEEE's: NaN is unequal to everything and neither less nor greater. Strings and
+ * The binder decides once how two types compare (hr_comparing). Then one loop over values of one machine type, which
+ * the compiler vectorises, writes bytes of 0 and 1, and a second one packs them into bits. Pairs that no machine type
+ * holds compare exactly: int64 with uint64, times of different units, decimals of different scales. An integer and a
+ * float compare as doubles. Floats follow IEEE: NaN is unequal to everything and neither less nor greater. Strings and
  * binary compare by bytes. */
 #include "expr/fn.h"
 
@@ -11,7 +11,7 @@
 
 enum { BLOCK = 2048 };
 
-/* suffix, C type, of values that machines compare */
+/* suffix and C type of the machine types */
 #define NUMBERS(X)                                                                                                     \
     X(i8, int8_t)                                                                                                      \
     X(u8, uint8_t)                                                                                                     \
@@ -28,7 +28,7 @@ typedef enum how_kind {
 #define HR_X(name, T) HOW_##name,
     NUMBERS(HR_X)
 #undef HR_X
-        HOW_NULL, /* one of them is always null */
+        HOW_NULL, /* one side is always null */
     HOW_BOOL,
     HOW_BYTES,
     HOW_MIXED,   /* int64 with uint64 */
@@ -70,7 +70,7 @@ typedef void number_fn(const void *a, const void *b, int64_t n, uint8_t *out);
 NUMBERS(HR_X)
 #undef HR_X
 
-/* By how, and by operator: arrays (> and >= by changing sides), then array and constant. */
+/* Loops by comparison and operator: two arrays (> and >= swap the sides), then an array and a constant. */
 static const struct {
     number_fn *arrays[4], *constant[6];
 } number_fns[] = {
@@ -156,7 +156,7 @@ static int scaled_order(const hr_comparing *c, const hr_array *a, int64_t i, con
     return (x > y) - (x < y);
 }
 
-/* --- decimals: sign and magnitude of 256 bits and one word more, so that scaling by 10^76 tells when it overflows */
+/* --- decimals: sign and magnitude of 256 bits and one more word, which shows an overflow of scaling by 10^76 */
 
 typedef struct wide {
     int sign;         /* -1, 0, 1 */
@@ -207,7 +207,7 @@ static int decimal_order(const hr_comparing *c, const hr_array *a, int64_t i, co
         return x.sign < y.sign ? -1 : 1;
     wide_scale(&x, c->digits_a);
     wide_scale(&y,
-               c->digits_b); /* of the two, one is 0: the other may stop early, being greater than all of 256 bits */
+               c->digits_b); /* one of the two factors is 0: the other side may stop early, when it exceeds 256 bits */
     for (int k = 8; k >= 0; k--)
         if (x.word[k] != y.word[k])
             return (x.word[k] < y.word[k] ? -1 : 1) * x.sign;
@@ -277,7 +277,7 @@ static void numbers_run(how_kind how, hr_compare_op op, const hr_array *a, const
     }
 }
 
-/* What is left: strings first, by their own loop. */
+/* The other types: strings by their own loop. */
 static void others_run(const hr_comparing *c, hr_compare_op op, const hr_array *a, const hr_array *b, bool constant,
                        int64_t n, uint8_t *bits)
 {
@@ -298,12 +298,12 @@ static inline bool same_words(const uint8_t *p, const uint8_t *q, int64_t n, siz
 
     memcpy(&a[0], p, width);
     memcpy(&b[0], q, width);
-    memcpy(&a[1], p + n - width, width); /* overlaps the first, where n is less than two */
+    memcpy(&a[1], p + n - width, width); /* overlaps the first word if n is less than two words */
     memcpy(&b[1], q + n - width, width);
     return a[0] == b[0] && a[1] == b[1];
 }
 
-/* n bytes, n > 0: most texts that are looked for are short. */
+/* Compares n > 0 bytes: most constant texts are short. */
 static inline bool same_bytes(const uint8_t *p, const uint8_t *q, int64_t n)
 {
     if (n > 16)
@@ -313,7 +313,7 @@ static inline bool same_bytes(const uint8_t *p, const uint8_t *q, int64_t n)
     return n >= 4 ? same_words(p, q, n, 4) : n >= 2 ? same_words(p, q, n, 2) : *p == *q;
 }
 
-/* Equal strings have equal lengths: most rows are told apart by that, and by their first bytes. */
+/* Equal strings have equal lengths: the length and the first bytes decide most rows. */
 #define HR_X(name, T)                                                                                                  \
     static void equals_text_##name(const hr_array *a, const uint8_t *text, int64_t length, bool want, int64_t n,       \
                                    uint8_t *bits)                                                                      \
@@ -381,7 +381,7 @@ static hr_status compare_eval(hr_compare_op op, const hr_bound_call *call, const
     else if (how->n_rows && !(c->how == HOW_BYTES && constant && equals_text(op, a, b, how->n_rows, bits->data))) {
         hr_comparing mine = *c;
 
-        if (a != args[0]) { /* sides were changed */
+        if (a != args[0]) { /* the sides are swapped */
             mine.scale_a = c->scale_b;
             mine.scale_b = c->scale_a;
             mine.digits_a = c->digits_b;
@@ -428,7 +428,7 @@ static void bind_numbers(hr_bound_call *call, int a, int b, hr_comparing *c)
 
 static bool is_text_or_binary(const hr_type *t) { return hr__type_is_bytes(t) || t->id == HR_T_FIXED_BINARY; }
 
-/* Nanoseconds that one tick is; 0: not a time. `family`: only times of one family compare. */
+/* The nanoseconds of one tick; 0: not a time. `family`: only times of one family compare. */
 static int64_t tick_of(const hr_type *t, int *family)
 {
     static const int64_t ticks[] = { 1000000000, 1000000, 1000, 1 };
@@ -479,7 +479,7 @@ static bool bind_decimals(hr_bound_call *call, int a, int b, hr_comparing *c)
     return true;
 }
 
-/* A constant text beside a time: "2026-11-21" is that day. */
+/* A constant text beside a time is parsed: "2026-11-21" is that day. */
 static bool is_text_of_time(const hr_bound_call *call, int text, int time)
 {
     int family;
@@ -516,7 +516,7 @@ static hr_status bind_how(hr_bound_call *call, int a, int b, hr_comparing *c, hr
     else if (is_text_of_time(call, a, b) || is_text_of_time(call, b, a))
         return bind_text_of_time(call, a, b, c);
     else if (!bind_times(x, y, c))
-        return hr__call_type_error(call, "these do not compare; a cast may help", err);
+        return hr__call_type_error(call, "these types do not compare; a cast may help", err);
     return HR_OK;
 }
 
@@ -547,7 +547,7 @@ static hr_status compare_bind(hr_bound_call *call, hr_error *err)
 
 /* ----------------------------------------------------------------------------------------------------------- ranges */
 
-/* Whether it is known that `op` holds between the two ends (not if one is not known). */
+/* Whether `op` certainly holds between the two ends; false if one is unknown. */
 static bool surely(const hr_comparing *c, hr_compare_op op, const hr_array *a, const hr_array *b)
 {
     return a && b && hr__comparing_one(c, op, a, 0, b, 0);
@@ -650,8 +650,8 @@ const hr_expr_function hr__fn_compare[] = {
     HR_ENTRY(equal, "==", "the values are equal"),
     HR_ENTRY(not_equal, "!=", "the values differ"),
     HR_ENTRY(less, "<", "the first is less"),
-    HR_ENTRY(less_equal, "<=", "the first is less, or equal"),
+    HR_ENTRY(less_equal, "<=", "the first is less or equal"),
     HR_ENTRY(greater, ">", "the first is greater"),
-    HR_ENTRY(greater_equal, ">=", "the first is greater, or equal"),
+    HR_ENTRY(greater_equal, ">=", "the first is greater or equal"),
     { 0 },
 };

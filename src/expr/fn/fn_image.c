@@ -1,14 +1,14 @@
 /* fn_image.c - functions of images: decode, resize, crops, mirroring, normalizing.
  *
- * Each takes images and settings and gives images, and takes in its argument's own call if that is one of them: what is
- * evaluated is the outermost call alone, on the innermost argument, as one pass for each image
+ * Each function takes images and settings, and returns images. It absorbs its argument if that is a call of an image
+ * function: only the outermost call is evaluated, on the innermost argument, in one pass for each image
  * (image/image_chain.h). */
 #include "image/image_chain.h"
 #include "expr/fn.h"
 
 #include <stdlib.h>
 
-/* The settings of all of them; each function's table has those that it reads. */
+/* The settings of all image functions; each function's table has those that it reads. */
 typedef struct image_settings {
     int mode, filter, dtype, layout;
     bool exact, exif, truncated;
@@ -24,17 +24,17 @@ typedef struct image_settings {
         SETTING("width", HR_OPT_INT, width, .min = 1, .max = 1 << 20, .value = 224, .doc = "columns of pixels")
 #define FILTER_SETTING                                                                                                 \
     SETTING("interpolation", HR_OPT_CHOICE, filter, .text = HR_IMAGE_FILTERS, .value = HR_FILTER_BILINEAR,             \
-            .doc = "filter, antialiased (but nearest)")
+            .doc = "filter, antialiased (except nearest)")
 #define SEED_SETTING SETTING("seed", HR_OPT_INT, seed, .doc = "another number gives other random values")
 
 static const hr_option decode_table[] = {
     SETTING("mode", HR_OPT_CHOICE, mode, .text = "stored L LA RGB RGBA", .value = HR_PIXELS_RGB, .doc = "channels"),
     SETTING("exact", HR_OPT_BOOL, exact, .value = 1,
-            .doc = "false: JPEG may be decoded at 1/2, 1/4 or 1/8 if that is twice what is needed"),
-    SETTING("exif_orientation", HR_OPT_BOOL, exif, .doc = "turn and mirror as EXIF data say"),
-    SETTING("allow_truncated", HR_OPT_BOOL, truncated, .doc = "what is missing at the end is grey or black"),
+            .doc = "false: a JPEG may be decoded at 1/2, 1/4 or 1/8 if that is still twice the needed size"),
+    SETTING("exif_orientation", HR_OPT_BOOL, exif, .doc = "turn and mirror by the EXIF data"),
+    SETTING("allow_truncated", HR_OPT_BOOL, truncated, .doc = "the missing end of a file is grey or black"),
     SETTING("max_pixels", HR_OPT_INT, max_pixels, .max = 1e12, .value = (double)HR_IMAGE_MAX_PIXELS,
-            .doc = "an image of more is damaged; 0: no limit"),
+            .doc = "an image with more counts as damaged; 0: no limit"),
     { 0 },
 };
 static const hr_option resize_table[] = { SIZE_SETTINGS, FILTER_SETTING, { 0 } };
@@ -42,22 +42,22 @@ static const hr_option center_table[] = { SIZE_SETTINGS, { 0 } };
 static const hr_option random_table[] = {
     SIZE_SETTINGS,
     FILTER_SETTING,
-    SETTING("scale_low", HR_OPT_DOUBLE, scale_low, .value = 0.08, .doc = "least part of the area that is kept"),
+    SETTING("scale_low", HR_OPT_DOUBLE, scale_low, .value = 0.08, .doc = "least part of the area to keep"),
     SETTING("scale_high", HR_OPT_DOUBLE, scale_high, .value = 1, .doc = "largest part"),
     SETTING("ratio_low", HR_OPT_DOUBLE, ratio_low, .value = 3.0 / 4, .doc = "least width for a height of 1"),
     SETTING("ratio_high", HR_OPT_DOUBLE, ratio_high, .value = 4.0 / 3, .doc = "largest width"),
     SEED_SETTING,
     { 0 },
 };
-static const hr_option flip_table[] = { SETTING("p", HR_OPT_DOUBLE, p, .value = 0.5, .doc = "how often"),
+static const hr_option flip_table[] = { SETTING("p", HR_OPT_DOUBLE, p, .value = 0.5, .doc = "probability"),
                                         SEED_SETTING,
                                         { 0 } };
 static const hr_option normalize_table[] = {
     SETTING("mean", HR_OPT_TEXT, mean, .text = "0",
-            .doc = "of values from 0 to 1; one number, or one a channel: 0.5,0.4,0.3"),
+            .doc = "mean of values from 0 to 1; one number, or one a channel: 0.5,0.4,0.3"),
     SETTING("std", HR_OPT_TEXT, std, .text = "1", .doc = "the same"),
     SETTING("dtype", HR_OPT_CHOICE, dtype, .text = HR_PIXEL_TYPES, .value = HR_PIXEL_FLOAT32,
-            .doc = "type of the values; bfloat16 stands in uint16"),
+            .doc = "type of the values; bfloat16 is stored as uint16"),
     SETTING("layout", HR_OPT_CHOICE, layout, .text = "CHW HWC", .doc = "order of channels, height and width"),
     { 0 },
 };
@@ -114,7 +114,7 @@ static hr_status step_of(const hr_expr *e, hr_image_step *out, hr_error *err)
 
 static bool is_image_call(const hr_expr *e);
 
-/* The steps of e, innermost first; *input: what they are applied to. */
+/* The steps of e, innermost first; *input: the expression that they apply to. */
 static hr_status chain_of(const hr_expr *e, hr_image_chain *out, const hr_expr **input, hr_error *err)
 {
     const hr_expr *calls[HR_IMAGE_MAX_STEPS];
@@ -145,7 +145,7 @@ static hr_status image_bind(hr_bound_call *call, hr_error *err)
         return hr__error_memory(err, "image", sizeof *chain);
     call->state = chain;
     HR_TRY(chain_of(call->expr, chain, &input, err));
-    if (call->inputs[0] != input) { /* bound again, to that */
+    if (call->inputs[0] != input) { /* bound again, to that input */
         call->inputs[0] = input;
         return HR_OK;
     }
@@ -217,7 +217,8 @@ static hr_status fixed_rows(const hr_bound_call *call, const hr_eval *how, const
         }
         st = plan_row(call->state, how, a, i, &p, err);
         if (!st && p.n_bytes != bytes)
-            st = hr_error_set(err, HR_BUG, "an image of %lld bytes, not %lld", (long long)p.n_bytes, (long long)bytes);
+            st = hr_error_set(err, HR_BUG, "an image has %lld bytes, expected %lld", (long long)p.n_bytes,
+                              (long long)bytes);
         if (!st)
             st = hr__image_plan_run(&p, how->mem->account, to, err);
         if (st)
@@ -274,7 +275,7 @@ static hr_status image_eval(const hr_bound_call *call, const hr_eval *how, hr_ar
     *out = NULL;
     hr__image_rows_begin(&rows, how->mem, call->type);
     HR_GO(hr__eval_validity(how, args, 1, &validity, &all_null, err));
-    if (all_null) { /* of a ragged column these have shapes, too */
+    if (all_null) { /* in a ragged column these have shapes, too */
         HR_GO(hr__eval_bits(how, how->n_rows, &validity, err));
         memset(validity->data, 0, (size_t)validity->n_bytes);
     }
@@ -309,9 +310,10 @@ done:
 
 const hr_expr_function hr__fn_image[] = {
     /* in the order of hr_image_step_kind */
-    IMAGE_FUNCTION("image_decode", decode_table, false, "bytes of an image file as pixels"),
-    IMAGE_FUNCTION("image_resize", resize_table, false, "images of this size"),
-    IMAGE_FUNCTION("image_center_crop", center_table, false, "the middle, with a border of zeros if that is larger"),
+    IMAGE_FUNCTION("image_decode", decode_table, false, "the pixels of an image file"),
+    IMAGE_FUNCTION("image_resize", resize_table, false, "resized images"),
+    IMAGE_FUNCTION("image_center_crop", center_table, false,
+                   "the middle, with a border of zeros around a smaller image"),
     IMAGE_FUNCTION("image_random_resized_crop", random_table, true, "a random part, resized"),
     IMAGE_FUNCTION("image_random_flip", flip_table, true, "mirrored, left to right, or not"),
     IMAGE_FUNCTION("image_normalize", normalize_table, false, "(value / 255 - mean) / std as floats"),

@@ -1,15 +1,15 @@
-/* fn_logic.c - and, or, xor, not with SQL's nulls, and what asks for nulls and NaN.
+/* fn_logic.c - and, or, xor, not with SQL's nulls, and the tests for null and NaN.
  *
- * A null is "not known": false and null is false, true or null is true, everything else with a null is null. All by
- * whole bytes of bits: a value and a validity bit a row. What lies under a null may be anything; the formulas see to it
- * that a known result never depends on it. */
+ * A null means "unknown": false and null is false, true or null is true, everything else with a null is null. The loops
+ * work on whole bytes of bits: a value and a validity bit a row. The value under a null is arbitrary; the formulas
+ * never let a known result depend on it. */
 #include "expr/fn.h"
 
 #include <math.h>
 
 /* A boolean column as two bitmaps that start at a bit 0. */
 typedef struct bits {
-    const uint8_t *value, *valid; /* valid NULL: all */
+    const uint8_t *value, *valid; /* valid NULL: all rows are valid */
     uint8_t *value_copy, *valid_copy;
 } bits;
 
@@ -52,7 +52,7 @@ static void values_run(logic what, const uint8_t *a, const uint8_t *b, int64_t n
 
 static inline uint8_t valid_at(const bits *b, int64_t i) { return b->valid ? b->valid[i] : 0xFF; }
 
-/* Known: both are, or one that decides alone (a false of AND, a true of OR). */
+/* The result is known if both sides are, or if one side decides alone (a false of AND, a true of OR). */
 static void validity_run(logic what, const bits *a, const bits *b, int64_t n, uint8_t *out)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -64,7 +64,7 @@ static void validity_run(logic what, const bits *a, const bits *b, int64_t n, ui
     }
 }
 
-/* Under a null that the other side decided, the value has to be that side's. */
+/* If the other side of a null decides, the value must be that side's. */
 static void decide_run(logic what, const bits *a, const bits *b, int64_t n, uint8_t *out)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -114,13 +114,13 @@ static hr_status logic_bind(hr_bound_call *call, hr_error *err)
         if (call->input_types[i]->id == HR_T_NULL)
             hr__call_cast(call, i, hr__type_simple(HR_T_BOOL));
         else if (call->input_types[i]->id != HR_T_BOOL)
-            return hr__call_type_error(call, "bool expected", err);
+            return hr__call_type_error(call, "expected bool", err);
     }
     call->type = hr__type_simple(HR_T_BOOL);
     return HR_OK;
 }
 
-/* The outcomes of a pair, for every pair that can be. */
+/* The possible outcomes, over all possible pairs. */
 static void logic_range(logic what, const hr_range *in, hr_range *out)
 {
     static const unsigned bit[] = { HR_CAN_FALSE, HR_CAN_NULL, HR_CAN_TRUE }; /* 0, 1, 2: in the order of truth */
@@ -264,7 +264,7 @@ static hr_status nan_bind(hr_bound_call *call, hr_error *err)
     const hr_type *t = call->input_types[0];
 
     if (!hr__type_is_number(t) && t->id != HR_T_NULL)
-        return hr__call_type_error(call, "a number expected", err);
+        return hr__call_type_error(call, "expected a number", err);
     if (t->id != HR_T_FLOAT32)
         hr__call_cast(call, 0, hr__type_simple(HR_T_FLOAT64));
     call->type = hr__type_simple(HR_T_BOOL);
@@ -324,12 +324,12 @@ static void is_nan_range(const hr_bound_call *call, const hr_pruner *p, const hr
     }
 
 const hr_expr_function hr__fn_logic[] = {
-    HR_ENTRY(and, "&", 2, logic_bind, "both are true; false if one is false, whatever the other"),
-    HR_ENTRY(or, "|", 2, logic_bind, "one is true at least; true if one is true, whatever the other"),
+    HR_ENTRY(and, "&", 2, logic_bind, "both are true; false if one is false, even if the other is null"),
+    HR_ENTRY(or, "|", 2, logic_bind, "at least one is true; true if one is true, even if the other is null"),
     HR_ENTRY(xor, "^", 2, logic_bind, "exactly one is true"),
     HR_ENTRY(not, "~", 1, logic_bind, "true for false, false for true"),
-    HR_ENTRY(is_null, NULL, 1, null_bind, "there is no value; never null itself"),
-    HR_ENTRY(is_not_null, NULL, 1, null_bind, "there is a value; never null itself"),
+    HR_ENTRY(is_null, NULL, 1, null_bind, "the value is null; the result is never null"),
+    HR_ENTRY(is_not_null, NULL, 1, null_bind, "the value is not null; the result is never null"),
     HR_ENTRY(is_nan, NULL, 1, nan_bind, "the number is NaN"),
     { 0 },
 };

@@ -1,11 +1,11 @@
 /* fn_math.c - functions of numbers: rounding, sign, powers, logarithms, angles.
  *
- * Results are those of Arrow's kernels: integers become doubles where a result need not be whole (and for ceil, floor,
- * trunc), float stays float, and what has no value (ln(-1), asin(2)) is NaN or infinite, not an error. Decimals are
- * rounded as decimals and are doubles elsewhere; halves compute as float. Integer results that do not fit are errors,
- * as everywhere.
+ * Results equal those of Arrow's kernels: integers become doubles for functions whose results may have fractions (and
+ * for ceil, floor, trunc), float stays float, and a result that does not exist (ln(-1), asin(2)) is NaN or infinite,
+ * not an error. Decimals are rounded as decimals and become doubles elsewhere; halves compute as float. Integer results
+ * that do not fit are errors, as everywhere.
  *
- * round() goes to the nearest, ties to even, at `ndigits` places after the point, before it where that is negative. */
+ * round() rounds to the nearest, ties to even, at `ndigits` places after the point, before the point if negative. */
 #include "base/decimal.h"
 #include "expr/fn.h"
 
@@ -13,18 +13,18 @@
 #include <math.h>
 
 __extension__ typedef __int128 int128;
-typedef int128 decimal __attribute__((aligned(8))); /* as columns have them */
+typedef int128 decimal __attribute__((aligned(8))); /* as columns store them */
 
-/* What a bound call computes with. */
+/* The state of a bound call. */
 typedef struct math_state math_state;
-/* Runs over n values; -> whether all have a result. */
+/* Computes n values; -> whether all have a result. */
 typedef bool math_fn(const math_state *s, const void *in, int64_t n, void *out);
 struct math_state {
     math_fn *run;
     int64_t places;    /* of round() */
     double power;      /* 10^|places| */
-    int128 unit;       /* of integers and decimals: what results are multiples of */
-    int128 end;        /* of decimals: the first number that has too many digits */
+    int128 unit;       /* of integers and decimals: results are multiples of it */
+    int128 end;        /* of decimals: the least number that has too many digits */
     int zeros, digits; /* of decimals of 32 bytes: unit and end as powers of ten */
 };
 
@@ -47,10 +47,10 @@ struct math_state {
 
 #define PLAIN(X)                                                                                                       \
     X(exp, "e to the power of the number")                                                                             \
-    X(ln, "the natural logarithm; -inf of 0, NaN of what is negative")                                                 \
+    X(ln, "the natural logarithm; -inf of 0, NaN of negative numbers")                                                 \
     X(log2, "the logarithm to base 2")                                                                                 \
     X(log10, "the logarithm to base 10")                                                                               \
-    X(sqrt, "the square root; NaN of what is negative")                                                                \
+    X(sqrt, "the square root; NaN of negative numbers")                                                                \
     X(sin, "the sine of an angle in radians")                                                                          \
     X(cos, "the cosine of an angle in radians")                                                                        \
     X(tan, "the tangent of an angle in radians")                                                                       \
@@ -116,7 +116,7 @@ KERNEL(dec, sign, decimal, int64_t, y[i] = (v > 0) - (v < 0))
 
 /* --- rounding to places */
 
-/* As Arrow: scaled, rounded, scaled back. A value that scaling makes infinite has no digits there. */
+/* As in Arrow: scales, rounds, scales back. A value that becomes infinite by scaling has no digits to round. */
 #define HR_X(name, T, rint)                                                                                            \
     static bool round_##name(const math_state *s, const void *in, int64_t n, void *out)                                \
     {                                                                                                                  \
@@ -238,10 +238,10 @@ static bool sign_wide(const math_state *s, const void *in, int64_t n, void *out)
 /* ---------------------------------------------------------------------------------------------------------- binding */
 
 typedef enum result_kind {
-    AS_FLOAT, /* float stays, all else is double */
+    AS_FLOAT, /* float stays, other types become double */
     AS_ROUND, /* the same, but decimals stay */
-    AS_IT_IS, /* every number stays what it is */
-    AS_SIGN,  /* int8 of what is no float; of decimals int64 */
+    AS_IT_IS, /* every number keeps its type */
+    AS_SIGN,  /* int8 for integers, int64 for decimals; floats stay */
 } result_kind;
 
 typedef math_fn *const kernel_row[HR_N_TYPES];
@@ -256,7 +256,7 @@ static const hr_option round_settings[] = {
       .at = offsetof(round_options, ndigits),
       .min = -1000,
       .max = 1000,
-      .doc = "places after the point; before it, where negative" },
+      .doc = "places after the point; before it, if negative" },
     { 0 },
 };
 
@@ -277,11 +277,11 @@ static void power_of_ten(const hr_bound_call *call, int64_t n, math_state *s)
         s->end *= 10;
     s->zeros = (int)HR_MAX(0, HR_MIN(zeros_of_decimal(call, n), 78));
     s->digits = call->input_types[0]->precision;
-    for (; zeros > 0 && s->unit < (int128)1 << 120; zeros--) /* above, every value is nearer to 0 */
+    for (; zeros > 0 && s->unit < (int128)1 << 120; zeros--) /* above this, every value rounds to 0 */
         s->unit *= 10;
 }
 
-/* The type that computes. NULL: none does. */
+/* The type that computes. NULL: none. */
 static hr_type *computing_type(result_kind kind, hr_type *t)
 {
     if (t->id == HR_T_NULL || t->id == HR_T_FLOAT32 || t->id == HR_T_FLOAT64)
@@ -312,7 +312,7 @@ static hr_status math_bind(hr_bound_call *call, result_kind kind, kernel_row ker
     math_state *s;
 
     if (!computing)
-        return hr__call_type_error(call, "a number expected; a cast may help", err);
+        return hr__call_type_error(call, "expected a number; a cast may help", err);
     if (!(s = hr__zalloc(NULL, sizeof *s)))
         return hr__error_memory(err, call->expr->function->name, sizeof *s);
     call->state = s;
@@ -341,7 +341,7 @@ static hr_status refuse(const hr_bound_call *call, const hr_eval *how, const hr_
     return st;
 }
 
-/* Some row had no result: an error, unless it is null anyway. */
+/* Handles rows without a result: an error, unless the row is null. */
 static hr_status look_closer(const hr_bound_call *call, const hr_eval *how, const hr_array *a,
                              const hr_buffer *validity, hr_error *err)
 {
@@ -385,7 +385,7 @@ typedef struct power_state {
     hr_type_id machine;
 } power_state;
 
-/* By squaring. false: it does not fit, or the exponent is negative. */
+/* Powers by squaring. false: the result does not fit, or the exponent is negative. */
 #define HR_X(name, T)                                                                                                  \
     static bool power_##name(T base, T exponent, T *out)                                                               \
     {                                                                                                                  \
@@ -454,7 +454,7 @@ static hr_status power_bind(hr_bound_call *call, hr_error *err)
 
     for (int i = 0; i < 2; i++)
         if (!hr__type_is_number(t[i]) && !hr__type_is_decimal(t[i]) && t[i]->id != HR_T_NULL)
-            return hr__call_type_error(call, "numbers expected; a cast may help", err);
+            return hr__call_type_error(call, "expected numbers; a cast may help", err);
     common = hr__call_common_number(call, 0, 1);
     if (!common && (hr__type_is_decimal(t[0]) || hr__type_is_decimal(t[1])))
         common = hr__type_simple(HR_T_FLOAT64);
@@ -553,7 +553,7 @@ static hr_status round_bind(hr_bound_call *call, hr_error *err)
     const round_options *o = call->expr->options;
 
     if (call->input_types[0]->id == HR_T_DURATION)
-        return hr__call_type_error(call, "a number expected; a cast may help", err);
+        return hr__call_type_error(call, "expected a number; a cast may help", err);
     return math_bind(call, AS_IT_IS, row, o->ndigits, err);
 }
 
@@ -566,7 +566,7 @@ const hr_expr_function hr__fn_math[] = {
 #define HR_X(fn, text) HR_ENTRY(fn, #fn, text, ),
     ROUNDING(HR_X)
 #undef HR_X
-        HR_ENTRY(round, "round", "the nearest number with so many places, half-way to the even one",
+        HR_ENTRY(round, "round", "the nearest number with `ndigits` places, half-way to the even one",
                  .options = round_settings, .options_bytes = sizeof(round_options)),
 #define HR_X(fn, text) HR_ENTRY(fn, #fn, text, ),
     PLAIN(HR_X)

@@ -1,8 +1,8 @@
-/* fn_nested.c - lists, structs, maps and tensors: their parts, and lists made of lists.
+/* fn_nested.c - functions of lists, structs, maps and tensors: their parts, and new lists.
  *
- * Parts are shared with the column they are of, where that can be: a struct's field, a map's keys. What picks items
- * (slices, sorting) makes a list of their positions and takes them. A null list gives a null; an item that is not there
- * is null. Fixed-size lists and tensors of one dimension are lists here. */
+ * A part shares memory with its column where possible: a struct's field, a map's keys. Functions that pick items
+ * (slices, sorting) make a list of their positions and take those. A null list gives a null; a missing item is null.
+ * Fixed-size lists and tensors of one dimension count as lists here. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ static bool is_list(const hr_type *t)
            (t->id == HR_T_TENSOR && t->n_dims == 1);
 }
 
-/* HR_TYPE unless input 0 is a list. *null: it is always null, and so is the result. */
+/* HR_TYPE unless input 0 is a list. *null: the input is always null, and so is the result. */
 static hr_status bind_list(hr_bound_call *call, bool *null, hr_error *err)
 {
     hr_type *t = call->input_types[0];
@@ -24,7 +24,7 @@ static hr_status bind_list(hr_bound_call *call, bool *null, hr_error *err)
     if (*null)
         call->type = hr__type_ref(t);
     else if (!is_list(t))
-        return hr__call_type_error(call, "a list expected", err);
+        return hr__call_type_error(call, "expected a list", err);
     return HR_OK;
 }
 
@@ -33,7 +33,7 @@ static hr_status all_nulls(const hr_bound_call *call, const hr_eval *how, hr_arr
     return hr__array_nulls(how->mem, call->type, how->n_rows, out, err);
 }
 
-/* Items of row i; none of a null row. */
+/* The range of items of row i; empty for a null row. */
 static void items_of(const hr_array *a, int64_t i, int64_t *begin, int64_t *n)
 {
     hr__array_range(a, i, begin, n);
@@ -69,7 +69,7 @@ static void picking_row(picking *p, int64_t i)
     if (p->wide)
         ((int64_t *)(void *)p->offsets->data)[i] = p->n;
     else
-        ((int32_t *)(void *)p->offsets->data)[i] = (int32_t)p->n; /* never more than there were */
+        ((int32_t *)(void *)p->offsets->data)[i] = (int32_t)p->n; /* never more than before */
 }
 
 static void picking_clear(picking *p)
@@ -78,7 +78,7 @@ static void picking_clear(picking *p)
     hr__buffer_unref(p->offsets);
 }
 
-/* The lists: rows that are null in `a` are. */
+/* Makes the lists; rows that are null in `a` stay null. */
 static hr_status picking_finish(picking *p, hr_type *type, const hr_array *a, hr_array **out, hr_error *err)
 {
     hr_array *items = NULL;
@@ -161,7 +161,7 @@ static const hr_option get_settings[] = {
     { .name = "index",
       .kind = HR_OPT_INT,
       .at = offsetof(get_options, index),
-      .doc = "from 0; from the end, where negative" },
+      .doc = "from 0; from the end if negative" },
     { 0 },
 };
 
@@ -211,17 +211,21 @@ static const hr_option slice_settings[] = {
       .kind = HR_OPT_INT,
       .at = offsetof(slice_options, start),
       .value = (double)NO_BOUND,
-      .doc = "the first item; from the end, where negative; the least integer: from the beginning" },
+      .doc = "the first item; from the end if negative; the least integer: from the beginning" },
     { .name = "stop",
       .kind = HR_OPT_INT,
       .at = offsetof(slice_options, stop),
       .value = (double)NO_BOUND,
-      .doc = "the first that is not taken; the least integer: there is none" },
-    { .name = "step", .kind = HR_OPT_INT, .at = offsetof(slice_options, step), .value = 1, .doc = "every so many" },
+      .doc = "the first item that is not taken; the least integer: none" },
+    { .name = "step",
+      .kind = HR_OPT_INT,
+      .at = offsetof(slice_options, step),
+      .value = 1,
+      .doc = "distance between items" },
     { 0 },
 };
 
-/* Python's slice of n items: the first, and how many. */
+/* Python's slice of n items: the first one, and the number. */
 static int64_t slice_of(const slice_options *o, int64_t n, int64_t *first)
 {
     int64_t low = o->step < 0 ? -1 : 0, high = o->step < 0 ? n - 1 : n, start, stop;
@@ -305,7 +309,7 @@ static const hr_option sort_settings[] = {
     { .name = "nulls_first",
       .kind = HR_OPT_BOOL,
       .at = offsetof(sort_options, nulls_first),
-      .doc = "nulls, then NaN, at the beginning, not at the end" },
+      .doc = "nulls, then NaN, come first, not last" },
     { 0 },
 };
 
@@ -331,7 +335,7 @@ static hr_status list_sort_bind(hr_bound_call *call, hr_error *err)
     types[0] = types[1] = item;
     call->type = hr__type_ref(call->input_types[0]);
     if (item->id == HR_T_FLOAT16)
-        return hr__call_type_error(call, "items that are compared: halves are not; a cast may help", err);
+        return hr__call_type_error(call, "expected items that compare, and halves do not; a cast may help", err);
     st = hr__comparing_bind(&pair, 0, 1, &c, err);
     call->state = c;
     return st;
@@ -361,7 +365,7 @@ static bool before(const sorting *s, int64_t i, int64_t k)
     return hr__comparing_one(s->c, s->o->descending ? HR_GREATER : HR_LESS, s->items, i, s->items, k);
 }
 
-/* By merging, so that equal items keep their order; `spare` has room for n. */
+/* Merge sort, so that equal items keep their order; `spare` has room for n. */
 static void sort_items(const sorting *s, int64_t *p, int64_t n, int64_t *spare)
 {
     int64_t half = n / 2, i = 0, k = half;
@@ -434,7 +438,7 @@ static hr_status list_flatten_bind(hr_bound_call *call, hr_error *err)
     if (null)
         return HR_OK;
     if (!is_list(t->children[0].type))
-        return hr__call_type_error(call, "a list of lists expected", err);
+        return hr__call_type_error(call, "expected a list of lists", err);
     return hr__type_list(t->id == HR_T_LARGE_LIST ? HR_T_LARGE_LIST : HR_T_LIST, &t->children[0].type->children[0], 0,
                          &call->type, err);
 }
@@ -467,7 +471,7 @@ static hr_status list_flatten_eval(const hr_bound_call *call, const hr_eval *how
             HR_FAIL(HR_BAD_DATA, "list_flatten: more than 2^31 items in one column; cast to large_list first");
         picking_row(&p, i + 1);
     }
-    shell = *a; /* its rows, the inner list's items; only looked at */
+    shell = *a; /* its rows have the inner list's items; a view only */
     shell.children = inner->children;
     st = picking_finish(&p, call->type, &shell, out, err);
 done:
@@ -477,7 +481,7 @@ done:
 
 /* ------------------------------------------------------------------------------------------------------ arr_to_list */
 
-/* A tensor's or fixed list's values as lists, from dimension `dim` on. *out is new. */
+/* The values of a tensor or fixed list as lists, from dimension `dim` on. *out is new. */
 static hr_status list_type_of(const hr_type *t, int dim, hr_type **out, hr_error *err)
 {
     hr_field item = t->children[0];
@@ -500,12 +504,12 @@ static hr_status arr_to_list_bind(hr_bound_call *call, hr_error *err)
     if (hr__type_is_fixed_list(t))
         return list_type_of(t, 0, &call->type, err);
     if (t->id != HR_T_LIST && t->id != HR_T_LARGE_LIST && t->id != HR_T_NULL)
-        return hr__call_type_error(call, "a fixed-size list, a tensor or a list expected", err);
+        return hr__call_type_error(call, "expected a fixed-size list, a tensor or a list", err);
     call->type = hr__type_ref(t);
     return HR_OK;
 }
 
-/* Lists of `width` items each: n of them. Takes items and validity. */
+/* n lists of `width` items each. Takes items and validity. */
 static hr_status even_lists(const hr_eval *how, hr_type *type, int64_t n, int64_t width, hr_buffer *validity,
                             hr_array *items, hr_array **out, hr_error *err)
 {
@@ -572,12 +576,16 @@ typedef struct field_options {
 } field_options;
 
 static const hr_option field_settings[] = {
-    { .name = "name", .kind = HR_OPT_TEXT, .at = offsetof(field_options, name), .text = "", .doc = "the field's" },
+    { .name = "name",
+      .kind = HR_OPT_TEXT,
+      .at = offsetof(field_options, name),
+      .text = "",
+      .doc = "name of the field" },
     { .name = "index",
       .kind = HR_OPT_INT,
       .at = offsetof(field_options, index),
       .value = -1,
-      .doc = "its place from 0, in place of the name" },
+      .doc = "index of the field from 0, instead of the name" },
     { 0 },
 };
 
@@ -617,14 +625,14 @@ static hr_status struct_field_bind(hr_bound_call *call, hr_error *err)
         return HR_OK;
     }
     if (t->id != HR_T_STRUCT)
-        return hr__call_type_error(call, "a struct expected", err);
+        return hr__call_type_error(call, "expected a struct", err);
     if ((at = field_at(t, call->expr->options)) < 0)
         return no_field(t, call->expr->options, err);
     call->type = hr__type_ref(t->children[at].type);
     return HR_OK;
 }
 
-/* Field `at` of rows [0, n) of a struct: null where the struct is. Shares its values. */
+/* Field `at` of rows [0, n) of a struct, null where the struct is null. Shares its values. */
 static hr_status field_of(const hr_eval *how, const hr_array *a, int at, int64_t n, hr_array **out, hr_error *err)
 {
     hr_array *part = NULL;
@@ -636,7 +644,7 @@ static hr_status field_of(const hr_eval *how, const hr_array *a, int at, int64_t
         *out = part;
         return HR_OK;
     }
-    HR_GO(hr__eval_bits(how, part->offset + n, &validity, err)); /* rows stay where they are: only the bits are new */
+    HR_GO(hr__eval_bits(how, part->offset + n, &validity, err)); /* the rows stay: only the bits are new */
     memset(validity->data, 0, (size_t)validity->n_bytes);
     for (int64_t i = 0; i < n; i++)
         if (!hr__array_is_null(a, i) && !hr__array_is_null(part, i))
@@ -678,10 +686,10 @@ static hr_status entries_bind(hr_bound_call *call, int part, hr_error *err)
         return HR_OK;
     }
     if (t->id != HR_T_MAP && t->id != HR_T_LIST && t->id != HR_T_LARGE_LIST)
-        return hr__call_type_error(call, "a map, or a list of structs, expected", err);
+        return hr__call_type_error(call, "expected a map, or a list of structs", err);
     entry = t->children[0].type;
     if (entry->id != HR_T_STRUCT || entry->n_children < 2)
-        return hr__call_type_error(call, "a map, or a list of structs of a key and a value, expected", err);
+        return hr__call_type_error(call, "expected a map, or a list of structs of a key and a value", err);
     item = (hr_field){ .name = (char *)(uintptr_t)"item", .type = entry->children[part].type, .nullable = true };
     return hr__type_list(t->id == HR_T_LARGE_LIST ? HR_T_LARGE_LIST : HR_T_LIST, &item, 0, &call->type, err);
 }
@@ -719,9 +727,9 @@ HR_ENTRIES(map_values, 1)
 #define HR_SET(settings, type) .options = settings, .options_bytes = sizeof(type)
 
 const hr_expr_function hr__fn_nested[] = {
-    HR_ENTRY(list_len, "how many items", ),
-    HR_ENTRY(list_get, "one item; null if there is none", HR_SET(get_settings, get_options)),
-    HR_ENTRY(list_slice, "some of the items, as Python's slices", HR_SET(slice_settings, slice_options)),
+    HR_ENTRY(list_len, "the number of items", ),
+    HR_ENTRY(list_get, "one item; null if the list lacks it", HR_SET(get_settings, get_options)),
+    HR_ENTRY(list_slice, "some of the items, as a slice in Python", HR_SET(slice_settings, slice_options)),
     HR_ENTRY(list_sort, "the items in order", HR_SET(sort_settings, sort_options)),
     HR_ENTRY(list_flatten, "the items of a list of lists as one list", ),
     HR_ENTRY(arr_to_list, "a fixed-size list or tensor as a list, or lists of lists", ),

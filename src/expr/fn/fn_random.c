@@ -1,9 +1,9 @@
-/* fn_random.c - random numbers and identifiers: functions of a row's coordinate, so that neither threads nor tables
+/* fn_random.c - random numbers and identifiers as functions of a row's coordinate, so that threads and tables never
  * matter.
  *
- * random() depends on the run's seed and the epoch, or on a seed of its own. `stream` tells calls of one program apart:
- * two with the same one are alike. uuid() depends on nothing but its own seed and the row, so that a row keeps its
- * identifier. */
+ * random() depends on the run's seed and the epoch, or on its own seed. `stream` distinguishes the calls of a program:
+ * two calls with one stream return the same numbers. uuid() depends only on its own seed and the row, so that a row
+ * keeps its identifier. */
 #include "expr/fn/text_rows.h"
 
 #include <stdio.h>
@@ -21,8 +21,8 @@ static const hr_option random_settings[] = {
     { .name = "seeded",
       .kind = HR_OPT_BOOL,
       .at = offsetof(random_options, seeded),
-      .doc = "`seed` counts, not the run's" },
-    { .name = "seed", .kind = HR_OPT_INT, .at = offsetof(random_options, seed), .doc = "in the place of the run's" },
+      .doc = "uses `seed`, not the run's" },
+    { .name = "seed", .kind = HR_OPT_INT, .at = offsetof(random_options, seed), .doc = "seed instead of the run's" },
     { .name = "reseed",
       .kind = HR_OPT_BOOL,
       .at = offsetof(random_options, reseed),
@@ -39,13 +39,13 @@ static const hr_option uuid_settings[] = {
     { 0 },
 };
 
-/* The coordinate of row i: of its place where the table does not know. */
+/* The coordinate of row i; its index in the table if the table has no origin. */
 static hr_coord coord_at(const hr_eval *how, int64_t i)
 {
     return how->origin ? hr__origin_at(how->origin, i) : (hr_coord){ .row = i };
 }
 
-/* Rows [i, ...) whose coordinates follow each other; -> how many, and the first. */
+/* The rows from i on with consecutive coordinates; -> their number, and the first coordinate. */
 static int64_t stretch_at(const hr_eval *how, int64_t i, hr_run_coords *out)
 {
     if (how->origin) {

@@ -1,9 +1,10 @@
-/* fn_regex.c - patterns in text: matching, finding, counting, replacing, splitting, extracting; and what ignores case.
+/* fn_regex.c - functions of patterns in text: match, find, count, replace, split, extract; also text without regard to
+ * case.
  *
- * Results are those of Arrow's *_regex kernels: places are bytes; a replacement is \0 to \9 and text; a match of
- * nothing is not replaced where a match ended just before, and separates nothing. LIKE patterns become regular
- * expressions here too, as does a literal text whose case is not to count. The texts of a column are checked to be
- * UTF-8 once, before the library sees them. */
+ * Results equal those of Arrow's *_regex kernels: places are bytes; a replacement is \0 to \9 and text; an empty match
+ * right behind a match is not replaced, and an empty match separates nothing. LIKE patterns become regular expressions,
+ * and so does a literal text with ignore_case. The code checks once that the texts of a column are UTF-8, before the
+ * library reads them. */
 #include "expr/fn/regex.h"
 #include "expr/fn/text_rows.h"
 
@@ -40,7 +41,7 @@ static void state_free(void *state)
 
 /* ---------------------------------------------------------------------------------------------------------- binding */
 
-/* A LIKE pattern as a regular expression: % is any text, _ any character, \ takes the next one as it is. */
+/* A LIKE pattern as a regular expression: % is any text, _ any character, \ makes the next character literal. */
 static hr_status like_to_regex(hr_view like, hr_text *out, hr_error *err)
 {
     static const char special[] = "\\^$.|?*+()[]{}#-&~";
@@ -65,7 +66,7 @@ static hr_status like_to_regex(hr_view like, hr_text *out, hr_error *err)
     return out->failed ? hr__error_memory(err, "str_like", like.n) : HR_OK;
 }
 
-/* \1 and the like: only groups that there are. */
+/* Checks that \1 and the like name groups of the pattern. */
 static hr_status check_replacement(const regex_state *s, hr_view text, hr_error *err)
 {
     for (int64_t i = 0; i < text.n; i++) {
@@ -179,7 +180,7 @@ typedef struct matching {
     hr_matcher *m;
 } matching;
 
-/* Before the library sees them: texts are UTF-8, each for itself. */
+/* Checks that each text is UTF-8, before the library reads them. */
 static hr_status check_utf8(const hr_eval *how, const hr_array *a, const hr_buffer *validity, hr_error *err)
 {
     hr_rows rows = hr__rows_of(a);
@@ -216,7 +217,7 @@ static hr_status begin(const hr_eval *how, const hr_array *a, const hr_regex *r,
     return st ? st : hr__matcher_new(r, &m->m, err);
 }
 
-/* From where to look on behind a match: behind one of nothing, a character further. */
+/* Where the search goes on behind a match; behind an empty one, a character further. */
 static int64_t behind(const uint8_t *p, int64_t n, int64_t first, int64_t last)
 {
     int bytes = 1;
@@ -246,7 +247,7 @@ static hr_status find_row(const matching *m, hr_regex_use use, const uint8_t *p,
     return HR_OK;
 }
 
-/* A column of numbers or truths. */
+/* A column of numbers or booleans. */
 hr_status hr__regex_column(const hr_bound_call *call, const hr_eval *how, const hr_array *a, const hr_regex *r,
                            hr_regex_use use, hr_array **out, hr_error *err)
 {
@@ -476,13 +477,13 @@ static hr_status str_split_regex_eval(const hr_bound_call *call, const hr_eval *
     { .name = "ignore_case",                                                                                           \
       .kind = HR_OPT_BOOL,                                                                                             \
       .at = offsetof(regex_options, ignore_case),                                                                      \
-      .doc = "upper and lower case are the same" }
+      .doc = "ignores upper and lower case" }
 #define MOST_SETTING(called)                                                                                           \
     { .name = called,                                                                                                  \
       .kind = HR_OPT_INT,                                                                                              \
       .at = offsetof(regex_options, most),                                                                             \
       .value = -1,                                                                                                     \
-      .doc = "at most so many; below 0: all" }
+      .doc = "the limit; below 0: none" }
 static const hr_option case_settings[] = { CASE_SETTING, { 0 } };
 static const hr_option replace_settings[] = { MOST_SETTING("max_replacements"), { 0 } };
 static const hr_option split_settings[] = { MOST_SETTING("max_splits"), { 0 } };
@@ -513,14 +514,13 @@ HR_BIND(str_extract, EXTRACT)
     }
 
 const hr_expr_function hr__fn_regex[] = {
-    HR_ENTRY(str_like, 2, "the text is as the SQL pattern b: % any text, _ any character", HR_SETTINGS(case_settings)),
-    HR_ENTRY(str_match_regex, 2, "the regular expression b is found in it", HR_SETTINGS(case_settings)),
-    HR_ENTRY(str_find_regex, 2, "the byte where the expression b is found first, -1: nowhere",
-             HR_SETTINGS(case_settings)),
-    HR_ENTRY(str_count_regex, 2, "how often the expression b is found", HR_SETTINGS(case_settings)),
-    HR_ENTRY(str_replace_regex, 3, "c, with \\0 to \\9 for groups, in the place of what is as b",
+    HR_ENTRY(str_like, 2, "a matches the SQL pattern b: % any text, _ any character", HR_SETTINGS(case_settings)),
+    HR_ENTRY(str_match_regex, 2, "the regular expression b matches a part of a", HR_SETTINGS(case_settings)),
+    HR_ENTRY(str_find_regex, 2, "the byte of the first match of b, -1: none", HR_SETTINGS(case_settings)),
+    HR_ENTRY(str_count_regex, 2, "the number of matches of b", HR_SETTINGS(case_settings)),
+    HR_ENTRY(str_replace_regex, 3, "a with c, where \\0 to \\9 are groups, in place of the matches of b",
              HR_SETTINGS(replace_settings)),
-    HR_ENTRY(str_split_regex, 2, "a list of what stands between matches of b", HR_SETTINGS(split_settings)),
-    HR_ENTRY(str_extract, 2, "a struct of the groups (?P<name>...) of b; null where it is not found", .options = NULL),
+    HR_ENTRY(str_split_regex, 2, "a list of the texts between matches of b", HR_SETTINGS(split_settings)),
+    HR_ENTRY(str_extract, 2, "a struct of the groups (?P<name>...) of b; null without a match", .options = NULL),
     { 0 },
 };

@@ -1,8 +1,8 @@
-/* fn_search.c - a text in a text: where it begins, ends, stands; how often; replaced, and as a separator.
+/* fn_search.c - functions of a text in a text: starts with, ends with, contains, find, count, replace, split.
  *
- * Bytes are looked for: valid UTF-8 is never found inside of a character. As in Arrow, places are bytes. Where case is
- * not to count, the text becomes a literal regular expression (fn_regex.c). `contains` looks through the bytes of all
- * rows at once, which pays where few have the text, and asks only of what is found in which row it lies. */
+ * The search compares bytes: valid UTF-8 never matches inside a character. As in Arrow, places are bytes. With
+ * ignore_case the text becomes a literal regular expression (fn_regex.c). `contains` searches the bytes of all rows at
+ * once, which pays if few rows have the text, and looks up the row of each match. */
 #include "expr/fn/regex.h"
 #include "expr/fn/text_rows.h"
 
@@ -10,7 +10,7 @@
 
 typedef struct search_state {
     hr_view pattern, replacement;
-    hr_regex *regex; /* where case is not to count */
+    hr_regex *regex; /* with ignore_case */
     int64_t most;    /* < 0: all */
     bool backwards;
 } search_state;
@@ -37,7 +37,7 @@ static hr_status search_bind(hr_bound_call *call, unsigned regex_flags, hr_error
         return hr__error_memory(err, call->expr->function->name, sizeof *s);
     s->most = o ? o->most : -1;
     s->backwards = o && o->reverse;
-    HR_TRY(hr__constant_text(call, 1, "the text to look for", &s->pattern, err));
+    HR_TRY(hr__constant_text(call, 1, "the text to find", &s->pattern, err));
     if (!o || !o->ignore_case)
         return HR_OK;
     if (hr__type_is_text(call->input_types[0]))
@@ -129,7 +129,7 @@ static void contains_run(hr_view text, const hr_rows *rows, int64_t n_rows, uint
             at = rows->bytes + hr__row_begin(rows, row + 1);
             row++;
         } else {
-            at = hit + 1; /* it stands across two rows */
+            at = hit + 1; /* the match spans two rows */
         }
     }
 }
@@ -223,7 +223,7 @@ static hr_status not_empty(const hr_bound_call *call, hr_error *err)
 
     if (s->pattern.n)
         return HR_OK;
-    return hr_error_set(err, HR_INVALID, "%s: the text to look for is empty", call->expr->function->name);
+    return hr_error_set(err, HR_INVALID, "%s: the text to find is empty", call->expr->function->name);
 }
 
 static hr_status replace_bind(hr_bound_call *call, hr_error *err)
@@ -242,7 +242,7 @@ static hr_status str_replace_eval(const hr_bound_call *call, const hr_eval *how,
 
 /* -------------------------------------------------------------------------------------------------------- splitting */
 
-/* A separator in p[0, n): *begin < 0: none. */
+/* The next separator in p[0, n); *begin < 0: none. */
 typedef void separator_fn(const search_state *s, const uint8_t *p, int64_t n, int64_t *begin, int64_t *end);
 
 static void next_text(const search_state *s, const uint8_t *p, int64_t n, int64_t *begin, int64_t *end)
@@ -306,7 +306,7 @@ typedef struct splitting {
     separator_fn *next, *last;
 } splitting;
 
-/* From the right, as often as is allowed: how many separators, and where the first of them begins. */
+/* Counts separators from the right, at most `most`; -> their number, and where the first of them begins. */
 static int64_t count_from_right(const splitting *x, const uint8_t *p, int64_t n)
 {
     int64_t k = 0, begin, end;
@@ -320,7 +320,7 @@ static int64_t count_from_right(const splitting *x, const uint8_t *p, int64_t n)
     return k;
 }
 
-/* The last k separators, which do not overlap seen from the right. */
+/* The last k separators that do not overlap, counted from the right. */
 static hr_status split_from_right(const splitting *x, const uint8_t *p, int64_t n, int64_t k, hr_writer *out,
                                   hr_error *err)
 {
@@ -410,12 +410,12 @@ static hr_status str_split_whitespace_eval(const hr_bound_call *call, const hr_e
       .kind = HR_OPT_INT,                                                                                              \
       .at = offsetof(search_options, most),                                                                            \
       .value = -1,                                                                                                     \
-      .doc = "at most so many; below 0: all" }
+      .doc = "the limit; below 0: none" }
 static const hr_option case_settings[] = {
     { .name = "ignore_case",
       .kind = HR_OPT_BOOL,
       .at = offsetof(search_options, ignore_case),
-      .doc = "upper and lower case are the same" },
+      .doc = "ignores upper and lower case" },
     { 0 },
 };
 static const hr_option replace_settings[] = { MOST_SETTING("max_replacements"), { 0 } };
@@ -424,7 +424,7 @@ static const hr_option split_settings[] = {
     { .name = "reverse",
       .kind = HR_OPT_BOOL,
       .at = offsetof(search_options, reverse),
-      .doc = "the splits are counted from the end" },
+      .doc = "counts the splits from the end" },
     { 0 },
 };
 
@@ -443,14 +443,13 @@ static const hr_option split_settings[] = {
     }
 
 const hr_expr_function hr__fn_search[] = {
-    HR_ENTRY(str_starts_with, 2, truth_bind, case_settings, "it begins with b"),
-    HR_ENTRY(str_ends_with, 2, truth_bind, case_settings, "it ends with b"),
-    HR_ENTRY(str_contains, 2, truth_bind, case_settings, "b stands in it"),
-    HR_ENTRY(str_find, 2, place_bind, case_settings, "the byte where b stands first, -1: nowhere"),
-    HR_ENTRY(str_count, 2, place_bind, case_settings, "how often b stands in it"),
-    HR_ENTRY(str_replace, 3, replace_bind, replace_settings, "c in the place of b"),
-    HR_ENTRY(str_split, 2, str_split_bind, split_settings, "a list of what stands between b and b"),
-    HR_ENTRY(str_split_whitespace, 1, str_split_whitespace_bind, split_settings,
-             "a list of what stands between blanks"),
+    HR_ENTRY(str_starts_with, 2, truth_bind, case_settings, "a begins with b"),
+    HR_ENTRY(str_ends_with, 2, truth_bind, case_settings, "a ends with b"),
+    HR_ENTRY(str_contains, 2, truth_bind, case_settings, "a contains b"),
+    HR_ENTRY(str_find, 2, place_bind, case_settings, "the byte where b first begins in a, -1: none"),
+    HR_ENTRY(str_count, 2, place_bind, case_settings, "the number of times that a contains b"),
+    HR_ENTRY(str_replace, 3, replace_bind, replace_settings, "a with c in place of b"),
+    HR_ENTRY(str_split, 2, str_split_bind, split_settings, "a list of the texts between the separators b"),
+    HR_ENTRY(str_split_whitespace, 1, str_split_whitespace_bind, split_settings, "a list of the texts between blanks"),
     { 0 },
 };

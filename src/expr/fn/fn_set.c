@@ -1,18 +1,17 @@
 /* fn_set.c - is_in and not_in: whether a value is one of many.
  *
- * The values are a constant list. They are cast to the column's type when the call is bound, those that it cannot hold
- * are left out (no row can have them), and the rest goes into a hash table with open addressing; a few are simply tried
- * in turn. As in Arrow (and unlike SQL) the result is never null: a null is in the list if the list has a null. NaN is
- * in no list. */
+ * The values are a constant list. The binder casts them to the column's type, drops those that the type cannot hold (no
+ * row can have them), and puts the rest into a hash table with open addressing; a short list is searched in turn. As in
+ * Arrow (and unlike SQL) the result is never null: a null is in the list if the list has a null. NaN is in no list. */
 #include "expr/fn.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-enum { FEW = 8, BLOCK = 1024, MOST_TRIED = 4096 /* values looked at to rule out a range of rows */ };
+enum { FEW = 8, BLOCK = 1024, MOST_TRIED = 4096 /* most values that push-down compares with a range of rows */ };
 
 typedef struct set_state {
-    hr_array *values; /* distinct ones, none null or NaN; of the column's type */
+    hr_array *values; /* distinct values, without null and NaN; of the column's type */
     bool has_null;
     hr_comparing *comparing; /* of the type with itself; for ranges */
     int32_t *slots;          /* indexes in values, -1: free; n_slots is a power of two */
@@ -118,7 +117,7 @@ static uint32_t hash_bytes(const uint8_t *p, int64_t n)
 
 /* -------------------------------------------------------------------------------------------------------- the table */
 
-/* The slot of value i of a: where it is, or the free one where it belongs. */
+/* The slot of value i of a: its own, or the free one where it belongs. */
 static uint32_t slot_of_bytes(const set_state *s, const uint8_t *p, int64_t n)
 {
     uint32_t at = hash_bytes(p, n) & (s->n_slots - 1);
@@ -229,7 +228,7 @@ static hr_status set_eval(bool want, const hr_bound_call *call, const hr_eval *h
 
 /* ---------------------------------------------------------------------------------------------------------- binding */
 
-/* Values as `type`, those that fit; nulls stay null. Tried all together first. *out is new. */
+/* The values that fit, as `type`; nulls stay null. Tries to cast all at once first. *out is new. */
 static hr_status cast_values(const hr_array *values, hr_type *type, hr_array **out, hr_error *err)
 {
     const hr_mem mem = { 0 };
@@ -275,7 +274,7 @@ done:
     return st;
 }
 
-/* Leaves out nulls (noted) and NaN. Of a column of nulls only the null counts. */
+/* Drops nulls (noted) and NaN. For a column of nulls only the null counts. */
 static hr_status keep_values(set_state *s, hr_array *values, bool only_null, hr_error *err)
 {
     const hr_mem mem = { 0 };
@@ -307,7 +306,7 @@ static bool is_list(const hr_type *t)
     return t->id == HR_T_LIST || t->id == HR_T_LARGE_LIST || t->id == HR_T_FIXED_LIST;
 }
 
-/* Whether the column and the values compare at all: asked of a call that has both. */
+/* Whether the column and the values compare: binds a comparison of both. */
 static hr_status check_types(const hr_bound_call *call, hr_type *column, hr_type *value, hr_comparing **out,
                              hr_error *err)
 {
@@ -327,7 +326,7 @@ static hr_status check_types(const hr_bound_call *call, hr_type *column, hr_type
     return st;
 }
 
-/* The type in which the column is looked at. */
+/* The type in which the column is compared. */
 static hr_type *machine_type(hr_bound_call *call)
 {
     if (call->input_types[0]->id != HR_T_FLOAT16)
@@ -352,7 +351,8 @@ static hr_status find_values(hr_bound_call *call, set_state *s, hr_error *err)
     HR_GO(check_types(call, type, type, &s->comparing, err));
     as_bytes = hr__type_is_bytes(type) || type->id == HR_T_FIXED_BINARY || type->id == HR_T_NULL;
     if (hr__type_is_decimal(type) && !hr__type_equal(type, given->type) && given->type->id != HR_T_NULL)
-        HR_FAIL(HR_TYPE, "is_in: values of a decimal column have to be of its own type; a cast may help");
+        HR_FAIL(HR_TYPE,
+                "is_in: the values for a decimal column have another type, expected the column's; a cast may help");
     if (!as_bytes)
         HR_GO(cast_values(given, type, &cast, err));
     HR_GO(keep_values(s, cast ? cast : given, type->id == HR_T_NULL, err));
@@ -369,7 +369,7 @@ static hr_status set_bind(hr_bound_call *call, hr_error *err)
     set_state *s;
 
     if (!call->constants[1] || !is_list(call->constants[1]->type) || hr__array_is_null(call->constants[1], 0))
-        return hr__call_type_error(call, "a constant list of values expected", err);
+        return hr__call_type_error(call, "expected a constant list of values", err);
     if (!(s = hr__zalloc(NULL, sizeof *s)))
         return hr__error_memory(err, "is_in", sizeof *s);
     call->state = s;
@@ -400,7 +400,7 @@ static void set_range(bool want, const hr_bound_call *call, const hr_pruner *p, 
     bool can_true = false, can_false = in->can_value || in->can_nan;
 
     if (call->input_types[0]->id == HR_T_BOOL || !hr__type_equal(s->values->type, call->input_types[0]))
-        return; /* two values, or compared by bytes: not worth it */
+        return; /* few values, or compared by bytes: not worth a table */
     for (int64_t i = 0; in->can_value && !can_true && i < s->values->length; i++)
         can_true = i >= MOST_TRIED || can_hold(s, p, in, i);
     if (can_true && !in->can_nan && in->least && in->most &&

@@ -1,8 +1,8 @@
-/* fn_string.c - text by characters: length, case, classes, trimming, padding, slices, repeating.
+/* fn_string.c - functions of the characters of a text: length, case, classes, trim, pad, slice, repeat.
  *
- * Results are those of Arrow's utf8_ kernels. Lengths, places and widths count characters (code points), but for
- * byte_len. What needs to know more of a character than that it is one (case, classes, blanks) comes from unicode.c; a
- * build without utf8proc refuses texts beyond ASCII there, and says so. Text that is all ASCII takes a way by bytes. */
+ * Results equal those of Arrow's utf8_ kernels. Lengths, places and widths count characters (code points), except in
+ * byte_len. unicode.c has the properties of characters (case, classes, blanks); for texts beyond ASCII a build without
+ * utf8proc returns an error. Text that is all ASCII is processed by bytes. */
 #include "expr/fn/text_rows.h"
 
 #include <inttypes.h>
@@ -11,10 +11,10 @@ enum { PAD_LEFT = 1, PAD_RIGHT = 2, MOST_REPEATED = 1 << 28 };
 
 /* The bound call. */
 typedef struct string_state {
-    hr_view text; /* characters to strip, padding, what is put in */
+    hr_view text; /* the characters to strip, the padding, or the replacement */
     int64_t start, stop, step, width;
     bool has_stop;
-    bool ascii_only; /* the column was: found anew in each evaluation, in a copy of the state */
+    bool ascii_only; /* the column is ASCII: computed in each evaluation, in a copy of the state */
 } string_state;
 
 static hr_status new_state(hr_bound_call *call, string_state **out, hr_error *err)
@@ -24,7 +24,7 @@ static hr_status new_state(hr_bound_call *call, string_state **out, hr_error *er
     return HR_OK;
 }
 
-/* HR_UNSUPPORTED where the column has characters that this build knows nothing of. */
+/* HR_UNSUPPORTED if the column has characters that this build does not know. */
 static hr_status check_known(const hr_bound_call *call, const hr_eval *how, const hr_array *a, bool *ascii,
                              hr_error *err)
 {
@@ -76,7 +76,7 @@ static hr_status str_byte_len_eval(const hr_bound_call *call, const hr_eval *how
 
 /* ------------------------------------------------------------------------------------------------------------- case */
 
-/* Of character c, the i-th; `cased`: the one before was a letter with a case. */
+/* Maps character c, the i-th; `cased`: the one before is a letter with a case. */
 typedef uint32_t recase_fn(uint32_t c, int64_t i, bool cased);
 
 static uint32_t upper_char(uint32_t c, int64_t i, bool cased)
@@ -113,7 +113,7 @@ static uint32_t swapcase_char(uint32_t c, int64_t i, bool cased)
     return class & HR_CHAR_UPPER ? hr__unicode_lower(c) : class & HR_CHAR_LOWER ? hr__unicode_upper(c) : c;
 }
 
-/* What another case is at most longer by: three bytes for two. */
+/* The most by which another case grows a text: three bytes for two. */
 static hr_status recase(void *context, const uint8_t *p, int64_t n, hr_writer *out, hr_error *err)
 {
     recase_fn *fn = *(recase_fn **)context;
@@ -126,7 +126,7 @@ static hr_status recase(void *context, const uint8_t *p, int64_t n, hr_writer *o
         int bytes;
         uint32_t c = hr__utf8_next(p + at, n - at, &bytes);
 
-        if (to - start > n + n / 2) { /* cannot be, by what Unicode has; but its data is not ours */
+        if (to - start > n + n / 2) { /* impossible with today's Unicode data, which we do not control */
             hr__writer_took(out, to - start);
             HR_TRY(hr__writer_room(out, 4 * (n - at) + 4, &start, err));
             to = start;
@@ -139,7 +139,7 @@ static hr_status recase(void *context, const uint8_t *p, int64_t n, hr_writer *o
     return HR_OK;
 }
 
-/* Whole columns of ASCII, upper or lower case: the same offsets, other bytes. */
+/* Upper or lower case of a whole column of ASCII: the same offsets, other bytes. */
 static hr_status recase_ascii(const hr_bound_call *call, const hr_eval *how, const hr_array *a, bool upper,
                               hr_array **out, hr_error *err)
 {
@@ -208,7 +208,7 @@ HR_RECASE(swapcase)
 
 /* ---------------------------------------------------------------------------------------------------------- classes */
 
-/* Each character is of the class, and there is one. */
+/* True if all characters are of the class, and at least one exists. */
 static bool all_are(void *context, const uint8_t *p, int64_t n)
 {
     unsigned class = *(unsigned *)context;
@@ -222,7 +222,7 @@ static bool all_are(void *context, const uint8_t *p, int64_t n)
 
 static bool all_printable(void *context, const uint8_t *p, int64_t n) { return n == 0 || all_are(context, p, n); }
 
-/* There are letters with a case, all of this one. */
+/* True if all letters that have a case have this one, and at least one exists. */
 static bool all_of_case(void *context, const uint8_t *p, int64_t n)
 {
     unsigned wanted = *(unsigned *)context;
@@ -239,7 +239,8 @@ static bool all_of_case(void *context, const uint8_t *p, int64_t n)
     return some;
 }
 
-/* Upper-case letters only behind what has no case, lower-case letters only behind what has, and one at least. */
+/* True if upper-case letters follow only characters without case, lower-case letters only letters with case, and at
+ * least one exists. */
 static bool is_title(void *context, const uint8_t *p, int64_t n)
 {
     bool cased = false, some = false;
@@ -296,7 +297,7 @@ HR_CLASS(ascii, is_ascii, 0)
 
 /* --------------------------------------------------------------------------------------------------------- trimming */
 
-/* The characters that go are those of `text`, or blanks where that has none (NULL). */
+/* Strips the characters of `text`; NULL: blanks. */
 static bool goes(const string_state *s, uint32_t c)
 {
     int bytes;
@@ -363,7 +364,7 @@ static const hr_option width_settings[] = {
       .at = offsetof(width_options, width),
       .min = 0,
       .max = MOST_REPEATED,
-      .doc = "characters; longer texts stay as they are" },
+      .doc = "characters; longer texts stay unchanged" },
     { 0 },
 };
 
@@ -394,7 +395,7 @@ static hr_status pad(void *context, const uint8_t *p, int64_t n, hr_writer *out,
     return add_padding(s, missing - left, out, err);
 }
 
-/* Zeros go behind a sign. */
+/* Puts zeros behind a sign. */
 static hr_status zfill(void *context, const uint8_t *p, int64_t n, hr_writer *out, hr_error *err)
 {
     const string_state *s = context;
@@ -445,17 +446,21 @@ static const hr_option slice_settings[] = {
     { .name = "start",
       .kind = HR_OPT_INT,
       .at = offsetof(slice_options, start),
-      .doc = "first character; from the end, where negative" },
+      .doc = "first character; from the end if negative" },
     { .name = "stop",
       .kind = HR_OPT_INT,
       .at = offsetof(slice_options, stop),
       .value = (double)NO_STOP,
-      .doc = "the first that is not taken; the least integer: there is none" },
-    { .name = "step", .kind = HR_OPT_INT, .at = offsetof(slice_options, step), .value = 1, .doc = "every so many" },
+      .doc = "the first character that is not taken; the least integer: none" },
+    { .name = "step",
+      .kind = HR_OPT_INT,
+      .at = offsetof(slice_options, step),
+      .value = 1,
+      .doc = "distance between characters" },
     { 0 },
 };
 
-/* Python's slice of n: the places first, first + step, ..., so many. */
+/* Python's slice of n: the places first, first + step, ..., and their number. */
 static int64_t slice_indices(const string_state *s, int64_t n, int64_t *first)
 {
     int64_t low = s->step < 0 ? -1 : 0, high = s->step < 0 ? n - 1 : n, stop = s->stop, start = s->start;
@@ -471,7 +476,7 @@ static int64_t slice_indices(const string_state *s, int64_t n, int64_t *first)
     return start > stop ? (start - stop - 1) / -s->step + 1 : 0;
 }
 
-/* Every step-th of many characters, of which no two bytes are next to each other. */
+/* Copies every step-th character; no two of them are adjacent. */
 static hr_status slice_steps(const string_state *s, const uint8_t *p, int64_t n, int64_t first, int64_t count,
                              hr_writer *out, hr_error *err)
 {
@@ -535,7 +540,7 @@ static hr_status slice_eval(const hr_bound_call *call, const hr_eval *how, hr_ar
     return hr__map_text(call, how, args[0], slice_text, &s, 0, out, err);
 }
 
-/* Characters [start, stop) give way to the text. */
+/* Replaces characters [start, stop) by the text. */
 static hr_status replace_slice(void *context, const uint8_t *p, int64_t n, hr_writer *out, hr_error *err)
 {
     const string_state *s = context;
@@ -575,7 +580,7 @@ static const hr_option repeat_settings[] = {
       .min = 0,
       .max = MOST_REPEATED,
       .value = 1,
-      .doc = "how often" },
+      .doc = "the number of repetitions" },
     { 0 },
 };
 
@@ -588,7 +593,7 @@ static hr_status repeat(void *context, const uint8_t *p, int64_t n, hr_writer *o
         return HR_OK;
     if (n > INT64_MAX / times)
         return hr__error_memory(err, "str_repeat", INT64_MAX);
-    if (!out->wide && n * times > INT32_MAX) /* told before the memory is asked for */
+    if (!out->wide && n * times > INT32_MAX) /* checked before the allocation */
         return hr_error_set(err, HR_BAD_DATA,
                             "more than 2 GiB of text in one column of 32-bit offsets; cast to a large type first");
     HR_TRY(hr__writer_room(out, n * times, &to, err));
@@ -629,7 +634,7 @@ static hr_status str_reverse_eval(const hr_bound_call *call, const hr_eval *how,
 
 /* ---------------------------------------------------------------------------------------------------- concatenation */
 
-/* `+` of texts: bound and run by fn_arith.c. */
+/* `+` of texts: fn_arith.c binds and runs it. */
 hr_status hr__concat_bind(hr_bound_call *call, hr_error *err) { return hr__call_common(call, 0, &call->type, err); }
 
 hr_status hr__concat_eval(const hr_bound_call *call, const hr_eval *how, hr_array *const *args, hr_array **out,
@@ -685,35 +690,35 @@ done:
 #define HR_SLICE .options = slice_settings, .options_bytes = sizeof(slice_options)
 
 const hr_expr_function hr__fn_string[] = {
-    HR_PLAIN(str_len, length_bind, "how many characters"),
-    HR_PLAIN(str_byte_len, length_bind, "how many bytes"),
-    HR_PLAIN(str_upper, text_bind, "in upper case"),
-    HR_PLAIN(str_lower, text_bind, "in lower case"),
+    HR_PLAIN(str_len, length_bind, "the number of characters"),
+    HR_PLAIN(str_byte_len, length_bind, "the number of bytes"),
+    HR_PLAIN(str_upper, text_bind, "a in upper case"),
+    HR_PLAIN(str_lower, text_bind, "a in lower case"),
     HR_PLAIN(str_capitalize, text_bind, "the first character in upper case, the others in lower case"),
     HR_PLAIN(str_title, text_bind, "each word's first letter in upper case, the others in lower case"),
     HR_PLAIN(str_swapcase, text_bind, "upper case for lower case and lower case for upper case"),
-    HR_PLAIN(str_is_alpha, bool_bind, "all characters are letters, and there is one"),
-    HR_PLAIN(str_is_alnum, bool_bind, "all are letters or numbers, and there is one"),
-    HR_PLAIN(str_is_digit, bool_bind, "all are digits, superscripts and the like too, and there is one"),
-    HR_PLAIN(str_is_decimal, bool_bind, "all are digits 0 to 9 of any script, and there is one"),
-    HR_PLAIN(str_is_numeric, bool_bind, "all are numbers, and there is one"),
-    HR_PLAIN(str_is_space, bool_bind, "all are blanks, and there is one"),
-    HR_PLAIN(str_is_lower, bool_bind, "the letters that have a case are in lower case, and there is one"),
-    HR_PLAIN(str_is_upper, bool_bind, "the letters that have a case are in upper case, and there is one"),
+    HR_PLAIN(str_is_alpha, bool_bind, "all characters are letters, and at least one exists"),
+    HR_PLAIN(str_is_alnum, bool_bind, "all are letters or numbers, and at least one exists"),
+    HR_PLAIN(str_is_digit, bool_bind, "all are digits, superscripts and the like too, and at least one exists"),
+    HR_PLAIN(str_is_decimal, bool_bind, "all are digits 0 to 9 of any script, and at least one exists"),
+    HR_PLAIN(str_is_numeric, bool_bind, "all are numbers, and at least one exists"),
+    HR_PLAIN(str_is_space, bool_bind, "all are blanks, and at least one exists"),
+    HR_PLAIN(str_is_lower, bool_bind, "all letters with a case are in lower case, and at least one exists"),
+    HR_PLAIN(str_is_upper, bool_bind, "all letters with a case are in upper case, and at least one exists"),
     HR_PLAIN(str_is_title, bool_bind, "each word begins in upper case and goes on in lower case"),
-    HR_PLAIN(str_is_printable, bool_bind, "all can be printed, or there is none"),
-    HR_PLAIN(str_is_ascii, bool_bind, "all are ASCII, or there is none"),
-    HR_ENTRY(str_strip, 1, 2, strip_bind, strip_eval, "without blanks, or the characters of b, at both ends", ),
-    HR_ENTRY(str_lstrip, 1, 2, strip_bind, strip_eval, "without blanks, or the characters of b, on the left", ),
-    HR_ENTRY(str_rstrip, 1, 2, strip_bind, strip_eval, "without blanks, or the characters of b, on the right", ),
-    HR_ENTRY(str_lpad, 1, 2, pad_bind, pad_eval, "filled on the left by blanks, or b", HR_WIDTH),
-    HR_ENTRY(str_rpad, 1, 2, pad_bind, pad_eval, "filled on the right by blanks, or b", HR_WIDTH),
-    HR_ENTRY(str_center, 1, 2, pad_bind, pad_eval, "filled on both sides by blanks, or b", HR_WIDTH),
-    HR_ENTRY(str_zfill, 1, 1, pad_bind, pad_eval, "filled on the left by zeros, behind a sign", HR_WIDTH),
-    HR_ENTRY(str_slice, 1, 1, slice_bind, slice_eval, "some of the characters, as Python's slices", HR_SLICE),
-    HR_ENTRY(str_replace_slice, 2, 2, replace_slice_bind, replace_slice_eval, "b in the place of a slice", HR_SLICE),
-    HR_ENTRY(str_repeat, 1, 1, text_bind, str_repeat_eval, "n times, one after the other", .options = repeat_settings,
+    HR_PLAIN(str_is_printable, bool_bind, "all are printable, or the text is empty"),
+    HR_PLAIN(str_is_ascii, bool_bind, "all are ASCII, or the text is empty"),
+    HR_ENTRY(str_strip, 1, 2, strip_bind, strip_eval, "a without blanks, or the characters of b, at both ends", ),
+    HR_ENTRY(str_lstrip, 1, 2, strip_bind, strip_eval, "a without blanks, or the characters of b, on the left", ),
+    HR_ENTRY(str_rstrip, 1, 2, strip_bind, strip_eval, "a without blanks, or the characters of b, on the right", ),
+    HR_ENTRY(str_lpad, 1, 2, pad_bind, pad_eval, "a filled on the left with blanks, or b", HR_WIDTH),
+    HR_ENTRY(str_rpad, 1, 2, pad_bind, pad_eval, "a filled on the right with blanks, or b", HR_WIDTH),
+    HR_ENTRY(str_center, 1, 2, pad_bind, pad_eval, "a filled on both sides with blanks, or b", HR_WIDTH),
+    HR_ENTRY(str_zfill, 1, 1, pad_bind, pad_eval, "a filled on the left with zeros, behind a sign", HR_WIDTH),
+    HR_ENTRY(str_slice, 1, 1, slice_bind, slice_eval, "some of the characters, as a slice in Python", HR_SLICE),
+    HR_ENTRY(str_replace_slice, 2, 2, replace_slice_bind, replace_slice_eval, "a with b in place of a slice", HR_SLICE),
+    HR_ENTRY(str_repeat, 1, 1, text_bind, str_repeat_eval, "a repeated n times", .options = repeat_settings,
              .options_bytes = sizeof(repeat_options)),
-    HR_PLAIN(str_reverse, text_bind, "from the last character to the first"),
+    HR_PLAIN(str_reverse, text_bind, "a from its last character to its first"),
     { 0 },
 };

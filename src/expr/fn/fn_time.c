@@ -1,9 +1,9 @@
-/* fn_time.c - dates and times: their parts, as text, and rounded to units of the calendar.
+/* fn_time.c - functions of dates and times: their parts, their text, and rounding to units of the calendar.
  *
- * A timestamp with a time zone is looked at in its zone (zone.c), one without as it stands. Results are those of
- * Arrow's kernels: parts are int64, Monday is day 0 of the week, weeks are ISO's and begin on Monday; rounding goes to
- * the nearest multiple, up from the middle. Where clocks are set back, a time that is there twice means the first;
- * rounding to what is shorter than a day never changes the offset. */
+ * A timestamp with a time zone counts in its zone (zone.c), one without as local time. Results equal those of Arrow's
+ * kernels: parts are int64, Monday is day 0 of the week, weeks are ISO's and begin on Monday; rounding goes to the
+ * nearest multiple, up from the middle. If clocks are set back, a time that occurs twice means the first one; rounding
+ * to units shorter than a day never changes the offset. */
 #include "base/number.h"
 #include "expr/fn/text_rows.h"
 #include "expr/zone.h"
@@ -14,7 +14,7 @@
 
 enum { DAY = 86400 };
 
-/* name, whether dates have it, whether times of day have it */
+/* name, dates have it, times of day have it */
 #define FIELDS(X)                                                                                                      \
     X(year, true, false)                                                                                               \
     X(quarter, true, false)                                                                                            \
@@ -55,18 +55,18 @@ typedef enum rounding { R_FLOOR, R_CEIL, R_ROUND } rounding;
 typedef struct time_state {
     hr_zone *zone;         /* NULL: none */
     int64_t ticks;         /* a second */
-    int64_t seconds_scale; /* of date32: a tick is so many seconds */
+    int64_t seconds_scale; /* of date32: the seconds of a tick */
     field field;
     rounding rounding;
     time_unit unit;
     const char *format;
 } time_state;
 
-/* An instant, taken apart. */
+/* An instant in parts. */
 typedef struct moment {
-    int64_t day;    /* since 1970, local */
-    int32_t second; /* of the day */
-    int64_t ticks;  /* of the second */
+    int64_t day;    /* days since 1970, local */
+    int32_t second; /* seconds of the day */
+    int64_t ticks;  /* nanoseconds of the second */
 } moment;
 
 static void time_free(void *state)
@@ -91,7 +91,7 @@ static bool has_time(const hr_type *t)
     return t->id == HR_T_TIMESTAMP || t->id == HR_T_TIME32 || t->id == HR_T_TIME64;
 }
 
-/* The state for input 0; dates and times as wanted. */
+/* The state for input 0, which may be a date or a time if the caller allows it. */
 static hr_status time_bind(hr_bound_call *call, bool dates, bool times, time_state **out, hr_error *err)
 {
     static const int64_t per_second[] = { 1, 1000, 1000000, 1000000000 };
@@ -106,8 +106,8 @@ static hr_status time_bind(hr_bound_call *call, bool dates, bool times, time_sta
         hr__type_unref(plain);
     } else if (!(dates && has_date(t)) && !(times && has_time(t))) {
         return hr__call_type_error(call,
-                                   dates ? times ? "a date or time expected" : "a date or timestamp expected"
-                                         : "a time or timestamp expected",
+                                   dates ? times ? "expected a date or time" : "expected a date or timestamp"
+                                         : "expected a time or timestamp",
                                    err);
     }
     if (!(s = call->state = hr__zalloc(NULL, sizeof *s)))
@@ -178,7 +178,7 @@ static int64_t date_part(field f, int64_t day)
     }
 }
 
-/* Digits `skip` to skip + 3 behind the point, of which the column has as many as its unit. */
+/* Digits `skip` to skip + 3 behind the point; the column has as many digits as its unit. */
 static int64_t fraction_part(const time_state *s, const moment *m, int64_t per_second)
 {
     int64_t scaled = s->ticks >= per_second ? m->ticks / (s->ticks / per_second) : m->ticks * (per_second / s->ticks);
@@ -285,11 +285,11 @@ static const hr_option round_settings[] = {
       .at = offsetof(round_options, unit),
       .value = U_DAY,
       .text = "year quarter month week day hour minute second millisecond microsecond nanosecond",
-      .doc = "of the calendar or the clock" },
+      .doc = "unit of the calendar or the clock" },
     { 0 },
 };
 
-/* Ticks of a unit of fixed length; 0: a month or more, or less than a tick. */
+/* The ticks of a unit of fixed length; 0: a month or longer, or shorter than a tick. */
 static int64_t ticks_of(const time_state *s)
 {
     switch (s->unit) {
@@ -305,7 +305,7 @@ static int64_t ticks_of(const time_state *s)
     }
 }
 
-/* The beginning of the unit that local time `t` is in, and of the next one. false: beyond what 64 bits hold. */
+/* The beginning of the unit that contains local time `t`, and of the next one. false: out of the range of 64 bits. */
 static bool unit_around(const time_state *s, int64_t t, int64_t *begin, int64_t *next)
 {
     static const int months_of[] = { 12, 3, 1 };
@@ -350,7 +350,7 @@ static bool round_one(const time_state *s, int64_t t, hr_zone_span *span, int64_
         found = s->rounding == R_CEIL || local - begin >= next - local ? next : begin;
     if (!s->zone || s->unit > U_DAY || found == local)
         return !__builtin_sub_overflow(found, offset, out);
-    second = hr__zone_instant(s->zone, found / s->ticks, span); /* whole days: no ticks are left over */
+    second = hr__zone_instant(s->zone, found / s->ticks, span); /* whole days: no remainder of ticks */
     return !__builtin_mul_overflow(second, s->ticks, out);
 }
 
@@ -428,7 +428,7 @@ static const hr_option strftime_settings[] = {
       .kind = HR_OPT_TEXT,
       .at = offsetof(strftime_options, format),
       .text = "%Y-%m-%dT%H:%M:%S",
-      .doc = "as C's strftime has it; %S with the digits of the column's unit" },
+      .doc = "as in C's strftime; %S with the digits of the column's unit" },
     { 0 },
 };
 
@@ -449,7 +449,7 @@ static hr_status dt_strftime_bind(hr_bound_call *call, hr_error *err)
         if (*p != '%')
             continue;
         if (!*++p || !strchr(KNOWN_FORMATS, *p))
-            return hr_error_set(err, HR_INVALID, "dt_strftime: '%.100s': %%%c is not known", s->format, *p ? *p : ' ');
+            return hr_error_set(err, HR_INVALID, "dt_strftime: '%.100s': %%%c is unknown", s->format, *p ? *p : ' ');
         if ((*p == 'z' || *p == 'Z') && !s->zone)
             return hr_error_set(err, HR_INVALID, "dt_strftime: '%.100s': the column has no time zone", s->format);
     }
@@ -592,7 +592,7 @@ done:
 
 /* ----------------------------------------------------------------------------------------------------------- ranges */
 
-/* Years, days and rounded times keep the order, where no zone sets clocks back. */
+/* Years, days and rounded times keep the order, unless a zone sets clocks back. */
 static void time_range(const hr_bound_call *call, const hr_pruner *p, const hr_range *in, hr_range *out)
 {
     const hr_mem mem = { 0 };
@@ -655,10 +655,10 @@ const hr_expr_function hr__fn_time[] = {
     HR_ENTRY(dt_iso_week, part_eval, "the ISO 8601 week, 1 to 53", ),
     HR_ENTRY(dt_iso_year, part_eval, "the year that the ISO 8601 week belongs to", .range = time_range),
     HR_ENTRY(dt_date, dt_date_eval, "the day, as date32", .range = time_range),
-    HR_ENTRY(dt_floor, round_eval, "the beginning of the unit that it is in", HR_UNIT),
-    HR_ENTRY(dt_ceil, round_eval, "the beginning of the next unit, unless it is one", HR_UNIT),
+    HR_ENTRY(dt_floor, round_eval, "the beginning of the unit that contains the time", HR_UNIT),
+    HR_ENTRY(dt_ceil, round_eval, "the beginning of the next unit, unless the time is one", HR_UNIT),
     HR_ENTRY(dt_round, round_eval, "the nearest beginning of a unit, up from the middle", HR_UNIT),
-    HR_ENTRY(dt_strftime, dt_strftime_eval, "as text", .options = strftime_settings,
+    HR_ENTRY(dt_strftime, dt_strftime_eval, "the time as text", .options = strftime_settings,
              .options_bytes = sizeof(strftime_options)),
     { 0 },
 };

@@ -1,9 +1,9 @@
-/* regex.c - regular expressions by PCRE2, in the dialect that RE2 (Arrow's library) has in common with it.
+/* regex.c - regular expressions by PCRE2, with the settings that make it agree with RE2, Arrow's library.
  *
- * \d, \w and \s are ASCII, a dot is any character but a newline, $ is the very end of the text. What RE2 does not know
- * (look-around, references back) works as well; so that no text can make a pattern run for ever, steps and memory are
- * limited. Compiled patterns are shared by threads, what a match writes to is a matcher's. PCRE2's memory is ours:
- * counted, and able to fail. */
+ * \d, \w and \s are ASCII, a dot is any character but a newline, $ is the very end of the text. Features that RE2 lacks
+ * (look-around, back references) work as well; limits on steps and memory end a pattern that would run for ever.
+ * Threads share compiled patterns; a matcher has the memory of a match. PCRE2 allocates through hr__alloc: charged, and
+ * able to fail in tests. */
 #include "expr/fn/regex.h"
 
 #ifdef HR_HAVE_PCRE2
@@ -59,7 +59,7 @@ static hr_status compile(const char *who, hr_view pattern, uint32_t options, uin
         HR_FAIL(HR_INVALID, "%s: pattern '%.*s': %s, at place %d", who, (int)HR_MIN(pattern.n, 200),
                 (const char *)pattern.data, (const char *)text, (int)at);
     }
-    r->jit = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE) == 0; /* where there is no JIT, it runs without */
+    r->jit = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE) == 0; /* without a JIT the pattern is interpreted */
 done:
     pcre2_compile_context_free(context);
     pcre2_general_context_free(general);
@@ -77,7 +77,7 @@ hr_status hr__regex_new(const char *who, hr_view pattern, unsigned flags, hr_reg
         return no_memory(err);
     r->utf8 = flags & HR_REGEX_UTF8;
     if (pattern.n > MOST_PATTERN)
-        HR_FAIL(HR_INVALID, "%s: a pattern of %" PRId64 " bytes, %d are the most", who, pattern.n, MOST_PATTERN);
+        HR_FAIL(HR_INVALID, "%s: a pattern has %" PRId64 " bytes, expected at most %d", who, pattern.n, MOST_PATTERN);
     if (flags & HR_REGEX_LITERAL)
         options = PCRE2_LITERAL;
     options |= (flags & HR_REGEX_UTF8 ? PCRE2_UTF : 0u) | (flags & HR_REGEX_IGNORE_CASE ? PCRE2_CASELESS : 0u) |
@@ -158,7 +158,7 @@ hr_status hr__matcher_find(hr_matcher *m, const uint8_t *p, int64_t n, int64_t f
     const uint32_t options = m->regex->utf8 ? PCRE2_NO_UTF_CHECK : 0; /* the caller has checked */
     const PCRE2_SIZE *places;
     const pcre2_code *code = m->regex->code;
-    int found = m->regex->jit /* by itself, as it need not look at its arguments again */
+    int found = m->regex->jit /* separate, since it skips the check of the arguments */
                     ? pcre2_jit_match(code, p, (PCRE2_SIZE)n, (PCRE2_SIZE)from, 0, m->data, m->context)
                     : pcre2_match(code, p, (PCRE2_SIZE)n, (PCRE2_SIZE)from, options, m->data, m->context);
     PCRE2_UCHAR text[200];
@@ -176,7 +176,7 @@ hr_status hr__matcher_find(hr_matcher *m, const uint8_t *p, int64_t n, int64_t f
     }
     places = pcre2_get_ovector_pointer(m->data);
     *begin = (int64_t)places[0];
-    *end = HR_MAX((int64_t)places[1], *begin); /* \K in look-around can turn them round */
+    *end = HR_MAX((int64_t)places[1], *begin); /* \K in look-around can swap them */
     return HR_OK;
 }
 

@@ -1,7 +1,7 @@
-/* text_rows.c - columns of text, read row by row and made row by row.
+/* text_rows.c - reads and writes columns of text row by row.
  *
- * Functions see only rows that are valid; a null row is an empty one of the result. Results of a column with 32-bit
- * offsets have such offsets again, and one that would pass 2 GiB is an error that says so. */
+ * Functions see only valid rows; a null row is an empty text in the result. The result has offsets of the column's
+ * width; a result above 2 GiB with 32-bit offsets is an error. */
 #include "expr/fn/text_rows.h"
 
 #include <inttypes.h>
@@ -34,7 +34,7 @@ hr_status hr__writer_open(hr_writer *w, const hr_eval *how, hr_type *type, int64
     return hr__growbuf_reserve(&w->bytes, n_bytes, err);
 }
 
-/* For lists, whose items nobody counted before. */
+/* Makes room for a row of a list, whose items were not counted before. */
 static hr_status more_offsets(hr_writer *w, hr_error *err)
 {
     int64_t bytes = w->wide ? 8 : 4, room = w->room * 2 + 16;
@@ -96,7 +96,9 @@ hr_status hr__bind_text(hr_bound_call *call, bool binary, hr_error *err)
     if (t->id == HR_T_NULL)
         hr__call_cast(call, 0, hr__type_simple(HR_T_STRING));
     else if (!hr__type_is_text(t) && !(binary && hr__type_is_bytes(t)))
-        return hr__call_type_error(call, binary ? "text or binary expected first" : "text expected first", err);
+        return hr__call_type_error(
+            call, binary ? "expected text or binary as the first argument" : "expected text as the first argument",
+            err);
     return HR_OK;
 }
 
@@ -106,7 +108,7 @@ hr_status hr__constant_text(const hr_bound_call *call, int i, const char *name, 
     bool text = call->input_types[0]->id == HR_T_NULL || hr__type_is_text(call->input_types[0]);
 
     if (!a || hr__array_is_null(a, 0) || !(text ? hr__type_is_text(a->type) : hr__type_is_bytes(a->type)))
-        return hr_error_set(err, a ? HR_TYPE : HR_INVALID, "%s: %s has to be a constant text",
+        return hr_error_set(err, a ? HR_TYPE : HR_INVALID, "%s: expected a constant text for %s",
                             call->expr->function->name, name);
     out->data = hr__array_bytes(a, 0, &out->n);
     if (!out->n)

@@ -1,5 +1,4 @@
-/* text_rows.h - columns of text, read row by row and made row by row: what the functions of strings share. Inside of
- * src/expr only. */
+/* text_rows.h - reads and writes columns of text row by row, for all functions of strings. For src/expr only. */
 #ifndef HR_EXPR_TEXT_ROWS_H
 #define HR_EXPR_TEXT_ROWS_H
 
@@ -10,7 +9,7 @@
 
 typedef struct hr_rows {
     const uint8_t *bytes;
-    const int32_t *at32; /* offsets, one of the two */
+    const int32_t *at32; /* offsets: one of the two is set */
     const int64_t *at64;
 } hr_rows;
 
@@ -23,7 +22,7 @@ static inline const uint8_t *hr__row(const hr_rows *r, int64_t i, int64_t *n)
     *n = hr__row_begin(r, i + 1) - begin;
     return r->bytes + begin;
 }
-/* All n rows together, of which the bytes are one stretch. */
+/* The bytes of all n rows together, which are contiguous. */
 static inline hr_view hr__rows_all(const hr_rows *r, int64_t n)
 {
     int64_t begin = n ? hr__row_begin(r, 0) : 0;
@@ -38,14 +37,14 @@ typedef struct hr_writer {
     hr_type *type;
     hr_growbuf bytes;
     hr_buffer *offsets;
-    int64_t rows, room; /* rows that are written, that offsets have room for */
+    int64_t rows, room; /* written rows, and rows that the offsets have room for */
     bool wide;
 } hr_writer;
 
-/* For n_rows rows of about n_bytes together; type: one of string, binary and their large ones, borrowed. */
+/* Starts a column of n_rows rows of about n_bytes together; type: string, binary or their large forms, borrowed. */
 hr_status hr__writer_open(hr_writer *w, const hr_eval *how, hr_type *type, int64_t n_rows, int64_t n_bytes,
                           hr_error *err);
-/* Room for n more bytes: *out is where they go; hr__writer_took says how many it were. */
+/* Makes room for n more bytes at *out; the caller reports the number of written bytes by hr__writer_took. */
 static inline hr_status hr__writer_room(hr_writer *w, int64_t n, uint8_t **out, hr_error *err)
 {
     HR_TRY(hr__growbuf_reserve(&w->bytes, n, err));
@@ -58,7 +57,7 @@ static inline hr_status hr__writer_add(hr_writer *w, const void *p, int64_t n, h
     return n ? hr__growbuf_add(&w->bytes, p, n, err) : HR_OK;
 }
 hr_status hr__writer_end_row(hr_writer *w, hr_error *err); /* HR_BAD_DATA if 32-bit offsets do not reach */
-/* The column; takes validity, even on failure. w is empty. */
+/* Finishes the column; takes validity, even on failure. w becomes empty. */
 hr_status hr__writer_finish(hr_writer *w, hr_buffer *validity, hr_array **out, hr_error *err);
 void hr__writer_clear(hr_writer *w);
 
@@ -69,34 +68,34 @@ static inline bool hr__type_is_large(const hr_type *t)
 {
     return t->id == HR_T_LARGE_STRING || t->id == HR_T_LARGE_BINARY;
 }
-/* Input 0 is text (or null, which is cast), or, if `binary`, binary as well; else HR_TYPE. */
+/* Checks that input 0 is text (or null, which is cast), or binary if `binary`; else HR_TYPE. */
 hr_status hr__bind_text(hr_bound_call *call, bool binary, hr_error *err) HR_MUST_USE;
-/* Input i is a constant text that is not null; borrowed from the call. HR_INVALID calls it `name`. */
+/* Input i as a constant text that is not null; borrowed from the call. HR_INVALID names it `name`. */
 hr_status hr__constant_text(const hr_bound_call *call, int i, const char *name, hr_view *out,
                             hr_error *err) HR_MUST_USE;
-/* int32 of string and binary, int64 of their large ones: of lengths and places. A singleton. */
+/* The type of lengths and places: int32 for string and binary, int64 for their large forms. A singleton. */
 hr_type *hr__length_type(const hr_type *text);
 
-/* A function that gives a text, a truth or a number for each valid row. `context` is the caller's. */
+/* A function that returns a text, a boolean or a number for each valid row. `context` is the caller's. */
 typedef hr_status hr_text_to_text(void *context, const uint8_t *p, int64_t n, hr_writer *out, hr_error *err);
 typedef bool hr_text_to_bool(void *context, const uint8_t *p, int64_t n);
 typedef int64_t hr_text_to_int(void *context, const uint8_t *p, int64_t n);
-/* The column that such a function makes of args[0]; an error is told with its row. `grow`: bytes expected beyond those
- * that come in. */
+/* The column that such a function makes from args[0]; an error names the row. `grow`: expected bytes beyond those of
+ * the input. */
 hr_status hr__map_text(const hr_bound_call *call, const hr_eval *how, const hr_array *a, hr_text_to_text *fn,
                        void *context, int64_t grow, hr_array **out, hr_error *err) HR_MUST_USE;
 hr_status hr__map_bool(const hr_bound_call *call, const hr_eval *how, const hr_array *a, hr_text_to_bool *fn,
                        void *context, hr_array **out, hr_error *err) HR_MUST_USE;
 hr_status hr__map_int(const hr_bound_call *call, const hr_eval *how, const hr_array *a, hr_text_to_int *fn,
                       void *context, hr_array **out, hr_error *err) HR_MUST_USE;
-/* "row 3 of ...: " before an error's text. */
+/* Puts "row 3 of ...: " before an error's text. */
 hr_status hr__at_row(const hr_eval *how, int64_t row, hr_status st, hr_error *err);
 
-/* Lists of texts: `fn` appends the items of a row, each ended by hr__writer_end_row. type: list or large_list of a
+/* Lists of texts: `fn` appends the items of a row and ends each by hr__writer_end_row. type: list or large_list of a
  * text. */
 hr_status hr__map_list(const hr_bound_call *call, const hr_eval *how, const hr_array *a, hr_text_to_text *fn,
                        void *context, hr_array **out, hr_error *err) HR_MUST_USE;
-/* list<string>, of large ones list<large_string>; *out is new. */
+/* list<string>, or list<large_string> for large types; *out is new. */
 hr_status hr__list_of_text(const hr_type *text, hr_type **out, hr_error *err) HR_MUST_USE;
 
 #endif

@@ -1,7 +1,7 @@
-/* unicode.c - classes and case of characters, by utf8proc; counting and skipping in UTF-8.
+/* unicode.c - classes and case of characters by utf8proc, and positions in UTF-8.
  *
- * The classes are made of general categories as Arrow makes them, so that results agree: utf8proc has no properties for
- * "digit", "cased" and the like. ASCII is answered from a table, without the library. */
+ * The classes are unions of general categories, as in Arrow, so that results agree: utf8proc has no properties for
+ * "digit", "cased" and the like. ASCII needs only a table, not the library. */
 #include "expr/fn/unicode.h"
 
 #ifdef HR_HAVE_UTF8PROC

@@ -1,7 +1,7 @@
-/* unicode.h - what functions of text know of characters: case, classes, UTF-8. Inside of src/expr only.
+/* unicode.h - properties of characters for functions of text: case, classes, UTF-8. For src/expr only.
  *
- * Beyond ASCII it is utf8proc's knowledge; a build without it knows only ASCII (hr__unicode_known), and functions that
- * would need more say so. Case mapping is of single characters (no "ss" for "ß"), classes are those of Arrow's utf8_
+ * utf8proc has the data beyond ASCII; a build without it knows only ASCII (hr__unicode_known), and functions that need
+ * more return an error. Case mapping is character by character (no "ss" for "ß"); classes are those of Arrow's utf8_
  * kernels. */
 #ifndef HR_EXPR_UNICODE_H
 #define HR_EXPR_UNICODE_H
@@ -22,13 +22,12 @@ enum {
     HR_CHAR_ALNUM = HR_CHAR_ALPHA | HR_CHAR_NUMERIC,
 };
 
-bool hr__unicode_known(void); /* false: characters from 128 on are nothing, and have no case */
+bool hr__unicode_known(void); /* false: characters from 128 on have no class and no case */
 unsigned hr__unicode_class(uint32_t c);
 uint32_t hr__unicode_upper(uint32_t c);
 uint32_t hr__unicode_lower(uint32_t c);
 
-/* The character at p, of n bytes at least one; *bytes: how many it takes. What is no UTF-8 is a character of one
- * byte. */
+/* The character at p, with n >= 1 bytes; *bytes: its length. A byte that is no UTF-8 counts as a character. */
 static inline uint32_t hr__utf8_next(const uint8_t *p, int64_t n, int *bytes)
 {
     *bytes = 1;
@@ -49,7 +48,7 @@ static inline uint32_t hr__utf8_next(const uint8_t *p, int64_t n, int *bytes)
     return p[0];
 }
 
-/* Writes the character at p, which has room for 4 bytes; -> how many it takes. */
+/* Writes the character at p, which has room for 4 bytes; -> its length. */
 static inline int hr__utf8_put(uint8_t *p, uint32_t c)
 {
     if (c < 0x80) {
@@ -78,7 +77,7 @@ static inline bool hr__utf8_starts(uint8_t byte) { return (byte & 0xC0) != 0x80;
 
 int64_t hr__utf8_count(const uint8_t *p, int64_t n); /* characters */
 bool hr__ascii_only(const uint8_t *p, int64_t n);
-/* Where the k-th character from the left begins, n if there are fewer. */
+/* The offset of the k-th character from the left; n if the text has fewer. */
 int64_t hr__utf8_skip(const uint8_t *p, int64_t n, int64_t k);
 
 #endif
