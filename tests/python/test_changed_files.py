@@ -98,7 +98,8 @@ def test_a_file_cut_while_it_is_read_is_an_error(tmp_path, suffix, small_limit):
     batches = iter(FORMATS[suffix][0](str(path)).iter_batches(batch_size=1000))
     next(batches)
     os.truncate(path, 0)
-    said = rf"a.{suffix}: (the file ends at byte \d+, it had {size} bytes|has 0 bytes, {size} when it was listed)"
+    cut = rf"the file ends at byte \d+, it had {size} bytes"
+    said = rf"a.{suffix}: ({cut}|has 0 bytes, {size} when it was listed)"
     with pytest.raises(exceptions.DataError, match=said):
         for _ in batches:
             pass
