@@ -675,7 +675,7 @@ static const struct {
     { falling_offsets, HR_BAD_DATA, "column 'text': row 1: offset 1 comes after 3" },
     { negative_offsets, HR_BAD_DATA, "column 'text': the last offset is -6" },
     { null_rows, HR_UNSUPPORTED, "1 of 3 rows of the table are null" },
-    { flat_with_child, HR_BAD_DATA, "column 'text': format 'u' with 1 children" },
+    { flat_with_child, HR_BAD_DATA, "column 'text': format 'u' has 1 children" },
     { metadata_of_negative_size, HR_BAD_DATA, "column 'text': metadata" },
     { self_nesting, HR_UNSUPPORTED, "levels" },
 };

@@ -33,7 +33,7 @@ static const function_case cases[] = {
     { "power", { 0 }, { "int64: 2", "=int64: -1" }, "2 to the power of -1 does not fit int64", HR_BAD_DATA },
     { "power", { 0 }, { "int64: 0|1", "=int64: 0" }, "int64: 1 1", HR_OK },
     { "power", { 0 }, { "double: 2|null", "=double: 0.5" }, "double: 1.4142135623730951 null", HR_OK },
-    { "power", { 0 }, { "string: 2", "=double: 0.5" }, "numbers expected", HR_TYPE },
+    { "power", { 0 }, { "string: 2", "=double: 0.5" }, "expected numbers", HR_TYPE },
 };
 
 static void test_cases(void **unused)

@@ -50,7 +50,7 @@ static const function_case cases[] = {
     { "str_reverse", { 0 }, { "string: héx|null" }, "string: xéh null", HR_OK },
     { "add", { 0 }, { "string: a|null|b", "=string: é" }, "string: aé null bé", HR_OK },
     { "add", { 0 }, { "string: a|b", "large_string: x|null" }, "large_string: ax null", HR_OK },
-    { "add", { 0 }, { "string: a", "int8: 1" }, "add of string and int8: no one type", HR_TYPE },
+    { "add", { 0 }, { "string: a", "int8: 1" }, "add of string and int8: no type holds all of them", HR_TYPE },
 };
 
 static void test_cases(void **unused)

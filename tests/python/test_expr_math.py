@@ -205,7 +205,7 @@ def test_choices_meet_in_one_type():
     assert compute(if_else(col("i") > 0, "yes", "no"), table).to_pylist() == ["yes", None]
     assert compute(least(1, 2.5), table).to_pylist() == [1.0, 1.0]
     assert compute(coalesce(None, None), table).type == pa.null()
-    with pytest.raises(TypeMismatchError, match="coalesce of int8 and string: no one type"):
+    with pytest.raises(TypeMismatchError, match="coalesce of int8 and string: no type holds all of them"):
         coalesce_it = hd.from_arrow(table).with_column("x", coalesce(col("i"), "a"))
         assert coalesce_it is None
     with pytest.raises(TypeMismatchError, match="if_else of int8.*expected a bool as the first argument"):
