@@ -217,6 +217,41 @@ def wrong_lines():
                 yield f"{path.relative_to(ROOT)}:{number}: {len(line)} columns, 100 at most"
 
 
+# Words of the glossary's last table that are gone, with the one to write (docs/glossary.md).
+NOT_USED = {
+    "mourners?": "fork watch",
+    "bury|buried": "reap",
+    "cargo": "payload",
+    "trash": "pending_free",
+    "crews?": "parallel call",
+    "how manieth": "the index",
+}
+
+
+def wrong_words():
+    """Private metaphors, in sentences as in names."""
+    word = re.compile(rf"(?<![a-z])({'|'.join(NOT_USED)})(?![a-z])", re.IGNORECASE)
+    here = {Path(__file__).resolve(), ROOT / "docs" / "glossary.md"}
+    pages = [*ROOT.glob("*.md")]
+    for top in (
+        "include",
+        "src",
+        "python/src",
+        "python/headrace",
+        "tests",
+        "fuzz",
+        "examples",
+        "bench",
+        "docs",
+    ):
+        pages += [p for p in (ROOT / top).rglob("*") if p.suffix in {".c", ".h", ".py", ".md"}]
+    for path in sorted(set(pages) - here):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            for found in word.findall(line):
+                better = next(new for old, new in NOT_USED.items() if re.fullmatch(old, found, re.IGNORECASE))
+                yield f"{path.relative_to(ROOT)}:{number}: '{found}' is not used; write {better}"
+
+
 def wrong_exports(library):
     text = subprocess.run(
         ["nm", "-D", "--defined-only", str(library)], check=True, capture_output=True, text=True
@@ -244,6 +279,10 @@ def test_file_names():
 
 def test_lines():
     assert list(wrong_lines()) == []
+
+
+def test_words():
+    assert list(wrong_words()) == []
 
 
 def test_folders():
@@ -283,7 +322,7 @@ def test_only_hr_is_exported():
 
 
 def main():
-    wrong = [*wrong_includes(), *wrong_names(), *wrong_folders(), *wrong_lines()]
+    wrong = [*wrong_includes(), *wrong_names(), *wrong_folders(), *wrong_lines(), *wrong_words()]
     library = built("libheadrace_engine.a")
     wrong += wrong_command(library and library.parent)
     if built("libheadrace.so"):
