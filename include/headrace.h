@@ -25,13 +25,13 @@
  * struct is larger than the library's, and a field that the library does not know is set. All structs of one array have
  * the same struct_bytes.
  *
- * Callbacks. The engine calls a caller's functions without holding a lock. Functions of a plan (hr_map_function,
- * hr_filter_function, hr_aggregate_function, hr_source_functions, hr_write_options.name) run on threads of the pool,
- * several at once unless their comment says otherwise. They must not block: the pool has one thread per CPU, and a
- * thread that waits does no other work. They may build plans and may open feeds, but a callback that waits for a feed
- * hangs when no other pool thread is left. They may call every hr_set_* but hr_set_num_threads, which gives HR_INVALID,
- * as hr_shutdown does. `context_free` runs on the thread that drops the last reference. hr_feed_set_interrupt's
- * function runs on the thread that waits in hr_feed_next, and may block.
+ * Callbacks. The engine holds no lock while it calls a caller's function, except hr_set_log's. Functions of a plan
+ * (hr_map_function, hr_filter_function, hr_aggregate_function, hr_source_functions, hr_write_options.name) run on
+ * threads of the pool, several at once unless their comment says otherwise. They must not block: the pool has one
+ * thread per CPU, and a thread that waits does no other work. They may build plans and may open feeds, but a callback
+ * that waits for a feed hangs when no other pool thread is left. They may call every hr_set_* but hr_set_num_threads,
+ * which gives HR_INVALID, as hr_shutdown does. `context_free` runs on the thread that drops the last reference.
+ * hr_feed_set_interrupt's function runs on the thread that waits in hr_feed_next, and may block.
  *
  * Text is UTF-8. The library exports only what this file declares. */
 #ifndef HEADRACE_H

@@ -305,7 +305,7 @@ static void loses_nothing(void **unused)
 static int end_pool(void **unused)
 {
     (void)unused;
-    hr__pool_shutdown();
+    assert_int_equal(hr_shutdown(NULL), HR_OK);
     return 0;
 }
 

@@ -23,7 +23,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    hr__pool_shutdown();
+    assert_int_equal(hr_shutdown(NULL), HR_OK);
     temp_dir_free(dir);
     return 0;
 }

@@ -439,7 +439,7 @@ static void test_faults(void **state)
 static int end_pool(void **state)
 {
     (void)state;
-    hr__pool_shutdown();
+    assert_int_equal(hr_shutdown(NULL), HR_OK);
     return 0;
 }
 

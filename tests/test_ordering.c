@@ -238,7 +238,7 @@ static int make_folder(void **unused)
 static int drop_folder(void **unused)
 {
     (void)unused;
-    hr__pool_shutdown();
+    assert_int_equal(hr_shutdown(NULL), HR_OK);
     temp_dir_free(folder);
     return 0;
 }

@@ -9,7 +9,6 @@
  * sleeping threads. hr__pool_wake may be called with a run's lock held, and by any free. Threads belong to one process
  * id: a forked child starts with an empty pool. */
 #include "exec/pool.h"
-#include "io/poll.h"
 
 #include <stdlib.h>
 
@@ -222,16 +221,9 @@ hr_status hr_shutdown(hr_error *err)
     hr__unlock(&pool.lock);
     if (busy)
         return hr_error_set(err, HR_INVALID, "shutdown: a feed is open; close it first");
-    hr__pool_shutdown();
-    hr__poller_stop();
-    (void)hr__pool_trim(0);
-    return HR_OK;
-}
-
-void hr__pool_shutdown(void)
-{
-    pthread_once(&once, init);
     hr__lock(&pool.resize);
     end_threads(0);
     hr__unlock(&pool.resize);
+    (void)hr__pool_trim(0);
+    return HR_OK;
 }

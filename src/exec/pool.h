@@ -22,7 +22,5 @@ hr_status hr__pool_attach(hr_pool_client *c, hr_error *err) HR_MUST_USE;
 void hr__pool_detach(
     hr_pool_client *c);   /* waits until no thread looks at c: c must have run out of work, or end soon */
 void hr__pool_wake(void); /* there may be more work: at any time, any locks held but those of pool.c */
-void hr__pool_shutdown(
-    void); /* ends all threads (tests, before they look for leaks); the next client starts new ones */
 
 #endif
