@@ -151,7 +151,7 @@ static hr_status digits_schema(const hr_projection *projection, const char *path
 
     for (int i = 0; projection && i < projection->n; i++) {
         if (i > 0 || strcmp(projection->names[i], "value") != 0)
-            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; there is one, 'value'", path,
+            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; the only column is 'value'", path,
                                 projection->names[i]);
     }
     HR_GO(hr__field_init(&field, "value", hr__type_simple(HR_T_INT64), false, err));

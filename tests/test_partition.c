@@ -47,7 +47,7 @@ static const listing cases[] = {
       "a=1/t",
       { NULL },
       { NULL },
-      "a=1/tt/b=2/f: neither this file nor another one lies below the partitions' base 'a=1/t'",
+      "a=1/tt/b=2/f: no file lies below the partition base 'a=1/t'",
       HR_INVALID },
     { { "a=1/b=2/f" }, "hive", NULL, { "b", "c" }, { NULL }, "b: int64: 2; c: string: null", HR_OK },
     { { "a=1/f" }, "hive", NULL, { "a" }, { "u" }, "a: string: 1", HR_OK },

@@ -223,13 +223,13 @@ static void test_wrong(void **state)
 
     (void)state;
     assert_status(hr__scan_new_files(&url, 1, "nonsense", NULL, &s, &err), HR_INVALID, &err);
-    assert_contains(err.text, "format 'nonsense' is unknown, there are parquet, ");
+    assert_contains(err.text, "format 'nonsense' is unknown; formats are parquet, ");
     assert_contains(err.text, ", text, ");
     assert_status(hr__scan_new_files(&url, 1, "text", &bad, &s, &err), HR_INVALID, &err);
     assert_contains(err.text, "nonsense");
     assert_status(hr__scan_new_files(&flat, 1, "parquet", &bad, &s, &err), HR_INVALID, &err);
     assert_status(hr__scan_new_files(&bytes, 1, NULL, NULL, &s, &err), HR_INVALID, &err);
-    assert_contains(err.text, "bytes.bin: neither its name nor its first bytes");
+    assert_contains(err.text, "bytes.bin: neither the name nor the first bytes");
     assert_status(hr__scan_new_files(&bytes, 0, NULL, NULL, &s, &err), HR_NOT_FOUND, &err);
     assert_contains(err.text, "no path given");
     assert_null(s);

@@ -233,7 +233,7 @@ def test_a_relative_base_dir(hive, monkeypatch):
         based = hd.Partitioning("hive", base_dir=base)
         for paths in (hive.name, hive, f"file://{hive}"):
             assert hd.read_parquet(paths, partitioning=based).columns() == ["x", "year", "city"]
-    with pytest.raises(exceptions.InvalidArgument, match="lies below the partitions' base 'elsewhere'"):
+    with pytest.raises(exceptions.InvalidArgument, match="lies below the partition base 'elsewhere'"):
         hd.read_parquet(hive.name, partitioning=hd.Partitioning("hive", base_dir="elsewhere"))
 
 

@@ -20,7 +20,7 @@ const hr_option ipc__write_options[] = {
       .kind = HR_OPT_CHOICE,
       .at = offsetof(ipc_write_options, compression),
       .text = "none lz4 zstd",
-      .doc = "of each buffer" },
+      .doc = "compression of each buffer" },
     { 0 },
 };
 

@@ -870,10 +870,9 @@ static hr_status take_names(csv_head *h, int64_t first, int64_t n, int64_t begin
     char *at;
 
     if (h->at + h->index.items[first + n - 1] >= h->n)
-        return hr_error_set(
-            h->err, HR_BAD_DATA,
-            "%s: byte %lld: the file ends within its first row, that of the names, which no newline ends",
-            h->s->source->name, (long long)h->n);
+        return hr_error_set(h->err, HR_BAD_DATA,
+                            "%s: byte %lld: the file ends within its first row, which has the names and no newline",
+                            h->s->source->name, (long long)h->n);
     for (int64_t i = 0; i < n; i++) {
         int64_t end = h->index.items[first + i], next = end + 1;
 
@@ -928,7 +927,7 @@ static hr_status read_names(csv_head *h, const hr_open *how)
     if (n == 0 && !given && how->schema && h->n == 0)
         return make_names(h->s, 0, h->err);
     if (n == 0 && !given)
-        return hr_error_set(h->err, HR_BAD_DATA, "%s: no row that says what columns there are: the file is empty",
+        return hr_error_set(h->err, HR_BAD_DATA, "%s: no row has the names of columns: the file is empty",
                             h->s->source->name);
     if (o->header == CSV_HEADER_NONE || (o->header == CSV_HEADER_AUTO && given)) {
         if (!given)
@@ -1262,8 +1261,7 @@ static hr_status read_head(csv_head *h, const hr_open *how)
     if (h->n >= 3 && memcmp(data, mark, 3) == 0)
         h->at = 3;
     else if (h->n >= 2 && ((data[0] == 0xFF && data[1] == 0xFE) || (data[0] == 0xFE && data[1] == 0xFF)))
-        return hr_error_set(h->err, HR_BAD_DATA, "%s: begins as UTF-16 does: encoding='utf-16' says so",
-                            s->source->name);
+        return hr_error_set(h->err, HR_BAD_DATA, "%s: begins like UTF-16; encoding='utf-16' reads it", s->source->name);
     HR_TRY(head_skip_lines(h, s->values.options->skip_rows));
     HR_TRY(read_names(h, how));
     HR_TRY(head_skip_rows(h, s->values.options->skip_rows_after_names));

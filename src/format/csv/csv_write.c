@@ -31,7 +31,7 @@ const hr_option hr__csv_write_options[] = {
       .kind = HR_OPT_TEXT,
       .at = offsetof(csv_write_options, null_text),
       .text = "",
-      .doc = "what stands for a null, never quoted" },
+      .doc = "text of a null, never quoted" },
     { .name = "crlf",
       .kind = HR_OPT_BOOL,
       .at = offsetof(csv_write_options, crlf),
@@ -40,11 +40,11 @@ const hr_option hr__csv_write_options[] = {
       .kind = HR_OPT_CHOICE,
       .at = offsetof(csv_write_options, compression),
       .text = "none gzip zstd lz4",
-      .doc = "of whole files, whose names say so: .csv.gz, .csv.zst, .csv.lz4" },
+      .doc = "compression of whole files, whose names end in .csv.gz, .csv.zst or .csv.lz4" },
     { .name = "compression_level",
       .kind = HR_OPT_INT,
       .at = offsetof(csv_write_options, level),
-      .doc = "0: the codec's usual one" },
+      .doc = "level of the compression; 0: the codec's default" },
     { 0 },
 };
 

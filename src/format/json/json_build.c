@@ -1044,7 +1044,7 @@ static hr_status unknown_key(parser *p, const column *c, const uint8_t *text, in
     if (p->options.unexpected == HR_JSON_UNEXPECTED_IGNORE)
         return skip_value(p, c);
     return bad(p, at, c, HR_TYPE,
-               "key '%.*s' is none of the schema's; unexpected=\"ignore\" passes over such keys, schema= or a larger "
+               "key '%.*s' is not in the schema; unexpected=\"ignore\" ignores such keys, schema= or a larger "
                "sample_bytes= makes it a column",
                (int)HR_MIN(n, 80), (const char *)text);
 }

@@ -125,7 +125,7 @@ static hr_status binary_schema(const hr_projection *projection, bool large, cons
 
     for (int i = 0; projection && i < projection->n; i++) {
         if (strcmp(projection->names[i], "bytes") != 0 || i > 0)
-            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s', there is one, 'bytes'", path,
+            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; the only column is 'bytes'", path,
                                 projection->names[i]);
     }
     HR_GO(hr__field_init(&field, "bytes", hr__type_simple(large ? HR_T_LARGE_BINARY : HR_T_BINARY), false, err));

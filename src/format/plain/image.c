@@ -26,8 +26,12 @@ static const hr_option image_option_table[] = {
       .kind = HR_OPT_INT,
       .at = offsetof(image_options, height),
       .max = 1 << 20,
-      .doc = "with width: all images are resized to that; 0: they stay as they are" },
-    { .name = "width", .kind = HR_OPT_INT, .at = offsetof(image_options, width), .max = 1 << 20, .doc = "see height" },
+      .doc = "height to which all images are resized, with width; 0: images keep their size" },
+    { .name = "width",
+      .kind = HR_OPT_INT,
+      .at = offsetof(image_options, width),
+      .max = 1 << 20,
+      .doc = "width to which all images are resized, with height" },
     { .name = "fixed_shape",
       .kind = HR_OPT_BOOL,
       .at = offsetof(image_options, fixed_shape),
@@ -53,17 +57,17 @@ static const hr_option image_option_table[] = {
       .kind = HR_OPT_CHOICE,
       .at = offsetof(image_options, on_error),
       .text = "raise skip",
-      .doc = "a file that is no image, or is damaged: an error that names it, or no row" },
+      .doc = "what to do with a file that is damaged or no image: an error that names it, or leave it out" },
     { .name = "allow_truncated",
       .kind = HR_OPT_BOOL,
       .at = offsetof(image_options, truncated),
-      .doc = "a file that ends early is grey or black from there, not damaged" },
+      .doc = "read a file that ends early: what is missing is grey or black" },
     { .name = "max_pixels",
       .kind = HR_OPT_INT,
       .at = offsetof(image_options, max_pixels),
       .max = 1e12,
       .value = (double)HR_IMAGE_MAX_PIXELS,
-      .doc = "an image of more is damaged; 0: no limit" },
+      .doc = "most pixels of an image: one with more counts as damaged; 0: no limit" },
     { 0 },
 };
 
@@ -292,7 +296,7 @@ static hr_status image_schema(hr_type *type, const hr_projection *projection, co
 
     for (int i = 0; projection && i < projection->n; i++) {
         if (strcmp(projection->names[i], "image") != 0 || i > 0)
-            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s', there is one, 'image'", path,
+            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; the only column is 'image'", path,
                                 projection->names[i]);
     }
     HR_GO(hr__field_init(&field, "image", type, true, err));
@@ -391,14 +395,14 @@ static const hr_option image_write_table[] = {
       .kind = HR_OPT_CHOICE,
       .at = offsetof(image_write_options, file_format),
       .text = "png jpeg jpg webp bmp",
-      .doc = "kind of file" },
+      .doc = "format of the files" },
     { .name = "quality",
       .kind = HR_OPT_INT,
       .at = offsetof(image_write_options, quality),
       .min = 1,
       .max = 100,
       .value = 75,
-      .doc = "of JPEG and WebP" },
+      .doc = "quality of JPEG and WebP" },
     { .name = "lossless",
       .kind = HR_OPT_BOOL,
       .at = offsetof(image_write_options, lossless),
@@ -409,7 +413,7 @@ static const hr_option image_write_table[] = {
       .min = 0,
       .max = 9,
       .value = 6,
-      .doc = "of PNG: 0 (none) to 9 (small and slow)" },
+      .doc = "compression of PNG: 0 (none) to 9 (small and slow)" },
     { 0 },
 };
 
@@ -503,7 +507,7 @@ const hr_format hr__format_images = {
     .suffixes = "jpg jpeg png webp gif bmp tif tiff",
     .image_column = image_column,
     .row_growth = 13, /* JPEG, the usual one */
-    .doc = "a row for each file, column `image` of pixels",
+    .doc = "one row a file, column `image` of pixels",
     .options = image_option_table,
     .options_bytes = sizeof(image_options),
     .bid = image_bid,

@@ -25,7 +25,7 @@ static const hr_option text_option_table[] = {
       .kind = HR_OPT_TEXT,
       .at = offsetof(text_options, encoding),
       .text = "utf-8",
-      .doc = "what the bytes mean: any name that iconv knows" },
+      .doc = "encoding of the text: any name that iconv knows" },
     { .name = "drop_empty_lines",
       .kind = HR_OPT_BOOL,
       .at = offsetof(text_options, drop_empty_lines),
@@ -352,7 +352,7 @@ static hr_status text_schema(const hr_projection *projection, const char *path, 
 
     for (int i = 0; projection && i < projection->n; i++) {
         if (strcmp(projection->names[i], "text") != 0 || i > 0)
-            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s', there is one, 'text'", path,
+            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; the only column is 'text'", path,
                                 projection->names[i]);
     }
     HR_GO(hr__field_init(&field, "text", hr__type_simple(HR_T_STRING), false, err));

@@ -457,7 +457,7 @@ hr_status hr__materialized_scan(hr_materialized *k, hr_scan **out, hr_error *err
 {
     *out = NULL;
     if (!k->schema)
-        return hr_error_set(err, HR_INVALID, "no tables: one at least is needed, if only for its schema");
+        return hr_error_set(err, HR_INVALID, "no tables: the schema comes from the first one");
     *out = hr__scan_ref(&k->base);
     return HR_OK;
 }

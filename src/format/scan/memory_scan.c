@@ -349,7 +349,7 @@ hr_status hr__scan_new_tables(hr_table *const *tables, int n, hr_scan **out, hr_
 
     *out = NULL;
     if (n <= 0)
-        return hr_error_set(err, HR_INVALID, "no tables: one at least is needed, if only for its schema");
+        return hr_error_set(err, HR_INVALID, "no tables: the schema comes from the first one");
     HR_GO(scan_new(HR_MEMORY_NAME, &s, err));
     for (int i = 0; i < n; i++)
         HR_GO(add_table(s, hr_table_ref(tables[i]), err));

@@ -496,8 +496,8 @@ static hr_status check_base(const finder *f, hr_error *err)
     }
     if (f->paths->n == 0)
         return HR_OK;
-    return hr_error_set(err, HR_INVALID, "%s: neither this file nor another one lies below the partitions' base '%s'",
-                        hr__paths_name(f->paths, 0), f->base);
+    return hr_error_set(err, HR_INVALID, "%s: no file lies below the partition base '%s'", hr__paths_name(f->paths, 0),
+                        f->base);
 }
 
 static hr_status begin(finder *f, hr_error *err)

@@ -1141,9 +1141,9 @@ static hr_status unknown_format(const char *path, const char *name, hr_error *er
         strncat(known, (*f)->name, sizeof known - strlen(known) - 1);
     }
     if (name)
-        return hr_error_set(err, HR_INVALID, "format '%s' is unknown, there are %s", name, known);
-    return hr_error_set(err, HR_INVALID, "%s: neither its name nor its first bytes tell its format; there are %s", path,
-                        known);
+        return hr_error_set(err, HR_INVALID, "format '%s' is unknown; formats are %s", name, known);
+    return hr_error_set(err, HR_INVALID, "%s: neither the name nor the first bytes tell the format; formats are %s",
+                        path, known);
 }
 
 static hr_status find_format(file_scan *s, const char *name, hr_error *err)

@@ -100,7 +100,7 @@ static hr_status pax(tar_walk *t, const uint8_t *p, int64_t n, described *d, hr_
         while (at < n && at < 9 && p[at] >= '0' && p[at] <= '9')
             length = length * 10 + (p[at++] - '0');
         if (length > n || at + 2 > length || p[at] != ' ' || p[length - 1] != '\n')
-            return bad(t, "a pax record whose length is not its own", err);
+            return bad(t, "a pax record with a wrong length", err);
         key = ++at;
         while (at < length && p[at] != '=')
             at++;

@@ -45,7 +45,7 @@ static const hr_option wds_option_table[] = {
       .min = 1,
       .max = (double)(1ll << 40),
       .value = 64 << 20,
-      .doc = "bytes of the first archive, if it is compressed, in which suffixes are found" },
+      .doc = "bytes of the first archive that are searched for suffixes, if it is compressed" },
     { 0 },
 };
 

@@ -103,7 +103,7 @@ static hr_status add_key(const members *m, const hr_table *t, int64_t row, hr_te
             return hr_error_set(m->err, HR_INVALID, "webdataset: a row without a __key__");
         p = hr__array_bytes(keys, row, &n);
         if (n == 0 || memchr(p, 0, (size_t)n))
-            return hr_error_set(m->err, HR_INVALID, "webdataset: a __key__ that no name can be made of");
+            return hr_error_set(m->err, HR_INVALID, "webdataset: a __key__ that cannot be a file name");
         hr__text_add_bytes(out, p, n);
     } else {
         hr_coord at = t->origin ? hr__origin_at(t->origin, row) : (hr_coord){ .row = row };

@@ -473,7 +473,7 @@ static hr_status note(void *context, const feature *f, int64_t number, hr_error 
         return HR_OK;
     if (!found)
         return hr_error_set(err, HR_TYPE,
-                            "%s: record %lld: feature '%.*s' is in none of the records that the columns were found in; "
+                            "%s: record %lld: feature '%.*s' is in none of the sampled records; "
                             "name the features (tf_schema), or raise the option sample",
                             r->name, (long long)number, (int)HR_MIN(f->n_key, 200), f->key);
     if (all->items[at].out < 0)

@@ -9,7 +9,9 @@
  * Examples have no schema. Which features there are, and which of them are lists, is found in the records of the first
  * file's first `sample` bytes, or said by tf_schema. Later files are read as the first. */
 #include "format/tfrecord/tfrecord.h"
+#include "format/window.h"
 
+#define MAX_RECORD_BYTES (1 << 30)
 #define FRAGMENT_BYTES (4 << 20)
 #define SMALL_WINDOW_BYTES (4 << 10) /* behind a long payload that was passed over */
 
@@ -32,7 +34,7 @@ static const hr_option tf_option_table[] = {
       .min = 1,
       .max = 1 << 30,
       .value = 8 << 20,
-      .doc = "bytes of the first file in whose records features and lists are found" },
+      .doc = "bytes of the first file whose records are sampled for features and lists" },
     { .name = "raw",
       .kind = HR_OPT_BOOL,
       .at = offsetof(tf_options, raw),
@@ -46,6 +48,14 @@ static const hr_option tf_option_table[] = {
 };
 
 /* ---------------------------------------------------------------------------------------------------------- records */
+
+/* The records of a file, or of a part of it, in order. */
+typedef struct tf_records {
+    const char *name; /* of the file, borrowed */
+    hr_window window; /* records that begin at its end belong to other readers */
+    bool check;       /* payloads' checksums */
+    int64_t number;   /* of the next record, counted from the first one of the reader, for errors */
+} tf_records;
 
 uint32_t tf__masked_crc(const void *data, int64_t n)
 {
@@ -63,7 +73,7 @@ static uint64_t load(const uint8_t *p, int n)
     return v;
 }
 
-void tf__records_clear(tf_records *r) { hr__window_clear(&r->window); }
+static void clear_records(tf_records *r) { hr__window_clear(&r->window); }
 
 /* The header of the next record: the payload's length; -1 at the end. */
 static hr_status head(tf_records *r, int64_t most, int64_t *n, hr_error *err)
@@ -88,7 +98,7 @@ static hr_status head(tf_records *r, int64_t most, int64_t *n, hr_error *err)
         return hr_error_set(err, HR_BAD_DATA,
                             "%s: record %lld at byte %lld: the length's checksum is 0x%08x, expected 0x%08x", r->name,
                             (long long)r->number, (long long)w->at, (unsigned)load(p + 8, 4), tf__masked_crc(p, 8));
-    if (load(p, 8) > TF_MAX_RECORD_BYTES)
+    if (load(p, 8) > MAX_RECORD_BYTES)
         return hr_error_set(err, HR_UNSUPPORTED, "%s: record %lld at byte %lld: %llu bytes, at most 1 GiB is possible",
                             r->name, (long long)r->number, (long long)w->at, (unsigned long long)load(p, 8));
     *n = (int64_t)load(p, 8);
@@ -101,7 +111,8 @@ static hr_status cut_short(const tf_records *r, int64_t n, int64_t has, hr_error
                         (long long)r->number, (long long)r->window.at, (long long)(n + TF_FRAME_BYTES), (long long)has);
 }
 
-hr_status tf__next(tf_records *r, hr_view *out, bool *found, hr_error *err)
+/* The next record, borrowed until the next call; *found false: the end. */
+static hr_status next_record(tf_records *r, hr_view *out, bool *found, hr_error *err)
 {
     hr_window *w = &r->window;
     int64_t n;
@@ -125,7 +136,8 @@ hr_status tf__next(tf_records *r, hr_view *out, bool *found, hr_error *err)
     return hr__window_skip(w, n + TF_FRAME_BYTES, &n, err); /* what is at hand stays there */
 }
 
-hr_status tf__skip(tf_records *r, bool *found, hr_error *err)
+/* The same without its payload. */
+static hr_status skip_record(tf_records *r, bool *found, hr_error *err)
 {
     hr_window *w = &r->window;
     bool small = w->buffer && hr__window_left(w) == 0; /* the last one was long */
@@ -134,7 +146,7 @@ hr_status tf__skip(tf_records *r, bool *found, hr_error *err)
 
     *found = false;
     if (w->stream)
-        return tf__next(r, &payload, found, err);
+        return next_record(r, &payload, found, err);
     HR_TRY(head(r, small ? SMALL_WINDOW_BYTES : HR_WINDOW_BYTES, &n, err));
     if (n < 0)
         return HR_OK;
@@ -173,7 +185,7 @@ static void tf_reader_close(hr_reader *base)
 {
     tf_reader *r = (tf_reader *)base;
 
-    tf__records_clear(&r->records);
+    clear_records(&r->records);
     hr__scan_file_unref(&r->file->base);
     hr__free(r);
 }
@@ -190,7 +202,7 @@ static hr_status raw_rows(tf_reader *r, int64_t max_bytes, int64_t *n, hr_array 
 
     HR_GO(hr__growbuf_add(&ends, &end, 4, err));
     while (r->row + *n < r->end && end < max_bytes) {
-        HR_GO(tf__next(&r->records, &record, &found, err));
+        HR_GO(next_record(&r->records, &record, &found, err));
         if (!found)
             break;
         HR_GO(hr__growbuf_add(&data, record.data, record.n, err)); /* below max_bytes and 1 GiB: fits 32 bits */
@@ -220,7 +232,7 @@ static hr_status example_rows(tf_reader *r, int64_t max_bytes, int64_t *n, hr_ar
     while (r->row + *n < r->end && tf__rows_bytes(rows) < max_bytes) {
         int64_t number = r->records.number;
 
-        HR_GO(tf__next(&r->records, &record, &found, err));
+        HR_GO(next_record(&r->records, &record, &found, err));
         if (!found)
             break;
         HR_GO(tf__rows_add(rows, record, number, err));
@@ -303,7 +315,7 @@ static hr_status tf_read(hr_scan_file *base, int fragment, int64_t row_begin, in
         r->end = HR_MIN(r->end, part->n_rows);
     }
     while (r->row < row_begin && r->row < r->end && found) {
-        HR_GO(tf__skip(&r->records, &found, err));
+        HR_GO(skip_record(&r->records, &found, err));
         r->row += found;
     }
     if (r->row < row_begin)
@@ -370,7 +382,7 @@ static hr_status index_records(tf_file *f, hr_error *err)
         struct tf_part *last = f->base.n_fragments ? &f->parts[f->base.n_fragments - 1] : NULL;
         bool found;
 
-        HR_GO(tf__skip(&r, &found, err));
+        HR_GO(skip_record(&r, &found, err));
         if (!found)
             break;
         f->base.n_rows++;
@@ -385,7 +397,7 @@ static hr_status index_records(tf_file *f, hr_error *err)
         f->parts[f->base.n_fragments++] = (struct tf_part){ at, number, 1 };
     }
 done:
-    tf__records_clear(&r);
+    clear_records(&r);
     return st;
 }
 
@@ -401,12 +413,12 @@ static hr_status sample_records(tf_file *f, int64_t sample, hr_error *err)
     while (r.window.at < sample && found) {
         int64_t number = r.number;
 
-        HR_GO(tf__next(&r, &record, &found, err));
+        HR_GO(next_record(&r, &record, &found, err));
         if (found)
             HR_GO(tf__features_see(&f->features, record, f->base.name, number, err));
     }
 done:
-    tf__records_clear(&r);
+    clear_records(&r);
     return st;
 }
 

@@ -1,28 +1,13 @@
-/* tfrecord.h - what the files of the TFRecord reader share: records one after another, and tf.Example as columns. */
+/* tfrecord.h - what the files of the TFRecord reader share: the frame of a record, and tf.Example as columns. */
 #ifndef HR_TFRECORD_H
 #define HR_TFRECORD_H
 
 #include "format/format.h"
-#include "format/window.h"
 
-#define TF_MAX_RECORD_BYTES (1 << 30)
 #define TF_FRAME_BYTES 16 /* length, its checksum, the payload's checksum */
 
 /* --- records: tfrecord.c */
 
-/* The records of a file, or of a part of it, in order. */
-typedef struct tf_records {
-    const char *name; /* of the file, borrowed */
-    hr_window window; /* records that begin at its end are not ours */
-    bool check;       /* payloads' checksums */
-    int64_t number;   /* of the next record, counted from where we began, for errors */
-} tf_records;
-
-/* The next record, borrowed until the next call; *found false: the end. */
-hr_status tf__next(tf_records *r, hr_view *out, bool *found, hr_error *err) HR_MUST_USE;
-/* The same without its payload. */
-hr_status tf__skip(tf_records *r, bool *found, hr_error *err) HR_MUST_USE;
-void tf__records_clear(tf_records *r);
 uint32_t tf__masked_crc(const void *data, int64_t n);
 
 /* --- examples: tf_example.c */
