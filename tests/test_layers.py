@@ -4,6 +4,8 @@ Includes are read from the sources, calls from the objects of the library (by nm
 declared in one folder and lie in another. Runs under pytest, and as a script where there is no pytest yet.
 """
 
+import ast
+import graphlib
 import os
 import re
 import subprocess
@@ -184,6 +186,49 @@ def wrong_circles(library):
             yield f"{path.relative_to(ROOT)} calls {name} of {target.name}, which calls back: {back}"
 
 
+PACKAGE = ROOT / "python" / "headrace"
+# Imports that may lead back, and why.
+LATE_NAMES = {
+    # Ray has udf, download and others among its expressions: the module looks them up on demand.
+    ("headrace.data.expressions", "headrace.data.function_expressions"),
+}
+
+
+def imported(tree, modules):
+    """The modules of the package that a module imports anywhere, also in functions and by lazy_module()."""
+    if isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING":
+        return
+    if isinstance(tree, ast.Import):
+        yield from (name.name for name in tree.names)
+    elif isinstance(tree, ast.ImportFrom):
+        names = {f"{tree.module}.{name.name}" for name in tree.names}
+        yield from names & modules or {tree.module}
+    elif isinstance(tree, ast.Call) and ast.unparse(tree.func) in {"lazy_module", "importlib.import_module"}:
+        yield from (arg.value for arg in tree.args if isinstance(arg, ast.Constant))
+    for child in ast.iter_child_nodes(tree):
+        yield from imported(child, modules)
+
+
+def wrong_imports(late=LATE_NAMES):
+    """A circle of the package's modules, if there is one."""
+    paths = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    graph = {
+        name: {
+            target
+            for target in imported(ast.parse(path.read_text()), set(paths))
+            if target in paths and target != name and (name, target) not in late
+        }
+        for name, path in paths.items()
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as circle:
+        yield "modules import each other: " + " <- ".join(circle.args[1])
+
+
 MOST_FILES = 32
 
 
@@ -312,6 +357,11 @@ def test_the_command_lives_on_the_public_header():
     assert list(wrong_command(library and library.parent)) == []
 
 
+def test_modules_have_no_circles():
+    assert list(wrong_imports()) == []
+    assert "headrace.data.function_expressions" in "".join(wrong_imports(late=()))
+
+
 def test_only_hr_is_exported():
     library = built("libheadrace.so")
     if library is None:
@@ -322,7 +372,14 @@ def test_only_hr_is_exported():
 
 
 def main():
-    wrong = [*wrong_includes(), *wrong_names(), *wrong_folders(), *wrong_lines(), *wrong_words()]
+    wrong = [
+        *wrong_includes(),
+        *wrong_names(),
+        *wrong_folders(),
+        *wrong_lines(),
+        *wrong_words(),
+        *wrong_imports(),
+    ]
     library = built("libheadrace_engine.a")
     wrong += wrong_command(library and library.parent)
     if built("libheadrace.so"):

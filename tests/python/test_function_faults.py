@@ -18,7 +18,7 @@ import pytest
 
 import headrace.data as hd
 from headrace import exceptions
-from headrace.udf import pool, processes
+from headrace.udf import processes, states
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or workers would import pytest
 COMPUTE = ["processes", "threads", "inline"]
@@ -281,7 +281,7 @@ def test_a_pool_grows_and_shrinks_within_its_bounds(monkeypatch):
 
     def watch():
         while not ended.wait(0.01):
-            seen.extend(len(s.workers) for s in pool.live() if s.name == "map_batches(work)")
+            seen.extend(len(s.workers) for s in states.live() if s.name == "map_batches(work)")
 
     watcher = threading.Thread(target=watch)
     watcher.start()

@@ -15,9 +15,10 @@ from headrace.data.functions import (
     function_node,
     workers,
 )
-from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner
+from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner, materialized_by
 from headrace.data.plan import Node, Run
 from headrace.data.progress import run_line
+from headrace.data.schema import Schema
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
 aggregates = lazy_module("headrace.data.aggregate")
@@ -29,47 +30,6 @@ shuffling = lazy_module("headrace.data.shuffling")
 splitting = lazy_module("headrace.data.splitting")
 keeping = lazy_module("headrace.data.keeping")
 summaries = lazy_module("headrace.data.summary")
-
-
-class Schema:
-    """Column names and types of a dataset.
-
-    names: list of str. types: list of str, as Arrow prints them ("int64", "list<item: double>"). len() is
-    the number of columns; base_schema is a pyarrow.Schema; pyarrow.schema(this) works too.
-    """
-
-    def __init__(self, core):
-        self._core = core
-
-    @property
-    def names(self):
-        return self._core.names
-
-    @property
-    def types(self):
-        return self._core.types
-
-    @property
-    def base_schema(self):
-        import pyarrow
-
-        return pyarrow.schema(self)
-
-    def __arrow_c_schema__(self):
-        return self._core.__arrow_c_schema__()
-
-    def __eq__(self, other):
-        return isinstance(other, Schema) and self._core == other._core
-
-    __hash__ = None
-
-    def __len__(self):
-        return len(self._core)
-
-    def __repr__(self):
-        rows = [("Column", "Type"), ("------", "----"), *zip(self.names, self.types, strict=True)]
-        width = max(len(name) for name, _ in rows)
-        return "\n".join(f"{name:<{width}}  {kind}" for name, kind in rows)
 
 
 def _expr_name(expr):
@@ -440,6 +400,8 @@ class Dataset:
         this dataset where it is known to be much smaller, is held in memory if it fits into an eighth of the
         memory limit; else both go to the disk by parts.
         """
+        if not isinstance(ds, Dataset):
+            raise TypeError(f"join: {ds!r} is not a Dataset")
         return joining.join(self, ds, join_type, on, right_on, left_suffix, right_suffix)
 
     def groupby(self, key, num_partitions=None):
@@ -991,6 +953,8 @@ class MaterializedDataset(Dataset):
     def materialize(self):
         return self
 
+
+materialized_by(MaterializedDataset)
 
 __all__ = [
     "ActorPoolStrategy",

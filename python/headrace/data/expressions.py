@@ -14,6 +14,7 @@ docs/expressions.md lists all functions.
 import ast
 import datetime
 import itertools
+import os
 
 from headrace import _core
 from headrace._core import InvalidArgument, TypeMismatchError
@@ -429,9 +430,8 @@ def uuid(*, seed=None):
     """A random identifier (UUID version 4, as text) for each row; a row of this expression keeps it in every
     epoch. `seed`: the same identifiers again, in another program, too; None: nobody else has them.
     """
-    from headrace.data.function_expressions import new_seed
-
-    return made("uuid", [], [f"seed={new_seed() if seed is None else int(seed)}"])
+    seed = int.from_bytes(os.urandom(7), "little") if seed is None else int(seed)
+    return made("uuid", [], [f"seed={seed}"])
 
 
 class Star:

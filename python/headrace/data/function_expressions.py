@@ -9,7 +9,6 @@ function with the same arguments are one call.
 
 import functools
 import inspect
-import os
 import weakref
 
 from headrace._core import HeadraceError, TypeMismatchError, UnsupportedError
@@ -208,11 +207,6 @@ def download(uri_column_name, *, filesystem=None):
     if not isinstance(uri_column_name, str):
         raise TypeMismatchError(f"download: expected a column's name, not {type(uri_column_name).__name__}")
     return _called(_Download, "large_binary", (col(uri_column_name),), {}, rows=_DOWNLOAD_ROWS)
-
-
-def new_seed():
-    """A number that no other program draws."""
-    return int.from_bytes(os.urandom(7), "little")
 
 
 # ------------------------------------------------------------------------------------------------ into a plan

@@ -61,9 +61,7 @@ def _columns_of(ds, on, where, skip=()):
 
 def group_plan(ds, keys, aggs):
     """The dataset of built-in aggregates by keys."""
-    from headrace.data.dataset import Dataset
-
-    return Dataset(Node("group", {"keys": keys, "aggregates": [a.spec() for a in aggs]}, (ds._node,)))
+    return ds._plain(Node("group", {"keys": keys, "aggregates": [a.spec() for a in aggs]}, (ds._node,)))
 
 
 class _Partial:
@@ -199,11 +197,10 @@ class GroupedData:
         folder. A group has to fit into memory.
         """
         from headrace.data.context import check_format
-        from headrace.data.dataset import Dataset
         from headrace.data.functions import grouped_function_node
 
         ds = self._dataset.sort(self._keys) if self._keys else self._dataset
-        return Dataset(
+        return ds._plain(
             grouped_function_node(
                 ds._node,
                 "map_groups",

@@ -18,6 +18,7 @@ from headrace._core import InvalidArgument, MismatchError, TypeMismatchError, Un
 from headrace.data import loader
 from headrace.data.context import DataContext, check_format, check_seed, is_whole
 from headrace.data.plan import Run, explained
+from headrace.data.schema import Schema
 
 json = lazy_module("json")
 np = lazy_module("numpy")
@@ -30,6 +31,14 @@ WARN_AFTER_S = 30  # of a share's wait for the others
 SHARE_ROWS = 4096  # of a share's batches where the consumer does not say
 VERSION = 2  # of states
 
+
+def materialized_by(make):
+    """Registers what makes a dataset of the Node of kept rows: the module of datasets imports this one."""
+    global _materialized
+    _materialized = make
+
+
+_materialized = None
 
 # --------------------------------------------------------------------------------------------------- passes
 
@@ -648,10 +657,8 @@ class DataIterator:
 
     def materialize(self):
         """A MaterializedDataset of the rows of one pass."""
-        from headrace.data.dataset import MaterializedDataset
-
         tables = Iterable(self, _request(SHARE_ROWS, False, 1), _as_it_is)
-        return MaterializedDataset(keeping.kept(tables, lambda: getattr(self.schema(), "_core", None)))
+        return _materialized(keeping.kept(tables, lambda: getattr(self.schema(), "_core", None)))
 
     def iter_rows(self, *, prefetch_blocks=0, local_shuffle_buffer_size=None, local_shuffle_seed=None):
         """Rows as dicts: Python scalars, str, bytes, None; arrays for tensors and lists of numbers.
@@ -798,8 +805,6 @@ class SplitIterator(DataIterator):
 
     def schema(self):
         """The Schema of the whole dataset."""
-        from headrace.data.dataset import Schema
-
         found = self._source.schema()
         return None if found is None else Schema(found)
 
@@ -809,11 +814,8 @@ class SplitIterator(DataIterator):
 
     def materialize(self):
         """This rank's rows of one pass, kept as Dataset.materialize() does. All ranks have to do it."""
-        from headrace.data.dataset import MaterializedDataset
-        from headrace.data.keeping import kept
-
         one = self._pass(_request(1024, False, 1), self._next_epoch(None), None, {})
-        return MaterializedDataset(kept(iter(one.next, None), lambda: None))
+        return _materialized(keeping.kept(iter(one.next, None), lambda: None))
 
     def close(self):
         """Gives up the share."""

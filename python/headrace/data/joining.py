@@ -18,10 +18,6 @@ def _names(on, where):
 
 def join(left, right, join_type, on, right_on, left_suffix, right_suffix):
     """The dataset of rows of both that have equal keys; see Dataset.join."""
-    from headrace.data.dataset import Dataset
-
-    if not isinstance(right, Dataset):
-        raise TypeError(f"join: {right!r} is not a Dataset")
     kind = getattr(join_type, "value", join_type)
     if kind not in KINDS and kind not in SWAPPED:
         raise ValueError(f"join: join_type {kind!r}, expected one of: {', '.join(KINDS + sorted(SWAPPED))}")
@@ -38,4 +34,4 @@ def join(left, right, join_type, on, right_on, left_suffix, right_suffix):
         "left_suffix": left_suffix,
         "right_suffix": right_suffix,
     }
-    return Dataset(Node("join", args, (left._node, right._node)))
+    return left._plain(Node("join", args, (left._node, right._node)))

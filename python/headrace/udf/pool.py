@@ -5,16 +5,15 @@ run begins, and serve all epochs. They end when the operator is no longer refere
 for a minute, and at exit. Instances of classes belong to one run (instances.py).
 """
 
-import atexit
 import os
-import sys
 import threading
 import time
 import weakref
 
 from headrace import _core
+from headrace.udf import states
+from headrace.udf.states import State
 
-GRACE = 1.0  # what a worker may still take when its pool ends
 SLICE = 0.01  # seconds for which the consumer runs a generator before it looks whether there is something
 
 
@@ -69,8 +68,8 @@ class Pool:
         self._spec = spec
         self._code_known = False
         self._end = weakref.finalize(self, self._state.close)
-        self._end.atexit = False  # _at_exit does it, and waits
-        _live.add(self._state)
+        self._end.atexit = False  # states.py does it, and waits
+        states.add(self._state)
 
     @property
     def inline(self):
@@ -135,75 +134,6 @@ class Pool:
     def close(self):
         """Ends the workers. Calls that wait fail."""
         self._end()
-
-
-_live = weakref.WeakSet()
-
-
-def live():
-    """The states of all pools of this process."""
-    return list(_live)
-
-
-@atexit.register
-def _at_exit():
-    states = live()
-    for state in states:
-        state.close()
-    until = time.monotonic() + 2 * GRACE
-    for state in states:
-        state.join(until)
-    if starter := sys.modules.get("headrace.udf.starter"):
-        starter.end()
-
-
-class State:
-    """What a Pool is behind its face."""
-
-    def __init__(self, spec, calls, least, most):
-        self.spec = spec
-        self.name = spec["name"]
-        self.calls = calls
-        self.least = max(1, least)
-        self.most = most
-        self.lock = threading.Lock()
-        self.runs = 0
-        self.failure = None  # why the last worker could not be started
-        self.closed = False
-        self.process = os.getpid()
-
-    def limit(self):
-        return max(self.least, self.most or _core.num_threads())
-
-    def begin(self):
-        with self.lock:
-            self.runs += 1
-        self.start()
-
-    def end(self):
-        with self.lock:
-            self.runs -= 1
-
-    def start(self):
-        pass
-
-    def deaths(self, text):
-        return ""
-
-    def pids(self):
-        return []
-
-    def close(self):
-        if self.process != os.getpid():
-            return  # a forked child: the workers are its parent's
-        with self.lock:
-            if self.closed:
-                return
-            self.closed = True
-        self.calls.close()
-
-    def join(self, until):
-        pass
 
 
 class _Server:

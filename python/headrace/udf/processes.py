@@ -18,7 +18,7 @@ from pathlib import Path
 
 from headrace import _core
 from headrace.udf import errors, gpus, starter
-from headrace.udf.pool import GRACE, State, live
+from headrace.udf.states import GRACE, State, live
 
 PAUSE = 0.02  # between two looks at the queue while there may be more workers
 MEASURE = 0.5  # between two looks at the workers' memory

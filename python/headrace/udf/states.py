@@ -1,0 +1,88 @@
+"""State: what a Pool is behind its face. Processes, threads and the consumer's thread are kinds of it.
+
+The workers of all states end with this process: they are told, and have GRACE seconds.
+"""
+
+import atexit
+import os
+import sys
+import threading
+import time
+import weakref
+
+from headrace import _core
+
+GRACE = 1.0  # what a worker may still take when its pool ends
+
+_live = weakref.WeakSet()
+
+
+def add(state):
+    """Registers the state of a pool: its workers end with this process."""
+    _live.add(state)
+
+
+def live():
+    """The states of all pools of this process."""
+    return list(_live)
+
+
+@atexit.register
+def _at_exit():
+    states = live()
+    for state in states:
+        state.close()
+    until = time.monotonic() + 2 * GRACE
+    for state in states:
+        state.join(until)
+    if starter := sys.modules.get("headrace.udf.starter"):
+        starter.end()
+
+
+class State:
+    """What a Pool is behind its face."""
+
+    def __init__(self, spec, calls, least, most):
+        self.spec = spec
+        self.name = spec["name"]
+        self.calls = calls
+        self.least = max(1, least)
+        self.most = most
+        self.lock = threading.Lock()
+        self.runs = 0
+        self.failure = None  # why the last worker could not be started
+        self.closed = False
+        self.process = os.getpid()
+
+    def limit(self):
+        return max(self.least, self.most or _core.num_threads())
+
+    def begin(self):
+        with self.lock:
+            self.runs += 1
+        self.start()
+
+    def end(self):
+        with self.lock:
+            self.runs -= 1
+
+    def start(self):
+        pass
+
+    def deaths(self, text):
+        return ""
+
+    def pids(self):
+        return []
+
+    def close(self):
+        if self.process != os.getpid():
+            return  # a forked child: the workers are its parent's
+        with self.lock:
+            if self.closed:
+                return
+            self.closed = True
+        self.calls.close()
+
+    def join(self, until):
+        pass
