@@ -18,7 +18,7 @@ static hr_status late(hr_plan *p, hr_schema **out, hr_error *err)
                 "schema: a function that runs in the consumer's thread declares none; take a row first");
     HR_GO(st);
     if (!t)
-        HR_FAIL(HR_NOT_FOUND, "schema: a function declares none and no row comes out of it");
+        HR_FAIL(HR_NOT_FOUND, "schema unknown: the function declares no schema and produced no rows");
     *out = hr__schema_ref(t->schema);
     hr__plan_learn_schema(p, *out);
 done:

@@ -149,11 +149,11 @@ typedef struct hr_op_class {
     /* IN_TURN: the input to begin with; rows[i]: about how many rows input i has, -1: unknown. What comes out is the
      * same, whichever it is. NULL: 0. */
     int (*first_input)(const hr_op *op, const int64_t *rows);
-    /* Rows of this input matter only beside rows of those that come before it which have the same values in so many
-     * columns, keys[0 ..), borrowed. 0 or NULL: there is no such rule. */
+    /* Semi-join hint: a row of this input can be dropped unless an earlier input has a row with equal values in
+     * keys[0 .. n), borrowed. Returns n. 0 or NULL: no hint. */
     int (*partner_keys)(const hr_op *op, int input, const char *const **keys);
-    /* In a run, when the inputs before it have ended: what is true of `column`, in which key k stands by now, for all
-     * rows that have a partner. *out is new, NULL: nothing is known. */
+    /* In a run, when the earlier inputs have ended: a condition on `column`, which holds key k in the scan, that is
+     * true for every row with a partner. *out is new, NULL: none is known. */
     hr_status (*partner_filter)(const hr_op *op, const hr_op_run *run, int key, const char *column, hr_expr **out,
                                 hr_error *err);
     /* first_input: that of the run. *out is new, NULL: none */

@@ -68,7 +68,7 @@ def test_modes(ds, tmp_path):
     assert hd.SaveMode.APPEND == "append" and hd.SaveMode("overwrite") is hd.SaveMode.OVERWRITE
     for mode in ("create", hd.SaveMode.CREATE, "error", hd.SaveMode.ERROR):
         ds.write_csv(tmp_path / "a", mode="overwrite")
-        with pytest.raises(exceptions.StorageError, match="there are files already"):
+        with pytest.raises(exceptions.StorageError, match="already contains files"):
             ds.write_csv(tmp_path / "a", mode=mode)
     assert ds.write_csv(tmp_path / "a", mode=hd.SaveMode.IGNORE) == []
     ds.write_csv(tmp_path / "a", mode="APPEND")

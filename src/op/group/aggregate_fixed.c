@@ -1,9 +1,10 @@
 /* aggregate_fixed.c - aggregates whose partial result is a few numbers: counts, sums, means, deviations, least and
  * greatest numbers.
  *
- * Values are first brought to int64 or double, a batch at a time, then added to their groups: so there is one loop for
- * each aggregate and not one for each type. Sums of integers have 128 bits and refuse to be told in 64 if they do not
- * fit; std is by Welford's recurrence, merged by that of Chan, Golub and LeVeque (1979), in canonical order. */
+ * The code converts values to int64 or double first, a batch at a time, and then adds them to their groups. So there is
+ * one loop for each aggregate and not one for each type. Integer sums accumulate in 128 bits; a result that does not
+ * fit in 64 is an error. std uses Welford's recurrence; partial results merge by that of Chan, Golub and LeVeque
+ * (1979), in canonical order. */
 #include "base/decimal.h"
 #include "op/group/aggregate.h"
 
