@@ -1,9 +1,9 @@
-/* zstd.c - Zstandard by libzstd: blocks (one frame or several, one after the other) and streams.
+/* zstd.c - Zstandard by libzstd: blocks (one or several consecutive frames) and streams.
  *
  * Frames without a checksum, which is what Parquet's writers make, show damage where a block contradicts itself.
  * libzstd decodes some such blocks; zstd_check.c finds them.
  *
- * The window of a stream is what its writer chose, up to libzstd's default limit of 128 MiB; blocks need none, they are
+ * The writer of a stream chooses its window, up to libzstd's default limit of 128 MiB; blocks need no window, they are
  * decoded in place. */
 #include "codec/codec.h"
 #include "codec/zstd_check.h"
@@ -35,7 +35,7 @@ static hr_status zstd_block(hr_view in, uint8_t *out, int64_t n_out, hr_error *e
     unsigned long long says = ZSTD_getFrameContentSize(in.data, (size_t)in.n);
 
     if (says != ZSTD_CONTENTSIZE_UNKNOWN && says != ZSTD_CONTENTSIZE_ERROR && says > (unsigned long long)n_out)
-        return hr_error_set(err, HR_BAD_DATA, "zstd: makes %llu bytes, %lld are announced", says, (long long)n_out);
+        return hr_error_set(err, HR_BAD_DATA, "zstd: the block has %llu bytes, expected %lld", says, (long long)n_out);
     context = hr__codec_local(&contexts, init, make);
     if (!context)
         return hr__error_memory(err, "zstd", (int64_t)sizeof context);
@@ -43,7 +43,7 @@ static hr_status zstd_block(hr_view in, uint8_t *out, int64_t n_out, hr_error *e
     if (ZSTD_isError(n))
         return hr_error_set(err, HR_BAD_DATA, "zstd: %s", ZSTD_getErrorName(n));
     if ((int64_t)n != n_out)
-        return hr_error_set(err, HR_BAD_DATA, "zstd: makes %lld bytes, %lld are announced", (long long)n,
+        return hr_error_set(err, HR_BAD_DATA, "zstd: the block has %lld bytes, expected %lld", (long long)n,
                             (long long)n_out);
     return HR_OK;
 }
@@ -80,15 +80,14 @@ static void *make_packer(void) { return ZSTD_createCCtx(); }
 
 static int64_t zstd_max_packed(int64_t n) { return (int64_t)ZSTD_compressBound((size_t)n) + 4; }
 
-/* A frame. Pages of Parquet have a checksum of their own, what is spilled needs none; a file of its own has the
- * frame's. */
+/* Packs one frame. Pages of Parquet have their own checksum, spill files have theirs; a .zst file has the frame's. */
 static hr_status pack(hr_view in, uint8_t *out, int64_t cap, int level, bool checksum, int64_t *n_out, hr_error *err)
 {
     ZSTD_CCtx *context;
     size_t n;
 
     if (level < ZSTD_minCLevel() || level > ZSTD_maxCLevel())
-        return hr_error_set(err, HR_INVALID, "zstd: level is %d, %d to %d exist", level, ZSTD_minCLevel(),
+        return hr_error_set(err, HR_INVALID, "zstd: level is %d, expected %d to %d", level, ZSTD_minCLevel(),
                             ZSTD_maxCLevel());
     context = hr__codec_local(&packers, init_packers, make_packer);
     if (!context)
@@ -126,7 +125,7 @@ typedef struct zstd_stream {
     hr_zstd_check *check; /* NULL: libzstd needs none */
     ZSTD_inBuffer in;
     bool below_ended;
-    bool in_frame; /* a frame was begun and not ended */
+    bool in_frame; /* inside a frame */
     uint8_t bytes[IN_BYTES];
 } zstd_stream;
 
@@ -160,7 +159,7 @@ static hr_status zstd_read(hr_stream *base, void *out, int64_t n, int64_t *n_rea
         if (ZSTD_isError(rc))
             return hr_error_set(err, HR_BAD_DATA, "%s: zstd: %s", s->name, ZSTD_getErrorName(rc));
         if (to.pos == 0 && s->in.pos == had && s->below_ended && rc != 0)
-            return hr_error_set(err, HR_BAD_DATA, "%s: zstd: the last frame is cut short", s->name);
+            return hr_error_set(err, HR_BAD_DATA, "%s: zstd: the last frame is incomplete", s->name);
         s->in_frame = rc != 0;
     }
     *n_read = (int64_t)to.pos;
@@ -211,7 +210,7 @@ static hr_status zstd_open(hr_stream *below, const char *name, hr_account *accou
 #define zstd_max_packed NULL
 #endif
 
-/* A run of one byte takes 3 + 1 bytes of 128 KiB; a frame's header is no less. */
+/* A run of one byte takes 3 + 1 bytes for 128 KiB; a frame's header is no smaller. */
 const hr_codec hr__codec_zstd = {
     .name = "zstd",
     .suffixes = "zst zstd",
