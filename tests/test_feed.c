@@ -287,8 +287,8 @@ static void positions_that_do_not_fit(void **state)
     assert_contains(err.text, "batches of 4 rows, this feed makes 5");
     o.batch_rows = 4;
     assert_status(hr_feed_open(q, &o, &f, &err), HR_MISMATCH, &err);
-    assert_contains(err.text,
-                    "saved by another plan: its steps, their order or their arguments, as explain() shows them");
+    assert_contains(
+        err.text, "position was saved by another plan: its steps, their order or their arguments differ, as explain()");
     o.position = "{\"epoch\":";
     assert_status(hr_feed_open(p, &o, &f, &err), HR_INVALID, &err);
     assert_null(f);
@@ -553,9 +553,44 @@ static void faults(void **state)
     run_with_faults(some_batches, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER);
 }
 
+/* A key that stands inside of a string, or in an object below, is not the key: positions come from users' checkpoints.
+ * */
+static void test_extra_keys(void **state)
+{
+    static const struct {
+        const char *extra;
+        int64_t rows; /* -7: there is no such integer */
+    } cases[] = {
+        { "{\"rows\":5}", 5 },
+        { "{ \"a\" : 1 , \"rows\" : -5 }", -5 },
+        { "{\"rows\":-9223372036854775808}", INT64_MIN },
+        { "{\"rows\":9223372036854775808}", -7 },
+        { "{\"note\":\"\\\"rows\\\":3,\",\"rows\":4}", 4 },
+        { "{\"note\":\"\\\"rows\\\":3\"}", -7 },
+        { "{\"below\":{\"rows\":3},\"list\":[1,{\"rows\":2}],\"rows\":6}", 6 },
+        { "{\"below\":{\"rows\":3}}", -7 },
+        { "{\"rows\":\"5\"}", -7 },
+        { "{\"rows\":", -7 },
+        { "{\"a\":{", -7 },
+        { "", -7 },
+    };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(cases); i++) {
+        hr_position p = { 0 };
+        int64_t rows = -7;
+
+        strcpy(p.extra, cases[i].extra);
+        if (!hr__position_extra(&p, "rows", &rows))
+            rows = -7;
+        assert_int_equal(rows, cases[i].rows);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_extra_keys),
         cmocka_unit_test(exact_batches),
         cmocka_unit_test(own_memory),
         cmocka_unit_test(positions),

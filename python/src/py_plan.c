@@ -1070,7 +1070,7 @@ static PyObject *plan_position_epoch(PyObject *cls, PyObject *arg)
     whole = p.whole;
     hr__position_clear(&p);
     if (!st && !whole)
-        st = hr_error_set(&err, HR_INVALID, "not a position: it does not say what the plan reads");
+        st = hr_error_set(&err, HR_INVALID, "not a position: the text does not say what the plan reads");
     return st ? pyhr_raise(s, st, &err) : PyLong_FromLongLong(epoch);
 }
 

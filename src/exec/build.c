@@ -67,7 +67,7 @@ static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err
     (*out)->leaf.partners = p->partners;
     (*out)->leaf.n_partners = p->n_partners;
     if (p->images && !hr__expr_image_steps(p->images, &(*out)->leaf.image_steps, &column))
-        return hr_error_set(err, HR_BUG, "a reader of images is given what are no steps");
+        return hr_error_set(err, HR_BUG, "plan: the image steps of a reader are no image steps");
     (*out)->leaf.rows_left = p->limit_rows;
     (*out)->leaf.skip_rows = p->skip_rows;
     (*out)->order.random_blocks = p->random_blocks;

@@ -49,6 +49,8 @@ hr_status hr__position_print(const hr_position *p, char **out, hr_error *err) HR
 hr_status hr__position_parse(const char *text, hr_position *out, hr_error *err) HR_MUST_USE;
 /* Adds what the plan reads (hr__inputs_of, with contents) and runs. */
 void hr__position_make_whole(const hr_plan *plan, const hr_inputs *inputs, hr_position *p);
+/* The integer member `name` of p->extra; false: it has none, or no integer. */
+bool hr__position_extra(const hr_position *p, const char *name, int64_t *out);
 uint64_t hr__position_sum(const char *text, int64_t n); /* what ends a position's text of n bytes */
 void hr__position_clear(hr_position *p);
 

@@ -134,6 +134,6 @@ hr_status hr__stage_open_at(hr_stage *s, int place, int fragment, hr_error *err)
         if (b.file == n_before && b.fragment == fragment)
             return HR_OK;
     }
-    return hr_error_set(err, HR_MISMATCH, "position: fragment %d of %d in %s", fragment,
+    return hr_error_set(err, HR_MISMATCH, "position: names fragment %d, the plan has %d in %s", fragment,
                         s->at.open.files[n_before]->n_fragments, s->at.open.files[n_before]->name);
 }

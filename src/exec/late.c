@@ -15,7 +15,7 @@ static hr_status late(hr_plan *p, hr_schema **out, hr_error *err)
     st = hr__run_next(run, -1, &t, NULL, err);
     if (st == HR_PENDING)
         HR_FAIL(HR_UNSUPPORTED,
-                "schema: a function that runs in the consumer's thread declares none; take a row first");
+                "schema unknown: a function that runs in the consumer's thread declares no schema; take a row first");
     HR_GO(st);
     if (!t)
         HR_FAIL(HR_NOT_FOUND, "schema unknown: the function declares no schema and produced no rows");

@@ -149,7 +149,8 @@ hr_status hr__position_print(const hr_position *p, char **out, hr_error *err)
 
         hr__text_clear(&t);
         return failed ? hr__error_memory(err, "position", n)
-                      : hr_error_set(err, HR_UNSUPPORTED, "position: %" PRId64 " bytes, at most %d are allowed", n,
+                      : hr_error_set(err, HR_UNSUPPORTED,
+                                     "position: its text has %" PRId64 " bytes, at most %d are possible", n,
                                      MAX_POSITION_BYTES);
     }
     *out = t.data;
@@ -286,8 +287,8 @@ static bool read_states(cursor *c, hr_marker *m, hr_status *st, hr_error *err)
     return good;
 }
 
-/* Copies a JSON object as it stands. */
-static bool read_object(cursor *c, char *buf, size_t cap)
+/* Any value: up to the ',', '}' or ']' that does not belong to it. */
+static bool skip_value(cursor *c)
 {
     const char *begin;
     int depth = 0;
@@ -300,16 +301,53 @@ static bool read_object(cursor *c, char *buf, size_t cap)
             quoted = *c->p == '\\' ? (c->p++, true) : *c->p != '"';
         else if (*c->p == '"')
             quoted = true;
-        else if (*c->p == '{')
+        else if (*c->p == '{' || *c->p == '[')
             depth++;
-        else if (*c->p == '}' && --depth <= 0)
+        else if (depth == 0 && (*c->p == ',' || *c->p == '}' || *c->p == ']'))
             break;
+        else if (*c->p == '}' || *c->p == ']')
+            depth--;
     }
-    if (c->p >= c->end || *begin != '{' || (size_t)(++c->p - begin) >= cap)
+    return c->p <= c->end && c->p > begin && depth == 0 && !quoted;
+}
+
+/* Copies a JSON object as it stands. */
+static bool read_object(cursor *c, char *buf, size_t cap)
+{
+    const char *begin;
+
+    skip_space(c);
+    begin = c->p;
+    if (begin >= c->end || *begin != '{' || !skip_value(c) || (size_t)(c->p - begin) >= cap)
         return false;
     memcpy(buf, begin, (size_t)(c->p - begin));
     buf[c->p - begin] = 0;
     return true;
+}
+
+static bool read_signed(cursor *c, int64_t *out)
+{
+    bool negative = eat(c, '-');
+    uint64_t v;
+
+    if (!read_int(c, (uint64_t)INT64_MAX + negative, &v))
+        return false;
+    *out = negative ? (int64_t)(0 - v) : (int64_t)v;
+    return true;
+}
+
+bool hr__position_extra(const hr_position *p, const char *name, int64_t *out)
+{
+    cursor c = { p->extra, p->extra + strlen(p->extra) };
+    char key[sizeof p->extra];
+    bool more = eat(&c, '{');
+
+    while (more && read_string(&c, key, sizeof key) && eat(&c, ':')) {
+        if (!strcmp(key, name))
+            return read_signed(&c, out);
+        more = skip_value(&c) && eat(&c, ',');
+    }
+    return false;
 }
 
 /* 16 hex digits as they are printed. */
@@ -402,20 +440,27 @@ static hr_status check_text(const char *text, size_t *n, hr_error *err)
     int version;
 
     if (all > MAX_POSITION_BYTES)
-        return hr_error_set(err, HR_INVALID, "not a position: %zu bytes of text, a position has at most %d", all,
+        return hr_error_set(err, HR_INVALID, "not a position: the text has %zu bytes, a position has at most %d", all,
                             MAX_POSITION_BYTES);
     if (!strncmp(text, "{\"epoch\":", 9))
-        return hr_error_set(err, HR_INVALID, "not a position: it is of an older version, this one reads version %d",
+        return hr_error_set(err, HR_INVALID,
+                            "not a position: the text is of an older version, this one reads version %d",
                             POSITION_VERSION);
     if (sscanf(text, "{\"v\":%9d,", &version) == 1 && version != POSITION_VERSION)
-        return hr_error_set(err, HR_INVALID, "not a position: it is of version %d, this one reads version %d", version,
-                            POSITION_VERSION);
+        return hr_error_set(err, HR_INVALID, "not a position: the text is of version %d, this one reads version %d",
+                            version, POSITION_VERSION);
     *n = all - SUM_BYTES;
     if (all < SUM_BYTES || memcmp(text + *n, SUM_BEGIN, sizeof SUM_BEGIN - 1) != 0 ||
         strcmp(text + all - 2, "\"}") != 0 || !read_hex(text + all - 18, &sum))
-        return hr_error_set(err, HR_INVALID, "not a position: %zu bytes that do not end as one; is it cut?", all);
+        return hr_error_set(
+            err, HR_INVALID,
+            "not a position: the text of %zu bytes does not end with a checksum: it was cut, or is of something else",
+            all);
     if (sum != hr__position_sum(text, (int64_t)*n))
-        return hr_error_set(err, HR_INVALID, "not a position: it was changed, its checksum does not fit");
+        return hr_error_set(err, HR_INVALID,
+                            "not a position: the text was changed: its checksum is %016" PRIx64
+                            ", its contents have %016" PRIx64,
+                            sum, hr__position_sum(text, (int64_t)*n));
     return HR_OK;
 }
 

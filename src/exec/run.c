@@ -108,7 +108,8 @@ static bool is_wanted(const hr_run *r, const hr_stage *s, int32_t instance)
 static hr_status seek(hr_run *r, const hr_marker *m, hr_error *err)
 {
     if (m->at.instance >= r->n_instances)
-        return hr_error_set(err, HR_MISMATCH, "position: source %d of %d", m->at.instance, r->n_instances);
+        return hr_error_set(err, HR_MISMATCH, "position: names source %d, the plan has %d", m->at.instance,
+                            r->n_instances);
     for (int i = 0; i < r->n_stages; i++) {
         hr_stage *s = r->stages[i];
         const char *state = s->gate.stream ? hr__marker_state(m, s->gate.stream->run.index) : NULL;

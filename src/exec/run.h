@@ -175,7 +175,7 @@ typedef struct hr_stage_input {
     int n_inputs;
     int current; /* the input that may deliver now */
     int n_ended;
-    uint8_t *ended; /* of each input, where an operator of several inputs is told; else NULL */
+    uint8_t *ended; /* of each input, for an operator of several inputs; else NULL */
     hr_status st;   /* an error that ended the input; it goes downstream after all tables that precede it */
     hr_error err;
     hr_op_state *pieces_of; /* the operator before it, once that has given its last and pieces are left; NULL: none */

@@ -91,7 +91,7 @@ static bool wants_to_close(const hr_stage *s) { return s->closes && !s->closed &
 
 static bool inputs_done(const hr_stage *s) { return s->cut || (rows_done(s) && !wants_to_close(s)); }
 
-/* Its operator has several inputs, which is told of the end of each. */
+/* The operator has several inputs, and sees the end of each. */
 static bool tells_inputs(const hr_stage *s)
 {
     return s->gate.stream && s->gate.stream->run.op->cls->inputs != HR_INPUTS_ONE;

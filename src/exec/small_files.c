@@ -49,7 +49,7 @@ static hr_status read_fragment(hr_ticket *t, hr_scan_file *f, int fragment, cons
         if (!table)
             break;
         if (p->n == HR_GROUP_FILES)
-            HR_GO(hr_error_set(&t->err, HR_BUG, "%s: more than a row", f->name));
+            HR_GO(hr_error_set(&t->err, HR_BUG, "%s: gives more than one row", f->name));
         *n_bytes += hr__table_bytes_used(table);
         p->tables[p->n++] = table;
         table = NULL;

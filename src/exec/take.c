@@ -66,7 +66,7 @@ static hr_status ask_fragment(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
-/* Files are told what is wanted soon. */
+/* Tells the file which fragment is read soon. */
 static void announce(const hr_stage *s)
 {
     hr_block b;
@@ -228,7 +228,7 @@ hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err)
     int n_files = hr__scan_n_files(s->scan), place = 0;
 
     if (at->file > n_files)
-        return hr_error_set(err, HR_MISMATCH, "position: file %d of %d", at->file, n_files);
+        return hr_error_set(err, HR_MISMATCH, "position: names file %d, the source has %d", at->file, n_files);
     HR_TRY(hr__stage_order_files(s, err));
     while (place < n_files && hr__stage_file(s, place) != at->file)
         place++;

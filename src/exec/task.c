@@ -232,7 +232,7 @@ hr_status hr__task_suspend(hr_task *task, hr_resume **out, hr_error *err)
 
     *out = NULL;
     if (!task->ticket)
-        return hr_error_set(err, HR_BUG, "%s: only map operators may wait", task->op->run.op->cls->name);
+        return hr_error_set(err, HR_BUG, "%s: suspends, and is no map operator", task->op->run.op->cls->name);
     if (!(res = hr__alloc(NULL, sizeof *res)))
         return hr__error_memory(err, "suspend", sizeof *res);
     hr__run_ref(task->run);

@@ -1,6 +1,6 @@
 /* feed.c - one epoch of a plan as tables of exact sizes, and where its consumer is.
  *
- * A feed is a run (exec/) of the plan with a local shuffle if it is asked for, with hr__op_rebatch and, where the
+ * A feed is a run (exec/) of the plan with a local shuffle (if the options say so), with hr__op_rebatch and, where the
  * batches must be somebody's own, hr__op_gather at its end. What it adds is the consumer's side: waiting that can be
  * interrupted, and positions.
  *
@@ -10,7 +10,7 @@
  *    marker lies before the rows to discard, so its number is negative). A plain consumer needs the newest marker only;
  *    a split, whose ranks lag behind what it took, keeps older ones until it says that they are forgotten.
  * 3. The digest in a position is that of the plan without what the feed adds; what the feed adds is compared on its
- *    own, so that the message can name both. What the plan reads is hashed when a position is first asked for.
+ *    own, so that the message can name both. What the plan reads is hashed for the first position.
  * Locks: `lock` guards marks and counters, since positions and stats may be asked for while another thread is in
  * hr__feed_next. It is a leaf. */
 #include "feed/feed.h"
@@ -112,15 +112,11 @@ void hr__feed_forget(hr_feed *f, int64_t row)
 
 /* -------------------------------------------------------------------------------------------------------- positions */
 
-/* The integer member `key` of a flat JSON object of ours; `missing` if it is not there. */
-static int64_t extra_int(const char *extra, const char *key, int64_t missing)
+static int64_t extra_int(const hr_position *p, const char *name, int64_t missing)
 {
-    char quoted[40];
-    const char *at;
+    int64_t v;
 
-    snprintf(quoted, sizeof quoted, "\"%s\":", key);
-    at = strstr(extra, quoted);
-    return at ? strtoll(at + strlen(quoted), NULL, 10) : missing;
+    return hr__position_extra(p, name, &v) ? v : missing;
 }
 
 /* What a position must fit beside the plan, and how far in the epoch it is. The seed is printed as a signed number. */
@@ -137,30 +133,54 @@ static void print_extra(const hr_feed *f, int64_t row, char *text, size_t cap)
     snprintf(text + n, cap - (size_t)n, "}");
 }
 
+/* Of a local shuffle, as a position keeps it. */
+typedef struct shuffle_seed {
+    bool given;
+    int64_t value;
+} shuffle_seed;
+
+static bool seeds_equal(const shuffle_seed *a, const shuffle_seed *b)
+{
+    return a->given == b->given && (!a->given || a->value == b->value);
+}
+
+static hr_status seeds_differ(const shuffle_seed *was, const shuffle_seed *is, hr_error *err)
+{
+    char texts[2][24] = { "none", "none" };
+
+    if (was->given)
+        snprintf(texts[0], sizeof texts[0], "%" PRIu64, (uint64_t)was->value);
+    if (is->given)
+        snprintf(texts[1], sizeof texts[1], "%" PRIu64, (uint64_t)is->value);
+    return hr_error_set(err, HR_MISMATCH, "position was saved with the seed %s of the local shuffle, this feed has %s",
+                        texts[0], texts[1]);
+}
+
 /* The batches and the local shuffle of a position are those of the feed. The start of an epoch is that of any
  * batches. */
 static hr_status batches_fit(const hr_feed *f, const hr_position *p, hr_error *err)
 {
     const hr_feed_options *o = &f->options;
-    int64_t rows = extra_int(p->extra, "shuffle_rows", 0), seeded = extra_int(p->extra, "seeded", 0);
+    int64_t rows = extra_int(p, "shuffle_rows", 0);
+    const shuffle_seed was = { extra_int(p, "seeded", 0) != 0, extra_int(p, "shuffle_seed", 0) };
+    const shuffle_seed is = { o->shuffle_seed != NULL, o->shuffle_seed ? (int64_t)*o->shuffle_seed : 0 };
 
     if (!p->extra[0])
         return HR_OK;
-    if (extra_int(p->extra, "split", 0) != f->of_split)
-        return hr_error_set(err, HR_MISMATCH, "position: it is of %s, this is a pass over %s",
-                            f->of_split ? "a pass over all rows" : "the shares of a split",
-                            f->of_split ? "the shares of a split" : "all rows");
-    if (o->batch_rows && extra_int(p->extra, "drop_last", 0) != f->drop_last)
-        return hr_error_set(err, HR_MISMATCH, "position: it was taken with drop_last=%s, this feed has drop_last=%s",
+    if (extra_int(p, "split", 0) != f->of_split)
+        return hr_error_set(err, HR_MISMATCH, "position was saved by %s, this feed is %s",
+                            f->of_split ? "a pass over all rows" : "a split",
+                            f->of_split ? "a split" : "a pass over all rows");
+    if (o->batch_rows && extra_int(p, "drop_last", 0) != f->drop_last)
+        return hr_error_set(err, HR_MISMATCH, "position was saved with drop_last=%s, this feed has drop_last=%s",
                             f->drop_last ? "False" : "True", f->drop_last ? "True" : "False");
     if (rows != o->shuffle_rows)
         return hr_error_set(err, HR_MISMATCH,
-                            "position: it was taken with a local shuffle of %" PRId64 " rows, this feed has %" PRId64
+                            "position was saved with a local shuffle of %" PRId64 " rows, this feed has %" PRId64
                             " (0: none)",
                             rows, o->shuffle_rows);
-    if (rows && (seeded != (o->shuffle_seed != NULL) ||
-                 (seeded && extra_int(p->extra, "shuffle_seed", 0) != (int64_t)*o->shuffle_seed)))
-        return hr_error_set(err, HR_MISMATCH, "position: it was taken with a local shuffle of another seed");
+    if (rows && !seeds_equal(&was, &is))
+        return seeds_differ(&was, &is, err);
     return HR_OK;
 }
 
@@ -175,10 +195,13 @@ hr_status hr__feed_position_bare(hr_feed *f, int64_t row, hr_position *out, hr_e
     hr__lock(&f->lock);
     row = row < 0 ? HR_MAX(f->run_rows, 0) : row; /* under the lock: another thread may be taking rows */
     if (f->options.any_order)
-        HR_FAIL(HR_UNSUPPORTED, "position: a feed without order (any_order, preserve_order=False) has none");
+        HR_FAIL(HR_UNSUPPORTED, "position: a feed without order (any_order, preserve_order=False) has no position");
     i = marks_find_locked(f, row);
     if (i < 0 || row > HR_MAX(f->run_rows, 0))
-        HR_FAIL(HR_BUG, "feed: a position at row %" PRId64 ", which is forgotten or to come", row);
+        HR_FAIL(HR_BUG,
+                "feed: a position was wanted at row %" PRId64
+                "; its markers were dropped, or the row was not taken yet",
+                row);
     p.discard_rows = row - f->marks[i].row;
     p.at_end = f->ended && row == HR_MAX(f->run_rows, 0);
     print_extra(f, row, p.extra, sizeof p.extra);
@@ -255,8 +278,7 @@ static hr_status code_fits(hr_plan *plan, hr_position *p, const hr_position_how 
     HR_TRY(hr__plan_code_check(plan, p->code, &differs, err));
     p->other_code = differs != NULL;
     if (differs && how->strict)
-        HR_FAIL(HR_MISMATCH, "position: the code or the data of %s are not those that it was saved with (strict=True)",
-                differs);
+        HR_FAIL(HR_MISMATCH, "position was saved with other code or data of %s (strict=True)", differs);
     if (how->differs) {
         *how->differs = differs;
         differs = NULL;
@@ -283,15 +305,14 @@ hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_
     hr__plan_digest(plan, digest);
     if (strcmp(digest, out->plan) != 0)
         HR_FAIL(HR_MISMATCH,
-                "position: it was saved by another plan: its steps, their order or their arguments, as explain() shows "
-                "them, "
-                "differ (its digest is %s, this plan's is %s)",
+                "position was saved by another plan: its steps, their order or their arguments differ, as explain() "
+                "shows them (its fingerprint is %s, this plan's is %s)",
                 out->plan, digest);
     if (!out->whole)
-        HR_FAIL(HR_INVALID, "not a position: it does not say what the plan reads");
-    was = extra_int(out->extra, "batch_rows", batch_rows);
+        HR_FAIL(HR_INVALID, "not a position: the text does not say what the plan reads");
+    was = extra_int(out, "batch_rows", batch_rows);
     if (batch_rows >= 0 && was != batch_rows)
-        HR_FAIL(HR_MISMATCH, "position: it was taken with batches of %" PRId64 " rows, this feed makes %" PRId64, was,
+        HR_FAIL(HR_MISMATCH, "position was saved with batches of %" PRId64 " rows, this feed makes %" PRId64, was,
                 batch_rows);
     HR_GO(hr__inputs_check(plan, &out->inputs, how->moved, err));
     HR_GO(code_fits(plan, out, how, err));
@@ -351,7 +372,7 @@ static hr_status feed_restore(hr_feed *f, char **differs, hr_marker **from, hr_e
     f->options.epoch = p.epoch;
     f->options.seed = p.seed;
     f->discard_rows = p.discard_rows;
-    f->begin_rows = extra_int(p.extra, "rows", 0);
+    f->begin_rows = extra_int(&p, "rows", 0);
     f->ended = p.at_end;
     f->other_code = p.other_code;
     *from = p.marker;
@@ -516,7 +537,7 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
         return hr_error_set(err, HR_INVALID, "this feed belongs to process %d; open one in the forked process %d",
                             f->pid, hr__pid());
     if (f->failed)
-        return hr_error_set(err, f->failed, "feed: it failed before; open one at its position to go on");
+        return hr_error_set(err, f->failed, "feed: it failed before; open a feed at its position to go on");
     while (!f->ended && !*out) {
         hr_marker *marker = NULL;
         int64_t begin = hr__clock_ns();

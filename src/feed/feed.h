@@ -1,7 +1,7 @@
 /* feed.h - tables to trainers: exact batches, splits, and the ring that carries batches to other processes.
  *
  * feed.c   hr_feed: a run plus exact batches (hr__op_rebatch, hr__op_gather appended to the plan), discards, position.
- * split.c  one feed dealt to N consumers by step: step s of rank r is rows [(s*N + r)*B, +B) of the epoch.
+ * split.c  one feed shared out to N ranks by step: step s of rank r is rows [(s*N + r)*B, +B) of the epoch.
  * ring.h   a split served to processes over links: batches lie in an exchange arena, descriptors travel by socket. */
 #ifndef HR_FEED_H
 #define HR_FEED_H
@@ -29,7 +29,7 @@ int64_t hr__feed_rows(hr_feed *f); /* returned so far */
  * be made whole if it is given out (hr__position_make_whole), which reads some of each file. */
 hr_status hr__feed_position_bare(hr_feed *f, int64_t row, hr_position *out, hr_error *err) HR_MUST_USE;
 hr_status hr__feed_position_at(hr_feed *f, int64_t row, bool whole, char **out, hr_error *err) HR_MUST_USE;
-void hr__feed_forget(hr_feed *f, int64_t row); /* positions before `row` will not be asked for */
+void hr__feed_forget(hr_feed *f, int64_t row); /* nobody will want a position before `row` */
 /* How a position is taken up. */
 typedef struct hr_position_how {
     bool moved;  /* hr_feed_options.moved */
@@ -45,7 +45,8 @@ hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_
 
 /* --- split.c */
 hr_status hr__error_copy(hr_error *to, const hr_error *from); /* with its detail; returns the status */
-/* What a rank wants of an epoch; all ranks must agree but for nothing (HR_MISMATCH names each rank's values). */
+/* A rank's request for an epoch. All fields must be equal on every rank (otherwise HR_MISMATCH names each rank's
+ * values). */
 typedef struct hr_split_request {
     int64_t batch_rows; /* B >= 1 */
     bool drop_last;
@@ -58,7 +59,7 @@ typedef struct hr_split_request {
 } hr_split_request;
 
 /* equal: after the last full step, one short step of floor(rest/N) rows a rank (none if 0, or if drop_last); at most
- * N-1 rows are lost, and reported by stats. uneven: the rest is dealt as it falls. pad: rows are repeated to fill the
+ * N-1 rows are lost, and reported by stats. uneven: the rest goes out as it falls. pad: rows are repeated to fill the
  * step and the column "__pad__"... is reserved for a later version: HR_UNSUPPORTED. Shares p. options: seed, epoch of
  * the first pass, threads, limits, any_order. */
 hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out,
@@ -86,7 +87,7 @@ hr_status hr__split_position(hr_split *s, char **out, hr_error *err) HR_MUST_USE
 /* Before an epoch begins: go on from there. */
 hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err) HR_MUST_USE;
 hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
-    /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank (since it asked for the epoch), run */
+    /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank (since its request for the epoch), run */
     HR_MUST_USE;
 void hr__split_close(hr_split *s); /* wakes everybody: HR_CANCELLED; ends the run */
 hr_status hr__split_schema(hr_split *s, hr_schema **out, hr_error *err) HR_MUST_USE;

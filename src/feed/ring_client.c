@@ -186,7 +186,8 @@ static hr_status ring_greet(hr_ring *r, const hr_ring_hello *h, int timeout_ms, 
     if (r->dead_st)
         st = ring_dead_locked_error(r, err);
     else if (st == HR_PENDING)
-        st = hr_error_set(err, HR_PEER, "ring: the feeding process did not answer within %d ms", timeout_ms);
+        st = hr_error_set(err, HR_PEER, "ring: the process that feeds this trainer did not answer within %d ms",
+                          timeout_ms);
     hr__unlock(&r->lock);
     return st;
 }
@@ -267,7 +268,7 @@ done:
     return st;
 }
 
-/* The end was told: the pass is over. */
+/* The consumer has the end: the pass is over. */
 static void ring_over_locked(hr_ring *r, uint32_t kind)
 {
     hr_ring_taken t = { r->n_taken, r->wait_ns };
@@ -294,13 +295,14 @@ hr_status hr__ring_next(hr_ring *r, int64_t pass, int timeout_ms, hr_table **out
     *out = NULL;
     hr__lock(&r->lock);
     if (pass && pass != (int64_t)r->pass)
-        HR_FAIL(HR_INVALID, "a new iteration of this share has ended this one");
+        HR_FAIL(HR_INVALID, "a new iteration of this share began, which ended this one");
     if (!r->in)
-        HR_FAIL(r->dead_st ? r->dead_st : HR_INVALID, "%s", r->dead_st ? r->dead_err.text : "ring: no pass was begun");
+        HR_FAIL(r->dead_st ? r->dead_st : HR_INVALID, "%s",
+                r->dead_st ? r->dead_err.text : "ring: this rank has begun no pass");
     while (!st && (!pass || pass == (int64_t)r->pass) && r->n == 0 && !r->end_came && !r->pass_st && !r->dead_st)
         st = ring_wait_relocks(r, timeout_ms, until, err);
     if (pass && pass != (int64_t)r->pass)
-        HR_FAIL(HR_INVALID, "a new iteration of this share has ended this one");
+        HR_FAIL(HR_INVALID, "a new iteration of this share began, which ended this one");
     r->wait_ns += hr__clock_ns() - begin;
     if (r->n > 0) {
         hr_ring_taken t = { ++r->n_taken, r->wait_ns };
@@ -414,7 +416,7 @@ hr_status hr__ring_schema(hr_ring *r, int timeout_ms, hr_schema **out, hr_error 
 
     *out = NULL;
     if (!st && !m.table)
-        st = hr_error_set(err, HR_BUG, "ring: a schema without a table");
+        st = hr_error_set(err, HR_BUG, "ring: the answer to a question for the schema has no table");
     else if (!st)
         *out = hr__schema_ref(m.table->schema);
     hr__message_clear(&m);

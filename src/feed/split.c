@@ -1,8 +1,8 @@
-/* split.c - one feed, dealt to N ranks by step.
+/* split.c - one feed, shared out to N ranks by step.
  *
- * Step s of rank r is rows [(s*N + r)*B, +B) of the epoch, so a feed of batches of B rows is dealt round robin. There
+ * Step s of rank r is rows [(s*N + r)*B, +B) of the epoch, so the batches of B rows of a feed go round robin. There
  * is no thread here: the rank that finds its queue empty pulls from the feed for all (one at a time), the others wait
- * for what it deals.
+ * for what it brings.
  *
  * The phases of an epoch. A rank that calls moves the split on; RELOCKS: without the lock.
  *
@@ -19,7 +19,7 @@
  *       |      v  |  a batch came (batch_came_locked() releases full steps), or nothing within the time
  *       |    PULLING  one rank is in hr__feed_next, RELOCKS
  *       |      |  |
- *       |      |  +---> ENDED   the feed has no more: feed_ended_locked() dealt the rest by the tail's rule
+ *       |      |  +---> ENDED   the feed has no more: feed_ended_locked() shares out the rest by the tail's rule
  *       |      +------> FAILED  ranks get feed_err behind what is queued: feed_failed_locked()
  *       |
  *       +-- DEALING, ENDED, FAILED: the last rank has left, or the split is closed: feed_drop_relocks()
@@ -27,8 +27,9 @@
  * Rules.
  * 1. An epoch begins when every rank that is still there has asked for one with the same arguments. It has a feed of
  *    its own.
- * 2. A step is released when all its shares exist, to all ranks at once. The tail's rule deals what is left at the end.
- * 3. No rank gets more than prefetch + 1 steps before the slowest: nobody pulls the next step until the slowest rank
+ * 2. A step is released when all its shares exist, to all ranks at once. The tail's rule shares out what is left at the
+ * end. 3. No rank gets more than prefetch + 1 steps before the slowest: nobody pulls the next step until the slowest
+ * rank
  *    has taken its share.
  * 4. A rank that leaves, or is closed, gives up its shares and holds up nobody; one that is lost with an error ends the
  *    split.
@@ -60,15 +61,15 @@ typedef enum rank_state {
 typedef struct split_rank {
     rank_state state;
     hr_split_request request;
-    int64_t pass;  /* how often it asked for an epoch */
+    int64_t pass;  /* number of its requests for an epoch */
     bool answered; /* what hr__split_begin is to return is in `answer` */
     hr_error answer;
     hr_table **queue; /* released, not handed out; a ring of s->cap_queue */
     int head, n;
     int64_t handed, taken;   /* steps of this epoch */
-    bool finished;           /* was told that this epoch ended */
+    bool finished;           /* it took the end of this epoch */
     int64_t n_rows, wait_ns; /* of this epoch */
-    int64_t asked_ns;        /* when it asked for it: the wait for the others counts */
+    int64_t asked_ns;        /* time of its request: the wait for the others counts */
 } split_rank;
 
 struct hr_split {
@@ -255,9 +256,9 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
     *out = NULL;
     HR_TRY(HR_STRUCT_READ(hr_feed_options, options, &own));
     if (n_ranks < 1 || n_ranks > 65536)
-        return hr_error_set(err, HR_INVALID, "split: %d ranks; 1 to 65536 are possible", n_ranks);
+        return hr_error_set(err, HR_INVALID, "split: n_ranks is %d; give 1 to 65536", n_ranks);
     if (tail != HR_TAIL_EQUAL && tail != HR_TAIL_UNEVEN)
-        return hr_error_set(err, HR_UNSUPPORTED, "split: padding the last step is not possible yet");
+        return hr_error_set(err, HR_UNSUPPORTED, "split: HR_TAIL_PAD is not supported");
     s = hr__zalloc(NULL, sizeof *s);
     if (!s)
         return hr__error_memory(err, "split", sizeof *s);
@@ -563,9 +564,9 @@ static hr_status next_of_pass(hr_split *s, int rank, int64_t pass, int timeout_m
     for (;;) {
         st = check_alive_locked(s, err);
         if (!st && pass && r->pass != pass)
-            st = hr_error_set(err, HR_INVALID, "a new iteration of rank %d has ended this one", rank);
+            st = hr_error_set(err, HR_INVALID, "split: rank %d began a new iteration, which ended this one", rank);
         if (!st && r->state != RANK_IN)
-            st = hr_error_set(err, HR_INVALID, "split: rank %d is in no epoch", rank);
+            st = hr_error_set(err, HR_INVALID, "split: rank %d has begun no epoch", rank);
         if (!st)
             st = take_locked(s, r, out, err);
         if (st != HR_PENDING)
@@ -691,7 +692,7 @@ static hr_status agree_locked(hr_split *s, hr_error *err)
     if (equal)
         s->agreed = *first;
     else
-        hr_error_set(err, HR_MISMATCH, "the ranks want different batches: %s",
+        hr_error_set(err, HR_MISMATCH, "split: the ranks' requests differ: %s",
                      t.data ? t.data : "(no memory for the list)");
     hr__text_clear(&t);
     return equal ? HR_OK : HR_MISMATCH;
@@ -827,15 +828,15 @@ static void leave_relocks(hr_split *s, split_rank *r)
 static hr_status check_request(const hr_split_request *q, hr_error *err)
 {
     if (q->batch_rows < 1)
-        return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; a split needs 1 or more", q->batch_rows);
+        return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; give 1 or more", q->batch_rows);
     if (q->batch_rows > MAX_BATCH_ROWS)
-        return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; at most %" PRId64 " rows are possible",
-                            q->batch_rows, MAX_BATCH_ROWS);
+        return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; give at most %" PRId64, q->batch_rows,
+                            MAX_BATCH_ROWS);
     if (q->shuffle_rows < 0)
-        return hr_error_set(err, HR_INVALID, "a local shuffle of windows of %" PRId64 " rows", q->shuffle_rows);
+        return hr_error_set(err, HR_INVALID, "local_shuffle_buffer_size is %" PRId64 "; give 0 or more",
+                            q->shuffle_rows);
     if (q->prefetch > MAX_PREFETCH)
-        return hr_error_set(err, HR_INVALID, "prefetch is %d; at most %d batches are possible", q->prefetch,
-                            MAX_PREFETCH);
+        return hr_error_set(err, HR_INVALID, "prefetch is %d; give at most %d batches", q->prefetch, MAX_PREFETCH);
     return HR_OK;
 }
 

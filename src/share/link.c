@@ -64,11 +64,11 @@ static void link_ref_gone(hr_message_ref *h)
     }
     if (atomic_fetch_sub(&l->n_message_refs, 1) == 1 && l->kept_open)
         hr__socket_shutdown(l->fd);
-    tells = hr__link_tells_locked(l);
+    tells = hr__link_calls_backlog_locked(l);
     hr__unlock(&l->lock);
     hr__free_pending(&t);
     if (tells)
-        hr__link_tell(l);
+        hr__link_call_backlog(l);
     hr__link_part_unref(l);
 }
 
@@ -266,7 +266,7 @@ static hr_status read_packet(hr_link *l, hr_error *err)
             return hr__link_gone(err);
         }
         if (n == -EMSGSIZE)
-            return hr_error_set(err, HR_BAD_DATA, "link: a packet of over %d bytes, or no room for a descriptor",
+            return hr_error_set(err, HR_BAD_DATA, "link: a packet has over %d bytes, or more descriptors than one",
                                 IN_BYTES);
         if (n < 0)
             return hr__error_os(err, n, "link", n == -EMFILE ? "take the descriptor that came" : "receive");

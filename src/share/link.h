@@ -53,7 +53,7 @@ struct hr_link {
     hr_account *account;
     hr_mem mem; /* where copies go */
     hr_peer peer;
-    bool (*on_backlog)(hr_link *l); /* NULL: nobody is told */
+    bool (*on_backlog)(hr_link *l); /* NULL: it is not called */
 
     hr_mutex send_lock; /* guards what follows */
     hr_known_schema schemas[HR_WIRE_SCHEMAS];
@@ -71,7 +71,7 @@ struct hr_link {
     bool ended;      /* nothing will come */
     bool peer_reads; /* it said BYE: it closed, but still reads what it was given */
     bool kept_open;  /* closed, but the end is not shown yet */
-    bool told;       /* on_backlog was called, hr__link_settled not yet: that is a part */
+    bool flushing;   /* on_backlog was called, hr__link_settled not yet: that is a part */
     hr_packet *out, **out_end;
     hr_message_ref *released, **released_end;
     hr_segment **known; /* that the peer maps */
@@ -100,8 +100,8 @@ bool hr__link_put_locked(hr_link *l, const void *data, int64_t n, const hr_segme
 /* Sends what is queued as far as the socket takes it. */
 void hr__link_flush_locked(hr_link *l, hr_pending_free *t);
 void hr__link_flush_now(hr_link *l);
-/* Is on_backlog to be called, by hr__link_tell without the lock? */
-bool hr__link_tells_locked(hr_link *l);
-void hr__link_tell(hr_link *l);
+/* Is on_backlog to be called, by hr__link_call_backlog without the lock? */
+bool hr__link_calls_backlog_locked(hr_link *l);
+void hr__link_call_backlog(hr_link *l);
 
 #endif

@@ -3,7 +3,8 @@
 
 hr_status hr__link_not_ours(const hr_link *l, hr_error *err)
 {
-    return hr_error_set(err, HR_PEER, "link: it belongs to process %d, not to its child %d", l->pid, hr__pid());
+    return hr_error_set(err, HR_PEER, "link: belongs to process %d; its forked child %d cannot use it", l->pid,
+                        hr__pid());
 }
 
 hr_status hr__link_gone(hr_error *err)
@@ -11,7 +12,7 @@ hr_status hr__link_gone(hr_error *err)
     return hr_error_set(err, HR_PEER, "link: the other process has closed its end or died");
 }
 
-hr_status hr__link_closed(hr_error *err) { return hr_error_set(err, HR_PEER, "link: it was closed"); }
+hr_status hr__link_closed(hr_error *err) { return hr_error_set(err, HR_PEER, "link: was closed here"); }
 
 void hr__link_part_unref(hr_link *l)
 {

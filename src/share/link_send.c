@@ -185,26 +185,26 @@ void hr__link_flush_now(hr_link *l)
 
 void hr__link_set_backlog(hr_link *l, bool (*fn)(hr_link *l)) { l->on_backlog = fn; }
 
-bool hr__link_tells_locked(hr_link *l)
+bool hr__link_calls_backlog_locked(hr_link *l)
 {
-    if (!l->on_backlog || l->told || l->broken || l->closed || (!l->out && !l->released))
+    if (!l->on_backlog || l->flushing || l->broken || l->closed || (!l->out && !l->released))
         return false;
     atomic_fetch_add_explicit(&l->parts, 1, memory_order_relaxed);
-    return l->told = true;
+    return l->flushing = true;
 }
 
-static void untell(hr_link *l)
+static void backlog_over(hr_link *l)
 {
     hr__lock(&l->lock);
-    l->told = false;
+    l->flushing = false;
     hr__unlock(&l->lock);
     hr__link_part_unref(l);
 }
 
-void hr__link_tell(hr_link *l)
+void hr__link_call_backlog(hr_link *l)
 {
     if (!l->on_backlog(l))
-        untell(l); /* the next send or release tries again */
+        backlog_over(l); /* the next send or release tries again */
 }
 
 void hr__link_settled(hr_link *l)
@@ -212,11 +212,11 @@ void hr__link_settled(hr_link *l)
     bool again;
 
     hr__lock(&l->lock);
-    l->told = false;
-    again = hr__link_tells_locked(l); /* meanwhile */
+    l->flushing = false;
+    again = hr__link_calls_backlog_locked(l); /* meanwhile */
     hr__unlock(&l->lock);
     if (again)
-        hr__link_tell(l);
+        hr__link_call_backlog(l);
     hr__link_part_unref(l);
 }
 
@@ -391,7 +391,7 @@ static hr_status room_locked(hr_link *l, const draft *d, hr_error *err)
     ok = ok && hr__grow(l->account, &known, &l->cap_known, l->n_known + d->wire.n_segments, sizeof *l->known);
     l->known = known;
     if (l->free_slot < 0 && l->n_slots == MAX_SLOTS)
-        return hr_error_set(err, HR_BUDGET, "link: the peer holds %d messages", MAX_SLOTS);
+        return hr_error_set(err, HR_BUDGET, "link: the peer holds %d messages, the most that are possible", MAX_SLOTS);
     return ok ? HR_OK : hr__error_memory(err, "link", sizeof *l->slots);
 }
 
@@ -454,7 +454,7 @@ static hr_status enqueue(hr_link *l, draft *d, bool *tells, hr_error *err)
     if (!(st = state_locked(l, err)) && !(st = room_locked(l, d, err))) {
         queue_locked(l, d);
         hr__link_flush_locked(l, &t);
-        *tells = hr__link_tells_locked(l);
+        *tells = hr__link_calls_backlog_locked(l);
         st = state_locked(l, err);
     }
     hr__unlock(&l->lock);
@@ -473,7 +473,9 @@ hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *byt
     if (!hr__link_is_ours(l))
         return hr__link_not_ours(l, err);
     if (kind >= MAX_KIND || n_bytes < 0)
-        return hr_error_set(err, HR_INVALID, "link: a message of kind %u with %lld bytes", kind, (long long)n_bytes);
+        return hr_error_set(err, HR_INVALID,
+                            "link: a message has kind %u and %lld bytes; kinds are below 32768, bytes 0 or more", kind,
+                            (long long)n_bytes);
     if (table)
         HR_GO(draft_table(l, &d, table, err));
     hr__lock(&l->send_lock);
@@ -490,7 +492,7 @@ hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *byt
         learn_schema(l, &d);
     hr__unlock(&l->send_lock);
     if (tells)
-        hr__link_tell(l);
+        hr__link_call_backlog(l);
 done:
     draft_clear(&d);
     return st;

@@ -71,7 +71,8 @@ static hr_status parse_address(const char *address, char **name, bool *has_token
     *has_token = colon != NULL;
     *out = (greeting){ .magic = MAGIC, .version = 1 };
     if (colon == address || !*address || (colon && !parse_token(colon + 1, out->token)))
-        return hr_error_set(err, HR_INVALID, "not an address 'name:token' with a token of %d hexadecimal digits",
+        return hr_error_set(err, HR_INVALID,
+                            "an address is 'name:token', with a token of %d hexadecimal digits; this one is not",
                             2 * TOKEN_BYTES);
     *name = hr__strndup(NULL, address, colon ? (size_t)(colon - address) : strlen(address));
     return *name ? HR_OK : hr__error_memory(err, "address", (int64_t)strlen(address));
@@ -275,7 +276,8 @@ hr_status hr__link_connect(const char *address, hr_account *account, hr_link **o
         goto done;
     }
     if (uid != hr__uid())
-        HR_FAIL(HR_PEER, "%s: the process that listens there is of user %d, we are of user %d", name, uid, hr__uid());
+        HR_FAIL(HR_PEER, "%s: the process that listens there belongs to user %d, this one to user %d", name, uid,
+                hr__uid());
     if (has_token) {
         int64_t n = hr__socket_send(fd, &g, sizeof g, NULL, 0);
         if (n < 0) {

@@ -155,7 +155,7 @@ hr_packet_head hr__packet_head(int what);
 /* Keeps a message's memory on the sender's side; a reference for each buffer. */
 typedef struct hr_message_ref {
     atomic_int refs;
-    bool voided; /* nobody is to be told */
+    bool voided; /* no RELEASE leaves for it */
     uint32_t slot;
     uint64_t seq;
     void *owner;
