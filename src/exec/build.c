@@ -53,7 +53,7 @@ static void connect(hr_stage *from, hr_stage *to)
     from->input_of_next = to->in.n_inputs++;
 }
 
-/* `blocks`: a function above counts blocks of so many rows, 0: none does. */
+/* `blocks`: rows of a block that a function above counts; 0: no function counts blocks. */
 static hr_status build(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err);
 
 static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err)
@@ -113,7 +113,7 @@ static hr_status add_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
     return HR_OK;
 }
 
-/* The operator that was added last is not the plan's: the run keeps the reference, or it was not added. */
+/* The run keeps the reference to the operator that was added last, which is not the plan's; or drops it if none was. */
 static void own_last(hr_run *r, hr_op *op)
 {
     if (r->n_ops && r->ops[r->n_ops - 1]->run.op == op)
@@ -131,7 +131,7 @@ static hr_status add_our_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
     return st;
 }
 
-/* A stage whose operators may still be added to. */
+/* *s becomes a stage without a stream operator, to which map operators can be added. */
 static hr_status open_stage(hr_run *r, hr_stage **s, hr_error *err)
 {
     hr_stage *next;
@@ -144,8 +144,8 @@ static hr_status open_stage(hr_run *r, hr_stage **s, hr_error *err)
     return HR_OK;
 }
 
-/* What operator `op` wants to have run on its input before it sees it: at the end of stage *s, or of a new one behind
- * it. */
+/* Adds the `front` of operator p->op, a map that prepares its input, to the end of stage *s or of a new one behind it.
+ * */
 static hr_status add_front(hr_run *r, const hr_plan *p, int input, hr_stage **s, hr_op_state **out, hr_error *err)
 {
     const hr_op *op = p->op;
@@ -174,7 +174,8 @@ static hr_status set_stream(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
     return HR_OK;
 }
 
-/* Rows that an operator made are cut anyhow: a function that counts blocks gets them by a rebatch, right behind. */
+/* Tables of rows that an operator made have any size: a rebatch behind it cuts them for a function that counts blocks.
+ * */
 static hr_status cut_made_rows(hr_run *r, hr_stage **s, int64_t blocks, hr_error *err)
 {
     hr_op *op = NULL;
@@ -189,8 +190,8 @@ static hr_status cut_made_rows(hr_run *r, hr_stage **s, int64_t blocks, hr_error
     return st;
 }
 
-/* The scans from stage `first` on that are to be narrowed by what this operator has. An operator may stand at several
- * places of a plan: the scans of the others have theirs, or are not there yet. */
+/* Tells the scans from stage `first` on that this operator narrows them. An operator may stand at several places of a
+ * plan: scans of the other places have their own, or are not built yet. */
 static void tell_scans(hr_run *r, int first, const hr_op_run *run)
 {
     for (int i = first; i < r->n_stages; i++) {
@@ -202,7 +203,7 @@ static void tell_scans(hr_run *r, int first, const hr_op_run *run)
     }
 }
 
-/* A block operator, or one of several inputs: its rows are new ones. */
+/* A block operator, or one of several inputs: it makes new rows. */
 static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err)
 {
     int n = p->n_inputs, n_before = r->n_stages;
@@ -241,7 +242,7 @@ done:
     return st;
 }
 
-/* A map whose rows are new ones. */
+/* A map operator that makes new rows. */
 static hr_status build_numbered(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err)
 {
     hr_stage *s;
@@ -301,8 +302,8 @@ static bool takes_few_rows(const hr_run *r)
     return false;
 }
 
-/* Whatever a reader cut must reach stage `s` as whole blocks of the source: cut so where the tables are read, unless
- * they are made anew on the way. */
+/* Stage `s` must see whole blocks of the source, however a reader cuts: cuts them where tables are read, unless an
+ * operator on the way makes new ones. */
 static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error *err)
 {
     hr_op *op = NULL;
@@ -339,7 +340,7 @@ static hr_status protect_pieces(hr_run *r, hr_error *err)
     return HR_OK;
 }
 
-/* What lies there counts when tickets are admitted. */
+/* The bytes of the arena count when tickets are admitted. */
 static hr_status use_arena(hr_run *r, hr_arena *arena, hr_error *err)
 {
     for (int64_t i = 0; i < r->n_arenas; i++)
@@ -399,7 +400,7 @@ static hr_status place_outputs(hr_run *r, hr_stage *last, hr_error *err)
     return HR_OK;
 }
 
-/* An operator behind it takes all that it gives, and no limit comes before that. */
+/* A block operator behind it reads all that it gives, and no limit stands before that operator. */
 static bool is_read_whole(const hr_stage *s)
 {
     for (; s; s = s->next) {

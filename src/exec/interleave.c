@@ -1,18 +1,18 @@
 /* interleave.c - the files that a leaf has open, and the order of their blocks.
  *
- * One file is open at a time, and its fragments come as they are numbered. If blocks are to come in a random order,
- * HR_FILES_AT_ONCE of them are opened together, in the (random) order of files, and the fragments of all are permuted
+ * One file is open at a time, and its fragments come as they are numbered. For a random order of blocks,
+ * HR_FILES_AT_ONCE files are opened together, in the (random) order of files, and the fragments of all are permuted
  * as one list: so a window of a local shuffle sees rows of many files at once, also where each file holds rows of one
  * kind.
  *
  * Which files go together depends on their places in the order alone: those from a multiple of HR_FILES_AT_ONCE up to
- * the next. So any place can be returned to. A file of a single row needs no company: it stands alone, and
- * small_files.c reads many such at once. */
+ * the next. So a position can return to any place. A file of a single row stands alone; small_files.c reads
+ * many of them at once. */
 #include "exec/run.h"
 
-enum { OF_FILES = 3, OF_FRAGMENTS }; /* 1 and 2 are a local shuffle's */
+enum { OF_FILES = 3, OF_FRAGMENTS }; /* a local shuffle uses 1 and 2 */
 
-/* A random order of n things, which `what` and `which` tell from other such. NULL without memory. */
+/* A random order of n things; `what` and `which` tell it from other random orders. NULL: no memory. */
 static int32_t *random_order(const hr_stage *s, int n, uint64_t what, uint64_t which)
 {
     int32_t *order = hr__alloc(s->run->account, ((size_t)n + 1) * sizeof *order);

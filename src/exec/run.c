@@ -12,7 +12,7 @@
 
 /* --- start */
 
-/* An inline call waits: only the consumer's thread can serve it. */
+/* An inline call waits, which only the consumer's thread can serve. */
 static void notify(void *context)
 {
     hr_run *r = context;
@@ -38,7 +38,7 @@ static int64_t floor_bytes(const hr_run *r)
     return n;
 }
 
-/* Half of what nobody has yet for what operators hold; the other half is for what is on its way. */
+/* Operators that keep rows get half of the memory that is free; the other half is for tables on their way. */
 static void share_out(hr_run *r, int64_t limit)
 {
     int64_t others = hr_memory_used() - hr__pool_bytes();
@@ -81,7 +81,7 @@ static hr_status start_ops(hr_run *r, hr_error *err)
     return HR_OK;
 }
 
-/* Map operators that added their state to the marker go on from there. */
+/* Map operators that added a state to the marker restore it. */
 static hr_status restore_maps(hr_stage *s, const hr_marker *m, hr_error *err)
 {
     for (int i = 0; i < s->n_ops; i++) {

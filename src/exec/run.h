@@ -36,8 +36,8 @@
 typedef struct hr_item {
     hr_table *table;   /* NULL: `ends` is set. A marker never goes without a table */
     hr_marker *marker; /* lies before the table; NULL: none */
-    int input;         /* of a stage of several inputs: which one it is of */
-    bool ends;         /* no table: that input has ended */
+    int input;         /* the input of the next stage that it belongs to */
+    bool ends;         /* no table: the input has ended */
 } hr_item;
 typedef struct hr_queue {
     hr_item *items; /* a ring */
@@ -61,7 +61,7 @@ struct hr_task {
     int place;  /* which map operator of the stage */
     int thread; /* the pool thread that runs it now */
     void *state;
-    bool more;      /* the operator has more to emit of what it got */
+    bool more;      /* the operator has more to emit of the table that was pushed last */
     hr_queue inbox; /* tables for this operator */
 };
 
@@ -70,9 +70,9 @@ struct hr_op_state {
     hr_op_run run;
     hr_mem mem;
     bool started;
-    int holds;            /* 1: it is counted by hr__op_holds */
+    int holds;            /* 1: hr__op_holds counts it */
     bool is_ours;         /* run.op is not the plan's: the run holds a reference */
-    int32_t instance;     /* of the rows that it makes; 0: they are not its own */
+    int32_t instance;     /* source instance of the rows that it makes; 0: it makes none */
     int64_t stall_ns;     /* HR_STALL */
     void **thread_states; /* run->n_slots */
     atomic_llong rows_in, rows_out, bytes_out, busy_ns, calls, pending_ns;
@@ -87,7 +87,7 @@ struct hr_ticket {
     hr_coord begin;
     hr_marker *before; /* passes downstream when the ticket's first output does */
     bool before_passed;
-    bool dropped; /* the stage was cut: free it when it comes back */
+    bool dropped; /* the stage was cut: freed when it comes back */
     hr_ticket *next_dropped;
     /* what goes in */
     hr_scan_file *file; /* leaf */
@@ -100,10 +100,10 @@ struct hr_ticket {
     hr_op_state *pieces_of; /* another: the operator of which it reads a piece; NULL: none */
     int64_t piece;
     hr_table *in; /* other stages */
-    int input;    /* which the table is of */
-    bool ends;    /* instead of one: that input has ended */
+    int input;    /* the input that the table belongs to */
+    bool ends;    /* no table: the input has ended */
     bool input_done;
-    bool closes;      /* it has no rows: the last of a stage whose operators want to know */
+    bool closes;      /* it has no rows: the last ticket of a stage with an operator that has hr_op.closes */
     int64_t estimate; /* bytes that one step may make */
     int64_t ordinal;  /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
     /* the way through the map operators */
@@ -116,16 +116,16 @@ struct hr_ticket {
     bool resume_early;   /* hr__resume came before HR_PENDING was returned */
     int64_t pending_since;
     hr_queue out;
-    hr_status st; /* of the ticket; reaches the consumer in canonical order */
+    hr_status st; /* of the ticket; reaches the consumer in canonical order, behind `out` */
     hr_error err;
 };
 
-/* Whose fragments are the next tickets (interleave.c). */
+/* The files whose fragments are the next tickets (interleave.c). */
 #define HR_FILES_AT_ONCE 16
 typedef struct hr_open_files {
     hr_scan_file *files[HR_FILES_AT_ONCE];
-    int n;          /* 0: none is open */
-    int32_t *order; /* of their fragments, numbered through; NULL: as they are numbered */
+    int n;          /* 0: no file is open */
+    int32_t *order; /* of the fragments of all open files; NULL: as they are numbered */
     int n_blocks;
 } hr_open_files;
 
@@ -258,7 +258,7 @@ struct hr_run {
     hr_ticket *dropped; /* freed by the next drain() or take(), or by hr__run_close */
     bool out_ended;
     bool inline_waiting;
-    bool tell; /* options.ready is to be called by the thread that is at work */
+    bool tell; /* the thread that is at work calls options.ready next */
     bool cancelled;
     bool closed;
     atomic_bool stop; /* cancelled, closed or failed: tasks look at it without the lock */
@@ -269,7 +269,7 @@ struct hr_run {
     int64_t started_ns, consumer_wait_ns, first_table_ns;
     hr_run_counts counts; /* tickets, tables_out, rows_out; the rest is summed from the stages */
     struct hr_trace *trace;
-    hr_arena **arenas; /* in which it writes beside its account; borrowed from operators and options */
+    hr_arena **arenas; /* arenas in which it writes; borrowed from operators and options */
     int64_t n_arenas, cap_arenas;
     hr_pool_client client;
 };
@@ -302,8 +302,8 @@ bool hr__run_work(void *run, int thread); /* the work of a run, as a client of t
 hr_status hr__ticket_new(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
 void hr__ticket_free(hr_ticket *t);
 void hr__tickets_free(hr_ticket *t); /* t and all that hang on its next_dropped; NULL is fine */
-/* Runs until something came out, the input needs another step, it is suspended (HR_PENDING), done or failed. Sets
- * t->st. Lock not held. */
+/* Runs the ticket until something came out, the input needs another step, or the ticket is suspended (HR_PENDING), done
+ * or failed. Lock not held. */
 hr_status hr__ticket_step(hr_ticket *t, int thread);
 bool hr__ticket_finished(const hr_ticket *t);
 
@@ -312,7 +312,7 @@ bool hr__ticket_finished(const hr_ticket *t);
 hr_status hr__number_instance(hr_table **table, int32_t instance, hr_error *err) HR_MUST_USE;
 void hr__task_init(hr_task *task, hr_stage *s, hr_ticket *t, hr_op_state *op, int place);
 void hr__task_end(hr_task *task); /* task_clear and inbox */
-/* HR_BUDGET if a single row takes more than the limit: nothing could be done with it. */
+/* HR_BUDGET: one row takes more than the limit, so that no step could hold it. */
 hr_status hr__check_rows(const hr_table *t, const hr_account *account, hr_error *err) HR_MUST_USE;
 void hr__op_stall(hr_op_state *op);
 int64_t hr__op_stall_ns(const char *name);
@@ -322,28 +322,30 @@ hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_US
 
 /* --- interleave.c ------------------------------------------------------------------------------------------------- */
 
-int hr__stage_file(const hr_stage *s, int place); /* the number of the file that stands at this place of the order */
-hr_status hr__stage_order_files(hr_stage *s, hr_error *err) HR_MUST_USE; /* the first of all, and once */
+int hr__stage_file(const hr_stage *s, int place); /* number of the file at this place of the order */
+hr_status hr__stage_order_files(hr_stage *s,
+                                hr_error *err) HR_MUST_USE; /* before all others; the second call does nothing */
 hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *err) HR_MUST_USE; /* of the order */
-/* Those that begin at at_file, where such a number of files begins. */
+/* Opens the files from at.file on that go together. */
 hr_status hr__stage_open_files(hr_stage *s, hr_error *err) HR_MUST_USE;
-/* Those among which this file is, with the fragment next. HR_MISMATCH: it has none of that number. */
+/* Opens the files that go together with the one at `place`; `fragment` of it is next. HR_MISMATCH: it has no such
+ * fragment. */
 hr_status hr__stage_open_at(hr_stage *s, int place, int fragment, hr_error *err) HR_MUST_USE;
 void hr__stage_close_files(hr_stage *s);
-hr_block hr__stage_block(const hr_stage *s, int place); /* what stands at this place of the order of blocks */
+hr_block hr__stage_block(const hr_stage *s, int place); /* the block at this place of the order of blocks */
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST_USE;
 
 /* --- small_files.c: small files that are one row each */
-/* How many of the next files one ticket takes, and their bytes in memory. 0: the next one may hold any number of
- * rows. */
-int hr__group_files(const hr_stage *s, int64_t *n_bytes);
-#define HR_GROUP_FILES 64 /* the usual batch of images */
-typedef struct hr_group_tables {
-    hr_table *tables[HR_GROUP_FILES];
+/* Number of files that the next ticket takes, and their bytes in memory. 0: the next file may hold any number of rows.
+ * */
+int hr__small_files(const hr_stage *s, int64_t *n_bytes);
+#define HR_SMALL_FILES 64 /* the usual batch of images */
+typedef struct hr_small_tables {
+    hr_table *tables[HR_SMALL_FILES];
     int n;
-} hr_group_tables;
-/* The next rows of the ticket's files, in order; of none: the end, or none of them had a row. Errors are in t->err. */
-hr_status hr__group_read(hr_ticket *t, const hr_mem *mem, hr_group_tables *out) HR_MUST_USE;
+} hr_small_tables;
+/* The next rows of the ticket's files, in order; out->n == 0: the end, or files without a row. Errors are in t->err. */
+hr_status hr__small_files_read(hr_ticket *t, const hr_mem *mem, hr_small_tables *out) HR_MUST_USE;
 
 /* --- build.c: plan -> stages */
 hr_status hr__run_build(hr_run *r, hr_error *err) HR_MUST_USE;

@@ -1,25 +1,24 @@
 /* small_files.c - small files that are one row each, many to a ticket.
  *
- * A ticket for each such file would cost as much as reading it, and what is made of its one row would be copied into a
- * batch again. Which files are taken together depends on their order and sizes alone, so that a position means the same
- * in any run; a table may hold fewer of them, as the budget wants it. Where few rows may be wanted, the first tickets
- * are one file each, and each after these twice as many, so that three rows that a filter leaves do not open 64 files.
- * Files are opened by the thread that reads them. A file that cannot be read fails its ticket after the rows of those
- * before it. */
+ * A ticket for each file would cost as much as reading it, and a batch would copy its one row again. Which files are
+ * taken together depends on their order and sizes alone, so that a position means the same in any run; a table may hold
+ * fewer of them, as the budget wants it. Where few rows may be wanted, the first tickets are one file each, and each
+ * after these twice as many, so that three rows that a filter leaves do not open 64 files. Files are opened by the
+ * thread that reads them. A file that cannot be read fails its ticket after the rows of those before it. */
 #include "exec/run.h"
 
-#define GROUP_BYTES (8 << 20)
+#define SMALL_FILES_BYTES (8 << 20)
 #define ALONE 4              /* tickets of one file, to begin with */
-#define LARGE_ROW (64 << 10) /* is not copied into a table of many, where it is copied into a batch next */
+#define LARGE_ROW (64 << 10) /* a row of that size is not copied into a table of many when a batch copies it next */
 
 static int files_at_most(const hr_stage *s)
 {
     if (!s->window.begins_small || s->window.n_taken >= ALONE + 16)
-        return HR_GROUP_FILES;
-    return s->window.n_taken < ALONE ? 1 : HR_MIN(HR_GROUP_FILES, 2 << (s->window.n_taken - ALONE));
+        return HR_SMALL_FILES;
+    return s->window.n_taken < ALONE ? 1 : HR_MIN(HR_SMALL_FILES, 2 << (s->window.n_taken - ALONE));
 }
 
-int hr__group_files(const hr_stage *s, int64_t *n_bytes)
+int hr__small_files(const hr_stage *s, int64_t *n_bytes)
 {
     int n = 0, n_max = files_at_most(s);
 
@@ -29,14 +28,14 @@ int hr__group_files(const hr_stage *s, int64_t *n_bytes)
     for (; n < n_max && s->at.file + n < hr__scan_n_files(s->scan); n++) {
         int64_t more = hr__scan_row_bytes(s->scan, hr__stage_file(s, s->at.file + n));
 
-        if (more < 0 || (n > 0 && *n_bytes + more > GROUP_BYTES))
+        if (more < 0 || (n > 0 && *n_bytes + more > SMALL_FILES_BYTES))
             break;
         *n_bytes += more;
     }
     return n;
 }
 
-static hr_status read_fragment(hr_ticket *t, hr_scan_file *f, int fragment, const hr_mem *mem, hr_group_tables *p,
+static hr_status read_fragment(hr_ticket *t, hr_scan_file *f, int fragment, const hr_mem *mem, hr_small_tables *p,
                                int64_t *n_bytes)
 {
     hr_reader *reader = NULL;
@@ -48,7 +47,7 @@ static hr_status read_fragment(hr_ticket *t, hr_scan_file *f, int fragment, cons
         HR_GO(hr__reader_next(reader, t->stage->run->step_bytes, &table, &t->err));
         if (!table)
             break;
-        if (p->n == HR_GROUP_FILES)
+        if (p->n == HR_SMALL_FILES)
             HR_GO(hr_error_set(&t->err, HR_BUG, "%s: gives more than one row", f->name));
         *n_bytes += hr__table_bytes_used(table);
         p->tables[p->n++] = table;
@@ -60,7 +59,7 @@ done:
     return st;
 }
 
-static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, hr_group_tables *p, int64_t *n_bytes)
+static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, hr_small_tables *p, int64_t *n_bytes)
 {
     hr_stage *s = t->stage;
     hr_scan_file *f = NULL;
@@ -79,14 +78,14 @@ static bool goes_into_batches(const hr_stage *s)
     return s->n_ops == 0 && s->gate.stream && s->gate.stream->run.op->table_rows > 0;
 }
 
-static void tables_clear(hr_group_tables *p)
+static void tables_clear(hr_small_tables *p)
 {
     while (p->n)
         hr_table_unref(p->tables[--p->n]);
 }
 
 /* The tables as one. */
-static hr_status join(hr_ticket *t, const hr_mem *mem, hr_group_tables *p)
+static hr_status join(hr_ticket *t, const hr_mem *mem, hr_small_tables *p)
 {
     hr_error err = HR_ERROR_INIT; /* that of a late one stays */
     hr_table *whole = NULL;
@@ -101,7 +100,7 @@ static hr_status join(hr_ticket *t, const hr_mem *mem, hr_group_tables *p)
     return st;
 }
 
-hr_status hr__group_read(hr_ticket *t, const hr_mem *mem, hr_group_tables *out)
+hr_status hr__small_files_read(hr_ticket *t, const hr_mem *mem, hr_small_tables *out)
 {
     hr_status st = t->late; /* of the file behind the rows that were given last */
     int64_t n_bytes = 0;

@@ -55,7 +55,7 @@ static hr_status open_next(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
-/* What is known of the fragment at hand; finding that out may read pages. */
+/* Fills at.fragment for the block at hand; the file may read pages for that. */
 static hr_status ask_fragment(hr_stage *s, hr_error *err)
 {
     hr_block b = block_at_hand(s);
@@ -105,7 +105,7 @@ done:
 }
 
 /* Many files, one row each. */
-static hr_status make_group(hr_stage *s, int n_files, int64_t n_bytes, hr_ticket **out, hr_error *err)
+static hr_status make_small_files(hr_stage *s, int n_files, int64_t n_bytes, hr_ticket **out, hr_error *err)
 {
     hr_ticket *t = NULL;
     hr_status st = HR_OK;
@@ -124,8 +124,8 @@ done:
     return st;
 }
 
-/* Leaves out rows at the beginning that the slice behind the stage would drop: whole fragments, and of one that may be
- * split, whole blocks. */
+/* Leaves out rows at the beginning that the slice behind the stage would drop: whole fragments, and whole blocks of a
+ * fragment that may be split. */
 static hr_status skip_rows(hr_stage *s, hr_error *err)
 {
     int64_t left = s->leaf.skip_rows;
@@ -158,8 +158,7 @@ static hr_status skip_rows(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
-/* What operators above say of the rows that they want: it is this scan's turn, so that their other inputs have
- * ended. */
+/* Narrows the filter by the keys of operators above. It is this scan's turn, so that their other inputs have ended. */
 static hr_status ask_partners(hr_stage *s, hr_error *err)
 {
     hr_expr *more = NULL, *both = NULL;
@@ -197,8 +196,8 @@ hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
         int n_files;
 
         HR_TRY(hr__stage_order_files(s, err));
-        if ((n_files = hr__group_files(s, &n)) > 0)
-            return make_group(s, n_files, n, out, err);
+        if ((n_files = hr__small_files(s, &n)) > 0)
+            return make_small_files(s, n_files, n, out, err);
         HR_TRY(open_next(s, err));
         if (!s->at.open.n)
             return HR_OK;

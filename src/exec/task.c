@@ -1,8 +1,8 @@
 /* task.c - what an operator may do: emit, suspend, pass a marker, ask where it is (declared in op.h).
  *
- * Operators never call each other. What one emits lies in the inbox of the next (or in the ticket's output, or, from a
- * stream operator, in the stage's staged queue) until the scheduler's thread carries it on, so that a suspended
- * operator finds its input again and the stack stays flat. */
+ * Operators never call each other. A table that one emits lies in the inbox of the next (behind the last in the
+ * ticket's output, behind a stream operator in gate.staged) until the scheduler's thread carries it on. So a suspended
+ * operator finds its input again, and the stack stays flat. */
 #include "exec/run.h"
 
 #include <inttypes.h>
@@ -88,7 +88,7 @@ hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err)
     hr_status st;
 
     *takes = NULL;
-    if (!item.table || !item.table->n_rows) { /* nobody wants to see an empty table */
+    if (!item.table || !item.table->n_rows) { /* empty tables go no further */
         hr__item_clear(&item);
         return HR_OK;
     }
@@ -273,7 +273,7 @@ void hr__resume(hr_resume *takes, hr_status st, hr_error *moved)
 
 bool hr__task_is_first(const hr_task *task) { return task->ticket && task->ticket->is_first; }
 
-/* As if it had been resumed already: the scheduler leaves it alone until it may go on. */
+/* As if hr__resume came already: the scheduler leaves the ticket alone until it may go on. */
 void hr__task_await_turn(hr_task *task)
 {
     hr_ticket *t = task->ticket;

@@ -73,7 +73,7 @@ static hr_status read_fragment(hr_ticket *t, const hr_mem *mem, hr_table **out)
     return HR_OK;
 }
 
-/* Opening a piece may say that it takes more than was admitted: then nothing is read yet. */
+/* `read` may raise the estimate above what was admitted: then the first read waits for the next step. */
 static hr_status read_piece(hr_ticket *t, const hr_mem *mem, hr_table **out)
 {
     hr_op_run *run = &t->pieces_of->run;
@@ -119,11 +119,11 @@ static hr_status read_more(hr_ticket *t, int thread)
     hr_stage *s = t->stage;
     hr_mem mem = { s->run->account, s->leaf.arena };
     int64_t begin_ns = hr__clock_ns(), n_rows = 0;
-    hr_group_tables found = { .n = 0 };
+    hr_small_tables found = { .n = 0 };
     hr_status st = HR_OK;
 
     if (t->n_files) {
-        st = hr__group_read(t, &mem, &found);
+        st = hr__small_files_read(t, &mem, &found);
     } else if (t->pieces_of) {
         st = read_piece(t, &mem, &found.tables[0]);
         found.n = found.tables[0] != NULL;
@@ -159,7 +159,7 @@ static hr_status take_input(hr_ticket *t, int thread)
 
 /* --- operators */
 
-/* "map_batches(f): ": whoever made the error said what, we say where. */
+/* "map_batches(f): ...": the operator says what is wrong, its name says where. */
 static hr_status at_op(hr_ticket *t, hr_status st, const hr_op *op)
 {
     hr_text name = { 0 };
@@ -252,8 +252,8 @@ static hr_status resume_op(hr_ticket *t, int thread)
     return st ? at_op(t, st, t->stage->ops[i]->run.op) : call_op(t, i, thread, RESUMED, NULL);
 }
 
-/* What has been made from item `first` on: often nobody else has any of it, and whoever wants batches of his own need
- * not copy. */
+/* Tables from item `first` on, made by this step: often no other holds their buffers. Claimed tables need no copy when
+ * batches own their memory. */
 static void claim_tables(hr_queue *q, int64_t first)
 {
     for (int64_t i = first; i < q->n; i++) {

@@ -10,7 +10,7 @@
 
 /* --- feed.c: beyond the public hr_feed_* */
 typedef struct hr_feed_extra {
-    bool own_memory;     /* every batch is contiguous and `sole`: its holder may write into it (torch tensors) */
+    bool own_memory;     /* every batch is contiguous and `sole`: its owner may write into it (torch tensors) */
     hr_arena *arena;     /* batches go there (implies own_memory); shared */
     bool keep_positions; /* hr__feed_position_at can be asked about earlier rows, until hr__feed_forget */
     void (*ready)(void *context);
@@ -30,7 +30,7 @@ int64_t hr__feed_rows(hr_feed *f); /* returned so far */
 hr_status hr__feed_position_bare(hr_feed *f, int64_t row, hr_position *out, hr_error *err) HR_MUST_USE;
 hr_status hr__feed_position_at(hr_feed *f, int64_t row, bool whole, char **out, hr_error *err) HR_MUST_USE;
 void hr__feed_forget(hr_feed *f, int64_t row); /* nobody will want a position before `row` */
-/* How a position is taken up. */
+/* How a feed goes on from a position. */
 typedef struct hr_position_how {
     bool moved;  /* hr_feed_options.moved */
     bool strict; /* hr_feed_options.strict */
@@ -79,7 +79,7 @@ hr_status hr__split_next(hr_split *s, int rank, int64_t pass, int timeout_ms, hr
                          hr_error *err) HR_MUST_USE;
 /* Rank r leaves this epoch early: its batches are dropped, the others go on. */
 void hr__split_leave(hr_split *s, int rank);
-/* Rank r is gone for good; error (borrowed; NULL: just closed) reaches the others as HR_PEER with its text. */
+/* Rank r is gone for good. `why` (borrowed) reaches the others as HR_PEER with its text; NULL: it was closed. */
 void hr__split_lost(hr_split *s, int rank, const hr_error *why);
 /* The one global position: steps that every rank has taken. HR_MISMATCH, naming rank and step, if ranks are at
  * different steps. */
@@ -92,7 +92,7 @@ hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
 void hr__split_close(hr_split *s); /* wakes everybody: HR_CANCELLED; ends the run */
 hr_status hr__split_schema(hr_split *s, hr_schema **out, hr_error *err) HR_MUST_USE;
 
-/* What the ring needs beside. Batches of coming epochs lie in `arena` (shared), and `ready` is called, from any thread,
+/* For the ring. Batches of coming epochs lie in `arena` (shared), and `ready` is called, from any thread,
  * whenever a call that gave HR_PENDING may have more to say; it must not call the split. NULLs: no more; then none is
  * in progress. */
 void hr__split_serve(hr_split *s, hr_arena *arena, void (*ready)(void *context), void *context);
@@ -101,6 +101,6 @@ void hr__split_serve(hr_split *s, hr_arena *arena, void (*ready)(void *context),
 hr_status hr__split_next_ahead(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
 void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns);
 void hr__split_finish(hr_split *s, int rank);
-void hr__split_join(hr_split *s, int rank); /* a rank that was closed is there again */
+void hr__split_join(hr_split *s, int rank); /* a rank that was lost or closed takes part again */
 
 #endif

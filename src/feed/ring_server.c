@@ -39,11 +39,11 @@ typedef struct conn {
     bool asked; /* HR_RING_BEGIN came, no answer yet */
     bool in;    /* batches may be sent */
     int64_t sent, taken;
-    bool bye; /* nothing is to be said when it ends */
+    bool bye; /* its end is no loss of the rank */
     bool dead;
 } conn;
 
-/* Asks for a schema: a run of the plan, maybe, with the user's functions, which the dispatcher must not wait for. */
+/* A question for a schema. The answer may need a run of the plan, for which the dispatcher must not wait. */
 typedef struct schema_ask {
     struct schema_ask *next;
     hr_link *link;
@@ -348,7 +348,7 @@ static void on_ask(conn *c, const hr_message *m)
 static void on_message(conn *c, const hr_message *m)
 {
     if (m->kind != HR_RING_HELLO && !c->split) {
-        c->dead = true; /* not one of ours */
+        c->dead = true; /* a peer that says anything before HELLO */
         return;
     }
     switch (m->kind) {
@@ -415,7 +415,7 @@ static void conn_begin(conn *c)
     hr_error_clear(&e);
 }
 
-/* Is more held, here and by clients, than the limit allows? Then batches are handed out one by one. */
+/* Batches here and at the clients take more than the limit: then each client gets one at a time. */
 static bool over_limit(const hr_ring_server *s)
 {
     int64_t limit = hr__account_limit(s->account);
@@ -423,7 +423,7 @@ static bool over_limit(const hr_ring_server *s)
     return limit > 0 && hr__arena_used(s->arena) > limit;
 }
 
-/* May this client be sent another batch, as far as its credits go? */
+/* The client's credits allow another batch. */
 static bool conn_has_credit(const conn *c)
 {
     int64_t ahead = c->sent - c->taken;
@@ -440,7 +440,7 @@ static hr_status conn_admit(const conn *c, hr_error *err)
         return HR_OK;
     return hr_error_set(err, HR_BUDGET,
                         "rank %d holds %" PRId64 " batches; all that are held need %" PRId64
-                        " bytes, the memory limit is %" PRId64 ": drop batches, or copy what is to be kept",
+                        " bytes, the memory limit is %" PRId64 ": drop batches, or copy what you keep",
                         c->rank, held, hr__arena_used(c->server->arena), hr__account_limit(c->server->account));
 }
 
@@ -487,7 +487,8 @@ static void serve_all(hr_ring_server *s)
 
 /* --------------------------------------------------------------------------------------------------------- its life */
 
-/* Who cannot be let in, for want of descriptors maybe, goes on knocking: then the door is not watched for a tick. */
+/* A connection that cannot be accepted (no descriptors are left, say) stays readable: the door is not watched for a
+ * tick then. */
 static void server_accept(hr_ring_server *s)
 {
     if (hr__clock_ns() < s->door_ns)

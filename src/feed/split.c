@@ -47,7 +47,7 @@
 
 #define PULL_MS 100                       /* a rank that pulls looks around so often */
 #define MAX_PREFETCH 4096                 /* steps; a typing error must not ask for terabytes */
-#define MAX_BATCH_ROWS (INT64_C(1) << 40) /* rows of all ranks' steps are to be counted without overflow */
+#define MAX_BATCH_ROWS (INT64_C(1) << 40) /* so that the rows of all ranks' steps are counted without overflow */
 
 typedef enum split_phase { BETWEEN, OPENING, DEALING, PULLING, ENDED, FAILED } split_phase;
 
@@ -62,7 +62,7 @@ typedef struct split_rank {
     rank_state state;
     hr_split_request request;
     int64_t pass;  /* number of its requests for an epoch */
-    bool answered; /* what hr__split_begin is to return is in `answer` */
+    bool answered; /* `answer` has what hr__split_begin returns */
     hr_error answer;
     hr_table **queue; /* released, not handed out; a ring of s->cap_queue */
     int head, n;
@@ -491,7 +491,7 @@ static hr_status check_rank(const hr_split *s, int rank, hr_error *err)
     return HR_OK;
 }
 
-/* What ends every call: HR_OK if nothing does. */
+/* Why every call fails: the split was closed, or a rank was lost. HR_OK: neither. */
 static hr_status check_alive_locked(hr_split *s, hr_error *err)
 {
     if (s->closed)
@@ -550,7 +550,7 @@ static hr_status take_locked(hr_split *s, split_rank *r, hr_table **out, hr_erro
     return s->phase == ENDED ? HR_OK : HR_PENDING;
 }
 
-/* pass: that the caller is in; 0: whichever there is. Two of a rank would otherwise share its rows between them. */
+/* pass: the one that the caller began; 0: any. Otherwise two iterations of a rank would share its rows. */
 static hr_status next_of_pass(hr_split *s, int rank, int64_t pass, int timeout_ms, hr_table **out, hr_error *err)
 {
     int64_t until = deadline(timeout_ms);
