@@ -468,14 +468,12 @@ def test_states_of_another_kind():
     next(it)
     of_shares = batches.state_dict()
     it.close()
-    with pytest.raises(
-        exceptions.MismatchError, match="of the shares of a split, this is a pass over all rows"
-    ):
+    with pytest.raises(exceptions.MismatchError, match="by a split, this feed is a pass over all rows"):
         rest(ds, of_shares)
     (shard,) = ds.streaming_split(1)
     batches = shard.iter_batches(batch_size=10)
     batches.load_state_dict(state_after(ds))
-    with pytest.raises(exceptions.MismatchError, match="of a pass over all rows"):
+    with pytest.raises(exceptions.MismatchError, match="by a pass over all rows"):
         list(batches)
     for drop in (True, False):
         (shard,) = ds.streaming_split(1)
