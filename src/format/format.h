@@ -3,17 +3,16 @@
  * A *format* (parquet, text, ...) knows one kind of file. A *scan* is a source of rows for the scheduler: files of one
  * format, tables in memory, a range of numbers. It is a list of files, each a list of *fragments* (a row group, a byte
  * range, one table) in one canonical order; that order and the row's number in its fragment make the row's coordinate.
- * A *reader* decodes rows [begin, begin + n) of one fragment into tables. Nothing here knows threads: the scheduler
- * calls readers of different fragments (or different row ranges of one) from different threads at the same time.
+ * A *reader* decodes rows [begin, begin + n) of one fragment into tables. Formats start no threads: the scheduler calls
+ * readers of different fragments (or different row ranges of one) from different threads at the same time.
  *
  * Rules that the scheduler builds on:
  * 1. What fragments a file has depends on the file alone (never on threads, memory or morsel size).
- * 2. A fragment whose n_rows is known and `splittable` can be read from any row at a cost that does not grow much with
- * it.
- * 3. A reader's tables may break anywhere; their rows are in order and none is missing. Each has an origin (instance
- * 0).
- * 4. A reader's memory beside its output is bounded by what it holds of one page per column, or 1 MiB; of CSV, by one
- *    fragment of at most 8 MiB and its index. All from `mem`. */
+ * 2. A fragment whose n_rows is known and that is `splittable` can be read from any row, at a cost that hardly depends
+ *    on the row.
+ * 3. A reader's tables may break anywhere; their rows are in order, none is missing. Each has an origin (instance 0).
+ * 4. Beside its output a reader holds one page per column, or 1 MiB; a CSV reader holds one fragment of at most 8 MiB
+ *    and its index. All of it comes from `mem`. */
 #ifndef HR_FORMAT_H
 #define HR_FORMAT_H
 
@@ -42,35 +41,36 @@ typedef struct hr_projection {
     const char *const *names;
 } hr_projection;
 
-/* What readers left out, as counters: saved by a filter, or not to be read. */
+/* Counters of what readers left out: a filter ruled it out, or it is damaged. */
 typedef struct hr_skipped {
-    atomic_llong fragments, rows; /* not read, by statistics or an index (fragments: whole ones) */
-    atomic_llong pages;           /* of columns: neither read nor decompressed */
+    atomic_llong fragments, rows; /* ruled out by statistics or an index; whole fragments */
+    atomic_llong pages;           /* of columns; neither read nor decompressed */
     atomic_llong blooms;          /* values that a bloom filter ruled out */
-    atomic_llong bad;             /* rows that are damaged or do not fit, where an option says to leave those out */
+    atomic_llong bad;             /* damaged rows, or rows that do not fit, which an option leaves out */
 } hr_skipped;
 
-/* Of a reader that decodes images: so many steps can follow its own, which are to decode and to resize. */
+/* How many steps can follow the two of a reader of images, which decodes and resizes. */
 #define HR_OPEN_MAX_STEPS (HR_IMAGE_MAX_STEPS - 2)
 
-/* How a file is to be opened. Zero: all of it, with default options. Everything is borrowed while the call runs. */
+/* A request to open a file. Zero: all of it, with default options. The call borrows everything. */
 typedef struct hr_open {
     const void *options;             /* the format's, with defaults filled; outlives the file. NULL: it has none */
     const hr_projection *projection; /* NULL: all columns */
-    /* Rows for which this is not true may be left out (not must): the reader may skip what statistics or an index rule
-     * out. Rows that do come out keep their coordinates. Columns of it need not be projected. NULL: all rows. */
+    /* The reader may leave out rows for which this is not true, as far as statistics or an index rule them out. Rows
+     * that come out keep their coordinates. The filter may use columns that are not projected. NULL: all rows. */
     hr_expr *filter;
-    bool loose; /* who asks can tell such rows as quickly: only what statistics rule out is worth leaving out */
-    /* The scan's schema, where it is known: what a format without types of its own (CSV, JSON) is to read the columns
-     * as. NULL: infer. A value that does not fit is an error naming file, line, column, expected and found. */
+    bool loose; /* the caller filters rows as quickly: the reader leaves out only what statistics rule out */
+    /* The scan's schema, where it is known. A format without types of its own (CSV, JSON) reads the columns as these
+     * types. NULL: it infers them. A value that does not fit is an error naming file, line, column, expected and
+     * found. */
     hr_schema *schema;
-    bool declared; /* the caller said it; else it is what was inferred of other files */
-    /* What becomes of the images of the format's image_column before they come out: steps without decode, of which
-     * there is one at least. NULL: nothing. `dice`: seed, epoch and source instance of those that are random. */
+    bool declared; /* the user gave the schema; else it was inferred from other files */
+    /* Steps (one at least, without decode) that the reader applies to the images of the format's image_column. NULL:
+     * none. `dice`: seed, epoch and source instance of random steps. */
     const hr_image_chain *image_steps;
     hr_image_dice dice;
     hr_account *account;
-    hr_skipped *skipped; /* where what is left out is counted; outlives the file. NULL: nobody counts */
+    hr_skipped *skipped; /* counts what is left out; outlives the file. NULL: nobody counts */
 } hr_open;
 
 /* One opened file. Made by a format; immutable once open, so that threads share it. Formats embed this struct first. */
@@ -84,18 +84,18 @@ typedef struct hr_scan_file_class {
     void (*ahead)(hr_scan_file *f, int fragment);
     /* The same file with other columns, without reading it again. NULL: the file is opened anew. */
     hr_status (*project)(hr_scan_file *f, const hr_open *how, hr_scan_file **out, hr_error *err);
-    /* NULL: nothing to say beyond rows and bytes. What the file keeps of a fragment, or, for -1, of itself: whole
-     * lines, for people (headrace stat). */
+    /* Whole lines for people (headrace stat): what the file stores about a fragment, or, for -1, about itself. NULL:
+     * nothing beyond rows and bytes. */
     hr_status (*describe)(hr_scan_file *f, int fragment, hr_text *out, hr_error *err);
-    void (*close)(hr_scan_file *f); /* frees what the class added, not `f`; may see a file that is not whole */
+    void (*close)(hr_scan_file *f); /* frees what the class added, not `f`; `f` may be half made */
 } hr_scan_file_class;
 
 struct hr_scan_file {
     const hr_scan_file_class *cls;
     atomic_int refs;
     char *name;          /* path, for errors */
-    hr_account *account; /* of what the open file itself holds */
-    hr_schema *schema;   /* of what its readers give: projected columns, in the projection's order */
+    hr_account *account; /* pays for what the open file itself holds */
+    hr_schema *schema;   /* of the readers' tables: projected columns, in the projection's order */
     int n_fragments;
     int64_t n_rows; /* of the whole file; -1: known only by reading */
     int file;       /* number in its scan: enters the origins */
@@ -116,7 +116,7 @@ struct hr_reader {
 };
 hr_status hr__reader_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err) HR_MUST_USE;
 void hr__reader_close(hr_reader *r);                /* NULL is fine */
-void hr__count_bad(hr_skipped *skipped, int64_t n); /* rows were left out; NULL: nobody counts */
+void hr__count_bad(hr_skipped *skipped, int64_t n); /* n rows were left out; NULL: nobody counts */
 
 /* --- writers
  *
@@ -126,15 +126,15 @@ void hr__count_bad(hr_skipped *skipped, int64_t n); /* rows were left out; NULL:
 
 /* Encoded rows. The writer's own until it was added. */
 typedef struct hr_encoded_chunk {
-    hr_buffer *bytes; /* to be written as they are; NULL: none */
+    hr_buffer *bytes; /* go into the file as they are; NULL: none */
     int64_t n_rows;
-    void *notes; /* the format's: what its footer needs to know; NULL: none */
+    void *notes; /* the format's, for its footer; NULL: none */
     void (*notes_free)(void *notes);
 } hr_encoded_chunk;
 void hr__encoded_chunk_clear(hr_encoded_chunk *p);
 
 typedef struct hr_writer_class {
-    size_t file_bytes; /* of the state of one open file: zeroed before `begin` */
+    size_t file_bytes; /* sizeof the state of one open file; zeroed before `begin` */
     hr_status (*encode)(const hr_writer *w, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out, hr_error *err);
     hr_status (*begin)(const hr_writer *w, void *file, hr_sink *sink, hr_error *err); /* NULL: nothing before */
     hr_status (*add)(const hr_writer *w, void *file, hr_sink *sink, hr_encoded_chunk *p,
@@ -148,9 +148,9 @@ typedef struct hr_writer_class {
 struct hr_writer {
     const hr_writer_class *cls;
     const char *suffix;     /* of file names: ".parquet", ".csv.gz" */
-    int64_t chunk_rows;     /* a table for `encode` has so many rows (but the last of a file); 0: any number */
-    int64_t chunk_bytes;    /* > 0: and is cut where it passes so many bytes, or what a small memory limit allows */
-    int value_bytes;        /* a number that takes fewer counts as so many, since `encode` makes that of it; 0: none */
+    int64_t chunk_rows;     /* rows of each table for `encode` (but the last of a file); 0: any number */
+    int64_t chunk_bytes;    /* > 0: a table ends earlier if it passes these bytes, or a small memory limit */
+    int value_bytes;        /* bytes that `encode` makes of a number at least, for estimates; 0: as many as it has */
     bool file_for_each_row; /* images: `encode` gets one row, and the file is that chunk */
 };
 
@@ -158,15 +158,13 @@ typedef struct hr_format {
     const char *name;
     const char *suffixes; /* separated by blanks, without dots */
     const char *doc;
-    const char *(*image_column)(
-        const void *options); /* on which its readers do hr_open.image_steps; NULL: they do none */
-    int row_growth;           /* > 0: each file is one row (or none), in memory about so many times as large */
+    /* The column on which its readers do hr_open.image_steps. NULL: they do none. */
+    const char *(*image_column)(const void *options);
+    int row_growth; /* > 0: each file is one row (or none), which in memory is about this many times as large */
     const hr_option *options; /* NULL: none */
     size_t options_bytes;     /* sizeof its options struct */
-    int (*bid)(
-        hr_view
-            /* bits of the head that match, the most certain format wins; looks, never consumes. NULL: by suffix only */
-            head);
+    /* How many bits of the head match: the most certain format wins. Looks, never consumes. NULL: by suffix only. */
+    int (*bid)(hr_view head);
     /* Opens a file: reads what is needed to know schema and fragments (a footer). Shares source. `options`: of
      * `options` above, with defaults filled; outlives the file. HR_INVALID names a projected column that is not
      * there. */

@@ -36,9 +36,8 @@ hr_status hr__csv_type(const char *text, hr_type **out, hr_error *err) HR_MUST_U
 typedef struct csv_dialect {
     uint8_t delimiter, quote, escape, comment; /* 0: none */
     bool double_quote;
-    bool
-        /* no escape, no comments, quotes doubled: the kernels know it; else the automaton does it byte by byte */
-        plain;
+    /* No escape, no comments, quotes doubled: the kernels know it. Else the automaton goes byte by byte. */
+    bool plain;
 } csv_dialect;
 
 /* Between two bytes. BEGIN: behind a delimiter; ROW: behind a line's end; CLOSED: behind a quote inside of quotes,
