@@ -1,4 +1,4 @@
-/* decode_jpeg.c - how fast libjpeg-turbo alone decodes: the limit above the benchmark of images.
+/* decode_jpeg.c - measures libjpeg-turbo alone: the upper limit for the benchmark of images.
  *
  *     decode_jpeg THREADS FILE...
  *

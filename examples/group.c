@@ -1,4 +1,4 @@
-/* group.c - rows of files by a column: how many, and the mean of another.
+/* group.c - groups rows of files by a column: the number of rows, and the mean of another column.
  *
  *     group FILES KEY COLUMN
  *

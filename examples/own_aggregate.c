@@ -2,8 +2,8 @@
  *
  *     cc own_aggregate.c $(pkg-config --cflags --libs headrace) -o own_aggregate
  *
- * A group's state says what was first, last, and the largest gap so far: so states of rows that follow each other can
- * be merged. */
+ * A group's state has the first number, the last one and the largest gap so far: so states of consecutive rows can be
+ * merged. */
 #include <headrace.h>
 
 #include <inttypes.h>
@@ -58,12 +58,12 @@ static hr_status result(void *context, const void *states, int64_t n, void *valu
     (void)err;
     for (int64_t i = 0; i < n; i++) {
         ((int64_t *)values)[i] = g[i].largest;
-        valid[i] = g[i].n > 1; /* of one number there is no gap: null */
+        valid[i] = g[i].n > 1; /* a single number has no gap: null */
     }
     return HR_OK;
 }
 
-/* The numbers below n, by what is left of their square when it is divided by 10. */
+/* The numbers below n, grouped by the last digit of their squares. */
 static hr_status grouped(int64_t n, hr_plan **out, hr_error *err)
 {
     const hr_aggregate_function own = { .struct_bytes = sizeof own,

@@ -1,4 +1,4 @@
-/* own_source.c - a source of one's own: squares of numbers, made while they are read, in batches of 1,000 rows.
+/* own_source.c - a source of one's own: squares of numbers, computed on reading, in batches of 1,000 rows.
  *
  *     cc own_source.c $(pkg-config --cflags --libs headrace) -o own_source
  *
@@ -39,7 +39,7 @@ static int squares_schema(struct ArrowSchema *out)
     return 0;
 }
 
-/* An array and all that it points to, in one block. */
+/* An array and everything that it points to, in one block. */
 typedef struct squares {
     struct ArrowArray column;
     struct ArrowArray *children[1];
@@ -76,7 +76,7 @@ static int next_rows(struct ArrowArrayStream *s, struct ArrowArray *out)
 
         made->values[i] = v * v;
     }
-    made->column_buffers[1] = made->values; /* [0], the bitmap of nulls, is not there: there are none */
+    made->column_buffers[1] = made->values; /* [0], the bitmap of nulls, is missing: no value is null */
     made->column = (struct ArrowArray){
         .length = ROWS, .n_buffers = 2, .buffers = made->column_buffers, .release = column_release
     };

@@ -16,7 +16,7 @@ static bool is_valid(const hr_column_view *v, int64_t i)
     return !v->validity || v->validity[bit >> 3] >> (bit & 7) & 1;
 }
 
-/* Adds up the column's values that are not null. Arrow's format letters say what they are. */
+/* Adds up the column's values that are not null. Arrow's format letter is their type. */
 static hr_status add_up(const hr_column_view *v, double *sum, hr_error *err)
 {
     for (int64_t i = 0; i < v->n_rows; i++) {
@@ -47,7 +47,7 @@ static hr_status run(const char *folder, const char *column, int64_t batch_rows,
     double sum = 0;
     hr_status st;
 
-    /* What to do. Nothing is read yet, but for the first file's schema, so that a wrong name is an error here. */
+    /* The plan. It reads only the schema of the first file, so that a wrong name is an error here. */
     if ((st = hr_plan_read(&folder, 1, "parquet", &read, &files, err)))
         goto done;
     if ((st = hr_plan_project(files, &column, NULL, 1, &plan, err)))

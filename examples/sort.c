@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* All that the feed gives, in order, or the first few rows. */
+/* Prints all rows of the feed in order, or the first few. */
 static hr_status print_rows(hr_feed *f, int column, int64_t n, hr_error *err)
 {
     hr_table *t = NULL;
@@ -50,7 +50,7 @@ static hr_status run(const char *folder, const char *column, const char *path, h
     if (!st)
         st = hr_feed_open(path ? written : only, NULL, &f, err);
     if (!st)
-        st = print_rows(f, 0, path ? 1 : 10, err); /* of what is written: the files' names */
+        st = print_rows(f, 0, path ? 1 : 10, err); /* the rows of a write are the names of the files */
     hr_feed_close(f);
     hr_plan_unref(written);
     hr_plan_unref(only);

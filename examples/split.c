@@ -21,7 +21,7 @@ typedef struct consumer {
     hr_error err;
 } consumer;
 
-/* What a training loop does: begin an epoch, take batches until there are no more. */
+/* A training loop: begins an epoch, takes batches until the end. */
 static void *consume(void *arg)
 {
     consumer *c = arg;
@@ -48,7 +48,7 @@ static hr_status run_ranks(hr_split *split, consumer *ranks, int n, hr_error *er
         ranks[n_started] = (consumer){ .split = split, .rank = n_started };
         if (pthread_create(&ranks[n_started].thread, NULL, consume, &ranks[n_started])) {
             st = hr_error_set(err, HR_IO, "rank %d: its thread does not start", n_started);
-            hr_split_close(split); /* those that wait for it end */
+            hr_split_close(split); /* the ranks that wait for it end */
             break;
         }
     }

@@ -1,18 +1,18 @@
 /* fuzz_codec.c - any bytes as a compressed block or stream: the first byte picks the codec, two more the announced
  * size.
  *
- * Our own decoders (Snappy, LZ4) need it most, but what stands around the libraries' can be wrong just as well. */
+ * Our own decoders need it most, but the code around the libraries can be wrong, too. */
 #include "codec/codec.h"
 #include "codec/zstd_check.h"
 
 #include "require.h"
 
-#define MAX_STREAM (1 << 22) /* bytes read of a stream: a few hundred can rightly make gigabytes */
+#define MAX_STREAM (1 << 22) /* bytes read of a stream: a few hundred may legally become gigabytes */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* An LZ4 block may copy from distance 0, which the format forbids and liblz4 lets pass: what comes out is then whatever
- * lay in the buffer, and differs from call to call. (A checksum is what finds such damage.) */
+/* An LZ4 block may copy from distance 0, which the format forbids and liblz4 accepts: the output is then the old
+ * content of the buffer, and differs from call to call. (Only a checksum finds such damage.) */
 static bool copies_itself(hr_view in)
 {
     const uint8_t *p = in.data, *end = in.data + in.n;
@@ -34,7 +34,7 @@ static bool copies_itself(hr_view in)
     return false;
 }
 
-/* What a block gives, whole and in part, must agree. */
+/* A block decoded whole and in part must agree. */
 static void try_block(const hr_codec *c, hr_view in, int64_t n_out)
 {
     uint8_t *out = malloc((size_t)n_out + 1), *part = malloc((size_t)n_out + 1);
@@ -73,7 +73,7 @@ static void try_stream(const hr_codec *c, hr_view in)
     hr_error_clear(&err);
 }
 
-/* The check of frames: what headers show is a part of all, and pieces show the same as the whole. */
+/* The check of frames: damage in headers is a part of all damage, and a frame in pieces shows the same as the whole. */
 static void try_zstd_check(hr_view in)
 {
     hr_zstd_check *c = hr__zstd_check_new(NULL);

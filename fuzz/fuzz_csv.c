@@ -1,5 +1,5 @@
-/* fuzz_csv.c - any bytes as CSV. The first two say which options; whatever they are, no split may change the rows'
- * number. */
+/* fuzz_csv.c - any bytes as CSV. The first two choose the options; with any options, no split may change the number of
+ * rows. */
 #include "scan_all.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,5 +1,5 @@
-/* fuzz_expr.c - any bytes as an expression: put together, bound to a table of every type, evaluated. What it gives for
- * all rows is what it gives for pieces of them, and where one row fails, the whole does.
+/* fuzz_expr.c - any bytes as an expression: built, bound to a table of every type, evaluated. The result for all rows
+ * equals those for ranges of them, and if one row fails, the whole fails.
  *
  * The bytes are a program for a stack: columns, constants, and calls of any function with any settings. */
 #include "expr/fn.h"
@@ -64,7 +64,7 @@ static hr_array *text_column(hr_error *err)
     return out;
 }
 
-/* The texts as each type, null where they are no such value. */
+/* The texts cast to each type; null if a text is no such value. */
 static hr_table *make_table(void)
 {
     const hr_mem mem = { 0 };
@@ -147,7 +147,7 @@ static const hr_expr_function *next_function(program *g)
     return NULL;
 }
 
-/* Texts must not grow without bounds: few calls of what makes them longer, and small numbers. */
+/* Texts must not grow without bounds: few calls of functions that lengthen them, and small numbers. */
 static bool grows(const hr_expr_function *f)
 {
     return strstr(f->name, "repeat") || strstr(f->name, "pad") || strstr(f->name, "center") ||
@@ -207,7 +207,7 @@ static void run(program *g)
         hr_expr *e = NULL;
 
         if (op < 80) {
-            snprintf(text, sizeof text, "c%u", op % (HR_LEN(types) + 1)); /* one is not there */
+            snprintf(text, sizeof text, "c%u", op % (HR_LEN(types) + 1)); /* one does not exist */
             (void)!hr_expr_column(text, &e, NULL);
         } else if (op < 95) {
             (void)!hr_expr_int((int8_t)next_byte(g), &e, NULL);

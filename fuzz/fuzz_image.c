@@ -1,5 +1,4 @@
-/* fuzz_image.c - any bytes as an image file. The first byte says which mode, whether it is cropped, and if EXIF
- * counts. */
+/* fuzz_image.c - any bytes as an image file. The first byte chooses the mode, a crop, and whether EXIF counts. */
 #include "image/image_chain.h"
 
 #include <stdio.h>

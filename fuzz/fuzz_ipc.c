@@ -1,4 +1,4 @@
-/* fuzz_ipc.c - any bytes as an Arrow IPC file or stream: which of them it is, they say themselves. */
+/* fuzz_ipc.c - any bytes as an Arrow IPC file or stream; the bytes themselves decide which. */
 #include "scan_all.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

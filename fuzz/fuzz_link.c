@@ -1,7 +1,7 @@
-/* fuzz_link.c - any bytes as what another process sends.
+/* fuzz_link.c - any bytes as messages of another process.
  *
- * Input: parts of a uint32 size and bytes. The first is what the peer's shared memory holds, each other one is a
- * packet; with those that bring a segment comes the descriptor of that memory. tests/test_link.c writes such files. */
+ * Input: parts of a uint32 size and bytes. The first is the content of the peer's shared memory, each other one is a
+ * packet; packets that bring a segment come with the descriptor of that memory. tests/test_link.c writes such files. */
 #include "share/share.h"
 
 #include "require.h"
@@ -28,7 +28,7 @@ static void message_ref_gone(hr_message_ref *h)
     hr__free(h);
 }
 
-/* What would be memory that was sent before. */
+/* Stands for memory that was sent before. */
 static hr_status own(void *owner, uint64_t segment, int64_t offset, int64_t n, hr_buffer **out, hr_error *err)
 {
     (void)owner;
@@ -57,10 +57,10 @@ static uint8_t *shared_memory(int *fd)
     return p;
 }
 
-/* Another descriptor of the same memory, as it would come with a message. */
+/* Another descriptor of the same memory, as a message brings it. */
 static int again(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
 
-/* What passed the check can be read. */
+/* Reads everything that passed the check. */
 static void read_all(const hr_table *t)
 {
     hr_text text = { 0 };
@@ -78,7 +78,7 @@ static void one_packet(hr_peer *p, const uint8_t *data, int64_t n, int memfd)
     hr_error err = HR_ERROR_INIT;
     hr_incoming in;
     hr_packet_head head = { 0 };
-    uint64_t *aligned = malloc((size_t)n + 8); /* of the right size, so that a read beyond it is seen */
+    uint64_t *aligned = malloc((size_t)n + 8); /* of the exact size, so that a sanitizer sees a read beyond it */
     int fd = -1;
     hr_status st;
 
@@ -112,7 +112,7 @@ static bool next_part(const uint8_t **data, size_t *size, const uint8_t **part, 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static uint32_t n_memory; /* of it the last input used so much */
+    static uint32_t n_memory; /* bytes of it that the last input used */
     int64_t blocks = hr__live_blocks();
     const uint8_t *part;
     hr_peer p;

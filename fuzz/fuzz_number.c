@@ -1,4 +1,4 @@
-/* fuzz_number.c - any text as a number, date or time: what is accepted is what the C library reads, and prints back. */
+/* fuzz_number.c - any text as a number, date or time: an accepted text has the C library's value, and prints back. */
 #include "base/number.h"
 
 #include "require.h"
@@ -48,7 +48,8 @@ static void try_times(const uint8_t *p, int64_t n)
             int made = hr__print_timestamp(v, unit, zone, out);
 
             REQUIRE(made >= 19 && made <= HR_NUMBER_CHARS);
-            if (out[0] != '-' && made - zone < 30 && out[4] == '-') /* a zone may lead out of the years that are read */
+            if (out[0] != '-' && made - zone < 30 &&
+                out[4] == '-') /* a zone may move the time out of the readable years */
                 REQUIRE(hr__parse_timestamp((uint8_t *)out, made, unit, &again, &zone) && again == v);
         }
         if (hr__parse_time(p, n, unit, &v))

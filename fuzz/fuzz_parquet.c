@@ -1,5 +1,5 @@
-/* fuzz_parquet.c - any bytes as a Parquet file: all of it, its description, and what filters leave of it. Also the
- * parsers alone, which a damaged footer would hide. */
+/* fuzz_parquet.c - any bytes as a Parquet file: reads all rows, the description, and the rows behind filters. Also runs
+ * the parsers alone, which a damaged footer would hide. */
 #include "format/parquet/parquet_read.h"
 #include "scan_all.h"
 
@@ -34,7 +34,7 @@ static void parse_page_stats(const uint8_t *data, size_t size)
     hr_error_clear(&err);
 }
 
-/* What a comparison with a number, or with a text (NULL: none), leaves of a file: no more rows than there are, and no
+/* Filters a file by a comparison with a number, or with a text (NULL: none): no more rows than the file has, and no
  * fault. */
 static void read_filtered(hr_source *source, const char *column, const char *function, int64_t value, const char *text)
 {

@@ -1,10 +1,10 @@
-/* fuzz_tar.c - any bytes as a tar archive of samples; checksums of headers are made right first, unless the first byte
- * says no. */
+/* fuzz_tar.c - any bytes as a tar archive of samples; corrects the checksums of headers first, unless the first byte
+ * forbids it. */
 #include "scan_all.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The checksum of each block that has a name and is followed by octal digits where one stands. */
+/* Corrects the checksum of each block that has a name and octal digits in the checksum's place. */
 static void mend(uint8_t *p, size_t n)
 {
     for (size_t at = 0; at + 512 <= n; at += 512) {

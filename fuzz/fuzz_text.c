@@ -1,5 +1,5 @@
-/* fuzz_text.c - any bytes as text: plain, or compressed if they begin so. The first byte says whether empty lines
- * count. */
+/* fuzz_text.c - any bytes as text: plain, or compressed if they begin like compressed data. The first byte decides
+ * whether empty lines count. */
 #include "scan_all.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

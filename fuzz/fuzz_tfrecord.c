@@ -1,5 +1,5 @@
-/* fuzz_tfrecord.c - any bytes as records, and as the payload of a record whose checksums are right. The first byte says
- * which. */
+/* fuzz_tfrecord.c - any bytes as records, and as the payload of a record whose checksums are right. The first byte
+ * decides which. */
 #include "format/tfrecord/tfrecord.h"
 #include "scan_all.h"
 

@@ -1,4 +1,4 @@
-/* fuzz_zone.c - any bytes as a file of the time zone database: offsets that cannot be, and times that come back. */
+/* fuzz_zone.c - any bytes as a file of the time zone database: impossible offsets, and times that convert back. */
 #include "expr/zone.h"
 
 #include "require.h"
@@ -16,7 +16,7 @@ static void try_time(const hr_zone *z, int64_t t)
     if (t < -(INT64_C(1) << 60) || t > INT64_C(1) << 60)
         return;
     instant = hr__zone_instant(z, t + span.offset, &again);
-    REQUIRE(instant <= t); /* the first at which it is this time */
+    REQUIRE(instant <= t); /* the first instant with this local time */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,7 +1,7 @@
 /* replay.c - runs a fuzz target over files, as an ordinary test: fuzz_NAME FILE_OR_FOLDER...
  *
  * Each input is copied into a block of just its size, so that a sanitizer sees a read beyond its end. An input that
- * takes more than a few seconds fails: to hang is as bad as to crash. */
+ * takes more than a few seconds fails: a hang is as bad as a crash. */
 #include "data/data.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static int run_file(const char *path, int64_t n_bytes)
         free(data);
         return 1;
     }
-    fprintf(stderr, "%s\n", path); /* the last one said is the one that failed */
+    fprintf(stderr, "%s\n", path); /* the last printed name is the input that failed */
     alarm(SECONDS);
     LLVMFuzzerTestOneInput(data, (size_t)n);
     alarm(0);

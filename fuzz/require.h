@@ -1,4 +1,4 @@
-/* require.h - for fuzz targets: what must hold, whatever the input. */
+/* require.h - for fuzz targets: aborts if a condition fails that must hold for any input. */
 #ifndef REQUIRE_H
 #define REQUIRE_H
 

@@ -1,8 +1,8 @@
 /* scan_all.h - for fuzz targets of formats: opens the bytes as a file, reads all of it in several ways, checks the
  * tables.
  *
- * What is read must be valid Arrow data, whole readers and readers of parts must agree about the rows, and nothing may
- * be left allocated. How much is read is limited: a few bytes can rightly describe a million rows. */
+ * The tables must be valid Arrow data, readers of all rows and of ranges must agree, and no memory may stay allocated.
+ * The number of rows read is limited: a few bytes may legally describe a million rows. */
 #ifndef SCAN_ALL_H
 #define SCAN_ALL_H
 
@@ -23,7 +23,7 @@
         }                                                                                                              \
     } while (0)
 
-/* Rows of a fragment from `row` on, at most n (< 0: all); -1 after an error. */
+/* Reads rows of a fragment from `row` on, at most n (< 0: all); -> their number; -1 after an error. */
 static int64_t read_rows(hr_scan_file *f, int fragment, int64_t row, int64_t n, int64_t max_bytes)
 {
     hr_mem mem = { NULL, NULL };
