@@ -2,6 +2,7 @@
 #include "op/operators.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define LEAST_ALLOWANCE (256 << 10)
@@ -125,6 +126,28 @@ bool hr__state_int(const char *state, const char *key, int64_t *out)
     }
     return false;
 }
+
+void hr__task_pass_int(hr_task *task, hr_marker *takes, const char *key, int64_t value)
+{
+    char text[60];
+
+    snprintf(text, sizeof text, "%s=%" PRId64, key, value);
+    hr__task_pass(task, takes, text);
+}
+
+hr_status hr__op_plain(const hr_op_class *cls, hr_op **out, hr_error *err)
+{
+    hr_op *op = hr__alloc(NULL, sizeof *op);
+
+    *out = NULL;
+    if (!op)
+        return hr__error_memory(err, cls->name, sizeof *op);
+    hr__op_init(op, cls);
+    *out = op;
+    return HR_OK;
+}
+
+void hr__op_plain_free(hr_op *op) { hr__free(op); }
 
 hr_status hr__function_failed(const char *name, hr_status st, hr_error *err)
 {

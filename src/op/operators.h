@@ -153,6 +153,11 @@ extern const hr_op_class hr__sort, hr__random_shuffle, hr__shuffle_blocks, hr__h
 /* States of stream operators are words "key=number": false if it is not there. ("ordinal" is a rebatch's next
  * batch.) */
 bool hr__state_int(const char *state, const char *key, int64_t *out);
+/* For `marker`: passes the marker with the state "key=value". */
+void hr__task_pass_int(hr_task *task, hr_marker *takes, const char *key, int64_t value);
+/* For constructors of operators without arguments, and their `free`. */
+hr_status hr__op_plain(const hr_op_class *cls, hr_op **out, hr_error *err) HR_MUST_USE;
+void hr__op_plain_free(hr_op *op);
 
 /* --- remembered_columns.c: what the first rows of a run said of its columns, for positions */
 

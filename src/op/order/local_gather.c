@@ -73,8 +73,6 @@ done:
     return st;
 }
 
-static void gather_free(hr_op *op) { hr__free(op); }
-
 const hr_op_class hr__local_gather = {
     .name = "local_gather",
     .doc = "rows in a random order within windows: the rows themselves",
@@ -85,17 +83,7 @@ const hr_op_class hr__local_gather = {
     .needs = hr__same_needs,
     .schema = hr__kept_schema,
     .push = gather_push,
-    .free = gather_free,
+    .free = hr__op_plain_free,
 };
 
-hr_status hr__op_local_gather(hr_op **out, hr_error *err)
-{
-    hr_op *op = hr__alloc(NULL, sizeof *op);
-
-    *out = NULL;
-    if (!op)
-        return hr__error_memory(err, "local_shuffle", sizeof *op);
-    hr__op_init(op, &hr__local_gather);
-    *out = op;
-    return HR_OK;
-}
+hr_status hr__op_local_gather(hr_op **out, hr_error *err) { return hr__op_plain(&hr__local_gather, out, err); }

@@ -26,8 +26,6 @@ done:
     return st;
 }
 
-static void gather_free(hr_op *op) { hr__free(op); }
-
 const hr_op_class hr__gather = {
     .name = "gather",
     .doc = "tables in contiguous memory of their own",
@@ -36,17 +34,7 @@ const hr_op_class hr__gather = {
     .row_local = true,
     .schema = hr__kept_schema,
     .push = gather_push,
-    .free = gather_free,
+    .free = hr__op_plain_free,
 };
 
-hr_status hr__op_gather(hr_op **out, hr_error *err)
-{
-    hr_op *op = hr__alloc(NULL, sizeof *op);
-
-    *out = NULL;
-    if (!op)
-        return hr__error_memory(err, "gather", sizeof *op);
-    hr__op_init(op, &hr__gather);
-    *out = op;
-    return HR_OK;
-}
+hr_status hr__op_gather(hr_op **out, hr_error *err) { return hr__op_plain(&hr__gather, out, err); }

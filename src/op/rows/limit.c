@@ -2,7 +2,6 @@
 #include "op/operators.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 typedef struct limit_op {
     hr_op base;
@@ -50,7 +49,6 @@ done:
 
 static hr_status limit_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
 {
-    char text[40];
     limit_state *s = NULL;
     hr_status st = limit_state_of(op, task, &s, err);
 
@@ -58,8 +56,7 @@ static hr_status limit_marker(const hr_op *op, hr_task *task, hr_marker *takes, 
         hr__marker_drop(takes);
         return st;
     }
-    snprintf(text, sizeof text, "left=%" PRId64, s->left);
-    hr__task_pass(task, takes, text);
+    hr__task_pass_int(task, takes, "left", s->left);
     return HR_OK;
 }
 
@@ -84,8 +81,6 @@ static void limit_describe(const hr_op *op, hr_text *out)
 }
 
 static void limit_fingerprint(const hr_op *op, hr_hash *h) { hr__hash_int(h, ((const limit_op *)op)->n_rows); }
-static void limit_free(hr_op *op) { hr__free(op); }
-
 const hr_op_class hr__limit = {
     .name = "limit",
     .doc = "the first n rows",
@@ -99,7 +94,7 @@ const hr_op_class hr__limit = {
     .restore = limit_restore,
     .describe = limit_describe,
     .fingerprint = limit_fingerprint,
-    .free = limit_free,
+    .free = hr__op_plain_free,
 };
 
 hr_status hr__op_limit(int64_t n_rows, hr_op **out, hr_error *err)

@@ -3,7 +3,6 @@
 #include "op/operators.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 typedef struct number_op {
     hr_op base;
@@ -79,7 +78,6 @@ done:
 
 static hr_status number_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
 {
-    char text[40];
     number_state *s = NULL;
     hr_status st = number_state_of(task, &s, err);
 
@@ -88,8 +86,7 @@ static hr_status number_marker(const hr_op *op, hr_task *task, hr_marker *takes,
         hr__marker_drop(takes);
         return st;
     }
-    snprintf(text, sizeof text, "next=%" PRId64, s->next);
-    hr__task_pass(task, takes, text);
+    hr__task_pass_int(task, takes, "next", s->next);
     return HR_OK;
 }
 

@@ -5,7 +5,6 @@
 #include "op/operators.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 typedef struct slice_op {
     hr_op base;
@@ -52,7 +51,6 @@ static hr_status slice_push(const hr_op *op, hr_task *task, const hr_table *in, 
 
 static hr_status slice_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
 {
-    char text[40];
     slice_state *s = NULL;
     hr_status st = slice_state_of(task, &s, err);
 
@@ -61,8 +59,7 @@ static hr_status slice_marker(const hr_op *op, hr_task *task, hr_marker *takes, 
         hr__marker_drop(takes);
         return st;
     }
-    snprintf(text, sizeof text, "at=%" PRId64, s->at);
-    hr__task_pass(task, takes, text);
+    hr__task_pass_int(task, takes, "at", s->at);
     return HR_OK;
 }
 
@@ -96,8 +93,6 @@ static void slice_fingerprint(const hr_op *op, hr_hash *h)
     hr__hash_int(h, ((const slice_op *)op)->end);
 }
 
-static void slice_free(hr_op *op) { hr__free(op); }
-
 const hr_op_class hr__slice = {
     .name = "slice",
     .doc = "rows from one number to another",
@@ -109,7 +104,7 @@ const hr_op_class hr__slice = {
     .restore = slice_restore,
     .describe = slice_describe,
     .fingerprint = slice_fingerprint,
-    .free = slice_free,
+    .free = hr__op_plain_free,
 };
 
 hr_status hr__op_slice(int64_t begin, int64_t end, hr_op **out, hr_error *err)
