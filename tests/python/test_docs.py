@@ -110,9 +110,8 @@ def test_the_glossary_names_what_is_there():
 @pytest.mark.parametrize("page", sorted((ROOT / "src").glob("*/README.md")), ids=lambda p: p.parent.name)
 def test_the_pages_of_folders_name_what_is_there(page):
     text = page.read_text()
-    there = {
-        p.name for top in ("src", "include", "tests", "fuzz") for p in (ROOT / top).rglob("*") if p.is_file()
-    }
+    tops = ("src", "include", "tests", "fuzz", "examples")
+    there = {p.name for top in tops for p in (ROOT / top).rglob("*") if p.is_file()}
     named = re.findall(r"`(?:[a-z_]+/)*([a-z_0-9*]+\.(?:c|h|py|md))`", text)
     assert named and all("*" in n or "NAME" in n or n in there for n in named), set(named) - there
     words = "\n".join(p.read_text() for p in (ROOT / "src").rglob("*.h"))
