@@ -1,8 +1,7 @@
 """Data feed for model training: files to exact batches on every rank.
 
-`headrace.data` reads, transforms and iterates; `headrace.train` runs data-parallel training on it. Both are
-imported when first used, so that `import headrace` costs a few milliseconds and loads neither numpy nor
-torch.
+`headrace.data` reads, transforms and iterates; `headrace.train` runs data-parallel training on it. Python
+imports both on first use: `import headrace` costs a few milliseconds and loads neither numpy nor torch.
 """
 
 import importlib
@@ -14,7 +13,7 @@ _LAZY = ("data", "exceptions", "train")
 
 
 class lazy_module:
-    """Stands for a module that is imported when something of it is first used."""
+    """Stands for a module; the first use of one of its attributes imports it."""
 
     def __init__(self, name):
         self.__name = name

@@ -1,4 +1,6 @@
-"""Types of the C module. Not for users: headrace.data and headrace.train are."""
+"""Types of the C module, which python/src implements. Users import headrace.data and headrace.train
+instead.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike

@@ -1,25 +1,25 @@
-"""What Headrace raises. Every class is a HeadraceError and, where Python has one for the same thing, that
-class too.
+"""The exceptions that Headrace raises. Every class is a HeadraceError and also Python's class for the same
+fault, where Python has one.
 
     HeadraceError
         InvalidArgument     (ValueError)           a wrong argument, or a column that is not there
         TypeMismatchError   (TypeError)            a type does not fit; names the column and both types
-        NotFoundError       (FileNotFoundError)    a file that is not there
+        NotFoundError       (FileNotFoundError)    a file does not exist
         DataError           (ValueError)           the input's bytes are wrong; names file and place
         StorageError        (OSError)              the system failed to read or write
-        UnsupportedError    (NotImplementedError)  well-formed, but not known to this version
+        UnsupportedError    (NotImplementedError)  well-formed input that this version does not support
         MemoryLimitError    (MemoryError)          the work needs more than the memory limit; names the number
         OutOfMemoryError    (MemoryError)          the system refused an allocation
-        DiskFullError       (OSError)              no space or quota for a file that is written
+        DiskFullError       (OSError)              the disk has no space, or the quota is used up
         PeerError           (ConnectionError)      a worker or trainer process died; names it
         MismatchError       (ValueError)           a position of another plan, or ranks that disagree
-        CallbackError       (RuntimeError)         a function raised what could not be carried to this process
+        CallbackError       (RuntimeError)         a function's exception that this process cannot rebuild
         CancelledError                             the run was stopped
-        InternalError       (RuntimeError)         a fault of Headrace; please report it
+        InternalError       (RuntimeError)         a bug in Headrace; please report it
 
-A function of the user's that raises ends the run with its own exception, with the lines of the function and
-the name of the operator as a note. CallbackError stands for those that cannot be made again here, and for
-StopIteration and SystemExit, which would mean something else here.
+A user's function that raises ends the run with its own exception; a note on the exception names the operator
+and shows the lines of the function. CallbackError replaces exceptions that this process cannot rebuild, and
+StopIteration and SystemExit, which have another meaning here.
 """
 
 from headrace._core import (

@@ -1,4 +1,8 @@
-"""Objects of settings: what they do not have cannot be set by mistake, nor what is of another type."""
+"""Base of the settings classes: they refuse unknown names and values of a wrong type.
+
+`OnlyKnown` is the base class, `check()` tests a value against the kinds in `KINDS`, and `nearest()` and
+`unknown()` write the "did you mean" part of error texts.
+"""
 
 import difflib
 from numbers import Integral, Real
@@ -13,13 +17,13 @@ def nearest(name, known):
 
 
 def unknown(what, name, known):
-    """The text of an error: `what` has no `name`; the nearest of the known names is named."""
+    """Error text: `what` has no `name`, and the nearest known name."""
     near = nearest(name, known)
     return f"{what} has no {name!r}" + (f"; did you mean {near!r}?" if near else "")
 
 
 def is_whole(value, least=None):
-    """Whether it is an integer, Python's or NumPy's, but no bool, and not below `least`."""
+    """Whether `value` is an integer (Python's or NumPy's, no bool) and at least `least`."""
     return isinstance(value, Integral) and not isinstance(value, bool) and (least is None or value >= least)
 
 
@@ -31,7 +35,7 @@ def _is_texts(value):
     return isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
 
 
-# What a setting may be, and the words for it; "|" is "or".
+# kind: (test, words for error texts). A kind such as "int|None" accepts either.
 KINDS = {
     "None": (lambda v: v is None, "None"),
     "bool": (_is_bool, "bool"),
@@ -47,8 +51,8 @@ KINDS = {
 
 
 def check(what, value, kind):
-    """The value, a NumPy scalar as Python's; TypeMismatchError, naming `what`, if it is none of the kinds
-    (InvalidArgument for an integer that is too small)."""
+    """Returns the value (a NumPy scalar becomes Python's). Raises TypeMismatchError with `what` if the value
+    has none of the kinds, InvalidArgument if a "count" is negative."""
     kinds = kind.split("|")
     if not any(KINDS[k][0](value) for k in kinds):
         words = " or ".join(KINDS[k][1] for k in kinds)
@@ -58,17 +62,18 @@ def check(what, value, kind):
 
 
 class OnlyKnown:
-    """Refuses attributes that a class does not define: AttributeError names the nearest one that it does.
+    """Refuses attributes that a class does not define; the AttributeError names the nearest known one.
 
-    Known are the names that the class annotates, its properties, and those in `_names`, where a dict says
-    which kind each is of (see KINDS). A user's subclass may add attributes, and private ones (`_x`) are free.
+    Known names are the annotations of the class, its properties with setters, and `_names`. Where `_names` is
+    a dict, it gives the kind of each (see KINDS). A user's subclass may add attributes; private names (`_x`)
+    are free.
     """
 
     _names = ()
 
     @classmethod
     def _known(cls):
-        """The names that can be set, in the order of their definition."""
+        """The names that can be set, in the order in which the class defines them."""
         found = {}
         for base in reversed(cls.__mro__):
             found.update(dict.fromkeys(vars(base).get("__annotations__", ())))

@@ -1,6 +1,6 @@
-/* module.c - headrace._core: the module, its state, and the small things that its types share.
+/* module.c - headrace._core: the module, its state, its functions for texts, memory and processes.
  *
- * Multi-phase init, heap types, no globals: each interpreter that imports the module has its own. */
+ * Multi-phase init, heap types, no globals: each interpreter that imports the module has its own state. */
 #include "pyhr.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* ----------------------------------------------------------------------------------------------------- small things */
+/* --------------------------------------------------------------------------------------------------- texts, convert */
 
 PyObject *pyhr_convert(pyhr_state *s, const char *name)
 {
@@ -24,7 +24,7 @@ int pyhr_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out)
     return *out ? PyModule_AddType(module, *out) : -1;
 }
 
-/* Raises InvalidArgument, the module's, for one str. */
+/* Raises the module's InvalidArgument for one str. */
 static const char *refuse_text(const char *fmt, PyObject *str)
 {
     PyObject *module = PyImport_ImportModule("headrace._core");
@@ -43,13 +43,13 @@ const char *pyhr_text(PyObject *str)
     Py_ssize_t n = 0;
 
     if (!PyUnicode_Check(str)) {
-        PyErr_Format(PyExc_TypeError, "expected str, not %R", (PyObject *)Py_TYPE(str));
+        PyErr_Format(PyExc_TypeError, "expected str, found %R", (PyObject *)Py_TYPE(str));
         return NULL;
     }
     text = PyUnicode_AsUTF8AndSize(str, &n);
     if (!text && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) {
         PyErr_Clear();
-        return refuse_text("%R: expected a text that has UTF-8, found a lone surrogate", str);
+        return refuse_text("%R: expected text without lone surrogates", str);
     }
     if (text && memchr(text, 0, (size_t)n))
         return refuse_text("%R: expected a name, a path or a setting without zero bytes", str);
@@ -83,7 +83,7 @@ int pyhr_texts(PyObject *list, const char *what, const char ***out, int *n, PyOb
     *n = 0;
     if (!tuple) {
         if (!PyErr_Occurred())
-            PyErr_Format(PyExc_TypeError, "%s: expected a list of str, not a str", what);
+            PyErr_Format(PyExc_TypeError, "%s: expected a list of str, found a str", what);
         return -1;
     }
     count = PyTuple_Size(tuple);
@@ -115,7 +115,7 @@ static PyObject *set_num_threads(PyObject *module, PyObject *arg)
 
     if (n == -1 && PyErr_Occurred())
         return NULL;
-    Py_BEGIN_ALLOW_THREADS /* waits for threads that end, and one may be in a function of write_*(filename_provider=) */
+    Py_BEGIN_ALLOW_THREADS /* waits for threads that end; one of them may need the GIL for a filename_provider */
     st = hr_set_num_threads((int)HR_MAX(HR_MIN(n, INT32_MAX), INT32_MIN), &err);
     Py_END_ALLOW_THREADS
     return st ? pyhr_raise(PyModule_GetState(module), st, &err) : Py_NewRef(Py_None);
@@ -250,7 +250,7 @@ static PyObject *charge(PyObject *module, PyObject *arg)
     Py_RETURN_NONE;
 }
 
-/* Asks the kernel to kill this process when the thread that started it ends; False if the parent is gone already. */
+/* Makes the kernel kill this process when the thread that started it ends; False if the parent has ended. */
 static PyObject *die_with_parent(PyObject *module, PyObject *arg)
 {
     long parent = PyLong_AsLong(arg);
@@ -262,14 +262,14 @@ static PyObject *die_with_parent(PyObject *module, PyObject *arg)
     return PyBool_FromLong(getppid() == (pid_t)parent);
 }
 
-/* "space-pid-start" of this process: hr_process as text. */
+/* "space-pid-start" of this process, the text of a hr_process. */
 static PyObject *process_name(PyObject *module, PyObject *none)
 {
     char text[80];
     hr_process self;
 
     (void)module, (void)none;
-    (void)hr__process_self(&self); /* zeros: such a name never counts as gone */
+    (void)hr__process_self(&self); /* on failure zeros: a name of zeros never counts as gone */
     snprintf(text, sizeof text, "%016llx-%d-%lld", (unsigned long long)self.space, self.pid,
              (long long)self.start_ticks);
     return PyUnicode_FromString(text);
@@ -355,38 +355,43 @@ done:
 }
 
 static PyMethodDef functions[] = {
-    { "set_num_threads", set_num_threads, METH_O, "Number of pool threads; 0: the default." },
+    { "set_num_threads", set_num_threads, METH_O, "set_num_threads(n): number of pool threads; 0: the default." },
     { "num_threads", num_threads, METH_NOARGS, "Number of pool threads." },
-    { "set_memory_limit", set_memory_limit, METH_O, "Bytes for data in this process; 0: the default." },
-    { "memory_limit", memory_limit, METH_NOARGS, "Bytes for data in this process." },
-    { "memory_used", memory_used, METH_NOARGS, "Bytes held for data now, pooled free buffers included." },
-    { "memory_peak", memory_peak, METH_NOARGS, "The most bytes held since the start or memory_reset_peak()." },
-    { "memory_reset_peak", memory_reset_peak, METH_NOARGS, "Begins a new peak." },
-    { "set_spill_dir", set_spill_dir, METH_O, "Folder of spill files; None: the default." },
+    { "set_memory_limit", set_memory_limit, METH_O,
+      "set_memory_limit(bytes): memory limit for data in this process; 0: the default." },
+    { "memory_limit", memory_limit, METH_NOARGS, "The memory limit for data in this process, in bytes." },
+    { "memory_used", memory_used, METH_NOARGS, "Bytes that data uses now, with free buffers in the pool." },
+    { "memory_peak", memory_peak, METH_NOARGS,
+      "The most bytes that data used since the start or memory_reset_peak()." },
+    { "memory_reset_peak", memory_reset_peak, METH_NOARGS, "Resets memory_peak() to the present use." },
+    { "set_spill_dir", set_spill_dir, METH_O, "set_spill_dir(folder): folder of spill files; None: the default." },
     { "spill_dir", spill_dir, METH_NOARGS, "Folder of spill files." },
-    { "set_spill_quota", set_spill_quota, METH_O, "Bytes that may lie in spill files; < 0: the default." },
-    { "spill_quota", spill_quota, METH_NOARGS, "Bytes that may lie in spill files; < 0: no quota." },
-    { "spill_used", spill_used, METH_NOARGS, "Bytes that lie in spill files now." },
-    { "live_bytes", live_bytes, METH_NOARGS, "Bytes in live blocks: what a test compares before and after." },
+    { "set_spill_quota", set_spill_quota, METH_O,
+      "set_spill_quota(bytes): the most bytes in spill files; < 0: the default." },
+    { "spill_quota", spill_quota, METH_NOARGS, "The most bytes in spill files; < 0: no quota." },
+    { "spill_used", spill_used, METH_NOARGS, "Bytes in spill files now." },
+    { "live_bytes", live_bytes, METH_NOARGS, "Bytes in live blocks; tests compare it before and after." },
     { "row_dicts", pyhr_row_dicts, METH_VARARGS,
-      "row_dicts(n, names, columns): the dicts of n rows of columns, which are lists; both in tuples." },
+      "row_dicts(n, names, columns): list of n row dicts; names and columns (lists of n values) are tuples." },
     { "take_rows", pyhr_take_rows, METH_VARARGS,
-      "take_rows(iterator, max_rows, max_bytes): (list of the next rows, until there are so many of them or they have "
-      "about so many bytes; whether the iterator has ended)." },
-    { "charge", charge, METH_O, "Counts bytes (may be negative) that others hold for us, as function workers do." },
+      "take_rows(iterator, max_rows, max_bytes): (list of the next rows, at most max_rows or about max_bytes; whether "
+      "the iterator has ended)." },
+    { "charge", charge, METH_O,
+      "charge(bytes): adds bytes (may be negative) that other processes use, as function workers do." },
     { "parse_bytes", parse_bytes, METH_O, "'256MiB' -> 268435456." },
     { "die_with_parent", die_with_parent, METH_O,
-      "SIGKILL for this process when its parent ends; False if it has ended." },
+      "die_with_parent(pid): makes the kernel SIGKILL this process when its parent ends; False if it has ended." },
     { "process_name", process_name, METH_NOARGS,
-      "This process among all that share a file system: 'space-pid-start'." },
+      "A name of this process that is unique on a shared file system: 'space-pid-start'." },
     { "process_is_gone", process_is_gone, METH_O,
-      "True only if it is certain that the process of that name has ended; of other containers nothing is." },
+      "process_is_gone(name): True only if the process has certainly ended; False for other containers." },
     { "lock_file", lock_file, METH_O,
-      "Locks the file of a descriptor: True, or False if another has the lock; None where locks prove nothing." },
+      "lock_file(fd): True: locked; False: another process has the lock; None: locks prove nothing here." },
     { "from_arrow", from_arrow, METH_O,
-      "Tables of what has __arrow_c_stream__ or __arrow_c_array__; buffers are shared." },
+      "from_arrow(source): list of Tables from an object with __arrow_c_stream__ or __arrow_c_array__; shares "
+      "buffers." },
     { "list_files", list_files, METH_VARARGS,
-      "list_files(urls, suffixes=None, ignore_missing=False): [(path, bytes)], in the order in which they are read." },
+      "list_files(urls, suffixes=None, ignore_missing=False): [(path, bytes)], in the order of a scan." },
     { NULL, NULL, 0, NULL },
 };
 
@@ -472,7 +477,7 @@ static PyModuleDef_Slot slots[] = {
 static struct PyModuleDef module_def = {
     PyModuleDef_HEAD_INIT,
     .m_name = "headrace._core",
-    .m_doc = "The engine, as Python sees it. Not for users: headrace.data and headrace.train are.",
+    .m_doc = "The engine's types and functions. Users import headrace.data and headrace.train instead.",
     .m_size = sizeof(pyhr_state),
     .m_methods = functions,
     .m_slots = slots,

@@ -1,13 +1,13 @@
-/* py_array.c - arrays as columns, by the buffer protocol.
+/* py_array.c - makes columns from arrays, through the buffer protocol.
  *
- * An array of n dimensions is a column of its first dimension's length: fixed width (n = 1) or tensors (n > 1). A list
- * of arrays becomes tensors if all have one shape of two or more dimensions, else lists: rows of one dimension stay
- * lists even where they are equally long, because the next table's may not be (and lists of equal length are dense in
- * batches anyway). Values are copied, once, into memory of the caller's choice (a worker's arena), so that nobody can
- * change them later. */
+ * An array of n dimensions is a column with one row per item of its first dimension: fixed width (n = 1) or tensors
+ * (n > 1). A list of arrays becomes tensors if all have one shape of two or more dimensions, otherwise lists. Rows of
+ * one dimension become lists even if they have equal lengths, because those of the next table may not (and lists of
+ * equal length are dense in batches anyway). Values are copied once, into memory of the caller's choice (a worker's
+ * arena), so that no other owner of the array can change them later. */
 #include "py_build.h"
 
-/* ----------------------------------------------------------------------------------------------------- small makers */
+/* ----------------------------------------------------------------------------------------------------------- makers */
 
 hr_buffer *pyhr_buffer(pyhr_build *b, int64_t n_bytes)
 {
@@ -18,7 +18,7 @@ hr_buffer *pyhr_buffer(pyhr_build *b, int64_t n_bytes)
     return st ? pyhr_raise(b->s, st, &err) : made;
 }
 
-/* Takes the buffers and the child (or children). */
+/* Takes the buffers and the children. */
 hr_array *pyhr_array(pyhr_build *b, hr_type *type, int64_t n, hr_buffer *validity, hr_buffer *one, hr_buffer *two,
                      hr_array **children, int n_children)
 {
@@ -30,7 +30,7 @@ hr_array *pyhr_array(pyhr_build *b, hr_type *type, int64_t n, hr_buffer *validit
     return st ? pyhr_raise(b->s, st, &err) : made;
 }
 
-/* Bits, 1 where the item is not None; NULL with *nulls 0 if none is None. -1: an exception. */
+/* *out: bits, 1 for items that are not None; NULL if no item is None. Returns -1 with an exception. */
 int pyhr_validity(pyhr_build *b, PyObject *const *v, int64_t n, hr_buffer **out)
 {
     int64_t i = 0;
@@ -52,8 +52,8 @@ int pyhr_validity(pyhr_build *b, PyObject *const *v, int64_t n, hr_buffer **out)
 
 /* ------------------------------------------------------------------------------------------------- buffers' formats */
 
-/* What a buffer's values are: an id of fixed width (or bool), or a code: 'O' objects, 's' bytes, 'w' UCS-4 text, '>'
- * big-endian, 'X' anything else. */
+/* The type of a buffer's values: *id of fixed width (or bool), or as the result a code: 'O' objects, 's' bytes, 'w'
+ * UCS-4 text, '>' big-endian, 'X' anything else. */
 char pyhr_format_of(const Py_buffer *view, hr_type_id *id)
 {
     static const hr_type_id ints[] = { [1] = HR_T_INT8, [2] = HR_T_INT16, [4] = HR_T_INT32, [8] = HR_T_INT64 };
@@ -90,11 +90,13 @@ static int bad_format(pyhr_build *b, const Py_buffer *view, char code)
     const char *f = view->format ? view->format : "B";
 
     if (code == '>')
-        return pyhr_fail(b, -1, "big-endian values (%s); use .astype(a.dtype.newbyteorder('='))", f);
-    return pyhr_fail(b, -1, "values of format '%s' have no column type", f);
+        return pyhr_fail(
+            b, -1, "expected native byte order, found big-endian values (%s); use .astype(a.dtype.newbyteorder('='))",
+            f);
+    return pyhr_fail(b, -1, "no column type for values of format '%s'", f);
 }
 
-/* Copies all values, in C order. -> behind the last. */
+/* Copies all values in C order; returns the address after the last. */
 static char *gather(char *to, const char *from, int ndim, const Py_ssize_t *shape, const Py_ssize_t *strides,
                     Py_ssize_t itemsize)
 {
@@ -121,7 +123,7 @@ static void copy_view(char *to, const Py_buffer *view)
         gather(to, view->buf, view->ndim, view->shape, view->strides, view->itemsize);
 }
 
-#define LARGE_COPY (1 << 20) /* from here on others may have the GIL meanwhile */
+#define LARGE_COPY (1 << 20) /* bytes; larger copies release the GIL */
 
 static void copy_view_unlocked(char *to, const Py_buffer *view)
 {
@@ -134,7 +136,7 @@ static void copy_view_unlocked(char *to, const Py_buffer *view)
     }
 }
 
-/* Packs bytes 0/1 into bits from bit `at` on. */
+/* Packs bytes 0 and 1 into bits, from bit `at` on. */
 static void pack_bits(uint8_t *to, int64_t at, const uint8_t *from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -142,7 +144,7 @@ static void pack_bits(uint8_t *to, int64_t at, const uint8_t *from, int64_t n)
             hr__bit_set(to, at + i);
 }
 
-/* All values of a view as an array of one dimension. */
+/* All values of a view as an array of one dimension, in C order. */
 static hr_array *flat_array(pyhr_build *b, const Py_buffer *view, hr_type_id id)
 {
     int64_t n = view->len / view->itemsize;
@@ -167,7 +169,7 @@ static hr_array *flat_array(pyhr_build *b, const Py_buffer *view, hr_type_id id)
     return pyhr_array(b, hr__type_simple(id), n, NULL, values, NULL, NULL, 0);
 }
 
-/* Tensors of shape[0..n_dims) over `values` (taken), n of them. */
+/* n tensors of shape[0..n_dims) over `values` (taken). */
 static hr_array *tensors(pyhr_build *b, hr_array *values, const int64_t *shape, int n_dims, int64_t n,
                          hr_buffer *validity)
 {
@@ -213,7 +215,7 @@ static int add_utf8(hr_growbuf *g, uint32_t c, hr_error *err)
     return (int)hr__growbuf_add(g, u, n, err);
 }
 
-/* Offsets (64-bit while building) and bytes as string or binary; with 32-bit offsets where they suffice. Takes all. */
+/* Offsets (64-bit) and bytes as string or binary; converts to 32-bit offsets if the values fit. Takes all. */
 hr_array *pyhr_bytes_array(pyhr_build *b, bool text, int64_t n, hr_buffer *validity, hr_buffer *offsets, hr_growbuf *g)
 {
     hr_error err = HR_ERROR_INIT;
@@ -231,7 +233,7 @@ hr_array *pyhr_bytes_array(pyhr_build *b, bool text, int64_t n, hr_buffer *valid
     if (total > INT32_MAX)
         return pyhr_array(b, hr__type_simple(text ? HR_T_LARGE_STRING : HR_T_LARGE_BINARY), n, validity, offsets, bytes,
                           NULL, 0);
-    for (int64_t i = 0; i <= n; i++) { /* in place: the narrow ones never overtake the wide ones */
+    for (int64_t i = 0; i <= n; i++) { /* in place: a narrow offset never overwrites a wide one that is still needed */
         int64_t wide;
         int32_t narrow;
 
@@ -243,7 +245,7 @@ hr_array *pyhr_bytes_array(pyhr_build *b, bool text, int64_t n, hr_buffer *valid
     return pyhr_array(b, hr__type_simple(text ? HR_T_STRING : HR_T_BINARY), n, validity, offsets, bytes, NULL, 0);
 }
 
-/* numpy's 'S' and 'U': fixed places, padded by zeros. */
+/* numpy's 'S' and 'U': items of fixed size, padded with zeros. */
 static hr_array *padded_array(pyhr_build *b, const Py_buffer *view, bool text)
 {
     hr_error err = HR_ERROR_INIT;
@@ -300,7 +302,7 @@ static hr_array *object_array(pyhr_build *b, const Py_buffer *view)
     return made;
 }
 
-/* A column from an array of one or more dimensions. `values` is what `view` views. */
+/* A column from an array of one or more dimensions; `view` is a view of `values`. */
 hr_array *pyhr_build_view(pyhr_build *b, PyObject *values, const Py_buffer *view)
 {
     hr_type_id id;
@@ -311,7 +313,7 @@ hr_array *pyhr_build_view(pyhr_build *b, PyObject *values, const Py_buffer *view
         bad_format(b, view, code);
         return NULL;
     }
-    if (view->ndim > 1 && code) { /* text or objects in more dimensions: lists of them */
+    if (view->ndim > 1 && code) { /* text or objects in several dimensions become lists */
         PyObject *list = PyObject_CallMethod(values, "tolist", NULL);
         hr_array *made = list ? pyhr_build_values(b, list) : NULL;
 
@@ -323,7 +325,7 @@ hr_array *pyhr_build_view(pyhr_build *b, PyObject *values, const Py_buffer *view
     if (view->ndim == 1)
         return flat_array(b, view, id);
     if (view->ndim > HR_MAX_DIMS + 1) {
-        pyhr_fail(b, -1, "an array of %d dimensions; %d is the most", view->ndim, HR_MAX_DIMS + 1);
+        pyhr_fail(b, -1, "expected at most %d dimensions, found %d", HR_MAX_DIMS + 1, view->ndim);
         return NULL;
     }
     for (int d = 1; d < view->ndim; d++)
@@ -331,7 +333,7 @@ hr_array *pyhr_build_view(pyhr_build *b, PyObject *values, const Py_buffer *view
     return tensors(b, flat_array(b, view, id), shape, view->ndim - 1, view->shape[0], NULL);
 }
 
-/* A list over `values` (taken) with 64-bit offsets (taken): 32-bit ones where they suffice. */
+/* A list column over `values` (taken) with 64-bit offsets (taken), which become 32-bit offsets if they fit. */
 hr_array *pyhr_list_array(pyhr_build *b, int64_t n, hr_buffer *validity, hr_buffer *offsets, hr_array *values)
 {
     hr_error err = HR_ERROR_INIT;
@@ -368,12 +370,12 @@ hr_array *pyhr_list_array(pyhr_build *b, int64_t n, hr_buffer *validity, hr_buff
 /* -------------------------------------------------------------------------------------------------- arrays in lists */
 
 typedef struct arrays {
-    Py_buffer *views; /* obj NULL: a null row */
+    Py_buffer *views; /* obj is NULL for a null row */
     hr_type_id id;
     int ndim;
-    bool same;  /* one shape */
-    char code;  /* some are text or objects */
-    bool mixed; /* of different types */
+    bool same;  /* all rows have one shape */
+    char code;  /* the format of rows of text or objects, or 0 */
+    bool mixed; /* rows have different types */
 } arrays;
 
 static void arrays_clear(arrays *a, int64_t n)
@@ -384,7 +386,7 @@ static void arrays_clear(arrays *a, int64_t n)
     PyMem_Free(a->views);
 }
 
-/* Views of all rows and what they have in common. Rows without a value agree with any type. */
+/* Views of all rows, and their common shape and type. Empty rows agree with any type. */
 static int arrays_look(pyhr_build *b, PyObject **v, int64_t n, arrays *out)
 {
     int64_t first = -1;
@@ -414,7 +416,7 @@ static int arrays_look(pyhr_build *b, PyObject **v, int64_t n, arrays *out)
             first = i;
             out->ndim = view->ndim;
         } else if (view->ndim != out->ndim) {
-            return pyhr_fail(b, i, "an array of %d dimensions, in row %lld it has %d", view->ndim, (long long)first,
+            return pyhr_fail(b, i, "an array of %d dimensions, but row %lld has %d", view->ndim, (long long)first,
                              out->ndim);
         } else if (memcmp(view->shape, out->views[first].shape, (size_t)out->ndim * sizeof *view->shape) != 0) {
             out->same = false;
@@ -431,7 +433,7 @@ static int arrays_look(pyhr_build *b, PyObject **v, int64_t n, arrays *out)
     return 0;
 }
 
-/* All values of all rows, one after the other; rows of another shape give theirs too. */
+/* All values of all rows, one after the other, whatever their shapes. */
 static hr_array *arrays_values(pyhr_build *b, const arrays *a, int64_t n, int64_t n_null_values)
 {
     int bytes = a->id == HR_T_BOOL ? 1 : hr__type_bytes(hr__type_simple(a->id));
@@ -520,7 +522,7 @@ hr_array *pyhr_build_arrays(pyhr_build *b, PyObject **v, int64_t n)
         const char *how = a.code ? "lists_of_arrays" : "arrays_of_one_type";
 
         arrays_clear(&a, n);
-        if (++b->depth > HR_MAX_DEPTH) { /* convert did not do what it promises */
+        if (++b->depth > HR_MAX_DEPTH) { /* convert returned the same kind of value again */
             pyhr_fail(b, -1, "nested too deeply");
             return NULL;
         }
@@ -533,7 +535,7 @@ hr_array *pyhr_build_arrays(pyhr_build *b, PyObject **v, int64_t n)
         hr_buffer *validity;
 
         if (a.ndim > HR_MAX_DIMS) {
-            pyhr_fail(b, -1, "arrays of %d dimensions; %d is the most", a.ndim, HR_MAX_DIMS);
+            pyhr_fail(b, -1, "expected at most %d dimensions, found %d", HR_MAX_DIMS, a.ndim);
             goto done;
         }
         while (!a.views[i].obj)

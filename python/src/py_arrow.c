@@ -1,14 +1,14 @@
-/* py_arrow.c - in and out by Arrow's C structs, as PyCapsules.
+/* py_arrow.c - imports and exports of Arrow's C structs, in PyCapsules.
  *
- * What comes in shares the foreign memory. Its release may run Python code (pyarrow's does, for numpy memory), so it
- * must run on a Python thread: the arrays are wrapped, and what the engine's threads drop is left in a list for
- * Python's. */
+ * Imported arrays share the foreign memory. Their release may run Python code (pyarrow's does, for numpy memory), so it
+ * must run on a Python thread: each array has a wrapper, and a thread of the engine that drops it puts it into a list
+ * for Python's threads. */
 #include "pyhr.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-/* ------------------------------------------------------------------ what foreign threads leave for Python's threads */
+/* --------------------------------------------------------------------------- releases that wait for a Python thread */
 
 typedef struct left {
     struct left *next;
@@ -19,8 +19,8 @@ typedef struct left {
 struct pyhr_drain {
     hr_mutex lock;
     left *first;
-    atomic_int waiting; /* entries, to look without the lock */
-    atomic_int refs;    /* the module's, and one of each array that is out */
+    atomic_int waiting; /* number of entries, readable without the lock */
+    atomic_int refs;    /* one of the module, and one of each wrapped array */
 };
 
 pyhr_drain *pyhr_drain_new(void)
@@ -69,7 +69,7 @@ void pyhr_drain_run(pyhr_state *s)
         drain_empty(s->drain);
 }
 
-/* ArrowArray.release of the wrapper: any thread, no GIL. */
+/* ArrowArray.release of the wrapper; any thread calls it, without the GIL. */
 static void guard_release(struct ArrowArray *array)
 {
     left *l = array->private_data;
@@ -190,11 +190,11 @@ PyObject *pyhr_stream_capsule(struct ArrowArrayStream *takes)
     return capsule;
 }
 
-/* The struct in a capsule of that name; an exception if it is another, or was taken before. */
+/* The struct in a capsule; an exception if the capsule has another name or its struct was taken before. */
 static void *capsule_struct(PyObject *capsule, const char *name)
 {
     if (!PyCapsule_IsValid(capsule, name)) {
-        PyErr_Format(PyExc_TypeError, "expected a PyCapsule \"%s\", not %R", name, (PyObject *)Py_TYPE(capsule));
+        PyErr_Format(PyExc_TypeError, "expected a PyCapsule \"%s\", found %R", name, (PyObject *)Py_TYPE(capsule));
         return NULL;
     }
     return PyCapsule_GetPointer(capsule, name);
@@ -202,7 +202,7 @@ static void *capsule_struct(PyObject *capsule, const char *name)
 
 static int taken(const char *name)
 {
-    PyErr_Format(PyExc_ValueError, "the PyCapsule \"%s\" was used before", name);
+    PyErr_Format(PyExc_ValueError, "expected an unused PyCapsule \"%s\", found a used one", name);
     return -1;
 }
 
@@ -247,7 +247,7 @@ int pyhr_take_stream(PyObject *capsule, struct ArrowArrayStream *out)
 
 /* ------------------------------------------------------------------------------------- tables as a stream, and back */
 
-/* A stream over tables that are there already. */
+/* An Arrow stream over finished tables. */
 typedef struct table_stream {
     hr_schema *schema;
     int64_t n, at;
@@ -304,7 +304,7 @@ static void stream_release(struct ArrowArrayStream *stream)
     stream->release = NULL;
 }
 
-/* The stream of `tables` (sequence of Table) of this schema. */
+/* An Arrow stream of `tables` (a sequence of Table), which all have this schema. */
 PyObject *pyhr_tables_stream(pyhr_state *s, hr_schema *schema, PyObject *tables)
 {
     struct ArrowArrayStream stream = { stream_schema, stream_next, stream_error, stream_release, NULL };
@@ -338,7 +338,7 @@ PyObject *pyhr_tables_stream(pyhr_state *s, hr_schema *schema, PyObject *tables)
     return pyhr_stream_capsule(&stream);
 }
 
-/* A record batch (or any struct array) as a table; takes both structs. */
+/* A record batch (or another struct array) as a table; takes both structs. */
 static PyObject *table_from_structs(pyhr_state *s, struct ArrowSchema *schema, struct ArrowArray *array)
 {
     hr_error err = HR_ERROR_INIT;
@@ -386,7 +386,7 @@ static PyObject *tables_of_stream(pyhr_state *s, struct ArrowArrayStream *stream
             Py_XDECREF(t);
         }
     }
-    if (list && PyList_Size(list) == 0) { /* no batches: an empty table says what the columns are */
+    if (list && PyList_Size(list) == 0) { /* no batches: an empty table carries the schema */
         struct ArrowSchema in = { 0 };
         hr_error err = HR_ERROR_INIT;
         hr_schema *schema = NULL;
@@ -458,13 +458,14 @@ PyObject *pyhr_tables_from_arrow(pyhr_state *s, PyObject *from)
         Py_XDECREF(t);
         return made;
     }
-    PyErr_Format(PyExc_TypeError, "%R has neither __arrow_c_stream__ nor __arrow_c_array__", (PyObject *)Py_TYPE(from));
+    PyErr_Format(PyExc_TypeError, "expected __arrow_c_stream__ or __arrow_c_array__, which %R does not have",
+                 (PyObject *)Py_TYPE(from));
     return NULL;
 }
 
 /* --------------------------------------------------------------------------------------------- one column, not rows */
 
-/* An array that is no record batch; takes `array`, borrows `schema`. */
+/* An array of one column, not a record batch; takes `array`, borrows `schema`. */
 static hr_array *array_of_structs(pyhr_state *s, struct ArrowSchema *schema, struct ArrowArray *array)
 {
     hr_error err = HR_ERROR_INIT;
@@ -497,7 +498,7 @@ static hr_array *array_of_stream(pyhr_state *s, struct ArrowArrayStream *stream)
         struct ArrowArray array = { 0 };
         int rc;
 
-        Py_BEGIN_ALLOW_THREADS /* a query may run there */
+        Py_BEGIN_ALLOW_THREADS /* the producer may run a query */
         rc = stream->get_next(stream, &array);
         Py_END_ALLOW_THREADS
         if (rc) {
@@ -523,7 +524,7 @@ static hr_array *array_of_stream(pyhr_state *s, struct ArrowArrayStream *stream)
         Py_BEGIN_ALLOW_THREADS
         st = hr__array_concat(&(hr_mem){ 0 }, parts[0]->type, parts, (int)n, &made, &err);
         Py_END_ALLOW_THREADS
-    } else { /* no chunks: no rows, of whatever type */
+    } else { /* no chunks: no rows of any type */
         st = hr__array_nulls(&(hr_mem){ 0 }, hr__type_simple(HR_T_NULL), 0, &made, &err);
     }
     if (st)

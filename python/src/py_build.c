@@ -1,12 +1,11 @@
-/* py_build.c - Python objects as columns and tables: lists by looking at every value.
+/* py_build.c - makes columns and tables from Python objects; for lists it looks at every value.
  *
- * A list's type is found in one pass over its values: None, bool, int, float, str, bytes, list, dict, arrays, and what
- * convert knows (dates, times, decimals, anything with __array__). Integers and floats mix to the wider type; anything
- * else that does not agree is an error naming column, row and both types. What has no buffer that we can read (numpy's
- * dates, torch tensors, pandas' arrays) is first made plain by headrace.data.convert.
+ * One pass over a list's values finds its type: None, bool, int, float, str, bytes, list, dict, arrays, and the types
+ * of headrace.data.convert (dates, times, decimals, objects with __array__). Integers and floats together get the wider
+ * type; another mix is an error that names column, row and both types. headrace.data.convert first converts objects
+ * without a readable buffer (numpy's dates, torch tensors, pandas' arrays).
  *
- * A column of a table that has no type, but is a sequence, becomes one of pickles, if headrace.data.convert finds that
- * it may. */
+ * A sequence without a common type becomes a column of pickles, if headrace.data.convert allows it. */
 #include "py_build.h"
 
 #include <stdarg.h>
@@ -27,7 +26,7 @@ int pyhr_fail(pyhr_build *b, int64_t bad, const char *fmt, ...)
     return -1;
 }
 
-/* Name of the object's type, into `text`. */
+/* Writes the name of the object's type into `text`; returns `text`. */
 const char *pyhr_type_name(PyObject *o, char text[80])
 {
     PyObject *name = PyType_GetName(Py_TYPE(o));
@@ -46,7 +45,7 @@ bool pyhr_is_named(PyObject *o, const char *name)
     return strcmp(pyhr_type_name(o, text), name) == 0;
 }
 
-/* The same buffers under another type of the same layout. Takes `a`. */
+/* The same buffers with another type of the same layout. Takes `a`. */
 static hr_array *retype(pyhr_build *b, hr_array *a, const char *format)
 {
     hr_error err = HR_ERROR_INIT;
@@ -71,7 +70,7 @@ static hr_array *retype(pyhr_build *b, hr_array *a, const char *format)
 
 typedef struct number {
     hr_type_id id;
-    int64_t i; /* signed and bool; the bits of unsigned */
+    int64_t i; /* signed integers and bool; the bits of unsigned integers */
     double d;  /* floats */
     uint8_t raw[8];
 } number;
@@ -98,7 +97,7 @@ static double half_value(uint16_t h)
     return f;
 }
 
-/* A value in memory as a number. */
+/* Reads a value from memory. */
 static void number_read(number *out, hr_type_id id, const void *p)
 {
     int bytes = id == HR_T_BOOL ? 1 : hr__type_bytes(hr__type_simple(id));
@@ -134,7 +133,7 @@ static void number_read(number *out, hr_type_id id, const void *p)
 #undef READ
 }
 
-/* bool, int, float, or a numpy scalar. 1: it is one; 0: it is not; -1: an exception, or b->why. */
+/* Reads a bool, int, float or numpy scalar. 1: done; 0: another type; -1: an exception, or b->why. */
 static int number_get(pyhr_build *b, PyObject *o, int64_t row, number *out)
 {
     *out = (number){ 0 };
@@ -154,7 +153,7 @@ static int number_get(pyhr_build *b, PyObject *o, int64_t row, number *out)
         }
         if (over < 0 || PyErr_Occurred()) {
             PyErr_Clear();
-            return pyhr_fail(b, row, "an int of more than 64 bits");
+            return pyhr_fail(b, row, "expected an int of at most 64 bits, found a larger one");
         }
         memcpy(out->raw, &out->i, 8);
         return 1;
@@ -183,7 +182,7 @@ static int number_get(pyhr_build *b, PyObject *o, int64_t row, number *out)
     return 0;
 }
 
-/* The type that holds both; HR_T_NULL: none. */
+/* The type that holds both; HR_T_NULL if there is none. */
 static hr_type_id promote(hr_type_id a, hr_type_id b)
 {
     int wide_a, wide_b;
@@ -201,11 +200,11 @@ static hr_type_id promote(hr_type_id a, hr_type_id b)
     if (is_float(a) || is_signed(a) == is_signed(b))
         return wide_a > wide_b ? a : b;
     if (a == HR_T_UINT64 || b == HR_T_UINT64)
-        return HR_T_UINT64; /* if nothing is negative: looked at when filled in */
+        return HR_T_UINT64; /* number_put() refuses negative values */
     return HR_T_INT64;
 }
 
-/* Whether an integer is a double: its odd part has 53 bits at most. */
+/* Whether a double holds an integer exactly: its odd part has at most 53 bits. */
 static bool is_double(const number *x)
 {
     uint64_t v = x->id != HR_T_UINT64 && x->i < 0 ? 0 - (uint64_t)x->i : (uint64_t)x->i;
@@ -213,7 +212,7 @@ static bool is_double(const number *x)
     return v == 0 || v >> __builtin_ctzll(v) <= (uint64_t)1 << 53;
 }
 
-/* The number as type `id`, at p. false: it does not fit. */
+/* Writes the number as type `id` to p. false: it does not fit. */
 static bool number_put(const number *x, hr_type_id id, uint8_t *p)
 {
     double d = is_float(x->id) ? x->d : x->id == HR_T_UINT64 ? (double)(uint64_t)x->i : (double)x->i;
@@ -228,7 +227,7 @@ static bool number_put(const number *x, hr_type_id id, uint8_t *p)
     case HR_T_FLOAT32: memcpy(p, &f, 4); return true;
     case HR_T_UINT64: memcpy(p, &x->i, 8); return is_unsigned(x->id) || x->i >= 0;
     case HR_T_INT64: memcpy(p, &x->i, 8); return x->id != HR_T_UINT64;
-    /* narrower ones hold what is narrower still: the low bytes of two's complement */
+    /* narrower types: the low bytes of two's complement */
     case HR_T_INT32:
     case HR_T_UINT32: memcpy(p, &x->i, 4); return !is_float(x->id);
     case HR_T_INT16:
@@ -252,8 +251,8 @@ static hr_array *build_numbers(pyhr_build *b, PyObject **v, int64_t n, hr_type_i
             continue;
         if (number_get(b, v[i], i, &x) < 0)
             goto failed;
-        if (promote(id, x.id) != id || x.id == HR_T_NULL) { /* an object with a buffer of its own making */
-            pyhr_fail(b, i, "a value that changed while it was read");
+        if (promote(id, x.id) != id || x.id == HR_T_NULL) { /* an object whose buffer changes with each read */
+            pyhr_fail(b, i, "the value changed while it was read");
             goto failed;
         }
         if (bytes == 0) {
@@ -261,8 +260,8 @@ static hr_array *build_numbers(pyhr_build *b, PyObject **v, int64_t n, hr_type_i
                 hr__bit_set(values->data, i);
         } else if (!number_put(&x, id, values->data + i * bytes)) {
             pyhr_fail(b, i,
-                      id == HR_T_FLOAT64 ? "an integer that no float is, beside floats"
-                                         : "a negative number beside one of more than 63 bits");
+                      id == HR_T_FLOAT64 ? "an integer that no float holds exactly, in a column of floats"
+                                         : "a negative number, in a column with numbers of 64 bits");
             goto failed;
         }
     }
@@ -296,7 +295,7 @@ static hr_array *build_bytes(pyhr_build *b, PyObject **v, int64_t n, bool text)
             ;
         } else if (text) {
             p = PyUnicode_AsUTF8AndSize(v[i], &len);
-            if (!p) { /* lone surrogates: bytes that were no UTF-8 when they were read */
+            if (!p) { /* lone surrogates: they stand for bytes that were not UTF-8 */
                 PyErr_Clear();
                 encoded = PyUnicode_AsEncodedString(v[i], "utf-8", "surrogateescape");
                 if (!encoded)
@@ -331,7 +330,7 @@ failed:
 
 /* --------------------------------------------------------------------------------------------------- lists in lists */
 
-/* Which row of `offsets` item `at` lies in. */
+/* The row of `offsets` that contains item `at`. */
 static int64_t row_of(const hr_buffer *offsets, int64_t n, int64_t at)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -348,7 +347,7 @@ static hr_array *build_lists(pyhr_build *b, PyObject **v, int64_t n)
 {
     hr_buffer *validity = NULL, *offsets = pyhr_buffer(b, (n + 1) * 8);
     PyObject **items = NULL;
-    PyObject **rows = PyMem_Calloc((size_t)n + 1, sizeof *rows); /* each as a tuple */
+    PyObject **rows = PyMem_Calloc((size_t)n + 1, sizeof *rows); /* each row as a tuple */
     hr_array *values = NULL, *made = NULL;
     int64_t total = 0, at = 0;
 
@@ -397,10 +396,10 @@ done:
 
 /* --------------------------------------------------------------------------------------------------- dicts in lists */
 
-/* Keys of some dicts, in order of first appearance. */
+/* Keys of several dicts, in order of first appearance. */
 typedef struct found_keys {
     PyObject *list, *seen;
-    bool plain; /* all are of the very class str, whose hash and == run no code of the user's */
+    bool plain; /* all are exactly of class str, whose hash and == do not run the user's code */
 } found_keys;
 
 /* -1: an exception, or b->why. */
@@ -409,13 +408,13 @@ static int key_found(pyhr_build *b, found_keys *f, int64_t row, PyObject *key)
     char text[80];
 
     if (!PyUnicode_Check(key))
-        return pyhr_fail(b, row, "a dict with a key that is %s, not str", pyhr_type_name(key, text));
+        return pyhr_fail(b, row, "a dict with a key of type %s, expected str", pyhr_type_name(key, text));
     if (PyDict_GetItemWithError(f->seen, key))
         return 0;
     return PyErr_Occurred() || PyDict_SetItem(f->seen, key, Py_None) < 0 || PyList_Append(f->list, key) < 0 ? -1 : 0;
 }
 
-/* The keys of a dict that code of the user's may change meanwhile: from a list of its own. */
+/* The keys of a dict, from a copied list: the user's code may change the dict meanwhile. */
 static int keys_snapshot(pyhr_build *b, found_keys *f, int64_t row, PyObject *dict)
 {
     PyObject *own = PyDict_Keys(dict);
@@ -456,7 +455,7 @@ static PyObject *keys_of(pyhr_build *b, PyObject **v, int64_t n)
     return f.list;
 }
 
-/* The values under `key`, None where there is none; new references in `out`. */
+/* The values of `key`, None for dicts without it; new references in `out`. */
 static int values_of(PyObject **v, int64_t n, PyObject *key, PyObject **out)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -472,7 +471,7 @@ static int values_of(PyObject **v, int64_t n, PyObject *key, PyObject **out)
     return 0;
 }
 
-/* The values under `key`, which failed, as pickles; they are looked up again, since items may have been replaced. */
+/* The values of `key` as pickles, after another conversion failed; looked up again, as it may have replaced items. */
 static hr_array *pickle_values(pyhr_build *b, PyObject **v, int64_t n, PyObject *key)
 {
     const char *name = pyhr_text(key);
@@ -490,8 +489,8 @@ static hr_array *pickle_values(pyhr_build *b, PyObject **v, int64_t n, PyObject 
     return made;
 }
 
-/* A column for each key. -> their number; -1: failed, with *key that of the failing one (borrowed from keys). pickle: a
- * column that has no type may be of pickles. */
+/* A column for each key. Returns their number, or -1 with the failing key in *key (borrowed from keys). pickle: columns
+ * without a type may become pickles. */
 static Py_ssize_t build_dicts(pyhr_build *b, PyObject **v, int64_t n, PyObject *keys, bool pickle, hr_array **columns,
                               PyObject **key)
 {
@@ -522,7 +521,7 @@ static Py_ssize_t build_dicts(pyhr_build *b, PyObject **v, int64_t n, PyObject *
     return -1;
 }
 
-/* Fields of these names and types. Returns the number, -1 with an exception; *out for fields_free. */
+/* Fields with these names and types. Returns their number, -1 with an exception; *out is for fields_free. */
 static int fields_new(pyhr_build *b, PyObject *keys, hr_array *const *columns, hr_field **out)
 {
     int n = (int)PyList_Size(keys);
@@ -609,15 +608,15 @@ done:
     return made;
 }
 
-/* ------------------------------------------------------------------------------------------------ what a list holds */
+/* --------------------------------------------------------------------------------------------------- types of lists */
 
 typedef struct seen {
     int kinds;
-    int64_t first; /* the first item that is not None */
+    int64_t first; /* index of the first item that is not None */
     hr_type_id number;
 } seen;
 
-/* The kind of one item; *o may be replaced by what convert makes of it. 0: failed. */
+/* The kind of one item; convert may replace *o. 0: failed. */
 static int kind_of(pyhr_build *b, PyObject **o, int64_t row, hr_type_id *number_id, int again)
 {
     number x;
@@ -655,7 +654,7 @@ static int kind_of(pyhr_build *b, PyObject **o, int64_t row, hr_type_id *number_
         PyErr_Clear();
     }
     if (again) {
-        pyhr_fail(b, row, "a value of type %s", pyhr_type_name(*o, text));
+        pyhr_fail(b, row, "no column type for a value of type %s", pyhr_type_name(*o, text));
         return 0;
     }
     fn = pyhr_convert(b->s, "item");
@@ -665,7 +664,7 @@ static int kind_of(pyhr_build *b, PyObject **o, int64_t row, hr_type_id *number_
         return 0;
     if (made == Py_NotImplemented) {
         Py_DECREF(made);
-        pyhr_fail(b, row, "a value of type %s has no column type", pyhr_type_name(*o, text));
+        pyhr_fail(b, row, "no column type for a value of type %s", pyhr_type_name(*o, text));
         return 0;
     }
     if (made == *o) { /* a date, a time, a decimal */
@@ -717,7 +716,7 @@ static int scan(pyhr_build *b, PyObject **v, int64_t n, seen *out)
     return 0;
 }
 
-/* A list of bytes, all as long as a value of that type, or None. */
+/* A column from a list of None and bytes, which all have the size of a value of that type. */
 static hr_array *fixed_values(pyhr_build *b, PyObject *list, const char *format)
 {
     hr_error err = HR_ERROR_INIT;
@@ -745,7 +744,7 @@ static hr_array *fixed_values(pyhr_build *b, PyObject *list, const char *format)
             continue;
         if (PyBytes_AsStringAndSize(v, &data, &n_bytes) < 0 || n_bytes != width) {
             if (!PyErr_Occurred())
-                pyhr_fail(b, i, "a value of %lld bytes instead of %lld", (long long)n_bytes, (long long)width);
+                pyhr_fail(b, i, "expected a value of %lld bytes, found %lld", (long long)width, (long long)n_bytes);
             goto done;
         }
         memcpy(values->data + i * width, data, (size_t)width);
@@ -760,7 +759,7 @@ done:
     return made;
 }
 
-/* Dates, times, decimals: convert.special(list) -> (Arrow format, list of int, bytes or None). */
+/* Dates, times, decimals: convert.special(list) returns (Arrow format, list of int, bytes or None). */
 static hr_array *build_special(pyhr_build *b, PyObject **v, int64_t n)
 {
     PyObject *list = PyList_New((Py_ssize_t)n), *fn, *pair = NULL, *values;
@@ -783,7 +782,7 @@ static hr_array *build_special(pyhr_build *b, PyObject **v, int64_t n)
     return made;
 }
 
-/* A column of n Python objects; items may be replaced by equal ones. */
+/* A column of n Python objects; may replace items by equal ones. */
 hr_array *pyhr_build_items(pyhr_build *b, PyObject **v, int64_t n)
 {
     hr_error err = HR_ERROR_INIT;
@@ -792,7 +791,7 @@ hr_array *pyhr_build_items(pyhr_build *b, PyObject **v, int64_t n)
     seen all;
 
     if (b->depth >= HR_MAX_DEPTH) {
-        pyhr_fail(b, 0, "nested more than %d deep", HR_MAX_DEPTH);
+        pyhr_fail(b, 0, "expected at most %d levels of nesting", HR_MAX_DEPTH);
         return NULL;
     }
     if (scan(b, v, n, &all) < 0)
@@ -816,7 +815,7 @@ hr_array *pyhr_build_items(pyhr_build *b, PyObject **v, int64_t n)
     return made;
 }
 
-/* The same rows through convert.NAME(list), as a list. */
+/* A column from the result of convert.NAME(list of the items). */
 hr_array *pyhr_build_converted(pyhr_build *b, const char *name, PyObject **v, int64_t n)
 {
     PyObject *list = PyList_New((Py_ssize_t)n), *fn, *plain = NULL;
@@ -837,7 +836,7 @@ hr_array *pyhr_build_converted(pyhr_build *b, const char *name, PyObject **v, in
 
 /* --------------------------------------------------------------------------------------------------- a whole column */
 
-/* convert.plain(values) -> (array or list, Arrow format or None, bool array of what is not null or None) */
+/* A column through convert.plain(values): (array or list, Arrow format or None, bool array (False: null) or None). */
 static hr_array *build_plain(pyhr_build *b, PyObject *values)
 {
     PyObject *fn = pyhr_convert(b->s, "plain"), *got, *of, *valid;
@@ -858,10 +857,10 @@ static hr_array *build_plain(pyhr_build *b, PyObject *values)
         Py_XDECREF(got);
         return NULL;
     }
-    if (++b->depth < 3) /* what is plain needs no second conversion */
+    if (++b->depth < 3) /* the result of plain() needs no further conversion */
         made = pyhr_build_values(b, of);
     else
-        pyhr_fail(b, -1, "cannot be converted");
+        pyhr_fail(b, -1, "no conversion to a column");
     b->depth--;
     if (made && format)
         made = retype(b, made, format);
@@ -874,7 +873,7 @@ static hr_array *build_plain(pyhr_build *b, PyObject *values)
             made = pyhr_array(b, whole->type, whole->length, hr__buffer_ref(bits->buffers[1]),
                               hr__buffer_ref(whole->buffers[1]), hr__buffer_ref(whole->buffers[2]), NULL, 0);
         else if (bits)
-            pyhr_fail(b, -1, "the mask does not fit the values");
+            pyhr_fail(b, -1, "expected a mask with one value per row");
         hr__array_unref(bits);
         hr__array_unref(whole);
     }
@@ -882,8 +881,8 @@ static hr_array *build_plain(pyhr_build *b, PyObject *values)
     return made;
 }
 
-/* A column of pandas of any objects: pandas offers Arrow's protocol for it as well, but pyarrow does not know all of
- * them, and makes lists of sets. */
+/* Whether it is a pandas column of objects. Its Arrow protocol is not used: pyarrow does not convert all objects, and
+ * turns sets into lists. */
 static bool is_objects(PyObject *values)
 {
     PyObject *type = pyhr_is_named(values, "Series") ? PyObject_GetAttrString(values, "dtype") : NULL;
@@ -911,13 +910,13 @@ hr_array *pyhr_build_values(pyhr_build *b, PyObject *values)
 
         if (PyObject_GetBuffer(values, &view, PyBUF_FORMAT | PyBUF_STRIDES) == 0) {
             if (view.ndim == 0)
-                pyhr_fail(b, -1, "expected a value for each row, found an array of no dimension");
+                pyhr_fail(b, -1, "expected one value per row, found an array without dimensions");
             else
                 made = pyhr_build_view(b, values, &view);
             PyBuffer_Release(&view);
             return made;
         }
-        PyErr_Clear(); /* numpy's dates have no buffer: convert.plain knows them */
+        PyErr_Clear(); /* numpy's dates have no buffer; convert.plain converts them */
     }
     if (!PyList_Check(values) && !PyTuple_Check(values)) {
         if ((PyObject_HasAttrString(values, "__arrow_c_array__") ||
@@ -945,7 +944,7 @@ hr_array *pyhr_build_values(pyhr_build *b, PyObject *values)
     return made;
 }
 
-/* A list of bytes or None as pickles. */
+/* A column of pickles from a list of bytes or None. */
 static hr_array *pickle_array(pyhr_build *b, PyObject *list)
 {
     hr_error err = HR_ERROR_INIT;
@@ -970,7 +969,7 @@ static hr_array *pickle_array(pyhr_build *b, PyObject *list)
     return st ? pyhr_raise(b->s, st, &err) : out;
 }
 
-/* The exception that is set, of a text without UTF-8, becomes InvalidArgument with the column's name. */
+/* Turns a UnicodeEncodeError that is set into InvalidArgument with the column's name. */
 static void name_column(pyhr_build *b, const char *name)
 {
     PyObject *kind, *value, *trace, *text;
@@ -986,7 +985,7 @@ static void name_column(pyhr_build *b, const char *name)
     Py_XDECREF(trace);
 }
 
-/* Raises what b->why says about column `name`, if no exception is set. */
+/* Raises b->why for column `name`, unless an exception is set. */
 static void raise_why(pyhr_build *b, const char *name)
 {
     if (PyErr_Occurred()) {
@@ -1000,8 +999,8 @@ static void raise_why(pyhr_build *b, const char *name)
         pyhr_raise_text(b->s, HR_TYPE, "column '%s': %s", name, b->why);
 }
 
-/* What build_values could not do, for the reason in b->why or in the exception: convert.pickled(values, name, why)
- * gives the pickle of each value as bytes, None for None, NotImplemented if the values have none. NULL: an
+/* A column of pickles, after build_values failed with b->why or an exception. convert.pickled(values, name, why)
+ * returns the pickle of each value as bytes (None for None), or NotImplemented if there are no pickles. NULL: an
  * exception. */
 hr_array *pyhr_build_pickles(pyhr_build *b, const char *name, PyObject *values)
 {
@@ -1048,7 +1047,7 @@ hr_array *pyhr_build_column(pyhr_state *s, const hr_mem *mem, const char *name, 
     return made;
 }
 
-/* A table of these columns (taken, in any case) under the names of `keys`. */
+/* A table of these columns (taken, even on failure) with the names in `keys`. */
 static hr_table *table_of(pyhr_build *b, PyObject *keys, hr_array **columns, int64_t n_rows)
 {
     hr_error err = HR_ERROR_INIT;
@@ -1078,7 +1077,7 @@ static hr_table *table_of(pyhr_build *b, PyObject *keys, hr_array **columns, int
 hr_table *pyhr_build_table(pyhr_state *s, const hr_mem *mem, PyObject *columns)
 {
     pyhr_build b = { .s = s, .mem = mem, .bad = -1 };
-    PyObject *keys, *items; /* of the columns as they are now: values' own methods run below, and may change the dict */
+    PyObject *keys, *items; /* copies: the methods of values run below and may change the dict */
     Py_ssize_t n = 0, n_items;
     hr_array **built;
     hr_table *made = NULL;
@@ -1105,7 +1104,7 @@ hr_table *pyhr_build_table(pyhr_state *s, const hr_mem *mem, PyObject *columns)
 
         if (!name) {
             if (!PyErr_Occurred())
-                pyhr_raise_text(s, HR_TYPE, "a column's name is a str, not %s", pyhr_type_name(key, text));
+                pyhr_raise_text(s, HR_TYPE, "expected a str as a column's name, found %s", pyhr_type_name(key, text));
             goto done;
         }
         b.bad = -1;
@@ -1146,7 +1145,7 @@ hr_table *pyhr_build_rows(pyhr_state *s, const hr_mem *mem, PyObject *rows)
     }
     pyhr_drain_run(s);
     for (Py_ssize_t i = 0; i < n; i++) {
-        v[i] = PyTuple_GetItem(tuple, i); /* the tuple holds them; nothing here replaces them */
+        v[i] = PyTuple_GetItem(tuple, i); /* the tuple keeps them alive */
         if (!PyDict_Check(v[i])) {
             char text[80];
 

@@ -1,9 +1,9 @@
-/* py_column.c - Column: one column by the buffer protocol.
+/* py_column.c - Column: one column, with the buffer protocol.
  *
- * It works where the rows are *dense*: fixed width and nothing null, or lists and tensors whose rows all have one
- * shape. Booleans are unpacked into bytes of the column's own; dates and times are exported as their integers, and
- * `time` says which numpy type that is ("M8[us]"). Buffers are read-only unless asked for otherwise and the table is
- * the only holder of its memory (hr_table.sole). */
+ * The protocol works for *dense* rows: fixed width without nulls, or lists and tensors whose rows all have one shape.
+ * Booleans are unpacked into bytes that the column owns; dates and times are exported as integers, and `time` names
+ * their numpy type ("M8[us]"). Buffers are read-only unless the consumer requests a writable one and the table is the
+ * only owner of its memory (hr_table.sole). */
 #include "pyhr.h"
 
 #include <stdio.h>
@@ -11,13 +11,13 @@
 typedef struct column_object {
     PyObject ob_base;
     hr_array *array;
-    PyObject *name; /* str; NULL: a part of another column */
+    PyObject *name; /* str; NULL: a child of another column */
     bool writable;
-    int dense; /* -1: not looked yet */
-    /* valid if dense */
+    int dense; /* -1: not known yet */
+    /* valid only if dense */
     const hr_type *value;
     const uint8_t *data;
-    hr_buffer *bools; /* booleans as bytes */
+    hr_buffer *bools; /* booleans, unpacked to bytes */
     Py_ssize_t itemsize, n_bytes;
     int ndim;
     Py_ssize_t shape[HR_MAX_DIMS + 1], strides[HR_MAX_DIMS + 1];
@@ -52,7 +52,7 @@ static void column_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-/* The struct-module code of a type's values; 0: it has none. Times count as their integers. */
+/* The struct module's code of a type's values, for times that of their integers; 0: none. */
 static char format_of(const hr_type *t)
 {
     switch (t->id) {
@@ -67,7 +67,7 @@ static char format_of(const hr_type *t)
     case HR_T_INT64:
     case HR_T_DATE64:
     case HR_T_TIMESTAMP:
-    case HR_T_DURATION: return sizeof(long) == 8 ? 'l' : 'q'; /* numpy's int64 is C's long where that has 64 bits */
+    case HR_T_DURATION: return sizeof(long) == 8 ? 'l' : 'q'; /* numpy's int64 is C's long if that has 64 bits */
     case HR_T_UINT64: return sizeof(long) == 8 ? 'L' : 'Q';
     case HR_T_FLOAT16: return 'e';
     case HR_T_FLOAT32: return 'f';
@@ -76,7 +76,7 @@ static char format_of(const hr_type *t)
     }
 }
 
-/* Looks whether the rows are dense and fills what the buffer protocol needs. -1: an exception. */
+/* Finds out whether the rows are dense, and fills the fields of the buffer protocol. -1: an exception. */
 static int column_look(pyhr_state *s, column_object *self)
 {
     const hr_array *a = self->array, *values = a;
@@ -137,14 +137,13 @@ static int column_getbuffer(PyObject *op, Py_buffer *view, int flags)
         PyObject *type = pyhr_type_object(self->array->type);
 
         if (type)
-            PyErr_Format(PyExc_BufferError, "column %R of type %U has no flat memory%s",
-                         self->name ? self->name : Py_None, type,
-                         hr__array_null_count(self->array) ? ": it has nulls" : "");
+            PyErr_Format(PyExc_BufferError, "column %R of type %U is not dense%s", self->name ? self->name : Py_None,
+                         type, hr__array_null_count(self->array) ? ": it has nulls" : "");
         Py_XDECREF(type);
         return -1;
     }
     if ((flags & PyBUF_WRITABLE) == PyBUF_WRITABLE && !self->writable) {
-        PyErr_SetString(PyExc_BufferError, "the column is read-only");
+        PyErr_SetString(PyExc_BufferError, "expected a read-only buffer, found a request for a writable one");
         return -1;
     }
     *view = (Py_buffer){
@@ -211,7 +210,7 @@ static PyObject *column_type(PyObject *op, void *none)
     return pyhr_type_object(((column_object *)op)->array->type);
 }
 
-/* A short name to choose by: "int64", "list", "struct", ... without parameters. */
+/* The kind of type, without parameters: "int", "list", "struct", ... */
 static PyObject *column_kind(PyObject *op, void *none)
 {
     static const char *const kinds[HR_N_TYPES] = {
@@ -309,7 +308,7 @@ static PyObject *column_filled(PyObject *op, PyObject *none)
     return pyhr_column_filled(pyhr_state_of(op), op);
 }
 
-/* Booleans, True where a row is not null; None if no row is null. */
+/* Booleans, False for null rows; None if no row is null. */
 static PyObject *column_valid(PyObject *op, PyObject *none)
 {
     pyhr_state *s = pyhr_state_of(op);
@@ -338,7 +337,7 @@ static PyObject *column_valid(PyObject *op, PyObject *none)
     return st ? pyhr_raise(s, st, &err) : pyhr_column(s, valid, NULL, false);
 }
 
-/* Lists as (starts, lengths, values): two int64 columns with a row each, and the values that they point into. */
+/* Lists as (starts, lengths, values): two int64 columns with one value per row, and the values of all lists. */
 static PyObject *column_lists(PyObject *op, PyObject *none)
 {
     pyhr_state *s = pyhr_state_of(op);
@@ -352,7 +351,7 @@ static PyObject *column_lists(PyObject *op, PyObject *none)
 
     (void)none;
     if (a->n_children != 1 || a->type->id == HR_T_STRUCT) {
-        PyErr_SetString(PyExc_TypeError, "not a list");
+        PyErr_SetString(PyExc_TypeError, "expected a list column");
         return NULL;
     }
     HR_GO(hr__buffer_new(&(hr_mem){ 0 }, n_bytes, &starts, &err));
@@ -407,7 +406,7 @@ done:
     return made;
 }
 
-/* Child i of a struct, as many rows as the column. */
+/* Child i of a struct, with the rows of the column. */
 static PyObject *column_part(PyObject *op, PyObject *arg)
 {
     const hr_array *a = ((column_object *)op)->array;
@@ -420,14 +419,14 @@ static PyObject *column_part(PyObject *op, PyObject *arg)
     if (i == -1 && PyErr_Occurred())
         return NULL;
     if (a->type->id != HR_T_STRUCT || i < 0 || i >= a->n_children) {
-        PyErr_SetString(PyExc_IndexError, "no such part of a struct");
+        PyErr_SetString(PyExc_IndexError, "expected the number of a child of a struct");
         return NULL;
     }
     st = hr__array_slice(a->children[i], a->offset, a->length, &part, &err);
     return st ? pyhr_raise(s, st, &err) : pyhr_column(s, part, ((column_object *)op)->name, false);
 }
 
-/* The objects of to_pylist(), written into a one-dimensional object array (numpy's). */
+/* Writes the objects of to_pylist() into a one-dimensional object array of numpy. */
 static PyObject *column_fill(PyObject *op, PyObject *into)
 {
     const hr_array *a = ((column_object *)op)->array;
@@ -437,7 +436,7 @@ static PyObject *column_fill(PyObject *op, PyObject *into)
     if (PyObject_GetBuffer(into, &view, PyBUF_WRITABLE | PyBUF_FORMAT | PyBUF_STRIDES) < 0)
         return NULL;
     if (view.ndim != 1 || !view.format || strcmp(view.format, "O") != 0 || view.shape[0] != a->length) {
-        PyErr_SetString(PyExc_TypeError, "fill: expected an object array with a place for each row");
+        PyErr_SetString(PyExc_TypeError, "fill: expected an object array with one item per row");
         rc = -1;
     } else {
         rc = pyhr_array_fill(pyhr_state_of(op), a, view.buf, view.strides[0]);
@@ -456,7 +455,7 @@ static PyObject *column_arrow(PyObject *op, PyObject *args, PyObject *kwargs)
     PyObject *a, *b, *pair;
     hr_status st;
 
-    (void)args, (void)kwargs; /* requested_schema: may be disregarded, says the protocol */
+    (void)args, (void)kwargs; /* requested_schema: the protocol allows to ignore it */
     if ((st = hr__type_export(self->array->type, &schema, &err)))
         return pyhr_raise(s, st, &err);
     if ((st = hr__array_export(self->array, &array, &err))) {
@@ -477,13 +476,14 @@ hr_array *pyhr_column_of(pyhr_state *s, PyObject *op)
 }
 
 static PyMethodDef column_methods[] = {
-    { "to_pylist", column_to_pylist, METH_NOARGS, "Each row as a Python object; None for a null." },
-    { "fill", column_fill, METH_O, "Writes to_pylist()'s objects into a one-dimensional object array; returns it." },
+    { "to_pylist", column_to_pylist, METH_NOARGS, "A list of one Python object per row; None for null." },
+    { "fill", column_fill, METH_O,
+      "fill(array): writes the objects of to_pylist() into a one-dimensional object array; returns it." },
     { "filled", column_filled, METH_NOARGS,
-      "A copy with NaN where rows are null; integers as float64, dates and times as int64 with numpy's NaT." },
-    { "valid", column_valid, METH_NOARGS, "Boolean column, True where not null; None if nothing is null." },
+      "A copy with NaN for nulls; integers become float64, dates and times int64 with numpy's NaT." },
+    { "valid", column_valid, METH_NOARGS, "Boolean column, False for nulls; None if there are no nulls." },
     { "lists", column_lists, METH_NOARGS, "(starts, lengths, values) of a list column." },
-    { "part", column_part, METH_O, "Child number i of a struct, as a column." },
+    { "part", column_part, METH_O, "part(i): child i of a struct, as a column." },
     { "__arrow_c_array__", (PyCFunction)(void (*)(void))column_arrow, METH_VARARGS | METH_KEYWORDS,
       "Arrow's PyCapsules." },
     { NULL, NULL, 0, NULL },
@@ -491,19 +491,19 @@ static PyMethodDef column_methods[] = {
 
 static PyGetSetDef column_getset[] = {
     { "name", column_name, NULL, "Name, or None.", NULL },
-    { "type", column_type, NULL, "Type, as Arrow prints it.", NULL },
+    { "type", column_type, NULL, "The type in Arrow's notation.", NULL },
     { "kind", column_kind, NULL,
       "bool, int, float, string, binary, object, time, clock, decimal, list, tensor, ragged, struct, map, null.",
       NULL },
-    { "dense", column_dense, NULL, "True if the buffer protocol works: shape (rows, *shape of a row).", NULL },
-    { "time", column_time, NULL, "numpy's type of the values if they are dates or times ('M8[us]'), else None.", NULL },
-    { "shape", column_shape, NULL, "Shape of a tensor row, else None.", NULL },
+    { "dense", column_dense, NULL, "Whether the buffer protocol works, with shape (rows, *shape of a row).", NULL },
+    { "time", column_time, NULL, "numpy's type of dates and times ('M8[us]'); otherwise None.", NULL },
+    { "shape", column_shape, NULL, "Shape of a row of tensors; otherwise None.", NULL },
     { "null_count", column_null_count, NULL, "Number of nulls.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
 static PyType_Slot column_slots[] = {
-    { Py_tp_doc, "One column. Shares the table's memory, which lives as long as any view of it." },
+    { Py_tp_doc, "One column. Shares the table's memory, which lives as long as any view of the column." },
     { Py_tp_dealloc, column_dealloc },
     { Py_tp_methods, column_methods },
     { Py_tp_getset, column_getset },

@@ -1,12 +1,12 @@
-/* py_error.c - the one place where a hr_status becomes a Python exception, and back.
+/* py_error.c - the only file that turns a hr_status into a Python exception, and an exception into a hr_status.
  *
- * The exceptions are made here, once for each module object; headrace/exceptions.py gives them their documented names,
- * so that they can be pickled. Each is a HeadraceError and, where Python has a class for the same thing, that class
- * too: `except FileNotFoundError` catches NotFoundError.
+ * It makes the exception classes, once per module object; headrace/exceptions.py gives them their documented names, so
+ * that they pickle. Each is a HeadraceError and also Python's class for the same fault, if there is one:
+ * `except FileNotFoundError` catches NotFoundError.
  *
- * A function of the user's that raises comes as HR_CALLBACK with a detail: the pickled exception and its traceback as
- * text. headrace.udf.errors makes the exception again, with its own type; it never fails (CallbackError with the text
- * is the last resort). */
+ * The exception of a user's function arrives as HR_CALLBACK with a detail: the pickled exception and its traceback as
+ * text. headrace.udf.errors rebuilds the exception with its own type; it never fails (its last resort is CallbackError
+ * with the text). */
 #include "pyhr.h"
 #include "op/call.h"
 
@@ -20,29 +20,31 @@ static const struct {
 } classes[] = {
     { HR_NO_MEMORY, "OutOfMemoryError", "MemoryError", "The system refused an allocation." },
     { HR_BUDGET, "MemoryLimitError", "MemoryError",
-      "The work cannot be done within the memory limit; names the number of bytes." },
+      "The work needs more than the memory limit; names the number of bytes." },
     { HR_INVALID, "InvalidArgument", "ValueError",
-      "A wrong argument, or a column that is not there; the caller can mend it." },
+      "A wrong argument, or a column that does not exist; the caller can correct it." },
     { HR_TYPE, "TypeMismatchError", "TypeError", "A column's type does not fit; names the column and both types." },
-    { HR_NOT_FOUND, "NotFoundError", "FileNotFoundError", "A file that is not there; names it." },
+    { HR_NOT_FOUND, "NotFoundError", "FileNotFoundError", "A file does not exist; names the file." },
     { HR_BAD_DATA, "DataError", "ValueError", "The input's bytes are wrong; names file and place." },
     { HR_IO, "StorageError", "OSError", "The system failed to read or write; names the file." },
     { HR_DISK_FULL, "DiskFullError", "OSError",
-      "No space, or no quota, for a file that is written; names it and the bytes." },
-    { HR_UNSUPPORTED, "UnsupportedError", "NotImplementedError", "Well-formed, but not known to this version." },
+      "The disk has no space, or the quota is used up; names the file and the bytes." },
+    { HR_UNSUPPORTED, "UnsupportedError", "NotImplementedError",
+      "Well-formed input that this version does not support." },
     { HR_CALLBACK, "CallbackError", "RuntimeError",
-      "A function raised, and its own exception could not be carried over." },
-    { HR_PEER, "PeerError", "ConnectionError", "A worker or trainer process died or closed; names it." },
+      "A function raised an exception that this process cannot rebuild." },
+    { HR_PEER, "PeerError", "ConnectionError",
+      "A worker or trainer process died or closed its connection; names the process." },
     { HR_CANCELLED, "CancelledError", NULL, "The run was stopped." },
     { HR_MISMATCH, "MismatchError", "ValueError", "A position of another plan, or ranks that disagree." },
-    { HR_BUG, "InternalError", "RuntimeError", "A fault of Headrace itself; please report it." },
+    { HR_BUG, "InternalError", "RuntimeError", "A bug in Headrace; please report it." },
 };
 
 int pyhr_errors_add(PyObject *module, pyhr_state *s)
 {
     PyObject *builtins = PyImport_ImportModule("builtins");
     PyObject *base = builtins ? PyErr_NewExceptionWithDoc("headrace.exceptions.HeadraceError",
-                                                          "What every error of Headrace is.", NULL, NULL)
+                                                          "The base class of all errors of Headrace.", NULL, NULL)
                               : NULL;
     int rc = -1;
 
@@ -62,7 +64,7 @@ int pyhr_errors_add(PyObject *module, pyhr_state *s)
         Py_XDECREF(bases);
         if (!made)
             goto done;
-        s->errors[hr__status_place(classes[i].st)] = made; /* the state holds it */
+        s->errors[hr__status_place(classes[i].st)] = made; /* the state owns the reference */
         if (PyModule_AddObjectRef(module, classes[i].name, made) < 0)
             goto done;
     }
@@ -73,7 +75,7 @@ done:
     return rc;
 }
 
-/* The user's exception, made again by Python; NULL with an exception if even that failed. */
+/* Rebuilds the user's exception in Python; NULL with an exception if that fails. */
 static PyObject *rebuild(const hr_error *err)
 {
     PyObject *module = PyImport_ImportModule("headrace.udf.errors");
@@ -90,7 +92,7 @@ void *pyhr_raise(pyhr_state *s, hr_status st, hr_error *err)
     PyObject *text = NULL, *made = NULL;
     PyObject *cls = s->errors[hr__status_place(hr__status_is_error(st) ? st : HR_BUG)];
 
-    if (PyErr_Occurred()) { /* a signal handler raised, or a handler of inline calls did */
+    if (PyErr_Occurred()) { /* a signal handler or a handler of inline calls raised */
         hr_error_clear(err);
         return NULL;
     }

@@ -1,7 +1,7 @@
-/* py_expr.c - Expr: an expression over columns, as the engine has it.
+/* py_expr.c - Expr: the engine's expression over columns.
  *
- * headrace.data.expressions wraps it: there are the operators and the names that users see; here is how a tree is made,
- * looked at and pickled. Immutable. */
+ * headrace.data.expressions wraps it and has the operators and names that users see; this file makes, inspects and
+ * pickles trees. An Expr is immutable. */
 #include "pyhr.h"
 
 #include "expr/fn.h"
@@ -30,7 +30,7 @@ hr_expr *pyhr_expr_of(pyhr_state *s, PyObject *op)
 {
     if (Py_IS_TYPE(op, s->expr))
         return ((expr_object *)op)->expr;
-    PyErr_Format(PyExc_TypeError, "expected an Expr, not %R", (PyObject *)Py_TYPE(op));
+    PyErr_Format(PyExc_TypeError, "expected an Expr, found %R", (PyObject *)Py_TYPE(op));
     return NULL;
 }
 
@@ -104,7 +104,7 @@ static PyObject *expr_number(PyObject *cls, PyObject *arg)
     return expr_made(s, st, e, &err);
 }
 
-/* Values from Python, NumPy or Arrow, as one array. */
+/* One array from values of Python, NumPy or Arrow. */
 static hr_array *values_of(pyhr_state *s, PyObject *values)
 {
     const hr_mem mem = { 0 };
@@ -126,7 +126,7 @@ static PyObject *expr_value(PyObject *cls, PyObject *arg)
     return expr_made(s, st, e, &err);
 }
 
-/* The values as the one row of a list column. Takes them, even on failure. */
+/* A list column of one row, which holds the values. Takes them, even on failure. */
 static hr_status one_list(hr_array *takes, hr_array **out, hr_error *err)
 {
     const hr_mem mem = { 0 };
@@ -190,7 +190,7 @@ done:
     return made;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- looking */
+/* ------------------------------------------------------------------------------------------------------- inspection */
 
 static PyObject *expr_text(PyObject *op)
 {
@@ -236,7 +236,7 @@ static PyObject *expr_name(PyObject *op, void *unused)
     return e->kind == HR_EXPR_COLUMN ? PyUnicode_FromString(e->name) : Py_NewRef(Py_None);
 }
 
-/* The value of a literal, the one that was given or its equal. */
+/* The value of a literal: the given one or an equal one. */
 static PyObject *expr_literal(PyObject *op, void *unused)
 {
     const hr_expr *e = ((expr_object *)op)->expr;
@@ -273,7 +273,7 @@ static PyObject *expr_fingerprint(PyObject *op, PyObject *none)
     return PyUnicode_FromString(text);
 }
 
-/* The type that it has over these columns, as text: also a check that it can be computed. */
+/* The type of the expression over a table's columns, as text; an error if it cannot be computed. */
 static PyObject *expr_type(PyObject *op, PyObject *arg)
 {
     pyhr_state *s = pyhr_state_of(op);
@@ -291,7 +291,7 @@ static PyObject *expr_type(PyObject *op, PyObject *arg)
     return made;
 }
 
-/* Over the rows of a table, as a Column. */
+/* The expression's values for a table's rows, as a Column. */
 static PyObject *expr_eval(PyObject *op, PyObject *arg)
 {
     pyhr_state *s = pyhr_state_of(op);
@@ -316,7 +316,7 @@ static PyObject *expr_eval(PyObject *op, PyObject *arg)
 
 /* --------------------------------------------------------------------------------------------------------- pickling */
 
-/* A literal as a Table of one row, which can be pickled. */
+/* A literal as a Table of one row, which pickles. */
 static PyObject *literal_table(pyhr_state *s, const hr_expr *e)
 {
     hr_error err = HR_ERROR_INIT;
@@ -351,7 +351,7 @@ static PyObject *expr_of_table(PyObject *cls, PyObject *args)
     if (!PyArg_ParseTuple(args, "Op", &table, &weak) || !(t = pyhr_table_of(s, table)))
         return NULL;
     if (t->schema->n != 1)
-        return pyhr_raise_text(s, HR_INVALID, "a literal of %d columns", t->schema->n);
+        return pyhr_raise_text(s, HR_INVALID, "expected a literal of one column, found %d", t->schema->n);
     st = hr__expr_value(hr__array_ref(t->columns[0]), weak, &e, &err);
     return expr_made(s, st, e, &err);
 }
@@ -409,7 +409,7 @@ static PyObject *expr_reduce(PyObject *op, PyObject *none)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ the functions there are */
+/* ------------------------------------------------------------------------------------------------ list of functions */
 
 static PyObject *options_text(const hr_option *table)
 {
@@ -442,25 +442,26 @@ static PyObject *expr_functions(PyObject *cls, PyObject *none)
 
 static PyMethodDef expr_methods[] = {
     { "column", expr_column, METH_O | METH_CLASS, "column(name)" },
-    { "number", expr_number, METH_O | METH_CLASS, "number(int or float): takes the type of what it is used with." },
-    { "value", expr_value, METH_O | METH_CLASS, "value([v]): a constant of the type that a column of it would have." },
-    { "list", expr_list, METH_O | METH_CLASS, "list(values): the constant list of these." },
+    { "number", expr_number, METH_O | METH_CLASS,
+      "number(int or float): a constant with the type of the other operand." },
+    { "value", expr_value, METH_O | METH_CLASS, "value([v]): a constant with the type of a column [v]." },
+    { "list", expr_list, METH_O | METH_CLASS, "list(values): a constant list." },
     { "call", expr_call, METH_VARARGS | METH_CLASS, "call(function, args, settings=()): settings are 'name=value'." },
     { "of_table", expr_of_table, METH_VARARGS | METH_CLASS, "of_table(table, weak): a pickled literal." },
     { "functions", expr_functions, METH_NOARGS | METH_CLASS,
-      "List of (name, symbol or None, doc, least and most arguments (-1: any), options as text)." },
-    { "same", expr_same, METH_O, "Whether the other is the same tree." },
+      "functions(): list of (name, symbol or None, doc, least and most arguments (-1: no limit), options as text)." },
+    { "same", expr_same, METH_O, "same(other): whether both are the same tree." },
     { "fingerprint", expr_fingerprint, METH_NOARGS, "32 hex digits." },
-    { "type_over", expr_type, METH_O, "type_over(table): the type that it has over these columns." },
+    { "type_over", expr_type, METH_O, "type_over(table): the type of the expression over the table's columns." },
     { "eval", expr_eval, METH_O, "eval(table): a Column." },
     { "__reduce__", expr_reduce, METH_NOARGS, NULL },
     { NULL, NULL, 0, NULL },
 };
 
 static PyGetSetDef expr_getset[] = {
-    { "columns", expr_columns, NULL, "Names of the columns that it reads.", NULL },
-    { "name", expr_name, NULL, "The name, if it is a column; else None.", NULL },
-    { "literal", expr_literal, NULL, "The value, if it is a constant; else None.", NULL },
+    { "columns", expr_columns, NULL, "Names of the columns that the expression reads.", NULL },
+    { "name", expr_name, NULL, "The name of a column; otherwise None.", NULL },
+    { "literal", expr_literal, NULL, "The value of a constant; otherwise None.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 

@@ -1,10 +1,9 @@
 /* py_feed.c - Feed: one pass over a running plan.
  *
- * next() waits without the GIL, at most 100 ms at a time, then looks at signals. Functions that run "inline" are served
- * here, between two waits, on the consumer's own thread. One thread at a time may wait in next(); close() from another
- * thread makes it stop. Statistics and positions are asked for without the GIL as well; a close() meanwhile is done by
- * the last who is in a call. A feed belongs to the process that opened it: a forked child gets an error, and leaves the
- * run alone. */
+ * next() waits without the GIL, at most 100 ms at a time, then handles signals. Between two waits the consumer's thread
+ * serves the functions that run "inline". One thread at a time may wait in next(); close() from another thread makes it
+ * stop. Statistics and positions also run without the GIL; if close() comes meanwhile, the last of these calls closes
+ * the feed. A feed belongs to the process that opened it: a forked child gets an error and does not touch the run. */
 #include "pyhr.h"
 
 #include <errno.h>
@@ -14,16 +13,16 @@ typedef struct feed_object {
     PyObject ob_base;
     hr_feed *feed;          /* NULL: closed */
     PyObject *inline_calls; /* tuple of (Calls, handler) */
-    PyObject *code_differs; /* names of functions whose code is not the position's, or NULL */
+    PyObject *code_differs; /* names of functions whose code has changed since the position, or NULL */
     bool busy;              /* a thread is in next() */
-    int held;               /* calls that use the feed without the GIL: the last of them closes it */
-    bool closing;           /* closed, as soon as it is neither busy nor held */
+    int held;               /* calls that use the feed without the GIL; the last one closes it if `closing` */
+    bool closing;           /* closes as soon as it is neither busy nor held */
     int pid;
 } feed_object;
 
 /* ---------------------------------------------------------------------------------------------------------- options */
 
-/* Takes kwargs[name] out, as a new reference; NULL without an exception: it is not there, or None. */
+/* Removes kwargs[name] and returns it as a new reference; NULL without an exception: missing, or None. */
 static PyObject *take_argument(PyObject *kwargs, const char *name)
 {
     PyObject *v = PyDict_GetItemString(kwargs, name);
@@ -72,7 +71,7 @@ int pyhr_feed_options(PyObject *kwargs, hr_feed_options *out)
     out->memory_limit = limit;
     out->drop_last = drop_last != 0;
     out->any_order = any_order != 0;
-    /* these two stay in kwargs, which keeps their texts alive */
+    /* position and trace_path stay in kwargs, which keeps their texts alive */
     position = PyDict_GetItemString(kwargs, "position");
     trace = PyDict_GetItemString(kwargs, "trace_path");
     if (position && position != Py_None && !(out->position = pyhr_text(position)))
@@ -99,7 +98,7 @@ PyObject *pyhr_inline_calls(pyhr_state *s, PyObject *arg)
     return tuple;
 }
 
-/* An exception if names are left in kwargs beside those that pyhr_feed_options leaves. */
+/* Raises TypeError for names in kwargs that neither the caller nor pyhr_feed_options uses. */
 static int no_more(PyObject *kwargs)
 {
     PyObject *key, *value;
@@ -197,7 +196,7 @@ static int feed_clear(PyObject *op)
     return 0;
 }
 
-/* Ends the run now, if it is ours; later, if a call uses it. Nobody waits in next(). */
+/* Ends the run of this process now, or when the last call that uses it returns. No thread is in next(). */
 static void feed_end(feed_object *self)
 {
     hr_feed *feed = self->feed;
@@ -230,7 +229,7 @@ static PyObject *feed_close(PyObject *op, PyObject *none)
     feed_object *self = (feed_object *)op;
 
     (void)none;
-    if (self->busy || self->held) { /* whoever waits in next(), or is in a call, closes it */
+    if (self->busy || self->held) { /* the thread in next(), or the last call, closes it */
         self->closing = true;
         if (self->feed && hr__feed_run(self->feed))
             hr__run_cancel(hr__feed_run(self->feed));
@@ -244,7 +243,7 @@ static PyObject *feed_close(PyObject *op, PyObject *none)
 static int feed_check(pyhr_state *s, feed_object *self)
 {
     if (self->pid != hr__pid()) {
-        pyhr_raise_text(s, HR_INVALID, "this iterator belongs to process %d; a forked child has to make its own",
+        pyhr_raise_text(s, HR_INVALID, "this iterator belongs to process %d; make a new one in a forked child",
                         self->pid);
         return -1;
     }
@@ -253,7 +252,7 @@ static int feed_check(pyhr_state *s, feed_object *self)
 
 /* ------------------------------------------------------------------------------------------------------------- rows */
 
-/* The next table; NULL without an exception: the end. */
+/* The next table; NULL with *failed false: the end. */
 static hr_table *feed_take(PyObject *op, bool *failed)
 {
     feed_object *self = (feed_object *)op;
@@ -266,9 +265,11 @@ static hr_table *feed_take(PyObject *op, bool *failed)
     *failed = true;
     if (feed_check(s, self) < 0)
         return NULL;
-    pyhr_drain_run(s); /* may run code of the user's */
+    pyhr_drain_run(s); /* may run the user's code */
     if (self->busy)
-        return pyhr_raise_text(s, HR_INVALID, "two threads, or a function and its consumer, read from one iterator");
+        return pyhr_raise_text(
+            s, HR_INVALID,
+            "expected one reader of an iterator, found two: two threads, or a function and its consumer");
     *failed = false;
     if (!self->feed || self->closing)
         return NULL;
@@ -293,7 +294,7 @@ static hr_table *feed_take(PyObject *op, bool *failed)
 
         feed_end(self);
         hr_table_unref(t);
-        if (closed) { /* by another thread: the end, no error */
+        if (closed) { /* another thread closed it: the end, no error */
             hr_error_clear(&err);
             return NULL;
         }
@@ -337,11 +338,12 @@ static int feed_open_check(pyhr_state *s, feed_object *self)
         return -1;
     if (self->feed && !self->closing && !self->busy)
         return 0;
-    pyhr_raise_text(s, HR_INVALID, self->busy ? "another thread reads from the iterator" : "the iterator is closed");
+    pyhr_raise_text(s, HR_INVALID,
+                    self->busy ? "another thread is reading from the iterator" : "the iterator is closed");
     return -1;
 }
 
-/* The feed for a call without the GIL, until feed_drop(). */
+/* The feed for a call without the GIL; feed_drop() ends the use. */
 static hr_feed *feed_hold(feed_object *self)
 {
     self->held++;
@@ -460,13 +462,13 @@ static PyObject *feed_exit(PyObject *op, PyObject *args)
 
 typedef struct feed_stream {
     PyObject *feed, *owner;
-    PyObject *schema; /* a Schema, or NULL: that of the first table */
-    hr_table *first;  /* read ahead for its schema */
-    hr_schema *fixed; /* what was told; later tables have to fit it */
+    PyObject *schema; /* a Schema, or NULL: the first table's */
+    hr_table *first;  /* read early, for its schema */
+    hr_schema *fixed; /* the schema that get_schema() returned; later tables must fit it */
     char error[1000];
 } feed_stream;
 
-/* The Python exception as text; the GIL is held. */
+/* Stores the Python exception as text. The caller has the GIL. */
 static int stream_raised(feed_stream *fs)
 {
     hr_error err = HR_ERROR_INIT;
@@ -484,7 +486,7 @@ static int stream_failed(feed_stream *fs, hr_error *err)
     return EINVAL;
 }
 
-/* Finds out the schema: what the plan says, or that of the first table. */
+/* Finds the schema: the plan's, or the first table's. */
 static int stream_begin(feed_stream *fs)
 {
     hr_error err = HR_ERROR_INIT;
@@ -562,7 +564,7 @@ static void stream_release(struct ArrowArrayStream *stream)
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *type, *value, *trace, *got;
 
-    PyErr_Fetch(&type, &value, &trace); /* the consumer may be on its way out with an exception */
+    PyErr_Fetch(&type, &value, &trace); /* the consumer may be leaving with an exception */
     got = PyObject_CallMethod(fs->owner, "close", NULL);
     if (!got)
         PyErr_Clear();
@@ -578,7 +580,7 @@ static void stream_release(struct ArrowArrayStream *stream)
     PyGILState_Release(gil);
 }
 
-/* stream(schema or None, owner): the rest as an Arrow stream, which calls owner.close() when it is released. */
+/* stream(schema or None, owner): the remaining rows as an Arrow stream, whose release calls owner.close(). */
 static PyObject *feed_stream_capsule(PyObject *op, PyObject *args)
 {
     struct ArrowArrayStream stream = { stream_get_schema, stream_get_next, stream_last_error, stream_release, NULL };
@@ -610,13 +612,13 @@ static PyMethodDef feed_methods[] = {
     { "position", feed_position, METH_VARARGS,
       "position(row=-1, whole=True): where the consumer is, as text; with keep_positions, before row `row` of those it "
       "got.\n"
-      "whole=False reads no file: Plan.whole_position() does that, where others can go on meanwhile." },
-    { "forget", feed_forget, METH_O, "forget(row): no position before `row` will be asked for." },
-    { "stats", feed_stats, METH_NOARGS, "What was done so far, as JSON." },
+      "whole=False does not read files: Plan.whole_position() does that later, while other threads go on." },
+    { "forget", feed_forget, METH_O, "forget(row): nobody will request a position before `row`." },
+    { "stats", feed_stats, METH_NOARGS, "Statistics of the run so far, as JSON." },
     { "counts", feed_counts, METH_NOARGS, "Counters of the run, as a dict." },
     { "stream", feed_stream_capsule, METH_VARARGS,
-      "stream(schema or None, owner): the rest as an Arrow stream, which calls owner.close() at its end." },
-    { "close", feed_close, METH_NOARGS, "Stops the run wherever it is; tables stay valid." },
+      "stream(schema or None, owner): the remaining rows as an Arrow stream, which calls owner.close() at its end." },
+    { "close", feed_close, METH_NOARGS, "Stops the run; tables stay valid." },
     { "__enter__", feed_enter, METH_NOARGS, NULL },
     { "__exit__", feed_exit, METH_VARARGS, NULL },
     { NULL, NULL, 0, NULL },
@@ -625,8 +627,8 @@ static PyMethodDef feed_methods[] = {
 static PyGetSetDef feed_getset[] = {
     { "rows", feed_rows, NULL, "Rows returned so far; -1 when closed.", NULL },
     { "closed", feed_closed, NULL, "True after close().", NULL },
-    { "code_differs", feed_code_differs, NULL, "Names of functions whose code is not the position's, as text; or None.",
-      NULL },
+    { "code_differs", feed_code_differs, NULL,
+      "Names of functions whose code has changed since the position, as text; or None.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 

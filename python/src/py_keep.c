@@ -1,5 +1,4 @@
-/* py_keep.c - Keep: tables that are kept in memory while there is room, and on disk after that
- * (format/scan/materialized.h). */
+/* py_keep.c - Keep: materialized tables, in memory up to a limit, later ones on disk (format/scan/materialized.h). */
 #include "pyhr.h"
 
 #include "format/scan/materialized.h"
@@ -35,7 +34,7 @@ static void keep_dealloc(PyObject *op)
 {
     PyTypeObject *type = Py_TYPE(op);
 
-    Py_BEGIN_ALLOW_THREADS /* closes a file that may be large */
+    Py_BEGIN_ALLOW_THREADS /* closing a large file takes time */
     hr__materialized_free(((keep_object *)op)->keep);
     Py_END_ALLOW_THREADS((freefunc)PyType_GetSlot(type, Py_tp_free))
     (op);
@@ -124,9 +123,9 @@ static PyObject *keep_disk_bytes(PyObject *op, void *none)
 }
 
 static PyMethodDef keep_methods[] = {
-    { "add", keep_add, METH_O, "add(table): behind those that are there." },
-    { "tables", keep_tables, METH_NOARGS, "The tables, under one schema; None in place of those on disk." },
-    { "plan", keep_plan, METH_NOARGS, "A Plan that reads them; add() is not to be called any more." },
+    { "add", keep_add, METH_O, "add(table): appends a table." },
+    { "tables", keep_tables, METH_NOARGS, "The tables under one schema; None for those on disk." },
+    { "plan", keep_plan, METH_NOARGS, "A Plan that reads the tables; add() must not be called afterwards." },
     { NULL, NULL, 0, NULL },
 };
 
@@ -134,13 +133,13 @@ static PyGetSetDef keep_getset[] = {
     { "num_tables", keep_num_tables, NULL, "Number of tables.", NULL },
     { "num_rows", keep_num_rows, NULL, "Number of rows.", NULL },
     { "nbytes", keep_nbytes, NULL, "Bytes of all rows, as if they were in memory.", NULL },
-    { "disk_bytes", keep_disk_bytes, NULL, "Bytes of those rows that are on disk.", NULL },
+    { "disk_bytes", keep_disk_bytes, NULL, "Bytes of the rows on disk.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
 static PyType_Slot keep_slots[] = {
     { Py_tp_doc,
-      "Keep(name, memory_bytes=0): tables, in memory up to so many bytes (0: half of the limit), then on disk." },
+      "Keep(name, memory_bytes=0): tables in memory up to memory_bytes (0: half of the limit), later ones on disk." },
     { Py_tp_new, keep_make },
     { Py_tp_dealloc, keep_dealloc },
     { Py_tp_methods, keep_methods },

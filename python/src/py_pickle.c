@@ -1,7 +1,7 @@
-/* py_pickle.c - a Table or a Schema as a pickle: plain tuples of numbers and bytes.
+/* py_pickle.c - pickles of Table and Schema: plain tuples of numbers and bytes.
  *
  * A schema is (format, name, metadata, flags, (children)), an array (length, offset, nulls, (3 buffers), (children)).
- * Only the bytes of the rows travel: slices are made contiguous first. Origins are not kept. */
+ * A pickle has only the bytes of the rows: slices are made contiguous first. It does not have origins. */
 #include "pyhr.h"
 
 /* A schema as (format, name, metadata, flags, (children)), an array as (length, null_count, (3 buffers),
@@ -11,7 +11,7 @@ static PyObject *pickled_schema(const struct ArrowSchema *schema)
     int64_t n_meta = 0;
     PyObject *children, *meta, *made;
 
-    if (schema->metadata) { /* int32 n, then n times int32-sized key and value */
+    if (schema->metadata) { /* int32 n, then n keys and values, each with an int32 length */
         const char *p = schema->metadata;
         int32_t n, k;
 
@@ -41,7 +41,7 @@ static PyObject *pickled_schema(const struct ArrowSchema *schema)
 typedef struct pickled_schema_struct {
     struct ArrowSchema *children;
     struct ArrowSchema **list;
-    PyObject *held; /* the tuple whose bytes the struct points into */
+    PyObject *held; /* the tuple that owns the bytes of the struct */
 } pickled_schema_struct;
 
 static void unpickled_release(struct ArrowSchema *schema)
@@ -58,7 +58,7 @@ static void unpickled_release(struct ArrowSchema *schema)
     schema->release = NULL;
 }
 
-/* Needs the GIL when released: hr__schema_import releases before it returns. */
+/* The release needs the GIL: hr__schema_import calls it before it returns. */
 static int unpickled_schema(PyObject *from, struct ArrowSchema *out)
 {
     const char *format, *name, *meta;
@@ -134,7 +134,7 @@ static int unpickled_array(pyhr_state *s, hr_type *type, PyObject *from, int dep
         return -1;
     n = PyTuple_Size(children);
     if (PyTuple_Size(buffers) != 3 || n != type->n_children || depth > HR_MAX_DEPTH) {
-        pyhr_raise_text(s, HR_BAD_DATA, "damaged pickle of a table");
+        pyhr_raise_text(s, HR_BAD_DATA, "the pickle of a table is damaged");
         return -1;
     }
     list = PyMem_Calloc((size_t)n + 1, sizeof *list);
@@ -227,7 +227,7 @@ PyObject *pyhr_table_unpickle(PyObject *cls, PyObject *args)
         return NULL;
     HR_GO(hr__schema_import(&in, &schema, &err));
     if (PyTuple_Size(body) != schema->n) {
-        pyhr_raise_text(s, HR_BAD_DATA, "damaged pickle of a table");
+        pyhr_raise_text(s, HR_BAD_DATA, "the pickle of a table is damaged");
         goto done;
     }
     columns = PyMem_Calloc((size_t)schema->n + 1, sizeof *columns);

@@ -1,7 +1,7 @@
-/* py_plan.c - Plan: what to read and what to do with it.
+/* py_plan.c - Plan: an immutable tree of sources and operators.
  *
- * Immutable; every constructor checks its arguments against the input's schema, so that an error appears at the line
- * that made it. The GIL is free while files are listed and footers read. */
+ * Every constructor checks its arguments against the input's schema, so that an error appears at the line that causes
+ * it. The GIL is free while files are listed and footers are read. */
 #include "pyhr.h"
 #include "op/call.h"
 
@@ -32,7 +32,7 @@ hr_plan *pyhr_plan_of(pyhr_state *s, PyObject *op)
 {
     if (Py_IS_TYPE(op, s->plan))
         return ((plan_object *)op)->plan;
-    PyErr_Format(PyExc_TypeError, "expected a Plan, not %R", (PyObject *)Py_TYPE(op));
+    PyErr_Format(PyExc_TypeError, "expected a Plan, found %R", (PyObject *)Py_TYPE(op));
     return NULL;
 }
 
@@ -50,7 +50,7 @@ static void plan_dealloc(PyObject *op)
 
 /* ----------------------------------------------------------------------------------------------------------- leaves */
 
-/* Arguments that are lists of texts, kept alive together. */
+/* An argument that is a list of texts, and the object that keeps the texts alive. */
 typedef struct texts {
     const char **v;
     int n;
@@ -68,7 +68,7 @@ static int texts_get(texts *t, PyObject *list, const char *what)
     return list == Py_None ? 0 : pyhr_texts(list, what, &t->v, &t->n, &t->keep);
 }
 
-/* A list of texts of which some are None. */
+/* A list of texts and None. */
 static int maybe_texts(PyObject *list, const char ***out, PyObject **keep)
 {
     Py_ssize_t n;
@@ -91,7 +91,7 @@ static int maybe_texts(PyObject *list, const char ***out, PyObject **keep)
     return (int)n;
 }
 
-/* The struct behind what has __arrow_c_schema__; 1: there is one, 0: None. */
+/* The struct from an object with __arrow_c_schema__. Returns 1; 0 for None; -1 with an exception. */
 static int take_schema(pyhr_state *s, PyObject *from, struct ArrowSchema *out)
 {
     PyObject *capsule;
@@ -109,7 +109,7 @@ static int take_schema(pyhr_state *s, PyObject *from, struct ArrowSchema *out)
     return rc < 0 ? -1 : 1;
 }
 
-/* shuffle: None, or (seed or None, whether each epoch has an order of its own). */
+/* shuffle: None, or (seed or None, whether each epoch has its own order). */
 static int get_shuffle(PyObject *shuffle, hr_read_options *o, uint64_t *seed)
 {
     PyObject *given;
@@ -157,7 +157,7 @@ static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
         (key.n = maybe_texts(keys, &key.v, &key.keep)) < 0 || get_shuffle(shuffle, &o, &seed) < 0)
         goto done;
     if (type && n_types != key.n) {
-        pyhr_raise_text(s, HR_INVALID, "%d types for %d partition columns", n_types, key.n);
+        pyhr_raise_text(s, HR_INVALID, "expected %d partition types, found %d", key.n, n_types);
         goto done;
     }
     rc = take_schema(s, schema, &given);
@@ -241,7 +241,7 @@ static PyObject *plan_range(PyObject *cls, PyObject *args)
 
 typedef hr_status join_fn(hr_plan **plans, int n, void *context, hr_plan **out, hr_error *err);
 
-/* One plan of several. */
+/* One plan from several. */
 static PyObject *plan_of_plans(PyObject *cls, PyObject *list, join_fn *join, void *context)
 {
     pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
@@ -299,7 +299,7 @@ static hr_status join_mix(hr_plan **plans, int n, void *context, hr_plan **out, 
     const mixing *m = context;
 
     if (m->n != n)
-        return hr_error_set(err, HR_INVALID, "mix: %d weights for %d datasets", (int)m->n, n);
+        return hr_error_set(err, HR_INVALID, "mix: expected %d weights, found %d", n, (int)m->n);
     return hr_plan_mix(plans, n, m->weights, m->drop ? HR_MIX_LONGEST_DROP : HR_MIX_SHORTEST, out, err);
 }
 
@@ -340,7 +340,7 @@ static PyObject *plan_project(PyObject *op, PyObject *args, PyObject *kwargs)
     if (texts_get(&old, list, "names") < 0 || texts_get(&fresh, new_list, "new_names") < 0)
         goto done;
     if (fresh.v && fresh.n != old.n) {
-        pyhr_raise_text(s, HR_INVALID, "%d names for %d columns", fresh.n, old.n);
+        pyhr_raise_text(s, HR_INVALID, "expected %d new names, found %d", old.n, fresh.n);
         goto done;
     }
     Py_BEGIN_ALLOW_THREADS
@@ -369,7 +369,8 @@ static PyObject *plan_filter(PyObject *op, PyObject *arg)
     return plan_made(s, st, plan, &err);
 }
 
-/* One of (function, column or None, name or None, settings): the texts stay the tuple's, but for the settings. */
+/* An aggregate from (function, column or None, name or None, settings). The tuple keeps the texts alive, `settings`
+ * those of the settings. */
 static int aggregate_of(PyObject *tuple, hr_aggregate *out, texts *settings)
 {
     PyObject *list = NULL;
@@ -441,7 +442,8 @@ static PyObject *plan_join(PyObject *op, PyObject *args)
     if (texts_get(&left_key, left_keys, "on") < 0 || texts_get(&right_key, right_keys, "right_on") < 0)
         goto done;
     if (left_key.n != right_key.n) {
-        pyhr_raise_text(s, HR_INVALID, "join: %d keys on the left, %d on the right", left_key.n, right_key.n);
+        pyhr_raise_text(s, HR_INVALID, "join: expected equally many keys on both sides, found %d and %d", left_key.n,
+                        right_key.n);
         goto done;
     }
     o.kind = (hr_join_kind)kind;
@@ -474,7 +476,7 @@ static PyObject *plan_with_columns(PyObject *op, PyObject *args)
     if (texts_get(&name, names, "names") < 0 || pyhr_exprs(s, list, &exprs, &n, &keep) < 0)
         goto done;
     if (name.n != n) {
-        pyhr_raise_text(s, HR_INVALID, "%d names for %d expressions", name.n, n);
+        pyhr_raise_text(s, HR_INVALID, "expected %d names, found %d", n, name.n);
         goto done;
     }
     Py_BEGIN_ALLOW_THREADS
@@ -573,13 +575,13 @@ static PyObject *plan_rebatch(PyObject *op, PyObject *args, PyObject *kwargs)
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
-/* The strings of a tuple, borrowed from it; -> how many, -1: an exception. */
+/* The strings of a tuple, borrowed from it. Returns their number, -1 with an exception. */
 static int key_names(PyObject *keys, const char **out, int most)
 {
     int n = (int)PyTuple_Size(keys);
 
     if (n > most) {
-        PyErr_Format(PyExc_ValueError, "%d keys; %d is the most", n, most);
+        PyErr_Format(PyExc_ValueError, "expected at most %d keys, found %d", most, n);
         return -1;
     }
     for (int i = 0; i < n; i++)
@@ -588,7 +590,7 @@ static int key_names(PyObject *keys, const char **out, int most)
     return n;
 }
 
-/* The same, as many as there are: new (PyMem_Free); NULL: an exception. */
+/* All strings of a tuple, borrowed from it, in a new array (PyMem_Free); NULL: an exception. */
 static const char **names_of(PyObject *tuple, int *n)
 {
     int most = (int)PyTuple_Size(tuple);
@@ -627,8 +629,8 @@ static PyObject *plan_whole_groups(PyObject *op, PyObject *keys)
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
-/* (instances ahead, calls at a time, whether it has finish(), whether it has a state) of a function that may
- * remember. */
+/* of_class of a function that may remember rows: (instances made ahead, calls at a time, whether it has finish(),
+ * whether it has a state). */
 static int class_options(PyObject *given, hr_calls_class *out)
 {
     int finishes, saves;
@@ -678,7 +680,7 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     if (some && !(columns = names_of(some, &o.n_columns)))
         return NULL;
     o.columns = columns;
-    if (schema && schema != Py_None) { /* the last that may fail here: hr__op_calls takes it */
+    if (schema && schema != Py_None) { /* the last call that can fail before hr__op_calls takes the schema */
         capsule =
             pyhr_check_arrow_names(s, schema) < 0 ? NULL : PyObject_CallMethod(schema, "__arrow_c_schema__", NULL);
         if (!capsule || pyhr_take_schema(capsule, &declared) < 0) {
@@ -813,7 +815,7 @@ done:
 
 /* ---------------------------------------------------------------------------------------------------------- writing */
 
-/* name(index, suffix) -> str. Called by the thread that opens files, with the GIL for that moment. */
+/* Calls name(index, suffix) -> str. The thread that opens files runs it and takes the GIL for the call. */
 static hr_status call_name(void *context, int64_t index, const char *suffix, char *out, size_t cap, hr_error *err)
 {
     PyGILState_STATE gil = PyGILState_Ensure();
@@ -830,8 +832,8 @@ static hr_status call_name(void *context, int64_t index, const char *suffix, cha
         memcpy(out, s, (size_t)n + 1);
     } else if (made) {
         PyErr_Clear();
-        st = hr_error_set(err, HR_INVALID, "filename_provider: gave no name of up to %zu bytes for file %lld", cap - 1,
-                          (long long)index);
+        st = hr_error_set(err, HR_INVALID, "filename_provider: expected a name of at most %zu bytes for file %lld",
+                          cap - 1, (long long)index);
     } else {
         PyObject *type, *value, *trace;
 
@@ -868,7 +870,7 @@ static int write_mode(pyhr_state *s, const char *name, hr_write_mode *out)
             *out = (hr_write_mode)i;
             return 0;
         }
-    pyhr_raise_text(s, HR_INVALID, "mode '%s': expected append, create, overwrite or ignore", name);
+    pyhr_raise_text(s, HR_INVALID, "mode: expected append, create, overwrite or ignore, found '%s'", name);
     return -1;
 }
 
@@ -932,7 +934,7 @@ done:
     return made;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- looking */
+/* ------------------------------------------------------------------------------------------------------- inspection */
 
 static PyObject *plan_schema(PyObject *op, PyObject *none)
 {
@@ -1017,7 +1019,7 @@ static PyObject *plan_fingerprint(PyObject *op, PyObject *none)
     hr_status st;
 
     (void)none;
-    Py_BEGIN_ALLOW_THREADS /* looks at files */
+    Py_BEGIN_ALLOW_THREADS /* reads file sizes and times */
     st = hr_plan_fingerprint(((plan_object *)op)->plan, text, &err);
     Py_END_ALLOW_THREADS
     return st ? pyhr_raise(pyhr_state_of(op), st, &err) : PyUnicode_FromString(text);
@@ -1025,7 +1027,7 @@ static PyObject *plan_fingerprint(PyObject *op, PyObject *none)
 
 static PyObject *plan_whole_position(PyObject *op, PyObject *arg)
 {
-    hr_plan *plan = ((plan_object *)op)->plan; /* op keeps it */
+    hr_plan *plan = ((plan_object *)op)->plan; /* op keeps it alive */
     const char *text = pyhr_text(arg);
     hr_error err = HR_ERROR_INIT;
     hr_position p = { 0 };
@@ -1083,34 +1085,35 @@ static PyMethodDef plan_methods[] = {
       "read(urls, format, columns=None, ignore_missing_paths=False, suffixes=None, include_paths=None, options=None,\n"
       "partitioning=None, partition_base=None, partition_names=None, partition_types=None, schema=None, unify=False,\n"
       "shuffle=None): files.\n\n"
-      "Lists paths now, reads nothing. options: 'name=value' of the format. partition_types: Arrow formats or None.\n"
-      "schema: what has __arrow_c_schema__. shuffle: (seed or None, whether each epoch has its own order)." },
+      "Lists the paths, reads no file. options: 'name=value' of the format. partition_types: Arrow formats or None.\n"
+      "schema: an object with __arrow_c_schema__. shuffle: (seed or None, whether each epoch has its own order)." },
     { "tables", plan_tables, METH_O | CLASS, "tables(list of Table): rows in memory, shared." },
     { "range", plan_range, METH_VARARGS | CLASS,
-      "range(n, name, n_blocks=0): the int64 column of 0 .. n-1; in so many blocks." },
+      "range(n, name, n_blocks=0): the int64 column of 0 .. n-1, in n_blocks blocks." },
     { "union", plan_union, METH_O | CLASS, "union(plans): all rows of each in turn." },
-    { "project", WITH_WORDS(plan_project), WORDS, "project(names, new_names=None): these columns, in this order." },
-    { "filter", plan_filter, METH_O, "filter(expr): the rows for which it is true." },
+    { "project", WITH_WORDS(plan_project), WORDS, "project(names, new_names=None): the named columns, in this order." },
+    { "filter", plan_filter, METH_O, "filter(expr): the rows for which expr is true." },
     { "group", plan_group, METH_VARARGS,
-      "group(keys, aggregates): a row for rows of equal keys; aggregates are (function, column, name, settings)." },
+      "group(keys, aggregates): one row per group; aggregates are (function, column, name, settings)." },
     { "join", plan_join, METH_VARARGS,
       "join(right, kind, keys, right_keys, left_suffix, right_suffix): rows with equal keys side by side." },
-    { "with_columns", plan_with_columns, METH_VARARGS, "with_columns(names, exprs): all columns, and these." },
-    { "zip", plan_zip, METH_O | CLASS, "zip(plans): their columns side by side." },
-    { "mix", plan_mix, METH_VARARGS | CLASS, "mix(plans, weights, drop): rows of them in proportion of the weights." },
-    { "slice", plan_slice, METH_VARARGS, "slice(begin, end): rows from begin to end." },
+    { "with_columns", plan_with_columns, METH_VARARGS, "with_columns(names, exprs): all columns and the new ones." },
+    { "zip", plan_zip, METH_O | CLASS, "zip(plans): the columns of all plans side by side." },
+    { "mix", plan_mix, METH_VARARGS | CLASS,
+      "mix(plans, weights, drop): rows of all plans in proportion to the weights." },
+    { "slice", plan_slice, METH_VARARGS, "slice(begin, end): the rows [begin, end)." },
     { "sample", WITH_WORDS(plan_sample), METH_VARARGS | METH_KEYWORDS,
-      "sample(begin, end, seed=None, once=False, column=None): rows whose random number lies there." },
+      "sample(begin, end, seed=None, once=False, column=None): rows with a random number in [begin, end)." },
     { "limit", plan_limit, METH_O, "limit(n): the first n rows." },
-    { "number_rows", plan_number_rows, METH_O, "number_rows(name): all columns, and one that counts the rows from 0." },
-    { "rebatch", WITH_WORDS(plan_rebatch), WORDS, "rebatch(n_rows, drop_last=False): tables of exactly so many rows." },
+    { "number_rows", plan_number_rows, METH_O, "number_rows(name): all columns and the number of each row, from 0." },
+    { "rebatch", WITH_WORDS(plan_rebatch), WORDS, "rebatch(n_rows, drop_last=False): tables of exactly n_rows rows." },
     { "sort", plan_sort, METH_O, "sort([(column or Expr, descending, nulls_first), ...]): all rows in that order." },
     { "random_shuffle", plan_random_shuffle, METH_VARARGS,
-      "random_shuffle(seed or None, once): all rows in random order; once: each epoch alike." },
+      "random_shuffle(seed or None, once): all rows in random order; once: one order for all epochs." },
     { "randomize_block_order", plan_block_order, METH_VARARGS,
       "randomize_block_order(seed or None, once): blocks of the source in random order." },
     { "repartition", plan_repartition, METH_VARARGS,
-      "repartition(n_blocks, shuffle, keys or None, sort): the same rows in so many tables." },
+      "repartition(n_blocks, shuffle, keys or None, sort): the same rows in n_blocks tables." },
     { "whole_groups", plan_whole_groups, METH_O,
       "whole_groups(keys): the same rows, as tables of whole groups: rows that follow each other and agree in the "
       "keys." },
@@ -1125,21 +1128,22 @@ static PyMethodDef plan_methods[] = {
       "max_rows_per_file=0, max_file_bytes=0, job=None, name_column=None, sync=0, options=None, name=None): a plan "
       "that\n"
       "writes files when it is run; its rows are the files (path, rows, bytes). name(index, suffix) -> str." },
-    { "schema", plan_schema, METH_NOARGS, "The Schema if it is known without running a function, else None." },
-    { "count", plan_count, METH_NOARGS, "The number of rows if metadata tells it, else None." },
-    { "files", plan_files, METH_NOARGS, "Paths of the files that it reads; of what is no file 'memory' or 'range'." },
-    { "explain", plan_explain, METH_NOARGS, "The plan as text, before and after the rewriting rules." },
+    { "schema", plan_schema, METH_NOARGS, "The Schema if it is known without a run of functions; otherwise None." },
+    { "count", plan_count, METH_NOARGS, "The number of rows if metadata has it; otherwise None." },
+    { "files", plan_files, METH_NOARGS,
+      "Paths of the files that the plan reads; 'memory' or 'range' for other sources." },
+    { "explain", plan_explain, METH_NOARGS, "The plan as text, before and after the rules." },
     { "whole_position", plan_whole_position, METH_O,
       "whole_position(text): a position that Feed.position(whole=False) gave, with hashes of what the plan reads and "
       "runs." },
     { "position_epoch", plan_position_epoch, METH_O | METH_CLASS,
-      "position_epoch(text): the epoch of a position; InvalidArgument if the text is none." },
+      "position_epoch(text): the epoch of a position; InvalidArgument if the text is no position." },
     { "fingerprint", plan_fingerprint, METH_NOARGS, "32 hex digits of nodes, arguments and files." },
     { NULL, NULL, 0, NULL },
 };
 
 static PyType_Slot plan_slots[] = {
-    { Py_tp_doc, "An immutable tree of what to read and what to do with it." },
+    { Py_tp_doc, "An immutable tree of sources and operators." },
     { Py_tp_dealloc, plan_dealloc },
     { Py_tp_methods, plan_methods },
     { 0, NULL },

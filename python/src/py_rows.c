@@ -1,9 +1,9 @@
-/* py_rows.c - rows as dicts: out of columns, and those that a function gives, until they are enough for a table.
+/* py_rows.c - rows as dicts: row_dicts() makes them from columns, take_rows() collects those of a function for a table.
  *
  * Functions over rows spend a good part of their time here. */
 #include "pyhr.h"
 
-/* Row i of the columns as a dict; new. */
+/* Row i of the columns as a dict; new reference. */
 static PyObject *row_dict(PyObject *names, PyObject *columns, Py_ssize_t n_columns, Py_ssize_t i)
 {
     PyObject *row = PyDict_New();
@@ -29,7 +29,7 @@ PyObject *pyhr_row_dicts(PyObject *module, PyObject *args)
     for (Py_ssize_t c = 0; c < n_columns; c++)
         if (c >= PyTuple_Size(columns) || !PyList_Check(PyTuple_GetItem(columns, c)) ||
             PyList_Size(PyTuple_GetItem(columns, c)) != n) {
-            PyErr_Format(PyExc_ValueError, "row_dicts: column %zd is no list of %zd values", c, n);
+            PyErr_Format(PyExc_ValueError, "row_dicts: column %zd: expected a list of %zd values", c, n);
             return NULL;
         }
     rows = PyList_New(n);
@@ -42,11 +42,11 @@ PyObject *pyhr_row_dicts(PyObject *module, PyObject *args)
     return rows;
 }
 
-/* ------------------------------------------------------------------------------------------------------ their bytes */
+/* ---------------------------------------------------------------------------------------------------- bytes of rows */
 
 static Py_ssize_t added(Py_ssize_t a, Py_ssize_t b) { return b < PY_SSIZE_T_MAX - a ? a + b : PY_SSIZE_T_MAX; }
 
-/* Bytes of a value whose size is seen without running code of the user's; -1: it is another one. */
+/* Bytes of a value whose size is known without running the user's code; -1: another value. */
 static Py_ssize_t plain_bytes(PyObject *v)
 {
     if (v == Py_None || PyFloat_CheckExact(v) || PyLong_CheckExact(v) || PyBool_Check(v))
@@ -58,7 +58,7 @@ static Py_ssize_t plain_bytes(PyObject *v)
     return PyList_CheckExact(v) ? PyList_Size(v) : -1;
 }
 
-/* As plain_bytes, of any value: what it says in `nbytes`. -1: an exception. */
+/* Bytes of any value: plain_bytes(), otherwise its attribute `nbytes`. -1: an exception. */
 static Py_ssize_t bytes_of(PyObject *v)
 {
     Py_ssize_t n = plain_bytes(v);
@@ -78,7 +78,7 @@ static Py_ssize_t bytes_of(PyObject *v)
     return n >= 0 ? n : 8;
 }
 
-/* The user's `nbytes` may change the dict: its values are looked up in a list of our own. */
+/* Iterates over a copied list: a user's `nbytes` may change the dict. */
 static Py_ssize_t bytes_of_values(PyObject *dict)
 {
     PyObject *values = PyDict_Values(dict);
@@ -93,7 +93,7 @@ static Py_ssize_t bytes_of_values(PyObject *dict)
     return total;
 }
 
-/* About; of what is no dict 0. -1: an exception. */
+/* An estimate; 0 if the row is no dict. -1: an exception. */
 static Py_ssize_t bytes_of_row(PyObject *row)
 {
     PyObject *key, *value;

@@ -1,7 +1,7 @@
-/* py_split.c - Split, RingServer, Ring: one order dealt to N consumers, in this process or in others.
+/* py_split.c - Split, RingServer, Ring: one pass divided among N ranks, in this process or in others.
  *
  * A Split is used from one thread per rank; a Ring is one rank's end in another process. Waits as in py_feed.c.
- * Functions that run "inline" are served by whichever rank of this process waits. */
+ * A rank of this process that waits serves the functions that run "inline". */
 #include "pyhr.h"
 #include "op/call.h"
 
@@ -12,7 +12,7 @@ typedef struct split_object {
     int pid;
 } split_object;
 
-/* What a rank (NULL: of a ring, which has one) wants of an epoch, as keyword arguments or in this order. */
+/* A rank's request for an epoch, from keyword or positional arguments. rank: NULL for a ring, which has one rank. */
 static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_request *out)
 {
     static char *names[] = { "rank",  "batch_rows",   "drop_last",    "prefetch", "own_memory",
@@ -34,14 +34,14 @@ static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_re
                                .shuffle_rows = shuffle_rows,
                                .has_shuffle_seed = seed && seed != Py_None };
     if (strlen(extra) >= sizeof out->extra) {
-        PyErr_SetString(PyExc_ValueError, "extra: too long");
+        PyErr_SetString(PyExc_ValueError, "extra: expected a shorter text");
         return -1;
     }
     memcpy(out->extra, extra, strlen(extra) + 1);
     return pyhr_seed(seed, &out->shuffle_seed);
 }
 
-/* The number of a rank; -1 with an exception, or as it was given: rank_check() refuses it. */
+/* The number of a rank, unchecked (rank_check() does that); -1 with an exception, or because it was given. */
 static int rank_from(PyObject *arg)
 {
     long rank = PyLong_AsLong(arg);
@@ -74,7 +74,7 @@ static int tail_from(pyhr_state *s, const char *text, hr_split_tail *out)
             *out = tails[i].tail;
             return 0;
         }
-    pyhr_raise_text(s, HR_INVALID, "tail '%s': expected equal, uneven or pad", text);
+    pyhr_raise_text(s, HR_INVALID, "tail: expected equal, uneven or pad, found '%s'", text);
     return -1;
 }
 
@@ -162,7 +162,7 @@ static void split_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-/* A reference of the caller's, so that close() of another thread does not free it under him; NULL with an exception. */
+/* A reference for the caller, so that close() in another thread does not free the split; NULL with an exception. */
 static hr_split *split_of(PyObject *op)
 {
     split_object *self = (split_object *)op;
@@ -307,7 +307,7 @@ static PyObject *split_position(PyObject *op, PyObject *none)
     return text_taken(pyhr_state_of(op), st, text, &err);
 }
 
-/* What restore() returns: names of functions whose code is not the position's, or None. */
+/* The result of restore(): names of functions whose code has changed since the position, or None. */
 static PyObject *code_differs(char *differs)
 {
     PyObject *made;
@@ -416,22 +416,25 @@ static PyObject *split_n_ranks(PyObject *op, void *none)
 static PyMethodDef split_methods[] = {
     { "begin", WITH_WORDS(split_begin), METH_VARARGS | METH_KEYWORDS,
       "begin(rank, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra='', shuffle_rows=0,\n"
-      "shuffle_seed=None): waits until all ranks ask for the same; MismatchError names what differs. Returns the "
+      "shuffle_seed=None): waits until all ranks have requested the same; MismatchError names the difference. Returns "
+      "the "
       "pass's number." },
     { "next", split_next, METH_VARARGS,
-      "next(rank, pass=0): that rank's next Table; None at the end of its epoch. pass: what begin() returned, so that "
-      "it is an\n"
-      "error once the rank has begun another one." },
-    { "leave", split_leave, METH_O, "leave(rank): it gives up the rest of its epoch." },
-    { "lost", split_lost, METH_VARARGS, "lost(rank, text=None): it is gone; the others get PeerError with the text." },
-    { "position", split_position, METH_NOARGS, "The one global position, as text." },
+      "next(rank, pass=0): the rank's next Table; None at the end of its epoch. pass: the result of begin(); next() "
+      "is\n"
+      "an error after the rank has begun another pass." },
+    { "leave", split_leave, METH_O, "leave(rank): the rank does not take the rest of its epoch." },
+    { "lost", split_lost, METH_VARARGS,
+      "lost(rank, text=None): the rank has ended; the others get PeerError with the text." },
+    { "position", split_position, METH_NOARGS, "The position of all ranks, as text." },
     { "restore", WITH_WORDS(split_restore), METH_VARARGS | METH_KEYWORDS,
-      "restore(text, moved=False, strict=False): go on from there; before an epoch begins. Returns the names of "
+      "restore(text, moved=False, strict=False): resumes from there; call it before an epoch begins. Returns the names "
+      "of "
       "functions\n"
-      "whose code is not the position's, or None." },
-    { "schema", split_schema, METH_NOARGS, "The Schema; None if only a run will tell." },
-    { "stats", split_stats, METH_NOARGS, "What was done, as JSON." },
-    { "close", split_close, METH_NOARGS, "Ends the run; ranks that wait get CancelledError." },
+      "whose code has changed since the position, or None." },
+    { "schema", split_schema, METH_NOARGS, "The Schema; None if only a run can know it." },
+    { "stats", split_stats, METH_NOARGS, "Statistics so far, as JSON." },
+    { "close", split_close, METH_NOARGS, "Ends the run; waiting ranks get CancelledError." },
     { NULL, NULL, 0, NULL },
 };
 
@@ -441,7 +444,7 @@ static PyGetSetDef split_getset[] = {
 };
 
 static PyType_Slot split_slots[] = {
-    { Py_tp_doc, "Split(plan, n, tail='equal', **options): one feed dealt to n consumers by step." },
+    { Py_tp_doc, "Split(plan, n, tail='equal', **options): one feed divided among n ranks, step by step." },
     { Py_tp_new, split_make },
     { Py_tp_dealloc, split_dealloc },
     { Py_tp_traverse, split_traverse },
@@ -495,7 +498,7 @@ static PyObject *server_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs
             PyErr_SetString(PyExc_TypeError, "RingServer: expected open Splits");
             goto done;
         }
-        splits[i] = hr__split_ref(((split_object *)op)->split); /* another thread may close it meanwhile */
+        splits[i] = hr__split_ref(((split_object *)op)->split); /* another thread may close the Split meanwhile */
     }
     Py_BEGIN_ALLOW_THREADS
     st = hr__ring_serve(splits, (int)n, &server, &address, &err);
@@ -557,12 +560,12 @@ static PyMethodDef server_methods[] = {
 };
 
 static PyGetSetDef server_getset[] = {
-    { "address", server_address, NULL, "Where a Ring connects to: 'name:token'.", NULL },
+    { "address", server_address, NULL, "The address for a Ring: 'name:token'.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
 static PyType_Slot server_slots[] = {
-    { Py_tp_doc, "RingServer(splits): serves their ranks to other processes of this user and machine." },
+    { Py_tp_doc, "RingServer(splits): serves the ranks of splits to other processes of this user on this machine." },
     { Py_tp_new, server_make },
     { Py_tp_dealloc, server_dealloc },
     { Py_tp_methods, server_methods },
@@ -584,7 +587,7 @@ typedef struct ring_object {
     hr_ring *ring; /* NULL: closed */
     int rank;
     int pid;
-    bool busy; /* a call waits without the GIL: close() must not free it */
+    bool busy; /* a call waits without the GIL; close() must not free the ring */
 } ring_object;
 
 static PyObject *ring_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
@@ -629,11 +632,11 @@ static hr_ring *ring_of(PyObject *op)
     if (!self->ring)
         return pyhr_raise_text(s, HR_INVALID, "the shard is closed");
     if (self->busy)
-        return pyhr_raise_text(s, HR_INVALID, "two threads use one shard");
+        return pyhr_raise_text(s, HR_INVALID, "expected one thread per shard, found two");
     return self->ring;
 }
 
-/* Repeats `call`, which gives a status, without the GIL, until it is not HR_PENDING; leaves HR_PENDING if a signal
+/* Repeats `call` without the GIL until its status is not HR_PENDING; the status stays HR_PENDING if a signal handler
  * raised. */
 #define RING_WAIT(op, st, call)                                                                                        \
     do {                                                                                                               \
@@ -781,7 +784,7 @@ static PyObject *ring_close(PyObject *op, PyObject *none)
 
     (void)none;
     if (self->busy) {
-        PyErr_SetString(PyExc_RuntimeError, "the shard is in use by another thread");
+        PyErr_SetString(PyExc_RuntimeError, "another thread is using the shard");
         return NULL;
     }
     self->ring = NULL;
@@ -807,17 +810,19 @@ static PyMethodDef ring_methods[] = {
       "begin(batch_rows, drop_last=False, prefetch=0, own_memory=False, extra='', shuffle_rows=0,\n"
       "shuffle_seed=None): as Split.begin." },
     { "next", ring_next, METH_VARARGS,
-      "next(pass=0): the next Table; None at the end of the epoch. It stays valid as long as it is held." },
-    { "leave", ring_leave, METH_NOARGS, "Gives up the rest of the epoch." },
-    { "position", ring_position, METH_NOARGS, "The one global position, as text." },
+      "next(pass=0): the next Table; None at the end of the epoch. The Table stays valid while there is a reference." },
+    { "leave", ring_leave, METH_NOARGS, "Does not take the rest of the epoch." },
+    { "position", ring_position, METH_NOARGS, "The position of all ranks, as text." },
     { "restore", WITH_WORDS(ring_restore), METH_VARARGS | METH_KEYWORDS,
-      "restore(text, moved=False, strict=False): go on from there; before an epoch begins. Returns the names of "
+      "restore(text, moved=False, strict=False): resumes from there; call it before an epoch begins. Returns the names "
+      "of "
       "functions\n"
-      "whose code is not the position's, or None." },
-    { "schema", ring_schema, METH_NOARGS, "The Schema; None if only a run will tell." },
-    { "stats", ring_stats, METH_NOARGS, "What was done, as JSON." },
-    { "fail", ring_fail, METH_O, "fail(why): tells the server, and so the other ranks, that this rank raised." },
-    { "close", ring_close, METH_NOARGS, "Ends the connection; batches that are held stay valid." },
+      "whose code has changed since the position, or None." },
+    { "schema", ring_schema, METH_NOARGS, "The Schema; None if only a run can know it." },
+    { "stats", ring_stats, METH_NOARGS, "Statistics so far, as JSON." },
+    { "fail", ring_fail, METH_O,
+      "fail(why): reports to the server, and so to the other ranks, that this rank raised." },
+    { "close", ring_close, METH_NOARGS, "Ends the connection; batches of the consumer stay valid." },
     { NULL, NULL, 0, NULL },
 };
 

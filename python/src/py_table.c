@@ -1,7 +1,7 @@
-/* py_table.c - Table and Schema: rows as Python and others see them.
+/* py_table.c - Table and Schema: rows and their types for Python and other libraries.
  *
- * A Table crosses by protocol: __arrow_c_schema__, __arrow_c_array__ and __arrow_c_stream__ share its buffers, and its
- * columns have the buffer protocol (py_column.c). */
+ * Other libraries read a Table by protocol: __arrow_c_schema__, __arrow_c_array__ and __arrow_c_stream__ share its
+ * buffers, and its columns have the buffer protocol (py_column.c). */
 #include "pyhr.h"
 
 /* ----------------------------------------------------------------------------------------------------------- Schema */
@@ -118,7 +118,7 @@ static PyObject *schema_str(PyObject *op)
     return made;
 }
 
-/* Schema.from_arrow(capsule): used by unpickling and by what has __arrow_c_schema__. */
+/* Schema.from_arrow(source): from a capsule or an object with __arrow_c_schema__; unpickling calls it, too. */
 static PyObject *schema_from_arrow(PyObject *cls, PyObject *from)
 {
     pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
@@ -145,14 +145,15 @@ static PyObject *schema_from_arrow(PyObject *cls, PyObject *from)
 static PyMethodDef schema_methods[] = {
     { "__arrow_c_schema__", schema_export, METH_NOARGS, "Arrow's PyCapsule of the schema." },
     { "__reduce__", pyhr_schema_reduce, METH_NOARGS, NULL },
-    { "_unpickle", pyhr_schema_unpickle, METH_O | METH_CLASS, "What a pickle calls." },
-    { "from_arrow", schema_from_arrow, METH_O | METH_CLASS, "Of a capsule or of what has __arrow_c_schema__." },
+    { "_unpickle", pyhr_schema_unpickle, METH_O | METH_CLASS, "Unpickles; pickles call it." },
+    { "from_arrow", schema_from_arrow, METH_O | METH_CLASS,
+      "from_arrow(source): from a capsule or an object with __arrow_c_schema__." },
     { NULL, NULL, 0, NULL },
 };
 
 static PyGetSetDef schema_getset[] = {
     { "names", schema_names, NULL, "Column names, a list of str.", NULL },
-    { "types", schema_types, NULL, "Column types as Arrow prints them, a list of str.", NULL },
+    { "types", schema_types, NULL, "Column types in Arrow's notation, a list of str.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
@@ -201,7 +202,7 @@ hr_table *pyhr_table_of(pyhr_state *s, PyObject *op)
 {
     if (Py_IS_TYPE(op, s->table))
         return ((table_object *)op)->table;
-    PyErr_Format(PyExc_TypeError, "expected a Table, not %R", (PyObject *)Py_TYPE(op));
+    PyErr_Format(PyExc_TypeError, "expected a Table, found %R", (PyObject *)Py_TYPE(op));
     return NULL;
 }
 
@@ -285,7 +286,7 @@ static int column_index(const hr_table *t, PyObject *key)
     if (i == -1 && PyErr_Occurred())
         return -1;
     if (i < 0 || i >= t->schema->n) {
-        PyErr_Format(PyExc_IndexError, "column %ld of %d", i, t->schema->n);
+        PyErr_Format(PyExc_IndexError, "expected a column index below %d, found %ld", t->schema->n, i);
         return -1;
     }
     return (int)i;
@@ -314,7 +315,7 @@ static PyObject *table_column(PyObject *op, PyObject *args, PyObject *kwargs)
     return i < 0 ? NULL : make_column(op, i, writable);
 }
 
-/* Whether a column is as numpy wants it; with `fill` one of numbers with nulls is replaced by one that is. */
+/* *flat: whether numpy can use the column's buffer; with `fill`, replaces numbers with nulls by a filled copy. */
 static int flat_column(pyhr_state *s, PyObject **col, bool fill, bool *flat, bool *may_write)
 {
     PyObject *filled;
@@ -330,8 +331,8 @@ static int flat_column(pyhr_state *s, PyObject **col, bool fill, bool *flat, boo
     return pyhr_column_flat(s, filled, flat, may_write);
 }
 
-/* {name: dense(column) if the column is dense and no time, else other(column)}: a batch as arrays, in one call. With
- * `fill` numbers with nulls are made dense first. */
+/* A batch as arrays, in one call: {name: dense(column)} for dense columns without times, other(column) for the rest.
+ * `fill`: makes numbers with nulls dense first. */
 static PyObject *table_batch(PyObject *op, PyObject *args)
 {
     const hr_table *t = ((table_object *)op)->table;
@@ -414,7 +415,7 @@ static PyObject *table_arrow_array(PyObject *op, PyObject *args, PyObject *kwarg
     PyObject *a, *b, *pair;
     hr_status st;
 
-    (void)args, (void)kwargs; /* requested_schema: may be disregarded, says the protocol */
+    (void)args, (void)kwargs; /* requested_schema: the protocol allows to ignore it */
     st = hr_table_export(((table_object *)op)->table, &schema, &array, &err);
     if (st)
         return pyhr_raise(s, st, &err);
@@ -466,7 +467,7 @@ static PyObject *table_concat(PyObject *cls, PyObject *list)
         if (!(parts[i] = pyhr_table_of(s, PyTuple_GetItem(tuple, i))))
             goto done;
     if (!n) {
-        PyErr_SetString(PyExc_ValueError, "concat: no tables");
+        PyErr_SetString(PyExc_ValueError, "concat: expected at least one table");
         goto done;
     }
     Py_BEGIN_ALLOW_THREADS
@@ -479,7 +480,7 @@ done:
     return made;
 }
 
-/* The tables with one schema: of the first, with what the others know more (data/conform.c). */
+/* The tables under one schema: the first one's, completed by the others (data/conform.c). */
 static PyObject *table_conformed(PyObject *cls, PyObject *list)
 {
     pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
@@ -572,7 +573,7 @@ static PyObject *table_build_rows(PyObject *cls, PyObject *rows)
     return t ? pyhr_table(s, t) : NULL;
 }
 
-/* The table with `column` (built from values, or a Column) added, or put in the place of the one of that name. */
+/* The table with a column (a Column, or built from values) added, or replaced if the name exists. */
 static PyObject *table_with_column(PyObject *op, PyObject *args)
 {
     const hr_table *t = ((table_object *)op)->table;
@@ -607,7 +608,7 @@ static PyObject *table_with_column(PyObject *op, PyObject *args)
         goto done;
     }
     if (built->length != t->n_rows) {
-        pyhr_raise_text(s, HR_INVALID, "column '%s' has %lld rows, the table %lld", name, (long long)built->length,
+        pyhr_raise_text(s, HR_INVALID, "column '%s' has %lld rows, the table has %lld", name, (long long)built->length,
                         (long long)t->n_rows);
         goto done;
     }
@@ -631,13 +632,13 @@ done:
 
 static PyMethodDef table_methods[] = {
     { "column", (PyCFunction)(void (*)(void))table_column, METH_VARARGS | METH_KEYWORDS,
-      "column(key, writable=True): by index or name; its memory is writable only if the table is sole." },
-    { "batch", table_batch, METH_VARARGS, "batch(dense, other, writable): {name: dense(column) or other(column)}." },
-    { "slice", table_slice, METH_VARARGS, "slice(begin, n): shares the memory." },
+      "column(key, writable=True): a Column by index or name; its memory is writable only if the table is sole." },
+    { "batch", table_batch, METH_VARARGS,
+      "batch(dense, other, writable, fill=False): {name: dense(column) or other(column)}." },
+    { "slice", table_slice, METH_VARARGS, "slice(begin, n): n rows from begin; shares the memory." },
     { "to_pylist", table_to_pylist, METH_NOARGS, "Rows as dicts of Python objects." },
     { "with_column", table_with_column, METH_VARARGS,
-      "with_column(name, values, ragged=False): added, or put in place of one of that name. ragged: an array, as a "
-      "column of\n"
+      "with_column(name, values, ragged=False): adds or replaces a column. ragged: turns an array into a column of\n"
       "tensors of any shape." },
     { "__arrow_c_schema__", table_arrow_schema, METH_NOARGS, "Arrow's PyCapsule of the schema." },
     { "__arrow_c_array__", (PyCFunction)(void (*)(void))table_arrow_array, METH_VARARGS | METH_KEYWORDS,
@@ -645,14 +646,14 @@ static PyMethodDef table_methods[] = {
     { "__arrow_c_stream__", (PyCFunction)(void (*)(void))table_arrow_stream, METH_VARARGS | METH_KEYWORDS,
       "Arrow's PyCapsule of a stream of this one table." },
     { "__reduce__", pyhr_table_reduce, METH_NOARGS, "Pickles the rows; slices are made contiguous." },
-    { "_unpickle", pyhr_table_unpickle, METH_VARARGS | METH_CLASS, "What a pickle calls." },
-    { "stream", table_stream_of, METH_VARARGS | METH_CLASS, "stream(schema, tables): an Arrow stream of them." },
+    { "_unpickle", pyhr_table_unpickle, METH_VARARGS | METH_CLASS, "Unpickles; pickles call it." },
+    { "stream", table_stream_of, METH_VARARGS | METH_CLASS, "stream(schema, tables): an Arrow stream of the tables." },
     { "concat", table_concat, METH_O | METH_CLASS, "concat(tables): one contiguous table." },
     { "conformed", table_conformed, METH_O | METH_CLASS,
-      "conformed(tables): the same rows under one schema, where types differ in what is null or a tensor." },
-    { "empty", table_empty, METH_O | METH_CLASS, "empty(schema): no rows." },
-    { "build", table_build, METH_O | METH_CLASS, "build({name: values}): from arrays or lists, copied." },
-    { "build_rows", table_build_rows, METH_O | METH_CLASS, "build_rows([{name: value}]): from rows." },
+      "conformed(tables): the same rows under one schema, if types differ only in nulls and tensors." },
+    { "empty", table_empty, METH_O | METH_CLASS, "empty(schema): a table without rows." },
+    { "build", table_build, METH_O | METH_CLASS, "build({name: values}): copies arrays or lists." },
+    { "build_rows", table_build_rows, METH_O | METH_CLASS, "build_rows([{name: value}]): from row dicts." },
     { NULL, NULL, 0, NULL },
 };
 
@@ -660,7 +661,7 @@ static PyGetSetDef table_getset[] = {
     { "num_rows", table_num_rows, NULL, "Number of rows.", NULL },
     { "names", table_names, NULL, "Column names.", NULL },
     { "schema", table_schema, NULL, "The Schema.", NULL },
-    { "sole", table_sole, NULL, "True if nothing else uses its memory: columns may be written.", NULL },
+    { "sole", table_sole, NULL, "True if no other object uses the memory: columns are writable.", NULL },
     { "nbytes", table_nbytes, NULL, "Bytes that the rows use.", NULL },
     { "origin", table_origin, NULL, "Coordinates: [(instance, file, fragment, row, ordinal, n, by_ordinal)].", NULL },
     { NULL, NULL, NULL, NULL, NULL },

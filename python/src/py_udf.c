@@ -1,8 +1,8 @@
-/* py_udf.c - functions of the user's: Calls, the queue; Call, one of its entries; Worker, the other process's end.
+/* py_udf.c - user functions: Calls, the queue; Call, one entry; Worker, the queue's end in a worker process.
  *
- * Worker processes are served by the engine's poller and never seen here, once added. Threads and the consumer's own
- * thread ("inline") take calls from the same queue: call = calls.take(ms); call.result(table) ...; call.done() or
- * call.fail(). A Call that is dropped without either fails. */
+ * The engine's poller serves worker processes after add_worker(). Threads and the consumer's own thread ("inline") take
+ * calls from the same queue: call = calls.take(server, ms); call.result(table) ...; call.done() or call.fail(). A Call
+ * that is dropped without either fails. */
 #include "pyhr.h"
 #include "op/call.h"
 
@@ -11,14 +11,14 @@
 typedef struct calls_object {
     PyObject ob_base;
     hr_calls *calls;
-    int pid; /* a forked child leaves it alone: the workers are its parent's */
+    int pid; /* the owner: in a forked child the workers belong to the parent */
 } calls_object;
 
 hr_calls *pyhr_calls_of(pyhr_state *s, PyObject *op)
 {
     if (Py_IS_TYPE(op, s->calls))
         return ((calls_object *)op)->calls;
-    PyErr_Format(PyExc_TypeError, "expected Calls, not %R", (PyObject *)Py_TYPE(op));
+    PyErr_Format(PyExc_TypeError, "expected Calls, found %R", (PyObject *)Py_TYPE(op));
     return NULL;
 }
 
@@ -81,7 +81,7 @@ static PyObject *call_new(pyhr_state *s, hr_calls *calls, hr_call *takes)
     return (PyObject *)self;
 }
 
-/* A Call, None after timeout_ms, False when the queue is closed. */
+/* take(server, timeout_ms): a Call, None after timeout_ms, False when the queue is closed. */
 static PyObject *calls_take(PyObject *op, PyObject *args)
 {
     pyhr_state *s = pyhr_state_of(op);
@@ -132,7 +132,7 @@ static PyObject *calls_expect(PyObject *op, PyObject *args)
         return NULL;
     if (text)
         hr_error_set(&why, HR_PEER, "%s", text);
-    Py_BEGIN_ALLOW_THREADS /* calls that nobody will serve fail now */
+    Py_BEGIN_ALLOW_THREADS /* calls without a server fail now */
     hr__calls_expect(((calls_object *)op)->calls, n, text ? &why : NULL);
     Py_END_ALLOW_THREADS
     hr_error_clear(&why);
@@ -221,7 +221,7 @@ static PyObject *calls_paused(PyObject *op, PyObject *arg)
     return PyBool_FromLong(hr__calls_paused(((calls_object *)op)->calls, tag));
 }
 
-/* (how many batches were left out since the last time, text of the first error, its pickled exception) */
+/* (number of batches left out since the last call, text of the first error, its pickled exception) */
 static PyObject *calls_errored(PyObject *op, PyObject *none)
 {
     hr_error first = HR_ERROR_INIT;
@@ -271,30 +271,31 @@ static PyMethodDef calls_methods[] = {
     { "take", calls_take, METH_VARARGS,
       "take(server, timeout_ms): a Call; None if there was none; False when the queue is closed." },
     { "add_worker", calls_add_worker, METH_VARARGS,
-      "add_worker(fd, pid, init): a process at the other end of this socket (taken); init bytes are sent to it "
+      "add_worker(fd, pid, init): a worker process at the other end of this socket (taken); it gets the init bytes "
       "first." },
     { "expect", calls_expect, METH_VARARGS,
-      "expect(n=1, why=None): so many workers more will come: calls wait for them, though there may be none yet." },
+      "expect(n=1, why=None): n more workers will start; calls wait for them even if there is no worker yet." },
     { "configure", calls_configure, METH_VARARGS,
-      "configure(depth, max_retries): calls that a worker has at a time (0: by what they take); how often one is done "
+      "configure(depth, max_retries): calls of a worker at a time (0: by their duration); how often to repeat a call "
       "again "
       "whose worker died (-1: always)." },
-    { "set_code", calls_set_code, METH_O, "set_code(text): 16 hex digits that are others when the function is." },
+    { "set_code", calls_set_code, METH_O, "set_code(text): 16 hex digits, a hash of the function." },
     { "end_idle", calls_end_idle, METH_NOARGS,
-      "A worker that has nothing to do is told to end; its process id, 0 if there is none." },
+      "Ends a worker without calls; returns its process id, or 0 if there is none." },
     { "busy", calls_busy, METH_NOARGS, "Process ids of workers that run a call." },
-    { "measured", calls_measured, METH_O, "measured(bytes): what the workers hold themselves, for stats." },
-    { "runs", calls_runs, METH_O, "runs(run): whether the run of this number, of a Call's place, has not ended." },
-    { "paused", calls_paused, METH_O, "paused(tag): whether this call, which a server paused, is still wanted." },
-    { "errored", calls_errored, METH_NOARGS, "(batches left out since the last time, text and detail of the first)." },
-    { "close", calls_close, METH_NOARGS, "Workers end, waiting calls fail, take() gives False." },
+    { "measured", calls_measured, METH_O, "measured(bytes): private memory of the workers, for stats." },
+    { "runs", calls_runs, METH_O, "runs(run): whether the run with this number (from a Call's place) still goes on." },
+    { "paused", calls_paused, METH_O, "paused(tag): whether a paused call is still needed." },
+    { "errored", calls_errored, METH_NOARGS,
+      "(batches left out since the last call, text and detail of the first error)." },
+    { "close", calls_close, METH_NOARGS, "Ends the workers; waiting calls fail, take() returns False." },
     { NULL, NULL, 0, NULL },
 };
 
 static PyGetSetDef calls_getset[] = {
-    { "n_workers", calls_n_workers, NULL, "Worker processes that are there.", NULL },
-    { "n_expected", calls_n_expected, NULL, "Worker processes that are to come.", NULL },
-    { "n_waiting", calls_n_waiting, NULL, "Calls that nobody has taken yet.", NULL },
+    { "n_workers", calls_n_workers, NULL, "Number of worker processes.", NULL },
+    { "n_expected", calls_n_expected, NULL, "Number of worker processes that will start.", NULL },
+    { "n_waiting", calls_n_waiting, NULL, "Number of calls that no server has taken.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
@@ -333,7 +334,7 @@ static void call_dealloc(PyObject *op)
     hr_error err = HR_ERROR_INIT;
 
     if (self->call)
-        call_end(self, hr_error_set(&err, HR_CALLBACK, "a function's call was dropped without a result"), &err);
+        call_end(self, hr_error_set(&err, HR_CALLBACK, "a function call was dropped without a result"), &err);
     hr__calls_unref(self->calls);
     PyObject_Free(op);
     Py_DECREF(type);
@@ -388,7 +389,7 @@ static PyObject *call_state(PyObject *op, void *none)
     return state ? PyUnicode_DecodeUTF8(state, (Py_ssize_t)strlen(state), "replace") : Py_NewRef(Py_None);
 }
 
-/* Batches of a call as the bytes of an array of (rows, ordinal: int64, random: uint64). */
+/* The batches of a call, as bytes of an array of (rows, ordinal: int64, random: uint64). */
 static PyObject *parts_object(const hr_call_part *parts, int64_t n)
 {
     return PyBytes_FromStringAndSize((const char *)parts, (Py_ssize_t)(n * (int64_t)sizeof *parts));
@@ -417,7 +418,7 @@ static PyObject *call_tag(PyObject *op, void *none)
 
 /* (table, part=0, counts=None): counts is an array of int64. */
 typedef struct result_args {
-    unsigned long long tag; /* of a Worker's */
+    unsigned long long tag; /* only for a Worker */
     hr_table *table;
     hr_result_place of;
     Py_buffer counts;
@@ -450,8 +451,8 @@ static void result_clear(result_args *a)
         PyBuffer_Release(&a->counts);
 }
 
-/* Takes the call out of its object while it is used without the GIL: for others it has ended. NULL: it has, an
- * exception. */
+/* Moves the call out of its object for a use without the GIL; other threads meanwhile see an ended call. NULL with an
+ * exception: the call has ended. */
 static hr_call *call_hold(call_object *self, result_args *a)
 {
     hr_call *call = self->call;
@@ -597,23 +598,23 @@ static PyMethodDef call_methods[] = {
       "of so "
       "many rows each." },
     { "stream", call_stream, METH_VARARGS,
-      "The same, and more will come: 0 go on, 1 pause() now, 2 nobody wants more: be done()." },
+      "As result(), with more to follow. Returns 0: go on; 1: call pause(); 2: call done(), no more is needed." },
     { "save", call_save, METH_VARARGS,
-      "save(text): the state of its run's instance, before anything else is given; where place asks for it." },
-    { "begins", call_begins, METH_NOARGS, "Its time counts from here: an instance was made first." },
+      "save(text): the state of the run's instance, before any result, if place requests it." },
+    { "begins", call_begins, METH_NOARGS, "The call's time counts from here: making an instance does not count." },
     { "pause", call_pause, METH_NOARGS,
-      "The call comes back by take() of the same server when there is room for more." },
+      "take() of the same server returns the call again when there is room for more results." },
     { "done", call_done, METH_NOARGS, "The function has returned." },
     { "fail", call_fail, METH_VARARGS, "fail(text, detail): the function raised; detail is the pickled exception." },
     { NULL, NULL, 0, NULL },
 };
 
 static PyGetSetDef call_getset[] = {
-    { "table", call_table, NULL, "The input.", NULL },
+    { "table", call_table, NULL, "The input Table.", NULL },
     { "place", call_place, NULL, "(seed, epoch, operator, ordinal, random, memory limit, run, flags).", NULL },
-    { "state", call_state, NULL, "What the run's instance has to load first, or None.", NULL },
+    { "state", call_state, NULL, "A state that the run's instance must load first, or None.", NULL },
     { "parts", call_parts, NULL, "Batches, as bytes: (rows, ordinal, random) of 8 bytes each.", NULL },
-    { "tag", call_tag, NULL, "Its number, as long as it lives.", NULL },
+    { "tag", call_tag, NULL, "The call's number, unique while it lives.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
@@ -632,7 +633,7 @@ static PyType_Spec call_spec = {
     .slots = call_slots,
 };
 
-#define SERVE_NS (20 * INT64_C(1000000)) /* then the consumer looks whether there is something for it */
+#define SERVE_NS (20 * INT64_C(1000000)) /* then the consumer looks for a result */
 
 int pyhr_serve(pyhr_state *s, PyObject *inline_calls)
 {
@@ -670,7 +671,7 @@ int pyhr_serve(pyhr_state *s, PyObject *inline_calls)
 typedef struct worker_object {
     PyObject ob_base;
     hr_worker *worker; /* NULL: closed */
-    int held;          /* calls that use it: it is closed by none meanwhile */
+    int held;          /* calls that use it; close() fails while there are any */
 } worker_object;
 
 static PyObject *worker_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
@@ -711,7 +712,8 @@ static void worker_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-/* For a call that may run code of the user's, or is without the GIL, until worker_drop(). NULL: an exception. */
+/* The worker, for a call that may run the user's code or releases the GIL; worker_drop() ends the use. NULL: an
+ * exception. */
 static hr_worker *worker_hold(PyObject *op)
 {
     worker_object *self = (worker_object *)op;
@@ -750,8 +752,8 @@ static PyObject *worker_init(PyObject *op, PyObject *none)
     return made;
 }
 
-/* (kind, tag, Table, place, parts, state) with kind 1 a call, 2 go on with a paused one, 3 drop it, 4 run `tag` begins,
- * 5 it has ended; None: the end; False: nothing now. */
+/* next(timeout_ms=-1): (kind, tag, Table, place, parts, state); kind 1: a new call, 2: continue a paused call, 3: drop
+ * it, 4: run `tag` begins, 5: it has ended. None: the end; False: nothing within timeout_ms. */
 static PyObject *worker_next(PyObject *op, PyObject *args)
 {
     pyhr_state *s = pyhr_state_of(op);
@@ -908,7 +910,7 @@ static PyObject *worker_close(PyObject *op, PyObject *none)
 
     (void)none;
     if (self->held) {
-        PyErr_SetString(PyExc_RuntimeError, "the worker is in use");
+        PyErr_SetString(PyExc_RuntimeError, "another thread is using the worker");
         return NULL;
     }
     self->worker = NULL;
@@ -921,16 +923,17 @@ static PyObject *worker_close(PyObject *op, PyObject *none)
 }
 
 static PyMethodDef worker_methods[] = {
-    { "init", worker_init, METH_NOARGS, "The bytes that the driver sent first." },
+    { "init", worker_init, METH_NOARGS, "The init bytes from the driver." },
     { "next", worker_next, METH_VARARGS,
-      "next(timeout_ms=-1): (kind, tag, table, place, parts, state): 1 a new call, 2 go on with the paused one of this "
-      "tag, 3 drop that, 4 the run `tag` begins, 5 it has ended; None: the end; False: nothing within timeout_ms." },
-    { "fileno", worker_fileno, METH_NOARGS, "To wait for: readable when next() may have something." },
+      "next(timeout_ms=-1): (kind, tag, table, place, parts, state): 1 a new call, 2 continue the paused call "
+      "`tag`, 3 drop it, 4 run `tag` begins, 5 it has ended. None: the end; False: nothing within timeout_ms." },
+    { "fileno", worker_fileno, METH_NOARGS, "A descriptor that is readable when next() may have something." },
     { "build", worker_build, METH_O,
       "build(dict of columns, or list of row dicts): a Table in the arena, written once." },
-    { "result", worker_result, METH_VARARGS, "result(tag, table, part=0, counts=None): as a Call's." },
-    { "stream", worker_stream, METH_VARARGS, "The same, and more will come: 0 go on, 1 pause, 2 nobody wants more." },
-    { "save", worker_save, METH_VARARGS, "save(tag, text): as a Call's." },
+    { "result", worker_result, METH_VARARGS, "result(tag, table, part=0, counts=None): see Call.result()." },
+    { "stream", worker_stream, METH_VARARGS,
+      "As result(), with more to follow. Returns 0: go on; 1: pause; 2: end, no more is needed." },
+    { "save", worker_save, METH_VARARGS, "save(tag, text): see Call.save()." },
     { "done", worker_done, METH_O, "done(tag): the function has returned." },
     { "fail", worker_fail, METH_VARARGS,
       "fail(tag, text, detail): the function raised; detail is the pickled exception." },

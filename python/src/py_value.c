@@ -1,22 +1,22 @@
-/* py_value.c - values as Python objects.
+/* py_value.c - makes Python objects from values.
  *
- * Made here, for every type; only dates, times, decimals and pickled objects ask headrace.data.convert for a maker,
- * once a column. Strings that come again and again are made once: a small cache by their bytes. */
+ * It covers every type; for dates, times, decimals and pickled objects headrace.data.convert supplies a function, once
+ * per column. A small cache by bytes makes repeated strings once. */
 #include "pyhr.h"
 
 #include <math.h>
 
-#define MEMO 128 /* strings remembered by one reader; a power of two */
+#define MEMO 128 /* size of a reader's cache of strings; a power of two */
 #define MEMO_BYTES 32
 
 typedef struct reader {
     pyhr_state *s;
     const hr_array *a; /* borrowed */
-    PyObject *make;    /* int or bytes -> object, for times, decimals and pickles */
+    PyObject *make;    /* makes an object from int or bytes, for times, decimals and pickles */
     PyObject **keys;   /* struct: field names */
     struct reader *children;
     int n_children;
-    PyObject **memo; /* strings by hash of their bytes; NULL until used */
+    PyObject **memo; /* cache of strings by hash of their bytes; NULL until used */
 } reader;
 
 static void reader_clear(reader *r)
@@ -44,7 +44,7 @@ const char *pyhr_unit_text(hr_unit u)
     return names[u];
 }
 
-/* convert.maker(type name, unit, zone, scale) */
+/* Sets r->make to the result of convert.maker(type name, unit, zone, scale). */
 static int reader_maker(reader *r)
 {
     const hr_type *t = r->a->type;
@@ -174,7 +174,7 @@ static PyObject *struct_object(reader *r, int64_t i)
     return dict;
 }
 
-/* A map's row: list of (key, value). */
+/* A row of a map: list of (key, value). */
 static PyObject *map_object(reader *r, int64_t begin, int64_t n)
 {
     reader *entries = &r->children[0];
@@ -222,7 +222,7 @@ static PyObject *interval_object(const hr_array *a, int64_t i)
     return Py_BuildValue("(iiL)", (int)part[0], (int)part[1], (long long)ns);
 }
 
-/* The object of a pickle, which is read where it lies. */
+/* The object of a pickle, read without a copy of its bytes. */
 static PyObject *pickled_object(reader *r, int64_t i)
 {
     int64_t n;

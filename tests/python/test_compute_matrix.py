@@ -252,9 +252,11 @@ def test_what_has_still_to_run_is_no_answer():
     ):
         with pytest.raises(TypeError, match=f"returned {found}.*; expected True or False"):
             hd.range(3).filter(fn, compute="threads").take()
-    with pytest.raises(TypeError, match=r"returned coroutine \(is the function itself to be `async def`\?\)"):
+    with pytest.raises(
+        TypeError, match=r"returned coroutine \(did you mean to declare the function `async def`\?\)"
+    ):
         hd.range(3).map_batches(lambda b: later(b), compute="threads").take()
-    with pytest.raises(TypeError, match=r"returned coroutine \(is the function"):
+    with pytest.raises(TypeError, match=r"returned coroutine \(did you mean"):
         hd.range(3).flat_map(lambda r: later(r), compute="threads").take()
     assert of(hd.range(3).filter(lambda r: np.bool_(r["id"]), compute="threads"), "id") == [1, 2]
     assert of(hd.range(3).filter(lambda r: r["id"], compute="threads"), "id") == [1, 2]
@@ -377,7 +379,7 @@ def test_what_cannot_be_sent_is_named():
 def test_arguments_of_a_wrong_kind(wrong):
     name = next(iter(wrong))
     for method in ("map", "flat_map", "filter", "map_batches"):
-        with pytest.raises(TypeError, match=rf"{method}: {name} .*: expected a "):
+        with pytest.raises(TypeError, match=rf"{method}: {name}: expected a "):
             getattr(hd.range(3), method)(lambda x, *rest: x, **wrong)
 
 
@@ -474,7 +476,9 @@ def test_a_part_of_a_gpu(method, monkeypatch):
 
     ds = METHODS[method](hd.range(3), seen, num_gpus=0.5, concurrency=1)
     assert set(of(ds, "seen")) <= {"GPU-a", "GPU-b"}
-    with pytest.raises(exceptions.InvalidArgument, match="5 workers with num_gpus 0.5 each: there are 2"):
+    with pytest.raises(
+        exceptions.InvalidArgument, match="5 workers with num_gpus 0.5 each do not fit: found 2 GPUs"
+    ):
         METHODS[method](hd.range(3), seen, num_gpus=0.5, concurrency=(5, 5))
     inside = METHODS[method](hd.range(3), seen, num_gpus=0.5, compute="threads")
     assert set(of(inside, "seen")) == {"GPU-a,GPU-b"}  # a thread sees what its process sees
@@ -494,7 +498,7 @@ def test_frames_out(compute):
         with pytest.raises(ValueError, match=rf"returned a DataFrame with two columns '{name}'"):
             hd.range(4).map_batches(fn, compute=compute).take()
     for made in (pd.Series, pa.array):
-        with pytest.raises(TypeError, match="which is no table"):
+        with pytest.raises(TypeError, match="which is not a table"):
             hd.range(4).map_batches(lambda b, made=made: made([1, 2]), compute=compute).take()
     indexed = hd.range(4).map_batches(lambda b: b.groupby("id").sum(), batch_format="pandas", compute=compute)
     assert indexed.count() == 0 or indexed.schema() is None
@@ -562,5 +566,5 @@ def test_arguments_of_functions_are_not_for_expressions():
     assert where == [threading.get_ident()]
     with pytest.raises(exceptions.InvalidArgument, match="filter: an expression takes no arguments"):
         hd.range(3).filter(expr=col("id") > 1, fn_args=[1])
-    with pytest.raises(exceptions.InvalidArgument, match="filter: compute 'nowhere'"):
+    with pytest.raises(exceptions.InvalidArgument, match="filter: compute: expected .*found 'nowhere'"):
         hd.range(3).filter(expr=col("id") > 1, compute="nowhere")

@@ -171,5 +171,5 @@ def test_options_of_another_kind(tmp_path):
     """A dict was an AttributeError of the reader's own."""
     (tmp_path / "a.csv").write_text("a\n1\n")
     for name in ("read_options", "parse_options", "convert_options"):
-        with pytest.raises(TypeError, match=f"read_csv: {name}: expected pyarrow.csv.*, not dict"):
+        with pytest.raises(TypeError, match=f"read_csv: {name}: expected pyarrow.csv.*, found dict"):
             headrace.data.read_csv(tmp_path / "a.csv", **{name: {"delimitr": ","}})

@@ -258,7 +258,7 @@ def test_states_of_workers(folder):
         run([states[0]] * 3, 3)
     alone = ds.iter_torch_batches(batch_size=10)
     alone.load_state_dict(states[0])
-    with pytest.raises(exceptions.MismatchError, match="this is no worker"):
+    with pytest.raises(exceptions.MismatchError, match="expected the state of no worker"):
         list(alone)
 
 

@@ -183,7 +183,7 @@ def test_errors_are_at_the_line():
         ds.with_column("x", col("t").dt.strftime("%Q"))
     with pytest.raises(InvalidArgument, match="the column has no time zone"):
         ds.with_column("x", col("t").dt.strftime("%z"))
-    with pytest.raises(InvalidArgument, match="unit 'decade'; expected one of year"):
+    with pytest.raises(InvalidArgument, match="unit: expected one of year.*found 'decade'"):
         col("t").dt.floor("decade")
     for name in ("Nowhere/There", "../etc/passwd", "/etc/passwd"):
         odd = hd.from_arrow(pa.table({"t": pa.array([0], pa.int64()).cast(pa.timestamp("s", name))}))

@@ -68,7 +68,7 @@ def test_it_runs_where_compute_says(compute):
 
     found = hd.range(5).with_column("pid", pid(col("id")) + 0, compute=compute).unique("pid")
     assert (found == [os.getpid()]) == isinstance(compute, str)
-    with pytest.raises(InvalidArgument, match="with_columns: compute 'nowhere'"):
+    with pytest.raises(InvalidArgument, match="with_columns: compute: .*found 'nowhere'"):
         hd.range(5).with_column("y", col("id"), compute="nowhere")
 
 
@@ -170,9 +170,9 @@ def test_grouped_by_a_function_and_by_expressions():
         (1, True, 999),
     ]
     assert ds.groupby(col("id")).count().count() == 1000
-    with pytest.raises(ValueError, match=r"needs a name: .*alias"):
+    with pytest.raises(ValueError, match=r"has no name; write .*alias"):
         ds.groupby(tens(col("id")))
-    with pytest.raises(ValueError, match="there is a column 'id' already"):
+    with pytest.raises(ValueError, match="the dataset has a column 'id' already"):
         ds.groupby((col("id") % 2).alias("id"))
 
 
@@ -218,7 +218,7 @@ def test_errors_are_at_the_line_or_name_the_function():
         ds.with_column("y", full_name(col("id"), col("id")) + col("id"))
     with pytest.raises(TypeMismatchError, match="expected bool"):
         ds.filter(expr=add_one(col("id")))
-    with pytest.raises(TypeMismatchError, match="is no type"):
+    with pytest.raises(TypeMismatchError, match="expected a type, found"):
         udf(return_dtype="int3")
     with pytest.raises(TypeMismatchError, match="with parentheses"):
         udf(lambda x: x)
@@ -305,7 +305,7 @@ def test_download(tmp_path):
     assert found == [b"\0", None, None, *(bytes([i]) * (i + 1) for i in range(1, 40))]
     sizes = ds.with_column("n", col("bytes").str.byte_len()).to_arrow()["n"].to_pylist()
     assert sizes[3:] == list(range(2, 41))
-    with pytest.raises(HeadraceError, match=r"download: s3://b/k: this version reads local files"):
+    with pytest.raises(HeadraceError, match=r"download: s3://b/k: expected a local path"):
         hd.from_items([{"uri": "s3://b/k"}]).with_column("b", download("uri")).to_arrow()
     with pytest.raises(UnsupportedError, match="filesystem"):
         download("uri", filesystem=object())

@@ -207,7 +207,7 @@ def test_errors_are_at_the_line():
         (lambda: col("s").struct["b"], InvalidArgument, "no field 'b'; there are a"),
         (lambda: col("s").struct[3], InvalidArgument, "no field 3; there are 1"),
         (lambda: col("s").struct[-1], InvalidArgument, "expected 0 or more"),
-        (lambda: col("l").list["a"], TypeMismatchError, "expected an integer, not str"),
+        (lambda: col("l").list["a"], TypeMismatchError, "expected an integer, found str"),
         (lambda: col("l").list.sort("up"), InvalidArgument, "expected 'ascending' or 'descending'"),
         (lambda: col("l").list.flatten(), TypeMismatchError, "expected a list of lists"),
         (lambda: col("p").map.keys(), TypeMismatchError, "a list of structs of a key and a value"),

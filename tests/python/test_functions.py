@@ -51,20 +51,23 @@ def test_more_gpus_than_there_are(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     ds = hd.range(10)
     with pytest.raises(
-        exceptions.InvalidArgument, match=r"map: num_gpus 3: there are 2 \(CUDA_VISIBLE_DEVICES=0,1\)"
+        exceptions.InvalidArgument,
+        match=r"map: num_gpus: expected at most 2 \(CUDA_VISIBLE_DEVICES=0,1\), found 3",
     ):
         ds.map(lambda r: r, num_gpus=3)
-    with pytest.raises(exceptions.InvalidArgument, match="3 workers with num_gpus 1 each: there are 2"):
+    with pytest.raises(
+        exceptions.InvalidArgument, match="3 workers with num_gpus 1 each do not fit: found 2 GPUs"
+    ):
         ds.map(lambda r: r, num_gpus=1, concurrency=(3, 3))
     with pytest.raises(exceptions.InvalidArgument, match="num_gpus 1.5"):
         ds.map(lambda r: r, num_gpus=1.5)
     one = ds.map(visible, num_gpus=1, concurrency=(2, 2))
     with pytest.raises(
-        exceptions.InvalidArgument, match=r"num_gpus 1 beside map\(visible\): 3 in all, there are 2"
+        exceptions.InvalidArgument, match=r"num_gpus 1 beside map\(visible\): 3 GPUs in all, found 2"
     ):
         one.map(lambda r: r, num_gpus=1)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(exceptions.InvalidArgument, match="none can be seen"):
+    with pytest.raises(exceptions.InvalidArgument, match="no device is visible"):
         ds.map(lambda r: r, num_gpus=0.1)
 
 

@@ -352,13 +352,13 @@ def test_wrong_arguments():
         ds.groupby("l").count()
     with pytest.raises(ValueError, match="no column"):
         ds.groupby("k").sum("z")
-    with pytest.raises(ValueError, match="two are called"):
+    with pytest.raises(ValueError, match="two aggregates have the name"):
         ds.groupby("k").aggregate(Count(), Count())
-    with pytest.raises(TypeError, match="not an aggregate"):
+    with pytest.raises(TypeError, match="expected an aggregate"):
         ds.groupby("k").aggregate("sum")
     with pytest.raises(ValueError, match="0 to 1|expected|between"):
         ds.aggregate(Quantile("k", q=2))
-    with pytest.raises(ValueError, match="a key twice"):
+    with pytest.raises(ValueError, match="expected each key once"):
         ds.groupby(["k", "k"])
 
 

@@ -137,13 +137,13 @@ def test_wrong_arguments():
     lists = hd.from_items([{"id": [1]}])
     with pytest.raises(_core.TypeMismatchError, match="column 'id' of type list.* cannot be a key: numbers"):
         lists.join(lists, "inner")
-    with pytest.raises(ValueError, match="join_type 'outer', expected one of"):
+    with pytest.raises(ValueError, match="join_type: expected one of .*found 'outer'"):
         left.join(left, "outer")
     with pytest.raises(ValueError, match="right side: there is no column 'x'"):
         left.join(right, "inner", right_on="x")
     with pytest.raises(ValueError, match="on= names 1 columns, right_on= 2"):
         left.join(right, "inner", right_on=["id", "id"])
-    with pytest.raises(TypeError, match="not a Dataset"):
+    with pytest.raises(TypeError, match="expected a Dataset"):
         left.join(3, "inner")
 
 

@@ -159,7 +159,7 @@ def test_what_fits_is_as_before_and_can_be_pickled():
 
 def test_what_is_on_disk_cannot_be_pickled(small):
     kept = rows(300_000).materialize()
-    with pytest.raises(UnsupportedError, match=r"of which \d+ of \d+ bytes are on disk cannot be pickled"):
+    with pytest.raises(UnsupportedError, match=r"cannot pickle .* with \d+ of \d+ bytes on disk"):
         pickle.dumps(kept.limit(3))
 
 
@@ -221,17 +221,25 @@ def test_nothing_may_be_spilled(small):
     ("name", "value", "text"),
     [
         ("memory_limit_bytes", "much", "memory_limit_bytes: 'much' is not a number of bytes"),
-        ("memory_limit_bytes", -1, "memory_limit_bytes: -1, expected a whole number of bytes of at least 1"),
-        ("memory_limit_bytes", 0, "memory_limit_bytes: 0, expected"),
-        ("memory_limit_bytes", [], r"memory_limit_bytes: \[\], expected"),
+        (
+            "memory_limit_bytes",
+            -1,
+            "memory_limit_bytes: expected a whole number of bytes of at least 1.*found -1",
+        ),
+        ("memory_limit_bytes", 0, "memory_limit_bytes: expected.*found 0"),
+        ("memory_limit_bytes", [], r"memory_limit_bytes: expected.*found \[\]"),
         (
             "memory_limit_bytes",
             1.5,
-            "memory_limit_bytes: 1.5, expected a whole number of bytes",
+            "memory_limit_bytes: expected a whole number of bytes.*found 1.5",
         ),  # was 1 byte
-        ("spill_quota_bytes", -5, "spill_quota_bytes: -5, expected a whole number of bytes of at least 0"),
-        ("spill_quota_bytes", float("nan"), "spill_quota_bytes: nan, expected"),
-        ("spill_quota_bytes", True, "spill_quota_bytes: True, expected"),
+        (
+            "spill_quota_bytes",
+            -5,
+            "spill_quota_bytes: expected a whole number of bytes of at least 0.*found -5",
+        ),
+        ("spill_quota_bytes", float("nan"), "spill_quota_bytes: expected.*found nan"),
+        ("spill_quota_bytes", True, "spill_quota_bytes: expected.*found True"),
     ],
 )
 def test_wrong_settings(name, value, text):

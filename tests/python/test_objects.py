@@ -390,7 +390,7 @@ def test_what_cannot_be_pickled_is_named(compute):
 
 def test_they_may_be_forbidden(context, compute):
     context.enable_fallback_to_arrow_object_ext_type = False
-    with pytest.raises(TypeMismatchError, match="column 'p', row 0: a value of type set has no column type"):
+    with pytest.raises(TypeMismatchError, match="column 'p', row 0: no column type for a value of type set"):
         hd.range(3).map(lambda r: {"p": {1}}, compute=compute).take_all()
     with pytest.raises(TypeMismatchError, match="column 'p', row 1: str, but row 0 has int"):
         hd.from_items([{"p": 1}, {"p": "x"}])

@@ -272,7 +272,7 @@ def test_changed_functions(change):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rest(plan(was), state, {"strict": True})
-    with pytest.warns(UserWarning, match=r"the data of map_batches\(.*skipped, not made again"):
+    with pytest.warns(UserWarning, match=r"the data of map_batches\(.*skips the rows before the position"):
         assert n_rows(rest(plan(now), state)) == 80
     with pytest.raises(exceptions.MismatchError, match=r"map_batches\(.*strict"):
         rest(plan(now), state, {"strict": True})

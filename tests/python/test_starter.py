@@ -214,7 +214,7 @@ def test_workers_die_with_their_server(tmp_path):
 
 def test_one_that_cannot_start(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(RuntimeError, match="the process that starts them ended with code 1"):
+    with pytest.raises(RuntimeError, match="the fork server ended with code 1"):
         hd.range(10).map(lambda row: row).take_all()
     monkeypatch.undo()
     assert ask(parents)

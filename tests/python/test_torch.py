@@ -108,7 +108,7 @@ def test_dtypes():
     assert batch["x"].dtype == torch.float64 and batch["y"].dtype == torch.int64
     with pytest.raises(exceptions.InvalidArgument, match="'z'"):
         first(ds, dtypes={"z": torch.float64})
-    with pytest.raises(TypeError, match="'s' is string"):
+    with pytest.raises(TypeError, match="'s': type string cannot be"):
         first(ds, dtypes={"s": torch.float64})
     with pytest.raises(exceptions.InvalidArgument, match="collate_fn"):
         ds.iter_torch_batches(dtypes=torch.float32, collate_fn=lambda b: b)
@@ -167,7 +167,7 @@ def test_nulls_do_not_become_integers(name):
     values = {"f": [1.5, None], "i": [7, None], "l": [[1, None], [3, 4]]}[name]
     ds = hd.from_items([{name: v} for v in values])
     with pytest.raises(
-        exceptions.TypeMismatchError, match=f"'{name}' .* 1 nulls here; a tensor of torch.int64"
+        exceptions.TypeMismatchError, match=f"'{name}' .* 1 nulls in this batch, and a tensor of torch.int64"
     ):
         first(ds, dtypes=torch.int64)
     assert first(hd.from_items([{"f": 1.5}]), dtypes=torch.int64)["f"].tolist() == [1]

@@ -95,7 +95,7 @@ def test_settings_that_are_none(name):
     with pytest.raises(AttributeError, match=f"{name} has no 'num_failures'"):
         config.num_failures = 3
     argument = {"RunConfig": "run_config", "DataConfig": "dataset_config"}.get(name, "scaling_config")
-    with pytest.raises(TypeError, match=f"{argument} is a .*Config, not dict"):
+    with pytest.raises(TypeError, match=f"{argument}: expected a .*Config, found dict"):
         TorchTrainer(print, **{argument: {"x": 1}})
 
 
@@ -108,7 +108,7 @@ def test_settings_of_other_types():
         TypeError, match=r"DataConfig\(execution_options\): expected ExecutionOptions, found bool"
     ):
         train.DataConfig(execution_options={"train": True})
-    with pytest.raises(TypeError, match="torch_config is a TorchConfig, not dict"):
+    with pytest.raises(TypeError, match="torch_config: expected a TorchConfig, found dict"):
         TorchTrainer(print, torch_config={"backend": "gloo"})
     config = train.CheckpointConfig(num_to_keep=2)
     config.checkpoint_score_order = "best"  # looked at again where it is used
@@ -192,9 +192,9 @@ def test_a_shard_that_is_not_there(storage):
     def loop():
         train.get_dataset_shard("test")
 
-    with pytest.raises(TrainingFailedError, match="no data set 'test'.*'train'"):
+    with pytest.raises(TrainingFailedError, match="no dataset 'test'.*'train'"):
         fit(loop, storage, n=1, datasets={"train": hd.range(10)})
-    with pytest.raises(ValueError, match="no data set"):
+    with pytest.raises(ValueError, match="no dataset"):
         fit(loop, storage, datasets={"train": hd.range(10)}, dataset_config=DataConfig(["wrong"]))
 
 
@@ -245,7 +245,7 @@ def test_context(storage, tmp_path):
     ranks = fit(loop, storage, metadata={"scaler": "abc"}).return_value
     rest = (2, 2, 0, {"scaler": "abc"}, "run", str(tmp_path / "run"), 2.0, "cpu", 1)
     assert ranks == [(0, 0, *rest), (1, 1, *rest)]
-    with pytest.raises(RuntimeError, match="in the train loop only"):
+    with pytest.raises(RuntimeError, match="only in the train loop"):
         train.get_context().get_world_rank()
 
 
@@ -320,7 +320,7 @@ def test_report_is_a_barrier(storage):
         for _ in range(2 - train.get_context().get_world_rank()):
             train.report({})
 
-    with pytest.raises(TrainingFailedError, match="equally often by all workers: rank 1 ended"):
+    with pytest.raises(TrainingFailedError, match="equally many calls by all workers: rank 1 ended"):
         fit(unequal, storage)
 
 
@@ -611,7 +611,7 @@ def test_enable_reproducibility():
         (lambda: DataConfig("train"), TypeError, "datasets_to_split"),
         (lambda: Checkpoint("a", filesystem=1), NotImplementedError, "filesystem"),
         (lambda: TorchConfig(init_method="tcp"), NotImplementedError, "env"),
-        (lambda: TorchTrainer(1), TypeError, "is a function"),
+        (lambda: TorchTrainer(1), TypeError, "expected a function"),
         (lambda: TorchTrainer(print, metadata={"a": object()}), ValueError, "JSON"),
         (lambda: TorchTrainer(lambda: 1, train_loop_config={"a": 1}), ValueError, "takes no argument"),
         (lambda: TorchTrainer(print, validation_config=1), NotImplementedError, "validation_config"),

@@ -218,7 +218,7 @@ def test_images_are_decoded_by_the_engine(tmp_path):
     write_tar(tmp_path / "b.tar", [("0.png", members[1][1]), ("1.png", b"no image")])
     with pytest.raises(DataError, match=r"b.tar: tar: byte \d+: '1.png': "):
         hd.read_webdataset(str(tmp_path / "b.tar")).materialize()
-    with pytest.raises(UnsupportedError, match="known are pil, l, rgb, rgba"):
+    with pytest.raises(UnsupportedError, match="expected one of pil, l, rgb, rgba, found 'hsv'"):
         hd.read_webdataset(str(tmp_path / "i.tar"), decoder="hsv")
 
 
@@ -305,7 +305,7 @@ def test_fileselect_and_filerename(tmp_path):
     assert [(r["__key__"], r["cls"]) for r in decoded] == [("d/1", 5), ("d/3", 6)]
     with pytest.raises(InvalidArgument, match="filerename: expected a function"):
         read(filerename="x")
-    with pytest.raises(UnsupportedError, match="shuffle together with fileselect"):
+    with pytest.raises(UnsupportedError, match="shuffle is not supported with fileselect"):
         read(filerename=swap, shuffle="files")
     (tmp_path / "a.tar").write_bytes((tmp_path / "a.tar").read_bytes()[:700])
     with pytest.raises(DataError, match="a.tar: tar: "):
@@ -330,7 +330,7 @@ def test_expand_json(tmp_path):
     with pytest.raises(InvalidArgument, match="no column 'json'"):
         hd.read_webdataset(p, suffixes=["txt"], expand_json=True)
     write_tar(tmp_path / "b.tar", [("1.json", b'{"txt": 1}'), ("1.txt", b"x")])
-    with pytest.raises(InvalidArgument, match="there is a column 'txt' already"):
+    with pytest.raises(InvalidArgument, match="a column 'txt' already"):
         hd.read_webdataset(str(tmp_path / "b.tar"), expand_json=True).materialize()
     write_tar(tmp_path / "c.tar", [("1.json", b"[1]")])
     with pytest.raises(TypeMismatchError, match="expected objects"):
@@ -480,5 +480,7 @@ def test_samples_without_keys_are_named_by_their_place(tmp_path):
 
 
 def test_what_is_no_member(tmp_path):
-    with pytest.raises(TypeError, match="column 'x' is list<item: int64>; a member is text or bytes"):
+    with pytest.raises(
+        TypeError, match="column 'x' is list<item: int64>; a member is text, bytes or a number"
+    ):
         hd.from_items([{"x": [1]}]).write_webdataset(tmp_path / "x")

@@ -60,7 +60,9 @@ def test_filename_providers(ds, tmp_path):
         "1.png",
         "2.png",
     ]
-    with pytest.raises(TypeError, match="write_csv: filename_provider: expected a FilenameProvider, not str"):
+    with pytest.raises(
+        TypeError, match="write_csv: filename_provider: expected a FilenameProvider, found str"
+    ):
         ds.write_csv(tmp_path / "e", filename_provider="x")
 
 
@@ -75,9 +77,9 @@ def test_modes(ds, tmp_path):
     assert hd.read_csv(tmp_path / "a").count() == 6
     ds.write_csv(tmp_path / "a", mode=hd.SaveMode.OVERWRITE)
     assert hd.read_csv(tmp_path / "a").count() == 3
-    with pytest.raises(ValueError, match="mode 'replace', expected one of append, create"):
+    with pytest.raises(ValueError, match="mode: expected one of append, create.*found 'replace'"):
         ds.write_csv(tmp_path / "a", mode="replace")
-    with pytest.raises(TypeError, match="mode: expected a SaveMode, not int"):
+    with pytest.raises(TypeError, match="mode: expected a SaveMode, found int"):
         ds.write_csv(tmp_path / "a", mode=1)
     with pytest.raises(NotImplementedError, match="upsert"):
         ds.write_csv(tmp_path / "a", mode=hd.SaveMode.UPSERT)
@@ -87,12 +89,14 @@ def test_rows_per_file(ds, tmp_path):
     with pytest.warns(DeprecationWarning, match="num_rows_per_file is deprecated"):
         files = ds.write_parquet(tmp_path / "a", num_rows_per_file=2)
     assert [f["rows"] for f in files] == [2, 1]
-    with pytest.raises(ValueError, match="min_rows_per_file 3 is more than max_rows_per_file 2"):
+    with pytest.raises(ValueError, match="expected min_rows_per_file <= max_rows_per_file, found 3 and 2"):
         ds.write_parquet(tmp_path / "b", min_rows_per_file=3, max_rows_per_file=2)
-    with pytest.raises(ValueError, match="num_rows_per_file stands for"):
+    with pytest.raises(ValueError, match="expected num_rows_per_file, or"):
         ds.write_parquet(tmp_path / "b", num_rows_per_file=3, min_rows_per_file=2)
     for name in ("min_rows_per_file", "max_rows_per_file", "min_bytes_per_file", "concurrency"):
-        with pytest.raises(ValueError, match=f"write_parquet: {name} 0: expected a number of at least 1"):
+        with pytest.raises(
+            ValueError, match=f"write_parquet: {name}: expected a number of at least 1, found 0"
+        ):
             ds.write_parquet(tmp_path / "b", **{name: 0})
     assert len(ds.write_parquet(tmp_path / "b", min_bytes_per_file=1 << 30, concurrency=3)) == 1
 
@@ -108,7 +112,7 @@ def test_paths_and_filesystems(ds, tmp_path):
     assert hd.read_csv(tmp_path / "z").count() == 3
     with pytest.raises(NotImplementedError, match="write_csv: filesystem MemoryFileSystem: only local"):
         ds.write_csv("z", filesystem=fsspec.filesystem("memory"))
-    with pytest.raises(TypeError, match="write_csv: path: expected a str or a Path, not NoneType"):
+    with pytest.raises(TypeError, match="write_csv: path: expected a str or a Path, found NoneType"):
         ds.write_csv(None)
 
 
@@ -117,11 +121,11 @@ def test_compressed_streams(ds, tmp_path):
     (file,) = ds.write_json(tmp_path / "a", **how)
     assert gzip.decompress(Path(file["path"]).read_bytes()).startswith(b'{"a":1')
     assert hd.read_json(tmp_path / "a").count() == 3
-    with pytest.raises(NotImplementedError, match="compression 'gzip': only CSV and JSON"):
+    with pytest.raises(NotImplementedError, match="compression 'gzip': only write_csv and write_json"):
         ds.write_parquet(tmp_path / "b", **how)
-    with pytest.raises(NotImplementedError, match="compression 'bz2': only CSV and JSON"):
+    with pytest.raises(NotImplementedError, match="compression 'bz2': only write_csv and write_json"):
         ds.write_csv(tmp_path / "b", arrow_open_stream_args={"compression": "bz2"})
-    with pytest.raises(ValueError, match="no argument 'codec'"):
+    with pytest.raises(ValueError, match="found 'codec'"):
         ds.write_csv(tmp_path / "b", arrow_open_stream_args={"codec": "gzip"})
 
 
@@ -144,7 +148,7 @@ def test_arguments_of_pyarrow(ds, tmp_path):
             read_options=pyarrow.csv.ReadOptions(column_names=["a", "s"]),
         )
         assert ours == theirs
-    with pytest.raises(TypeError, match="write_options: expected a WriteOptions, not dict"):
+    with pytest.raises(TypeError, match="write_options: expected a WriteOptions, found dict"):
         ds.write_csv(tmp_path / "b", write_options={})
     (file,) = ds.write_parquet(
         tmp_path / "c",
@@ -170,7 +174,7 @@ def test_tf_schema(tmp_path):
     assert hd.read_tfrecords(tmp_path / "a").schema().types[0] == "float"
     with pytest.raises(ValueError, match="column 'v' is not in tf_schema"):
         ds.write_tfrecords(tmp_path / "b", tf_schema={"a": "int64", "s": "bytes"})
-    with pytest.raises(TypeError, match="column 's' has type string; tf_schema says int64"):
+    with pytest.raises(TypeError, match=r"column 's': expected int64 \(tf_schema\), found string"):
         ds.write_tfrecords(tmp_path / "b", tf_schema={**schema, "s": "int64"})
     with pytest.raises(TypeError, match="column 'v' has type list.*; tf_schema says list<bytes>"):
         ds.write_tfrecords(tmp_path / "b", tf_schema={**schema, "v": "list<bytes>"})
@@ -222,14 +226,14 @@ def test_encoders_of_the_users_own(tmp_path):
         ds.write_webdataset(tmp_path / "b", encoder=lambda r: {"__key__": r["__key__"], "n": b"1"})
     )
     assert found == {f"k{i}.n": b"1" for i in range(3)}
-    with pytest.raises(TypeError, match="column 'x' is list.*; a member is text or bytes, or a number"):
+    with pytest.raises(TypeError, match="column 'x' is list.*; a member is text, bytes or a number"):
         ds.write_webdataset(tmp_path / "c")
     with pytest.raises(TypeError, match="column 'x' is"):
         ds.write_webdataset(tmp_path / "c", encoder=None)
-    with pytest.raises(ValueError, match="encoder: expected a bool, a function or a list of these, not 5"):
+    with pytest.raises(ValueError, match="encoder: expected a bool, a function or a list of these, found 5"):
         ds.write_webdataset(tmp_path / "c", encoder=5)
     wrong = hd.from_items([{"png": np.zeros((3, 4, 7))}])
-    with pytest.raises(TypeError, match=r"column 'png': float64 \(3, 4, 7\): expected pixels"):
+    with pytest.raises(TypeError, match=r"column 'png': expected pixels .*found float64 \(3, 4, 7\)"):
         wrong.write_webdataset(tmp_path / "c")
     assert not list(tmp_path.glob("c/*"))
 

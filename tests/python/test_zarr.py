@@ -34,7 +34,7 @@ def test_group(tmp_path):
     with pytest.raises(NotFoundError, match="g.zarr: no array 'z'"):
         hd.read_zarr(str(tmp_path / "g.zarr"), arrays="z")
     g.create_array("z", shape=(3,), chunks=(3,), dtype="i8")
-    with pytest.raises(InvalidArgument, match="g.zarr: first axes differ"):
+    with pytest.raises(InvalidArgument, match="g.zarr: expected first axes of equal length"):
         hd.read_zarr(str(tmp_path / "g.zarr"))
 
 
@@ -48,7 +48,7 @@ def test_times_finer_than_nanoseconds(tmp_path, kind):
     assert made.dtype == f"{kind}[ns]" and made.view("i8")[0] == 5 and np.isnat(made[1])
     assert made.view("i8")[2] == -(2**62) // 1000
     a[2] = np.array(7, f"{kind}[ps]")
-    with pytest.raises(UnsupportedError, match="t.zarr: the time .*7.* is no whole number of nanoseconds"):
+    with pytest.raises(UnsupportedError, match="t.zarr: expected whole nanoseconds, found the time .*7"):
         hd.read_zarr(path).take_all()
 
 

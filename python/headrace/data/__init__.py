@@ -1,7 +1,7 @@
 """Lazy datasets: read, transform, iterate, with the names of Ray Data.
 
-A Dataset is an immutable plan; nothing is read until rows are asked for, and then by the C engine, in an
-order that does not depend on threads, processes or memory.
+A Dataset is an immutable plan. A consumer starts a run, and the C engine then reads the rows in an order that
+does not depend on threads, processes or memory.
 """
 
 from headrace.data.combining import MixStoppingCondition
@@ -53,7 +53,7 @@ from headrace.data.sources.torch import from_torch
 from headrace.data.sources.zarr import read_zarr
 from headrace.data.write import Datasink, FilenameProvider, SaveMode, WriteResult
 
-NodeIdStr = str  # what Ray calls a machine; there is one
+NodeIdStr = str  # Ray's name of a machine; there is one machine here
 
 __all__ = [
     "ActorPoolStrategy",

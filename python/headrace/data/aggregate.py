@@ -1,17 +1,17 @@
-"""What a group's rows are made into: the aggregates of Ray Data, and those of a user's own.
+"""Aggregates of groups: Ray Data's built-in ones, and the base classes of a user's own.
 
-The built-in ones are computed by the engine; `ApproximateQuantile` and `ApproximateTopK` are exact here. An
-`AggregateFnV2` (or the older `AggregateFn`) runs in worker processes.
+The engine computes the subclasses of `BuiltIn`; `ApproximateQuantile` and `ApproximateTopK` are exact here.
+Worker processes run an `AggregateFnV2` (or the older `AggregateFn`).
 """
 
 import re
 
 
 class AggregateFn:
-    """A user's aggregate by functions: `init(key)` makes an accumulator, `accumulate_row(a, row)` or
-    `accumulate_block(a, block)` (a pyarrow table) adds to it, `merge(a, b)` joins two, `finalize(a)` makes
-    the
-    result. Blocks are cut at fixed places and merged in order: the result does not depend on threads."""
+    """A user's aggregate from functions. `init(key)` makes an accumulator; `accumulate_row(a, row)` or
+    `accumulate_block(a, block)` (a pyarrow table) adds to it; `merge(a, b)` joins two accumulators;
+    `finalize(a)` makes the result. Blocks have fixed borders and are merged in order, so the result does not
+    depend on threads."""
 
     def __init__(self, init, merge, name, accumulate_row=None, accumulate_block=None, finalize=None):
         if (accumulate_row is None) == (accumulate_block is None):
@@ -33,17 +33,17 @@ class AggregateFn:
 
 
 class AggregateFnV2(AggregateFn):
-    """A user's aggregate as a class: `aggregate_block(block)` gives the partial result of a block (a
-    pyarrow table;
-    None: none), `combine(a, b)` joins two, `finalize(a)` makes the result. `on` is the column that it is
-    of."""
+    """A user's aggregate as a class. `aggregate_block(block)` returns the partial result of a block (a
+    pyarrow table), or None for no result; `combine(a, b)` joins two partial results; `finalize(a)` makes
+    the result.
+    `on` is the column to aggregate."""
 
     def __init__(self, name, zero_factory, *, on, ignore_nulls):
         if not name:
             raise ValueError(f"Non-empty string has to be provided as name (got {name})")
         self._target_col_name = on
         self._ignore_nulls = ignore_nulls
-        finalize = self.finalize  # which the attribute of the functions' form covers
+        finalize = self.finalize  # super().__init__() sets an attribute of the same name
         found = re.match(r"^([^(]+)(?:\(.*\))?$", name)
         self._agg_name = found.group(1) if found else name
         super().__init__(
@@ -55,7 +55,7 @@ class AggregateFnV2(AggregateFn):
         )
 
     def _merge(self, a, b):
-        """Nothing found is None: left out, or what makes the whole None."""
+        """Joins two partial results. None (no result) is ignored, or makes the whole None."""
         if b is None:
             return a if self._ignore_nulls else None
         return None if a is None and not self._ignore_nulls else b if a is None else self.combine(a, b)
@@ -77,14 +77,14 @@ class AggregateFnV2(AggregateFn):
 
 
 class BuiltIn(AggregateFnV2):
-    """One that the engine computes."""
+    """An aggregate that the engine computes."""
 
     function = None
     needs_column = True
 
     def __init__(self, on, alias_name, **settings):
         if on is None and self.needs_column:
-            raise ValueError(f"{type(self).__name__}: the column to aggregate on has to be given")
+            raise ValueError(f"{type(self).__name__}: expected on=, the name of a column")
         if on is not None and not isinstance(on, str):
             raise TypeError(f"{type(self).__name__}: on={on!r} is not the name of a column")
         if alias_name is not None and not isinstance(alias_name, str):
@@ -112,7 +112,7 @@ def _built_in(cls, on, name, settings):
 
 
 class Count(BuiltIn):
-    """Number of rows; of a column with `ignore_nulls`, of its values."""
+    """Number of rows; with `on` and `ignore_nulls`, number of the column's values that are not null."""
 
     function, needs_column = "count", False
 
@@ -121,8 +121,8 @@ class Count(BuiltIn):
 
 
 class Sum(BuiltIn):
-    """Sum of numbers or durations: int64, uint64, double, decimal. None of no values. Integers whose sum
-    does not fit into 64 bits, and decimals whose sum has more digits than decimals have, are an error."""
+    """Sum of numbers or durations: int64, uint64, double, decimal; None if there are no values. An integer
+    sum that does not fit into 64 bits is an error, and a decimal sum with more digits than a decimal has."""
 
     function = "sum"
 
@@ -131,7 +131,7 @@ class Sum(BuiltIn):
 
 
 class Min(BuiltIn):
-    """Least value: of numbers, times, text, bytes. NaN counts only if there is nothing else."""
+    """Least value of numbers, times, text or bytes. NaN counts only if there is no other value."""
 
     function = "min"
 
@@ -140,7 +140,7 @@ class Min(BuiltIn):
 
 
 class Max(BuiltIn):
-    """Greatest value: of numbers, times, text, bytes. NaN counts only if there is nothing else."""
+    """Greatest value of numbers, times, text or bytes. NaN counts only if there is no other value."""
 
     function = "max"
 
@@ -149,7 +149,7 @@ class Max(BuiltIn):
 
 
 class Mean(BuiltIn):
-    """Mean of numbers, a double; None of no values."""
+    """Mean of numbers, a double; None if there are no values."""
 
     function = "mean"
 
@@ -158,8 +158,8 @@ class Mean(BuiltIn):
 
 
 class Std(BuiltIn):
-    """Standard deviation of numbers, by Welford's method, over their number less `ddof`; NaN if that is not
-    positive, None of no values."""
+    """Standard deviation of numbers (Welford's method) with the divisor n - `ddof`; NaN if the divisor is not
+    positive, None if there are no values."""
 
     function = "std"
 
@@ -177,7 +177,7 @@ class AbsMax(BuiltIn):
 
 
 class Quantile(BuiltIn):
-    """The q-quantile of numbers, in proportion between neighbours. All of a group's values are held."""
+    """The q-quantile of numbers, interpolated between neighbours. Keeps all values of a group in memory."""
 
     function = "quantile"
 
@@ -186,7 +186,7 @@ class Quantile(BuiltIn):
 
 
 class Unique(BuiltIn):
-    """Different values, as a list, in the order in which they are first seen."""
+    """Distinct values as a list, in the order of their first rows."""
 
     function = "unique"
 
@@ -197,7 +197,7 @@ class Unique(BuiltIn):
 
 
 class CountDistinct(BuiltIn):
-    """Number of different values."""
+    """Number of distinct values."""
 
     function = "count_distinct"
 
@@ -206,7 +206,7 @@ class CountDistinct(BuiltIn):
 
 
 class AsList(BuiltIn):
-    """All values, as a list, in the order of the rows."""
+    """All values as a list, in the order of the rows."""
 
     function = "list"
 
@@ -215,7 +215,7 @@ class AsList(BuiltIn):
 
 
 class ValueCounter(BuiltIn):
-    """Different values and how often each stands there: `{"values": [...], "counts": [...]}`."""
+    """Distinct values and the number of rows of each: `{"values": [...], "counts": [...]}`."""
 
     function = "value_counter"
 
@@ -242,7 +242,7 @@ class ZeroPercentage(BuiltIn):
 
 
 class ApproximateQuantile(BuiltIn):
-    """Several quantiles of numbers, as a list. Exact here; `quantile_precision` is accepted."""
+    """Several quantiles of numbers, as a list. Exact here; `quantile_precision` has no effect."""
 
     function = "approx_quantile"
 
@@ -251,8 +251,8 @@ class ApproximateQuantile(BuiltIn):
 
 
 class ApproximateTopK(BuiltIn):
-    """The k most frequent values, as a list of `{COLUMN: value, "count": n}`. Exact here; `log_capacity` is
-    accepted."""
+    """The k most frequent values, as a list of `{COLUMN: value, "count": n}`. Exact here; `log_capacity` has
+    no effect."""
 
     function = "approx_topk"
 

@@ -1,4 +1,4 @@
-"""Where Ray has BlockMetadata, for sources that are written for it."""
+"""Ray's module of BlockMetadata, for data sources written for Ray."""
 
 from typing import Any
 

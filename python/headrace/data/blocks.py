@@ -1,14 +1,14 @@
-"""Tables as what users work with: dicts of numpy arrays, DataFrames, pyarrow tables, rows; and back.
+"""Tables to the formats of users and back: dicts of numpy arrays, DataFrames, pyarrow tables, row dicts.
 
-numpy: one array a column, shape (rows, *shape of a row). Fixed-width columns without nulls, tensors, and
-lists of equal length are views of the table's memory, read-only unless asked otherwise. Otherwise: integers
-with nulls become float64 with NaN, as pandas does; floats NaN; dates and times NaT; a column of nothing but
-nulls without a type is float32 NaN, as in Ray; text, bytes, decimals, structs and booleans with nulls are
-object arrays with None; lists of different lengths, and tensors of different shapes, are object arrays of
-arrays.
+numpy: one array per column, shape (rows, *shape of a row). Fixed-width columns without nulls, tensors, and
+lists of equal length are views of the table's memory, read-only unless `writable`. Other columns are copies:
+integers with nulls become float64 with NaN, as in pandas; nulls of floats are NaN, nulls of dates and times
+NaT; a column without a type (only nulls) is float32 NaN, as in Ray; text, bytes, decimals, structs, and
+booleans with nulls are object arrays with None; lists of different lengths and tensors of different shapes
+are object arrays of arrays.
 
-pandas: the same, but for dates, which are datetime.date objects, and columns without a type, which are None,
-as pyarrow's to_pandas() has them; or columns of Arrow's types, as Ray has them (to_format).
+pandas: the same, except that dates are datetime.date objects and columns without a type are None, as in
+pyarrow's to_pandas(); or columns of Arrow's types, as in Ray (to_format).
 """
 
 import inspect
@@ -42,8 +42,8 @@ def column_to_numpy(column, writable=False):
 
 
 def _ragged(column):
-    """Object array of a row each: an array (of more dimensions if its own lists are of equal length; of
-    objects if they are no numbers or times), or None.
+    """Object array with one array (or None) per row. A row's array has more dimensions if its own lists have
+    equal lengths, and dtype object if the values are neither numbers nor times.
     """
     starts, lengths, values = column.lists()
     starts, lengths = np.asarray(starts).tolist(), np.asarray(lengths).tolist()
@@ -66,7 +66,7 @@ def _ragged(column):
 
 
 def _ragged_tensors(column):
-    """Object array of an array for each row, each of its own shape; None for a null."""
+    """Object array with one array per row, each of its own shape; None for a null."""
     starts, lengths, values = column.part(0).lists()
     starts, lengths = np.asarray(starts).tolist(), np.asarray(lengths).tolist()
     shapes, ndims, sizes = (np.asarray(part) for part in column.part(1).lists())
@@ -85,7 +85,7 @@ def _ragged_tensors(column):
 
 
 class _Nested:
-    """Slices of a ragged column of lists: an array of two dimensions where the lists are of equal length."""
+    """Slices of a ragged column of lists: a slice is a 2-d array where its lists have equal lengths."""
 
     def __init__(self, column):
         self.rows = _ragged(column)
@@ -117,10 +117,10 @@ def _writable_numpy(column):
 
 
 def table_to_pandas(table, arrow=False):
-    """A DataFrame of its own memory; lists and tensors are objects (an array each), dates are datetime.date,
-    zones of timestamps are kept.
+    """A DataFrame with its own memory; lists and tensors are objects (one array per row), dates are
+    datetime.date, timestamps keep their zones.
 
-    arrow: columns of pandas.ArrowDtype, which needs pyarrow; but for tensors and pickled objects.
+    arrow: columns of pandas.ArrowDtype (needs pyarrow), except for tensors and pickled objects.
     """
     import pandas
 
@@ -152,11 +152,11 @@ def _pandas_column(pandas, column):
 
 
 _DATES = {"date32[day]": "M8[D]", "date64[ms]": "M8[ms]"}
-_YEARS = np.array(["0001-01-01", "9999-12-31"], "M8[D]")  # those of datetime.date
+_YEARS = np.array(["0001-01-01", "9999-12-31"], "M8[D]")  # the range of datetime.date
 
 
 def _dates(column):
-    """Object array of datetime.date, and None for nulls; of numpy.datetime64 where a year is beyond them."""
+    """Object array of datetime.date, None for nulls; of numpy.datetime64 if a year exceeds 9999."""
     days = column_to_numpy(column).astype("M8[D]")
     if len(days) and ((days < _YEARS[0]) | (days > _YEARS[1])).any():
         return column.fill(np.empty(len(column), object))
@@ -164,7 +164,7 @@ def _dates(column):
 
 
 def _cells(array, type_text):
-    """Object array of a row's array each; dates in lists are objects, too."""
+    """Object array with one array per row; dates in lists become datetime.date objects, too."""
     times = "date32" in type_text or "date64" in type_text
     cells = np.empty(len(array), object)
     for row, cell in enumerate(array):
@@ -179,14 +179,14 @@ def _zone(type_text):
 
 
 def table_to_arrow(table):
-    """A pyarrow.Table that shares the memory."""
+    """A pyarrow.Table that shares the table's memory."""
     import pyarrow
 
     return pyarrow.RecordBatchReader.from_stream(table).read_all()  # table() would import pandas
 
 
 def as_type(column, kind):
-    """An Arrow column as `kind`: one of pyarrow's types, or its name."""
+    """An Arrow column cast to `kind`: a pyarrow type, or its name."""
     kind = arrow_type(kind)
     return column if column.type == kind else column.cast(kind)
 
@@ -198,8 +198,8 @@ def arrow_type(kind):
 
 
 def to_format(table, batch_format, writable=False):
-    """The table as a batch of that format: "numpy", "pyarrow", "pandas", or "pandas[pyarrow]" for columns
-    of Arrow's types.
+    """The table as a batch in the format "numpy", "pyarrow", "pandas", or "pandas[pyarrow]" (a DataFrame with
+    columns of Arrow's types).
     """
     if batch_format == "numpy":
         return table_to_numpy(table, writable)
@@ -212,7 +212,7 @@ def to_format(table, batch_format, writable=False):
 
 
 def _of_numbers(column):
-    """Whether the innermost values of a column of lists are numbers or booleans: other lists are lists."""
+    """Whether the innermost values of a column of lists are numbers or booleans (then rows show arrays)."""
     while column.kind == "list":
         column = column.lists()[2]
     return column.kind in ("int", "float", "bool", "tensor", "ragged")
@@ -221,7 +221,7 @@ def _of_numbers(column):
 def rows_of(table, writable=False):
     """List of row dicts: Python scalars, str, bytes, None; arrays for tensors and lists of numbers.
 
-    writable: arrays can be written to, as they are copied, a column at a time.
+    writable: copies the arrays, one column at a time, so that the user can write to them.
     """
     n = table.num_rows
     names = table.names
@@ -241,19 +241,18 @@ def rows_of(table, writable=False):
 
 
 def called(found):
-    """The type of what a function returned, for errors; of a coroutine also what would help."""
+    """The type of a function's result, for error texts; for a coroutine with a hint."""
     kind = type(found).__name__
     if inspect.iscoroutine(found):
-        found.close()  # nobody is told that it was never awaited
-        kind += " (is the function itself to be `async def`?)"
+        found.close()  # otherwise Python warns that nobody awaited it
+        kind += " (did you mean to declare the function `async def`?)"
     return kind
 
 
 def table_of(result, build, what):
-    """What a function returned for a batch, as a Table: a dict of columns, a DataFrame, or anything of
-    Arrow's.
+    """A function's result for a batch as a Table: from a dict of columns, a DataFrame, or Arrow data.
 
-    build: makes a Table of a dict, in the memory where it is wanted. what: the operator, for errors.
+    build: makes a Table from a dict, in the memory of the caller's choice. what: the operator, for errors.
     """
     if isinstance(result, Table):
         return result
@@ -272,7 +271,7 @@ def table_of(result, build, what):
         try:
             tables = from_arrow(result)
         except TypeMismatchError as e:  # a Series or another single column
-            raise TypeMismatchError(f"{what} returned {called(result)}, which is no table: {e}") from None
+            raise TypeMismatchError(f"{what} returned {called(result)}, which is not a table: {e}") from None
         return tables[0] if len(tables) == 1 else Table.concat(tables)
     if hasattr(result, "items") and hasattr(result, "keys"):
         return build(dict(result.items()))

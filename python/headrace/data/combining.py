@@ -1,4 +1,4 @@
-"""Several datasets as one: side by side, or mixed."""
+"""Joins rows of several datasets by place: zip() side by side, mix() by weights. Keys: see joining.py."""
 
 import enum
 from numbers import Real
@@ -8,8 +8,8 @@ from headrace.data.plan import Node
 
 
 class MixStoppingCondition(enum.Enum):
-    """When a mix ends. STOP_ON_SHORTEST: with the last row of the first dataset that has given all of its
-    own. STOP_ON_LONGEST_DROP: when all have; one that has given all is left out from then on.
+    """When a mix ends. STOP_ON_SHORTEST: after the last row of the first dataset that has no more rows.
+    STOP_ON_LONGEST_DROP: when no dataset has more rows; the mix goes on without the ones that ended.
     """
 
     STOP_ON_SHORTEST = "stop_on_shortest"
@@ -19,7 +19,7 @@ class MixStoppingCondition(enum.Enum):
 def _nodes(where, dataset, others):
     for other in others:
         if not hasattr(other, "_node"):
-            raise TypeMismatchError(f"{where}: expected a Dataset, not {type(other).__name__}")
+            raise TypeMismatchError(f"{where}: expected a Dataset, found {type(other).__name__}")
     return [dataset._node, *(other._node for other in others)]
 
 
@@ -37,12 +37,12 @@ def mix(dataset, *others, weights=None, stopping_condition=MixStoppingCondition.
         raise InvalidArgument(f"mix: {len(weights)} weights for {len(nodes)} datasets")
     for weight in weights:
         if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 < weight < float("inf"):
-            raise InvalidArgument(f"mix: weight {weight!r}: expected numbers above 0")
+            raise InvalidArgument(f"mix: weight: expected a finite number above 0, found {weight!r}")
     try:
         drop = MixStoppingCondition(stopping_condition) is MixStoppingCondition.STOP_ON_LONGEST_DROP
     except ValueError:
         raise InvalidArgument(
-            f"mix: stopping_condition {stopping_condition!r}: expected a MixStoppingCondition"
+            f"mix: stopping_condition: expected a MixStoppingCondition, found {stopping_condition!r}"
         ) from None
     args = {"weights": [float(w) for w in weights], "drop": drop}
     return type(dataset)._plain(Node("mix", args, nodes))

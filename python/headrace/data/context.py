@@ -1,4 +1,8 @@
-"""DataContext: settings of this process, read when a run begins."""
+"""DataContext: the settings of this process. A run reads them when it begins.
+
+context_fields.py lists Ray's settings without effect here, execution_options.py has the limits of runs. The
+settings of the engine (threads, memory, spill) are properties that read and write the engine's own values.
+"""
 
 import contextlib
 import copy
@@ -9,7 +13,7 @@ import warnings
 from headrace import _core
 from headrace.data.context_fields import (
     ALIASES,
-    TOLD,
+    WARNED,
     WITHOUT_EFFECT,
     AutoscalingConfig,
     DeltaConfig,
@@ -20,7 +24,7 @@ from headrace.data.context_fields import (
 from headrace.data.execution_options import INF, ExecutionOptions, ExecutionResources, bytes_of
 from headrace.settings import check, is_whole, unknown
 
-# What counts here, of Ray's names: (default, kind of value).
+# Settings of Ray's that have an effect here: (default, kind of value).
 _HONOURED = {
     "enable_progress_bars": (True, "bool"),
     "max_errored_blocks": (0, "int"),
@@ -28,46 +32,46 @@ _HONOURED = {
     "max_map_retries": (0, "count"),
     "enable_fallback_to_arrow_object_ext_type": (None, "bool|None"),
     "enable_arrow_backed_pandas_conversion": (False, "bool"),
-    # of our own
+    # Headrace's own
     "seed": (0, "int"),
     "trace_path": (None, "any"),
 }
 _FIELDS = _HONOURED | WITHOUT_EFFECT
-_told = set()
+_warned_of = set()
 
 
 class DataContext:
-    """Settings of this process: DataContext.get_current() is the one object of it.
+    """Settings of this process: DataContext.get_current() returns the one object.
 
-    An unknown name is an AttributeError that names the nearest known one, a value of another type a
-    TypeMismatchError. All of Ray's names are there, with Ray's defaults; those below count, others can be set
-    and read (docs/ray.md).
+    An unknown name is an AttributeError that names the nearest known one; a value of another type is a
+    TypeMismatchError. All of Ray's names exist with Ray's defaults; those below have an effect, the others
+    can be set and read (docs/ray.md).
 
     execution_options: ExecutionOptions.
-    seed: what random functions' seeds are made of, with epoch and position; 0 unless set.
-    num_threads: pool threads of the engine; None for the default (HEADRACE_NUM_THREADS, or the CPUs there
-    are).
-    memory_limit_bytes: bytes for data; None for the default (HEADRACE_MEMORY_LIMIT, or half of the memory
-    there is).
-    spill_dir: the folder for data that does not fit into that; None for the default (HEADRACE_SPILL_DIR,
-    TMPDIR or /tmp). A folder in which no file can be made is an error when it is set.
-    spill_quota_bytes: how many bytes may lie there at once; None for the default (HEADRACE_SPILL_QUOTA, or
-    all but a fiftieth of the disk). Numbers of bytes may be texts, as "2GB" or "256MiB".
-    trace_path: a file to which each run writes what its threads did (Perfetto); None: none.
-    max_errored_blocks: so many batches of a function may fail in a run (its exception, or the end of its
-    worker) and are left out; each function added from then on may leave out so many; negative: any number.
-    They are counted in stats() and logged once. A generator's tables that came before stay.
-    retried_map_errors: whether a function that raised is called again for the same batch: True, or a list of
-    patterns of which one has to be found in the text of the exception. max_map_retries: how often, with
-    pauses in between. raise_original_map_exception, log_internal_stack_trace: accepted; exceptions of
-    functions always come with their own type.
-    enable_fallback_to_arrow_object_ext_type: a column of Python objects that have no column type, or not one
-    for all of them, is kept as a pickle of each; False makes it an error. For functions as it is when they
-    are added.
+    seed: random functions derive their seeds from it, the epoch and the row's coordinate; 0 unless set.
+    num_threads: pool threads of the engine; None for the default (HEADRACE_NUM_THREADS, or the number of
+    CPUs).
+    memory_limit_bytes: bytes for data; None for the default (HEADRACE_MEMORY_LIMIT, or half of the
+    machine's memory).
+    spill_dir: the folder for data that exceeds the limit; None for the default (HEADRACE_SPILL_DIR, TMPDIR or
+    /tmp). Setting a folder in which no file can be made is an error.
+    spill_quota_bytes: the most bytes in that folder at a time; None for the default (HEADRACE_SPILL_QUOTA, or
+    all but a fiftieth of the disk). Numbers of bytes may be texts such as "2GB" or "256MiB".
+    trace_path: a file to which each run writes what its threads did (Perfetto); None: no file.
+    max_errored_blocks: the number of a function's batches per run that may fail (by an exception, or because
+    the worker died); the run leaves them out. A function takes the value when it is added; negative: no
+    limit. stats() counts the failures, the log shows one line. Tables that a generator gave before stay.
+    retried_map_errors: whether the engine calls a function that raised again for the same batch: True, or a
+    list of patterns, one of which must match the text of the exception. max_map_retries: how often, with
+    pauses in between. raise_original_map_exception, log_internal_stack_trace: no effect; a function's
+    exception always keeps its own type.
+    enable_fallback_to_arrow_object_ext_type: True or None: a column of Python objects without one common
+    column type becomes a column of pickles; False: it is an error. A function takes the value when it is
+    added.
     enable_arrow_backed_pandas_conversion: True: DataFrames have columns of Arrow's types (pandas.ArrowDtype),
-    as by default in Ray; False, the default here: of NumPy's. For functions as it is when they are added.
+    Ray's default; False, the default here: of NumPy's. A function takes the value when it is added.
     enable_progress_bars: on a terminal, one line while a call such as materialize() or count() works for more
-    than a second; False shows nothing. The other bars of Ray are accepted, there are none.
+    than a second; False: no line. Ray's other progress bars do not exist here; their settings have no effect.
     """
 
     _current = None
@@ -117,9 +121,9 @@ class DataContext:
             value = os.fspath(value)
         as_list = list(value) if isinstance(value, tuple) else value
         same = as_list == (list(default) if isinstance(default, tuple) else default)
-        if name in TOLD and not same and name not in _told:
-            _told.add(name)
-            warnings.warn(f"DataContext.{name} has no effect: {TOLD[name]}", UserWarning, stacklevel=3)
+        if name in WARNED and not same and name not in _warned_of:
+            _warned_of.add(name)
+            warnings.warn(f"DataContext.{name} has no effect: {WARNED[name]}", UserWarning, stacklevel=3)
         return value
 
     def __getattr__(self, name):
@@ -130,7 +134,7 @@ class DataContext:
         raise AttributeError(unknown("DataContext", name, type(self)._known()), name=name, obj=self)
 
     def __repr__(self):
-        """Those that are not as they were made."""
+        """Shows the settings that differ from their defaults."""
         plain = vars(DataContext())
         changed = {n: v for n, v in vars(self).items() if n not in plain or plain[n] != v}
         return f"DataContext({', '.join(f'{n}={v!r}' for n, v in changed.items())})"
@@ -141,8 +145,8 @@ class DataContext:
     __hash__ = None
 
     def copy(self):
-        """A copy that can be changed on its own, but for the settings of the process: num_threads,
-        memory_limit_bytes, spill_dir and spill_quota_bytes.
+        """An independent copy, except for the settings of the process: num_threads, memory_limit_bytes,
+        spill_dir and spill_quota_bytes.
         """
         return copy.deepcopy(self)
 
@@ -164,10 +168,10 @@ class DataContext:
     @staticmethod
     @contextlib.contextmanager
     def current(context):
-        """`with DataContext.current(context)`: it is the one of this process meanwhile."""
+        """`with DataContext.current(context)`: the block runs with `context` as the process's settings."""
         if not isinstance(context, DataContext):
             raise _core.TypeMismatchError(
-                f"DataContext.current: expected one, found {type(context).__name__}"
+                f"DataContext.current: expected a DataContext, found {type(context).__name__}"
             )
         before = DataContext._set_current(context)
         try:
@@ -180,15 +184,15 @@ class DataContext:
         return self._kv_configs.get(key, default)
 
     def set_config(self, key, value):
-        """Keeps a value of the user's own."""
+        """Stores a value under a key of the user's."""
         self._kv_configs[key] = value
 
     def remove_config(self, key):
-        """Forgets the value of the key."""
+        """Removes the key and its value."""
         self._kv_configs.pop(key, None)
 
     def set_dataset_logger_id(self, dataset_id):
-        """Accepted."""
+        """No effect beyond the setting of that name."""
         self.dataset_logger_id = dataset_id
 
     @property
@@ -243,7 +247,7 @@ class DataContext:
         except ValueError:
             known = ", ".join(repr(s.value) for s in ShuffleStrategy)
             raise _core.InvalidArgument(
-                f"DataContext.shuffle_strategy: {value!r}, expected one of {known}"
+                f"DataContext.shuffle_strategy: expected one of {known}, found {value!r}"
             ) from None
 
     @property
@@ -254,8 +258,8 @@ class DataContext:
     def checkpoint_config(self, value):
         if value is not None:
             raise _core.UnsupportedError(
-                "DataContext.checkpoint_config: a job cannot leave out what an earlier one has written; "
-                "iterables have state_dict() and load_state_dict()"
+                "DataContext.checkpoint_config: a job cannot skip the rows that an earlier job wrote; "
+                "to resume an iteration, use state_dict() and load_state_dict() of the iterable"
             )
 
     @property
@@ -267,7 +271,7 @@ class DataContext:
         return list(self.custom_execution_callback_classes)
 
     def run_options(self):
-        """Keyword arguments of a Feed or Split that these settings stand for."""
+        """These settings as keyword arguments of a Feed or Split."""
         options = self.execution_options
         limits, less = options.resource_limits, options.exclude_resources
         out = {"seed": self.seed, "any_order": not options.preserve_order, "trace_path": self.trace_path}
@@ -289,20 +293,18 @@ DatasetContext = DataContext  # an older name of Ray's
 
 
 def _warn_of_environment():
-    """The engine falls back to its defaults where it cannot understand a variable; whoever set it wants to
-    know.
-    """
+    """Warns of variables that the engine cannot parse: it then uses defaults without a word."""
     threads = os.environ.get("HEADRACE_NUM_THREADS", "")
     wrong = []
-    default = "the default is used"
-    for name, then in (("MEMORY_LIMIT", default), ("SPILL_QUOTA", "nothing can be spilled")):
+    default = "the engine uses the default"
+    for name, then in (("MEMORY_LIMIT", default), ("SPILL_QUOTA", "the engine cannot spill")):
         name = f"HEADRACE_{name}"
         try:
             _core.parse_bytes(os.environ.get(name) or "0")
         except _core.InvalidArgument as e:
             wrong.append(f"{name}: {e}; {then}")
     if threads and not (threads.isascii() and threads.isdigit() and 1 <= int(threads) <= 1024):
-        wrong.append(f"HEADRACE_NUM_THREADS: {threads!r} is not a number from 1 to 1024; {default}")
+        wrong.append(f"HEADRACE_NUM_THREADS: expected a number from 1 to 1024, found {threads!r}; {default}")
     for text in wrong:
         warnings.warn(text, RuntimeWarning, stacklevel=4)
 
@@ -326,7 +328,7 @@ _warned = False
 
 
 def accept_cluster_arguments(where, arguments):
-    """Keyword arguments that mean something on a cluster only: ignored, with one warning. Others are a
+    """Ignores keyword arguments that have a meaning only on a cluster, with one warning. Other names are a
     TypeError.
     """
     global _warned
@@ -337,16 +339,16 @@ def accept_cluster_arguments(where, arguments):
     if given and not _warned:
         _warned = True
         warnings.warn(
-            f"{where}: {', '.join(given)} mean nothing on one machine and are ignored",
+            f"{where}: {', '.join(given)} have no effect on one machine",
             UserWarning,
             stacklevel=3,
         )
 
 
 def check_seed(where, seed):
-    """InvalidArgument, naming the argument `where`, unless it is None or a number that 64 bits hold."""
+    """Raises InvalidArgument with `where` unless seed is None or an unsigned 64-bit integer."""
     if seed is not None and not (is_whole(seed, 0) and seed < 1 << 64):
-        raise _core.InvalidArgument(f"{where} {seed!r}: expected a number from 0 to 2**64 - 1, or None")
+        raise _core.InvalidArgument(f"{where}: expected None or a number from 0 to 2**64 - 1, found {seed!r}")
 
 
 PANDAS_ARROW = "pandas[pyarrow]"  # DataFrames with columns of Arrow's types
@@ -354,12 +356,12 @@ FORMATS = ("default", "numpy", "pandas", "pyarrow", None)
 
 
 def check_format(batch_format):
-    """The format's own name (of blocks.to_format), or InvalidArgument."""
+    """The name of the format for blocks.to_format; InvalidArgument if there is no such format."""
     if batch_format == "pandas" and DataContext.get_current().enable_arrow_backed_pandas_conversion:
         return PANDAS_ARROW
     if batch_format not in FORMATS:
         raise _core.InvalidArgument(
-            f"batch_format {batch_format!r}: expected 'numpy', 'pandas', 'pyarrow' or 'default'"
+            f"batch_format: expected 'numpy', 'pandas', 'pyarrow' or 'default', found {batch_format!r}"
         )
     if batch_format is None:
         return "pyarrow"

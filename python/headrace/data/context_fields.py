@@ -1,6 +1,7 @@
-"""What Ray's DataContext has beside what counts here: names, defaults and types of Ray 2.60. They can be read
-and set; a value of another type is an error. Those of which a program could think that they took effect, and
-whose effect matters for it, are told of once when they are changed.
+"""Settings of Ray's DataContext that have no effect here: names, defaults and types of Ray 2.60.
+
+Users can set and read them; a value of another type is an error. Those in `WARNED` warn once when they
+change, because a program may depend on their effect.
 """
 
 import enum
@@ -10,7 +11,7 @@ from headrace.settings import OnlyKnown
 
 
 class ShuffleStrategy(enum.StrEnum):
-    """Ray's ways to shuffle. There is one here, whatever is chosen."""
+    """Ray's ways to shuffle. All of them mean the one way of this engine."""
 
     SORT_SHUFFLE_PULL_BASED = "sort_shuffle_pull_based"
     SORT_SHUFFLE_PUSH_BASED = "sort_shuffle_push_based"
@@ -25,7 +26,7 @@ class ShuffleStrategy(enum.StrEnum):
 
 
 class FixedShapeTensorFormat(enum.Enum):
-    """Ray's types of tensor columns. Here they are Arrow's."""
+    """Ray's types of tensor columns. Tensors here have Arrow's type."""
 
     V1 = "v1"
     V2 = "v2"
@@ -51,7 +52,7 @@ def _list(*values):
 
 @dataclass
 class AutoscalingConfig(OnlyKnown):
-    """Without effect: `concurrency=` says how many workers a function has."""
+    """No effect: `concurrency=` sets the number of a function's workers."""
 
     _names = {
         "actor_pool_util_upscaling_threshold": "float",
@@ -65,7 +66,7 @@ class AutoscalingConfig(OnlyKnown):
 
 @dataclass
 class IcebergConfig(OnlyKnown):
-    """Without effect."""
+    """No effect."""
 
     write_file_max_attempts: int = 10
     write_file_retry_max_backoff_s: int = 32
@@ -77,7 +78,7 @@ class IcebergConfig(OnlyKnown):
 
 @dataclass
 class DeltaConfig(OnlyKnown):
-    """Without effect."""
+    """No effect."""
 
     commit_max_attempts: int = 5
     commit_retry_max_backoff_s: int = 16
@@ -87,7 +88,7 @@ class DeltaConfig(OnlyKnown):
 
 @dataclass
 class LanceConfig(OnlyKnown):
-    """Without effect."""
+    """No effect."""
 
     read_fragments_errors_to_retry: list[str] = _list("LanceError(IO)")
     read_fragments_max_attempts: int = 10
@@ -99,7 +100,7 @@ class LanceConfig(OnlyKnown):
 
 @dataclass
 class HangingExecutionIssueDetectorConfig(OnlyKnown):
-    """Without effect."""
+    """No effect."""
 
     op_task_stats_min_count: int = 10
     op_task_stats_std_factor: float = 10
@@ -108,7 +109,7 @@ class HangingExecutionIssueDetectorConfig(OnlyKnown):
 
 @dataclass
 class HashShuffleAggregatorIssueDetectorConfig(OnlyKnown):
-    """Without effect."""
+    """No effect."""
 
     detection_time_interval_s: float = 30
     min_wait_time_s: int = 300
@@ -116,7 +117,7 @@ class HashShuffleAggregatorIssueDetectorConfig(OnlyKnown):
 
 @dataclass
 class HighMemoryIssueDetectorConfig(OnlyKnown):
-    """Without effect."""
+    """No effect."""
 
     detection_time_interval_s: float = 30
 
@@ -137,7 +138,7 @@ class IssueDetectorsConfiguration(OnlyKnown):
     detectors: list = _list()
 
 
-# name: (default, or a class that makes one; kind of value, see headrace.settings.KINDS)
+# name: (default or a class that makes it, kind of value: see headrace.settings.KINDS)
 WITHOUT_EFFECT = {
     "target_max_block_size": (128 << 20, "int|None"),
     "target_min_block_size": (1 << 20, "int"),
@@ -226,7 +227,7 @@ WITHOUT_EFFECT = {
     "object_store_memory_pressure_fraction": (None, "float|None"),
 }
 
-# Older names: what they stand for.
+# Older names and the names that replaced them.
 ALIASES = {
     "hash_shuffle_compression": "shuffle_compression",
     "use_external_hash_shuffle": "use_disk_based_hash_shuffle",
@@ -234,17 +235,17 @@ ALIASES = {
     "log_internal_stack_trace_to_stdout": "log_internal_stack_trace",
 }
 
-# What is told of when it is changed, and what to do instead.
-TOLD = {
+# Settings that warn when they change, with the text of the warning.
+WARNED = {
     "override_object_store_memory_limit_fraction": "memory_limit_bytes limits the memory for data",
-    "execution_no_progress_timeout_s": "a run that makes no progress is not ended",
-    "actor_task_retry_on_errors": "retried_map_errors and max_map_retries say what is tried again",
-    "actor_init_retry_on_errors": "an exception of a class's __init__ is not tried again",
+    "execution_no_progress_timeout_s": "the engine does not end a run that makes no progress",
+    "actor_task_retry_on_errors": "retried_map_errors and max_map_retries set what the engine tries again",
+    "actor_init_retry_on_errors": "the engine does not retry a class whose __init__ raises",
     "max_consecutive_actor_init_deaths": "a worker that dies while it starts is an error",
-    "custom_execution_callback_classes": "nobody calls them",
+    "custom_execution_callback_classes": "the engine never calls them",
     "enable_tensor_extension_casting": "arrays of more than one dimension are always tensors",
-    "enable_auto_log_stats": "Dataset.stats() says what the last run did",
-    "enable_stats_summary_collection": "Dataset.stats() says what the last run did",
-    "retried_io_errors": "files are local, and an error of the system is not tried again",
-    "write_file_retry_on_errors": "files are local, and an error of the system is not tried again",
+    "enable_auto_log_stats": "Dataset.stats() describes the last run",
+    "enable_stats_summary_collection": "Dataset.stats() describes the last run",
+    "retried_io_errors": "files are local, and the engine does not retry system errors",
+    "write_file_retry_on_errors": "files are local, and the engine does not retry system errors",
 }

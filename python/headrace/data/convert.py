@@ -1,7 +1,7 @@
-"""Values that C leaves to Python: dates, decimals, and what is only *like* an array.
+"""Conversions that C leaves to Python: dates, decimals, pickles, and objects that are only like arrays.
 
-Called by python/src/py_value.c (maker, unpickled) and python/src/py_build.c (the rest). numpy is imported
-when a value needs it; torch, pandas and pyarrow are never imported here, only recognised.
+python/src/py_value.c calls `maker` and `unpickled`, python/src/py_build.c the rest. This file imports numpy
+when a value needs it; it recognises torch, pandas and pyarrow by their modules and never imports them.
 """
 
 import datetime
@@ -29,14 +29,14 @@ def _numpy():
 
 
 def check_arrow_names(data):
-    """Raises InvalidArgument for a name with a zero byte in Arrow data or types: C structs would cut it."""
+    """Raises InvalidArgument for a name with a zero byte in Arrow data or types: C would cut it."""
     for name in _arrow_names(data):
         if isinstance(name, str) and "\0" in name:
             raise InvalidArgument(f"column {name!r}: expected names without zero bytes")
 
 
 def _arrow_names(data):
-    """The columns of a frame, or what pyarrow prints of types (with all names) if it holds a zero byte."""
+    """The column names of a frame, or pyarrow's text of the types (with all names) if it has a zero byte."""
     pyarrow = sys.modules.get("pyarrow")
     kinds = tuple(getattr(pyarrow, k) for k in ("Schema", "DataType", "Field") if hasattr(pyarrow, k))
     places = data, getattr(data, "schema", None), getattr(data, "type", None)
@@ -54,7 +54,7 @@ def _arrow_names(data):
 
 
 def zone_of(name):
-    """The tzinfo of a zone's name ("Europe/Berlin", "UTC") or fixed offset ("+02:00")."""
+    """The tzinfo of a zone's name ("Europe/Berlin", "UTC") or of a fixed offset ("+02:00")."""
     if name[:1] in "+-" and len(name) == 6:
         delta = datetime.timedelta(hours=int(name[1:3]), minutes=int(name[4:6]))
         return datetime.timezone(-delta if name[0] == "-" else delta)
@@ -66,9 +66,9 @@ def zone_of(name):
 
 
 def maker(kind, unit, zone, scale):
-    """The function that makes the Python object of a stored date, time or decimal.
+    """The function that makes a Python object from a stored date, time or decimal.
 
-    Nanoseconds, and dates outside of the years 1 to 9999, become numpy.datetime64 (in UTC) or timedelta64.
+    Nanoseconds, and dates outside the years 1 to 9999, become numpy.datetime64 (in UTC) or timedelta64.
     """
     if kind == "decimal":
         return lambda raw: decimal.Decimal(f"{int.from_bytes(raw, 'little', signed=True)}E{-scale}")
@@ -120,13 +120,13 @@ def _datetime_in(v, unit, tz):
 
 # ----------------------------------------------------------------------------------------- objects by pickle
 
-allowed = True  # in a worker process: whether its function's columns may be pickled
-_told = set()  # columns that were
+allowed = True  # in a worker process: whether the function's columns may hold pickles
+_logged = set()  # columns with pickles; each is logged once
 unpickled = pickle.loads
 
 
 def _pickle(value):
-    """By pickle, or by cloudpickle where another process could not import what it names."""
+    """Pickles a value, with cloudpickle if another process could not import the class or function."""
     cloud = sys.modules.get("cloudpickle")
     if cloud is None or not cloud.list_registry_pickle_by_value():
         try:
@@ -141,9 +141,10 @@ def _pickle(value):
 
 
 def pickled(values, name, why):
-    """The values of a column that has no type, for the reason `why` (an exception), as pickles; None stays.
+    """The values of a column without a type as pickles; None stays. `why` is the exception that says why.
 
-    NotImplemented if they are no sequence, or DataContext.enable_fallback_to_arrow_object_ext_type is False.
+    NotImplemented if `values` is no sequence, or if
+    DataContext.enable_fallback_to_arrow_object_ext_type is False.
     """
     np = _numpy()
     module = type(values).__module__.partition(".")[0]
@@ -166,10 +167,10 @@ def pickled(values, name, why):
             raise TypeMismatchError(
                 f"column '{name}', row {row}: a value of class {kind} cannot be pickled: {text}"
             ) from e
-    if name not in _told:
-        _told.add(name)
+    if name not in _logged:
+        _logged.add(name)
         logging.getLogger("headrace.data").warning(
-            "%s; the column is kept as pickled Python objects, which is slow: docs/functions.md", why
+            "%s; the column holds pickled Python objects, which is slow: docs/functions.md", why
         )
     return made
 
@@ -190,7 +191,7 @@ SPECIAL = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)
 
 
 def item(value):
-    """One value of a list, made plain: an array, None, the same object (a date, a time, a decimal), or
+    """One value of a list as an array, None, a plain object (a date, a time, a decimal, a dict, a list), or
     NotImplemented.
     """
     kind = type(value).__name__
@@ -216,7 +217,7 @@ def item(value):
 
 
 def tensor_to_numpy(tensor):
-    """A torch tensor as an array; on the CPU it shares the memory. bfloat16, which numpy lacks, becomes
+    """A torch tensor as an array; a CPU tensor shares its memory. bfloat16, which numpy lacks, becomes
     float32.
     """
     torch = sys.modules["torch"]
@@ -229,7 +230,7 @@ def tensor_to_numpy(tensor):
 def _only(values, types, what):
     for row, v in enumerate(values):
         if v is not None and not isinstance(v, types):
-            raise TypeMismatchError(f"row {row} is {type(v).__name__} among {what}")
+            raise TypeMismatchError(f"row {row}: expected {what}, found {type(v).__name__}")
 
 
 def special(values):
@@ -265,7 +266,7 @@ def special(values):
 
 
 def _typed(values, form):
-    """Ints in an array of the width of the type, which C stores as they are."""
+    """The ints as NumPy scalars of the type's width, which C stores without conversion."""
     np = _numpy()
     if form != "tdD":
         return values
@@ -296,12 +297,12 @@ def _decimals(values):
     tuples = [None if v is None else v.as_tuple() for v in values]
     for row, t in enumerate(tuples):
         if t and not isinstance(t.exponent, int):
-            raise TypeMismatchError(f"row {row}: {values[row]} has no decimal digits")
+            raise TypeMismatchError(f"row {row}: expected a finite decimal, found {values[row]}")
     scale = max([0, *(-t.exponent for t in tuples if t)])
     whole = [None if t is None else int(v.scaleb(scale, _WIDE)) for t, v in zip(tuples, values, strict=True)]
     precision = max([1, *(len(str(abs(v))) for v in whole if v is not None)])
     if precision > 76:
-        raise TypeMismatchError(f"decimals of {precision} digits; 76 is the most")
+        raise TypeMismatchError(f"expected decimals of at most 76 digits, found {precision}")
     width = 16 if precision <= 38 else 32
     form = f"d:{max(precision, scale, 1)},{scale}" + (",256" if width == 32 else "")
     return form, [None if v is None else v.to_bytes(width, "little", signed=True) for v in whole]
@@ -311,15 +312,15 @@ _WIDE = decimal.Context(prec=200)
 
 
 def _in_unit(array, dtype):
-    """A datetime64 or timedelta64 array in another unit, if its numbers fit: numpy wraps them. Days have 32
-    bits here.
+    """A datetime64 or timedelta64 array in another unit. TypeMismatchError if a number does not fit, where
+    numpy would wrap it. Days have 32 bits here.
     """
     np = _numpy()
     dtype = np.dtype(dtype)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     made = array.astype(dtype, copy=False)
     factor = 1
-    if dtype == "M8[D]":  # years and months have no one length
+    if dtype == "M8[D]":  # years and months have no fixed length
         low, high = np.array([-(2**31), 2**31 - 1]).view(dtype).astype(array.dtype)  # rounded down
         low = low if low.astype(dtype).astype("i8") == -(2**31) else low + 1
     else:
@@ -333,12 +334,12 @@ def _in_unit(array, dtype):
     if wrong.any():
         unit, bits = np.datetime_data(dtype)[0], 32 if dtype == "M8[D]" else 64
         place, time = int(wrong.argmax()), array[wrong][0]
-        raise TypeMismatchError(f"value {place}: the time {time} is no {bits}-bit number in unit {unit!r}")
+        raise TypeMismatchError(f"value {place}: time {time} does not fit in {bits} bits in unit {unit!r}")
     return made
 
 
 def _numpy_times(values, letter):
-    """A list of datetime64 or timedelta64, or None, as an array; numpy wraps what its unit cannot hold."""
+    """A list of datetime64 or timedelta64 or None as an array; an error where numpy would wrap a value."""
     np = _numpy()
     array = np.array(values, dtype=f"{letter}8")
     if len({v.dtype for v in values if v is not None}) > 1:
@@ -348,7 +349,7 @@ def _numpy_times(values, letter):
 
 
 def _numpy_time(array):
-    """(values, Arrow format, bool array of what is no NaT or None) of a datetime64 or timedelta64 array."""
+    """(values, Arrow format, bool array (False: NaT) or None) of a datetime64 or timedelta64 array."""
     np = _numpy()
     unit, count = np.datetime_data(array.dtype)
     letter = array.dtype.kind
@@ -369,7 +370,7 @@ def _numpy_time(array):
         target = {"W": "s", "D": "s", "h": "s", "m": "s", "s": "s", "ms": "ms", "us": "us"}.get(unit, "ns")
         target = "s" if unit == "generic" else target
         if unit in ("Y", "M"):
-            raise TypeMismatchError(f"durations in {unit} have no fixed length")
+            raise TypeMismatchError(f"a duration in unit {unit!r} has no fixed length")
     array = _in_unit(array, f"{letter}8[{target}]")
     nat = np.isnat(array)
     valid = ~nat if nat.any() else None
@@ -382,9 +383,9 @@ def _numpy_time(array):
 
 
 def plain(values):
-    """(array or list, Arrow format or None, bool array of what is not null or None) of a column of values.
+    """(array or list, Arrow format or None, bool array that is False for nulls or None) of a column's values.
 
-    NotImplemented if it is neither numpy's, torch's nor pandas', nor like them.
+    NotImplemented if the values are not numpy's, torch's or pandas', and have no __array__.
     """
     module = type(values).__module__.partition(".")[0]
     if module == "pandas":
@@ -394,7 +395,7 @@ def plain(values):
         array, form, valid = plain(np.ma.getdata(values))
         mask = np.ma.getmaskarray(values)
         if array.ndim > 1:
-            raise TypeMismatchError("a masked array of more than one dimension")
+            raise TypeMismatchError(f"expected a masked array of one dimension, found {array.ndim}")
         return array, form, ~mask if valid is None else valid & ~mask
     if isinstance(values, np.ndarray):
         if values.dtype.kind in "mM":
@@ -445,15 +446,15 @@ def _pandas(series):
 
 
 def arrays_of_one_type(arrays):
-    """The same arrays, all of the type that holds all of their values; empty ones have no say."""
+    """The arrays converted to the type that holds all their values; empty arrays do not count."""
     np = _numpy()
     types = {a.dtype for a in arrays if a is not None and np.size(a)}
     target = np.result_type(*types)
     if target.kind not in "biuf":
-        raise TypeMismatchError("arrays of " + " and ".join(sorted(str(t) for t in types)))
+        raise TypeMismatchError("expected arrays of one type, found " + " and ".join(sorted(map(str, types))))
     return [None if a is None else np.asarray(a).astype(target) for a in arrays]
 
 
 def lists_of_arrays(arrays):
-    """Arrays of text or objects as lists."""
+    """Arrays of text or objects, as lists."""
     return [None if a is None else a.tolist() for a in arrays]

@@ -1,5 +1,5 @@
-"""read_csv and read_fwf: the keyword arguments of CSV, ours and pyarrow's, and of text of fixed width, as
-settings of the engine's readers.
+"""read_csv and read_fwf: turn keyword arguments (for CSV also pyarrow's) into options of the engine's
+formats.
 """
 
 from typing import Unpack
@@ -11,7 +11,7 @@ _TYPE_NAMES = {int: "int64", float: "double", str: "string", bool: "bool", bytes
 
 
 def _listed(items, extra=""):
-    """A list option of the engine: commas between items, a backslash before what is no separator."""
+    """A list option of the engine: commas between items, a backslash before separators in an item."""
     if isinstance(items, str):
         items = [items]
     special = "\\," + extra
@@ -20,7 +20,7 @@ def _listed(items, extra=""):
 
 
 def _words(items):
-    """A list of words; a sole empty one is a comma, so that it is told from no word at all."""
+    """A list of words. The list of one empty word is a comma, to distinguish it from the empty list."""
     items = list([items] if isinstance(items, str) else items)
     return "," if items == [""] else _listed(items)
 
@@ -37,7 +37,7 @@ def _type_name(where, column, given):
 
 
 def _types(where, dtypes):
-    """dtypes, a dict or a schema, as the engine's option."""
+    """dtypes, a dict or a schema, as the engine's options (dtypes, default_type)."""
     if hasattr(dtypes, "names") and hasattr(dtypes, "field"):
         dtypes = {f.name: f.type for f in dtypes}
     if not hasattr(dtypes, "items"):
@@ -68,7 +68,7 @@ def _from_parse_options(given, o):
     o["escape"] = given.escape_char
     o["ignore_empty_lines"] = given.ignore_empty_lines
     if given.invalid_row_handler is not None:
-        raise UnsupportedError("read_csv: invalid_row_handler; ragged= says what becomes of such rows")
+        raise UnsupportedError("read_csv: invalid_row_handler is not supported; use ragged=")
 
 
 def _from_convert_options(given, o):
@@ -81,11 +81,11 @@ def _from_convert_options(given, o):
     if given.include_columns:
         o["columns"] = list(given.include_columns)
     if given.include_missing_columns:
-        raise UnsupportedError("read_csv: include_missing_columns is not in this version")
+        raise UnsupportedError("read_csv: include_missing_columns is not supported")
     if given.auto_dict_encode:
-        raise UnsupportedError("read_csv: auto_dict_encode is not in this version")
+        raise UnsupportedError("read_csv: auto_dict_encode is not supported")
     if any(type(p).__name__ != "_ISO8601" and p is not None for p in given.timestamp_parsers):
-        raise UnsupportedError("read_csv: timestamp_parsers other than ISO8601 are not in this version")
+        raise UnsupportedError("read_csv: timestamp_parsers other than ISO8601 are not supported")
 
 
 _FROM_ARROW = {
@@ -127,17 +127,18 @@ def read_csv(
     convert_options=None,
     **common: Unpack[FileArguments],
 ):
-    """A row for each row of CSV files; quoted fields may hold delimiters and newlines. Compressed files are
-    decompressed.
+    """One row per row of CSV files; quoted fields may hold delimiters and newlines. The engine decompresses
+    compressed files.
 
-    columns: names, in this order; others are not parsed. names: of the columns; then the first row is data
-    unless header=True. header=False without names: f0, f1, ... dtypes: dict of column -> type, or one type
-    for all; of other columns the type is inferred from the first infer_bytes (4 MiB), in pyarrow's order:
-    null, int64, bool, date32, time32[s], timestamp[s], timestamp[ns], double, string, binary. A later value
-    that does not fit is DataError with file, line, column and text. ragged: 'error', or what becomes of rows
-    with another number of fields: 'pad', 'truncate', 'fit' (both), 'skip'. encoding: any that iconv knows;
-    encoding_errors: 'strict', 'replace', 'ignore'. The other options are those of pyarrow.csv; its
-    read_options, parse_options and convert_options are taken, too.
+    columns: names, in the order of the result; the engine does not parse other columns. names: the names of
+    all columns; the first row is then data unless header=True. header=False without names: f0, f1, ...
+    dtypes: dict of column -> type, or one type for all. The engine infers the other types from the first
+    infer_bytes (4 MiB), in pyarrow's order: null, int64, bool, date32, time32[s], timestamp[s],
+    timestamp[ns], double, string, binary. A later value that does not fit is DataError with file, line,
+    column and text. ragged: what to do with a row with a wrong number of fields: 'error', 'pad', 'truncate',
+    'fit' (pad or truncate) or 'skip'. encoding: any name that iconv knows; encoding_errors: 'strict',
+    'replace', 'ignore'. The other options are those of pyarrow.csv; read_options, parse_options and
+    convert_options accept pyarrow's objects.
     """
     own = dict(
         columns=columns, names=names, header=header, dtypes=dtypes, delimiter=delimiter, quote=quote,
@@ -160,7 +161,7 @@ def read_csv(
             ]
             if type(given).__name__ != wanted:
                 raise TypeMismatchError(
-                    f"read_csv: {name}: expected pyarrow.csv.{wanted}, not {type(given).__name__}"
+                    f"read_csv: {name}: expected pyarrow.csv.{wanted}, found {type(given).__name__}"
                 )
             _FROM_ARROW[name](given, o)
     o.update((k, v) for k, v in own.items() if v is not None)
@@ -168,7 +169,7 @@ def read_csv(
         if name in o:
             o[name] = _char(o[name])
             if name in ("delimiter", "decimal_point") and not o[name]:
-                raise InvalidArgument(f"read_csv: {name}: one byte expected")
+                raise InvalidArgument(f"read_csv: {name}: expected one byte, found none")
     for name in ("null_values", "true_values", "false_values"):
         if name in o:
             o[name] = _words(o[name])
@@ -219,16 +220,17 @@ def read_fwf(
     fragment_bytes=None,
     **common: Unpack[FileArguments],
 ):
-    """A row for each line of text of fixed width, as pandas.read_fwf reads it: each column is a range of
-    characters. Compressed files are decompressed.
+    """One row per line of text with columns of fixed width, as in pandas.read_fwf: each column is a range of
+    characters. The engine decompresses compressed files.
 
-    colspecs: a list of (begin, end) in characters from 0, end None: to the line's end. widths: instead, the
-    characters of each column, one after the other. One of the two is needed: places are never inferred.
-    fill: the characters that are stripped at both ends of a field (blanks and tabs; pandas calls it
-    delimiter). names: of the columns; then the first line is a row unless header=True. header=False without
-    names: f0, f1, ... columns: names, in this order; others are not parsed. A field that its line does not
-    reach is null; what stands outside of all columns is passed over. Types and the other options are those
-    of read_csv. DataError names file, line, column, its characters, the type and the text.
+    colspecs: a list of (begin, end) in characters from 0; end None: the end of the line. widths: the number
+    of characters of each column, one after the other. One of the two is necessary: the engine never infers
+    the places. fill: characters to strip at both ends of a field (blanks and tabs; pandas calls it
+    delimiter). names: the names of all columns; the first line is then a row unless header=True. header=False
+    without names: f0, f1, ... columns: names, in the order of the result; the engine does not parse other
+    columns. A field beyond the end of its line is null; the engine ignores characters outside all columns.
+    Types and the other options are those of read_csv. DataError names file, line, column, its characters, the
+    type and the text.
     """
     o = dict(
         colspecs=None if colspecs is None else _spans(colspecs),

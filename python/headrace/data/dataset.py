@@ -1,4 +1,8 @@
-"""Dataset: a lazy, immutable plan, with Ray Data's methods."""
+"""Dataset: a lazy, immutable plan, with Ray Data's methods.
+
+A method checks its arguments and returns a Dataset around a new Node (plan.py). Most steps have a module of
+their own (ordering, grouping, joining, shuffling, splitting, write ...), which is imported on first use.
+"""
 
 import functools
 
@@ -40,23 +44,23 @@ def _expr_name(expr):
 
 
 class Dataset:
-    """Rows of named columns, described by a plan. Methods return new datasets and read nothing (but the
-    first file's schema, to check column names); rows flow when they are asked for.
+    """Rows of named columns, described by a plan. Methods return new datasets; to check column names they
+    read at most the first file's schema. Rows flow when a consumer runs the plan.
 
-    Order is part of the result: the same rows in the same order whatever the number of threads, worker
-    processes and ranks.
+    The order is part of the result: the same rows come in the same order, whatever the number of threads,
+    worker processes and ranks.
 
-    Functions (map, map_batches, flat_map, filter, add_column) run in worker processes by default:
-    compute="threads" runs them in threads of this process, "inline" in the thread that asks for rows.
-    concurrency=n: at most n workers; (m, n): at least m; (m, n, i): i at first. num_cpus, num_gpus: of a
-    worker; with num_gpus it sees GPUs of its own. A class is instantiated once in each worker, with
-    fn_constructor_args and fn_constructor_kwargs. Functions may be async: a worker has several calls of them
-    in flight. Before each batch the generators of random, numpy.random
-    and torch are seeded from (DataContext.seed, epoch, position), so that results can be repeated (not with
-    "threads" and async functions, which share them). A function that raises ends the run with its own
-    exception; a worker that dies ends it with PeerError, naming the operator, the rows, the process and how
-    it ended, unless max_retries=n has the batch done again by another. DataContext.max_errored_blocks: so
-    many batches may fail and are left out. See docs/functions.md.
+    Functions (map, map_batches, flat_map, filter, add_column) run in worker processes by default;
+    compute="threads" runs them in threads of this process, "inline" in the consumer's thread.
+    concurrency=n: at most n workers; (m, n): at least m; (m, n, i): i at first. num_cpus, num_gpus: of each
+    worker; with num_gpus a worker sees only its own GPUs. Each worker makes one instance of a class, with
+    fn_constructor_args and fn_constructor_kwargs. A worker has several calls of an async function in flight.
+    Before each batch the random generators of random, numpy.random and torch are seeded from
+    (DataContext.seed, epoch, position), so that results can be repeated (not with "threads" and async
+    functions, whose calls share the generators). A function that raises ends the run with its own exception.
+    A worker that dies ends the run with PeerError, which names the operator, the rows, the process and how it
+    ended, unless max_retries=n lets another worker repeat the batch. DataContext.max_errored_blocks: the
+    number of batches that may fail; the run leaves them out. See docs/functions.md.
     """
 
     def __init__(self, node):
@@ -72,7 +76,7 @@ class Dataset:
 
     @staticmethod
     def _plain(node):
-        """A Dataset of this node, whatever class it is asked of."""
+        """A Dataset of this node, from any subclass."""
         return Dataset(node)
 
     def __reduce__(self):
@@ -99,20 +103,21 @@ class Dataset:
         udf_modifying_row_count=True,
         **other,
     ):
-        """fn(batch) -> batch, for tables of rows.
+        """Calls fn(batch) -> batch.
 
         batch: with batch_format "default" or "numpy" a dict of column -> array (rows, *shape), read-only
-        views with zero_copy_batch=True (the dict itself may be changed); "pandas" a DataFrame; "pyarrow" a
-        pyarrow.Table. fn returns a dict of arrays, lists or tensors, a DataFrame, or Arrow data, of any
-        number of rows; a generator yields several. batch_size=n: each call gets exactly n rows in order,
-        but for the last; None: up to 4,096 rows of one source fragment. udf_modifying_row_count=False
-        promises a row for each row (an error otherwise), which lets limits move before it.
+        views with zero_copy_batch=True (fn may change the dict itself); with "pandas" a DataFrame; with
+        "pyarrow" a pyarrow.Table. fn returns a dict of arrays, lists or tensors, a DataFrame, or Arrow data,
+        with any number of rows; a generator yields several of them. batch_size=n: each call gets exactly n
+        rows in order, the last one the rest; None: up to 4,096 rows of one source fragment.
+        udf_modifying_row_count=False promises one row per row (otherwise an error), so that limits can move
+        before the function.
         """
         if batch_size in ("default", "auto"):
             batch_size = None
         if batch_size is not None and not is_whole(batch_size, 1):
             raise InvalidArgument(
-                f"map_batches: batch_size {batch_size!r}: expected a number of at least 1, or None"
+                f"map_batches: batch_size: expected a number of at least 1, or None, found {batch_size!r}"
             )
         return self._with_function(
             "map_batches",
@@ -143,12 +148,12 @@ class Dataset:
         concurrency=None,
         **other,
     ):
-        """fn(row) -> row, for each row: dicts of column -> value.
+        """Calls fn(row) -> row for each row; rows are dicts of column -> value.
 
-        Values that fn gets: Python scalars, str, bytes, None; arrays (writable, its own) for tensors and
-        lists of numbers, of two dimensions for lists of lists of equal length. Values that it may return:
-        these, numpy scalars, torch tensors, lists, dicts, dates, decimals. Arrays of two or more dimensions
-        that agree in shape become a tensor column.
+        fn gets Python scalars, str, bytes, None; for tensors and lists of numbers arrays of its own, which it
+        may write to, two-dimensional for lists of lists of equal length. fn may return these, numpy scalars,
+        torch tensors, lists, dicts, dates, decimals. Arrays of two or more dimensions and equal shape become
+        a tensor column.
         """
         return self._with_function(
             "map",
@@ -176,7 +181,7 @@ class Dataset:
         concurrency=None,
         **other,
     ):
-        """fn(row) -> list of rows (or a generator of them), for each row; see map()."""
+        """Calls fn(row) -> list or generator of rows, for each row; see map()."""
         return self._with_function(
             "flat_map",
             "flat",
@@ -204,21 +209,21 @@ class Dataset:
         concurrency=None,
         **other,
     ):
-        """The rows for which fn(row) is true, unchanged; or those for which `expr` is.
+        """The rows for which fn(row), or `expr`, is true, unchanged.
 
-        expr: an expression of headrace.data.expressions, as col("x") > 3, or the same as text: "x > 3".
-        Rows for which it is null are left out. It is computed by the engine, and what statistics of the
-        files rule out is not read.
+        expr: an expression of headrace.data.expressions, such as col("x") > 3, or its text: "x > 3". A row
+        for which it is null is left out. The engine computes it, and does not read what the statistics of the
+        files exclude.
         """
         if expr is None and isinstance(fn, (str, expressions.Expr)):
             fn, expr = None, fn
         if expr is not None:
             if fn is not None:
-                raise InvalidArgument("filter: a function or an expression, not both")
+                raise InvalidArgument("filter: expected a function or an expression, found both")
             given = (fn_args, fn_kwargs, fn_constructor_args, fn_constructor_kwargs)
             if any(g is not None for g in given):
                 raise InvalidArgument(
-                    "filter: an expression takes no arguments, fn_args and the like are a function's"
+                    "filter: an expression takes no arguments; fn_args and the like belong to a function"
                 )
             workers("filter", compute, concurrency)
             predicate = expressions.as_expr(expr, "filter")
@@ -241,11 +246,11 @@ class Dataset:
         )
 
     def add_column(self, col, fn, *, batch_format="pandas", compute=None, concurrency=None, **other):
-        """Adds the column `col`, or replaces it: fn(batch) -> a Series, array or list with a value for each
+        """Adds the column `col`, or replaces it: fn(batch) -> a Series, array or list with one value per
         row.
         """
         if not isinstance(col, str):
-            raise TypeMismatchError(f"add_column: expected a name, not {type(col).__name__}")
+            raise TypeMismatchError(f"add_column: expected a name, found {type(col).__name__}")
         return self._with_function(
             "add_column",
             "column",
@@ -261,29 +266,29 @@ class Dataset:
     # ---------------------------------------------------------------------------------------------- columns
 
     def with_column(self, column_name, expr, *, compute=None, **other):
-        """All columns, and `column_name`: an expression of headrace.data.expressions, computed by the
-        engine. It takes the place of a column of that name. compute: where functions in it run, as for
+        """All columns and `column_name`, an expression of headrace.data.expressions, which the engine
+        computes. It replaces a column of that name. compute: where functions in the expression run, as for
         map_batches.
         """
         accept_cluster_arguments("with_column", other)
         return self.with_columns({column_name: expr}, compute=compute)
 
     def with_columns(self, exprs=None, *more_exprs, compute=None, **other):
-        """All columns, and these: {name: expression}, or a list of expressions with names, or
-        unnest(struct), or several of them. All of them see the columns as they were before.
+        """All columns and these: {name: expression}, a list of expressions with names, unnest(struct), or
+        several of them. All expressions see the old columns.
         """
         accept_cluster_arguments("with_columns", other)
         pairs = [p for given in (exprs, *more_exprs) if given is not None for p in self._named(given)]
         names = [name for name, _ in pairs]
         for name in names:
             if not isinstance(name, str):
-                raise TypeMismatchError(f"with_columns: expected a name, not {type(name).__name__}")
+                raise TypeMismatchError(f"with_columns: expected a name, found {type(name).__name__}")
         workers("with_columns", compute, None)
         op = lambda n, c: Node("with_columns", {"names": names, "exprs": c}, [n])  # noqa: E731
         return Dataset(self._computed(names, [e for _, e in pairs], op, compute))
 
     def _named(self, exprs):
-        """(name, expression) of what with_columns takes."""
+        """[(name, expression)] from the arguments of with_columns."""
         if isinstance(exprs, dict):
             return list(exprs.items())
         if isinstance(exprs, expressions.Star):
@@ -292,7 +297,7 @@ class Dataset:
             added = "<unnest>"
             found = self.with_columns({added: exprs.expr}).schema().base_schema.field(added).type
             if not str(found).startswith("struct"):
-                raise TypeMismatchError(f"unnest: {exprs.expr!r} is {found}, expected a struct")
+                raise TypeMismatchError(f"unnest: expected a struct, found {exprs.expr!r} of type {found}")
             return [(found.field(i).name, exprs.expr.struct[i]) for i in range(found.num_fields)]
         if isinstance(exprs, expressions.Expr):
             exprs = [exprs]
@@ -307,8 +312,8 @@ class Dataset:
         ]
 
     def _computed(self, names, exprs, op, compute=None):
-        """op(node, the engine's expressions) -> a node, over this and what functions in the expressions
-        add.
+        """op(node, the engine's expressions) -> a node, over this dataset plus the columns of functions in
+        the expressions.
         """
         calls = expressions.merged(exprs)
         if not calls:
@@ -323,15 +328,17 @@ class Dataset:
         return Dataset(Node("project", {"names": list(names), "new_names": new_names}, [self._node]))
 
     def select_columns(self, cols, *, compute=None, concurrency=None, **other):
-        """These columns, in this order. InvalidArgument names one that is not there."""
+        """These columns, in this order. InvalidArgument names a column that does not exist."""
         accept_cluster_arguments("select_columns", other)
         cols = [cols] if isinstance(cols, str) else list(cols)
         if len(set(cols)) != len(cols):
-            raise InvalidArgument(f"select_columns: a name stands there twice: {cols}")
+            raise InvalidArgument(f"select_columns: expected each name once, found {cols}")
         return self._project(cols)
 
     def drop_columns(self, cols, *, compute=None, concurrency=None, **other):
-        """All columns but these. After a function its first rows are computed, to know what there is."""
+        """All columns except these. After a function it runs the plan up to the first rows to know the
+        names.
+        """
         accept_cluster_arguments("drop_columns", other)
         cols = [cols] if isinstance(cols, str) else list(cols)
         names = self._known_names()
@@ -339,30 +346,32 @@ class Dataset:
             return Dataset(self._node)
         for name in cols:
             if name not in names:
-                raise InvalidArgument(f"drop_columns: no column '{name}'; there are {', '.join(names)}")
+                raise InvalidArgument(f"drop_columns: no column '{name}'; the columns are {', '.join(names)}")
         return self._project([n for n in names if n not in cols])
 
     def rename_columns(self, names, *, concurrency=None, **other):
-        """names: {old: new}, or a list of as many names as there are columns."""
+        """names: {old: new}, or a list with one name per column."""
         accept_cluster_arguments("rename_columns", other)
         old = self._known_names()
-        if old is None:  # of no rows: any names will do
+        if old is None:  # there are no rows: the given names are taken
             old = list(names)
         if isinstance(names, dict):
             for name in names:
                 if name not in old:
-                    raise InvalidArgument(f"rename_columns: no column '{name}'; there are {', '.join(old)}")
+                    raise InvalidArgument(
+                        f"rename_columns: no column '{name}'; the columns are {', '.join(old)}"
+                    )
             new = [names.get(n, n) for n in old]
         else:
             new = list(names)
             if len(new) != len(old):
-                raise InvalidArgument(f"rename_columns: {len(new)} names for {len(old)} columns")
+                raise InvalidArgument(f"rename_columns: expected {len(old)} names, found {len(new)}")
         if len(set(new)) != len(new):
-            raise InvalidArgument(f"rename_columns: two columns would have one name: {new}")
+            raise InvalidArgument(f"rename_columns: expected different names, found {new}")
         return self._project(old, new)
 
     def _known_names(self):
-        """Names of the columns; None: nobody knows them, since a function gives no rows."""
+        """Names of the columns; None if they cannot be known, because a function gives no rows."""
         known = self._node.names() if self._schema is None and self._node.plan.schema() is None else None
         if known is not None:
             return known
@@ -388,98 +397,98 @@ class Dataset:
         aggregator_ray_remote_args=None,
         validate_schemas=False,
     ):
-        """Rows of both datasets that have equal keys, side by side: the columns of this one, then those of
-        `ds` but for its keys; columns that both have get the suffixes.
+        """Pairs of rows of both datasets with equal keys: the columns of this dataset, then those of `ds`
+        without its keys; columns that both have get the suffixes.
 
         join_type: "inner", "left_outer", "right_outer", "full_outer", "left_semi", "right_semi", "left_anti",
-        "right_anti". on, right_on: names of the keys here and in `ds`; they must have the same types. A null
-        equals nothing. num_partitions and the other arguments mean nothing here.
+        "right_anti". on, right_on: names of the keys here and in `ds`, which must have the same types. A null
+        equals nothing. num_partitions and the other arguments have no effect.
 
-        The order is that of this dataset's rows, those of one in the order of `ds`; then, of right and full
-        joins, the rows of `ds` without a partner (of right_semi and right_anti: the order of `ds`). `ds`, or
-        this dataset where it is known to be much smaller, is held in memory if it fits into an eighth of the
-        memory limit; else both go to the disk by parts.
+        Rows come in the order of this dataset, the partners of one row in the order of `ds`; right and full
+        joins then give the rows of `ds` without a partner (right_semi and right_anti: the order of `ds`).
+        `ds`, or this dataset if it is known to be much smaller, stays in memory if it fits into an eighth of
+        the memory limit; otherwise both go to disk in partitions.
         """
         if not isinstance(ds, Dataset):
-            raise TypeError(f"join: {ds!r} is not a Dataset")
+            raise TypeError(f"join: expected a Dataset, found {ds!r}")
         return joining.join(self, ds, join_type, on, right_on, left_suffix, right_suffix)
 
     def groupby(self, key, num_partitions=None):
-        """Rows by the values of a column or several, for `aggregate`, `count`, `sum` and so on; None: all
-        in one group. A key may be an expression with a name: `(col("x") % 10).alias("bucket")`.
-        num_partitions means nothing here."""
+        """Groups of rows by one or more columns, for `aggregate`, `count`, `sum` and so on; None: one group
+        of all rows. A key may be an expression with a name: `(col("x") % 10).alias("bucket")`. num_partitions
+        has no effect."""
         return grouping.GroupedData(self, key)
 
     def aggregate(self, *aggs):
-        """Aggregates (`headrace.data.aggregate`) of all rows, as a dict by their names."""
+        """Aggregates (`headrace.data.aggregate`) of all rows, as a dict by name."""
         return grouping.aggregate(self, aggs)
 
     def sum(self, on=None, ignore_nulls=True):
-        """The sum of a column; of several (None: of all) a dict."""
+        """The sum of a column; for several columns (None: all) a dict."""
         return grouping.of_columns(self, aggregates.Sum, on, "sum", ignore_nulls=ignore_nulls)
 
     def min(self, on=None, ignore_nulls=True):
-        """The least value of a column; of several a dict."""
+        """The least value of a column; for several columns a dict."""
         return grouping.of_columns(self, aggregates.Min, on, "min", ignore_nulls=ignore_nulls)
 
     def max(self, on=None, ignore_nulls=True):
-        """The greatest value of a column; of several a dict."""
+        """The greatest value of a column; for several columns a dict."""
         return grouping.of_columns(self, aggregates.Max, on, "max", ignore_nulls=ignore_nulls)
 
     def mean(self, on=None, ignore_nulls=True):
-        """The mean of a column; of several a dict."""
+        """The mean of a column; for several columns a dict."""
         return grouping.of_columns(self, aggregates.Mean, on, "mean", ignore_nulls=ignore_nulls)
 
     def std(self, on=None, ddof=1, ignore_nulls=True):
-        """The standard deviation of a column; of several a dict."""
+        """The standard deviation of a column; for several columns a dict."""
         return grouping.of_columns(self, aggregates.Std, on, "std", ddof=ddof, ignore_nulls=ignore_nulls)
 
     def unique(self, column, ignore_nulls=False):
-        """The different values of a column, a list, in the order in which they are first seen."""
+        """The distinct values of a column, as a list, in the order of their first rows."""
         return grouping.of_columns(self, aggregates.Unique, column, "unique", ignore_nulls=ignore_nulls)
 
     def summary(self, columns=None, override_dtype_agg_mapping=None):
-        """Statistics of the columns by their types, a DatasetSummary: to_pandas(), get_column_stats(name).
+        """Statistics of columns by their types: a DatasetSummary with to_pandas(), get_column_stats(name).
 
-        Numbers have count, mean, min, max, std, the median, and the percentages of missing and zero values,
-        booleans all but the median, decimals but that and zeros; times count, min, max and what is missing;
-        text and bytes count, what is missing, and the ten most frequent values; other types the first two.
-        override_dtype_agg_mapping: a dict of type (of pyarrow, or its name) -> function that gives the
+        Numbers: count, mean, min, max, std, median, and the percentages of missing and zero values. Booleans:
+        these without the median; decimals: these without median and zeros. Times: count, min, max, missing.
+        Text and bytes: count, missing, and the ten most frequent values. Other types: count and missing.
+        override_dtype_agg_mapping: a dict of type (pyarrow's, or its name) -> function that returns the
         aggregates for a column's name.
 
-        One pass; the median holds its column's values, and the most frequent ones the different values.
+        One pass computes all of them. The median keeps its column's values in memory, the most frequent
+        values keep the distinct ones.
         """
         return summaries.summarize(self, columns, override_dtype_agg_mapping)
 
     def limit(self, limit):
-        """The first `limit` rows. No more is read than they need."""
+        """The first `limit` rows. The engine reads no more than they need."""
         if not is_whole(limit, 0):
-            raise InvalidArgument(f"limit {limit!r}: expected a number of at least 0")
+            raise InvalidArgument(f"limit: expected a number of at least 0, found {limit!r}")
         return Dataset(Node("limit", {"n": limit}, [self._node]))
 
     # ------------------------------------------------------------------------------------------------- order
 
     def sort(self, key, descending=False, boundaries=None, *, null_placement="at_end"):
-        """All rows, ordered by key: a column's name, an expression, or a list of them, the first one first.
+        """All rows, ordered by `key`: a column's name, an expression, or a list of them (the first key
+        first).
 
-        descending: one bool for all keys, or one for each. Rows with equal keys keep their order. Nulls,
-        and NaN before them, stand at the end, descending or not; null_placement="at_start" (for all keys,
-        or one for each) puts them first. Text is ordered by its bytes, that is by code points. boundaries is
-        accepted: Ray cuts blocks there, the rows are the same. TypeMismatchError if a column has no order
-        (lists, structs).
+        descending: one bool for all keys, or one per key. Rows with equal keys keep their order. NaN, then
+        nulls come last, descending or not; null_placement="at_start" (for all keys, or one value per key)
+        puts nulls, then NaN first. Text is ordered by its bytes, that is by code points. boundaries has no
+        effect: Ray cuts blocks there. TypeMismatchError if a column has no order (lists, structs).
 
-        Held: all rows. In memory up to about a quarter of the memory limit; above it as sorted runs in the
-        spill folder (HEADRACE_SPILL_DIR, else TMPDIR, else /tmp), compressed, and merged from there.
+        Memory: keeps all rows, up to about a quarter of the memory limit in memory; beyond that as compressed
+        sorted runs in the spill folder (HEADRACE_SPILL_DIR, else TMPDIR, else /tmp), which it then merges.
         """
         return Dataset(ordering.sort(self, key, descending, boundaries, null_placement=null_placement))
 
     def random_shuffle(self, *, seed=None, num_blocks=None, **ray_remote_args):
-        """All rows in a random order: a function of seed, epoch and where each row came from, so that
-        it does not depend on threads, memory or how tables are cut.
+        """All rows in a random order, which depends on the seed, the epoch and each row's coordinate, not on
+        threads, memory or the cut of tables.
 
-        seed: None for DataContext.seed, a new order in each epoch; an integer: one order for all epochs,
-        as in Ray; RandomSeedConfig says both. num_blocks is accepted and means nothing here. Held as by
-        sort().
+        seed: None for DataContext.seed and a new order in each epoch; an integer: one order for all epochs,
+        as in Ray; RandomSeedConfig sets both. num_blocks has no effect. Memory: as sort().
         """
         return Dataset(ordering.random_shuffle(self, seed, num_blocks, **ray_remote_args))
 
@@ -493,15 +502,15 @@ class Dataset:
         keys=None,
         sort=False,
     ):
-        """The same rows in other blocks: what iter_batches(batch_size=None) gives one by one, and
+        """The same rows in other blocks, the tables that iter_batches(batch_size=None) gives and
         materialize() keeps.
 
-        num_blocks: so many, of equal size but for one row, in order; with shuffle=True in a random order
-        (always the same one); with keys, rows whose keys are equal come into one block, by hash, and with
-        sort=True in the order of the keys. Blocks that would have no rows do not come.
-        target_num_rows_per_block: blocks of exactly so many rows, the last one shorter (strict or not).
+        num_blocks: the number of blocks, whose sizes differ by at most one row, in order; with shuffle=True
+        in a random order (the same in every epoch); with keys, rows with equal keys go to one block, by hash,
+        and with sort=True blocks are sorted by the keys. Empty blocks are left out.
+        target_num_rows_per_block: blocks of exactly this many rows, the last one shorter (strict or not).
 
-        Held: with num_blocks all rows, as by sort(), and each block whole; with target_num_rows_per_block one
+        Memory: with num_blocks all rows, as sort(), and each block whole; with target_num_rows_per_block one
         block.
         """
         node = ordering.repartition(
@@ -518,51 +527,53 @@ class Dataset:
     def union(self, *other):
         """All rows of this dataset, then those of the others in turn.
 
-        The columns are those of this one, then the new ones of each other, of types that hold all values
-        (int64 and double: double); what a dataset lacks is null. TypeMismatchError where there is no such
-        type, or where a function behind the first dataset gives a column that is not known before its rows.
+        The columns are those of this dataset, then the new ones of each other dataset, with types that hold
+        all values (int64 and double: double); missing columns are null. TypeMismatchError if there is no such
+        type, or if a function behind the first dataset gives a column that is not known before its rows.
         """
         for o in other:
             if not isinstance(o, Dataset):
-                raise TypeMismatchError(f"union: expected a Dataset, not {type(o).__name__}")
+                raise TypeMismatchError(f"union: expected a Dataset, found {type(o).__name__}")
         if not other:
             return self
         return Dataset(Node("union", {}, [self._node, *(o._node for o in other)]))
 
     def zip(self, *other):
-        """The columns of all side by side, row by row. A name that is taken gets "_1", then "_2" and so on.
+        """The columns of all datasets side by side, row by row. A repeated name gets "_1", then "_2" and so
+        on.
 
-        Columns are shared, not copied. Of each dataset a few tables wait for the others. All must have as
-        many rows: InvalidArgument at the end of the run says how many each has.
+        Columns are shared, not copied. A few tables of each dataset wait in memory for the others. All
+        datasets must have the same number of rows; otherwise InvalidArgument at the end of the run names the
+        numbers.
         """
         return combining.zip(self, *other)
 
     def mix(self, *other, weights=None, stopping_condition="stop_on_longest_drop"):
-        """Rows of all in proportion of the weights (alike, if none are given), exact by row: the next one
-        comes from the dataset that is the furthest behind its share. TypeMismatchError if their schemas
-        differ.
+        """Rows of all datasets in proportion to the weights (default: equal), exact by row: the next row
+        comes from the dataset that is furthest behind its share. TypeMismatchError if the schemas differ.
 
         stopping_condition: a headrace.data.MixStoppingCondition.
         """
         return combining.mix(self, *other, weights=weights, stopping_condition=stopping_condition)
 
     def randomize_block_order(self, *, seed=None):
-        """The same rows, blocks of them (row groups, pieces of files, tables in memory) in a random order:
-        files, and the blocks of each. They are read in that order; nothing is held.
+        """The same rows with their blocks (row groups, parts of files, tables in memory) in a random order:
+        files in a random order, and the blocks of each. The engine reads them in that order and keeps
+        nothing.
 
-        seed: None for DataContext.seed, a new order in each epoch; an integer: one order for all epochs, as
-        in Ray; RandomSeedConfig says both. It works through maps, filters, columns and unions (whose inputs
-        stay one after another), and blocks of repartition(num_blocks) come in a random order. Behind anything
-        else, a limit, a sort, a function of exact batches, blocks are 256 rows that are next to each other in
-        their source, and all rows are held, as by sort(): explain() shows shuffle_blocks.
+        seed: None for DataContext.seed and a new order in each epoch; an integer: one order for all epochs,
+        as in Ray; RandomSeedConfig sets both. It passes through maps, filters, columns and unions (whose
+        inputs stay one after another); blocks of repartition(num_blocks) come in a random order. Behind any
+        other step (a limit, a sort, a function of exact batches) blocks are 256 consecutive rows of their
+        source, and all rows are kept as by sort(): explain() then shows shuffle_blocks.
         """
         return shuffling.randomize_block_order(self, seed=seed)
 
     def random_sample(self, fraction, *, seed=None):
-        """About `fraction` of the rows, in their order: each by chance, which belongs to the row's place in
-        its source, not to how it is read.
+        """About `fraction` of the rows, in their order. Each row is chosen by a random number that depends on
+        the row's coordinate, not on how it is read.
 
-        seed: an integer gives the same rows in each epoch; None another sample in each, of
+        seed: an integer gives the same rows in each epoch; None another sample in each epoch, from
         DataContext.seed; or a RandomSeedConfig.
         """
         return shuffling.random_sample(self, fraction, seed=seed)
@@ -570,11 +581,11 @@ class Dataset:
     def streaming_train_test_split(
         self, test_size, *, split_type="random", hash_column=None, seed=None, **other
     ):
-        """(train, test): each row goes to the test with the probability test_size, the same rows in every
-        pass. Nothing is read for it, nothing held.
+        """(train, test): each row belongs to the test with probability test_size, the same rows in every
+        pass. It reads nothing and keeps nothing.
 
-        split_type="random": by seed (or DataContext.seed) and the row's place. "hash": by the value of
-        hash_column, so that equal values stay together, in other files too.
+        split_type="random": by seed (or DataContext.seed) and the row's coordinate. "hash": by the value of
+        hash_column, so that equal values stay together, in other files, too.
         """
         accept_cluster_arguments("streaming_train_test_split", other)
         return shuffling.streaming_train_test_split(
@@ -582,41 +593,41 @@ class Dataset:
         )
 
     def train_test_split(self, test_size, *, shuffle=False, seed=None, stratify=None):
-        """(train, test): the last rows are for the test, test_size of them if it is an integer, else this
+        """(train, test): the last rows are the test, test_size of them if it is an integer, otherwise this
         fraction.
 
-        Both are ranges of this plan's rows: nothing is held in memory, and functions run again for each; use
-        materialize() before if they are slow. Rows are counted for it, by running the plan if metadata do
-        not tell. shuffle: of a random order, by `seed`. stratify: a column; of each of its values the first
-        rows are for training, the last for the test (a bit a row is held).
+        Both are ranges of this plan's rows: nothing stays in memory, and functions run again for each; use
+        materialize() before if they are slow. The split needs the number of rows and runs the plan if
+        metadata do not have it. shuffle: splits a random order, by `seed`. stratify: a column; of each of its
+        values the first rows are for training, the last for the test (keeps one bit per row in memory).
         """
         return splitting.train_test_split(self, test_size, shuffle=shuffle, seed=seed, stratify=stratify)
 
     def split(self, n, *, equal=False, locality_hints=None):
-        """n datasets of rows that follow each other, of sizes that differ by one row at most; equal=True: by
-        none, up to n - 1 rows at the end are left out. See train_test_split for what that costs.
+        """n datasets of consecutive rows, whose sizes differ by at most one row; equal=True: equal sizes, and
+        up to n - 1 rows at the end are left out. train_test_split says what that costs.
         """
         return splitting.split(self, n, equal=equal, locality_hints=locality_hints)
 
     def split_at_indices(self, indices):
-        """The rows before the first of these numbers, those from there to the second, ..., and the rest: one
-        dataset more than there are indices. See train_test_split for what that costs.
+        """The rows before the first index, those from there to the second, ..., and the rest: one dataset
+        more than indices. train_test_split says what that costs.
         """
         return splitting.split_at_indices(self, indices)
 
     def split_proportionately(self, proportions):
-        """Datasets with these fractions of the rows, and one with the rest. See train_test_split for what
-        that costs.
+        """Datasets with these fractions of the rows, and one with the rest. train_test_split says what that
+        costs.
         """
         return splitting.split_proportionately(self, proportions)
 
     # ---------------------------------------------------------------------------------------------- looking
 
     def schema(self, fetch_if_missing=True):
-        """The Schema; None if there is none to be known (no rows behind a function).
+        """The Schema; None if it cannot be known (a function gives no rows).
 
-        Before any function it is the first file's. After one it is that of its first rows, which are
-        computed for it, unless fetch_if_missing=False, which gives None then.
+        Without functions it is the schema of the first file. With a function it is that of the first rows,
+        which a run computes; with fetch_if_missing=False it is then None.
         """
         if self._schema is None:
             found = self._node.plan.schema()
@@ -633,19 +644,22 @@ class Dataset:
         return schema.names if schema is not None else None
 
     def count(self):
-        """The number of rows: from metadata where they tell, else by running the plan."""
+        """The number of rows: from metadata if they have it, otherwise by running the plan."""
         known = self._node.plan.count()
         if known is not None:
             return known
-        with self._run(self._project([])._node) as run, run_line(run):  # what no row needs is not read
+        with (
+            self._run(self._project([])._node) as run,
+            run_line(run),
+        ):  # reads no columns that it does not need
             return sum(t.num_rows for t in run)
 
     def input_files(self):
-        """Paths of the files that are read, each once, in the order of the plan. Opens none."""
+        """Paths of the files that the plan reads, each once, in the order of the plan. Opens none."""
         return list(dict.fromkeys(self._node.files()))
 
     def size_bytes(self):
-        """Bytes of all rows in memory. Of what is not there yet the plan is run, and nothing of it kept."""
+        """Bytes of all rows in memory. Runs the plan if it must, and keeps no rows."""
         node = self._node
         if node.op == "range":
             return 8 * node.args["n"]
@@ -653,24 +667,22 @@ class Dataset:
             return sum(t.nbytes for t in run)
 
     def num_blocks(self):
-        """Only a MaterializedDataset has a number of blocks: UnsupportedError, a NotImplementedError."""
-        raise UnsupportedError(
-            "num_blocks: rows are not in blocks until they are in memory: materialize() first"
-        )
+        """Raises UnsupportedError (a NotImplementedError): only a MaterializedDataset has blocks."""
+        raise UnsupportedError("num_blocks: only a materialized dataset has blocks: call materialize() first")
 
     def set_name(self, name):
-        """A name of the user's for this object, shown by repr()."""
+        """Sets a name for this object, which repr() shows."""
         if name is not None and not isinstance(name, str):
-            raise TypeMismatchError(f"set_name: expected a str, not {type(name).__name__}")
+            raise TypeMismatchError(f"set_name: expected a str, found {type(name).__name__}")
         self._name = name
 
     @property
     def name(self):
-        """What set_name() gave; None before."""
+        """The name from set_name(), or None."""
         return self._name
 
     def explain(self):
-        """Prints the plan, as it was written and as it is run. Reads nothing."""
+        """Prints the plan as written and as it runs. Reads nothing."""
         print(self._node.plan.explain(), end="")
 
     def __repr__(self):
@@ -678,7 +690,7 @@ class Dataset:
         return f"{type(self).__name__}({name}{self._node.chain()})"
 
     def stats(self):
-        """What the last run that this object began did, as JSON text; '{}' before the first."""
+        """Statistics of the last run that this object began, as JSON text; '{}' before the first."""
         return self._last_stats or (self._iterator.stats() if self._iterator else "{}")
 
     @property
@@ -711,10 +723,12 @@ class Dataset:
         return rows
 
     def take_batch(self, batch_size=20, *, batch_format="default"):
-        """The first rows as one batch (see iter_batches), of fewer rows if there are not that many."""
+        """The first rows as one batch (see iter_batches), with fewer rows if the dataset has fewer."""
         batch_format = check_format(batch_format)
         if not is_whole(batch_size, 1):
-            raise InvalidArgument(f"take_batch: batch_size {batch_size!r}: expected a number of at least 1")
+            raise InvalidArgument(
+                f"take_batch: batch_size: expected a number of at least 1, found {batch_size!r}"
+            )
         tables = self._tables(self.limit(batch_size)._node)
         if not tables:
             raise InvalidArgument("take_batch: the dataset is empty")
@@ -728,11 +742,11 @@ class Dataset:
             print(row)
 
     def materialize(self):
-        """Runs the plan and keeps all rows: a MaterializedDataset, whose passes start there.
+        """Runs the plan and keeps all rows: a MaterializedDataset, whose passes read the kept rows.
 
-        They stay in memory up to half of the memory limit. What comes after that lies in the spill folder
-        (DataContext.spill_dir) until the dataset is gone; DiskFullError if it does not fit there. A dataset
-        of which a part is on disk cannot be pickled.
+        Rows stay in memory up to half of the memory limit. Later rows are in the spill folder
+        (DataContext.spill_dir) until the dataset is garbage; DiskFullError if they do not fit there. A
+        dataset with rows on disk cannot be pickled.
         """
         with self._run(self._node) as run, run_line(run):
             node = keeping.kept(
@@ -769,14 +783,16 @@ class Dataset:
 
     def __iter__(self):
         raise TypeMismatchError(
-            "a Dataset is not iterable: iter_rows(), iter_batches(), iter_torch_batches() are; to_torch() is "
+            "a Dataset is not iterable: use iter_rows(), iter_batches() or iter_torch_batches(), or "
+            "to_torch() "
             "for torch's DataLoader"
         )
 
     def __len__(self):
         raise TypeMismatchError(
-            "a Dataset has no len(): count() counts the rows, for which it may have to run the plan; torch's "
-            "DataLoader takes to_torch()"
+            "a Dataset has no len(): count() counts the rows, and may run the plan; for torch's "
+            "DataLoader use "
+            "to_torch()"
         )
 
     def __bool__(self):
@@ -784,23 +800,26 @@ class Dataset:
 
     def __getitem__(self, row):
         raise TypeMismatchError(
-            "a Dataset has no rows by number: limit(), take(), split_at_indices() take some; torch's "
-            "DataLoader takes to_torch()"
+            "a Dataset has no rows by number: use limit(), take() or split_at_indices(); for torch's "
+            "DataLoader "
+            "use to_torch()"
         )
 
     def streaming_split(self, n, *, equal=False, locality_hints=None):
-        """n DataIterators that share one pass: step s of rank r is rows [(s*n + r) * B, +B) of the epoch, B
-        the batch size.
+        """n DataIterators that share one pass: step s of rank r holds the rows [(s*n + r) * B, +B) of the
+        epoch, where B is the batch size.
 
-        equal=True: each rank gets as many batches of as many rows as the others; up to n - 1 rows of an
-        epoch are left out. equal=False: all rows; the last batches may be short or missing on some ranks.
-        The iterators belong to this process (a thread for each) until headrace.train hands them to its
-        workers. An epoch begins when all have begun it.
+        equal=True: all ranks get equally many batches of equally many rows; up to n - 1 rows of an epoch are
+        left out. equal=False: all rows; the last batches may be short or missing on some ranks. The iterators
+        belong to this process (one thread for each) unless headrace.train sends them to its workers. An epoch
+        begins when all iterators have begun it.
         """
         if not is_whole(n, 1):
-            raise InvalidArgument(f"streaming_split: {n!r} shares: expected at least 1")
+            raise InvalidArgument(f"streaming_split: n: expected at least 1, found {n!r}")
         if locality_hints is not None and len(locality_hints) != n:
-            raise InvalidArgument(f"streaming_split: {len(locality_hints)} locality_hints for {n} shares")
+            raise InvalidArgument(
+                f"streaming_split: locality_hints: expected {n}, found {len(locality_hints)}"
+            )
         owner = SplitOwner(self, n, "equal" if equal else "uneven")
         return [SplitIterator(LocalSource(owner, rank), n, rank) for rank in range(n)]
 
@@ -829,7 +848,7 @@ class Dataset:
         return tables
 
     def to_arrow(self):
-        """All rows as a pyarrow.Table, or without pyarrow as an object with __arrow_c_stream__. Shares the
+        """All rows as a pyarrow.Table; without pyarrow as an object with __arrow_c_stream__. Shares the
         memory.
         """
         tables = self._tables()
@@ -843,24 +862,24 @@ class Dataset:
             return stream
 
     def _blocks(self):
-        """All rows, as the tables they come in; one of no rows if there are none."""
+        """All rows as the tables that the run gives; one empty table if there are none."""
         tables = self._tables()
         schema = None if tables else self.schema()
         return [Table.empty(schema._core)] if schema is not None else tables
 
     def to_arrow_refs(self):
-        """All rows as a list of pyarrow.Tables, one for each block. They stand for Ray's references; they
-        share the engine's memory.
+        """All rows as a list of pyarrow.Tables, one per block, in place of Ray's references. Shares the
+        engine's memory.
         """
         return [blocks.table_to_arrow(t) for t in self._blocks()]
 
     def to_pandas_refs(self):
-        """All rows as a list of DataFrames, one for each block. They stand for Ray's references."""
+        """All rows as a list of DataFrames, one per block, in place of Ray's references."""
         return [blocks.to_format(t, check_format("pandas")) for t in self._blocks()]
 
     def to_numpy_refs(self, *, column=None):
-        """All rows as a list of dicts of column -> array, one for each block, or of arrays of `column`. They
-        stand for Ray's references.
+        """All rows as a list of dicts of column -> array, one per block, or of arrays of `column`, in place
+        of Ray's references.
         """
         if column is None:
             return [blocks.table_to_numpy(t, writable=True) for t in self._blocks()]
@@ -868,7 +887,7 @@ class Dataset:
         return [blocks.table_to_numpy(t, writable=True)[column] for t in made]
 
     def __arrow_c_stream__(self, requested_schema=None):
-        """The rows as they are computed, as an Arrow stream; it ends the run when it is released."""
+        """The rows as an Arrow stream, as the run computes them; releasing the stream ends the run."""
         run = self._run(self._node)
         return run.feed.stream(self._node.plan.schema(), run)
 
@@ -914,7 +933,7 @@ class Dataset:
     def write_datasink(self, datasink, **arguments):
         return write.write_datasink(self, datasink, **arguments)
 
-    # ---------------------------------------------------------------------------------------- odds and ends
+    # ----------------------------------------------------------------------------------------------- copying
 
     def copy(self):
         """The same plan as another object, with its own count of epochs."""
@@ -924,7 +943,7 @@ class Dataset:
 
 
 class ArrowStream:
-    """Tables with __arrow_c_stream__, which may be asked for more than once."""
+    """Tables with __arrow_c_stream__, which can be called more than once."""
 
     def __init__(self, schema, tables):
         self._schema = schema
@@ -938,10 +957,10 @@ class ArrowStream:
 
 
 class MaterializedDataset(Dataset):
-    """A dataset whose rows are kept: in memory, or if there are too many of them also on disk."""
+    """A dataset whose rows are kept: in memory, and on disk if there are too many of them."""
 
     def num_blocks(self):
-        """Number of tables that the rows lie in."""
+        """Number of tables that hold the rows."""
         args = self._node.args
         return len(args["tables"]) if "tables" in args else args["keep"].num_tables
 

@@ -1,4 +1,4 @@
-"""ExecutionOptions and ExecutionResources: how runs are carried out, and what they may use. Ray's names."""
+"""ExecutionOptions and ExecutionResources: how a run works and what it may use. The names are Ray's."""
 
 import math
 from numbers import Real
@@ -11,7 +11,7 @@ RESOURCES = ("cpu", "gpu", "object_store_memory", "memory")
 
 
 def bytes_of(name, n, least, whole=False):
-    """A number of bytes, from a number or a text; whole: a fraction is refused, not cut off."""
+    """A number of bytes from a number or a text. whole: a fraction is an error; otherwise it is cut off."""
     if isinstance(n, str):
         try:
             n = _core.parse_bytes(n)
@@ -19,16 +19,17 @@ def bytes_of(name, n, least, whole=False):
             raise _core.InvalidArgument(f"{name}: {e}") from None
     if isinstance(n, bool) or not isinstance(n, Real) or not least <= n < 1 << 63 or whole and n != int(n):
         raise _core.InvalidArgument(
-            f"{name}: {n!r}, expected a whole number of bytes of at least {least}, as 268435456 or '256MiB'"
+            f"{name}: expected a whole number of bytes of at least {least}, such as 268435456 or '256MiB', "
+            f"found {n!r}"
         )
     return int(n)
 
 
 class ExecutionResources(OnlyKnown):
-    """What runs may use. cpu: pool threads; memory, object_store_memory: bytes for data (the smaller
-    counts), also as text ("2GB"). gpu: accepted.
+    """What runs may use. cpu: pool threads; memory, object_store_memory: bytes for data (the smaller value
+    counts), also as text ("2GB"). gpu: no effect.
 
-    What is None reads as 0, or in ExecutionOptions.resource_limits as infinite.
+    None reads as 0, or as infinite in ExecutionOptions.resource_limits.
     """
 
     _names = RESOURCES
@@ -64,14 +65,14 @@ class ExecutionResources(OnlyKnown):
 
     @classmethod
     def for_limits(cls, cpu=None, gpu=None, object_store_memory=None, memory=None):
-        """Limits: what is None is infinite."""
+        """Limits; None is infinite."""
         made = cls(cpu, gpu, object_store_memory, memory)
         made._rest = INF
         return made
 
     @classmethod
     def zero(cls):
-        """Nothing of everything."""
+        """All amounts are 0."""
         return cls(0.0, 0.0, 0.0, 0.0)
 
     @classmethod
@@ -81,7 +82,7 @@ class ExecutionResources(OnlyKnown):
 
     @classmethod
     def from_resource_dict(cls, resource_dict):
-        """Of a dict with the keys CPU (or num_cpus), GPU (or num_gpus), object_store_memory, memory."""
+        """From a dict with the keys CPU (or num_cpus), GPU (or num_gpus), object_store_memory, memory."""
         return cls(
             cpu=resource_dict.get("CPU") or resource_dict.get("num_cpus"),
             gpu=resource_dict.get("GPU") or resource_dict.get("num_gpus"),
@@ -95,7 +96,7 @@ class ExecutionResources(OnlyKnown):
         return {names.get(n, n): getattr(self, n) for n in RESOURCES}
 
     def copy(self, cpu=None, gpu=None, memory=None, object_store_memory=None):
-        """A copy, with other values where they are given."""
+        """A copy; the given values replace the old ones."""
         made = type(self)(**self._given)
         made._rest = self._rest
         given = {"cpu": cpu, "gpu": gpu, "memory": memory, "object_store_memory": object_store_memory}
@@ -108,43 +109,43 @@ class ExecutionResources(OnlyKnown):
         return type(self)(**{n: how(getattr(self, n), getattr(other, n)) for n in RESOURCES})
 
     def add(self, other):
-        """The sums."""
+        """The sum of each resource."""
         return self._with(other, lambda a, b: a + b)
 
     def subtract(self, other):
-        """The differences."""
+        """The difference of each resource."""
         made = type(self)()
         made._given = {n: getattr(self, n) - getattr(other, n) for n in RESOURCES}
         return made
 
     def max(self, other):
-        """The larger of each."""
+        """The larger amount of each resource."""
         return self._with(other, max)
 
     def min(self, other):
-        """The smaller of each."""
+        """The smaller amount of each resource."""
         return self._with(other, min)
 
     def scale(self, f):
-        """f times as much."""
+        """Each amount times f."""
         if f < 0:
-            raise _core.InvalidArgument(f"ExecutionResources.scale({f!r}): expected 0 or more")
+            raise _core.InvalidArgument(f"ExecutionResources.scale: expected 0 or more, found {f!r}")
         return self._with(self, lambda a, _: a * f if a and f else 0.0)
 
     def floordiv(self, other):
-        """How often `other` fits into each."""
+        """For each resource, how often the amount of `other` fits."""
         return self._with(other, lambda a, b: INF if b == 0 or a == INF else math.floor(a / b))
 
     def is_zero(self):
-        """Whether all are 0."""
+        """Whether all amounts are 0."""
         return all(getattr(self, n) == 0 for n in RESOURCES)
 
     def is_non_negative(self):
-        """Whether none is below 0."""
+        """Whether no amount is below 0."""
         return all(getattr(self, n) >= 0 for n in RESOURCES)
 
     def satisfies_limit(self, limit, *, ignore_object_store_memory=False):
-        """Whether none exceeds that of `limit`."""
+        """Whether no amount exceeds the one in `limit`."""
         names = [n for n in RESOURCES if not (ignore_object_store_memory and n == "object_store_memory")]
         return all(getattr(self, n) <= getattr(limit, n) for n in names)
 
@@ -154,17 +155,16 @@ def _amount(what, value, is_memory):
         return bytes_of(what, value, 0)
     value = check(what, value, "float")
     if not value >= 0:
-        raise _core.InvalidArgument(f"{what}: {value!r}, expected 0 or more")
+        raise _core.InvalidArgument(f"{what}: expected 0 or more, found {value!r}")
     return value
 
 
 class ExecutionOptions(OnlyKnown):
-    """How runs are carried out.
+    """How runs work.
 
-    preserve_order: rows come in the order of the source, whatever runs at the same time. True unless set
-        otherwise; False lets tables come as they are ready, which no longer can be repeated or resumed
-        exactly.
-    resource_limits, exclude_resources: ExecutionResources. Other arguments are accepted.
+    preserve_order: rows come in the order of the source, whatever runs at the same time. Default: True; False
+        lets tables come as soon as they are ready, and the pass can be neither repeated nor resumed exactly.
+    resource_limits, exclude_resources: ExecutionResources. The other arguments have no effect.
     """
 
     _names = {
@@ -206,7 +206,7 @@ class ExecutionOptions(OnlyKnown):
 
     @property
     def resource_limits(self):
-        """What runs may use at most; infinite unless set."""
+        """The most that runs may use; infinite unless set."""
         return self._limits
 
     @resource_limits.setter
@@ -216,7 +216,7 @@ class ExecutionOptions(OnlyKnown):
 
     @property
     def exclude_resources(self):
-        """What runs may not use of it."""
+        """The part of the resources that runs leave free."""
         return self._excluded
 
     @exclude_resources.setter
@@ -224,11 +224,11 @@ class ExecutionOptions(OnlyKnown):
         self._excluded = _resources("exclude_resources", value).copy()
 
     def is_resource_limits_default(self):
-        """Whether nothing is limited."""
+        """Whether there are no limits."""
         return self._limits == ExecutionResources.for_limits()
 
     def validate(self):
-        """InvalidArgument if a resource is both limited and excluded."""
+        """Raises InvalidArgument if a resource is both limited and excluded."""
         for name in ("cpu", "gpu", "object_store_memory"):
             if getattr(self._limits, name) != INF and getattr(self._excluded, name) > 0:
                 raise _core.InvalidArgument(
@@ -236,7 +236,7 @@ class ExecutionOptions(OnlyKnown):
                 )
 
     def copy(self):
-        """A copy that can be changed on its own."""
+        """An independent copy."""
         made = type(self)()
         for name, value in self._values().items():
             setattr(made, name, value)

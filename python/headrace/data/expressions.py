@@ -1,13 +1,13 @@
-"""Expressions over columns: computed by the engine, column by column, without a Python function.
+"""Expressions over columns. The engine computes them column by column, without calls of Python.
 
     from headrace.data.expressions import col, lit
 
     ds.filter(expr=(col("score") > 0.5) & ~col("label").is_null())
     ds.with_column("ratio", col("clicks") / col("views"))
 
-An expression has no types until it stands in a dataset; then it is checked at once. A plain number takes the
-type of what it is used with (float32 column * 2.0 stays float32, as in NumPy). A null in makes a null out,
-but for `&` and `|`, which know that false & null is false. Integer results that do not fit are errors. Docs:
+An expression has no types until a dataset uses it, which checks it at once. A plain number takes the type of
+the other operand (float32 column * 2.0 stays float32, as in NumPy). A null operand makes the result null,
+except in `&` and `|`: false & null is false. An integer result that does not fit is an error.
 docs/expressions.md lists all functions.
 """
 
@@ -31,7 +31,7 @@ def _literal(value):
         return _core.Expr.number(value)
     if hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__"):
         raise TypeMismatchError(
-            f"an expression has no place for a {type(value).__name__}; is_in() takes lists"
+            f"expression: expected a single value, found {type(value).__name__}; is_in() takes lists"
         )
     if hasattr(value, "as_py") and hasattr(value, "type"):  # pyarrow.Scalar; as_py() would lose nanoseconds
         import pyarrow
@@ -43,23 +43,26 @@ def _literal(value):
 
 
 def core_of(value, where="expression"):
-    """The engine's expression of an Expr, or of a value as a literal."""
+    """The engine's expression for an Expr, or for a constant."""
     if isinstance(value, Expr):
         if value._calls:
             raise TypeMismatchError(
-                f"{where}: {value!r} calls a function of Python; "
-                "those stand in with_column(s), filter, sort and groupby"
+                f"{where}: {value!r} calls a Python function; only with_column(s), filter, sort and groupby "
+                "support such expressions"
             )
         return value._core
     if type(value).__module__.partition(".")[0] == "pyarrow" and type(value).__name__ == "Expression":
         raise TypeMismatchError(
-            f"{where}: a pyarrow.compute.Expression; write it with headrace.data.expressions.col"
+            f"{where}: expected an expression of headrace.data.expressions, found a "
+            "pyarrow.compute.Expression"
         )
     return _literal(value)
 
 
 def merged(values):
-    """What the expressions among the values call of Python: {column: Call}, what is needed first, first."""
+    """The Python functions that the expressions among the values call: {column: Call}, in order of
+    dependency.
+    """
     calls = {}
     for value in values:
         if isinstance(value, Expr) and value._calls:
@@ -68,7 +71,7 @@ def merged(values):
 
 
 def made(function, values, texts=()):
-    """The engine's function of expressions and constants."""
+    """An Expr: a function of the engine with expressions and constants as arguments."""
     cores = [v._core if isinstance(v, Expr) else core_of(v, function) for v in values]
     return Expr(_core.Expr.call(function, cores, texts), None, merged(values))
 
@@ -81,7 +84,7 @@ def _binary(function, swap=False):
 
 
 def _namespace(name):
-    """A group of functions, in a module of its own that is imported when it is first used."""
+    """A property for a set of functions, whose module is imported on first use."""
     module, cls = _NAMESPACES[name]
 
     def get(self):
@@ -92,7 +95,7 @@ def _namespace(name):
     return property(get, doc=f"Functions of {name} values; see {cls}.")
 
 
-# attribute: (module, class): e.image is class(e), imported when it is first used.
+# attribute: (module, class). e.image is class(e); the module is imported on first use.
 _NAMESPACES = {
     "image": ("headrace.data.image_expressions", "ImageFunctions"),
     "str": ("headrace.data.string_expressions", "StringFunctions"),
@@ -105,10 +108,10 @@ _NAMESPACES = {
 
 
 class Expr:
-    """A column, a constant, or a function of such; immutable. Made by col() and lit() and by operators:
+    """A column, a constant, or a function of expressions; immutable. col(), lit() and operators make it:
 
-    + - * / // %, == != < <= > >=, & | ~ (not `and or not`). `/` is the division of floats, // and % are
-    Python's; an integer divided by 0 is null.
+    + - * / // %, == != < <= > >=, & | ~ (not `and or not`). `/` divides floats, // and % are Python's; an
+    integer divided by 0 is null.
     """
 
     __slots__ = ("_calls", "_core", "_name")
@@ -116,7 +119,7 @@ class Expr:
     def __init__(self, core, name=None, calls=None):
         self._core = core
         self._name = name
-        self._calls = calls or None  # what the core's columns stand for: function_expressions.py
+        self._calls = calls or None  # Python functions behind the core's columns: function_expressions.py
 
     # -------------------------------------------------------------------------------------------- operators
 
@@ -145,15 +148,15 @@ class Expr:
 
     def __bool__(self):
         raise TypeMismatchError(
-            f"{self!r} has no truth value of its own: use & | ~ for and, or, not, and is_in() for in; "
-            "a < x < b is (a < x) & (x < b)"
+            f"{self!r} has no truth value: use & | ~ for and, or, not, and is_in() for in; "
+            "write a < x < b as (a < x) & (x < b)"
         )
 
     def __iter__(self):
-        raise TypeMismatchError(f"{self!r} is not a sequence")
+        raise TypeMismatchError(f"expected a sequence, found the expression {self!r}")
 
     def _call(self, function, *args, **settings):
-        """A function of the engine: `headrace functions` lists them."""
+        """Calls a function of the engine; `headrace functions` lists them."""
         texts = [
             f"{k}={str(v).lower() if isinstance(v, bool) else v}"
             for k, v in settings.items()
@@ -164,37 +167,37 @@ class Expr:
     # -------------------------------------------------------------------------------------------- numbers
 
     def abs(self):
-        """The number without its sign."""
+        """The absolute value."""
         return self._call("abs")
 
     def sign(self):
-        """-1, 0 or 1 (int8 of integers); NaN of NaN."""
+        """-1, 0 or 1 (int8 for integers); NaN for NaN."""
         return self._call("sign")
 
     def negate(self):
-        """The opposite number; the same as -x."""
+        """The negative of the number, as -x."""
         return self._call("negate")
 
     def ceil(self):
-        """The least whole number that is not less; of integers a double."""
+        """The least whole number that is not less than the number; for integers a double."""
         return self._call("ceil")
 
     def floor(self):
-        """The greatest whole number that is not greater; of integers a double."""
+        """The greatest whole number that is not greater than the number; for integers a double."""
         return self._call("floor")
 
     def trunc(self):
-        """The number without its fraction; of integers a double."""
+        """The number without its fraction; for integers a double."""
         return self._call("trunc")
 
     def round(self, ndigits=0):
-        """The nearest number with `ndigits` places after the point (before it where negative); half-way, the
-        one whose last digit is even. The type stays.
+        """Rounds to `ndigits` places after the point (before it if negative); a tie rounds to an even last
+        digit. Keeps the type.
         """
         return self._call("round", ndigits=ndigits or None)
 
     def power(self, exponent):
-        """To the power of `exponent`: a number or an expression. Of integers an integer."""
+        """The number to the power of `exponent`, a number or an expression. For integers an integer."""
         return self._call("power", exponent)
 
     def exp(self):
@@ -202,7 +205,7 @@ class Expr:
         return self._call("exp")
 
     def ln(self):
-        """The natural logarithm; -inf of 0, NaN of what is negative."""
+        """The natural logarithm; -inf for 0, NaN for negative numbers."""
         return self._call("ln")
 
     def log2(self):
@@ -214,7 +217,7 @@ class Expr:
         return self._call("log10")
 
     def sqrt(self):
-        """The square root; NaN of what is negative."""
+        """The square root; NaN for negative numbers."""
         return self._call("sqrt")
 
     def sin(self):
@@ -230,15 +233,15 @@ class Expr:
         return self._call("tan")
 
     def asin(self):
-        """The angle in radians that has this sine; NaN outside of -1 to 1."""
+        """The angle in radians with this sine; NaN outside -1 to 1."""
         return self._call("asin")
 
     def acos(self):
-        """The angle in radians that has this cosine; NaN outside of -1 to 1."""
+        """The angle in radians with this cosine; NaN outside -1 to 1."""
         return self._call("acos")
 
     def atan(self):
-        """The angle in radians that has this tangent."""
+        """The angle in radians with this tangent."""
         return self._call("atan")
 
     __abs__, __ceil__, __floor__, __trunc__, __round__ = abs, ceil, floor, trunc, round
@@ -250,55 +253,55 @@ class Expr:
     # ---------------------------------------------------------------------------------------------- methods
 
     def fill_null(self, value):
-        """`value` (a constant or an expression) where there is none."""
+        """Replaces nulls by `value`, a constant or an expression."""
         return coalesce(self, value)
 
     def is_null(self):
-        """True where there is no value."""
+        """True for null."""
         return self._call("is_null")
 
     def is_not_null(self):
-        """True where there is a value."""
+        """True for values that are not null."""
         return self._call("is_not_null")
 
     def is_nan(self):
-        """True where the number is NaN."""
+        """True for NaN."""
         return self._call("is_nan")
 
     def is_in(self, values):
-        """True where the value is one of `values` (a list, array or set of constants). Never null: a null
-        is in a list that has a None. NaN is in none.
+        """True if the value is one of `values` (a list, array or set of constants). Never null: null is in a
+        list with None. NaN is in no list.
         """
         return Expr(_core.Expr.call("is_in", [self._core, _list_of(values)]), None, self._calls)
 
     def not_in(self, values):
-        """The opposite of is_in()."""
+        """The negation of is_in()."""
         return Expr(_core.Expr.call("not_in", [self._core, _list_of(values)]), None, self._calls)
 
     def cast(self, target_type, *, safe=True):
-        """As another type: its name ("int32", "float64", "timestamp[us]"), a NumPy dtype, a pyarrow type,
-        or int, float, str, bool, bytes.
+        """Converts to another type: its name ("int32", "float64", "timestamp[us]"), a NumPy dtype, a pyarrow
+        type, or int, float, str, bool, bytes.
 
         A value that does not fit ends the run with an error that names row and value. safe=False: integers
-        keep their low bits, what cannot be converted at all is null.
+        keep their low bits, and values that cannot be converted become null.
         """
         return self._call("cast", to=type_name(target_type), safe=None if safe else False)
 
     def alias(self, name):
-        """The same under a name, for with_columns([...]) and messages."""
+        """The same expression with a name, for with_columns([...]) and messages."""
         if not isinstance(name, str):
-            raise TypeMismatchError(f"alias: expected a name, not {type(name).__name__}")
+            raise TypeMismatchError(f"alias: expected a name, found {type(name).__name__}")
         return Expr(self._core, name, self._calls)
 
-    # ---------------------------------------------------------------------------------------- odds and ends
+    # -------------------------------------------------------------------------------------------- inspection
 
     @property
     def name(self):
-        """The alias, or the column's name; None for what has none."""
+        """The alias, or the column's name; None if there is neither."""
         return self._name if self._name is not None else self._core.name
 
     def columns(self):
-        """Names of the columns that it reads."""
+        """Names of the columns that the expression reads."""
         names = {}
         for column in self._core.columns:
             if self._calls and column in self._calls:
@@ -333,9 +336,9 @@ _add_namespaces()
 
 def _list_of(values):
     if isinstance(values, Expr):
-        raise TypeMismatchError("is_in: expected constants, not an expression")
+        raise TypeMismatchError("is_in: expected constants, found an expression")
     if isinstance(values, (str, bytes)):
-        raise TypeMismatchError(f"is_in: expected a list of values, not {type(values).__name__}")
+        raise TypeMismatchError(f"is_in: expected a list of values, found {type(values).__name__}")
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
         return _core.Expr.list(values)
     if not hasattr(values, "dtype"):
@@ -344,7 +347,7 @@ def _list_of(values):
 
 
 def type_name(target):
-    """The engine's name of a type that is given as text, Python class, NumPy dtype or pyarrow type."""
+    """The engine's name of a type given as text, Python class, NumPy dtype or pyarrow type."""
     if isinstance(target, str):
         return target
     names = {bool: "bool", int: "int64", float: "float64", str: "string", bytes: "binary"}
@@ -358,7 +361,7 @@ def type_name(target):
 
         dtype = np.dtype(target)
     except (ImportError, TypeError):
-        raise TypeMismatchError(f"cast: {target!r} is no type") from None
+        raise TypeMismatchError(f"cast: expected a type, found {target!r}") from None
     if dtype.kind in "mM":
         unit = np.datetime_data(dtype)[0]
         if dtype.kind == "M" and unit == "D":
@@ -368,16 +371,14 @@ def type_name(target):
 
 
 def col(name):
-    """The column of this name."""
+    """The column of that name."""
     if not isinstance(name, str):
-        raise TypeMismatchError(f"col: expected a name, not {type(name).__name__}")
+        raise TypeMismatchError(f"col: expected a name, found {type(name).__name__}")
     return Expr(_core.Expr.column(name))
 
 
 def lit(value, type=None):
-    """A constant. Numbers take the type of what they are used with, unless `type` is given; None is a
-    null.
-    """
+    """A constant. A number takes the type of the other operand, unless `type` is given; None is a null."""
     if isinstance(value, Expr):
         return value
     literal = Expr(core_of(value, "lit"))
@@ -391,8 +392,8 @@ def _choice(function, values):
 
 
 def if_else(condition, yes, no):
-    """`yes` where the condition is true, `no` where it is false, null where it is null. All three may be
-    expressions; both values are computed for all rows.
+    """`yes` if the condition is true, `no` if it is false, null if it is null. All three may be expressions;
+    the engine computes both values for all rows.
     """
     return _choice("if_else", [condition, yes, no])
 
@@ -403,22 +404,22 @@ def coalesce(*values):
 
 
 def least(*values):
-    """The least of the values that are not null; NaN only if nothing else is there."""
+    """The least of the values that are not null; NaN only if there is no other value."""
     return _choice("least", values)
 
 
 def greatest(*values):
-    """The greatest of the values that are not null; NaN only if nothing else is there."""
+    """The greatest of the values that are not null; NaN only if there is no other value."""
     return _choice("greatest", values)
 
 
-_streams = itertools.count(1)  # of random(): each call of a program has its own
+_streams = itertools.count(1)  # one number per random() in a program
 
 
 def random(*, seed=None, reseed_after_execution=True):
-    """A random number of [0, 1) for each row: a function of the row's place in its source, the epoch, and the
-    run's seed or `seed`, so that neither threads nor batches matter. Without a seed each random() of a
-    program has numbers of its own. reseed_after_execution=False: every epoch has the same.
+    """A random number in [0, 1) per row, which depends on the row's coordinate, the epoch, and `seed` or the
+    run's seed, but not on threads or batches. Without a seed each random() in a program has its own numbers.
+    reseed_after_execution=False: the same numbers in every epoch.
     """
     texts = [f"stream={next(_streams)}"] if seed is None else ["seeded=true", f"seed={int(seed)}"]
     if not reseed_after_execution:
@@ -427,27 +428,27 @@ def random(*, seed=None, reseed_after_execution=True):
 
 
 def uuid(*, seed=None):
-    """A random identifier (UUID version 4, as text) for each row; a row of this expression keeps it in every
-    epoch. `seed`: the same identifiers again, in another program, too; None: nobody else has them.
+    """A random identifier (UUID version 4, as text) per row; for one expression a row has the same one in
+    every epoch. seed: gives the same identifiers in other programs, too; None: they are unique.
     """
     seed = int.from_bytes(os.urandom(7), "little") if seed is None else int(seed)
     return made("uuid", [], [f"seed={seed}"])
 
 
 class Star:
-    """All columns, for with_columns([star(), ...]), which keeps them in any case."""
+    """All columns, for with_columns([star(), ...]), which keeps all columns anyway."""
 
     def __repr__(self):
         return "star()"
 
 
 def star():
-    """All columns: accepted by with_columns() and select_columns(), as Ray Data's."""
+    """All columns: with_columns() and select_columns() accept it, as in Ray Data."""
     return Star()
 
 
 class Unnest:
-    """unnest(expr)"""
+    """The result of unnest(expr)."""
 
     def __init__(self, expr):
         self.expr = expr
@@ -457,15 +458,15 @@ class Unnest:
 
 
 def unnest(expr):
-    """The fields of a struct as columns of their own: with_columns(unnest(col("s")))."""
+    """The fields of a struct as columns: with_columns(unnest(col("s")))."""
     if not isinstance(expr, Expr):
-        raise TypeMismatchError(f"unnest: expected an expression, not {type(expr).__name__}")
+        raise TypeMismatchError(f"unnest: expected an expression, found {type(expr).__name__}")
     return Unnest(expr)
 
 
 def __getattr__(name):
-    """udf, pyarrow_udf, download, monotonically_increasing_id: of a module that is imported when it is
-    needed.
+    """Imports function_expressions.py on the first use of udf, pyarrow_udf, download or
+    monotonically_increasing_id.
     """
     if name in _FUNCTIONS_OF_PYTHON:
         from headrace.data import function_expressions
@@ -500,7 +501,7 @@ _COMPARE = {
 }
 
 
-# methods that a text may call
+# methods that may stand in an expression's text
 _IN_TEXT = {
     "is_null",
     "is_not_null",
@@ -521,7 +522,9 @@ _FUNCTIONS_IN_TEXT = {f.__name__: f for f in (col, lit, if_else, coalesce, least
 
 
 class _Parser:
-    """A Python expression as an Expr: names are columns; comparisons, arithmetic, and/or/not, in, is None."""
+    """Parses Python syntax into an Expr: names are columns; comparisons, arithmetic, and/or/not, in, is
+    None.
+    """
 
     def __init__(self, text):
         self.text = text
@@ -539,7 +542,7 @@ class _Parser:
     def visit(self, node):
         method = getattr(self, "_" + type(node).__name__.lower(), None)
         if method is None:
-            self.refuse(node, f"{type(node).__name__} is not known here")
+            self.refuse(node, f"{type(node).__name__} is not supported")
         return method(node)
 
     def _name(self, node):
@@ -547,7 +550,7 @@ class _Parser:
 
     def _constant(self, node):
         if node.value is ... or isinstance(node.value, complex):
-            self.refuse(node, f"{node.value!r} is not known here")
+            self.refuse(node, f"{node.value!r} is not supported")
         return node.value
 
     def _call(self, node):
@@ -566,7 +569,9 @@ class _Parser:
             if known:
                 return getattr(target, node.func.attr)(*args, **words)
             self.refuse(node, f"no method {node.func.attr}")
-        self.refuse(node, "only col(), lit(), functions of expressions and methods of columns can be called")
+        self.refuse(
+            node, "expected a call of col(), lit(), a function of expressions or a method of a column"
+        )
 
     def expr(self, node):
         return self.as_expr(self.visit(node))
@@ -577,7 +582,7 @@ class _Parser:
     def _subscript(self, node):
         """x.list[0], x.struct["a"], x.str[1:3]"""
         if not isinstance(node.value, ast.Attribute) or node.value.attr not in _NAMESPACES:
-            self.refuse(node, "[ ] goes with .list, .struct and .str")
+            self.refuse(node, "expected .list, .struct or .str before [ ]")
         target = getattr(self.expr(node.value.value), node.value.attr)
         if not isinstance(node.slice, ast.Slice):
             return target[self.visit(node.slice)]
@@ -588,7 +593,7 @@ class _Parser:
     def _list(self, node):
         values = [self.visit(e) for e in node.elts]
         if any(isinstance(v, Expr) for v in values):
-            self.refuse(node, "a list has to be of constants")
+            self.refuse(node, "expected a list of constants, found a column in it")
         return values
 
     _tuple = _set = _list
@@ -602,7 +607,7 @@ class _Parser:
     def _binop(self, node):
         function = _BINARY.get(type(node.op))
         if function is None:
-            self.refuse(node, f"{type(node.op).__name__} is not known here")
+            self.refuse(node, f"{type(node.op).__name__} is not supported")
         return made(function, [self.visit(n) for n in (node.left, node.right)])
 
     def _boolop(self, node):
@@ -627,24 +632,24 @@ class _Parser:
         expr = a if isinstance(a, Expr) else lit(a)
         if isinstance(op, (ast.In, ast.NotIn)):
             if isinstance(b, Expr) or not isinstance(b, list):
-                self.refuse(right, "a list of constants expected")
+                self.refuse(right, "expected a list of constants after in")
             return expr.is_in(b) if isinstance(op, ast.In) else expr.not_in(b)
         if isinstance(op, (ast.Is, ast.IsNot)):
             if b is not None:
-                self.refuse(right, "`is` is for None")
+                self.refuse(right, "expected None after is")
             return expr.is_null() if isinstance(op, ast.Is) else expr.is_not_null()
         return made(_COMPARE[type(op)], [a, b])
 
 
 def parse(text):
-    """A Python expression as an Expr: "x > 3 and not (name in ['a', 'b'])". Names are columns; col("a name")
-    stands for names that are no Python names.
+    """Parses Python syntax into an Expr: "x > 3 and not (name in ['a', 'b'])". Names are columns; col("a
+    name") is for columns whose names are not Python names.
     """
     return _Parser(text).parse()
 
 
 def as_expr(value, where):
-    """An Expr, or a text that parse() understands."""
+    """An Expr, from an Expr, a text for parse(), or a constant."""
     if isinstance(value, str):
         return parse(value)
     if isinstance(value, Expr):

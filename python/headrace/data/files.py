@@ -1,4 +1,4 @@
-"""What all readers of files have in common: their keyword arguments, and the plan node made of them."""
+"""Common part of all readers of files: their shared keyword arguments, and the "read" node of the plan."""
 
 import os
 from typing import TypedDict, Unpack
@@ -12,18 +12,18 @@ from headrace.data.plan import Node
 
 HIVE_BY_DEFAULT = ("parquet", "csv", "json")  # as in Ray
 _CODECS = ("", ".gz", ".zst", ".br", ".lz4")
-# Of folders only files whose names end so are read, unless file_extensions says otherwise. Others take all.
+# In folders a reader takes only files with these endings, unless file_extensions is given; others take all.
 EXTENSIONS = {
     "parquet": ["parquet", "parq", "pq"],
     "json": [e + c for e in ("json", "jsonl", "ndjson", "geojson", "geojsonl") for c in _CODECS],
     "numpy": ["npy", "npz"],
     "images": ["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"],
 }
-DECOMPRESSED = ("csv", "fwf", "json", "text", "tfrecords", "webdataset")  # by what a file's first bytes say
+DECOMPRESSED = ("csv", "fwf", "json", "text", "tfrecords", "webdataset")  # the first bytes tell the codec
 
 
 class FileArguments(TypedDict, total=False):
-    """Keyword arguments of every read_* that reads files; see docs/reading.md."""
+    """Keyword arguments of every read_* function of files; see docs/reading.md."""
 
     filesystem: object
     partitioning: object
@@ -41,7 +41,7 @@ class FileArguments(TypedDict, total=False):
 
 
 def setting(name, value):
-    """One option of a format as the engine's option tables read it."""
+    """One option of a format as text for the engine's option tables."""
     if isinstance(value, bool):
         value = "true" if value else "false"
     return f"{name}={value}"
@@ -51,12 +51,12 @@ def _check_counts(where, given):
     for name in ("concurrency", "override_num_blocks"):
         n = given[name]
         if n is not None and not is_whole(n, 1):
-            raise InvalidArgument(f"{where}: {name} {n!r}: expected a number of at least 1")
+            raise InvalidArgument(f"{where}: {name}: expected a number of at least 1, found {n!r}")
 
 
 def _like(base, urls):
-    """The folder `base` as the paths are: relative to the working directory, or not. Engine and Ray compare
-    texts.
+    """The folder `base` in the form of the paths: relative to the working directory, or absolute. The engine
+    and Ray compare texts.
     """
     plain = [u.removeprefix("file://") for u in urls]
     if not os.path.isabs(base):
@@ -73,7 +73,9 @@ def _partitioning(where, given, filesystem, urls):
     if isinstance(given, str):
         given = Partitioning(given)
     if not isinstance(given, Partitioning):
-        raise TypeMismatchError(f"{where}: partitioning: expected a Partitioning, not {type(given).__name__}")
+        raise TypeMismatchError(
+            f"{where}: partitioning: expected a Partitioning, found {type(given).__name__}"
+        )
     out = given.arguments()
     if out["partition_base"]:
         base = local_path(where, given.filesystem or filesystem, out["partition_base"])
@@ -86,24 +88,24 @@ def _shuffle(where, given):
         return given and (given.seed, given.reseed_after_execution)
     if given == "files":
         return None, True
-    raise InvalidArgument(f"{where}: shuffle={given!r}: expected 'files' or a FileShuffleConfig")
+    raise InvalidArgument(f"{where}: shuffle: expected 'files' or a FileShuffleConfig, found {given!r}")
 
 
 def _schema(where, given):
     if given is None or hasattr(given, "__arrow_c_schema__"):
         return given and Schema.from_arrow(given)
     raise TypeMismatchError(
-        f"{where}: schema: expected a pyarrow.Schema or Schema, not {type(given).__name__}"
+        f"{where}: schema: expected a pyarrow.Schema or Schema, found {type(given).__name__}"
     )
 
 
 def read_files(where, form, paths, *, columns=None, options=None, name=None, **common: Unpack[FileArguments]):
     """A Dataset of files of one format, with the arguments that all readers share.
 
-    where: the reader's name, for errors. form: the format's name in the engine. columns: names, or None for
-    all. options: dict of the format's options; None as a value leaves the default. name: shown by repr();
-    None: read_ and the format. common: see FileArguments;
-    arguments that only mean something on a cluster are accepted with a warning, others are an error.
+    where: the reader's name, for errors. form: the format's name in the engine. columns: names; None: all.
+    options: dict of the format's options; the value None leaves the default. name: shown by repr(); None:
+    read_ and the format. common: see FileArguments; arguments that have a meaning only on a cluster give a
+    warning, unknown ones are an error.
     """
     hive = Partitioning("hive") if form in HIVE_BY_DEFAULT else None
     partitioning = common.pop("partitioning", hive)
@@ -115,7 +117,7 @@ def read_files(where, form, paths, *, columns=None, options=None, name=None, **c
     check_stream_args(where, given["arrow_open_stream_args"], form in DECOMPRESSED)
     _check_counts(where, given)
     if given["unify"] not in (None, "first", "all"):
-        raise InvalidArgument(f"{where}: unify={given['unify']!r}: expected 'first' or 'all'")
+        raise InvalidArgument(f"{where}: unify: expected 'first' or 'all', found {given['unify']!r}")
     if given["partition_filter"] is not None and not callable(given["partition_filter"]):
         raise TypeMismatchError(f"{where}: partition_filter: expected a function of a list of paths")
     include = given["include_paths"]
@@ -145,4 +147,4 @@ def _node(args):
         if "suffixes" not in args or not str(e).endswith(": no files there"):
             raise
         ends = ", ".join(args["suffixes"][:4]) + (", ..." if len(args["suffixes"]) > 4 else "")
-        raise NotFoundError(f"{e} whose names end in {ends} (file_extensions=None reads all)") from None
+        raise NotFoundError(f"{e} whose names end in {ends} (file_extensions=None reads all files)") from None

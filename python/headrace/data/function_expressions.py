@@ -1,10 +1,9 @@
-"""Functions of Python inside of expressions: udf(), pyarrow_udf(), download(), and what else is a step of
-its own.
+"""Python functions in expressions: udf(), pyarrow_udf(), download(), monotonically_increasing_id().
 
-The engine computes expressions; what it cannot compute is a step before that: `add_one(col("x")) * 2` first
-adds a column by the function, then multiplies it, then drops it. In an expression such a call is a column
-of a name that no dataset has, and the expression knows how the column is made (`Call`). Calls of one
-function with the same arguments are one call.
+The engine computes expressions; a part that it cannot compute becomes a step before the expression:
+`add_one(col("x")) * 2` first adds a column by the function, then multiplies it, then drops it. In the
+expression the call is a column with a name that no dataset has, and the expression carries a `Call` that says
+how to make the column. Calls of one function with equal arguments are one call.
 """
 
 import functools
@@ -14,12 +13,12 @@ import weakref
 from headrace._core import HeadraceError, TypeMismatchError, UnsupportedError
 from headrace.data.plan import Node
 
-_PIECE_ROWS = 4096  # rows that a function gets at once
-_DOWNLOAD_ROWS = 16  # files that are read at once, so that few are held
+_PIECE_ROWS = 4096  # most rows of a call
+_DOWNLOAD_ROWS = 16  # files of a call, few so that little memory holds them
 
 
 class Call:
-    """How a hidden column is made. kind: "udf" or "number"."""
+    """How to make a hidden column. kind: "udf" or "number"."""
 
     def __init__(
         self, name, kind, fn=None, args=(), words=None, dtype=None, constructor=((), {}), rows=_PIECE_ROWS
@@ -46,17 +45,19 @@ def _unpickled(state):
     return call
 
 
-_known = {}  # text of a call -> weak references of the functions that it was said of
+_known = {}  # text of a call -> weak references to the functions with that text
 
 
 def _name_of(fn, text):
-    """A column's name that stands for this function with these arguments: another function, another name."""
+    """The name of the hidden column for this function with these arguments; other functions get other
+    names.
+    """
     functions = _known.setdefault(text, [])
     i = next((i for i, known in enumerate(functions) if known() is fn), len(functions))
     if i == len(functions):
         try:
             functions.append(weakref.ref(fn))
-        except TypeError:  # built-in functions stay, and are few
+        except TypeError:  # a built-in function: kept for ever, there are few
             functions.append(lambda fn=fn: fn)
     return f"<{text}>" if i == 0 else f"<{text} #{i + 1}>"
 
@@ -82,13 +83,13 @@ def _called(fn, dtype, args, words, constructor=((), {}), rows=_PIECE_ROWS):
 
 
 def _arrow_type(dtype):
-    """What a function says that it returns: one of pyarrow's types, or None."""
+    """The return type as a pyarrow type; None: any type."""
     from headrace.data.expressions import type_name
 
-    if hasattr(dtype, "to_arrow_dtype"):  # a DataType, as Ray has them
+    if hasattr(dtype, "to_arrow_dtype"):  # a Ray DataType
         try:
             return dtype.to_arrow_dtype()
-        except Exception:  # one that is no Arrow type: whatever the function gives
+        except Exception:  # not an Arrow type: the function decides
             return None
     if dtype is None or hasattr(dtype, "__arrow_c_schema__"):
         return dtype
@@ -99,10 +100,10 @@ def _arrow_type(dtype):
         return pyarrow.type_for_alias(name)
     except ValueError:
         pass
-    try:  # as the engine writes types: "timestamp[us, tz=UTC]", "list<item: int64>"
+    try:  # the engine's notation: "timestamp[us, tz=UTC]", "list<item: int64>"
         return _type_by_text(name)
     except (HeadraceError, ValueError):
-        raise TypeMismatchError(f"udf: return_dtype {dtype!r} is no type") from None
+        raise TypeMismatchError(f"udf: return_dtype: expected a type, found {dtype!r}") from None
 
 
 def _type_by_text(text):
@@ -116,7 +117,7 @@ def _type_by_text(text):
 
 
 def udf(return_dtype=None):
-    """A decorator: a function of batches becomes one of expressions.
+    """A decorator: turns a function of batches into a function of expressions.
 
         @udf(return_dtype="int64")
         def add_one(x):
@@ -124,14 +125,14 @@ def udf(return_dtype=None):
 
         ds.with_column("y", add_one(col("x")) * 2)
 
-    Each argument that is an expression comes as a pyarrow.ChunkedArray of some thousand rows, others as
-    they are; what is returned (an Arrow or NumPy array, a Series, a list) has a value for each row, and is
-    cast to `return_dtype`: a name, a pyarrow or NumPy type, or None for what it is. A class is instantiated
-    once in each worker: `AddOffset(5)(col("x"))`. Functions run in worker processes, as those of
-    map_batches() do; few batches are held at a time, and only the columns that are arguments go there.
+    An argument that is an expression becomes a pyarrow.ChunkedArray of some thousand rows; other arguments
+    stay. The result (an Arrow or NumPy array, a Series, a list) has one value per row and is cast to
+    `return_dtype`: a name, a pyarrow or NumPy type, or None for no cast. Each worker makes one instance of a
+    class: `AddOffset(5)(col("x"))`. Functions run in worker processes, as those of map_batches() do; only the
+    columns of the arguments travel there, few batches at a time.
     """
     if inspect.isfunction(return_dtype):
-        raise TypeMismatchError("udf: write @udf(return_dtype=...), with parentheses")
+        raise TypeMismatchError("udf: expected parentheses: @udf(return_dtype=...)")
     dtype = _arrow_type(return_dtype)
 
     def decorator(fn):
@@ -149,7 +150,7 @@ def udf(return_dtype=None):
 
             return Delayed
         if not callable(fn):
-            raise TypeMismatchError(f"udf: expected a function or a class, not {type(fn).__name__}")
+            raise TypeMismatchError(f"udf: expected a function or a class, found {type(fn).__name__}")
 
         @functools.wraps(fn)
         def expression(*args, **words):
@@ -161,16 +162,16 @@ def udf(return_dtype=None):
     return decorator
 
 
-pyarrow_udf = udf  # columns are Arrow's in any case
+pyarrow_udf = udf  # functions get Arrow columns in both
 
 
 def monotonically_increasing_id():
-    """0, 1, 2, ... for the rows in their order: unique, and the same in every run."""
+    """0, 1, 2, ... in the order of the rows: unique, and the same in every run."""
     return _expression(Call("<monotonically_increasing_id()>", "number"))
 
 
 class _Download:
-    """Bytes of files; null where there is none of that name."""
+    """Reads files; null for a file that cannot be read."""
 
     def one(self, uri):
         from urllib.parse import unquote
@@ -180,7 +181,7 @@ class _Download:
         scheme, found, path = uri.partition("://")
         if found and scheme != "file":
             raise UnsupportedError(
-                f"download: {uri}: this version reads local files and file://, not {scheme}://"
+                f"download: {uri}: expected a local path or a file:// URI; {scheme}:// is not supported"
             )
         try:
             with open(unquote(path) if found else uri, "rb") as file:
@@ -197,15 +198,15 @@ class _Download:
 def download(uri_column_name, *, filesystem=None):
     """The contents of the files that the column names, as binary: local paths and file:// URIs.
 
-    A null, and a file that cannot be read, gives a null, as in Ray Data. Other schemes (s3://, http://) are
-    refused with an error: this version reads local files. Some files are held at a time.
+    A null, and a file that cannot be read, gives null, as in Ray Data. Other schemes (s3://, http://) are an
+    error. Memory holds a few files at a time.
     """
     from headrace.data.expressions import col
 
     if filesystem is not None:
-        raise UnsupportedError("download: filesystem is not known to this version; it reads local files")
+        raise UnsupportedError("download: filesystem is not supported; only local files are")
     if not isinstance(uri_column_name, str):
-        raise TypeMismatchError(f"download: expected a column's name, not {type(uri_column_name).__name__}")
+        raise TypeMismatchError(f"download: expected a column's name, found {type(uri_column_name).__name__}")
     return _called(_Download, "large_binary", (col(uri_column_name),), {}, rows=_DOWNLOAD_ROWS)
 
 
@@ -213,13 +214,13 @@ def download(uri_column_name, *, filesystem=None):
 
 
 def _has_a_name(dtype):
-    """Whether the engine knows the type by its text: not structs and maps."""
+    """Whether the engine can parse the type's text: not for structs and maps."""
     return dtype is not None and "<" not in str(dtype)
 
 
 def _checked(node, calls, cores, op):
-    """The same with columns of nulls for the calls whose types are known: an error at the line that is
-    wrong.
+    """Builds the plan with columns of nulls in place of calls with known types, so that an error appears at
+    the line that causes it.
     """
     from headrace.data.expressions import lit
 
@@ -232,8 +233,8 @@ def _checked(node, calls, cores, op):
 
 
 def _declared(call):
-    """The call's column as a schema, if its type is known: then nothing has to run to know what there is, and
-    it is known where no row is left.
+    """The call's column as a schema if its type is known: the plan's schema then needs no run, and exists
+    even if there are no rows.
     """
     if call.dtype is None:
         return None
@@ -263,7 +264,7 @@ def _add_call(node, call, compute=None):
         node = Node("with_columns", {"names": names, "exprs": exprs}, [node])
     for name, _ in places:
         if name is not None and node.plan.schema() is not None:
-            node.plan.project([name])  # an unknown column is an error here
+            node.plan.project([name])  # raises if the column does not exist
     made, words = call.constructor
     return function_node(
         node,
@@ -287,8 +288,8 @@ def _add_call(node, call, compute=None):
 
 
 def planned(node, names, calls, cores, op, compute=None):
-    """`op` (a node and the engine's expressions -> a node) over what the calls add; `names`: the columns
-    that are to be left of what was there, and then those that op added. compute: where functions run.
+    """Adds the columns of the calls to `node`, then applies `op` (a node and the engine's expressions -> a
+    node). names: the columns to keep: old ones, then those of op. compute: where functions run.
     """
     _checked(node, calls, cores, op)
     for call in calls.values():

@@ -1,6 +1,6 @@
-"""Functions of the user's over rows, batches and groups: what their arguments mean, and the node they become.
+"""A user's functions over rows, batches and groups: checks their arguments and makes their plan nodes.
 
-How they run: headrace.udf. What they get and may return: docs/functions.md.
+headrace.udf runs the functions; docs/functions.md says what they get and may return.
 """
 
 import functools
@@ -14,22 +14,22 @@ from headrace.data.context import DataContext, accept_cluster_arguments, is_whol
 from headrace.data.plan import Node
 from headrace.settings import OnlyKnown
 
-BATCH_PIECE_ROWS = 4096  # what a batch function gets at most when it does not say
+BATCH_PIECE_ROWS = 4096  # most rows of a batch whose size the user leaves open
 ROW_PIECE_ROWS = 512
 ROW_PIECE_BYTES = 8 << 20
-MAX_PARTS = 64  # short batches that travel to a worker together, at most
-BATCHED = ("batches", "column", "groups")  # kinds that see columns, as batch_format says
-PARTED = ("batches", "rows", "flat", "filter")  # kinds that know of several
+MAX_PARTS = 64  # most short batches that travel to a worker together
+BATCHED = ("batches", "column", "groups")  # kinds that get columns, in batch_format
+PARTED = ("batches", "rows", "flat", "filter")  # kinds that can get several batches at a time
 
 
 class TaskPoolStrategy(OnlyKnown):
-    """Workers for a function; size: how many at most."""
+    """Workers for a function; size: the most workers."""
 
     _names = ("size",)
 
     def __init__(self, size=None):
         if size is not None and not is_whole(size, 1):
-            raise InvalidArgument(f"TaskPoolStrategy: size {size!r}: expected a number of at least 1")
+            raise InvalidArgument(f"TaskPoolStrategy: size: expected a number of at least 1, found {size!r}")
         self.size = size
 
     def __eq__(self, other):
@@ -42,12 +42,12 @@ class TaskPoolStrategy(OnlyKnown):
 
 
 class ActorPoolStrategy(OnlyKnown):
-    """Workers for a function or class: `size` of them, or between min_size (1) and max_size (any number),
+    """Workers for a function or class: `size` of them, or from min_size (1) to max_size (no limit), with
     initial_size (min_size) at first.
 
-    max_tasks_in_flight_per_actor: batches that a worker has at a time: one that it works on, and others that
-    wait for it. max_concurrent_calls_per_actor and enable_true_multi_threading are accepted: a worker calls a
-    function that is not async once at a time.
+    max_tasks_in_flight_per_actor: most batches of a worker at a time: one that the worker processes, and
+    others that wait for it. max_concurrent_calls_per_actor and enable_true_multi_threading have no effect: a
+    worker makes one call of a function that is not async at a time.
     """
 
     _names = (
@@ -77,12 +77,14 @@ class ActorPoolStrategy(OnlyKnown):
         for name, value in numbers.items():
             unlimited = name == "max_size" and value == math.inf
             if value is not None and not unlimited and not is_whole(value, 1):
-                raise InvalidArgument(f"ActorPoolStrategy: {name} {value!r}: expected a number of at least 1")
+                raise InvalidArgument(
+                    f"ActorPoolStrategy: {name}: expected a number of at least 1, found {value!r}"
+                )
         if size is not None:
             if not min_size is max_size is initial_size is None:
                 raise InvalidArgument(
-                    "ActorPoolStrategy: size is for pools of a fixed size: min_size, max_size and "
-                    "initial_size do not go with it"
+                    "ActorPoolStrategy: size sets a fixed size: expected no min_size, max_size or "
+                    "initial_size beside it"
                 )
             min_size = max_size = initial_size = size
         self.min_size = min_size or 1
@@ -93,8 +95,8 @@ class ActorPoolStrategy(OnlyKnown):
         self.enable_true_multi_threading = bool(enable_true_multi_threading)
         if not self.min_size <= self.initial_size <= self.max_size:
             raise InvalidArgument(
-                f"ActorPoolStrategy: {self.min_size} workers at least, {self.initial_size} at first, "
-                f"{self.max_size} at most"
+                "ActorPoolStrategy: expected min_size <= initial_size <= max_size, found "
+                f"{self.min_size}, {self.initial_size}, {self.max_size}"
             )
 
     def __eq__(self, other):
@@ -107,13 +109,14 @@ class ActorPoolStrategy(OnlyKnown):
 
 
 def workers(method, compute, concurrency):
-    """dict(compute, least, most, initial, depth) from the `compute` and `concurrency` arguments."""
+    """dict(compute, least, most, initial, depth) from the arguments `compute` and `concurrency`."""
     made = {"compute": "processes", "least": 1, "most": None, "initial": None, "depth": 0}
     if isinstance(compute, str):
         where = {"tasks": "processes", "actors": "processes"}.get(compute, compute)
         if where not in ("processes", "threads", "inline"):
             raise InvalidArgument(
-                f"{method}: compute {compute!r}: expected 'processes', 'threads', 'inline' or a strategy"
+                f"{method}: compute: expected 'processes', 'threads', 'inline' or a strategy, "
+                f"found {compute!r}"
             )
         made["compute"] = where
     elif isinstance(compute, TaskPoolStrategy):
@@ -124,7 +127,7 @@ def workers(method, compute, concurrency):
         made["depth"] = compute.max_tasks_in_flight_per_actor or 0
     elif compute is not None and compute not in (TaskPoolStrategy, ActorPoolStrategy):
         raise InvalidArgument(
-            f"{method}: compute {compute!r}: expected 'processes', 'threads', 'inline' or a strategy"
+            f"{method}: compute: expected 'processes', 'threads', 'inline' or a strategy, found {compute!r}"
         )
     if concurrency is not None:
         made.update(_concurrency(method, concurrency))
@@ -136,20 +139,19 @@ def _concurrency(method, concurrency):
     numbers = list(concurrency) if many else [1, concurrency]
     if len(numbers) not in (2, 3) or not all(is_whole(n, 1) for n in numbers):
         raise InvalidArgument(
-            f"{method}: concurrency {concurrency!r}: expected a number of at least 1, (least, most), or "
-            "(least, most, initial)"
+            f"{method}: concurrency: expected a number of at least 1, (least, most), or "
+            f"(least, most, initial), found {concurrency!r}"
         )
     least, most, initial = numbers if len(numbers) == 3 else [*numbers, numbers[0]]
     if not least <= initial <= most:
         raise InvalidArgument(
-            f"{method}: concurrency {concurrency}: {least} workers at least, {initial} at first, "
-            f"{most} at most"
+            f"{method}: concurrency: expected least <= initial <= most, found {least}, {initial}, {most}"
         )
     return {"least": least, "most": most, "initial": initial}
 
 
 def function_name(fn):
-    """How it is called in plans and errors."""
+    """The function's name in plans and errors."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     return getattr(fn, "__name__", type(fn).__name__)
@@ -157,31 +159,31 @@ def function_name(fn):
 
 def _check_function(method, fn, args, kwargs, constructor_args, constructor_kwargs):
     if not callable(fn):
-        raise TypeMismatchError(f"{method}: expected a function or a class, not {type(fn).__name__}")
+        raise TypeMismatchError(f"{method}: expected a function or a class, found {type(fn).__name__}")
     for name, given in (("fn_args", args), ("fn_constructor_args", constructor_args)):
         if given is not None and (isinstance(given, (str, bytes)) or not isinstance(given, Iterable)):
-            raise TypeMismatchError(f"{method}: {name} {given!r}: expected a list or a tuple")
+            raise TypeMismatchError(f"{method}: {name}: expected a list or a tuple, found {given!r}")
     for name, given in (("fn_kwargs", kwargs), ("fn_constructor_kwargs", constructor_kwargs)):
         if given is not None and not isinstance(given, Mapping):
-            raise TypeMismatchError(f"{method}: {name} {given!r}: expected a dict of names to values")
+            raise TypeMismatchError(f"{method}: {name}: expected a dict of names to values, found {given!r}")
     if inspect.isclass(fn):
         if not any("__call__" in vars(c) for c in fn.__mro__):
             raise TypeMismatchError(f"{method}: the class {fn.__name__} has no __call__")
     elif constructor_args or constructor_kwargs:
         raise InvalidArgument(
-            f"{method}: constructor arguments are for classes, {function_name(fn)} is a function"
+            f"{method}: only a class takes constructor arguments, and {function_name(fn)} is a function"
         )
 
 
 def _retries(method, other):
-    """How often a call is done again whose worker died: max_retries or max_task_retries."""
+    """How often the engine repeats a call whose worker died: max_retries or max_task_retries."""
     found = 0
     for name in ("max_retries", "max_task_retries", "max_restarts"):
         value = other.pop(name, None)
         if value is None:
             continue
         if not is_whole(value, -1):
-            raise InvalidArgument(f"{method}: {name} {value!r}: expected a number, -1 for any")
+            raise InvalidArgument(f"{method}: {name}: expected a number, or -1 for no limit, found {value!r}")
         if name != "max_restarts":
             found = value
     return found
@@ -191,46 +193,49 @@ def _cpus(method, cpus):
     if cpus is None:
         return 1
     if isinstance(cpus, bool) or not isinstance(cpus, Real) or not cpus >= 0:
-        raise InvalidArgument(f"{method}: num_cpus {cpus!r}: expected a number of at least 0")
+        raise InvalidArgument(f"{method}: num_cpus: expected a number of at least 0, found {cpus!r}")
     return cpus or 1
 
 
 def _gpus(method, gpus, made, node):
-    """What num_gpus adds to a function: workers of the plan that must run together have to fit."""
+    """The GPUs per worker, checked: the least workers of all functions of the plan must fit together."""
     if not gpus:
         return 0
     from headrace.udf import gpus as devices
 
     gpus = devices.check(method, gpus)
     if made["compute"] != "processes":
-        return 0  # it runs in this process and sees what that sees
+        return 0  # the function runs in this process and sees this process's GPUs
     there = len(devices.visible())
     if made["least"] > devices.capacity(gpus):
         raise InvalidArgument(
-            f"{method}: {made['least']} workers with num_gpus {gpus:g} each: there are {there}"
+            f"{method}: {made['least']} workers with num_gpus {gpus:g} each do not fit: found {there} GPUs"
         )
     before = {n.args["spec"]["name"]: n.args for n in node._functions() if n.args.get("gpus")}
     needed = gpus * made["least"] + sum(a["gpus"] * a["least"] for a in before.values())
     if needed > there:
         raise InvalidArgument(
-            f"{method}: num_gpus {gpus:g} beside {', '.join(before)}: {needed:g} in all, there are {there}"
+            f"{method}: num_gpus {gpus:g} beside {', '.join(before)}: {needed:g} GPUs in all, found {there}"
         )
     return gpus
 
 
 def _policy():
-    """What DataContext says about errors of functions, as it is when they are added."""
+    """DataContext's settings for errors of functions, as they are when a function is added."""
     context = DataContext.get_current()
     errors, retries = context.retried_map_errors, context.max_map_retries
     blocks = context.max_errored_blocks
     if not isinstance(blocks, Integral) or isinstance(blocks, bool):
-        raise InvalidArgument(f"DataContext.max_errored_blocks {blocks!r}: expected a number")
+        raise InvalidArgument(f"DataContext.max_errored_blocks: expected a number, found {blocks!r}")
     if not is_whole(retries, 0):
-        raise InvalidArgument(f"DataContext.max_map_retries {retries!r}: expected a number of at least 0")
+        raise InvalidArgument(
+            f"DataContext.max_map_retries: expected a number of at least 0, found {retries!r}"
+        )
     if not isinstance(errors, bool):
         if isinstance(errors, str) or not all(isinstance(e, str) for e in errors):
             raise InvalidArgument(
-                f"DataContext.retried_map_errors {errors!r}: expected True, False or a list of patterns"
+                "DataContext.retried_map_errors: expected True, False or a list of patterns, "
+                f"found {errors!r}"
             )
         errors = list(errors)
     return {"retried_errors": errors, "max_retries": retries if errors else 0}, int(blocks)
@@ -258,22 +263,22 @@ def function_node(
     memory=None,
     **other,
 ):
-    """The Node that runs `fn` over the rows of `node`. kind: see headrace.udf.call.Runner. options: of
-    Plan.calls. other: arguments of Ray's that mean something on a cluster only.
+    """The Node that runs `fn` over the rows of `node`. kind: see headrace.udf.call.Runner. options: those of
+    Plan.calls. other: arguments of Ray's that have a meaning only on a cluster.
     """
     _check_function(method, fn, fn_args, fn_kwargs, fn_constructor_args, fn_constructor_kwargs)
     made = workers(method, compute, concurrency)
     if made["compute"] == "processes":
         from headrace.udf import starter
 
-        starter.warm_up()  # before the other imports, which take a while
+        starter.warm_up()  # before the other imports, so that the processes start meanwhile
     from headrace.udf import instances
     from headrace.udf.call import BATCHES_AT_A_TIME, is_async
 
     made["max_retries"] = _retries(method, other)
     accept_cluster_arguments(method, other)
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, Real) or memory < 0):
-        raise InvalidArgument(f"{method}: memory {memory!r}: expected bytes")
+        raise InvalidArgument(f"{method}: memory: expected a number of bytes, found {memory!r}")
     policy, max_errored = _policy()
     awaits = is_async(fn)
     if awaits and not made["depth"]:
@@ -309,16 +314,16 @@ def function_node(
         options["max_parts"] = MAX_PARTS
     if max_errored:
         options["max_errored"] = max_errored
-        spec["whole"] = True  # what is left out is a batch: nothing of it goes on before it is done
+        spec["whole"] = True  # a run leaves out whole batches: no result goes on before its batch is done
     return Node("calls", {"spec": spec, **made, "options": options}, [node])
 
 
-WHOLE = 1 << 62  # rows: more than there are
+WHOLE = 1 << 62  # rows: more than any dataset has
 
 
 def grouped_function_node(node, method, fn, keys, **arguments):
-    """The Node that calls `fn` once for each group: rows of `node` that follow each other and agree in the
-    columns `keys`; without keys for all rows. Whoever makes `node` puts the rows of a group together.
+    """The Node that calls `fn` once for each group: consecutive rows of `node` with equal values in the
+    columns `keys`; without keys all rows are one group. The caller puts the rows of a group together.
     """
     if not keys:
         whole = Node("rebatch", {"n_rows": WHOLE}, [node])

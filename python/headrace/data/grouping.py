@@ -1,6 +1,7 @@
 """Rows with equal keys: GroupedData, and the aggregates of a whole dataset.
 
-Groups come in the order of their keys, nulls last. Null, NaN and -0.0 (as 0.0) are keys like others.
+Groups come in the order of their keys, nulls last. Null, NaN and 0.0 (equal to -0.0) are keys like others.
+The engine computes built-in aggregates (`group_plan`), worker processes those of users.
 """
 
 import pickle
@@ -9,27 +10,27 @@ from headrace.data.aggregate import AggregateFn, BuiltIn, Count, Max, Mean, Min,
 from headrace.data.expressions import Expr
 from headrace.data.plan import Node
 
-BLOCK_ROWS = 65536  # of a user's aggregate over a whole dataset: where its partial results are cut
+BLOCK_ROWS = 65536  # rows of a partial result of a user's aggregate
 
 
 def with_keys(ds, key):
-    """(the dataset with columns for the keys that are expressions, all keys' columns) of a `key` argument."""
+    """(the dataset with a column for each key that is an expression, the names of all keys) for `key`."""
     keys, computed = [], {}
     for k in [] if key is None else [key] if isinstance(key, (str, Expr)) else list(key):
         if not isinstance(k, (str, Expr)):
-            raise TypeError(f"groupby: key {k!r}: expected a column's name or an expression")
+            raise TypeError(f"groupby: key: expected a column's name or an expression, found {k!r}")
         if isinstance(k, Expr) and (k.name is None or k.name in (k._calls or ())):
-            raise ValueError(f"groupby: the key {k!r} needs a name: ({k!r}).alias('name')")
+            raise ValueError(f"groupby: the key {k!r} has no name; write ({k!r}).alias('name')")
         keys.append(k if isinstance(k, str) else k.name)
         if isinstance(k, Expr) and k._core.name != k.name:
             computed[k.name] = k
     if len(set(keys)) < len(keys):
-        raise ValueError(f"groupby: a key twice: {', '.join(keys)}")
+        raise ValueError(f"groupby: expected each key once, found: {', '.join(keys)}")
     known = ds._known_names() if keys else None
     for k in keys if known is not None else ():
         if k in computed and k in known:
             raise ValueError(
-                f"groupby: there is a column '{k}' already; give the key {computed[k]!r} another name"
+                f"groupby: the dataset has a column '{k}' already; give the key {computed[k]!r} another name"
             )
         if k not in computed and k not in known:
             raise ValueError(f"groupby: no column '{k}'; there are: {', '.join(known)}")
@@ -38,34 +39,34 @@ def with_keys(ds, key):
 
 def _check(aggs, some=True):
     if not aggs and some:
-        raise ValueError("aggregate: at least one aggregate has to be given")
+        raise ValueError("aggregate: expected at least one aggregate")
     for a in aggs:
         if not isinstance(a, AggregateFn):
-            raise TypeError(f"aggregate: {a!r} is not an aggregate; Sum('x') is one")
+            raise TypeError(f"aggregate: expected an aggregate such as Sum('x'), found {a!r}")
     names = [a.name for a in aggs]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"aggregate: two are called {name!r}; give one an alias_name")
+            raise ValueError(f"aggregate: two aggregates have the name {name!r}; give one an alias_name")
 
 
 def _columns_of(ds, on, where, skip=()):
-    """The columns that on= means: a name, several, or None for all."""
+    """The columns that on= names: one name, several, or None for all."""
     if isinstance(on, str):
         return [on]
     if on is None:
         return [c for c in ds._names() if c not in skip]
     if not on:
-        raise ValueError(f"{where}: on= names no columns")
+        raise ValueError(f"{where}: on=: expected at least one column")
     return list(on)
 
 
 def group_plan(ds, keys, aggs):
-    """The dataset of built-in aggregates by keys."""
+    """The dataset of built-in aggregates per group."""
     return ds._plain(Node("group", {"keys": keys, "aggregates": [a.spec() for a in aggs]}, (ds._node,)))
 
 
 class _Partial:
-    """A user's aggregates of one block, as one row of bytes."""
+    """A user's aggregates of one block, pickled into one row."""
 
     def __init__(self, aggs):
         self.aggs = aggs
@@ -76,8 +77,8 @@ class _Partial:
 
 
 class _OfGroup:
-    """A function of a whole group that gives its keys and a user's aggregates of it. An object: each run has
-    aggregates of its own, whatever they keep.
+    """A function of a whole group; its result is the group's keys and the user's aggregates. An object, so
+    that each run has its own copy of the aggregates and of what they store.
     """
 
     def __init__(self, aggs, keys):
@@ -103,12 +104,12 @@ def _copied(aggs):
     try:
         return pickle.loads(cloudpickle.dumps(aggs))
     except Exception:
-        return aggs  # they cannot be sent to workers, and there is an error that says so
+        return aggs  # they cannot be pickled; the run's own error says so
 
 
 def _user_aggregates(ds, aggs):
-    """Of the whole dataset: blocks in worker processes, merged here in their order."""
-    aggs = _copied(aggs)  # what they keep is of this run
+    """A user's aggregates of a whole dataset: workers aggregate blocks, this process merges them in order."""
+    aggs = _copied(aggs)  # each run stores into its own copy
     found = [a.init(None) for a in aggs]
     partial = _Partial(aggs)
     blocks = ds.map_batches(lambda block: partial(block), batch_size=BLOCK_ROWS, batch_format="pyarrow")
@@ -131,7 +132,7 @@ def aggregate(ds, aggs):
 
 
 def of_columns(ds, cls, on, where, **settings):
-    """`cls` of one column: its value; of several: a dict."""
+    """`cls` of one column: its value; of several columns: a dict."""
     columns = _columns_of(ds, on, where)
     if not columns and ds._known_names() is None:
         return None  # of no rows
@@ -140,7 +141,7 @@ def of_columns(ds, cls, on, where, **settings):
 
 
 class GroupedData:
-    """Rows of a dataset by keys, made by `Dataset.groupby`. Nothing runs until rows are asked for."""
+    """Rows of a dataset by keys, made by `Dataset.groupby`. Only a consumer of the result starts a run."""
 
     def __init__(self, ds, key):
         self._dataset, self._keys = with_keys(ds, key)
@@ -149,11 +150,12 @@ class GroupedData:
         return f"GroupedData(dataset={self._dataset!r}, key={self._keys!r})"
 
     def aggregate(self, *aggs):
-        """A row for each group: its keys, then the aggregates.
+        """One row per group: its keys, then the aggregates.
 
-        Held in memory: the groups' partial results (of `Quantile`, `AsList`, `ValueCounter` and the like,
-        their values), up to half of the memory limit; then they go to the disk by parts, one of which has to
-        fit. Of a user's own aggregates all rows are held, as by `map_groups`.
+        In memory: the groups' partial results (the values themselves for `Quantile`, `AsList`,
+        `ValueCounter` and the like), up to half of the memory limit; beyond that they go to disk in
+        partitions, one of which has to fit in memory. A user's own aggregates keep all rows, as
+        `map_groups` does.
         """
         return self._aggregate(aggs)
 
@@ -171,7 +173,7 @@ class GroupedData:
 
     def _of_columns(self, cls, on, where, **settings):
         columns = _columns_of(self._dataset, on, where, self._keys)
-        some = not self._keys or self._dataset._known_names() is not None  # else there are no rows
+        some = not self._keys or self._dataset._known_names() is not None  # otherwise there are no rows
         return self._aggregate([cls(c, **settings) for c in columns], some)
 
     def map_groups(
@@ -188,13 +190,13 @@ class GroupedData:
         concurrency=None,
         **other,
     ):
-        """fn(group) -> batch: called once for each group, with all of its rows as a batch of any of
-        `map_batches`' formats; it returns what such functions return, a generator's parts included. Groups
-        are in the order of their keys, the rows of a group in the order of the dataset. Without keys all rows
-        are one group. The other arguments are those of `map_batches`.
+        """fn(group) -> batch. The engine calls `fn` once per group, with all rows of the group as one batch
+        in any of the formats of `map_batches`; `fn` may return what those functions return, a generator
+        included. Groups come in the order of their keys, the rows of a group in the order of the dataset.
+        Without keys all rows are one group. The other arguments are those of `map_batches`.
 
-        The rows are sorted by the keys, in memory up to half of the memory limit, then through the spill
-        folder. A group has to fit into memory.
+        The engine sorts the rows by the keys, in memory up to half of the memory limit, beyond that through
+        the spill folder. Each group has to fit in memory.
         """
         from headrace.data.context import check_format
         from headrace.data.functions import grouped_function_node
@@ -219,25 +221,25 @@ class GroupedData:
         )
 
     def count(self):
-        """A row for each group: its keys and `count()`, the number of its rows."""
+        """One row per group: its keys and `count()`, the number of its rows."""
         return self.aggregate(Count())
 
     def sum(self, on=None, ignore_nulls=True):
-        """A row for each group: its keys and `sum(c)` of each column; on=None: all but the keys."""
+        """One row per group: its keys and `sum(c)` of each column; on=None: all columns except the keys."""
         return self._of_columns(Sum, on, "sum", ignore_nulls=ignore_nulls)
 
     def min(self, on=None, ignore_nulls=True):
-        """The same with the least value."""
+        """As `sum`, with the least value."""
         return self._of_columns(Min, on, "min", ignore_nulls=ignore_nulls)
 
     def max(self, on=None, ignore_nulls=True):
-        """The same with the greatest value."""
+        """As `sum`, with the greatest value."""
         return self._of_columns(Max, on, "max", ignore_nulls=ignore_nulls)
 
     def mean(self, on=None, ignore_nulls=True):
-        """The same with the mean."""
+        """As `sum`, with the mean."""
         return self._of_columns(Mean, on, "mean", ignore_nulls=ignore_nulls)
 
     def std(self, on=None, ddof=1, ignore_nulls=True):
-        """The same with the standard deviation."""
+        """As `sum`, with the standard deviation."""
         return self._of_columns(Std, on, "std", ddof=ddof, ignore_nulls=ignore_nulls)

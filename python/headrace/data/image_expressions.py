@@ -1,4 +1,4 @@
-"""`col("x").image`: functions of images in expressions, done for each image in one pass by the engine."""
+"""`col("x").image`: functions of images in expressions. The engine runs a chain of them in one pass."""
 
 from headrace._core import InvalidArgument
 
@@ -11,16 +11,15 @@ def _numbers(values):
 def _pair(name, values):
     low, high = values
     if not 0 < low <= high:
-        raise InvalidArgument(f"random_resized_crop: {name} {values}; expected 0 < low <= high")
+        raise InvalidArgument(f"random_resized_crop: {name}: expected 0 < low <= high, found {values}")
     return float(low), float(high)
 
 
 class ImageFunctions:
     """Functions of a column of images: files (binary), or uint8 pixels (height, width, channels).
 
-    Written one after the other they are one pass: `col("bytes").image.decode().image.resize(224, 224)`
-    decodes only what is needed. What is random depends on the run's seed, the epoch, and the row's place,
-    never on threads.
+    A chain is one pass: `col("bytes").image.decode().image.resize(224, 224)` decodes only what the resize
+    needs. Random functions depend on the run's seed, the epoch, and the row's coordinate, never on threads.
     """
 
     def __init__(self, expr):
@@ -29,8 +28,9 @@ class ImageFunctions:
     def decode(
         self, mode="RGB", *, exact=True, exif_orientation=False, allow_truncated=False, max_pixels=None
     ):
-        """Bytes of an image file as pixels; mode: "RGB", "RGBA", "L", "LA", or None as stored. exact=False: a
-        JPEG may be decoded at 1/2, 1/4 or 1/8 where that is still twice what a resize needs.
+        """Pixels of the bytes of an image file; mode: "RGB", "RGBA", "L", "LA", or None for the stored one.
+        exact=False: a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size if that is at least twice the size
+        that a resize needs.
         """
         return self._expr._call(
             "image_decode",
@@ -42,17 +42,17 @@ class ImageFunctions:
         )
 
     def resize(self, height, width, *, interpolation="bilinear"):
-        """nearest, box (area), bilinear, hamming, bicubic or lanczos; antialiased."""
+        """Resizes with antialiasing. interpolation: nearest, box, bilinear, hamming, bicubic or lanczos."""
         return self._expr._call("image_resize", height=height, width=width, interpolation=interpolation)
 
     def center_crop(self, height, width):
-        """The middle; around a smaller image stand zeros."""
+        """The middle of the image; zeros surround an image that is smaller."""
         return self._expr._call("image_center_crop", height=height, width=width)
 
     def random_resized_crop(
         self, height, width, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), *, seed=None, interpolation="bilinear"
     ):
-        """A part of random area (scale: of the whole) and shape (ratio: width by height), resized."""
+        """A part of random area (scale: share of the image) and shape (ratio: width / height), resized."""
         scale, ratio = _pair("scale", scale), _pair("ratio", ratio)
         return self._expr._call(
             "image_random_resized_crop",
@@ -67,12 +67,12 @@ class ImageFunctions:
         )
 
     def random_flip(self, p=0.5, *, seed=None):
-        """Mirrored, left to right, with probability p."""
+        """Mirrors left to right with probability p."""
         return self._expr._call("image_random_flip", p=p, seed=seed)
 
     def normalize(self, mean=0.0, std=1.0, *, dtype="float32", layout="CHW"):
-        """(value / 255 - mean) / std, as float32, float16, or bfloat16, which neither Arrow nor NumPy has: it
-        comes as uint16, of which torch makes `tensor.view(torch.bfloat16)`. layout: "CHW" or "HWC".
+        """(value / 255 - mean) / std, as float32, float16, or bfloat16. Neither Arrow nor NumPy has bfloat16:
+        the column is uint16, and torch converts it by `tensor.view(torch.bfloat16)`. layout: "CHW" or "HWC".
         """
         return self._expr._call(
             "image_normalize", mean=_numbers(mean), std=_numbers(std), dtype=dtype, layout=layout

@@ -1,5 +1,6 @@
-"""Rows that are in memory already: from_items, from_numpy, from_pandas, from_arrow, from_blocks, and the
-from_*_refs that Ray has for objects of a cluster: here they take the objects themselves.
+"""Datasets of rows in memory: from_items, from_numpy, from_pandas, from_arrow, from_blocks.
+
+Ray's from_*_refs take references to objects of a cluster; here they take the objects themselves.
 """
 
 from collections.abc import Mapping
@@ -12,10 +13,10 @@ from headrace.data.plan import Node
 
 
 def _dataset(tables, what, n_blocks=None):
-    """A MaterializedDataset of the tables; n_blocks: of so many, of rows as equal in number as can be."""
+    """A MaterializedDataset of the tables; n_blocks: cuts them into n tables of nearly equal length."""
     if n_blocks is not None:
         if not is_whole(n_blocks, 1):
-            raise InvalidArgument(f"{what}: override_num_blocks {n_blocks!r}: expected at least 1")
+            raise InvalidArgument(f"{what}: override_num_blocks: expected at least 1, found {n_blocks!r}")
         tables = _cut(tables, n_blocks)
     return MaterializedDataset(Node("tables", {"tables": tables, "what": what}))
 
@@ -28,10 +29,11 @@ def _cut(tables, n_blocks):
 
 
 def from_items(items, *, parallelism=-1, override_num_blocks=None):
-    """A row for each item: dicts of column -> value; other values become the column 'item'.
+    """One row per item: dicts of column -> value; other values become the column 'item'.
 
-    Types are found in all values: int and float mix to float; TypeMismatchError names column, row and both
-    types. override_num_blocks: of how many tables the dataset consists; rows and order do not depend on it.
+    All values of a column determine its type: int and float together are float; TypeMismatchError names
+    column, row and both types. override_num_blocks: the number of tables in the dataset; rows and order do
+    not depend on it.
     """
     accept_cluster_arguments("from_items", {"parallelism": parallelism})
     items = list(items)
@@ -43,25 +45,25 @@ def from_items(items, *, parallelism=-1, override_num_blocks=None):
 
 
 def from_numpy(ndarrays):
-    """A row for each value along the first axis of an array, or of each array of a list; column 'data'.
-    Copies.
+    """One row per value along the first axis of an array, or of each array of a list; column 'data'. Copies
+    the values.
     """
     import numpy as np
 
     arrays = ndarrays if isinstance(ndarrays, (list, tuple)) else [ndarrays]
     for a in arrays:
         if not isinstance(a, np.ndarray):
-            raise TypeMismatchError(f"from_numpy: expected numpy.ndarray, not {type(a).__name__}")
+            raise TypeMismatchError(f"from_numpy: expected numpy.ndarray, found {type(a).__name__}")
         if a.ndim == 0:
-            raise InvalidArgument("from_numpy: an array of no dimensions has no rows")
+            raise InvalidArgument("from_numpy: expected at least one dimension, found an array with none")
     if not arrays:
         raise InvalidArgument("from_numpy: expected at least one array")
     return _dataset(Table.conformed([Table.build({"data": a}) for a in arrays]), "from_numpy")
 
 
 def from_pandas(dfs, *, override_num_blocks=None):
-    """The rows of a DataFrame, or of each of a list, without the index. Copies; NaN in objects and text is
-    null. override_num_blocks: see from_items().
+    """The rows of a DataFrame, or of each DataFrame of a list, without the index. Copies the values; NaN in
+    columns of objects and text is null. override_num_blocks: see from_items().
     """
     frames = dfs if isinstance(dfs, (list, tuple)) else [dfs]
     if not frames:
@@ -72,18 +74,18 @@ def from_pandas(dfs, *, override_num_blocks=None):
 
 def _table_of_pandas(df, what):
     if not hasattr(df, "iloc") or not hasattr(df, "columns"):
-        raise TypeMismatchError(f"{what}: expected pandas.DataFrame, not {type(df).__name__}")
+        raise TypeMismatchError(f"{what}: expected pandas.DataFrame, found {type(df).__name__}")
     columns = {str(c): df.iloc[:, i] for i, c in enumerate(df.columns)}
     if len(columns) != len(df.columns):
-        raise InvalidArgument(f"{what}: two columns of one name: {list(df.columns)}")
+        raise InvalidArgument(f"{what}: expected columns with different names, found {list(df.columns)}")
     return Table.build(columns)
 
 
 def from_arrow(tables, *, override_num_blocks=None):
-    """The rows of a pyarrow.Table or of anything with __arrow_c_stream__ or __arrow_c_array__, of bytes that
-    hold an Arrow IPC stream, or of each of a list of these.
+    """The rows of a pyarrow.Table, of any object with __arrow_c_stream__ or __arrow_c_array__, of bytes with
+    an Arrow IPC stream, or of each of a list of these.
 
-    Shares the memory. A stream is read to its end now. override_num_blocks: see from_items().
+    Shares the memory. Reads a stream to its end at once. override_num_blocks: see from_items().
     """
     parts = tables if isinstance(tables, (list, tuple)) else [tables]
     if not parts:
@@ -101,12 +103,12 @@ def _arrow_part(part):
     try:
         return pyarrow.ipc.open_stream(part).read_all()
     except pyarrow.ArrowInvalid as e:
-        raise DataError(f"from_arrow: {len(part)} bytes that are no Arrow IPC stream: {e}") from None
+        raise DataError(f"from_arrow: {len(part)} bytes are no Arrow IPC stream: {e}") from None
 
 
 def from_blocks(blocks):
-    """The rows of blocks: pandas DataFrames, or anything that from_arrow() takes. Each is one of the
-    dataset's blocks, but for those without columns, which are left out.
+    """The rows of blocks: pandas DataFrames, or objects that from_arrow() takes. Each block with columns
+    becomes a block of the dataset.
     """
     tables = []
     for block in blocks:
@@ -121,20 +123,20 @@ def from_blocks(blocks):
 
 
 def _alike(tables):
-    """The tables that have columns, or one that has none, under one schema."""
+    """The tables that have columns (or one without columns if there are no others) under one schema."""
     return Table.conformed([t for t in tables if t.names] or tables[:1])
 
 
 def from_pandas_refs(dfs):
-    """from_pandas() of DataFrames in this process, which stand for Ray's references."""
+    """from_pandas() of DataFrames in this process, which replace Ray's references."""
     return from_pandas(dfs)
 
 
 def from_numpy_refs(ndarrays):
-    """from_numpy() of arrays in this process, which stand for Ray's references."""
+    """from_numpy() of arrays in this process, which replace Ray's references."""
     return from_numpy(ndarrays)
 
 
 def from_arrow_refs(tables):
-    """from_arrow() of tables in this process, which stand for Ray's references."""
+    """from_arrow() of tables in this process, which replace Ray's references."""
     return from_arrow(tables)

@@ -1,8 +1,8 @@
 """DataIterator: passes over a dataset, or over one rank's share of it.
 
-iter_batches() and its siblings return iterables. Each `for` over one is a pass of its own, and a new epoch;
-leaving a pass early ends it. state_dict() says what the consumer has taken, never what was read ahead;
-load_state_dict() makes the next pass go on from there.
+iter_batches() and its siblings return iterables. Each `for` over an iterable is one pass and a new epoch; a
+pass that is left early ends. state_dict() describes what the consumer has taken, never what was read ahead;
+load_state_dict() makes the next pass resume there.
 
 In a worker of torch's DataLoader a pass gives that worker's share of the batches: see loader.py.
 """
@@ -24,11 +24,11 @@ json = lazy_module("json")
 np = lazy_module("numpy")
 keeping = lazy_module("headrace.data.keeping")
 resuming = lazy_module("headrace.data.resuming")
-blocks = lazy_module("headrace.data.blocks")  # imports numpy: while the engine already reads
+blocks = lazy_module("headrace.data.blocks")  # imports numpy, while the engine already reads
 
-ROWS_AT_ONCE = 1024  # rows made into Python objects together
-WARN_AFTER_S = 30  # of a share's wait for the others
-SHARE_ROWS = 4096  # of a share's batches where the consumer does not say
+ROWS_AT_ONCE = 1024  # rows that become Python objects together
+WARN_AFTER_S = 30  # seconds that a share waits for the others before it warns
+SHARE_ROWS = 4096  # batch size of a share if the consumer gives none
 VERSION = 2  # of states
 
 
@@ -46,7 +46,7 @@ _materialized = None
 class _RunPass:
     """A pass over the whole dataset."""
 
-    remembers = True  # where it was, when it is left
+    remembers = True  # its position after it was left early
 
     def __init__(self, node, request, epoch, position, how, options):
         keep = request["batch_rows"] == 0
@@ -69,7 +69,7 @@ class _RunPass:
         _warn_of_code(self.run.feed.code_differs)
 
     def position(self, row):
-        """For this process; DatasetIterator makes it whole when it is asked for."""
+        """A position for this process; DatasetIterator._whole makes it valid for other processes."""
         return self.run.feed.position(-1 if row is None else row, False)
 
     def forget(self, row):
@@ -85,7 +85,7 @@ class _RunPass:
 class _SharePass:
     """A pass over one rank's share."""
 
-    remembers = False  # the state is that of all ranks
+    remembers = False  # the state is common to all ranks
 
     def __init__(self, source, request, epoch, position, how):
         if position is not None:
@@ -105,7 +105,7 @@ class _SharePass:
         )
 
     def supersede(self):
-        """Another pass over this share begins: this one has no rows any more, and nothing to give up."""
+        """Another pass over this share begins: this one gets no more rows and does not leave the share."""
         with self.lock:
             self.superseded = True
 
@@ -134,17 +134,18 @@ class _SharePass:
 
 def _superseded():
     return InvalidArgument(
-        "a new iteration over the same iterable or share has ended this one; threads that read at the same "
-        "time need an iterable each"
+        "a new iteration over the same iterable or share has ended this one; threads that read at the "
+        "same time "
+        "need one iterable each"
     )
 
 
 def _warn_of_code(names):
     if names:
         warnings.warn(
-            f"load_state_dict: the code or the data of {names} is not that with which the position was "
-            "saved. The rows before the position were made by the other one; they are skipped, not made "
-            "again (strict=True refuses such a position)",
+            f"load_state_dict: the code or the data of {names} has changed since the position was saved. The "
+            "pass skips the rows before the position, which the old code made (strict=True makes such a "
+            "position an error)",
             UserWarning,
             stacklevel=2,
         )
@@ -154,11 +155,10 @@ def _warn_of_code(names):
 
 
 class Iterable:
-    """What iter_batches(), iter_torch_batches() and iter_rows() return: each iteration over it is one
+    """The result of iter_batches(), iter_torch_batches() and iter_rows(): each iteration over it is one
     epoch.
 
-    A context manager; close() ends the pass that is under way. stats() gives the counters of the last pass
-    as a dict.
+    A context manager; close() ends the current pass. stats() returns the counters of the last pass as a dict.
     """
 
     def __init__(self, owner, request, convert, by_row=False):
@@ -168,9 +168,9 @@ class Iterable:
         self._by_row = by_row
         self._pass = None
         self._resume = None
-        self._how = {}  # moved, strict, of what is resumed
-        self._loaded = None  # the process that loaded it, and a number for it
-        self._after = None  # the state once a pass has ended
+        self._how = {}  # arguments moved and strict of load_state_dict()
+        self._loaded = None  # (process that loaded the state, random token of the state)
+        self._after = None  # the state after the last pass
         self._beginning = threading.Lock()
 
     def __reduce__(self):
@@ -197,21 +197,22 @@ class Iterable:
         self.close()
 
     def close(self):
-        """Ends the pass that is under way, if there is one."""
+        """Ends the current pass, if there is one."""
         one = self._pass and self._pass()
         if one is not None:
             one.close()
 
     def stats(self):
-        """Counters of the last pass, a dict; empty before the first."""
+        """Counters of the last pass, as a dict; empty before the first."""
         one = self._pass and self._pass()
         text = one.stats() if one is not None else self._owner.last_stats
         return json.loads(text) if text else {}
 
     def state_dict(self):
-        """Where the consumer is: a small dict of epoch and position, of what was taken from this iterable.
+        """The consumer's position: a small dict of epoch and position, after the items taken from this
+        iterable.
 
-        After the end of a pass: the beginning of the next epoch.
+        After the end of a pass it is the beginning of the next epoch.
         """
         one = self._pass and self._pass()
         if one is not None and one.active:
@@ -219,14 +220,14 @@ class Iterable:
         return dict(self._resume or self._owner._between(self._after))
 
     def load_state_dict(self, state, *, moved=False, strict=False):
-        """The next pass goes on from `state`, of an iterable with the same plan and the same batches. What is
-        no state_dict() of this version is InvalidArgument at once; where it does not fit, that pass raises
-        MismatchError.
+        """Makes the next pass resume from `state`, of an iterable with the same plan and the same batches. If
+        it is no state_dict() of this version, InvalidArgument is raised at once; if it does not fit the plan,
+        the pass raises MismatchError.
 
-        Compared are the plan's steps and arguments, the files (names below the folder that all share, sizes,
-        times, and contents where times differ), the data in memory, and the functions' code: files and data
-        that differ are refused, code that differs is a warning, or with strict=True refused. moved=True: the
-        files may have other names and times, as long as their contents are the same. See docs/resuming.md.
+        The pass compares the plan's steps and arguments, the files (names below their common folder, sizes,
+        times, and contents if times differ), the data in memory, and the functions' code. Other files and
+        other data are an error, other code is a warning, or with strict=True an error. moved=True: the files
+        may have other names and times if their contents are the same. See docs/resuming.md.
         """
         state = _checked(state)
         self._owner._warn_of_classes(state["position"])
@@ -236,7 +237,7 @@ class Iterable:
         self._loaded = os.getpid(), int.from_bytes(os.urandom(7), "little")
 
     def _begin(self, share=None):
-        """The pass to read from, and how many batches or rows of the order it begins behind."""
+        """(the pass to read from, number of batches or rows in the epoch's order before it)."""
         state, self._resume = self._resume, None
         if state and share is not None and self._loaded[0] != os.getpid():
             state = state if self._owner._epochs.claims(self._loaded[1], share) else None
@@ -245,8 +246,9 @@ class Iterable:
         if begun and (share is None or begun[:2] != [share.number, share.of]):
             mine = "no worker" if share is None else f"worker {share.number} of {share.of}"
             raise MismatchError(
-                f"load_state_dict: the state is of worker {begun[0]} of {begun[1]} of a DataLoader; "
-                f"this is {mine}"
+                f"load_state_dict: expected the state of {mine}, found that of worker {begun[0]} of "
+                f"{begun[1]} of "
+                "a DataLoader"
             )
         epoch = self._owner._next_epoch(state and state["epoch"], share)
         position = state and state["position"]
@@ -261,55 +263,58 @@ def _checked(state):
     """A copy of a state_dict(), or InvalidArgument."""
     where = "load_state_dict"
     if not isinstance(state, dict):
-        raise InvalidArgument(
-            f"{where}: expected the dict that state_dict() gave, not {type(state).__name__}"
-        )
+        raise InvalidArgument(f"{where}: expected a dict from state_dict(), found {type(state).__name__}")
     version = state.get("version")
     if not is_whole(version, 1):
-        raise InvalidArgument(f"{where}: not a state_dict() of Headrace: its version is {version!r:.50}")
+        raise InvalidArgument(f"{where}: expected a state_dict() of Headrace, found version {version!r:.50}")
     if version != VERSION:
         by = "an older" if version < VERSION else "a newer"
         raise InvalidArgument(
-            f"{where}: version {version!r:.50} of {by} Headrace; this one reads version {VERSION}"
+            f"{where}: expected version {VERSION}, found version {version!r:.50} of {by} Headrace"
         )
     if missing := _KEYS - set(state):
-        raise InvalidArgument(f"{where}: the state lacks {', '.join(sorted(missing))}")
+        raise InvalidArgument(f"{where}: the state has no {', '.join(sorted(missing))}")
     if unknown := [k for k in state if k not in _KEYS | {"workers"}]:
-        raise InvalidArgument(f"{where}: a state has no {unknown[0]!r:.50}")
+        raise InvalidArgument(f"{where}: the state has an unknown key {unknown[0]!r:.50}")
     epoch, position, workers = state["epoch"], state["position"], state.get("workers")
     if not is_whole(epoch, 0) or epoch >= 1 << 62:
-        raise InvalidArgument(f"{where}: epoch {epoch!r:.50}: expected a number of passes")
+        raise InvalidArgument(f"{where}: epoch: expected a number of passes, found {epoch!r:.50}")
     if position is not None:
         if not isinstance(position, str) or not position.isascii() or "\0" in position:
-            raise InvalidArgument(f"{where}: not a position: {type(position).__name__} {position!r:.50}")
+            raise InvalidArgument(
+                f"{where}: position: expected text of a position, found {type(position).__name__} "
+                f"{position!r:.50}"
+            )
         if (of := _core.Plan.position_epoch(position)) != epoch:
-            raise InvalidArgument(f"{where}: epoch {epoch} with a position of epoch {of}")
+            raise InvalidArgument(f"{where}: expected a position of epoch {epoch}, found one of epoch {of}")
     if workers is not None and not (
         isinstance(workers, (list, tuple))
         and len(workers) == 3
         and all(is_whole(n, 0) and n < 1 << 62 for n in workers)
         and workers[0] < workers[1]
     ):
-        raise InvalidArgument(f"{where}: workers {workers!r:.50}: expected number, number of all, rows taken")
+        raise InvalidArgument(
+            f"{where}: workers: expected (number, number of all, rows taken), found {workers!r:.50}"
+        )
     copy = {"version": VERSION, "epoch": int(epoch), "position": position}
     return copy if workers is None else copy | {"workers": [int(n) for n in workers]}
 
 
 def _sent(packed, resume):
-    """What Iterable.__reduce__ made: an iterable in another process."""
+    """Unpickles an Iterable in another process."""
     made = Iterable(*loader.unpacked(packed))
     made._resume, made._how, made._loaded = resume
     return made
 
 
 class _Pass:
-    """The iterator of one epoch. The run begins with the first item, and ends with the last, close(), or
-    when it is dropped.
+    """The iterator of one epoch. The run begins with the first item, and ends after the last one, at close(),
+    or when the iterator is garbage.
     """
 
     def __init__(self, iterable):
         self.iterable = iterable
-        self.under = None  # _RunPass or _SharePass
+        self.under = None  # a _RunPass or _SharePass
         self.active = False
         self.ended = False
         self.superseded = False
@@ -319,8 +324,8 @@ class _Pass:
         return self
 
     def supersede(self):
-        """A new iteration over the same iterable begins. Whoever reads from this one, maybe in another
-        thread, is to hear of it instead of taking it for the end.
+        """A new iteration over the same iterable begins. A reader of this one, perhaps in another thread,
+        gets an error instead of an end.
         """
         self.superseded = True
         self.close()
@@ -329,7 +334,7 @@ class _Pass:
         self.under, _ = self.iterable._begin()
 
     def _taker(self):
-        """What gives the next table; asked for once a pass, since there may be 100,000 batches a second."""
+        """The function that returns the next table; looked up once per pass, for 100,000 batches a second."""
         return self.under.next
 
     def _next_table(self):
@@ -338,13 +343,15 @@ class _Pass:
         if self.ended:
             return None
         if not self.reading.acquire(blocking=False):
-            raise InvalidArgument("two threads, or a function and its consumer, read from one iterator")
+            raise InvalidArgument(
+                "expected one reader of an iterator, found two: two threads, or a function and its consumer"
+            )
         try:
             if self.under is None:
                 self._begin()
                 self._take = self._taker()
                 self.active = True
-            table = None if self.ended else self._take()  # close() may have come meanwhile
+            table = None if self.ended else self._take()  # another thread may have called close()
         except BaseException as e:
             self.close()
             if self.superseded and isinstance(e, _core.HeadraceError):
@@ -353,7 +360,7 @@ class _Pass:
         finally:
             self.reading.release()
         if self.superseded:
-            self.close()  # it may have begun after supersede() had closed it
+            self.close()  # the run may have begun after supersede() closed the pass
             raise _superseded()
         if table is None:
             if not self.ended:
@@ -365,7 +372,7 @@ class _Pass:
         return self.under.stats() if self.active else self.iterable._owner.last_stats
 
     def close(self):
-        """Ends the pass. Batches that were handed out stay valid."""
+        """Ends the pass. Batches that the consumer has stay valid."""
         self.ended = True
         if self.active:
             after = self.iterable._after
@@ -376,10 +383,10 @@ class _Pass:
             try:
                 self.iterable._owner.last_stats = self.under.stats()
             except _core.HeadraceError:
-                pass  # still in use, or its other end is gone
+                pass  # still in use, or the other end has closed
 
     def _remember(self):
-        """Left in the middle: the state stays that of the last item taken."""
+        """The pass was left early: keeps the state after the last item taken."""
         try:
             self.iterable._after = self.state()
         except _core.HeadraceError:
@@ -406,14 +413,14 @@ class _BatchPass(_Pass):
 
 
 class _SharedBatchPass(_BatchPass):
-    """Every n-th batch, of a worker of a DataLoader: so that the batches of all workers, taken in turn, are
-    those of one pass.
+    """Every n-th batch, for a worker of a DataLoader: the batches of all workers, taken in turn, are those of
+    one pass.
     """
 
     def __init__(self, iterable, share):
         super().__init__(iterable)
         self.share = share
-        self.at = 0  # in the order of all
+        self.at = 0  # number of batches passed, of all workers
 
     def _begin(self):
         self.under, self.at = self.iterable._begin(self.share)
@@ -450,7 +457,7 @@ class _RowPass(_Pass):
         return self.__next__()
 
     def _rest(self):
-        """A table with rows from `at` on, also if another thread takes self.table away (supersede)."""
+        """A table with rows from `at` on; supersede() in another thread may set self.table to None."""
         table = self.table
         while table is None or self.at >= table.num_rows:
             if self.active and self.taken:
@@ -463,7 +470,7 @@ class _RowPass(_Pass):
 
     def supersede(self):
         super().supersede()
-        self.rows, self.table = iter(()), None  # those that were made are not to hide it
+        self.rows, self.table = iter(()), None  # so that the reader reaches _next_table() and its error
 
     def state(self):
         return _state(self.under.epoch, self.under.position(self.taken))
@@ -475,7 +482,7 @@ class _SharedRowPass(_RowPass):
     def __init__(self, iterable, share):
         super().__init__(iterable)
         self.share = share
-        self.begun = self.made = 0  # where the pass began in the order of all; rows made into objects
+        self.begun = self.made = 0  # rows of the epoch before this pass; rows made into objects
 
     def _begin(self):
         self.under, self.begun = self.iterable._begin(self.share)
@@ -509,9 +516,9 @@ def _start_of(epoch):
 
 
 class DataIterator:
-    """Passes over a dataset. Made by Dataset.iterator() and streaming_split().
+    """Passes over a dataset. Dataset.iterator() and streaming_split() make it.
 
-    All iterables of one DataIterator count epochs together: the second pass, through whichever, is epoch 1.
+    All iterables of one DataIterator count epochs together: the second pass over any of them is epoch 1.
     """
 
     def __init__(self):
@@ -529,21 +536,21 @@ class DataIterator:
         raise NotImplementedError
 
     def _warn_of_classes(self, position):
-        """Says once which classes of the plan know nothing of the rows before a position."""
+        """Warns once of classes in the plan that do not know the rows before a position."""
 
     def _between(self, after):
-        """The state while no pass is under way; after: where the last one of an iterable ended, or None."""
+        """The state between passes; after: the state after the last pass of an iterable, or None."""
         return self._whole(after or _start_of(self.epochs_begun))
 
     def _whole(self, state):
-        """A state that is good in another process, too."""
+        """A state that is valid in other processes, too."""
         return state
 
     def to_send(self):
-        """This, as it is pickled with an iterable of its own."""
+        """The owner to pickle with an iterable."""
         raise UnsupportedError(
-            f"{self!r} belongs to this process: a DataLoader's workers cannot read from it; use "
-            "num_workers=0, the engine reads ahead with all cores"
+            f"{self!r} belongs to this process, and a DataLoader's workers cannot read from it: use "
+            "num_workers=0; the engine reads ahead with all cores"
         )
 
     def iter_batches(
@@ -558,14 +565,14 @@ class DataIterator:
     ):
         """Batches of exactly batch_size rows, the last one shorter unless drop_last.
 
-        batch_format "numpy" (the default): dict of column -> array (rows, *shape), read-only where it
-        shares the engine's memory; "pandas": a DataFrame; "pyarrow": a pyarrow.Table. batch_size None:
-        tables as they come. prefetch_batches + 1 batches are alive beside those that the consumer holds.
+        batch_format "numpy" (the default): dict of column -> array (rows, *shape), read-only if it shares the
+        engine's memory; "pandas": a DataFrame; "pyarrow": a pyarrow.Table. batch_size None: tables as they
+        come. prefetch_batches + 1 batches are alive beside those that the consumer holds.
 
-        local_shuffle_buffer_size=W: rows come in a random order within windows of W rows, which overlap by
-        half: a row moves by up to 1.5 W. About 2 W rows are held in memory (BudgetError where they do not
-        fit). The order depends on local_shuffle_seed (or, without one, DataContext.seed) and on the epoch,
-        and on nothing else; ranks that share a pass have to ask for the same.
+        local_shuffle_buffer_size=W: rows come in a random order within windows of W rows that overlap by
+        half, so a row moves by up to 1.5 W. Memory holds about 2 W rows (MemoryLimitError if they do not
+        fit). The order depends only on local_shuffle_seed (or, without one, DataContext.seed) and the epoch;
+        all ranks of a split must give the same values.
         """
         batch_format = check_format(batch_format)
         shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
@@ -585,25 +592,25 @@ class DataIterator:
         local_shuffle_seed=None,
         pin_memory=False,
     ):
-        """Batches as dict of column -> tensor (rows, *shape), each of its own memory: the consumer may
-        write into it.
+        """Batches as dicts of column -> tensor (rows, *shape) with memory of their own, which the consumer
+        may write to.
 
-        dtypes: one torch dtype, or a dict of column -> dtype; torch.bfloat16 takes uint16 columns for its
-        bits, as .image.normalize(dtype="bfloat16") makes them. device: "auto" is that of the training worker,
-        or the CPU.
-        collate_fn: gets the batch as a dict of numpy arrays; what it returns is the batch (tensors in
-        dicts, lists and tuples are moved to the device). Text and bytes come as lists. Integers are float64
-        with NaN in a batch in which one is null, as in numpy batches. TypeMismatchError names the column
-        whose type has no tensor, whose rows are of different lengths, or that has nulls and is of booleans,
-        or is to be of a dtype that has no NaN.
+        dtypes: one torch dtype, or a dict of column -> dtype; torch.bfloat16 reinterprets the bits of a
+        uint16 column, as .image.normalize(dtype="bfloat16") makes it. device: "auto" is the device of the
+        training worker, or the CPU. collate_fn: gets the batch as a dict of numpy arrays and returns the
+        batch (tensors in dicts, lists and tuples then move to the device). Text and bytes come as lists.
+        Integers are float64 with NaN in a batch with nulls, as in numpy batches. TypeMismatchError names the
+        column if torch has no tensor for its type, if its rows have different lengths, or if it has nulls and
+        is a boolean column or gets a dtype without NaN.
         """
         shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         if collate_fn is not None and dtypes is not None:
             raise InvalidArgument(
-                "iter_torch_batches: either dtypes or collate_fn; the function can convert as it likes"
+                "iter_torch_batches: expected dtypes or collate_fn, found both; the function can convert "
+                "itself"
             )
         request = _request(batch_size, drop_last, prefetch_batches, own_memory=True) | shuffle
-        self._epochs.share()  # a DataLoader's workers may count them
+        self._epochs.share()  # so that a DataLoader's workers count epochs with this process
         return Iterable(self, request, TorchBatches(dtypes, device, collate_fn, pin_memory))
 
     def to_torch(
@@ -621,19 +628,19 @@ class DataIterator:
         unsqueeze_label_tensor=True,
         unsqueeze_feature_tensors=True,
     ):
-        """A torch IterableDataset whose items are (features, label) of a batch; each pass of it is one over
+        """A torch IterableDataset with items (features, label), one per batch; each pass over it is one over
         the rows.
 
         feature_columns: a list of names gives one tensor (rows, columns), a list of lists a list of such
-        tensors, a dict of lists a dict; None all columns but the label. The label is a tensor (rows, 1), or
-        (rows,) without unsqueeze_label_tensor, None without a label_column. dtypes are as the columns, or
-        one for all.
+        tensors, a dict of lists a dict of them; None means all columns except the label. The label is a
+        tensor (rows, 1), or (rows,) without unsqueeze_label_tensor; None without label_column.
+        feature_column_dtypes has the form of feature_columns, or is one dtype for all.
 
-        For torch's DataLoader use batch_size=None, so that its batches are these. With num_workers=n worker w
-        gives batches w, w + n, ...: each once, in the order that they have without workers. Each worker
-        runs the whole plan for that, with a share of the threads: the engine alone, without workers, is
-        faster, unless what comes behind it in the DataLoader takes longer. state_dict() and load_state_dict()
-        are those of the batches; in a worker, of its share.
+        Use batch_size=None in torch's DataLoader, so that its batches are these. With num_workers=n worker w
+        gives the batches w, w + n, ...: each batch once, in the order of a pass without workers. Each worker
+        runs the whole plan with a share of the threads, so the engine without workers is faster, unless the
+        DataLoader's own work takes longer. state_dict() and load_state_dict() are those of the batches; in a
+        worker, those of its share.
         """
         from headrace.data.torch_dataset import TorchIterableDataset
 
@@ -657,14 +664,14 @@ class DataIterator:
 
     def materialize(self):
         """A MaterializedDataset of the rows of one pass."""
-        tables = Iterable(self, _request(SHARE_ROWS, False, 1), _as_it_is)
+        tables = Iterable(self, _request(SHARE_ROWS, False, 1), _unchanged)
         return _materialized(keeping.kept(tables, lambda: getattr(self.schema(), "_core", None)))
 
     def iter_rows(self, *, prefetch_blocks=0, local_shuffle_buffer_size=None, local_shuffle_seed=None):
         """Rows as dicts: Python scalars, str, bytes, None; arrays for tensors and lists of numbers.
 
-        A share's rows come one step each (batch_size 1): use iter_batches where speed matters. A local
-        shuffle is that of iter_batches.
+        Each row of a share is a step of its own (batch_size 1): iter_batches is faster. Local shuffle: as in
+        iter_batches.
         """
         shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         request = _request(None, False, 1) | shuffle | {"rows": True}
@@ -674,12 +681,12 @@ class DataIterator:
         raise NotImplementedError
 
     def stats(self):
-        """What the last pass did, as JSON text; '{}' before the first."""
+        """Statistics of the last pass, as JSON text; '{}' before the first."""
         return self.last_stats or "{}"
 
 
 class _Format:
-    """Table -> a batch of that format."""
+    """Converts a table to a batch in one format."""
 
     def __init__(self, batch_format):
         self.batch_format = batch_format
@@ -688,14 +695,16 @@ class _Format:
         return blocks.to_format(table, self.batch_format)
 
 
-def _as_it_is(table):
+def _unchanged(table):
     return table
 
 
 def _shuffle(size, seed):
-    """The request's part about a local shuffle."""
+    """The part of a request about a local shuffle."""
     if size is not None and not is_whole(size, 1):
-        raise InvalidArgument(f"local_shuffle_buffer_size {size!r}: expected a number of at least 1, or None")
+        raise InvalidArgument(
+            f"local_shuffle_buffer_size: expected a number of at least 1, or None, found {size!r}"
+        )
     check_seed("local_shuffle_seed", seed)
     if size is None:
         return {}
@@ -706,9 +715,9 @@ def _request(batch_size, drop_last, prefetch_batches, own_memory=False):
     if batch_size is not None and (
         isinstance(batch_size, bool) or int(batch_size) != batch_size or batch_size < 1
     ):
-        raise InvalidArgument(f"batch_size {batch_size}: expected a number of at least 1, or None")
+        raise InvalidArgument(f"batch_size: expected a number of at least 1, or None, found {batch_size}")
     if prefetch_batches < 0:
-        raise InvalidArgument(f"prefetch_batches {prefetch_batches}: expected 0 or more")
+        raise InvalidArgument(f"prefetch_batches: expected 0 or more, found {prefetch_batches}")
     return {
         "batch_rows": int(batch_size or 0),
         "drop_last": bool(drop_last),
@@ -720,12 +729,12 @@ def _request(batch_size, drop_last, prefetch_batches, own_memory=False):
 
 
 class DatasetIterator(DataIterator):
-    """Passes over all of a dataset."""
+    """Passes over a whole dataset."""
 
     def __init__(self, dataset):
         super().__init__()
         self._dataset = dataset
-        self._options = None  # of runs, where they are not those of this process's DataContext
+        self._options = None  # of runs, if they are not those of this process's DataContext
 
     def __repr__(self):
         return f"DataIterator({self._dataset!r})"
@@ -751,7 +760,7 @@ class DatasetIterator(DataIterator):
         resuming.warn(self._dataset._node, position, stacklevel=4)
 
     def schema(self):
-        """The Schema; runs the functions on their first rows if it must."""
+        """The Schema; runs the functions on their first rows if necessary."""
         return self._dataset.schema()
 
     def materialize(self):
@@ -760,14 +769,14 @@ class DatasetIterator(DataIterator):
 
 
 class SplitIterator(DataIterator):
-    """One rank's share of a dataset that is dealt to several, in steps of a batch each.
+    """One rank's share of a split dataset, in steps of one batch each.
 
-    source: where batches come from. Its methods are those of a rank of a _core.Split: begin(batch_rows,
+    source: where batches come from. Its methods are those of one rank of a _core.Split: begin(batch_rows,
     drop_last, prefetch, own_memory, extra) -> number of the pass, next(number) -> Table or None, leave(),
-    position(), restore(text, moved, strict) -> names of functions that are others now, schema(), stats(),
-    close(); and warn_of_classes(text, stacklevel). All ranks have to begin an epoch with the same
-    arguments; the first batch waits until they all have. The shares' one position is only there when all
-    ranks have taken the same number of steps (MismatchError otherwise, naming rank and step).
+    position(), restore(text, moved, strict) -> names of functions that have changed, schema(), stats(),
+    close(); and warn_of_classes(text, stacklevel). All ranks must begin an epoch with the same arguments; the
+    first batch waits for all of them. The split has one position, and only while all ranks have taken equally
+    many steps (otherwise MismatchError names rank and step).
     """
 
     def __init__(self, source, world_size=None, rank=None):
@@ -775,7 +784,7 @@ class SplitIterator(DataIterator):
         self._source = source
         self._world_size = world_size
         self._rank = rank
-        self._current = None  # the pass that has the share's rows
+        self._current = None  # the pass that reads the share's rows
         self._changing = threading.Lock()
 
     def __repr__(self):
@@ -809,21 +818,23 @@ class SplitIterator(DataIterator):
         return None if found is None else Schema(found)
 
     def stats(self):
-        """What the split did so far, as JSON text."""
+        """Statistics of the split so far, as JSON text."""
         return self._source.stats()
 
     def materialize(self):
-        """This rank's rows of one pass, kept as Dataset.materialize() does. All ranks have to do it."""
+        """This rank's rows of one pass, kept as by Dataset.materialize(). All ranks have to call it."""
         one = self._pass(_request(1024, False, 1), self._next_epoch(None), None, {})
         return _materialized(keeping.kept(iter(one.next, None), lambda: None))
 
     def close(self):
-        """Gives up the share."""
+        """Leaves the split."""
         self._source.close()
 
 
 class SplitOwner:
-    """A _core.Split of a dataset in this process, and the functions' workers it needs. Its shares hold it."""
+    """A _core.Split of a dataset in this process, and the workers of its functions. Its shares refer to
+    it.
+    """
 
     def __init__(self, dataset, n, tail):
         self.node = dataset._node
@@ -837,42 +848,46 @@ class SplitOwner:
             **DataContext.get_current().run_options(),
         )
         self._begun = self._warned = False
-        self.asking, self.closed = set(), set()  # ranks that wait for others to begin an epoch; that are gone
+        self.waiting, self.closed = (
+            set(),
+            set(),
+        )  # ranks that wait for an epoch to begin; ranks that have left
         self._end = weakref.finalize(self, _end_split, self.split, self.pools)
 
     def warn_of_wait(self, rank):
-        """This rank waits in vain, it seems: says once for which others."""
-        others = [str(r) for r in range(self.n) if r not in self.asking | self.closed]
+        """Warns once that a rank waits for others, and names them."""
+        others = [str(r) for r in range(self.n) if r not in self.waiting | self.closed]
         if others and not self._warned:
             self._warned = True
             warnings.warn(
                 f"rank {rank} has waited {WARN_AFTER_S:g} s for {'rank' if len(others) == 1 else 'ranks'} "
-                f"{', '.join(others)} to begin the epoch: all shares of a split have to be read at the same "
-                "time, from threads or processes of their own",
+                f"{', '.join(others)} to begin the epoch: all shares of a split have to be read at the "
+                "same time, "
+                "each in its own thread or process",
                 RuntimeWarning,
                 stacklevel=2,
             )
 
     def know_code(self):
-        """For positions: what the functions are."""
+        """Gives the engine the hashes of the functions, for positions."""
         for pool in self.pools:
             pool.know_code()
 
     def begin(self):
-        """Starts the functions' workers; once."""
+        """Starts the workers of functions, once."""
         if not self._begun:
             self._begun = True
             for pool in self.pools:
                 pool.begin()
 
     def serve_elsewhere(self):
-        """The consumers are other processes: functions that run inline get a thread here."""
+        """The consumers are other processes: starts threads here for functions that run inline."""
         self.begin()
         for pool in self.pools:
             pool.serve_in_thread()
 
     def close(self):
-        """Ends the run and its workers' part in it."""
+        """Ends the run, and the workers' part in it."""
         self._end()
 
 
@@ -883,7 +898,7 @@ def _end_split(split, pools):
 
 
 class LocalSource:
-    """A rank of a split in this process: what a SplitIterator reads from."""
+    """One rank of a split in this process, the source of a SplitIterator."""
 
     def __init__(self, owner, rank):
         self.owner = owner
@@ -894,13 +909,13 @@ class LocalSource:
         self.owner.begin()
         patience = threading.Timer(WARN_AFTER_S, self.owner.warn_of_wait, [self.rank])
         patience.daemon = True
-        self.owner.asking.add(self.rank)
+        self.owner.waiting.add(self.rank)
         patience.start()
         try:
             return self.split.begin(self.rank, batch_rows, **request)
         finally:
             patience.cancel()
-            self.owner.asking.discard(self.rank)
+            self.owner.waiting.discard(self.rank)
 
     def next(self, number=0):
         try:
@@ -937,7 +952,7 @@ class LocalSource:
 
 
 class TorchBatches:
-    """Table -> dict of tensors; see DataIterator.iter_torch_batches."""
+    """Converts a table to a dict of tensors; see DataIterator.iter_torch_batches."""
 
     def __init__(self, dtypes, device, collate_fn, pin_memory):
         self.dtypes = dtypes
@@ -957,9 +972,7 @@ class TorchBatches:
         return TorchBatches, (self.dtypes, self.device, self.collate_fn, self.wanted_pin)
 
     def _target(self):
-        """The device, looked up once, when the first batch is there: the training worker has its own by
-        then.
-        """
+        """The device, looked up once, at the first batch: by then the training worker has set its own."""
         if self.target is None:
             device = self.device
             if device == "auto":
@@ -994,12 +1007,11 @@ class TorchBatches:
         if kind == "bool" and column.null_count:
             what = f"column '{column.name}' ({column.type})"
             raise TypeMismatchError(
-                f"{what} has {column.null_count} nulls here; a tensor of booleans holds none"
+                f"{what} has {column.null_count} nulls in this batch, and a tensor of booleans cannot "
+                "hold nulls"
             )
         if column.time or kind in ("clock", "decimal", "interval", "struct", "map", "object"):
-            raise TypeMismatchError(
-                f"column '{column.name}' has type {column.type}, for which torch has no tensor"
-            )
+            raise TypeMismatchError(f"column '{column.name}': torch has no tensor for type {column.type}")
         return self.torch.from_numpy(blocks.column_to_numpy(column, writable=True))
 
     def _typed(self, batch, table):
@@ -1008,15 +1020,17 @@ class TorchBatches:
             dtypes = dict.fromkeys((n for n, v in batch.items() if not isinstance(v, list)), dtypes)
         for name, dtype in dtypes.items():
             if name not in batch:
-                raise InvalidArgument(f"dtypes: no column '{name}'; there are {', '.join(batch)}")
+                raise InvalidArgument(f"dtypes: no column '{name}'; the columns are {', '.join(batch)}")
             column = table.column(name)
             if isinstance(batch[name], list):
-                raise TypeMismatchError(f"column '{name}' is {column.type}: cannot be a tensor of {dtype}")
+                raise TypeMismatchError(f"column '{name}': type {column.type} cannot be a tensor of {dtype}")
             if batch[name].is_floating_point() and not dtype.is_floating_point and not dtype.is_complex:
                 n = _nulls(column)
                 if n:
                     raise TypeMismatchError(
-                        f"column '{name}' ({column.type}) has {n} nulls here; a tensor of {dtype} holds none"
+                        f"column '{name}' ({column.type}) has {n} nulls in this batch, and a tensor of "
+                        f"{dtype} "
+                        "cannot hold nulls"
                     )
             batch[name] = self._as(batch[name], dtype)
         return batch
@@ -1024,7 +1038,7 @@ class TorchBatches:
     def _as(self, tensor, dtype):
         torch = self.torch
         if dtype is torch.bfloat16 and tensor.dtype == torch.uint16:
-            return tensor.view(torch.int16).view(torch.bfloat16)  # its bits: neither Arrow nor NumPy has it
+            return tensor.view(torch.int16).view(torch.bfloat16)  # the bits of bfloat16, see normalize()
         return tensor.to(dtype)
 
     def _moved(self, value, target):
@@ -1045,7 +1059,7 @@ def _in_training():
 
 
 def _stacked(column):
-    """Lists of equal length with nulls in them, as one array of floats; None if they are no such lists."""
+    """Lists of equal length with nulls among their values, as one array of floats; otherwise None."""
     if column.kind != "list" or column.null_count or not len(column):
         return None
     array = blocks.column_to_numpy(column)
@@ -1057,7 +1071,7 @@ def _stacked(column):
 
 
 def _nulls(column):
-    """Nulls among the values of a column: of a list's also those in it."""
+    """Number of nulls in a column, for lists with those of their values."""
     n = column.null_count
     while column.kind == "list":
         column = column.lists()[2]
@@ -1066,7 +1080,7 @@ def _nulls(column):
 
 
 def _ragged_text(column):
-    """Why rows do not make one array."""
+    """Why the rows do not form one array."""
     if column.null_count:
         return f"{column.null_count} of {len(column)} rows are null"
     if column.kind == "ragged":

@@ -1,4 +1,4 @@
-"""Two datasets side by side, by equal keys."""
+"""Joins of two datasets by equal keys: checks the arguments of Dataset.join and makes its plan node."""
 
 from headrace.data.plan import Node
 
@@ -10,17 +10,19 @@ def _names(on, where):
     names = [on] if isinstance(on, str) else list(on)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"join: {where}={name!r} is not the name of a column")
+            raise TypeError(f"join: {where}=: expected the name of a column, found {name!r}")
     if not names:
-        raise ValueError(f"join: {where}= names no columns")
+        raise ValueError(f"join: {where}=: expected at least one column")
     return names
 
 
 def join(left, right, join_type, on, right_on, left_suffix, right_suffix):
-    """The dataset of rows of both that have equal keys; see Dataset.join."""
+    """The dataset of pairs of rows with equal keys; see Dataset.join."""
     kind = getattr(join_type, "value", join_type)
     if kind not in KINDS and kind not in SWAPPED:
-        raise ValueError(f"join: join_type {kind!r}, expected one of: {', '.join(KINDS + sorted(SWAPPED))}")
+        raise ValueError(
+            f"join: join_type: expected one of {', '.join(KINDS + sorted(SWAPPED))}, found {kind!r}"
+        )
     left_keys = _names(on, "on")
     right_keys = left_keys if right_on is None else _names(right_on, "right_on")
     if len(left_keys) != len(right_keys):

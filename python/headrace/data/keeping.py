@@ -1,19 +1,19 @@
-"""Rows that are kept: what materialize() gives."""
+"""materialize(): stores the rows of a run, in memory or on disk, and makes a plan node of them."""
 
 from headrace._core import Keep, Table
 from headrace.data.plan import Node
 
 
 def kept(tables, schema, memory_limit=0):
-    """A Node that gives the rows of `tables` (an iterator), in the same order: in memory up to half of the
-    memory limit, and what comes after that on disk. schema(): the _core.Schema if there are none, or None.
+    """A Node of the rows of `tables` (an iterator), in the same order: in memory up to half of the memory
+    limit, on disk beyond that. schema(): the _core.Schema for the case of no tables, or None.
     """
     keep = Keep("materialize", memory_limit // 2)
     try:
         for table in tables:
             keep.add(table)
     except BaseException:
-        keep = None  # the exception's traceback would keep what was spilled
+        keep = None  # otherwise the exception's traceback keeps the spilled files alive
         raise
     if keep.disk_bytes:
         return Node("kept", {"keep": keep})

@@ -1,13 +1,13 @@
-"""Passes in the workers of torch's DataLoader: each worker gives a share of the batches, and counts epochs
-with the others.
+"""Passes in the workers of torch's DataLoader: each worker gives a share of the batches, and
+all of them count epochs alike.
 
-A worker has a copy of the iterable, by fork or by pickle. Worker w of n runs the plan as one pass does, and
-gives batches w, w + n, ...: DataLoader takes its workers in turn, so that what comes is the one order. Rows
-are dealt only where the dataset that the DataLoader has is an IterableDataset: in workers of other datasets
-whoever iterates wants all rows.
+A worker has a copy of the iterable, by fork or by pickle. Worker w of n runs the plan like any other pass and
+gives the batches w, w + n, ...: the DataLoader takes its workers in turn, so its batches come in the one
+order. Workers share rows only if the DataLoader's dataset is an IterableDataset: with other datasets each
+worker wants all rows.
 
-An epoch is begun in each worker by itself. That all of them count the same, and the next workers of the same
-DataLoader the next, is agreed over a page of memory that they share with the process they came from.
+Each worker begins its epochs alone. A page of memory, shared with the process that started the workers, makes
+all of them count the same epochs, and the next workers of the DataLoader begin with the next epoch.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from headrace import _core
 from headrace._core import UnsupportedError
 
-LEAST_MEMORY = 64 << 20  # of a worker's run
+LEAST_MEMORY = 64 << 20  # bytes for a worker's run
 
 
 @dataclass(frozen=True)
 class Share:
-    """Worker `number` of `of`; key: the same for all workers that were started together."""
+    """Worker `number` of `of`; key: equal for all workers that started together."""
 
     number: int
     of: int
@@ -34,7 +34,7 @@ class Share:
 
 
 def share():
-    """That of the DataLoader's worker that this process is; None: it is none, or shares nothing."""
+    """This process's Share as a worker of a DataLoader; None if it is no worker, or workers share no rows."""
     module = sys.modules.get("torch.utils.data")
     info = module and module.get_worker_info()
     if info is None or not isinstance(info.dataset, module.IterableDataset):
@@ -43,24 +43,24 @@ def share():
 
 
 def of_share(request, options, share, batch_rows):
-    """Request and options of a run in a worker: its part of threads and memory, and batches that are the same
-    in all workers.
+    """Request and options for a run in a worker: its part of threads and memory, and a batch size that is
+    equal in all workers.
     """
     if options.get("any_order"):
         raise UnsupportedError(
-            "a DataLoader's workers deal the rows by their order, and preserve_order=False has none"
+            "the workers of a DataLoader need preserve_order=True: they divide the rows by their order"
         )
     options = {"num_threads": _core.num_threads(), "memory_limit": _core.memory_limit()} | options
     options["num_threads"] = max(1, options["num_threads"] // share.of)
     options["memory_limit"] = max(LEAST_MEMORY, options["memory_limit"] // share.of)
-    options["trace_path"] = None  # one file, n runs
+    options["trace_path"] = None  # n runs cannot write one file
     if not request["batch_rows"] and "rows" not in request:
         request = request | {"batch_rows": batch_rows}
     return request, options
 
 
 def packed(value):
-    """By value, also what a script defines: functions of the user's may be in it."""
+    """Pickles by value, with the definitions of a script: the value may hold a user's functions."""
     import cloudpickle
 
     return cloudpickle.dumps(value)
@@ -72,21 +72,21 @@ def unpacked(data):
     return pickle.loads(data)
 
 
-_RECORD = struct.Struct("<qQq")  # as whose key, number of its pass, epoch
-_COUNT = struct.Struct("<qq")  # the next epoch, records ever written
+_RECORD = struct.Struct("<qQq")  # key of the workers, number of the pass, epoch
+_COUNT = struct.Struct("<qq")  # the next epoch, the number of records ever written
 _RECORDS = 128
-_CLAIM = 2**64 - 1  # instead of the number of a pass: who goes on from a state
-_in_process = threading.Lock()  # locks of files are between processes only
+_CLAIM = 2**64 - 1  # in place of the pass's number: these workers resume a state
+_in_process = threading.Lock()  # file locks exclude other processes only
 
 
 class Epochs:
-    """Counts passes. After share(), together with the processes that have a copy of this."""
+    """Counts passes. After share(), all processes with a copy of this object count together."""
 
     def __init__(self, begun=0):
         self._begun = begun
-        self._passes = {}  # key -> how many this worker has begun
+        self._passes = {}  # key -> number of passes that this worker has begun
         self._page = None  # a descriptor
-        self._owner = None  # process and descriptor that the page can be opened by
+        self._owner = None  # (process, descriptor) to open the page by
 
     @property
     def begun(self):
@@ -100,15 +100,15 @@ class Epochs:
             )
 
     def share(self):
-        """Before copies are made."""
+        """Makes the shared page. Call it before copies are made."""
         if self._page is None and share() is None:
             self._page = os.memfd_create("headrace-epochs")
             os.pwrite(self._page, _COUNT.pack(self._begun, 0), 0)
             self._owner = os.getpid(), self._page
 
     def begin(self, wanted=None, share=None):
-        """The number of the next epoch; `wanted`: of the one that is resumed. Of the workers that were
-        started together the n-th pass of each is the same epoch.
+        """The number of the next epoch; `wanted`: the number of the epoch to resume. The n-th passes of
+        workers that started together are the same epoch.
         """
         key = None
         if share is not None:
@@ -123,8 +123,8 @@ class Epochs:
         return epoch
 
     def claims(self, token, share):
-        """Whether the workers of this share are the first that go on from the state of this token. It was
-        loaded before they were copied, and those that are started for the next epoch have it, too.
+        """Whether the workers of this share are the first to resume from the state of this token. The state
+        was loaded before they were copied, so the workers of the next epoch have it, too.
         """
         with self._locked() as page:
             if page is None:
@@ -138,7 +138,7 @@ class Epochs:
 
     @contextlib.contextmanager
     def _locked(self):
-        """The page, while no other process changes it; None: there is none."""
+        """The page, locked against other processes; None if there is none."""
         with _in_process:
             page = self._open()
             if page is None:
@@ -154,7 +154,7 @@ class Epochs:
         if self._page is None and self._owner is not None:
             try:
                 self._page = os.open("/proc/{}/fd/{}".format(*self._owner), os.O_RDWR | os.O_CLOEXEC)
-            except OSError:  # the process is gone, or not ours: everybody counts for himself
+            except OSError:  # the process is gone or belongs to another user: each process counts alone
                 self._owner = None
         return self._page
 
@@ -171,7 +171,7 @@ class Epochs:
 
 
 def _agreed(page, wanted, key, begun):
-    """The epoch of this pass, of which the page is told."""
+    """The epoch of this pass; writes it to the page."""
     following, n = _COUNT.unpack(os.pread(page, _COUNT.size, 0))
     if key is not None and wanted is None:
         for record in _records(page, n):
@@ -185,7 +185,7 @@ def _agreed(page, wanted, key, begun):
 
 
 def _records(page, n):
-    """The last ones, the newest first."""
+    """The last records, the newest first."""
     for i in range(n - 1, max(0, n - _RECORDS) - 1, -1):
         yield _RECORD.unpack(os.pread(page, _RECORD.size, _place(i)))
 

@@ -1,4 +1,4 @@
-"""Paths, suffixes and filesystems as users give them, made plain for the engine."""
+"""Converts a user's paths, suffixes and filesystems into plain local paths for the engine."""
 
 import os
 
@@ -6,31 +6,31 @@ from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
 
 
 def path_list(paths):
-    """One path or several as a list of str."""
+    """One path or several, as a list of str."""
     if isinstance(paths, (str, bytes, os.PathLike)):
         paths = [paths]
     elif not hasattr(paths, "__iter__"):
         found = type(paths).__name__
-        raise TypeMismatchError(f"paths: expected a str, a Path or a list of them, not {found}")
+        raise TypeMismatchError(f"paths: expected a str, a Path or a list of them, found {found}")
     out = list(paths)
     for i, path in enumerate(out):
         path = os.fspath(path) if isinstance(path, os.PathLike) else path
         if not isinstance(path, str):
-            raise TypeMismatchError(f"paths: expected a str or a Path, not {type(path).__name__}")
+            raise TypeMismatchError(f"paths: expected a str or a Path, found {type(path).__name__}")
         out[i] = path
     if not out:
-        raise InvalidArgument("paths: expected at least one")
+        raise InvalidArgument("paths: expected at least one path")
     return out
 
 
 def extension_list(given):
-    """File extensions as suffixes with their dot; None stays."""
+    """File extensions as suffixes with a dot; None stays."""
     if given is None:
         return None
     given = [given] if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else [given]
     for e in given:
         if not isinstance(e, str):
-            raise TypeMismatchError(f"file_extensions: expected a list of str, not of {type(e).__name__}")
+            raise TypeMismatchError(f"file_extensions: expected a list of str, found {type(e).__name__}")
     return [e if e.startswith(".") else f".{e}" for e in given]
 
 
@@ -39,9 +39,9 @@ def _absolute(path):
 
 
 class SkippedPaths:
-    """A partition_filter that leaves files out, after another one."""
+    """A partition_filter that leaves out given files, then applies the user's filter."""
 
-    argument = "skip_paths"  # that it stands for, for errors
+    argument = "skip_paths"  # name of the argument, for error texts
 
     def __init__(self, paths, then=None):
         if then is not None and not callable(then):
@@ -55,7 +55,7 @@ class SkippedPaths:
 
 
 def local_path(where, filesystem, path):
-    """The path on this machine of what `path` is in a filesystem of pyarrow or fsspec; it has to be local."""
+    """The local path of `path` in a filesystem of pyarrow or fsspec, which has to be local."""
     if filesystem is None:
         return path
     kind = type(filesystem).__name__
@@ -69,21 +69,21 @@ def local_path(where, filesystem, path):
     if kind == "DirFileSystem":
         return local_path(where, filesystem.fs, filesystem.path.rstrip("/") + "/" + path.lstrip("/"))
     if hasattr(filesystem, "open_input_file") or hasattr(filesystem, "protocol"):
-        raise UnsupportedError(f"{where}: filesystem {kind}: only local files can be read and written")
-    raise TypeMismatchError(f"{where}: filesystem: expected one of pyarrow.fs or fsspec, not {kind}")
+        raise UnsupportedError(f"{where}: filesystem {kind}: only local files are supported")
+    raise TypeMismatchError(f"{where}: filesystem: expected one of pyarrow.fs or fsspec, found {kind}")
 
 
 def check_stream_args(where, given, decompressed=True):
-    """pyarrow's arguments for opening a file: how it is compressed, which is found out anyhow, and the size
-    of a buffer, which is the engine's business.
+    """Checks pyarrow's arguments for opening a file. They have no effect: the engine detects the compression
+    and sizes its buffers itself.
     """
     what = f"{where}: arrow_open_stream_args"
     if not given:
         return
     if not isinstance(given, dict):
-        raise TypeMismatchError(f"{what}: expected a dict, not {type(given).__name__}")
+        raise TypeMismatchError(f"{what}: expected a dict, found {type(given).__name__}")
     for name in given:
         if name not in ("compression", "buffer_size", "seekable"):
-            raise InvalidArgument(f"{what}: no argument '{name}'; expected compression or buffer_size")
+            raise InvalidArgument(f"{what}: expected compression or buffer_size, found '{name}'")
     if not decompressed and given.get("compression") not in (None, "detect"):
-        raise UnsupportedError(f"{what}: these files are read as they are, not decompressed")
+        raise UnsupportedError(f"{what}: this reader does not decompress files")

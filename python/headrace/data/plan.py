@@ -1,4 +1,9 @@
-"""The nodes behind a Dataset: what the plan is, in terms that can be pickled, beside the engine's plan."""
+"""The nodes behind a Dataset: each holds the arguments of a step in a form that pickles, and the engine's
+plan.
+
+`Run` is one pass over a node's plan. A new operation needs a method `_NAME` that makes the engine's plan, and
+a line in `describe()`.
+"""
 
 import os
 import threading
@@ -6,15 +11,15 @@ import threading
 from headrace import _core
 from headrace._core import Plan, Table
 
-ALL_ROWS = 2**63 - 1  # as the end of a slice: to the last row
+ALL_ROWS = 2**63 - 1  # end of a slice without an end
 _KEEPS_COLUMNS = ("filter", "limit", "slice", "sample", "sort", "random_shuffle", "randomize_block_order")
 
 
 class Node:
-    """One step: an operation, its arguments and its inputs; immutable. `plan` is the engine's, made (and
-    checked) with the node.
+    """One step: an operation, its arguments and its inputs; immutable. `plan` is the engine's plan; making
+    the node makes and checks it.
 
-    A function has its Pool here, which all datasets that come after share.
+    The node of a function has a Pool, which all datasets based on the node share.
     """
 
     def __init__(self, op, args, inputs=()):
@@ -26,7 +31,7 @@ class Node:
         self.plan = getattr(self, "_" + op)()
 
     def here(self):
-        """The same node for this process: in a forked child functions need workers of their own."""
+        """The same node for this process: a forked child needs its own workers for functions."""
         if self.process != os.getpid():
             if any(True for _ in self._functions()):
                 self.__init__(self.op, self.args, [n.here() for n in self.inputs])
@@ -43,9 +48,10 @@ class Node:
         if self.op == "kept":
             keep = self.args["keep"]
             raise _core.UnsupportedError(
-                f"a materialized dataset of which {keep.disk_bytes} of {keep.nbytes} bytes are on disk "
-                "cannot be pickled: pickle the one that it was made of, write it to files, or set a "
-                "larger DataContext.memory_limit_bytes before materialize()"
+                f"cannot pickle a materialized dataset with {keep.disk_bytes} of {keep.nbytes} bytes on "
+                "disk: "
+                "pickle the dataset before materialize(), write it to files, or set a larger "
+                "DataContext.memory_limit_bytes before materialize()"
             )
         if self.op != "calls" and "partition_filter" not in self.args:
             return Node, (self.op, self.args, self.inputs)
@@ -64,7 +70,7 @@ class Node:
         files = keep(Plan.read(**{k: v for k, v in args.items() if k in listing}).files())
         if not isinstance(files, (list, tuple)) or not all(isinstance(f, str) for f in files):
             raise _core.TypeMismatchError(
-                f"partition_filter returned {type(files).__name__}; expected the list of paths to read"
+                f"partition_filter: expected a list of paths, found {type(files).__name__}"
             )
         if not files:
             raise _core.NotFoundError(
@@ -76,7 +82,7 @@ class Node:
         return Plan.tables(self.args["tables"])
 
     def _nothing(self):
-        """No rows of columns that nobody knows: as behind a function that is never called."""
+        """No rows and no known columns: the result of a function without calls."""
         return Plan.tables([Table.build({})]).calls(_core.Calls("nothing"), "nothing", "nothing")
 
     def _kept(self):
@@ -151,7 +157,7 @@ class Node:
         how = ("compute", "least", "most", "initial", "gpus", "cpus", "depth", "max_retries")
         self.pool = Pool(args["spec"], **{name: args[name] for name in how})
         fn = args["spec"]["fn"]
-        qualified = getattr(fn, "__qualname__", type(fn).__qualname__)  # __main__ may be a module next time
+        qualified = getattr(fn, "__qualname__", type(fn).__qualname__)  # not __module__: a script may move
         return self.inputs[0].plan.calls(
             self.pool.calls,
             args["spec"]["name"],
@@ -161,7 +167,7 @@ class Node:
         )
 
     def pools(self):
-        """Pools of all functions, inputs first, each once."""
+        """Pools of all functions, inputs first, each pool once."""
         out = {}
         for node in self.inputs:
             out.update(dict.fromkeys(node.pools()))
@@ -170,7 +176,7 @@ class Node:
         return list(out)
 
     def names(self):
-        """Names of the columns, where steps above functions say them all; None: only their types may tell."""
+        """Column names if the nodes above functions determine them; None: only a run or a schema knows."""
         if self.op == "project":
             return list(self.args["new_names"] or self.args["names"])
         if self.op in _KEEPS_COLUMNS:
@@ -180,14 +186,14 @@ class Node:
         return None
 
     def files(self):
-        """Paths of all files that the plan reads, as they are listed."""
+        """Paths of all files that the plan reads, in the order of the scans."""
         if self.op == "read":
             yield from self.plan.files()
         for node in self.inputs:
             yield from node.files()
 
     def describe(self):
-        """The step in one line, without I/O."""
+        """The step as one line of text, without I/O."""
         args = self.args
         if self.op == "read":
             urls = args["urls"]
@@ -237,7 +243,7 @@ class Node:
         return f"{self.op}({', '.join(str(v) for v in args.values())})"
 
     def chain(self):
-        """All steps, the source first."""
+        """All steps as one line, the source first."""
         head = self.inputs[0].chain() + " -> " if self.inputs else ""
         return head + self.describe()
 
@@ -249,8 +255,8 @@ def _pickled_node(op, args, inputs):
 
 
 class Run:
-    """One pass over a plan: a Feed, and the functions' workers that it needs. next() gives a Table, None at
-    the end.
+    """One pass over a plan: a Feed, and the workers of the plan's functions. next() returns a Table, or None
+    at the end.
     """
 
     def __init__(self, node, owner=None, **options):
@@ -285,15 +291,15 @@ class Run:
                 pool.log_errored()
 
     def stats(self):
-        """JSON text of what was done so far, or when it was closed."""
+        """JSON text of the run's statistics so far, or of those at its close."""
         return self.stats_text or "{}" if self.feed.closed else self.feed.stats()
 
     def close(self):
-        """Ends the pass. Tables that were handed out stay valid."""
+        """Ends the pass. Tables that next() returned stay valid."""
         try:
             self.stats_text = self.feed.stats()
         except _core.InvalidArgument:
-            pass  # closed before, or another thread is in next() and will close it
+            pass  # closed before, or another thread is in next() and closes it
         self.feed.close()
         self._end_pools()
         if self.owner is not None:
@@ -316,7 +322,7 @@ class Run:
 
 
 def explained(error, pools):
-    """A PeerError with how the worker ended, if it was a pool's; or why a pool could not start any."""
+    """A PeerError with the reason why the pool's worker died, or why a pool could not start workers."""
     for p in pools:
         if "no worker process" in str(error) and p.name in str(error) and p.failure():
             return p.failure()

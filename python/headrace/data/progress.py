@@ -1,5 +1,5 @@
-"""One line on the terminal while work goes on that takes more than a second. Nothing where there is no
-terminal, and nothing is left of it when the work is done.
+"""One progress line on the terminal during work of more than a second. There is no line without a terminal,
+and the line disappears when the work is done.
 """
 
 import json
@@ -9,13 +9,13 @@ import time
 
 from headrace._core import InvalidArgument
 
-FIRST_S = 1.0  # work shorter than this shows nothing
+FIRST_S = 1.0  # shorter work shows no line
 EVERY_S = 0.5
 CLEAR = "\r\x1b[K"
 
 
 class _Above:
-    """A terminal whose lines appear above the progress line."""
+    """A terminal stream that writes its lines above the progress line."""
 
     def __init__(self, line, stream):
         self._line = line
@@ -33,8 +33,8 @@ class _Above:
 
 
 class ProgressLine:
-    """A context manager. `text(seconds)` says what is shown, seconds after the beginning; None ends it. It is
-    called on a thread of its own. on=False shows nothing.
+    """A context manager. `text(seconds)` returns the line, `seconds` after the beginning, or None to end it;
+    a thread of the line's own calls it. on=False: no line.
     """
 
     def __init__(self, text, on=True):
@@ -61,7 +61,7 @@ class ProgressLine:
             sys.stdout, sys.stderr = self._streams
 
     def hide(self):
-        """With the lock held."""
+        """Removes the line. The caller holds `lock`."""
         if self._shown:
             self._terminal.write(CLEAR)
             self._terminal.flush()
@@ -82,7 +82,7 @@ class ProgressLine:
 
 
 class Rate:
-    """Turns a count that grows into "1,234 rows, 567 rows/s"; `what` is the word for them."""
+    """Turns a growing count into "1,234 rows, 567 rows/s"; `what` is the noun."""
 
     def __init__(self, what="rows"):
         self.what = what
@@ -98,7 +98,7 @@ class Rate:
 
 
 def run_line(run):
-    """The line of a Run: rows taken from it, or, while none came out yet, rows read."""
+    """The progress line of a Run: rows taken from it, or rows read while none were taken."""
     from headrace.data.context import DataContext
 
     taken, read = Rate(), Rate("rows read")

@@ -1,4 +1,6 @@
-"""Where rows come from: files, and numbers that are counted."""
+"""Readers of the engine's own formats (parquet, arrow, text, binary, json, numpy, tfrecords, images,
+webdataset), and range. CSV: csv_files.py. Formats that other packages read: sources/.
+"""
 
 from typing import Unpack
 
@@ -33,19 +35,19 @@ def read_parquet(
     batch_size=None,
     **common: Unpack[FileArguments],
 ):
-    """Rows of Parquet files: paths, folders (all files in them whose name ends in one of file_extensions)
-    or patterns.
+    """Rows of Parquet files: paths, folders (all files whose names end in one of file_extensions) or
+    patterns.
 
-    columns: names, in this order; others are not read. include_paths: a column 'path' with each row's file.
-    Nothing is read now but the list of files; the schema is that of the first file's footer, and a file
-    that does not fit is an error naming both files, the column and both types. filter: an expression, as for
-    Dataset.filter(expr=...); it may use columns that are not in `columns`. concurrency and
-    override_num_blocks are accepted: the order does not depend on them. NotFoundError names a path that is
-    not there, unless ignore_missing_paths. verify_checksums: compare the checksums of pages, where a file has
-    them; DataError names the page. verify: compare values with the statistics of the file, where it has some:
-    least and greatest values and nulls of row groups and pages; DataError names the column, the value and
-    the bound. It also follows each bit stream of zstd pages that have no checksum. skip_paths: files that
-    are left out. use_threads and batch_size, pyarrow's, are accepted: the engine sees to both.
+    columns: names, in the order of the result; the engine does not read other columns. include_paths: a
+    column 'path' with each row's file. This call only lists the files. The schema is the one in the first
+    file's footer; a file that does not fit is an error that names both files, the column and both types.
+    filter: an expression, as for Dataset.filter(expr=...); it may use columns that are not in `columns`.
+    concurrency and override_num_blocks have no effect: the order does not depend on them. NotFoundError
+    names a path that does not exist, unless ignore_missing_paths. verify_checksums: compares the checksums of
+    pages, if the file has them; DataError names the page. verify: compares values with the file's statistics
+    (minima, maxima and null counts of row groups and pages), if it has them; DataError names the column, the
+    value and the bound. It also follows each bit stream of zstd pages without a checksum. skip_paths: files
+    to leave out. use_threads and batch_size, pyarrow's, have no effect.
     """
     for name, given in (
         ("tensor_column_schema", tensor_column_schema),
@@ -53,7 +55,7 @@ def read_parquet(
         ("catalog", catalog),
     ):
         if given:
-            raise UnsupportedError(f"read_parquet: {name} is not in this version")
+            raise UnsupportedError(f"read_parquet: {name} is not supported")
     if skip_paths:
         common["partition_filter"] = SkippedPaths(path_list(skip_paths), common.get("partition_filter"))
     common["options"] = {"verify_checksums": verify_checksums, "verify": verify}
@@ -66,10 +68,10 @@ def read_parquet(
 def read_arrow(paths, *, columns=None, check_values=None, **common: Unpack[FileArguments]):
     """Rows of Arrow IPC files (Feather V2) and streams; each record batch is a fragment.
 
-    columns: names, in this order; buffers of others are not read. Dictionaries, views and run ends come as
-    plain values. check_values: "usual" (the default), "all" or "none": times of day beyond the day, dates
-    that are no whole days and null keys of maps are a DataError, with "all" decimals of more digits than
-    their type as well. read_ipc and read_feather are the same function.
+    columns: names, in the order of the result; the engine does not read the buffers of others. Dictionaries,
+    views and run ends become plain values. check_values: "usual" (the default), "all" or "none". "usual":
+    times beyond the day, dates that are not whole days and null keys of maps are a DataError; "all": decimals
+    with more digits than their type, too. read_ipc and read_feather are the same function.
     """
     options = {"check_values": check_values}
     return read_files("read_arrow", "arrow", paths, columns=columns, options=options, **common)
@@ -85,22 +87,21 @@ def read_text(
     drop_empty_lines=True,
     **common: Unpack[FileArguments],
 ):
-    """A row for each line, in the column 'text', without its end. Files that end in .gz or .zst are
-    decompressed.
+    """One row per line, without its line end, in the column 'text'. The engine decompresses compressed files.
 
-    encoding: any name that iconv knows ("latin-1", "utf-16", "cp1252", ...); a file in another one than UTF-8
-    is read by one thread. drop_empty_lines: lines of nothing but white space are left out. include_paths:
-    a column 'path' with each row's file. DataError names the file and the byte that has no meaning.
+    encoding: any name that iconv knows ("latin-1", "utf-16", "cp1252", ...); one thread reads a file that is
+    not UTF-8. drop_empty_lines: leaves out lines with only white space. include_paths: a column 'path' with
+    each row's file. DataError names the file and the invalid byte.
     """
     options = {"encoding": encoding, "drop_empty_lines": drop_empty_lines}
     return read_files("read_text", "text", paths, options=options, **common)
 
 
 def read_binary_files(paths, *, large=False, **common: Unpack[FileArguments]):
-    """A row for each file: its bytes as they stand there, in the column 'bytes'.
+    """One row per file, with the file's bytes in the column 'bytes'.
 
     include_paths: a column 'path' with each row's file. large=True: the column is large_binary, for files of
-    more than 2 GiB; without it they are an error.
+    more than 2 GiB; otherwise such a file is an error.
     """
     return read_files("read_binary_files", "binary", paths, options={"large": large}, **common)
 
@@ -121,19 +122,18 @@ def read_json(
     read_options=None,
     **common: Unpack[FileArguments],
 ):
-    """A row for each JSON object: one a line, the elements of an array, or one after another over several
-    lines; found out by each file's head (layout: 'lines', 'array', 'sequence' says it). Compressed files
-    are decompressed.
+    """One row per JSON object: one object per line, the elements of an array, or objects one after another
+    over several lines. The head of each file determines the layout, or layout: 'lines', 'array', 'sequence'.
+    The engine decompresses compressed files.
 
-    Types are guessed from the first sample_bytes (4 MiB; 0: all) of the first file. Later, a value of
-    another type is an error naming file, line, column, expected and found, and so is a key that is no
-    column (unexpected='ignore': passed over). on_error='skip' leaves out rows that are no JSON or do not
+    The first sample_bytes (4 MiB; 0: all) of the first file determine the types. A later value of another
+    type is an error that names file, line, column, expected and found; so is a key that is no column
+    (unexpected='ignore': the key is ignored). on_error='skip' leaves out rows that are not JSON or do not
     fit. big_integers: 'error', 'double' or 'string' for integers beyond 64 bits. allow_nan: NaN and Infinity
     are numbers. times=False: columns of dates and times (ISO 8601, whole seconds, all with a zone or all
-    without) stay strings; by default they are timestamps. lines: accepted as Ray's; the layout is found out
-    anyhow. parse_options: pyarrow.json's; explicit_schema, unexpected_field_behavior and newlines_in_values
-    count. read_options: pyarrow.json's, which only say how pyarrow cuts its work: rows of any length are
-    read without. See docs/formats/json.md.
+    without) stay strings; by default they are timestamps. lines: Ray's argument; True means layout='lines'.
+    parse_options: pyarrow.json's; explicit_schema, unexpected_field_behavior and newlines_in_values have an
+    effect. read_options: pyarrow.json's, without effect: rows may have any length. See docs/formats/json.md.
     """
     if lines and layout is None:
         layout = "lines"
@@ -144,7 +144,7 @@ def read_json(
         if given is not None and not hasattr(given, known):
             expected = "ReadOptions" if name == "read_options" else "ParseOptions"
             raise TypeMismatchError(
-                f"read_json: {name}: expected pyarrow.json.{expected}, not {type(given).__name__}"
+                f"read_json: {name}: expected pyarrow.json.{expected}, found {type(given).__name__}"
             )
     if parse_options is not None:
         if parse_options.newlines_in_values and layout in (None, "lines"):
@@ -176,28 +176,28 @@ def read_numpy(
 ):
     """Arrays of .npy and .npz files; rows are slices along the first axis.
 
-    A .npy file is the column 'data', a structured array a column for each field; an .npz file is a column
-    for each member, all of one length. Rows of one and more dimensions are tensors. Arrays of Python objects
-    are refused: reading them means running what stands in the file. DataError names the file and byte where
-    a file is damaged. mmap_mode, fix_imports and encoding, numpy.load's, are accepted; none is of use here.
+    A .npy file is the column 'data', a structured array one column per field; an .npz file is one column per
+    member, all of the same length. Rows of one or more dimensions are tensors. Arrays of Python objects are
+    an error: unpickling them would run code from the file. DataError names file and byte of the damage.
+    mmap_mode, fix_imports and encoding, numpy.load's, have no effect.
     """
     if allow_pickle:
-        raise UnsupportedError("read_numpy: allow_pickle=True: pickled objects are never loaded")
+        raise UnsupportedError("read_numpy: allow_pickle=True: this reader never loads pickled objects")
     return read_files("read_numpy", "numpy", paths, **common)
 
 
 def read_tfrecords(
     paths, *, tf_schema=None, raw=None, sample=None, check=None, **common: Unpack[FileArguments]
 ):
-    """TFRecord files of tf.train.Example: a column for each feature, plain or compressed.
+    """TFRecord files of tf.train.Example, plain or compressed: one column per feature.
 
-    A feature that has at most one value in every record is a column of int64, float or binary, others are
-    lists; a missing one is null. Which features there are, and which are lists, is found in the first
-    `sample` bytes (8 MiB) of the first file; a record that does not fit is a TypeMismatchError naming file
-    and record. tf_schema says it instead: a dict of name -> "int64", "float", "bytes" or "list<...>" of
-    these, or a schema of tensorflow_metadata; other features are left out. raw=True: the records as they
-    are, in the column 'bytes'. check=False: payloads' checksums are not looked at. DataError names file,
-    record and byte.
+    A feature with at most one value in every record is a column of int64, float or binary; the others are
+    lists; a missing feature is null. The first `sample` bytes (8 MiB) of the first file determine the
+    features and which of them are lists; a later record that does not fit is a TypeMismatchError that names
+    file and record. tf_schema determines them instead: a dict of name -> "int64", "float", "bytes" or
+    "list<...>" of these, or a schema of tensorflow_metadata; the reader leaves out other features. raw=True:
+    the records themselves, in the column 'bytes'. check=False: does not compare the checksums of payloads.
+    DataError names file, record and byte.
     """
     options = {"tf_schema": tf_schema_text(tf_schema), "raw": raw, "sample": sample, "check": check}
     return read_files("read_tfrecords", "tfrecords", paths, options=options, **common)
@@ -218,25 +218,26 @@ def read_images(
     arrow_open_file_args=None,
     **common: Unpack[FileArguments],
 ):
-    """A row for each JPEG, PNG, WebP, GIF, BMP or TIFF file, in the column 'image': uint8, of shape
-    (height, width, channels), or (height, width) where it is grey. Of a folder, files with the usual suffixes
-    are read.
+    """One row per JPEG, PNG, WebP, GIF, BMP or TIFF file, in the column 'image': uint8, of shape
+    (height, width, channels), or (height, width) for grey images. From a folder it reads files with the usual
+    suffixes.
 
-    size: (height, width), to which all images are resized (interpolation: nearest, box, bilinear, hamming,
-    bicubic, lanczos; antialiased); exact=False lets a JPEG be decoded at 1/2, 1/4 or 1/8 where that is still
-    twice as large. mode: "L", "LA", "RGB" or "RGBA"; None: as stored. With size the column is a tensor: of
-    the mode's channels, or of the first file's, and then an image of others is an error, unless
-    fixed_shape=False. Otherwise shapes differ from row to row, and a batch is an array of arrays unless they
-    happen to be equal. exif_orientation: turned as EXIF says. on_error: "raise" a DataError that names the
-    file, or "skip" it. allow_truncated: what is missing at a file's end is grey or black. max_pixels: images
-    of more are damaged (179 million; 0: no limit). include_paths: a column 'path' with each row's file.
+    size: (height, width); the engine resizes all images to it (interpolation: nearest, box, bilinear,
+    hamming, bicubic, lanczos; antialiased). exact=False: a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size
+    if that is at least twice `size`. mode: "L", "LA", "RGB" or "RGBA"; None: as stored. With size the column
+    is a tensor with the mode's channels, or with those of the first file; an image with other channels is
+    then an error, unless fixed_shape=False. Without size shapes differ from row to row, and a batch is an
+    array of arrays unless all its shapes are equal. exif_orientation: turns images as EXIF says. on_error:
+    "raise" a DataError that names the file, or "skip" the file. allow_truncated: the missing end of a file is
+    grey or black. max_pixels: an image with more pixels is damaged (179 million; 0: no limit). include_paths:
+    a column 'path' with each row's file.
     """
     common.setdefault("arrow_open_stream_args", arrow_open_file_args)
     if size is not None and (not isinstance(size, (tuple, list)) or len(size) != 2):
-        raise InvalidArgument(f"read_images: size {size!r}: expected (height, width)")
+        raise InvalidArgument(f"read_images: size: expected (height, width), found {size!r}")
     height, width = (None, None) if size is None else size
     if size is not None and (height < 1 or width < 1):
-        raise InvalidArgument(f"read_images: size {size}; expected height and width of at least 1")
+        raise InvalidArgument(f"read_images: size: expected height and width of at least 1, found {size}")
     options = {
         "mode": mode,
         "height": height,
@@ -263,17 +264,18 @@ def read_webdataset(
     expand_json=False,
     **common: Unpack[FileArguments],
 ):
-    """Samples of tar archives: a row for each run of members of one key, with '__key__', a column for each
-    suffix of the first archive, and '__url__' (and 'path', with include_paths).
+    """Samples of tar archives: one row per sequence of members with one key, with '__key__', a column for
+    each suffix in the first archive, and '__url__' (and 'path', with include_paths).
 
-    decoder: None gives bytes; True text (txt, text, transcript), numbers (cls, cls2, index, inx, id, count),
-    images (uint8, (height, width, channels)), json and npy; "rgb", "l" or "rgba" the same with images of
-    these channels; a function gets each sample as a dict and gives what takes its place; a list does one
-    after the other. suffixes: only these, names, patterns, or a function. fileselect: the same for whole
-    names of members; filerename: functions, or (regular expression, replacement) pairs, that they pass
-    before. expand_json: the keys of 'json' become columns. verbose_open: prints which archive begins and
-    ends. With fileselect, filerename or verbose_open archives are read by Python, in worker processes. A
-    sample that lacks a member has null there. DataError names file, byte and member.
+    decoder: None gives bytes. True decodes text (txt, text, transcript), numbers (cls, cls2, index, inx, id,
+    count), images (uint8, (height, width, channels)), json and npy; "rgb", "l" or "rgba" is True with images
+    of these channels. A function gets each sample as a dict and returns its replacement; a list applies its
+    decoders one after the other. suffixes: the wanted ones, as names, patterns, or a function. fileselect:
+    the same for whole names of members. filerename: functions, or (regular expression, replacement) pairs,
+    that change the names first. expand_json: the keys of 'json' become columns. verbose_open: prints the
+    beginning and end of each archive. With fileselect, filerename or verbose_open Python reads the archives,
+    in worker processes. A sample without a member has null in its column. DataError names file, byte and
+    member.
     """
     paths_column = common.pop("include_paths", None)
     steps = decoder_list(decoder)
@@ -301,8 +303,8 @@ def read_webdataset(
 
 
 def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):
-    """The int64 column 'id' of 0 .. n-1, computed as it is read. override_num_blocks: in so many blocks, for
-    randomize_block_order(); None: of a million rows.
+    """The int64 column 'id' of 0 .. n-1, computed as it is read. override_num_blocks: the number of blocks
+    for randomize_block_order(); None: blocks of a million rows.
     """
     accept_cluster_arguments("range", {"parallelism": parallelism})
     return _range("range", n, override_num_blocks)
@@ -310,17 +312,17 @@ def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):
 
 def _range(where, n, n_blocks):
     if n_blocks is not None and not is_whole(n_blocks, 1):
-        raise InvalidArgument(f"{where}: override_num_blocks {n_blocks!r}: expected at least 1")
+        raise InvalidArgument(f"{where}: override_num_blocks: expected at least 1, found {n_blocks!r}")
     return Dataset(Node("range", {"n": n, "name": "id", "n_blocks": n_blocks}))
 
 
 def range_tensor(n, *, shape=(1,), parallelism=-1, concurrency=None, override_num_blocks=None):
-    """The int64 tensor column 'data' of n rows; row i is an array of that shape, filled with i.
+    """The int64 tensor column 'data' of n rows; row i is an array of `shape` that is filled with i.
     override_num_blocks: see range().
     """
     accept_cluster_arguments("range_tensor", {"parallelism": parallelism})
     if not isinstance(shape, (tuple, list)):
-        raise TypeMismatchError(f"range_tensor: shape: expected a tuple, not {type(shape).__name__}")
+        raise TypeMismatchError(f"range_tensor: shape: expected a tuple, found {type(shape).__name__}")
 
     def filled(batch):
         import numpy as np

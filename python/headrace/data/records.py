@@ -1,4 +1,4 @@
-"""What the readers of record files need of Python: schemas of tf.train.Example, decoders of WebDataset."""
+"""Python's part of readers of records: schemas of tf.train.Example, decoders of WebDataset samples."""
 
 import io
 import json
@@ -13,14 +13,14 @@ _METADATA_TYPES = {1: "bytes", 2: "int64", 3: "float"}
 
 
 def _is_single(feature):
-    """Whether a feature of tensorflow_metadata has one value at most."""
+    """Whether a feature of tensorflow_metadata has at most one value."""
     return bool(feature.HasField("shape") and all(d.size == 1 for d in feature.shape.dim)) or bool(
         feature.HasField("value_count") and feature.value_count.max == 1
     )
 
 
 def tf_schema_text(schema):
-    """The option tf_schema of the engine: lines "type name". None stays."""
+    """The engine's option tf_schema: lines "type name". None stays."""
     if schema is None:
         return None
     if isinstance(schema, dict):
@@ -30,20 +30,20 @@ def tf_schema_text(schema):
         for f in schema.feature:
             kind = _METADATA_TYPES.get(f.type)
             if kind is None:
-                raise InvalidArgument(f"tf_schema: feature {f.name!r}: type {f.type} is unknown")
+                raise InvalidArgument(f"tf_schema: feature {f.name!r}: unknown type {f.type}")
             pairs.append((f.name, kind if _is_single(f) else f"list<{kind}>"))
     else:
         found = type(schema).__name__
-        raise InvalidArgument(f"tf_schema: expected a dict or a schema of tensorflow_metadata, not {found}")
+        raise InvalidArgument(f"tf_schema: expected a dict or a schema of tensorflow_metadata, found {found}")
     for name, _ in pairs:
         if "\n" in name:
-            raise InvalidArgument(f"tf_schema: feature {name!r}: a name has one line")
+            raise InvalidArgument(f"tf_schema: feature {name!r}: a name must not have a newline")
     return "\n".join(f"{kind} {name}" for name, kind in pairs)
 
 
 _TEXTS = {"txt", "text", "transcript"}
 _NUMBERS = {"cls", "cls2", "index", "inx", "id", "count"}
-_PIXMAPS = {"ppm", "pgm", "pbm", "pnm"}  # the engine has no decoder of these
+_PIXMAPS = {"ppm", "pgm", "pbm", "pnm"}  # Pillow decodes these; the engine has no decoder
 _IMAGES = _PIXMAPS | {"jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff"}
 _REFUSED = {"pickle", "pkl", "pyd", "pth", "pt"}
 _MODES = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
@@ -54,24 +54,24 @@ def _is_function(step):
 
 
 def _mode(step):
-    """The channels that a step wants of images; None: as stored."""
+    """The mode of images that a step wants; None: as stored."""
     if step is True or step.lower() == "pil":
         return None
     word = step.lower().removeprefix("pil").removesuffix("8")
     if word not in _MODES:
         known = ", ".join(["pil", *_MODES])
-        raise UnsupportedError(f"read_webdataset: decoder {step!r}: known are {known}")
+        raise UnsupportedError(f"read_webdataset: decoder: expected one of {known}, found {step!r}")
     return _MODES[word]
 
 
 def decoder_list(decoder):
-    """The steps of the argument `decoder` of read_webdataset: True, a mode of images, or a function."""
+    """The steps of read_webdataset's argument `decoder`: each is True, a mode of images, or a function."""
     steps = list(decoder) if isinstance(decoder, (list, tuple)) else [decoder]
     steps = [step for step in steps if step is not None and step is not False]
     for step in steps:
         if step is not True and not isinstance(step, str) and not callable(step):
             raise InvalidArgument(
-                f"read_webdataset: decoder: expected a bool, a mode or a function, not {step!r}"
+                f"read_webdataset: decoder: expected a bool, a mode or a function, found {step!r}"
             )
         if not _is_function(step):
             _mode(step)
@@ -79,13 +79,15 @@ def decoder_list(decoder):
 
 
 def decoder_options(steps):
-    """What the engine decodes by itself: the first step, if it is no function of the user's."""
+    """The engine's options for the first step, if it is no function of the user's."""
     native = bool(steps) and not _is_function(steps[0])
     return {"decode": native, "images": (_mode(steps[0]) or "stored") if native else None}
 
 
 def matches(suffix, wanted):
-    """Whether a suffix or name is wanted: by a function, or by names and patterns, a dot in front or not."""
+    """Whether a function, or a list of names and patterns (with or without a dot in front), wants a
+    suffix.
+    """
     if callable(wanted):
         return bool(wanted(suffix))
     for pattern in [wanted] if isinstance(wanted, str) else wanted:
@@ -98,14 +100,14 @@ def matches(suffix, wanted):
 
 
 def select_suffixes(ds, suffixes, keep):
-    """Only the columns whose suffix is wanted (names, patterns, or a function), and those to `keep`."""
+    """Selects the columns whose suffix `suffixes` wants (names, patterns, or a function), and `keep`."""
     if suffixes is None:
         return ds
     return ds.select_columns([c for c in ds._names() if c in keep or matches(c, suffixes)])
 
 
 class _Decode:
-    """What a step does with a column that the engine gives as bytes; workers get a copy."""
+    """Decodes one column of bytes; workers get a copy of this object."""
 
     def __init__(self, kind, mode):
         self.kind = kind
@@ -138,12 +140,12 @@ class _Decode:
 
 
 def _kind(column, by_engine):
-    """What a column's values are to become; None: they stay. by_engine: it did what it can."""
+    """The kind of decoding of a column; None: the values stay. by_engine: the engine decoded its part."""
     suffix = column.rsplit(".", 1)[-1]
     if suffix in _REFUSED:
         raise UnsupportedError(
-            f"read_webdataset: column {column!r}: unpickling can run any code; "
-            "say decoder=None, or give a function"
+            f"read_webdataset: column {column!r}: unpickling can run any code; use decoder=None, or a "
+            "function"
         )
     if suffix in ("json", "npy"):
         return suffix
@@ -155,7 +157,7 @@ def _kind(column, by_engine):
 
 
 def decoded(ds, steps, by_engine=True):
-    """The samples after all steps; see read_webdataset. by_engine: it did its part of the first."""
+    """The samples after all steps; see read_webdataset. by_engine: the engine did its part of the first."""
     for i, step in enumerate(steps):
         if _is_function(step):
             ds = ds.map(step)
@@ -169,7 +171,7 @@ def decoded(ds, steps, by_engine=True):
 
 
 def _with_decoded(ds, names, kinds, mode):
-    """Each column is a step of its own, which is left out where nobody wants it."""
+    """Decodes each column in a step of its own, so that rules can remove the step of an unused column."""
     node, made = ds._node, {}
     for column, kind in kinds.items():
         made[column] = f"<decode({column})>"
@@ -189,12 +191,12 @@ def _with_decoded(ds, names, kinds, mode):
 
 
 def _place(kinds):
-    """Parsing a few hundred bytes of JSON is not worth a process."""
+    """Where to decode: threads for JSON, text and numbers, which are too small for a process."""
     return "threads" if set(kinds) <= {"json", "text", "number"} else None
 
 
 def _with_values(ds, name, columns, function, kinds):
-    """Columns made of others."""
+    """Adds columns that a function computes from others."""
     return ds._with_function(
         name,
         "values",
@@ -207,7 +209,7 @@ def _with_values(ds, name, columns, function, kinds):
 
 
 class _Expand:
-    """The keys of the column json as columns of their own."""
+    """Makes columns of the keys of the column json."""
 
     def __init__(self, taken):
         self.taken = taken
@@ -217,7 +219,9 @@ class _Expand:
         names = dict.fromkeys(name for row in rows for name in row)
         for name in names:
             if name in self.taken:
-                raise InvalidArgument(f"read_webdataset: expand_json: there is a column {name!r} already")
+                raise InvalidArgument(
+                    f"read_webdataset: expand_json: the samples have a column {name!r} already"
+                )
         return {name: [row.get(name) for row in rows] for name in names}
 
     @staticmethod
@@ -228,21 +232,23 @@ class _Expand:
             return {}
         if not isinstance(value, dict):
             raise TypeMismatchError(
-                f"read_webdataset: expand_json: expected objects in column 'json', not {type(value).__name__}"
+                f"read_webdataset: expand_json: column 'json': expected objects, found {type(value).__name__}"
             )
         return value
 
 
 def expanded(ds):
-    """The samples with each key of their json as a column."""
+    """The samples with a column for each key of their json."""
     names = ds._names()
     if "json" not in names:
-        raise InvalidArgument(f"read_webdataset: expand_json: no column 'json'; there are {', '.join(names)}")
+        raise InvalidArgument(
+            f"read_webdataset: expand_json: no column 'json'; the columns are {', '.join(names)}"
+        )
     return _with_values(ds, "expand_json", ["json"], _Expand(frozenset(names)), ["json"])
 
 
 def _feature_kind(name, kind):
-    """ "int64", "float" or "bytes" of a column's type."""
+    """ "int64", "float" or "bytes" for a column's type."""
     item = kind
     while item.startswith(("list<", "large_list<", "fixed_size_list<")):
         item = item.partition("item: ")[2]
@@ -253,11 +259,11 @@ def _feature_kind(name, kind):
         return "float"
     if item.startswith(("string", "large_string", "binary", "large_binary", "fixed_size_binary")):
         return "bytes"
-    raise TypeMismatchError(f"write_tfrecords: column '{name}' of type {kind} is no feature")
+    raise TypeMismatchError(f"write_tfrecords: column '{name}': no feature can hold type {kind}")
 
 
 def of_tf_schema(ds, schema):
-    """The dataset with the features' types that a tf_schema says; TypeMismatchError where they do not fit."""
+    """The dataset with the types of tf_schema; TypeMismatchError if a column does not fit."""
     from headrace.data.expressions import col
 
     features = dict(reversed(line.split(" ", 1)) for line in tf_schema_text(schema).splitlines())
@@ -271,6 +277,6 @@ def of_tf_schema(ds, schema):
             ds = ds.with_column(name, col(name).cast("float"))
         elif have != wanted:
             raise TypeMismatchError(
-                f"write_tfrecords: column '{name}' has type {kind}; tf_schema says {features[name]}"
+                f"write_tfrecords: column '{name}': expected {features[name]} (tf_schema), found {kind}"
             )
     return ds

@@ -1,11 +1,11 @@
-"""What a resume has to say of classes whose instances remember rows that they will not see again."""
+"""Warnings for a resume with classes whose instances remember earlier rows, which they do not see again."""
 
 import json
 import warnings
 
 
 def forgetful(node):
-    """(pool, text) for each function of a plan that may remember rows, and has no state in positions."""
+    """(pool, text) for each function of a plan that may remember rows and has no state in positions."""
     from headrace.udf import instances
 
     return [
@@ -16,11 +16,11 @@ def forgetful(node):
 
 
 def in_the_middle(position):
-    """Whether rows of an epoch lie before a position, and others behind it."""
+    """Whether a position lies inside an epoch, with rows before and after it."""
     try:
         found = json.loads(position or "{}")
     except ValueError:
-        return False  # whoever reads it says so
+        return False  # the engine reports it
     return bool(
         isinstance(found, dict)
         and not found.get("end")
@@ -29,7 +29,7 @@ def in_the_middle(position):
 
 
 def warn(node, position, stacklevel=3):
-    """Once for each function of a plan that is resumed in the middle of an epoch."""
+    """Warns once per function of a plan that resumes in the middle of an epoch."""
     if not in_the_middle(position):
         return
     for pool, text in forgetful(node):

@@ -1,5 +1,5 @@
-"""What write_webdataset does with values that are no text, bytes or numbers: each is encoded as its column's
-suffix says, and functions of the user's get whole samples, as dicts.
+"""Encoders of write_webdataset, for values that are no text, bytes or numbers: the suffix of the column names
+the encoding, and a user's function gets whole samples as dicts.
 """
 
 import io
@@ -12,7 +12,7 @@ _IMAGES = {e: e for e in ("jpeg", "png", "webp", "bmp", "gif", "tiff")}
 _IMAGES |= {"jpg": "jpeg", "tif": "tiff"} | dict.fromkeys(("ppm", "pgm", "pbm", "pnm"), "ppm")
 _ENCODED = {*_IMAGES, "json", "npy", "pt", "pth", "pkl", "pickle", "mp"}
 _EXPECTED = (
-    "a member is text or bytes, or a number as text, or has a name that says how to encode it: "
+    "a member is text, bytes or a number, or its name ends in an encoding: "
     "json, npy, jpg, png, webp, pt, pkl, mp"
 )
 _PLAIN = ("string", "large_string", "binary", "large_binary", "bool", "null")
@@ -26,7 +26,7 @@ def encoder_steps(encoder):
     for step in steps:
         if step is not True and not callable(step):
             raise InvalidArgument(
-                f"write_webdataset: encoder: expected a bool, a function or a list of these, not {step!r}"
+                f"write_webdataset: encoder: expected a bool, a function or a list of these, found {step!r}"
             )
     return steps
 
@@ -40,7 +40,7 @@ def _is_plain(kind):
 
 
 def encoded(ds, encoder):
-    """The dataset whose columns the engine writes as members of samples."""
+    """The dataset with columns that the engine can write as members of samples."""
     steps = encoder_steps(encoder)
     if all(step is True for step in steps):
         schema = ds.schema()
@@ -56,7 +56,7 @@ def encoded(ds, encoder):
 
 
 class _Encode:
-    """A sample with the values of `columns` (None: all but what is text, bytes or a number) as bytes."""
+    """Encodes `columns` of a sample as bytes (None: all except text, bytes and numbers)."""
 
     __name__ = "encoder"
 
@@ -73,7 +73,7 @@ class _Encode:
 
 
 def encode(name, value):
-    """The bytes of a value, as the last part of its column's name says."""
+    """The bytes of a value in the encoding that the last part of the column's name gives."""
     suffix = _suffix(name)
     stream = io.BytesIO()
     if suffix in _IMAGES:
@@ -109,7 +109,8 @@ def _image(name, value):
     except (AttributeError, TypeError, ValueError) as e:
         found = f"{value.dtype} {value.shape}" if hasattr(value, "shape") else type(value).__name__
         raise TypeMismatchError(
-            f"write_webdataset: column '{name}': {found}: expected pixels (height, width, channels): {e}"
+            f"write_webdataset: column '{name}': expected pixels (height, width, channels), found "
+            f"{found}: {e}"
         ) from None
 
 
@@ -118,4 +119,4 @@ def _json_value(value):
         return value.tolist()
     if hasattr(value, "isoformat"):
         return value.isoformat()
-    raise TypeMismatchError(f"write_webdataset: {type(value).__name__} has no form in JSON")
+    raise TypeMismatchError(f"write_webdataset: JSON has no form for {type(value).__name__}")

@@ -1,5 +1,5 @@
-"""WebDataset archives read by Python: where names of members pass through functions of the user's before they
-are grouped to samples. Otherwise the engine does it.
+"""WebDataset archives in Python, for arguments with functions over members' names (fileselect, filerename)
+and for verbose_open. Otherwise the engine reads archives.
 """
 
 import re
@@ -15,7 +15,7 @@ BLOCK_BYTES = 8 << 20
 
 
 def _renamed(name, rename):
-    """The name after all functions and (regular expression, replacement) pairs."""
+    """The name after all functions and (regular expression, replacement) pairs, in order."""
     for step in rename:
         name = step(name) if callable(step) else re.sub(step[0], step[1], name)
     return name
@@ -29,19 +29,19 @@ def _steps(filerename):
         if not callable(step) and not (isinstance(step, tuple) and len(step) == 2):
             raise InvalidArgument(
                 "read_webdataset: filerename: expected a function, a (pattern, replacement) pair, or a list "
-                f"of these, not {step!r}"
+                f"of these, found {step!r}"
             )
     return steps
 
 
 def _split(name):
-    """(key, suffix) of a member; None: it is no part of a sample."""
+    """(key, suffix) of a member; None if it belongs to no sample."""
     found = re.match(r"^((?:.*/|)[^.]+)[.]([^/]*)$", name)
     return found and (found[1], found[2].lower())
 
 
 class _Archive:
-    """The members of an archive that are parts of samples: (key, suffix, function that reads the bytes)."""
+    """The members of an archive that belong to samples: (key, suffix, function that reads the bytes)."""
 
     def __init__(self, path, select, rename):
         self.path = path
@@ -64,7 +64,7 @@ class _Archive:
 
 
 def _table(path, columns, rows):
-    """Rows as a Table; the last one, which is left out again, gives every column its type."""
+    """Rows as a Table. An extra last row gives every column its type; the result is without it."""
     made = {"__key__": [r["__key__"] for r in rows] + [""]}
     made |= {c: [r.get(c) for r in rows] + [b""] for c in columns}
     made["__url__"] = [path] * (len(rows) + 1)
@@ -72,7 +72,7 @@ def _table(path, columns, rows):
 
 
 def _samples(path, select, rename, columns, verbose):
-    """Tables of the samples of an archive."""
+    """Tables of the samples in an archive."""
     rows, n_bytes, key = [], 0, None
     if verbose:
         print(f"start {path}", flush=True)
@@ -96,11 +96,11 @@ def _samples(path, select, rename, columns, verbose):
 
 
 def read_samples(paths, fileselect, filerename, verbose_open, **common):
-    """The samples of archives, all of them bytes: see read_webdataset."""
+    """The samples of archives; all members are bytes. See read_webdataset."""
     for name in ("shuffle", "partitioning", "schema", "unify"):
         if common.get(name) is not None:
             raise UnsupportedError(
-                f"read_webdataset: {name} together with fileselect, filerename or verbose_open"
+                f"read_webdataset: {name} is not supported with fileselect, filerename or verbose_open"
             )
     files = read_files("read_webdataset", "webdataset", paths, **common)._node.plan.files()
     rename = _steps(filerename)

@@ -1,4 +1,4 @@
-"""What is random about datasets: samples, the order of blocks."""
+"""Random choices over whole datasets: samples, random splits, the order of blocks."""
 
 from numbers import Real
 
@@ -10,7 +10,7 @@ from headrace.data.plan import Node
 
 def _fraction(where, value):
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 1:
-        raise InvalidArgument(f"{where} {value!r}: expected a number from 0 to 1")
+        raise InvalidArgument(f"{where}: expected a number from 0 to 1, found {value!r}")
     return float(value)
 
 
@@ -33,18 +33,18 @@ def streaming_train_test_split(dataset, test_size, *, split_type="random", hash_
     where = "streaming_train_test_split"
     test_size = _fraction(f"{where}: test_size", test_size)
     if not 0 < test_size < 1:
-        raise InvalidArgument(f"{where}: test_size {test_size}: expected a number between 0 and 1")
+        raise InvalidArgument(f"{where}: test_size: expected a number between 0 and 1, found {test_size}")
     if split_type not in ("random", "hash"):
-        raise InvalidArgument(f"{where}: split_type {split_type!r}: expected 'random' or 'hash'")
+        raise InvalidArgument(f"{where}: split_type: expected 'random' or 'hash', found {split_type!r}")
     if split_type == "hash" and seed is not None:
-        raise InvalidArgument(f"{where}: a split by hash takes no seed")
+        raise InvalidArgument(f"{where}: expected no seed with split_type='hash'")
     if split_type == "random" and hash_column is not None:
-        raise InvalidArgument(f"{where}: hash_column is for split_type='hash'")
+        raise InvalidArgument(f"{where}: expected no hash_column with split_type='random'")
     if split_type == "hash" and hash_column is None:
-        raise InvalidArgument(f"{where}: split_type='hash' needs a hash_column")
+        raise InvalidArgument(f"{where}: expected a hash_column with split_type='hash'")
     check_seed(f"{where}: seed", seed)
     if seed is None and split_type == "random":
-        seed = DataContext.get_current().seed  # now: both sides, and all epochs, have to agree
+        seed = DataContext.get_current().seed  # read now, so that both parts and all epochs agree
     border = 1.0 - test_size
     common = {"seed": seed, "once": True, "column": hash_column}
     return tuple(

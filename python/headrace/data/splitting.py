@@ -1,7 +1,7 @@
-"""Datasets cut into pieces by numbers of rows. Nothing is held in memory: each is a range of the plan's rows.
+"""Splits of a dataset by row numbers. Each part is a range of the plan's rows; nothing stays in memory.
 
-Where files say how many rows they have, what lies before a range is not read. Of rows behind a filter or a
-function that may change their number, the plan is run once to count them.
+If the files say how many rows they have, a pass does not read the rows before its range. Behind a filter or a
+function that may change the number of rows, a run of the plan counts them first.
 """
 
 import itertools
@@ -17,7 +17,7 @@ MARK = "__is_train__"
 
 
 def rows_between(dataset, begin, end=ALL_ROWS):
-    """The rows from number `begin` to `end` (not included), in memory if the dataset is."""
+    """The rows [begin, end), in memory if the dataset is."""
     node = dataset._node
     if node.op == "tables":
         return type(dataset)(
@@ -42,9 +42,9 @@ def split_at_indices(dataset, indices):
     if not indices:
         raise InvalidArgument("split_at_indices: expected at least one index")
     if not all(is_whole(i, 0) for i in indices):
-        raise InvalidArgument(f"split_at_indices: indices {indices}: expected numbers of at least 0")
+        raise InvalidArgument(f"split_at_indices: indices: expected numbers of at least 0, found {indices}")
     if sorted(indices) != indices:
-        raise InvalidArgument(f"split_at_indices: indices {indices}: expected them in ascending order")
+        raise InvalidArgument(f"split_at_indices: indices: expected ascending order, found {indices}")
     borders = [0, *(int(i) for i in indices), ALL_ROWS]
     return [rows_between(dataset, a, b) for a, b in itertools.pairwise(borders)]
 
@@ -52,9 +52,9 @@ def split_at_indices(dataset, indices):
 def split(dataset, n, *, equal=False, locality_hints=None):
     """See Dataset.split."""
     if not is_whole(n) or n <= 0:
-        raise InvalidArgument(f"split: {n!r} pieces: expected at least 1")
+        raise InvalidArgument(f"split: n: expected at least 1, found {n!r}")
     if locality_hints is not None and len(locality_hints) != n:
-        raise InvalidArgument(f"split: {len(locality_hints)} locality_hints for {n} pieces")
+        raise InvalidArgument(f"split: locality_hints: expected {n}, found {len(locality_hints)}")
     count = dataset.count()
     each, more = divmod(count, n)
     sizes = [each] * n if equal else [each + (i < more) for i in range(n)]
@@ -68,13 +68,13 @@ def split_proportionately(dataset, proportions):
     if not proportions:
         raise InvalidArgument("split_proportionately: expected at least one proportion")
     if any(not isinstance(p, Real) or isinstance(p, bool) or not p > 0 for p in proportions):
-        raise InvalidArgument(f"split_proportionately: {proportions}: expected numbers above 0")
+        raise InvalidArgument(f"split_proportionately: expected numbers above 0, found {proportions}")
     if sum(proportions) >= 1:
-        raise InvalidArgument(f"split_proportionately: {proportions}: their sum has to be below 1")
+        raise InvalidArgument(f"split_proportionately: expected a sum below 1, found {proportions}")
     count = dataset.count()
     indices = [int(count * p) for p in np.cumsum(proportions)]
     less = 0
-    for i in range(len(indices) - 2, -1, -1):  # each piece has a row at least
+    for i in range(len(indices) - 2, -1, -1):  # each part has at least one row
         indices[i] -= less
         if indices[i] == indices[i + 1]:
             less += 1
@@ -88,13 +88,15 @@ def train_test_split(dataset, test_size, *, shuffle=False, seed=None, stratify=N
     """See Dataset.train_test_split."""
     if isinstance(test_size, bool) or not isinstance(test_size, Real):
         raise TypeMismatchError(
-            f"train_test_split: test_size is {type(test_size).__name__}, not int or float"
+            f"train_test_split: test_size: expected int or float, found {type(test_size).__name__}"
         )
     if shuffle and stratify is not None:
-        raise InvalidArgument("train_test_split: shuffle=True or stratify, not both")
+        raise InvalidArgument("train_test_split: expected shuffle=True or stratify, not both")
     if not is_whole(test_size) and not 0 < test_size < 1:
-        raise InvalidArgument(f"train_test_split: test_size {test_size}: a fraction lies between 0 and 1")
-    if shuffle:  # an order that stays: no row is to be in both pieces, whatever the epoch
+        raise InvalidArgument(
+            f"train_test_split: test_size: expected a fraction between 0 and 1, found {test_size}"
+        )
+    if shuffle:  # one order for all epochs, so that no row is ever in both parts
         dataset = dataset.random_shuffle(seed=DataContext.get_current().seed if seed is None else seed)
     if stratify is not None:
         return _stratified(dataset, test_size, stratify)
@@ -106,7 +108,8 @@ def train_test_split(dataset, test_size, *, shuffle=False, seed=None, stratify=N
 def _train_rows(count, test_size):
     if not 0 < test_size < count:
         raise InvalidArgument(
-            f"train_test_split: test_size {test_size}: there are {count} rows, of which both pieces need some"
+            f"train_test_split: test_size: expected at least 1 and fewer than the {count} rows, found "
+            f"{test_size}"
         )
     return count - int(test_size)
 
@@ -115,8 +118,8 @@ def _train_rows(count, test_size):
 
 
 def _stratified(dataset, test_size, column):
-    """Of each class the first rows for training, the last test_size of them for the test. In memory are a
-    number for each row while they are counted, then a bit.
+    """Of each class, the first rows for training and the last test_size of them for the test. Memory holds
+    one number per row during the count, then one bit per row.
     """
     codes, n_classes = _classes(dataset, column)
     if is_whole(test_size):
@@ -125,7 +128,7 @@ def _stratified(dataset, test_size, column):
     counts = np.bincount(codes, minlength=n_classes)
     n_train = counts - (counts * test_size).astype(np.int64)
     order = np.argsort(codes, kind="stable")
-    place = np.empty(len(codes), np.int64)  # of each row in its class
+    place = np.empty(len(codes), np.int64)  # of each row within its class
     place[order] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
     marks = Table.build({MARK: place < n_train[codes]})
     marked = Node("zip", {}, [dataset._node, Node("tables", {"tables": [marks], "what": "stratify"})])
@@ -142,11 +145,11 @@ def _where(dataset, marked, names, train):
 
 
 def _classes(dataset, column):
-    """A number of its class for each row, and how many classes there are."""
+    """(number of the class of each row, number of classes)."""
     names = dataset._known_names()
     if names is not None and column not in names:
         raise InvalidArgument(
-            f"train_test_split: no column '{column}' to stratify by; there are {', '.join(names)}"
+            f"train_test_split: no column '{column}' to stratify by; the columns are {', '.join(names)}"
         )
     known, codes = {}, []
     for batch in (

@@ -1,14 +1,14 @@
-"""`col("x").str`: functions of text, with the names and results of Ray Data's, computed by the engine."""
+"""`col("x").str`: functions of text. The names and results are Ray Data's; the engine computes them."""
 
 from headrace._core import InvalidArgument
 
 
 class StringFunctions:
-    """Functions of a column of text (string or large_string); a null stays null.
+    """Functions of a column of text (string or large_string); null stays null.
 
-    Lengths, positions and widths count characters; find() and find_regex() give bytes, as pyarrow does.
-    Patterns, replacements and the like are constants. Regular expressions are Perl's (PCRE2); \\d, \\w and
-    \\s are ASCII. ignore_case=True: upper and lower case are the same.
+    Lengths, positions and widths count characters; find() and find_regex() count bytes, as pyarrow does.
+    Patterns, replacements, widths and the like are constants. Regular expressions are Perl's (PCRE2); \\d,
+    \\w and \\s match ASCII only. ignore_case=True ignores the difference of upper and lower case.
     """
 
     def __init__(self, expr):
@@ -20,77 +20,77 @@ class StringFunctions:
     # ---------------------------------------------------------------------------------------- length, case
 
     def len(self):
-        """How many characters: int32, of large_string int64."""
+        """Number of characters: int32, int64 for large_string."""
         return self._call("len")
 
     def byte_len(self):
-        """How many bytes; also of binary columns."""
+        """Number of bytes; for binary columns, too."""
         return self._call("byte_len")
 
     def upper(self):
-        """In upper case."""
+        """Converts to upper case."""
         return self._call("upper")
 
     def lower(self):
-        """In lower case."""
+        """Converts to lower case."""
         return self._call("lower")
 
     def capitalize(self):
-        """The first character in upper case, the others in lower case."""
+        """Converts the first character to upper case, the others to lower case."""
         return self._call("capitalize")
 
     def title(self):
-        """Each word's first letter in upper case, the others in lower case."""
+        """Converts each word's first letter to upper case, the others to lower case."""
         return self._call("title")
 
     def swapcase(self):
-        """Upper case for lower case, lower case for upper case."""
+        """Converts lower case to upper case and upper case to lower case."""
         return self._call("swapcase")
 
     # ---------------------------------------------------------------------------------------------- classes
 
     def is_alpha(self):
-        """All characters are letters, and there is one."""
+        """Whether the text has characters, and all are letters."""
         return self._call("is_alpha")
 
     def is_alnum(self):
-        """All characters are letters or numbers, and there is one."""
+        """Whether the text has characters, and all are letters or numbers."""
         return self._call("is_alnum")
 
     def is_digit(self):
-        """All characters are digits, superscripts and the like too, and there is one."""
+        """Whether the text has characters, and all are digits (superscripts and the like included)."""
         return self._call("is_digit")
 
     def is_decimal(self):
-        """All characters are digits 0 to 9 of any script, and there is one."""
+        """Whether the text has characters, and all are digits 0 to 9 of any script."""
         return self._call("is_decimal")
 
     def is_numeric(self):
-        """All characters are numbers, and there is one."""
+        """Whether the text has characters, and all are numbers."""
         return self._call("is_numeric")
 
     def is_space(self):
-        """All characters are blanks, and there is one."""
+        """Whether the text has characters, and all are white space."""
         return self._call("is_space")
 
     def is_lower(self):
-        """The letters that have a case are in lower case, and there is one."""
+        """Whether the text has letters with a case, and all of them are in lower case."""
         return self._call("is_lower")
 
     def is_upper(self):
-        """The letters that have a case are in upper case, and there is one."""
+        """Whether the text has letters with a case, and all of them are in upper case."""
         return self._call("is_upper")
 
     def is_title(self):
-        """Each word begins in upper case and goes on in lower case."""
+        """Whether each word begins in upper case and goes on in lower case."""
         return self._call("is_title")
 
     def is_printable(self):
-        """All characters can be printed, or there is none."""
+        """Whether all characters can be printed; true for an empty text."""
         return self._call("is_printable")
 
     def is_ascii(self):
-        """All characters are ASCII, or there is none."""
+        """Whether all characters are ASCII; true for an empty text."""
         return self._call("is_ascii")
 
     # ---------------------------------------------------------------------------------------------- searching
@@ -104,53 +104,53 @@ class StringFunctions:
         return self._call("ends_with", pattern, ignore_case=ignore_case or None)
 
     def contains(self, pattern, *, ignore_case=False):
-        """Whether `pattern`, a text, stands in it; see match_regex() for regular expressions."""
+        """Whether the text contains the text `pattern`; for regular expressions see match_regex()."""
         return self._call("contains", pattern, ignore_case=ignore_case or None)
 
     def match(self, pattern, *, ignore_case=False):
-        r"""Whether the whole text is as the SQL LIKE pattern: % is any text, _ any character, \ takes the
-        next character as it is.
+        r"""Whether the whole text matches the SQL LIKE pattern: % matches any text, _ any character, \ makes
+        the next character literal.
         """
         return self._call("like", pattern, ignore_case=ignore_case or None)
 
     def match_regex(self, pattern, *, ignore_case=False):
-        """Whether the regular expression is found in the text (anywhere, unless it has ^ or $)."""
+        """Whether the regular expression matches anywhere in the text (^ and $ anchor it)."""
         return self._call("match_regex", pattern, ignore_case=ignore_case or None)
 
     def find(self, pattern, *, ignore_case=False):
-        """The byte where `pattern` stands first; -1: nowhere."""
+        """The byte offset of the first `pattern`; -1 if there is none."""
         return self._call("find", pattern, ignore_case=ignore_case or None)
 
     def find_regex(self, pattern, *, ignore_case=False):
-        """The byte where the regular expression is found first; -1: nowhere."""
+        """The byte offset of the first match of the regular expression; -1 if there is none."""
         return self._call("find_regex", pattern, ignore_case=ignore_case or None)
 
     def count(self, pattern, *, ignore_case=False):
-        """How often `pattern` stands in the text, without overlaps."""
+        """Number of occurrences of `pattern` that do not overlap."""
         return self._call("count", pattern, ignore_case=ignore_case or None)
 
     def count_regex(self, pattern, *, ignore_case=False):
-        """How often the regular expression is found, without overlaps."""
+        """Number of matches of the regular expression that do not overlap."""
         return self._call("count_regex", pattern, ignore_case=ignore_case or None)
 
     # ---------------------------------------------------------------------------------------------- changing
 
     def replace(self, pattern, replacement, *, max_replacements=None):
-        """`replacement` in the place of `pattern`, from the left."""
+        """Replaces occurrences of `pattern`, from the left."""
         return self._call("replace", pattern, replacement, max_replacements=max_replacements)
 
     def replace_regex(self, pattern, replacement, *, max_replacements=None):
-        r"""`replacement` in the place of what the regular expression finds; \1 to \9 in it are groups, \0 the
+        r"""Replaces matches of the regular expression; in `replacement`, \1 to \9 are its groups, \0 is the
         whole match, \\ a backslash.
         """
         return self._call("replace_regex", pattern, replacement, max_replacements=max_replacements)
 
     def replace_slice(self, start, stop, replacement):
-        """`replacement` in the place of the characters [start, stop); from the end, where negative."""
+        """Replaces the characters [start, stop); negative numbers count from the end."""
         return self._call("replace_slice", replacement, start=start, stop=stop)
 
     def slice(self, start=0, stop=None, step=1):
-        """The characters start, start + step, ... before stop; as Python's slices."""
+        """The characters start, start + step, ... before stop, as a Python slice."""
         return self._call("slice", start=start, stop=stop, step=step)
 
     def __getitem__(self, key):
@@ -160,68 +160,68 @@ class StringFunctions:
             return self.slice(start, key.stop, step)
         if isinstance(key, int) and not isinstance(key, bool):
             return self.slice(key, None if key == -1 else key + 1)
-        raise InvalidArgument(f"str[{key!r}]: expected a number or a slice")
+        raise InvalidArgument(f"str: expected a number or a slice in [], found {key!r}")
 
     def strip(self, characters=None):
-        """Without the blanks, or these characters, at both ends."""
+        """Removes white space, or the given characters, at both ends."""
         return self._call("strip", *_given(characters))
 
     def lstrip(self, characters=None):
-        """Without the blanks, or these characters, on the left."""
+        """Removes white space, or the given characters, on the left."""
         return self._call("lstrip", *_given(characters))
 
     def rstrip(self, characters=None):
-        """Without the blanks, or these characters, on the right."""
+        """Removes white space, or the given characters, on the right."""
         return self._call("rstrip", *_given(characters))
 
     def lpad(self, width, padding=" "):
-        """Filled on the left up to `width` characters; longer texts stay."""
+        """Pads on the left to `width` characters; longer texts stay."""
         return self._call("lpad", padding, width=width)
 
     def rpad(self, width, padding=" "):
-        """Filled on the right up to `width` characters; longer texts stay."""
+        """Pads on the right to `width` characters; longer texts stay."""
         return self._call("rpad", padding, width=width)
 
     def center(self, width, padding=" "):
-        """Filled on both sides, with one more on the right where that has to be."""
+        """Pads on both sides to `width` characters; an odd character goes to the right."""
         return self._call("center", padding, width=width)
 
     def pad(self, width, fillchar=" ", side="right"):
-        """Filled up to `width` characters on the side "left", "right" or "both"."""
+        """Pads to `width` characters on the side "left", "right" or "both"."""
         sides = {"left": "lpad", "right": "rpad", "both": "center"}
         if side not in sides:
-            raise InvalidArgument(f"str.pad: side {side!r}; expected 'left', 'right' or 'both'")
+            raise InvalidArgument(f"str.pad: side: expected 'left', 'right' or 'both', found {side!r}")
         return self._call(sides[side], fillchar, width=width)
 
     def zfill(self, width):
-        """Zeros on the left up to `width` characters, behind a sign."""
+        """Pads with zeros on the left to `width` characters, after the sign."""
         return self._call("zfill", width=width)
 
     def repeat(self, n):
-        """n times, one after the other."""
+        """The text n times, one after the other."""
         return self._call("repeat", n=n)
 
     def reverse(self):
-        """From the last character to the first."""
+        """The characters in reverse order."""
         return self._call("reverse")
 
     # ------------------------------------------------------------------------------------------- taking apart
 
     def split(self, pattern, *, max_splits=None, reverse=False):
-        """A list of what stands between the `pattern`s. reverse=True counts max_splits from the end."""
+        """The list of texts between the `pattern`s. reverse=True counts max_splits from the end."""
         return self._call("split", pattern, max_splits=max_splits, reverse=reverse or None)
 
     def split_regex(self, pattern, *, max_splits=None):
-        """A list of what stands between matches of the regular expression."""
+        """The list of texts between matches of the regular expression."""
         return self._call("split_regex", pattern, max_splits=max_splits)
 
     def split_whitespace(self, *, max_splits=None, reverse=False):
-        """A list of what stands between blanks; an empty text where it begins or ends with one."""
+        """The list of texts between white space; white space at an end gives an empty text."""
         return self._call("split_whitespace", max_splits=max_splits, reverse=reverse or None)
 
     def extract(self, pattern):
-        """A struct of the named groups, (?P<name>...), where the regular expression is found first; null
-        where it is not.
+        """A struct of the named groups, (?P<name>...), of the first match of the regular expression; null if
+        there is no match.
         """
         return self._call("extract", pattern)
 

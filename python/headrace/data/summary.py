@@ -1,7 +1,7 @@
-"""What a dataset holds, in numbers: Dataset.summary().
+"""Dataset.summary(): statistics of columns.
 
-Which numbers a column gets depends on its type; one pass computes all of them. As in Ray, a statistic that is
-a list (quantiles, the most frequent values) becomes one row for each of its items.
+The type of a column selects its statistics; one pass computes all of them. As in Ray, a statistic that is a
+list (quantiles, the most frequent values) becomes one row per item.
 """
 
 from headrace._core import InvalidArgument, TypeMismatchError
@@ -58,7 +58,7 @@ def _of_others(column):
 
 
 def _defaults(kind):
-    """What a column of a type gets."""
+    """The function that makes the aggregates for a column's type."""
     head = kind.partition("[")[0].partition("(")[0].partition("<")[0]
     if head in ("bool", "decimal128", "decimal256"):
         return _of_booleans if head == "bool" else _of_decimals
@@ -72,13 +72,14 @@ def _defaults(kind):
 
 
 def _type_text(key):
-    """A type as a schema prints it: from that text, a type of pyarrow, or what has to_arrow_dtype()."""
+    """A type as a schema prints it, from that text, a pyarrow type, or an object with to_arrow_dtype()."""
     if hasattr(key, "to_arrow_dtype"):
         key = key.to_arrow_dtype()
     if isinstance(key, str) or hasattr(key, "__arrow_c_schema__"):
         return str(key)
     raise InvalidArgument(
-        f"summary: override_dtype_agg_mapping has the key {key!r}: expected a type of pyarrow, or its name"
+        "summary: override_dtype_agg_mapping: expected keys that are pyarrow types or their names, found "
+        f"{key!r}"
     )
 
 
@@ -87,7 +88,7 @@ def _aggregators(schema, columns, override):
     wanted = list(kinds) if columns is None else list(columns)
     for name in wanted:
         if name not in kinds:
-            raise InvalidArgument(f"summary: there is no column '{name}'; there are {', '.join(kinds)}")
+            raise InvalidArgument(f"summary: no column '{name}'; the columns are {', '.join(kinds)}")
     own = {_type_text(key): make for key, make in (override or {}).items()}
     found = []
     for name in wanted:
@@ -95,7 +96,7 @@ def _aggregators(schema, columns, override):
         for agg in made:
             if not isinstance(agg, AggregateFnV2):
                 raise TypeMismatchError(
-                    f"summary: column '{name}': {type(agg).__name__} is no aggregate, expected AggregateFnV2"
+                    f"summary: column '{name}': expected an AggregateFnV2, found {type(agg).__name__}"
                 )
         found += made
     return found
@@ -125,7 +126,7 @@ def summarize(ds, columns, override):
 class DatasetSummary:
     """Statistics of a dataset's columns.
 
-    columns: their names, sorted. dataset_schema: a pyarrow.Schema. statistics: a dict of statistic -> dict of
+    columns: their names, sorted. dataset_schema: a pyarrow.Schema. statistics: dict of statistic -> dict of
     column -> value, as the engine computed them.
     """
 
@@ -141,8 +142,8 @@ class DatasetSummary:
         return self._schema.base_schema
 
     def to_pandas(self):
-        """A DataFrame of a row for each statistic and a column for each of the dataset; None or NaN where a
-        statistic is not for a column.
+        """A DataFrame with one row per statistic and one column per column of the dataset; None or NaN where
+        a column does not have the statistic.
         """
         import pandas
 
@@ -152,15 +153,13 @@ class DatasetSummary:
         return pandas.DataFrame(data)
 
     def get_column_stats(self, column):
-        """A DataFrame with the columns "statistic" and "value" of one column, a row for each statistic that
-        any column has.
+        """A DataFrame with the columns "statistic" and "value" for one column; one row per statistic that any
+        column has.
         """
         import pandas
 
         if column not in self.columns:
-            raise InvalidArgument(
-                f"summary: there is no column '{column}'; there are {', '.join(self.columns)}"
-            )
+            raise InvalidArgument(f"summary: no column '{column}'; the columns are {', '.join(self.columns)}")
         values = [of.get(column) for of in self.statistics.values()]
         return pandas.DataFrame({STATISTIC: list(self.statistics), "value": values})
 

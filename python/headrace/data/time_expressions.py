@@ -1,17 +1,19 @@
-"""`col("t").dt`: functions of dates and times, with the names and results of Ray Data's, by the engine."""
+"""`col("t").dt`: functions of dates and times. The names and results are Ray Data's; the engine computes
+them.
+"""
 
 from headrace._core import InvalidArgument
 
 _UNITS = (
     "year quarter month week day hour minute second millisecond microsecond nanosecond".split()
-)  # as the engine names them
+)  # the engine's names
 
 
 class TimeFunctions:
-    """Functions of a column of timestamps, dates or times of day; a null stays null.
+    """Functions of a column of timestamps, dates or times of day; null stays null.
 
-    A timestamp with a time zone is taken apart in its zone, as the system's database of time zones has it
-    ("Europe/Berlin"; also "+05:30"). Parts are int64.
+    A timestamp with a time zone gives the local time of its zone, by the system's time zone database
+    ("Europe/Berlin") or a fixed offset ("+05:30"). Parts are int64.
     """
 
     def __init__(self, expr):
@@ -81,27 +83,27 @@ class TimeFunctions:
         return self._call("date")
 
     def strftime(self, fmt="%Y-%m-%dT%H:%M:%S"):
-        """As text, by C's strftime in English. As in pyarrow %S and %T have the digits of the column's unit;
-        %z and %Z are for columns with a time zone.
+        """Formats as text, as C's strftime does in English. As in pyarrow, %S and %T have the digits of the
+        column's unit; %z and %Z need a column with a time zone.
         """
         return self._call("strftime", format=fmt)
 
     def floor(self, unit):
-        """The beginning of the unit: "year", "quarter", "month", "week" (Monday), "day", "hour", "minute",
-        "second", "millisecond", "microsecond" or "nanosecond".
+        """Rounds down to the beginning of the unit: "year", "quarter", "month", "week" (Monday), "day",
+        "hour", "minute", "second", "millisecond", "microsecond" or "nanosecond".
         """
         return self._call("floor", unit=_unit(unit))
 
     def ceil(self, unit):
-        """The beginning of the next unit, unless it is one."""
+        """Rounds up to the beginning of a unit; a beginning stays."""
         return self._call("ceil", unit=_unit(unit))
 
     def round(self, unit):
-        """The nearest beginning of a unit, up from the middle."""
+        """Rounds to the nearest beginning of a unit; the middle rounds up."""
         return self._call("round", unit=_unit(unit))
 
 
 def _unit(unit):
     if unit not in _UNITS:
-        raise InvalidArgument(f"dt: unit {unit!r}; expected one of {', '.join(_UNITS)}")
+        raise InvalidArgument(f"dt: unit: expected one of {', '.join(_UNITS)}, found {unit!r}")
     return unit

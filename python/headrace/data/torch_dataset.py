@@ -1,4 +1,4 @@
-"""Passes over a dataset as a torch IterableDataset of (features, label): DataIterator.to_torch()."""
+"""DataIterator.to_torch(): passes over a dataset as a torch IterableDataset of (features, label)."""
 
 import torch
 
@@ -9,11 +9,12 @@ def _tensor(batch, columns, dtype, unsqueeze):
     parts = []
     for name in columns:
         if name not in batch:
-            raise InvalidArgument(f"to_torch: there is no column '{name}'; there are {', '.join(batch)}")
+            raise InvalidArgument(f"to_torch: no column '{name}'; the columns are {', '.join(batch)}")
         part = batch[name]
         if not isinstance(part, torch.Tensor):
             raise TypeMismatchError(
-                f"to_torch: column '{name}' holds text or bytes, for which torch has no tensor"
+                f"to_torch: column '{name}': expected numbers, found text or bytes, which torch has no "
+                "tensor for"
             )
         part = part.to(dtype) if dtype is not None else part
         parts.append(part.unsqueeze(1) if unsqueeze else part)
@@ -21,7 +22,7 @@ def _tensor(batch, columns, dtype, unsqueeze):
 
 
 def check(columns, dtypes):
-    """Whether the dtypes are in the form of the columns."""
+    """Raises InvalidArgument unless the dtypes have the form of the columns."""
     if not dtypes or isinstance(dtypes, torch.dtype):
         return
     if isinstance(columns, dict):
@@ -41,13 +42,15 @@ def check(columns, dtypes):
 
 
 class TorchIterableDataset(torch.utils.data.IterableDataset):
-    """Each pass is one over the iterator; see DataIterator.to_torch()."""
+    """A pass over this dataset is a pass over the iterator; see DataIterator.to_torch()."""
 
     def __init__(self, batches, label, columns, label_dtype, dtypes, unsqueeze_label, unsqueeze):
         check(columns, dtypes)
         groups = columns.values() if isinstance(columns, dict) else columns
         if columns and not isinstance(next(iter(groups)), str) and not all(groups):
-            raise InvalidArgument("to_torch: feature_columns has a list without columns")
+            raise InvalidArgument(
+                "to_torch: feature_columns: expected lists with columns, found an empty list"
+            )
         self.batches = batches
         self.label, self.label_dtype, self.unsqueeze_label = label, label_dtype, unsqueeze_label
         self.columns, self.dtypes, self.unsqueeze = columns or None, dtypes, unsqueeze
@@ -65,11 +68,11 @@ class TorchIterableDataset(torch.utils.data.IterableDataset):
         return _tensor(batch, columns, dtypes, self.unsqueeze)
 
     def state_dict(self):
-        """Where the consumer is; in a worker of a DataLoader, of its share."""
+        """The consumer's position; in a worker of a DataLoader, the position in the worker's share."""
         return self.batches.state_dict()
 
     def load_state_dict(self, state, *, moved=False, strict=False):
-        """The next pass goes on from there: see docs/resuming.md."""
+        """The next pass resumes from `state`: see docs/resuming.md."""
         self.batches.load_state_dict(state, moved=moved, strict=strict)
 
     def __iter__(self):

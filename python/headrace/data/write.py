@@ -1,7 +1,7 @@
-"""Rows into files, databases and what users make: the write_* methods of Dataset.
+"""The write_* methods of Dataset: rows to files, databases, and sinks of users.
 
-Files are written by the engine (see docs/writing.md): all of a job's files appear when all are complete, or
-none does. What stands in them depends on the rows alone.
+The engine writes files (docs/writing.md): all files of a job appear when all are complete, or none appears.
+Their content depends on the rows alone.
 """
 
 import enum
@@ -28,10 +28,10 @@ NAME_ROWS = 1024
 
 
 class SaveMode(enum.StrEnum):
-    """What becomes of files that are there.
+    """What a job does with existing files.
 
-    APPEND: they stay. CREATE and ERROR: StorageError if there are any. OVERWRITE: they go, when all new ones
-    are complete. IGNORE: nothing is written if there are any.
+    APPEND: keeps them. CREATE and ERROR: StorageError if there are any. OVERWRITE: removes them once all new
+    files are complete. IGNORE: writes nothing if there are any.
     """
 
     APPEND = "append"
@@ -43,12 +43,12 @@ class SaveMode(enum.StrEnum):
 
 
 class FilenameProvider:
-    """Names of files. A subclass defines get_filename_for_task, or one of the older two.
+    """Names of files. A subclass defines get_filename_for_task, or one of the two older methods.
 
-    write_uuid is the job's, the same for all its files. For files of many rows task_index is the file's
-    number, from 0. For a file a row (images) the name of get_filename_for_task gets "_BLOCK_ROW" before its
-    suffix; get_filename_for_row sees the row, a dict, and (task_index, block_index, row_index) tells rows
-    apart. block is None.
+    write_uuid is the job's, equal for all its files. For files of many rows task_index is the file's number,
+    from 0. For files of one row (images) "_BLOCK_ROW" goes before the suffix of get_filename_for_task's
+    name; get_filename_for_row gets the row, a dict, and (task_index, block_index, row_index) identifies it.
+    block is None.
     """
 
     dataset_uuid = file_format = None
@@ -58,7 +58,7 @@ class FilenameProvider:
         self.file_format = file_format
 
     def get_filename_for_task(self, write_uuid, task_index):
-        """dataset_uuid, write_uuid and the number, then file_format as suffix."""
+        """dataset_uuid, write_uuid and the file's number, with file_format as the suffix."""
         head = "" if self.dataset_uuid is None else f"{self.dataset_uuid}_"
         tail = "" if self.file_format is None else f".{self.file_format}"
         return f"{head}{write_uuid}_{task_index:06}{tail}"
@@ -73,7 +73,7 @@ class FilenameProvider:
 
 
 class _Names:
-    """The engine's name(index, suffix) for a provider."""
+    """The engine's callback name(index, suffix) for a provider."""
 
     def __init__(self, provider, job):
         self.provider, self.job = provider, job
@@ -83,7 +83,7 @@ class _Names:
 
 
 class _RowNames:
-    """Adds the column of file names; a function over batches of NAME_ROWS rows."""
+    """Adds the column of file names, by batches of NAME_ROWS rows."""
 
     __name__ = "filename_provider"
 
@@ -106,14 +106,14 @@ class _RowNames:
 def _mode(mode, where):
     if not isinstance(mode, SaveMode):
         if not isinstance(mode, str):
-            raise TypeMismatchError(f"{where}: mode: expected a SaveMode, not {type(mode).__name__}")
+            raise TypeMismatchError(f"{where}: mode: expected a SaveMode, found {type(mode).__name__}")
         try:
             mode = SaveMode(mode.lower())
         except ValueError:
             names = ", ".join(m.value for m in SaveMode)
-            raise InvalidArgument(f"{where}: mode {mode!r}, expected one of {names}") from None
+            raise InvalidArgument(f"{where}: mode: expected one of {names}, found {mode!r}") from None
     if mode is SaveMode.UPSERT:
-        raise UnsupportedError(f"{where}: mode upsert is for tables with keys, not for files")
+        raise UnsupportedError(f"{where}: mode upsert needs a table with keys; files have none")
     return "create" if mode is SaveMode.ERROR else mode.value
 
 
@@ -128,17 +128,19 @@ def _number(where, name, value):
     if value is None:
         return 0
     if not is_whole(value, 1):
-        raise InvalidArgument(f"{where}: {name} {value!r}: expected a number of at least 1")
+        raise InvalidArgument(f"{where}: {name}: expected a number of at least 1, found {value!r}")
     return value
 
 
 def _rows_per_file(where, least, most, number):
-    """(min_rows_per_file, max_rows_per_file), 0 for none."""
+    """(min_rows_per_file, max_rows_per_file); 0: no bound."""
     if number is not None:
         if least is not None or most is not None:
-            raise InvalidArgument(f"{where}: num_rows_per_file stands for min and max_rows_per_file")
+            raise InvalidArgument(
+                f"{where}: expected num_rows_per_file, or min_rows_per_file and max_rows_per_file, not both"
+            )
         warnings.warn(
-            f"{where}: num_rows_per_file is deprecated, say min_rows_per_file and max_rows_per_file",
+            f"{where}: num_rows_per_file is deprecated; use min_rows_per_file and max_rows_per_file",
             DeprecationWarning,
             stacklevel=6,
         )
@@ -146,20 +148,22 @@ def _rows_per_file(where, least, most, number):
     least = _number(where, "min_rows_per_file", least)
     most = _number(where, "max_rows_per_file", most)
     if least and most and least > most:
-        raise InvalidArgument(f"{where}: min_rows_per_file {least} is more than max_rows_per_file {most}")
+        raise InvalidArgument(
+            f"{where}: expected min_rows_per_file <= max_rows_per_file, found {least} and {most}"
+        )
     return least, most
 
 
 def _stream_options(where, format, given):
-    """pyarrow's arguments for opening a file to write, as options of the format."""
+    """pyarrow's arguments for opening an output file, as options of the format."""
     check_stream_args(where, given)
     codec = (given or {}).get("compression")
     if codec in (None, "detect"):
         return {}
     if format not in ("csv", "json") or codec not in ("gzip", "zstd", "lz4"):
         raise UnsupportedError(
-            f"{where}: arrow_open_stream_args: compression {codec!r}: only CSV and JSON files are compressed "
-            "as a whole, by gzip, zstd or lz4"
+            f"{where}: arrow_open_stream_args: compression {codec!r}: only write_csv and write_json compress "
+            "whole files, by gzip, zstd or lz4"
         )
     return {"compression": codec}
 
@@ -188,13 +192,13 @@ def write_files(
     single_file=False,
     **other,
 ):
-    """Writes all rows, and returns a list of {"path", "rows", "bytes"} for the files, in order."""
+    """Writes all rows; returns a list with {"path", "rows", "bytes"} of each file, in order."""
     accept_cluster_arguments(where, other)
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeMismatchError(f"{where}: path: expected a str or a Path, not {type(path).__name__}")
+        raise TypeMismatchError(f"{where}: path: expected a str or a Path, found {type(path).__name__}")
     if filename_provider is not None and not hasattr(filename_provider, "get_filename_for_block"):
         found = type(filename_provider).__name__
-        raise TypeMismatchError(f"{where}: filename_provider: expected a FilenameProvider, not {found}")
+        raise TypeMismatchError(f"{where}: filename_provider: expected a FilenameProvider, found {found}")
     options = {**_stream_options(where, format, arrow_open_stream_args), **(options or {})}
     min_rows_per_file, max_rows_per_file = _rows_per_file(
         where, min_rows_per_file, max_rows_per_file, num_rows_per_file
@@ -205,7 +209,7 @@ def write_files(
     path = local_path(where, filesystem, os.fspath(path))
     mode = _mode(mode, where)
     if not try_create_dir and not single_file and not os.path.isdir(path):
-        raise StorageError(f"{path}: no such folder, and try_create_dir is False")
+        raise StorageError(f"{path}: the folder does not exist, and try_create_dir is False")
     job = uuid.uuid4().hex
     node, name, name_column = ds._node, None, None
     if filename_provider is not None and each_row:
@@ -256,7 +260,7 @@ _FILE_ARGUMENTS = (
 
 
 def _split(arguments):
-    """Arguments about files, and those of the format."""
+    """(arguments for all files, options of the format)."""
     files = {k: arguments.pop(k) for k in _FILE_ARGUMENTS if k in arguments}
     return files, arguments
 
@@ -270,7 +274,7 @@ _PARQUET_NAMES = {
     "write_page_index": "page_index",
     "write_page_checksum": "page_checksum",
 }
-# What pyarrow's writer takes and ours always does, or has no use for.
+# Arguments of pyarrow's writer without effect: the engine always does them, or does not need them.
 _PARQUET_IGNORED = {"version", "use_deprecated_int96_timestamps", "store_schema", "write_batch_size"}
 _PARQUET_IGNORED |= {"use_compliant_nested_type", "memory_pool", "use_threads", "dictionary_pagesize_limit"}
 
@@ -283,12 +287,12 @@ def write_parquet(
     arrow_parquet_args_fn=None,
     **arguments,
 ):
-    """Parquet files in the folder `path`; -> a list of {"path", "rows", "bytes"}, one for each.
+    """Writes Parquet files in the folder `path`; returns a list with {"path", "rows", "bytes"} of each file.
 
-    partition_cols: columns whose values name folders ("a=1/b=x"); they are not in the files.
+    partition_cols: columns whose values name folders ("a=1/b=x"); the files do not have them.
     min_rows_per_file, max_rows_per_file, max_bytes_per_file (512 MiB): when a file ends. filename_provider: a
-    FilenameProvider. mode: a SaveMode. sync=1: on the disk before the files appear. single_file=True: `path`
-    is the file itself. Others are pyarrow's names or options of the format: compression ("zstd"),
+    FilenameProvider. mode: a SaveMode. sync=1: the files are on disk before they appear. single_file=True:
+    `path` is the file itself. The others are pyarrow's names or options of the format: compression ("zstd"),
     compression_level, row_group_size (rows), row_group_bytes, use_dictionary, write_statistics,
     data_page_size, data_page_version ("1.0", "2.0"), write_page_index, write_page_checksum (True).
     """
@@ -310,7 +314,7 @@ def write_parquet(
 
 
 def write_arrow(ds, path, **arguments):
-    """Arrow IPC files (Feather V2) in the folder `path`; options: compression ("none", "lz4", "zstd"),
+    """Writes Arrow IPC files (Feather V2) in the folder `path`; options: compression ("none", "lz4", "zstd"),
     stream=True for the stream format. Others: see write_parquet.
     """
     files, options = _split(arguments)
@@ -321,8 +325,9 @@ _QUOTING = {"needed": "needed", "all_valid": "all", "none": "none"}
 
 
 def write_csv(ds, path, *, arrow_csv_args_fn=None, write_options=None, **arguments):
-    """CSV files in the folder `path`; options of the format: see its page. write_options: pyarrow's
-    WriteOptions, of which include_header, delimiter and quoting_style count. Others: see write_parquet.
+    """Writes CSV files in the folder `path`; options of the format: see docs/formats/csv.md. write_options:
+    pyarrow's WriteOptions; include_header, delimiter and quoting_style have an effect. Others: see
+    write_parquet.
     """
     arguments = _call(arrow_csv_args_fn, arguments)
     write_options = arguments.pop("write_options", write_options)
@@ -330,7 +335,7 @@ def write_csv(ds, path, *, arrow_csv_args_fn=None, write_options=None, **argumen
     if write_options is not None:
         if not hasattr(write_options, "include_header"):
             found = type(write_options).__name__
-            raise TypeMismatchError(f"write_csv: write_options: expected a WriteOptions, not {found}")
+            raise TypeMismatchError(f"write_csv: write_options: expected a WriteOptions, found {found}")
         options.setdefault("header", write_options.include_header)
         options.setdefault("delimiter", write_options.delimiter)
         options.setdefault("quoting", _QUOTING[write_options.quoting_style])
@@ -338,20 +343,22 @@ def write_csv(ds, path, *, arrow_csv_args_fn=None, write_options=None, **argumen
 
 
 def write_json(ds, path, *, pandas_json_args_fn=None, **arguments):
-    """JSON lines in the folder `path`; options of the format: see its page. Others: see write_parquet."""
+    """Writes JSON lines in the folder `path`; options: see docs/formats/json.md. Others: see
+    write_parquet.
+    """
     files, options = _split(_call(pandas_json_args_fn, arguments))
     options = {k: v for k, v in options.items() if (k, v) not in (("orient", "records"), ("lines", True))}
     return write_files(ds, "write_json", "json", path, options=options, **files)
 
 
 def write_numpy(ds, path, *, column, **arguments):
-    """.npy files in the folder `path`, each with values of `column` along the first axis."""
+    """Writes .npy files in the folder `path`, each with values of `column` along the first axis."""
     files, options = _split(arguments)
     return write_files(ds.select_columns([column]), "write_numpy", "numpy", path, options=options, **files)
 
 
 def write_images(ds, path, column, file_format="png", **arguments):
-    """A file for each value of `column`, (H, W, C) uint8; file_format: "png", "jpeg", ..."""
+    """Writes one file per value of `column`, (H, W, C) uint8; file_format: "png", "jpeg", ..."""
     files, options = _split(arguments)
     if not files.get("filename_provider"):
         ds = ds.select_columns([column])
@@ -361,10 +368,10 @@ def write_images(ds, path, column, file_format="png", **arguments):
 
 
 def write_tfrecords(ds, path, *, tf_schema=None, **arguments):
-    """TFRecord files of tf.train.Example in the folder `path`.
+    """Writes TFRecord files of tf.train.Example in the folder `path`.
 
-    tf_schema, as for read_tfrecords: the features that there are, with their types; integers are written as
-    floats where it says so. A column that it lacks, or of another kind, is an error.
+    tf_schema, as for read_tfrecords: the features and their types; it may turn integers into floats. A column
+    that it does not have, or has with another type, is an error.
     """
     files, options = _split(arguments)
     if tf_schema is not None:
@@ -373,13 +380,14 @@ def write_tfrecords(ds, path, *, tf_schema=None, **arguments):
 
 
 def write_webdataset(ds, path, *, encoder=True, **arguments):
-    """Tar files in the folder `path`: each row a sample, each column a member "KEY.COLUMN"; the column
-    "__key__" names samples, without one they are named by where they came from; other columns that begin
-    with "__" are left out.
+    """Writes tar files in the folder `path`: each row is a sample, each column a member "KEY.COLUMN". The
+    column "__key__" names samples; without it their coordinates do. Other columns that begin with "__" are
+    left out.
 
-    Text and bytes are written as they are, numbers as text. encoder: True encodes other values as the end of
-    the column's name says: json, npy, images (jpg, png, ...; pillow), pt, pkl, mp (msgpack); a function gets
-    each sample as a dict and returns what is written; a list does one after the other; None does nothing.
+    Text and bytes become members as they are, numbers as text. encoder: True encodes other values as the end
+    of the column's name says: json, npy, images (jpg, png, ...; pillow), pt, pkl, mp (msgpack). A function
+    gets each sample as a dict and returns the one to write; a list applies its encoders one after the other;
+    None does nothing.
     """
     files, options = _split(arguments)
     ds = encoded(ds, encoder)
@@ -387,7 +395,7 @@ def write_webdataset(ds, path, *, encoder=True, **arguments):
 
 
 def write_sql(ds, sql, connection_factory, *, concurrency=None, **other):
-    """Rows by `sql`, an INSERT with a parameter for each column, through a DB-API connection. All in one
+    """Writes rows by `sql`, an INSERT with one parameter per column, through a DB-API connection, in one
     transaction: committed at the end, rolled back on an error.
     """
     accept_cluster_arguments("write_sql", other)
@@ -414,7 +422,7 @@ def write_sql(ds, sql, connection_factory, *, concurrency=None, **other):
 
 @dataclass
 class WriteResult:
-    """What on_write_complete gets: totals, and what each write() returned, in order."""
+    """The argument of on_write_complete: totals, and the results of write(), in order."""
 
     num_rows: int = 0
     size_bytes: int = 0
@@ -422,15 +430,15 @@ class WriteResult:
 
 
 class TaskContext:
-    """What write() gets beside the blocks. task_idx: the number of the call, from 0."""
+    """The second argument of write(). task_idx: the number of the call, from 0."""
 
     def __init__(self, task_idx):
         self.task_idx = task_idx
 
 
 class Datasink:
-    """Where rows go, made by the user. write(blocks, ctx) is called in order, in this process, with an
-    iterable of pyarrow Tables; what it returns comes to on_write_complete.
+    """A user's destination of rows. The run calls write(blocks, ctx) in order, in this process, with an
+    iterable of pyarrow Tables, and passes the results to on_write_complete.
     """
 
     def on_write_start(self, schema=None):
@@ -467,12 +475,12 @@ def _start(datasink, schema):
 
 
 def write_datasink(ds, datasink, *, concurrency=None, **other):
-    """Rows to a Datasink of the user's own, in order. An error, its own or the run's, goes to
-    on_write_failed, and on.
+    """Writes rows to a user's Datasink, in order. An error of the sink or the run goes to on_write_failed,
+    then to the caller.
     """
     accept_cluster_arguments("write_datasink", other)
     if not hasattr(datasink, "write"):
-        raise TypeMismatchError(f"write_datasink: expected a Datasink, not {type(datasink).__name__}")
+        raise TypeMismatchError(f"write_datasink: expected a Datasink, found {type(datasink).__name__}")
     least = getattr(datasink, "min_rows_per_write", None)
     node = Node("rebatch", {"n_rows": least}, [ds._node]) if least else ds._node
     result = WriteResult()

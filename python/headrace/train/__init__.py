@@ -1,5 +1,5 @@
-"""Training on several processes, fed by headrace.data. Importing this loads no torch: headrace.train.torch
-does.
+"""Training on several processes that read from headrace.data. This module does not import torch;
+headrace.train.torch does.
 
 from headrace import train
 from headrace.train.torch import TorchTrainer

@@ -1,9 +1,9 @@
-"""One worker of a trainer: `python -m headrace.train._worker PAYLOAD`, started by torch's elastic agent
-(launch.py).
+"""One worker of a trainer: `python -m headrace.train._worker PAYLOAD DRIVER`, started by torch's elastic
+agent (launch.py).
 
-It must never outlive the driver: the kernel kills it when the thread that started it ends
-(PR_SET_PDEATHSIG). How it ended is said over the control channel before the process ends, so that the
-driver knows who was first.
+A worker must never outlive the driver: the kernel kills it when the thread that started it ends
+(PR_SET_PDEATHSIG). Before the process ends, it reports over the control channel how it ended, so that the
+driver knows which worker was first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with(driver_pid: int) -> None:
-    """SIGKILL for this process when its parent ends; right now if that is over already."""
+    """Makes the kernel SIGKILL this process when its parent ends; exits at once if the parent has ended."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != driver_pid:
@@ -27,7 +27,7 @@ def die_with(driver_pid: int) -> None:
 
 
 def users_traceback(e: BaseException) -> str:
-    """The traceback without our own frames at its top."""
+    """The traceback without this package's frames at its top."""
     tb = e.__traceback__
     while tb is not None and os.path.dirname(tb.tb_frame.f_code.co_filename) == os.path.dirname(__file__):
         tb = tb.tb_next
@@ -70,8 +70,10 @@ def run(payload: dict, channel, rank: int):
         loop, config = pickle.loads(payload["loop"])
         value = call(loop, config)
     except BaseException as e:
-        channel.failed(users_traceback(e), pickled(e))  # before anybody is told: who is first is the cause
-        e._headrace_told = True  # the driver shows it
+        channel.failed(
+            users_traceback(e), pickled(e)
+        )  # before the shards close: the first failure is the cause
+        e._headrace_reported = True  # the driver shows it
         raise
     channel.done(pickled(value))
     for shard in session.shards.values():
@@ -92,7 +94,7 @@ def call(loop, config):
 def main() -> None:
     path, driver_pid = sys.argv[1], int(sys.argv[2])
     die_with(driver_pid)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is the driver's to tell; here it just ends us
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker; the driver reports it
     sys.stdout.reconfigure(line_buffering=True)
     sys.stderr.reconfigure(line_buffering=True)
     with open(path, "rb") as f:
@@ -110,12 +112,12 @@ def main() -> None:
     except SystemExit as e:
         code = e.code if isinstance(e.code, int) else 1
     except BaseException as e:
-        if not getattr(e, "_headrace_told", False):
+        if not getattr(e, "_headrace_reported", False):
             print(users_traceback(e), file=sys.stderr, end="", flush=True)
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # threads of the train loop, or a dead process group, must not hold it up
+    os._exit(code)  # does not wait for threads of the train loop or for a dead process group
 
 
 if __name__ == "__main__":

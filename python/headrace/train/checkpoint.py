@@ -1,4 +1,4 @@
-"""A checkpoint: a folder, and what is known about it."""
+"""Checkpoint: a reference to a folder, with metadata in JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ METADATA_FILE = ".metadata.json"
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes beside, then renames: who reads `path` sees the old text or the new one."""
+    """Writes a second file, then renames it: a reader of `path` sees the old text or the new one, never a
+    part.
+    """
     beside = path.with_name(
         f"{path.name}.{secrets.token_hex(8)}.part"
     )  # processes of containers share numbers
@@ -28,11 +30,11 @@ def write_whole(path: Path, text: str) -> None:
 
 
 class Checkpoint:
-    """A reference to a folder; nothing is read or copied until it is asked for."""
+    """A reference to a folder. Only to_directory() and report() copy files."""
 
     def __init__(self, path: str | os.PathLike, filesystem: Any = None):
         if filesystem is not None:
-            raise NotImplementedError("Checkpoint(filesystem=...) does not exist yet; give a local path")
+            raise NotImplementedError("Checkpoint(filesystem=...) is not supported; give a local path")
         path = os.fspath(path)
         self.path = path[len("file://") :] if path.startswith("file://") else path
         self.filesystem = None
@@ -48,14 +50,12 @@ class Checkpoint:
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike) -> Checkpoint:
-        """A checkpoint of what lies in the local folder `path`. The folder is not copied before report()
-        does.
-        """
+        """A checkpoint of the files in the local folder `path`. Only report() copies them."""
         return cls(path)
 
     def to_directory(self, path: str | os.PathLike | None = None) -> str:
-        """Copies the content into the folder `path` (made if need be; None: a new temporary one). Returns
-        its path.
+        """Copies the files into the folder `path`, which it makes if necessary (None: a new temporary
+        folder). Returns its path.
         """
         path = tempfile.mkdtemp(prefix="headrace-checkpoint-") if path is None else os.fspath(path)
         shutil.copytree(self.path, path, dirs_exist_ok=True)
@@ -63,13 +63,13 @@ class Checkpoint:
 
     @contextmanager
     def as_directory(self) -> Iterator[str]:
-        """A local folder with the content, to read from: the checkpoint's own, as it is local."""
+        """A local folder with the files, for reading: the checkpoint's own folder."""
         if not os.path.isdir(self.path):
-            raise FileNotFoundError(f"{self.path}: no such checkpoint")
+            raise FileNotFoundError(f"{self.path}: the checkpoint does not exist")
         yield self.path
 
     def get_metadata(self) -> dict[str, Any]:
-        """What set_metadata() wrote, and TorchTrainer(metadata=...) for checkpoints of its workers."""
+        """The dict of set_metadata(), or of TorchTrainer(metadata=...) for checkpoints of its workers."""
         try:
             text = Path(self.path, METADATA_FILE).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -77,7 +77,7 @@ class Checkpoint:
         return json.loads(text)
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
-        """Writes `metadata` (what JSON can hold) into the checkpoint, in place of what was there."""
+        """Writes `metadata`, which JSON can hold, into the checkpoint and replaces earlier metadata."""
         write_whole(Path(self.path, METADATA_FILE), json.dumps(metadata))
 
     def update_metadata(self, metadata: dict[str, Any]) -> None:

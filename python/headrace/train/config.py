@@ -1,7 +1,7 @@
-"""What a run of a trainer is given: how many workers, where results go, how data sets are dealt out.
+"""Configuration of a trainer's run: number of workers, folder of results, division of datasets.
 
-Names, order and defaults of arguments are Ray Train's (v2). What does not exist here yet is refused when
-it is set, with a sentence, instead of being ignored.
+Names, order and defaults of arguments are Ray Train's (v2). An argument that is not supported here raises
+NotImplementedError when it is set; it is never ignored in silence.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEFAULT_STORAGE = "~/headrace_results"
 def _refuse(owner: str, **given) -> None:
     for name, value in given.items():
         if value is not None:
-            raise NotImplementedError(f"{owner}({name}=...) does not exist yet; leave it out")
+            raise NotImplementedError(f"{owner}({name}=...) is not supported; leave it out")
 
 
 def _expect(what: str, value, kind: type) -> None:
@@ -35,10 +35,10 @@ def _expect(what: str, value, kind: type) -> None:
 class ScalingConfig(OnlyKnown):
     """How many workers train.
 
-    num_workers: processes, one rank each; 0: the train loop runs in this process (local mode: a debugger
-    works, no
-        process is started).
-    use_gpu: rank r uses the CUDA device of number local rank; the back end is then NCCL instead of Gloo.
+    num_workers: processes, one per rank; 0: the train loop runs in this process (local mode: a debugger
+        works, and no process starts).
+    use_gpu: rank r uses the CUDA device with the number of its local rank; the back end is NCCL instead of
+    Gloo.
 
     The other arguments name resources of a cluster and have no effect on one machine.
     """
@@ -66,15 +66,15 @@ class ScalingConfig(OnlyKnown):
             or self.num_workers < 0
         ):
             raise ValueError(
-                f"ScalingConfig(num_workers={self.num_workers!r}): a number of processes, or 0 for local "
-                "mode; ranges (elastic training) do not exist yet"
+                f"ScalingConfig(num_workers={self.num_workers!r}): expected a number of processes, or 0 for "
+                "local mode; ranges (elastic training) are not supported"
             )
 
 
 @dataclass
 class FailureConfig(OnlyKnown):
-    """max_failures: so many times the workers are started again, from the last checkpoint, after one
-    failed; -1: always.
+    """max_failures: how often the trainer restarts the workers from the last checkpoint after a failure; -1:
+    without limit.
     """
 
     _names = {"max_failures": "int", "max_preemption_failures": "int", "controller_failure_limit": "int"}
@@ -86,10 +86,10 @@ class FailureConfig(OnlyKnown):
 
 @dataclass
 class CheckpointConfig(OnlyKnown):
-    """Which checkpoints stay: the best num_to_keep by checkpoint_score_attribute of their metrics
-    (without: the newest).
+    """Which checkpoints the trainer keeps: the best num_to_keep by checkpoint_score_attribute of their
+    metrics (without an attribute: the newest).
 
-    The newest is always kept, since a restart begins there. None keeps all.
+    It always keeps the newest, because a restart begins there. None keeps all.
     """
 
     _names = {
@@ -104,17 +104,20 @@ class CheckpointConfig(OnlyKnown):
 
     def __post_init__(self):
         if self.num_to_keep is not None and self.num_to_keep < 1:
-            raise ValueError(f"CheckpointConfig(num_to_keep={self.num_to_keep}): 1 or more, or None for all")
+            raise ValueError(
+                f"CheckpointConfig(num_to_keep={self.num_to_keep}): expected at least 1, or None for all"
+            )
         if self.checkpoint_score_order not in ("max", "min"):
             raise ValueError(
-                f"CheckpointConfig(checkpoint_score_order={self.checkpoint_score_order!r}): 'max' or 'min'"
+                f"CheckpointConfig(checkpoint_score_order={self.checkpoint_score_order!r}): expected "
+                "'max' or 'min'"
             )
 
 
 @dataclass
 class RunConfig(OnlyKnown):
-    """name: of the folder of this run below storage_path (default ~/headrace_results), made of the time if
-    None.
+    """name: the run's folder below storage_path (default ~/headrace_results); None: a name with the time and
+    a random suffix.
     """
 
     _names = {"name": "str|None", "callbacks": "list|None", "worker_runtime_env": "dict|None"}
@@ -145,18 +148,18 @@ class RunConfig(OnlyKnown):
         if path.startswith("file://"):
             path = path[len("file://") :]
         if "://" in path:
-            raise NotImplementedError(f"RunConfig(storage_path={path!r}): only local paths, so far")
+            raise NotImplementedError(f"RunConfig(storage_path={path!r}): only local paths are supported")
         self.storage_path = str(Path(path).expanduser().absolute())
 
 
 class DataConfig(OnlyKnown):
-    """Deals the data sets of a trainer out to its workers. Subclass it and override configure() for
-    anything else.
+    """Divides the datasets of a trainer among its workers. For another division, override configure() in a
+    subclass.
 
-    datasets_to_split: "all", or names: each of these is split, every worker gets an equal share of its
-    rows; of any
-        other data set every worker gets all rows.
-    execution_options: one ExecutionOptions for all data sets, or a dict of name -> ExecutionOptions.
+    datasets_to_split: "all", or names: every worker gets an equal share of the rows of these datasets, and
+    all
+        rows of the others.
+    execution_options: one ExecutionOptions for all datasets, or a dict of name -> ExecutionOptions.
     enable_shard_locality: no effect on one machine.
     """
 
@@ -168,7 +171,8 @@ class DataConfig(OnlyKnown):
     ):
         if datasets_to_split != "all" and not isinstance(datasets_to_split, (list, tuple, set)):
             raise TypeError(
-                f"DataConfig(datasets_to_split={datasets_to_split!r}): 'all' or a list of names of data sets"
+                f"DataConfig(datasets_to_split={datasets_to_split!r}): expected 'all' or a list of names "
+                "of datasets"
             )
         from headrace.data import ExecutionOptions
 
@@ -187,11 +191,11 @@ class DataConfig(OnlyKnown):
         worker_node_ids: list[str] | None,
         **kwargs,
     ) -> list[dict[str, DataIterator]]:
-        """For each worker, in order of rank, name -> DataIterator. Runs in the driver, before the workers
+        """For each worker, in order of rank, name -> DataIterator. The driver calls it before the workers
         start.
 
-        A data set that is not split is run once for each worker, in the driver, where it shares function
-        workers, threads and budget with all others.
+        A dataset that is not split runs once per worker, in the driver; these runs share function workers,
+        threads and budget with all others.
         """
         if self._datasets_to_split == "all":
             split = set(datasets)
@@ -199,8 +203,8 @@ class DataConfig(OnlyKnown):
             split = set(self._datasets_to_split)
             if missing := split - set(datasets):
                 raise ValueError(
-                    f"DataConfig(datasets_to_split=...): no data set {sorted(missing)}; "
-                    f"there are {sorted(datasets)}"
+                    f"DataConfig(datasets_to_split=...): no dataset {sorted(missing)}; "
+                    f"the datasets are {sorted(datasets)}"
                 )
         hints = worker_node_ids if self._enable_shard_locality else None
         out: list[dict[str, DataIterator]] = [{} for _ in range(world_size)]
@@ -216,7 +220,9 @@ class DataConfig(OnlyKnown):
 
     @contextmanager
     def _options(self, name: str):
-        """The process's options are those of this data set meanwhile: a split takes them when it is made."""
+        """Sets the process's options to those of this dataset meanwhile: a split copies them when it is
+        made.
+        """
         from headrace.data import DataContext
 
         options = self._execution_options
@@ -232,7 +238,7 @@ class DataConfig(OnlyKnown):
 
     @staticmethod
     def default_ingest_options() -> ExecutionOptions:
-        """The current options of DataContext, as training wants them: to be changed and passed on."""
+        """A copy of DataContext's current options, to change and to pass to DataConfig."""
         from headrace.data import DataContext
 
         return DataContext.get_current().execution_options.copy()

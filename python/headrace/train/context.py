@@ -1,4 +1,4 @@
-"""What the train loop sees of its run: ranks, data shards, report()."""
+"""The train loop's view of its run: ranks, data shards, report()."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class StorageContext:
-    """Where the run's results lie: storage_path/experiment_dir_name."""
+    """The folder of the run's results: storage_path/experiment_dir_name."""
 
     storage_path: str
     experiment_dir_name: str
@@ -27,9 +27,7 @@ class StorageContext:
 
 @dataclass
 class Session:
-    """One worker's side of a run. `channel.report(...)` reaches the driver, or, in local mode, the storage
-    itself.
-    """
+    """One worker's side of a run. `channel.report(...)` reaches the driver, or in local mode the storage."""
 
     channel: Any
     world_size: int
@@ -64,20 +62,20 @@ def set_session(session: Session | None) -> None:
 
 
 def in_worker() -> bool:
-    """Is this a train loop?"""
+    """Whether this code runs in a train loop."""
     return _session is not None
 
 
 def get_session(what: str) -> Session:
     if _session is None:
         raise RuntimeError(
-            f"{what} works in the train loop only, the function that a trainer's fit() calls on each worker"
+            f"{what} works only in the train loop, the function that fit() of a trainer calls on each worker"
         )
     return _session
 
 
 class TrainContext:
-    """Ranks, sizes and names of this run, as its worker sees them."""
+    """Ranks, sizes and names of this worker's run."""
 
     def get_world_size(self) -> int:
         """Number of workers."""
@@ -95,7 +93,7 @@ class TrainContext:
         return get_session("get_context()").local_world_size
 
     def get_node_rank(self) -> int:
-        """The machine's number: 0, there is one."""
+        """The number of the machine: 0, because there is one."""
         return 0
 
     def get_experiment_name(self) -> str:
@@ -119,7 +117,7 @@ class TrainContext:
 
 
 def get_context() -> TrainContext:
-    """The context of the worker that this runs in. Its methods raise RuntimeError outside of a train loop."""
+    """The context of this worker. Its methods raise RuntimeError outside a train loop."""
     return TrainContext()
 
 
@@ -129,14 +127,12 @@ def get_dataset_shard(dataset_name: str | None = None) -> DataIterator:
     name = "train" if dataset_name is None else dataset_name
     if name not in session.shards:
         there = ", ".join(map(repr, session.shards)) or "none"
-        raise KeyError(f"no data set {name!r} was given to the trainer; there are: {there}")
+        raise KeyError(f"the trainer has no dataset {name!r}; the datasets are {there}")
     return session.shards[name]
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """The checkpoint reported last: after a restart, the one to go on from. None: the run is at its
-    beginning.
-    """
+    """The last reported checkpoint: after a restart, the one to load. None: the run is at its beginning."""
     return get_session("get_checkpoint()").checkpoint
 
 
@@ -149,18 +145,19 @@ def report(
     checkpoint_upload_fn: Any = None,
     validation: Any = None,
 ) -> None:
-    """Reports metrics and, if given, a checkpoint. A barrier: every worker must call it as often as the
-    others.
+    """Reports metrics and perhaps a checkpoint. It is a barrier: every worker must call it equally often.
 
-    Rank 0's metrics are the run's. Files of the checkpoints of all ranks are put into one folder (ranks
-    that save parts give them different names), which is there when report() returns, complete, with the
-    positions of the data sets, so that a restart goes on behind the last batch that was taken.
+    Rank 0's metrics are the run's. The checkpoints of all ranks are copied into one folder (ranks that save
+    parts give their files different names). The folder is complete when report() returns; it has the
+    positions of the datasets, so that a restart continues after the last batch that was taken.
     """
     session = get_session("report()")
     if not isinstance(metrics, dict):
-        raise TypeError(f"report(metrics=...) is a dict of name -> value, not {type(metrics).__name__}")
+        raise TypeError(
+            f"report(metrics=...): expected a dict of name -> value, found {type(metrics).__name__}"
+        )
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
-        raise TypeError(f"report(checkpoint=...) is a Checkpoint, not {type(checkpoint).__name__}")
+        raise TypeError(f"report(checkpoint=...): expected a Checkpoint, found {type(checkpoint).__name__}")
     given = {
         "checkpoint_upload_mode": checkpoint_upload_mode,
         "checkpoint_upload_fn": checkpoint_upload_fn,
@@ -168,7 +165,7 @@ def report(
     }
     for name, value in given.items():
         if value is not None:
-            raise NotImplementedError(f"report({name}=...) does not exist yet; leave it out")
+            raise NotImplementedError(f"report({name}=...) is not supported; leave it out")
     session.report(metrics, checkpoint, checkpoint_dir_name)
     if delete_local_checkpoint_after_upload and checkpoint is not None:
         shutil.rmtree(checkpoint.path, ignore_errors=True)

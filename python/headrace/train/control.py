@@ -1,7 +1,7 @@
-"""Driver and workers of a run talk over an abstract Unix socket: hello, reports, the way a worker ended.
+"""The control channel between driver and workers, an abstract Unix socket: hello, reports, the worker's end.
 
-The driver accepts only processes of its own user that know the run's token. A report is a barrier: it is
-answered when all workers have sent theirs. Nothing of the data goes this way.
+The driver accepts only processes of its own user that know the run's token. A report is a barrier: the driver
+answers when all workers have sent theirs. Rows and batches never travel over this channel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headrace.train.storage import RunStorage
 
 
 def send(conn: Connection, message: tuple) -> None:
-    """By value, classes of scripts and tensors too: multiprocessing's own way would share them."""
+    """Sends by value, with classes of scripts; multiprocessing's own pickler would share tensors."""
     conn.send_bytes(cloudpickle.dumps(message))
 
 
@@ -36,7 +36,7 @@ def receive(conn: Connection) -> tuple:
 
 @dataclass
 class WorkerFailure:
-    """How a worker said that it failed."""
+    """How a worker reported its failure."""
 
     rank: int
     traceback: str
@@ -62,7 +62,7 @@ class Control:
         self.failures: list[WorkerFailure] = []
         self.pids: dict[int, int] = {}
         self.return_values: dict[int, Any] = {}
-        self._lock = threading.Lock()  # guards the above and what follows
+        self._lock = threading.Lock()  # guards the fields above and below
         self._conns: dict[int, Connection] = {}
         self._pending: dict[int, _Report] = {}
         self._n_reports = 0
@@ -72,7 +72,7 @@ class Control:
         threading.Thread(target=self._accept, name="headrace-train-accept", daemon=True).start()
 
     def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         try:
             self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -87,7 +87,7 @@ class Control:
             except OSError:
                 pass  # the thread that reads it closes it
 
-    # --- threads: one accepts, one for each worker
+    # --- threads: one accepts, one per worker
 
     def _accept(self) -> None:
         while True:
@@ -100,7 +100,7 @@ class Control:
             ).start()
 
     def _hello(self, sock: socket.socket, conn: Connection) -> int | None:
-        """The rank of a worker of ours; None: somebody else."""
+        """The rank of a worker of this run; None for any other process."""
         raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid, uid, _ = struct.unpack("3i", raw)
         if uid != os.getuid():
@@ -150,7 +150,7 @@ class Control:
             self.shards.rank_ended(rank, rest[0].rstrip().rpartition("\n")[2])
 
     def _settle_locked(self) -> None:
-        """Answers the barrier, if all have come to it, or if not all can."""
+        """Answers the barrier if all workers have reached it, or if some never can."""
         if not self._pending or len(self._pending) + len(self.return_values) < self.world_size:
             return
         pending, self._pending = self._pending, {}
@@ -159,7 +159,7 @@ class Control:
             answer = (
                 "error",
                 RuntimeError(
-                    f"report() has to be called equally often by all workers: rank {early} ended its train "
+                    f"report(): expected equally many calls by all workers: rank {early} ended its train "
                     f"loop after {self._n_reports} calls, rank {min(pending)} called it once more"
                 ),
             )
@@ -171,7 +171,7 @@ class Control:
                 if conn:
                     send(conn, answer)
             except OSError:
-                pass  # it died; the launcher sees that
+                pass  # the worker died; the launcher sees that
 
     def _commit_locked(self, pending: dict[int, _Report]) -> tuple:
         self._n_reports += 1
@@ -180,7 +180,8 @@ class Control:
         try:
             if len(names) > 1:
                 raise ValueError(
-                    f"report(checkpoint_dir_name=...): the workers gave different names, {sorted(names)}"
+                    "report(checkpoint_dir_name=...): expected one name from all workers, "
+                    f"found {sorted(names)}"
                 )
             state = states_or_reason(self.shards) if has_files else None
             self.storage.commit(pending[0].metrics, has_files, next(iter(names), None), state)
@@ -190,12 +191,14 @@ class Control:
 
 
 def states_or_reason(shards: ShardServer) -> dict[str, Any]:
-    """Positions for a checkpoint; without them it is a checkpoint still, and the user is told."""
+    """Positions for a checkpoint. Without them the checkpoint is still valid, and a line on stderr says
+    so.
+    """
     try:
         return shards.states()
     except HeadraceError as e:
         print(
-            f"this checkpoint has no position of the data, a restart reads an epoch anew: {e}",
+            f"this checkpoint has no position of the data; a restart reads an epoch from its start: {e}",
             file=sys.stderr,
         )
         return {}
@@ -206,7 +209,7 @@ def _unpickled(data: bytes | None) -> Any:
         return None
     try:
         return pickle.loads(data)
-    except Exception:  # of a class that only the worker has
+    except Exception:  # its class exists only in the worker
         return None
 
 
@@ -221,13 +224,13 @@ class Channel:
         _, self.latest, self._staging = receive(self._conn)
 
     def staging(self) -> str:
-        """The folder where the files of the next checkpoint go."""
+        """The folder for the files of the next checkpoint."""
         return self._staging
 
     def report(self, metrics: dict[str, Any], has_files: bool, dir_name: str | None) -> str | None:
-        """Waits for all workers. The path of the newest checkpoint."""
+        """Waits for all workers. Returns the path of the newest checkpoint."""
         send(self._conn, ("report", metrics, has_files, dir_name))
-        kind, *rest = receive(self._conn)  # EOFError if the driver is gone: the worker ends
+        kind, *rest = receive(self._conn)  # EOFError if the driver has ended; the worker then ends, too
         if kind == "error":
             raise rest[0]
         latest, self._staging = rest
@@ -241,7 +244,7 @@ class Channel:
 
 
 class LocalChannel:
-    """The same without workers: local mode writes what is reported itself."""
+    """The channel of local mode: without workers, it writes reports to the storage itself."""
 
     def __init__(self, storage: RunStorage, shards: ShardServer):
         self._storage = storage

@@ -1,8 +1,8 @@
-"""Starts the workers of a trainer, watches them, and ends them, by PyTorch's elastic agent in this process.
+"""Starts, watches and ends the workers of a trainer, with PyTorch's elastic agent in this process.
 
-The agent starts `python -m headrace.train._worker`, so that a script needs no `if __name__ == "__main__"`:
-functions of the script travel by value (cloudpickle). What workers print is shown by the agent with their
-rank before it.
+The agent starts `python -m headrace.train._worker`, so a script needs no `if __name__ == "__main__"`:
+functions of the script travel by value (cloudpickle). The agent prints the output of workers with their rank
+before each line.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from headrace.train.control import Control, WorkerFailure
 from headrace.train.owner import Lock, has_ended
 from headrace.train.result import TrainingFailedError
 
-PREFIX = "headrace-train-"  # of folders with the payload and the output of workers: PREFIX, driver, "-", ...
-OWNER = "owner"  # the file in them that the driver has a lock on
-SHUTDOWN_S = 5  # between SIGTERM and SIGKILL for workers that have to end
-CAUSE_S = 1.0  # a process's last words may come after the launcher saw its end
+PREFIX = "headrace-train-"  # of folders with payload and output of workers: PREFIX, driver's name, "-", ...
+OWNER = "owner"  # the file in the folder that the driver locks
+SHUTDOWN_S = 5  # between SIGTERM and SIGKILL for workers that must end
+CAUSE_S = 1.0  # a worker's last report may arrive this long after the launcher sees its end
 
 
 class _Quiet:
-    """torch's agent logs each end of a process several times; the user gets one exception instead."""
+    """Silences torch's agent, which logs each end of a process several times; the user gets one exception."""
 
     def __enter__(self):
         names = [n for n in logging.root.manager.loggerDict if n.startswith("torch.distributed.elastic")]
@@ -48,7 +48,7 @@ class _Quiet:
 
 
 class _Signals:
-    """The agent takes over signals, to end its workers; afterwards they are what they were."""
+    """Restores the signal handlers that the agent replaces to end its workers."""
 
     NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
 
@@ -75,7 +75,7 @@ def _launch_config(n_workers: int, log_dir: str):
         "role": "rank",
         "rdzv_backend": "c10d",
         "rdzv_endpoint": "localhost:0",
-        "max_restarts": 0,  # we restart: with new splits, from a checkpoint
+        "max_restarts": 0,  # the trainer restarts, with new splits, from a checkpoint
         "monitor_interval": 0.05,
         "local_addr": "localhost",
         "log_line_prefix_template": "(rank ${rank}) ",
@@ -96,23 +96,23 @@ def _how_it_ended(exitcode: int) -> str:
     return f"was killed by signal {-exitcode} ({name})"
 
 
-def _wait_for_words(control: Control) -> None:
+def _wait_for_report(control: Control) -> None:
     until = time.monotonic() + CAUSE_S
     while not control.failures and time.monotonic() < until:
         time.sleep(0.02)
 
 
 def _failed(control: Control, children: dict[int, Any]) -> TrainingFailedError:
-    """The exception for what happened. The cause is who was killed without a word of its own, else who
-    spoke first.
+    """The exception for a failed run. Its cause is the worker that was killed without a report, otherwise the
+    worker that reported first.
     """
     ended = {r: f for r, f in children.items() if f.exitcode != -signal.SIGTERM} or children
     if not control.failures and not any(f.exitcode < 0 for f in ended.values()):
-        _wait_for_words(control)
-    spoke = {f.rank: f for f in control.failures}
+        _wait_for_report(control)
+    reported = {f.rank: f for f in control.failures}
     parts, cause = [], None
     for rank, f in sorted(ended.items()):
-        if rank not in spoke and f.exitcode < 0:
+        if rank not in reported and f.exitcode < 0:
             parts.append(f"rank {rank} (pid {f.pid}) {_how_it_ended(f.exitcode)}")
     if not parts:
         for f in control.failures[:1]:
@@ -128,9 +128,7 @@ def _failed(control: Control, children: dict[int, Any]) -> TrainingFailedError:
 
 
 def _kill_survivors(control: Control) -> None:
-    """None should be there: the agent has ended them. A worker that the agent lost sight of is killed
-    here.
-    """
+    """Kills workers that the agent lost. Normally there are none: the agent ends all of them."""
     for pid in control.pids.values():
         try:
             with open(f"/proc/{pid}/stat") as f:
@@ -142,7 +140,7 @@ def _kill_survivors(control: Control) -> None:
 
 
 def _new_folder() -> tuple[str, Lock]:
-    """A folder of this driver, with a file `owner` that the driver locks before the file has that name."""
+    """A new folder of this driver, with a file `owner` that the driver locks before it gets that name."""
     folder = tempfile.mkdtemp(prefix=f"{PREFIX}{_core.process_name()}-")
     new = os.path.join(folder, OWNER + ".new")
     lock = Lock(new, create=True)
@@ -152,15 +150,15 @@ def _new_folder() -> tuple[str, Lock]:
 
 
 def _remove_leftovers() -> None:
-    """Folders of drivers that were killed."""
+    """Removes folders of drivers that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
         if has_ended(folder / OWNER, folder.name.removeprefix(PREFIX).rpartition("-")[0]):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> None:
-    """Runs one worker per rank to its end. TrainingFailedError if one fails; none of them is there
-    afterwards.
+    """Runs one worker per rank to its end. Raises TrainingFailedError if one fails. No worker is left when it
+    returns or raises.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -184,7 +182,7 @@ def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> No
         command = ["-m", "headrace.train._worker", path, str(os.getpid())]
         with _Quiet(), _Signals():
             elastic_launch(config, sys.executable)(*command)
-        if control.failures:  # said so, and ended as if nothing was
+        if control.failures:  # a worker reported a failure and exited with code 0
             error = _failed(control, {})
             raise error from error.__cause__
     except ChildFailedError as e:

@@ -1,8 +1,8 @@
-"""Whether the driver that made a folder still lives, also where it runs in another container.
+"""Whether the driver that made a folder still runs, perhaps in another container.
 
-Containers of one host, and hosts, share folders but not the numbers of processes. So a driver holds a lock on
-a file of the folder: the kernel takes it away when the driver ends, however it ends. Where locks prove
-nothing (network file systems), only a process of our own namespace can be proved to have ended.
+Containers of one host, and hosts, share folders but not process ids. So a driver holds a lock on a file in
+the folder; the kernel releases the lock when the driver ends, however it ends. Where locks prove nothing
+(network file systems), only the end of a process in this process's own namespace can be proved.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headrace import _core
 
-_held: set[int] = set()  # descriptors of locks: a forked child must not hold them on
+_held: set[int] = set()  # descriptors of locks; a forked child must close them
 
 
 def _close_in_child() -> None:
@@ -25,8 +25,8 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 class Lock:
-    """A lock on the file `path`, which is made if need be. `state`: True it is ours, False another has it,
-    None locks prove nothing there.
+    """A lock on the file `path`; create: makes the file if necessary. `state`: True: this object has the
+    lock; False: another process has it; None: locks prove nothing on this file system.
     """
 
     def __init__(self, path: str | os.PathLike, create: bool):
@@ -53,7 +53,7 @@ class Lock:
 
 
 def has_ended(lock_file: Path, process_name: str) -> bool:
-    """Whether it is certain that the driver has ended which locked this file and has this name."""
+    """Whether the driver with this name, which locked this file, has certainly ended."""
     lock = Lock(lock_file, create=False)
     lock.close()
     return _core.process_is_gone(process_name) if lock.state is None else lock.state

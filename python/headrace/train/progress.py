@@ -1,4 +1,4 @@
-"""The progress line of a training run: what the workers have taken so far, and how fast."""
+"""The progress line of a training run: rows that the workers have taken, and their rate."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from headrace.data.progress import ProgressLine, Rate
 
 
 def training_line(splits: list[Any], n_workers: int) -> ProgressLine:
-    """`splits` are the _core.Splits that the workers read."""
+    """The line for `splits`, the _core.Splits that the workers read."""
     rates: dict[int, Rate] = {}
 
     def text(seconds: float) -> str | None:
         try:
             epoch, rows = _where(splits)
-        except Exception:  # the splits are closed: the end is near
+        except Exception:  # the splits are closed: the run is ending
             return None
         what = "starting"
         if rows or epoch > 1:
@@ -26,6 +26,6 @@ def training_line(splits: list[Any], n_workers: int) -> ProgressLine:
 
 
 def _where(splits: list[Any]) -> tuple[int, int]:
-    """Epoch and rows taken in it, of the split that has taken most."""
+    """Epoch, and rows taken in it, of the split with the most progress."""
     known = [json.loads(s.stats()) for s in splits]
     return max((k["epoch"] + 1, sum(k["rows"])) for k in known)

@@ -1,4 +1,4 @@
-"""What fit() returns, and the exceptions that it raises."""
+"""Result, the value of fit(), and the exception that fit() raises."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ PROGRESS_FILE = "progress.json"
 
 
 class TrainingFailedError(RuntimeError):
-    """A worker failed. The text has its rank and its traceback; __cause__ is its exception, where that can
-    be pickled.
+    """A worker failed. The text has its rank and its traceback; __cause__ is its exception, if it pickles.
 
-    worker_failures: rank -> exception (or text) of all workers that told why they failed, the first one
-    first.
+    worker_failures: rank -> exception (or text) of all workers that reported a failure, the first one first.
     """
 
     def __init__(self, message: str, worker_failures: dict[int, Any] | None = None):
@@ -34,9 +32,9 @@ WorkerGroupError = TrainingFailedError
 
 @dataclass
 class Result:
-    """metrics: what rank 0 reported last; checkpoint: the newest; path: the folder of the run.
+    """metrics: rank 0's last report; checkpoint: the newest one; path: the folder of the run.
 
-    best_checkpoints: (checkpoint, its metrics), all that were kept, the oldest first.
+    best_checkpoints: (checkpoint, its metrics) of all that the run kept, the oldest first.
     """
 
     metrics: dict[str, Any] | None
@@ -49,7 +47,7 @@ class Result:
 
     @property
     def metrics_dataframe(self):
-        """What rank 0 reported, one row a report; None if nothing was. Needs pandas."""
+        """Rank 0's reports, one row each; None if there are none. Needs pandas."""
         if not self.history:
             return None
         import pandas
@@ -57,11 +55,9 @@ class Result:
         return pandas.DataFrame(self.history)
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
-        """Of those that were kept, the one whose metrics have the largest (mode "max") or smallest ("min")
-        `metric`.
-        """
+        """The kept checkpoint whose metrics have the largest (mode "max") or smallest ("min") `metric`."""
         if mode not in ("max", "min"):
-            raise ValueError(f"get_best_checkpoint(mode={mode!r}): 'max' or 'min'")
+            raise ValueError(f"get_best_checkpoint(mode={mode!r}): expected 'max' or 'min'")
         having = [(c, m[metric]) for c, m in self.best_checkpoints if metric in m]
         if not having:
             return None
@@ -69,13 +65,13 @@ class Result:
 
     @classmethod
     def from_path(cls, path: str | os.PathLike) -> Result:
-        """The result of an earlier run, from its folder. Metrics are what JSON keeps of them."""
+        """The result of an earlier run, from its folder. Metrics are as JSON stored them."""
         file = Path(path, PROGRESS_FILE)
         try:
             known = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"{path}: not the folder of a run ({PROGRESS_FILE} is not there)"
+                f"{path}: not the folder of a run: {PROGRESS_FILE} does not exist"
             ) from None
         best = [(Checkpoint(os.path.join(path, c["name"])), c["metrics"]) for c in known["checkpoints"]]
         history = known["metrics"]

@@ -1,6 +1,4 @@
-"""Data shards on their way from the driver, which runs the data sets, to the workers, which take batches
-over a ring.
-"""
+"""Data shards: the driver runs the datasets and serves their splits, the workers take batches over a ring."""
 
 from __future__ import annotations
 
@@ -16,19 +14,19 @@ from headrace import _core
 from headrace.data import resuming
 from headrace.data.iterator import LocalSource, SplitIterator
 
-STALL_S = 30  # then a worker that waits for the others says so
+STALL_S = 30  # after this time a worker that waits for the others prints a line
 Shards = list[dict[str, Any]]  # for each rank: name -> DataIterator
 
 
 @dataclass(frozen=True)
 class RemoteShard:
-    """Where a worker finds its share."""
+    """The address of a worker's share."""
 
     address: str
     split: int
     rank: int
     world_size: int
-    forgetful: tuple[str, ...] = ()  # what a resume in the middle of an epoch says of classes
+    forgetful: tuple[str, ...] = ()  # warnings about classes for a resume in the middle of an epoch
 
 
 def _local(shard: Any) -> LocalSource | None:
@@ -37,7 +35,7 @@ def _local(shard: Any) -> LocalSource | None:
 
 
 class ShardServer:
-    """The driver's side: serves all splits that the shards belong to, knows where they are, ends them."""
+    """The driver's side: serves the splits of all shards, saves and restores their positions, closes them."""
 
     def __init__(self, shards: Shards):
         self.shards = shards
@@ -50,7 +48,7 @@ class ShardServer:
         return [owner.split for owner in self._owners]
 
     def serve(self) -> list[bytes]:
-        """Opens the ring. For each rank, its shards as open_shards() takes them."""
+        """Opens the ring. Returns, for each rank, its shards in the form that open_shards() takes."""
         for owner in self._owners:
             owner.serve_elsewhere()
         if self._owners:
@@ -60,13 +58,13 @@ class ShardServer:
     def _packed(self, shard: Any) -> Any:
         source = _local(shard)
         if source is None:
-            return shard  # an iterator over a data set: the worker runs it itself
+            return shard  # an iterator over a whole dataset: the worker runs it itself
         at = next(i for i, owner in enumerate(self._owners) if owner is source.owner)
-        said = tuple(text for _, text in resuming.forgetful(source.owner.node))
-        return RemoteShard(self._server.address, at, source.rank, shard.world_size, said)
+        texts = tuple(text for _, text in resuming.forgetful(source.owner.node))
+        return RemoteShard(self._server.address, at, source.rank, shard.world_size, texts)
 
     def states(self) -> dict[str, Any]:
-        """name -> the position of that data set: one for all ranks where they share one, else a list."""
+        """name -> the position of that dataset: one text if all ranks share a split, otherwise a list."""
         out: dict[str, Any] = {}
         for name in self.shards[0]:
             sources = [_local(mine.get(name)) for mine in self.shards]
@@ -76,7 +74,7 @@ class ShardServer:
         return out
 
     def restore(self, states: dict[str, Any] | None) -> None:
-        """Sets positions, before the workers begin. Says so where one does not fit."""
+        """Sets positions before the workers begin. Prints a line for a position that does not fit."""
         for name, state in (states or {}).items():
             try:
                 for rank, mine in enumerate(self.shards):
@@ -84,20 +82,20 @@ class ShardServer:
                     if source is not None:
                         position = state[rank] if isinstance(state, list) else state
                         differs = source.restore(position)
-                        _say_of_code(name, differs if rank == 0 else None)
+                        _print_difference(name, differs if rank == 0 else None)
                         source.warn_of_classes(position)
             except _core.HeadraceError as e:
-                print(f"data set {name!r} is read from the start of an epoch: {e}", file=sys.stderr)
+                print(f"dataset {name!r}: a restart reads an epoch from its start: {e}", file=sys.stderr)
 
     def rank_ended(self, rank: int, why: str | None) -> None:
-        """A worker is through (None), or failed: the others of its splits do not wait for it."""
+        """A worker has ended (why is None) or failed: the other ranks of its splits stop waiting for it."""
         for shard in self.shards[rank].values():
             source = _local(shard)
             if source is not None:
                 try:
                     source.split.lost(source.rank, why)
                 except _core.HeadraceError:
-                    pass  # all is closed already
+                    pass  # the split is closed already
 
     def close(self) -> None:
         if self._server is not None:
@@ -106,17 +104,17 @@ class ShardServer:
             owner.close()
 
 
-def _say_of_code(name: str, differs: str | None) -> None:
+def _print_difference(name: str, differs: str | None) -> None:
     if differs:
         print(
-            f"data set {name!r}: the code or the data of {differs} is not that with which its position was "
-            "saved; the rows before it were made by the other one, they are skipped, not made again",
+            f"dataset {name!r}: the code or the data of {differs} has changed since the position was saved; "
+            "the run skips the rows before the position, which the old code made",
             file=sys.stderr,
         )
 
 
 class RingSource:
-    """One rank of a split in the driver, as a SplitIterator wants it. Connects when it is first used."""
+    """One rank of a split in the driver, as the source of a SplitIterator. Connects on its first use."""
 
     def __init__(self, remote: RemoteShard):
         self._remote = remote
@@ -140,8 +138,8 @@ class RingSource:
 
     def _stalled(self) -> None:
         print(
-            f"waiting since {STALL_S} s for an epoch to begin: all {self._remote.world_size} workers have to "
-            "iterate over this data set, or end",
+            f"waiting for {STALL_S} s for an epoch to begin: all {self._remote.world_size} workers have to "
+            "iterate over this dataset, or end",
             file=sys.stderr,
         )
 
@@ -159,8 +157,8 @@ class RingSource:
 
     def warn_of_classes(self, position, stacklevel=3):
         if resuming.in_the_middle(position):
-            said, self._forgetful = self._forgetful, ()
-            for text in said:
+            texts, self._forgetful = self._forgetful, ()
+            for text in texts:
                 warnings.warn(text, stacklevel=stacklevel)
 
     def schema(self):
@@ -170,7 +168,7 @@ class RingSource:
         return self.ring.stats()
 
     def settle(self) -> None:
-        """Makes the driver know what this rank has taken: a question goes there and back."""
+        """Makes sure that the driver knows what this rank has taken, by a request and its answer."""
         if self._ring is not None:
             self._ring.stats()
 
@@ -180,7 +178,7 @@ class RingSource:
 
 
 def open_shards(packed: bytes) -> dict[str, Any]:
-    """The worker's side: name -> DataIterator. What was one shard under two names is one again."""
+    """The worker's side: name -> DataIterator. Two names of one shard get one iterator."""
     named = cloudpickle.loads(packed)
     remotes = {s for s in named.values() if isinstance(s, RemoteShard)}
     opened = {r: SplitIterator(RingSource(r), r.world_size, r.rank) for r in remotes}

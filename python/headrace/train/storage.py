@@ -1,13 +1,13 @@
-"""The folder of a run: checkpoints, each complete or not there, and what was reported.
+"""The folder of a run: complete checkpoints, and the reports.
 
-    <storage_path>/<name>/checkpoint_000000/     what the workers put in, .metadata.json, .headrace.json
+    <storage_path>/<name>/checkpoint_000000/     the workers' files, .metadata.json, .headrace.json
     (positions)
-                          .checkpoint_000001-... being put together by the driver of that name; the next
-                          driver removes what one that died left
-                          .headrace.lock         locked by the driver as long as it runs
+                          .checkpoint_000001-... the next checkpoint, incomplete, with its driver's name; the
+                                                 next driver removes those of drivers that died
+                          .headrace.lock         locked by the driver while it runs
                           progress.json          for Result.from_path
 
-Workers copy their files into the hidden folder, side by side; the driver renames it when all of them have
+Workers copy their files into the hidden folder side by side; the driver renames it when all of them have
 reported.
 """
 
@@ -33,7 +33,7 @@ LOCK_FILE = ".headrace.lock"
 
 
 def plain(value: Any) -> Any:
-    """For JSON: NumPy and torch scalars as numbers, anything else unknown as text."""
+    """A value for JSON: NumPy and torch scalars as numbers, other unknown values as text."""
     item = getattr(value, "item", None)
     if callable(item):
         try:
@@ -47,7 +47,7 @@ class RunStorage:
     """The driver's side. Not thread-safe: the control channel calls it under its lock."""
 
     def __init__(self, config: RunConfig, metadata: dict[str, Any]):
-        # random: drivers in two containers may start in one second and have one number
+        # random: drivers in two containers may start in the same second with the same process id
         self.name = config.name or time.strftime("headrace_%Y-%m-%d_%H-%M-%S") + f"_{secrets.token_hex(4)}"
         self.path = Path(config.storage_path, self.name)
         self.config: CheckpointConfig = config.checkpoint_config
@@ -74,7 +74,7 @@ class RunStorage:
         self.lock.close()
 
     def begin(self) -> None:
-        """Before workers start: what earlier ones left half done goes."""
+        """Removes incomplete checkpoints of earlier workers, before new ones start."""
         for left in self.path.glob(".checkpoint_*"):
             driver = left.name.partition("-")[2]
             if self.lock.state or driver == _core.process_name() or _core.process_is_gone(driver):
@@ -85,13 +85,13 @@ class RunStorage:
         return self.kept[-1][0] if self.kept else None
 
     def staging(self) -> str:
-        """Where the workers copy the files of the next checkpoint."""
+        """The folder into which the workers copy the files of the next checkpoint."""
         return str(self.path / f".checkpoint_{self.next_index:06d}-{_core.process_name()}")
 
     def commit(
         self, metrics: dict[str, Any], has_files: bool, dir_name: str | None, state: dict[str, Any] | None
     ) -> Checkpoint | None:
-        """One report of all workers. Returns its checkpoint, complete, if there is one."""
+        """Stores one report of all workers. Returns its checkpoint, complete, or None."""
         self.history.append(dict(metrics))
         checkpoint = self._commit_files(dict(metrics), dir_name, state) if has_files else None
         self._write_progress()
@@ -101,7 +101,7 @@ class RunStorage:
         staging = Path(self.staging())
         name = dir_name or f"checkpoint_{self.next_index:06d}"
         if os.sep in name or name.startswith("."):
-            raise ValueError(f"report(checkpoint_dir_name={name!r}): a plain name of a folder")
+            raise ValueError(f"report(checkpoint_dir_name={name!r}): expected a plain folder name")
         staging.mkdir(exist_ok=True)  # a checkpoint without files
         made = Checkpoint(staging)
         made.set_metadata({**self.metadata, **made.get_metadata()})
@@ -127,7 +127,7 @@ class RunStorage:
     def _prune(self) -> None:
         limit = self.config.num_to_keep
         while limit is not None and len(self.kept) > limit:
-            older = range(len(self.kept) - 1)  # the newest stays: a restart begins there
+            older = range(len(self.kept) - 1)  # never the newest: a restart begins there
             if not older:
                 return
             worst = min(older, key=lambda i: (self._score(self.kept[i][1]), i))

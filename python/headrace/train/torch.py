@@ -1,4 +1,4 @@
-"""Training with PyTorch: a process group of the workers, models and loaders made ready for it."""
+"""Training with PyTorch: a process group of the workers, and models and loaders prepared for it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from headrace.train.trainer import DataParallelTrainer
 
 @dataclass
 class TorchConfig(OnlyKnown):
-    """backend: "gloo", "nccl", or None: by ScalingConfig(use_gpu). init_method: "env". timeout_s: of
-    collective operations.
+    """backend: "gloo", "nccl", or None (ScalingConfig(use_gpu) decides). init_method: "env". timeout_s: the
+    limit of collective operations.
     """
 
     _names = {"backend": "str|None", "init_method": "str", "timeout_s": "int"}
@@ -33,10 +33,12 @@ class TorchConfig(OnlyKnown):
 
     def __post_init__(self):
         if self.init_method != "env":
-            raise NotImplementedError(f"TorchConfig(init_method={self.init_method!r}): only 'env', so far")
+            raise NotImplementedError(
+                f"TorchConfig(init_method={self.init_method!r}): only 'env' is supported"
+            )
 
     def start(self, session: context.Session) -> None:
-        """On each worker, before the train loop."""
+        """Joins the process group. Each worker calls it before the train loop."""
         if "OMP_NUM_THREADS" not in os.environ:
             cpus = len(os.sched_getaffinity(0))
             torch.set_num_threads(max(1, cpus // session.local_world_size))
@@ -55,15 +57,15 @@ class TorchConfig(OnlyKnown):
 class TorchTrainer(DataParallelTrainer):
     """Runs a train loop on several processes that form a torch.distributed process group.
 
-    train_loop_per_worker: called on each worker, with train_loop_config (a dict, {} by default) if it
-    takes an argument. It gets
-        its data by train.get_dataset_shard(name), and reports by train.report(metrics, checkpoint).
-    datasets: name -> Dataset, each dealt out to the workers as dataset_config says (default: all are split).
-    metadata: what JSON can hold; is in every checkpoint (Checkpoint.get_metadata()) and in
+    train_loop_per_worker: the function that each worker calls, with train_loop_config (a dict, {} by default)
+        if it takes an argument. It gets its data by train.get_dataset_shard(name) and reports by
+        train.report(metrics, checkpoint).
+    datasets: name -> Dataset; dataset_config divides them among the workers (default: all are split).
+    metadata: a value that JSON can hold; every checkpoint has it (Checkpoint.get_metadata()), and so has
     get_context().get_metadata().
 
-    Functions defined in a script or a notebook are sent to the workers by value: no `if __name__ ==
-    "__main__"` is needed.
+    Functions of a script or a notebook travel to the workers by value: no `if __name__ == "__main__"` is
+    necessary.
     """
 
     def __init__(
@@ -81,13 +83,15 @@ class TorchTrainer(DataParallelTrainer):
         resume_from_checkpoint: Any = None,
     ):
         if validation_config is not None:
-            raise NotImplementedError("TorchTrainer(validation_config=...) does not exist yet; leave it out")
+            raise NotImplementedError("TorchTrainer(validation_config=...) is not supported; leave it out")
         if resume_from_checkpoint is not None:
             raise NotImplementedError(
-                "TorchTrainer(resume_from_checkpoint=...): give its path in train_loop_config, load it there"
+                "TorchTrainer(resume_from_checkpoint=...) is not supported; put its path into "
+                "train_loop_config "
+                "and load it in the train loop"
             )
         if torch_config is not None and not isinstance(torch_config, TorchConfig):
-            raise TypeError(f"torch_config is a TorchConfig, not {type(torch_config).__name__}")
+            raise TypeError(f"torch_config: expected a TorchConfig, found {type(torch_config).__name__}")
         super().__init__(
             train_loop_per_worker,
             train_loop_config=train_loop_config,
@@ -105,8 +109,8 @@ def _use_gpu() -> bool:
 
 
 def get_device() -> torch.device:
-    """The device of this worker: the CUDA device of its local rank with ScalingConfig(use_gpu=True), else
-    the CPU.
+    """The device of this worker: with ScalingConfig(use_gpu=True) the CUDA device of its local rank,
+    otherwise the CPU.
     """
     if _use_gpu() and torch.cuda.is_available():
         return torch.device("cuda", context._session.local_rank % torch.cuda.device_count())
@@ -114,7 +118,7 @@ def get_device() -> torch.device:
 
 
 def get_devices() -> list[torch.device]:
-    """All devices of this worker: one."""
+    """The list of this worker's one device."""
     return [get_device()]
 
 
@@ -128,7 +132,9 @@ def prepare_model(
     (or FSDP).
     """
     if parallel_strategy not in ("ddp", "fsdp", None):
-        raise ValueError(f"prepare_model(parallel_strategy={parallel_strategy!r}): 'ddp', 'fsdp' or None")
+        raise ValueError(
+            f"prepare_model(parallel_strategy={parallel_strategy!r}): expected 'ddp', 'fsdp' or None"
+        )
     device = move_to_device if isinstance(move_to_device, torch.device) else get_device()
     if move_to_device:
         model = model.to(device)
@@ -145,7 +151,7 @@ def prepare_model(
 
 
 class _MovedLoader:
-    """A loader whose tensors come on `device`."""
+    """A loader that moves tensors to `device`."""
 
     def __init__(self, loader: torch.utils.data.DataLoader, device: torch.device):
         self._loader = loader
@@ -178,7 +184,7 @@ def _with_sampler(loader: torch.utils.data.DataLoader) -> torch.utils.data.DataL
 
     if loader.batch_sampler is not None and type(loader.batch_sampler) is not torch.utils.data.BatchSampler:
         warnings.warn(
-            "prepare_data_loader: a batch_sampler of its own is kept; every rank reads all items",
+            "prepare_data_loader: keeps the loader's own batch_sampler; every rank reads all items",
             stacklevel=3,
         )
         return loader
@@ -205,10 +211,10 @@ def prepare_data_loader(
     move_to_device: bool = True,
     auto_transfer: bool = True,
 ) -> Any:
-    """A torch DataLoader for this rank: a DistributedSampler (call loader.sampler.set_epoch), tensors on
-    the rank's device.
+    """A torch DataLoader for this rank: with a DistributedSampler (call loader.sampler.set_epoch), and
+    tensors on the rank's device.
 
-    Data sets of headrace.data need none of this: get_dataset_shard(...).iter_torch_batches(...).
+    Datasets of headrace.data do not need it: get_dataset_shard(...).iter_torch_batches(...).
     """
     many = dist.is_initialized() and dist.get_world_size() > 1
     iterable = isinstance(data_loader.dataset, torch.utils.data.IterableDataset)
@@ -220,8 +226,8 @@ def prepare_data_loader(
 
 
 def enable_reproducibility(seed: int = 0) -> None:
-    """Seeds random, NumPy and torch, and chooses deterministic algorithms. Data sets are repeatable by
-    themselves.
+    """Seeds random, NumPy and torch, and selects deterministic algorithms. Datasets are repeatable without
+    it.
     """
     import numpy
 

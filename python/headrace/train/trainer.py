@@ -1,4 +1,4 @@
-"""The trainer: data sets dealt out, workers started, failures met, results kept."""
+"""DataParallelTrainer: splits datasets, starts workers, restarts them after failures, returns the result."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from headrace.train.storage import RunStorage
 
 
 def loop_arguments(loop: Callable, config: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What to call the train loop with: None is nothing."""
+    """The argument for the train loop; None: call it without one."""
     parameters = inspect.signature(loop).parameters.values()
     wants = any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
     if config and not wants:
-        raise ValueError("train_loop_config was given, but train_loop_per_worker takes no argument")
+        raise ValueError("expected no train_loop_config: train_loop_per_worker takes no argument")
     return dict(config or {}) if wants else None
 
 
 class DataParallelTrainer:
-    """Runs one function on several workers. `backend` makes a process group of them: start(session),
+    """Runs one function on several workers. `backend` makes a process group of them by start(session) and
     stop().
     """
 
@@ -48,7 +48,7 @@ class DataParallelTrainer:
     ):
         if not callable(train_loop_per_worker):
             raise TypeError(
-                f"train_loop_per_worker is a function, not {type(train_loop_per_worker).__name__}"
+                f"train_loop_per_worker: expected a function, found {type(train_loop_per_worker).__name__}"
             )
         for name, given, kind in (
             ("dataset_config", dataset_config, DataConfig),
@@ -56,13 +56,13 @@ class DataParallelTrainer:
             ("run_config", run_config, RunConfig),
         ):
             if given is not None and not isinstance(given, kind):
-                raise TypeError(f"{name} is a {kind.__name__}, not {type(given).__name__}")
+                raise TypeError(f"{name}: expected a {kind.__name__}, found {type(given).__name__}")
             if given is not None and kind is not DataConfig:
-                given.__post_init__()  # it may have been changed
+                given.__post_init__()  # checks again: the user may have changed it
         try:
             json.dumps(metadata or {})
         except TypeError as e:
-            raise ValueError(f"metadata is stored as JSON, which cannot hold this: {e}") from None
+            raise ValueError(f"metadata: expected a value that JSON can hold: {e}") from None
         self.loop = train_loop_per_worker
         self.loop_config = loop_arguments(train_loop_per_worker, train_loop_config)
         self.backend = backend
@@ -73,11 +73,10 @@ class DataParallelTrainer:
         self.metadata = dict(metadata or {})
 
     def fit(self) -> Result:
-        """Trains to the end of the train loop on all workers. None of them is left when this returns or
-        raises.
+        """Trains until the train loop has ended on all workers. No worker is left when it returns or raises.
 
-        Raises TrainingFailedError with the traceback of the worker that failed, once FailureConfig allows
-        no more restarts.
+        Raises TrainingFailedError with the traceback of the worker that failed, once FailureConfig allows no
+        more restarts.
         """
         storage = RunStorage(self.run_config, self.metadata)
         try:
@@ -95,7 +94,7 @@ class DataParallelTrainer:
                     raise
                 failures_left -= 1
                 where = storage.latest.path if storage.latest else "the beginning"
-                print(f"{e}\n\nthe workers are started again, from {where}", file=sys.stderr)
+                print(f"{e}\n\nrestarting the workers from {where}", file=sys.stderr)
 
     def _shards(self, world_size: int) -> Shards:
         shards = self.dataset_config.configure(
@@ -103,7 +102,7 @@ class DataParallelTrainer:
         )
         if len(shards) != world_size:
             raise ValueError(
-                f"DataConfig.configure() returned shards for {len(shards)} workers; there are {world_size}"
+                f"DataConfig.configure(): expected shards for {world_size} workers, found {len(shards)}"
             )
         return shards
 
@@ -135,7 +134,7 @@ class DataParallelTrainer:
                 control.close()
 
     def _fit_here(self, storage: RunStorage) -> Result:
-        """Local mode: one rank, in this process and thread. What the train loop raises comes out as it is."""
+        """Local mode: one rank, in this process and thread. Exceptions of the train loop reach the caller."""
         shards = ShardServer(self._shards(1))
         session = context.Session(
             channel=LocalChannel(storage, shards),

@@ -1,8 +1,10 @@
-"""Calls of a user function: a Table in, Tables out. The same code in worker processes, threads and inline.
+"""Calls of a user function: a Table in, Tables out. Worker processes, threads and inline calls share this
+code.
 
-A call has one batch or several (its *parts*), and the function is called once for each, in order. serve()
-runs a call; what it gave before stays given if it raises. A generator's tables go on as they come. If it gave
-more than anybody collects, it is kept aside, and serve() goes on with it later.
+A call has one batch or several (its *parts*); the function is called once per part, in order. advance() runs
+a call; if the function raises, its earlier tables remain valid. Tables of a generator go on as they come.
+When a generator has given more than the engine collects, the call is paused, and advance() continues it
+later.
 """
 
 import inspect
@@ -20,14 +22,14 @@ from headrace.udf import instances
 from headrace.udf.parts import LARGE_BYTES, PART, Merged, batches_of, bytes_of, cut
 
 GO, PAUSE, AWAY = range(3)
-BATCHES_AT_A_TIME = 4  # that one worker has of a function that awaits
-FLAT_ROWS = 1024  # rows that functions of rows give at a time, at most,
-FLAT_BYTES = 4 << 20  # and how many bytes, about
-HELD_BYTES = 4 << 20  # what a call gives before it lets what more it gives go on, and waits for that
+BATCHES_AT_A_TIME = 4  # of an async function, in one worker
+FLAT_ROWS = 1024  # most rows in a table that functions of rows give,
+FLAT_BYTES = 4 << 20  # and about the most bytes
+HELD_BYTES = 4 << 20  # a call collects its results up to this size, then streams the further ones
 
 
 def is_async(fn):
-    """Whether calling it gives something to await or to iterate over asynchronously."""
+    """Whether a call of fn returns an awaitable or an asynchronous iterator."""
     import functools
 
     while isinstance(fn, functools.partial):
@@ -38,7 +40,7 @@ def is_async(fn):
 
 
 def make_function(spec):
-    """(a class's instance or what is called itself, the user's function with its arguments)"""
+    """(the instance of a class, or the callable itself; the user's function with its arguments bound)"""
     fn = spec["fn"]
     if inspect.isclass(fn):
         fn = fn(*spec["constructor_args"], **spec["constructor_kwargs"])
@@ -51,15 +53,15 @@ def is_generator(result):
 
 
 class Runner:
-    """A function ready to be called: a class is instantiated here, once for each run in each server.
+    """A function that is ready for calls. A class is instantiated here, once per run in each server.
 
     spec: dict(kind, name, fn, fn_args, fn_kwargs, constructor_args, constructor_kwargs, batch_format,
     zero_copy_batch, column, retried_errors, max_retries).
     Kinds: "batches" (map_batches), "rows" (map), "flat" (flat_map), "filter", "column" (add_column),
-    "groups" (map_groups), "values" (fn({name: values} of the columns in `column`) -> such a dict: columns
-    replaced or added), "made" (fn(list of a column's values) -> such a list, which is the column `column`),
-    "arrow" (udf(): fn of columns as pyarrow has them -> a column, which the engine joins to the others; see
-    function_expressions.py), "tables" (fn(Table, build) yields Tables: a source of this package's own).
+    "groups" (map_groups), "values" (fn({name: values} of the columns in `column`) -> a dict of columns to
+    replace or add), "made" (fn(list of a column's values) -> a list, the column `column`), "arrow" (udf(): fn
+    of columns as pyarrow arrays -> a column, which the engine adds to the others; see
+    function_expressions.py), "tables" (fn(Table, build) yields Tables: for this package's own sources).
     """
 
     def __init__(self, spec):
@@ -67,10 +69,10 @@ class Runner:
         self.name = spec["name"]
         self.whole = spec.get("whole", False)
         self.instance, self.fn = make_function(spec)
-        self.said = False  # that its state is too large
+        self.state_warned = False  # whether it has logged that its state is too large
 
     def __call__(self, call):
-        """Yields (table, part, counts, whether more follows): what the function gives for the call."""
+        """Yields (table, part, counts, whether more follows): the function's results for the call."""
         retries = self.spec.get("max_retries", 0) if self.spec.get("retried_errors") else 0
         given = 0
         instances.load_state(self.instance, call)
@@ -119,13 +121,13 @@ class Runner:
     _groups = _batches
 
     def _finish(self, call):
-        """The last rows of a class that has finish()."""
+        """The last rows of a class with finish()."""
         seed(call.place[3], call.place[4])
         for table in last_tables(self.instance.finish(), call, self.spec):
             yield table, 0, None, True
 
     def _each_batch(self, call):
-        """(number, batch) of all parts, with the generators seeded for each."""
+        """(number, batch) of all parts; seeds the random generators before each."""
         spec = self.spec
         if len(call.parts) == PART.itemsize:
             seed(call.place[3], call.place[4])
@@ -139,7 +141,7 @@ class Runner:
             yield number, batch
 
     def _each_part(self, call):
-        """(number, table) of all parts, with the generators seeded for each."""
+        """(number, table) of all parts; seeds the random generators before each."""
         table = call.table
         if len(call.parts) == PART.itemsize:
             seed(call.place[3], call.place[4])
@@ -207,8 +209,8 @@ class Runner:
 
 
 def last_tables(result, call, spec):
-    """What finish() returned, in tables: nothing, or what a function of this kind may return. call: of the
-    beginning, one that was paused has ended.
+    """The result of finish() as tables: None, or anything that a function of this kind may return. call: the
+    one at the beginning; if it is paused, it ends and another call continues.
     """
     if result is None:
         return
@@ -221,14 +223,14 @@ def last_tables(result, call, spec):
 
 
 def last_rows(rows, build, what):
-    """Rows in tables; see last_tables."""
+    """Rows as tables; see last_tables."""
     check_flat(rows, what)
     for table, _ in in_tables(iter(rows), build):
         yield table
 
 
 def is_true(found, name):
-    """What a function of rows says of a row; an error where it has still to run: a generator, a coroutine."""
+    """The result of a row filter as a bool; TypeMismatchError for a generator or an awaitable."""
     if found is True or found is False:
         return found
     if is_generator(found) or inspect.isawaitable(found) or hasattr(found, "__aiter__"):
@@ -237,7 +239,7 @@ def is_true(found, name):
 
 
 def arrow_arguments(table, column):
-    """Positional arguments and those by name of an expression's function: columns, and values."""
+    """(positional arguments, named arguments) of an expression's function: columns and constant values."""
     _, places, words, _ = column
     columns = blocks.table_to_arrow(table)
     given = [columns.column(place) if place is not None else value for place, value in places]
@@ -246,7 +248,7 @@ def arrow_arguments(table, column):
 
 
 def with_arrow_result(call, result, spec):
-    """The column that an expression's function gave, as a table."""
+    """The result of an expression's function as a table of one column."""
     import pyarrow
 
     table, what = call.table, spec["name"]
@@ -254,12 +256,12 @@ def with_arrow_result(call, result, spec):
     if not isinstance(result, (pyarrow.Array, pyarrow.ChunkedArray)):
         if not hasattr(result, "__len__") or isinstance(result, (str, bytes, dict)):
             raise TypeMismatchError(
-                f"{what} returned {blocks.called(result)}; expected an array, a value for each row"
+                f"{what} returned {blocks.called(result)}; expected an array with one value per row"
             )
         result = pyarrow.array(result, from_pandas=True)
     if len(result) != table.num_rows:
         raise TypeMismatchError(
-            f"{what} returned {len(result)} values for {table.num_rows} rows; expected one for each"
+            f"{what} returned {len(result)} values; expected {table.num_rows}, one per row"
         )
     if dtype is not None:
         result = blocks.as_type(result, dtype)
@@ -267,18 +269,18 @@ def with_arrow_result(call, result, spec):
 
 
 class Input:
-    """What is given to the function, to be given again: a call that was paused ends, and another goes on."""
+    """A copy of a call's input, for retries: a paused call ends, and another call continues it."""
 
     def __init__(self, call):
         self.table, self.parts, self.place, self.build = call.table, call.parts, call.place, call.build
 
 
 class Tables:
-    """What a function gave at once, as one table, or as several if it is large. spec["whole"]: never."""
+    """Turns one result of a function into tables: several if it is large, unless spec["whole"]."""
 
     def __init__(self, call, spec):
         self.build, self.name, self.whole = call.build, spec["name"], spec.get("whole", False)
-        self.limit = call.place[5]  # asked now: a call that was paused has ended, and goes on as another
+        self.limit = call.place[5]  # read now: a paused call ends, and another call continues it
 
     def __call__(self, result, n_bytes=None):
         if self.whole:
@@ -289,7 +291,7 @@ class Tables:
 def in_tables(rows, build, whole=False):
     """(table of some rows of an iterator, whether they are the last). whole: one table.
 
-    rows: a generator, where a function of the user's is called: a StopIteration of its own is no end there.
+    rows: a generator that calls the user's function: a StopIteration of the function does not end it.
     """
     most = (sys.maxsize, sys.maxsize) if whole else (FLAT_ROWS, FLAT_BYTES)
     ended = False
@@ -307,7 +309,9 @@ def check_flat(result, name):
 
 
 def is_retried(exception, patterns):
-    """Whether DataContext.retried_map_errors names it: True, or patterns found in its text or matching it."""
+    """Whether DataContext.retried_map_errors covers it: True, or a pattern that is in its text or matches
+    it.
+    """
     if patterns is True:
         return True
     text = f"{type(exception).__name__}: {exception}"
@@ -315,7 +319,7 @@ def is_retried(exception, patterns):
 
 
 def advance(steps, call):
-    """Runs the steps of a call, as Runner makes them, until it ends (True) or is paused (False)."""
+    """Runs the steps of a call, which Runner makes, until the call ends (True) or is paused (False)."""
     from headrace.udf import errors
 
     given = 0
@@ -335,7 +339,7 @@ def advance(steps, call):
                 break
     except Exception as e:
         call.fail(*errors.pack(e))
-    except BaseException as e:  # KeyboardInterrupt: the run fails, and the consumer sees the interrupt itself
+    except BaseException as e:  # KeyboardInterrupt: the run fails, and the consumer gets the interrupt itself
         call.fail(*errors.pack(e))
         raise
     else:
@@ -344,14 +348,14 @@ def advance(steps, call):
 
 
 here = threading.local()
-# .ordinal: of the batch that this thread runs, in canonical order after a rebatch. .seeds: it may seed
-# the process's random generators: in worker processes, and while an inline call runs.
-_base_seed = random.Random.__base__.seed  # the generator's own, without what Random.seed does for other types
+# .ordinal: number of this thread's batch, in canonical order after a rebatch. .seeds: whether the thread may
+# seed the process's random generators: in worker processes, and during an inline call.
+_base_seed = random.Random.__base__.seed  # without Random.seed's conversions of other types
 _shared = random.seed.__self__
 
 
 def seed(ordinal, bits):
-    """Seeds Python's, numpy's and, if it is loaded, torch's generators for a batch."""
+    """Seeds the random generators of Python, numpy and (if loaded) torch for a batch."""
     here.ordinal = ordinal
     if not getattr(here, "seeds", False):
         return
@@ -364,7 +368,7 @@ def seed(ordinal, bits):
 
 
 def generators():
-    """The state of the random generators."""
+    """The states of the random generators."""
     torch = sys.modules.get("torch")
     return random.getstate(), np.random.get_state(), torch.get_rng_state() if torch else None
 
@@ -377,7 +381,7 @@ def set_generators(state):
 
 
 class kept_generators:
-    """While inside, this thread may seed the process's random generators; afterwards they are as before."""
+    """A context in which this thread may seed the process's random generators; restores them at its end."""
 
     def __enter__(self):
         self.state = generators()
@@ -389,7 +393,7 @@ class kept_generators:
 
 
 class Paused:
-    """A call that is kept aside, with its generators' state: who goes on with it draws on."""
+    """A paused call with the states of the random generators, which go_on() restores."""
 
     def __init__(self, steps):
         self.steps = steps

@@ -1,11 +1,10 @@
-"""A hash of what a user's function is: its code, its defaults and arguments, the values that it closes over
-and the globals that it names. Positions keep it, so that going on with another function does not pass in
-silence.
+"""A hash of a user's function: its code, defaults and arguments, the values in its closure and the globals
+that it names. Positions store the hash, so that a resume with another function does not pass in silence.
 
-The same program gives the same hash in each process: sets and dicts go in by their values, whatever their
-order, and names of files, line numbers and addresses not at all. What is installed (the standard library,
-packages) goes in by name and version, what is the user's own by what it does, through as many modules as it
-takes. Of what cannot be looked into (a lock, a connection) only the type counts.
+The same program gives the same hash in each process: sets and dicts enter by their values, in any order;
+names of files, line numbers and addresses do not enter. Installed code (the standard library, packages)
+enters by name and version, the user's own by its content, through all modules that it uses. An object that
+cannot be inspected (a lock, a connection) enters by its type only.
 """
 
 import dis
@@ -18,13 +17,13 @@ import types
 
 _SIMPLE = (bool, int, float, complex, str, bytes, bytearray, range, type(None), type(Ellipsis), slice)
 _LIKE_ITS_TEXT = ("datetime", "decimal", "fractions", "pathlib", "uuid", "zoneinfo")
-# Of a class what Python puts there by itself, whose order or text may differ.
+# Members of a class that Python adds itself, with varying order or text.
 _NOT_OURS = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __firstlineno__ "
     "__static_attributes__ __annotate_func__ __annotations_cache__ __abstractmethods__ _abc_impl "
     "__parameters__ __orig_bases__ __dataclass_params__ __match_args__ __hash__".split()
 )
-_MOST_OBJECTS = 50_000  # beyond that only types count: it must not take longer than the function
+_MOST_OBJECTS = 50_000  # further ones enter by type only: the hash must not take longer than the function
 
 
 def code_of(*values):
@@ -36,11 +35,11 @@ def code_of(*values):
 
 
 class _Walk:
-    """of(value): 8 bytes. Each object is looked into once; one that contains itself is a mark there."""
+    """of(value): 8 bytes. It inspects each object once; an object inside itself becomes a mark."""
 
     def __init__(self):
-        self.known = {}  # id -> (object, digest); the object, so that its id stays its own
-        self.inside = {}  # id -> how deep, of those that are being looked into
+        self.known = {}  # id -> (object, digest); holds the object, so that its id stays in use
+        self.inside = {}  # id -> depth, of objects whose inspection goes on
         self.n = 0
 
     def of(self, value):
@@ -59,7 +58,7 @@ class _Walk:
             found = self._look(value)
         except RecursionError:
             raise
-        except Exception:  # an object that does not let itself be looked into
+        except Exception:  # an object that cannot be inspected
             found = _hash("opaque", _type_name(type(value)))
         del self.inside[key]
         self.known[key] = (value, found)
@@ -171,7 +170,7 @@ class _Walk:
 
     @staticmethod
     def _builtin(value):
-        """Of an instance of a subclass of a built-in class, what that class makes of it."""
+        """For an instance of a subclass of a built-in class: its value as that built-in class."""
         base = next(b for b in (list, tuple, set, frozenset, str, int, float) if isinstance(value, b))
         return base(value)
 
@@ -207,12 +206,12 @@ def _bytes(value):
 def _content(cell):
     try:
         return cell.cell_contents
-    except ValueError:  # nothing in it yet
+    except ValueError:  # the cell is empty
         return "an empty cell"
 
 
 def _globals_of(code):
-    """Names of globals that a function or what is defined in it uses."""
+    """Names of the globals that a function, or a function defined in it, uses."""
     names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
@@ -221,7 +220,7 @@ def _globals_of(code):
 
 
 def _of_modules(code, values):
-    """(name, value) of what a function may take from the user's own modules, by the names that it writes."""
+    """(name, value) of all that a function may use from the user's own modules, by the names in its code."""
     modules = [v for v in values if isinstance(v, types.ModuleType) and not _installed(v.__name__)]
     names = _names_of(code) if modules else ()
     return [(f"{m.__name__}.{n}", vars(m)[n]) for m in modules for n in sorted(names) if n in vars(m)]
@@ -245,7 +244,7 @@ def _type_name(cls):
 
 @functools.cache
 def _installed(module):
-    """Whether a module is no code of the user's: Python's own, or of a package that was installed."""
+    """Whether a module is not the user's: it belongs to Python or to an installed package."""
     if module is None or module == "__main__":
         return False
     top = module.partition(".")[0]

@@ -1,6 +1,6 @@
-"""Functions that await: coroutines and asynchronous generators, several calls at a time in one event loop.
+"""Async functions: coroutines and asynchronous generators, several calls at a time in one event loop.
 
-Results keep the order of the rows. Random generators are not seeded: calls take turns with them.
+Results keep the order of the rows. The random generators are not seeded, because calls share them.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from headrace.udf.call import (
 )
 from headrace.udf.parts import PART, batches_of
 
-ROWS_AT_A_TIME = 16  # calls of a function of rows that one worker has in flight
+ROWS_AT_A_TIME = 16  # calls of an async function of rows in one worker at a time
 
 
 class Held:
-    """A call, and how many tables it has given."""
+    """A call, and the number of tables it has given."""
 
     def __init__(self, call):
         self.call = call
@@ -39,14 +39,14 @@ class Held:
 
 
 def go_on(waiting, tag, go, call=None):
-    """What was paused may go on (as `call`), or is to end."""
+    """Wakes a paused call: it continues (as `call`), or ends."""
     waiting.pop(tag).set_result((go, call))
 
 
 class AsyncRunner:
-    """As Runner, for an event loop: run(call) serves one call; many run at the same time.
+    """A Runner for an event loop: run(call) serves one call; many run at the same time.
 
-    waiting: tag -> Future of a call that was paused; of all runners of the loop.
+    waiting: tag -> Future of a paused call; all runners of the loop share it.
     """
 
     def __init__(self, spec, waiting):
@@ -54,13 +54,13 @@ class AsyncRunner:
         self.name = spec["name"]
         self.whole = spec.get("whole", False)
         self.instance, self.fn = make_function(spec)
-        self.said = False  # that its state is too large
+        self.state_warned = False  # whether it has logged that its state is too large
         self.rows = asyncio.Semaphore(ROWS_AT_A_TIME)
         self.waiting = waiting
         self.tasks = set()
 
     async def run(self, call):
-        """Serves the call to its end."""
+        """Serves a call to its end."""
         from headrace.udf import errors
 
         spec = self.spec
@@ -120,7 +120,7 @@ class AsyncRunner:
         return await result if inspect.isawaitable(result) else result
 
     async def _all_rows(self, call, writable):
-        """What the function gives for each row, in their order; the first error ends all."""
+        """The function's results for all rows, in the order of the rows; the first error ends all calls."""
         tasks = [
             asyncio.ensure_future(self._call(row)) for row in blocks.rows_of(call.table, writable=writable)
         ]

@@ -1,4 +1,4 @@
-"""Exceptions of user functions on their way from where they were raised to the consumer."""
+"""Exceptions of user functions, on their way from the process that raised them to the consumer."""
 
 import functools
 import importlib
@@ -10,7 +10,7 @@ import traceback
 from headrace._core import CallbackError, TypeMismatchError
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# Raised in the consumer these would mean something else: the end of a loop, or of the program.
+# In the consumer these would have another meaning: the end of a loop, or of the program.
 _MISLEADING = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, KeyboardInterrupt)
 
 
@@ -31,14 +31,14 @@ def user_traceback(exception):
 
 
 def pack(exception):
-    """(one line, bytes) that rebuild() makes the exception of, in this process or another."""
+    """(one line, bytes from which rebuild() makes the exception, in this process or another)."""
     import cloudpickle
 
-    importlib.import_module("headrace.exceptions")  # classes of a module that is not loaded lose their name
+    importlib.import_module("headrace.exceptions")  # without the module its classes would lose their names
 
     try:
         payload = cloudpickle.dumps(exception)
-        pickle.loads(payload)  # what cannot be made again is better known here
+        pickle.loads(payload)  # an exception that cannot be rebuilt is better known here
     except Exception:
         payload = _pack_parts(exception)
     line = " ".join(traceback.format_exception_only(exception)[-1].split()) or type(exception).__name__
@@ -46,8 +46,9 @@ def pack(exception):
 
 
 class _Parts:
-    """An exception that cannot be pickled, or not be made again, whose class wants other arguments than it
-    keeps: its class, what text it has, and those of its arguments and attributes that can be pickled.
+    """An exception that cannot be pickled or rebuilt, for example because its class takes other arguments
+    than it stores: its class, and its arguments and attributes, each as a value or, if it cannot be pickled,
+    as text.
     """
 
     def __init__(self, exception):
@@ -63,7 +64,7 @@ class _Parts:
 
 
 def _kept(value):
-    """The value, or how it is written if it cannot be pickled."""
+    """The value, or its repr() if it cannot be pickled."""
     import cloudpickle
 
     try:
@@ -85,7 +86,7 @@ def _pack_parts(exception):
 
 
 def _held_by(fn):
-    """(how it is called, value) of what goes to a worker with a function or class."""
+    """(description, value) of everything that travels to a worker with a function or class."""
     while isinstance(fn, functools.partial):
         yield from ((f"argument {i} of the partial", a) for i, a in enumerate(fn.args, 1))
         yield from ((f"argument {k} of the partial", a) for k, a in fn.keywords.items())
@@ -106,7 +107,7 @@ def _held_by(fn):
 
 
 def unsendable(spec, exception):
-    """What to raise if a function cannot be pickled: it names the function, and what of it cannot."""
+    """The exception for a function that cannot be pickled: it names the function and the part at fault."""
     from headrace.udf import sending
 
     held = list(_held_by(spec["fn"]))
@@ -122,8 +123,8 @@ def unsendable(spec, exception):
             where = f": {what} is {type(value).__name__}"
             break
     return TypeMismatchError(
-        f"{spec['name']} cannot be sent to worker processes{where}: {exception}. What cannot be pickled "
-        "may be made where it is used, as in a class's __init__; compute='threads' sends nothing"
+        f"{spec['name']}: cannot pickle the function for worker processes{where}: {exception}. Make such a "
+        "value where it is used, as in a class's __init__, or use compute='threads'"
     )
 
 

@@ -1,16 +1,16 @@
-"""The fork server: a process that has imported what workers need, and makes them by a fork of itself.
+"""The fork server: a process that has imported what workers need, and forks itself to make them.
 
 The driver (starter.py) starts `python -m headrace.udf.worker`, which calls serve(). For each worker the
-driver sends the descriptors that this one is to have, and is answered with the process id. No user's code
-ever runs in the server, and no thread, so that a fork of it is as good as a fresh interpreter. It ends when
-nobody needed it for a while, and kills its workers and itself when the driver ends or is killed; if it dies
-itself, the kernel kills its workers.
+driver sends the worker's descriptors, and the server answers with the process id. The server never runs
+users' code and has no threads, so a fork of it is as good as a fresh interpreter. It ends when nobody has
+needed it for a while. When the driver ends or is killed, the server kills its workers and ends; if the server
+dies, the kernel kills its workers.
 
-    driver -> "worker" + [socket, output, end, folder]          one is wanted
-           -> "worker sees 0,1" + ...                           with CUDA_VISIBLE_DEVICES set to that
+    driver -> "worker" + [socket, output, end, folder]          requests a worker
+           -> "worker sees 0,1" + ...                           requests one with that CUDA_VISIBLE_DEVICES
            <- its process id as text, or -errno
-           -> "end"                                             the server ends when its workers have
-    end    <- a worker's status as waitpid gives it, four bytes: it has ended
+           -> "end"                                             the server ends when its workers have ended
+    end    <- a worker's status as waitpid gives it, four bytes, when the worker has ended
 """
 
 import os
@@ -24,11 +24,11 @@ WORKER, SEES, END = b"worker", b"worker sees ", b"end"
 STATUS_BYTES = 4
 MESSAGE_BYTES = 4096
 DEVICES = "CUDA_VISIBLE_DEVICES"
-LOOK = 0.2  # seconds between two looks for the driver where the kernel does not tell of its end
+LOOK = 0.2  # seconds between checks of the driver, if the kernel cannot report its end
 
 
 def serve(fd, driver, idle):
-    """Returns (its socket's descriptor, the server's process id) in each worker, and None in the server, at
+    """Returns (its socket's descriptor, the server's process id) in each worker, and None in the server at
     its end.
     """
     import gc
@@ -36,13 +36,13 @@ def serve(fd, driver, idle):
     server = _Server(fd, driver, idle)
     gc.disable()
     _import()
-    gc.freeze()  # so that collections in workers leave alone what they share
+    gc.freeze()  # keeps collections in workers from writing to the pages they share
     gc.enable()
     return server.run()
 
 
 def _import():
-    """What every worker needs."""
+    """Imports what every worker needs."""
     import cloudpickle  # noqa: F401
     import numpy.random  # noqa: F401
 
@@ -60,13 +60,13 @@ class _Server:
         self.idle = idle
         self.retired = False
         self.children = {}  # process id -> descriptor for its status
-        self.read, self.write = os.pipe()  # a byte when a child has ended
+        self.read, self.write = os.pipe()  # a byte for each child that has ended
         os.set_blocking(self.read, False)
         os.set_blocking(self.write, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self.write, warn_on_full_buffer=False)
         try:
-            self.pidfd = os.pidfd_open(driver)  # readable when it has ended
+            self.pidfd = os.pidfd_open(driver)  # readable when the driver has ended
         except OSError:
             self.pidfd = None
 
@@ -104,17 +104,17 @@ class _Server:
                 try:
                     os.write(end, status.to_bytes(STATUS_BYTES, sys.byteorder))
                 except BrokenPipeError:
-                    pass  # nobody wants to know
+                    pass  # the driver has closed its end
                 os.close(end)
 
     def _kill(self):
-        """The driver is no more."""
+        """Kills all workers and ends: the driver has ended."""
         for pid in self.children:
             os.kill(pid, signal.SIGKILL)
         raise SystemExit(0)
 
     def _request(self):
-        """The descriptor of its socket in a new worker; None in the server."""
+        """The worker's socket descriptor in a new worker; None in the server."""
         request, given, _, _ = socket.recv_fds(self.socket, MESSAGE_BYTES, 4)
         if not request:
             self._kill()
@@ -143,7 +143,7 @@ class _Server:
         return None
 
     def _leave(self):
-        """In a child: lets go of what is the server's."""
+        """In a child: closes what belongs to the server."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.socket.close()
@@ -156,7 +156,7 @@ def _fork():
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of threads: there are none, or numpy's, which look after themselves
+        warnings.simplefilter("ignore")  # about threads: there are none, except numpy's, which survive a fork
         return os.fork()
 
 
@@ -170,4 +170,4 @@ def _become_worker(request, worker, output, end, folder):
     os.set_inheritable(worker, False)
     if request.startswith(SEES):
         os.environ[DEVICES] = os.fsdecode(request.removeprefix(SEES))
-    sys.modules["numpy"].random.seed()  # not all of them alike
+    sys.modules["numpy"].random.seed()  # a different state in each worker

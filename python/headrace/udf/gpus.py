@@ -1,7 +1,7 @@
-"""Which GPUs a worker sees: its own CUDA_VISIBLE_DEVICES, out of what this process sees.
+"""GPUs of workers: which of this process's devices each worker sees in its CUDA_VISIBLE_DEVICES.
 
-A worker has whole GPUs, or a fraction of one that it shares with others. The shares are counted for all
-functions of this process.
+A worker has whole GPUs, or a fraction of one that it shares with others. The counts include all functions of
+this process.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from headrace._core import InvalidArgument
 
 _lock = threading.Lock()
-_used = {}  # device -> the part of it that workers have
+_used = {}  # device -> the fraction of it that workers have
 _TINY = 1e-6
 
 
@@ -27,28 +27,30 @@ def visible():
 
 
 def check(where, gpus):
-    """num_gpus of a function, or InvalidArgument: of a wrong kind, or more than there are."""
+    """num_gpus of a function; InvalidArgument if it is no number, or more than this process sees."""
     if gpus is None:
         return 0
     if isinstance(gpus, bool) or not isinstance(gpus, (int, float)) or not gpus >= 0:
-        raise InvalidArgument(f"{where}: num_gpus {gpus!r}: expected a number of at least 0")
+        raise InvalidArgument(f"{where}: num_gpus: expected a number of at least 0, found {gpus!r}")
     if gpus > 1 and gpus != int(gpus):
-        raise InvalidArgument(f"{where}: num_gpus {gpus}: a whole number, or a fraction of one")
+        raise InvalidArgument(
+            f"{where}: num_gpus: expected a whole number or a fraction below 1, found {gpus}"
+        )
     there = visible()
     if gpus > len(there):
-        what = f"CUDA_VISIBLE_DEVICES={','.join(there)}" if there else "none can be seen"
-        raise InvalidArgument(f"{where}: num_gpus {gpus:g}: there are {len(there)} ({what})")
+        what = f"CUDA_VISIBLE_DEVICES={','.join(there)}" if there else "no device is visible"
+        raise InvalidArgument(f"{where}: num_gpus: expected at most {len(there)} ({what}), found {gpus:g}")
     return gpus
 
 
 def capacity(gpus):
-    """How many workers with so many GPUs each there can be."""
+    """The largest number of workers with `gpus` GPUs each."""
     n = len(visible())
     return n // int(gpus) if gpus >= 1 else n * int(1 / gpus + _TINY)
 
 
 def take(gpus):
-    """Devices for a worker, now its; None: others have them."""
+    """Reserves devices for a worker; None if other workers have them."""
     with _lock:
         there = visible()
         if gpus < 1:
@@ -63,7 +65,7 @@ def take(gpus):
 
 
 def give_back(devices, gpus):
-    """A worker that had them is gone."""
+    """Releases the devices of a worker that has ended."""
     with _lock:
         for device in devices:
             _used[device] -= min(gpus, 1)

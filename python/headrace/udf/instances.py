@@ -1,12 +1,12 @@
-"""Instances of a user's class, one for each run in each server, and what a class may have beside __call__.
+"""Instances of a user's class, one per run in each server, and the optional methods of a class.
 
 A class whose function runs with concurrency=1 sees its batches in the order of the rows, and may have
 
-    finish()               its last rows, when all batches were seen; in any form in which __call__ gives rows
-    state_dict()           what it keeps, for a position to resume from; anything that can be pickled
-    load_state_dict(state) on a new instance, before its first batch
+    finish()               returns its last rows after the last batch, in any form in which __call__ returns
+    rows state_dict()           returns its state, for a position; any value that pickles
+    load_state_dict(state) restores the state in a new instance, before its first batch
 
-What the engine does with that: src/op/call/turns.c.
+The engine's side: src/op/call/turns.c.
 """
 
 import base64
@@ -20,17 +20,18 @@ import weakref
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.udf import errors
 
-MAX_STATE_BYTES = 1 << 20  # of a pickled state, in a position
+MAX_STATE_BYTES = 1 << 20  # of a pickled state in a position
 IN_ORDER, LAST, SAVE = 1, 2, 4  # a call's flags
-RUN, FLAGS = 6, 7  # where they stand in its place
-WITH_FINISH = ("batches", "groups", "rows", "flat")  # kinds that give rows of their own
+RUN, FLAGS = 6, 7  # indices in a call's place
+WITH_FINISH = ("batches", "groups", "rows", "flat")  # kinds that may return any number of rows
 
 
-# ---------------------------------------------------------------------------------------- what a function is
+# ------------------------------------------------------------------------------------------ kinds of
+# functions
 
 
 def remembers(fn):
-    """ "class", "object" (called itself, or by a method), or None: a function."""
+    """ "class", "object" (a callable object or a bound method), or None for a plain function."""
     if inspect.isclass(fn):
         return "class"
     while isinstance(fn, functools.partial):
@@ -41,7 +42,9 @@ def remembers(fn):
 
 
 def has_own(fn, name):
-    """Whether a class has a method of that name. One of torch's is none: a Module's state is the model."""
+    """Whether a class has a method of that name. torch's methods do not count: a Module's state is the
+    model.
+    """
     for cls in fn.__mro__:
         if name in vars(cls):
             return callable(getattr(fn, name)) and cls.__module__.partition(".")[0] != "torch"
@@ -54,7 +57,7 @@ def keeps_state(fn):
 
 
 def _finishes(method, kind, fn, single, one_to_one):
-    """Whether a class has finish(); an error where its rows would have no place."""
+    """Whether a class has finish(); an error if there is no place for its rows."""
     if not has_own(fn, "finish"):
         return False
     what = f"{method}: {fn.__name__}.finish()"
@@ -69,46 +72,47 @@ def _finishes(method, kind, fn, single, one_to_one):
     ]
     if needed:
         raise TypeMismatchError(
-            f"{what} needs {', '.join(needed)}; it is called without arguments, for the last rows: give the "
-            "method another name if it is something else"
+            f"{what}: expected no parameters, found {', '.join(needed)}: the engine calls finish() without "
+            "arguments, for the last rows; give another method another name"
         )
     if kind not in WITH_FINISH:
         raise InvalidArgument(
-            f"{what} gives rows of its own, and {method} has one for each row of the input: give the method "
-            "another name if it is something else"
+            f"{what} returns rows of its own, but {method} returns one row per row of the input; give a "
+            "method "
+            "with another purpose another name"
         )
     if not single:
         raise InvalidArgument(
-            f"{what} gives the last rows of one instance; with several their order would be luck: "
+            f"{what} returns the last rows of one instance; the order of several instances is undefined: "
             "use concurrency=1"
         )
     if one_to_one:
         raise InvalidArgument(
-            f"{what} gives rows of its own; udf_modifying_row_count=False promises that there are none"
+            f"{what} returns rows of its own, but udf_modifying_row_count=False excludes them"
         )
     return True
 
 
 def forgets(spec, single):
-    """What a resume says of a class whose instance may remember rows, and whose state no position has; None:
-    it is none.
+    """The warning of a resume about a class whose instance may remember rows and whose state is not in
+    positions; None if there is nothing to warn of.
     """
     fn = spec["fn"]
     if spec["fresh"] != "class" or fn.__module__.partition(".")[0] == "headrace":
         return None
-    what = f"{spec['name']}: a new {fn.__name__} goes on from the position"
+    what = f"{spec['name']}: a new {fn.__name__} continues from the position"
     if not keeps_state(fn):
         return (
-            f"{what}, and knows nothing of the rows before; with concurrency=1, state_dict() and "
-            "load_state_dict() it would go on as the old one"
+            f"{what} and does not know the rows before it; with concurrency=1, state_dict() and "
+            "load_state_dict() it would continue as the old one"
         )
     if not single:
-        return f"{what}, and knows nothing of the rows before: state_dict() counts with concurrency=1 only"
+        return f"{what} and does not know the rows before it: only concurrency=1 saves state_dict()"
     return None
 
 
 def contract(method, kind, fn, made, awaits, options):
-    """What a function node says of a class: entries of its spec, and of the engine's options. made: of
+    """(entries of a function's spec, engine options) for classes and callable objects. made: from
     functions.workers().
     """
     what = remembers(fn)
@@ -136,8 +140,8 @@ def contract(method, kind, fn, made, awaits, options):
 def _object_with_finish(method, found):
     name = type(found).__name__
     return InvalidArgument(
-        f"{method}: {name} has finish(), for the last rows of an instance that belongs to one run: give the "
-        f"class {name} and fn_constructor_args, not an object"
+        f"{method}: {name} has finish(), which needs an instance per run: pass the class {name} and "
+        "fn_constructor_args, not an object"
     )
 
 
@@ -145,10 +149,10 @@ def _object_with_finish(method, found):
 
 
 class Instances:
-    """The runners of one server. make(spec) gives one; it is made at a run's first call, or before.
+    """The runners of one server. make(spec) makes one, at a run's first call or earlier.
 
-    again: gives a spec with an object as it was sent, where that is what is called; None: the spec is good
-    for all runs. caught: what a constructor may raise that is told to whoever calls.
+    again: returns a spec with a fresh copy of the callable object; None: one spec serves all runs. caught:
+    the exceptions of a constructor that callers get as an error.
     """
 
     def __init__(self, spec, make, again=None, caught=Exception):
@@ -157,10 +161,12 @@ class Instances:
         self.again = again
         self.caught = caught
         self.fresh = spec.get("fresh") == "class" or (spec.get("fresh") == "object" and again is not None)
-        self.known = {}  # run -> (runner, how it could not be made); 0: for all runs
+        self.known = {}  # run -> (runner, packed error); run 0: for all runs
 
     def get(self, run, call=None):
-        """(runner, None), or (None, why there is none) as errors.pack() says it. call: which needs it."""
+        """(runner, None), or (None, the error as errors.pack() makes it). call: the one that needs the
+        runner.
+        """
         key = run if self.fresh else 0
         found = self.known.get(key)
         if found is None:
@@ -176,15 +182,15 @@ class Instances:
     def _spec(self):
         if self.again is None:
             return self.spec
-        spec, self.spec = self.spec, None  # the object of the first run is the one that came
+        spec, self.spec = self.spec, None  # the first run uses the object that arrived
         return spec or self.again()
 
     def end(self, run):
-        """The run has ended: its instance goes. Returns whether there was one."""
+        """Drops the instance of a run that has ended. Returns whether there was one."""
         return self.known.pop(run, None) is not None
 
     def prune(self, calls):
-        """The same of all runs that have ended."""
+        """Drops the instances of all runs that have ended."""
         for run in list(self.known):
             if run and not calls.runs(run):
                 self.end(run)
@@ -194,7 +200,7 @@ class Instances:
 
 
 class WorkerInstances(Instances):
-    """Those of a worker process: what an instance held on a GPU is given back as well."""
+    """The instances of a worker process; when they end, their GPU memory is freed as well."""
 
     def end(self, run):
         runner, _ = self.known.get(run, (None, None))
@@ -230,7 +236,7 @@ def _collect(alive):
 
 
 def load_state(instance, call):
-    """What load_state_dict() returns, if the call brings a state of its run's instance; else None."""
+    """The result of load_state_dict() if the call brings a state of its run's instance; otherwise None."""
     text = call.state
     return None if text is None else instance.load_state_dict(pickle.loads(base64.b64decode(text)))
 
@@ -244,8 +250,8 @@ def is_last(call):
 
 
 def save_state(state, call, runner):
-    """Gives the engine the state as of this call. One that is too large is left out: a position is then that
-    of an earlier place, and a resume does more again.
+    """Gives the engine the state as of this call. It leaves out a state that is too large: positions then
+    stay at an earlier place, and a resume repeats more calls.
     """
     try:
         data = pickle.dumps(state)
@@ -255,13 +261,14 @@ def save_state(state, call, runner):
         data = cloudpickle.dumps(state)
     if len(data) <= MAX_STATE_BYTES:
         call.save(base64.b64encode(data).decode())
-    elif not runner.said:
-        runner.said = True
+    elif not runner.state_warned:
+        runner.state_warned = True
         import logging
 
         logging.getLogger("headrace.data").warning(
-            "%s: state_dict() takes %d bytes, a position holds %d: positions stay where it was small enough, "
-            "and a resume calls the function again from there",
+            "%s: state_dict() takes %d bytes, and a position holds at most %d: positions stay at the last "
+            "state "
+            "that fitted, and a resume calls the function again from there",
             runner.name,
             len(data),
             MAX_STATE_BYTES,

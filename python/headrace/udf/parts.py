@@ -1,8 +1,8 @@
-"""The batches of one call, and their results as few tables.
+"""The batches of one call, and their results merged into few tables.
 
-Short batches and groups travel many at a time. Each is cut out of the call's table just as it would be alone:
-columns that look the same for any rows (plain numbers, text) are converted once and sliced, others by batch.
-Results that agree in names and types are put together.
+Short batches and groups travel many at a time. Each batch looks as it would alone: columns whose form does
+not depend on the rows (plain numbers, text) are converted once and sliced, the others batch by batch. Results
+with equal names and types are merged.
 """
 
 import sys
@@ -14,10 +14,10 @@ from headrace.data import blocks
 
 PART = np.dtype([("rows", "i8"), ("ordinal", "i8"), ("random", "u8")])
 MERGED_BYTES = 4 << 20
-FEW_VALUES = 64  # whose bytes nobody asks for
-MANY_CELLS = 65536  # of a DataFrame that is asked for its bytes
-LARGE_BYTES = 8 << 20  # of a result that is cut
-CUT_BYTES = 4 << 20  # into tables of so many
+FEW_VALUES = 64  # shorter columns count as 100 bytes
+MANY_CELLS = 65536  # smaller DataFrames are not measured
+LARGE_BYTES = 8 << 20  # larger results are cut
+CUT_BYTES = 4 << 20  # into tables of about this size
 
 
 def _sliceable(table):
@@ -26,7 +26,7 @@ def _sliceable(table):
 
 
 def batches_of(table, rows, batch_format, writable):
-    """The batches of so many rows each, one after the other."""
+    """The batches, one after the other; rows: the number of rows of each."""
     ends = np.cumsum(rows).tolist()
     begins = [0, *ends[:-1]]
     if batch_format == "pyarrow":
@@ -51,7 +51,7 @@ def batches_of(table, rows, batch_format, writable):
 
 
 class Merged:
-    """Collects results of batches; flush() yields (table, part, counts, False) of what was collected."""
+    """Collects results of batches; flush() yields (table, part, counts, False) of the collected ones."""
 
     def __init__(self, build, name, whole=False):
         self.build = build
@@ -63,7 +63,7 @@ class Merged:
         self.alike = None
 
     def add(self, number, result, n_bytes):
-        """Whether it is time for a flush(). n_bytes: as bytes_of() tells."""
+        """Collects a result. Returns whether to flush(). n_bytes: from bytes_of()."""
         if not self.results:
             self.first = number
         self.results.append(result)
@@ -86,7 +86,7 @@ class Merged:
 
 
 def _merged_dicts(results):
-    """(dict of arrays, rows of each result) if all are dicts of arrays of the same names and types."""
+    """(dict of arrays, rows of each result) if all are dicts of arrays with the same names and types."""
     if any(type(r) is not dict for r in results):
         return None
     names = list(results[0])
@@ -104,7 +104,7 @@ def _merged_dicts(results):
             return None
         lengths = [len(v) for v in values]
         if counts is not None and lengths != counts:
-            return None  # one by one there is an error that says what is wrong
+            return None  # one by one, the wrong result gives an error
         counts = lengths
         merged[name] = np.concatenate(values)
     return merged, counts
@@ -138,9 +138,9 @@ def _merged_arrow(results):
 
 
 def bytes_of(result):
-    """What a result has, as far as that can be seen at a glance."""
+    """The size of a result, as far as it is cheap to find out."""
     if type(result) is not dict and hasattr(result, "iloc") and getattr(result, "size", 0) < MANY_CELLS:
-        return MERGED_BYTES // 64  # asking a DataFrame takes longer than calling most functions
+        return MERGED_BYTES // 64  # measuring a small DataFrame takes longer than most functions
     return _bytes_of(result)
 
 
@@ -161,7 +161,7 @@ def _bytes_of(result):
 
 
 def _bytes_of_column(values):
-    """About; of objects and lists by some of their values."""
+    """An estimate; for objects and lists from some of the values."""
     found = getattr(values, "nbytes", None)
     kind = getattr(getattr(values, "dtype", None), "kind", "")
     if isinstance(found, int) and kind != "O":
@@ -184,7 +184,7 @@ def _bytes_of_value(value):
 
 
 def _typed(values):
-    """Whether each piece of a column has the type of the whole."""
+    """Whether every slice of a column has the column's type."""
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
         return values.ndim > 0
     if type(values).__module__.partition(".")[0] == "torch":
@@ -196,8 +196,8 @@ def _typed(values):
 
 
 def _rows_of(result):
-    """(number of rows, function of a range -> those rows of the result), if pieces of it are of its types;
-    else None.
+    """(number of rows, function of a range -> those rows of the result) if slices keep the types; otherwise
+    None.
     """
     if type(result) is dict:
         columns = list(result.values())
@@ -213,10 +213,10 @@ def _rows_of(result):
 
 
 def cut(result, build, limit, name, n_bytes=None):
-    """A result as tables of some MiB each. If its columns have their types whatever rows they have, it is
-    built piece by piece; else whole: MemoryLimitError if that takes more than `limit` bytes.
+    """A result as tables of some MiB each. If every slice of its columns has their types, it is built slice
+    by slice; otherwise whole, with MemoryLimitError if that takes more than `limit` bytes.
 
-    n_bytes: of the result, if they are known.
+    n_bytes: the size of the result, if known.
     """
     n_bytes = _bytes_of(result) if n_bytes is None else n_bytes
     found = _rows_of(result) if n_bytes > LARGE_BYTES else None
@@ -231,14 +231,14 @@ def cut(result, build, limit, name, n_bytes=None):
         n_bytes = table.nbytes
     if n_bytes > limit:
         raise MemoryLimitError(
-            f"{name} gave {n_bytes} bytes at once, in columns that can only be made whole (lists, objects, "
-            f"arrays of different shapes); the memory limit is {limit} bytes: yield it in parts"
+            f"{name} returned {n_bytes} bytes at once, in columns that must be built whole (lists, objects, "
+            f"arrays of different shapes); the memory limit is {limit} bytes: yield the result in parts"
         )
     yield from slices(table)
 
 
 def slices(table):
-    """The table, or if it is large, tables of some of its rows."""
+    """The table, or, if it is large, several tables of its rows."""
     n, n_bytes = table.num_rows, table.nbytes
     if n_bytes <= LARGE_BYTES:
         yield table

@@ -1,8 +1,8 @@
-"""Who runs a user function: worker processes, threads, or the consumer itself ("inline").
+"""Pools that run user functions: in worker processes, threads, or the consumer itself ("inline").
 
-A Pool belongs to one operator of a plan and lives as long as it: workers are started once, when the first
-run begins, and serve all epochs. They end when the operator is no longer referenced, when nobody needed them
-for a minute, and at exit. Instances of classes belong to one run (instances.py).
+A Pool belongs to one operator of a plan and lives as long: its workers start when the first run begins, and
+serve all epochs. They end when the operator is no longer referenced, when nobody has needed them for a
+minute, and at exit. Instances of classes belong to one run (instances.py).
 """
 
 import os
@@ -14,7 +14,7 @@ from headrace import _core
 from headrace.udf import states
 from headrace.udf.states import State
 
-SLICE = 0.01  # seconds for which the consumer runs a generator before it looks whether there is something
+SLICE = 0.01  # seconds that the consumer runs a generator before it looks for results
 
 
 _OF_THE_FUNCTION = (
@@ -32,11 +32,11 @@ _OF_THE_FUNCTION = (
 class Pool:
     """Runs spec's function for `calls`.
 
-    compute: "processes", "threads" or "inline". least, most: how many workers; most None: as many as there
-    are pool threads. initial: how many are started with a run. The others come when calls wait, and go when
-    none did for a while. gpus: of each worker. cpus: likewise; they bound `most` where that is None.
-    depth: calls that a worker has at a time; 0: by what they take. max_retries: how often a call is done
-    again whose worker died; -1: always.
+    compute: "processes", "threads" or "inline". least, most: the number of workers; most None: the number of
+    pool threads of the engine. initial: workers that start with a run. Further ones start when calls wait,
+    and end when no call waited for a while. gpus, cpus: of each worker; cpus bounds `most` if that is None.
+    depth: calls of a worker at a time; 0: the engine chooses by their duration. max_retries: how often the
+    engine repeats a call whose worker died; -1: without limit.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Pool:
         self.spec = spec
         self.compute = compute
         self.single = compute == "inline" or most == 1
-        self.warned = False  # of what a resume means for it
+        self.warned = False  # whether the warning of a resume was shown
         self.calls = _core.Calls(self.name)
         if compute == "processes":
             from headrace.udf.processes import Processes
@@ -68,21 +68,21 @@ class Pool:
         self._spec = spec
         self._code_known = False
         self._end = weakref.finalize(self, self._state.close)
-        self._end.atexit = False  # states.py does it, and waits
+        self._end.atexit = False  # states.py closes it and waits
         states.add(self._state)
 
     @property
     def inline(self):
-        """(Calls, handler) for whoever waits for results, if the function is to run there; else None."""
+        """(Calls, handler) for the thread that waits for results, if it runs the function; otherwise None."""
         return (self.calls, self._state.serve) if self.compute == "inline" else None
 
     def begin(self):
-        """A run begins: workers may be started. Returns at once."""
+        """A run begins: starts workers if necessary. Returns at once."""
         self.know_code()
         self._state.begin()
 
     def know_code(self):
-        """Tells the engine, for positions, what the function is: as it is now, before any call of it."""
+        """Gives the engine the hash of the function, for positions, before any call can change its state."""
         if not self._code_known:
             from headrace.udf.code import code_of
 
@@ -90,17 +90,17 @@ class Pool:
             self.calls.set_code(code_of(*(self._spec.get(name) for name in _OF_THE_FUNCTION)))
 
     def end(self):
-        """The run of a begin() has ended."""
+        """Ends the run of a begin()."""
         self._state.end()
 
     def deaths(self, text):
-        """How the workers ended whose process ids are in `text`, e.g. 'process 12 was killed by SIGKILL'; ''
-        if none of them did.
+        """How the workers ended whose process ids are in `text`, for example 'process 12 was killed by
+        SIGKILL'; '' if none of them ended.
         """
         return self._state.deaths(text)
 
     def failure(self):
-        """The exception that kept the last worker from starting; None: it started."""
+        """The exception that kept the last worker from starting; None if it started."""
         return self._state.failure
 
     def pids(self):
@@ -108,7 +108,7 @@ class Pool:
         return self._state.pids()
 
     def log_errored(self):
-        """Says once how many batches failed and were left out since the last time, and how the first did."""
+        """Logs how many batches failed and were left out since the last call, and the first error."""
         n, text, detail = self.calls.errored()
         if n:
             import logging
@@ -127,17 +127,17 @@ class Pool:
             )
 
     def serve_in_thread(self):
-        """Lets a thread of this process serve an inline function: the consumers are other processes."""
+        """Makes a thread of this process run an inline function: the consumers are other processes."""
         if self.compute == "inline":
             self._state.serve_in_thread()
 
     def close(self):
-        """Ends the workers. Calls that wait fail."""
+        """Ends the workers. Waiting calls fail."""
         self._end()
 
 
 class _Server:
-    """Serves calls in a thread of this process, by function objects of its own."""
+    """Serves calls in a thread of this process, with its own instances of the function."""
 
     def __init__(self, state, number):
         from headrace.udf.call import Runner
@@ -166,7 +166,7 @@ class _Server:
             call.pause()
 
     def prune(self):
-        """Forgets generators that nobody wants more of, and instances whose runs have ended."""
+        """Drops paused generators whose results nobody wants, and instances of runs that have ended."""
         for tag in [t for t in list(self.paused) if not self.state.calls.paused(t)]:
             if kept := self.paused.pop(tag, None):
                 kept.steps.close()
@@ -174,7 +174,7 @@ class _Server:
 
 
 class _Sliced:
-    """A Call that is paused after SLICE seconds."""
+    """A Call whose stream() pauses it after SLICE seconds."""
 
     def __init__(self, call):
         self.call = call
@@ -189,7 +189,7 @@ class _Sliced:
 
 
 class _Inline(State):
-    """The consumer's thread. Its random generators are seeded for the call and restored after it."""
+    """Calls in the consumer's thread. The random generators are seeded for a call and restored after it."""
 
     server = None
     thread = None
@@ -208,7 +208,7 @@ class _Inline(State):
             self.server.prune()
 
     def _serve_async(self, call):
-        """In a loop of its own thread: the consumer's may have one already."""
+        """Serves an async function in a loop with its own thread: the consumer's thread may have a loop."""
         if self.loop is None:
             self.loop = _Loop(self, 0, 1)
         self.loop.run(call)
@@ -247,8 +247,8 @@ class _Inline(State):
 
 
 class _Threads(State):
-    """Python threads, each with a function object of its own. Random generators are left alone: all threads
-    share them.
+    """Python threads, each with its own instance of the function. They do not seed the random generators,
+    because all threads share them.
     """
 
     def __init__(self, *args):
@@ -293,13 +293,13 @@ class _Threads(State):
         loop.end()
 
     def join(self, until):
-        """Waits for those that will come back by themselves; a function cannot be stopped."""
+        """Waits for threads that end by themselves; a running function cannot be stopped."""
         for number, thread in enumerate(self.threads, 1):
             thread.join(0 if number in self.busy else max(0, until - time.monotonic()))
 
 
 class _Held:
-    """A Call while an event loop has it; released() is called when it ends or is paused."""
+    """A Call in an event loop; it calls released() when the call ends or is paused."""
 
     def __init__(self, call, loop, released):
         self.call = call
@@ -329,7 +329,7 @@ class _Held:
 
 
 class _Gone:
-    """In place of a paused call that nobody wants more of."""
+    """Replaces a paused call whose results nobody wants."""
 
     def done(self):
         pass
@@ -339,7 +339,7 @@ class _Gone:
 
 
 class _Loop:
-    """An event loop in a thread of its own, for asynchronous functions in this process."""
+    """An event loop in its own thread, for async functions in this process."""
 
     def __init__(self, state, number, at_a_time):
         import asyncio
@@ -348,11 +348,11 @@ class _Loop:
         from headrace.udf.instances import Instances
 
         self.state = state
-        self.waiting = {}  # of the runners
+        self.waiting = {}  # shared with the runners
         self.instances = Instances(state.spec, lambda spec: AsyncRunner(spec, self.waiting))
         self.slots = threading.Semaphore(at_a_time)
         self.lock = threading.Lock()
-        self.kept = set()  # tags of calls that were paused and did not come back
+        self.kept = set()  # tags of paused calls
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(
             target=self._run, name=f"headrace {state.name} loop {number}", daemon=True
@@ -387,15 +387,15 @@ class _Loop:
         task.add_done_callback(runner.tasks.discard)
 
     def prune(self):
-        """Lets go of instances whose runs have ended."""
+        """Drops instances whose runs have ended."""
         if self.instances.known:
             try:
                 self.loop.call_soon_threadsafe(self.instances.prune, self.state.calls)
             except RuntimeError:
-                pass  # it has ended
+                pass  # the loop has ended
 
     def _prune_paused(self):
-        """Ends generators that nobody wants more of. Called by whoever takes calls, with none in hand."""
+        """Ends generators whose results nobody wants. The thread that takes calls runs it between calls."""
         from headrace.udf.call import AWAY
         from headrace.udf.coroutines import go_on
 
@@ -406,7 +406,7 @@ class _Loop:
             self.loop.call_soon_threadsafe(go_on, self.waiting, tag, AWAY, _Gone())
 
     def start(self, call, released=lambda: None):
-        """Begins a call, or goes on with one; waits first while enough are being served."""
+        """Begins or continues a call; waits first while the loop serves the most calls."""
         tag = call.tag
         with self.lock:
             self.kept.discard(tag)
@@ -420,15 +420,15 @@ class _Loop:
         self.loop.call_soon_threadsafe(self._begin, _Held(call, self, end), tag)
 
     def run(self, call):
-        """Serves a call to its end, or until it is paused."""
+        """Serves a call until it ends or is paused."""
         ended = threading.Event()
         self.start(call, ended.set)
-        while not ended.wait(0.1):  # in slices, so that Ctrl-C is heard
+        while not ended.wait(0.1):  # short waits, so that Python handles Ctrl-C
             pass
 
     def end(self):
         try:
             self.loop.call_soon_threadsafe(self.loop.stop)
         except RuntimeError:
-            return  # it has ended
+            return  # the loop has ended
         self.thread.join(0.2)

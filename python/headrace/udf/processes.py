@@ -1,8 +1,8 @@
-"""Worker processes of a pool, and the one thread that has them started (starter.py), watches and ends them.
+"""Worker processes of a pool, and the one thread that starts (through starter.py), watches and ends them.
 
-They are forks of a process that has run no user's code, never of the driver, and get the function as
-cloudpickle on their socket, so functions of notebooks and of scripts without a __main__ guard work. What a
-worker prints appears on the driver's stderr, each line with the operator's name before it.
+Workers are forks of a process that never ran users' code, not of the driver. They get the function as
+cloudpickle over their socket, so functions of notebooks, and of scripts without a __main__ guard, work. The
+driver prints a worker's output on stderr, with the operator's name before each line.
 """
 
 import os
@@ -20,15 +20,15 @@ from headrace import _core
 from headrace.udf import errors, gpus, starter
 from headrace.udf.states import GRACE, State, live
 
-PAUSE = 0.02  # between two looks at the queue while there may be more workers
-MEASURE = 0.5  # between two looks at the workers' memory
-QUIET = 5.0  # after so long without a call that waits a run has a worker less
-BUSY_GRACE = 0.2  # what a function may still take when its pool ends
-IDLE = 60.0  # after so long without a run they end
+PAUSE = 0.02  # seconds between checks of the queue while more workers may start
+MEASURE = 0.5  # seconds between measurements of the workers' memory
+QUIET = 5.0  # seconds without a waiting call, after which a run ends one worker
+BUSY_GRACE = 0.2  # seconds that a running function has to return when its pool ends
+IDLE = 60.0  # seconds without a run, after which all workers end
 
 
 class Processes(State):
-    """See Pool."""
+    """The processes of a Pool; see Pool for the arguments."""
 
     def __init__(self, spec, calls, least, most, initial, worker_gpus, cpus):
         super().__init__(spec, calls, least, most)
@@ -39,7 +39,7 @@ class Processes(State):
         self.wake_read, self.wake_write = None, None
         self.workers = []
         self.dead = []
-        self.busy = set()  # process ids of workers that ran a function when the pool was closed
+        self.busy = set()  # process ids of workers that ran a function when the pool closed
         self.payload = None
         self.waited = self.quiet = self.idle = time.monotonic()
         starter.warm_up()
@@ -47,7 +47,9 @@ class Processes(State):
     # --- any thread
 
     def limit(self):
-        """How many workers there may be now. What was not asked for has to fit beside other functions."""
+        """The most workers now. Without an explicit `most`, they have to fit beside those of other
+        functions.
+        """
         n = self.most
         if n is None:
             others = sum(len(s.workers) for s in live() if s is not self and _runs(s))
@@ -58,7 +60,7 @@ class Processes(State):
 
     def begin(self):
         if self.calls.n_workers == 0 and self.calls.n_expected == 0:
-            self.calls.expect()  # a worker to come, however late the death of those before is noticed
+            self.calls.expect()  # announces a worker, even if the death of earlier ones is not yet known
         super().begin()
 
     def start(self):
@@ -75,12 +77,12 @@ class Processes(State):
         self.wake()
 
     def wake(self):
-        """Lets the manager look."""
+        """Wakes the manager's thread."""
         try:
             if self.wake_write is not None:
                 os.write(self.wake_write, b"\0")
         except OSError:
-            pass  # full: it will wake anyway; closed: it has ended
+            pass  # full: the thread wakes anyway; closed: it has ended
 
     def end(self):
         super().end()
@@ -106,7 +108,7 @@ class Processes(State):
 
     def deaths(self, text):
         named = set(re.findall(r"\bprocess (\d+)", text))
-        until = time.monotonic() + 1.0  # the socket may have told before the system does
+        until = time.monotonic() + 1.0  # the socket may report a death before waitpid does
         while True:
             found = [how for pid, how in list(self.dead) if str(pid) in named]
             if found or not named or time.monotonic() > until or self.thread is None:
@@ -156,7 +158,7 @@ class Processes(State):
         return PAUSE if len(self.workers) < self.limit() or self.calls.n_expected else MEASURE
 
     def _grow(self, selector, now):
-        """Starts workers: those that are asked for at once, and one more when calls have waited a while."""
+        """Starts workers: the initial ones at once, and one more when calls have waited for a while."""
         at_once = self.initial if not self.workers else self.least
         while (self.calls.n_expected or len(self.workers) < at_once) and not self.closed:
             if not self._try_spawn(selector):
@@ -169,7 +171,9 @@ class Processes(State):
             self.waited = now
 
     def _shrink(self, now):
-        """A worker less where none was needed for a while; none at all after a longer one."""
+        """Ends one worker if calls did not wait for a while, all workers after a longer time without a
+        run.
+        """
         if self.runs <= 0:
             if now - self.idle > IDLE:
                 self.end_idle()
@@ -181,17 +185,17 @@ class Processes(State):
             self.calls.end_idle()
 
     def end_idle(self):
-        """Ends the workers that have nothing to do; the next run starts others."""
+        """Ends the workers without calls; the next run starts new ones."""
         while self.calls.end_idle():
             pass
 
     def _try_spawn(self, selector):
-        """A worker more; if that fails, and there is none, whoever waits is told."""
+        """Starts a worker. If that fails and there is no worker, all waiting calls get the error."""
         from headrace.udf import errors
 
         devices = []
         if self.gpus and (devices := self._devices()) is None:
-            return False  # others have them: later
+            return False  # other workers have them; the next round tries again
         try:
             self._spawn(selector, devices)
             self.failure = None
@@ -211,7 +215,7 @@ class Processes(State):
             for other in live():
                 if other is not self and getattr(other, "gpus", 0) and other.runs <= 0:
                     other.end_idle()
-                    other.wake()  # to see that they have ended
+                    other.wake()  # to notice that its workers have ended
         return devices
 
     def _spawn(self, selector, devices):
@@ -252,7 +256,7 @@ class Processes(State):
                 sys.stderr.write(text)
                 sys.stderr.flush()
             except Exception:
-                pass  # no stderr, or none that can be written to
+                pass  # stderr is missing or cannot be written
 
     def _reap(self, selector):
         for worker in list(self.workers):
@@ -276,7 +280,7 @@ class Processes(State):
         self.workers.remove(worker)
 
     def _measure(self):
-        """Counts the workers' own memory (resident, not shared) as ours."""
+        """Charges the workers' own memory (resident, not shared) to this process's budget."""
         page = os.sysconf("SC_PAGE_SIZE")
         total = 0
         for worker in self.workers:
@@ -297,7 +301,7 @@ class Processes(State):
             self._reap(selector)
             if time.monotonic() > begin + BUSY_GRACE:
                 for worker in self.workers:
-                    if worker.process.pid in self.busy:  # with something that nobody wants
+                    if worker.process.pid in self.busy:  # its result is not needed
                         worker.process.kill()
         for worker in self.workers:
             worker.process.kill()
@@ -325,7 +329,7 @@ def _runs(state):
 
 
 def how(code):
-    """The end of a process in words."""
+    """A process's exit code in words."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

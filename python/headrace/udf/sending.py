@@ -1,4 +1,4 @@
-"""Functions on their way to worker processes: cloudpickle, and caches that no worker can import."""
+"""Pickles functions for worker processes: cloudpickle, plus caches that no worker can import."""
 
 import functools
 import io
@@ -25,8 +25,8 @@ def _made(function, maxsize, typed):
 
 
 class _Pickler(cloudpickle.Pickler):
-    """A function of a script under functools.cache is sent as functions are, by value, with an empty cache.
-    Pickle would look for it in the worker's __main__.
+    """Pickles a script's function under functools.cache by value, with an empty cache. Pickle itself would
+    look for it in the worker's __main__.
     """
 
     def reducer_override(self, value):
@@ -36,7 +36,7 @@ class _Pickler(cloudpickle.Pickler):
 
 
 def dumps(value):
-    """Bytes that pickle.loads() understands in a worker."""
+    """Bytes for pickle.loads() in a worker."""
     out = io.BytesIO()
     _Pickler(out).dump(value)
     return out.getvalue()

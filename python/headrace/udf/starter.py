@@ -1,8 +1,8 @@
 """Starts worker processes in milliseconds: the driver's side of the fork server (forkserver.py).
 
-A process has things from its parent that can change in the parent: environment, limits, CPUs. A server is
-used only while they are as they were when it was started; else there is another one. The first is started
-when a function is added to a plan, in the background.
+A process inherits environment, limits and CPUs, which the driver may change later. A server is used only
+while the driver's are the same as at the server's start; otherwise a new one starts. The first server starts
+in the background when a function is added to a plan.
 """
 
 import os
@@ -18,29 +18,31 @@ from headrace import _core
 from headrace.udf.forkserver import DEVICES, END, MESSAGE_BYTES, SEES, STATUS_BYTES, WORKER
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-# glibc's allocator as it is once something of 32 MiB was freed: the arrays of a call are made of the pages of
-# those of the call before, which otherwise go back to the system each time.
+# glibc's allocator after a free() of 32 MiB: the arrays of a call reuse the pages of the call before, which
+# would otherwise go back to the system each time.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 IDLE = 60.0  # seconds without a worker, after which a server ends
-PATIENCE = 120.0  # what a server may take to answer
+PATIENCE = 120.0  # seconds that a server has to answer
 LIMITS = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
 
 
 class Process:
-    """A worker, with the part of subprocess.Popen that its keeper uses. It is a child of the fork server."""
+    """A worker, with those parts of subprocess.Popen that processes.py uses. It is a child of the fork
+    server.
+    """
 
     def __init__(self, pid, stdout, end):
         self.pid = pid
-        self.stdout = stdout  # raw file: what it prints, errors too
-        self.end = end  # raw file: readable when it has ended
+        self.stdout = stdout  # raw file: the worker's output and errors
+        self.end = end  # raw file: readable when the worker has ended
         self.code = None
 
     def poll(self):
-        """Its exit code, negative if a signal killed it; None: it is alive."""
+        """The exit code, negative if a signal killed the worker; None while it is alive."""
         if self.code is None:
             status = self.end.read(STATUS_BYTES)
             if status == b"":
-                self.code = -signal.SIGKILL  # the server is gone, and so is what it had started
+                self.code = -signal.SIGKILL  # the server has died, and the kernel killed its workers
             elif status is not None:
                 self.code = os.waitstatus_to_exitcode(int.from_bytes(status, sys.byteorder))
         return self.code
@@ -57,7 +59,7 @@ class Process:
             try:
                 os.kill(self.pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # the server is about to tell
+                pass  # the server is about to report its end
 
     def close(self):
         self.stdout.close()
@@ -94,7 +96,7 @@ class _Server:
         os.close(self.messages)
 
     def said(self):
-        """What it printed since the last time."""
+        """The server's output since the last call."""
         text = b""
         while more := os.pread(self.messages, 1 << 16, len(text)):
             text += more
@@ -102,7 +104,7 @@ class _Server:
         return text.decode(errors="replace")
 
     def worker(self, cuda, *descriptors):
-        """The process id of a new worker. OSError: there could be none; EOFError: the server has ended."""
+        """The process id of a new worker. OSError: the fork failed; EOFError: the server has ended."""
         try:
             request = WORKER if cuda is None else SEES + os.fsencode(cuda)
             socket.send_fds(self.socket, [request], descriptors)
@@ -116,27 +118,27 @@ class _Server:
             raise EOFError
         found = int(answer)
         if found < 0:
-            raise OSError(-found, f"no worker process: {os.strerror(-found)}")
+            raise OSError(-found, f"cannot start a worker process: {os.strerror(-found)}")
         return found
 
     def retire(self):
-        """It ends when its workers have."""
+        """Makes the server end when its workers have ended."""
         try:
             self.socket.send(END)
         except OSError:
-            pass  # it has
+            pass  # it has ended already
 
 
 _lock = threading.Lock()
-_servers = []  # the last is the one in use; the others wait for their workers' end
+_servers = []  # the last is in use; the others wait for the end of their workers
 
 
 def _forked():
-    """In a child of the driver's: the servers are its parent's."""
+    """In a forked child of the driver: closes its copies of the servers, which belong to the parent."""
     global _lock
     _lock = threading.Lock()
     for server in _servers:
-        server.process.returncode = 0  # not ours to wait for
+        server.process.returncode = 0  # the child must not wait for it
         server.close()
     _servers.clear()
 
@@ -145,7 +147,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _environment():
-    """A server's: the driver's, and what makes workers good neighbours."""
+    """The environment of a server: the driver's, with one thread per worker and the allocator's settings."""
     environment = dict(os.environ, PYTHONUNBUFFERED="1")
     for name in THREAD_VARIABLES:
         environment.setdefault(name, "1")
@@ -163,7 +165,7 @@ def _umask():
 
 
 def _inherited():
-    """All that a process has from its parent and that may have changed since the last one was started."""
+    """Everything that a process inherits and that may have changed since the last server started."""
     return (
         sys.executable,
         sorted(_environment().items()),
@@ -176,7 +178,7 @@ def _inherited():
 
 
 def _current():
-    """The server in use; called with the lock."""
+    """The server in use. The caller holds _lock."""
     inherited = _inherited()
     for server in _servers[:]:
         if server.process.poll() is not None:
@@ -191,16 +193,16 @@ def _current():
 
 
 def warm_up():
-    """Starts a server in the background, for workers that will be wanted soon."""
+    """Starts a server in the background, for workers that will be needed soon."""
     try:
         with _lock:
             _current()
     except OSError:
-        pass  # whoever wants a worker is told
+        pass  # the start of a worker reports it
 
 
 def start(worker_socket, devices):
-    """A Process that serves calls at the other end of `worker_socket` and sees these GPUs; none: all."""
+    """A Process that serves calls at the other end of `worker_socket`; devices: its GPUs, or none for all."""
     cuda = ",".join(devices) if devices else os.environ.get(DEVICES)
     read_output, output = os.pipe()
     read_end, end = os.pipe()
@@ -229,14 +231,14 @@ def _worker(cuda, *descriptors):
             try:
                 pid = server.worker(cuda, *descriptors)
                 break
-            except EOFError:  # it has ended, maybe because nobody needed it for long
+            except EOFError:  # the server has ended, perhaps because it was idle
                 code = server.process.wait()
                 _servers.remove(server)
                 text = server.said().strip()
                 server.close()
                 if last:
                     raise RuntimeError(
-                        f"no worker process: the process that starts them ended with code {code}: {text}"
+                        f"cannot start a worker process: the fork server ended with code {code}: {text}"
                     ) from None
         if text := server.said():
             _print(text)
@@ -248,13 +250,13 @@ def _print(text):
         sys.stderr.write(text)
         sys.stderr.flush()
     except Exception:
-        pass  # no stderr, or none that can be written to
+        pass  # stderr is missing or cannot be written
 
 
 def end():
-    """At the exit of this process, when nobody needs workers any more: ends the servers."""
+    """Ends the servers, at the exit of this process, after all pools have closed."""
     if not _lock.acquire(timeout=1):
-        return  # one is being started: it will see that this process has ended
+        return  # a server is starting; it will notice that this process has ended
     try:
         for server in _servers:
             server.process.kill()

@@ -1,7 +1,8 @@
-"""python -m headrace.udf.worker FD DRIVER IDLE: the fork server, and in each child of it a worker process.
+"""python -m headrace.udf.worker FD DRIVER IDLE: the fork server, and in each of its children a worker
+process.
 
-A worker runs one user function for one driver. It ends when the driver says so, closes the socket, or dies
-(it is killed then), whichever comes first.
+A worker runs one user function for one driver. It ends when the driver requests it or closes the socket; the
+kernel kills it when the driver dies.
 """
 
 import functools
@@ -13,22 +14,24 @@ CALL, MORE, DROP, RUN, RUN_END = 1, 2, 3, 4, 5
 
 
 def main():
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
     from headrace import _core
     from headrace.udf import forkserver
 
     found = forkserver.serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
     if found is None or not _core.die_with_parent(found[1]):
-        return  # the server, at its end, or a child that has lost it
+        return  # the server at its end, or a child whose server has died
     worker = _core.Worker(found[0])
     try:
         serve(worker)
     except (_core.PeerError, _core.CancelledError):
-        pass  # the driver is gone or has closed the run
+        pass  # the driver has ended or has closed the run
 
 
 def load(init):
-    """(the spec that the init bytes describe, what gives another one where that has an object)"""
+    """(the spec in the init bytes, a function that loads a fresh copy if it has a callable object, or
+    None)
+    """
     import pickle
 
     head = pickle.loads(init)
@@ -43,7 +46,7 @@ def load(init):
 
 
 class Call:
-    """A call of this worker's, with the methods that _core.Call has in the driver."""
+    """A call of this worker, with the methods of the driver's _core.Call."""
 
     def __init__(self, worker, work):
         self.worker = worker
@@ -60,13 +63,13 @@ class Call:
         self.worker.save(self.tag, text)
 
     def begins(self):
-        """The driver leaves out the first call of a run when it learns how long they take."""
+        """No effect: the driver itself excludes the first call of a run from its measurements."""
 
     def pause(self):
-        """The driver knows already."""
+        """No effect: the driver knows that the call is paused."""
 
     def done(self):
-        self.table = None  # before the driver can know that nobody reads it
+        self.table = None  # before the driver learns that it may reuse the memory
         self.worker.done(self.tag)
 
     def fail(self, text, detail):
@@ -88,7 +91,7 @@ def serve(worker):
         here.seeds = True
         convert.allowed = spec["objects"]
         known = WorkerInstances(spec, Runner, again, BaseException)
-    except BaseException as e:  # told to whoever calls
+    except BaseException as e:  # each call reports it
         broken = errors.pack(e)
     if spec.get("async") and not broken:
         serve_async(worker, known)
@@ -137,7 +140,7 @@ def run(steps, call):
     try:
         return advance(steps, call)
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
-        return True  # of the function's: the driver was told, and the worker goes on
+        return True  # raised by the function: the driver has the error, and the worker goes on
 
 
 def serve_async(worker, known):
@@ -161,7 +164,7 @@ async def _serve_async(worker, known):
 
     class Streaming(Call):
         def stream(self, table, part=0, counts=None):
-            loop.call_soon(listen)  # for what is received meanwhile: the socket will not tell
+            loop.call_soon(listen)  # for messages received meanwhile: the socket is not readable for them
             return super().stream(table, part, counts)
 
     def begin(kind, tag, *work):

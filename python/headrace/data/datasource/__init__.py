@@ -1,4 +1,4 @@
-"""Sources and sinks of one's own, and which files are read: Ray's names, where Ray has them."""
+"""Users' sources and sinks, and the choice of files to read. The names are Ray's, as are their modules."""
 
 from headrace.data.datasource.datasource import BlockMetadata, Datasource, ReadTask
 from headrace.data.datasource.partitioning import (

@@ -1,9 +1,8 @@
-"""Rows from wherever Python can get them: a Datasource says into which ReadTasks a source falls, each of
-which gives blocks of rows.
+"""Rows that Python produces: a Datasource divides a source into ReadTasks, which return blocks of rows.
 
-The tasks of a source are its canonical order: task 0's rows come first, whichever is done first. They run
-like functions of a map: in worker processes, in threads, or inline, some ahead of the consumer, in its
-memory budget.
+The list of tasks is the canonical order of the source: the rows of task 0 come first, whichever task ends
+first. Tasks run like map functions: in worker processes, in threads, or inline, some of them ahead of the
+consumer, within its memory budget.
 """
 
 import functools
@@ -14,11 +13,11 @@ from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset
 from headrace.data.plan import Node
 
-DEFAULT_TASKS = 200  # how many a Datasource is asked for; its own number is what counts
+DEFAULT_TASKS = 200  # the `parallelism` for a Datasource, which may return another number of tasks
 
 
 class BlockMetadata:
-    """What is known of a task's rows before it runs; None where nothing is."""
+    """What a source knows of a task's rows before the task runs; None: unknown."""
 
     def __init__(self, num_rows=None, size_bytes=None, input_files=None, exec_stats=None, schema=None):
         self.num_rows = num_rows
@@ -30,13 +29,13 @@ class BlockMetadata:
 
 class ReadTask:
     """A part of a source. read_fn() returns an iterable of blocks: dicts of column -> values, lists of row
-    dicts, DataFrames, or Arrow data. It may be a generator; it is called in another process, so that what it
-    refers to has to be picklable (cloudpickle).
+    dicts, DataFrames, or Arrow data. It may be a generator. A worker process calls it, so the function and
+    all it refers to must pickle (cloudpickle).
     """
 
     def __init__(self, read_fn, metadata=None, schema=None, per_task_row_limit=None):
         if not callable(read_fn):
-            raise TypeMismatchError(f"ReadTask: expected a function, not {type(read_fn).__name__}")
+            raise TypeMismatchError(f"ReadTask: expected a function, found {type(read_fn).__name__}")
         self.read_fn = read_fn
         self.metadata = metadata or BlockMetadata()
         self.schema = schema
@@ -47,10 +46,10 @@ class ReadTask:
 
 
 class Datasource:
-    """A source of rows. Subclasses give get_read_tasks()."""
+    """A source of rows. Subclasses define get_read_tasks()."""
 
     def get_name(self):
-        """Shown by repr() and in errors."""
+        """The name in repr() and in errors."""
         name = type(self).__name__
         return name.removesuffix("Datasource") or name
 
@@ -59,19 +58,19 @@ class Datasource:
         return None
 
     def get_read_tasks(self, parallelism, per_task_row_limit=None):
-        """A list of ReadTasks, about `parallelism` of them. The rows of all of them, one task after the
-        other, are the dataset.
+        """A list of ReadTasks, about `parallelism` of them. The dataset has the rows of all tasks, in the
+        order of the list.
         """
         raise NotImplementedError(f"{type(self).__name__}.get_read_tasks")
 
     @property
     def supports_distributed_reads(self):
-        """False: the tasks have to run in this process."""
+        """False: the tasks must run in this process."""
         return True
 
 
 class _Tasks:
-    """The function that runs tasks: gets a batch with one number of a task, gives its blocks."""
+    """The function that runs tasks: its batch has the number of one task; it returns the task's blocks."""
 
     def __init__(self, name, tasks):
         self.__name__ = name
@@ -83,29 +82,29 @@ class _Tasks:
         blocks = self.tasks[number]()
         if isinstance(blocks, dict) or not hasattr(blocks, "__iter__"):
             raise TypeMismatchError(
-                f"task {number} of {self.__name__} returned {type(blocks).__name__}; "
-                "expected an iterable of blocks"
+                f"task {number} of {self.__name__}: expected an iterable of blocks, "
+                f"found {type(blocks).__name__}"
             )
         return (columns_of_rows(block) for block in blocks)
 
 
 def columns_of_rows(block):
-    """A list of row dicts as a dict of columns; other blocks are left as they are."""
+    """A list of row dicts as a dict of columns; other blocks stay."""
     if not isinstance(block, list):
         return block
     if not all(isinstance(row, dict) for row in block):
         found = next(type(row).__name__ for row in block if not isinstance(row, dict))
-        raise TypeMismatchError(f"a block is a list with {found} in it; expected row dicts")
+        raise TypeMismatchError(f"expected a block of row dicts, found a list with {found}")
     names = dict.fromkeys(itertools.chain.from_iterable(block))
     return {name: [row.get(name) for row in block] for name in names}
 
 
 def read_tasks(name, tasks, *, compute=None, concurrency=None):
-    """A Dataset of the rows of a sequence of tasks, in their order: ReadTasks, or functions without arguments
-    that return blocks.
+    """A Dataset of the rows of several tasks, in their order: ReadTasks, or functions without arguments that
+    return blocks.
     """
     if not len(tasks):
-        raise InvalidArgument(f"{name}: no read tasks: there is nothing to read")
+        raise InvalidArgument(f"{name}: expected at least one read task")
     numbers = Dataset(Node("range", {"n": len(tasks), "name": "task"}))
     return numbers._with_function(
         "read",
@@ -128,21 +127,21 @@ def read_datasource(
 ):
     """The rows of a Datasource.
 
-    Its tasks run in worker processes; compute="threads" or "inline" keeps them in this one, as do sources
-    that say so. override_num_blocks: how many tasks the source is asked for. Further arguments that are not
-    known as cluster arguments are an error: a source gets its own by its constructor.
+    Worker processes run its tasks; compute="threads" or "inline" keeps them in this process, as does a source
+    without supports_distributed_reads. override_num_blocks: the `parallelism` for the source. Other arguments
+    than those of Ray's clusters are an error: a source gets its own through its constructor.
     """
     accept_cluster_arguments("read_datasource", {"parallelism": parallelism, **read_args})
     if not isinstance(datasource, Datasource):
-        raise TypeMismatchError(f"read_datasource: expected a Datasource, not {type(datasource).__name__}")
+        raise TypeMismatchError(f"read_datasource: expected a Datasource, found {type(datasource).__name__}")
     if override_num_blocks is not None and override_num_blocks < 1:
         raise InvalidArgument(
-            f"read_datasource: override_num_blocks {override_num_blocks}: expected at least 1"
+            f"read_datasource: override_num_blocks: expected at least 1, found {override_num_blocks}"
         )
     tasks = list(datasource.get_read_tasks(override_num_blocks or DEFAULT_TASKS))
     for task in tasks:
         if not callable(task):
-            raise TypeMismatchError(f"read_datasource: a task is {type(task).__name__}; expected a ReadTask")
+            raise TypeMismatchError(f"read_datasource: expected a ReadTask, found {type(task).__name__}")
     if compute is None and not datasource.supports_distributed_reads:
         compute = "threads"
     return read_tasks(datasource.get_name(), tasks, compute=compute, concurrency=concurrency)

@@ -1,4 +1,4 @@
-"""Columns out of folder names, and which files are read because of them: Ray's names."""
+"""Columns from folder names, and filters of files by them. The names are Ray's."""
 
 import enum
 import os
@@ -29,18 +29,18 @@ _ARROW_FORMATS = {
 
 
 class PartitionStyle(enum.StrEnum):
-    """HIVE: folders 'key=value'; DIRECTORY: folder names are the values of given columns."""
+    """HIVE: folders 'key=value'; DIRECTORY: folder names are the values of `field_names`."""
 
     HIVE = "hive"
     DIRECTORY = "dir"
 
 
 class Partitioning(OnlyKnown):
-    """How folder names become columns, as text unless field_types says otherwise.
+    """How folder names become columns; the values are text unless field_types names another type.
 
-    style: "hive" or "dir". base_dir: only folders below it count; None: all (with "dir" the last ones).
-    field_names: columns; for "dir" they have to be given, and None leaves a folder out; for "hive" None means
-    all keys. field_types: dict of column -> int, float, str, bool, or an Arrow type.
+    style: "hive" or "dir". base_dir: only folders below it count; None: all folders (for "dir" the last
+    ones). field_names: the columns. "dir" needs them, and None leaves a folder out; for "hive" None means all
+    keys. field_types: dict of column -> int, float, str, bool, or an Arrow type.
     """
 
     _names = ("style", "base_dir", "field_names", "field_types", "filesystem")
@@ -49,15 +49,15 @@ class Partitioning(OnlyKnown):
         try:
             self.style = PartitionStyle("dir" if style == "directory" else style)
         except ValueError:
-            raise InvalidArgument(f"Partitioning: style {style!r}: expected 'hive' or 'dir'") from None
+            raise InvalidArgument(f"Partitioning: style: expected 'hive' or 'dir', found {style!r}") from None
         self.base_dir = os.fspath(base_dir) if base_dir else ""
         self.field_names = _names_of(field_names)
         self.field_types = dict(field_types or {})
         self.filesystem = filesystem
         if self.style is PartitionStyle.DIRECTORY and not self.field_names:
-            raise InvalidArgument("Partitioning: style 'dir' needs field_names")
+            raise InvalidArgument("Partitioning: expected field_names with style 'dir'")
         if self.style is PartitionStyle.HIVE and None in (self.field_names or ()):
-            raise InvalidArgument("Partitioning: field_names: None is for style 'dir'")
+            raise InvalidArgument("Partitioning: field_names: only style 'dir' allows None")
         if self.field_names:
             for name in self.field_types:
                 if name not in self.field_names:
@@ -74,7 +74,7 @@ class Partitioning(OnlyKnown):
         )
 
     def arguments(self):
-        """The engine's words for it."""
+        """The engine's arguments for this partitioning."""
         types = {name: _format_of(kind) for name, kind in self.field_types.items()}
         names = self.field_names or list(types) or None
         return {
@@ -88,11 +88,11 @@ class Partitioning(OnlyKnown):
 
 def _names_of(given):
     if isinstance(given, str):
-        raise InvalidArgument(f"Partitioning: field_names {given!r}: expected a list of names")
+        raise InvalidArgument(f"Partitioning: field_names: expected a list of names, found {given!r}")
     names = list(given) if given else None
     for name in names or ():
         if name is not None and not isinstance(name, str):
-            raise InvalidArgument(f"Partitioning: field_names: {name!r} is no text")
+            raise InvalidArgument(f"Partitioning: field_names: expected names, found {name!r}")
     return names
 
 
@@ -102,12 +102,14 @@ def _format_of(kind):
     if str(kind) in _ARROW_FORMATS:  # a pyarrow.DataType, or its name
         return _ARROW_FORMATS[str(kind)]
     raise InvalidArgument(
-        f"Partitioning: type {kind!r}: expected int, float, str, bool, bytes or an Arrow type of those kinds"
+        f"Partitioning: field_types: expected int, float, str, bool, bytes or an Arrow type of these kinds, "
+        f"found {kind!r}"
     )
 
 
 class PathPartitionParser:
-    """Path -> dict of what its folders say, as text unless field_types says otherwise; called with a path.
+    """Turns a path into a dict of the values in its folders' names; text unless field_types names another
+    type.
 
     A file outside of base_dir, or directly in it, gives an empty dict.
     """
@@ -117,11 +119,11 @@ class PathPartitionParser:
 
     @staticmethod
     def of(style="hive", base_dir=None, field_names=None, field_types=None, filesystem=None):
-        """A parser of such a Partitioning."""
+        """A parser for a Partitioning with these arguments."""
         return PathPartitionParser(Partitioning(style, base_dir, field_names, field_types, filesystem))
 
     def _folders(self, path):
-        """The names of the folders below base_dir that lead to the file; None if it is not there."""
+        """The names of the folders between base_dir and the file; empty if the file is elsewhere."""
         base = self.scheme.base_dir.removeprefix("file://").rstrip("/")
         if base and not path.startswith(base + "/"):  # one of them may be relative
             base, path = os.path.abspath(base), os.path.abspath(path)
@@ -145,13 +147,15 @@ class PathPartitionParser:
         if not folders:
             return {}
         if len(folders) < len(names) or based and len(folders) != len(names):
-            raise InvalidArgument(f"{path}: {len(folders)} folders for {len(names)} partition columns")
+            raise InvalidArgument(
+                f"{path}: expected {len(names)} folders, one per partition column, found {len(folders)}"
+            )
         pairs = zip(names, folders[-len(names) :], strict=True)
         return {name: folder for name, folder in pairs if name is not None}
 
 
 def _as(value, kind):
-    """A folder's text as the type that field_types gives; in another type than text the hive null is None."""
+    """A folder's text as the type in field_types; the hive null is None unless the type is text."""
     if kind is str or kind not in _FORMATS:
         return value
     if value == HIVE_NULL:
@@ -162,10 +166,10 @@ def _as(value, kind):
 
 
 class PathPartitionFilter:
-    """Keeps the paths for which filter_fn, called with a dict of partition column -> value, is true.
+    """Keeps the paths for which filter_fn returns true; it gets a dict of partition column -> value.
 
-    Values are the folders' texts (also __HIVE_DEFAULT_PARTITION__), unless field_types says otherwise.
-    Called with a list of paths -> a list of paths.
+    Values are the folders' texts (also __HIVE_DEFAULT_PARTITION__), unless field_types names another type.
+    A call takes a list of paths and returns a list of paths.
     """
 
     def __init__(self, path_partition_parser, filter_fn):
@@ -174,7 +178,7 @@ class PathPartitionFilter:
 
     @staticmethod
     def of(filter_fn, style="hive", base_dir=None, field_names=None, field_types=None, filesystem=None):
-        """A filter over such a Partitioning."""
+        """A filter for a Partitioning with these arguments."""
         parser = PathPartitionParser.of(style, base_dir, field_names, field_types, filesystem)
         return PathPartitionFilter(parser, filter_fn)
 
@@ -183,7 +187,7 @@ class PathPartitionFilter:
 
 
 class FileShuffleConfig(OnlyKnown):
-    """The order in which files are read: a function of seed and epoch.
+    """A random order of the files, which depends on seed and epoch.
 
     seed: None for DataContext.seed. reseed_after_execution: False gives all epochs one order.
     """
@@ -192,7 +196,7 @@ class FileShuffleConfig(OnlyKnown):
 
     def __init__(self, seed=None, reseed_after_execution=True):
         if seed is not None and not is_whole(seed):
-            raise InvalidArgument(f"FileShuffleConfig: seed {seed!r}: expected an integer")
+            raise InvalidArgument(f"FileShuffleConfig: seed: expected an integer, found {seed!r}")
         self.seed = seed
         self.reseed_after_execution = reseed_after_execution
 

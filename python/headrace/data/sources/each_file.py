@@ -1,5 +1,5 @@
-"""Files that Python reads. The engine lists them, so that paths, partitions, filters of files and their order
-mean what they mean for every reader; each file, or each part of one, is then a task.
+"""Files that Python reads. The engine lists them, so that paths, partitions, file filters and their order
+mean the same for every reader; each file, or each part of a file, is then a task.
 """
 
 from headrace._core import DataError, Expr, HeadraceError, InvalidArgument, Table
@@ -10,8 +10,9 @@ PATH = "__headrace_path__"
 
 
 class _Task:
-    """Gets a row of the listing: the path, columns out of folder names, where a part begins and ends; gives
-    the Tables of what read(path, *part) yields, with the columns of `kept` repeated for each row.
+    """The function that reads a file. Its batch is one row of the listing: the path, columns from folder
+    names, begin and end of a part. It yields the Tables of read(path, *part), with the columns of `kept`
+    repeated in each row.
     """
 
     def __init__(self, name, read, part=(), kept=(), paths_name=None):
@@ -43,7 +44,7 @@ class _Task:
 
 
 class _Cut:
-    """parts(path), a list of (begin, end), as a block of rows."""
+    """Calls parts(path) and returns its list of (begin, end) as a block of rows."""
 
     def __init__(self, parts):
         self.parts = parts
@@ -61,16 +62,16 @@ def read_each_file(where, name, paths, read, *, parts=None, extensions=None, com
     """A Dataset of files, in order.
 
     read: read(path), or with `parts` read(path, begin, end), yields blocks: dicts of columns, lists of row
-    dicts, DataFrames, or Arrow data. parts: parts(path) gives the (begin, end) in which a file is read; it is
-    called now for the first file, so that what is wrong with all of them is found here, and for each in its
-    turn. extensions: of files in folders, unless file_extensions says otherwise. common: see FileArguments.
+    dicts, DataFrames, or Arrow data. parts: parts(path) returns the (begin, end) of a file's parts; this call
+    tries it on the first file, so that an error that concerns all files is raised here. extensions: of files
+    in folders, unless file_extensions is given. common: see FileArguments.
     """
     concurrency, include = common.get("concurrency"), common.pop("include_paths", None)
     common.setdefault("file_extensions", extensions)
     common.setdefault("partitioning", None)
     for argument in ("schema", "unify"):
         if common.get(argument) is not None:
-            raise InvalidArgument(f"{where}: {argument} is for readers of the engine's own formats")
+            raise InvalidArgument(f"{where}: only readers of the engine's own formats take {argument}")
     listing = read_files(where, "binary", paths, include_paths=PATH, name=where, **common)
     folders = [n for n in listing.columns() if n not in ("bytes", PATH)]
     rows = listing.select_columns([PATH, *folders])
@@ -90,7 +91,7 @@ def _tasks(rows, task, compute=None, concurrency=None):
 
 
 def damaged(path, error, place=""):
-    """What to raise when another package fails to read a file: its error, naming the file."""
+    """The exception to raise when another package fails to read a file: its error, with the file's name."""
     if isinstance(error, (MemoryError, HeadraceError)):
         return error
     text = f"{place}: {type(error).__name__}: {error}" if place else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Rows of other libraries' frames, by the Arrow protocol where they have it."""
+"""Rows of other libraries' frames, through the Arrow protocol if they have it."""
 
 from headrace._core import TypeMismatchError, UnsupportedError
 from headrace.data.datasource.datasource import read_tasks, task
@@ -9,13 +9,13 @@ def _collected(frame):
 
 
 def from_polars(df):
-    """The rows of a polars DataFrame (shared), or of a LazyFrame, collected when rows are asked for."""
+    """The rows of a polars DataFrame (shares the memory), or of a LazyFrame, which each run collects."""
     from headrace.data.in_memory import from_arrow
 
     if hasattr(df, "collect"):
         return read_tasks("polars", [task(_collected, df)], compute="threads")
     if not hasattr(df, "__arrow_c_stream__"):
-        raise TypeMismatchError(f"from_polars: expected a polars DataFrame, not {type(df).__name__}")
+        raise TypeMismatchError(f"from_polars: expected a polars DataFrame, found {type(df).__name__}")
     return from_arrow(df)
 
 
@@ -24,9 +24,9 @@ def _daft_parts(df):
 
 
 def from_daft(df):
-    """The rows of a daft DataFrame, which is computed when they are asked for."""
+    """The rows of a daft DataFrame, which each run computes."""
     if not hasattr(df, "to_arrow_iter"):
-        raise TypeMismatchError(f"from_daft: expected a daft DataFrame, not {type(df).__name__}")
+        raise TypeMismatchError(f"from_daft: expected a daft DataFrame, found {type(df).__name__}")
     return read_tasks("daft", [task(_daft_parts, df)], compute="threads")
 
 
@@ -35,18 +35,18 @@ def _dask_part(df, i):
 
 
 def from_dask(df):
-    """The rows of a dask DataFrame, partition by partition, each computed in a thread in its turn."""
+    """The rows of a dask DataFrame; a thread computes each partition when a run reaches it."""
     if not hasattr(df, "partitions") or not hasattr(df, "npartitions"):
-        raise TypeMismatchError(f"from_dask: expected a dask DataFrame, not {type(df).__name__}")
+        raise TypeMismatchError(f"from_dask: expected a dask DataFrame, found {type(df).__name__}")
     return read_tasks("dask", [task(_dask_part, df, i) for i in range(df.npartitions)], compute="threads")
 
 
 def from_spark(df, *, parallelism=None, override_num_blocks=None):
-    """The rows of a Spark DataFrame of version 4 or later, collected by Spark as Arrow data."""
+    """The rows of a Spark DataFrame (pyspark 4 or later), which Spark collects as Arrow data."""
     from headrace.data.in_memory import from_arrow
 
     if not hasattr(df, "toArrow"):
-        raise UnsupportedError("from_spark: needs a DataFrame with toArrow(), that is pyspark 4 or later")
+        raise UnsupportedError("from_spark: expected a DataFrame with toArrow() (pyspark 4 or later)")
     return from_arrow(df.toArrow())
 
 
@@ -55,7 +55,7 @@ def from_modin(df):
     from headrace.data.in_memory import from_pandas
 
     if not hasattr(df, "modin"):
-        raise TypeMismatchError(f"from_modin: expected a Modin DataFrame, not {type(df).__name__}")
+        raise TypeMismatchError(f"from_modin: expected a Modin DataFrame, found {type(df).__name__}")
     return from_pandas(df.modin.to_pandas())
 
 
@@ -66,7 +66,7 @@ def _tf_blocks(dataset):
 
 
 def from_tf(dataset):
-    """The items of a tf.data.Dataset, as from_torch gives those of a torch Dataset."""
+    """The items of a tf.data.Dataset, in the form that from_torch gives."""
     if not hasattr(dataset, "as_numpy_iterator"):
-        raise TypeMismatchError(f"from_tf: expected a tf.data.Dataset, not {type(dataset).__name__}")
+        raise TypeMismatchError(f"from_tf: expected a tf.data.Dataset, found {type(dataset).__name__}")
     return read_tasks("tf", [task(_tf_blocks, dataset)], compute="threads")

@@ -1,6 +1,6 @@
 """read_hdf5 and read_netcdf: arrays of HDF5 files, cut along their first axis.
 
-h5py holds one lock for the whole library, so slabs are read by worker processes, each with its own.
+h5py has one lock for the whole library, so worker processes read the slabs, each with its own lock.
 """
 
 from typing import Unpack
@@ -14,7 +14,7 @@ from headrace.data.sources.slabs import slab_rows
 
 
 def _arrays(h5py, file, names, where):
-    """The datasets of `names`, or all at the top, by name; their first axes agree."""
+    """The datasets in `names`, or all at the top of the file, by name; their first axes must agree."""
     if names is None:
         names = [name for name, item in file.items() if isinstance(item, h5py.Dataset) and item.ndim > 0]
         names = [n for n in names if file[n].shape[0] == file[names[0]].shape[0]] if names else []
@@ -22,15 +22,15 @@ def _arrays(h5py, file, names, where):
     for name in names:
         if name not in file or not isinstance(file[name], h5py.Dataset):
             there = ", ".join(sorted(file.keys()))
-            raise NotFoundError(f"{where}: no dataset '{name}', there are: {there}")
+            raise NotFoundError(f"{where}: no dataset '{name}'; the datasets are {there}")
         found[name] = file[name]
         if found[name].ndim == 0:
-            raise InvalidArgument(f"{where}: '{name}' is one value, not an array")
+            raise InvalidArgument(f"{where}: '{name}': expected an array, found one value")
     if not found:
-        raise NotFoundError(f"{where}: no arrays at the top of the file: name some by datasets=")
+        raise NotFoundError(f"{where}: no arrays at the top of the file; name some by datasets=")
     rows = {name: array.shape[0] for name, array in found.items()}
     if len(set(rows.values())) > 1:
-        raise InvalidArgument(f"{where}: first axes differ: {rows}: read them apart")
+        raise InvalidArgument(f"{where}: expected first axes of equal length, found {rows}")
     return found
 
 
@@ -41,7 +41,7 @@ def _slab_rows(arrays):
 
 
 def _plain(values):
-    """Strings and references of h5py as what numpy knows."""
+    """h5py's strings and references as numpy's types or objects."""
     if values.dtype.kind == "O":
         return [v.decode() if isinstance(v, bytes) else v for v in values.ravel().tolist()]
     if values.dtype.kind == "S":
@@ -50,14 +50,14 @@ def _plain(values):
 
 
 class _Slabs:
-    """Which slabs a file has, and reads them."""
+    """Lists the slabs of a file (parts), and reads them (call)."""
 
     def __init__(self, names, where):
         self.names = names
         self.where = where
 
     def parts(self, path):
-        """[(begin, end)] of whole chunks."""
+        """[(begin, end)], whole chunks."""
         h5py = package("h5py", self.where)
         with _opened(h5py, path) as file:
             arrays = _arrays(h5py, file, self.names, path)
@@ -92,14 +92,14 @@ def read_hdf5(paths, *, datasets=None, **common: Unpack[FileArguments]):
     """Rows are slices along the first axis of arrays in HDF5 files; each array is a column.
 
     datasets: names (with slashes for groups); None: all arrays at the top of the file whose first axis is as
-    long as the first one's. Arrays of more axes become tensor columns. Read slab by slab, in whole chunks of
-    the file, in worker processes; memory holds about 4 MiB, or one chunk, a worker. Needs h5py.
+    long as the first array's. Arrays of more axes become tensor columns. Worker processes read slabs of whole
+    chunks; each holds about 4 MiB, or one chunk, in memory. Needs h5py.
     """
     return _read("read_hdf5", "hdf5", paths, datasets, ["h5", "hdf5", "he5"], common)
 
 
 def read_netcdf(paths, *, variables=None, **common: Unpack[FileArguments]):
     """Rows are slices along the first axis of variables of NetCDF 4 files (which are HDF5 files); see
-    read_hdf5. Values are the stored ones: scale_factor, add_offset and fill values are not applied.
+    read_hdf5. Values are the stored ones, without scale_factor, add_offset and fill values.
     """
     return _read("read_netcdf", "netcdf", paths, variables, ["nc", "nc4"], common)

@@ -1,4 +1,4 @@
-"""from_huggingface: datasets of the package `datasets`, whose Arrow files are mapped and not copied."""
+"""from_huggingface: datasets of the package `datasets`; their memory-mapped Arrow files are not copied."""
 
 from headrace._core import TypeMismatchError
 from headrace.data.datasource.datasource import ranges, read_tasks, task
@@ -14,7 +14,7 @@ def _streamed(dataset, batch_rows):
     yield from dataset.with_format("arrow").iter(batch_size=batch_rows)
 
 
-# What gives the same rows in the same order whether a stream is read as a whole or shard by shard.
+# Steps that give the same rows in the same order for a whole stream and for its shards.
 _BY_SHARDS = {
     "ExamplesIterable",
     "ArrowExamplesIterable",
@@ -27,8 +27,8 @@ _BY_SHARDS = {
 
 
 def _shards(dataset):
-    """The stream as a list of streams. One alone where a step of it counts, shuffles or sees batches: take(),
-    skip(), shuffle(), map(with_indices=True), map(batched=True), interleaving, and what is not known here.
+    """The stream as a list of streams. It has one item if a step counts, shuffles or sees batches: take(),
+    skip(), shuffle(), map(with_indices=True), map(batched=True), interleaving, and all unknown steps.
     """
     n = getattr(dataset, "num_shards", 1)
     step = getattr(dataset, "_ex_iterable", None)
@@ -44,19 +44,19 @@ def _shards(dataset):
 
 
 def from_huggingface(dataset, parallelism=-1, concurrency=None, override_num_blocks=None):
-    """The rows of a datasets.Dataset or datasets.IterableDataset; a DatasetDict has to be indexed first.
+    """The rows of a datasets.Dataset or datasets.IterableDataset; select one from a DatasetDict first.
 
-    A Dataset's Arrow tables are shared: what is memory-mapped stays so, and nothing is copied. After a
-    select(), shuffle() or the like its indices are followed, in pieces, in threads. An IterableDataset is
-    streamed in worker processes, shard by shard where that gives the same rows as iterating over it does.
-    override_num_blocks: see from_items(), of tables that are in memory.
+    A Dataset shares its Arrow tables: memory-mapped ones stay mapped, and nothing is copied. After a
+    select(), shuffle() or the like, threads follow its indices, TASK_ROWS at a time. Worker processes stream
+    an IterableDataset, shard by shard if that gives the same rows as iteration. override_num_blocks: see
+    from_items(), for tables in memory.
     """
     from headrace.data.in_memory import from_arrow
 
     kind = type(dataset).__name__
     if kind.endswith("DatasetDict"):
         raise TypeMismatchError(
-            f"from_huggingface: a {kind}: take one of its datasets, as in dataset['train']"
+            f"from_huggingface: expected a Dataset, such as dataset['train'], found a {kind}"
         )
     if hasattr(dataset, "data") and hasattr(dataset, "_indices"):
         if dataset._indices is None:
@@ -68,6 +68,6 @@ def from_huggingface(dataset, parallelism=-1, concurrency=None, override_num_blo
             compute="threads",
         )
     if not hasattr(dataset, "with_format") or not hasattr(dataset, "__iter__"):
-        raise TypeMismatchError(f"from_huggingface: expected a datasets.Dataset, not {kind}")
+        raise TypeMismatchError(f"from_huggingface: expected a datasets.Dataset, found {kind}")
     tasks = [task(_streamed, s, 1000) for s in _shards(dataset)]
     return read_tasks("huggingface", tasks, concurrency=concurrency)

@@ -1,11 +1,11 @@
-"""Arrays of rows read slab by slab, one task a slab: what read_hdf5 and read_zarr share."""
+"""Arrays of rows in slabs, one task per slab: the common part of read_hdf5 and read_zarr."""
 
 import bisect
 import functools
 import itertools
 from collections.abc import Sequence
 
-# What a task gives waits in memory until the task ends, so it reads no more than this, or one chunk.
+# The result of a task stays in memory until the task ends, so a task reads at most this, or one chunk.
 SLAB_BYTES = 4 << 20
 
 
@@ -16,9 +16,9 @@ def slab_rows(row_bytes, chunk_rows):
 
 
 class SlabTasks(Sequence):
-    """The tasks of several files, made when they are asked for: a store of terabytes has many.
+    """The tasks of several files, made one by one: a store of terabytes has many.
 
-    read(path, columns, begin, end) gives the block of those rows; files are (path, columns, n_rows, step).
+    read(path, columns, begin, end) returns the block of those rows; files are (path, columns, n_rows, step).
     """
 
     def __init__(self, read, files):

@@ -1,4 +1,4 @@
-"""read_sql: the rows of a query, through any DB-API connection (PEP 249)."""
+"""read_sql: the rows of a query, through a DB-API connection (PEP 249)."""
 
 import contextlib
 
@@ -16,10 +16,12 @@ def _rows(connection_factory, sql, params):
         cursor = connection.cursor()
         cursor.execute(sql, *([params] if params is not None else []))
         if cursor.description is None:
-            raise InvalidArgument(f"read_sql: the statement gives no rows: {sql}")
+            raise InvalidArgument(f"read_sql: expected a statement that gives rows, found: {sql}")
         names = [column[0] for column in cursor.description]
         if len(set(names)) != len(names):
-            raise InvalidArgument(f"read_sql: two columns of one name, give them aliases: {names}")
+            raise InvalidArgument(
+                f"read_sql: expected columns with different names (use aliases), found {names}"
+            )
         while True:
             rows = cursor.fetchmany(FETCH_ROWS)
             if not rows:
@@ -45,18 +47,18 @@ def read_sql(
     override_num_blocks=None,
     **other,
 ):
-    """The rows of a query. connection_factory() returns a new DB-API connection; it is called in worker
-    processes (cloudpickle), once for each task.
+    """The rows of a query. connection_factory() returns a new DB-API connection; worker processes call it
+    (cloudpickle), once per task.
 
-    Without shard_keys the query is one task. With them it runs as override_num_blocks queries (default 8) at
-    the same time, each for the rows whose MOD(ABS(shard_hash_fn(keys)), n) is its number, so the database
-    has to know MOD, ABS, CONCAT and that function (shard_hash_fn=None: the key itself is a number); their
-    rows come one query after the other. Rows of a query come in the database's order: say ORDER BY where it
-    matters. A database's own exceptions are passed on.
+    Without shard_keys the query is one task. With shard_keys it runs as override_num_blocks queries (default
+    8) at the same time; query i gets the rows with MOD(ABS(shard_hash_fn(keys)), n) = i, so the database must
+    know MOD, ABS, CONCAT and that function (shard_hash_fn=None: the key itself is a number). The rows of one
+    query come after those of the previous one, in the database's order: use ORDER BY if it matters. The
+    database's own exceptions reach the caller.
     """
     accept_cluster_arguments("read_sql", {"parallelism": parallelism, **other})
     if not callable(connection_factory):
-        raise InvalidArgument("read_sql: connection_factory is to be a function that returns a connection")
+        raise InvalidArgument("read_sql: connection_factory: expected a function that returns a connection")
     if not shard_keys:
         return read_tasks("sql", [task(_rows, connection_factory, sql, sql_params)], concurrency=concurrency)
     keys = [shard_keys] if isinstance(shard_keys, str) else list(shard_keys)

@@ -1,6 +1,4 @@
-"""Row and table formats that other packages read and hand over as Arrow data: ORC, Avro, Delta Lake, Iceberg,
-Lance.
-"""
+"""Table formats that other packages read as Arrow data: ORC, Avro, Delta Lake, Iceberg, Lance."""
 
 import os
 from typing import Unpack
@@ -44,9 +42,10 @@ class _Stripes:
 
 
 def read_orc(paths, *, columns=None, **common: Unpack[FileArguments]):
-    """Rows of ORC files, stripe by stripe, by threads, through pyarrow. columns: names, in the file's order.
+    """Rows of ORC files. pyarrow reads them, stripe by stripe, in threads. columns: names, in the file's
+    order.
 
-    For other arguments see docs/reading.md.
+    Other arguments: see docs/reading.md.
     """
     package("pyarrow.orc", "read_orc", "pyarrow")
     read = _Stripes(_names(columns))
@@ -72,7 +71,7 @@ def _records(path):
 
 
 def read_avro(paths, **common: Unpack[FileArguments]):
-    """Rows of Avro files, a task each file, through fastavro in worker processes."""
+    """Rows of Avro files. fastavro reads them in worker processes, one task per file."""
     package("fastavro", "read_avro")
     return read_each_file("read_avro", "avro", paths, _records, extensions=["avro"], **common)
 
@@ -88,7 +87,7 @@ def _of_dataset(name, dataset, columns, concurrency):
 
 
 def read_delta(path, version=None, *, columns=None, storage_options=None, concurrency=None, **other):
-    """Rows of a Delta Lake table, at its newest version or at `version`, through the package deltalake."""
+    """Rows of a Delta Lake table, at its newest version or at `version`; needs the package deltalake."""
     accept_cluster_arguments("read_delta", other)
     deltalake = package("deltalake", "read_delta")
     table = deltalake.DeltaTable(os.fspath(path), version=version, storage_options=storage_options)
@@ -110,7 +109,7 @@ def read_iceberg(
     concurrency=None,
     **other,
 ):
-    """Rows of an Iceberg table, through the package pyiceberg. catalog_kwargs: of its load_catalog()."""
+    """Rows of an Iceberg table; needs the package pyiceberg. catalog_kwargs: those of load_catalog()."""
     accept_cluster_arguments("read_iceberg", other)
     catalog = package("pyiceberg.catalog", "read_iceberg", "pyiceberg").load_catalog(**(catalog_kwargs or {}))
     arguments = {"selected_fields": tuple(selected_fields), "snapshot_id": snapshot_id, **(scan_kwargs or {})}
@@ -126,7 +125,7 @@ def _lance_fragment(uri, version, number, columns, filter_text):
 
 
 def read_lance(uri, *, version=None, columns=None, filter=None, concurrency=None, **other):
-    """Rows of a Lance dataset, fragment by fragment, through the package pylance. filter: SQL text."""
+    """Rows of a Lance dataset, fragment by fragment; needs the package pylance. filter: SQL text."""
     accept_cluster_arguments("read_lance", other)
     dataset = package("lance", "read_lance", "pylance").dataset(os.fspath(uri), version=version)
     numbers = [f.fragment_id for f in dataset.get_fragments()]

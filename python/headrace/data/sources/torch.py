@@ -1,4 +1,4 @@
-"""from_torch: the items of a torch Dataset."""
+"""from_torch: the items of a torch Dataset as rows."""
 
 from headrace._core import TypeMismatchError
 from headrace.data.datasource.datasource import ranges, read_tasks, task
@@ -9,7 +9,7 @@ BLOCK_ITEMS = 64
 
 
 def _value(item):
-    """PIL images as arrays; the rest as it is."""
+    """A PIL image as an array; other values stay."""
     if hasattr(item, "convert") and hasattr(item, "getbands"):
         import numpy as np
 
@@ -18,7 +18,7 @@ def _value(item):
 
 
 def row_of(item):
-    """An item as a row: a dict as it is, a tuple as item_0, item_1, ..., anything else as `item`."""
+    """An item as a row: a dict as it is, a tuple as item_0, item_1, ..., another value as `item`."""
     if isinstance(item, dict):
         return {str(k): _value(v) for k, v in item.items()}
     if isinstance(item, (tuple, list)):
@@ -43,12 +43,12 @@ def _stream(dataset):
 
 
 def from_torch(dataset, local_read=False):
-    """The items of a torch Dataset (map-style: dataset[i], in order of i, in worker processes; iterable: in
-    one task).
+    """The items of a torch Dataset. Map-style: worker processes read dataset[i], in the order of i; iterable:
+    one task reads it.
 
-    A dict becomes a row; a tuple the columns item_0, item_1, ...; anything else the column item. Tensors of
-    equal shape become a tensor column, PIL images arrays as Pillow makes them. local_read=True reads in
-    this process, where the data is not to be pickled.
+    A dict becomes a row; a tuple the columns item_0, item_1, ...; another value the column item. Tensors of
+    equal shape become a tensor column, PIL images arrays as Pillow makes them. local_read=True reads in this
+    process, for datasets that do not pickle.
     """
     compute = "threads" if local_read else None
     if hasattr(dataset, "__len__") and len(dataset) == 0:
@@ -58,5 +58,5 @@ def from_torch(dataset, local_read=False):
     elif hasattr(dataset, "__iter__"):
         tasks = [task(_stream, dataset)]
     else:
-        raise TypeMismatchError(f"from_torch: expected a torch Dataset, not {type(dataset).__name__}")
+        raise TypeMismatchError(f"from_torch: expected a torch Dataset, found {type(dataset).__name__}")
     return read_tasks("torch", tasks, compute=compute)

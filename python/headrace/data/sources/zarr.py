@@ -1,6 +1,6 @@
 """read_zarr: arrays of Zarr stores, versions 2 and 3, cut along their first axis in whole chunks.
 
-The zarr package knows the codecs, which work without Python's lock: slabs are read by threads.
+The zarr package decodes without Python's lock, so threads read the slabs.
 """
 
 import itertools
@@ -26,7 +26,7 @@ def _open(where, path):
         return {name: a for name, a in sorted(node.arrays())}
     except MemoryError:
         raise
-    except Exception as e:  # what a damaged store makes zarr raise is of any kind
+    except Exception as e:  # a damaged store makes zarr raise any class of exception
         raise DataError(f"{path}: {type(e).__name__}: {e}") from None
 
 
@@ -40,7 +40,7 @@ def _slab_rows(arrays):
 
 
 def _plain(values, path):
-    """Rows as what a column can hold: texts and bytes as objects, complex numbers as pairs."""
+    """Rows in a form that columns can hold: texts and bytes as objects, complex numbers as pairs."""
     values = np.asarray(values)
     kind = values.dtype.kind
     if kind == "c":
@@ -56,19 +56,19 @@ def _plain(values, path):
 
 
 def _nanoseconds(times, path):
-    """Times of a finer unit in nanoseconds, which is the finest that a column has; others as they are."""
+    """Times of a finer unit in nanoseconds, the finest unit of columns; other times stay."""
     unit = np.datetime_data(times.dtype)[0]
     if unit not in ("ps", "fs", "as"):
         return times
     made = times.astype(f"{times.dtype.kind}8[ns]")
     wrong = (made.astype(times.dtype) != times) & ~np.isnat(times)
     if wrong.any():
-        raise UnsupportedError(f"{path}: the time {times[wrong][0]} is no whole number of nanoseconds")
+        raise UnsupportedError(f"{path}: expected whole nanoseconds, found the time {times[wrong][0]}")
     return made
 
 
 def _check_shards(path, array, begin, end):
-    """A shard of no bytes is damaged; zarr takes it for one that is not there, all of fill values."""
+    """Raises DataError for an empty shard; zarr would take it for a missing one and use fill values."""
     if not array.ndim or array.shards is None:
         return
     first = range(begin // array.shards[0], -(-end // array.shards[0]))
@@ -76,7 +76,7 @@ def _check_shards(path, array, begin, end):
     for place in itertools.product(first, *others):
         file = os.path.join(path, array.path, array.metadata.encode_chunk_key(place))
         if os.path.exists(file) and os.path.getsize(file) == 0:
-            raise DataError(f"{file}: a shard of no bytes")
+            raise DataError(f"{file}: the shard is empty (0 bytes)")
 
 
 def _slab(path, columns, begin, end):
@@ -87,36 +87,38 @@ def _slab(path, columns, begin, end):
         parts = {c: arrays[c][begin:end] if arrays[c].ndim else arrays[c][...] for c in columns}
     except MemoryError:
         raise
-    except Exception as e:  # see above
+    except Exception as e:  # any class, as in _open
         raise DataError(f"{path}: rows from {begin}: {type(e).__name__}: {e}") from None
     return {c: _plain(v if np.ndim(v) else np.asarray(v).reshape(1), path) for c, v in parts.items()}
 
 
 def _store(where, path, names):
-    """(path, columns, rows, rows of a slab)."""
+    """(path, columns, rows, rows per slab)."""
     if not os.path.isdir(path):
-        raise NotFoundError(f"{path}: no Zarr store there (a folder)")
+        raise NotFoundError(f"{path}: no Zarr store (a folder) at this path")
     arrays = _open(where, path)
     for name in names or []:
         if name not in arrays:
-            raise NotFoundError(f"{path}: no array '{name}', there are: {', '.join(arrays)}")
+            raise NotFoundError(f"{path}: no array '{name}'; the arrays are {', '.join(arrays)}")
     arrays = {name: arrays[name] for name in names} if names else arrays
     if not arrays:
-        raise NotFoundError(f"{path}: a group without arrays")
+        raise NotFoundError(f"{path}: the group has no arrays")
     rows = {name: a.shape[0] if a.ndim else 1 for name, a in arrays.items()}
     n = next(iter(rows.values()))
     if len(set(rows.values())) > 1:
-        raise InvalidArgument(f"{path}: first axes differ: {rows}: read them apart, or name some by arrays=")
+        raise InvalidArgument(
+            f"{path}: expected first axes of equal length, found {rows}; name some arrays by arrays="
+        )
     return path, list(arrays), n, _slab_rows(arrays)
 
 
 def read_zarr(paths, *, arrays=None, concurrency=None, **other):
     """Rows are slices along the first axis of the array in a Zarr store (version 2 or 3), in the column
-    'data'; of a group each array is a column, and their first axes agree.
+    'data'; each array of a group is a column, and their first axes must agree.
 
     arrays: names of a group's arrays; None: all at its top. Arrays of more axes become tensor columns,
-    complex numbers pairs. Chunks that are not there have the fill value. Read slab by slab, in whole chunks,
-    by threads; memory holds about 4 MiB, or one chunk, a thread. Needs zarr 3. DataError names the store.
+    complex numbers pairs. Missing chunks have the fill value. Threads read slabs of whole chunks; each holds
+    about 4 MiB, or one chunk, in memory. Needs zarr 3. DataError names the store.
     """
     accept_cluster_arguments("read_zarr", other)
     names = [arrays] if isinstance(arrays, str) else arrays and list(arrays)
