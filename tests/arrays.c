@@ -1,4 +1,4 @@
-/* arrays.c - what arrays.h promises. */
+/* arrays.c - implements arrays.h. */
 #include "arrays.h"
 #include "base/decimal.h"
 
@@ -82,7 +82,7 @@ static hr_type *map_of(hr_type *key, hr_type *value)
 }
 
 enum {
-    N_SIMPLE = HR_T_LARGE_BINARY + 1, /* ids 0 .. 16 have no parameters; the dates come after them */
+    N_SIMPLE = HR_T_LARGE_BINARY + 1, /* ids 0 .. 16 have no parameters; the dates follow them */
     N_PICKLED = 2,
     N_OTHERS = 41
 };

@@ -1,4 +1,4 @@
-/* faults.c - what harness.h promises. */
+/* faults.c - implements harness.h: faults, threads, random data, files. */
 #include "harness.h"
 
 #include <ftw.h>
@@ -73,10 +73,10 @@ int run_with_faults_on(hr_status (*fn)(void *context, hr_error *err), void *cont
     fault_run r = { .fn = fn, .context = context, .kinds = kinds };
     int n = 0;
 
-    run_once(&r, -1); /* what is made once, and stays, is made here */
+    run_once(&r, -1); /* makes what lives until the process ends */
     hr__pool_trim(0);
     r.before = live_now();
-    /* After the first thousand in larger and larger steps: long loops fail alike. */
+    /* After the first thousand, growing steps: calls of a long loop fail alike. */
     for (int64_t call = 0; run_once(&r, call); call += 1 + call / 1000) {
         live_memory now = live_now();
         if (now.blocks != r.before.blocks || now.bytes != r.before.bytes)
@@ -195,7 +195,7 @@ void temp_file(const char *dir, const char *name, const void *data, int64_t n)
         mkdir(path, 0777);
         *p = '/';
     }
-    remove(path); /* a file that is cut and written again is flushed to the disk at once by some file systems */
+    remove(path); /* some file systems flush a file at once that is truncated and rewritten */
     assert_non_null(f = fopen(path, "wb"));
     assert_int_equal(fwrite(data, 1, (size_t)n, f), (size_t)n);
     assert_int_equal(fclose(f), 0);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Rows of text as they are; *out is new. "null" is one. */
+/* Rows of text, unchanged; "null" is a null. *out is new. */
 static hr_array *text_rows(const char *rows, char separator)
 {
     hr_builder *b = builder_of(hr__type_simple(HR_T_STRING));
@@ -53,7 +53,7 @@ static hr_array *cast_of(hr_array *texts, const char *type)
 
 static hr_array *values_of(const char *type, const char *rows);
 
-/* Rows of lists: items behind each other, cast at once. */
+/* Rows of lists: casts all items at once. */
 static hr_array *list_rows(const char *type, const char *rows)
 {
     hr_type *t = NULL;
@@ -123,7 +123,7 @@ static void prepare(const function_case *c, prepared *out)
         assert_non_null(colon);
         snprintf(type, sizeof type, "%.*s", (int)(colon - arg) - constant, arg + constant);
         if (constant && !strcmp(type, "string"))
-            values = text_rows(colon + 2, '\n'); /* patterns have bars */
+            values = text_rows(colon + 2, '\n'); /* newlines, because patterns contain bars */
         else
             values = values_of(type, colon + 2);
         if (constant) {
@@ -135,7 +135,7 @@ static void prepare(const function_case *c, prepared *out)
         n_rows = values->length;
         columns[n++] = values;
     }
-    if (n == 0) { /* a column that tells how many rows there are */
+    if (n == 0) { /* a column only for the number of rows */
         columns[0] = values_of("int8", "1|2|3");
         assert_ok(hr__field_init(&fields[0], "a", columns[0]->type, true, NULL), NULL);
         n_rows = 3;
@@ -177,7 +177,7 @@ static hr_status run_prepared(void *context, hr_error *err)
     return st;
 }
 
-/* The rows twice, the second half of that: what starts at an odd place gives the same. */
+/* The second half of the rows repeated: a slice with an odd offset gives the same. */
 static void check_slice(const prepared *p, const hr_array *want)
 {
     const hr_mem mem = { 0 };
@@ -233,7 +233,7 @@ static void check_case(const function_case *c)
     if (st) {
         assert_contains(err.text, c->want);
     } else {
-        snprintf(text, sizeof text, "%s: ", type_text(got->type)); /* the two share their memory */
+        snprintf(text, sizeof text, "%s: ", type_text(got->type)); /* both share their memory */
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s", values_text(got));
         if (strcmp(text, c->want) != 0)
             fail_msg("%s(%s): %s; expected %s", c->function, c->args[0] ? c->args[0] : "", text, c->want);

@@ -1,4 +1,4 @@
-/* task_harness.c - what task_harness.h promises. */
+/* task_harness.c - implements task_harness.h: a task and a scheduler for one operator. */
 #include "task_harness.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ struct hr_resume {
     hr_error err;
 };
 
-/* ---------------------------------------------------------------------------------------- what an operator may call */
+/* ---------------------------------------------------------------------------------------- calls of an operator */
 
 static rig_item *add_item(rig *r)
 {
@@ -158,7 +158,7 @@ hr_status rig_open(rig *r, const hr_op *op, hr_arena *arena, hr_error *err)
     return st;
 }
 
-/* st is what push, finish or resumed returned. */
+/* st: the status of push, finish or resumed. */
 static hr_status settle(rig *r, hr_status st, hr_error *err)
 {
     while (st == HR_PENDING || (st == HR_OK && r->task->more)) {
@@ -411,8 +411,7 @@ int cut_randomly(const hr_table *t, uint64_t *random, hr_table **parts, int max_
 
     while (at < t->n_rows) {
         int64_t left = t->n_rows - at, most = 1 + random_below(random, 2 * t->n_rows / max_parts + 2);
-        int64_t rows =
-            n == max_parts - 1 ? left : random_below(random, HR_MIN(left, most) + 1); /* empty ones as well */
+        int64_t rows = n == max_parts - 1 ? left : random_below(random, HR_MIN(left, most) + 1); /* empty parts, too */
 
         parts[n++] = slice(t, at, rows);
         at += rows;

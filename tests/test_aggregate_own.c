@@ -1,4 +1,4 @@
-/* test_aggregate_own.c - aggregates of a user's own in real runs: as the built-in ones, in memory and from disk;
+/* test_aggregate_own.c - a user's own aggregates in real runs: equal to the built-in ones, in memory and from disk;
  * contexts are freed once. */
 #include "harness.h"
 
@@ -13,7 +13,7 @@ typedef struct state {
 typedef struct context {
     int n_freed;
     hr_status fail_update, fail_merge, fail_result;
-    bool silent; /* it does not say why */
+    bool silent; /* it fails without a text */
 } context;
 
 static void context_free(void *p) { ((context *)p)->n_freed++; }
@@ -191,8 +191,8 @@ static void same_as_counted(int64_t keys)
 static void as_counted(void **unused)
 {
     (void)unused;
-    same_as_counted(7);      /* merged as they come */
-    same_as_counted(100000); /* dealt to partitions */
+    same_as_counted(7);      /* merged in memory */
+    same_as_counted(100000); /* divided among partitions */
 }
 
 static void says_whose_error_it_is(void **unused)
@@ -292,7 +292,7 @@ static hr_status small(hr_error *err)
     if (!st)
         st = run(p, 1, 0, &f, err);
     hr_plan_unref(p);
-    assert_true(c.n_freed == 2 || (st && c.n_freed == 0)); /* 0: it was not come to */
+    assert_true(c.n_freed == 2 || (st && c.n_freed == 0)); /* 0: the plan was never made */
     return st;
 }
 

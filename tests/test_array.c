@@ -71,7 +71,7 @@ static void bytes_used(void **state)
 
 /* ----------------------------------------------------------------------------------------------------------- checks */
 
-/* Offsets of a list<int8> of three rows with four values, and what the check says of them. */
+/* Offsets of a list<int8> with three rows and four values, and the error of the check. */
 static const struct {
     int32_t offsets[4];
     const char *part; /* NULL: fine */
@@ -168,7 +168,7 @@ static void short_buffers(void **state)
     }
 }
 
-/* Eight-byte values, and offsets, one byte further than they may lie: vector loops would fault. */
+/* Eight-byte values and offsets at an unaligned address: vector loops would fault. */
 static void unaligned_buffers(void **state)
 {
     static const char *const types[] = { "int64", "float", "decimal128(10, 2)", "string", "large_list<item: bool>" };
@@ -237,7 +237,7 @@ static void wrong_numbers(void **state)
     hr__type_unref(fixed);
 }
 
-/* Text that is valid as a whole, cut inside a character; and nulls that hold anything. */
+/* Text that is valid as a whole but cut inside a character; and nulls with any bytes. */
 static void utf8_by_row(void **state)
 {
     static const char text[] = "a\xC3\xBC"
@@ -745,8 +745,8 @@ static void images_of_one_channel(void **state)
     assert_no_leak(before);
 }
 
-/* Rows of a tensor, also of a slice, are ragged ones of the same values; what is no tensor, or has nulls, is
- * refused. */
+/* Rows of a tensor, or of a slice, as a ragged tensor with the same values; an array that is no tensor, or has
+ * nulls, is refused. */
 static void tensors_as_ragged(void **state)
 {
     live_memory before = live_now();

@@ -1,5 +1,5 @@
-/* test_arrow.c - the Arrow C data interface: there and back for every type; foreign arrays in every encoding that is
- * decoded; damaged ones; who releases what, and when. */
+/* test_arrow.c - the Arrow C data interface: there and back for every type; foreign arrays in every supported encoding;
+ * damaged ones; releases. */
 #include "arrays.h"
 
 #include <stdio.h>
@@ -91,7 +91,7 @@ static void tables_there_and_back(void **state)
         hr_error err = HR_ERROR_INIT;
 
         assert_ok(hr_table_export(t, &schema, &array, &err), &err);
-        if (round == 1) { /* rows 5 to 24, said at the top */
+        if (round == 1) { /* rows 5 to 24, by the offset of the top array */
             array.offset = 5;
             array.length = 20;
         }
@@ -327,7 +327,7 @@ static void views(void **state)
         n.buffers[4] = sizes;
         assert_refused(&n, HR_BAD_DATA, "row 0: a view of");
     }
-    for (int i = 0; i < 2; i++) { /* a length or bytes that were changed: the other half of the view tells */
+    for (int i = 0; i < 2; i++) { /* changed length or bytes: the other half of the view detects it */
         view bad = i ? v[3] : v[0];
 
         if (i)
@@ -496,7 +496,7 @@ static void nested_encodings(void **state)
     assert_imports(&runs, "list<x: string>", "[\"ccc\"] [\"ccc\"] [\"a\", \"bb\"]");
 }
 
-/* ----------------------------------------------------------------------------------------- what producers leave out */
+/* --------------------------------------------------------------------------------- buffers that producers leave out */
 
 static void empty_arrays_of_null_buffers(void **state)
 {
@@ -549,7 +549,7 @@ static void unaligned_values_are_copied(void **state)
     hr__array_unref(a);
 }
 
-/* null_count 0 is believed: such bitmaps are dropped; other numbers are not. */
+/* null_count 0 is trusted and drops the bitmap; other numbers are not trusted. */
 static void null_counts(void **state)
 {
     static const int64_t values[] = { 1, 2, 3 };
@@ -776,7 +776,7 @@ static void random_contents(void **state)
     assert_in_range(n_ok, 800, 19000);
 }
 
-/* ----------------------------------------------------------------------------------------------------- who releases */
+/* ----------------------------------------------------------------------------------------------------- releases */
 
 static void released_with_the_last_column(void **state)
 {
@@ -885,7 +885,7 @@ static hr_status export_and_import(void *context, hr_error *err)
     return st;
 }
 
-/* What says that it is pickles, without the words of this process, is binary. */
+/* A column marked as pickles, without this process's secret, is binary. */
 static void pickles_of_others(void **state)
 {
     hr_schema *schema = NULL, *again = NULL;

@@ -90,7 +90,7 @@ static void bytes(void **state)
     assert_no_leak(before);
 }
 
-/* 2 GiB that nobody wrote: refused by size, before a byte is asked for. */
+/* A file of 2 GiB by its size alone: refused before a byte is read. */
 static hr_status no_bytes(hr_source *s, void *out, int64_t offset, int64_t n, int64_t *n_read, hr_error *err)
 {
     (void)s;

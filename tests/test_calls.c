@@ -18,7 +18,7 @@ typedef struct server {
     int n_columns; /* that calls should have; 0: any number */
     atomic_int n_served;
     atomic_int n_failed;
-    const char *state; /* of its instance, where that is asked for */
+    const char *state; /* of its instance, if the call requests it */
     int n_saved, n_last;
 } server;
 
@@ -500,7 +500,7 @@ static void cancel_when_paused(rig *r)
     assert_false(hr__calls_paused(s->calls, s->kept[0].tag));
 }
 
-/* The run ends while one is paused: it is gone, nobody has to be told. */
+/* The run ends while a call is paused: the call ends without a message. */
 static void test_cancelled_streams(void **unused)
 {
     live_memory before = live_now();
@@ -656,7 +656,7 @@ static void assert_nothing_to_take(hr_calls *calls)
 }
 
 /* The story: calls of a later ticket were queued first, and an idle server took them, so that a class that carries rows
- * over saw batches in an order that depended on luck. */
+ * over saw batches in an order that depended on the threads. */
 static void test_turns(void **unused)
 {
     const hr_calls_class how = { .instances = true, .at_a_time = 1 };
@@ -786,7 +786,7 @@ static void test_saved_states(void **unused)
 
 /* ----------------------------------------------------------------------------------------------------------- errors */
 
-/* Batches that fail are left out, as many as may. */
+/* Failed batches are left out, up to the allowed number. */
 static void test_left_out(void **unused)
 {
     hr_table *in = numbers(0, 95);
@@ -954,7 +954,7 @@ static void test_made_column(void **unused)
     hr_table_unref(in);
 }
 
-/* How much the function was given is said, and it is not the whole. */
+/* The number of bytes that the function got is reported, and is less than all. */
 static void test_input_bytes(void **unused)
 {
     int64_t bytes[2];
@@ -981,7 +981,7 @@ static void test_input_bytes(void **unused)
     hr_table_unref(in);
 }
 
-/* What is wanted of the input: what is wanted of the output but for the new column, and what the function gets. */
+/* The columns needed of the input: those needed of the output without the new column, and the function's. */
 static void test_needs(void **unused)
 {
     static const char *const wanted[] = { "s", "y" };
@@ -1286,7 +1286,7 @@ static void test_workers_that_never_come(void **unused)
     hr_error_clear(&err);
 }
 
-/* A forked child has the plan, but nobody who serves it: it is told so, and leaves the parent's queue alone. */
+/* A forked child has the plan but no server: it gets an error, and does not touch the parent's queue. */
 static void test_forked_child(void **unused)
 {
     hr_table *in = numbers(0, 15);

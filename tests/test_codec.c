@@ -130,7 +130,7 @@ static void test_blocks(void **state)
     }
 }
 
-/* Elements by chance, of all kinds and lengths, with what they mean; then the block cut, or asked for another size. */
+/* Random elements of all kinds and lengths, with their meaning; then a cut block, and a wrong output size. */
 static int64_t random_snappy(uint64_t *random, uint8_t *in, uint8_t *want, int64_t *n_want)
 {
     int64_t n = 3, made = 0, most = random_below(random, 3000);
@@ -336,8 +336,8 @@ static void test_pack(void **state)
     free(in);
 }
 
-/* Files of our own gave other rows where a bit of them was changed: frames of zstd and lz4 have no checksum unless
- * asked for one. */
+/* The story: a flipped bit in our own files gave other rows, because frames of zstd and lz4 have a checksum only on
+ * request. */
 static void test_files_have_checksums(void **state)
 {
     static const char *const names[] = { "zstd", "lz4_frame", "gzip" };

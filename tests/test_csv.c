@@ -1,4 +1,4 @@
-/* test_csv.c - CSV files: rows and types, splits at every byte, each kernel, options, errors and where they are. */
+/* test_csv.c - CSV files: rows and types, splits at every byte, each kernel, options, errors and their places. */
 #include "file_rows.h"
 #include "format/csv/csv.h"
 
@@ -14,7 +14,7 @@ static const struct {
     { "a,b\r\n1,x\r\n2,y", NULL, "a:int64 b:string\n1|x\n2|y\n" },
     { "a\r1\r2\r", NULL, "a:int64\n1\n2\n" },
     { "a,b\n-1,2\n5,-1\n", "null_values=-1",
-      "a:int64 b:int64\n~|2\n5|~\n" }, /* what looks like a number need not be one */
+      "a:int64 b:int64\n~|2\n5|~\n" }, /* text that looks like a number is no number */
     { "a,b\n0.50,1\n1,0\n", "null_values=0,0.50", "a:int64 b:int64\n~|1\n1|~\n" },
     { "a\n2020-01-01\n9999-12-31\n", "null_values=9999-12-31", "a:date32[day]\n2020-01-01\n~\n" },
     { "a,b\n1.51,2\n121,3.5\n", "quote=1", "a:double b:double\n0.5|2.0\n2.0|3.5\n" },

@@ -1,4 +1,4 @@
-/* test_custom_scan.c - a user's own source: its order, positions, columns, errors, and who frees what. */
+/* test_custom_scan.c - a user's own source: its order, positions, columns, errors and releases. */
 #include "arrays.h"
 #include "format/format.h"
 
@@ -10,7 +10,7 @@
 typedef struct counters {
     atomic_int opened, closed, freed;
     int fail_at;     /* the fragment whose stream fails in its last batch; -1: none */
-    int64_t rows;    /* what n_rows tells */
+    int64_t rows;    /* the result of n_rows */
     hr_type_id type; /* of "id" in the streams */
     bool no_stream;
 } counters;
@@ -220,7 +220,7 @@ static void order_and_positions(void **state)
     assert_int_equal(c.freed, 1);
 }
 
-/* Projected, widened, counted from what n_rows tells, limited. */
+/* Projected, widened, counted by n_rows, limited. */
 static void columns_and_counts(void **state)
 {
     const char *text = "text", *id = "id";

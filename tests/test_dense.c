@@ -94,7 +94,7 @@ static hr_array *doubles(const double *values, int64_t n)
     return a;
 }
 
-/* What a function was shown as doubles is what it was: every integer type, filled and back. */
+/* Integers that a function got as doubles come back as integers: every integer type, filled and back. */
 static void whole_again(void **state)
 {
     uint64_t seed = 9;

@@ -1,6 +1,5 @@
-/* test_eval.c - every function over every type that it takes: a row alone gives what it gives among others, slices give
- * what copies give, constants what columns of them give; what comes out is well-formed; and every call that fails is
- * survived. */
+/* test_eval.c - every function over every type that it takes: a row alone has the same result as among others, slices
+ * as copies, constants as columns; results are well-formed; and every failing allocation leads to an error. */
 #include "arrays.h"
 #include "expr/fn.h"
 
@@ -8,7 +7,7 @@
 
 #define N_ROWS (SANITIZED ? 11 : 23) /* more than a byte of a bitmap, or two */
 
-static const char *const settings_of[][2] = { /* a function, and a setting without which it means nothing */
+static const char *const settings_of[][2] = { /* a function, and a setting that it needs */
                                               { "cast", "to=int32" },
                                               { "cast", "to=string" },
                                               { "cast", "to=double" },
@@ -311,7 +310,7 @@ static void test_faults(void **unused)
         check_faults(hr__expr_function(cases[i].function), cases[i].types, cases[i].setting);
 }
 
-/* --- what is shared is computed once, what is constant not at all, what is unused neither */
+/* --- shared parts are computed once, constant and unused ones never */
 
 static hr_expr *call2(const char *name, hr_expr *a, hr_expr *b)
 {

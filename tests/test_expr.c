@@ -185,7 +185,7 @@ static void test_parts(void **unused)
     hr_expr_unref(e);
 }
 
-/* Every function is told apart by its name, says what it does, and can be bound. */
+/* Every function has a unique name and a description, and can be bound. */
 static void test_tables(void **unused)
 {
     (void)unused;
@@ -237,7 +237,7 @@ done:
     return st;
 }
 
-/* --- what is equal is evaluated once */
+/* --- equal parts are evaluated once */
 
 static const hr_expr_function *counted_function;
 static int n_evaluated;

@@ -298,7 +298,7 @@ static void positions_that_do_not_fit(void **state)
     hr_plan_unref(q);
 }
 
-/* Positions of earlier rows, as a split asks for them. */
+/* Positions of earlier rows, which a split needs. */
 static void positions_kept(void **state)
 {
     const hr_feed_extra extra = { .keep_positions = true };

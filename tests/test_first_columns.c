@@ -1,5 +1,4 @@
-/* test_first_columns.c - the tables of a function under the columns of its first: what is taken for integers, what is
- * made to fit. */
+/* test_first_columns.c - a function's later tables under the columns of its first: guesses of integers, conversions. */
 #include "arrays.h"
 
 #include "op/call/calls.h"
@@ -49,7 +48,7 @@ static hr_table *table_of_one(const char *name, hr_array *a)
 
 #define ALL 20
 
-/* What the first table's column of doubles becomes, where rows [begin, begin + n) of such integers were shown. */
+/* The type of the first table's column of doubles if the function got rows [begin, begin + n) of these integers. */
 static void guesses(void **state)
 {
     static const struct {

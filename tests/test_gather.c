@@ -196,7 +196,7 @@ static void concat_of_other_types(void **state)
     hr__array_unref(parts[1]);
 }
 
-/* Text of a size that only the offsets claim: what is refused is never looked at. */
+/* Text whose size only the offsets claim: a refused array is never read. */
 static hr_array *huge(hr_type *type, int32_t n_bytes)
 {
     static const uint8_t byte = 'x';

@@ -1,4 +1,4 @@
-/* test_glob.c - lists of files: URLs, folders, patterns, order, and what is left out. */
+/* test_glob.c - lists of files: URLs, folders, patterns, order, and files left out. */
 #include "harness.h"
 #include "io/io.h"
 

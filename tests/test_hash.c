@@ -98,7 +98,7 @@ static void parts_are_parts(void **state)
         for (int k = 0; k < 3 && sequences[i].parts[k]; k++)
             hr__hash_add(&h, sequences[i].parts[k], (size_t)sequences[i].n[k]);
         got[i] = hr__hash_end(&h);
-        assert_true(equal(got[i], hr__hash_end(&h))); /* the end may be asked for twice */
+        assert_true(equal(got[i], hr__hash_end(&h))); /* hr__hash_end() may be called twice */
         for (int j = 0; j < i; j++)
             assert_false(equal(got[i], got[j]));
     }

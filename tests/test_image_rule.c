@@ -1,5 +1,4 @@
-/* test_image_rule.c - image functions that move into the reader: which plans, what comes out, and every failure on the
- * way. */
+/* test_image_rule.c - image functions that move into the reader: plans, results, and every failure. */
 #include "harness.h"
 
 #include "exec/exec.h"
@@ -212,7 +211,7 @@ static void test_the_way_down(void **state)
     hr_plan_unref(p);
 }
 
-/* What a position is checked against is the plan as it was made. */
+/* A position is checked against the plan before the rules. */
 static void test_fingerprint(void **state)
 {
     hr_error err = HR_ERROR_INIT;

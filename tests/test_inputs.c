@@ -1,5 +1,4 @@
-/* test_inputs.c - what positions know of files: moved, touched, rewritten, many; tables in memory; texts that were
- * changed. */
+/* test_inputs.c - files in positions: moved, touched, rewritten, many; tables in memory; changed texts. */
 #include "harness.h"
 
 #include "exec/run.h"
@@ -176,7 +175,7 @@ static void test_moved(void **state)
     hr_plan_unref(p);
 }
 
-/* A file that changes after it was listed has no hash: its time decides, or whoever says moved. */
+/* A file that changes after it was listed has no hash: its time decides, or `moved`. */
 static void test_changed_after_listing(void **state)
 {
     hr_error err = HR_ERROR_INIT;

@@ -263,9 +263,9 @@ static void test_what_is_refused(void **unused)
     }
 }
 
-/* ---------------------------------------------------------------------------------- what accounts for itself */
+/* ---------------------------------------------------------------------------------- redundant fields */
 
-/* The file under the hand of who spoils it: its bytes, and where parts of it stand. */
+/* A file to damage: its bytes, and the places of its parts. */
 typedef struct patient {
     uint8_t *data;
     int64_t n;

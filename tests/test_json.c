@@ -1,5 +1,5 @@
-/* test_json.c - JSON: the index by all kernels, layouts, guessed types, what is refused and where, borders of fragments
- * and blocks at every place, typed columns, rows that are left out. */
+/* test_json.c - JSON: the index by all kernels, layouts, guessed types, errors and their places, borders of fragments
+ * and blocks at every place, typed columns, rows left out. */
 #include "arrays.h"
 #include "format/json/json.h"
 
@@ -208,7 +208,7 @@ static const sample samples[] = {
     { BYTES("{\"a\":\"b\xff\"}"), "!line 1, column 8: 0xff is not UTF-8", { 0 } },
     { BYTES("{\"a\":1}\n{\"\xed\xa0\x80\":1}"), "!line 2, column 3: 0xed is not UTF-8", { 0 } },
     { BYTES("\xff\xfe{\0\"\0"), "!line 1, column 1: 0xff is not UTF-8", { 0 } },
-    /* what is no JSON */
+    /* invalid JSON */
     { BYTES("{\"a\":01}"), "!line 1, column 6: expected a value", { 0 } },
     { BYTES("{\"a\":1.}"), "!a.json: line 1", { 0 } },
     { BYTES("{\"a\":.5}"), "!a.json: line 1", { 0 } },

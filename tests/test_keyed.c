@@ -143,7 +143,7 @@ static bool same_columns(const hr_table *a, const hr_table *b)
     return true;
 }
 
-/* Small memory deals and spills, much does not. Threads and cuts are all the same. */
+/* Small memory partitions and spills, large memory does not. Threads and cuts do not change the result. */
 static void check(hr_status (*make)(int64_t cut, hr_plan **out, hr_error *err), int64_t small, bool all_ways,
                   hr_table **out)
 {

@@ -528,7 +528,7 @@ static bool count_told(hr_link *l)
 }
 
 /* A queue of releases, too, may be all that the peer waits for. A message is not held up by them. */
-static void backlogs_are_told_of_once(void **state)
+static void backlogs_are_reported_once(void **state)
 {
     live_memory before = live_now();
     pair p = pair_new();
@@ -549,7 +549,7 @@ static void backlogs_are_told_of_once(void **state)
     for (int i = 0; i < n; i++)
         hr__message_clear(&held[i]); /* the left one reads none of it */
     assert_int_equal(n_told, 1);
-    hr__link_settled(p.right); /* too early: told again */
+    hr__link_settled(p.right); /* too early: reported again */
     assert_int_equal(n_told, 2);
     assert_ok(hr__link_send(p.right, 1, 7, NULL, 0, NULL, NULL), NULL);
     settle(p.left); /* reads what the socket took of the releases */
@@ -1051,7 +1051,7 @@ static void a_wrong_token_is_turned_away(void **state)
     hr__link_unref(link);
     hr__link_unref(c[0]);
     hr__listener_close(l);
-    assert_ok(hr__listener_open("headrace-test-open", &open, NULL), NULL); /* who wants no token has none */
+    assert_ok(hr__listener_open("headrace-test-open", &open, NULL), NULL); /* a NULL token needs none */
     assert_ok(hr__link_connect("headrace-test-open", NULL, &c[0], NULL), NULL);
     assert_non_null(link = accept_one(open, WAIT_MS));
     hr__link_unref(link);
@@ -1595,7 +1595,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(schemas_come_and_go),
         cmocka_unit_test(ten_thousand_messages_do_not_grow_the_arena),
         cmocka_unit_test(what_the_socket_does_not_take_waits),
-        cmocka_unit_test(backlogs_are_told_of_once),
+        cmocka_unit_test(backlogs_are_reported_once),
         cmocka_unit_test(segments_that_were_given_back_are_forgotten),
         cmocka_unit_test(what_was_sent_arrives_after_the_end),
         cmocka_unit_test(contents_stay_when_the_sender_closes),

@@ -1,4 +1,4 @@
-/* test_map.c - C functions over tables: what they see, and what becomes of what they give. */
+/* test_map.c - C functions over tables: their batches and their results. */
 #include "task_harness.h"
 #include "op/call.h"
 

@@ -1,4 +1,4 @@
-/* test_parquet_index.c - the hash of bloom filters, their blocks, column indexes; and what is damaged of them. */
+/* test_parquet_index.c - bloom filters (hash, blocks) and column indexes, valid and damaged. */
 #include "format/parquet/parquet_read.h"
 #include "harness.h"
 

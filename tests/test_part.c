@@ -61,7 +61,7 @@ static void put(const hr_process *p, const char *rest)
     temp_file(dir, name, "x", 1);
 }
 
-/* A process that has ended: nobody has its number, unless the system gave it out again at once. */
+/* A process that has ended: its number is free, unless the system reused it at once. */
 static int ended(void)
 {
     pid_t pid = fork();

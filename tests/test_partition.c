@@ -1,4 +1,4 @@
-/* test_partition.c - columns out of folder names: keys, values, types, and what is refused. */
+/* test_partition.c - columns from folder names: keys, values, types, errors. */
 #include "arrays.h"
 #include "format/scan/scan.h"
 

@@ -1,4 +1,4 @@
-/* test_poll.c - the poller calls as long as there is something to read, and never after it was told not to. */
+/* test_poll.c - the poller calls while there is something to read, and never after hr__poller_remove(). */
 #include "harness.h"
 
 #include "io/poll.h"

@@ -152,7 +152,7 @@ static stream kept(uint64_t tag)
     return (stream){ 0 };
 }
 
-/* What it is told of runs, into a file: "+1", "-1". */
+/* Writes begins and ends of runs into a file: "+1", "-1". */
 static void note_run(const char *word, const hr_work *todo)
 {
     FILE *f = !strncmp(word, "runs ", 5) ? fopen(word + 5, "a") : NULL;

@@ -1,4 +1,4 @@
-/* test_public_api.c - the public C API as a program of somebody else sees it.
+/* test_public_api.c - the public C API, used as an outside program uses it.
  *
  * It includes headrace.h and no other header of ours, and where a shared library is built it links that one. So a
  * symbol that headrace.map hides, or a function that needs an hr__ header to be useful, fails here. */

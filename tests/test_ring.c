@@ -1,4 +1,4 @@
-/* test_ring.c - ranks in other processes: what they get, and what is heard when one of them, or the server, is killed.
+/* test_ring.c - ranks in other processes: their rows, and their errors when a rank or the server is killed.
  *
  * The program starts itself again: `test_ring client ADDRESS RANK MODE` is a rank, `test_ring server N_RANKS` feeds
  * some. Ranks that only ask are threads of the test. */
@@ -530,7 +530,7 @@ static hr_status slow_first(void *context, void *state, const hr_table *in, hr_t
     return HR_OK;
 }
 
-/* A schema that only a run of the user's function tells keeps nobody else waiting. */
+/* A schema that needs a run of the user's function does not block other requests. */
 static void a_late_schema(void **state)
 {
     slow_call call = { 0 };

@@ -1,4 +1,4 @@
-/* test_sorter.c - rows come out in one order, wherever tables are cut, whatever is spilled, whoever does it. */
+/* test_sorter.c - one order of rows for any cut of tables, any spilling and any thread. */
 #include "arrays.h"
 #include "op/order/sorter.h"
 #include "task_harness.h"

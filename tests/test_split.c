@@ -1,4 +1,4 @@
-/* test_split.c - ranks as threads: who gets what, who waits for whom, and what the others hear. */
+/* test_split.c - ranks as threads: their rows, their waits, and their errors. */
 #include "harness.h"
 
 #include "feed/feed.h"

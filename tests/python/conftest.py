@@ -1,4 +1,4 @@
-"""What the tests of functions share."""
+"""Fixtures that several test files use."""
 
 import os
 
@@ -17,7 +17,7 @@ def compute(request):
 
 @pytest.fixture
 def context():
-    """The DataContext, which is afterwards as it was."""
+    """The DataContext; restores its settings afterwards."""
     current = hd.DataContext.get_current()
     before = dict(vars(current))
     yield current

@@ -1,20 +1,20 @@
-"""Damages files and compares what two readers make of them.
+"""Damages files and compares the results of two readers.
 
     data, what = damage(data, seed, kind)              one damaged copy, and a sentence on the damage
-    report = run_cases(read_ours, read_theirs, data, n)    n copies, and what came of them
-    report.check()                                     raises if there is a case that must not be
+    report = run_cases(read_ours, read_theirs, data, n)    reads n copies and judges the results
+    report.check()                                     raises if a verdict is not allowed
 
-`read_ours` and `read_theirs` take a file's bytes and give its rows, or raise. A case is, by what came out:
+`read_ours` and `read_theirs` take a file's bytes and return its rows, or raise. The verdict of a case:
 
-    same      we give the rows of the undamaged file
-    refused   we raise a HeadraceError
-    shared    we give other rows, and the other reader gives rows other than the undamaged ones as well
-    silent    we give other rows, and the other reader refuses the file or gives the undamaged rows
-    excused   as silent, but the other reader's error is one that the caller excuses
-    crash     we raise something that is not a HeadraceError
+    same      our reader returns the rows of the undamaged file
+    refused   our reader raises a HeadraceError
+    shared    our reader returns other rows, and so does the other reader
+    silent    our reader returns other rows; the other refuses the file or returns the undamaged rows
+    excused   as silent, but the caller excuses the other reader's error
+    crash     our reader raises something that is not a HeadraceError
 
-`silent` and `crash` must not be, and `shared` neither where a checksum covers the damage.
-All damage is a function of (seed, kind, the file's length), so that a case can be repeated by its number.
+`silent` and `crash` are never allowed, `shared` only where no checksum covers the damage.
+The damage depends only on (seed, kind, the file's length), so that a case can be repeated by its number.
 """
 
 import os
@@ -31,7 +31,7 @@ THOROUGH = bool(os.environ.get("HEADRACE_THOROUGH"))
 
 
 def cases(default, thorough=None):
-    """How many cases a test runs: `default`, with HEADRACE_THOROUGH=1 `thorough` (20 times the default)."""
+    """Number of cases of a test: `default`; with HEADRACE_THOROUGH=1 `thorough` (20 times the default)."""
     return default if not THOROUGH else thorough or 20 * default
 
 
@@ -39,8 +39,8 @@ def cases(default, thorough=None):
 
 
 def damage(data, seed, kind=None, within=None):
-    """-> (a damaged copy of `data`, a sentence). The copy differs from `data`.
-    kind: one of KINDS, drawn if None. within: (begin, end), the bytes that may change; by default all."""
+    """Returns (a damaged copy of `data`, a sentence). The copy differs from `data`.
+    kind: one of KINDS; None: a random one. within: (begin, end), the bytes that may change; default: all."""
     rng = random.Random(f"{seed} {kind} {len(data)}")
     kind = kind or rng.choice(KINDS)
     begin, end = within or (0, len(data))
@@ -48,7 +48,7 @@ def damage(data, seed, kind=None, within=None):
         out, what = CHANGES[kind](rng, bytearray(data), begin, end)
         if bytes(out) != data:
             return bytes(out), f"{kind}: {what}"
-    # What is drawn changes nothing, as zeros among zeros do: one bit then.
+    # The damage changed nothing (zeros among zeros): flip one bit.
     out, what = flip_bit(rng, bytearray(data), begin, end)
     return bytes(out), f"bit: {what}"
 
@@ -83,20 +83,20 @@ def fill(value):
 
 
 def cut(rng, data, begin, end):
-    """The file ends early: a download that stopped."""
+    """Cuts the end off, as a download that stopped."""
     at = rng.randrange(begin, end)
     return data[:at], f"the file ends at byte {at}"
 
 
 def hole(rng, data, begin, end):
-    """Bytes are missing in the middle: what follows moves."""
+    """Removes bytes in the middle; the rest moves."""
     at = rng.randrange(begin, end)
     n = min(rng.choice([1, 4, 64, 512]), end - at)
     return data[:at] + data[at + n :], f"{n} bytes at {at} are missing"
 
 
 def splice(rng, data, begin, end):
-    """Bytes of another place overwrite some: a block that was written to the wrong address."""
+    """Overwrites bytes with those of another place, as a write to the wrong address."""
     n = min(rng.choice([4, 16, 100, 1000]), max(1, (end - begin) // 2))
     source, at = rng.randrange(begin, end - n + 1), rng.randrange(begin, end - n + 1)
     data[at : at + n] = data[source : source + n]
@@ -135,10 +135,10 @@ def same_column(a, b):
 
 
 def attempt(read, data):
-    """-> (what `read` gives, None) or (None, its exception)."""
+    """Returns (the result of `read`, None) or (None, its exception)."""
     try:
         return read(data), None
-    except Exception as error:  # readers of other projects raise what they like
+    except Exception as error:  # readers of other projects raise any class
         return None, error
 
 
@@ -174,7 +174,7 @@ class Report:
         return f"{self.name}: {self.total} cases: {', '.join(parts)}"
 
     def check(self, covered=False, most=10):
-        """Raises if a case is silent or a crash; covered: or shared, since checksums cover the damage."""
+        """Raises if a case is silent or a crash; covered: or shared, because checksums cover the damage."""
         bad = self.bad + (self.shared if covered else [])
         assert not bad, "\n".join(
             [self.line()] + [f"  seed {c.seed!r}: {c.verdict}: {c.damage}: {c.detail}" for c in bad[:most]]
@@ -182,7 +182,7 @@ class Report:
 
 
 def judge(read_ours, read_theirs, data, rows, their_rows, same=same_rows, excuse=None):
-    """-> (verdict, detail) of one damaged file."""
+    """Returns (verdict, detail) of one damaged file."""
     ours, error = attempt(read_ours, data)
     if error is not None:
         return (
@@ -199,7 +199,7 @@ def judge(read_ours, read_theirs, data, rows, their_rows, same=same_rows, excuse
     try:
         if same(theirs, their_rows):
             return "silent", "we give other rows, the other reader the undamaged ones"
-    except Exception as error:  # what it gave cannot even be looked at
+    except Exception as error:  # its result cannot be compared
         return (
             "silent",
             f"we give other rows, the other reader's are malformed: {type(error).__name__}: {error}",
@@ -220,10 +220,10 @@ def run_cases(
     same=same_rows,
     excuse=None,
 ):
-    """Reads n damaged copies of the file `data`, kind after kind. -> Report
-    read_theirs None: there is no other reader, and rows that differ count as `shared`.
+    """Reads n damaged copies of the file `data`, kind after kind. Returns a Report.
+    read_theirs None: there is no other reader; rows that differ count as `shared`.
     same: compares two results of one reader.
-    excuse: whether an error of the other reader's counts as `excused`."""
+    excuse: whether an error of the other reader counts as `excused`."""
     rows, error = attempt(read_ours, data)
     assert error is None, f"{name}: the undamaged file is refused: {error}"
     their_rows = read_theirs(data) if read_theirs else None
@@ -241,7 +241,7 @@ def run_cases(
 
 
 def reader_of_paths(read, path):
-    """A reader of bytes from one of paths: each case's bytes are written to `path`."""
+    """Turns a reader of paths into a reader of bytes, which it writes to `path`."""
 
     def read_bytes(data):
         with open(path, "wb") as f:

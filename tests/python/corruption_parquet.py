@@ -1,6 +1,7 @@
-"""Parquet files by several writers for the corruption bench, and the two readers that are compared.
+"""Parquet files of several writers for corruption.py, and the two readers to compare.
 
-`python tests/python/corruption_parquet.py [CASES [SEED]]` prints what CASES (1000) damages of each file give.
+`python tests/python/corruption_parquet.py [CASES [SEED]]` prints the verdicts of CASES (1000) damaged copies
+of each file.
 """
 
 import ctypes
@@ -136,7 +137,9 @@ DELTA = {"id": "DELTA_BINARY_PACKED", "small": "DELTA_BINARY_PACKED", "wide": "D
 
 
 def files():
-    """Yields (writer, name, make, covered): make() gives a file's bytes; covered: pages have checksums."""
+    """Yields (writer, name, make, covered): make() gives a file's bytes; covered: its pages have
+    checksums.
+    """
     tables = {"flat": flat(1500), "nested": nested(1500)}
     for rows, table in tables.items():
         for codec in ("none", "snappy", "zstd", "gzip", "brotli", "lz4"):
@@ -192,24 +195,24 @@ def ours(path, **options):
 
 
 def data_end(data):
-    """Where pages and indexes end and the footer begins."""
+    """The offset where pages and indexes end and the footer begins."""
     return len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
 
 
 def libzstd():
-    """The version of the system's libzstd; 0: it is not found."""
+    """The version of the system's libzstd; 0 if there is none."""
     name = ctypes.util.find_library("zstd")
     return ctypes.CDLL(name).ZSTD_versionNumber() if name else 0
 
 
 def by_other_zstd(error):
-    """libzstd before 1.5.6 makes bytes of malformed blocks that pyarrow's own, newer one refuses or makes
-    others of. Then it is not the reader that sees less. (With verify=True the reader sees all of them.)"""
+    """libzstd before 1.5.6 decodes malformed blocks that pyarrow's own, newer one refuses or decodes to other
+    bytes. The difference is then not our reader's. (With verify=True our reader refuses all of them.)"""
     return libzstd() < 10506
 
 
 def damage_file(read, name, data, n, seed=0):
-    """-> (Report of pages, Report of the footer). A fifth of the cases damages the footer."""
+    """Returns (Report of pages, Report of the footer). A fifth of the cases damages the footer."""
     end = data_end(data)
     options = {"name": name, "seed": seed, "excuse": by_other_zstd if "zstd" in name else None}
     pages = run_cases(read, read_theirs, data, n - n // 5, within=(4, end), **options)

@@ -1,4 +1,4 @@
-"""Random tables for tests of expressions, and what an expression makes of one."""
+"""Random tables for tests of expressions, and the values of an expression over one."""
 
 import datetime
 import decimal

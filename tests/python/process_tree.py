@@ -1,4 +1,4 @@
-"""Whether processes are alive: for tests of workers, which may end while they are looked at."""
+"""Whether processes are alive, for tests of workers, which may end during the check."""
 
 import time
 
@@ -13,7 +13,7 @@ def is_alive(pid):
 
 
 def gone(pids, seconds=60.0):
-    """Whether all have ended, before so many seconds are over."""
+    """Whether all have ended within `seconds`."""
     until = time.monotonic() + seconds
     while any(map(is_alive, pids)):
         if time.monotonic() >= until:

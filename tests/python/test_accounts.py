@@ -1,4 +1,4 @@
-"""The account says what the process takes: resident memory minus that before the first run, at any time."""
+"""The root account equals the process's resident memory minus that before the first run, at any time."""
 
 import json
 import subprocess
@@ -100,7 +100,7 @@ def path(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """Noise, which takes long enough to decode that there is something to sample."""
+    """Images of noise, whose decoding takes long enough for several samples."""
     image = pytest.importorskip("PIL.Image")
     folder = tmp_path_factory.mktemp("images")
     noise = np.random.default_rng(1).integers(0, 255, (600, 800, 3), dtype=np.uint8)
@@ -122,14 +122,14 @@ GIVE |= {"map_groups": 200_000, "images": 300}
 @pytest.mark.slow
 @pytest.mark.parametrize("what", sorted(SPILL | STAY))
 def test_resident_memory_is_what_the_account_says(path, images, what):
-    """Within a tenth, or 32 MiB if that is more. Of functions' workers what they share with this process."""
+    """Within a tenth or 32 MiB, whichever is more; of workers only the memory that they share."""
     command = [sys.executable, "-c", PROGRAM, what, path, images]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     rows, samples, stats = json.loads(done.stdout)
     assert rows == GIVE.get(what, FILTERED if what == "filter" else ROWS)
     assert len(samples) > 10
-    assert max(hi for _, _, hi in samples) > 16 * MIB  # there was something to see
+    assert max(hi for _, _, hi in samples) > 16 * MIB  # the samples saw data
     assert (stats["spill_written_bytes"] > 0) == (what in SPILL)
     for resident, low, high in samples:
         wrong = max(resident - high, low - resident)

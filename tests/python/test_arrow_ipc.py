@@ -43,7 +43,7 @@ def table(n=1000):
 
 
 def plain(t):
-    """What encodings stand for."""
+    """The table with encoded columns decoded."""
     return t.to_pydict() | {"tensor": t["tensor"].combine_chunks().to_numpy_ndarray().tolist()}
 
 
@@ -67,7 +67,7 @@ def test_streams_of_pyarrow(tmp_path):
 
 
 def without_field(data, message, field):
-    """Takes a field of the RecordBatch of the message at this byte out of its vtable."""
+    """Removes a field of a RecordBatch from the vtable of the message at this byte."""
 
     def number(at, n=4, signed=False):
         return int.from_bytes(data[at : at + n], "little", signed=signed)
@@ -85,7 +85,7 @@ def without_field(data, message, field):
 
 @pytest.mark.parametrize("body", [9, 2**40, 2**63 - 1])
 def test_a_schema_whose_body_leaves_the_file(tmp_path, body):
-    """It was taken for a stream that ends there."""
+    """The story: the reader took it for the end of the stream."""
     schema = pa.schema({"x": pa.int32()}).serialize().to_pybytes()
     old = schema[8:]
     root = int.from_bytes(old[:4], "little")
@@ -100,7 +100,7 @@ def test_a_schema_whose_body_leaves_the_file(tmp_path, body):
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_compression_as_arrow_0_17_said_it(tmp_path, codec):
-    """In the metadata of the message alone, in capitals."""
+    """Only in the metadata of the message, in capitals."""
     want = pa.table({"i": list(range(2000)), "s": [f"text {i % 7}" for i in range(2000)]})
     options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4, compression=codec)
     with pa.ipc.new_stream(tmp_path / "a.arrows", want.schema, options=options) as writer:
@@ -117,7 +117,7 @@ def test_compression_as_arrow_0_17_said_it(tmp_path, codec):
 
 
 class ArrowSchema(ctypes.Structure):
-    """Of the C data interface: pyarrow has no other way to name two of the intervals."""
+    """The struct of the C data interface: pyarrow has no other way to make two of the intervals."""
 
     release_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     _fields_ = (
@@ -250,7 +250,7 @@ def test_what_is_refused(tmp_path):
 
 @pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream])
 def test_a_batch_larger_than_the_limit(tmp_path, monkeypatch, new):
-    """A batch is read whole; it used to be, whatever the limit was."""
+    """A batch is read whole; the story: even if it exceeded the limit."""
     path = tmp_path / "large.arrow"
     with pa.OSFile(str(path), "wb") as f, new(f, pa.schema({"a": "int64", "b": "int64"})) as w:
         w.write_table(pa.table({"a": np.arange(2_000_000), "b": np.arange(2_000_000)}))
@@ -263,7 +263,7 @@ def test_a_batch_larger_than_the_limit(tmp_path, monkeypatch, new):
 
 
 def test_values_that_types_do_not_allow(tmp_path):
-    """Times beyond the day and dates within one were passed on as they stood; decimals still are."""
+    """The story: times beyond the day and dates within a day came as they were; decimals still do."""
     path = str(tmp_path / "a.arrow")
 
     def written(values, type_):
@@ -292,7 +292,7 @@ def test_values_that_types_do_not_allow(tmp_path):
 
 
 def test_a_stream_behind_another_is_not_dropped(tmp_path):
-    """Two streams in one file: the rows of the second were left out without a word."""
+    """Two streams in one file; the story: the rows of the second were lost in silence."""
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, pa.schema({"x": pa.int64()})) as writer:
         writer.write_table(pa.table({"x": [1, 2]}))
@@ -307,7 +307,7 @@ def test_a_stream_behind_another_is_not_dropped(tmp_path):
 
 
 def test_a_dictionary_that_a_file_replaces(tmp_path):
-    """Batches of a file may be read in any order, so that all were read with the last dictionary."""
+    """Batches of a file may be read in any order; the story: all were read with the last dictionary."""
 
     def batch(words):
         return pa.record_batch([pa.array(words).dictionary_encode()], ["x"])
@@ -318,7 +318,7 @@ def test_a_dictionary_that_a_file_replaces(tmp_path):
         writer.write_batch(batch(["c", "d"]))
     (tmp_path / "a.arrows").write_bytes(out.getvalue().to_pybytes())
     assert [r["x"] for r in hd.read_arrow(str(tmp_path / "a.arrows")).take_all()] == ["a", "b", "c", "d"]
-    # The same messages with a footer: written by hand, since pyarrow refuses to.
+    # The same messages with a footer, written by hand, because pyarrow refuses to.
     stream = out.getvalue().to_pybytes()
     blocks, at = [], 0
     while struct.unpack_from("<i", stream, at + 4)[0]:
@@ -337,7 +337,7 @@ def test_a_dictionary_that_a_file_replaces(tmp_path):
     file = out.getvalue().to_pybytes()
     footer_bytes = struct.unpack_from("<i", file, len(file) - 10)[0]
     footer = bytearray(file[len(file) - 10 - footer_bytes : -10])
-    # Its blocks, in place of which stand those of the stream.
+    # Replaces its blocks by those of the stream.
     lists = {"dictionary": [], "record batch": []}
     for kind, *block in blocks[1:]:
         lists[kind].append(struct.pack("<qiiq", block[0], block[1], 0, block[2]))

@@ -1,4 +1,4 @@
-"""read_audio, against what soundfile reads and what was written; files that are damaged or cut."""
+"""read_audio against soundfile and the written samples; damaged and cut files."""
 
 import sys
 
@@ -73,7 +73,7 @@ def test_equal_lengths_are_still_ragged(tmp_path):
 
 
 def test_the_page_says_so(tmp_path):
-    """Assertions for the sentences of docs/formats/audio.md: the column was a list of lists, no tensor."""
+    """Checks the sentences of docs/formats/audio.md; the story: the column was a list of lists."""
     for i, n in enumerate((30, 30, 20)):
         write(tmp_path / f"{i}.flac", tone(2, n), 16000)
     ds = hd.read_audio(tmp_path)
@@ -135,7 +135,7 @@ def test_files_that_are_no_sound(tmp_path, data):
 
 
 def test_a_length_that_is_a_lie(tmp_path):
-    """A FLAC header of 2^35 samples must not make anyone allocate for them."""
+    """A FLAC header that states 2^35 samples must not cause an allocation of that size."""
     data = bytearray(write(tmp_path / "a.flac", tone()).read_bytes())
     at = data.index(b"fLaC") + 8 + 13  # the 36 bits of STREAMINFO
     data[at] |= 0x08

@@ -1,4 +1,4 @@
-"""The benchmarks themselves, with few rows beside pyarrow: all hand out the same, and the table is there."""
+"""The benchmarks themselves, with few rows, beside pyarrow: equal rows, and a table of results."""
 
 import io
 import json
@@ -94,7 +94,7 @@ def one(workload, data):
 
 @pytest.mark.slow
 def test_records(tmp_path):
-    """Ours hands out what stands in the files, as other programs read them."""
+    """Our benchmark reads the same records as other programs."""
     import tarfile
 
     np, image = pytest.importorskip("numpy"), pytest.importorskip("PIL.Image")

@@ -1,4 +1,4 @@
-"""Blocks in a random order: row groups of many files, by seed and epoch; behind other operations; resumed."""
+"""Random order of blocks: row groups of many files, by seed and epoch; behind other steps; resumed."""
 
 import json
 
@@ -121,7 +121,7 @@ BEHIND = [
 
 @pytest.mark.parametrize("plan", BEHIND)
 def test_behind_what_keeps_its_order(folder, plan, capsys):
-    """Blocks of so many rows, which stay together; they are held. (Once nothing happened, silently.)"""
+    """Blocks of 256 rows stay together, and all rows are kept. The story: nothing happened, in silence."""
     ds = plan(hd.read_parquet(folder))
     before, shuffled = ids(ds.iter_batches()), ds.randomize_block_order(seed=1)
     after = ids(shuffled.iter_batches())

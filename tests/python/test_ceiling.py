@@ -1,4 +1,4 @@
-"""Every operation over more data than memory, in a control group: all finish, and leave nothing.
+"""Every operation over more data than memory, in a control group: all finish and leave nothing behind.
 
 bench/ceiling.py does it with 10 GB in 512 MiB, whose half is the limit for data. Here it is 1 GB.
 """
@@ -24,7 +24,7 @@ needs_group = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """One for all processes of a test run."""
+    """One folder for all processes of a test run."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if base.name.startswith("popen-") else base
     with (shared / "ceiling.lock").open("w") as lock:
@@ -42,7 +42,7 @@ def test_it_finishes(folder, operation):
 
 @needs_group
 def test_the_group_kills_who_takes_more():
-    """Else the others prove nothing."""
+    """Otherwise the other tests prove nothing."""
     import subprocess
 
     with ceiling.Cgroup(64 << 20) as group:
@@ -61,7 +61,7 @@ def test_the_checks_see_what_is_wrong():
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_both_versions_of_control_groups(tmp_path, monkeypatch, version):
-    """In folders that look like them: this machine has one of the two."""
+    """In folders that imitate both: a machine has only one of the versions."""
     root = tmp_path / "memory" if version == 1 else tmp_path
     root.mkdir(exist_ok=True)
     (root / ("memory.limit_in_bytes" if version == 1 else "cgroup.subtree_control")).write_text("cpu\n")

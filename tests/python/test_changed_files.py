@@ -62,7 +62,7 @@ FORMATS = {
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("change", ["cut", "grown"])
 def test_a_file_of_another_size_than_listed_is_an_error(tmp_path, suffix, change):
-    """Text and CSV files that were cut lost rows without a word, and their last number became another."""
+    """The story: cut text and CSV files lost rows in silence, and their last number changed."""
     read, write = FORMATS[suffix]
     paths = [str(tmp_path / f"{i}.{suffix}") for i in range(2)]
     for path in paths:
@@ -90,7 +90,9 @@ def small_limit():
 
 @pytest.mark.parametrize("suffix", ["csv", "txt", "json"])
 def test_a_file_cut_while_it_is_read_is_an_error(tmp_path, suffix, small_limit):
-    """The end of an open file was taken for the end of its rows. 34 MB: more than readers have ahead."""
+    """The story: the new end of an open file was taken for the end of its rows. 34 MB: more than readers
+    prefetch.
+    """
     line = '{{"x": "{:016d}"}}\n' if suffix == "json" else "{:016d}\n"
     path = tmp_path / f"a.{suffix}"
     path.write_text("".join(["x\n" if suffix == "csv" else "", *map(line.format, range(2_000_000))]))

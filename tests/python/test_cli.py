@@ -168,7 +168,7 @@ def test_a_terminal_gets_no_orders(tmp_path):
 
 
 def test_a_dash_is_no_file(folder, tmp_path, monkeypatch):
-    """`convert IN - --to json` made a folder of that name."""
+    """The story: `convert IN - --to json` made a folder named '-'."""
     monkeypatch.chdir(tmp_path)
     error = headrace("convert", folder, "-", "--to", "json", status=1)[1]
     assert "OUT is the name of a file" in error and not list(tmp_path.iterdir())
@@ -176,7 +176,9 @@ def test_a_dash_is_no_file(folder, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_command_leaves_nothing(tmp_path, number):
-    """An empty folder stayed. Writing begins when the folder is there; 20 million rows take seconds."""
+    """The story: an empty folder stayed. Writing begins when the folder exists; 20 million rows take
+    seconds.
+    """
     pq.write_table(pa.table({"x": range(200_000)}), tmp_path / "in.parquet")
     inputs = [str(tmp_path / "in.parquet")] * 100
     for out in (tmp_path / "a" / "b", tmp_path / "c" / "d.json"):

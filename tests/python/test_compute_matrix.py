@@ -1,6 +1,6 @@
-"""Every kind of function, with every method that takes one, wherever it may run.
+"""Every kind of function, with every method that takes one, in every place where it may run.
 
-The kinds are what one writes in Python for "call this": functions, lambdas, generators, classes, bound
+The kinds are Python's callables: functions, lambdas, generators, classes, bound
 methods, partials, and what is `async`. Each gets its arguments (fn_args, fn_kwargs and those of constructors)
 and adds 6 to a column, classes 21. Threads run all of them; in processes, where each would start
 workers, a few kinds take turns with each strategy.
@@ -29,7 +29,7 @@ OF_CLASSES = PLAIN | {"fn_constructor_args": (10,), "fn_constructor_kwargs": {"q
 
 
 def kinds(value):
-    """What adds to its argument by `value`(argument, how much), written in every way."""
+    """All kinds of functions that return `value`(argument, addend)."""
 
     def function(x, a=1, *, m=1):
         return value(x, a * m)
@@ -198,7 +198,7 @@ def test_rows_columns_and_expressions(where):
 
 @pytest.mark.parametrize("where", HERE, ids=str)
 def test_expressions_of_every_kind(where):
-    """An async function in an expression was an AttributeError about a class of this package."""
+    """The story: an async function in an expression was an AttributeError of an internal class."""
     for kind, fn in kinds(pc.add).items():
         if kind not in YIELDING:
             made = udf(return_dtype="int64")(fn)
@@ -213,7 +213,7 @@ def test_expressions_of_every_kind(where):
 
 @pytest.mark.parametrize("where", ELSEWHERE, ids=str)
 def test_in_processes(where):
-    """One plan with a function of each method; which kinds they are differs by strategy."""
+    """One plan with a function of each method; the kinds differ by strategy."""
     turn = ELSEWHERE.index(where)
     fns = itertools.islice(itertools.cycle(KINDS), turn * 3, None)
     batch_format = ["numpy", "pandas", "pyarrow"][turn % 3]
@@ -234,7 +234,7 @@ def test_in_processes(where):
 
 
 def test_what_has_still_to_run_is_no_answer():
-    """A filter whose function was a generator, or a lambda around an async one, kept every row."""
+    """The story: a filter with a generator, or a lambda around an async function, kept every row."""
 
     async def later(row):
         return False
@@ -267,7 +267,7 @@ def test_what_has_still_to_run_is_no_answer():
 
 
 class WithName(Exception):
-    """Of those whose class wants other arguments than it keeps: pickle cannot make them again."""
+    """An exception whose class takes other arguments than it stores: pickle cannot rebuild it."""
 
     def __init__(self, *, code):
         super().__init__(f"code {code}")
@@ -293,7 +293,9 @@ METHODS = {
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("compute", ["threads", "inline", "processes"])
 def test_exceptions_keep_their_type(compute, method):
-    """What could not be unpickled came as CallbackError: `except ItsType` around a run did not catch it."""
+    """The story: an exception that did not unpickle came as CallbackError, so `except ItsType` did not
+    catch it.
+    """
 
     async def later(x):
         await asyncio.sleep(0)
@@ -329,7 +331,7 @@ def test_exceptions_that_cannot_be_made_again_at_all(monkeypatch):
 
 
 def test_what_cannot_be_sent_is_named():
-    """The error was that of pickle alone, "cannot pickle '_thread.lock' object"."""
+    """The story: the error was pickle's alone, "cannot pickle '_thread.lock' object"."""
     lock = threading.Lock()
 
     def closes_over(batch):
@@ -401,7 +403,7 @@ def least(x):
 @pytest.mark.parametrize("where", [*HERE, {"concurrency": 1}], ids=str)
 @pytest.mark.parametrize("waits", [False, True], ids=["plain", "async"])
 def test_errors_left_out(where, waits, context):
-    """Batches of 5 rows: of ids 5 to 9 one fails."""
+    """Batches of 5 rows; the one with ids 5 to 9 fails."""
 
     def check(batch):
         if 7 in batch["id"]:
@@ -467,7 +469,7 @@ def test_a_dead_worker_is_replaced_whatever_it_ran(method, tmp_path):
 
 @pytest.mark.parametrize("method", ["map", "map_batches", "map_groups"])
 def test_a_part_of_a_gpu(method, monkeypatch):
-    """There need not be one: CUDA_VISIBLE_DEVICES says what there is, and workers see their part of it."""
+    """Works without a GPU: CUDA_VISIBLE_DEVICES names devices, and workers see their part of them."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
 
     def seen(x):
@@ -486,7 +488,7 @@ def test_a_part_of_a_gpu(method, monkeypatch):
 
 @pytest.mark.parametrize("compute", ["threads", "inline"])
 def test_frames_out(compute):
-    """A frame with two columns of one name lost one of them; a Series was an error about formats of Arrow."""
+    """The story: a frame with two columns of one name lost one; a Series was an error about Arrow formats."""
 
     def twice(batch):
         return pd.DataFrame(np.ones((4, 2)), columns=["a", "a"])
@@ -532,7 +534,9 @@ def test_tensors_in_and_out(compute):
 
 
 def test_a_declared_type_is_known_without_running():
-    """A filter by such an expression that left no row had no columns, and schema() ran the function."""
+    """The story: a filter by the expression that kept no row had no columns, and schema() ran the
+    function.
+    """
 
     @udf(return_dtype="timestamp[us, tz=UTC]")
     def never(x):
@@ -554,7 +558,7 @@ def test_a_declared_type_is_known_without_running():
 
 
 def test_arguments_of_functions_are_not_for_expressions():
-    """compute= of a filter by an expression was dropped: its function ran in processes in any case."""
+    """The story: a filter by an expression ignored compute=; its function always ran in processes."""
     where = []
 
     @udf(return_dtype="bool")

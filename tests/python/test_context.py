@@ -1,4 +1,4 @@
-"""Settings: names and defaults are those of Ray Data 2.60, and what is no setting is an error, not a wish.
+"""Settings: names and defaults are those of Ray Data 2.60, and an unknown setting is an error.
 
 The table is what dataclasses.fields(ray.data.DataContext) says there; docs/ray.md names what differs.
 """
@@ -68,7 +68,7 @@ def fields(text):
 
 @pytest.fixture
 def context():
-    """The settings of this process; a copy of them is put back."""
+    """The settings of this process; restores a copy afterwards."""
     current, kept = hd.DataContext.get_current(), hd.DataContext.get_current().copy()
     yield current
     hd.DataContext._set_current(kept)
@@ -99,7 +99,7 @@ def test_rays_nested_settings(name, inner):
 
 
 def test_unknown_names_are_errors(context):
-    """`memory_limit = "3GB"` was taken in silence, and limited nothing."""
+    """The story: `memory_limit = "3GB"` was accepted in silence and limited nothing."""
     with pytest.raises(
         AttributeError, match="DataContext has no 'memory_limit'; did you mean 'memory_limit_bytes'"
     ):
@@ -155,7 +155,7 @@ def test_wrong_values_are_errors(context):
         context.checkpoint_config = {"checkpoint_path": "/x"}
 
 
-def test_what_matters_and_has_no_effect_is_told_once(context, monkeypatch, recwarn):
+def test_settings_without_effect_warn_once(context, monkeypatch, recwarn):
     monkeypatch.setattr(contexts, "_warned_of", set())
     context.execution_no_progress_timeout_s = 1800  # as it is
     context.target_max_block_size = None
@@ -198,7 +198,7 @@ def test_copies_and_pickles(context):
 
 
 def test_execution_options_and_resources():
-    """Positions, reading and arithmetic as in Ray; locality_with_output stood in the third place."""
+    """Arguments, values and arithmetic as in Ray; the story: locality_with_output was the third argument."""
     options = hd.ExecutionOptions(hd.ExecutionResources(4), None, False, False, True, {"a": "b"})
     assert options.resource_limits == hd.ExecutionResources.for_limits(cpu=4)
     assert options.preserve_order is options.actor_locality_enabled is False

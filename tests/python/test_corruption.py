@@ -1,4 +1,4 @@
-"""Damaged files: we never give rows other than the written ones in silence where another reader refuses.
+"""Damaged files: we never return wrong rows in silence where another reader refuses the file.
 
 Each test reads some hundred damaged copies of files by several writers; HEADRACE_THOROUGH=1 reads thousands.
 """
@@ -76,7 +76,7 @@ def test_other_exceptions_are_crashes():
 
 @pytest.mark.parametrize("writer", ["pyarrow", "pandas", "Polars", "DuckDB", "headrace"])
 def test_parquet(writer, tmp_path):
-    """Damage of pages is refused where pyarrow refuses it; where pages have checksums all of it is."""
+    """We refuse damaged pages where pyarrow does; with checksums we refuse all damage."""
     read, footers, pages = parquet.ours(tmp_path / "damaged.parquet"), Report("footers"), Report("pages")
     for by, name, make, covered in parquet.files():
         if by == writer:
@@ -109,7 +109,9 @@ def test_parquet_verified(tmp_path):
 
 
 def test_a_fashion_mnist_file_with_50_bytes_of_ones(tmp_path):
-    """A file without checksums: a run of indices became longer than its page, and 755 images others."""
+    """A file without checksums; the story: a run of indices became longer than its page, and 755 images
+    changed.
+    """
     data = bytearray((EXAMPLES / "fashion_mnist_train.parquet").read_bytes())
     data[100_000:100_050] = b"\xff" * 50
     (tmp_path / "train.parquet").write_bytes(data)

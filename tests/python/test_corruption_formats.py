@@ -1,4 +1,4 @@
-"""Damaged files of every format but Parquet: no other rows in silence where a careful reader refuses.
+"""Damaged files of every format but Parquet: no wrong rows in silence where a careful reader refuses.
 
 Careful readers are pyarrow with full validation, NumPy, Python's json, csv, tarfile, zipfile, gzip, Pillow,
 zarr, and for TFRecord the definition of the format. HEADRACE_THOROUGH=1 reads thousands of damaged copies.
@@ -117,7 +117,7 @@ def read_ipc(data):
 
 
 def old_zstd():
-    """Whether the engine's libzstd does not see extra bits behind a block's sequences; pyarrow's does."""
+    """Whether the engine's libzstd ignores extra bits behind a block's sequences, which pyarrow's refuses."""
     try:
         return ctypes.CDLL("libzstd.so.1").ZSTD_versionNumber() < 10506
     except OSError:
@@ -125,7 +125,7 @@ def old_zstd():
 
 
 def as_old_zstd(read):
-    """A careful reader whose zstd is as old as the engine's: what only a newer one sees is no verdict."""
+    """A careful reader with the engine's old zstd: damage that only a newer one detects does not count."""
 
     def read_leniently(data):
         try:
@@ -239,7 +239,7 @@ def masked(data):
 
 
 def read_records(data):
-    """The definition: length, its checksum, bytes, their checksum."""
+    """By the definition: length, its checksum, bytes, their checksum."""
     rows, at = [], 0
     while at < len(data):
         n, check = struct.unpack_from("<QI", data, at)
@@ -272,7 +272,7 @@ def test_tfrecord_gzip(tmp_path):
 
 
 def read_tar(data):
-    """Python's tarfile, which ends at a header that it does not understand: GNU tar refuses that."""
+    """Python's tarfile, except that a header it does not understand is an error, as for GNU tar."""
     rows = []
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         for member in tar:
@@ -395,7 +395,7 @@ def no_constant(name):
 
 
 def read_json(data):
-    """Python's json, told to be strict, of each line; and pyarrow's."""
+    """Python's json in strict mode, line by line, and pyarrow's."""
     text = data.decode()
     text.encode()
     rows = []
@@ -430,7 +430,7 @@ def test_json_of_ours(tmp_path):
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
 @pytest.mark.parametrize("method", ["csv", "json"])
 def test_compressed_text_of_ours(tmp_path, method, codec):
-    """Frames of zstd and lz4 had no checksum: a file that was damaged gave other rows."""
+    """The story: frames of zstd and lz4 had no checksum, and a damaged file gave other rows."""
     table = numbers(400) if method == "csv" else nested(60).drop(["view", "fixed"])
     data = written_by_us(table, tmp_path, f"write_{method}", compression=codec)
     read = hd.read_csv if method == "csv" else hd.read_json

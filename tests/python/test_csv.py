@@ -168,7 +168,7 @@ def test_rows_left_out_are_counted(tmp_path, fragment):
 
 
 def test_options_of_another_kind(tmp_path):
-    """A dict was an AttributeError of the reader's own."""
+    """The story: a dict was an AttributeError inside the reader."""
     (tmp_path / "a.csv").write_text("a\n1\n")
     for name in ("read_options", "parse_options", "convert_options"):
         with pytest.raises(TypeError, match=f"read_csv: {name}: expected pyarrow.csv.*, found dict"):

@@ -1,6 +1,7 @@
-"""Whatever reorders, picks or deals rows, on twelve rows of every kind cut at every place, against pandas.
+"""Every step that reorders, selects or divides rows, on twelve rows of every kind, cut everywhere, against
+pandas.
 
-What is expected is a list of the numbers of rows, and all other columns, nested ones too, follow.
+The expected result is a list of row numbers; all other columns, nested ones included, must follow.
 """
 
 import datetime
@@ -47,7 +48,7 @@ def cut(places):
 
 
 def ids_of(table):
-    """The numbers, after a look at what came with them."""
+    """The row numbers, after a check of the other columns."""
     ids = table["id"].to_pylist()
     want = FRAME.take(ids)
     for name in table.column_names:

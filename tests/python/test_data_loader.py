@@ -1,4 +1,4 @@
-"""torch's DataLoader over datasets: with workers, each row once and in one order, epoch by epoch, resumed."""
+"""torch's DataLoader over datasets: each row once with any workers, in one order, epoch by epoch, resumed."""
 
 import json
 import os
@@ -46,7 +46,7 @@ SHIFT = 1
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("plan", PLANS)
 def test_each_row_once_and_in_order(folder, plan, workers):
-    """Every row came once for each worker. Epochs are those of a dataset without workers."""
+    """The story: every row came once per worker. Epochs equal those without workers."""
     ds = PLANS[plan](hd.read_parquet(folder))
     alone = ds.iterator().to_torch(batch_size=7)
     expected = [[b[0].flatten().tolist() for b in alone] for _ in range(2)]
@@ -83,7 +83,7 @@ def test_workers_that_stay(folder, workers):
 
 
 def test_batches_of_the_loader(folder):
-    """Where DataLoader makes the batches, it fills each from one worker."""
+    """If the DataLoader makes the batches, it fills each from one worker."""
     ds = hd.read_parquet(folder).add_column("y", lambda b: b["id"] % 10, compute="threads")
     seen = []
     for _ in range(2):
@@ -96,7 +96,7 @@ def test_batches_of_the_loader(folder):
 
 
 class Rows(IterableDataset):
-    """A dataset of a user's own around ours."""
+    """A user's dataset around ours."""
 
     def __init__(self, ds, how):
         self.ds, self.how = ds, how
@@ -120,7 +120,7 @@ def test_datasets_around_ours(folder, how, workers):
 
 
 class Lookup(torch.utils.data.Dataset):
-    """A map-style dataset whose workers read a table of their own: all of it."""
+    """A map-style dataset whose workers each read a whole table."""
 
     def __init__(self, ds):
         self.ds = ds
@@ -138,7 +138,7 @@ def test_other_datasets_get_all_rows(folder):
 
 
 def test_what_a_pass_takes_itself_is_whole(folder):
-    """take() and the like in a worker are not dealt."""
+    """take() and the like in a worker see all rows."""
 
     class Counts(IterableDataset):
         def __iter__(self):
@@ -162,7 +162,7 @@ def test_errors_come_through(folder):
 
 
 def test_a_dataset_itself():
-    """DataLoader(ds) failed deep inside of torch."""
+    """The story: DataLoader(ds) failed deep inside torch."""
     ds = hd.range(10)
     for read in (
         lambda: list(DataLoader(ds)),
@@ -207,7 +207,7 @@ def test_without_an_order():
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_a_state_of_one_process(folder, workers):
-    """Loaded before the workers start: they go on from there together, once."""
+    """The state is loaded before the workers start; they resume from it together, once."""
     ds = hd.read_parquet(folder).random_shuffle()
     whole = ds.iterator().to_torch(batch_size=10)
     epochs = [[b[0].flatten().tolist() for b in whole] for _ in range(3)]
@@ -226,8 +226,8 @@ def test_a_state_of_one_process(folder, workers):
 
 
 class Stateful(IterableDataset):
-    """What torchdata's StatefulDataLoader does in its workers: state_dict() of the dataset after each item,
-    load_state_dict() before the first.
+    """Imitates torchdata's StatefulDataLoader: state_dict() of the dataset after each item,
+    load_state_dict() before the first one.
     """
 
     def __init__(self, dataset, states=None):

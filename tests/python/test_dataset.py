@@ -1,5 +1,5 @@
-"""Dataset's methods: projections, limits, unions, looking and consuming, plans as pickles, against pyarrow
-and pandas.
+"""Dataset's methods: projections, limits, unions, inspection, consumption, pickled plans, against pyarrow and
+pandas.
 """
 
 import pickle

@@ -1,4 +1,4 @@
-"""Datasources: tasks in order, wherever they run; sources of other packages against what those read."""
+"""Datasources: tasks in order, wherever they run; readers of other packages against those packages."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ from headrace import _core
 
 
 class Squares(hd.Datasource):
-    """n tasks; task i gives i blocks in the form that its number asks for."""
+    """n tasks; task i returns i blocks, in a form that depends on i."""
 
     def __init__(self, n, wait=0.0):
         self.n = n

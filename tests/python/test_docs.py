@@ -1,4 +1,4 @@
-"""What the documents show can be run, and what they name is there."""
+"""The examples of the documents run, and the names in them exist."""
 
 import os
 import re

@@ -28,7 +28,7 @@ class Unpicklable(Exception):
 
 
 class TwoArguments(Exception):
-    """Pickles, but cannot be made again from its args."""
+    """Pickles, but cannot be rebuilt from its args."""
 
     def __init__(self, a, b):
         super().__init__(f"{a} {b}")
@@ -89,7 +89,7 @@ def test_add_column(compute):
     "make", [Unpicklable, lambda: TwoArguments(1, 2)], ids=["unpicklable", "two arguments"]
 )
 def test_what_pickle_cannot_carry(compute, make):
-    """Its type, text and what of its attributes can be pickled come all the same."""
+    """Its type, its text and the attributes that pickle arrive."""
 
     def fn(row):
         raise make()
@@ -103,7 +103,7 @@ def test_what_pickle_cannot_carry(compute, make):
 @pytest.mark.parametrize("method", ["map", "flat_map", "filter"])
 @pytest.mark.parametrize("cls", [StopIteration, SystemExit, GeneratorExit])
 def test_misleading_exceptions(compute, cls, method):
-    """Raised as they are, they would end the consumer's loop, or the program."""
+    """Raised unchanged, they would end the consumer's loop or the program."""
     if compute != "processes" and cls is not StopIteration:
         pytest.skip("in this process they are the program's own")
 
@@ -150,7 +150,7 @@ def test_a_generator_that_raises_late(compute):
 
 
 def test_the_first_in_order_wins(compute):
-    """Whoever raises first in time, the consumer sees the rows before the first error in order."""
+    """The consumer gets the rows before the first error in canonical order, whichever was first in time."""
 
     def fn(row):
         if row["id"] >= 1000:

@@ -1,10 +1,9 @@
 """Every function that `headrace functions` lists has a case here, and gives what pyarrow or Python gives.
 
-A case is the kinds of its columns, the expression over them, and the same by somebody else: of whole columns
-(pyarrow), or of a row's values (Python; None if one is None, unless it says otherwise). It is computed over
-rows with nulls, NaN, infinities, all scripts, time zones and nested values: all of them, none, one, and
-in pieces with borders at odd places; and all cases once more in other processes, by 1, 2 and 8 threads and
-with 16 MiB.
+A case has the kinds of its columns, an expression over them, and a reference: a function of whole columns
+(pyarrow), or of a row's values (Python; None if a value is None, unless it says otherwise). It runs over rows
+with nulls, NaN, infinities, all scripts, time zones and nested values: all rows, none, one, and slices with
+odd borders; then all cases run again in other processes, with 1, 2 and 8 threads and with 16 MiB.
 """
 
 import datetime
@@ -106,7 +105,7 @@ KINDS = {
 
 
 def instant(v):
-    """Python compares times of one zone as their clocks show them, also where these show a time twice."""
+    """In UTC: Python compares times of one zone by their clocks, which may show a time twice."""
     return v.astimezone(datetime.UTC) if isinstance(v, datetime.datetime) and v.tzinfo else v
 
 
@@ -115,7 +114,7 @@ def compared(op):
 
 
 def rows(fn, nulls=False):
-    """Somebody else's function of a row's values, over columns."""
+    """Applies a reference function of a row's values to columns."""
 
     def over(*columns):
         return [
@@ -127,7 +126,7 @@ def rows(fn, nulls=False):
 
 
 def logic(fn):
-    """SQL's: null is one of both, and the result is null if it matters which."""
+    """SQL's logic: null is unknown, and the result is null if it depends on it."""
 
     def by_row(*row):
         found = {()}
@@ -409,7 +408,7 @@ def table_for(kinds, n=N_ROWS, seed=1):
 
 
 def plain(values):
-    """As lists and numbers that can be compared: tensors as lists, times as Python's with all digits."""
+    """Comparable lists and numbers: tensors as lists, times as Python's with all digits."""
     if isinstance(values, (pa.ChunkedArray, pa.Array)):
         values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         if isinstance(values.type, pa.ExtensionType) or "variable_shape" in str(values.type):
@@ -435,7 +434,7 @@ def computed(table, expr, pieces=None):
 
 
 def values_of(ds, is_image):
-    if is_image:  # float32: as many digits as that has
+    if is_image:  # with the digits of float32
         images = (r["r"] for r in ds.iter_rows())
         return [None if a is None else np.asarray(a, np.float64).round(4).tolist() for a in images]
     found = ds.to_arrow()
@@ -443,7 +442,7 @@ def values_of(ds, is_image):
 
 
 def names_of_functions():
-    """Of the command, which prints the engine's tables."""
+    """The names that the command `headrace functions` prints."""
     command = Path(sysconfig.get_path("scripts")) / "headrace"
     lines = subprocess.run([command, "functions"], capture_output=True, text=True, check=True).stdout
     return [line.split()[0] for line in lines.split("\n\naggregates")[0].splitlines() if line.strip()]
@@ -486,7 +485,9 @@ def test_as_others_have_it(name, kinds, expr, other):
 
 
 def digest():
-    """Of what all cases give over some thousand rows in pieces, computed together; images by themselves."""
+    """A digest of the results of all cases over some thousand rows in slices, computed together; images
+    apart.
+    """
     sums = {}
     for is_image in (False, True):
         cases = [c for c in CASES if ("image" in c[1]) == is_image]
@@ -511,7 +512,7 @@ def digest():
 
 @pytest.fixture(scope="module")
 def digests():
-    """By the environment: of processes of their own, one after the other."""
+    """Digests by environment, from one process after the other."""
     found = {}
     for setting in (
         {"HEADRACE_NUM_THREADS": "1"},

@@ -80,7 +80,7 @@ def test_arithmetic_as_pyarrow(op, data):
 @given(data=st.data(), op=st.sampled_from(["add", "subtract", "multiply"]))
 @EXAMPLES
 def test_more_digits_than_there_are(data, op):
-    """Where Arrow refuses the types: all digits that there are, and what needs more is an error."""
+    """Where Arrow refuses the types: the result keeps all digits, or is an error if it needs too many."""
     kinds = data.draw(a_type(38)), data.draw(a_type(38))
     table = data.draw(decimal_table(*kinds))
     python = {"add": EXACT.add, "subtract": EXACT.subtract, "multiply": EXACT.multiply}[op]
@@ -159,7 +159,7 @@ OF_ONE = {
 @given(data=st.data(), kind=a_type(60))
 @EXAMPLES
 def test_of_one_decimal(function, data, kind):
-    """Against Python: of several values Arrow gives wrong ones where the first does not fit."""
+    """Against Python: Arrow gives wrong values after one that does not fit."""
     table = data.draw(decimal_table(kind))
     want = [None if v is None else OF_ONE[function](v) for v in table["c0"].to_pylist()]
     end = 10 ** (kind.precision - kind.scale)
@@ -260,7 +260,7 @@ def wrapped(column, to):
 )
 @EXAMPLES
 def test_cast_of_floats(cells, scale, wide):
-    """The nearest decimal of the exact value; Arrow scales in floats, and may be off by one."""
+    """The nearest decimal to the exact value; Arrow scales in floats and may be off by one."""
     kind = (pa.decimal256 if wide else pa.decimal128)(20, scale)
     found = compute(col("x").cast(kind), pa.table({"x": pa.array(cells, pa.float64())}))
     want = [None if v is None else round(D(v), scale) for v in cells]

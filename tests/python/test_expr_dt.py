@@ -32,7 +32,7 @@ T = col("c0").dt
 
 @st.composite
 def stamps(draw, zone=None, first=-(2**33), last=2**33):
-    """Seconds from 1697 to 2242, or near changes of clocks, in any unit."""
+    """Seconds from 1697 to 2242, or near clock changes, in any unit."""
     unit = draw(st.sampled_from(UNITS))
     changes = [1679792400, 1698541200, 1711846800, 1710054000, 951782400, 0, -1, 86399]
     second = st.integers(first, last) | st.builds(
@@ -130,7 +130,7 @@ def test_rounding(unit, data):
 )
 @settings(max_examples=60, deadline=None)
 def test_floor_in_zones_is_the_first_instant_of_the_unit(data, zone, unit):
-    """Arrow refuses what is ambiguous or skipped; the first instant with these parts is always right."""
+    """Arrow refuses ambiguous and skipped times; the first instant with these parts is always right."""
     column = data.draw(stamps(zone, first=0, last=2**31)).cast(pa.timestamp("s", zone), safe=False)
     found = compute(T.floor(unit), pa.table({"c0": column})).combine_chunks()
     try:
@@ -144,7 +144,7 @@ def test_floor_in_zones_is_the_first_instant_of_the_unit(data, zone, unit):
 
 
 def test_every_zone_is_as_python_has_it():
-    """A time each in winter and summer, in the past and in the far future, in every zone of the system."""
+    """Times in winter and summer, past and far future, in every zone of the system."""
     seconds = [-(10**9), 0, 3 * 10**8 + 1, 1700000000, 1720000000, 4102444800 + 180 * 86400, 7 * 10**9]
     names = sorted(n for n in zoneinfo.available_timezones() if "/" in n or n in ("CET", "UTC"))
     for name in names[:: 7 if len(names) > 60 else 1]:

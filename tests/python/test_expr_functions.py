@@ -102,7 +102,7 @@ def test_arguments_types_and_names():
 
 
 def counting_udf(folder):
-    """A function that leaves a line behind for each call: its rows."""
+    """A function that writes one line per call, with its number of rows."""
     path = str(folder / "calls")
 
     @udf(return_dtype="int64")
@@ -121,7 +121,7 @@ def counting_udf(folder):
 
 @pytest.mark.parametrize("step", ["with_columns", "filter", "sort"])
 def test_equal_calls_are_evaluated_once(tmp_path, step):
-    """Of two columns, or twice in a filter or a sort's keys: each row goes through the function once."""
+    """In two columns, or twice in a filter or in sort keys: the function sees each row once."""
     counted, lines = counting_udf(tmp_path)
     ds = hd.range(10_000)
     again = counted(col("id")) * 2
@@ -220,14 +220,14 @@ def test_errors_are_at_the_line_or_name_the_function():
         ds.filter(expr=add_one(col("id")))
     with pytest.raises(TypeMismatchError, match="expected a type, found"):
         udf(return_dtype="int3")
-    with pytest.raises(TypeMismatchError, match="with parentheses"):
+    with pytest.raises(TypeMismatchError, match="expected parentheses"):
         udf(lambda x: x)
 
     @udf(return_dtype="int64")
     def too_few(x):
         return x.slice(0, 1)
 
-    with pytest.raises(TypeMismatchError, match=r"udf\(.*too_few\) returned 1 values for 3 rows"):
+    with pytest.raises(TypeMismatchError, match=r"udf\(.*too_few\) returned 1 values; expected 3"):
         ds.with_column("y", too_few(col("id"))).to_arrow()
 
     @udf(return_dtype="int64")
@@ -339,7 +339,7 @@ def test_star_and_unnest():
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
-    """40 rows with a megabyte each, in two files."""
+    """40 rows of one megabyte, in two files."""
     folder = tmp_path_factory.mktemp("wide")
     for i in range(2):
         ids = range(20 * i, 20 * i + 20)
@@ -350,7 +350,7 @@ def wide(tmp_path_factory):
 
 
 def run(ds):
-    """(the rows, bytes that its functions were given) of one pass."""
+    """(rows of one pass, bytes that its functions got)."""
     rows = ds.to_arrow()
     return rows, [o["input_bytes"] for o in json.loads(ds.stats())["operators"] if "input_bytes" in o]
 
@@ -405,7 +405,7 @@ def text_of(ds):
 
 
 def test_functions_without_columns():
-    """What travels is a table without columns, and it has rows all the same."""
+    """A table without columns travels with its number of rows."""
 
     @udf(return_dtype="int64")
     def nothing(n):
@@ -416,7 +416,7 @@ def test_functions_without_columns():
 
 
 def test_an_argument_that_is_not_there():
-    """Where the columns are not known before the run, the run says so."""
+    """If the columns are not known before the run, the run raises."""
     made = hd.range(10).map_batches(lambda b: {"other": b["id"]}, compute="inline")
     with pytest.raises(InvalidArgument, match="no column 'id'"):
         made.with_column("y", add_one(col("id")), compute="inline").to_arrow()

@@ -219,7 +219,7 @@ def test_as_text():
 
 
 def test_nothing_of_this_prunes_what_it_should_not(tmp_path):
-    """Readers know bounds of x, not of abs(x): all rows have to be looked at."""
+    """Readers know bounds of x, not of abs(x): the filter must see all rows."""
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"x": list(range(-50, 50))}), tmp_path / "a.parquet", row_group_size=10)

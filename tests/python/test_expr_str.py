@@ -75,7 +75,7 @@ def test_as_pyarrow(function, column):
 
 @pytest.mark.parametrize("function", ["upper", "lower", "swapcase", *(f"is_{c}" for c in CLASSES)])
 def test_each_character(function):
-    """Every character that Unicode had long ago, but for what its tables changed their mind about."""
+    """Every character of an old Unicode version, except those that later tables changed."""
     letters = [chr(c) for c in range(1, 0x3000) if OLD.category(chr(c)) not in ("Cn", "Cs")]
     changed = {c for c in letters if unicodedata.category(c) != OLD.category(c)}
     column = pa.array([c for c in letters if c not in changed])
@@ -83,7 +83,7 @@ def test_each_character(function):
     differ = [
         c for c, a, b in zip(column.to_pylist(), want.to_pylist(), found.to_pylist(), strict=True) if a != b
     ]
-    assert len(differ) <= 60, differ  # other versions of Unicode: letters got a partner, classes were mended
+    assert len(differ) <= 60, differ  # later Unicode versions added case partners and corrected classes
     assert all(c >= "\u0180" for c in differ), differ
 
 

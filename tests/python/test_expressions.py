@@ -1,4 +1,4 @@
-"""headrace.data.expressions: what users write, what comes out, and what is refused.
+"""headrace.data.expressions: syntax, results and errors.
 
 test_expressions_agree.py compares with other engines.
 """
@@ -263,8 +263,8 @@ def test_all_python_operators_are_functions():
     assert {"add", "is_in", "cast", "and", "not"} <= names
 
 
-def test_texts_of_every_length_are_told_apart():
-    """One letter that differs, at each place of texts of each length; beside texts of other lengths."""
+def test_texts_of_every_length_are_distinguished():
+    """One letter differs, at each place of texts of each length; among texts of other lengths."""
     for n in range(40):
         text = "".join(chr(97 + i % 26) for i in range(n))
         others = [text[:i] + "#" + text[i + 1 :] for i in range(n)]

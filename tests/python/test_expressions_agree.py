@@ -53,7 +53,7 @@ ORDERED = [
 
 
 def values(column):
-    """As Python's; times as ticks, since they may lie before the year 1, which datetime does not have."""
+    """Python's values; times as ticks, because datetime has no years before 1."""
     return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
 
 
@@ -101,7 +101,7 @@ def test_times_compare_exactly(data, unit, other):
 
 
 def python_arithmetic(op, a, b, kind):
-    """What the docs say, in exact integers; OverflowError where it does not fit."""
+    """The rules of docs/expressions.md in exact integers; OverflowError if a result does not fit."""
     if a is None or b is None:
         return None
     if op in ("floor_divide", "modulo") and b == 0:
@@ -195,7 +195,7 @@ def test_logic_with_duckdb(data):
 @given(data=st.data(), kind=st.sampled_from(["int32", "int64", "uint8", "int16"]))
 @settings(max_examples=120, deadline=None)
 def test_division_by_a_constant(data, kind):
-    """Of values and divisors of every size, near multiples, too."""
+    """Values and divisors of every size, and values near multiples of the divisor."""
     info = np.iinfo(kind)
     d = data.draw(st.sampled_from([2, 3, 7, 10, 127]) | st.integers(2, info.max))
     near = st.builds(lambda q, r: q * d + r, st.integers(info.min // d, info.max // d), st.integers(-1, 1))
@@ -346,7 +346,7 @@ def test_arithmetic_of_times(data, a, b):
 @given(data=st.data(), kind=st.sampled_from(ORDERED))
 @settings(max_examples=100, deadline=None)
 def test_pieces_give_the_same(data, kind):
-    """Rows in one table, in many, and from a file: the same."""
+    """The same rows in one table, in many tables, and in a file."""
     table = data.draw(table_of(kind, pa.int32()))
     expr = col("c0").is_null() | (col("c1") > 0)
     whole = hd.from_arrow(table).filter(expr=expr).to_arrow()

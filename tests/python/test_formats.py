@@ -1,4 +1,4 @@
-"""Every format has all that docs/adding-a-format.md asks for, and what is missing is named."""
+"""Every format has all parts of docs/adding-a-format.md; the check names a missing part."""
 
 import importlib.util
 from pathlib import Path

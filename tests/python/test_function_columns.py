@@ -1,7 +1,7 @@
-"""What columns a function's batches have: those of its first batch, in the order of the rows.
+"""The columns of a function's results: those of its first batch, in the order of the rows.
 
-Columns that a batch lacked were an error in whoever put tables together, or, behind it, in whoever named one;
-integers with nulls, which NumPy has as floats, were float64 in one batch and int64 in the next.
+The story: a column that a later batch lacked was an error far behind the function; integers with nulls, which
+NumPy shows as floats, were float64 in one batch and int64 in the next.
 """
 
 import json
@@ -29,7 +29,7 @@ def of_rows(row, compute="threads"):
 
 
 def in_blocks(n=N):
-    """So that positions lie in several places."""
+    """Several blocks, so that positions lie in different places."""
     return hd.range(n, override_num_blocks=n // 100)
 
 
@@ -41,7 +41,7 @@ def of_batches(fn):
 
 
 def lacking(i):
-    """The second column in the first batch alone, and another order of columns in the last."""
+    """The second column is only in the first batch; the last batch has another order of columns."""
     return {"v": i, "w": str(i)} if i < 600 else {"v": i} if i < 1024 else {"w": None, "v": i}
 
 
@@ -119,7 +119,7 @@ def test_a_new_column_is_an_error_that_says_what_to_do(kind, compute):
 
 
 def slow_first(fn):
-    """The first batch comes last, in time."""
+    """The first batch finishes last."""
 
     def slow(batch):
         if batch["id"][0] == 0:
@@ -174,12 +174,12 @@ RESUMED = {
 
 
 def holes():
-    """Integers, of which the first 300 have nulls among them."""
+    """Integers; there are nulls among the first 300."""
     return in_blocks().with_column("x", if_else((col("id") % 3 == 0) & (col("id") < 300), None, col("id")))
 
 
 class Own:
-    """Kept as its pickle."""
+    """An object that is stored as a pickle."""
 
     def __init__(self, i):
         self.i = i
@@ -194,7 +194,7 @@ def batches_of(ds):
 
 @pytest.mark.parametrize("name", RESUMED)
 def test_a_resumed_pass_has_the_same_columns(name):
-    """Its first batch is another one: what the first of all said of the columns is in the position."""
+    """Its first batch is a later one: the position carries the columns of the very first batch."""
     whole = list(batches_of(RESUMED[name]()))
     for taken in (1, 13, len(whole) - 2):
         it = batches_of(RESUMED[name]())
@@ -226,7 +226,7 @@ def taken_up(ds, other, taken=13):
 
 
 def test_columns_of_other_code_are_found_again():
-    """Who resumes with a function that gives one more column gets it, and was warned."""
+    """A resume with a function that returns one more column gets it, with a warning."""
 
     def of(names):
         return of_batches(lambda b: {name: b["id"] for name in names})
@@ -237,7 +237,7 @@ def test_columns_of_other_code_are_found_again():
 
 
 def test_too_many_columns_for_a_position_have_to_come_again():
-    """700 columns are known by a hash: others are an error, and no rows that are wrong in silence."""
+    """A position has a hash of 700 columns: other columns are an error, never wrong rows in silence."""
 
     def wide(b):
         n = 700 if b["id"][0] < 600 else 699
@@ -279,7 +279,7 @@ def test_of_every_integer_type(kind):
 
 @pytest.mark.parametrize("begin", [0, 6_000])
 def test_what_is_computed_of_them(begin):
-    """The first batch decides: with it come whole numbers, or not."""
+    """The first batch decides whether numbers are integers."""
     source, values = nullable(begin=begin)
 
     def run(fn):
@@ -297,7 +297,7 @@ def test_what_is_computed_of_them(begin):
 
 
 def test_a_guess_that_was_wrong():
-    """All values of the first batch happen to be whole; then there are fractions: all of it is doubles."""
+    """All values of the first batch are whole, later ones are fractions: the whole column is double."""
     values = [None if i % 7 == 0 else 2 * i for i in range(4096)] + [
         None if i % 5 == 0 else i for i in range(8000)
     ]
@@ -313,7 +313,7 @@ def test_a_guess_that_was_wrong():
 
 @pytest.mark.parametrize("batch_format", ["numpy", "pandas"])
 def test_groups_of_a_null_key(compute, batch_format):
-    """TypeMismatchError: the null's group alone gave its key as a float."""
+    """The story: TypeMismatchError, because the null's group alone returned its key as a float."""
     rows = [{"k": i % 4 or None, "n": None if i % 3 == 0 else i} for i in range(40)]
     ds = hd.from_items(rows).groupby("k")
     table = ds.map_groups(lambda g: g, batch_format=batch_format, compute=compute).to_arrow()
@@ -354,7 +354,7 @@ def test_numbers_that_do_not_fit_are_named():
 
 
 def test_other_values_with_nulls_keep_their_types(compute):
-    """Booleans are objects where some are null; times have NaT."""
+    """Booleans with nulls are objects; times have NaT."""
     times = pd.Series(pd.to_datetime(["2024-01-01", None] * 3000))
     table = pa.table({
         "b": pa.array([None if i in (5000, 5001) else i % 2 == 0 for i in range(6000)]),
@@ -395,7 +395,7 @@ def typed_at_first(b):
 
 
 def fractions_later(b):
-    """NumPy shows integers with nulls as floats: the first batch is taken for integers."""
+    """NumPy shows integers with nulls as floats; the engine takes the first batch for integers."""
     return {"id": b["id"], "v": b["v"] if b["id"][0] < 500 else b["v"] + 0.5}
 
 
@@ -476,8 +476,8 @@ RIGHT = {"rows", "arrow", "pandas", "batches", "pandas batches", "materialize", 
 @pytest.mark.parametrize("name", CONSUMERS)
 @pytest.mark.parametrize("kind", LATER)
 def test_types_that_come_later_are_right_or_an_error(kind, name, tmp_path):
-    """Shuffles and partitions by keys put later rows under the first ones' types: all texts were null,
-    fractions were the bits of their doubles as integers."""
+    """The story: shuffles and partitions by keys gave later rows the first rows' types: all texts were null,
+    fractions became the bits of their doubles as integers."""
     fn, expected = LATER[kind]
     ds = later(fn)
     assert ds.count() == N
@@ -493,7 +493,7 @@ def test_types_that_come_later_are_right_or_an_error(kind, name, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(CONSUMERS.keys() - {"torch"}))
 def test_a_type_that_the_first_batch_gives(name, tmp_path):
-    """What the error says to do."""
+    """The remedy that the error names works."""
     with pytest.raises(
         exceptions.TypeMismatchError, match="give the column its type from the first batch on"
     ):

@@ -1,5 +1,5 @@
-"""Functions whose workers die, that raise, or that nobody wants to the end: no row is lost or given twice,
-nothing is left.
+"""Functions whose workers die, that raise, or whose results are not read to the end: no row is lost or
+repeated, and nothing is left behind.
 """
 
 import os
@@ -33,7 +33,7 @@ def leave(how):
 
 
 def count(path, key):
-    """How often it was called with this key, this time included; across processes."""
+    """Number of calls with this key, with this one, across processes."""
     fd = os.open(pathlib.Path(path) / str(key), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(fd, b"x")
@@ -43,8 +43,8 @@ def count(path, key):
 
 
 def stream(path, how, deaths):
-    """A generator of batches of 2 rows: PARTS tables for each row. In batch 3 its worker dies `deaths` times,
-    each time a part later."""
+    """A generator for batches of 2 rows: PARTS tables per row. In batch 3 its worker dies `deaths` times,
+    each time one part later."""
 
     def parts(batch):
         first = int(batch["id"][0])
@@ -73,7 +73,7 @@ def expected(n_rows):
 
 
 def given(ds):
-    """(id, part) of each table that the function gave, in order; their rows have to be all there, once."""
+    """(id, part) of each table that the function returned, in order; checks that each row came once."""
     found = []
     for batch in ds.iter_batches(batch_size=PART_ROWS):
         assert batch["row"].tolist() == list(range(PART_ROWS))
@@ -103,7 +103,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_stream(tmp_path, how, retries, de
 
 @pytest.mark.parametrize("seed", range(2))
 def test_deaths_at_random(tmp_path, seed):
-    """Rows, lists of rows and streams, whose workers die again and again, in chains."""
+    """Chains of functions over rows, lists of rows and streams, whose workers die again and again."""
 
     def perhaps_dies(key):
         dice = random.Random(f"{seed} {key}")
@@ -132,7 +132,7 @@ def test_deaths_at_random(tmp_path, seed):
 
 @pytest.mark.parametrize("compute", COMPUTE)
 def test_a_stream_that_raises(tmp_path, compute, context):
-    """What it gave before stands; done again, nothing of that comes twice."""
+    """Its earlier tables remain; a repeated call gives none of them twice."""
     log = tmp_path / "log"
     log.mkdir()
 

@@ -34,7 +34,7 @@ def threads(request):
 
 
 def eventually(check, seconds=60):
-    """A limit that only a hang reaches."""
+    """Waits for `check`; only a hang reaches the limit."""
     until = time.monotonic() + seconds
     while not (found := check()) and time.monotonic() < until:
         time.sleep(0.02)
@@ -127,7 +127,7 @@ METHODS = {
 
 @pytest.mark.parametrize("method", METHODS)
 def test_three_runs_of_one_dataset(method, compute):
-    """The story: 1000, 2000, 3000, since an instance lived as long as its worker."""
+    """The story: it counted 1000, 2000, 3000, because an instance lived as long as its worker."""
     make, want = METHODS[method]
     ds = make(hd.range(1000), {"compute": compute, "concurrency": 1})
     assert [max(r["n"] for r in ds.take_all()) for _ in range(3)] == [want] * 3
@@ -195,14 +195,14 @@ class Object:
 
 
 def test_objects_are_sent_anew():
-    """An object that is called, itself or by a method, begins each run as it was given."""
+    """A callable object, or an object with a bound method, begins each run in its original state."""
     for fn in (Object(), Object().method):
         ds = hd.range(1000).map_batches(fn, concurrency=1)
         assert [ds.take_all()[-1]["n"] for _ in range(3)] == [1000] * 3
 
 
 class Total(AggregateFnV2):
-    """Its calls count, too."""
+    """An aggregate that counts its calls."""
 
     def __init__(self):
         super().__init__("total", lambda: 0, on="id", ignore_nulls=True)
@@ -218,7 +218,7 @@ class Total(AggregateFnV2):
 
 
 def test_aggregates_of_ones_own():
-    """What an aggregate keeps is of one run, in workers and here."""
+    """An aggregate's state belongs to one run, in workers and in this process."""
     total = Total()
     ds = hd.range(1000)
     assert len({ds.aggregate(total)["total"] for _ in range(3)}) == 1
@@ -270,13 +270,13 @@ print([ds.take_all() for _ in range(3)])
 
 
 def test_caches_of_a_script_stay():
-    """The recipe for what takes long to load. The story: pickle looked for it in the worker's __main__."""
+    """A cache for data that takes long to load. The story: pickle looked for it in the worker's __main__."""
     found = subprocess.run([sys.executable, "-c", CACHED], capture_output=True, text=True, timeout=300)
     assert found.stdout == f"{[[{'calls': 1, 'other': 7}]] * 3}\n", found.stderr
 
 
 class Leaves:
-    """Says in a file that it came and went."""
+    """Writes its construction and its end into a file."""
 
     def __init__(self, path, loop=False):
         self.path = path
@@ -335,7 +335,7 @@ def test_instances_in_cycles_go_in_workers(tmp_path):
 
 
 class OnGpu(Leaves):
-    """Its worker has a torch that writes down what it is asked for."""
+    """Its worker has a fake torch that records calls."""
 
     def __init__(self, path):
         import types
@@ -362,7 +362,7 @@ def test_memory_of_gpus_is_given_back(tmp_path):
 
 
 def test_an_instance_is_made_when_the_run_begins(tmp_path):
-    """Beside reading and what comes before the class: its first batch waits here until it is there."""
+    """In parallel to reading and earlier steps; here the first batch waits until the instance exists."""
     path = tmp_path / "made"
 
     class Made:
@@ -453,7 +453,7 @@ def packed(values, size):
 
 
 class Packer:
-    """Rows of `size` values, whatever the batches; what is left comes at the end."""
+    """Rows of `size` values, whatever the batches; the rest comes at the end."""
 
     def __init__(self, size=7, end="dict"):
         self.size, self.end = size, end
@@ -511,8 +511,8 @@ def values(rows):
 
 @pytest.mark.parametrize("batch_size", [None, 1000, 37])
 def test_a_packer_sees_rows_in_order(compute, threads, batch_size):
-    """The story: range(20000) was packed out of order now and then: an idle worker took what was queued
-    first."""
+    """The story: range(20000) was sometimes packed out of order, because an idle worker took the first queued
+    call."""
     n = 20_000 if batch_size != 37 else 5000
     for blocks in (None, 11):
         ds = hd.range(n, override_num_blocks=blocks).map_batches(
@@ -567,14 +567,14 @@ class GroupPacker(Packer):
 
 @pytest.mark.parametrize("stall", ["apply:3ms", "*:2ms"])
 def test_order_under_stalls(stall, monkeypatch, compute):
-    """Only debug builds stall; others run as ever."""
+    """Only debug builds stall; other builds run normally."""
     monkeypatch.setenv("HR_STALL", stall)
     ds = hd.range(5000, override_num_blocks=20).map_batches(Packer, compute=compute, concurrency=1)
     assert values(ds.take_all()) == packed(list(range(5000)), 7)
 
 
 def test_without_order_of_results(compute):
-    """preserve_order=False is about results: the class sees its batches in order all the same."""
+    """preserve_order=False concerns results: the class still sees its batches in order."""
     context = hd.DataContext.get_current()
     context.execution_options.preserve_order = False
     try:
@@ -585,7 +585,7 @@ def test_without_order_of_results(compute):
 
 
 def test_a_rank_shuffle_does_not_reach_below(compute, tmp_path):
-    """A local shuffle, or a random order of blocks, leaves alone the order that the class sees."""
+    """A local shuffle or a random order of blocks does not change the order that the class sees."""
     for i in range(8):
         hd.range(1000).map_batches(lambda b, i=i: {"id": b["id"] + 1000 * i}).write_parquet(
             str(tmp_path / str(i))
@@ -604,7 +604,9 @@ def test_a_rank_shuffle_does_not_reach_below(compute, tmp_path):
 
 
 def test_rows_before_a_slice_are_seen(compute):
-    """The story: rows before a range were left out below a class that numbers them: it began with 1 again."""
+    """The story: the engine skipped rows before a range below a class that numbers them, and it began
+    with 1.
+    """
     ds = hd.range(100_000).map(CountsRows, compute=compute, concurrency=1)
     _, rest = ds.split_at_indices([99_000])
     assert rest.take(2) == [{"n": 99_001}, {"n": 99_002}]
@@ -614,7 +616,7 @@ def test_rows_before_a_slice_are_seen(compute):
 
 
 def test_finish_without_batches(compute):
-    """It is called once for a run, also where no row came."""
+    """It is called once per run, even without rows."""
 
     class Ends:
         def __init__(self):
@@ -639,7 +641,7 @@ def test_finish_without_batches(compute):
 
 
 def test_finish_in_every_form(compute):
-    """A generator, None, rows: what __call__ may give."""
+    """A generator, None, rows: all that __call__ may return."""
     for end in ("dict", "rows"):
         ds = hd.range(100).map_batches(
             Packer, fn_constructor_kwargs={"end": end}, compute=compute, concurrency=1
@@ -662,7 +664,7 @@ def test_finish_in_every_form(compute):
 
 
 def test_finish_gives_much(compute):
-    """More than anybody collects at once, and behind it goes on what comes behind functions."""
+    """More than the engine collects at once; later steps process it as usual."""
 
     class Much:
         def __call__(self, batch):
@@ -696,7 +698,9 @@ def test_a_limit_leaves_finish_out(compute, tmp_path):
 
 
 def test_finish_that_raises(compute, context):
-    """Its exception keeps its type and the user's lines; what came before is given; it may be left out."""
+    """Its exception keeps its type and the user's lines; earlier rows come; max_errored_blocks may leave
+    it out.
+    """
 
     class Raises(Packer):
         def finish(self):
@@ -747,7 +751,7 @@ def test_batches_left_out_leave_the_instance(compute, context):
 
 
 def test_finish_has_a_place(compute):
-    """Where its rows would have none, that is an error at the line."""
+    """If there is no place for its rows, the line that adds the class raises."""
 
     class Filters(CountsRows):
         def finish(self):
@@ -865,7 +869,7 @@ PLANS = {
 
 @pytest.mark.parametrize("name", PLANS)
 def test_resume_at_every_batch(name, compute):
-    """The rest of the epoch is that of the undisturbed run, finish() included, wherever it is taken up."""
+    """The rest of the epoch equals the undisturbed run's, finish() included, wherever it resumes."""
 
     def passes():
         ds = PLANS[name]({"compute": compute, "concurrency": 1})
@@ -886,7 +890,7 @@ def test_resume_at_every_batch(name, compute):
 
 
 def test_what_is_read_ahead_is_not_in_a_position(compute):
-    """A position has the state as of what the consumer took."""
+    """A position has the state after the rows that the consumer took."""
     ds = hd.range(20_000, override_num_blocks=20).map_batches(Resumes, compute=compute, concurrency=1)
     it = ds.iterator().iter_batches(batch_size=10, prefetch_batches=30, batch_format="pyarrow")
     one = iter(it)
@@ -1012,7 +1016,7 @@ def test_a_splits_resume_warns():
 
 
 def test_a_models_state_is_none():
-    """torch's own state_dict() is the model: it is neither asked for nor part of a position."""
+    """torch's own state_dict() is the model: it is never called and not part of a position."""
     torch = pytest.importorskip("torch")
 
     class Model(torch.nn.Module):
@@ -1037,7 +1041,7 @@ def test_a_models_state_is_none():
 
 
 def test_a_state_that_is_too_large(compute, caplog, capfd):
-    """Positions stay where it was small; that costs a longer way, and the rows are the same."""
+    """Positions stay at the last small state; a resume repeats more, and the rows are the same."""
 
     class Grows(Resumes):
         def state_dict(self):
@@ -1115,7 +1119,7 @@ def test_another_contract_is_another_plan():
 
 
 def test_a_dead_worker_takes_rows_with_it(tmp_path):
-    """An instance with finish() or a state is not replaced by one that knows nothing."""
+    """A new instance never replaces one with finish() or a state."""
     path = tmp_path / "died"
 
     class Dies(Packer):
@@ -1148,7 +1152,7 @@ def test_a_dead_worker_is_replaced_where_nothing_is_kept(tmp_path):
 
 
 def test_a_worker_that_dies_between_two_calls(context, tmp_path):
-    """The story: with batches that may be left out a new worker went on, which knew nothing."""
+    """The story: with max_errored_blocks a new worker continued without the state."""
     context.max_errored_blocks = -1
 
     class Idles(Packer):
@@ -1169,7 +1173,7 @@ def test_a_worker_that_dies_between_two_calls(context, tmp_path):
 
 
 def test_trainers_go_on(tmp_path):
-    """A trainer that is started again goes on in the middle of an epoch, with the packer's rest."""
+    """A restarted trainer continues in the middle of an epoch, with the packer's rest."""
     pytest.importorskip("torch")
     script = tmp_path / "train.py"
     script.write_text(

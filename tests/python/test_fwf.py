@@ -1,4 +1,4 @@
-"""read_fwf: the rows that pandas.read_fwf gives, arguments, errors, the command."""
+"""read_fwf: rows against pandas.read_fwf, arguments, errors, the command."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""Functions that are generators: their tables go on as they come, in bounded memory, in order."""
+"""Functions that are generators: their tables move on at once, in bounded memory, in order."""
 
 import resource
 import time
@@ -14,7 +14,7 @@ def column(ds, name="id"):
 
 
 def test_a_generator_gives_as_it_goes(compute):
-    """The first batch is here while the function still waits before it gives the second."""
+    """The first batch arrives while the function waits before its second one."""
 
     def slowly(batch):
         yield {"id": batch["id"][:1]}
@@ -57,7 +57,7 @@ def much(batch):
 
 
 def test_a_generator_may_give_more_than_memory(compute):
-    """800 MB out of one batch, with 200 MB for all; and in order, with several at a time."""
+    """800 MB from one batch, with a limit of 200 MB; in order, with several batches at a time."""
     limit = hd.DataContext.get_current().memory_limit_bytes
     hd.DataContext.get_current().memory_limit_bytes = 200 << 20
     try:
@@ -100,7 +100,7 @@ def test_what_a_generator_gave_before_it_failed(compute):
 
 
 class Opened:
-    """Writes down that its generators were closed."""
+    """Records that its generators were closed."""
 
     def __init__(self, path):
         self.path = path

@@ -37,7 +37,7 @@ from headrace.data.aggregate import (
 
 
 def cut(table, sizes):
-    """The same rows as blocks of these sizes, again and again."""
+    """The same rows as blocks whose sizes cycle through `sizes`."""
     parts, at, i = [], 0, 0
     while at < len(table):
         parts.append(table.slice(at, sizes[i % len(sizes)]))
@@ -62,7 +62,7 @@ def close(a, b):
 
 
 def expected_of(table, keys, ddof=1):
-    """With pyarrow, the one that knows nulls: {key: {name: value}}."""
+    """With pyarrow, which handles nulls: {key: {name: value}}."""
     groups = {}
     for row in table.to_pylist():
         key = tuple("NaN" if isinstance(row[k], float) and math.isnan(row[k]) else row[k] for k in keys)
@@ -258,7 +258,7 @@ def test_the_same_for_any_threads_and_cuts(threads, monkeypatch):
 
 
 class limits:
-    """Threads and memory for a while."""
+    """A context that sets threads and memory."""
 
     def __init__(self, threads=0, memory=0):
         self.values = threads, memory
@@ -274,7 +274,7 @@ class limits:
 
 @pytest.mark.parametrize("kind", ["float", "text", "both"])
 def test_keys_that_hardly_repeat(kind):
-    """Rows of a chunk whose first keys differ are not grouped by the front: the same keys meet later."""
+    """The front does not group a chunk whose first keys all differ: equal keys meet later."""
     n = 150_000
     random = np.random.default_rng(5)
     numbers = random.integers(0, 100_000, n).astype(float)
@@ -416,7 +416,7 @@ def test_only_what_is_needed_is_read(tmp_path, capsys):
 @given(data=st.data())
 @settings(max_examples=15, deadline=None)
 def test_sums_of_decimals_are_exact_or_refused(kind, data):
-    """As Python's integers; a sum of more digits than there are is an error, not some other number."""
+    """As Python's integers; a sum with too many digits is an error, not another number."""
     end = 10**kind.precision - 1
     whole = st.integers(-end, end) | st.sampled_from([end, -end, 0])
     cells = data.draw(st.lists(st.none() | whole, max_size=8))

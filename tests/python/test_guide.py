@@ -1,7 +1,7 @@
-"""What Ray's users are taught about data in training, step by step, with ours in its place.
+"""Ray's guide to data in training, step by step, with this package in Ray's place.
 
-The programs of the guide "Data Loading and Preprocessing" and of the notebook on Fashion-MNIST, in our own
-words, with the rows of each rank counted.
+The programs of the guide "Data Loading and Preprocessing" and of the notebook on Fashion-MNIST, written anew,
+with a count of each rank's rows.
 """
 
 import json
@@ -33,7 +33,7 @@ def text_file(tmp_path):
 
 
 def seen_by(folder):
-    """What each rank wrote down."""
+    """The records of each rank."""
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
 
 
@@ -134,7 +134,7 @@ def test_own_data_config(text_file, tmp_path):
 
 
 def test_split_only_the_training_rows(text_file, tmp_path):
-    """train_test_split; each worker sees half of the training rows, and all of the others."""
+    """train_test_split: each worker sees half of the training rows and all test rows."""
     train_ds, val_ds = headrace.data.read_text(text_file).train_test_split(0.3)
     n_train = int(747 * (1 - 0.3))
 
@@ -163,7 +163,7 @@ def test_split_only_the_training_rows(text_file, tmp_path):
 
 @pytest.mark.parametrize("seed", [None, 3])
 def test_block_order_and_local_shuffle(text_file, tmp_path, seed):
-    """What the guide says suffices for most: both ranks ask for the same window, epochs differ."""
+    """The guide's usual shuffle: both ranks use the same window, epochs differ."""
     data = headrace.data.read_text(text_file).randomize_block_order(seed=seed)
 
     def loop(config):

@@ -1,6 +1,6 @@
-"""Objects whose own methods change what they stand in while it is read.
+"""Objects whose methods change their container while it is read.
 
-The story: a dict was walked with references that it lent, and its values' methods ran meanwhile: one that
+The story: the module walked a dict with borrowed references while methods of its values ran: a method that
 cleared the dict made the interpreter read freed memory.
 """
 
@@ -22,14 +22,14 @@ SOURCES = Path(__file__).resolve().parents[2] / "python" / "src"
 
 
 def clear(victim):
-    """Empties it, and makes new objects where the old ones were."""
+    """Empties a container and makes new objects in the freed memory."""
     victim.clear()
     gc.collect()
     return [bytearray(b"x" * 40) for _ in range(50)]
 
 
 class Array:
-    """__array__ and what else is asked of an array-like."""
+    """__array__ and the other attributes of an array-like object."""
 
     def __init__(self, act):
         self.act = act
@@ -76,7 +76,7 @@ class List(list):
 
 
 class Key(str):
-    """A name that does something when it is compared or hashed."""
+    """A name whose comparison or hash runs a function."""
 
     act = staticmethod(lambda: None)
 
@@ -164,7 +164,7 @@ def test_subclasses_of_str_are_names():
 
 
 def test_functions_results(tmp_path):
-    """A result of map_batches takes the same way, in a worker process."""
+    """A result of map_batches goes through the same code in a worker process."""
 
     class Result:
         def __init__(self, columns):
@@ -237,7 +237,7 @@ def test_ranks_are_not_cut_to_32_bits():
 
 
 def test_statistics_while_it_is_closed():
-    """Statistics, positions and close() at once: each answers or says that the iterator is closed."""
+    """Statistics, positions and close() at once: each works or reports that the iterator is closed."""
     for _ in range(20):
         feed = _core.Feed(_core.Plan.range(1 << 20, "id"), batch_rows=100)
         begin = threading.Barrier(4)
@@ -299,7 +299,9 @@ def test_calls_that_wait_are_made_without_the_gil():
 
 
 def test_threads_end_while_one_is_in_a_function(tmp_path):
-    """set_num_threads waits for pool threads; one was in filename_provider and wanted the GIL: a hang."""
+    """The story: set_num_threads waited for pool threads, and one in filename_provider needed the GIL: a
+    hang.
+    """
     code = f"""
 import threading, time
 import headrace.data as hd
@@ -332,7 +334,7 @@ print(hd.read_csv(path).count())
 
 
 class Sized:
-    """`nbytes` as it likes."""
+    """An object with an arbitrary `nbytes`."""
 
     def __init__(self, nbytes):
         self.give = nbytes

@@ -1,4 +1,4 @@
-"""`.image` expressions: what Pillow and NumPy give, in one pass; random by place; types, errors, nulls."""
+"""`.image` expressions against Pillow and NumPy, in one pass; random by coordinate; types, errors, nulls."""
 
 import io
 
@@ -161,7 +161,7 @@ def ragged(arrays):
 @pytest.mark.parametrize("third", [False, True])
 @pytest.mark.parametrize("even", [False, True])
 def test_grey_arrays_keep_their_dimensions(third, even):
-    """(height, width) was no image for these functions; (height, width, 1) stays so."""
+    """The story: (height, width) was no image for these functions; (height, width, 1) keeps its shape."""
     arrays = [np.arange(20 * n, dtype=np.uint8).reshape(20, n) for n in (10, 10, 10 if even else 13)]
     arrays = [a[:, :, None] if third else a for a in arrays]
     end = (1,) if third else ()

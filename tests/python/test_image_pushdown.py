@@ -1,4 +1,4 @@
-"""Steps on the images of read_images are done by the reader: the same values, types, order and errors."""
+"""The reader performs steps on the images of read_images: the same values, types, order and errors."""
 
 import io
 import json
@@ -23,7 +23,7 @@ def picture(h, w, c=3):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """All kinds, of many sizes and turned in all ways."""
+    """Images of all kinds, sizes and orientations."""
     path = tmp_path_factory.mktemp("images")
     kinds = ["jpg", "png", "webp", "jpg", "bmp", "tif", "jpg", "gif"]
     for i in range(70):
@@ -60,13 +60,13 @@ DTYPES = ["float32", "float16", "bfloat16"]
 
 
 def pushed(ds, capsys=None):
-    """Whether the plan's reader does image functions."""
+    """Whether the plan's reader performs image functions."""
     ds.explain()
     return " image=image_" in capsys.readouterr().out.split("runs as:")[1]
 
 
 def forms(ds, chain, keep=()):
-    """The same rows with the steps done by the reader, and behind it (which the raw column enforces)."""
+    """The same rows with the steps in the reader, and behind it (which the raw column enforces)."""
     inside = ds.with_column("image", chain(col("image")))
     outside = ds.with_column("raw", col("image")).with_column("image", chain(col("image")))
     return inside, outside
@@ -178,7 +178,7 @@ def test_between_reader_and_steps(folder, capsys):
 
 
 def test_steps_in_two_columns_and_two_operators(folder, capsys):
-    """The lower steps are the reader's; those of another operator have dice of their own, and stay."""
+    """The reader performs the lower steps; those of another operator have other random numbers and stay."""
     ds = rd.read_images(folder, mode="RGB")
     first, second = CHAINS["random"], CHAINS["flip"]
     inside = ds.with_column("image", first(col("image"))).with_column("image", second(col("image")))
@@ -241,7 +241,7 @@ def jpeg(h, w, **how):
 
 
 def damaged(path):
-    """Good ones, some that are no images at all, one that ends early."""
+    """Valid images, files that are no images, one that ends early."""
     for i in range(12):
         data = jpeg(64 + i, 80)
         if i in (2, 3, 11):
@@ -287,8 +287,8 @@ def test_truncated_and_allowed(tmp_path, kind):
 
 
 def test_damage_outside_of_what_is_kept(tmp_path, capsys):
-    """Documented: what a crop does not need is not decoded, so its damage is not seen. But which files are
-    left out does not hang on a crop: a dataset would be longer in one epoch than in the next.
+    """As documented, a crop does not decode what it does not need, so damage there is not detected. But the
+    skipped files do not depend on a crop: otherwise a dataset would have different lengths in two epochs.
     """
     data = jpeg(400, 60, quality=95, restart_marker_blocks=1)
     (tmp_path / "a.jpg").write_bytes(data[: len(data) * 3 // 4])

@@ -1,4 +1,4 @@
-"""Images: the pixels of every kind and mode are Pillow's; sizes, orientation, damage, several shapes."""
+"""Images: pixels of every kind and mode against Pillow; sizes, orientation, damage, several shapes."""
 
 import io
 import json
@@ -103,7 +103,7 @@ def test_pixels_are_pillows(tmp_path, name, image, how, mode):
 
 
 def test_as_stored(tmp_path):
-    """Palettes of greys are none: those of BMP files gave three channels."""
+    """A palette of greys gives one channel; the story: BMP files gave three."""
     kinds = {"rgba.png": 4, "grey.jpg": None, "la.png": 2, "rgb.jpg": 3, "cmyk.jpg": 3}
     kinds |= {"grey.bmp": None, "bit.bmp": None, "palette.bmp": 3, "rgb.bmp": 3}
     for name, c in kinds.items():
@@ -112,7 +112,7 @@ def test_as_stored(tmp_path):
 
 
 def shades(folder, shapes, mode="L"):
-    """PNG files of these heights and widths -> (folder, their pixels as Pillow has them)."""
+    """Writes PNG files of these shapes; returns (folder, their pixels by Pillow)."""
     folder.mkdir(exist_ok=True)
     images = [Image.fromarray(picture(h, w)).convert(mode) for h, w in shapes]
     for i, image in enumerate(images):
@@ -124,7 +124,7 @@ def shades(folder, shapes, mode="L"):
 @pytest.mark.parametrize("size", [None, (9, 12)])
 @pytest.mark.parametrize("even", [False, True])
 def test_grey_images_have_two_dimensions(tmp_path, mode, size, even):
-    """(height, width), as Ray and Pillow have them; they had a third dimension of 1."""
+    """(height, width), as in Ray and Pillow; the story: they had a third dimension of 1."""
     folder, pixels = shades(tmp_path / "g", [(20, 30)] * 3 if even else [(20, 30), (21, 30), (20, 31)])
     ds = rd.read_images(folder, mode=mode, size=size)
     want = [np.asarray(Image.fromarray(p).resize(size[::-1], 2)) if size else p for p in pixels]
@@ -152,7 +152,7 @@ def test_grey_images_have_two_dimensions(tmp_path, mode, size, even):
 
 
 def test_grey_among_colours(tmp_path):
-    """Each as it is, as in Ray."""
+    """Each image keeps its channels, as in Ray."""
     folder, grey = shades(tmp_path / "m", [(4, 5)])
     colour = picture(4, 5)
     Image.fromarray(colour).save(folder / "1.png")
@@ -172,7 +172,7 @@ def test_grey_among_colours(tmp_path):
 
 
 def test_a_size_declares_a_shape(tmp_path):
-    """Without a mode it is that of the first file, and another one is an error that says what helps."""
+    """Without a mode the first file's mode counts; another one is an error that names the remedy."""
     folder, _ = shades(tmp_path / "m", [(8, 9), (7, 9)], "RGB")
     ds = rd.read_images(folder, size=(4, 5))
     assert ds.schema().types == ["extension<arrow.fixed_shape_tensor[value_type=uint8, shape=[4,5,3]]>"]
@@ -301,7 +301,7 @@ def test_written_and_read(tmp_path, kind):
 
 
 def test_a_grey_bmp_stays_grey(tmp_path):
-    """It was written with 24 bits, and read with three channels."""
+    """The story: it was written with 24 bits and read with three channels."""
     write(tmp_path / "0.png", Image.fromarray(picture(5, 7)).convert("L"))
     ds = rd.read_images(str(tmp_path))
     ds.write_images(str(tmp_path / "out"), "image", file_format="bmp")
@@ -312,7 +312,7 @@ def test_a_grey_bmp_stays_grey(tmp_path):
 
 
 def planar_tiff(path, planes, extra):
-    """An uncompressed TIFF with each sample in a plane of its own, which Pillow does not write."""
+    """An uncompressed TIFF with one plane per sample, which Pillow cannot write."""
     n, (h, w), bits = len(planes), planes[0].shape, planes[0].itemsize * 8
     at = 8 + sum(p.nbytes for p in planes)  # the directory lies behind the planes, its lists behind it
     lists = at + 2 + 12 * 11 + 4
@@ -342,7 +342,7 @@ def planar_tiff(path, planes, extra):
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 @pytest.mark.parametrize("extra", [1, 2], ids=["associated", "unassociated"])
 def test_planes_of_a_tiff(tmp_path, dtype, extra):
-    """libtiff's own conversion multiplies colours by alpha, which nobody asked for."""
+    """libtiff's own conversion would multiply colours by alpha."""
     planes = [RNG.integers(0, np.iinfo(dtype).max, (6, 5), dtype) for _ in range(4)]
     planes[3] |= np.array(np.iinfo(dtype).max // 2 + 1, dtype)
     planar_tiff(tmp_path / "a.tif", planes, extra)
@@ -355,7 +355,7 @@ def test_planes_of_a_tiff(tmp_path, dtype, extra):
 
 
 def test_a_bmp_that_forgets_its_palette(tmp_path):
-    """Its header says that pixels begin where the palette does; Pillow steps over it, and so do we."""
+    """Its header places the pixels where the palette begins; the reader skips the palette, as Pillow does."""
     file = io.BytesIO()
     Image.fromarray(picture(9, 13)).quantize(40).save(file, "BMP")
     data = bytearray(file.getvalue())
@@ -366,7 +366,7 @@ def test_a_bmp_that_forgets_its_palette(tmp_path):
 
 
 def test_many_files_a_step(tmp_path):
-    """Small files are read many at a time: order, limits, positions and errors are as if each stood alone."""
+    """The reader reads many small files at a time; order, limits, positions and errors do not change."""
     for i in range(150):
         (tmp_path / f"{i:03d}.bin").write_bytes(bytes([i]) * (i * 40))
     ds = rd.read_binary_files(str(tmp_path))
@@ -398,7 +398,7 @@ def test_rows_before_a_file_that_is_gone(tmp_path, bad):
 
 
 def test_large_rows_of_small_files(tmp_path):
-    """Large rows go into batches one by one; where there are no batches, many are a table."""
+    """Large rows go into batches one by one; without batches many of them form a table."""
     shades = [i * 5 for i in range(40)]
     for i, shade in enumerate(shades):
         Image.fromarray(np.full((150 + i, 160, 3), shade, np.uint8)).save(tmp_path / f"{i:02d}.png")
@@ -419,7 +419,7 @@ def test_large_rows_of_small_files(tmp_path):
 
 
 def without_segments(data, marker):
-    """A JPEG without its segments of this marker."""
+    """A JPEG without the segments of one marker."""
     out, at = data[:2], 2
     while data[at + 1] != 0xDA:
         n = 2 + int.from_bytes(data[at + 2 : at + 4], "big")
@@ -430,7 +430,9 @@ def without_segments(data, marker):
 
 @pytest.mark.parametrize("marker, progressive", [(0xDB, False), (0xDB, True), (0xC4, True)])
 def test_a_jpeg_without_tables_does_not_take_those_of_the_one_before(tmp_path, marker, progressive):
-    """A thread's decompressor kept them: a damaged image came out, by whatever was decoded before."""
+    """The story: a thread's decompressor kept the tables, so a damaged image decoded with an earlier
+    one's.
+    """
     good = io.BytesIO()
     pixels = np.random.default_rng(3).integers(0, 255, (40, 40, 3), dtype="u1")
     Image.fromarray(pixels).save(good, "JPEG", progressive=progressive)
@@ -460,7 +462,7 @@ def gif_of(codes, width=3, interlace=0):
 
 
 def test_gif_codes_that_do_not_exist(tmp_path):
-    """giflib made pixels of them; Pillow calls the stream broken, as we do now."""
+    """The story: giflib made pixels from them; Pillow refuses the stream, as the reader does now."""
     path = tmp_path / "a.gif"
 
     def pixels(codes, **options):
@@ -486,7 +488,7 @@ def test_gif_codes_that_do_not_exist(tmp_path):
 
 
 def test_a_tiff_without_places(tmp_path):
-    """A list of strips that was emptied: libtiff reads on, Pillow refuses it."""
+    """An emptied list of strips: libtiff reads on, Pillow refuses the file."""
     out = io.BytesIO()
     Image.fromarray(np.zeros((40, 48, 3), "u1")).save(out, "TIFF")
     data = out.getvalue()

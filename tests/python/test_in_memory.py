@@ -1,4 +1,4 @@
-"""What is in memory as a dataset, and a dataset as what is in memory: from_*, blocks, sizes, names."""
+"""Objects in memory to datasets and back: from_*, blocks, sizes, names."""
 
 import pickle
 import types
@@ -149,7 +149,7 @@ def test_ranges_of_tensors():
 
 
 def test_names_are_where_ray_has_them():
-    """What programs for Ray import, with its name changed."""
+    """The imports of programs for Ray, with the package's name changed."""
     import headrace.data.datasource.partitioning as partitioning
     from headrace.data import block, datasource
 

@@ -144,7 +144,7 @@ def test_two_passes_side_by_side():
     assert len(pairs) == 100 and all(a["id"].tolist() == b["id"].tolist() for a, b in pairs)
 
 
-def test_nested_loops_of_one_iterable_are_told_apart():
+def test_nested_loops_of_one_iterable_are_distinguished():
     ds = hd.range(6)
     pairs = [
         (a["id"][0], b["id"][0]) for a in ds.iter_batches(batch_size=3) for b in ds.iter_batches(batch_size=3)
@@ -209,7 +209,7 @@ def test_closing_from_another_thread():
 
 
 def consume(shards, read):
-    """Runs read(shard) in a thread for each; their results, or the first error."""
+    """Runs read(shard) in one thread per shard; returns their results or raises the first error."""
     out = [None] * len(shards)
 
     def run(i):

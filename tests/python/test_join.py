@@ -40,7 +40,7 @@ def same_key(a, b, n):
 
 
 def expected(left, right, n, kind):
-    """By brute force, in the order that is promised."""
+    """By brute force, in the documented order."""
     if kind.startswith("right_") and kind != "right_outer":
         return expected(right, left, n, kind.replace("right_", "left_"))
     out, had = [], set()
@@ -176,7 +176,7 @@ def test_dealt_is_the_same(kind, tmp_path, monkeypatch):
 
 
 def assert_same_in_little_memory(plan, whole):
-    """The rows of an Arrow table, on one thread and on eight, in 16 MiB."""
+    """Compares with the rows of an Arrow table, on one thread and on eight, in 16 MiB."""
     for threads in (1, 8):
         _core.set_num_threads(threads)
         _core.set_memory_limit(16 << 20)
@@ -193,7 +193,7 @@ def assert_same_in_little_memory(plan, whole):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_key_that_does_not_fit(kind, tmp_path, monkeypatch):
-    """Of one key 7 MB on the right, of which 4 MiB may be held; 20 MB come out for a few places."""
+    """One key has 7 MB on the right, and 4 MiB may stay in memory; the result has 20 MB."""
     monkeypatch.setenv("HEADRACE_SPILL_DIR", str(tmp_path))
     n, m, hot = 40_000, 300_000, 3
     left = pa.table({"k": [5] * hot + list(range(1000, 1000 + n)), "a": range(n + hot)})
@@ -217,7 +217,9 @@ def test_one_key_that_does_not_fit(kind, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_narrow_the_left_scan(kind, tmp_path, capsys):
-    """Row groups beyond the right keys are not read, where left rows without a partner do not come out."""
+    """The scan skips row groups beyond the right keys if left rows without a partner are not in the
+    result.
+    """
     n = 20_000
     rng = np.random.default_rng(1)
     left = pa.table({"k": pa.array(np.arange(n) // 2).cast(pa.timestamp("us", "UTC")), "a": np.arange(n)})
@@ -254,14 +256,14 @@ def first_is_left(plan, capsys):
 
 
 def looks_small(dataset):
-    """The same rows; but nobody would guess so many."""
+    """The same rows, with a low estimate of their number."""
     for _ in range(4):
         dataset = dataset.filter(expr=col("b") >= 0)
     return dataset
 
 
 def without_nan(table):
-    """Its keys so that equal ones are equal."""
+    """The table with comparable keys: NaN replaced."""
     keys = table["k"]
     if keys.type != pa.float64():
         return table
@@ -279,7 +281,7 @@ SIDES = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_smaller_left_side(kind, tmp_path, capsys, monkeypatch):
-    """It comes first and is looked up: as the other way round, whatever keys, threads and memory."""
+    """The left side becomes the lookup side; the result is the same for any keys, threads and memory."""
     monkeypatch.setenv("HEADRACE_SPILL_DIR", str(tmp_path))
     rng = np.random.default_rng(5)
     n, m = 5_000, 40_000
@@ -312,7 +314,7 @@ def test_a_smaller_left_side(kind, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize("kind", ["inner", "full_outer", "left_semi", "left_anti"])
 @pytest.mark.parametrize("sizes", [(150_000, 400_000), (20_000, 500_000)])
 def test_a_smaller_left_side_spills(kind, sizes, tmp_path, capsys, monkeypatch):
-    """Too large itself, or with the right rows that have a partner."""
+    """The left side is too large, alone or with the right rows that have a partner."""
     monkeypatch.setenv("HEADRACE_SPILL_DIR", str(tmp_path))
     rng = np.random.default_rng(6)
     n, m = sizes

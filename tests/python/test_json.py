@@ -1,4 +1,4 @@
-"""read_json: types and values as pyarrow.json and Python's json have them, options, compression, order."""
+"""read_json: types and values against pyarrow.json and Python's json, options, compression, order."""
 
 import datetime
 import gzip
@@ -53,7 +53,7 @@ def rows(draw):
 
 
 def fits(got, want):
-    """Whether a value read is the one written: missing keys are null, integers may have become floats."""
+    """Whether a value equals the written one: missing keys are null, integers may be floats."""
     if isinstance(got, dict):
         return (
             isinstance(want, dict) and set(want) <= set(got) and all(fits(got[k], want.get(k)) for k in got)
@@ -155,7 +155,7 @@ def test_options(tmp_path):
 
 
 def test_rows_left_out_are_counted_and_do_not_hang_on_the_columns(tmp_path):
-    """A projection once brought back a row whose other column did not fit."""
+    """The story: a projection brought back a row whose other column did not fit."""
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1, "b": 2}\n{"a": 2, "b": "x"}\n{"a": 3\n{"a": 4, "b": 5}\n')
     schema = pa.schema({"a": "int64", "b": "int64"})
@@ -230,7 +230,7 @@ TEXTS = [
 
 
 def read_both(path, rows, **options):
-    """The column 'a' as we read it, and as pyarrow does."""
+    """The column 'a' by our reader and by pyarrow."""
     path.write_text("".join(json.dumps({"a": value}) + "\n" for value in rows))
     return hd.read_json(path, **options).to_arrow()["a"], pa.json.read_json(path)["a"]
 
@@ -248,7 +248,7 @@ def test_times_are_those_of_pyarrow(tmp_path, text):
 
 @pytest.mark.parametrize("text", ZONED)
 def test_times_with_a_zone_keep_it(tmp_path, text):
-    """pyarrow reads the same instants, but drops that they are of a zone; our CSV reader says so as well."""
+    """pyarrow reads the same instants but drops the zone; our CSV reader keeps it as well."""
     ours, theirs = read_both(tmp_path / "a.jsonl", [text, None])
     assert ours.type == pa.timestamp("s", "UTC") and theirs.type == pa.timestamp("s")
     assert ours.cast("int64").to_pylist() == theirs.cast("int64").to_pylist()

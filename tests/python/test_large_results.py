@@ -1,8 +1,9 @@
-"""Functions whose rows grow a thousandfold, and results larger than memory: held are a few tables at a time.
+"""Functions whose rows grow a thousandfold, and results larger than memory: memory holds a few tables at a
+time.
 
-A row function's results were held by 512 rows, those of short batches and groups until all that travelled
-together were done: 2 GB, at a limit of 64 MB. take(1) behind map_groups called its function for all groups of
-a table.
+The story: memory held the results of 512 rows of a row function, and those of all short batches and groups
+that travelled together: 2 GB, with a limit of 64 MB. take(1) behind map_groups called its function for all
+groups of a table.
 """
 
 import json
@@ -38,7 +39,7 @@ def limited(tmp_path):
 
 
 def resident():
-    """Bytes of this process and those below it, what they share counted once."""
+    """Resident bytes of this process and its descendants; shared pages count once."""
     total = 0
     me = psutil.Process()
     for process in [me, *me.children(recursive=True)]:
@@ -51,7 +52,7 @@ def resident():
 
 
 class Watch:
-    """The most that was resident meanwhile, above what it was."""
+    """The peak of resident memory above the value at the start."""
 
     def __enter__(self):
         self.before = self.most = resident()
@@ -119,7 +120,7 @@ def test_rows_that_grow_a_thousandfold(name, compute):
 
 
 def test_long_keys_from_a_function(compute):
-    """Took 839 MB: 65,536 rows are grouped at a time, however long they are."""
+    """The story: it took 839 MB, because 65,536 rows are grouped at a time, however long they are."""
     ds = hd.range(ROWS).map(lambda r: text(r["id"]), compute=compute).groupby("k").count()
     ds.limit(1).take_all()
     with Watch() as watch:
@@ -135,7 +136,9 @@ def count_calls(path):
 
 @pytest.mark.parametrize("mib", [0, 1, 128])
 def test_a_limit_behind_map_groups_stops_the_calls(compute, mib, tmp_path):
-    """It called the function for all 256 groups; with 128 MiB for each there was no row after minutes."""
+    """The story: it called the function for all 256 groups; with 128 MiB each there was no row for
+    minutes.
+    """
     log = tmp_path / "calls"
 
     def one(group):
@@ -152,7 +155,7 @@ def test_a_limit_behind_map_groups_stops_the_calls(compute, mib, tmp_path):
 
 
 def test_groups_are_all_there(compute):
-    """However many travel together: the number grows with what calls take."""
+    """However many groups travel together; the number depends on the duration of calls."""
     ds = (
         hd.range(20_000)
         .groupby("id")
@@ -185,7 +188,7 @@ RESULTS = {
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_results_that_are_cut_are_the_same(name, compute):
-    """A result of 20 MiB, in one piece from a batch that may not be cut."""
+    """A result of 20 MiB, in one table from a batch that must stay whole."""
     n = 20_000
     ds = hd.range(2).map_batches(
         lambda b: RESULTS[name](n) if b["id"][0] else {}, batch_size=1, compute=compute
@@ -242,7 +245,7 @@ def test_what_comes_before_an_error_comes_out(compute):
 
 
 def test_time_is_not_spent_on_dropped_groups(compute):
-    """The rest of a call that nobody wants any more is not done."""
+    """The worker does not finish a call whose results are not needed."""
     ds = (
         hd.range(2000)
         .groupby("id")

@@ -1,4 +1,4 @@
-"""What is looked at is what is needed: files opened, columns read; nothing where nothing has to be known."""
+"""The engine opens only the files, and reads only the columns, that it needs."""
 
 import json
 import shutil
@@ -83,7 +83,7 @@ def test_three_rows_of_a_thousand_files(folder, name):
     ids=["take", "take_batch", "show", "count and take", "schema", "columns"],
 )
 def test_looking(folder, look, capsys):
-    """Behind a function by batches, so that nothing can be known without running it."""
+    """Behind a function of batches, so that only a run can know the rows."""
     ds = hd.read_parquet(folder).limit(40).map_batches(same, batch_size=4, compute="threads")
     look(ds)
     assert stats(ds)["files_opened"] <= 4
@@ -97,7 +97,7 @@ def test_looking_behind_all_files(folder, look):
 
 
 def test_a_schema_needs_one_footer(folder, tmp_path):
-    """All other files may be no files at all."""
+    """The other files may be broken."""
     shutil.copy(folder / "0000.parquet", tmp_path)
     for i in range(1, 4):
         (tmp_path / f"000{i}.parquet").write_bytes(b"no footer")
@@ -111,7 +111,7 @@ def test_a_schema_needs_one_footer(folder, tmp_path):
 
 
 def test_repr_and_explain_read_nothing(folder, tmp_path, capsys):
-    """The files are gone when it is asked."""
+    """The files do not exist any more at the time of the call."""
     gone = tmp_path / "gone"
     gone.mkdir()
     for i in range(3):
@@ -160,7 +160,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_counts_that_footers_tell(folder, name):
-    """No function is called, no row is read."""
+    """The count calls no function and reads no row."""
     ds = COUNTS[name](hd.read_parquet(folder))
     assert ds.count() == FILES * ROWS
     assert stats(ds) == {}
@@ -193,7 +193,7 @@ def test_counts_that_have_to_be_computed(folder):
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
-    """One file: a, b, and c, which is nearly all of it and cannot be read: its pages are zeros."""
+    """One file: a, b, and c, which has nearly all bytes and cannot be read, because its pages are zeros."""
     path = tmp_path_factory.mktemp("wide") / "w.parquet"
     n = 20_000
     table = pa.table({"a": np.arange(n) % 10, "b": np.arange(n) / 2, "c": np.random.default_rng(1).random(n)})
@@ -271,7 +271,7 @@ def small_files(tmp_path_factory):
     ids=["filter in threads", "filter inline", "map_batches", "expression", "zip", "mix"],
 )
 def test_few_of_many_files_of_a_row(small_files, plan):
-    """Files of one row are read 64 at a time, also where three rows were wanted."""
+    """Files of one row are read 64 at a time; the story: also for three rows."""
     ds = plan(hd.read_binary_files(small_files, include_paths=True))
     assert [r["bytes"][0] for r in ds.take_all()] in ([0, 1, 2], [0, 0, 1])
     assert stats(ds)["files_opened"] <= 40  # of each input; it was 64 and more
@@ -292,7 +292,7 @@ def test_files_of_a_row_are_all_there_however_they_are_taken(small_files):
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    """200 samples whose images are none, and whose JSON is none."""
+    """200 samples with invalid images and invalid JSON."""
     import io
     import tarfile
 
@@ -307,7 +307,7 @@ def archive(tmp_path_factory):
 
 
 def test_members_that_nobody_wants_are_not_decoded(archive):
-    """Any column of an archive with JSON in it was decoded, since Python parses that one."""
+    """The story: every column of an archive with JSON was decoded, because Python parses JSON."""
     ds = hd.read_webdataset(archive)
     assert ds.select_columns(["cls"]).sum("cls") == sum(range(200))
     assert ds.drop_columns(["json", "jpg"]).columns() == ["__key__", "cls", "__url__"]
@@ -333,7 +333,7 @@ def bytes_read(run):
 
 
 def test_members_that_nobody_wants_are_passed_over(archive):
-    """13 MB of images were read for the keys."""
+    """The story: it read 13 MB of images to get the keys."""
     ds = hd.read_webdataset(archive).select_columns(["__key__", "cls"])
     assert bytes_read(ds.take_all) < archive.stat().st_size / 4
 

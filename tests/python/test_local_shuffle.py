@@ -1,4 +1,6 @@
-"""Local shuffle: the order against a slow model, for any cut and threads, resumed anywhere, dealt out."""
+"""Local shuffle: the order against a slow model, for any cut and threads, resumed anywhere, split among
+ranks.
+"""
 
 import json
 import threading
@@ -65,7 +67,7 @@ def second_layer(values, seed, epoch, window):
 
 
 def model(rows, window, seed, epoch):
-    """The definition, word by word: windows, then windows shifted by half of one over the result."""
+    """The definition: windows, then windows shifted by half a window over the result."""
     first = []
     for k, begin in enumerate(range(0, len(rows), window)):
         draw = permuted_groups if window >= MANY else permuted
@@ -102,7 +104,7 @@ def test_the_order_over_many_chunks():
 
 @pytest.mark.parametrize("window", [65_543, 140_000])
 def test_the_order_of_large_windows(window):
-    """By groups first, and those of more than a leaf leaf by leaf."""
+    """First by groups, then leaf by leaf in groups of more than one leaf."""
     n = 150_000
     found = ids(hd.range(n).iter_batches(local_shuffle_buffer_size=window, local_shuffle_seed=3))
     assert found == model(list(range(n)), window, 3, 0)
@@ -264,7 +266,7 @@ def test_resume(folder, name, data):
 
 
 def test_resuming_reads_two_windows(folder):
-    """Not all that came before."""
+    """A resume reads two windows, not all earlier rows."""
     ds = hd.read_parquet(folder)
     ask = {"batch_size": 1000, "local_shuffle_buffer_size": 5000, "local_shuffle_seed": 1}
     first = ds.iterator().iter_batches(**ask)
@@ -303,7 +305,7 @@ def test_a_position_of_another_shuffle(folder):
 
 
 def dealt(shares, **ask):
-    """What each share sees."""
+    """The rows of each share."""
     seen = [[] for _ in shares]
 
     def consume(rank):

@@ -1,4 +1,4 @@
-"""materialize(): rows that are kept, in memory as far as they fit and on disk after that."""
+"""materialize(): kept rows, in memory as far as they fit, later ones on disk."""
 
 import gc
 import os
@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def small(tmp_path):
-    """A limit of 16 MiB, a spill folder of our own."""
+    """A limit of 16 MiB and a separate spill folder."""
     context = hd.DataContext.get_current()
     was = context.memory_limit_bytes
     folder = tmp_path / "spill"
@@ -96,7 +96,7 @@ def test_the_same_tables_and_coordinates_wherever_they_lie(small):
 
 
 def test_positions_are_of_rows_not_of_where_they_lie(small):
-    """Begun with rows that are on disk, resumed where the same ones are in memory."""
+    """Begins with rows on disk, resumes with the same rows in memory."""
     lazy = rows(300_000)
     kept = lazy.materialize()
     assert kept._node.op == "kept"
@@ -137,7 +137,7 @@ def test_nulls_strings_and_nested_columns(small):
 
 
 def test_functions_whose_types_nearly_agree(small):
-    """A column that is null at first takes its type from what comes later, on disk, too."""
+    """A column of nulls takes its type from later rows, on disk, too."""
 
     def some(batch):
         n = batch["id"]

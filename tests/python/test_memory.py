@@ -1,4 +1,4 @@
-"""A memory limit holds for the whole process: what bench/memory.py measures on 8 M rows, on 2 M."""
+"""A memory limit holds for the whole process: bench/memory.py with 2 M rows instead of 8 M."""
 
 import importlib
 import sys
@@ -19,7 +19,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 @pytest.fixture(scope="module")
 def bench():
-    """The modules of bench/, which are scripts and no package."""
+    """The modules of bench/, which are scripts without a package."""
     sys.path.insert(0, str(BENCH))
     try:
         yield {name: importlib.import_module(name) for name in ("make_data", "memory", "pss")}
@@ -38,7 +38,7 @@ def sort(rows):
 
 
 def test_runs_at_once_share_the_limit():
-    """Four sorts: each held half of the limit, and worked with as much; it took 3.3 to 4 times the limit."""
+    """Four sorts at once; the story: each used the whole limit, together 3.3 to 4 times the limit."""
     context = hd.DataContext.get_current()
     before, limit = context.memory_limit_bytes, 32 << 20
     context.memory_limit_bytes = limit
@@ -62,7 +62,7 @@ def counted(batch):
 
 
 def test_a_batch_larger_than_the_limit(tmp_path):
-    """Batches of 400 MB passed a limit of 32 MiB without a word."""
+    """The story: batches of 400 MB passed a limit of 32 MiB in silence."""
     context = hd.DataContext.get_current()
     before, limit = context.memory_limit_bytes, 32 << 20
     context.memory_limit_bytes = limit
@@ -99,7 +99,7 @@ def test_a_small_limit_makes_a_small_process(bench, table):
 
 
 def test_the_sampler_sees_children_and_shared_pages(bench):
-    """Shared pages are counted once, however many processes map them."""
+    """Shared pages count once, however many processes map them."""
     import mmap
     import os
     import subprocess

@@ -1,7 +1,7 @@
 """Every reader reads a file of 20 times its memory limit within the limit and a little more.
 
-The peak is that of the whole process with Python and NumPy, which are about 25 MB. make_*() writes files of
-SIZE bytes as they come out, or a little more, and returns how many rows those are.
+The peak is the whole process's, with about 25 MB for Python and NumPy. make_*() writes files whose decoded
+rows have SIZE bytes or a little more, and returns their number of rows.
 """
 
 import gzip
@@ -49,7 +49,7 @@ TIMES = SIZE // TABLE.nbytes + 1
 
 
 def repeat(path, part, head=b"", opened=open):
-    """A file of `part` again and again; how often."""
+    """Writes a file that repeats `part`; returns the number of repetitions."""
     times = SIZE // len(part) + 1
     with opened(path, "wb") as f:
         f.write(head)
@@ -201,7 +201,7 @@ def make_webdataset(path):
 
 
 def make_webdataset_of_images(path):
-    """Its pixels are SIZE bytes."""
+    """The decoded pixels have SIZE bytes."""
     from PIL import Image
 
     noise, file = np.random.default_rng(1).integers(0, 255, (48, 64, 3), dtype=np.uint8), io.BytesIO()

@@ -1,7 +1,7 @@
-"""A name that holds a zero byte is refused wherever names come in.
+"""A name with a zero byte is an error wherever names enter.
 
-The story: texts of C end at their first zero byte. Columns 'a\\0b' and 'a' became two columns 'a', of which
-rows kept one: values were lost in silence. `select_columns(['a\\0zzz'])` gave column 'a', a path read another
+The story: a C string ends at its first zero byte. Columns 'a\\0b' and 'a' became two columns 'a', of which
+rows had one: values were lost in silence. `select_columns(['a\\0zzz'])` gave column 'a', a path read another
 file, and a partition folder `p=x%00y` came back as 'x'.
 """
 
@@ -45,7 +45,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("make", VALUES.values(), ids=VALUES)
-def test_values_under_such_a_name(make):
+def test_values_with_a_bad_name(make):
     with pytest.raises(InvalidArgument, match=r"a\\x00b"):
         make()
 
@@ -67,7 +67,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("make", ARGUMENTS.values(), ids=ARGUMENTS)
-def test_such_a_name_as_an_argument(make):
+def test_a_bad_name_as_an_argument(make):
     with pytest.raises(InvalidArgument, match=SHOWN):
         make()
 
@@ -133,7 +133,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_files_with_such_a_name(tmp_path, kind):
+def test_files_with_a_bad_name(tmp_path, kind):
     write, read = FILES[kind]
     path = str(tmp_path / f"x.{'npz' if kind == 'npz' else kind.partition('_')[0]}")
     write(path)
@@ -154,14 +154,14 @@ def test_partition_values_may_hold_zero_bytes_and_names_may_not(tmp_path):
 
 
 def test_values_keep_their_zero_bytes():
-    """Only names cannot hold them."""
+    """Only names must not have them."""
     ds = hd.from_items([{"a": "x\0y"}, {"a": "x"}])
     assert ds.unique("a") == ["x\0y", "x"]
     assert ds.filter(expr=col("a") == "x\0y").take_all() == [{"a": "x\0y"}]
 
 
 def test_surrogates_in_values_name_the_column():
-    """It was a UnicodeEncodeError, of whichever column."""
+    """The story: it was a UnicodeEncodeError without the column's name."""
     for make in (
         lambda: hd.from_items([{"a": 1, "s": "x\ud800"}]),
         lambda: hd.from_items([{"a": 1, "s": {"t": ["x\ud800"]}}]),

@@ -1,7 +1,7 @@
-"""No rows behind a function, whose columns therefore nobody knows: every operation works all the same.
+"""No rows behind a function, so its columns are unknown: every operation still works.
 
-sum, min and unique raised KeyError, groupby().count() ValueError; materialize() made the columns known to be
-none, so that whatever named one failed after it. Expected is what Ray gives.
+The story: sum, min and unique raised KeyError, groupby().count() ValueError; after materialize() the columns
+were known to be none, and a step that named one failed. The expected results are Ray's.
 """
 
 import os
@@ -52,7 +52,7 @@ def three():
 
 
 def late_three():
-    """The same behind a function: not known before its first row."""
+    """The same rows behind a function: unknown before its first row."""
     return hd.from_items(THREE).map(lambda row: row)
 
 
@@ -193,7 +193,7 @@ def test_every_operation(name, kept, tmp_path, monkeypatch):
     ],
 )
 def test_joins(other, kind, first, second):
-    """A side of which no row comes has the keys, and no other columns."""
+    """A side without rows has the keys and no other columns."""
     assert nothing().join(other(), kind, on=["id"]).take_all() == first
     assert other().join(nothing(), kind, on=["id"]).take_all() == second
     assert nothing().join(nothing(), kind, on=["id"]).take_all() == []
@@ -216,7 +216,7 @@ def test_what_cannot_be_is_still_said():
 
 
 def test_blocks_without_columns_are_left_out():
-    """Such are what is left of tables of which nothing was selected; they made the others an error."""
+    """They remain when no column is selected; the story: they made the other blocks an error."""
     frame, table = pd.DataFrame({"x": [1, 2]}), pa.table({"x": [3]})
     ds = hd.from_blocks([pd.DataFrame(), frame, pa.table({}), table, pd.DataFrame(index=range(5))])
     assert ds.take_all() == [{"x": 1}, {"x": 2}, {"x": 3}] and ds.num_blocks() == 2

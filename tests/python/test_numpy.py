@@ -1,4 +1,4 @@
-"""NumPy's files: what numpy.save writes is what comes out; damaged files are refused by name."""
+"""NumPy's files: the arrays of numpy.save come back; a damaged file is an error that names it."""
 
 import io
 import struct
@@ -233,7 +233,7 @@ def test_what_cannot_be_written(tmp_path):
 
 
 def test_arrays_that_are_not_all_of_the_file(tmp_path):
-    """A shape that shrank, arrays one behind the other: what is beyond the first was left out."""
+    """A smaller shape, or several arrays in one file; the story: the reader ignored the rest of the file."""
     path = tmp_path / "a.npy"
     out = io.BytesIO()
     np.save(out, np.arange(300))
@@ -261,7 +261,7 @@ def test_arrays_that_are_not_all_of_the_file(tmp_path):
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_archives_whose_parts_disagree(tmp_path, save):
-    """What an archive says twice was believed once: names, sizes, checksums."""
+    """An archive states names, sizes and checksums twice; the story: the reader checked only one of them."""
     out = io.BytesIO()
     save(out, long=np.arange(50), wide=np.arange(50) * 2)
     data = out.getvalue()
@@ -293,7 +293,7 @@ def test_archives_whose_parts_disagree(tmp_path, save):
 
 
 def test_members_that_go_on(tmp_path):
-    """Damage made the unpacked member longer; only its checksum, behind the end, would have told."""
+    """Damage makes the unpacked member longer; only the checksum behind its end detects it."""
     out = io.BytesIO()
     np.save(out, np.arange(10))
     member = out.getvalue()

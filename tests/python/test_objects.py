@@ -1,4 +1,4 @@
-"""Columns of arbitrary Python objects: pickled, moved by everything, computed with by Python alone."""
+"""Columns of arbitrary Python objects: pickled; every step moves them, only Python computes with them."""
 
 import array
 import concurrent.futures
@@ -261,7 +261,7 @@ MIXED = [
 @given(st.lists(st.sampled_from([None, *MIXED]), min_size=1, max_size=12), st.integers(1, 5))
 @settings(deadline=None, max_examples=25)
 def test_values_are_the_same_however_batches_are_cut(values, size):
-    """A batch of integers alone is int64, one of integers and text is of pickles: together the latter."""
+    """A batch of integers is int64, one of integers and text pickles: both together are pickles."""
     everything = [*values, {1}]
 
     def give(batch):
@@ -400,7 +400,7 @@ def test_they_may_be_forbidden(context, compute):
 
 
 class Bomb:
-    """What an attacker would put into a file."""
+    """An attacker's object in a file."""
 
     def __reduce__(self):
         return os.mkdir, (os.environ["BOMB"],)

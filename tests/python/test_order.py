@@ -39,7 +39,7 @@ def some(row):
 
 
 def sha_of(ranks):
-    """Of the global sequence: step by step, rank by rank."""
+    """SHA-256 of the global sequence: step by step, rank by rank."""
     h = hashlib.sha256()
     for step in zip(*ranks, strict=True):
         for batch in step:

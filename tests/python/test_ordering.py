@@ -49,7 +49,7 @@ def array_of(kind, values):
 
 @st.composite
 def tables(draw):
-    """One to three keys of any type that repeat, and columns that say which row it was."""
+    """One to three keys of any type with repeated values, and columns that identify the row."""
     n = draw(st.integers(0, 40))
     kinds = draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))
     columns = {}
@@ -65,7 +65,7 @@ def tables(draw):
 
 
 def blocks_of(table, cuts):
-    """The table's rows as blocks, cut where it is said."""
+    """The table's rows as blocks, cut at `cuts`."""
     edges = [0, *sorted(c % (table.num_rows + 1) for c in cuts), table.num_rows]
     blocks = [table.slice(a, b - a) for a, b in zip(edges, edges[1:], strict=False)]
     return hd.from_arrow([b for b in blocks if b.num_rows] or [table])
@@ -81,7 +81,7 @@ def collected(ds, schema):
 
 
 def same(a, b):
-    """Equal, NaN to NaN too."""
+    """Whether values are equal; NaN equals NaN."""
     assert a.schema.names == b.schema.names
     assert a.num_rows == b.num_rows
     for name in a.column_names:
@@ -107,7 +107,9 @@ def test_sort_as_pyarrow(table, cuts, data):
 
 
 def test_a_number_before_a_text():
-    """The last bytes of -0.001 look like the end of a text in descending order: they were not looked at."""
+    """The last bytes of -0.001 look like the end of a text in descending order; the story: they were
+    ignored.
+    """
     kind = pa.decimal128(20, 3)
     values = [decimal.Decimal("-0.001"), decimal.Decimal("-0.002")] * 20
     ds = hd.from_arrow(pa.table({"k": pa.array(values, kind), "text": pa.array([None] * 40, pa.string())}))
@@ -227,7 +229,7 @@ def digest(path, what, threads, limit, spill):
 
 @pytest.mark.parametrize("what", ["sort", "float", "shuffle"])
 def test_one_order(files, tmp_path, what):
-    """Threads, memory, spilling: the same bytes come out; and of a sort, any cut of the files."""
+    """Threads, memory and spilling do not change the result, nor, for a sort, the cut of the files."""
     want = digest(files["whole"], what, 1, None, tmp_path)
     for threads, limit in [(2, None), (8, "16MiB"), (2, "8MiB")]:
         assert digest(files["whole"], what, threads, limit, tmp_path) == want
@@ -243,7 +245,7 @@ def test_large_sort_is_right(files):
 
 
 def test_shuffle(files):
-    """Every row once, another order in each epoch unless it is to be one; nothing stays near its place."""
+    """Every row once, another order in each epoch unless reseeding is off; rows move far."""
     ds = hd.read_parquet(files["whole"], columns=["row"])
 
     def epochs(seed, n=2):
@@ -296,7 +298,7 @@ def test_behind_and_before_others():
 
 
 def test_resume_in_the_middle(files):
-    """Positions in a sorted or shuffled pass: the rows behind them come again, and no others."""
+    """Positions in a sorted or shuffled pass: a resume gives exactly the remaining rows."""
     for ds in (
         hd.read_parquet(files["whole"]).sort("few"),
         hd.read_parquet(files["whole"]).random_shuffle(seed=3),
@@ -362,7 +364,7 @@ def test_repartition_of_little():
     for call, error, text in [
         (lambda: hd.range(3).repartition(), InvalidArgument, "either num_blocks or"),
         (lambda: hd.range(3).repartition(2, 3), InvalidArgument, "either num_blocks or"),
-        (lambda: hd.range(3).repartition(0), InvalidArgument, "num_blocks 0"),
+        (lambda: hd.range(3).repartition(0), InvalidArgument, "num_blocks: .*found 0"),
         (lambda: hd.range(3).repartition(2, keys=["x"]), InvalidArgument, "'x'"),
         (lambda: hd.range(3).repartition(2, keys=[3]), TypeMismatchError, "keys"),
         (lambda: hd.range(3).repartition(100_000, keys=["id"]), InvalidArgument, "100000 blocks"),
@@ -430,7 +432,7 @@ def test_full_disk_is_said(files, tmp_path):
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(tables(), st.lists(st.integers(0, 60), max_size=5), st.integers(0, 45), st.data())
 def test_the_first_rows_of_a_sort(table, cuts, k, data):
-    """sort + limit, and ranges of a sort, are those rows of the whole one: nulls, NaN, ties, any type."""
+    """sort + limit, and ranges of a sort, equal those rows of the whole sort: nulls, NaN, ties, any type."""
     keys = [n for n in table.column_names if n.startswith("k")]
     down = [data.draw(st.booleans()) for _ in keys]
     place = data.draw(st.sampled_from(["at_end", "at_start"]))
@@ -446,7 +448,7 @@ def test_the_first_rows_of_a_sort(table, cuts, k, data):
 @pytest.mark.parametrize("key", ["id", "f", "few", "text"])
 @pytest.mark.parametrize("limit", [None, "8MiB"])
 def test_the_first_rows_of_many(key, limit):
-    """As pandas says; rows are dropped on the way, or so many are wanted that they go to the disk."""
+    """As in pandas; the sort drops rows early, or keeps so many that they spill."""
     rng = np.random.default_rng(1)
     n = 120_000
     frame = pa.table(

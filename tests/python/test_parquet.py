@@ -75,7 +75,9 @@ def test_checksums(tmp_path, version):
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_checksums_are_written(tmp_path, version, compression):
-    """Of every page, dictionaries too, over its bytes as they are stored: pyarrow finds each changed one."""
+    """Checksums of every page, dictionaries included, over the stored bytes: pyarrow detects each changed
+    one.
+    """
     table = values()
     kwargs = {"compression": compression, "data_page_version": version, "data_page_size": 4096}
     ds = hd.from_arrow(table)
@@ -117,7 +119,7 @@ def varint(n):
     + [("parquet-mr compatible x version 1.0", True), ("writer", True)],
 )
 def test_column_chunks_without_the_dictionarys_header(tmp_path, writer, fixed):
-    """As parquet-mr before 1.2.9 counted them."""
+    """Sizes as parquet-mr before 1.2.9 counted them."""
     path = tmp_path / "old.parquet"
     want = pa.table({"s": [f"text {i % 50}" for i in range(1000)]})
     pq.write_table(want, path, compression="none", write_statistics=False)
@@ -139,7 +141,7 @@ def test_column_chunks_without_the_dictionarys_header(tmp_path, writer, fixed):
 
 @pytest.mark.parametrize("writer", ["parquet-cpp version 1.5.1-SNAPSHOT", "parquet-cpp version 2.0.0", "cpp"])
 def test_pages_that_deny_that_they_are_compressed(tmp_path, writer):
-    """As parquet-cpp before 2.0.0 wrote those of version 2."""
+    """Pages of version 2 as parquet-cpp before 2.0.0 wrote them."""
     path = tmp_path / "old.parquet"
     want = pa.table({"s": [f"text {i}, and the same again: text {i}" for i in range(1000)]})
     how = {"compression": "snappy", "use_dictionary": False, "write_statistics": False}
@@ -157,7 +159,7 @@ def test_pages_that_deny_that_they_are_compressed(tmp_path, writer):
 
 
 def test_many_columns(tmp_path):
-    """28,000 columns: footer and schema stay quick, and three columns cost what three columns cost."""
+    """28,000 columns: footer and schema stay quick, and reading three columns costs only three columns."""
     n = 28000
     row = pa.table([pa.array([i, i + 1], pa.int32()) for i in range(n)], names=[f"c{i}" for i in range(n)])
     pq.write_table(
@@ -208,7 +210,7 @@ def test_stat(tmp_path):
 
 
 def test_a_file_that_is_cut_between_groups_is_named_once(tmp_path):
-    """The error had the path twice, and said "page -1"."""
+    """The story: the error had the path twice and named "page -1"."""
     path = str(tmp_path / "x.parquet")
     table = pa.table({"x": np.arange(400_000)})
     pq.write_table(table, path, row_group_size=100_000, compression=None, use_dictionary=False)

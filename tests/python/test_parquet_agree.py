@@ -1,5 +1,5 @@
-"""Random schemas, both ways: what pyarrow writes we read, what we write pyarrow, DuckDB and Polars read, with
-all options of both writers varied. Values come from a seed, so that tables can be long enough for pages,
+"""Random schemas, both ways: our reader on pyarrow's files; pyarrow, DuckDB and Polars on our files; with all
+options of both writers varied. Values come from a seed, so that tables can be long enough for pages,
 dictionaries and runs.
 
 HEADRACE_HUGE=1 runs what takes minutes and many GB: columns of more than 2 GiB of text, a page of 1 GB.
@@ -60,7 +60,7 @@ TYPES = st.recursive(st.sampled_from(LEAVES), nested, max_leaves=5)
 
 
 def integer(rng, bits, signed):
-    """Small ones often, so that dictionaries and runs come up; any now and then."""
+    """Often small ones, for dictionaries and runs; sometimes any."""
     if rng.random() < 0.9:
         return rng.randrange(0, 5)
     return rng.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else rng.randrange(0, 2**bits)
@@ -85,7 +85,7 @@ def leaf(rng, t):
 
 
 def array(rng, t, n, nulls):
-    """n values of type t; `nulls` is the part of them that is null, here and further inside."""
+    """n values of type t; `nulls` is the share of nulls, at the top and inside."""
     valid = [rng.random() >= nulls for _ in range(n)]
     if pa.types.is_null(t):
         return pa.nulls(n)
@@ -252,14 +252,14 @@ WRITTEN_HERE = st.fixed_dictionaries(
 
 
 def duckdb_reads(t):
-    """Types that DuckDB has, and reads from Parquet as what they are."""
+    """Types that DuckDB has and reads unchanged from Parquet."""
     if pa.types.is_nested(t):
         return all(duckdb_reads(t.field(i).type) for i in range(t.num_fields))
     return not (pa.types.is_null(t) or pa.types.is_duration(t) or pa.types.is_decimal256(t))
 
 
 def polars_reads(t):
-    """Those of Polars, which has no maps."""
+    """Types that Polars has and reads unchanged; it has no maps."""
     if pa.types.is_nested(t):
         return not pa.types.is_map(t) and all(polars_reads(t.field(i).type) for i in range(t.num_fields))
     return not (pa.types.is_null(t) or pa.types.is_decimal256(t) or pa.types.is_float16(t))
@@ -303,7 +303,7 @@ def texts(n, bytes_each):
 @needs_much
 @pytest.mark.timeout(900)
 def test_more_than_2_gib_of_text(tmp_path):
-    """One row group, one column: more text than offsets of 32 bits can tell, and more in one list column."""
+    """One row group, one column: more text than 32-bit offsets can hold, also in a list column."""
     n, size = 2_400_000, 1000
     column = texts(n, size)
     pq.write_table(
@@ -384,8 +384,8 @@ def test_a_page_larger_than_the_limit(tmp_path, compression):
 @pytest.mark.parametrize("kind", ["numbers", "texts"])
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_a_page_of_1_gb(tmp_path, kind, compression):
-    """A page is held as a whole, twice if it is compressed: with a limit below that it is an error that
-    says so, and memory that was never taken.
+    """A page stays in memory whole, twice if it is compressed: with a lower limit it is an error, and the
+    memory is never taken.
     """
     path = str(tmp_path / "x.parquet")
     if kind == "numbers":

@@ -1,4 +1,4 @@
-"""Filters in the Parquet reader: the same rows as without, and what is passed over is counted."""
+"""Filters in the Parquet reader: the same rows as behind it, and counters of skipped parts."""
 
 import datetime
 import decimal
@@ -29,7 +29,7 @@ def counted(ds):
 
 
 def some(rng, kind, rows):
-    """A column in runs of like values, so that pages differ, and a value that may be in it."""
+    """A column with runs of similar values, so that pages differ, and a value that it may have."""
     base = np.sort(rng.integers(-50, 50, rows))
     if kind == "float":
         v = [
@@ -69,7 +69,7 @@ KINDS = "float float32 int8 uint16 uint64 int64 string binary bool date time dec
 
 
 def predicate(rng, columns):
-    """A random one: comparisons joined by and, or, not."""
+    """A random predicate: comparisons joined by and, or, not."""
     name, value = columns[int(rng.integers(len(columns)))]
     c = col(name)
     options = [
@@ -189,7 +189,7 @@ def test_bloom_filters(tmp_path):
 
 
 def test_nothing_read_of_other_pages(tmp_path):
-    """What stands in pages that are passed over may be garbage: nobody looks."""
+    """Skipped pages may have garbage: the reader never reads them."""
     path = tmp_path / "a.parquet"
     t = pa.table({"x": pa.array(range(20000), pa.int64()), "z": pa.array(range(20000), pa.int64())})
     pq.write_table(
@@ -212,7 +212,7 @@ def test_nothing_read_of_other_pages(tmp_path):
 
 
 def test_positions_hold(tmp_path):
-    """A pass broken off and resumed under a filter gives the rows that are left."""
+    """A pass that is left and resumed under a filter gives the remaining rows."""
     path = str(tmp_path / "a.parquet")
     numbers(path, write_page_index=True)
     ds = hd.read_parquet(path).filter(expr=(col("x") % 10000) < 700).select_columns(["x"])
@@ -286,7 +286,7 @@ TEXT_FILTERS = [
 @pytest.mark.parametrize("text", [pa.string(), pa.large_string(), pa.binary()], ids=str)
 @pytest.mark.parametrize("limit", [60, 1 << 20], ids=["some by dictionary", "all by dictionary"])
 def test_text_by_dictionary(tmp_path, limit, text, version):
-    """The filter is asked once for each value of a dictionary: the same rows as by asking for each row."""
+    """The reader applies the filter once per dictionary value: the same rows as once per row."""
     n = 4000
     rng = np.random.default_rng(limit)
     values = [None if k < 3 else f"k{k}" for k in rng.integers(0, 40, n)]
@@ -316,7 +316,7 @@ def test_text_by_dictionary(tmp_path, limit, text, version):
 
 
 def test_a_value_that_a_filter_cannot_say_anything_of(tmp_path):
-    """It is an error where a row has it, as it is for each row, and none where rows end before."""
+    """A row with the value is an error, as without a dictionary; no error if the rows end before it."""
     path = str(tmp_path / "a.parquet")
     pq.write_table(pa.table({"s": ["1", "2"] * 500 + ["none"] * 3}), path)
     e = col("s").cast("int64") == 2
@@ -334,7 +334,7 @@ def varint(n):
 
 @pytest.mark.parametrize("lists", [False, True])
 def test_an_offset_index_that_is_wrong(tmp_path, lists):
-    """Rows were taken from another place in silence: what the index says of a page has to be in it."""
+    """The story: rows came from another place in silence. A page must agree with its index."""
     path = tmp_path / "a.parquet"
     x = list(range(8000))
     table = pa.table({"x": x, "y": [[v] for v in x]} if lists else {"x": x, "y": x})

@@ -1,6 +1,6 @@
 """read_parquet(verify=True): values against the statistics of the file.
 
-A file of one table's pages with another one's footer stands for damage that still decodes: statistics are in
+A file with one table's pages and another one's footer imitates damage that still decodes: statistics are in
 the footer and in the page index before it.
 """
 
@@ -29,7 +29,7 @@ def written(values, arrow_type, **options):
 
 
 def indexes_at(data):
-    """Where the page index begins; the footer if there is none."""
+    """The offset of the page index; of the footer if there is none."""
     meta = pq.ParquetFile(io.BytesIO(data)).metadata
     column = meta.row_group(meta.num_row_groups - 1).column(0)
     begin = column.dictionary_page_offset or column.data_page_offset
@@ -101,7 +101,7 @@ def test_an_error_names_value_and_bound(tmp_path):
 
 
 def test_a_page_is_compared_with_its_own_bounds(tmp_path):
-    """Within those of the column chunk the value is legal; the page index knows better."""
+    """The value is within the bounds of the column chunk, but not of its page."""
     options = {"write_page_index": True, "data_page_size": 8, "write_batch_size": 4}
     good = written([1, 2, 3, 4, 50, 60, 70, 80], pa.int64(), **options)
     bad = written([1, 2, 3, 40, 50, 60, 70, 80], pa.int64(), **options)
@@ -129,7 +129,7 @@ def test_nulls_are_counted_over_pages_and_batches(tmp_path):
 
 
 def test_zeros_and_nan_are_within_bounds(tmp_path):
-    """Writers say -0.0 or 0.0 for both, and leave NaN out."""
+    """Writers use -0.0 or 0.0 for both, and leave out NaN."""
     for values in ([0.0, -0.0], [NAN, 1.0], [NAN, NAN], [-0.0], [0.0, NAN]):
         for arrow_type in (pa.float32(), pa.float64(), pa.float16()):
             data = written(values, arrow_type, write_page_index=True)
@@ -137,7 +137,7 @@ def test_zeros_and_nan_are_within_bounds(tmp_path):
 
 
 def test_bounds_that_were_cut_are_bounds(tmp_path):
-    """Ours are cut to 64 bytes, and the greatest raised."""
+    """Our writer cuts bounds to 64 bytes and raises the greatest."""
     values = ["a" * 100, "é" * 100, "\U0010ffff" * 60, "z" * 64]
     path = tmp_path / "long.parquet"
     hd.from_arrow(pa.table({"x": values})).write_parquet(str(path), single_file=True)
@@ -151,7 +151,7 @@ def test_int96_has_no_order(tmp_path):
 
 
 def test_filters_do_not_believe_what_is_checked(tmp_path):
-    """By damaged statistics a filter left out rows for which it is true."""
+    """The story: with damaged statistics a filter left out rows for which it is true."""
     good, bad = [written(list(range(n, n + 100)), pa.int64()) for n in (0, 500)]
     (tmp_path / "a.parquet").write_bytes(pages_of(bad, good))
     assert hd.read_parquet(str(tmp_path / "a.parquet"), filter=col("x") > 400).count() == 0

@@ -1,4 +1,4 @@
-"""What a state holds on to: files, data in memory, functions, batches. And what is no state at all."""
+"""What a state depends on: files, data in memory, functions, batches; and invalid states."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def n_rows(batches):
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("file", [0, 3])
 def test_files_that_were_rewritten(tmp_path, kind, file):
-    """Same size, other values, in a file that was read before the position, or not: both were taken."""
+    """Same size, other values, in a file before or after the position; the story: both were accepted."""
     write, read = FORMATS[kind]
     for i in range(5):
         write(tmp_path / f"{i}.{kind}", np.arange(i * 100, i * 100 + 100))
@@ -156,7 +156,7 @@ def test_order_of_files_does_not_depend_on_where_they_lie(tmp_path):
 
 
 def test_many_files_are_not_read_before_a_position_is_wanted(tmp_path):
-    """Nothing of 2,000 files is hashed for the first batches, nor when a pass is left."""
+    """Neither the first batches nor leaving a pass hash any of 2,000 files."""
     table = pa.table({"id": np.arange(10)})
     pq.write_table(table, tmp_path / "00000.parquet")
     for i in range(1, 2000):
@@ -233,7 +233,7 @@ def scaled(batch):
 
 
 def with_code(text, **names):
-    """A function `f` of this text, as another version of a script would have it."""
+    """A function `f` from a text, as another version of a script defines it."""
     scope = {"np": np, **names}
     exec(textwrap.dedent(text), scope)
     return scope["f"]
@@ -262,7 +262,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_functions(change):
-    """Other code was accepted, and rows skipped as if it had made them."""
+    """The story: other code was accepted, and rows were skipped as if it had made them."""
     was, now = CHANGES[change]
 
     def plan(fn):
@@ -386,7 +386,7 @@ PROGRAM = """
 
 
 def test_the_same_program_has_the_same_code(tmp_path):
-    """In any process, whatever the order of its sets, wherever the script lies and on which lines."""
+    """In any process, for any order of sets, any place of the script and any line numbers."""
     (tmp_path / "helper_of_ours.py").write_text("def change(v):\n    return v + 1\n")
     found = set()
     for seed, lines in (("0", 0), ("1", 0), ("2", 5), ("random", 0)):
@@ -551,7 +551,7 @@ GOOD = state_after(hd.range(1000))
     ids=lambda s: repr(s)[:60],
 )
 def test_what_is_no_state(state):
-    """KeyError, TypeError, OverflowError, and sometimes rows."""
+    """The story: KeyError, TypeError, OverflowError, and sometimes rows."""
     batches = hd.range(1000).iter_batches(batch_size=10)
     with pytest.raises(exceptions.InvalidArgument) as found:
         batches.load_state_dict(state)
@@ -593,7 +593,7 @@ def test_changed_states():
 
 
 def both(iterables, rows_each=None):
-    """Reads both at once; -> for each the number of batches it saw and the error that it ended with."""
+    """Reads both at once; returns for each the number of batches and the error at its end."""
     out = [[0, None], [0, None]]
     barrier = threading.Barrier(2)
 
@@ -616,7 +616,7 @@ def both(iterables, rows_each=None):
 
 @pytest.mark.parametrize("kind", ["batches", "rows", "torch", "to_torch"])
 def test_two_threads_over_one_iterable(kind):
-    """The first ended early, without an error, in 59 of 60 cases."""
+    """The story: the first one ended early without an error in 59 of 60 cases."""
     ds = hd.range(20_000)
     for _ in range(8):
         if kind == "rows":
@@ -664,7 +664,7 @@ def test_one_thread_may_leave_a_pass_and_begin_another():
 
 
 def test_a_pass_that_was_superseded_leaves_the_share_alone():
-    """Its end, when the garbage collector finds it, was the end of the new one."""
+    """The story: when the garbage collector closed it, the new pass ended."""
     (shard,) = hd.range(1000).streaming_split(1)
     old = iter(shard.iter_batches(batch_size=10))
     next(old)

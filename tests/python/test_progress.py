@@ -21,7 +21,7 @@ SLOW = """
 
 
 def on_a_terminal(tmp_path, **how):
-    """What the script writes to a terminal."""
+    """The output of the script on a terminal."""
     script = tmp_path / "slow.py"
     script.write_text(textwrap.dedent(SLOW.format(**how)))
     pid, fd = pty.fork()

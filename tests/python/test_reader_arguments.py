@@ -1,4 +1,4 @@
-"""The keyword arguments that all readers of files share mean the same for each of them."""
+"""The keyword arguments that all readers share mean the same for each of them."""
 
 import functools
 import gzip

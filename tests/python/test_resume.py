@@ -223,7 +223,7 @@ def test_kill_and_go_on(folder, tmp_path):
 
 
 def ranks_read(shards, state, n_batches, epochs=1):
-    """What each rank got, epoch by epoch (n_batches of the last one), and the state that rank 0 saw then."""
+    """Each rank's rows, epoch by epoch (n_batches of the last one), and the state of rank 0 then."""
     n = len(shards)
     out, found, errors = [[] for _ in range(n)], [], []
     barrier = threading.Barrier(n)
@@ -278,7 +278,7 @@ def test_splits(folder, ranks):
 
 
 def test_splits_in_the_middle(folder):
-    """The one position of all ranks, taken while they hold. (For processes: test_train.py.)"""
+    """The one position of all ranks, taken while they pause. (With processes: test_train.py.)"""
     shards = hd.read_parquet(folder).streaming_split(2, equal=True)
     whole, _ = ranks_read(hd.read_parquet(folder).streaming_split(2, equal=True), None, None)
     its = [iter(s.iter_batches(batch_size=10)) for s in shards]

@@ -1,4 +1,4 @@
-"""Many files: partitions in folder names, schemas that differ, the order of files, which files are read."""
+"""Many files: partitions in folder names, different schemas, the order of files, the choice of files."""
 
 import datetime
 import pickle
@@ -65,7 +65,7 @@ def test_hive_is_found(hive):
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "json", "text", "binary", "orc"])
 def test_partitions_are_text_as_ray_has_them(tmp_path, form):
-    """month=09 became the integer 9: a filter for '09' kept nothing, and said nothing."""
+    """The story: month=09 became the integer 9, and a filter for '09' kept nothing in silence."""
     for month in ("09", "10"):
         folder = tmp_path / f"month={month}"
         folder.mkdir()
@@ -89,7 +89,7 @@ def test_partitions_are_text_as_ray_has_them(tmp_path, form):
 
 
 def test_types_of_some_partitions_leave_the_others(tmp_path):
-    """field_types named the columns there are: `year` was lost."""
+    """The story: field_types named all columns, and `year` was lost."""
     write(tmp_path / "year=2023" / "month=09" / "f.parquet", x=[1])
     typed = hd.Partitioning("hive", field_types={"month": int})
     assert hd.read_parquet(tmp_path, partitioning=typed).take_all() == [{"x": 1, "year": "2023", "month": 9}]
@@ -102,7 +102,7 @@ def test_types_of_some_partitions_leave_the_others(tmp_path):
 
 
 def test_written_partitions_come_back_as_text(tmp_path):
-    """As in Ray, but for nulls, which Ray gives as the text __HIVE_DEFAULT_PARTITION__."""
+    """As in Ray, except for nulls, which are the text __HIVE_DEFAULT_PARTITION__ there."""
     given = [
         {"k": 7, "s": "09", "x": 0},
         {"k": None, "s": "a/b=c d", "x": 1},
@@ -119,8 +119,8 @@ def test_written_partitions_come_back_as_text(tmp_path):
     assert [r["s"] for r in theirs] == ["09", "a/b=c d", None, ""]
 
 
-def test_a_partition_that_no_reader_can_tell_from_null(tmp_path):
-    """It came back as null."""
+def test_a_partition_that_no_reader_can_distinguish_from_null(tmp_path):
+    """The story: it came back as null."""
     with pytest.raises(exceptions.TypeMismatchError, match="partition column 's': the text __HIVE"):
         hd.from_items([{"s": "__HIVE_DEFAULT_PARTITION__", "x": 1}]).write_parquet(
             tmp_path, partition_cols=["s"]
@@ -178,7 +178,7 @@ def test_dir_partitioning(tmp_path):
 
 
 def test_a_column_in_file_and_folder(tmp_path):
-    """The folder's value, as the file's type: it was of the type that the folders' names seem to have."""
+    """The folder's value with the file's type; the story: it had the type that folder names seem to have."""
     for a in ("05", "6"):
         write(
             tmp_path / f"a={a}" / "f.parquet", table=pa.table({"a": pa.array([1, 1], "int16"), "b": [2, 3]})
@@ -224,7 +224,7 @@ def test_partition_filter(hive):
 
 
 def test_a_relative_base_dir(hive, monkeypatch):
-    """The filter compared the folder as it was given with whole paths, and saw no partitions."""
+    """The story: the filter compared the given folder with absolute paths and found no partitions."""
     monkeypatch.chdir(hive.parent)
     keep = hd.PathPartitionFilter.of(lambda p: p.get("year") == "2024", base_dir=hive.name)
     assert hd.read_parquet(hive.name, partition_filter=keep).count() == 4
@@ -238,7 +238,7 @@ def test_a_relative_base_dir(hive, monkeypatch):
 
 
 def test_filters_prune_files(hive):
-    """A file that its folders rule out is not opened: these are broken."""
+    """The engine does not open files that their folders exclude; here they are broken."""
     for path in hive.glob("year=2023/*/*.parquet"):
         path.write_bytes(b"PAR1" + b"nothing" * 10 + b"PAR1")
     given = pa.schema([("x", pa.int64())])  # so that the first file's is not needed
@@ -262,7 +262,7 @@ def test_a_filter_on_a_column_that_folders_hide(tmp_path):
 
 
 def test_a_filter_on_a_widened_column(tmp_path):
-    """x / 2 of an integer is another number than of the double that it becomes."""
+    """x / 2 differs between an integer and the double that it becomes."""
     write(tmp_path / "a.parquet", x=[1, 3])
     write(tmp_path / "b.parquet", x=[1.5])
     ds = hd.read_parquet(tmp_path, unify="all").filter(expr=col("x") / 2 < 0.9)
@@ -437,7 +437,7 @@ def test_ten_thousand_files(thousands):
 
 
 def test_few_files_are_opened(thousands, tmp_path):
-    """All but the first 100 files are broken: who reads them sees it."""
+    """All files except the first 100 are broken, so reading one is an error."""
     for f, path in enumerate(sorted(thousands.iterdir())):
         target = tmp_path / path.name
         target.symlink_to(path) if f < 100 else target.write_bytes(b"PAR1")
@@ -464,7 +464,9 @@ def test_input_files(tmp_path):
 
 
 def test_integers_that_no_double_is(tmp_path):
-    """Files of int64 behind one of doubles gave 2**60 for 2**60 + 1 without a word. pyarrow refuses, too."""
+    """The story: files of int64 behind one of doubles gave 2**60 for 2**60 + 1 in silence. pyarrow
+    refuses.
+    """
     first, second = write(tmp_path / "0.parquet", a=[1.5]), write(tmp_path / "1.parquet", a=[1, 2, 2**60 + 1])
     said = r"1\.parquet: column 'a', fragment 0, from row 0 on: row 2: no double is 1152921504606846977"
     with pytest.raises(exceptions.TypeMismatchError, match=said):

@@ -1,4 +1,4 @@
-"""How random shuffles are: the figures of bench/shuffle_quality.py, with bounds, for few rows."""
+"""Quality of shuffles: the figures of bench/shuffle_quality.py with bounds, for few rows."""
 
 import importlib.util
 from pathlib import Path
@@ -28,7 +28,7 @@ def found(quality, tmp_path_factory):
 
 
 def test_the_figures_themselves(quality):
-    """Of numpy's permutation all are 1 up to chance; of rows in order, or reversed, none is."""
+    """For numpy's permutation all are about 1; for rows in order or reversed none is."""
     chance = quality.figures(np.random.default_rng(1).permutation(ROWS))
     assert chance["entropy"] == pytest.approx(1, abs=0.01)
     assert chance["distance"] == pytest.approx(1, abs=0.02)
@@ -49,7 +49,7 @@ def test_global_shuffles_are_as_good_as_chance(found):
 
 
 def test_windows(found):
-    """A window of a tenth of all rows mixes well what is near; blocks in random order bring it from afar."""
+    """A window of a tenth of all rows mixes near rows well; a random order of blocks brings far ones near."""
     small, large = found["windows alone", 500], found["windows alone", 5000]
     assert small["entropy"] < large["entropy"] and large["entropy"] > 0.7
     assert large["distance"] == pytest.approx(3 * 0.46 * 5000 / ROWS, rel=0.15)  # a window of W: 0.46 W

@@ -1,8 +1,8 @@
 """Names, keyword arguments and defaults are those of Ray Data 2.60, so that programs need no change.
 
-The tables are what inspect.signature says there, but for what docs/ray.md names. `@cluster` are the arguments
-that mean something on a cluster only: they need not be in a signature, but have to be accepted. `...` is a
-default that has no short text.
+The tables come from inspect.signature there, except for the differences in docs/ray.md. `@cluster` marks
+arguments with a meaning only on a cluster: a signature may lack them, but calls must accept them. `...` is a
+default without a short text.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""Every operation, reader and writer in 16 MiB, over nearly three times as much: the bytes are the same."""
+"""Every operation, reader and writer over nearly three times a limit of 16 MiB: the same bytes."""
 
 import functools
 import gc
@@ -49,7 +49,7 @@ def context(tmp_path):
 
 
 def add(digest, table):
-    """Its bytes, however it was cut."""
+    """Adds the table's bytes to the digest, independent of its cut."""
     table = pa.Table.from_batches([b for b in table.to_batches() if b.num_rows], table.schema)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -83,7 +83,7 @@ def largest(batch):
 
 
 def shards(ds):
-    """Of two consumers at the same time."""
+    """The rows of two consumers that read at the same time."""
     found = [None, None]
     iterators = ds.streaming_split(2, equal=True)
 
@@ -224,14 +224,14 @@ def test_the_same_bytes(folder, context, name):
 
 
 def test_a_summary_that_does_not_fit_says_so(folder, context):
-    """The most frequent texts: all different ones are held."""
+    """The most frequent texts: the engine keeps all distinct ones."""
     context.memory_limit_bytes = LIMIT // 2
     with pytest.raises(MemoryLimitError, match=str(LIMIT // 2)):
         hd.read_parquet(folder).summary(["name"]).to_pandas()
 
 
 def test_none_is_forgotten():
-    """A new method has a line above, or stands here: what holds no rows, or gives all that it has."""
+    """Every method has a case above, or stands here, because it keeps no rows or returns all of them."""
     import inspect
 
     lines = inspect.getsource(inspect.getmodule(test_none_is_forgotten))
@@ -275,7 +275,7 @@ def test_written_and_read(folder, context, tmp_path, name):
 
 @pytest.mark.parametrize("name", ["parquet", "webdataset"])
 def test_large_rows_are_written_within_the_limit(context, tmp_path, name):
-    """A row group was 64 MiB of pixels whatever the limit, and ten times that while it was encoded."""
+    """The story: a row group was 64 MiB of pixels whatever the limit, and ten times that during encoding."""
     import numpy as np
 
     made = hd.range(300).map_batches(

@@ -1,4 +1,4 @@
-"""Where rows come from: read_parquet, read_text, range, from_items, from_numpy, from_pandas, from_arrow."""
+"""Sources of rows: read_parquet, read_text, range, from_items, from_numpy, from_pandas, from_arrow."""
 
 import datetime
 import gzip

@@ -1,4 +1,4 @@
-"""Spilling that goes wrong, or is stopped: a clear error at once, and nothing stays behind."""
+"""Spilling that fails or is stopped: a clear error at once, and nothing is left behind."""
 
 import gc
 import os
@@ -24,7 +24,7 @@ STEP = 7_368_787
 
 @pytest.fixture
 def context(tmp_path):
-    """8 MiB, and a spill folder of our own."""
+    """A limit of 8 MiB and a separate spill folder."""
     context = hd.DataContext.get_current()
     was = context.memory_limit_bytes
     folder = tmp_path / "spill"
@@ -114,7 +114,7 @@ def test_a_full_disk(context, little_disk, name, quota):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_run_after_a_failed_one(context, little_disk, name):
-    """On a disk that has room, and, with rows that fit, on the full one."""
+    """On a disk with room, and, with rows that fit in memory, on the full disk."""
     with pytest.raises(DiskFullError):
         consume(OPERATIONS[name]())
     gc.collect()
@@ -125,7 +125,7 @@ def test_a_run_after_a_failed_one(context, little_disk, name):
 
 
 def test_half_of_the_rows_and_no_more(context):
-    """Left in the middle of what was spilled."""
+    """A pass that is left in the middle of spilled rows."""
     for name in "sort", "random_shuffle", "groupby":
         batches = iter(OPERATIONS[name]().iter_batches(batch_size=1000))
         next(batches)
@@ -195,7 +195,7 @@ def test_stopped_in_the_middle(tmp_path, what, how):
 
 
 def test_interrupted_while_it_spills(tmp_path):
-    """Ctrl-C before the first row: the engine is at work, Python waits for it."""
+    """Ctrl-C before the first row: the engine works while Python waits."""
     process = start("sort", tmp_path)
     try:
         deadline = time.monotonic() + 30
@@ -211,7 +211,7 @@ def test_interrupted_while_it_spills(tmp_path):
 
 
 def spills(pid):
-    """Whether it has a file open that has no name."""
+    """Whether the process has an open file without a name."""
     try:
         return any(
             "(deleted)" in os.readlink(f"/proc/{pid}/fd/{fd}")

@@ -1,4 +1,4 @@
-"""Samples, splits, zip and mix against what Python says, for any cut, threads, and resumed anywhere."""
+"""Samples, splits, zip and mix against Python, for any cut and threads, resumed anywhere."""
 
 import itertools
 import json
@@ -118,7 +118,7 @@ def test_split_proportionately():
         hd.range(2).split_proportionately([0.3, 0.3, 0.3])
 
 
-def test_pieces_of_memory_stay_in_memory():
+def test_parts_of_memory_stay_in_memory():
     ds = hd.range(10).materialize()
     pieces = ds.split(3)
     assert all(isinstance(p, hd.MaterializedDataset) for p in pieces)
@@ -311,7 +311,7 @@ def test_zip_of_different_lengths():
 
 
 def test_zip_behind_functions():
-    """Names are settled by the first tables."""
+    """The first tables determine the names."""
     left = hd.range(5000).map_batches(lambda b: {"x": b["id"] * 2}, compute="threads")
     right = hd.range(5000).map_batches(lambda b: {"x": b["id"] * 3}, batch_size=77, compute="threads")
     rows = left.zip(right).take_all()
@@ -320,7 +320,7 @@ def test_zip_behind_functions():
 
 
 def mixed(lengths, weights, drop):
-    """Row by row, as the definition says."""
+    """Row by row, by the definition."""
     weights = [w / sum(weights) for w in weights]
     given_out, out = [0] * len(lengths), []
     while True:
@@ -378,8 +378,8 @@ def test_resume_in_zip_and_mix(folder):
         assert [b["id"].tolist() for b in rest] == expected[7:]
 
 
-def test_who_waits_alone_is_told_for_whom(monkeypatch):
-    """Shares that were read one after the other in one thread hung without a word."""
+def test_a_rank_that_waits_alone_warns_and_names_the_others(monkeypatch):
+    """The story: shares that were read one after the other in one thread hung in silence."""
     monkeypatch.setattr("headrace.data.iterator.WARN_AFTER_S", 0.1)
     shares = hd.range(100).streaming_split(3, equal=True)
     waits = threading.Thread(target=lambda: shares[1].close() or list(shares[0].iter_batches()))

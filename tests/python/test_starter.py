@@ -1,5 +1,5 @@
-"""The fork server behind worker processes: that nothing tells its workers from fresh interpreters, and that
-nobody outlives anybody.
+"""The fork server behind worker processes: its workers behave like fresh interpreters, and no process
+outlives another one.
 """
 
 import gc
@@ -24,7 +24,7 @@ from headrace.udf import starter
 
 @pytest.fixture(autouse=True)
 def fresh():
-    """Each test has a server of its own."""
+    """Each test gets a new server."""
     starter.end()
     yield
     starter.end()
@@ -44,7 +44,7 @@ def gone(pids, seconds=60.0):
 
 
 def ask(question, **more):
-    """What a worker answers, or all workers."""
+    """The answer of a worker, or of all workers."""
     ds = hd.range(max(1, more.get("concurrency", (1,))[0])).map_batches(
         lambda batch: {"answer": [repr(question())] * len(batch["id"])}, batch_size=1, **more
     )
@@ -259,7 +259,7 @@ DRIVER = """
 
 
 def driver(then, environment=None):
-    """A script, and the process ids that it tells of."""
+    """Starts a script; returns it and the process ids that it prints."""
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(DRIVER).format(then=then)],
         stdout=subprocess.PIPE,
@@ -298,7 +298,7 @@ def test_a_driver_that_ends_at_once():
 
 @pytest.mark.parametrize(("how", "pidfd"), [("kill", True), ("exec", True), ("both", True), ("both", False)])
 def test_a_driver_with_workers(tmp_path, how, pidfd):
-    """Killed, replaced by another program, or killed while a child of its has its sockets."""
+    """The driver is killed, replaced by another program, or killed while its child has its sockets."""
     environment = {"PYTHONWARNINGS": "ignore"}
     if not pidfd:
         text = "import os\ndef none(pid, flags=0):\n    raise OSError(38, 'none')\nos.pidfd_open = none\n"

@@ -1,4 +1,4 @@
-"""_core.pyi says what headrace._core has: the same classes, functions, methods and attributes."""
+"""_core.pyi describes headrace._core: the same classes, functions, methods and attributes."""
 
 import ast
 from pathlib import Path

@@ -21,7 +21,7 @@ PEOPLE = [
 
 
 def test_the_example_of_ray():
-    """The table of Ray's docstring, but for the median of two values, which is between them here."""
+    """The table of Ray's docstring, except for the median of two values, which lies between them here."""
     got = hd.from_items(PEOPLE).summary().to_pandas()
     assert list(got.columns) == ["statistic", "age", "city", "name", "salary"]
     want = {
@@ -179,7 +179,7 @@ def test_to_torch_says_what_is_wrong():
     ds = hd.from_items(PEOPLE).select_columns(["age", "city"])
     with pytest.raises(InvalidArgument, match="no column 'x'; the columns are age, city"):
         features(ds, feature_columns=["x"])
-    with pytest.raises(TypeMismatchError, match="column 'city' holds text"):
+    with pytest.raises(TypeMismatchError, match="column 'city': expected numbers, found text"):
         features(ds, feature_columns=["city"])
     for columns, dtypes in (
         (["age"], [torch.int8]),
@@ -188,7 +188,7 @@ def test_to_torch_says_what_is_wrong():
     ):
         with pytest.raises(InvalidArgument, match="feature_column_dtypes"):
             features(ds, feature_columns=columns, feature_column_dtypes=dtypes)
-    with pytest.raises(InvalidArgument, match="without columns"):
+    with pytest.raises(InvalidArgument, match="found an empty list"):
         features(ds, feature_columns=[["age"], []])
 
 

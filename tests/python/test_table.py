@@ -25,7 +25,7 @@ F5 = range(5)
 
 @pytest.fixture
 def no_pickles(monkeypatch):
-    """What has no type is an error: columns of Python objects have a test of their own, test_objects.py."""
+    """Values without a type are an error here; columns of Python objects: test_objects.py."""
     context = hd.DataContext.get_current()
     monkeypatch.setattr(context, "enable_fallback_to_arrow_object_ext_type", False)
 
@@ -100,7 +100,7 @@ def same(a, b):
 
 
 def variants(arrow_type, values):
-    """The values as they are, with nulls, sliced, sliced with nulls, sliced to nothing."""
+    """The values unchanged, with nulls, sliced, sliced with nulls, sliced to no rows."""
     plain = pa.array(values, arrow_type)
     nulls = pa.array(with_nulls(values), arrow_type)
     return {
@@ -405,7 +405,7 @@ def test_types_of_lists():
     ("arrow_type", "values"), TYPES[:-1], ids=IDS[:-1]
 )  # a map's pairs are no column of one type
 def test_objects_come_back(arrow_type, values):
-    """What to_pylist() gives can be built again, and means the same."""
+    """A table from the objects of to_pylist() has the same values."""
     objects = with_nulls(pa.array(values, arrow_type).to_pylist())
     assert build(objects).column("c").to_pylist() == objects
 
@@ -439,11 +439,11 @@ def test_too_deep_is_an_error(no_pickles):
     deep = []
     for _ in range(500):
         deep = [deep]
-    with pytest.raises(TypeMismatchError, match="deep"):
+    with pytest.raises(TypeMismatchError, match="levels of nesting"):
         build([deep])
     loop = []
     loop.append(loop)
-    with pytest.raises(TypeMismatchError, match="deep"):
+    with pytest.raises(TypeMismatchError, match="levels of nesting"):
         build(loop)
 
 
@@ -485,7 +485,7 @@ def test_special_arrays():
         build(np.arange(3, dtype=">i4"))
     with pytest.raises(TypeMismatchError, match="'c'.*Zd"):
         build(np.zeros(2, complex))
-    with pytest.raises(TypeMismatchError, match="each row"):
+    with pytest.raises(TypeMismatchError, match="one value per row"):
         build(np.array(5))
     assert build(range(3)).column("c").to_pylist() == [0, 1, 2]
 

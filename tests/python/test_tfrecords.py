@@ -1,4 +1,4 @@
-"""TFRecord files of tf.train.Example against an encoder of the tests' own: every layout, damage anywhere."""
+"""TFRecord files of tf.train.Example against an encoder in this file: every layout, damage anywhere."""
 
 import gzip
 import struct

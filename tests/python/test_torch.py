@@ -1,4 +1,4 @@
-"""Batches as torch tensors: memory, types, devices, what has no tensor."""
+"""Batches as torch tensors: memory, types, devices, types without a tensor."""
 
 import datetime
 import json
@@ -67,12 +67,12 @@ def test_tensors_are_the_consumers_own():
 
 
 def copied(ds):
-    """Bytes that were needed to make batches of their own memory."""
+    """Bytes copied to give batches their own memory."""
     return [op["peak_bytes"] for op in json.loads(ds.stats())["operators"] if op["name"] == "gather"][0]
 
 
 def test_a_table_that_is_a_batch_is_not_copied(tmp_path):
-    """Images are made 64 at a time; whoever wants just these has them as they are."""
+    """The reader makes 64 images at a time; a batch of exactly these is not copied."""
     pixels = np.random.default_rng(1).integers(0, 255, (128, 6, 6, 3), np.uint8)
     hd.from_numpy(pixels).write_images(str(tmp_path), column="data")
     scaled = col("bytes").image.decode("RGB").image.resize(6, 6).image.normalize([0.0], [1.0])
@@ -139,7 +139,7 @@ def test_what_has_no_tensor(values, text):
 
 
 def test_nulls_in_numbers_are_nan():
-    """Integers with nulls were an error, where NumPy batches, and Ray, have NaN."""
+    """The story: integers with nulls were an error, where NumPy batches and Ray have NaN."""
     table = pa.table(
         {
             "f": pa.array([1.5, None], pa.float32()),
@@ -163,7 +163,7 @@ def test_nulls_in_numbers_are_nan():
 
 @pytest.mark.parametrize("name", ["f", "i", "l"])
 def test_nulls_do_not_become_integers(name):
-    """NaN as an integer is the least one: dtypes=torch.int64 gave such labels without a word."""
+    """NaN as an integer is the least one; the story: dtypes=torch.int64 gave these labels in silence."""
     values = {"f": [1.5, None], "i": [7, None], "l": [[1, None], [3, 4]]}[name]
     ds = hd.from_items([{name: v} for v in values])
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Trainers: who gets which rows, what is reported and kept, and what is left when something dies."""
+"""Trainers: rows of ranks, reports, checkpoints, and the state after a death."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def storage(tmp_path):
 
 
 def workers_alive():
-    """Of trainers of this process: the last argument of a worker says whose it is."""
+    """Workers of this process's trainers: a worker's last argument is its driver."""
     found = []
     for p in psutil.process_iter(["cmdline", "status"]):
         line = p.info["cmdline"] or []
@@ -72,7 +72,7 @@ def fit(loop, storage, n=2, config=None, **more):
 
 
 def gather(value):
-    """What each rank has, on every rank."""
+    """The values of all ranks, on every rank."""
     out = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(out, value)
     return out
@@ -90,7 +90,7 @@ def increment(batch):
     "name", ["ScalingConfig", "RunConfig", "FailureConfig", "CheckpointConfig", "DataConfig"]
 )
 def test_settings_that_are_none(name):
-    """They took any attribute in silence, and trainers any object, which then failed in fit()."""
+    """The story: they took any attribute in silence, and trainers any object, which then failed in fit()."""
     config = getattr(train, name)()
     with pytest.raises(AttributeError, match=f"{name} has no 'num_failures'"):
         config.num_failures = 3
@@ -392,8 +392,8 @@ def test_a_worker_that_is_killed(storage):
 
 
 def test_restart_goes_on_behind_the_last_checkpoint(storage, tmp_path):
-    """Rows are written to a file as they are taken; the second attempt has to bring exactly those behind
-    the checkpoint.
+    """The workers write taken rows to a file; the second attempt must give exactly those behind the
+    checkpoint.
     """
     storage.failure_config = FailureConfig(max_failures=1)
     log = tmp_path / "log"
@@ -531,7 +531,7 @@ def test_a_script_without_main_guard(script, tmp_path):
 
 
 def start_and_wait(script, tmp_path):
-    """The driver, and all processes below it, once both ranks are training."""
+    """The driver and all its descendants, once both ranks are training."""
     driver = subprocess.Popen(
         [sys.executable, script, tmp_path, "10000000", "sleep"],
         cwd=tmp_path,

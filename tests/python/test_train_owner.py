@@ -1,7 +1,7 @@
-"""Folders of drivers are removed when these have certainly ended, and only then.
+"""A driver's folder is removed only when the driver has certainly ended.
 
-The story: a folder counted as left over if /proc did not show its process, so that a driver in one container
-removed the folders of drivers in others that share the folder for temporary files.
+The story: a folder without its process in /proc counted as left over, so a driver in one container removed
+the folders of drivers in others that share the folder for temporary files.
 """
 
 import os
@@ -57,7 +57,7 @@ def tmp(tmp_path, monkeypatch):
 
 
 def start(code, container=False):
-    """A process, and the line that it prints. In a container its number is one that others do not have."""
+    """Starts a process; returns it and its line of output. In a container its id is not visible to others."""
     command = [sys.executable, "-c", code]
     if container:
         command = [
@@ -83,7 +83,7 @@ def run(code, container=False):
 
 
 def wait_until_unlocked(folder):
-    """The container's processes end a moment after its first one."""
+    """Waits: the container's processes end a moment after its first one."""
     while not has_ended(Path(folder, "owner"), ""):
         time.sleep(0.01)
 
@@ -113,7 +113,7 @@ def test_a_driver_that_was_killed(tmp):
 
 
 def test_where_locks_prove_nothing(tmp, monkeypatch):
-    """Then only processes of our own namespace can be known to have ended."""
+    """Then only the end of processes of the own namespace is known."""
     process, folder = start(
         "from headrace import _core\n_core.lock_file = lambda fd: None" + MAKE_FOLDER.format(state=None)
     )
@@ -161,7 +161,7 @@ os._exit(0)
 
 
 def test_two_drivers_of_one_run(tmp):
-    """The second one removed what the first one's workers were writing."""
+    """The story: the second one removed what the first one's workers were writing."""
     first, staging = start(BEGIN.format(path=str(tmp), then="input()"))
     second = run(BEGIN.format(path=str(tmp), then=""))
     assert "another driver is writing this run" in second.stderr

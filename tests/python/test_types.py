@@ -1,7 +1,7 @@
-"""What a column of each type is in each kind of batch, in rows and in DataFrames, and that it comes back.
+"""A column of each type in each kind of batch, in rows and in DataFrames, and back.
 
-The table says what Ray 2.60 gives, but for what docs/ray.md names: lists of equal length are dense, rows have
-arrays of numbers, DataFrames NumPy's types.
+The table has the results of Ray 2.60, except for the differences in docs/ray.md: lists of equal length are
+dense, rows have arrays of numbers, DataFrames NumPy's types.
 """
 
 import datetime
@@ -21,7 +21,7 @@ PLAIN = [*INTEGERS, "float", "double"]
 
 
 def of(values):
-    """What the values are: dtype, and of objects the classes."""
+    """The values' dtype, and for objects their classes."""
     array = values if isinstance(values, np.ndarray) else None
     if isinstance(values, pd.Series):
         if values.dtype != object:
@@ -117,7 +117,7 @@ def test_what_a_column_is(kind, nulls):
 )
 @pytest.mark.parametrize("batch_format", ["numpy", "pandas", "pyarrow"])
 def test_it_comes_back(kind, nulls, batch_format):
-    """Through a function that gives what it got, also from DataFrames, where dates were timestamps[s]."""
+    """Through a function that returns its input; the story: dates from DataFrames were timestamps[s]."""
     if kind == "null" and batch_format == "numpy":
         return  # NaN there, which is a float
     table = table_of(kind, nulls)
@@ -134,7 +134,7 @@ def test_dates_beyond_the_years_of_datetime():
 
 
 def test_a_batch_of_few_rows_of_a_shared_call():
-    """Batches that travel together are cut out of one DataFrame, or made one by one: both have dates."""
+    """Batches that travel together are cut from one DataFrame or made one by one: both have dates."""
     for nulls in (False, True):
         ds = hd.from_arrow(pa.concat_tables([table_of("date32", nulls)] * 5))
         seen = ds.map_batches(
@@ -160,7 +160,7 @@ EDGES = {
 
 @pytest.mark.parametrize("dtype", EDGES)
 def test_times_that_do_not_fit_their_unit_are_refused(dtype):
-    """numpy wraps them: the year 10**14 became another year in silence."""
+    """The story: numpy wraps them, so the year 10**14 became another year in silence."""
     last = EDGES[dtype]
     for value in (last, -last, 0, 2**63 - 1, last + 1, -last - 2, 10**18):
         array = np.array([0, value], "i8").view(dtype)
@@ -183,7 +183,7 @@ def test_times_finer_than_nanoseconds_are_not_cut():
 
 
 def test_lists_of_times_of_several_units():
-    """numpy takes the finest unit and wraps what does not fit; such values stay what they are, as pickles."""
+    """numpy takes the finest unit and wraps larger values; here they become pickles."""
     far, near = np.datetime64(10**14, "Y"), np.datetime64(1, "ns")
     assert [r["t"] for r in hd.from_items([{"t": far}, {"t": near}]).take_all()] == [far, near]
     mixed = [np.datetime64(10, "Y"), None, np.datetime64(10, "s")]

@@ -1,4 +1,4 @@
-"""Functions of the user: what they get, what they may return, where they run, and who is left afterwards."""
+"""User functions: arguments, results, where they run, and processes afterwards."""
 
 import datetime
 import functools
@@ -334,8 +334,8 @@ def test_pieces_whose_types_differ_are_an_error(compute):
         ds.to_arrow()
 
 
-def test_ragged_and_equal_pieces_are_one_type(compute):
-    """Arrays of one dimension are lists, whether the rows of a piece happen to be equally long or not."""
+def test_ragged_and_equal_rows_are_one_type(compute):
+    """Arrays of one dimension are lists, whether or not their lengths are equal."""
     ds = hd.range(1100).map(lambda r: {"t": np.arange(3 if r["id"] > 500 else r["id"] % 4)}, compute=compute)
     assert column(ds, "t") == [list(range(3 if i > 500 else i % 4)) for i in range(1100)]
 
@@ -383,7 +383,7 @@ def own_pid(batch):
 
 
 def workers():
-    """All below this process but for those that only start workers."""
+    """All descendants of this process, except those that only start workers."""
     servers = {s.process.pid for s in starter._servers}
     return {p.pid for p in psutil.Process().children(recursive=True) if is_alive(p.pid)} - servers
 
@@ -489,7 +489,7 @@ LONG = """
 
 
 def started(tmp_path, text, lines):
-    """A script in a process group of its own, after so many lines of 'worker PID' on stderr."""
+    """A script in its own process group, after `lines` lines of 'worker PID' on stderr."""
     path = tmp_path / "script.py"
     # A shell's background job is started with SIGINT ignored, and so would be what it starts.
     listen = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -511,7 +511,7 @@ def started(tmp_path, text, lines):
 
 
 def ended(process, seconds):
-    """Waits for the end; a process that does not come to it says where its threads are."""
+    """Waits for the end; a process that hangs prints the stacks of its threads."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -565,14 +565,16 @@ def test_after_a_death_there_are_new_workers(tmp_path):
 
 
 def test_a_death_may_be_noticed_late(tmp_path, monkeypatch):
-    """The socket tells at once, the system perhaps after the next run began: its calls were refused."""
+    """The socket reports a death at once, the system perhaps after the next run began; the story: its
+    calls failed.
+    """
     reap = processes.Processes._reap
     late = lambda self, selector: (time.sleep(1.5), reap(self, selector))  # noqa: E731
     monkeypatch.setattr(processes.Processes, "_reap", late)
     test_after_a_death_there_are_new_workers(tmp_path)
 
 
-def test_a_forked_child_is_told(tmp_path):
+def test_a_forked_child_gets_an_error(tmp_path):
     ds = hd.range(100)
     rows = iter(ds.iter_batches(batch_size=10))
     next(rows)
@@ -621,7 +623,7 @@ def test_no_python_to_start(monkeypatch):
 
 @pytest.mark.parametrize("compute", COMPUTE)
 def test_an_interrupt_is_prompt(tmp_path, compute):
-    """Though the function sleeps for long."""
+    """Although the function sleeps for long."""
     text = LONG.replace("concurrency=(2, 2)", f"compute={compute!r}")
     if compute != "processes":
         text = text.replace('print("worker"', 'print("() worker"').replace(

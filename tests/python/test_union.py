@@ -1,4 +1,4 @@
-"""Unions of datasets whose columns differ: what one lacks is null, types are those that hold all values."""
+"""Unions of datasets with different columns: missing ones are null, types hold all values."""
 
 import pyarrow as pa
 import pytest
@@ -56,7 +56,7 @@ BEHIND = {
 @pytest.mark.parametrize("known", [True, False], ids=["known", "a function first"])
 @pytest.mark.parametrize("name", BEHIND)
 def test_whatever_stands_behind(name, known):
-    """As behind the same table in memory."""
+    """The same result as behind the same table in memory."""
     ds = of(A, known).union(of(B), of(C))
     assert BEHIND[name](ds).to_arrow().equals(BEHIND[name](hd.from_arrow(ALL)).to_arrow())
 
@@ -72,7 +72,7 @@ def test_only_what_is_wanted_is_read(tmp_path):
 
 
 def test_functions_on_all_sides():
-    """The first gives the columns; others may lack some."""
+    """The first determines the columns; others may lack some."""
     first = hd.range(3).map(lambda r: {"a": r["id"], "b": "x"})
     second = hd.range(2).map(lambda r: {"b": "y"})
     for ds in (first.union(second), first.union(second).sort("a")):
@@ -103,7 +103,7 @@ def test_types_that_do_not_meet_are_named():
 
 
 def test_order_and_limits():
-    """Tables of later inputs wait until the first one has said what its columns are."""
+    """Tables of later inputs wait until the first input's columns are known."""
 
     def slow(batch):
         import time
@@ -125,7 +125,7 @@ def test_order_and_limits():
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("kind", ["number", "list", "struct"])
 def test_integers_that_no_double_is(known, kind):
-    """2^60 + 1 beside doubles was rounded without a word. 2^60 is a double."""
+    """The story: 2^60 + 1 beside doubles was rounded in silence. 2^60 is a double."""
 
     def table(value):
         return pa.table({"a": [{"number": value, "list": [value], "struct": {"k": value}}[kind]]})
@@ -138,7 +138,7 @@ def test_integers_that_no_double_is(known, kind):
 
 
 def test_python_numbers_that_no_double_is():
-    """from_items() and results of functions rounded them, too."""
+    """The story: from_items() and results of functions rounded them, too."""
     values = [2**60 + 1, 1.5]
     assert [r["a"] for r in hd.from_items([{"a": v} for v in values]).take_all()] == values
     assert hd.range(2).map(lambda r: {"a": values[r["id"]]}).take_all() == [{"a": v} for v in values]

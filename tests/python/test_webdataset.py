@@ -26,7 +26,7 @@ def write_tar(path, members, form=tarfile.PAX_FORMAT, mode="w"):
 
 
 def samples_of(path):
-    """What the webdataset package makes of an archive: group_by_keys over base_plus_ext."""
+    """The samples by the webdataset package's rules: group_by_keys over base_plus_ext."""
     out = []
     with tarfile.open(path, "r|*") as t:
         for m in t:
@@ -380,7 +380,7 @@ def test_damage(tmp_path):
 
 
 def test_what_stands_behind_the_end_is_not_dropped(tmp_path):
-    """Zeros over a header, or an archive behind another: what follows was left out without a word."""
+    """Zeros over a header, or an archive behind another; the story: the rest was lost in silence."""
     good, bad = tmp_path / "good.tar", tmp_path / "bad.tar"
     write_tar(good, [(f"{i}.txt", b"text") for i in range(4)])
     data = good.read_bytes()

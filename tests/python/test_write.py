@@ -1,4 +1,4 @@
-"""Writing: what is written is what pyarrow, DuckDB, Polars and we ourselves read; all files or none."""
+"""Writing: pyarrow, DuckDB, Polars and our readers read the same rows; all files appear or none."""
 
 import datetime
 import decimal
@@ -500,7 +500,7 @@ def test_dictionaries_of_texts_that_look_alike(tmp_path, seed):
 
 
 def raw_column(type_, values):
-    """The numbers as they are: pyarrow's own constructors look at them."""
+    """Unchecked numbers: pyarrow's own constructors would check them."""
     size = type_.bit_width // 8
     data = b"".join(int(v).to_bytes(size, "little", signed=True) for v in values)
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(data)])
@@ -520,7 +520,9 @@ IMPOSSIBLE = {
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 def test_values_that_their_type_cannot_have_do_not_come_in(name):
-    """pyarrow's arrays can hold them (validate(full=True) refuses): writers cut decimals, floored dates."""
+    """pyarrow's arrays can hold them (validate(full=True) refuses); the story: writers cut decimals,
+    floored dates.
+    """
     type_, bad, text = IMPOSSIBLE[name]
     good = raw_column(type_, [0, 0, 0])
     assert hd.from_arrow(pa.table({"c": good})).count() == 3
@@ -539,7 +541,7 @@ def test_values_that_their_type_cannot_have_do_not_come_in(name):
 
 @pytest.mark.parametrize("precision, size", [(5, 16), (12, 16), (20, 16), (20, 32), (50, 32)])
 def test_decimals_that_parquet_has_no_room_for(tmp_path, precision, size):
-    """Arrow files may hold them (Java's do). Low bytes were written: 123456.78 came back as another."""
+    """Arrow files may hold them (Java's do); the story: low bytes were written, and 123456.78 changed."""
     type_ = (pa.decimal128 if size == 16 else pa.decimal256)(precision, 2)
     structs = pa.StructArray.from_arrays(
         [raw_column(type_, [0, 10**precision - 1, 1 - 10**precision, 0])], ["d"]
@@ -558,7 +560,7 @@ def test_decimals_that_parquet_has_no_room_for(tmp_path, precision, size):
 
 
 def test_times_that_files_cannot_hold(tmp_path):
-    """A time of 2^60 seconds has no milliseconds; NumPy's NaT took the least number for a null."""
+    """A time of 2^60 seconds does not fit in milliseconds; NumPy's NaT is the least number."""
     late = hd.from_arrow(pa.table({"t": raw_column(pa.timestamp("s"), [0, 2**60])}))
     with pytest.raises(
         TypeMismatchError, match=f"'t', row 1 of the row group: {2**60} as timestamp.s. does not fit"
@@ -578,7 +580,7 @@ def test_times_that_files_cannot_hold(tmp_path):
 
 
 def test_doubles_beyond_the_floats_of_an_example(tmp_path):
-    """1e300 was written as infinite."""
+    """The story: 1e300 was written as infinity."""
     wide = pa.table({"x": [[1.5], [float("inf"), 1e300]]})
     with pytest.raises(
         TypeMismatchError, match=r"'x', row 1 of its piece: 1e\+?300 does not fit a float of 32 bits"

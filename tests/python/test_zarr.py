@@ -1,4 +1,4 @@
-"""Zarr stores as the zarr package writes them, and damaged ones."""
+"""Zarr stores by the zarr package, and damaged ones."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_group(tmp_path):
 
 @pytest.mark.parametrize("kind", ["M8", "m8"])
 def test_times_finer_than_nanoseconds(tmp_path, kind):
-    """They were cut to nanoseconds; the error that came then did not name the store."""
+    """The story: they were cut to nanoseconds; later the error did not name the store."""
     path = str(tmp_path / "t.zarr")
     a = zarr.create_array(path, shape=(3,), chunks=(3,), dtype=f"{kind}[ps]")
     a[:] = np.array([5000, "NaT", -(2**62) // 1000 * 1000], f"{kind}[ps]")
