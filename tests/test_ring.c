@@ -649,7 +649,7 @@ done:
     return st;
 }
 
-/* What a rank asks for, as it travels: see wire_request. The kinds are those of ring.c. */
+/* What a rank asks for, as it travels: see hr_ring_request. The kinds are those of ring_protocol.h. */
 typedef struct raw_request {
     int64_t batch_rows, shuffle_rows;
     uint64_t shuffle_seed;
