@@ -197,7 +197,7 @@ def test_convert(folder, tmp_path):
     assert out.startswith(f"{tmp_path}/all.parquet\t8 rows\t")
     assert pq.read_table(tmp_path / "all.parquet").num_rows == 8
     assert pq.ParquetFile(tmp_path / "all.parquet").metadata.row_group(0).column(0).compression == "SNAPPY"
-    assert "there are files" in headrace("convert", folder, tmp_path / "all.parquet", status=1)[1]
+    assert "already contains files" in headrace("convert", folder, tmp_path / "all.parquet", status=1)[1]
     headrace("convert", "--overwrite", "-c", "id", folder, tmp_path / "all.parquet")
     assert pq.read_table(tmp_path / "all.parquet").column_names == ["id"]
     headrace("convert", "--to", "parquet", "--max-rows-per-file", 3, folder, tmp_path / "many")

@@ -274,7 +274,7 @@ def test_modes(tmp_path):
     ds.write_parquet(tmp_path / "d")
     assert hd.read_parquet(tmp_path / "d").count() == 20
     for mode in (hd.SaveMode.ERROR, hd.SaveMode.CREATE, "create"):
-        with pytest.raises(StorageError, match="there are files"):
+        with pytest.raises(StorageError, match="already contains files"):
             ds.write_parquet(tmp_path / "d", mode=mode)
     assert ds.write_parquet(tmp_path / "d", mode=hd.SaveMode.IGNORE) == []
     ds.limit(3).write_parquet(tmp_path / "d", mode=hd.SaveMode.OVERWRITE)
