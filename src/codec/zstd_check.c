@@ -412,12 +412,13 @@ static int64_t literals_header(const uint8_t *p, int64_t n, int64_t *made, int64
 /* The literals section; *used: its bytes. */
 static bool literals_check(frame_state *f, const uint8_t *p, int64_t n, int64_t *used)
 {
-    int64_t made, packed, header = n > 0 ? literals_header(p, n, &made, &packed) : -1, code = 0;
-    int type = p[0] & 3;
+    int64_t made = 0, packed = 0, header = n > 0 ? literals_header(p, n, &made, &packed) : -1, code = 0;
+    int type;
 
-    *used = header + packed;
     if (header < 0 || made > f->block_max)
         return false;
+    *used = header + packed;
+    type = p[0] & 3;
     if (type < 2 || !f->all)
         return true;
     if (type == 2)
