@@ -534,7 +534,12 @@ static hr_status drain_ticket_relocks(hr_stage *s, hr_ticket *t, int thread, hr_
         hr__run_unlock(r);
         st = pass(s, thread, remember(s, marker), item.table, err);
         hr__run_lock(r);
-        HR_TRY(st);
+        if (st) { /* rows that a push emitted before its error go on; those of a failed finish do not */
+            hr_status given = deliver_locked(s, garbage, NULL);
+
+            (void)given; /* without memory they are lost, as the run is */
+            return st;
+        }
     }
     turn_locked(s);
     HR_TRY(deliver_locked(s, garbage, err));
@@ -582,11 +587,9 @@ static void drain(hr_stage *s, int thread)
         else
             break;
     }
-    if (st && !deliver_locked(s, &garbage, NULL)) /* an operator fails behind what it emitted in the same call */
-        fail_stage_locked(s, st, &err, &garbage);
-    else if (st)
-        hr__run_fail_locked(r, st, &err);
     s->gate.draining = false;
+    if (st)
+        fail_stage_locked(s, st, &err, &garbage);
     dropped = r->dropped;
     r->dropped = NULL;
     hr__run_unlock(r);

@@ -163,13 +163,15 @@ typedef struct hr_op_class {
      * while pushes run. NULL: nothing is ever suspended. */
     void (*cancel)(const hr_op *op, hr_op_run *run);
     void (*stop)(const hr_op *op, hr_op_run *run); /* after the last task; always, if start succeeded */
+    /* After an error: what this call emitted still goes on, before the error. */
     hr_status (*push)(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err);
     /* After hr__resume: may emit, suspend again (HR_PENDING), or fail. Results are where the completer put them. */
     hr_status (*resumed)(const hr_op *op, hr_task *task, hr_error *err);
     /* After hr__task_more: called when all that this operator emitted has gone through the operators behind it, before
      * it gets more input. May emit, suspend and ask for more again. NULL: hr__task_more is never called. */
     hr_status (*more)(const hr_op *op, hr_task *task, hr_error *err);
-    /* The ticket's (MAP) or all input's (STREAM, BLOCK) end. NULL: nothing to do. */
+    /* The ticket's (MAP) or all input's (STREAM, BLOCK) end. STREAM, BLOCK: what it emits goes on only if it succeeds
+     * (a write reports its files first and names them then). NULL: nothing to do. */
     hr_status (*finish)(const hr_op *op, hr_task *task, hr_error *err);
     hr_status (*ended)(const hr_op *op, hr_task *task, int input,
                        hr_error *err); /* of several inputs: no more of this one */
