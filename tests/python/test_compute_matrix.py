@@ -353,7 +353,11 @@ def test_what_cannot_be_sent_is_named():
             return batch
 
     cases = [
-        ((closes_over,), {}, r"map_batches\(closes_over\) cannot be sent.*: variable lock is lock: "),
+        (
+            (closes_over,),
+            {},
+            r"map_batches\(closes_over\): cannot pickle the function.*: variable lock is lock: ",
+        ),
         ((lambda b, x=lock: b,), {}, "a default of <lambda> is lock"),
         ((functools.partial(lambda x, b: b, lock),), {}, "argument 1 of the partial is lock"),
         ((Takes,), {"fn_constructor_args": [lock]}, "argument 1 is lock"),

@@ -71,7 +71,10 @@ def test_blocks_and_what_is_no_dataset(table):
     with pytest.raises(ValueError, match="override_num_blocks: .*found 0"):
         hd.from_huggingface(table, override_num_blocks=0)
     both = datasets.DatasetDict({"train": table})
-    with pytest.raises(exceptions.TypeMismatchError, match=r"a DatasetDict: take one .* dataset\['train'\]"):
+    with pytest.raises(
+        exceptions.TypeMismatchError,
+        match=r"expected a Dataset, such as dataset\['train'\], found a DatasetDict",
+    ):
         hd.from_huggingface(both)
     assert hd.from_huggingface(both["train"]).count() == 40
     with pytest.raises(exceptions.TypeMismatchError, match="expected a datasets.Dataset, found list"):

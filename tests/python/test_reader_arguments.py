@@ -232,7 +232,9 @@ def test_filesystems(kind):
         reader("x", filesystem=fsspec.filesystem("memory"))
     with pytest.raises(TypeError, match="filesystem: expected one of pyarrow.fs or fsspec, found str"):
         reader("x", filesystem="file")
-    with pytest.raises(NotImplementedError, match="s3://bucket/x: URLs of scheme 's3'"):
+    with pytest.raises(
+        NotImplementedError, match="s3://bucket/x: headrace does not read URLs of scheme 's3'"
+    ):
         reader("s3://bucket/x")
 
 

@@ -347,7 +347,7 @@ def test_no_type_for_both(tmp_path):
         hd.read_parquet(tmp_path, unify="all").schema()
     assert "b.parquet: column 'x' is string, in " in str(e.value)
     assert str(e.value).endswith("a.parquet it is int64")
-    with pytest.raises(exceptions.InvalidArgument, match="unify='some'"):
+    with pytest.raises(exceptions.InvalidArgument, match="unify: expected 'first' or 'all', found 'some'"):
         hd.read_parquet(tmp_path, unify="some")
 
 
