@@ -523,11 +523,34 @@ static bool is_hopeless(const pw_dict *d, int64_t seen) { return d->n_uniques > 
 
 #define LOOK_EVERY 4096
 
-/* The slot of the value, or the free one where it belongs. */
+/* Texts of more than 8 bytes that have the same hash. */
+static inline bool same_bytes(const uint8_t *a, const uint8_t *b, int64_t n)
+{
+    uint64_t x[4];
+
+    if (n > 16)
+        return memcmp(a, b, (size_t)n) == 0;
+    memcpy(&x[0], a, 8);
+    memcpy(&x[1], b, 8);
+    memcpy(&x[2], a + n - 8, 8);
+    memcpy(&x[3], b + n - 8, 8);
+    return ((x[0] ^ x[1]) | (x[2] ^ x[3])) == 0;
+}
+
+/* The slot of the value, or the free one where it belongs. Most words lie in their first slot or the second: which of
+ * the two is no branch, since a CPU cannot predict it. */
 static inline slot *find(const table *t, const pw_values *v, const pw_dict *d, bool is_word, uint64_t key,
                          hr_view bytes)
 {
-    for (uint64_t at = place_of(key, is_word);; at++) {
+    uint64_t at = place_of(key, is_word);
+
+    if (is_word) {
+        slot *s = &t->slots[(at + (t->slots[at & t->mask].key != key)) & t->mask];
+
+        if (s->key == key && s->number)
+            return s;
+    }
+    for (;; at++) {
         slot *s = &t->slots[at & t->mask];
 
         if (!s->number || (is_word && s->key == key))
@@ -535,7 +558,7 @@ static inline slot *find(const table *t, const pw_values *v, const pw_dict *d, b
         if (!is_word && s->key == key) {
             hr_view old = value_bytes(v, d->uniques[s->number - 1]);
 
-            if (old.n == bytes.n && (old.n <= 8 || memcmp(old.data, bytes.data, (size_t)old.n) == 0))
+            if (old.n == bytes.n && (old.n <= 8 || same_bytes(old.data, bytes.data, old.n)))
                 return s;
         }
     }
