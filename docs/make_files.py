@@ -1,4 +1,4 @@
-"""Writes docs/files.md: each source file and its own first words. `make docs` runs it; a test compares."""
+"""Writes docs/files.md: each source file, its first words, its tests. `make docs` runs it; a test looks."""
 
 import re
 import sys
@@ -41,9 +41,10 @@ FOLDERS = {
 }
 HEAD = """# Source files
 
-Folders in the order in which data flows; a file sees headers of its own folder and of those before
-it. Each file begins by explaining itself: the table is made of its first words (`make docs`).
-[How they fit together](ARCHITECTURE.md).
+Folders in the order in which data flows; a file includes headers of its own folder and of those
+before it. `make docs` writes this table from the first words of each file. The tests of a file are
+the program that is named after it, or the ones that its head names ("Tests: ...").
+[How the files fit together](ARCHITECTURE.md).
 """
 
 
@@ -56,12 +57,33 @@ def first_words(path):
     return re.sub(r"\s*\n \*\s*", " ", found.group(1)).strip().rstrip(".").replace("|", "\\|")
 
 
+def tests_of(path):
+    """The tests of a C file: named after it, or named in its head by a line "Tests: a.c, b.py."."""
+    named = f"test_{path.stem}.c"
+    if (ROOT / "tests" / named).exists():
+        return [named]
+    head = path.read_text(encoding="utf-8").split("*/")[0]
+    found = re.search(r"\n \* Tests: ([\w., \n*]+?)\.\s*$", head)
+    if not found:
+        raise SystemExit(f"{path}: there is no tests/{named}, and the head has no line 'Tests: ...'")
+    tests = [t for t in re.split(r"[\s,*]+", found.group(1)) if t]
+    for t in tests:
+        if not any((ROOT / folder / t).exists() for folder in ("tests", "tests/python")):
+            raise SystemExit(f"{path}: its head names {t}, which does not exist")
+    return tests
+
+
+def row(path):
+    tests = ", ".join(f"`{t}`" for t in tests_of(path)) if path.suffix == ".c" else ""
+    return f"| `{path.name}` | {first_words(path)} | {tests} |"
+
+
 def page():
     lines = [HEAD]
     for name, what in FOLDERS.items():
         files = sorted(p for p in (ROOT / "src" / name).iterdir() if p.suffix in {".c", ".h"})
-        lines += [f"## `src/{name}/`: {what}", "", "| file | |", "|---|---|"]
-        lines += [f"| `{p.name}` | {first_words(p)} |" for p in files]
+        lines += [f"## `src/{name}/`: {what}", "", "| file | | tests |", "|---|---|---|"]
+        lines += [row(p) for p in files]
         lines.append("")
     return "\n".join(lines)
 

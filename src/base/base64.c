@@ -1,4 +1,6 @@
-/* base64.c - bytes as text by RFC 4648, for schemas in footers and for positions. */
+/* base64.c - bytes as text by RFC 4648, for schemas in footers and for positions.
+ *
+ * Tests: test_remembered_columns.c, test_parquet_write.c. */
 #include "base/all.h"
 
 void hr__text_add_base64(hr_text *out, const uint8_t *p, int64_t n)

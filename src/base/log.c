@@ -2,7 +2,9 @@
  *
  * Only events that no status can report come here: a fallback, a warning about a position, a thread that did not start.
  * The lock is held while the caller's function runs, so that hr_set_log() returns when no older function runs any more.
- * It is a leaf: a function of the log must not call the library, since the engine may log with locks held. */
+ * It is a leaf: a function of the log must not call the library, since the engine may log with locks held.
+ *
+ * Tests: test_public_api.c. */
 #include "base/all.h"
 
 #include <stdarg.h>

@@ -6,7 +6,9 @@
  *    many threads and disarming need no lock, and exactly one call fails.
  * 2. Limits of containers. A limit may stand at any level between our cgroup and the mount, in v1 and in v2, and the
  * mount may show only a part of the tree. See "the machine" below. That code allocates nothing: the first allocation
- * reads the memory limit. */
+ * reads the memory limit.
+ *
+ * Tests: test_os.c. */
 #include "base/all.h"
 
 #include <dirent.h>

@@ -1,4 +1,6 @@
-/* cmd_convert.c - headrace convert: files of any format that can be read, as files of any that can be written. */
+/* cmd_convert.c - headrace convert: files of any format that can be read, as files of any that can be written.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 static const struct option long_options[] = { OUTPUT_LONG, INPUT_LONG, { 0 } };

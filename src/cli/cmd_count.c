@@ -1,4 +1,6 @@
-/* cmd_count.c - headrace count: the number of rows in all files together. */
+/* cmd_count.c - headrace count: the number of rows in all files together.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* cmd_formats.c - headrace formats: what can be read, and each format's options, from the tables that parse them. */
+/* cmd_formats.c - headrace formats: what can be read, and each format's options, from the tables that parse them.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 #include <stdio.h>

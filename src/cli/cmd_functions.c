@@ -1,4 +1,6 @@
-/* cmd_functions.c - headrace functions: what expressions can call, from the tables that the engine looks them up in. */
+/* cmd_functions.c - headrace functions: what expressions can call, from the tables that the engine looks them up in.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 #include <stdarg.h>

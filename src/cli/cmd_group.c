@@ -1,6 +1,8 @@
 /* cmd_group.c - headrace group: files of any format and size, a row for rows of equal keys.
  *
- * An aggregate is written as it is called: "mean(fare)", "count()", "quantile(dist, q=0.9) as far". */
+ * An aggregate is written as it is called: "mean(fare)", "count()", "quantile(dist, q=0.9) as far".
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* cmd_head.c - headrace head: the first rows of files, as a table or as JSON lines. */
+/* cmd_head.c - headrace head: the first rows of files, as a table or as JSON lines.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 #include <errno.h>

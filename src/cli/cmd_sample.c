@@ -1,4 +1,6 @@
-/* cmd_sample.c - headrace sample: a random sample of the rows of files. */
+/* cmd_sample.c - headrace sample: a random sample of the rows of files.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* cmd_schema.c - headrace schema: the columns of files, one "name: type" a line. */
+/* cmd_schema.c - headrace schema: the columns of files, one "name: type" a line.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 #include <stdio.h>

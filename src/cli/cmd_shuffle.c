@@ -1,4 +1,6 @@
-/* cmd_shuffle.c - headrace shuffle: files of any format and size, their rows in a random order. */
+/* cmd_shuffle.c - headrace shuffle: files of any format and size, their rows in a random order.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 static const struct option long_options[] = {

@@ -1,4 +1,6 @@
-/* cmd_sort.c - headrace sort: files of any format and size, their rows ordered by columns. */
+/* cmd_sort.c - headrace sort: files of any format and size, their rows ordered by columns.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* cmd_stat.c - headrace stat: the metadata of files; it reads no rows.
  *
- * A line for the file, what its format says of it, then a line for each fragment and what the format says of that. */
+ * A line for the file, what its format says of it, then a line for each fragment and what the format says of that.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 #include <stdio.h>

@@ -2,7 +2,9 @@
  *
  * Exit status: 0, 1 after an error, 2 after a wrong call. An error is one line on standard error. When the reader of
  * standard output ends (`headrace head FILE | head -1`), SIGPIPE ends the command without a message, whatever the
- * parent set for that signal. main() flushes standard output, so that a full disk is an error. */
+ * parent set for that signal. main() flushes standard output, so that a full disk is an error.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
-/* output.c - what the commands that write files share: their options, and the place of OUT. */
+/* output.c - what the commands that write files share: their options, and the place of OUT.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 #include <errno.h>

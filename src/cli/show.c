@@ -1,7 +1,9 @@
 /* show.c - rows as a table for people: columns side by side, one line a row.
  *
  * Files are not trusted: whatever bytes a cell holds, the table prints one line a row, no control characters and
- * nothing but valid UTF-8. Everything goes to standard output, whose errors main() reports. */
+ * nothing but valid UTF-8. Everything goes to standard output, whose errors main() reports.
+ *
+ * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 #include <stdio.h>

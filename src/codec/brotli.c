@@ -1,5 +1,7 @@
 /* brotli.c - Brotli by libbrotlidec and libbrotlienc: reads and writes blocks, as in Parquet, and reads streams (.br).
- * A file is one stream without magic bytes: only its suffix identifies it. */
+ * A file is one stream without magic bytes: only its suffix identifies it.
+ *
+ * Tests: test_codec.c. */
 #include "codec/codec.h"
 
 #ifdef HR_HAVE_BROTLI

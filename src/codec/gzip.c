@@ -2,7 +2,9 @@
  * is missing.
  *
  * A gzip file has one or several consecutive members (`cat a.gz b.gz` and parallel compressors make several). Zeros
- * after the last member are ignored, as gzip does. */
+ * after the last member are ignored, as gzip does.
+ *
+ * Tests: test_codec.c. */
 #include "codec/codec.h"
 
 #if defined(HR_HAVE_DEFLATE)

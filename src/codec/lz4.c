@@ -1,7 +1,9 @@
 /* lz4.c - LZ4 by liblz4: raw blocks, as in Parquet, and frames, as in .lz4 files and Arrow IPC.
  *
  * Parquet's first LZ4 codec is Hadoop's framing of raw blocks in most files: two big-endian lengths stand before each
- * block, of its decompressed and of its compressed bytes. Some files have a raw block instead. */
+ * block, of its decompressed and of its compressed bytes. Some files have a raw block instead.
+ *
+ * Tests: test_codec.c. */
 #include "codec/codec.h"
 
 #ifdef HR_HAVE_LZ4

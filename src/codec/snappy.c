@@ -3,7 +3,9 @@
  * A block is its length, then elements, each with a tag byte: literal bytes, or a copy of up to 64 bytes from up to 4
  * GiB before (compressors use 64 KiB). Most elements are short, and the branch on each and the short copies take the
  * time. So, while both sides have 64 bytes of room, copies move whole 16-byte words and may write beyond the element; a
- * careful loop decodes the last bytes of a block. Snappy has no files of its own. */
+ * careful loop decodes the last bytes of a block. Snappy has no files of its own.
+ *
+ * Tests: test_codec.c, test_parquet_write.c. */
 #include "codec/codec.h"
 
 #define ROOM 64 /* bytes that a fast copy may touch behind its end */

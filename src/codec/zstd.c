@@ -4,7 +4,9 @@
  * libzstd decodes some such blocks; zstd_check.c finds them.
  *
  * The writer of a stream chooses its window, up to libzstd's default limit of 128 MiB; blocks need no window, they are
- * decoded in place. */
+ * decoded in place.
+ *
+ * Tests: test_codec.c. */
 #include "codec/codec.h"
 #include "codec/zstd_check.h"
 

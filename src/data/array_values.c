@@ -2,7 +2,9 @@
  *
  * hr__array_check checks what memory safety needs: sizes, offsets, lengths. This file checks Arrow's rules for values,
  * which damaged bytes break: a decimal has no more digits than its precision, a time of day lies within a day, a date64
- * is a whole number of days, the keys of a map are not null. Nulls may have any content. */
+ * is a whole number of days, the keys of a map are not null. Nulls may have any content.
+ *
+ * Tests: test_ipc.c. */
 #include "base/decimal.h"
 #include "data/data.h"
 

@@ -1,7 +1,9 @@
 /* keep_rows.c - the rows of a table that a mask selects, with their coordinates.
  *
  * All rows: the result is the same table. A single range of at least half of the rows is a slice; other rows are
- * copied, so that a few rows do not hold the memory of many. */
+ * copied, so that a few rows do not hold the memory of many.
+ *
+ * Tests: test_filter.c, test_slice.c. */
 #include "data/table.h"
 
 /* Counts the rows, and finds the first and the last. The loops over all rows have no branches: a CPU cannot predict the

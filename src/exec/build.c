@@ -2,7 +2,9 @@
  *
  * Map operators join the stage before them; a stream or block operator closes its stage; a union, or an operator of
  * several inputs, opens one with several. What an operator gives in pieces is the next stage's to take. Operators and
- * sources are numbered in post-order, which is canonical: seeds and positions use these numbers. */
+ * sources are numbered in post-order, which is canonical: seeds and positions use these numbers.
+ *
+ * Tests: test_stages.c, test_combine.c. */
 #include "exec/run.h"
 
 static hr_status new_op(hr_run *r, hr_op *op, hr_op_state **out, hr_error *err)

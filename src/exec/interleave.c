@@ -7,7 +7,9 @@
  *
  * Which files go together depends on their places in the order alone: those from a multiple of HR_FILES_AT_ONCE up to
  * the next. So a position can return to any place. A file of a single row stands alone; small_files.c reads
- * many of them at once. */
+ * many of them at once.
+ *
+ * Tests: test_combine.c, test_run.c. */
 #include "exec/run.h"
 
 enum { OF_FILES = 3, OF_FRAGMENTS }; /* a local shuffle uses 1 and 2 */

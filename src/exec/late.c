@@ -1,4 +1,6 @@
-/* late.c - the schema of a plan whose functions declare none: it runs until its first table is there. */
+/* late.c - the schema of a plan whose functions declare none: it runs until its first table is there.
+ *
+ * Tests: test_plan.c. */
 #include "exec/exec.h"
 
 /* The schema of the first table that comes out; of none, an error that says so. */

@@ -5,7 +5,9 @@
  * (inputs.c). The text is JSON of at most 4 kB, what the columns of functions are (16 KiB each at most), and what
  * instances of users' classes keep (1 MiB each at most); it is parsed by a small strict reader of our own, since it
  * comes from users' checkpoints. It ends with a checksum: a number that is another one would skip rows without a
- * word. */
+ * word.
+ *
+ * Tests: test_inputs.c, test_feed.c. */
 #include "exec/exec.h"
 
 #include <inttypes.h>

@@ -10,7 +10,9 @@
  *
  * In both the calling thread does shares too, one after the other, then waits for those that other threads have begun:
  * a share waits for nothing, so that this takes as long as one share. Shares begin in the order of their numbers. After
- * an error none begins; the call fails with the error of the lowest number that failed. */
+ * an error none begins; the call fails with the error of the lowest number that failed.
+ *
+ * Tests: test_keyed.c. */
 #include "exec/run.h"
 
 typedef struct shares {

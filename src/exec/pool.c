@@ -7,7 +7,9 @@
  *
  * Locks: run.h has their order. pool.resize guards n_threads and threads; pool.lock guards the list of clients and the
  * sleeping threads. hr__pool_wake may be called with a run's lock held, and by any free. Threads belong to one process
- * id: a forked child starts with an empty pool. */
+ * id: a forked child starts with an empty pool.
+ *
+ * Tests: test_run.c, test_keyed.c. */
 #include "exec/pool.h"
 
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* queue.c - a ring of tables with the markers that lie before them.
  *
- * Not thread-safe: its owner holds run->lock, or owns the ticket or stage that it belongs to. */
+ * Not thread-safe: its owner holds run->lock, or owns the ticket or stage that it belongs to.
+ *
+ * Tests: test_keyed.c, test_run.c. */
 #include "exec/run.h"
 
 void hr__item_clear(hr_item *i)

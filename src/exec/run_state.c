@@ -1,4 +1,6 @@
-/* run_state.c - what all files of exec/ ask of a run: its lock, its references, its news for the consumer. */
+/* run_state.c - what all files of exec/ ask of a run: its lock, its references, its news for the consumer.
+ *
+ * Tests: test_stages.c. */
 #include "exec/run.h"
 
 #include <stdlib.h>

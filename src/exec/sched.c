@@ -57,7 +57,9 @@
  *    markers.
  *
  * Waking: whatever makes work possible (a step done, a table consumed, bytes given back) calls hr__pool_wake; see
- * pool.c. Locks and names (_locked, _relocks): see run.h. */
+ * pool.c. Locks and names (_locked, _relocks): see run.h.
+ *
+ * Tests: test_stages.c, test_combine.c. */
 #include "exec/run.h"
 #include "share/exchange_arena.h"
 

@@ -4,7 +4,9 @@
  * taken together depends on their order and sizes alone, so that a position means the same in any run; a table may hold
  * fewer of them, as the budget wants it. Where few rows may be wanted, the first tickets are one file each, and each
  * after these twice as many, so that three rows that a filter leaves do not open 64 files. Files are opened by the
- * thread that reads them. A file that cannot be read fails its ticket after the rows of those before it. */
+ * thread that reads them. A file that cannot be read fails its ticket after the rows of those before it.
+ *
+ * Tests: test_image_rule.c, test_images.py. */
 #include "exec/run.h"
 
 #define SMALL_FILES_BYTES (8 << 20)

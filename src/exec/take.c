@@ -2,7 +2,9 @@
  *
  * One thread at a time walks a scan (window.taking); opening a file, which may read a footer, happens without the lock,
  * while others decode. A fragment that may be split is cut at multiples of BLOCK_ROWS; how long a cut is depends on the
- * budget, which is why nothing else may depend on the cuts. */
+ * budget, which is why nothing else may depend on the cuts.
+ *
+ * Tests: test_run.c, test_custom_scan.c. */
 #include "exec/run.h"
 
 #define BLOCK_ROWS 4096

@@ -2,7 +2,9 @@
  *
  * Operators never call each other. A table that one emits lies in the inbox of the next (behind the last in the
  * ticket's output, behind a stream operator in gate.staged) until the scheduler's thread carries it on. So a suspended
- * operator finds its input again, and the stack stays flat. */
+ * operator finds its input again, and the stack stays flat.
+ *
+ * Tests: test_stages.c, test_combine.c. */
 #include "exec/run.h"
 
 #include <inttypes.h>

@@ -1,7 +1,9 @@
 /* ticket.c - one ticket's way: its input, then the map operators of its stage, depth first.
  *
  * A step ends as soon as something came out, so that the scheduler can drain it, look at the budget and notice a
- * cancellation between operator calls. What waits in inboxes keeps its place. */
+ * cancellation between operator calls. What waits in inboxes keeps its place.
+ *
+ * Tests: test_keyed.c, test_aggregate_own.c. */
 #include "exec/run.h"
 
 #include <inttypes.h>

@@ -1,7 +1,9 @@
 /* trace.c - spans of a run as Chrome trace events, which Perfetto and chrome://tracing open.
  *
  * Spans are kept in memory, at most MAX_SPANS, and written when the run closes: tracing must not add I/O to what it
- * watches. Names are borrowed: they belong to operators that live as long as the run. */
+ * watches. Names are borrowed: they belong to operators that live as long as the run.
+ *
+ * Tests: test_run.c. */
 #include "exec/run.h"
 
 #include <inttypes.h>

@@ -2,7 +2,9 @@
  *
  * A bound expression is a list of nodes, each behind the nodes that it needs, so that evaluation is one loop. Equal
  * nodes (the same function of the same nodes) are one node. A node may be unused, after a function absorbed its
- * argument's call: the binder marks the nodes that a result needs, and only those are evaluated. */
+ * argument's call: the binder marks the nodes that a result needs, and only those are evaluated.
+ *
+ * Tests: test_expr.c, test_eval.c. */
 #include "expr/fn.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* functions.c - the list of all functions of expressions. */
+/* functions.c - the list of all functions of expressions.
+ *
+ * Tests: test_expr.c, test_every_function.py. */
 #include "expr/fn.h"
 
 /* One table a file; the last entry of each has no name. */

@@ -12,7 +12,9 @@
  * A name is a column; col('any name') is one as well. An argument "name=value" is a setting of the function. "&" and
  * "|" bind as "and" and "or" do, so `a > 1 & b < 2` needs no parentheses; hr_expr_print() writes parentheses around
  * every operand that is an operation, so its texts mean the same here. The depth of the text is bounded, since parsing
- * recurses. */
+ * recurses.
+ *
+ * Tests: test_public_api.c, test_expr.c. */
 #include "expr/fn.h"
 
 #include <ctype.h>

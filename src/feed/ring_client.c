@@ -2,7 +2,9 @@
  *
  * There is no thread here: the thread that waits (for a batch, an answer) receives for all, the others wait for what it
  * files. ring_protocol.h has the messages. Locks: ring->lock, then the link's own. X_relocks lets go of ring->lock
- * while it receives. */
+ * while it receives.
+ *
+ * Tests: test_ring.c. */
 #include "feed/ring.h"
 #include "feed/ring_protocol.h"
 #include "io/poll.h"

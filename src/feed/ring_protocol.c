@@ -1,4 +1,6 @@
-/* ring_protocol.c - the messages of a ring as bytes, and back: what comes in is checked field by field. */
+/* ring_protocol.c - the messages of a ring as bytes, and back: what comes in is checked field by field.
+ *
+ * Tests: test_ring.c. */
 #include "feed/ring_protocol.h"
 
 #include <inttypes.h>

@@ -7,7 +7,9 @@
  * Threads: one dispatcher a server does all the work but schemas, which may need a run of the plan (a thread of their
  * own answers them). The poller and the splits (when a batch came out of a run) only set a flag and wake the
  * dispatcher. The poller calls as long as there is something to read, so it looks away until the dispatcher has read.
- * Locks: server->lock is a leaf. */
+ * Locks: server->lock is a leaf.
+ *
+ * Tests: test_ring.c. */
 #include "feed/ring.h"
 #include "feed/ring_protocol.h"
 #include "io/poll.h"

@@ -1,7 +1,9 @@
 /* split_api.c - hr_split_*: a split as headrace.h has it, where every rank asks for the same batches.
  *
  * split.c lets each rank bring a request and compares them, which is what processes need. Here the options of
- * hr_split_open() are the request of all ranks. */
+ * hr_split_open() are the request of all ranks.
+ *
+ * Tests: test_public_api.c. */
 #include "feed/feed.h"
 
 hr_status hr_split_open(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out,

@@ -1,5 +1,7 @@
 /* format.c - formats by name and by a file's first bytes; what opened files and readers of all formats have in
- * common. */
+ * common.
+ *
+ * Tests: test_write.c, test_scan.c. */
 #include "format/format.h"
 
 #include <strings.h>

@@ -1,4 +1,6 @@
-/* formats.c - the list of all formats, made of HR_FORMATS in format.h. Only this file sees the folders below. */
+/* formats.c - the list of all formats, made of HR_FORMATS in format.h. Only this file sees the folders below.
+ *
+ * Tests: test_formats.py. */
 #include "format/format.h"
 
 #define LISTED(name) &hr__format_##name,

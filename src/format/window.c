@@ -1,4 +1,6 @@
-/* window.c - a buffer that moves forward over a source, or over what a codec makes of it. */
+/* window.c - a buffer that moves forward over a source, or over what a codec makes of it.
+ *
+ * Tests: test_tar.c, test_tfrecord.c. */
 #include "format/window.h"
 
 hr_status hr__window_open(hr_window *w, hr_source *source, const hr_codec *codec, int64_t at, hr_account *account,

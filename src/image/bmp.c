@@ -3,7 +3,9 @@
  *
  * A colour of fewer than 8 bits is stretched to 255 without rounding, as in Pillow. Pixels that a run-length file skips
  * have palette entry 0. As in Pillow, a palette that maps each index to the same grey counts as none: 8 bits whose
- * entry i is i of each colour, 1 bit of black and white. */
+ * entry i is i of each colour, 1 bit of black and white.
+ *
+ * Tests: test_pixels.c. */
 #include "image/pixels.h"
 
 typedef enum { BMP_PLAIN, BMP_RLE8, BMP_RLE4, BMP_FIELDS } bmp_packing;

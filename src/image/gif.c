@@ -1,6 +1,8 @@
 /* gif.c - the first frame of a GIF on its canvas: giflib finds the frame and its codes, this file decodes the pixels.
  *
- * The area outside the frame has the transparent colour (alpha 0 in modes with alpha), or else the first colour. */
+ * The area outside the frame has the transparent colour (alpha 0 in modes with alpha), or else the first colour.
+ *
+ * Tests: test_images.py. */
 #include "image/pixels.h"
 
 static bool gif_bid(hr_view in) { return hr__view_starts(in, "GIF87a") || hr__view_starts(in, "GIF89a"); }

@@ -1,7 +1,9 @@
 /* image_chain.c - see image_chain.h.
  *
  * A plan is a list of stages, each a crop, a resize, and a crop of the result; a step becomes a part of the last stage
- * if possible. The usual recipes are one stage: crop and resize; resize and crop. A second resize is a second stage. */
+ * if possible. The usual recipes are one stage: crop and resize; resize and crop. A second resize is a second stage.
+ *
+ * Tests: test_pixels.c, test_image_rule.c. */
 #include "image/image_chain.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
-/* image_rows.c - builds a column of ragged tensors from images of different sizes. */
+/* image_rows.c - builds a column of ragged tensors from images of different sizes.
+ *
+ * Tests: test_tar.c, test_image_rule.c. */
 #include "image/image_chain.h"
 
 /* A row without values ends where the row before it ends. */

@@ -6,7 +6,9 @@
  * below are not even entropy-decoded. jpeg_huffman.c decodes the Huffman codes of baseline images.
  *
  * The library fills the missing part of a truncated file with grey and warns; here the end of the file inside an image
- * is an error. Other complaints (a wrong code, an early marker) are warnings, as in Pillow. */
+ * is an error. Other complaints (a wrong code, an early marker) are warnings, as in Pillow.
+ *
+ * Tests: test_pixels.c. */
 #include "codec/codec.h"
 #include "image/pixels.h"
 

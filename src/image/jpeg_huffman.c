@@ -1,4 +1,6 @@
-/* jpeg_huffman.c - see jpeg_huffman.h. */
+/* jpeg_huffman.c - see jpeg_huffman.h.
+ *
+ * Tests: test_pixels.c. */
 #include "data/data.h"
 
 #ifdef HR_HAVE_JPEG

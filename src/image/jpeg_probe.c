@@ -9,7 +9,9 @@
  * 2. The library calls a function put there once for each group of blocks, and the picture is the same as without it.
  * 3. The field at the place of has_multiple_scans is 0 for a baseline file, and 1 for a progressive one.
  *
- * If any of these fails, libjpeg decodes alone. */
+ * If any of these fails, libjpeg decodes alone.
+ *
+ * Tests: test_pixels.c. */
 #include "data/data.h"
 
 #ifdef HR_HAVE_JPEG

@@ -2,7 +2,9 @@
  *
  * libpng reports errors by longjmp, which never leaves the function that called setjmp. libpng's own transformations
  * turn bits, palettes and 16-bit values into 8 bits. An animated PNG gives its default image. The checksums of all
- * chunks before and between the pixels must be right. */
+ * chunks before and between the pixels must be right.
+ *
+ * Tests: test_pixels.c. */
 #include "image/pixels.h"
 
 #define SIGNATURE "\x89PNG\r\n\x1a\n"

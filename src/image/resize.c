@@ -6,7 +6,9 @@
  * 3. Vertical pass: computes a row of the result in 8 bits, then scales, converts and stores it.
  *
  * The loops over pixels are in resize_kernels.c, once for each kind of CPU. All forms give the same pixels, with two
- * exceptions: a float may differ in its last bit, and a filter with negative weights where its sum is a tie. */
+ * exceptions: a float may differ in its last bit, and a filter with negative weights where its sum is a tie.
+ *
+ * Tests: test_pixels.c. */
 #include "image/resize.h"
 
 #include "image/resize_kernels.h"

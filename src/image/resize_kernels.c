@@ -4,7 +4,9 @@
  * weights AVX-512 with VBMI, which picks any bytes out of 64: four neighbours of the result at a time, two weights a
  * step, and
  *           nothing to add up across lanes
- * NEON      four source pixels at a time */
+ * NEON      four source pixels at a time
+ *
+ * Tests: test_pixels.c. */
 #include "image/resize_kernels.h"
 
 #define HALF (HR_WEIGHT_ONE / 2)

@@ -2,7 +2,9 @@
  *
  * The code reads stored strips and tiles and converts them to 8 bits, as Pillow does: grey, palette, RGB and CMYK of 1
  * to 16 bits in one plane (grey also of 32 bits and floats); YCbCr if it is JPEG, which the library converts. Other
- * images go through TIFFReadRGBAImage, whose pixels may differ from Pillow's in the last bit. */
+ * images go through TIFFReadRGBAImage, whose pixels may differ from Pillow's in the last bit.
+ *
+ * Tests: test_images.py. */
 #include "image/pixels.h"
 
 static bool tiff_bid(hr_view in)

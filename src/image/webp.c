@@ -1,5 +1,7 @@
 /* webp.c - WebP by libwebp: lossy and lossless, with and without alpha, and the first frame of an animation by
- * libwebpdemux. */
+ * libwebpdemux.
+ *
+ * Tests: test_pixels.c, test_images.py. */
 #include "image/pixels.h"
 
 static bool webp_bid(hr_view in)

@@ -1,7 +1,9 @@
 /* file.c - a local file, read by pread: no position, no mapping.
  *
  * Why not mmap: a file that someone else truncates would be a SIGBUS in the middle of a kernel, and page faults hide
- * the time of reading. A pread from the page cache costs one copy, which is cheaper than the decoding of its bytes. */
+ * the time of reading. A pread from the page cache costs one copy, which is cheaper than the decoding of its bytes.
+ *
+ * Tests: test_glob.c, test_binary.c. */
 #include "io/io.h"
 
 typedef struct file_source {

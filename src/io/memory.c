@@ -1,6 +1,8 @@
 /* memory.c - a source over bytes in memory: for tests, fuzzing and data that are no file.
  *
- * It calls hr__fault() as a file does, so that a test can make any read fail without a file system. */
+ * It calls hr__fault() as a file does, so that a test can make any read fail without a file system.
+ *
+ * Tests: test_csv.c, test_codec.c. */
 #include "io/io.h"
 
 typedef struct memory_source {

@@ -1,4 +1,6 @@
-/* source.c - the common part of all sources and plain streams: counted references, exact reads, opening by URL. */
+/* source.c - the common part of all sources and plain streams: counted references, exact reads, opening by URL.
+ *
+ * Tests: test_glob.c, test_codec.c. */
 #include "io/io.h"
 
 hr_status hr__source_new(const hr_source_class *cls, size_t bytes, const char *name, int64_t n_bytes,

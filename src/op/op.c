@@ -1,4 +1,6 @@
-/* op.c - what all operators share: the count of references, the states of stream operators as text. */
+/* op.c - what all operators share: the count of references, the states of stream operators as text.
+ *
+ * Tests: test_aggregate_own.c, test_run.c. */
 #include "op/operators.h"
 
 #include <inttypes.h>

@@ -1,6 +1,8 @@
 /* catalog.c - what there is to name: formats, functions and aggregates with their options, for headrace.h.
  *
- * The answers come from the tables that the engine itself parses by, so they cannot differ from what it does. */
+ * The answers come from the tables that the engine itself parses by, so they cannot differ from what it does.
+ *
+ * Tests: test_public_api.c. */
 #include "plan/plan.h"
 
 hr_status hr_format_at(int i, hr_format_info *out, hr_error *err)

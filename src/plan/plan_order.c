@@ -2,7 +2,9 @@
  * repartition.
  *
  * A sort key is a column, or an expression: that becomes a hidden column behind the others, which the sort drops
- * again. */
+ * again.
+ *
+ * Tests: test_ordering.c, test_structs.c. */
 #include "plan/plan.h"
 #include "expr/expr.h"
 

@@ -20,7 +20,9 @@
  *    touched, and stay until the segment goes.
  *
  * A forked child has the buffers, which it may read, but neither allocates nor frees in its parent's segments.
- * Lock: arena->lock is a leaf. Nothing is allocated, freed or mapped while it is held. */
+ * Lock: arena->lock is a leaf. Nothing is allocated, freed or mapped while it is held.
+ *
+ * Tests: test_share.c, test_process.c. */
 #include "share/share.h"
 
 #include "base/poison.h"

@@ -1,4 +1,6 @@
-/* link_life.c - what keeps a link, and what is said of one that is over. */
+/* link_life.c - what keeps a link, and what is said of one that is over.
+ *
+ * Tests: test_link.c. */
 #include "share/link.h"
 
 hr_status hr__link_not_ours(const hr_link *l, hr_error *err)

@@ -2,7 +2,9 @@
  *
  * A message is a *draft* until it is queued: columns are placed or copied, the schema looked up, packets made, all
  * without link->lock. Queueing cannot fail, so that slots, segments that the peer knows, and the order of packets stay
- * in step. Messages go before releases: the peer may wait for a message, but only its memory waits for a release. */
+ * in step. Messages go before releases: the peer may wait for a message, but only its memory waits for a release.
+ *
+ * Tests: test_link.c, test_process.c. */
 #include "share/link.h"
 #include "share/process_link.h"
 #include "share/exchange_arena.h"

@@ -6,7 +6,9 @@
  *
  * Who has connected but not yet said its token is a *guest*. Guests and the socket are in one watch, whose descriptor
  * can be polled, so that accepting never waits for anybody. Guests that say nothing are turned away after a while.
- * Lock: listener->lock, a leaf. */
+ * Lock: listener->lock, a leaf.
+ *
+ * Tests: test_link.c, test_ring.c. */
 #include "share/share.h"
 #include "share/process_link.h"
 

@@ -10,7 +10,9 @@
  * buffer may also be the receiver's own: what was received and goes back is not copied, but named.
  *
  * hr_wire_reader reads everything that is received, and every size, number, range and alignment is checked here before
- * it is used; hr__table_check checks what the values mean. share.h has the threat model. */
+ * it is used; hr__table_check checks what the values mean. share.h has the threat model.
+ *
+ * Tests: test_link.c, test_process.c. */
 #include "share/share.h"
 #include "share/process_link.h"
 

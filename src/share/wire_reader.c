@@ -1,7 +1,9 @@
 /* wire_reader.c - reads what another process sent: typed, bounded, with errors that name the place.
  *
  * Nothing is read beyond `end`, and nothing moves when a read fails. Numbers are in the byte order of the machine,
- * which both ends share; they may lie at any address. */
+ * which both ends share; they may lie at any address.
+ *
+ * Tests: test_link.c. */
 #include "share/share.h"
 
 hr_wire_reader hr__wire_reader(const char *name, const void *data, int64_t n_bytes)

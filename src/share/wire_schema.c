@@ -6,7 +6,9 @@
  *            fields
  *
  * Tensors travel as their storage with its metadata, as in Arrow. What is read is not trusted: counts are limited by
- * the bytes that are there, nesting by HR_MAX_DEPTH, and metadata has to be whole, since it is handed out as it is. */
+ * the bytes that are there, nesting by HR_MAX_DEPTH, and metadata has to be whole, since it is handed out as it is.
+ *
+ * Tests: test_remembered_columns.c, test_link.c. */
 #include "share/share.h"
 
 #define MAX_FIELDS (1 << 20)

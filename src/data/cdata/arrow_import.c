@@ -10,7 +10,9 @@
  * The code trusts that pointers point at as many bytes as the interface demands. It checks everything else: first the
  * numbers from which those sizes follow (lengths, numbers of buffers and children), in the end everything by
  * hr__array_check. An array without rows is replaced by a new one, since producers leave NULL pointers in it. Unions
- * are HR_UNSUPPORTED. */
+ * are HR_UNSUPPORTED.
+ *
+ * Tests: test_arrow.c. */
 #include "data/cdata/arrow.h"
 
 #define MAX_RUN_ROWS (1 << 26) /* of a decoded array with run ends */

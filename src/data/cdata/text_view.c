@@ -1,4 +1,6 @@
-/* text_view.c - text and binary columns as a pointer and offsets, for callers without Arrow structs. */
+/* text_view.c - text and binary columns as a pointer and offsets, for callers without Arrow structs.
+ *
+ * Tests: test_public_api.c. */
 #include "data/data.h"
 
 static hr_status check_text(const hr_table *t, int column, hr_error *err)

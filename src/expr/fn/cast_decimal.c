@@ -4,7 +4,9 @@
  * Exact where both types allow it: a value with more digits than the new type has, on either side of the point, is an
  * error. With safe=false digits behind the point are cut off, integers keep their low bits, and values that do not fit
  * are null. A float becomes the nearest decimal of its exact value, half-way to the even digit, and a decimal the
- * nearest float. */
+ * nearest float.
+ *
+ * Tests: test_arith_decimal.c, test_eval.c. */
 #include "base/decimal.h"
 #include "base/number_short.h"
 #include "expr/fn.h"

@@ -2,7 +2,9 @@
  *
  * The text is the whole value, without blanks around it; base/number.h defines the text of numbers and times. Booleans
  * are true and false (in any case) or 1 and 0. A time with a zone fits only a type with a zone; a time without one
- * counts as UTC there. */
+ * counts as UTC there.
+ *
+ * Tests: test_eval.c. */
 #include "base/number.h"
 #include "expr/fn.h"
 

@@ -5,7 +5,9 @@
  * division of floats. // and % of integers by zero are null; floats follow IEEE.
  *
  * arith_decimal.c computes decimals. Times: timestamp - timestamp, timestamp +- duration, duration +- duration,
- * duration * integer, in the finer of the units. */
+ * duration * integer, in the finer of the units.
+ *
+ * Tests: test_eval.c. */
 #include "expr/fn.h"
 
 #include <inttypes.h>

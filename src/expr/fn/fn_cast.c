@@ -5,7 +5,9 @@
  * become null, and times are cut to their unit. Integers always become the nearest float, doubles the nearest float32.
  *
  * A bound cast is a short list of steps over machine types. One loop for each pair of types converts numbers, a second
- * one detects that some value did not fit; only then a third one finds which, and whether it was valid. */
+ * one detects that some value did not fit; only then a third one finds which, and whether it was valid.
+ *
+ * Tests: test_eval.c. */
 #include "expr/fn.h"
 
 #include <inttypes.h>

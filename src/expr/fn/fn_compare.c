@@ -4,7 +4,9 @@
  * the compiler vectorises, writes bytes of 0 and 1, and a second one packs them into bits. Pairs that no machine type
  * holds compare exactly: int64 with uint64, times of different units, decimals of different scales. An integer and a
  * float compare as doubles. Floats follow IEEE: NaN is unequal to everything and neither less nor greater. Strings and
- * binary compare by bytes. */
+ * binary compare by bytes.
+ *
+ * Tests: test_prune.c, test_eval.c. */
 #include "expr/fn.h"
 
 #include <math.h>

@@ -2,7 +2,9 @@
  *
  * Each function takes images and settings, and returns images. It absorbs its argument if that is a call of an image
  * function: only the outermost call is evaluated, on the innermost argument, in one pass for each image
- * (image/image_chain.h). */
+ * (image/image_chain.h).
+ *
+ * Tests: test_image_rule.c, test_image_expressions.py. */
 #include "image/image_chain.h"
 #include "expr/fn.h"
 

@@ -2,7 +2,9 @@
  *
  * A null means "unknown": false and null is false, true or null is true, everything else with a null is null. The loops
  * work on whole bytes of bits: a value and a validity bit a row. The value under a null is arbitrary; the formulas
- * never let a known result depend on it. */
+ * never let a known result depend on it.
+ *
+ * Tests: test_prune.c, test_eval.c. */
 #include "expr/fn.h"
 
 #include <math.h>

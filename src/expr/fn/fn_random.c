@@ -3,7 +3,9 @@
  *
  * random() depends on the run's seed and the epoch, or on its own seed. `stream` distinguishes the calls of a program:
  * two calls with one stream return the same numbers. uuid() depends only on its own seed and the row, so that a row
- * keeps its identifier. */
+ * keeps its identifier.
+ *
+ * Tests: test_expr_functions.py. */
 #include "expr/fn/text_rows.h"
 
 #include <stdio.h>

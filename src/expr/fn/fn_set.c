@@ -2,7 +2,9 @@
  *
  * The values are a constant list. The binder casts them to the column's type, drops those that the type cannot hold (no
  * row can have them), and puts the rest into a hash table with open addressing; a short list is searched in turn. As in
- * Arrow (and unlike SQL) the result is never null: a null is in the list if the list has a null. NaN is in no list. */
+ * Arrow (and unlike SQL) the result is never null: a null is in the list if the list has a null. NaN is in no list.
+ *
+ * Tests: test_prune.c, test_eval.c. */
 #include "expr/fn.h"
 
 #include <inttypes.h>

@@ -3,7 +3,9 @@
  * \d, \w and \s are ASCII, a dot is any character but a newline, $ is the very end of the text. Features that RE2 lacks
  * (look-around, back references) work as well; limits on steps and memory end a pattern that would run for ever.
  * Threads share compiled patterns; a matcher has the memory of a match. PCRE2 allocates through hr__alloc: charged, and
- * able to fail in tests. */
+ * able to fail in tests.
+ *
+ * Tests: test_fn_regex.c. */
 #include "expr/fn/regex.h"
 
 #ifdef HR_HAVE_PCRE2

@@ -1,7 +1,9 @@
 /* text_rows.c - reads and writes columns of text row by row.
  *
  * Functions see only valid rows; a null row is an empty text in the result. The result has offsets of the column's
- * width; a result above 2 GiB with 32-bit offsets is an error. */
+ * width; a result above 2 GiB with 32-bit offsets is an error.
+ *
+ * Tests: test_eval.c, test_fn_search.c. */
 #include "expr/fn/text_rows.h"
 
 #include <inttypes.h>

@@ -1,7 +1,9 @@
 /* unicode.c - classes and case of characters by utf8proc, and positions in UTF-8.
  *
  * The classes are unions of general categories, as in Arrow, so that results agree: utf8proc has no properties for
- * "digit", "cased" and the like. ASCII needs only a table, not the library. */
+ * "digit", "cased" and the like. ASCII needs only a table, not the library.
+ *
+ * Tests: test_fn_string.c, test_eval.c. */
 #include "expr/fn/unicode.h"
 
 #ifdef HR_HAVE_UTF8PROC

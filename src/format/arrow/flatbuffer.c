@@ -1,4 +1,6 @@
-/* flatbuffer.c - see flatbuffer.h. */
+/* flatbuffer.c - see flatbuffer.h.
+ *
+ * Tests: test_ipc.c, test_parquet_write.c. */
 #include "format/arrow/flatbuffer.h"
 
 /* ---------------------------------------------------------------------------------------------------------- reading */

@@ -4,7 +4,9 @@
  * has. One column's buffers lie together in the body: they are read in one piece, taken apart, decompressed and put
  * into the right byte order; then the C data interface's structs are set up over them, and hr__array_import does the
  * rest (dictionaries, views, run ends become plain arrays there). What that interface trusts is checked here: that each
- * buffer has as many bytes as the rows, and the offsets in it, demand. */
+ * buffer has as many bytes as the rows, and the offsets in it, demand.
+ *
+ * Tests: test_ipc.c. */
 #include "format/arrow/ipc.h"
 
 #include <stdlib.h>

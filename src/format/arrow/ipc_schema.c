@@ -1,7 +1,9 @@
 /* ipc_schema.c - Arrow schemas as IPC messages, both ways.
  *
  * Reading keeps what a field says of its encoding (dictionary, views, run ends), since its buffers follow from that;
- * types as the rest of the engine has them come out of the C struct that is made of it. */
+ * types as the rest of the engine has them come out of the C struct that is made of it.
+ *
+ * Tests: test_ipc.c, test_parquet_write.c. */
 #include "data/cdata/arrow.h"
 #include "format/arrow/ipc.h"
 

@@ -1,5 +1,7 @@
 /* ipc_tables.c - the tables of Arrow's messages, as Message.fbs, Schema.fbs and File.fbs have them, for
- * hr__flat_verify. */
+ * hr__flat_verify.
+ *
+ * Tests: test_ipc.c. */
 #include "format/arrow/ipc.h"
 
 #define NUMBER(bytes_) { HR_FLAT_NUMBER, bytes_, NULL }

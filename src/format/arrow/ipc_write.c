@@ -2,7 +2,9 @@
  * runs on all threads, and a file is its beginning, pieces, and a footer that says where they stand.
  *
  * Buffers are padded to 64 bytes, as the specification recommends; a compressed one is preceded by its length.
- * Dictionaries are not made. */
+ * Dictionaries are not made.
+ *
+ * Tests: test_ipc.c, test_writers.c. */
 #include "format/arrow/ipc.h"
 
 #define PIECE_ROWS (64 << 10)

@@ -1,4 +1,6 @@
-/* csv_column.c - fields of one column become an array: one loop for each kind of type, over a rectangle of fields. */
+/* csv_column.c - fields of one column become an array: one loop for each kind of type, over a rectangle of fields.
+ *
+ * Tests: test_csv.c. */
 #include "base/number_short.h"
 #include "format/csv/csv.h"
 

@@ -1,4 +1,6 @@
-/* csv_encoding.c - text of other encodings as a stream of UTF-8, by the C library's iconv. */
+/* csv_encoding.c - text of other encodings as a stream of UTF-8, by the C library's iconv.
+ *
+ * Tests: test_csv.c. */
 #include "format/csv/csv.h"
 
 #include <errno.h>

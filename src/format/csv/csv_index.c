@@ -1,5 +1,7 @@
 /* csv_index.c - where fields and rows end: the automaton of quotes, and kernels that do what it does 64 bytes at a
- * time. */
+ * time.
+ *
+ * Tests: test_csv.c. */
 #include "format/csv/csv.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)

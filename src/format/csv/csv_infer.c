@@ -1,4 +1,6 @@
-/* csv_infer.c - the type of a column of text: the first in pyarrow's order that all values of the sample have. */
+/* csv_infer.c - the type of a column of text: the first in pyarrow's order that all values of the sample have.
+ *
+ * Tests: test_csv.c. */
 #include "base/number_short.h"
 #include "format/csv/csv.h"
 

@@ -1,4 +1,6 @@
-/* csv_options.c - what a reader of CSV can be told, and texts of options that are lists or types. */
+/* csv_options.c - what a reader of CSV can be told, and texts of options that are lists or types.
+ *
+ * Tests: test_csv.c, test_csv.py. */
 #include "format/csv/csv.h"
 
 #include <stdlib.h>

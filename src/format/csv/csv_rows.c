@@ -2,7 +2,9 @@
  *
  * Nearly always every n-th end is that of a line, and there is nothing to do but to note where rows begin. Otherwise
  * the rows are copied one by one: lines that count for none left out, rows of another length filled up, cut or
- * refused. */
+ * refused.
+ *
+ * Tests: test_csv.c. */
 #include "format/csv/csv.h"
 
 #define MAX_CELLS (1 << 22) /* of copied rows in one block: what is filled up is not bounded by the bytes */

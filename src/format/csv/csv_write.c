@@ -5,7 +5,9 @@
  * for nulls. Numbers are exact, times ISO 8601, durations integers of their unit. Nested and binary columns are
  * refused, since nobody could read them back.
  *
- * A compressed file is its header and pieces, each compressed by itself: gzip, Zstandard and LZ4 read them as one. */
+ * A compressed file is its header and pieces, each compressed by itself: gzip, Zstandard and LZ4 read them as one.
+ *
+ * Tests: test_writers.c. */
 #include "base/number.h"
 #include "format/csv/csv.h"
 

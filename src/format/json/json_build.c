@@ -31,7 +31,9 @@
  *
  * Were x wrong, say {"y": 1], id and tags would have two rows and s one. truncate_to(root, 1) takes all of them back to
  * one row, since every column knows where its row n begins. The first null makes a validity bitmap, all ones up to the
- * capacity, so that only nulls write to it; truncate_to writes the ones of rows that it takes back. */
+ * capacity, so that only nulls write to it; truncate_to writes the ones of rows that it takes back.
+ *
+ * Tests: test_json.c. */
 #include "base/number.h"
 #include "format/json/json_value.h"
 

@@ -8,7 +8,9 @@
  *             the byte
  *   values    the first byte of each run of other bytes outside of strings
  * Unlike there, closing quotes are places too, so that a string's length is known without looking at it, and newlines
- * can be. AVX2 with PCLMUL, NEON, and plain C; all three give the same. */
+ * can be. AVX2 with PCLMUL, NEON, and plain C; all three give the same.
+ *
+ * Tests: test_json.c. */
 #include "format/json/json.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -1,7 +1,9 @@
 /* json_print.c - rows as JSON lines, for programs: hr_table_print_json.
  *
  * What JSON cannot say: NaN and infinities are null, bytes are base64, times and decimals are strings, a map is a list
- * of {"key", "value"}. Whatever bytes a text holds, the result is valid UTF-8. (json_write.c writes files.) */
+ * of {"key", "value"}. Whatever bytes a text holds, the result is valid UTF-8. (json_write.c writes files.)
+ *
+ * Tests: test_json.c, test_cli.py. */
 #include "data/data.h"
 
 #include <inttypes.h>

@@ -7,7 +7,9 @@
  *
  * A block is read behind what the last one left over, and indexed whole. Where its index shows a raw control character
  * in a string (most often: a string that is not closed, so that all behind it is turned inside out) or where bytes are
- * not UTF-8, LINES go on carefully: each line is indexed and checked by itself. */
+ * not UTF-8, LINES go on carefully: each line is indexed and checked by itself.
+ *
+ * Tests: test_json.c. */
 #include "format/json/json.h"
 
 #include <stdarg.h>

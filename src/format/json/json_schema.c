@@ -7,7 +7,9 @@
  *
  * Strings that are all dates or times of whole seconds, all with a zone or all without, are timestamps, as in
  * pyarrow.json. Integers are int64, or uint64 where none is negative; what fits neither is an error, or double, or
- * text, by option. */
+ * text, by option.
+ *
+ * Tests: test_json.c. */
 #include "base/number.h"
 #include "format/json/json_value.h"
 

@@ -2,7 +2,9 @@
  *
  * Strict (RFC 8259): no leading zeros, no "1." or ".5", only the escapes that it names; half a surrogate pair is
  * refused, since no UTF-8 can say it. A number with up to 19 digits and a small power of ten is computed here, exactly
- * (W. Clinger: How to Read Floating Point Numbers Accurately, 1990); base/number.h does the rest. */
+ * (W. Clinger: How to Read Floating Point Numbers Accurately, 1990); base/number.h does the rest.
+ *
+ * Tests: test_json.c. */
 #include "base/number.h"
 #include "format/json/json_value.h"
 

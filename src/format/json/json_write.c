@@ -7,7 +7,9 @@
  * infinities by option.
  *
  * A compressed file is its pieces, each compressed by itself, one behind the other: gzip, Zstandard and LZ4 read them
- * as one. */
+ * as one.
+ *
+ * Tests: test_json.c. */
 #include "base/number.h"
 #include "format/json/json.h"
 

@@ -5,7 +5,9 @@
  *
  * The length has 2 bytes in version 1 and 4 in versions 2 and 3; the text is Latin-1 before version 3, then UTF-8.
  * `descr` is the text of a type, or a list of (name, type) and (name, type, shape) for structured arrays. Only this
- * much of Python's grammar is read. */
+ * much of Python's grammar is read.
+ *
+ * Tests: test_npy.c. */
 #include "format/numpy/npy.h"
 
 #define MAX_FIELDS 10000

@@ -2,7 +2,9 @@
  *
  * Numbers in the machine's byte order are columns as they stand in the file. The rest is copied once: fields are picked
  * out of their records, bytes are put into order, booleans become bits, padded texts lose their padding, times get a
- * unit that Arrow has, "not a time" becomes a null. */
+ * unit that Arrow has, "not a time" becomes a null.
+ *
+ * Tests: test_npy.c. */
 #include "format/numpy/npy.h"
 
 bool npy__is_values(const npy_header *h, const npy_field *f)

@@ -2,7 +2,9 @@
  *
  * Rows of numbers, booleans and times, of tensors of them, or of lists of equal length; a null, or a row of another
  * length, is an error. The header says how many rows there are, so that it is written last, over the room that was left
- * for it. */
+ * for it.
+ *
+ * Tests: test_writers.c, test_numpy.py. */
 #include "format/numpy/npy.h"
 
 #include <stdio.h>

@@ -1,7 +1,9 @@
 /* parquet_arrow.c - the Arrow schema that Arrow's writers embed in a footer: base64 of an IPC schema message.
  *
  * What is not understood is left out (the field's type becomes null, which restores nothing): the Parquet types suffice
- * to read every value. A damaged message is an error: without it columns would change their types in silence. */
+ * to read every value. A damaged message is an error: without it columns would change their types in silence.
+ *
+ * Tests: test_parquet_meta.c, test_parquet_prune.c. */
 #include "format/arrow/ipc.h"
 #include "format/parquet/parquet_meta.h"
 

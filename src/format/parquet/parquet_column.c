@@ -9,7 +9,9 @@
  * A batch is asked for in rows, but memory is what counts: estimates come from metadata, which may be wrong or lie. So
  * a leaf stops early, at the end of a row, when it has twice the bytes that were wanted; with several leaves in a
  * column the others go back and read as few rows. What one row may take is limited by what the file brings for it
- * (MAX_EXPANSION). */
+ * (MAX_EXPANSION).
+ *
+ * Tests: test_parquet_read.c, test_parquet_write.c. */
 #include "format/parquet/parquet_read.h"
 #include "format/parquet/parquet_kernel.h"
 

@@ -5,7 +5,9 @@
  * pq__delta_init walks over the blocks' headers, which costs next to nothing, and nothing is ever held but where we
  * are.
  *
- * All sums wrap around, as the format demands. Miniblocks that no value reaches have a width byte and no bits. */
+ * All sums wrap around, as the format demands. Miniblocks that no value reaches have a width byte and no bits.
+ *
+ * Tests: test_parquet_page.c, test_parquet_read.c. */
 #include "format/parquet/parquet_page.h"
 #include "format/parquet/parquet_kernel.h"
 

@@ -1,7 +1,9 @@
 /* parquet_describe.c - what a Parquet file keeps of its contents, as lines for people: headrace stat.
  *
  * Of each row group every stored column on a line: type, codec, encodings, bytes in the file and before compression,
- * nulls, least and most value as far as their order means something, and which indexes there are. */
+ * nulls, least and most value as far as their order means something, and which indexes there are.
+ *
+ * Tests: test_cli.py. */
 #include "format/parquet/parquet_read.h"
 
 #define MAX_BOUND_BYTES 24 /* of a least or most value that are shown */

@@ -15,7 +15,9 @@
  * Most levels are runs, and runs are never spelled out:
  * 1. A flat column's bit-packed levels of one bit *are* the validity bitmap; a run of ones costs nothing at all.
  * 2. Long lists are runs of r == max_rep: they only add to the innermost list's items.
- * What is left goes in blocks of PQ_BLOCK entries. */
+ * What is left goes in blocks of PQ_BLOCK entries.
+ *
+ * Tests: test_parquet_read.c, test_parquet_page.c. */
 #include "format/parquet/parquet_page.h"
 #include "format/parquet/parquet_kernel.h"
 

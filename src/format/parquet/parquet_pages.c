@@ -11,7 +11,9 @@
  * this one ended.
  *
  * Locks: file->lock (pointers, held for moments) and directory->lock (held while pages are looked through). Nobody
- * takes the first while holding the second. */
+ * takes the first while holding the second.
+ *
+ * Tests: test_parquet_read.c, test_parquet_prune.c. */
 #include "format/parquet/parquet_read.h"
 
 #define WINDOW_BYTES (256 << 10)

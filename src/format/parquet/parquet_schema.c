@@ -9,7 +9,9 @@
  * Lists come in the three-level form (group LIST { repeated group { element } }) and in older forms with two levels or
  * one; the rules of the format's specification tell them apart by name and number of children. The embedded Arrow
  * schema restores what Parquet cannot say: time zones, durations, 64-bit offsets, fixed sizes, extension types. It is
- * applied where its shape agrees, field by field, and ignored elsewhere. */
+ * applied where its shape agrees, field by field, and ignored elsewhere.
+ *
+ * Tests: test_parquet_meta.c, test_parquet_read.c. */
 #include "format/parquet/parquet_meta.h"
 
 #include <stdio.h>

@@ -3,7 +3,9 @@
  * finds damage that no checksum covers, or writers that are wrong.
  *
  * Bounds count where filters would use them (pq__has_order): not of INT96 and intervals, not of an order that nobody
- * has defined. NaN is within all bounds, both zeros are equal, and bounds that were cut are still bounds. */
+ * has defined. NaN is within all bounds, both zeros are equal, and bounds that were cut are still bounds.
+ *
+ * Tests: test_parquet_verify.py. */
 #include "base/decimal.h"
 #include "format/parquet/parquet_read.h"
 

@@ -7,7 +7,9 @@
  * 3. Pages begin with rows, so that an index can tell where a row is. Only a row of more than MAX_PAGE is broken, and
  *    then there is no index.
  * 4. Bounds: NaN counts for nothing, and a page of nothing else has none; zeros have the sign that keeps the other zero
- *    inside; long bytes are cut to PW_BOUND, texts between characters, upper bounds raised in their last one. */
+ *    inside; long bytes are cut to PW_BOUND, texts between characters, upper bounds raised in their last one.
+ *
+ * Tests: test_parquet_write.c. */
 #include "base/decimal.h"
 #include "format/parquet/parquet_write.h"
 

@@ -8,7 +8,9 @@
  *   a struct           nothing changes but the array
  * What is alive after that stands one after another in *spans* of the array in hand, in the order of the slots. Spans
  * are few where lists are whole: a column of lists of numbers is one span, and not a value of it is touched here. All
- * that is stored is nullable, but for the keys of maps. */
+ * that is stored is nullable, but for the keys of maps.
+ *
+ * Tests: test_parquet_write.c. */
 #include "format/parquet/parquet_write.h"
 
 typedef struct walk {

@@ -1,4 +1,6 @@
-/* parquet_write_values.c - values as Parquet's bytes, and the Thrift of headers and footer. */
+/* parquet_write_values.c - values as Parquet's bytes, and the Thrift of headers and footer.
+ *
+ * Tests: test_parquet_write.c. */
 #include "format/parquet/parquet_write.h"
 
 #include "format/parquet/parquet_kernel.h"

@@ -6,7 +6,9 @@
  * of others is an error. Otherwise the column is ragged. Nothing of a file but that first one is read when it is
  * opened: the type is known without, and thousands of files are opened one after the other by one thread.
  *
- * Written, a row becomes a file. */
+ * Written, a row becomes a file.
+ *
+ * Tests: test_image_rule.c, test_images.py. */
 #include "image/image_chain.h"
 #include "format/format.h"
 

@@ -2,7 +2,9 @@
  * null where the file has none, and with columns that have one value for the whole file (its path, its folders' names).
  *
  * A full_file stands before the file below, which is open with the columns that it has. A reader makes a column of one
- * value once, for its longest table; tables share slices of it. */
+ * value once, for its longest table; tables share slices of it.
+ *
+ * Tests: test_scan.c. */
 #include "format/scan/scan.h"
 
 typedef struct full_file {

@@ -1,7 +1,9 @@
 /* memory_scan.c - scans without files: tables, a range of numbers, a foreign stream (materialized.h keeps its tables).
  *
  * All are one file of fragments whose rows any reader can begin with. Tables are handed out as slices that share their
- * buffers, a range is computed as it is read. */
+ * buffers, a range is computed as it is read.
+ *
+ * Tests: test_scan.c, test_feed.c. */
 #include "format/scan/materialized.h"
 #include "format/scan/scan.h"
 

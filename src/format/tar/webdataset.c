@@ -8,7 +8,9 @@
  * sorted; fragments begin at the first sample that begins FRAGMENT_BYTES (less, if images are decoded) behind the last
  * one's begin. A compressed archive is one fragment; its suffixes are those of the first `sample` bytes. A reader walks
  * the same headers again, and reads data into the columns, without a copy where they are long; where little is wanted
- * of the archive, it reads little more. */
+ * of the archive, it reads little more.
+ *
+ * Tests: test_tar.c. */
 #include "image/image_chain.h"
 #include "base/number.h"
 #include "format/format.h"

@@ -3,7 +3,9 @@
  * The key is the column `__key__`; without one it is where the row came from (file-fragment-row), so that it does not
  * depend on how the work was cut. Text and bytes are written as they are, integers, booleans and floats as text; nulls
  * are left out. Other columns that begin with "__" say where a sample was read, and are not written. Headers are
- * ustar's, with GNU's extension for long names, and nothing in them depends on the day or the user. */
+ * ustar's, with GNU's extension for long names, and nothing in them depends on the day or the user.
+ *
+ * Tests: test_writers.c. */
 #include "base/number.h"
 #include "format/tar/tar.h"
 

@@ -7,7 +7,9 @@
  * protobuf demands; of a key that stands twice the last counts. A row is made in two steps: the record's features are
  * found and noted by column, then each column takes its value, so that a missing one is a null.
  *
- * A column is a value if no record seen so far had two of them, else a list. */
+ * A column is a value if no record seen so far had two of them, else a list.
+ *
+ * Tests: test_tfrecord.c. */
 #include "format/tfrecord/tfrecord.h"
 
 static const char *const kind_names[] = { "nothing", "bytes", "float", "int64" };

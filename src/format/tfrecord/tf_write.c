@@ -2,7 +2,9 @@
  *
  * Columns of integers and booleans become int64 lists, of floats float lists (32 bits: the format knows no others), of
  * text and bytes bytes lists; a list or a tensor is a feature of all its values, a null is left out. Record: length,
- * its checksum, the Example, its checksum; https://www.tensorflow.org/tutorials/load_data/tfrecord. */
+ * its checksum, the Example, its checksum; https://www.tensorflow.org/tutorials/load_data/tfrecord.
+ *
+ * Tests: test_writers.c. */
 #include "format/tfrecord/tfrecord.h"
 
 #include <math.h>

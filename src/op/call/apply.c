@@ -16,7 +16,9 @@
  *
  * A class of one instance sees its batches in the order of the rows (turns.c): the operator says when all calls of a
  * ticket are there. What its finish() gives comes behind all other rows, by the stage's last ticket. Its state is saved
- * before the first batch behind a marker; a marker whose ticket has no batch goes no further. */
+ * before the first batch behind a marker; a marker whose ticket has no batch goes no further.
+ *
+ * Tests: test_calls.c, test_process.c, test_compute_matrix.py. */
 #include "op/call/calls.h"
 #include "share/exchange_arena.h"
 

@@ -2,7 +2,9 @@
  *
  * A function's pieces do not depend on how readers cut, as long as the function's ticket holds whole blocks. Tickets of
  * a scan do. Behind a limit or a union a ticket is one table, as some reader happened to cut it: with this operator in
- * front of those, at the end of the stage that reads, it is one block, or what a filter left of it. */
+ * front of those, at the end of the stage that reads, it is one block, or what a filter left of it.
+ *
+ * Tests: test_run.c, test_pieces.c. */
 #include "op/call.h"
 
 #include <inttypes.h>

@@ -2,7 +2,9 @@
  * for it.
  *
  * A wide column that the function does not use is thus neither put where worker processes can read it nor, unless
- * somebody behind wants it, read at all. */
+ * somebody behind wants it, read at all.
+ *
+ * Tests: test_calls.c. */
 #include "op/call/calls.h"
 
 #include <string.h>

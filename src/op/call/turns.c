@@ -14,7 +14,9 @@
  *
  * An instance lives in one worker. Where what it holds are rows (finish(), state_dict()) and that worker dies, the run
  * has lost them: its calls fail from there on, and nothing is done again by an instance that knows nothing of the rows
- * before. */
+ * before.
+ *
+ * Tests: test_process.c, test_calls.c. */
 #include "op/call/calls.h"
 
 #include <inttypes.h>

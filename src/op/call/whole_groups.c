@@ -3,7 +3,9 @@
  * Rows come with groups next to each other, in tables cut anywhere; what goes on are tables of whole groups, about
  * 4,096 rows or 2,048 groups or some MiB each, so that each ticket behind has all rows of its groups. The open group is
  * held: one may be as large as it likes, and has to fit into memory. A stream operator; positions are not kept (a
- * resumed run starts over). */
+ * resumed run starts over).
+ *
+ * Tests: test_groups.c, test_map_groups.py. */
 #include "op/call.h"
 
 #include <inttypes.h>

@@ -5,7 +5,9 @@
  * cancelled is answered unseen. What is told of runs keeps its place among the calls. Several calls may be open at a
  * time: functions that await, and generators that were paused because they gave more than anybody collects. Results lie
  * in an arena of this process, which the other one maps: what was built with hr__worker_mem is sent without a copy,
- * anything else is copied once by the link. */
+ * anything else is copied once by the link.
+ *
+ * Tests: test_process.c. */
 #include "op/call/calls.h"
 
 #include "io/poll.h"

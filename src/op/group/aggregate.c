@@ -1,4 +1,6 @@
-/* aggregate.c - aggregates as arguments, bound to a column, and the lists that those of values are made of. */
+/* aggregate.c - aggregates as arguments, bound to a column, and the lists that those of values are made of.
+ *
+ * Tests: test_keyed.c, test_groupby.py. */
 #include "op/group/aggregate.h"
 
 #include "op/operators.h"

@@ -4,7 +4,9 @@
  * The code converts values to int64 or double first, a batch at a time, and then adds them to their groups. So there is
  * one loop for each aggregate and not one for each type. Integer sums accumulate in 128 bits; a result that does not
  * fit in 64 is an error. std uses Welford's recurrence; partial results merge by that of Chan, Golub and LeVeque
- * (1979), in canonical order. */
+ * (1979), in canonical order.
+ *
+ * Tests: test_keyed.c, test_groupby.py. */
 #include "base/decimal.h"
 #include "op/group/aggregate.h"
 

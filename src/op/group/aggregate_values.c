@@ -3,7 +3,9 @@
  *
  * What comes in is a list of values for each group. `shorten` drops those that cannot matter (of equal ones all but the
  * first, all but the least), for all lists at once, so that partial results stay small where they can; `finish` makes
- * the result. The approximate ones of Ray are exact here. */
+ * the result. The approximate ones of Ray are exact here.
+ *
+ * Tests: test_keyed.c, test_groupby.py. */
 #include "op/group/aggregate.h"
 
 #include "data/keys.h"

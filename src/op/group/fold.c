@@ -3,7 +3,9 @@
  * A partial result is a table: a row a group, its key columns, and for each aggregate a column of states (aggregate.h).
  * A fold holds the states of all groups seen so far and adds partial results to them. Lists of values are not merged as
  * they come but kept with their groups' numbers, and joined when they have become twice as many: so each value is moved
- * a few times at most. */
+ * a few times at most.
+ *
+ * Tests: test_keyed.c. */
 #include "op/group/fold.h"
 
 #define COMPACT_BYTES (4 << 20)

@@ -10,7 +10,9 @@
  *    other bits of the hash.
  *
  * The order of groups is not told: a sort behind it makes one. Without keys there is one group, and one row even of no
- * rows. */
+ * rows.
+ *
+ * Tests: test_aggregate_own.c, test_keyed.c. */
 #include "op/group/fold.h"
 #include "op/call.h"
 #include "op/store/partition_store.h"

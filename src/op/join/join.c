@@ -2,7 +2,9 @@
  *
  * The order is that of the left rows, those of one left row in the order of the right ones; then, of right and full
  * joins, the right rows that nobody had, in their order. A null in a key equals nothing, as in SQL. Input 0 is the
- * right side. How it runs, and which of the three modes it takes, says join_modes.h. */
+ * right side. How it runs, and which of the three modes it takes, says join_modes.h.
+ *
+ * Tests: test_keyed.c. */
 #include "op/join/join_modes.h"
 
 /* ---------------------------------------------------------------------------------------------------------- columns */

@@ -7,7 +7,9 @@
  *
  * The slots of a large table are cut into regions, by bits of the hash; rows are listed by region, chunk by chunk; each
  * region is filled by one thread, which takes its rows in their order: so the first row of a key is the same whichever
- * thread comes first. */
+ * thread comes first.
+ *
+ * Tests: test_join_keys.c, test_keyed.c. */
 #include "data/keys.h"
 #include "op/join/join.h"
 

@@ -1,7 +1,9 @@
 /* join_layout.c - which columns a join gives: those of the left side, then those of the right one but for its keys.
  *
  * A name that both sides have gets a suffix on each side that has one given; a key of the left side keeps its name.
- * Semi and anti joins give the left columns alone. */
+ * Semi and anti joins give the left columns alone.
+ *
+ * Tests: test_keyed.c. */
 #include "data/keys.h"
 #include "op/join/join.h"
 

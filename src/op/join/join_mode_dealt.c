@@ -3,7 +3,9 @@
  * hr__join_begin_dealing changes the mode, in the middle of either side: what was held, and all rows that come, go to
  * HR_JOIN_PARTS partitions by the hash of their keys, and spill (partition_store.h). Each partition is a part of what
  * comes out (join_part.c). Its rows carry a last column, their `place`: the number of the left row, or behind all of
- * these that of the right one; arrange.c, right behind, brings the order back. */
+ * these that of the right one; arrange.c, right behind, brings the order back.
+ *
+ * Tests: test_keyed.c. */
 #include "op/join/join_modes.h"
 
 /* Rows of t, numbered from `first` on, into the partitions of a store. */

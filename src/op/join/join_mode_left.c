@@ -3,7 +3,9 @@
  * The left side comes first. Its tables are held; when it has ended, their keys get numbers (join_turned.c). The front
  * looks the rows of the right side up in these, in parallel; right rows that have a partner are held beside the left
  * side, with the numbers of their keys. When the right side has ended, all rows come out as parts. If either side does
- * not fit, the mode becomes dealt. */
+ * not fit, the mode becomes dealt.
+ *
+ * Tests: test_keyed.c. */
 #include "op/join/join_modes.h"
 
 /* ------------------------------------------------------------------------------------------------------------ front */

@@ -2,7 +2,9 @@
  *
  * The right side comes first. Its tables are held; when it has ended, they become a table of keys (join_table.c). The
  * left side streams: the front looks its rows up, in parallel, and what it found goes on at once, numbered. Right rows
- * that no left row had come out as parts at the end. If the right side does not fit, the mode becomes dealt. */
+ * that no left row had come out as parts at the end. If the right side does not fit, the mode becomes dealt.
+ *
+ * Tests: test_keyed.c. */
 #include "op/join/join_modes.h"
 
 /* ------------------------------------------------------------------------------------------------------------ front */

@@ -4,7 +4,9 @@
  * operator's share of the memory, be it for one key alone, they are taken in *rounds*, as many as fit at a time, and
  * the left rows are read again for each. Whether a left row has a partner is then known after the last round: a bit for
  * each says so, and those that come out for having one, or none, do so at the end. What comes out carries the places of
- * its rows (see join.c): they bring it into order. */
+ * its rows (see join.c): they bring it into order.
+ *
+ * Tests: test_keyed.c. */
 #include "op/join/join.h"
 
 #include <inttypes.h>

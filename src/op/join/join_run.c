@@ -1,4 +1,6 @@
-/* join_run.c - what the modes of a join share: its columns, the side that is held, right rows without a partner. */
+/* join_run.c - what the modes of a join share: its columns, the side that is held, right rows without a partner.
+ *
+ * Tests: test_keyed.c. */
 #include "op/join/join_modes.h"
 
 /* ---------------------------------------------------------------------------------------------------------- columns */

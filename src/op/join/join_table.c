@@ -3,7 +3,9 @@
  *
  * Rows of one key stand together in `order`, found by the key's number. A left table becomes pairs (left row, right row
  * or none), and the pairs a table, column by column; where the pairs are just the left rows, their columns are
- * shared. */
+ * shared.
+ *
+ * Tests: test_keyed.c. */
 #include "op/join/join.h"
 
 #define STEP_ROWS 65536

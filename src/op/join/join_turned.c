@@ -5,7 +5,9 @@
  *    their key, the others are forgotten, but where they come out alone. Of semi and anti joins only which numbers
  *    there were is kept.
  * 3. When all have come, the kept right rows become a table by these numbers (join_table.c), in which each left row,
- *    whose number is known since 1., finds its partners: a piece for so many left rows, in their order. */
+ *    whose number is known since 1., finds its partners: a piece for so many left rows, in their order.
+ *
+ * Tests: test_keyed.c. */
 #include "op/join/join.h"
 
 #define PIECE_ROWS 65536

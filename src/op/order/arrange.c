@@ -4,7 +4,9 @@
  * (several may share one: they stay in the order in which they came). They are dealt to ranges of places, which spill
  * (partition_store.h), and each range is a piece. One with more rows than fit (a key that both sides have many times)
  * is dealt again, to smaller ranges; the rows of a single place need no order, and go on table by table. Tables without
- * places are in order already: they go on as they come. */
+ * places are in order already: they go on as they come.
+ *
+ * Tests: test_keyed.c. */
 #include "op/operators.h"
 #include "op/store/partition_store.h"
 

@@ -4,7 +4,9 @@
  * of each, in an order that is a function of seed and epoch (exec/take.c), and a repartition() below give its blocks in
  * such an order. That is possible only where no row's fate depends on those before it, below: through map operators and
  * unions. Behind anything else, a limit say, rows are held and shuffled in blocks instead (sort.c); plan_order.c
- * chooses. */
+ * chooses.
+ *
+ * Tests: test_ordering.c, test_block_order.py. */
 #include "op/operators.h"
 
 #include <inttypes.h>

@@ -1,7 +1,9 @@
 /* local_gather.c - rows in a random order within windows: the rows themselves.
  *
  * A pick list says where each of its rows lies; they are copied column by column. The last permutation of a leaf is
- * drawn here. */
+ * drawn here.
+ *
+ * Tests: test_local_shuffle.c. */
 #include "op/order/local_shuffle.h"
 
 /* Parts that came before a table whose types said more. *part is replaced by one that the caller owns, or stays and

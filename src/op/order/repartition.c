@@ -3,7 +3,9 @@
  * so.
  *
  * N is known at the end only, so all rows are held: tables as they came, and above the allowance chunks on disk, each
- * with the number of its first row. A block is put together when it is read, from what lies in its range. */
+ * with the number of its first row. A block is put together when it is read, from what lies in its range.
+ *
+ * Tests: test_ordering.c. */
 #include "format/spill/spill_file.h"
 #include "op/operators.h"
 

@@ -12,7 +12,9 @@
  * its first row, and so stay together and in order.
  *
  * Partitions are a sort, too, by a hidden column that says into which of them a row goes, and then, if that is wanted,
- * by the keys. */
+ * by the keys.
+ *
+ * Tests: test_ordering.c. */
 #include "data/keys.h"
 #include "op/operators.h"
 #include "op/order/sorter.h"

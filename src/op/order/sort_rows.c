@@ -7,7 +7,9 @@
  *    What is still out of order then stands in short groups of equal high bits: insertion, or the same again for a
  *    group that is long.
  * 3. Rows with equal keys, where that is not yet all, are sorted once more, by the prefix's bits behind those.
- * 4. Where a whole prefix is equal and not all of the key, rows are merged by comparing them. */
+ * 4. Where a whole prefix is equal and not all of the key, rows are merged by comparing them.
+ *
+ * Tests: test_sorter.c, test_ordering.c. */
 #include "op/order/sort_rows.h"
 
 enum { DIGIT = 11, FEW = 24 /* rows that insertion sorts faster */ };

@@ -1,5 +1,7 @@
 /* sorter_cuts.c - places in the whole order of an external sort, and where to cut it into parts (see
- * sorter_parts.h). */
+ * sorter_parts.h).
+ *
+ * Tests: test_sorter.c, test_keyed.c. */
 #include "op/order/sorter_parts.h"
 
 enum {

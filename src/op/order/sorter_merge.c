@@ -2,7 +2,9 @@
  *
  * Each run shows some rows: a page of those on disk, a window of those in memory. Of all that are shown, those are sure
  * that come before everything which no run shows yet; they are sorted together and given, and runs that have nothing
- * left to show load more. */
+ * left to show load more.
+ *
+ * Tests: test_sorter.c, test_ordering.c. */
 #include "op/order/sorter_parts.h"
 
 /* A share of one run, as far as it is loaded: rows [at, end) of the table. */

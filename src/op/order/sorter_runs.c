@@ -1,7 +1,9 @@
 /* sorter_runs.c - runs of an external sort, and how some of them become one on disk (see sorter_parts.h).
  *
  * That is a job. It is cut into slices of the order; whoever comes by does the next one (hr__sorter_help), and the last
- * to be done puts their pages together. */
+ * to be done puts their pages together.
+ *
+ * Tests: test_sorter.c, test_keyed.c. */
 #include "op/order/sorter_parts.h"
 
 void hr__sort_run_free(hr_sorter *s, hr_sort_run *r)

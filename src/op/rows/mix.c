@@ -8,7 +8,9 @@
  * share to within one row, and the order is a function of the weights and of the inputs' rows alone. Nothing is decided
  * before it is known which inputs have ended: an input of which no row waits is asked first.
  *
- * Runs of choices are collected as picks (data/pick.c): each row is copied once. */
+ * Runs of choices are collected as picks (data/pick.c): each row is copied once.
+ *
+ * Tests: test_combine.c. */
 #include "op/rows/waiting.h"
 
 #include <math.h>

@@ -3,7 +3,9 @@
  * The number is random bits of the row's coordinate (and of seed, epoch, and how many samples stand below in the plan,
  * so that a sample of a sample is one), or the hash of a column's value. So which rows are kept does not depend on
  * threads or cuts, and two samples of ranges that do not meet have no row in common: that is what a split into training
- * and test rows is. */
+ * and test rows is.
+ *
+ * Tests: test_slice.c, test_combine.c. */
 #include "data/keys.h"
 #include "op/operators.h"
 

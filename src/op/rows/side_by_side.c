@@ -8,7 +8,9 @@
  * wants are not read; else the first tables settle them.
  *
  * If an input ends before another, the others are read to their ends too, so that the error can say how many rows each
- * has. */
+ * has.
+ *
+ * Tests: test_combine.c. */
 #include "op/rows/waiting.h"
 
 #include <inttypes.h>

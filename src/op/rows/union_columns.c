@@ -7,7 +7,9 @@
  * 2. Behind the union, where the schema of an input is known only when rows come (a function's). If that is the first
  *    input, the first table of all, in canonical order, says what its columns are, to which those of the known inputs
  *    are added; other tables wait for that; positions say it again. Inputs behind it whose schemas are not known may
- *    lack columns, but cannot add any: rows have gone on without. */
+ *    lack columns, but cannot add any: rows have gone on without.
+ *
+ * Tests: test_plan.c, test_union.py. */
 #include "op/operators.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* waiting.c - rows of one of several inputs, which wait until rows of the others are there (side_by_side.c, mix.c). */
+/* waiting.c - rows of one of several inputs, which wait until rows of the others are there (side_by_side.c, mix.c).
+ *
+ * Tests: test_combine.c. */
 #include "op/rows/waiting.h"
 
 hr_status hr__waiting_add(hr_waiting *w, hr_account *account, const hr_table *t, hr_error *err)

@@ -6,7 +6,9 @@
  * go last: whoever lists the folder at that moment can see old and new ones together, but never too few.
  *
  * A file is open as long as chunks for it come. With partition columns at most MAX_OPEN files are; then the one that
- * got nothing for the longest time ends, and its folder's next chunk begins another. */
+ * got nothing for the longest time ends, and its folder's next chunk begins another.
+ *
+ * Tests: test_write.c. */
 #include "op/write/write.h"
 
 #include <errno.h>

@@ -6,7 +6,9 @@
  * are not copied here: a chunk holds slices.
  *
  * With partition columns there is a group of rows for each folder. What all groups hold together is bounded by
- * MAX_WAITING (less where the memory limit is small): beyond, the fullest group gives a chunk before its time. */
+ * MAX_WAITING (less where the memory limit is small): beyond, the fullest group gives a chunk before its time.
+ *
+ * Tests: test_write.c. */
 #include "op/write/write.h"
 
 #include <inttypes.h>

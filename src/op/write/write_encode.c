@@ -1,4 +1,6 @@
-/* write_encode.c - a chunk's rows become encoded chunks: the work of writing, on all threads. */
+/* write_encode.c - a chunk's rows become encoded chunks: the work of writing, on all threads.
+ *
+ * Tests: test_write.c, test_parquet_write.c. */
 #include "op/write/write.h"
 
 /* All rows in one table, contiguous; a single part is shared. */

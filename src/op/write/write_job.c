@@ -1,4 +1,6 @@
-/* write_job.c - what is to be written, and the chunks in which rows travel there. */
+/* write_job.c - what is to be written, and the chunks in which rows travel there.
+ *
+ * Tests: test_write.c, test_parquet_write.c. */
 #include "op/write/write.h"
 
 #include <inttypes.h>
