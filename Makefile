@@ -87,8 +87,13 @@ check = $(MESON) test -C $(BUILD)/$(1) --no-rebuild --print-errorlogs --num-proc
 $(BUILD)/.dir:
 	@mkdir -p $(BUILD) && touch $@
 
-.PHONY: build lib py
+.PHONY: build lib command py
 build: lib py
+
+command: venv | $(BUILD)/.dir
+	$(call say,the command: $(BUILD)/release/src/cli/headrace)
+	@$(call setup,release,)
+	@$(call compile,release) src/cli/headrace
 
 lib: venv | $(BUILD)/.dir
 	$(call say,C library and command: $(BUILD)/release)
@@ -193,7 +198,7 @@ check-format: venv
 	@$(PY) tests/check_format.py $(NAME)
 
 .PHONY: docs
-docs: lib
+docs: command
 	$(call say,option tables of docs/formats$(comma) the list of source files$(comma) the reference of the C API)
 	@$(PY) docs/make_options.py
 	@$(PY) docs/make_files.py
@@ -220,7 +225,8 @@ $(VENV)-bench/.made: requirements/bench.txt
 	@touch $@
 
 # One area while developing: a folder of src/ (its C tests under ASan), or a word in the names of tests, C and Python:
-# AREA=csv. meson builds only what these tests need.
+# AREA=csv. meson builds only what these tests need. A format's name also stands for its cases in FORMAT_CASES.
+FORMAT_CASES := $(addprefix tests/python/,test_reader_arguments.py test_memory_formats.py test_corruption_formats.py)
 .PHONY: quick
 quick: venv | $(BUILD)/.dir
 	@[ -n '$(AREA)' ] || { echo 'say what: make quick AREA=data, or AREA=csv'; exit 1; }
@@ -228,9 +234,13 @@ quick: venv | $(BUILD)/.dir
 	@$(call setup,asan,$(DEBUG) -Db_sanitize=address$(comma)undefined)
 	@names=$$(ls tests | sed -n 's/^test_\(.*$(AREA).*\)\.c$$/\1/p'); \
 	if [ -d 'src/$(AREA)' ]; then names='--suite $(AREA)'; fi; \
-	if [ -n "$$names" ]; then $(MESON) test -C $(BUILD)/asan --print-errorlogs -t 3 $$names; fi
+	if [ -z "$$names" ]; then exit; fi; \
+	$(MESON) test -C $(BUILD)/asan --print-errorlogs -t 3 $$names; \
+	if [ -d 'fuzz/corpus/$(AREA)' ]; then $(MESON) test -C $(BUILD)/asan --print-errorlogs 'corpus of $(AREA)'; fi
 	@files=$$(ls tests/python/test_*$(AREA)*.py 2>/dev/null || true); \
 	if [ -n "$$files" ]; then $(MAKE) py && $(PY) -m pytest -q -n $(PYTEST_JOBS) $$files; fi
+	@if $(PY) tests/check_format.py $(AREA) >/dev/null 2>&1; then \
+	    $(PY) -m pytest -q -n $(PYTEST_JOBS) -k $(AREA) $(FORMAT_CASES); fi
 
 .PHONY: fuzz
 fuzz: venv deps-fuzz | $(BUILD)/.dir

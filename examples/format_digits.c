@@ -230,7 +230,7 @@ static hr_status digits_create(hr_schema *schema, const void *options, hr_accoun
     return HR_OK;
 }
 
-/* --- 5. the table: in the engine it stands in src/format/formats.c as well */
+/* --- 5. the table: in the engine HR_FORMATS of src/format/format.h lists it as well */
 
 static const hr_format format_digits = {
     .name = "digits",

@@ -185,6 +185,28 @@ def in_file(pattern, names, what):
     return place
 
 
+def in_files(f):
+    if f"| `{f.path.name}` |" not in read(ROOT / "docs/files.md"):
+        return f"docs/files.md does not list {f.path.name}: make docs"
+    return None
+
+
+def in_extensions(f):
+    """Which files of a folder are read: by their names, or all."""
+    reader = f.reader()[0] or f"read_{f.name}"
+    by_name = f'"{f.name}": [' in read(ROOT / "python/headrace/data/files.py")
+    if not by_name and reader not in quoted("ALL_FILES", read(TESTS / "test_reader_arguments.py")):
+        return f"EXTENSIONS of files.py lacks {f.name}, or ALL_FILES of test_reader_arguments.py {reader}"
+    return None
+
+
+def in_dataset(f):
+    writer = (f.reader()[0] or f"read_{f.name}").replace("read_", "write_", 1)
+    if f.has("create") and f"    def {writer}(self" not in read(ROOT / "python/headrace/data/dataset.py"):
+        return f"Dataset has no method {writer}"
+    return None
+
+
 def in_changelog(f):
     reader = f.reader()[0] or f"read_{f.name}"
     if reader not in read(ROOT / "CHANGELOG.md"):
@@ -196,7 +218,10 @@ PLACES = {
     "source file": in_words,
     "meson.build": in_meson,
     "list of formats": in_list,
+    "list of source files": in_files,
     "reader in Python": in_python,
+    "files of a folder": in_extensions,
+    "writer in Python": in_dataset,
     "page": in_page,
     "table of formats": in_reading,
     "C test": in_c_tests,
@@ -240,7 +265,7 @@ def main():
             if name == f.name and args.name:
                 print(f"{name}: {place}: left out: {why}")
         if not lacks and args.name:
-            print(f"{f.name}: complete")
+            print(f"{f.name}: complete; now: make quick AREA={f.name}")
     return 1 if n else 0
 
 

@@ -35,7 +35,7 @@ typedef struct hr_fragment {
     bool splittable;      /* any row range may be read on its own */
 } hr_fragment;
 
-/* Which top-level columns, by name and in this order; NULL or n < 0: all. */
+/* Which top-level columns, by name and in this order; NULL: all. Formats never see n < 0: scan.c makes it NULL. */
 typedef struct hr_projection {
     int n;
     const char *const *names;
@@ -166,7 +166,7 @@ typedef struct hr_format {
     /* How many bits of the head match: the most certain format wins. Looks, never consumes. NULL: by suffix only. */
     int (*bid)(hr_view head);
     /* Opens a file: reads what is needed to know schema and fragments (a footer). Shares source. `options`: of
-     * `options` above, with defaults filled; outlives the file. HR_INVALID names a projected column that is not
+     * `options` above, with defaults filled; outlives the file. HR_NOT_FOUND names a projected column that is not
      * there. */
     hr_status (*open)(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err);
     /* Begins a family of files of one schema: see hr_writer. NULL: this format is only read. `options`: of

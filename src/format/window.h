@@ -21,6 +21,7 @@ typedef struct hr_window {
 hr_status hr__window_open(hr_window *w, hr_source *source, const hr_codec *codec, int64_t at, hr_account *account,
                           hr_error *err) HR_MUST_USE;
 void hr__window_clear(hr_window *w);
+/* The bytes at hand: valid until the next fill or read; skip moves inside them. */
 static inline const uint8_t *hr__window_data(const hr_window *w) { return w->buffer ? w->buffer->data + w->pos : NULL; }
 static inline int64_t hr__window_left(const hr_window *w) { return w->has - w->pos; }
 /* Has `want` bytes at hand unless the file ends; asks for up to `most`. What is asked for is believed only as far as
