@@ -321,17 +321,6 @@ static PyObject *feed_iternext(PyObject *op)
     return t ? pyhr_table(pyhr_state_of(op), t) : NULL;
 }
 
-static PyObject *text_taken(pyhr_state *s, hr_status st, char *text, hr_error *err)
-{
-    PyObject *made;
-
-    if (st)
-        return pyhr_raise(s, st, err);
-    made = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
-    hr_string_free(text);
-    return made;
-}
-
 static int feed_open_check(pyhr_state *s, feed_object *self)
 {
     if (feed_check(s, self) < 0)
@@ -374,7 +363,7 @@ static PyObject *feed_position(PyObject *op, PyObject *args)
     st = hr__feed_position_at(feed, row, whole != 0, &text, &err);
     Py_END_ALLOW_THREADS
     feed_drop(self);
-    return text_taken(s, st, text, &err);
+    return pyhr_text_taken(s, st, text, &err);
 }
 
 static PyObject *feed_forget(PyObject *op, PyObject *arg)
@@ -412,7 +401,7 @@ static PyObject *feed_stats(PyObject *op, PyObject *none)
     st = hr_feed_stats(feed, &text, &err);
     Py_END_ALLOW_THREADS
     feed_drop(self);
-    return text_taken(s, st, text, &err);
+    return pyhr_text_taken(s, st, text, &err);
 }
 
 static PyObject *feed_rows(PyObject *op, void *none)

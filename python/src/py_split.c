@@ -49,17 +49,6 @@ static int rank_from(PyObject *arg)
     return rank < -1 || rank > INT32_MAX ? INT32_MAX : (int)rank;
 }
 
-static PyObject *text_taken(pyhr_state *s, hr_status st, char *text, hr_error *err)
-{
-    PyObject *made;
-
-    if (st)
-        return pyhr_raise(s, st, err);
-    made = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
-    hr_string_free(text);
-    return made;
-}
-
 /* ------------------------------------------------------------------------------------------------------------ Split */
 
 static int tail_from(pyhr_state *s, const char *text, hr_split_tail *out)
@@ -304,7 +293,7 @@ static PyObject *split_position(PyObject *op, PyObject *none)
     st = hr__split_position(split, &text, &err);
     Py_END_ALLOW_THREADS
     split_drop(split);
-    return text_taken(pyhr_state_of(op), st, text, &err);
+    return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
 }
 
 /* The result of restore(): names of functions whose code has changed since the position, or None. */
@@ -384,7 +373,7 @@ static PyObject *split_stats(PyObject *op, PyObject *none)
     st = hr__split_stats(split, &text, &err);
     Py_END_ALLOW_THREADS
     split_drop(split);
-    return text_taken(pyhr_state_of(op), st, text, &err);
+    return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
 }
 
 static PyObject *split_close(PyObject *op, PyObject *none)
@@ -503,7 +492,7 @@ static PyObject *server_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs
     Py_BEGIN_ALLOW_THREADS
     st = hr__ring_serve(splits, (int)n, &server, &address, &err);
     Py_END_ALLOW_THREADS
-    text = text_taken(s, st, address, &err);
+    text = pyhr_text_taken(s, st, address, &err);
     if (!text)
         goto done;
     self = PyObject_New(server_object, cls);
@@ -712,7 +701,7 @@ static PyObject *ring_position(PyObject *op, PyObject *none)
     if (!ring)
         return NULL;
     RING_WAIT(op, st, hr__ring_position(ring, PYHR_WAIT_MS, &text, &err));
-    return text_taken(pyhr_state_of(op), st, text, &err);
+    return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
 }
 
 static PyObject *ring_restore(PyObject *op, PyObject *args, PyObject *kwargs)
@@ -757,7 +746,7 @@ static PyObject *ring_stats(PyObject *op, PyObject *none)
     if (!ring)
         return NULL;
     RING_WAIT(op, st, hr__ring_stats(ring, PYHR_WAIT_MS, &text, &err));
-    return text_taken(pyhr_state_of(op), st, text, &err);
+    return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
 }
 
 static PyObject *ring_fail(PyObject *op, PyObject *arg)

@@ -51,7 +51,7 @@ void *pyhr_raise_text(pyhr_state *s, hr_status st, const char *fmt, ...) HR_PRIN
  * it. */
 hr_status pyhr_error_take(pyhr_state *s, hr_error *err);
 
-/* --- module.c */
+/* --- py_base.c */
 
 PyObject *pyhr_convert(pyhr_state *s, const char *name); /* a function of headrace.data.convert; new reference */
 int pyhr_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out);
@@ -63,6 +63,8 @@ int pyhr_text_arg(PyObject *str, void *out);
 int pyhr_text_or_none(PyObject *str, void *out);
 /* A list or tuple of str as an array of borrowed texts; *out is for PyMem_Free, *keep (new) keeps the texts alive. */
 int pyhr_texts(PyObject *list, const char *what, const char ***out, int *n, PyObject **keep);
+/* A str of what an engine's call gave: raises if st is an error, else takes `text`. */
+PyObject *pyhr_text_taken(pyhr_state *s, hr_status st, char *text, hr_error *err);
 
 /* --- py_arrow.c */
 
