@@ -130,6 +130,9 @@ def wrong_command(build):
                     yield f'{path.relative_to(ROOT)}: #include "{name}": the command sees <headrace.h> alone'
     objects = sorted((build / "src" / "cli" / "headrace.p").glob("*.o")) if build else []
     for path in objects:
+        source = ROOT / "src" / "cli" / path.stem
+        if not source.exists() or source.stat().st_mtime > path.stat().st_mtime:
+            continue  # of an older build
         text = subprocess.run(["nm", "-u", str(path)], check=True, capture_output=True, text=True).stdout
         for name in text.split():
             if name.startswith("hr__"):
@@ -152,7 +155,14 @@ def symbols(library):
     return defined, taken
 
 
+def is_stale(library):
+    """It is older than the sources: it says how the calls went before."""
+    return max(p.stat().st_mtime for p in sources()) > library.stat().st_mtime
+
+
 def wrong_calls(library):
+    if is_stale(library):
+        return
     defined, taken = symbols(library)
     seam = set(re.findall(r"\b(hr_\w+)\(", (ROOT / SEAM).read_text(encoding="utf-8")))
     for path, names in taken.items():
@@ -169,9 +179,7 @@ ONE_WAY = {"exec", "feed", "share"}
 
 
 def wrong_circles(library):
-    """Nothing of a library that is older than these sources: it says how the calls went before."""
-    mine = [p for p in sources() if folder_of(p) in ONE_WAY]
-    if max(p.stat().st_mtime for p in mine) > library.stat().st_mtime:
+    if is_stale(library):
         return
     defined, taken = symbols(library)
     calls = {}
@@ -230,6 +238,23 @@ def wrong_imports(late=LATE_NAMES):
 
 
 MOST_FILES = 32
+
+
+def wrong_module():
+    """module.c calls the files of types; none of them calls module.c, and py_base.c calls no type."""
+    folder = ROOT / "python" / "src"
+    texts = {p.name: p.read_text(encoding="utf-8") for p in sorted(folder.glob("*.c"))}
+    defined = {}
+    for name, text in texts.items():
+        for found in re.finditer(r"^(?!static)[A-Za-z_][\w *]*?\b(pyhr_\w+)\(", text, re.MULTILINE):
+            defined[found[1]] = name
+    for name, text in texts.items():
+        for function in sorted(set(re.findall(r"\bpyhr_\w+(?=\()", text)) & set(defined)):
+            to = defined[function]
+            if to == "module.c" and name != to:
+                yield f"python/src/{name} calls {function} of module.c"
+            if name == "py_base.c" and to not in (name, "py_error.c"):
+                yield f"python/src/{name} calls {function} of {to}"
 
 
 def wrong_folders():
@@ -362,6 +387,10 @@ def test_modules_have_no_circles():
     assert "headrace.data.function_expressions" in "".join(wrong_imports(late=()))
 
 
+def test_the_module_calls_one_way():
+    assert not list(wrong_module())
+
+
 def test_only_hr_is_exported():
     library = built("libheadrace.so")
     if library is None:
@@ -379,6 +408,7 @@ def main():
         *wrong_lines(),
         *wrong_words(),
         *wrong_imports(),
+        *wrong_module(),
     ]
     library = built("libheadrace_engine.a")
     wrong += wrong_command(library and library.parent)
