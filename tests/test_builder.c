@@ -40,7 +40,6 @@ static void integer_ranges(void **state)
         if (ranges[i].most < INT64_MAX)
             assert_status(hr__builder_int(b, (int64_t)ranges[i].most + 1, &err), HR_TYPE, &err);
         assert_status(hr__builder_double(b, 1.0, &err), HR_TYPE, &err);
-        assert_int_equal(hr__builder_rows(b), 2);
         a = finish(b);
         assert_ok(hr__array_check(a, true, &err), &err);
         hr__array_unref(a);
@@ -173,7 +172,6 @@ static void finish_empties(void **state)
         for (int64_t i = 0; i < 9; i++)
             append_value(b, a, i);
         assert_ok(hr__builder_finish(b, &first, &err), &err);
-        assert_int_equal(hr__builder_rows(b), 0);
         for (int64_t i = 0; i < 9; i++)
             append_value(b, a, i);
         assert_ok(hr__builder_finish(b, &second, &err), &err);

@@ -15,7 +15,6 @@ typedef struct hr_account hr_account;
 hr_account *hr__account_new(const char *name, hr_account *parent, int64_t limit_bytes);
 hr_account *hr__account_ref(hr_account *a);
 void hr__account_unref(hr_account *a);
-const char *hr__account_name(const hr_account *a);
 int64_t hr__account_used(const hr_account *a);
 int64_t hr__account_peak(const hr_account *a);
 int64_t hr__account_limit(const hr_account *a); /* the smallest of its own and its ancestors' limits */

@@ -59,7 +59,6 @@ void hr__mutex_survives_fork(hr_mutex *m);
 /* --- the machine */
 int hr__cpus_allowed(void);        /* min(affinity mask, ceil(cgroup cpu.max)), at least 1 */
 int64_t hr__memory_physical(void); /* min(physical memory, cgroup v2/v1 limit), bytes; looked up each time */
-int64_t hr__memory_resident(void); /* of this process, bytes */
 int64_t hr__memory_page(void);
 /* The limits of the process's cgroups; INT64_MAX (bytes) and 0 (CPUs): no limit. `root`: "" for this machine, or a
  * folder that tests use instead. Reads v1 and v2, all levels from our own group up to the mount. */
@@ -111,8 +110,7 @@ void hr__dir_list_free(char **names, int n);
 void *hr__map_private(size_t n);                       /* anonymous; NULL on failure */
 void *hr__map_shared(int fd, size_t n, bool writable); /* NULL on failure */
 void hr__unmap(void *p, size_t n);
-int hr__memfd(const char *name, int64_t n); /* sized, sealed against shrinking, CLOEXEC; -> fd */
-int hr__memfd_grow(int fd, int64_t n);
+int hr__memfd(const char *name, int64_t n);              /* sized, sealed against shrinking, CLOEXEC; -> fd */
 int hr__memfd_check(int fd, int64_t *n_bytes);           /* 0 if fd is a memfd sealed against shrinking; its size */
 void hr__memfd_punch(int fd, int64_t offset, int64_t n); /* gives pages back; cannot fail */
 

@@ -478,16 +478,6 @@ int64_t hr__memory_physical(void)
     return pages > 0 ? HR_MIN(limit, pages * hr__memory_page()) : HR_MIN(limit, (int64_t)1 << 30);
 }
 
-int64_t hr__memory_resident(void)
-{
-    char text[128];
-    long long size, resident;
-
-    if (!read_line("", "/proc/self/statm", text, sizeof text) || sscanf(text, "%lld %lld", &size, &resident) != 2)
-        return 0;
-    return resident * hr__memory_page();
-}
-
 /* ------------------------------------------------------------------------------------------------------- processes */
 
 /* Up to cap - 1 bytes of a small file, as text; -errno. */
@@ -1000,16 +990,6 @@ int hr__memfd(const char *name, int64_t n)
         return rc;
     }
     return fd;
-}
-
-int hr__memfd_grow(int fd, int64_t n)
-{
-    int rc;
-
-    if (hr__fault(HR_FAULT_IO))
-        return -EIO;
-    RETRY(rc, ftruncate(fd, (off_t)n));
-    return rc < 0 ? -errno : 0;
 }
 
 int hr__memfd_check(int fd, int64_t *n_bytes)

@@ -119,9 +119,8 @@ bool hr__array_dense(const hr_array *a, int *n_dims, int64_t shape[HR_MAX_DIMS],
  * other shapes. HR_TYPE: the array is no tensor or has nulls. *out is new. */
 hr_status hr__array_as_ragged(const hr_mem *mem, const hr_array *a, hr_array **out, hr_error *err) HR_MUST_USE;
 
-/* Whether values of this type have a NaN or a NaT for null, after integers become float64 and dates 64 bits wide. */
-bool hr__array_can_fill(const hr_type *t);
-/* The same rows without nulls: NaN in their place, integers as float64; NaT for dates and times, which become int64. */
+/* The same rows without nulls: NaN in their place, integers as float64; NaT for dates and times, which become int64.
+ * HR_TYPE: values of this type have neither. */
 hr_status hr__array_fill_nulls(const hr_mem *mem, const hr_array *a, hr_array **out, hr_error *err) HR_MUST_USE;
 /* The first row of a double array that is no value of this integer type; NaN and null count as null. -1: all are
  * values. Up to 2^53. */

@@ -57,7 +57,6 @@ done:
     return st;
 }
 
-int64_t hr__builder_rows(const hr_builder *b) { return b->n_rows; }
 
 hr_builder *hr__builder_child(hr_builder *b, int i) { return i >= 0 && i < b->n_children ? b->children[i] : NULL; }
 

@@ -19,7 +19,6 @@ hr_status hr__builder_bytes(hr_builder *b, const void *data, int64_t n,
  * then call it. */
 hr_builder *hr__builder_child(hr_builder *b, int i);
 hr_status hr__builder_end(hr_builder *b, hr_error *err) HR_MUST_USE;
-int64_t hr__builder_rows(const hr_builder *b);
 hr_status hr__builder_finish(hr_builder *b, hr_array **out, hr_error *err) HR_MUST_USE; /* empties b */
 
 #endif

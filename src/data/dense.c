@@ -76,8 +76,6 @@ OVERWRITE(overwrite_2, uint16_t)
 OVERWRITE(overwrite_4, uint32_t)
 OVERWRITE(overwrite_8, uint64_t)
 
-bool hr__array_can_fill(const hr_type *t) { return rules[t->id].convert != NULL; }
-
 hr_status hr__array_fill_nulls(const hr_mem *mem, const hr_array *a, hr_array **out, hr_error *err)
 {
     const hr_type_id id = a->type->id;

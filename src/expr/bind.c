@@ -340,23 +340,14 @@ static void use_node(hr_bound *b, int at, int by)
     n->last_use = HR_MAX(n->last_use, by);
 }
 
-/* Marks the nodes that the results need, from the last to the first; lists the columns. */
-static hr_status mark_used(hr_bound *b, hr_error *err)
+/* Marks the nodes that the results need, from the last to the first. */
+static void mark_used(hr_bound *b)
 {
     for (int i = 0; i < b->n_exprs; i++)
         use_node(b, b->roots[i], INT32_MAX);
     for (int i = b->n_nodes - 1; i >= 0; i--)
         for (int k = 0; b->nodes[i].used && k < b->nodes[i].call.n_inputs; k++)
             use_node(b, b->nodes[i].inputs[k], i);
-    if (!(b->columns = hr__alloc(NULL, ((size_t)b->schema->n + 1) * sizeof *b->columns)))
-        return hr__error_memory(err, "expression", b->schema->n * (int64_t)sizeof *b->columns);
-    for (int c = 0; c < b->schema->n; c++)
-        for (int i = 0; i < b->n_nodes; i++)
-            if (b->nodes[i].used && b->nodes[i].kind == HR_NODE_COLUMN && b->nodes[i].column == c) {
-                b->columns[b->n_columns++] = c;
-                break;
-            }
-    return HR_OK;
 }
 
 hr_status hr__exprs_bind(hr_expr *const *es, int n, hr_schema *schema, hr_bound **out, hr_error *err)
@@ -373,7 +364,7 @@ hr_status hr__exprs_bind(hr_expr *const *es, int n, hr_schema *schema, hr_bound 
         b->exprs[b->n_exprs++] = hr_expr_ref(es[i]);
         HR_GO(bind_expr(b, es[i], &b->roots[i], err));
     }
-    HR_GO(mark_used(b, err));
+    mark_used(b);
     *out = b;
     b = NULL; /* moved to the caller */
 done:
@@ -395,7 +386,6 @@ void hr__bound_free(hr_bound *b)
     for (int i = 0; i < b->n_exprs; i++)
         hr_expr_unref(b->exprs[i]);
     hr__schema_unref(b->schema);
-    hr__free(b->columns);
     hr__free(b->nodes);
     hr__free(b->exprs);
     hr__free(b->roots);
@@ -404,12 +394,6 @@ void hr__bound_free(hr_bound *b)
 
 hr_type *hr__bound_type_of(const hr_bound *b, int i) { return b->nodes[b->roots[i]].type; }
 hr_type *hr__bound_type(const hr_bound *b) { return hr__bound_type_of(b, 0); }
-
-int hr__bound_columns(const hr_bound *b, const int **columns)
-{
-    *columns = b->columns;
-    return b->n_columns;
-}
 
 /* -------------------------------------------------------------------------------------------- a filter, pushed down */
 

@@ -40,8 +40,6 @@ struct hr_bound {
     hr_node *nodes;
     int n_nodes;
     int64_t cap_nodes;
-    int *columns; /* columns that the nodes read, ascending */
-    int n_columns;
 };
 /* The single row of `a`, n times. */
 hr_status hr__constant_rows(const hr_mem *mem, const hr_array *a, int64_t n, hr_array **out, hr_error *err) HR_MUST_USE;
