@@ -82,7 +82,6 @@ void hr__account_unref(hr_account *a)
         account_drop(a, 1);
 }
 
-
 /* The pool's free buffers count in the root only. */
 static int64_t pooled(const hr_account *a) { return a == &root ? hr__pool_bytes() : 0; }
 

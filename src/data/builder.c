@@ -57,7 +57,6 @@ done:
     return st;
 }
 
-
 hr_builder *hr__builder_child(hr_builder *b, int i) { return i >= 0 && i < b->n_children ? b->children[i] : NULL; }
 
 /* --------------------------------------------------------------------------------------------------- rows, any type */
