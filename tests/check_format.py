@@ -16,15 +16,30 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests" / "python"
 DAMAGE = ["test_corruption_formats.py", "*corruption*.py"]
 
+# Readers of files that Ray Data has as well; docs/ray.md says what the others are.
+OF_RAY = {
+    "read_binary_files",
+    "read_csv",
+    "read_images",
+    "read_json",
+    "read_numpy",
+    "read_parquet",
+    "read_text",
+    "read_tfrecords",
+    "read_webdataset",
+}
+
 # What is missing on purpose: (format, place) -> why.
 EXCEPTIONS = {
     ("binary", "fuzz target"): "nothing is parsed: a file's bytes are the value",
     ("binary", "test of damaged files"): "every file is a right one",
+    ("binary", "test in Python"): "test_sources.py",
     ("images", "C test"): "test_pixels.c has the decoders, test_images.py and test_image_rule.c the files",
     ("images", "test of failures"): "test_pixels.c has the decoders",
     ("images", "fuzz target"): "fuzz_image.c has the decoders; nothing else is parsed",
     ("images", "test of the writer"): "a file for each row: test_images.py",
     ("parquet", "test of the writer"): "test_parquet_write.c",
+    ("text", "test in Python"): "test_scan.py",
 }
 
 
@@ -200,6 +215,31 @@ def in_extensions(f):
     return None
 
 
+def in_decompressed(f):
+    """Where the C file decompresses, Python permits it and the test of arguments expects it."""
+    if "hr__codec_guess(" not in read(f.path):
+        return None
+    reader = f.reader()[0] or f"read_{f.name}"
+    if f.name not in quoted("DECOMPRESSED", read(ROOT / "python/headrace/data/files.py")):
+        return f"DECOMPRESSED of files.py lacks {f.name}: {f.path.name} calls hr__codec_guess"
+    if reader not in quoted("DECOMPRESSED", read(TESTS / "test_reader_arguments.py")):
+        return f"DECOMPRESSED of test_reader_arguments.py lacks {reader}"
+    return None
+
+
+def in_ray(f):
+    reader = f.reader()[0] or f"read_{f.name}"
+    if reader not in OF_RAY and f"| `{reader}` |" not in read(ROOT / "docs/ray.md"):
+        return f"docs/ray.md has no line | `{reader}` |, which Ray Data has not"
+    return None
+
+
+def in_python_tests(f):
+    if not any(TESTS.glob(f"test_{f.name}*.py")):
+        return f"no tests/python/test_{f.name}.py"
+    return None
+
+
 def in_dataset(f):
     writer = (f.reader()[0] or f"read_{f.name}").replace("read_", "write_", 1)
     if f.has("create") and f"    def {writer}(self" not in read(ROOT / "python/headrace/data/dataset.py"):
@@ -221,6 +261,8 @@ PLACES = {
     "list of source files": in_files,
     "reader in Python": in_python,
     "files of a folder": in_extensions,
+    "compressed files": in_decompressed,
+    "coming from Ray Data": in_ray,
     "writer in Python": in_dataset,
     "page": in_page,
     "table of formats": in_reading,
@@ -231,6 +273,7 @@ PLACES = {
     "test of arguments": in_file('"{}": ', ["test_reader_arguments.py"], "has no line for"),
     "test of small memory": in_file('"{}", ', ["test_memory_formats.py"], "has no line for"),
     "test of damaged files": in_file(r"\b{}\b", DAMAGE, "does not use"),
+    "test in Python": in_python_tests,
     "change log": in_changelog,
 }
 
