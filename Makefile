@@ -235,7 +235,7 @@ quick: venv | $(BUILD)/.dir
 	@$(MAKE) lint
 	@$(call setup,asan,$(DEBUG) -Db_sanitize=address$(comma)undefined)
 	@names=$$(ls tests | sed -n 's/^test_\(.*$(AREA).*\)\.c$$/\1/p'); \
-	if [ -d 'src/$(AREA)' ]; then names='--suite $(AREA)'; \
+	if grep -q "^  '$(AREA)': \[" tests/meson.build; then names='--suite $(AREA)'; \
 	elif $(is_format); then names="$$names writers"; fi; \
 	if [ -z "$$names" ]; then exit; fi; \
 	$(MESON) test -C $(BUILD)/asan --print-errorlogs -t 3 $$names; \
