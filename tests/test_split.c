@@ -503,6 +503,42 @@ static void positions(void **state)
     hr_plan_unref(p);
 }
 
+/* The ranks are at different steps; the step that a rank has in its hands is given again. */
+static void positions_of_done_steps(void **state)
+{
+    const hr_split_request q = { .batch_rows = 7, .prefetch = 2 };
+    hr_plan *p = plan_of_range(7 * 3 * 20);
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    for (int k = 0; k <= 20; k++) {
+        hr_split *s = split_of(p, 3, HR_TAIL_EQUAL);
+        hr_table *t = NULL;
+        int64_t step = 0, done = HR_MAX(k - 1, 0);
+        char *at = NULL;
+
+        begin_all(s, &q);
+        take_steps(s, k, 7, &step);
+        assert_ok(hr__split_next(s, 1, 0, 2000, &t, &err), &err); /* one more, or the end */
+        assert_int_equal(t != NULL, k < 20);
+        hr_table_unref(t);
+        assert_ok(hr__split_position_done(s, &at, &err), &err);
+        hr__split_unref(s);
+        s = split_of(p, 3, HR_TAIL_EQUAL);
+        assert_ok(hr__split_restore(s, at, NULL, &err), &err);
+        begin_all(s, &q);
+        step = done;
+        take_steps(s, 20 - (int)done, 7, &step);
+        end_all(s);
+        hr_string_free(at);
+        assert_ok(hr__split_position_done(s, &at, &err), &err);
+        assert_contains(at, "\"epoch\":1,");
+        hr_string_free(at);
+        hr__split_unref(s);
+    }
+    hr_plan_unref(p);
+}
+
 static void positions_between_epochs(void **state)
 {
     const hr_split_request q = { .batch_rows = 10, .prefetch = 2 };
@@ -724,6 +760,7 @@ int main(void)
         cmocka_unit_test(a_rank_is_lost),
         cmocka_unit_test(error_of_the_run),
         cmocka_unit_test(positions),
+        cmocka_unit_test(positions_of_done_steps),
         cmocka_unit_test(positions_between_epochs),
         cmocka_unit_test(positions_that_differ),
         cmocka_unit_test(closed_while_waiting),

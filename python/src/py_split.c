@@ -279,18 +279,18 @@ static PyObject *split_lost(PyObject *op, PyObject *args)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-static PyObject *split_position(PyObject *op, PyObject *none)
+static PyObject *split_position(PyObject *op, PyObject *args)
 {
     hr_error err = HR_ERROR_INIT;
-    hr_split *split = split_of(op);
+    hr_split *split;
     char *text = NULL;
+    int done = 0;
     hr_status st;
 
-    (void)none;
-    if (!split)
+    if (!PyArg_ParseTuple(args, "|p", &done) || !(split = split_of(op)))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    st = hr__split_position(split, &text, &err);
+    st = done ? hr__split_position_done(split, &text, &err) : hr__split_position(split, &text, &err);
     Py_END_ALLOW_THREADS
     split_drop(split);
     return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
@@ -415,7 +415,9 @@ static PyMethodDef split_methods[] = {
     { "leave", split_leave, METH_O, "leave(rank): the rank does not take the rest of its epoch." },
     { "lost", split_lost, METH_VARARGS,
       "lost(rank, text=None): the rank has ended; the others get PeerError with the text." },
-    { "position", split_position, METH_NOARGS, "The position of all ranks, as text." },
+    { "position", split_position, METH_VARARGS,
+      "position(done=False): the position of all ranks, as text; done: behind the steps that every rank has done, also\n"
+      "while the ranks are at different ones." },
     { "restore", WITH_WORDS(split_restore), METH_VARARGS | METH_KEYWORDS,
       "restore(text, moved=False, strict=False): resumes from there; call it before an epoch begins. Returns the names "
       "of "

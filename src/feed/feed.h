@@ -84,6 +84,9 @@ void hr__split_lost(hr_split *s, int rank, const hr_error *why);
 /* The one global position: steps that every rank has taken. HR_MISMATCH, naming rank and step, if ranks are at
  * different steps. */
 hr_status hr__split_position(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
+/* The position behind the steps that every rank has done: it has taken a later one, or is at the end. The ranks may be
+ * at different steps; a rank that is further gets what it has taken beyond the position again. */
+hr_status hr__split_position_done(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
 /* Before an epoch begins: go on from there. */
 hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err) HR_MUST_USE;
 hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)

@@ -34,7 +34,7 @@
  * 4. A rank that leaves, or is closed, gives up its shares and holds up nobody; one that is lost with an error ends the
  *    split.
  * 5. What a rank has *taken* may lag behind what was handed to it (the ring hands ahead). Positions speak of what was
- *    taken; the feed keeps its markers back to the slowest rank.
+ *    taken. A step is *done* when every rank has taken a later one; the feed keeps its markers back to there.
  *
  * Locks: `lock` guards everything but the feed while it is PULLING, and the opening of the next. `ready_lock`, after
  * `lock`, is held while ready() runs, so that hr__split_serve can wait for it. X_locked keeps `lock`; X_relocks lets go
@@ -176,6 +176,9 @@ static int64_t slowest_locked(const hr_split *s)
             least = HR_MIN(least, s->ranks[r].taken);
     return least == INT64_MAX ? s->n_steps : least;
 }
+
+/* Steps that every rank in the epoch has done: it has taken a later one. */
+static int64_t done_locked(const hr_split *s) { return HR_MAX(slowest_locked(s) - 1, 0); }
 
 /* The first row after n steps, of this feed's rows. */
 static int64_t row_of_step(const hr_split *s, int64_t n_steps) { return n_steps * s->n_ranks * s->agreed.batch_rows; }
@@ -352,7 +355,7 @@ static void release_step_locked(hr_split *s)
         deal_locked(s, r, s->parts[r]);
     s->n_parts = 0;
     s->n_steps++;
-    hr__feed_forget(s->feed, row_of_step(s, slowest_locked(s)));
+    hr__feed_forget(s->feed, row_of_step(s, done_locked(s)));
 }
 
 /* Rows [begin, begin + n) of what is left, as one table that owns its memory. */
@@ -609,7 +612,7 @@ void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns)
     if (n_steps > r->taken && n_steps <= r->handed) {
         r->taken = n_steps;
         if (s->feed)
-            hr__feed_forget(s->feed, row_of_step(s, slowest_locked(s)));
+            hr__feed_forget(s->feed, row_of_step(s, done_locked(s)));
     }
     changed_locked(s);
     hr__unlock(&s->lock);
@@ -998,7 +1001,8 @@ static hr_status split_inputs(hr_split *s, hr_error *err)
     return HR_OK;
 }
 
-hr_status hr__split_position(hr_split *s, char **out, hr_error *err)
+/* done: of the steps that are done; else of those that are taken, by all ranks equally many. */
+static hr_status position_of(hr_split *s, bool done, char **out, hr_error *err)
 {
     hr_position p = { 0 };
     hr_status st = HR_OK;
@@ -1012,7 +1016,10 @@ hr_status hr__split_position(hr_split *s, char **out, hr_error *err)
     if (!s->feed || !anyone_in_locked(s))
         HR_GO(position_between_locked(s, out, err));
     else {
-        HR_GO(common_step_locked(s, &end, &step, err));
+        if (done)
+            step = done_locked(s);
+        else
+            HR_GO(common_step_locked(s, &end, &step, err));
         HR_GO(hr__feed_position_bare(s->feed, end ? hr__feed_rows(s->feed) : row_of_step(s, step), &p, err));
         hr__position_make_whole(s->plan, &s->inputs, &p);
         HR_GO(hr__position_print(&p, out, err));
@@ -1022,6 +1029,10 @@ done:
     hr__position_clear(&p);
     return st;
 }
+
+hr_status hr__split_position(hr_split *s, char **out, hr_error *err) { return position_of(s, false, out, err); }
+
+hr_status hr__split_position_done(hr_split *s, char **out, hr_error *err) { return position_of(s, true, out, err); }
 
 hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err)
 {

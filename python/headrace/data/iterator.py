@@ -926,9 +926,9 @@ class LocalSource:
     def leave(self):
         self.split.leave(self.rank)
 
-    def position(self):
+    def position(self, done=False):
         self.owner.know_code()
-        return self.split.position()
+        return self.split.position(done)
 
     def restore(self, text, moved=False, strict=False):
         self.owner.know_code()
