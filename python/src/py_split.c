@@ -416,7 +416,8 @@ static PyMethodDef split_methods[] = {
     { "lost", split_lost, METH_VARARGS,
       "lost(rank, text=None): the rank has ended; the others get PeerError with the text." },
     { "position", split_position, METH_VARARGS,
-      "position(done=False): the position of all ranks, as text; done: behind the steps that every rank has done, also\n"
+      "position(done=False): the position of all ranks, as text; done: behind the steps that every rank has done, "
+      "also\n"
       "while the ranks are at different ones." },
     { "restore", WITH_WORDS(split_restore), METH_VARARGS | METH_KEYWORDS,
       "restore(text, moved=False, strict=False): resumes from there; call it before an epoch begins. Returns the names "
