@@ -90,7 +90,7 @@ hr_status hr__codec_block_verified(const hr_codec *c, hr_codec_verify verify, hr
 
 hr_status hr__codec_block(const hr_codec *c, hr_view in, uint8_t *out, int64_t n_out, hr_error *err)
 {
-    return hr__codec_block_verified(c, HR_VERIFY_HEADERS, in, out, n_out, err);
+    return hr__codec_block_verified(c, HR_VERIFY_USUAL, in, out, n_out, err);
 }
 
 hr_status hr__codec_pack(const hr_codec *c, hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out,

@@ -19,8 +19,8 @@ typedef struct hr_codec {
     int64_t max_ratio;    /* no valid block grows by a larger factor */
     /* Decodes to exactly n_out bytes. NULL: not in this build. The caller adds the place to an error. */
     hr_status (*block)(hr_view in, uint8_t *out, int64_t n_out, hr_error *err);
-    /* HR_BAD_DATA: the block contradicts itself, and `block` may not see it. all: also what takes as long as `block`.
-     * NULL: `block` sees every contradiction. */
+    /* HR_BAD_DATA: the block contradicts itself, and `block` may not see it. all: also what every release of the
+     * library decodes. NULL: `block` sees every contradiction. */
     hr_status (*check)(hr_view in, bool all, hr_error *err);
     /* Decodes up to n_out bytes from the block's beginning; *n_made < n_out only if the block has no more. NULL: whole
      * blocks only. */
@@ -48,9 +48,9 @@ const hr_codec *hr__codec_guess(const char *path, hr_view head); /* NULL: not co
 /* HR_UNSUPPORTED if the codec is not in this build; HR_BAD_DATA if no block of n_in bytes can decompress to n_out. */
 hr_status hr__codec_check(const hr_codec *c, int64_t n_in, int64_t n_out, hr_error *err) HR_MUST_USE;
 hr_status hr__codec_block(const hr_codec *c, hr_view in, uint8_t *out, int64_t n_out, hr_error *err) HR_MUST_USE;
-/* hr__codec_block with as much of c->check as the caller wants. NONE: a checksum of the bytes was compared. HEADERS:
- * what hr__codec_block does. ALL: everything. */
-typedef enum hr_codec_verify { HR_VERIFY_NONE, HR_VERIFY_HEADERS, HR_VERIFY_ALL } hr_codec_verify;
+/* hr__codec_block with as much of c->check as the caller wants. NONE: a checksum of the bytes was compared. USUAL: what
+ * hr__codec_block does. ALL: everything. */
+typedef enum hr_codec_verify { HR_VERIFY_NONE, HR_VERIFY_USUAL, HR_VERIFY_ALL } hr_codec_verify;
 hr_status hr__codec_block_verified(const hr_codec *c, hr_codec_verify verify, hr_view in, uint8_t *out, int64_t n_out,
                                    hr_error *err) HR_MUST_USE;
 hr_status hr__codec_pack(const hr_codec *c, hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out,

@@ -1,13 +1,11 @@
 /* zstd_check.c - checks of Zstandard frames beyond those of libzstd: does each bit stream end where it must?
  *
  * A frame without a checksum shows damage only where a block contradicts itself (RFC 8878). libzstd decodes some blocks
- * that do:
- *
- *   headers  Before 1.5.6 it decodes blocks with reserved bits, bytes behind a section that says it is empty, or more
- *            literals than the window. With these releases the headers of all blocks are checked.
- *   all      Before 1.5.6 it decodes sequences that read more bits than their stream has, or leave some, and offsets
- *            of 0. Every release decodes literals whose four streams do not end where they must: its fast loop looks
- *            only at where the bytes end. Who asks for all (Parquet's option verify) has every stream followed.
+ * that do. Releases before 1.5.6 decode blocks with reserved bits, bytes behind a section that says it is empty, more
+ * literals than the window, sequences that read more bits than their stream has or leave some, offsets of 0, and
+ * streams of literals that end early; with these releases every frame is checked. Later releases still decode literals
+ * whose four streams do not end where they must, since the fast loop looks only at where the bytes end; with them a
+ * frame is checked if the caller asks (Parquet's option verify).
  *
  * To follow a stream is to count bits: the literals' values do not matter, and of a sequence only the offset does,
  * since only it can be 0. That takes about as long as to decompress.
@@ -44,7 +42,6 @@ typedef struct fse_table {
 
 /* What blocks of a frame leave to the next one. */
 typedef struct frame_state {
-    bool all;
     int64_t block_max; /* bytes of a block, and of its literals */
     bool has_tables, has_code;
     fse_table tables[N_KINDS];
@@ -419,7 +416,7 @@ static bool literals_check(frame_state *f, const uint8_t *p, int64_t n, int64_t 
         return false;
     *used = header + packed;
     type = p[0] & 3;
-    if (type < 2 || !f->all)
+    if (type < 2)
         return true;
     if (type == 2)
         code = code_read(f, p + header, packed);
@@ -454,8 +451,6 @@ static bool block_check(frame_state *f, const uint8_t *p, int64_t n)
         return n_seq == 0 && at == n;
     if (at == n || (modes = p[at++]) & 3)
         return false;
-    if (!f->all)
-        return true;
     for (int k = 0; k < N_KINDS; k++) {
         int64_t used = table_take(f, k, modes >> (6 - 2 * k) & 3, p + at, n - at);
 
@@ -600,20 +595,19 @@ bool hr__zstd_check_next(hr_zstd_check *c, const uint8_t *p, int64_t n)
     return ok;
 }
 
-static void check_init(hr_zstd_check *c, bool all, uint8_t *held)
+static void check_init(hr_zstd_check *c, uint8_t *held)
 {
-    c->frame.all = all;
     c->next = FRAME_HEADER;
     c->n_header = 0;
     c->pass = c->n_held = 0;
     c->held = held;
 }
 
-bool hr__zstd_is_sound(hr_view in, bool all)
+bool hr__zstd_is_sound(hr_view in)
 {
     hr_zstd_check c;
 
-    check_init(&c, all, NULL);
+    check_init(&c, NULL);
     return hr__zstd_check_next(&c, in.data, in.n);
 }
 
@@ -622,7 +616,7 @@ hr_zstd_check *hr__zstd_check_new(hr_account *account)
     hr_zstd_check *c = hr__alloc(account, sizeof *c + BEFORE + BLOCK_BYTES);
 
     if (c)
-        check_init(c, false, (uint8_t *)(c + 1));
+        check_init(c, (uint8_t *)(c + 1));
     return c;
 }
 

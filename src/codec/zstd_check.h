@@ -4,11 +4,11 @@
 
 #include "io/io.h"
 
-/* Whether the blocks of `in` are sound. True also for a frame that is cut, and for what is no frame.
- * all: follow each bit stream, which takes about as long as to decompress; else only the headers of blocks. */
-bool hr__zstd_is_sound(hr_view in, bool all);
+/* Whether the blocks of `in` are sound. True also for a frame that is cut, and for what is no frame. Follows each bit
+ * stream, which takes about as long as to decompress. */
+bool hr__zstd_is_sound(hr_view in);
 
-/* The headers of blocks, of frames that arrive in pieces. */
+/* The same for frames that arrive in parts. */
 typedef struct hr_zstd_check hr_zstd_check;
 #define HR_ZSTD_CHECK_BYTES (140 << 10)                                  /* about */
 hr_zstd_check *hr__zstd_check_new(hr_account *account);                  /* NULL without memory */

@@ -10,7 +10,6 @@
     refused   our reader raises a HeadraceError
     shared    our reader returns other rows, and so does the other reader
     silent    our reader returns other rows; the other refuses the file or returns the undamaged rows
-    excused   as silent, but the caller excuses the other reader's error
     crash     our reader raises something that is not a HeadraceError
 
 `silent` and `crash` are never allowed, `shared` only where no checksum covers the damage.
@@ -142,7 +141,7 @@ def attempt(read, data):
         return None, error
 
 
-VERDICTS = ("same", "refused", "shared", "excused", "silent", "crash")
+VERDICTS = ("same", "refused", "shared", "silent", "crash")
 
 
 @dataclass
@@ -181,7 +180,7 @@ class Report:
         )
 
 
-def judge(read_ours, read_theirs, data, rows, their_rows, same=same_rows, excuse=None):
+def judge(read_ours, read_theirs, data, rows, their_rows, same=same_rows):
     """Returns (verdict, detail) of one damaged file."""
     ours, error = attempt(read_ours, data)
     if error is not None:
@@ -194,8 +193,7 @@ def judge(read_ours, read_theirs, data, rows, their_rows, same=same_rows, excuse
         return "shared", "we give other rows"
     theirs, error = attempt(read_theirs, data)
     if error is not None:
-        verdict = "excused" if excuse and excuse(error) else "silent"
-        return verdict, f"we give other rows, the other reader says {type(error).__name__}: {error}"
+        return "silent", f"we give other rows, the other reader says {type(error).__name__}: {error}"
     try:
         if same(theirs, their_rows):
             return "silent", "we give other rows, the other reader the undamaged ones"
@@ -218,12 +216,10 @@ def run_cases(
     kinds=KINDS,
     within=None,
     same=same_rows,
-    excuse=None,
 ):
     """Reads n damaged copies of the file `data`, kind after kind. Returns a Report.
     read_theirs None: there is no other reader; rows that differ count as `shared`.
-    same: compares two results of one reader.
-    excuse: whether an error of the other reader counts as `excused`."""
+    same: compares two results of one reader."""
     rows, error = attempt(read_ours, data)
     assert error is None, f"{name}: the undamaged file is refused: {error}"
     their_rows = read_theirs(data) if read_theirs else None
@@ -231,7 +227,7 @@ def run_cases(
     for i in range(n):
         kind, number = kinds[i % len(kinds)], f"{seed}/{i}"
         damaged, what = damage(data, number, kind, within)
-        verdict, detail = judge(read_ours, read_theirs, damaged, rows, their_rows, same, excuse)
+        verdict, detail = judge(read_ours, read_theirs, damaged, rows, their_rows, same)
         report.counts[verdict] += 1
         if verdict in ("silent", "crash"):
             report.bad.append(Case(number, verdict, f"{name}: {what}", detail))

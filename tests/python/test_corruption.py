@@ -87,7 +87,6 @@ def test_parquet(writer, tmp_path):
     pages.check()
     footers.check()
     assert pages.counts["refused"] > pages.total / 3
-    assert pages.counts["excused"] <= pages.total / 50  # see by_other_zstd
 
 
 def test_parquet_verified(tmp_path):
@@ -100,8 +99,7 @@ def test_parquet_verified(tmp_path):
             if "zstd" in name and not covered:
                 data = make()
                 within = (4, parquet.data_end(data))
-                excuse = parquet.by_other_zstd if read is usual else None
-                options = {"name": name, "within": within, "excuse": excuse}
+                options = {"name": name, "within": within}
                 total.add(run_cases(read, parquet.read_theirs, data, cases(25, 400), **options))
         total.check()
         shared.append(total.counts["shared"])
@@ -115,7 +113,6 @@ def test_a_fashion_mnist_file_with_50_bytes_of_ones(tmp_path):
     data = bytearray((EXAMPLES / "fashion_mnist_train.parquet").read_bytes())
     data[100_000:100_050] = b"\xff" * 50
     (tmp_path / "train.parquet").write_bytes(data)
-    with pytest.raises(
-        DataError, match="train.parquet: row group 0, column 'image.*', page 0: dictionary indices"
-    ):
+    page = "train.parquet: row group 0, column 'image.*', page 0: (dictionary indices|zstd: a block)"
+    with pytest.raises(DataError, match=page):
         headrace.data.read_parquet(str(tmp_path / "train.parquet")).to_arrow()

@@ -285,7 +285,7 @@ static hr_status decompressed(walk *w, const uint8_t *data, int64_t n, const uin
     }
     HR_TRY(hr__codec_check(w->b->codec, n - 8, n_raw, w->err));
     HR_TRY(hr__buffer_new(w->mem, n_raw, &b, w->err));
-    HR_GO(hr__codec_block_verified(w->b->codec, w->b->check_values == IPC_CHECK_ALL ? HR_VERIFY_ALL : HR_VERIFY_HEADERS,
+    HR_GO(hr__codec_block_verified(w->b->codec, w->b->check_values == IPC_CHECK_ALL ? HR_VERIFY_ALL : HR_VERIFY_USUAL,
                                    (hr_view){ data + 8, n - 8 }, b->data, n_raw, w->err));
     if (!hr__grow(w->mem->account, (void **)&h->parts, &h->cap_parts, h->n_parts + 1, sizeof *h->parts))
         HR_GO(hr__error_memory(w->err, "record batch", 8));

@@ -188,7 +188,7 @@ static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view 
         return HR_OK;
     HR_TRY(check_size(c, n_in, n_out, err));
     HR_TRY(ensure(&c->mem, &c->plain, n_out, err));
-    verify = is_summed(c) ? HR_VERIFY_NONE : c->file->verify ? HR_VERIFY_ALL : HR_VERIFY_HEADERS;
+    verify = is_summed(c) ? HR_VERIFY_NONE : c->file->verify ? HR_VERIFY_ALL : HR_VERIFY_USUAL;
     HR_TRY(hr__codec_block_verified(c->codec, verify, *body, c->plain->data, n_out, err));
     *body = (hr_view){ c->plain->data, n_out };
     return HR_OK;
